@@ -1,0 +1,70 @@
+"""Build step of the Python image: what is made once here, so that no kernel has to make it.
+
+Writes into the folder given as the only argument:
+
+- matplotlib/matplotlibrc and matplotlib/fontlist.json. Matplotlib keeps its list of
+  fonts in a folder that it can write to, and takes seconds to make it; in a container
+  with a read-only root that folder is empty each time. So the installed matplotlib is
+  changed to read the ready-made list where it has none of its own. That costs nothing
+  unless matplotlib is imported, which a start-up hook (.pth, sitecustomize) would.
+- versions.json: the language, its version, and every package with its version.
+"""
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import pathlib
+import platform
+import py_compile
+import sys
+import tempfile
+
+# Tried in this order for each character: Latin, Greek, Cyrillic, Arabic and Hebrew;
+# Chinese, Japanese and Korean; Devanagari; Thai; symbols and emoji.
+FONT_FAMILIES = ["DejaVu Sans", "WenQuanYi Micro Hei", "Lohit Devanagari", "Garuda", "Symbola"]
+
+READS_OWN_LIST = "            fm = json_load(fm_path)\n"
+READS_READY_LIST = "            fm = json_load(fm_path if fm_path.exists() else {path!r})\n"
+
+
+def use_ready_font_list(source: str, path: str) -> str:
+    """Returns matplotlib's font_manager.py, changed to read path where it has no list of its own.
+
+    Raises ValueError when the source is not the one that this change was made for.
+    """
+    if source.count(READS_OWN_LIST) != 1:
+        raise ValueError("matplotlib.font_manager reads its font list in another way: adapt prepare.py")
+    return source.replace(READS_OWN_LIST, READS_READY_LIST.format(path=path))
+
+
+def prepare_matplotlib(target: pathlib.Path) -> None:
+    """Makes the settings and the font list, and has the installed matplotlib read the list."""
+    target.mkdir(parents=True)
+    (target / "matplotlibrc").write_text("font.family: " + ", ".join(FONT_FAMILIES) + "\n")
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["MPLCONFIGDIR"] = cache
+        import matplotlib.font_manager
+
+        (made,) = pathlib.Path(cache).glob("fontlist-*.json")
+        (target / "fontlist.json").write_bytes(made.read_bytes())
+    font_manager = pathlib.Path(matplotlib.font_manager.__file__)
+    font_manager.write_text(use_ready_font_list(font_manager.read_text(), str(target / "fontlist.json")))
+    py_compile.compile(str(font_manager), doraise=True)
+
+
+def versions() -> dict:
+    """The language and its packages, by name, each once."""
+    found = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions() if d.metadata["Name"]}
+    packages = [{"name": name, "version": found[name]} for name in sorted(found, key=str.lower)]
+    return {"language": "Python", "version": platform.python_version(), "packages": packages}
+
+
+def main(target: pathlib.Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    prepare_matplotlib(target / "matplotlib")
+    (target / "versions.json").write_text(json.dumps(versions(), separators=(",", ":")))
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))
