@@ -1,0 +1,194 @@
+package containers
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+func TestEveryLanguageHasARecipeAndAnImageName(t *testing.T) {
+	for language, name := range map[string]string{"python": "python", "javascript": "node"} {
+		recipe, ok := RecipeFor(language)
+		if !ok {
+			t.Fatalf("no recipe for %s", language)
+		}
+		want := regexp.MustCompile(`^localhost/code-sandbox-mcp-` + name + `:[0-9a-f]{12}$`)
+		if ref := ImageRef(language); !want.MatchString(ref) || ref != recipe.Ref() {
+			t.Errorf("ImageRef(%q) = %q, want %s", language, ref, want)
+		}
+	}
+	if _, ok := RecipeFor("ruby"); ok || ImageRef("ruby") != "" {
+		t.Error("an unknown language has a recipe")
+	}
+}
+
+func TestRecipesCannotBeChangedByACaller(t *testing.T) {
+	Recipes()[0] = Recipe{}
+	if Recipes()[0].Language != "python" {
+		t.Error("Recipes hands out its own slice")
+	}
+}
+
+func TestTheHashIsOfNamesAndContentsAlone(t *testing.T) {
+	files := func(pairs ...string) fs.FS {
+		m := fstest.MapFS{}
+		for i := 0; i < len(pairs); i += 2 {
+			m[pairs[i]] = &fstest.MapFile{Data: []byte(pairs[i+1]), Mode: fs.FileMode(0o600 + i)}
+		}
+		return m
+	}
+	hash := func(files fs.FS) string {
+		sum, err := hashFiles(files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+	base := hash(files("a", "1", "b/c", "2"))
+	if other := hash(files("b/c", "2", "a", "1")); other != base {
+		t.Error("the order or the mode of files changes the hash")
+	}
+	for name, changed := range map[string]fs.FS{
+		"content":           files("a", "1", "b/c", "3"),
+		"name":              files("a", "1", "b/d", "2"),
+		"a file more":       files("a", "1", "b/c", "2", "d", ""),
+		"bytes moved over":  files("a", "12", "b/c", ""),
+		"name into content": files("a1", "", "b/c", "2"),
+	} {
+		if hash(changed) == base {
+			t.Errorf("a change of %s leaves the hash as it was", name)
+		}
+	}
+}
+
+func TestRecipesAreWholeAndKnowNothingOfTheSupervisors(t *testing.T) {
+	for _, recipe := range Recipes() {
+		containerfile, err := fs.ReadFile(recipe.Files, "Containerfile")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range copied(string(containerfile)) {
+			if _, err := fs.Stat(recipe.Files, name); err != nil {
+				t.Errorf("%s: COPY %s: not embedded", recipe.Name, name)
+			}
+		}
+		if _, err := fs.Stat(recipe.Files, HostEnvFile); err != nil {
+			t.Errorf("%s: %v", recipe.Name, err)
+		}
+		names, err := fs.Glob(recipe.Files, "supervisor*")
+		if err != nil || len(names) > 0 {
+			t.Errorf("%s: %v %v: the supervisor travels with the binary", recipe.Name, names, err)
+		}
+	}
+}
+
+// copied lists what a Containerfile takes out of its context.
+func copied(containerfile string) []string {
+	var names []string
+	for line := range strings.Lines(containerfile) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 || fields[0] != "COPY" || strings.HasPrefix(fields[1], "--from") {
+			continue
+		}
+		names = append(names, fields[1:len(fields)-1]...)
+	}
+	return names
+}
+
+func TestTheHostSettingsInTheTreeAreEmpty(t *testing.T) {
+	for _, recipe := range Recipes() {
+		env, err := fs.ReadFile(recipe.Files, HostEnvFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(env)) {
+			if !strings.HasPrefix(line, "#") {
+				t.Errorf("%s/%s sets something: %s", recipe.Name, HostEnvFile, line)
+			}
+		}
+	}
+}
+
+func TestTheLockFileNamesNoRegistry(t *testing.T) {
+	lock, err := fs.ReadFile(recipeFiles, "node/package-lock.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parsed struct {
+		Packages map[string]struct{ Resolved, Integrity string }
+	}
+	if err := json.Unmarshal(lock, &parsed); err != nil {
+		t.Fatal(err)
+	}
+	if len(parsed.Packages) < 30 {
+		t.Fatalf("only %d packages", len(parsed.Packages))
+	}
+	for name, entry := range parsed.Packages {
+		if entry.Resolved != "" {
+			t.Errorf("%s is pinned to %s; run npm with --omit-lockfile-registry-resolved", name, entry.Resolved)
+		}
+		if name != "" && !strings.HasPrefix(entry.Integrity, "sha512-") {
+			t.Errorf("%s has no checksum", name)
+		}
+	}
+}
+
+func TestSupervisorsAreEmbedded(t *testing.T) {
+	for name, source := range map[string]string{"python/supervisor.py": PythonSupervisor(), "node/supervisor.cjs": NodeSupervisor()} {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if source != string(content) || len(source) == 0 {
+			t.Errorf("%s: what is embedded is not the file, or empty", name)
+		}
+		if strings.ContainsRune(source, 0) {
+			t.Errorf("%s holds a NUL, which no argument of a process can", name)
+		}
+		// The kernel takes no longer single argument (MAX_ARG_STRLEN).
+		if len(source) >= 128<<10 {
+			t.Errorf("%s is %d bytes; one argument of a process holds less than 131072", name, len(source))
+		}
+	}
+}
+
+func TestEveryEmbeddedSourceHasATestBesideIt(t *testing.T) {
+	sources := []string{"python/supervisor.py", "node/supervisor.cjs"}
+	err := fs.WalkDir(recipeFiles, ".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case strings.HasPrefix(entry.Name(), "smoke."): // a test itself, run by the build
+		case filepath.Ext(path) == ".py", filepath.Ext(path) == ".cjs":
+			sources = append(sources, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, source := range sources {
+		folder, extension := filepath.Dir(source), filepath.Ext(source)
+		name := strings.TrimSuffix(filepath.Base(source), extension)
+		patterns := []string{"test_" + name + "*.py", name + "*_test.py"}
+		if extension == ".cjs" {
+			patterns = []string{name + "*.test.cjs", name + "*.test.mjs"}
+		}
+		var found []string
+		for _, pattern := range patterns {
+			matches, err := filepath.Glob(filepath.Join(folder, pattern))
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, matches...)
+		}
+		if len(found) == 0 {
+			t.Errorf("%s has no test beside it (%s)", source, strings.Join(patterns, ", "))
+		}
+	}
+}

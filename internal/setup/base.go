@@ -1,0 +1,101 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/containers/podman/v5/pkg/bindings/images"
+)
+
+const (
+	registryBase = "docker.io/library/debian:trixie-slim"
+	madeBase     = "localhost/debian:trixie-slim" // what bootstrap makes
+)
+
+// findBase sets base and hostNetwork, once.
+func (w *work) findBase(ctx context.Context) error {
+	if w.base != "" {
+		return nil
+	}
+	base, err := w.chooseBase(ctx)
+	if err != nil {
+		return err
+	}
+	if w.hostNetwork, err = needsHostNetwork(ctx, base, w.host); err != nil {
+		return &Error{Doing: "start a container from " + base, Err: err, Next: nextEngine}
+	}
+	w.base = base
+	return nil
+}
+
+func (w *work) chooseBase(ctx context.Context) (string, error) {
+	candidates := []string{registryBase, madeBase}
+	if w.opts.Base != "" {
+		candidates = []string{w.opts.Base}
+	}
+	for _, ref := range candidates {
+		there, err := images.Exists(ctx, ref, nil)
+		if err != nil {
+			return "", &Error{Doing: "look for the image " + ref, Err: err, Next: nextEngine}
+		}
+		if there {
+			return ref, nil
+		}
+	}
+	return w.fetchBase(ctx, candidates[0])
+}
+
+// fetchBase pulls ref, or makes a base where ref is not one that the user asked for and
+// no registry hands it out.
+func (w *work) fetchBase(ctx context.Context, ref string) (string, error) {
+	task := w.report.Begin("Base image")
+	log := newLog(task.Line)
+	task.Step(0, 1, "pulling "+ref)
+	pullErr := pull(ctx, ref, w.opts.Patience, log)
+	switch {
+	case pullErr == nil:
+		task.End("pulled: " + ref)
+		return ref, nil
+	case ctx.Err() != nil:
+		task.Fail()
+		return "", log.failure("pull "+ref, context.Cause(ctx), "")
+	case w.opts.Base != "":
+		task.Fail()
+		return "", log.failure("pull "+ref, pullErr, "Name an image that the engine has or can pull with --base, or leave --base out.")
+	}
+	task.Step(0, 1, "no registry in reach; making a base from Debian's mirror")
+	if err := w.host.bootstrap(ctx, log); err != nil {
+		task.Fail()
+		failed := log.failure("make a base image", err, "Either let the engine reach a registry (`podman pull "+ref+"` must work), or install mmdebstrap (`sudo apt-get install mmdebstrap`), or name a Debian image that the engine has with --base.")
+		failed.Err = fmt.Errorf("pull %s: %w; %w", ref, pullErr, err)
+		return "", failed
+	}
+	task.End("made: " + madeBase)
+	return madeBase, nil
+}
+
+// pull pulls ref. A registry that has answered nothing after patience is given up:
+// Podman itself retries for a minute and more.
+func pull(ctx context.Context, ref string, patience time.Duration, log *log) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watch := time.AfterFunc(patience, func() { cancel(errNoAnswer) })
+	defer watch.Stop()
+
+	var answered io.Writer = writerFunc(func(p []byte) (int, error) {
+		if !strings.HasPrefix(string(p), "Trying to pull") {
+			watch.Stop()
+		}
+		return log.Write(p)
+	})
+	_, err := images.Pull(ctx, ref, new(images.PullOptions).WithProgressWriter(answered))
+	// A cancelled pull may return no error.
+	return cause(ctx, err)
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

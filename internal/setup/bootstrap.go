@@ -1,0 +1,84 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"github.com/containers/podman/v5/pkg/bindings/images"
+	"github.com/containers/podman/v5/pkg/bindings/system"
+)
+
+const suite = "trixie"
+
+// bootstrapHooks make the new system what Debian's own slim image is: nothing of this
+// machine in it, and apt without extras.
+var bootstrapHooks = []string{
+	`rm -f "$1"/etc/apt/apt.conf.d/99mmdebstrap "$1"/etc/machine-id "$1"/etc/resolv.conf; : > "$1"/etc/machine-id`,
+	`echo localhost > "$1"/etc/hostname`,
+	`printf 'APT::Install-Recommends "false";\nAcquire::Languages "none";\n' > "$1"/etc/apt/apt.conf.d/01slim`,
+	`rm -rf "$1"/var/cache/ldconfig/aux-cache "$1"/var/log/*.log "$1"/var/log/apt`,
+}
+
+// bootstrapArgs is the command line of mmdebstrap but for the settings of this machine's
+// apt, which serve to reach the mirror and stay out of the image.
+func bootstrapArgs(apt []string, tar string) []string {
+	args := []string{
+		"--variant=minbase", "--include=ca-certificates", "--format=tar", "--skip=output/dev,check/qemu",
+		"--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/info/*",
+		"--dpkgopt=path-exclude=/usr/share/locale/*", "--dpkgopt=path-include=/usr/share/locale/locale.alias",
+		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-include=/usr/share/doc/*/copyright",
+	}
+	for _, setting := range apt {
+		args = append(args, "--aptopt="+setting)
+	}
+	for _, hook := range bootstrapHooks {
+		args = append(args, "--customize-hook="+hook)
+	}
+	return append(args, suite, tar)
+}
+
+// bootstrap makes the image madeBase from Debian's mirror, with mmdebstrap on this
+// machine, and hands it to the engine. As an ordinary user mmdebstrap needs subuids,
+// as rootless Podman does.
+func (h host) bootstrap(ctx context.Context, log *log) error {
+	path, err := exec.LookPath("mmdebstrap")
+	if err != nil {
+		return errors.New("mmdebstrap is not installed")
+	}
+	info, err := system.Info(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("ask the engine what machine it is on: %w", err)
+	}
+	if info.Host.OS != h.os || info.Host.Arch != h.arch {
+		return fmt.Errorf("the engine is on %s/%s and this machine is %s/%s", info.Host.OS, info.Host.Arch, h.os, h.arch)
+	}
+	tar, err := os.CreateTemp("", "code-sandbox-mcp-base-*.tar")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tar.Name())
+	defer tar.Close()
+
+	command := exec.CommandContext(ctx, path, bootstrapArgs(h.apt, tar.Name())...)
+	command.Stdout, command.Stderr = log, log
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("mmdebstrap: %w", cause(ctx, err))
+	}
+	// mmdebstrap may have put a new file in the place of ours.
+	made, err := os.Open(tar.Name())
+	if err != nil {
+		return err
+	}
+	defer made.Close()
+	_, err = images.Import(ctx, made, new(images.ImportOptions).WithReference(madeBase).WithChanges([]string{
+		`CMD ["bash"]`,
+		"ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+	}))
+	if err != nil {
+		return fmt.Errorf("import the base image: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,299 @@
+package setup
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	buildah "github.com/containers/buildah/define"
+	engine "github.com/containers/podman/v5/pkg/bindings/containers"
+	"github.com/containers/podman/v5/pkg/bindings/images"
+	"github.com/containers/podman/v5/pkg/specgen"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+)
+
+// Podman's default limits are beyond what an engine may give that lacks
+// CAP_SYS_RESOURCE; Podman 4.3 wants nproc wherever nofile is given.
+const (
+	maxFiles     = 1024
+	maxProcesses = 2048
+)
+
+// maxVersions bounds the versions file, which comes out of an image.
+const maxVersions = 256 << 10
+
+// build makes the image of a recipe, on w.base. The name is given last, so an image
+// under it is always whole.
+func (w *work) build(ctx context.Context, recipe containers.Recipe) error {
+	task := w.report.Begin(title(recipe))
+	start := time.Now()
+	log := newLog(task.Line)
+	fail := func(err error) error {
+		task.Fail()
+		return log.failure("build the "+title(recipe), cause(ctx, err),
+			"The lines above tell which step failed; a mirror or a registry out of reach is the usual reason. Run the same command again: steps that worked are not repeated.")
+	}
+	folder, err := writeContext(recipe.Files, w.host.files())
+	if err != nil {
+		return fail(err)
+	}
+	defer os.RemoveAll(folder)
+
+	steps := &stepWriter{log: log, task: task}
+	id, err := buildImage(ctx, w.buildOptions(folder, steps))
+	if err != nil {
+		return fail(err)
+	}
+	task.Step(1, 1, "noting the versions of the packages")
+	if err := label(ctx, recipe, id); err != nil {
+		return fail(err)
+	}
+	removeStages(ctx, steps.leftOver)
+	task.End(fmt.Sprintf("built in %s: %s", time.Since(start).Round(time.Second), recipe.Ref()))
+	return nil
+}
+
+func (w *work) buildOptions(folder string, out io.Writer) images.BuildOptions {
+	network := buildah.NamespaceOption{Name: "network", Host: w.hostNetwork}
+	return images.BuildOptions{BuildOptions: buildah.BuildOptions{
+		ContextDirectory:        folder,
+		Args:                    map[string]string{"BASE": w.base},
+		PullPolicy:              buildah.PullNever,
+		NoCache:                 w.opts.Rebuild,
+		Layers:                  true, // so that the next try goes on where this one failed
+		RemoveIntermediateCtrs:  true,
+		ForceRmIntermediateCtrs: true,
+		ConfigureNetwork:        buildah.NetworkEnabled,
+		NamespaceOptions:        buildah.NamespaceOptions{network},
+		OutputFormat:            buildah.OCIv1ImageManifest,
+		Out:                     out,
+		Err:                     out,
+		CommonBuildOpts: &buildah.CommonBuildOptions{
+			HTTPProxy: true,
+			Ulimit:    []string{fmt.Sprintf("nofile=%d:%[1]d", maxFiles), fmt.Sprintf("nproc=%d:%[1]d", maxProcesses)},
+		},
+	}}
+}
+
+// buildImage returns the id of the image.
+func buildImage(ctx context.Context, options images.BuildOptions) (string, error) {
+	report, err := images.Build(ctx, []string{"Containerfile"}, options)
+	if err := cause(ctx, err); err != nil {
+		return "", err
+	}
+	if report.ID == "" {
+		return "", errors.New("the engine made no image")
+	}
+	return report.ID, nil
+}
+
+// writeContext writes a recipe and what goes over it into a new folder. Everybody may read
+// it but for the folder itself, so the build's own users can.
+func writeContext(recipe fs.FS, over map[string][]byte) (folder string, err error) {
+	folder, err = os.MkdirTemp("", "code-sandbox-mcp-build-")
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(folder)
+		}
+	}()
+	if err := os.CopyFS(folder, recipe); err != nil {
+		return "", err
+	}
+	for name, content := range over {
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil {
+			return "", err
+		}
+	}
+	return folder, nil
+}
+
+// label gives the image its name, with what is known only now as labels: which recipe it
+// is from, and the versions of what is in it. Nothing has to be started to read those.
+func label(ctx context.Context, recipe containers.Recipe, id string) error {
+	versions, err := Versions(ctx, id)
+	if err != nil {
+		return err
+	}
+	folder, err := writeContext(recipe.Files, map[string][]byte{"Containerfile": []byte("FROM " + id + "\n")})
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	_, err = buildImage(ctx, images.BuildOptions{BuildOptions: buildah.BuildOptions{
+		ContextDirectory: folder,
+		PullPolicy:       buildah.PullNever,
+		Layers:           true,
+		OutputFormat:     buildah.OCIv1ImageManifest,
+		Labels:           []string{containers.LabelRecipe + "=" + recipe.Hash, containers.LabelVersions + "=" + string(versions)},
+		Output:           recipe.Ref(),
+		Out:              io.Discard,
+		Err:              io.Discard,
+	}})
+	if err != nil {
+		return fmt.Errorf("label the image: %w", err)
+	}
+	return nil
+}
+
+// Versions reads the list of versions out of an image that was built from a recipe, as
+// one line of JSON, without starting a container. The image's label
+// containers.LabelVersions holds the same once Images has named it.
+func Versions(ctx context.Context, image string) ([]byte, error) {
+	spec := specgen.NewSpecGenerator(image, false)
+	spec.NetNS.NSMode = specgen.NoNetwork
+	created, err := engine.CreateWithSpec(ctx, spec, nil)
+	if err != nil {
+		return nil, fmt.Errorf("create a container from the image: %w", err)
+	}
+	defer removeContainer(ctx, created.ID)
+	var archive bytes.Buffer
+	copyOut, err := engine.CopyToArchive(ctx, created.ID, containers.VersionsFile, &limitedBuffer{&archive, 2 * maxVersions})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", containers.VersionsFile, err)
+	}
+	if err := copyOut(); err != nil {
+		return nil, fmt.Errorf("read %s: %w", containers.VersionsFile, err)
+	}
+	return versionsIn(&archive)
+}
+
+// versionsIn takes the only file of an archive as JSON.
+func versionsIn(archive io.Reader) ([]byte, error) {
+	reader := tar.NewReader(archive)
+	if _, err := reader.Next(); err != nil {
+		return nil, fmt.Errorf("read %s: %w", containers.VersionsFile, err)
+	}
+	content, err := io.ReadAll(io.LimitReader(reader, maxVersions))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", containers.VersionsFile, err)
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, content); err != nil {
+		return nil, fmt.Errorf("%s is not JSON: %w", containers.VersionsFile, err)
+	}
+	return compact.Bytes(), nil
+}
+
+// limitedBuffer refuses more than room bytes.
+type limitedBuffer struct {
+	buffer *bytes.Buffer
+	room   int
+}
+
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	if b.buffer.Len()+len(p) > b.room {
+		return 0, errors.New("too large")
+	}
+	return b.buffer.Write(p)
+}
+
+func removeContainer(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	// The container is stopped and has no name; one that stays is only untidy.
+	_, _ = engine.Remove(ctx, id, new(engine.RemoveOptions).WithForce(true).WithVolumes(true))
+}
+
+// removeStages removes the images of a build's earlier stages, which no finished image
+// shares anything with. Podman keeps one that something does use.
+func removeStages(ctx context.Context, ids []string) {
+	for _, id := range ids {
+		_, _ = images.Remove(ctx, []string{id}, nil)
+	}
+}
+
+// needsHostNetwork tells whether a build must use the host's network, because a container
+// on the engine's default one does not start or finds no name there, or because a proxy
+// listens on this machine alone.
+func needsHostNetwork(ctx context.Context, base string, h host) (bool, error) {
+	if h.usesLoopback() {
+		return true, nil
+	}
+	spec := specgen.NewSpecGenerator(base, false)
+	spec.Command = []string{"getent", "ahosts", "deb.debian.org"}
+	spec.Rlimits = []specs.POSIXRlimit{{Type: "nofile", Hard: maxFiles, Soft: maxFiles}, {Type: "nproc", Hard: maxProcesses, Soft: maxProcesses}}
+	created, err := engine.CreateWithSpec(ctx, spec, nil)
+	if err != nil {
+		return false, err
+	}
+	defer removeContainer(ctx, created.ID)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := engine.Start(ctx, created.ID, nil); err != nil {
+		return true, nil
+	}
+	status, err := engine.Wait(ctx, created.ID, nil)
+	return err != nil || status != 0, nil
+}
+
+var (
+	stepLine = regexp.MustCompile(`^(?:\[(\d+)/(\d+)\] )?STEP (\d+)/(\d+): (.*)$`)
+	// The other instructions only note something; showing them would hide the work.
+	worthShowing = regexp.MustCompile(`^(FROM|COPY|RUN) `)
+	layerLine    = regexp.MustCompile(`^--> (?:Using cache )?([0-9a-f]{11,64})$`)
+	preamble     = regexp.MustCompile(`--mount=\S+ |\. /run/host/env +&& |set -\w+ +&& |export \S+ +&& `)
+)
+
+// stepWriter reads a build's output: it reports the steps, and notes the last layer of
+// each stage before the final one.
+type stepWriter struct {
+	log      *log
+	task     Task
+	stage    int
+	stages   int
+	last     string
+	leftOver []string
+}
+
+func (s *stepWriter) Write(p []byte) (int, error) {
+	for line := range strings.Lines(string(p)) {
+		s.read(strings.TrimSpace(line))
+	}
+	return s.log.Write(p)
+}
+
+func (s *stepWriter) read(line string) {
+	if layer := layerLine.FindStringSubmatch(line); layer != nil {
+		s.last = layer[1]
+		return
+	}
+	match := stepLine.FindStringSubmatch(line)
+	if match == nil {
+		return
+	}
+	stage, stages := number(match[1], 1), number(match[2], 1)
+	if stage > s.stage && s.last != "" {
+		s.leftOver = append(s.leftOver, s.last)
+		s.last = ""
+	}
+	s.stage, s.stages = stage, stages
+	if !worthShowing.MatchString(match[5]) {
+		return
+	}
+	step, steps := number(match[3], 1), number(match[4], 1)
+	s.task.Step((stage-1)*steps+step-1, stages*steps, cut(preamble.ReplaceAllString(match[5], ""), 60))
+}
+
+func number(text string, otherwise int) int {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > 1000 {
+		return otherwise
+	}
+	return n
+}

@@ -1,0 +1,119 @@
+package setup
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// Reporter is told how setup gets on, one task after the other, from one goroutine.
+type Reporter interface {
+	// Begin starts a task. The one before has ended.
+	Begin(title string) Task
+}
+
+// Task is one piece of work that takes a while. End or Fail is its last call, once.
+type Task interface {
+	// Step tells what is being done now, after done of total steps.
+	Step(done, total int, what string)
+	// Line is one line of output, harmless for a terminal.
+	Line(line string)
+	// End tells that the work is done, and its outcome in a few words.
+	End(outcome string)
+	// Fail tells that the work failed. The error is for the caller to show.
+	Fail()
+}
+
+// NewReporter shows progress on w: as a bar that is drawn in place when w is a terminal,
+// else as plain lines, one for each step and one every three seconds in between.
+func NewReporter(w io.Writer) Reporter {
+	if file, ok := w.(*os.File); ok && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(file.Fd())) {
+		return terminal{file}
+	}
+	return plain{w: w, every: 3 * time.Second}
+}
+
+// plain is progress for a log.
+type plain struct {
+	w     io.Writer
+	every time.Duration
+}
+
+func (p plain) Begin(title string) Task {
+	t := &plainTask{w: p.w, title: title, start: time.Now(), stop: make(chan struct{})}
+	t.done.Go(func() { t.tick(p.every) })
+	return t
+}
+
+type plainTask struct {
+	w     io.Writer
+	title string
+	start time.Time
+	stop  chan struct{}
+	done  sync.WaitGroup
+
+	mu   sync.Mutex
+	line string // the newest line that was not shown
+	last string // the newest line
+}
+
+func (t *plainTask) Step(done, total int, what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.line, t.last = "", ""
+	if total > 1 {
+		what = fmt.Sprintf("step %d/%d: %s", done+1, total, what)
+	}
+	t.print(what)
+}
+
+func (t *plainTask) Line(line string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.line, t.last = line, line
+}
+
+func (t *plainTask) End(outcome string) { t.finish(outcome) }
+
+func (t *plainTask) Fail() { t.finish("failed") }
+
+func (t *plainTask) finish(outcome string) {
+	close(t.stop)
+	t.done.Wait()
+	t.print(outcome)
+}
+
+func (t *plainTask) tick(every time.Duration) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-t.stop:
+			return
+		case <-ticker.C:
+			t.alive()
+		}
+	}
+}
+
+// alive shows that the work goes on, also when it says nothing.
+func (t *plainTask) alive() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	what := t.line
+	if what == "" {
+		what = "still at it"
+		if t.last != "" {
+			what += ": " + t.last
+		}
+	}
+	t.line = ""
+	t.print(fmt.Sprintf("%s: %s", time.Since(t.start).Round(time.Second), cut(what, 100)))
+}
+
+// print leaves errors alone: progress that cannot be shown must not stop the work.
+func (t *plainTask) print(text string) { _, _ = fmt.Fprintf(t.w, "%s: %s\n", t.title, text) }

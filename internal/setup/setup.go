@@ -1,0 +1,168 @@
+// Package setup makes the sandbox's images ready on a container engine: it builds them
+// from the recipes that the binary carries, or pulls the ones it is told to, and shows
+// how it gets on.
+//
+// [Images] does the work and [NewReporter] shows it. A second call finds everything in
+// place and costs a few requests to the engine.
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/containers/podman/v5/pkg/bindings/images"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+)
+
+// Options says which images to make ready and from what. The zero value builds every
+// image that is missing, on a base that Images finds by itself.
+type Options struct {
+	// Languages to make images for ("python", "javascript"); empty means all.
+	Languages []string
+	// Pull names, by language, an image of the user's own to use instead of ours. It is
+	// pulled when the engine does not have it.
+	Pull map[string]string
+	// Base is the image to build on, Debian trixie or newer; it is pulled when the engine
+	// does not have it. Empty: Debian's own from the engine or its registry, or one made
+	// from Debian's mirror where no registry answers.
+	Base string
+	// Rebuild builds images that are already there again, without the build cache.
+	Rebuild bool
+	// Patience is how long a registry may take to answer before it counts as out of
+	// reach; 0 means 8 s. It does not bound the download.
+	Patience time.Duration
+}
+
+// Result tells about one image.
+type Result struct {
+	Language string
+	Ref      string
+	Made     bool // built or pulled by this call; false: it was there
+}
+
+// Images makes one image for each language ready. ctx carries the connection to the
+// engine, as bindings.NewConnection returns it.
+//
+// Images stops at the first failure, with the results so far and an *Error. What was
+// built until then stays and is not built again by the next call.
+func Images(ctx context.Context, opts Options, report Reporter) ([]Result, error) {
+	recipes, err := wanted(opts.Languages)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Patience == 0 {
+		opts.Patience = 8 * time.Second
+	}
+	w := &work{opts: opts, report: report, host: thisHost()}
+	var results []Result
+	for _, recipe := range recipes {
+		result, err := w.image(ctx, recipe)
+		if err != nil {
+			return results, err
+		}
+		results = append(results, result)
+	}
+	return results, nil
+}
+
+// Ready tells which of the images that opts asks for are on the engine, without making
+// any: a language maps to false where Images would have work to do.
+func Ready(ctx context.Context, opts Options) (map[string]bool, error) {
+	recipes, err := wanted(opts.Languages)
+	if err != nil {
+		return nil, err
+	}
+	ready := make(map[string]bool, len(recipes))
+	for _, recipe := range recipes {
+		there, err := images.Exists(ctx, opts.ref(recipe), nil)
+		if err != nil {
+			return nil, fmt.Errorf("look for the image %s: %w", opts.ref(recipe), err)
+		}
+		ready[recipe.Language] = there
+	}
+	return ready, nil
+}
+
+func (o Options) ref(recipe containers.Recipe) string {
+	if ref := o.Pull[recipe.Language]; ref != "" {
+		return ref
+	}
+	return recipe.Ref()
+}
+
+func wanted(languages []string) ([]containers.Recipe, error) {
+	all := containers.Recipes()
+	if len(languages) == 0 {
+		return all, nil
+	}
+	for _, language := range languages {
+		if _, ok := containers.RecipeFor(language); !ok {
+			return nil, fmt.Errorf("no image is known for the language %q", language)
+		}
+	}
+	return slices.DeleteFunc(all, func(r containers.Recipe) bool {
+		return !slices.Contains(languages, r.Language)
+	}), nil
+}
+
+// work is one call of Images. What more than one image needs is found once.
+type work struct {
+	opts   Options
+	report Reporter
+	host   host
+
+	base        string // found by findBase, when an image has to be built
+	hostNetwork bool   // builds need the host's network; known once base is
+}
+
+func (w *work) image(ctx context.Context, recipe containers.Recipe) (Result, error) {
+	result := Result{Language: recipe.Language, Ref: w.opts.ref(recipe)}
+	own := w.opts.Pull[recipe.Language] != ""
+	there, err := images.Exists(ctx, result.Ref, nil)
+	if err != nil {
+		return result, &Error{Doing: "look for the image " + result.Ref, Err: err, Next: nextEngine}
+	}
+	if there && (own || !w.opts.Rebuild) {
+		w.report.Begin(title(recipe)).End("ready: " + result.Ref)
+		return result, nil
+	}
+	result.Made = true
+	if own {
+		return result, w.pullOwn(ctx, recipe, result.Ref)
+	}
+	if err := w.findBase(ctx); err != nil {
+		return result, err
+	}
+	return result, w.build(ctx, recipe)
+}
+
+func (w *work) pullOwn(ctx context.Context, recipe containers.Recipe, ref string) error {
+	task := w.report.Begin(title(recipe))
+	log := newLog(task.Line)
+	task.Step(0, 1, "pulling "+ref)
+	if err := pull(ctx, ref, w.opts.Patience, log); err != nil {
+		task.Fail()
+		return log.failure("pull "+ref, err, "Check the name, `podman pull "+ref+"` shows more; without a registry, leave the setting out and setup builds an image.")
+	}
+	task.End("pulled: " + ref)
+	return nil
+}
+
+// title is how an image is called in front of a person.
+func title(recipe containers.Recipe) string {
+	return map[string]string{"python": "Python image", "javascript": "JavaScript image"}[recipe.Language]
+}
+
+// cause is why ctx ended, where that explains an error better than the error does.
+func cause(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+var errNoAnswer = errors.New("the registry did not answer in time")
