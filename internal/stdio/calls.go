@@ -1,0 +1,199 @@
+package stdio
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+)
+
+// call is a request that runs on a goroutine of its own, or waits to.
+type call struct {
+	id        requestID
+	method    string
+	message   json.RawMessage // for mcp-go
+	arguments json.RawMessage // the large arguments that message lacks, nil for none
+	token     json.RawMessage // of its progress, as sent; nil for none
+	bytes     int             // what it keeps in memory
+	stream    bool            // stays open at the client's will and takes no one's turn
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	lane      lane
+	out       *outbox
+}
+
+var (
+	errInFlight = errors.New("a request with this id is in flight")
+	errBusy     = errors.New("too many requests are waiting")
+	errClosed   = errors.New("the server is shutting down")
+)
+
+// maxStreams bounds the requests that stay open, which take no turn of the calls.
+const maxStreams = 16
+
+// calls starts requests in the order in which they came, a bounded number at once, and
+// knows them by id until their answers are on the wire.
+type calls struct {
+	start      func(*call) // runs a call; must end in done
+	maxRunning int
+	maxQueued  int
+	maxBytes   int // of all calls together
+
+	mu       sync.Mutex
+	inFlight map[string]*call
+	queue    []*call
+	active   map[*call]struct{} // running calls and open streams
+	streams  int
+	bytes    int
+	closed   bool
+	idle     chan struct{} // closed when closed and nothing is active
+}
+
+func newCalls(opts Options, start func(*call)) *calls {
+	return &calls{
+		start:      start,
+		maxRunning: opts.MaxRunning,
+		maxQueued:  opts.MaxQueued,
+		maxBytes:   opts.MaxPendingBytes,
+		inFlight:   make(map[string]*call),
+		active:     make(map[*call]struct{}),
+		idle:       make(chan struct{}),
+	}
+}
+
+// add runs the call now or later, or says why it cannot. It never blocks.
+func (c *calls) add(a *call) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.refusal(a); err != nil {
+		return err
+	}
+	c.inFlight[a.id.key] = a
+	c.bytes += a.bytes
+	if a.stream || len(c.active)-c.streams < c.maxRunning {
+		c.activate(a)
+	} else {
+		c.queue = append(c.queue, a)
+	}
+	return nil
+}
+
+// refusal is why a call cannot be taken. c.mu is held.
+func (c *calls) refusal(a *call) error {
+	_, known := c.inFlight[a.id.key]
+	switch {
+	case c.closed:
+		return errClosed
+	case known:
+		return errInFlight
+	case a.stream && c.streams >= maxStreams,
+		!a.stream && len(c.queue) >= c.maxQueued,
+		c.bytes > 0 && c.bytes+a.bytes > c.maxBytes:
+		return errBusy
+	}
+	return nil
+}
+
+// activate starts a call. c.mu is held.
+func (c *calls) activate(a *call) {
+	c.active[a] = struct{}{}
+	if a.stream {
+		c.streams++
+	}
+	go c.start(a)
+}
+
+// done ends a call and gives its turn to the next one.
+func (c *calls) done(a *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.active, a)
+	c.bytes -= a.bytes
+	if a.stream {
+		c.streams--
+	}
+	if len(c.queue) > 0 && len(c.active)-c.streams < c.maxRunning {
+		next := c.queue[0]
+		c.queue[0] = nil
+		c.queue = c.queue[1:]
+		c.activate(next)
+	}
+	c.checkIdle()
+}
+
+// forget frees a call's id.
+func (c *calls) forget(a *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inFlight[a.id.key] == a {
+		delete(c.inFlight, a.id.key)
+	}
+}
+
+// cancel ends the request with this id for the client's sake: not a word of it is sent from
+// now on, and its context is done. An id that is not in flight is ignored.
+func (c *calls) cancel(id requestID) {
+	a := c.remove(id)
+	if a == nil {
+		return
+	}
+	a.out.silence(&a.lane)
+	a.cancel(ErrCancelledByClient)
+}
+
+// remove takes a call out of those in flight, and out of the queue if it waits there.
+func (c *calls) remove(id requestID) *call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.inFlight[id.key]
+	if a == nil {
+		return nil
+	}
+	delete(c.inFlight, id.key)
+	if i := slices.Index(c.queue, a); i >= 0 {
+		c.queue = slices.Delete(c.queue, i, i+1)
+		c.bytes -= a.bytes
+	}
+	return a
+}
+
+// close takes no more calls, drops the waiting ones and ends the streams, none of which can
+// come to an end by itself. The channel is closed when the running ones have ended too.
+func (c *calls) close() (idle <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for _, a := range c.queue {
+		a.cancel(ErrShutdown)
+	}
+	c.queue = nil
+	for a := range c.active {
+		if a.stream {
+			a.cancel(ErrShutdown)
+		}
+	}
+	c.checkIdle()
+	return c.idle
+}
+
+// stop cancels what still runs.
+func (c *calls) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for a := range c.active {
+		a.cancel(ErrShutdown)
+	}
+}
+
+// checkIdle tells close's caller that the last call is done. c.mu is held.
+func (c *calls) checkIdle() {
+	if !c.closed || len(c.active) > 0 {
+		return
+	}
+	select {
+	case <-c.idle:
+	default:
+		close(c.idle)
+	}
+}

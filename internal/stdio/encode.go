@@ -1,0 +1,131 @@
+package stdio
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+// answer is a JSON-RPC response with the id as the client wrote it.
+type answer struct {
+	JSONRPC string                   `json:"jsonrpc"`
+	ID      json.RawMessage          `json:"id"`
+	Result  any                      `json:"result,omitempty"`
+	Error   *mcp.JSONRPCErrorDetails `json:"error,omitempty"`
+}
+
+// errorAnswer is a response line that refuses the request id.
+func errorAnswer(id requestID, code int, message string) []byte {
+	details := mcp.NewJSONRPCErrorDetails(code, message, nil)
+	line, err := encodeLine(answer{JSONRPC: mcp.JSONRPC_VERSION, ID: id.raw, Error: &details})
+	if err != nil {
+		panic(err) // two strings, a number and an id that was valid JSON
+	}
+	return line
+}
+
+// encodeAnswer is the line for what mcp-go answered. It never fails and is never over limit
+// bytes: what cannot be sent becomes an error that says so.
+func encodeAnswer(id requestID, response mcp.JSONRPCMessage, limit int) []byte {
+	a := answer{JSONRPC: mcp.JSONRPC_VERSION, ID: id.raw}
+	switch r := response.(type) {
+	case mcp.JSONRPCResponse:
+		a.Result = r.Result
+	case mcp.JSONRPCError:
+		a.Error = &r.Error
+	default:
+		return errorAnswer(id, mcp.INTERNAL_ERROR, "the server had no answer to this request")
+	}
+	line, err := encodeLine(a)
+	switch {
+	case err != nil:
+		return errorAnswer(id, mcp.INTERNAL_ERROR, "the answer to this request could not be encoded")
+	case len(line) > limit:
+		return oversized(a, len(line), limit)
+	}
+	return line
+}
+
+// oversized replaces an answer that is too large: a tool's by a tool error, so that the
+// model reads it and can ask for less, and any other by a JSON-RPC error.
+func oversized(a answer, size, limit int) []byte {
+	message := fmt.Sprintf("the answer has %d bytes, the limit is %d, and it was not sent", size, limit)
+	result, ok := a.Result.(*mcp.CallToolResult)
+	if !ok {
+		return errorAnswer(requestID{raw: a.ID}, mcp.INTERNAL_ERROR, message)
+	}
+	const hint = "ask for less at once, or have it written to a file under output/ and read that in parts"
+	small := mcp.NewToolResultError("execution_failed: " + message + "\nHint: " + hint)
+	small.ResultType = result.ResultType
+	small.Meta = mcp.NewMetaFromMap(map[string]any{
+		"code-sandbox-mcp/error": map[string]any{
+			"code": "execution_failed", "message": message, "hint": hint,
+			"size_bytes": size, "limit_bytes": limit,
+		},
+	})
+	if result.Meta != nil && result.Meta.ServerInfo() != nil {
+		small.Meta.SetServerInfo(*result.Meta.ServerInfo())
+	}
+	line, err := encodeLine(answer{JSONRPC: a.JSONRPC, ID: a.ID, Result: small})
+	if err != nil {
+		return errorAnswer(requestID{raw: a.ID}, mcp.INTERNAL_ERROR, message)
+	}
+	return line
+}
+
+// encodeLine is v as one line of JSON in valid UTF-8, without HTML escapes.
+func encodeLine(v any) ([]byte, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return nil, err
+	}
+	// Raw JSON inside a result passes the encoder with its bytes unchecked.
+	return bytes.ToValidUTF8(unescapeHTML(b.Bytes()), []byte("\ufffd")), nil
+}
+
+// unescapeHTML turns the escapes of <, > and & back, in place. mcp-go's types marshal
+// themselves with json.Marshal, which an encoder's SetEscapeHTML does not reach, and six
+// bytes for a < would make a page of HTML or a traceback half as long again.
+func unescapeHTML(b []byte) []byte {
+	first := bytes.Index(b, []byte(`\u00`))
+	if first < 0 {
+		return b
+	}
+	// An escape before the first match may end in what looks like one: go back to a byte
+	// that begins none.
+	for first > 0 && b[first-1] == '\\' {
+		first--
+	}
+	out := b[:first]
+	for i := first; i < len(b); {
+		n := 1
+		if b[i] == '\\' {
+			n = max(escapeLen(b[i:]), 1)
+			if c := htmlEscape(b[i : i+n]); c != 0 {
+				out = append(out, c)
+				i += n
+				continue
+			}
+		}
+		out = append(out, b[i:i+n]...)
+		i += n
+	}
+	return out
+}
+
+// htmlEscape is the character of an escape that json.Marshal makes for HTML's sake.
+func htmlEscape(escape []byte) byte {
+	switch string(escape) {
+	case `\u003c`:
+		return '<'
+	case `\u003e`:
+		return '>'
+	case `\u0026`:
+		return '&'
+	}
+	return 0
+}

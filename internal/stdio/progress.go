@@ -1,0 +1,74 @@
+package stdio
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+// maxProgressText bounds the text of a progress notification, in bytes; the rest is cut.
+const maxProgressText = 2048
+
+type callKey struct{}
+
+// callFrom is the call that a handler's context belongs to, nil when it came another way.
+func callFrom(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+type progressParams struct {
+	Token    json.RawMessage `json:"progressToken"`
+	Progress float64         `json:"progress"`
+	Total    float64         `json:"total,omitempty"`
+	Message  string          `json:"message,omitempty"`
+}
+
+type progressNotification struct {
+	JSONRPC string         `json:"jsonrpc"`
+	Method  string         `json:"method"`
+	Params  progressParams `json:"params"`
+}
+
+// NotifyProgress tells the client how far the request has come to which ctx belongs. The
+// protocol wants progress to grow from call to call; total is left out when it is not
+// positive, message when it is empty, and message is cut at 2 KiB.
+//
+// It never blocks. Notifications reach the client in order and before the answer, each with
+// the progress token exactly as the client wrote it. A client that has left more than 1024
+// messages unread gets only the newest of each request. Nothing is sent where the client
+// did not ask for progress, after the request was cancelled or answered, and where ctx does
+// not come from Serve. It may be used by several goroutines.
+func NotifyProgress(ctx context.Context, progress, total float64, message string) {
+	c := callFrom(ctx)
+	if c == nil || c.token == nil || math.IsNaN(progress) || math.IsInf(progress, 0) {
+		return
+	}
+	if !(total > 0) || math.IsInf(total, 0) {
+		total = 0
+	}
+	line, err := encodeLine(progressNotification{
+		JSONRPC: mcp.JSONRPC_VERSION,
+		Method:  "notifications/progress",
+		Params:  progressParams{Token: c.token, Progress: progress, Total: total, Message: cut(message, maxProgressText)},
+	})
+	if err == nil {
+		c.out.putProgress(&c.lane, line)
+	}
+}
+
+// cut shortens text to at most limit bytes of whole characters.
+func cut(text string, limit int) string {
+	text = strings.ToValidUTF8(text, "\ufffd")
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
+}

@@ -1,0 +1,373 @@
+// Package stdio serves an MCP server over a pair of streams, one JSON-RPC message a line.
+// mcp-go keeps the protocol, in both its eras; this package is the loop under it.
+//
+// Serve is the whole of it; tools report progress with NotifyProgress and tell a client's
+// cancel from the end of the server with context.Cause (ErrCancelledByClient, ErrShutdown).
+// ClaimStdout keeps everything else in the process off the protocol's stream.
+//
+// What it promises:
+//
+//   - Control messages (initialize, server/discover, ping, lists, cancels, notifications)
+//     are handled as they are read, and never wait behind calls (tools/call,
+//     resources/read, prompts/get, completion/complete, tasks/result), of which a bounded
+//     number runs at once and a bounded number waits, first come, first served. A call
+//     beyond that is answered with an error at once.
+//   - A call's notifications come in order and before its answer. After a cancel, nothing
+//     more is sent for it, whether it waited, ran, or had its answer queued.
+//   - A client that does not read costs bounded memory: calls wait with their answers,
+//     holding their turns, and progress is thinned out. Answers to control messages go on
+//     for a while; when those too are left unread, the next one makes the reader wait.
+//     Cancels and other notifications need no answer and are handled until then.
+//   - Every message in is bounded in length and depth, every message out in length. Bad
+//     input is answered with an error, and the next line is served.
+//   - The end, whichever way it comes, takes a bounded time.
+package stdio
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+)
+
+// Causes of a handler's done context, for context.Cause.
+var (
+	// ErrCancelledByClient says that the client cancelled this request: the work should
+	// stop, and whatever the handler returns is thrown away.
+	ErrCancelledByClient = errors.New("cancelled by the client")
+	// ErrShutdown says that the server is ending. An answer given at once is still sent.
+	ErrShutdown = errors.New("the server is shutting down")
+)
+
+// ErrClientGone is wrapped by what Serve returns when the output cannot be written.
+var ErrClientGone = errors.New("the client no longer reads")
+
+// Options bounds a Serve. The zero value of each field means its default.
+type Options struct {
+	// MaxLineBytes is the longest message taken, its newline not counted. Default 72 MiB,
+	// which an upload of 50 MB in base64 fits.
+	MaxLineBytes int
+	// MaxMessageBytes is the longest message sent, its newline counted. Default 8 MiB.
+	MaxMessageBytes int
+	// MaxRunning is how many calls run at once. Default 32.
+	MaxRunning int
+	// MaxQueued is how many calls may wait for their turn. Default 1024.
+	MaxQueued int
+	// MaxPendingBytes bounds the messages of running and waiting calls together; one
+	// alone is always taken. Default four times MaxLineBytes.
+	MaxPendingBytes int
+	// GraceTime is what running calls have, after the end of the input or of the context,
+	// to answer as if nothing had happened. Default 300 ms.
+	GraceTime time.Duration
+	// StopTime is what they have then, their contexts done, before they are left to
+	// themselves; and after that, what is queued has as long again to be written.
+	// Default 200 ms.
+	StopTime time.Duration
+	// Logger gets what no client sees. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	o.MaxLineBytes = cmp.Or(o.MaxLineBytes, 72<<20)
+	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, 8<<20)
+	o.MaxRunning = cmp.Or(o.MaxRunning, 32)
+	o.MaxQueued = cmp.Or(o.MaxQueued, 1024)
+	o.MaxPendingBytes = cmp.Or(o.MaxPendingBytes, 4*o.MaxLineBytes)
+	o.GraceTime = cmp.Or(o.GraceTime, 300*time.Millisecond)
+	o.StopTime = cmp.Or(o.StopTime, 200*time.Millisecond)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// errBusyCode is the code of a call refused because too many are waiting, in JSON-RPC's
+// range for servers and outside of what MCP has reserved.
+const errBusyCode = -32000
+
+// Serve answers the messages of in on out until in ends (nil), ctx is done (its cause), in
+// fails (its error) or out does (ErrClientGone). It then takes no more messages, drops
+// waiting calls, gives running ones GraceTime and StopTime, and returns although a handler
+// may ignore its context and go on.
+//
+// One Serve at a time may use s, to which it adds a tool middleware. Arguments of over 256
+// KiB reach tools in Params.RawArguments only (so through BindArguments, not GetArguments),
+// and must not be written to. Handlers' contexts carry ctx's values, and outlive it by the
+// grace time.
+//
+// A Read or Write that blocks cannot be interrupted: when Serve ends by ctx or out, a
+// goroutine stays until in's Read returns, and when a client does not read, another until
+// out's Write does. Serve closes neither.
+//
+// Writing to a pipe that nobody reads kills a process by SIGPIPE where that pipe is its
+// descriptor 1 or 2. A program should therefore catch that signal, with signal.Notify on a
+// channel that it never reads rather than with signal.Ignore, which its children would
+// inherit.
+func Serve(ctx context.Context, s *server.MCPServer, in io.Reader, out io.Writer, opts Options) error {
+	l := newLoop(ctx, s, out, opts.withDefaults())
+	if err := s.RegisterSession(l.ctx, l.client); err != nil {
+		return fmt.Errorf("register session: %w", err)
+	}
+	defer s.UnregisterSession(l.ctx, sessionID)
+	s.Use(restoreArguments)
+
+	go l.out.run()
+	read := make(chan error, 1)
+	go func() { read <- l.read(in) }()
+	var err error
+	select {
+	case err = <-read:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-l.out.failed:
+		err = fmt.Errorf("%w: %w", ErrClientGone, l.out.err)
+	}
+	l.shutdown()
+	return err
+}
+
+// loop is one Serve.
+type loop struct {
+	ctx      context.Context // of handlers: not done when Serve's is
+	server   *server.MCPServer
+	opts     Options
+	client   *session
+	calls    *calls
+	out      *outbox
+	stopping chan struct{}
+}
+
+func newLoop(ctx context.Context, s *server.MCPServer, out io.Writer, opts Options) *loop {
+	l := &loop{
+		ctx:      context.WithoutCancel(ctx),
+		server:   s,
+		opts:     opts,
+		client:   &session{},
+		out:      newOutbox(out),
+		stopping: make(chan struct{}),
+	}
+	l.client.relay.send = func(n mcp.JSONRPCNotification) { l.notify(n, nil, l.stopping) }
+	l.calls = newCalls(opts, l.run)
+	return l
+}
+
+// read handles messages until the input ends.
+func (l *loop) read(in io.Reader) error {
+	lines := newLineReader(in, l.opts.MaxLineBytes)
+	for first := true; ; first = false {
+		line, overlong, err := lines.next()
+		switch {
+		case l.isStopping() || errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read: %w", err)
+		case overlong != nil:
+			l.refuse(fault{overlong.id(), mcp.INVALID_REQUEST,
+				fmt.Sprintf("Invalid Request: the message is longer than %d bytes", l.opts.MaxLineBytes)})
+			continue
+		}
+		if first {
+			line = bytes.TrimPrefix(line, []byte("\ufeff"))
+		}
+		if line = bytes.Trim(line, " \t\r\n"); len(line) > 0 {
+			l.receive(line)
+		}
+	}
+}
+
+func (l *loop) isStopping() bool {
+	select {
+	case <-l.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// receive handles one message on the reader's goroutine. The line is the loop's to keep.
+func (l *loop) receive(line []byte) {
+	e, f := parseEnvelope(line)
+	if f != nil {
+		l.refuse(*f)
+		return
+	}
+	if e.isResponse() {
+		return // the loop sends no requests, so it waits for no answers
+	}
+	method := e.name()
+	switch {
+	case method == "notifications/cancelled" && e.id == nil:
+		if id, err := parseRequestID(e.requestID); err == nil {
+			l.calls.cancel(id)
+		}
+	case e.id == nil:
+		l.handle(l.server.WithContext(l.ctx, l.client), method, e.message())
+	default:
+		l.request(&e, method)
+	}
+}
+
+// request answers a control message or sends a call on its way.
+func (l *loop) request(e *envelope, method string) {
+	id, err := parseRequestID(e.id)
+	if err != nil {
+		return // not reached: check has parsed it
+	}
+	switch mcp.MCPMethod(method) {
+	case mcp.MethodToolsCall, mcp.MethodResourcesRead, mcp.MethodPromptsGet,
+		mcp.MethodCompletionComplete, mcp.MethodTasksResult, mcp.MethodSubscriptionsListen:
+		l.call(e, id, method)
+	case mcp.MethodInitialize:
+		l.reply(id, l.handle(l.server.WithContext(l.ctx, l.client), method, e.message()))
+	default:
+		s := &callSession{client: l.client}
+		s.relay.send = func(n mcp.JSONRPCNotification) { l.notify(n, nil, l.stopping) }
+		response := l.handle(l.server.WithContext(l.ctx, s), method, e.message())
+		s.relay.end()
+		l.reply(id, response)
+	}
+}
+
+func (l *loop) call(e *envelope, id requestID, method string) {
+	c := &call{
+		id:        id,
+		method:    method,
+		message:   e.message(),
+		arguments: e.largeArguments(),
+		stream:    method == string(mcp.MethodSubscriptionsListen),
+		out:       l.out,
+	}
+	c.bytes = len(c.message) + len(c.arguments)
+	if token, err := parseRequestID(e.progressToken); err == nil {
+		c.token = token.raw // a token may be what an id may be
+	}
+	c.ctx, c.cancel = context.WithCancelCause(context.WithValue(l.ctx, callKey{}, c))
+	err := l.calls.add(c)
+	switch {
+	case err == nil:
+		return
+	case errors.Is(err, errBusy):
+		l.refuse(fault{id, errBusyCode, fmt.Sprintf(
+			"the server is busy: %d calls run at once, and too many are waiting; try again later", l.opts.MaxRunning)})
+	case errors.Is(err, errInFlight):
+		l.refuse(fault{id, mcp.INVALID_REQUEST, "Invalid Request: " + err.Error()})
+	}
+	c.cancel(err)
+}
+
+// run serves a call on its own goroutine.
+func (l *loop) run(c *call) {
+	defer c.cancel(nil)
+	defer l.calls.done(c)
+	answered := false
+	defer func() {
+		if !answered {
+			l.calls.forget(c)
+		}
+	}()
+	if c.ctx.Err() != nil {
+		return // cancelled between its turn and its start
+	}
+	s := &callSession{client: l.client}
+	s.relay.send = func(n mcp.JSONRPCNotification) { l.notify(n, &c.lane, c.ctx.Done()) }
+	response := l.handle(l.server.WithContext(c.ctx, s), c.method, c.message)
+	s.relay.end()
+	answered = l.answer(c, encodeAnswer(c.id, response, l.opts.MaxMessageBytes)) == nil
+}
+
+// handle has mcp-go handle a message. A panic is the server's own business: it goes to the
+// log, and the client learns no more than that there was one.
+func (l *loop) handle(ctx context.Context, method string, message []byte) (response mcp.JSONRPCMessage) {
+	defer func() {
+		if r := recover(); r != nil {
+			l.opts.Logger.Error("panic in a handler", "method", method, "panic", r, "stack", string(debug.Stack()))
+			response = mcp.NewJSONRPCError(mcp.RequestId{}, mcp.INTERNAL_ERROR, "internal error", nil)
+		}
+	}()
+	return l.server.HandleMessage(ctx, message)
+}
+
+// answer puts a call's answer out, waiting for the client to read where it must. The id is
+// free as soon as the answer is on its way: the client may use it again once it has it.
+func (l *loop) answer(c *call, line []byte) error {
+	m := &outgoing{line: line, lane: &c.lane, last: true, sent: func() { l.calls.forget(c) }}
+	return l.out.put(m, 2*l.opts.MaxMessageBytes, c.ctx.Done())
+}
+
+// reply answers a control message, from the reader. Its limit is higher than the calls', so
+// that it is only a client that has ignored them all that can make the reader wait.
+func (l *loop) reply(id requestID, response mcp.JSONRPCMessage) {
+	l.send(encodeAnswer(id, response, l.opts.MaxMessageBytes))
+}
+
+func (l *loop) refuse(f fault) {
+	l.opts.Logger.Debug("message refused", "id", string(f.id.raw), "reason", f.message)
+	l.send(errorAnswer(f.id, f.code, f.message))
+}
+
+func (l *loop) send(line []byte) {
+	if err := l.out.put(&outgoing{line: line}, 3*l.opts.MaxMessageBytes, l.stopping); err != nil {
+		l.opts.Logger.Debug("answer not sent", "reason", err)
+	}
+}
+
+// notify sends a notification of mcp-go's on, in a call's lane if it has one.
+func (l *loop) notify(n mcp.JSONRPCNotification, in *lane, stop <-chan struct{}) {
+	line, err := encodeLine(n)
+	if err == nil && len(line) > l.opts.MaxMessageBytes {
+		err = fmt.Errorf("%d bytes are over the limit of %d", len(line), l.opts.MaxMessageBytes)
+	}
+	if err == nil {
+		err = l.out.put(&outgoing{line: line, lane: in}, 2*l.opts.MaxMessageBytes, stop)
+	}
+	if err != nil {
+		l.opts.Logger.Debug("notification not sent", "method", n.Method, "reason", err)
+	}
+}
+
+// shutdown ends what runs, in bounded time, and sends what is left to say.
+func (l *loop) shutdown() {
+	idle := l.calls.close()
+	if !isClosed(l.out.failed) {
+		waitFor(idle, l.opts.GraceTime)
+	}
+	l.calls.stop()
+	if !waitFor(idle, l.opts.StopTime) {
+		l.opts.Logger.Warn("calls ignored the end of their contexts and were left behind")
+	}
+	close(l.stopping)
+	l.client.relay.end()
+	l.out.close()
+	if !waitFor(l.out.finished, l.opts.StopTime) {
+		l.opts.Logger.Warn("the client did not read its last answers")
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// waitFor waits for a channel to be closed and tells whether it was in time.
+func waitFor(c <-chan struct{}, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-c:
+		return true
+	case <-timer.C:
+		return isClosed(c)
+	}
+}
