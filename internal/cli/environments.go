@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+)
+
+// versions is the text of an image's label containers.LabelVersions.
+type versions struct {
+	Version  string `json:"version"`
+	Packages []struct {
+		Name    string `json:"name"`
+		Version string `json:"version"`
+	} `json:"packages"`
+}
+
+// environments reads what the images say of themselves. No container is started for it.
+func environments(config sandbox.Config, engine sandbox.Engine) func(context.Context) ([]tools.Environment, error) {
+	return func(ctx context.Context) ([]tools.Environment, error) {
+		var list []tools.Environment
+		for _, language := range []sandbox.Language{sandbox.Python, sandbox.JavaScript} {
+			if kernel, on := config.Kernels[language]; on {
+				list = append(list, environment(ctx, engine, language, kernel.Image))
+			}
+		}
+		return list, nil
+	}
+}
+
+func environment(ctx context.Context, engine sandbox.Engine, language sandbox.Language, image string) tools.Environment {
+	e := tools.Environment{Language: language, Image: image}
+	info, err := engine.Image(ctx, image)
+	switch {
+	case errors.Is(err, sandbox.ErrImageMissing):
+		e.Problem = "the image is not on this machine; run `code-sandbox-mcp setup`"
+		return e
+	case err != nil:
+		e.Problem = "Podman does not answer; run `code-sandbox-mcp doctor`"
+		return e
+	}
+	var v versions
+	if json.Unmarshal([]byte(info.Labels[containers.LabelVersions]), &v) != nil {
+		e.Problem = "this image does not list its packages; ask with code"
+		return e
+	}
+	e.Version, e.Packages = v.Version, make(map[string]string, len(v.Packages))
+	for _, p := range v.Packages {
+		e.Packages[p.Name] = p.Version
+	}
+	return e
+}

@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+	"github.com/spf13/cobra"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+)
+
+// closeTime is what sessions have to end in. With the message loop's own grace it stays under the
+// 1.5 s that an orderly end may take: clients kill after 2 s.
+const closeTime = 900 * time.Millisecond
+
+// listTTL is how long a client may keep the lists, which never change while a server lives.
+const listTTL = time.Hour
+
+func serveCommand(settings *Settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "serve", Short: "Serve MCP over stdin and stdout (the default)", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), settings) },
+	}
+}
+
+// serve runs the server until its client goes or a signal comes.
+func serve(ctx context.Context, settings *Settings) error {
+	out, err := stdio.ClaimStdout()
+	if err != nil {
+		return err
+	}
+	// A client that is gone shows as a failed write; the signal would end us with no clean-up.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	log, err := settings.logger()
+	if err != nil {
+		return err
+	}
+	engine := settings.engine(log)
+	secrets := settings.passThrough(os.LookupEnv, log)
+	manager := sandbox.NewManager(settings.sandboxConfig(engine, secrets, log))
+	manager.Prewarm()
+	err = stdio.Serve(ctx, settings.mcpServer(manager, engine, secrets, log), os.Stdin, out, stdio.Options{Logger: log})
+	log.Debug("message loop ended", "error", err)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	defer cancel()
+	manager.Close(ending)
+	_ = engine.Close()
+	if err == nil || errors.Is(err, stdio.ErrClientGone) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// mcpServer puts the protocol's server together. It touches neither Podman nor the disk.
+func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, secrets map[string]string, log *slog.Logger) *server.MCPServer {
+	m := server.NewMCPServer("code-sandbox-mcp", currentVersion(),
+		server.WithTitle("Code sandbox"),
+		server.WithInstructions(tools.Instructions),
+		server.WithToolCapabilities(false),
+		server.WithResourceCapabilities(false, false),
+		server.WithCacheHints(listTTL.Milliseconds(), mcp.CacheScopePrivate),
+	)
+	tools.Register(m, &tools.Deps{
+		Manager: manager, SoftWait: time.Duration(s.SoftWait), Secrets: tools.NewMasker(secrets),
+		Environments: environments(manager.Config(), engine),
+		Enable:       s.Tools, Disable: s.DisableTools, StructuredContent: s.StructuredContent, Logger: log,
+	})
+	return m
+}
+
+func (s *Settings) engine(log *slog.Logger) *podman.Engine {
+	return podman.Open(podman.Options{
+		URL: s.EngineURL, DockerHost: s.DockerHost, OCIRuntime: s.OCIRuntime, StateDir: s.stateDir(), Logger: log,
+	})
+}
+
+func (s *Settings) sandboxConfig(engine sandbox.Engine, secrets map[string]string, log *slog.Logger) sandbox.Config {
+	config := sandbox.Config{
+		Engine: engine, Kernels: s.kernels(), Env: secrets,
+		Limits: sandbox.Limits{
+			MemoryBytes: int64(s.MemoryLimit), CPUs: s.CPULimit, PIDs: s.PIDsLimit,
+			TmpBytes: int64(s.TmpSize), FileBytes: int64(s.FileLimit), OpenFiles: openFiles,
+		},
+		CodeBytes: int(s.CodeLimit), OutputBytes: int(s.OutputLimit), SpoolBytes: spoolBytes,
+		RunTimeout: time.Duration(s.RunTimeout), MaxRunTimeout: time.Duration(s.MaxRunTimeout),
+		IdleTimeout: time.Duration(s.IdleTimeout), Lifetime: time.Duration(s.Lifetime),
+		StartTimeout: time.Duration(s.StartTimeout), MaxSessions: s.MaxSessions,
+		StateDir: s.sessionDir(), Host: hostLabel(), Logger: log,
+	}
+	for _, name := range s.Prewarm {
+		config.Prewarm = append(config.Prewarm, languages[name])
+	}
+	return config
+}
+
+const (
+	openFiles  = 1024
+	spoolBytes = 64 << 20
+)
+
+// kernels says how each language that is on gets its containers.
+func (s *Settings) kernels() map[sandbox.Language]sandbox.KernelConfig {
+	kernels := make(map[sandbox.Language]sandbox.KernelConfig)
+	if image, on := s.image(sandbox.Python); on {
+		kernels[sandbox.Python] = sandbox.KernelConfig{
+			Image: image, Interpreter: "python3", Flag: "-c", Supervisor: containers.PythonSupervisor(), Preload: s.Preload,
+		}
+	}
+	if image, on := s.image(sandbox.JavaScript); on {
+		kernels[sandbox.JavaScript] = sandbox.KernelConfig{
+			Image: image, Interpreter: "node", Flag: "-e", Supervisor: containers.NodeSupervisor(),
+		}
+	}
+	return kernels
+}
+
+// sessionDir keeps the locks of one engine's sessions: the same name on two engines is two sessions.
+func (s *Settings) sessionDir() string {
+	name := "sessions"
+	if s.EngineURL != "" {
+		name += "-" + shortHash(s.EngineURL)
+	}
+	return s.stateDir() + string(os.PathSeparator) + name
+}
+
+// hostLabel tells this user's servers on this machine from those of others that use the same engine.
+func hostLabel() string {
+	id, err := os.ReadFile("/etc/machine-id")
+	if err != nil || len(id) == 0 {
+		host, _ := os.Hostname()
+		id = []byte(host)
+	}
+	return shortHash(fmt.Sprintf("%s %d", id, os.Getuid()))
+}
+
+func shortHash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}
+
+// passThrough takes the values of the named variables; one that is not set is left out.
+func (s *Settings) passThrough(lookup func(string) (string, bool), log *slog.Logger) map[string]string {
+	values := make(map[string]string)
+	for _, name := range s.PassThroughEnv {
+		value, ok := lookup(name)
+		if !ok {
+			log.Warn("variable to pass through is not set", "name", name)
+			continue
+		}
+		values[name] = value
+	}
+	return values
+}
+
+// logger writes to stderr or to the file, never to stdout.
+func (s *Settings) logger() (*slog.Logger, error) {
+	out := os.Stderr
+	if s.LogFile != "" {
+		file, err := os.OpenFile(s.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--log-file: %w", err)}
+		}
+		out = file
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s.LogLevel)); err != nil {
+		return nil, usageError{fmt.Errorf("--log-level: %w", err)}
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if s.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(out, options)), nil
+	}
+	return slog.New(slog.NewTextHandler(out, options)), nil
+}

@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// Settings is everything that a flag, the environment or the configuration file can say.
+type Settings struct {
+	Config string
+
+	EngineURL  string
+	DockerHost string
+	OCIRuntime string
+	StateDir   string
+
+	PythonImage string
+	JSImage     string
+
+	MemoryLimit byteSize
+	CPULimit    float64
+	PIDsLimit   int64
+	TmpSize     byteSize
+	FileLimit   byteSize
+
+	RunTimeout    seconds
+	MaxRunTimeout seconds
+	SoftWait      seconds
+	IdleTimeout   seconds
+	Lifetime      seconds
+	StartTimeout  seconds
+	MaxSessions   int
+	CodeLimit     byteSize
+	OutputLimit   byteSize
+
+	Prewarm        []string
+	Preload        []string
+	PassThroughEnv []string
+
+	Tools             []string
+	DisableTools      []string
+	StructuredContent bool
+
+	LogFile   string
+	LogFormat string
+	LogLevel  string
+}
+
+// imageOff, as an image's name, switches its language off.
+const imageOff = "off"
+
+// defaultPreload is what most Python sessions import, the interpreter's own shell first.
+var defaultPreload = []string{"IPython", "numpy", "pandas", "matplotlib.pyplot"}
+
+// bind declares the flags with their defaults.
+func (s *Settings) bind(fs *pflag.FlagSet) {
+	fs.StringVar(&s.Config, "config", "", "YAML `file` with settings, named as the flags are")
+
+	fs.StringVar(&s.EngineURL, "engine-url", "", "address of a Podman service, `unix:///…` or ssh://… (also CONTAINER_HOST; default: the user's own, or one that is started)")
+	fs.StringVar(&s.OCIRuntime, "oci-runtime", "", "OCI runtime to start containers with, a `name` or a path (default: Podman's own, or one that works)")
+	fs.StringVar(&s.StateDir, "state-dir", "", "`folder` for locks and profiles (default: ~/.local/state/code-sandbox-mcp)")
+
+	fs.StringVar(&s.PythonImage, "python-image", "", "`image` for Python, any with python3; \"off\" switches Python off (default: the one that setup makes)")
+	fs.StringVar(&s.JSImage, "js-image", "", "`image` for JavaScript, any with node; \"off\" switches JavaScript off (default: the one that setup makes)")
+
+	s.MemoryLimit, s.TmpSize, s.FileLimit = 1<<30, 256<<20, 2<<30
+	fs.Var(&s.MemoryLimit, "memory-limit", "memory of one container, swap included")
+	fs.Float64Var(&s.CPULimit, "cpu-limit", 2, "processors of one container, whole or part")
+	fs.Int64Var(&s.PIDsLimit, "pids-limit", 256, "processes and threads of one container")
+	fs.Var(&s.TmpSize, "tmp-size", "size of /tmp in a container")
+	fs.Var(&s.FileLimit, "file-limit", "largest single file")
+
+	s.RunTimeout, s.MaxRunTimeout, s.SoftWait = seconds(time.Minute), seconds(time.Hour), seconds(45*time.Second)
+	s.IdleTimeout, s.Lifetime, s.StartTimeout = seconds(30*time.Minute), seconds(24*time.Hour), seconds(time.Minute)
+	fs.Var(&s.RunTimeout, "run-timeout", "how long a run may take that does not name its own timeout")
+	fs.Var(&s.MaxRunTimeout, "max-run-timeout", "the longest timeout that a run may name")
+	fs.Var(&s.SoftWait, "soft-wait", "how long a call waits for its run before it answers that the run goes on")
+	fs.Var(&s.IdleTimeout, "idle-timeout", "a session ends when nobody has used it for this long")
+	fs.Var(&s.Lifetime, "lifetime", "a session ends when it is this old")
+	fs.Var(&s.StartTimeout, "start-timeout", "how long a container may take to start")
+	fs.IntVar(&s.MaxSessions, "max-sessions", 10, "sessions at a time")
+	s.CodeLimit, s.OutputLimit = 100_000, 30_000
+	fs.Var(&s.CodeLimit, "code-limit", "the longest code that a run takes")
+	fs.Var(&s.OutputLimit, "output-limit", "how much of each output stream an answer tells")
+
+	fs.StringSliceVar(&s.Prewarm, "prewarm", nil, "`languages` to keep a container ready for; alone: python,javascript")
+	fs.Lookup("prewarm").NoOptDefVal = "python,javascript"
+	fs.StringSliceVar(&s.Preload, "preload", defaultPreload, "Python `modules` to import ahead")
+	fs.StringSliceVar(&s.PassThroughEnv, "pass-through-env", nil, "`names` of environment variables for the code; their values are masked in answers")
+
+	fs.StringSliceVar(&s.Tools, "tools", nil, "the only `tools` that exist")
+	fs.StringSliceVar(&s.DisableTools, "disable-tools", nil, "`tools` that do not exist")
+	fs.BoolVar(&s.StructuredContent, "structured-content", false, "put results into structuredContent as well; some clients then hide text and images")
+
+	fs.StringVar(&s.LogFile, "log-file", "", "`file` for the log instead of stderr")
+	fs.StringVar(&s.LogFormat, "log-format", "text", "`text` or json")
+	fs.StringVar(&s.LogLevel, "log-level", "info", "`debug`, info, warn or error")
+}
+
+// load fills in what the command line did not say from the environment and then from the file,
+// and checks the whole.
+func (s *Settings) load(fs *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	var problems []error
+	fromEnv := make(map[string]bool)
+	fs.VisitAll(func(f *pflag.Flag) {
+		name := "SANDBOX_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		if value, ok := lookup(name); ok && !f.Changed && f.Name != "help" {
+			fromEnv[f.Name] = true
+			if err := f.Value.Set(value); err != nil {
+				problems = append(problems, fmt.Errorf("%s=%q: %w", name, value, err))
+			}
+		}
+	})
+	if s.Config != "" {
+		problems = append(problems, s.loadFile(fs, fromEnv))
+	}
+	s.loadForeign(fs, fromEnv, lookup)
+	problems = append(problems, s.check())
+	return errors.Join(problems...)
+}
+
+// loadFile reads the configuration file into the flags that nothing else has set.
+func (s *Settings) loadFile(fs *pflag.FlagSet, fromEnv map[string]bool) error {
+	text, err := os.ReadFile(s.Config)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	values := make(map[string]any)
+	if err := yaml.NewDecoder(bytes.NewReader(text)).Decode(&values); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s: %w", s.Config, err)
+	}
+	var problems []error
+	for name, value := range values {
+		f := fs.Lookup(name)
+		if f == nil || name == "config" || name == "help" {
+			problems = append(problems, fmt.Errorf("%s: there is no setting %q", s.Config, name))
+			continue
+		}
+		if f.Changed || fromEnv[name] {
+			continue
+		}
+		if err := f.Value.Set(flat(value)); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %s: %w", s.Config, name, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// flat writes a YAML value the way a flag takes it.
+func flat(value any) string {
+	if items, ok := value.([]any); ok {
+		parts := make([]string, len(items))
+		for i, item := range items {
+			parts[i] = fmt.Sprint(item)
+		}
+		return strings.Join(parts, ",")
+	}
+	return fmt.Sprint(value)
+}
+
+// loadForeign takes over the names that other programs have given to some settings.
+func (s *Settings) loadForeign(fs *pflag.FlagSet, fromEnv map[string]bool, lookup func(string) (string, bool)) {
+	if value, ok := lookup("CONTAINER_HOST"); ok && s.EngineURL == "" {
+		s.EngineURL = value
+	}
+	if value, ok := lookup("DOCKER_HOST"); ok {
+		s.DockerHost = value
+	}
+	image, ok := lookup("CONTAINER_IMAGE")
+	if !ok || image == "" {
+		return
+	}
+	language, _ := lookup("CONTAINER_LANGUAGE")
+	target, name := &s.PythonImage, "python-image"
+	if slices.Contains([]string{"javascript", "js", "node", "nodejs", "typescript"}, strings.ToLower(language)) {
+		target, name = &s.JSImage, "js-image"
+	}
+	if !fs.Changed(name) && !fromEnv[name] {
+		*target = image
+	}
+}
+
+// check refuses values that no run could work with.
+func (s *Settings) check() error {
+	var problems []error
+	wrong := func(bad bool, format string, args ...any) {
+		if bad {
+			problems = append(problems, fmt.Errorf(format, args...))
+		}
+	}
+	wrong(s.MemoryLimit < 64<<20, "--memory-limit %s is too small; 64MiB is the least", s.MemoryLimit)
+	wrong(s.CPULimit <= 0, "--cpu-limit %v must be above 0", s.CPULimit)
+	wrong(s.PIDsLimit < 16, "--pids-limit %d is too small; 16 is the least", s.PIDsLimit)
+	wrong(s.MaxSessions < 1, "--max-sessions %d must be at least 1", s.MaxSessions)
+	wrong(s.OutputLimit < 1000 || s.OutputLimit > 200_000, "--output-limit %s must lie between 1000 and 200000 bytes", s.OutputLimit)
+	wrong(s.CodeLimit < 1 || s.CodeLimit > 150_000, "--code-limit %s must lie between 1 and 150000 bytes", s.CodeLimit)
+	for name, value := range map[string]seconds{
+		"run-timeout": s.RunTimeout, "max-run-timeout": s.MaxRunTimeout, "soft-wait": s.SoftWait,
+		"idle-timeout": s.IdleTimeout, "lifetime": s.Lifetime, "start-timeout": s.StartTimeout,
+	} {
+		wrong(value <= 0, "--%s %s must be above 0", name, value)
+	}
+	for _, language := range s.Prewarm {
+		_, known := languages[language]
+		wrong(!known, "--prewarm: there is no language %q; there are python and javascript", language)
+	}
+	wrong(s.LogFormat != "text" && s.LogFormat != "json", "--log-format %q is neither text nor json", s.LogFormat)
+	var level slog.Level
+	wrong(level.UnmarshalText([]byte(s.LogLevel)) != nil, "--log-level %q is not debug, info, warn or error", s.LogLevel)
+	return errors.Join(problems...)
+}
+
+// languages maps what people call a language to its name here.
+var languages = map[string]sandbox.Language{
+	"python": sandbox.Python, "javascript": sandbox.JavaScript, "js": sandbox.JavaScript,
+}
+
+// image is the image of a language: the one that is set, or the one that setup makes; and whether
+// the language is on at all.
+func (s *Settings) image(language sandbox.Language) (string, bool) {
+	set := s.PythonImage
+	if language == sandbox.JavaScript {
+		set = s.JSImage
+	}
+	switch set {
+	case imageOff:
+		return "", false
+	case "":
+		return containers.ImageRef(string(language)), true
+	}
+	return set, true
+}
+
+// stateDir is where locks and profiles are kept. It depends on the user alone, so that all of a
+// user's servers share it.
+func (s *Settings) stateDir() string {
+	if s.StateDir != "" {
+		return s.StateDir
+	}
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "code-sandbox-mcp")
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		return filepath.Join(home, ".local", "state", "code-sandbox-mcp")
+	}
+	return filepath.Join(os.TempDir(), fmt.Sprintf("code-sandbox-mcp-%d", os.Getuid()))
+}

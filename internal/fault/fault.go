@@ -1,0 +1,77 @@
+// Package fault holds the coded errors that a model sees.
+//
+// A tool that could not do its work answers with one of these: what happened, with the
+// offending value, and what to do next. Everything else that goes wrong inside stays in
+// the log; Wrap turns it into a fault that says nothing of paths, secrets or error chains.
+package fault
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Code names a kind of failure. The set is part of the contract with clients.
+type Code string
+
+// The codes.
+const (
+	InvalidSessionID  Code = "invalid_session_id"
+	InvalidArgument   Code = "invalid_argument"
+	InvalidPath       Code = "invalid_path"
+	CodeTooLarge      Code = "code_too_large"
+	NotFound          Code = "not_found"
+	SessionNotFound   Code = "session_not_found"
+	RunNotFound       Code = "run_not_found"
+	SessionBusy       Code = "session_busy"
+	MaxSessions       Code = "max_sessions"
+	EngineUnavailable Code = "engine_unavailable"
+	EngineError       Code = "engine_error"
+	ImageMissing      Code = "image_missing"
+	ExecutionFailed   Code = "execution_failed"
+)
+
+// Error is a failure in words for a model. The zero value is of no use; make one with New.
+type Error struct {
+	Code    Code
+	Message string         // what happened, with the offending value
+	Hint    string         // what to do next
+	Fields  map[string]any // figures for programs, such as limit_bytes; may be nil
+	cause   error          // for the log only
+}
+
+// New makes a fault. The message is formatted as by fmt.Sprintf.
+func New(code Code, hint, format string, args ...any) *Error {
+	return &Error{Code: code, Hint: hint, Message: fmt.Sprintf(format, args...)}
+}
+
+// With adds a figure for programs, and returns the same fault.
+func (e *Error) With(name string, value any) *Error {
+	if e.Fields == nil {
+		e.Fields = make(map[string]any)
+	}
+	e.Fields[name] = value
+	return e
+}
+
+// Because keeps the error that lies behind the fault, for the log, and returns the same fault.
+func (e *Error) Because(err error) *Error {
+	e.cause = err
+	return e
+}
+
+// Error gives the code and the message, never the cause.
+func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+
+// Unwrap gives the error that lies behind, or nil.
+func (e *Error) Unwrap() error { return e.cause }
+
+// From finds the fault in err's chain. An error without one becomes execution_failed, whose words
+// tell nothing of the error itself: that belongs in the log.
+func From(err error) *Error {
+	var f *Error
+	if errors.As(err, &f) {
+		return f
+	}
+	return New(ExecutionFailed, "Try once more; if it happens again, run `code-sandbox-mcp doctor`.",
+		"The server could not do this, for a reason that its log tells.").Because(err)
+}

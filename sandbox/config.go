@@ -1,0 +1,53 @@
+package sandbox
+
+import (
+	"log/slog"
+	"time"
+)
+
+// KernelConfig says how one language's containers are made.
+type KernelConfig struct {
+	Image       string
+	Interpreter string   // name or path of the interpreter in the image, such as python3
+	Flag        string   // what makes it run a program given as the next argument, such as -c
+	Supervisor  string   // that program
+	Preload     []string // modules to import ahead, where the image has them
+}
+
+// Config is what a Manager works with. The zero value of a limit is no limit; the command line
+// fills all of them in.
+type Config struct {
+	Engine  Engine
+	Kernels map[Language]KernelConfig // the languages that exist
+	Limits  Limits
+	// Env is given to the code and to nothing else: it is in no container's configuration.
+	Env map[string]string
+
+	CodeBytes     int           // the longest code that is accepted
+	OutputBytes   int           // of each stream, that a result tells
+	SpoolBytes    int           // of each stream, that its file keeps
+	RunTimeout    time.Duration // of a run that does not name its own
+	MaxRunTimeout time.Duration // what a run may ask for
+	IdleTimeout   time.Duration // after which a session that nobody uses ends
+	Lifetime      time.Duration // after which any session ends
+	StartTimeout  time.Duration // for a container and its supervisor to come up
+	MaxSessions   int
+
+	// Prewarm names the languages whose kernel in the default session is made ready ahead.
+	Prewarm []Language
+	// StateDir keeps the locks that tell live servers' sessions from dead ones'. Servers that
+	// share an engine and a user must share it.
+	StateDir string
+	// Host marks what this machine's servers made on an engine that others use too.
+	Host   string
+	Logger *slog.Logger
+}
+
+// Labels on everything that a server makes on an engine. They cannot be changed later, so what
+// changes (the owner, the last use) is in the lock file.
+const (
+	LabelSession  = "code-sandbox-mcp.session"
+	LabelLanguage = "code-sandbox-mcp.language"
+	LabelHost     = "code-sandbox-mcp.host"
+	LabelNamed    = "code-sandbox-mcp.named" // "true" where the session outlives its server
+)

@@ -1,0 +1,106 @@
+package sandbox
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"path"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// The second bounds on what a supervisor reports: it keeps to its own, but may have been replaced.
+const (
+	maxText      = 256 << 10 // one text field
+	maxName      = 1 << 10   // a name, a message's first line
+	maxPathBytes = 4 << 10
+)
+
+// clip bounds a text at a character's edge and makes it valid UTF-8.
+func clip(s string, limit int) string {
+	if len(s) > limit {
+		for limit > 0 && !utf8.RuneStart(s[limit]) {
+			limit--
+		}
+		s = s[:limit]
+	}
+	return strings.ToValidUTF8(s, "�")
+}
+
+// safePath accepts a path below the work directory, in its shortest form, and gives "" for any
+// other: absolute, with .., a control character or more bytes than a path has.
+func safePath(p string) string {
+	if p == "" || len(p) > maxPathBytes || !utf8.ValidString(p) || path.IsAbs(p) {
+		return ""
+	}
+	if strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return ""
+	}
+	if p = path.Clean(p); p == "." || p == ".." || strings.HasPrefix(p, "../") {
+		return ""
+	}
+	return p
+}
+
+func (m streamMessage) stream(limit int) Stream {
+	return Stream{
+		Head:         clip(m.Head, limit),
+		Tail:         clip(m.Tail, limit),
+		Bytes:        max(m.Bytes, 0),
+		Lines:        max(m.Lines, 0),
+		OmittedBytes: max(m.OmittedBytes, 0),
+		OmittedLines: max(m.OmittedLines, 0),
+		Path:         safePath(m.Path),
+	}
+}
+
+func (m *errorMessage) runError() *RunError {
+	if m == nil {
+		return nil
+	}
+	return &RunError{
+		Name:      clip(m.Name, maxName),
+		Message:   clip(m.Message, maxText),
+		Traceback: clip(m.Traceback, maxText),
+	}
+}
+
+func artifacts(list []artifactMessage, limit int) []Artifact {
+	out := make([]Artifact, 0, min(len(list), limit))
+	for _, a := range list {
+		if len(out) == limit {
+			break
+		}
+		if p := safePath(a.Path); p != "" {
+			out = append(out, Artifact{Path: p, SizeBytes: max(a.SizeBytes, 0), Modified: time.UnixMilli(a.ModifiedMS)})
+		}
+	}
+	return out
+}
+
+// display decodes a display frame's MIME bundle. Entries that do not decode are left out.
+func (m displayMessage) display() Display {
+	d := Display{
+		Data:      make(map[string][]byte, len(m.Data)),
+		Path:      safePath(m.Path),
+		SizeBytes: max(m.SizeBytes, 0),
+		Alt:       clip(m.Alt, maxName),
+	}
+	for mime, raw := range m.Data {
+		var text string
+		if json.Unmarshal(raw, &text) != nil {
+			continue
+		}
+		if !strings.HasPrefix(mime, "image/") || mime == "image/svg+xml" {
+			d.Data[clip(mime, maxName)] = []byte(clip(text, maxText))
+		} else if b, err := base64.StdEncoding.DecodeString(text); err == nil {
+			d.Data[clip(mime, maxName)] = b
+		}
+	}
+	return d
+}
+
+// statuses maps what a supervisor may say of a finished run.
+var statuses = map[string]Status{
+	"completed": Completed, "failed": Failed, "timed_out": TimedOut, "cancelled": Cancelled, "killed": Killed,
+}

@@ -1,0 +1,81 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+)
+
+// LabelInit, on an image, is the path of the interpreter that process 1 should be.
+const LabelInit = "code-sandbox-mcp.init"
+
+// explained is an engine's error that has words for a person: what is wrong, and what mends it.
+type explained interface {
+	error
+	Explain() (reason, fix string)
+}
+
+// engineFault puts an engine's error into words for a model.
+func engineFault(err error, language Language, setting KernelConfig) *fault.Error {
+	var f *fault.Error
+	var ex explained
+	switch {
+	case errors.As(err, &f):
+		return f
+	case errors.Is(err, ErrImageMissing):
+		f = fault.New(fault.ImageMissing, "Run `code-sandbox-mcp setup` in a terminal to make the images ready, then try again.",
+			"Image %q for %s is not on this machine.", setting.Image, language)
+	case errors.Is(err, ErrNoInterpreter):
+		f = fault.New(fault.ImageMissing, fmt.Sprintf("Name an image that has %s, or leave the image setting out to use the standard one.", setting.Interpreter),
+			"Image %q has no %s, which %s needs.", setting.Image, setting.Interpreter, language)
+	case errors.Is(err, ErrEngineUnavailable):
+		reason, fix := "Podman cannot be reached.", "Run `code-sandbox-mcp doctor` in a terminal; it says what is missing."
+		if errors.As(err, &ex) {
+			reason, fix = ex.Explain()
+		}
+		f = fault.New(fault.EngineUnavailable, fix, "%s", reason)
+	case errors.Is(err, context.DeadlineExceeded):
+		f = fault.New(fault.EngineUnavailable, "Try again; if it stays so, run `code-sandbox-mcp doctor` in a terminal.",
+			"Podman did not start a %s container in time.", language)
+	default:
+		f = fault.New(fault.EngineError, "Run `code-sandbox-mcp doctor` in a terminal; it tries a container and says what is wrong.",
+			"Podman could not start a %s container.", language)
+	}
+	return f.Because(err)
+}
+
+// imageCache remembers what was found out about images, so that a new session does not ask again.
+type imageCache struct {
+	mu    sync.Mutex
+	known map[string]ImageInfo
+}
+
+func (c *imageCache) get(ctx context.Context, engine Engine, ref string) (ImageInfo, error) {
+	c.mu.Lock()
+	info, ok := c.known[ref]
+	c.mu.Unlock()
+	if ok {
+		return info, nil
+	}
+	info, err := engine.Image(ctx, ref)
+	if err != nil {
+		return ImageInfo{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil {
+		c.known = make(map[string]ImageInfo)
+	}
+	c.known[ref] = info
+	return info, nil
+}
+
+// forget is for an image that may have been removed or replaced.
+func (c *imageCache) forget(ref string) {
+	c.mu.Lock()
+	delete(c.known, ref)
+	c.mu.Unlock()
+}

@@ -1,0 +1,245 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+)
+
+// fakeEngine starts goroutines in the place of containers. It keeps to the Engine contract and
+// complains when two calls of one session overlap.
+type fakeEngine struct {
+	t *testing.T
+	// supervise plays process 1; the container has ended when it returns. Nil: obedient.
+	supervise func(s *fakeSupervisor)
+	failImage error
+	failStart error
+
+	mu         sync.Mutex
+	started    []Spec
+	containers map[string]*fakeProcess
+	volumes    map[string]map[string]string
+	removed    []string
+}
+
+func (e *fakeEngine) Image(context.Context, string) (ImageInfo, error) {
+	return ImageInfo{ID: "sha256:0"}, e.failImage
+}
+
+func (e *fakeEngine) Start(_ context.Context, spec Spec) (Process, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.failStart != nil {
+		return nil, e.failStart
+	}
+	if e.containers[spec.Name] != nil {
+		return nil, errors.New("name in use: " + spec.Name)
+	}
+	if e.containers == nil {
+		e.containers, e.volumes = make(map[string]*fakeProcess), make(map[string]map[string]string)
+	}
+	toSupervisor, stdin := io.Pipe()
+	stdout, fromSupervisor := io.Pipe()
+	p := &fakeProcess{Reader: stdout, stdin: stdin, stdout: stdout, labels: spec.Labels}
+	e.containers[spec.Name] = p
+	e.volumes[spec.Volume] = spec.Labels
+	e.started = append(e.started, spec)
+	supervise := e.supervise
+	if supervise == nil {
+		supervise = obedient
+	}
+	go func() {
+		supervise(&fakeSupervisor{in: toSupervisor, out: fromSupervisor})
+		_ = toSupervisor.Close()
+		_ = fromSupervisor.Close()
+	}()
+	return p, nil
+}
+
+func (e *fakeEngine) Remove(_ context.Context, containers, volumes []string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, name := range containers {
+		if p := e.containers[name]; p != nil {
+			_ = p.Close()
+			delete(e.containers, name)
+			e.removed = append(e.removed, name)
+		}
+	}
+	for _, name := range volumes {
+		if _, ok := e.volumes[name]; ok {
+			delete(e.volumes, name)
+			e.removed = append(e.removed, name)
+		}
+	}
+	return nil
+}
+
+func (e *fakeEngine) List(_ context.Context, key, value string) (Inventory, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var inventory Inventory
+	for name, p := range e.containers {
+		if p.labels[key] == value {
+			inventory.Containers = append(inventory.Containers, Container{Name: name, Labels: p.labels, Created: time.Now()})
+		}
+	}
+	for name, labels := range e.volumes {
+		if labels[key] == value {
+			inventory.Volumes = append(inventory.Volumes, Volume{Name: name, Labels: labels, Created: time.Now()})
+		}
+	}
+	return inventory, nil
+}
+
+func (e *fakeEngine) Close() error { return nil }
+
+func (e *fakeEngine) holds() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var names []string
+	for name := range e.containers {
+		names = append(names, name)
+	}
+	for name := range e.volumes {
+		names = append(names, "volume "+name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+type fakeProcess struct {
+	io.Reader
+	stdin  *io.PipeWriter
+	stdout *io.PipeReader
+	labels map[string]string
+}
+
+func (p *fakeProcess) Write(b []byte) (int, error) { return p.stdin.Write(b) }
+func (p *fakeProcess) Stderr() string              { return "stderr of the fake" }
+func (p *fakeProcess) Close() error {
+	_ = p.stdin.Close()
+	return p.stdout.Close()
+}
+
+// fakeSupervisor is process 1's end of a fake container.
+type fakeSupervisor struct {
+	in  io.Reader
+	out io.Writer
+}
+
+type anyMessage struct {
+	Type   string `json:"type"`
+	ID     string `json:"id"`
+	Code   string `json:"code"`
+	Reason string `json:"reason"`
+}
+
+// next reads the server's next message; false when there is none any more.
+func (s *fakeSupervisor) next() (anyMessage, bool) {
+	var m anyMessage
+	body, err := readFrame(s.in)
+	if err != nil || json.Unmarshal(body, &m) != nil {
+		return m, false
+	}
+	return m, true
+}
+
+func (s *fakeSupervisor) send(message map[string]any) { _ = writeFrame(s.out, message) }
+
+func (s *fakeSupervisor) ready() {
+	s.send(map[string]any{"type": "ready", "protocol": 1, "language": "python", "version": "3.fake"})
+}
+
+func (s *fakeSupervisor) done(id, status string, exit int, more map[string]any) {
+	message := map[string]any{"type": "done", "id": id, "status": status, "exit_code": exit, "kernel": "alive"}
+	for name, value := range more {
+		message[name] = value
+	}
+	s.send(message)
+}
+
+// obedient completes every run with its code as the result; the code "hang" goes on until it is
+// interrupted.
+func obedient(s *fakeSupervisor) {
+	s.ready()
+	for {
+		m, ok := s.next()
+		if !ok {
+			return
+		}
+		switch {
+		case m.Type == "run" && m.Code != "hang":
+			s.done(m.ID, "completed", 0, map[string]any{"result": m.Code})
+		case m.Type == "interrupt":
+			s.done(m.ID, "cancelled", 130, nil)
+		case m.Type == "peek":
+			s.send(map[string]any{"type": "peek", "id": m.ID, "stdout": map[string]any{"head": "so far\n", "bytes": 7}})
+		case m.Type == "usage":
+			s.send(map[string]any{"type": "usage", "bytes": 4096})
+		}
+	}
+}
+
+func testConfig(t *testing.T, e *fakeEngine) Config {
+	e.t = t
+	return Config{
+		Engine:    e,
+		Kernels:   map[Language]KernelConfig{Python: {Image: "img", Interpreter: "python3", Flag: "-c", Supervisor: "source"}},
+		CodeBytes: 1000, OutputBytes: 1000, SpoolBytes: 1 << 20,
+		RunTimeout: time.Minute, MaxRunTimeout: time.Hour, IdleTimeout: 30 * time.Minute, Lifetime: 24 * time.Hour,
+		StartTimeout: time.Minute, MaxSessions: 3, StateDir: t.TempDir(), Host: "host",
+		Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+// newTestManager must be called inside the bubble that the test runs in.
+func newTestManager(t *testing.T, config Config) *Manager {
+	m := NewManager(config)
+	t.Cleanup(func() { m.Close(context.Background()) })
+	return m
+}
+
+// mustRun waits for a run that is expected to have a result.
+func mustRun(t *testing.T, m *Manager, options RunOptions) *Result {
+	t.Helper()
+	res, err := finish(m, options)
+	if err != nil {
+		t.Fatalf("run %q: %v", options.Code, err)
+	}
+	return res
+}
+
+func finish(m *Manager, options RunOptions) (*Result, error) {
+	if options.Language == "" {
+		options.Language = Python
+	}
+	run, err := m.Run(options)
+	if err != nil {
+		return nil, err
+	}
+	<-run.Done()
+	return run.Result()
+}
+
+func wantCode(t *testing.T, err error, code fault.Code) *fault.Error {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != code {
+		t.Fatalf("got error %v, want code %s", err, code)
+	}
+	if f.Hint == "" {
+		t.Errorf("fault %v has no hint", f)
+	}
+	return f
+}
+
+var discardLog = slog.New(slog.DiscardHandler)

@@ -1,0 +1,91 @@
+package sandbox
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+)
+
+func TestFramesSurviveTheWay(t *testing.T) {
+	var wire bytes.Buffer
+	for _, text := range []string{"", "plain", "line\nbreak \x00 \"quoted\" é", strings.Repeat("x", 100_000)} {
+		if err := writeFrame(&wire, map[string]string{"type": "run", "code": text}); err != nil {
+			t.Fatal(err)
+		}
+		body, err := readFrame(&wire)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]string
+		if err := json.Unmarshal(body, &got); err != nil || got["code"] != text {
+			t.Errorf("%.20q came back as %.20q, %v", text, got["code"], err)
+		}
+	}
+	if _, err := readFrame(&wire); !errors.Is(err, io.EOF) {
+		t.Errorf("at the end: %v", err)
+	}
+}
+
+func TestFramesThatAreTooLargeAreRefused(t *testing.T) {
+	if err := writeFrame(io.Discard, strings.Repeat("x", maxFrameOut)); !errors.Is(err, errFrameTooLarge) {
+		t.Errorf("write: %v", err)
+	}
+	forged := binary.BigEndian.AppendUint32(nil, maxFrameIn+1)
+	if _, err := readFrame(bytes.NewReader(forged)); !errors.Is(err, errFrameTooLarge) {
+		t.Errorf("read: %v", err)
+	}
+}
+
+func TestDepthCountsBracketsOutsideOfText(t *testing.T) {
+	for text, want := range map[string]int{
+		``: 0, `1`: 0, `{}`: 1, `[[]]`: 2, `"[[[["`: 0, `["\"[[", [1]]`: 2, `{"a":[{"b":1}],"c":{}}`: 3, `"\\"[`: 1,
+	} {
+		if got := depth([]byte(text)); got != want {
+			t.Errorf("depth(%s) = %d, want %d", text, got, want)
+		}
+	}
+}
+
+func TestSafePathKeepsWithinTheWorkDirectory(t *testing.T) {
+	for path, want := range map[string]string{
+		"a.txt": "a.txt", "a/./b//c": "a/b/c", "a/../b": "b", "": "", ".": "", "..": "", "../a": "", "a/../../b": "",
+		"/etc/passwd": "", "a\x00b": "", "a\nb": "", "\xff": "", strings.Repeat("a", 5000): "", "...": "...", "..a/b": "..a/b",
+	} {
+		if got := safePath(path); got != want {
+			t.Errorf("safePath(%.20q) = %q, want %q", path, got, want)
+		}
+	}
+}
+
+// FuzzTake feeds a kernel whatever a taken-over supervisor could send.
+func FuzzTake(f *testing.F) {
+	for _, seed := range []string{
+		`{"type":"ready","protocol":1,"version":"3"}`, `{"type":"done","id":"r","status":"completed","artifacts":[{"path":"x"}]}`,
+		`{"type":"display","id":"r","data":{"image/png":"AAAA","text/html":"<b>"}}`, `{"type":"progress","id":"r","last_line":"\ud800"}`,
+		`{"type":"peek","id":"r","stdout":{"head":"x","bytes":-1}}`, `{"type":"kernel","cause":"memory"}`, `[`, `{"type":1}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		k := newKernel(nil, wireLimits{OutputBytes: 100, MaxDisplays: 2, MaxArtifacts: 2}, discardLog)
+		run := newRun(t.Context(), "r", "s", RunOptions{})
+		answer := make(chan doneMessage, 1)
+		k.current, k.answer = run, answer
+		_ = k.take(body)
+		select {
+		case m := <-answer:
+			res := (&session{id: "s", config: &Config{OutputBytes: 100}}).result(run, m)
+			if len(res.Stdout.Head) > 103 || len(res.Artifacts) > maxArtifacts {
+				t.Errorf("not bounded: %+v", res)
+			}
+		default:
+		}
+		if len(run.displays) > 2 {
+			t.Errorf("%d displays", len(run.displays))
+		}
+	})
+}

@@ -1,0 +1,87 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+const (
+	// houseInterval is how often idle sessions are looked for and kernels are pinged.
+	houseInterval = 15 * time.Second
+	// sweepEvery is how many of those intervals lie between sweeps.
+	sweepEvery = 20
+	// sweepTimeout bounds a sweep's engine calls.
+	sweepTimeout = 60 * time.Second
+)
+
+// keepHouse closes sessions whose time has passed, keeps the others' supervisors from ending as
+// idle, and sweeps now and then, until the manager closes.
+func (m *Manager) keepHouse() {
+	tick := time.NewTicker(houseInterval)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-m.ctx.Done():
+			return
+		case now := <-tick.C:
+			m.closeExpired(now)
+			for _, s := range m.all() {
+				s.ping(n)
+			}
+			if n%sweepEvery == 0 && m.usedEngine() {
+				m.sweep()
+			}
+		}
+	}
+}
+
+func (m *Manager) all() []*session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([]*session, 0, len(m.sessions))
+	for _, s := range m.sessions {
+		all = append(all, s)
+	}
+	return all
+}
+
+func (m *Manager) usedEngine() bool {
+	for _, s := range m.all() {
+		if s.usedEngine() {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *Manager) closeExpired(now time.Time) {
+	for _, s := range m.all() {
+		if s.idleFor(now) < m.config.IdleTimeout && now.Sub(s.created) < m.config.Lifetime {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(m.ctx, sweepTimeout)
+		m.config.Logger.Info("session expired", "session", s.id)
+		if err := m.drop(ctx, s, false); err != nil {
+			m.config.Logger.Warn("close session", "session", s.id, "error", err, "cause", errors.Unwrap(err))
+		}
+		cancel()
+	}
+}
+
+// sweep removes what dead servers of this machine left on the engine: all of an unnamed
+// session, and of a named one the containers, and the files too once its idle time has passed. A
+// session that a live server has is never touched: its lock cannot be had.
+func (m *Manager) sweep() {
+	m.sweepMu.Lock()
+	defer m.sweepMu.Unlock()
+	ctx, cancel := context.WithTimeout(m.ctx, sweepTimeout)
+	defer cancel()
+	swept, err := Sweep(ctx, m.config.Engine, m.config.StateDir, m.config.Host, m.config.IdleTimeout)
+	if err != nil {
+		m.config.Logger.Warn("sweep", "error", err)
+	}
+	if len(swept) > 0 {
+		m.config.Logger.Info("removed what dead servers left", "sessions", swept)
+	}
+}

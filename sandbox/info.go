@@ -1,0 +1,145 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+)
+
+// KernelInfo describes one language of a session.
+type KernelInfo struct {
+	Language Language
+	State    string // "running", "idle", "not started" or "ended"
+	Version  string // of the interpreter; empty before it has come up
+}
+
+// Owners of a session, as SessionInfo tells them.
+const (
+	OwnerThis  = "this server"
+	OwnerOther = "another server"
+	OwnerNone  = "none"
+)
+
+// SessionInfo describes a session.
+type SessionInfo struct {
+	ID       string
+	Default  bool
+	Named    bool
+	Owner    string
+	Kernels  []KernelInfo
+	Created  time.Time
+	LastUsed time.Time
+	// SizeBytes is what the session's files take; nil where no kernel is there to count them.
+	SizeBytes *int64
+}
+
+func (s *session) info(fallback string) SessionInfo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	info := SessionInfo{
+		ID: s.id, Default: s.id == fallback, Named: s.named, Owner: OwnerThis,
+		Created: s.created, LastUsed: s.lastUsed,
+	}
+	if s.active > 0 {
+		info.LastUsed = time.Now()
+	}
+	for _, l := range s.lanes {
+		info.Kernels = append(info.Kernels, l.info())
+	}
+	sortKernels(info.Kernels)
+	return info
+}
+
+func (l *lane) info() KernelInfo {
+	info := KernelInfo{Language: l.language, State: "not started"}
+	switch {
+	case l.kernel != nil && l.kernel.alive():
+		info.Version = l.kernel.version()
+		info.State = "idle"
+		if len(l.turn) > 0 {
+			info.State = "running"
+		}
+	case l.had:
+		info.State = "ended"
+	}
+	return info
+}
+
+// Session describes a session of this server, the default one for an empty id: also when that one
+// does not exist yet, since it will with the first run.
+func (m *Manager) Session(ctx context.Context, id string) (SessionInfo, error) {
+	s, err := m.find(id)
+	if err != nil {
+		if id != "" {
+			return SessionInfo{}, err
+		}
+		return m.unborn(), nil
+	}
+	m.mu.Lock()
+	fallback := m.fallback
+	m.mu.Unlock()
+	info := s.info(fallback)
+	info.SizeBytes = s.size(ctx)
+	return info, nil
+}
+
+// unborn describes the default session before its first run.
+func (m *Manager) unborn() SessionInfo {
+	now := time.Now()
+	info := SessionInfo{Default: true, Owner: OwnerThis, Created: now, LastUsed: now}
+	for language := range m.config.Kernels {
+		info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "not started"})
+	}
+	sortKernels(info.Kernels)
+	return info
+}
+
+// sortKernels puts Python before JavaScript.
+func sortKernels(kernels []KernelInfo) {
+	slices.SortFunc(kernels, func(a, b KernelInfo) int { return cmp.Compare(b.Language, a.Language) })
+}
+
+// Sessions describes this server's sessions and, where the engine answers in time, what else is on
+// it: sessions of other live servers, and named ones that no server has open now. Newest use first.
+func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
+	m.mu.Lock()
+	fallback := m.fallback
+	m.mu.Unlock()
+	var list []SessionInfo
+	mine := make(map[string]bool)
+	for _, s := range m.all() {
+		info := s.info(fallback)
+		info.SizeBytes = s.size(ctx)
+		list = append(list, info)
+		mine[s.id] = true
+	}
+	inventory, err := m.config.Engine.List(ctx, LabelHost, m.config.Host)
+	if err != nil {
+		m.config.Logger.Debug("list sessions", "error", err)
+	}
+	for id, left := range group(inventory) {
+		if !mine[id] {
+			list = append(list, left.info(m.config.StateDir, id))
+		}
+	}
+	slices.SortFunc(list, func(a, b SessionInfo) int { return b.LastUsed.Compare(a.LastUsed) })
+	return list
+}
+
+// info describes a session that this server does not have open.
+func (l *leftover) info(stateDir, id string) SessionInfo {
+	info := SessionInfo{ID: id, Named: l.named, Owner: OwnerOther, Created: l.newest, LastUsed: l.newest}
+	lock, err := takeLock(stateDir, id)
+	if err != nil {
+		return info
+	}
+	info.Owner = OwnerNone
+	if lock.kept() {
+		info.LastUsed = lock.lastUsed()
+		lock.release()
+	} else {
+		lock.remove()
+	}
+	return info
+}

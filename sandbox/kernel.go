@@ -1,0 +1,302 @@
+package sandbox
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	// interruptGrace is how long code may ignore an interrupt before its kernel is killed.
+	interruptGrace = 2 * time.Second
+	// backstop is how much longer the server waits for the supervisor to enforce a limit before
+	// it takes the container away.
+	backstop = 8 * time.Second
+)
+
+// kernel is the server's end of one container: a supervisor and the interpreter under it. It runs
+// one piece of code at a time; whoever calls run has the lane's turn.
+type kernel struct {
+	proc   Process
+	limits wireLimits
+	log    *slog.Logger
+
+	outbox chan any // messages on their way to the supervisor
+
+	mu      sync.Mutex
+	current *Run
+	answer  chan doneMessage // of the current run
+	info    readyMessage
+	lost    string // why the interpreter died between runs; empty while it has not
+
+	peeks  chan peekAnswer
+	usages chan usageAnswer
+
+	ready chan struct{} // closed by the first ready frame
+	dead  chan struct{} // closed when no more frames come
+}
+
+// wireLimits are the bounds that the supervisor is told, and held to.
+type wireLimits struct {
+	OutputBytes  int
+	SpoolBytes   int
+	ImageBytes   int
+	MaxDisplays  int
+	MaxArtifacts int
+}
+
+func newKernel(proc Process, limits wireLimits, log *slog.Logger) *kernel {
+	return &kernel{
+		proc: proc, limits: limits, log: log,
+		outbox: make(chan any, 32), peeks: make(chan peekAnswer, 1), usages: make(chan usageAnswer, 1),
+		ready: make(chan struct{}), dead: make(chan struct{}),
+	}
+}
+
+// send hands a message to the writer and never waits: a supervisor that does not read must not
+// hold up whoever wants to stop it.
+func (k *kernel) send(message any) error {
+	select {
+	case k.outbox <- message:
+		return nil
+	case <-k.dead:
+		return errKernelGone
+	default:
+		return errUnresponsive
+	}
+}
+
+// speak writes what send was given, until the connection ends.
+func (k *kernel) speak() {
+	for {
+		select {
+		case <-k.dead:
+			return
+		case message := <-k.outbox:
+			if err := writeFrame(k.proc, message); err != nil {
+				k.log.Debug("write to supervisor", "error", err)
+				_ = k.proc.Close()
+				return
+			}
+		}
+	}
+}
+
+// listen reads frames until the container or the connection ends. A frame that breaks the
+// protocol ends the kernel: its supervisor has been taken over, and no more can be believed.
+func (k *kernel) listen() {
+	defer close(k.dead)
+	in := bufio.NewReaderSize(k.proc, 32<<10)
+	for {
+		body, err := readFrame(in)
+		if err == nil {
+			err = k.take(body)
+		}
+		if err != nil {
+			k.log.Debug("kernel connection ended", "error", err)
+			_ = k.proc.Close()
+			return
+		}
+	}
+}
+
+func (k *kernel) take(body []byte) error {
+	var head incoming
+	if err := json.Unmarshal(body, &head); err != nil {
+		return fmt.Errorf("decode frame: %w", err)
+	}
+	switch head.Type {
+	case "ready":
+		return decode(body, k.setReady)
+	case "kernel":
+		return decode(body, func(m kernelMessage) { k.setLost(clip(m.Cause, maxName)) })
+	case "usage":
+		return decode(body, func(m usageAnswer) { offer(k.usages, m) })
+	case "log":
+		return decode(body, func(m logMessage) { k.log.Debug("supervisor", "message", clip(m.Message, maxName)) })
+	}
+	k.mu.Lock()
+	run, answer := k.current, k.answer
+	k.mu.Unlock()
+	if run == nil || head.ID != run.ID {
+		return nil
+	}
+	switch head.Type {
+	case "progress":
+		return decode(body, run.advance)
+	case "display":
+		return decode(body, func(m displayMessage) { run.show(m.display(), k.limits.MaxDisplays) })
+	case "peek":
+		return decode(body, func(m peekAnswer) { offer(k.peeks, m) })
+	case "done":
+		return decode(body, func(m doneMessage) { offer(answer, m) })
+	}
+	return nil
+}
+
+func decode[T any](body []byte, use func(T)) error {
+	var m T
+	if err := json.Unmarshal(body, &m); err != nil {
+		return fmt.Errorf("decode frame: %w", err)
+	}
+	use(m)
+	return nil
+}
+
+// offer puts a message into a channel with room for one and drops it when there is none: a second
+// answer to the same question is forged.
+func offer[T any](c chan T, m T) {
+	select {
+	case c <- m:
+	default:
+	}
+}
+
+func (k *kernel) setReady(m readyMessage) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.info.Protocol != 0 {
+		return
+	}
+	m.Version = clip(m.Version, maxName)
+	m.Protocol = max(m.Protocol, 1)
+	k.info = m
+	close(k.ready)
+}
+
+func (k *kernel) setLost(cause string) {
+	k.mu.Lock()
+	if k.current == nil {
+		k.lost = cause
+	}
+	k.mu.Unlock()
+}
+
+// takeLost gives once why the interpreter died between runs, or "".
+func (k *kernel) takeLost() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	lost := k.lost
+	k.lost = ""
+	return lost
+}
+
+// alive reports whether frames still come.
+func (k *kernel) alive() bool {
+	select {
+	case <-k.dead:
+		return false
+	default:
+		return true
+	}
+}
+
+// wasReady reports whether the supervisor ever came up.
+func (k *kernel) wasReady() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.info.Protocol != 0
+}
+
+func (k *kernel) version() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.info.Version
+}
+
+// errUnresponsive says that the supervisor did not enforce a limit itself, so its container must go.
+var errUnresponsive = errors.New("supervisor does not answer")
+
+// run executes the code and waits for its end. When r's context ends, the code is interrupted and
+// the wait goes on. errUnresponsive: the container must be removed. errKernelGone: it ended by itself.
+func (k *kernel) run(r *Run) (doneMessage, error) {
+	answer := make(chan doneMessage, 1)
+	k.mu.Lock()
+	k.current, k.answer = r, answer
+	k.mu.Unlock()
+	r.setKernel(k)
+	defer func() {
+		k.mu.Lock()
+		k.current, k.answer = nil, nil
+		k.mu.Unlock()
+	}()
+	err := k.send(runMessage{
+		Type: "run", ID: r.ID, Code: r.options.Code, Fresh: r.options.Fresh,
+		TimeoutMS: r.options.Timeout.Milliseconds(), GraceMS: interruptGrace.Milliseconds(),
+	})
+	if err != nil {
+		return doneMessage{}, err
+	}
+	limit := time.NewTimer(r.options.Timeout + interruptGrace + backstop)
+	defer limit.Stop()
+	stop := r.ctx.Done()
+	for {
+		select {
+		case done := <-answer:
+			return done, nil
+		case <-k.dead:
+			return lastWord(answer)
+		case <-stop:
+			stop = nil
+			limit.Reset(interruptGrace + backstop)
+			// An error here means that the kernel is dying, which the other cases see.
+			_ = k.send(interruptMessage{Type: "interrupt", ID: r.ID, Reason: "cancelled"})
+		case <-limit.C:
+			return doneMessage{}, errUnresponsive
+		}
+	}
+}
+
+var errKernelGone = errors.New("container ended")
+
+// lastWord takes an answer that came just before the end.
+func lastWord(answer chan doneMessage) (doneMessage, error) {
+	select {
+	case done := <-answer:
+		return done, nil
+	default:
+		return doneMessage{}, errKernelGone
+	}
+}
+
+// peek asks for the output so far of the run that goes on.
+func (k *kernel) peek(ctx context.Context, r *Run) (peekAnswer, bool) {
+	select { // an answer that came too late for an earlier question
+	case <-k.peeks:
+	default:
+	}
+	if err := k.send(peekMessage{Type: "peek", ID: r.ID}); err != nil {
+		return peekAnswer{}, false
+	}
+	select {
+	case answer := <-k.peeks:
+		return answer, true
+	case <-r.done:
+	case <-k.dead:
+	case <-ctx.Done():
+	}
+	return peekAnswer{}, false
+}
+
+// usage asks how many bytes the files in the work directory take. Only one caller may ask at a time.
+func (k *kernel) usage(ctx context.Context) (int64, bool) {
+	select { // an answer that came too late for an earlier question
+	case <-k.usages:
+	default:
+	}
+	if err := k.send(usageMessage{Type: "usage"}); err != nil {
+		return 0, false
+	}
+	select {
+	case answer := <-k.usages:
+		return max(answer.Bytes, 0), true
+	case <-k.dead:
+	case <-ctx.Done():
+	}
+	return 0, false
+}

@@ -1,0 +1,307 @@
+// Package sandbox keeps sessions: each a volume and at most one kernel per language, on a
+// container engine that it is handed.
+//
+// Start with NewManager and Manager.Run; a Run tells its Result when it is Done. The package knows
+// nothing of MCP and nothing of Podman. Whatever comes out of a container is bounded and
+// checked, but it remains the word of hostile code.
+package sandbox
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+)
+
+// sessionID is what a session may be called, by the contract.
+var sessionID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+
+// Manager owns this server's sessions. Its methods may be called from any goroutine.
+type Manager struct {
+	config Config
+	images imageCache
+
+	mu       sync.Mutex
+	sessions map[string]*session
+	fallback string // id of the default session, empty while there is none
+	closed   bool
+
+	ctx     context.Context // of the background work
+	stop    context.CancelFunc
+	working sync.WaitGroup
+	sweepMu sync.Mutex // one sweep at a time
+	swept   sync.Once  // the sweep after the first use of the engine
+}
+
+// NewManager makes a manager that does nothing yet: the engine is used from the first Run on, or
+// from Prewarm. Close it in the end.
+func NewManager(config Config) *Manager {
+	ctx, stop := context.WithCancel(context.Background())
+	m := &Manager{config: config, sessions: make(map[string]*session), ctx: ctx, stop: stop}
+	m.working.Go(m.keepHouse)
+	return m
+}
+
+// Config gives the settings in force.
+func (m *Manager) Config() Config { return m.config }
+
+// Prewarm makes the default session's kernels ready ahead, as far as Config.Prewarm names them.
+// It returns at once.
+func (m *Manager) Prewarm() {
+	if len(m.config.Prewarm) == 0 {
+		return
+	}
+	s, err := m.open("")
+	if err != nil {
+		m.config.Logger.Warn("prewarm", "error", err)
+		return
+	}
+	for _, language := range m.config.Prewarm {
+		m.working.Go(func() { s.warm(language) })
+	}
+}
+
+// Run queues code in its session, which is made when it does not exist, and returns at once. The
+// error is a fault: bad options, or no session to be had.
+func (m *Manager) Run(options RunOptions) (*Run, error) {
+	if err := m.check(&options); err != nil {
+		return nil, err
+	}
+	s, err := m.open(options.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	run, err := s.launch(newID("run-"), options)
+	if err == nil {
+		m.swept.Do(func() {
+			m.working.Go(func() {
+				select {
+				case <-run.Done(): // the first answer comes before the house-keeping
+				case <-m.ctx.Done():
+					return
+				}
+				m.sweep()
+			})
+		})
+	}
+	return run, err
+}
+
+// check puts defaults in and refuses what cannot be run.
+func (m *Manager) check(o *RunOptions) error {
+	if _, ok := m.config.Kernels[o.Language]; !ok {
+		return fault.New(fault.InvalidArgument, "Use a language that session_info lists.", "There is no language %q here.", clip(string(o.Language), 40))
+	}
+	if strings.TrimSpace(o.Code) == "" {
+		return fault.New(fault.InvalidArgument, "Pass the code to run as text.", "The code is empty.")
+	}
+	if len(o.Code) > m.config.CodeBytes {
+		return fault.New(fault.CodeTooLarge,
+			"Split the code over several calls (variables are kept), or put data into a file.",
+			"The code has %d bytes and may have %d.", len(o.Code), m.config.CodeBytes).
+			With("size_bytes", len(o.Code)).With("limit_bytes", m.config.CodeBytes)
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = m.config.RunTimeout
+	}
+	o.Timeout = min(o.Timeout, m.config.MaxRunTimeout)
+	return nil
+}
+
+// CheckSessionID refuses what cannot be a session's name.
+func CheckSessionID(id string) error {
+	if sessionID.MatchString(id) {
+		return nil
+	}
+	return fault.New(fault.InvalidSessionID,
+		"Use 1 to 64 letters, digits, _ or -, beginning with a letter or digit; or leave session_id out for the default session.",
+		"%q is not a session id.", clip(id, 80))
+}
+
+// open gives the session, the default one for an empty id, and makes it when it does not exist.
+func (m *Manager) open(id string) (*session, error) {
+	if id != "" {
+		if err := CheckSessionID(id); err != nil {
+			return nil, err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, fault.New(fault.SessionBusy, "Start the server again.", "The server is shutting down.")
+	}
+	named := id != ""
+	if !named {
+		id = m.fallback
+	}
+	if s := m.sessions[id]; s != nil {
+		return s, nil
+	}
+	if len(m.sessions) >= m.config.MaxSessions {
+		return nil, m.tooMany()
+	}
+	if id == "" {
+		id = newID("sbx-")
+	}
+	s, err := m.newSession(id, named)
+	if err != nil {
+		return nil, err
+	}
+	m.sessions[id] = s
+	if !named {
+		m.fallback = id
+	}
+	return s, nil
+}
+
+func (m *Manager) newSession(id string, named bool) (*session, error) {
+	lock, err := takeLock(m.config.StateDir, id)
+	if errors.Is(err, errLocked) {
+		return nil, fault.New(fault.SessionBusy, "Use another session_id, or close the session there first.",
+			"Session %q is open in another running server.", id)
+	}
+	if err != nil {
+		return nil, fault.New(fault.ExecutionFailed, "Check that the home directory can be written to, or name another with --state-dir.",
+			"The server cannot write its state directory.").Because(err)
+	}
+	resumed := named && lock.kept()
+	if named {
+		lock.keep()
+	}
+	return newSession(id, named, resumed, lock, &m.config, &m.images), nil
+}
+
+// tooMany says which sessions could make room. The caller holds m.mu.
+func (m *Manager) tooMany() *fault.Error {
+	now := time.Now()
+	all := make([]*session, 0, len(m.sessions))
+	for _, s := range m.sessions {
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b *session) int { return int(b.idleFor(now) - a.idleFor(now)) })
+	names := make([]string, len(all))
+	for i, s := range all {
+		names[i] = fmt.Sprintf("%s (idle %d s)", s.id, int(s.idleFor(now).Seconds()))
+	}
+	return fault.New(fault.MaxSessions, "Close one of these with close_session, or use one of them: "+strings.Join(names, ", ")+".",
+		"There are %d sessions, and there may be %d.", len(all), m.config.MaxSessions).
+		With("limit", m.config.MaxSessions)
+}
+
+// find gives an existing session, the default one for an empty id. session_not_found otherwise.
+func (m *Manager) find(id string) (*session, error) {
+	if id != "" {
+		if err := CheckSessionID(id); err != nil {
+			return nil, err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if id == "" {
+		id = m.fallback
+	}
+	if s := m.sessions[id]; s != nil {
+		return s, nil
+	}
+	return nil, notFound(id)
+}
+
+func notFound(id string) *fault.Error {
+	const hint = "Run code first: that makes the session. list_sessions tells which there are."
+	if id == "" {
+		return fault.New(fault.SessionNotFound, hint, "The default session does not exist yet.")
+	}
+	return fault.New(fault.SessionNotFound, hint, "There is no session %q.", id)
+}
+
+// FindRun gives a run of any session of this server, going on or one of the last that are over.
+func (m *Manager) FindRun(id string) (*Run, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.sessions {
+		if run := s.findRun(id); run != nil {
+			return run, nil
+		}
+	}
+	return nil, fault.New(fault.RunNotFound, "Use the run_id of a result with status running; old results are dropped in time.",
+		"There is no run %q.", clip(id, 80))
+}
+
+// CloseSession ends a session, the default one for an empty id, and removes its files unless
+// keepFiles. It returns when that is done, with the id of the session that it was.
+func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (string, error) {
+	s, err := m.find(id)
+	if err != nil {
+		return "", err
+	}
+	return s.id, m.drop(ctx, s, keepFiles)
+}
+
+// drop closes the session and forgets it. The session stays known until it is gone, so that
+// nobody makes it anew in between.
+func (m *Manager) drop(ctx context.Context, s *session, keepFiles bool) error {
+	s.mu.Lock()
+	already := s.closing
+	s.closing = true
+	s.mu.Unlock()
+	if already {
+		return errBeingClosed(s.id)
+	}
+	err := s.close(ctx, keepFiles)
+	m.mu.Lock()
+	delete(m.sessions, s.id)
+	if m.fallback == s.id {
+		m.fallback = ""
+	}
+	m.mu.Unlock()
+	if err != nil {
+		return fault.New(fault.EngineError, "Nothing else is needed: what is left over is removed later by itself.",
+			"Session %q is closed, but Podman did not remove all of it.", s.id).Because(err)
+	}
+	return nil
+}
+
+// Close ends every session: the unnamed ones with their files, the named ones without. What is not
+// done when ctx ends, a later server's sweep does.
+func (m *Manager) Close(ctx context.Context) {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return
+	}
+	m.closed = true
+	all := make([]*session, 0, len(m.sessions))
+	for _, s := range m.sessions {
+		all = append(all, s)
+	}
+	m.mu.Unlock()
+	m.stop()
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		var closing sync.WaitGroup
+		for _, s := range all {
+			closing.Go(func() {
+				if err := m.drop(ctx, s, s.named); err != nil {
+					m.config.Logger.Warn("close session", "session", s.id, "error", err, "cause", errors.Unwrap(err))
+				}
+			})
+		}
+		closing.Wait()
+		m.working.Wait()
+	}()
+	select {
+	case <-gone:
+	case <-ctx.Done():
+	}
+}
+
+// newID makes a name with 65 random bits behind the prefix.
+func newID(prefix string) string { return prefix + strings.ToLower(rand.Text()[:13]) }

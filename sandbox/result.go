@@ -1,0 +1,80 @@
+package sandbox
+
+import (
+	"time"
+)
+
+// Status says how a run ended, or that it has not.
+type Status string
+
+// The statuses. Failed means that the code itself raised or exited non-zero; Killed that its
+// kernel died under it.
+const (
+	Completed Status = "completed"
+	Failed    Status = "failed"
+	TimedOut  Status = "timed_out"
+	Cancelled Status = "cancelled"
+	Running   Status = "running"
+	Killed    Status = "killed"
+)
+
+// Stream is one output stream of a run as far as it is reported.
+type Stream struct {
+	Head         string // all of it, when nothing was left out
+	Tail         string // what followed the part that was left out
+	Bytes        int64  // of the whole stream
+	Lines        int64
+	OmittedBytes int64
+	OmittedLines int64
+	Path         string // file with the whole text, relative to WorkDir; empty when Head is all
+}
+
+// Truncated reports whether something lies between Head and Tail.
+func (s Stream) Truncated() bool { return s.OmittedBytes > 0 }
+
+// RunError is an exception of the code.
+type RunError struct {
+	Name      string `json:"name"`
+	Message   string `json:"message"`
+	Traceback string `json:"traceback"`
+}
+
+// Artifact is a file that a run created or changed.
+type Artifact struct {
+	Path      string // relative to WorkDir
+	SizeBytes int64
+	Modified  time.Time
+}
+
+// Display is something that the code showed: an image, HTML and the like.
+type Display struct {
+	Data      map[string][]byte // by MIME type; images as their bytes, the rest as text
+	Path      string            // file with the whole, relative to WorkDir, or empty
+	SizeBytes int64
+	Alt       string
+}
+
+// Result is what a run came to. Texts come from hostile code: bounded and valid UTF-8, and
+// nothing else can be said of them.
+type Result struct {
+	SessionID string
+	RunID     string
+	Language  Language
+	Status    Status
+	ExitCode  int
+	Stdout    Stream
+	Stderr    Stream
+	Value     *string // the last expression's value; nil when there was none
+	Error     *RunError
+	Artifacts []Artifact
+	// ArtifactsTotal and DisplaysTotal count also what is not in the lists.
+	ArtifactsTotal int
+	Displays       []Display
+	DisplaysTotal  int
+	Duration       time.Duration
+	// VariablesLost says that the kernel died under this run, and Cause why.
+	VariablesLost bool
+	Cause         string
+	// Notes are sentences for the reader: an earlier kernel's end, a clamped limit.
+	Notes []string
+}

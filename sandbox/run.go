@@ -1,0 +1,176 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+)
+
+// RunOptions says what to run.
+type RunOptions struct {
+	SessionID string // empty: the default session
+	Language  Language
+	Code      string
+	Timeout   time.Duration // zero: Config.RunTimeout; clamped to Config.MaxRunTimeout
+	Fresh     bool          // in an interpreter of its own, which ends with the run
+}
+
+// Progress is how far a run has come.
+type Progress struct {
+	Elapsed     time.Duration
+	StdoutBytes int64
+	StderrBytes int64
+	LastLine    string // the last line of output so far
+}
+
+// errInterrupted ends a run's context when somebody asked for that.
+var errInterrupted = errors.New("interrupted on request")
+
+// Run is one execution of code, queued, running or over. Its methods may be called from any
+// goroutine.
+type Run struct {
+	ID        string
+	SessionID string
+	Language  Language
+
+	options RunOptions
+	created time.Time
+	ctx     context.Context // ends with an interrupt, or with the session
+	cancel  context.CancelCauseFunc
+	done    chan struct{}
+	moved   chan struct{} // has room for one: something new in progress
+
+	mu       sync.Mutex
+	progress Progress
+	displays []Display
+	notes    []string
+	kernel   *kernel // while it runs
+	result   *Result
+	err      error
+}
+
+func newRun(parent context.Context, id, session string, options RunOptions) *Run {
+	ctx, cancel := context.WithCancelCause(parent)
+	return &Run{
+		ID: id, SessionID: session, Language: options.Language,
+		options: options, created: time.Now(), ctx: ctx, cancel: cancel,
+		done: make(chan struct{}), moved: make(chan struct{}, 1),
+	}
+}
+
+// Timeout is how long the code may run.
+func (r *Run) Timeout() time.Duration { return r.options.Timeout }
+
+// Done is closed when the run is over.
+func (r *Run) Done() <-chan struct{} { return r.done }
+
+// Moved receives when Progress has changed.
+func (r *Run) Moved() <-chan struct{} { return r.moved }
+
+// Interrupt asks the code to stop; a run that waits for its turn leaves the queue. It returns at
+// once, and the run is over when Done says so. The kernel's variables are kept unless the code
+// ignores the interrupt.
+func (r *Run) Interrupt() { r.cancel(errInterrupted) }
+
+// Result gives what a finished run came to, or the fault that kept it from running. Before Done
+// it gives nil, nil.
+func (r *Run) Result() (*Result, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.result, r.err
+}
+
+// Progress tells how far the run has come.
+func (r *Run) Progress() Progress {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.progress
+	p.Elapsed = time.Since(r.created)
+	return p
+}
+
+// SoFar gives a result with status running and the output so far. ctx bounds the wait for it;
+// when it ends first, or the code has not begun, the streams are empty.
+func (r *Run) SoFar(ctx context.Context) *Result {
+	r.mu.Lock()
+	k, displays := r.kernel, append([]Display(nil), r.displays...)
+	r.mu.Unlock()
+	res := &Result{
+		SessionID: r.SessionID, RunID: r.ID, Language: r.Language, Status: Running,
+		Displays: displays, DisplaysTotal: len(displays), Duration: time.Since(r.created),
+	}
+	if k == nil {
+		res.Notes = []string{"The code has not begun: it waits for its turn or for its container."}
+		return res
+	}
+	if answer, ok := k.peek(ctx, r); ok {
+		res.Stdout, res.Stderr = answer.Stdout.stream(maxText), answer.Stderr.stream(maxText)
+	}
+	return res
+}
+
+func (r *Run) setKernel(k *kernel) {
+	r.mu.Lock()
+	r.kernel = k
+	r.mu.Unlock()
+}
+
+func (r *Run) note(text string) {
+	r.mu.Lock()
+	r.notes = append(r.notes, text)
+	r.mu.Unlock()
+}
+
+func (r *Run) advance(m progressMessage) {
+	r.mu.Lock()
+	r.progress = Progress{StdoutBytes: m.StdoutBytes, StderrBytes: m.StderrBytes, LastLine: clip(m.LastLine, maxName)}
+	r.mu.Unlock()
+	select {
+	case r.moved <- struct{}{}:
+	default:
+	}
+}
+
+func (r *Run) show(d Display, limit int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.displays) < limit {
+		r.displays = append(r.displays, d)
+	}
+}
+
+// finish settles the run. The first call counts.
+func (r *Run) finish(res *Result, err error) {
+	r.mu.Lock()
+	if r.result == nil && r.err == nil {
+		if res != nil {
+			res.Displays = r.displays
+			res.DisplaysTotal = max(res.DisplaysTotal, len(r.displays))
+			res.Notes = append(r.notes, res.Notes...)
+		}
+		r.result, r.err, r.kernel = res, err, nil
+		close(r.done)
+	}
+	r.mu.Unlock()
+	r.cancel(nil)
+}
+
+// stopped turns the end of the run's context before its code began into a result: cancelled is an
+// ordinary end, and a closed session a fault.
+func (r *Run) stopped() (*Result, error) {
+	if errors.Is(context.Cause(r.ctx), errInterrupted) {
+		return &Result{
+			SessionID: r.SessionID, RunID: r.ID, Language: r.Language, Status: Cancelled, ExitCode: 130,
+			Notes: []string{"Cancelled before the code began."},
+		}, nil
+	}
+	return nil, errSessionClosed(r.SessionID)
+}
+
+func errSessionClosed(id string) *fault.Error {
+	return fault.New(fault.SessionNotFound, "Run the code again: a new session starts without its variables.",
+		"Session %q was closed before the code was run.", id)
+}

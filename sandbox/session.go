@@ -1,0 +1,458 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+)
+
+// keptRuns is how many runs of a session can be asked for after they are over.
+const keptRuns = 16
+
+// errClosing ends everything in a session that is being closed.
+var errClosing = errors.New("session is closing")
+
+// session is one volume and at most one kernel per language. All its engine calls go through
+// engineMu, one at a time.
+type session struct {
+	id      string
+	named   bool // it outlives this server
+	config  *Config
+	images  *imageCache
+	lock    *lockFile
+	created time.Time
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	working sync.WaitGroup // runs that are not settled yet
+
+	engineMu sync.Mutex
+	sizeMu   sync.Mutex // one question about the size at a time
+
+	mu       sync.Mutex
+	lanes    map[Language]*lane
+	runs     []*Run // oldest first
+	active   int    // runs that are queued or going on
+	lastUsed time.Time
+	closing  bool
+	resumed  bool // an earlier server left files, and maybe containers, under this id
+}
+
+// lane is one language of a session: its kernel, and whose turn it is to use it.
+type lane struct {
+	language Language
+	turn     chan struct{} // holds a token while the lane is in use
+	// The rest is written with both the turn and the session's lock held.
+	kernel *kernel
+	had    bool // a kernel existed before, whose variables somebody may expect
+}
+
+func newSession(id string, named, resumed bool, lock *lockFile, config *Config, images *imageCache) *session {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	now := time.Now()
+	s := &session{
+		id: id, named: named, resumed: resumed, config: config, images: images, lock: lock,
+		created: now, lastUsed: now, ctx: ctx, cancel: cancel, lanes: make(map[Language]*lane),
+	}
+	for language := range config.Kernels {
+		s.lanes[language] = &lane{language: language, turn: make(chan struct{}, 1)}
+	}
+	return s
+}
+
+func volumeName(id string) string { return "csm-" + id }
+
+func containerName(id string, language Language) string {
+	return fmt.Sprintf("csm-%s-%s", id, language)
+}
+
+// containerNames are the names that any of the session's containers could have.
+func (s *session) containerNames() []string {
+	names := make([]string, 0, len(s.lanes))
+	for language := range s.lanes {
+		names = append(names, containerName(s.id, language))
+	}
+	slices.Sort(names)
+	return names
+}
+
+// launch queues a run and returns it at once.
+func (s *session) launch(id string, options RunOptions) (*Run, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return nil, errBeingClosed(s.id)
+	}
+	run := newRun(s.ctx, id, s.id, options)
+	s.remember(run)
+	s.active++
+	s.lastUsed = time.Now()
+	s.lock.touch()
+	s.working.Go(func() {
+		run.finish(s.perform(run))
+		s.mu.Lock()
+		s.active--
+		s.lastUsed = time.Now()
+		s.mu.Unlock()
+		s.lock.touch()
+	})
+	return run, nil
+}
+
+func errBeingClosed(id string) *fault.Error {
+	return fault.New(fault.SessionBusy, "Wait a second and try again, or use another session_id.",
+		"Session %q is being closed.", id)
+}
+
+// remember keeps the run for wait_for_run and forgets the oldest that is over.
+func (s *session) remember(run *Run) {
+	s.runs = append(s.runs, run)
+	if len(s.runs) <= keptRuns {
+		return
+	}
+	for i, old := range s.runs {
+		if res, err := old.Result(); res != nil || err != nil {
+			s.runs = slices.Delete(s.runs, i, i+1)
+			return
+		}
+	}
+}
+
+func (s *session) findRun(id string) *Run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, run := range s.runs {
+		if run.ID == id {
+			return run
+		}
+	}
+	return nil
+}
+
+// perform takes the run from its place in the queue to its result.
+func (s *session) perform(run *Run) (*Result, error) {
+	lane := s.lanes[run.Language]
+	if err := lane.take(run); err != nil {
+		if errors.Is(err, errTurnTimeout) {
+			return nil, fault.New(fault.SessionBusy,
+				"Wait for the earlier run with wait_for_run, cancel it, or use another session_id.",
+				"Session %q still runs other %s code after %s.", s.id, run.Language, run.options.Timeout)
+		}
+		return run.stopped()
+	}
+	defer lane.release()
+	k, err := s.kernel(run.ctx, lane, run.note, false)
+	if err != nil {
+		if run.ctx.Err() != nil {
+			return run.stopped()
+		}
+		return nil, err
+	}
+	done, err := k.run(run)
+	if err != nil {
+		return s.lostUnder(run, lane, err)
+	}
+	return s.result(run, done), nil
+}
+
+var errTurnTimeout = errors.New("no turn in time")
+
+// take waits for the lane's turn: as long as the run may itself take, or until its context ends.
+func (l *lane) take(run *Run) error {
+	limit := time.NewTimer(run.options.Timeout)
+	defer limit.Stop()
+	select {
+	case l.turn <- struct{}{}:
+		return nil
+	case <-run.ctx.Done():
+		return context.Cause(run.ctx)
+	case <-limit.C:
+		return errTurnTimeout
+	}
+}
+
+func (l *lane) release() { <-l.turn }
+
+// kernel gives the lane's live kernel, and starts one when there is none. The caller has the turn.
+func (s *session) kernel(ctx context.Context, l *lane, note func(string), warm bool) (*kernel, error) {
+	if k := l.kernel; k != nil && k.alive() {
+		if cause := k.takeLost(); cause != "" {
+			note(fmt.Sprintf("The %s kernel had ended since the last run (%s): its variables are gone, the files are there.", l.language, cause))
+		}
+		return k, nil
+	}
+	if l.had {
+		note(fmt.Sprintf("The %s kernel's container had ended since the last run: its variables are gone, the files are there.", l.language))
+	} else if s.resumed {
+		note("This session was taken up again from an earlier server: its files are there, its variables are gone.")
+	}
+	k, err := s.startKernel(ctx, l, warm)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	l.kernel, l.had = k, true
+	s.mu.Unlock()
+	return k, nil
+}
+
+// startKernel makes the lane's container and sends it its settings. It does not wait until the
+// supervisor is up: what follows is read when it is.
+func (s *session) startKernel(ctx context.Context, l *lane, warm bool) (*kernel, error) {
+	s.engineMu.Lock()
+	defer s.engineMu.Unlock()
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.config.StartTimeout)
+	defer cancel()
+	setting := s.config.Kernels[l.language]
+	image, err := s.images.get(ctx, s.config.Engine, setting.Image)
+	if err != nil {
+		return nil, engineFault(err, l.language, setting)
+	}
+	if l.had || s.resumed {
+		// The name may still belong to a container that ended, or that a dead server left.
+		if err := s.config.Engine.Remove(ctx, []string{containerName(s.id, l.language)}, nil); err != nil {
+			return nil, engineFault(err, l.language, setting)
+		}
+	}
+	proc, err := s.config.Engine.Start(ctx, s.spec(l.language, setting, image))
+	if err != nil {
+		s.images.forget(setting.Image)
+		return nil, engineFault(err, l.language, setting)
+	}
+	k := newKernel(proc, s.wireLimits(), s.config.Logger.With("session", s.id, "language", l.language))
+	go k.listen()
+	go k.speak()
+	if err := k.send(s.initMessage(setting, warm)); err != nil {
+		return nil, engineFault(err, l.language, setting)
+	}
+	return k, nil
+}
+
+func (s *session) spec(language Language, setting KernelConfig, image ImageInfo) Spec {
+	interpreter := setting.Interpreter
+	// An image may bring a copy of its interpreter that cannot be read, only executed: as process 1
+	// it is out of its children's reach.
+	if own := image.Labels[LabelInit]; own != "" {
+		interpreter = own
+	}
+	return Spec{
+		Name:   containerName(s.id, language),
+		Volume: volumeName(s.id),
+		Labels: map[string]string{
+			LabelSession: s.id, LabelHost: s.config.Host, LabelLanguage: string(language),
+			LabelNamed: fmt.Sprint(s.named),
+		},
+		Image:   setting.Image,
+		Command: []string{interpreter, setting.Flag, setting.Supervisor},
+		Limits:  s.config.Limits,
+	}
+}
+
+func (s *session) wireLimits() wireLimits {
+	return wireLimits{
+		OutputBytes: s.config.OutputBytes, SpoolBytes: s.config.SpoolBytes,
+		ImageBytes: maxImageBytes, MaxDisplays: maxDisplays, MaxArtifacts: maxArtifacts,
+	}
+}
+
+func (s *session) initMessage(setting KernelConfig, warm bool) initMessage {
+	limits := s.wireLimits()
+	return initMessage{
+		Type: "init", Protocol: 1, WorkDir: WorkDir, Env: s.config.Env, Preload: setting.Preload, Warm: warm,
+		IdleSeconds: int(s.config.IdleTimeout.Seconds()), OnEOF: "exit",
+		OutputBytes: limits.OutputBytes, SpoolBytes: limits.SpoolBytes, ImageBytes: limits.ImageBytes,
+		MaxDisplays: limits.MaxDisplays, MaxArtifacts: limits.MaxArtifacts,
+	}
+}
+
+// What a run reports at the most.
+const (
+	maxImageBytes = 5 << 20
+	maxDisplays   = 16
+	maxArtifacts  = 100
+)
+
+// lostUnder settles a run whose container ended or stopped answering under it, and clears the
+// container away so that the next run gets a new one.
+func (s *session) lostUnder(run *Run, l *lane, why error) (*Result, error) {
+	k := l.kernel
+	s.mu.Lock()
+	l.kernel = nil
+	closing := s.closing
+	s.mu.Unlock()
+	if closing {
+		return nil, errSessionClosed(s.id)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.StartTimeout)
+	defer cancel()
+	s.engineMu.Lock()
+	if err := s.config.Engine.Remove(ctx, []string{containerName(s.id, l.language)}, nil); err != nil {
+		s.config.Logger.Warn("remove container", "session", s.id, "error", err)
+	}
+	s.engineMu.Unlock()
+	_ = k.proc.Close()
+	if !k.wasReady() {
+		return nil, s.neverReady(k, l.language)
+	}
+	res := &Result{
+		SessionID: s.id, RunID: run.ID, Language: run.Language, Status: Killed, ExitCode: 137,
+		Duration: time.Since(run.created), VariablesLost: true, Cause: "the container ended",
+	}
+	if errors.Is(why, errUnresponsive) {
+		res.Status, res.ExitCode, res.Cause = TimedOut, 124, "the kernel did not answer and was removed"
+		if errors.Is(context.Cause(run.ctx), errInterrupted) {
+			res.Status, res.ExitCode = Cancelled, 130
+		}
+	}
+	return res, nil
+}
+
+// neverReady tells why a container that started did not become a kernel: most often its image has
+// an interpreter that is too old, or something else by that name.
+func (s *session) neverReady(k *kernel, language Language) *fault.Error {
+	setting := s.config.Kernels[language]
+	f := fault.New(fault.ExecutionFailed,
+		fmt.Sprintf("Use an image with a working %s, or leave the image setting out to use the standard one.", setting.Interpreter),
+		"The %s kernel did not start in image %q.", language, setting.Image)
+	if tail := clip(k.proc.Stderr(), 2000); tail != "" {
+		f.Message += " It said: " + tail
+	}
+	return f
+}
+
+// result turns a supervisor's answer into a Result, everything bounded again.
+func (s *session) result(run *Run, m doneMessage) *Result {
+	status, ok := statuses[m.Status]
+	if !ok {
+		status = Failed
+	}
+	res := &Result{
+		SessionID: s.id, RunID: run.ID, Language: run.Language, Status: status, ExitCode: m.ExitCode,
+		Stdout: m.Stdout.stream(s.config.OutputBytes), Stderr: m.Stderr.stream(s.config.OutputBytes),
+		Error:     m.Error.runError(),
+		Artifacts: artifacts(m.Artifacts, maxArtifacts), ArtifactsTotal: max(m.ArtifactsTotal, 0),
+		DisplaysTotal: max(m.DisplaysTotal, 0),
+		Duration:      time.Duration(max(m.DurationMS, 0) * float64(time.Millisecond)),
+		VariablesLost: m.Kernel == "dead", Cause: clip(m.Cause, maxName),
+	}
+	if m.Result != nil {
+		value := clip(*m.Result, s.config.OutputBytes)
+		res.Value = &value
+	}
+	return res
+}
+
+// warm makes the lane's kernel ready ahead of its first run.
+func (s *session) warm(language Language) {
+	l := s.lanes[language]
+	if l == nil {
+		return
+	}
+	select {
+	case l.turn <- struct{}{}:
+		defer l.release()
+	default:
+		return // a run was quicker
+	}
+	if _, err := s.kernel(s.ctx, l, func(string) {}, true); err != nil {
+		s.config.Logger.Warn("prewarm", "language", language, "error", err, "cause", errors.Unwrap(err))
+	}
+}
+
+// idleFor is how long nobody has used the session; zero while something runs.
+func (s *session) idleFor(now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.active > 0 {
+		return 0
+	}
+	return now.Sub(s.lastUsed)
+}
+
+// ping tells the supervisors that their server lives, so that they do not end as idle.
+func (s *session) ping(n int) {
+	for _, k := range s.liveKernels() {
+		_ = k.send(pingMessage{Type: "ping", N: n})
+	}
+}
+
+// close ends everything in the session: runs are cut off, containers removed, and the volume too
+// unless keepFiles. It returns the engine's error; the session is over all the same.
+func (s *session) close(ctx context.Context, keepFiles bool) error {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	s.cancel(errClosing)
+	s.engineMu.Lock()
+	defer s.engineMu.Unlock()
+	var volumes []string
+	if !keepFiles {
+		volumes = []string{volumeName(s.id)}
+	}
+	var err error
+	if s.usedEngine() {
+		err = s.config.Engine.Remove(ctx, s.containerNames(), volumes)
+	}
+	switch {
+	case keepFiles:
+		s.lock.keep()
+		s.lock.touch()
+		s.lock.release()
+	case err != nil:
+		s.lock.release() // what is left over is cleared later, and the file tells that nobody has it
+	default:
+		s.lock.remove()
+	}
+	return err
+}
+
+// usedEngine reports whether anything of this session can be on the engine.
+func (s *session) usedEngine() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.resumed {
+		return true
+	}
+	for _, l := range s.lanes {
+		if l.had || len(l.turn) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// sizeTimeout bounds the wait for a supervisor that counts files; the answer is then without a size.
+const sizeTimeout = 2 * time.Second
+
+// size asks a live kernel what the session's files take. nil: there is none that answers.
+func (s *session) size(ctx context.Context) *int64 {
+	s.sizeMu.Lock()
+	defer s.sizeMu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, sizeTimeout)
+	defer cancel()
+	for _, k := range s.liveKernels() {
+		if bytes, ok := k.usage(ctx); ok {
+			return &bytes
+		}
+	}
+	return nil
+}
+
+func (s *session) liveKernels() []*kernel {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var live []*kernel
+	for _, l := range s.lanes {
+		if l.kernel != nil && l.kernel.alive() && l.kernel.wasReady() {
+			live = append(live, l.kernel)
+		}
+	}
+	return live
+}

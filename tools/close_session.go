@@ -1,0 +1,39 @@
+package tools
+
+import (
+	"context"
+
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+type closedSession struct {
+	SessionID string `json:"session_id"`
+	Status    string `json:"status"`
+}
+
+func (d *Deps) closeSession() tool {
+	definition := mcp.NewTool("close_session",
+		mcp.WithToolTitle("Close a session"),
+		mcp.WithDescription("End a session: stop its code, drop its variables and delete its files. Sessions also end by themselves when idle, so this is only needed to start over or to make room."),
+		sessionParam(),
+		mcp.WithBoolean("keep_files", mcp.DefaultBool(false),
+			mcp.Description("Keep the files, for a later call with the same session_id.")),
+		hints(false), closed(),
+	)
+	definition.Annotations.DestructiveHint = mcp.ToBoolPtr(true)
+	return tool{definition: definition, handle: func(ctx context.Context, p *params) (*answer, error) {
+		id, keep := p.text("session_id"), p.flag("keep_files")
+		if err := p.check(); err != nil {
+			return nil, err
+		}
+		id, err := d.Manager.CloseSession(ctx, id, keep)
+		if err != nil {
+			return nil, err
+		}
+		status := "closed"
+		if keep {
+			status = "closed, files kept"
+		}
+		return jsonAnswer(closedSession{SessionID: id, Status: status})
+	}}
+}

@@ -1,0 +1,151 @@
+package tools
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"image"
+	_ "image/gif" // decoders for what code may show
+	"image/jpeg"
+	"image/png"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/mark3labs/mcp-go/mcp"
+	"golang.org/x/image/draw"
+	_ "golang.org/x/image/webp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// What models take without trouble. Larger images are refused by the models' makers, and spoil the
+// whole conversation.
+const (
+	maxImageSide   = 1568      // pixels
+	maxImageBytes  = 700 << 10 // before base64
+	maxImages      = 4         // in one answer
+	maxDecodePixel = 40 << 20  // an image of more pixels is not decoded: it could be a bomb
+)
+
+// imageTypes are the formats that every client shows, the best first.
+var imageTypes = []string{"image/png", "image/jpeg", "image/webp", "image/gif"}
+
+// textTypes are the other representations that say something to a model, the best first.
+var textTypes = []string{"text/plain", "text/markdown", "text/latex", "application/json", "image/svg+xml", "text/html"}
+
+// renderDisplays gives the images for the model, and the lines that tell of everything shown.
+func renderDisplays(res *sandbox.Result) ([]mcp.Content, string) {
+	var images []mcp.Content
+	var b strings.Builder
+	for _, display := range res.Displays {
+		line := describeDisplay(display)
+		if mime, data := pick(display); data != nil {
+			if len(images) == maxImages {
+				line += " (not attached: an answer has at most " + fmt.Sprint(maxImages) + " images)"
+			} else if fitted, err := fitImage(mime, data); err != nil {
+				line += " (not attached: " + err.Error() + ")"
+			} else {
+				images = append(images, mcp.NewImageContent(base64.StdEncoding.EncodeToString(fitted.data), fitted.mime))
+			}
+		}
+		if line != "" {
+			b.WriteString(line + "\n")
+		}
+	}
+	if more := res.DisplaysTotal - len(res.Displays); more > 0 {
+		fmt.Fprintf(&b, "… and %d more, not reported\n", more)
+	}
+	return images, b.String()
+}
+
+// pick gives the representation that is attached as an image, or nil.
+func pick(display sandbox.Display) (string, []byte) {
+	for _, mime := range imageTypes {
+		if data := display.Data[mime]; len(data) > 0 {
+			return mime, data
+		}
+	}
+	return "", nil
+}
+
+func describeDisplay(display sandbox.Display) string {
+	if display.Path != "" {
+		line := display.Path + "  " + humanize.Bytes(uint64(display.SizeBytes))
+		if display.Alt != "" {
+			line += "  " + display.Alt
+		}
+		return line
+	}
+	for _, mime := range textTypes {
+		if data := display.Data[mime]; len(data) > 0 {
+			return string(data)
+		}
+	}
+	return display.Alt
+}
+
+type fitted struct {
+	mime string
+	data []byte
+}
+
+var (
+	errTooManyPixels = errors.New("too many pixels; make it smaller to see it")
+	errBadImage      = errors.New("its data is not a whole image")
+	errStaysLarge    = errors.New("too large even when scaled down")
+)
+
+// fitImage gives an image within the bounds: as it is where it fits, else scaled down and encoded
+// anew.
+func fitImage(mime string, data []byte) (fitted, error) {
+	config, format, err := image.DecodeConfig(bytes.NewReader(data))
+	if err != nil || "image/"+format != mime {
+		return fitted{}, errBadImage
+	}
+	if config.Width <= maxImageSide && config.Height <= maxImageSide && len(data) <= maxImageBytes {
+		return fitted{mime, data}, nil
+	}
+	if config.Width <= 0 || config.Height <= 0 || config.Width > maxDecodePixel/config.Height {
+		return fitted{}, errTooManyPixels
+	}
+	source, _, err := image.Decode(bytes.NewReader(data))
+	if err != nil {
+		return fitted{}, errBadImage
+	}
+	for side := maxImageSide; side >= maxImageSide/4; side = side * 3 / 4 {
+		if f, ok := encode(scale(source, side)); ok {
+			return f, nil
+		}
+	}
+	return fitted{}, errStaysLarge
+}
+
+// scale gives the image with its longer side at most side pixels.
+func scale(source image.Image, side int) image.Image {
+	size := source.Bounds().Size()
+	longer := max(size.X, size.Y)
+	if longer <= side {
+		return source
+	}
+	target := image.NewNRGBA(image.Rect(0, 0, max(1, size.X*side/longer), max(1, size.Y*side/longer)))
+	draw.CatmullRom.Scale(target, target.Bounds(), source, source.Bounds(), draw.Src, nil)
+	return target
+}
+
+// encode tries PNG, which keeps a chart's edges sharp, and then JPEG, which makes photographs
+// small. JPEG has no transparency, so what shows through becomes white.
+func encode(img image.Image) (fitted, bool) {
+	var b bytes.Buffer
+	if png.Encode(&b, img) == nil && b.Len() <= maxImageBytes {
+		return fitted{"image/png", b.Bytes()}, true
+	}
+	opaque := image.NewRGBA(img.Bounds())
+	draw.Draw(opaque, opaque.Bounds(), image.White, image.Point{}, draw.Src)
+	draw.Draw(opaque, opaque.Bounds(), img, img.Bounds().Min, draw.Over)
+	b.Reset()
+	if jpeg.Encode(&b, opaque, &jpeg.Options{Quality: 85}) == nil && b.Len() <= maxImageBytes {
+		return fitted{"image/jpeg", b.Bytes()}, true
+	}
+	return fitted{}, false
+}

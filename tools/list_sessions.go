@@ -1,0 +1,61 @@
+package tools
+
+import (
+	"context"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+type kernelFields struct {
+	Language sandbox.Language `json:"language"`
+	State    string           `json:"state"`
+	Version  string           `json:"version,omitempty"`
+}
+
+type sessionFields struct {
+	SessionID   string         `json:"session_id"`
+	Default     bool           `json:"default,omitempty"`
+	Owner       string         `json:"owner"`
+	Kernels     []kernelFields `json:"kernels,omitempty"`
+	AgeSeconds  int            `json:"age_seconds"`
+	IdleSeconds int            `json:"idle_seconds"`
+	SizeBytes   *int64         `json:"size_bytes,omitempty"`
+}
+
+type sessionList struct {
+	Sessions []sessionFields `json:"sessions"`
+}
+
+func (d *Deps) listSessions() tool {
+	return tool{
+		definition: mcp.NewTool("list_sessions",
+			mcp.WithToolTitle("List sessions"),
+			mcp.WithDescription("List the sessions on this machine: their languages' state, age, time since the last use, size of their files, and whether this server has them open."),
+			hints(true), closed(),
+		),
+		handle: func(ctx context.Context, p *params) (*answer, error) {
+			if err := p.check(); err != nil {
+				return nil, err
+			}
+			list := sessionList{Sessions: []sessionFields{}}
+			for _, info := range d.Manager.Sessions(ctx) {
+				list.Sessions = append(list.Sessions, describe(info, time.Now()))
+			}
+			return jsonAnswer(list)
+		},
+	}
+}
+
+func describe(info sandbox.SessionInfo, now time.Time) sessionFields {
+	f := sessionFields{
+		SessionID: info.ID, Default: info.Default, Owner: info.Owner, SizeBytes: info.SizeBytes,
+		AgeSeconds: int(now.Sub(info.Created).Seconds()), IdleSeconds: int(now.Sub(info.LastUsed).Seconds()),
+	}
+	for _, k := range info.Kernels {
+		f.Kernels = append(f.Kernels, kernelFields(k))
+	}
+	return f
+}

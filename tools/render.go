@@ -1,0 +1,178 @@
+package tools
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+type artifactFields struct {
+	Path      string `json:"path"`
+	Filename  string `json:"filename"`
+	SizeBytes int64  `json:"size_bytes"`
+	MIMEType  string `json:"mime_type"`
+}
+
+// runFields is the contract's RunResult.
+type runFields struct {
+	SessionID       string            `json:"session_id"`
+	RunID           string            `json:"run_id"`
+	Language        sandbox.Language  `json:"language"`
+	Status          sandbox.Status    `json:"status"`
+	ExitCode        *int              `json:"exit_code"`
+	Stdout          string            `json:"stdout"`
+	Stderr          string            `json:"stderr"`
+	StdoutTruncated bool              `json:"stdout_truncated"`
+	StderrTruncated bool              `json:"stderr_truncated"`
+	Result          *string           `json:"result"`
+	Error           *sandbox.RunError `json:"error"`
+	Artifacts       []artifactFields  `json:"artifacts"`
+	DurationMS      float64           `json:"duration_ms"`
+}
+
+// renderRun tells a model what a run came to, the way a terminal would: a status line, the output,
+// the value, the files; images behind it.
+func (d *Deps) renderRun(res *sandbox.Result) *answer {
+	images, shown := renderDisplays(res)
+	var b strings.Builder
+	b.WriteString(statusLine(res, d.Manager.Config()))
+	for _, note := range res.Notes {
+		b.WriteString("\nNote: " + note)
+	}
+	section(&b, "", renderStream(res.Stdout))
+	section(&b, "stderr", renderStream(res.Stderr))
+	if res.Error != nil {
+		section(&b, "traceback", res.Error.Traceback)
+	}
+	if res.Value != nil {
+		section(&b, "result", *res.Value)
+	}
+	section(&b, "shown", shown)
+	section(&b, "files", renderFiles(res))
+	content := append([]mcp.Content{mcp.NewTextContent(b.String())}, images...)
+	return &answer{
+		content: content, fields: fieldsOf(res),
+		isError: res.Status == sandbox.TimedOut || res.Status == sandbox.Killed,
+	}
+}
+
+// section puts a part on lines of its own behind a heading in brackets; an empty part is left out.
+func section(b *strings.Builder, heading, text string) {
+	text = strings.TrimRight(text, "\n")
+	if text == "" {
+		return
+	}
+	if heading != "" {
+		b.WriteString("\n[" + heading + "]")
+	}
+	b.WriteString("\n" + text)
+}
+
+func statusLine(res *sandbox.Result, config sandbox.Config) string {
+	took := res.Duration.Round(time.Millisecond)
+	if took > 10*time.Second {
+		took = took.Round(100 * time.Millisecond)
+	}
+	switch res.Status {
+	case sandbox.Completed:
+		return fmt.Sprintf("completed in %v", took)
+	case sandbox.Failed:
+		return fmt.Sprintf("%s (failed in %v, exit code %d)", errorHead(res), took, res.ExitCode)
+	case sandbox.TimedOut:
+		return fmt.Sprintf("timed out after %v: %s", took, kept(res))
+	case sandbox.Cancelled:
+		return fmt.Sprintf("cancelled after %v: %s", took, kept(res))
+	case sandbox.Running:
+		return fmt.Sprintf("still running after %v as run_id %s; call wait_for_run to wait for it or to cancel it. Output so far:", took, res.RunID)
+	}
+	return fmt.Sprintf("killed after %v: %s; variables are gone, files are kept, and the next call starts a new kernel", took, killedWhy(res, config))
+}
+
+// errorHead is what a failed run begins with: the error's name and the first line of its message.
+func errorHead(res *sandbox.Result) string {
+	if res.Error == nil {
+		return "SystemExit"
+	}
+	message, _, _ := strings.Cut(res.Error.Message, "\n")
+	if message == "" {
+		return res.Error.Name
+	}
+	return res.Error.Name + ": " + shorten(message, 300)
+}
+
+func kept(res *sandbox.Result) string {
+	if res.VariablesLost {
+		return "the code ignored the interrupt and its kernel was killed; variables are gone, files are kept"
+	}
+	return "the code was interrupted; variables are kept"
+}
+
+func killedWhy(res *sandbox.Result, config sandbox.Config) string {
+	switch {
+	case res.Cause == "memory":
+		return fmt.Sprintf("the code ran out of memory (limit %s)", humanize.IBytes(uint64(config.Limits.MemoryBytes)))
+	case res.Cause == "":
+		return "the kernel died"
+	}
+	return "the kernel died (" + res.Cause + ")"
+}
+
+// renderStream gives a stream's text, with what was left out between its parts told in numbers.
+func renderStream(s sandbox.Stream) string {
+	if !s.Truncated() {
+		return s.Head
+	}
+	where := ""
+	if s.Path != "" {
+		where = "; the whole text is in " + sandbox.WorkDir + "/" + s.Path
+	}
+	return fmt.Sprintf("%s\n… %s lines (%s) left out%s …\n%s",
+		strings.TrimRight(s.Head, "\n"), humanize.Comma(s.OmittedLines), humanize.Bytes(uint64(s.OmittedBytes)), where, s.Tail)
+}
+
+func plainStream(s sandbox.Stream) string {
+	if s.Truncated() {
+		return renderStream(s)
+	}
+	return s.Head
+}
+
+const listedFiles = 20
+
+func renderFiles(res *sandbox.Result) string {
+	var b strings.Builder
+	for i, a := range res.Artifacts {
+		if i == listedFiles {
+			break
+		}
+		fmt.Fprintf(&b, "%s  %s  %s\n", a.Path, humanize.Bytes(uint64(a.SizeBytes)), mimeType(a.Path))
+	}
+	if more := max(res.ArtifactsTotal, len(res.Artifacts)) - min(len(res.Artifacts), listedFiles); more > 0 {
+		fmt.Fprintf(&b, "… and %d more\n", more)
+	}
+	return b.String()
+}
+
+func fieldsOf(res *sandbox.Result) runFields {
+	f := runFields{
+		SessionID: res.SessionID, RunID: res.RunID, Language: res.Language, Status: res.Status,
+		Stdout: plainStream(res.Stdout), Stderr: plainStream(res.Stderr),
+		StdoutTruncated: res.Stdout.Truncated(), StderrTruncated: res.Stderr.Truncated(),
+		Result: res.Value, Error: res.Error, Artifacts: []artifactFields{},
+		DurationMS: float64(res.Duration.Microseconds()) / 1000,
+	}
+	if res.Status != sandbox.Running {
+		f.ExitCode = &res.ExitCode
+	}
+	for _, a := range res.Artifacts {
+		f.Artifacts = append(f.Artifacts, artifactFields{
+			Path: a.Path, Filename: a.Path[strings.LastIndex(a.Path, "/")+1:], SizeBytes: a.SizeBytes, MIMEType: mimeType(a.Path),
+		})
+	}
+	return f
+}

@@ -1,0 +1,124 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+func (d *Deps) runPythonCode() tool {
+	return d.runCode("run_python_code", "Run Python code", sandbox.Python,
+		"Run Python in a persistent, isolated session and return its output, the last expression's value, figures and new files. "+
+			"Variables, imports and files in /mnt/data are kept for later calls. IPython syntax works (magics, !cmd, top-level await). "+
+			"No network. numpy, pandas, matplotlib, scipy, scikit-learn and more are installed; sandbox://environments lists them. "+
+			"Use plt.show() or leave a figure open to see it; save files to show under /mnt/data/output.",
+		"Python code, as one would type it into a notebook cell.")
+}
+
+func (d *Deps) runJSCode() tool {
+	return d.runCode("run_js_code", "Run JavaScript code", sandbox.JavaScript,
+		"Run JavaScript or TypeScript with Node.js in a persistent, isolated session and return its output, the last expression's value and new files. "+
+			"Variables and files in /mnt/data are kept for later calls, and const, let and class may be declared again. "+
+			"Top-level await, import and require work. No network. lodash, mathjs, csv-parse, exceljs, sharp and more are installed; sandbox://environments lists them. "+
+			"Python runs of the same session see the same files. Save files to show under /mnt/data/output.",
+		"JavaScript or TypeScript code, as one would type it into a REPL.")
+}
+
+func (d *Deps) runCode(name, title string, language sandbox.Language, description, code string) tool {
+	config := d.Manager.Config()
+	return tool{
+		definition: mcp.NewTool(name,
+			mcp.WithToolTitle(title), mcp.WithDescription(description),
+			mcp.WithString("code", mcp.Required(), mcp.Description(code)),
+			sessionParam(), mcp.WithNumber("timeout_seconds",
+				mcp.Description("Stop the code after this time; variables are kept."),
+				mcp.DefaultNumber(config.RunTimeout.Seconds()), mcp.Max(config.MaxRunTimeout.Seconds())),
+			mcp.WithBoolean("fresh", mcp.DefaultBool(false),
+				mcp.Description("Run in a new interpreter: same files, none of the variables, and leave none.")),
+			hints(false), closed(),
+		),
+		handle: func(ctx context.Context, p *params) (*answer, error) {
+			options := sandbox.RunOptions{
+				Language: language, Code: p.required("code"), SessionID: p.text("session_id"),
+				Timeout: p.seconds("timeout_seconds"), Fresh: p.flag("fresh"),
+			}
+			if err := p.check(); err != nil {
+				return nil, err
+			}
+			asked := options.Timeout
+			run, err := d.Manager.Run(options)
+			if err != nil {
+				return nil, err
+			}
+			a, err := d.await(ctx, run, d.SoftWait, true)
+			if a != nil && asked > config.MaxRunTimeout {
+				a.content = append(a.content, mcp.NewTextContent(fmt.Sprintf(
+					"Note: timeout_seconds was lowered from %v to %v, the most that this server allows.", asked.Seconds(), config.MaxRunTimeout.Seconds())))
+			}
+			return a, err
+		},
+	}
+}
+
+// progressEvery is how often a client that asked for progress hears of a run that says nothing.
+const progressEvery = 5 * time.Second
+
+// await waits for a run until it is over, or until the soft wait has passed and the answer is that
+// the run goes on. A client's cancel interrupts the run when it is this call's own.
+func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, own bool) (*answer, error) {
+	soft := time.NewTimer(wait)
+	defer soft.Stop()
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-run.Done():
+			res, err := run.Result()
+			if err != nil {
+				return nil, err
+			}
+			return d.renderRun(res), nil
+		case <-ctx.Done():
+			if own && errors.Is(context.Cause(ctx), stdio.ErrCancelledByClient) {
+				run.Interrupt()
+			}
+			return nil, context.Cause(ctx)
+		case <-run.Moved():
+			notifyProgress(ctx, run)
+		case <-tick.C:
+			notifyProgress(ctx, run)
+		case <-soft.C:
+			return d.renderRun(run.SoFar(ctx)), nil
+		}
+	}
+}
+
+func notifyProgress(ctx context.Context, run *sandbox.Run) {
+	p := run.Progress()
+	stdio.NotifyProgress(ctx, p.Elapsed.Seconds(), run.Timeout().Seconds(), p.LastLine)
+}
+
+func sessionParam() mcp.ToolOption {
+	return mcp.WithString("session_id",
+		mcp.Description("Session to use; letters, digits, _ and -. Without it: the default session."))
+}
+
+// closed refuses arguments that a tool does not have.
+func closed() mcp.ToolOption { return mcp.WithSchemaAdditionalProperties(false) }
+
+// hints sets every annotation. The sandbox has no network, so no tool reaches an open world, and
+// what a tool changes is only its own session's.
+func hints(readOnly bool) mcp.ToolOption {
+	return func(t *mcp.Tool) {
+		t.Annotations = mcp.ToolAnnotation{
+			Title: t.Title, ReadOnlyHint: mcp.ToBoolPtr(readOnly), DestructiveHint: mcp.ToBoolPtr(false),
+			IdempotentHint: mcp.ToBoolPtr(readOnly), OpenWorldHint: mcp.ToBoolPtr(false),
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package tools
+
+import (
+	"context"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+type limitFields struct {
+	MemoryBytes        int64   `json:"memory_bytes"`
+	CPUs               float64 `json:"cpus"`
+	Processes          int64   `json:"processes"`
+	TmpBytes           int64   `json:"tmp_bytes"`
+	FileBytes          int64   `json:"file_bytes"`
+	CodeBytes          int     `json:"code_bytes"`
+	OutputBytes        int     `json:"output_bytes"`
+	RunSeconds         float64 `json:"run_seconds"`
+	MaxRunSeconds      float64 `json:"max_run_seconds"`
+	IdleSeconds        float64 `json:"idle_seconds"`
+	LifetimeSeconds    float64 `json:"lifetime_seconds"`
+	Sessions           int     `json:"sessions"`
+	AnswerAfterSeconds float64 `json:"answer_after_seconds"`
+}
+
+type infoFields struct {
+	sessionFields
+	WorkDir   string      `json:"work_dir"`
+	InputDir  string      `json:"input_dir"`
+	OutputDir string      `json:"output_dir"`
+	Network   string      `json:"network"`
+	Limits    limitFields `json:"limits"`
+	Packages  string      `json:"packages"`
+}
+
+func (d *Deps) sessionInfo() tool {
+	return tool{
+		definition: mcp.NewTool("session_info",
+			mcp.WithToolTitle("Session info"),
+			mcp.WithDescription("Tell a session's folders, the state of its Python and JavaScript kernels, the limits in force, its age and how long it has been idle."),
+			sessionParam(), hints(true), closed(),
+		),
+		handle: func(ctx context.Context, p *params) (*answer, error) {
+			id := p.text("session_id")
+			if err := p.check(); err != nil {
+				return nil, err
+			}
+			info, err := d.Manager.Session(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			return jsonAnswer(infoFields{
+				sessionFields: describe(info, time.Now()),
+				WorkDir:       sandbox.WorkDir, InputDir: sandbox.WorkDir + "/input", OutputDir: sandbox.WorkDir + "/output",
+				Network: "none", Limits: d.limits(), Packages: "see sandbox://environments",
+			})
+		},
+	}
+}
+
+// limits tells what holds for every session of this server.
+func (d *Deps) limits() limitFields {
+	c := d.Manager.Config()
+	return limitFields{
+		MemoryBytes: c.Limits.MemoryBytes, CPUs: c.Limits.CPUs, Processes: c.Limits.PIDs,
+		TmpBytes: c.Limits.TmpBytes, FileBytes: c.Limits.FileBytes,
+		CodeBytes: c.CodeBytes, OutputBytes: c.OutputBytes,
+		RunSeconds: c.RunTimeout.Seconds(), MaxRunSeconds: c.MaxRunTimeout.Seconds(),
+		IdleSeconds: c.IdleTimeout.Seconds(), LifetimeSeconds: c.Lifetime.Seconds(),
+		Sessions: c.MaxSessions, AnswerAfterSeconds: d.SoftWait.Seconds(),
+	}
+}

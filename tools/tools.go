@@ -1,0 +1,176 @@
+// Package tools holds the MCP tools and resources, one file each.
+//
+// Start with Register. A tool's file has its definition and its handler: the handler reads the
+// arguments, calls one method of the sandbox and shapes the answer. Every handler runs inside one
+// wrapper that turns faults and panics into coded results and masks secrets, so a handler may
+// simply return an error.
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// Deps is what the tools work with.
+type Deps struct {
+	Manager *sandbox.Manager
+	// SoftWait is how long a call waits for its run before it answers that the run goes on.
+	SoftWait time.Duration
+	// Secrets are masked in everything that an answer says; see NewMasker.
+	Secrets *Masker
+	// Environments tells the versions of languages and packages, for sandbox://environments.
+	Environments func(context.Context) ([]Environment, error)
+	// Enable, when not empty, names the only tools that exist; Disable names tools that do not.
+	Enable  []string
+	Disable []string
+	// StructuredContent puts the fields of a result into structuredContent as well.
+	StructuredContent bool
+	Logger            *slog.Logger
+}
+
+// Instructions is what a client is told about the whole server.
+const Instructions = `Runs Python and JavaScript in an isolated container with no network. ` +
+	`Variables, imports and files under /mnt/data live on from call to call. ` +
+	`Save files to show under /mnt/data/output. Figures come back as images. ` +
+	`Leave session_id out unless you need several independent sessions.`
+
+// Keys of the fields that travel beside an answer's text.
+const (
+	resultKey = "code-sandbox-mcp/result"
+	errorKey  = "code-sandbox-mcp/error"
+)
+
+type handler func(context.Context, *params) (*answer, error)
+
+// tool is one tool: what a client is told, and what a call does.
+type tool struct {
+	definition mcp.Tool
+	handle     handler
+}
+
+// list is every tool that could exist, in the order of the contract.
+func (d *Deps) list() []tool {
+	return []tool{
+		d.runPythonCode(), d.runJSCode(), d.waitForRun(),
+		d.sessionInfo(), d.listSessions(), d.closeSession(),
+	}
+}
+
+// Register puts the tools and resources that exist under these settings into s.
+func Register(s *server.MCPServer, d *Deps) {
+	for _, t := range d.list() {
+		if d.exists(t.definition.Name) {
+			s.AddTool(t.definition, d.wrap(t.handle))
+		}
+	}
+	d.registerResources(s)
+}
+
+// Names lists the tools that could exist.
+func Names() []string {
+	d := &Deps{Manager: sandbox.NewManager(sandbox.Config{})}
+	defer d.Manager.Close(context.Background())
+	var names []string
+	for _, t := range d.list() {
+		names = append(names, t.definition.Name)
+	}
+	return names
+}
+
+func (d *Deps) exists(name string) bool {
+	kernels := d.Manager.Config().Kernels
+	switch _, python := kernels[sandbox.Python]; {
+	case name == "run_python_code" && !python:
+		return false
+	}
+	if _, js := kernels[sandbox.JavaScript]; name == "run_js_code" && !js {
+		return false
+	}
+	if len(d.Enable) > 0 && !slices.Contains(d.Enable, name) {
+		return false
+	}
+	return !slices.Contains(d.Disable, name)
+}
+
+// answer is what a handler gives: text and images for the model, fields for programs.
+type answer struct {
+	content []mcp.Content
+	fields  any
+	isError bool
+}
+
+// textAnswer gives data as compact JSON.
+func jsonAnswer(fields any) (*answer, error) {
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return nil, err
+	}
+	return &answer{content: []mcp.Content{mcp.NewTextContent(string(text))}, fields: fields}, nil
+}
+
+// wrap makes an MCP handler of a tool's: it reads the arguments, and turns whatever the tool does
+// into a result. It never gives mcp-go an error but the context's own, whose text nobody sees.
+func (d *Deps) wrap(handle handler) server.ToolHandlerFunc {
+	return func(ctx context.Context, request mcp.CallToolRequest) (res *mcp.CallToolResult, err error) {
+		defer func() {
+			if r := recover(); r != nil {
+				d.Logger.Error("tool panicked", "tool", request.Params.Name, "panic", r)
+				res, err = d.errorResult(fault.From(nil)), nil
+			}
+		}()
+		a, err := handle(ctx, newParams(request))
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err != nil {
+			f := fault.From(err)
+			d.Logger.Info("tool refused", "tool", request.Params.Name, "code", f.Code, "cause", d.Secrets.Mask(causeText(f)))
+			return d.errorResult(f), nil
+		}
+		return d.result(a), nil
+	}
+}
+
+func causeText(f *fault.Error) string {
+	if cause := f.Unwrap(); cause != nil {
+		return cause.Error()
+	}
+	return ""
+}
+
+func (d *Deps) result(a *answer) *mcp.CallToolResult {
+	res := &mcp.CallToolResult{Content: d.Secrets.maskContent(a.content), IsError: a.isError}
+	if a.fields != nil {
+		fields := d.Secrets.maskJSON(a.fields)
+		res.Meta = mcp.NewMetaFromMap(map[string]any{resultKey: fields})
+		if d.StructuredContent {
+			res.StructuredContent = fields
+		}
+	}
+	return res
+}
+
+func (d *Deps) errorResult(f *fault.Error) *mcp.CallToolResult {
+	text := string(f.Code) + ": " + f.Message
+	if f.Hint != "" {
+		text += "\nHint: " + f.Hint
+	}
+	fields := map[string]any{"code": f.Code, "message": f.Message, "hint": f.Hint}
+	for name, value := range f.Fields {
+		fields[name] = value
+	}
+	return &mcp.CallToolResult{
+		Result:  mcp.Result{Meta: mcp.NewMetaFromMap(map[string]any{errorKey: d.Secrets.maskJSON(fields)})},
+		Content: d.Secrets.maskContent([]mcp.Content{mcp.NewTextContent(text)}),
+		IsError: true,
+	}
+}

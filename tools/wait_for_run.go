@@ -1,0 +1,39 @@
+package tools
+
+import (
+	"context"
+
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+func (d *Deps) waitForRun() tool {
+	return tool{
+		definition: mcp.NewTool("wait_for_run",
+			mcp.WithToolTitle("Wait for a run"),
+			mcp.WithDescription("Wait for a run that an earlier call reported as still running, and return its result; or cancel it, which keeps the variables. "+
+				"Returns the output so far when the run is not over in time."),
+			mcp.WithString("run_id", mcp.Required(), mcp.Description("The run_id of the earlier answer.")),
+			mcp.WithNumber("timeout_seconds", mcp.Description("How long to wait."),
+				mcp.DefaultNumber(d.SoftWait.Seconds()), mcp.Max(d.SoftWait.Seconds())),
+			mcp.WithBoolean("cancel", mcp.DefaultBool(false), mcp.Description("Interrupt the run instead of letting it go on.")),
+			hints(false), closed(),
+		),
+		handle: func(ctx context.Context, p *params) (*answer, error) {
+			id, wait, cancel := p.required("run_id"), p.seconds("timeout_seconds"), p.flag("cancel")
+			if err := p.check(); err != nil {
+				return nil, err
+			}
+			run, err := d.Manager.FindRun(id)
+			if err != nil {
+				return nil, err
+			}
+			if cancel {
+				run.Interrupt()
+			}
+			if wait == 0 {
+				wait = d.SoftWait
+			}
+			return d.await(ctx, run, min(wait, d.SoftWait), false)
+		},
+	}
+}
