@@ -1,0 +1,249 @@
+package podman
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/containers/podman/v5/pkg/bindings"
+)
+
+// link is one connection to one service. It is shared by all calls until it fails.
+type link struct {
+	conn    context.Context // carries the bindings' connection, and no deadline
+	address string
+	release context.CancelFunc
+	service *service      // not nil when this process started it
+	runtime runtimeChoice // what the service was asked for
+	onHost  bool          // the service sees this machine's files under the same paths
+}
+
+// linkContext is a caller's context that also carries a connection, which the
+// bindings look up by keys of their own.
+type linkContext struct {
+	context.Context
+	conn context.Context
+}
+
+func (c linkContext) Value(key any) any {
+	if value := c.Context.Value(key); value != nil {
+		return value
+	}
+	return c.conn.Value(key)
+}
+
+func (l *link) context(ctx context.Context) context.Context {
+	return linkContext{Context: ctx, conn: l.conn}
+}
+
+func (l *link) alive() bool {
+	return l.service == nil || !l.service.ended()
+}
+
+func (l *link) close() {
+	if client, err := bindings.GetClient(l.conn); err == nil {
+		client.Client.CloseIdleConnections()
+	}
+	l.release()
+	if l.service != nil {
+		l.service.stop()
+	}
+}
+
+// Connection returns ctx with a live connection in it, as the functions of Podman's
+// bindings want it. The first call connects, and starts a service where none listens.
+// Errors are of type *UnavailableError, or ctx's own.
+func (e *Engine) Connection(ctx context.Context) (context.Context, error) {
+	l, err := e.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return l.context(ctx), nil
+}
+
+// connect returns the shared link and makes it where there is none. Callers that come
+// while another connects wait for it, each no longer than its own context allows.
+func (e *Engine) connect(ctx context.Context) (*link, error) {
+	select {
+	case e.connecting <- struct{}{}:
+		defer func() { <-e.connecting }()
+	case <-ctx.Done():
+		return nil, ended(ctx, 0)
+	}
+	if e.closed {
+		return nil, &UnavailableError{Reason: "the server is shutting down", Fix: "start it again"}
+	}
+	if e.link != nil && e.link.alive() {
+		return e.link, nil
+	}
+	e.dropLocked(e.link)
+	ctx, cancel := context.WithTimeout(ctx, e.opts.ConnectTimeout)
+	defer cancel()
+	l, err := e.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e.link = l
+	e.log.Debug("connected to podman", "address", l.address, "own_service", l.service != nil, "runtime", l.runtime.name)
+	return l, nil
+}
+
+// drop forgets a link that failed, unless another call has replaced it already.
+func (e *Engine) drop(l *link) {
+	e.connecting <- struct{}{}
+	defer func() { <-e.connecting }()
+	e.dropLocked(l)
+}
+
+func (e *Engine) dropLocked(l *link) {
+	if l == nil || e.link != l {
+		return
+	}
+	e.link = nil
+	l.close()
+}
+
+// dial finds an engine: the address the user gave, then sockets that listen, then a
+// service of our own.
+func (e *Engine) dial(ctx context.Context) (*link, error) {
+	if e.opts.URL != "" {
+		return e.dialURL(ctx, e.opts.URL)
+	}
+	if e.runtime.name == "" {
+		if l, err := e.dialListening(ctx); l != nil || err != nil {
+			return l, err
+		}
+	}
+	if runtime.GOOS == "darwin" {
+		return e.dialMachine(ctx)
+	}
+	return e.dialOwn(ctx)
+}
+
+func (e *Engine) dialURL(ctx context.Context, address string) (*link, error) {
+	l, err := ping(ctx, address)
+	if err != nil && ctx.Err() != nil {
+		return nil, ended(ctx, e.opts.ConnectTimeout)
+	}
+	if err != nil {
+		return nil, &UnavailableError{
+			Reason: "Podman does not answer at " + redactURL(address),
+			Fix:    "check --engine-url and CONTAINER_HOST, or unset them to use this machine's own Podman",
+			Err:    err,
+		}
+	}
+	return l, nil
+}
+
+// dialListening tries the addresses that may or may not be Podman's, in order. Where
+// none is, both results are nil. One that accepts and says nothing is an error: a
+// service of our own would hang on the same locks.
+func (e *Engine) dialListening(ctx context.Context) (*link, error) {
+	for _, address := range e.candidates() {
+		if !listens(ctx, address) {
+			continue
+		}
+		l, err := ping(ctx, address)
+		if err == nil {
+			return l, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ended(ctx, e.opts.ConnectTimeout)
+		}
+		e.log.Debug("no podman there", "address", redactURL(address), "error", err)
+	}
+	return nil, nil
+}
+
+func (e *Engine) candidates() []string {
+	var addresses []string
+	if e.opts.DockerHost != "" {
+		addresses = append(addresses, e.opts.DockerHost)
+	}
+	for _, socket := range e.opts.Sockets {
+		addresses = append(addresses, "unix://"+socket)
+	}
+	return addresses
+}
+
+// userSockets are where systemd or an administrator lets Podman listen. Clients often
+// pass no XDG_RUNTIME_DIR, so its usual place is looked at as well.
+func userSockets() []string {
+	var sockets []string
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+		sockets = append(sockets, filepath.Join(dir, "podman/podman.sock"))
+	}
+	sockets = append(sockets, "/run/user/"+strconv.Itoa(os.Getuid())+"/podman/podman.sock")
+	if os.Getuid() == 0 {
+		sockets = append(sockets, "/run/podman/podman.sock")
+	}
+	return sockets
+}
+
+// listens reports whether something accepts connections there. A stale socket file
+// would cost the bindings' three tries and their pauses.
+func listens(ctx context.Context, address string) bool {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "unix" {
+		return err == nil
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", u.Path)
+	if err != nil {
+		return false
+	}
+	return conn.Close() == nil
+}
+
+// ping connects and waits for the service's first answer. The bindings' ssh and tcp
+// dialers ignore contexts, hence the goroutine, which ends when they give up.
+func ping(ctx context.Context, address string) (*link, error) {
+	// Not a child of ctx: the connection outlives the call that made it.
+	lasting, release := context.WithCancel(context.Background())
+	l := &link{address: redactURL(address), release: release, onHost: isLocal(address)}
+	failed := make(chan error, 1)
+	go func() {
+		conn, err := bindings.NewConnection(lasting, address)
+		l.conn = conn
+		failed <- err
+	}()
+	select {
+	case err := <-failed:
+		if err != nil {
+			release()
+			return nil, err
+		}
+		return l, nil
+	case <-ctx.Done():
+		release()
+		return nil, context.Cause(ctx)
+	}
+}
+
+func isLocal(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.Scheme == "unix" && runtime.GOOS == "linux"
+}
+
+func redactURL(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "the given address"
+	}
+	return u.Redacted()
+}
+
+// ended turns a context that is over into an error: the caller's own cancellation as
+// it is, a deadline into an engine that is unavailable. Zero limit: not known.
+func ended(ctx context.Context, limit time.Duration) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return fmt.Errorf("podman: %w", context.Cause(ctx))
+	}
+	return silent(limit, ctx.Err())
+}

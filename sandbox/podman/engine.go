@@ -1,0 +1,104 @@
+// Package podman is the sandbox.Engine over Podman's REST API: it finds or starts the
+// service, turns a sandbox.Spec into a hardened container, and hands out process 1's
+// stdio.
+//
+// Start with Open, which touches nothing, and hand the Engine to a sandbox.Manager.
+// Connection lends the shared connection to code that needs more of Podman's API, such
+// as building images. What a container may do is in spec.go and seccomp.go, one line
+// a promise.
+package podman
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// Options says where the engine is and how to treat it. The zero value uses this
+// machine's Podman.
+type Options struct {
+	// URL is the service's address: unix:///path, ssh://user@host/path or
+	// tcp://host:port. Empty: the user's own socket where one listens, a service of
+	// this process's own where none does.
+	URL string
+	// DockerHost is an address of which it is not known whether Podman is behind it
+	// (DOCKER_HOST). It is tried before the user's own socket and passed over when
+	// something else answers there. Ignored when URL is set.
+	DockerHost string
+	// OCIRuntime is the runtime's name or path, such as crun or runc. It means a service
+	// of this process's own, since a running service's runtime cannot be changed.
+	// Empty: the service's default, or another that works where that one cannot.
+	OCIRuntime string
+	// StateDir is where the seccomp profile is written. Empty: code-sandbox-mcp in the
+	// user's cache directory.
+	StateDir string
+	// Sockets are the unix sockets looked at, in order, before a service is started.
+	// Nil: the usual places of rootless Podman and, for root, the system's. An empty
+	// slice: none.
+	Sockets []string
+	// Program is the podman command that services are started with. Empty: podman, from
+	// PATH or the usual directories.
+	Program string
+	// ConnectTimeout bounds finding or starting a service and its first answer. Zero: 15 s.
+	ConnectTimeout time.Duration
+	// CallTimeout bounds one call to the engine, over and above the caller's own
+	// deadline. Zero: 30 s.
+	CallTimeout time.Duration
+	// Logger gets what a person who debugs wants to know. Nil: nothing is logged.
+	Logger *slog.Logger
+}
+
+const (
+	defaultConnectTimeout = 15 * time.Second
+	defaultCallTimeout    = 30 * time.Second
+)
+
+// Engine is a sandbox.Engine. It is safe for use by several goroutines.
+type Engine struct {
+	opts Options
+	log  *slog.Logger
+
+	// connecting holds one token, which guards the fields below it. A channel, because
+	// whoever waits for it must be able to give up.
+	connecting chan struct{}
+	link       *link
+	closed     bool
+
+	runtime        runtimeChoice
+	failedRuntimes []string
+
+	profile profileFile
+}
+
+var _ sandbox.Engine = (*Engine)(nil)
+
+// Open prepares an engine. It neither connects nor starts anything; the first call
+// that needs Podman does.
+func Open(opts Options) *Engine {
+	if opts.ConnectTimeout == 0 {
+		opts.ConnectTimeout = defaultConnectTimeout
+	}
+	if opts.CallTimeout == 0 {
+		opts.CallTimeout = defaultCallTimeout
+	}
+	if opts.Sockets == nil {
+		opts.Sockets = userSockets()
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	e := &Engine{opts: opts, log: opts.Logger, connecting: make(chan struct{}, 1)}
+	e.runtime = chooseRuntime(opts)
+	return e
+}
+
+// Close implements sandbox.Engine. Containers go on; stopping them is Remove's. Calls
+// after it fail with ErrEngineUnavailable. It may be called more than once.
+func (e *Engine) Close() error {
+	e.connecting <- struct{}{}
+	defer func() { <-e.connecting }()
+	e.closed = true
+	e.dropLocked(e.link)
+	return nil
+}

@@ -1,0 +1,109 @@
+package podman
+
+import (
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// passedOn are the variables that Podman's own service is given, when they are set.
+// Everything else stays here: this process's environment holds database passwords.
+// The proxies are for building images; containers are not given them.
+var passedOn = []string{
+	"HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR",
+	"XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME",
+	"DBUS_SESSION_BUS_ADDRESS",
+	"CONTAINERS_CONF", "CONTAINERS_CONF_OVERRIDE", "CONTAINERS_STORAGE_CONF",
+	"CONTAINERS_REGISTRIES_CONF", "REGISTRY_AUTH_FILE", "STORAGE_DRIVER", "STORAGE_OPTS",
+	"SSL_CERT_FILE", "SSL_CERT_DIR",
+	"http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
+}
+
+// usualDirs are where distributions and Homebrew put podman and its helpers.
+var usualDirs = []string{
+	"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin",
+	"/opt/homebrew/bin", "/opt/podman/bin",
+}
+
+// serviceEnv is the environment for podman: what it may have of ours, and what clients
+// that pass little more than HOME left out.
+func serviceEnv(environ []string) []string {
+	var env []string
+	for _, entry := range environ {
+		name, _, _ := strings.Cut(entry, "=")
+		if slices.Contains(passedOn, name) {
+			env = append(env, entry)
+		}
+	}
+	env = append(env, "PATH="+repairedPath(os.Getenv("PATH")))
+	if os.Getenv("HOME") == "" {
+		if u, err := user.Current(); err == nil {
+			env = append(env, "HOME="+u.HomeDir)
+		}
+	}
+	if dir := userRuntimeDir(); dir != "" {
+		env = withDefault(env, "XDG_RUNTIME_DIR", dir)
+		if bus := filepath.Join(dir, "bus"); exists(bus) {
+			env = withDefault(env, "DBUS_SESSION_BUS_ADDRESS", "unix:path="+bus)
+		}
+	}
+	return env
+}
+
+func withDefault(env []string, name, value string) []string {
+	for _, entry := range env {
+		if strings.HasPrefix(entry, name+"=") {
+			return env
+		}
+	}
+	return append(env, name+"="+value)
+}
+
+// repairedPath is PATH with the usual directories behind what the user has.
+func repairedPath(path string) string {
+	dirs := filepath.SplitList(path)
+	for _, dir := range usualDirs {
+		if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return strings.Join(dirs, string(filepath.ListSeparator))
+}
+
+// lookProgram finds a program in PATH or the usual directories; empty when it is in
+// none of them.
+func lookProgram(name string) string {
+	if strings.ContainsRune(name, '/') {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+		return ""
+	}
+	for _, dir := range filepath.SplitList(repairedPath(os.Getenv("PATH"))) {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(path) {
+			return path
+		}
+	}
+	return ""
+}
+
+// userRuntimeDir is the user's runtime directory: what XDG_RUNTIME_DIR says, or its
+// usual place where the client left the variable out. Empty when there is none.
+func userRuntimeDir() string {
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+		return dir
+	}
+	if dir := "/run/user/" + strconv.Itoa(os.Getuid()); exists(dir) {
+		return dir
+	}
+	return ""
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,78 @@
+package podman
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/containers/podman/v5/pkg/bindings/system"
+)
+
+// Info is what an engine tells about itself and its machine.
+type Info struct {
+	Address           string // of the service, without a password
+	OwnService        bool   // this process started it
+	OnHost            bool   // it runs on this machine, not behind ssh or in a virtual machine
+	Version           string
+	OCIRuntime        string
+	RuntimeReason     string // why the runtime is not the service's default; empty when it is
+	Rootless          bool
+	CgroupVersion     string // "v1" or "v2"
+	CgroupManager     string
+	CgroupControllers []string
+	StorageDriver     string
+	Seccomp           bool // the kernel filters system calls
+	Arch              string
+	Kernel            string
+}
+
+// Info asks the engine about itself. That takes a quarter of a second, so it is for
+// people, not for a call's way.
+func (e *Engine) Info(ctx context.Context) (Info, error) {
+	var info Info
+	err := e.call(ctx, func(conn context.Context) error {
+		report, err := system.Info(conn, nil)
+		if err != nil {
+			return err
+		}
+		if report.Host == nil || report.Store == nil || report.Host.OCIRuntime == nil {
+			return fmt.Errorf("the engine's description of itself is incomplete")
+		}
+		info = Info{
+			Version:           report.Version.Version,
+			OCIRuntime:        report.Host.OCIRuntime.Name,
+			Rootless:          report.Host.Security.Rootless,
+			CgroupVersion:     report.Host.CgroupsVersion,
+			CgroupManager:     report.Host.CgroupManager,
+			CgroupControllers: report.Host.CgroupControllers,
+			StorageDriver:     report.Store.GraphDriverName,
+			Seccomp:           report.Host.Security.SECCOMPEnabled,
+			Arch:              report.Host.Arch,
+			Kernel:            report.Host.Kernel,
+		}
+		return nil
+	})
+	if err != nil {
+		return Info{}, err
+	}
+	return info, e.addLink(ctx, &info)
+}
+
+func (e *Engine) addLink(ctx context.Context, info *Info) error {
+	l, err := e.connect(ctx)
+	if err != nil {
+		return err
+	}
+	info.Address, info.OwnService, info.OnHost = l.address, l.service != nil, l.onHost
+	info.RuntimeReason = l.runtime.reason
+	return nil
+}
+
+// defaultRuntime is the name of the runtime that the service uses; empty when it does
+// not say.
+func defaultRuntime(conn context.Context) string {
+	report, err := system.Info(conn, nil)
+	if err != nil || report.Host == nil || report.Host.OCIRuntime == nil {
+		return ""
+	}
+	return report.Host.OCIRuntime.Name
+}

@@ -1,0 +1,56 @@
+package podman
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+)
+
+// installCommands are keyed by the ID or ID_LIKE of os-release.
+var installCommands = map[string]string{
+	"debian":   "sudo apt-get install -y podman uidmap slirp4netns fuse-overlayfs",
+	"ubuntu":   "sudo apt-get install -y podman uidmap slirp4netns fuse-overlayfs",
+	"fedora":   "sudo dnf install -y podman",
+	"rhel":     "sudo dnf install -y podman",
+	"centos":   "sudo dnf install -y podman",
+	"arch":     "sudo pacman -S --noconfirm podman",
+	"suse":     "sudo zypper install -y podman",
+	"opensuse": "sudo zypper install -y podman",
+	"alpine":   "sudo apk add podman fuse-overlayfs",
+	"darwin":   "brew install podman && podman machine init && podman machine start",
+}
+
+const installElsewhere = "install Podman: https://podman.io/docs/installation"
+
+// installFix is the one line that installs Podman on this machine.
+func installFix() string {
+	if runtime.GOOS == "darwin" {
+		return installCommands["darwin"]
+	}
+	f, err := os.Open("/etc/os-release")
+	if err != nil {
+		return installElsewhere
+	}
+	defer f.Close()
+	return installCommand(f)
+}
+
+// installCommand reads an os-release file.
+func installCommand(release io.Reader) string {
+	var ids []string
+	lines := bufio.NewScanner(release)
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), "=")
+		if name == "ID" || name == "ID_LIKE" {
+			ids = append(ids, strings.Fields(strings.Trim(value, `"'`))...)
+		}
+	}
+	for _, id := range ids {
+		if command, ok := installCommands[id]; ok {
+			return command
+		}
+	}
+	return installElsewhere
+}

@@ -1,0 +1,160 @@
+package podman
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/containers/podman/v5/pkg/bindings/containers"
+	"github.com/containers/podman/v5/pkg/bindings/images"
+	"github.com/containers/podman/v5/pkg/bindings/volumes"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// removeAtOnce is how many containers are removed at the same time. Podman takes locks
+// of its own, so more than a few only wait for each other.
+const removeAtOnce = 8
+
+// call runs one of the bindings' functions that may be repeated, with a deadline, and
+// once more when the connection turns out to be gone.
+func (e *Engine) call(ctx context.Context, do func(context.Context) error) error {
+	for again := false; ; again = true {
+		l, err := e.connect(ctx)
+		if err != nil {
+			return err
+		}
+		err = e.callOn(ctx, l, do)
+		if !isLost(err) {
+			return err
+		}
+		e.drop(l)
+		if again {
+			return &UnavailableError{Reason: "the connection to Podman was lost", Fix: restartFix, Err: err}
+		}
+	}
+}
+
+func (e *Engine) callOn(ctx context.Context, l *link, do func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, e.opts.CallTimeout)
+	defer cancel()
+	err := do(l.context(limited))
+	if err != nil && limited.Err() != nil {
+		e.drop(l)
+		return ended(limited, e.opts.CallTimeout)
+	}
+	return err
+}
+
+// Image implements sandbox.Engine.
+func (e *Engine) Image(ctx context.Context, ref string) (sandbox.ImageInfo, error) {
+	var info sandbox.ImageInfo
+	err := e.call(ctx, func(conn context.Context) error {
+		report, err := images.GetImage(conn, ref, nil)
+		if err == nil {
+			info = sandbox.ImageInfo{ID: report.ID, Labels: report.Labels}
+		}
+		return err
+	})
+	if code, answered := responseCode(err); err != nil && answered && code == http.StatusNotFound {
+		return info, fmt.Errorf("%w: %s: %w", sandbox.ErrImageMissing, ref, err)
+	}
+	return info, err
+}
+
+// List implements sandbox.Engine.
+func (e *Engine) List(ctx context.Context, key, value string) (sandbox.Inventory, error) {
+	label := key
+	if value != "" {
+		label += "=" + value
+	}
+	filters := map[string][]string{"label": {label}}
+	var found sandbox.Inventory
+	err := e.call(ctx, func(conn context.Context) (err error) {
+		if found.Containers, err = listContainers(conn, filters); err != nil {
+			return err
+		}
+		found.Volumes, err = listVolumes(conn, filters)
+		return err
+	})
+	return found, err
+}
+
+func listContainers(conn context.Context, filters map[string][]string) ([]sandbox.Container, error) {
+	list, err := containers.List(conn, new(containers.ListOptions).WithAll(true).WithFilters(filters))
+	if err != nil {
+		return nil, fmt.Errorf("list containers: %w", err)
+	}
+	var found []sandbox.Container
+	for _, c := range list {
+		if len(c.Names) == 0 {
+			continue
+		}
+		found = append(found, sandbox.Container{
+			Name: c.Names[0], Labels: c.Labels, Running: strings.EqualFold(c.State, "running"), Created: c.Created,
+		})
+	}
+	return found, nil
+}
+
+func listVolumes(conn context.Context, filters map[string][]string) ([]sandbox.Volume, error) {
+	list, err := volumes.List(conn, new(volumes.ListOptions).WithFilters(filters))
+	if err != nil {
+		return nil, fmt.Errorf("list volumes: %w", err)
+	}
+	var found []sandbox.Volume
+	for _, v := range list {
+		found = append(found, sandbox.Volume{Name: v.Name, Labels: v.Labels, Created: v.CreatedAt})
+	}
+	return found, nil
+}
+
+// Remove implements sandbox.Engine. Containers go first, several at once, because a
+// volume that is in use stays.
+func (e *Engine) Remove(ctx context.Context, names, volumeNames []string) error {
+	err := e.removeAll(ctx, names, removeContainer)
+	return errors.Join(err, e.removeAll(ctx, volumeNames, removeVolume))
+}
+
+func (e *Engine) removeAll(ctx context.Context, names []string, remove func(context.Context, string) error) error {
+	var wait sync.WaitGroup
+	free := make(chan struct{}, removeAtOnce)
+	failed := make([]error, len(names))
+	for i, name := range names {
+		free <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-free }()
+			failed[i] = e.call(ctx, func(conn context.Context) error { return remove(conn, name) })
+		})
+	}
+	wait.Wait()
+	return errors.Join(failed...)
+}
+
+// removeContainer kills and removes one container with no grace. The volumes stay.
+func removeContainer(conn context.Context, name string) error {
+	options := new(containers.RemoveOptions).WithForce(true).WithIgnore(true).WithTimeout(0)
+	_, err := containers.Remove(conn, name, options)
+	return absent(err, "remove container "+name)
+}
+
+func removeVolume(conn context.Context, name string) error {
+	return absent(volumes.Remove(conn, name, nil), "remove volume "+name)
+}
+
+// absent passes over the error that says that the thing is not there.
+func absent(err error, what string) error {
+	if err == nil {
+		return nil
+	}
+	if code, answered := responseCode(err); answered && code == http.StatusNotFound {
+		return nil
+	}
+	if says(err, "no such container", "no such volume") {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

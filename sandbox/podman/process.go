@@ -1,0 +1,155 @@
+package podman
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/containers/podman/v5/pkg/bindings"
+	"github.com/containers/podman/v5/version"
+)
+
+const (
+	stderrBytes    = 4 << 10
+	attachBuffer   = 64 << 10
+	muxHeaderBytes = 8
+	muxStdout      = 1
+	muxStderr      = 2
+)
+
+// process is a container's attached stdio: one connection, taken over from HTTP. What
+// comes on it is frames, each a stream's number, three zeros, a length and the bytes.
+//
+// The bindings have an Attach, but it exchanges the transport of the connection that it
+// is given, under the feet of every other call on it, and leaves a goroutine behind.
+type process struct {
+	conn   net.Conn
+	stderr tail
+
+	reading sync.Mutex
+	from    *bufio.Reader
+	left    uint32 // of the frame that is being read
+}
+
+// attach takes over the stdio of a container that has not been started yet.
+func attach(ctx context.Context, id string) (*process, error) {
+	client, err := bindings.GetClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := client.GetDialer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	from, err := upgrade(conn, attachRequest(ctx, client.URI, id))
+	if err == nil && !stop() {
+		err = ctx.Err()
+	}
+	if err != nil {
+		stop()
+		conn.Close()
+		return nil, err
+	}
+	return &process{conn: conn, stderr: tail{limit: stderrBytes}, from: from}, nil
+}
+
+// attachRequest asks for all three streams. The empty detach keys matter: by default
+// two bytes of binary input would let go of the container.
+func attachRequest(ctx context.Context, base *url.URL, id string) *http.Request {
+	oldest := version.APIVersion[version.Libpod][version.MinimalAPI]
+	target := &url.URL{
+		Scheme:   "http",
+		Host:     "d",
+		Path:     fmt.Sprintf("/v%d.%d.%d/libpod/containers/%s/attach", oldest.Major, oldest.Minor, oldest.Patch, id),
+		RawQuery: "stream=true&stdin=true&stdout=true&stderr=true&logs=false&detachKeys=",
+	}
+	if base.Scheme == "tcp" {
+		target.Host, target.Path = base.Host, base.Path+target.Path
+	}
+	header := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"tcp"}}
+	return (&http.Request{Method: http.MethodPost, URL: target, Host: target.Host, Header: header}).WithContext(ctx)
+}
+
+// upgrade sends the request and returns what reads the stream that follows the answer.
+func upgrade(conn net.Conn, request *http.Request) (*bufio.Reader, error) {
+	if err := request.Write(conn); err != nil {
+		return nil, err
+	}
+	from := bufio.NewReaderSize(conn, attachBuffer)
+	answer, err := http.ReadResponse(from, request)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode == http.StatusSwitchingProtocols {
+		return from, nil
+	}
+	defer answer.Body.Close()
+	return nil, (&bindings.APIResponse{Response: answer, Request: request}).Process(nil)
+}
+
+// Read gives what process 1 wrote to its stdout. Its stderr is set aside on the way.
+func (p *process) Read(buffer []byte) (int, error) {
+	p.reading.Lock()
+	defer p.reading.Unlock()
+	for p.left == 0 {
+		if err := p.nextStdout(); err != nil {
+			return 0, over(err)
+		}
+	}
+	if uint32(min(len(buffer), 1<<30)) > p.left {
+		buffer = buffer[:p.left]
+	}
+	n, err := p.from.Read(buffer)
+	p.left -= uint32(n)
+	return n, over(err)
+}
+
+// nextStdout reads up to the next frame of stdout that is not empty.
+func (p *process) nextStdout() error {
+	var header [muxHeaderBytes]byte
+	if _, err := io.ReadFull(p.from, header[:]); err != nil {
+		return err
+	}
+	size := binary.BigEndian.Uint32(header[4:])
+	switch header[0] {
+	case muxStdout:
+		p.left = size
+		return nil
+	case muxStderr:
+		_, err := io.CopyN(&p.stderr, p.from, int64(size))
+		return err
+	}
+	// The service's own words about a stream that failed, or a mistake.
+	return fmt.Errorf("unexpected stream %d from the engine", header[0])
+}
+
+// over makes every way in which a connection ends the one that readers know.
+func over(err error) error {
+	if err != nil {
+		return io.EOF
+	}
+	return nil
+}
+
+// Write implements sandbox.Process.
+func (p *process) Write(b []byte) (int, error) { return p.conn.Write(b) }
+
+// Close implements sandbox.Process. It may be called more than once.
+func (p *process) Close() error {
+	if err := p.conn.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// Stderr implements sandbox.Process.
+func (p *process) Stderr() string { return p.stderr.String() }

@@ -1,0 +1,158 @@
+package podman
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"sync"
+
+	"github.com/containers/podman/v5/pkg/bindings/containers"
+	"github.com/containers/podman/v5/pkg/bindings/volumes"
+	"github.com/containers/podman/v5/pkg/domain/entities/types"
+	"github.com/containers/podman/v5/pkg/specgen"
+)
+
+// The service reads a container's seccomp profile from its own machine. Where that is
+// this one, the profile is a file in the state directory. Where it is not (ssh, tcp, a
+// virtual machine), it goes into a small volume, whose place there Podman tells.
+
+// profileFile remembers the place of the profile, by link.
+type profileFile struct {
+	mu    sync.Mutex
+	at    *link
+	place string
+}
+
+const (
+	profileName    = "seccomp.json"
+	profileMount   = "/profile"
+	profileVolume  = "code-sandbox-mcp-seccomp-"
+	profileLabel   = "code-sandbox-mcp.seccomp"
+	profileHashLen = 12
+)
+
+// profilePath makes the profile readable for l's service and returns its path there.
+// The image is one that the engine is known to hold. A path that was given before is
+// given again, unless again is true, which a caller says when the service did not find it.
+func (e *Engine) profilePath(ctx context.Context, l *link, image string, again bool) (string, error) {
+	e.profile.mu.Lock()
+	defer e.profile.mu.Unlock()
+	if e.profile.at == l && !again {
+		return e.profile.place, nil
+	}
+	place, err := e.placeProfile(l.context(ctx), l.onHost, image)
+	if err != nil {
+		return "", fmt.Errorf("hand the seccomp profile to the engine: %w", err)
+	}
+	e.profile.at, e.profile.place = l, place
+	return place, nil
+}
+
+func (e *Engine) placeProfile(ctx context.Context, onHost bool, image string) (string, error) {
+	text := SeccompProfile()
+	sum := sha256.Sum256(text)
+	hash := hex.EncodeToString(sum[:])[:profileHashLen]
+	if onHost {
+		return writeProfile(e.stateDir(), hash, text)
+	}
+	return uploadProfile(ctx, image, hash, text)
+}
+
+func (e *Engine) stateDir() string {
+	if e.opts.StateDir != "" {
+		return e.opts.StateDir
+	}
+	if cache, err := os.UserCacheDir(); err == nil {
+		return filepath.Join(cache, "code-sandbox-mcp")
+	}
+	return filepath.Join(os.TempDir(), fmt.Sprintf("code-sandbox-mcp-%d", os.Getuid()))
+}
+
+// writeProfile makes sure that the file is there and holds just this text. Its name
+// follows from its content, so that servers of different versions do not meet.
+func writeProfile(dir, hash string, text []byte) (string, error) {
+	file := filepath.Join(dir, "seccomp-"+hash+".json")
+	if have, err := os.ReadFile(file); err == nil && bytes.Equal(have, text) {
+		return file, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	part, err := os.CreateTemp(dir, "seccomp-*.part")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(part.Name())
+	if _, err := part.Write(text); err != nil {
+		part.Close()
+		return "", err
+	}
+	if err := part.Close(); err != nil {
+		return "", err
+	}
+	return file, os.Rename(part.Name(), file)
+}
+
+// uploadProfile copies the profile into a volume by way of a container that is never
+// started, and returns where the volume is on the engine's machine.
+func uploadProfile(ctx context.Context, image, hash string, text []byte) (string, error) {
+	name := profileVolume + hash
+	if err := makeVolume(ctx, name, map[string]string{profileLabel: hash}); err != nil {
+		return "", err
+	}
+	spec := specgen.NewSpecGenerator(image, false)
+	spec.Name = name + "-" + rand.Text()[:profileHashLen]
+	spec.Command = []string{profileMount}
+	spec.NetNS = specgen.Namespace{NSMode: specgen.NoNetwork}
+	spec.Volumes = []*specgen.NamedVolume{{Name: name, Dest: profileMount}}
+	if _, err := containers.CreateWithSpec(ctx, spec, nil); err != nil {
+		return "", err
+	}
+	defer func() { _ = removeContainer(ctx, spec.Name) }()
+	archive, err := archiveOf(profileName, text)
+	if err != nil {
+		return "", err
+	}
+	send, err := containers.CopyFromArchive(ctx, spec.Name, profileMount, archive)
+	if err != nil {
+		return "", err
+	}
+	if err := send(); err != nil {
+		return "", err
+	}
+	volume, err := volumes.Inspect(ctx, name, nil)
+	if err != nil {
+		return "", err
+	}
+	return path.Join(volume.Mountpoint, profileName), nil
+}
+
+func archiveOf(name string, text []byte) (*bytes.Buffer, error) {
+	var buffer bytes.Buffer
+	w := tar.NewWriter(&buffer)
+	if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))}); err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(text); err != nil {
+		return nil, err
+	}
+	return &buffer, w.Close()
+}
+
+// makeVolume makes a named volume, or leaves the one that is there as it is.
+func makeVolume(ctx context.Context, name string, labels map[string]string) error {
+	options := types.VolumeCreateOptions{Name: name, Labels: labels, IgnoreIfExists: true}
+	_, err := volumes.Create(ctx, options, nil)
+	// Podman before 4.5 does not know IgnoreIfExists.
+	if err != nil && !says(err, "already exists") {
+		return fmt.Errorf("make volume %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+package podman
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// serviceIdle ends a service that nobody talks to: the safety net for one whose
+	// server was killed where the kernel does not tell it so.
+	serviceIdle = "--time=600"
+
+	serviceStopGrace = 300 * time.Millisecond
+	socketPoll       = 3 * time.Millisecond
+	serviceLogBytes  = 4 << 10
+
+	// maxSocketPath is below every system's limit for sockaddr_un (104 on a Mac).
+	maxSocketPath = 100
+
+	serviceDirPattern = "code-sandbox-mcp-podman-"
+)
+
+// service is a `podman system service` that this process started for itself.
+type service struct {
+	address string
+	dir     *serviceDir
+	stderr  *tail
+	started chan error    // one value: whether the process could be started
+	done    chan struct{} // closed when it has been waited for
+	cmd     *exec.Cmd
+}
+
+// dialOwn starts a service and connects to it.
+func (e *Engine) dialOwn(ctx context.Context) (*link, error) {
+	program := e.podmanProgram()
+	if program == "" {
+		return nil, notInstalled()
+	}
+	s, err := startService(ctx, program, e.runtime.name)
+	if err != nil {
+		return nil, serviceFailed(ctx, e.opts.ConnectTimeout, err)
+	}
+	l, err := ping(ctx, s.address)
+	if err != nil {
+		s.stop()
+		return nil, serviceFailed(ctx, e.opts.ConnectTimeout, err)
+	}
+	l.service, l.runtime = s, e.runtime
+	return l, nil
+}
+
+// podmanProgram is the path of the podman command; empty when there is none.
+func (e *Engine) podmanProgram() string {
+	if e.opts.Program != "" {
+		return lookProgram(e.opts.Program)
+	}
+	return lookProgram("podman")
+}
+
+func notInstalled() error {
+	return &UnavailableError{Reason: "Podman is not installed, or not in PATH", Fix: installFix()}
+}
+
+func serviceFailed(ctx context.Context, limit time.Duration, err error) error {
+	if ctx.Err() != nil {
+		return ended(ctx, limit)
+	}
+	return &UnavailableError{
+		Reason: "Podman's service could not be started",
+		Fix:    "run `podman info` to see why, then code-sandbox-mcp doctor",
+		Err:    err,
+	}
+}
+
+// startService starts the service and waits until its socket accepts.
+func startService(ctx context.Context, program, ociRuntime string) (*service, error) {
+	dir, err := makeServiceDir()
+	if err != nil {
+		return nil, err
+	}
+	socket := filepath.Join(dir.path, "s")
+	s := &service{
+		address: (&url.URL{Scheme: "unix", Path: socket}).String(),
+		dir:     dir,
+		stderr:  &tail{limit: serviceLogBytes},
+		started: make(chan error, 1),
+		done:    make(chan struct{}),
+		cmd:     serviceCommand(program, ociRuntime, socket),
+	}
+	s.cmd.Stderr = s.stderr
+	go s.run()
+	if err := s.accepts(ctx); err != nil {
+		s.stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func serviceCommand(program, ociRuntime, socket string) *exec.Cmd {
+	var args []string
+	if ociRuntime != "" {
+		args = append(args, "--runtime", ociRuntime)
+	}
+	args = append(args, "system", "service", serviceIdle, "unix://"+socket)
+	cmd := exec.Command(program, args...)
+	cmd.Env = serviceEnv(os.Environ())
+	// conmon has been seen to leave files in the folder it was started from.
+	cmd.Dir = filepath.Dir(socket)
+	cmd.SysProcAttr = serviceAttr()
+	cmd.WaitDelay = time.Second
+	return cmd
+}
+
+// run owns the process from start to wait, on one thread of its own: the signal that
+// tells the service of our death is sent when the thread that started it ends.
+func (s *service) run() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer close(s.done)
+	err := s.cmd.Start()
+	s.started <- err
+	if err == nil {
+		// How it ended shows in its stderr; that it ended, in done.
+		_ = s.cmd.Wait()
+	}
+	s.dir.remove()
+}
+
+// accepts waits for the socket, for the service's end or for ctx, whichever is first.
+func (s *service) accepts(ctx context.Context) error {
+	if err := <-s.started; err != nil {
+		return fmt.Errorf("start %s: %w", s.cmd.Path, err)
+	}
+	poll := time.NewTicker(socketPoll)
+	defer poll.Stop()
+	for !listens(ctx, s.address) {
+		select {
+		case <-poll.C:
+		case <-s.done:
+			return fmt.Errorf("podman system service ended: %s", strings.TrimSpace(s.stderr.String()))
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+func (s *service) ended() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop ends the service and waits for it, a moment politely and then not. Rootless
+// Podman is two processes, so the whole group is told.
+func (s *service) stop() {
+	if s.signal(syscall.SIGTERM); s.endsWithin(serviceStopGrace) {
+		return
+	}
+	s.signal(syscall.SIGKILL)
+	<-s.done
+}
+
+func (s *service) signal(sig syscall.Signal) {
+	if s.cmd.Process != nil && !s.ended() {
+		_ = syscall.Kill(-s.cmd.Process.Pid, sig)
+	}
+}
+
+func (s *service) endsWithin(grace time.Duration) bool {
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-s.done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// serviceDir is a private directory for one service's socket. A lock on a file in it
+// tells other servers that it is in use, and is gone with the process that held it.
+type serviceDir struct {
+	path string
+	lock *os.File
+}
+
+func makeServiceDir() (*serviceDir, error) {
+	var tried error
+	for _, parent := range []string{userRuntimeDir(), os.TempDir(), "/tmp"} {
+		if parent == "" || len(parent)+len(serviceDirPattern)+16 > maxSocketPath {
+			continue
+		}
+		sweepServiceDirs(parent)
+		path, err := os.MkdirTemp(parent, serviceDirPattern)
+		if err != nil {
+			tried = errors.Join(tried, err)
+			continue
+		}
+		lock, err := lockFile(filepath.Join(path, "lock"))
+		if err != nil {
+			tried = errors.Join(tried, err, os.RemoveAll(path))
+			continue
+		}
+		return &serviceDir{path, lock}, nil
+	}
+	return nil, fmt.Errorf("no directory for the service's socket: %w", tried)
+}
+
+func (d *serviceDir) remove() {
+	_ = os.RemoveAll(d.path)
+	_ = d.lock.Close()
+}
+
+// sweepServiceDirs removes what killed servers left. A directory that another server is
+// just making has no lock file yet and stays.
+func sweepServiceDirs(parent string) {
+	left, err := filepath.Glob(filepath.Join(parent, serviceDirPattern+"*"))
+	if err != nil {
+		return
+	}
+	for _, path := range left {
+		if _, err := os.Stat(filepath.Join(path, "lock")); err != nil {
+			continue
+		}
+		if lock, err := lockFile(filepath.Join(path, "lock")); err == nil {
+			(&serviceDir{path, lock}).remove()
+		}
+	}
+}
+
+// lockFile locks the file, making it when it is absent, and fails at once where another
+// process holds it.
+func lockFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}

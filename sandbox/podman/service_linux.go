@@ -1,0 +1,12 @@
+package podman
+
+import "syscall"
+
+// serviceAttr keeps the terminal's signals from the service and ends it when this
+// process dies, however it dies.
+func serviceAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+}
+
+// rlimitNproc is not in package syscall.
+const rlimitNproc = 6

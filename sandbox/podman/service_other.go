@@ -1,0 +1,13 @@
+//go:build !linux
+
+package podman
+
+import "syscall"
+
+// serviceAttr keeps the terminal's signals from the service.
+func serviceAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true}
+}
+
+// rlimitNproc is the BSDs'.
+const rlimitNproc = 7

@@ -1,0 +1,230 @@
+package podman
+
+import (
+	"fmt"
+	"math"
+	"syscall"
+
+	"github.com/containers/podman/v5/libpod/define"
+	"github.com/containers/podman/v5/pkg/specgen"
+	runtimespec "github.com/opencontainers/runtime-spec/specs-go"
+	"go.podman.io/image/v5/manifest"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+const (
+	// sandboxUser is the user and group of everything in a container. Numbers, because
+	// an image need not know a name for them.
+	sandboxUser = "1000:1000"
+
+	// sandboxUmask keeps what one run writes readable for the session's other language.
+	sandboxUmask = "0022"
+
+	sandboxHostname = "sandbox"
+
+	shmBytes    = 64 << 20 // what multiprocessing shares memory through
+	runBytes    = 1 << 20  // root's, so hardly more than a mount point
+	varTmpBytes = 16 << 20 // for programs that insist on it
+
+	cpuPeriod = 100_000 // microseconds, the kernel's default
+
+	// nprocPerPIDs makes the limit on the user's processes a distant second line behind
+	// the pids cgroup: the kernel counts it over all containers of the same user.
+	nprocPerPIDs = 16
+
+	killSignal = syscall.SIGKILL
+)
+
+// hostFacts is what a spec depends on besides the sandbox's own wishes.
+type hostFacts struct {
+	seccompPath string
+	// Hard limits that the engine's service cannot raise; zero where they are not known.
+	maxOpenFiles uint64
+	maxProcesses uint64
+}
+
+// containerSpec is the whole of what Podman is asked for. It is pure: the same input
+// gives the same container, and a golden file holds it.
+func containerSpec(spec sandbox.Spec, host hostFacts) *specgen.SpecGenerator {
+	return &specgen.SpecGenerator{
+		ContainerBasicConfig:       basics(spec),
+		ContainerStorageConfig:     storage(spec),
+		ContainerSecurityConfig:    security(host),
+		ContainerCgroupConfig:      specgen.ContainerCgroupConfig{CgroupNS: private()},
+		ContainerNetworkConfig:     network(),
+		ContainerResourceConfig:    resources(spec.Limits, host),
+		ContainerHealthCheckConfig: noHealthCheck(),
+	}
+}
+
+func basics(spec sandbox.Spec) specgen.ContainerBasicConfig {
+	return specgen.ContainerBasicConfig{
+		Name:    spec.Name,
+		Labels:  spec.Labels,
+		Command: spec.Command,
+		// An image's own entrypoint would stand before the command.
+		Entrypoint: []string{},
+		// Only what was asked for: neither the service's variables nor its proxies.
+		Env:       spec.Env,
+		EnvHost:   ptr(false),
+		HTTPProxy: ptr(false),
+		// Process 1 is spoken to over stdin and stdout, which a terminal would translate.
+		Stdin:    ptr(true),
+		Terminal: ptr(false),
+		// Its output is the protocol, not a log, and would fill the disk.
+		LogConfiguration: &specgen.LogConfig{Driver: define.NoLogging},
+		// Nothing in it is worth a wait: state that matters is in the volume.
+		StopSignal:    ptr(killSignal),
+		StopTimeout:   ptr(uint(0)),
+		RestartPolicy: define.RestartPolicyNo,
+		Systemd:       "false",
+		SdNotifyMode:  define.SdNotifyModeIgnore,
+		PidNS:         private(),
+		UtsNS:         private(),
+		Hostname:      sandboxHostname,
+	}
+}
+
+func storage(spec sandbox.Spec) specgen.ContainerStorageConfig {
+	return specgen.ContainerStorageConfig{
+		Image:        spec.Image,
+		RawImageName: spec.Image,
+		// VOLUME lines of an image would be more storage, without bounds.
+		ImageVolumeMode: "ignore",
+		// The one place that keeps data. Packages installed there hold libraries and
+		// programs, so it may be executed from; set-user-id files and devices mean nothing.
+		Volumes: []*specgen.NamedVolume{{
+			Name:    spec.Volume,
+			Dest:    sandbox.WorkDir,
+			Options: []string{"rw", "nosuid", "nodev"},
+		}},
+		// Every other place that can be written, each with its size. They count against
+		// the memory limit as well.
+		Mounts: []runtimespec.Mount{
+			tmpfs("/tmp", spec.Limits.TmpBytes, "exec"),
+			tmpfs("/var/tmp", varTmpBytes, "noexec"),
+			tmpfs("/run", runBytes, "noexec"),
+			tmpfs("/dev/shm", shmBytes, "noexec"),
+		},
+		IpcNS:            private(),
+		WorkDir:          sandbox.WorkDir,
+		CreateWorkingDir: ptr(true),
+		Init:             ptr(false),
+		// Nothing in the container's own layer is kept, so it need not be synced either.
+		Volatile: ptr(true),
+	}
+}
+
+func security(host hostFacts) specgen.ContainerSecurityConfig {
+	return specgen.ContainerSecurityConfig{
+		User:    sandboxUser,
+		Groups:  []string{},
+		CapAdd:  []string{},
+		CapDrop: []string{"all"},
+		// Set-user-id programs of the image stay powerless.
+		NoNewPrivileges: ptr(true),
+		Privileged:      ptr(false),
+		// seccomp.go tells what is left.
+		SeccompProfilePath: host.seccompPath,
+		ReadOnlyFilesystem: ptr(true),
+		// Podman's own tmpfs mounts over a read-only root have no size; Mounts has ours.
+		ReadWriteTmpfs: ptr(false),
+		Umask:          sandboxUmask,
+		// Over and above Podman's own list: what names the host's hardware.
+		Mask: []string{"/sys/class/dmi", "/sys/devices/virtual/dmi", "/sys/firmware", "/proc/interrupts"},
+	}
+}
+
+func network() specgen.ContainerNetworkConfig {
+	return specgen.ContainerNetworkConfig{
+		// A namespace with nothing but loopback.
+		NetNS:               specgen.Namespace{NSMode: specgen.NoNetwork},
+		PublishExposedPorts: ptr(false),
+		// Podman makes these files from the host's, with the names and name servers in them.
+		UseImageHosts:      ptr(true),
+		UseImageHostname:   ptr(true),
+		UseImageResolvConf: ptr(true),
+	}
+}
+
+func resources(limits sandbox.Limits, host hostFacts) specgen.ContainerResourceConfig {
+	return specgen.ContainerResourceConfig{
+		ResourceLimits: cgroupLimits(limits),
+		Rlimits:        rlimits(limits, host),
+	}
+}
+
+func cgroupLimits(limits sandbox.Limits) *runtimespec.LinuxResources {
+	r := &runtimespec.LinuxResources{}
+	if limits.MemoryBytes > 0 {
+		// Swap counts memory and swap together: as much as memory alone is no swap.
+		r.Memory = &runtimespec.LinuxMemory{Limit: &limits.MemoryBytes, Swap: &limits.MemoryBytes}
+	}
+	if limits.CPUs > 0 {
+		quota := int64(math.Round(limits.CPUs * cpuPeriod))
+		r.CPU = &runtimespec.LinuxCPU{Period: ptr(uint64(cpuPeriod)), Quota: &quota}
+	}
+	if limits.PIDs > 0 {
+		r.Pids = &runtimespec.LinuxPids{Limit: limits.PIDs}
+	}
+	return r
+}
+
+// rlimits are named as Podman's API wants them, which puts RLIMIT_ before the name.
+// Podman 4.3 raises nproc to a default of its own, and fails where it may not, unless
+// nproc is given wherever nofile is.
+func rlimits(limits sandbox.Limits, host hostFacts) []runtimespec.POSIXRlimit {
+	list := []runtimespec.POSIXRlimit{
+		// A core dump would fill the volume with a copy of the memory.
+		rlimit("core", 0),
+	}
+	if limits.FileBytes > 0 {
+		list = append(list, rlimit("fsize", uint64(limits.FileBytes)))
+	}
+	if limits.OpenFiles > 0 {
+		list = append(list, rlimit("nofile", atMost(uint64(limits.OpenFiles), host.maxOpenFiles)))
+	}
+	if limits.PIDs > 0 {
+		list = append(list, rlimit("nproc", atMost(uint64(limits.PIDs)*nprocPerPIDs, host.maxProcesses)))
+	}
+	return list
+}
+
+func rlimit(name string, value uint64) runtimespec.POSIXRlimit {
+	return runtimespec.POSIXRlimit{Type: name, Soft: value, Hard: value}
+}
+
+func atMost(value, ceiling uint64) uint64 {
+	if ceiling > 0 && value > ceiling {
+		return ceiling
+	}
+	return value
+}
+
+// noHealthCheck keeps an image's health check, a process of its own started by a timer
+// on the host, from running. The log settings are Podman's defaults; the bindings send
+// zeros for them otherwise, which is no limit.
+func noHealthCheck() specgen.ContainerHealthCheckConfig {
+	return specgen.ContainerHealthCheckConfig{
+		HealthConfig:         &manifest.Schema2HealthConfig{Test: []string{"NONE"}},
+		HealthLogDestination: define.DefaultHealthCheckLocalDestination,
+		HealthMaxLogCount:    define.DefaultHealthMaxLogCount,
+		HealthMaxLogSize:     define.DefaultHealthMaxLogSize,
+	}
+}
+
+func tmpfs(path string, size int64, exec string) runtimespec.Mount {
+	return runtimespec.Mount{
+		Destination: path,
+		Type:        define.TypeTmpfs,
+		Source:      define.TypeTmpfs,
+		Options:     []string{"rw", "nosuid", "nodev", exec, "notmpcopyup", "mode=1777", fmt.Sprintf("size=%d", size)},
+	}
+}
+
+func private() specgen.Namespace {
+	return specgen.Namespace{NSMode: specgen.Private}
+}
+
+func ptr[T any](value T) *T { return &value }

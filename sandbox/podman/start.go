@@ -1,0 +1,148 @@
+package podman
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"syscall"
+	"time"
+
+	"github.com/containers/podman/v5/pkg/bindings/containers"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// cleanupTimeout bounds the removal of what a failed Start made, after its own time.
+const cleanupTimeout = 10 * time.Second
+
+var errNameInUse = errors.New("a container of that name exists")
+
+// Start implements sandbox.Engine.
+func (e *Engine) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Process, error) {
+	p, l, err := e.startOn(ctx, spec)
+	switch {
+	case err == nil:
+		return p, nil
+	case l != nil && isLost(err):
+		// The service went away, which it does when it was idle or overloaded.
+		e.drop(l)
+	case l != nil && runtimeFailed(err) && e.nextRuntime(ctx, l):
+	default:
+		return nil, err
+	}
+	p, _, err = e.startOn(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// startOn makes one attempt, and leaves nothing when it fails. The link is the one that
+// it was made on, nil when there was none.
+func (e *Engine) startOn(ctx context.Context, spec sandbox.Spec) (*process, *link, error) {
+	l, err := e.connect(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, e.opts.CallTimeout)
+	defer cancel()
+	p, err := e.tryStart(limited, l, spec)
+	if err == nil {
+		return p, l, nil
+	}
+	if !errors.Is(err, errNameInUse) && !errors.Is(err, sandbox.ErrImageMissing) {
+		e.clean(ctx, l, spec.Name)
+	}
+	if limited.Err() != nil {
+		e.drop(l)
+		return nil, l, fmt.Errorf("start container %s: %w", spec.Name, ended(limited, e.opts.CallTimeout))
+	}
+	return nil, l, fmt.Errorf("start container %s: %w", spec.Name, startError(err))
+}
+
+func (e *Engine) tryStart(ctx context.Context, l *link, spec sandbox.Spec) (*process, error) {
+	conn := l.context(ctx)
+	if err := makeVolume(conn, spec.Volume, spec.Labels); err != nil {
+		return nil, err
+	}
+	id, err := e.create(ctx, l, spec)
+	if err != nil {
+		return nil, err
+	}
+	// Before the start, so that nothing of what process 1 writes is missed.
+	p, err := attach(conn, id)
+	if err != nil {
+		return nil, fmt.Errorf("attach: %w", err)
+	}
+	if err := containers.Start(conn, id, nil); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// create makes the container and returns its id.
+func (e *Engine) create(ctx context.Context, l *link, spec sandbox.Spec) (string, error) {
+	for again := false; ; again = true {
+		place, err := e.profilePath(ctx, l, spec.Image, again)
+		if err != nil {
+			return "", createError(err)
+		}
+		host := hostFacts{seccompPath: place}
+		if l.onHost {
+			host.maxOpenFiles, host.maxProcesses = hardLimits()
+		}
+		made, err := containers.CreateWithSpec(l.context(ctx), containerSpec(spec, host), nil)
+		if err == nil {
+			return made.ID, nil
+		}
+		if again || !says(err, "seccomp profile") {
+			return "", createError(err)
+		}
+		// Someone removed the file or the volume since.
+	}
+}
+
+func createError(err error) error {
+	code, _ := responseCode(err)
+	switch {
+	case says(err, "no such image", "image not known"):
+		return fmt.Errorf("%w: %w", sandbox.ErrImageMissing, err)
+	case code == http.StatusConflict || says(err, "is already in use"):
+		return fmt.Errorf("%w: %w", errNameInUse, err)
+	}
+	return err
+}
+
+// startError recognises a command that the image does not have, or has for another
+// kind of processor.
+func startError(err error) error {
+	if says(err, "executable file not found", "executable file `", "command that was not found",
+		"no such file or directory: oci", "oci permission denied", "exec format error") {
+		return fmt.Errorf("%w: %w", sandbox.ErrNoInterpreter, err)
+	}
+	return err
+}
+
+// clean removes what a failed attempt may have made, also when its context is over.
+func (e *Engine) clean(ctx context.Context, l *link, name string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	if err := removeContainer(l.context(ctx), name); err != nil {
+		e.log.Warn("a container that failed to start could not be removed", "container", name, "error", err)
+	}
+}
+
+// hardLimits are this process's limits, which a service on the same machine has too and
+// which it cannot raise without a capability. Zero: not known.
+func hardLimits() (openFiles, processes uint64) {
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
+		openFiles = uint64(limit.Max)
+	}
+	if syscall.Getrlimit(rlimitNproc, &limit) == nil {
+		processes = uint64(limit.Max)
+	}
+	return openFiles, processes
+}

@@ -1,0 +1,97 @@
+package podman
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/containers/podman/v5/pkg/bindings"
+	"github.com/containers/podman/v5/pkg/errorhandling"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// UnavailableError says that no engine answers and that nothing was done. It matches
+// sandbox.ErrEngineUnavailable. Reason and Fix are written for the user and hold no
+// path or error text of the host beyond the engine's own address.
+type UnavailableError struct {
+	Reason string // one sentence without a final stop
+	Fix    string // a command, or a sentence that names one
+	Err    error  // for the log; may be nil
+}
+
+// Error gives the reason and, for the log, what lies behind it.
+func (e *UnavailableError) Error() string {
+	if e.Err == nil {
+		return e.Reason
+	}
+	return e.Reason + ": " + e.Err.Error()
+}
+
+// Explain gives the words for a person: what is wrong, and what mends it.
+func (e *UnavailableError) Explain() (reason, fix string) {
+	return e.Reason + ".", e.Fix
+}
+
+// Unwrap lets errors.Is find sandbox.ErrEngineUnavailable and the cause.
+func (e *UnavailableError) Unwrap() []error {
+	if e.Err == nil {
+		return []error{sandbox.ErrEngineUnavailable}
+	}
+	return []error{sandbox.ErrEngineUnavailable, e.Err}
+}
+
+// silent describes an engine that took a request and did not answer it in time. Zero
+// limit: the caller's, which is not known here.
+func silent(limit time.Duration, err error) *UnavailableError {
+	reason := "Podman did not answer in time"
+	if limit > 0 {
+		reason = "Podman did not answer within " + limit.String()
+	}
+	return &UnavailableError{Reason: reason, Fix: restartFix, Err: err}
+}
+
+const restartFix = "restart Podman's service (systemctl --user restart podman.service; podman machine stop && podman machine start on a Mac), then run code-sandbox-mcp doctor"
+
+// isLost reports whether err means that the connection failed, as opposed to an
+// answer of the engine that says no, or a context that ended.
+func isLost(err error) bool {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	if _, answered := responseCode(err); answered {
+		return false
+	}
+	var dial *net.OpError
+	var request *url.Error
+	return errors.As(err, &dial) || errors.As(err, &request) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// responseCode is the HTTP status of an answer that says no.
+func responseCode(err error) (int, bool) {
+	var model *errorhandling.ErrorModel
+	if errors.As(err, &model) {
+		return model.Code(), true
+	}
+	code, unknown := bindings.CheckResponseCode(err)
+	return code, unknown == nil
+}
+
+// says reports whether the engine's answer contains one of the phrases. Podman's API
+// tells most failures apart only in words.
+func says(err error, phrases ...string) bool {
+	text := strings.ToLower(err.Error())
+	for _, phrase := range phrases {
+		if strings.Contains(text, phrase) {
+			return true
+		}
+	}
+	return false
+}
