@@ -1,0 +1,2544 @@
+"""The Python supervisor: process 1 of a sandbox container.
+
+It speaks the frames of docs/kernel-protocol.md on stdin and stdout and is started as
+``python3 -c SOURCE``, so it is one file, needs nothing but the standard library of
+Python 3.8 or later, and touches no path but the work directory and /proc.
+
+Three kinds of process run this file:
+
+* The *supervisor* is a loop over file descriptors. It never runs the sandboxed code and
+  trusts nothing that comes from it. It reads the code's output, keeps time, scans for
+  artifacts and talks to the server.
+* A *kernel* keeps a user's variables and runs the code on its main thread. The first one
+  is forked from the bare supervisor, so that it is there within a millisecond.
+* The *zygote* has imported everything that is heavy. It forks kernels that are ready for
+  `fresh` runs and for the time after a kernel died. It is only ever a short cut: without
+  it, kernels are forked from the supervisor.
+
+Between supervisor and kernels: a stream socket with frames of a JSON header and, from the
+kernel, a blob. Each run comes to its kernel with two pipes for stdout and stderr.
+"""
+
+import errno
+import fcntl
+import functools
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import termios
+import time
+
+try:
+    import ctypes
+except ImportError:  # a Python built without libffi: the protections by prctl are missing then
+    ctypes = None
+
+PROTOCOL = 1
+SERVER_FRAME_BYTES = 1 << 20  # the largest frame that the server sends
+HEADER_BYTES = 2 << 20  # the largest JSON header that a kernel may send
+BLOB_BYTES = 6 << 20  # the largest blob: 8 MiB of frame hold 6 MiB as base64
+READ_BYTES = 1 << 16
+READS_PER_TURN = 8  # how much of a flooded pipe is read before others have their turn
+LATE_PIPES = 64  # pipes of past runs that background processes may keep open
+SCAN_ENTRIES = 200_000
+SCAN_DEPTH = 64
+PATH_BUDGET = 256 << 10  # bytes of artifact paths in one answer
+CLOCK_GRAIN_NS = 10_000_000  # file systems stamp with the tick, up to 10 ms behind the clock
+PRELOAD_AFTER_MS = 50  # idle time of a kernel before it starts to preload
+STANDBY_WAIT = 0.5  # seconds that a run waits for a kernel that is being forked
+ZYGOTE_LOAD_SECONDS = 120
+ZYGOTE_FORK_SECONDS = 10
+ZYGOTE_BACKOFF_SECONDS = 5  # doubles with each zygote that was lost, up to 64 times
+KILL_SECONDS = 5  # how long a killed process may take to vanish
+LOST_SECONDS = 0.1  # between a kernel's end of file and its exit status
+
+# What reads as text in a display goes to stdout, where a terminal would show it. The rest is
+# shown as the first of these that an object offers.
+SHOWN_MIMES = {
+    "image/png": "png",
+    "image/jpeg": "jpg",
+    "image/gif": "gif",
+    "image/webp": "webp",
+    "image/svg+xml": "svg",
+    "text/html": "html",
+}
+
+PR_SET_DUMPABLE = 4
+PR_SET_CHILD_SUBREAPER = 36
+
+# __main__ becomes the user's module in a kernel; this keeps the one that holds this code.
+_OWN_MODULE = sys.modules["__main__"]
+
+
+class Become(BaseException):
+    """Unwinds a forked child's stack and makes it what `role` says."""
+
+    def __init__(self, role):
+        super().__init__()
+        self.role = role
+
+
+class Lost(Exception):
+    """The other end of a link is gone."""
+
+
+class Breach(Lost):
+    """The other end of a link broke the rules."""
+
+
+# ---------------------------------------------------------------------------------------
+# Small tools
+
+
+def prctl(option, value):
+    """Sets a process attribute where ctypes can; tells whether it worked."""
+    if ctypes is None:
+        return False
+    try:
+        return ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0
+    except (OSError, AttributeError):
+        return False
+
+
+def raise_oom_score():
+    """Makes the out-of-memory killer prefer this process to process 1."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")
+    except OSError:
+        pass
+
+
+def close_quietly(fd):
+    try:
+        os.close(fd)
+    except OSError:
+        pass
+
+
+def close_all_but(kept):
+    """Closes every descriptor above 2 that is not in `kept`."""
+    try:
+        fds = [int(name) for name in os.listdir("/proc/self/fd")]
+    except OSError:
+        fds = range(3, 4096)
+    for fd in fds:
+        if fd > 2 and fd not in kept:
+            close_quietly(fd)
+
+
+def move_high(fd):
+    """Moves a descriptor out of the way of code that counts from 3; closed on exec."""
+    for low in (200, 20):
+        try:
+            high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, low)
+        except OSError:
+            continue
+        os.close(fd)
+        return high
+    return fd
+
+
+def small_int(text):
+    # int() of a million digits takes minutes on older Pythons.
+    if len(text) > 19:
+        raise ValueError("number too long")
+    return int(text)
+
+
+_decode = json.JSONDecoder(parse_int=small_int).decode
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+def decode_object(data):
+    """Decodes hostile JSON into a dict, or raises ValueError."""
+    try:
+        value = _decode(str(data, "utf-8"))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    return value
+
+
+def clean(value, limit):
+    """Makes a hostile value a text of at most `limit` bytes of valid UTF-8."""
+    if not isinstance(value, str):
+        return ""
+    if len(value) <= limit and value.isascii():
+        return value
+    data = value[: limit + 1].encode("utf-8", "replace")
+    if len(data) <= limit:
+        return data.decode("utf-8")
+    keep = max(0, limit - 3)
+    return data[: keep - partial_tail(data[:keep])].decode("utf-8", "replace") + "…"
+
+
+def clean_int(value, default, low, high):
+    if isinstance(value, bool) or not isinstance(value, int):
+        return default
+    return max(low, min(high, value))
+
+
+def partial_tail(data):
+    """How many bytes at the end begin a UTF-8 character that is not complete."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 == 0x80:
+            continue
+        need = 2 if byte & 0xE0 == 0xC0 else 3 if byte & 0xF0 == 0xE0 else 4 if byte & 0xF8 == 0xF0 else 1
+        return back if need > back else 0
+    return 0
+
+
+def partial_head(data):
+    """How many bytes at the start belong to a character that began before."""
+    count = 0
+    while count < min(3, len(data)) and data[count] & 0xC0 == 0x80:
+        count += 1
+    return count
+
+
+def relative_path(value):
+    """A path that a kernel named, when it is one that may be passed on, else an empty text."""
+    if not isinstance(value, str) or not 0 < len(value) <= 1024 or value[0] == "/":
+        return ""
+    if any(part in ("", ".", "..") for part in value.split("/")) or "\0" in value or not is_utf8(value):
+        return ""
+    return value
+
+
+def is_utf8(name):
+    """Whether a file name can be told in UTF-8; others come with lone surrogates from the os module."""
+    if name.isascii():
+        return True
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def has_module(name):
+    """Whether a top-level package is installed, without the cost of importing importlib.util."""
+    return any(os.path.isdir(os.path.join(entry, name)) for entry in sys.path if entry)
+
+
+class Settings:
+    """What `init` asks for, with every value made safe to use."""
+
+    def __init__(self, message):
+        get = message.get
+        self.work_dir = get("work_dir") if isinstance(get("work_dir"), str) and get("work_dir") else "/mnt/data"
+        env = get("env") if isinstance(get("env"), dict) else {}
+        self.env = {k: v for k, v in env.items() if isinstance(v, str) and k and "=" not in k and "\0" not in k + v}
+        preload = get("preload") if isinstance(get("preload"), list) else []
+        self.preload = [name for name in preload if isinstance(name, str)]
+        self.warm = get("warm") is True
+        self.idle_seconds = clean_int(get("idle_seconds"), 0, 0, 1 << 31)
+        self.wait_on_eof = get("on_eof") == "wait"
+        # Six bytes of JSON may stand for one of output, and a frame holds five such texts.
+        self.output_bytes = clean_int(get("output_bytes"), 30_000, 256, 200_000)
+        self.spool_bytes = clean_int(get("spool_bytes"), 64 << 20, 0, 1 << 40)
+        self.image_bytes = clean_int(get("image_bytes"), 1 << 20, 0, BLOB_BYTES - (1 << 16))
+        self.max_displays = clean_int(get("max_displays"), 20, 0, 1000)
+        self.max_artifacts = clean_int(get("max_artifacts"), 100, 0, 1000)
+        self.ipython = has_module("IPython")
+
+    @property
+    def preloads(self):
+        """Whether there is anything that is worth a zygote."""
+        return self.ipython or bool(self.preload)
+
+
+# ---------------------------------------------------------------------------------------
+# Links
+
+
+class ServerLink:
+    """The framed stdio of the process, moved to where no child can write by accident."""
+
+    def __init__(self):
+        self.in_fd = move_high(os.dup(0))
+        self.out_fd = move_high(os.dup(1))
+        os.set_inheritable(self.in_fd, False)
+        os.set_inheritable(self.out_fd, False)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
+        os.dup2(2, 1)
+        self.buffer = bytearray()
+        self.open = True
+
+    def read(self):
+        """The frames that have come; None at the end of stdin."""
+        try:
+            chunk = os.read(self.in_fd, 1 << 20)
+        except BlockingIOError:
+            return []
+        except OSError:
+            return None
+        if not chunk:
+            return None
+        self.buffer += chunk
+        return list(self._frames())
+
+    def _frames(self):
+        while len(self.buffer) >= 4:
+            size = int.from_bytes(self.buffer[:4], "big")
+            if size > SERVER_FRAME_BYTES:
+                raise Breach("a frame of %d bytes" % size)
+            if len(self.buffer) < 4 + size:
+                return
+            data = self.buffer[4 : 4 + size]
+            del self.buffer[: 4 + size]
+            try:
+                yield decode_object(data)
+            except ValueError:
+                self.send({"type": "log", "level": "warn", "message": "a frame that is no JSON object was ignored"})
+
+    def send(self, message):
+        """Writes one frame. A server that is gone is noticed once and then ignored."""
+        if not self.open:
+            return
+        data = _encode(message).encode("ascii")
+        data = memoryview(len(data).to_bytes(4, "big") + data)
+        try:
+            while data:
+                try:
+                    data = data[os.write(self.out_fd, data) :]
+                except BlockingIOError:
+                    select.select([], [self.out_fd], [])
+        except OSError:
+            self.open = False
+
+
+def send_fds(sock, data, fds):
+    return sock.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("%di" % len(fds), *fds))])
+
+
+def receive_fds(sock, size):
+    """Like recv, with the descriptors that came along."""
+    data, ancillary, _, _ = sock.recvmsg(size, socket.CMSG_SPACE(16))
+    fds = []
+    for level, kind, payload in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            count = len(payload) // 4
+            fds.extend(struct.unpack("%di" % count, payload[: count * 4]))
+    return data, fds
+
+
+def pack_request(message):
+    data = _encode(message).encode("ascii")
+    return len(data).to_bytes(4, "big") + data
+
+
+def pack_report(header, blob=b""):
+    data = _encode(header).encode("ascii")
+    return len(data).to_bytes(4, "big") + len(blob).to_bytes(4, "big") + data + blob
+
+
+class ChildLink:
+    """The supervisor's end of the socket to a kernel or zygote. It never blocks."""
+
+    def __init__(self, sock):
+        sock.setblocking(False)
+        self.sock = sock
+        self.fd = sock.fileno()
+        self.inbox = bytearray()
+        self.outbox = bytearray()
+
+    def send(self, message, fds=()):
+        """Sends or queues a request. Descriptors go with its first byte, so they need an empty queue."""
+        data = pack_request(message)
+        try:
+            if fds:
+                sent = send_fds(self.sock, data, fds)
+            else:
+                sent = 0 if self.outbox else self.sock.send(data)
+        except BlockingIOError:
+            sent = 0
+            if fds:
+                raise Breach("its socket is full") from None
+        except OSError as e:
+            raise Lost(str(e)) from None
+        self.outbox += data[sent:]
+
+    def flush(self):
+        """Sends what was queued; tells whether all of it went."""
+        try:
+            while self.outbox:
+                del self.outbox[: self.sock.send(self.outbox)]
+        except BlockingIOError:
+            return False
+        except OSError:
+            self.outbox.clear()
+        return True
+
+    def receive(self, most=READS_PER_TURN):
+        """Yields (header, blob) of what has come. Lost at the end or at a breach of the rules."""
+        for _ in range(most):
+            try:
+                chunk = self.sock.recv(1 << 18)
+            except BlockingIOError:
+                return
+            except OSError as e:
+                raise Lost(str(e)) from None
+            if not chunk:
+                raise Lost("end of file")
+            self.inbox += chunk
+            yield from self._reports()
+
+    def _reports(self):
+        while len(self.inbox) >= 8:
+            size = int.from_bytes(self.inbox[:4], "big")
+            blob_size = int.from_bytes(self.inbox[4:8], "big")
+            if size > HEADER_BYTES or blob_size > BLOB_BYTES:
+                raise Breach("a frame that is too large")
+            end = 8 + size + blob_size
+            if len(self.inbox) < end:
+                return
+            try:
+                header = decode_object(self.inbox[8 : 8 + size])
+            except ValueError as e:
+                raise Breach("a frame that is no JSON object: %s" % e) from None
+            blob = bytes(self.inbox[8 + size : end])
+            del self.inbox[:end]
+            yield header, blob
+
+    def close(self):
+        self.sock.close()
+
+
+# ---------------------------------------------------------------------------------------
+# Output of a run
+
+
+class Spool:
+    """The file that takes a stream which is too long to report, up to a limit.
+
+    It lies where the sandboxed code can write, so nothing that is there already is used: no
+    links, no other file, and a folder only when it is a real one.
+    """
+
+    FOLDER = ".runs"
+
+    def __init__(self, dir_fd, name, limit):
+        self.path = "%s/%s" % (self.FOLDER, name)
+        self.left = limit
+        try:
+            self.fd = self._create(dir_fd, name)
+        except OSError:
+            self.fd = -1
+            self.path = ""
+
+    def _create(self, dir_fd, name):
+        folder = self._folder(dir_fd)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            try:
+                os.unlink(name, dir_fd=folder)
+            except OSError:
+                pass
+            return os.open(name, flags, 0o644, dir_fd=folder)
+        finally:
+            os.close(folder)
+
+    def _folder(self, dir_fd):
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            return os.open(self.FOLDER, flags, dir_fd=dir_fd)
+        except OSError as e:
+            if e.errno in (errno.ELOOP, errno.ENOTDIR):
+                os.unlink(self.FOLDER, dir_fd=dir_fd)
+            elif e.errno != errno.ENOENT:
+                raise
+        os.mkdir(self.FOLDER, 0o700, dir_fd=dir_fd)
+        return os.open(self.FOLDER, flags, dir_fd=dir_fd)
+
+    def write(self, data):
+        data = memoryview(data)[: self.left]
+        try:
+            while data and self.fd >= 0:
+                written = os.write(self.fd, data)
+                self.left -= written
+                data = data[written:]
+        except OSError:  # a full volume: what is there already stays
+            self.close()
+
+    def close(self):
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+class Stream:
+    """What is kept of one output stream: all of it up to a limit, else its two ends."""
+
+    def __init__(self, limit, make_spool):
+        self.limit = limit
+        self.half = limit // 2
+        self.make_spool = make_spool
+        self.head = bytearray()
+        self.tail = bytearray()
+        self.bytes = 0
+        self.newlines = 0
+        self.last_byte = 10
+        self.spool = None
+
+    @property
+    def cut(self):
+        return self.bytes > self.limit
+
+    def feed(self, chunk):
+        was_cut = self.cut
+        self.bytes += len(chunk)
+        self.newlines += chunk.count(10)
+        self.last_byte = chunk[-1]
+        if not self.cut:
+            self.head += chunk
+            return
+        if not was_cut:
+            self._begin_cut(chunk)
+        else:
+            self.spool.write(chunk)
+            self.tail += chunk
+        if len(self.tail) > self.half:
+            del self.tail[: -self.half]
+
+    def _begin_cut(self, chunk):
+        self.spool = self.make_spool()
+        self.spool.write(self.head)
+        self.spool.write(chunk)
+        whole = self.head + chunk
+        self.head = whole[: self.half]
+        self.tail = whole[self.half :]
+
+    def close(self):
+        if self.spool:
+            self.spool.close()
+
+    def lines(self):
+        return self.newlines + (self.last_byte != 10)
+
+    def last_line(self):
+        """The end of the output's last line that has anything on it, for progress."""
+        text = bytes((self.tail or self.head)[-800:]).decode("utf-8", "replace")
+        lines = [line.strip() for line in text.replace("\r", "\n").split("\n")]
+        return next((line[-200:] for line in reversed(lines) if line), "")
+
+    def report(self):
+        """The Stream object of the protocol."""
+        head, tail = bytes(self.head), bytes(self.tail)
+        report = {"bytes": self.bytes, "lines": self.lines(), "omitted_bytes": 0, "omitted_lines": 0}
+        if self.cut:
+            head = head[: len(head) - partial_tail(head)]
+            tail = tail[partial_head(tail) :]
+            report["omitted_bytes"] = self.bytes - len(head) - len(tail)
+            report["omitted_lines"] = self.newlines - head.count(10) - tail.count(10)
+            if self.spool.path:
+                report["path"] = self.spool.path
+        report["head"] = head.decode("utf-8", "replace")
+        report["tail"] = tail.decode("utf-8", "replace")
+        return report
+
+
+# ---------------------------------------------------------------------------------------
+# Files that a run made
+
+
+class Artifacts:
+    """Finds the files below the work directory that a run created or changed.
+
+    A file counts when its change time lies in the run, which leaves out what the other
+    language's container wrote before. File systems stamp with a coarse clock, so files of the
+    last moments before the run are remembered and compared.
+    """
+
+    def __init__(self, dir_fd):
+        self.dir_fd = dir_fd
+        self.recent = {}
+
+    def scan(self, since_ns, most):
+        """Tells (list of artifacts, newest first and at most `most`; how many there are)."""
+        since_ns -= CLOCK_GRAIN_NS
+        recent_ns = time.time_ns() - 5 * CLOCK_GRAIN_NS
+        found, recent = [], {}
+        for path, info in self._files():
+            if info.st_ctime_ns < since_ns:
+                continue
+            mark = (info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+            if info.st_ctime_ns >= recent_ns:
+                recent[path] = mark
+            if self.recent.get(path) != mark:
+                found.append((info.st_mtime_ns, path, info.st_size))
+        self.recent = recent
+        found.sort(reverse=True)
+        return self._report(found[:most]), len(found)
+
+    @staticmethod
+    def _report(found):
+        artifacts, budget = [], PATH_BUDGET
+        for modified_ns, path, size in found:
+            budget -= len(path.encode("utf-8"))
+            if budget < 0:
+                break
+            artifacts.append({"path": path, "size_bytes": size, "modified_ms": modified_ns // 1_000_000})
+        return artifacts
+
+    def _files(self):
+        """Yields (path, stat result) of the regular files; bounded, and without following a link."""
+        self.budget = SCAN_ENTRIES
+        yield from self._walk(self.dir_fd, "", 0)
+
+    def _walk(self, fd, prefix, depth):
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                self.budget -= 1
+                if self.budget < 0:
+                    return
+                name = entry.name
+                if name[0] == "." or (depth == 0 and name == "input"):
+                    continue
+                try:
+                    if entry.is_dir(follow_symlinks=False):
+                        yield from self._enter(fd, name, prefix, depth + 1)
+                    elif entry.is_file(follow_symlinks=False) and is_utf8(name):
+                        yield prefix + name, entry.stat(follow_symlinks=False)
+                except OSError:  # gone, or made a link, since it was listed
+                    continue
+
+    def _enter(self, fd, name, prefix, depth):
+        if depth > SCAN_DEPTH or not is_utf8(name):
+            return
+        inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+        try:
+            yield from self._walk(inner, prefix + name + "/", depth)
+        finally:
+            os.close(inner)
+
+
+# ---------------------------------------------------------------------------------------
+# Processes
+
+
+def process_table():
+    """{pid: (parent's pid, start time in ticks)} of everything that is alive."""
+    table = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open("/proc/%s/stat" % name, "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        if len(fields) > 19 and fields[0] not in (b"Z", b"X"):
+            table[int(name)] = (int(fields[1]), int(fields[19]))
+    return table
+
+
+def family(table, root):
+    """The pids below `root`, without it."""
+    children = {}
+    for pid, (parent, _) in table.items():
+        children.setdefault(parent, []).append(pid)
+    found, queue = set(), [root]
+    while queue:
+        for pid in children.get(queue.pop(), ()):
+            if pid not in found:
+                found.add(pid)
+                queue.append(pid)
+    return found
+
+
+def kill_quietly(pid, signum):
+    try:
+        os.kill(pid, signum)
+    except OSError:
+        pass
+
+
+def ticks_now():
+    """The present in the unit of a process's start time."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+
+class OomCounter:
+    """How often the out-of-memory killer struck in this container, where that can be read."""
+
+    FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
+
+    def __init__(self):
+        self.fd = -1
+        for name in self.FILES:
+            try:
+                self.fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+                break
+            except OSError:
+                continue
+
+    def read(self):
+        try:
+            text = os.pread(self.fd, 4096, 0) if self.fd >= 0 else b""
+        except OSError:
+            return 0
+        for line in text.split(b"\n"):
+            name, _, count = line.partition(b" ")
+            if name == b"oom_kill" and count.isdigit():
+                return int(count)
+        return 0
+
+
+class KernelProcess:
+    """The supervisor's view of one kernel."""
+
+    def __init__(self, sock, pid=None):
+        self.link = ChildLink(sock)
+        self.pid = pid  # None until a kernel from the zygote has told it
+        self.ready = pid is not None
+        self.ended = False
+
+
+class ZygoteProcess:
+    """The supervisor's view of the zygote."""
+
+    def __init__(self, sock, pid):
+        self.link = ChildLink(sock)
+        self.pid = pid
+        self.loaded = False
+
+
+class Run:
+    """One run, from its request to its answer."""
+
+    def __init__(self, message, settings, make_spool):
+        self.id = message["id"]
+        self.code = message["code"]
+        self.fresh = message.get("fresh") is True
+        self.timeout = clean_int(message.get("timeout_ms"), 0, 0, 1 << 40) / 1000
+        self.grace = clean_int(message.get("grace_ms"), 2000, 0, 1 << 31) / 1000
+        self.started = time.monotonic()
+        self.started_ns = time.time_ns()
+        self.started_ticks = ticks_now()
+        self.kernel = None
+        self.before = set()  # the processes that were there when a fresh run began
+        self.reason = ""  # why it was interrupted
+        self.condemned = False  # killed because it ignored that
+        self.displays = 0
+        self.reported = (0, 0, self.started)  # what the last progress frame told, and when
+        self.stdout = Stream(settings.output_bytes, functools.partial(make_spool, self.id, "stdout"))
+        self.stderr = Stream(settings.output_bytes, functools.partial(make_spool, self.id, "stderr"))
+        self.pipes = {}  # read end: stream
+
+    @property
+    def elapsed_ms(self):
+        return int((time.monotonic() - self.started) * 1000)
+
+
+# ---------------------------------------------------------------------------------------
+# The supervisor
+
+
+class Supervisor:
+    """The loop of process 1. One thread; nothing in it waits but the poll itself."""
+
+    def __init__(self, server):
+        self.server = server
+        self.settings = None
+        self.poller = select.epoll()
+        self.handlers = {}
+        self.timers = {}  # name: (when, callback)
+        self.main = None
+        self.standby = None
+        self.zygote = None
+        self.zygotes_lost = 0
+        self.zygote_due = 0.0
+        self.zygote_wanted = False
+        self.run = None
+        self.late = {}  # pipes of past runs: drained, so that no writer blocks or dies
+        self.oom = OomCounter()
+        self.oom_seen = 0
+        self.last_frame = time.monotonic()
+        self.work_fd = -1
+        self.artifacts = None
+
+    # -- the loop
+
+    def serve(self):
+        self._watch_signals()
+        self._watch(self.server.in_fd, self._on_server)
+        while True:
+            for fd, _ in self.poller.poll(self._patience()):
+                handler = self.handlers.get(fd)
+                if handler is not None:
+                    handler()
+            self._fire_timers()
+
+    def _watch(self, fd, handler):
+        self.handlers[fd] = handler
+        self.poller.register(fd, select.EPOLLIN)
+
+    def _unwatch(self, fd):
+        if self.handlers.pop(fd, None) is not None:
+            self.poller.unregister(fd)
+
+    def _patience(self):
+        if not self.timers:
+            return None
+        return max(0.0, min(when for when, _ in self.timers.values()) - time.monotonic())
+
+    def _set_timer(self, name, seconds, callback):
+        self.timers[name] = (time.monotonic() + seconds, callback)
+
+    def _fire_timers(self):
+        if not self.timers:
+            return
+        now = time.monotonic()
+        for name in [name for name, (when, _) in self.timers.items() if when <= now]:
+            due = self.timers.get(name)
+            if due is not None and due[0] <= now:
+                del self.timers[name]
+                due[1]()
+
+    def _watch_signals(self):
+        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(signum, lambda *_: self._shut_down())
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        wake_r, wake_w = os.pipe()
+        os.set_blocking(wake_r, False)
+        os.set_blocking(wake_w, False)
+        signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
+
+        def on_signal():
+            try:
+                os.read(wake_r, 4096)
+            except BlockingIOError:
+                pass
+            self._reap()
+
+        self._watch(wake_r, on_signal)
+
+    def _shut_down(self):
+        self._kill_all(lambda table: family(table, os.getpid()))
+        os._exit(0)
+
+    def _log(self, level, message):
+        self.server.send({"type": "log", "level": level, "message": clean(message, 2000)})
+
+    # -- frames of the server
+
+    def _on_server(self):
+        try:
+            messages = self.server.read()
+        except Breach as e:
+            self._log("error", "the server broke the protocol: %s" % e)
+            self._shut_down()
+        if messages is None:
+            if self.settings is None or not self.settings.wait_on_eof:
+                self._shut_down()
+            self._unwatch(self.server.in_fd)
+            return
+        self.last_frame = time.monotonic()
+        for message in messages:
+            self._dispatch(message)
+
+    def _dispatch(self, message):
+        kind = message.get("type")
+        if kind == "run":
+            self._on_run(message)
+        elif kind == "interrupt":
+            reason = "timed_out" if message.get("reason") == "timed_out" else "cancelled"
+            if self.run is not None and message.get("id") == self.run.id:
+                self._interrupt(reason)
+        elif kind == "peek":
+            self._on_peek(message)
+        elif kind == "ping":
+            self.server.send({"type": "pong", "n": message.get("n")})
+        elif kind == "init":
+            self._on_init(message)
+        elif kind == "stop":
+            self._shut_down()
+
+    def _on_init(self, message):
+        self.settings = Settings(message)
+        self.server.send({
+            "type": "ready",
+            "protocol": PROTOCOL,
+            "language": "python",
+            "version": "%d.%d.%d" % sys.version_info[:3],
+            "features": ["ipython"] if self.settings.ipython else [],
+        })
+        self._open_work_dir()
+        if self.settings.idle_seconds:
+            self._set_timer("idle", self.settings.idle_seconds, self._on_idle)
+        if self.settings.warm and self.settings.preloads:
+            self._want_zygote()
+
+    def _open_work_dir(self):
+        if self.work_fd >= 0:
+            return
+        try:
+            os.makedirs(self.settings.work_dir, exist_ok=True)
+            self.work_fd = os.open(self.settings.work_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as e:
+            self._log("error", "the work directory cannot be used: %s" % e)
+            return
+        self.artifacts = Artifacts(self.work_fd)
+
+    def _on_idle(self):
+        seconds = self.settings.idle_seconds
+        left = self.last_frame + seconds - time.monotonic()
+        if self.run is not None:
+            left = seconds
+        if left <= 0:
+            self._shut_down()
+        self._set_timer("idle", left, self._on_idle)
+
+    def _on_peek(self, message):
+        run = self.run
+        if run is None or message.get("id") != run.id:
+            return
+        self.server.send({
+            "type": "peek",
+            "id": run.id,
+            "stdout": run.stdout.report(),
+            "stderr": run.stderr.report(),
+            "elapsed_ms": run.elapsed_ms,
+        })
+
+    # -- a run begins
+
+    def _on_run(self, message):
+        run_id, code = message.get("id"), message.get("code")
+        if not isinstance(run_id, str) or not isinstance(code, str) or self.settings is None:
+            self._log("warn", "a run without an id, without code or before init was ignored")
+            return
+        if self.run is not None:
+            self._refuse(run_id)
+            return
+        run = self.run = Run(message, self.settings, self._make_spool)
+        self.oom_seen = self.oom.read()
+        if run.timeout:
+            self._set_timer("timeout", run.timeout, lambda: self._interrupt("timed_out"))
+        self._set_timer("progress", 1.0, self._on_progress)
+        self._provide_kernel(run)
+
+    def _refuse(self, run_id):
+        error = {"name": "SessionBusy", "message": "another run goes on in this kernel", "traceback": ""}
+        empty = Stream(256, None)
+        self.server.send({
+            "type": "done", "id": run_id, "status": "failed", "exit_code": 1, "result": None, "error": error,
+            "stdout": empty.report(), "stderr": empty.report(), "artifacts": [], "artifacts_total": 0,
+            "displays_total": 0, "duration_ms": 0, "cause": "", "kernel": "alive",
+        })
+
+    def _make_spool(self, run_id, stream):
+        name = "".join(c if c.isalnum() and c.isascii() or c in "_-" else "_" for c in run_id[:64])
+        return Spool(self.work_fd, "%s.%s.txt" % (name, stream), self.settings.spool_bytes)
+
+    def _provide_kernel(self, run):
+        """Hands the run to the main kernel, to a standby or to a new kernel; or waits for a standby."""
+        if not run.fresh and self.main is not None:
+            self._hand_over(run, self.main)
+        elif self.standby is not None and self.standby.ready:
+            kernel, self.standby = self.standby, None
+            self._adopt(run, kernel)
+        elif self.standby is not None:
+            self._set_timer("standby wait", STANDBY_WAIT, self._give_up_standby)
+        else:
+            self._adopt_bare(run)
+
+    def _give_up_standby(self):
+        """The zygote does not deliver, so it is in no state to be used: stopped, or starved."""
+        self._drop_zygote("it did not fork in time")
+        if self.run is not None and self.run.kernel is None:
+            self._adopt_bare(self.run)
+
+    def _adopt_bare(self, run):
+        try:
+            kernel = self._fork_kernel()
+        except OSError as e:
+            self._finish(run, "failed", 1, error={
+                "name": "KernelStartError",
+                "message": "no interpreter could be started: %s" % e.strerror,
+                "traceback": "",
+            }, kernel="fresh" if run.fresh else "dead")
+            return
+        self._watch_kernel(kernel)
+        self._adopt(run, kernel)
+
+    def _adopt(self, run, kernel):
+        if run.fresh:
+            run.before = set(process_table())
+        else:
+            self.main = kernel
+        self._hand_over(run, kernel)
+
+    def _hand_over(self, run, kernel):
+        """Gives a kernel the run and the two pipes that it is to write to."""
+        run.kernel = kernel
+        stdout_r, stdout_w = os.pipe()
+        stderr_r, stderr_w = os.pipe()
+        for fd, stream in ((stdout_r, run.stdout), (stderr_r, run.stderr)):
+            os.set_blocking(fd, False)
+            run.pipes[fd] = stream
+            self._watch(fd, functools.partial(self._on_output, fd, run, stream))
+        try:
+            kernel.link.send({"type": "run", "id": run.id, "code": run.code}, (stdout_w, stderr_w))
+        except Lost as e:
+            self._lose(kernel, e)
+        finally:
+            os.close(stdout_w)
+            os.close(stderr_w)
+        self._await_flush(kernel)
+
+    def _await_flush(self, kernel):
+        """Lets poll tell when a full socket takes more. A kernel that never reads runs into the timeout."""
+        if kernel.link.outbox:
+            self.poller.modify(kernel.link.fd, select.EPOLLIN | select.EPOLLOUT)
+
+    # -- kernels
+
+    def _fork_kernel(self):
+        """Forks a kernel with nothing imported."""
+        ours, theirs = socket.socketpair()
+        try:
+            pid = os.fork()
+        except OSError:
+            ours.close()
+            theirs.close()
+            raise
+        if pid == 0:
+            fd = theirs.detach()
+            self._leave(ours, fd)
+            raise Become(functools.partial(Kernel(self.settings).serve, fd))
+        theirs.close()
+        return KernelProcess(ours, pid)
+
+    def _leave(self, ours, kept):
+        """In a forked child: lets go of all that is the supervisor's."""
+        signal.set_wakeup_fd(-1)
+        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(signum, signal.SIG_DFL)
+        # A socket object that is collected later would close a number that is someone else's by then.
+        for sock in [ours] + [child.link.sock for child in (self.main, self.standby, self.zygote) if child]:
+            sock.detach()
+        if self.run is not None and self.run.kernel is not None:
+            self.run.kernel.link.sock.detach()
+        self.poller.close()
+        close_all_but({kept})
+
+    def _watch_kernel(self, kernel):
+        self._watch(kernel.link.fd, functools.partial(self._on_kernel, kernel))
+
+    def _on_kernel(self, kernel):
+        try:
+            if kernel.link.outbox and kernel.link.flush():
+                self.poller.modify(kernel.link.fd, select.EPOLLIN)
+            for header, blob in kernel.link.receive():
+                self._on_report(kernel, header, blob)
+                if kernel.ended:
+                    return
+        except Lost as e:
+            self._lose(kernel, e)
+
+    def _lose(self, kernel, why):
+        """Its link is of no use any more: it dies, or is made to."""
+        if kernel.ended:
+            return
+        self._unwatch(kernel.link.fd)
+        if isinstance(why, Breach):
+            self._log("warn", "a kernel was killed, because it sent %s" % why)
+            self._kill_kernel(kernel)
+        else:  # mostly a death whose status is on its way
+            self._set_timer("lost %s" % kernel.pid, LOST_SECONDS, lambda: self._kill_kernel(kernel))
+
+    def _kill_kernel(self, kernel):
+        if kernel.pid is not None:
+            kill_quietly(kernel.pid, signal.SIGKILL)
+        # One that no signal can end (a hung file system) must not keep the session locked.
+        self._set_timer("kill %s" % kernel.pid, KILL_SECONDS, lambda: self._on_kernel_end(kernel, None))
+
+    def _on_report(self, kernel, header, blob):
+        kind = header.get("type")
+        run = self.run
+        if kind == "hello" and kernel is self.standby and not kernel.ready:
+            self._on_hello(kernel, header)
+        elif kind == "loaded" and kernel is self.main:
+            self._want_zygote()
+        elif run is None or kernel is not run.kernel or header.get("id") != run.id:
+            return
+        elif kind == "display":
+            self._on_display(run, header, blob)
+        elif kind == "done":
+            self._on_done(run, header)
+
+    def _on_hello(self, kernel, header):
+        kernel.pid = clean_int(header.get("pid"), None, 2, 1 << 30)
+        kernel.ready = kernel.pid is not None
+        self.timers.pop("zygote fork", None)
+        if self.run is not None and self.run.kernel is None and kernel.ready:
+            self.timers.pop("standby wait", None)
+            self._provide_kernel(self.run)
+
+    def _on_display(self, run, header, blob):
+        run.displays += 1
+        mime = header.get("mime")
+        if run.displays > self.settings.max_displays or mime not in SHOWN_MIMES:
+            return
+        message = {"type": "display", "id": run.id, "data": {}, "alt": clean(header.get("alt"), 500)}
+        message["size_bytes"] = clean_int(header.get("size"), len(blob), 0, 1 << 50)
+        path = relative_path(header.get("path"))
+        if path:
+            message["path"] = path
+        if 0 < len(blob) <= self.settings.image_bytes:
+            message["data"][mime] = self._display_text(mime, blob)
+        self.server.send(message)
+
+    @staticmethod
+    def _display_text(mime, blob):
+        if mime.startswith("image/") and mime != "image/svg+xml":
+            return to_base64(blob)
+        return blob.decode("utf-8", "replace")
+
+    # -- output
+
+    def _on_output(self, fd, run, stream):
+        for _ in range(READS_PER_TURN):
+            try:
+                chunk = os.read(fd, READ_BYTES)
+            except BlockingIOError:
+                return
+            if not chunk:
+                self._unwatch(fd)
+                os.close(fd)
+                run.pipes.pop(fd, None)
+                return
+            stream.feed(chunk)
+
+    def _settle_pipes(self, run):
+        """Takes what was written before the end; what comes later is nobody's."""
+        for fd, stream in list(run.pipes.items()):
+            left = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0\0\0\0"))[0]
+            while left > 0:
+                chunk = os.read(fd, min(left, READ_BYTES))
+                if not chunk:
+                    break
+                stream.feed(chunk)
+                left -= len(chunk)
+            self.handlers[fd] = functools.partial(self._drain_late, fd)
+            self.late[fd] = None
+        run.pipes.clear()
+        while len(self.late) > LATE_PIPES:
+            self._close_late(next(iter(self.late)))
+        run.stdout.close()
+        run.stderr.close()
+
+    def _drain_late(self, fd):
+        try:
+            if not os.read(fd, READ_BYTES):
+                self._close_late(fd)
+        except BlockingIOError:
+            pass
+
+    def _close_late(self, fd):
+        self.late.pop(fd, None)
+        self._unwatch(fd)
+        os.close(fd)
+
+    def _on_progress(self):
+        run = self.run
+        self._set_timer("progress", 1.0, self._on_progress)
+        now = time.monotonic()
+        stdout_bytes, stderr_bytes, when = run.reported
+        changed = (stdout_bytes, stderr_bytes) != (run.stdout.bytes, run.stderr.bytes)
+        if not changed and now - when < 5:
+            return
+        latest = run.stderr if run.stderr.bytes != stderr_bytes and run.stdout.bytes == stdout_bytes else run.stdout
+        run.reported = (run.stdout.bytes, run.stderr.bytes, now)
+        self.server.send({
+            "type": "progress", "id": run.id, "elapsed_ms": run.elapsed_ms, "stdout_bytes": run.stdout.bytes,
+            "stderr_bytes": run.stderr.bytes, "last_line": latest.last_line(),
+        })
+
+    # -- a run is stopped
+
+    def _interrupt(self, reason):
+        run = self.run
+        if run is None or run.reason:
+            return
+        run.reason = reason
+        if run.kernel is None:
+            self._finish(run, reason, self._exit_code_of(reason), kernel="fresh" if run.fresh else "dead")
+            return
+        self._signal_run(run)
+        if self.run is run:
+            self._set_timer("again", run.grace / 2, lambda: self._signal_run(run))
+            self._set_timer("grace", run.grace, lambda: self._condemn(run))
+
+    def _signal_run(self, run):
+        """Interrupts the kernel and what this run started, as the terminal's Ctrl-C would."""
+        kernel = run.kernel
+        try:
+            # Says it to a kernel that has not begun yet, where the signal would be ignored.
+            kernel.link.send({"type": "interrupt", "id": run.id})
+        except Lost:
+            pass
+        self._await_flush(kernel)
+        table = process_table()
+        for pid in family(table, kernel.pid):
+            if table[pid][1] >= run.started_ticks:
+                kill_quietly(pid, signal.SIGINT)
+        kill_quietly(kernel.pid, signal.SIGINT)
+
+    def _condemn(self, run):
+        run.condemned = True
+        self._kill_kernel(run.kernel)
+
+    # -- a run ends
+
+    def _on_done(self, run, header):
+        exit_code = clean_int(header.get("exit"), None, 0, 255)
+        error = self._clean_error(header.get("error"))
+        result = header.get("result")
+        result = clean(result, self.settings.output_bytes) if isinstance(result, str) else None
+        if run.reason:
+            status, exit_code = run.reason, self._exit_code_of(run.reason)
+        elif error is not None:
+            status, exit_code = "failed", 1
+        else:
+            status, exit_code = ("failed", exit_code) if exit_code else ("completed", 0)
+        self._finish(run, status, exit_code, result, error, "fresh" if run.fresh else "alive")
+
+    @staticmethod
+    def _exit_code_of(reason):
+        return 124 if reason == "timed_out" else 130
+
+    @staticmethod
+    def _clean_error(error):
+        if not isinstance(error, dict):
+            return None
+        return {
+            "name": clean(error.get("name"), 200) or "Error",
+            "message": clean(error.get("message"), 8000),
+            "traceback": clean(error.get("traceback"), 32_000),
+        }
+
+    def _finish(self, run, status, exit_code, result=None, error=None, kernel="alive", cause=""):
+        for name in ("timeout", "progress", "again", "grace", "standby wait"):
+            self.timers.pop(name, None)
+        self._settle_pipes(run)
+        if run.fresh and run.kernel is not None:
+            self._end_fresh(run)
+        try:
+            artifacts, total = self.artifacts.scan(run.started_ns, self.settings.max_artifacts)
+        except (OSError, AttributeError):  # there is no work directory any more, or never was
+            artifacts, total = [], 0
+        self.run = None
+        self.last_frame = time.monotonic()
+        self.server.send({
+            "type": "done", "id": run.id, "status": status, "exit_code": exit_code, "result": result, "error": error,
+            "stdout": run.stdout.report(), "stderr": run.stderr.report(), "artifacts": artifacts,
+            "artifacts_total": total, "displays_total": run.displays, "duration_ms": run.elapsed_ms,
+            "cause": cause, "kernel": kernel,
+        })
+        self._prepare_next()
+
+    def _end_fresh(self, run):
+        """Kills what a fresh run leaves: its kernel and all that was not there before it."""
+        kernel = run.kernel
+        if not kernel.ended:
+            kernel.ended = True
+            self._unwatch(kernel.link.fd)
+            kill_quietly(kernel.pid, signal.SIGKILL)
+            kernel.link.close()
+        self._kill_all(lambda table: self._strays(table) - run.before)
+
+    def _strays(self, table):
+        """What was started by code and is not, and does not belong to, a kernel or zygote that stays."""
+        strays = family(table, os.getpid())
+        for child in (self.main, self.standby, self.zygote):
+            if child is not None and child.pid is not None:
+                strays -= family(table, child.pid) | {child.pid}
+        # A kernel that the zygote is just forking has not told its pid yet.
+        if self.standby is not None and not self.standby.ready and self.zygote is not None:
+            strays -= {pid for pid in strays if table[pid][1] >= self.standby_ticks}
+        return strays
+
+    def _kill_all(self, choose):
+        """Kills what `choose` finds in the process table, until it finds nothing new."""
+        killed = set()
+        for _ in range(50):
+            table = process_table()
+            new = {(pid, table[pid][1]) for pid in choose(table)} - killed
+            if not new:
+                return
+            for pid, _ in new:
+                kill_quietly(pid, signal.SIGKILL)
+            killed |= new
+        if os.getpid() == 1:  # a fork bomb is faster than this loop, but not than the kernel's own
+            os.kill(-1, signal.SIGKILL)
+
+    # -- processes end
+
+    def _reap(self):
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self._on_exit(pid, status)
+
+    def _on_exit(self, pid, status):
+        if self.zygote is not None and self.zygote.pid == pid:
+            self._drop_zygote("it died")
+        for kernel in (self.main, self.standby, self.run.kernel if self.run else None):
+            if kernel is not None and kernel.pid == pid:
+                self._on_kernel_end(kernel, status)
+
+    def _on_kernel_end(self, kernel, status):
+        """A kernel is dead. What it said before still counts."""
+        if kernel.ended:
+            return
+        self._read_last_words(kernel)
+        if kernel.ended:
+            return
+        kernel.ended = True
+        for name in ("kill", "lost"):
+            self.timers.pop("%s %s" % (name, kernel.pid), None)
+        self._unwatch(kernel.link.fd)
+        kernel.link.close()
+        if kernel is self.standby:
+            self.standby = None
+            return
+        cause = self._cause(status)
+        run = self.run
+        if kernel is self.main:
+            self.main = None
+            self._kill_leftovers()
+        if run is not None and run.kernel is kernel:
+            self._finish_killed(run, cause)
+        else:
+            self.server.send({"type": "kernel", "state": "dead", "cause": cause})
+            self._prepare_next()
+
+    def _read_last_words(self, kernel):
+        try:
+            for header, blob in kernel.link.receive(most=64):
+                self._on_report(kernel, header, blob)
+                if kernel.ended:
+                    return
+        except (Lost, ValueError, OSError):
+            pass
+
+    def _kill_leftovers(self):
+        """Kills what a dead main kernel had started, and nothing of a fresh run that goes on."""
+        keep, before = None, None
+        if self.run is not None and self.run.fresh and self.run.kernel is not None:
+            keep, before = self.run.kernel.pid, self.run.before
+
+        def choose(table):
+            strays = self._strays(table)
+            if keep is not None:
+                strays = (strays & before) - family(table, keep) - {keep}
+            return strays
+
+        self._kill_all(choose)
+
+    def _cause(self, status):
+        if status is None:
+            return "signal %d" % signal.SIGKILL
+        if not os.WIFSIGNALED(status):
+            return "exit %d" % os.WEXITSTATUS(status)
+        if os.WTERMSIG(status) == signal.SIGKILL and self.oom.read() > self.oom_seen:
+            return "memory"
+        return "signal %d" % os.WTERMSIG(status)
+
+    def _finish_killed(self, run, cause):
+        kernel = "fresh" if run.fresh else "dead"
+        if run.condemned:
+            self._finish(run, run.reason, self._exit_code_of(run.reason), kernel=kernel, cause="ignored_interrupt")
+        elif run.reason and cause != "memory":
+            self._finish(run, run.reason, self._exit_code_of(run.reason), kernel=kernel, cause=cause)
+        else:
+            self._finish(run, "killed", 137, kernel=kernel, cause=cause)
+
+    # -- the zygote and the standby kernel: made while nothing else is to do
+
+    def _want_zygote(self):
+        self.zygote_wanted = True
+        self._prepare_next()
+
+    def _prepare_next(self):
+        """Gets ready, between runs, what later runs will want."""
+        if not self.zygote_wanted or self.run is not None:
+            return
+        if self.zygote is None:
+            wait = self.zygote_due - time.monotonic()
+            if wait > 0:
+                self._set_timer("zygote due", wait, self._prepare_next)
+            else:
+                self._start_zygote()
+        elif self.zygote.loaded and self.standby is None:
+            self._order_standby()
+
+    def _start_zygote(self):
+        ours, theirs = socket.socketpair()
+        try:
+            pid = os.fork()
+        except OSError as e:
+            ours.close()
+            theirs.close()
+            self._put_off_zygote("it could not be forked: %s" % e.strerror)
+            return
+        if pid == 0:
+            fd = theirs.detach()
+            self._leave(ours, fd)
+            raise Become(Zygote(self.settings, fd).serve)
+        theirs.close()
+        self.zygote = ZygoteProcess(ours, pid)
+        self._watch(self.zygote.link.fd, self._on_zygote)
+        self._set_timer("zygote load", ZYGOTE_LOAD_SECONDS, lambda: self._drop_zygote("it did not load in time"))
+
+    def _on_zygote(self):
+        try:
+            for header, _ in self.zygote.link.receive():
+                if header.get("type") == "loaded":
+                    self.zygote.loaded = True
+                    self.timers.pop("zygote load", None)
+                    self._prepare_next()
+        except Lost as e:
+            self._drop_zygote(str(e))
+
+    def _order_standby(self):
+        ours, theirs = socket.socketpair()
+        self.standby = KernelProcess(ours)
+        self.standby_ticks = ticks_now()
+        try:
+            self.zygote.link.send({"type": "fork"}, (theirs.fileno(),))
+        except Lost as e:
+            self._drop_zygote(str(e))
+            return
+        finally:
+            theirs.close()
+        self._watch_kernel(self.standby)
+        self._set_timer("zygote fork", ZYGOTE_FORK_SECONDS, lambda: self._drop_zygote("it did not fork in time"))
+
+    def _drop_zygote(self, why):
+        zygote, self.zygote = self.zygote, None
+        if zygote is None:
+            return
+        for name in ("zygote load", "zygote fork"):
+            self.timers.pop(name, None)
+        kill_quietly(zygote.pid, signal.SIGKILL)
+        self._unwatch(zygote.link.fd)
+        zygote.link.close()
+        if self.standby is not None and not self.standby.ready:
+            self._drop_standby()
+        self._put_off_zygote(why)
+
+    def _drop_standby(self):
+        standby, self.standby = self.standby, None
+        standby.ended = True
+        self._unwatch(standby.link.fd)
+        standby.link.close()
+        if self.run is not None and self.run.kernel is None:
+            self.timers.pop("standby wait", None)
+            self._adopt_bare(self.run)
+
+    def _put_off_zygote(self, why):
+        """A zygote that code kills again and again must not eat the time of the runs."""
+        self._log("info", "the zygote was lost: %s" % why)
+        wait = ZYGOTE_BACKOFF_SECONDS * 2 ** min(self.zygotes_lost, 6)
+        self.zygotes_lost += 1
+        self.zygote_due = time.monotonic() + wait
+        self._set_timer("zygote due", wait, self._prepare_next)
+
+
+def to_base64(data):
+    import binascii
+
+    return binascii.b2a_base64(data, newline=False).decode("ascii")
+
+
+# ---------------------------------------------------------------------------------------
+# Inside a kernel: what code shows
+
+
+class Displays:
+    """Shows images and documents: a file in full, and a frame where it is small enough."""
+
+    def __init__(self, settings, tell):
+        self.settings = settings
+        self.tell = tell
+        self.numbers = {}
+        self.figures_shown = set()
+
+    def begin_run(self):
+        self.figures_shown.clear()
+
+    def publish(self, bundle, alt="", stem="image"):
+        """Shows a MIME bundle: its best picture, or else its text on stdout."""
+        for mime in SHOWN_MIMES:
+            if bundle.get(mime):
+                self._show(mime, as_bytes(mime, bundle[mime]), alt, stem)
+                return
+        text = text_of(bundle)
+        if text:
+            print(text)
+
+    def _show(self, mime, data, alt, stem):
+        header = {"type": "display", "mime": mime, "size": len(data), "alt": alt}
+        fits = len(data) <= self.settings.image_bytes
+        if mime.startswith("image/") or not fits:
+            path = self._save(data, stem if mime.startswith("image/") else "display", SHOWN_MIMES[mime])
+            if path:
+                header["path"] = path
+        self.tell(header, data if fits else b"")
+
+    def _save(self, data, stem, extension):
+        """Writes a new file under output/ and tells its path, or nothing when that cannot be."""
+        folder = os.path.join(self.settings.work_dir, "output")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            os.makedirs(folder, exist_ok=True)
+            while True:
+                number = self.numbers[stem] = self.numbers.get(stem, 0) + 1
+                name = "%s-%d.%s" % (stem, number, extension)
+                try:
+                    fd = os.open(os.path.join(folder, name), flags, 0o644)
+                    break
+                except FileExistsError:
+                    continue
+            with open(fd, "wb") as file:
+                file.write(data)
+        except OSError as e:
+            print("the %s was not saved: %s" % (stem, e.strerror), file=sys.stderr)
+            return ""
+        return "output/" + name
+
+    # -- matplotlib
+
+    def show_figure(self, figure, again=True):
+        """Shows a figure; with again false only when this run has not shown the same picture yet."""
+        data = figure_png(figure)
+        mark = hash(data)
+        if again or mark not in self.figures_shown:
+            self.figures_shown.add(mark)
+            self._show("image/png", data, figure_title(figure), "figure")
+
+    def show_open_figures(self, again=True):
+        """Shows and closes what pyplot holds open, in the order of its numbers."""
+        helpers = sys.modules.get("matplotlib._pylab_helpers")
+        if not getattr(getattr(helpers, "Gcf", None), "figs", None):
+            return
+        managers = helpers.Gcf.get_all_fig_managers()
+        try:
+            for manager in managers:
+                self.show_figure(manager.canvas.figure, again)
+        finally:
+            helpers.Gcf.destroy_all()
+
+
+def figure_png(figure):
+    """A figure as PNG, as a notebook shows it, in its own colours."""
+    import io
+
+    buffer = io.BytesIO()
+    canvas = figure.canvas
+    if not hasattr(canvas, "print_png"):
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        canvas = FigureCanvasAgg(figure)
+    canvas.print_figure(
+        buffer,
+        format="png",
+        dpi=figure.dpi,
+        facecolor=figure.get_facecolor(),
+        edgecolor=figure.get_edgecolor(),
+        bbox_inches="tight",
+    )
+    return buffer.getvalue()
+
+
+def figure_title(figure):
+    """The titles that a figure bears, for those who cannot see it."""
+    titles = [getattr(figure, "_suptitle", None)] + [axes.title for axes in figure.axes]
+    texts = [title.get_text().strip() for title in titles if title is not None]
+    return "; ".join(text for text in texts if text)[:500]
+
+
+def as_bytes(mime, value):
+    """The content of a MIME bundle's entry: images come as base64 or as bytes."""
+    if isinstance(value, bytes):
+        return value
+    if not isinstance(value, str):
+        value = str(value)
+    if mime.startswith("image/") and mime != "image/svg+xml":
+        import binascii
+
+        return binascii.a2b_base64(value)
+    return value.encode("utf-8", "replace")
+
+
+def text_of(bundle):
+    """What a terminal would show of a MIME bundle."""
+    plain = bundle.get("text/plain") or ""
+    for mime in ("text/markdown", "text/latex"):
+        if is_bare(plain) and isinstance(bundle.get(mime), str):
+            return bundle[mime]
+    if is_bare(plain) and "application/json" in bundle:
+        return json.dumps(bundle["application/json"], indent=2, ensure_ascii=False, default=repr)
+    return plain
+
+
+def is_bare(text):
+    """Whether a repr says nothing but what class it is of, such as <IPython.core.display.HTML object>."""
+    return not text or (text[0] == "<" and text[-1] == ">")
+
+
+REPR_METHODS = {
+    "image/png": "_repr_png_",
+    "image/jpeg": "_repr_jpeg_",
+    "image/svg+xml": "_repr_svg_",
+    "text/html": "_repr_html_",
+    "text/markdown": "_repr_markdown_",
+    "text/latex": "_repr_latex_",
+    "application/json": "_repr_json_",
+}
+PICTURES = ("text/plain", "image/png", "image/jpeg", "image/svg+xml")
+
+
+def mime_bundle(value):
+    """Formats a value by Jupyter's rules, for Pythons without IPython.
+
+    Other than a notebook it asks for HTML and the like only where there is neither a picture
+    nor a text of its own: a table is better read as text.
+    """
+    bundle = {"text/plain": plain_text(value)}
+    kind = type(value)
+    if kind.__name__ == "Figure" and kind.__module__ == "matplotlib.figure":
+        bundle["image/png"] = figure_png(value)
+        return bundle
+    if isinstance(value, type):
+        return bundle
+    method = getattr(kind, "_repr_mimebundle_", None)
+    if method is not None:
+        more = method(value)
+        more = more[0] if isinstance(more, tuple) else more
+        bundle.update(more or {})
+    for mime, name in REPR_METHODS.items():
+        method = getattr(kind, name, None)
+        if method is None or mime in bundle or (mime not in PICTURES and not is_bare(bundle["text/plain"])):
+            continue
+        content = method(value)
+        content = content[0] if isinstance(content, tuple) else content
+        if content is not None:
+            bundle[mime] = content
+    return bundle
+
+
+def plain_text(value):
+    """repr(), with large containers laid out and cut as notebooks do it."""
+    most = 1000
+    if type(value) in (list, tuple, set, frozenset, dict) and len(value) > 0:
+        import itertools
+        import pprint
+
+        if len(value) > most:
+            items = itertools.islice(value.items() if isinstance(value, dict) else value, most)
+            shown = pprint.pformat(type(value)(items), width=79, compact=True, sort_dicts=False)
+            return "%s\n... %d of %d items shown" % (shown, most, len(value))
+        text = repr(value)
+        return text if len(text) <= 79 else pprint.pformat(value, width=79, compact=True, sort_dicts=False)
+    return repr(value)
+
+
+class AggHook:
+    """Gives matplotlib's Agg backend, the default here, a show() that shows.
+
+    It is a finder that only wraps one module's loader, so nothing of matplotlib is imported
+    before the code does it.
+    """
+
+    NAME = "matplotlib.backends.backend_agg"
+
+    def __init__(self, displays):
+        self.displays = displays
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self.NAME:
+            return None
+        from importlib.machinery import PathFinder
+
+        spec = PathFinder.find_spec(name, path)
+        if spec is None or spec.loader is None:
+            return spec
+        load = spec.loader.exec_module
+
+        def exec_module(module):
+            load(module)
+            module.show = lambda *args, **kwargs: self.displays.show_open_figures()
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+# ---------------------------------------------------------------------------------------
+# Inside a kernel: errors
+
+
+def own_frame(frame):
+    return frame.f_globals is globals()
+
+
+_MACHINERY = ("/IPython/", "/asyncio/", "<frozen importlib")
+
+
+def user_frames(error):
+    """The (frame, line) pairs of a traceback without what stands before the user's code."""
+    pairs, tb = [], error.__traceback__
+    while tb is not None:
+        if not own_frame(tb.tb_frame):
+            pairs.append((tb.tb_frame, tb.tb_lineno))
+        tb = tb.tb_next
+    start = 0
+    while start < len(pairs) and any(part in pairs[start][0].f_code.co_filename for part in _MACHINERY):
+        start += 1
+    return pairs[start:]
+
+
+def format_frames(pairs):
+    import traceback
+
+    if not pairs:
+        return []
+    lines = ["Traceback (most recent call last):\n"]
+    extract = traceback.StackSummary.extract
+    if len(pairs) <= 20:
+        return lines + extract(pairs).format()
+    middle = "  ... %d frames left out ...\n" % (len(pairs) - 20)
+    return lines + extract(pairs[:10]).format() + [middle] + extract(pairs[-10:]).format()
+
+
+def format_error(error, depth=0, seen=None):
+    """An error with its causes as a short traceback, a list of lines."""
+    import traceback
+
+    seen = seen if seen is not None else set()
+    seen.add(id(error))
+    lines = []
+    cause, context = error.__cause__, error.__context__
+    if cause is not None and id(cause) not in seen and depth < 5:
+        lines += format_error(cause, depth + 1, seen)
+        lines.append("\nThe above exception was the direct cause of the following exception:\n\n")
+    elif context is not None and not error.__suppress_context__ and id(context) not in seen and depth < 5:
+        lines += format_error(context, depth + 1, seen)
+        lines.append("\nDuring handling of the above exception, another exception occurred:\n\n")
+    lines += format_frames(user_frames(error))
+    # Given a traceback, TracebackException adds its "Did you mean" to names.
+    summary = traceback.TracebackException(type(error), error, error.__traceback__, limit=-1, lookup_lines=False)
+    lines += summary.format_exception_only()
+    for inner in list(getattr(error, "exceptions", ()))[:10] if depth < 5 else ():
+        if isinstance(inner, BaseException) and id(inner) not in seen:
+            lines += ["  | " + line for part in format_error(inner, depth + 1, seen) for line in part.splitlines(True)]
+    return lines
+
+
+def shorten(text, limit):
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return "%s\n... %d characters left out ...\n%s" % (text[:half], len(text) - 2 * half, text[-half:])
+
+
+def describe(error):
+    """The protocol's error object; what the error's own methods raise is passed on."""
+    return {
+        "name": type(error).__name__,
+        "message": shorten(error.msg or "" if isinstance(error, SyntaxError) else str(error), 4000),
+        "traceback": shorten("".join(format_error(error)), 16_000),
+    }
+
+
+# ---------------------------------------------------------------------------------------
+# Inside a kernel: running code
+
+
+class NoInput:
+    """sys.stdin of code that nobody can answer."""
+
+    encoding = "utf-8"
+    errors = "strict"
+    newlines = None
+    closed = False
+    name = "<stdin>"
+    mode = "r"
+
+    def _refuse(self, *_):
+        raise EOFError("input is not available: nobody can answer while code runs")
+
+    read = readline = readlines = _refuse
+
+    def __iter__(self):
+        return iter(())
+
+    def fileno(self):
+        return 0
+
+    def isatty(self):
+        return False
+
+    def readable(self):
+        return True
+
+    def writable(self):
+        return False
+
+    def close(self):
+        pass
+
+
+class Exiter:
+    """exit() and quit(): they end the run, not the kernel."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __call__(self, code=None):
+        raise SystemExit(code)
+
+    def __repr__(self):
+        return "%s() ends this run; the variables stay" % self.name
+
+
+class EventLoop:
+    """The one asyncio loop of a kernel, so that tasks go on in the next run that awaits."""
+
+    def __init__(self):
+        self.loop = None
+
+    def run(self, coroutine):
+        import asyncio
+
+        if self.loop is None or self.loop.is_closed():
+            self.loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self.loop)  # asyncio.run() in an earlier run has taken it away
+        task = self.loop.create_task(coroutine)
+        try:
+            return self.loop.run_until_complete(task)
+        except BaseException:
+            if not task.done():  # interrupted: or it would go on in the next run
+                task.cancel()
+                try:
+                    self.loop.run_until_complete(task)
+                except asyncio.CancelledError:
+                    pass
+            raise
+
+
+class PlainEngine:
+    """Runs code with compile and exec: the whole engine where there is no IPython, else the first one."""
+
+    CO_COROUTINE = 0x80
+    CO_ASYNC_GENERATOR = 0x200
+
+    def __init__(self, kernel):
+        import __future__
+
+        self.kernel = kernel
+        self.namespace = kernel.namespace
+        self.inputs = [""]
+        self.outputs = {}
+        self.flags = 0
+        self.features = [getattr(__future__, name).compiler_flag for name in __future__.all_feature_names]
+        self.last = [None, None, None]
+
+    def parse(self, code, name):
+        import ast
+
+        tree = self._compile(code, name, "exec", ast.PyCF_ONLY_AST)
+        return tree
+
+    def _compile(self, source, name, mode, more=0):
+        import ast
+
+        flags = self.flags | more | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        return compile(source, name, mode, flags, dont_inherit=True)
+
+    def evaluate(self, code, name):
+        """Runs a cell and shows its last expression."""
+        import ast
+
+        self.inputs.append(code)
+        try:
+            tree = self.parse(code, name)
+        except SyntaxError as e:
+            raise self._explain(e, code) from None
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        if tree.body:
+            self._execute(self._compile(tree, name, "exec"))
+        if last is None:
+            return
+        value = self._execute(self._compile(ast.Expression(last.value), name, "eval"))
+        if value is not None and not self._silenced(last, code):
+            self._remember(value)
+            self.kernel.show(value, mime_bundle(value))
+
+    def _execute(self, code):
+        self.flags |= sum(flag for flag in self.features if code.co_flags & flag and not self.flags & flag)
+        value = eval(code, self.namespace)
+        if code.co_flags & self.CO_COROUTINE:
+            value = self.kernel.event_loop.run(value)
+        return value
+
+    def _explain(self, error, code):
+        """Says of IPython's own syntax why it does not work here."""
+        lines = code.splitlines()
+        line = lines[error.lineno - 1].strip() if error.lineno and error.lineno <= len(lines) else ""
+        if line[:1] in ("%", "!") or "=!" in line.replace(" ", "") or "=%" in line.replace(" ", ""):
+            error.msg = (
+                "%magic and !command need IPython, which this image does not have; use the subprocess module instead"
+            )
+        return error
+
+    @staticmethod
+    def _silenced(last, code):
+        """Whether a semicolon follows the last expression."""
+        line = code.splitlines()[last.end_lineno - 1].encode("utf-8")
+        return line[last.end_col_offset :].lstrip().startswith(b";")
+
+    def _remember(self, value):
+        """Keeps `_`, `__` and `___`, unless the code uses that name for itself."""
+        names = ("_", "__", "___")
+        if any(name in self.namespace and self.namespace[name] is not old for name, old in zip(names, self.last)):
+            return
+        self.last = [value] + self.last[:2]
+        self.namespace.update(zip(names, self.last))
+        if self.kernel.settings.ipython:
+            self.outputs[self.kernel.count] = value
+
+    IPYTHON_NAMES = ("display", "get_ipython", "In", "Out", "_ih", "_oh", "_dh", "_i", "_ii", "_iii")
+
+    def needs_ipython(self, code, name):
+        """Whether a cell is not plain Python, or uses what only IPython defines."""
+        import ast
+
+        try:
+            tree = self.parse(code, name)
+        except SyntaxError:
+            return True
+        if not any(text in code for text in ("display", "get_ipython", "In", "Out", "_")):
+            return False
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        return any(text in names and text not in self.namespace for text in self.IPYTHON_NAMES)
+
+
+class IPythonEngine:
+    """Runs code in IPython's shell, which reports to the kernel instead of printing."""
+
+    def __init__(self, kernel, plain):
+        self.kernel = kernel
+        self.error = None
+        self.shell = make_shell(self, kernel)
+        self._take_over(plain)
+
+    def _take_over(self, plain):
+        """Carries over what the plain engine had: inputs, outputs, future imports."""
+        shell = self.shell
+        history = shell.history_manager
+        history.input_hist_raw[:] = plain.inputs
+        history.input_hist_parsed[:] = plain.inputs
+        history.output_hist.update(plain.outputs)
+        shell.compile.flags |= plain.flags
+        hook = shell.displayhook
+        if plain.outputs:
+            hook._, hook.__, hook.___ = plain.last
+            shell.user_ns.update({"_": plain.last[0], "__": plain.last[1], "___": plain.last[2]})
+            shell.user_ns.update(("_%d" % number, value) for number, value in plain.outputs.items())
+
+    def evaluate(self, code, name):
+        shell = self.shell
+        shell.execution_count = self.kernel.count
+        self.error = None
+        result = shell.run_cell(code, store_history=True)
+        error = result.error_before_exec or result.error_in_exec or self.error
+        self.error = None
+        if error is not None:
+            raise error
+
+    def on_traceback(self, error):
+        """IPython would print this error. It fails the run instead, also one in a %magic."""
+        if error is None:
+            error = getattr(sys, "last_value", None)  # %tb
+            if error is not None:
+                print("".join(format_error(error)), file=sys.stderr)
+            return
+        self.error = error
+
+
+def make_shell(engine, kernel):
+    """Builds IPython's shell on the kernel's namespace: no history file, no colours, no config."""
+    import tempfile
+    import warnings
+
+    from IPython.core.compilerop import CachingCompiler
+    from IPython.core.displayhook import DisplayHook
+    from IPython.core.displaypub import DisplayPublisher
+    from IPython.core.formatters import DisplayFormatter
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.core.profiledir import ProfileDir
+    from traitlets.config import Any, Config, Configurable
+
+    displays = kernel.displays
+
+    class Compiler(CachingCompiler):
+        def cache(self, transformed_code, number=0, raw_code=None):
+            return remember_source(transformed_code, number)
+
+    class Formatter(DisplayFormatter):
+        """Asks for HTML and the like only where there is neither a picture nor a text of its own."""
+
+        def format(self, obj, include=None, exclude=None):
+            if include or exclude:
+                return super().format(obj, include, exclude)
+            data, metadata = super().format(obj, include=PICTURES + ("image/gif", "image/webp"))
+            if not data or len(data) > 1 or not is_bare(data.get("text/plain", "")):
+                return data, metadata
+            return super().format(obj)
+
+    class Hook(DisplayHook):
+        def __call__(self, result=None):
+            self.check_for_underscore()
+            if result is None or self.quiet():
+                return
+            data = self.compute_format_data(result)[0]
+            self.update_user_ns(result)
+            self.fill_exec_result(result)
+            kernel.show(result, data)
+
+    class Publisher(DisplayPublisher):
+        def publish(self, data, metadata=None, source=None, **_):
+            displays.publish(data)
+
+        def clear_output(self, wait=False):
+            pass
+
+    class InlineBackend(Configurable):
+        """Takes the %config lines that notebooks begin with; figures are shown without it."""
+
+        figure_format = figure_formats = Any().tag(config=True)
+        close_figures = print_figure_kwargs = rc = Any().tag(config=True)
+
+    class Shell(InteractiveShell):
+        compiler_class = Compiler
+        display_pub_class = Publisher
+        displayhook_class = Hook
+        system = InteractiveShell.system_raw  # the piped one needs a pseudo terminal
+
+        def init_profile_dir(self, profile_dir):
+            self.profile_dir = ProfileDir.create_profile_dir(tempfile.mkdtemp(prefix=".ipython-"))
+
+        def init_display_formatter(self):
+            self.display_formatter = Formatter(parent=self)
+            self.configurables.append(self.display_formatter)
+
+        def enable_gui(self, gui=None):
+            pass
+
+        def enable_matplotlib(self, gui=None):
+            return gui or "inline", "agg"
+
+        def showtraceback(self, exc_tuple=None, *_, **__):
+            engine.on_traceback(exc_tuple[1] if exc_tuple else sys.exc_info()[1])
+
+        def showsyntaxerror(self, *_, **__):
+            engine.on_traceback(sys.exc_info()[1])
+
+        def showindentationerror(self):
+            engine.on_traceback(sys.exc_info()[1])
+
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "NoColor"
+    config.InteractiveShell.banner1 = ""
+    folder = tempfile.gettempdir()
+    shell = Shell.instance(
+        config=config, user_module=sys.modules["__main__"], user_ns=kernel.namespace, ipython_dir=folder
+    )
+    shell.configurables.append(InlineBackend(parent=shell))
+    shell.loop_runner = kernel.event_loop.run
+    shell.user_ns.update(exit=Exiter("exit"), quit=Exiter("quit"))
+    shell.set_hook("show_in_pager", lambda _, data, *__: print(data["text/plain"] if isinstance(data, dict) else data))
+    png = shell.display_formatter.formatters["image/png"]
+    png.for_type_by_name("matplotlib.figure", "Figure", figure_png)
+    warnings.filterwarnings("ignore", message="To exit: use", module="IPython")
+    return shell
+
+
+def remember_source(code, number):
+    """Names a cell and lets tracebacks and inspect find its lines."""
+    import linecache
+
+    name = "<cell %d>" % number
+    # Without a time, linecache does not look for a file of that name.
+    linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+    return name
+
+
+# ---------------------------------------------------------------------------------------
+# The kernel
+
+
+class Kernel:
+    """One interpreter with a user's variables. Its main thread runs the code."""
+
+    COLD, PRELOADING, WARM = range(3)
+
+    def __init__(self, settings):
+        self.settings = settings
+        self.module = sys.modules["__main__"] = type(sys)("__main__")
+        self.namespace = self.module.__dict__
+        self.namespace["__builtins__"] = __builtins__
+        self.event_loop = EventLoop()
+        self.displays = Displays(settings, self.tell_display)
+        self.plain = PlainEngine(self)
+        self.engine = None
+        self.stage = self.COLD if settings.preloads else self.WARM
+        self.count = 0
+        self.result = None
+        self.run_id = None
+        self.pid = 0
+        self.sock = None
+        self.inbox = bytearray()
+        self.fds = []
+        self.wake_fds = None
+        sys.meta_path.insert(0, AggHook(self.displays))
+
+    # -- before the first run
+
+    def load(self):
+        """Imports and builds everything at once: in the zygote."""
+        self._import_all()
+        self._build_shell()
+        self.stage = self.WARM
+
+    def _import_all(self):
+        names = (["IPython.core.interactiveshell"] if self.settings.ipython else []) + self.settings.preload
+        for name in names:
+            try:
+                __import__(name)
+            except Exception:  # one that is missing or broken says so to the code that imports it
+                continue
+
+    def _build_shell(self):
+        if self.engine is None and self.settings.ipython:
+            try:
+                self.engine = IPythonEngine(self, self.plain)
+            except Exception as e:
+                # An IPython that cannot be used must not cost the session: plain Python works on.
+                self.settings.ipython = False
+                print("IPython could not be started: %s: %s" % (type(e).__name__, e), file=sys.stderr)
+
+    def serve(self, fd):
+        """The life of a kernel; never returns."""
+        self._enter(fd)
+        self._tell({"type": "hello", "pid": self.pid})
+        while True:
+            message = self._next_message()
+            if message.get("type") == "run" and len(self.fds) >= 2:
+                self._run(message, self.fds.pop(0), self.fds.pop(0))
+
+    def _enter(self, fd):
+        self.pid = os.getpid()
+        os.setsid()
+        prctl(PR_SET_DUMPABLE, 1)
+        raise_oom_score()
+        self.null_fd = move_high(os.open(os.devnull, os.O_RDWR))
+        for target in (0, 1, 2):
+            os.dup2(self.null_fd, target)
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, move_high(fd))
+        os.environ.update(self.settings.env)
+        for name, value in DEFAULT_ENV.items():
+            os.environ.setdefault(name, value)
+        try:
+            os.chdir(self.settings.work_dir)
+        except OSError:
+            os.chdir("/")
+        sys.argv = [""]
+        sys.path.insert(0, "")
+        self._set_up_builtins()
+        signal.signal(signal.SIGINT, ignore_signal)
+        reseed()
+
+    def _set_up_builtins(self):
+        import builtins
+        import faulthandler
+
+        builtins.exit, builtins.quit = Exiter("exit"), Exiter("quit")
+        if not self.settings.ipython:
+            builtins.display = self._display
+        self.make_streams()
+        faulthandler.enable(2)
+        os.register_at_fork(before=self._wait_for_preload)
+
+    def _display(self, *values, **_):
+        for value in values:
+            alt = figure_title(value) if type(value).__name__ == "Figure" else ""
+            self.displays.publish(mime_bundle(value), alt)
+
+    # -- messages
+
+    def _next_message(self):
+        while True:
+            message = self._take_message()
+            if message is not None:
+                return message
+            if self.stage != self.WARM and self.count:
+                self._use_idle_time()
+            try:
+                data, fds = receive_fds(self.sock, 1 << 16)
+            except OSError:
+                os._exit(0)
+            if not data:
+                os._exit(0)
+            self.fds += fds
+            self.inbox += data
+
+    def _take_message(self):
+        if len(self.inbox) < 4:
+            return None
+        end = 4 + int.from_bytes(self.inbox[:4], "big")
+        if len(self.inbox) < end:
+            return None
+        message = json.loads(self.inbox[4:end])
+        del self.inbox[:end]
+        return message
+
+    def _tell(self, header, blob=b""):
+        # A forked child of the code has a copy of this socket and must not speak on it.
+        if os.getpid() == self.pid:
+            self.sock.sendall(pack_report(header, blob))
+
+    def tell_display(self, header, blob):
+        """Sends a display while code runs: an interrupt must not tear a frame."""
+        header["id"] = self.run_id
+        try:
+            previous = signal.signal(signal.SIGINT, note_signal)
+        except ValueError:  # another thread: signals do not reach it
+            self._tell(header, blob)
+            return
+        note_signal.came = False
+        try:
+            self._tell(header, blob)
+        finally:
+            signal.signal(signal.SIGINT, previous)
+        if note_signal.came:
+            raise KeyboardInterrupt
+
+    # -- the time between runs
+
+    def _use_idle_time(self):
+        """Preloads in the background until the next message comes.
+
+        The imports run in a thread, so that a run need not wait for them; what has to be on the
+        main thread follows when that thread has ended.
+        """
+        if self.stage == self.COLD:
+            if self._wait_readable(self.sock, timeout=PRELOAD_AFTER_MS / 1000):
+                return
+            self._start_preload()
+        ready = self._wait_readable(self.sock, self.wake_fds[0])
+        if self.sock in ready:
+            return
+        self._finish_preload()
+
+    @staticmethod
+    def _wait_readable(*files, timeout=None):
+        return select.select(files, [], [], timeout)[0]
+
+    def _start_preload(self):
+        import threading
+
+        self.stage = self.PRELOADING
+        self.wake_fds = [move_high(fd) for fd in os.pipe()]
+        # The main thread gets the interpreter within this time when a run comes meanwhile.
+        sys.setswitchinterval(0.0001)
+        self.preload_thread = threading.Thread(target=self._preload, name="preload", daemon=True)
+        self.preload_thread.start()
+
+    def _preload(self):
+        try:
+            self._import_all()
+        finally:
+            os.write(self.wake_fds[1], b"x")
+
+    def _finish_preload(self):
+        self.preload_thread.join()
+        for fd in self.wake_fds:
+            close_quietly(fd)
+        self.wake_fds = None
+        sys.setswitchinterval(0.005)
+        self._build_shell()
+        self.stage = self.WARM
+        self._tell({"type": "loaded"})
+
+    def _wait_for_preload(self):
+        """A fork would copy the import locks that the thread holds and that nobody would release."""
+        if self.stage == self.PRELOADING:
+            self.preload_thread.join()
+
+    # -- a run
+
+    def _run(self, message, out_fd, err_fd):
+        if self.count == 0:
+            prctl(PR_SET_DUMPABLE, 1)
+        self.run_id = message["id"]
+        self.count += 1
+        self.result = None
+        self._restore(out_fd, err_fd)
+        self.displays.begin_run()
+        _, error = self._attempt(self._evaluate, message["code"])
+        _, figure_error = self._attempt(self.displays.show_open_figures, False)
+        report = {"type": "done", "id": self.run_id, "result": self.result}
+        self._describe_outcome(report, error or figure_error)
+        self._attempt(self._flush)
+        self._leave_if_forked()
+        self.run_id = None
+        self._tell(report)
+
+    def _restore(self, out_fd, err_fd):
+        """Gives the code its standard streams; code of runs before may have closed or replaced them."""
+        os.dup2(out_fd, 1)
+        os.dup2(err_fd, 2)
+        os.close(out_fd)
+        os.close(err_fd)
+        try:
+            os.dup2(self.null_fd, 0)
+        except OSError:
+            self.null_fd = move_high(os.open(os.devnull, os.O_RDWR))
+            os.dup2(self.null_fd, 0)
+        if self.stdout.closed or self.stderr.closed:
+            self.make_streams()
+        sys.stdin, sys.stdout, sys.stderr = self.stdin, self.stdout, self.stderr
+
+    def make_streams(self):
+        import io
+
+        def writer(fd):
+            raw = io.FileIO(fd, "w", closefd=False)
+            file = io.TextIOWrapper(
+                io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace", line_buffering=True
+            )
+            file.mode = "w"
+            return file
+
+        self.stdin, self.stdout, self.stderr = NoInput(), writer(1), writer(2)
+        sys.stdin = sys.__stdin__ = self.stdin
+        sys.stdout = sys.__stdout__ = self.stdout
+        sys.stderr = sys.__stderr__ = self.stderr
+
+    def _attempt(self, step, *args):
+        """Runs a step that an interrupt may end; tells (value, error)."""
+        try:
+            try:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                return step(*args), None
+            finally:
+                signal.signal(signal.SIGINT, ignore_signal)
+        except BaseException as e:
+            signal.signal(signal.SIGINT, ignore_signal)  # it may have come inside the finally
+            return None, e
+
+    def _evaluate(self, code):
+        self._check_interrupt()
+        name = remember_source(code, self.count)
+        if self.engine is None and self.settings.ipython and self.plain.needs_ipython(code, name):
+            self._build_shell()
+        (self.engine or self.plain).evaluate(code, name)
+
+    def _check_interrupt(self):
+        """Sees an interrupt that came before the signal could be taken."""
+        try:
+            self.inbox += self.sock.recv(1 << 16, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        message = self._take_message()
+        if message and message.get("type") == "interrupt" and message.get("id") == self.run_id:
+            raise KeyboardInterrupt
+
+    def show(self, value, bundle):
+        """Takes the value of a cell's last expression: as the result, and as a display if it is a picture."""
+        self.result = cut_text(text_of(bundle), self.settings.output_bytes)
+        if type(value).__name__ == "Figure" and "image/png" in bundle and hasattr(value, "get_facecolor"):
+            self.displays.show_figure(value)
+        elif any(bundle.get(mime) for mime in SHOWN_MIMES):
+            self.displays.publish(bundle)
+
+    def _describe_outcome(self, report, error):
+        if error is None:
+            return
+        if isinstance(error, SystemExit):
+            report["exit"] = self._exit_code(error.code)
+            return
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+        described, trouble = self._attempt(describe, error)
+        report["error"] = described or {
+            "name": type(error).__name__,
+            "message": "the error could not be described: its own methods raised %s" % type(trouble).__name__,
+            "traceback": "",
+        }
+
+    def _exit_code(self, code):
+        """As the interpreter does it: a number, nothing, or a text for stderr and 1."""
+        if code is None:
+            return 0
+        if isinstance(code, int):
+            return code & 0xFF
+        self._attempt(self._print_exit, code)
+        return 1
+
+    @staticmethod
+    def _print_exit(code):
+        print(code, file=sys.stderr)
+
+    def _flush(self):
+        for stream in {sys.stdout, sys.stderr, self.stdout, self.stderr}:
+            try:
+                stream.flush()
+            except (OSError, ValueError, AttributeError):
+                pass
+
+    def _leave_if_forked(self):
+        """Code that forked and did not exit in the child ends here, as a script would."""
+        if os.getpid() != self.pid:
+            os._exit(0)
+
+
+def cut_text(text, limit):
+    """A text of at most `limit` bytes."""
+    data = text[: limit + 1].encode("utf-8", "replace")
+    if len(data) <= limit:
+        return text
+    keep = limit - 3
+    return data[: keep - partial_tail(data[:keep])].decode("utf-8") + "…"
+
+
+def ignore_signal(*_):
+    """SIGINT between runs; unlike SIG_IGN it is not inherited by programs that code starts."""
+
+
+def note_signal(*_):
+    note_signal.came = True
+
+
+def reseed():
+    """Forks of one zygote must not share a random sequence; Python's own random sees to itself."""
+    random = sys.modules.get("numpy.random")
+    if random is not None:
+        random.seed()
+
+
+def cpu_count():
+    """The processors that this container may use, whole ones; at the least 1."""
+    count = len(os.sched_getaffinity(0))
+    try:
+        with open("/sys/fs/cgroup/cpu.max") as file:
+            quota, period = file.read().split()
+    except (OSError, ValueError):
+        try:
+            with open("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") as file:
+                quota = file.read().strip()
+            with open("/sys/fs/cgroup/cpu/cpu.cfs_period_us") as file:
+                period = file.read().strip()
+        except OSError:
+            return count
+    if quota.isdigit() and period.isdigit():
+        count = min(count, max(1, round(int(quota) / int(period))))
+    return count
+
+
+# Set where neither the image nor the server does. The thread pools of numerical libraries
+# count the host's processors, and their threads count against the limit of processes.
+DEFAULT_ENV = {"MPLBACKEND": "agg", "TERM": "dumb", "NO_COLOR": "1"}
+THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_MAX_THREADS")
+
+
+# ---------------------------------------------------------------------------------------
+# The zygote
+
+
+class Zygote:
+    """A process with everything imported, from which kernels are forked."""
+
+    def __init__(self, settings, fd):
+        self.settings = settings
+        self.fd = fd
+
+    def serve(self):
+        prctl(PR_SET_DUMPABLE, 1)  # or its own /proc entry is not writable
+        raise_oom_score()
+        prctl(PR_SET_DUMPABLE, 0)
+        os.environ.update(self.settings.env)
+        for name, value in DEFAULT_ENV.items():
+            os.environ.setdefault(name, value)
+        sys.path[:] = [entry for entry in sys.path if entry]  # no module of the user's
+        os.chdir("/")
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, self.fd)
+        self.kernel = Kernel(self.settings)
+        self.kernel.load()
+        gc.collect()
+        gc.freeze()
+        self.sock.sendall(pack_report({"type": "loaded"}))
+        while True:
+            data, fds = receive_fds(self.sock, 4096)
+            if not data:
+                os._exit(0)
+            for fd in fds:
+                self._fork(fd)
+
+    def _fork(self, fd):
+        """Forks twice, so that the kernel becomes a child of process 1 and outlives the zygote."""
+        import warnings
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about threads: the libraries' own, which know of forks
+            pid = os.fork()
+            if pid == 0:
+                if os.fork() != 0:
+                    os._exit(0)
+                self.sock.detach()
+                close_all_but({fd})
+                raise Become(functools.partial(self.kernel.serve, fd))
+        os.close(fd)
+        os.waitpid(pid, 0)
+
+
+# ---------------------------------------------------------------------------------------
+
+
+def main():
+    os.chdir("/")
+    for name in THREAD_LIMITS:
+        DEFAULT_ENV[name] = str(cpu_count())
+    server = ServerLink()
+    prctl(PR_SET_DUMPABLE, 0)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    role = Supervisor(server).serve
+    while True:
+        try:
+            role()
+        except Become as become:
+            role = become.role
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""Runs the supervisor as a child process and speaks the kernel protocol with it.
+
+SUPERVISOR_COMMAND may name another way to start it, as a JSON list of arguments or as shell
+words in which {source} and {work_dir} are replaced: the tests then run against an image
+(`podman run -i --rm IMAGE python3 -c {source}`). What a test may expect there is told by
+`ready`'s features; SUPERVISOR_WORK_DIR names the work directory inside, when it is not a
+folder that the tests share with the supervisor.
+"""
+
+import collections
+import itertools
+import json
+import os
+import select
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SOURCE_FILE = os.path.join(HERE, "supervisor.py")
+PATIENCE = 60  # seconds until a test gives up; no test measures time by it
+
+with open(SOURCE_FILE, encoding="utf-8") as _file:
+    SOURCE = _file.read()
+
+
+def command(work_dir):
+    """The argv that starts a supervisor."""
+    given = os.environ.get("SUPERVISOR_COMMAND")
+    if not given:
+        return [sys.executable, "-c", SOURCE]
+    words = json.loads(given) if given.lstrip().startswith("[") else shlex.split(given)
+    return [word.replace("{source}", SOURCE).replace("{work_dir}", work_dir) for word in words]
+
+
+class Answer:
+    """The frames of one run: its `done`, and what came before."""
+
+    def __init__(self, done, frames):
+        self.done = done
+        self.frames = frames
+        self.displays = [frame for frame in frames if frame["type"] == "display"]
+
+    def __getattr__(self, name):
+        try:
+            return self.done[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    @property
+    def out(self):
+        return self.done["stdout"]["head"] + self.done["stdout"]["tail"]
+
+    @property
+    def err(self):
+        return self.done["stderr"]["head"] + self.done["stderr"]["tail"]
+
+    def __repr__(self):
+        return json.dumps(self.done)[:3000]
+
+
+class Client:
+    """One supervisor process and the frames to and from it."""
+
+    def __init__(self, work_dir=None, env=None, **init):
+        self.own_dir = None
+        if work_dir is None:
+            self.own_dir = work_dir = tempfile.mkdtemp(prefix="supervisor-test-")
+        self.work_dir = work_dir
+        self.ids = itertools.count(1)
+        self.logs = []
+        self.buffer = b""
+        self.pending = collections.deque()
+        environment = dict(os.environ)
+        environment.update(env or {})
+        self.process = subprocess.Popen(
+            command(work_dir), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
+        )
+        if init.pop("start", True):
+            self.ready = self.init(**init)
+
+    def init(self, **fields):
+        message = {
+            "type": "init", "protocol": 1, "work_dir": os.environ.get("SUPERVISOR_WORK_DIR", self.work_dir),
+            "env": {}, "preload": [], "warm": False, "idle_seconds": 0, "on_eof": "exit", "output_bytes": 30000,
+            "spool_bytes": 1 << 24, "image_bytes": 1 << 20, "max_displays": 20, "max_artifacts": 100,
+        }
+        message.update(fields)
+        self.send(message)
+        return self.wait_for("ready")
+
+    # -- frames
+
+    def send(self, message):
+        self.send_raw(json.dumps(message).encode())
+
+    def send_raw(self, data):
+        self.process.stdin.write(len(data).to_bytes(4, "big") + data)
+        self.process.stdin.flush()
+
+    def read(self, deadline=None):
+        """The next frame, or None at the end of the stream."""
+        deadline = deadline or time.monotonic() + PATIENCE
+        while True:
+            if len(self.buffer) >= 4:
+                size = int.from_bytes(self.buffer[:4], "big")
+                if len(self.buffer) >= 4 + size:
+                    frame = json.loads(self.buffer[4 : 4 + size])
+                    self.buffer = self.buffer[4 + size :]
+                    if frame["type"] == "log":
+                        self.logs.append(frame)
+                        continue
+                    return frame
+            if not select.select([self.process.stdout], [], [], max(0, deadline - time.monotonic()))[0]:
+                raise AssertionError("no frame came within %d s" % PATIENCE)
+            chunk = os.read(self.process.stdout.fileno(), 1 << 20)
+            if not chunk:
+                return None
+            self.buffer += chunk
+
+    def wait_for(self, kind, **fields):
+        """The next frame of a type with these fields; others that come first are dropped."""
+        while True:
+            frame = self.read()
+            if frame is None:
+                raise AssertionError("the supervisor ended before a frame %r came" % kind)
+            if frame["type"] == kind and all(frame.get(name) == value for name, value in fields.items()):
+                return frame
+
+    # -- runs
+
+    def start(self, code, **fields):
+        message = {"type": "run", "id": "r%d" % next(self.ids), "code": code, "fresh": False, "timeout_ms": 0}
+        message["grace_ms"] = 2000
+        message.update(fields)
+        self.send(message)
+        return message["id"]
+
+    def finish(self, run_id):
+        frames = []
+        while True:
+            frame = self.read()
+            if frame is None:
+                raise AssertionError("the supervisor ended during a run")
+            if frame.get("id") != run_id:
+                continue
+            if frame["type"] == "done":
+                return Answer(frame, frames)
+            frames.append(frame)
+
+    def run(self, code, **fields):
+        return self.finish(self.start(code, **fields))
+
+    def path(self, *names):
+        return os.path.join(self.work_dir, *names)
+
+    def wait_for_standby(self):
+        """Waits until a kernel stands by: its being there shows in the process tree alone."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            self.send({"type": "ping", "n": 1})
+            self.wait_for("pong")
+            if self.run("import sys; 'numbers' in sys.modules and 'IPython' in sys.modules", fresh=True).result == "True":
+                return
+        raise AssertionError("no kernel stood by within %d s" % PATIENCE)
+
+    def close(self):
+        for stream in (self.process.stdin, self.process.stdout):
+            try:
+                stream.close()
+            except OSError:
+                pass
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.own_dir:
+            shutil.rmtree(self.own_dir, ignore_errors=True)
+
+
+class SupervisorTest(unittest.TestCase):
+    """A test with a supervisor of its own."""
+
+    init = {}
+
+    def setUp(self):
+        self.client = self.connect(**self.init)
+
+    def connect(self, **init):
+        client = Client(**init)
+        self.addCleanup(client.close)
+        return client
+
+    def run_code(self, code, **fields):
+        return self.client.run(code, **fields)
+
+    def completed(self, code, **fields):
+        answer = self.run_code(code, **fields)
+        self.assertEqual(answer.status, "completed", answer)
+        return answer
