@@ -177,7 +177,7 @@ func TestEveryEmbeddedSourceHasATestBesideIt(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(source), extension)
 		patterns := []string{"test_" + name + "*.py", name + "*_test.py"}
 		if extension == ".cjs" {
-			patterns = []string{name + "*.test.cjs", name + "*.test.mjs"}
+			patterns = []string{name + "*.test.cjs", name + "*.test.mjs", "test/" + name + "*.test.*"}
 		}
 		var found []string
 		for _, pattern := range patterns {

@@ -12,7 +12,7 @@ IPython numpy numpy.testing numpy.linalg pandas pandas.testing matplotlib.pyplot
 scipy.stats scipy.optimize scipy.signal scipy.sparse.linalg scipy.interpolate scipy.ndimage
 sklearn.linear_model sklearn.ensemble sklearn.cluster sklearn.datasets sklearn.model_selection sklearn.pipeline
 statsmodels.api statsmodels.formula.api sympy sympy.plotting networkx
-openpyxl xlsxwriter docx pptx pypdf reportlab.pdfgen.canvas PIL.Image plotly.express
+openpyxl xlsxwriter docx pypdf reportlab.pdfgen.canvas PIL.Image plotly.express
 requests bs4 html5lib lxml.etree yaml tabulate tqdm pip sqlite3
 """
 
