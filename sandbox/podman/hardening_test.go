@@ -1,0 +1,172 @@
+package podman
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// Every file in testdata/attacks attacks a container of its own, as Start makes it, and
+// says in its first line what must hold.
+func TestAttacks(t *testing.T) {
+	attacks, err := filepath.Glob("testdata/attacks/*.py")
+	if err != nil || len(attacks) == 0 {
+		t.Fatal("no attacks", err)
+	}
+	harness := readFile(t, "testdata/harness.py")
+	for _, file := range attacks {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".py"), func(t *testing.T) {
+			t.Parallel()
+			attack := readFile(t, file)
+			spec := testSpec(t, "python3", "-c", harness, attack)
+			if filepath.Base(file) == "works.py" {
+				// Its pool of processes needs more than the others have.
+				spec.Limits.MemoryBytes = 512 << 20
+			}
+			if got := output(t, spec); got != "held\n" {
+				t.Errorf("%s\n%s", strings.SplitN(attack, "\n", 2)[0], got)
+			}
+		})
+	}
+}
+
+// The ends of a memory bomb and of a fork bomb leave the container's first process alive;
+// what it costs when the bomb is process 1 itself is the container, and nothing else.
+func TestMemoryBombInProcessOneEndsTheContainer(t *testing.T) {
+	spec := python(t, "x = []\nwhile True: x.append(bytearray(1 << 24))")
+	if got := output(t, spec); got != "" {
+		t.Errorf("it said %q", got)
+	}
+}
+
+func TestEnvironmentHoldsOnlyWhatIsGiven(t *testing.T) {
+	for _, name := range []string{"http_proxy", "HTTPS_PROXY", "SANDBOX_SQL_SECRET"} {
+		t.Setenv(name, "http://user:secret@proxy.invalid:1")
+	}
+	// A service of its own, started under this environment.
+	e := Open(Options{StateDir: t.TempDir(), Sockets: []string{}})
+	t.Cleanup(func() { e.Close() })
+	spec := python(t, "import os, json; print(json.dumps(dict(os.environ)))")
+	p, err := e.Start(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	var got map[string]string
+	if err := json.NewDecoder(p).Decode(&got); err != nil {
+		t.Fatal(err)
+	}
+	// Podman's own, and what Python adds.
+	own := []string{"PATH", "TERM", "HOME", "HOSTNAME", "container", "LC_CTYPE", "PWD"}
+	for name, value := range got {
+		if name != "GIVEN" && !slices.Contains(own, name) || strings.Contains(value, "secret") {
+			t.Errorf("%s=%s is in the container", name, value)
+		}
+	}
+	if got["GIVEN"] != "value" {
+		t.Errorf("GIVEN=%q, want what the spec says", got["GIVEN"])
+	}
+}
+
+func TestNamespacesAreNotTheHosts(t *testing.T) {
+	kinds := []string{"net", "pid", "mnt", "uts", "ipc", "cgroup"}
+	out := output(t, python(t, `import os
+for kind in "`+strings.Join(kinds, " ")+`".split(): print(os.readlink("/proc/self/ns/" + kind))`))
+	for i, line := range strings.Fields(out) {
+		host, err := os.Readlink("/proc/self/ns/" + kinds[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line == host {
+			t.Errorf("the %s namespace is the host's", kinds[i])
+		}
+	}
+	if len(strings.Fields(out)) != len(kinds) {
+		t.Errorf("got %q", out)
+	}
+}
+
+// The images that users have must work under the profile: these are the calls that the
+// bare image has no programs for.
+func TestImagesWorkUnderTheProfile(t *testing.T) {
+	for _, test := range []struct {
+		name, image string
+		command     []string
+	}{
+		{"numpy, pandas, matplotlib and scipy", "localhost/code-sandbox-mcp-python:dev", []string{"python3", "-c", `
+import os
+os.environ["MPLCONFIGDIR"] = "/tmp"
+import numpy as np, pandas as pd, scipy.linalg, matplotlib
+matplotlib.use("agg")
+import matplotlib.pyplot as plt
+a = np.random.default_rng(1).random((300, 300))
+assert np.allclose(a @ np.linalg.inv(a), np.eye(300), atol=1e-6)
+scipy.linalg.svd(a)
+pd.DataFrame({"x": range(1000)}).rolling(3).mean().to_csv("/mnt/data/x.csv")
+plt.plot([1, 2]); plt.savefig("/mnt/data/x.png")
+from sklearn.ensemble import RandomForestClassifier
+RandomForestClassifier(10, n_jobs=2).fit(a, a[:, 0] > .5)
+print("held")`}},
+		{"node with its compiler, workers, processes and sockets", "localhost/code-sandbox-mcp-node:dev", []string{"node", "-e", `
+const assert = require("node:assert"), { Worker } = require("node:worker_threads"), os = require("node:os")
+const { execFileSync } = require("node:child_process"), fs = require("node:fs"), net = require("node:net")
+const sum = n => { let s = 0; for (let i = 0; i < n; i++) s += i % 7; return s }
+assert(sum(3e6) > 0)
+assert.deepEqual(Object.keys(os.networkInterfaces()), ["lo"])
+assert.equal(execFileSync("/bin/sh", ["-c", "echo 42"]).toString(), "42\n")
+fs.writeFileSync("/mnt/data/x", "x"); fs.copyFileSync("/mnt/data/x", "/mnt/data/y"); fs.watch("/mnt/data").close()
+const wasm = new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0]); new WebAssembly.Module(wasm)
+new Worker("require('node:worker_threads').parentPort.postMessage(process.pid)", { eval: true }).once("message", () => {
+  const server = net.createServer(s => s.end("hi")).listen(0, "127.0.0.1", () => {
+    net.connect(server.address().port, "127.0.0.1").on("data", d => { assert.equal(String(d), "hi"); console.log("held"); server.close() })
+  })
+})`}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if _, err := testEngine.Image(t.Context(), test.image); err != nil {
+				t.Fatalf("the image is needed: make it with `code-sandbox-mcp setup`: %v", err)
+			}
+			spec := testSpec(t, test.command...)
+			spec.Image = test.image
+			spec.Limits = sandbox.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 256, TmpBytes: 256 << 20, FileBytes: 1 << 30, OpenFiles: 1024}
+			if got := output(t, spec); got != "held\n" {
+				t.Error(got)
+			}
+		})
+	}
+}
+
+// Podman's own report of the container must agree with what was asked for.
+func TestInspectShowsTheHardening(t *testing.T) {
+	spec := python(t, "input()")
+	start(t, spec)
+	got := inspect(t, spec.Name)
+	for path, want := range map[string]string{
+		"{{.HostConfig.Privileged}}": "false", "{{.HostConfig.NetworkMode}}": "none", "{{.HostConfig.ReadonlyRootfs}}": "true",
+		"{{.HostConfig.Memory}}": "134217728", "{{.HostConfig.MemorySwap}}": "134217728", "{{.HostConfig.PidsLimit}}": "48",
+		"{{.HostConfig.LogConfig.Type}}": "none", "{{.HostConfig.RestartPolicy.Name}}": "no", "{{.Config.User}}": "1000:1000",
+		"{{len .EffectiveCaps}}": "0", "{{len .BoundingCaps}}": "0", "{{len .Mounts}}": "1", "{{len .HostConfig.Devices}}": "0",
+	} {
+		if value := got(path); value != want {
+			t.Errorf("%s is %q, want %q", path, value, want)
+		}
+	}
+}
+
+func inspect(t *testing.T, name string) func(format string) string {
+	return func(format string) string {
+		t.Helper()
+		out, err := exec.CommandContext(context.Background(), "podman", "container", "inspect", "--format", format, name).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+}

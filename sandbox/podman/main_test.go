@@ -1,0 +1,108 @@
+package podman
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/testimage"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// testLabel is on everything that these tests make, with a value of this process's own.
+const testLabel = "code-sandbox-mcp.podman-test"
+
+var (
+	testRun    = rand.Text()[:8]
+	testEngine *Engine
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+// run shares one engine among the tests, as a server does, and counts what they left.
+func run(m *testing.M) int {
+	state, err := os.MkdirTemp("", "podman-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(state)
+	testEngine = Open(Options{StateDir: state})
+	defer testEngine.Close()
+	code := m.Run()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	left, err := testEngine.List(ctx, testLabel, testRun)
+	if err != nil || len(left.Containers)+len(left.Volumes) > 0 {
+		fmt.Fprintln(os.Stderr, "left behind:", left, err)
+		return 1
+	}
+	return code
+}
+
+// testSpec is a container that runs a command under the limits that the attacks expect.
+// What it makes is removed when the test ends.
+func testSpec(tb testing.TB, command ...string) sandbox.Spec {
+	tb.Helper()
+	name := "csm-test-" + strings.ToLower(rand.Text()[:12])
+	tb.Cleanup(func() {
+		if err := testEngine.Remove(context.Background(), []string{name}, []string{name}); err != nil {
+			tb.Error(err)
+		}
+	})
+	return sandbox.Spec{
+		Name:    name,
+		Volume:  name,
+		Labels:  map[string]string{testLabel: testRun},
+		Image:   testimage.BarePython(tb),
+		Command: command,
+		Env:     map[string]string{"GIVEN": "value"},
+		Limits: sandbox.Limits{
+			MemoryBytes: 128 << 20, CPUs: 0.5, PIDs: 48, TmpBytes: 64 << 20, FileBytes: 32 << 20, OpenFiles: 128,
+		},
+	}
+}
+
+func start(tb testing.TB, spec sandbox.Spec) sandbox.Process {
+	tb.Helper()
+	p, err := testEngine.Start(tb.Context(), spec)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { p.Close() })
+	return p
+}
+
+// output runs a container to its end and returns what it wrote to stdout.
+func output(tb testing.TB, spec sandbox.Spec) string {
+	tb.Helper()
+	p := start(tb, spec)
+	out, err := io.ReadAll(p)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if p.Stderr() != "" {
+		tb.Logf("stderr: %s", p.Stderr())
+	}
+	return string(out)
+}
+
+func python(tb testing.TB, code string) sandbox.Spec {
+	return testSpec(tb, "python3", "-c", code)
+}
+
+func readFile(tb testing.TB, path string) string {
+	tb.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(text)
+}

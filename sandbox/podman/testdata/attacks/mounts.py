@@ -1,0 +1,22 @@
+"""Of the host's file systems, only the session's volume is there, and it has its options."""
+# These three Podman writes for the container; they name its own user and host name.
+OWN = {"/etc/passwd", "/etc/group", "/etc/hostname", "/run/.containerenv"}
+VIRTUAL = {"proc", "sysfs", "tmpfs", "devpts", "mqueue", "cgroup", "cgroup2"}
+volume = None
+for line in read("/proc/self/mounts").splitlines():
+    _, place, kind, options, *_ = line.split()
+    options = options.split(",")
+    if place == "/":
+        assert "ro" in options, line
+    elif place == "/mnt/data":
+        volume = options
+    elif place in OWN:
+        assert "ro" in options, line
+    elif place.startswith("/dev/") and kind == "devtmpfs":
+        # Rootless, the harmless devices are bound from the host one by one.
+        assert place in {"/dev/" + d for d in ("null", "zero", "full", "tty", "random", "urandom")}, line
+    else:
+        assert kind in VIRTUAL, line
+assert volume and {"rw", "nosuid", "nodev"} <= set(volume), volume
+for sock in ("/run/podman/podman.sock", "/var/run/docker.sock", "/run/user/1000/podman/podman.sock", "/run/systemd/private"):
+    assert not os.path.exists(sock), sock
