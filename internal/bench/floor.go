@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+)
+
+// floors is what the engine alone takes, with the least program in the same image.
+type floors struct {
+	containerUp series // from the request to make a container to its program's first line
+	roundTrip   series // one line there and back over the attached stdio
+}
+
+// echo answers every line with itself, and says first that it is there.
+const echo = `import sys
+print("up", flush=True)
+for line in sys.stdin: print(line, end="", flush=True)`
+
+func measureFloor(ctx context.Context, rounds, calls int) (floors, error) {
+	var f floors
+	engine := podman.Open(podman.Options{})
+	defer engine.Close()
+	if _, err := engine.Connection(ctx); err != nil {
+		return f, err
+	}
+	for i := range rounds {
+		if err := f.round(ctx, engine, i, calls/rounds); err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+func (f *floors) round(ctx context.Context, engine *podman.Engine, i, calls int) error {
+	name := fmt.Sprintf("csm-bench-%d-%d", time.Now().UnixNano(), i)
+	defer func() { _ = engine.Remove(ctx, []string{name}, []string{name}) }()
+	began := time.Now()
+	p, err := engine.Start(ctx, sandbox.Spec{
+		Name: name, Volume: name, Image: containers.ImageRef("python"), Command: []string{"python3", "-Sc", echo},
+		Limits: sandbox.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 64, TmpBytes: 64 << 20, FileBytes: 1 << 30, OpenFiles: 256},
+	})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	lines := bufio.NewReader(p)
+	if _, err := lines.ReadString('\n'); err != nil {
+		return err
+	}
+	f.containerUp = append(f.containerUp, time.Since(began))
+	for range calls {
+		began := time.Now()
+		if _, err := p.Write([]byte("x\n")); err != nil {
+			return err
+		}
+		if _, err := lines.ReadString('\n'); err != nil {
+			return err
+		}
+		f.roundTrip = append(f.roundTrip, time.Since(began))
+	}
+	return nil
+}
