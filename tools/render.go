@@ -146,13 +146,21 @@ const listedFiles = 20
 
 func renderFiles(res *sandbox.Result) string {
 	var b strings.Builder
-	for i, a := range res.Artifacts {
-		if i == listedFiles {
+	shown := make(map[string]bool) // told of already, where the display is
+	for _, d := range res.Displays {
+		shown[d.Path] = true
+	}
+	told := 0
+	for _, a := range res.Artifacts {
+		if told == listedFiles {
 			break
 		}
-		fmt.Fprintf(&b, "%s  %s  %s\n", a.Path, humanize.Bytes(uint64(a.SizeBytes)), mimeType(a.Path))
+		told++
+		if !shown[a.Path] {
+			fmt.Fprintf(&b, "%s  %s  %s\n", a.Path, humanize.Bytes(uint64(a.SizeBytes)), mimeType(a.Path))
+		}
 	}
-	if more := max(res.ArtifactsTotal, len(res.Artifacts)) - min(len(res.Artifacts), listedFiles); more > 0 {
+	if more := max(res.ArtifactsTotal, len(res.Artifacts)) - told; more > 0 {
 		fmt.Fprintf(&b, "… and %d more\n", more)
 	}
 	return b.String()

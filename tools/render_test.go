@@ -1,0 +1,122 @@
+package tools
+
+import (
+	"bytes"
+	"image"
+	"image/png"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+func renderDeps(t *testing.T) *Deps {
+	m := sandbox.NewManager(sandbox.Config{Limits: sandbox.Limits{MemoryBytes: 1 << 30}})
+	t.Cleanup(func() { m.Close(t.Context()) })
+	return &Deps{Manager: m}
+}
+
+func value(s string) *string { return &s }
+
+func TestARunReadsLikeATerminal(t *testing.T) {
+	ms := time.Millisecond
+	for name, test := range map[string]struct {
+		result  sandbox.Result
+		want    string
+		isError bool
+	}{
+		"silent": {sandbox.Result{Status: sandbox.Completed, Duration: 3 * ms}, "completed in 3ms", false},
+		"everything": {sandbox.Result{
+			Status: sandbox.Completed, Duration: 12 * ms, Value: value("42"),
+			Stdout: sandbox.Stream{Head: "hello\n"}, Stderr: sandbox.Stream{Head: "careful\n"},
+			Artifacts: []sandbox.Artifact{{Path: "output/a.csv", SizeBytes: 1234}}, ArtifactsTotal: 3, Notes: []string{"Something."},
+		}, "completed in 12ms\nNote: Something.\nhello\n[stderr]\ncareful\n[result]\n42\n[files]\noutput/a.csv  1.2 kB  text/csv\n… and 2 more", false},
+		"raised": {sandbox.Result{
+			Status: sandbox.Failed, ExitCode: 1, Duration: 2 * ms,
+			Error: &sandbox.RunError{Name: "ValueError", Message: "bad\nthing", Traceback: "Traceback…\nValueError: bad\nthing"},
+		}, "ValueError: bad (failed in 2ms, exit code 1)\n[traceback]\nTraceback…\nValueError: bad\nthing", false},
+		"sys.exit": {sandbox.Result{Status: sandbox.Failed, ExitCode: 3}, "SystemExit (failed in 0s, exit code 3)", false},
+		"cut": {sandbox.Result{Status: sandbox.Completed, Stdout: sandbox.Stream{
+			Head: "first\n", Tail: "last\n", OmittedBytes: 5_000_000, OmittedLines: 12345, Path: ".runs/r.stdout.txt",
+		}}, "completed in 0s\nfirst\n… 12,345 lines (5.0 MB) left out; the whole text is in /mnt/data/.runs/r.stdout.txt …\nlast", false},
+		"timed out": {sandbox.Result{Status: sandbox.TimedOut, Duration: 60 * time.Second}, "timed out after 1m0s: the code was interrupted; variables are kept", true},
+		"ignored":   {sandbox.Result{Status: sandbox.Cancelled, Duration: ms, VariablesLost: true}, "cancelled after 1ms: the code ignored the interrupt and its kernel was killed; variables are gone, files are kept", false},
+		"memory":    {sandbox.Result{Status: sandbox.Killed, Cause: "memory"}, "killed after 0s: the code ran out of memory (limit 1.0 GiB); variables are gone, files are kept, and the next call starts a new kernel", true},
+		"running":   {sandbox.Result{Status: sandbox.Running, RunID: "run-1", Duration: 45 * time.Second}, "still running after 45s as run_id run-1; call wait_for_run to wait for it or to cancel it. Output so far:", false},
+		"html only": {sandbox.Result{Status: sandbox.Completed, Displays: []sandbox.Display{{Data: map[string][]byte{"text/html": []byte("<b>x</b>")}}}, DisplaysTotal: 2}, "completed in 0s\n[shown]\n<b>x</b>\n… and 1 more, not reported", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := renderDeps(t).renderRun(&test.result)
+			if got := a.content[0].(mcp.TextContent).Text; got != test.want || a.isError != test.isError {
+				t.Errorf("got %q, isError %v\nwant %q", got, a.isError, test.want)
+			}
+		})
+	}
+}
+
+func noise(width, height int) []byte {
+	img := image.NewNRGBA(image.Rect(0, 0, width, height))
+	source := rand.New(rand.NewPCG(1, 2))
+	for i := range img.Pix {
+		img.Pix[i] = uint8(source.Uint32())
+	}
+	var b bytes.Buffer
+	_ = png.Encode(&b, img)
+	return b.Bytes()
+}
+
+func TestImagesAreFitted(t *testing.T) {
+	small := noise(50, 40)
+	for name, test := range map[string]struct {
+		mime string
+		data []byte
+		same bool
+		err  error
+	}{
+		"small stays":          {"image/png", small, true, nil},
+		"many bytes shrink":    {"image/png", noise(1500, 1500), false, nil},
+		"many pixels shrink":   {"image/png", plain(4000, 1000), false, nil},
+		"a bomb is refused":    {"image/png", plain(20000, 20000), false, errTooManyPixels},
+		"not an image":         {"image/png", []byte("<script>"), false, errBadImage},
+		"another type than it": {"image/gif", small, false, errBadImage},
+		"half an image":        {"image/png", noise(1600, 100)[:5000], false, errBadImage},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := fitImage(test.mime, test.data)
+			if err != test.err { //nolint:errorlint // these are returned as they are
+				t.Fatalf("got error %v, want %v", err, test.err)
+			}
+			if err != nil {
+				return
+			}
+			config, format, err := image.DecodeConfig(bytes.NewReader(got.data))
+			if err != nil || "image/"+format != got.mime || config.Width > maxImageSide || config.Height > maxImageSide || len(got.data) > maxImageBytes {
+				t.Errorf("%d bytes of %s, %dx%d, %v", len(got.data), got.mime, config.Width, config.Height, err)
+			}
+			if test.same != bytes.Equal(got.data, test.data) {
+				t.Errorf("unchanged: %v, want %v", !test.same, test.same)
+			}
+		})
+	}
+}
+
+func plain(width, height int) []byte {
+	var b bytes.Buffer
+	_ = png.Encode(&b, image.NewGray(image.Rect(0, 0, width, height)))
+	return b.Bytes()
+}
+
+func TestAnAnswerHasAtMostFourImages(t *testing.T) {
+	var displays []sandbox.Display
+	for range 6 {
+		displays = append(displays, sandbox.Display{Data: map[string][]byte{"image/png": noise(5, 5)}, Path: "output/figure-1.png", Alt: "A title"})
+	}
+	images, text := renderDisplays(&sandbox.Result{Displays: displays, DisplaysTotal: 6})
+	if len(images) != maxImages || strings.Count(text, "not attached") != 2 || strings.Count(text, "A title") != 6 {
+		t.Errorf("%d images, %q", len(images), text)
+	}
+}
