@@ -216,6 +216,7 @@ func newFixture() *fixture {
 	f.tool("size", f.size)
 	f.tool("panic", func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) { panic("secret") })
 	f.tool("unencodable", f.unencodable)
+	f.tool("explosive", f.explosive)
 	f.server.AddResource(mcp.NewResource("test://block", "block"), f.resource)
 	return f
 }
@@ -302,4 +303,12 @@ func (f *fixture) resource(ctx context.Context, _ mcp.ReadResourceRequest) ([]mc
 	<-ctx.Done()
 	f.ended <- context.Cause(ctx)
 	return nil, ctx.Err()
+}
+
+type explosive struct{}
+
+func (explosive) MarshalJSON() ([]byte, error) { panic("secret") }
+
+func (f *fixture) explosive(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	return &mcp.CallToolResult{StructuredContent: explosive{}}, nil
 }

@@ -126,7 +126,7 @@ func (e *envelope) scanParams(s *scanner) error {
 		}
 		return s.value(3)
 	})
-	e.params = s.data[start:s.pos]
+	e.params = s.data[start:s.pos:s.pos]
 	return err
 }
 

@@ -209,9 +209,11 @@ func TestOutputIsPlain(t *testing.T) {
 
 func TestHandlerFailures(t *testing.T) {
 	drive(t, Options{}, func(d *driver) {
-		d.call(`1`, "panic", `{}`)
-		if r := d.expectError(`1`, mcp.INTERNAL_ERROR); strings.Contains(r.line, "secret") {
-			t.Errorf("the panic's text is sent: %s", r.line)
+		for _, tool := range []string{"panic", "explosive"} {
+			d.call(`1`, tool, `{}`)
+			if r := d.expectError(`1`, mcp.INTERNAL_ERROR); strings.Contains(r.line, "secret") {
+				t.Errorf("the panic's text is sent: %s", r.line)
+			}
 		}
 		d.call(`2`, "unencodable", `{}`)
 		d.expectError(`2`, mcp.INTERNAL_ERROR)

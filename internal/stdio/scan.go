@@ -123,13 +123,13 @@ func (s *scanner) array(depth int) error {
 // separator passes the comma before another element, or the end of the list.
 func (s *scanner) separator(end byte) (more bool, err error) {
 	s.space()
-	c := s.peek()
-	s.pos++
-	switch c {
+	switch s.peek() {
 	case ',':
+		s.pos++
 		s.space()
 		return true, nil
 	case end:
+		s.pos++
 		return false, nil
 	default:
 		return false, errSyntax

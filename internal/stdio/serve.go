@@ -209,7 +209,7 @@ func (l *loop) receive(line []byte) {
 			l.calls.cancel(id)
 		}
 	case e.id == nil:
-		l.handle(l.server.WithContext(l.ctx, l.client), method, e.message())
+		l.guard(method, func() { l.server.HandleMessage(l.server.WithContext(l.ctx, l.client), e.message()) })
 	default:
 		l.request(&e, method)
 	}
@@ -226,13 +226,13 @@ func (l *loop) request(e *envelope, method string) {
 		mcp.MethodCompletionComplete, mcp.MethodTasksResult, mcp.MethodSubscriptionsListen:
 		l.call(e, id, method)
 	case mcp.MethodInitialize:
-		l.reply(id, l.handle(l.server.WithContext(l.ctx, l.client), method, e.message()))
+		l.send(l.respond(l.server.WithContext(l.ctx, l.client), id, method, e.message()))
 	default:
 		s := &callSession{client: l.client}
 		s.relay.send = func(n mcp.JSONRPCNotification) { l.notify(n, nil, l.stopping) }
-		response := l.handle(l.server.WithContext(l.ctx, s), method, e.message())
+		line := l.respond(l.server.WithContext(l.ctx, s), id, method, e.message())
 		s.relay.end()
-		l.reply(id, response)
+		l.send(line)
 	}
 }
 
@@ -278,21 +278,29 @@ func (l *loop) run(c *call) {
 	}
 	s := &callSession{client: l.client}
 	s.relay.send = func(n mcp.JSONRPCNotification) { l.notify(n, &c.lane, c.ctx.Done()) }
-	response := l.handle(l.server.WithContext(c.ctx, s), c.method, c.message)
+	line := l.respond(l.server.WithContext(c.ctx, s), c.id, c.method, c.message)
 	s.relay.end()
-	answered = l.answer(c, encodeAnswer(c.id, response, l.opts.MaxMessageBytes)) == nil
+	answered = l.answer(c, line) == nil
 }
 
-// handle has mcp-go handle a message. A panic is the server's own business: it goes to the
-// log, and the client learns no more than that there was one.
-func (l *loop) handle(ctx context.Context, method string, message []byte) (response mcp.JSONRPCMessage) {
+// respond has mcp-go serve a request, and returns the line that answers it.
+func (l *loop) respond(ctx context.Context, id requestID, method string, message []byte) []byte {
+	line := errorAnswer(id, mcp.INTERNAL_ERROR, "internal error")
+	l.guard(method, func() {
+		line = encodeAnswer(id, l.server.HandleMessage(ctx, message), l.opts.MaxMessageBytes)
+	})
+	return line
+}
+
+// guard survives a panic in a handler, or in what encodes its result. It is the server's own
+// business: it goes to the log, and the client learns no more than that there was one.
+func (l *loop) guard(method string, f func()) {
 	defer func() {
 		if r := recover(); r != nil {
 			l.opts.Logger.Error("panic in a handler", "method", method, "panic", r, "stack", string(debug.Stack()))
-			response = mcp.NewJSONRPCError(mcp.RequestId{}, mcp.INTERNAL_ERROR, "internal error", nil)
 		}
 	}()
-	return l.server.HandleMessage(ctx, message)
+	f()
 }
 
 // answer puts a call's answer out, waiting for the client to read where it must. The id is
@@ -302,17 +310,13 @@ func (l *loop) answer(c *call, line []byte) error {
 	return l.out.put(m, 2*l.opts.MaxMessageBytes, c.ctx.Done())
 }
 
-// reply answers a control message, from the reader. Its limit is higher than the calls', so
-// that it is only a client that has ignored them all that can make the reader wait.
-func (l *loop) reply(id requestID, response mcp.JSONRPCMessage) {
-	l.send(encodeAnswer(id, response, l.opts.MaxMessageBytes))
-}
-
 func (l *loop) refuse(f fault) {
 	l.opts.Logger.Debug("message refused", "id", string(f.id.raw), "reason", f.message)
 	l.send(errorAnswer(f.id, f.code, f.message))
 }
 
+// send puts an answer of the reader's out. Its limit is higher than the calls', so that only
+// a client that has ignored them all can make the reader wait.
 func (l *loop) send(line []byte) {
 	if err := l.out.put(&outgoing{line: line}, 3*l.opts.MaxMessageBytes, l.stopping); err != nil {
 		l.opts.Logger.Debug("answer not sent", "reason", err)
