@@ -12,16 +12,25 @@ import (
 // LabelInit, on an image, is the path of the interpreter that process 1 should be.
 const LabelInit = "code-sandbox-mcp.init"
 
-// explained is an engine's error that has words for a person: what is wrong, and what mends it.
-type explained interface {
+// Explainer is an engine's error that has words for a person: what is wrong, and what mends it.
+type Explainer interface {
 	error
 	Explain() (reason, fix string)
+}
+
+// ExplainUnavailable finds such words in err's chain.
+func ExplainUnavailable(err error) (reason, fix string, ok bool) {
+	var e Explainer
+	if !errors.As(err, &e) {
+		return "", "", false
+	}
+	reason, fix = e.Explain()
+	return reason, fix, true
 }
 
 // engineFault puts an engine's error into words for a model.
 func engineFault(err error, language Language, setting KernelConfig) *fault.Error {
 	var f *fault.Error
-	var ex explained
 	switch {
 	case errors.As(err, &f):
 		return f
@@ -32,9 +41,9 @@ func engineFault(err error, language Language, setting KernelConfig) *fault.Erro
 		f = fault.New(fault.ImageMissing, fmt.Sprintf("Name an image that has %s, or leave the image setting out to use the standard one.", setting.Interpreter),
 			"Image %q has no %s, which %s needs.", setting.Image, setting.Interpreter, language)
 	case errors.Is(err, ErrEngineUnavailable):
-		reason, fix := "Podman cannot be reached.", "Run `code-sandbox-mcp doctor` in a terminal; it says what is missing."
-		if errors.As(err, &ex) {
-			reason, fix = ex.Explain()
+		reason, fix, ok := ExplainUnavailable(err)
+		if !ok {
+			reason, fix = "Podman cannot be reached.", "Run `code-sandbox-mcp doctor` in a terminal; it says what is missing."
 		}
 		f = fault.New(fault.EngineUnavailable, fix, "%s", reason)
 	case errors.Is(err, context.DeadlineExceeded):

@@ -278,7 +278,7 @@ class ServerLink:
     def read(self):
         """The frames that have come; None at the end of stdin."""
         try:
-            chunk = os.read(self.in_fd, 1 << 20)
+            chunk = os.read(self.in_fd, READ_BYTES)
         except BlockingIOError:
             return []
         except OSError:
@@ -384,7 +384,7 @@ class ChildLink:
         """Yields (header, blob) of what has come. Lost at the end or at a breach of the rules."""
         for _ in range(most):
             try:
-                chunk = self.sock.recv(1 << 18)
+                chunk = self.sock.recv(READ_BYTES)
             except BlockingIOError:
                 return
             except OSError as e:
@@ -393,6 +393,8 @@ class ChildLink:
                 raise Lost("end of file")
             self.inbox += chunk
             yield from self._reports()
+            if len(chunk) < READ_BYTES:
+                return
 
     def _reports(self):
         while len(self.inbox) >= 8:
@@ -1865,8 +1867,7 @@ class PlainEngine:
     def parse(self, code, name):
         import ast
 
-        tree = self._compile(code, name, "exec", ast.PyCF_ONLY_AST)
-        return tree
+        return self._compile(code, name, "exec", ast.PyCF_ONLY_AST)
 
     def _compile(self, source, name, mode, more=0):
         import ast
@@ -1874,10 +1875,11 @@ class PlainEngine:
         flags = self.flags | more | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         return compile(source, name, mode, flags, dont_inherit=True)
 
-    def evaluate(self, code, name):
+    def evaluate(self, code):
         """Runs a cell and shows its last expression."""
         import ast
 
+        name = remember_source(code, self.kernel.count)
         self.inputs.append(code)
         try:
             tree = self.parse(code, name)
@@ -1928,12 +1930,12 @@ class PlainEngine:
 
     IPYTHON_NAMES = ("display", "get_ipython", "In", "Out", "_ih", "_oh", "_dh", "_i", "_ii", "_iii")
 
-    def needs_ipython(self, code, name):
+    def needs_ipython(self, code):
         """Whether a cell is not plain Python, or uses what only IPython defines."""
         import ast
 
         try:
-            tree = self.parse(code, name)
+            tree = self.parse(code, "<cell>")
         except SyntaxError:
             return True
         if not any(text in code for text in ("display", "get_ipython", "In", "Out", "_")):
@@ -1965,7 +1967,7 @@ class IPythonEngine:
             shell.user_ns.update({"_": plain.last[0], "__": plain.last[1], "___": plain.last[2]})
             shell.user_ns.update(("_%d" % number, value) for number, value in plain.outputs.items())
 
-    def evaluate(self, code, name):
+    def evaluate(self, code):
         shell = self.shell
         shell.execution_count = self.kernel.count
         self.error = None
@@ -2307,10 +2309,10 @@ class Kernel:
         self._restore(out_fd, err_fd)
         self.displays.begin_run()
         _, error = self._attempt(self._evaluate, message["code"])
-        _, figure_error = self._attempt(self.displays.show_open_figures, False)
+        if error is not None:
+            self._attempt(self._show_rest)
         report = {"type": "done", "id": self.run_id, "result": self.result}
-        self._describe_outcome(report, error or figure_error)
-        self._attempt(self._flush)
+        self._describe_outcome(report, error)
         self._leave_if_forked()
         self.run_id = None
         self._tell(report)
@@ -2360,10 +2362,17 @@ class Kernel:
 
     def _evaluate(self, code):
         self._check_interrupt()
-        name = remember_source(code, self.count)
-        if self.engine is None and self.settings.ipython and self.plain.needs_ipython(code, name):
+        if self.engine is None and self.settings.ipython and self.plain.needs_ipython(code):
             self._build_shell()
-        (self.engine or self.plain).evaluate(code, name)
+        (self.engine or self.plain).evaluate(code)
+        self._show_rest()
+
+    def _show_rest(self):
+        """What a notebook shows at the end of a cell: open figures, and what print still holds."""
+        try:
+            self.displays.show_open_figures(again=False)
+        finally:
+            self._flush()
 
     def _check_interrupt(self):
         """Sees an interrupt that came before the signal could be taken."""

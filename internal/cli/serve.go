@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -25,7 +26,7 @@ import (
 
 // closeTime is what sessions have to end in. With the message loop's own grace it stays under the
 // 1.5 s that an orderly end may take: clients kill after 2 s.
-const closeTime = 900 * time.Millisecond
+const closeTime = 700 * time.Millisecond
 
 // listTTL is how long a client may keep the lists, which never change while a server lives.
 const listTTL = time.Hour
@@ -43,8 +44,9 @@ func serve(ctx context.Context, settings *Settings) error {
 	if err != nil {
 		return err
 	}
-	// A client that is gone shows as a failed write; the signal would end us with no clean-up.
-	signal.Ignore(syscall.SIGPIPE)
+	// A client that is gone shows as a failed write; the signal would end us with no clean-up. It is
+	// caught, not ignored, because programs that we start would inherit that it is ignored.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	log, err := settings.logger()
@@ -101,7 +103,7 @@ func (s *Settings) sandboxConfig(engine sandbox.Engine, secrets map[string]strin
 		RunTimeout: time.Duration(s.RunTimeout), MaxRunTimeout: time.Duration(s.MaxRunTimeout),
 		IdleTimeout: time.Duration(s.IdleTimeout), Lifetime: time.Duration(s.Lifetime),
 		StartTimeout: time.Duration(s.StartTimeout), MaxSessions: s.MaxSessions,
-		StateDir: s.sessionDir(), Host: hostLabel(), Logger: log,
+		StateDir: s.sessionDir(), Host: hostLabel(s.sessionDir()), Logger: log,
 	}
 	for _, name := range s.Prewarm {
 		config.Prewarm = append(config.Prewarm, languages[name])
@@ -136,17 +138,18 @@ func (s *Settings) sessionDir() string {
 	if s.EngineURL != "" {
 		name += "-" + shortHash(s.EngineURL)
 	}
-	return s.stateDir() + string(os.PathSeparator) + name
+	return filepath.Join(s.stateDir(), name)
 }
 
-// hostLabel tells this user's servers on this machine from those of others that use the same engine.
-func hostLabel() string {
+// hostLabel tells the servers that share this machine, this user and this folder of locks from others
+// that use the same engine: only by the locks can one tell whether another's sessions are alive.
+func hostLabel(sessionDir string) string {
 	id, err := os.ReadFile("/etc/machine-id")
 	if err != nil || len(id) == 0 {
 		host, _ := os.Hostname()
 		id = []byte(host)
 	}
-	return shortHash(fmt.Sprintf("%s %d", id, os.Getuid()))
+	return shortHash(fmt.Sprintf("%s %d %s", id, os.Getuid(), sessionDir))
 }
 
 func shortHash(text string) string {

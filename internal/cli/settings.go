@@ -248,8 +248,8 @@ func (s *Settings) image(language sandbox.Language) (string, bool) {
 // stateDir is where locks and profiles are kept. It depends on the user alone, so that all of a
 // user's servers share it.
 func (s *Settings) stateDir() string {
-	if s.StateDir != "" {
-		return s.StateDir
+	if dir, err := filepath.Abs(s.StateDir); s.StateDir != "" && err == nil {
+		return dir
 	}
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "code-sandbox-mcp")

@@ -52,8 +52,8 @@ func (w *work) build(ctx context.Context, recipe containers.Recipe) error {
 	}
 	defer os.RemoveAll(folder)
 
-	steps := &stepWriter{log: log, task: task}
-	id, err := buildImage(ctx, w.buildOptions(folder, steps))
+	steps := &steps{log: log, task: task}
+	id, err := buildImage(ctx, w.buildOptions(folder, &lines{emit: steps.read}))
 	if err != nil {
 		return fail(err)
 	}
@@ -92,7 +92,7 @@ func (w *work) buildOptions(folder string, out io.Writer) images.BuildOptions {
 func buildImage(ctx context.Context, options images.BuildOptions) (string, error) {
 	report, err := images.Build(ctx, []string{"Containerfile"}, options)
 	if err := cause(ctx, err); err != nil {
-		return "", err
+		return "", shortBuildError(err)
 	}
 	if report.ID == "" {
 		return "", errors.New("the engine made no image")
@@ -250,50 +250,58 @@ var (
 	preamble     = regexp.MustCompile(`--mount=\S+ |\. /run/host/env +&& |set -\w+ +&& |export \S+ +&& `)
 )
 
-// stepWriter reads a build's output: it reports the steps, and notes the last layer of
-// each stage before the final one.
-type stepWriter struct {
+// steps reads the lines of a build's output: it reports the steps, notes the last layer
+// of each stage before the final one, and leaves the rest to the log.
+type steps struct {
 	log      *log
 	task     Task
 	stage    int
-	stages   int
-	last     string
+	layer    string
 	leftOver []string
 }
 
-func (s *stepWriter) Write(p []byte) (int, error) {
-	for line := range strings.Lines(string(p)) {
-		s.read(strings.TrimSpace(line))
-	}
-	return s.log.Write(p)
-}
-
-func (s *stepWriter) read(line string) {
-	if layer := layerLine.FindStringSubmatch(line); layer != nil {
-		s.last = layer[1]
+func (s *steps) read(line string) {
+	if match := layerLine.FindStringSubmatch(line); match != nil {
+		s.layer = match[1]
 		return
 	}
 	match := stepLine.FindStringSubmatch(line)
 	if match == nil {
+		s.log.add(line)
 		return
 	}
-	stage, stages := number(match[1], 1), number(match[2], 1)
-	if stage > s.stage && s.last != "" {
-		s.leftOver = append(s.leftOver, s.last)
-		s.last = ""
+	stage, stages := number(match[1]), number(match[2])
+	if stage > s.stage && s.layer != "" {
+		s.leftOver = append(s.leftOver, s.layer)
+		s.layer = ""
 	}
-	s.stage, s.stages = stage, stages
-	if !worthShowing.MatchString(match[5]) {
-		return
+	s.stage = stage
+	if step, total := number(match[3]), number(match[4]); worthShowing.MatchString(match[5]) {
+		s.task.Step((stage-1)*total+step-1, stages*total, shortStep(match[5]))
 	}
-	step, steps := number(match[3], 1), number(match[4], 1)
-	s.task.Step((stage-1)*steps+step-1, stages*steps, cut(preamble.ReplaceAllString(match[5], ""), 60))
 }
 
-func number(text string, otherwise int) int {
+// shortStep is an instruction as a person wants to read it.
+func shortStep(instruction string) string {
+	return cut(strings.Join(strings.Fields(preamble.ReplaceAllString(instruction, "")), " "), 60)
+}
+
+// number is a count out of a build's output; what cannot be one counts as 1.
+func number(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > 1000 {
-		return otherwise
+		return 1
 	}
 	return n
+}
+
+// failedStep finds the instruction in the engine's error, which has it in full.
+var failedStep = regexp.MustCompile(`(?s)building at STEP "(.*)": (.*)`)
+
+func shortBuildError(err error) error {
+	match := failedStep.FindStringSubmatch(err.Error())
+	if match == nil {
+		return err
+	}
+	return fmt.Errorf("%s: %s", shortStep(match[1]), strings.TrimSpace(match[2]))
 }

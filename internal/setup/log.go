@@ -2,7 +2,6 @@ package setup
 
 import (
 	"bytes"
-	"io"
 	"strings"
 	"unicode"
 )
@@ -12,54 +11,68 @@ const (
 	maxTail = 15  // lines that go into an error
 )
 
-// log is where the output of one task goes: it cuts it into lines, makes them harmless
-// for a terminal, hands each on, and keeps the last ones for an error. It is an
-// io.Writer for one goroutine.
-type log struct {
-	line    func(string)
+// lines is an io.Writer for one goroutine that cuts what comes into lines, makes them
+// harmless for a terminal and hands each on that is not empty.
+type lines struct {
+	emit    func(string)
 	pending []byte
-	tail    []string
 }
-
-func newLog(line func(string)) *log { return &log{line: line} }
 
 // Write never fails. A carriage return ends a line too: that is how package managers
 // draw their own progress.
-func (l *log) Write(p []byte) (int, error) {
+func (l *lines) Write(p []byte) (int, error) {
 	l.pending = append(l.pending, p...)
 	for {
 		end := bytes.IndexAny(l.pending, "\r\n")
 		if end < 0 {
 			break
 		}
-		l.add(string(l.pending[:end]))
+		l.hand(l.pending[:end])
 		l.pending = l.pending[end+1:]
 	}
 	if len(l.pending) > 16*maxLine {
-		l.add(string(l.pending))
-		l.pending = nil
+		l.flush()
 	}
 	return len(p), nil
 }
 
-func (l *log) add(raw string) {
-	line := clean(raw)
-	if line == "" {
-		return
+// flush hands on what has no end of line yet.
+func (l *lines) flush() {
+	l.hand(l.pending)
+	l.pending = nil
+}
+
+func (l *lines) hand(raw []byte) {
+	if line := clean(string(raw)); line != "" {
+		l.emit(line)
 	}
+}
+
+// log is the output of one task: an io.Writer that shows each line and keeps the last
+// ones for an error.
+type log struct {
+	lines
+	show func(string)
+	tail []string
+}
+
+func newLog(show func(string)) *log {
+	l := &log{show: show}
+	l.emit = l.add
+	return l
+}
+
+func (l *log) add(line string) {
 	l.tail = append(l.tail, line)
 	if len(l.tail) > maxTail {
 		l.tail = l.tail[1:]
 	}
-	l.line(line)
+	l.show(line)
 }
 
 // failure is the error of a task whose output went here.
 func (l *log) failure(doing string, err error, next string) *Error {
-	if len(l.pending) > 0 {
-		l.add(string(l.pending))
-		l.pending = nil
-	}
+	l.flush()
 	return &Error{Doing: doing, Err: err, Log: l.tail, Next: next}
 }
 
@@ -85,5 +98,3 @@ func cut(text string, n int) string {
 	}
 	return string(runes[:n-1]) + "…"
 }
-
-var _ io.Writer = (*log)(nil)
