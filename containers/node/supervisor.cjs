@@ -1213,6 +1213,7 @@ function makeHome(path) {
 // not become the kernel's.
 const { writeSync, openSync, closeSync, fstatSync, mkdirSync } = fs;
 const { setTimeout: startTimer, setImmediate: startImmediate } = globalThis;
+const { promiseHooks } = require('node:v8');
 const promiseThen = Function.prototype.call.bind(Promise.prototype.then);
 
 const GATE_ACKED = 0; // the number of the last interrupt that the kernel's event loop has seen
@@ -1644,6 +1645,7 @@ class Kernel {
   settings = { workDir: '/', outputBytes: 30_000, imageBytes: 1 << 20 };
   #context = new RunContext();
   #run = null;
+  #pending = new Map(); // the promise of each run whose evaluation has not ended, though the run may have
   #gate = new Int32Array(new SharedArrayBuffer(4 * GATE_CELLS));
   #pipes = [];
   #lateLogs = 0;
@@ -1925,12 +1927,27 @@ class Kernel {
     const expression = `${cell.evaluated}\n//# sourceURL=${cell.name}`;
     const parameters = { expression, replMode: true, awaitPromise: true, objectGroup: 'cell' };
     let compiling = true;
-    this.#context.run(run, () => {
-      this.post('Runtime.evaluate', parameters, (error, response) => {
-        this.#onEvaluated(run, error, response, compiling);
-      });
-    });
+    const answered = (error, response) => {
+      this.#pending.delete(run);
+      this.#onEvaluated(run, error, response, compiling);
+    };
+    const stopHolding = this.#holdFirstPromise(run);
+    this.#context.run(run, () => this.post('Runtime.evaluate', parameters, answered));
+    stopHolding();
     compiling = false;
+  }
+
+  // An evaluation waits for the promise of the async function that REPL mode makes of a
+  // cell: the first that is made. When nothing else refers to it, as while code awaits
+  // what never comes, garbage collection would report it to the session by calling
+  // JavaScript, and V8 aborts the process over that.
+  #holdFirstPromise(run) {
+    const stop = promiseHooks.onInit((promise) => {
+      if (this.#pending.has(run)) return;
+      this.#pending.set(run, promise);
+      stop();
+    });
+    return stop;
   }
 
   // In REPL mode code runs as an async function. An answer that is there before post returns

@@ -1,0 +1,130 @@
+// A client of the kernel protocol for the tests: it starts a supervisor, sends frames and
+// collects what comes back. SUPERVISOR_COMMAND, a JSON list, names another command that
+// takes the place of `node -e SOURCE`; "SOURCE" in it stands for the source, and "WORKDIR"
+// for the work directory that it is to use.
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+const sourceFile = new URL('../supervisor.cjs', import.meta.url);
+
+/** command is the argv that starts a supervisor. */
+function command() {
+  const source = readFileSync(sourceFile, 'utf8');
+  const given = process.env.SUPERVISOR_COMMAND;
+  if (given === undefined) return [process.execPath, '-e', source];
+  return JSON.parse(given).map((word) => (word === 'SOURCE' ? source : word));
+}
+
+/** inImage tells that the supervisor is process 1 of a container, so that the test cannot see its files. */
+export const inImage = process.env.SUPERVISOR_COMMAND !== undefined;
+
+export const defaults = {
+  type: 'init',
+  protocol: 1,
+  env: {},
+  preload: [],
+  warm: false,
+  idle_seconds: 0,
+  on_eof: 'exit',
+  output_bytes: 2000,
+  spool_bytes: 1 << 20,
+  image_bytes: 100_000,
+  max_displays: 5,
+  max_artifacts: 10,
+};
+
+export class Client {
+  frames = [];
+  stderr = '';
+  #waiting = new Set();
+  #pending = Buffer.alloc(0);
+  #runs = 0;
+
+  /** start begins a supervisor with the defaults and what overrides them; null sends no init. */
+  static async start(overrides = {}) {
+    const client = new Client();
+    client.workDir = inImage ? '/mnt/data' : mkdtempSync(join(tmpdir(), 'supervisor-test-'));
+    const [program, ...args] = command();
+    client.child = spawn(program, args, { stdio: ['pipe', 'pipe', 'pipe'], cwd: inImage ? undefined : client.workDir });
+    client.exited = new Promise((resolve) => client.child.on('exit', (code, signal) => resolve({ code, signal })));
+    client.child.stdin.on('error', () => {});
+    client.child.stdout.on('data', (chunk) => client.#receive(chunk));
+    client.child.stderr.on('data', (chunk) => (client.stderr += chunk));
+    client.exited.then(() => client.#notify());
+    if (overrides === null) return client;
+    client.send({ ...defaults, work_dir: client.workDir, ...overrides });
+    client.ready = await client.frame((frame) => frame.type === 'ready');
+    return client;
+  }
+
+  #receive(chunk) {
+    this.#pending = Buffer.concat([this.#pending, chunk]);
+    while (this.#pending.length >= 4) {
+      const end = 4 + this.#pending.readUInt32BE(0);
+      if (this.#pending.length < end) return;
+      const text = this.#pending.toString('utf8', 4, end);
+      this.#pending = this.#pending.subarray(end);
+      this.frames.push({ ...JSON.parse(text), frameBytes: text.length });
+      this.#notify();
+    }
+  }
+
+  #notify() {
+    for (const check of this.#waiting) check();
+  }
+
+  send(frame) {
+    const body = Buffer.from(JSON.stringify(frame));
+    const head = Buffer.alloc(4);
+    head.writeUInt32BE(body.length);
+    this.sendBytes(Buffer.concat([head, body]));
+  }
+
+  sendBytes(bytes) {
+    this.child.stdin.write(bytes);
+  }
+
+  /** frame waits for a frame that matches, from the from-th on. It fails when the supervisor ends first. */
+  frame(matches, from = 0) {
+    return new Promise((resolve, reject) => {
+      const check = () => {
+        const found = this.frames.slice(from).find(matches);
+        const ended = this.child.exitCode !== null || this.child.signalCode !== null;
+        if (found === undefined && !ended) return;
+        this.#waiting.delete(check);
+        if (found === undefined) reject(new Error(`supervisor ended: ${this.stderr}`));
+        else resolve(found);
+      };
+      this.#waiting.add(check);
+      check();
+    });
+  }
+
+  /** start sends a run and gives its id. */
+  begin(code, options = {}) {
+    const id = `r${++this.#runs}`;
+    this.send({ type: 'run', id, code, fresh: false, timeout_ms: 30_000, grace_ms: 5000, ...options });
+    return id;
+  }
+
+  done(id) {
+    return this.frame((frame) => frame.type === 'done' && frame.id === id);
+  }
+
+  /** run sends code and gives its done frame. */
+  run(code, options) {
+    return this.done(this.begin(code, options));
+  }
+
+  displays(id) {
+    return this.frames.filter((frame) => frame.type === 'display' && frame.id === id);
+  }
+
+  async stop() {
+    this.send({ type: 'stop' });
+    await this.exited;
+    if (!inImage) rmSync(this.workDir, { recursive: true, force: true });
+  }
+}
