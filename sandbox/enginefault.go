@@ -9,7 +9,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
-// LabelInit, on an image, is the path of the interpreter that process 1 should be.
+// LabelInit is a label of images: the path of the interpreter that process 1 should be.
 const LabelInit = "code-sandbox-mcp.init"
 
 // Explainer is an engine's error that has words for a person: what is wrong, and what mends it.

@@ -132,7 +132,6 @@ func TestARunningRunTellsItsOutputSoFar(t *testing.T) {
 	})
 }
 
-
 func TestASupervisorThatDoesNotEnforceTheTimeoutLosesItsContainer(t *testing.T) {
 	e := &fakeEngine{}
 	quit := make(chan struct{})

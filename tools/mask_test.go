@@ -66,7 +66,7 @@ func FuzzMask(f *testing.F) {
 	f.Add(secret, "", "\x00")
 	f.Fuzz(func(t *testing.T, value, before, after string) {
 		m := NewMasker(map[string]string{"X": value})
-		if m == nil || strings.Contains("[masked: X]", value) || strings.Contains(before, value) {
+		if m == nil || strings.Contains(before+"[masked: X]", value) {
 			return
 		}
 		if got := m.Mask(before + value + after); strings.HasPrefix(got, before+value) {

@@ -113,10 +113,10 @@ func kept(res *sandbox.Result) string {
 }
 
 func killedWhy(res *sandbox.Result, config sandbox.Config) string {
-	switch {
-	case res.Cause == "memory":
+	switch res.Cause {
+	case "memory":
 		return fmt.Sprintf("the code ran out of memory (limit %s)", humanize.IBytes(uint64(config.Limits.MemoryBytes)))
-	case res.Cause == "":
+	case "":
 		return "the kernel died"
 	}
 	return "the kernel died (" + res.Cause + ")"

@@ -75,21 +75,14 @@ func Register(s *server.MCPServer, d *Deps) {
 	d.registerResources(s)
 }
 
-// Names lists the tools that could exist.
-func Names() []string {
-	d := &Deps{Manager: sandbox.NewManager(sandbox.Config{})}
-	defer d.Manager.Close(context.Background())
-	var names []string
-	for _, t := range d.list() {
-		names = append(names, t.definition.Name)
-	}
-	return names
+// Names lists the tools that could exist, in the order of the contract.
+var Names = []string{
+	"run_python_code", "run_js_code", "wait_for_run", "session_info", "list_sessions", "close_session",
 }
 
 func (d *Deps) exists(name string) bool {
 	kernels := d.Manager.Config().Kernels
-	switch _, python := kernels[sandbox.Python]; {
-	case name == "run_python_code" && !python:
+	if _, python := kernels[sandbox.Python]; name == "run_python_code" && !python {
 		return false
 	}
 	if _, js := kernels[sandbox.JavaScript]; name == "run_js_code" && !js {
@@ -108,7 +101,7 @@ type answer struct {
 	isError bool
 }
 
-// textAnswer gives data as compact JSON.
+// jsonAnswer gives data as compact JSON.
 func jsonAnswer(fields any) (*answer, error) {
 	text, err := json.Marshal(fields)
 	if err != nil {

@@ -25,7 +25,7 @@ for line in sys.stdin: print(line, end="", flush=True)`
 func measureFloor(ctx context.Context, rounds, calls int) (floors, error) {
 	var f floors
 	engine := podman.Open(podman.Options{})
-	defer engine.Close()
+	defer func() { _ = engine.Close() }()
 	if _, err := engine.Connection(ctx); err != nil {
 		return f, err
 	}
@@ -48,7 +48,7 @@ func (f *floors) round(ctx context.Context, engine *podman.Engine, i, calls int)
 	if err != nil {
 		return err
 	}
-	defer p.Close()
+	defer func() { _ = p.Close() }()
 	lines := bufio.NewReader(p)
 	if _, err := lines.ReadString('\n'); err != nil {
 		return err

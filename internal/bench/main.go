@@ -132,7 +132,7 @@ func (b *bench) firstCall(ctx context.Context, floor floors) error {
 			return err
 		}
 		took = append(took, d)
-		if _, err := c.request("tools/call", map[string]any{"name": "close_session", "arguments": map[string]any{"session_id": fmt.Sprintf("bench-%d", i)}}); err != nil {
+		if err := c.request("tools/call", map[string]any{"name": "close_session", "arguments": map[string]any{"session_id": fmt.Sprintf("bench-%d", i)}}); err != nil {
 			return err
 		}
 	}
@@ -221,7 +221,7 @@ func (b *bench) memory(ctx context.Context, _ floors) error {
 	}
 	b.row("server RSS, with 10 sessions", c.rss(), "80 MB", "")
 	for i := range 10 {
-		if _, err := c.request("tools/call", map[string]any{"name": "close_session", "arguments": map[string]any{"session_id": fmt.Sprintf("bench-%d", i)}}); err != nil {
+		if err := c.request("tools/call", map[string]any{"name": "close_session", "arguments": map[string]any{"session_id": fmt.Sprintf("bench-%d", i)}}); err != nil {
 			return err
 		}
 	}
@@ -251,7 +251,7 @@ func (b *bench) parallel(ctx context.Context, _ floors) error {
 	}
 	b.row("two sessions, each 2 s of sleep, at once", time.Since(began).Round(time.Millisecond).String(), "2.5 s", "2 s")
 	for _, id := range []string{"bench-a", "bench-b"} {
-		if _, err := c.request("tools/call", map[string]any{"name": "close_session", "arguments": map[string]any{"session_id": id}}); err != nil {
+		if err := c.request("tools/call", map[string]any{"name": "close_session", "arguments": map[string]any{"session_id": id}}); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
 // Settings is everything that a flag, the environment or the configuration file can say.
@@ -213,6 +214,9 @@ func (s *Settings) check() error {
 		"idle-timeout": s.IdleTimeout, "lifetime": s.Lifetime, "start-timeout": s.StartTimeout,
 	} {
 		wrong(value <= 0, "--%s %s must be above 0", name, value)
+	}
+	for _, name := range slices.Concat(s.Tools, s.DisableTools) {
+		wrong(!slices.Contains(tools.Names, name), "there is no tool %q; there are %s", name, strings.Join(tools.Names, ", "))
 	}
 	for _, language := range s.Prewarm {
 		_, known := languages[language]

@@ -41,7 +41,7 @@ func runSetup(ctx context.Context, settings *Settings, base string, rebuild bool
 		return err
 	}
 	engine := settings.engine(log)
-	defer engine.Close()
+	defer func() { _ = engine.Close() }()
 	connection, err := engine.Connection(ctx)
 	if err != nil {
 		return explain(err)

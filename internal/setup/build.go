@@ -67,24 +67,28 @@ func (w *work) build(ctx context.Context, recipe containers.Recipe) error {
 }
 
 func (w *work) buildOptions(folder string, out io.Writer) images.BuildOptions {
-	network := buildah.NamespaceOption{Name: "network", Host: w.hostNetwork}
+	options := baseOptions(folder, out)
+	options.Args = map[string]string{"BASE": w.base}
+	options.NoCache = w.opts.Rebuild
+	options.ConfigureNetwork = buildah.NetworkEnabled
+	options.NamespaceOptions = buildah.NamespaceOptions{{Name: "network", Host: w.hostNetwork}}
+	options.CommonBuildOpts = &buildah.CommonBuildOptions{
+		HTTPProxy: true,
+		Ulimit:    []string{fmt.Sprintf("nofile=%d:%[1]d", maxFiles), fmt.Sprintf("nproc=%d:%[1]d", maxProcesses)},
+	}
+	return options
+}
+
+func baseOptions(folder string, out io.Writer) images.BuildOptions {
 	return images.BuildOptions{BuildOptions: buildah.BuildOptions{
 		ContextDirectory:        folder,
-		Args:                    map[string]string{"BASE": w.base},
 		PullPolicy:              buildah.PullNever,
-		NoCache:                 w.opts.Rebuild,
 		Layers:                  true, // so that the next try goes on where this one failed
 		RemoveIntermediateCtrs:  true,
 		ForceRmIntermediateCtrs: true,
-		ConfigureNetwork:        buildah.NetworkEnabled,
-		NamespaceOptions:        buildah.NamespaceOptions{network},
 		OutputFormat:            buildah.OCIv1ImageManifest,
 		Out:                     out,
 		Err:                     out,
-		CommonBuildOpts: &buildah.CommonBuildOptions{
-			HTTPProxy: true,
-			Ulimit:    []string{fmt.Sprintf("nofile=%d:%[1]d", maxFiles), fmt.Sprintf("nproc=%d:%[1]d", maxProcesses)},
-		},
 	}}
 }
 
@@ -135,16 +139,10 @@ func label(ctx context.Context, recipe containers.Recipe, id string) error {
 		return err
 	}
 	defer os.RemoveAll(folder)
-	_, err = buildImage(ctx, images.BuildOptions{BuildOptions: buildah.BuildOptions{
-		ContextDirectory: folder,
-		PullPolicy:       buildah.PullNever,
-		Layers:           true,
-		OutputFormat:     buildah.OCIv1ImageManifest,
-		Labels:           []string{containers.LabelRecipe + "=" + recipe.Hash, containers.LabelVersions + "=" + string(versions)},
-		Output:           recipe.Ref(),
-		Out:              io.Discard,
-		Err:              io.Discard,
-	}})
+	options := baseOptions(folder, io.Discard)
+	options.Labels = []string{containers.LabelRecipe + "=" + recipe.Hash, containers.LabelVersions + "=" + string(versions)}
+	options.Output = recipe.Ref()
+	_, err = buildImage(ctx, options)
 	if err != nil {
 		return fmt.Errorf("label the image: %w", err)
 	}
@@ -156,6 +154,7 @@ func label(ctx context.Context, recipe containers.Recipe, id string) error {
 // containers.LabelVersions holds the same once Images has named it.
 func Versions(ctx context.Context, image string) ([]byte, error) {
 	spec := specgen.NewSpecGenerator(image, false)
+	spec.Command = []string{"none"} // never started, but an image may name no command
 	spec.NetNS.NSMode = specgen.NoNetwork
 	created, err := engine.CreateWithSpec(ctx, spec, nil)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -100,7 +101,7 @@ func TestImagesWorkUnderTheProfile(t *testing.T) {
 		name, image string
 		command     []string
 	}{
-		{"numpy, pandas, matplotlib and scipy", "localhost/code-sandbox-mcp-python:dev", []string{"python3", "-c", `
+		{"numpy, pandas, matplotlib and scipy", containers.ImageRef("python"), []string{"python3", "-c", `
 import os
 os.environ["MPLCONFIGDIR"] = "/tmp"
 import numpy as np, pandas as pd, scipy.linalg, matplotlib
@@ -114,7 +115,7 @@ plt.plot([1, 2]); plt.savefig("/mnt/data/x.png")
 from sklearn.ensemble import RandomForestClassifier
 RandomForestClassifier(10, n_jobs=2).fit(a, a[:, 0] > .5)
 print("held")`}},
-		{"node with its compiler, workers, processes and sockets", "localhost/code-sandbox-mcp-node:dev", []string{"node", "-e", `
+		{"node with its compiler, workers, processes and sockets", containers.ImageRef("javascript"), []string{"node", "-e", `
 const assert = require("node:assert"), { Worker } = require("node:worker_threads"), os = require("node:os")
 const { execFileSync } = require("node:child_process"), fs = require("node:fs"), net = require("node:net")
 const sum = n => { let s = 0; for (let i = 0; i < n; i++) s += i % 7; return s }

@@ -1,0 +1,73 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+func wrapDeps() *Deps {
+	return &Deps{Logger: slog.New(slog.DiscardHandler), Secrets: NewMasker(map[string]string{"KEY": "hunter22"})}
+}
+
+func TestNamesAreThoseOfTheTools(t *testing.T) {
+	m := sandbox.NewManager(sandbox.Config{RunTimeout: time.Minute, MaxRunTimeout: time.Hour})
+	defer m.Close(t.Context())
+	d := &Deps{Manager: m, SoftWait: time.Second}
+	var names []string
+	for _, tool := range d.list() {
+		names = append(names, tool.definition.Name)
+	}
+	if got, want := strings.Join(names, " "), strings.Join(Names, " "); got != want {
+		t.Errorf("tools are %s, Names says %s", got, want)
+	}
+}
+
+func TestTheWrapperTurnsEveryEndIntoAResult(t *testing.T) {
+	for name, test := range map[string]struct {
+		handle handler
+		want   string
+	}{
+		"fault": {func(context.Context, *params) (*answer, error) {
+			return nil, fault.New(fault.CodeTooLarge, "Split it.", "It has hunter22 bytes.").With("size_bytes", 7)
+		}, "code_too_large: It has [masked: KEY] bytes.\nHint: Split it."},
+		"any error": {func(context.Context, *params) (*answer, error) { return nil, errors.New("open /home/me/secret: no") },
+			"execution_failed: The server could not do this"},
+		"panic": {func(context.Context, *params) (*answer, error) { panic("/home/me") }, "execution_failed: The server could not do this"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			res, err := wrapDeps().wrap(test.handle)(t.Context(), mcp.CallToolRequest{})
+			if err != nil || !res.IsError {
+				t.Fatalf("got %+v, %v", res, err)
+			}
+			text := res.Content[0].(mcp.TextContent).Text
+			wire, _ := json.Marshal(res)
+			if !strings.HasPrefix(text, test.want) || strings.Contains(string(wire), "/home/me") || strings.Contains(string(wire), "hunter22") {
+				t.Errorf("got %s", wire)
+			}
+			fields, ok := res.Meta.AdditionalFields[errorKey].(map[string]any)
+			if !ok || fields["code"] == "" || fields["hint"] == "" {
+				t.Errorf("fields are %v", res.Meta.AdditionalFields)
+			}
+		})
+	}
+}
+
+func TestACallWhoseContextEndedIsNotAnswered(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("the client has gone")
+	cancel(cause)
+	_, err := wrapDeps().wrap(func(context.Context, *params) (*answer, error) { return jsonAnswer(1) })(ctx, mcp.CallToolRequest{})
+	if !errors.Is(err, cause) {
+		t.Errorf("got %v", err)
+	}
+}
