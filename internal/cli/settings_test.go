@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// loadSettings reads settings as the program does.
+func loadSettings(t *testing.T, args []string, env map[string]string) (*Settings, error) {
+	t.Helper()
+	s := &Settings{}
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	s.bind(fs)
+	if err := fs.Parse(args); err != nil {
+		return s, err
+	}
+	return s, s.load(fs, func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+}
+
+func TestDefaultsAreTheContracts(t *testing.T) {
+	s, err := loadSettings(t, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.sandboxConfig(nil, nil, nil)
+	limits := sandbox.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 256, TmpBytes: 256 << 20, FileBytes: 2 << 30, OpenFiles: 1024}
+	if c.Limits != limits {
+		t.Errorf("limits are %+v", c.Limits)
+	}
+	got := []any{c.RunTimeout, c.MaxRunTimeout, time.Duration(s.SoftWait), c.IdleTimeout, c.Lifetime, c.MaxSessions, c.CodeBytes, c.OutputBytes, c.SpoolBytes}
+	want := []any{time.Minute, time.Hour, 45 * time.Second, 30 * time.Minute, 24 * time.Hour, 10, 100_000, 30_000, 64 << 20}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("default %d is %v, want %v", i, got[i], want[i])
+		}
+	}
+	if len(c.Kernels) != 2 || c.Kernels[sandbox.Python].Image != containers.ImageRef("python") {
+		t.Errorf("kernels are %+v", c.Kernels)
+	}
+}
+
+func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	text := "memory-limit: 2g\ncpu-limit: 1.5\nrun-timeout: 90\npreload: [numpy, polars]\nprewarm: python\nmax-sessions: 3\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := loadSettings(t, []string{"--config", file, "--max-sessions=5"}, map[string]string{
+		"SANDBOX_MAX_SESSIONS": "4", "SANDBOX_CPU_LIMIT": "0.5", "SANDBOX_PASS_THROUGH_ENV": "A,B",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.MaxSessions != 5 || s.CPULimit != 0.5 || s.MemoryLimit != 2<<30 || time.Duration(s.RunTimeout) != 90*time.Second {
+		t.Errorf("got %+v", s)
+	}
+	if strings.Join(s.Preload, " ") != "numpy polars" || strings.Join(s.Prewarm, " ") != "python" || strings.Join(s.PassThroughEnv, " ") != "A B" {
+		t.Errorf("lists are %q %q %q", s.Preload, s.Prewarm, s.PassThroughEnv)
+	}
+}
+
+func TestOtherProgramsNamesAreUnderstood(t *testing.T) {
+	for name, test := range map[string]struct {
+		args   []string
+		env    map[string]string
+		python string
+		js     string
+		engine string
+	}{
+		"image alone is Python":   {nil, map[string]string{"CONTAINER_IMAGE": "img"}, "img", "", ""},
+		"image for JavaScript":    {nil, map[string]string{"CONTAINER_IMAGE": "img", "CONTAINER_LANGUAGE": "Node"}, "", "img", ""},
+		"the flag beats it":       {[]string{"--python-image=mine"}, map[string]string{"CONTAINER_IMAGE": "img"}, "mine", "", ""},
+		"our variable beats it":   {nil, map[string]string{"CONTAINER_IMAGE": "img", "SANDBOX_PYTHON_IMAGE": "ours"}, "ours", "", ""},
+		"engine of the bindings":  {nil, map[string]string{"CONTAINER_HOST": "ssh://h"}, "", "", "ssh://h"},
+		"our engine setting wins": {[]string{"--engine-url=unix:///s"}, map[string]string{"CONTAINER_HOST": "ssh://h"}, "", "", "unix:///s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := loadSettings(t, test.args, test.env)
+			if err != nil || s.PythonImage != test.python || s.JSImage != test.js || s.EngineURL != test.engine {
+				t.Errorf("got %q %q %q, %v", s.PythonImage, s.JSImage, s.EngineURL, err)
+			}
+		})
+	}
+}
+
+func TestALanguageCanBeSwitchedOff(t *testing.T) {
+	s, err := loadSettings(t, []string{"--js-image=off"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kernels := s.kernels(); len(kernels) != 1 || kernels[sandbox.Python].Image == "" {
+		t.Errorf("kernels are %+v", kernels)
+	}
+}
+
+func TestBadSettingsNameTheValue(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(bad, []byte("memory_limit: 1g\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		args []string
+		env  map[string]string
+		want string
+	}{
+		"size":              {[]string{"--memory-limit=lots"}, nil, `"lots"`},
+		"too little memory": {[]string{"--memory-limit=1m"}, nil, "64MiB is the least"},
+		"duration":          {nil, map[string]string{"SANDBOX_RUN_TIMEOUT": "soon"}, `SANDBOX_RUN_TIMEOUT="soon"`},
+		"negative duration": {[]string{"--idle-timeout=-5s"}, nil, "--idle-timeout -5s must be above 0"},
+		"no sessions":       {[]string{"--max-sessions=0"}, nil, "--max-sessions 0"},
+		"tool":              {[]string{"--tools=run_cobol"}, nil, `no tool "run_cobol"`},
+		"language":          {[]string{"--prewarm=ruby"}, nil, `no language "ruby"`},
+		"log format":        {[]string{"--log-format=xml"}, nil, `"xml"`},
+		"log level":         {[]string{"--log-level=loud"}, nil, `"loud"`},
+		"no file":           {[]string{"--config=/does/not/exist"}, nil, "no such file"},
+		"key in file":       {[]string{"--config", bad}, nil, `no setting "memory_limit"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := loadSettings(t, test.args, test.env)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		want int
+	}{
+		"version":         {[]string{"version"}, 0},
+		"unknown command": {[]string{"serv"}, 2},
+		"unknown flag":    {[]string{"--nope"}, 2},
+		"bad setting":     {[]string{"version", "--max-sessions=0"}, 2},
+		"extra argument":  {[]string{"version", "more"}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Main(test.args); got != test.want {
+				t.Errorf("exit code %d, want %d", got, test.want)
+			}
+		})
+	}
+}
