@@ -1,0 +1,302 @@
+package setup
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/containers/podman/v5/pkg/bindings/images"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+)
+
+// testEngine is real Podman, shared by the tests.
+var testEngine *podman.Engine
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	state, err := os.MkdirTemp("", "setup-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(state)
+	testEngine = podman.Open(podman.Options{StateDir: state})
+	defer testEngine.Close()
+	return m.Run()
+}
+
+// connection is a context for the bindings. A test fails where there is no Podman.
+func connection(t *testing.T) context.Context {
+	t.Helper()
+	ctx, err := testEngine.Connection(t.Context())
+	if err != nil {
+		t.Fatalf("these tests need Podman: %v", err)
+	}
+	return ctx
+}
+
+const tinyVersions = `{"language":"Tiny","version":"1","packages":[]}`
+
+// tinyRecipe makes an image of one or two files, with nothing to download. Each FROM is
+// marked, so that whatever the build leaves can be found and removed when the test ends.
+func tinyRecipe(t *testing.T, containerfile string) containers.Recipe {
+	t.Helper()
+	name := "setup-test-" + strings.ToLower(rand.Text()[:10])
+	t.Cleanup(func() { removeMarked(t, name) })
+	return containers.Recipe{
+		Language: "python",
+		Name:     name,
+		Hash:     strings.Repeat("0123456789abcdef", 4),
+		Files: fstest.MapFS{
+			"Containerfile": {Data: []byte(strings.ReplaceAll(containerfile, "\nLABEL mark", "\nLABEL "+name+"=1"))},
+			"versions.json": {Data: []byte(strings.ReplaceAll(tinyVersions, ",", ",\n  "))},
+			"host/env":      {Data: []byte("# nothing\n")},
+		},
+	}
+}
+
+func removeMarked(t *testing.T, mark string) {
+	ctx, err := testEngine.Connection(context.Background())
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	marked := map[string][]string{"label": {mark}}
+	// An image goes after those that are built on it, so it may be gone or in use once.
+	for range 5 {
+		list, err := images.List(ctx, new(images.ListOptions).WithAll(true).WithFilters(marked))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if len(list) == 0 {
+			return
+		}
+		for _, image := range list {
+			_, _ = images.Remove(ctx, []string{image.ID}, new(images.RemoveOptions).WithForce(true).WithIgnore(true))
+		}
+	}
+	t.Errorf("images marked %s stay", mark)
+}
+
+const tinyContainerfile = `ARG BASE
+FROM ${BASE} AS first
+LABEL mark
+COPY host/env /only-in-the-first-stage
+
+FROM ${BASE}
+LABEL mark
+COPY --from=first /only-in-the-first-stage /from-first
+COPY versions.json ` + containers.VersionsFile + `
+LABEL ` + containers.LabelLanguage + `=tiny
+`
+
+func TestAnImageIsBuiltNamedAndLabelled(t *testing.T) {
+	ctx := connection(t)
+	recipe, report := tinyRecipe(t, tinyContainerfile), &recorder{}
+	w := &work{report: report, base: "scratch", hostNetwork: true}
+	result, err := w.image(ctx, recipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (Result{Language: "python", Ref: recipe.Ref(), Made: true}); result != want {
+		t.Errorf("got %+v, want %+v", result, want)
+	}
+	image, err := images.GetImage(ctx, recipe.Ref(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for label, want := range map[string]string{
+		containers.LabelLanguage: "tiny",
+		containers.LabelRecipe:   recipe.Hash,
+		containers.LabelVersions: tinyVersions,
+	} {
+		if got := image.Labels[label]; got != want {
+			t.Errorf("label %s is %q, want %q", label, got, want)
+		}
+	}
+	said := report.said()
+	for _, want := range []string{"begin Python image", "step 0/", "COPY versions.json", "end built in "} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q was not reported:\n%s", want, said)
+		}
+	}
+
+	again := &recorder{}
+	result, err = (&work{report: again}).image(ctx, recipe)
+	if err != nil || result.Made || again.said() != "begin Python image\nend ready: "+recipe.Ref() {
+		t.Errorf("the second call: %+v, %v\n%s", result, err, again.said())
+	}
+}
+
+func TestTheVersionsOfAFinishedImageCanBeRead(t *testing.T) {
+	ctx := connection(t)
+	recipe := tinyRecipe(t, tinyContainerfile)
+	w := &work{report: &recorder{}, base: "scratch", hostNetwork: true}
+	if err := w.build(ctx, recipe); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Versions(ctx, recipe.Ref())
+	if err != nil || string(got) != tinyVersions {
+		t.Errorf("got %s, %v", got, err)
+	}
+	if _, err := Versions(ctx, "localhost/no-such-image:1"); err == nil {
+		t.Error("an image that is not there has versions")
+	}
+}
+
+func TestAFailedBuildSaysWhereAndLeavesNoImage(t *testing.T) {
+	ctx := connection(t)
+	for name, test := range map[string]struct{ containerfile, want string }{
+		"a step that fails":       {"ARG BASE\nFROM ${BASE}\nLABEL mark\nCOPY no-such-file /\n", "no-such-file"},
+		"no list of the versions": {"ARG BASE\nFROM ${BASE}\nLABEL mark\nCOPY host/env /env\n", containers.VersionsFile},
+		"a list that is not JSON": {"ARG BASE\nFROM ${BASE}\nLABEL mark\nCOPY host/env " + containers.VersionsFile + "\n", "is not JSON"},
+		"a base that is missing":  {"FROM localhost/no-such-image:1\nCOPY host/env /env\n", "no-such-image"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			recipe, report := tinyRecipe(t, test.containerfile), &recorder{}
+			_, err := (&work{report: report, base: "scratch", hostNetwork: true}).image(ctx, recipe)
+			var failed *Error
+			if !errors.As(err, &failed) || !strings.Contains(err.Error(), test.want) || failed.Next == "" {
+				t.Fatalf("got %v", err)
+			}
+			if !strings.HasSuffix(report.said(), "\nfail") {
+				t.Errorf("the failure was not reported:\n%s", report.said())
+			}
+			if there, err := images.Exists(ctx, recipe.Ref(), nil); there || err != nil {
+				t.Errorf("the image has its name: %t, %v", there, err)
+			}
+		})
+	}
+}
+
+func TestABuildCanBeCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(connection(t))
+	stop := errors.New("the user pressed ^C")
+	cancel(stop)
+	recipe, report := tinyRecipe(t, tinyContainerfile), &recorder{}
+	err := (&work{report: report, base: "scratch", hostNetwork: true}).build(ctx, recipe)
+	if !errors.Is(err, stop) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAnImageOfTheUsersOwnThatCannotBePulledIsAnError(t *testing.T) {
+	ctx := connection(t)
+	report := &recorder{}
+	results, err := Images(ctx, Options{
+		Languages: []string{"python"},
+		Pull:      map[string]string{"python": refusing(t) + "/image:1"},
+	}, report)
+	var failed *Error
+	if !errors.As(err, &failed) || len(results) != 0 || !strings.Contains(failed.Next, "podman pull") {
+		t.Errorf("got %v, %v", results, err)
+	}
+	if !strings.HasSuffix(report.said(), "\nfail") {
+		t.Errorf("the failure was not reported:\n%s", report.said())
+	}
+}
+
+// refusing is the address of a registry that refuses every connection.
+func refusing(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func TestARegistryThatNeverAnswersIsGivenUp(t *testing.T) {
+	ctx := connection(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	err = pull(ctx, listener.Addr().String()+"/image:1", time.Millisecond, newLog(func(string) {}))
+	if !errors.Is(err, errNoAnswer) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestABaseThatIsNamedAndMissingIsNotReplacedByAnother(t *testing.T) {
+	ctx := connection(t)
+	report := &recorder{}
+	w := &work{report: report, opts: Options{Base: refusing(t) + "/base:1", Patience: time.Minute}}
+	_, err := w.chooseBase(ctx)
+	var failed *Error
+	if !errors.As(err, &failed) || !strings.Contains(failed.Next, "--base") {
+		t.Errorf("got %v", err)
+	}
+	if strings.Contains(report.said(), "mirror") {
+		t.Errorf("another base was made:\n%s", report.said())
+	}
+}
+
+func TestWhatIsThereIsTakenAsTheBase(t *testing.T) {
+	ctx := connection(t)
+	recipe := tinyRecipe(t, tinyContainerfile)
+	if err := (&work{report: &recorder{}, base: "scratch", hostNetwork: true}).build(ctx, recipe); err != nil {
+		t.Fatal(err)
+	}
+	w := &work{report: &recorder{}, opts: Options{Base: recipe.Ref()}}
+	if base, err := w.chooseBase(ctx); err != nil || base != recipe.Ref() {
+		t.Errorf("got %q, %v", base, err)
+	}
+}
+
+func TestALanguageThatDoesNotExistIsRefused(t *testing.T) {
+	for _, ask := range []func(context.Context, Options) error{
+		func(ctx context.Context, o Options) error { _, err := Images(ctx, o, &recorder{}); return err },
+		func(ctx context.Context, o Options) error { _, err := Ready(ctx, o); return err },
+	} {
+		if err := ask(t.Context(), Options{Languages: []string{"python", "ruby"}}); err == nil || !strings.Contains(err.Error(), `"ruby"`) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+func TestReadyLooksAndMakesNothing(t *testing.T) {
+	ctx := connection(t)
+	ready, err := Ready(ctx, Options{Pull: map[string]string{"python": "localhost/no-such-image:1"}, Languages: []string{"python"}})
+	if err != nil || len(ready) != 1 || ready["python"] {
+		t.Errorf("got %v, %v", ready, err)
+	}
+}
+
+func TestBootstrapKeepsThisMachinesSettingsOutOfTheImage(t *testing.T) {
+	args := bootstrapArgs([]string{`Acquire::Retries "3";`}, "/tmp/base.tar")
+	line := strings.Join(args, "\x00")
+	for _, want := range []string{`--aptopt=Acquire::Retries "3";`, "99mmdebstrap", "etc/resolv.conf", "--include=ca-certificates"} {
+		if !strings.Contains(line, want) {
+			t.Errorf("%s is not in the command line", want)
+		}
+	}
+	if tail := args[len(args)-2:]; tail[0] != "trixie" || tail[1] != "/tmp/base.tar" {
+		t.Errorf("it ends in %v", tail)
+	}
+}
+
+func TestWhereTheEngineIsOnAnotherKindOfMachineNoBaseIsMade(t *testing.T) {
+	ctx := connection(t)
+	log := newLog(func(string) {})
+	if err := (host{os: "plan9", arch: "mips"}).bootstrap(ctx, log); err == nil || !strings.Contains(err.Error(), "plan9/mips") {
+		t.Errorf("got %v", err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	if err := thisHost().bootstrap(ctx, log); err == nil || !strings.Contains(err.Error(), "mmdebstrap is not installed") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,94 @@
+package setup
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// recorder is a Reporter that keeps what it is told.
+type recorder struct{ tasks []*recordedTask }
+
+func (r *recorder) Begin(title string) Task {
+	r.tasks = append(r.tasks, &recordedTask{calls: []string{"begin " + title}})
+	return r.tasks[len(r.tasks)-1]
+}
+
+// said is every call, task by task.
+func (r *recorder) said() string {
+	var all []string
+	for _, task := range r.tasks {
+		all = append(all, task.calls...)
+	}
+	return strings.Join(all, "\n")
+}
+
+type recordedTask struct{ calls []string }
+
+func (t *recordedTask) note(format string, args ...any) {
+	t.calls = append(t.calls, fmt.Sprintf(format, args...))
+}
+
+func (t *recordedTask) Step(done, total int, what string) { t.note("step %d/%d %s", done, total, what) }
+func (t *recordedTask) Line(line string)                  { t.note("line %s", line) }
+func (t *recordedTask) End(outcome string)                { t.note("end %s", outcome) }
+func (t *recordedTask) Fail()                             { t.note("fail") }
+
+func TestPlainProgressSpeaksEveryFewSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		task := plain{w: &out, every: 3 * time.Second}.Begin("Image")
+		task.Step(0, 2, "RUN apt-get update")
+		task.Line("Get:1")
+		task.Line("Get:2")
+		sleep(3 * time.Second)
+		sleep(3 * time.Second)
+		task.Step(1, 2, "COPY a b")
+		sleep(3 * time.Second)
+		task.End("built")
+		want := `Image: step 1/2: RUN apt-get update
+Image: 3s: Get:2
+Image: 6s: still at it: Get:2
+Image: step 2/2: COPY a b
+Image: 9s: still at it
+Image: built
+`
+		if out.String() != want {
+			t.Errorf("got:\n%s", out.String())
+		}
+	})
+}
+
+// sleep moves the bubble's clock, and lets what was due then happen.
+func sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func TestPlainProgressOfAFailureEndsToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // fails where a goroutine stays behind
+		var out bytes.Buffer
+		plain{w: &out, every: time.Second}.Begin("Image").Fail()
+		if out.String() != "Image: failed\n" {
+			t.Errorf("got %q", out.String())
+		}
+	})
+}
+
+func TestAFileIsNotATerminal(t *testing.T) {
+	file, err := os.Create(t.TempDir() + "/log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, ok := NewReporter(file).(plain); !ok {
+		t.Errorf("a file gets %T", NewReporter(file))
+	}
+	if _, ok := NewReporter(&bytes.Buffer{}).(plain); !ok {
+		t.Error("a buffer does not get plain lines")
+	}
+}
