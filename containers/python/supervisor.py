@@ -1851,7 +1851,6 @@ class PlainEngine:
     """Runs code with compile and exec: the whole engine where there is no IPython, else the first one."""
 
     CO_COROUTINE = 0x80
-    CO_ASYNC_GENERATOR = 0x200
 
     def __init__(self, kernel):
         import __future__
@@ -1886,20 +1885,31 @@ class PlainEngine:
         except SyntaxError as e:
             raise self._explain(e, code) from None
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        if tree.body:
-            self._execute(self._compile(tree, name, "exec"))
-        if last is None:
-            return
-        value = self._execute(self._compile(ast.Expression(last.value), name, "eval"))
-        if value is not None and not self._silenced(last, code):
+        parts = [self._compile(tree, name, "exec")] if tree.body else []
+        if last is not None:
+            parts.append(self._compile(ast.Expression(last.value), name, "eval"))
+        value = self._execute(parts)
+        if last is not None and value is not None and not self._silenced(last, code):
             self._remember(value)
             self.kernel.show(value, mime_bundle(value))
 
-    def _execute(self, code):
-        self.flags |= sum(flag for flag in self.features if code.co_flags & flag and not self.flags & flag)
-        value = eval(code, self.namespace)
-        if code.co_flags & self.CO_COROUTINE:
-            value = self.kernel.event_loop.run(value)
+    def _execute(self, parts):
+        """Runs the parts of a cell; all of them inside the event loop when one awaits."""
+        for code in parts:
+            self.flags |= sum(flag for flag in self.features if code.co_flags & flag and not self.flags & flag)
+        if any(code.co_flags & self.CO_COROUTINE for code in parts):
+            return self.kernel.event_loop.run(self._await(parts))
+        value = None
+        for code in parts:
+            value = eval(code, self.namespace)
+        return value
+
+    async def _await(self, parts):
+        value = None
+        for code in parts:
+            value = eval(code, self.namespace)
+            if code.co_flags & self.CO_COROUTINE:
+                value = await value
         return value
 
     def _explain(self, error, code):
@@ -2319,16 +2329,17 @@ class Kernel:
 
     def _restore(self, out_fd, err_fd):
         """Gives the code its standard streams; code of runs before may have closed or replaced them."""
-        os.dup2(out_fd, 1)
-        os.dup2(err_fd, 2)
-        os.close(out_fd)
-        os.close(err_fd)
+        # Where code has closed its own, the new ones may have come as 0, 1 or 2.
+        fds = [move_high(fd) if fd <= 2 else fd for fd in (out_fd, err_fd)]
+        for target, fd in enumerate(fds, 1):
+            os.dup2(fd, target)
+            os.close(fd)
         try:
             os.dup2(self.null_fd, 0)
         except OSError:
             self.null_fd = move_high(os.open(os.devnull, os.O_RDWR))
             os.dup2(self.null_fd, 0)
-        if self.stdout.closed or self.stderr.closed:
+        if is_closed(self.stdout) or is_closed(self.stderr):
             self.make_streams()
         sys.stdin, sys.stdout, sys.stderr = self.stdin, self.stdout, self.stderr
 
@@ -2439,6 +2450,13 @@ def cut_text(text, limit):
         return text
     keep = limit - 3
     return data[: keep - partial_tail(data[:keep])].decode("utf-8") + "…"
+
+
+def is_closed(stream):
+    try:
+        return stream.closed
+    except ValueError:  # detached
+        return True
 
 
 def ignore_signal(*_):
