@@ -11,12 +11,12 @@ import (
 // An upload's line is kept once: what else is allocated on its way is the copy that the
 // tool makes when it decodes its arguments, and small change.
 func TestUploadIsHeldOnce(t *testing.T) {
-	const size = 50 << 20
+	const size, limit = 16 << 20, 24 << 20
 	inReader, in := io.Pipe()
 	outReader, out := io.Pipe()
 	finished := make(chan error, 1)
 	go func() {
-		finished <- Serve(t.Context(), newFixture().server, inReader, out, Options{})
+		finished <- Serve(t.Context(), newFixture().server, inReader, out, Options{MaxLineBytes: limit})
 	}()
 	line := []byte(toolCall("1", "size", `{"content":"`+strings.Repeat("x", size)+`"}`, "{}") + "\n")
 
@@ -26,12 +26,12 @@ func TestUploadIsHeldOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer, err := bufio.NewReader(outReader).ReadString('\n')
-	if err != nil || !strings.Contains(answer, "52428800") {
+	if err != nil || !strings.Contains(answer, "16777216") {
 		t.Fatalf("%s, %v", answer, err)
 	}
 	runtime.ReadMemStats(&after)
-	// One buffer of the largest line (72 MiB), its smaller beginnings (9 MiB), the copy (50 MiB).
-	if got := after.TotalAlloc - before.TotalAlloc; got > 150<<20 {
+	// One buffer of the largest line (24 MiB), its smaller beginnings (9 MiB), the copy (16 MiB).
+	if got := after.TotalAlloc - before.TotalAlloc; got > 56<<20 {
 		t.Errorf("%d MiB were allocated for a line of %d MiB", got>>20, size>>20)
 	}
 	_ = in.Close()

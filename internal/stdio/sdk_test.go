@@ -116,12 +116,12 @@ func sdkCancel(t *testing.T, f *fixture, session *sdk.ClientSession) {
 
 func sdkUpload(t *testing.T, session *sdk.ClientSession) {
 	t.Helper()
-	arguments := map[string]any{"content": strings.Repeat("x", 20<<20)}
+	arguments := map[string]any{"content": strings.Repeat("x", 2<<20)}
 	result, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "size", Arguments: arguments})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text, ok := result.Content[0].(*sdk.TextContent); !ok || text.Text != "20971520" {
+	if text, ok := result.Content[0].(*sdk.TextContent); !ok || text.Text != "2097152" {
 		t.Errorf("got %+v", result.Content)
 	}
 }
