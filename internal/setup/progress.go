@@ -31,10 +31,16 @@ type Task interface {
 // NewReporter shows progress on w: as a bar that is drawn in place when w is a terminal,
 // else as plain lines, one for each step and one every three seconds in between.
 func NewReporter(w io.Writer) Reporter {
-	if file, ok := w.(*os.File); ok && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(file.Fd())) {
-		return terminal{file}
+	if file, ok := w.(*os.File); ok && canDraw(file) {
+		return terminal{file: file}
 	}
 	return plain{w: w, every: 3 * time.Second}
+}
+
+// canDraw also wants a size: some pseudo-terminals have none, and nothing fits there.
+func canDraw(file *os.File) bool {
+	width, height, err := term.GetSize(int(file.Fd()))
+	return err == nil && width > 0 && height > 0 && os.Getenv("TERM") != "dumb"
 }
 
 // plain is progress for a log.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
@@ -12,43 +13,69 @@ import (
 
 // terminal is progress for a person: one line that is drawn in place, and stays with the
 // outcome when the task is over.
-type terminal struct{ file *os.File }
+type terminal struct {
+	file    *os.File
+	refresh <-chan any // draws when it is sent to; nil: several times a second
+}
 
 func (t terminal) Begin(title string) Task {
-	task := &terminalTask{file: t.file, title: title, text: "starting"}
-	task.progress = mpb.New(mpb.WithOutput(t.file), mpb.WithWidth(20), mpb.WithAutoRefresh())
+	task := &terminalTask{file: t.file, title: title, text: "starting", start: time.Now()}
+	options := []mpb.ContainerOption{mpb.WithOutput(t.file), mpb.WithWidth(barWidth), mpb.WithAutoRefresh()}
+	if t.refresh != nil {
+		options = append(options, mpb.WithManualRefresh(t.refresh))
+	}
+	task.progress = mpb.New(options...)
 	task.bar = task.progress.New(0,
 		mpb.BarStyle().Lbound("").Filler("█").Tip("█").Padding("░").Rbound(""),
-		mpb.BarRemoveOnComplete(),
-		mpb.PrependDecorators(decor.Name(title, decor.WC{C: decor.DindentRight | decor.DextraSpace})),
-		mpb.AppendDecorators(
-			decor.Elapsed(decor.ET_STYLE_GO, decor.WC{W: 5}),
-			decor.Any(func(decor.Statistics) string { return " " + task.shown() }),
-		),
+		mpb.BarFillerClearOnComplete(),
+		mpb.PrependDecorators(decor.Any(task.before)),
+		mpb.AppendDecorators(decor.Any(task.behind)),
 	)
 	return task
 }
+
+const barWidth = 20 // columns
 
 type terminalTask struct {
 	file     *os.File
 	title    string
 	progress *mpb.Progress
 	bar      *mpb.Bar
+	start    time.Time
 
-	mu   sync.Mutex
-	text string
+	mu      sync.Mutex
+	text    string // what is being done
+	outcome string // the whole line, once the task is over
 }
 
-// shown is the text behind the bar, cut so that the line never wraps: a wrapped line
-// cannot be drawn over.
-func (t *terminalTask) shown() string {
+// before is what stands in front of the bar and, when the task is over, in its place.
+func (t *terminalTask) before(decor.Statistics) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.outcome != "" {
+		return t.fit(t.outcome, 0)
+	}
+	return t.title + " "
+}
+
+func (t *terminalTask) behind(decor.Statistics) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.outcome != "" {
+		return ""
+	}
+	elapsed := fmt.Sprintf(" %5s ", time.Since(t.start).Round(time.Second))
+	return elapsed + t.fit(t.text, len(t.title)+1+barWidth+len(elapsed))
+}
+
+// fit cuts text so that the line never wraps, with some columns taken already: a wrapped
+// line cannot be drawn over. Spaces that mpb puts around the bar take two.
+func (t *terminalTask) fit(text string, taken int) string {
 	width, _, err := term.GetSize(int(t.file.Fd()))
 	if err != nil {
 		width = 80
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return cut(t.text, max(width-len(t.title)-20-12, 10))
+	return cut(text, max(width-taken-3, 1))
 }
 
 func (t *terminalTask) say(text string) {
@@ -65,12 +92,14 @@ func (t *terminalTask) Step(done, total int, what string) {
 
 func (t *terminalTask) Line(line string) { t.say(line) }
 
-func (t *terminalTask) End(outcome string) { t.finish("✓", outcome) }
+func (t *terminalTask) End(outcome string) { t.finish("✓ " + t.title + ": " + outcome) }
 
-func (t *terminalTask) Fail() { t.finish("✗", "failed") }
+func (t *terminalTask) Fail() { t.finish("✗ " + t.title + ": failed") }
 
-func (t *terminalTask) finish(mark, outcome string) {
+func (t *terminalTask) finish(outcome string) {
+	t.mu.Lock()
+	t.outcome = outcome
+	t.mu.Unlock()
 	t.bar.SetTotal(-1, true)
 	t.progress.Wait()
-	_, _ = fmt.Fprintf(t.file, "%s %s %s\n", mark, t.title, outcome)
 }

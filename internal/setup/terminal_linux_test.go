@@ -5,7 +5,9 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,38 +39,90 @@ func pseudoTerminal(t *testing.T, columns uint16) (screen, other *os.File) {
 	return screen, other
 }
 
-func TestATerminalGetsABarThatNeverWrapsAndAnOutcome(t *testing.T) {
-	t.Setenv("TERM", "xterm")
+// display keeps what appears on a screen.
+type display struct {
+	mu   sync.Mutex
+	text strings.Builder
+	done chan struct{} // closed when the screen is
+}
+
+func watch(other *os.File) *display {
+	d := &display{done: make(chan struct{})}
+	go func() {
+		defer close(d.done)
+		_, _ = io.Copy(d, other) // ends with an error when the screen is closed
+	}()
+	return d
+}
+
+func (d *display) Write(p []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.text.Write(p)
+}
+
+func (d *display) String() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.text.String()
+}
+
+// wipe is how a line is drawn over: up one line, and clear.
+const wipe = "\x1b[1A\x1b[J"
+
+func TestATerminalGetsABarThatNeverWraps(t *testing.T) {
 	const columns = 70
 	screen, other := pseudoTerminal(t, columns)
-	shown := make(chan string)
-	go func() {
-		text, _ := io.ReadAll(other) // ends with an error when the screen is closed
-		shown <- string(text)
-	}()
-	reporter, ok := NewReporter(screen).(terminal)
-	if !ok {
-		t.Fatalf("a terminal gets %T", NewReporter(screen))
-	}
-	for _, end := range []func(Task){func(task Task) { task.End("built in 2s: image") }, Task.Fail} {
-		task := reporter.Begin("Python image")
-		task.Step(1, 4, "RUN apt-get update")
-		for range 50 {
-			task.Line(strings.Repeat("a long line of output ", 20))
+	shown, refresh := watch(other), make(chan any)
+	task := terminal{file: screen, refresh: refresh}.Begin("Python image")
+	await := func(want string) {
+		for !strings.Contains(shown.String(), want) {
+			refresh <- time.Now()
 		}
-		task.Step(3, 4, "COPY a b")
-		end(task)
 	}
+	task.Step(1, 4, "RUN apt-get update")
+	await("Python image  █████░░░░░░░░░░░░░░░ ")
+	await(" RUN apt-get update")
+	task.Line(strings.Repeat("a long line of output ", 20))
+	await(" a long line of output")
+	task.End("built in 2s: image")
 	screen.Close()
-	text := <-shown
-	for _, want := range []string{"✓ Python image built in 2s: image\r\n", "✗ Python image failed\r\n"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is not on the screen:\n%q", want, text)
+	<-shown.done
+	if text := shown.String(); !strings.HasSuffix(strings.TrimRight(text, " \r\n"), wipe+"✓ Python image: built in 2s: image") {
+		t.Errorf("the outcome is not all that stays:\n%q", text)
+	}
+	for line := range strings.FieldsFuncSeq(shown.String(), func(r rune) bool { return r == '\r' || r == '\n' }) {
+		visible := strings.TrimPrefix(line, wipe)
+		if n := len([]rune(visible)); n > columns {
+			t.Errorf("a line of %d characters on %d columns: %q", n, columns, visible)
 		}
 	}
-	for line := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune("\r\n\x1b", r) }) {
-		if n := len([]rune(line)); n > columns+8 { // an escape sequence's letters
-			t.Errorf("a line of %d characters on %d columns: %q", n, columns, line)
-		}
+}
+
+func TestAFailureStaysOnTheScreen(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	screen, other := pseudoTerminal(t, 80)
+	shown := watch(other)
+	NewReporter(screen).Begin("Python image").Fail()
+	screen.Close()
+	<-shown.done
+	if text := strings.TrimRight(shown.String(), " \r\n"); !strings.HasSuffix(text, "✗ Python image: failed") {
+		t.Errorf("got %q", text)
+	}
+}
+
+func TestOnlyATerminalThatCanBeDrawnOnGetsABar(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	screen, _ := pseudoTerminal(t, 80)
+	if _, ok := NewReporter(screen).(terminal); !ok {
+		t.Errorf("a terminal gets %T", NewReporter(screen))
+	}
+	none, _ := pseudoTerminal(t, 0)
+	if _, ok := NewReporter(none).(plain); !ok {
+		t.Errorf("a terminal without a size gets %T", NewReporter(none))
+	}
+	t.Setenv("TERM", "dumb")
+	if _, ok := NewReporter(screen).(plain); !ok {
+		t.Errorf("a dumb terminal gets %T", NewReporter(screen))
 	}
 }
