@@ -28,7 +28,8 @@ type Options struct {
 	DockerHost string
 	// OCIRuntime is the runtime's name or path, such as crun or runc. It means a service
 	// of this process's own, since a running service's runtime cannot be changed.
-	// Empty: the service's default, or another that works where that one cannot.
+	// Empty: the service's default, or another that works where that one cannot. Ignored
+	// when URL is set.
 	OCIRuntime string
 	// StateDir is where the seccomp profile is written. Empty: code-sandbox-mcp in the
 	// user's cache directory.

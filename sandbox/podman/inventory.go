@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/containers/podman/v5/pkg/bindings/containers"
 	"github.com/containers/podman/v5/pkg/bindings/images"
@@ -18,6 +19,12 @@ import (
 // removeAtOnce is how many containers are removed at the same time. Podman takes locks
 // of its own, so more than a few only wait for each other.
 const removeAtOnce = 8
+
+// The pauses between tries to remove a container that is just ending.
+const (
+	firstPause = 10 * time.Millisecond
+	lastPause  = time.Second
+)
 
 // call runs one of the bindings' functions that may be repeated, with a deadline, and
 // once more when the connection turns out to be gone.
@@ -135,10 +142,21 @@ func (e *Engine) removeAll(ctx context.Context, names []string, remove func(cont
 }
 
 // removeContainer kills and removes one container with no grace. The volumes stay.
+// Podman refuses to kill one that has just ended and whose end it has not recorded yet;
+// a moment later it is only a container to remove.
 func removeContainer(conn context.Context, name string) error {
 	options := new(containers.RemoveOptions).WithForce(true).WithIgnore(true).WithTimeout(0)
-	_, err := containers.Remove(conn, name, options)
-	return absent(err, "remove container "+name)
+	for pause := firstPause; ; pause *= 2 {
+		_, err := containers.Remove(conn, name, options)
+		if err == nil || pause > lastPause || !says(err, "container state improper", "could not be stopped") {
+			return absent(err, "remove container "+name)
+		}
+		select {
+		case <-time.After(pause):
+		case <-conn.Done():
+			return conn.Err()
+		}
+	}
 }
 
 func removeVolume(conn context.Context, name string) error {

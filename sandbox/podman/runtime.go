@@ -18,14 +18,14 @@ type runtimeChoice struct {
 
 // chooseRuntime decides without asking Podman, whose own description of the host costs
 // a quarter of a second. crun refuses a host that has cgroup version 1 beside version 2,
-// and there runc works.
+// and there runc works. An address of Docker's may be anything, so it is tried first.
 func chooseRuntime(opts Options) runtimeChoice {
 	switch {
 	case opts.URL != "":
 		return runtimeChoice{}
 	case opts.OCIRuntime != "":
 		return runtimeChoice{opts.OCIRuntime, "asked for by --oci-runtime"}
-	case runtime.GOOS != "linux" || unifiedCgroups() || lookProgram("runc") == "":
+	case opts.DockerHost != "" || runtime.GOOS != "linux" || unifiedCgroups() || lookProgram("runc") == "":
 		return runtimeChoice{}
 	}
 	return runtimeChoice{"runc", "crun does not work with this host's cgroup version 1"}

@@ -17,7 +17,7 @@ import (
 const (
 	// serviceIdle ends a service that nobody talks to: the safety net for one whose
 	// server was killed where the kernel does not tell it so.
-	serviceIdle = "--time=600"
+	serviceIdle = 10 * time.Minute
 
 	serviceStopGrace = 300 * time.Millisecond
 	socketPoll       = 3 * time.Millisecond
@@ -55,6 +55,7 @@ func (e *Engine) dialOwn(ctx context.Context) (*link, error) {
 		return nil, serviceFailed(ctx, e.opts.ConnectTimeout, err)
 	}
 	l.service, l.runtime = s, e.runtime
+	go s.stayAwake()
 	return l, nil
 }
 
@@ -110,7 +111,8 @@ func serviceCommand(program, ociRuntime, socket string) *exec.Cmd {
 	if ociRuntime != "" {
 		args = append(args, "--runtime", ociRuntime)
 	}
-	args = append(args, "system", "service", serviceIdle, "unix://"+socket)
+	idle := fmt.Sprintf("--time=%d", int(serviceIdle.Seconds()))
+	args = append(args, "system", "service", idle, "unix://"+socket)
 	cmd := exec.Command(program, args...)
 	cmd.Env = serviceEnv(os.Environ())
 	// conmon has been seen to leave files in the folder it was started from.
@@ -152,6 +154,21 @@ func (s *service) accepts(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// stayAwake keeps the service from going to sleep while this process lives: a request
+// that meets it on its way down can hang.
+func (s *service) stayAwake() {
+	nudge := time.NewTicker(serviceIdle / 3)
+	defer nudge.Stop()
+	for {
+		select {
+		case <-nudge.C:
+			listens(context.Background(), s.address)
+		case <-s.done:
+			return
+		}
+	}
 }
 
 func (s *service) ended() bool {

@@ -14,7 +14,7 @@ import (
 )
 
 // cleanupTimeout bounds the removal of what a failed Start made, after its own time.
-const cleanupTimeout = 10 * time.Second
+const cleanupTimeout = 5 * time.Second
 
 var errNameInUse = errors.New("a container of that name exists")
 

@@ -1,0 +1,396 @@
+package podman
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/containers/podman/v5/pkg/bindings/system"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// own is an engine with a service of its own, apart from the one that the tests share.
+func own(t *testing.T, opts Options) *Engine {
+	t.Helper()
+	if opts.Sockets == nil {
+		opts.Sockets = []string{}
+	}
+	opts.StateDir = t.TempDir()
+	e := Open(opts)
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+func unavailable(t *testing.T, err error) *UnavailableError {
+	t.Helper()
+	var u *UnavailableError
+	if !errors.As(err, &u) || !errors.Is(err, sandbox.ErrEngineUnavailable) {
+		t.Fatalf("not an UnavailableError: %v", err)
+	}
+	if u.Reason == "" || u.Fix == "" {
+		t.Errorf("it does not say why, or what to do: %+v", u)
+	}
+	return u
+}
+
+func TestPodmanMissing(t *testing.T) {
+	e := own(t, Options{Program: filepath.Join(t.TempDir(), "podman")})
+	_, err := e.Image(t.Context(), "x")
+	if u := unavailable(t, err); !strings.Contains(u.Reason, "not installed") || !strings.Contains(u.Fix, "install") {
+		t.Errorf("%+v", u)
+	}
+}
+
+func TestServiceThatDoesNotStart(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "podman")
+	script := "#!/bin/sh\necho 'Error: no subuid ranges found' >&2\nexit 125\n"
+	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err := own(t, Options{Program: program}).Connection(t.Context())
+	if u := unavailable(t, err); !strings.Contains(u.Error(), "no subuid ranges") {
+		t.Errorf("the log does not have the service's own words: %v", u)
+	}
+}
+
+func TestNothingAtTheGivenAddress(t *testing.T) {
+	for _, address := range []string{
+		"unix://" + t.TempDir() + "/absent.sock", "tcp://127.0.0.1:1", "ftp://nowhere", "://", "unix://", "nonsense",
+	} {
+		_, err := own(t, Options{URL: address}).List(t.Context(), "x", "")
+		unavailable(t, err)
+	}
+}
+
+func TestPasswordInTheAddressIsNotShown(t *testing.T) {
+	_, err := own(t, Options{URL: "tcp://user:hunter2@127.0.0.1:1"}).List(t.Context(), "x", "")
+	if u := unavailable(t, err); strings.Contains(u.Reason+u.Fix, "hunter2") {
+		t.Errorf("%+v", u)
+	}
+}
+
+// silentSocket accepts connections and never answers.
+func silentSocket(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { conn.Close() })
+		}
+	}()
+	return path
+}
+
+func TestHungEngineIsUnavailableInTime(t *testing.T) {
+	path := silentSocket(t)
+	for name, opts := range map[string]Options{
+		"at the given address": {URL: "unix://" + path},
+		"at the user's socket": {Sockets: []string{path}},
+		"at Docker's address":  {DockerHost: "unix://" + path},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts.ConnectTimeout = 50 * time.Millisecond
+			e := own(t, opts)
+			e.runtime = runtimeChoice{}
+			_, err := e.Image(t.Context(), "x")
+			if u := unavailable(t, err); !strings.Contains(u.Reason, "did not answer") {
+				t.Errorf("%+v", u)
+			}
+		})
+	}
+}
+
+func TestCallersDeadlineAndCancellation(t *testing.T) {
+	e := own(t, Options{URL: "unix://" + silentSocket(t), ConnectTimeout: time.Hour})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err := e.Image(ctx, "x")
+	unavailable(t, err)
+
+	ctx, cancel = context.WithCancel(t.Context())
+	cancel()
+	if _, err := e.Image(ctx, "x"); !errors.Is(err, context.Canceled) || errors.Is(err, sandbox.ErrEngineUnavailable) {
+		t.Errorf("a cancelled call gave %v", err)
+	}
+}
+
+// Callers that wait while another connects each keep to their own time.
+func TestWaitingForAnothersConnection(t *testing.T) {
+	e := own(t, Options{URL: "unix://" + silentSocket(t), ConnectTimeout: 300 * time.Millisecond})
+	var wait sync.WaitGroup
+	for range 4 {
+		wait.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			_, err := e.Image(ctx, "x")
+			if !errors.Is(err, sandbox.ErrEngineUnavailable) {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// stuckEngine answers pings and nothing else.
+func stuckEngine(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/_ping") {
+			w.Header().Set("Libpod-API-Version", "4.3.1")
+			return
+		}
+		<-over
+	}))
+	server.Listener.Close()
+	server.Listener = l
+	server.Start()
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(over) })
+	return path
+}
+
+func TestCallThatHangsIsUnavailableInTime(t *testing.T) {
+	e := own(t, Options{URL: "unix://" + stuckEngine(t), CallTimeout: 50 * time.Millisecond})
+	spec := sandbox.Spec{Name: "csm-test-stuck", Volume: "csm-test-stuck", Image: "x", Command: []string{"x"}}
+	for name, call := range map[string]func() error{
+		"image":  func() error { _, err := e.Image(t.Context(), "x"); return err },
+		"list":   func() error { _, err := e.List(t.Context(), "x", ""); return err },
+		"info":   func() error { _, err := e.Info(t.Context()); return err },
+		"remove": func() error { return e.Remove(t.Context(), []string{"x"}, nil) },
+	} {
+		if err := call(); !errors.Is(err, sandbox.ErrEngineUnavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// The clean-up of a start has time of its own.
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := e.Start(ctx, spec); !errors.Is(err, sandbox.ErrEngineUnavailable) {
+		t.Errorf("start: %v", err)
+	}
+}
+
+func TestSocketThatIsNotPodmansIsPassedOver(t *testing.T) {
+	docker := httptest.NewServer(http.NotFoundHandler())
+	defer docker.Close()
+	stale := filepath.Join(t.TempDir(), "stale")
+	l, err := net.Listen("unix", stale)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	l.Close()
+	e := own(t, Options{DockerHost: "tcp://" + docker.Listener.Addr().String(), Sockets: []string{stale, "/no/such"}})
+	info, err := e.Info(t.Context())
+	if err != nil || !info.OwnService {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+func TestListeningSocketIsUsed(t *testing.T) {
+	shared := own(t, Options{})
+	if _, err := shared.Connection(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	address := shared.link.address
+	given := own(t, Options{URL: address})
+	info, err := given.Info(t.Context())
+	if err != nil || info.OwnService || info.Address != address || !info.OnHost {
+		t.Errorf("%+v, %v", info, err)
+	}
+	docker := own(t, Options{DockerHost: address})
+	if info, err := docker.Info(t.Context()); err != nil || info.OwnService {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+func TestConnectionLeavesTheCallersContextInPlace(t *testing.T) {
+	type key struct{}
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
+	conn, err := testEngine.Connection(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if conn.Value(key{}) != "value" {
+		t.Error("the caller's values are gone")
+	}
+	if _, err := system.Version(conn, nil); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if _, err := system.Version(conn, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller's end is not the connection's: %v", err)
+	}
+	if _, err := testEngine.Image(t.Context(), "x"); errors.Is(err, sandbox.ErrEngineUnavailable) {
+		t.Error("one caller's end was everyone's")
+	}
+}
+
+func TestServiceThatDiesIsReplaced(t *testing.T) {
+	e := own(t, Options{})
+	spec := python(t, "print(1)")
+	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		if _, err := e.Image(t.Context(), spec.Image); err != nil {
+			t.Fatal(err)
+		}
+		before := e.link.service
+		before.signal(signal)
+		<-before.done
+		p, err := e.Start(t.Context(), spec)
+		if err != nil {
+			t.Fatalf("after %v: %v", signal, err)
+		}
+		p.Close()
+		if err := e.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
+			t.Error(err)
+		}
+		if e.link.service == before {
+			t.Error("the dead service is still in use")
+		}
+	}
+}
+
+// A running container's stdio ends with the service; the engine and the container do not.
+func TestServiceThatDiesUnderAProcess(t *testing.T) {
+	e := own(t, Options{})
+	spec := python(t, "import time; time.sleep(600)")
+	p, err := e.Start(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	e.link.service.signal(syscall.SIGKILL)
+	if _, err := p.Read(make([]byte, 1)); err == nil {
+		t.Error("Read gave something")
+	}
+	list, err := e.List(t.Context(), testLabel, testRun)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range list.Containers {
+		if c.Name == spec.Name && c.Running {
+			return
+		}
+	}
+	t.Errorf("the container is gone: %+v", list)
+}
+
+func TestRuntimeThatCannotStartContainersIsReplaced(t *testing.T) {
+	if unifiedCgroups() {
+		t.Log("crun works on this host, so only what was asked for can be checked")
+	}
+	e := own(t, Options{})
+	e.runtime = runtimeChoice{"crun", "the test"}
+	p, err := e.Start(t.Context(), python(t, "print(1)"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	info, err := e.Info(t.Context())
+	if want := map[bool]string{true: "crun", false: "runc"}[unifiedCgroups()]; err != nil || info.OCIRuntime != want {
+		t.Errorf("the runtime is %q (%s), want %q; %v", info.OCIRuntime, info.RuntimeReason, want, err)
+	}
+}
+
+func TestRuntimeThatWasAskedForIsKept(t *testing.T) {
+	e := own(t, Options{OCIRuntime: "no-such-runtime"})
+	if p, err := e.Start(t.Context(), python(t, "print(1)")); err == nil {
+		p.Close()
+		t.Error("another runtime was used than the one asked for")
+	}
+}
+
+func TestCloseEndsTheServiceAndTheEngine(t *testing.T) {
+	e := own(t, Options{})
+	if _, err := e.Connection(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := e.link.service
+	if err := errors.Join(e.Close(), e.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if !s.ended() || exists(s.dir.path) {
+		t.Error("the service or its folder is still there")
+	}
+	_, err := e.Image(t.Context(), "x")
+	unavailable(t, err)
+}
+
+func TestOpenTouchesNothing(t *testing.T) {
+	e := own(t, Options{Program: "/no/such", URL: "unix:///no/such"})
+	if e.link != nil {
+		t.Error("it is connected")
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Where the service does not see this machine's files, the profile is in a volume.
+func TestProfileReachesARemoteEngine(t *testing.T) {
+	e := own(t, Options{})
+	if _, err := e.Connection(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e.link.onHost = false
+	spec := testSpec(t, "python3", "-c", readFile(t, "testdata/harness.py"), readFile(t, "testdata/attacks/seccomp.py"))
+	start := func() string {
+		t.Helper()
+		p, err := e.Start(t.Context(), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		answer := make([]byte, 5)
+		if _, err := p.Read(answer); err != nil {
+			t.Fatal(err)
+		}
+		return string(answer)
+	}
+	if got := start(); got != "held\n" {
+		t.Error(got)
+	}
+	place := e.profile.place
+	if strings.HasPrefix(place, e.opts.StateDir) || !strings.HasSuffix(place, profileName) {
+		t.Errorf("the profile is at %s", place)
+	}
+	// Someone prunes volumes.
+	if err := os.Remove(place); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := start(); got != "held\n" {
+		t.Error(got)
+	}
+	volume := filepath.Base(filepath.Dir(filepath.Dir(place)))
+	if err := e.Remove(t.Context(), []string{spec.Name}, []string{volume}); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,50 @@
+package podman
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+)
+
+func TestSeccompProfile(t *testing.T) {
+	golden(t, "testdata/seccomp.json", SeccompProfile())
+}
+
+// A call in two lists would do what the library that reads the profile makes of it.
+func TestEveryCallIsDecidedOnce(t *testing.T) {
+	var profile seccompProfile
+	if err := json.Unmarshal(SeccompProfile(), &profile); err != nil {
+		t.Fatal(err)
+	}
+	decided, compared := make(map[string]bool), make(map[string]bool)
+	for _, rule := range profile.Syscalls {
+		for _, name := range rule.Names {
+			if len(rule.Args) > 0 {
+				compared[name] = true
+				continue
+			}
+			if decided[name] {
+				t.Errorf("%s is decided twice", name)
+			}
+			decided[name] = true
+		}
+		if rule.Comment == "" {
+			t.Errorf("%v has no reason", rule.Names)
+		}
+	}
+	for name := range compared {
+		if decided[name] {
+			t.Errorf("%s is decided both with and without its arguments", name)
+		}
+	}
+}
+
+func TestGroupsAreSorted(t *testing.T) {
+	for _, list := range [][]seccompGroup{allowedCalls, deniedCalls, absentCalls} {
+		for _, g := range list {
+			if !slices.IsSorted(g.calls) {
+				t.Errorf("%s: not sorted", g.why)
+			}
+		}
+	}
+}

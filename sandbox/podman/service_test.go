@@ -1,0 +1,166 @@
+package podman
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// asServer is set for a child of the test binary that plays a server: it starts a service,
+// says where, and waits to be killed.
+const asServer = "CODE_SANDBOX_MCP_TEST_SERVER"
+
+func TestServiceEndsWhenItsServerIsKilled(t *testing.T) {
+	if os.Getenv(asServer) != "" {
+		e := Open(Options{StateDir: t.TempDir(), Sockets: []string{}})
+		if _, err := e.Connection(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		os.Stdout.WriteString(e.link.service.dir.path + "\n")
+		select {}
+	}
+	server := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	server.Env = append(os.Environ(), asServer+"=1")
+	out, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := bufio.NewReader(out).ReadString('\n')
+	dir = strings.TrimSpace(dir)
+	if err != nil || !strings.Contains(dir, serviceDirPattern) {
+		t.Fatalf("%q, %v", dir, err)
+	}
+	if err := server.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = server.Wait()
+	for socket := "unix://" + dir + "/s"; listens(t.Context(), socket); {
+		time.Sleep(socketPoll)
+	}
+	// The next server clears its folder away.
+	sweepServiceDirs(filepath.Dir(dir))
+	if exists(dir) {
+		t.Errorf("%s is still there", dir)
+	}
+}
+
+func TestTwoServicesDoNotDisturbEachOther(t *testing.T) {
+	first, second := own(t, Options{}), own(t, Options{})
+	for _, e := range []*Engine{first, second} {
+		if _, err := e.Connection(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !second.link.alive() {
+		t.Error("the second service ended with the first")
+	}
+	if _, err := second.List(t.Context(), "x", ""); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestServiceHasAPrivateShortPathAndAGroupOfItsOwn(t *testing.T) {
+	e := own(t, Options{})
+	if _, err := e.Connection(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := e.link.service
+	info, err := os.Stat(s.dir.path)
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the folder is %v, %v", info, err)
+	}
+	if n := len(filepath.Join(s.dir.path, "s")); n > maxSocketPath {
+		t.Errorf("the socket's path has %d bytes", n)
+	}
+	if group, err := syscall.Getpgid(s.cmd.Process.Pid); err != nil || group != s.cmd.Process.Pid {
+		t.Errorf("it is in group %d, %v", group, err)
+	}
+}
+
+func TestSweepLeavesWhatIsInUse(t *testing.T) {
+	parent := t.TempDir()
+	mine := filepath.Join(parent, serviceDirPattern+"mine")
+	dead := filepath.Join(parent, serviceDirPattern+"dead")
+	young := filepath.Join(parent, serviceDirPattern+"young")
+	for _, dir := range []string{mine, dead, young, filepath.Join(parent, "other")} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lock, err := lockFile(filepath.Join(mine, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := os.WriteFile(filepath.Join(dead, "lock"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sweepServiceDirs(parent)
+	if !exists(mine) || !exists(young) || exists(dead) || !exists(filepath.Join(parent, "other")) {
+		left, _ := filepath.Glob(parent + "/*")
+		t.Errorf("left are %q", left)
+	}
+}
+
+func TestTailKeepsTheEnd(t *testing.T) {
+	for _, test := range []struct {
+		writes []string
+		want   string
+	}{
+		{nil, ""},
+		{[]string{"abc"}, "abc"},
+		{[]string{"abc", "defgh"}, "abcdefgh"},
+		{[]string{"abcdefgh", "ij"}, "cdefghij"},
+		{[]string{"abcdefghijklmnop"}, "ijklmnop"},
+		{[]string{"1234567", "é"}, "234567é"},
+		{[]string{"é1234567"}, "\uFFFD1234567"},
+	} {
+		kept := tail{limit: 8}
+		for _, w := range test.writes {
+			if n, err := kept.Write([]byte(w)); n != len(w) || err != nil {
+				t.Errorf("Write gave %d, %v", n, err)
+			}
+		}
+		if got := kept.String(); got != test.want {
+			t.Errorf("%q leaves %q, want %q", test.writes, got, test.want)
+		}
+	}
+}
+
+func TestMachineSocket(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "podman")
+	say := func(answer string) {
+		t.Helper()
+		if err := os.WriteFile(program, []byte("#!/bin/sh\ncat <<'END'\n"+answer+"\nEND\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say(`[{"Name":"a","State":"stopped","ConnectionInfo":{"PodmanSocket":{"Path":"/a"}}},
+{"Name":"b","State":"running","ConnectionInfo":{"PodmanSocket":{"Path":"/b"},"PodmanPipe":null}}]`)
+	if got, err := machineSocket(t.Context(), program); got != "/b" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	for _, answer := range []string{"[]", "", "not JSON", `[{"State":"running","ConnectionInfo":{}}]`} {
+		say(answer)
+		if got, err := machineSocket(t.Context(), program); err == nil {
+			t.Errorf("%q gave %q", answer, got)
+		}
+	}
+	e := own(t, Options{Program: program})
+	say("[]")
+	_, err := e.dialMachine(t.Context())
+	if u := unavailable(t, err); !strings.Contains(u.Fix, "podman machine start") {
+		t.Errorf("%+v", u)
+	}
+}

@@ -1,0 +1,77 @@
+package podman
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func golden(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := readFile(t, path); want != string(got) {
+		t.Errorf("%s differs from what the source makes; look at every line of the difference, then go test -update:\n%s", path, got)
+	}
+}
+
+func TestContainerSpec(t *testing.T) {
+	spec := containerSpec(sandbox.Spec{
+		Name:    "name",
+		Volume:  "volume",
+		Labels:  map[string]string{"key": "value"},
+		Image:   "localhost/image:tag",
+		Command: []string{"python3", "-c", "source"},
+		Env:     map[string]string{"NAME": "value"},
+		Limits: sandbox.Limits{
+			MemoryBytes: 1 << 30, CPUs: 1.5, PIDs: 256, TmpBytes: 256 << 20, FileBytes: 1 << 31, OpenFiles: 1024,
+		},
+	}, hostFacts{seccompPath: "/state/seccomp.json"})
+	text, err := json.MarshalIndent(spec, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/spec.json", append(text, '\n'))
+}
+
+func TestSpecKeepsToTheHostsHardLimits(t *testing.T) {
+	limits := sandbox.Limits{PIDs: 256, OpenFiles: 1024}
+	got := make(map[string]uint64)
+	for _, l := range rlimits(limits, hostFacts{maxOpenFiles: 512, maxProcesses: 300}) {
+		if l.Soft != l.Hard {
+			t.Errorf("%s can be raised from %d to %d", l.Type, l.Soft, l.Hard)
+		}
+		got[l.Type] = l.Hard
+	}
+	if got["nofile"] != 512 || got["nproc"] != 300 || got["core"] != 0 || len(got) != 3 {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestZeroLimitsSetNone(t *testing.T) {
+	r := cgroupLimits(sandbox.Limits{})
+	if r.Memory != nil || r.CPU != nil || r.Pids != nil {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestSpecIsPure(t *testing.T) {
+	spec := sandbox.Spec{Name: "n", Image: "i", Limits: sandbox.Limits{MemoryBytes: 5, CPUs: 1}}
+	first, err := json.Marshal(containerSpec(spec, hostFacts{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := json.Marshal(containerSpec(spec, hostFacts{}))
+	if err != nil || !bytes.Equal(first, second) {
+		t.Errorf("the same input gave\n%s\n%s\n%v", first, second, err)
+	}
+}
