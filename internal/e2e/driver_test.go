@@ -1,0 +1,401 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// patience bounds every wait for an answer. It is generous: the tests share a machine, and none of
+// them is about speed.
+const patience = 90 * time.Second
+
+// An era is a generation of the protocol.
+type era string
+
+const (
+	legacy era = "2025-11-25" // sessions that begin with initialize
+	modern era = "2026-07-28" // stateless: every request says what it needs
+)
+
+// setup says how a server is started. The zero value is the default server, after its handshake.
+type setup struct {
+	args     []string
+	env      []string // besides HOME and PATH, which is all that it gets otherwise
+	stateDir string   // empty: one of its own
+	era      era      // empty: legacy
+	silent   bool     // nothing is sent by the driver itself
+}
+
+// server is a running program under test, with a client's view of it. What is not said to be
+// otherwise must be called by the test's own goroutine.
+type server struct {
+	t        *testing.T
+	era      era
+	stateDir string
+	cmd      *exec.Cmd
+	stdin    io.WriteCloser
+	stdout   *os.File
+	stderr   *logBuffer
+	exited   chan struct{} // closed when the process has ended and all of its output is read
+	lastID   int
+	shared   bool // others use the state directory too
+	killed   bool // by the test: what it left is not its fault
+
+	writing sync.Mutex
+
+	mu       sync.Mutex
+	messages []message
+	changed  chan struct{} // closed at the next message
+	waiting  map[string]chan message
+	refused  map[string]bool // ids that must not be answered any more
+	sessions map[string]bool
+}
+
+// start starts a server, which ends with the test and may then leave nothing behind.
+func start(t *testing.T, with setup) *server {
+	t.Helper()
+	s := &server{
+		t: t, era: with.era, stateDir: with.stateDir, stderr: &logBuffer{}, exited: make(chan struct{}),
+		changed: make(chan struct{}), waiting: make(map[string]chan message),
+		refused: make(map[string]bool), sessions: make(map[string]bool),
+	}
+	if s.era == "" {
+		s.era = legacy
+	}
+	if s.stateDir == "" {
+		s.stateDir = t.TempDir()
+	}
+	s.shared = with.stateDir != ""
+	s.launch(with)
+	t.Cleanup(s.cleanUp)
+	if !with.silent && s.era == legacy {
+		s.handshake(string(legacy))
+	}
+	return s
+}
+
+func (s *server) launch(with setup) {
+	s.t.Helper()
+	s.cmd = exec.Command(binary, append([]string{"--state-dir", s.stateDir, "--log-level", "debug"}, with.args...)...)
+	// What clients pass on. HOME is the real one: rootless Podman keeps its images there.
+	s.cmd.Env = append([]string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}, with.env...)
+	s.cmd.Stderr = s.stderr
+	stdin, err := s.cmd.StdinPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.stdin, s.stdout, s.cmd.Stdout = stdin, reader, writer
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	_ = writer.Close()
+	go s.read()
+}
+
+// read takes everything that the server writes, and reports what is not the protocol's.
+func (s *server) read() {
+	defer close(s.exited)
+	defer func() { _ = s.cmd.Wait() }()
+	reader := bufio.NewReaderSize(s.stdout, 1<<20)
+	for {
+		line, err := reader.ReadBytes('\n')
+		if errors.Is(err, os.ErrClosed) {
+			return // the test has stopped reading
+		}
+		if err != nil {
+			if len(line) > 0 {
+				s.t.Errorf("stdout ends in the middle of a line: %.300q", line)
+			}
+			return
+		}
+		m, err := parseMessage(line)
+		if err != nil {
+			s.t.Errorf("foreign bytes on stdout: %v: %.300q", err, line)
+			continue
+		}
+		s.deliver(m)
+	}
+}
+
+func (s *server) deliver(m message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.messages = append(s.messages, m)
+	close(s.changed)
+	s.changed = make(chan struct{})
+	id := string(m.ID)
+	if m.Method != "" || id == "null" {
+		return
+	}
+	waiting := s.waiting[id]
+	if waiting == nil || s.refused[id] {
+		s.t.Errorf("an answer that nobody waits for: %.300s", m.line)
+		return
+	}
+	delete(s.waiting, id)
+	waiting <- m
+}
+
+// write sends bytes as they are. Any goroutine may call it.
+func (s *server) write(data []byte) {
+	s.t.Helper()
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if _, err := s.stdin.Write(data); err != nil {
+		s.t.Errorf("write to the server: %v", err)
+	}
+}
+
+// line sends one line of text.
+func (s *server) line(text string) {
+	s.t.Helper()
+	s.write([]byte(text + "\n"))
+}
+
+// object is a JSON object.
+type object = map[string]any
+
+func (s *server) notify(method string, params object) {
+	s.t.Helper()
+	s.send(object{"jsonrpc": "2.0", "method": method, "params": params})
+}
+
+func (s *server) send(value any) {
+	s.t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.write(append(text, '\n'))
+}
+
+// request is one that was sent.
+type request struct {
+	server *server
+	id     string
+	method string
+	answer chan message
+}
+
+// begin sends a request and does not wait for its answer.
+func (s *server) begin(method string, params object) *request {
+	s.t.Helper()
+	s.lastID++
+	r := s.expect(strconv.Itoa(s.lastID), method)
+	full := object{}
+	for name, value := range params {
+		full[name] = value
+	}
+	if s.era == modern {
+		full["_meta"] = modernMeta(full["_meta"])
+	}
+	s.send(object{"jsonrpc": "2.0", "id": s.lastID, "method": method, "params": full})
+	return r
+}
+
+// modernMeta adds what every request of the stateless era carries.
+func modernMeta(given any) object {
+	meta := object{
+		"io.modelcontextprotocol/protocolVersion":    string(modern),
+		"io.modelcontextprotocol/clientInfo":         object{"name": "e2e", "version": "1"},
+		"io.modelcontextprotocol/clientCapabilities": object{},
+	}
+	if more, ok := given.(object); ok {
+		for name, value := range more {
+			meta[name] = value
+		}
+	}
+	return meta
+}
+
+// expect prepares for the answer to an id that the test sends by itself.
+func (s *server) expect(id, method string) *request {
+	r := &request{server: s, id: id, method: method, answer: make(chan message, 1)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting[id] = r.answer
+	return r
+}
+
+// wait returns the answer.
+func (r *request) wait() message {
+	r.server.t.Helper()
+	select {
+	case m := <-r.answer:
+		return m
+	case <-r.server.exited:
+		select {
+		case m := <-r.answer:
+			return m
+		default:
+		}
+		r.server.t.Fatalf("the server ended without an answer to %s", r.method)
+	case <-time.After(patience):
+		r.server.t.Fatalf("no answer to %s", r.method)
+	}
+	panic("not reached")
+}
+
+// pending reports whether the answer has not come yet.
+func (r *request) pending() bool { return len(r.answer) == 0 }
+
+// cancel tells the server that nobody wants the answer. One that comes all the same is an error.
+func (r *request) cancel() {
+	r.server.t.Helper()
+	r.server.mu.Lock()
+	r.server.refused[r.id] = true
+	r.server.mu.Unlock()
+	id, err := strconv.Atoi(r.id)
+	if err != nil {
+		r.server.t.Fatal(err)
+	}
+	r.server.notify("notifications/cancelled", object{"requestId": id, "reason": "the test wants it so"})
+}
+
+// request sends a request and returns its answer, which must be a result.
+func (s *server) request(method string, params object) message {
+	s.t.Helper()
+	m := s.begin(method, params).wait()
+	if m.Error != nil {
+		s.t.Fatalf("%s: error %d: %s", method, m.Error.Code, m.Error.Message)
+	}
+	return m
+}
+
+// refuse sends a request that must be answered with the error code.
+func (s *server) refuse(method string, params object, code int) {
+	s.t.Helper()
+	if m := s.begin(method, params).wait(); m.Error == nil || m.Error.Code != code {
+		s.t.Errorf("%s is not refused with %d: %.300s", method, code, m.line)
+	}
+}
+
+// handshake begins a session of the older era and returns the server's part of it.
+func (s *server) handshake(version string) (result struct {
+	ProtocolVersion string
+	Instructions    string
+	ServerInfo      struct{ Name, Version, Title string }
+	Capabilities    map[string]any
+}) {
+	s.t.Helper()
+	m := s.request("initialize", object{
+		"protocolVersion": version, "capabilities": object{}, "clientInfo": object{"name": "e2e", "version": "1"},
+	})
+	decode(s.t, m.Result, &result)
+	s.notify("notifications/initialized", nil)
+	return result
+}
+
+// ping proves that the server is there and reads.
+func (s *server) ping() {
+	s.t.Helper()
+	if s.era == modern {
+		s.request("server/discover", nil)
+		return
+	}
+	s.request("ping", nil)
+}
+
+// waitFor waits until the messages so far are as the test wants them.
+func (s *server) waitFor(what string, ready func([]message) bool) {
+	s.t.Helper()
+	timeout := time.After(patience)
+	for {
+		s.mu.Lock()
+		done, changed := ready(slices.Clone(s.messages)), s.changed
+		s.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-changed:
+		case <-s.exited:
+			s.t.Fatalf("the server ended before %s", what)
+		case <-timeout:
+			s.t.Fatalf("timeout: %s", what)
+		}
+	}
+}
+
+// refusals counts the errors that name no request.
+func refusals(messages []message) (codes []int) {
+	for _, m := range messages {
+		if m.Error != nil && string(m.ID) == "null" {
+			codes = append(codes, m.Error.Code)
+		}
+	}
+	return codes
+}
+
+func decode(t *testing.T, text json.RawMessage, into any) {
+	t.Helper()
+	if err := json.Unmarshal(text, into); err != nil {
+		t.Fatalf("%v: %.300s", err, text)
+	}
+}
+
+// logBuffer keeps what a process wrote to its stderr.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// tail is the end of a log, for a failure's message.
+func tail(text string) string {
+	const most = 6000
+	if len(text) > most {
+		return "…" + text[len(text)-most:]
+	}
+	return text
+}
+
+// eventually polls until the condition holds, for what no message tells of.
+func eventually(t *testing.T, what string, holds func() (bool, string)) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		ok, state := holds()
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("timeout: %s: %s", what, state)
+		}
+		time.Sleep(pause)
+	}
+}
+
+func sprint(value any) string {
+	text, err := json.MarshalIndent(value, "", " ")
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+	return string(text)
+}

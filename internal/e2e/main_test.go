@@ -1,0 +1,77 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+)
+
+const module = "github.com/code-sandbox-mcp/code-sandbox-mcp"
+
+// parallelTests bounds the servers that live at once: each has containers, and start-up is what the
+// processor is busy with.
+const parallelTests = "3"
+
+// binary is the program under test.
+var binary string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	if err := flag.Set("test.parallel", parallelTests); err != nil {
+		return failed(err)
+	}
+	dir, err := os.MkdirTemp("", "code-sandbox-mcp-e2e-")
+	if err != nil {
+		return failed(err)
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "code-sandbox-mcp")
+	for _, prepare := range []func() error{build, makeImages} {
+		if err := prepare(); err != nil {
+			return failed(err)
+		}
+	}
+	return m.Run()
+}
+
+func failed(err error) int {
+	fmt.Fprintln(os.Stderr, "e2e:", err)
+	return 1
+}
+
+func build() error {
+	cmd := exec.Command("go", "build", "-o", binary, module)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0",
+		"GOFLAGS=-tags=remote,containers_image_openpgp,exclude_graphdriver_btrfs")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the program: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// makeImages runs setup where an image of this program is missing.
+func makeImages() error {
+	if _, err := exec.LookPath("podman"); err != nil {
+		return fmt.Errorf("podman is not installed; run scripts/install-deps: %w", err)
+	}
+	for _, recipe := range containers.Recipes() {
+		if exec.Command("podman", "image", "exists", recipe.Ref()).Run() == nil {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "e2e: %s is missing; running setup\n", recipe.Ref())
+		if out, err := exec.Command(binary, "setup").CombinedOutput(); err != nil {
+			return fmt.Errorf("setup: %w\n%s", err, out)
+		}
+		return nil
+	}
+	return nil
+}

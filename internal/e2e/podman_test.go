@@ -1,0 +1,140 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// podmanTime bounds one podman command: it can wait for long behind others' on a busy machine.
+const podmanTime = 60 * time.Second
+
+// podman runs the command and returns its stdout.
+func podman(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), podmanTime)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "podman", args...).Output()
+	if err != nil {
+		if exit, ok := err.(*exec.ExitError); ok { //nolint:errorlint // Output returns it unwrapped
+			return "", fmt.Errorf("podman %s: %w: %s", strings.Join(args, " "), err, exit.Stderr)
+		}
+		return "", fmt.Errorf("podman %s: %w", strings.Join(args, " "), err)
+	}
+	return string(out), nil
+}
+
+// holdings is what Podman has of some sessions.
+type holdings struct {
+	Containers []string
+	Volumes    []string
+}
+
+func (h holdings) empty() bool { return len(h.Containers) == 0 && len(h.Volumes) == 0 }
+
+// held lists the containers and volumes that carry one of the sessions' labels. Others on the same
+// engine are not looked at.
+func held(ids []string) (holdings, error) {
+	var h holdings
+	if len(ids) == 0 {
+		return h, nil
+	}
+	var containers []struct {
+		Names  []string
+		Labels map[string]string
+	}
+	if err := list(&containers, "ps", "--all"); err != nil {
+		return h, err
+	}
+	for _, c := range containers {
+		if slices.Contains(ids, c.Labels[sandbox.LabelSession]) {
+			h.Containers = append(h.Containers, c.Names...)
+		}
+	}
+	var volumes []struct {
+		Name   string
+		Labels map[string]string
+	}
+	if err := list(&volumes, "volume", "ls"); err != nil {
+		return h, err
+	}
+	for _, v := range volumes {
+		if slices.Contains(ids, v.Labels[sandbox.LabelSession]) {
+			h.Volumes = append(h.Volumes, v.Name)
+		}
+	}
+	return h, nil
+}
+
+// list asks podman for what carries a session's label, as JSON.
+func list(into any, command ...string) error {
+	out, err := podman(append(command, "--filter", "label="+sandbox.LabelSession, "--format", "json")...)
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(out) == "" {
+		return nil
+	}
+	return json.Unmarshal([]byte(out), into)
+}
+
+func mustHold(t *testing.T, ids []string) holdings {
+	t.Helper()
+	h, err := held(ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// unnamed leaves out the sessions that are meant to outlive their server. Only generated names
+// begin so.
+func unnamed(ids []string) []string {
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !strings.HasPrefix(id, "sbx-") })
+}
+
+// wantNothingLeft checks that the sessions of a server that has ended have no container any more,
+// and those without a name no volume either.
+func wantNothingLeft(t *testing.T, ids []string) {
+	t.Helper()
+	all, err := held(ids)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if len(all.Containers) > 0 {
+		t.Errorf("containers are left behind: %v", all.Containers)
+	}
+	var volumes []string
+	for _, id := range unnamed(ids) {
+		for _, name := range all.Volumes {
+			if strings.Contains(name, id) {
+				volumes = append(volumes, name)
+			}
+		}
+	}
+	if len(volumes) > 0 {
+		t.Errorf("volumes are left behind: %v", volumes)
+	}
+}
+
+// removeAll takes away what tests leave on purpose, and what failed ones leave.
+func removeAll(t *testing.T, ids []string) {
+	t.Helper()
+	h, err := held(ids)
+	if err == nil && len(h.Containers) > 0 {
+		_, err = podman(append([]string{"rm", "--force", "--time", "0"}, h.Containers...)...)
+	}
+	if err == nil && len(h.Volumes) > 0 {
+		_, err = podman(append([]string{"volume", "rm"}, h.Volumes...)...)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}

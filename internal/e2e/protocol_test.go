@@ -1,0 +1,288 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// JSON-RPC's error codes.
+const (
+	parseError     = -32700
+	invalidRequest = -32600
+	methodNotFound = -32601
+	invalidParams  = -32602
+)
+
+func TestInitializeAgreesOnARevision(t *testing.T) {
+	t.Parallel()
+	for asked, want := range map[string]string{
+		"2024-11-05": "2024-11-05", "2025-03-26": "2025-03-26", "2025-06-18": "2025-06-18", "2025-11-25": "2025-11-25",
+		"1999-01-01": "2025-11-25", "2026-07-28": "2025-11-25",
+	} {
+		s := start(t, setup{silent: true})
+		got := s.handshake(asked)
+		if got.ProtocolVersion != want {
+			t.Errorf("asked for %q, got %q, want %q", asked, got.ProtocolVersion, want)
+		}
+		if got.ServerInfo.Name != "code-sandbox-mcp" || got.ServerInfo.Version == "" || got.Capabilities["tools"] == nil {
+			t.Errorf("introduced as %s", sprint(got))
+		}
+		s.ping()
+		s.end()
+	}
+}
+
+func TestDiscoverTellsOfTheServer(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{era: modern})
+	var got struct {
+		SupportedVersions []string
+		Capabilities      map[string]any
+		Instructions      string
+		ResultType        string
+		CacheScope        string
+		TTLMs             *int
+	}
+	decode(t, s.request("server/discover", nil).Result, &got)
+	if !slices.Contains(got.SupportedVersions, string(modern)) || got.Capabilities["tools"] == nil || got.Instructions == "" ||
+		got.ResultType != "complete" || got.CacheScope == "" || got.TTLMs == nil {
+		t.Errorf("discovered: %s", sprint(got))
+	}
+}
+
+// lists gives the answers to everything that a client asks before it works.
+func lists(s *server) (tools, resources json.RawMessage) {
+	s.t.Helper()
+	var t struct{ Tools json.RawMessage }
+	decode(s.t, s.request("tools/list", nil).Result, &t)
+	var r struct{ Resources json.RawMessage }
+	decode(s.t, s.request("resources/list", nil).Result, &r)
+	return t.Tools, r.Resources
+}
+
+func TestListsAreTheSameInBothErasAndEveryTime(t *testing.T) {
+	t.Parallel()
+	old, stateless := start(t, setup{}), start(t, setup{era: modern})
+	tools, resources := lists(old)
+	for _, s := range []*server{old, old, stateless, stateless} {
+		again, resourcesAgain := lists(s)
+		if !bytes.Equal(tools, again) || !bytes.Equal(resources, resourcesAgain) {
+			t.Errorf("%s lists otherwise:\n%s\n%s", s.era, again, resourcesAgain)
+		}
+	}
+	var named []struct{ URI string }
+	decode(t, resources, &named)
+	if len(named) < 2 {
+		t.Errorf("resources: %s", resources)
+	}
+	old.py("x = 1")
+	if again, _ := lists(old); !bytes.Equal(tools, again) {
+		t.Error("the list of tools changes with a call")
+	}
+}
+
+func TestBothErasRunCode(t *testing.T) {
+	t.Parallel()
+	for _, e := range []era{legacy, modern} {
+		s := start(t, setup{era: e})
+		s.py("a = 20")
+		if got := s.py("a + 1").Meta.Run.value(); got != "21" {
+			t.Errorf("%s: got %q", e, got)
+		}
+	}
+}
+
+func TestBothErasMayMixOnOneStream(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	s.py("a = 1")
+	s.era = modern
+	if got := s.py("a").Meta.Run.value(); got != "1" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestNothingIsMadeBeforeTheFirstCall(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	lists(s)
+	s.call("session_info", nil).wantText(t, "/mnt/data")
+	s.call("session_info", object{"session_id": "nobodys"}).wantCode(t, "session_not_found")
+	if ids := s.sessionIDs(); len(ids) > 0 {
+		t.Errorf("sessions exist: %v", ids)
+	}
+	if strings.Contains(s.stderr.String(), "connected to podman") {
+		t.Error("Podman was asked")
+	}
+}
+
+func TestPrewarmMakesTheDefaultSession(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{args: []string{"--prewarm=python"}})
+	eventually(t, "a container is kept ready", func() (bool, string) {
+		ids := s.sessionIDs()
+		h := mustHold(t, ids)
+		return len(ids) == 1 && len(h.Containers) == 1, sprint(h)
+	})
+	warm := s.sessionIDs()[0]
+	if got := s.py("1").Meta.Run.SessionID; got != warm {
+		t.Errorf("the default session is %s, and %s was kept ready", got, warm)
+	}
+}
+
+func TestResourcesTellOfTheEnvironments(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	read := func(uri string) string {
+		var got struct {
+			Contents []struct{ URI, MimeType, Text string }
+		}
+		decode(t, s.request("resources/read", object{"uri": uri}).Result, &got)
+		if len(got.Contents) != 1 || got.Contents[0].URI != uri {
+			t.Fatalf("%s: %s", uri, sprint(got))
+		}
+		return got.Contents[0].Text
+	}
+	var env struct {
+		Environments []struct {
+			Language, Version, Problem string
+			Packages                   map[string]string
+		}
+	}
+	decode(t, json.RawMessage(read("sandbox://environments")), &env)
+	if len(env.Environments) != 2 || env.Environments[0].Packages["numpy"] == "" || env.Environments[1].Packages["typescript"] == "" {
+		t.Errorf("environments: %s", sprint(env))
+	}
+	if usage := read("sandbox://usage"); !strings.Contains(usage, "run_python_code") {
+		t.Errorf("usage: %s", usage)
+	}
+	s.refuse("resources/read", object{"uri": "sandbox://nothing"}, -32002)
+	s.era = modern
+	s.refuse("resources/read", object{"uri": "sandbox://nothing"}, invalidParams)
+}
+
+func TestAnswersWithoutPodman(t *testing.T) {
+	t.Parallel()
+	empty := t.TempDir()
+	for name, with := range map[string]setup{
+		"CONTAINER_HOST where nothing listens":   {env: []string{"PATH=" + empty, "CONTAINER_HOST=unix://" + filepath.Join(empty, "no.sock")}},
+		"CONTAINER_HOST that is no address":      {env: []string{"CONTAINER_HOST=:\x01//"}},
+		"an --engine-url where nothing listens":  {args: []string{"--engine-url", "tcp://127.0.0.1:1"}},
+		"an OCI runtime that there is not":       {args: []string{"--oci-runtime", filepath.Join(empty, "runc")}},
+		"the same for a client of the later era": {era: modern, env: []string{"CONTAINER_HOST=unix://" + filepath.Join(empty, "no.sock")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, with)
+			lists(s)
+			for range 2 {
+				res := s.call(python, object{"code": "1"})
+				res.wantCode(t, "engine_unavailable")
+				if strings.Contains(res.text(), empty) && !strings.Contains(strings.Join(with.env, ""), empty) {
+					t.Errorf("a host path is in the answer:\n%s", res.text())
+				}
+			}
+			s.ping()
+			s.call("list_sessions", nil)
+		})
+	}
+}
+
+func TestRunsWithAPathThatLacksPodman(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{env: []string{"PATH=" + t.TempDir()}})
+	if got := s.py("6 * 7").Meta.Run.value(); got != "42" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestUnknownNamesAreProtocolErrors(t *testing.T) {
+	t.Parallel()
+	for _, e := range []era{legacy, modern} {
+		s := start(t, setup{era: e})
+		s.refuse("no/such", nil, methodNotFound)
+		s.refuse("tools/call", object{"name": "no_such_tool", "arguments": object{}}, invalidParams)
+		s.refuse("tools/call", object{}, invalidParams)
+		s.ping()
+	}
+}
+
+func TestBadLinesAreRefusedAndTheNextOneServed(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	count := 0
+	for _, bad := range []struct {
+		line string
+		code int
+	}{
+		{"hello", parseError}, {`{"jsonrpc":"2.0","id":1,"method":"ping"`, parseError}, {"\x00\x01", parseError},
+		{`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, invalidRequest}, {`{}`, invalidRequest}, {`7`, invalidRequest},
+	} {
+		s.line(bad.line)
+		count++
+		s.waitFor("a refusal of "+bad.line, func(all []message) bool { return len(refusals(all)) == count })
+		s.mu.Lock()
+		codes := refusals(s.messages)
+		s.mu.Unlock()
+		if codes[count-1] != bad.code {
+			t.Errorf("%q is refused with %d, want %d", bad.line, codes[count-1], bad.code)
+		}
+		s.ping()
+	}
+}
+
+func TestBlankLinesAreNotAnswered(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	for _, blank := range []string{"", "  ", "\t", "\r"} {
+		s.line(blank)
+	}
+	s.ping()
+	if codes := refusals(s.messages); len(codes) > 0 {
+		t.Errorf("blank lines are refused: %v", codes)
+	}
+}
+
+func TestOverlongLineIsRefusedByItsID(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	r := s.expect(`"long"`, "an overlong line")
+	s.write([]byte(`{"jsonrpc":"2.0","id":"long","method":"tools/call","params":{"name":"run_python_code","arguments":{"code":"`))
+	chunk := bytes.Repeat([]byte("x"), 1<<20)
+	for range 73 {
+		s.write(chunk)
+	}
+	s.write([]byte("\"}}}\n"))
+	if m := r.wait(); m.Error == nil || m.Error.Code != invalidRequest {
+		t.Errorf("not refused: %.300s", m.line)
+	}
+	s.ping()
+	if got := s.py("6 * 7").Meta.Run.value(); got != "42" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestLastLineNeedsNoEnd(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	r := s.expect(`"last"`, "the last line")
+	s.write([]byte(`{"jsonrpc":"2.0","id":"last","method":"tools/list"}`))
+	_ = s.stdin.Close()
+	if m := r.wait(); m.Result == nil {
+		t.Errorf("not served: %.300s", m.line)
+	}
+}
+
+func TestAShortCallStillAnswersAtTheEnd(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	s.py("x = 2")
+	r := s.beginCall(python, object{"code": "x + 1"})
+	s.endBy("end of input behind a call", func() { _ = s.stdin.Close() })
+	if got := r.result().Meta.Run.value(); got != "3" {
+		t.Errorf("got %q", got)
+	}
+}

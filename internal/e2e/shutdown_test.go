@@ -1,0 +1,184 @@
+package e2e
+
+import (
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// endings are the ways in which clients end a server.
+var endings = map[string]func(*server){
+	"end of input":  func(s *server) { _ = s.stdin.Close() },
+	"SIGTERM":       func(s *server) { s.signal(syscall.SIGTERM) },
+	"SIGINT":        func(s *server) { s.signal(syscall.SIGINT) },
+	"SIGHUP":        func(s *server) { s.signal(syscall.SIGHUP) },
+	"closed stdout": func(s *server) { _ = s.stdout.Close(); s.line(`{"jsonrpc":"2.0","id":"unread","method":"tools/list"}`) },
+}
+
+func TestEndsInOrderWhenIdle(t *testing.T) {
+	t.Parallel()
+	for how, act := range endings {
+		t.Run(how, func(t *testing.T) {
+			s := start(t, setup{})
+			s.py("x = 1")
+			s.js("const x = 1")
+			s.endBy(how, func() { act(s) })
+		})
+	}
+}
+
+func TestEndsInOrderBeforeAnyCall(t *testing.T) {
+	t.Parallel()
+	for how, act := range endings {
+		t.Run(how, func(t *testing.T) {
+			s := start(t, setup{})
+			s.ping()
+			s.endBy(how, func() { act(s) })
+		})
+	}
+}
+
+func TestEndsInOrderWhileCodeRuns(t *testing.T) {
+	t.Parallel()
+	for how, act := range endings {
+		t.Run(how, func(t *testing.T) {
+			s := start(t, setup{})
+			runs := []*request{
+				s.beginTracked(python, object{"code": "print('busy', flush=True)\nwhile True: pass"}, "py"),
+				s.beginTracked(javascript, object{"code": "console.log('busy'); while (true) {}"}, "js"),
+			}
+			for _, token := range []string{"py", "js"} {
+				s.waitFor("the code runs", func(all []message) bool { return len(progressOf(all, token)) > 0 })
+			}
+			s.endBy(how, func() { act(s) })
+			for _, r := range runs {
+				if !r.pending() && r.wait().Result != nil && !r.result().IsError {
+					t.Error("code that ran at the end is said to have completed")
+				}
+			}
+		})
+	}
+}
+
+// A client that goes while the first container still comes up leaves nothing either.
+func TestEndsInOrderWhileAContainerStarts(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	s.beginCall(python, object{"code": "1"})
+	eventually(t, "a session exists", func() (bool, string) { return len(s.sessionIDs()) > 0, "" })
+	s.end()
+}
+
+func TestASecondSignalChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	s.py("x = 1")
+	s.endBy("two signals", func() {
+		s.signal(syscall.SIGTERM)
+		s.signal(syscall.SIGINT)
+	})
+}
+
+func TestNamedSessionsOutliveTheirServer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const id = "e2e-kept"
+	first := start(t, setup{stateDir: dir})
+	first.complete(python, object{"session_id": id, "code": "x = 1\nopen('kept.txt', 'w').write('still here')"})
+	first.end()
+	if h := mustHold(t, []string{id}); len(h.Volumes) != 1 || len(h.Containers) != 0 {
+		t.Errorf("kept of a named session: %s", sprint(h))
+	}
+	second := start(t, setup{stateDir: dir})
+	res := second.complete(python, object{"session_id": id, "code": "open('kept.txt').read()"})
+	if got := res.Meta.Run.value(); got != "'still here'" {
+		t.Errorf("got %s", got)
+	}
+	res.wantText(t, "variables are gone")
+	second.call("close_session", object{"session_id": id})
+	if h := mustHold(t, []string{id}); !h.empty() {
+		t.Errorf("a closed session still has %s", sprint(h))
+	}
+}
+
+func TestTheNextServerClearsWhatAKilledOneLeft(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const named = "e2e-orphan"
+	killed := start(t, setup{stateDir: dir})
+	killed.py("open('x.txt', 'w').write('1')")
+	killed.js("while (false) {}")
+	killed.complete(python, object{"session_id": named, "code": "open('x.txt', 'w').write('kept')"})
+	left := killed.sessionIDs()
+	killed.kill()
+	next := start(t, setup{stateDir: dir})
+	next.py("1")
+	eventually(t, "the killed server's containers and volumes are removed", func() (bool, string) {
+		h := mustHold(t, left)
+		return len(h.Containers) == 0 && slices.Equal(h.Volumes, []string{"csm-" + named}), sprint(h)
+	})
+	res := next.complete(python, object{"session_id": named, "code": "open('x.txt').read()"})
+	if got := res.Meta.Run.value(); got != "'kept'" {
+		t.Errorf("a named session's file: %s", got)
+	}
+}
+
+// A container whose server was killed ends by itself, though no other server ever comes.
+func TestContainersOfAKilledServerEnd(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	s.py("1")
+	s.beginTracked(javascript, object{"code": "console.log('busy'); while (true) {}"}, "js")
+	s.waitFor("the code runs", func(all []message) bool { return len(progressOf(all, "js")) > 0 })
+	ids := s.sessionIDs()
+	s.kill()
+	eventually(t, "no container of it runs", func() (bool, string) {
+		out, err := podman("ps", "--filter", "label=code-sandbox-mcp.session="+ids[0], "--format", "{{.Names}}")
+		return err == nil && strings.TrimSpace(out) == "", out
+	})
+}
+
+func TestTwoServersDoNotDisturbEachOther(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const shared = "e2e-shared"
+	one, two := start(t, setup{stateDir: dir}), start(t, setup{stateDir: dir})
+	one.py("who = 'one'")
+	two.py("who = 'two'")
+	one.complete(python, object{"session_id": shared, "code": "x = 1"})
+	busy := two.call(python, object{"session_id": shared, "code": "x = 2"})
+	busy.wantCode(t, "session_busy")
+	busy.wantText(t, shared)
+	two.call("close_session", object{"session_id": shared}).wantCode(t, "session_not_found")
+	for s, want := range map[*server]string{one: "'one'", two: "'two'"} {
+		if got := s.py("who").Meta.Run.value(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	two.end()
+	if got := one.complete(python, object{"session_id": shared, "code": "x"}).Meta.Run.value(); got != "1" {
+		t.Errorf("after the other's end: %s", got)
+	}
+	one.call("close_session", object{"session_id": shared})
+}
+
+// Servers with other state directories cannot see each other's locks, and must leave each other's
+// sessions alone all the same.
+func TestServersOfOtherStateDirectoriesAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	one := start(t, setup{})
+	one.py("x = 1")
+	dir := t.TempDir()
+	killed := start(t, setup{stateDir: dir})
+	left := []string{killed.py("1").Meta.Run.SessionID}
+	killed.kill()
+	start(t, setup{stateDir: dir}).py("1")
+	eventually(t, "the other has cleared up", func() (bool, string) {
+		h := mustHold(t, left)
+		return h.empty(), sprint(h)
+	})
+	if got := one.py("x").Meta.Run.value(); got != "1" {
+		t.Errorf("got %s", got)
+	}
+}
