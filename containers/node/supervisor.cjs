@@ -361,6 +361,8 @@ class OutputReader {
     const fd = this.socket._handle?.fd ?? -1;
     if (fd < 0) return;
     let total = 0;
+    const traceLimit = Error.stackTraceLimit;
+    Error.stackTraceLimit = 0; // the usual end is an exception, and its stack costs more than the read
     try {
       while (total < OutputReader.#DRAIN_BYTES) {
         const count = fs.readSync(fd, OutputReader.#buffer, 0, OutputReader.#buffer.length, null);
@@ -370,6 +372,8 @@ class OutputReader {
       }
     } catch {
       // EAGAIN: the pipe is empty. Anything else shows up on the socket itself.
+    } finally {
+      Error.stackTraceLimit = traceLimit;
     }
   }
 
@@ -587,15 +591,24 @@ function kernelFlags() {
   return flags;
 }
 
+// Everything global that this file uses. User code may declare any of these names again
+// (const process = require('process') is common), which would shadow it here.
+const GLOBALS = [
+  ...['Array', 'ArrayBuffer', 'Atomics', 'BigInt', 'Blob', 'Buffer', 'Date', 'Error', 'Int32Array', 'JSON', 'Map', 'Math'],
+  ...['Number', 'Object', 'Promise', 'Reflect', 'Set', 'SharedArrayBuffer', 'String', 'Symbol', 'SyntaxError', 'TypeError'],
+  ...['URL', 'clearTimeout', 'console', 'globalThis', 'performance', 'process', 'require', 'setImmediate', 'setInterval'],
+  ...['setTimeout'],
+].join(', ');
+const SOURCE_HEAD = `(function (${GLOBALS}) { `;
+
 /**
- * source is this file's own text for another process or thread. In a kernel it has to be
- * a function's body, or what is declared here would be in the scope of user code.
+ * source is this file's own text for another process or thread. There it has to be a
+ * function's body, or what is declared here would be in the scope of user code.
  */
 function source() {
   const text = process._eval ?? fs.readFileSync(__filename, 'utf8');
-  return text.startsWith(SOURCE_HEAD) ? text : `${SOURCE_HEAD}${text}\n})();`;
+  return text.startsWith(SOURCE_HEAD) ? text : `${SOURCE_HEAD}${text}\n})(${GLOBALS});`;
 }
-const SOURCE_HEAD = '(function () { ';
 
 /**
  * KernelProcess is the supervisor's end of one kernel. handlers: onFrame(frame),
@@ -1032,12 +1045,12 @@ class Supervisor {
     if (run !== this.#run || run.reason !== '') return;
     run.reason = reason;
     const kernel = this.#runKernel;
-    const attempt = () => {
+    kernel.interrupt(run.id);
+    run.every(INTERRUPT_AGAIN_MS, () => {
       kernel.interrupt(run.id);
+      // Not before: code that waits for a program must be stopped by then, not go on with its error.
       this.#killChildren(run, kernel);
-    };
-    attempt();
-    run.every(INTERRUPT_AGAIN_MS, attempt);
+    });
     run.after(run.graceMs, () => kernel.kill('ignored_interrupt'));
   }
 
@@ -1116,6 +1129,8 @@ class Supervisor {
       kernel.retired = true;
       kernel.kill('fresh');
       this.#killOrphansOf(run);
+    } else if (run.reason !== '') {
+      this.#killChildren(run, kernel);
     }
     this.#done(run, kernel, { status, exit_code: exitCode, result, error, cause: '', kernel: run.fresh ? 'fresh' : 'alive' });
   }
@@ -1167,10 +1182,11 @@ class Supervisor {
 
 /** judge turns a kernel's word about how a run ended into the protocol's status. */
 function judge(run, frame) {
-  let status = 'failed';
-  if (frame.outcome === 'completed') status = 'completed';
-  if (frame.outcome === 'interrupted' && run.reason !== '') status = run.reason;
-  if (frame.outcome !== 'exited') return { status, exitCode: EXIT_CODES[status] };
+  // Interrupted code can still end in its own way, for example by the error of a program
+  // that was killed under it.
+  const own = frame.outcome === 'completed' ? 'completed' : 'failed';
+  const status = run.reason || own;
+  if (frame.outcome !== 'exited' || run.reason !== '') return { status, exitCode: EXIT_CODES[status] };
   const exitCode = clamp(frame.exitCode, 1, 0, 255);
   return { status: exitCode === 0 ? 'completed' : 'failed', exitCode };
 }
@@ -1212,9 +1228,9 @@ function makeHome(path) {
 // User code may replace any of these on the objects they live on, and its mistakes must
 // not become the kernel's.
 const { writeSync, openSync, closeSync, fstatSync, mkdirSync } = fs;
-const { setTimeout: startTimer, setImmediate: startImmediate } = globalThis;
+const { setImmediate: startImmediate } = globalThis;
 const { promiseHooks } = require('node:v8');
-const promiseThen = Function.prototype.call.bind(Promise.prototype.then);
+const promiseThen = (() => {}).call.bind(Promise.prototype.then);
 
 const GATE_ACKED = 0; // the number of the last interrupt that the kernel's event loop has seen
 const GATE_STATE = 1;
@@ -1227,6 +1243,7 @@ const GATE_CELLS = 3;
 const FIRE_AFTER_MS = 40;
 const TRANSLATE_MS = 20_000;
 const KEPT_CELLS = 200;
+const MAX_LATE_LOGS = 5; // in the time of one run, about what earlier runs still do
 
 /** writeAll writes bytes to a descriptor that may be non-blocking, waiting as long as it takes. */
 function writeAll(fd, bytes) {
@@ -1350,6 +1367,9 @@ class Cell {
 
 const CELL_POSITION = /(cell-\d+\.js):(\d+):(\d+)/;
 
+// Frames of Node's own that say nothing about user code, and inspect's remark on frames that it left out.
+const NODE_FRAME = /^\s+(at .*\bnode:(internal\/|inspector:|diagnostics_channel:)|\.\.\. \d+ lines matching)/;
+
 /** cleanStack cuts the kernel's and Node's own frames out of a stack, and gives positions as the user wrote them. */
 function cleanStack(text) {
   const lines = [];
@@ -1357,8 +1377,9 @@ function cleanStack(text) {
   for (const line of text.split('\n')) {
     if (!/^\s+at /.test(line)) below = false;
     else if (line.includes(KERNEL_SCRIPT)) below = true;
-    if (below || /^\s+at .*\bnode:(internal\/|inspector:)/.test(line)) continue;
-    lines.push(originalPositions(line));
+    if (!below && !NODE_FRAME.test(line)) lines.push(originalPositions(line));
+    // An error's properties begin behind its last frame.
+    else if (line.endsWith(' {') && lines.length > 0) lines.push(`${lines.pop()} {`);
   }
   return lines.join('\n');
 }
@@ -1478,7 +1499,8 @@ class Importer {
     const vm = require('node:vm');
     const importModuleDynamically = vm.constants?.USE_MAIN_CONTEXT_DEFAULT_LOADER;
     if (importModuleDynamically === undefined) return this.#makeByRequire(filename);
-    const script = new vm.Script('(name, options) => import(name, options)', { filename, importModuleDynamically });
+    const code = `(name, options) => import(name, options)\n//# sourceURL=${KERNEL_SCRIPT}`;
+    const script = new vm.Script(code, { filename, importModuleDynamically });
     return script.runInThisContext();
   }
 
@@ -1765,6 +1787,19 @@ class Kernel {
     installModule(workDir);
     this.send({ type: 'ready', pid: process.pid });
     for (const name of preload) promiseThen(this.importer.call(name), undefined, () => {});
+    startImmediate(() => this.#warmUp());
+  }
+
+  // warmUp goes the way of a run once while nobody waits, so that the first run need not
+  // compile it.
+  #warmUp() {
+    if (this.#run !== null) return;
+    const parameters = { expression: '({})', replMode: true, awaitPromise: true, objectGroup: 'cell' };
+    this.post('Runtime.evaluate', parameters, (error, response) => {
+      if (error || this.#run !== null) return;
+      inspect(this.#valueOf(response.result));
+      describeError(new Error(''), 100);
+    });
   }
 
   // Globals ---------------------------------------------------------------------
@@ -1845,7 +1880,7 @@ class Kernel {
       const run = kernel.#owner();
       const timer = start(
         function (...args) {
-          if (run?.cancelled) return globalThis.clearTimeout(timer);
+          if (run?.cancelled) return clearTimeout(timer);
           kernel.#context.run(run, () => Reflect.apply(callback, this, args));
         },
         ...rest,
@@ -1892,7 +1927,7 @@ class Kernel {
   write(run, fd, bytes) {
     const owner = run ?? this.#run;
     if (owner !== null && owner === this.#run) return writeAll(this.#pipes[fd].own, bytes);
-    if (this.#lateLogs++ > 20) return;
+    if (this.#lateLogs++ >= MAX_LATE_LOGS) return;
     const text = bytes.toString('utf8', 0, Math.min(bytes.length, 500));
     this.send({ type: 'log', message: `printed after the end of run ${owner?.id ?? ''}: ${text}` });
   }
@@ -1907,8 +1942,8 @@ class Kernel {
     const cell = new Cell(code);
     const run = { id, cell, finished: false, cancelled: false, displays: [], refused: null, tried: new Map() };
     this.#run = run;
-    if (/\b(?:import|export)\b/.test(code) || code.startsWith('#!')) {
-      const answer = this.translator.ask({ what: 'imports', code });
+    if (/\b(?:const|import|export)\b/.test(code) || code.startsWith('#!')) {
+      const answer = this.translator.ask({ what: 'cell', code });
       if (answer?.code !== undefined) cell.use(answer);
       run.refused = answer?.error ?? null;
     }
@@ -1990,8 +2025,8 @@ class Kernel {
     this.#evaluate(run);
   }
 
-  // REPL mode lets const, let and class be declared again, but not as or over a var or a
-  // function. What was meant is clear, so the declaration is changed to one that is allowed.
+  // REPL mode lets let and class be declared again, but not as or over a var or a function.
+  // What was meant is clear, so the declaration is changed to one that is allowed.
   #redeclared(run, message) {
     const name = /^Identifier '(.+)' has already been declared$/.exec(message)?.[1];
     if (name === undefined || run.tried.has(name)) return null;
@@ -2050,7 +2085,22 @@ class Kernel {
   #onThrown(run, thrown) {
     if (run.finished) return;
     const error = this.#context.run(run, () => describeError(thrown, this.settings.outputBytes));
+    this.#uncover(run.cell);
     this.#finish(run, { outcome: 'failed', error });
+  }
+
+  // A declaration whose value was never made hides the global of the same name for good:
+  // after a failed "const fetch = require('missing')" nothing could fetch any more.
+  #uncover({ evaluated }) {
+    if (!/\b(?:let|const|class)\b/.test(evaluated)) return;
+    const names = this.translator.ask({ what: 'names', code: evaluated });
+    for (const name of Array.isArray(names) ? names : []) {
+      if (!(name in globalThis)) continue;
+      this.post('Runtime.evaluate', { expression: name }, (error, response) => {
+        if (error || response.exceptionDetails === undefined) return;
+        this.post('Runtime.evaluate', { expression: `let ${name} = globalThis.${name}`, replMode: true }, () => {});
+      });
+    }
   }
 
   #onUncaught = (error) => {
@@ -2068,7 +2118,7 @@ class Kernel {
     const run = this.#owner();
     if (run !== null && run === this.#run) return this.#onThrown(run, thrown);
     const { traceback } = describeError(thrown, 2000);
-    if (this.#lateLogs++ < 20) this.send({ type: 'log', message: `after the end of run ${run?.id ?? ''}: ${traceback}` });
+    if (this.#lateLogs++ < MAX_LATE_LOGS) this.send({ type: 'log', message: `after the end of run ${run?.id ?? ''}: ${traceback}` });
   }
 
   #finish(run, outcome) {
@@ -2158,6 +2208,7 @@ class Watcher {
     channel.on('data', (chunk) => reader.push(chunk));
     channel.on('error', () => {});
     this.port.on('message', (request) => this.#onRequest(request));
+    setImmediate(() => this.#parse('import "x"')); // loads the parser while nobody waits for it
   }
 
   #onInterrupt({ n }) {
@@ -2193,11 +2244,12 @@ class Watcher {
   }
 
   #answer({ what, code, names, workDir }) {
-    if (what === 'imports') return translateImports(this.#parse(code), code, true);
+    if (what === 'cell') return translateCell(this.#parse(code), code, true);
+    if (what === 'names') return lexicalNames(this.#parse(code));
     if (what === 'redeclare') return translateDeclarations(this.#parse(code), code, names);
     const stripped = stripTypes(code, workDir);
     if (stripped === null) return null;
-    return { ...stripped, ...translateImports(this.#parse(stripped.code), stripped.code, false) };
+    return { ...stripped, ...translateCell(this.#parse(stripped.code), stripped.code, false) };
   }
 
   #parse(code) {
@@ -2259,14 +2311,23 @@ class Edits {
 }
 
 /**
- * translateImports turns static imports into awaited calls at the start of the code, as
+ * translateCell turns static imports into awaited calls at the start of the code, as
  * imports are done before anything else; import() and import.meta into the same on the
- * kernel's importer; and takes the export off what is declared. With strict, names that a
- * module does not export are refused.
+ * kernel's importer; takes the export off what is declared; and makes let of top-level
+ * const, because V8 lets a later cell declare a const again only as a const. With strict,
+ * names that a module does not export are refused.
  */
-function translateImports(program, code, strict) {
+function translateCell(program, code, strict) {
   const edits = new Edits(code);
   if (code.startsWith('#!')) edits.replace(0, 2, '//');
+  const assigned = new Set();
+  eachNode(program, (node) => {
+    const isCall = node.type === 'ImportExpression';
+    const isMeta = node.type === 'MetaProperty' && node.meta.name === 'import';
+    // The name is as long as the keyword: columns stay.
+    if (isCall || isMeta) edits.replace(node.start, node.start + 'import'.length, '$mport');
+    for (const name of assignedNames(node)) assigned.add(name);
+  });
   for (const statement of program.body) {
     if (statement.type === 'ImportDeclaration') {
       edits.prefix += importCall(statement, strict);
@@ -2274,14 +2335,37 @@ function translateImports(program, code, strict) {
     } else if (statement.type.startsWith('Export')) {
       translateExport(statement, edits);
     }
+    const declaration = statement.type === 'ExportNamedDeclaration' ? statement.declaration : statement;
+    if (declaration?.kind !== 'const') continue;
+    // Code that assigns to its own const gets the error that it has asked for.
+    const names = declaration.declarations.flatMap(({ id }) => boundNames(id));
+    if (!names.some((name) => assigned.has(name))) redeclareAs(declaration, 'let', edits);
   }
-  eachNode(program, (node) => {
-    const isCall = node.type === 'ImportExpression';
-    const isMeta = node.type === 'MetaProperty' && node.meta.name === 'import';
-    // The name is as long as the keyword: columns stay.
-    if (isCall || isMeta) edits.replace(node.start, node.start + 'import'.length, '$mport');
-  });
   return edits.result();
+}
+
+/** assignedNames lists the variables that an expression or a loop's head assigns to. */
+function assignedNames(node) {
+  switch (node.type) {
+    case 'AssignmentExpression':
+    case 'ForInStatement':
+    case 'ForOfStatement':
+      return boundNames(node.left);
+    case 'UpdateExpression':
+      return boundNames(node.argument);
+    default:
+      return [];
+  }
+}
+
+/** lexicalNames lists what a cell declares that is not there before its declaration has run. */
+function lexicalNames(program) {
+  return program.body.flatMap((statement) => {
+    if (statement.type === 'ClassDeclaration') return [statement.id.name];
+    if (statement.type === 'ImportDeclaration') return statement.specifiers.map(({ local }) => local.name);
+    if (statement.type !== 'VariableDeclaration' || statement.kind === 'var') return [];
+    return statement.declarations.flatMap(({ id }) => boundNames(id));
+  });
 }
 
 function importCall(statement, strict) {
@@ -2292,8 +2376,8 @@ function importCall(statement, strict) {
   const names = strict && pairs.length > 0 ? `, ${JSON.stringify(pairs.map(([name]) => name))}` : '';
   const call = `await $mport.load(${statement.source.raw}, ${importOptions(statement)}${names});`;
   const pattern = `{${pairs.map(([name, local]) => `${JSON.stringify(name)}: ${local}`).join(', ')}}`;
-  if (namespace === undefined) return pairs.length === 0 ? call : `const ${pattern} = ${call}`;
-  return `const ${namespace} = ${call}` + (pairs.length === 0 ? '' : `const ${pattern} = ${namespace};`);
+  if (namespace === undefined) return pairs.length === 0 ? call : `let ${pattern} = ${call}`;
+  return `let ${namespace} = ${call}` + (pairs.length === 0 ? '' : `let ${pattern} = ${namespace};`);
 }
 
 function importOptions(statement) {
@@ -2348,18 +2432,23 @@ function translateDeclarations(program, code, names) {
       edits.replace(statement.start, statement.start, `var ${statement.id.name} = `);
       edits.replace(statement.end, statement.end, ';');
     } else {
-      const declaration = variableDeclaration(statement);
-      const declared = declaration?.declarations.flatMap(({ id }) => boundNames(id)) ?? [];
-      if (declaration?.kind === 'var' && clashes(declared, 'lexical')) redeclareAs(declaration, 'let', edits);
-      else if (declaration && declaration.kind !== 'var' && clashes(declared, 'var')) redeclareAs(declaration, 'var', edits);
+      redeclareVariables(statement, clashes, edits);
     }
   }
   return edits.result();
 }
 
-// variableDeclaration is the one that a statement is or that a for statement begins with.
-function variableDeclaration(statement) {
-  return [statement, statement.init, statement.left].find((node) => node?.type === 'VariableDeclaration');
+function redeclareVariables(statement, clashes, edits) {
+  const inLoop = [statement.init, statement.left].find((node) => node?.type === 'VariableDeclaration');
+  const declaration = statement.type === 'VariableDeclaration' ? statement : inLoop;
+  if (declaration === undefined) return;
+  const declared = declaration.declarations.flatMap(({ id }) => boundNames(id));
+  if (declaration.kind !== 'var') {
+    // In a loop's head these are the loop's own, and clash with nothing.
+    if (declaration !== inLoop && clashes(declared, 'var')) redeclareAs(declaration, 'var', edits);
+  } else if (clashes(declared, 'lexical')) {
+    redeclareAs(declaration, declaration === inLoop ? '' : 'let', edits);
+  }
 }
 
 function redeclareAs(declaration, kind, edits) {
