@@ -28,6 +28,28 @@ func TestHandshakes(t *testing.T) {
 	})
 }
 
+const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"elicitation":{}},"clientInfo":{"name":"legacy","version":"1"}}}`
+
+// What a stateless request says of its client is true for that request only.
+func TestClientIdentity(t *testing.T) {
+	drive(t, Options{}, func(d *driver) {
+		steps := []struct{ meta, want string }{
+			{modernMeta, `t, elicitation false, version "2026-07-28"`},
+			{`{}`, `legacy, elicitation true, version "2025-06-18"`},
+			{modernMeta, `t, elicitation false, version "2026-07-28"`},
+			{`{}`, `legacy, elicitation true, version "2025-06-18"`},
+		}
+		d.send(initialize)
+		d.expectID(`0`)
+		for _, step := range steps {
+			d.send(toolCall(`1`, "who", `{}`, step.meta))
+			if r := d.expectID(`1`); r.text() != step.want {
+				t.Errorf("got %s, want %s", r.text(), step.want)
+			}
+		}
+	})
+}
+
 // While all turns are taken, control messages are answered and calls wait their turn.
 func TestControlMessagesDoNotWait(t *testing.T) {
 	for era, meta := range eras {

@@ -214,6 +214,7 @@ func newFixture() *fixture {
 	f.tool("log", f.log)
 	f.tool("large", f.large)
 	f.tool("size", f.size)
+	f.tool("who", f.who)
 	f.tool("panic", func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) { panic("secret") })
 	f.tool("unencodable", f.unencodable)
 	f.tool("explosive", f.explosive)
@@ -271,10 +272,19 @@ func (f *fixture) count(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallTo
 	return mcp.NewToolResultText("counted"), nil
 }
 
+// who tells what its session knows of the client.
+func (f *fixture) who(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	client := server.ClientSessionFromContext(ctx).(server.SessionWithClientInfo)
+	capabilities := client.GetClientCapabilities()
+	return mcp.NewToolResultText(fmt.Sprintf("%s, elicitation %v, version %q", client.GetClientInfo().Name,
+		capabilities.Elicitation != nil, server.RequestProtocolVersion(ctx))), nil
+}
+
 // log sends n notifications the way mcp-go has it.
 func (f *fixture) log(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	for i := range r.GetInt("n", 0) {
-		err := f.server.SendNotificationToClient(ctx, "notifications/message", map[string]any{"progress": i + 1})
+		params := map[string]any{"progress": i + 1, "data": strings.Repeat("x", r.GetInt("size", 0))}
+		err := f.server.SendNotificationToClient(ctx, "notifications/message", params)
 		if err != nil {
 			return nil, err
 		}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/mark3labs/mcp-go/mcp"
 )
 
 func TestProgressComesInOrderBeforeTheAnswer(t *testing.T) {
@@ -82,16 +84,43 @@ func TestServerNotificationsComeBeforeTheAnswer(t *testing.T) {
 	}
 }
 
+func TestOversizedNotificationsAreDropped(t *testing.T) {
+	drive(t, Options{MaxMessageBytes: 1000}, func(d *driver) {
+		d.call(`1`, "log", `{"n":2,"size":2000}`)
+		d.expectID(`1`)
+	})
+}
+
 func TestBroadcastsReachAnInitializedClient(t *testing.T) {
 	drive(t, Options{}, func(d *driver) {
 		d.fixture.server.SendNotificationToAllClients("notifications/message", nil)
-		d.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
-		d.expectID(`1`)
+		d.send(initialize)
+		d.expectID(`0`)
 		d.fixture.server.SendNotificationToAllClients("notifications/message", nil)
 		if r := d.next(); r.Method != "notifications/message" {
 			t.Errorf("got %s", r.line)
 		}
 		d.ping()
+	})
+}
+
+func TestLogLevelHolds(t *testing.T) {
+	drive(t, Options{}, func(d *driver) {
+		logMessage := func(level mcp.LoggingLevel) {
+			message := mcp.NewLoggingMessageNotification(level, "test", string(level))
+			if err := d.fixture.server.SendLogMessageToSpecificClient(sessionID, message); err != nil {
+				t.Error(err)
+			}
+		}
+		d.send(initialize)
+		d.expectID(`0`)
+		logMessage(mcp.LoggingLevelInfo) // under the level that a session begins with
+		d.send(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"info"}}`)
+		d.expectID(`1`)
+		logMessage(mcp.LoggingLevelInfo)
+		if r := d.next(); !strings.Contains(r.line, `"data":"info"`) {
+			t.Errorf("got %s", r.line)
+		}
 	})
 }
 
