@@ -2110,10 +2110,95 @@ def remember_source(code, number):
 # The kernel
 
 
+def import_quietly(name):
+    """Imports a module; one that is missing or broken says so to the code that imports it."""
+    try:
+        __import__(name)
+    except Exception:
+        pass
+
+
+class Preload:
+    """Imports modules in a background thread while code may run and import too.
+
+    Two threads in packages that import each other in a circle would see half of them: Python
+    breaks such a deadlock by handing out modules that are not complete. So while this goes on,
+    an import by the code waits for the one module that is being preloaded, and the preload
+    waits for the code's. The standard library, which has no such circles, does not wait.
+    """
+
+    def __init__(self, names):
+        import builtins
+        import importlib
+        import threading
+
+        self.names = names
+        self.stdlib = getattr(sys, "stdlib_module_names", ())
+        self.turn = threading.Condition()
+        self.waiting = 0
+        self.done = False
+        self.hooks = [(builtins, "__import__"), (importlib, "import_module")]
+        self.originals = [getattr(*hook) for hook in self.hooks]
+        self.guards = [self._guard(original) for original in self.originals]
+        for hook, guard in zip(self.hooks, self.guards):
+            setattr(*hook, guard)
+        self.wake_r, self.wake_w = (move_high(fd) for fd in os.pipe())
+        # The main thread gets the interpreter within this time when a run comes meanwhile.
+        self.interval = sys.getswitchinterval()
+        sys.setswitchinterval(0.0001)
+        self.thread = threading.Thread(target=self._import_all, name="preload", daemon=True)
+        self.thread.start()
+
+    def _guard(self, original):
+        from threading import current_thread
+
+        def guarded(name, *args, **kwargs):
+            if self.done or current_thread() is self.thread or self._harmless(name, args):
+                return original(name, *args, **kwargs)
+            self.waiting += 1
+            try:
+                with self.turn:
+                    return original(name, *args, **kwargs)
+            finally:
+                self.waiting -= 1
+
+        return functools.wraps(original)(guarded)
+
+    def _harmless(self, name, args):
+        """Whether an absolute import is of the standard library."""
+        return name.partition(".")[0] in self.stdlib and not (len(args) > 3 and args[3])
+
+    def _import_all(self):
+        try:
+            for name in self.names:
+                while self.waiting:
+                    time.sleep(0.001)
+                with self.turn:
+                    import_quietly(name)
+        finally:
+            self.done = True
+            os.write(self.wake_w, b"x")
+
+    def hold(self):
+        """Before a fork: stops between two modules. A fork would copy locks that nobody releases."""
+        self.turn.acquire()
+
+    def let_go(self):
+        self.turn.release()
+
+    def finish(self):
+        """Waits for the end and takes everything back that code has not changed meanwhile."""
+        self.thread.join()
+        sys.setswitchinterval(self.interval)
+        for hook, original, guard in zip(self.hooks, self.originals, self.guards):
+            if getattr(*hook) is guard:
+                setattr(*hook, original)
+        close_quietly(self.wake_r)
+        close_quietly(self.wake_w)
+
+
 class Kernel:
     """One interpreter with a user's variables. Its main thread runs the code."""
-
-    COLD, PRELOADING, WARM = range(3)
 
     def __init__(self, settings):
         self.settings = settings
@@ -2124,7 +2209,8 @@ class Kernel:
         self.displays = Displays(settings, self.tell_display)
         self.plain = PlainEngine(self)
         self.engine = None
-        self.stage = self.COLD if settings.preloads else self.WARM
+        self.preload = None
+        self.warm = not settings.preloads
         self.count = 0
         self.result = None
         self.run_id = None
@@ -2132,24 +2218,19 @@ class Kernel:
         self.sock = None
         self.inbox = bytearray()
         self.fds = []
-        self.wake_fds = None
         sys.meta_path.insert(0, AggHook(self.displays))
 
     # -- before the first run
 
     def load(self):
         """Imports and builds everything at once: in the zygote."""
-        self._import_all()
+        for name in self._modules():
+            import_quietly(name)
         self._build_shell()
-        self.stage = self.WARM
+        self.warm = True
 
-    def _import_all(self):
-        names = (["IPython.core.interactiveshell"] if self.settings.ipython else []) + self.settings.preload
-        for name in names:
-            try:
-                __import__(name)
-            except Exception:  # one that is missing or broken says so to the code that imports it
-                continue
+    def _modules(self):
+        return (["IPython.core.interactiveshell"] if self.settings.ipython else []) + self.settings.preload
 
     def _build_shell(self):
         if self.engine is None and self.settings.ipython:
@@ -2200,7 +2281,6 @@ class Kernel:
             builtins.display = self._display
         self.make_streams()
         faulthandler.enable(2)
-        os.register_at_fork(before=self._wait_for_preload)
 
     def _display(self, *values, **_):
         for value in values:
@@ -2214,7 +2294,7 @@ class Kernel:
             message = self._take_message()
             if message is not None:
                 return message
-            if self.stage != self.WARM and self.count:
+            if not self.warm and self.count:
                 self._use_idle_time()
             try:
                 data, fds = receive_fds(self.sock, 1 << 16)
@@ -2261,52 +2341,24 @@ class Kernel:
     def _use_idle_time(self):
         """Preloads in the background until the next message comes.
 
-        The imports run in a thread, so that a run need not wait for them; what has to be on the
-        main thread follows when that thread has ended.
+        What has to be on the main thread, IPython's shell, follows when the imports are done.
         """
-        if self.stage == self.COLD:
-            if self._wait_readable(self.sock, timeout=PRELOAD_AFTER_MS / 1000):
+        if self.preload is None:
+            if select.select([self.sock], [], [], PRELOAD_AFTER_MS / 1000)[0]:
                 return
-            self._start_preload()
-        ready = self._wait_readable(self.sock, self.wake_fds[0])
-        if self.sock in ready:
-            return
-        self._finish_preload()
-
-    @staticmethod
-    def _wait_readable(*files, timeout=None):
-        return select.select(files, [], [], timeout)[0]
-
-    def _start_preload(self):
-        import threading
-
-        self.stage = self.PRELOADING
-        self.wake_fds = [move_high(fd) for fd in os.pipe()]
-        # The main thread gets the interpreter within this time when a run comes meanwhile.
-        sys.setswitchinterval(0.0001)
-        self.preload_thread = threading.Thread(target=self._preload, name="preload", daemon=True)
-        self.preload_thread.start()
-
-    def _preload(self):
+            self.preload = Preload(self._modules())
+            os.register_at_fork(
+                before=self.preload.hold, after_in_parent=self.preload.let_go, after_in_child=self.preload.let_go
+            )
         try:
-            self._import_all()
-        finally:
-            os.write(self.wake_fds[1], b"x")
-
-    def _finish_preload(self):
-        self.preload_thread.join()
-        for fd in self.wake_fds:
-            close_quietly(fd)
-        self.wake_fds = None
-        sys.setswitchinterval(0.005)
-        self._build_shell()
-        self.stage = self.WARM
-        self._tell({"type": "loaded"})
-
-    def _wait_for_preload(self):
-        """A fork would copy the import locks that the thread holds and that nobody would release."""
-        if self.stage == self.PRELOADING:
-            self.preload_thread.join()
+            ready = select.select([self.sock, self.preload.wake_r], [], [])[0]
+        except OSError:  # code has closed the pipe: the end of the imports is waited for instead
+            ready = []
+        if self.sock not in ready:
+            self.preload.finish()
+            self._build_shell()
+            self.warm = True
+            self._tell({"type": "loaded"})
 
     # -- a run
 

@@ -188,7 +188,7 @@ class Displays(SupervisorTest):
         code = "big = Svg('<svg>' + 'x' * 19_000 + '</svg>', 'n')\nwhile True: display(big)"
         for _ in range(5):
             answer = self.run_code(code, timeout_ms=150, grace_ms=20_000)
-            self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
+            self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"), answer)
 
 
 if __name__ == "__main__":
