@@ -1,0 +1,182 @@
+// Package scripts holds the shell scripts that make a machine ready, and their tests.
+package scripts
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// machine is a pretended one: its programs are stubs, but for the tools that the script
+// only computes with.
+type machine struct {
+	osRelease string
+	stubs     map[string]string // name: body of a shell script
+}
+
+// uid is a stub of id for a user.
+func uid(number, name string) string {
+	return `case $1 in -u) echo ` + number + ` ;; -un) echo ` + name + ` ;; esac`
+}
+
+func installed(packages ...string) string {
+	var b strings.Builder
+	for _, name := range packages {
+		b.WriteString("echo 'installed " + name + "'\n")
+	}
+	return b.String()
+}
+
+func (m machine) run(t *testing.T, args ...string) (output string, ok bool) {
+	t.Helper()
+	folder := t.TempDir()
+	for _, tool := range []string{"bash", "env", "grep", "awk", "cat", "sed", "sh"} {
+		path, err := exec.LookPath(tool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(folder, tool)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, body := range m.stubs {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+body+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release := filepath.Join(t.TempDir(), "os-release")
+	if err := os.WriteFile(release, []byte(m.osRelease), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command("./install-deps", args...)
+	command.Env = []string{"PATH=" + folder, "OS_RELEASE_FILE=" + release}
+	out, err := command.CombinedOutput()
+	return string(out), err == nil
+}
+
+func linux(stubs map[string]string) map[string]string {
+	all := map[string]string{"uname": "echo Linux", "id": uid("0", "root"), "dpkg-query": ""}
+	for name, body := range stubs {
+		all[name] = body
+	}
+	return all
+}
+
+const (
+	bookworm = "ID=debian\nVERSION_ID=\"12\"\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"
+	trixie   = "ID=debian\nVERSION_ID=\"13\"\nPRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\n"
+)
+
+func TestOnlyWhatIsMissingIsInstalled(t *testing.T) {
+	almost := installed("podman", "crun", "conmon", "netavark", "aardvark-dns", "uidmap", "fuse-overlayfs", "catatonit", "ca-certificates", "slirp4netns")
+	out, ok := machine{bookworm, linux(map[string]string{"dpkg-query": almost})}.run(t, "--dry-run", "run")
+	if !ok || !strings.Contains(out, "installing: runc mmdebstrap\n") || !strings.Contains(out, "+ env DEBIAN_FRONTEND=noninteractive apt-get install") {
+		t.Errorf("got %t:\n%s", ok, out)
+	}
+}
+
+func TestNothingIsSaidWhenNothingIsMissing(t *testing.T) {
+	everything := installed("podman", "crun", "conmon", "runc", "netavark", "aardvark-dns", "uidmap", "fuse-overlayfs", "catatonit", "mmdebstrap", "ca-certificates", "passt")
+	out, ok := machine{trixie, linux(map[string]string{"dpkg-query": everything})}.run(t)
+	if !ok || out != "" {
+		t.Errorf("got %t: %q", ok, out)
+	}
+}
+
+func TestTheRootlessNetworkIsTheReleasesOwn(t *testing.T) {
+	for release, want := range map[string]string{bookworm: "slirp4netns", trixie: "passt"} {
+		out, ok := machine{release, linux(nil)}.run(t, "--dry-run")
+		if !ok || !strings.Contains(out, " "+want) {
+			t.Errorf("%s is not installed:\n%s", want, out)
+		}
+	}
+}
+
+func TestTheTestsWantMoreThanTheProgram(t *testing.T) {
+	present := linux(map[string]string{"python3": "true", "shellcheck": "true"})
+	run, _ := machine{trixie, present}.run(t, "--dry-run", "run")
+	test, _ := machine{trixie, present}.run(t, "--dry-run", "run", "test")
+	if strings.Contains(run, "nodejs") || !strings.Contains(test, " nodejs npm") || strings.Contains(test, "python3") || strings.Contains(test, "shellcheck") {
+		t.Errorf("run:\n%s\ntest:\n%s", run, test)
+	}
+}
+
+func TestAnOrdinaryUserGoesThroughSudoAndGetsSubids(t *testing.T) {
+	user := linux(map[string]string{"id": uid("4242", "nobody-known"), "sudo": "exit 1", "podman": "true"})
+	out, ok := machine{trixie, user}.run(t, "--dry-run")
+	for _, want := range []string{"+ sudo env DEBIAN_FRONTEND", "+ sudo usermod --add-subuids ", "+ sudo usermod --add-subgids ", "+ podman system migrate"} {
+		if !ok || !strings.Contains(out, want) {
+			t.Errorf("no %q in:\n%s", want, out)
+		}
+	}
+}
+
+func TestWithoutSudoItSaysWhatToRunAsRoot(t *testing.T) {
+	out, ok := machine{trixie, linux(map[string]string{"id": uid("4242", "nobody-known")})}.run(t)
+	if ok || !strings.Contains(out, "As root: env DEBIAN_FRONTEND=noninteractive apt-get install") {
+		t.Errorf("got %t:\n%s", ok, out)
+	}
+}
+
+func TestTheListsAreAskedForOnlyWhenAnInstallFails(t *testing.T) {
+	folder := t.TempDir()
+	// The first call fails, as with lists that are out of date.
+	apt := `echo "$1" >> ` + folder + `/calls; [ "$(cat ` + folder + `/calls)" != install ]`
+	out, ok := machine{trixie, linux(map[string]string{"apt-get": apt})}.run(t)
+	calls, err := os.ReadFile(filepath.Join(folder, "calls"))
+	if !ok || err != nil || string(calls) != "install\nupdate\ninstall\n" {
+		t.Errorf("got %t, %q, %v:\n%s", ok, calls, err, out)
+	}
+}
+
+func TestOtherDistributionsGetTheirCommand(t *testing.T) {
+	for release, want := range map[string]string{
+		"ID=ubuntu\nID_LIKE=debian\nPRETTY_NAME=Ubuntu":     "sudo apt-get update && sudo apt-get install -y podman",
+		"ID=fedora\nPRETTY_NAME=Fedora":                     "sudo dnf install -y podman",
+		"ID=rocky\nID_LIKE=\"rhel fedora\"":                 "sudo dnf install -y podman",
+		"ID=arch\nPRETTY_NAME=Arch":                         "sudo pacman -S --needed podman",
+		"ID=opensuse-tumbleweed\nID_LIKE=\"opensuse suse\"": "sudo zypper install -y podman",
+		"ID=alpine":  "sudo apk add podman",
+		"ID=solaris": "https://podman.io/docs/installation",
+	} {
+		if out, ok := (machine{release, linux(nil)}).run(t); ok || !strings.Contains(out, want) {
+			t.Errorf("%q: no %q in %t: %s", release, want, ok, out)
+		}
+	}
+	out, ok := machine{"ID=fedora", linux(map[string]string{"podman": "true"})}.run(t)
+	if !ok {
+		t.Errorf("Podman is there, and still: %s", out)
+	}
+}
+
+func TestAMacIsLedToHomebrewAndAMachine(t *testing.T) {
+	mac := map[string]string{"uname": "echo Darwin", "id": uid("501", "someone"), "brew": "true"}
+	out, ok := machine{"", mac}.run(t, "--dry-run")
+	for _, want := range []string{"+ brew install podman", "+ podman machine init", "+ podman machine start"} {
+		if !ok || !strings.Contains(out, want) {
+			t.Errorf("no %q in %t:\n%s", want, ok, out)
+		}
+	}
+	delete(mac, "brew")
+	if out, ok := (machine{"", mac}).run(t); ok || !strings.Contains(out, "https://brew.sh") {
+		t.Errorf("got %t:\n%s", ok, out)
+	}
+}
+
+func TestAnUnknownArgumentIsRefused(t *testing.T) {
+	if out, ok := (machine{trixie, linux(nil)}).run(t, "everything"); ok || !strings.Contains(out, "unknown argument everything") {
+		t.Errorf("got %t: %s", ok, out)
+	}
+}
+
+func TestTheScriptsPassShellcheck(t *testing.T) {
+	path, err := exec.LookPath("shellcheck")
+	if err != nil {
+		t.Fatal("shellcheck is not installed: apt-get install shellcheck")
+	}
+	if out, err := exec.Command(path, "install-deps").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
