@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -268,13 +269,13 @@ func (m *Manager) drop(ctx context.Context, s *session, keepFiles bool) error {
 	return nil
 }
 
-// Close ends every session: the unnamed ones with their files, the named ones without. What is not
-// done when ctx ends, a later server's sweep does.
-func (m *Manager) Close(ctx context.Context) {
+// Close ends every session: the unnamed ones with their files, the named ones without. It reports
+// whether all of that was done when ctx ended; what was not is left to a sweep after this process.
+func (m *Manager) Close(ctx context.Context) bool {
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
-		return
+		return true
 	}
 	m.closed = true
 	all := make([]*session, 0, len(m.sessions))
@@ -283,23 +284,27 @@ func (m *Manager) Close(ctx context.Context) {
 	}
 	m.mu.Unlock()
 	m.stop()
-	gone := make(chan struct{})
+	gone := make(chan bool, 1)
 	go func() {
-		defer close(gone)
+		var failed atomic.Bool
 		var closing sync.WaitGroup
 		for _, s := range all {
 			closing.Go(func() {
 				if err := m.drop(ctx, s, s.named); err != nil {
 					m.config.Logger.Warn("close session", "session", s.id, "error", err, "cause", errors.Unwrap(err))
+					failed.Store(true)
 				}
 			})
 		}
 		closing.Wait()
 		m.working.Wait()
+		gone <- !failed.Load()
 	}()
 	select {
-	case <-gone:
+	case done := <-gone:
+		return done
 	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -61,7 +61,11 @@ func serve(ctx context.Context, settings *Settings) error {
 	log.Debug("message loop ended", "error", err)
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
-	manager.Close(ending)
+	if !manager.Close(ending) {
+		if err := leaveGC(); err != nil {
+			log.Warn("leave a sweep behind", "error", err)
+		}
+	}
 	_ = engine.Close()
 	if err == nil || errors.Is(err, stdio.ErrClientGone) || errors.Is(err, context.Canceled) {
 		return nil
