@@ -1,5 +1,6 @@
-// Package scripts holds the shell scripts that make a machine ready, and their tests.
-package scripts
+package setup
+
+// The tests of scripts/install-deps, which readies a machine as Images readies its engine.
 
 import (
 	"os"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"testing"
 )
+
+const installDeps = "../../scripts/install-deps"
 
 // machine is a pretended one: its programs are stubs, but for the tools that the script
 // only computes with.
@@ -50,7 +53,7 @@ func (m machine) run(t *testing.T, args ...string) (output string, ok bool) {
 	if err := os.WriteFile(release, []byte(m.osRelease), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	command := exec.Command("./install-deps", args...)
+	command := exec.Command(installDeps, args...)
 	command.Env = []string{"PATH=" + folder, "OS_RELEASE_FILE=" + release}
 	out, err := command.CombinedOutput()
 	return string(out), err == nil
@@ -165,18 +168,18 @@ func TestAMacIsLedToHomebrewAndAMachine(t *testing.T) {
 	}
 }
 
-func TestAnUnknownArgumentIsRefused(t *testing.T) {
+func TestInstallDepsRefusesAnUnknownArgument(t *testing.T) {
 	if out, ok := (machine{trixie, linux(nil)}).run(t, "everything"); ok || !strings.Contains(out, "unknown argument everything") {
 		t.Errorf("got %t: %s", ok, out)
 	}
 }
 
-func TestTheScriptsPassShellcheck(t *testing.T) {
+func TestInstallDepsPassesShellcheck(t *testing.T) {
 	path, err := exec.LookPath("shellcheck")
 	if err != nil {
 		t.Fatal("shellcheck is not installed: apt-get install shellcheck")
 	}
-	if out, err := exec.Command(path, "install-deps").CombinedOutput(); err != nil {
+	if out, err := exec.Command(path, installDeps).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
