@@ -43,6 +43,9 @@ type progressNotification struct {
 // messages unread gets only the newest of each request. Nothing is sent where the client
 // did not ask for progress, after the request was cancelled or answered, and where ctx does
 // not come from Serve. It may be used by several goroutines.
+//
+// The official TypeScript client loses progress that it reads in one piece with the answer,
+// so a report right before the end of a call is best left out.
 func NotifyProgress(ctx context.Context, progress, total float64, message string) {
 	c := callFrom(ctx)
 	if c == nil || c.token == nil || math.IsNaN(progress) || math.IsInf(progress, 0) {
