@@ -173,22 +173,28 @@ func TestEveryEmbeddedSourceHasATestBesideIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, source := range sources {
-		folder, extension := filepath.Dir(source), filepath.Ext(source)
-		name := strings.TrimSuffix(filepath.Base(source), extension)
-		patterns := []string{"test_" + name + "*.py", name + "*_test.py"}
-		if extension == ".cjs" {
-			patterns = []string{name + "*.test.cjs", name + "*.test.mjs", "test/" + name + "*.test.*"}
+		if name := filepath.Base(source); !strings.Contains(testsBeside(t, filepath.Dir(source)), name) {
+			t.Errorf("no test beside %s names it", source)
 		}
-		var found []string
-		for _, pattern := range patterns {
-			matches, err := filepath.Glob(filepath.Join(folder, pattern))
+	}
+}
+
+// testsBeside is the text of the tests in folder and its test folder, and of what they share.
+func testsBeside(t *testing.T, folder string) string {
+	t.Helper()
+	var text strings.Builder
+	for _, pattern := range []string{"test_*.py", "*.test.cjs", "*.test.mjs", "test/*.mjs", "test/*.cjs"} {
+		paths, err := filepath.Glob(filepath.Join(folder, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			content, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			found = append(found, matches...)
-		}
-		if len(found) == 0 {
-			t.Errorf("%s has no test beside it (%s)", source, strings.Join(patterns, ", "))
+			text.Write(content)
 		}
 	}
+	return text.String()
 }

@@ -59,8 +59,10 @@ func (h host) bootstrap(ctx context.Context, log *log) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tar.Name())
-	defer tar.Close()
+	defer func() {
+		_ = tar.Close()
+		_ = os.Remove(tar.Name())
+	}()
 
 	command := exec.CommandContext(ctx, path, bootstrapArgs(h.apt, tar.Name())...)
 	command.Stdout, command.Stderr = log, log
@@ -72,7 +74,7 @@ func (h host) bootstrap(ctx context.Context, log *log) error {
 	if err != nil {
 		return err
 	}
-	defer made.Close()
+	defer func() { _ = made.Close() }()
 	_, err = images.Import(ctx, made, new(images.ImportOptions).WithReference(madeBase).WithChanges([]string{
 		`CMD ["bash"]`,
 		"ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

@@ -50,7 +50,7 @@ func (w *work) build(ctx context.Context, recipe containers.Recipe) error {
 	if err != nil {
 		return fail(err)
 	}
-	defer os.RemoveAll(folder)
+	defer func() { _ = os.RemoveAll(folder) }()
 
 	steps := &steps{log: log, task: task}
 	id, err := buildImage(ctx, w.buildOptions(folder, &lines{emit: steps.read}))
@@ -113,14 +113,14 @@ func writeContext(recipe fs.FS, over map[string][]byte) (folder string, err erro
 	}
 	defer func() {
 		if err != nil {
-			os.RemoveAll(folder)
+			_ = os.RemoveAll(folder)
 		}
 	}()
 	if err := os.CopyFS(folder, recipe); err != nil {
 		return "", err
 	}
 	for name, content := range over {
-		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil { //nolint:gosec // apt reads its certificates as a user of its own
 			return "", err
 		}
 	}
@@ -138,7 +138,7 @@ func label(ctx context.Context, recipe containers.Recipe, id string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder)
+	defer func() { _ = os.RemoveAll(folder) }()
 	options := baseOptions(folder, io.Discard)
 	options.Labels = []string{containers.LabelRecipe + "=" + recipe.Hash, containers.LabelVersions + "=" + string(versions)}
 	options.Output = recipe.Ref()

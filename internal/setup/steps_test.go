@@ -66,7 +66,7 @@ func TestABuildsErrorIsCutToWhatAPersonReads(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	other := errors.New("server probably quit: unexpected EOF")
-	if shortBuildError(other) != other {
+	if got := shortBuildError(other); got.Error() != other.Error() {
 		t.Error("an error of another kind is changed")
 	}
 }
