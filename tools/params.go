@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -16,15 +17,21 @@ import (
 // params reads a call's arguments. Each reading method notes what is wrong and goes on; check
 // tells the first thing that was, after the last one is read, so that a handler asks only once.
 type params struct {
-	request mcp.CallToolRequest
-	given   map[string]any
-	known   []string
-	first   error
+	given map[string]any
+	known []string
+	first error
 }
 
 func newParams(request mcp.CallToolRequest) *params {
-	p := &params{request: request}
-	switch given := request.Params.Arguments.(type) {
+	p := &params{}
+	arguments := request.Params.Arguments
+	if arguments == nil && len(request.Params.RawArguments) > 0 {
+		// The message loop hands large arguments on as they came.
+		if err := json.Unmarshal(request.Params.RawArguments, &arguments); err != nil {
+			p.fail("The arguments are not JSON.")
+		}
+	}
+	switch given := arguments.(type) {
 	case nil:
 	case map[string]any:
 		p.given = given

@@ -47,6 +47,13 @@ func TestArgumentsAreCheckedInWords(t *testing.T) {
 	}
 }
 
+func TestLargeArgumentsAreReadAsTheyCame(t *testing.T) {
+	p := newParams(mcp.CallToolRequest{Params: mcp.CallToolParams{RawArguments: []byte(`{"code":"print(1)"}`)}})
+	if code := p.required("code"); code != "print(1)" || p.check() != nil {
+		t.Errorf("got %q, %v", code, p.check())
+	}
+}
+
 func FuzzArguments(f *testing.F) {
 	f.Add("code", "text", 1.5, true)
 	f.Fuzz(func(t *testing.T, name, text string, number float64, flag bool) {
