@@ -750,6 +750,8 @@ class Run:
 class Supervisor:
     """The loop of process 1. One thread; nothing in it waits but the poll itself."""
 
+    SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+
     def __init__(self, server):
         self.server = server
         self.settings = None
@@ -1009,25 +1011,34 @@ class Supervisor:
 
     def _fork_kernel(self):
         """Forks a kernel with nothing imported."""
+        sock, pid = self._fork(lambda fd: Kernel(self.settings).serve(fd))
+        return KernelProcess(sock, pid)
+
+    def _fork(self, role):
+        """Forks a child that becomes `role`, a function of its socket; tells (our socket, pid)."""
         ours, theirs = socket.socketpair()
+        # An interrupt that comes early must meet the child's handlers, not the supervisor's.
+        signal.pthread_sigmask(signal.SIG_BLOCK, self.SIGNALS)
         try:
             pid = os.fork()
+            if pid == 0:
+                fd = theirs.detach()
+                self._leave(ours, fd)
+                raise Become(functools.partial(role, fd))
         except OSError:
             ours.close()
-            theirs.close()
             raise
-        if pid == 0:
-            fd = theirs.detach()
-            self._leave(ours, fd)
-            raise Become(functools.partial(Kernel(self.settings).serve, fd))
-        theirs.close()
-        return KernelProcess(ours, pid)
+        finally:
+            theirs.close()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, self.SIGNALS)
+        return ours, pid
 
     def _leave(self, ours, kept):
         """In a forked child: lets go of all that is the supervisor's."""
         signal.set_wakeup_fd(-1)
-        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+        for signum in self.SIGNALS:
             signal.signal(signum, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, ignore_signal)
         # A socket object that is collected later would close a number that is someone else's by then.
         for sock in [ours] + [child.link.sock for child in (self.main, self.standby, self.zygote) if child]:
             sock.detach()
@@ -1393,20 +1404,12 @@ class Supervisor:
             self._order_standby()
 
     def _start_zygote(self):
-        ours, theirs = socket.socketpair()
         try:
-            pid = os.fork()
+            sock, pid = self._fork(lambda fd: Zygote(self.settings, fd).serve())
         except OSError as e:
-            ours.close()
-            theirs.close()
             self._put_off_zygote("it could not be forked: %s" % e.strerror)
             return
-        if pid == 0:
-            fd = theirs.detach()
-            self._leave(ours, fd)
-            raise Become(Zygote(self.settings, fd).serve)
-        theirs.close()
-        self.zygote = ZygoteProcess(ours, pid)
+        self.zygote = ZygoteProcess(sock, pid)
         self._watch(self.zygote.link.fd, self._on_zygote)
         self._set_timer("zygote load", ZYGOTE_LOAD_SECONDS, lambda: self._drop_zygote("it did not load in time"))
 

@@ -1,0 +1,359 @@
+"""How runs are stopped, how kernels die, and what lives on."""
+
+import os
+import signal
+import time
+import unittest
+
+from test_support import PATIENCE, SupervisorTest
+
+
+class StopTest(SupervisorTest):
+    def gone(self, pid):
+        """Waits until a process is gone, or is a zombie of someone else's."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            try:
+                with open("/proc/%d/stat" % pid) as file:
+                    if file.read().rpartition(")")[2].split()[0] in "ZX":
+                        return
+            except (FileNotFoundError, ProcessLookupError):
+                return
+            time.sleep(0.01)
+        self.fail("process %d is still there" % pid)
+
+    def wait_for_file(self, name):
+        deadline = time.monotonic() + PATIENCE
+        while not os.path.exists(self.client.path(name)):
+            self.assertLess(time.monotonic(), deadline, "no file %s" % name)
+            time.sleep(0.005)
+
+    def read(self, name):
+        with open(self.client.path(name)) as file:
+            return file.read()
+
+    def cancel_when_running(self, code, announce=True, **fields):
+        """Starts code and cancels it when a file `running` is there; with announce false the code makes it."""
+        run_id = self.client.start(("open('running', 'w').close()\n" if announce else "") + code, **fields)
+        self.wait_for_file("running")
+        self.client.send({"type": "interrupt", "id": run_id, "reason": "cancelled"})
+        return self.client.finish(run_id)
+
+
+class Interrupts(StopTest):
+    def test_a_timeout_keeps_the_variables(self):
+        self.completed("x = 1")
+        answer = self.run_code("print('partial')\nwhile True: pass", timeout_ms=300)
+        self.assertEqual((answer.status, answer.exit_code, answer.kernel), ("timed_out", 124, "alive"))
+        self.assertEqual((answer.error["name"], answer.out, answer.cause), ("KeyboardInterrupt", "partial\n", ""))
+        self.assertEqual(self.completed("x").result, "1")
+
+    def test_a_cancel_keeps_the_variables(self):
+        for code in (
+            "while True: pass",
+            "import time; time.sleep(600)",
+            "import subprocess; subprocess.run(['sleep', '600'])",
+            "import os; os.system('sleep 600')\nwhile True: pass",
+            "import asyncio\nawait asyncio.sleep(600)",
+            "import threading; threading.Event().wait()",
+            "import os; os.read(os.pipe()[0], 1)",
+        ):
+            with self.subTest(code):
+                self.completed("import os; x = 1; os.path.exists('running') and os.remove('running');")
+                answer = self.cancel_when_running(code, grace_ms=20_000)
+                self.assertEqual((answer.status, answer.exit_code, answer.kernel), ("cancelled", 130, "alive"), answer)
+                self.assertEqual(self.completed("x").result, "1")
+
+    def test_a_cancel_right_behind_the_run_is_not_lost(self):
+        for _ in range(20):
+            run_id = self.client.start("while True: pass", grace_ms=60_000)
+            self.client.send({"type": "interrupt", "id": run_id, "reason": "cancelled"})
+            answer = self.client.finish(run_id)
+            self.assertEqual((answer.status, answer.kernel), ("cancelled", "alive"))
+
+    def test_code_that_catches_it_and_ends_is_cancelled_all_the_same(self):
+        code = (
+            "try:\n    open('running', 'w').close()\n    while True: pass\n"
+            "except KeyboardInterrupt:\n    print('caught')\n'value'"
+        )
+        answer = self.cancel_when_running(code, announce=False)
+        self.assertEqual((answer.status, answer.exit_code, answer.out), ("cancelled", 130, "caught\n"))
+        self.assertEqual((answer.result, answer.error, answer.kernel), ("'value'", None, "alive"))
+
+    def test_code_that_swallows_it_once_is_interrupted_again(self):
+        code = "try:\n    while True: pass\nexcept KeyboardInterrupt:\n    while True: pass"
+        answer = self.cancel_when_running(code, grace_ms=2000)
+        self.assertEqual((answer.status, answer.kernel), ("cancelled", "alive"))
+
+    def test_the_first_reason_stands(self):
+        run_id = self.client.start("open('running', 'w').close()\nwhile True: pass")
+        self.wait_for_file("running")
+        self.client.send({"type": "interrupt", "id": run_id, "reason": "timed_out"})
+        self.client.send({"type": "interrupt", "id": run_id, "reason": "cancelled"})
+        self.assertEqual(self.client.finish(run_id).status, "timed_out")
+
+    def test_an_abandoned_await_does_not_go_on_in_the_next_run(self):
+        code = "import asyncio\nfor i in range(10**9):\n    x = i\n    await asyncio.sleep(0.001)"
+        self.cancel_when_running(code)
+        before = self.completed("x").result
+        self.assertEqual(self.completed("await asyncio.sleep(0.05); x").result, before)
+
+    def test_signals_between_runs_do_no_harm(self):
+        pid = int(self.completed("x = 1; import os; os.getpid()").result)
+        for _ in range(20):
+            os.kill(pid, signal.SIGINT)
+            self.assertEqual(self.completed("x").result, "1")
+
+    def test_a_handler_that_code_sets_is_gone_in_the_next_run(self):
+        self.completed("import signal; signal.signal(signal.SIGINT, signal.SIG_IGN);")
+        answer = self.run_code("while True: pass", timeout_ms=200, grace_ms=20_000)
+        self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
+
+    def test_code_that_interrupts_itself_has_failed(self):
+        answer = self.run_code("import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(60)")
+        self.assertEqual((answer.status, answer.error["name"]), ("failed", "KeyboardInterrupt"))
+
+    def test_processes_of_earlier_runs_are_left_alone(self):
+        pid = int(self.completed("import subprocess; p = subprocess.Popen(['sleep', '600']); p.pid").result)
+        # A process counts as the run's own from the tick on that the run began with.
+        born = int(self.read("/proc/%d/stat" % pid).rpartition(")")[2].split()[19])
+        self.completed(
+            "import os, time\n"
+            "while int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf('SC_CLK_TCK')) <= %d: pass" % born
+        )
+        self.cancel_when_running("while True: pass")
+        self.assertEqual(self.completed("p.poll() is None").result, "True")
+
+
+class Killing(StopTest):
+    STUBBORN = "import time\nwhile True:\n    try:\n        time.sleep(60)\n    except BaseException:\n        pass"
+
+    def test_code_that_ignores_interrupts_is_killed(self):
+        answer = self.run_code(self.STUBBORN, timeout_ms=200, grace_ms=200)
+        self.assertEqual((answer.status, answer.exit_code), ("timed_out", 124))
+        self.assertEqual((answer.kernel, answer.cause), ("dead", "ignored_interrupt"))
+        self.assertEqual(self.completed("'x' in dir()").result, "False")
+
+    def test_a_grace_of_zero_kills_at_once(self):
+        answer = self.run_code(self.STUBBORN, timeout_ms=200, grace_ms=0)
+        self.assertEqual((answer.status, answer.kernel), ("timed_out", "dead"))
+
+    def test_a_stopped_kernel_is_killed(self):
+        answer = self.run_code("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", timeout_ms=200, grace_ms=200)
+        self.assertEqual((answer.status, answer.cause), ("timed_out", "ignored_interrupt"))
+
+    def test_everything_that_the_kernel_started_dies_with_it(self):
+        code = (
+            "import os, subprocess, time\n"
+            "a = subprocess.Popen(['sleep', '600'])\n"
+            "b = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+            "c = subprocess.run(['sh', '-c', 'setsid sleep 600 >/dev/null 2>&1 & echo $!'], stdout=-1).stdout\n"
+            "open('pids', 'w').write('%d %d %d' % (a.pid, b.pid, int(c)))\n" + self.STUBBORN
+        )
+        self.run_code(code, timeout_ms=1000, grace_ms=200)
+        for pid in self.read("pids").split():
+            self.gone(int(pid))
+
+    def test_a_fork_bomb_dies_with_its_kernel(self):
+        code = (
+            "import os, time\n"
+            "for _ in range(5): os.fork()\n"  # 32 processes that replace themselves
+            "end = time.time() + 30\n"
+            "while time.time() < end:\n"
+            "    try:\n"
+            "        if os.fork(): os._exit(0)\n"
+            "    except BaseException: pass\n"
+        )
+        answer = self.run_code(code, timeout_ms=500, grace_ms=200)
+        self.assertIn(answer.kernel, ("dead",))
+        self.assertEqual(self.completed("1").result, "1")
+
+
+class Deaths(StopTest):
+    def test_the_cause_of_a_death_is_told(self):
+        for code, cause in (
+            ("import os; os._exit(7)", "exit 7"),
+            ("import os; os.kill(os.getpid(), 9)", "signal 9"),
+            ("import os; os.abort()", "signal 6"),
+            ("import ctypes; ctypes.string_at(0)", "signal 11"),
+        ):
+            with self.subTest(cause):
+                answer = self.run_code("print('before', flush=True)\n" + code)
+                self.assertEqual((answer.status, answer.exit_code, answer.kernel), ("killed", 137, "dead"))
+                self.assertEqual((answer.cause, answer.out), (cause, "before\n"))
+
+    def test_a_crash_tells_its_python_frames(self):
+        self.assertIn("Segmentation fault", self.run_code("import ctypes; ctypes.string_at(0)").err)
+
+    def test_the_next_run_has_a_new_kernel(self):
+        self.completed("x = 1")
+        self.run_code("import os; os._exit(1)")
+        self.assertEqual(self.completed("'x' in dir()").result, "False")
+
+    def test_a_program_that_takes_the_kernels_place(self):
+        answer = self.run_code("import os; os.execvp('sleep', ['sleep', '600'])")
+        self.assertEqual((answer.status, answer.kernel), ("killed", "dead"))
+        self.assertEqual(self.completed("1").result, "1")
+
+    def test_a_death_between_runs_is_told(self):
+        self.completed("import threading, os, time\n"
+                       "threading.Thread(target=lambda: (time.sleep(0.2), os._exit(9)), daemon=True).start()")
+        frame = self.client.wait_for("kernel")
+        self.assertEqual((frame["state"], frame["cause"]), ("dead", "exit 9"))
+        self.assertEqual(self.completed("1").result, "1")
+
+    def test_a_kernel_that_closes_its_link_is_replaced(self):
+        answer = self.run_code("import os; os.closerange(3, 4096); import time; time.sleep(600)")
+        self.assertEqual((answer.status, answer.kernel), ("killed", "dead"))
+        self.assertEqual(self.completed("1").result, "1")
+
+    def test_no_zombies_stay(self):
+        self.completed("import os\nfor i in range(20):\n    if os.fork() == 0:\n"
+                       "        if os.fork() == 0: os._exit(0)\n        os._exit(0)")
+        self.run_code("import os; os._exit(0)")
+        self.completed("1")
+        pid = self.client.process.pid
+        with open("/proc/%d/task/%d/children" % (pid, pid)) as file:
+            states = [self.read("/proc/%s/stat" % child).rpartition(")")[2].split()[0] for child in file.read().split()]
+        self.assertNotIn("Z", states)
+
+
+class Fresh(StopTest):
+    def test_it_has_none_of_the_variables_and_leaves_none(self):
+        self.completed("x = 1")
+        answer = self.completed("y = 2; 'x' in dir()", fresh=True)
+        self.assertEqual((answer.result, answer.kernel), ("False", "fresh"))
+        self.assertEqual(self.completed("(x, 'y' in dir())").result, "(1, False)")
+
+    def test_it_sees_the_files_and_begins_in_the_work_dir(self):
+        self.completed("import os; open('a', 'w').close(); os.mkdir('d'); os.chdir('d')")
+        self.assertEqual(self.completed("import os; os.path.exists('a')", fresh=True).result, "True")
+
+    def test_it_may_come_first(self):
+        self.assertEqual(self.completed("1", fresh=True).kernel, "fresh")
+        self.assertEqual(self.completed("2").kernel, "alive")
+
+    def test_errors_exits_and_deaths_are_told(self):
+        self.completed("x = 1")
+        for code, status, kernel in (
+            ("1/0", "failed", "fresh"),
+            ("import sys; sys.exit(3)", "failed", "fresh"),
+            ("import os; os._exit(3)", "killed", "fresh"),
+        ):
+            answer = self.run_code(code, fresh=True)
+            self.assertEqual((answer.status, answer.kernel), (status, kernel))
+        self.assertEqual(self.completed("x").result, "1")
+
+    def test_it_can_be_interrupted_and_killed(self):
+        self.completed("x = 1")
+        answer = self.run_code("while True: pass", fresh=True, timeout_ms=200, grace_ms=20_000)
+        self.assertEqual((answer.status, answer.kernel, answer.cause), ("timed_out", "fresh", ""))
+        answer = self.run_code(Killing.STUBBORN, fresh=True, timeout_ms=200, grace_ms=200)
+        self.assertEqual((answer.status, answer.kernel, answer.cause), ("timed_out", "fresh", "ignored_interrupt"))
+        self.assertEqual(self.completed("x").result, "1")
+
+    def test_what_it_started_dies_and_what_the_kernel_started_lives(self):
+        kept = int(self.completed("import subprocess, os; p = subprocess.Popen(['sleep', '600']); p.pid").result)
+        orphan = int(self.completed(
+            "int(subprocess.run(['sh', '-c', 'setsid sleep 600 >/dev/null 2>&1 & echo $!'], stdout=-1).stdout)"
+        ).result)
+        code = (
+            "import subprocess\np = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+            "o = int(subprocess.run(['sh', '-c', 'setsid sleep 600 >/dev/null 2>&1 & echo $!'], stdout=-1).stdout)\n"
+            "(p.pid, o)"
+        )
+        pids = self.completed(code, fresh=True).result.strip("()").split(",")
+        for pid in pids:
+            self.gone(int(pid))
+        for pid in (kept, orphan):
+            os.kill(pid, 0)
+        self.assertEqual(self.completed("p.poll() is None").result, "True")
+
+    def test_random_numbers_differ(self):
+        results = {self.completed("import random; random.random()", fresh=True).result for _ in range(3)}
+        self.assertEqual(len(results), 3)
+
+    def test_the_main_kernel_may_die_meanwhile(self):
+        self.completed(
+            "import threading, os, time\ndef die():\n    while not os.path.exists('go'): time.sleep(0.005)\n"
+            "    os._exit(5)\nthreading.Thread(target=die, daemon=True).start()"
+        )
+        code = "import time\nopen('go', 'w').close(); time.sleep(0.5); 'lived'"
+        answer = self.client.finish(self.client.start(code, fresh=True))
+        self.assertEqual((answer.status, answer.result, answer.kernel), ("completed", "'lived'", "fresh"))
+        self.assertEqual(self.completed("1").result, "1")
+
+
+class Zygotes(StopTest):
+    """With something to preload there is a zygote and a kernel that stands by."""
+
+    init = {"preload": ["fractions", "no_such_module_at_all"], "warm": True}
+    LOADED = "import sys; 'fractions' in sys.modules"
+
+    def setUp(self):
+        super().setUp()
+        deadline = time.monotonic() + PATIENCE
+        while self.client.run(self.LOADED, fresh=True).result != "True":
+            self.assertLess(time.monotonic(), deadline)
+
+    def children(self):
+        pid = self.client.process.pid
+        with open("/proc/%d/task/%d/children" % (pid, pid)) as file:
+            return [int(child) for child in file.read().split()]
+
+    def test_kernels_have_the_modules(self):
+        self.assertEqual(self.completed(self.LOADED).result, "True")
+        self.run_code("import os; os._exit(1)")
+        self.assertEqual(self.completed(self.LOADED).result, "True")
+
+    def test_code_may_kill_everything_around_it(self):
+        for how in (signal.SIGKILL, signal.SIGSTOP):
+            with self.subTest(how):
+                self.completed("x = 1")
+                for pid in self.children():
+                    self.completed("import os\nif %d != os.getpid(): os.kill(%d, %d)" % (pid, pid, how))
+                self.assertEqual(self.completed("x").result, "1")
+                self.assertEqual(self.completed("2", fresh=True).result, "2")
+                self.run_code("import os; os._exit(1)")
+                self.assertEqual(self.completed("3").result, "3")
+
+    def test_preloading_does_not_run_modules_of_the_work_dir(self):
+        client = self.connect(start=False)
+        with open(client.path("decimal.py"), "w") as file:
+            file.write("open(%r, 'w').close()" % client.path("ran"))
+        client.init(preload=["decimal"], warm=True)
+        deadline = time.monotonic() + PATIENCE
+        while client.run("import sys; 'decimal' in sys.modules", fresh=True).result != "True":
+            self.assertLess(time.monotonic(), deadline)
+        self.assertFalse(os.path.exists(client.path("ran")))
+
+
+class Preloading(StopTest):
+    """Without warm the kernel preloads by itself after its first run."""
+
+    init = {"preload": ["fractions", "no_such_module_at_all"]}
+
+    def test_it_is_done_without_a_run(self):
+        self.completed("x = 1")
+        deadline = time.monotonic() + PATIENCE
+        code = "import sys, threading; ('fractions' in sys.modules, threading.active_count())"
+        while self.completed(code).result != "(True, 1)":
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.2)
+        self.assertEqual(self.completed("x").result, "1")
+
+    def test_code_may_import_and_fork_at_the_same_time(self):
+        client = self.connect(preload=["email.mime.multipart", "xml.dom.minidom", "unittest", "http.server", "pydoc"])
+        client.run("1")
+        time.sleep(0.06)  # lets the preload begin; the test holds whether it has or not
+        code = (
+            "import multiprocessing, pydoc, http.server, xml.dom.minidom\n"
+            "def f(n):\n    import email.mime.multipart\n    return n\n"
+            "with multiprocessing.get_context('fork').Pool(2) as pool: print(pool.map(f, [1, 2]))"
+        )
+        for _ in range(3):
+            self.assertEqual(client.run(code).out, "[1, 2]\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
