@@ -1,0 +1,138 @@
+package e2e
+
+import "testing"
+
+func TestPythonRemembers(t *testing.T) {
+	t.Parallel()
+	play(t, start(t, setup{}), python, []step{
+		{code: "x = 41", none: true, text: []string{"completed"}},
+		{code: "x + 1", result: "42", text: []string{"42"}},
+		{code: "import math, numpy as np, pandas as pd", none: true},
+		{code: "def area(r):\n    return round(math.pi * r * r, 2)"},
+		{code: "area(2)", result: "12.57"},
+		{code: "class Point:\n    def __init__(self, x): self.x = x\np = Point(7)"},
+		{code: "p.x", result: "7"},
+		{code: "import os; os.makedirs('sub', exist_ok=True); os.chdir('sub'); os.environ['MINE'] = 'set'"},
+		{code: "os.getcwd(), os.environ['MINE']", result: "('/mnt/data/sub', 'set')"},
+		{code: "!echo $MINE $(pwd)", stdout: "set /mnt/data/sub\n"},
+		{code: "os.chdir('/mnt/data'); os.getcwd()", result: "'/mnt/data'"},
+		{code: "_", result: "'/mnt/data'"},
+		{code: "del x\n'x' in globals()", result: "False"},
+	})
+}
+
+func TestPythonSpeaksIPython(t *testing.T) {
+	t.Parallel()
+	play(t, start(t, setup{}), python, []step{
+		{code: "%timeit -n1 -r1 1", text: []string{"loop"}},
+		{code: "%%bash\necho from $((1 + 1)) bash; echo wrong >&2", stdout: "from 2 bash\n", stderr: "wrong"},
+		{code: "files = !echo one; echo two\nfiles.n", result: "'one\\ntwo'"},
+		{code: "!exit 3\n_exit_code", result: "3"},
+		{code: "import asyncio\nawait asyncio.sleep(0.01)\nawait asyncio.gather(*[asyncio.sleep(0, i) for i in range(3)])", result: "[0, 1, 2]"},
+		{code: "async def f():\n    return 5\ntask = asyncio.create_task(f())\nawait task", result: "5"},
+		{code: "from IPython.display import display, Markdown\ndisplay(Markdown('**bold**'))", text: []string{"bold"}},
+		{code: "display({'a': 1})", text: []string{"{'a': 1}"}},
+		{code: "import pandas as pd\npd.DataFrame({'n': [1, 2]})", text: []string{"   n\n0  1\n1  2"}, absent: []string{"<table"}},
+		{code: "print?", text: []string{"Prints the values"}},
+		{code: "1;", none: true},
+		{code: "for i in range(3):\n    print(i)", stdout: "0\n1\n2\n", none: true},
+		{code: "'grüße, 世界 🌍'", result: "'grüße, 世界 🌍'"},
+		{code: "print('grüße, 世界 🌍 \\u202e\\x00\\x1b[31mred')", text: []string{"grüße, 世界 🌍"}},
+		{code: "print('<b>&amp;</b>')", stdout: "<b>&amp;</b>\n"},
+		{code: "import sys\nsys.stdout.buffer.write(b'\\xff\\xfe ok\\n')", text: []string{"\ufffd", "ok"}},
+		{code: "print('\\ud800')", stdout: "\\ud800\n"},
+	})
+}
+
+func TestPythonErrorsDoNotCostTheState(t *testing.T) {
+	t.Parallel()
+	play(t, start(t, setup{}), python, []step{
+		{code: "kept = 3\nprint('before')\n1 / 0", status: "failed", err: "ZeroDivisionError", stdout: "before\n",
+			text: []string{"ZeroDivisionError: division by zero", "exit code 1", "before"}, absent: []string{`\u001b[`}},
+		{code: "kept", result: "3"},
+		{code: "if True print(1)", status: "failed", err: "SyntaxError"},
+		{code: "  x = 1\n y = 2", status: "failed", err: "IndentationError"},
+		{code: "def broken():\n    raise ValueError('in a function')\nbroken()", status: "failed", err: "ValueError", text: []string{"in a function", "broken()"}},
+		{code: "import no_such_module", status: "failed", err: "ModuleNotFoundError"},
+		{code: "raise ExceptionGroup('several', [ValueError('a'), KeyError('b')])", status: "failed", err: "ExceptionGroup"},
+		{code: "class Odd(Exception):\n    def __str__(self): raise RuntimeError\nraise Odd", status: "failed", err: "Odd"},
+		{code: "raise KeyboardInterrupt", status: "failed", err: "KeyboardInterrupt"},
+		{code: "import sys; sys.exit(3)", status: "failed", exit: 3},
+		{code: "sys.exit('a reason')", status: "failed", text: []string{"a reason"}},
+		{code: "sys.exit(0)"},
+		{code: "exit()"},
+		{code: "class Show:\n    def __repr__(self): raise ValueError('no repr')\nShow()", text: []string{"no repr"}, status: "failed"},
+		{code: "def deep(): return deep()\ndeep()", status: "failed", err: "RecursionError"},
+		{code: "kept", result: "3"},
+	})
+}
+
+func TestPythonFreshRunsStandAlone(t *testing.T) {
+	t.Parallel()
+	fresh := object{"fresh": true}
+	play(t, start(t, setup{}), python, []step{
+		{code: "x = 1\nopen('f.txt', 'w').write('file')"},
+		{code: "'x' in globals(), open('f.txt').read()", args: fresh, result: "(False, 'file')"},
+		{code: "x = 2; y = 3", args: fresh},
+		{code: "x, 'y' in globals()", result: "(1, False)"},
+		{code: "import os; os._exit(9)", args: fresh, status: "killed"},
+		{code: "1 / 0", args: fresh, status: "failed", err: "ZeroDivisionError"},
+		{code: "x", result: "1"},
+	})
+}
+
+func TestALanguageCanBeSwitchedOff(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{args: []string{"--python-image", "off"}})
+	s.refuse("tools/call", object{"name": python, "arguments": object{"code": "1"}}, invalidParams)
+	s.js("1")
+}
+
+func TestTwoRunsOnOneKernelTakeTurns(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	s.py("log = []")
+	slow := s.beginCall(python, object{"code": "import time\nlog.append('slow begins')\ntime.sleep(1)\nlog.append('slow ends')"})
+	quick := s.beginCall(python, object{"code": "log.append('quick')"})
+	slow.result().wantStatus(t, "completed")
+	quick.result().wantStatus(t, "completed")
+	if got := s.py("log").Meta.Run.value(); got != "['slow begins', 'slow ends', 'quick']" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestARunThatGetsNoTurnIsRefused(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	busy := s.beginTracked(python, object{"code": "print('on', flush=True)\nwhile True: pass"}, "busy")
+	s.waitFor("the code runs", func(all []message) bool { return len(progressOf(all, "busy")) > 0 })
+	res := s.call(python, object{"code": "1", "timeout_seconds": 0.5})
+	res.wantCode(t, "session_busy")
+	res.wantText(t, "wait_for_run")
+	busy.cancel()
+	s.py("1")
+}
+
+// Neither of the two would ever end, so both are heard of only when they run at once.
+func TestSessionsRunAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	const code = "print('on', flush=True)\nwhile True: pass"
+	var runs []*request
+	for _, id := range []string{"e2e-parallel-a", "e2e-parallel-b"} {
+		runs = append(runs, s.beginTracked(python, object{"session_id": id, "code": code, "timeout_seconds": 600}, id))
+	}
+	for _, id := range []string{"e2e-parallel-a", "e2e-parallel-b"} {
+		s.waitFor("both run", func(all []message) bool { return len(progressOf(all, id)) > 0 })
+	}
+	for _, r := range runs {
+		if !r.pending() {
+			t.Error("a run is over")
+		}
+		r.cancel()
+	}
+	for _, id := range []string{"e2e-parallel-a", "e2e-parallel-b"} {
+		s.complete(python, object{"session_id": id, "code": "1"})
+		s.call("close_session", object{"session_id": id})
+	}
+}
