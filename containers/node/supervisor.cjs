@@ -41,9 +41,12 @@ const WATCHER_FD = 4;
 // The name under which this source appears in stack traces, so that they can be cut there.
 const KERNEL_SCRIPT = 'code-sandbox-kernel';
 
+// User code may replace these on the objects they live on, and its mistakes must not become ours.
+const { parse: parseJSON, stringify: formatJSON } = JSON;
+
 /** encodeFrame gives the bytes of one frame: 4 bytes big-endian length, then JSON. */
 function encodeFrame(message) {
-  const text = JSON.stringify(message);
+  const text = formatJSON(message);
   const length = Buffer.byteLength(text);
   const frame = Buffer.allocUnsafe(4 + length);
   frame.writeUInt32BE(length, 0);
@@ -106,7 +109,7 @@ class FrameReader {
     }
     this.#need = 4;
     this.#inBody = false;
-    const message = JSON.parse(part.toString('utf8'));
+    const message = parseJSON(part.toString('utf8'));
     if (message === null || typeof message !== 'object' || Array.isArray(message)) {
       throw new Error('frame is no object');
     }
@@ -518,7 +521,7 @@ function descendants(processes, pid) {
 /** ticksAgo is the time ms milliseconds ago on the clock of listProcesses. */
 function ticksAgo(ms) {
   const uptime = Number(readText('/proc/uptime').split(' ')[0]);
-  return Math.floor(uptime * 100 - ms / 10) - 2;
+  return Math.floor(uptime * 100 - ms / 10) - 1;
 }
 
 function signal(pid, name) {
@@ -1225,8 +1228,7 @@ function makeHome(path) {
 // Kernel
 // ---------------------------------------------------------------------------
 
-// User code may replace any of these on the objects they live on, and its mistakes must
-// not become the kernel's.
+// As with JSON above.
 const { writeSync, openSync, closeSync, fstatSync, mkdirSync } = fs;
 const { setImmediate: startImmediate } = globalThis;
 const { promiseHooks } = require('node:v8');
@@ -1288,6 +1290,11 @@ class RunContext {
 
   get() {
     return this.#storage === null ? this.#current : this.#storage.getStore();
+  }
+
+  /** reset forgets the run of an action that was terminated, past its finally. */
+  reset() {
+    this.#current = undefined;
   }
 }
 
@@ -1358,10 +1365,13 @@ class Cell {
 
   /** excerpt shows the line of a position and a caret below it, as Node does. */
   excerpt(line, column) {
-    const text = (this.code.split('\n', line)[line - 1] ?? '').replace(/\r$/, '');
-    if (text.length > 500) return `${this.name}:${line}`;
-    const indent = text.slice(0, Math.max(0, column - 1)).replace(/[^\t]/g, ' ');
-    return `${this.name}:${line}\n${text}\n${indent}^`;
+    const lines = this.code.trimEnd().split('\n', line);
+    // What is missing at the end of the code is missed on a line that was put behind it.
+    const isPast = line > lines.length;
+    const text = lines[lines.length - 1].replace(/\r$/, '');
+    if (text.length > 500) return `${this.name}:${lines.length}`;
+    const indent = text.slice(0, isPast ? text.length : Math.max(0, column - 1)).replace(/[^\t]/g, ' ');
+    return `${this.name}:${lines.length}\n${text}\n${indent}^`;
   }
 }
 
@@ -1770,6 +1780,7 @@ class Kernel {
   }
 
   #onFrame(frame) {
+    this.#context.reset();
     if (frame.type === 'init') this.#onInit(frame);
     else if (frame.type === 'run') this.#onRun(frame);
     else if (frame.type === 'interrupt') this.#onInterrupt(frame);
@@ -1848,9 +1859,13 @@ class Kernel {
   }
 
   // terminate stops the JavaScript that is running, past every catch and finally, and calls
-  // after from the event loop.
+  // after from the event loop: again and again, as the termination may hit that as well.
   #terminate(after) {
     startImmediate(after);
+    const again = setInterval(() => {
+      after();
+      clearTimeout(again);
+    }, 5);
     this.post('Runtime.terminateExecution');
     for (;;);
   }
@@ -2015,7 +2030,9 @@ class Kernel {
     const { cell } = run;
     const first = { name: 'SyntaxError', message: thrown.message, line: details.lineNumber + 1, column: details.columnNumber + 1 };
     const position = cell.original(first.line, first.column);
-    run.firstError ??= run.refused ?? { ...first, ...position };
+    // Of module syntax V8 says only that it is out of place; the parser knows what is wrong.
+    const outOfPlace = /outside a module|Unexpected token 'export'/.test(thrown.message);
+    run.firstError ??= (outOfPlace && run.refused) || { ...first, ...position };
     const answer = this.#redeclared(run, thrown.message) ?? this.#untyped(run);
     if (answer === null) {
       const error = describeSyntaxError(run.firstError, cell, this.settings.outputBytes);
@@ -2056,7 +2073,12 @@ class Kernel {
       return;
     }
     if (run.finished) return;
-    const result = this.#context.run(run, () => this.#show(run, value));
+    let result;
+    try {
+      result = this.#context.run(run, () => this.#show(run, value));
+    } catch (error) {
+      return this.#onThrown(run, error); // of a getter or a trap of the value's own
+    }
     if (run.displays.length === 0) return this.#settle(run, result);
     const displays = Promise.all(run.displays.splice(0));
     promiseThen(displays, () => this.#settle(run, result), (reason) => this.#onThrown(run, reason));
@@ -2124,6 +2146,7 @@ class Kernel {
   #finish(run, outcome) {
     if (run.finished) return;
     this.#closeGate();
+    this.#context.reset();
     run.finished = true;
     run.cancelled = outcome.outcome === 'interrupted' || outcome.outcome === 'exited' && run.exitCode !== undefined;
     this.#run = null;

@@ -1,0 +1,315 @@
+// What a run gives back: values, state, imports, TypeScript and errors.
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { Client } from './harness.mjs';
+
+const client = await Client.start({ output_bytes: 8000 });
+after(() => client.stop());
+
+/** value runs code that has to complete and gives its value as text. */
+async function value(code, options) {
+  const done = await client.run(code, options);
+  assert.equal(done.status, 'completed', `${code}\n${done.error?.traceback}`);
+  return done.result;
+}
+
+/** failure runs code that has to fail and gives its error. */
+async function failure(code, options) {
+  const done = await client.run(code, options);
+  assert.equal(done.status, 'failed', code);
+  assert.equal(done.exit_code, 1);
+  return done.error;
+}
+
+test('a done frame has every field of the protocol', async () => {
+  const { id, frameBytes, duration_ms, ...done } = await client.run('console.log("a\\nb"); 6 * 7');
+  const empty = { head: '', tail: '', bytes: 0, lines: 0, omitted_bytes: 0, omitted_lines: 0 };
+  assert.deepEqual(done, {
+    type: 'done',
+    status: 'completed',
+    exit_code: 0,
+    result: '42',
+    error: null,
+    stdout: { ...empty, head: 'a\nb\n', bytes: 4, lines: 2 },
+    stderr: empty,
+    artifacts: [],
+    artifacts_total: 0,
+    displays_total: 0,
+    cause: '',
+    kernel: 'alive',
+  });
+  assert.match(id, /^r\d+$/);
+  assert.ok(frameBytes > 0);
+  assert.ok(Number.isInteger(duration_ms));
+});
+
+describe('the value of the last expression is shown as the REPL shows it', () => {
+  const cases = [
+    ['x = 1', '1'],
+    ['undefined', null],
+    ['null', 'null'],
+    ['const unused = 3', null],
+    ["'text'", "'text'"],
+    ['-0', '-0'],
+    ['NaN', 'NaN'],
+    ['10n ** 20n', '100000000000000000000n'],
+    ['Symbol("s")', 'Symbol(s)'],
+    ['() => 1', '[Function (anonymous)]'],
+    ['({ a: { b: { c: { d: 1 } } } })', '{ a: { b: { c: [Object] } } }'],
+    ['new Map([[1, { a: 2 }]])', 'Map(1) { 1 => { a: 2 } }'],
+    ['[1, 2, 3].map((n) => n * 2)', '[ 2, 4, 6 ]'],
+    ['if (true) { 5 } else { 6 }', '5'],
+    ['await Promise.resolve(7)', '7'],
+    ['Promise.resolve(8)', '8'],
+    ['(async () => { await null; return 9 })()', '9'],
+    ['010', '8'],
+    ['({ get a() { throw new Error("getter") } })', '{ a: [Getter] }'],
+    ['({ [Symbol.for("nodejs.util.inspect.custom")]() { throw new Error("no") } })', '[value that cannot be inspected: no]'],
+  ];
+  for (const [code, expected] of cases) test(code, async () => assert.equal(await value(code), expected));
+});
+
+test('a value that throws when it is looked at fails the run', async () => {
+  assert.equal((await failure('new Proxy({}, { get() { throw new Error("trap") } })')).message, 'trap');
+});
+
+test('variables, functions, the folder and the environment stay', async () => {
+  await value('let kept = 1; function twice(n) { return 2 * n } class Kept {}; process.env.KEPT = "e"');
+  await value('kept += 1; require("fs").mkdirSync("sub", { recursive: true }); process.chdir("sub")');
+  assert.equal(await value('[kept, twice(4), typeof Kept, process.env.KEPT]'), "[ 2, 8, 'function', 'e' ]");
+  assert.match(await value('process.cwd()'), /\/sub'$/);
+  await value('process.chdir("..")');
+});
+
+test('a failed run keeps the state', async () => {
+  await value('let survivor = 5');
+  await failure('survivor = 6; throw new Error("x")');
+  assert.equal(await value('survivor'), '6');
+});
+
+describe('any declaration may follow any other of the same name', () => {
+  const forms = {
+    const: (name, n) => `const ${name} = () => ${n}`,
+    let: (name, n) => `let ${name} = () => ${n}`,
+    var: (name, n) => `var ${name} = () => ${n}`,
+    function: (name, n) => `function ${name}() { return ${n} }`,
+    class: (name, n) => `class ${name} { static [Symbol.hasInstance]() { return ${n} } }`,
+  };
+  const pairs = Object.keys(forms).flatMap((first) => Object.keys(forms).map((second) => [first, second]));
+  for (const [first, second] of pairs) {
+    test(`${second} after ${first}`, async () => {
+      const name = `redeclared_${first}_${second}`;
+      await value(forms[first](name, 1));
+      await value(forms[second](name, 2));
+      const used = second === 'class' ? `({}) instanceof ${name}` : `${name}()`;
+      assert.equal(await value(used), second === 'class' ? 'true' : '2');
+    });
+  }
+
+  test('an import after a const, and a destructuring after a function', async () => {
+    await value('const sep = 1; function delimiter() {}');
+    await value('import { sep } from "node:path"');
+    assert.equal(await value('const { delimiter, ...others } = require("path"); [sep, delimiter, typeof others]'), "[ '/', ':', 'object' ]");
+  });
+
+  test('the variable of a loop', async () => {
+    await value('let loop = 7');
+    assert.equal(await value('for (var loop = 0; loop < 3; loop++); loop'), '3');
+    assert.equal(await value('for (const loop of [1]); loop'), '3');
+  });
+
+  test('a redeclared function keeps its name and is hoisted', async () => {
+    await value('let hoisted = 1');
+    assert.equal(await value('const early = hoisted(); function hoisted() { return hoisted.name } early'), "'hoisted'");
+  });
+});
+
+test('declaring a name twice in one run is still an error, with its place', async () => {
+  const error = await failure('let once = 1;\nlet once = 2;');
+  assert.equal(error.message, "Identifier 'once' has already been declared");
+  assert.match(error.traceback, /^cell-\d+\.js:2\nlet once = 2;\n {4}\^\n/);
+});
+
+test('assigning to a const is still an error', async () => {
+  const error = await failure('const fixed = 1; fixed = 2');
+  assert.equal(error.message, 'Assignment to constant variable.');
+});
+
+test('user code may declare the names of globals', async () => {
+  await value('const process = require("process"); const Buffer = require("buffer").Buffer; class Map {} ; let JSON = 1, Atomics, Error2');
+  assert.equal(await value('const require = 5, console = 6, Promise = 7, Object = 8; let globalThis2; [require, console, Promise, Object, JSON]'), '[ 5, 6, 7, 8, 1 ]');
+  assert.equal(await value('await 1; import("node:os").then((os) => typeof os.cpus)'), "'function'");
+  await client.run('process.kill(process.pid, "SIGKILL"); await new (async () => {})().constructor(() => {})');
+});
+
+test('a failed declaration does not hide the global of that name', async () => {
+  await failure('const fetch = require("not-installed")');
+  assert.equal(await value('typeof fetch'), "'function'");
+});
+
+describe('imports', () => {
+  before(async () => {
+    await value(`
+      const fs = require('fs');
+      fs.writeFileSync('lib.mjs', 'export const answer = 42; export default function fail() {\\n  throw new Error("in lib") }');
+      fs.writeFileSync('data.json', '{"k": 1}');
+      fs.mkdirSync('node_modules/made', { recursive: true });
+      fs.writeFileSync('node_modules/made/package.json', '{"name":"made","exports":{"import":"./m.mjs","require":"./c.cjs"}}');
+      fs.writeFileSync('node_modules/made/m.mjs', 'export const kind = "esm"');
+      fs.writeFileSync('node_modules/made/c.cjs', 'exports.kind = "cjs"');
+    `);
+  });
+
+  const cases = [
+    ['import os from "node:os"; typeof os.cpus', "'function'"],
+    ['import { join as j, sep } from "path"; j("a", sep)', "'a/'"],
+    ['import * as path from "path"; path.join("a", "b")', "'a/b'"],
+    ['import def, * as all from "path"; def.sep === all.sep', 'true'],
+    ['import "node:events"; 1', '1'],
+    ['import fail, { answer } from "./lib.mjs"; [answer, typeof fail]', "[ 42, 'function' ]"],
+    ['import data from "./data.json" with { type: "json" }; data', '{ k: 1 }'],
+    ['import data from "./data.json"; data', '{ k: 1 }'],
+    ['import { kind } from "made"; kind', "'esm'"],
+    ['require("made").kind', "'cjs'"],
+    ['(await import("made")).kind', "'esm'"],
+    ['await import("./lib.mjs").then((m) => m.answer)', '42'],
+    ['used(); import { sep as used2 } from "path"; function used() { return used2 } used()', "'/'"],
+    ['const text = "import x from y; export"; text.length', '23'],
+    ['import.meta.url.startsWith("file://") && typeof import.meta.dirname', "'string'"],
+    ['import.meta.resolve("node:fs")', "'node:fs'"],
+    ['export const shown = 5; export default shown + 1', '6'],
+    ['export default function exported() { return 1 }; exported()', '1'],
+    ['export default class { a = 1 }', '[class (anonymous)]'],
+    ['export { shown }; export * from "node:path"; shown', '5'],
+    ['#!/usr/bin/env node\n1', '1'],
+    ['module.exports = { a: 1 }; exports.b = 2; [typeof __filename, __dirname === process.cwd()]', "[ 'string', true ]"],
+    ['const t = await import("node:timers/promises"); await t.setTimeout(2, "late")', "'late'"],
+    ['await require("util").promisify(setTimeout)(2, "late")', "'late'"],
+  ];
+  for (const [code, expected] of cases) test(code, async () => assert.equal(await value(code), expected));
+
+  test('a module that is not there', async () => {
+    assert.match((await failure('import x from "not-installed"')).message, /^Cannot find package 'not-installed'/);
+    assert.match((await failure('require("not-installed")')).message, /^Cannot find module 'not-installed'/);
+    assert.match((await failure('await import("./missing.mjs")')).message, /^Cannot find module/);
+  });
+
+  test('a name that a module does not export', async () => {
+    const { name, message } = await failure('import { nothing } from "fs"');
+    assert.equal(`${name}: ${message}`, "SyntaxError: The requested module 'fs' does not provide an export named 'nothing'");
+  });
+
+  test('the stack of an error goes through modules', async () => {
+    const { traceback } = await failure('import fail from "./lib.mjs";\n\nfail()');
+    assert.match(traceback, /^cell-\d+\.js:3\nfail\(\)\n\^\n\nError: in lib\n {4}at fail \(file:.*lib\.mjs:2:9\)\n {4}at cell-\d+\.js:3:1$/);
+  });
+
+  test('columns are the user’s own behind a rewritten import', async () => {
+    const { traceback } = await failure('import { sep } from "path"; undefinedName');
+    assert.match(traceback, /:1\nimport \{ sep \} from "path"; undefinedName\n {28}\^\n/);
+  });
+});
+
+const noTypeScript = !client.ready.features.includes('typescript') && 'neither this Node nor a package strips types';
+
+describe('TypeScript', { skip: noTypeScript }, () => {
+  const cases = [
+    ['let typed: number = 5; typed', '5'],
+    ['interface P { a: number }\nconst p: P = { a: 1 };\np', '{ a: 1 }'],
+    ['function greet(name: string, n?: number): string { return `hi ${name}` }\ngreet("x")', "'hi x'"],
+    ['enum Color { Red, Green = 5 }\n[Color.Green, Color[0]]', "[ 5, 'Red' ]"],
+    ['namespace N { export const a = 1 }\nclass K { constructor(private x: number) {} get() { return this.x } }\n[N.a, new K(3).get()]', '[ 1, 3 ]'],
+    ['import type { Missing } from "./missing";\nimport fs3, { type Stats } from "fs";\nconst s: Stats | null = null;\ntypeof fs3.existsSync', "'function'"],
+    ['const same: string = "1"; same as unknown as number', "'1'"],
+    ['const same: number = 2; same satisfies number', '2'],
+  ];
+  for (const [code, expected] of cases) test(code.split('\n')[0], async () => assert.equal(await value(code), expected));
+
+  test('errors have the lines of the TypeScript source', async () => {
+    const { traceback } = await failure('enum E { A }\ninterface I {\n  a: number\n}\nfunction f(x: number): void {\n  throw new TypeError("ts")\n}\nf(1)');
+    assert.match(traceback, /^cell-\d+\.js:6\n {2}throw new TypeError\("ts"\)\n {8}\^\n\nTypeError: ts\n {4}at f \(cell-\d+\.js:6:9\)\n {4}at cell-\d+\.js:8:1$/);
+  });
+
+  test('code that is neither gives the error of JavaScript', async () => {
+    assert.equal((await failure('const bad: = 5')).message, 'Missing initializer in const declaration');
+  });
+
+  test('code that only fails while it runs is not run twice', async () => {
+    const done = await client.run('console.log("once"); JSON2.parse("{"); ');
+    assert.equal(done.stdout.head, 'once\n');
+    const parse = await client.run('console.log("once"); eval("let y = ;")');
+    assert.equal(parse.stdout.head, 'once\n');
+    assert.equal(parse.error.name, 'SyntaxError');
+  });
+});
+
+describe('errors', () => {
+  const cases = [
+    ['throw new Error("boo")', 'Error', 'boo', /^cell-\d+\.js:1\nthrow new Error\("boo"\)\n {6}\^\n\nError: boo\n {4}at cell-\d+\.js:1:7$/],
+    ['let z = ;', 'SyntaxError', "Unexpected token ';'", /^cell-\d+\.js:1\nlet z = ;\n {8}\^\n\nSyntaxError: Unexpected token ';'$/],
+    ['1;\n2 2', 'SyntaxError', 'Unexpected number', /^cell-\d+\.js:2\n2 2\n {2}\^\n/],
+    ['`open', 'SyntaxError', 'Unexpected end of input', /^cell-\d+\.js:1\n/],
+    ['/* open', 'SyntaxError', 'Invalid or unexpected token', /SyntaxError/],
+    ['import x from', 'SyntaxError', 'Unexpected token', /^cell-\d+\.js:1\nimport x from\n/],
+    ['await Promise.reject(new RangeError("r"))', 'RangeError', 'r', /RangeError: r\n {4}at cell-\d+\.js:1:22$/],
+    ['Promise.reject(new Error("nobody")); 1', 'Error', 'nobody', /Error: nobody\n {4}at cell/],
+    ['setTimeout(() => { throw new Error("t") }, 1); await new Promise((r) => setTimeout(r, 5000))', 'Error', 't', /at Timeout/],
+    ['throw 5', 'Uncaught', '5', /^Uncaught 5$/],
+    ['throw null', 'Uncaught', 'null', /^Uncaught null$/],
+    ['throw undefined', 'Uncaught', 'undefined', /^Uncaught undefined$/],
+    ['throw { a: 1 }', 'Uncaught', '{ a: 1 }', /^Uncaught \{ a: 1 \}$/],
+    ['await Promise.reject("text")', 'Uncaught', "'text'", /^Uncaught 'text'$/],
+    ['throw new Error("o", { cause: new TypeError("inner") })', 'Error', 'o', /at cell-\d+\.js:1:7 \{\n {2}\[cause\]: TypeError: inner\n {6}at cell-\d+\.js:1:31\n\}$/],
+    ['throw new AggregateError([new Error("e1"), new Error("e2")], "many")', 'AggregateError', 'many', /Error: e1\n[^]*Error: e2/],
+    ['require("fs").readFileSync("/missing")', 'Error', "ENOENT: no such file or directory, open '/missing'", /code: 'ENOENT'/],
+    ['(function f() { f() })()', 'RangeError', 'Maximum call stack size exceeded', /at f \(cell/],
+    ['throw Object.defineProperty(new Error("x"), "message", { get() { throw 1 } })', 'Error', '', /Error|cannot be inspected/],
+    ['throw new Proxy(new Error("p"), {})', 'Error', 'p', /Error: p/],
+  ];
+  for (const [code, name, message, traceback] of cases) {
+    test(code, async () => {
+      const error = await failure(code);
+      assert.deepEqual([error.name, error.message], [name, message]);
+      assert.match(error.traceback, traceback);
+      assert.doesNotMatch(error.traceback, /code-sandbox-kernel|node:internal|\u001b/);
+    });
+  }
+
+  test('an error of an earlier cell’s function shows that cell', async () => {
+    await value('function late() {\n  throw new Error("later")\n}');
+    const { traceback } = await failure('late()');
+    assert.match(traceback, /:2\n {2}throw new Error\("later"\)\n {8}\^/);
+  });
+});
+
+describe('process.exit ends the run and not the kernel', () => {
+  const cases = [
+    ['process.exit(3)', 'failed', 3],
+    ['process.exit()', 'completed', 0],
+    ['process.exit(256 + 7)', 'failed', 7],
+    ['try { process.exit(4) } catch { console.log("caught") } finally { console.log("finally") }', 'failed', 4],
+    ['setTimeout(() => process.exit(5), 1); await new Promise(() => {})', 'failed', 5],
+    ['await null; process.exit(6)', 'failed', 6],
+    ['Promise.resolve().then(() => process.exit(8)); await new Promise(() => {})', 'failed', 8],
+    ['process.nextTick(() => process.exit(9)); await new Promise(() => {})', 'failed', 9],
+    ['require("fs").readFile("/etc/passwd", () => process.exit(10)); await new Promise(() => {})', 'failed', 10],
+    ['process.exitCode = 11', 'failed', 11],
+  ];
+  for (const [code, status, exitCode] of cases) {
+    test(code, async () => {
+      await value('before = "kept"');
+      const done = await client.run(code);
+      assert.deepEqual([done.status, done.exit_code, done.kernel, done.stdout.head], [status, exitCode, 'alive', '']);
+      assert.equal(await value('before'), "'kept'");
+    });
+  }
+});
+
+test('code that uses the inspector, threads and child processes itself', async () => {
+  assert.equal(await value('new (require("inspector").Session)().connect(); debugger; require("inspector").url()'), null);
+  const thread = await client.run('const { Worker: W } = require("worker_threads"); await new Promise((r) => new W("console.log(\'from thread\')", { eval: true }).on("exit", r)); 1');
+  assert.equal(thread.stdout.head, 'from thread\n');
+  await value('require("fs").writeFileSync("child.cjs", "process.send({ args: process.execArgv.length }); console.log(\'from child\')")');
+  const child = await client.run('await new Promise((r) => require("child_process").fork("child.cjs").on("message", (m) => console.log(m)).on("exit", r)); 1');
+  assert.deepEqual(child.stdout.head.trim().split('\n').sort(), ['from child', '{ args: 0 }']);
+});
