@@ -130,7 +130,7 @@ func writeContext(recipe fs.FS, over map[string][]byte) (folder string, err erro
 // label gives the image its name, with what is known only now as labels: which recipe it
 // is from, and the versions of what is in it. Nothing has to be started to read those.
 func label(ctx context.Context, recipe containers.Recipe, id string) error {
-	versions, err := Versions(ctx, id)
+	list, err := versions(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func label(ctx context.Context, recipe containers.Recipe, id string) error {
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
 	options := baseOptions(folder, io.Discard)
-	options.Labels = []string{containers.LabelRecipe + "=" + recipe.Hash, containers.LabelVersions + "=" + string(versions)}
+	options.Labels = []string{containers.LabelRecipe + "=" + recipe.Hash, containers.LabelVersions + "=" + string(list)}
 	options.Output = recipe.Ref()
 	_, err = buildImage(ctx, options)
 	if err != nil {
@@ -149,10 +149,9 @@ func label(ctx context.Context, recipe containers.Recipe, id string) error {
 	return nil
 }
 
-// Versions reads the list of versions out of an image that was built from a recipe, as
-// one line of JSON, without starting a container. The image's label
-// containers.LabelVersions holds the same once Images has named it.
-func Versions(ctx context.Context, image string) ([]byte, error) {
+// versions reads the list of versions out of an image that was built from a recipe, as
+// one line of JSON, without starting a container.
+func versions(ctx context.Context, image string) ([]byte, error) {
 	spec := specgen.NewSpecGenerator(image, false)
 	spec.Command = []string{"none"} // never started, but an image may name no command
 	spec.NetNS.NSMode = specgen.NoNetwork

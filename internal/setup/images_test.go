@@ -146,11 +146,11 @@ func TestTheVersionsOfAFinishedImageCanBeRead(t *testing.T) {
 	if err := w.build(ctx, recipe); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Versions(ctx, recipe.Ref())
+	got, err := versions(ctx, recipe.Ref())
 	if err != nil || string(got) != tinyVersions {
 		t.Errorf("got %s, %v", got, err)
 	}
-	if _, err := Versions(ctx, "localhost/no-such-image:1"); err == nil {
+	if _, err := versions(ctx, "localhost/no-such-image:1"); err == nil {
 		t.Error("an image that is not there has versions")
 	}
 }
@@ -258,21 +258,9 @@ func TestWhatIsThereIsTakenAsTheBase(t *testing.T) {
 }
 
 func TestALanguageThatDoesNotExistIsRefused(t *testing.T) {
-	for _, ask := range []func(context.Context, Options) error{
-		func(ctx context.Context, o Options) error { _, err := Images(ctx, o, &recorder{}); return err },
-		func(ctx context.Context, o Options) error { _, err := Ready(ctx, o); return err },
-	} {
-		if err := ask(t.Context(), Options{Languages: []string{"python", "ruby"}}); err == nil || !strings.Contains(err.Error(), `"ruby"`) {
-			t.Errorf("got %v", err)
-		}
-	}
-}
-
-func TestReadyLooksAndMakesNothing(t *testing.T) {
-	ctx := connection(t)
-	ready, err := Ready(ctx, Options{Pull: map[string]string{"python": "localhost/no-such-image:1"}, Languages: []string{"python"}})
-	if err != nil || len(ready) != 1 || ready["python"] {
-		t.Errorf("got %v, %v", ready, err)
+	_, err := Images(t.Context(), Options{Languages: []string{"python", "ruby"}}, &recorder{})
+	if err == nil || !strings.Contains(err.Error(), `"ruby"`) {
+		t.Errorf("got %v", err)
 	}
 }
 

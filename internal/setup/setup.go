@@ -69,24 +69,6 @@ func Images(ctx context.Context, opts Options, report Reporter) ([]Result, error
 	return results, nil
 }
 
-// Ready tells which of the images that opts asks for are on the engine, without making
-// any: a language maps to false where Images would have work to do.
-func Ready(ctx context.Context, opts Options) (map[string]bool, error) {
-	recipes, err := wanted(opts.Languages)
-	if err != nil {
-		return nil, err
-	}
-	ready := make(map[string]bool, len(recipes))
-	for _, recipe := range recipes {
-		there, err := images.Exists(ctx, opts.ref(recipe), nil)
-		if err != nil {
-			return nil, fmt.Errorf("look for the image %s: %w", opts.ref(recipe), err)
-		}
-		ready[recipe.Language] = there
-	}
-	return ready, nil
-}
-
 func (o Options) ref(recipe containers.Recipe) string {
 	if ref := o.Pull[recipe.Language]; ref != "" {
 		return ref
