@@ -74,6 +74,9 @@ type Result struct {
 	Duration       time.Duration
 	// VariablesLost says that the kernel died under this run, and Cause why.
 	VariablesLost bool
+	// Fresh says that the run had an interpreter of its own, so that the kernel's variables were
+	// never at stake.
+	Fresh bool
 	Cause         string
 	// Notes are sentences for the reader: an earlier kernel's end, a clamped limit.
 	Notes []string

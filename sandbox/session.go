@@ -340,7 +340,7 @@ func (s *session) result(run *Run, m doneMessage) *Result {
 		Artifacts: artifacts(m.Artifacts, maxArtifacts), ArtifactsTotal: max(m.ArtifactsTotal, 0),
 		DisplaysTotal: max(m.DisplaysTotal, 0),
 		Duration:      time.Duration(max(m.DurationMS, 0) * float64(time.Millisecond)),
-		VariablesLost: m.Kernel == "dead", Cause: clip(m.Cause, maxName),
+		VariablesLost: m.Kernel == "dead", Fresh: run.options.Fresh, Cause: clip(m.Cause, maxName),
 	}
 	if m.Result != nil {
 		value := clip(*m.Result, s.config.OutputBytes)

@@ -49,6 +49,9 @@ func renderDisplays(res *sandbox.Result) ([]mcp.Content, string) {
 				images = append(images, mcp.NewImageContent(base64.StdEncoding.EncodeToString(fitted.data), fitted.mime))
 			}
 		}
+		if _, data := pick(display); data == nil && display.Path != "" {
+			line += " (not attached: too large; make it smaller to see it)"
+		}
 		if line != "" {
 			b.WriteString(line + "\n")
 		}

@@ -90,6 +90,9 @@ func statusLine(res *sandbox.Result, config sandbox.Config) string {
 	case sandbox.Running:
 		return fmt.Sprintf("still running after %v as run_id %s; call wait_for_run to wait for it or to cancel it. Output so far:", took, res.RunID)
 	}
+	if res.Fresh && !res.VariablesLost {
+		return fmt.Sprintf("killed after %v: %s; only the fresh interpreter is gone, the kernel's variables and the files are kept", took, killedWhy(res, config))
+	}
 	return fmt.Sprintf("killed after %v: %s; variables are gone, files are kept, and the next call starts a new kernel", took, killedWhy(res, config))
 }
 
@@ -108,6 +111,9 @@ func errorHead(res *sandbox.Result) string {
 func kept(res *sandbox.Result) string {
 	if res.VariablesLost {
 		return "the code ignored the interrupt and its kernel was killed; variables are gone, files are kept"
+	}
+	if res.Fresh {
+		return "the code was stopped; the kernel's variables are kept"
 	}
 	return "the code was interrupted; variables are kept"
 }
