@@ -248,6 +248,19 @@ func TestCancelledStartLeavesNothing(t *testing.T) {
 	}
 }
 
+// Without limits of the caller's, and with ones that no host has, the container starts.
+func TestLimitsThatCannotBeSet(t *testing.T) {
+	for name, limits := range map[string]sandbox.Limits{
+		"none": {}, "too large": {OpenFiles: 1 << 40, PIDs: 1 << 20, CPUs: 0.1},
+	} {
+		spec := python(t, "print(1)")
+		spec.Limits = limits
+		if got := output(t, spec); got != "1\n" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
 func TestManyAtOnce(t *testing.T) {
 	specs := make([]sandbox.Spec, 12)
 	for i := range specs {

@@ -25,6 +25,7 @@ func TestAttacks(t *testing.T) {
 	for _, file := range attacks {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".py"), func(t *testing.T) {
 			t.Parallel()
+			needsLimit(t, strings.TrimSuffix(filepath.Base(file), ".py"))
 			attack := readFile(t, file)
 			spec := testSpec(t, "python3", "-c", harness, attack)
 			if filepath.Base(file) == "works.py" {
@@ -38,9 +39,30 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
+// limitOf is the limit that an attack is up against.
+var limitOf = map[string]Limit{"memory": LimitMemory, "forkbomb": LimitPIDs, "cpu": LimitCPU}
+
+// needsLimit fails at once where the host cannot hold the limit: a bomb would only take
+// the host down.
+func needsLimit(t *testing.T, attack string) {
+	t.Helper()
+	limit, needed := limitOf[attack]
+	if !needed {
+		return
+	}
+	info, err := testEngine.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !info.Enforces(limit) {
+		t.Fatalf("this host cannot limit %s: rootless Podman needs cgroup version 2 with the controller delegated", limit)
+	}
+}
+
 // The ends of a memory bomb and of a fork bomb leave the container's first process alive;
 // what it costs when the bomb is process 1 itself is the container, and nothing else.
 func TestMemoryBombInProcessOneEndsTheContainer(t *testing.T) {
+	needsLimit(t, "memory")
 	spec := python(t, "x = []\nwhile True: x.append(bytearray(1 << 24))")
 	if got := output(t, spec); got != "" {
 		t.Errorf("it said %q", got)
@@ -146,6 +168,7 @@ new Worker("require('node:worker_threads').parentPort.postMessage(process.pid)",
 
 // Podman's own report of the container must agree with what was asked for.
 func TestInspectShowsTheHardening(t *testing.T) {
+	needsLimit(t, "memory")
 	spec := python(t, "input()")
 	start(t, spec)
 	got := inspect(t, spec.Name)

@@ -2,7 +2,8 @@ package podman
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"slices"
 
 	"github.com/containers/podman/v5/pkg/bindings/system"
 )
@@ -25,6 +26,26 @@ type Info struct {
 	Kernel            string
 }
 
+// Limit is a resource that a cgroup controller bounds, by the controller's name.
+type Limit string
+
+// The limits that a sandbox has.
+const (
+	LimitMemory Limit = "memory"
+	LimitPIDs   Limit = "pids"
+	LimitCPU    Limit = "cpu"
+)
+
+// Enforces reports whether the engine can hold containers to a limit. Rootless Podman
+// needs cgroup version 2 with the controller delegated to the user; without, it passes
+// over the limit with no more than a warning.
+func (i Info) Enforces(limit Limit) bool {
+	if i.Rootless && i.CgroupVersion != "v2" {
+		return false
+	}
+	return slices.Contains(i.CgroupControllers, string(limit))
+}
+
 // Info asks the engine about itself. That takes a quarter of a second, so it is for
 // people, not for a call's way.
 func (e *Engine) Info(ctx context.Context) (Info, error) {
@@ -35,7 +56,7 @@ func (e *Engine) Info(ctx context.Context) (Info, error) {
 			return err
 		}
 		if report.Host == nil || report.Store == nil || report.Host.OCIRuntime == nil {
-			return fmt.Errorf("the engine's description of itself is incomplete")
+			return errors.New("the engine's description of itself is incomplete")
 		}
 		info = Info{
 			Version:           report.Version.Version,

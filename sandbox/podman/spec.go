@@ -102,10 +102,10 @@ func storage(spec sandbox.Spec) specgen.ContainerStorageConfig {
 		// Every other place that can be written, each with its size. They count against
 		// the memory limit as well.
 		Mounts: []runtimespec.Mount{
-			tmpfs("/tmp", spec.Limits.TmpBytes, "exec"),
-			tmpfs("/var/tmp", varTmpBytes, "noexec"),
-			tmpfs("/run", runBytes, "noexec"),
-			tmpfs("/dev/shm", shmBytes, "noexec"),
+			tmpfs("/tmp", spec.Limits.TmpBytes, "mode=1777", "exec"),
+			tmpfs("/var/tmp", varTmpBytes, "mode=1777", "noexec"),
+			tmpfs("/dev/shm", shmBytes, "mode=1777", "noexec"),
+			tmpfs("/run", runBytes, "mode=0755", "noexec"),
 		},
 		IpcNS:            private(),
 		WorkDir:          sandbox.WorkDir,
@@ -182,11 +182,12 @@ func rlimits(limits sandbox.Limits, host hostFacts) []runtimespec.POSIXRlimit {
 	if limits.FileBytes > 0 {
 		list = append(list, rlimit("fsize", uint64(limits.FileBytes)))
 	}
-	if limits.OpenFiles > 0 {
-		list = append(list, rlimit("nofile", atMost(uint64(limits.OpenFiles), host.maxOpenFiles)))
+	// The engine's own defaults for these two may be more than it can set.
+	if files := atMost(uint64(limits.OpenFiles), host.maxOpenFiles); files > 0 {
+		list = append(list, rlimit("nofile", files))
 	}
-	if limits.PIDs > 0 {
-		list = append(list, rlimit("nproc", atMost(uint64(limits.PIDs)*nprocPerPIDs, host.maxProcesses)))
+	if processes := atMost(uint64(limits.PIDs)*nprocPerPIDs, host.maxProcesses); processes > 0 {
+		list = append(list, rlimit("nproc", processes))
 	}
 	return list
 }
@@ -195,8 +196,9 @@ func rlimit(name string, value uint64) runtimespec.POSIXRlimit {
 	return runtimespec.POSIXRlimit{Type: name, Soft: value, Hard: value}
 }
 
+// atMost is value, or the ceiling where that is lower or there is no value. Zero is none.
 func atMost(value, ceiling uint64) uint64 {
-	if ceiling > 0 && value > ceiling {
+	if value == 0 || ceiling > 0 && value > ceiling {
 		return ceiling
 	}
 	return value
@@ -214,12 +216,12 @@ func noHealthCheck() specgen.ContainerHealthCheckConfig {
 	}
 }
 
-func tmpfs(path string, size int64, exec string) runtimespec.Mount {
+func tmpfs(path string, size int64, options ...string) runtimespec.Mount {
 	return runtimespec.Mount{
 		Destination: path,
 		Type:        define.TypeTmpfs,
 		Source:      define.TypeTmpfs,
-		Options:     []string{"rw", "nosuid", "nodev", exec, "notmpcopyup", "mode=1777", fmt.Sprintf("size=%d", size)},
+		Options:     append(options, "rw", "nosuid", "nodev", "notmpcopyup", fmt.Sprintf("size=%d", size)),
 	}
 }
 

@@ -62,6 +62,13 @@ func TestZeroLimitsSetNone(t *testing.T) {
 	if r.Memory != nil || r.CPU != nil || r.Pids != nil {
 		t.Errorf("got %+v", r)
 	}
+	if got := rlimits(sandbox.Limits{}, hostFacts{}); len(got) != 1 || got[0].Type != "core" {
+		t.Errorf("got %+v", got)
+	}
+	// Podman's default for open files may be more than its service can set.
+	if got := rlimits(sandbox.Limits{}, hostFacts{maxOpenFiles: 512, maxProcesses: 300}); len(got) != 3 || got[1].Hard != 512 {
+		t.Errorf("got %+v", got)
+	}
 }
 
 func TestSpecIsPure(t *testing.T) {

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -115,11 +118,11 @@ func createError(err error) error {
 	return err
 }
 
-// startError recognises a command that the image does not have, or has for another
-// kind of processor.
+// startError recognises a command that the image does not have, may not execute, or has
+// for another kind of processor. The runtime is refused other things too, so its "OCI
+// permission denied" alone says nothing.
 func startError(err error) error {
-	if says(err, "executable file not found", "executable file `", "command that was not found",
-		"no such file or directory: oci", "oci permission denied", "exec format error") {
+	if says(err, "executable file", "command that was not found", `exec: "`, "open executable", "exec format error") {
 		return fmt.Errorf("%w: %w", sandbox.ErrNoInterpreter, err)
 	}
 	return err
@@ -144,5 +147,18 @@ func hardLimits() (openFiles, processes uint64) {
 	if syscall.Getrlimit(rlimitNproc, &limit) == nil {
 		processes = uint64(limit.Max)
 	}
-	return openFiles, processes
+	// Podman 4.3 lowers its own limit of processes to as many as there can be.
+	return openFiles, atMost(processes, maxPID())
+}
+
+func maxPID() uint64 {
+	text, err := os.ReadFile("/proc/sys/kernel/pid_max")
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }

@@ -1,0 +1,87 @@
+// Package doctor checks whether this machine can run sandboxes, and says of each thing
+// that is missing what it is for and the command that mends it.
+//
+// Run makes a Report; Report.WriteTable and Report.WriteJSON print it, and Report.OK
+// decides the exit status.
+package doctor
+
+import (
+	"context"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+)
+
+// Status is the outcome of a check.
+type Status string
+
+// The outcomes. Only Fail means that sandboxes do not work.
+const (
+	OK   Status = "ok"
+	Warn Status = "warn" // works, with less protection or speed
+	Fail Status = "fail"
+	Info Status = "info" // nothing to judge
+)
+
+// Check is one thing that was looked at. Why and Fix are for Warn and Fail: what it costs,
+// and the command or the sentence that mends it.
+type Check struct {
+	Name   string `json:"name"`
+	Status Status `json:"status"`
+	Found  string `json:"found"`
+	Why    string `json:"why,omitempty"`
+	Fix    string `json:"fix,omitempty"`
+}
+
+// Engine is what a doctor needs of *podman.Engine.
+type Engine interface {
+	Info(ctx context.Context) (podman.Info, error)
+	Image(ctx context.Context, ref string) (sandbox.ImageInfo, error)
+	Start(ctx context.Context, spec sandbox.Spec) (sandbox.Process, error)
+	Remove(ctx context.Context, containers, volumes []string) error
+}
+
+// Image is an image that kernels of a language start from.
+type Image struct {
+	Language sandbox.Language
+	Ref      string
+}
+
+// Options says what to look at.
+type Options struct {
+	Engine Engine // required
+	Images []Image
+	Limits sandbox.Limits // of the containers that are tried; zero: none
+	// Labels are put on the containers that are tried, so that what a killed doctor left
+	// is found.
+	Labels map[string]string
+	// ProbeTimeout bounds the start of one container. Zero: 60 s.
+	ProbeTimeout time.Duration
+}
+
+const defaultProbeTimeout = time.Minute
+
+// Run makes all checks that make sense: those of the engine only when it answers, and a
+// container of each image that is there. It returns what it has when ctx ends.
+func Run(ctx context.Context, opts Options) Report {
+	if opts.ProbeTimeout == 0 {
+		opts.ProbeTimeout = defaultProbeTimeout
+	}
+	info, err := opts.Engine.Info(ctx)
+	if err != nil {
+		return Report{append([]Check{unreachable(err)}, hostChecks(thisHost())...)}
+	}
+	checks := engineChecks(info)
+	if info.OnHost && info.Rootless {
+		checks = append(checks, hostChecks(thisHost())...)
+	}
+	for _, image := range opts.Images {
+		check := imageCheck(ctx, opts.Engine, image)
+		checks = append(checks, check)
+		if check.Status == OK {
+			checks = append(checks, probe(ctx, opts, image))
+		}
+	}
+	return Report{checks}
+}

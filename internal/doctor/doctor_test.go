@@ -1,0 +1,287 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/testimage"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+)
+
+// engine plays an engine in which one thing is wrong.
+type engine struct {
+	info              podman.Info
+	infoErr, imageErr error
+	startErr, gone    error
+	says              string
+	hangs             bool
+	removed           []string
+}
+
+func (e *engine) Info(context.Context) (podman.Info, error) { return e.info, e.infoErr }
+
+func (e *engine) Image(context.Context, string) (sandbox.ImageInfo, error) {
+	return sandbox.ImageInfo{ID: "x"}, e.imageErr
+}
+
+func (e *engine) Start(_ context.Context, spec sandbox.Spec) (sandbox.Process, error) {
+	if e.startErr != nil {
+		return nil, e.startErr
+	}
+	p := &process{Reader: strings.NewReader(e.says)}
+	if e.hangs {
+		p.closed = make(chan struct{})
+	}
+	return p, nil
+}
+
+func (e *engine) Remove(_ context.Context, containers, volumes []string) error {
+	e.removed = append(append(e.removed, containers...), volumes...)
+	return e.gone
+}
+
+type process struct {
+	io.Reader
+	closed chan struct{} // not nil: Read waits for Close
+}
+
+func (p *process) Read(b []byte) (int, error) {
+	if p.closed != nil {
+		<-p.closed
+		return 0, io.EOF
+	}
+	return p.Reader.Read(b)
+}
+
+func (p *process) Write(b []byte) (int, error) { return len(b), nil }
+func (p *process) Stderr() string              { return "words on stderr" }
+
+func (p *process) Close() error {
+	if p.closed != nil {
+		select {
+		case <-p.closed:
+		default:
+			close(p.closed)
+		}
+	}
+	return nil
+}
+
+// healthy is what Podman tells on a machine where nothing is amiss.
+func healthy() podman.Info {
+	return podman.Info{
+		Address: "unix:///run/user/1000/podman/podman.sock", Version: "5.4.2", OCIRuntime: "crun", Rootless: true,
+		CgroupVersion: "v2", CgroupManager: "systemd", CgroupControllers: []string{"cpu", "memory", "pids"},
+		StorageDriver: "overlay", Seccomp: true, OnHost: true,
+	}
+}
+
+func check(t *testing.T, r Report, name string) Check {
+	t.Helper()
+	for _, c := range r.Checks {
+		if c.Name == name {
+			return c
+		}
+	}
+	t.Fatalf("no check %q in %+v", name, r.Checks)
+	return Check{}
+}
+
+func TestHealthyMachine(t *testing.T) {
+	e := &engine{info: healthy(), says: "ready\n"}
+	r := Run(t.Context(), Options{Engine: e, Images: []Image{{sandbox.Python, "a"}, {sandbox.JavaScript, "b"}}})
+	for _, c := range r.Checks {
+		if slices.ContainsFunc(hostChecks(thisHost()), func(h Check) bool { return h.Name == c.Name }) {
+			continue // this machine's own
+		}
+		if c.Status != OK || c.Why != "" || c.Fix != "" || c.Found == "" {
+			t.Errorf("%+v", c)
+		}
+	}
+	if len(e.removed) != 4 {
+		t.Errorf("%d checks, removed %q", len(r.Checks), e.removed)
+	}
+}
+
+// Each thing that is wrong shows in its own check, with a fix.
+func TestWhatIsWrong(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*engine)
+		check  string
+		want   Status
+		says   string // in the check's fix
+	}{
+		{"root", func(e *engine) { e.info.Rootless = false }, "rootless", Warn, "ordinary user"},
+		{"cgroup version 1", func(e *engine) { e.info.CgroupVersion = "v1" }, "cgroups", Warn, "unified_cgroup_hierarchy"},
+		{"cgroup version 1", func(e *engine) { e.info.CgroupVersion = "v1" }, "memory limit", Warn, "version 2"},
+		{"no delegation", func(e *engine) { e.info.CgroupControllers = []string{"memory", "pids"} }, "cpu limit", Warn, "Delegate="},
+		{"no pids", func(e *engine) { e.info.CgroupControllers = nil }, "pids limit", Warn, "Delegate="},
+		{"vfs", func(e *engine) { e.info.StorageDriver = "vfs" }, "storage", Warn, "storage.conf"},
+		{"no seccomp", func(e *engine) { e.info.Seccomp = false }, "seccomp", Fail, "kernel"},
+		{"no image", func(e *engine) { e.imageErr = fmt.Errorf("%w: x", sandbox.ErrImageMissing) }, "python image", Fail, "setup"},
+		{"image unknown", func(e *engine) { e.imageErr = errors.New("broken store") }, "python image", Fail, "doctor"},
+		{"no interpreter", func(e *engine) { e.startErr = sandbox.ErrNoInterpreter }, "python container", Fail, "interpreter"},
+		{"no start", func(e *engine) { e.startErr = errors.New("OCI runtime error") }, "python container", Fail, "podman run"},
+		{"wrong answer", func(e *engine) { e.says = "what?" }, "python container", Fail, "podman run"},
+		{"no removal", func(e *engine) { e.gone = errors.New("busy") }, "python container", Fail, "podman run"},
+		{"no answer", func(e *engine) { e.hangs = true }, "python container", Fail, "podman run"},
+		{"engine lost", func(e *engine) { e.startErr = &podman.UnavailableError{Reason: "gone", Fix: "bring it back"} }, "python container", Fail, "bring it back"},
+		{"no engine", func(e *engine) { e.infoErr = &podman.UnavailableError{Reason: "gone", Fix: "bring it back"} }, "Podman", Fail, "bring it back"},
+		{"odd engine", func(e *engine) { e.infoErr = errors.New("odd") }, "Podman", Fail, "podman info"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := &engine{info: healthy(), says: "ready\n"}
+			test.change(e)
+			r := Run(t.Context(), Options{Engine: e, Images: []Image{{sandbox.Python, "a"}}, ProbeTimeout: 20 * time.Millisecond})
+			c := check(t, r, test.check)
+			if c.Status != test.want || !strings.Contains(c.Fix, test.says) || c.Found == "" {
+				t.Errorf("%+v", c)
+			}
+			if r.OK() == (test.want == Fail) {
+				t.Errorf("OK() is %v", r.OK())
+			}
+		})
+	}
+}
+
+func TestHostChecks(t *testing.T) {
+	found := func(string) (string, error) { return "/usr/bin/x", nil }
+	for _, test := range []struct {
+		name  string
+		files map[string]string
+		look  func(string) (string, error)
+		bad   string // the check that is not OK; empty for none
+	}{
+		{"all there", map[string]string{"etc/subuid": "me:100000:65536", "etc/subgid": "1000:100000:65536\n"}, found, ""},
+		{"two ranges", map[string]string{"etc/subuid": "me:1:32768\nme:100000:32768", "etc/subgid": "me:1:65536"}, found, ""},
+		{"another's ids", map[string]string{"etc/subuid": "you:100000:65536", "etc/subgid": "me:1:65536"}, found, "subuid"},
+		{"too few", map[string]string{"etc/subuid": "me:1:65536", "etc/subgid": "me:1:100"}, found, "subgid"},
+		{"nonsense", map[string]string{"etc/subuid": "me:1:65536", "etc/subgid": "me:1:-5\nme:x:y\n::::\nme:1:99999999999999999999\n"}, found, "subgid"},
+		{"no helper", map[string]string{"etc/subuid": "me:1:65536", "etc/subgid": "me:1:65536"}, func(string) (string, error) { return "", fs.ErrNotExist }, "newuidmap"},
+		{"switched off", map[string]string{"etc/subuid": "me:1:65536", "etc/subgid": "me:1:65536", "proc/sys/kernel/unprivileged_userns_clone": "0\n"}, found, "user namespaces"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			root := fstest.MapFS{}
+			for path, text := range test.files {
+				root[path] = &fstest.MapFile{Data: []byte(text)}
+			}
+			for _, c := range hostChecks(host{root: root, uid: 1000, name: "me", lookPath: test.look, isLinux: true}) {
+				if (c.Status == OK) == (c.Name == test.bad) {
+					t.Errorf("%+v", c)
+				}
+				if c.Status != OK && c.Fix == "" {
+					t.Errorf("%s has no fix", c.Name)
+				}
+			}
+		})
+	}
+	if got := hostChecks(host{root: fstest.MapFS{}, uid: 0, isLinux: true}); got != nil {
+		t.Errorf("root needs %+v", got)
+	}
+}
+
+func TestTable(t *testing.T) {
+	r := Report{[]Check{
+		{Name: "Podman", Status: OK, Found: "version 5"},
+		{Name: "storage", Status: Warn, Found: "vfs", Why: "slow", Fix: "another"},
+		{Name: "python image", Status: Fail, Found: "not\nthere\t", Fix: "setup"},
+	}}
+	var text strings.Builder
+	if err := r.WriteTable(&text); err != nil {
+		t.Fatal(err)
+	}
+	want := `ok    Podman        version 5
+warn  storage       vfs
+        why         slow
+        fix         another
+fail  python image  not there
+        fix         setup
+
+1 thing to mend before sandboxes work, 1 warning.
+`
+	if text.String() != want {
+		t.Errorf("got\n%swant\n%s", text.String(), want)
+	}
+}
+
+func TestSummary(t *testing.T) {
+	for want, statuses := range map[string][]Status{
+		"Sandboxes work.":                                     {OK, Info},
+		"Sandboxes work, with 2 warnings.":                    {Warn, Warn},
+		"2 things to mend before sandboxes work, 0 warnings.": {Fail, OK, Fail},
+	} {
+		var r Report
+		for _, s := range statuses {
+			r.Checks = append(r.Checks, Check{Status: s})
+		}
+		if got := r.summary(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	var out bytes.Buffer
+	r := Report{[]Check{{Name: "storage", Status: Warn, Found: "vfs", Why: "slow", Fix: "a > b && c"}}}
+	if err := r.WriteJSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"ok":true,"checks":[{"name":"storage","status":"warn","found":"vfs","why":"slow","fix":"a > b && c"}]}`
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, out.Bytes()); err != nil || compact.String() != want {
+		t.Errorf("got %s, %v", compact.String(), err)
+	}
+}
+
+// A real engine and a real container, under the environment that clients start servers in.
+func TestRealMachine(t *testing.T) {
+	image := testimage.BarePython(t)
+	for _, entry := range os.Environ() {
+		if name, _, _ := strings.Cut(entry, "="); name != "HOME" {
+			t.Setenv(name, "")
+			os.Unsetenv(name)
+		}
+	}
+	t.Setenv("PATH", "/usr/bin:/bin")
+	e := podman.Open(podman.Options{StateDir: t.TempDir()})
+	defer e.Close()
+	r := Run(t.Context(), Options{Engine: e, Images: []Image{
+		{sandbox.Python, image}, {sandbox.JavaScript, image}, {sandbox.Python, "localhost/no-such-image:1"},
+	}})
+	var text strings.Builder
+	if err := r.WriteTable(&text); err != nil {
+		t.Fatal(err)
+	}
+	t.Log("\n" + text.String())
+	if c := check(t, r, "python container"); c.Status != OK {
+		t.Errorf("%+v", c)
+	}
+	if c := check(t, r, "javascript container"); c.Status != Fail || !strings.Contains(c.Fix, "interpreter") {
+		t.Errorf("there is no node in this image, but %+v", c)
+	}
+	if last := r.Checks[len(r.Checks)-1]; last.Status != Fail || last.Fix != setupCommand {
+		t.Errorf("%+v", last)
+	}
+}
+
+func TestNoPodman(t *testing.T) {
+	e := podman.Open(podman.Options{StateDir: t.TempDir(), Sockets: []string{}, Program: "/no/such/podman"})
+	defer e.Close()
+	r := Run(t.Context(), Options{Engine: e, Images: []Image{{sandbox.Python, "x"}}})
+	if c := check(t, r, "Podman"); r.OK() || c.Status != Fail || !strings.Contains(c.Fix, "install") {
+		t.Errorf("%+v", c)
+	}
+}

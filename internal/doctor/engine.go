@@ -1,0 +1,218 @@
+package doctor
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+)
+
+const (
+	setupCommand = "code-sandbox-mcp setup"
+
+	// maxAnswer is far more than a container that is tried should say.
+	maxAnswer = 4 << 10
+)
+
+// unreachable is the one check that is left when no engine answers.
+func unreachable(err error) Check {
+	check := Check{
+		Name: "Podman", Status: Fail, Found: "not reachable",
+		Why: err.Error(), Fix: "run `podman info` and mend what it says",
+	}
+	var unavailable *podman.UnavailableError
+	if errors.As(err, &unavailable) {
+		check.Found, check.Fix, check.Why = unavailable.Reason, unavailable.Fix, ""
+		if unavailable.Err != nil {
+			check.Why = unavailable.Err.Error()
+		}
+	}
+	return check
+}
+
+// engineChecks judges what the engine says about itself.
+func engineChecks(info podman.Info) []Check {
+	checks := []Check{
+		{Name: "Podman", Status: OK, Found: "version " + info.Version},
+		serviceCheck(info),
+		runtimeCheck(info),
+		rootlessCheck(info),
+		cgroupCheck(info),
+	}
+	for _, limit := range []podman.Limit{podman.LimitMemory, podman.LimitCPU, podman.LimitPIDs} {
+		checks = append(checks, limitCheck(info, limit))
+	}
+	return append(checks, storageCheck(info), seccompCheck(info))
+}
+
+func serviceCheck(info podman.Info) Check {
+	check := Check{Name: "service", Status: OK, Found: info.Address}
+	if info.OwnService {
+		check.Found = "started for this program, on a socket of its own"
+	}
+	return check
+}
+
+func runtimeCheck(info podman.Info) Check {
+	check := Check{Name: "OCI runtime", Status: OK, Found: info.OCIRuntime}
+	if info.RuntimeReason != "" {
+		check.Found += " (" + info.RuntimeReason + ")"
+	}
+	return check
+}
+
+func rootlessCheck(info podman.Info) Check {
+	if info.Rootless {
+		return Check{Name: "rootless", Status: OK, Found: "yes"}
+	}
+	check := Check{
+		Name: "rootless", Status: Warn, Found: "no, Podman runs as root",
+		Why: "code that broke out of its container would be nearer to root",
+		Fix: "run this program as an ordinary user",
+	}
+	if !info.OnHost {
+		check.Fix = "podman machine set --rootful=false, where the engine is Podman's virtual machine"
+	}
+	return check
+}
+
+func cgroupCheck(info podman.Info) Check {
+	check := Check{Name: "cgroups", Status: OK, Found: "version 2, " + info.CgroupManager}
+	if info.CgroupVersion != "v2" {
+		check.Status, check.Found = Warn, "version 1, "+info.CgroupManager
+		check.Why = "rootless containers cannot be limited"
+		check.Fix = "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line, or use a distribution that has version 2"
+	}
+	return check
+}
+
+var limitMeans = map[podman.Limit]string{
+	podman.LimitMemory: "code can take all of this machine's memory",
+	podman.LimitCPU:    "code can take all of this machine's processors",
+	podman.LimitPIDs:   "a fork bomb is held only by the user's own limit of processes",
+}
+
+const delegateFix = `sudo mkdir -p /etc/systemd/system/user@.service.d && ` +
+	`printf '[Service]\nDelegate=cpu cpuset io memory pids\n' | sudo tee /etc/systemd/system/user@.service.d/delegate.conf && ` +
+	`sudo systemctl daemon-reload, then log in again`
+
+func limitCheck(info podman.Info, limit podman.Limit) Check {
+	check := Check{Name: string(limit) + " limit", Status: OK, Found: "enforced"}
+	if info.Enforces(limit) {
+		return check
+	}
+	check.Status, check.Found, check.Why = Warn, "not enforced", limitMeans[limit]
+	check.Fix = delegateFix
+	if info.CgroupVersion != "v2" {
+		check.Fix = "cgroup version 2, see above"
+	}
+	return check
+}
+
+func storageCheck(info podman.Info) Check {
+	check := Check{Name: "storage", Status: OK, Found: info.StorageDriver}
+	if info.StorageDriver == "vfs" {
+		check.Status = Warn
+		check.Why = "every container is a full copy of its image: slow, and large"
+		check.Fix = `printf '[storage]\ndriver = "overlay"\n' > ~/.config/containers/storage.conf && podman system reset ` +
+			`(which removes this user's images and containers), then ` + setupCommand
+	}
+	return check
+}
+
+func seccompCheck(info podman.Info) Check {
+	if info.Seccomp {
+		return Check{Name: "seccomp", Status: OK, Found: "enabled"}
+	}
+	return Check{
+		Name: "seccomp", Status: Fail, Found: "not enabled",
+		Why: "the sandbox's profile of system calls cannot be applied",
+		Fix: "use a kernel with CONFIG_SECCOMP_FILTER and a Podman built with seccomp",
+	}
+}
+
+func imageCheck(ctx context.Context, engine Engine, image Image) Check {
+	check := Check{Name: string(image.Language) + " image", Status: OK, Found: image.Ref}
+	_, err := engine.Image(ctx, image.Ref)
+	switch {
+	case errors.Is(err, sandbox.ErrImageMissing):
+		check.Status, check.Found, check.Fix = Fail, image.Ref+" is not there", setupCommand
+		check.Why = "code in " + string(image.Language) + " cannot run"
+	case err != nil:
+		check.Status, check.Found, check.Why = Fail, image.Ref+" could not be looked up", err.Error()
+		check.Fix = "run code-sandbox-mcp doctor again"
+	}
+	return check
+}
+
+// probeCommands print probeAnswer with the interpreters that supervisors run on.
+var probeCommands = map[sandbox.Language][]string{
+	sandbox.Python:     {"python3", "-c", "print('" + probeAnswer + "')"},
+	sandbox.JavaScript: {"node", "-e", "console.log('" + probeAnswer + "')"},
+}
+
+const probeAnswer = "ready"
+
+// probe starts a container as a session would, with everything that hardens it.
+func probe(ctx context.Context, opts Options, image Image) Check {
+	check := Check{Name: string(image.Language) + " container", Status: OK}
+	name := "code-sandbox-mcp-doctor-" + strings.ToLower(rand.Text()[:12])
+	began := time.Now()
+	limited, cancel := context.WithTimeout(ctx, opts.ProbeTimeout)
+	defer cancel()
+	err := try(limited, opts.Engine, sandbox.Spec{
+		Name: name, Volume: name, Labels: opts.Labels, Image: image.Ref,
+		Command: probeCommands[image.Language], Limits: opts.Limits,
+	})
+	check.Found = fmt.Sprintf("started and answered in %d ms", time.Since(began).Milliseconds())
+	cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), opts.ProbeTimeout)
+	defer cancel()
+	if removed := opts.Engine.Remove(cleaning, []string{name}, []string{name}); err == nil && removed != nil {
+		err = fmt.Errorf("it could not be removed: %w", removed)
+	}
+	if err != nil {
+		check.Status, check.Found, check.Why = Fail, "did not start", err.Error()
+		check.Fix = probeFix(err)
+	}
+	return check
+}
+
+// try runs the spec and reads its answer, no longer than ctx allows.
+func try(ctx context.Context, engine Engine, spec sandbox.Spec) error {
+	p, err := engine.Start(ctx, spec)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { p.Close() })()
+	defer p.Close()
+	answer, err := io.ReadAll(io.LimitReader(p, maxAnswer))
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("it did not answer: %w", ctx.Err())
+	case err != nil:
+		return err
+	case strings.TrimSpace(string(answer)) != probeAnswer:
+		return fmt.Errorf("it answered %.80q and said %.400q", answer, p.Stderr())
+	}
+	return nil
+}
+
+func probeFix(err error) string {
+	var unavailable *podman.UnavailableError
+	switch {
+	case errors.As(err, &unavailable):
+		return unavailable.Fix
+	case errors.Is(err, sandbox.ErrNoInterpreter):
+		return "name an image that has the interpreter, or leave the image setting out"
+	case runtime.GOOS == "linux":
+		return "try another runtime: --oci-runtime runc or --oci-runtime crun; `podman run --rm --network none IMAGE true` shows more"
+	}
+	return "`podman run --rm --network none IMAGE true` shows more"
+}

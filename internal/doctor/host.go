@@ -1,0 +1,105 @@
+package doctor
+
+import (
+	"bufio"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/user"
+	"runtime"
+	"strconv"
+	"strings"
+)
+
+// host is where rootless Podman finds what it needs of a Linux machine. Tests hand in
+// another root.
+type host struct {
+	root     fs.FS
+	uid      int
+	name     string
+	lookPath func(string) (string, error)
+	isLinux  bool
+}
+
+func thisHost() host {
+	h := host{root: os.DirFS("/"), uid: os.Getuid(), lookPath: exec.LookPath, isLinux: runtime.GOOS == "linux"}
+	if u, err := user.Current(); err == nil {
+		h.name = u.Username
+	}
+	return h
+}
+
+// hostChecks are what rootless Podman needs of the machine. Root needs none of it, and
+// on other systems it is the virtual machine's business.
+func hostChecks(h host) []Check {
+	if !h.isLinux || h.uid == 0 {
+		return nil
+	}
+	return []Check{userNamespaceCheck(h), subordinateCheck(h, "subuid"), subordinateCheck(h, "subgid"), helperCheck(h)}
+}
+
+// userNamespaceCheck looks at the switches that distributions have for ordinary users.
+func userNamespaceCheck(h host) Check {
+	check := Check{Name: "user namespaces", Status: OK, Found: "allowed"}
+	for _, off := range []struct{ path, fix string }{
+		{"proc/sys/user/max_user_namespaces", "sudo sysctl -w user.max_user_namespaces=15000"},
+		{"proc/sys/kernel/unprivileged_userns_clone", "sudo sysctl -w kernel.unprivileged_userns_clone=1"},
+	} {
+		text, err := fs.ReadFile(h.root, off.path)
+		if err == nil && strings.TrimSpace(string(text)) == "0" {
+			check.Status, check.Found = Fail, "switched off by /"+off.path
+			check.Why, check.Fix = "rootless containers are made of them", off.fix
+		}
+	}
+	return check
+}
+
+// minSubordinate is how many ids an image with the usual users needs.
+const minSubordinate = 65536
+
+// subordinateCheck adds up the user's ranges in /etc/subuid or /etc/subgid. Directory
+// services may know of more, hence no more than a warning.
+func subordinateCheck(h host, file string) Check {
+	check := Check{Name: file, Status: OK}
+	count := 0
+	if f, err := h.root.Open("etc/" + file); err == nil {
+		defer f.Close()
+		lines := bufio.NewScanner(f)
+		for lines.Scan() {
+			count += h.rangeOf(lines.Text())
+		}
+	}
+	check.Found = fmt.Sprintf("%d ids", count)
+	if count < minSubordinate {
+		check.Status, check.Why = Warn, "a container's users need ids on this machine"
+		check.Fix = fmt.Sprintf("sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 %s && podman system migrate", h.name)
+	}
+	return check
+}
+
+// rangeOf is how many ids a line gives to this user: name or uid, first id, count.
+func (h host) rangeOf(line string) int {
+	fields := strings.Split(strings.TrimSpace(line), ":")
+	if len(fields) != 3 || fields[0] != h.name && fields[0] != strconv.Itoa(h.uid) {
+		return 0
+	}
+	n, err := strconv.Atoi(fields[2])
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// helperCheck looks for the set-user-id programs that hand out subordinate ids.
+func helperCheck(h host) Check {
+	check := Check{Name: "newuidmap", Status: OK, Found: "there"}
+	for _, program := range []string{"newuidmap", "newgidmap"} {
+		if _, err := h.lookPath(program); err != nil {
+			check.Status, check.Found = Warn, program+" is not in PATH"
+			check.Why = "without it a container has one user only"
+			check.Fix = "install the package uidmap (Debian, Ubuntu) or shadow-utils (Fedora)"
+		}
+	}
+	return check
+}
