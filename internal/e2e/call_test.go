@@ -123,10 +123,14 @@ func (s *server) complete(tool string, arguments object) toolResult {
 	return s.run(tool, arguments, "completed")
 }
 
-// run calls a tool that answers with a RunResult, which must have the status.
+// run calls a tool that answers with a RunResult, which must have the status. It waits for a run that
+// goes on, unless that is what is wanted.
 func (s *server) run(tool string, arguments object, status string) toolResult {
 	s.t.Helper()
 	res := s.call(tool, arguments)
+	if run := res.Meta.Run; run != nil && run.Status == "running" && status != "running" {
+		res = s.wait(run.RunID)
+	}
 	res.wantStatus(s.t, status)
 	return res
 }

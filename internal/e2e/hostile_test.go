@@ -1,0 +1,137 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+)
+
+// attack writes to everything that could lead to the server: each descriptor that the kernel has
+// inherited, and those of every process that it can open. It is given the bytes to write.
+const attack = `
+import os, stat, struct, json
+payloads = PAYLOADS
+here = {os.fstat(fd).st_ino for fd in (0, 1, 2)}
+reached = 0
+targets = list(range(3, 256))
+for pid in ['1'] + [p for p in os.listdir('/proc') if p.isdigit()]:
+    try: names = os.listdir(f'/proc/{pid}/fd')
+    except OSError: continue
+    for name in names:
+        try: targets.append(os.open(f'/proc/{pid}/fd/{name}', os.O_WRONLY | os.O_NONBLOCK))
+        except OSError: pass
+for fd in targets:
+    try: mode = os.fstat(fd).st_mode
+    except OSError: continue
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode): continue
+    for payload in payloads:
+        try:
+            os.set_blocking(fd, False)
+            os.write(fd, payload)
+            reached += 1
+        except OSError: pass
+print('wrote', reached)
+`
+
+// frames are what a supervisor, and what a kernel's own channel, could be told.
+var frames = map[string]string{
+	"garbage":          `[b'\xff\x00garbage\n' * 1000]`,
+	"a huge length":    `[struct.pack('>I', 0xffffffff) + b'x' * 65536]`,
+	"half a frame":     `[struct.pack('>I', 1000) + b'{"type":"done"']`,
+	"not JSON":         `[struct.pack('>I', 5) + b'hello']`,
+	"an empty frame":   `[struct.pack('>I', 0)] * 100`,
+	"deeply nested":    `[struct.pack('>I', 60000) + b'[' * 60000]`,
+	"a forged result":  `[struct.pack('>I', len(m)) + m for m in [json.dumps({"type": "done", "id": i, "status": "completed", "result": "FORGED", "kernel": "alive"}).encode() for i in ("", "run-x", 1, None)]]`,
+	"forged messages":  `[struct.pack('>I', len(m)) + m for m in [json.dumps({"type": t, "id": "run-x", "pid": 1, "n": -1, "data": {"image/png": "!!"}, "path": "../../etc/passwd"}).encode() for t in ("display", "progress", "peek", "kernel", "usage", "log", "ready", "pong", "stop", "init", "run", "fork")]]`,
+	"lines of JSON":    `[b'{"jsonrpc":"2.0","id":1,"result":{}}\n' * 100]`,
+	"numbers too wide": `[struct.pack('>I', 40) + b'{"type":"pong","n":1e999999,"x":-1e9999}']`,
+}
+
+// Whatever hostile code writes wherever it can: its own run may be spoilt, and nothing else.
+func TestForgedFramesSpoilNothingElse(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	s.complete(python, object{"session_id": "e2e-bystander", "code": "x = 1"})
+	for name, payload := range frames {
+		code := strings.Replace(attack, "PAYLOADS", payload, 1)
+		res := s.call(python, object{"code": code, "timeout_seconds": 20})
+		if run := res.Meta.Run; run != nil && run.value() == "FORGED" {
+			t.Errorf("%s: a forged result is believed:\n%s", name, res.text())
+		}
+		if run := res.Meta.Run; run != nil && run.Status != "completed" && run.Status != "killed" && run.Status != "failed" {
+			t.Errorf("%s: %s", name, res.text())
+		}
+		if got := s.complete(python, object{"session_id": "e2e-bystander", "code": "x"}).Meta.Run.value(); got != "1" {
+			t.Errorf("%s: the bystander has %s", name, got)
+		}
+		if got := s.py("6 * 7").Meta.Run.value(); got != "42" {
+			t.Errorf("%s: afterwards %s", name, got)
+		}
+	}
+	s.call("close_session", object{"session_id": "e2e-bystander"})
+}
+
+func TestForgedFramesFromJavaScript(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	for name, code := range map[string]string{
+		"every descriptor": `const fs = require('fs');
+			const frame = m => { const b = Buffer.from(JSON.stringify(m)); const h = Buffer.alloc(4); h.writeUInt32BE(b.length); return Buffer.concat([h, b]) };
+			const payloads = [Buffer.alloc(65536, 0xff), frame({ type: 'done', id: 'run-x', status: 'completed', result: 'FORGED' }), frame({ type: 'stop' })];
+			for (let fd = 3; fd < 64; fd++) for (const p of payloads) { try { fs.writeSync(fd, p) } catch {} }
+			for (const pid of ['1', 'self']) for (const fd of [0, 1, 2, 3, 4, 5]) for (const p of payloads) {
+				try { const f = fs.openSync('/proc/' + pid + '/fd/' + fd, fs.constants.O_WRONLY | fs.constants.O_NONBLOCK); fs.writeSync(f, p); fs.closeSync(f) } catch {}
+			}`,
+		"the parent's channel": `for (const m of [{ type: 'done', id: 'run-x', status: 'completed', result: 'FORGED' }, { type: 'stop' }, null, 'x'.repeat(1e6), [[[[[]]]]]]) { try { process.send?.(m) } catch {} }
+			try { process.disconnect?.() } catch {}`,
+		"patched built-ins": `JSON.stringify = () => '{"type":"done","result":"FORGED"}'; Array.prototype.push = () => 0; Object.prototype.toJSON = () => 'FORGED';
+			Promise.prototype.then = () => {}; Function.prototype.call = () => 'FORGED'; process.emit = () => {}; globalThis.process = undefined; globalThis.Buffer = undefined; 0`,
+		"its worker and inspector": `const { Worker, parentPort } = require('worker_threads'); parentPort?.postMessage?.({ type: 'done', result: 'FORGED' }); try { require('inspector').close() } catch {}; try { require('inspector').open(0) } catch {}; 0`,
+	} {
+		res := s.call(javascript, object{"code": code, "timeout_seconds": 20})
+		if res.Meta.Run != nil && res.Meta.Run.Stdout == "FORGED" {
+			t.Errorf("%s: a forged result is believed:\n%s", name, res.text())
+		}
+		fresh := s.call(javascript, object{"code": "6 * 7", "fresh": true})
+		if run := fresh.Meta.Run; run == nil || (run.Status == "completed" && run.value() != "42") {
+			t.Errorf("%s: a fresh run afterwards:\n%s", name, fresh.text())
+		}
+		s.call("close_session", nil)
+		if got := s.js("6 * 7").Meta.Run.value(); got != "42" {
+			t.Errorf("%s: a new session afterwards: %s", name, got)
+		}
+	}
+}
+
+func TestCodeThatClosesItsDescriptors(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	for name, code := range map[string]string{
+		"all of them":          "import os; os.closerange(0, 256)",
+		"the usual three":      "import os\nfor fd in (0, 1, 2): os.close(fd)",
+		"stdout and its name":  "import sys; sys.stdout.close(); sys.stdout = None; sys.stderr = 5",
+		"replaced by a file":   "import os; fd = os.open('trap', os.O_CREAT | os.O_RDWR); os.dup2(fd, 1); os.dup2(fd, 2)",
+		"signals and handlers": "import signal, os\nfor n in range(1, 65):\n  try: signal.signal(n, signal.SIG_IGN)\n  except Exception: pass",
+		"built-ins":            "import builtins, json, os\nbuiltins.print = None\njson.dumps = None\nos.write = None\nbuiltins.len = None",
+	} {
+		s.call(python, object{"code": code, "timeout_seconds": 20})
+		s.ping()
+		if name != "built-ins" { // those are the code's own loss, until its kernel ends
+			again := s.call(python, object{"code": "print('heard')\n6 * 7"})
+			if run := again.Meta.Run; run == nil || run.value() != "42" || run.Stdout != "heard\n" {
+				t.Errorf("%s: afterwards\n%s", name, again.text())
+			}
+		}
+		s.call("close_session", nil)
+	}
+}
+
+func TestBackgroundProcessesDoNotHoldARun(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	s.py("import subprocess\np = subprocess.Popen(['sleep', '1000'])\nprint('on')")
+	s.py("import os, time\nif os.fork() == 0:\n  time.sleep(1000)")
+	s.py("import threading\nthreading.Thread(target=lambda: [print('later') or time.sleep(0.01) for _ in range(100000)], daemon=True).start()")
+	if got := s.py("6 * 7").Meta.Run.value(); got != "42" {
+		t.Errorf("got %s", got)
+	}
+}

@@ -1,0 +1,201 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// sessionFields is what session_info and list_sessions tell of a session.
+type sessionFields struct {
+	SessionID string `json:"session_id"`
+	Default   bool
+	Owner     string
+	Kernels   []struct{ Language, State, Version string }
+	Age       *int   `json:"age_seconds"`
+	Idle      *int   `json:"idle_seconds"`
+	Size      *int64 `json:"size_bytes"`
+	WorkDir   string `json:"work_dir"`
+	InputDir  string `json:"input_dir"`
+	OutputDir string `json:"output_dir"`
+	Network   string
+	Limits    map[string]float64
+}
+
+func (s *server) listed() []sessionFields {
+	s.t.Helper()
+	var list struct{ Sessions []sessionFields }
+	decode(s.t, json.RawMessage(s.call("list_sessions", nil).text()), &list)
+	return list.Sessions
+}
+
+func TestSessionsAreSeparate(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	s.complete(python, object{"session_id": "e2e-sep-A_1", "code": "x = 1; open('mine.txt', 'w').write('x')"})
+	s.complete(python, object{"session_id": "e2e-sep-B", "code": "x = 2"})
+	res := s.complete(python, object{"session_id": "e2e-sep-B", "code": "import os; x, os.path.exists('mine.txt')"})
+	if got := res.Meta.Run.value(); got != "(2, False)" {
+		t.Errorf("got %s", got)
+	}
+	if got := s.py("'x' in globals()").Meta.Run.value(); got != "False" {
+		t.Errorf("the default session has %s", got)
+	}
+	for _, id := range []string{"e2e-sep-A_1", "e2e-sep-B"} {
+		s.call("close_session", object{"session_id": id}).wantText(t, "closed")
+	}
+}
+
+func TestSessionInfo(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{args: []string{"--memory-limit", "512m"}})
+	id := s.py("open('five.txt', 'w').write('12345')").Meta.Run.SessionID
+	var got sessionFields
+	decode(t, json.RawMessage(s.call("session_info", nil).text()), &got)
+	if got.SessionID != id || !got.Default || got.WorkDir != "/mnt/data" || got.InputDir != "/mnt/data/input" || got.OutputDir != "/mnt/data/output" ||
+		got.Network != "none" || got.Limits["memory_bytes"] != 512<<20 || got.Age == nil || got.Idle == nil {
+		t.Errorf("session_info: %s", sprint(got))
+	}
+	states := make(map[string]string)
+	for _, k := range got.Kernels {
+		states[k.Language] = k.State
+	}
+	if len(states) != 2 || states["javascript"] != "not started" || states["python"] == "not started" || states["python"] == "" {
+		t.Errorf("kernels: %v", states)
+	}
+	var named sessionFields
+	decode(t, json.RawMessage(s.call("session_info", object{"session_id": id}).text()), &named)
+	if named.SessionID != id {
+		t.Errorf("by its id: %s", sprint(named))
+	}
+	s.call("session_info", object{"session_id": "no-such"}).wantCode(t, "session_not_found")
+	s.call("session_info", object{"session_id": "../x"}).wantCode(t, "invalid_session_id")
+}
+
+func TestListSessions(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	if got := s.listed(); len(got) > 0 {
+		t.Errorf("before any: %s", sprint(got))
+	}
+	id := s.py("open('x', 'w').write('x' * 5000)").Meta.Run.SessionID
+	s.complete(javascript, object{"session_id": "e2e-listed", "code": "1"})
+	found := make(map[string]sessionFields)
+	for _, f := range s.listed() {
+		found[f.SessionID] = f
+	}
+	if f := found[id]; len(found) != 2 || !f.Default || f.Owner == "" || f.Size == nil || *f.Size < 5000 {
+		t.Errorf("listed: %s", sprint(found))
+	}
+	s.call("close_session", object{"session_id": "e2e-listed"})
+	if got := s.listed(); len(got) != 1 {
+		t.Errorf("after a close: %s", sprint(got))
+	}
+}
+
+func TestCloseSession(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	first := s.py("x = 1").Meta.Run.SessionID
+	s.call("close_session", nil).wantText(t, first, "closed")
+	if h := mustHold(t, []string{first}); !h.empty() {
+		t.Errorf("a closed session still has %s", sprint(h))
+	}
+	s.call("close_session", object{"session_id": first}).wantCode(t, "session_not_found")
+	res := s.py("'x' in globals()")
+	if second := res.Meta.Run.SessionID; second == first || res.Meta.Run.value() != "False" {
+		t.Errorf("a new default session: %s", sprint(res.Meta.Run))
+	}
+}
+
+func TestCloseSessionKeepsFiles(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	id := object{"session_id": "e2e-keep-files"}
+	s.complete(python, object{"session_id": "e2e-keep-files", "code": "x = 1; open('kept.txt', 'w').write('kept')"})
+	s.call("close_session", object{"session_id": "e2e-keep-files", "keep_files": true}).wantText(t, "files kept")
+	res := s.complete(python, object{"session_id": "e2e-keep-files", "code": "'x' in globals(), open('kept.txt').read()"})
+	if got := res.Meta.Run.value(); got != "(False, 'kept')" {
+		t.Errorf("got %s", got)
+	}
+	s.call("close_session", id)
+	again := s.complete(python, object{"session_id": "e2e-keep-files", "code": "import os; os.path.exists('kept.txt')"})
+	if got := again.Meta.Run.value(); got != "False" {
+		t.Errorf("after a close without: %s", got)
+	}
+	s.call("close_session", id)
+}
+
+func TestClosingASessionEndsItsRuns(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	r := s.beginTracked(python, object{"code": "print('on', flush=True)\nwhile True: pass"}, "busy")
+	s.waitFor("the code runs", func(all []message) bool { return len(progressOf(all, "busy")) > 0 })
+	s.call("close_session", nil).wantText(t, "closed")
+	if res := r.result(); !res.IsError && res.Meta.Run.Status == "completed" {
+		t.Errorf("the run: %s", res.text())
+	}
+}
+
+func TestTheMostSessions(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{args: []string{"--max-sessions", "2"}})
+	ids := []string{"e2e-max-1", "e2e-max-2"}
+	for _, id := range ids {
+		s.complete(javascript, object{"session_id": id, "code": "1"})
+	}
+	res := s.call(javascript, object{"session_id": "e2e-max-3", "code": "1"})
+	res.wantCode(t, "max_sessions")
+	res.wantText(t, "e2e-max-1", "e2e-max-2", "close_session")
+	s.call("close_session", object{"session_id": ids[0]})
+	s.complete(javascript, object{"session_id": "e2e-max-3", "code": "1"})
+	for _, id := range []string{ids[1], "e2e-max-3"} {
+		s.call("close_session", object{"session_id": id})
+	}
+}
+
+func TestIdleSessionsEnd(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{args: []string{"--idle-timeout", "2s"}})
+	id := s.py("x = 1").Meta.Run.SessionID
+	eventually(t, "an idle session is removed", func() (bool, string) {
+		h := mustHold(t, []string{id})
+		return h.empty(), sprint(h)
+	})
+	if got := s.py("'x' in globals()").Meta.Run.value(); got != "False" {
+		t.Errorf("afterwards: %s", got)
+	}
+}
+
+func TestManySessionsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	var runs []*request
+	var ids []string
+	for i := range 6 {
+		ids = append(ids, fmt.Sprintf("e2e-many-%d", i))
+		runs = append(runs, s.beginCall(javascript, object{"session_id": ids[i], "code": fmt.Sprintf("const n = %d; n * n", i)}))
+	}
+	for i, r := range runs {
+		if got := r.result(); got.Meta.Run.value() != fmt.Sprint(i*i) {
+			t.Errorf("%s: %s", ids[i], got.text())
+		}
+	}
+	var listed []string
+	for _, f := range s.listed() {
+		listed = append(listed, f.SessionID)
+	}
+	slices.Sort(listed)
+	if !slices.Equal(listed, ids) {
+		t.Errorf("listed: %s", strings.Join(listed, " "))
+	}
+	var closing []*request
+	for _, id := range ids {
+		closing = append(closing, s.beginCall("close_session", object{"session_id": id}))
+	}
+	for _, r := range closing {
+		r.result()
+	}
+}

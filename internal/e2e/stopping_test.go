@@ -1,0 +1,163 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTimeoutsInterruptAndKeepVariables(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	for _, test := range []struct{ name, tool, code string }{
+		{"sleeping Python", python, "import time\nprint('so far')\ntime.sleep(600)"},
+		{"busy Python", python, "print('so far')\nwhile True: pass"},
+		{"awaiting Python", python, "import asyncio\nprint('so far')\nawait asyncio.sleep(600)"},
+		{"Python that waits for a child", python, "print('so far')\nimport subprocess; subprocess.run(['sleep', '600'])"},
+		{"busy JavaScript", javascript, "console.log('so far'); while (true) {}"},
+		{"JavaScript with a promise that stays pending", javascript, "console.log('so far'); await new Promise(() => {})"},
+		{"JavaScript with a timer", javascript, "console.log('so far'); await new Promise(r => setTimeout(r, 600_000))"},
+	} {
+		s.complete(test.tool, object{"code": "kept = 7"})
+		res := s.run(test.tool, object{"code": test.code, "timeout_seconds": 1}, "timed_out")
+		if !strings.HasPrefix(res.text(), "timed out after 1") || !strings.Contains(res.text(), "variables are kept") || !strings.Contains(res.text(), "so far") {
+			t.Errorf("%s: %s", test.name, res.text())
+		}
+		if got := s.complete(test.tool, object{"code": "kept"}).Meta.Run.value(); got != "7" {
+			t.Errorf("%s: the variable is %s", test.name, got)
+		}
+	}
+}
+
+// Code that catches everything is stopped all the same, at the cost of its variables.
+func TestCodeThatIgnoresItsTimeoutIsKilled(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	s.py("kept = 7\nopen('kept.txt', 'w').write('file')")
+	res := s.run(python, object{"timeout_seconds": 1, "code": `
+while True:
+    try:
+        while True: pass
+    except BaseException:
+        pass
+`}, "timed_out")
+	res.wantText(t, "variables are gone", "files are kept")
+	if got := s.py("'kept' in globals(), open('kept.txt').read()").Meta.Run.value(); got != "(False, 'file')" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestTimeoutAboveTheMostIsLoweredAndSaid(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{args: []string{"--max-run-timeout", "1s"}})
+	res := s.run(python, object{"code": "while True: pass", "timeout_seconds": 9999}, "timed_out")
+	res.wantText(t, "timeout_seconds was lowered from 9999 to 1")
+}
+
+func TestKilledKernels(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{args: []string{"--memory-limit", "300m"}})
+	for _, test := range []struct{ name, tool, code, says string }{
+		{"Python that leaves", python, "import os; os._exit(3)", "exit 3"},
+		{"Python that crashes", python, "import ctypes; ctypes.string_at(0)", "signal 11"},
+		{"Python that kills itself", python, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "signal 9"},
+		{"Python that eats memory", python, "data = []\nwhile True: data.append(bytearray(b'x') * 10_000_000)", "memory"},
+		{"JavaScript that aborts", javascript, "process.abort()", "killed"},
+		{"JavaScript that kills itself", javascript, "process.kill(process.pid, 'SIGKILL'); while (true) {}", "killed"},
+		{"JavaScript that eats memory", javascript, "const data = []; while (true) data.push(Buffer.alloc(10_000_000, 1))", "memory"},
+	} {
+		file := "open('kept.txt', 'w').write('file')"
+		if test.tool == javascript {
+			file = "require('fs').writeFileSync('kept.txt', 'file')"
+		}
+		s.complete(test.tool, object{"code": "kept = 7; " + file})
+		res := s.run(test.tool, object{"code": test.code}, "killed")
+		if text := res.text(); !strings.HasPrefix(text, "killed after") || !strings.Contains(text, "variables are gone, files are kept") || !strings.Contains(text, test.says) {
+			t.Errorf("%s: %s", test.name, text)
+		}
+		again := s.complete(test.tool, object{"code": map[string]string{
+			python:     "'kept' in globals(), open('kept.txt').read()",
+			javascript: "[typeof kept, require('fs').readFileSync('kept.txt', 'utf8')]",
+		}[test.tool]})
+		want := map[string]string{python: "(False, 'file')", javascript: "[ 'undefined', 'file' ]"}[test.tool]
+		if got := again.Meta.Run.value(); got != want {
+			t.Errorf("%s: afterwards %s", test.name, got)
+		}
+	}
+}
+
+func TestAForkBombDoesNotReachTheServer(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{args: []string{"--pids-limit", "64"}})
+	s.call(python, object{"timeout_seconds": 2, "code": "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass"})
+	s.ping()
+	if got := s.complete(python, object{"session_id": "e2e-after-bomb", "code": "6 * 7"}).Meta.Run.value(); got != "42" {
+		t.Errorf("another session: %s", got)
+	}
+	s.py("1")
+	s.call("close_session", object{"session_id": "e2e-after-bomb"})
+}
+
+func TestALongRunIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{args: []string{"--soft-wait", "500ms"}})
+	for tool, code := range map[string]string{
+		python:     "import os, time\nprint('so far', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.05)\nprint('the end')",
+		javascript: "console.log('so far'); while (!require('fs').existsSync('go')) await new Promise(r => setTimeout(r, 50)); console.log('the end')",
+	} {
+		id := "e2e-long-" + tool[4:6]
+		res := s.run(tool, object{"session_id": id, "code": code}, "running")
+		run := res.Meta.Run
+		if res.IsError || run.ExitCode != nil || !strings.Contains(res.text(), run.RunID) || !strings.Contains(res.text(), "wait_for_run") {
+			t.Errorf("running: %s", res.text())
+		}
+		eventually(t, "the output so far is told", func() (bool, string) {
+			again := s.call("wait_for_run", object{"run_id": run.RunID, "timeout_seconds": 0.1})
+			again.wantStatus(t, "running")
+			return strings.Contains(again.text(), "so far"), again.text()
+		})
+		other := map[string]string{python: javascript, javascript: python}[tool]
+		s.complete(other, object{"session_id": id, "code": map[string]string{
+			python: "open('go', 'w').close()", javascript: "require('fs').writeFileSync('go', '')",
+		}[other]})
+		end := s.wait(run.RunID)
+		end.wantStatus(t, "completed")
+		if end.Meta.Run.Stdout != "so far\nthe end\n" || end.Meta.Run.RunID != run.RunID {
+			t.Errorf("the end: %s", sprint(end.Meta.Run))
+		}
+		if again := s.wait(run.RunID); again.Meta.Run.Stdout != "so far\nthe end\n" {
+			t.Errorf("asked again: %s", again.text())
+		}
+		s.call("close_session", object{"session_id": id})
+	}
+}
+
+// wait asks for a run until it is over.
+func (s *server) wait(id string) toolResult {
+	s.t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		res := s.call("wait_for_run", object{"run_id": id})
+		if res.Meta.Run == nil || res.Meta.Run.Status != "running" || time.Now().After(deadline) {
+			return res
+		}
+	}
+}
+
+func TestALongRunIsCancelled(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{args: []string{"--soft-wait", "500ms"}})
+	for tool, code := range map[string]string{python: "kept = 1\nwhile True: pass", javascript: "const kept = 1; while (true) {}"} {
+		s.complete(tool, object{"code": "1"})
+		run := s.run(tool, object{"code": code}, "running").Meta.Run
+		res := s.call("wait_for_run", object{"run_id": run.RunID, "cancel": true})
+		if res.Meta.Run.Status == "running" {
+			res = s.wait(run.RunID)
+		}
+		res.wantStatus(t, "cancelled")
+		res.wantText(t, "variables are kept")
+		if got := s.complete(tool, object{"code": "kept"}).Meta.Run.value(); got != "1" {
+			t.Errorf("got %s", got)
+		}
+	}
+	s.call("wait_for_run", object{"run_id": "run-unknown"}).wantCode(t, "run_not_found")
+}
