@@ -12,22 +12,24 @@ import (
 
 const (
 	registryBase = "docker.io/library/debian:trixie-slim"
-	madeBase     = "localhost/debian:trixie-slim" // what bootstrap makes
+	madeBase     = "localhost/debian:trixie-slim"    // what bootstrap makes
+	baseName     = "localhost/code-sandbox-mcp-base" // what images are built on, whichever it is
 )
 
-// findBase sets base and hostNetwork, once.
+// findBase sets base and hostNetwork. The base gets a name of ours as well: Podman names
+// the containers of a build after it, so ours can be told from anybody else's.
 func (w *work) findBase(ctx context.Context) error {
-	if w.base != "" {
-		return nil
-	}
-	base, err := w.chooseBase(ctx)
+	ref, err := w.chooseBase(ctx)
 	if err != nil {
 		return err
 	}
-	if w.hostNetwork, err = needsHostNetwork(ctx, base, w.host); err != nil {
-		return &Error{Doing: "start a container from " + base, Err: err, Next: nextEngine}
+	if err := images.Tag(ctx, ref, "latest", baseName, nil); err != nil {
+		return &Error{Doing: "name the base image " + ref, Err: err, Next: nextEngine}
 	}
-	w.base = base
+	if w.hostNetwork, err = needsHostNetwork(ctx, baseName, w.host); err != nil {
+		return &Error{Doing: "start a container from " + ref, Err: err, Next: nextEngine}
+	}
+	w.base = baseName
 	return nil
 }
 
@@ -37,9 +39,9 @@ func (w *work) chooseBase(ctx context.Context) (string, error) {
 		candidates = []string{w.opts.Base}
 	}
 	for _, ref := range candidates {
-		there, err := images.Exists(ctx, ref, nil)
+		there, err := exists(ctx, ref)
 		if err != nil {
-			return "", &Error{Doing: "look for the image " + ref, Err: err, Next: nextEngine}
+			return "", err
 		}
 		if there {
 			return ref, nil

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -43,8 +44,11 @@ func (w *work) build(ctx context.Context, recipe containers.Recipe) error {
 	log := newLog(task.Line)
 	fail := func(err error) error {
 		task.Fail()
-		return log.failure("build the "+title(recipe), cause(ctx, err),
-			"The lines above tell which step failed; a mirror or a registry out of reach is the usual reason. Run the same command again: steps that worked are not repeated.")
+		doing := "build the " + title(recipe)
+		if ctx.Err() != nil {
+			return &Error{Doing: doing, Err: context.Cause(ctx), Next: "Run the same command again."}
+		}
+		return log.failure(doing, err, "The lines above tell what failed; a mirror or a registry out of reach is the usual reason. Then run the same command again.")
 	}
 	folder, err := writeContext(recipe.Files, w.host.files())
 	if err != nil {
@@ -52,8 +56,8 @@ func (w *work) build(ctx context.Context, recipe containers.Recipe) error {
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
 
-	steps := &steps{log: log, task: task}
-	id, err := buildImage(ctx, w.buildOptions(folder, &lines{emit: steps.read}))
+	output := &steps{log: log, task: task}
+	id, err := buildImage(ctx, w.buildOptions(folder, &lines{emit: output.read}))
 	if err != nil {
 		return fail(err)
 	}
@@ -61,7 +65,6 @@ func (w *work) build(ctx context.Context, recipe containers.Recipe) error {
 	if err := label(ctx, recipe, id); err != nil {
 		return fail(err)
 	}
-	removeStages(ctx, steps.leftOver)
 	task.End(fmt.Sprintf("built in %s: %s", time.Since(start).Round(time.Second), recipe.Ref()))
 	return nil
 }
@@ -69,7 +72,6 @@ func (w *work) build(ctx context.Context, recipe containers.Recipe) error {
 func (w *work) buildOptions(folder string, out io.Writer) images.BuildOptions {
 	options := baseOptions(folder, out)
 	options.Args = map[string]string{"BASE": w.base}
-	options.NoCache = w.opts.Rebuild
 	options.ConfigureNetwork = buildah.NetworkEnabled
 	options.NamespaceOptions = buildah.NamespaceOptions{{Name: "network", Host: w.hostNetwork}}
 	options.CommonBuildOpts = &buildah.CommonBuildOptions{
@@ -83,7 +85,6 @@ func baseOptions(folder string, out io.Writer) images.BuildOptions {
 	return images.BuildOptions{BuildOptions: buildah.BuildOptions{
 		ContextDirectory:        folder,
 		PullPolicy:              buildah.PullNever,
-		Layers:                  true, // so that the next try goes on where this one failed
 		RemoveIntermediateCtrs:  true,
 		ForceRmIntermediateCtrs: true,
 		OutputFormat:            buildah.OCIv1ImageManifest,
@@ -140,6 +141,7 @@ func label(ctx context.Context, recipe containers.Recipe, id string) error {
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
 	options := baseOptions(folder, io.Discard)
+	options.Layers = true // else every layer is copied
 	options.Labels = []string{containers.LabelRecipe + "=" + recipe.Hash, containers.LabelVersions + "=" + string(list)}
 	options.Output = recipe.Ref()
 	_, err = buildImage(ctx, options)
@@ -208,11 +210,16 @@ func removeContainer(ctx context.Context, id string) {
 	_, _ = engine.Remove(ctx, id, new(engine.RemoveOptions).WithForce(true).WithVolumes(true))
 }
 
-// removeStages removes the images of a build's earlier stages, which no finished image
-// shares anything with. Podman keeps one that something does use.
-func removeStages(ctx context.Context, ids []string) {
-	for _, id := range ids {
-		_, _ = images.Remove(ctx, []string{id}, nil)
+// removeLeftOver removes the containers of builds that were interrupted. Whoever calls it
+// holds the lock, so no build of ours is going on. One that stays is only untidy.
+func removeLeftOver(ctx context.Context) {
+	ours := map[string][]string{"name": {"^" + path.Base(baseName) + "-working-container"}}
+	list, err := engine.List(ctx, new(engine.ListOptions).WithAll(true).WithExternal(true).WithFilters(ours))
+	if err != nil {
+		return
+	}
+	for _, container := range list {
+		removeContainer(ctx, container.ID)
 	}
 }
 
@@ -248,32 +255,20 @@ var (
 	preamble     = regexp.MustCompile(`--mount=\S+ |\. /run/host/env +&& |set -\w+ +&& |export \S+ +&& `)
 )
 
-// steps reads the lines of a build's output: it reports the steps, notes the last layer
-// of each stage before the final one, and leaves the rest to the log.
+// steps reads the lines of a build's output: it reports the steps and leaves the rest to
+// the log.
 type steps struct {
-	log      *log
-	task     Task
-	stage    int
-	layer    string
-	leftOver []string
+	log  *log
+	task Task
 }
 
 func (s *steps) read(line string) {
-	if match := layerLine.FindStringSubmatch(line); match != nil {
-		s.layer = match[1]
-		return
-	}
 	match := stepLine.FindStringSubmatch(line)
 	if match == nil {
 		s.log.add(line)
 		return
 	}
 	stage, stages := number(match[1]), number(match[2])
-	if stage > s.stage && s.layer != "" {
-		s.leftOver = append(s.leftOver, s.layer)
-		s.layer = ""
-	}
-	s.stage = stage
 	if step, total := number(match[3]), number(match[4]); worthShowing.MatchString(match[5]) {
 		s.task.Step((stage-1)*total+step-1, stages*total, shortStep(match[5]))
 	}

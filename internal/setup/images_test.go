@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path"
 	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
 
+	engine "github.com/containers/podman/v5/pkg/bindings/containers"
 	"github.com/containers/podman/v5/pkg/bindings/images"
+	"github.com/containers/podman/v5/pkg/specgen"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
@@ -89,6 +92,11 @@ func removeMarked(t *testing.T, mark string) {
 	t.Errorf("images marked %s stay", mark)
 }
 
+// readyWork can build at once, from nothing.
+func readyWork(report Reporter) *work {
+	return &work{report: report, base: "scratch", hostNetwork: true, unlock: func() {}}
+}
+
 const tinyContainerfile = `ARG BASE
 FROM ${BASE} AS first
 LABEL mark
@@ -104,7 +112,7 @@ LABEL ` + containers.LabelLanguage + `=tiny
 func TestAnImageIsBuiltNamedAndLabelled(t *testing.T) {
 	ctx := connection(t)
 	recipe, report := tinyRecipe(t, tinyContainerfile), &recorder{}
-	w := &work{report: report, base: "scratch", hostNetwork: true}
+	w := readyWork(report)
 	result, err := w.image(ctx, recipe)
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +150,7 @@ func TestAnImageIsBuiltNamedAndLabelled(t *testing.T) {
 func TestTheVersionsOfAFinishedImageCanBeRead(t *testing.T) {
 	ctx := connection(t)
 	recipe := tinyRecipe(t, tinyContainerfile)
-	w := &work{report: &recorder{}, base: "scratch", hostNetwork: true}
+	w := readyWork(&recorder{})
 	if err := w.build(ctx, recipe); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +173,7 @@ func TestAFailedBuildSaysWhereAndLeavesNoImage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			recipe, report := tinyRecipe(t, test.containerfile), &recorder{}
-			_, err := (&work{report: report, base: "scratch", hostNetwork: true}).image(ctx, recipe)
+			_, err := readyWork(report).image(ctx, recipe)
 			var failed *Error
 			if !errors.As(err, &failed) || !strings.Contains(err.Error(), test.want) || failed.Next == "" {
 				t.Fatalf("got %v", err)
@@ -185,7 +193,7 @@ func TestABuildCanBeCancelled(t *testing.T) {
 	stop := errors.New("the user pressed ^C")
 	cancel(stop)
 	recipe, report := tinyRecipe(t, tinyContainerfile), &recorder{}
-	err := (&work{report: report, base: "scratch", hostNetwork: true}).build(ctx, recipe)
+	err := readyWork(report).build(ctx, recipe)
 	if !errors.Is(err, stop) {
 		t.Errorf("got %v", err)
 	}
@@ -231,6 +239,53 @@ func TestARegistryThatNeverAnswersIsGivenUp(t *testing.T) {
 	}
 }
 
+func TestWhatAnInterruptedBuildLeftIsRemovedByTheNext(t *testing.T) {
+	ctx := connection(t)
+	release := holdSetupLock(t)
+	defer release()
+	recipe := tinyRecipe(t, tinyContainerfile)
+	if err := readyWork(&recorder{}).build(ctx, recipe); err != nil {
+		t.Fatal(err)
+	}
+	// A container of ours is known by its name; one that buildah made cannot be had without
+	// killing a build.
+	left := createNamed(t, recipe.Ref(), path.Base(baseName)+"-working-container-"+recipe.Name)
+	other := createNamed(t, recipe.Ref(), recipe.Name+"-working-container")
+	removeLeftOver(ctx)
+	for id, want := range map[string]bool{left: false, other: true} {
+		if there, err := engine.Exists(ctx, id, nil); err != nil || there != want {
+			t.Errorf("%s: there is %t, want %t, %v", id, there, want, err)
+		}
+	}
+}
+
+// holdSetupLock keeps builds of this user's away from removeLeftOver.
+func holdSetupLock(t *testing.T) (release func()) {
+	t.Helper()
+	release, err := lock(t.Context(), "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return release
+}
+
+func createNamed(t *testing.T, image, name string) string {
+	t.Helper()
+	ctx := connection(t)
+	spec := specgen.NewSpecGenerator(image, false)
+	spec.Name, spec.Command = name, []string{"none"}
+	spec.NetNS.NSMode = specgen.NoNetwork
+	if _, err := engine.CreateWithSpec(ctx, spec, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if ctx, err := testEngine.Connection(context.Background()); err == nil {
+			removeContainer(ctx, name)
+		}
+	})
+	return name
+}
+
 func TestABaseThatIsNamedAndMissingIsNotReplacedByAnother(t *testing.T) {
 	ctx := connection(t)
 	report := &recorder{}
@@ -248,7 +303,7 @@ func TestABaseThatIsNamedAndMissingIsNotReplacedByAnother(t *testing.T) {
 func TestWhatIsThereIsTakenAsTheBase(t *testing.T) {
 	ctx := connection(t)
 	recipe := tinyRecipe(t, tinyContainerfile)
-	if err := (&work{report: &recorder{}, base: "scratch", hostNetwork: true}).build(ctx, recipe); err != nil {
+	if err := readyWork(&recorder{}).build(ctx, recipe); err != nil {
 		t.Fatal(err)
 	}
 	w := &work{report: &recorder{}, opts: Options{Base: recipe.Ref()}}

@@ -30,11 +30,13 @@ type Options struct {
 	// does not have it. Empty: Debian's own from the engine or its registry, or one made
 	// from Debian's mirror where no registry answers.
 	Base string
-	// Rebuild builds images that are already there again, without the build cache.
+	// Rebuild builds images again that are already there.
 	Rebuild bool
 	// Patience is how long a registry may take to answer before it counts as out of
 	// reach; 0 means 8 s. It does not bound the download.
 	Patience time.Duration
+	// LockFile keeps two builds apart. Empty: one in the user's cache directory.
+	LockFile string
 }
 
 // Result tells about one image.
@@ -47,8 +49,9 @@ type Result struct {
 // Images makes one image for each language ready. ctx carries the connection to the
 // engine, as bindings.NewConnection returns it.
 //
-// Images stops at the first failure, with the results so far and an *Error. What was
-// built until then stays and is not built again by the next call.
+// Images stops at the first failure, with the results so far and an *Error. Images that
+// were ready until then stay, and the next call goes on behind them. Where another
+// process is building, Images waits for it.
 func Images(ctx context.Context, opts Options, report Reporter) ([]Result, error) {
 	recipes, err := wanted(opts.Languages)
 	if err != nil {
@@ -57,7 +60,8 @@ func Images(ctx context.Context, opts Options, report Reporter) ([]Result, error
 	if opts.Patience == 0 {
 		opts.Patience = 8 * time.Second
 	}
-	w := &work{opts: opts, report: report, host: thisHost()}
+	w := &work{opts: opts, report: report}
+	defer w.release()
 	var results []Result
 	for _, recipe := range recipes {
 		result, err := w.image(ctx, recipe)
@@ -91,22 +95,24 @@ func wanted(languages []string) ([]containers.Recipe, error) {
 	}), nil
 }
 
-// work is one call of Images. What more than one image needs is found once.
+// work is one call of Images. What building needs is found once, when the first image has
+// to be built.
 type work struct {
 	opts   Options
 	report Reporter
-	host   host
 
-	base        string // found by findBase, when an image has to be built
-	hostNetwork bool   // builds need the host's network; known once base is
+	unlock      func() // nil: not ready to build
+	host        host
+	base        string // name of the image to build on
+	hostNetwork bool   // builds need the host's network
 }
 
 func (w *work) image(ctx context.Context, recipe containers.Recipe) (Result, error) {
 	result := Result{Language: recipe.Language, Ref: w.opts.ref(recipe)}
 	own := w.opts.Pull[recipe.Language] != ""
-	there, err := images.Exists(ctx, result.Ref, nil)
+	there, err := exists(ctx, result.Ref)
 	if err != nil {
-		return result, &Error{Doing: "look for the image " + result.Ref, Err: err, Next: nextEngine}
+		return result, err
 	}
 	if there && (own || !w.opts.Rebuild) {
 		w.report.Begin(title(recipe)).End("ready: " + result.Ref)
@@ -116,10 +122,51 @@ func (w *work) image(ctx context.Context, recipe containers.Recipe) (Result, err
 	if own {
 		return result, w.pullOwn(ctx, recipe, result.Ref)
 	}
-	if err := w.findBase(ctx); err != nil {
+	if waited, err := w.prepare(ctx); err != nil {
 		return result, err
+	} else if waited {
+		return w.image(ctx, recipe) // the process that we waited for may have built it
 	}
 	return result, w.build(ctx, recipe)
+}
+
+func exists(ctx context.Context, ref string) (bool, error) {
+	there, err := images.Exists(ctx, ref, nil)
+	if err != nil {
+		return false, &Error{Doing: "look for the image " + ref, Err: err, Next: nextEngine}
+	}
+	return there, nil
+}
+
+// prepare makes ready to build, once, and tells whether it had to wait for another process.
+func (w *work) prepare(ctx context.Context) (waited bool, err error) {
+	if w.unlock != nil {
+		return false, nil
+	}
+	var task Task
+	unlock, err := lock(ctx, w.opts.LockFile, func() {
+		waited, task = true, w.report.Begin("Setup")
+		task.Step(0, 1, "waiting for another setup to finish")
+	})
+	if err != nil {
+		if task != nil {
+			task.Fail()
+		}
+		return waited, &Error{Doing: "wait for another setup", Err: err}
+	}
+	if task != nil {
+		task.End("the other one has finished")
+	}
+	w.unlock, w.host = unlock, thisHost()
+	removeLeftOver(ctx)
+	return waited, w.findBase(ctx)
+}
+
+// release lets another process build.
+func (w *work) release() {
+	if w.unlock != nil {
+		w.unlock()
+	}
 }
 
 func (w *work) pullOwn(ctx context.Context, recipe containers.Recipe, ref string) error {

@@ -14,14 +14,10 @@ func TestABuildsOutputBecomesSteps(t *testing.T) {
 	_, _ = out.Write([]byte(`[1/2] STEP 1/2: FROM localhost/debian:trixie-slim AS packages
 [1/2] STEP 2/2: RUN --mount=type=bind,source=host,target=/run/host . /run/host/env && export DEBIAN_FRONTEND=noninteractive  && apt-get update
 Get:1 http://deb.debian.org/debian trixie InRelease
---> 0123456789a
 [2/2] STEP 1/3: FROM localhost/debian:trixie-slim
 [2/2] STEP 2/3: ENV LANG=C.UTF-8
---> Using cache 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
---> 0123456789b
 [2/2] STEP 3/3: COPY --from=packages /opt /opt
 [2/2] COMMIT
---> 0123456789c
 `))
 	want := []string{
 		"step 0/4 FROM localhost/debian:trixie-slim AS packages",
@@ -34,9 +30,6 @@ Get:1 http://deb.debian.org/debian trixie InRelease
 	if !reflect.DeepEqual(task.calls, want) {
 		t.Errorf("got:\n%s", strings.Join(task.calls, "\n"))
 	}
-	if !reflect.DeepEqual(s.leftOver, []string{"0123456789a"}) {
-		t.Errorf("left over: %v; only the last layer of the first stage is", s.leftOver)
-	}
 }
 
 func TestOutputThatOnlyLooksLikeStepsDoesNoHarm(t *testing.T) {
@@ -44,7 +37,7 @@ func TestOutputThatOnlyLooksLikeStepsDoesNoHarm(t *testing.T) {
 	s := &steps{log: newLog(task.Line), task: task}
 	for _, line := range []string{
 		"STEP 0/0: RUN x", "STEP 99999999999999999999/1: RUN x", "[9/0] STEP 3/2: RUN x",
-		"--> not an id", "STEP one/two: RUN x", "--> " + strings.Repeat("a", 200),
+		"STEP one/two: RUN x",
 	} {
 		s.read(line)
 	}
@@ -52,9 +45,6 @@ func TestOutputThatOnlyLooksLikeStepsDoesNoHarm(t *testing.T) {
 		if strings.Contains(call, "/0 ") {
 			t.Errorf("no progress can be drawn of %q", call)
 		}
-	}
-	if len(s.leftOver) != 0 {
-		t.Errorf("left over: %v", s.leftOver)
 	}
 }
 

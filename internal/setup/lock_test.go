@@ -1,0 +1,49 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestASecondSetupWaitsForTheFirst(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state", "setup.lock")
+	first, err := lock(t.Context(), path, func() { t.Error("nobody holds it, and it waits") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The first lets go when the second says that it waits, so the second gets it after that.
+	waits := 0
+	second, err := lock(t.Context(), path, func() { waits++; first() })
+	if err != nil || waits != 1 {
+		t.Fatalf("waited %d times, %v", waits, err)
+	}
+	second()
+}
+
+func TestWaitingForAnotherSetupCanBeGivenUp(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "setup.lock")
+	first, err := lock(t.Context(), path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("the user pressed ^C")
+	if _, err := lock(ctx, path, func() { cancel(stop) }); !errors.Is(err, stop) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestALockFileIsNoLink(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "setup.lock")
+	if err := os.Symlink(filepath.Join(folder, "elsewhere"), path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock(t.Context(), path, nil); err == nil {
+		t.Error("a link is followed")
+	}
+}
