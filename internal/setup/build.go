@@ -251,7 +251,6 @@ var (
 	stepLine = regexp.MustCompile(`^(?:\[(\d+)/(\d+)\] )?STEP (\d+)/(\d+): (.*)$`)
 	// The other instructions only note something; showing them would hide the work.
 	worthShowing = regexp.MustCompile(`^(FROM|COPY|RUN) `)
-	layerLine    = regexp.MustCompile(`^--> (?:Using cache )?([0-9a-f]{11,64})$`)
 	preamble     = regexp.MustCompile(`--mount=\S+ |\. /run/host/env +&& |set -\w+ +&& |export \S+ +&& `)
 )
 
