@@ -21,7 +21,7 @@ func (d *Deps) closeSession() tool {
 		hints(false), closed(),
 	)
 	definition.Annotations.DestructiveHint = mcp.ToBoolPtr(true)
-	return tool{definition: definition, handle: func(ctx context.Context, p *params) (*answer, error) {
+	return tool{output: mcp.WithOutputSchema[closedSession](), definition: definition, handle: func(ctx context.Context, p *params) (*answer, error) {
 		id, keep := p.text("session_id"), p.flag("keep_files")
 		if err := p.check(); err != nil {
 			return nil, err

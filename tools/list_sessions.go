@@ -31,6 +31,7 @@ type sessionList struct {
 
 func (d *Deps) listSessions() tool {
 	return tool{
+		output: mcp.WithOutputSchema[sessionList](),
 		definition: mcp.NewTool("list_sessions",
 			mcp.WithToolTitle("List sessions"),
 			mcp.WithDescription("List the sessions on this machine: their languages' state, age, time since the last use, size of their files, and whether this server has them open."),

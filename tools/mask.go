@@ -18,6 +18,7 @@ const MinSecret = 6
 // changes nothing. It is safe for use by several goroutines.
 type Masker struct {
 	replace *strings.Replacer
+	forms   []string // what is looked for, the longest first
 }
 
 // NewMasker masks the values of secrets, by name. Values under MinSecret bytes are left out.
@@ -37,11 +38,14 @@ func NewMasker(secrets map[string]string) *Masker {
 	}
 	// The longest first: one secret may be part of another.
 	slices.SortFunc(pairs, func(a, b pair) int { return len(b.from) - len(a.from) })
+	m := &Masker{}
 	var flat []string
 	for _, p := range pairs {
 		flat = append(flat, p.from, p.to)
+		m.forms = append(m.forms, p.from)
 	}
-	return &Masker{replace: strings.NewReplacer(flat...)}
+	m.replace = strings.NewReplacer(flat...)
+	return m
 }
 
 // encodings gives the forms in which a value is looked for.
@@ -80,6 +84,49 @@ func (m *Masker) Mask(text string) string {
 	}
 	return m.replace.Replace(text)
 }
+
+// MaskHead masks a text whose end was cut off, where a secret may have been cut in two.
+func (m *Masker) MaskHead(text string) string {
+	if m == nil {
+		return text
+	}
+	keep := len(text)
+	for _, form := range m.forms {
+		for n := min(len(form)-1, len(text)); n >= minFragment; n-- {
+			if strings.HasSuffix(text, form[:n]) {
+				keep = min(keep, len(text)-n)
+				break
+			}
+		}
+	}
+	if keep == len(text) {
+		return m.Mask(text)
+	}
+	return m.Mask(text[:keep]) + "[masked]"
+}
+
+// MaskTail masks a text whose beginning was cut off.
+func (m *Masker) MaskTail(text string) string {
+	if m == nil {
+		return text
+	}
+	drop := 0
+	for _, form := range m.forms {
+		for n := min(len(form)-1, len(text)); n >= minFragment; n-- {
+			if strings.HasPrefix(text, form[len(form)-n:]) {
+				drop = max(drop, n)
+				break
+			}
+		}
+	}
+	if drop == 0 {
+		return m.Mask(text)
+	}
+	return "[masked]" + m.Mask(text[drop:])
+}
+
+// minFragment is the shortest part of a secret that is masked at a cut.
+const minFragment = 3
 
 func (m *Masker) maskContent(content []mcp.Content) []mcp.Content {
 	if m == nil {

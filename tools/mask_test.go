@@ -53,6 +53,22 @@ func TestMaskingReachesContentAndFields(t *testing.T) {
 	}
 }
 
+func TestASecretCutInTwoIsMasked(t *testing.T) {
+	m := NewMasker(map[string]string{"KEY": "hunter22"})
+	for text, want := range map[string]string{
+		"it is hunt": "it is [masked]", "it is hunter2": "it is [masked]", "hunter22 and hun": "[masked: KEY] and [masked]", "hu": "hu", "": "",
+	} {
+		if got := m.MaskHead(text); got != want {
+			t.Errorf("head %q became %q", text, got)
+		}
+	}
+	for text, want := range map[string]string{"er22 it was": "[masked] it was", "22": "22", "nter22hunter22": "[masked][masked: KEY]"} {
+		if got := m.MaskTail(text); got != want {
+			t.Errorf("tail %q became %q", text, got)
+		}
+	}
+}
+
 func TestWithoutSecretsNothingChanges(t *testing.T) {
 	for _, m := range []*Masker{nil, NewMasker(nil), NewMasker(map[string]string{"A": "short"})} {
 		if got := m.Mask("short text"); got != "short text" {

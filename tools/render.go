@@ -44,8 +44,8 @@ func (d *Deps) renderRun(res *sandbox.Result) *answer {
 	for _, note := range res.Notes {
 		b.WriteString("\nNote: " + note)
 	}
-	section(&b, "", renderStream(res.Stdout))
-	section(&b, "stderr", renderStream(res.Stderr))
+	section(&b, "", d.renderStream(res.Stdout))
+	section(&b, "stderr", d.renderStream(res.Stderr))
 	if res.Error != nil {
 		section(&b, "traceback", res.Error.Traceback)
 	}
@@ -56,7 +56,7 @@ func (d *Deps) renderRun(res *sandbox.Result) *answer {
 	section(&b, "files", renderFiles(res))
 	content := append([]mcp.Content{mcp.NewTextContent(b.String())}, images...)
 	return &answer{
-		content: content, fields: fieldsOf(res),
+		content: content, fields: d.runFields(res),
 		isError: res.Status == sandbox.TimedOut || res.Status == sandbox.Killed,
 	}
 }
@@ -129,7 +129,7 @@ func killedWhy(res *sandbox.Result, config sandbox.Config) string {
 }
 
 // renderStream gives a stream's text, with what was left out between its parts told in numbers.
-func renderStream(s sandbox.Stream) string {
+func (d *Deps) renderStream(s sandbox.Stream) string {
 	if !s.Truncated() {
 		return s.Head
 	}
@@ -138,14 +138,7 @@ func renderStream(s sandbox.Stream) string {
 		where = "; the whole text is in " + sandbox.WorkDir + "/" + s.Path
 	}
 	return fmt.Sprintf("%s\n… %s lines (%s) left out%s …\n%s",
-		strings.TrimRight(s.Head, "\n"), humanize.Comma(s.OmittedLines), humanize.Bytes(uint64(s.OmittedBytes)), where, s.Tail)
-}
-
-func plainStream(s sandbox.Stream) string {
-	if s.Truncated() {
-		return renderStream(s)
-	}
-	return s.Head
+		strings.TrimRight(d.Secrets.MaskHead(s.Head), "\n"), humanize.Comma(s.OmittedLines), humanize.Bytes(uint64(s.OmittedBytes)), where, d.Secrets.MaskTail(s.Tail))
 }
 
 const listedFiles = 20
@@ -172,10 +165,10 @@ func renderFiles(res *sandbox.Result) string {
 	return b.String()
 }
 
-func fieldsOf(res *sandbox.Result) runFields {
+func (d *Deps) runFields(res *sandbox.Result) runFields {
 	f := runFields{
 		SessionID: res.SessionID, RunID: res.RunID, Language: res.Language, Status: res.Status,
-		Stdout: plainStream(res.Stdout), Stderr: plainStream(res.Stderr),
+		Stdout: d.renderStream(res.Stdout), Stderr: d.renderStream(res.Stderr),
 		StdoutTruncated: res.Stdout.Truncated(), StderrTruncated: res.Stderr.Truncated(),
 		Result: res.Value, Error: res.Error, Artifacts: []artifactFields{},
 		DurationMS: float64(res.Duration.Microseconds()) / 1000,

@@ -33,6 +33,7 @@ func (d *Deps) runJSCode() tool {
 func (d *Deps) runCode(name, title string, language sandbox.Language, description, code string) tool {
 	config := d.Manager.Config()
 	return tool{
+		output: mcp.WithOutputSchema[runFields](),
 		definition: mcp.NewTool(name,
 			mcp.WithToolTitle(title), mcp.WithDescription(description),
 			mcp.WithString("code", mcp.Required(), mcp.Description(code)),
@@ -90,18 +91,18 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 			}
 			return nil, context.Cause(ctx)
 		case <-run.Moved():
-			notifyProgress(ctx, run)
+			d.notifyProgress(ctx, run)
 		case <-tick.C:
-			notifyProgress(ctx, run)
+			d.notifyProgress(ctx, run)
 		case <-soft.C:
 			return d.renderRun(run.SoFar(ctx)), nil
 		}
 	}
 }
 
-func notifyProgress(ctx context.Context, run *sandbox.Run) {
+func (d *Deps) notifyProgress(ctx context.Context, run *sandbox.Run) {
 	p := run.Progress()
-	stdio.NotifyProgress(ctx, p.Elapsed.Seconds(), run.Timeout().Seconds(), p.LastLine)
+	stdio.NotifyProgress(ctx, p.Elapsed.Seconds(), run.Timeout().Seconds(), d.Secrets.MaskHead(p.LastLine))
 }
 
 func sessionParam() mcp.ToolOption {

@@ -37,6 +37,7 @@ type infoFields struct {
 
 func (d *Deps) sessionInfo() tool {
 	return tool{
+		output: mcp.WithOutputSchema[infoFields](),
 		definition: mcp.NewTool("session_info",
 			mcp.WithToolTitle("Session info"),
 			mcp.WithDescription("Tell a session's folders, the state of its Python and JavaScript kernels, the limits in force, its age and how long it has been idle."),

@@ -54,6 +54,7 @@ type handler func(context.Context, *params) (*answer, error)
 // tool is one tool: what a client is told, and what a call does.
 type tool struct {
 	definition mcp.Tool
+	output     mcp.ToolOption // the schema of the answer's fields
 	handle     handler
 }
 
@@ -69,6 +70,9 @@ func (d *Deps) list() []tool {
 func Register(s *server.MCPServer, d *Deps) {
 	for _, t := range d.list() {
 		if d.exists(t.definition.Name) {
+			if d.StructuredContent {
+				t.output(&t.definition)
+			}
 			s.AddTool(t.definition, d.wrap(t.handle))
 		}
 	}

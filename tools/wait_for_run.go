@@ -8,6 +8,7 @@ import (
 
 func (d *Deps) waitForRun() tool {
 	return tool{
+		output: mcp.WithOutputSchema[runFields](),
 		definition: mcp.NewTool("wait_for_run",
 			mcp.WithToolTitle("Wait for a run"),
 			mcp.WithDescription("Wait for a run that an earlier call reported as still running, and return its result; or cancel it, which keeps the variables. "+

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+)
+
+func doctorCommand(settings *Settings) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "Check what this machine has and can enforce, and how to mend what is missing", Args: noArgs,
+		Long: `doctor looks for Podman, its service, the OCI runtime, the limits that the machine
+can hold and the images, starts one container of each language, and says of
+everything that is missing what it costs and what mends it.
+
+Exit status: 0 all that is needed is there, 1 something needed is missing.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runDoctor(cmd.Context(), settings, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the checks as JSON")
+	return cmd
+}
+
+func runDoctor(ctx context.Context, settings *Settings, asJSON bool) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	log, err := settings.logger()
+	if err != nil {
+		return err
+	}
+	engine := settings.engine(log)
+	defer func() { _ = engine.Close() }()
+	config := settings.sandboxConfig(engine, nil, log)
+	options := doctor.Options{
+		Engine: engine, Limits: config.Limits,
+		Labels: map[string]string{sandbox.LabelHost: config.Host, sandbox.LabelNamed: "false"},
+	}
+	for _, language := range []sandbox.Language{sandbox.Python, sandbox.JavaScript} {
+		if kernel, on := config.Kernels[language]; on {
+			options.Images = append(options.Images, doctor.Image{Language: language, Ref: kernel.Image})
+		}
+	}
+	report := doctor.Run(ctx, options)
+	report.Checks = append(report.Checks, settings.passThroughChecks(os.LookupEnv)...)
+	write := report.WriteTable
+	if asJSON {
+		write = report.WriteJSON
+	}
+	if err := write(os.Stdout); err != nil {
+		return err
+	}
+	if !report.OK() {
+		return errReported
+	}
+	return nil
+}
+
+// passThroughChecks tell of variables that cannot be passed through, or not masked.
+func (s *Settings) passThroughChecks(lookup func(string) (string, bool)) []doctor.Check {
+	var checks []doctor.Check
+	for _, name := range s.PassThroughEnv {
+		check := doctor.Check{Name: "variable " + name, Status: doctor.OK, Found: "set, masked in answers"}
+		switch value, ok := lookup(name); {
+		case !ok:
+			check.Status, check.Found = doctor.Warn, "not set"
+			check.Why, check.Fix = "the code will not have it", "set it in the client's env for this server"
+		case len(value) < tools.MinSecret:
+			check.Status, check.Found = doctor.Warn, fmt.Sprintf("set, shorter than %d characters", tools.MinSecret)
+			check.Why, check.Fix = "so short a value is not masked in answers", "use a longer secret"
+		}
+		checks = append(checks, check)
+	}
+	return checks
+}
