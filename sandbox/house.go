@@ -78,7 +78,7 @@ func (m *Manager) sweep() {
 	ctx, cancel := context.WithTimeout(m.ctx, sweepTimeout)
 	defer cancel()
 	swept, err := Sweep(ctx, m.config.Engine, m.config.StateDir, m.config.Host, m.config.IdleTimeout)
-	if err != nil {
+	if err != nil && m.ctx.Err() == nil {
 		m.config.Logger.Warn("sweep", "error", err)
 	}
 	if len(swept) > 0 {
