@@ -54,6 +54,31 @@ func TestDiscoverTellsOfTheServer(t *testing.T) {
 	}
 }
 
+func TestStatelessAnswersSayHowLongTheyHold(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{era: modern})
+	for method, params := range map[string]object{
+		"server/discover": nil, "tools/list": nil, "resources/list": nil, "resources/templates/list": nil,
+		"resources/read": {"uri": "sandbox://usage"},
+	} {
+		var got struct {
+			ResultType, CacheScope string
+			TTLMs                  *int
+		}
+		decode(t, s.request(method, params).Result, &got)
+		if got.ResultType != "complete" || (got.CacheScope != "private" && got.CacheScope != "public") || got.TTLMs == nil || *got.TTLMs < 0 {
+			t.Errorf("%s: %s", method, sprint(got))
+		}
+	}
+}
+
+func TestAnUnknownRevisionIsRefused(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{era: modern})
+	s.refuse("tools/list", object{"_meta": object{"io.modelcontextprotocol/protocolVersion": "2099-01-01"}}, -32022)
+	s.ping()
+}
+
 // lists gives the answers to everything that a client asks before it works.
 func lists(s *server) (tools, resources json.RawMessage) {
 	s.t.Helper()

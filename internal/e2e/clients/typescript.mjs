@@ -1,0 +1,72 @@
+// Drives the server with the official TypeScript clients, and fails where one of them is not served.
+// Usage: node typescript.mjs PROGRAM STATE_DIR legacy|modern
+import assert from 'node:assert/strict'
+
+const [program, stateDir, era] = process.argv.slice(2)
+
+/** The client of the older era is the SDK that most clients are built on; the newer one has a package of its own. */
+async function library() {
+  if (era === 'modern') {
+    const { Client } = await import('@modelcontextprotocol/client')
+    const { StdioClientTransport } = await import('@modelcontextprotocol/client/stdio')
+    return { Client, StdioClientTransport, options: { versionNegotiation: { mode: { pin: '2026-07-28' } } } }
+  }
+  const { Client } = await import('@modelcontextprotocol/sdk/client/index.js')
+  const { StdioClientTransport } = await import('@modelcontextprotocol/sdk/client/stdio.js')
+  return { Client, StdioClientTransport, options: {} }
+}
+
+const { Client, StdioClientTransport, options } = await library()
+const client = new Client({ name: 'e2e', version: '1' }, options)
+const problems = []
+client.onerror = error => problems.push(String(error))
+// No environment is given: the transport passes on what it takes to be safe, as it does everywhere.
+await client.connect(new StdioClientTransport({ command: program, args: ['--state-dir', stateDir], stderr: 'ignore' }))
+
+/** The newer client takes options second, the older one third, behind a schema. */
+function call(name, args, requestOptions) {
+  const params = { name, arguments: args }
+  return era === 'modern' ? client.callTool(params, requestOptions) : client.callTool(params, undefined, requestOptions)
+}
+const text = result => result.content.map(c => c.text ?? '').join('\n')
+
+assert.equal(client.getServerVersion().name, 'code-sandbox-mcp')
+const { tools } = await client.listTools()
+assert.ok(tools.some(tool => tool.name === 'run_python_code'))
+const { resources } = await client.listResources()
+assert.ok(resources.length >= 2)
+const usage = await client.readResource({ uri: 'sandbox://usage' })
+assert.match(usage.contents[0].text, /run_js_code/)
+
+await call('run_python_code', { code: 'x = 41' })
+assert.match(text(await call('run_python_code', { code: 'x + 1' })), /\[result\]\n42/)
+assert.match(text(await call('run_js_code', { code: 'const y: number = 6; y * 7' })), /42/)
+
+const figure = await call('run_python_code', { code: 'import matplotlib.pyplot as plt; plt.plot([1, 2]); plt.show()' })
+assert.equal(figure.content.find(c => c.type === 'image')?.mimeType, 'image/png')
+
+const refused = await call('run_python_code', { code: '1', session_id: '../x' })
+assert.equal(refused.isError, true)
+assert.match(text(refused), /^invalid_session_id: .*\nHint: /)
+
+// Progress is spaced so that the last of it does not share a chunk with the answer: this client would
+// lose it then.
+const progress = []
+await call('run_python_code', { code: "import time\nfor i in range(3):\n  print('step', i, flush=True)\n  time.sleep(1.1)" },
+  { onprogress: p => progress.push(p.progress) })
+assert.ok(progress.length >= 1, 'no progress')
+assert.deepEqual(progress, progress.toSorted((a, b) => a - b))
+
+// An aborted request interrupts its code, and the variables stay.
+const abort = new AbortController()
+let running
+const started = new Promise(resolve => { running = resolve })
+const endless = call('run_python_code', { code: "print('on', flush=True)\nwhile True: pass" }, { signal: abort.signal, onprogress: running })
+await started
+abort.abort('enough')
+await assert.rejects(endless)
+assert.match(text(await call('run_python_code', { code: 'x' })), /41/)
+
+await client.close()
+assert.deepEqual(problems, [])
+console.log('ok')

@@ -1,0 +1,143 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// clientState gives a state directory for a server that a client starts by itself. What the server
+// has in it must be gone when the test ends.
+func clientState(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Cleanup(func() {
+		if left := lockedSessions(dir); len(left) > 0 && !t.Failed() {
+			wantNothingLeft(t, left)
+		}
+	})
+	return dir
+}
+
+func TestTypeScriptClients(t *testing.T) {
+	t.Parallel()
+	for _, generation := range []string{"legacy", "modern"} {
+		t.Run(generation, func(t *testing.T) {
+			stdout, stderr, err := node(t, "typescript.mjs", binary, clientState(t), generation)
+			if err != nil || strings.TrimSpace(stdout) != "ok" {
+				t.Errorf("%v\n%s\n%s", err, stdout, stderr)
+			}
+		})
+	}
+}
+
+// inspector runs one method with the Inspector's command line.
+func inspector(t *testing.T, generation string, args ...string) string {
+	t.Helper()
+	args = append([]string{
+		filepath.Join("node_modules", ".bin", "mcp-inspector"), "--cli", binary, "-e", "SANDBOX_STATE_DIR=" + clientState(t),
+		"--protocol-era", generation, "--quiet",
+	}, args...)
+	stdout, stderr, err := node(t, args...)
+	if err != nil {
+		t.Fatalf("%v\n%s\n%s", err, stdout, stderr)
+	}
+	return stdout
+}
+
+func TestInspector(t *testing.T) {
+	t.Parallel()
+	for _, generation := range []string{"legacy", "modern", "auto"} {
+		t.Run(generation, func(t *testing.T) {
+			listed := inspector(t, generation, "--method", "tools/list", "--strict")
+			if !strings.Contains(listed, `"run_python_code"`) {
+				t.Errorf("listed: %s", listed)
+			}
+			if got := inspector(t, generation, "--method", "resources/list"); !strings.Contains(got, "sandbox://usage") {
+				t.Errorf("resources: %s", got)
+			}
+			var called struct {
+				Result struct{ Content []content }
+			}
+			text := inspector(t, generation, "--method", "tools/call", "--tool-name", javascript,
+				"--tool-args-json", `{"code":"6 * 7"}`, "--format", "json")
+			decode(t, json.RawMessage(text), &called)
+			if c := called.Result.Content; len(c) != 1 || !strings.HasSuffix(c[0].Text, "[result]\n42") {
+				t.Errorf("called: %s", text)
+			}
+		})
+	}
+}
+
+func TestGoClient(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28", ""} {
+		t.Run("revision "+version, func(t *testing.T) { useGoClient(t, version) })
+	}
+}
+
+func useGoClient(t *testing.T, version string) {
+	heard := make(chan float64, 100)
+	client := mcp.NewClient(&mcp.Implementation{Name: "e2e", Version: "1"}, &mcp.ClientOptions{
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+			heard <- r.Params.Progress
+		},
+	})
+	cmd := exec.Command(binary, "--state-dir", clientState(t))
+	cmd.Env = []string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}
+	session, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := session.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	listed, err := session.ListTools(t.Context(), nil)
+	if err != nil || len(listed.Tools) < 6 {
+		t.Fatalf("tools: %v %v", listed, err)
+	}
+	goCall(t, session, "x = 41")
+	if got := goCall(t, session, "x + 1"); !strings.HasSuffix(got, "[result]\n42") {
+		t.Errorf("got %s", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-heard
+		cancel()
+	}()
+	params := &mcp.CallToolParams{Name: python, Arguments: object{"code": "print('on', flush=True)\nwhile True: pass"}}
+	params.SetProgressToken("endless")
+	if _, err := session.CallTool(ctx, params); err == nil {
+		t.Error("a cancelled call gives an answer")
+	}
+	if got := goCall(t, session, "x"); !strings.HasSuffix(got, "[result]\n41") {
+		t.Errorf("after a cancel: %s", got)
+	}
+	read, err := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "sandbox://usage"})
+	if err != nil || !slices.ContainsFunc(read.Contents, func(c *mcp.ResourceContents) bool { return strings.Contains(c.Text, python) }) {
+		t.Errorf("usage: %v", err)
+	}
+}
+
+// goCall runs Python and returns the answer's text.
+func goCall(t *testing.T, session *mcp.ClientSession, code string) string {
+	t.Helper()
+	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: python, Arguments: object{"code": code}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, ok := res.Content[0].(*mcp.TextContent)
+	if !ok || res.IsError {
+		t.Fatalf("answer: %+v", res)
+	}
+	return text.Text
+}
