@@ -1060,6 +1060,8 @@ class Supervisor:
                     return
         except Lost as e:
             self._lose(kernel, e)
+        except (TypeError, ValueError, LookupError) as e:  # what no check of a hostile frame foresaw
+            self._lose(kernel, Breach("a frame that led to %s: %s" % (type(e).__name__, e)))
 
     def _lose(self, kernel, why):
         """Its link is of no use any more: it dies, or is made to."""
@@ -1103,7 +1105,7 @@ class Supervisor:
     def _on_display(self, run, header, blob):
         run.displays += 1
         mime = header.get("mime")
-        if run.displays > self.settings.max_displays or mime not in SHOWN_MIMES:
+        if run.displays > self.settings.max_displays or not isinstance(mime, str) or mime not in SHOWN_MIMES:
             return
         message = {"type": "display", "id": run.id, "data": {}, "alt": clean(header.get("alt"), 500)}
         message["size_bytes"] = clean_int(header.get("size"), len(blob), 0, 1 << 50)
@@ -2250,7 +2252,9 @@ class Kernel:
         self._tell({"type": "hello", "pid": self.pid})
         while True:
             message = self._next_message()
-            if message.get("type") == "run" and len(self.fds) >= 2:
+            if message.get("type") == "run":
+                if len(self.fds) < 2:  # another process of the code's has taken them
+                    os._exit(1)
                 self._run(message, self.fds.pop(0), self.fds.pop(0))
 
     def _enter(self, fd):
@@ -2271,6 +2275,7 @@ class Kernel:
             os.chdir("/")
         sys.argv = [""]
         sys.path.insert(0, "")
+        self.modules = dict(sys.modules)
         self._set_up_builtins()
         signal.signal(signal.SIGINT, ignore_signal)
         reseed()
@@ -2372,6 +2377,7 @@ class Kernel:
         self.count += 1
         self.result = None
         self._restore(out_fd, err_fd)
+        reserve = self._reserve_fds()
         self.displays.begin_run()
         _, error = self._attempt(self._evaluate, message["code"])
         if error is not None:
@@ -2379,11 +2385,15 @@ class Kernel:
         report = {"type": "done", "id": self.run_id, "result": self.result}
         self._describe_outcome(report, error)
         self._leave_if_forked()
+        for fd in reserve:
+            close_quietly(fd)
         self.run_id = None
         self._tell(report)
 
     def _restore(self, out_fd, err_fd):
         """Gives the code its standard streams; code of runs before may have closed or replaced them."""
+        if "builtins" not in sys.modules:  # sys.modules.clear() would make every later run fail
+            sys.modules.update(self.modules)
         # Where code has closed its own, the new ones may have come as 0, 1 or 2.
         fds = [move_high(fd) if fd <= 2 else fd for fd in (out_fd, err_fd)]
         for target, fd in enumerate(fds, 1):
@@ -2397,6 +2407,13 @@ class Kernel:
         if is_closed(self.stdout) or is_closed(self.stderr):
             self.make_streams()
         sys.stdin, sys.stdout, sys.stderr = self.stdin, self.stdout, self.stderr
+
+    def _reserve_fds(self):
+        """Room for the next run's two descriptors, should this run use up all that there are."""
+        try:
+            return [fcntl.fcntl(self.null_fd, fcntl.F_DUPFD_CLOEXEC, 200) for _ in range(2)]
+        except OSError:
+            return []
 
     def make_streams(self):
         import io
