@@ -2094,11 +2094,16 @@ def make_shell(engine, kernel):
     shell.configurables.append(InlineBackend(parent=shell))
     shell.loop_runner = kernel.event_loop.run
     shell.user_ns.update(exit=Exiter("exit"), quit=Exiter("quit"))
-    shell.set_hook("show_in_pager", lambda _, data, *__: print(data["text/plain"] if isinstance(data, dict) else data))
+    shell.set_hook("show_in_pager", show_in_pager)
     png = shell.display_formatter.formatters["image/png"]
     png.for_type_by_name("matplotlib.figure", "Figure", figure_png)
     warnings.filterwarnings("ignore", message="To exit: use", module="IPython")
     return shell
+
+
+def show_in_pager(_shell, data, **_):
+    """IPython's hook for what would page in a terminal, such as `len?`."""
+    print(data["text/plain"] if isinstance(data, dict) else data)
 
 
 def remember_source(code, number):

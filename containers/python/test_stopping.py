@@ -292,9 +292,7 @@ class Zygotes(StopTest):
 
     def setUp(self):
         super().setUp()
-        deadline = time.monotonic() + PATIENCE
-        while self.client.run(self.LOADED, fresh=True).result != "True":
-            self.assertLess(time.monotonic(), deadline)
+        self.client.wait_for_modules("fractions")
 
     def children(self):
         pid = self.client.process.pid
@@ -322,9 +320,7 @@ class Zygotes(StopTest):
         with open(client.path("decimal.py"), "w") as file:
             file.write("open(%r, 'w').close()" % client.path("ran"))
         client.init(preload=["decimal"], warm=True)
-        deadline = time.monotonic() + PATIENCE
-        while client.run("import sys; 'decimal' in sys.modules", fresh=True).result != "True":
-            self.assertLess(time.monotonic(), deadline)
+        client.wait_for_modules("decimal")
         self.assertFalse(os.path.exists(client.path("ran")))
 
 

@@ -158,15 +158,13 @@ class Client:
     def path(self, *names):
         return os.path.join(self.work_dir, *names)
 
-    def wait_for_standby(self):
-        """Waits until a kernel stands by: its being there shows in the process tree alone."""
+    def wait_for_modules(self, *names):
+        """Waits until new kernels have these modules loaded."""
+        code = "import sys; all(name in sys.modules for name in %r)" % (names,)
         deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            self.send({"type": "ping", "n": 1})
-            self.wait_for("pong")
-            if self.run("import sys; 'numbers' in sys.modules and 'IPython' in sys.modules", fresh=True).result == "True":
-                return
-        raise AssertionError("no kernel stood by within %d s" % PATIENCE)
+        while self.run(code, fresh=True).result != "True":
+            if time.monotonic() > deadline:
+                raise AssertionError("kernels did not get %r within %d s" % (names, PATIENCE))
 
     def close(self):
         for stream in (self.process.stdin, self.process.stdout):

@@ -1,0 +1,196 @@
+"""What only holds where IPython is installed. Where it is not, there is nothing here to run.
+
+The tests of figures and tables need numpy, pandas and matplotlib, as our image has them; they
+are chosen by what the interpreter under test can import.
+"""
+
+import os
+import unittest
+
+from test_support import Client, SupervisorTest
+
+
+class IPython(SupervisorTest):
+    def test_magics_and_commands(self):
+        self.assertIn("Wall time", self.completed("%time 1 + 1").out)
+        self.assertEqual(self.completed("!echo hi; echo err >&2").out, "hi\n")
+        self.assertEqual(self.completed("files = !echo one two\nfiles").result, "['one two']")
+        self.assertEqual(self.completed("%%bash\necho $((6 * 7))").out, "42\n")
+        self.assertEqual(self.completed("%%capture kept\nprint('x')").out, "")
+        self.assertEqual(self.completed("kept.stdout").result, "'x\\n'")
+        self.assertIn("loop", self.completed("%timeit -n1 -r1 pass").out)
+
+    def test_variables_in_commands(self):
+        self.assertEqual(self.completed("name = 'world'\n!echo hello {name}").out, "hello world\n")
+
+    def test_a_command_that_runs_can_be_interrupted(self):
+        answer = self.run_code("!sleep 600", timeout_ms=1500, grace_ms=20_000)
+        self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
+
+    def test_changing_folders(self):
+        self.completed("%mkdir sub\n%cd -q sub")
+        self.assertEqual(self.completed("import os; os.path.basename(os.getcwd())").result, "'sub'")
+
+    def test_what_ran_before_ipython_is_carried_over(self):
+        self.completed("from __future__ import annotations\nx = 41")
+        self.completed("x + 1")
+        self.assertEqual(self.completed("Out[2] + _ + _2").result, "126")
+        self.assertEqual(self.completed("In[1].splitlines()[-1]").result, "'x = 41'")
+        self.assertEqual(self.completed("def f(a: nonsense): pass\nf.__annotations__").result, "{'a': 'nonsense'}")
+        self.assertIn("<cell 6>", self.run_code("1/0").error["traceback"])
+
+    def test_output_history_grows(self):
+        self.completed("%time 1")
+        self.completed("'two'")
+        self.assertEqual(self.completed("Out[2]").result, "'two'")
+
+    def test_get_ipython_and_pickles_of_main(self):
+        self.assertIn("Shell", self.completed("get_ipython()").result)
+        code = "import pickle\nclass A: pass\npickle.loads(pickle.dumps(A())).__class__ is A"
+        self.assertEqual(self.completed(code).result, "True")
+
+    def test_errors_are_as_without_it(self):
+        self.completed("get_ipython();")
+        error = self.run_code("def f():\n    1/0\nf()").error
+        self.assertEqual(error["name"], "ZeroDivisionError")
+        self.assertEqual(error["traceback"].count("File "), 2)
+        self.assertNotIn("\x1b", error["traceback"])
+        error = self.run_code("x = = 1").error
+        self.assertEqual((error["name"], "^" in error["traceback"]), ("SyntaxError", True))
+
+    def test_unknown_magics_fail_the_run(self):
+        answer = self.run_code("%no_such_magic")
+        self.assertEqual((answer.status, answer.error["name"]), ("failed", "UsageError"))
+
+    def test_an_error_in_a_script_that_runs_fails_the_run(self):
+        with open(self.client.path("script.py"), "w") as file:
+            file.write("value = 7\nraise KeyError('script')")
+        answer = self.run_code("%run script.py")
+        self.assertEqual((answer.status, answer.error["name"]), ("failed", "KeyError"))
+        self.assertEqual(self.completed("value").result, "7")
+
+    def test_exits(self):
+        self.completed("get_ipython();")
+        for code, exit_code in (("exit(3)", 3), ("import sys; sys.exit(4)", 4), ("quit()", 0)):
+            answer = self.run_code(code)
+            self.assertEqual((answer.exit_code, answer.err, answer.error), (exit_code, "", None))
+
+    def test_help_is_printed(self):
+        self.assertIn("Return", self.completed("len?").out)
+
+    def test_inline_and_its_settings_are_taken(self):
+        self.completed("%matplotlib inline\n%config InlineBackend.figure_format = 'retina'")
+
+    def test_semicolons_and_await(self):
+        self.completed("get_ipython();")
+        self.assertIsNone(self.completed("5;").result)
+        self.assertEqual(self.completed("import asyncio\nawait asyncio.sleep(0, 3)").result, "3")
+        answer = self.run_code("await asyncio.sleep(600)", timeout_ms=300, grace_ms=20_000)
+        self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
+        self.assertEqual(self.completed("await asyncio.sleep(0, 4)").result, "4")
+
+    def test_display_of_documents(self):
+        answer = self.completed(
+            "from IPython.display import display, HTML, Markdown, SVG, JSON, clear_output\n"
+            "display(HTML('<b>x</b>')); display(Markdown('# head')); display(SVG('<svg></svg>')); print('end')\n"
+            "clear_output()"
+        )
+        self.assertEqual([list(d["data"]) for d in answer.displays], [["text/html"], ["image/svg+xml"]])
+        self.assertEqual(answer.out, "# head\nend\n")
+
+    def test_a_repr_that_raises_fails_the_run(self):
+        self.completed("get_ipython();")
+        answer = self.run_code("class A:\n    def __repr__(self): raise ValueError('no repr')\nA()")
+        self.assertEqual((answer.status, answer.error["name"]), ("failed", "ValueError"))
+
+    def test_ipython_writes_nothing_into_the_work_dir(self):
+        self.completed("%time 1")
+        self.assertEqual(os.listdir(self.client.work_dir), [])
+
+    def test_no_threads_are_left(self):
+        self.completed("%time 1")
+        self.assertEqual(self.completed("import threading; threading.active_count() <= 2").result, "True")
+
+
+class Figures(SupervisorTest):
+    def test_open_figures_are_shown_at_the_end(self):
+        answer = self.completed("import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.title('One')\nplt.figure();")
+        self.assertEqual([d["path"] for d in answer.displays], ["output/figure-1.png", "output/figure-2.png"])
+        self.assertEqual([d["alt"] for d in answer.displays], ["One", ""])
+        self.assertEqual(self.completed("plt.get_fignums()").result, "[]")
+
+    def test_show_shows_in_order(self):
+        code = (
+            "import matplotlib.pyplot as plt\nplt.plot([1]); plt.suptitle('A'); plt.show()\n"
+            "plt.plot([2]); plt.title('B'); plt.show(); plt.show()"
+        )
+        self.assertEqual([d["alt"] for d in self.completed(code).displays], ["A", "B"])
+
+    def test_a_figure_as_last_expression_is_shown_once(self):
+        answer = self.completed("import matplotlib.pyplot as plt\nfig, ax = plt.subplots()\nax.plot([1, 2])\nfig")
+        self.assertEqual(len(answer.displays), 1)
+        self.assertIn("Figure", answer.result)
+
+    def test_figures_of_a_failed_run_are_shown(self):
+        answer = self.run_code("import matplotlib.pyplot as plt\nplt.plot([1])\n1/0")
+        self.assertEqual((answer.status, len(answer.displays)), ("failed", 1))
+
+    def test_code_that_chooses_agg_itself_is_shown_all_the_same(self):
+        code = "import matplotlib\nmatplotlib.use('Agg')\nimport matplotlib.pyplot as plt\nplt.plot([1])\nplt.show()"
+        answer = self.completed(code)
+        self.assertEqual((len(answer.displays), answer.err), (1, ""))
+
+    def test_a_figure_that_cannot_be_drawn_fails_the_run(self):
+        answer = self.run_code("import matplotlib.pyplot as plt\nplt.title('$\\\\nonsense{$')")
+        self.assertEqual(answer.status, "failed")
+        self.assertEqual(self.completed("plt.get_fignums()").result, "[]")
+
+    def test_pillow_images_are_shown(self):
+        answer = self.completed("from PIL import Image\nImage.new('RGB', (4, 4), 'red')")
+        self.assertEqual(list(answer.displays[0]["data"]), ["image/png"])
+
+
+class Tables(SupervisorTest):
+    def test_a_table_is_text_alone(self):
+        answer = self.completed("import pandas as pd\npd.DataFrame({'a': [1, 2]})")
+        self.assertEqual(answer.result, "   a\n0  1\n1  2")
+        self.assertEqual(answer.displays, [])
+
+    def test_display_prints_a_table_where_it_stands(self):
+        answer = self.completed("import pandas as pd\nprint('before')\ndisplay(pd.DataFrame({'a': [1]}))\nprint('after')")
+        self.assertEqual(answer.out, "before\n   a\n0  1\nafter\n")
+
+
+class Loaded(SupervisorTest):
+    init = {"preload": ["numpy", "pandas", "matplotlib.pyplot"], "warm": True}
+
+    def test_fresh_kernels_have_everything_and_random_numbers_of_their_own(self):
+        self.client.wait_for_modules("IPython", "numpy", "pandas", "matplotlib.pyplot")
+        results = {self.completed("import numpy; numpy.random.rand()", fresh=True).result for _ in range(3)}
+        self.assertEqual(len(results), 3)
+        product = "import numpy\na = numpy.random.rand(400, 400)\nbool(((a @ a) > 0).all())"
+        self.assertEqual(self.completed(product, fresh=True).result, "True")
+        self.assertEqual(self.completed("%time 1").result, "1")
+        answer = self.completed("import matplotlib.pyplot as plt\nplt.plot([1])\nplt.show()", fresh=True)
+        self.assertEqual(len(answer.displays), 1)
+
+
+def load_tests(loader, _tests, _pattern):
+    """Chooses by what the interpreter under test has."""
+    client = Client()
+    try:
+        has = {name for name in ("pandas", "matplotlib", "PIL", "numpy")
+               if client.run("import importlib.util as u; u.find_spec(%r) is not None" % name).result == "True"}
+        ipython = "ipython" in client.ready["features"]
+    finally:
+        client.close()
+    suite = unittest.TestSuite()
+    for case, needed in ((IPython, set()), (Figures, {"matplotlib", "PIL"}), (Tables, {"pandas"}),
+                         (Loaded, {"numpy", "pandas", "matplotlib"})):
+        if ipython and needed <= has:
+            suite.addTests(loader.loadTestsFromTestCase(case))
+    return suite
+
+
+if __name__ == "__main__":
+    unittest.main()
