@@ -1,6 +1,7 @@
 package podman
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"syscall"
@@ -23,8 +24,11 @@ const (
 
 	sandboxHostname = "sandbox"
 
+	// defaultTmpBytes is for a caller that sets no size: a tmpfs without one has no end.
+	defaultTmpBytes = 64 << 20
+
 	shmBytes    = 64 << 20 // what multiprocessing shares memory through
-	runBytes    = 1 << 20  // root's, so hardly more than a mount point
+	runBytes    = 1 << 20  // for a pid file; with older Podman it is root's
 	varTmpBytes = 16 << 20 // for programs that insist on it
 
 	cpuPeriod = 100_000 // microseconds, the kernel's default
@@ -102,7 +106,7 @@ func storage(spec sandbox.Spec) specgen.ContainerStorageConfig {
 		// Every other place that can be written, each with its size. They count against
 		// the memory limit as well.
 		Mounts: []runtimespec.Mount{
-			tmpfs("/tmp", spec.Limits.TmpBytes, "mode=1777", "exec"),
+			tmpfs("/tmp", cmp.Or(spec.Limits.TmpBytes, defaultTmpBytes), "mode=1777", "exec"),
 			tmpfs("/var/tmp", varTmpBytes, "mode=1777", "noexec"),
 			tmpfs("/dev/shm", shmBytes, "mode=1777", "noexec"),
 			tmpfs("/run", runBytes, "mode=0755", "noexec"),

@@ -58,17 +58,15 @@ def read(path):
 
 
 def fill(path, most):
-    """Writes to a new file until the place is full; returns how many bytes went in, at most about most."""
+    """Writes to a new file until it or the place is full; returns how many bytes went in, at most about most."""
     written = 0
     block = b"x" * 65536
-    try:
-        with open(path, "wb", buffering=0) as f:
+    with open(path, "wb", buffering=0) as f:
+        try:
             while written <= most:
                 written += f.write(block)
-    except OSError as err:
-        assert err.errno in (errno.ENOSPC, errno.EFBIG), err
-    finally:
-        os.unlink(path)
+        except OSError as err:
+            assert err.errno in (errno.ENOSPC, errno.EFBIG), err
     return written
 
 

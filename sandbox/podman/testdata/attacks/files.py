@@ -5,6 +5,7 @@ import signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 for folder in ("/mnt/data", "/tmp"):
     assert fill(folder + "/large", 64 << 20) <= 32 << 20, folder
+    os.unlink(folder + "/large")
 with open("/mnt/data/sparse", "wb") as f:
     refused(lambda: f.truncate((32 << 20) + 1))
     refused(lambda: os.posix_fallocate(f.fileno(), 0, 33 << 20))

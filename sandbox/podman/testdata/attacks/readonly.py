@@ -11,7 +11,7 @@ for folder, folders, _ in os.walk("/"):
             writable.add(folder)
         except OSError as err:
             assert err.errno in (errno.EROFS, errno.EACCES, errno.EPERM), (folder, err)
-expected = {"/tmp", "/var/tmp", "/dev/shm", "/mnt/data", "/dev/mqueue"}
+expected = {"/tmp", "/var/tmp", "/dev/shm", "/run", "/mnt/data", "/dev/mqueue"}
 assert writable <= expected, writable - expected
 assert {"/tmp", "/dev/shm", "/mnt/data"} <= writable, writable
 
