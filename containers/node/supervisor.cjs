@@ -1243,6 +1243,7 @@ const REPLY = 2; // set and notified when the watcher has answered a translation
 const GATE_CELLS = 3;
 
 const FIRE_AFTER_MS = 40;
+const FIRED_AFTER_MS = 30; // a termination takes far less from one thread to the other
 const TRANSLATE_MS = 20_000;
 const KEPT_CELLS = 200;
 const MAX_LATE_LOGS = 5; // in the time of one run, about what earlier runs still do
@@ -1301,30 +1302,42 @@ class RunContext {
 /**
  * KernelOutput is what process.stdout or process.stderr is in a kernel: every write is in
  * the pipe when it returns, so nothing is lost when the process ends, and a flood waits
- * for its reader. Like the originals it cannot be closed.
+ * for its reader. Like the originals it cannot be closed. It goes past the state that a
+ * Writable keeps: code is terminated in the middle of writes, and that state would stay
+ * in the middle too.
  */
 class KernelOutput extends require('node:stream').Writable {
   constructor(fd, sink) {
-    super({ decodeStrings: true, emitClose: false });
+    super({ emitClose: false });
+    this.setMaxListeners(0); // console leaves one behind whenever it is terminated
     this.fd = fd;
     this.sink = sink;
     this._type = 'pipe';
   }
 
-  _write(chunk, _encoding, done) {
-    this.sink(chunk);
-    done();
+  write(chunk, encoding, done) {
+    const callback = typeof encoding === 'function' ? encoding : done;
+    const bytes = isText(chunk) ? Buffer.from(chunk, isText(encoding) ? encoding : 'utf8') : asBytes(chunk);
+    if (bytes === null) throw new TypeError('The "chunk" argument must be of type string, Buffer, TypedArray or DataView.');
+    this.sink(bytes);
+    if (typeof callback === 'function') process.nextTick(callback);
+    return true;
   }
 
   end(chunk, encoding, done) {
-    if (typeof chunk === 'function') startImmediate(chunk);
-    else if (chunk !== undefined && chunk !== null) this.write(chunk, encoding, done);
+    const callback = [chunk, encoding, done].find((value) => typeof value === 'function');
+    if (chunk !== undefined && chunk !== null && chunk !== callback) this.write(chunk, encoding);
+    if (callback !== undefined) process.nextTick(callback);
     return this;
   }
 
   destroy() {
     return this;
   }
+
+  cork() {}
+
+  uncork() {}
 
   destroySoon() {}
 }
@@ -2004,7 +2017,7 @@ class Kernel {
   // therefore tells that V8 refused the code and none of it ran, or that it was terminated.
   #onEvaluated(run, error, response, compiling) {
     if (run.finished) return;
-    if (error) return run.exitCode === undefined && this.#finish(run, { outcome: 'interrupted' });
+    if (error) return run.exitCode === undefined && this.#finish(run, { outcome: 'interrupted' }, true);
     const { exceptionDetails, result } = response;
     if (exceptionDetails === undefined) return this.#onValue(run, this.#valueOf(result));
     const thrown = this.#valueOf(exceptionDetails.exception);
@@ -2143,9 +2156,10 @@ class Kernel {
     if (this.#lateLogs++ < MAX_LATE_LOGS) this.send({ type: 'log', message: `after the end of run ${run?.id ?? ''}: ${traceback}` });
   }
 
-  #finish(run, outcome) {
+  // hit tells that a termination that the watcher asked for has taken effect.
+  #finish(run, outcome, hit = false) {
     if (run.finished) return;
-    this.#closeGate();
+    this.#closeGate(hit);
     this.#context.reset();
     run.finished = true;
     run.cancelled = outcome.outcome === 'interrupted' || outcome.outcome === 'exited' && run.exitCode !== undefined;
@@ -2161,16 +2175,23 @@ class Kernel {
   #onInterrupt({ id, n }) {
     Atomics.store(this.#gate, GATE_ACKED, n);
     const state = Atomics.compareExchange(this.#gate, GATE_STATE, GATE_WAITING, GATE_IDLE);
-    // A termination is on its way and would hit what comes next: the supervisor asks again.
-    if (state === GATE_FIRING) return;
-    if (this.#run !== null && this.#run.id === id) this.#finish(this.#run, { outcome: 'interrupted' });
+    if (state !== GATE_FIRING) return this.#giveUp(id);
+    // A termination may be on its way, and hit what comes next. When this timer gets to
+    // run it has hit, or what it was meant for ended before.
+    setTimeout(() => this.#giveUp(id), FIRED_AFTER_MS);
+  }
+
+  #giveUp(id) {
+    if (this.#run !== null && this.#run.id === id) this.#finish(this.#run, { outcome: 'interrupted' }, true);
   }
 
   // closeGate makes sure that no termination meant for the run that ends hits what comes
-  // after it: one that is on its way is waited for, inside an evaluation that takes it.
-  #closeGate() {
-    if (Atomics.compareExchange(this.#gate, GATE_STATE, GATE_WAITING, GATE_IDLE) !== GATE_FIRING) return;
-    this.post('Runtime.evaluate', { expression: 'for (;;);' }, () => {});
+  // after it: one that has been asked for, and is not known to have hit, is waited for
+  // inside an evaluation that takes it.
+  #closeGate(hit) {
+    const state = Atomics.compareExchange(this.#gate, GATE_STATE, GATE_WAITING, GATE_IDLE);
+    if (state !== GATE_FIRING) return;
+    if (!hit) this.post('Runtime.evaluate', { expression: `for (const t = Date.now() + ${FIRED_AFTER_MS}; Date.now() < t;);` }, () => {});
     Atomics.store(this.#gate, GATE_STATE, GATE_IDLE);
   }
 }
@@ -2236,22 +2257,23 @@ class Watcher {
 
   #onInterrupt({ n }) {
     if (this.#acked(n)) return;
-    if (Atomics.compareExchange(this.gate, GATE_STATE, GATE_IDLE, GATE_WAITING) !== GATE_IDLE) return;
-    if (this.#acked(n)) return void Atomics.compareExchange(this.gate, GATE_STATE, GATE_WAITING, GATE_IDLE);
-    setTimeout(() => this.#fire(), FIRE_AFTER_MS);
+    const state = Atomics.compareExchange(this.gate, GATE_STATE, GATE_IDLE, GATE_WAITING);
+    if (state === GATE_IDLE && this.#acked(n)) {
+      Atomics.compareExchange(this.gate, GATE_STATE, GATE_WAITING, GATE_IDLE);
+      return;
+    }
+    setTimeout(() => this.#fire(n), FIRE_AFTER_MS);
   }
 
   #acked(n) {
     return Atomics.load(this.gate, GATE_ACKED) >= n;
   }
 
-  // The event loop has not seen the interrupt, so something blocks it. The answer comes
-  // when the termination has taken effect.
-  #fire() {
-    if (Atomics.compareExchange(this.gate, GATE_STATE, GATE_WAITING, GATE_FIRING) !== GATE_WAITING) return;
-    this.session.post('Runtime.terminateExecution', () => {
-      Atomics.compareExchange(this.gate, GATE_STATE, GATE_FIRING, GATE_IDLE);
-    });
+  // The event loop has not seen the interrupt, so something blocks it: still, or again.
+  #fire(n) {
+    if (this.#acked(n)) return;
+    const state = Atomics.compareExchange(this.gate, GATE_STATE, GATE_WAITING, GATE_FIRING);
+    if (state !== GATE_IDLE) this.session.post('Runtime.terminateExecution', () => {});
   }
 
   #onRequest(request) {

@@ -1,0 +1,122 @@
+// Timeouts and cancelling: whatever code does, the run ends, and the variables stay
+// unless the code cannot be stopped.
+import assert from 'node:assert/strict';
+import { after, describe, test } from 'node:test';
+import { Client } from './harness.mjs';
+
+const client = await Client.start();
+after(() => client.stop());
+
+const stubborn = {
+  'an endless loop': 'while (true);',
+  'an endless loop that catches and finally returns': 'for (;;) try { while (true); } catch { continue } finally { continue }',
+  'an endless loop after an await': 'await null; while (true);',
+  'an endless loop in a timer': 'setTimeout(() => { while (true); }, 1); await new Promise(() => {})',
+  'an endless loop in a callback': 'require("fs").stat("/", () => { while (true); }); await new Promise(() => {})',
+  'endless microtasks': 'while (true) await null',
+  'endless ticks': 'process.nextTick(function f() { process.nextTick(f) }); await new Promise(() => {})',
+  'endless immediates': 'setImmediate(function f() { setImmediate(f) }); await new Promise(() => {})',
+  'an endless async loop': 'for (;;) await new Promise((r) => setTimeout(r, 1))',
+  'a promise that never settles': 'await new Promise(() => {})',
+  'a value that never settles': 'new Promise(() => {})',
+  'an endless generator of ticks': 'for await (const _ of require("timers/promises").setInterval(1));',
+  'a blocking wait': 'Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)',
+  'a blocking program': 'require("child_process").execSync("sleep 100")',
+  'a program in a shell in a shell': 'require("child_process").execSync("sh -c \\"sleep 100; true\\"; true")',
+  'a value that takes for ever to show': '({ [Symbol.for("nodejs.util.inspect.custom")]() { while (true); } })',
+  'a flood of output': 'while (true) console.log("x".repeat(1000))',
+  'a display that never comes': 'display({ [Symbol.for("Jupyter.display")]: () => new Promise(() => {}) })',
+};
+
+describe('a timeout ends the run and keeps the variables', () => {
+  for (const [name, code] of Object.entries(stubborn)) {
+    test(name, async () => {
+      await client.run('kept = "kept"');
+      const done = await client.run(code, { timeout_ms: 150, grace_ms: 20_000 });
+      assert.deepEqual([done.status, done.exit_code, done.kernel, done.cause], ['timed_out', 124, 'alive', '']);
+      assert.equal(done.error, null);
+      const next = await client.run('kept');
+      assert.equal(next.result, "'kept'");
+      assert.equal(next.stdout.bytes, 0);
+    });
+  }
+});
+
+test('an interrupt cancels', async () => {
+  const id = client.begin('console.log("begun"); await new Promise(() => {})');
+  await untilOutput(id);
+  client.send({ type: 'interrupt', id, reason: 'cancelled' });
+  const done = await client.done(id);
+  assert.deepEqual([done.status, done.exit_code, done.kernel, done.stdout.head], ['cancelled', 130, 'alive', 'begun\n']);
+});
+
+test('an interrupt right behind its run', async () => {
+  const id = client.begin('while (true);');
+  client.send({ type: 'interrupt', id, reason: 'cancelled' });
+  client.send({ type: 'interrupt', id, reason: 'timed_out' });
+  assert.equal((await client.done(id)).status, 'cancelled');
+});
+
+test('an interrupt of a run that is over or never was is ignored', async () => {
+  const { id } = await client.run('1');
+  client.send({ type: 'interrupt', id, reason: 'cancelled' });
+  client.send({ type: 'interrupt', id: 'never', reason: 'cancelled' });
+  client.send({ type: 'interrupt' });
+  assert.equal((await client.run('2')).result, '2');
+});
+
+test('interrupts never hit the run that follows', async () => {
+  for (let i = 0; i < 40; i++) {
+    // The run ends by itself at about the time at which it is interrupted.
+    const id = client.begin(`const until = performance.now() + ${35 + (i % 12)}; while (performance.now() < until);`);
+    client.send({ type: 'interrupt', id, reason: 'cancelled' });
+    await client.done(id);
+    const next = await client.run(`let sum = 0; for (let n = 0; n < 2e5; n++) sum += n; ${i}`);
+    assert.deepEqual([next.status, next.result], ['completed', String(i)]);
+  }
+});
+
+test('timers of an interrupted run do not fire any more', async () => {
+  await client.run('ticks = 0');
+  const code = 'setInterval(() => ticks++, 1); setTimeout(() => ticks++, 300); require("util").promisify(setTimeout)(300).then(() => ticks++); await new Promise(() => {})';
+  await client.run(code, { timeout_ms: 100 });
+  const before = (await client.run('ticks')).result;
+  assert.ok(Number(before) > 0);
+  assert.equal((await client.run('await new Promise((r) => setTimeout(r, 400)); ticks')).result, before);
+});
+
+test('programs of an interrupted run are ended, those of earlier runs are not', async () => {
+  await client.run('const { spawn } = require("child_process"); const earlier = spawn("sleep", ["100"]); await new Promise((r) => setTimeout(r, 100))');
+  const code = 'const own = spawn("sh", ["-c", "sleep 100; true"]); await new Promise(() => {})';
+  assert.equal((await client.run(code, { timeout_ms: 300 })).status, 'timed_out');
+  const ended = await client.run('own.signalCode ?? await new Promise((r) => own.on("exit", (_, signal) => r(signal)))');
+  assert.equal(ended.result, "'SIGKILL'");
+  assert.equal((await client.run('[earlier.exitCode, earlier.signalCode, earlier.kill()]')).result, '[ null, null, true ]');
+});
+
+test('code that cannot be stopped is killed after its grace', async () => {
+  await client.run('require("child_process").execSync("mkfifo fifo")');
+  const unstoppable = ['require("fs").readFileSync("fifo")', 'throw Object.defineProperty(new Error(), "stack", { get() { while (true); } })'];
+  for (const code of unstoppable) {
+    await client.run('owner = 1');
+    const done = await client.run(code, { timeout_ms: 100, grace_ms: 300 });
+    assert.deepEqual([done.status, done.exit_code, done.kernel, done.cause], ['timed_out', 124, 'dead', 'ignored_interrupt']);
+    const next = await client.run('typeof owner');
+    assert.deepEqual([next.status, next.result], ['completed', "'undefined'"]);
+  }
+});
+
+test('a program that ends under an interrupt does not let the code go on', async () => {
+  const code = 'try { require("child_process").execSync("sleep 100") } catch {} ; console.log("went on")';
+  const done = await client.run(code, { timeout_ms: 200, grace_ms: 20_000 });
+  assert.deepEqual([done.status, done.stdout.head], ['timed_out', '']);
+});
+
+/** untilOutput waits until a run has printed something. */
+async function untilOutput(id) {
+  for (let from = client.frames.length; ; from = client.frames.length) {
+    client.send({ type: 'peek', id });
+    const peek = await client.frame((frame) => frame.type === 'peek' && frame.id === id, from);
+    if (peek.stdout.bytes > 0) return;
+  }
+}
