@@ -49,6 +49,7 @@ SCAN_ENTRIES = 200_000
 SCAN_DEPTH = 64
 PATH_BUDGET = 256 << 10  # bytes of artifact paths in one answer
 CLOCK_GRAIN_NS = 10_000_000  # file systems stamp with the tick, up to 10 ms behind the clock
+TURN_SECONDS = 2  # how long an import waits for a module that is being preloaded
 PRELOAD_AFTER_MS = 50  # idle time of a kernel before it starts to preload
 STANDBY_WAIT = 0.5  # seconds that a run waits for a kernel that is being forked
 ZYGOTE_LOAD_SECONDS = 120
@@ -2144,7 +2145,7 @@ class Preload:
 
         self.names = names
         self.stdlib = getattr(sys, "stdlib_module_names", ())
-        self.turn = threading.Condition()
+        self.turn = threading.RLock()
         self.waiting = 0
         self.done = False
         self.hooks = [(builtins, "__import__"), (importlib, "import_module")]
@@ -2166,17 +2167,23 @@ class Preload:
             if self.done or current_thread() is self.thread or self._harmless(name, args):
                 return original(name, *args, **kwargs)
             self.waiting += 1
+            # Who waits may be inside another import, whose lock the preload may want: a wait with
+            # an end cannot become a deadlock.
+            mine = self.turn.acquire(timeout=TURN_SECONDS)
             try:
-                with self.turn:
-                    return original(name, *args, **kwargs)
+                return original(name, *args, **kwargs)
             finally:
                 self.waiting -= 1
+                if mine:
+                    self.turn.release()
 
         return functools.wraps(original)(guarded)
 
     def _harmless(self, name, args):
-        """Whether an absolute import is of the standard library."""
-        return name.partition(".")[0] in self.stdlib and not (len(args) > 3 and args[3])
+        """Whether an import is of the standard library, or by it of a part of its own."""
+        if len(args) > 3 and args[3]:
+            name = (args[0] or {}).get("__package__") or ""
+        return name.partition(".")[0] in self.stdlib
 
     def _import_all(self):
         try:
@@ -2191,10 +2198,11 @@ class Preload:
 
     def hold(self):
         """Before a fork: stops between two modules. A fork would copy locks that nobody releases."""
-        self.turn.acquire()
+        self.held = self.turn.acquire(timeout=TURN_SECONDS)
 
     def let_go(self):
-        self.turn.release()
+        if self.held:
+            self.turn.release()
 
     def finish(self):
         """Waits for the end and takes everything back that code has not changed meanwhile."""
