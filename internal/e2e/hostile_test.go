@@ -125,6 +125,41 @@ func TestCodeThatClosesItsDescriptors(t *testing.T) {
 	}
 }
 
+// Values that run code when they are looked at end their run, whichever way, and nothing else.
+func TestValuesThatFightBack(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	for _, value := range []string{
+		"new Proxy({}, { get() { throw new Error('trap') } })",
+		"new Proxy({}, { get() { while (true) {} } })",
+		"({ [Symbol.for('nodejs.util.inspect.custom')]() { throw new Error('custom') } })",
+		"({ [Symbol.for('nodejs.util.inspect.custom')]() { while (true) {} } })",
+		"({ get then() { throw new Error('then') } })",
+		"({ then() {} })",
+		"throw new Proxy({}, { get() { throw new Error('thrown trap') } })",
+		"const e = new Error('x'); Object.defineProperty(e, 'stack', { get() { throw e } }); throw e",
+	} {
+		s.call(javascript, object{"code": value, "timeout_seconds": 2})
+		if got := s.js("6 * 7").Meta.Run.value(); got != "42" {
+			t.Errorf("after %s: %s", value, got)
+		}
+	}
+	for _, class := range []string{
+		"def __repr__(self): raise SystemExit(3)",
+		"def __repr__(self):\n    while True: pass",
+		"def __repr__(self): return 5",
+		"def __getattr__(self, name): raise KeyboardInterrupt",
+		"def _repr_png_(self): return 'no image'",
+		"def _repr_mimebundle_(self, **k): return {1: object()}",
+		"def _repr_mimebundle_(self, **k): return {'image/png': 'x' * 20_000_000, 'text/plain': 5}",
+	} {
+		s.call(python, object{"code": "class Odd:\n  " + class + "\nOdd()", "timeout_seconds": 2})
+		if got := s.py("6 * 7").Meta.Run.value(); got != "42" {
+			t.Errorf("after %s: %s", class, got)
+		}
+	}
+}
+
 func TestBackgroundProcessesDoNotHoldARun(t *testing.T) {
 	t.Parallel()
 	s := start(t, setup{})
