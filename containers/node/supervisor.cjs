@@ -424,16 +424,29 @@ class Scanner {
     return found.sort((a, b) => b.modified_ms - a.modified_ms);
   }
 
-  #walk(visit) {
+  /** usage tells what all files take on the disk, also those that are no artifacts. */
+  usage() {
+    let files = 0;
+    let bytes = 0;
+    const left = this.#walk((_, stat) => {
+      files++;
+      bytes += stat.blocks * 512;
+    }, true);
+    return { files, bytes, complete: left > 0 };
+  }
+
+  // #walk visits the regular files, or also those that are private, and gives how many
+  // entries more it would have read.
+  #walk(visit, everything = false) {
     let left = SCAN_ENTRIES;
     const folders = [{ path: '', depth: 0 }];
     while (folders.length > 0 && left > 0) {
       const { path, depth } = folders.pop();
       left = this.#list(path, left, (entry) => {
-        if (entry.name.startsWith('.')) return;
+        if (!everything && entry.name.startsWith('.')) return;
         const child = path === '' ? entry.name : `${path}/${entry.name}`;
         if (entry.isDirectory()) {
-          if (depth < SCAN_DEPTH && !isPrivateFolder(child, entry.name)) folders.push({ path: child, depth: depth + 1 });
+          if (depth < SCAN_DEPTH && (everything || !isPrivateFolder(child, entry.name))) folders.push({ path: child, depth: depth + 1 });
           return;
         }
         if (!entry.isFile()) return;
@@ -441,6 +454,7 @@ class Scanner {
         if (stat?.isFile()) visit(child, stat);
       });
     }
+    return left;
   }
 
   // list calls each for the entries of a folder, at most left of them, read in pieces
@@ -467,6 +481,15 @@ class Scanner {
     } catch {
       return undefined;
     }
+  }
+}
+
+/** makeFolder makes a folder where nothing of its name is there. */
+function makeFolder(path) {
+  try {
+    fs.mkdirSync(path);
+  } catch {
+    // It is there, or the work directory cannot be written: code will be told so.
   }
 }
 
@@ -897,6 +920,8 @@ class Supervisor {
         return this.#onPeek(frame);
       case 'ping':
         return this.#send({ type: 'pong', n: frame.n });
+      case 'usage':
+        return this.#send({ type: 'usage', n: frame.n, ...(this.#scanner?.usage() ?? { files: 0, bytes: 0, complete: false }) });
       case 'stop':
         return this.#stop();
     }
@@ -907,6 +932,7 @@ class Supervisor {
     const settings = parseInit(frame);
     this.#settings = settings;
     this.#scanner = new Scanner(settings.workDir);
+    for (const name of ['input', 'output']) makeFolder(pathApi.join(settings.workDir, name));
     makeHome(settings.env.HOME ?? process.env.HOME);
     if (settings.idleMs > 0) setInterval(() => this.#endWhenIdle(), Math.min(settings.idleMs, 5000));
     this.#initKernel(this.#main);
@@ -1795,7 +1821,7 @@ class Kernel {
   #onFrame(frame) {
     this.#context.reset();
     if (frame.type === 'init') this.#onInit(frame);
-    else if (frame.type === 'run') this.#onRun(frame);
+    else if (frame.type === 'run') this.#tryRun(frame);
     else if (frame.type === 'interrupt') this.#onInterrupt(frame);
   }
 
@@ -1961,6 +1987,16 @@ class Kernel {
   }
 
   // Runs --------------------------------------------------------------------------
+
+  // A run always gets its answer, also when code has broken something that the kernel needs.
+  #tryRun(frame) {
+    try {
+      this.#onRun(frame);
+    } catch (error) {
+      const run = this.#run ?? { id: frame.id, finished: false };
+      this.#finish(run, { outcome: 'failed', error: describeError(error, this.settings.outputBytes) });
+    }
+  }
 
   #onRun({ id, code }) {
     this.#repairStdio();

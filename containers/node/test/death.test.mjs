@@ -1,0 +1,174 @@
+// Kernels that die, fresh ones, and hostile ones: the supervisor goes on.
+import assert from 'node:assert/strict';
+import { after, describe, test } from 'node:test';
+import { Client, inImage } from './harness.mjs';
+
+const client = await Client.start({ warm: true, image_bytes: 1000, env: { SECRET: 's3cret' } });
+after(() => client.stop());
+
+describe('a kernel that dies under a run', () => {
+  const deaths = [
+    ['process.kill(process.pid, "SIGKILL"); await new Promise(() => {})', /^signal 9$/],
+    ['process.kill(process.pid, "SIGTERM"); await new Promise(() => {})', /^signal 15$/],
+    ['process.abort()', /^signal 6$/],
+  ];
+  for (const [code, cause] of deaths) {
+    test(code.slice(0, 60), async () => {
+      await client.run('gone = 1');
+      const done = await client.run(`console.log("last words"); ${code}`);
+      assert.deepEqual([done.status, done.exit_code, done.kernel], ['killed', 137, 'dead']);
+      assert.match(done.cause, cause);
+      assert.match(done.stdout.head, /^last words\n/);
+      const next = await client.run('[typeof gone, process.env.SECRET]');
+      assert.deepEqual([next.status, next.result], ['completed', "[ 'undefined', 's3cret' ]"]);
+    });
+  }
+});
+
+test('a heap that grows without end', { skip: !inImage && 'only a container limits memory' }, async () => {
+  const done = await client.run('const hog = []; for (;;) hog.push(new Array(1e5).fill(0).map(() => ({})))');
+  assert.deepEqual([done.status, done.exit_code, done.kernel, done.cause], ['killed', 137, 'dead', 'memory']);
+});
+
+test('memory outside the heap that grows without end', { skip: !inImage && 'only a container limits memory' }, async () => {
+  const done = await client.run('const hog = []; for (;;) hog.push(Buffer.alloc(1 << 24, 1))');
+  assert.deepEqual([done.status, done.exit_code, done.kernel, done.cause], ['killed', 137, 'dead', 'memory']);
+});
+
+test('a kernel that dies between runs', async () => {
+  const from = client.frames.length;
+  await client.run('setTimeout(() => process.kill(process.pid, "SIGKILL"), 30); 1');
+  const { state, cause } = await client.frame((frame) => frame.type === 'kernel', from);
+  assert.deepEqual([state, cause], ['dead', 'signal 9']);
+  assert.equal((await client.run('1')).status, 'completed');
+});
+
+test('a program that the dead kernel left behind', { skip: !inImage && 'only process 1 can tell orphans' }, async () => {
+  const started = await client.run('const left = require("child_process").spawn("setsid", ["sleep", "1000"], { detached: true }); left.pid');
+  await client.run('process.kill(process.pid, "SIGKILL"); await new Promise(() => {})');
+  const seen = await client.run(`require("fs").readdirSync("/proc").filter((name) => { try { return require("fs").readFileSync("/proc/" + name + "/cmdline", "utf8").startsWith("sleep") } catch {} })`);
+  assert.equal(seen.result, '[]', `sleep was ${started.result}`);
+});
+
+describe('fresh runs', () => {
+  test('have the files and none of the variables, and leave none', async () => {
+    await client.run('mine = 1; require("fs").writeFileSync("shared.txt", "s")');
+    const fresh = await client.run('leftover = 2; [typeof mine, require("fs").readFileSync("shared.txt", "utf8"), process.env.SECRET]', { fresh: true });
+    assert.deepEqual([fresh.status, fresh.kernel, fresh.result], ['completed', 'fresh', "[ 'undefined', 's', 's3cret' ]"]);
+    assert.equal((await client.run('[mine, typeof leftover]')).result, "[ 1, 'undefined' ]");
+    assert.equal((await client.run('typeof leftover', { fresh: true })).result, "'undefined'");
+  });
+
+  test('may fail, time out, exit and die', async () => {
+    const ends = [
+      ['throw new Error("f")', 'failed', 1],
+      ['while (true);', 'timed_out', 124],
+      ['process.exit(4)', 'failed', 4],
+      ['process.kill(process.pid, 9); await new Promise(() => {})', 'killed', 137],
+    ];
+    for (const [code, status, exitCode] of ends) {
+      const done = await client.run(code, { fresh: true, timeout_ms: status === 'timed_out' ? 300 : 30_000 });
+      assert.deepEqual([done.status, done.exit_code, done.kernel], [status, exitCode, 'fresh'], code);
+    }
+    assert.equal((await client.run('mine')).result, '1');
+  });
+
+  test('leave no program running', async () => {
+    const done = await client.run('require("child_process").spawn("sleep", ["1000"]).pid', { fresh: true });
+    const check = `(() => { try { return require("fs").readFileSync("/proc/${done.result}/stat", "utf8").split(" ")[2] } catch { return "gone" } })()`;
+    assert.match((await client.run(check)).result, /gone|Z/);
+  });
+});
+
+describe('a hostile kernel', () => {
+  const frame = (object) => `(() => { const body = Buffer.from(${JSON.stringify(JSON.stringify(object))}); const head = Buffer.alloc(4); head.writeUInt32BE(body.length); return Buffer.concat([head, body]) })()`;
+  const write = (bytes) => `require("fs").writeSync(3, ${bytes})`;
+
+  test('frames that are none cost it its life', async () => {
+    for (const bytes of ['Buffer.from([0, 0, 0, 3, 1, 2, 3])', 'Buffer.from([255, 255, 255, 255, 0])', 'Buffer.alloc(4)', 'Buffer.from([0, 0, 0, 4, 110, 117, 108, 108])', 'Buffer.from([0, 0, 0, 2, 91, 93])']) {
+      const done = await client.run(`${write(bytes)}; await new Promise(() => {})`);
+      assert.deepEqual([done.status, done.cause, done.kernel], ['killed', 'protocol', 'dead'], bytes);
+    }
+  });
+
+  test('deep JSON is refused or taken, and nothing breaks', async () => {
+    const done = await client.run('const deep = Buffer.alloc(4 + (4 << 20), "["); deep.writeUInt32BE(4 << 20); for (let at = 0; at < deep.length;) try { at += require("fs").writeSync(3, deep, at) } catch {} ; await new Promise(() => {})');
+    assert.equal(done.status, 'killed');
+  });
+
+  test('half a frame waits until the time is over', async () => {
+    const done = await client.run(`${write('Buffer.from([0, 0, 1, 0, 1])')}; await new Promise(() => {})`, { timeout_ms: 200, grace_ms: 300 });
+    assert.deepEqual([done.status, done.kernel], ['timed_out', 'dead']);
+  });
+
+  test('a forged answer spoils its own run only', async () => {
+    for (const forged of [
+      { type: 'done', id: 'rX', outcome: 'completed' },
+      { type: 'done' },
+      { type: 'display', id: 'rX', data: { 'text/html': 'x' } },
+      { type: 'constructor', id: '__proto__' },
+      { type: 'ready', pid: -5 },
+      { type: 'ready', pid: {} },
+      { type: 'log', message: { toString: 1 } },
+      { type: 7, id: {} },
+    ]) {
+      const done = await client.run(`${write(frame(forged))}; "own"`);
+      assert.deepEqual([done.status, done.result, done.displays_total], ['completed', "'own'", 0], JSON.stringify(forged));
+    }
+    const id = `r${Number(/\d+/.exec((await client.run('1')).id)) + 1}`;
+    const wrong = { result: { a: 1 }, error: [], exitCode: 'x', artifacts: 'no', type: 'done', id, outcome: 'failed' };
+    const done = await client.run(`${write(frame(wrong))}; await new Promise(() => {})`);
+    assert.deepEqual([done.id, done.status, done.exit_code, done.result, done.error], [id, 'failed', 1, null, null]);
+    await client.run('process.kill(process.pid, 9); await new Promise(() => {})');
+  });
+
+  test('forged displays and logs are bounded', async () => {
+    const id = `r${Number(/\d+/.exec((await client.run('1')).id)) + 1}`;
+    const bad = { type: 'display', id, data: { 'text/html': 5, 'no type': 'x', 'text/plain': 'p'.repeat(20_000), 'image/png': 'ok' }, path: {}, size_bytes: 'x', alt: 7 };
+    const done = await client.run(`${write(frame(bad))}; ${write(frame({ type: 'log', message: 'l'.repeat(5000) }))}; for (let i = 0; i < 150; i++) ${write(frame({ type: 'log', message: 'l' }))}; 1`);
+    assert.equal(done.status, 'completed');
+    const { data, path, size_bytes, alt } = client.displays(id)[0];
+    assert.deepEqual([data, path, size_bytes, alt], [{ 'image/png': 'ok' }, undefined, 0, '']);
+    const logs = client.frames.filter((frame) => frame.type === 'log');
+    assert.ok(logs.length <= 200 && logs.every(({ message }) => message.length <= 4000));
+  });
+
+  test('a closed channel ends with the time', async () => {
+    const done = await client.run('require("fs").closeSync(3); await new Promise(() => {})', { timeout_ms: 200, grace_ms: 300 });
+    assert.deepEqual([done.status, done.kernel], ['timed_out', 'dead']);
+    const all = await client.run('for (let fd = 0; fd < 100; fd++) try { require("fs").closeSync(fd) } catch {} ; while (true);', { timeout_ms: 200, grace_ms: 300 });
+    assert.equal(all.status, 'timed_out');
+    assert.equal((await client.run('1')).result, '1');
+  });
+
+  test('a kernel that stops itself is killed', async () => {
+    const done = await client.run('process.kill(process.pid, "SIGSTOP"); await new Promise(() => {})', { timeout_ms: 200, grace_ms: 300 });
+    assert.deepEqual([done.status, done.kernel, done.cause], ['timed_out', 'dead', 'ignored_interrupt']);
+  });
+
+  test('stopping or killing the spare costs nothing but time', async () => {
+    const others = `require("fs").readdirSync("/proc").filter((pid) => {
+      if (!Number(pid) || Number(pid) === process.pid) return false;
+      try {
+        const stat = require("fs").readFileSync("/proc/" + pid + "/stat", "utf8").split(") ").pop().split(" ");
+        const own = require("fs").readFileSync("/proc/self/stat", "utf8").split(") ").pop().split(" ");
+        return stat[1] === own[1] && stat[0] !== "Z";
+      } catch { return false }
+    })`;
+    for (const name of ['SIGSTOP', 'SIGKILL']) {
+      const struck = await client.run(`for (let i = 0; i < 50; i++) { for (const pid of ${others}) process.kill(Number(pid), "${name}"); await new Promise((r) => setTimeout(r, 10)) }`);
+      assert.equal(struck.status, 'completed');
+      const fresh = await client.run('1 + 1', { fresh: true });
+      assert.deepEqual([fresh.status, fresh.result], ['completed', '2'], name);
+    }
+  });
+
+  test('what user code does to the built-in objects does not reach the kernel', async () => {
+    const code = 'Object.prototype.polluted = 1; Array.prototype.polluted = 2; Object.defineProperty(Object.prototype, "get", { value: 1, writable: true }); JSON.stringify = JSON.parse = () => "x"; Promise.prototype.then = null; require("fs").writeSync = null; globalThis.setImmediate = null; 1';
+    assert.equal((await client.run(code)).status, 'completed');
+    assert.equal((await client.run('console.log("alive"); 2')).status, 'completed');
+    await client.run('process.listeners = null');
+    assert.equal((await client.run('3')).error.name, 'TypeError');
+    await client.run('process.kill(process.pid, 9); await new Promise(() => {})');
+  });
+});

@@ -1,0 +1,182 @@
+// What is reported of a run's output: head, tail, counts, the file with the whole, and
+// what must not appear in it.
+import assert from 'node:assert/strict';
+import { existsSync, readFileSync, statSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, describe, test } from 'node:test';
+import { Client, inImage } from './harness.mjs';
+
+const LIMIT = 2000;
+const client = await Client.start({ output_bytes: LIMIT, spool_bytes: 50_000 });
+after(() => client.stop());
+
+/** read gives the text of a file of the work directory, through a run where it cannot be seen from here. */
+async function read(path) {
+  if (!inImage) return readFileSync(join(client.workDir, path), 'utf8');
+  const done = await client.run(`require("fs").readFileSync(${JSON.stringify(path)}).toString("base64url").match(/.{1,1000}/g)`);
+  return Buffer.from(done.result.replace(/[^\w-]/g, ''), 'base64url').toString();
+}
+
+test('output up to the limit is all there, and no file is made', async () => {
+  const done = await client.run(`process.stdout.write('x'.repeat(${LIMIT - 1})); console.log()`);
+  const { head, tail, bytes, lines, omitted_bytes, path } = done.stdout;
+  assert.deepEqual([head.length, tail, bytes, lines, omitted_bytes, path], [LIMIT, '', LIMIT, 1, 0, undefined]);
+});
+
+test('longer output has a head, a tail and a file with the whole', async () => {
+  const done = await client.run('for (let i = 0; i < 1000; i++) console.log("line " + i)');
+  const whole = Array.from({ length: 1000 }, (_, i) => `line ${i}\n`).join('');
+  const { head, tail, bytes, lines, omitted_bytes, omitted_lines, path } = done.stdout;
+  assert.equal(path, `.runs/${done.id}.stdout.txt`);
+  assert.equal(head, whole.slice(0, LIMIT / 2));
+  assert.equal(tail, whole.slice(-LIMIT / 2));
+  assert.deepEqual([bytes, lines, omitted_bytes], [whole.length, 1000, whole.length - LIMIT]);
+  assert.equal(omitted_lines, whole.slice(LIMIT / 2, -LIMIT / 2).split('\n').length - 1);
+  if (!inImage) assert.equal(await read(path), whole);
+  assert.equal(done.stderr.path, undefined);
+});
+
+test('the streams are apart', async () => {
+  const done = await client.run('console.log("out"); console.error("err"); console.table([{ a: 1 }]); console.warn("w"); console.info("i")');
+  assert.match(done.stdout.head, /^out\n┌[^]*┘\ni\n$/);
+  assert.equal(done.stderr.head, 'err\nw\n');
+});
+
+test('a cut never splits a character', async () => {
+  for (const shift of [0, 1, 2, 3]) {
+    const done = await client.run(`process.stdout.write('x'.repeat(${shift}) + '€'.repeat(3000))`);
+    assert.match(done.stdout.head, /^x*€+$/);
+    assert.match(done.stdout.tail, /^€+$/);
+    const kept = Buffer.byteLength(done.stdout.head + done.stdout.tail);
+    assert.ok(kept > LIMIT - 6 && kept <= LIMIT);
+    assert.equal(done.stdout.omitted_bytes, 9000 + shift - kept);
+  }
+});
+
+test('bytes that are not UTF-8 become U+FFFD', async () => {
+  const done = await client.run('process.stdout.write(Buffer.from([0x41, 0xff, 0xfe, 0x42, 0xe2, 0x82]))');
+  assert.deepEqual([done.stdout.head, done.stdout.bytes], ['A\ufffd\ufffdB\ufffd', 6]);
+  const flood = await client.run('process.stdout.write(Buffer.alloc(100000, 0xbf)); console.log("\\0\\x1b")');
+  assert.equal(flood.stdout.bytes, 100_003);
+  assert.ok(flood.frameBytes < 50_000);
+});
+
+test('a character written in pieces is whole', async () => {
+  const done = await client.run('for (const byte of Buffer.from("€")) process.stdout.write(Buffer.of(byte))');
+  assert.equal(done.stdout.head, '€');
+});
+
+test('the file of the whole text is bounded', { skip: inImage && 'the file is not to be seen from here' }, async () => {
+  const done = await client.run('for (let i = 0; i < 200; i++) console.log("y".repeat(999))');
+  assert.equal(statSync(join(client.workDir, done.stdout.path)).size, 50_000);
+  assert.equal(done.stdout.bytes, 200_000);
+});
+
+test('output in every way that Node has', async () => {
+  const code = `
+    const { execSync, spawnSync } = require('child_process');
+    process.stdout.write('a\\n'); process.stdout.write(Buffer.from('b\\n')); process.stdout.write('Ywo=', 'base64', () => {});
+    require('fs').writeSync(1, 'd\\n'); require('fs').writeFileSync('/dev/stdout', 'e\\n');
+    execSync('echo f; echo g > /dev/stdout; echo h >&2', { stdio: 'inherit' });
+    await new Promise((r) => require('stream').Readable.from(['i\\n']).pipe(process.stdout).on('unpipe', r));
+    process.stdout.end('j\\n'); process.stdout.destroy(); console.log('k');`;
+  const done = await client.run(code);
+  assert.equal(done.stdout.head, 'a\nb\nc\nd\ne\nf\ng\ni\nj\nk\n');
+  assert.equal(done.stderr.head, 'h\n');
+});
+
+test('colours are not asked for', async () => {
+  const done = await client.run('console.log({ a: 1 }, [true]); process.stdout.isTTY === undefined');
+  assert.deepEqual([done.stdout.head, done.result], ['{ a: 1 } [ true ]\n', 'true']);
+});
+
+test('code that closes or replaces its descriptors keeps its output', async () => {
+  await client.run('const fs = require("fs"); for (const fd of [0, 1, 2]) fs.closeSync(fd); console.log("console")');
+  const next = await client.run('console.log("next"); require("child_process").execSync("echo child", { stdio: "inherit" }); fs.writeSync(2, "two")');
+  assert.deepEqual([next.stdout.head, next.stderr.head], ['next\nchild\n', 'two']);
+  await client.run('fs.closeSync(1); const replaced = fs.openSync("/dev/null", "w"); replaced');
+  assert.equal((await client.run('fs.writeSync(1, "back\\n"); 1')).stdout.head, 'back\n');
+});
+
+describe('what an earlier run prints late is in no answer', () => {
+  const late = {
+    'a timer': 'setTimeout(() => console.log("late"), 30)',
+    'an interval': 'setInterval(() => { console.log("late"); console.error("late") }, 10)',
+    'a promise': 'require("timers/promises").setTimeout(30).then(() => process.stdout.write("late"))',
+    'a callback': 'setTimeout(() => require("fs").stat("/", () => console.log("late")), 20)',
+    'an exception': 'setTimeout(() => { throw new Error("late") }, 30)',
+    'an exit': 'setTimeout(() => process.exit(3), 30)',
+    'a display': 'setTimeout(() => display({ "text/plain": "late" }), 30)',
+  };
+  const exact = Number(process.versions.node.split('.')[0]) >= 24 || inImage;
+  for (const [name, code] of Object.entries(late)) {
+    const needs = name === 'a callback' || name === 'a promise';
+    test(name, { skip: needs && !exact && 'before Node 24 only timers carry their run' }, async () => {
+      await client.run(`${code}; 1`);
+      const next = await client.run('await new Promise((r) => setTimeout(r, 80)); 2');
+      assert.deepEqual([next.status, next.result, next.stdout.bytes, next.stderr.bytes, next.displays_total], ['completed', '2', 0, 0, 0]);
+    });
+  }
+});
+
+test('what is due when a run ends is still its own', async () => {
+  const code = 'setImmediate(() => console.log("immediate")); process.nextTick(() => console.log("tick")); Promise.resolve().then(() => console.log("micro")); console.log("sync")';
+  assert.deepEqual((await client.run(code)).stdout.head.split('\n').sort(), ['', 'immediate', 'micro', 'sync', 'tick']);
+});
+
+test('peek tells the output so far', async () => {
+  const id = client.begin('console.log("so far"); console.error("e"); await new Promise((r) => { release = r })', { timeout_ms: 0 });
+  let peek;
+  do {
+    const from = client.frames.length;
+    client.send({ type: 'peek', id });
+    peek = await client.frame((frame) => frame.type === 'peek', from);
+  } while (peek.stdout.bytes === 0 || peek.stderr.bytes === 0);
+  assert.deepEqual([peek.id, peek.stdout.head, peek.stderr.head], [id, 'so far\n', 'e\n']);
+  assert.ok(Number.isInteger(peek.elapsed_ms));
+  client.send({ type: 'interrupt', id, reason: 'cancelled' });
+  await client.done(id);
+});
+
+test('progress tells of a long run', async () => {
+  const id = client.begin('console.log("first\\nlatest line  "); await new Promise((r) => setTimeout(r, 2500))');
+  const done = await client.done(id);
+  const progress = client.frames.filter((frame) => frame.type === 'progress' && frame.id === id);
+  assert.equal(progress.length, 1, 'once, as nothing changed afterwards');
+  const [{ stdout_bytes, stderr_bytes, last_line, elapsed_ms }] = progress;
+  assert.deepEqual([stdout_bytes, stderr_bytes, last_line], [20, 0, 'latest line']);
+  assert.ok(elapsed_ms >= 1000 && elapsed_ms <= done.duration_ms);
+});
+
+describe('a hostile place for the file of the whole text', { skip: inImage && 'the place is prepared from here' }, () => {
+  const flood = 'for (let i = 0; i < 1000; i++) console.log("line " + i); 1';
+  const place = () => join(client.workDir, '.runs');
+  const cases = {
+    'a link instead of the folder': () => symlinkSync('/tmp', place()),
+    'a file instead of the folder': () => writeFileSync(place(), ''),
+    'a folder instead of the file': (id) => mkdirSync(join(place(), `${id}.stdout.txt`, 'x'), { recursive: true }),
+  };
+  for (const [name, prepare] of Object.entries(cases)) {
+    test(name, async () => {
+      rmSync(place(), { recursive: true, force: true });
+      prepare(`r${client.frames.filter((frame) => frame.type === 'done').length + 1}`);
+      const done = await client.run(flood);
+      assert.deepEqual([done.status, done.stdout.path, done.stdout.lines], ['completed', undefined, 1000]);
+      assert.ok(!existsSync(`/tmp/${done.id}.stdout.txt`));
+      rmSync(place(), { recursive: true, force: true });
+    });
+  }
+
+  test('a link and a FIFO instead of the file', async () => {
+    const target = join(client.workDir, 'target');
+    writeFileSync(target, 'untouched');
+    const number = client.frames.filter((frame) => frame.type === 'done').length + 1;
+    mkdirSync(place());
+    symlinkSync(target, join(place(), `r${number}.stdout.txt`));
+    const done = await client.run(flood);
+    assert.equal(readFileSync(target, 'utf8'), 'untouched');
+    assert.match(readFileSync(join(client.workDir, done.stdout.path), 'utf8'), /^line 0\n/);
+    await client.run(`require("child_process").execSync("mkfifo .runs/r${number + 2}.stdout.txt")`);
+    assert.equal((await client.run(flood)).status, 'completed');
+  });
+});
