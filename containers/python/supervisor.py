@@ -47,6 +47,7 @@ READS_PER_TURN = 8  # how much of a flooded pipe is read before others have thei
 LATE_PIPES = 64  # pipes of past runs that background processes may keep open
 SCAN_ENTRIES = 200_000
 SCAN_DEPTH = 64
+PRIVATE_NAMES = ("node_modules", "__pycache__")  # what programs make for themselves, by the thousand
 PATH_BUDGET = 256 << 10  # bytes of artifact paths in one answer
 CLOCK_GRAIN_NS = 10_000_000  # file systems stamp with the tick, up to 10 ms behind the clock
 TURN_SECONDS = 2  # how long an import waits for a module that is being preloaded
@@ -594,10 +595,22 @@ class Artifacts:
             artifacts.append({"path": path, "size_bytes": size, "modified_ms": modified_ns // 1_000_000})
         return artifacts
 
-    def _files(self):
+    def usage(self):
+        """Tells what all files take on the disk, also those that are no artifacts."""
+        files = size = 0
+        for _, info in self._files(everything=True):
+            files += 1
+            size += info.st_blocks * 512
+        return {"files": files, "bytes": size, "complete": self.budget >= 0}
+
+    def _files(self, everything=False):
         """Yields (path, stat result) of the regular files; bounded, and without following a link."""
         self.budget = SCAN_ENTRIES
+        self.everything = everything
         yield from self._walk(self.dir_fd, "", 0)
+
+    def _is_private(self, name, depth):
+        return not self.everything and (name[0] == "." or name in PRIVATE_NAMES or (depth == 0 and name == "input"))
 
     def _walk(self, fd, prefix, depth):
         with os.scandir(fd) as entries:
@@ -606,7 +619,7 @@ class Artifacts:
                 if self.budget < 0:
                     return
                 name = entry.name
-                if name[0] == "." or (depth == 0 and name == "input"):
+                if self._is_private(name, depth):
                     continue
                 try:
                     if entry.is_dir(follow_symlinks=False):
@@ -865,6 +878,9 @@ class Supervisor:
             self._on_peek(message)
         elif kind == "ping":
             self.server.send({"type": "pong", "n": message.get("n")})
+        elif kind == "usage":
+            usage = self.artifacts.usage() if self.artifacts else {"files": 0, "bytes": 0, "complete": False}
+            self.server.send(dict(usage, type="usage", n=message.get("n")))
         elif kind == "init":
             self._on_init(message)
         elif kind == "stop":
@@ -891,6 +907,9 @@ class Supervisor:
         try:
             os.makedirs(self.settings.work_dir, exist_ok=True)
             self.work_fd = os.open(self.settings.work_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            for name in ("input", "output"):
+                if not os.path.lexists(os.path.join(self.settings.work_dir, name)):
+                    os.mkdir(name, dir_fd=self.work_fd)
         except OSError as e:
             self._log("error", "the work directory cannot be used: %s" % e)
             return
