@@ -40,7 +40,7 @@ func unreachable(err error) Check {
 // engineChecks judges what the engine says about itself.
 func engineChecks(info podman.Info) []Check {
 	checks := []Check{
-		{Name: "Podman", Status: OK, Found: "version " + info.Version},
+		{Name: "Podman", Status: OK, Found: fmt.Sprintf("version %s on %s, kernel %s", info.Version, info.Arch, info.Kernel)},
 		serviceCheck(info),
 		runtimeCheck(info),
 		rootlessCheck(info),

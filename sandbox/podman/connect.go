@@ -77,8 +77,8 @@ func (e *Engine) connect(ctx context.Context) (*link, error) {
 	case <-ctx.Done():
 		return nil, ended(ctx, 0)
 	}
-	if e.closed {
-		return nil, &UnavailableError{Reason: "the server is shutting down", Fix: "start it again"}
+	if e.closing.Err() != nil {
+		return nil, shuttingDown()
 	}
 	if e.link != nil && e.link.alive() {
 		return e.link, nil
@@ -86,13 +86,21 @@ func (e *Engine) connect(ctx context.Context) (*link, error) {
 	e.dropLocked(e.link)
 	ctx, cancel := context.WithTimeout(ctx, e.opts.ConnectTimeout)
 	defer cancel()
+	defer context.AfterFunc(e.closing, cancel)()
 	l, err := e.dial(ctx)
+	if err != nil && e.closing.Err() != nil {
+		return nil, shuttingDown()
+	}
 	if err != nil {
 		return nil, err
 	}
 	e.link = l
 	e.log.Debug("connected to podman", "address", l.address, "own_service", l.service != nil, "runtime", l.runtime.name)
 	return l, nil
+}
+
+func shuttingDown() error {
+	return &UnavailableError{Reason: "the server is shutting down", Fix: "start it again"}
 }
 
 // drop forgets a link that failed, unless another call has replaced it already.

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -339,6 +340,22 @@ func TestCloseEndsTheServiceAndTheEngine(t *testing.T) {
 	}
 	_, err := e.Image(t.Context(), "x")
 	unavailable(t, err)
+}
+
+func TestCloseDoesNotWaitForAConnection(t *testing.T) {
+	e := own(t, Options{URL: "unix://" + silentSocket(t), ConnectTimeout: time.Hour})
+	failed := make(chan error, 1)
+	go func() {
+		_, err := e.Connection(t.Context())
+		failed <- err
+	}()
+	for len(e.connecting) == 0 {
+		runtime.Gosched()
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	unavailable(t, <-failed)
 }
 
 func TestOpenTouchesNothing(t *testing.T) {

@@ -9,6 +9,7 @@
 package podman
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -60,11 +61,14 @@ type Engine struct {
 	opts Options
 	log  *slog.Logger
 
+	// closing ends when Close is called, and with it whatever connects.
+	closing context.Context
+	close   context.CancelFunc
+
 	// connecting holds one token, which guards the fields below it. A channel, because
 	// whoever waits for it must be able to give up.
 	connecting chan struct{}
 	link       *link
-	closed     bool
 
 	runtime        runtimeChoice
 	failedRuntimes []string
@@ -90,6 +94,7 @@ func Open(opts Options) *Engine {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	e := &Engine{opts: opts, log: opts.Logger, connecting: make(chan struct{}, 1)}
+	e.closing, e.close = context.WithCancel(context.Background())
 	e.runtime = chooseRuntime(opts)
 	return e
 }
@@ -97,9 +102,9 @@ func Open(opts Options) *Engine {
 // Close implements sandbox.Engine. Containers go on; stopping them is Remove's. Calls
 // after it fail with ErrEngineUnavailable. It may be called more than once.
 func (e *Engine) Close() error {
+	e.close()
 	e.connecting <- struct{}{}
 	defer func() { <-e.connecting }()
-	e.closed = true
 	e.dropLocked(e.link)
 	return nil
 }

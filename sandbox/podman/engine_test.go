@@ -221,6 +221,14 @@ func TestStartThatFails(t *testing.T) {
 	}
 }
 
+func TestStartWantsNamesAndACommand(t *testing.T) {
+	for _, spec := range []sandbox.Spec{{}, {Name: "x", Volume: "x"}, {Name: "x", Command: []string{"x"}}, {Volume: "x", Command: []string{"x"}}} {
+		if _, err := testEngine.Start(t.Context(), spec); !errors.Is(err, errIncomplete) {
+			t.Errorf("%+v: %v", spec, err)
+		}
+	}
+}
+
 func TestNameInUseLeavesTheOtherContainerAlone(t *testing.T) {
 	spec := python(t, echo)
 	first := start(t, spec)

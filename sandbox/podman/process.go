@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
-	"time"
 
 	"github.com/containers/podman/v5/pkg/bindings"
 	"github.com/containers/podman/v5/version"
@@ -49,7 +48,7 @@ func attach(ctx context.Context, id string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	from, err := upgrade(conn, attachRequest(ctx, client.URI, id))
 	if err == nil && !stop() {
 		err = ctx.Err()

@@ -109,6 +109,7 @@ func uploadProfile(ctx context.Context, image, hash string, text []byte) (string
 	}
 	spec := specgen.NewSpecGenerator(image, false)
 	spec.Name = name + "-" + rand.Text()[:profileHashLen]
+	spec.Labels = map[string]string{profileLabel: hash}
 	spec.Command = []string{profileMount}
 	spec.NetNS = specgen.Namespace{NSMode: specgen.NoNetwork}
 	spec.Volumes = []*specgen.NamedVolume{{Name: name, Dest: profileMount}}

@@ -19,10 +19,17 @@ import (
 // cleanupTimeout bounds the removal of what a failed Start made, after its own time.
 const cleanupTimeout = 5 * time.Second
 
-var errNameInUse = errors.New("a container of that name exists")
+var (
+	errNameInUse  = errors.New("a container of that name exists")
+	errIncomplete = errors.New("a container needs a name, a volume and a command")
+)
 
 // Start implements sandbox.Engine.
 func (e *Engine) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Process, error) {
+	if spec.Name == "" || spec.Volume == "" || len(spec.Command) == 0 {
+		// Podman would make up a name, or run what the image says.
+		return nil, errIncomplete
+	}
 	p, l, err := e.startOn(ctx, spec)
 	switch {
 	case err == nil:
