@@ -57,7 +57,7 @@ func (l *lane) info() KernelInfo {
 	case l.kernel != nil && l.kernel.alive():
 		info.Version = l.kernel.version()
 		info.State = "idle"
-		if len(l.turn) > 0 {
+		if l.inUse() {
 			info.State = "running"
 		}
 	case l.had:

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -94,6 +95,47 @@ func TestASecondRunWaitsItsTurnAndThenSaysBusy(t *testing.T) {
 			t.Errorf("interrupted run gave %+v", res)
 		}
 		mustRun(t, m, RunOptions{Code: "after"})
+	})
+}
+
+func TestRunsKeepTheOrderOfTheirCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []string
+		e := &fakeEngine{supervise: func(s *fakeSupervisor) {
+			s.ready()
+			for {
+				m, ok := s.next()
+				if !ok {
+					return
+				}
+				if m.Type == "run" {
+					got = append(got, m.Code)
+					s.done(m.ID, "completed", 0, nil)
+				}
+			}
+		}}
+		m := newTestManager(t, testConfig(t, e))
+		var runs []*Run
+		var want []string
+		for i := range 50 {
+			code := fmt.Sprint(i)
+			run, err := m.Run(RunOptions{Code: code, Language: Python})
+			if err != nil {
+				t.Fatal(err)
+			}
+			runs = append(runs, run)
+			if i%7 == 3 { // leaves the queue, and lets nobody overtake
+				run.Interrupt()
+				continue
+			}
+			want = append(want, code)
+		}
+		for _, run := range runs {
+			<-run.Done()
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("ran in the order %v", got)
+		}
 	})
 }
 

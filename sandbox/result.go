@@ -77,7 +77,7 @@ type Result struct {
 	// Fresh says that the run had an interpreter of its own, so that the kernel's variables were
 	// never at stake.
 	Fresh bool
-	Cause         string
+	Cause string
 	// Notes are sentences for the reader: an earlier kernel's end, a clamped limit.
 	Notes []string
 }

@@ -39,16 +39,8 @@ type session struct {
 	active   int    // runs that are queued or going on
 	lastUsed time.Time
 	closing  bool
+	tried    bool // a container was asked for
 	resumed  bool // an earlier server left files, and maybe containers, under this id
-}
-
-// lane is one language of a session: its kernel, and whose turn it is to use it.
-type lane struct {
-	language Language
-	turn     chan struct{} // holds a token while the lane is in use
-	// The rest is written with both the turn and the session's lock held.
-	kernel *kernel
-	had    bool // a kernel existed before, whose variables somebody may expect
 }
 
 func newSession(id string, named, resumed bool, lock *lockFile, config *Config, images *imageCache) *session {
@@ -59,7 +51,7 @@ func newSession(id string, named, resumed bool, lock *lockFile, config *Config, 
 		created: now, lastUsed: now, ctx: ctx, cancel: cancel, lanes: make(map[Language]*lane),
 	}
 	for language := range config.Kernels {
-		s.lanes[language] = &lane{language: language, turn: make(chan struct{}, 1)}
+		s.lanes[language] = newLane(language)
 	}
 	return s
 }
@@ -88,12 +80,13 @@ func (s *session) launch(id string, options RunOptions) (*Run, error) {
 		return nil, errBeingClosed(s.id)
 	}
 	run := newRun(s.ctx, id, s.id, options)
+	turn := s.lanes[options.Language].enqueue()
 	s.remember(run)
 	s.active++
 	s.lastUsed = time.Now()
 	s.lock.touch()
 	s.working.Go(func() {
-		run.finish(s.perform(run))
+		run.finish(s.perform(run, turn))
 		s.mu.Lock()
 		s.active--
 		s.lastUsed = time.Now()
@@ -134,9 +127,10 @@ func (s *session) findRun(id string) *Run {
 }
 
 // perform takes the run from its place in the queue to its result.
-func (s *session) perform(run *Run) (*Result, error) {
+func (s *session) perform(run *Run, turn turn) (*Result, error) {
+	defer turn.leave()
 	lane := s.lanes[run.Language]
-	if err := lane.take(run); err != nil {
+	if err := turn.wait(run); err != nil {
 		if errors.Is(err, errTurnTimeout) {
 			return nil, fault.New(fault.SessionBusy,
 				"Wait for the earlier run with wait_for_run, cancel it, or use another session_id.",
@@ -144,12 +138,11 @@ func (s *session) perform(run *Run) (*Result, error) {
 		}
 		return run.stopped()
 	}
-	defer lane.release()
-	k, err := s.kernel(run.ctx, lane, run.note, false)
+	k, err := s.kernel(lane, run.note, false)
+	if run.ctx.Err() != nil {
+		return run.stopped()
+	}
 	if err != nil {
-		if run.ctx.Err() != nil {
-			return run.stopped()
-		}
 		return nil, err
 	}
 	done, err := k.run(run)
@@ -159,26 +152,8 @@ func (s *session) perform(run *Run) (*Result, error) {
 	return s.result(run, done), nil
 }
 
-var errTurnTimeout = errors.New("no turn in time")
-
-// take waits for the lane's turn: as long as the run may itself take, or until its context ends.
-func (l *lane) take(run *Run) error {
-	limit := time.NewTimer(run.options.Timeout)
-	defer limit.Stop()
-	select {
-	case l.turn <- struct{}{}:
-		return nil
-	case <-run.ctx.Done():
-		return context.Cause(run.ctx)
-	case <-limit.C:
-		return errTurnTimeout
-	}
-}
-
-func (l *lane) release() { <-l.turn }
-
 // kernel gives the lane's live kernel, and starts one when there is none. The caller has the turn.
-func (s *session) kernel(ctx context.Context, l *lane, note func(string), warm bool) (*kernel, error) {
+func (s *session) kernel(l *lane, note func(string), warm bool) (*kernel, error) {
 	if k := l.kernel; k != nil && k.alive() {
 		if cause := k.takeLost(); cause != "" {
 			note(fmt.Sprintf("The %s kernel had ended since the last run (%s): its variables are gone, the files are there.", l.language, cause))
@@ -190,7 +165,7 @@ func (s *session) kernel(ctx context.Context, l *lane, note func(string), warm b
 	} else if s.resumed {
 		note("This session was taken up again from an earlier server: its files are there, its variables are gone.")
 	}
-	k, err := s.startKernel(ctx, l, warm)
+	k, err := s.startKernel(l, warm)
 	if err != nil {
 		return nil, err
 	}
@@ -201,15 +176,19 @@ func (s *session) kernel(ctx context.Context, l *lane, note func(string), warm b
 }
 
 // startKernel makes the lane's container and sends it its settings. It does not wait until the
-// supervisor is up: what follows is read when it is.
-func (s *session) startKernel(ctx context.Context, l *lane, warm bool) (*kernel, error) {
+// supervisor is up: what follows is read when it is. Neither a cancelled run nor a closing session cuts
+// it short: an engine goes on with a request whose client has left, and what it makes then is nobody's.
+func (s *session) startKernel(l *lane, warm bool) (*kernel, error) {
 	s.engineMu.Lock()
 	defer s.engineMu.Unlock()
-	if err := context.Cause(ctx); err != nil {
+	if err := context.Cause(s.ctx); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.config.StartTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.StartTimeout)
 	defer cancel()
+	s.mu.Lock()
+	s.tried = true
+	s.mu.Unlock()
 	setting := s.config.Kernels[l.language]
 	image, err := s.images.get(ctx, s.config.Engine, setting.Image)
 	if err != nil {
@@ -355,13 +334,15 @@ func (s *session) warm(language Language) {
 	if l == nil {
 		return
 	}
-	select {
-	case l.turn <- struct{}{}:
-		defer l.release()
-	default:
-		return // a run was quicker
+	s.mu.Lock()
+	if l.inUse() { // a run was quicker
+		s.mu.Unlock()
+		return
 	}
-	if _, err := s.kernel(s.ctx, l, func(string) {}, true); err != nil {
+	turn := l.enqueue()
+	s.mu.Unlock()
+	defer turn.leave()
+	if _, err := s.kernel(l, func(string) {}, true); err != nil {
 		s.config.Logger.Warn("prewarm", "language", language, "error", err, "cause", errors.Unwrap(err))
 	}
 }
@@ -417,15 +398,7 @@ func (s *session) close(ctx context.Context, keepFiles bool) error {
 func (s *session) usedEngine() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.resumed {
-		return true
-	}
-	for _, l := range s.lanes {
-		if l.had || len(l.turn) > 0 {
-			return true
-		}
-	}
-	return false
+	return s.resumed || s.tried
 }
 
 // sizeTimeout bounds the wait for a supervisor that counts files; the answer is then without a size.

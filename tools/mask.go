@@ -90,6 +90,7 @@ func (m *Masker) MaskHead(text string) string {
 	if m == nil {
 		return text
 	}
+	text = m.Mask(text) // whole secrets first: one may end the way that it begins
 	keep := len(text)
 	for _, form := range m.forms {
 		for n := min(len(form)-1, len(text)); n >= minFragment; n-- {
@@ -100,9 +101,9 @@ func (m *Masker) MaskHead(text string) string {
 		}
 	}
 	if keep == len(text) {
-		return m.Mask(text)
+		return text
 	}
-	return m.Mask(text[:keep]) + "[masked]"
+	return text[:keep] + "[masked]"
 }
 
 // MaskTail masks a text whose beginning was cut off.
@@ -110,6 +111,7 @@ func (m *Masker) MaskTail(text string) string {
 	if m == nil {
 		return text
 	}
+	text = m.Mask(text)
 	drop := 0
 	for _, form := range m.forms {
 		for n := min(len(form)-1, len(text)); n >= minFragment; n-- {
@@ -120,9 +122,9 @@ func (m *Masker) MaskTail(text string) string {
 		}
 	}
 	if drop == 0 {
-		return m.Mask(text)
+		return text
 	}
-	return "[masked]" + m.Mask(text[drop:])
+	return "[masked]" + text[drop:]
 }
 
 // minFragment is the shortest part of a secret that is masked at a cut.

@@ -62,6 +62,9 @@ func TestASecretCutInTwoIsMasked(t *testing.T) {
 			t.Errorf("head %q became %q", text, got)
 		}
 	}
+	if got := NewMasker(map[string]string{"KEY": "hunter2-hunter2"}).MaskHead("0 hunter2-hunter2"); got != "0 [masked: KEY]" {
+		t.Errorf("a secret that ends as it begins became %q", got)
+	}
 	for text, want := range map[string]string{"er22 it was": "[masked] it was", "22": "22", "nter22hunter22": "[masked][masked: KEY]"} {
 		if got := m.MaskTail(text); got != want {
 			t.Errorf("tail %q became %q", text, got)

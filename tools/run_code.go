@@ -33,7 +33,8 @@ func (d *Deps) runJSCode() tool {
 func (d *Deps) runCode(name, title string, language sandbox.Language, description, code string) tool {
 	config := d.Manager.Config()
 	return tool{
-		output: mcp.WithOutputSchema[runFields](),
+		output:  mcp.WithOutputSchema[runFields](),
+		ordered: true,
 		definition: mcp.NewTool(name,
 			mcp.WithToolTitle(title), mcp.WithDescription(description),
 			mcp.WithString("code", mcp.Required(), mcp.Description(code)),
@@ -54,6 +55,7 @@ func (d *Deps) runCode(name, title string, language sandbox.Language, descriptio
 			}
 			asked := options.Timeout
 			run, err := d.Manager.Run(options)
+			stdio.Settled(ctx)
 			if err != nil {
 				return nil, err
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -56,6 +57,9 @@ type tool struct {
 	definition mcp.Tool
 	output     mcp.ToolOption // the schema of the answer's fields
 	handle     handler
+	// ordered says that the handler calls stdio.Settled itself, when its place in the order of calls
+	// is taken.
+	ordered bool
 }
 
 // list is every tool that could exist, in the order of the contract.
@@ -73,7 +77,7 @@ func Register(s *server.MCPServer, d *Deps) {
 			if d.StructuredContent {
 				t.output(&t.definition)
 			}
-			s.AddTool(t.definition, d.wrap(t.handle))
+			s.AddTool(t.definition, d.wrap(t))
 		}
 	}
 	d.registerResources(s)
@@ -116,7 +120,7 @@ func jsonAnswer(fields any) (*answer, error) {
 
 // wrap makes an MCP handler of a tool's: it reads the arguments, and turns whatever the tool does
 // into a result. It never gives mcp-go an error but the context's own, whose text nobody sees.
-func (d *Deps) wrap(handle handler) server.ToolHandlerFunc {
+func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 	return func(ctx context.Context, request mcp.CallToolRequest) (res *mcp.CallToolResult, err error) {
 		defer func() {
 			if r := recover(); r != nil {
@@ -124,7 +128,10 @@ func (d *Deps) wrap(handle handler) server.ToolHandlerFunc {
 				res, err = d.errorResult(fault.From(nil)), nil
 			}
 		}()
-		a, err := handle(ctx, newParams(request))
+		if !t.ordered {
+			stdio.Settled(ctx)
+		}
+		a, err := t.handle(ctx, newParams(request))
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}

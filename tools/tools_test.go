@@ -45,7 +45,7 @@ func TestTheWrapperTurnsEveryEndIntoAResult(t *testing.T) {
 		"panic": {func(context.Context, *params) (*answer, error) { panic("/home/me") }, "execution_failed: The server could not do this"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			res, err := wrapDeps().wrap(test.handle)(t.Context(), mcp.CallToolRequest{})
+			res, err := wrapDeps().wrap(tool{handle: test.handle})(t.Context(), mcp.CallToolRequest{})
 			if err != nil || !res.IsError {
 				t.Fatalf("got %+v, %v", res, err)
 			}
@@ -66,7 +66,7 @@ func TestACallWhoseContextEndedIsNotAnswered(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("the client has gone")
 	cancel(cause)
-	_, err := wrapDeps().wrap(func(context.Context, *params) (*answer, error) { return jsonAnswer(1) })(ctx, mcp.CallToolRequest{})
+	_, err := wrapDeps().wrap(tool{handle: func(context.Context, *params) (*answer, error) { return jsonAnswer(1) }})(ctx, mcp.CallToolRequest{})
 	if !errors.Is(err, cause) {
 		t.Errorf("got %v", err)
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +16,9 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
+// lateRequest is how long Podman may go on with a request whose client has gone.
+const lateRequest = 10 * time.Second
+
 // gcTimeout bounds a sweep; an engine that needs longer is broken.
 const gcTimeout = 2 * time.Minute
 
@@ -27,10 +31,14 @@ all of an unnamed session, and of a named one the containers, and the files once
 nobody has used it for the idle time. Servers do the same after their first answer,
 so this is only needed where no server will be started again.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if afterParent {
-				_, _ = io.Copy(io.Discard, os.Stdin) // it ends when our parent does
+			if !afterParent {
+				return gc(cmd.Context(), settings)
 			}
-			return gc(cmd.Context(), settings)
+			_, _ = io.Copy(io.Discard, os.Stdin) // it ends when our parent does
+			first := gc(cmd.Context(), settings)
+			// Podman may still be at work on our parent's last request, and make something yet.
+			time.Sleep(lateRequest)
+			return errors.Join(first, gc(cmd.Context(), settings))
 		},
 	}
 	cmd.Flags().BoolVar(&afterParent, afterParentFlag, false, "")

@@ -57,7 +57,7 @@ func serve(ctx context.Context, settings *Settings) error {
 	secrets := settings.passThrough(os.LookupEnv, log)
 	manager := sandbox.NewManager(settings.sandboxConfig(engine, secrets, log))
 	manager.Prewarm()
-	err = stdio.Serve(ctx, settings.mcpServer(manager, engine, secrets, log), os.Stdin, out, stdio.Options{Logger: log})
+	err = stdio.Serve(ctx, settings.mcpServer(manager, engine, secrets, log), os.Stdin, out, stdio.Options{InOrder: true, Logger: log})
 	log.Debug("message loop ended", "error", err)
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
@@ -92,7 +92,8 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, se
 
 func (s *Settings) engine(log *slog.Logger) *podman.Engine {
 	return podman.Open(podman.Options{
-		URL: s.EngineURL, DockerHost: s.DockerHost, OCIRuntime: s.OCIRuntime, StateDir: s.stateDir(), Logger: log,
+		URL: s.EngineURL, DockerHost: s.DockerHost, OCIRuntime: s.OCIRuntime, StateDir: s.stateDir(),
+		ConnectTimeout: time.Duration(s.StartTimeout), Logger: log,
 	})
 }
 

@@ -21,6 +21,42 @@ type call struct {
 	cancel    context.CancelCauseFunc
 	lane      lane
 	out       *outbox
+	before    <-chan struct{} // closed when the call before has settled
+	settled   chan struct{}   // closed when this one has; nil for a call without order
+	settle    sync.Once
+}
+
+// wait ends when the call before has settled, or with this call.
+func (a *call) wait() {
+	select {
+	case <-a.before:
+	case <-a.ctx.Done():
+	}
+}
+
+// letNext lets the call behind start.
+func (a *call) letNext() {
+	a.settle.Do(func() {
+		select {
+		case <-a.before:
+			close(a.settled)
+		default:
+			// A call that was cancelled while it waited does not let the next one overtake.
+			go func() {
+				<-a.before
+				close(a.settled)
+			}()
+		}
+	})
+}
+
+// Settled says that the call to which ctx belongs has taken its place in whatever order matters
+// to it, so that the next call's handler may start; see Options.InOrder. Without it that happens
+// when the handler returns. It does nothing where ctx does not come from Serve.
+func Settled(ctx context.Context) {
+	if a := callFrom(ctx); a != nil && a.settled != nil {
+		a.letNext()
+	}
 }
 
 var (
@@ -46,11 +82,14 @@ type calls struct {
 	active   map[*call]struct{} // running calls and open streams
 	streams  int
 	bytes    int
+	last     <-chan struct{} // the newest ordered call's settled
 	closed   bool
 	idle     chan struct{} // closed when closed and nothing is active
 }
 
 func newCalls(opts Options, start func(*call)) *calls {
+	first := make(chan struct{})
+	close(first) // nothing comes before the first call
 	return &calls{
 		start:      start,
 		maxRunning: opts.MaxRunning,
@@ -59,6 +98,7 @@ func newCalls(opts Options, start func(*call)) *calls {
 		inFlight:   make(map[string]*call),
 		active:     make(map[*call]struct{}),
 		idle:       make(chan struct{}),
+		last:       first,
 	}
 }
 
@@ -100,6 +140,9 @@ func (c *calls) activate(a *call) {
 	c.active[a] = struct{}{}
 	if a.stream {
 		c.streams++
+	}
+	if a.settled != nil {
+		a.before, c.last = c.last, a.settled
 	}
 	go c.start(a)
 }

@@ -62,6 +62,9 @@ func (l *loop) call(e *envelope, id requestID, method string) {
 		stream:    method == string(mcp.MethodSubscriptionsListen),
 		out:       l.out,
 	}
+	if l.opts.InOrder && method == string(mcp.MethodToolsCall) {
+		c.settled = make(chan struct{})
+	}
 	c.bytes = len(c.message) + len(c.arguments)
 	if token, err := parseRequestID(e.progressToken); err == nil {
 		c.token = token.raw // a token may be what an id may be
@@ -84,6 +87,10 @@ func (l *loop) call(e *envelope, id requestID, method string) {
 func (l *loop) run(c *call) {
 	defer c.cancel(nil)
 	defer l.calls.done(c)
+	if c.settled != nil {
+		defer c.letNext()
+		c.wait()
+	}
 	answered := false
 	defer func() {
 		if !answered {

@@ -209,6 +209,7 @@ func newFixture() *fixture {
 	}
 	f.tool("echo", f.echo)
 	f.tool("block", f.block)
+	f.tool("place", f.place)
 	f.tool("stubborn", f.stubborn)
 	f.tool("count", f.count)
 	f.tool("log", f.log)
@@ -252,6 +253,12 @@ func (f *fixture) block(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallTo
 		f.ended <- context.Cause(ctx)
 		return mcp.NewToolResultText("ended " + name), nil
 	}
+}
+
+// place takes its place in the order of calls and then does what block does.
+func (f *fixture) place(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	Settled(ctx)
+	return f.block(ctx, r)
 }
 
 // stubborn waits for its release, whatever its context says.

@@ -70,6 +70,9 @@ type Options struct {
 	// themselves; and after that, what is queued has as long again to be written.
 	// Default 200 ms.
 	StopTime time.Duration
+	// InOrder starts a tool's handler only when the one before has called Settled, or has
+	// returned: for tools whose effects must come in the order of the calls.
+	InOrder bool
 	// Logger gets what no client sees. Default: nothing is logged.
 	Logger *slog.Logger
 }
