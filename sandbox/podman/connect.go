@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -45,6 +46,19 @@ func (l *link) context(ctx context.Context) context.Context {
 
 func (l *link) alive() bool {
 	return l.service == nil || !l.service.ended()
+}
+
+// answers asks the service for a sign of life.
+func (l *link) answers(ctx context.Context) bool {
+	client, err := bindings.GetClient(l.conn)
+	if err != nil {
+		return false
+	}
+	answer, err := client.DoRequest(ctx, nil, http.MethodGet, "/_ping", nil, nil)
+	if err != nil {
+		return false
+	}
+	return answer.Body.Close() == nil
 }
 
 func (l *link) close() {
@@ -101,6 +115,33 @@ func (e *Engine) connect(ctx context.Context) (*link, error) {
 
 func shuttingDown() error {
 	return &UnavailableError{Reason: "the server is shutting down", Fix: "start it again"}
+}
+
+// limit gives a call the engine's own deadline where its caller set none.
+func (e *Engine) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, set := ctx.Deadline(); set {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, e.opts.CallTimeout)
+}
+
+// ended is the error of a call whose context, limited from its caller's, is over.
+func (e *Engine) ended(caller, limited context.Context) error {
+	if _, set := caller.Deadline(); set {
+		return ended(limited, 0)
+	}
+	return ended(limited, e.opts.CallTimeout)
+}
+
+// check forgets a link whose service does not answer any more. One call that failed or
+// took too long is not enough: with a service of our own, the stdio of every container
+// would go with it.
+func (e *Engine) check(ctx context.Context, l *link) {
+	ctx, cancel := context.WithTimeout(ctx, e.opts.ConnectTimeout)
+	defer cancel()
+	if !l.alive() || !l.answers(ctx) {
+		e.drop(l)
+	}
 }
 
 // drop forgets a link that failed, unless another call has replaced it already.

@@ -276,6 +276,44 @@ func TestServiceThatDiesIsReplaced(t *testing.T) {
 	}
 }
 
+// One call that takes too long does not cost the others their service.
+func TestSlowCallLeavesTheServiceAlone(t *testing.T) {
+	e := own(t, Options{})
+	p, err := e.Start(t.Context(), python(t, echo))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	l := e.link
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := e.Info(ctx); !errors.Is(err, sandbox.ErrEngineUnavailable) {
+		t.Errorf("a call of a millisecond gave %v", err)
+	}
+	e.check(t.Context(), l)
+	if e.link != l || !l.alive() {
+		t.Error("the service was given up")
+	}
+}
+
+// A service that stops answering is given up, and one of ours is ended.
+func TestFrozenServiceIsReplaced(t *testing.T) {
+	e := own(t, Options{ConnectTimeout: 5 * time.Second})
+	if _, err := e.Connection(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	frozen := e.link
+	frozen.service.signal(syscall.SIGSTOP)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := e.Image(ctx, "x")
+	unavailable(t, err)
+	<-frozen.service.done
+	if _, err := e.List(t.Context(), testLabel, testRun); err != nil {
+		t.Error(err)
+	}
+}
+
 // A running container's stdio ends with the service; the engine and the container do not.
 func TestServiceThatDiesUnderAProcess(t *testing.T) {
 	e := own(t, Options{})

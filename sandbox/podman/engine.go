@@ -44,8 +44,7 @@ type Options struct {
 	Program string
 	// ConnectTimeout bounds finding or starting a service and its first answer. Zero: 15 s.
 	ConnectTimeout time.Duration
-	// CallTimeout bounds one call to the engine, over and above the caller's own
-	// deadline. Zero: 30 s.
+	// CallTimeout bounds one call to the engine whose caller set no deadline. Zero: 60 s.
 	CallTimeout time.Duration
 	// Logger gets what a person who debugs wants to know. Nil: nothing is logged.
 	Logger *slog.Logger
@@ -53,7 +52,7 @@ type Options struct {
 
 const (
 	defaultConnectTimeout = 15 * time.Second
-	defaultCallTimeout    = 30 * time.Second
+	defaultCallTimeout    = 60 * time.Second
 )
 
 // Engine is a sandbox.Engine. It is safe for use by several goroutines.

@@ -38,7 +38,7 @@ func (e *Engine) call(ctx context.Context, do func(context.Context) error) error
 		if !isLost(err) {
 			return err
 		}
-		e.drop(l)
+		e.check(ctx, l)
 		if again {
 			return &UnavailableError{Reason: "the connection to Podman was lost", Fix: restartFix, Err: err}
 		}
@@ -46,12 +46,12 @@ func (e *Engine) call(ctx context.Context, do func(context.Context) error) error
 }
 
 func (e *Engine) callOn(ctx context.Context, l *link, do func(context.Context) error) error {
-	limited, cancel := context.WithTimeout(ctx, e.opts.CallTimeout)
+	limited, cancel := e.limit(ctx)
 	defer cancel()
 	err := do(l.context(limited))
 	if err != nil && limited.Err() != nil {
-		e.drop(l)
-		return ended(limited, e.opts.CallTimeout)
+		go e.check(context.Background(), l)
+		return e.ended(ctx, limited)
 	}
 	return err
 }

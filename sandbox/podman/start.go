@@ -36,7 +36,7 @@ func (e *Engine) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Process,
 		return p, nil
 	case l != nil && isLost(err):
 		// The service went away, which it does when it was idle or overloaded.
-		e.drop(l)
+		e.check(ctx, l)
 	case l != nil && runtimeFailed(err) && e.nextRuntime(ctx, l):
 	default:
 		return nil, err
@@ -55,7 +55,7 @@ func (e *Engine) startOn(ctx context.Context, spec sandbox.Spec) (*process, *lin
 	if err != nil {
 		return nil, nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, e.opts.CallTimeout)
+	limited, cancel := e.limit(ctx)
 	defer cancel()
 	p, err := e.tryStart(limited, l, spec)
 	if err == nil {
@@ -65,8 +65,8 @@ func (e *Engine) startOn(ctx context.Context, spec sandbox.Spec) (*process, *lin
 		e.clean(ctx, l, spec.Name)
 	}
 	if limited.Err() != nil {
-		e.drop(l)
-		return nil, l, fmt.Errorf("start container %s: %w", spec.Name, ended(limited, e.opts.CallTimeout))
+		go e.check(context.Background(), l)
+		return nil, l, fmt.Errorf("start container %s: %w", spec.Name, e.ended(ctx, limited))
 	}
 	return nil, l, fmt.Errorf("start container %s: %w", spec.Name, startError(err))
 }
@@ -129,7 +129,8 @@ func createError(err error) error {
 // for another kind of processor. The runtime is refused other things too, so its "OCI
 // permission denied" alone says nothing.
 func startError(err error) error {
-	if says(err, "executable file", "command that was not found", `exec: "`, "open executable", "exec format error") {
+	if says(err, "executable file", "command that was not found", `exec: "`,
+		"open executable", "is not executable", "is not a regular file", "exec format error") {
 		return fmt.Errorf("%w: %w", sandbox.ErrNoInterpreter, err)
 	}
 	return err
