@@ -3,14 +3,14 @@ package cli
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
@@ -24,23 +24,18 @@ everything that is missing what it costs and what mends it.
 
 Exit status: 0 all that is needed is there, 1 something needed is missing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runDoctor(cmd.Context(), settings, asJSON)
+			return settings.withEngine(cmd.Context(), func(ctx context.Context, engine *podman.Engine, log *slog.Logger) error {
+				return settings.examine(ctx, engine, log, asJSON)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the checks as JSON")
 	return cmd
 }
 
-func runDoctor(ctx context.Context, settings *Settings, asJSON bool) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	log, err := settings.logger()
-	if err != nil {
-		return err
-	}
-	engine := settings.engine(log)
-	defer func() { _ = engine.Close() }()
-	config := settings.sandboxConfig(engine, nil, log)
+// examine prints what a doctor finds.
+func (s *Settings) examine(ctx context.Context, engine *podman.Engine, log *slog.Logger, asJSON bool) error {
+	config := s.sandboxConfig(engine, nil, log)
 	options := doctor.Options{
 		Engine: engine, Limits: config.Limits,
 		Labels: map[string]string{sandbox.LabelHost: config.Host, sandbox.LabelNamed: "false"},
@@ -51,7 +46,7 @@ func runDoctor(ctx context.Context, settings *Settings, asJSON bool) error {
 		}
 	}
 	report := doctor.Run(ctx, options)
-	report.Checks = append(report.Checks, settings.passThroughChecks(os.LookupEnv)...)
+	report.Checks = append(report.Checks, s.passThroughChecks(os.LookupEnv)...)
 	write := report.WriteTable
 	if asJSON {
 		write = report.WriteJSON

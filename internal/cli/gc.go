@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
 // lateRequest is how long Podman may go on with a request whose client has gone.
@@ -32,13 +34,13 @@ nobody has used it for the idle time. Servers do the same after their first answ
 so this is only needed where no server will be started again.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !afterParent {
-				return gc(cmd.Context(), settings)
+				return settings.withEngine(cmd.Context(), settings.sweep)
 			}
 			_, _ = io.Copy(io.Discard, os.Stdin) // it ends when our parent does
-			first := gc(cmd.Context(), settings)
+			first := settings.withEngine(cmd.Context(), settings.sweep)
 			// Podman may still be at work on our parent's last request, and make something yet.
 			time.Sleep(lateRequest)
-			return errors.Join(first, gc(cmd.Context(), settings))
+			return errors.Join(first, settings.withEngine(cmd.Context(), settings.sweep))
 		},
 	}
 	cmd.Flags().BoolVar(&afterParent, afterParentFlag, false, "")
@@ -48,24 +50,19 @@ so this is only needed where no server will be started again.`,
 
 const afterParentFlag = "after-parent"
 
-func gc(ctx context.Context, settings *Settings) error {
+// sweep removes what dead servers left, and tells of which sessions.
+func (s *Settings) sweep(ctx context.Context, engine *podman.Engine, _ *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, gcTimeout)
 	defer cancel()
-	log, err := settings.logger()
-	if err != nil {
-		return err
-	}
-	engine := settings.engine(log)
-	defer func() { _ = engine.Close() }()
-	dir := settings.sessionDir()
-	swept, err := sandbox.Sweep(ctx, engine, dir, hostLabel(dir), time.Duration(settings.IdleTimeout))
+	dir := s.sessionDir()
+	swept, err := sandbox.Sweep(ctx, engine, dir, hostLabel(dir), time.Duration(s.IdleTimeout))
 	for _, id := range swept {
 		fmt.Println("removed what was left of session", id)
 	}
 	if err == nil && len(swept) == 0 {
 		fmt.Println("nothing to remove")
 	}
-	return explain(err)
+	return err
 }
 
 // leaveGC starts a gc that waits for our own end and then removes what there was no time for. It is in

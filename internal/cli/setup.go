@@ -3,14 +3,14 @@ package cli
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setup"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
 func setupCommand(settings *Settings) *cobra.Command {
@@ -25,7 +25,9 @@ is named by --python-image or --js-image is pulled when it is not there.
 
 What is ready already is left as it is, so a second call takes no time.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runSetup(cmd.Context(), settings, base, rebuild)
+			return settings.withEngine(cmd.Context(), func(ctx context.Context, engine *podman.Engine, _ *slog.Logger) error {
+				return settings.makeImages(ctx, engine, setup.Options{Base: base, Rebuild: rebuild, Pull: make(map[string]string)})
+			})
 		},
 	}
 	cmd.Flags().StringVar(&base, "base", "", "`image` to build on, Debian 13 or newer")
@@ -33,27 +35,19 @@ What is ready already is left as it is, so a second call takes no time.`,
 	return cmd
 }
 
-func runSetup(ctx context.Context, settings *Settings, base string, rebuild bool) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	log, err := settings.logger()
+// makeImages makes the images of the languages that are on, and tells of each.
+func (s *Settings) makeImages(ctx context.Context, engine *podman.Engine, options setup.Options) error {
+	connection, err := engine.Connection(ctx)
 	if err != nil {
 		return err
 	}
-	engine := settings.engine(log)
-	defer func() { _ = engine.Close() }()
-	connection, err := engine.Connection(ctx)
-	if err != nil {
-		return explain(err)
-	}
-	options := setup.Options{Base: base, Rebuild: rebuild, Pull: make(map[string]string)}
 	for _, language := range []sandbox.Language{sandbox.Python, sandbox.JavaScript} {
-		image, on := settings.image(language)
+		image, on := s.image(language)
 		if !on {
 			continue
 		}
 		options.Languages = append(options.Languages, string(language))
-		if (language == sandbox.Python && settings.PythonImage != "") || (language == sandbox.JavaScript && settings.JSImage != "") {
+		if (language == sandbox.Python && s.PythonImage != "") || (language == sandbox.JavaScript && s.JSImage != "") {
 			options.Pull[string(language)] = image
 		}
 	}
