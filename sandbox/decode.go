@@ -104,3 +104,25 @@ func (m displayMessage) display() Display {
 var statuses = map[string]Status{
 	"completed": Completed, "failed": Failed, "timed_out": TimedOut, "cancelled": Cancelled, "killed": Killed,
 }
+
+// result turns a supervisor's answer into a Result, everything bounded again.
+func (s *session) result(run *Run, m doneMessage) *Result {
+	status, ok := statuses[m.Status]
+	if !ok {
+		status = Failed
+	}
+	res := &Result{
+		SessionID: s.id, RunID: run.ID, Language: run.Language, Status: status, ExitCode: m.ExitCode,
+		Stdout: m.Stdout.stream(s.config.OutputBytes), Stderr: m.Stderr.stream(s.config.OutputBytes),
+		Error:     m.Error.runError(),
+		Artifacts: artifacts(m.Artifacts, maxArtifacts), ArtifactsTotal: max(m.ArtifactsTotal, 0),
+		DisplaysTotal: max(m.DisplaysTotal, 0),
+		Duration:      time.Duration(max(m.DurationMS, 0) * float64(time.Millisecond)),
+		VariablesLost: m.Kernel == "dead", Fresh: run.options.Fresh, Cause: clip(m.Cause, maxName),
+	}
+	if m.Result != nil {
+		value := clip(*m.Result, s.config.OutputBytes)
+		res.Value = &value
+	}
+	return res
+}

@@ -175,89 +175,6 @@ func (s *session) kernel(l *lane, note func(string), warm bool) (*kernel, error)
 	return k, nil
 }
 
-// startKernel makes the lane's container and sends it its settings. It does not wait until the
-// supervisor is up: what follows is read when it is. Neither a cancelled run nor a closing session cuts
-// it short: an engine goes on with a request whose client has left, and what it makes then is nobody's.
-func (s *session) startKernel(l *lane, warm bool) (*kernel, error) {
-	s.engineMu.Lock()
-	defer s.engineMu.Unlock()
-	if err := context.Cause(s.ctx); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.config.StartTimeout)
-	defer cancel()
-	s.mu.Lock()
-	s.tried = true
-	s.mu.Unlock()
-	setting := s.config.Kernels[l.language]
-	image, err := s.images.get(ctx, s.config.Engine, setting.Image)
-	if err != nil {
-		return nil, engineFault(err, l.language, setting)
-	}
-	if l.had || s.resumed {
-		// The name may still belong to a container that ended, or that a dead server left.
-		if err := s.config.Engine.Remove(ctx, []string{containerName(s.id, l.language)}, nil); err != nil {
-			return nil, engineFault(err, l.language, setting)
-		}
-	}
-	proc, err := s.config.Engine.Start(ctx, s.spec(l.language, setting, image))
-	if err != nil {
-		s.images.forget(setting.Image)
-		return nil, engineFault(err, l.language, setting)
-	}
-	k := newKernel(proc, s.wireLimits(), s.config.Logger.With("session", s.id, "language", l.language))
-	go k.listen()
-	go k.speak()
-	if err := k.send(s.initMessage(setting, warm)); err != nil {
-		return nil, engineFault(err, l.language, setting)
-	}
-	return k, nil
-}
-
-func (s *session) spec(language Language, setting KernelConfig, image ImageInfo) Spec {
-	interpreter := setting.Interpreter
-	// An image may bring a copy of its interpreter that cannot be read, only executed: as process 1
-	// it is out of its children's reach.
-	if own := image.Labels[LabelInit]; own != "" {
-		interpreter = own
-	}
-	return Spec{
-		Name:   containerName(s.id, language),
-		Volume: volumeName(s.id),
-		Labels: map[string]string{
-			LabelSession: s.id, LabelHost: s.config.Host, LabelLanguage: string(language),
-			LabelNamed: fmt.Sprint(s.named),
-		},
-		Image:   setting.Image,
-		Command: []string{interpreter, setting.Flag, setting.Supervisor},
-		Limits:  s.config.Limits,
-	}
-}
-
-func (s *session) wireLimits() wireLimits {
-	return wireLimits{
-		OutputBytes: s.config.OutputBytes, SpoolBytes: s.config.SpoolBytes,
-		ImageBytes: maxImageBytes, MaxDisplays: maxDisplays, MaxArtifacts: maxArtifacts,
-	}
-}
-
-func (s *session) initMessage(setting KernelConfig, warm bool) initMessage {
-	limits := s.wireLimits()
-	return initMessage{
-		Type: "init", Protocol: 1, WorkDir: WorkDir, Env: s.config.Env, Preload: setting.Preload, Warm: warm,
-		IdleSeconds: int(s.config.IdleTimeout.Seconds()), OnEOF: "exit",
-		OutputBytes: limits.OutputBytes, SpoolBytes: limits.SpoolBytes, ImageBytes: limits.ImageBytes,
-		MaxDisplays: limits.MaxDisplays, MaxArtifacts: limits.MaxArtifacts,
-	}
-}
-
-// What a run reports at the most.
-const (
-	maxImageBytes = 5 << 20
-	maxDisplays   = 16
-	maxArtifacts  = 100
-)
-
 // lostUnder settles a run whose container ended or stopped answering under it, and clears the
 // container away so that the next run gets a new one.
 func (s *session) lostUnder(run *Run, l *lane, why error) (*Result, error) {
@@ -291,41 +208,6 @@ func (s *session) lostUnder(run *Run, l *lane, why error) (*Result, error) {
 		}
 	}
 	return res, nil
-}
-
-// neverReady tells why a container that started did not become a kernel: most often its image has
-// an interpreter that is too old, or something else by that name.
-func (s *session) neverReady(k *kernel, language Language) *fault.Error {
-	setting := s.config.Kernels[language]
-	f := fault.New(fault.ExecutionFailed,
-		fmt.Sprintf("Use an image with a working %s, or leave the image setting out to use the standard one.", setting.Interpreter),
-		"The %s kernel did not start in image %q.", language, setting.Image)
-	if tail := clip(k.proc.Stderr(), 2000); tail != "" {
-		f.Message += " It said: " + tail
-	}
-	return f
-}
-
-// result turns a supervisor's answer into a Result, everything bounded again.
-func (s *session) result(run *Run, m doneMessage) *Result {
-	status, ok := statuses[m.Status]
-	if !ok {
-		status = Failed
-	}
-	res := &Result{
-		SessionID: s.id, RunID: run.ID, Language: run.Language, Status: status, ExitCode: m.ExitCode,
-		Stdout: m.Stdout.stream(s.config.OutputBytes), Stderr: m.Stderr.stream(s.config.OutputBytes),
-		Error:     m.Error.runError(),
-		Artifacts: artifacts(m.Artifacts, maxArtifacts), ArtifactsTotal: max(m.ArtifactsTotal, 0),
-		DisplaysTotal: max(m.DisplaysTotal, 0),
-		Duration:      time.Duration(max(m.DurationMS, 0) * float64(time.Millisecond)),
-		VariablesLost: m.Kernel == "dead", Fresh: run.options.Fresh, Cause: clip(m.Cause, maxName),
-	}
-	if m.Result != nil {
-		value := clip(*m.Result, s.config.OutputBytes)
-		res.Value = &value
-	}
-	return res
 }
 
 // warm makes the lane's kernel ready ahead of its first run.
