@@ -212,6 +212,9 @@ func TestAnswersWithoutPodman(t *testing.T) {
 			}
 			s.ping()
 			s.call("list_sessions", nil)
+			if got := s.request("resources/read", object{"uri": "sandbox://environments"}); !strings.Contains(string(got.Result), "doctor") {
+				t.Errorf("environments: %.500s", got.line)
+			}
 		})
 	}
 }

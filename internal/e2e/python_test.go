@@ -96,8 +96,22 @@ func TestTwoRunsOnOneKernelTakeTurns(t *testing.T) {
 	quick := s.beginCall(python, object{"code": "log.append('quick')"})
 	slow.result().wantStatus(t, "completed")
 	quick.result().wantStatus(t, "completed")
-	got := s.py("log").Meta.Run.value()
-	if got != "['slow begins', 'slow ends', 'quick']" && got != "['quick', 'slow begins', 'slow ends']" {
+	if got := s.py("log").Meta.Run.value(); got != "['slow begins', 'slow ends', 'quick']" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestRunsKeepTheOrderOfTheirCalls(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	var calls []*request
+	for _, code := range []string{"order = []", "order.append(1)", "order.append(2)", "order.append(3)", "order.append(4)", "order.append(5)"} {
+		calls = append(calls, s.beginCall(python, object{"code": code}))
+	}
+	for _, call := range calls {
+		call.result().wantStatus(t, "completed")
+	}
+	if got := s.py("order").Meta.Run.value(); got != "[1, 2, 3, 4, 5]" {
 		t.Errorf("got %s", got)
 	}
 }
