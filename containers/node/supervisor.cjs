@@ -638,12 +638,19 @@ function source() {
 
 /**
  * KernelProcess is the supervisor's end of one kernel. handlers: onFrame(frame),
- * onOutput(stream 1 or 2, bytes), onDeath(). When onDeath is called, everything that the
+ * onOutput(stream 1 or 2, bytes), onFired() when running code has been told to terminate,
+ * onDeath(). When onDeath is called, everything that the
  * kernel had sent has been handed over.
  */
 class KernelProcess {
   static #argv = null;
+  static #oomKills = 0;
   #interrupts = 0;
+
+  /** noteOomKills takes what the memory limit has killed so far as not having been a kernel. */
+  static noteOomKills() {
+    KernelProcess.#oomKills = oomKills();
+  }
 
   constructor(pipes, handlers) {
     KernelProcess.#argv ??= [...reaper(), kernelNode(), ...kernelFlags(), '-e', source(), 'kernel'];
@@ -651,8 +658,6 @@ class KernelProcess {
     this.alive = true;
     this.ready = false;
     this.cause = '';
-    this.started = performance.now();
-    this.oomKills = oomKills();
     this.#spawn(pipes.take(), pipes.take());
   }
 
@@ -668,7 +673,7 @@ class KernelProcess {
     this.reader = new FrameReader(MAX_FRAME_OUT, (frame) => this.handlers.onFrame(frame));
     this.channel.on('data', (chunk) => this.#receive(chunk));
     for (const socket of [this.channel, this.watcher]) socket.on('error', () => {});
-    this.watcher.resume();
+    this.watcher.on('data', () => this.handlers.onFired());
     this.child.on('error', () => this.#died(127, null));
     this.child.on('exit', (code, name) => this.#died(code, name));
   }
@@ -749,8 +754,9 @@ class KernelProcess {
     // tini and shells tell a signal by an exit status above 128.
     const number = name === null ? (code > 128 ? code - 128 : 0) : (os.constants.signals[name] ?? 0);
     if (number === 0) return `exit ${code ?? 1}`;
-    if (number === 9 && oomKills() > this.oomKills) return 'memory';
-    return `signal ${number}`;
+    const before = KernelProcess.#oomKills;
+    KernelProcess.noteOomKills();
+    return number === 9 && KernelProcess.#oomKills > before ? 'memory' : `signal ${number}`;
   }
 }
 
@@ -855,6 +861,7 @@ class Supervisor {
   #logs = 0;
 
   start() {
+    KernelProcess.noteOomKills();
     // A kernel takes tens of milliseconds to start, so it does not wait for init.
     this.#main = this.#newKernel();
     const reader = new FrameReader(MAX_FRAME_IN, (frame) => this.#onServerFrame(frame));
@@ -951,6 +958,7 @@ class Supervisor {
     const kernel = new KernelProcess(this.#pipes, {
       onFrame: (frame) => this.#onKernelFrame(kernel, frame),
       onOutput: (stream, bytes) => this.#onOutput(kernel, stream, bytes),
+      onFired: () => this.#onFired(kernel),
       onDeath: () => this.#onDeath(kernel),
     });
     if (this.#settings !== null) this.#initKernel(kernel);
@@ -1075,12 +1083,14 @@ class Supervisor {
     run.reason = reason;
     const kernel = this.#runKernel;
     kernel.interrupt(run.id);
-    run.every(INTERRUPT_AGAIN_MS, () => {
-      kernel.interrupt(run.id);
-      // Not before: code that waits for a program must be stopped by then, not go on with its error.
-      this.#killChildren(run, kernel);
-    });
+    run.every(INTERRUPT_AGAIN_MS, () => kernel.interrupt(run.id));
     run.after(run.graceMs, () => kernel.kill('ignored_interrupt'));
+  }
+
+  // Only now may the program end that code is waiting for in a blocking call: the code
+  // stops when the call returns, and does not go on with the program's failure.
+  #onFired(kernel) {
+    if (kernel === this.#runKernel && this.#run.reason !== '') this.#killChildren(this.#run, kernel);
   }
 
   // killChildren ends the programs that the run started; a blocking call such as
@@ -1205,6 +1215,7 @@ class Supervisor {
     this.#runKernel = null;
     this.#logs = 0;
     this.#lastFrameAt = performance.now();
+    KernelProcess.noteOomKills();
     this.#planSpare();
   }
 }
@@ -1720,6 +1731,7 @@ class Kernel {
   #gate = new Int32Array(new SharedArrayBuffer(4 * GATE_CELLS));
   #pipes = [];
   #lateLogs = 0;
+  #thrown = null; // the last exception out of a timer, with the timer's run
   #sink = undefined; // where the inspector hands over a value
 
   start() {
@@ -1935,7 +1947,12 @@ class Kernel {
       const timer = start(
         function (...args) {
           if (run?.cancelled) return clearTimeout(timer);
-          kernel.#context.run(run, () => Reflect.apply(callback, this, args));
+          try {
+            kernel.#context.run(run, () => Reflect.apply(callback, this, args));
+          } catch (error) {
+            kernel.#thrown = { run, error }; // the context is over when the exception is reported
+            throw error;
+          }
         },
         ...rest,
       );
@@ -2186,7 +2203,8 @@ class Kernel {
   // only told, and code that handles such events itself is left to do it.
   #onStray(event, thrown) {
     if (process.listenerCount(event) > 1) return;
-    const run = this.#owner();
+    const run = this.#thrown?.error === thrown ? this.#thrown.run : this.#owner();
+    this.#thrown = null;
     if (run !== null && run === this.#run) return this.#onThrown(run, thrown);
     const { traceback } = describeError(thrown, 2000);
     if (this.#lateLogs++ < MAX_LATE_LOGS) this.send({ type: 'log', message: `after the end of run ${run?.id ?? ''}: ${traceback}` });
@@ -2284,9 +2302,9 @@ class Watcher {
     this.session = new Session();
     this.session.connectToMainThread();
     const reader = new FrameReader(MAX_FRAME_IN, (frame) => this.#onInterrupt(frame));
-    const channel = new net.Socket({ fd: WATCHER_FD, readable: true, writable: false });
-    channel.on('data', (chunk) => reader.push(chunk));
-    channel.on('error', () => {});
+    this.channel = new net.Socket({ fd: WATCHER_FD, readable: true, writable: true });
+    this.channel.on('data', (chunk) => reader.push(chunk));
+    this.channel.on('error', () => {});
     this.port.on('message', (request) => this.#onRequest(request));
     setImmediate(() => this.#parse('import "x"')); // loads the parser while nobody waits for it
   }
@@ -2309,7 +2327,9 @@ class Watcher {
   #fire(n) {
     if (this.#acked(n)) return;
     const state = Atomics.compareExchange(this.gate, GATE_STATE, GATE_WAITING, GATE_FIRING);
-    if (state !== GATE_IDLE) this.session.post('Runtime.terminateExecution', () => {});
+    if (state === GATE_IDLE) return;
+    this.session.post('Runtime.terminateExecution', () => {});
+    this.channel.write(encodeFrame({ type: 'fired' }));
   }
 
   #onRequest(request) {
