@@ -574,7 +574,7 @@ class Artifacts:
         recent_ns = time.time_ns() - 5 * CLOCK_GRAIN_NS
         found, recent = [], {}
         for path, info in self._files():
-            if info.st_ctime_ns < since_ns:
+            if info.st_ctime_ns < since_ns or not is_utf8(path):
                 continue
             mark = (info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
             if info.st_ctime_ns >= recent_ns:
@@ -601,11 +601,12 @@ class Artifacts:
         for _, info in self._files(everything=True):
             files += 1
             size += info.st_blocks * 512
-        return {"files": files, "bytes": size, "complete": self.budget >= 0}
+        return {"files": files, "bytes": size, "complete": self.complete}
 
     def _files(self, everything=False):
         """Yields (path, stat result) of the regular files; bounded, and without following a link."""
         self.budget = SCAN_ENTRIES
+        self.complete = True
         self.everything = everything
         yield from self._walk(self.dir_fd, "", 0)
 
@@ -617,6 +618,7 @@ class Artifacts:
             for entry in entries:
                 self.budget -= 1
                 if self.budget < 0:
+                    self.complete = False
                     return
                 name = entry.name
                 if self._is_private(name, depth):
@@ -624,13 +626,16 @@ class Artifacts:
                 try:
                     if entry.is_dir(follow_symlinks=False):
                         yield from self._enter(fd, name, prefix, depth + 1)
-                    elif entry.is_file(follow_symlinks=False) and is_utf8(name):
+                    elif entry.is_file(follow_symlinks=False):
                         yield prefix + name, entry.stat(follow_symlinks=False)
-                except OSError:  # gone, or made a link, since it was listed
+                except FileNotFoundError:
                     continue
+                except OSError:  # made a link since it was listed, or made unreadable
+                    self.complete = False
 
     def _enter(self, fd, name, prefix, depth):
-        if depth > SCAN_DEPTH or not is_utf8(name):
+        if depth > SCAN_DEPTH:
+            self.complete = False
             return
         inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
         try:
@@ -879,8 +884,7 @@ class Supervisor:
         elif kind == "ping":
             self.server.send({"type": "pong", "n": message.get("n")})
         elif kind == "usage":
-            usage = self.artifacts.usage() if self.artifacts else {"files": 0, "bytes": 0, "complete": False}
-            self.server.send(dict(usage, type="usage", n=message.get("n")))
+            self._on_usage(message)
         elif kind == "init":
             self._on_init(message)
         elif kind == "stop":
@@ -914,6 +918,13 @@ class Supervisor:
             self._log("error", "the work directory cannot be used: %s" % e)
             return
         self.artifacts = Artifacts(self.work_fd)
+
+    def _on_usage(self, message):
+        try:
+            usage = self.artifacts.usage()
+        except (OSError, AttributeError):  # there is no work directory any more, or never was
+            usage = {"files": 0, "bytes": 0, "complete": False}
+        self.server.send(dict(usage, type="usage", n=message.get("n")))
 
     def _on_idle(self):
         seconds = self.settings.idle_seconds
@@ -2186,10 +2197,11 @@ class Preload:
             if self.done or current_thread() is self.thread or self._harmless(name, args):
                 return original(name, *args, **kwargs)
             self.waiting += 1
-            # Who waits may be inside another import, whose lock the preload may want: a wait with
-            # an end cannot become a deadlock.
-            mine = self.turn.acquire(timeout=TURN_SECONDS)
+            mine = False
             try:
+                # Who waits may be inside another import, whose lock the preload may want: a wait
+                # with an end cannot become a deadlock.
+                mine = self.turn.acquire(timeout=TURN_SECONDS)
                 return original(name, *args, **kwargs)
             finally:
                 self.waiting -= 1

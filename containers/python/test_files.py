@@ -63,10 +63,11 @@ class Artifacts(SupervisorTest):
     def test_folders_are_searched_but_not_input_and_hidden_ones(self):
         code = (
             "import os\n"
-            "for d in ('sub/deep', 'input', '.hidden', 'sub/.git', 'sub/input'): os.makedirs(d)\n"
-            "for f in ('sub/deep/a', 'input/b', '.hidden/c', 'sub/.git/d', '.e', 'sub/input/f'): open(f, 'w').close()"
+            "for d in ('sub/deep', '.hidden', 'sub/.git', 'sub/input', 'node_modules', '__pycache__'): os.makedirs(d)\n"
+            "for f in ('sub/deep/a', 'input/b', '.hidden/c', 'sub/.git/d', '.e', 'sub/input/f', 'node_modules/g',\n"
+            "          '__pycache__/h', 'output/i'): open(f, 'w').close()"
         )
-        self.assertEqual(self.paths(code), ["sub/deep/a", "sub/input/f"])
+        self.assertEqual(self.paths(code), ["output/i", "sub/deep/a", "sub/input/f"])
 
     def test_links_and_special_files_are_none(self):
         code = (
@@ -106,6 +107,36 @@ class Artifacts(SupervisorTest):
         os.chmod(self.client.path("no"), 0o700)
 
 
+class Usage(SupervisorTest):
+    def usage(self):
+        self.client.send({"type": "usage", "n": 5})
+        return self.client.wait_for("usage", n=5)
+
+    def test_it_counts_every_file_and_its_blocks(self):
+        self.assertEqual(self.usage()["files"], 0)
+        self.completed(
+            "import os\nfor d in ('.hidden', 'node_modules'): os.mkdir(d)\n"
+            "for f in ('a', 'input/b', '.hidden/c', 'node_modules/d', b'e\\xff'):\n"
+            "    with open(f, 'wb') as file: file.write(os.urandom(100_000))"
+        )
+        usage = self.usage()
+        self.assertEqual((usage["files"], usage["complete"]), (5, True))
+        self.assertGreaterEqual(usage["bytes"], 500_000)
+
+    def test_what_is_too_deep_to_be_counted_is_told(self):
+        self.completed("import os\nfor i in range(100):\n    os.mkdir('d'); os.chdir('d')\nopen('x', 'w').close()")
+        self.assertFalse(self.usage()["complete"])
+
+    def test_it_is_told_while_code_runs_and_without_a_work_dir(self):
+        run_id = self.client.start("import time; time.sleep(0.2)")
+        self.assertTrue(self.usage()["complete"])
+        self.client.finish(run_id)
+        client = self.connect(start=False)
+        client.init(work_dir="/dev/null/x")
+        client.send({"type": "usage", "n": 1})
+        self.assertFalse(client.wait_for("usage", n=1)["complete"])
+
+
 class Displays(SupervisorTest):
     init = {"image_bytes": 20_000, "max_displays": 3}
 
@@ -126,7 +157,6 @@ class Displays(SupervisorTest):
         self.assertEqual(answer.displays_total, 1)
 
     def test_an_existing_file_is_never_replaced(self):
-        os.mkdir(self.client.path("output"))
         with open(self.client.path("output", "image-1.png"), "w") as file:
             file.write("mine")
         os.symlink("/nonexistent", self.client.path("output", "image-2.png"))
@@ -167,7 +197,9 @@ class Displays(SupervisorTest):
         self.assertEqual((len(answer.displays), answer.displays_total), (3, 10))
 
     def test_the_output_folder_may_have_been_deleted_or_be_unusable(self):
-        self.completed("import os; open('output', 'w').close()")
+        self.completed("import os; os.rmdir('output')")
+        self.assertEqual(self.completed("Svg('<svg/>', 'n')").displays[0]["path"], "output/image-1.svg")
+        self.completed("import shutil; shutil.rmtree('output'); open('output', 'w').close()")
         answer = self.completed("Svg('<svg/>', 'n')")
         self.assertNotIn("path", answer.displays[0])
         self.assertIn("not saved", answer.err)

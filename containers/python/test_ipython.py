@@ -105,7 +105,7 @@ class IPython(SupervisorTest):
 
     def test_ipython_writes_nothing_into_the_work_dir(self):
         self.completed("%time 1")
-        self.assertEqual(os.listdir(self.client.work_dir), [])
+        self.assertEqual(sorted(os.listdir(self.client.work_dir)), ["input", "output"])
 
     def test_no_threads_are_left(self):
         self.completed("%time 1")

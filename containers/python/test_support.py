@@ -7,10 +7,11 @@ words in which {source} and {work_dir} are replaced: the tests then run against 
 folder that the tests share with the supervisor.
 """
 
-import collections
+import functools
 import itertools
 import json
 import os
+import resource
 import select
 import shlex
 import shutil
@@ -64,9 +65,13 @@ class Answer:
 
 
 class Client:
-    """One supervisor process and the frames to and from it."""
+    """One supervisor process and the frames to and from it.
 
-    def __init__(self, work_dir=None, env=None, **init):
+    `open_files` limits its descriptors: a leak shows as an error then, also where /proc does not
+    let a test count them.
+    """
+
+    def __init__(self, work_dir=None, env=None, open_files=None, **init):
         self.own_dir = None
         if work_dir is None:
             self.own_dir = work_dir = tempfile.mkdtemp(prefix="supervisor-test-")
@@ -74,11 +79,12 @@ class Client:
         self.ids = itertools.count(1)
         self.logs = []
         self.buffer = b""
-        self.pending = collections.deque()
         environment = dict(os.environ)
         environment.update(env or {})
+        limit = open_files and functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (open_files, open_files))
         self.process = subprocess.Popen(
-            command(work_dir), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
+            command(work_dir), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True,
+            preexec_fn=limit,
         )
         if init.pop("start", True):
             self.ready = self.init(**init)
@@ -142,7 +148,10 @@ class Client:
 
     def finish(self, run_id):
         frames = []
+        deadline = time.monotonic() + PATIENCE
         while True:
+            if time.monotonic() > deadline:  # progress frames come for ever
+                raise AssertionError("the run did not end within %d s" % PATIENCE)
             frame = self.read()
             if frame is None:
                 raise AssertionError("the supervisor ended during a run")
