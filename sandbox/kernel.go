@@ -13,7 +13,7 @@ import (
 
 const (
 	// interruptGrace is how long code may ignore an interrupt before its kernel is killed.
-	interruptGrace = 2 * time.Second
+	interruptGrace = 5 * time.Second
 	// backstop is how much longer the server waits for the supervisor to enforce a limit before
 	// it takes the container away.
 	backstop = 8 * time.Second
