@@ -391,6 +391,7 @@ class OutputReader {
 
 const SCAN_DEPTH = 64;
 const SCAN_ENTRIES = 200_000;
+const STREAMED_FOLDER_BYTES = 4 << 20; // of the folder itself, which is some 50 bytes an entry
 const CLOCK_SLACK_MS = 10; // file times come from a clock that ticks this coarsely
 
 /**
@@ -457,21 +458,29 @@ class Scanner {
     return left;
   }
 
-  // list calls each for the entries of a folder, at most left of them, read in pieces
-  // because a hostile folder may hold millions. It gives how many may still be read.
+  // list calls each for the entries of a folder, at most left of them, and gives how many
+  // may still be read.
   #list(path, left, each) {
-    let folder;
     try {
-      folder = fs.opendirSync(pathApi.join(this.root, path), { bufferSize: 256 });
+      const folder = pathApi.join(this.root, path);
+      const { size } = fs.lstatSync(folder);
+      if (size > STREAMED_FOLDER_BYTES) return this.#stream(folder, left, each);
+      const entries = fs.readdirSync(folder, { withFileTypes: true });
+      entries.slice(0, left).forEach(each);
+      return Math.max(0, left - entries.length);
     } catch {
-      return left;
+      return left; // a folder that vanishes while it is read has nothing to report
     }
+  }
+
+  // A hostile folder may hold millions of entries, which must not be in memory at once.
+  #stream(path, left, each) {
+    const folder = fs.opendirSync(path, { bufferSize: 256 });
     try {
       for (let entry; left > 0 && (entry = folder.readSync()) !== null; left--) each(entry);
-    } catch {
-      // A folder that vanishes while it is read has nothing to report.
+    } finally {
+      folder.closeSync();
     }
-    folder.closeSync();
     return left;
   }
 
@@ -657,6 +666,9 @@ class KernelProcess {
     this.handlers = handlers;
     this.alive = true;
     this.ready = false;
+    this.retired = false; // its end is wanted
+    this.nodePid = 0; // of the interpreter, which is not the child itself under a reaper
+    this.bootedAt = Infinity;
     this.cause = '';
     this.#spawn(pipes.take(), pipes.take());
   }
@@ -710,8 +722,7 @@ class KernelProcess {
 
   /** resume undoes a SIGSTOP by code that found this process. */
   resume() {
-    signal(this.pid, 'SIGCONT');
-    for (const entry of descendants(listProcesses(), this.pid)) signal(entry.pid, 'SIGCONT');
+    for (const pid of [this.pid, this.nodePid]) signal(pid, 'SIGCONT');
   }
 
   /** kill ends the kernel and what it started; onDeath follows. cause is kept when none was set before. */
@@ -1096,7 +1107,7 @@ class Supervisor {
   // killChildren ends the programs that the run started; a blocking call such as
   // execSync returns by that. What earlier runs left running on purpose stays.
   #killChildren(run, kernel) {
-    const since = ticksAgo(performance.now() - Math.max(run.started, kernel.bootedAt ?? Infinity));
+    const since = ticksAgo(performance.now() - Math.max(run.started, kernel.bootedAt));
     const below = descendants(listProcesses(), kernel.pid);
     for (const entry of below) {
       if (entry.started >= since && entry.pid !== kernel.nodePid) signal(entry.pid, 'SIGKILL');
