@@ -190,8 +190,8 @@ func try(ctx context.Context, engine Engine, spec sandbox.Spec) error {
 	if err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, func() { p.Close() })()
-	defer p.Close()
+	defer context.AfterFunc(ctx, func() { _ = p.Close() })()
+	defer func() { _ = p.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(p, maxAnswer))
 	switch {
 	case ctx.Err() != nil:

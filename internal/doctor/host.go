@@ -64,7 +64,7 @@ func subordinateCheck(h host, file string) Check {
 	check := Check{Name: file, Status: OK}
 	count := 0
 	if f, err := h.root.Open("etc/" + file); err == nil {
-		defer f.Close()
+		defer func() { _ = f.Close() }()
 		lines := bufio.NewScanner(f)
 		for lines.Scan() {
 			count += h.rangeOf(lines.Text())

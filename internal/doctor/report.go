@@ -50,7 +50,9 @@ func (r Report) WriteTable(w io.Writer) error {
 			}
 		}
 	}
-	table.Flush()
+	if err := table.Flush(); err != nil {
+		return err
+	}
 	fmt.Fprintf(&text, "\n%s\n", r.summary())
 	_, err := io.WriteString(w, text.String())
 	return err

@@ -4,6 +4,7 @@ package testimage
 
 import (
 	_ "embed"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,12 +41,13 @@ func BarePython(tb testing.TB) string {
 // lock keeps the test binaries of several packages, which run at once, apart.
 func lock(tb testing.TB) (unlock func()) {
 	tb.Helper()
-	f, err := os.OpenFile(filepath.Join(os.TempDir(), "code-sandbox-mcp-testimage.lock"), os.O_CREATE|os.O_RDWR, 0o666)
+	path := filepath.Join(os.TempDir(), fmt.Sprintf("code-sandbox-mcp-testimage-%d.lock", os.Getuid()))
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
 		tb.Fatal(err)
 	}
-	return func() { f.Close() }
+	return func() { _ = f.Close() }
 }

@@ -137,7 +137,7 @@ func (e *Engine) ended(caller, limited context.Context) error {
 // took too long is not enough: with a service of our own, the stdio of every container
 // would go with it.
 func (e *Engine) check(ctx context.Context, l *link) {
-	ctx, cancel := context.WithTimeout(ctx, e.opts.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, e.patience)
 	defer cancel()
 	if !l.alive() || !l.answers(ctx) {
 		e.drop(l)

@@ -298,7 +298,8 @@ func TestSlowCallLeavesTheServiceAlone(t *testing.T) {
 
 // A service that stops answering is given up, and one of ours is ended.
 func TestFrozenServiceIsReplaced(t *testing.T) {
-	e := own(t, Options{ConnectTimeout: 5 * time.Second})
+	e := own(t, Options{})
+	e.patience = 100 * time.Millisecond
 	if _, err := e.Connection(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -53,12 +53,17 @@ type Options struct {
 const (
 	defaultConnectTimeout = 15 * time.Second
 	defaultCallTimeout    = 60 * time.Second
+
+	// pingPatience is how long a service that failed a call has to show that it lives.
+	pingPatience = 10 * time.Second
 )
 
 // Engine is a sandbox.Engine. It is safe for use by several goroutines.
 type Engine struct {
 	opts Options
 	log  *slog.Logger
+
+	patience time.Duration // pingPatience, but in tests
 
 	// closing ends when Close is called, and with it whatever connects.
 	closing context.Context
@@ -92,7 +97,7 @@ func Open(opts Options) *Engine {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{opts: opts, log: opts.Logger, connecting: make(chan struct{}, 1)}
+	e := &Engine{opts: opts, log: opts.Logger, patience: pingPatience, connecting: make(chan struct{}, 1)}
 	e.closing, e.close = context.WithCancel(context.Background())
 	e.runtime = chooseRuntime(opts)
 	return e

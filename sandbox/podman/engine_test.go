@@ -76,7 +76,7 @@ time.sleep(600)`)
 	if err := errors.Join(p.Close(), p.Close()); err != nil {
 		t.Error(err)
 	}
-	if n, err := p.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+	if n, err := p.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("Read after Close gave %d, %v", n, err)
 	}
 	if _, err := p.Write([]byte("x")); err == nil {
@@ -98,7 +98,7 @@ func TestReadEndsWhenTheContainerIsRemoved(t *testing.T) {
 	if err := testEngine.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-ended; err != io.EOF {
+	if err := <-ended; !errors.Is(err, io.EOF) {
 		t.Errorf("Read ended with %v", err)
 	}
 }

@@ -33,7 +33,7 @@ func installFix() string {
 	if err != nil {
 		return installElsewhere
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	return installCommand(f)
 }
 

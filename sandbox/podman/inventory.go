@@ -50,7 +50,7 @@ func (e *Engine) callOn(ctx context.Context, l *link, do func(context.Context) e
 	defer cancel()
 	err := do(l.context(limited))
 	if err != nil && limited.Err() != nil {
-		go e.check(context.Background(), l)
+		go e.check(context.WithoutCancel(ctx), l)
 		return e.ended(ctx, limited)
 	}
 	return err

@@ -48,14 +48,14 @@ func attach(ctx context.Context, id string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	from, err := upgrade(conn, attachRequest(ctx, client.URI, id))
 	if err == nil && !stop() {
 		err = ctx.Err()
 	}
 	if err != nil {
 		stop()
-		conn.Close()
+		_ = conn.Close()
 		return nil, err
 	}
 	return &process{conn: conn, stderr: tail{limit: stderrBytes}, from: from}, nil
@@ -91,7 +91,7 @@ func upgrade(conn net.Conn, request *http.Request) (*bufio.Reader, error) {
 	if answer.StatusCode == http.StatusSwitchingProtocols {
 		return from, nil
 	}
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }()
 	return nil, (&bindings.APIResponse{Response: answer, Request: request}).Process(nil)
 }
 

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -89,12 +90,9 @@ func writeProfile(dir, hash string, text []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.Remove(part.Name())
-	if _, err := part.Write(text); err != nil {
-		part.Close()
-		return "", err
-	}
-	if err := part.Close(); err != nil {
+	defer func() { _ = os.Remove(part.Name()) }()
+	_, err = part.Write(text)
+	if err := errors.Join(err, part.Close()); err != nil {
 		return "", err
 	}
 	return file, os.Rename(part.Name(), file)

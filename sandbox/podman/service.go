@@ -55,7 +55,7 @@ func (e *Engine) dialOwn(ctx context.Context) (*link, error) {
 		return nil, serviceFailed(ctx, e.opts.ConnectTimeout, err)
 	}
 	l.service, l.runtime = s, e.runtime
-	go s.stayAwake()
+	go s.stayAwake(context.WithoutCancel(ctx))
 	return l, nil
 }
 
@@ -158,13 +158,13 @@ func (s *service) accepts(ctx context.Context) error {
 
 // stayAwake keeps the service from going to sleep while this process lives: a request
 // that meets it on its way down can hang.
-func (s *service) stayAwake() {
+func (s *service) stayAwake(ctx context.Context) {
 	nudge := time.NewTicker(serviceIdle / 3)
 	defer nudge.Stop()
 	for {
 		select {
 		case <-nudge.C:
-			listens(context.Background(), s.address)
+			listens(ctx, s.address)
 		case <-s.done:
 			return
 		}

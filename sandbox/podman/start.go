@@ -65,7 +65,7 @@ func (e *Engine) startOn(ctx context.Context, spec sandbox.Spec) (*process, *lin
 		e.clean(ctx, l, spec.Name)
 	}
 	if limited.Err() != nil {
-		go e.check(context.Background(), l)
+		go e.check(context.WithoutCancel(ctx), l)
 		return nil, l, fmt.Errorf("start container %s: %w", spec.Name, e.ended(ctx, limited))
 	}
 	return nil, l, fmt.Errorf("start container %s: %w", spec.Name, startError(err))
@@ -86,7 +86,7 @@ func (e *Engine) tryStart(ctx context.Context, l *link, spec sandbox.Spec) (*pro
 		return nil, fmt.Errorf("attach: %w", err)
 	}
 	if err := containers.Start(conn, id, nil); err != nil {
-		p.Close()
+		_ = p.Close()
 		return nil, err
 	}
 	return p, nil
@@ -150,10 +150,10 @@ func (e *Engine) clean(ctx context.Context, l *link, name string) {
 func hardLimits() (openFiles, processes uint64) {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
-		openFiles = uint64(limit.Max)
+		openFiles = limit.Max
 	}
 	if syscall.Getrlimit(rlimitNproc, &limit) == nil {
-		processes = uint64(limit.Max)
+		processes = limit.Max
 	}
 	// Podman 4.3 lowers its own limit of processes to as many as there can be.
 	return openFiles, atMost(processes, maxPID())
