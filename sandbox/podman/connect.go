@@ -177,15 +177,20 @@ func (e *Engine) dial(ctx context.Context) (*link, error) {
 }
 
 func (e *Engine) dialURL(ctx context.Context, address string) (*link, error) {
+	const fix = "check --engine-url and CONTAINER_HOST, or unset them to use this machine's own Podman"
+	if _, err := url.Parse(address); err != nil {
+		// The error repeats the address, and with it a password.
+		return nil, &UnavailableError{Reason: "the engine's address is not a URL", Fix: fix}
+	}
 	l, err := ping(ctx, address)
 	if err != nil && ctx.Err() != nil {
 		return nil, ended(ctx, e.opts.ConnectTimeout)
 	}
 	if err != nil {
 		return nil, &UnavailableError{
-			Reason: "Podman does not answer at " + redactURL(address),
-			Fix:    "check --engine-url and CONTAINER_HOST, or unset them to use this machine's own Podman",
-			Err:    err,
+			Reason: "Podman does not answer at the address that --engine-url or CONTAINER_HOST gives",
+			Fix:    fix,
+			Err:    fmt.Errorf("%s: %w", redactURL(address), err),
 		}
 	}
 	return l, nil

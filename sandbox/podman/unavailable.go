@@ -17,8 +17,8 @@ import (
 )
 
 // UnavailableError says that no engine answers and that nothing was done. It matches
-// sandbox.ErrEngineUnavailable. Reason and Fix are written for the user and hold no
-// path or error text of the host beyond the engine's own address.
+// sandbox.ErrEngineUnavailable. Reason and Fix are written for the user and the model, and
+// hold no path or error text of the host; Err is for the log.
 type UnavailableError struct {
 	Reason string // one sentence without a final stop
 	Fix    string // a command, or a sentence that names one
