@@ -2178,17 +2178,22 @@ class Preload:
         self.turn = threading.RLock()
         self.waiting = 0
         self.done = False
+        self.wake_r, self.wake_w = (move_high(fd) for fd in os.pipe())
         self.hooks = [(builtins, "__import__"), (importlib, "import_module")]
         self.originals = [getattr(*hook) for hook in self.hooks]
         self.guards = [self._guard(original) for original in self.originals]
         for hook, guard in zip(self.hooks, self.guards):
             setattr(*hook, guard)
-        self.wake_r, self.wake_w = (move_high(fd) for fd in os.pipe())
         # The main thread gets the interpreter within this time when a run comes meanwhile.
         self.interval = sys.getswitchinterval()
         sys.setswitchinterval(0.0001)
         self.thread = threading.Thread(target=self._import_all, name="preload", daemon=True)
-        self.thread.start()
+        try:
+            self.thread.start()
+        except RuntimeError:
+            self.done = True
+            self._take_back()
+            raise
 
     def _guard(self, original):
         from threading import current_thread
@@ -2238,6 +2243,9 @@ class Preload:
     def finish(self):
         """Waits for the end and takes everything back that code has not changed meanwhile."""
         self.thread.join()
+        self._take_back()
+
+    def _take_back(self):
         sys.setswitchinterval(self.interval)
         for hook, original, guard in zip(self.hooks, self.originals, self.guards):
             if getattr(*hook) is guard:
@@ -2398,7 +2406,11 @@ class Kernel:
         if self.preload is None:
             if select.select([self.sock], [], [], PRELOAD_AFTER_MS / 1000)[0]:
                 return
-            self.preload = Preload(self._modules())
+            try:
+                self.preload = Preload(self._modules())
+            except (OSError, RuntimeError):  # no descriptor or no thread is left: the code imports by itself
+                self.warm = True
+                return
             os.register_at_fork(
                 before=self.preload.hold, after_in_parent=self.preload.let_go, after_in_child=self.preload.let_go
             )
@@ -2646,7 +2658,10 @@ class Zygote:
             if not data:
                 os._exit(0)
             for fd in fds:
-                self._fork(fd)
+                try:
+                    self._fork(fd)
+                except OSError:  # no process is left; the supervisor sees the end of the socket
+                    os.close(fd)
 
     def _fork(self, fd):
         """Forks twice, so that the kernel becomes a child of process 1 and outlives the zygote."""
@@ -2656,13 +2671,21 @@ class Zygote:
             warnings.simplefilter("ignore")  # about threads: the libraries' own, which know of forks
             pid = os.fork()
             if pid == 0:
-                if os.fork() != 0:
-                    os._exit(0)
+                self._leave_to_child()
                 self.sock.detach()
                 close_all_but({fd})
                 raise Become(functools.partial(self.kernel.serve, fd))
-        os.close(fd)
         os.waitpid(pid, 0)
+        os.close(fd)
+
+    @staticmethod
+    def _leave_to_child():
+        """Goes on in a child whose parent, the caller, is gone."""
+        try:
+            if os.fork() != 0:
+                os._exit(0)
+        except OSError:
+            os._exit(1)
 
 
 # ---------------------------------------------------------------------------------------

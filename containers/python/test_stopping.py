@@ -8,6 +8,17 @@ import unittest
 from test_support import PATIENCE, SupervisorTest
 
 
+STUBBORN = """
+import time
+while True:
+    try:
+        open('running', 'w').close()
+        time.sleep(60)
+    except BaseException:
+        pass
+"""
+
+
 class StopTest(SupervisorTest):
     def gone(self, pid):
         """Waits until a process is gone, or is a zombie of someone else's."""
@@ -32,12 +43,18 @@ class StopTest(SupervisorTest):
         with open(self.client.path(name)) as file:
             return file.read()
 
-    def cancel_when_running(self, code, announce=True, **fields):
-        """Starts code and cancels it when a file `running` is there; with announce false the code makes it."""
+    def stop_when_running(self, code, reason="cancelled", announce=True, **fields):
+        """Starts code and stops it when a file `running` is there; with announce false the code makes it."""
+        if os.path.exists(self.client.path("running")):
+            os.remove(self.client.path("running"))
         run_id = self.client.start(("open('running', 'w').close()\n" if announce else "") + code, **fields)
         self.wait_for_file("running")
-        self.client.send({"type": "interrupt", "id": run_id, "reason": "cancelled"})
+        self.client.send({"type": "interrupt", "id": run_id, "reason": reason})
         return self.client.finish(run_id)
+
+    def stop_stubborn(self, reason="timed_out", **fields):
+        """Starts code that does not let itself be interrupted, and stops it."""
+        return self.stop_when_running(STUBBORN, reason, announce=False, **fields)
 
 
 class Interrupts(StopTest):
@@ -59,8 +76,8 @@ class Interrupts(StopTest):
             "import os; os.read(os.pipe()[0], 1)",
         ):
             with self.subTest(code):
-                self.completed("import os; x = 1; os.path.exists('running') and os.remove('running');")
-                answer = self.cancel_when_running(code, grace_ms=20_000)
+                self.completed("x = 1")
+                answer = self.stop_when_running(code, grace_ms=20_000)
                 self.assertEqual((answer.status, answer.exit_code, answer.kernel), ("cancelled", 130, "alive"), answer)
                 self.assertEqual(self.completed("x").result, "1")
 
@@ -76,13 +93,13 @@ class Interrupts(StopTest):
             "try:\n    open('running', 'w').close()\n    while True: pass\n"
             "except KeyboardInterrupt:\n    print('caught')\n'value'"
         )
-        answer = self.cancel_when_running(code, announce=False)
+        answer = self.stop_when_running(code, announce=False)
         self.assertEqual((answer.status, answer.exit_code, answer.out), ("cancelled", 130, "caught\n"))
         self.assertEqual((answer.result, answer.error, answer.kernel), ("'value'", None, "alive"))
 
     def test_code_that_swallows_it_once_is_interrupted_again(self):
         code = "try:\n    while True: pass\nexcept KeyboardInterrupt:\n    while True: pass"
-        answer = self.cancel_when_running(code, grace_ms=2000)
+        answer = self.stop_when_running(code, grace_ms=2000)
         self.assertEqual((answer.status, answer.kernel), ("cancelled", "alive"))
 
     def test_the_first_reason_stands(self):
@@ -94,7 +111,7 @@ class Interrupts(StopTest):
 
     def test_an_abandoned_await_does_not_go_on_in_the_next_run(self):
         code = "import asyncio\nfor i in range(10**9):\n    x = i\n    await asyncio.sleep(0.001)"
-        self.cancel_when_running(code)
+        self.stop_when_running(code)
         before = self.completed("x").result
         self.assertEqual(self.completed("await asyncio.sleep(0.05); x").result, before)
 
@@ -121,22 +138,20 @@ class Interrupts(StopTest):
             "import os, time\n"
             "while int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf('SC_CLK_TCK')) <= %d: pass" % born
         )
-        self.cancel_when_running("while True: pass")
+        self.stop_when_running("while True: pass")
         self.assertEqual(self.completed("p.poll() is None").result, "True")
 
 
 class Killing(StopTest):
-    STUBBORN = "import time\nwhile True:\n    try:\n        time.sleep(60)\n    except BaseException:\n        pass"
-
     def test_code_that_ignores_interrupts_is_killed(self):
-        answer = self.run_code(self.STUBBORN, timeout_ms=200, grace_ms=200)
+        answer = self.stop_stubborn(grace_ms=200)
         self.assertEqual((answer.status, answer.exit_code), ("timed_out", 124))
         self.assertEqual((answer.kernel, answer.cause), ("dead", "ignored_interrupt"))
         self.assertEqual(self.completed("'x' in dir()").result, "False")
 
     def test_a_grace_of_zero_kills_at_once(self):
-        answer = self.run_code(self.STUBBORN, timeout_ms=200, grace_ms=0)
-        self.assertEqual((answer.status, answer.kernel), ("timed_out", "dead"))
+        answer = self.stop_stubborn("cancelled", grace_ms=0)
+        self.assertEqual((answer.status, answer.kernel), ("cancelled", "dead"))
 
     def test_a_stopped_kernel_is_killed(self):
         answer = self.run_code("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", timeout_ms=200, grace_ms=200)
@@ -148,9 +163,9 @@ class Killing(StopTest):
             "a = subprocess.Popen(['sleep', '600'])\n"
             "b = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
             "c = subprocess.run(['sh', '-c', 'setsid sleep 600 >/dev/null 2>&1 & echo $!'], stdout=-1).stdout\n"
-            "open('pids', 'w').write('%d %d %d' % (a.pid, b.pid, int(c)))\n" + self.STUBBORN
+            "open('pids', 'w').write('%d %d %d' % (a.pid, b.pid, int(c)))\n" + STUBBORN
         )
-        self.run_code(code, timeout_ms=1000, grace_ms=200)
+        self.stop_when_running(code, announce=False, grace_ms=200)
         for pid in self.read("pids").split():
             self.gone(int(pid))
 
@@ -248,7 +263,7 @@ class Fresh(StopTest):
         self.completed("x = 1")
         answer = self.run_code("while True: pass", fresh=True, timeout_ms=200, grace_ms=20_000)
         self.assertEqual((answer.status, answer.kernel, answer.cause), ("timed_out", "fresh", ""))
-        answer = self.run_code(Killing.STUBBORN, fresh=True, timeout_ms=200, grace_ms=200)
+        answer = self.stop_stubborn(fresh=True, grace_ms=200)
         self.assertEqual((answer.status, answer.kernel, answer.cause), ("timed_out", "fresh", "ignored_interrupt"))
         self.assertEqual(self.completed("x").result, "1")
 
