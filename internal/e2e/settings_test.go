@@ -170,13 +170,18 @@ func TestImagesThatCannotServe(t *testing.T) {
 	}
 }
 
-// The Node image has a python3 of no use to it, and the other way round does not hold: so an image is
-// taken for what it has, not for what it is called.
-func TestAnImageIsTakenForWhatItHas(t *testing.T) {
+func TestContainerLanguageSaysWhatAnImageIsFor(t *testing.T) {
 	t.Parallel()
-	s := start(t, setup{args: []string{"--js-image", containers.ImageRef("javascript"), "--python-image", "off"}})
+	image := containers.ImageRef("javascript")
+	s := start(t, setup{
+		args: []string{"--python-image", "off"},
+		env:  []string{"CONTAINER_IMAGE=" + image, "CONTAINER_LANGUAGE=JavaScript"},
+	})
 	if got := s.js("6 * 7").Meta.Run.value(); got != "42" {
 		t.Errorf("got %s", got)
+	}
+	if got := s.request("resources/read", object{"uri": "sandbox://environments"}); !strings.Contains(string(got.Result), image) {
+		t.Errorf("environments: %.500s", got.line)
 	}
 }
 
