@@ -269,16 +269,17 @@ class Capture {
     }
   }
 
-  /** report gives the protocol's Stream object. */
-  report() {
+  /** report gives the protocol's Stream object, with at most limit bytes of text. */
+  report(limit = this.limit) {
     const lines = this.#newlines + (this.#endsLine ? 0 : 1);
-    if (this.bytes <= this.limit) {
+    if (this.bytes <= limit) {
       const head = this.#head.length === 0 ? '' : Buffer.concat(this.#head).toString('utf8');
       return { head, tail: '', bytes: this.bytes, lines, omitted_bytes: 0, omitted_lines: 0 };
     }
     const all = Buffer.concat([...this.#head, ...this.#tail]);
-    const head = all.subarray(0, boundaryBefore(all, this.half));
-    const tail = all.subarray(boundaryAfter(all, Math.max(head.length, all.length - this.half)));
+    const half = limit >> 1;
+    const head = all.subarray(0, boundaryBefore(all, half));
+    const tail = all.subarray(boundaryAfter(all, Math.max(head.length, all.length - half)));
     return {
       head: head.toString('utf8'),
       tail: tail.toString('utf8'),
@@ -392,31 +393,45 @@ class OutputReader {
 const SCAN_DEPTH = 64;
 const SCAN_ENTRIES = 200_000;
 const STREAMED_FOLDER_BYTES = 4 << 20; // of the folder itself, which is some 50 bytes an entry
-const CLOCK_SLACK_MS = 10; // file times come from a clock that ticks this coarsely
+const CLOCK_SLACK_MS = 100; // how far file times may lag, where the file system's own clock cannot be read
+const O_TMPFILE = 0o20200000; // a file without a name (Linux); Node has no constant for it
 
 /**
  * Scanner finds the files that a run created or changed. A file counts when its inode
- * changed after the run began; files of the last scan that are just as old as the run are
- * remembered, because file times are too coarse to tell on which side of its start they
+ * changed after the run began, by the file system's own clock: that ticks coarsely, and
+ * lags far behind on a busy machine. Files of the last scan that are about as old as the
+ * run are remembered, because within a tick nothing tells on which side of its start they
  * fall. What the other language's container wrote between runs is older and not counted.
  */
 class Scanner {
   #recent = new Map();
+  #clock = -1; // a nameless file on the volume
 
   constructor(root) {
     this.root = root;
+    try {
+      this.#clock = fs.openSync(root, O_TMPFILE | fs.constants.O_RDWR, 0o600);
+    } catch {
+      // A file system without such files: its clock is taken to lag.
+    }
   }
 
-  /** scan lists artifacts of a run that began at since (ms since the epoch), newest first. */
+  /** now gives the time by the clock that stamps files, in ms since the epoch. */
+  now() {
+    if (this.#clock < 0) return Date.now() - CLOCK_SLACK_MS;
+    fs.futimesSync(this.#clock, 0, 0);
+    return fs.fstatSync(this.#clock).ctimeMs;
+  }
+
+  /** scan lists artifacts of a run that began at since, by now(), newest first. */
   scan(since) {
-    const keepFrom = Date.now() - 1000;
-    const horizon = since - CLOCK_SLACK_MS;
+    const keepFrom = this.now() - 1000;
     const recent = new Map();
     const found = [];
     this.#walk((path, stat) => {
-      if (stat.ctimeMs < horizon && stat.ctimeMs < keepFrom) return;
+      if (stat.ctimeMs < since && stat.ctimeMs < keepFrom) return;
       const key = `${stat.ctimeMs} ${stat.mtimeMs} ${stat.size} ${stat.ino}`;
-      if (stat.ctimeMs >= horizon && this.#recent.get(path) !== key) {
+      if (stat.ctimeMs >= since && this.#recent.get(path) !== key) {
         found.push({ path, size_bytes: stat.size, modified_ms: Math.round(stat.mtimeMs) });
       }
       recent.set(path, key);
@@ -436,18 +451,18 @@ class Scanner {
     return { files, bytes, complete: left > 0 };
   }
 
-  // #walk visits the regular files, or also those that are private, and gives how many
-  // entries more it would have read.
+  // walk visits the regular files, or also those that are private, without following
+  // links, and gives how many entries more it would have read.
   #walk(visit, everything = false) {
     let left = SCAN_ENTRIES;
     const folders = [{ path: '', depth: 0 }];
     while (folders.length > 0 && left > 0) {
       const { path, depth } = folders.pop();
       left = this.#list(path, left, (entry) => {
-        if (!everything && entry.name.startsWith('.')) return;
         const child = path === '' ? entry.name : `${path}/${entry.name}`;
+        if (!everything && isPrivate(child, entry.name)) return;
         if (entry.isDirectory()) {
-          if (depth < SCAN_DEPTH && (everything || !isPrivateFolder(child, entry.name))) folders.push({ path: child, depth: depth + 1 });
+          if (depth < SCAN_DEPTH) folders.push({ path: child, depth: depth + 1 });
           return;
         }
         if (!entry.isFile()) return;
@@ -493,18 +508,9 @@ class Scanner {
   }
 }
 
-/** makeFolder makes a folder where nothing of its name is there. */
-function makeFolder(path) {
-  try {
-    fs.mkdirSync(path);
-  } catch {
-    // It is there, or the work directory cannot be written: code will be told so.
-  }
-}
-
 // Installed packages are no results of a run, and there can be tens of thousands of files.
-function isPrivateFolder(path, name) {
-  return path === 'input' || name === 'node_modules' || name === '__pycache__';
+function isPrivate(path, name) {
+  return name.startsWith('.') || path === 'input' || name === 'node_modules' || name === '__pycache__';
 }
 
 // ---------------------------------------------------------------------------
@@ -786,6 +792,7 @@ const PROGRESS_QUIET_MS = 5000;
 const INTERRUPT_AGAIN_MS = 100;
 const SPARE_DELAY_MS = 20;
 const MAX_ZOMBIES = 64;
+const PATHS_BYTES = 256 << 10; // of artifacts in one answer
 const MAX_LOGS = 100; // log frames between the ends of two runs
 
 /** clamp gives a whole number between low and high, or fallback for what is no number. */
@@ -811,13 +818,14 @@ function parseInit(frame) {
 
 /** Run is one execution of code, from its run frame to its done frame. */
 class Run {
-  constructor(frame, settings) {
+  /** filesFrom is when the run begins by the clock that stamps files. */
+  constructor(frame, settings, filesFrom) {
     this.id = frame.id;
     this.fresh = frame.fresh === true;
     this.graceMs = clamp(frame.grace_ms, 2000, 0, 3_600_000);
     this.timeoutMs = clamp(frame.timeout_ms, 0, 0, 2 ** 31 - 1);
     this.started = performance.now();
-    this.startedAt = Date.now();
+    this.filesFrom = filesFrom;
     this.out = this.#capture(settings, 'stdout');
     this.err = this.#capture(settings, 'stderr');
     this.displays = 0;
@@ -939,7 +947,7 @@ class Supervisor {
       case 'ping':
         return this.#send({ type: 'pong', n: frame.n });
       case 'usage':
-        return this.#send({ type: 'usage', n: frame.n, ...(this.#scanner?.usage() ?? { files: 0, bytes: 0, complete: false }) });
+        return this.#onUsage(frame);
       case 'stop':
         return this.#stop();
     }
@@ -949,9 +957,9 @@ class Supervisor {
     if (this.#settings !== null) return;
     const settings = parseInit(frame);
     this.#settings = settings;
+    for (const name of ['input', 'output']) makeFolder(pathApi.join(settings.workDir, name), 0o755);
+    makeFolder(settings.env.HOME ?? process.env.HOME, 0o700);
     this.#scanner = new Scanner(settings.workDir);
-    for (const name of ['input', 'output']) makeFolder(pathApi.join(settings.workDir, name));
-    makeHome(settings.env.HOME ?? process.env.HOME);
     if (settings.idleMs > 0) setInterval(() => this.#endWhenIdle(), Math.min(settings.idleMs, 5000));
     this.#initKernel(this.#main);
     const version = process.version.slice(1);
@@ -1055,7 +1063,7 @@ class Supervisor {
     }
     if (this.#settings === null) return this.#refuse(frame, 'NotReady', 'init has to come before run');
     if (this.#run !== null) return this.#refuse(frame, 'SessionBusy', `run ${this.#run.id} is still going on`);
-    const run = new Run(frame, this.#settings);
+    const run = new Run(frame, this.#settings, this.#scanner.now());
     const kernel = run.fresh ? this.#takeSpare() : (this.#main ??= this.#takeSpare());
     this.#run = run;
     this.#runKernel = kernel;
@@ -1114,6 +1122,11 @@ class Supervisor {
     }
   }
 
+  #onUsage(frame) {
+    const usage = this.#scanner?.usage() ?? { files: 0, bytes: 0, complete: false };
+    this.#send({ type: 'usage', n: frame.n, ...usage }, true);
+  }
+
   #onPeek(frame) {
     const run = this.#run;
     if (run === null || frame.id !== run.id) return;
@@ -1166,15 +1179,15 @@ class Supervisor {
     }
     const path = isText(frame.path) && frame.path.length <= 4096 ? frame.path : undefined;
     const alt = isText(frame.alt) ? cutText(frame.alt, 1000) : '';
-    this.#send({ type: 'display', id: run.id, data, path, size_bytes: clamp(frame.size_bytes, 0, 0, 2 ** 50), alt });
+    const display = { type: 'display', id: run.id, path, size_bytes: clamp(frame.size_bytes, 0, 0, 2 ** 50), alt };
+    const whole = encodeFrame({ ...display, data });
+    this.output.write(whole.length <= MAX_FRAME_OUT ? whole : encodeFrame({ ...display, data: {} }));
   }
 
   #finish(kernel, frame) {
     const run = this.#run;
     const { status, exitCode } = judge(run, frame);
-    const limit = this.#settings.outputBytes;
-    const result = isText(frame.result) ? cutText(frame.result, limit) : null;
-    const error = status === 'failed' ? readError(frame.error, limit) : null;
+    const error = status === 'failed' ? frame.error : null;
     if (run.fresh) {
       kernel.retired = true;
       kernel.kill('fresh');
@@ -1182,7 +1195,7 @@ class Supervisor {
     } else if (run.reason !== '') {
       this.#killChildren(run, kernel);
     }
-    this.#done(run, kernel, { status, exit_code: exitCode, result, error, cause: '', kernel: run.fresh ? 'fresh' : 'alive' });
+    this.#done(run, kernel, { status, exit_code: exitCode, result: frame.result, error, cause: '', kernel: run.fresh ? 'fresh' : 'alive' });
   }
 
   // A fresh run leaves nothing running. What it cut loose from its kernel has come to
@@ -1209,18 +1222,13 @@ class Supervisor {
 
   #done(run, kernel, outcome) {
     kernel.drain();
-    const artifacts = this.#scanner.scan(run.startedAt);
-    this.#send({
-      type: 'done',
-      id: run.id,
-      ...outcome,
-      stdout: run.out.report(),
-      stderr: run.err.report(),
-      artifacts: artifacts.slice(0, this.#settings.maxArtifacts),
-      artifacts_total: artifacts.length,
-      displays_total: run.displays,
-      duration_ms: run.elapsedMs,
-    });
+    const artifacts = this.#scanner.scan(run.filesFrom);
+    const told = { list: withinBytes(artifacts.slice(0, this.#settings.maxArtifacts), PATHS_BYTES), total: artifacts.length };
+    const { outputBytes } = this.#settings;
+    let frame = encodeFrame(doneFrame(run, outcome, told, outputBytes));
+    // Control characters take six bytes each in JSON.
+    if (frame.length > MAX_FRAME_OUT) frame = encodeFrame(doneFrame(run, outcome, told, outputBytes >> 4));
+    this.output.write(frame);
     run.close();
     this.#run = null;
     this.#runKernel = null;
@@ -1229,6 +1237,29 @@ class Supervisor {
     KernelProcess.noteOomKills();
     this.#planSpare();
   }
+}
+
+/** doneFrame tells how a run ended, with at most limit bytes of each text. */
+function doneFrame(run, outcome, artifacts, limit) {
+  return {
+    type: 'done',
+    id: run.id,
+    ...outcome,
+    result: isText(outcome.result) ? cutText(outcome.result, limit) : null,
+    error: readError(outcome.error, limit),
+    stdout: run.out.report(limit),
+    stderr: run.err.report(limit),
+    artifacts: artifacts.list,
+    artifacts_total: artifacts.total,
+    displays_total: run.displays,
+    duration_ms: run.elapsedMs,
+  };
+}
+
+/** withinBytes gives as many of the first artifacts as have at most limit bytes of paths. */
+function withinBytes(artifacts, limit) {
+  let left = limit;
+  return artifacts.filter(({ path }) => (left -= Buffer.byteLength(path)) >= 0);
 }
 
 /** judge turns a kernel's word about how a run ended into the protocol's status. */
@@ -1263,12 +1294,12 @@ function features(settings) {
   return [];
 }
 
-// The root is read-only and a tmpfs starts empty, so HOME may name a folder that is not there yet.
-function makeHome(path) {
+// HOME may name a folder that is not there yet: the root is read-only and a tmpfs starts empty.
+function makeFolder(path, mode) {
   try {
-    if (path) fs.mkdirSync(path, { recursive: true, mode: 0o700 });
+    if (path) fs.mkdirSync(path, { recursive: true, mode });
   } catch {
-    // Programs that need HOME will say so themselves.
+    // Code that needs the folder will fail with a better message.
   }
 }
 
@@ -1662,7 +1693,7 @@ class Displayer {
     }
     const frame = { type: 'display', id: run.id, data: {}, size_bytes: 0, alt: String(options?.alt ?? '') };
     for (const [mime, content] of Object.entries(bundle)) this.#add(frame, mime, content);
-    if (!run.finished) this.kernel.send(frame);
+    if (!run.finished && !this.kernel.send(frame)) this.kernel.send({ ...frame, data: {} });
   }
 
   #add(frame, mime, content) {
@@ -1837,8 +1868,12 @@ class Kernel {
     channel.on('error', () => process.kill(process.pid, 'SIGKILL'));
   }
 
+  /** send writes a frame to the supervisor, or tells by false that it is longer than one may be. */
   send(message) {
-    writeAll(KERNEL_FD, encodeFrame(message));
+    const frame = encodeFrame(message);
+    if (frame.length > MAX_FRAME_OUT) return false;
+    writeAll(KERNEL_FD, frame);
+    return true;
   }
 
   #onFrame(frame) {
@@ -2229,7 +2264,9 @@ class Kernel {
     run.finished = true;
     run.cancelled = outcome.outcome === 'interrupted' || outcome.outcome === 'exited' && run.exitCode !== undefined;
     this.#run = null;
-    this.send({ type: 'done', id: run.id, ...outcome });
+    const done = { type: 'done', id: run.id, ...outcome };
+    // Control characters take six bytes each in JSON.
+    if (!this.send(done)) this.send({ ...done, ...shorter(outcome, this.settings.outputBytes >> 4) });
     startImmediate(() => this.post('Runtime.releaseObjectGroup', { objectGroup: 'cell' }));
   }
 
@@ -2259,6 +2296,11 @@ class Kernel {
     if (!hit) this.post('Runtime.evaluate', { expression: `for (const t = Date.now() + ${FIRED_AFTER_MS}; Date.now() < t;);` }, () => {});
     Atomics.store(this.#gate, GATE_STATE, GATE_IDLE);
   }
+}
+
+/** shorter cuts the texts of a run's outcome. */
+function shorter({ result, error }, limit) {
+  return { result: isText(result) ? cutText(result, limit) : null, error: error ? cutError(error, limit) : null };
 }
 
 function inode(fd) {

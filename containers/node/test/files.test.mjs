@@ -80,6 +80,38 @@ test('files that others wrote between runs are not the run’s', { skip: inImage
   assert.deepEqual(paths(await client.run('1')), []);
 });
 
+test('input and output are there from the beginning', async () => {
+  const fresh = await Client.start();
+  assert.equal((await fresh.run('require("fs").readdirSync(".").filter((name) => /^(in|out)put$/.test(name)).sort()')).result, "[ 'input', 'output' ]");
+  await fresh.stop();
+});
+
+test('usage counts every file', async () => {
+  const ask = async () => {
+    const from = client.frames.length;
+    client.send({ type: 'usage', n: 3 });
+    return client.frame(({ type }) => type === 'usage', from);
+  };
+  const before = await ask();
+  await client.run('for (const folder of ["input", ".hidden", "node_modules"]) { fs.mkdirSync(folder, { recursive: true }); fs.writeFileSync(folder + "/counted", Buffer.alloc(10_000)) }');
+  const { n, files, bytes, complete } = await ask();
+  assert.deepEqual([n, files - before.files, complete], [3, 3, true]);
+  assert.ok(bytes - before.bytes >= 30_000);
+});
+
+test('long and strange texts never make a frame too long', async () => {
+  const large = await Client.start({ output_bytes: 1 << 20, image_bytes: 5 << 20, max_artifacts: 5000 });
+  const done = await large.run('const zeros = "\\0".repeat(1 << 20); console.log(zeros); console.error(zeros); throw new Error(zeros)');
+  assert.equal(done.status, 'failed');
+  assert.ok(done.frameBytes <= 8 << 20);
+  assert.equal(done.stdout.bytes, (1 << 20) + 1);
+  const shown = await large.run(`display({ 'image/png': Buffer.alloc(5 << 20), 'text/plain': '\\0'.repeat(1 << 20) })`);
+  const [display] = large.displays(shown.id);
+  assert.ok(display.frameBytes <= 8 << 20);
+  assert.equal(display.size_bytes, 5 << 20);
+  await large.stop();
+});
+
 describe('display', () => {
   /** shown runs code and gives its displays without the fields that tell nothing. */
   async function shown(code, options) {
