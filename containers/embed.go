@@ -43,8 +43,8 @@ var pythonSupervisor string
 //go:embed node/supervisor.cjs
 var nodeSupervisor string
 
-//go:embed python/Containerfile python/host/env python/prepare.py python/smoke.py
-//go:embed node/Containerfile node/host/env node/package.json node/package-lock.json node/smoke.cjs node/versions.cjs
+//go:embed python/Containerfile python/hosts python/host/env python/prepare.py python/smoke.py
+//go:embed node/Containerfile node/hosts node/host/env node/package.json node/package-lock.json node/smoke.cjs node/versions.cjs
 var recipeFiles embed.FS
 
 // PythonSupervisor is the source of process 1 of a Python container, for `python3 -c`.
