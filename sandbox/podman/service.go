@@ -241,15 +241,18 @@ func (d *serviceDir) remove() {
 	_ = d.lock.Close()
 }
 
-// sweepServiceDirs removes what killed servers left. A directory that another server is
-// just making has no lock file yet and stays.
+// serviceDirAge is how old a directory must be for a sweep: another server may be about to
+// lock a younger one.
+const serviceDirAge = time.Minute
+
+// sweepServiceDirs removes what killed servers left.
 func sweepServiceDirs(parent string) {
 	left, err := filepath.Glob(filepath.Join(parent, serviceDirPattern+"*"))
 	if err != nil {
 		return
 	}
 	for _, path := range left {
-		if _, err := os.Stat(filepath.Join(path, "lock")); err != nil {
+		if info, err := os.Stat(filepath.Join(path, "lock")); err != nil || time.Since(info.ModTime()) < serviceDirAge {
 			continue
 		}
 		if lock, err := lockFile(filepath.Join(path, "lock")); err == nil {

@@ -46,6 +46,7 @@ func TestServiceEndsWhenItsServerIsKilled(t *testing.T) {
 		time.Sleep(socketPoll)
 	}
 	// The next server clears its folder away.
+	makeOld(t, filepath.Join(dir, "lock"))
 	sweepServiceDirs(filepath.Dir(dir))
 	if exists(dir) {
 		t.Errorf("%s is still there", dir)
@@ -88,6 +89,15 @@ func TestServiceHasAPrivateShortPathAndAGroupOfItsOwn(t *testing.T) {
 	}
 }
 
+// makeOld takes a file's age over what a sweep spares.
+func makeOld(t *testing.T, path string) {
+	t.Helper()
+	then := time.Now().Add(-2 * serviceDirAge)
+	if err := os.Chtimes(path, then, then); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestSweepLeavesWhatIsInUse(t *testing.T) {
 	parent := t.TempDir()
 	mine := filepath.Join(parent, serviceDirPattern+"mine")
@@ -103,9 +113,13 @@ func TestSweepLeavesWhatIsInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lock.Close()
-	if err := os.WriteFile(filepath.Join(dead, "lock"), nil, 0o600); err != nil {
-		t.Fatal(err)
+	for _, dir := range []string{dead, young} {
+		if err := os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
+	makeOld(t, filepath.Join(mine, "lock"))
+	makeOld(t, filepath.Join(dead, "lock"))
 	sweepServiceDirs(parent)
 	if !exists(mine) || !exists(young) || exists(dead) || !exists(filepath.Join(parent, "other")) {
 		left, _ := filepath.Glob(parent + "/*")
