@@ -344,18 +344,18 @@ class OutputReader {
   static #DRAIN_BYTES = 1 << 20;
   static #buffer = Buffer.allocUnsafe(1 << 16);
 
-  constructor(source, onData) {
+  constructor(end, onData) {
     this.onData = onData;
-    if (typeof source === 'number') {
+    if (typeof end === 'number') {
       const buffer = OutputReader.#buffer;
       const callback = (count) => {
         this.onData(buffer.subarray(0, count));
         return true;
       };
-      this.socket = new net.Socket({ fd: source, readable: true, writable: false, onread: { buffer, callback } });
+      this.socket = new net.Socket({ fd: end, readable: true, writable: false, onread: { buffer, callback } });
     } else {
-      this.socket = source;
-      source.on('data', (chunk) => this.onData(chunk));
+      this.socket = end;
+      end.on('data', (chunk) => this.onData(chunk));
     }
     this.socket.on('error', () => this.socket.destroy());
   }
@@ -595,7 +595,7 @@ function heapMegabytes() {
 function kernelNode() {
   if (process.env.CODE_SANDBOX_NODE) return process.env.CODE_SANDBOX_NODE;
   if (isReadable(process.execPath)) return process.execPath;
-  const folders = (process.env.PATH ?? '').split(':').filter(Boolean);
+  const folders = (process.env.PATH ?? '').split(':').filter((folder) => folder !== '');
   return folders.map((folder) => pathApi.join(folder, 'node')).find(isReadable) ?? process.execPath;
 }
 
@@ -674,7 +674,7 @@ class KernelProcess {
     this.ready = false;
     this.retired = false; // its end is wanted
     this.nodePid = 0; // of the interpreter, which is not the child itself under a reaper
-    this.bootedAt = Infinity;
+    this.bootedAt = Number.MAX_VALUE;
     this.cause = '';
     this.#spawn(pipes.take(), pipes.take());
   }
@@ -2386,15 +2386,17 @@ class Watcher {
   }
 
   #onRequest(request) {
-    let answer = null;
-    try {
-      answer = this.#answer(request);
-    } catch (error) {
-      answer = { error: syntaxError(error) };
-    }
-    this.port.postMessage(answer);
+    this.port.postMessage(this.#tryAnswer(request));
     Atomics.store(this.gate, REPLY, 1);
     Atomics.notify(this.gate, REPLY);
+  }
+
+  #tryAnswer(request) {
+    try {
+      return this.#answer(request);
+    } catch (error) {
+      return { error: syntaxError(error) };
+    }
   }
 
   #answer({ what, code, names, workDir }) {
@@ -2531,7 +2533,7 @@ function importCall(statement, strict) {
   const call = `await $mport.load(${statement.source.raw}, ${importOptions(statement)}${names});`;
   const pattern = `{${pairs.map(([name, local]) => `${JSON.stringify(name)}: ${local}`).join(', ')}}`;
   if (namespace === undefined) return pairs.length === 0 ? call : `let ${pattern} = ${call}`;
-  return `let ${namespace} = ${call}` + (pairs.length === 0 ? '' : `let ${pattern} = ${namespace};`);
+  return `let ${namespace} = ${call}${pairs.length === 0 ? '' : `let ${pattern} = ${namespace};`}`;
 }
 
 function importOptions(statement) {

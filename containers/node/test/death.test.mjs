@@ -132,7 +132,7 @@ describe('a hostile kernel', () => {
     assert.equal(done.status, 'completed');
     const { data, path, size_bytes, alt } = client.displays(id)[0];
     assert.deepEqual([data, path, size_bytes, alt], [{ 'image/png': 'ok' }, undefined, 0, '']);
-    const logs = client.frames.filter((frame) => frame.type === 'log');
+    const logs = client.frames.filter(({ type }) => type === 'log');
     assert.ok(logs.length <= 200 && logs.every(({ message }) => message.length <= 4000));
   });
 

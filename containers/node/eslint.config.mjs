@@ -1,0 +1,54 @@
+// The rules for the JavaScript of this folder. ESLint itself is in lint/.
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+
+const require = createRequire(new URL('lint/package.json', import.meta.url));
+const js = require('@eslint/js');
+
+const readonly = (names) => Object.fromEntries(names.map((name) => [name, 'readonly']));
+
+// The supervisor captures the globals that it uses, because user code may declare the same
+// names: its list is what no-undef lets it use.
+const source = readFileSync(new URL('supervisor.cjs', import.meta.url), 'utf8');
+const list = /^const GLOBALS = \[([^]*?)\n\]/m.exec(source)[1];
+const captured = [...list.matchAll(/'(\w+)'/g)].map(([, name]) => name);
+
+const rules = {
+  ...js.configs.recommended.rules,
+  eqeqeq: 'error',
+  'no-shadow': 'error',
+  'no-var': 'error',
+  'object-shorthand': 'error',
+  'prefer-const': 'error',
+  'prefer-template': 'error',
+  'no-unused-vars': ['error', { argsIgnorePattern: '^_', varsIgnorePattern: '^_' }],
+};
+
+const commonGlobals = ['Buffer', 'URL', 'console', 'performance', 'process', 'setImmediate', 'setTimeout'];
+
+export default [
+  { ignores: ['lint/node_modules/', 'node_modules/'] },
+  {
+    files: ['supervisor.cjs'],
+    languageOptions: { sourceType: 'commonjs', globals: readonly([...captured, 'undefined', '__filename']) },
+    // Language built-ins count as globals too, so that one that is not captured is found.
+    rules: { ...rules, 'no-restricted-globals': ['error', ...uncaptured()] },
+  },
+  {
+    files: ['**/*.cjs'],
+    ignores: ['supervisor.cjs'],
+    languageOptions: { sourceType: 'commonjs', globals: readonly([...commonGlobals, 'require', 'module', '__dirname']) },
+    rules,
+  },
+  {
+    files: ['**/*.mjs'],
+    languageOptions: { sourceType: 'module', globals: readonly(commonGlobals) },
+    rules,
+  },
+];
+
+/** uncaptured lists the globals of this Node that the supervisor does not capture. */
+function uncaptured() {
+  const allowed = new Set([...captured, 'undefined']);
+  return Object.getOwnPropertyNames(globalThis).filter((name) => !allowed.has(name));
+}
