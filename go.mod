@@ -2,6 +2,8 @@ module github.com/code-sandbox-mcp/code-sandbox-mcp
 
 go 1.26.0
 
+ignore node_modules
+
 require (
 	github.com/containers/buildah v1.43.2
 	github.com/containers/podman/v5 v5.8.5

@@ -46,7 +46,7 @@ func tour(ctx context.Context, server, output string) error {
 	if err != nil {
 		return fmt.Errorf("start %s: %w", server, err)
 	}
-	defer session.Close()
+	defer func() { _ = session.Close() }()
 
 	steps := []struct{ title, tool, code string }{
 		{"Load a data set and describe it, in Python", "run_python_code", load},
@@ -90,14 +90,14 @@ func read(res *mcp.CallToolResult) (text string, image []byte) {
 }
 
 func save(figure []byte, folder string) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return err
 	}
 	path, err := filepath.Abs(filepath.Join(folder, "wine.png"))
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path, figure, 0o644); err != nil {
+	if err := os.WriteFile(path, figure, 0o600); err != nil {
 		return err
 	}
 	fmt.Printf("\nThe figure is saved: %s (%d bytes)\n", path, len(figure))

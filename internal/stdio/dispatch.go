@@ -46,9 +46,9 @@ func (l *loop) request(e *envelope, method string) {
 		l.send(l.respond(l.server.WithContext(l.ctx, l.client), id, method, e.message()))
 	default:
 		s := &callSession{client: l.client}
-		s.relay.send = func(n mcp.JSONRPCNotification) { l.notify(n, nil, l.stopping) }
+		s.send = func(n mcp.JSONRPCNotification) { l.notify(n, nil, l.stopping) }
 		line := l.respond(l.server.WithContext(l.ctx, s), id, method, e.message())
-		s.relay.end()
+		s.end()
 		l.send(line)
 	}
 }
@@ -101,9 +101,9 @@ func (l *loop) run(c *call) {
 		return // cancelled between its turn and its start
 	}
 	s := &callSession{client: l.client}
-	s.relay.send = func(n mcp.JSONRPCNotification) { l.notify(n, &c.lane, c.ctx.Done()) }
+	s.send = func(n mcp.JSONRPCNotification) { l.notify(n, &c.lane, c.ctx.Done()) }
 	line := l.respond(l.server.WithContext(c.ctx, s), c.id, c.method, c.message)
-	s.relay.end()
+	s.end()
 	answered = l.answer(c, line) == nil
 }
 

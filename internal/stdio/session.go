@@ -69,7 +69,7 @@ func (s *callSession) GetClientCapabilities() mcp.ClientCapabilities {
 // told is what is known of the client: from this request, if it said anything, or from the
 // handshake.
 func (s *callSession) told() *identity {
-	if s.identity.known.Load() {
+	if s.known.Load() {
 		return &s.identity
 	}
 	return &s.client.identity
