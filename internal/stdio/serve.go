@@ -156,7 +156,7 @@ func newLoop(ctx context.Context, s *server.MCPServer, out io.Writer, opts Optio
 		out:      newOutbox(out),
 		stopping: make(chan struct{}),
 	}
-	l.client.relay.send = func(n mcp.JSONRPCNotification) { l.notify(n, nil, l.stopping) }
+	l.client.send = func(n mcp.JSONRPCNotification) { l.notify(n, nil, l.stopping) }
 	l.calls = newCalls(opts, l.run)
 	return l
 }
@@ -205,7 +205,7 @@ func (l *loop) shutdown() {
 		l.opts.Logger.Warn("calls ignored the end of their contexts and were left behind")
 	}
 	close(l.stopping)
-	l.client.relay.end()
+	l.client.end()
 	l.out.close()
 	if !waitFor(l.out.finished, l.opts.StopTime) {
 		l.opts.Logger.Warn("the client did not read its last answers")
