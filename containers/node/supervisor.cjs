@@ -791,6 +791,7 @@ const PROGRESS_MS = 1000;
 const PROGRESS_QUIET_MS = 5000;
 const INTERRUPT_AGAIN_MS = 100;
 const SPARE_DELAY_MS = 20;
+const SPARE_YIELDS_MS = 300;
 const MAX_ZOMBIES = 64;
 const PATHS_BYTES = 256 << 10; // of artifacts in one answer
 const MAX_LOGS = 100; // log frames between the ends of two runs
@@ -996,7 +997,8 @@ class Supervisor {
     const delay = SPARE_DELAY_MS * 2 ** Math.min(this.#spareDeaths, 10);
     this.#spareTimer = setTimeout(() => {
       this.#spareTimer = null;
-      if (this.#run !== null && this.#runKernel?.ready !== true) return this.#planSpare();
+      // A run that has just begun needs the processor more.
+      if (this.#run !== null && this.#run.elapsedMs < SPARE_YIELDS_MS) return this.#planSpare();
       this.#spare ??= this.#newKernel();
     }, delay);
   }
@@ -1323,6 +1325,7 @@ const GATE_CELLS = 3;
 
 const FIRE_AFTER_MS = 40;
 const FIRED_AFTER_MS = 30; // a termination takes far less from one thread to the other
+const PRELOAD_MS = 150; // behind a first run that came with the start
 const TRANSLATE_MS = 20_000;
 const KEPT_CELLS = 200;
 const MAX_LATE_LOGS = 5; // in the time of one run, about what earlier runs still do
@@ -1774,7 +1777,6 @@ class Kernel {
   #pipes = [];
   #lateLogs = 0;
   #thrown = null; // the last exception out of a timer, with the timer's run
-  #sink = undefined; // where the inspector hands over a value
 
   start() {
     // With the container's memory spent, this process goes before the supervisor.
@@ -1817,14 +1819,6 @@ class Kernel {
     const session = new Session();
     session.connect();
     this.post = session.post.bind(session);
-    const sink = (value) => {
-      this.#sink = value;
-    };
-    Object.defineProperty(globalThis, '$sink', { value: sink, configurable: true });
-    this.post('Runtime.evaluate', { expression: '$sink' }, (_, { result }) => {
-      this.sinkId = result.objectId;
-    });
-    delete globalThis.$sink;
     // On a debugger statement or a pause of user code's own session nobody would resume.
     this.post('Runtime.runIfWaitingForDebugger');
   }
@@ -1903,10 +1897,8 @@ class Kernel {
   #warmUp() {
     if (this.#run !== null) return;
     const parameters = { expression: '({})', replMode: true, awaitPromise: true, objectGroup: 'cell' };
-    this.post('Runtime.evaluate', parameters, (error, response) => {
-      if (error || this.#run !== null) return;
-      inspect(this.#valueOf(response.result));
-      describeError(new Error(''), 100);
+    this.post('Runtime.evaluate', parameters, () => {
+      if (this.#run === null) describeError(new Error(inspect({})), 100);
     });
   }
 
@@ -2067,7 +2059,7 @@ class Kernel {
     this.#keepHandlers();
     process.exitCode = undefined;
     const cell = new Cell(code);
-    const run = { id, cell, finished: false, cancelled: false, displays: [], refused: null, tried: new Map() };
+    const run = { id, cell, finished: false, cancelled: false, displays: [], refused: null, tried: new Map(), settled: null };
     this.#run = run;
     if (/\b(?:const|import|export)\b/.test(code) || code.startsWith('#!')) {
       const answer = this.translator.ask({ what: 'cell', code });
@@ -2093,21 +2085,29 @@ class Kernel {
       this.#pending.delete(run);
       this.#onEvaluated(run, error, response, compiling);
     };
-    const stopHolding = this.#holdFirstPromise(run);
+    const stopWatching = this.#watchFirstPromise(run);
     this.#context.run(run, () => this.post('Runtime.evaluate', parameters, answered));
-    stopHolding();
+    stopWatching();
     compiling = false;
   }
 
   // An evaluation waits for the promise of the async function that REPL mode makes of a
-  // cell: the first that is made. When nothing else refers to it, as while code awaits
-  // what never comes, garbage collection would report it to the session by calling
-  // JavaScript, and V8 aborts the process over that.
-  #holdFirstPromise(run) {
+  // cell: the first that is made. It is held, because otherwise nothing may refer to it, as
+  // while code awaits what never comes: garbage collection would report that to the session
+  // by calling JavaScript, and V8 aborts the process over it. And it is listened to before
+  // the inspector does, which would make JSON of the value, text of any length included.
+  #watchFirstPromise(run) {
     const stop = promiseHooks.onInit((promise) => {
       if (this.#pending.has(run)) return;
       this.#pending.set(run, promise);
       stop();
+      const onValue = (wrapper) => {
+        run.settled = { value: wrapper['.repl_result'] };
+        wrapper['.repl_result'] = undefined;
+      };
+      promiseThen(promise, onValue, (thrown) => {
+        run.settled = { thrown };
+      });
     });
     return stop;
   }
@@ -2117,35 +2117,22 @@ class Kernel {
   #onEvaluated(run, error, response, compiling) {
     if (run.finished) return;
     if (error) return run.exitCode === undefined && this.#finish(run, { outcome: 'interrupted' }, true);
-    const { exceptionDetails, result } = response;
-    if (exceptionDetails === undefined) return this.#onValue(run, this.#valueOf(result));
-    const thrown = this.#valueOf(exceptionDetails.exception);
-    if (compiling && thrown instanceof SyntaxError) return this.#onRefused(run, thrown, exceptionDetails);
-    this.#onThrown(run, thrown);
-  }
-
-  /** valueOf gives the value behind the inspector's description of it. */
-  #valueOf(remote) {
-    if (remote.objectId === undefined) {
-      if (remote.unserializableValue === undefined) return remote.subtype === 'null' ? null : remote.value;
-      return unserializable(remote.unserializableValue);
-    }
-    const parameters = { functionDeclaration: 'function (value) { this(value); }', objectId: this.sinkId };
-    this.post('Runtime.callFunctionOn', { ...parameters, arguments: [{ objectId: remote.objectId }] }, () => {});
-    const value = this.#sink;
-    this.#sink = undefined;
-    return value;
+    if (compiling) return this.#onRefused(run, response.exceptionDetails);
+    if ('thrown' in run.settled) this.#onThrown(run, run.settled.thrown);
+    else this.#onValue(run, run.settled.value);
   }
 
   // onRefused tries what else the code may be, then reports V8's own error.
-  #onRefused(run, thrown, details) {
+  #onRefused(run, { exception, lineNumber, columnNumber }) {
     const { cell } = run;
-    const first = { name: 'SyntaxError', message: thrown.message, line: details.lineNumber + 1, column: details.columnNumber + 1 };
+    const name = exception.className;
+    const message = exception.description.split(/\n\s+at /)[0].replace(`${name}: `, '');
+    const first = { name, message, line: lineNumber + 1, column: columnNumber + 1 };
     const position = cell.original(first.line, first.column);
     // Of module syntax V8 says only that it is out of place; the parser knows what is wrong.
-    const outOfPlace = /outside a module|Unexpected token 'export'/.test(thrown.message);
+    const outOfPlace = /outside a module|Unexpected token 'export'/.test(message);
     run.firstError ??= (outOfPlace && run.refused) || { ...first, ...position };
-    const answer = this.#redeclared(run, thrown.message) ?? this.#untyped(run);
+    const answer = this.#redeclared(run, message) ?? this.#untyped(run);
     if (answer === null) {
       const error = describeSyntaxError(run.firstError, cell, this.settings.outputBytes);
       return this.#finish(run, { outcome: 'failed', error });
@@ -2317,10 +2304,6 @@ function exitNumber(code) {
   return Number.isInteger(number) ? number & 255 : 1;
 }
 
-function unserializable(text) {
-  return text.endsWith('n') ? BigInt(text.slice(0, -1)) : text === '-0' ? -0 : Number(text);
-}
-
 function defineGlobal(name, value) {
   Object.defineProperty(globalThis, name, { value, configurable: true, writable: true, enumerable: false });
 }
@@ -2359,7 +2342,7 @@ class Watcher {
     this.channel.on('data', (chunk) => reader.push(chunk));
     this.channel.on('error', () => {});
     this.port.on('message', (request) => this.#onRequest(request));
-    setImmediate(() => this.#parse('import "x"')); // loads the parser while nobody waits for it
+    setTimeout(() => this.#parse('import "x"'), PRELOAD_MS); // loads the parser while nobody waits for it
   }
 
   #onInterrupt({ n }) {

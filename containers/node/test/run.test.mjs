@@ -69,6 +69,14 @@ describe('the value of the last expression is shown as the REPL shows it', () =>
   for (const [code, expected] of cases) test(code, async () => assert.equal(await value(code), expected));
 });
 
+test('a value of any length is cut', async () => {
+  const done = await client.run('"x".repeat(200e6)');
+  assert.equal(done.status, 'completed');
+  assert.match(done.result, /^'x+'?/);
+  assert.ok(done.result.length <= 8000);
+  assert.match((await client.run('throw "y".repeat(1e6)')).error.message, /^'y+/);
+});
+
 test('a value that throws when it is looked at fails the run', async () => {
   assert.equal((await failure('new Proxy({}, { get() { throw new Error("trap") } })')).message, 'trap');
 });
