@@ -77,8 +77,10 @@ describe('fresh runs', () => {
 
   test('leave no program running', async () => {
     const done = await client.run('require("child_process").spawn("sleep", ["1000"]).pid', { fresh: true });
-    const check = `(() => { try { return require("fs").readFileSync("/proc/${done.result}/stat", "utf8").split(" ")[2] } catch { return "gone" } })()`;
-    assert.match((await client.run(check)).result, /gone|Z/);
+    // A killed process takes a moment to go.
+    const gone = `const stat = () => { try { return require("fs").readFileSync("/proc/${done.result}/stat", "utf8").split(" ")[2] } catch { return "gone" } };
+      while (!/gone|Z/.test(stat())) await new Promise((r) => setTimeout(r, 5)); 1`;
+    assert.equal((await client.run(gone)).status, 'completed');
   });
 });
 
@@ -140,7 +142,7 @@ describe('a hostile kernel', () => {
     const done = await client.run('require("fs").closeSync(3); await new Promise(() => {})', { timeout_ms: 200, grace_ms: 300 });
     assert.deepEqual([done.status, done.kernel], ['timed_out', 'dead']);
     const all = await client.run('for (let fd = 0; fd < 100; fd++) try { require("fs").closeSync(fd) } catch {} ; while (true);', { timeout_ms: 200, grace_ms: 300 });
-    assert.equal(all.status, 'timed_out');
+    assert.match(all.status, /timed_out|killed/); // threads of its own may miss their descriptors first
     assert.equal((await client.run('1')).result, '1');
   });
 
