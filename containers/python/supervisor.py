@@ -1035,7 +1035,7 @@ class Supervisor:
 
     def _await_flush(self, kernel):
         """Lets poll tell when a full socket takes more. A kernel that never reads runs into the timeout."""
-        if kernel.link.outbox:
+        if kernel.link.outbox and kernel.link.fd in self.handlers:
             self.poller.modify(kernel.link.fd, select.EPOLLIN | select.EPOLLOUT)
 
     # -- kernels
@@ -1223,10 +1223,13 @@ class Supervisor:
         if run.kernel is None:
             self._finish(run, reason, self._exit_code_of(reason), kernel="fresh" if run.fresh else "dead")
             return
+        self._set_timer("grace", run.grace, lambda: self._condemn(run))
+        self._keep_signalling(run)
+
+    def _keep_signalling(self, run):
+        """Interrupts again while the grace lasts: os.system() and some handlers swallow a signal."""
+        self._set_timer("again", max(0.05, run.grace / 4), lambda: self._keep_signalling(run))
         self._signal_run(run)
-        if self.run is run:
-            self._set_timer("again", run.grace / 2, lambda: self._signal_run(run))
-            self._set_timer("grace", run.grace, lambda: self._condemn(run))
 
     def _signal_run(self, run):
         """Interrupts the kernel and what this run started, as the terminal's Ctrl-C would."""
@@ -1245,6 +1248,7 @@ class Supervisor:
 
     def _condemn(self, run):
         run.condemned = True
+        self.timers.pop("again", None)
         self._kill_kernel(run.kernel)
 
     # -- a run ends
@@ -1523,21 +1527,32 @@ class Displays:
     def begin_run(self):
         self.figures_shown.clear()
 
-    def publish(self, bundle, alt="", stem="image"):
+    def publish(self, bundle, alt=""):
         """Shows a MIME bundle: its best picture, or else its text on stdout."""
+        if PLOTLY in bundle:
+            self._show_plotly(bundle[PLOTLY])
+            return
         for mime in SHOWN_MIMES:
             if bundle.get(mime):
-                self._show(mime, as_bytes(mime, bundle[mime]), alt, stem)
+                self._show(mime, as_bytes(mime, bundle[mime]), alt, "page" if mime == "text/html" else "image")
                 return
         text = text_of(bundle)
         if text:
             print(text)
 
-    def _show(self, mime, data, alt, stem):
+    def _show_plotly(self, figure):
+        """Keeps an interactive figure as a page; what it is made of would tell a reader little."""
+        from plotly.io import to_html
+
+        title = figure.get("layout", {}).get("title", {}).get("text") or "an interactive figure"
+        page = to_html(figure, include_plotlyjs="cdn", validate=False)
+        self._show("text/html", page.encode("utf-8"), str(title)[:500], "figure", in_frame=False)
+
+    def _show(self, mime, data, alt, stem, in_frame=True):
         header = {"type": "display", "mime": mime, "size": len(data), "alt": alt}
-        fits = len(data) <= self.settings.image_bytes
+        fits = in_frame and len(data) <= self.settings.image_bytes
         if mime.startswith("image/") or not fits:
-            path = self._save(data, stem if mime.startswith("image/") else "display", SHOWN_MIMES[mime])
+            path = self._save(data, stem, SHOWN_MIMES[mime])
             if path:
                 header["path"] = path
         self.tell(header, data if fits else b"")
@@ -1630,6 +1645,8 @@ def as_bytes(mime, value):
 def text_of(bundle):
     """What a terminal would show of a MIME bundle."""
     plain = bundle.get("text/plain") or ""
+    if PLOTLY in bundle:
+        return plain.partition("(")[0]  # the whole would be all of its data
     for mime in ("text/markdown", "text/latex"):
         if is_bare(plain) and isinstance(bundle.get(mime), str):
             return bundle[mime]
@@ -1652,7 +1669,8 @@ REPR_METHODS = {
     "text/latex": "_repr_latex_",
     "application/json": "_repr_json_",
 }
-PICTURES = ("text/plain", "image/png", "image/jpeg", "image/svg+xml")
+PLOTLY = "application/vnd.plotly.v1+json"
+PICTURES = ("text/plain", "image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml", PLOTLY)
 
 
 def mime_bundle(value):
@@ -1668,20 +1686,25 @@ def mime_bundle(value):
         return bundle
     if isinstance(value, type):
         return bundle
-    method = getattr(kind, "_repr_mimebundle_", None)
-    if method is not None:
-        more = method(value)
-        more = more[0] if isinstance(more, tuple) else more
-        bundle.update(more or {})
+    found = call_repr(kind, "_repr_mimebundle_", value) or {}
+    bundle.update((mime, content) for mime, content in found.items() if wanted(mime, bundle))
     for mime, name in REPR_METHODS.items():
-        method = getattr(kind, name, None)
-        if method is None or mime in bundle or (mime not in PICTURES and not is_bare(bundle["text/plain"])):
-            continue
-        content = method(value)
-        content = content[0] if isinstance(content, tuple) else content
-        if content is not None:
-            bundle[mime] = content
+        if mime not in found and wanted(mime, bundle):
+            content = call_repr(kind, name, value)
+            if content is not None:
+                bundle[mime] = content
     return bundle
+
+
+def wanted(mime, bundle):
+    return mime in PICTURES or is_bare(bundle["text/plain"])
+
+
+def call_repr(kind, name, value):
+    """What a display method of a class returns, without the metadata that may come with it."""
+    method = getattr(kind, name, None)
+    content = method(value) if method is not None else None
+    return content[0] if isinstance(content, tuple) else content
 
 
 def plain_text(value):
@@ -1974,6 +1997,8 @@ class PlainEngine:
         if self.kernel.settings.ipython:
             self.outputs[self.kernel.count] = value
 
+    # Packages that show what they make through IPython's shell, and only where there is one.
+    IPYTHON_USERS = ("IPython", "plotly")
     IPYTHON_NAMES = ("display", "get_ipython", "In", "Out", "_ih", "_oh", "_dh", "_i", "_ii", "_iii")
 
     def needs_ipython(self, code):
@@ -1983,6 +2008,8 @@ class PlainEngine:
         try:
             tree = self.parse(code, "<cell>")
         except SyntaxError:
+            return True
+        if any(name in code for name in self.IPYTHON_USERS):
             return True
         if not any(text in code for text in ("display", "get_ipython", "In", "Out", "_")):
             return False
@@ -2058,7 +2085,7 @@ def make_shell(engine, kernel):
         def format(self, obj, include=None, exclude=None):
             if include or exclude:
                 return super().format(obj, include, exclude)
-            data, metadata = super().format(obj, include=PICTURES + ("image/gif", "image/webp"))
+            data, metadata = super().format(obj, include=PICTURES)
             if not data or len(data) > 1 or not is_bare(data.get("text/plain", "")):
                 return data, metadata
             return super().format(obj)
@@ -2287,7 +2314,10 @@ class Kernel:
         self.warm = True
 
     def _modules(self):
-        return (["IPython.core.interactiveshell"] if self.settings.ipython else []) + self.settings.preload
+        names = (["IPython.core.interactiveshell"] if self.settings.ipython else []) + self.settings.preload
+        if "matplotlib.pyplot" in names:  # which the first figure would import
+            names.append(AggHook.NAME)
+        return names
 
     def _build_shell(self):
         if self.engine is None and self.settings.ipython:
@@ -2383,18 +2413,7 @@ class Kernel:
     def tell_display(self, header, blob):
         """Sends a display while code runs: an interrupt must not tear a frame."""
         header["id"] = self.run_id
-        try:
-            previous = signal.signal(signal.SIGINT, note_signal)
-        except ValueError:  # another thread: signals do not reach it
-            self._tell(header, blob)
-            return
-        note_signal.came = False
-        try:
-            self._tell(header, blob)
-        finally:
-            signal.signal(signal.SIGINT, previous)
-        if note_signal.came:
-            raise KeyboardInterrupt
+        without_interrupts(self._tell, header, blob)
 
     # -- the time between runs
 
@@ -2502,7 +2521,7 @@ class Kernel:
     def _evaluate(self, code):
         self._check_interrupt()
         if self.engine is None and self.settings.ipython and self.plain.needs_ipython(code):
-            self._build_shell()
+            without_interrupts(self._build_shell)  # half of IPython could not be imported again
         (self.engine or self.plain).evaluate(code)
         self._show_rest()
 
@@ -2525,10 +2544,10 @@ class Kernel:
 
     def show(self, value, bundle):
         """Takes the value of a cell's last expression: as the result, and as a display if it is a picture."""
-        self.result = cut_text(text_of(bundle), self.settings.output_bytes)
+        self.result = cut_text(text_of(bundle), self.settings.output_bytes) or None  # none: it has shown itself
         if type(value).__name__ == "Figure" and "image/png" in bundle and hasattr(value, "get_facecolor"):
             self.displays.show_figure(value)
-        elif any(bundle.get(mime) for mime in SHOWN_MIMES):
+        elif PLOTLY in bundle or any(bundle.get(mime) for mime in SHOWN_MIMES):
             self.displays.publish(bundle)
 
     def _describe_outcome(self, report, error):
@@ -2595,6 +2614,22 @@ def note_signal(*_):
     note_signal.came = True
 
 
+def without_interrupts(step, *args):
+    """Takes a step that an interrupt must not end in the middle; the interrupt comes after it."""
+    try:
+        previous = signal.signal(signal.SIGINT, note_signal)
+    except ValueError:  # another thread: signals do not reach it
+        return step(*args)
+    note_signal.came = False
+    try:
+        value = step(*args)
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    if note_signal.came:
+        raise KeyboardInterrupt
+    return value
+
+
 def reseed():
     """Forks of one zygote must not share a random sequence; Python's own random sees to itself."""
     random = sys.modules.get("numpy.random")
@@ -2623,7 +2658,7 @@ def cpu_count():
 
 # Set where neither the image nor the server does. The thread pools of numerical libraries
 # count the host's processors, and their threads count against the limit of processes.
-DEFAULT_ENV = {"MPLBACKEND": "agg", "TERM": "dumb", "NO_COLOR": "1"}
+DEFAULT_ENV = {"MPLBACKEND": "agg", "PLOTLY_RENDERER": "plotly_mimetype", "TERM": "dumb", "NO_COLOR": "1"}
 THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_MAX_THREADS")
 
 
@@ -2696,6 +2731,7 @@ def main():
     for name in THREAD_LIMITS:
         DEFAULT_ENV[name] = str(cpu_count())
     server = ServerLink()
+    gc.freeze()  # forked children need not look at what is here already
     prctl(PR_SET_DUMPABLE, 0)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     role = Supervisor(server).serve

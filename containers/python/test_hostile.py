@@ -164,7 +164,9 @@ class HijackedLinks(HostileTest):
             "import array\nr = os.open('/dev/null', 0)\n"
             "for _ in range(200):\n"
             "    s = link()\n"
-            "    s.sendmsg([frame({'type': 'x'})], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [r]))])"
+            "    try: s.sendmsg([frame({'type': 'x'})],\n"
+            "                   [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [r]))])\n"
+            "    except OSError: pass"  # too many on their way
         )
         self.assertEqual(answer.status, "completed", answer)
         self.assertEqual(client.run("1 + 1").result, "2")

@@ -11,6 +11,16 @@ from test_support import Client, SupervisorTest
 
 
 class IPython(SupervisorTest):
+    def test_code_that_displays_through_ipython_has_it_from_the_first_run_on(self):
+        code = "from IPython.display import display, HTML\ndisplay(HTML('<i>x</i>'))"
+        self.assertEqual([d["data"] for d in self.completed(code).displays], [{"text/html": "<i>x</i>"}])
+
+    def test_an_interrupt_while_ipython_loads_does_not_spoil_it(self):
+        run_id = self.client.start("%time 1\nwhile True: pass", grace_ms=60_000)
+        self.client.send({"type": "interrupt", "id": run_id, "reason": "cancelled"})
+        self.assertEqual(self.client.finish(run_id).kernel, "alive")
+        self.assertIn("Wall", self.completed("%time 1").out)
+
     def test_magics_and_commands(self):
         self.assertIn("Wall time", self.completed("%time 1 + 1").out)
         self.assertEqual(self.completed("!echo hi; echo err >&2").out, "hi\n")
@@ -150,6 +160,17 @@ class Figures(SupervisorTest):
         self.assertEqual(list(answer.displays[0]["data"]), ["image/png"])
 
 
+class Pages(SupervisorTest):
+    def test_a_plotly_figure_is_kept_as_a_page(self):
+        code = "import plotly.graph_objects as go\nfig = go.Figure(go.Scatter(y=[1, 2]), layout_title_text='T')\n"
+        for last in ("fig", "fig.show()", "display(fig)"):
+            (display,) = self.completed(code + last).displays
+            self.assertEqual((display["data"], display["alt"]), ({}, "T"))
+            with open(self.client.path(display["path"])) as file:
+                self.assertIn("<html", file.read())
+        self.assertIn(self.completed("fig").result, (None, "Figure"))
+
+
 class Tables(SupervisorTest):
     def test_a_table_is_text_alone(self):
         answer = self.completed("import pandas as pd\npd.DataFrame({'a': [1, 2]})")
@@ -179,13 +200,13 @@ def load_tests(loader, _tests, _pattern):
     """Chooses by what the interpreter under test has."""
     client = Client()
     try:
-        has = {name for name in ("pandas", "matplotlib", "PIL", "numpy")
+        has = {name for name in ("pandas", "matplotlib", "PIL", "numpy", "plotly")
                if client.run("import importlib.util as u; u.find_spec(%r) is not None" % name).result == "True"}
         ipython = "ipython" in client.ready["features"]
     finally:
         client.close()
     suite = unittest.TestSuite()
-    for case, needed in ((IPython, set()), (Figures, {"matplotlib", "PIL"}), (Tables, {"pandas"}),
+    for case, needed in ((IPython, set()), (Figures, {"matplotlib", "PIL"}), (Tables, {"pandas"}), (Pages, {"plotly"}),
                          (Loaded, {"numpy", "pandas", "matplotlib"})):
         if ipython and needed <= has:
             suite.addTests(loader.loadTestsFromTestCase(case))
