@@ -3,8 +3,6 @@ export CGO_ENABLED ?= 0
 export GOFLAGS := -tags=remote,containers_image_openpgp,exclude_graphdriver_btrfs
 
 BIN := bin/code-sandbox-mcp
-TOOLS := $(CURDIR)/.tools
-
 .PHONY: build demo setup test test-go test-python test-node lint bench fuzz clean
 
 build:
@@ -32,22 +30,32 @@ test: deps-test build
 	$(MAKE) test-python test-node test-go
 
 test-go:
-	go test ./...
+	go test -timeout 30m ./...
 
 test-python:
 	cd containers/python && python3 -m unittest -q
 
-test-node:
+# On the machine's own Node, which is an older one, and on the one that the image has.
+test-node: containers/node/lint/node_modules
 	cd containers/node && node --test
+	cd containers/node && lint/node_modules/.bin/node --test
+
+containers/node/lint/node_modules: containers/node/lint/package-lock.json
+	cd $(@D) && npm ci --no-audit --no-fund
+	touch $@
 
 bench: build
 	$(BIN) setup
 	go run ./internal/bench --server $(BIN)
 
+# Every fuzz target for a while; what they find becomes a seed.
+FUZZTIME ?= 20s
 fuzz:
-	scripts/fuzz
+	go test -run '^$$' -fuzz FuzzTake -fuzztime $(FUZZTIME) ./sandbox
+	go test -run '^$$' -fuzz FuzzMask -fuzztime $(FUZZTIME) ./tools
+	go test -run '^$$' -fuzz FuzzArguments -fuzztime $(FUZZTIME) ./tools
 
-lint: deps-test
+lint: deps-test containers/node/lint/node_modules
 	scripts/lint
 
 clean:

@@ -1,4 +1,3 @@
-import pandas as pd
 from sklearn.datasets import load_wine
 
 wine = load_wine(as_frame=True)
