@@ -12,8 +12,8 @@ Three kinds of process run this file:
 * A *kernel* keeps a user's variables and runs the code on its main thread. The first one
   is forked from the bare supervisor, so that it is there within a millisecond.
 * The *zygote* has imported everything that is heavy. It forks kernels that are ready for
-  `fresh` runs and for the time after a kernel died. It is only ever a short cut: without
-  it, kernels are forked from the supervisor.
+  `fresh` runs and for the time after a kernel died, and tells how they ended. It is only
+  ever a short cut: without it, kernels are forked from the supervisor.
 
 Between supervisor and kernels: a stream socket with frames of a JSON header and, from the
 kernel, a blob. Each run comes to its kernel with two pipes for stdout and stderr.
@@ -1014,6 +1014,7 @@ class Supervisor:
         else:
             self.main = kernel
         self._hand_over(run, kernel)
+        self._prepare_next()
 
     def _hand_over(self, run, kernel):
         """Gives a kernel the run and the two pipes that it is to write to."""
@@ -1313,12 +1314,11 @@ class Supervisor:
     def _strays(self, table):
         """What was started by code and is not, and does not belong to, a kernel or zygote that stays."""
         strays = family(table, os.getpid())
-        for child in (self.main, self.standby, self.zygote):
-            if child is not None and child.pid is not None:
-                strays -= family(table, child.pid) | {child.pid}
-        # A kernel that the zygote is just forking has not told its pid yet.
-        if self.standby is not None and not self.standby.ready and self.zygote is not None:
-            strays -= {pid for pid in strays if table[pid][1] >= self.standby_ticks}
+        for kernel in (self.main, self.standby):
+            if kernel is not None and kernel.pid is not None:
+                strays -= family(table, kernel.pid) | {kernel.pid}
+        if self.zygote is not None:  # and what it forks just now, whose pid is not known yet
+            strays -= {self.zygote.pid} | {pid for pid in strays if table[pid][0] == self.zygote.pid}
         return strays
 
     def _kill_all(self, choose):
@@ -1428,10 +1428,12 @@ class Supervisor:
         self._prepare_next()
 
     def _prepare_next(self):
-        """Gets ready, between runs, what later runs will want."""
-        if not self.zygote_wanted or self.run is not None:
+        """Gets ready what later runs will want: a zygote between runs, a kernel that stands by at any time."""
+        if not self.zygote_wanted:
             return
         if self.zygote is None:
+            if self.run is not None:
+                return
             wait = self.zygote_due - time.monotonic()
             if wait > 0:
                 self._set_timer("zygote due", wait, self._prepare_next)
@@ -1451,19 +1453,21 @@ class Supervisor:
         self._set_timer("zygote load", ZYGOTE_LOAD_SECONDS, lambda: self._drop_zygote("it did not load in time"))
 
     def _on_zygote(self):
+        zygote = self.zygote
         try:
-            for header, _ in self.zygote.link.receive():
+            for header, _ in zygote.link.receive():
                 if header.get("type") == "loaded":
-                    self.zygote.loaded = True
+                    zygote.loaded = True
                     self.timers.pop("zygote load", None)
                     self._prepare_next()
+                elif header.get("type") == "exit":
+                    self._on_exit(header.get("pid"), clean_int(header.get("status"), None, 0, 1 << 16))
         except Lost as e:
             self._drop_zygote(str(e))
 
     def _order_standby(self):
         ours, theirs = socket.socketpair()
         self.standby = KernelProcess(ours)
-        self.standby_ticks = ticks_now()
         try:
             self.zygote.link.send({"type": "fork"}, (theirs.fileno(),))
         except Lost as e:
@@ -2293,6 +2297,7 @@ class Kernel:
         self.displays = Displays(settings, self.tell_display)
         self.plain = PlainEngine(self)
         self.engine = None
+        self.modules = {}  # sys.modules as it was before the first run
         self.preload = None
         self.warm = not settings.preloads
         self.count = 0
@@ -2312,6 +2317,7 @@ class Kernel:
             import_quietly(name)
         self._build_shell()
         self.warm = True
+        self.modules = dict(sys.modules)  # here, because a fork that touches them all copies all of their pages
 
     def _modules(self):
         names = (["IPython.core.interactiveshell"] if self.settings.ipython else []) + self.settings.preload
@@ -2357,7 +2363,7 @@ class Kernel:
             os.chdir("/")
         sys.argv = [""]
         sys.path.insert(0, "")
-        self.modules = dict(sys.modules)
+        self.modules = self.modules or dict(sys.modules)
         self._set_up_builtins()
         signal.signal(signal.SIGINT, ignore_signal)
         reseed()
@@ -2687,6 +2693,7 @@ class Zygote:
         self.kernel.load()
         gc.collect()
         gc.freeze()
+        signal.signal(signal.SIGCHLD, self._report_ends)
         self.sock.sendall(pack_report({"type": "loaded"}))
         while True:
             data, fds = receive_fds(self.sock, 4096)
@@ -2699,28 +2706,27 @@ class Zygote:
                     os.close(fd)
 
     def _fork(self, fd):
-        """Forks twice, so that the kernel becomes a child of process 1 and outlives the zygote."""
         import warnings
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about threads: the libraries' own, which know of forks
-            pid = os.fork()
-            if pid == 0:
-                self._leave_to_child()
+            if os.fork() == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 self.sock.detach()
                 close_all_but({fd})
                 raise Become(functools.partial(self.kernel.serve, fd))
-        os.waitpid(pid, 0)
         os.close(fd)
 
-    @staticmethod
-    def _leave_to_child():
-        """Goes on in a child whose parent, the caller, is gone."""
+    def _report_ends(self, *_):
+        """Tells how kernels ended. When the zygote is gone, they are the supervisor's own children."""
         try:
-            if os.fork() != 0:
-                os._exit(0)
-        except OSError:
-            os._exit(1)
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                self.sock.sendall(pack_report({"type": "exit", "pid": pid, "status": status}))
+        except ChildProcessError:
+            pass
 
 
 # ---------------------------------------------------------------------------------------
