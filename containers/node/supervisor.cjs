@@ -651,6 +651,9 @@ function source() {
   return text.startsWith(SOURCE_HEAD) ? text : `${SOURCE_HEAD}${text}\n})(${GLOBALS});`;
 }
 
+const LOST_MS = 1000;
+const UNKILLABLE_MS = 5000;
+
 /**
  * KernelProcess is the supervisor's end of one kernel. handlers: onFrame(frame),
  * onOutput(stream 1 or 2, bytes), onFired() when running code has been told to terminate,
@@ -691,6 +694,8 @@ class KernelProcess {
     this.reader = new FrameReader(MAX_FRAME_OUT, (frame) => this.handlers.onFrame(frame));
     this.channel.on('data', (chunk) => this.#receive(chunk));
     for (const socket of [this.channel, this.watcher]) socket.on('error', () => {});
+    // Mostly a death that will be known in a moment; else code has closed the descriptor.
+    this.channel.on('end', () => setTimeout(() => this.#condemn('an end of its channel'), LOST_MS));
     this.watcher.on('data', () => this.handlers.onFired());
     this.child.on('error', () => this.#died(127, null));
     this.child.on('exit', (code, name) => this.#died(code, name));
@@ -703,11 +708,17 @@ class KernelProcess {
   #receive(chunk) {
     try {
       this.reader.push(chunk);
-    } catch {
+    } catch (error) {
       // What follows a broken frame means nothing. Only code that writes to this
       // descriptor itself can get here, and it has spoilt its own kernel.
-      this.kill('protocol');
+      this.#condemn(error.message);
     }
+  }
+
+  #condemn(why) {
+    if (!this.alive) return;
+    this.handlers.onFrame({ type: 'log', message: `a kernel is killed, because it sent ${why}` });
+    this.kill('');
   }
 
   send(message) {
@@ -740,6 +751,8 @@ class KernelProcess {
     for (const entry of below) signal(entry.pid, 'SIGKILL');
     if (below.length === 0 || reaper().length === 0) signal(this.pid, 'SIGKILL');
     else setTimeout(() => this.alive && signal(this.pid, 'SIGKILL'), 200);
+    // One that no signal can end, in a file system that hangs, must not keep the session locked.
+    setTimeout(() => this.#died(null, 'SIGKILL'), UNKILLABLE_MS);
   }
 
   #died(code, name) {
@@ -1213,9 +1226,10 @@ class Supervisor {
 
   #finishDead(kernel) {
     const run = this.#run;
-    const status = run.reason === '' ? 'killed' : run.reason;
-    const outOfMemory = /heap out of memory|Allocation failed/.test(run.err.report().tail || run.err.report().head);
+    const { head, tail } = run.err.report();
+    const outOfMemory = /heap out of memory|Allocation failed/.test(tail || head);
     const cause = kernel.cause === 'signal 6' && outOfMemory ? 'memory' : kernel.cause;
+    const status = run.reason === '' || cause === 'memory' ? 'killed' : run.reason;
     if (run.fresh) this.#killOrphansOf(run);
     const fate = run.fresh ? 'fresh' : 'dead';
     this.#done(run, kernel, { status, exit_code: EXIT_CODES[status], result: null, error: null, cause, kernel: fate });
