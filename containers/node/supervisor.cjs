@@ -30,6 +30,7 @@ const moduleApi = require('node:module');
 const net = require('node:net');
 const os = require('node:os');
 const pathApi = require('node:path');
+const vmApi = require('node:vm');
 const workerThreads = require('node:worker_threads');
 
 const PROTOCOL = 1;
@@ -1484,6 +1485,18 @@ class Cell {
   }
 }
 
+// readsAsObject tells whether code that begins with a brace is an object, as Node's REPL takes
+// it wherever it can: a script would make a block of it.
+function readsAsObject(code) {
+  if (!/^\s*\{/.test(code) || /;\s*$/.test(code)) return false;
+  try {
+    new vmApi.Script(`async () => (${code}\n)`);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 const CELL_POSITION = /(cell-\d+\.js):(\d+):(\d+)/;
 
 // Frames of Node's own that say nothing about user code, and inspect's remark on frames that it left out.
@@ -2079,6 +2092,8 @@ class Kernel {
       const answer = this.translator.ask({ what: 'cell', code });
       if (answer?.code !== undefined) cell.use(answer);
       run.refused = answer?.error ?? null;
+    } else if (readsAsObject(code)) {
+      cell.use({ code: `(${code}\n)`, prefix: 1 });
     }
     this.#evaluate(run);
   }

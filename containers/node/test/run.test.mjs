@@ -63,6 +63,11 @@ describe('the value of the last expression is shown as the REPL shows it', () =>
     ['Promise.resolve(8)', '8'],
     ['(async () => { await null; return 9 })()', '9'],
     ['010', '8'],
+    ['{ a: 1 }', '{ a: 1 }'],
+    ['  { a: await Promise.resolve(2), b: [3] } ', '{ a: 2, b: [ 3 ] }'],
+    ['{ let inner = 4; inner }', '4'],
+    ['{ 5; }', '5'],
+    ['{ a: 6 };', '6'],
     ['({ get a() { throw new Error("getter") } })', '{ a: [Getter] }'],
     ['({ [Symbol.for("nodejs.util.inspect.custom")]() { throw new Error("no") } })', '[value that cannot be inspected: no]'],
   ];
