@@ -39,7 +39,7 @@ const MAX_FRAME_OUT = 8 << 20; // a frame to the server, and one from a kernel
 const KERNEL_FD = 3;
 const WATCHER_FD = 4;
 
-// The name under which this source appears in stack traces, so that they can be cut there.
+// The name under which this source appears in stack traces, so that it can be cut out of them.
 const KERNEL_SCRIPT = 'code-sandbox-kernel';
 
 // User code may replace these on the objects they live on, and its mistakes must not become ours.
@@ -1499,17 +1499,25 @@ function readsAsObject(code) {
 
 const CELL_POSITION = /(cell-\d+\.js):(\d+):(\d+)/;
 
-// Frames of Node's own that say nothing about user code, and inspect's remark on frames that it left out.
-const NODE_FRAME = /^\s+(at .*\bnode:(internal\/|inspector:|diagnostics_channel:)|\.\.\. \d+ lines matching)/;
+// Frames that say nothing about user code, and inspect's remark on frames that it left out.
+const FOREIGN_FRAME = /\bnode:(internal\/|inspector:|async_hooks:|diagnostics_channel:)|\bcode-sandbox-kernel:/;
+const LEFT_OUT = /^\s+\.\.\. \d+ lines matching/;
 
-/** cleanStack cuts the kernel's and Node's own frames out of a stack, and gives positions as the user wrote them. */
+/**
+ * formatStack is Error.prepareStackTrace in a kernel. Whatever shows a stack, console.error
+ * as well as a failed run, shows user code's frames only, at positions in what was written.
+ */
+function formatStack(error, frames) {
+  const own = frames.map((frame) => String(frame)).filter((frame) => !FOREIGN_FRAME.test(frame));
+  const title = safeText(() => Error.prototype.toString.call(error)) || 'Error';
+  return [title, ...own.map((frame) => `    at ${originalPositions(frame)}`)].join('\n');
+}
+
+/** cleanStack cuts foreign frames out of a stack that Node made itself, and what inspect says of those left out. */
 function cleanStack(text) {
   const lines = [];
-  let below = false; // under a frame of the kernel there are only more of its own
   for (const line of text.split('\n')) {
-    if (!/^\s+at /.test(line)) below = false;
-    else if (line.includes(KERNEL_SCRIPT)) below = true;
-    if (!below && !NODE_FRAME.test(line)) lines.push(originalPositions(line));
+    if (!LEFT_OUT.test(line) && !(/^\s+at /.test(line) && FOREIGN_FRAME.test(line))) lines.push(line);
     // An error's properties begin behind its last frame.
     else if (line.endsWith(' {') && lines.length > 0) lines.push(`${lines.pop()} {`);
   }
@@ -1947,6 +1955,7 @@ class Kernel {
     process.execArgv = [];
     process.title = 'node';
     Error.stackTraceLimit = 30;
+    Error.prepareStackTrace = formatStack;
     this.#keepHandlers();
   }
 

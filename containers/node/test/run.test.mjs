@@ -291,6 +291,21 @@ describe('errors', () => {
     });
   }
 
+  test('a stack shows user code only, wherever it is shown', async () => {
+    const caught = await client.run('try { null.x } catch (e) { console.error(e); console.log(e.stack) }');
+    const stack = "TypeError: Cannot read properties of null (reading 'x')\n    at CELL:1:12\n";
+    assert.deepEqual([caught.stderr.head, caught.stdout.head].map((text) => text.replace(/cell-\d+\.js/, 'CELL')), [stack, stack]);
+    const shown = await value('function make() {\n  return new Error("shown")\n}\nmake()');
+    assert.match(shown, /^Error: shown\n {4}at make \(cell-\d+\.js:2:10\)\n {4}at cell-\d+\.js:4:1$/);
+    const own = await value('Error.prepareStackTrace = (error, frames) => frames.length > 0; const flag = new Error().stack; delete Error.prepareStackTrace; flag');
+    assert.equal(own, 'true');
+    assert.doesNotMatch((await failure('throw new Error("x")')).traceback, /code-sandbox-kernel/);
+  });
+
+  test('an error of display shows where it was called', async () => {
+    assert.match((await failure('\ndisplay({ "image/png": 5 })')).traceback, /^cell-\d+\.js:2\ndisplay\(/);
+  });
+
   test('an error of an earlier cell’s function shows that cell', async () => {
     await value('function late() {\n  throw new Error("later")\n}');
     const { traceback } = await failure('late()');
