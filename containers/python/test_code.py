@@ -1,6 +1,5 @@
 """What code may do, and what comes back: state, results, errors, exits."""
 
-import os
 import unittest
 
 from test_support import SupervisorTest
@@ -22,10 +21,12 @@ class State(SupervisorTest):
         self.assertEqual(answer.result, "('sub', 'yes')")
 
     def test_it_begins_in_the_work_dir_with_the_given_environment(self):
-        client = self.connect(env=None)
-        client.send({"type": "init", "work_dir": client.work_dir, "env": {"A": "b", "": "no", "C": 1}})
-        answer = client.run("import os; (os.getcwd(), os.environ.get('A'), os.environ.get('C'))")
-        self.assertIn(repr(os.path.basename(client.work_dir))[1:-1], answer.result)
+        client = self.connect(start=False)
+        client.init(env={"A": "b", "": "no", "C": 1})
+        with open(client.path("marker"), "w"):
+            pass
+        answer = client.run("import os; (os.path.exists('marker'), os.environ.get('A'), os.environ.get('C'))")
+        self.assertEqual(answer.result, "(True, 'b', None)")
 
     def test_modules_of_the_work_dir_can_be_imported(self):
         with open(self.client.path("mymodule_x.py"), "w") as file:
