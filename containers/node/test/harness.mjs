@@ -52,7 +52,7 @@ export class Client {
     client.child.stdin.on('error', () => {});
     client.child.stdout.on('data', (chunk) => client.#receive(chunk));
     client.child.stderr.on('data', (chunk) => (client.stderr += chunk));
-    client.exited.then(() => client.#notify());
+    client.exited.then(() => client.#clear());
     if (overrides === null) return client;
     client.send({ ...defaults, work_dir: client.workDir, ...overrides });
     client.ready = await client.frame((frame) => frame.type === 'ready');
@@ -69,6 +69,11 @@ export class Client {
       this.frames.push({ ...JSON.parse(text), frameBytes: text.length });
       this.#notify();
     }
+  }
+
+  #clear() {
+    this.#notify();
+    if (!inImage) rmSync(this.workDir, { recursive: true, force: true, maxRetries: 5 });
   }
 
   #notify() {
@@ -125,6 +130,5 @@ export class Client {
   async stop() {
     this.send({ type: 'stop' });
     await this.exited;
-    if (!inImage) rmSync(this.workDir, { recursive: true, force: true });
   }
 }
