@@ -2190,6 +2190,12 @@ def import_quietly(name):
         pass
 
 
+def is_in_cwd(name):
+    """Whether a kernel, which looks into the current folder first, would take the module from there."""
+    top = name.partition(".")[0]
+    return os.path.isdir(top) or os.path.exists(top + ".py")
+
+
 class Preload:
     """Imports modules in a background thread while code may run and import too.
 
@@ -2258,7 +2264,8 @@ class Preload:
                 while self.waiting:
                     time.sleep(0.001)
                 with self.turn:
-                    import_quietly(name)
+                    if not is_in_cwd(name):  # a file of the user's runs when code imports it
+                        import_quietly(name)
         finally:
             self.done = True
             os.write(self.wake_w, b"x")
