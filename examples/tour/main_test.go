@@ -1,0 +1,31 @@
+package main
+
+import (
+	"image/png"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// The tour runs as it stands, against the server as it is in this tree, and leaves a figure.
+func TestTour(t *testing.T) {
+	server := filepath.Join(t.TempDir(), "code-sandbox-mcp")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", server, "github.com/code-sandbox-mcp/code-sandbox-mcp")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the server: %v\n%s", err, out)
+	}
+	output := t.TempDir()
+	if err := tour(t.Context(), server, output); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(filepath.Join(output, "wine.png"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	config, err := png.DecodeConfig(file)
+	if err != nil || config.Width < 400 || config.Height < 300 {
+		t.Errorf("the figure is %dx%d, %v", config.Width, config.Height, err)
+	}
+}
