@@ -11,6 +11,7 @@ type KernelConfig struct {
 	Interpreter string   // name or path of the interpreter in the image, such as python3
 	Flag        string   // what makes it run a program given as the next argument, such as -c
 	Supervisor  string   // that program
+	Setup       string   // the command that makes the image ready, for a hint
 	Preload     []string // modules to import ahead, where the image has them
 }
 

@@ -24,7 +24,16 @@ func clip(s string, limit int) string {
 		}
 		s = s[:limit]
 	}
-	return strings.ToValidUTF8(s, "�")
+	return strings.Map(visible, strings.ToValidUTF8(s, "�"))
+}
+
+// visible replaces control characters by their pictures: JSON would make six bytes of each, and
+// none means anything to a reader.
+func visible(r rune) rune {
+	if r < ' ' && r != '\n' && r != '\t' && r != '\r' {
+		return '\u2400' + r
+	}
+	return r
 }
 
 // safePath accepts a path below the work directory, in its shortest form, and gives "" for any
@@ -87,6 +96,9 @@ func (m displayMessage) display() Display {
 		Alt:       clip(m.Alt, maxName),
 	}
 	for mime, raw := range m.Data {
+		if len(d.Data) > 0 {
+			break // a supervisor sends one
+		}
 		var text string
 		if json.Unmarshal(raw, &text) != nil {
 			continue

@@ -35,7 +35,7 @@ func engineFault(err error, language Language, setting KernelConfig) *fault.Erro
 	case errors.As(err, &f):
 		return f
 	case errors.Is(err, ErrImageMissing):
-		f = fault.New(fault.ImageMissing, "Run `code-sandbox-mcp setup` in a terminal to make the images ready, then try again.",
+		f = fault.New(fault.ImageMissing, "Run `"+setting.Setup+"` in a terminal to make the image ready, then try again.",
 			"Image %q for %s is not on this machine.", setting.Image, language)
 	case errors.Is(err, ErrNoInterpreter):
 		f = fault.New(fault.ImageMissing, fmt.Sprintf("Name an image that has %s, or leave the image setting out to use the standard one.", setting.Interpreter),

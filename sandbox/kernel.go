@@ -34,8 +34,9 @@ type kernel struct {
 	info    readyMessage
 	lost    string // why the interpreter died between runs; empty while it has not
 
-	peeks  chan peekAnswer
-	usages chan usageAnswer
+	peeking sync.Mutex // one question at a time
+	peeks   chan peekAnswer
+	usages  chan usageAnswer
 
 	ready chan struct{} // closed by the first ready frame
 	dead  chan struct{} // closed when no more frames come
@@ -266,6 +267,8 @@ func lastWord(answer chan doneMessage) (doneMessage, error) {
 
 // peek asks for the output so far of the run that goes on.
 func (k *kernel) peek(ctx context.Context, r *Run) (peekAnswer, bool) {
+	k.peeking.Lock()
+	defer k.peeking.Unlock()
 	select { // an answer that came too late for an earlier question
 	case <-k.peeks:
 	default:

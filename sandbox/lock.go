@@ -80,6 +80,9 @@ func (l *lockFile) kept() bool {
 // keep marks the session as one that outlives its server.
 func (l *lockFile) keep() { _, _ = l.file.WriteAt([]byte(keepMark), 0) }
 
+// unkeep takes the mark away.
+func (l *lockFile) unkeep() { _ = l.file.Truncate(0) }
+
 // release lets go of the lock and leaves the file, for a session that goes on.
 func (l *lockFile) release() { _ = l.file.Close() }
 

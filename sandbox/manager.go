@@ -112,7 +112,8 @@ func (m *Manager) check(o *RunOptions) error {
 	if o.Timeout <= 0 {
 		o.Timeout = m.config.RunTimeout
 	}
-	o.Timeout = min(o.Timeout, m.config.MaxRunTimeout)
+	// A supervisor takes milliseconds, and none of them for no limit.
+	o.Timeout = max(time.Millisecond, min(o.Timeout, m.config.MaxRunTimeout))
 	return nil
 }
 
@@ -165,8 +166,7 @@ func (m *Manager) open(id string) (*session, error) {
 func (m *Manager) newSession(id string, named bool) (*session, error) {
 	lock, err := takeLock(m.config.StateDir, id)
 	if errors.Is(err, errLocked) {
-		return nil, fault.New(fault.SessionBusy, "Use another session_id, or close the session there first.",
-			"Session %q is open in another running server.", id)
+		return nil, errOpenElsewhere(id)
 	}
 	if err != nil {
 		return nil, fault.New(fault.ExecutionFailed, "Check that the home directory can be written to, or name another with --state-dir.",
@@ -215,7 +215,7 @@ func (m *Manager) find(id string) (*session, error) {
 }
 
 func notFound(id string) *fault.Error {
-	const hint = "Run code first: that makes the session. list_sessions tells which there are."
+	const hint = "Run code with this session_id first: that opens or makes the session."
 	if id == "" {
 		return fault.New(fault.SessionNotFound, hint, "The default session does not exist yet.")
 	}
@@ -238,11 +238,50 @@ func (m *Manager) FindRun(id string) (*Run, error) {
 // CloseSession ends a session, the default one for an empty id, and removes its files unless
 // keepFiles. It returns when that is done, with the id of the session that it was.
 func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (string, error) {
+	// Half a removal helps nobody, so it is not cut short when the caller leaves.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepTimeout)
+	defer cancel()
 	s, err := m.find(id)
+	var f *fault.Error
+	if id != "" && errors.As(err, &f) && f.Code == fault.SessionNotFound {
+		return id, m.closeLeftover(ctx, id, keepFiles)
+	}
 	if err != nil {
 		return "", err
 	}
 	return s.id, m.drop(ctx, s, keepFiles)
+}
+
+// closeLeftover removes a session that no server has open any more.
+func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) error {
+	inventory, err := m.config.Engine.List(ctx, LabelHost, m.config.Host)
+	left := group(inventory)[id]
+	if err != nil || left == nil {
+		return notFound(id)
+	}
+	lock, err := takeLock(m.config.StateDir, id)
+	if err != nil {
+		return errOpenElsewhere(id)
+	}
+	volumes := left.volumes
+	if keepFiles {
+		volumes = nil
+	}
+	if err := m.config.Engine.Remove(ctx, left.containers, volumes); err != nil {
+		lock.release()
+		return engineFault(err, "", KernelConfig{})
+	}
+	if keepFiles {
+		lock.release()
+	} else {
+		lock.remove()
+	}
+	return nil
+}
+
+func errOpenElsewhere(id string) *fault.Error {
+	return fault.New(fault.SessionBusy, "Use another session_id, or close the session there first.",
+		"Session %q is open in another running server.", id)
 }
 
 // drop closes the session and forgets it. The session stays known until it is gone, so that
@@ -258,10 +297,15 @@ func (m *Manager) drop(ctx context.Context, s *session, keepFiles bool) error {
 	err := s.close(ctx, keepFiles)
 	m.mu.Lock()
 	delete(m.sessions, s.id)
-	if m.fallback == s.id {
+	wasDefault := m.fallback == s.id
+	if wasDefault {
 		m.fallback = ""
 	}
+	again := wasDefault && !m.closed
 	m.mu.Unlock()
+	if again {
+		m.Prewarm() // a container is kept ready for the next default session too
+	}
 	if err != nil {
 		return fault.New(fault.EngineError, "Nothing else is needed: what is left over is removed later by itself.",
 			"Session %q is closed, but Podman did not remove all of it.", s.id).Because(err)

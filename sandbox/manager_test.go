@@ -335,7 +335,7 @@ func TestIdleSessionsEndAndUsedOnesDoNot(t *testing.T) {
 			mustRun(t, m, RunOptions{Code: "1", SessionID: "used"})
 			time.Sleep(10 * time.Minute)
 		}
-		if got := e.holds(); !slices.Equal(got, []string{"csm-used-python", "volume csm-used"}) {
+		if got := e.holds(); !slices.Equal(got, []string{"csm-host-used-python", "volume csm-host-used"}) {
 			t.Errorf("engine holds %q", got)
 		}
 		_, err := m.Session(t.Context(), "idle")
@@ -354,8 +354,9 @@ func TestClosingEndsRunsAndForgetsTheSession(t *testing.T) {
 			t.Errorf("closed %q, %v", id, err)
 		}
 		<-run.Done()
-		_, err = run.Result()
-		wantCode(t, err, fault.SessionNotFound)
+		if res, err := run.Result(); err != nil || res.Status != Cancelled || !res.VariablesLost {
+			t.Errorf("a run under a closed session gave %+v, %v", res, err)
+		}
 		if got := e.holds(); len(got) != 0 {
 			t.Errorf("engine holds %q", got)
 		}
@@ -375,7 +376,7 @@ func TestShutdownKeepsTheFilesOfNamedSessionsOnly(t *testing.T) {
 		mustRun(t, m, RunOptions{Code: "1"})
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 		m.Close(t.Context())
-		if got := e.holds(); !slices.Equal(got, []string{"volume csm-mine"}) {
+		if got := e.holds(); !slices.Equal(got, []string{"volume csm-host-mine"}) {
 			t.Errorf("engine holds %q", got)
 		}
 		_, err := finish(m, RunOptions{Code: "1"})
@@ -424,7 +425,7 @@ func TestASweepRemovesWhatADeadServerLeft(t *testing.T) {
 		live := newTestManager(t, config)
 		mustRun(t, live, RunOptions{Code: "1", SessionID: "live"})
 		synctest.Wait()
-		want := []string{"csm-live-python", "volume csm-live", "volume csm-mine"}
+		want := []string{"csm-host-live-python", "volume csm-host-live", "volume csm-host-mine"}
 		if got := e.holds(); !slices.Equal(got, want) {
 			t.Errorf("engine holds %q, want %q", got, want)
 		}

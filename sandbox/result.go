@@ -18,6 +18,9 @@ const (
 	Killed    Status = "killed"
 )
 
+// causeClosed is the Cause of a run whose session was closed under it.
+const causeClosed = "its session was closed"
+
 // Stream is one output stream of a run as far as it is reported.
 type Stream struct {
 	Head         string // all of it, when nothing was left out

@@ -46,6 +46,7 @@ type Run struct {
 	mu       sync.Mutex
 	progress Progress
 	displays []Display
+	held     int // bytes of the displays' data
 	notes    []string
 	kernel   *kernel // while it runs
 	result   *Result
@@ -92,6 +93,9 @@ func (r *Run) Progress() Progress {
 	return p
 }
 
+// peekTimeout bounds the wait for a supervisor that tells the output so far.
+const peekTimeout = 2 * time.Second
+
 // SoFar gives a result with status running and the output so far. ctx bounds the wait for it;
 // when it ends first, or the code has not begun, the streams are empty.
 func (r *Run) SoFar(ctx context.Context) *Result {
@@ -106,6 +110,8 @@ func (r *Run) SoFar(ctx context.Context) *Result {
 		res.Notes = []string{"The code has not begun: it waits for its turn or for its container."}
 		return res
 	}
+	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
+	defer cancel()
 	if answer, ok := k.peek(ctx, r); ok {
 		res.Stdout, res.Stderr = answer.Stdout.stream(maxText), answer.Stderr.stream(maxText)
 	}
@@ -134,12 +140,38 @@ func (r *Run) advance(m progressMessage) {
 	}
 }
 
+// heldDisplayBytes is how much of what code shows a run keeps; the files have the rest.
+const heldDisplayBytes = 8 << 20
+
 func (r *Run) show(d Display, limit int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.displays) < limit {
-		r.displays = append(r.displays, d)
+	if len(r.displays) >= limit {
+		return
 	}
+	for mime, data := range d.Data {
+		if r.held+len(data) > heldDisplayBytes {
+			delete(d.Data, mime)
+		}
+		r.held += len(data)
+	}
+	r.displays = append(r.displays, d)
+}
+
+// dropImages lets go of what a finished run has shown, but for the paths of the files.
+func (r *Run) dropImages() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.result == nil || r.held == 0 {
+		return
+	}
+	slim := *r.result // others may be reading the one that they were given
+	slim.Displays = make([]Display, len(r.result.Displays))
+	for i, d := range r.result.Displays {
+		d.Data = nil
+		slim.Displays[i] = d
+	}
+	r.result, r.displays, r.held = &slim, nil, 0
 }
 
 // finish settles the run. The first call counts.

@@ -56,17 +56,21 @@ func newSession(id string, named, resumed bool, lock *lockFile, config *Config, 
 	return s
 }
 
-func volumeName(id string) string { return "csm-" + id }
+// Names carry a part of the host's label, so that servers that do not share their locks cannot reach
+// each other's sessions by using the same session id on one engine.
+func resourceName(host, id string) string { return "csm-" + host[:min(6, len(host))] + "-" + id }
 
-func containerName(id string, language Language) string {
-	return fmt.Sprintf("csm-%s-%s", id, language)
+func (s *session) volumeName() string { return resourceName(s.config.Host, s.id) }
+
+func (s *session) containerName(language Language) string {
+	return s.volumeName() + "-" + string(language)
 }
 
 // containerNames are the names that any of the session's containers could have.
 func (s *session) containerNames() []string {
 	names := make([]string, 0, len(s.lanes))
 	for language := range s.lanes {
-		names = append(names, containerName(s.id, language))
+		names = append(names, s.containerName(language))
 	}
 	slices.Sort(names)
 	return names
@@ -103,6 +107,9 @@ func errBeingClosed(id string) *fault.Error {
 
 // remember keeps the run for wait_for_run and forgets the oldest that is over.
 func (s *session) remember(run *Run) {
+	for i := 0; i < len(s.runs)-1; i++ {
+		s.runs[i].dropImages()
+	}
 	s.runs = append(s.runs, run)
 	if len(s.runs) <= keptRuns {
 		return
@@ -149,7 +156,11 @@ func (s *session) perform(run *Run, turn turn) (*Result, error) {
 	if err != nil {
 		return s.lostUnder(run, lane, err)
 	}
-	return s.result(run, done), nil
+	res := s.result(run, done)
+	if errors.Is(context.Cause(run.ctx), errClosing) {
+		res.VariablesLost, res.Cause = true, causeClosed
+	}
+	return res, nil
 }
 
 // kernel gives the lane's live kernel, and starts one when there is none. The caller has the turn.
@@ -163,7 +174,7 @@ func (s *session) kernel(l *lane, note func(string), warm bool) (*kernel, error)
 	if l.had {
 		note(fmt.Sprintf("The %s kernel's container had ended since the last run: its variables are gone, the files are there.", l.language))
 	} else if s.resumed {
-		note("This session was taken up again from an earlier server: its files are there, its variables are gone.")
+		note("This session was used before: its files are there, its variables are gone.")
 	}
 	k, err := s.startKernel(l, warm)
 	if err != nil {
@@ -184,12 +195,15 @@ func (s *session) lostUnder(run *Run, l *lane, why error) (*Result, error) {
 	closing := s.closing
 	s.mu.Unlock()
 	if closing {
-		return nil, errSessionClosed(s.id)
+		return &Result{
+			SessionID: s.id, RunID: run.ID, Language: run.Language, Status: Cancelled, ExitCode: 130,
+			Duration: time.Since(run.created), VariablesLost: true, Cause: causeClosed,
+		}, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.StartTimeout)
 	defer cancel()
 	s.engineMu.Lock()
-	if err := s.config.Engine.Remove(ctx, []string{containerName(s.id, l.language)}, nil); err != nil {
+	if err := s.config.Engine.Remove(ctx, []string{s.containerName(l.language)}, nil); err != nil {
 		s.config.Logger.Warn("remove container", "session", s.id, "error", err)
 	}
 	s.engineMu.Unlock()
@@ -257,7 +271,10 @@ func (s *session) close(ctx context.Context, keepFiles bool) error {
 	defer s.engineMu.Unlock()
 	var volumes []string
 	if !keepFiles {
-		volumes = []string{volumeName(s.id)}
+		volumes = []string{s.volumeName()}
+	}
+	if !keepFiles {
+		s.lock.unkeep() // should the removal fail, a later sweep knows that nobody wants the files
 	}
 	var err error
 	if s.usedEngine() {

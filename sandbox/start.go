@@ -28,7 +28,7 @@ func (s *session) startKernel(l *lane, warm bool) (*kernel, error) {
 	}
 	if l.had || s.resumed {
 		// The name may still belong to a container that ended, or that a dead server left.
-		if err := s.config.Engine.Remove(ctx, []string{containerName(s.id, l.language)}, nil); err != nil {
+		if err := s.config.Engine.Remove(ctx, []string{s.containerName(l.language)}, nil); err != nil {
 			return nil, engineFault(err, l.language, setting)
 		}
 	}
@@ -54,8 +54,8 @@ func (s *session) spec(language Language, setting KernelConfig, image ImageInfo)
 		interpreter = own
 	}
 	return Spec{
-		Name:   containerName(s.id, language),
-		Volume: volumeName(s.id),
+		Name:   s.containerName(language),
+		Volume: s.volumeName(),
 		Labels: map[string]string{
 			LabelSession: s.id, LabelHost: s.config.Host, LabelLanguage: string(language),
 			LabelNamed: fmt.Sprint(s.named),

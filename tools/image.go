@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	"image/color"
 	_ "image/gif" // decoders for what code may show
 	"image/jpeg"
 	"image/png"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/dustin/go-humanize"
 	"github.com/mark3labs/mcp-go/mcp"
@@ -25,7 +28,7 @@ const (
 	maxImageSide   = 1568      // pixels
 	maxImageBytes  = 700 << 10 // before base64
 	maxImages      = 4         // in one answer
-	maxDecodePixel = 40 << 20  // an image of more pixels is not decoded: it could be a bomb
+	maxDecodePixel = 12 << 20  // an image of more pixels is not decoded: it could be a bomb
 )
 
 // imageTypes are the formats that every client shows, the best first.
@@ -49,7 +52,7 @@ func renderDisplays(res *sandbox.Result) ([]mcp.Content, string) {
 				images = append(images, mcp.NewImageContent(base64.StdEncoding.EncodeToString(fitted.data), fitted.mime))
 			}
 		}
-		if _, data := pick(display); data == nil && display.Path != "" {
+		if _, data := pick(display); data == nil && isImage(display.Path) {
 			line += " (not attached: too large; make it smaller to see it)"
 		}
 		if line != "" {
@@ -61,6 +64,9 @@ func renderDisplays(res *sandbox.Result) ([]mcp.Content, string) {
 	}
 	return images, b.String()
 }
+
+// isImage tells by its name whether a file is an image that could have been attached.
+func isImage(path string) bool { return slices.Contains(imageTypes, mimeType(path)) }
 
 // pick gives the representation that is attached as an image, or nil.
 func pick(display sandbox.Display) (string, []byte) {
@@ -99,6 +105,9 @@ var (
 	errStaysLarge    = errors.New("too large even when scaled down")
 )
 
+// decoding bounds the memory that images take: one at a time.
+var decoding sync.Mutex
+
 // fitImage gives an image within the bounds: as it is where it fits, else scaled down and encoded
 // anew.
 func fitImage(mime string, data []byte) (fitted, error) {
@@ -106,15 +115,22 @@ func fitImage(mime string, data []byte) (fitted, error) {
 	if err != nil || "image/"+format != mime {
 		return fitted{}, errBadImage
 	}
-	if config.Width <= maxImageSide && config.Height <= maxImageSide && len(data) <= maxImageBytes {
-		return fitted{mime, data}, nil
+	limit := maxDecodePixel
+	switch config.ColorModel {
+	case color.NRGBA64Model, color.RGBA64Model, color.Gray16Model:
+		limit /= 2
 	}
-	if config.Width <= 0 || config.Height <= 0 || config.Width > maxDecodePixel/config.Height {
+	if config.Width <= 0 || config.Height <= 0 || config.Width > limit/config.Height {
 		return fitted{}, errTooManyPixels
 	}
+	decoding.Lock()
+	defer decoding.Unlock()
 	source, _, err := image.Decode(bytes.NewReader(data))
 	if err != nil {
-		return fitted{}, errBadImage
+		return fitted{}, errBadImage // half an image is refused by models' makers too
+	}
+	if config.Width <= maxImageSide && config.Height <= maxImageSide && len(data) <= maxImageBytes {
+		return fitted{mime, data}, nil
 	}
 	for side := maxImageSide; side >= maxImageSide/4; side = side * 3 / 4 {
 		if f, ok := encode(scale(source, side)); ok {

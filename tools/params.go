@@ -96,7 +96,7 @@ func (p *params) seconds(name string) time.Duration {
 		p.fail("%s is %v and must be above 0.", name, n)
 		return 0
 	}
-	return time.Duration(min(n, 1e6) * float64(time.Second))
+	return max(time.Millisecond, time.Duration(min(n, 1e6)*float64(time.Second)))
 }
 
 // check gives the first thing that was wrong with the arguments: also one that nobody read.

@@ -40,17 +40,17 @@ type runFields struct {
 func (d *Deps) renderRun(res *sandbox.Result) *answer {
 	images, shown := renderDisplays(res)
 	var b strings.Builder
-	b.WriteString(statusLine(res, d.Manager.Config()))
+	b.WriteString(d.statusLine(res))
 	for _, note := range res.Notes {
 		b.WriteString("\nNote: " + note)
 	}
 	section(&b, "", d.renderStream(res.Stdout))
 	section(&b, "stderr", d.renderStream(res.Stderr))
 	if res.Error != nil {
-		section(&b, "traceback", res.Error.Traceback)
+		section(&b, "traceback", d.maskCut(res.Error.Traceback))
 	}
 	if res.Value != nil {
-		section(&b, "result", *res.Value)
+		section(&b, "result", d.maskCut(*res.Value))
 	}
 	section(&b, "shown", shown)
 	section(&b, "files", renderFiles(res))
@@ -73,7 +73,8 @@ func section(b *strings.Builder, heading, text string) {
 	b.WriteString("\n" + text)
 }
 
-func statusLine(res *sandbox.Result, config sandbox.Config) string {
+func (d *Deps) statusLine(res *sandbox.Result) string {
+	config := d.Manager.Config()
 	took := res.Duration.Round(time.Millisecond)
 	if took > 10*time.Second {
 		took = took.Round(100 * time.Millisecond)
@@ -82,7 +83,7 @@ func statusLine(res *sandbox.Result, config sandbox.Config) string {
 	case sandbox.Completed:
 		return fmt.Sprintf("completed in %v", took)
 	case sandbox.Failed:
-		return fmt.Sprintf("%s (failed in %v, exit code %d)", errorHead(res), took, res.ExitCode)
+		return fmt.Sprintf("%s (failed in %v, exit code %d)", d.errorHead(res), took, res.ExitCode)
 	case sandbox.TimedOut:
 		return fmt.Sprintf("timed out after %v: %s", took, kept(res))
 	case sandbox.Cancelled:
@@ -97,18 +98,33 @@ func statusLine(res *sandbox.Result, config sandbox.Config) string {
 }
 
 // errorHead is what a failed run begins with: the error's name and the first line of its message.
-func errorHead(res *sandbox.Result) string {
+func (d *Deps) errorHead(res *sandbox.Result) string {
+	if res.Error == nil && res.Language == sandbox.JavaScript {
+		return "process.exit"
+	}
 	if res.Error == nil {
 		return "SystemExit"
 	}
-	message, _, _ := strings.Cut(res.Error.Message, "\n")
+	message, _, _ := strings.Cut(d.maskCut(res.Error.Message), "\n")
 	if message == "" {
 		return res.Error.Name
 	}
 	return res.Error.Name + ": " + shorten(message, 300)
 }
 
+// maskCut masks a text that the supervisor may have cut at its end, where a secret may have been.
+func (d *Deps) maskCut(text string) string {
+	whole, cut := strings.CutSuffix(text, "…")
+	if !cut && len(text) < d.Manager.Config().OutputBytes-4 {
+		return text
+	}
+	return d.Secrets.MaskHead(whole) + text[len(whole):]
+}
+
 func kept(res *sandbox.Result) string {
+	if res.VariablesLost && res.Cause != "ignored_interrupt" && res.Cause != "" {
+		return res.Cause + "; variables are gone"
+	}
 	if res.VariablesLost {
 		return "the code ignored the interrupt and its kernel was killed; variables are gone, files are kept"
 	}
@@ -170,8 +186,15 @@ func (d *Deps) runFields(res *sandbox.Result) runFields {
 		SessionID: res.SessionID, RunID: res.RunID, Language: res.Language, Status: res.Status,
 		Stdout: d.renderStream(res.Stdout), Stderr: d.renderStream(res.Stderr),
 		StdoutTruncated: res.Stdout.Truncated(), StderrTruncated: res.Stderr.Truncated(),
-		Result: res.Value, Error: res.Error, Artifacts: []artifactFields{},
+		Artifacts:  []artifactFields{},
 		DurationMS: float64(res.Duration.Microseconds()) / 1000,
+	}
+	if res.Value != nil {
+		value := d.maskCut(*res.Value)
+		f.Result = &value
+	}
+	if res.Error != nil {
+		f.Error = &sandbox.RunError{Name: res.Error.Name, Message: d.maskCut(res.Error.Message), Traceback: d.maskCut(res.Error.Traceback)}
 	}
 	if res.Status != sandbox.Running {
 		f.ExitCode = &res.ExitCode

@@ -39,6 +39,10 @@ func TestARunReadsLikeATerminal(t *testing.T) {
 			Status: sandbox.Failed, ExitCode: 1, Duration: 2 * ms,
 			Error: &sandbox.RunError{Name: "ValueError", Message: "bad\nthing", Traceback: "Traceback…\nValueError: bad\nthing"},
 		}, "ValueError: bad (failed in 2ms, exit code 1)\n[traceback]\nTraceback…\nValueError: bad\nthing", false},
+		"process.exit":   {sandbox.Result{Language: sandbox.JavaScript, Status: sandbox.Failed, ExitCode: 3}, "process.exit (failed in 0s, exit code 3)", false},
+		"session closed": {sandbox.Result{Status: sandbox.Cancelled, VariablesLost: true, Cause: "its session was closed"}, "cancelled after 0s: its session was closed; variables are gone", false},
+		"a page": {sandbox.Result{Status: sandbox.Completed, Displays: []sandbox.Display{{Path: "output/figure-1.html", SizeBytes: 61}}},
+			"completed in 0s\n[shown]\noutput/figure-1.html  61 B", false},
 		"sys.exit": {sandbox.Result{Status: sandbox.Failed, ExitCode: 3}, "SystemExit (failed in 0s, exit code 3)", false},
 		"cut": {sandbox.Result{Status: sandbox.Completed, Stdout: sandbox.Stream{
 			Head: "first\n", Tail: "last\n", OmittedBytes: 5_000_000, OmittedLines: 12345, Path: ".runs/r.stdout.txt",
@@ -86,6 +90,8 @@ func TestImagesAreFitted(t *testing.T) {
 		"a bomb is refused":    {"image/png", plain(20000, 20000), false, errTooManyPixels},
 		"not an image":         {"image/png", []byte("<script>"), false, errBadImage},
 		"another type than it": {"image/gif", small, false, errBadImage},
+		"half a small image":   {"image/png", small[:60], false, errBadImage},
+		"deep colours":         {"image/png", deep(3000, 3000), false, errTooManyPixels},
 		"half an image":        {"image/png", noise(1600, 100)[:5000], false, errBadImage},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,6 +116,12 @@ func TestImagesAreFitted(t *testing.T) {
 func plain(width, height int) []byte {
 	var b bytes.Buffer
 	_ = png.Encode(&b, image.NewGray(image.Rect(0, 0, width, height)))
+	return b.Bytes()
+}
+
+func deep(width, height int) []byte {
+	var b bytes.Buffer
+	_ = png.Encode(&b, image.NewNRGBA64(image.Rect(0, 0, width, height)))
 	return b.Bytes()
 }
 

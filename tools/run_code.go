@@ -97,7 +97,13 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 		case <-tick.C:
 			d.notifyProgress(ctx, run)
 		case <-soft.C:
-			return d.renderRun(run.SoFar(ctx)), nil
+			sofar := run.SoFar(ctx)
+			select {
+			case <-run.Done(): // it ended while its output was asked for
+				continue
+			default:
+				return d.renderRun(sofar), nil
+			}
 		}
 	}
 }

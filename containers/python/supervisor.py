@@ -19,6 +19,11 @@ Between supervisor and kernels: a stream socket with frames of a JSON header and
 kernel, a blob. Each run comes to its kernel with two pipes for stdout and stderr.
 """
 
+import sys
+
+# Process 1 starts in the folder that hostile code writes to, and -c looks there for modules first.
+sys.path[:] = [entry for entry in sys.path if entry]
+
 import errno
 import fcntl
 import functools
@@ -29,7 +34,6 @@ import select
 import signal
 import socket
 import struct
-import sys
 import termios
 import time
 
@@ -2693,7 +2697,6 @@ class Zygote:
         os.environ.update(self.settings.env)
         for name, value in DEFAULT_ENV.items():
             os.environ.setdefault(name, value)
-        sys.path[:] = [entry for entry in sys.path if entry]  # no module of the user's
         os.chdir("/")
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, self.fd)
         self.kernel = Kernel(self.settings)

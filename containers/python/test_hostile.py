@@ -23,6 +23,17 @@ def raw(data): link().sendall(data)
 """
 
 
+class Shadows(SupervisorTest):
+    def test_files_named_like_modules_do_not_become_the_supervisors(self):
+        names = ("errno", "functools", "json", "socket", "struct", "importlib", "ctypes", "threading", "IPython")
+        for name in names:
+            self.completed("open(%r, 'w').write('import os; os.write(1, b\"taken over\"); os._exit(9)')" % (name + ".py"))
+        # The next container of the session starts in a folder with these files.
+        client = self.connect(work_dir=self.client.work_dir)
+        self.assertEqual(client.ready["protocol"], 1)
+        self.assertEqual(client.run("1 + 1", fresh=True).result, "2")
+
+
 class HostileTest(SupervisorTest):
     init = {"image_bytes": 100_000, "max_displays": 5, "output_bytes": 1000}
 

@@ -84,7 +84,7 @@ class Client:
         limit = open_files and functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (open_files, open_files))
         self.process = subprocess.Popen(
             command(work_dir), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True,
-            preexec_fn=limit,
+            preexec_fn=limit, cwd=work_dir if os.path.isdir(work_dir) else None,
         )
         if init.pop("start", True):
             self.ready = self.init(**init)

@@ -28,6 +28,9 @@ var plot string
 //go:embed count.js
 var count string
 
+// patience is what a step may take on a machine that is busy, or only emulated.
+const patience = "10m"
+
 func main() {
 	server := flag.String("server", "code-sandbox-mcp", "the server's `program`")
 	output := flag.String("output", "output", "the `folder` to save the figure in")
@@ -40,7 +43,7 @@ func main() {
 
 func tour(ctx context.Context, server, output string) error {
 	client := mcp.NewClient(&mcp.Implementation{Name: "tour", Version: "1"}, nil)
-	command := exec.Command(server, "--log-level", "warn")
+	command := exec.Command(server, "--log-level", "warn", "--soft-wait", patience, "--run-timeout", patience)
 	command.Stderr = os.Stderr
 	session, err := client.Connect(ctx, &mcp.CommandTransport{Command: command}, nil)
 	if err != nil {

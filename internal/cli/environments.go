@@ -25,19 +25,19 @@ func environments(config sandbox.Config, engine sandbox.Engine) func(context.Con
 		var list []tools.Environment
 		for _, language := range []sandbox.Language{sandbox.Python, sandbox.JavaScript} {
 			if kernel, on := config.Kernels[language]; on {
-				list = append(list, environment(ctx, engine, language, kernel.Image))
+				list = append(list, environment(ctx, engine, language, kernel))
 			}
 		}
 		return list, nil
 	}
 }
 
-func environment(ctx context.Context, engine sandbox.Engine, language sandbox.Language, image string) tools.Environment {
-	e := tools.Environment{Language: language, Image: image}
-	info, err := engine.Image(ctx, image)
+func environment(ctx context.Context, engine sandbox.Engine, language sandbox.Language, kernel sandbox.KernelConfig) tools.Environment {
+	e := tools.Environment{Language: language, Image: kernel.Image}
+	info, err := engine.Image(ctx, kernel.Image)
 	switch {
 	case errors.Is(err, sandbox.ErrImageMissing):
-		e.Problem = "the image is not on this machine; run `code-sandbox-mcp setup`"
+		e.Problem = "the image is not on this machine; run `" + kernel.Setup + "`"
 		return e
 	case err != nil:
 		e.Problem = "Podman does not answer; run `code-sandbox-mcp doctor`"

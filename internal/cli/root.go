@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -59,7 +60,7 @@ variable SANDBOX_SOME_NAME and a key some-name in the --config file; a flag
 beats the environment, the environment the file, the file the default.
 
 Exit status: 0 it worked, 1 it failed, 2 wrong use.`,
-		Args:          noArgs,
+		Args:          settings.prewarmArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -77,6 +78,22 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageError{fmt.Errorf("unknown command or argument %q", args[0])}
 	}
+	return nil
+}
+
+// prewarmArgs allows no arguments, but takes `--prewarm python` for `--prewarm=python`: a flag whose value
+// may be left out does not take the next word for it, which is not what anybody expects.
+func (s *Settings) prewarmArgs(cmd *cobra.Command, args []string) error {
+	f := cmd.Flags().Lookup("prewarm")
+	if len(args) != 1 || !f.Changed || strings.Join(s.Prewarm, ",") != prewarmAll {
+		return noArgs(cmd, args)
+	}
+	for _, name := range strings.Split(args[0], ",") {
+		if _, known := languages[name]; !known {
+			return noArgs(cmd, args)
+		}
+	}
+	s.Prewarm = strings.Split(args[0], ",")
 	return nil
 }
 

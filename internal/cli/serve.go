@@ -33,7 +33,7 @@ const listTTL = time.Hour
 
 func serveCommand(settings *Settings) *cobra.Command {
 	return &cobra.Command{
-		Use: "serve", Short: "Serve MCP over stdin and stdout (the default)", Args: noArgs,
+		Use: "serve", Short: "Serve MCP over stdin and stdout (the default)", Args: settings.prewarmArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), settings) },
 	}
 }
@@ -105,7 +105,7 @@ func (s *Settings) sandboxConfig(engine sandbox.Engine, secrets map[string]strin
 			TmpBytes: int64(s.TmpSize), FileBytes: int64(s.FileLimit), OpenFiles: openFiles,
 		},
 		CodeBytes: int(s.CodeLimit), OutputBytes: int(s.OutputLimit), SpoolBytes: spoolBytes,
-		RunTimeout: time.Duration(s.RunTimeout), MaxRunTimeout: time.Duration(s.MaxRunTimeout),
+		RunTimeout: time.Duration(min(s.RunTimeout, s.MaxRunTimeout)), MaxRunTimeout: time.Duration(s.MaxRunTimeout),
 		IdleTimeout: time.Duration(s.IdleTimeout), Lifetime: time.Duration(s.Lifetime),
 		StartTimeout: time.Duration(s.StartTimeout), MaxSessions: s.MaxSessions,
 		StateDir: s.sessionDir(), Host: hostLabel(s.sessionDir()), Logger: log,
@@ -127,14 +127,24 @@ func (s *Settings) kernels() map[sandbox.Language]sandbox.KernelConfig {
 	if image, on := s.image(sandbox.Python); on {
 		kernels[sandbox.Python] = sandbox.KernelConfig{
 			Image: image, Interpreter: "python3", Flag: "-c", Supervisor: containers.PythonSupervisor(), Preload: s.Preload,
+			Setup: setupFor("--python-image", s.PythonImage),
 		}
 	}
 	if image, on := s.image(sandbox.JavaScript); on {
 		kernels[sandbox.JavaScript] = sandbox.KernelConfig{
 			Image: image, Interpreter: "node", Flag: "-e", Supervisor: containers.NodeSupervisor(),
+			Setup: setupFor("--js-image", s.JSImage),
 		}
 	}
 	return kernels
+}
+
+// setupFor is the command that makes an image ready: one of the user's own has to be named.
+func setupFor(flag, image string) string {
+	if image == "" {
+		return "code-sandbox-mcp setup"
+	}
+	return "code-sandbox-mcp setup " + flag + " " + image
 }
 
 // sessionDir keeps the locks of one engine's sessions: the same name on two engines is two sessions.

@@ -64,6 +64,9 @@ type Settings struct {
 // imageOff, as an image's name, switches its language off.
 const imageOff = "off"
 
+// prewarmAll is what --prewarm means without a value.
+const prewarmAll = "python,javascript"
+
 // defaultPreload is what most Python sessions import, the interpreter's own shell first.
 var defaultPreload = []string{"IPython", "numpy", "pandas", "matplotlib.pyplot"}
 
@@ -99,7 +102,7 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	fs.Var(&s.OutputLimit, "output-limit", "how much of each output stream an answer tells")
 
 	fs.StringSliceVar(&s.Prewarm, "prewarm", nil, "`languages` to keep a container ready for; alone: python,javascript")
-	fs.Lookup("prewarm").NoOptDefVal = "python,javascript"
+	fs.Lookup("prewarm").NoOptDefVal = prewarmAll
 	fs.StringSliceVar(&s.Preload, "preload", defaultPreload, "Python `modules` to import ahead")
 	fs.StringSliceVar(&s.PassThroughEnv, "pass-through-env", nil, "`names` of environment variables for the code; their values are masked in answers")
 
@@ -204,7 +207,9 @@ func (s *Settings) check() error {
 		}
 	}
 	wrong(s.MemoryLimit < 64<<20, "--memory-limit %s is too small; 64MiB is the least", s.MemoryLimit)
-	wrong(s.CPULimit <= 0, "--cpu-limit %v must be above 0", s.CPULimit)
+	wrong(!(s.CPULimit > 0) || s.CPULimit > 1024, "--cpu-limit %v must be above 0 and at most 1024", s.CPULimit)
+	wrong(s.FileLimit < 1<<20, "--file-limit %s is too small; 1MiB is the least", s.FileLimit)
+	wrong(s.TmpSize < 1<<20, "--tmp-size %s is too small; 1MiB is the least", s.TmpSize)
 	wrong(s.PIDsLimit < 16, "--pids-limit %d is too small; 16 is the least", s.PIDsLimit)
 	wrong(s.MaxSessions < 1, "--max-sessions %d must be at least 1", s.MaxSessions)
 	wrong(s.OutputLimit < 1000 || s.OutputLimit > 200_000, "--output-limit %s must lie between 1000 and 200000 bytes", s.OutputLimit)

@@ -112,6 +112,8 @@ func TestBadSettingsNameTheValue(t *testing.T) {
 		want string
 	}{
 		"size":              {[]string{"--memory-limit=lots"}, nil, `"lots"`},
+		"no number":         {[]string{"--cpu-limit=nan"}, nil, "--cpu-limit NaN"},
+		"no file size":      {[]string{"--file-limit=0"}, nil, "--file-limit 0"},
 		"too little memory": {[]string{"--memory-limit=1m"}, nil, "64MiB is the least"},
 		"duration":          {nil, map[string]string{"SANDBOX_RUN_TIMEOUT": "soon"}, `SANDBOX_RUN_TIMEOUT="soon"`},
 		"negative duration": {[]string{"--idle-timeout=-5s"}, nil, "--idle-timeout -5s must be above 0"},
@@ -132,6 +134,22 @@ func TestBadSettingsNameTheValue(t *testing.T) {
 	}
 }
 
+func TestPrewarmTakesTheNextWord(t *testing.T) {
+	for _, args := range [][]string{{"--prewarm", "js"}, {"--prewarm=js"}, {"serve", "--prewarm", "js"}} {
+		root := rootCommand()
+		cmd, rest, err := root.Find(args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.ParseFlags(rest); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Args(cmd, cmd.Flags().Args()); err != nil {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
+
 func TestExitCodes(t *testing.T) {
 	for name, test := range map[string]struct {
 		args []string
@@ -142,6 +160,7 @@ func TestExitCodes(t *testing.T) {
 		"unknown flag":    {[]string{"--nope"}, 2},
 		"bad setting":     {[]string{"version", "--max-sessions=0"}, 2},
 		"extra argument":  {[]string{"version", "more"}, 2},
+		"prewarm ruby":    {[]string{"--prewarm", "ruby"}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Main(test.args); got != test.want {
