@@ -74,7 +74,15 @@ func held(ids []string) (holdings, error) {
 
 // list asks podman for what carries a session's label, as JSON.
 func list(into any, command ...string) error {
-	out, err := podman(append(command, "--filter", "label="+sandbox.LabelSession, "--format", "json")...)
+	command = append(command, "--filter", "label="+sandbox.LabelSession, "--format", "json")
+	out, err := podman(command...)
+	for range 20 {
+		// Podman 4.3 fails when something that it lists is removed meanwhile.
+		if err == nil || !strings.Contains(err.Error(), "no such") {
+			break
+		}
+		out, err = podman(command...)
+	}
 	if err != nil {
 		return err
 	}

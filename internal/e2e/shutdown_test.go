@@ -149,7 +149,7 @@ func TestTwoServersDoNotDisturbEachOther(t *testing.T) {
 	busy := two.call(python, object{"session_id": shared, "code": "x = 2"})
 	busy.wantCode(t, "session_busy")
 	busy.wantText(t, shared)
-	two.call("close_session", object{"session_id": shared}).wantCode(t, "session_not_found")
+	two.call("close_session", object{"session_id": shared}).wantCode(t, "session_busy")
 	for s, want := range map[*server]string{one: "'one'", two: "'two'"} {
 		if got := s.py("who").Meta.Run.value(); got != want {
 			t.Errorf("got %s, want %s", got, want)

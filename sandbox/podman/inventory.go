@@ -81,12 +81,26 @@ func (e *Engine) List(ctx context.Context, key, value string) (sandbox.Inventory
 	filters := map[string][]string{"label": {label}}
 	var found sandbox.Inventory
 	err := e.call(ctx, func(conn context.Context) (err error) {
-		if found.Containers, err = listContainers(conn, filters); err != nil {
+		if found.Containers, err = steadily(func() ([]sandbox.Container, error) { return listContainers(conn, filters) }); err != nil {
 			return err
 		}
-		found.Volumes, err = listVolumes(conn, filters)
+		found.Volumes, err = steadily(func() ([]sandbox.Volume, error) { return listVolumes(conn, filters) })
 		return err
 	})
+	return found, err
+}
+
+// listTries is how often a list is asked for.
+const listTries = 10
+
+// steadily asks again where Podman fails over something that was removed while it listed it, as 4.3
+// does.
+func steadily[T any](list func() ([]T, error)) (found []T, err error) {
+	for range listTries {
+		if found, err = list(); err == nil || !says(err, "no such container", "no such volume", "no container with", "no volume with") {
+			break
+		}
+	}
 	return found, err
 }
 
