@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -27,6 +28,10 @@ import (
 // closeTime is what sessions have to end in. With the message loop's own grace it stays under the
 // 1.5 s that an orderly end may take: clients kill after 2 s.
 const closeTime = 700 * time.Millisecond
+
+// memoryLimit is where the server begins to collect its garbage eagerly, so that an image or a large
+// upload does not leave it large. It is no bound.
+const memoryLimit = 96 << 20
 
 // listTTL is how long a client may keep the lists, which never change while a server lives.
 const listTTL = time.Hour
@@ -47,6 +52,9 @@ func serve(ctx context.Context, settings *Settings) error {
 	// A client that is gone shows as a failed write; the signal would end us with no clean-up. It is
 	// caught, not ignored, because programs that we start would inherit that it is ignored.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
+	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	log, err := settings.logger()
