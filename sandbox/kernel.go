@@ -38,8 +38,7 @@ type kernel struct {
 	peeks   chan peekAnswer
 	usages  chan usageAnswer
 
-	ready chan struct{} // closed by the first ready frame
-	dead  chan struct{} // closed when no more frames come
+	dead chan struct{} // closed when no more frames come
 }
 
 // wireLimits are the bounds that the supervisor is told, and held to.
@@ -55,7 +54,7 @@ func newKernel(proc Process, limits wireLimits, log *slog.Logger) *kernel {
 	return &kernel{
 		proc: proc, limits: limits, log: log,
 		outbox: make(chan any, 32), peeks: make(chan peekAnswer, 1), usages: make(chan usageAnswer, 1),
-		ready: make(chan struct{}), dead: make(chan struct{}),
+		dead: make(chan struct{}),
 	}
 }
 
@@ -167,7 +166,6 @@ func (k *kernel) setReady(m readyMessage) {
 	m.Version = clip(m.Version, maxName)
 	m.Protocol = max(m.Protocol, 1)
 	k.info = m
-	close(k.ready)
 }
 
 func (k *kernel) setLost(cause string) {

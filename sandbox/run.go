@@ -152,6 +152,7 @@ func (r *Run) show(d Display, limit int) {
 	for mime, data := range d.Data {
 		if r.held+len(data) > heldDisplayBytes {
 			delete(d.Data, mime)
+			continue
 		}
 		r.held += len(data)
 	}

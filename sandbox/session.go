@@ -28,7 +28,6 @@ type session struct {
 	created time.Time
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	working sync.WaitGroup // runs that are not settled yet
 
 	engineMu sync.Mutex
 	sizeMu   sync.Mutex // one question about the size at a time
@@ -56,11 +55,12 @@ func newSession(id string, named, resumed bool, lock *lockFile, config *Config, 
 	return s
 }
 
-// Names carry a part of the host's label, so that servers that do not share their locks cannot reach
-// each other's sessions by using the same session id on one engine.
-func resourceName(host, id string) string { return "csm-" + host[:min(6, len(host))] + "-" + id }
-
-func (s *session) volumeName() string { return resourceName(s.config.Host, s.id) }
+// volumeName carries a part of the host's label, so that servers that do not share their locks cannot
+// reach each other's sessions by using the same session id on one engine.
+func (s *session) volumeName() string {
+	host := s.config.Host
+	return "csm-" + host[:min(6, len(host))] + "-" + s.id
+}
 
 func (s *session) containerName(language Language) string {
 	return s.volumeName() + "-" + string(language)
@@ -89,15 +89,18 @@ func (s *session) launch(id string, options RunOptions) (*Run, error) {
 	s.active++
 	s.lastUsed = time.Now()
 	s.lock.touch()
-	s.working.Go(func() {
-		run.finish(s.perform(run, turn))
-		s.mu.Lock()
-		s.active--
-		s.lastUsed = time.Now()
-		s.mu.Unlock()
-		s.lock.touch()
-	})
+	go s.see(run, turn)
 	return run, nil
+}
+
+// see performs a run and settles it.
+func (s *session) see(run *Run, turn turn) {
+	run.finish(s.perform(run, turn))
+	s.mu.Lock()
+	s.active--
+	s.lastUsed = time.Now()
+	s.mu.Unlock()
+	s.lock.touch()
 }
 
 func errBeingClosed(id string) *fault.Error {

@@ -116,7 +116,7 @@ func (d *Deps) errorHead(res *sandbox.Result) string {
 func (d *Deps) maskCut(text string) string {
 	whole, cut := strings.CutSuffix(text, "…")
 	if !cut && len(text) < d.Manager.Config().OutputBytes-4 {
-		return text
+		return d.Secrets.Mask(text) // now, because whoever asks may shorten it yet
 	}
 	return d.Secrets.MaskHead(whole) + text[len(whole):]
 }

@@ -65,6 +65,24 @@ func TestARunReadsLikeATerminal(t *testing.T) {
 	}
 }
 
+func TestAShortenedErrorTellsNoPartOfASecret(t *testing.T) {
+	m := sandbox.NewManager(sandbox.Config{OutputBytes: 30_000})
+	defer m.Close(t.Context())
+	d := &Deps{Manager: m, Secrets: NewMasker(map[string]string{"KEY": "hunter22-hunter23-xyz"})}
+	for at := 270; at <= 300; at++ {
+		message := strings.Repeat("x", at) + "hunter22-hunter23-xyz"
+		text := d.statusLine(&sandbox.Result{Status: sandbox.Failed, Error: &sandbox.RunError{Name: "E", Message: message}})
+		if strings.Contains(text, "hun") {
+			t.Errorf("at %d: %s", at, text)
+		}
+	}
+	value := strings.Repeat("x", 29_980) + "hunter22-hunter2…"
+	a := d.renderRun(&sandbox.Result{Status: sandbox.Completed, Value: &value})
+	if text := a.content[0].(mcp.TextContent).Text; strings.Contains(text, "hunter") {
+		t.Errorf("the result ends with %q", text[len(text)-40:])
+	}
+}
+
 func noise(width, height int) []byte {
 	img := image.NewNRGBA(image.Rect(0, 0, width, height))
 	source := rand.New(rand.NewPCG(1, 2))
