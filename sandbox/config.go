@@ -10,7 +10,11 @@ type KernelConfig struct {
 	Image       string
 	Interpreter string   // name or path of the interpreter in the image, such as python3
 	Flag        string   // what makes it run a program given as the next argument, such as -c
-	Supervisor  string   // that program
+	Boot        string   // that program, which reads the supervisor from its stdin and becomes it
+	Supervisor  string   // the supervisor's source
+	Program     []string // what makes the interpreter run the programs below, such as -I -c
+	Files       string   // source of the files program
+	Relay       string   // source of the relay to a supervisor that no server holds the stdio of
 	Setup       string   // the command that makes the image ready, for a hint
 	Preload     []string // modules to import ahead, where the image has them
 }
@@ -33,6 +37,9 @@ type Config struct {
 	Lifetime      time.Duration // after which any session ends
 	StartTimeout  time.Duration // for a container and its supervisor to come up
 	MaxSessions   int
+
+	VolumeBytes int64 // what one session's files may take
+	VolumeFiles int64 // how many files and folders one session may have
 
 	// Prewarm names the languages whose kernel in the default session is made ready ahead.
 	Prewarm []Language

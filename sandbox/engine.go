@@ -62,14 +62,14 @@ type Inventory struct {
 	Volumes    []Volume
 }
 
-// Process is a started container as its creator holds it: process 1's stdio.
+// Process is the stdio of a container's process 1, or of a program started in it later.
 //
-// Close lets go of the stdio and does not stop the container; use Engine.Remove for
+// Close lets go of the stdio and does not stop a container; use Engine.Remove for
 // that. Read ends with io.EOF when the container or the engine is gone. Write may be
 // used at the same time as Read, but not by two goroutines at once.
 type Process interface {
 	io.ReadWriteCloser
-	// Stderr is the tail of what process 1 wrote to its stderr so far, at most 4 KiB.
+	// Stderr is the tail of what the program wrote to its stderr so far, at most 4 KiB.
 	Stderr() string
 }
 
@@ -92,6 +92,10 @@ type Engine interface {
 	// Start makes the volume and the container, attaches to its stdio and starts it. When it
 	// fails, the container is gone again; a volume that it made stays.
 	Start(ctx context.Context, spec Spec) (Process, error)
+	// Exec starts a program in a running container, with the rights of process 1 and no more, and
+	// hands out its stdio; closing that ends its stdin. ErrContainerGone (wrapped) says that there is
+	// no such container or that it does not run.
+	Exec(ctx context.Context, container string, command []string) (Process, error)
 	// Remove kills and removes containers by name, then volumes. What is not there is no error.
 	Remove(ctx context.Context, containers, volumes []string) error
 	// List tells what carries the label key with this value, or with any value when it is empty.
@@ -104,5 +108,6 @@ type Engine interface {
 var (
 	ErrEngineUnavailable = errors.New("container engine unavailable")
 	ErrImageMissing      = errors.New("image not found")
+	ErrContainerGone     = errors.New("container does not run")
 	ErrNoInterpreter     = errors.New("image has no such interpreter")
 )

@@ -2,12 +2,15 @@ package sandbox
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +23,8 @@ type fakeEngine struct {
 	t *testing.T
 	// supervise plays process 1; the container has ended when it returns. Nil: obedient.
 	supervise func(s *fakeSupervisor)
+	// program plays what Exec starts. Nil: nothing can be started.
+	program   func(command []string, in io.Reader, out io.Writer)
 	failImage error
 	failStart error
 
@@ -46,9 +51,8 @@ func (e *fakeEngine) Start(_ context.Context, spec Spec) (Process, error) {
 	if e.containers == nil {
 		e.containers, e.volumes = make(map[string]*fakeProcess), make(map[string]map[string]string)
 	}
-	toSupervisor, stdin := io.Pipe()
-	stdout, fromSupervisor := io.Pipe()
-	p := &fakeProcess{Reader: stdout, stdin: stdin, stdout: stdout, labels: spec.Labels}
+	p, toSupervisor, fromSupervisor := newFakeProcess()
+	p.labels = spec.Labels
 	e.containers[spec.Name] = p
 	e.volumes[spec.Volume] = spec.Labels
 	e.started = append(e.started, spec)
@@ -57,9 +61,44 @@ func (e *fakeEngine) Start(_ context.Context, spec Spec) (Process, error) {
 		supervise = obedient
 	}
 	go func() {
-		supervise(&fakeSupervisor{in: toSupervisor, out: fromSupervisor})
+		if readSource(toSupervisor) == "source" {
+			supervise(&fakeSupervisor{in: toSupervisor, out: fromSupervisor})
+		}
+		p.over.Store(true)
 		_ = toSupervisor.Close()
 		_ = fromSupervisor.Close()
+	}()
+	return p, nil
+}
+
+// readSource takes what process 1 is to become.
+func readSource(in io.Reader) string {
+	var head [4]byte
+	if _, err := io.ReadFull(in, head[:]); err != nil {
+		return ""
+	}
+	source := make([]byte, binary.BigEndian.Uint32(head[:]))
+	_, _ = io.ReadFull(in, source)
+	return string(source)
+}
+
+func newFakeProcess() (*fakeProcess, *io.PipeReader, *io.PipeWriter) {
+	in, stdin := io.Pipe()
+	stdout, out := io.Pipe()
+	return &fakeProcess{Reader: stdout, stdin: stdin, stdout: stdout}, in, out
+}
+
+func (e *fakeEngine) Exec(_ context.Context, container string, command []string) (Process, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.containers[container] == nil || e.program == nil {
+		return nil, fmt.Errorf("%w: %s", ErrContainerGone, container)
+	}
+	p, in, out := newFakeProcess()
+	go func() {
+		e.program(command, in, out)
+		_ = in.Close()
+		_ = out.Close()
 	}()
 	return p, nil
 }
@@ -89,7 +128,7 @@ func (e *fakeEngine) List(_ context.Context, key, value string) (Inventory, erro
 	var inventory Inventory
 	for name, p := range e.containers {
 		if p.labels[key] == value {
-			inventory.Containers = append(inventory.Containers, Container{Name: name, Labels: p.labels, Created: time.Now()})
+			inventory.Containers = append(inventory.Containers, Container{Name: name, Labels: p.labels, Running: !p.over.Load(), Created: time.Now()})
 		}
 	}
 	for name, labels := range e.volumes {
@@ -121,6 +160,7 @@ type fakeProcess struct {
 	stdin  *io.PipeWriter
 	stdout *io.PipeReader
 	labels map[string]string
+	over   atomic.Bool // process 1 has ended
 }
 
 func (p *fakeProcess) Write(b []byte) (int, error) { return p.stdin.Write(b) }
@@ -138,6 +178,8 @@ type fakeSupervisor struct {
 
 type anyMessage struct {
 	Type   string `json:"type"`
+	Token  string `json:"token"`
+	OnEOF  string `json:"on_eof"`
 	ID     string `json:"id"`
 	Code   string `json:"code"`
 	Reason string `json:"reason"`
@@ -171,6 +213,10 @@ func (s *fakeSupervisor) done(id, status string, exit int, more map[string]any) 
 // interrupted.
 func obedient(s *fakeSupervisor) {
 	s.ready()
+	s.obey()
+}
+
+func (s *fakeSupervisor) obey() {
 	for {
 		m, ok := s.next()
 		if !ok {
@@ -193,7 +239,7 @@ func testConfig(t *testing.T, e *fakeEngine) Config {
 	e.t = t
 	return Config{
 		Engine:    e,
-		Kernels:   map[Language]KernelConfig{Python: {Image: "img", Interpreter: "python3", Flag: "-c", Supervisor: "source"}},
+		Kernels:   map[Language]KernelConfig{Python: {Image: "img", Interpreter: "python3", Flag: "-c", Boot: "boot", Supervisor: "source", Program: []string{"-I", "-c"}, Files: "files", Relay: "relay"}},
 		CodeBytes: 1000, OutputBytes: 1000, SpoolBytes: 1 << 20,
 		RunTimeout: time.Minute, MaxRunTimeout: time.Hour, IdleTimeout: 30 * time.Minute, Lifetime: 24 * time.Hour,
 		StartTimeout: time.Minute, MaxSessions: 3, StateDir: t.TempDir(), Host: "host",

@@ -66,6 +66,18 @@ func writeFrame(w io.Writer, message any) error {
 	return err
 }
 
+// writeBoot writes a supervisor's source the way a process 1 that has only been started takes it.
+// Nothing is written where there is none.
+func writeBoot(w io.Writer, source string) error {
+	if source == "" {
+		return nil
+	}
+	text := make([]byte, 4, 4+len(source))
+	binary.BigEndian.PutUint32(text, uint32(len(source)))
+	_, err := w.Write(append(text, source...))
+	return err
+}
+
 // depth is how deeply brackets nest in JSON text, strings left out. On text that is not JSON it
 // is some number, and the decoder refuses the text afterwards.
 func depth(text []byte) int {

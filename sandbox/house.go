@@ -28,6 +28,7 @@ func (m *Manager) keepHouse() {
 			m.closeExpired(now)
 			for _, s := range m.all() {
 				s.ping(n)
+				s.dropIdleFiles(now.Add(-filesIdle))
 			}
 			if n%sweepEvery == 0 && m.usedEngine() {
 				m.sweep()

@@ -10,7 +10,7 @@ import (
 // KernelInfo describes one language of a session.
 type KernelInfo struct {
 	Language Language
-	State    string // "running", "idle", "not started" or "ended"
+	State    string // "running", "idle", "not started", "ended", or "kept": no server has it, and its variables are there
 	Version  string // of the interpreter; empty before it has come up
 }
 
@@ -53,14 +53,15 @@ func (s *session) info(fallback string) SessionInfo {
 
 func (l *lane) info() KernelInfo {
 	info := KernelInfo{Language: l.language, State: "not started"}
+	k := l.kernelNow()
 	switch {
-	case l.kernel != nil && l.kernel.alive():
-		info.Version = l.kernel.version()
+	case k != nil && k.alive():
+		info.Version = k.version()
 		info.State = "idle"
 		if l.inUse() {
 			info.State = "running"
 		}
-	case l.had:
+	case l.hadKernel():
 		info.State = "ended"
 	}
 	return info
@@ -69,19 +70,23 @@ func (l *lane) info() KernelInfo {
 // Session describes a session of this server, the default one for an empty id: also when that one
 // does not exist yet, since it will with the first run.
 func (m *Manager) Session(ctx context.Context, id string) (SessionInfo, error) {
-	s, err := m.find(id)
+	s, err := m.existing(id)
 	if err != nil {
 		if id != "" {
 			return SessionInfo{}, err
 		}
 		return m.unborn(), nil
 	}
+	return m.describe(ctx, s), nil
+}
+
+func (m *Manager) describe(ctx context.Context, s *session) SessionInfo {
 	m.mu.Lock()
 	fallback := m.fallback
 	m.mu.Unlock()
 	info := s.info(fallback)
 	info.SizeBytes = s.size(ctx)
-	return info, nil
+	return info
 }
 
 // unborn describes the default session before its first run.
@@ -130,13 +135,23 @@ func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
 // info describes a session that this server does not have open.
 func (l *leftover) info(stateDir, id string) SessionInfo {
 	info := SessionInfo{ID: id, Named: l.named, Owner: OwnerOther, Created: l.newest, LastUsed: l.newest}
+	if r := loadRecord(sessionFolder(stateDir, id)); r != nil {
+		info.Created = r.Created
+	}
 	lock, err := takeLock(stateDir, id)
 	if err != nil {
 		return info
 	}
 	info.Owner = OwnerNone
+	for _, language := range l.running {
+		info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "kept"})
+	}
+	sortKernels(info.Kernels)
 	if lock.kept() {
 		info.LastUsed = lock.lastUsed()
+		if now := time.Now(); info.LastUsed.After(now) {
+			info.LastUsed = now // code may still run
+		}
 		lock.release()
 	} else {
 		lock.remove()

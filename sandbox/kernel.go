@@ -26,7 +26,11 @@ type kernel struct {
 	limits wireLimits
 	log    *slog.Logger
 
+	boot   string   // the supervisor's source, for a process 1 that has only been started
 	outbox chan any // messages on their way to the supervisor
+	// onReady is called once, before any frame after ready is looked at. Set before listen; may be nil.
+	onReady func(readyMessage)
+	ready   chan struct{} // closed when the supervisor has come up
 
 	mu      sync.Mutex
 	current *Run
@@ -54,7 +58,7 @@ func newKernel(proc Process, limits wireLimits, log *slog.Logger) *kernel {
 	return &kernel{
 		proc: proc, limits: limits, log: log,
 		outbox: make(chan any, 32), peeks: make(chan peekAnswer, 1), usages: make(chan usageAnswer, 1),
-		dead: make(chan struct{}),
+		ready: make(chan struct{}), dead: make(chan struct{}),
 	}
 }
 
@@ -73,6 +77,11 @@ func (k *kernel) send(message any) error {
 
 // speak writes what send was given, until the connection ends.
 func (k *kernel) speak() {
+	if err := writeBoot(k.proc, k.boot); err != nil {
+		k.log.Debug("write to process 1", "error", err)
+		_ = k.proc.Close()
+		return
+	}
 	for {
 		select {
 		case <-k.dead:
@@ -112,7 +121,7 @@ func (k *kernel) take(body []byte) error {
 	}
 	switch head.Type {
 	case "ready":
-		return decode(body, k.setReady)
+		return decode(body, k.becomeReady)
 	case "kernel":
 		return decode(body, func(m kernelMessage) { k.setLost(clip(m.Cause, maxName)) })
 	case "usage":
@@ -157,15 +166,41 @@ func offer[T any](c chan T, m T) {
 	}
 }
 
-func (k *kernel) setReady(m readyMessage) {
+// becomeReady notes that the supervisor is up. It says so once; what comes later is forged.
+func (k *kernel) becomeReady(m readyMessage) {
+	if !k.setReady(m) {
+		return
+	}
+	if k.onReady != nil {
+		k.onReady(m)
+	}
+	close(k.ready)
+}
+
+// awaitReady waits until the supervisor is up, or is known not to come.
+func (k *kernel) awaitReady(limit time.Duration) error {
+	patience := time.NewTimer(limit)
+	defer patience.Stop()
+	select {
+	case <-k.ready:
+		return nil
+	case <-k.dead:
+		return errKernelGone
+	case <-patience.C:
+		return errUnresponsive
+	}
+}
+
+func (k *kernel) setReady(m readyMessage) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.info.Protocol != 0 {
-		return
+		return false
 	}
 	m.Version = clip(m.Version, maxName)
 	m.Protocol = max(m.Protocol, 1)
 	k.info = m
+	return true
 }
 
 func (k *kernel) setLost(cause string) {
@@ -214,24 +249,40 @@ var errUnresponsive = errors.New("supervisor does not answer")
 // run executes the code and waits for its end. When r's context ends, the code is interrupted and
 // the wait goes on. errUnresponsive: the container must be removed. errKernelGone: it ended by itself.
 func (k *kernel) run(r *Run) (doneMessage, error) {
-	answer := make(chan doneMessage, 1)
-	k.mu.Lock()
-	k.current, k.answer = r, answer
-	k.mu.Unlock()
-	r.setKernel(k)
-	defer func() {
-		k.mu.Lock()
-		k.current, k.answer = nil, nil
-		k.mu.Unlock()
-	}()
+	answer := k.follow(r)
 	err := k.send(runMessage{
 		Type: "run", ID: r.ID, Code: r.options.Code, Fresh: r.options.Fresh,
 		TimeoutMS: r.options.Timeout.Milliseconds(), GraceMS: interruptGrace.Milliseconds(),
 	})
 	if err != nil {
+		k.leave(r)
 		return doneMessage{}, err
 	}
-	limit := time.NewTimer(r.options.Timeout + interruptGrace + backstop)
+	return k.await(r, answer, r.options.Timeout)
+}
+
+// follow makes r the run that frames are taken for.
+func (k *kernel) follow(r *Run) chan doneMessage {
+	answer := make(chan doneMessage, 1)
+	k.mu.Lock()
+	k.current, k.answer = r, answer
+	k.mu.Unlock()
+	r.setKernel(k)
+	return answer
+}
+
+func (k *kernel) leave(r *Run) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.current == r {
+		k.current, k.answer = nil, nil
+	}
+}
+
+// await waits for the end of a run that is followed, and that may go on for timeout.
+func (k *kernel) await(r *Run, answer chan doneMessage, timeout time.Duration) (doneMessage, error) {
+	defer k.leave(r)
+	limit := time.NewTimer(timeout + interruptGrace + backstop)
 	defer limit.Stop()
 	stop := r.ctx.Done()
 	for {

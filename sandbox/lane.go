@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 )
 
@@ -10,9 +11,52 @@ import (
 type lane struct {
 	language Language
 	last     <-chan struct{} // closed when the last in the queue has had its turn; under the session's lock
-	// The rest is written with both the turn and the session's lock held.
+
+	// starting is held by whoever starts or removes the container.
+	starting sync.Mutex
+	reached  bool // a container of an earlier server was looked for; under starting
+
+	mu     sync.Mutex
 	kernel *kernel
-	had    bool // a kernel existed before, whose variables somebody may expect
+	had    bool     // a kernel existed before, whose variables somebody may expect
+	notes  []string // what the next run should tell
+	// adopted is a run of an earlier server that the kernel was busy with when it was taken over.
+	adopted *Run
+}
+
+func (l *lane) kernelNow() *kernel {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.kernel
+}
+
+// setKernel exchanges the kernel; nil: it is gone.
+func (l *lane) setKernel(k *kernel) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kernel = k
+	l.had = l.had || k != nil
+}
+
+func (l *lane) hadKernel() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.had
+}
+
+// noteLater keeps a note for the next run, where something else came across it.
+func (l *lane) noteLater(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.notes = append(l.notes, text)
+}
+
+func (l *lane) takeNotes() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	notes := l.notes
+	l.notes = nil
+	return notes
 }
 
 func newLane(language Language) *lane {
@@ -43,6 +87,27 @@ func (l *lane) inUse() bool {
 	default:
 		return true
 	}
+}
+
+func (l *lane) setAdopted(r *Run) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.adopted = r
+}
+
+func (l *lane) adoptedNow() *Run {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.adopted
+}
+
+// waitAdopted lets a run wait until the kernel has done with the run that it was taken over with.
+func (l *lane) waitAdopted(run *Run) error {
+	before := l.adoptedNow()
+	if before == nil {
+		return nil
+	}
+	return turn{before: before.done}.wait(run)
 }
 
 var errTurnTimeout = errors.New("no turn in time")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,7 +20,10 @@ import (
 // errLocked says that another live server has the session.
 var errLocked = errors.New("session is open in another server")
 
-const keepMark = "keep\n"
+const (
+	keepMark   = "keep\n"
+	lockSuffix = ".lock" // behind the session's id; its record is in a folder of that name without it
+)
 
 type lockFile struct {
 	file *os.File
@@ -31,7 +35,7 @@ func takeLock(dir, id string) (*lockFile, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
-	path := filepath.Join(dir, id+".lock")
+	path := filepath.Join(dir, id+lockSuffix)
 	for {
 		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
@@ -55,11 +59,8 @@ func takeLock(dir, id string) (*lockFile, error) {
 	}
 }
 
-// touch records that the session was used now.
-func (l *lockFile) touch() {
-	now := time.Now()
-	_ = os.Chtimes(l.path, now, now)
-}
+// touch records until when the session is in use: now, or the time by which what it does must be over.
+func (l *lockFile) touch(until time.Time) { _ = os.Chtimes(l.path, until, until) }
 
 // lastUsed is when the session was last used, as far as the file tells.
 func (l *lockFile) lastUsed() time.Time {
@@ -86,8 +87,37 @@ func (l *lockFile) unkeep() { _ = l.file.Truncate(0) }
 // release lets go of the lock and leaves the file, for a session that goes on.
 func (l *lockFile) release() { _ = l.file.Close() }
 
-// remove takes the file away and lets go of the lock, for a session that has ended.
+// remove takes away the file and what was recorded of the session, and lets go of the lock, for a
+// session that has ended.
 func (l *lockFile) remove() {
+	_ = os.RemoveAll(strings.TrimSuffix(l.path, lockSuffix))
 	_ = os.Remove(l.path)
 	_ = l.file.Close()
+}
+
+// keptOnDisk reports whether a session of this name was left behind on purpose. It takes no lock, so
+// the session may be open in another server.
+func keptOnDisk(dir, id string) bool {
+	if !sessionID.MatchString(id) {
+		return false
+	}
+	text, err := os.ReadFile(filepath.Join(dir, id+lockSuffix))
+	return err == nil && string(text) == keepMark
+}
+
+// keptSessions gives the sessions that were left behind on purpose, or are open in a server and will
+// be, with their last use.
+func keptSessions(dir string) map[string]time.Time {
+	entries, _ := os.ReadDir(dir) // a folder that is not there yet keeps none
+	kept := make(map[string]time.Time)
+	for _, entry := range entries {
+		id, ok := strings.CutSuffix(entry.Name(), lockSuffix)
+		if !ok || !keptOnDisk(dir, id) {
+			continue
+		}
+		if info, err := entry.Info(); err == nil {
+			kept[id] = info.ModTime()
+		}
+	}
+	return kept
 }

@@ -7,10 +7,12 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -81,18 +83,26 @@ func (m *Manager) Run(options RunOptions) (*Run, error) {
 	}
 	run, err := s.launch(newID("run-"), options)
 	if err == nil {
-		m.swept.Do(func() {
-			m.working.Go(func() {
+		m.sweepOnce(run.Done())
+	}
+	return run, err
+}
+
+// sweepOnce removes what dead servers left, once in this server's life, after the first answer: when
+// that is out tells after; nil, now.
+func (m *Manager) sweepOnce(after <-chan struct{}) {
+	m.swept.Do(func() {
+		m.working.Go(func() {
+			if after != nil {
 				select {
-				case <-run.Done(): // the first answer comes before the house-keeping
+				case <-after:
 				case <-m.ctx.Done():
 					return
 				}
-				m.sweep()
-			})
+			}
+			m.sweep()
 		})
-	}
-	return run, err
+	})
 }
 
 // check puts defaults in and refuses what cannot be run.
@@ -146,8 +156,8 @@ func (m *Manager) open(id string) (*session, error) {
 	if s := m.sessions[id]; s != nil {
 		return s, nil
 	}
-	if len(m.sessions) >= m.config.MaxSessions {
-		return nil, m.tooMany()
+	if err := m.room(id); err != nil {
+		return nil, err
 	}
 	if id == "" {
 		id = newID("sbx-")
@@ -179,22 +189,36 @@ func (m *Manager) newSession(id string, named bool) (*session, error) {
 	return newSession(id, named, resumed, lock, &m.config, &m.images), nil
 }
 
-// tooMany says which sessions could make room. The caller holds m.mu.
-func (m *Manager) tooMany() *fault.Error {
+// room refuses one more session than there may be. Named ones that no server has open count too: they
+// hold their files and perhaps a kernel. The caller holds m.mu.
+func (m *Manager) room(id string) error {
 	now := time.Now()
-	all := make([]*session, 0, len(m.sessions))
+	idle := make(map[string]time.Duration)
 	for _, s := range m.sessions {
-		all = append(all, s)
+		idle[s.id] = s.idleFor(now)
 	}
-	slices.SortFunc(all, func(a, b *session) int { return int(b.idleFor(now) - a.idleFor(now)) })
-	names := make([]string, len(all))
-	for i, s := range all {
-		names[i] = fmt.Sprintf("%s (idle %d s)", s.id, int(s.idleFor(now).Seconds()))
+	for kept, used := range keptSessions(m.config.StateDir) {
+		if _, open := idle[kept]; !open && kept != id && now.Sub(used) < m.config.IdleTimeout {
+			idle[kept] = max(0, now.Sub(used))
+		}
+	}
+	if len(idle) < m.config.MaxSessions {
+		return nil
+	}
+	longest := slices.SortedFunc(maps.Keys(idle), func(a, b string) int {
+		return cmp.Or(cmp.Compare(idle[b], idle[a]), cmp.Compare(a, b))
+	})
+	names := make([]string, 0, hintedSessions)
+	for _, id := range longest[:min(len(longest), hintedSessions)] {
+		names = append(names, fmt.Sprintf("%s (idle %d s)", id, int(idle[id].Seconds())))
 	}
 	return fault.New(fault.MaxSessions, "Close one of these with close_session, or use one of them: "+strings.Join(names, ", ")+".",
-		"There are %d sessions, and there may be %d.", len(all), m.config.MaxSessions).
+		"There are %d sessions, and there may be %d.", len(idle), m.config.MaxSessions).
 		With("limit", m.config.MaxSessions)
 }
+
+// hintedSessions is how many sessions are named to somebody who has too many.
+const hintedSessions = 20
 
 // find gives an existing session, the default one for an empty id. session_not_found otherwise.
 func (m *Manager) find(id string) (*session, error) {
@@ -313,8 +337,8 @@ func (m *Manager) drop(ctx context.Context, s *session, keepFiles bool) error {
 	return nil
 }
 
-// Close ends every session: the unnamed ones with their files, the named ones without. It reports
-// whether all of that was done when ctx ended; what was not is left to a sweep after this process.
+// Close ends the unnamed sessions with their files, and lets go of the named ones, which go on. It
+// reports whether all of that was done when ctx ended; what was not is left to a sweep after this process.
 func (m *Manager) Close(ctx context.Context) bool {
 	m.mu.Lock()
 	if m.closed {
@@ -334,7 +358,7 @@ func (m *Manager) Close(ctx context.Context) bool {
 		var closing sync.WaitGroup
 		for _, s := range all {
 			closing.Go(func() {
-				if err := m.drop(ctx, s, s.named); err != nil {
+				if err := m.leave(ctx, s); err != nil {
 					m.config.Logger.Warn("close session", "session", s.id, "error", err, "cause", errors.Unwrap(err))
 					failed.Store(true)
 				}
@@ -350,6 +374,21 @@ func (m *Manager) Close(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// leave is a session's end with its server's.
+func (m *Manager) leave(ctx context.Context, s *session) error {
+	if !s.named {
+		return m.drop(ctx, s, false)
+	}
+	s.mu.Lock()
+	already := s.closing
+	s.closing = true
+	s.mu.Unlock()
+	if !already {
+		s.leaveBehind(ctx)
+	}
+	return nil
 }
 
 // newID makes a name with 65 random bits behind the prefix.

@@ -31,7 +31,7 @@ func TestRunKeepsOneContainerPerLanguage(t *testing.T) {
 				t.Errorf("label %s is %q, want %q", name, spec.Labels[name], value)
 			}
 		}
-		if !slices.Equal(spec.Command, []string{"python3", "-c", "source"}) {
+		if !slices.Equal(spec.Command, []string{"python3", "-c", "boot"}) {
 			t.Errorf("command is %q", spec.Command)
 		}
 	})
@@ -368,7 +368,7 @@ func TestClosingEndsRunsAndForgetsTheSession(t *testing.T) {
 	})
 }
 
-func TestShutdownKeepsTheFilesOfNamedSessionsOnly(t *testing.T) {
+func TestShutdownLeavesNamedSessionsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeEngine{}
 		config := testConfig(t, e)
@@ -376,7 +376,7 @@ func TestShutdownKeepsTheFilesOfNamedSessionsOnly(t *testing.T) {
 		mustRun(t, m, RunOptions{Code: "1"})
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 		m.Close(t.Context())
-		if got := e.holds(); !slices.Equal(got, []string{"volume csm-host-mine"}) {
+		if got := e.holds(); !slices.Equal(got, []string{"csm-host-mine-python", "volume csm-host-mine"}) {
 			t.Errorf("engine holds %q", got)
 		}
 		_, err := finish(m, RunOptions{Code: "1"})
@@ -384,7 +384,7 @@ func TestShutdownKeepsTheFilesOfNamedSessionsOnly(t *testing.T) {
 
 		later := newTestManager(t, config)
 		res := mustRun(t, later, RunOptions{Code: "1", SessionID: "mine"})
-		if len(res.Notes) != 1 || !strings.Contains(res.Notes[0], "variables are gone") {
+		if len(res.Notes) != 1 || !strings.Contains(res.Notes[0], "are gone") {
 			t.Errorf("notes are %q", res.Notes)
 		}
 	})
@@ -425,7 +425,8 @@ func TestASweepRemovesWhatADeadServerLeft(t *testing.T) {
 		live := newTestManager(t, config)
 		mustRun(t, live, RunOptions{Code: "1", SessionID: "live"})
 		synctest.Wait()
-		want := []string{"csm-host-live-python", "volume csm-host-live", "volume csm-host-mine"}
+		// The named one's container still runs, and could be taken over.
+		want := []string{"csm-host-live-python", "csm-host-mine-python", "volume csm-host-live", "volume csm-host-mine"}
 		if got := e.holds(); !slices.Equal(got, want) {
 			t.Errorf("engine holds %q, want %q", got, want)
 		}

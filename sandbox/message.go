@@ -18,6 +18,15 @@ type initMessage struct {
 	ImageBytes   int               `json:"image_bytes"`
 	MaxDisplays  int               `json:"max_displays"`
 	MaxArtifacts int               `json:"max_artifacts"`
+	Token        string            `json:"token"`
+	VolumeBytes  int64             `json:"volume_bytes"`
+	VolumeFiles  int64             `json:"volume_files"`
+}
+
+type attachMessage struct {
+	Type     string `json:"type"`
+	Protocol int    `json:"protocol"`
+	Token    string `json:"token"`
 }
 
 type runMessage struct {
@@ -67,6 +76,8 @@ type readyMessage struct {
 	Language Language `json:"language"`
 	Version  string   `json:"version"`
 	Features []string `json:"features"`
+	Run      string   `json:"run"`  // that goes on, after a take-over
+	Last     string   `json:"last"` // that is over, after a take-over
 }
 
 type progressMessage struct {

@@ -37,6 +37,7 @@ type Run struct {
 	Language  Language
 
 	options RunOptions
+	earlier bool // it was begun by a server before this one
 	created time.Time
 	ctx     context.Context // ends with an interrupt, or with the session
 	cancel  context.CancelCauseFunc
@@ -59,6 +60,16 @@ func newRun(parent context.Context, id, session string, options RunOptions) *Run
 		ID: id, SessionID: session, Language: options.Language,
 		options: options, created: time.Now(), ctx: ctx, cancel: cancel,
 		done: make(chan struct{}), moved: make(chan struct{}, 1),
+	}
+}
+
+// over reports whether the run is.
+func (r *Run) over() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -194,7 +205,7 @@ func (r *Run) finish(res *Result, err error) {
 // stopped turns the end of the run's context before its code began into a result: cancelled is an
 // ordinary end, and a closed session a fault.
 func (r *Run) stopped() (*Result, error) {
-	if errors.Is(context.Cause(r.ctx), errInterrupted) {
+	if cause := context.Cause(r.ctx); errors.Is(cause, errInterrupted) || errors.Is(cause, errLeaving) {
 		return &Result{
 			SessionID: r.SessionID, RunID: r.ID, Language: r.Language, Status: Cancelled, ExitCode: 130,
 			Notes: []string{"Cancelled before the code began."},

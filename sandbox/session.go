@@ -17,6 +17,9 @@ const keptRuns = 16
 // errClosing ends everything in a session that is being closed.
 var errClosing = errors.New("session is closing")
 
+// errLeaving ends this server's use of a session that goes on without it.
+var errLeaving = errors.New("the server is shutting down")
+
 // session is one volume and at most one kernel per language. All its engine calls go through
 // engineMu, one at a time.
 type session struct {
@@ -25,6 +28,7 @@ type session struct {
 	config  *Config
 	images  *imageCache
 	lock    *lockFile
+	record  *record // of a named session; under engineMu
 	created time.Time
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
@@ -34,8 +38,9 @@ type session struct {
 
 	mu       sync.Mutex
 	lanes    map[Language]*lane
-	runs     []*Run // oldest first
-	active   int    // runs that are queued or going on
+	runs     []*Run       // oldest first
+	files    []*filesConn // that nobody uses just now
+	active   int          // runs that are queued or going on, and other uses
 	lastUsed time.Time
 	closing  bool
 	tried    bool // a container was asked for
@@ -49,11 +54,29 @@ func newSession(id string, named, resumed bool, lock *lockFile, config *Config, 
 		id: id, named: named, resumed: resumed, config: config, images: images, lock: lock,
 		created: now, lastUsed: now, ctx: ctx, cancel: cancel, lanes: make(map[Language]*lane),
 	}
+	if named {
+		s.resume()
+	}
 	for language := range config.Kernels {
 		s.lanes[language] = newLane(language)
 	}
 	return s
 }
+
+// resume reads what an earlier server knew of the session, and begins where it knew nothing.
+func (s *session) resume() {
+	s.record = loadRecord(s.folder())
+	if s.record != nil && s.resumed {
+		s.created = s.record.Created
+		return
+	}
+	s.record = newRecord()
+	if err := s.record.save(s.folder()); err != nil {
+		s.config.Logger.Warn("session record", "session", s.id, "error", err)
+	}
+}
+
+func (s *session) folder() string { return sessionFolder(s.config.StateDir, s.id) }
 
 // volumeName carries a part of the host's label, so that servers that do not share their locks cannot
 // reach each other's sessions by using the same session id on one engine.
@@ -87,20 +110,44 @@ func (s *session) launch(id string, options RunOptions) (*Run, error) {
 	turn := s.lanes[options.Language].enqueue()
 	s.remember(run)
 	s.active++
-	s.lastUsed = time.Now()
-	s.lock.touch()
-	go s.see(run, turn)
+	s.touch()
+	go func() {
+		run.finish(s.perform(run, turn))
+		s.leave()
+	}()
 	return run, nil
 }
 
-// see performs a run and settles it.
-func (s *session) see(run *Run, turn turn) {
-	run.finish(s.perform(run, turn))
+// enter marks the session as in use, and leave as not.
+func (s *session) enter() error {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return errBeingClosed(s.id)
+	}
+	s.active++
+	s.touch()
+	return nil
+}
+
+func (s *session) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.active--
+	s.touch()
+}
+
+// touch records the use, for servers that come after this one too: while code runs, up to when it may
+// run at the most, so that nobody takes the session for idle if this server dies. The caller holds s.mu.
+func (s *session) touch() {
 	s.lastUsed = time.Now()
-	s.mu.Unlock()
-	s.lock.touch()
+	until := s.lastUsed
+	for _, run := range s.runs {
+		if limit := run.created.Add(run.options.Timeout); !run.over() && limit.After(until) {
+			until = limit
+		}
+	}
+	s.lock.touch(until)
 }
 
 func errBeingClosed(id string) *fault.Error {
@@ -141,12 +188,7 @@ func (s *session) perform(run *Run, turn turn) (*Result, error) {
 	defer turn.leave()
 	lane := s.lanes[run.Language]
 	if err := turn.wait(run); err != nil {
-		if errors.Is(err, errTurnTimeout) {
-			return nil, fault.New(fault.SessionBusy,
-				"Wait for the earlier run with wait_for_run, cancel it, or use another session_id.",
-				"Session %q still runs other %s code after %s.", s.id, run.Language, run.options.Timeout)
-		}
-		return run.stopped()
+		return s.notInTurn(run, err)
 	}
 	k, err := s.kernel(lane, run.note, false)
 	if run.ctx.Err() != nil {
@@ -155,9 +197,17 @@ func (s *session) perform(run *Run, turn turn) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := lane.waitAdopted(run); err != nil {
+		return s.notInTurn(run, err)
+	}
 	done, err := k.run(run)
+	return s.outcome(run, lane, k, done, err)
+}
+
+// outcome turns what a kernel said of a run, or why it said nothing, into the run's result.
+func (s *session) outcome(run *Run, l *lane, k *kernel, done doneMessage, err error) (*Result, error) {
 	if err != nil {
-		return s.lostUnder(run, lane, err)
+		return s.lostUnder(run, l, k, err)
 	}
 	res := s.result(run, done)
 	if errors.Is(context.Cause(run.ctx), errClosing) {
@@ -166,35 +216,54 @@ func (s *session) perform(run *Run, turn turn) (*Result, error) {
 	return res, nil
 }
 
-// kernel gives the lane's live kernel, and starts one when there is none. The caller has the turn.
+// notInTurn settles a run that did not come to its turn.
+func (s *session) notInTurn(run *Run, err error) (*Result, error) {
+	if errors.Is(err, errTurnTimeout) {
+		return nil, fault.New(fault.SessionBusy,
+			"Wait for the earlier run with wait_for_run, cancel it, or use another session_id.",
+			"Session %q still runs other %s code after %s.", s.id, run.Language, run.options.Timeout)
+	}
+	return run.stopped()
+}
+
+// kernel gives the lane's live kernel: the one it has, one that an earlier server left running, or a
+// new one.
 func (s *session) kernel(l *lane, note func(string), warm bool) (*kernel, error) {
-	if k := l.kernel; k != nil && k.alive() {
+	l.starting.Lock()
+	defer l.starting.Unlock()
+	for _, text := range l.takeNotes() {
+		note(text)
+	}
+	if k := l.kernelNow(); k != nil && k.alive() {
 		if cause := k.takeLost(); cause != "" {
 			note(fmt.Sprintf("The %s kernel had ended since the last run (%s): its variables are gone, the files are there.", l.language, cause))
 		}
 		return k, nil
 	}
-	if l.had {
-		note(fmt.Sprintf("The %s kernel's container had ended since the last run: its variables are gone, the files are there.", l.language))
-	} else if s.resumed {
-		note("This session was used before: its files are there, its variables are gone.")
+	k, err := s.reachEarlier(l)
+	if k != nil {
+		return k, nil
 	}
-	k, err := s.startKernel(l, warm)
+	switch {
+	case l.hadKernel():
+		note(fmt.Sprintf("The %s kernel's container had ended since the last run: its variables are gone, the files are there.", l.language))
+	case errors.Is(err, errOtherSettings):
+		note(fmt.Sprintf("The server's settings or secrets have changed since this session's %s kernel began, so it begins anew: its variables are gone, the files are there.", l.language))
+	case s.resumed && err != nil && !errors.Is(err, errNeverStarted):
+		note(fmt.Sprintf("This session was used before: its files are there, the variables of its %s kernel are gone.", l.language))
+	}
+	k, err = s.startKernel(l, warm)
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	l.kernel, l.had = k, true
-	s.mu.Unlock()
+	l.setKernel(k)
 	return k, nil
 }
 
 // lostUnder settles a run whose container ended or stopped answering under it, and clears the
 // container away so that the next run gets a new one.
-func (s *session) lostUnder(run *Run, l *lane, why error) (*Result, error) {
-	k := l.kernel
+func (s *session) lostUnder(run *Run, l *lane, k *kernel, why error) (*Result, error) {
 	s.mu.Lock()
-	l.kernel = nil
 	closing := s.closing
 	s.mu.Unlock()
 	if closing {
@@ -203,14 +272,7 @@ func (s *session) lostUnder(run *Run, l *lane, why error) (*Result, error) {
 			Duration: time.Since(run.created), VariablesLost: true, Cause: causeClosed,
 		}, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.config.StartTimeout)
-	defer cancel()
-	s.engineMu.Lock()
-	if err := s.config.Engine.Remove(ctx, []string{s.containerName(l.language)}, nil); err != nil {
-		s.config.Logger.Warn("remove container", "session", s.id, "error", err)
-	}
-	s.engineMu.Unlock()
-	_ = k.proc.Close()
+	s.discard(l, k)
 	if !k.wasReady() {
 		return nil, s.neverReady(k, l.language)
 	}
@@ -225,6 +287,24 @@ func (s *session) lostUnder(run *Run, l *lane, why error) (*Result, error) {
 		}
 	}
 	return res, nil
+}
+
+// discard removes the container of a kernel that is of no more use, unless it has a follower already.
+func (s *session) discard(l *lane, k *kernel) {
+	l.starting.Lock() // nobody starts the next one by this name while we remove this one
+	defer l.starting.Unlock()
+	_ = k.proc.Close()
+	if l.kernelNow() != k {
+		return
+	}
+	l.setKernel(nil)
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.StartTimeout)
+	defer cancel()
+	s.engineMu.Lock()
+	defer s.engineMu.Unlock()
+	if err := s.config.Engine.Remove(ctx, []string{s.containerName(l.language)}, nil); err != nil {
+		s.config.Logger.Warn("remove container", "session", s.id, "error", err)
+	}
 }
 
 // warm makes the lane's kernel ready ahead of its first run.
@@ -270,6 +350,7 @@ func (s *session) close(ctx context.Context, keepFiles bool) error {
 	s.closing = true
 	s.mu.Unlock()
 	s.cancel(errClosing)
+	s.dropIdleFiles(time.Now())
 	s.engineMu.Lock()
 	defer s.engineMu.Unlock()
 	var volumes []string
@@ -286,7 +367,7 @@ func (s *session) close(ctx context.Context, keepFiles bool) error {
 	switch {
 	case keepFiles:
 		s.lock.keep()
-		s.lock.touch()
+		s.lock.touch(time.Now())
 		s.lock.release()
 	case err != nil:
 		s.lock.release() // what is left over is cleared later, and the file tells that nobody has it
@@ -294,6 +375,34 @@ func (s *session) close(ctx context.Context, keepFiles bool) error {
 		s.lock.remove()
 	}
 	return err
+}
+
+// leaveTime is how long code that a server interrupts at its own end has to stop.
+const leaveTime = 400 * time.Millisecond
+
+// leaveBehind lets go of a named session. Its containers go on, with the variables, and end by
+// themselves when no server takes them up in the idle time; code that runs is interrupted.
+func (s *session) leaveBehind(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	defer cancel()
+	s.cancel(errLeaving)
+	s.mu.Lock()
+	runs := slices.Clone(s.runs)
+	s.mu.Unlock()
+	for _, run := range runs {
+		select {
+		case <-run.Done():
+		case <-ctx.Done():
+		}
+	}
+	for _, l := range s.lanes {
+		if k := l.kernelNow(); k != nil {
+			_ = k.proc.Close()
+		}
+	}
+	s.dropIdleFiles(time.Now())
+	s.lock.touch(time.Now())
+	s.lock.release()
 }
 
 // usedEngine reports whether anything of this session can be on the engine.
@@ -325,8 +434,8 @@ func (s *session) liveKernels() []*kernel {
 	defer s.mu.Unlock()
 	var live []*kernel
 	for _, l := range s.lanes {
-		if l.kernel != nil && l.kernel.alive() && l.kernel.wasReady() {
-			live = append(live, l.kernel)
+		if k := l.kernelNow(); k != nil && k.alive() && k.wasReady() {
+			live = append(live, k)
 		}
 	}
 	return live

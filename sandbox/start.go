@@ -26,7 +26,7 @@ func (s *session) startKernel(l *lane, warm bool) (*kernel, error) {
 	if err != nil {
 		return nil, engineFault(err, l.language, setting)
 	}
-	if l.had || s.resumed {
+	if l.hadKernel() || s.resumed {
 		// The name may still belong to a container that ended, or that a dead server left.
 		if err := s.config.Engine.Remove(ctx, []string{s.containerName(l.language)}, nil); err != nil {
 			return nil, engineFault(err, l.language, setting)
@@ -37,7 +37,9 @@ func (s *session) startKernel(l *lane, warm bool) (*kernel, error) {
 		s.images.forget(setting.Image)
 		return nil, engineFault(err, l.language, setting)
 	}
+	s.noteSettings(l.language, setting, image)
 	k := newKernel(proc, s.wireLimits(), s.config.Logger.With("session", s.id, "language", l.language))
+	k.boot = setting.Supervisor
 	go k.listen()
 	go k.speak()
 	if err := k.send(s.initMessage(setting, warm)); err != nil {
@@ -61,7 +63,7 @@ func (s *session) spec(language Language, setting KernelConfig, image ImageInfo)
 			LabelNamed: fmt.Sprint(s.named),
 		},
 		Image:   setting.Image,
-		Command: []string{interpreter, setting.Flag, setting.Supervisor},
+		Command: []string{interpreter, setting.Flag, setting.Boot},
 		Limits:  s.config.Limits,
 	}
 }
@@ -75,11 +77,32 @@ func (s *session) wireLimits() wireLimits {
 
 func (s *session) initMessage(setting KernelConfig, warm bool) initMessage {
 	limits := s.wireLimits()
+	onEOF, token := "exit", ""
+	if s.named {
+		onEOF, token = "wait", s.record.Token
+	}
 	return initMessage{
 		Type: "init", Protocol: 1, WorkDir: WorkDir, Env: s.config.Env, Preload: setting.Preload, Warm: warm,
-		IdleSeconds: int(s.config.IdleTimeout.Seconds()), OnEOF: "exit",
+		IdleSeconds: int(s.config.IdleTimeout.Seconds()), OnEOF: onEOF, Token: token,
 		OutputBytes: limits.OutputBytes, SpoolBytes: limits.SpoolBytes, ImageBytes: limits.ImageBytes,
 		MaxDisplays: limits.MaxDisplays, MaxArtifacts: limits.MaxArtifacts,
+		VolumeBytes: s.config.VolumeBytes, VolumeFiles: s.config.VolumeFiles,
+	}
+}
+
+// noteSettings records what a named session's container was made with. Where that fails, a later
+// server makes a new one.
+func (s *session) noteSettings(language Language, setting KernelConfig, image ImageInfo) {
+	if !s.named {
+		return
+	}
+	key, err := s.settingsKey(setting, image)
+	if err == nil {
+		s.record.Settings[language] = key
+		err = s.record.save(s.folder())
+	}
+	if err != nil {
+		s.config.Logger.Warn("session record", "session", s.id, "error", err)
 	}
 }
 

@@ -4,22 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"time"
 )
 
 // leftover is what one session has on an engine.
 type leftover struct {
 	containers []string
+	running    []Language // of the containers, those that still run
+	ended      []string   // and those that do not
 	volumes    []string
 	named      bool
 	newest     time.Time
 }
 
 // Sweep removes what servers that no longer live left on the engine under this host's label, and
-// returns the ids of the sessions that it removed something of. A named session loses its
-// containers, which no server can speak to any more, and keeps its volume until nobody has used it
-// for idle. Sessions of live servers are passed over.
+// returns the ids of the sessions that it removed something of. A named session keeps its volume, and
+// the containers that still run, until nobody has used it for idle. Sessions of live servers are
+// passed over.
 func Sweep(ctx context.Context, engine Engine, stateDir, host string, idle time.Duration) ([]string, error) {
 	inventory, err := engine.List(ctx, LabelHost, host)
 	if err != nil {
@@ -36,8 +40,30 @@ func Sweep(ctx context.Context, engine Engine, stateDir, host string, idle time.
 			swept = append(swept, id)
 		}
 	}
+	tidy(stateDir, inventory, idle)
 	slices.Sort(swept)
 	return swept, errors.Join(failed...)
+}
+
+// tidy removes the locks and records of sessions that have nothing on the engine and that nobody
+// could want any more.
+func tidy(stateDir string, inventory Inventory, idle time.Duration) {
+	left := group(inventory)
+	entries, _ := os.ReadDir(stateDir)
+	for _, entry := range entries {
+		id, ok := strings.CutSuffix(entry.Name(), lockSuffix)
+		if !ok || !sessionID.MatchString(id) || left[id] != nil {
+			continue
+		}
+		lock, err := takeLock(stateDir, id)
+		switch {
+		case err != nil: // a live server has it
+		case lock.kept() && time.Since(lock.lastUsed()) < idle:
+			lock.release()
+		default:
+			lock.remove()
+		}
+	}
 }
 
 func group(inventory Inventory) map[string]*leftover {
@@ -59,6 +85,11 @@ func group(inventory Inventory) map[string]*leftover {
 	for _, c := range inventory.Containers {
 		l := of(c.Labels, c.Created)
 		l.containers = append(l.containers, c.Name)
+		if c.Running {
+			l.running = append(l.running, Language(c.Labels[LabelLanguage]))
+		} else {
+			l.ended = append(l.ended, c.Name)
+		}
 	}
 	for _, v := range inventory.Volumes {
 		l := of(v.Labels, v.Created)
@@ -79,22 +110,18 @@ func (l *leftover) remove(ctx context.Context, engine Engine, stateDir, id strin
 	if !lock.kept() {
 		lastUsed = l.newest // the file is one that we have just made, or an unnamed session's
 	}
-	volumes := l.volumes
-	if (l.named || lock.kept()) && time.Since(lastUsed) < idle {
-		volumes = nil
+	containers, volumes := l.containers, l.volumes
+	stays := (l.named || lock.kept()) && time.Since(lastUsed) < idle
+	if stays {
+		containers, volumes = l.ended, nil
 	}
-	if len(l.containers) == 0 && len(volumes) == 0 {
+	if len(containers)+len(volumes) > 0 {
+		err = engine.Remove(ctx, containers, volumes)
+	}
+	if stays || err != nil {
 		lock.release()
-		return false, nil
-	}
-	if err := engine.Remove(ctx, l.containers, volumes); err != nil {
-		lock.release()
-		return false, err
-	}
-	if len(volumes) == len(l.volumes) {
-		lock.remove()
 	} else {
-		lock.release()
+		lock.remove()
 	}
-	return true, nil
+	return len(containers)+len(volumes) > 0, err
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 
 	"github.com/containers/podman/v5/pkg/bindings"
@@ -24,8 +25,9 @@ const (
 	muxStderr      = 2
 )
 
-// process is a container's attached stdio: one connection, taken over from HTTP. What
-// comes on it is frames, each a stream's number, three zeros, a length and the bytes.
+// process is the attached stdio of a container or of a program in one: one connection,
+// taken over from HTTP. What comes on it is frames, each a stream's number, three zeros,
+// a length and the bytes.
 //
 // The bindings have an Attach, but it exchanges the transport of the connection that it
 // is given, under the feet of every other call on it, and leaves a goroutine behind.
@@ -38,8 +40,14 @@ type process struct {
 	left    uint32 // of the frame that is being read
 }
 
-// attach takes over the stdio of a container that has not been started yet.
+// attach takes over the stdio of a container that has not been started yet. The empty
+// detach keys matter: by default two bytes of binary input would let go of the container.
 func attach(ctx context.Context, id string) (*process, error) {
+	return hijack(ctx, "/containers/"+id+"/attach", "stream=true&stdin=true&stdout=true&stderr=true&logs=false&detachKeys=", "")
+}
+
+// hijack posts a request whose connection becomes a program's stdio.
+func hijack(ctx context.Context, path, query, body string) (*process, error) {
 	client, err := bindings.GetClient(ctx)
 	if err != nil {
 		return nil, err
@@ -49,7 +57,7 @@ func attach(ctx context.Context, id string) (*process, error) {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	from, err := upgrade(conn, attachRequest(ctx, client.URI, id))
+	from, err := upgrade(conn, hijackRequest(ctx, client.URI, path, query, body))
 	if err == nil && !stop() {
 		err = ctx.Err()
 	}
@@ -61,21 +69,24 @@ func attach(ctx context.Context, id string) (*process, error) {
 	return &process{conn: conn, stderr: tail{limit: stderrBytes}, from: from}, nil
 }
 
-// attachRequest asks for all three streams. The empty detach keys matter: by default
-// two bytes of binary input would let go of the container.
-func attachRequest(ctx context.Context, base *url.URL, id string) *http.Request {
+func hijackRequest(ctx context.Context, base *url.URL, path, query, body string) *http.Request {
 	oldest := version.APIVersion[version.Libpod][version.MinimalAPI]
 	target := &url.URL{
 		Scheme:   "http",
 		Host:     "d",
-		Path:     fmt.Sprintf("/v%d.%d.%d/libpod/containers/%s/attach", oldest.Major, oldest.Minor, oldest.Patch, id),
-		RawQuery: "stream=true&stdin=true&stdout=true&stderr=true&logs=false&detachKeys=",
+		Path:     fmt.Sprintf("/v%d.%d.%d/libpod%s", oldest.Major, oldest.Minor, oldest.Patch, path),
+		RawQuery: query,
 	}
 	if base.Scheme == "tcp" {
 		target.Host, target.Path = base.Host, base.Path+target.Path
 	}
 	header := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"tcp"}}
-	return (&http.Request{Method: http.MethodPost, URL: target, Host: target.Host, Header: header}).WithContext(ctx)
+	request := &http.Request{Method: http.MethodPost, URL: target, Host: target.Host, Header: header}
+	if body != "" {
+		header.Set("Content-Type", "application/json")
+		request.Body, request.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+	}
+	return request.WithContext(ctx)
 }
 
 // upgrade sends the request and returns what reads the stream that follows the answer.
@@ -95,7 +106,7 @@ func upgrade(conn net.Conn, request *http.Request) (*bufio.Reader, error) {
 	return nil, (&bindings.APIResponse{Response: answer, Request: request}).Process(nil)
 }
 
-// Read gives what process 1 wrote to its stdout. Its stderr is set aside on the way.
+// Read gives what the program wrote to its stdout. Its stderr is set aside on the way.
 func (p *process) Read(buffer []byte) (int, error) {
 	p.reading.Lock()
 	defer p.reading.Unlock()

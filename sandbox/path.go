@@ -1,0 +1,53 @@
+package sandbox
+
+import (
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+)
+
+// The bounds of a path that a request names, as Linux has them for a name and as is sane for the whole.
+const (
+	maxRequestPath = 1024
+	maxNameBytes   = 255
+)
+
+// CleanPath takes a path as a request names it, relative to WorkDir or beginning with it, and gives
+// it relative to WorkDir in its shortest form. Where it leads is looked at later, in the container:
+// no path of a request means anything on the host. The error is the fault invalid_path.
+func CleanPath(p string) (string, error) {
+	refuse := func(why string) (string, error) {
+		return "", fault.New(fault.InvalidPath,
+			"Use a path below "+WorkDir+", such as output/report.csv; list_artifacts tells what is there.",
+			"The path %q %s.", clip(p, 120), why)
+	}
+	switch {
+	case p == "":
+		return refuse("is empty")
+	case len(p) > maxRequestPath:
+		return refuse("is too long")
+	case !utf8.ValidString(p):
+		return refuse("is not UTF-8")
+	case strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return refuse("has control characters")
+	}
+	rest, below := strings.CutPrefix(p, WorkDir+"/")
+	if !below && path.IsAbs(p) {
+		return refuse("is not below " + WorkDir)
+	}
+	for name := range strings.SplitSeq(rest, "/") {
+		if name == ".." {
+			return refuse("has a .. in it")
+		}
+		if len(name) > maxNameBytes {
+			return refuse("has a name that is too long")
+		}
+	}
+	clean := path.Clean(rest)
+	if clean == "." || path.IsAbs(clean) {
+		return refuse("names no file")
+	}
+	return clean, nil
+}

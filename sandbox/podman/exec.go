@@ -1,0 +1,76 @@
+package podman
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/containers/podman/v5/pkg/api/handlers"
+	"github.com/containers/podman/v5/pkg/bindings/containers"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+var errNoCommand = errors.New("a program in a container needs a command")
+
+// execProcess is a program's stdio that takes the engine's record of it along when it is
+// closed: Podman keeps one for each, and a process of its own beside it, for minutes.
+type execProcess struct {
+	*process
+	forget func()
+}
+
+// Close implements sandbox.Process.
+func (p *execProcess) Close() error {
+	err := p.process.Close()
+	p.forget()
+	return err
+}
+
+// Exec implements sandbox.Engine. The program has the container's user, limits, seccomp
+// profile and no capabilities, as process 1 has.
+func (e *Engine) Exec(ctx context.Context, container string, command []string) (sandbox.Process, error) {
+	if len(command) == 0 {
+		return nil, errNoCommand
+	}
+	var p *process
+	var id string
+	err := e.call(ctx, func(conn context.Context) (err error) {
+		config := &handlers.ExecCreateConfig{}
+		config.AttachStdin, config.AttachStdout, config.AttachStderr = true, true, true
+		config.Cmd = command
+		// Not the folder that the session's code writes to.
+		config.WorkingDir = "/"
+		if id, err = containers.ExecCreate(conn, container, config); err != nil {
+			return err
+		}
+		p, err = hijack(conn, "/exec/"+id+"/start", "", `{"Detach":false,"Tty":false}`)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("exec in container %s: %w", container, execError(err))
+	}
+	return &execProcess{process: p, forget: func() { go e.forgetExec(id) }}, nil
+}
+
+// execError recognises a container that is not there, or not running.
+func execError(err error) error {
+	code, answered := responseCode(err)
+	if answered && (code == 404 || code == 409) || says(err, "no such container", "container state improper") {
+		return fmt.Errorf("%w: %w", sandbox.ErrContainerGone, err)
+	}
+	return startError(err)
+}
+
+// forgetExec removes the record of a program whose stdin has ended. Where that fails, it goes
+// with the container.
+func (e *Engine) forgetExec(id string) {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
+	defer cancel()
+	err := e.call(ctx, func(conn context.Context) error {
+		return containers.ExecRemove(conn, id, new(containers.ExecRemoveOptions).WithForce(true))
+	})
+	if err != nil {
+		e.log.Debug("remove the record of a program", "error", err)
+	}
+}

@@ -1,0 +1,206 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+)
+
+const (
+	// keptFiles is how many files programs of one session are kept for the next request, and
+	// filesIdle how long: a new one costs a tenth of a second, and one that waits costs memory.
+	keptFiles = 2
+	filesIdle = 45 * time.Second
+	// filesHello bounds the wait for a files program to come up.
+	filesHello = 20 * time.Second
+)
+
+// withFiles lends a files program of the session to use. The error is a fault, or what use was told
+// by something that is none of ours.
+func (s *session) withFiles(ctx context.Context, use func(context.Context, *filesConn) error) error {
+	c, ctx, done, err := s.borrowFiles(ctx)
+	if err != nil {
+		return err
+	}
+	err = use(ctx, c)
+	done(err)
+	return s.filesFault(ctx, err)
+}
+
+func (s *session) openFile(ctx context.Context, path string, o ReadOptions) (*FileReader, error) {
+	c, ctx, done, err := s.borrowFiles(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.open(ctx, path, o)
+	if err != nil {
+		done(err)
+		return nil, s.filesFault(ctx, err)
+	}
+	r.done = done
+	return r, nil
+}
+
+// borrowFiles gives a files program that answers, under a context that ends with the session too.
+// done must be called, and gives it back.
+func (s *session) borrowFiles(ctx context.Context) (c *filesConn, joined context.Context, done func(error), err error) {
+	if err := s.enter(); err != nil {
+		return nil, nil, nil, err
+	}
+	joined, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })
+	leave := func() {
+		stop()
+		cancel(nil)
+		s.leave()
+	}
+	c, err = s.filesProgram(joined)
+	if err != nil {
+		err = s.filesFault(joined, err)
+		leave()
+		return nil, nil, nil, err
+	}
+	return c, joined, func(error) {
+		s.returnFiles(c)
+		leave()
+	}, nil
+}
+
+func (s *session) filesProgram(ctx context.Context) (*filesConn, error) {
+	l, err := s.someKernel()
+	if err != nil {
+		return nil, err
+	}
+	for c := s.keptFilesOf(l.kernelNow()); c != nil; c = s.keptFilesOf(l.kernelNow()) {
+		if c.hello(ctx) == nil {
+			return c, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+	return s.startFiles(ctx, l)
+}
+
+// startFiles starts a files program in the lane's container.
+func (s *session) startFiles(ctx context.Context, l *lane) (*filesConn, error) {
+	setting := s.config.Kernels[l.language]
+	ctx, cancel := context.WithTimeout(ctx, filesHello)
+	defer cancel()
+	proc, err := s.exec(ctx, l.language, slices.Concat([]string{setting.Interpreter}, setting.Program, []string{setting.Files}))
+	if err != nil {
+		return nil, err
+	}
+	c := newFilesConn(proc)
+	c.kernel = l.kernelNow()
+	if err := c.hello(ctx); err != nil {
+		if tail := proc.Stderr(); tail != "" {
+			s.config.Logger.Debug("files program", "session", s.id, "stderr", clip(tail, 2000))
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+// exec starts a program in one of the session's containers.
+func (s *session) exec(ctx context.Context, language Language, command []string) (Process, error) {
+	s.engineMu.Lock()
+	defer s.engineMu.Unlock()
+	return s.config.Engine.Exec(ctx, s.containerName(language), command)
+}
+
+func (c *filesConn) hello(ctx context.Context) error {
+	a, err := c.ask(ctx, filesRequest{Op: "hello", WorkDir: WorkDir}, WorkDir)
+	if err == nil && !a.OK {
+		c.close()
+		return errFilesFrame
+	}
+	return err
+}
+
+// someKernel gives a lane whose container runs, and starts one where none does.
+func (s *session) someKernel() (*lane, error) {
+	var first *lane
+	for _, language := range []Language{Python, JavaScript} {
+		l := s.lanes[language]
+		if l == nil {
+			continue
+		}
+		if first == nil {
+			first = l
+		}
+		if k := l.kernelNow(); k != nil && k.alive() {
+			return l, nil
+		}
+	}
+	if first == nil {
+		return nil, fault.New(fault.EngineUnavailable, "Switch a language on, with --python-image or --js-image.", "No language is switched on.")
+	}
+	_, err := s.kernel(first, first.noteLater, true)
+	return first, err
+}
+
+func (s *session) keptFilesOf(k *kernel) *filesConn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, c := range s.files {
+		s.files = slices.Delete(s.files, i, i+1)
+		if c.kernel == k {
+			return c
+		}
+		c.close()
+		break
+	}
+	return nil
+}
+
+func (s *session) returnFiles(c *filesConn) {
+	if c.broken {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing || len(s.files) >= keptFiles {
+		c.close()
+		return
+	}
+	c.idle = time.Now()
+	s.files = append(s.files, c)
+}
+
+// dropIdleFiles ends the programs that nobody has used since before.
+func (s *session) dropIdleFiles(before time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.files = slices.DeleteFunc(s.files, func(c *filesConn) bool {
+		if c.idle.After(before) {
+			return false
+		}
+		c.close()
+		return true
+	})
+}
+
+// filesFault puts what went wrong between here and the files program into words.
+func (s *session) filesFault(ctx context.Context, err error) error {
+	var f *fault.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(s.ctx), errClosing):
+		return fault.New(fault.SessionNotFound, "Call again: a new session begins, without the files of this one.",
+			"Session %q was closed meanwhile.", s.id)
+	case errors.As(err, &f):
+		return f
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, errFilesSilent), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, errFilesFrame), errors.Is(err, ErrContainerGone):
+		return fault.New(fault.EngineError, "Try again; if it stays so, code of this session may be using up its processes or memory: close the session.",
+			"The sandbox of session %q did not answer.", s.id).Because(err)
+	}
+	return engineFault(err, "", KernelConfig{})
+}
