@@ -1,8 +1,8 @@
 // Package containers holds what runs inside the sandbox: the supervisor of each
 // language, and the recipe of each language's image, all embedded in the binary.
 //
-// A supervisor is source text, passed to the interpreter as an argument, so it runs in
-// any image. A recipe is the context of an image build; [Recipes] lists them and
+// A supervisor is source text, so it runs in any image: a boot, short enough to be passed
+// to the interpreter as an argument, reads it from stdin. A recipe is the context of an image build; [Recipes] lists them and
 // [ImageRef] names the image that this binary's recipe makes. The package imports
 // nothing of this module.
 package containers
@@ -37,6 +37,9 @@ const (
 	HostDir     = "/run/host"
 )
 
+//go:embed python/boot.py
+var pythonBoot string
+
 //go:embed python/supervisor.py
 var pythonSupervisor string
 
@@ -47,7 +50,11 @@ var nodeSupervisor string
 //go:embed node/Containerfile node/hosts node/host/env node/package.json node/package-lock.json node/smoke.cjs node/versions.cjs
 var recipeFiles embed.FS
 
-// PythonSupervisor is the source of process 1 of a Python container, for `python3 -c`.
+// PythonBoot is what process 1 of a Python container starts as, for `python3 -c`: it reads
+// PythonSupervisor from stdin, behind a 4-byte big-endian length, and becomes it.
+func PythonBoot() string { return pythonBoot }
+
+// PythonSupervisor is the source of process 1 of a Python container, for PythonBoot.
 func PythonSupervisor() string { return pythonSupervisor }
 
 // NodeSupervisor is the source of process 1 of a JavaScript container, for `node -e`.

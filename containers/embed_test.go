@@ -138,8 +138,8 @@ func TestTheLockFileNamesNoRegistry(t *testing.T) {
 	}
 }
 
-func TestSupervisorsAreEmbedded(t *testing.T) {
-	for name, source := range map[string]string{"python/supervisor.py": PythonSupervisor(), "node/supervisor.cjs": NodeSupervisor()} {
+func TestArgumentsAreEmbedded(t *testing.T) {
+	for name, source := range map[string]string{"python/boot.py": PythonBoot(), "node/supervisor.cjs": NodeSupervisor()} {
 		content, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -158,7 +158,7 @@ func TestSupervisorsAreEmbedded(t *testing.T) {
 }
 
 func TestEveryEmbeddedSourceHasATestBesideIt(t *testing.T) {
-	sources := []string{"python/supervisor.py", "node/supervisor.cjs"}
+	sources := []string{"python/boot.py", "python/supervisor.py", "node/supervisor.cjs"}
 	err := fs.WalkDir(recipeFiles, ".", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:

@@ -1,8 +1,8 @@
 """The Python supervisor: process 1 of a sandbox container.
 
-It speaks the frames of docs/kernel-protocol.md on stdin and stdout and is started as
-``python3 -c SOURCE``, so it is one file, needs nothing but the standard library of
-Python 3.8 or later, and touches no path but the work directory and /proc.
+It speaks the frames of docs/kernel-protocol.md on stdin and stdout. boot.py reads its source
+from there too, so it needs nothing but the standard library of Python 3.8 or later, and it
+touches no path but the work directory and /proc.
 
 Three kinds of process run this file:
 
@@ -19,11 +19,6 @@ Between supervisor and kernels: a stream socket with frames of a JSON header and
 kernel, a blob. Each run comes to its kernel with two pipes for stdout and stderr.
 """
 
-import sys
-
-# Process 1 starts in the folder that hostile code writes to, and -c looks there for modules first.
-sys.path[:] = [entry for entry in sys.path if entry]
-
 import errno
 import fcntl
 import functools
@@ -34,6 +29,7 @@ import select
 import signal
 import socket
 import struct
+import sys
 import termios
 import time
 

@@ -9,6 +9,30 @@ import unittest
 from test_support import PATIENCE, Client, SupervisorTest
 
 
+class Boot(unittest.TestCase):
+    """What boot.py does with what stdin brings."""
+
+    def start(self):
+        client = Client(boot=False, start=False)
+        self.addCleanup(client.close)
+        return client
+
+    def test_a_program_longer_than_a_pipe_comes_whole_and_what_follows_is_left_to_it(self):
+        client = self.start()
+        program = "import os\n# é%s\nos.write(1, os.read(0, 5) + __name__.encode())" % ("x" * 300_000)
+        client.send_raw(program.encode())
+        client.process.stdin.write(b"frame")
+        client.process.stdin.flush()
+        self.assertEqual(client.process.stdout.read(), b"frame__main__")
+
+    def test_a_server_that_goes_away_before_all_of_it_has_come(self):
+        for half in (b"", b"\0\0", b"\0\0\0\x09print"):
+            client = self.start()
+            client.process.stdin.write(half)
+            client.process.stdin.close()
+            self.assertEqual((client.process.stdout.read(), client.process.wait(PATIENCE)), (b"", 1))
+
+
 class Ready(SupervisorTest):
     def test_ready_names_language_version_and_features(self):
         ready = self.client.ready

@@ -1,8 +1,8 @@
 """Runs the supervisor as a child process and speaks the kernel protocol with it.
 
 SUPERVISOR_COMMAND may name another way to start it, as a JSON list of arguments or as shell
-words in which {source} and {work_dir} are replaced: the tests then run against an image
-(`podman run -i --rm IMAGE python3 -c {source}`). What a test may expect there is told by
+words in which {boot} and {work_dir} are replaced: the tests then run against an image
+(`podman run -i --rm IMAGE python3 -c {boot}`). What a test may expect there is told by
 `ready`'s features; SUPERVISOR_WORK_DIR names the work directory inside, when it is not a
 folder that the tests share with the supervisor.
 """
@@ -22,20 +22,25 @@ import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SOURCE_FILE = os.path.join(HERE, "supervisor.py")
 PATIENCE = 60  # seconds until a test gives up; no test measures time by it
 
-with open(SOURCE_FILE, encoding="utf-8") as _file:
-    SOURCE = _file.read()
+
+def source(name):
+    with open(os.path.join(HERE, name), encoding="utf-8") as file:
+        return file.read()
+
+
+BOOT = source("boot.py")
+SOURCE = source("supervisor.py").encode()
 
 
 def command(work_dir):
     """The argv that starts a supervisor."""
     given = os.environ.get("SUPERVISOR_COMMAND")
     if not given:
-        return [sys.executable, "-c", SOURCE]
+        return [sys.executable, "-c", BOOT]
     words = json.loads(given) if given.lstrip().startswith("[") else shlex.split(given)
-    return [word.replace("{source}", SOURCE).replace("{work_dir}", work_dir) for word in words]
+    return [word.replace("{boot}", BOOT).replace("{work_dir}", work_dir) for word in words]
 
 
 class Answer:
@@ -86,6 +91,8 @@ class Client:
             command(work_dir), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True,
             preexec_fn=limit, cwd=work_dir if os.path.isdir(work_dir) else None,
         )
+        if init.pop("boot", True):
+            self.send_raw(SOURCE)
         if init.pop("start", True):
             self.ready = self.init(**init)
 
