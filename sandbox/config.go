@@ -28,6 +28,9 @@ type Config struct {
 	// Env is given to the code and to nothing else: it is in no container's configuration.
 	Env map[string]string
 
+	// Mask takes secrets out of what is recorded on the host. Nil: there are none.
+	Mask Masker
+
 	CodeBytes     int           // the longest code that is accepted
 	OutputBytes   int           // of each stream, that a result tells
 	SpoolBytes    int           // of each stream, that its file keeps

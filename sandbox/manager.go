@@ -246,17 +246,20 @@ func notFound(id string) *fault.Error {
 	return fault.New(fault.SessionNotFound, hint, "There is no session %q.", id)
 }
 
-// FindRun gives a run of any session of this server, going on or one of the last that are over.
+// FindRun gives a run of a session that this server has open or that waits for a server, going on or
+// over. run_not_found otherwise.
 func (m *Manager) FindRun(id string) (*Run, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, s := range m.sessions {
-		if run := s.findRun(id); run != nil {
-			return run, nil
+	for _, s := range m.all() {
+		run := s.findRun(id)
+		if run == nil {
+			continue
 		}
+		if run.earlier {
+			s.reach(run.Language)
+		}
+		return run, nil
 	}
-	return nil, fault.New(fault.RunNotFound, "Use the run_id of a result with status running; old results are dropped in time.",
-		"There is no run %q.", clip(id, 80))
+	return m.findEarlier(id)
 }
 
 // CloseSession ends a session, the default one for an empty id, and removes its files unless

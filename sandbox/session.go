@@ -28,7 +28,8 @@ type session struct {
 	config  *Config
 	images  *imageCache
 	lock    *lockFile
-	record  *record // of a named session; under engineMu
+	record  *record  // of a named session; under engineMu
+	journal *journal // nil where the history cannot be written
 	created time.Time
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
@@ -57,6 +58,7 @@ func newSession(id string, named, resumed bool, lock *lockFile, config *Config, 
 	if named {
 		s.resume()
 	}
+	s.openJournal()
 	for language := range config.Kernels {
 		s.lanes[language] = newLane(language)
 	}
@@ -73,6 +75,28 @@ func (s *session) resume() {
 	s.record = newRecord()
 	if err := s.record.save(s.folder()); err != nil {
 		s.config.Logger.Warn("session record", "session", s.id, "error", err)
+	}
+}
+
+// openJournal begins to record what runs, and remembers what ran when an earlier server ended.
+func (s *session) openJournal() {
+	open, err := unfinishedRuns(s.config.StateDir, s.id)
+	for _, entry := range open {
+		s.runs = append(s.runs, entry.run(s.ctx, s.id))
+	}
+	if err == nil {
+		s.journal, err = openJournal(s.folder(), s.config.Mask)
+	}
+	if err != nil {
+		s.config.Logger.Warn("history", "session", s.id, "error", err)
+	}
+}
+
+// settle ends a run and records it.
+func (s *session) settle(run *Run, res *Result, err error) {
+	run.finish(res, err)
+	if s.journal != nil {
+		s.journal.end(run, res, err)
 	}
 }
 
@@ -111,8 +135,12 @@ func (s *session) launch(id string, options RunOptions) (*Run, error) {
 	s.remember(run)
 	s.active++
 	s.touch()
+	if s.journal != nil {
+		s.journal.begin(run)
+	}
 	go func() {
-		run.finish(s.perform(run, turn))
+		res, err := s.perform(run, turn)
+		s.settle(run, res, err)
 		s.leave()
 	}()
 	return run, nil
@@ -364,6 +392,12 @@ func (s *session) close(ctx context.Context, keepFiles bool) error {
 	if s.usedEngine() {
 		err = s.config.Engine.Remove(ctx, s.containerNames(), volumes)
 	}
+	if keepFiles {
+		ending, cancel := context.WithTimeout(ctx, leaveTime)
+		s.awaitRuns(ending)
+		cancel()
+	}
+	s.closeJournal()
 	switch {
 	case keepFiles:
 		s.lock.keep()
@@ -386,6 +420,20 @@ func (s *session) leaveBehind(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
 	s.cancel(errLeaving)
+	s.awaitRuns(ctx)
+	for _, l := range s.lanes {
+		if k := l.kernelNow(); k != nil {
+			_ = k.proc.Close()
+		}
+	}
+	s.dropIdleFiles(time.Now())
+	s.closeJournal()
+	s.lock.touch(time.Now())
+	s.lock.release()
+}
+
+// awaitRuns waits for the ends of the runs, which were asked to end, as long as ctx lasts.
+func (s *session) awaitRuns(ctx context.Context) {
 	s.mu.Lock()
 	runs := slices.Clone(s.runs)
 	s.mu.Unlock()
@@ -395,14 +443,16 @@ func (s *session) leaveBehind(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-	for _, l := range s.lanes {
-		if k := l.kernelNow(); k != nil {
-			_ = k.proc.Close()
-		}
+}
+
+// closeJournal writes what waits to be written.
+func (s *session) closeJournal() {
+	if s.journal == nil {
+		return
 	}
-	s.dropIdleFiles(time.Now())
-	s.lock.touch(time.Now())
-	s.lock.release()
+	if err := s.journal.close(); err != nil {
+		s.config.Logger.Warn("history", "session", s.id, "error", err)
+	}
 }
 
 // usedEngine reports whether anything of this session can be on the engine.

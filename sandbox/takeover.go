@@ -79,7 +79,8 @@ func (s *session) adopt(l *lane, k *kernel, m readyMessage) {
 	go func() {
 		defer s.leave()
 		done, err := k.await(run, answer, max(0, time.Until(run.created.Add(run.options.Timeout))))
-		run.finish(s.outcome(run, l, k, done, err))
+		res, err := s.outcome(run, l, k, done, err)
+		s.settle(run, res, err)
 	}()
 }
 
@@ -119,10 +120,7 @@ func (s *session) loseUnfinished(l *lane) {
 	adopted := l.adoptedNow()
 	for _, run := range runs {
 		if run.earlier && run.Language == l.language && run != adopted {
-			run.finish(&Result{
-				SessionID: s.id, RunID: run.ID, Language: run.Language, Status: Killed, ExitCode: 137,
-				VariablesLost: true, Cause: "the server and the container ended",
-			}, nil)
+			s.settle(run, lostResult(run), nil)
 		}
 	}
 }

@@ -41,6 +41,9 @@ func (d *Deps) renderRun(res *sandbox.Result) *answer {
 	images, shown := renderDisplays(res)
 	var b strings.Builder
 	b.WriteString(d.statusLine(res))
+	if hint := d.fullHint(res); hint != "" {
+		b.WriteString("\nHint: " + hint)
+	}
 	for _, note := range res.Notes {
 		b.WriteString("\nNote: " + note)
 	}
@@ -83,6 +86,9 @@ func (d *Deps) statusLine(res *sandbox.Result) string {
 	case sandbox.Completed:
 		return fmt.Sprintf("completed in %v", took)
 	case sandbox.Failed:
+		if res.Cause == causeQuota {
+			return d.quotaLine(res, took)
+		}
 		return fmt.Sprintf("%s (failed in %v, exit code %d)", d.errorHead(res), took, res.ExitCode)
 	case sandbox.TimedOut:
 		return fmt.Sprintf("timed out after %v: %s", took, kept(res))
@@ -95,6 +101,35 @@ func (d *Deps) statusLine(res *sandbox.Result) string {
 		return fmt.Sprintf("killed after %v: %s; only the fresh interpreter is gone, the kernel's variables and the files are kept", took, killedWhy(res, config))
 	}
 	return fmt.Sprintf("killed after %v: %s; variables are gone, files are kept, and the next call starts a new kernel", took, killedWhy(res, config))
+}
+
+// causeQuota is the cause of a run that was stopped because of the files that it made.
+const causeQuota = "quota"
+
+func (d *Deps) quotaLine(res *sandbox.Result, took time.Duration) string {
+	variables := "variables are kept"
+	if res.VariablesLost {
+		variables = "variables are gone"
+	}
+	c := d.Manager.Config()
+	return fmt.Sprintf("quota_exceeded: the session's files may take %s in %s files, and the run was stopped after %v when it passed that; %s\nHint: delete files that are not needed, with code or by closing the session.",
+		humanize.IBytes(uint64(c.VolumeBytes)), humanize.Comma(c.VolumeFiles), took, variables)
+}
+
+// fullHint tells what lies behind the system's words for a file or a disk that may not grow.
+func (d *Deps) fullHint(res *sandbox.Result) string {
+	if res.Error == nil || res.Cause == causeQuota {
+		return ""
+	}
+	c := d.Manager.Config()
+	head := res.Error.Name + " " + res.Error.Message
+	switch {
+	case strings.Contains(head, "[Errno 27]"), strings.Contains(head, "EFBIG"):
+		return fmt.Sprintf("quota_exceeded: a single file may have %s here, holes included.", humanize.IBytes(uint64(c.Limits.FileBytes)))
+	case strings.Contains(head, "[Errno 28]"), strings.Contains(head, "ENOSPC"):
+		return fmt.Sprintf("quota_exceeded: the place is full. /tmp holds %s; %s holds more, and keeps it.", humanize.IBytes(uint64(c.Limits.TmpBytes)), sandbox.WorkDir)
+	}
+	return ""
 }
 
 // errorHead is what a failed run begins with: the error's name and the first line of its message.

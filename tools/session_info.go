@@ -15,6 +15,8 @@ type limitFields struct {
 	Processes          int64   `json:"processes"`
 	TmpBytes           int64   `json:"tmp_bytes"`
 	FileBytes          int64   `json:"file_bytes"`
+	VolumeBytes        int64   `json:"volume_bytes"`
+	VolumeFiles        int64   `json:"volume_files"`
 	CodeBytes          int     `json:"code_bytes"`
 	OutputBytes        int     `json:"output_bytes"`
 	RunSeconds         float64 `json:"run_seconds"`
@@ -67,7 +69,7 @@ func (d *Deps) limits() limitFields {
 	return limitFields{
 		MemoryBytes: c.Limits.MemoryBytes, CPUs: c.Limits.CPUs, Processes: c.Limits.PIDs,
 		TmpBytes: c.Limits.TmpBytes, FileBytes: c.Limits.FileBytes,
-		CodeBytes: c.CodeBytes, OutputBytes: c.OutputBytes,
+		VolumeBytes: c.VolumeBytes, VolumeFiles: c.VolumeFiles, CodeBytes: c.CodeBytes, OutputBytes: c.OutputBytes,
 		RunSeconds: c.RunTimeout.Seconds(), MaxRunSeconds: c.MaxRunTimeout.Seconds(),
 		IdleSeconds: c.IdleTimeout.Seconds(), LifetimeSeconds: c.Lifetime.Seconds(),
 		Sessions: c.MaxSessions, AnswerAfterSeconds: d.SoftWait.Seconds(),

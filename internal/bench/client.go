@@ -150,21 +150,48 @@ func (c *client) call(tool, code string, more map[string]any) (time.Duration, er
 	return a.at.Sub(began), nil
 }
 
+// tool calls a tool that answers at once, and gives the time that it took.
+func (c *client) tool(name string, arguments map[string]any) (time.Duration, error) {
+	began := time.Now()
+	a := <-c.send("tools/call", map[string]any{"name": name, "arguments": arguments})
+	if a.err != nil {
+		return 0, a.err
+	}
+	var result struct{ IsError bool }
+	if err := json.Unmarshal(a.result, &result); err != nil {
+		return 0, err
+	}
+	if result.IsError {
+		return 0, fmt.Errorf("%s: %.300s", name, a.result)
+	}
+	return a.at.Sub(began), nil
+}
+
 // rss is the server's resident memory as the system tells it.
-func (c *client) rss() string {
+func (c *client) rss() string { return inMB(c.memory("VmRSS:")) }
+
+// memory is a line of the system's account of the server, in KiB; 0 where it tells none.
+func (c *client) memory(name string) int {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.process.Process.Pid))
 	if err != nil {
-		return "not known here"
+		return 0
 	}
 	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, name); ok {
 			var kb int
 			if _, err := fmt.Sscan(rest, &kb); err == nil {
-				return fmt.Sprintf("%.1f MB", float64(kb)/1024)
+				return kb
 			}
 		}
 	}
-	return "not known here"
+	return 0
+}
+
+func inMB(kb int) string {
+	if kb == 0 {
+		return "not known here"
+	}
+	return fmt.Sprintf("%.1f MB", float64(kb)/1024)
 }
 
 // close ends the server the way clients do, and waits for its end.

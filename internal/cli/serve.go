@@ -110,8 +110,9 @@ func (s *Settings) sandboxConfig(engine sandbox.Engine, secrets map[string]strin
 		Engine: engine, Kernels: s.kernels(), Env: secrets,
 		Limits: sandbox.Limits{
 			MemoryBytes: int64(s.MemoryLimit), CPUs: s.CPULimit, PIDs: s.PIDsLimit,
-			TmpBytes: int64(s.TmpSize), FileBytes: int64(s.FileLimit), OpenFiles: openFiles,
+			TmpBytes: int64(s.TmpSize), FileBytes: int64(min(s.FileLimit, s.VolumeLimit)), OpenFiles: openFiles,
 		},
+		VolumeBytes: int64(s.VolumeLimit), VolumeFiles: s.VolumeFiles,
 		CodeBytes: int(s.CodeLimit), OutputBytes: int(s.OutputLimit), SpoolBytes: spoolBytes,
 		RunTimeout: time.Duration(min(s.RunTimeout, s.MaxRunTimeout)), MaxRunTimeout: time.Duration(s.MaxRunTimeout),
 		IdleTimeout: time.Duration(s.IdleTimeout), Lifetime: time.Duration(s.Lifetime),
@@ -134,13 +135,17 @@ func (s *Settings) kernels() map[sandbox.Language]sandbox.KernelConfig {
 	kernels := make(map[sandbox.Language]sandbox.KernelConfig)
 	if image, on := s.image(sandbox.Python); on {
 		kernels[sandbox.Python] = sandbox.KernelConfig{
-			Image: image, Interpreter: "python3", Flag: "-c", Supervisor: containers.PythonSupervisor(), Preload: s.Preload,
+			Image: image, Interpreter: "python3", Flag: "-c",
+			Boot: containers.PythonBoot(), Supervisor: containers.PythonSupervisor(), Preload: s.Preload,
+			Program: []string{"-I", "-c"}, Files: containers.PythonFiles(), Relay: containers.PythonRelay(),
 			Setup: setupFor("--python-image", s.PythonImage),
 		}
 	}
 	if image, on := s.image(sandbox.JavaScript); on {
 		kernels[sandbox.JavaScript] = sandbox.KernelConfig{
-			Image: image, Interpreter: "node", Flag: "-e", Supervisor: containers.NodeSupervisor(),
+			Image: image, Interpreter: "node", Flag: "-e",
+			Boot: containers.NodeBoot(), Supervisor: containers.NodeSupervisor(),
+			Program: []string{"-e"}, Files: containers.NodeFiles(), Relay: containers.NodeRelay(),
 			Setup: setupFor("--js-image", s.JSImage),
 		}
 	}

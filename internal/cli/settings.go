@@ -37,6 +37,8 @@ type Settings struct {
 	PIDsLimit   int64
 	TmpSize     byteSize
 	FileLimit   byteSize
+	VolumeLimit byteSize
+	VolumeFiles int64
 
 	RunTimeout    seconds
 	MaxRunTimeout seconds
@@ -81,12 +83,14 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&s.PythonImage, "python-image", "", "`image` for Python, any with python3; \"off\" switches Python off (default: the one that setup makes)")
 	fs.StringVar(&s.JSImage, "js-image", "", "`image` for JavaScript, any with node; \"off\" switches JavaScript off (default: the one that setup makes)")
 
-	s.MemoryLimit, s.TmpSize, s.FileLimit = 1<<30, 256<<20, 2<<30
+	s.MemoryLimit, s.TmpSize, s.FileLimit, s.VolumeLimit = 1<<30, 256<<20, 2<<30, 2<<30
 	fs.Var(&s.MemoryLimit, "memory-limit", "memory of one container, swap included")
 	fs.Float64Var(&s.CPULimit, "cpu-limit", 2, "processors of one container, whole or part")
 	fs.Int64Var(&s.PIDsLimit, "pids-limit", 256, "processes and threads of one container")
 	fs.Var(&s.TmpSize, "tmp-size", "size of /tmp in a container")
 	fs.Var(&s.FileLimit, "file-limit", "largest single file")
+	fs.Var(&s.VolumeLimit, "volume-limit", "what all files of a session may take")
+	fs.Int64Var(&s.VolumeFiles, "volume-files", 200_000, "files and folders of a session")
 
 	s.RunTimeout, s.MaxRunTimeout, s.SoftWait = seconds(time.Minute), seconds(time.Hour), seconds(45*time.Second)
 	s.IdleTimeout, s.Lifetime, s.StartTimeout = seconds(30*time.Minute), seconds(24*time.Hour), seconds(time.Minute)
@@ -209,6 +213,8 @@ func (s *Settings) check() error {
 	wrong(s.MemoryLimit < 64<<20, "--memory-limit %s is too small; 64MiB is the least", s.MemoryLimit)
 	wrong(!(s.CPULimit > 0) || s.CPULimit > 1024, "--cpu-limit %v must be above 0 and at most 1024", s.CPULimit)
 	wrong(s.FileLimit < 1<<20, "--file-limit %s is too small; 1MiB is the least", s.FileLimit)
+	wrong(s.VolumeLimit < 1<<20, "--volume-limit %s is too small; 1MiB is the least", s.VolumeLimit)
+	wrong(s.VolumeFiles < 100, "--volume-files %d is too small; 100 is the least", s.VolumeFiles)
 	wrong(s.TmpSize < 1<<20, "--tmp-size %s is too small; 1MiB is the least", s.TmpSize)
 	wrong(s.PIDsLimit < 16, "--pids-limit %d is too small; 16 is the least", s.PIDsLimit)
 	wrong(s.MaxSessions < 1, "--max-sessions %d must be at least 1", s.MaxSessions)

@@ -107,15 +107,14 @@ func unnamed(ids []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !strings.HasPrefix(id, "sbx-") })
 }
 
-// wantNothingLeft waits until the sessions of a server that has ended have no container any more, and
-// those without a name no volume either. Where Podman is too slow for the time that a server has for
+// wantNothingLeft waits until the sessions without a name of a server that has ended have neither
+// container nor volume any more. Where Podman is too slow for the time that a server has for
 // its end, a process that it leaves behind does the rest.
 func wantNothingLeft(t *testing.T, ids []string) {
 	t.Helper()
 	eventually(t, "nothing is left behind", func() (bool, string) {
-		all := mustHold(t, ids)
 		temporary := mustHold(t, unnamed(ids))
-		return len(all.Containers) == 0 && len(temporary.Volumes) == 0, sprint(all)
+		return temporary.empty(), sprint(temporary)
 	})
 }
 

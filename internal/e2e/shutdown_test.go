@@ -79,28 +79,6 @@ func TestASecondSignalChangesNothing(t *testing.T) {
 	})
 }
 
-func TestNamedSessionsOutliveTheirServer(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	const id = "e2e-kept"
-	first := start(t, setup{stateDir: dir})
-	first.complete(python, object{"session_id": id, "code": "x = 1\nopen('kept.txt', 'w').write('still here')"})
-	first.end()
-	if h := mustHold(t, []string{id}); len(h.Volumes) != 1 || len(h.Containers) != 0 {
-		t.Errorf("kept of a named session: %s", sprint(h))
-	}
-	second := start(t, setup{stateDir: dir})
-	res := second.complete(python, object{"session_id": id, "code": "open('kept.txt').read()"})
-	if got := res.Meta.Run.value(); got != "'still here'" {
-		t.Errorf("got %s", got)
-	}
-	res.wantText(t, "variables are gone")
-	second.call("close_session", object{"session_id": id})
-	if h := mustHold(t, []string{id}); !h.empty() {
-		t.Errorf("a closed session still has %s", sprint(h))
-	}
-}
-
 func TestTheNextServerClearsWhatAKilledOneLeft(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

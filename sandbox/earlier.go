@@ -1,0 +1,106 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+)
+
+// What a history tells of runs that this server did not see, or has forgotten.
+
+// run makes a run of a history a run of this server. One without an end is still to be settled.
+func (e *HistoryEntry) run(parent context.Context, session string) *Run {
+	r := newRun(parent, e.RunID, session, RunOptions{
+		SessionID: session, Language: e.Language, Code: e.Code, Fresh: e.Fresh, Timeout: e.Timeout,
+	})
+	r.created, r.earlier = e.Started, true
+	if e.over() {
+		var err error
+		if e.Error != nil {
+			err = e.Error
+		}
+		if e.Result != nil {
+			r.displays = e.Result.Displays
+		}
+		r.finish(e.Result, err)
+	}
+	return r
+}
+
+// unfinishedRuns gives the runs that began in a session and did not end, as far as its history tells.
+func unfinishedRuns(stateDir, id string) ([]HistoryEntry, error) {
+	file, err := openHistory(stateDir, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	var open []HistoryEntry
+	err = eachLine(file, func(text []byte) error {
+		run := lineRun(text)
+		if i := slices.IndexFunc(open, func(e HistoryEntry) bool { return e.RunID == run }); i >= 0 {
+			open = slices.Delete(open, i, i+1)
+			return nil
+		}
+		if line, err := decodeBegin(text); err == nil {
+			open = append(open, line.entry())
+		}
+		return nil
+	})
+	return open, err
+}
+
+// findEarlier looks a run up in the histories of the sessions that this server has open, and of those
+// that wait for a server. A run that went on when its server ended is taken up again.
+func (m *Manager) findEarlier(id string) (*Run, error) {
+	sessions := make(map[string]bool)
+	for _, s := range m.all() {
+		sessions[s.id] = true
+	}
+	for kept := range keptSessions(m.config.StateDir) {
+		sessions[kept] = true
+	}
+	for session := range sessions {
+		entry, err := FindHistory(m.config.StateDir, session, id)
+		if err != nil {
+			m.config.Logger.Warn("history", "session", session, "error", err)
+		}
+		if entry == nil {
+			continue
+		}
+		if entry.over() {
+			return entry.run(context.Background(), session), nil
+		}
+		return m.takeUp(session, entry)
+	}
+	return nil, fault.New(fault.RunNotFound, "Use the run_id of an earlier result; a run is forgotten with its session.",
+		"There is no run %q.", clip(id, 80))
+}
+
+// takeUp opens the session of a run whose end is not known, so that it is.
+func (m *Manager) takeUp(session string, entry *HistoryEntry) (*Run, error) {
+	s, err := m.open(session)
+	if err != nil {
+		return nil, err
+	}
+	s.reach(entry.Language)
+	if run := s.findRun(entry.RunID); run != nil {
+		return run, nil
+	}
+	run := entry.run(context.Background(), session) // a run that ended this very moment, or of a language that is off
+	run.finish(lostResult(run), nil)
+	return run, nil
+}
+
+// lostResult is for a run of an earlier server that nobody knows the end of.
+func lostResult(run *Run) *Result {
+	return &Result{
+		SessionID: run.SessionID, RunID: run.ID, Language: run.Language, Status: Killed, ExitCode: 137,
+		VariablesLost: true, Cause: "its server and its container ended",
+	}
+}
