@@ -1,8 +1,9 @@
 // Package containers holds what runs inside the sandbox: the supervisor of each
 // language, and the recipe of each language's image, all embedded in the binary.
 //
-// A supervisor is source text, passed to the interpreter as an argument, so it runs in
-// any image. A recipe is the context of an image build; [Recipes] lists them and
+// A program of ours is source text that the image's own interpreter is given, so it runs in
+// any image: a supervisor through its stdin, by a few lines of boot; what is started in a
+// container that runs as an argument. A recipe is the context of an image build; [Recipes] lists them and
 // [ImageRef] names the image that this binary's recipe makes. The package imports
 // nothing of this module.
 package containers
@@ -40,18 +41,12 @@ const (
 //go:embed python/supervisor.py
 var pythonSupervisor string
 
-//go:embed node/supervisor.cjs
-var nodeSupervisor string
-
 //go:embed python/Containerfile python/hosts python/host/env python/prepare.py python/smoke.py
 //go:embed node/Containerfile node/hosts node/host/env node/package.json node/package-lock.json node/smoke.cjs node/versions.cjs
 var recipeFiles embed.FS
 
 // PythonSupervisor is the source of process 1 of a Python container, for `python3 -c`.
 func PythonSupervisor() string { return pythonSupervisor }
-
-// NodeSupervisor is the source of process 1 of a JavaScript container, for `node -e`.
-func NodeSupervisor() string { return nodeSupervisor }
 
 // Recipe is how the image of one language is built.
 type Recipe struct {

@@ -139,7 +139,7 @@ func TestTheLockFileNamesNoRegistry(t *testing.T) {
 }
 
 func TestSupervisorsAreEmbedded(t *testing.T) {
-	for name, source := range map[string]string{"python/supervisor.py": PythonSupervisor(), "node/supervisor.cjs": NodeSupervisor()} {
+	for name, source := range map[string]string{"python/supervisor.py": PythonSupervisor()} {
 		content, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -158,7 +158,7 @@ func TestSupervisorsAreEmbedded(t *testing.T) {
 }
 
 func TestEveryEmbeddedSourceHasATestBesideIt(t *testing.T) {
-	sources := []string{"python/supervisor.py", "node/supervisor.cjs"}
+	sources := append([]string{"python/supervisor.py"}, nodeFiles(t)...)
 	err := fs.WalkDir(recipeFiles, ".", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
