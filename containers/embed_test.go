@@ -142,7 +142,6 @@ func TestTheLockFileNamesNoRegistry(t *testing.T) {
 func TestArgumentsAreEmbedded(t *testing.T) {
 	for name, source := range map[string]string{
 		"python/boot.py": PythonBoot(), "python/files.py": PythonFiles(), "python/relay.py": PythonRelay(),
-		"node/supervisor.cjs": NodeSupervisor(),
 	} {
 		content, err := os.ReadFile(name)
 		if err != nil {
@@ -162,19 +161,18 @@ func TestArgumentsAreEmbedded(t *testing.T) {
 }
 
 func TestABundleRunsItsModulesAndKeepsTheNumbersOfTheLines(t *testing.T) {
-	module := pythonModule{"part", "NUL = '\0'\nTEXT = \"\"\"a \\x41 'é' \\\\\n\t\"\"\"\n"}
+	module := pythonModule{"part", "NUL = '\\0'\nTEXT = \"\"\"" + `a \x41 'é' \\` + "\t\"\"\"\n"}
 	program := "import part\nprint(ascii(part.TEXT), len(part.NUL), __import__('sys')._getframe().f_lineno)\n"
-	out, err := exec.Command("python3", "-I", "-c", bundlePython(program, module)).CombinedOutput()
-	if want := `"a A '\xe9' \\\n\t" 1 2` + "\n"; err != nil || string(out) != want {
+	out, err := exec.CommandContext(t.Context(), "python3", "-I", "-c", bundlePython(program, module)).CombinedOutput()
+	if want := `"a A '\xe9' \\\t" 1 2` + "\n"; err != nil || string(out) != want {
 		t.Errorf("%v: %s, want %s", err, out, want)
 	}
 }
 
 func TestEveryEmbeddedSourceHasATestBesideIt(t *testing.T) {
-	sources := []string{
+	sources := append([]string{
 		"python/boot.py", "python/supervisor.py", "python/tree.py", "python/files.py", "python/relay.py",
-		"node/supervisor.cjs",
-	}
+	}, nodeFiles(t)...)
 	err := fs.WalkDir(recipeFiles, ".", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:

@@ -13,6 +13,9 @@ const source = readFileSync(new URL('supervisor.cjs', import.meta.url), 'utf8');
 const list = /^const GLOBALS = \[([^]*?)\n\]/m.exec(source)[1];
 const captured = [...list.matchAll(/'(\w+)'/g)].map(([, name]) => name);
 
+// Where user code runs beside ours.
+const kernelFiles = ['supervisor.cjs', 'frames.cjs'];
+
 const rules = {
   ...js.configs.recommended.rules,
   eqeqeq: 'error',
@@ -29,17 +32,19 @@ const commonGlobals = ['Buffer', 'URL', 'console', 'performance', 'process', 'se
 export default [
   { ignores: ['lint/node_modules/', 'node_modules/'] },
   {
-    files: ['supervisor.cjs'],
-    languageOptions: { sourceType: 'commonjs', globals: readonly([...captured, 'undefined', '__filename']) },
+    files: kernelFiles,
+    languageOptions: { sourceType: 'commonjs', globals: readonly([...captured, 'undefined', 'module', 'boot']) },
     // Language built-ins count as globals too, so that one that is not captured is found.
     rules: { ...rules, 'no-restricted-globals': ['error', ...uncaptured()] },
   },
   {
     files: ['**/*.cjs'],
-    ignores: ['supervisor.cjs'],
+    ignores: kernelFiles,
     languageOptions: { sourceType: 'commonjs', globals: readonly([...commonGlobals, 'require', 'module', '__dirname']) },
     rules,
   },
+  // What is in front of it when it runs.
+  { files: ['join.cjs'], languageOptions: { globals: readonly(['parts']) } },
   {
     files: ['**/*.mjs'],
     languageOptions: { sourceType: 'module', globals: readonly(commonGlobals) },

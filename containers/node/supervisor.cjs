@@ -1,7 +1,7 @@
 'use strict';
 /*
- * The supervisor of a JavaScript sandbox: process 1 of its container, started as
- * `node -e SOURCE`. It speaks the protocol of docs/kernel-protocol.md on stdin and
+ * The supervisor of a JavaScript sandbox: process 1 of its container, started by
+ * boot.cjs. It speaks the protocol of docs/kernel-protocol.md on stdin and
  * stdout, and needs nothing but Node 18 or later; what a newer Node adds is used
  * where it is there.
  *
@@ -20,8 +20,8 @@
  * serves `fresh` runs and takes over when the first one dies.
  *
  * A kernel's descriptors: 0 is /dev/null, 1 and 2 are pipes that the supervisor reads,
- * 3 carries frames of the same form to and from the kernel, 4 carries interrupts to its
- * watcher. Nothing that a kernel sends is trusted.
+ * 3 brings this source and then carries frames of the same form to and from the kernel, 4
+ * carries interrupts to its watcher. Nothing that a kernel sends is trusted.
  */
 
 const childProcess = require('node:child_process');
@@ -32,6 +32,7 @@ const os = require('node:os');
 const pathApi = require('node:path');
 const vmApi = require('node:vm');
 const workerThreads = require('node:worker_threads');
+const { FrameReader, encodeFrame } = require('./frames.cjs');
 
 const PROTOCOL = 1;
 const MAX_FRAME_IN = 1 << 20; // a frame from the server
@@ -41,82 +42,6 @@ const WATCHER_FD = 4;
 
 // The name under which this source appears in stack traces, so that it can be cut out of them.
 const KERNEL_SCRIPT = 'code-sandbox-kernel';
-
-// User code may replace these on the objects they live on, and its mistakes must not become ours.
-const { parse: parseJSON, stringify: formatJSON } = JSON;
-
-/** encodeFrame gives the bytes of one frame: 4 bytes big-endian length, then JSON. */
-function encodeFrame(message) {
-  const text = formatJSON(message);
-  const length = Buffer.byteLength(text);
-  const frame = Buffer.allocUnsafe(4 + length);
-  frame.writeUInt32BE(length, 0);
-  frame.write(text, 4);
-  return frame;
-}
-
-/**
- * FrameReader cuts a byte stream into frames and hands each parsed object to onFrame.
- * push throws when a frame is longer than limit, empty, no JSON or no object: nothing
- * that follows on such a stream can be trusted to begin at a frame.
- */
-class FrameReader {
-  #chunks = [];
-  #size = 0;
-  #need = 4;
-  #inBody = false;
-
-  constructor(limit, onFrame) {
-    this.limit = limit;
-    this.onFrame = onFrame;
-  }
-
-  /** push takes the next bytes; the caller may use the buffer again afterwards. */
-  push(chunk) {
-    let rest = this.#size === 0 ? chunk : this.#join(chunk);
-    while (rest !== null && rest.length >= this.#need) {
-      const part = rest.subarray(0, this.#need);
-      rest = rest.subarray(this.#need);
-      this.#take(part);
-    }
-    if (rest !== null && rest.length > 0) this.#keep(rest);
-  }
-
-  // join gives the bytes so far as one buffer once a whole part is there. Until then
-  // chunks are only collected, so that a long frame is copied once and not per chunk.
-  #join(chunk) {
-    if (this.#size + chunk.length < this.#need) {
-      this.#keep(chunk);
-      return null;
-    }
-    const all = Buffer.concat([...this.#chunks, chunk]);
-    this.#chunks = [];
-    this.#size = 0;
-    return all;
-  }
-
-  #keep(bytes) {
-    this.#chunks.push(Buffer.from(bytes));
-    this.#size += bytes.length;
-  }
-
-  #take(part) {
-    if (!this.#inBody) {
-      const length = part.readUInt32BE(0);
-      if (length === 0 || length > this.limit) throw new Error(`frame of ${length} bytes`);
-      this.#need = length;
-      this.#inBody = true;
-      return;
-    }
-    this.#need = 4;
-    this.#inBody = false;
-    const message = parseJSON(part.toString('utf8'));
-    if (message === null || typeof message !== 'object' || Array.isArray(message)) {
-      throw new Error('frame is no object');
-    }
-    this.onFrame(message);
-  }
-}
 
 /** cutText shortens text to at most limit bytes of UTF-8 without splitting a character. */
 function cutText(text, limit) {
@@ -644,12 +569,20 @@ const GLOBALS = [
 const SOURCE_HEAD = `(function (${GLOBALS}) { `;
 
 /**
- * source is this file's own text for another process or thread. There it has to be a
- * function's body, or what is declared here would be in the scope of user code.
+ * source is this program's own text for another process or thread. There it has to be a
+ * function's body, or what user code declares would be found here instead of the globals.
  */
 function source() {
-  const text = process._eval ?? fs.readFileSync(__filename, 'utf8');
+  const text = boot.source;
   return text.startsWith(SOURCE_HEAD) ? text : `${SOURCE_HEAD}${text}\n})(${GLOBALS});`;
+}
+
+/** encodeSource gives the bytes by which boot.cjs becomes a kernel. */
+function encodeSource() {
+  const text = Buffer.from(source());
+  const length = Buffer.alloc(4);
+  length.writeUInt32BE(text.length);
+  return Buffer.concat([length, text]);
 }
 
 const LOST_MS = 1000;
@@ -663,6 +596,7 @@ const UNKILLABLE_MS = 5000;
  */
 class KernelProcess {
   static #argv = null;
+  static #source = null;
   static #oomKills = 0;
   #interrupts = 0;
 
@@ -672,7 +606,8 @@ class KernelProcess {
   }
 
   constructor(pipes, handlers) {
-    KernelProcess.#argv ??= [...reaper(), kernelNode(), ...kernelFlags(), '-e', source(), 'kernel'];
+    KernelProcess.#argv ??= [...reaper(), kernelNode(), ...kernelFlags(), '-e', process._eval, String(KERNEL_FD), 'kernel'];
+    KernelProcess.#source ??= encodeSource();
     this.handlers = handlers;
     this.alive = true;
     this.ready = false;
@@ -692,6 +627,7 @@ class KernelProcess {
     this.err = new OutputReader(err?.reader ?? this.child.stdio[2], (bytes) => this.handlers.onOutput(2, bytes));
     this.channel = this.child.stdio[KERNEL_FD];
     this.watcher = this.child.stdio[WATCHER_FD];
+    this.channel.write(KernelProcess.#source);
     this.reader = new FrameReader(MAX_FRAME_OUT, (frame) => this.handlers.onFrame(frame));
     this.channel.on('data', (chunk) => this.#receive(chunk));
     for (const socket of [this.channel, this.watcher]) socket.on('error', () => {});
@@ -1651,7 +1587,7 @@ class Importer {
     const require_ = moduleApi.createRequire(filename);
     return async (name, options) => {
       const resolved = moduleApi.isBuiltin(name) ? name : require_.resolve(name);
-      return import(pathApi.isAbsolute(resolved) ? pathToFileURL(resolved).href : resolved, options);
+      return boot.load(pathApi.isAbsolute(resolved) ? pathToFileURL(resolved).href : resolved, options);
     };
   }
 }
@@ -1829,7 +1765,7 @@ class Kernel {
 
   #startWatcher() {
     const channel = new workerThreads.MessageChannel();
-    const workerData = { codeSandboxRole: 'watcher', gate: this.#gate.buffer, port: channel.port2 };
+    const workerData = { gate: this.#gate.buffer, port: channel.port2 };
     const worker = new workerThreads.Worker(source(), {
       eval: true,
       workerData,
@@ -2706,8 +2642,7 @@ function splitMap(code) {
   return { code: code.slice(0, at), map: Buffer.from(encoded, 'base64').toString('utf8') };
 }
 
-const role = workerThreads.isMainThread ? (process.argv[1] ?? '') : workerThreads.workerData?.codeSandboxRole;
-if (role === 'watcher') new Watcher(workerThreads.workerData).start();
-else if (workerThreads.isMainThread && role === 'kernel') new Kernel().start();
-else if (workerThreads.isMainThread) new Supervisor().start();
+if (!workerThreads.isMainThread) new Watcher(workerThreads.workerData).start();
+else if (boot.part === 'kernel') new Kernel().start();
+else new Supervisor().start();
 //# sourceURL=code-sandbox-kernel

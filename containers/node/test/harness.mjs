@@ -1,20 +1,19 @@
 // A client of the kernel protocol for the tests: it starts a supervisor, sends frames and
 // collects what comes back. SUPERVISOR_COMMAND, a JSON list, names another command that
-// takes the place of `node -e SOURCE`; "SOURCE" in it stands for the source, and "WORKDIR"
-// for the work directory that it is to use.
+// takes the place of `node -e BOOT`; "BOOT" in it stands for the source of boot.cjs.
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { boot, frame, program } from './program.mjs';
 
-const sourceFile = new URL('../supervisor.cjs', import.meta.url);
+const source = frame(program('supervisor.cjs', 'frames.cjs'));
 
 /** command is the argv that starts a supervisor. */
 function command() {
-  const source = readFileSync(sourceFile, 'utf8');
   const given = process.env.SUPERVISOR_COMMAND;
-  if (given === undefined) return [process.execPath, '-e', source];
-  return JSON.parse(given).map((word) => (word === 'SOURCE' ? source : word));
+  if (given === undefined) return [process.execPath, '-e', boot];
+  return JSON.parse(given).map((word) => (word === 'BOOT' ? boot : word));
 }
 
 /** inImage tells that the supervisor is process 1 of a container, so that the test cannot see its files. */
@@ -46,16 +45,17 @@ export class Client {
   static async start(overrides = {}) {
     const client = new Client();
     client.workDir = inImage ? '/mnt/data' : mkdtempSync(join(tmpdir(), 'supervisor-test-'));
-    const [program, ...args] = command();
-    client.child = spawn(program, args, { stdio: ['pipe', 'pipe', 'pipe'], cwd: inImage ? undefined : client.workDir });
+    const [executable, ...args] = command();
+    client.child = spawn(executable, args, { stdio: ['pipe', 'pipe', 'pipe'], cwd: inImage ? undefined : client.workDir });
     client.exited = new Promise((resolve) => client.child.on('exit', (code, signal) => resolve({ code, signal })));
     client.child.stdin.on('error', () => {});
     client.child.stdout.on('data', (chunk) => client.#receive(chunk));
     client.child.stderr.on('data', (chunk) => (client.stderr += chunk));
     client.exited.then(() => client.#clear());
+    client.sendBytes(source);
     if (overrides === null) return client;
     client.send({ ...defaults, work_dir: client.workDir, ...overrides });
-    client.ready = await client.frame((frame) => frame.type === 'ready');
+    client.ready = await client.frame((message) => message.type === 'ready');
     return client;
   }
 
@@ -80,11 +80,8 @@ export class Client {
     for (const check of this.#waiting) check();
   }
 
-  send(frame) {
-    const body = Buffer.from(JSON.stringify(frame));
-    const head = Buffer.alloc(4);
-    head.writeUInt32BE(body.length);
-    this.sendBytes(Buffer.concat([head, body]));
+  send(message) {
+    this.sendBytes(frame(JSON.stringify(message)));
   }
 
   sendBytes(bytes) {
@@ -115,7 +112,7 @@ export class Client {
   }
 
   done(id) {
-    return this.frame((frame) => frame.type === 'done' && frame.id === id);
+    return this.frame((message) => message.type === 'done' && message.id === id);
   }
 
   /** run sends code and gives its done frame. */
@@ -124,7 +121,7 @@ export class Client {
   }
 
   displays(id) {
-    return this.frames.filter((frame) => frame.type === 'display' && frame.id === id);
+    return this.frames.filter((message) => message.type === 'display' && message.id === id);
   }
 
   async stop() {

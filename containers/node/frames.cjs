@@ -1,0 +1,83 @@
+'use strict';
+/*
+ * The frames of docs/kernel-protocol.md: a 4-byte big-endian length and that many bytes of
+ * JSON. Supervisors and kernels use them alike.
+ */
+
+// User code may replace these on the objects they live on, and its mistakes must not become ours.
+const { parse: parseJSON, stringify: formatJSON } = JSON;
+
+/** encodeFrame gives the bytes of one frame: 4 bytes big-endian length, then JSON. */
+function encodeFrame(message) {
+  const text = formatJSON(message);
+  const length = Buffer.byteLength(text);
+  const frame = Buffer.allocUnsafe(4 + length);
+  frame.writeUInt32BE(length, 0);
+  frame.write(text, 4);
+  return frame;
+}
+
+/**
+ * FrameReader cuts a byte stream into frames and hands each parsed object to onFrame.
+ * push throws when a frame is longer than limit, empty, no JSON or no object: nothing
+ * that follows on such a stream can be trusted to begin at a frame.
+ */
+class FrameReader {
+  #chunks = [];
+  #size = 0;
+  #need = 4;
+  #inBody = false;
+
+  constructor(limit, onFrame) {
+    this.limit = limit;
+    this.onFrame = onFrame;
+  }
+
+  /** push takes the next bytes; the caller may use the buffer again afterwards. */
+  push(chunk) {
+    let rest = this.#size === 0 ? chunk : this.#join(chunk);
+    while (rest !== null && rest.length >= this.#need) {
+      const part = rest.subarray(0, this.#need);
+      rest = rest.subarray(this.#need);
+      this.#take(part);
+    }
+    if (rest !== null && rest.length > 0) this.#keep(rest);
+  }
+
+  // join gives the bytes so far as one buffer once a whole part is there. Until then
+  // chunks are only collected, so that a long frame is copied once and not per chunk.
+  #join(chunk) {
+    if (this.#size + chunk.length < this.#need) {
+      this.#keep(chunk);
+      return null;
+    }
+    const all = Buffer.concat([...this.#chunks, chunk]);
+    this.#chunks = [];
+    this.#size = 0;
+    return all;
+  }
+
+  #keep(bytes) {
+    this.#chunks.push(Buffer.from(bytes));
+    this.#size += bytes.length;
+  }
+
+  #take(part) {
+    if (!this.#inBody) {
+      const length = part.readUInt32BE(0);
+      if (length === 0 || length > this.limit) throw new Error(`frame of ${length} bytes`);
+      this.#need = length;
+      this.#inBody = true;
+      return;
+    }
+    this.#need = 4;
+    this.#inBody = false;
+    const message = parseJSON(part.toString('utf8'));
+    if (message === null || typeof message !== 'object' || Array.isArray(message)) {
+      throw new Error('frame is no object');
+    }
+    this.onFrame(message);
+  }
+}
+
+module.exports = { FrameReader, encodeFrame };
