@@ -2,7 +2,8 @@
 // language, and the recipe of each language's image, all embedded in the binary.
 //
 // A supervisor is source text, so it runs in any image: a boot, short enough to be passed
-// to the interpreter as an argument, reads it from stdin. A recipe is the context of an image build; [Recipes] lists them and
+// to the interpreter as an argument, reads it from stdin. The programs that a server
+// starts beside it, for files and for a take-over, are arguments too. A recipe is the context of an image build; [Recipes] lists them and
 // [ImageRef] names the image that this binary's recipe makes. The package imports
 // nothing of this module.
 package containers
@@ -14,6 +15,8 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // Labels on an image that was built from a recipe.
@@ -43,6 +46,15 @@ var pythonBoot string
 //go:embed python/supervisor.py
 var pythonSupervisor string
 
+//go:embed python/tree.py
+var pythonTree string
+
+//go:embed python/files.py
+var pythonFiles string
+
+//go:embed python/relay.py
+var pythonRelay string
+
 //go:embed node/supervisor.cjs
 var nodeSupervisor string
 
@@ -57,8 +69,31 @@ func PythonBoot() string { return pythonBoot }
 // PythonSupervisor is the source of process 1 of a Python container, for PythonBoot.
 func PythonSupervisor() string { return pythonSupervisor }
 
+// PythonFiles is the source of the program that brings files into a container with Python
+// and out of it, for `python3 -I -c`.
+func PythonFiles() string { return bundlePython(pythonFiles, pythonModule{"tree", pythonTree}) }
+
+// PythonRelay is the source of the program that joins its stdio to the supervisor's socket,
+// for `python3 -I -c`.
+func PythonRelay() string { return pythonRelay }
+
 // NodeSupervisor is the source of process 1 of a JavaScript container, for `node -e`.
 func NodeSupervisor() string { return nodeSupervisor }
+
+type pythonModule struct{ name, source string }
+
+// bundlePython makes one text of a program and the modules of ours that it imports, each
+// before those that import it. They stand before the program's first line, on that line, so
+// that the numbers of its lines stay. What Quote escapes is the same in Python.
+func bundlePython(program string, modules ...pythonModule) string {
+	var text strings.Builder
+	for _, m := range modules {
+		fmt.Fprintf(&text, `import sys; sys.modules[%[1]q] = type(sys)(%[1]q); `+
+			`exec(compile(%[2]s, "<%[1]s>", "exec"), sys.modules[%[1]q].__dict__); `, m.name, strconv.Quote(m.source))
+	}
+	text.WriteString(program)
+	return text.String()
+}
 
 // Recipe is how the image of one language is built.
 type Recipe struct {

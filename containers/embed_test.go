@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -139,12 +140,15 @@ func TestTheLockFileNamesNoRegistry(t *testing.T) {
 }
 
 func TestArgumentsAreEmbedded(t *testing.T) {
-	for name, source := range map[string]string{"python/boot.py": PythonBoot(), "node/supervisor.cjs": NodeSupervisor()} {
+	for name, source := range map[string]string{
+		"python/boot.py": PythonBoot(), "python/files.py": PythonFiles(), "python/relay.py": PythonRelay(),
+		"node/supervisor.cjs": NodeSupervisor(),
+	} {
 		content, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if source != string(content) || len(source) == 0 {
+		if !strings.HasSuffix(source, string(content)) || len(content) == 0 {
 			t.Errorf("%s: what is embedded is not the file, or empty", name)
 		}
 		if strings.ContainsRune(source, 0) {
@@ -157,8 +161,20 @@ func TestArgumentsAreEmbedded(t *testing.T) {
 	}
 }
 
+func TestABundleRunsItsModulesAndKeepsTheNumbersOfTheLines(t *testing.T) {
+	module := pythonModule{"part", "NUL = '\\0'\nTEXT = \"\"\"" + `a \x41 'é' \\` + "\t\"\"\"\n"}
+	program := "import part\nprint(ascii(part.TEXT), len(part.NUL), __import__('sys')._getframe().f_lineno)\n"
+	out, err := exec.CommandContext(t.Context(), "python3", "-I", "-c", bundlePython(program, module)).CombinedOutput()
+	if want := `"a A '\xe9' \\\t" 1 2` + "\n"; err != nil || string(out) != want {
+		t.Errorf("%v: %s, want %s", err, out, want)
+	}
+}
+
 func TestEveryEmbeddedSourceHasATestBesideIt(t *testing.T) {
-	sources := []string{"python/boot.py", "python/supervisor.py", "node/supervisor.cjs"}
+	sources := []string{
+		"python/boot.py", "python/supervisor.py", "python/tree.py", "python/files.py", "python/relay.py",
+		"node/supervisor.cjs",
+	}
 	err := fs.WalkDir(recipeFiles, ".", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:

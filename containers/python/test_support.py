@@ -30,8 +30,20 @@ def source(name):
         return file.read()
 
 
+def bundle(program, *modules):
+    """One text of a program and the modules that it imports, as containers.bundle in Go makes it."""
+    made = "".join(
+        'import sys; sys.modules["{0}"] = type(sys)("{0}"); '
+        'exec(compile({1!r}, "<{0}>", "exec"), sys.modules["{0}"].__dict__); '.format(name, source(name + ".py"))
+        for name in modules
+    )
+    return made + source(program)
+
+
 BOOT = source("boot.py")
 SOURCE = source("supervisor.py").encode()
+FILES = bundle("files.py", "tree")
+RELAY = source("relay.py")
 
 
 def command(work_dir):

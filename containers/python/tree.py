@@ -1,0 +1,127 @@
+"""Walks of a directory that hostile code changes meanwhile, and what the files in it take."""
+
+import os
+import stat
+import time
+
+ENTRIES = 200_000
+DEPTH = 64
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+MOST = 1 << 62  # a few sparse files can say that they are larger than the protocol's numbers
+
+
+class Tree:
+    """One walk of all that is below a directory, parents before children, never through a link.
+
+    Iterating gives (path, os.DirEntry); an entry may be gone by then. `wanted`, given a name and
+    how deep it is, tells what to pass over. Afterwards `complete` tells whether all was seen:
+    it is false when `entries` (None: no bound) or the depth was reached, or a folder could not be read.
+    """
+
+    def __init__(self, dir_fd, wanted=None, entries=ENTRIES, unlock=False):
+        self.dir_fd = dir_fd
+        self.wanted = wanted
+        self.left = float("inf") if entries is None else entries
+        self.unlock = unlock
+        self.complete = True
+        self.here = -1  # descriptor of the folder that the entry just given is in
+
+    def __iter__(self):
+        stack = []
+        try:
+            # A descriptor of its own: one that is shared by two walks has one place in the list.
+            self._push(stack, os.open(".", FOLDER, dir_fd=self.dir_fd), "")
+            while stack:
+                fd, prefix, entries = stack[-1]
+                entry = next(entries, None)
+                if entry is None:
+                    entries.close()
+                    os.close(fd)
+                    stack.pop()
+                    continue
+                self.left -= 1
+                if self.left < 0:
+                    self.complete = False
+                    return
+                if self.wanted is None or self.wanted(entry.name, len(stack) - 1):
+                    self.here = fd
+                    yield prefix + entry.name, entry
+                    self._descend(stack, fd, prefix, entry)
+        finally:
+            for fd, _, entries in stack:
+                entries.close()
+                os.close(fd)
+
+    def _push(self, stack, fd, prefix):
+        try:
+            stack.append((fd, prefix, os.scandir(fd)))
+        except OSError:
+            os.close(fd)
+            raise
+
+    def _descend(self, stack, fd, prefix, entry):
+        try:
+            if not entry.is_dir(follow_symlinks=False):
+                return
+            if len(stack) > DEPTH:
+                self.complete = False
+                return
+            self._push(stack, self._open(fd, entry), prefix + entry.name + "/")
+        except FileNotFoundError:
+            pass
+        except OSError:  # made a link since it was listed, or made unreadable
+            self.complete = False
+
+    def _open(self, fd, entry):
+        """Opens a folder; with `unlock` also one that its owner has locked, to hide what is in it."""
+        if self.unlock and entry.stat(follow_symlinks=False).st_mode & 0o500 != 0o500:
+            os.chmod(entry.name, 0o700, dir_fd=fd)
+        return os.open(entry.name, FOLDER, dir_fd=fd)
+
+
+class Count:
+    """What the files below a directory take, as the limit of the work directory counts it.
+
+    Every entry is a file; its bytes are its size or its blocks, whichever is more, and those of
+    hard links count once. The counting may be done in steps.
+    """
+
+    def __init__(self, dir_fd, entries=ENTRIES, unlock=False):
+        self.bytes = self.files = 0
+        self.tree = Tree(dir_fd, entries=entries, unlock=unlock)
+        self._linked = set()
+        self._walk = iter(self.tree)
+
+    @property
+    def complete(self):
+        return self.tree.complete
+
+    def step(self, until):
+        """Counts on until that monotonic time; tells whether all is counted."""
+        for number, (_, entry) in enumerate(self._walk, 1):
+            try:
+                self._add(entry.stat(follow_symlinks=False))
+            except FileNotFoundError:
+                continue
+            except OSError:
+                self.tree.complete = False
+            if number % 32 == 0 and time.monotonic() >= until:
+                return False
+        return True
+
+    def finish(self):
+        self.step(float("inf"))
+        return self
+
+    def stop(self):
+        self._walk.close()
+
+    def _add(self, info):
+        self.files += 1
+        if stat.S_ISDIR(info.st_mode):
+            return
+        if info.st_nlink > 1:
+            if (info.st_dev, info.st_ino) in self._linked:
+                return
+            self._linked.add((info.st_dev, info.st_ino))
+        self.bytes = min(self.bytes + max(info.st_size, info.st_blocks * 512), MOST)
