@@ -1,0 +1,283 @@
+package sandbox
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+)
+
+// A session's history is what ran in it. It is on the host, beside the session's lock, so that code in
+// the sandbox cannot change it and a later server can tell of runs that are over. It is lines of
+// JSON in one file: one when a run begins and one when it is over, in the order in which that happened,
+// which is not the order of the runs where two languages are used. A line that does not decode (its
+// writer was killed) is passed over.
+
+// The bounds of a history.
+const (
+	historyBytes  = 128 << 20 // of the file; the oldest runs go when there is more
+	historyRuns   = 10_000
+	historyImages = 64 << 20 // of the file, beyond which images are not kept
+	// historyKeep is what is left when the oldest runs go: so little that images are kept again, and
+	// that it does not happen with every run.
+	historyKeep     = 48 << 20
+	historyKeepRuns = historyRuns * 3 / 4
+	historyLine     = 32 << 20        // of one line
+	historyLines    = 3 * historyRuns // two of a run, and torn ones
+)
+
+// HistoryEntry is a run of a session as its history tells of it.
+type HistoryEntry struct {
+	RunID    string
+	Language Language
+	Code     string
+	Fresh    bool
+	Timeout  time.Duration
+	Started  time.Time
+	// Ended is zero, and Result and Error are nil, where the run goes on or its end was never told:
+	// its server was killed.
+	Ended  time.Time
+	Result *Result
+	// Error is why the code was not run.
+	Error *fault.Error
+}
+
+func (e *HistoryEntry) over() bool { return e.Result != nil || e.Error != nil }
+
+// ReadHistory gives what ran in a session, in the order in which it was asked for, and nothing for a session
+// that has no history. It takes no lock: the session may be open in any server.
+func ReadHistory(stateDir, id string) ([]HistoryEntry, error) {
+	return readHistory(stateDir, id, "")
+}
+
+// FindHistory gives one run of a session's history, and nil where it is not there.
+func FindHistory(stateDir, id, runID string) (*HistoryEntry, error) {
+	entries, err := readHistory(stateDir, id, runID)
+	if err != nil || len(entries) == 0 {
+		return nil, err
+	}
+	return &entries[0], nil
+}
+
+// readHistory reads all runs, or the one that is named.
+func readHistory(stateDir, id, runID string) ([]HistoryEntry, error) {
+	file, err := openHistory(stateDir, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	var entries []HistoryEntry
+	place := make(map[string]int)
+	err = eachLine(file, func(text []byte) error {
+		if runID != "" && lineRun(text) != runID {
+			return nil
+		}
+		line, err := decodeLine(text)
+		if err != nil {
+			return nil //nolint:nilerr // half a line, of a writer that was killed
+		}
+		at, known := place[line.run()]
+		switch {
+		case line.Begin != nil && !known:
+			place[line.run()] = len(entries)
+			entries = append(entries, line.Begin.entry())
+		case line.End != nil && known && !entries[at].over():
+			line.End.settle(&entries[at], id)
+		}
+		return nil
+	})
+	return entries, err
+}
+
+// OpenHistory opens a session's history so far, as the lines of JSON that ImportHistory takes, and tells
+// how many bytes it will give. A session without one has an empty one.
+func OpenHistory(stateDir, id string) (io.ReadCloser, int64, error) {
+	file, err := openHistory(stateDir, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return io.NopCloser(bytes.NewReader(nil)), 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		_ = file.Close()
+		return nil, 0, fmt.Errorf("history: %w", err)
+	}
+	// A server that writes on meanwhile appends to this file, or puts another in its place.
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(file, info.Size()), file}, info.Size(), nil
+}
+
+// ErrBadHistory says that what ImportHistory was given is no history.
+var ErrBadHistory = errors.New("not a history")
+
+// ImportHistory makes the history of a session that does not exist yet from what OpenHistory gave, which may
+// come from anybody: everything is bounded and checked again. When it fails, there is none.
+func ImportHistory(stateDir, id string, from io.Reader) (err error) {
+	if err := CheckSessionID(id); err != nil {
+		return err
+	}
+	lock, err := takeLock(stateDir, id)
+	if errors.Is(err, errLocked) {
+		return errOpenElsewhere(id)
+	}
+	if err != nil {
+		return err
+	}
+	if lock.kept() {
+		lock.release()
+		return fmt.Errorf("history: session %s exists", id)
+	}
+	defer lock.remove()
+	if err := os.MkdirAll(historyDir(stateDir, id), 0o700); err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	file, err := os.OpenFile(historyPath(stateDir, id), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	out := bufio.NewWriter(file)
+	in := &io.LimitedReader{R: from, N: historyBytes + historyLine}
+	lines := 0
+	err = eachLine(in, func(text []byte) error {
+		if lines++; lines > historyLines {
+			return fmt.Errorf("%w: more than %d lines", ErrBadHistory, historyLines)
+		}
+		return importLine(out, text)
+	})
+	if err == nil && in.N == 0 {
+		err = fmt.Errorf("%w: more than %d bytes", ErrBadHistory, historyBytes+historyLine-1)
+	}
+	if err := errors.Join(err, out.Flush(), file.Close()); err != nil {
+		return errors.Join(err, RemoveHistory(stateDir, id))
+	}
+	return nil
+}
+
+// importLine writes a line anew, from what could be made of it. One that makes no sense is passed over,
+// as it is by a reader.
+func importLine(out io.Writer, text []byte) error {
+	line, err := decodeLine(text)
+	if err != nil {
+		return nil //nolint:nilerr // the same half lines as on the machine that it comes from
+	}
+	if line.Begin != nil {
+		entry := line.Begin.entry()
+		line.Begin = beginOf(&entry)
+	}
+	if line.End != nil {
+		var entry HistoryEntry
+		line.End.settle(&entry, "")
+		line.End = endOf(line.End.RunID, entry.Ended, entry.Result, entry.Error)
+	}
+	encoded, err := encodeLine(line)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(encoded)
+	return err
+}
+
+// RemoveHistory takes a session's history away; one that is not there is no error. The caller knows that no
+// live server has the session.
+func RemoveHistory(stateDir, id string) error {
+	if err := CheckSessionID(id); err != nil {
+		return err
+	}
+	return removeHistory(historyDir(stateDir, id))
+}
+
+// removeHistory leaves the folder where something else is in it.
+func removeHistory(dir string) error {
+	for _, name := range []string{historyFile, historyFile + newSuffix} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("history: %w", err)
+		}
+	}
+	_ = os.Remove(dir)
+	return nil
+}
+
+const (
+	historyFile = "history.jsonl"
+	newSuffix   = ".new" // of a file that takes the history's place when all of it is there
+)
+
+// historyDir is the folder on the host for what is known of a session besides its lock.
+func historyDir(stateDir, id string) string { return filepath.Join(stateDir, id) }
+
+func historyPath(stateDir, id string) string {
+	return filepath.Join(historyDir(stateDir, id), historyFile)
+}
+
+func openHistory(stateDir, id string) (*os.File, error) {
+	if err := CheckSessionID(id); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(historyPath(stateDir, id), os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, fmt.Errorf("history: %w", err)
+	}
+	return file, nil
+}
+
+// eachLine gives every line without its end, and the last one also where that is missing. A line is only
+// good until the next.
+func eachLine(r io.Reader, visit func([]byte) error) error {
+	scanner := bufio.NewScanner(r)
+	scanner.Buffer(make([]byte, 64<<10), historyLine)
+	for scanner.Scan() {
+		if err := visit(scanner.Bytes()); err != nil {
+			return err
+		}
+	}
+	if err := scanner.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return fmt.Errorf("%w: a line of more than %d bytes", ErrBadHistory, historyLine)
+	} else if err != nil {
+		return fmt.Errorf("read history: %w", err)
+	}
+	return nil
+}
+
+// lineRun is the id of the run that a line tells of, without decoding the rest.
+func lineRun(text []byte) string {
+	for _, before := range [][]byte{beginPrefix, endPrefix} {
+		if rest, ok := bytes.CutPrefix(text, before); ok {
+			id, _, _ := bytes.Cut(rest, []byte{'"'})
+			return string(id)
+		}
+	}
+	return ""
+}
+
+// What lines begin with: encodeLine writes them so.
+var (
+	beginPrefix = []byte(`{"begin":{"run_id":"`)
+	endPrefix   = []byte(`{"end":{"run_id":"`)
+)
+
+func encodeLine(line historyRecord) ([]byte, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(line); err != nil {
+		return nil, fmt.Errorf("history: %w", err)
+	}
+	return b.Bytes(), nil
+}
