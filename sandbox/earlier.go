@@ -47,8 +47,8 @@ func unfinishedRuns(stateDir, id string) ([]HistoryEntry, error) {
 			open = slices.Delete(open, i, i+1)
 			return nil
 		}
-		if line, err := decodeBegin(text); err == nil {
-			open = append(open, line.entry())
+		if line, err := decodeLine(text); err == nil && line.Begin != nil {
+			open = append(open, line.Begin.entry())
 		}
 		return nil
 	})

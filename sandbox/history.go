@@ -144,8 +144,8 @@ func ImportHistory(stateDir, id string, from io.Reader) (err error) {
 		lock.release()
 		return fmt.Errorf("history: session %s exists", id)
 	}
-	defer lock.remove()
-	if err := os.MkdirAll(historyDir(stateDir, id), 0o700); err != nil {
+	defer lock.undo()
+	if err := os.MkdirAll(sessionFolder(stateDir, id), 0o700); err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
 	file, err := os.OpenFile(historyPath(stateDir, id), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
@@ -200,7 +200,7 @@ func RemoveHistory(stateDir, id string) error {
 	if err := CheckSessionID(id); err != nil {
 		return err
 	}
-	return removeHistory(historyDir(stateDir, id))
+	return removeHistory(sessionFolder(stateDir, id))
 }
 
 // removeHistory leaves the folder where something else is in it.
@@ -219,11 +219,8 @@ const (
 	newSuffix   = ".new" // of a file that takes the history's place when all of it is there
 )
 
-// historyDir is the folder on the host for what is known of a session besides its lock.
-func historyDir(stateDir, id string) string { return filepath.Join(stateDir, id) }
-
 func historyPath(stateDir, id string) string {
-	return filepath.Join(historyDir(stateDir, id), historyFile)
+	return filepath.Join(sessionFolder(stateDir, id), historyFile)
 }
 
 func openHistory(stateDir, id string) (*os.File, error) {

@@ -22,7 +22,7 @@ func testRun(id, code string) *Run {
 
 func mustOpenJournal(t *testing.T, stateDir string, mask Masker) *journal {
 	t.Helper()
-	j, err := openJournal(historyDir(stateDir, "s"), mask)
+	j, err := openJournal(sessionFolder(stateDir, "s"), mask)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestAHistoryTellsWhatRan(t *testing.T) {
 func TestAHistoryIsNobodyElsesToRead(t *testing.T) {
 	dir := t.TempDir()
 	mustClose(t, mustOpenJournal(t, dir, nil))
-	for path, want := range map[string]os.FileMode{historyDir(dir, "s"): 0o700 | os.ModeDir, historyPath(dir, "s"): 0o600} {
+	for path, want := range map[string]os.FileMode{sessionFolder(dir, "s"): 0o700 | os.ModeDir, historyPath(dir, "s"): 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode() != want {
 			t.Errorf("%s: %v, %v", path, info.Mode(), err)
 		}

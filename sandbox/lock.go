@@ -91,6 +91,11 @@ func (l *lockFile) release() { _ = l.file.Close() }
 // session that has ended.
 func (l *lockFile) remove() {
 	_ = os.RemoveAll(strings.TrimSuffix(l.path, lockSuffix))
+	l.undo()
+}
+
+// undo takes away the file alone, for a lock that only kept others off for a moment.
+func (l *lockFile) undo() {
 	_ = os.Remove(l.path)
 	_ = l.file.Close()
 }

@@ -107,7 +107,7 @@ func (s *Settings) engine(log *slog.Logger) *podman.Engine {
 
 func (s *Settings) sandboxConfig(engine sandbox.Engine, secrets map[string]string, log *slog.Logger) sandbox.Config {
 	config := sandbox.Config{
-		Engine: engine, Kernels: s.kernels(), Env: secrets,
+		Engine: engine, Kernels: s.kernels(), Env: secrets, Mask: tools.NewMasker(secrets),
 		Limits: sandbox.Limits{
 			MemoryBytes: int64(s.MemoryLimit), CPUs: s.CPULimit, PIDs: s.PIDsLimit,
 			TmpBytes: int64(s.TmpSize), FileBytes: int64(min(s.FileLimit, s.VolumeLimit)), OpenFiles: openFiles,
@@ -145,7 +145,7 @@ func (s *Settings) kernels() map[sandbox.Language]sandbox.KernelConfig {
 		kernels[sandbox.JavaScript] = sandbox.KernelConfig{
 			Image: image, Interpreter: "node", Flag: "-e",
 			Boot: containers.NodeBoot(), Supervisor: containers.NodeSupervisor(),
-			Program: []string{"-e"}, Files: containers.NodeFiles(), Relay: containers.NodeRelay(),
+			Program: []string{"-e"},
 			Setup: setupFor("--js-image", s.JSImage),
 		}
 	}
