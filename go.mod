@@ -5,6 +5,7 @@ go 1.26.0
 ignore node_modules
 
 require (
+	code.dny.dev/ssrf v0.3.0
 	github.com/containers/buildah v1.43.2
 	github.com/containers/podman/v5 v5.8.5
 	github.com/docker/go-units v0.5.0
