@@ -3,6 +3,7 @@ package fetch
 import (
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,43 +13,52 @@ import (
 
 // body reads a response within its bounds.
 type body struct {
-	ctx        context.Context //nolint:containedctx // of this one download; tells why a read failed
+	fetcher    *Fetcher
+	ctx        context.Context // of this one download; tells why a read failed
+	cancel     context.CancelFunc
 	raw        io.ReadCloser
-	decompress *gzip.Reader // nil where the body is as it came
+	host       string
 	read       io.Reader
+	compressed bool // for the way, which read undoes
 }
 
-// Read gives the body and fails when a bound is passed.
 func (b *body) Read(p []byte) (int, error) {
-	if err := context.Cause(b.ctx); err != nil {
-		return 0, err
+	n, err := b.read.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = b.fetcher.failure(b.ctx, b.host, err)
 	}
-	return b.read.Read(p)
+	return n, err
 }
 
-// decoded undoes a compression that the server used although it was asked not to, as stores do that
+// Close ends the download. It may be called again.
+func (b *body) Close() error {
+	b.cancel()
+	return b.raw.Close()
+}
+
+// decode undoes a compression that the server used although it was asked not to, as stores do that
 // keep files compressed. A file whose own name says that it is compressed stays so.
-func (f *Fetcher) decoded(ctx context.Context, response *http.Response, name string) (*body, error) {
-	limited := &limitedReader{from: response.Body, left: f.options.MaxBytes, over: f.tooLarge()}
-	b := &body{ctx: ctx, raw: response.Body, read: limited}
+func (b *body) decode(response *http.Response, name string) error {
+	most := b.fetcher.options.MaxBytes
+	b.read = &limitedReader{from: response.Body, left: most, over: b.fetcher.tooLarge()}
 	encoding := strings.ToLower(strings.TrimSpace(response.Header.Get("Content-Encoding")))
 	switch encoding {
 	case "", "identity":
-		return b, nil
+		return nil
 	case "gzip", "x-gzip":
 		if ext := strings.ToLower(path.Ext(name)); ext == ".gz" || ext == ".tgz" {
-			return b, nil
+			return nil
 		}
 	default:
-		return nil, encodingError(clip(encoding, 40))
+		return encodingError(clip(encoding, 40))
 	}
-	decompress, err := gzip.NewReader(limited)
+	plain, err := gzip.NewReader(b.read)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	b.decompress = decompress
-	b.read = &limitedReader{from: decompress, left: f.options.MaxBytes, over: f.tooLarge()}
-	return b, nil
+	b.compressed = true
+	b.read = &limitedReader{from: plain, left: most, over: b.fetcher.tooLarge()}
+	return nil
 }
 
 // encodingError is a compression that cannot be undone here.

@@ -12,7 +12,6 @@ package fetch
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -86,39 +85,35 @@ func newFetcher(options Options, connect dial) *Fetcher {
 	}}
 }
 
-// Download is a body that is being read. Read gives faults, or the cause of the context's end; so
-// what was read before an error must be thrown away.
+// Download is a file that is being read. Close its Body in any case.
 type Download struct {
+	// Body gives the file, decompressed where the server had compressed it for the way. Its errors are
+	// faults, or the cause of the context's end; what was read before one must be thrown away.
+	Body io.ReadCloser
 	// Size is how many bytes will come if the server is right, or -1.
 	Size int64
 	// Name is what the server or the address calls the file: one path segment without control
 	// characters, or empty.
 	Name string
-
-	body    *body
-	cancel  context.CancelFunc
-	fetcher *Fetcher
-	host    string
 }
 
 // Open begins a download and returns when its headers are there. The error is a fault, or the cause
-// of ctx's end. Close the download in any case.
+// of ctx's end, which ends the reading of the body as well.
 func (f *Fetcher) Open(ctx context.Context, address string) (*Download, error) {
 	u, err := parse(address)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, f.options.Timeout, errTooSlow)
-	d, err := f.open(ctx, u)
+	d, err := f.open(ctx, cancel, u)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	d.cancel = cancel
 	return d, nil
 }
 
-func (f *Fetcher) open(ctx context.Context, u *url.URL) (*Download, error) {
+func (f *Fetcher) open(ctx context.Context, cancel context.CancelFunc, u *url.URL) (*Download, error) {
 	request := (&http.Request{
 		Method: http.MethodGet, URL: u, Host: u.Host,
 		Header: http.Header{
@@ -131,17 +126,17 @@ func (f *Fetcher) open(ctx context.Context, u *url.URL) (*Download, error) {
 	if err != nil {
 		return nil, f.failure(ctx, u.Host, err)
 	}
-	d := &Download{Size: response.ContentLength, Name: suggest(response), fetcher: f, host: response.Request.URL.Host}
-	if err := f.accept(response, d.host); err != nil {
-		_ = response.Body.Close()
-		return nil, err
+	b := &body{fetcher: f, ctx: ctx, cancel: cancel, raw: response.Body, host: response.Request.URL.Host}
+	d := &Download{Body: b, Size: response.ContentLength, Name: suggest(response)}
+	err = f.accept(response, b.host)
+	if err == nil {
+		err = b.decode(response, d.Name)
 	}
-	d.body, err = f.decoded(ctx, response, d.Name)
 	if err != nil {
 		_ = response.Body.Close()
-		return nil, f.failure(ctx, d.host, err)
+		return nil, f.failure(ctx, b.host, err)
 	}
-	if d.body.decompress != nil {
+	if b.compressed {
 		d.Size = -1
 	}
 	return d, nil
@@ -162,21 +157,6 @@ func (f *Fetcher) tooLarge() *fault.Error {
 	return fault.New(fault.UploadTooLarge, "Download a smaller file, or a part of it.",
 		"The file at this address has more than %s, the most that is downloaded.", humanize.Bytes(uint64(f.options.MaxBytes))).
 		With("limit_bytes", f.options.MaxBytes)
-}
-
-// Read gives the body, decompressed where the server had compressed it for the way.
-func (d *Download) Read(p []byte) (int, error) {
-	n, err := d.body.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		err = d.fetcher.failure(d.body.ctx, d.host, err)
-	}
-	return n, err
-}
-
-// Close ends the download. It may be called again.
-func (d *Download) Close() error {
-	d.cancel()
-	return d.body.raw.Close()
 }
 
 // parse refuses addresses that are never fetched.

@@ -40,8 +40,8 @@ func download(t *testing.T, f *Fetcher, address string) (*Download, []byte, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	defer d.Close()
-	content, err := io.ReadAll(d)
+	defer d.Body.Close()
+	content, err := io.ReadAll(d.Body)
 	return d, content, err
 }
 
