@@ -18,7 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
-// Dirs is the allowed folders. The zero value allows none.
+// Dirs is the allowed folders. The zero value and nil allow none.
 type Dirs struct {
 	roots []string // absolute
 	home  string
@@ -46,6 +46,9 @@ func New(folders []string) (*Dirs, error) {
 	return d, nil
 }
 
+// Any reports whether a folder is allowed. A nil Dirs allows none.
+func (d *Dirs) Any() bool { return d != nil && len(d.roots) > 0 }
+
 // expand puts the home directory in the place of a leading ~.
 func (d *Dirs) expand(path string) string {
 	rest, ok := strings.CutPrefix(path, "~")
@@ -64,7 +67,7 @@ type place struct {
 // find resolves a path. One that is relative lies below the first allowed folder. With last, a link at
 // the end is followed too.
 func (d *Dirs) find(path string, last bool) (place, error) {
-	if len(d.roots) == 0 {
+	if !d.Any() {
 		return place{}, fault.New(fault.InvalidPath,
 			"The user can allow a folder: start the server with --allow-host-dir FOLDER.",
 			"No folder of the host is allowed, so %q cannot be used.", clip(path))
