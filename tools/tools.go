@@ -75,7 +75,7 @@ type tool struct {
 func (d *Deps) list() []tool {
 	return []tool{
 		d.runPythonCode(), d.runJSCode(), d.waitForRun(),
-		d.uploadFile(), d.listArtifacts(),
+		d.uploadFile(), d.listArtifacts(), d.readArtifact(),
 		d.sessionInfo(), d.listSessions(), d.closeSession(),
 	}
 }
@@ -95,7 +95,7 @@ func Register(s *server.MCPServer, d *Deps) {
 
 // Names lists the tools that could exist, in the order of the contract.
 var Names = []string{
-	"run_python_code", "run_js_code", "wait_for_run", "upload_file", "list_artifacts",
+	"run_python_code", "run_js_code", "wait_for_run", "upload_file", "list_artifacts", "read_artifact",
 	"session_info", "list_sessions", "close_session",
 }
 
