@@ -4,6 +4,8 @@ import (
 	"mime"
 	"path"
 	"strings"
+
+	"github.com/gabriel-vasile/mimetype"
 )
 
 // mimeTypes has the names that data work makes and that the mime package does not know on every
@@ -47,4 +49,78 @@ func mimeType(name string) string {
 		return "application/octet-stream"
 	}
 	return t
+}
+
+// sniffBytes is how much of a file's beginning its type is told by.
+const sniffBytes = 3072
+
+// detected is what a file is by its content.
+type detected struct {
+	mime   string // without parameters
+	isText bool
+	// image is the MIME type of a format that every client shows, or empty.
+	image string
+}
+
+// detect tells a file's type by its first sniffBytes. The name decides only between types that look
+// the same from within, such as a table and other text.
+func detect(head []byte, name string) detected {
+	found := mimetype.Detect(head)
+	d := detected{mime: bare(found.String())}
+	for m := found; m != nil; m = m.Parent() {
+		d.isText = d.isText || m.Is("text/plain")
+		for _, image := range imageTypes {
+			if m.Is(image) {
+				d.image = image
+			}
+		}
+	}
+	if len(head) == 0 {
+		d.isText = true
+	}
+	if byName := mimeType(name); d.allows(byName, len(head) == 0) {
+		d.mime = byName
+	}
+	return d
+}
+
+// allows tells whether a file that looks like d can be of the type that its name says.
+func (d detected) allows(byName string, empty bool) bool {
+	switch {
+	case byName == "application/octet-stream":
+		return false
+	case empty:
+		return true
+	case d.mime == "text/plain":
+		return looksLikeText(byName)
+	case d.mime == "application/json":
+		return strings.HasSuffix(byName, "json")
+	case d.mime == "application/zip":
+		return containsZip[byName]
+	case d.mime == "application/octet-stream":
+		// What the content could have shown, and did not, is not so.
+		return mimetype.Lookup(byName) == nil
+	}
+	return false
+}
+
+// looksLikeText names the types that can only be told from plain text by their names.
+func looksLikeText(mime string) bool {
+	if strings.HasPrefix(mime, "text/") {
+		return true
+	}
+	switch mime {
+	case "application/jsonl", "application/yaml", "application/javascript", "application/sql", "application/toml", "application/x-sh":
+		return true
+	}
+	return false
+}
+
+// containsZip are documents that are zip archives; the first file in one may not tell which.
+var containsZip = map[string]bool{mimeTypes[".docx"]: true, mimeTypes[".pptx"]: true, mimeTypes[".xlsx"]: true}
+
+// bare gives a MIME type without its parameters.
+func bare(mime string) string {
+	mime, _, _ = strings.Cut(mime, ";")
+	return strings.TrimSpace(mime)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
 )
 
 // params reads a call's arguments. Each reading method notes what is wrong and goes on; check
@@ -24,14 +25,11 @@ type params struct {
 
 func newParams(request mcp.CallToolRequest) *params {
 	p := &params{}
-	arguments := request.Params.Arguments
-	if arguments == nil && len(request.Params.RawArguments) > 0 {
-		// The message loop hands large arguments on as they came.
-		if err := json.Unmarshal(request.Params.RawArguments, &arguments); err != nil {
-			p.fail("The arguments are not JSON.")
-		}
+	if request.Params.Arguments == nil && len(request.Params.RawArguments) > 0 {
+		p.readRaw(request.Params.RawArguments)
+		return p
 	}
-	switch given := arguments.(type) {
+	switch given := request.Params.Arguments.(type) {
 	case nil:
 	case map[string]any:
 		p.given = given
@@ -39,6 +37,27 @@ func newParams(request mcp.CallToolRequest) *params {
 		p.fail("The arguments are %s and must be an object.", kind(given))
 	}
 	return p
+}
+
+// longFrom is the size from which a text argument is not decoded before somebody asks for it.
+const longFrom = 64 << 10
+
+// readRaw reads arguments that the message loop hands on as they came, because they are large.
+func (p *params) readRaw(raw []byte) {
+	p.given = make(map[string]any)
+	err := stdio.Members(raw, func(name string, value []byte) error {
+		if len(value) >= longFrom && value[0] == '"' {
+			p.given[name] = longText(value)
+			return nil
+		}
+		var decoded any
+		err := json.Unmarshal(value, &decoded)
+		p.given[name] = decoded
+		return err
+	})
+	if err != nil {
+		p.fail("The arguments are not a JSON object.")
+	}
 }
 
 func (p *params) fail(format string, args ...any) {
@@ -56,11 +75,52 @@ func (p *params) take(name string) any {
 // text reads a string argument; absent is "".
 func (p *params) text(name string) string {
 	value := p.take(name)
+	if long, ok := value.(longText); ok {
+		return long.decoded()
+	}
 	s, ok := value.(string)
 	if !ok && value != nil {
 		p.fail("%s is %s and must be text.", name, kind(value))
 	}
 	return s
+}
+
+// long reads a string argument that may be very large; absent is nil.
+func (p *params) long(name string) textArgument {
+	switch value := p.take(name).(type) {
+	case nil:
+	case string:
+		return shortText(value)
+	case longText:
+		return value
+	default:
+		p.fail("%s is %s and must be text.", name, kind(value))
+	}
+	return nil
+}
+
+// integer reads a whole number that is not negative; absent is nil.
+func (p *params) integer(name string) *int64 {
+	value := p.take(name)
+	if value == nil {
+		return nil
+	}
+	n, ok := value.(float64)
+	if !ok || n < 0 || n > 1<<53 || n != math.Trunc(n) {
+		p.fail("%s is %s and must be a whole number from 0 on.", name, kind(value))
+		return nil
+	}
+	whole := int64(n)
+	return &whole
+}
+
+// choice reads a string argument that is one of a few; absent is "".
+func (p *params) choice(name string, choices ...string) string {
+	text := p.text(name)
+	if text != "" && !slices.Contains(choices, text) {
+		p.fail("%s is %q and must be one of %s.", name, shorten(text, 40), list(choices))
+	}
+	return text
 }
 
 // required reads a string argument that must be there.
@@ -127,6 +187,8 @@ func kind(value any) string {
 		return fmt.Sprintf("the number %v", v)
 	case string:
 		return fmt.Sprintf("the text %q", shorten(v, 40))
+	case longText:
+		return "a long text"
 	case []any:
 		return "a list"
 	}

@@ -17,6 +17,8 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
@@ -30,6 +32,13 @@ type Deps struct {
 	Secrets *Masker
 	// Environments tells the versions of languages and packages, for sandbox://environments.
 	Environments func(context.Context) ([]Environment, error)
+	// Fetch opens a download for upload_file, of at most DownloadBytes.
+	Fetch func(ctx context.Context, address string) (*fetch.Download, error)
+	// HostDirs are the folders of the host that files may come from and go to.
+	HostDirs *hostdir.Dirs
+	// UploadBytes is the most that upload_file takes but from an address.
+	UploadBytes   int64
+	DownloadBytes int64
 	// Enable, when not empty, names the only tools that exist; Disable names tools that do not.
 	Enable  []string
 	Disable []string
@@ -66,6 +75,7 @@ type tool struct {
 func (d *Deps) list() []tool {
 	return []tool{
 		d.runPythonCode(), d.runJSCode(), d.waitForRun(),
+		d.uploadFile(), d.listArtifacts(), d.readArtifact(),
 		d.sessionInfo(), d.listSessions(), d.closeSession(),
 	}
 }
@@ -85,7 +95,8 @@ func Register(s *server.MCPServer, d *Deps) {
 
 // Names lists the tools that could exist, in the order of the contract.
 var Names = []string{
-	"run_python_code", "run_js_code", "wait_for_run", "session_info", "list_sessions", "close_session",
+	"run_python_code", "run_js_code", "wait_for_run", "upload_file", "list_artifacts", "read_artifact",
+	"session_info", "list_sessions", "close_session",
 }
 
 func (d *Deps) exists(name string) bool {

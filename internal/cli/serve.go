@@ -19,6 +19,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
@@ -90,10 +92,16 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, se
 		server.WithResourceCapabilities(false, false),
 		server.WithCacheHints(listTTL.Milliseconds(), mcp.CacheScopePrivate),
 	)
+	dirs, err := hostdir.New(s.AllowHostDir)
+	if err != nil {
+		log.Error("allowed folders", "error", err) // not reached: the settings were checked
+	}
+	fetcher := fetch.New(fetch.Options{MaxBytes: int64(s.DownloadLimit), Timeout: time.Duration(s.DownloadTimeout)})
 	tools.Register(m, &tools.Deps{
 		Manager: manager, SoftWait: time.Duration(s.SoftWait), Secrets: tools.NewMasker(secrets),
 		Environments: environments(manager.Config(), engine),
-		Enable:       s.Tools, Disable: s.DisableTools, StructuredContent: s.StructuredContent, Logger: log,
+		Fetch:        fetcher.Open, HostDirs: dirs, UploadBytes: int64(s.UploadLimit), DownloadBytes: int64(s.DownloadLimit),
+		Enable: s.Tools, Disable: s.DisableTools, StructuredContent: s.StructuredContent, Logger: log,
 	})
 	return m
 }

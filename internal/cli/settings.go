@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -49,6 +50,11 @@ type Settings struct {
 	MaxSessions   int
 	CodeLimit     byteSize
 	OutputLimit   byteSize
+
+	UploadLimit     byteSize
+	DownloadLimit   byteSize
+	DownloadTimeout seconds
+	AllowHostDir    []string
 
 	Prewarm        []string
 	Preload        []string
@@ -104,6 +110,12 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	s.CodeLimit, s.OutputLimit = 100_000, 30_000
 	fs.Var(&s.CodeLimit, "code-limit", "the longest code that a run takes")
 	fs.Var(&s.OutputLimit, "output-limit", "how much of each output stream an answer tells")
+
+	s.UploadLimit, s.DownloadLimit, s.DownloadTimeout = 50_000_000, 500_000_000, seconds(2*time.Minute)
+	fs.Var(&s.UploadLimit, "upload-limit", "the largest file that is uploaded as text, as base64 or from the host")
+	fs.Var(&s.DownloadLimit, "download-limit", "the largest file that is fetched from an address")
+	fs.Var(&s.DownloadTimeout, "download-timeout", "how long fetching a file may take")
+	fs.StringSliceVar(&s.AllowHostDir, "allow-host-dir", nil, "`folders` of this machine that files may be uploaded from and saved to")
 
 	fs.StringSliceVar(&s.Prewarm, "prewarm", nil, "`languages` to keep a container ready for; alone: python,javascript")
 	fs.Lookup("prewarm").NoOptDefVal = prewarmAll
@@ -220,8 +232,14 @@ func (s *Settings) check() error {
 	wrong(s.MaxSessions < 1, "--max-sessions %d must be at least 1", s.MaxSessions)
 	wrong(s.OutputLimit < 1000 || s.OutputLimit > 200_000, "--output-limit %s must lie between 1000 and 200000 bytes", s.OutputLimit)
 	wrong(s.CodeLimit < 1 || s.CodeLimit > 150_000, "--code-limit %s must lie between 1 and 150000 bytes", s.CodeLimit)
+	wrong(s.UploadLimit < 1 || s.UploadLimit > 50<<20, "--upload-limit %s must lie between 1 byte and 50MiB; larger files come from an address", s.UploadLimit)
+	wrong(s.DownloadLimit < 1, "--download-limit %s must be above 0", s.DownloadLimit)
+	if _, err := hostdir.New(s.AllowHostDir); err != nil {
+		problems = append(problems, fmt.Errorf("--allow-host-dir: %w", err))
+	}
 	for name, value := range map[string]seconds{
-		"run-timeout": s.RunTimeout, "max-run-timeout": s.MaxRunTimeout, "soft-wait": s.SoftWait,
+		"download-timeout": s.DownloadTimeout,
+		"run-timeout":      s.RunTimeout, "max-run-timeout": s.MaxRunTimeout, "soft-wait": s.SoftWait,
 		"idle-timeout": s.IdleTimeout, "lifetime": s.Lifetime, "start-timeout": s.StartTimeout,
 	} {
 		wrong(value <= 0, "--%s %s must be above 0", name, value)

@@ -1,0 +1,354 @@
+package hostdir
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+)
+
+// house makes an allowed folder and one beside it that is not, and gives their parent.
+func house(t *testing.T) (string, *Dirs) {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"allowed/in.txt", "allowed/sub/deep.txt", "allowed2/second.txt", "allowed-not/x.txt", "secret/key.txt"} {
+		write(t, filepath.Join(dir, path), path)
+	}
+	for name, target := range map[string]string{
+		"allowed/link-in":      "in.txt",
+		"allowed/link-abs":     filepath.Join(dir, "allowed/sub/deep.txt"),
+		"allowed/link-second":  "../allowed2/second.txt",
+		"allowed/link-out":     "../secret/key.txt",
+		"allowed/link-out-abs": filepath.Join(dir, "secret/key.txt"),
+		"allowed/folder-out":   "../secret",
+		"allowed/circle":       "circle",
+		"allowed/dangling":     "nothing",
+		"way-in":               "allowed",
+	} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "allowed/fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, err := New([]string{filepath.Join(dir, "allowed"), filepath.Join(dir, "allowed2")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, d
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func wantCode(t *testing.T, err error, code fault.Code) {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != code || f.Hint == "" {
+		t.Fatalf("got %v, want %s", err, code)
+	}
+}
+
+func TestReading(t *testing.T) {
+	dir, d := house(t)
+	for path, want := range map[string]string{
+		"in.txt":                          "allowed/in.txt", // relative to the first folder
+		"sub/../in.txt":                   "allowed/in.txt",
+		dir + "/allowed/sub/deep.txt":     "allowed/sub/deep.txt",
+		dir + "/allowed2/second.txt":      "allowed2/second.txt",
+		dir + "/allowed/link-in":          "allowed/in.txt",
+		dir + "/allowed/link-abs":         "allowed/sub/deep.txt",
+		dir + "/allowed/link-second":      "allowed2/second.txt",
+		dir + "/secret/../allowed/in.txt": "allowed/in.txt",
+	} {
+		file, info, err := d.Open(path)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		content, _ := io.ReadAll(file)
+		_ = file.Close()
+		if string(content) != want || info.Size() != int64(len(want)) {
+			t.Errorf("%s: %q", path, content)
+		}
+	}
+}
+
+func TestWhatIsNotRead(t *testing.T) {
+	dir, d := house(t)
+	for path, code := range map[string]fault.Code{
+		"":                         fault.InvalidPath,
+		"in.txt\x00":               fault.InvalidPath,
+		"in\n.txt":                 fault.InvalidPath,
+		"../secret/key.txt":        fault.InvalidPath,
+		"../nothing/at/all":        fault.InvalidPath, // as if it were there
+		dir + "/secret/key.txt":    fault.InvalidPath,
+		dir + "/allowed-not/x.txt": fault.InvalidPath,
+		dir + "/way-in/in.txt":     fault.InvalidPath, // outside by its name
+		"/etc/passwd":              fault.InvalidPath,
+		"/proc/self/environ":       fault.InvalidPath,
+		"link-out":                 fault.InvalidPath,
+		"link-out-abs":             fault.InvalidPath,
+		"folder-out/key.txt":       fault.InvalidPath,
+		"circle":                   fault.InvalidPath,
+		"sub":                      fault.InvalidPath,
+		".":                        fault.InvalidPath,
+		"fifo":                     fault.InvalidPath, // at once: nobody writes to it
+		"nothing":                  fault.NotFound,
+		"in.txt/more":              fault.NotFound,
+		"dangling":                 fault.NotFound,
+		strings.Repeat("x", 4096):  fault.InvalidPath,
+		"~/x":                      fault.InvalidPath,
+	} {
+		file, _, err := d.Open(path)
+		if err == nil {
+			_ = file.Close()
+		}
+		t.Run(shortName(path), func(t *testing.T) { wantCode(t, err, code) })
+		if err != nil && strings.Contains(err.Error(), dir) && !strings.Contains(path, dir) {
+			t.Errorf("%q: the message tells a path of the host: %v", path, err)
+		}
+	}
+}
+
+func shortName(path string) string {
+	if len(path) > 40 {
+		return path[:40]
+	}
+	return path
+}
+
+func TestNothingIsAllowedByDefault(t *testing.T) {
+	d, err := New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = d.Open("/etc/passwd")
+	wantCode(t, err, fault.InvalidPath)
+	_, err = (&Dirs{}).Create("/tmp/x", "x", false)
+	wantCode(t, err, fault.InvalidPath)
+}
+
+func TestAFolderIsNamedAsPeopleDo(t *testing.T) {
+	dir, _ := house(t)
+	t.Setenv("HOME", dir)
+	d, err := New([]string{"~/way-in"}) // a link to a folder stands for the folder
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"~/way-in/in.txt", "in.txt", filepath.Join(dir, "allowed/in.txt")} {
+		file, _, err := d.Open(path)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		_ = file.Close()
+	}
+	for _, bad := range []string{"", " ", "/", "/.."} {
+		if _, err := New([]string{bad}); err == nil {
+			t.Errorf("%q is allowed", bad)
+		}
+	}
+}
+
+// save writes a file whole.
+func save(d *Dirs, path, content string, overwrite bool) error {
+	f, err := d.Create(path, "name.txt", overwrite)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := io.WriteString(f, content); err != nil {
+		return err
+	}
+	return f.Commit()
+}
+
+func TestWriting(t *testing.T) {
+	for path, test := range map[string]struct {
+		overwrite bool
+		at        string
+	}{
+		"new.txt":             {false, "allowed/new.txt"},
+		"sub/new.txt":         {false, "allowed/sub/new.txt"},
+		"sub/":                {false, "allowed/sub/name.txt"},
+		"sub":                 {false, "allowed/sub/name.txt"},
+		"":                    {false, ""},
+		".":                   {false, "allowed/name.txt"},
+		"in.txt":              {true, "allowed/in.txt"},
+		"link-in":             {true, "allowed/link-in"}, // the link is replaced
+		"link-out":            {true, "allowed/link-out"},
+		"../allowed2/new.txt": {false, "allowed2/new.txt"},
+	} {
+		t.Run(path, func(t *testing.T) {
+			dir, d := house(t)
+			err := save(d, path, "new", test.overwrite)
+			if test.at == "" {
+				wantCode(t, err, fault.InvalidPath)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := read(t, filepath.Join(dir, test.at)); got != "new" {
+				t.Errorf("got %q", got)
+			}
+			if read(t, filepath.Join(dir, "secret/key.txt")) != "secret/key.txt" || read(t, filepath.Join(dir, "allowed/sub/deep.txt")) != "allowed/sub/deep.txt" {
+				t.Error("another file was changed")
+			}
+			wantNoParts(t, dir)
+		})
+	}
+}
+
+// wantNoParts checks that no part of a file is left anywhere.
+func wantNoParts(t *testing.T, dir string) {
+	t.Helper()
+	_ = filepath.WalkDir(dir, func(path string, _ os.DirEntry, _ error) error {
+		if strings.HasSuffix(path, partSuffix) {
+			t.Errorf("left behind: %s", path)
+		}
+		return nil
+	})
+}
+
+func TestWhatIsNotWritten(t *testing.T) {
+	dir, d := house(t)
+	for path, code := range map[string]fault.Code{
+		"in.txt":                 fault.FileExists,
+		"link-out":               fault.FileExists,
+		"dangling":               fault.FileExists,
+		"../secret/new.txt":      fault.InvalidPath,
+		"folder-out/new.txt":     fault.InvalidPath,
+		"folder-out":             fault.FileExists,
+		"fifo":                   fault.InvalidPath,
+		"nothing/new.txt":        fault.NotFound,
+		"in.txt/new.txt":         fault.InvalidPath,
+		dir + "/secret/new.txt":  fault.InvalidPath,
+		dir + "/way-in/new.txt":  fault.InvalidPath,
+		strings.Repeat("x", 300): fault.InvalidPath,
+	} {
+		t.Run(shortName(path), func(t *testing.T) { wantCode(t, save(d, path, "new", false), code) })
+	}
+	wantCode(t, save(d, "fifo", "new", true), fault.InvalidPath)
+	wantNoParts(t, dir)
+	if got := read(t, filepath.Join(dir, "allowed/in.txt")); got != "allowed/in.txt" {
+		t.Errorf("a file was changed: %q", got)
+	}
+}
+
+func TestAFileThatIsGivenUpLeavesNothing(t *testing.T) {
+	dir, d := house(t)
+	f, err := d.Create("in.txt", "x", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(f, "half")
+	_ = f.Close()
+	_ = f.Close()
+	if read(t, filepath.Join(dir, "allowed/in.txt")) != "allowed/in.txt" {
+		t.Error("what was there has changed")
+	}
+	wantNoParts(t, dir)
+}
+
+func TestPartsOfDeadServersAreRemoved(t *testing.T) {
+	dir, d := house(t)
+	old, young := filepath.Join(dir, "allowed", partPrefix+"old"+partSuffix), filepath.Join(dir, "allowed", partPrefix+"young"+partSuffix)
+	write(t, old, "half")
+	write(t, young, "half")
+	if err := os.Chtimes(old, time.Time{}, time.Now().Add(-2*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if err := save(d, "new.txt", "new", false); err != nil {
+		t.Fatal(err)
+	}
+	_, errOld := os.Stat(old)
+	_, errYoung := os.Stat(young)
+	if errOld == nil || errYoung != nil {
+		t.Errorf("old: %v, young: %v", errOld, errYoung)
+	}
+}
+
+func TestOneOfManyWritersWins(t *testing.T) {
+	dir, d := house(t)
+	var won atomic.Int32
+	var writers sync.WaitGroup
+	for range 16 {
+		writers.Go(func() {
+			if err := save(d, "race.txt", "whole", false); err == nil {
+				won.Add(1)
+			}
+		})
+	}
+	writers.Wait()
+	if won.Load() != 1 || read(t, filepath.Join(dir, "allowed/race.txt")) != "whole" {
+		t.Errorf("%d writers won", won.Load())
+	}
+	wantNoParts(t, dir)
+}
+
+// A folder that turns into a link out and back while files are read and written through it never
+// leads outside.
+func TestARaceDoesNotLeadOut(t *testing.T) {
+	dir, d := house(t)
+	write(t, filepath.Join(dir, "secret/deep.txt"), "outside")
+	sub, aside := filepath.Join(dir, "allowed/sub"), filepath.Join(dir, "allowed/aside")
+	stop := make(chan struct{})
+	var swapping sync.WaitGroup
+	swapping.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_ = os.Rename(sub, aside)
+			_ = os.Symlink(filepath.Join(dir, "secret"), sub)
+			_ = os.Remove(sub)
+			_ = os.Rename(aside, sub)
+		}
+	})
+	for range 3000 {
+		if file, _, err := d.Open("sub/deep.txt"); err == nil {
+			if content, _ := io.ReadAll(file); string(content) != "allowed/sub/deep.txt" {
+				t.Errorf("read %q", content)
+			}
+			_ = file.Close()
+		}
+		_ = save(d, "sub/new.txt", "new", true)
+	}
+	close(stop)
+	swapping.Wait()
+	if _, err := os.Stat(filepath.Join(dir, "secret/new.txt")); err == nil {
+		t.Error("written outside")
+	}
+}

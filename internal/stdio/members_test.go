@@ -1,0 +1,38 @@
+package stdio
+
+import (
+	"errors"
+	"testing"
+)
+
+func TestMembersOfAnObject(t *testing.T) {
+	for text, want := range map[string]string{
+		`{}`:                             "",
+		`{"a":1 , "b\u0041" : [1,"}"] }`: `a=1;bA=[1,"}"];`,
+		`{"a":{"b":2},"a":"x\"y"}`:       `a={"b":2};a="x\"y";`,
+		`[]`:                             "!",
+		``:                               "!",
+		`{"a":1`:                         "!",
+		`{"a":}`:                         "!",
+		`{"a":1}x`:                       "!",
+	} {
+		got := ""
+		err := Members([]byte(text), func(name string, value []byte) error {
+			got += name + "=" + string(value) + ";"
+			return nil
+		})
+		if err != nil {
+			got = "!"
+		}
+		if got != want {
+			t.Errorf("%s: got %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestAVisitCanEndTheWalk(t *testing.T) {
+	stop := errors.New("stop")
+	if err := Members([]byte(`{"a":1,"b":2}`), func(string, []byte) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("got %v", err)
+	}
+}

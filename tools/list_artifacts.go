@@ -1,0 +1,196 @@
+package tools
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"github.com/dustin/go-humanize"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+const (
+	listedArtifacts  = 200
+	listedBytes      = 40 << 10 // of their names together
+	maxGlob          = 300      // bytes
+	maxGlobBranching = 8        // of ** and of { in a pattern: each multiplies the work
+)
+
+type listedArtifact struct {
+	Path      string    `json:"path"`
+	SizeBytes int64     `json:"size_bytes"`
+	MIMEType  string    `json:"mime_type"`
+	Modified  time.Time `json:"modified"`
+}
+
+type listFields struct {
+	Artifacts []listedArtifact `json:"artifacts"`
+	Total     int              `json:"total"`
+	SizeBytes int64            `json:"total_size_bytes"`
+	Complete  bool             `json:"complete"`
+}
+
+func (d *Deps) listArtifacts() tool {
+	return tool{
+		output: mcp.WithOutputSchema[listFields](),
+		definition: mcp.NewTool("list_artifacts",
+			mcp.WithToolTitle("List files"),
+			mcp.WithDescription(fmt.Sprintf("List a session's files below %s, newest first, with size, type and time; at most %d. "+
+				"Left out are hidden files, and %s/ unless the glob begins with it.", sandbox.WorkDir, listedArtifacts, inputDir)),
+			mcp.WithString("glob", mcp.Description("Pattern such as *.csv (in any folder), output/*.png, models/** or *.{png,svg}.")),
+			sessionParam(), hints(true), closed(),
+		),
+		handle: func(ctx context.Context, p *params) (*answer, error) {
+			session, glob := p.text("session_id"), p.text("glob")
+			if err := p.check(); err != nil {
+				return nil, err
+			}
+			wanted, err := newGlob(glob)
+			if err != nil {
+				return nil, err
+			}
+			found := &newest{most: listedArtifacts}
+			end, err := d.Manager.WalkFiles(ctx, session, false, func(e sandbox.Entry) error {
+				if e.Kind == 'f' && wanted.matches(e.Path) {
+					found.add(e.File)
+				}
+				return nil
+			})
+			if session == "" && err != nil && fault.From(err).Code == fault.SessionNotFound {
+				end, err = sandbox.WalkEnd{Complete: true}, nil // it begins with the first run, and is empty until then
+			}
+			if err != nil {
+				return nil, err
+			}
+			return renderList(found, end), nil
+		},
+	}
+}
+
+// glob chooses files by their paths below WorkDir.
+type glob struct {
+	pattern  string
+	byName   bool // a pattern without a slash is for names in any folder
+	hasInput bool
+}
+
+func newGlob(pattern string) (glob, error) {
+	short := strings.TrimPrefix(strings.TrimPrefix(pattern, sandbox.WorkDir+"/"), "./")
+	if pattern != "" && short == "" {
+		short = "**"
+	}
+	if strings.HasSuffix(short, "/") {
+		short += "**"
+	}
+	branching := strings.Count(short, "**") + strings.Count(short, "{")
+	if len(short) > maxGlob || branching > maxGlobBranching || !doublestar.ValidatePattern(short) || path.IsAbs(short) {
+		return glob{}, fault.New(fault.InvalidArgument, "Use a pattern relative to "+sandbox.WorkDir+", such as *.csv, output/*.png or models/**.",
+			"The glob %q is no pattern that can be used.", shorten(pattern, 80))
+	}
+	first, _, isPath := strings.Cut(short, "/")
+	return glob{pattern: short, byName: !isPath && short != "**", hasInput: first == inputDir && isPath}, nil
+}
+
+func (g glob) matches(file string) bool {
+	if !g.hasInput && strings.HasPrefix(file, inputDir+"/") {
+		return false
+	}
+	if g.pattern == "" {
+		return true
+	}
+	if g.byName {
+		file = path.Base(file)
+	}
+	return doublestar.MatchUnvalidated(g.pattern, file)
+}
+
+// newest keeps the files that were changed last, however many there are. It is a heap with the oldest
+// on top.
+type newest struct {
+	most  int
+	files []sandbox.File
+	total int
+	bytes int64
+}
+
+// order puts what is newer first, and what is as new by its name.
+func order(a, b sandbox.File) int {
+	return cmp.Or(b.Modified.Compare(a.Modified), strings.Compare(a.Path, b.Path))
+}
+
+func (n *newest) Len() int           { return len(n.files) }
+func (n *newest) Less(i, j int) bool { return order(n.files[i], n.files[j]) > 0 }
+func (n *newest) Swap(i, j int)      { n.files[i], n.files[j] = n.files[j], n.files[i] }
+func (n *newest) Push(file any)      { n.files = append(n.files, file.(sandbox.File)) }
+func (n *newest) Pop() any {
+	last := n.files[len(n.files)-1]
+	n.files = n.files[:len(n.files)-1]
+	return last
+}
+
+func (n *newest) add(f sandbox.File) {
+	n.total++
+	n.bytes += f.SizeBytes
+	switch {
+	case len(n.files) < n.most:
+		heap.Push(n, f)
+	case order(f, n.files[0]) < 0:
+		n.files[0] = f
+		heap.Fix(n, 0)
+	}
+}
+
+// sorted gives the files, newest first.
+func (n *newest) sorted() []sandbox.File {
+	files := slices.Clone(n.files)
+	slices.SortFunc(files, order)
+	return files
+}
+
+func renderList(found *newest, end sandbox.WalkEnd) *answer {
+	fields := listFields{Artifacts: []listedArtifact{}, Total: found.total, SizeBytes: found.bytes, Complete: end.Complete}
+	var b strings.Builder
+	room := listedBytes
+	for _, f := range found.sorted() {
+		if room -= len(f.Path); room < 0 {
+			break
+		}
+		a := listedArtifact{Path: f.Path, SizeBytes: f.SizeBytes, MIMEType: mimeType(f.Path), Modified: f.Modified.UTC()}
+		fields.Artifacts = append(fields.Artifacts, a)
+		fmt.Fprintf(&b, "\n%s  %s  %s  %s", a.Path, humanize.Bytes(uint64(max(a.SizeBytes, 0))), a.MIMEType, a.Modified.Format("2006-01-02 15:04:05"))
+	}
+	if more := found.total - len(fields.Artifacts); more > 0 {
+		fmt.Fprintf(&b, "\n… and %s older ones; narrow the list with glob, such as output/*.csv", humanize.Comma(int64(more)))
+	}
+	if !end.Complete {
+		b.WriteString("\nNote: there are more files than are looked at; these need not be the newest. List a folder with code instead.")
+	}
+	if end.Skipped > 0 {
+		fmt.Fprintf(&b, "\nNote: %s with names that are not text are left out.", count(end.Skipped, "file"))
+	}
+	return &answer{content: []mcp.Content{mcp.NewTextContent(listHead(found) + b.String())}, fields: fields}
+}
+
+func listHead(found *newest) string {
+	if found.total == 0 {
+		return "no files"
+	}
+	return fmt.Sprintf("%s, %s, newest first (times in UTC)", count(int64(found.total), "file"), humanize.Bytes(uint64(max(found.bytes, 0))))
+}
+
+// count writes a number of things.
+func count(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return humanize.Comma(n) + " " + thing + "s"
+}

@@ -1,0 +1,301 @@
+package tools
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// What one answer may hold of a file, in bytes of the file.
+const (
+	maxTextBytes   = 400_000  // of text that was asked for by limit; without one it is the limit of output
+	maxBase64Bytes = 24_000   // a model pays about a token for every two of them
+	maxAudioBytes  = 4 << 20  // the largest line that clients take is 8 MiB
+	maxImageSource = 16 << 20 // of an image before it is made to fit
+	maxDecodeBytes = 4 << 20  // of text that has to be decoded before it can be cut
+)
+
+type readFields struct {
+	Path      string    `json:"path"`
+	SizeBytes int64     `json:"size_bytes"`
+	MIMEType  string    `json:"mime_type"`
+	Modified  time.Time `json:"modified"`
+	// Encoding is utf-8, utf-16, base64, image, audio or file.
+	Encoding string `json:"encoding"`
+	Unit     string `json:"unit,omitempty"`
+	Offset   int64  `json:"offset"`
+	Returned int64  `json:"returned,omitempty"` // of the unit
+	// NextOffset is where to read on; absent at the end.
+	NextOffset *int64 `json:"next_offset,omitempty"`
+	Changed    bool   `json:"changed,omitempty"`
+	SavedTo    string `json:"saved_to,omitempty"`
+	// Content is the text, where clients are given structured content and nothing else.
+	Content string `json:"content,omitempty"`
+}
+
+func (d *Deps) readArtifact() tool {
+	options := []mcp.ToolOption{
+		mcp.WithToolTitle("Read a file"),
+		mcp.WithDescription("Return a file of a session: text as text, an image or audio as such, anything else as base64 when it is small. " +
+			"Long text comes in parts, and the answer says where to go on. To work with data, read it with code instead."),
+		mcp.WithString("path", mcp.Required(), mcp.Description("Such as output/report.csv, below "+sandbox.WorkDir+".")),
+		mcp.WithNumber("offset", mcp.Description("Units to pass over."), mcp.Min(0), mcp.DefaultNumber(0)),
+		mcp.WithNumber("limit", mcp.Description("Units to return."), mcp.Min(1)),
+		mcp.WithString("unit", mcp.Enum("lines", "bytes"), mcp.Description("Of offset and limit; by default lines for text, bytes for the rest.")),
+	}
+	if d.HostDirs.Any() {
+		options = append(options,
+			mcp.WithString("save_to", mcp.Description("Save the whole file to this path of the user's machine instead, in a folder that the user has allowed.")),
+			mcp.WithBoolean("overwrite", mcp.DefaultBool(false), mcp.Description("Let save_to replace a file.")))
+	}
+	return tool{
+		output:     mcp.WithOutputSchema[readFields](),
+		definition: mcp.NewTool("read_artifact", append(options, sessionParam(), hints(!d.HostDirs.Any()), closed())...),
+		handle:     d.handleRead,
+	}
+}
+
+// reading is what a call asks for.
+type reading struct {
+	session, path string
+	offset, limit *int64
+	unit          string
+	saveTo        string
+	overwrite     bool
+}
+
+func (d *Deps) handleRead(ctx context.Context, p *params) (*answer, error) {
+	r := reading{
+		path: p.required("path"), session: p.text("session_id"), offset: p.integer("offset"), limit: p.integer("limit"),
+		unit: p.choice("unit", "lines", "bytes"), saveTo: p.text("save_to"), overwrite: p.flag("overwrite"),
+	}
+	if r.limit != nil && *r.limit == 0 {
+		p.fail("limit is 0 and must be above it.")
+	}
+	if r.saveTo != "" && r.part() {
+		p.fail("save_to saves the whole file, so there can be no offset, limit or unit with it.")
+	}
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	var err error
+	if r.path, err = sandbox.CleanPath(r.path); err != nil {
+		return nil, err
+	}
+	if r.saveTo != "" {
+		return d.save(ctx, r)
+	}
+	return d.read(ctx, r)
+}
+
+// part reports whether only a part of the file is wanted.
+func (r reading) part() bool {
+	return r.unit != "" || r.limit != nil || r.offset != nil && *r.offset != 0
+}
+
+func (r reading) from() int64 {
+	if r.offset == nil {
+		return 0
+	}
+	return *r.offset
+}
+
+// amount gives how much to read: what was asked for, or the default, and never more than most.
+func (r reading) amount(byDefault, most int64) int64 {
+	if r.limit == nil {
+		return min(byDefault, most)
+	}
+	return min(*r.limit, most)
+}
+
+// piece is a part of a file, and what is known of the whole.
+type piece struct {
+	file sandbox.File
+	data []byte
+	end  sandbox.ReadEnd
+}
+
+// fetch reads a part of the session's file, of at most so many bytes, whatever the sandbox sends.
+func (d *Deps) fetch(ctx context.Context, r reading, o sandbox.ReadOptions, most int64) (piece, error) {
+	from, err := d.Manager.OpenFile(ctx, r.session, r.path, o)
+	if err != nil {
+		return piece{}, err
+	}
+	defer func() { _ = from.Close() }()
+	data, err := io.ReadAll(io.LimitReader(from, most+1))
+	if err != nil {
+		return piece{}, err
+	}
+	if int64(len(data)) > most {
+		return piece{}, fault.New(fault.EngineError, "Close the session: its code has interfered with it.", "The sandbox sent more of %q than was asked for.", shorten(r.path, 120))
+	}
+	return piece{from.File(), data, from.End()}, nil
+}
+
+// read gives the file in the way that suits what it is.
+func (d *Deps) read(ctx context.Context, r reading) (*answer, error) {
+	head, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: sniffBytes}, sniffBytes)
+	if err != nil {
+		return nil, err
+	}
+	kind := detect(head.data, head.file.Path)
+	fields := readFields{Path: head.file.Path, SizeBytes: head.file.SizeBytes, MIMEType: kind.mime, Modified: head.file.Modified.UTC()}
+	switch {
+	case kind.image != "" && !r.part():
+		a, err := d.readImage(ctx, r, fields, kind.image)
+		if !errors.Is(err, errBadImage) {
+			return a, err
+		}
+	case strings.HasPrefix(kind.mime, "audio/") && !r.part():
+		return d.readAudio(ctx, r, fields)
+	case wideText(head.data) && r.unit != "bytes":
+		return d.readWide(ctx, r, fields)
+	case kind.isText && r.unit != "bytes":
+		return d.readLines(ctx, r, fields)
+	case kind.isText:
+		return d.readBytes(ctx, r, fields)
+	case r.unit == "lines":
+		return nil, fault.New(fault.InvalidArgument, "Leave unit out, or pass bytes.", "%q is %s, which has no lines.", shorten(r.path, 120), kind.mime)
+	}
+	return d.readBinary(ctx, r, fields)
+}
+
+func (d *Deps) readImage(ctx context.Context, r reading, fields readFields, mime string) (*answer, error) {
+	if fields.SizeBytes > maxImageSource {
+		return nil, tooLarge(fields, maxImageSource, "Make a smaller image with code")
+	}
+	whole, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: -1}, maxImageSource)
+	if err != nil {
+		return nil, err
+	}
+	fitted, err := fitImage(mime, whole.data)
+	if errors.Is(err, errTooManyPixels) || errors.Is(err, errStaysLarge) {
+		return nil, tooLarge(fields, maxImageSource, "Make a smaller image with code").Because(err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	fields.Encoding, fields.Changed = "image", whole.end.Changed
+	note := ""
+	if len(fitted.data) != len(whole.data) {
+		note = ", scaled down to be shown"
+	}
+	return fileAnswer(fields, note, "", mcp.NewImageContent(base64.StdEncoding.EncodeToString(fitted.data), fitted.mime)), nil
+}
+
+func (d *Deps) readAudio(ctx context.Context, r reading, fields readFields) (*answer, error) {
+	if fields.SizeBytes > maxAudioBytes {
+		return nil, tooLarge(fields, maxAudioBytes, "Cut or compress it with code")
+	}
+	whole, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: -1}, maxAudioBytes)
+	if err != nil {
+		return nil, err
+	}
+	fields.Encoding, fields.Changed = "audio", whole.end.Changed
+	return fileAnswer(fields, "", "", mcp.NewAudioContent(base64.StdEncoding.EncodeToString(whole.data), fields.MIMEType)), nil
+}
+
+// readBinary gives base64, but only of so much as a model has a use for.
+func (d *Deps) readBinary(ctx context.Context, r reading, fields readFields) (*answer, error) {
+	rest := max(fields.SizeBytes-r.from(), 0)
+	wanted := r.amount(rest, rest)
+	if wanted > maxBase64Bytes {
+		return nil, tooLarge(fields, maxBase64Bytes, fmt.Sprintf("Read it with code, or pass offset and a limit of at most %d bytes for a slice", maxBase64Bytes))
+	}
+	part, err := d.fetch(ctx, r, sandbox.ReadOptions{Offset: r.from(), Limit: max(wanted, 1)}, maxBase64Bytes)
+	if err != nil {
+		return nil, err
+	}
+	fields.Encoding, fields.Unit = "base64", "bytes"
+	fields.took(r, part, int64(len(part.data)))
+	encoded := base64.StdEncoding.EncodeToString(part.data)
+	masked := d.maskPart(encoded)
+	note := ", base64"
+	if masked != encoded {
+		note += " with secrets masked, so that it does not decode"
+	}
+	return d.textAnswer(fields, note, masked), nil
+}
+
+// took notes which part of the file an answer has.
+func (f *readFields) took(r reading, part piece, units int64) {
+	f.Offset, f.Returned, f.Changed = r.from(), units, part.end.Changed
+	if !part.end.Complete && units > 0 {
+		next := f.Offset + units
+		f.NextOffset = &next
+	}
+}
+
+// maskPart masks a text that may begin and end in the middle of a secret.
+func (d *Deps) maskPart(text string) string { return d.Secrets.MaskTail(d.Secrets.MaskHead(text)) }
+
+// tooLarge refuses a file that no answer can hold.
+func tooLarge(fields readFields, limit int64, instead string) *fault.Error {
+	return fault.New(fault.ArtifactTooLarge, instead+"; or pass save_to to put it on the user's machine, where a folder for that is allowed.",
+		"%q (%s) has %s, and an answer holds at most %s of it.", shorten(fields.Path, 120), fields.MIMEType,
+		humanize.Bytes(uint64(fields.SizeBytes)), humanize.Bytes(uint64(limit))).
+		With("size_bytes", fields.SizeBytes).With("limit_bytes", limit)
+}
+
+// textAnswer is fileAnswer for what is text.
+func (d *Deps) textAnswer(fields readFields, note, text string) *answer {
+	if d.StructuredContent {
+		fields.Content = text
+	}
+	return fileAnswer(fields, note, text)
+}
+
+// fileAnswer says in one line what a file is, before its text or what else there is of it.
+func fileAnswer(fields readFields, note, text string, more ...mcp.Content) *answer {
+	head := fmt.Sprintf("[%s, %s, %s%s]", fields.Path, humanize.Bytes(uint64(fields.SizeBytes)), fields.MIMEType, note)
+	if fields.Changed {
+		head += "\n[the file was changed while it was read]"
+	}
+	if text != "" {
+		head += "\n" + text
+	}
+	return &answer{content: append([]mcp.Content{mcp.NewTextContent(head)}, more...), fields: fields}
+}
+
+// save writes the whole file to the host.
+func (d *Deps) save(ctx context.Context, r reading) (*answer, error) {
+	from, err := d.Manager.OpenFile(ctx, r.session, r.path, sandbox.ReadOptions{Limit: -1})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = from.Close() }()
+	file := from.File()
+	to, err := d.HostDirs.Create(r.saveTo, path.Base(file.Path), r.overwrite)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = to.Close() }()
+	content := newMeasured(io.LimitReader(from, file.SizeBytes+1), 0, file.SizeBytes, transferProgress(ctx))
+	if _, err := io.Copy(to, content); err != nil {
+		return nil, err
+	}
+	if end := from.End(); end.Changed || content.size != file.SizeBytes {
+		return nil, fault.New(fault.ExecutionFailed, "Call again when the code that writes the file has ended.",
+			"%q was changed while it was read, and nothing was saved.", shorten(file.Path, 120))
+	}
+	if err := to.Commit(); err != nil {
+		return nil, err
+	}
+	fields := readFields{
+		Path: file.Path, SizeBytes: content.size, MIMEType: detect(content.head, file.Path).mime, Modified: file.Modified.UTC(),
+		Encoding: "file", SavedTo: r.saveTo,
+	}
+	text := fmt.Sprintf("Saved %s (%s, sha256 %s) to %s.", file.Path, humanize.Bytes(uint64(content.size)), content.sha256(), r.saveTo)
+	return &answer{content: []mcp.Content{mcp.NewTextContent(text)}, fields: fields}, nil
+}

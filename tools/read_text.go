@@ -1,0 +1,195 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
+	"golang.org/x/text/encoding/unicode"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
+// readLines gives lines of text: by default as many as an answer tells of a run's output.
+func (d *Deps) readLines(ctx context.Context, r reading, fields readFields) (*answer, error) {
+	most := d.textLimit(r)
+	lines := int64(-1)
+	if r.limit != nil {
+		lines = *r.limit
+	}
+	part, err := d.fetch(ctx, r, sandbox.ReadOptions{Offset: r.from(), Limit: lines, Lines: true, MaxBytes: most}, most)
+	if err != nil {
+		return nil, err
+	}
+	return d.renderLines(r, fields, part), nil
+}
+
+// textLimit is how many bytes of text an answer may have: a call that names a limit knows what it does.
+func (d *Deps) textLimit(r reading) int64 {
+	if r.limit == nil {
+		return int64(d.Manager.Config().OutputBytes)
+	}
+	return maxTextBytes
+}
+
+func (d *Deps) renderLines(r reading, fields readFields, part piece) *answer {
+	cut := part.dropCutLine()
+	fields.Encoding, fields.Unit = "utf-8", "lines"
+	fields.took(r, part, part.end.Lines)
+	note := lineNote(fields)
+	if cut {
+		note += "; this line is longer and is cut here, unit bytes reads it on"
+	}
+	text, broken := plainText(part.data, r.from() == 0)
+	return d.textAnswer(fields, note+broken, d.maskPart(text))
+}
+
+// dropCutLine leaves out a last line that is not whole, so that it comes whole with the next part. It
+// tells whether the only line is a cut one, which stays.
+func (p *piece) dropCutLine() bool {
+	if p.end.Complete || len(p.data) == 0 || p.data[len(p.data)-1] == '\n' {
+		return false
+	}
+	last := bytes.LastIndexByte(p.data, '\n')
+	if last < 0 {
+		p.data = wholeCharacters(p.data)
+		return true
+	}
+	p.data = p.data[:last+1]
+	p.end.Lines--
+	return false
+}
+
+// lineNote says which lines an answer has, where they are not all.
+func lineNote(fields readFields) string {
+	switch {
+	case fields.Returned == 0 && fields.Offset > 0:
+		return fmt.Sprintf(", no lines behind %s", humanize.Comma(fields.Offset))
+	case fields.Offset == 0 && fields.NextOffset == nil:
+		return ""
+	}
+	note := fmt.Sprintf(", lines %s to %s", humanize.Comma(fields.Offset+1), humanize.Comma(fields.Offset+fields.Returned))
+	if fields.NextOffset != nil {
+		note += fmt.Sprintf("; go on with offset %d", *fields.NextOffset)
+	}
+	return note
+}
+
+// readBytes gives text by its bytes, and whole characters of it.
+func (d *Deps) readBytes(ctx context.Context, r reading, fields readFields) (*answer, error) {
+	most := r.amount(d.textLimit(r), maxTextBytes)
+	part, err := d.fetch(ctx, r, sandbox.ReadOptions{Offset: r.from(), Limit: most}, most)
+	if err != nil {
+		return nil, err
+	}
+	return d.renderBytes(r, fields, part), nil
+}
+
+func (d *Deps) renderBytes(r reading, fields readFields, part piece) *answer {
+	if !part.end.Complete {
+		part.data = wholeCharacters(part.data)
+	}
+	fields.Encoding, fields.Unit = "utf-8", "bytes"
+	fields.took(r, part, int64(len(part.data)))
+	note := ""
+	if fields.Offset > 0 || fields.NextOffset != nil {
+		note = fmt.Sprintf(", bytes %d to %d", fields.Offset, fields.Offset+fields.Returned)
+	}
+	if fields.NextOffset != nil {
+		note += fmt.Sprintf("; go on with offset %d", *fields.NextOffset)
+	}
+	text, broken := plainText(part.data, r.from() == 0)
+	return d.textAnswer(fields, note+broken, d.maskPart(text))
+}
+
+// wholeCharacters leaves out the beginning of a character that data ends with, unless that is all.
+func wholeCharacters(data []byte) []byte {
+	for back := 1; back < utf8.UTFMax && back < len(data); back++ {
+		at := len(data) - back
+		if utf8.RuneStart(data[at]) {
+			if !utf8.FullRune(data[at:]) {
+				return data[:at]
+			}
+			break
+		}
+	}
+	return data
+}
+
+// plainText makes valid text of a file's bytes, and says so where they were not.
+func plainText(data []byte, fromStart bool) (text, note string) {
+	if fromStart {
+		data = bytes.TrimPrefix(data, byteOrderMark)
+	}
+	if utf8.Valid(data) {
+		return string(data), ""
+	}
+	return strings.ToValidUTF8(string(data), "\ufffd"), "; not UTF-8, what cannot be read is \ufffd"
+}
+
+// wideText reports whether text is in UTF-16, which a file says at its beginning.
+func wideText(head []byte) bool {
+	return bytes.HasPrefix(head, []byte("\xff\xfe")) && !bytes.HasPrefix(head, []byte("\xff\xfe\x00\x00")) ||
+		bytes.HasPrefix(head, []byte("\xfe\xff"))
+}
+
+// readWide gives lines of text in UTF-16, which have to be looked for after decoding.
+func (d *Deps) readWide(ctx context.Context, r reading, fields readFields) (*answer, error) {
+	if fields.SizeBytes > maxDecodeBytes {
+		return nil, tooLarge(fields, maxDecodeBytes, "It is in UTF-16: write it anew in UTF-8 with code, and read that")
+	}
+	whole, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: -1}, maxDecodeBytes)
+	if err != nil {
+		return nil, err
+	}
+	decoded, err := unicode.UTF16(unicode.LittleEndian, unicode.UseBOM).NewDecoder().Bytes(whole.data)
+	if err != nil {
+		return d.readBinary(ctx, r, fields)
+	}
+	lines := int64(-1)
+	if r.limit != nil {
+		lines = *r.limit
+	}
+	part := cutLines(whole, decoded, r.from(), lines, d.textLimit(r))
+	a := d.renderLines(r, fields, part)
+	f := a.fields.(readFields)
+	f.Encoding = "utf-16"
+	a.fields = f
+	return a, nil
+}
+
+// cutLines does to a text in memory what the files program does to a file: it passes over so many
+// lines and gives so many, or all for -1, of at most so many bytes.
+func cutLines(of piece, text []byte, offset, limit, most int64) piece {
+	for ; offset > 0 && len(text) > 0; offset-- {
+		text = text[lineEnd(text):]
+	}
+	part := piece{file: of.file, end: of.end}
+	taken, lines := 0, int64(0)
+	for taken < len(text) && lines != limit {
+		end := taken + lineEnd(text[taken:])
+		if int64(end) > most {
+			if lines == 0 {
+				taken, lines = len(wholeCharacters(text[:most])), 1
+			}
+			break
+		}
+		taken, lines = end, lines+1
+	}
+	part.data = text[:taken]
+	part.end.Lines, part.end.Complete = lines, taken == len(text)
+	return part
+}
+
+// lineEnd is where the first line of a text ends, its newline counted.
+func lineEnd(text []byte) int {
+	if i := bytes.IndexByte(text, '\n'); i >= 0 {
+		return i + 1
+	}
+	return len(text)
+}

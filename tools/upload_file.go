@@ -1,0 +1,137 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/dustin/go-humanize"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+type uploadFields struct {
+	SessionID string `json:"session_id"`
+	Path      string `json:"path"`
+	SizeBytes int64  `json:"size_bytes"`
+	SHA256    string `json:"sha256"`
+	MIMEType  string `json:"mime_type"`
+}
+
+func (d *Deps) uploadFile() tool {
+	options := []mcp.ToolOption{
+		mcp.WithToolTitle("Upload a file"),
+		mcp.WithDescription(fmt.Sprintf("Put a file into a session, below %s/%s, and return its path, size, SHA-256 and type. "+
+			"Give the content in exactly one way; the server itself fetches a url, which the sandboxed code cannot. "+
+			"At most %s, or %s from a url.", sandbox.WorkDir, inputDir,
+			humanize.Bytes(uint64(d.UploadBytes)), humanize.Bytes(uint64(d.DownloadBytes)))),
+		mcp.WithString("filename", mcp.Required(), mcp.Description("Such as data.csv or folder/data.csv. With a url, folder/ takes the file's own name.")),
+		mcp.WithString("text", mcp.Description("Content as text.")),
+		mcp.WithString("content_base64", mcp.Description("Content as base64.")),
+		mcp.WithString("url", mcp.Description("Public http or https address to fetch.")),
+	}
+	if d.HostDirs.Any() {
+		options = append(options, mcp.WithString("host_path", mcp.Description("File of the user's machine, in a folder that the user has allowed.")))
+	}
+	definition := mcp.NewTool("upload_file", append(options,
+		mcp.WithBoolean("overwrite", mcp.DefaultBool(false), mcp.Description("Replace a file of that name.")),
+		sessionParam(), hints(false), closed())...)
+	definition.Annotations.OpenWorldHint = mcp.ToBoolPtr(true)
+	return tool{output: mcp.WithOutputSchema[uploadFields](), definition: definition, handle: d.handleUpload}
+}
+
+func (d *Deps) handleUpload(ctx context.Context, p *params) (*answer, error) {
+	upload := sandbox.Upload{SessionID: p.text("session_id"), Overwrite: p.flag("overwrite")}
+	filename, given := p.required("filename"), readContent(p)
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	if err := given.one(); err != nil {
+		return nil, err
+	}
+	if _, err := inputPath(filename, "name"); err != nil { // before anything is fetched
+		return nil, err
+	}
+	from, err := d.open(ctx, given)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = from.Close() }()
+	if upload.Path, err = inputPath(filename, from.name); err != nil {
+		return nil, err
+	}
+	content := newMeasured(from, from.limit, from.size, transferProgress(ctx))
+	upload.Content = content
+	file, id, err := d.Manager.Upload(ctx, upload)
+	if err != nil {
+		return nil, err
+	}
+	fields := uploadFields{
+		SessionID: id, Path: file.Path, SizeBytes: content.size, SHA256: content.sha256(),
+		MIMEType: detect(content.head, file.Path).mime,
+	}
+	text := fmt.Sprintf("Uploaded %s/%s (%s, %s, sha256 %s).", sandbox.WorkDir, fields.Path, humanize.Bytes(uint64(fields.SizeBytes)), fields.MIMEType, fields.SHA256)
+	return &answer{content: []mcp.Content{mcp.NewTextContent(text)}, fields: fields}, nil
+}
+
+// uploadContent is the ways in which a call may give a file's content.
+type uploadContent struct {
+	text, base64  textArgument
+	url, hostPath string
+	given         []string // the names of those that were
+}
+
+func readContent(p *params) uploadContent {
+	c := uploadContent{text: p.long("text"), base64: p.long("content_base64"), url: p.text("url"), hostPath: p.text("host_path")}
+	for _, name := range contentNames {
+		if p.given[name] != nil {
+			c.given = append(c.given, name)
+		}
+	}
+	return c
+}
+
+var contentNames = []string{"text", "content_base64", "url", "host_path"}
+
+func (c *uploadContent) one() error {
+	if len(c.given) == 1 {
+		return nil
+	}
+	return fault.New(fault.InvalidArgument, "Pass exactly one of "+list(contentNames)+".",
+		"The content must be given in exactly one way; this call has %s.", list(c.given))
+}
+
+// source is a file's content on its way in.
+type source struct {
+	io.ReadCloser
+	name  string // of its own, or empty
+	size  int64  // or below 0
+	limit int64  // bytes; 0: it bounds itself
+}
+
+// open opens what the call names. The error is a fault.
+func (d *Deps) open(ctx context.Context, c uploadContent) (source, error) {
+	switch {
+	case c.text != nil:
+		return source{ReadCloser: io.NopCloser(c.text.reader()), size: -1, limit: d.UploadBytes}, nil
+	case c.base64 != nil:
+		return source{ReadCloser: io.NopCloser(newBase64Reader(c.base64.reader())), size: -1, limit: d.UploadBytes}, nil
+	case c.given[0] == "url":
+		download, err := d.Fetch(ctx, c.url)
+		if err != nil {
+			return source{}, err
+		}
+		return source{ReadCloser: download.Body, name: download.Name, size: download.Size}, nil
+	}
+	file, info, err := d.HostDirs.Open(c.hostPath)
+	if err != nil {
+		return source{}, err
+	}
+	if info.Size() > d.UploadBytes {
+		_ = file.Close()
+		return source{}, uploadTooLarge(d.UploadBytes).With("size_bytes", info.Size())
+	}
+	return source{ReadCloser: file, name: info.Name(), size: info.Size(), limit: d.UploadBytes}, nil
+}
