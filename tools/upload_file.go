@@ -25,7 +25,7 @@ func (d *Deps) uploadFile() tool {
 		mcp.WithToolTitle("Upload a file"),
 		mcp.WithDescription(fmt.Sprintf("Put a file into a session, below %s/%s, and return its path, size, SHA-256 and type. "+
 			"Give the content in exactly one way; the server itself fetches a url, which the sandboxed code cannot. "+
-			"At most %s, or %s from a url.", sandbox.WorkDir, inputDir,
+			"At most %s, or %s from a url or host_path.", sandbox.WorkDir, inputDir,
 			humanize.Bytes(uint64(d.UploadBytes)), humanize.Bytes(uint64(d.DownloadBytes)))),
 		mcp.WithString("filename", mcp.Required(), mcp.Description("Such as data.csv or folder/data.csv. With a url, folder/ takes the file's own name.")),
 		mcp.WithString("text", mcp.Description("Content as text.")),
@@ -129,9 +129,9 @@ func (d *Deps) open(ctx context.Context, c uploadContent) (source, error) {
 	if err != nil {
 		return source{}, err
 	}
-	if info.Size() > d.UploadBytes {
+	if info.Size() > d.DownloadBytes {
 		_ = file.Close()
-		return source{}, uploadTooLarge(d.UploadBytes).With("size_bytes", info.Size())
+		return source{}, uploadTooLarge(d.DownloadBytes).With("size_bytes", info.Size())
 	}
-	return source{ReadCloser: file, name: info.Name(), size: info.Size(), limit: d.UploadBytes}, nil
+	return source{ReadCloser: file, name: info.Name(), size: info.Size(), limit: d.DownloadBytes}, nil
 }

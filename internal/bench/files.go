@@ -79,7 +79,7 @@ func (b *bench) upload(ctx context.Context, _ floors) error {
 	if err := os.Truncate(path, uploadBytes); err != nil {
 		return err
 	}
-	c, err := start(ctx, b.server, "--allow-host-dir", dir, "--upload-limit", "600MiB")
+	c, err := start(ctx, b.server, "--allow-host-dir", dir, "--download-limit", "600MiB")
 	if err != nil {
 		return err
 	}
