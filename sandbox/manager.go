@@ -41,6 +41,7 @@ type Manager struct {
 	working sync.WaitGroup
 	sweepMu sync.Mutex // one sweep at a time
 	swept   sync.Once  // the sweep after the first use of the engine
+	changed func()     // may be nil; see Watch
 }
 
 // NewManager makes a manager that does nothing yet: the engine is used from the first Run on, or
@@ -167,6 +168,7 @@ func (m *Manager) open(id string) (*session, error) {
 		return nil, err
 	}
 	m.sessions[id] = s
+	m.cameOrWent()
 	if !named {
 		m.fallback = id
 	}
@@ -330,6 +332,7 @@ func (m *Manager) drop(ctx context.Context, s *session, keepFiles bool) error {
 	}
 	again := wasDefault && !m.closed
 	m.mu.Unlock()
+	m.cameOrWent()
 	if again {
 		m.Prewarm() // a container is kept ready for the next default session too
 	}

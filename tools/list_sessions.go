@@ -41,13 +41,17 @@ func (d *Deps) listSessions() tool {
 			if err := p.check(); err != nil {
 				return nil, err
 			}
-			list := sessionList{Sessions: []sessionFields{}}
-			for _, info := range d.Manager.Sessions(ctx) {
-				list.Sessions = append(list.Sessions, describe(info, time.Now()))
-			}
-			return jsonAnswer(list)
+			return jsonAnswer(d.sessionList(ctx))
 		},
 	}
+}
+
+func (d *Deps) sessionList(ctx context.Context) sessionList {
+	list := sessionList{Sessions: []sessionFields{}}
+	for _, info := range d.Manager.Sessions(ctx) {
+		list.Sessions = append(list.Sessions, describe(info, time.Now()))
+	}
+	return list
 }
 
 func describe(info sandbox.SessionInfo, now time.Time) sessionFields {

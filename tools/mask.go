@@ -136,9 +136,13 @@ func (m *Masker) maskContent(content []mcp.Content) []mcp.Content {
 	}
 	masked := make([]mcp.Content, len(content))
 	for i, c := range content {
-		if text, ok := c.(mcp.TextContent); ok {
-			text.Text = m.Mask(text.Text)
-			c = text
+		switch part := c.(type) {
+		case mcp.TextContent:
+			part.Text = m.Mask(part.Text)
+			c = part
+		case mcp.ResourceLink:
+			part.URI, part.Name = m.Mask(part.URI), m.Mask(part.Name)
+			c = part
 		}
 		masked[i] = c
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -32,20 +33,49 @@ type environmentsFields struct {
 	Limits       limitFields   `json:"limits"`
 }
 
+// Where what changes is told.
+const (
+	sessionsURI = "sessions://"
+	sessionURI  = "session://"
+	artifactURI = "artifact://"
+)
+
+// Media types of resources.
+const (
+	typeJSON     = "application/json"
+	typeMarkdown = "text/markdown"
+)
+
 func (d *Deps) registerResources(s *server.MCPServer) {
 	s.AddResource(
 		mcp.NewResource("sandbox://environments", "Environments",
 			mcp.WithResourceDescription("Languages, their versions and installed packages, and the limits in force."),
-			mcp.WithMIMEType("application/json")),
-		d.readResource(d.environments))
+			mcp.WithMIMEType(typeJSON)),
+		d.readResource(typeJSON, d.environments))
 	s.AddResource(
 		mcp.NewResource("sandbox://usage", "Usage",
 			mcp.WithResourceDescription("How to use this server well."),
-			mcp.WithMIMEType("text/markdown")),
-		d.readResource(func(context.Context) (string, error) { return usage, nil }))
+			mcp.WithMIMEType(typeMarkdown)),
+		d.readResource(typeMarkdown, func(context.Context, string) (string, error) { return usage, nil }))
+	s.AddResource(
+		mcp.NewResource(sessionsURI, "Sessions",
+			mcp.WithResourceDescription("The sessions on this machine and their state."),
+			mcp.WithMIMEType(typeJSON)),
+		d.readResource(typeJSON, d.sessionsResource))
+	s.AddResourceTemplate(
+		mcp.NewResourceTemplate(sessionURI+"{session_id}", "Session",
+			mcp.WithTemplateDescription("The state of one session: folders, kernels, limits."),
+			mcp.WithTemplateMIMEType(typeJSON)),
+		server.ResourceTemplateHandlerFunc(d.readResource(typeJSON, d.sessionResource)))
+	s.AddResourceTemplate(
+		mcp.NewResourceTemplate(artifactURI+"{session_id}/{+path}", "File of a session",
+			mcp.WithTemplateDescription("A file by its path below "+sandbox.WorkDir+", percent-encoded where a URI needs it.")),
+		server.ResourceTemplateHandlerFunc(d.artifactResource))
+	listed := &sessionResources{deps: d, server: s}
+	d.Manager.Watch(listed.update)
 }
 
-func (d *Deps) environments(ctx context.Context) (string, error) {
+func (d *Deps) environments(ctx context.Context, _ string) (string, error) {
 	list, err := d.Environments(ctx)
 	if err != nil {
 		return "", err
@@ -54,20 +84,29 @@ func (d *Deps) environments(ctx context.Context) (string, error) {
 	return string(text), err
 }
 
-// readResource masks what a resource says. A resource has no way to answer with a coded error, so a
-// fault's words become the protocol's own.
-func (d *Deps) readResource(read func(context.Context) (string, error)) server.ResourceHandlerFunc {
+// readResource masks what a resource says.
+func (d *Deps) readResource(mime string, read func(ctx context.Context, uri string) (string, error)) server.ResourceHandlerFunc {
 	return func(ctx context.Context, request mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
-		text, err := read(ctx)
+		text, err := read(ctx, request.Params.URI)
 		if err != nil {
-			f := fault.From(err)
-			d.Logger.Info("resource refused", "uri", request.Params.URI, "cause", d.Secrets.Mask(causeText(f)))
-			return nil, errors.New(d.Secrets.Mask(f.Error() + " " + f.Hint))
-		}
-		mime := "application/json"
-		if request.Params.URI == "sandbox://usage" {
-			mime = "text/markdown"
+			return nil, d.resourceError(ctx, request.Params.URI, err)
 		}
 		return []mcp.ResourceContents{mcp.TextResourceContents{URI: request.Params.URI, MIMEType: mime, Text: d.Secrets.Mask(text)}}, nil
 	}
+}
+
+// resourceError makes a fault's words the protocol's own: a resource has no way to answer with a coded
+// error.
+func (d *Deps) resourceError(ctx context.Context, uri string, err error) error {
+	f := fault.From(err)
+	d.Logger.Info("resource refused", "uri", d.Secrets.Mask(uri), "cause", d.Secrets.Mask(causeText(f)))
+	switch f.Code {
+	case fault.NotFound, fault.SessionNotFound, fault.InvalidPath, fault.InvalidSessionID, fault.InvalidArgument:
+		code := mcp.RESOURCE_NOT_FOUND
+		if mcp.IsModernProtocol(server.RequestProtocolVersion(ctx)) {
+			code = mcp.INVALID_PARAMS
+		}
+		stdio.SetErrorCode(ctx, code)
+	}
+	return errors.New(d.Secrets.Mask(f.Error() + " " + f.Hint))
 }

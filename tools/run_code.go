@@ -86,7 +86,7 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 			if err != nil {
 				return nil, err
 			}
-			return d.renderRun(res), nil
+			return linked(ctx, d.renderRun(res), res), nil
 		case <-ctx.Done():
 			if own && errors.Is(context.Cause(ctx), stdio.ErrCancelledByClient) {
 				run.Interrupt()

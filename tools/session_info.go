@@ -54,12 +54,16 @@ func (d *Deps) sessionInfo() tool {
 			if err != nil {
 				return nil, err
 			}
-			return jsonAnswer(infoFields{
-				sessionFields: describe(info, time.Now()),
-				WorkDir:       sandbox.WorkDir, InputDir: sandbox.WorkDir + "/input", OutputDir: sandbox.WorkDir + "/output",
-				Network: "none", Limits: d.limits(), Packages: "see sandbox://environments",
-			})
+			return jsonAnswer(d.infoFields(info))
 		},
+	}
+}
+
+func (d *Deps) infoFields(info sandbox.SessionInfo) infoFields {
+	return infoFields{
+		sessionFields: describe(info, time.Now()),
+		WorkDir:       sandbox.WorkDir, InputDir: sandbox.WorkDir + "/input", OutputDir: sandbox.WorkDir + "/output",
+		Network: "none", Limits: d.limits(), Packages: "see sandbox://environments",
 	}
 }
 

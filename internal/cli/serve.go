@@ -35,7 +35,8 @@ const closeTime = 700 * time.Millisecond
 // upload does not leave it large. It is no bound.
 const memoryLimit = 96 << 20
 
-// listTTL is how long a client may keep the lists, which never change while a server lives.
+// listTTL is how long a client may keep the lists that never change while a server lives: all but the
+// resources, which sessions are among.
 const listTTL = time.Hour
 
 func serveCommand(settings *Settings) *cobra.Command {
@@ -89,8 +90,10 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, se
 		server.WithTitle("Code sandbox"),
 		server.WithInstructions(tools.Instructions),
 		server.WithToolCapabilities(false),
-		server.WithResourceCapabilities(false, false),
+		server.WithResourceCapabilities(false, true),
 		server.WithCacheHints(listTTL.Milliseconds(), mcp.CacheScopePrivate),
+		server.WithMethodCacheHints(mcp.MethodResourcesList, 0, mcp.CacheScopePrivate),
+		server.WithMethodCacheHints(mcp.MethodResourcesRead, 0, mcp.CacheScopePrivate),
 	)
 	dirs, err := hostdir.New(s.AllowHostDir)
 	if err != nil {
@@ -154,7 +157,7 @@ func (s *Settings) kernels() map[sandbox.Language]sandbox.KernelConfig {
 			Image: image, Interpreter: "node", Flag: "-e",
 			Boot: containers.NodeBoot(), Supervisor: containers.NodeSupervisor(),
 			Program: []string{"-e"},
-			Setup: setupFor("--js-image", s.JSImage),
+			Setup:   setupFor("--js-image", s.JSImage),
 		}
 	}
 	return kernels

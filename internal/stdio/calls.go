@@ -24,6 +24,7 @@ type call struct {
 	before    <-chan struct{} // closed when the call before has settled
 	settled   chan struct{}   // closed when this one has; nil for a call without order
 	settle    sync.Once
+	errorCode int // of an error in the place of mcp-go's, or 0
 }
 
 // wait ends when the call before has settled, or with this call.

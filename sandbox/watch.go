@@ -1,0 +1,25 @@
+package sandbox
+
+// Watch has changed called whenever a session of this server has come or gone, from a goroutine of its
+// own. It is called once, before the manager is used.
+func (m *Manager) Watch(changed func()) { m.changed = changed }
+
+// cameOrWent tells the watcher that there is another session, or one less.
+func (m *Manager) cameOrWent() {
+	if m.changed != nil {
+		go m.changed()
+	}
+}
+
+// Known describes the sessions that this server has open, in no order. It asks neither the engine nor
+// a kernel, so it says nothing of sizes.
+func (m *Manager) Known() []SessionInfo {
+	m.mu.Lock()
+	fallback := m.fallback
+	m.mu.Unlock()
+	var known []SessionInfo
+	for _, s := range m.all() {
+		known = append(known, s.info(fallback))
+	}
+	return known
+}

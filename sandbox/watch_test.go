@@ -1,0 +1,24 @@
+package sandbox
+
+import "testing"
+
+func TestAWatcherHearsOfSessions(t *testing.T) {
+	m := newTestManager(t, testConfig(t, &fakeEngine{}))
+	heard := make(chan struct{}, 16)
+	m.Watch(func() { heard <- struct{}{} })
+	if known := m.Known(); len(known) != 0 {
+		t.Errorf("known: %+v", known)
+	}
+	mustRun(t, m, RunOptions{Code: "1", SessionID: "watched"})
+	<-heard
+	if known := m.Known(); len(known) != 1 || known[0].ID != "watched" || known[0].SizeBytes != nil {
+		t.Errorf("known: %+v", known)
+	}
+	if _, err := m.CloseSession(t.Context(), "watched", false); err != nil {
+		t.Fatal(err)
+	}
+	<-heard
+	if known := m.Known(); len(known) != 0 {
+		t.Errorf("known: %+v", known)
+	}
+}
