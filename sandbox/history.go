@@ -57,20 +57,20 @@ func (e *HistoryEntry) over() bool { return e.Result != nil || e.Error != nil }
 // ReadHistory gives what ran in a session, in the order in which it was asked for, and nothing for a session
 // that has no history. It takes no lock: the session may be open in any server.
 func ReadHistory(stateDir, id string) ([]HistoryEntry, error) {
-	return readHistory(stateDir, id, "")
+	return readHistory(stateDir, id, nil)
 }
 
 // FindHistory gives one run of a session's history, and nil where it is not there.
 func FindHistory(stateDir, id, runID string) (*HistoryEntry, error) {
-	entries, err := readHistory(stateDir, id, runID)
+	entries, err := readHistory(stateDir, id, map[string]bool{runID: true})
 	if err != nil || len(entries) == 0 {
 		return nil, err
 	}
 	return &entries[0], nil
 }
 
-// readHistory reads all runs, or the one that is named.
-func readHistory(stateDir, id, runID string) ([]HistoryEntry, error) {
+// readHistory reads the wanted runs, or all for nil.
+func readHistory(stateDir, id string, wanted map[string]bool) ([]HistoryEntry, error) {
 	file, err := openHistory(stateDir, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -82,7 +82,7 @@ func readHistory(stateDir, id, runID string) ([]HistoryEntry, error) {
 	var entries []HistoryEntry
 	place := make(map[string]int)
 	err = eachLine(file, func(text []byte) error {
-		if runID != "" && lineRun(text) != runID {
+		if wanted != nil && !wanted[lineRun(text)] {
 			return nil
 		}
 		line, err := decodeLine(text)
@@ -127,9 +127,11 @@ func OpenHistory(stateDir, id string) (io.ReadCloser, int64, error) {
 // ErrBadHistory says that what ImportHistory was given is no history.
 var ErrBadHistory = errors.New("not a history")
 
-// ImportHistory makes the history of a session that does not exist yet from what OpenHistory gave, which may
-// come from anybody: everything is bounded and checked again. When it fails, there is none.
-func ImportHistory(stateDir, id string, from io.Reader) (err error) {
+// ImportHistory begins a named session that does not exist yet, with the history that OpenHistory gave of another,
+// which may come from anybody: everything is bounded and checked again. A Manager opens the session like
+// one that an earlier server left. file_exists says that there is one of this name, and session_busy
+// that it is open in a server. When it fails, nothing is left.
+func ImportHistory(stateDir, id string, from io.Reader) error {
 	if err := CheckSessionID(id); err != nil {
 		return err
 	}
@@ -142,32 +144,46 @@ func ImportHistory(stateDir, id string, from io.Reader) (err error) {
 	}
 	if lock.kept() {
 		lock.release()
-		return fmt.Errorf("history: session %s exists", id)
+		return fault.New(fault.FileExists, "Give it another name, or close that session first.", "There is a session %q already.", id)
 	}
-	defer lock.undo()
-	if err := os.MkdirAll(sessionFolder(stateDir, id), 0o700); err != nil {
+	if err := importHistory(sessionFolder(stateDir, id), from); err != nil {
+		lock.remove()
+		return err
+	}
+	lock.keep()
+	lock.touch(time.Now())
+	lock.release()
+	return nil
+}
+
+func importHistory(folder string, from io.Reader) error {
+	if err := os.RemoveAll(folder); err != nil { // of a session that is over
 		return fmt.Errorf("history: %w", err)
 	}
-	file, err := os.OpenFile(historyPath(stateDir, id), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	file, err := os.OpenFile(filepath.Join(folder, historyFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
 	out := bufio.NewWriter(file)
+	return errors.Join(copyHistory(out, from), out.Flush(), file.Close())
+}
+
+func copyHistory(to io.Writer, from io.Reader) error {
 	in := &io.LimitedReader{R: from, N: historyBytes + historyLine}
 	lines := 0
-	err = eachLine(in, func(text []byte) error {
+	err := eachLine(in, func(text []byte) error {
 		if lines++; lines > historyLines {
 			return fmt.Errorf("%w: more than %d lines", ErrBadHistory, historyLines)
 		}
-		return importLine(out, text)
+		return importLine(to, text)
 	})
 	if err == nil && in.N == 0 {
 		err = fmt.Errorf("%w: more than %d bytes", ErrBadHistory, historyBytes+historyLine-1)
 	}
-	if err := errors.Join(err, out.Flush(), file.Close()); err != nil {
-		return errors.Join(err, RemoveHistory(stateDir, id))
-	}
-	return nil
+	return err
 }
 
 // importLine writes a line anew, from what could be made of it. One that makes no sense is passed over,
@@ -194,23 +210,14 @@ func importLine(out io.Writer, text []byte) error {
 	return err
 }
 
-// RemoveHistory takes a session's history away; one that is not there is no error. The caller knows that no
-// live server has the session.
-func RemoveHistory(stateDir, id string) error {
-	if err := CheckSessionID(id); err != nil {
-		return err
-	}
-	return removeHistory(sessionFolder(stateDir, id))
-}
-
 // removeHistory leaves the folder where something else is in it.
-func removeHistory(dir string) error {
+func removeHistory(folder string) error {
 	for _, name := range []string{historyFile, historyFile + newSuffix} {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(filepath.Join(folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("history: %w", err)
 		}
 	}
-	_ = os.Remove(dir)
+	_ = os.Remove(folder)
 	return nil
 }
 

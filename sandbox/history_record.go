@@ -174,8 +174,8 @@ func (r *resultRecord) result(session, run string) *Result {
 		Duration:      time.Duration(max(r.DurationMS, 0) * float64(time.Millisecond)),
 		VariablesLost: r.Kernel == "dead", Fresh: r.Fresh, Cause: clip(r.Cause, maxName),
 	}
-	if r.doneMessage.Result != nil {
-		value := clip(*r.doneMessage.Result, maxText)
+	if r.Result != nil {
+		value := clip(*r.Result, maxText)
 		res.Value = &value
 	}
 	for _, d := range r.Displays[:min(len(r.Displays), maxDisplays)] {

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -259,7 +260,7 @@ func (j *journal) measure() error {
 	}
 	j.torn = last[0] != '\n'
 	return eachLine(io.NewSectionReader(j.file, 0, j.size), func(text []byte) error {
-		if strings.HasPrefix(string(text[:min(len(text), len(beginPrefix))]), string(beginPrefix)) {
+		if bytes.HasPrefix(text, beginPrefix) {
 			j.runs++
 		}
 		return nil
@@ -296,13 +297,13 @@ func (j *journal) whole() io.Reader { return io.NewSectionReader(j.file, 0, j.si
 // oldest chooses the runs that go, and counts those that stay.
 func (j *journal) oldest() (drop map[string]bool, left int, err error) {
 	var order []string
-	bytes := make(map[string]int64)
+	sizes := make(map[string]int64)
 	err = eachLine(j.whole(), func(text []byte) error {
 		run := lineRun(text)
-		if _, known := bytes[run]; !known && run != "" {
+		if _, known := sizes[run]; !known && run != "" {
 			order = append(order, run)
 		}
-		bytes[run] += int64(len(text)) + 1
+		sizes[run] += int64(len(text)) + 1
 		return nil
 	})
 	drop = make(map[string]bool)
@@ -312,7 +313,7 @@ func (j *journal) oldest() (drop map[string]bool, left int, err error) {
 			break
 		}
 		drop[run] = true
-		size -= bytes[run]
+		size -= sizes[run]
 	}
 	return drop, len(order) - len(drop), err
 }
@@ -336,9 +337,9 @@ func copyLines(to io.Writer, from io.Reader, drop map[string]bool) (int64, error
 func (j *journal) prepare(r *resultRecord, shown []Display) {
 	r.Stdout, r.Stderr = j.maskedStream(r.Stdout), j.maskedStream(r.Stderr)
 	r.Cause = j.masked(r.Cause)
-	if r.doneMessage.Result != nil {
-		value := j.masked(*r.doneMessage.Result)
-		r.doneMessage.Result = &value
+	if r.Result != nil {
+		value := j.masked(*r.Result)
+		r.Result = &value
 	}
 	if r.Error != nil {
 		r.Error = &errorMessage{Name: j.masked(r.Error.Name), Message: j.masked(r.Error.Message), Traceback: j.masked(r.Error.Traceback)}

@@ -1,0 +1,182 @@
+// Package notebook writes what ran in a session as a Jupyter notebook (nbformat 4.5). Start with Write.
+//
+// A notebook has one kernel, and a session may have used two languages. The language with more runs is
+// the notebook's, and its runs are code cells with their outputs. A run of the other is a Markdown cell
+// with its code and its output in fences, and its images as attachments: a code cell would be run by the
+// wrong kernel. The texts come from hostile code; nothing marks the notebook as trusted, so Jupyter
+// shows no active content of it before its reader says so.
+package notebook
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// Write writes the runs as a notebook, in their order.
+func Write(w io.Writer, runs []sandbox.HistoryEntry) error {
+	kernel := kernels[majority(runs)]
+	book := document{
+		Cells: []any{}, Format: 4, FormatMinor: 5,
+		Metadata: bookMetadata{
+			Kernel:   kernelSpec{Name: kernel.spec, DisplayName: kernel.display, Language: string(kernel.language)},
+			Language: languageInfo{Name: string(kernel.language), Extension: kernel.extension, MIMEType: kernel.mime},
+		},
+	}
+	ids := make(map[string]bool)
+	for i := range runs {
+		id := cellID(runs[i].RunID, i, ids)
+		if runs[i].Language == kernel.language {
+			book.Cells = append(book.Cells, codeOf(&runs[i], id, &book.executed))
+		} else {
+			book.Cells = append(book.Cells, markdownOf(&runs[i], id))
+		}
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", " ") // as Jupyter does
+	if err := encoder.Encode(book); err != nil {
+		return fmt.Errorf("write notebook: %w", err)
+	}
+	return nil
+}
+
+// kernel is what a notebook says of the program that runs its cells.
+type kernel struct {
+	language  sandbox.Language
+	spec      string // the name under which it is commonly installed
+	display   string
+	extension string
+	mime      string
+}
+
+var kernels = map[sandbox.Language]kernel{
+	sandbox.Python:     {sandbox.Python, "python3", "Python 3", ".py", "text/x-python"},
+	sandbox.JavaScript: {sandbox.JavaScript, "javascript", "JavaScript (Node.js)", ".js", "application/javascript"},
+}
+
+// majority is the language with more runs, Python where there is none.
+func majority(runs []sandbox.HistoryEntry) sandbox.Language {
+	lead := 0
+	for _, r := range runs {
+		switch r.Language {
+		case sandbox.Python:
+			lead++
+		case sandbox.JavaScript:
+			lead--
+		}
+	}
+	if lead < 0 {
+		return sandbox.JavaScript
+	}
+	return sandbox.Python
+}
+
+// What follows is nbformat's own, field by field.
+
+type document struct {
+	Cells       []any        `json:"cells"`
+	Metadata    bookMetadata `json:"metadata"`
+	Format      int          `json:"nbformat"`
+	FormatMinor int          `json:"nbformat_minor"`
+
+	executed int // code cells so far that have run
+}
+
+type bookMetadata struct {
+	Kernel   kernelSpec   `json:"kernelspec"`
+	Language languageInfo `json:"language_info"`
+}
+
+type kernelSpec struct {
+	DisplayName string `json:"display_name"`
+	Language    string `json:"language"`
+	Name        string `json:"name"`
+}
+
+type languageInfo struct {
+	Extension string `json:"file_extension"`
+	MIMEType  string `json:"mimetype"`
+	Name      string `json:"name"`
+}
+
+type codeCell struct {
+	Type     string   `json:"cell_type"`
+	Count    *int     `json:"execution_count"`
+	ID       string   `json:"id"`
+	Metadata metadata `json:"metadata"`
+	Outputs  []any    `json:"outputs"`
+	Source   lines    `json:"source"`
+}
+
+type markdownCell struct {
+	Type        string            `json:"cell_type"`
+	ID          string            `json:"id"`
+	Attachments map[string]bundle `json:"attachments,omitempty"`
+	Metadata    metadata          `json:"metadata"`
+	Source      lines             `json:"source"`
+}
+
+// metadata is a cell's.
+type metadata struct {
+	Run  runMetadata `json:"code-sandbox-mcp"`
+	Tags []string    `json:"tags,omitempty"`
+}
+
+type runMetadata struct {
+	RunID      string           `json:"run_id"`
+	Language   sandbox.Language `json:"language"`
+	Status     sandbox.Status   `json:"status,omitempty"` // empty: it was not over
+	Started    time.Time        `json:"started"`
+	DurationMS float64          `json:"duration_ms,omitempty"`
+}
+
+func metadataOf(run *sandbox.HistoryEntry) metadata {
+	m := metadata{Run: runMetadata{RunID: run.RunID, Language: run.Language, Started: run.Started.UTC()}}
+	if res := run.Result; res != nil {
+		m.Run.Status = res.Status
+		m.Run.DurationMS = float64(res.Duration.Microseconds()) / 1000
+	}
+	if run.Fresh {
+		m.Tags = []string{"fresh"} // it had an interpreter of its own
+	}
+	return m
+}
+
+// lines is a text as Jupyter keeps it: a line each, with its end.
+type lines string
+
+// MarshalJSON writes an array.
+func (l lines) MarshalJSON() ([]byte, error) {
+	parts := []string{}
+	for line := range strings.Lines(string(l)) {
+		parts = append(parts, line)
+	}
+	return marshal(parts)
+}
+
+// marshal writes JSON without making six bytes of each angle bracket.
+func marshal(value any) ([]byte, error) {
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return []byte(b.String()), err
+}
+
+var validCellID = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+
+// cellID is the run's id, which may have come from anybody, or one made for the place in the notebook.
+func cellID(runID string, place int, taken map[string]bool) string {
+	id := runID
+	for n := place; !validCellID.MatchString(id) || taken[id]; n++ {
+		id = fmt.Sprintf("cell-%d", n)
+	}
+	taken[id] = true
+	return id
+}
