@@ -195,9 +195,9 @@ func TestHostFilesAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	given := uploadContent{hostPath: "twelve.txt", given: []string{"host_path"}}
-	_, err = (&Deps{UploadBytes: 11, HostDirs: dirs}).open(t.Context(), given)
+	_, err = (&Deps{DownloadBytes: 11, HostDirs: dirs}).open(t.Context(), given)
 	wantCode(t, err, fault.UploadTooLarge, "more than 11 B")
-	from, err := (&Deps{UploadBytes: 12, HostDirs: dirs}).open(t.Context(), given)
+	from, err := (&Deps{DownloadBytes: 12, HostDirs: dirs}).open(t.Context(), given)
 	if err != nil {
 		t.Fatal(err)
 	}
