@@ -42,6 +42,9 @@ func TestDefaultsAreTheContracts(t *testing.T) {
 			t.Errorf("default %d is %v, want %v", i, got[i], want[i])
 		}
 	}
+	if s.UploadLimit != 50_000_000 || s.DownloadLimit != 500_000_000 || time.Duration(s.DownloadTimeout) != 2*time.Minute || len(s.AllowHostDir) != 0 {
+		t.Errorf("files: %v, %v, %v, %q", s.UploadLimit, s.DownloadLimit, s.DownloadTimeout, s.AllowHostDir)
+	}
 	if len(c.Kernels) != 2 || c.Kernels[sandbox.Python].Image != containers.ImageRef("python") {
 		t.Errorf("kernels are %+v", c.Kernels)
 	}
@@ -49,7 +52,7 @@ func TestDefaultsAreTheContracts(t *testing.T) {
 
 func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	text := "memory-limit: 2g\ncpu-limit: 1.5\nrun-timeout: 90\npreload: [numpy, polars]\nprewarm: python\nmax-sessions: 3\n"
+	text := "memory-limit: 2g\ncpu-limit: 1.5\nrun-timeout: 90\npreload: [numpy, polars]\nprewarm: python\nmax-sessions: 3\nallow-host-dir: [~/data, /srv/files]\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -61,6 +64,9 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 	}
 	if s.MaxSessions != 5 || s.CPULimit != 0.5 || s.MemoryLimit != 2<<30 || time.Duration(s.RunTimeout) != 90*time.Second {
 		t.Errorf("got %+v", s)
+	}
+	if strings.Join(s.AllowHostDir, " ") != "~/data /srv/files" {
+		t.Errorf("folders are %q", s.AllowHostDir)
 	}
 	if strings.Join(s.Preload, " ") != "numpy polars" || strings.Join(s.Prewarm, " ") != "python" || strings.Join(s.PassThroughEnv, " ") != "A B" {
 		t.Errorf("lists are %q %q %q", s.Preload, s.Prewarm, s.PassThroughEnv)
@@ -119,6 +125,9 @@ func TestBadSettingsNameTheValue(t *testing.T) {
 		"negative duration": {[]string{"--idle-timeout=-5s"}, nil, "--idle-timeout -5s must be above 0"},
 		"no sessions":       {[]string{"--max-sessions=0"}, nil, "--max-sessions 0"},
 		"tool":              {[]string{"--tools=run_cobol"}, nil, `no tool "run_cobol"`},
+		"upload size":       {[]string{"--upload-limit=1g"}, nil, "--upload-limit 1GiB"},
+		"download time":     {[]string{"--download-timeout=0"}, nil, "--download-timeout 0s must be above 0"},
+		"whole file system": {nil, map[string]string{"SANDBOX_ALLOW_HOST_DIR": "/tmp,/"}, "--allow-host-dir: the whole file system"},
 		"language":          {[]string{"--prewarm=ruby"}, nil, `no language "ruby"`},
 		"log format":        {[]string{"--log-format=xml"}, nil, `"xml"`},
 		"log level":         {[]string{"--log-level=loud"}, nil, `"loud"`},

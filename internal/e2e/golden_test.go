@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -157,9 +158,10 @@ func TestReadOnlyToolsAreTheOnesThatOnlyRead(t *testing.T) {
 	t.Parallel()
 	tools, _ := listedTools(t)
 	for _, tool := range tools {
-		reads := tool.Name == "session_info" || tool.Name == "list_sessions"
+		reads := slices.Contains([]string{"session_info", "list_sessions", "list_artifacts", "read_artifact"}, tool.Name)
+		fetches := tool.Name == "upload_file" // from a public address
 		a := tool.Annotations
-		if *a.ReadOnlyHint != reads || *a.DestructiveHint != (tool.Name == "close_session") || *a.OpenWorldHint {
+		if *a.ReadOnlyHint != reads || *a.DestructiveHint != (tool.Name == "close_session") || *a.OpenWorldHint != fetches {
 			t.Errorf("%s: %s", tool.Name, sprint(a))
 		}
 	}

@@ -63,7 +63,7 @@ func New(options Options) *Fetcher {
 	if options.Timeout <= 0 {
 		options.Timeout = defaultTimeout
 	}
-	return newFetcher(options, guarded().DialContext)
+	return newFetcher(options, connection())
 }
 
 // guarded connects to nothing that guard refuses.

@@ -257,3 +257,13 @@ func TestListen(t *testing.T) {
 		d.expectID(`"s"`)
 	})
 }
+
+func TestAHandlerNamesItsErrorsCode(t *testing.T) {
+	drive(t, Options{}, func(d *driver) {
+		d.send(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"test://gone"}}`)
+		if r := d.expectError(`1`, mcp.RESOURCE_NOT_FOUND); !strings.Contains(r.line, "it has gone") {
+			t.Errorf("got %s", r.line)
+		}
+		d.ping()
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -220,6 +221,10 @@ func newFixture() *fixture {
 	f.tool("unencodable", f.unencodable)
 	f.tool("explosive", f.explosive)
 	f.server.AddResource(mcp.NewResource("test://block", "block"), f.resource)
+	f.server.AddResource(mcp.NewResource("test://gone", "gone"), func(ctx context.Context, _ mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
+		SetErrorCode(ctx, mcp.RESOURCE_NOT_FOUND)
+		return nil, errors.New("it has gone")
+	})
 	return f
 }
 
