@@ -45,6 +45,9 @@ const longFrom = 64 << 10
 // readRaw reads arguments that the message loop hands on as they came, because they are large.
 func (p *params) readRaw(raw []byte) {
 	p.given = make(map[string]any)
+	if string(raw) == "null" {
+		return // as if there were none
+	}
 	err := stdio.Members(raw, func(name string, value []byte) error {
 		if len(value) >= longFrom && value[0] == '"' {
 			p.given[name] = longText(value)

@@ -54,6 +54,13 @@ func TestLargeArgumentsAreReadAsTheyCame(t *testing.T) {
 	}
 }
 
+func TestNoArgumentsMayBeWrittenAsNull(t *testing.T) {
+	p := newParams(mcp.CallToolRequest{Params: mcp.CallToolParams{RawArguments: []byte("null")}})
+	if id := p.text("session_id"); id != "" || p.check() != nil {
+		t.Errorf("got %q, %v", id, p.check())
+	}
+}
+
 func FuzzArguments(f *testing.F) {
 	f.Add("code", "text", 1.5, true)
 	f.Fuzz(func(t *testing.T, name, text string, number float64, flag bool) {

@@ -181,7 +181,8 @@ func (d *Deps) readImage(ctx context.Context, r reading, fields readFields, mime
 	}
 	fitted, err := fitImage(mime, whole.data)
 	if errors.Is(err, errTooManyPixels) || errors.Is(err, errStaysLarge) {
-		return nil, tooLarge(fields, maxImageSource, "Make a smaller image with code").Because(err)
+		return nil, fault.New(fault.ArtifactTooLarge, "Make a smaller image with code and read that; or pass save_to, where a folder for that is allowed.",
+			"%q (%s) cannot be shown: %v.", shorten(fields.Path, 120), fields.MIMEType, err).With("size_bytes", fields.SizeBytes)
 	}
 	if err != nil {
 		return nil, err

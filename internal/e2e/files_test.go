@@ -167,7 +167,7 @@ open('output/deep/re\u0301.txt', 'w').write('decomposed')
 with wave.open('output/tone.wav', 'wb') as w:
     w.setnchannels(1); w.setsampwidth(2); w.setframerate(8000); w.writeframes(struct.pack('<h', 0) * 800)
 import matplotlib.pyplot as plt
-plt.figure(figsize=(30, 20)); plt.plot([1, 2]); plt.savefig('output/plot.png', dpi=150); plt.close()
+plt.figure(figsize=(30, 20)); plt.plot([1, 2]); plt.savefig('output/plot.png', dpi=100); plt.savefig('output/huge.png', dpi=200); plt.close()
 `)
 	for _, test := range []struct {
 		arguments object
@@ -205,7 +205,9 @@ plt.figure(figsize=(30, 20)); plt.plot([1, 2]); plt.savefig('output/plot.png', d
 	if f := long.fields(t); f.NextOffset == nil || len(long.text()) > 31_000 {
 		t.Errorf("%d bytes of a long text, next is %v", len(long.text()), f.NextOffset)
 	}
-	s.call("read_artifact", object{"path": "output/large.bin"}).wantCode(t, "artifact_too_large")
+	for _, path := range []string{"output/large.bin", "output/huge.png"} {
+		s.call("read_artifact", object{"path": path}).wantCode(t, "artifact_too_large")
+	}
 }
 
 func TestArtifactsThatAreNotRead(t *testing.T) {
@@ -239,7 +241,7 @@ open('output/x.txt', 'w').write('x')
 		"output/loop":             "invalid_path",
 		"output/zero":             "invalid_path",
 		"output/nothing.txt":      "not_found",
-		"output/x.txt/more":       "not_found",
+		"output/x.txt/more":       "invalid_path",
 	} {
 		res := s.call("read_artifact", object{"path": path})
 		if res.Meta.Error == nil || res.Meta.Error.Code != code {

@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "write testdata/tools anew from what the
 // What a client's model pays for the list of tools, in bytes of compact JSON and in characters.
 const (
 	toolBudget         = 1300
-	listBudget         = 7 << 10
+	listBudget         = 9 << 10
 	descriptionBudget  = 600
 	instructionsBudget = 1 << 10
 )
