@@ -1,0 +1,272 @@
+package checkpoint
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// The bounds of an archive besides those of its files.
+const (
+	maxWindow   = 32 << 20  // of the decompression, which is memory
+	maxManifest = 64 << 10  // of manifest.json and of end.json
+	maxHistory  = 256 << 20 // the history's own reader takes less
+	maxOverhead = 8 << 10   // of one member's headers
+	maxTarget   = 4 << 10   // of a link's target
+)
+
+// Import reads a checkpoint into the volume that begin makes, given the manifest and the history, which it must
+// read to its end. The checkpoint may come from anybody. Where it fails after begin, what begin made is half full
+// and must be removed by the caller. The error is a fault, or what begin told.
+func Import(ctx context.Context, from io.Reader, limits Limits, begin func(Manifest, io.Reader) (Volume, error)) (Summary, error) {
+	packed, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+	if err != nil {
+		return Summary{}, blame(err)
+	}
+	defer packed.Close()
+	bounded := &boundedReader{ctx: ctx, from: packed, left: limits.Bytes + limits.Entries*maxOverhead + maxHistory}
+	i := &importer{tar: tar.NewReader(bounded), limits: limits, seen: make(names), links: make(names)}
+	if err := i.read(ctx, begin); err != nil {
+		return i.summary, err
+	}
+	// The rest of the stream has its checksum, and nothing else.
+	if _, err := io.Copy(io.Discard, bounded); err != nil {
+		return i.summary, blame(err)
+	}
+	return i.summary, nil
+}
+
+// boundedReader ends a stream that gives more than any checkpoint within the limits, or that nobody waits for.
+type boundedReader struct {
+	ctx  context.Context
+	from io.Reader
+	left int64
+}
+
+var errEndless = errors.New("more data than the files and their names can take")
+
+func (r *boundedReader) Read(b []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	n, err := r.from.Read(b)
+	if r.left -= int64(n); r.left < 0 {
+		return 0, errEndless
+	}
+	return n, err
+}
+
+// blame makes a fault of an error that the archive's reader told.
+func blame(err error) error {
+	var f *fault.Error
+	switch {
+	case err == nil, errors.As(err, &f), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.Is(err, zstd.ErrMagicMismatch):
+		return badArchive("it is not compressed with zstd").Because(err)
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return badArchive("it ends too early").Because(err)
+	case errors.Is(err, errEndless), errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeExceeded):
+		return fault.New(fault.UploadTooLarge, "Allow more with --max-bytes if you trust the file.", "The checkpoint unpacks to more than it may.").Because(err)
+	}
+	return badArchive("it is damaged").Because(err)
+}
+
+func badArchive(why string, args ...any) *fault.Error {
+	return fault.New(fault.InvalidContent, "Use a file that `code-sandbox-mcp sessions export` wrote, and copy it whole.",
+		"The file is no checkpoint that can be imported: %s.", fmt.Sprintf(why, args...))
+}
+
+type importer struct {
+	tar     *tar.Reader
+	limits  Limits
+	volume  Volume
+	summary Summary
+	seen    names // every path so far
+	links   names // those that are links
+}
+
+func (i *importer) read(ctx context.Context, begin func(Manifest, io.Reader) (Volume, error)) error {
+	m, err := i.manifest()
+	if err != nil {
+		return err
+	}
+	if h, err := i.next(); err != nil {
+		return err
+	} else if h.Name != historyName || h.Typeflag != tar.TypeReg || h.Size > maxHistory {
+		return badArchive("its second member is no history")
+	}
+	if i.volume, err = begin(m, blamed{i.tar}); err != nil {
+		return err
+	}
+	for {
+		h, err := i.next()
+		if err != nil {
+			return err
+		}
+		if h.Name == endName {
+			return i.end(h)
+		}
+		if err := i.entry(ctx, h); err != nil {
+			return err
+		}
+	}
+}
+
+func (i *importer) next() (*tar.Header, error) {
+	h, err := i.tar.Next()
+	return h, blame(err)
+}
+
+func (i *importer) manifest() (m Manifest, err error) {
+	h, err := i.next()
+	if err != nil {
+		return m, err
+	}
+	if h.Name != manifestName {
+		return m, badArchive("it does not begin with a manifest")
+	}
+	if err := i.json(h, &m); err != nil {
+		return m, err
+	}
+	switch {
+	case m.Format != format:
+		return m, badArchive("its manifest names another format")
+	case m.Version != version:
+		return m, fault.New(fault.InvalidContent, "Use a newer code-sandbox-mcp.", "The checkpoint has version %d, and this program reads version %d.", m.Version, version)
+	}
+	return m, nil
+}
+
+func (i *importer) json(h *tar.Header, into any) error {
+	if h.Typeflag != tar.TypeReg || h.Size > maxManifest {
+		return badArchive("its %s is no file, or too long", h.Name)
+	}
+	text, err := io.ReadAll(blamed{i.tar})
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return badArchive("its %s is no JSON of ours", h.Name)
+	}
+	return nil
+}
+
+// end is the proof that nothing is missing.
+func (i *importer) end(h *tar.Header) error {
+	var told Summary
+	if err := i.json(h, &told); err != nil {
+		return err
+	}
+	if told != i.summary {
+		return badArchive("it does not hold what it says")
+	}
+	switch _, err := i.tar.Next(); {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return blame(err)
+	}
+	return badArchive("something stands behind its end")
+}
+
+// entry brings one file, folder or link into the session.
+func (i *importer) entry(ctx context.Context, h *tar.Header) error {
+	name, err := i.place(h)
+	if err != nil {
+		return err
+	}
+	switch h.Typeflag {
+	case tar.TypeDir:
+		i.summary.Folders++
+	case tar.TypeReg:
+		i.summary.Files++
+		i.summary.Bytes += h.Size
+	case tar.TypeSymlink:
+		i.summary.Links++
+	}
+	if err := i.limits.check(i.summary); err != nil {
+		return err
+	}
+	switch h.Typeflag {
+	case tar.TypeDir:
+		return i.volume.MakeDir(ctx, name)
+	case tar.TypeReg:
+		return i.volume.Put(ctx, name, blamed{i.tar}, h.FileInfo().Mode().Perm(), h.ModTime)
+	}
+	return i.volume.MakeLink(ctx, name, h.Linkname)
+}
+
+// place refuses what has no business in a checkpoint, and gives the path in the session.
+func (i *importer) place(h *tar.Header) (string, error) {
+	below, ok := strings.CutPrefix(h.Name, filesPrefix)
+	if !ok {
+		return "", badArchive("%q does not belong there", clip(h.Name))
+	}
+	if h.Typeflag == tar.TypeDir {
+		below = strings.TrimSuffix(below, "/")
+	}
+	name, err := sandbox.CleanPath(below)
+	if err != nil {
+		return "", err
+	}
+	if name != below {
+		return "", fault.New(fault.InvalidPath, "The file may have been made to do harm: do not import it.", "The path %q is not in its shortest form.", clip(below))
+	}
+	switch {
+	case h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeDir && h.Typeflag != tar.TypeSymlink:
+		return "", badArchive("%q is neither a file nor a folder nor a link", clip(name))
+	case i.seen.has(name):
+		return "", badArchive("%q is there twice", clip(name))
+	case h.Typeflag != tar.TypeSymlink && len(i.links) > 0:
+		return "", badArchive("%q stands behind a link", clip(name))
+	case h.Typeflag == tar.TypeSymlink && !goodTarget(h.Linkname):
+		return "", badArchive("the target of the link %q is no path", clip(name))
+	}
+	for above := path.Dir(name); above != "."; above = path.Dir(above) {
+		if i.links.has(above) {
+			return "", badArchive("%q lies behind a link", clip(name))
+		}
+	}
+	i.seen.add(name)
+	if h.Typeflag == tar.TypeSymlink {
+		i.links.add(name)
+	}
+	return name, nil
+}
+
+// goodTarget accepts any path as a link's target, also one that leads out: code in the sandbox can make such
+// a link itself, and everybody who reads the session's files reckons with that.
+func goodTarget(target string) bool {
+	return target != "" && len(target) <= maxTarget && utf8.ValidString(target) && !strings.ContainsRune(target, 0)
+}
+
+// blamed turns a damaged archive's errors into faults while a file of it is read.
+type blamed struct{ from io.Reader }
+
+func (r blamed) Read(b []byte) (int, error) {
+	n, err := r.from.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = blame(err)
+	}
+	return n, err
+}
+
+// clip bounds a name that is only quoted.
+func clip(name string) string {
+	if len(name) > 120 {
+		return strings.ToValidUTF8(name[:120], "") + "…"
+	}
+	return name
+}
