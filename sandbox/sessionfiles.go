@@ -147,13 +147,13 @@ func (s *session) someKernel() (*lane, error) {
 func (s *session) keptFilesOf(k *kernel) *filesConn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, c := range s.files {
-		s.files = slices.Delete(s.files, i, i+1)
+	for len(s.files) > 0 {
+		c := s.files[0]
+		s.files = s.files[1:]
 		if c.kernel == k {
 			return c
 		}
-		c.close()
-		break
+		c.close() // its container is gone
 	}
 	return nil
 }
