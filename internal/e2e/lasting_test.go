@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -175,4 +177,45 @@ func TestAContainerThatNobodyUsesEnds(t *testing.T) {
 		h := mustHold(t, []string{id})
 		return h.empty(), sprint(h)
 	})
+}
+
+// A server that is killed in the middle of an upload leaves nothing half, and no part of it.
+func TestAKilledUploadLeavesNothing(t *testing.T) {
+	t.Parallel()
+	dir, files := t.TempDir(), t.TempDir()
+	const id = "e2e-lasting-upload"
+	large := filepath.Join(files, "large.bin")
+	write(t, large, nil)
+	if err := os.Truncate(large, 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--allow-host-dir", files, "--download-limit", "2GiB"}
+	first := start(t, setup{stateDir: dir, args: args})
+	first.complete(python, object{"session_id": id, "code": "x = 1"})
+	first.beginTracked("upload_file", object{"session_id": id, "filename": "large.bin", "host_path": large}, "upload")
+	first.waitFor("the upload has begun", func(all []message) bool { return len(progressOf(all, "upload")) > 0 })
+	first.kill()
+	second := start(t, setup{stateDir: dir, args: args})
+	eventually(t, "nothing of it is left", func() (bool, string) {
+		res := second.complete(python, object{"session_id": id, "code": "import os; x, [os.path.join(d, f) for d, _, fs in os.walk('/mnt/data') for f in fs]"})
+		return res.Meta.Run.value() == "(1, [])", res.text()
+	})
+	second.call("close_session", object{"session_id": id})
+}
+
+// The idle end of a container does not come while code runs, however long that takes.
+func TestCodeThatNobodyListensToIsNotIdle(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const id = "e2e-lasting-long"
+	args := []string{"--idle-timeout", "2s", "--soft-wait", "1s"}
+	first := start(t, setup{stateDir: dir, args: args})
+	run := first.call(python, object{"session_id": id, "timeout_seconds": 300, "code": "import time; time.sleep(6); 'done'"}).Meta.Run.RunID
+	first.kill()
+	second := start(t, setup{stateDir: dir, args: []string{"--idle-timeout", "2s"}})
+	res := second.call("wait_for_run", object{"run_id": run})
+	if got := res.Meta.Run.value(); got != "'done'" {
+		t.Errorf("its end: %s", res.text())
+	}
+	second.call("close_session", object{"session_id": id})
 }
