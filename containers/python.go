@@ -13,8 +13,17 @@ var pythonBoot string
 //go:embed python/supervisor.py
 var pythonSupervisor string
 
+//go:embed python/frames.py
+var pythonFrames string
+
+//go:embed python/takeover.py
+var pythonTakeover string
+
 //go:embed python/tree.py
 var pythonTree string
+
+//go:embed python/volume.py
+var pythonVolume string
 
 //go:embed python/files.py
 var pythonFiles string
@@ -27,7 +36,10 @@ var pythonRelay string
 func PythonBoot() string { return pythonBoot }
 
 // PythonSupervisor is the source of process 1 of a Python container, for PythonBoot.
-func PythonSupervisor() string { return pythonSupervisor }
+func PythonSupervisor() string {
+	return bundlePython(pythonSupervisor, pythonModule{"tree", pythonTree}, pythonModule{"frames", pythonFrames},
+		pythonModule{"takeover", pythonTakeover}, pythonModule{"volume", pythonVolume})
+}
 
 // PythonFiles is the source of the program that brings files into a container with Python
 // and out of it, for `python3 -I -c`.

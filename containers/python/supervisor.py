@@ -33,20 +33,21 @@ import sys
 import termios
 import time
 
+from frames import READ_BYTES, Breach, Lost, ServerLink, decode_object, encode, pack
+from takeover import Memory, TakeOver
+from tree import Count, Tree
+from volume import TICK, Volume
+
 try:
     import ctypes
 except ImportError:  # a Python built without libffi: the protections by prctl are missing then
     ctypes = None
 
 PROTOCOL = 1
-SERVER_FRAME_BYTES = 1 << 20  # the largest frame that the server sends
 HEADER_BYTES = 2 << 20  # the largest JSON header that a kernel may send
 BLOB_BYTES = 6 << 20  # the largest blob: 8 MiB of frame hold 6 MiB as base64
-READ_BYTES = 1 << 16
 READS_PER_TURN = 8  # how much of a flooded pipe is read before others have their turn
 LATE_PIPES = 64  # pipes of past runs that background processes may keep open
-SCAN_ENTRIES = 200_000
-SCAN_DEPTH = 64
 PRIVATE_NAMES = ("node_modules", "__pycache__")  # what programs make for themselves, by the thousand
 PATH_BUDGET = 256 << 10  # bytes of artifact paths in one answer
 CLOCK_GRAIN_NS = 10_000_000  # file systems stamp with the tick, up to 10 ms behind the clock
@@ -58,6 +59,9 @@ ZYGOTE_FORK_SECONDS = 10
 ZYGOTE_BACKOFF_SECONDS = 5  # doubles with each zygote that was lost, up to 64 times
 KILL_SECONDS = 5  # how long a killed process may take to vanish
 LOST_SECONDS = 0.1  # between a kernel's end of file and its exit status
+# How often a kernel is looked at that no run is in, and that may still fill the work directory.
+THREADS_SECONDS = 1  # where it has threads
+QUIET_SECONDS = 10  # where it seems to do nothing at all; code can have made it seem so
 
 # What reads as text in a display goes to stdout, where a terminal would show it. The rest is
 # shown as the first of these that an object offers.
@@ -76,6 +80,10 @@ PR_SET_CHILD_SUBREAPER = 36
 # __main__ becomes the user's module in a kernel; this keeps the one that holds this code.
 _OWN_MODULE = sys.modules["__main__"]
 
+# The user's modules may have the names of this program's.
+for _name in ("frames", "takeover", "tree", "volume"):
+    del sys.modules[_name]
+
 
 class Become(BaseException):
     """Unwinds a forked child's stack and makes it what `role` says."""
@@ -83,14 +91,6 @@ class Become(BaseException):
     def __init__(self, role):
         super().__init__()
         self.role = role
-
-
-class Lost(Exception):
-    """The other end of a link is gone."""
-
-
-class Breach(Lost):
-    """The other end of a link broke the rules."""
 
 
 # ---------------------------------------------------------------------------------------
@@ -144,28 +144,6 @@ def move_high(fd):
         os.close(fd)
         return high
     return fd
-
-
-def small_int(text):
-    # int() of a million digits takes minutes on older Pythons.
-    if len(text) > 19:
-        raise ValueError("number too long")
-    return int(text)
-
-
-_decode = json.JSONDecoder(parse_int=small_int).decode
-_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
-
-
-def decode_object(data):
-    """Decodes hostile JSON into a dict, or raises ValueError."""
-    try:
-        value = _decode(str(data, "utf-8"))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    if not isinstance(value, dict):
-        raise ValueError("not an object")
-    return value
 
 
 def clean(value, limit):
@@ -250,6 +228,8 @@ class Settings:
         self.image_bytes = clean_int(get("image_bytes"), 1 << 20, 0, BLOB_BYTES - (1 << 16))
         self.max_displays = clean_int(get("max_displays"), 20, 0, 1000)
         self.max_artifacts = clean_int(get("max_artifacts"), 100, 0, 1000)
+        self.volume_bytes = clean_int(get("volume_bytes"), 0, 0, 1 << 62)
+        self.volume_files = clean_int(get("volume_files"), 0, 0, 1 << 62)
         self.ipython = has_module("IPython")
 
     @property
@@ -262,62 +242,16 @@ class Settings:
 # Links
 
 
-class ServerLink:
-    """The framed stdio of the process, moved to where no child can write by accident."""
-
-    def __init__(self):
-        self.in_fd = move_high(os.dup(0))
-        self.out_fd = move_high(os.dup(1))
-        os.set_inheritable(self.in_fd, False)
-        os.set_inheritable(self.out_fd, False)
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
-        os.close(null)
-        os.dup2(2, 1)
-        self.buffer = bytearray()
-        self.open = True
-
-    def read(self):
-        """The frames that have come; None at the end of stdin."""
-        try:
-            chunk = os.read(self.in_fd, READ_BYTES)
-        except BlockingIOError:
-            return []
-        except OSError:
-            return None
-        if not chunk:
-            return None
-        self.buffer += chunk
-        return list(self._frames())
-
-    def _frames(self):
-        while len(self.buffer) >= 4:
-            size = int.from_bytes(self.buffer[:4], "big")
-            if size > SERVER_FRAME_BYTES:
-                raise Breach("a frame of %d bytes" % size)
-            if len(self.buffer) < 4 + size:
-                return
-            data = self.buffer[4 : 4 + size]
-            del self.buffer[: 4 + size]
-            try:
-                yield decode_object(data)
-            except ValueError:
-                self.send({"type": "log", "level": "warn", "message": "a frame that is no JSON object was ignored"})
-
-    def send(self, message):
-        """Writes one frame. A server that is gone is noticed once and then ignored."""
-        if not self.open:
-            return
-        data = _encode(message).encode("ascii")
-        data = memoryview(len(data).to_bytes(4, "big") + data)
-        try:
-            while data:
-                try:
-                    data = data[os.write(self.out_fd, data) :]
-                except BlockingIOError:
-                    select.select([], [self.out_fd], [])
-        except OSError:
-            self.open = False
+def claim_stdio():
+    """The link on stdin and stdout, moved to where no child can write by accident."""
+    in_fd, out_fd = (move_high(os.dup(fd)) for fd in (0, 1))
+    os.set_inheritable(in_fd, False)
+    os.set_inheritable(out_fd, False)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    return ServerLink(in_fd, out_fd)
 
 
 def send_fds(sock, data, fds):
@@ -335,13 +269,8 @@ def receive_fds(sock, size):
     return data, fds
 
 
-def pack_request(message):
-    data = _encode(message).encode("ascii")
-    return len(data).to_bytes(4, "big") + data
-
-
 def pack_report(header, blob=b""):
-    data = _encode(header).encode("ascii")
+    data = encode(header).encode("ascii")
     return len(data).to_bytes(4, "big") + len(blob).to_bytes(4, "big") + data + blob
 
 
@@ -357,7 +286,7 @@ class ChildLink:
 
     def send(self, message, fds=()):
         """Sends or queues a request. Descriptors go with its first byte, so they need an empty queue."""
-        data = pack_request(message)
+        data = pack(message)
         try:
             if fds:
                 sent = send_fds(self.sock, data, fds)
@@ -595,53 +524,18 @@ class Artifacts:
             artifacts.append({"path": path, "size_bytes": size, "modified_ms": modified_ns // 1_000_000})
         return artifacts
 
-    def usage(self):
-        """Tells what all files take on the disk, also those that are no artifacts."""
-        files = size = 0
-        for _, info in self._files(everything=True):
-            files += 1
-            size += info.st_blocks * 512
-        return {"files": files, "bytes": size, "complete": self.complete}
+    @staticmethod
+    def _is_public(name, depth):
+        return name[0] != "." and name not in PRIVATE_NAMES and not (depth == 0 and name == "input")
 
-    def _files(self, everything=False):
-        """Yields (path, stat result) of the regular files; bounded, and without following a link."""
-        self.budget = SCAN_ENTRIES
-        self.complete = True
-        self.everything = everything
-        yield from self._walk(self.dir_fd, "", 0)
-
-    def _is_private(self, name, depth):
-        return not self.everything and (name[0] == "." or name in PRIVATE_NAMES or (depth == 0 and name == "input"))
-
-    def _walk(self, fd, prefix, depth):
-        with os.scandir(fd) as entries:
-            for entry in entries:
-                self.budget -= 1
-                if self.budget < 0:
-                    self.complete = False
-                    return
-                name = entry.name
-                if self._is_private(name, depth):
-                    continue
-                try:
-                    if entry.is_dir(follow_symlinks=False):
-                        yield from self._enter(fd, name, prefix, depth + 1)
-                    elif entry.is_file(follow_symlinks=False):
-                        yield prefix + name, entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    continue
-                except OSError:  # made a link since it was listed, or made unreadable
-                    self.complete = False
-
-    def _enter(self, fd, name, prefix, depth):
-        if depth > SCAN_DEPTH:
-            self.complete = False
-            return
-        inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-        try:
-            yield from self._walk(inner, prefix + name + "/", depth)
-        finally:
-            os.close(inner)
+    def _files(self):
+        """Yields (path, stat result) of the regular files that may be artifacts."""
+        for path, entry in Tree(self.dir_fd, wanted=self._is_public):
+            try:
+                if entry.is_file(follow_symlinks=False):
+                    yield path, entry.stat(follow_symlinks=False)
+            except OSError:  # gone since it was listed
+                continue
 
 
 # ---------------------------------------------------------------------------------------
@@ -690,6 +584,21 @@ def ticks_now():
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
+def activity(pid):
+    """(processor time, threads, bytes written) of a process; None for what cannot be read."""
+    cpu = threads = written = None
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        cpu, threads = int(fields[11]) + int(fields[12]), int(fields[17])
+        with open("/proc/%d/io" % pid, "rb") as file:
+            counts = dict(line.split(b": ") for line in file.read().splitlines())
+        written = int(counts[b"wchar"]) + int(counts[b"write_bytes"])
+    except (OSError, LookupError, ValueError):  # also where the system keeps no such counts
+        pass
+    return cpu, threads, written
+
+
 class OomCounter:
     """How often the out-of-memory killer struck in this container, where that can be read."""
 
@@ -724,6 +633,7 @@ class KernelProcess:
         self.pid = pid  # None until a kernel from the zygote has told it
         self.ready = pid is not None
         self.ended = False
+        self.fills = False  # killed because it filled the work directory while no run was in it
 
 
 class ZygoteProcess:
@@ -749,7 +659,8 @@ class Run:
         self.started_ticks = ticks_now()
         self.kernel = None
         self.before = set()  # the processes that were there when a fresh run began
-        self.reason = ""  # why it was interrupted
+        self.reason = ""  # why it was interrupted: timed_out, cancelled or quota
+        self.over = ""  # how the files were over their limit then
         self.condemned = False  # killed because it ignored that
         self.displays = 0
         self.reported = (0, 0, self.started)  # what the last progress frame told, and when
@@ -788,14 +699,21 @@ class Supervisor:
         self.oom = OomCounter()
         self.oom_seen = 0
         self.last_frame = time.monotonic()
+        self.last_id = ""
+        self.takeover = None
+        self.memory = None  # where a later server may come
         self.work_fd = -1
         self.artifacts = None
+        self.volume = None  # where the work directory has a limit
+        self.programs_seen = 0.0  # when programs that runs have left were last found
+        self.last_activity = (None, None, None)  # of the main kernel, at the last look without a run
+        self.counted_activity = None  # and at the last count
 
     # -- the loop
 
     def serve(self):
         self._watch_signals()
-        self._watch(self.server.in_fd, self._on_server)
+        self.watch(self.server.in_fd, self._on_server)
         while True:
             for fd, _ in self.poller.poll(self._patience()):
                 handler = self.handlers.get(fd)
@@ -803,11 +721,11 @@ class Supervisor:
                     handler()
             self._fire_timers()
 
-    def _watch(self, fd, handler):
+    def watch(self, fd, handler):
         self.handlers[fd] = handler
         self.poller.register(fd, select.EPOLLIN)
 
-    def _unwatch(self, fd):
+    def unwatch(self, fd):
         if self.handlers.pop(fd, None) is not None:
             self.poller.unregister(fd)
 
@@ -816,8 +734,11 @@ class Supervisor:
             return None
         return max(0.0, min(when for when, _ in self.timers.values()) - time.monotonic())
 
-    def _set_timer(self, name, seconds, callback):
+    def set_timer(self, name, seconds, callback):
         self.timers[name] = (time.monotonic() + seconds, callback)
+
+    def drop_timer(self, name):
+        self.timers.pop(name, None)
 
     def _fire_timers(self):
         if not self.timers:
@@ -845,7 +766,7 @@ class Supervisor:
                 pass
             self._reap()
 
-        self._watch(wake_r, on_signal)
+        self.watch(wake_r, on_signal)
 
     def _shut_down(self):
         self._kill_all(lambda table: family(table, os.getpid()))
@@ -865,10 +786,23 @@ class Supervisor:
         if messages is None:
             if self.settings is None or not self.settings.wait_on_eof:
                 self._shut_down()
-            self._unwatch(self.server.in_fd)
+            self.unwatch(self.server.in_fd)
             return
         self.last_frame = time.monotonic()
         for message in messages:
+            self._dispatch(message)
+
+    def _on_take_over(self, link):
+        """A later server has come: it takes the place of the one before and hears what that may have missed."""
+        self.unwatch(self.server.in_fd)
+        self.server.close()
+        self.server = link
+        self.watch(link.in_fd, self._on_server)
+        self.last_frame = time.monotonic()
+        self._send_ready()
+        for frame in self.memory.frames:
+            link.write(frame)
+        for message in link.frames():
             self._dispatch(message)
 
     def _dispatch(self, message):
@@ -892,18 +826,34 @@ class Supervisor:
 
     def _on_init(self, message):
         self.settings = Settings(message)
+        token = message.pop("token", None)
+        if token and isinstance(token, str) and self.takeover is None:
+            self._listen(token)
+        self._send_ready()
+        self._open_work_dir()
+        if self.settings.idle_seconds:
+            self.set_timer("idle", self.settings.idle_seconds, self._on_idle)
+        if self.settings.warm and self.settings.preloads:
+            self._want_zygote()
+
+    def _listen(self, token):
+        try:
+            self.takeover = TakeOver(self, token, self._on_take_over)
+        except OSError as e:
+            self._log("warn", "no later server can take this over: %s" % e.strerror)
+            return
+        self.memory = Memory()
+
+    def _send_ready(self):
         self.server.send({
             "type": "ready",
             "protocol": PROTOCOL,
             "language": "python",
             "version": "%d.%d.%d" % sys.version_info[:3],
             "features": ["ipython"] if self.settings.ipython else [],
+            "run": self.run.id if self.run is not None else "",
+            "last": self.last_id,
         })
-        self._open_work_dir()
-        if self.settings.idle_seconds:
-            self._set_timer("idle", self.settings.idle_seconds, self._on_idle)
-        if self.settings.warm and self.settings.preloads:
-            self._want_zygote()
 
     def _open_work_dir(self):
         if self.work_fd >= 0:
@@ -918,11 +868,14 @@ class Supervisor:
             self._log("error", "the work directory cannot be used: %s" % e)
             return
         self.artifacts = Artifacts(self.work_fd)
+        if self.settings.volume_bytes or self.settings.volume_files:
+            self.volume = Volume(self.work_fd, self.settings.volume_bytes, self.settings.volume_files)
 
     def _on_usage(self, message):
         try:
-            usage = self.artifacts.usage()
-        except (OSError, AttributeError):  # there is no work directory any more, or never was
+            count = Count(self.work_fd).finish()
+            usage = {"files": count.files, "bytes": count.bytes, "complete": count.complete}
+        except OSError:  # there is no work directory any more, or never was
             usage = {"files": 0, "bytes": 0, "complete": False}
         self.server.send(dict(usage, type="usage", n=message.get("n")))
 
@@ -933,7 +886,7 @@ class Supervisor:
             left = seconds
         if left <= 0:
             self._shut_down()
-        self._set_timer("idle", left, self._on_idle)
+        self.set_timer("idle", left, self._on_idle)
 
     def _on_peek(self, message):
         run = self.run
@@ -959,9 +912,11 @@ class Supervisor:
             return
         run = self.run = Run(message, self.settings, self._make_spool)
         self.oom_seen = self.oom.read()
+        if self.memory is not None:
+            self.memory.begin()
         if run.timeout:
-            self._set_timer("timeout", run.timeout, lambda: self._interrupt("timed_out"))
-        self._set_timer("progress", 1.0, self._on_progress)
+            self.set_timer("timeout", run.timeout, lambda: self._interrupt("timed_out"))
+        self.set_timer("progress", 1.0, self._on_progress)
         self._provide_kernel(run)
 
     def _refuse(self, run_id):
@@ -985,7 +940,7 @@ class Supervisor:
             kernel, self.standby = self.standby, None
             self._adopt(run, kernel)
         elif self.standby is not None:
-            self._set_timer("standby wait", STANDBY_WAIT, self._give_up_standby)
+            self.set_timer("standby wait", STANDBY_WAIT, self._give_up_standby)
         else:
             self._adopt_bare(run)
 
@@ -1024,7 +979,7 @@ class Supervisor:
         for fd, stream in ((stdout_r, run.stdout), (stderr_r, run.stderr)):
             os.set_blocking(fd, False)
             run.pipes[fd] = stream
-            self._watch(fd, functools.partial(self._on_output, fd, run, stream))
+            self.watch(fd, functools.partial(self._on_output, fd, run, stream))
         try:
             kernel.link.send({"type": "run", "id": run.id, "code": run.code}, (stdout_w, stderr_w))
         except Lost as e:
@@ -1033,6 +988,9 @@ class Supervisor:
             os.close(stdout_w)
             os.close(stderr_w)
         self._await_flush(kernel)
+        if self.volume is not None:
+            self.volume.begin_run()
+            self._watch_volume()
 
     def _await_flush(self, kernel):
         """Lets poll tell when a full socket takes more. A kernel that never reads runs into the timeout."""
@@ -1076,11 +1034,15 @@ class Supervisor:
             sock.detach()
         if self.run is not None and self.run.kernel is not None:
             self.run.kernel.link.sock.detach()
+        if self.takeover is not None:
+            self.takeover.leave()
+        if self.volume is not None:
+            self.volume.leave()
         self.poller.close()
         close_all_but({kept})
 
     def _watch_kernel(self, kernel):
-        self._watch(kernel.link.fd, functools.partial(self._on_kernel, kernel))
+        self.watch(kernel.link.fd, functools.partial(self._on_kernel, kernel))
 
     def _on_kernel(self, kernel):
         try:
@@ -1099,18 +1061,18 @@ class Supervisor:
         """Its link is of no use any more: it dies, or is made to."""
         if kernel.ended:
             return
-        self._unwatch(kernel.link.fd)
+        self.unwatch(kernel.link.fd)
         if isinstance(why, Breach):
             self._log("warn", "a kernel was killed, because it sent %s" % why)
             self._kill_kernel(kernel)
         else:  # mostly a death whose status is on its way
-            self._set_timer("lost %s" % kernel.pid, LOST_SECONDS, lambda: self._kill_kernel(kernel))
+            self.set_timer("lost %s" % kernel.pid, LOST_SECONDS, lambda: self._kill_kernel(kernel))
 
     def _kill_kernel(self, kernel):
         if kernel.pid is not None:
             kill_quietly(kernel.pid, signal.SIGKILL)
         # One that no signal can end (a hung file system) must not keep the session locked.
-        self._set_timer("kill %s" % kernel.pid, KILL_SECONDS, lambda: self._on_kernel_end(kernel, None))
+        self.set_timer("kill %s" % kernel.pid, KILL_SECONDS, lambda: self._on_kernel_end(kernel, None))
 
     def _on_report(self, kernel, header, blob):
         kind = header.get("type")
@@ -1146,7 +1108,10 @@ class Supervisor:
             message["path"] = path
         if 0 < len(blob) <= self.settings.image_bytes:
             message["data"][mime] = self._display_text(mime, blob)
-        self.server.send(message)
+        frame = pack(message)
+        if self.memory is not None:
+            self.memory.add_display(frame)
+        self.server.write(frame)
 
     @staticmethod
     def _display_text(mime, blob):
@@ -1163,7 +1128,7 @@ class Supervisor:
             except BlockingIOError:
                 return
             if not chunk:
-                self._unwatch(fd)
+                self.unwatch(fd)
                 os.close(fd)
                 run.pipes.pop(fd, None)
                 return
@@ -1196,12 +1161,12 @@ class Supervisor:
 
     def _close_late(self, fd):
         self.late.pop(fd, None)
-        self._unwatch(fd)
+        self.unwatch(fd)
         os.close(fd)
 
     def _on_progress(self):
         run = self.run
-        self._set_timer("progress", 1.0, self._on_progress)
+        self.set_timer("progress", 1.0, self._on_progress)
         now = time.monotonic()
         stdout_bytes, stderr_bytes, when = run.reported
         changed = (stdout_bytes, stderr_bytes) != (run.stdout.bytes, run.stderr.bytes)
@@ -1224,12 +1189,12 @@ class Supervisor:
         if run.kernel is None:
             self._finish(run, reason, self._exit_code_of(reason), kernel="fresh" if run.fresh else "dead")
             return
-        self._set_timer("grace", run.grace, lambda: self._condemn(run))
+        self.set_timer("grace", run.grace, lambda: self._condemn(run))
         self._keep_signalling(run)
 
     def _keep_signalling(self, run):
         """Interrupts again while the grace lasts: os.system() and some handlers swallow a signal."""
-        self._set_timer("again", max(0.05, run.grace / 4), lambda: self._keep_signalling(run))
+        self.set_timer("again", max(0.05, run.grace / 4), lambda: self._keep_signalling(run))
         self._signal_run(run)
 
     def _signal_run(self, run):
@@ -1259,13 +1224,21 @@ class Supervisor:
         error = self._clean_error(header.get("error"))
         result = header.get("result")
         result = clean(result, self.settings.output_bytes) if isinstance(result, str) else None
+        kernel = "fresh" if run.fresh else "alive"
+        if run.reason == "quota":
+            self._finish_over(run, kernel, result)
+            return
         if run.reason:
             status, exit_code = run.reason, self._exit_code_of(run.reason)
         elif error is not None:
             status, exit_code = "failed", 1
         else:
             status, exit_code = ("failed", exit_code) if exit_code else ("completed", 0)
-        self._finish(run, status, exit_code, result, error, "fresh" if run.fresh else "alive")
+        self._finish(run, status, exit_code, result, error, kernel)
+
+    def _finish_over(self, run, kernel, result=None):
+        error = {"name": "QuotaExceeded", "message": run.over, "traceback": ""}
+        self._finish(run, "failed", 1, result, error, kernel, "quota")
 
     @staticmethod
     def _exit_code_of(reason):
@@ -1292,13 +1265,21 @@ class Supervisor:
         except (OSError, AttributeError):  # there is no work directory any more, or never was
             artifacts, total = [], 0
         self.run = None
+        self.last_id = run.id
         self.last_frame = time.monotonic()
-        self.server.send({
+        frame = pack({
             "type": "done", "id": run.id, "status": status, "exit_code": exit_code, "result": result, "error": error,
             "stdout": run.stdout.report(), "stderr": run.stderr.report(), "artifacts": artifacts,
             "artifacts_total": total, "displays_total": run.displays, "duration_ms": run.elapsed_ms,
             "cause": cause, "kernel": kernel,
         })
+        if self.memory is not None:
+            self.memory.add_done(frame)
+        self.server.write(frame)
+        if self.volume is not None:
+            self.volume.end_run()
+            self.counted_activity = None
+            self._watch_volume()
         self._prepare_next()
 
     def _end_fresh(self, run):
@@ -1306,7 +1287,7 @@ class Supervisor:
         kernel = run.kernel
         if not kernel.ended:
             kernel.ended = True
-            self._unwatch(kernel.link.fd)
+            self.unwatch(kernel.link.fd)
             kill_quietly(kernel.pid, signal.SIGKILL)
             kernel.link.close()
         self._kill_all(lambda table: self._strays(table) - run.before)
@@ -1364,12 +1345,12 @@ class Supervisor:
         kernel.ended = True
         for name in ("kill", "lost"):
             self.timers.pop("%s %s" % (name, kernel.pid), None)
-        self._unwatch(kernel.link.fd)
+        self.unwatch(kernel.link.fd)
         kernel.link.close()
         if kernel is self.standby:
             self.standby = None
             return
-        cause = self._cause(status)
+        cause = "quota" if kernel.fills else self._cause(status)
         run = self.run
         if kernel is self.main:
             self.main = None
@@ -1414,12 +1395,91 @@ class Supervisor:
 
     def _finish_killed(self, run, cause):
         kernel = "fresh" if run.fresh else "dead"
-        if run.condemned:
+        if run.reason == "quota" or cause == "quota":
+            run.over = run.over or self.volume.describe()
+            self._finish_over(run, kernel)
+        elif run.condemned:
             self._finish(run, run.reason, self._exit_code_of(run.reason), kernel=kernel, cause="ignored_interrupt")
         elif run.reason and cause != "memory":
             self._finish(run, run.reason, self._exit_code_of(run.reason), kernel=kernel, cause=cause)
         else:
             self._finish(run, "killed", 137, kernel=kernel, cause=cause)
+
+    # -- the limit of the work directory
+
+    def _watch_volume(self):
+        """Looks within a tick; calls that follow each other closely do not put it off."""
+        due = self.timers.get("volume")
+        if due is None or due[0] > time.monotonic() + TICK:
+            self.set_timer("volume", TICK, self._on_volume)
+
+    def _on_volume(self):
+        counted = self.volume.look()
+        run = self.run
+        if run is None:
+            pause = self._look_without_run(counted)
+        else:
+            pause = TICK
+            if counted and run.kernel is not None and self.volume.is_exceeded():
+                run.over = run.over or self.volume.describe()
+                self._interrupt("quota")
+        if pause:
+            self.set_timer("volume", pause, self._on_volume)
+
+    def _look_without_run(self, counted):
+        """Stops what fills the work directory between runs; tells when to look again, or None."""
+        seen = activity(self.main.pid) if self.main is not None else (None, None, None)
+        moved, self.last_activity = seen != self.last_activity, seen
+        if counted:
+            if self.volume.has_grown():
+                self._stop_writers(seen)
+            self.counted_activity = seen
+        if self._has_programs() or not self.volume.is_settled:
+            return TICK
+        if self.main is None:
+            return None
+        if moved:
+            return TICK
+        return THREADS_SECONDS if seen[1] != 1 else QUIET_SECONDS
+
+    def _has_programs(self):
+        """Whether programs that runs have left still live; they are looked for once a second."""
+        now = time.monotonic()
+        if now - self.programs_seen < 1:
+            return True
+        if not self._programs(process_table()):
+            return False
+        self.programs_seen = now
+        return True
+
+    def _programs(self, table):
+        """What runs have started and have left behind: all that is no kernel and no zygote."""
+        programs = family(table, os.getpid())
+        if self.zygote is not None:  # and what it forks just now, whose pid is not known yet
+            programs -= {self.zygote.pid} | {pid for pid in programs if table[pid][0] == self.zygote.pid}
+        return programs - {kernel.pid for kernel in (self.main, self.standby) if kernel is not None}
+
+    def _stop_writers(self, seen):
+        """Kills the programs that runs have left, or else the main kernel where its own threads write."""
+        self._log("warn", "programs that write between runs are killed: %s" % self.volume.describe())
+        if self._programs(process_table()):
+            self._kill_all(self._programs)
+        elif self.main is not None and self._has_written(seen):
+            self.main.fills = True
+            self._kill_kernel(self.main)
+
+    def _has_written(self, seen):
+        """Whether the main kernel wrote what was added since the last count, or made the files.
+
+        The other language's container may have done it, and every kernel writes a little.
+        """
+        if self.counted_activity is None:
+            return False
+        cpu, _, written = self.counted_activity
+        grown, more_files = (now - then for now, then in zip(self.volume.level, self.volume.before))
+        if written is None or seen[2] is None or more_files > 0:
+            return cpu != seen[0]
+        return 2 * (seen[2] - written) >= grown
 
     # -- the zygote and the standby kernel: made while nothing else is to do
 
@@ -1436,7 +1496,7 @@ class Supervisor:
                 return
             wait = self.zygote_due - time.monotonic()
             if wait > 0:
-                self._set_timer("zygote due", wait, self._prepare_next)
+                self.set_timer("zygote due", wait, self._prepare_next)
             else:
                 self._start_zygote()
         elif self.zygote.loaded and self.standby is None:
@@ -1449,8 +1509,8 @@ class Supervisor:
             self._put_off_zygote("it could not be forked: %s" % e.strerror)
             return
         self.zygote = ZygoteProcess(sock, pid)
-        self._watch(self.zygote.link.fd, self._on_zygote)
-        self._set_timer("zygote load", ZYGOTE_LOAD_SECONDS, lambda: self._drop_zygote("it did not load in time"))
+        self.watch(self.zygote.link.fd, self._on_zygote)
+        self.set_timer("zygote load", ZYGOTE_LOAD_SECONDS, lambda: self._drop_zygote("it did not load in time"))
 
     def _on_zygote(self):
         zygote = self.zygote
@@ -1476,7 +1536,7 @@ class Supervisor:
         finally:
             theirs.close()
         self._watch_kernel(self.standby)
-        self._set_timer("zygote fork", ZYGOTE_FORK_SECONDS, lambda: self._drop_zygote("it did not fork in time"))
+        self.set_timer("zygote fork", ZYGOTE_FORK_SECONDS, lambda: self._drop_zygote("it did not fork in time"))
 
     def _drop_zygote(self, why):
         zygote, self.zygote = self.zygote, None
@@ -1485,7 +1545,7 @@ class Supervisor:
         for name in ("zygote load", "zygote fork"):
             self.timers.pop(name, None)
         kill_quietly(zygote.pid, signal.SIGKILL)
-        self._unwatch(zygote.link.fd)
+        self.unwatch(zygote.link.fd)
         zygote.link.close()
         if self.standby is not None and not self.standby.ready:
             self._drop_standby()
@@ -1494,7 +1554,7 @@ class Supervisor:
     def _drop_standby(self):
         standby, self.standby = self.standby, None
         standby.ended = True
-        self._unwatch(standby.link.fd)
+        self.unwatch(standby.link.fd)
         standby.link.close()
         if self.run is not None and self.run.kernel is None:
             self.timers.pop("standby wait", None)
@@ -1506,7 +1566,7 @@ class Supervisor:
         wait = ZYGOTE_BACKOFF_SECONDS * 2 ** min(self.zygotes_lost, 6)
         self.zygotes_lost += 1
         self.zygote_due = time.monotonic() + wait
-        self._set_timer("zygote due", wait, self._prepare_next)
+        self.set_timer("zygote due", wait, self._prepare_next)
 
 
 def to_base64(data):
@@ -2742,7 +2802,7 @@ def main():
     os.chdir("/")
     for name in THREAD_LIMITS:
         DEFAULT_ENV[name] = str(cpu_count())
-    server = ServerLink()
+    server = claim_stdio()
     gc.freeze()  # forked children need not look at what is here already
     prctl(PR_SET_DUMPABLE, 0)
     prctl(PR_SET_CHILD_SUBREAPER, 1)

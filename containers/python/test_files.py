@@ -112,15 +112,16 @@ class Usage(SupervisorTest):
         self.client.send({"type": "usage", "n": 5})
         return self.client.wait_for("usage", n=5)
 
-    def test_it_counts_every_file_and_its_blocks(self):
-        self.assertEqual(self.usage()["files"], 0)
+    def test_it_counts_every_entry_and_its_bytes(self):
+        before = self.usage()  # input and output
+        self.assertEqual((before["files"], before["bytes"]), (2, 0))
         self.completed(
             "import os\nfor d in ('.hidden', 'node_modules'): os.mkdir(d)\n"
             "for f in ('a', 'input/b', '.hidden/c', 'node_modules/d', b'e\\xff'):\n"
             "    with open(f, 'wb') as file: file.write(os.urandom(100_000))"
         )
         usage = self.usage()
-        self.assertEqual((usage["files"], usage["complete"]), (5, True))
+        self.assertEqual((usage["files"], usage["complete"]), (9, True))
         self.assertGreaterEqual(usage["bytes"], 500_000)
 
     def test_what_is_too_deep_to_be_counted_is_told(self):

@@ -1,0 +1,266 @@
+"""The limit of the work directory (volume.py, tree.py): code that fills it, and what is left alone."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from test_support import PATIENCE, SupervisorTest
+from volume import Volume
+
+MIB = 1 << 20
+LIMIT = 8 * MIB
+FILL = "import os, time\ndef fill(name, mib):\n    with open(name, 'wb') as f:\n        for _ in range(mib): f.write(os.urandom(1 << 20))\n"
+
+
+class VolumeTest(SupervisorTest):
+    init = {"volume_bytes": LIMIT, "volume_files": 300}
+
+    def over(self, code, kernel="alive", **fields):
+        """Runs code that goes over the limit."""
+        answer = self.run_code(code, **fields)
+        self.assertEqual(
+            (answer.status, answer.exit_code, answer.cause, answer.kernel), ("failed", 1, "quota", kernel), answer
+        )
+        self.assertEqual((answer.error["name"], answer.error["traceback"]), ("QuotaExceeded", ""))
+        self.assertRegex(answer.error["message"], r"holds \d+ bytes in \d+ files; it may hold 8388608 bytes and 300 files")
+        return answer
+
+    def wait_until(self, true):
+        deadline = time.monotonic() + PATIENCE
+        while not true():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
+
+    def size(self):
+        total = 0
+        for folder, _, names in os.walk(self.client.work_dir):
+            for name in names:
+                try:
+                    total += os.stat(os.path.join(folder, name)).st_size
+                except OSError:
+                    pass
+        return total
+
+    def rests(self):
+        """Waits until the files do not grow any more."""
+        seen = [-1, self.size()]
+
+        def same():
+            time.sleep(0.3)
+            seen[:] = seen[1], self.size()
+            return seen[0] == seen[1]
+
+        self.wait_until(same)
+
+
+class Runs(VolumeTest):
+    def test_a_big_file_and_the_variables_stay(self):
+        self.completed(FILL + "x = 41")
+        self.over("fill('big', 16); time.sleep(600)")
+        self.assertEqual(self.completed("x + 1").result, "42")
+
+    def test_code_that_writes_on_until_it_is_stopped(self):
+        self.over("f = open('big', 'wb')\nwhile True: f.write(bytes(1 << 16)); __import__('time').sleep(0.001)")
+        self.assertLess(self.size(), 20 * LIMIT)
+
+    def test_many_small_files(self):
+        self.over("i = 0\nwhile True:\n    open('f%d' % i, 'w').close(); i += 1\n    __import__('time').sleep(0.0005)")
+
+    def test_folders_and_links_are_files_too(self):
+        self.over("import os, time\nfor i in range(200):\n    os.mkdir('d%d' % i); os.symlink('x', 'l%d' % i)\ntime.sleep(600)")
+
+    def test_sparse_files(self):
+        self.over("import time\nfor i in range(3):\n    open('f%d' % i, 'w').truncate(1 << 40)\ntime.sleep(600)")
+
+    def test_files_in_hidden_folders(self):
+        self.over(FILL + "os.mkdir('.h'); os.mkdir('.h/node_modules'); fill('.h/node_modules/x', 16); time.sleep(600)")
+
+    def test_folders_too_deep_to_be_counted(self):
+        answer = self.run_code(
+            "import os, time\nfor i in range(100):\n    os.mkdir('d'); os.chdir('d')\nopen('x', 'w').write('x')\ntime.sleep(600)"
+        )
+        self.assertEqual((answer.error["name"], answer.cause), ("QuotaExceeded", "quota"))
+        self.assertIn("too deep", answer.error["message"])
+
+    def test_a_program_that_the_run_waits_for(self):
+        self.over(
+            "import subprocess, sys\nsubprocess.run([sys.executable, '-c', "
+            "'f = open(\"big\", \"wb\")\\nwhile True: f.write(bytes(1 << 20))'])", grace_ms=10_000
+        )
+
+    def test_code_that_does_not_let_itself_be_interrupted_is_killed(self):
+        code = (
+            "import time\nf = open('big', 'wb')\nwhile True:\n    try:\n        while True:\n"
+            "            f.write(bytes(1 << 16)); time.sleep(0.001)\n    except BaseException: pass"
+        )
+        self.over(code, kernel="dead", grace_ms=300)
+        self.completed("import os; os.remove('big')")
+
+    def test_a_fresh_run(self):
+        self.completed("x = 1")
+        self.over(FILL + "fill('big', 16); time.sleep(600)", kernel="fresh", fresh=True)
+        self.assertEqual(self.completed("x").result, "1")
+
+    def test_a_cancel_that_comes_first_stands(self):
+        code = FILL + "try:\n    open('running', 'w').close(); time.sleep(600)\nexcept KeyboardInterrupt:\n    fill('big', 16); time.sleep(0.5)"
+        run_id = self.client.start(code, grace_ms=30_000)
+        self.wait_until(lambda: os.path.exists(self.client.path("running")))
+        self.client.send({"type": "interrupt", "id": run_id, "reason": "cancelled"})
+        self.assertEqual(self.client.finish(run_id).status, "cancelled")
+
+    def test_what_stays_below_the_limit_is_left_alone(self):
+        self.completed(FILL + "for i in range(20):\n    fill('same', 6); time.sleep(0.05)\nos.path.getsize('same')")
+
+
+class OverAlready(VolumeTest):
+    def setUp(self):
+        super().setUp()
+        self.completed(FILL + "x = 1")
+        self.over("fill('big', 16); time.sleep(600)")
+
+    def test_a_run_may_delete(self):
+        self.completed("time.sleep(0.5); os.remove('big'); time.sleep(0.3)")
+        self.completed("fill('small', 4); time.sleep(0.5)")
+
+    def test_a_run_may_work_without_adding(self):
+        self.completed("open('note', 'w').write('x' * 1000); time.sleep(0.7)")
+        self.completed("os.truncate('big', 15 << 20); time.sleep(0.5)")
+
+    def test_a_run_may_not_add_more(self):
+        self.over("time.sleep(0.3); fill('more', 3); time.sleep(600)")
+        self.over("time.sleep(0.3)\nfor i in range(100): open('f%d' % i, 'w').close()\ntime.sleep(600)")
+
+    def test_a_new_supervisor_finds_it_over_and_lets_delete(self):
+        client = self.connect(work_dir=self.client.work_dir, **self.init)
+        answer = client.run("import os, time; time.sleep(0.5); os.remove('big'); time.sleep(0.3)")
+        self.assertEqual(answer.status, "completed", answer)
+
+
+PROGRAM = "import time\nf = open('big%d', 'wb')\nwhile True: f.write(bytes(1 << 18)); f.flush(); time.sleep(0.02)"
+
+
+class BetweenRuns(VolumeTest):
+    def test_a_program_that_writes_on_after_its_run_is_killed_and_the_variables_stay(self):
+        self.completed(
+            "import subprocess, sys\nx = 1\np = subprocess.Popen([sys.executable, '-c', %r], start_new_session=True)"
+            % (PROGRAM % 1)
+        )
+        self.wait_until(lambda: self.size() > LIMIT)
+        self.rests()
+        self.assertEqual(self.completed("import time\ntime.sleep(0.1)\nx, p.poll()").result, "(1, -9)")
+
+    def test_a_program_that_waits_before_it_writes(self):
+        code = "import time\ntime.sleep(2)\n" + PROGRAM % 1
+        self.completed("import subprocess, sys\nx = 1\np = subprocess.Popen([sys.executable, '-c', %r])" % code)
+        self.wait_until(lambda: self.size() > LIMIT)
+        self.rests()
+        self.assertEqual(self.completed("p.wait(), x").result, "(-9, 1)")
+
+    def test_a_thread_that_writes_on_costs_the_kernel(self):
+        self.completed("x = 1\nimport threading\nthreading.Thread(target=exec, args=(%r, {}), daemon=True).start()" % (PROGRAM % 1))
+        dead = self.client.wait_for("kernel")
+        self.assertEqual(dead, {"type": "kernel", "state": "dead", "cause": "quota"})
+        self.rests()
+        self.completed("import os; os.remove('big1')")
+
+    def test_a_thread_that_makes_files(self):
+        self.completed(
+            "import threading, time\ndef make():\n    for i in range(100_000):\n        open('f%d' % i, 'w').close(); time.sleep(0.001)\n"
+            "threading.Thread(target=make, daemon=True).start()"
+        )
+        self.assertEqual(self.client.wait_for("kernel")["cause"], "quota")
+
+    def test_a_kernel_that_writes_nothing_is_left_alone_while_another_fills_the_directory(self):
+        self.completed("x = 1\nimport threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()")
+        other = subprocess.Popen([sys.executable, "-c", PROGRAM % 2], cwd=self.client.work_dir)
+        self.addCleanup(other.wait)
+        self.addCleanup(other.kill)
+        self.wait_until(lambda: self.size() > 2 * LIMIT)
+        self.client.send({"type": "ping", "n": 1})
+        self.assertEqual(self.client.read()["type"], "pong")  # and no kernel frame before
+        other.kill()
+        other.wait()
+        self.assertEqual(self.completed("x").result, "1")
+
+    def test_a_program_that_was_there_already_is_left_alone_when_a_run_fills_the_directory(self):
+        self.completed(FILL + "import subprocess; p = subprocess.Popen(['sleep', '600'])")
+        self.over("fill('big', 16); time.sleep(600)")
+        self.rests()
+        self.assertEqual(self.completed("p.poll()").result, None)
+
+
+class Levels(unittest.TestCase):
+    """volume.py by itself."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="volume-test-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.fd = os.open(self.folder, os.O_RDONLY)
+        self.addCleanup(os.close, self.fd)
+
+    def count(self, volume):
+        while not volume.look():
+            pass
+
+    def fill(self, name, size):
+        with open(os.path.join(self.folder, name), "w") as file:
+            file.truncate(size)
+
+    def test_who_begins_below_the_limit_is_to_blame_when_it_is_passed(self):
+        volume = Volume(self.fd, 1000, 0)
+        volume.begin_run()
+        self.fill("a", 1001)
+        self.count(volume)
+        self.assertTrue(volume.is_exceeded())
+
+    def test_who_begins_over_the_limit_may_add_a_little(self):
+        self.fill("a", 1001)
+        volume = Volume(self.fd, 1000, 0)
+        volume.begin_run()
+        for size, exceeded in ((0, False), (MIB, False), (MIB + 1, True)):
+            self.fill("b", size)
+            volume.due = 0
+            self.count(volume)
+            self.assertEqual(volume.is_exceeded(), exceeded, size)
+
+    def test_growth_is_between_two_counts_without_a_run_between_them(self):
+        volume = Volume(self.fd, 1000, 0)
+        volume.begin_run()
+        self.fill("a", 2000)
+        volume.end_run()
+        self.count(volume)
+        self.assertTrue(volume.is_over())
+        self.assertFalse(volume.has_grown())
+        self.fill("a", 2001)
+        volume.due = 0
+        self.count(volume)
+        self.assertTrue(volume.has_grown())
+
+    def test_a_large_tree_is_counted_in_slices(self):
+        for number in range(3000):
+            os.mknod(os.path.join(self.folder, "f%d" % number)) if number < 500 else os.link(
+                os.path.join(self.folder, "f0"), os.path.join(self.folder, "l%d" % number))
+        volume = Volume(self.fd, 1, 0)
+        volume.end_run()
+        looks = 1
+        while not volume.look():
+            looks += 1
+        self.assertEqual(volume.level[1], 3000)
+        self.assertLess(looks, 3000)
+
+    def test_a_work_directory_that_is_gone(self):
+        os.rmdir(self.folder)
+        volume = Volume(self.fd, 1000, 10)
+        volume.begin_run()
+        self.count(volume)
+        volume.end_run()
+        self.count(volume)
+        self.assertEqual(volume.level, (0, 0))
+
+
+if __name__ == "__main__":
+    unittest.main()

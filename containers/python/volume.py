@@ -1,0 +1,134 @@
+"""The limit of the work directory: docs/kernel-protocol.md, "The limit of the work directory"."""
+
+import os
+import time
+
+from tree import Count
+
+TICK = 0.1
+SLICE = TICK / 20  # how long is counted in one tick
+RECOUNT_SECONDS = (2, 32)  # between two counts where nothing has moved; longer and longer
+SPARE = (1 << 20, 64)  # bytes and files that a run may add which began over the limit
+FINE = (1 << 20, 64)  # a move of the free space that is too small to count for
+
+
+class Volume:
+    """How full the work directory is, known from the free space of the file system and from counts.
+
+    `look` is called at every tick while something may write, and counts for a part of it where
+    that is due. Levels are (bytes, files).
+    """
+
+    def __init__(self, dir_fd, most_bytes, most_files):
+        self.dir_fd = dir_fd
+        self.most = (most_bytes or float("inf"), most_files or float("inf"))
+        self.level = None  # by the last count that is over
+        self.base = None  # where the run began over the limit: the level then
+        self.base_due = False
+        self.before = None  # the level before the last, where no run has been between the two
+        self.is_first = True  # whether no count has been made since a run began or ended
+        self.count = None  # one that goes on
+        self.free = self.counted_free = (0, 0)  # when the count began, and when the last one did
+        self.due = 0.0
+        self.pause = RECOUNT_SECONDS[0]
+
+    def begin_run(self):
+        """To be called when the run has its kernel already, so that it does not wait."""
+        self._turn_over()
+        self.base = None
+        # Others may have written since the last count, or deleted what was too much.
+        self.base_due = self.level is None or self.is_over() or self._has_moved(self.counted_free)
+        if self.base_due:
+            self._begin_count()
+            self.look()
+
+    def end_run(self):
+        """What the run has left is counted once, in the time after it."""
+        self._turn_over()
+        self.base_due = False
+        self._begin_count()
+
+    def leave(self):
+        """In a forked child: lets go of the descriptors of a count."""
+        if self.count is not None:
+            self.count.stop()
+
+    def _turn_over(self):
+        self.before, self.is_first = None, True
+        self.due, self.pause = 0.0, RECOUNT_SECONDS[0]
+
+    @property
+    def is_settled(self):
+        """Whether nothing is left to count."""
+        return self.count is None
+
+    def look(self):
+        """Counts for a while where that is due; tells whether a count has come to its end."""
+        if self.count is None:
+            if time.monotonic() < self.due and not self._has_moved(self.counted_free):
+                return False
+            self._begin_count()
+        try:
+            if not self.count.step(time.monotonic() + SLICE):
+                return False
+        except OSError:  # there is no work directory any more
+            self.count = None
+            return False
+        self._end_count()
+        return True
+
+    def is_over(self):
+        return self.level[0] > self.most[0] or self.level[1] > self.most[1]
+
+    def is_exceeded(self):
+        """Whether the run that goes on is to blame, by the last count."""
+        if not self.is_over():
+            return False
+        if self.base is None:
+            return True
+        return any(now - then > spare for now, then, spare in zip(self.level, self.base, SPARE))
+
+    def has_grown(self):
+        """Whether more was added over the limit since the count before, with no run in between."""
+        return self.is_over() and self.before is not None and any(n > b for n, b in zip(self.level, self.before))
+
+    def describe(self):
+        if self.level[0] == float("inf"):
+            return "the work directory has folders too deep in each other to be counted"
+        limits = ["%d %s" % (most, unit) for most, unit in zip(self.most, ("bytes", "files")) if most != float("inf")]
+        return "the work directory holds %d bytes in %d files; it may hold %s" % (*self.level, " and ".join(limits))
+
+    def _begin_count(self):
+        if self.count is not None:
+            self.count.stop()
+        self.count = Count(self.dir_fd, entries=None, unlock=True)
+        self.free = self._read_free()
+
+    def _end_count(self):
+        count, self.count = self.count, None
+        # Folders too deep to be looked into would hide what is in them.
+        level = (count.bytes if count.complete else float("inf"), count.files)
+        self.pause = RECOUNT_SECONDS[0] if level != self.level else min(2 * self.pause, RECOUNT_SECONDS[1])
+        self.due = time.monotonic() + self.pause
+        self.before = None if self.is_first else self.level
+        self.level, self.is_first = level, False
+        self.counted_free = self.free
+        if self.base_due:
+            self.base_due = False
+            self.base = level if self.is_over() else None
+
+    def _read_free(self):
+        try:
+            info = os.fstatvfs(self.dir_fd)
+        except OSError:
+            return (0, 0)
+        return (info.f_bfree * info.f_frsize, info.f_ffree)
+
+    def _has_moved(self, since):
+        """Whether the free space has changed by more than a part of what is left to the limit."""
+        if self.level is None:
+            return True
+        for free, was, most, level, fine in zip(self._read_free(), since, self.most, self.level, FINE):
+            if most != float("inf") and abs(free - was) > max(fine, (most - level) / 4):
+                return True
+        return False
