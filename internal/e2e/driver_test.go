@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,6 +36,7 @@ type setup struct {
 	stateDir string   // empty: one of its own
 	era      era      // empty: legacy
 	silent   bool     // nothing is sent by the driver itself
+	program  string   // empty: the one under test
 }
 
 // server is a running program under test, with a client's view of it. What is not said to be
@@ -87,7 +89,7 @@ func start(t *testing.T, with setup) *server {
 
 func (s *server) launch(with setup) {
 	s.t.Helper()
-	s.cmd = exec.Command(binary, append([]string{"--state-dir", s.stateDir, "--log-level", "debug"}, with.args...)...)
+	s.cmd = exec.Command(cmp.Or(with.program, binary), append([]string{"--state-dir", s.stateDir, "--log-level", "debug"}, with.args...)...)
 	// What clients pass on. HOME is the real one: rootless Podman keeps its images there.
 	s.cmd.Env = append([]string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}, with.env...)
 	s.cmd.Stderr = s.stderr

@@ -305,6 +305,30 @@ func TestArtifactsAreSavedToTheHost(t *testing.T) {
 	}
 }
 
+// A file that grows while it is read gives what it had at the beginning, and is not saved in part.
+func TestAFileThatGrowsWhileItIsRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := start(t, setup{args: []string{"--allow-host-dir", dir}})
+	s.py(`
+import subprocess, sys, os
+open('output/grows.txt', 'wb').write(b'line\n' * 6_000_000)
+subprocess.Popen([sys.executable, '-c', """
+f = open('output/grows.txt', 'ab', buffering=0)
+while True: f.write(b'more\\n')
+"""])
+size = os.path.getsize('output/grows.txt')
+while os.path.getsize('output/grows.txt') == size: pass
+`)
+	s.call("read_artifact", object{"path": "output/grows.txt", "limit": 2}).wantText(t, "go on with offset 2]", "line\nline\n")
+	res := s.call("read_artifact", object{"path": "output/grows.txt", "save_to": "saved.txt"})
+	res.wantCode(t, "execution_failed")
+	res.wantText(t, "was changed while it was read")
+	if names, _ := os.ReadDir(dir); len(names) != 0 {
+		t.Errorf("saved in part: %v", names)
+	}
+}
+
 func everyByte() []byte {
 	all := make([]byte, 256)
 	for i := range all {

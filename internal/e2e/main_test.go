@@ -48,10 +48,13 @@ func failed(err error) int {
 	return 1
 }
 
-func build() error {
-	cmd := exec.Command("go", "build", "-o", binary, module)
+func build() error { return buildWith(binary, "") }
+
+// buildWith builds the program with more tags than it is shipped with.
+func buildWith(path, tags string) error {
+	cmd := exec.Command("go", "build", "-o", path, module)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0",
-		"GOFLAGS=-tags=remote,containers_image_openpgp,exclude_graphdriver_btrfs")
+		"GOFLAGS=-tags=remote,containers_image_openpgp,exclude_graphdriver_btrfs"+tags)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the program: %w\n%s", err, out)
 	}
