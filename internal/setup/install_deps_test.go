@@ -101,7 +101,7 @@ func TestTheTestsWantMoreThanTheProgram(t *testing.T) {
 	present := linux(map[string]string{"python3": "true", "shellcheck": "true"})
 	run, _ := machine{trixie, present}.run(t, "--dry-run", "run")
 	test, _ := machine{trixie, present}.run(t, "--dry-run", "run", "test")
-	if strings.Contains(run, "nodejs") || !strings.Contains(test, " nodejs npm") || strings.Contains(test, "python3") || strings.Contains(test, "shellcheck") {
+	if strings.Contains(run, "nodejs") || !strings.Contains(test, " nodejs npm") || strings.Contains(test, " python3 ") || !strings.Contains(test, " python3-nbformat") || strings.Contains(run, "nbformat") || strings.Contains(test, "shellcheck") {
 		t.Errorf("run:\n%s\ntest:\n%s", run, test)
 	}
 }
@@ -161,6 +161,13 @@ func TestAMacIsLedToHomebrewAndAMachine(t *testing.T) {
 		if !ok || !strings.Contains(out, want) {
 			t.Errorf("no %q in %t:\n%s", want, ok, out)
 		}
+	}
+	if strings.Contains(out, "nbformat") {
+		t.Errorf("what only tests need:\n%s", out)
+	}
+	mac["python3"] = "false"
+	if out, ok := (machine{"", mac}).run(t, "--dry-run", "test"); !ok || !strings.Contains(out, "+ python3 -m pip install --quiet --user --break-system-packages nbformat") {
+		t.Errorf("got %t:\n%s", ok, out)
 	}
 	delete(mac, "brew")
 	if out, ok := (machine{"", mac}).run(t); ok || !strings.Contains(out, "https://brew.sh") {
