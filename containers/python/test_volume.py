@@ -128,7 +128,7 @@ class OverAlready(VolumeTest):
 
     def test_a_run_may_work_without_adding(self):
         self.completed("open('note', 'w').write('x' * 1000); time.sleep(0.7)")
-        self.completed("os.truncate('big', 15 << 20); time.sleep(0.5)")
+        self.completed("os.truncate('big', (8 << 20) + 1); time.sleep(0.5)")
 
     def test_a_run_may_not_add_more(self):
         self.over("time.sleep(0.3); fill('more', 3); time.sleep(600)")
