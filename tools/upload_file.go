@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 	"github.com/mark3labs/mcp-go/mcp"
@@ -44,12 +45,19 @@ func (d *Deps) uploadFile() tool {
 func (d *Deps) describeUpload() string {
 	text := fmt.Sprintf("Put a file into a session, below %s/%s, and return its path, size, SHA-256 and type. Give the content in exactly one way",
 		sandbox.WorkDir, inputDir)
-	most := humanize.Bytes(uint64(d.UploadBytes))
-	if d.Fetch == nil {
-		return text + ". At most " + most + "."
+	var larger []string
+	if d.Fetch != nil {
+		text += "; the server itself fetches a url, which the sandboxed code cannot"
+		larger = append(larger, "url")
 	}
-	return text + fmt.Sprintf("; the server itself fetches a url, which the sandboxed code cannot. At most %s, or %s from a url.",
-		most, humanize.Bytes(uint64(d.DownloadBytes)))
+	if d.HostDirs.Any() {
+		larger = append(larger, "host_path")
+	}
+	text += ". At most " + humanize.Bytes(uint64(d.UploadBytes))
+	if len(larger) > 0 {
+		text += fmt.Sprintf(", or %s from a %s", humanize.Bytes(uint64(d.DownloadBytes)), strings.Join(larger, " or "))
+	}
+	return text + "."
 }
 
 func (d *Deps) handleUpload(ctx context.Context, p *params) (*answer, error) {

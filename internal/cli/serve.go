@@ -105,7 +105,7 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, se
 		HostDirs:     dirs, UploadBytes: int64(s.UploadLimit), DownloadBytes: int64(s.DownloadLimit),
 		Enable: s.Tools, Disable: s.DisableTools, StructuredContent: s.StructuredContent, Logger: log,
 	}
-	if s.DownloadLimit > 0 {
+	if s.FetchURLs {
 		deps.Fetch = fetch.New(fetch.Options{MaxBytes: int64(s.DownloadLimit), Timeout: time.Duration(s.DownloadTimeout)}).Open
 	}
 	tools.Register(m, deps)

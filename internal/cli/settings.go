@@ -54,6 +54,7 @@ type Settings struct {
 	UploadLimit     byteSize
 	DownloadLimit   byteSize
 	DownloadTimeout seconds
+	FetchURLs       bool
 	AllowHostDir    []string
 
 	Prewarm        []string
@@ -113,7 +114,8 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 
 	s.UploadLimit, s.DownloadLimit, s.DownloadTimeout = 50_000_000, 500_000_000, seconds(2*time.Minute)
 	fs.Var(&s.UploadLimit, "upload-limit", "the largest file that is uploaded as text or as base64")
-	fs.Var(&s.DownloadLimit, "download-limit", "the largest file that is fetched from an address or from the host")
+	fs.Var(&s.DownloadLimit, "download-limit", "the largest file that is fetched from an address or taken from an allowed folder")
+	fs.BoolVar(&s.FetchURLs, "fetch-urls", true, "let upload_file fetch public addresses")
 	fs.Var(&s.DownloadTimeout, "download-timeout", "how long fetching a file may take")
 	fs.StringSliceVar(&s.AllowHostDir, "allow-host-dir", nil, "`folders` of this machine that files may be uploaded from and saved to")
 
@@ -233,7 +235,7 @@ func (s *Settings) check() error {
 	wrong(s.OutputLimit < 1000 || s.OutputLimit > 200_000, "--output-limit %s must lie between 1000 and 200000 bytes", s.OutputLimit)
 	wrong(s.CodeLimit < 1 || s.CodeLimit > 150_000, "--code-limit %s must lie between 1 and 150000 bytes", s.CodeLimit)
 	wrong(s.UploadLimit < 1 || s.UploadLimit > 50<<20, "--upload-limit %s must lie between 1 byte and 50MiB; larger files come from an address or a folder of the host", s.UploadLimit)
-	wrong(s.DownloadLimit < 0, "--download-limit %s must not be negative", s.DownloadLimit)
+	wrong(s.DownloadLimit < 1, "--download-limit %s must be above 0", s.DownloadLimit)
 	if _, err := hostdir.New(s.AllowHostDir); err != nil {
 		problems = append(problems, fmt.Errorf("--allow-host-dir: %w", err))
 	}
