@@ -54,6 +54,9 @@ fuzz:
 	go test -run '^$$' -fuzz FuzzTake -fuzztime $(FUZZTIME) ./sandbox
 	go test -run '^$$' -fuzz FuzzMask -fuzztime $(FUZZTIME) ./tools
 	go test -run '^$$' -fuzz FuzzArguments -fuzztime $(FUZZTIME) ./tools
+	go test -run '^$$' -fuzz FuzzBase64 -fuzztime $(FUZZTIME) ./tools
+	go test -run '^$$' -fuzz FuzzLongText -fuzztime $(FUZZTIME) ./tools
+	go test -run '^$$' -fuzz FuzzSegment -fuzztime $(FUZZTIME) ./internal/fetch
 
 lint: deps-test containers/node/lint/node_modules
 	scripts/lint

@@ -32,7 +32,7 @@ type Deps struct {
 	Secrets *Masker
 	// Environments tells the versions of languages and packages, for sandbox://environments.
 	Environments func(context.Context) ([]Environment, error)
-	// Fetch opens a download for upload_file, of at most DownloadBytes.
+	// Fetch opens a download for upload_file, of at most DownloadBytes. Nil: addresses are not fetched.
 	Fetch func(ctx context.Context, address string) (*fetch.Download, error)
 	// HostDirs are the folders of the host that files may come from and go to.
 	HostDirs *hostdir.Dirs

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 	"github.com/mark3labs/mcp-go/mcp"
@@ -23,14 +24,13 @@ type uploadFields struct {
 func (d *Deps) uploadFile() tool {
 	options := []mcp.ToolOption{
 		mcp.WithToolTitle("Upload a file"),
-		mcp.WithDescription(fmt.Sprintf("Put a file into a session, below %s/%s, and return its path, size, SHA-256 and type. "+
-			"Give the content in exactly one way; the server itself fetches a url, which the sandboxed code cannot. "+
-			"At most %s, or %s from a url or host_path.", sandbox.WorkDir, inputDir,
-			humanize.Bytes(uint64(d.UploadBytes)), humanize.Bytes(uint64(d.DownloadBytes)))),
+		mcp.WithDescription(d.describeUpload()),
 		mcp.WithString("filename", mcp.Required(), mcp.Description("Such as data.csv or folder/data.csv. With a url, folder/ takes the file's own name.")),
 		mcp.WithString("text", mcp.Description("Content as text.")),
 		mcp.WithString("content_base64", mcp.Description("Content as base64.")),
-		mcp.WithString("url", mcp.Description("Public http or https address to fetch.")),
+	}
+	if d.Fetch != nil {
+		options = append(options, mcp.WithString("url", mcp.Description("Public http or https address to fetch.")))
 	}
 	if d.HostDirs.Any() {
 		options = append(options, mcp.WithString("host_path", mcp.Description("File of the user's machine, in a folder that the user has allowed.")))
@@ -38,8 +38,26 @@ func (d *Deps) uploadFile() tool {
 	definition := mcp.NewTool("upload_file", append(options,
 		mcp.WithBoolean("overwrite", mcp.DefaultBool(false), mcp.Description("Replace a file of that name.")),
 		sessionParam(), hints(false), closed())...)
-	definition.Annotations.OpenWorldHint = mcp.ToBoolPtr(true)
+	definition.Annotations.OpenWorldHint = mcp.ToBoolPtr(d.Fetch != nil)
 	return tool{output: mcp.WithOutputSchema[uploadFields](), definition: definition, handle: d.handleUpload}
+}
+
+func (d *Deps) describeUpload() string {
+	text := fmt.Sprintf("Put a file into a session, below %s/%s, and return its path, size, SHA-256 and type. Give the content in exactly one way",
+		sandbox.WorkDir, inputDir)
+	var larger []string
+	if d.Fetch != nil {
+		text += "; the server itself fetches a url, which the sandboxed code cannot"
+		larger = append(larger, "url")
+	}
+	if d.HostDirs.Any() {
+		larger = append(larger, "host_path")
+	}
+	text += ". At most " + humanize.Bytes(uint64(d.UploadBytes))
+	if len(larger) > 0 {
+		text += fmt.Sprintf(", or %s from a %s", humanize.Bytes(uint64(d.DownloadBytes)), strings.Join(larger, " or "))
+	}
+	return text + "."
 }
 
 func (d *Deps) handleUpload(ctx context.Context, p *params) (*answer, error) {
@@ -118,6 +136,8 @@ func (d *Deps) open(ctx context.Context, c uploadContent) (source, error) {
 		return source{ReadCloser: io.NopCloser(c.text.reader()), size: -1, limit: d.UploadBytes}, nil
 	case c.base64 != nil:
 		return source{ReadCloser: io.NopCloser(newBase64Reader(c.base64.reader())), size: -1, limit: d.UploadBytes}, nil
+	case c.given[0] == "url" && d.Fetch == nil:
+		return source{}, fault.New(fault.DownloadFailed, "Upload the content itself, as text or content_base64.", "This server fetches no addresses.")
 	case c.given[0] == "url":
 		download, err := d.Fetch(ctx, c.url)
 		if err != nil {

@@ -174,6 +174,16 @@ func TestContentIsGivenInOneWay(t *testing.T) {
 	}
 }
 
+func TestFetchingCanBeSwitchedOff(t *testing.T) {
+	d := &Deps{UploadBytes: 10}
+	_, err := d.open(t.Context(), uploadContent{url: "https://example.com", given: []string{"url"}})
+	wantCode(t, err, fault.DownloadFailed, "fetches no addresses")
+	definition := d.uploadFile().definition
+	if _, offered := definition.InputSchema.Properties["url"]; offered || *definition.Annotations.OpenWorldHint {
+		t.Errorf("offered all the same: %+v", definition)
+	}
+}
+
 func TestHostFilesNeedAnAllowedFolder(t *testing.T) {
 	d := &Deps{UploadBytes: 10}
 	_, err := d.open(t.Context(), uploadContent{hostPath: "/etc/passwd", given: []string{"host_path"}})

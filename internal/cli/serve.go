@@ -99,13 +99,16 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, se
 	if err != nil {
 		log.Error("allowed folders", "error", err) // not reached: the settings were checked
 	}
-	fetcher := fetch.New(fetch.Options{MaxBytes: int64(s.DownloadLimit), Timeout: time.Duration(s.DownloadTimeout)})
-	tools.Register(m, &tools.Deps{
+	deps := &tools.Deps{
 		Manager: manager, SoftWait: time.Duration(s.SoftWait), Secrets: tools.NewMasker(secrets),
 		Environments: environments(manager.Config(), engine),
-		Fetch:        fetcher.Open, HostDirs: dirs, UploadBytes: int64(s.UploadLimit), DownloadBytes: int64(s.DownloadLimit),
+		HostDirs:     dirs, UploadBytes: int64(s.UploadLimit), DownloadBytes: int64(s.DownloadLimit),
 		Enable: s.Tools, Disable: s.DisableTools, StructuredContent: s.StructuredContent, Logger: log,
-	})
+	}
+	if s.FetchURLs {
+		deps.Fetch = fetch.New(fetch.Options{MaxBytes: int64(s.DownloadLimit), Timeout: time.Duration(s.DownloadTimeout)}).Open
+	}
+	tools.Register(m, deps)
 	return m
 }
 

@@ -54,6 +54,7 @@ type Settings struct {
 	UploadLimit     byteSize
 	DownloadLimit   byteSize
 	DownloadTimeout seconds
+	FetchURLs       bool
 	AllowHostDir    []string
 
 	Prewarm        []string
@@ -113,7 +114,8 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 
 	s.UploadLimit, s.DownloadLimit, s.DownloadTimeout = 50_000_000, 500_000_000, seconds(2*time.Minute)
 	fs.Var(&s.UploadLimit, "upload-limit", "the largest file that is uploaded as text or as base64")
-	fs.Var(&s.DownloadLimit, "download-limit", "the largest file that is fetched from an address or from the host")
+	fs.Var(&s.DownloadLimit, "download-limit", "the largest file that is fetched from an address or taken from an allowed folder")
+	fs.BoolVar(&s.FetchURLs, "fetch-urls", true, "let upload_file fetch public addresses")
 	fs.Var(&s.DownloadTimeout, "download-timeout", "how long fetching a file may take")
 	fs.StringSliceVar(&s.AllowHostDir, "allow-host-dir", nil, "`folders` of this machine that files may be uploaded from and saved to")
 
