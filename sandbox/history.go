@@ -156,6 +156,22 @@ func ImportHistory(stateDir, id string, from io.Reader) error {
 	return nil
 }
 
+// DropImported takes back what ImportHistory did, for a session that no Manager has opened since.
+func DropImported(stateDir, id string) error {
+	if err := CheckSessionID(id); err != nil {
+		return err
+	}
+	lock, err := takeLock(stateDir, id)
+	if errors.Is(err, errLocked) {
+		return errOpenElsewhere(id)
+	}
+	if err != nil {
+		return err
+	}
+	lock.remove()
+	return nil
+}
+
 func importHistory(folder string, from io.Reader) error {
 	if err := os.RemoveAll(folder); err != nil { // of a session that is over
 		return fmt.Errorf("history: %w", err)

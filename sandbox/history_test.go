@@ -326,6 +326,12 @@ func TestAHistoryMovesToAnotherSession(t *testing.T) {
 	if !keptOnDisk(other, "s") {
 		t.Error("no Manager would find the session")
 	}
+	if err := DropImported(other, "s"); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(other); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
 	if _, size, err := OpenHistory(t.TempDir(), "s"); size != 0 || err != nil {
 		t.Errorf("where there is none: %d, %v", size, err)
 	}

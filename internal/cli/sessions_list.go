@@ -1,0 +1,218 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/docker/go-units"
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// sessionFields is a session in JSON, by the names that the tools use.
+type sessionFields struct {
+	SessionID   string         `json:"session_id"`
+	Owner       string         `json:"owner"`
+	Named       bool           `json:"named"`
+	Kernels     []kernelFields `json:"kernels"`
+	Created     time.Time      `json:"created"`
+	AgeSeconds  int            `json:"age_seconds"`
+	IdleSeconds int            `json:"idle_seconds"`
+	SizeBytes   *int64         `json:"size_bytes"` // null where only its server could tell
+}
+
+type kernelFields struct {
+	Language sandbox.Language `json:"language"`
+	State    string           `json:"state"`
+}
+
+func fieldsOf(info sandbox.SessionInfo) sessionFields {
+	f := sessionFields{
+		SessionID: info.ID, Owner: info.Owner, Named: info.Named, Kernels: []kernelFields{}, Created: info.Created.UTC(),
+		AgeSeconds: int(since(info.Created).Seconds()), IdleSeconds: int(since(info.LastUsed).Seconds()), SizeBytes: info.SizeBytes,
+	}
+	for _, k := range info.Kernels {
+		f.Kernels = append(f.Kernels, kernelFields{k.Language, k.State})
+	}
+	return f
+}
+
+func since(t time.Time) time.Duration { return max(0, time.Since(t)) }
+
+func listCommand(settings *Settings) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the sessions of this user's servers", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return settings.withManager(cmd.Context(), func(ctx context.Context, manager *sandbox.Manager) error {
+				sessions := manager.Sessions(ctx)
+				if asJSON {
+					return writeSessions(os.Stdout, sessions)
+				}
+				return tabulate(os.Stdout, sessions)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the sessions as JSON")
+	return cmd
+}
+
+func writeSessions(w io.Writer, sessions []sandbox.SessionInfo) error {
+	fields := []sessionFields{}
+	for _, info := range sessions {
+		fields = append(fields, fieldsOf(info))
+	}
+	return writeJSON(w, struct {
+		Sessions []sessionFields `json:"sessions"`
+	}{fields})
+}
+
+func writeJSON(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(value)
+}
+
+func tabulate(w io.Writer, sessions []sandbox.SessionInfo) error {
+	if len(sessions) == 0 {
+		_, err := fmt.Fprintln(w, "no sessions")
+		return err
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "SESSION\tOPEN IN\tKERNELS\tAGE\tIDLE")
+	for _, info := range sessions {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", info.ID, info.Owner, kernelsOf(info),
+			units.HumanDuration(since(info.Created)), units.HumanDuration(since(info.LastUsed)))
+	}
+	return table.Flush()
+}
+
+func kernelsOf(info sandbox.SessionInfo) string {
+	var kernels []string
+	for _, k := range info.Kernels {
+		kernels = append(kernels, fmt.Sprintf("%s %s", k.Language, k.State))
+	}
+	if len(kernels) == 0 {
+		return "-"
+	}
+	return strings.Join(kernels, ", ")
+}
+
+// shownRuns is how many of the last runs show tells.
+const shownRuns = 10
+
+func showCommand(settings *Settings) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "show NAME", Short: "Show a session and what ran in it last", Args: takes(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return settings.withManager(cmd.Context(), func(ctx context.Context, manager *sandbox.Manager) error {
+				info, err := findSession(ctx, manager, args[0])
+				if err != nil {
+					return err
+				}
+				runs, err := sandbox.ReadHistory(manager.Config().StateDir, info.ID)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return writeSession(os.Stdout, info, runs)
+				}
+				return describe(os.Stdout, info, runs)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the session as JSON")
+	return cmd
+}
+
+type historyFields struct {
+	RunID      string           `json:"run_id"`
+	Language   sandbox.Language `json:"language"`
+	Status     string           `json:"status"`
+	Started    time.Time        `json:"started"`
+	DurationMS float64          `json:"duration_ms"`
+	Code       string           `json:"code"`
+}
+
+func writeSession(w io.Writer, info sandbox.SessionInfo, runs []sandbox.HistoryEntry) error {
+	last := []historyFields{}
+	for _, r := range lastOf(runs) {
+		f := historyFields{RunID: r.RunID, Language: r.Language, Status: statusOf(r), Started: r.Started.UTC(), Code: r.Code}
+		if r.Result != nil {
+			f.DurationMS = float64(r.Result.Duration.Microseconds()) / 1000
+		}
+		last = append(last, f)
+	}
+	return writeJSON(w, struct {
+		sessionFields
+		Runs     int             `json:"runs"`
+		LastRuns []historyFields `json:"last_runs"`
+	}{fieldsOf(info), len(runs), last})
+}
+
+func lastOf(runs []sandbox.HistoryEntry) []sandbox.HistoryEntry {
+	return runs[max(0, len(runs)-shownRuns):]
+}
+
+func statusOf(run sandbox.HistoryEntry) string {
+	switch {
+	case run.Result != nil:
+		return string(run.Result.Status)
+	case run.Error != nil:
+		return string(run.Error.Code)
+	}
+	return string(sandbox.Running)
+}
+
+func describe(w io.Writer, info sandbox.SessionInfo, runs []sandbox.HistoryEntry) error {
+	size := "not known here"
+	if info.SizeBytes != nil {
+		size = humanize.Bytes(uint64(max(0, *info.SizeBytes)))
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, line := range [][2]string{
+		{"session", info.ID}, {"open in", info.Owner}, {"kernels", kernelsOf(info)},
+		{"created", info.Created.Local().Format(time.DateTime)}, {"idle for", units.HumanDuration(since(info.LastUsed))},
+		{"files", size}, {"runs", humanize.Comma(int64(len(runs)))},
+	} {
+		fmt.Fprintf(table, "%s\t%s\n", line[0], line[1])
+	}
+	if err := table.Flush(); err != nil || len(runs) == 0 {
+		return err
+	}
+	fmt.Fprintln(w)
+	table = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "RUN\tSTARTED\tLANGUAGE\tSTATUS\tCODE")
+	for _, r := range lastOf(runs) {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", r.RunID, r.Started.Local().Format(time.DateTime), printable(string(r.Language)), printable(statusOf(r)), printable(r.Code))
+	}
+	return table.Flush()
+}
+
+// printable is a text's beginning in one line, with nothing in it that a terminal would act upon.
+func printable(text string) string {
+	const most = 60
+	var b strings.Builder
+	for i, r := range []rune(strings.Join(strings.Fields(text), " ")) {
+		if i == most {
+			b.WriteRune('…')
+			break
+		}
+		if !unicode.IsPrint(r) {
+			r = '·'
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}

@@ -1,0 +1,235 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// shellResult is what a command said and how it ended.
+type shellResult struct {
+	stdout, stderr string
+	code           int
+}
+
+// shell runs the program as a person does.
+func shell(t *testing.T, stateDir string, args ...string) shellResult {
+	t.Helper()
+	cmd := exec.Command(binary, append(args, "--state-dir", stateDir)...)
+	cmd.Env = []string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	_ = cmd.Run()
+	return shellResult{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+func mustShell(t *testing.T, stateDir string, args ...string) string {
+	t.Helper()
+	r := shell(t, stateDir, args...)
+	if r.code != 0 {
+		t.Fatalf("%s: exit status %d\n%s%s", strings.Join(args, " "), r.code, r.stdout, r.stderr)
+	}
+	return r.stdout
+}
+
+// wantFault holds a failed command against the form in which it says why.
+func (r shellResult) wantFault(t *testing.T, code string) {
+	t.Helper()
+	if form := regexp.MustCompile(`(?m)^` + code + `: .+\nHint: .+\n`); r.code != 1 || !form.MatchString(r.stderr) || r.stdout != "" {
+		t.Errorf("exit status %d, want %s:\n%s%s", r.code, code, r.stdout, r.stderr)
+	}
+}
+
+// shellSession is a session as sessions list and show tell of it.
+type shellSession struct {
+	SessionID string `json:"session_id"`
+	Owner     string
+	Named     bool
+	Kernels   []struct{ Language, State string }
+	Age       *int `json:"age_seconds"`
+	Runs      int
+	LastRuns  []struct{ Status, Code, Language string } `json:"last_runs"`
+}
+
+func shellSessions(t *testing.T, stateDir string) map[string]shellSession {
+	t.Helper()
+	var list struct{ Sessions []shellSession }
+	decode(t, json.RawMessage(mustShell(t, stateDir, "sessions", "list", "--json")), &list)
+	found := make(map[string]shellSession)
+	for _, s := range list.Sessions {
+		found[s.SessionID] = s
+	}
+	return found
+}
+
+func TestSessionsFromAShell(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const id = "e2e-shell"
+	s := start(t, setup{stateDir: dir})
+	s.complete(python, object{"session_id": id, "code": "x = 41"})
+	s.run(python, object{"session_id": id, "code": "1/0"}, "failed")
+	unnamed := s.py("1").Meta.Run.SessionID
+
+	found := shellSessions(t, dir)
+	if f := found[id]; len(found) != 2 || f.Owner != "another server" || !f.Named || f.Age == nil || found[unnamed].Named {
+		t.Errorf("list: %s", sprint(found))
+	}
+	if table := mustShell(t, dir, "sessions", "list"); !strings.Contains(table, "SESSION") || !strings.Contains(table, id+" ") || !strings.Contains(table, unnamed) {
+		t.Errorf("the table:\n%s", table)
+	}
+	var shown shellSession
+	eventually(t, "the history has both runs", func() (bool, string) {
+		text := mustShell(t, dir, "sessions", "show", id, "--json")
+		decode(t, json.RawMessage(text), &shown)
+		return shown.Runs == 2 && shown.LastRuns[1].Status == "failed", text
+	})
+	if shown.LastRuns[0].Code != "x = 41" || shown.LastRuns[0].Status != "completed" || shown.LastRuns[1].Code != "1/0" {
+		t.Errorf("show: %s", sprint(shown))
+	}
+	if text := mustShell(t, dir, "sessions", "show", id); !strings.Contains(text, "x = 41") || !strings.Contains(text, "failed") {
+		t.Errorf("show:\n%s", text)
+	}
+	// What is open in a live server is not touched, and goes on.
+	shell(t, dir, "sessions", "close", id).wantFault(t, "session_busy")
+	shell(t, dir, "sessions", "export", id, filepath.Join(t.TempDir(), "x.tar.zst")).wantFault(t, "session_busy")
+	if got := s.complete(python, object{"session_id": id, "code": "x + 1"}).Meta.Run.value(); got != "42" {
+		t.Errorf("the live session has %s", got)
+	}
+	s.end()
+	if f := shellSessions(t, dir)[id]; f.Owner != "none" || len(f.Kernels) != 1 || f.Kernels[0].State != "kept" {
+		t.Errorf("afterwards: %s", sprint(f))
+	}
+	if out := mustShell(t, dir, "sessions", "close", id, "--keep-files"); !strings.Contains(out, "kept") {
+		t.Errorf("close: %s", out)
+	}
+	if h := mustHold(t, []string{id}); len(h.Containers) != 0 || len(h.Volumes) != 1 {
+		t.Errorf("with --keep-files: %s", sprint(h))
+	}
+	mustShell(t, dir, "sessions", "close", id)
+	if h := mustHold(t, []string{id}); !h.empty() {
+		t.Errorf("a closed session still has %s", sprint(h))
+	}
+	if out := mustShell(t, dir, "sessions", "list"); out != "no sessions\n" {
+		t.Errorf("list: %s", out)
+	}
+	for _, command := range []string{"show", "close"} {
+		shell(t, dir, "sessions", command, id).wantFault(t, "session_not_found")
+	}
+	shell(t, dir, "sessions", "show", "../x").wantFault(t, "invalid_session_id")
+	for _, args := range [][]string{{"sessions"}, {"sessions", "lisst"}, {"sessions", "list", "x"}, {"sessions", "show"}, {"sessions", "export", id}, {"sessions", "list", "--nope"}} {
+		if r := shell(t, dir, args...); r.code != 2 || r.stderr == "" {
+			t.Errorf("%q: exit status %d: %s", args, r.code, r.stderr)
+		}
+	}
+}
+
+// notebookFields is the part of a notebook that tests look at.
+type notebookFields struct {
+	Metadata struct{ Kernelspec struct{ Name string } }
+	Cells    []struct {
+		Type    string `json:"cell_type"`
+		Source  []string
+		Outputs []struct {
+			Type  string `json:"output_type"`
+			Text  []string
+			Data  map[string]any
+			EName string
+		}
+	}
+}
+
+// validNotebook holds a notebook against the official schema and gives it.
+func validNotebook(t *testing.T, text string) (book notebookFields) {
+	t.Helper()
+	interpreter := "/usr/bin/python3" // Debian's, which has the package; another may stand before it in the PATH
+	if exec.Command(interpreter, "-c", "import nbformat").Run() != nil {
+		interpreter = "python3"
+	}
+	cmd := exec.Command(interpreter, "-c", "import sys, nbformat; nbformat.validate(nbformat.reads(sys.stdin.read(), as_version=nbformat.NO_CONVERT))")
+	cmd.Stdin = strings.NewReader(text)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("the notebook is not valid (scripts/install-deps test installs what checks it): %v\n%s", err, out)
+	}
+	decode(t, json.RawMessage(text), &book)
+	return book
+}
+
+func TestASessionBecomesANotebook(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const id, secret = "e2e-notebook", "correct-horse-battery"
+	s := start(t, setup{stateDir: dir, args: []string{"--pass-through-env", "TOKEN"}, env: []string{"TOKEN=" + secret}})
+	s.complete(python, object{"session_id": id, "code": "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\nprint('drawn')\n6 * 7"})
+	s.complete(python, object{"session_id": id, "code": "import os\nprint(os.environ['TOKEN'])"})
+	s.run(python, object{"session_id": id, "code": "1/0"}, "failed")
+	s.complete(javascript, object{"session_id": id, "code": "const y = 5; console.log('```'); y"})
+
+	var book notebookFields
+	eventually(t, "the history has all runs", func() (bool, string) { // the server lives, and writes when it has answered
+		text := mustShell(t, dir, "sessions", "notebook", id, "-")
+		book = validNotebook(t, text)
+		last := len(book.Cells) - 1
+		return last == 3 && strings.Contains(strings.Join(book.Cells[last].Source, ""), "\n5\n"), text
+	})
+	if book.Metadata.Kernelspec.Name != "python3" {
+		t.Errorf("the kernel is %s", book.Metadata.Kernelspec.Name)
+	}
+	kinds := make(map[string]bool)
+	for _, out := range book.Cells[0].Outputs {
+		kinds[out.Type] = true
+		if out.Type == "display_data" && out.Data["image/png"] == nil {
+			t.Errorf("the figure is %s", sprint(out))
+		}
+	}
+	if !kinds["stream"] || !kinds["display_data"] || !kinds["execute_result"] {
+		t.Errorf("the first cell is %s", sprint(book.Cells[0]))
+	}
+	if out := book.Cells[1].Outputs; len(out) != 1 || !strings.Contains(strings.Join(out[0].Text, ""), "[masked: TOKEN]") {
+		t.Errorf("a secret that was printed: %s", sprint(out))
+	}
+	if out := book.Cells[2].Outputs; len(out) != 1 || out[0].EName != "ZeroDivisionError" {
+		t.Errorf("an error: %s", sprint(out))
+	}
+	if c := book.Cells[3]; c.Type != "markdown" {
+		t.Errorf("JavaScript: %s", sprint(c))
+	}
+	noSecret(t, dir, secret)
+
+	path := filepath.Join(t.TempDir(), "work.ipynb")
+	mustShell(t, dir, "sessions", "notebook", id, path)
+	shell(t, dir, "sessions", "notebook", id, path).wantFault(t, "file_exists")
+	mustShell(t, dir, "sessions", "notebook", id, path, "--force")
+	if text, err := os.ReadFile(path); err != nil {
+		t.Error(err)
+	} else {
+		validNotebook(t, string(text))
+	}
+	shell(t, dir, "sessions", "notebook", id, filepath.Join(dir, "no", "such.ipynb")).wantFault(t, "invalid_argument")
+	shell(t, dir, "sessions", "notebook", "e2e-no-such", "-").wantFault(t, "session_not_found")
+	s.call("close_session", object{"session_id": id})
+	shell(t, dir, "sessions", "notebook", id, "-").wantFault(t, "session_not_found")
+}
+
+// noSecret looks through everything that the server keeps on the disk.
+func noSecret(t *testing.T, dir, secret string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if bytes.Contains(text, []byte(secret)) {
+			t.Errorf("the secret is in %s", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
