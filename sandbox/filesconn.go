@@ -270,8 +270,10 @@ type FileReader struct {
 	end  ReadEnd
 	room []byte
 	rest []byte
-	done func(error)
-	err  error
+	done func()
+	// explain puts an error of the connection into words.
+	explain func(context.Context, error) error
+	err     error
 }
 
 // File tells what is read: its size is that of the whole.
@@ -285,7 +287,11 @@ func (r *FileReader) Read(b []byte) (int, error) {
 	for len(r.rest) == 0 && r.err == nil {
 		var a filesAnswer
 		a, r.rest, r.err = r.conn.receive(r.ctx, r.file.Path, r.room)
-		if r.err == nil && a.End {
+		switch {
+		case r.err != nil:
+			r.conn.close()
+			r.err = r.explain(r.ctx, r.err) // also the end of the connection, which is not that of the file
+		case a.End:
 			r.end = ReadEnd{
 				Bytes: max(a.Bytes, 0), FirstLine: max(a.FirstLine, 0), Lines: max(a.Lines, 0),
 				Complete: a.Complete, Changed: a.Changed,
@@ -309,7 +315,7 @@ func (r *FileReader) Close() error {
 	if !errors.Is(r.err, io.EOF) {
 		r.conn.close()
 	}
-	r.done(nil)
+	r.done()
 	r.done = nil
 	return nil
 }

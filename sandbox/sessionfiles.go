@@ -27,7 +27,7 @@ func (s *session) withFiles(ctx context.Context, use func(context.Context, *file
 		return err
 	}
 	err = use(ctx, c)
-	done(err)
+	done()
 	return s.filesFault(ctx, err)
 }
 
@@ -38,16 +38,16 @@ func (s *session) openFile(ctx context.Context, path string, o ReadOptions) (*Fi
 	}
 	r, err := c.open(ctx, path, o)
 	if err != nil {
-		done(err)
+		done()
 		return nil, s.filesFault(ctx, err)
 	}
-	r.done = done
+	r.done, r.explain = done, s.filesFault
 	return r, nil
 }
 
 // borrowFiles gives a files program that answers, under a context that ends with the session too.
 // done must be called, and gives it back.
-func (s *session) borrowFiles(ctx context.Context) (c *filesConn, joined context.Context, done func(error), err error) {
+func (s *session) borrowFiles(ctx context.Context) (c *filesConn, joined context.Context, done func(), err error) {
 	if err := s.enter(); err != nil {
 		return nil, nil, nil, err
 	}
@@ -64,7 +64,7 @@ func (s *session) borrowFiles(ctx context.Context) (c *filesConn, joined context
 		leave()
 		return nil, nil, nil, err
 	}
-	return c, joined, func(error) {
+	return c, joined, func() {
 		s.returnFiles(c)
 		leave()
 	}, nil
