@@ -158,7 +158,7 @@ func TestSupervisorsAreEmbedded(t *testing.T) {
 }
 
 func TestEveryEmbeddedSourceHasATestBesideIt(t *testing.T) {
-	sources := append([]string{"python/supervisor.py"}, nodeFiles(t)...)
+	sources := append([]string{"python/supervisor.py"}, nodeFileNames(t)...)
 	err := fs.WalkDir(recipeFiles, ".", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
