@@ -173,7 +173,7 @@ func TestEveryEmbeddedSourceHasATestBesideIt(t *testing.T) {
 	sources := append([]string{
 		"python/boot.py", "python/supervisor.py", "python/frames.py", "python/takeover.py", "python/tree.py",
 		"python/volume.py", "python/files.py", "python/relay.py",
-	}, nodeFiles(t)...)
+	}, nodeFileNames(t)...)
 	err := fs.WalkDir(recipeFiles, ".", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:

@@ -7,15 +7,26 @@ import (
 )
 
 //go:embed node/boot.cjs node/join.cjs node/supervisor.cjs node/frames.cjs
+//go:embed node/files.cjs node/tally.cjs node/relay.cjs node/socket.cjs
 var nodeSources embed.FS
 
-var nodeSupervisor = nodeProgram("supervisor.cjs", "frames.cjs")
+var (
+	nodeSupervisor = nodeProgram("supervisor.cjs", "frames.cjs")
+	nodeFiles      = nodeProgram("files.cjs", "tally.cjs")
+	nodeRelay      = nodeProgram("relay.cjs", "socket.cjs")
+)
 
 // NodeBoot is the source for `node -e` that becomes the program which stdin brings.
 func NodeBoot() string { return nodeSource("boot.cjs") }
 
 // NodeSupervisor is the source of process 1 of a JavaScript container, for [NodeBoot].
 func NodeSupervisor() string { return nodeSupervisor }
+
+// NodeFiles is the source for `node -e` of the program that moves files in and out of a container.
+func NodeFiles() string { return nodeFiles }
+
+// NodeRelay is the source for `node -e` that joins its stdio to the supervisor's socket.
+func NodeRelay() string { return nodeRelay }
 
 // nodeProgram joins files into one source, as node/join.cjs tells. The first is the program.
 func nodeProgram(names ...string) string {

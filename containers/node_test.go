@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func nodeFiles(t *testing.T) []string {
+func nodeFileNames(t *testing.T) []string {
 	t.Helper()
 	paths, err := fs.Glob(nodeSources, "node/*")
 	if err != nil {
@@ -20,6 +20,8 @@ func TestNodeProgramsHoldTheFilesThatTheyAreMadeOf(t *testing.T) {
 	programs := map[string][]string{
 		NodeBoot():       {"boot.cjs"},
 		NodeSupervisor(): {"supervisor.cjs", "frames.cjs", "join.cjs"},
+		NodeFiles():      {"files.cjs", "tally.cjs"},
+		NodeRelay():      {"relay.cjs", "socket.cjs"},
 	}
 	seen := 0
 	for program, names := range programs {
@@ -34,7 +36,7 @@ func TestNodeProgramsHoldTheFilesThatTheyAreMadeOf(t *testing.T) {
 			seen++
 		}
 	}
-	if files := nodeFiles(t); seen < len(files) {
+	if files := nodeFileNames(t); seen < len(files) {
 		t.Errorf("of %v only %d are in a program", files, seen)
 	}
 }
@@ -42,7 +44,7 @@ func TestNodeProgramsHoldTheFilesThatTheyAreMadeOf(t *testing.T) {
 // TestNodeProgramsFitIntoAnArgument is about those that are one: an argument of a process holds less
 // than 131072 bytes (MAX_ARG_STRLEN), and no NUL.
 func TestNodeProgramsFitIntoAnArgument(t *testing.T) {
-	for name, source := range map[string]string{"boot": NodeBoot()} {
+	for name, source := range map[string]string{"boot": NodeBoot(), "files": NodeFiles(), "relay": NodeRelay()} {
 		if strings.ContainsRune(source, 0) {
 			t.Errorf("%s holds a NUL", name)
 		}

@@ -159,7 +159,7 @@ func (s *Settings) kernels() map[sandbox.Language]sandbox.KernelConfig {
 		kernels[sandbox.JavaScript] = sandbox.KernelConfig{
 			Image: image, Interpreter: "node", Flag: "-e",
 			Boot: containers.NodeBoot(), Supervisor: containers.NodeSupervisor(),
-			Program: []string{"-e"},
+			Program: []string{"-e"}, Files: containers.NodeFiles(), Relay: containers.NodeRelay(),
 			Setup:   setupFor("--js-image", s.JSImage),
 		}
 	}
