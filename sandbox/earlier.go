@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"slices"
@@ -44,7 +45,9 @@ func unfinishedRuns(stateDir, id string) ([]HistoryEntry, error) {
 	err = eachLine(file, func(text []byte) error {
 		run := lineRun(text)
 		if i := slices.IndexFunc(open, func(e HistoryEntry) bool { return e.RunID == run }); i >= 0 {
-			open = slices.Delete(open, i, i+1)
+			if json.Valid(text) { // and not half a line, of a server that was killed
+				open = slices.Delete(open, i, i+1)
+			}
 			return nil
 		}
 		if line, err := decodeLine(text); err == nil && line.Begin != nil {

@@ -428,7 +428,9 @@ func (s *session) leaveBehind(ctx context.Context) {
 	}
 	s.dropIdleFiles(time.Now())
 	s.closeJournal()
-	s.lock.touch(time.Now())
+	s.mu.Lock()
+	s.touch()
+	s.mu.Unlock()
 	s.lock.release()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -71,19 +72,58 @@ func (s *session) borrowFiles(ctx context.Context) (c *filesConn, joined context
 }
 
 func (s *session) filesProgram(ctx context.Context) (*filesConn, error) {
+	if c := s.filesInEarlier(ctx); c != nil {
+		return c, nil
+	}
 	l, err := s.someKernel()
 	if err != nil {
 		return nil, err
 	}
-	for c := s.keptFilesOf(l.kernelNow()); c != nil; c = s.keptFilesOf(l.kernelNow()) {
-		if c.hello(ctx) == nil {
-			return c, nil
-		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
+	if c := s.keptFiles(ctx, l); c != nil {
+		return c, nil
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	return s.startFiles(ctx, l)
+}
+
+// filesInEarlier gives a files program in a container that an earlier server left, where this one has not
+// taken it over: files are no reason to end a kernel that was made with other settings.
+func (s *session) filesInEarlier(ctx context.Context) *filesConn {
+	if !s.resumed || s.runningLane() != nil {
+		return nil
+	}
+	for _, language := range s.startedEarlier() {
+		l := s.lanes[language]
+		if l == nil || l.hadKernel() {
+			continue
+		}
+		if c := s.keptFiles(ctx, l); c != nil {
+			return c
+		}
+		if c, err := s.startFiles(ctx, l); err == nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// startedEarlier gives the languages that a named session has had a container of.
+func (s *session) startedEarlier() []Language {
+	s.engineMu.Lock()
+	defer s.engineMu.Unlock()
+	return slices.Collect(maps.Keys(s.record.Settings))
+}
+
+// keptFiles gives a program in the lane's container that waits and still answers, or nil.
+func (s *session) keptFiles(ctx context.Context, l *lane) *filesConn {
+	for c := s.keptFilesOf(l.kernelNow()); c != nil; c = s.keptFilesOf(l.kernelNow()) {
+		if c.hello(ctx) == nil {
+			return c
+		}
+	}
+	return nil
 }
 
 // startFiles starts a files program in the lane's container.
@@ -122,26 +162,33 @@ func (c *filesConn) hello(ctx context.Context) error {
 	return err
 }
 
+// runningLane gives a lane whose container runs and is this server's, or nil.
+func (s *session) runningLane() *lane {
+	for _, language := range languageOrder {
+		if l := s.lanes[language]; l != nil {
+			if k := l.kernelNow(); k != nil && k.alive() {
+				return l
+			}
+		}
+	}
+	return nil
+}
+
+// languageOrder is the one in which a container for files is looked for.
+var languageOrder = []Language{Python, JavaScript}
+
 // someKernel gives a lane whose container runs, and starts one where none does.
 func (s *session) someKernel() (*lane, error) {
-	var first *lane
-	for _, language := range []Language{Python, JavaScript} {
-		l := s.lanes[language]
-		if l == nil {
-			continue
-		}
-		if first == nil {
-			first = l
-		}
-		if k := l.kernelNow(); k != nil && k.alive() {
-			return l, nil
+	if l := s.runningLane(); l != nil {
+		return l, nil
+	}
+	for _, language := range languageOrder {
+		if l := s.lanes[language]; l != nil {
+			_, err := s.kernel(l, l.noteLater, true)
+			return l, err
 		}
 	}
-	if first == nil {
-		return nil, fault.New(fault.EngineUnavailable, "Switch a language on, with --python-image or --js-image.", "No language is switched on.")
-	}
-	_, err := s.kernel(first, first.noteLater, true)
-	return first, err
+	return nil, fault.New(fault.EngineUnavailable, "Switch a language on, with --python-image or --js-image.", "No language is switched on.")
 }
 
 func (s *session) keptFilesOf(k *kernel) *filesConn {

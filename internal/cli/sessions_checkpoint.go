@@ -42,8 +42,7 @@ machine. Variables are not in it. The session stays as it is; no running server 
 open. The files are written as they are: what code has put into them is in the export,
 secrets too.
 
-With the settings that the session's server has (memory limit, images, environment), its kernels
-and their variables stay; with others they end, as they do under a server with other settings.`,
+Kernels that wait for a server keep their variables, and code that runs goes on.`,
 	}
 	maxBytes := maxBytesFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

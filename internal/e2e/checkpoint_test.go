@@ -168,3 +168,24 @@ func TestAnExportLeavesNoContainer(t *testing.T) {
 	}
 	removeAll(t, []string{id})
 }
+
+// A shell whose settings are not the server's reads the files beside a kernel that waits, and code that
+// runs in it goes on.
+func TestAnExportDisturbsNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const id = "e2e-export-warm"
+	first := start(t, setup{stateDir: dir, args: []string{"--soft-wait", "1s"}})
+	first.complete(python, object{"session_id": id, "code": "x = 41"})
+	run := first.call(python, object{"session_id": id, "timeout_seconds": 600,
+		"code": "import os, time\nwhile not os.path.exists('go'): time.sleep(.02)\nx + 1"}).Meta.Run.RunID
+	first.kill()
+	mustShell(t, dir, "sessions", "export", "--memory-limit", "600MiB", id, filepath.Join(t.TempDir(), "warm.tar.zst"))
+	second := start(t, setup{stateDir: dir})
+	second.call("upload_file", object{"session_id": id, "filename": "x.txt", "text": "x"}).fields(t)
+	second.complete(javascript, object{"session_id": id, "code": "require('fs').writeFileSync('go', '')"})
+	if got := second.call("wait_for_run", object{"run_id": run}).Meta.Run.value(); got != "42" {
+		t.Errorf("the run came to %s", got)
+	}
+	second.call("close_session", object{"session_id": id})
+}
