@@ -869,7 +869,8 @@ class Supervisor:
             return
         self.artifacts = Artifacts(self.work_fd)
         if self.settings.volume_bytes or self.settings.volume_files:
-            self.volume = Volume(self.work_fd, self.settings.volume_bytes, self.settings.volume_files)
+            most = self.settings.volume_bytes, self.settings.volume_files
+            self.volume = Volume(self.work_fd, *most, pids=lambda: family(process_table(), os.getpid()))
 
     def _on_usage(self, message):
         try:

@@ -110,8 +110,11 @@ class Interrupts(StopTest):
         self.assertEqual(self.client.finish(run_id).status, "timed_out")
 
     def test_an_abandoned_await_does_not_go_on_in_the_next_run(self):
-        code = "import asyncio\nfor i in range(10**9):\n    x = i\n    await asyncio.sleep(0.001)"
-        self.stop_when_running(code)
+        code = (
+            "import asyncio\nfor i in range(10**9):\n    x = i\n    open('running', 'w').close()\n"
+            "    await asyncio.sleep(0.001)"
+        )
+        self.stop_when_running(code, announce=False)
         before = self.completed("x").result
         self.assertEqual(self.completed("await asyncio.sleep(0.05); x").result, before)
 

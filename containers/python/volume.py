@@ -1,6 +1,7 @@
 """The limit of the work directory: docs/kernel-protocol.md, "The limit of the work directory"."""
 
 import os
+import stat
 import time
 
 from tree import Count
@@ -12,15 +13,36 @@ SPARE = (1 << 20, 64)  # bytes and files that a run may add which began over the
 FINE = (1 << 20, 64)  # a move of the free space that is too small to count for
 
 
+def unlinked_bytes(device, pids):
+    """What the open files of processes take that have no name any more, each once."""
+    sizes = {}
+    for pid in pids:
+        folder = "/proc/%d/fd" % pid
+        try:
+            names = os.listdir(folder)
+        except OSError:  # it has ended, or has made itself unreadable
+            continue
+        for name in names:
+            try:
+                info = os.stat(folder + "/" + name)
+            except OSError:
+                continue
+            if info.st_dev == device and info.st_nlink == 0 and stat.S_ISREG(info.st_mode):
+                sizes[info.st_ino] = max(info.st_size, info.st_blocks * 512)
+    return sum(sizes.values())
+
+
 class Volume:
     """How full the work directory is, known from the free space of the file system and from counts.
 
     `look` is called at every tick while something may write, and counts for a part of it where
-    that is due. Levels are (bytes, files).
+    that is due. Levels are (bytes, files). `pids` tells the processes that may hold files open
+    which have no name any more: those take room too.
     """
 
-    def __init__(self, dir_fd, most_bytes, most_files):
+    def __init__(self, dir_fd, most_bytes, most_files, pids=tuple):
         self.dir_fd = dir_fd
+        self.pids = pids
         self.most = (most_bytes or float("inf"), most_files or float("inf"))
         self.level = None  # by the last count that is over
         self.base = None  # where the run began over the limit: the level then
@@ -107,7 +129,8 @@ class Volume:
     def _end_count(self):
         count, self.count = self.count, None
         # Folders too deep to be looked into would hide what is in them.
-        level = (count.bytes if count.complete else float("inf"), count.files)
+        size = count.bytes if count.complete else float("inf")
+        level = (size + unlinked_bytes(os.fstat(self.dir_fd).st_dev, self.pids()), count.files)
         self.pause = RECOUNT_SECONDS[0] if level != self.level else min(2 * self.pause, RECOUNT_SECONDS[1])
         self.due = time.monotonic() + self.pause
         self.before = None if self.is_first else self.level
