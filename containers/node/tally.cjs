@@ -61,7 +61,7 @@ class Tally {
     if (path === undefined) return this.close();
     try {
       this.#path = this.#shortened(path);
-      this.#folder = open(this.#path);
+      this.#folder = read(this.#path);
     } catch (error) {
       // One that vanishes while it is counted takes nothing any more.
       if (error.code !== 'ENOENT' && error.code !== 'ENOTDIR') this.complete = false;
@@ -71,9 +71,9 @@ class Tally {
   // shortened gives a path by which a folder can be read and what is in it named, however deep it is.
   #shortened(path) {
     if (path.length < LONG_PATH) return path;
-    const fd = fs.openSync(bytesOf(path), O_PATH | fs.constants.O_DIRECTORY | fs.constants.O_NOFOLLOW);
+    const fd = openFolder(path);
     this.#bases.push({ fd, left: this.#folders.length });
-    return `/proc/self/fd/${fd}`;
+    return `/proc/self/fd/${fd}/.`; // with a dot, because the name itself is a link
   }
 
   #entry() {
@@ -114,16 +114,22 @@ class Tally {
 
 const bytesOf = (path) => Buffer.from(path, 'latin1');
 
-// open reads a folder in small pieces: a hostile one may hold millions of names.
-function open(path) {
-  const options = { encoding: 'latin1', bufferSize: 64 };
+/** openFolder opens the folder itself and no link that took its place. */
+const openFolder = (path) => fs.openSync(bytesOf(path), O_PATH | fs.constants.O_DIRECTORY | fs.constants.O_NOFOLLOW);
+
+// read begins to read a folder, in small pieces: a hostile one may hold millions of names.
+function read(path) {
+  const fd = openFolder(path);
+  const open = () => fs.opendirSync(`/proc/self/fd/${fd}`, { encoding: 'latin1', bufferSize: 64 });
   try {
-    return fs.opendirSync(bytesOf(path), options);
+    return open();
   } catch (error) {
     if (error.code !== 'EACCES') throw error;
     // What a folder hides from its own user would not be counted, and so have no limit.
-    fs.chmodSync(bytesOf(path), 0o700);
-    return fs.opendirSync(bytesOf(path), options);
+    fs.chmodSync(`/proc/self/fd/${fd}`, 0o700);
+    return open();
+  } finally {
+    fs.closeSync(fd);
   }
 }
 
