@@ -134,7 +134,7 @@ class Attaching(TakeOverTest):
 
     def test_a_run_that_goes_on_is_heard_to_its_end(self):
         run_id = self.client.start(
-            "import time\nopen('begun', 'w').close()\nwhile not __import__('os').path.exists('go'): time.sleep(0.01)\n'result'"
+            "import os, time\nopen('begun', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)\n'result'"
         )
         self.wait_for_file("begun")
         self.client.process.stdin.close()
@@ -292,13 +292,14 @@ class Strangers(TakeOverTest):
     def test_code_finds_neither_the_sockets_nor_the_token(self):
         self.attached()
         code = (
-            "import gc, os\n"
-            "fds = {n: os.readlink('/proc/self/fd/' + n) for n in os.listdir('/proc/self/fd') if os.path.lexists('/proc/self/fd/' + n)}\n"
-            "sockets = [t for t in fds.values() if t.startswith('socket:')]\n"
+            "import gc, os, stat\nsockets = []\n"
+            "for fd in range(1024):\n"
+            "    try: sockets += [fd] * stat.S_ISSOCK(os.fstat(fd).st_mode)\n"
+            "    except OSError: pass\n"
             "token = ''.join(['7f3c-token', '-that-only'])\n"
-            "found = [o for o in gc.get_objects() if isinstance(o, dict) for v in list(o.values())\n"
-            "         if isinstance(v, (str, bytes, bytearray)) and (token in v if isinstance(v, str) else token.encode() in v)\n"
-            "         and o is not globals()]\n"
+            "found = [v for o in gc.get_objects() if isinstance(o, dict) and o is not globals() for v in list(o.values())\n"
+            "         if isinstance(v, str) and token in v\n"
+            "         or isinstance(v, (bytes, bytearray)) and token.encode() in v]\n"
             "print(len(sockets), len(found))"
         )
         server = self.attached()
