@@ -40,7 +40,7 @@ func (b *bench) run(ctx context.Context) error {
 	}
 	for _, measure := range []func(context.Context, floors) error{
 		b.initialize, b.warmPython, b.warmJS, b.firstCall, b.prewarmed, b.fresh, b.imports, b.memory, b.parallel,
-		b.manyFiles, b.upload, b.takeOver,
+		b.manyFiles, b.upload, b.takeOver, b.interrupt, b.death, b.flood, b.twenty,
 	} {
 		if err := measure(ctx, floor); err != nil {
 			return err
