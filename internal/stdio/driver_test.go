@@ -248,8 +248,12 @@ func (f *fixture) echo(_ context.Context, r mcp.CallToolRequest) (*mcp.CallToolR
 
 // block waits for its release or the end of its context.
 func (f *fixture) block(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	f.started <- r.GetString("name", "")
+	return f.hold(ctx, r)
+}
+
+func (f *fixture) hold(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	name := r.GetString("name", "")
-	f.started <- name
 	select {
 	case <-f.release[name]:
 		return mcp.NewToolResultText("released " + name), nil
@@ -262,8 +266,9 @@ func (f *fixture) block(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallTo
 
 // place takes its place in the order of calls and then does what block does.
 func (f *fixture) place(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	f.started <- r.GetString("name", "") // before the next call may start
 	Settled(ctx)
-	return f.block(ctx, r)
+	return f.hold(ctx, r)
 }
 
 // stubborn waits for its release, whatever its context says.
