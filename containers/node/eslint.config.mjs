@@ -27,7 +27,7 @@ const rules = {
   'no-unused-vars': ['error', { argsIgnorePattern: '^_', varsIgnorePattern: '^_' }],
 };
 
-const commonGlobals = ['Buffer', 'URL', 'console', 'performance', 'process', 'setImmediate', 'setTimeout'];
+const commonGlobals = ['Buffer', 'URL', 'clearInterval', 'clearTimeout', 'console', 'performance', 'process', 'setImmediate', 'setInterval', 'setTimeout'];
 
 export default [
   { ignores: ['lint/node_modules/', 'node_modules/'] },

@@ -32,7 +32,9 @@ const os = require('node:os');
 const pathApi = require('node:path');
 const vmApi = require('node:vm');
 const workerThreads = require('node:worker_threads');
+const { Door } = require('./door.cjs');
 const { FrameReader, encodeFrame } = require('./frames.cjs');
+const { socketPath } = require('./socket.cjs');
 
 const PROTOCOL = 1;
 const MAX_FRAME_IN = 1 << 20; // a frame from the server
@@ -743,6 +745,8 @@ const INTERRUPT_AGAIN_MS = 100;
 const SPARE_DELAY_MS = 20;
 const SPARE_YIELDS_MS = 300;
 const MAX_ZOMBIES = 64;
+const STRAY_PATIENCE = 10; // rounds of killing before something is taken to fork faster than that
+const STRAY_ROUNDS = 200;
 const PATHS_BYTES = 256 << 10; // of artifacts in one answer
 const MAX_LOGS = 100; // log frames between the ends of two runs
 
@@ -764,6 +768,7 @@ function parseInit(frame) {
     imageBytes: clamp(frame.image_bytes, 1 << 20, 0, 5 << 20),
     maxDisplays: clamp(frame.max_displays, 20, 0, 1000),
     maxArtifacts: clamp(frame.max_artifacts, 100, 0, 5000),
+    token: isText(frame.token) ? frame.token : '',
   };
 }
 
@@ -816,9 +821,132 @@ const EXIT_CODES = { completed: 0, failed: 1, timed_out: 124, cancelled: 130, ki
 const RUN_ID = /^[A-Za-z0-9_-]{1,64}$/;
 const MIME_TYPE = /^[a-z]+\/[a-z0-9.+-]{1,100}$/;
 
+/**
+ * Link is the connection to a server. onFrame(frame) is called for each frame that comes,
+ * onEnd() once when no more can come, unless the link was closed before.
+ */
+class Link {
+  #reader;
+  #ended = false;
+
+  constructor(output, { onFrame, onEnd }) {
+    this.output = output;
+    this.onEnd = onEnd;
+    this.#reader = new FrameReader(MAX_FRAME_IN, onFrame);
+    output.on('error', () => {});
+  }
+
+  /** push takes the next bytes from the server; the caller may use the buffer again afterwards. */
+  push(bytes) {
+    if (this.#ended) return;
+    try {
+      this.#reader.push(bytes);
+    } catch (error) {
+      process.stderr.write(`supervisor: bad frame from the server: ${error.message}\n`);
+      this.end();
+    }
+  }
+
+  end() {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.onEnd();
+  }
+
+  // A server that stopped reading must not make this process grow: what is not an answer is dropped.
+  write(bytes, droppable = false) {
+    if (droppable && this.output.writableLength > MAX_FRAME_IN) return;
+    this.output.write(bytes);
+  }
+
+  close() {
+    this.#ended = true;
+    this.output.destroy();
+  }
+}
+
+/** StdioLink is the link to the server that started the container. */
+class StdioLink extends Link {
+  #input;
+
+  constructor(handlers) {
+    super(new net.Socket({ fd: 1, readable: false, writable: true }), handlers);
+    const buffer = Buffer.allocUnsafe(1 << 16);
+    const callback = (count) => {
+      this.push(buffer.subarray(0, count));
+      return true;
+    };
+    this.#input = new net.Socket({ fd: 0, readable: true, writable: false, onread: { buffer, callback } });
+    for (const event of ['end', 'error']) this.#input.on(event, () => this.end());
+  }
+
+  close() {
+    super.close();
+    this.#input.destroy();
+    // Node never closes these two itself. Whatever is opened next must not get their numbers.
+    for (const fd of [0, 1]) {
+      fs.closeSync(fd);
+      fs.openSync('/dev/null', 'r+');
+    }
+  }
+}
+
+/** SocketLink is the link to a server that took over, by a relay; rest is what it has sent behind its attach. */
+class SocketLink extends Link {
+  constructor(socket, rest, handlers) {
+    super(socket, handlers);
+    socket.on('data', (bytes) => this.push(bytes));
+    socket.on('close', () => this.end());
+    if (rest.length > 0) socket.unshift(rest);
+  }
+}
+
+/**
+ * Record keeps the displays of a run, and how it ended, for a server that takes over: the
+ * one that asked for them may have died before it read them.
+ */
+class Record {
+  static #MAX_BYTES = 8 << 20;
+  #displays = [];
+  #bytes = 0;
+  #done = null;
+  run = ''; // id of the run that goes on, or empty
+  last = ''; // id of the last run that is over, or empty
+
+  /** isKept false: no server can take over, and nothing but the ids is kept. */
+  constructor(isKept) {
+    this.limit = isKept ? Record.#MAX_BYTES : 0;
+  }
+
+  begin(id) {
+    this.run = id;
+    this.#displays = [];
+    this.#bytes = 0;
+    this.#done = null;
+  }
+
+  display(frame) {
+    if (this.#bytes + frame.length > this.limit) return;
+    this.#bytes += frame.length;
+    this.#displays.push(frame);
+  }
+
+  end(frame) {
+    [this.run, this.last] = ['', this.run];
+    if (this.limit > 0) this.#done = frame;
+  }
+
+  /** frames lists what a server that takes over has to be told. */
+  get frames() {
+    return this.#done === null ? this.#displays : [...this.#displays, this.#done];
+  }
+}
+
 /** Supervisor is process 1: one per container, made once and never disposed of. */
 class Supervisor {
   #settings = null;
+  #server = null; // the Link to the server that is listened to, or was last
+  #record = new Record(false);
   #pipes = new PipeMaker();
   #main = null; // the kernel that holds the session's variables
   #spare = null;
@@ -834,35 +962,18 @@ class Supervisor {
     KernelProcess.noteOomKills();
     // A kernel takes tens of milliseconds to start, so it does not wait for init.
     this.#main = this.#newKernel();
-    const reader = new FrameReader(MAX_FRAME_IN, (frame) => this.#onServerFrame(frame));
-    this.input = this.#openInput(reader);
-    this.output = new net.Socket({ fd: 1, readable: false, writable: true });
-    this.output.on('error', () => {});
+    this.#server = new StdioLink(this.#handlers());
     for (const name of ['SIGTERM', 'SIGINT', 'SIGHUP']) process.on(name, () => this.#stop());
     process.on('uncaughtException', (error) => this.#log('error', `supervisor: ${error?.stack ?? error}`));
     process.title = 'code-sandbox-supervisor';
   }
 
-  #openInput(reader) {
-    const buffer = Buffer.allocUnsafe(1 << 16);
-    const callback = (count) => {
-      this.#receive(reader, buffer.subarray(0, count));
-      return true;
+  #handlers() {
+    const onFrame = (frame) => {
+      this.#lastFrameAt = performance.now();
+      this.#onServerFrame(frame);
     };
-    const input = new net.Socket({ fd: 0, readable: true, writable: false, onread: { buffer, callback } });
-    input.on('end', () => this.#onEOF());
-    input.on('error', () => this.#onEOF());
-    return input;
-  }
-
-  #receive(reader, bytes) {
-    this.#lastFrameAt = performance.now();
-    try {
-      reader.push(bytes);
-    } catch (error) {
-      process.stderr.write(`supervisor: bad frame from the server: ${error.message}\n`);
-      this.#stop();
-    }
+    return { onFrame, onEnd: () => this.#onEOF() };
   }
 
   #onEOF() {
@@ -874,10 +985,8 @@ class Supervisor {
     process.exit(0);
   }
 
-  // A server that stopped reading must not make this process grow: what is not an answer is dropped.
   #send(frame, droppable = false) {
-    if (droppable && this.output.writableLength > MAX_FRAME_IN) return;
-    this.output.write(encodeFrame(frame));
+    this.#server.write(encodeFrame(frame), droppable);
   }
 
   #log(level, message) {
@@ -911,11 +1020,35 @@ class Supervisor {
     for (const name of ['input', 'output']) makeFolder(pathApi.join(settings.workDir, name), 0o755);
     makeFolder(settings.env.HOME ?? process.env.HOME, 0o700);
     this.#scanner = new Scanner(settings.workDir);
+    // Before a kernel hears of anything: no code of the session may take the place.
+    if (settings.token !== '') this.#openDoor(settings.token);
     if (settings.idleMs > 0) setInterval(() => this.#endWhenIdle(), Math.min(settings.idleMs, 5000));
     this.#initKernel(this.#main);
-    const version = process.version.slice(1);
-    this.#send({ type: 'ready', protocol: PROTOCOL, language: 'javascript', version, features: features(settings) });
+    this.#sendReady();
     if (frame.warm === true) this.#planSpare();
+  }
+
+  #sendReady() {
+    const version = process.version.slice(1);
+    const { run, last } = this.#record;
+    this.#send({ type: 'ready', protocol: PROTOCOL, language: 'javascript', version, features: features(this.#settings), run, last });
+  }
+
+  #openDoor(token) {
+    this.#record = new Record(true);
+    new Door(socketPath(), token, {
+      onServer: (socket, rest) => this.#takeOver(socket, rest),
+      onError: (error) => this.#log('error', `no server can take over: ${error.message}`),
+    });
+  }
+
+  // takeOver puts another server in the place of the one before.
+  #takeOver(socket, rest) {
+    this.#server.close();
+    this.#server = new SocketLink(socket, rest, this.#handlers());
+    this.#lastFrameAt = performance.now();
+    this.#sendReady();
+    for (const frame of this.#record.frames) this.#server.write(frame);
   }
 
   #endWhenIdle() {
@@ -976,16 +1109,22 @@ class Supervisor {
   }
 
   // killStrays ends what a dead kernel left running. As process 1 that is everything but
-  // the spare; elsewhere orphans cannot be told from other people's processes.
+  // the spare and what servers started here; elsewhere orphans cannot be told from other
+  // people's processes.
   #killStrays() {
     if (process.pid !== 1) return;
-    for (let round = 0; round < 10; round++) {
-      const strays = this.#strays();
-      if (strays.length === 0) return;
-      for (const entry of strays) signal(entry.pid, 'SIGKILL');
+    const seen = new Set(); // one that dies slowly is not waited for
+    const stopped = [];
+    for (let round = 0; round < STRAY_ROUNDS; round++) {
+      const strays = this.#strays().filter(({ pid, started }) => !seen.has(`${pid} ${started}`));
+      if (strays.length === 0) return stopped.forEach(({ pid }) => signal(pid, 'SIGKILL'));
+      for (const { pid, started } of strays) seen.add(`${pid} ${started}`);
+      // What forks faster than it is killed is stopped first: it keeps its places among the
+      // processes then, and runs out of them.
+      if (round >= STRAY_PATIENCE) stopped.push(...strays);
+      for (const { pid } of strays) signal(pid, round < STRAY_PATIENCE ? 'SIGKILL' : 'SIGSTOP');
     }
-    // Something forks faster than it is killed: one call that reaches all at once.
-    signal(-1, 'SIGKILL');
+    this.#stop(); // the end of the container is the end of everything
   }
 
   #strays() {
@@ -996,7 +1135,8 @@ class Supervisor {
       kept.add(kernel.pid);
       for (const entry of descendants(processes, kernel.pid)) kept.add(entry.pid);
     }
-    return processes.filter((entry) => entry.state !== 'Z' && !kept.has(entry.pid));
+    // A process without a parent here was started from outside: a relay, the files program.
+    return processes.filter((entry) => entry.state !== 'Z' && entry.parent !== 0 && !kept.has(entry.pid));
   }
 
   // Zombies that this process cannot reap take the places of new processes. While no
@@ -1004,7 +1144,7 @@ class Supervisor {
   #endWhenCrowded() {
     if (process.pid !== 1 || this.#main !== null || this.#run !== null) return;
     const zombies = listProcesses().filter((entry) => entry.parent === 1 && entry.state === 'Z');
-    if (zombies.length > MAX_ZOMBIES) this.output.end(() => this.#stop());
+    if (zombies.length > MAX_ZOMBIES) this.#server.output.end(() => this.#stop());
   }
 
   // Runs ----------------------------------------------------------------------
@@ -1019,6 +1159,7 @@ class Supervisor {
     const kernel = run.fresh ? this.#takeSpare() : (this.#main ??= this.#takeSpare());
     this.#run = run;
     this.#runKernel = kernel;
+    this.#record.begin(run.id);
     kernel.send({ type: 'run', id: run.id, code: frame.code });
     if (run.timeoutMs > 0) run.after(run.timeoutMs, () => this.#interrupt(run, 'timed_out'));
     run.every(PROGRESS_MS, () => this.#progress(run));
@@ -1133,7 +1274,9 @@ class Supervisor {
     const alt = isText(frame.alt) ? cutText(frame.alt, 1000) : '';
     const display = { type: 'display', id: run.id, path, size_bytes: clamp(frame.size_bytes, 0, 0, 2 ** 50), alt };
     const whole = encodeFrame({ ...display, data });
-    this.output.write(whole.length <= MAX_FRAME_OUT ? whole : encodeFrame({ ...display, data: {} }));
+    const sent = whole.length <= MAX_FRAME_OUT ? whole : encodeFrame({ ...display, data: {} });
+    this.#record.display(sent);
+    this.#server.write(sent);
   }
 
   #finish(kernel, frame) {
@@ -1181,7 +1324,8 @@ class Supervisor {
     let frame = encodeFrame(doneFrame(run, outcome, told, outputBytes));
     // Control characters take six bytes each in JSON.
     if (frame.length > MAX_FRAME_OUT) frame = encodeFrame(doneFrame(run, outcome, told, outputBytes >> 4));
-    this.output.write(frame);
+    this.#record.end(frame);
+    this.#server.write(frame);
     run.close();
     this.#run = null;
     this.#runKernel = null;

@@ -3,11 +3,12 @@
 // takes the place of `node -e BOOT`; "BOOT" in it stands for the source of boot.cjs.
 import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { boot, frame, program } from './program.mjs';
 
-const source = frame(program('supervisor.cjs', 'frames.cjs'));
+const source = frame(program('supervisor.cjs', 'frames.cjs', 'door.cjs', 'socket.cjs'));
 
 /** command is the argv that starts a supervisor. */
 function command() {
@@ -37,19 +38,20 @@ export const defaults = {
 export class Client {
   frames = [];
   stderr = '';
+  ended = false;
   #waiting = new Set();
   #pending = Buffer.alloc(0);
   #runs = 0;
 
-  /** start begins a supervisor with the defaults and what overrides them; null sends no init. */
-  static async start(overrides = {}) {
+  /** start begins a supervisor with the defaults and what overrides them, in an environment with env; null sends no init. */
+  static async start(overrides = {}, env = {}) {
     const client = new Client();
     client.workDir = inImage ? '/mnt/data' : mkdtempSync(join(tmpdir(), 'supervisor-test-'));
     const [executable, ...args] = command();
-    client.child = spawn(executable, args, { stdio: ['pipe', 'pipe', 'pipe'], cwd: inImage ? undefined : client.workDir });
+    const options = { stdio: ['pipe', 'pipe', 'pipe'], cwd: inImage ? undefined : client.workDir, env: { ...process.env, ...env } };
+    client.child = spawn(executable, args, options);
     client.exited = new Promise((resolve) => client.child.on('exit', (code, signal) => resolve({ code, signal })));
-    client.child.stdin.on('error', () => {});
-    client.child.stdout.on('data', (chunk) => client.#receive(chunk));
+    client.#join(client.child.stdin, client.child.stdout);
     client.child.stderr.on('data', (chunk) => (client.stderr += chunk));
     client.exited.then(() => client.#clear());
     client.sendBytes(source);
@@ -57,6 +59,23 @@ export class Client {
     client.send({ ...defaults, work_dir: client.workDir, ...overrides });
     client.ready = await client.frame((message) => message.type === 'ready');
     return client;
+  }
+
+  /** connect speaks to a supervisor that runs, over a socket. closed resolves when the connection is. */
+  static async connect(path) {
+    const client = new Client();
+    client.socket = connect(path);
+    client.closed = new Promise((resolve) => client.socket.on('close', resolve));
+    await new Promise((resolve, reject) => client.socket.on('connect', resolve).on('error', reject));
+    client.#join(client.socket, client.socket);
+    client.closed.then(() => client.#end());
+    return client;
+  }
+
+  #join(input, output) {
+    this.input = input;
+    input.on('error', () => {});
+    output.on('data', (chunk) => this.#receive(chunk));
   }
 
   #receive(chunk) {
@@ -71,8 +90,13 @@ export class Client {
     }
   }
 
-  #clear() {
+  #end() {
+    this.ended = true;
     this.#notify();
+  }
+
+  #clear() {
+    this.#end();
     if (!inImage) rmSync(this.workDir, { recursive: true, force: true, maxRetries: 5 });
   }
 
@@ -85,7 +109,7 @@ export class Client {
   }
 
   sendBytes(bytes) {
-    this.child.stdin.write(bytes);
+    this.input.write(bytes);
   }
 
   /** frame waits for a frame that matches, from the from-th on. It fails when the supervisor ends first. */
@@ -93,8 +117,7 @@ export class Client {
     return new Promise((resolve, reject) => {
       const check = () => {
         const found = this.frames.slice(from).find(matches);
-        const ended = this.child.exitCode !== null || this.child.signalCode !== null;
-        if (found === undefined && !ended) return;
+        if (found === undefined && !this.ended) return;
         this.#waiting.delete(check);
         if (found === undefined) reject(new Error(`supervisor ended: ${this.stderr}`));
         else resolve(found);
@@ -104,9 +127,9 @@ export class Client {
     });
   }
 
-  /** start sends a run and gives its id. */
+  /** begin sends a run and gives its id. */
   begin(code, options = {}) {
-    const id = `r${++this.#runs}`;
+    const id = `${this.child ? 'r' : 's'}${++this.#runs}`;
     this.send({ type: 'run', id, code, fresh: false, timeout_ms: 30_000, grace_ms: 5000, ...options });
     return id;
   }
