@@ -1,4 +1,7 @@
-"""Only TCP, UDP, Unix and route sockets can be made; nothing raw, and no module is loaded."""
+"""Only TCP, UDP, Unix and route sockets can be made; nothing raw, and no module is loaded.
+
+Tried: raw and packet sockets, vsock, crypto, SCTP, DCCP, MPTCP, Bluetooth, netlink and more.
+"""
 import socket
 
 RAW, PACKET, SEQPACKET = socket.SOCK_RAW, 17, socket.SOCK_SEQPACKET

@@ -1,4 +1,7 @@
-"""There are the few harmless devices, and none can be made."""
+"""There are the few harmless devices, and none can be made.
+
+Tried: looking for all others, mknod in every place that can be written to.
+"""
 import stat
 
 devices = set()

@@ -1,4 +1,7 @@
-"""What /proc and /sys show of the kernel is masked or read-only."""
+"""What /proc and /sys show of the kernel is masked or read-only.
+
+Tried: writing to the kernel's switches and to cgroups, reading its memory, keys, log and hardware.
+"""
 for path in (
     "/proc/sys/kernel/hostname", "/proc/sys/kernel/core_pattern", "/proc/sys/vm/overcommit_memory", "/proc/sysrq-trigger",
     "/proc/sys/kernel/randomize_va_space", "/sys/kernel/uevent_helper", "/sys/power/state", "/proc/sys/net/ipv4/ip_forward",
@@ -14,3 +17,4 @@ for path in ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/interrupts"
 for folder in ("/sys/firmware", "/sys/class/dmi", "/proc/acpi", "/proc/scsi"):
     assert not os.path.isdir(folder) or os.listdir(folder) == [] or not any(
         os.path.exists(os.path.join(folder, entry)) for entry in os.listdir(folder)), folder
+namespace("cgroup")

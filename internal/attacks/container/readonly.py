@@ -1,4 +1,8 @@
-"""Nothing can be written but the work folder and the bounded tmpfs mounts."""
+"""Nothing can be written but the work folder and the bounded tmpfs mounts.
+
+Tried: a file in every folder, the system's own files.
+"""
+assert os.statvfs("/").f_flag & os.ST_RDONLY, "the root file system can be written to"
 writable = set()
 for folder, folders, _ in os.walk("/"):
     if folder == "/":

@@ -1,0 +1,34 @@
+"""Process 1, which speaks to the server, cannot be read, traced, written to or ended.
+
+Tried: its memory, descriptors and environment under /proc, ptrace, process_vm_readv, pidfd_getfd, every signal.
+"""
+for part in ("mem", "maps", "environ", "auxv", "syscall", "stack", "pagemap", "task/1/mem"):
+    refused(lambda: open(f"/proc/1/{part}", "rb").read(1))
+for part in ("mem", "task/1/mem", "clear_refs", "oom_score_adj", "attr/current"):
+    refused(lambda: open(f"/proc/1/{part}", "r+b"))
+for part in ("fd", "fdinfo", "map_files", "task/1/fd"):
+    refused(lambda: os.listdir(f"/proc/1/{part}"))
+for part in ("exe", "cwd", "root"):
+    refused(lambda: os.readlink(f"/proc/1/{part}"))
+for fd in range(256):
+    for flags in (os.O_RDONLY, os.O_WRONLY):
+        refused(lambda: os.close(os.open(f"/proc/1/fd/{fd}", flags | os.O_NONBLOCK)))
+
+PTRACE_ATTACH, PTRACE_SEIZE = 16, 0x4206
+for request in (PTRACE_ATTACH, PTRACE_SEIZE):
+    assert syscall("ptrace", request, 1, 0, 0) != 0, request
+space = ctypes.create_string_buffer(64)
+for call in ("process_vm_readv", "process_vm_writev"):
+    assert syscall(call, 1, space, 1, space, 1, 0) != 0, call
+handle = os.pidfd_open(1)
+for fd in range(16):
+    assert syscall("pidfd_getfd", handle, fd, 0) != 0, fd
+os.close(handle)
+
+# They arrive, since it is the same user; whether it lives on is seen from outside.
+for number in range(1, 65):
+    try:
+        os.kill(1, number)
+    except OSError as err:
+        refusals[errno.errorcode[err.errno]] += 1
+notes.append("64 signals were sent")
