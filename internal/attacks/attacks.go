@@ -56,22 +56,19 @@ type Facts struct {
 	Volume     string            `json:"volume"` // of another session
 }
 
-// Container gives the attacks that need no more than a container, by their names. The last word of
-// each is a verdict.
-func Container() ([]Attack, error) {
+// ContainerNames are the names of what needs no more than a container.
+func ContainerNames() ([]string, error) {
 	entries, err := files.ReadDir("container")
-	if err != nil {
-		return nil, err
-	}
-	list := make([]Attack, 0, len(entries))
+	names := make([]string, 0, len(entries))
 	for _, entry := range entries {
-		a, err := load("container/" + entry.Name())
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, a)
+		names = append(names, strings.TrimSuffix(entry.Name(), ".py"))
 	}
-	return list, nil
+	return names, err
+}
+
+// Container gives a program that needs no more than a container. It is in Python.
+func Container(name string) (Attack, error) {
+	return load("container/" + name + ".py")
 }
 
 // Session gives a program that needs a session, in Python or in JavaScript.
