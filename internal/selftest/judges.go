@@ -64,6 +64,7 @@ func forms(value string) map[string]string {
 // judgeTrespass lets a neighbour settle, attacks it, and asks how it is.
 func judgeTrespass(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
 	facts := t.facts
+	facts.Token += "-neighbour" // the host listens by the other name
 	var settled Row
 	if err := t.ask(ctx, t.other, "neighbour", row.Language, facts, &settled); err != nil {
 		return err
@@ -161,21 +162,27 @@ func judgeVolume(ctx context.Context, t *tester, row *Row, source attacks.Attack
 	return err
 }
 
-// judgeProcessOne wants the variables to be there afterwards: then neither process 1 nor the kernel ended.
+// judgeProcessOne knows of images that leave process 1 open.
 func judgeProcessOne(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
-	mark := map[sandbox.Language]string{sandbox.Python: "selftest_mark = %q", sandbox.JavaScript: "var selftest_mark = %q"}[row.Language]
-	if _, err := run(ctx, t.attacked, sandbox.RunOptions{Language: row.Language, Code: fmt.Sprintf(mark, t.facts.Token)}); err != nil {
-		return err
-	}
 	_, err := t.attack(ctx, t.attacked, row, source, t.facts, sandbox.RunOptions{})
-	if err != nil && !errors.Is(err, attacks.ErrNoVerdict) || row.Status == NotTried {
+	t.blameImage(ctx, row)
+	return err
+}
+
+// judgeSignals asks the session to go on, whatever became of its kernel.
+func judgeSignals(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
+	res, err := t.attack(ctx, t.attacked, row, source, t.facts, sandbox.RunOptions{})
+	switch {
+	case res == nil || row.Status == Broken:
+		return err
+	case res.Status == sandbox.Killed:
+		row.Status, row.Notes = Proven, append(row.Notes, "the code has ended its own container")
+	case err != nil:
 		return err
 	}
-	res, late := run(ctx, t.attacked, sandbox.RunOptions{Language: row.Language, Code: "selftest_mark"})
-	if row.Status != Broken && (late != nil || res.Value == nil || !strings.Contains(*res.Value, t.facts.Token)) {
-		row.broken("the signals ended process 1, or the kernel")
+	if !works(ctx, t.attacked, row.Language, "") {
+		row.broken("the session does not answer any more")
 	}
-	t.blameImage(ctx, row)
 	return nil
 }
 

@@ -53,6 +53,7 @@ var promises = []promise{
 		when: func(k sandbox.KernelConfig) bool { return k.Relay != "" }},
 	{name: "volume", each: true, session: true, judge: judgeVolume},
 	{name: "process_one", each: true, session: true, judge: judgeProcessOne},
+	{name: "signals", each: true, session: true, judge: judgeSignals},
 	{name: "frames", each: true, session: true, judge: judgeFrames},
 }
 

@@ -36,7 +36,7 @@ for _ in range(os.cpu_count()):
         os._exit(0)
     busy.append(pid)
 # Where the machine has no more than the quota, nothing is ever stopped.
-end = time.monotonic() + (3 if os.cpu_count() > cpus else 0.3)
+end = time.monotonic() + (1 if os.cpu_count() > cpus else 0.3)
 while throttled() == before and time.monotonic() < end:
     time.sleep(0.05)
 for pid in busy:

@@ -11,8 +11,13 @@ for (let number = 0; number < files; number++) {
 // It is stopped while it goes on; one block after the other makes it known that it writes.
 const more = fs.openSync('/mnt/data/.volume/more', 'w');
 const block = Buffer.alloc(65536, 'x');
+let at = 0;
 for (const end = Date.now() + 30000; Date.now() < end;) {
-  fs.writeSync(more, block);
+  at += fs.writeSync(more, block, 0, block.length, at);
+  if (at > each / 2) {
+    fs.ftruncateSync(more, 0);
+    at = 0;
+  }
   await new Promise((resolve) => { setTimeout(resolve, 20); });
 }
 throw new GaveWay(`${files} files of ${each} bytes were had`);

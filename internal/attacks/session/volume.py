@@ -16,4 +16,7 @@ with open("/mnt/data/.volume/more", "wb", buffering=0) as f:
     while time.monotonic() < end:
         f.write(b"x" * 65536)
         time.sleep(0.02)
+        if f.tell() > each // 2:
+            f.seek(0)
+            f.truncate()
 raise AssertionError(f"{count} files of {mib(each)} were had")
