@@ -43,13 +43,13 @@ func engineChecks(info podman.Info) []Check {
 		{Name: "Podman", Status: OK, Found: fmt.Sprintf("version %s on %s, kernel %s", info.Version, info.Arch, info.Kernel)},
 		serviceCheck(info),
 		runtimeCheck(info),
-		rootlessCheck(info),
+		Rootless(info),
 		cgroupCheck(info),
 	}
 	for _, limit := range []podman.Limit{podman.LimitMemory, podman.LimitCPU, podman.LimitPIDs} {
-		checks = append(checks, limitCheck(info, limit))
+		checks = append(checks, Limit(info, limit))
 	}
-	return append(checks, storageCheck(info), seccompCheck(info))
+	return append(checks, storageCheck(info), Seccomp(info))
 }
 
 func serviceCheck(info podman.Info) Check {
@@ -68,7 +68,8 @@ func runtimeCheck(info podman.Info) Check {
 	return check
 }
 
-func rootlessCheck(info podman.Info) Check {
+// Rootless checks whether the engine runs as an ordinary user.
+func Rootless(info podman.Info) Check {
 	if info.Rootless {
 		return Check{Name: "rootless", Status: OK, Found: "yes"}
 	}
@@ -103,7 +104,8 @@ const delegateFix = `sudo mkdir -p /etc/systemd/system/user@.service.d && ` +
 	`printf '[Service]\nDelegate=cpu cpuset io memory pids\n' | sudo tee /etc/systemd/system/user@.service.d/delegate.conf && ` +
 	`sudo systemctl daemon-reload, then log in again`
 
-func limitCheck(info podman.Info, limit podman.Limit) Check {
+// Limit checks whether the host can hold containers to a limit.
+func Limit(info podman.Info, limit podman.Limit) Check {
 	check := Check{Name: string(limit) + " limit", Status: OK, Found: "enforced"}
 	if info.Enforces(limit) {
 		return check
@@ -127,7 +129,8 @@ func storageCheck(info podman.Info) Check {
 	return check
 }
 
-func seccompCheck(info podman.Info) Check {
+// Seccomp checks whether the host filters system calls.
+func Seccomp(info podman.Info) Check {
 	if info.Seccomp {
 		return Check{Name: "seccomp", Status: OK, Found: "enabled"}
 	}

@@ -13,6 +13,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/containers/podman/v5/pkg/specgen"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -64,6 +66,8 @@ type Engine struct {
 	log  *slog.Logger
 
 	patience time.Duration // pingPatience, but in tests
+	// shape is containerSpec, but in tests that weaken it.
+	shape func(sandbox.Spec, hostFacts) *specgen.SpecGenerator
 
 	// closing ends when Close is called, and with it whatever connects.
 	closing context.Context
@@ -97,7 +101,7 @@ func Open(opts Options) *Engine {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{opts: opts, log: opts.Logger, patience: pingPatience, connecting: make(chan struct{}, 1)}
+	e := &Engine{opts: opts, log: opts.Logger, patience: pingPatience, shape: containerSpec, connecting: make(chan struct{}, 1)}
 	e.closing, e.close = context.WithCancel(context.Background())
 	e.runtime = chooseRuntime(opts)
 	return e

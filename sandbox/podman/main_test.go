@@ -47,6 +47,11 @@ func run(m *testing.M) int {
 	return code
 }
 
+// testLimits are small, so that what goes over them is as well.
+var testLimits = sandbox.Limits{
+	MemoryBytes: 128 << 20, CPUs: 0.5, PIDs: 48, TmpBytes: 64 << 20, FileBytes: 32 << 20, OpenFiles: 128,
+}
+
 // testSpec is a container that runs a command under the limits that the attacks expect.
 // What it makes is removed when the test ends.
 func testSpec(tb testing.TB, command ...string) sandbox.Spec {
@@ -64,9 +69,7 @@ func testSpec(tb testing.TB, command ...string) sandbox.Spec {
 		Image:   testimage.BarePython(tb),
 		Command: command,
 		Env:     map[string]string{"GIVEN": "value"},
-		Limits: sandbox.Limits{
-			MemoryBytes: 128 << 20, CPUs: 0.5, PIDs: 48, TmpBytes: 64 << 20, FileBytes: 32 << 20, OpenFiles: 128,
-		},
+		Limits:  testLimits,
 	}
 }
 

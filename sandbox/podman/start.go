@@ -103,7 +103,7 @@ func (e *Engine) create(ctx context.Context, l *link, spec sandbox.Spec) (string
 		if l.onHost {
 			host.maxOpenFiles, host.maxProcesses = hardLimits()
 		}
-		made, err := containers.CreateWithSpec(l.context(ctx), containerSpec(spec, host), nil)
+		made, err := containers.CreateWithSpec(l.context(ctx), e.shape(spec, host), nil)
 		if err == nil {
 			return made.ID, nil
 		}

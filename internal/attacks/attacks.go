@@ -1,0 +1,186 @@
+// Package attacks holds programs that attack the sandbox from inside, one file each: those that need
+// no more than a container, in container/, and those that need a session around them, in session/.
+//
+// Load one and give its Program to an interpreter or to a session; ParseVerdict reads what it printed.
+// The first words of a file say what must hold, and what is tried.
+package attacks
+
+import (
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+)
+
+//go:embed harness.py harness.cjs container session
+var files embed.FS
+
+// Attack is one program.
+type Attack struct {
+	Name    string // of its file, without what names the language
+	Promise string // what must hold
+	Tried   string // what it tries; empty for a program that is no attack itself
+	source  string
+	js      bool
+}
+
+// Limits are those in force, in an attack's own terms.
+type Limits struct {
+	MemoryBytes int64   `json:"memory_bytes"`
+	CPUs        float64 `json:"cpus"`
+	PIDs        int64   `json:"pids"`
+	TmpBytes    int64   `json:"tmp_bytes"`
+	FileBytes   int64   `json:"file_bytes"`
+	OpenFiles   int64   `json:"open_files"`
+	VolumeBytes int64   `json:"volume_bytes"`
+}
+
+// Facts is what an attack is told of what it is up against. What is left out is not tried.
+type Facts struct {
+	Limits Limits `json:"limits"`
+	// Alone says that the attack is process 1 and that there is no other.
+	Alone bool `json:"alone"`
+	// Namespaces are the host's own, as /proc/self/ns names them.
+	Namespaces map[string]string `json:"namespaces"`
+	Listeners  [][2]any          `json:"listeners"` // address and port of what listens outside
+	Abstract   []string          `json:"abstract"`  // names of abstract sockets that listen outside
+	Sockets    []string          `json:"sockets"`   // paths of the engine's own
+	Files      []string          `json:"files"`     // of the host
+	Given      map[string]string `json:"given"`     // variables that must be there, with the SHA-256 of their values
+	Withheld   map[string]string `json:"withheld"`  // variables that must not, likewise
+	Token      string            `json:"token"`     // names what is another session's, or forged
+	PID        int               `json:"pid"`
+	Volume     string            `json:"volume"` // of another session
+}
+
+// ContainerNames are the names of what needs no more than a container.
+func ContainerNames() ([]string, error) {
+	entries, err := files.ReadDir("container")
+	names := make([]string, 0, len(entries))
+	for _, entry := range entries {
+		names = append(names, strings.TrimSuffix(entry.Name(), ".py"))
+	}
+	return names, err
+}
+
+// Container gives a program that needs no more than a container. It is in Python.
+func Container(name string) (Attack, error) {
+	return load("container/" + name + ".py")
+}
+
+// Session gives a program that needs a session, in Python or in JavaScript.
+func Session(name string, js bool) (Attack, error) {
+	if js {
+		return load("session/" + name + ".cjs")
+	}
+	return load("session/" + name + ".py")
+}
+
+func load(file string) (Attack, error) {
+	text, err := files.ReadFile(file)
+	if err != nil {
+		return Attack{}, err
+	}
+	ext := path.Ext(file)
+	a := Attack{Name: strings.TrimSuffix(path.Base(file), ext), source: string(text), js: ext == ".cjs"}
+	a.Promise, a.Tried = a.heading()
+	if a.Promise == "" {
+		return Attack{}, fmt.Errorf("%s does not say what must hold", file)
+	}
+	return a, nil
+}
+
+// heading reads the docstring, or the comment that the file begins with.
+func (a Attack) heading() (promise, tried string) {
+	text, _, _ := strings.Cut(strings.TrimPrefix(a.source, `"""`), `"""`)
+	if a.js {
+		var lines []string
+		for line := range strings.Lines(a.source) {
+			rest, comment := strings.CutPrefix(line, "//")
+			if !comment {
+				break
+			}
+			lines = append(lines, strings.TrimSpace(rest))
+		}
+		text = strings.Join(lines, "\n")
+	}
+	promise, tried, _ = strings.Cut(text, "\n\n")
+	tried = strings.TrimPrefix(strings.TrimSpace(tried), "Tried: ")
+	return strings.TrimSpace(promise), strings.TrimSuffix(tried, ".")
+}
+
+// Program is the attack as one source, with everything that it needs.
+func (a Attack) Program(facts Facts) (string, error) {
+	text, err := json.Marshal(facts.filled())
+	if err != nil {
+		return "", err
+	}
+	name := "harness.py"
+	if a.js {
+		name = "harness.cjs"
+	}
+	harness, err := files.ReadFile(name)
+	if err != nil {
+		return "", err
+	}
+	if a.js {
+		return fmt.Sprintf("await (async () => {\n%s\nconst FACTS = %s;\nawait attack(async () => {\n%s\n});\n})()", harness, text, a.source), nil
+	}
+	// What Quote escapes is the same in Python.
+	return fmt.Sprintf("%s\n\nattack(%s, json.loads(%s))\n", harness, strconv.Quote(a.source), strconv.Quote(string(text))), nil
+}
+
+// filled has no nil, which JSON would make null.
+func (f Facts) filled() Facts {
+	for _, list := range []*[]string{&f.Abstract, &f.Sockets, &f.Files} {
+		if *list == nil {
+			*list = []string{}
+		}
+	}
+	for _, m := range []*map[string]string{&f.Namespaces, &f.Given, &f.Withheld} {
+		if *m == nil {
+			*m = map[string]string{}
+		}
+	}
+	if f.Listeners == nil {
+		f.Listeners = [][2]any{}
+	}
+	return f
+}
+
+// Outcome is what an attack came to.
+type Outcome string
+
+// The outcomes. Unenforced says that the machine is a tighter bound than the sandbox's own, NotTried
+// that the attack could not be made.
+const (
+	Held       Outcome = "held"
+	GaveWay    Outcome = "gave way"
+	Unenforced Outcome = "not enforced"
+	NotTried   Outcome = "not tried"
+)
+
+// Verdict is what an attack says of itself.
+type Verdict struct {
+	Outcome  Outcome        `json:"outcome"`
+	Why      string         `json:"why"`
+	Refusals map[string]int `json:"refusals"` // how often each error was met
+	Notes    []string       `json:"notes"`
+}
+
+// ErrNoVerdict says that an attack ended without one.
+var ErrNoVerdict = errors.New("the attack ended without a verdict")
+
+// ParseVerdict reads the last line of what an attack wrote to its stdout.
+func ParseVerdict(output string) (Verdict, error) {
+	output = strings.TrimSpace(output)
+	last := output[strings.LastIndexByte(output, '\n')+1:]
+	var v Verdict
+	if err := json.Unmarshal([]byte(last), &v); err != nil || v.Outcome == "" {
+		return Verdict{}, ErrNoVerdict
+	}
+	return v, nil
+}

@@ -1,0 +1,29 @@
+"""Of the host's file systems, only the session's volume is there, and it has its options.
+
+Tried: every mount, the sockets of Podman, Docker and systemd.
+"""
+# These three Podman writes for the container; they name its own user and host name.
+OWN = {"/etc/passwd", "/etc/group", "/etc/hostname", "/run/.containerenv"}
+VIRTUAL = {"proc", "sysfs", "tmpfs", "devpts", "mqueue", "cgroup", "cgroup2"}
+volume = None
+for line in read("/proc/self/mounts").splitlines():
+    _, place, kind, options, *_ = line.split()
+    options = options.split(",")
+    if place == "/":
+        pass  # whether it can be written to is told elsewhere
+    elif place == "/mnt/data":
+        volume = options
+    elif place in OWN:
+        assert "ro" in options, line
+    elif kind == "devtmpfs" and place.startswith(("/proc/", "/sys/")):
+        # A file is masked with /dev/null over it.
+        assert read(place) == "", line
+    elif kind == "devtmpfs":
+        # Rootless, the harmless devices are bound from the host one by one.
+        assert place in {"/dev/" + d for d in ("null", "zero", "full", "tty", "random", "urandom")}, line
+    else:
+        assert kind in VIRTUAL, line
+assert volume and {"rw", "nosuid", "nodev"} <= set(volume), volume
+for sock in ("/run/podman/podman.sock", "/var/run/docker.sock", "/run/user/1000/podman/podman.sock", "/run/systemd/private", *FACTS["sockets"]):
+    refused(lambda: os.stat(sock))
+namespace("mnt")

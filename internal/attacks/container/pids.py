@@ -1,0 +1,19 @@
+"""A fork bomb ends at the limit of processes, and can be cleared away.
+
+Tried: starting processes without end.
+"""
+most = FACTS["limits"]["pids"]
+if most > 4096:
+    raise NotTried(f"a limit of {most} processes is more than a test should start")
+children = []
+try:
+    while len(children) < most + 50:
+        children.append(os.posix_spawnp("sleep", ["sleep", "600"], os.environ))
+except BlockingIOError:
+    refusals["EAGAIN"] += 1
+for pid in children:
+    os.kill(pid, signal.SIGKILL)
+for pid in children:
+    os.waitpid(pid, 0)
+assert len(children) <= most, f"{len(children)} processes were started, and {most} is the limit"
+notes.append(f"{len(children)} could be started, {most} is the limit")

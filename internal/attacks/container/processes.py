@@ -1,0 +1,20 @@
+"""Other containers' and the host's processes are not to be seen.
+
+Tried: all of /proc, the cgroup's name, signals to processes that are not there.
+"""
+pids = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
+if FACTS["alone"]:
+    assert pids == [1] and os.getpid() == 1, pids
+    assert os.getppid() == 0
+namespace("pid")
+for pid in pids:
+    try:
+        status = read(f"/proc/{pid}/status")
+    except OSError:
+        continue  # it has ended meanwhile
+    line = next(l for l in status.splitlines() if l.startswith("Uid:"))
+    assert line.split()[1:] == ["1000"] * 4, (pid, status.splitlines()[0], line)
+refused(lambda: os.kill(next(n for n in range(2, 1 << 15) if n not in pids), 0))
+with open("/proc/self/cgroup") as f:
+    for line in f:
+        assert line.rstrip().endswith(":/"), line

@@ -1,0 +1,22 @@
+"""A set-user-id program runs with no more than its caller has.
+
+Tried: su of the image; whether the places that can be written to honour the bit.
+"""
+import subprocess
+
+assert "NoNewPrivs:\t1" in read("/proc/self/status"), "new privileges can be had"
+programs = [p for p in ("/usr/bin/su", "/bin/su", "/usr/bin/passwd") if os.path.exists(p) and os.stat(p).st_mode & 0o4000]
+if not programs:
+    raise NotTried("the image has no set-user-id program")
+# It waits for a password on its stdin, which never comes.
+asking = subprocess.Popen([programs[0]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+asking.stdout.read(1)
+status = read(f"/proc/{asking.pid}/status")
+asking.kill()
+line = next(l for l in status.splitlines() if l.startswith("Uid:"))
+assert line.split()[1:] == ["1000"] * 4, line
+refusals["no new privileges"] += 1
+
+# Nor does one that the code makes itself: the places that it can write to ignore the bit.
+for mount in ("/mnt/data", "/tmp", "/dev/shm", "/var/tmp"):
+    assert os.statvfs(mount).f_flag & os.ST_NOSUID, mount

@@ -1,0 +1,38 @@
+// Runs one attack, given as a function, and prints its verdict as harness.py does. It stands
+// before the attack, inside a function of its own.
+const fs = require('node:fs');
+
+const refusals = {};
+const notes = [];
+
+class GaveWay extends Error {}
+class NotTried extends Error {}
+
+function count(name) {
+  refusals[name] = (refusals[name] ?? 0) + 1;
+}
+
+function check(holds, why) {
+  if (!holds) throw new GaveWay(why);
+}
+
+function refused(attempt, what) {
+  try {
+    attempt();
+  } catch (error) {
+    return count(error.code ?? error.name);
+  }
+  throw new GaveWay(`not refused: ${what}`);
+}
+
+async function attack(make) {
+  let outcome = 'held';
+  let why = '';
+  try {
+    await make();
+  } catch (error) {
+    outcome = error instanceof GaveWay ? 'gave way' : 'not tried';
+    why = String(error instanceof GaveWay || error instanceof NotTried ? error.message : error.stack);
+  }
+  console.log(`\n${JSON.stringify({ outcome, why: why.slice(0, 2000), refusals, notes })}`);
+}

@@ -1,0 +1,28 @@
+"""Process 1, which speaks to the server, cannot be read, traced or written to.
+
+Tried: its memory, descriptors and environment under /proc, ptrace, process_vm_readv, pidfd_getfd.
+"""
+for part in ("mem", "maps", "environ", "auxv", "syscall", "stack", "pagemap", "task/1/mem"):
+    refused(lambda: open(f"/proc/1/{part}", "rb").read(1))
+for part in ("mem", "task/1/mem", "clear_refs", "oom_score_adj"):
+    refused(lambda: open(f"/proc/1/{part}", "r+b"))
+for part in ("fd", "fdinfo", "map_files", "task/1/fd"):
+    refused(lambda: os.listdir(f"/proc/1/{part}"))
+for part in ("exe", "cwd", "root"):
+    refused(lambda: os.readlink(f"/proc/1/{part}"))
+for fd in range(256):
+    for flags in (os.O_RDONLY, os.O_WRONLY):
+        refused(lambda: os.close(os.open(f"/proc/1/fd/{fd}", flags | os.O_NONBLOCK)))
+
+PTRACE_ATTACH, PTRACE_SEIZE = 16, 0x4206
+for request in (PTRACE_ATTACH, PTRACE_SEIZE):
+    assert syscall("ptrace", request, 1, 0, 0) != 0, request
+space = ctypes.create_string_buffer(64)
+place = (ctypes.c_ulong * 2)(ctypes.addressof(space), 64)
+for call in ("process_vm_readv", "process_vm_writev"):
+    # Whoever may, and only lacks the address, gets EFAULT.
+    assert syscall(call, 1, place, 1, place, 1, 0) in (errno.EPERM, errno.ENOSYS), call
+handle = os.pidfd_open(1)
+for fd in range(16):
+    assert syscall("pidfd_getfd", handle, fd, 0) != 0, fd
+os.close(handle)

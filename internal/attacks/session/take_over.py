@@ -1,0 +1,58 @@
+"""The socket by which a later server takes a session over asks for a token.
+
+Tried: runs without one, wrong, long and odd ones, a huge length, a crowd of connections.
+"""
+import socket
+import struct
+
+ADDRESSES = ("\0code-sandbox-mcp", "/tmp/.code-sandbox-mcp.sock")
+
+
+def connect():
+    for address in ADDRESSES:
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        client.settimeout(20)
+        try:
+            client.connect(address)
+        except OSError:
+            client.close()
+        else:
+            return client
+    raise NotTried("the session has no such socket")
+
+
+def frame(message):
+    data = json.dumps(message).encode()
+    return struct.pack(">I", len(data)) + data
+
+
+def silence(client):
+    """Asserts that the connection ends without a word."""
+    try:
+        answer = client.recv(4096)
+        assert answer == b"", answer
+        refusals["closed"] += 1
+    except ConnectionError as err:
+        refusals[errno.errorcode[err.errno]] += 1
+    finally:
+        client.close()
+
+
+run = {"type": "run", "id": "run-x", "code": "1", "timeout_ms": 0, "grace_ms": 0}
+payloads = [
+    frame(run), frame({"type": "attach", "protocol": 1}) + frame(run), frame({"type": "attach", "protocol": 1, "token": ""}) + frame(run),
+    frame({"type": "attach", "protocol": 1, "token": "x" * 32}) + frame(run), frame({"type": "attach", "protocol": 1, "token": None}),
+    frame({"type": "attach", "protocol": 1, "token": ["x"]}), struct.pack(">I", 0xFFFFFFFF) + b"x" * 8192, frame({"type": "stop"}),
+]
+# No more than four may wait for their word at once. A crowd that says nothing must not keep others out for good.
+for four in (payloads[:4], payloads[4:]):
+    for idler in [connect() for _ in range(12)]:
+        idler.close()
+    clients = [connect() for _ in four]
+    for client, payload in zip(clients, four):
+        try:
+            client.sendall(payload)
+        except OSError:
+            pass  # it was closed before all had come
+    for client in clients:
+        silence(client)

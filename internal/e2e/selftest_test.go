@@ -1,0 +1,151 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+type selftestRow struct {
+	Name, Language, Status, Tried, Why, Fix string
+	Failed                                  bool
+	Refusals                                map[string]int
+}
+
+// selftestCommand is a self-test in the environment that a client would give it.
+func selftestCommand(stateDir string, args ...string) *exec.Cmd {
+	cmd := exec.Command(binary, append([]string{"selftest", "--state-dir", stateDir}, args...)...)
+	cmd.Env = []string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH"), "API_KEY=a key of the user's own", "DATABASE_URL=postgres://user:secret@db/x"}
+	return cmd
+}
+
+// wantSwept fails where a server or a command with this state directory has left anything.
+func wantSwept(t *testing.T, stateDir string) {
+	t.Helper()
+	out, err := exec.Command(binary, "gc", "--state-dir", stateDir).CombinedOutput()
+	if err != nil || string(out) != "nothing to remove\n" {
+		t.Errorf("gc: %v: %s", err, out)
+	}
+}
+
+// The sandbox that users get must hold against everything, and the session of a server that runs
+// beside the self-test must not notice.
+func TestSelftest(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	s := start(t, setup{stateDir: state})
+	s.py("beside = 41")
+	cmd := selftestCommand(state, "--json", "--pass-through-env", "API_KEY")
+	var logged strings.Builder
+	cmd.Stderr = &logged
+	out, err := cmd.Output()
+	if err != nil {
+		t.Errorf("%v: %s", err, logged.String())
+	}
+	var report struct {
+		OK   bool
+		Rows []selftestRow
+	}
+	if err := json.Unmarshal(out, &report); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	seen := make(map[string][]string)
+	for _, row := range report.Rows {
+		seen[row.Name] = append(seen[row.Name], row.Language)
+		if row.Status != "proven" && (row.Status != "not_enforced" || row.Fix == "") || row.Failed || row.Tried == "" {
+			t.Errorf("%+v", row)
+		}
+	}
+	if !report.OK || len(report.Rows) < 30 {
+		t.Errorf("ok is %v, with %d rows", report.OK, len(report.Rows))
+	}
+	for _, name := range []string{"environment", "secrets", "take_over", "volume", "process_one", "signals", "frames"} {
+		if !slices.Equal(seen[name], []string{"python", "javascript"}) {
+			t.Errorf("%s was tried in %v", name, seen[name])
+		}
+	}
+	if strings.Contains(string(out)+logged.String(), "a key of the user's own") {
+		t.Error("the report tells a secret")
+	}
+	if got := s.py("beside + 1").Meta.Run.value(); got != "42" {
+		t.Errorf("the session beside it has %s", got)
+	}
+	s.end()
+	wantSwept(t, state)
+}
+
+// With Python off, what is attacked in Python alone is not tried, which is nobody's failure.
+func TestSelftestAsATable(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	out, err := selftestCommand(state, "--python-image", "off").Output()
+	if err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{
+		"proven     secrets       javascript  The values", "not tried  seccomp       python      The system calls",
+		"why    the attack is in python, which is switched off", "tried  its memory, descriptors", "met    EACCES ×", " proven, 21 not tried.\n",
+	} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("there is no %q in\n%s", want, out)
+		}
+	}
+	wantSwept(t, state)
+}
+
+func TestSelftestThatCannotBegin(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"nothing to attack": {[]string{"--python-image", "off", "--js-image", "off"}, 2, "switched off"},
+		"a wrong flag":      {[]string{"--no-such"}, 2, "--no-such"},
+		"no image":          {[]string{"--python-image", "localhost/no-such-image:1"}, 1, "localhost/no-such-image:1"},
+		"no engine":         {[]string{"--engine-url", "unix:///no/such/socket"}, 1, "fix:"},
+	} {
+		cmd := selftestCommand(t.TempDir(), test.args...)
+		out, _ := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != test.code || !strings.Contains(string(out), test.says) {
+			t.Errorf("%s: exit status %d: %s", name, cmd.ProcessState.ExitCode(), out)
+		}
+	}
+}
+
+func TestSelftestCleansUpWhenItIsInterrupted(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	cmd := selftestCommand(state)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a session of the self-test", func() (bool, string) {
+		locks, err := filepath.Glob(filepath.Join(state, "sessions", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, lock := range locks {
+			if h := mustHold(t, []string{strings.TrimSuffix(filepath.Base(lock), filepath.Ext(lock))}); len(h.Containers) > 0 {
+				return true, ""
+			}
+		}
+		return false, strings.Join(locks, " ")
+	})
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("it ended with %v", err)
+	}
+	wantSwept(t, state)
+	bait, err := filepath.Glob(filepath.Join(state, "selftest-*"))
+	if err != nil || len(bait) > 0 {
+		t.Errorf("it left %q", bait)
+	}
+}

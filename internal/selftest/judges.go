@@ -1,0 +1,233 @@
+package selftest
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// judgeSecrets looks at what a client sees of code that tells all that it was given.
+func judgeSecrets(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
+	program, err := source.Program(t.facts)
+	if err != nil {
+		return err
+	}
+	answer, err := t.answer(ctx, row.Language, program)
+	if err != nil {
+		return err
+	}
+	row.Status = Proven
+	for name, value := range t.o.Config.Env {
+		if len(value) < minTelling {
+			row.Notes = append(row.Notes, name+" is too short to be masked")
+			continue
+		}
+		for kind, form := range forms(value) {
+			if strings.Contains(answer, form) {
+				row.broken("the value of %s is in the answer, %s", name, kind)
+				return nil
+			}
+		}
+		marks := strings.Count(answer, "[masked: "+name+"]")
+		if marks == 0 {
+			return fmt.Errorf("the answer does not have %s at all: %.300s", name, answer)
+		}
+		row.Refusals["masked"] += marks
+	}
+	return nil
+}
+
+// forms are what the attack makes of a value.
+func forms(value string) map[string]string {
+	forms := map[string]string{"as it is": value, "URL-encoded": url.PathEscape(value)}
+	if quoted, err := json.Marshal(value); err == nil {
+		forms["as JSON"] = strings.Trim(string(quoted), `"`)
+	}
+	for shift := range 3 {
+		text := base64.StdEncoding.EncodeToString([]byte("xy"[:shift] + value + "tail"))
+		// The characters that depend on the value alone, and not so few that they occur by chance.
+		if core := text[4 : len(text)-8]; len(core) >= 2*minTelling {
+			forms[fmt.Sprintf("in base64 behind %d others", shift)] = core
+		}
+	}
+	return forms
+}
+
+// judgeTrespass lets a neighbour settle, attacks it, and asks how it is.
+func judgeTrespass(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
+	facts := t.facts
+	facts.Token += "-neighbour" // the host listens by the other name
+	var settled Row
+	if err := t.ask(ctx, t.other, "neighbour", row.Language, facts, &settled); err != nil {
+		return err
+	}
+	if len(settled.Notes) != 2 {
+		return errors.New("the neighbour did not settle: " + settled.Why)
+	}
+	port, err := strconv.Atoi(settled.Notes[0])
+	if err != nil {
+		return err
+	}
+	if facts.PID, err = strconv.Atoi(settled.Notes[1]); err != nil {
+		return err
+	}
+	facts.Listeners = [][2]any{{"127.0.0.1", port}}
+	if facts.Volume, err = t.volumeOf(ctx, t.other); err != nil {
+		return err
+	}
+	if _, err := t.attack(ctx, t.attacked, row, source, facts, sandbox.RunOptions{Fresh: true}); err != nil || row.Status != Proven {
+		return err
+	}
+	var after Row
+	if err := t.ask(ctx, t.other, "neighbour_after", row.Language, facts, &after); err != nil {
+		return err
+	}
+	if after.Status != Proven {
+		row.broken("the neighbour was harmed: %s", after.Why)
+	}
+	return nil
+}
+
+// ask runs a program that is no attack and fills a row of nobody's in.
+func (t *tester) ask(ctx context.Context, m *sandbox.Manager, name string, language sandbox.Language, facts attacks.Facts, row *Row) error {
+	*row = Row{Language: language, Refusals: map[string]int{}}
+	source, err := attacks.Session(name, language == sandbox.JavaScript)
+	if err != nil {
+		return err
+	}
+	_, err = t.attack(ctx, m, row, source, facts, sandbox.RunOptions{})
+	return err
+}
+
+func (t *tester) volumeOf(ctx context.Context, m *sandbox.Manager) (string, error) {
+	session, err := m.Session(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	there, err := t.o.Engine.List(ctx, sandbox.LabelSession, session.ID)
+	if err != nil {
+		return "", err
+	}
+	if len(there.Volumes) != 1 {
+		return "", fmt.Errorf("session %s has %d volumes", session.ID, len(there.Volumes))
+	}
+	return there.Volumes[0].Name, nil
+}
+
+// judgeTakeOver attacks a session with a name: only those have a socket.
+func judgeTakeOver(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
+	id := t.facts.Token
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		_, _ = t.attacked.CloseSession(closing, id, false)
+	}()
+	_, err := t.attack(ctx, t.attacked, row, source, t.facts, sandbox.RunOptions{SessionID: id})
+	if err == nil && row.Status == Proven && !works(ctx, t.attacked, row.Language, id) {
+		row.broken("the session does not answer any more")
+	}
+	return err
+}
+
+// works reports whether a session still runs code. A kernel that the attack cost shows in the first try.
+func works(ctx context.Context, m *sandbox.Manager, language sandbox.Language, session string) bool {
+	for range 2 {
+		res, err := run(ctx, m, sandbox.RunOptions{SessionID: session, Language: language, Code: "6 * 7"})
+		if err == nil && res.Status == sandbox.Completed && res.Value != nil && *res.Value == "42" {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeVolume expects the supervisor to stop the run.
+func judgeVolume(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
+	res, err := t.attack(ctx, t.attacked, row, source, t.facts, sandbox.RunOptions{})
+	if res != nil && res.Status == sandbox.Failed && res.Cause == "quota" {
+		row.Status, row.Why, err = Proven, "", nil
+		row.Refusals["QuotaExceeded"]++
+	}
+	var after Row
+	if tidied := t.ask(ctx, t.attacked, "volume_after", row.Language, t.facts, &after); tidied != nil || after.Status != Proven {
+		row.broken("what is too much cannot be removed: %v %s", tidied, after.Why)
+	}
+	return err
+}
+
+// judgeProcessOne knows of images that leave process 1 open.
+func judgeProcessOne(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
+	_, err := t.attack(ctx, t.attacked, row, source, t.facts, sandbox.RunOptions{})
+	t.blameImage(ctx, row)
+	return err
+}
+
+// judgeSignals asks the session to go on, whatever became of its kernel.
+func judgeSignals(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
+	res, err := t.attack(ctx, t.attacked, row, source, t.facts, sandbox.RunOptions{})
+	switch {
+	case res == nil || row.Status == Broken:
+		return err
+	case res.Status == sandbox.Killed:
+		row.Status, row.Notes = Proven, append(row.Notes, "the code has ended its own container")
+	case err != nil:
+		return err
+	}
+	if !works(ctx, t.attacked, row.Language, "") {
+		row.broken("the session does not answer any more")
+	}
+	return nil
+}
+
+// blameImage tells of an image of the user's own whose Node every process may read.
+func (t *tester) blameImage(ctx context.Context, row *Row) {
+	if row.Status != Broken || row.Language != sandbox.JavaScript {
+		return
+	}
+	image, err := t.o.Engine.Image(ctx, t.o.Config.Kernels[row.Language].Image)
+	if err == nil && image.Labels[sandbox.LabelInit] == "" {
+		row.Status = Unenforced
+		row.Why = "the image has no copy of Node that its user may run but not read (label " + sandbox.LabelInit + "): " + row.Why
+		row.Fix = "use the image that code-sandbox-mcp setup makes"
+	}
+}
+
+// judgeFrames looks for what was forged in what came of it: in this run, the next one, and the neighbour.
+func judgeFrames(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
+	mark := sandbox.RunOptions{Language: row.Language, Code: "6 * 7"}
+	if _, err := run(ctx, t.other, mark); err != nil {
+		return err
+	}
+	res, err := t.attack(ctx, t.attacked, row, source, t.facts, sandbox.RunOptions{})
+	switch {
+	case res == nil:
+		return err
+	case errors.Is(err, attacks.ErrNoVerdict):
+		// It has cost the code its own kernel.
+		row.Status, row.Notes = Proven, append(row.Notes, fmt.Sprintf("the run ended as %s %s", res.Status, res.Cause))
+	case row.Status != Proven:
+		return err
+	}
+	if res.Value != nil && strings.Contains(*res.Value, t.facts.Token) {
+		row.broken("a forged result was believed")
+	}
+	for _, a := range res.Artifacts {
+		if strings.Contains(a.Path, "etc/passwd") {
+			row.broken("a forged artifact was believed: %s", a.Path)
+		}
+	}
+	if !works(ctx, t.attacked, row.Language, "") {
+		row.broken("the session does not answer any more")
+	}
+	if !works(ctx, t.other, row.Language, "") {
+		row.broken("another session does not answer any more")
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package selftest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+)
+
+// promise is what the sandbox promises, and how that is attacked.
+type promise struct {
+	name string
+	each bool // in every language, because each has something of its own to hold it
+	// when says whether a language has what is attacked. Nil: it has.
+	when func(sandbox.KernelConfig) bool
+	// session says that the attack is one of those that need a session.
+	session bool
+	// host tells what doctor knows of this host's ability to hold the promise. Nil: every host can.
+	host func(podman.Info) doctor.Check
+	// judge tries the attack. Nil: the attack is judged by its own verdict.
+	judge func(ctx context.Context, t *tester, row *Row, source attacks.Attack) error
+}
+
+// promises are in the order to try them.
+var promises = []promise{
+	{name: "rootless", session: true, host: doctor.Rootless},
+	{name: "user"},
+	{name: "capabilities"},
+	{name: "setuid"},
+	{name: "seccomp", host: doctor.Seccomp},
+	{name: "sockets", host: doctor.Seccomp},
+	{name: "readonly"},
+	{name: "network"},
+	{name: "mounts"},
+	{name: "host_files"},
+	{name: "devices"},
+	{name: "kernel_files"},
+	{name: "identity"},
+	{name: "processes"},
+	{name: "memory", host: limit(podman.LimitMemory)},
+	{name: "cpu", host: limit(podman.LimitCPU)},
+	{name: "pids", host: limit(podman.LimitPIDs)},
+	{name: "files"},
+	{name: "core"},
+	{name: "tmpfs"},
+	{name: "environment", each: true, session: true},
+	{name: "secrets", each: true, session: true, judge: judgeSecrets},
+	{name: "trespass", session: true, judge: judgeTrespass},
+	{name: "take_over", each: true, session: true, judge: judgeTakeOver,
+		when: func(k sandbox.KernelConfig) bool { return k.Relay != "" }},
+	{name: "volume", each: true, session: true, judge: judgeVolume},
+	{name: "process_one", each: true, session: true, judge: judgeProcessOne},
+	{name: "signals", each: true, session: true, judge: judgeSignals},
+	{name: "frames", each: true, session: true, judge: judgeFrames},
+}
+
+func limit(l podman.Limit) func(podman.Info) doctor.Check {
+	return func(info podman.Info) doctor.Check { return doctor.Limit(info, l) }
+}
+
+// load finds the attack in a language. What the kernel refuses is attacked in Python alone.
+func (p promise) load(language sandbox.Language) (attacks.Attack, error) {
+	if p.session {
+		return attacks.Session(p.name, language == sandbox.JavaScript)
+	}
+	return attacks.Container(p.name)
+}
+
+// judge tries the attack and fills the row in.
+func (t *tester) judge(ctx context.Context, row *Row, p planned, source attacks.Attack) {
+	if !t.on(p.language) {
+		row.Status, row.Why = NotTried, fmt.Sprintf("the attack is in %s, which is switched off", p.language)
+		return
+	}
+	try := p.judge
+	if try == nil {
+		try = judgeVerdict
+	}
+	if err := try(ctx, t, row, source); err != nil {
+		row.Status, row.Why = NotTried, err.Error()
+	}
+	p.unenforceable(t.info, row)
+}
+
+// judgeVerdict believes what the attack says, from an interpreter of its own.
+func judgeVerdict(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
+	_, err := t.attack(ctx, t.attacked, row, source, t.facts, sandbox.RunOptions{Fresh: true})
+	return err
+}
+
+// attack runs an attack and fills the row in with its verdict. The error says that there was none;
+// the result is there whenever the code ran.
+func (t *tester) attack(ctx context.Context, m *sandbox.Manager, row *Row, source attacks.Attack, facts attacks.Facts, o sandbox.RunOptions) (*sandbox.Result, error) {
+	program, err := source.Program(facts)
+	if err != nil {
+		return nil, err
+	}
+	o.Language, o.Code = row.Language, program
+	res, err := run(ctx, m, o)
+	if err != nil {
+		return nil, err
+	}
+	verdict, err := attacks.ParseVerdict(res.Stdout.Head + res.Stdout.Tail)
+	if err != nil {
+		return res, fmt.Errorf("%w: %s %s%s", err, res.Status, res.Cause, errorOf(res))
+	}
+	row.take(verdict)
+	return res, nil
+}
+
+func errorOf(res *sandbox.Result) string {
+	if res.Error == nil {
+		return ""
+	}
+	return fmt.Sprintf(" %s: %.300s", res.Error.Name, res.Error.Message)
+}
+
+func (r *Row) take(v attacks.Verdict) {
+	r.Status = map[attacks.Outcome]Status{
+		attacks.Held: Proven, attacks.GaveWay: Broken, attacks.Unenforced: Unenforced, attacks.NotTried: NotTried,
+	}[v.Outcome]
+	r.Why = v.Why
+	for name, n := range v.Refusals {
+		r.Refusals[name] += n
+	}
+	r.Notes = append(r.Notes, v.Notes...)
+}
+
+func (r *Row) broken(format string, args ...any) {
+	r.Status, r.Why = Broken, fmt.Sprintf(format, args...)
+}

@@ -1,0 +1,157 @@
+// Package selftest attacks a session from inside, and says of each promise that the sandbox makes
+// whether it held.
+//
+// Run makes a Report; Report.WriteTable and Report.WriteJSON print it, and Report.OK decides the exit
+// status. What the kernel refuses is attacked in one language only, Python: it is the same for both.
+package selftest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+)
+
+// Engine is what a self-test needs of *podman.Engine.
+type Engine interface {
+	sandbox.Engine
+	Info(ctx context.Context) (podman.Info, error)
+}
+
+// Answer runs code in the default session of a manager, as a client's call does, and gives everything
+// that the client would see.
+type Answer func(ctx context.Context, language sandbox.Language, code string) (string, error)
+
+// Options says what to attack.
+type Options struct {
+	// Config is what sessions are made with. What bounds a caller in it (the length of code, the time of a
+	// run, the number of sessions) is widened where an attack needs more. Its Env should have a value.
+	Config sandbox.Config
+	Engine Engine // the same as the one in Config
+	// Server gives answers about the sessions of a manager.
+	Server func(*sandbox.Manager) Answer
+	// Environ is the environment of this process, as os.Environ gives it.
+	Environ []string
+	// Standard are the languages that run in this program's own images. There every attack must be made.
+	Standard map[sandbox.Language]bool
+	// Progress is told of every row before it is tried. Nil: nobody is.
+	Progress func(name string, language sandbox.Language, done, total int)
+}
+
+// Status is what became of a promise.
+type Status string
+
+// The statuses. Unenforced says that this host cannot hold the promise, as doctor says too; NotTried that
+// the attack could not be made.
+const (
+	Proven     Status = "proven"
+	Unenforced Status = "not_enforced"
+	Broken     Status = "broken"
+	NotTried   Status = "not_tried"
+)
+
+// Row is one promise, in one language.
+type Row struct {
+	Name     string           `json:"name"`
+	Promise  string           `json:"promise"`
+	Language sandbox.Language `json:"language"`
+	Status   Status           `json:"status"`
+	Tried    string           `json:"tried"`
+	Refusals map[string]int   `json:"refusals"` // how often which error was met
+	Notes    []string         `json:"notes"`
+	Why      string           `json:"why,omitempty"` // it is not proven
+	Fix      string           `json:"fix,omitempty"`
+	// Failed says that this row alone makes the self-test fail.
+	Failed bool `json:"failed"`
+}
+
+const (
+	attackTimeout = 2 * time.Minute
+	closeTimeout  = 30 * time.Second
+)
+
+// Run attacks every promise. The error says that there was nothing to attack, or that ctx ended; the
+// report has what was tried until then. Its sessions are closed in any case.
+func Run(ctx context.Context, o Options) (Report, error) {
+	info, err := o.Engine.Info(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	t, err := newTester(o, info)
+	if err != nil {
+		return Report{}, err
+	}
+	defer t.close()
+	if err := t.begin(ctx); err != nil {
+		return Report{}, err
+	}
+	var report Report
+	plan := t.plan()
+	for i, p := range plan {
+		if o.Progress != nil {
+			o.Progress(p.name, p.language, i, len(plan))
+		}
+		row := t.try(ctx, p)
+		if ctx.Err() != nil {
+			return report, fmt.Errorf("stopped after %d of %d rows: %w", i, len(plan), context.Cause(ctx))
+		}
+		report.Rows = append(report.Rows, row)
+	}
+	return report, nil
+}
+
+// planned is a promise in one language.
+type planned struct {
+	promise
+	language sandbox.Language
+}
+
+// plan gives every row, in the order to try them: what may cost a kernel comes last.
+func (t *tester) plan() []planned {
+	var plan []planned
+	for _, p := range promises {
+		for _, language := range []sandbox.Language{sandbox.Python, sandbox.JavaScript} {
+			if p.each && t.on(language) && (p.when == nil || p.when(t.o.Config.Kernels[language])) {
+				plan = append(plan, planned{p, language})
+			}
+		}
+		if !p.each {
+			plan = append(plan, planned{p, sandbox.Python})
+		}
+	}
+	return plan
+}
+
+func (t *tester) on(language sandbox.Language) bool {
+	_, on := t.o.Config.Kernels[language]
+	return on
+}
+
+// try makes one row.
+func (t *tester) try(ctx context.Context, p planned) Row {
+	row := Row{Name: p.name, Language: p.language, Refusals: map[string]int{}, Notes: []string{}}
+	source, err := p.load(p.language)
+	if err != nil {
+		row.Status, row.Why = NotTried, err.Error()
+	}
+	row.Promise, row.Tried = source.Promise, source.Tried
+	if err == nil {
+		t.judge(ctx, &row, p, source)
+	}
+	row.Failed = row.Status == Broken || row.Status == NotTried && t.o.Standard[p.language]
+	return row
+}
+
+// unenforceable moves the blame for a broken promise to the host, where doctor knows that it cannot
+// hold it.
+func (p promise) unenforceable(info podman.Info, row *Row) {
+	if p.host == nil || row.Status != Broken {
+		return
+	}
+	if check := p.host(info); check.Status != doctor.OK {
+		row.Status, row.Why, row.Fix = Unenforced, check.Name+": "+check.Found+"; "+check.Why, check.Fix
+	}
+}

@@ -1,0 +1,198 @@
+package selftest
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+)
+
+// tester has two managers, so that both the session that is attacked and its neighbour are without a
+// name: what a killed self-test leaves is removed like any dead server's.
+type tester struct {
+	o        Options
+	info     podman.Info
+	attacked *sandbox.Manager
+	other    *sandbox.Manager
+	answer   Answer
+	facts    attacks.Facts
+	bait     []func() // to take away what lies about on the host
+}
+
+func newTester(o Options, info podman.Info) (*tester, error) {
+	c := &o.Config
+	c.RunTimeout, c.MaxRunTimeout, c.StartTimeout = attackTimeout, attackTimeout, max(c.StartTimeout, attackTimeout)
+	c.IdleTimeout, c.Lifetime = max(c.IdleTimeout, time.Hour), max(c.Lifetime, time.Hour)
+	c.CodeBytes, c.OutputBytes, c.MaxSessions, c.Prewarm = max(c.CodeBytes, 256<<10), max(c.OutputBytes, 30_000), 1000, nil
+	t := &tester{o: o, info: info}
+	t.facts = attacks.Facts{
+		Limits: attacks.Limits{
+			MemoryBytes: c.Limits.MemoryBytes, CPUs: c.Limits.CPUs, PIDs: c.Limits.PIDs, TmpBytes: c.Limits.TmpBytes,
+			FileBytes: c.Limits.FileBytes, OpenFiles: c.Limits.OpenFiles, VolumeBytes: c.VolumeBytes,
+		},
+		Token: "selftest-" + strings.ToLower(rand.Text()),
+		Given: digests(c.Env), Withheld: withheld(o.Environ, c.Env),
+	}
+	if err := t.layBait(); err != nil {
+		t.removeBait()
+		return nil, err
+	}
+	t.attacked, t.other = sandbox.NewManager(*c), sandbox.NewManager(*c)
+	t.answer = o.Server(t.attacked)
+	return t, nil
+}
+
+// begin starts every language that is on, so that a session that cannot be had is told of at once.
+func (t *tester) begin(ctx context.Context) error {
+	for language := range t.o.Config.Kernels {
+		if res, err := run(ctx, t.attacked, sandbox.RunOptions{Language: language, Code: "6 * 7"}); err != nil {
+			return err
+		} else if res.Value == nil || *res.Value != "42" {
+			return fmt.Errorf("the %s kernel does not work: %s%s", language, res.Status, errorOf(res))
+		}
+	}
+	return nil
+}
+
+func (t *tester) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	t.attacked.Close(ctx)
+	t.other.Close(ctx)
+	t.removeBait()
+}
+
+// run runs code to its end, or interrupts it when ctx ends.
+func run(ctx context.Context, m *sandbox.Manager, o sandbox.RunOptions) (*sandbox.Result, error) {
+	r, err := m.Run(o)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-r.Done():
+		return r.Result()
+	case <-ctx.Done():
+		r.Interrupt()
+		return nil, context.Cause(ctx)
+	}
+}
+
+func digests(values map[string]string) map[string]string {
+	sums := make(map[string]string, len(values))
+	for name, value := range values {
+		sum := sha256.Sum256([]byte(value))
+		sums[name] = hex.EncodeToString(sum[:])
+	}
+	return sums
+}
+
+// unremarkable variables have the same value in many places, and tell nothing.
+var unremarkable = []string{"PATH", "HOME", "PWD", "OLDPWD", "TERM", "LANG", "SHELL", "TMPDIR", "TZ", "USER", "LOGNAME", "HOSTNAME"}
+
+// minTelling is how long a value must be for its presence to be no accident.
+const minTelling = 6
+
+// withheld gives the variables of this process that code must not see.
+func withheld(environ []string, given map[string]string) map[string]string {
+	values := make(map[string]string)
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		if len(value) >= minTelling && !slices.Contains(unremarkable, name) && !strings.HasPrefix(name, "LC_") && !hasValue(given, value) {
+			values[name] = value
+		}
+	}
+	return digests(values)
+}
+
+func hasValue(values map[string]string, value string) bool {
+	for _, v := range values {
+		if v == value {
+			return true
+		}
+	}
+	return false
+}
+
+// layBait puts on this host what must not be reached, where the engine is on it.
+func (t *tester) layBait() error {
+	if !t.info.OnHost {
+		return nil
+	}
+	t.facts.Namespaces = make(map[string]string)
+	for _, kind := range []string{"net", "pid", "mnt", "uts", "ipc", "cgroup"} {
+		if own, err := os.Readlink("/proc/self/ns/" + kind); err == nil {
+			t.facts.Namespaces[kind] = own
+		}
+	}
+	if path, isPath := strings.CutPrefix(t.info.Address, "unix://"); isPath {
+		t.facts.Sockets = append(t.facts.Sockets, path)
+	}
+	for _, network := range [][2]string{{"tcp4", "127.0.0.1"}, {"tcp6", "::1"}} {
+		if err := t.listen(network[0], net.JoinHostPort(network[1], "0")); err != nil && network[0] == "tcp4" {
+			return err
+		}
+	}
+	if err := t.listen("unix", "@"+t.facts.Token); err == nil {
+		t.facts.Abstract = append(t.facts.Abstract, t.facts.Token)
+	}
+	// Beside the sessions, not among them.
+	for _, dir := range []string{filepath.Dir(t.o.Config.StateDir), os.TempDir()} {
+		if err := t.putFile(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listen accepts connections, and says nothing on them.
+func (t *tester) listen(network, address string) error {
+	listener, err := net.Listen(network, address)
+	if err != nil {
+		return err
+	}
+	t.bait = append(t.bait, func() { _ = listener.Close() })
+	if tcp, isTCP := listener.Addr().(*net.TCPAddr); isTCP {
+		t.facts.Listeners = append(t.facts.Listeners, [2]any{tcp.IP.String(), tcp.Port})
+	}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.Close()
+		}
+	}()
+	return nil
+}
+
+// putFile puts a file where anybody who gets there may read it.
+func (t *tester) putFile(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	path := filepath.Join(dir, t.facts.Token)
+	if err := os.WriteFile(path, []byte(t.facts.Token), 0o644); err != nil { //nolint:gosec // it is bait
+		return err
+	}
+	t.bait = append(t.bait, func() { _ = os.Remove(path) })
+	t.facts.Files = append(t.facts.Files, path)
+	return nil
+}
+
+func (t *tester) removeBait() {
+	for _, remove := range t.bait {
+		remove()
+	}
+}
