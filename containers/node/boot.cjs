@@ -8,6 +8,8 @@
  */
 {
   const fs = require('node:fs');
+  // Without a listener this signal, which any child may send, opens a debugger in process 1.
+  if (process.argv[2] === undefined) process.on('SIGUSR1', () => {});
   const pause = new Int32Array(new SharedArrayBuffer(4));
 
   const readSome = (fd, bytes) => {

@@ -71,3 +71,16 @@ test('a program leaves none of its names to user code, and may import', async ()
   // The names of Node's own modules are global under -e.
   assert.equal((await done).out, `\n${names.map((name) => (name === 'fs' ? 'object' : 'undefined'))}`);
 });
+
+test('no child can open a debugger in process 1', async () => {
+  const { child, done } = begin([]);
+  const text = `const { url } = require('node:inspector');
+    process.stdin.once('data', () => {
+      process.kill(process.pid, 'SIGUSR1');
+      // The signal is served before a timer of later.
+      setTimeout(() => { process.stdout.write(String(url())); process.exit(0); }, 300);
+    });`;
+  child.stdin.write(frame(text));
+  child.stdin.end('now');
+  assert.equal((await done).out, 'undefined');
+});
