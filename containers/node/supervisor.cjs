@@ -34,7 +34,9 @@ const vmApi = require('node:vm');
 const workerThreads = require('node:worker_threads');
 const { Door } = require('./door.cjs');
 const { FrameReader, encodeFrame } = require('./frames.cjs');
+const { Quota } = require('./quota.cjs');
 const { socketPath } = require('./socket.cjs');
+const { Tally } = require('./tally.cjs');
 
 const PROTOCOL = 1;
 const MAX_FRAME_IN = 1 << 20; // a frame from the server
@@ -368,27 +370,15 @@ class Scanner {
     return found.sort((a, b) => b.modified_ms - a.modified_ms);
   }
 
-  /** usage tells what all files take on the disk, also those that are no artifacts. */
-  usage() {
-    let files = 0;
-    let bytes = 0;
-    const left = this.#walk((_, stat) => {
-      files++;
-      bytes += stat.blocks * 512;
-    }, true);
-    return { files, bytes, complete: left > 0 };
-  }
-
-  // walk visits the regular files, or also those that are private, without following
-  // links, and gives how many entries more it would have read.
-  #walk(visit, everything = false) {
+  // walk visits the regular files that are not private, without following links.
+  #walk(visit) {
     let left = SCAN_ENTRIES;
     const folders = [{ path: '', depth: 0 }];
     while (folders.length > 0 && left > 0) {
       const { path, depth } = folders.pop();
       left = this.#list(path, left, (entry) => {
         const child = path === '' ? entry.name : `${path}/${entry.name}`;
-        if (!everything && isPrivate(child, entry.name)) return;
+        if (isPrivate(child, entry.name)) return;
         if (entry.isDirectory()) {
           if (depth < SCAN_DEPTH) folders.push({ path: child, depth: depth + 1 });
           return;
@@ -398,7 +388,6 @@ class Scanner {
         if (stat?.isFile()) visit(child, stat);
       });
     }
-    return left;
   }
 
   // list calls each for the entries of a folder, at most left of them, and gives how many
@@ -745,6 +734,8 @@ const INTERRUPT_AGAIN_MS = 100;
 const SPARE_DELAY_MS = 20;
 const SPARE_YIELDS_MS = 300;
 const MAX_ZOMBIES = 64;
+const LOOK_MS = 5000;
+const USAGE_SLICE_MS = 2; // a count must not hold up an interrupt
 const STRAY_PATIENCE = 10; // rounds of killing before something is taken to fork faster than that
 const STRAY_ROUNDS = 200;
 const PATHS_BYTES = 256 << 10; // of artifacts in one answer
@@ -769,6 +760,8 @@ function parseInit(frame) {
     maxDisplays: clamp(frame.max_displays, 20, 0, 1000),
     maxArtifacts: clamp(frame.max_artifacts, 100, 0, 5000),
     token: isText(frame.token) ? frame.token : '',
+    volumeBytes: clamp(frame.volume_bytes, 0, 0, 2 ** 50),
+    volumeFiles: clamp(frame.volume_files, 0, 0, 2 ** 40),
   };
 }
 
@@ -955,6 +948,7 @@ class Supervisor {
   #run = null;
   #runKernel = null;
   #scanner = null;
+  #quota = null; // a Quota where there is a limit
   #lastFrameAt = performance.now();
   #logs = 0;
 
@@ -1022,7 +1016,8 @@ class Supervisor {
     this.#scanner = new Scanner(settings.workDir);
     // Before a kernel hears of anything: no code of the session may take the place.
     if (settings.token !== '') this.#openDoor(settings.token);
-    if (settings.idleMs > 0) setInterval(() => this.#endWhenIdle(), Math.min(settings.idleMs, 5000));
+    if (settings.volumeBytes > 0 || settings.volumeFiles > 0) this.#quota = this.#newQuota(settings);
+    if (settings.idleMs > 0 || this.#quota !== null) setInterval(() => this.#lookAfter(), Math.min(settings.idleMs || LOOK_MS, LOOK_MS));
     this.#initKernel(this.#main);
     this.#sendReady();
     if (frame.warm === true) this.#planSpare();
@@ -1051,8 +1046,56 @@ class Supervisor {
     for (const frame of this.#record.frames) this.#server.write(frame);
   }
 
-  #endWhenIdle() {
-    if (this.#run === null && performance.now() - this.#lastFrameAt >= this.#settings.idleMs) this.#stop();
+  #lookAfter() {
+    if (this.#run !== null) return;
+    const { idleMs } = this.#settings;
+    if (idleMs > 0 && performance.now() - this.#lastFrameAt >= idleMs) this.#stop();
+    this.#quota?.glance();
+  }
+
+  // The limit of the work directory -------------------------------------------------
+
+  #newQuota({ workDir, volumeBytes, volumeFiles }) {
+    const session = {
+      pids: () => this.#processes().map(({ pid }) => pid),
+      hasPrograms: () => this.#programs().length > 0,
+    };
+    return new Quota(workDir, { bytes: volumeBytes, files: volumeFiles }, session, (usage) => this.#onOver(usage));
+  }
+
+  #onOver(usage) {
+    if (this.#run !== null) {
+      this.#run.usage = usage;
+      return this.#interrupt(this.#run, 'quota');
+    }
+    const programs = this.#programs();
+    for (const { pid } of programs) signal(pid, 'SIGKILL');
+    if (programs.length === 0) this.#main?.kill('quota');
+    else this.#log('warn', `programs that were left running are killed: ${this.#quotaError(usage).message}`);
+  }
+
+  #quotaError({ bytes, files }) {
+    const { volumeBytes, volumeFiles } = this.#settings;
+    const isBytes = volumeBytes > 0 && bytes > volumeBytes;
+    const message = isBytes
+      ? `the files take ${bytes} bytes, and may take ${volumeBytes}`
+      : `there are ${files} files, and may be ${volumeFiles}`;
+    return { name: 'QuotaExceeded', message, traceback: '' };
+  }
+
+  // processes lists those of the session's code: as process 1 all but what servers started
+  // here, otherwise what is below the kernels. The spare has run no code.
+  #processes() {
+    if (process.pid === 1) return this.#strays([this.#spare]);
+    const all = listProcesses();
+    const kernels = [...new Set([this.#main, this.#runKernel])].filter((kernel) => kernel?.alive);
+    return all.filter(({ pid }) => kernels.some((kernel) => kernel.pid === pid)).concat(kernels.flatMap((kernel) => descendants(all, kernel.pid)));
+  }
+
+  // programs lists the processes that are no kernels.
+  #programs() {
+    const kernels = [this.#main, this.#runKernel].flatMap((kernel) => [kernel?.pid, kernel?.nodePid]);
+    return this.#processes().filter(({ pid }) => !kernels.includes(pid));
   }
 
   // Kernels -----------------------------------------------------------------
@@ -1116,7 +1159,7 @@ class Supervisor {
     const seen = new Set(); // one that dies slowly is not waited for
     const stopped = [];
     for (let round = 0; round < STRAY_ROUNDS; round++) {
-      const strays = this.#strays().filter(({ pid, started }) => !seen.has(`${pid} ${started}`));
+      const strays = this.#strays([this.#spare, this.#runKernel]).filter(({ pid, started }) => !seen.has(`${pid} ${started}`));
       if (strays.length === 0) return stopped.forEach(({ pid }) => signal(pid, 'SIGKILL'));
       for (const { pid, started } of strays) seen.add(`${pid} ${started}`);
       // What forks faster than it is killed is stopped first: it keeps its places among the
@@ -1127,10 +1170,11 @@ class Supervisor {
     this.#stop(); // the end of the container is the end of everything
   }
 
-  #strays() {
+  // strays lists the session's processes but those of some kernels.
+  #strays(kernels) {
     const processes = listProcesses();
     const kept = new Set([1]);
-    for (const kernel of [this.#spare, this.#runKernel]) {
+    for (const kernel of kernels) {
       if (!kernel?.alive) continue;
       kept.add(kernel.pid);
       for (const entry of descendants(processes, kernel.pid)) kept.add(entry.pid);
@@ -1160,6 +1204,7 @@ class Supervisor {
     this.#run = run;
     this.#runKernel = kernel;
     this.#record.begin(run.id);
+    this.#quota?.begin(run.filesFrom);
     kernel.send({ type: 'run', id: run.id, code: frame.code });
     if (run.timeoutMs > 0) run.after(run.timeoutMs, () => this.#interrupt(run, 'timed_out'));
     run.every(PROGRESS_MS, () => this.#progress(run));
@@ -1196,7 +1241,7 @@ class Supervisor {
     const kernel = this.#runKernel;
     kernel.interrupt(run.id);
     run.every(INTERRUPT_AGAIN_MS, () => kernel.interrupt(run.id));
-    run.after(run.graceMs, () => kernel.kill('ignored_interrupt'));
+    run.after(run.graceMs, () => kernel.kill(reason === 'quota' ? 'quota' : 'ignored_interrupt'));
   }
 
   // Only now may the program end that code is waiting for in a blocking call: the code
@@ -1216,8 +1261,10 @@ class Supervisor {
   }
 
   #onUsage(frame) {
-    const usage = this.#scanner?.usage() ?? { files: 0, bytes: 0, complete: false };
-    this.#send({ type: 'usage', n: frame.n, ...usage }, true);
+    if (this.#settings === null) return this.#send({ type: 'usage', n: frame.n, files: 0, bytes: 0, complete: false });
+    new Tally(this.#settings.workDir).inSlices(USAGE_SLICE_MS, ({ files, bytes, complete }) => {
+      this.#send({ type: 'usage', n: frame.n, files, bytes, complete }, true);
+    });
   }
 
   #onPeek(frame) {
@@ -1282,7 +1329,8 @@ class Supervisor {
   #finish(kernel, frame) {
     const run = this.#run;
     const { status, exitCode } = judge(run, frame);
-    const error = status === 'failed' ? frame.error : null;
+    const isOver = run.reason === 'quota';
+    const error = isOver ? this.#quotaError(run.usage) : status === 'failed' ? frame.error : null;
     if (run.fresh) {
       kernel.retired = true;
       kernel.kill('fresh');
@@ -1290,7 +1338,8 @@ class Supervisor {
     } else if (run.reason !== '') {
       this.#killChildren(run, kernel);
     }
-    this.#done(run, kernel, { status, exit_code: exitCode, result: frame.result, error, cause: '', kernel: run.fresh ? 'fresh' : 'alive' });
+    const [result, cause] = isOver ? [null, 'quota'] : [frame.result, ''];
+    this.#done(run, kernel, { status, exit_code: exitCode, result, error, cause, kernel: run.fresh ? 'fresh' : 'alive' });
   }
 
   // A fresh run leaves nothing running. What it cut loose from its kernel has come to
@@ -1308,17 +1357,21 @@ class Supervisor {
     const run = this.#run;
     const { head, tail } = run.err.report();
     const outOfMemory = /heap out of memory|Allocation failed/.test(tail || head);
-    const cause = kernel.cause === 'signal 6' && outOfMemory ? 'memory' : kernel.cause;
-    const status = run.reason === '' || cause === 'memory' ? 'killed' : run.reason;
+    const own = kernel.cause === 'signal 6' && outOfMemory ? 'memory' : kernel.cause;
+    const isOver = run.reason === 'quota' && own !== 'memory';
+    const cause = isOver ? 'quota' : own;
+    const status = isOver ? 'failed' : run.reason === '' || cause === 'memory' ? 'killed' : run.reason;
+    const error = isOver ? this.#quotaError(run.usage) : null;
     if (run.fresh) this.#killOrphansOf(run);
     const fate = run.fresh ? 'fresh' : 'dead';
-    this.#done(run, kernel, { status, exit_code: EXIT_CODES[status], result: null, error: null, cause, kernel: fate });
+    this.#done(run, kernel, { status, exit_code: EXIT_CODES[status], result: null, error, cause, kernel: fate });
     this.#endWhenCrowded();
   }
 
   #done(run, kernel, outcome) {
     kernel.drain();
     const artifacts = this.#scanner.scan(run.filesFrom);
+    outcome = { ...outcome, ...this.#lateQuota(run, outcome, artifacts) };
     const told = { list: withinBytes(artifacts.slice(0, this.#settings.maxArtifacts), PATHS_BYTES), total: artifacts.length };
     const { outputBytes } = this.#settings;
     let frame = encodeFrame(doneFrame(run, outcome, told, outputBytes));
@@ -1333,6 +1386,14 @@ class Supervisor {
     this.#lastFrameAt = performance.now();
     KernelProcess.noteOomKills();
     this.#planSpare();
+  }
+
+  // lateQuota gives what is different about a run that went over the limit just before its end.
+  #lateQuota(run, { status }, artifacts) {
+    const bytes = artifacts.reduce((sum, { size_bytes: size }) => sum + size, 0);
+    const usage = this.#quota?.end({ bytes, files: artifacts.length });
+    if (!usage || run.reason !== '' || !(status === 'completed' || status === 'failed')) return {};
+    return { status: 'failed', exit_code: 1, result: null, error: this.#quotaError(usage), cause: 'quota' };
   }
 }
 
@@ -1364,7 +1425,7 @@ function judge(run, frame) {
   // Interrupted code can still end in its own way, for example by the error of a program
   // that was killed under it.
   const own = frame.outcome === 'completed' ? 'completed' : 'failed';
-  const status = run.reason || own;
+  const status = run.reason === 'quota' ? 'failed' : run.reason || own;
   if (frame.outcome !== 'exited' || run.reason !== '') return { status, exitCode: EXIT_CODES[status] };
   const exitCode = clamp(frame.exitCode, 1, 0, 255);
   return { status: exitCode === 0 ? 'completed' : 'failed', exitCode };

@@ -21,8 +21,9 @@ class Tally {
   files = 0;
   complete = true; // false when it stopped at the bound, or met what it cannot look into
   done = false;
-  changedBytes = 0; // of the files that changed since then: no less than what was added
+  changedBytes = 0; // of what changed since then: no less than what was added
   changedFiles = 0;
+  spentMs = 0;
   #folders; // still to be read, as {path, level}: paths are bytes in the form of latin1 text
   #bases = []; // of paths that would be too long: {fd, left} where left is how many folders were before it
   #folder = null;
@@ -38,13 +39,21 @@ class Tally {
 
   /** step counts for about ms milliseconds, and tells whether all is counted. */
   step(ms) {
-    const until = performance.now() + ms;
+    const began = performance.now();
+    const until = began + ms;
     for (let n = 1; !this.done; n++) {
       if (this.#folder !== null) this.#entry();
       else this.#next();
       if (n % CHECK_EVERY === 0 && performance.now() >= until) break;
     }
+    this.spentMs += performance.now() - began;
     return this.done;
+  }
+
+  /** inSlices counts for ms milliseconds in each turn of the event loop, and calls whenDone(this). */
+  inSlices(ms, whenDone) {
+    if (this.step(ms)) whenDone(this);
+    else setImmediate(() => this.inSlices(ms, whenDone));
   }
 
   /** close ends the count early. */
@@ -99,7 +108,8 @@ class Tally {
     const bytes = Math.max(stat.size, stat.blocks * 512);
     this.bytes += bytes;
     // A folder also changes when something in it is deleted.
-    if (isFolder || stat.ctimeMs < this.since) return;
+    const changed = isFolder && stat.birthtimeMs > 0 ? stat.birthtimeMs : stat.ctimeMs;
+    if (changed < this.since) return;
     this.changedBytes += bytes;
     this.changedFiles++;
   }

@@ -1,0 +1,227 @@
+'use strict';
+/*
+ * The limit of the work directory, as docs/kernel-protocol.md tells. A volume has none of its
+ * own, so process 1 watches what is there while code can write.
+ */
+
+const fs = require('node:fs');
+const { Tally } = require('./tally.cjs');
+
+const TICK_MS = 100;
+const SLICE_MS = 2; // how long a count may keep process 1 from anything else
+const COUNT_SHARE = 20; // one part of the time in so many is for counting
+const CHEAP_MS = 1; // a count that takes no longer is made with every tick
+const COUNT_ANYWAY_MS = 2000; // what is sparse, or no file, does not move the free space
+const MOVED_PART = 8; // of what is left to the limit
+const LOOK_MS = 1000; // between two looks whether anything is left that could write
+const LATE_COUNT_MS = 250;
+const HAS_RUN_NS = 200_000; // of processor time: less is what a sleeping process takes by itself
+
+// What a run may add when the limit was passed before it began, so that it can delete.
+const ALLOWANCE = { bytes: 1 << 20, files: 64 };
+
+const fits = (usage, limit) => usage.bytes <= limit.bytes && usage.files <= limit.files;
+const plus = (a, b) => ({ bytes: a.bytes + b.bytes, files: a.files + b.files });
+
+/**
+ * Quota watches a work directory. onOver(usage) is called when the session's own code has
+ * taken it over the limit; code that has not run since it was under it has not. session.pids()
+ * lists the processes of that code, session.hasPrograms() tells whether any are there beside
+ * its kernels. It watches from begin, and stops by itself when nothing is left that writes.
+ */
+class Quota {
+  #known = { bytes: 0, files: 0 }; // as of the last count
+  #allowed;
+  #timer = null;
+  #tally = null;
+  #turn = 0; // how many runs have begun or ended
+  #since = Infinity; // when the run that goes on began, by the clock of files
+  #settled = true; // what the last run left is known
+  #times = new Map(); // as of a count that was under the limit
+  #sampledAt = -Infinity;
+  #stirred = new Map(); // as of the last look
+  #lookAt = 0;
+  #countedAt = -Infinity;
+  #cost = 0;
+  #free = null; // as of the last count
+
+  constructor(root, limit, session, onOver) {
+    this.root = root;
+    this.limit = { bytes: limit.bytes || Infinity, files: limit.files || Infinity };
+    this.session = session;
+    this.onOver = onOver;
+    this.#allowed = this.limit;
+  }
+
+  /** begin tells that a run begins, at since by the clock of files. */
+  begin(since) {
+    this.#turn++;
+    this.#since = since;
+    this.#allowed = fits(this.#known, this.limit) ? this.limit : plus(this.#known, ALLOWANCE);
+    this.#watch();
+  }
+
+  /**
+   * end tells that the run is over, and what of it is known to have changed. It gives the
+   * usage when that took it over the limit, and null otherwise; that a run ends before the
+   * next count is no way past it.
+   */
+  end(changed) {
+    const isSuspect = !fits(plus(this.#known, changed), this.#allowed);
+    const isOver = isSuspect && this.#countNow();
+    this.#turn++;
+    this.#since = Infinity;
+    this.#settled = false;
+    return isOver ? this.#known : null;
+  }
+
+  /** glance looks whether a kernel has begun to do something by itself. It is for a timer that exists anyway. */
+  glance() {
+    if (this.#timer === null && this.#stirs()) this.#watch();
+  }
+
+  #watch() {
+    this.#timer ??= setInterval(() => this.#tick(), TICK_MS);
+  }
+
+  get #inRun() {
+    return this.#since < Infinity;
+  }
+
+  #tick() {
+    if (this.#tally !== null) return;
+    const now = performance.now();
+    if (this.#isDue(now)) return this.#count();
+    if (this.#inRun || !this.#settled || now < this.#lookAt) return;
+    this.#lookAt = now + LOOK_MS;
+    if (this.#stirs() || this.session.hasPrograms()) return;
+    clearInterval(this.#timer);
+    this.#timer = null;
+  }
+
+  #isDue(now) {
+    const passed = now - this.#countedAt;
+    if (passed < COUNT_SHARE * this.#cost) return false;
+    return this.#cost < CHEAP_MS || passed >= COUNT_ANYWAY_MS || this.#hasMoved();
+  }
+
+  #hasMoved() {
+    const free = freeSpace(this.root);
+    if (free === null || this.#free === null) return false;
+    return ['bytes', 'files'].some((unit) => {
+      return Math.abs(free[unit] - this.#free[unit]) > Math.max(0, this.limit[unit] - this.#known[unit]) / MOVED_PART;
+    });
+  }
+
+  #newTally() {
+    const most = Math.max(200_000, this.limit.files < Infinity ? 2 * this.limit.files : 0);
+    this.#free = freeSpace(this.root);
+    return new Tally(this.root, { most, since: this.#since });
+  }
+
+  #count() {
+    const turn = this.#turn;
+    this.#tally = this.#newTally();
+    this.#tally.inSlices(SLICE_MS, (tally) => {
+      this.#tally = null;
+      // What was counted partly before a run and partly in it accuses nobody.
+      if (this.#judge(tally, turn === this.#turn)) this.onOver(this.#known);
+    });
+  }
+
+  #countNow() {
+    const tally = this.#newTally();
+    tally.step(LATE_COUNT_MS);
+    tally.close();
+    return this.#judge(tally, true);
+  }
+
+  // judge takes what was counted, and tells whether the session's code has gone over what it
+  // may; counted in a piece is what no run began or ended under.
+  #judge(tally, inOnePiece) {
+    const wasOver = this.#settled && !fits(this.#known, this.limit);
+    this.#known = { bytes: tally.bytes, files: tally.files };
+    this.#cost = tally.spentMs;
+    this.#countedAt = performance.now();
+    if (!inOnePiece) return false;
+    if (!this.#inRun) this.#settled = true;
+    if (fits(this.#known, this.limit)) {
+      this.#allowed = this.limit;
+      this.#sample();
+      return false;
+    }
+    if (fits(this.#known, this.#allowed)) return false;
+    this.#allowed = plus(this.#known, ALLOWANCE);
+    const before = this.#times;
+    this.#times = this.#processorTimes();
+    // Without a run, what takes it over the limit need not be the session's; what goes on then is.
+    const hasWritten = this.#inRun ? !fits({ bytes: tally.changedBytes, files: tally.changedFiles }, ALLOWANCE) : wasOver;
+    return hasWritten && hasRun(before, this.#times);
+  }
+
+  // It takes a millisecond, so far from the limit it is not done with every count.
+  #sample() {
+    const now = performance.now();
+    const half = { bytes: this.limit.bytes / 2, files: this.limit.files / 2 };
+    if (fits(this.#known, half) && now - this.#sampledAt < LOOK_MS) return;
+    this.#sampledAt = now;
+    this.#times = this.#processorTimes();
+  }
+
+  #processorTimes() {
+    return processorTimes(this.session.pids());
+  }
+
+  #stirs() {
+    const before = this.#stirred;
+    this.#stirred = this.#processorTimes();
+    return hasRun(before, this.#stirred);
+  }
+}
+
+/** freeSpace is what a file system has left, or null on a Node that cannot ask. */
+function freeSpace(path) {
+  try {
+    const { bsize, bfree, ffree } = fs.statfsSync(path);
+    return { bytes: bsize * bfree, files: ffree };
+  } catch {
+    return null;
+  }
+}
+
+/** processorTimes gives the nanoseconds that each thread of the processes has run, null where the system does not tell. */
+function processorTimes(pids) {
+  const times = new Map();
+  for (const pid of pids) {
+    for (const thread of threads(pid)) {
+      const text = readText(`/proc/${pid}/task/${thread}/schedstat`);
+      if (text !== '') times.set(thread, Number(text.split(' ')[0]));
+    }
+  }
+  return times.size === 0 && pids.length > 0 ? null : times;
+}
+
+function threads(pid) {
+  try {
+    return fs.readdirSync(`/proc/${pid}/task`);
+  } catch {
+    return []; // it has ended
+  }
+}
+
+function readText(path) {
+  try {
+    return fs.readFileSync(path, 'latin1');
+  } catch {
+    return '';
+  }
+}
+
+function hasRun(before, now) {
+  if (before === null || now === null) return true;
+  let sum = 0;
+  for (const [thread, time] of now) sum += Math.max(0, time - (before.get(thread) ?? 0));
+  return sum > HAS_RUN_NS;
+}
+
+module.exports = { Quota };

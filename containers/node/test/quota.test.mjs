@@ -1,0 +1,174 @@
+// The limit of the work directory (quota.cjs, tally.cjs): whatever fills it is stopped, and
+// the variables stay where that can be.
+import assert from 'node:assert/strict';
+import { mkdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, test } from 'node:test';
+import { Client, inImage } from './harness.mjs';
+
+const MiB = 1 << 20;
+const BYTES = 20 * MiB;
+const FILES = 300;
+
+/** started makes a client with limits for one test. */
+async function started(t, overrides = {}) {
+  const client = await Client.start({ volume_bytes: BYTES, volume_files: FILES, ...overrides });
+  t.after(async () => {
+    client.child.kill('SIGKILL');
+    await client.exited;
+  });
+  await client.run('const fs = require("fs"), { spawn } = require("child_process"), kept = "kept"; const wait = (ms) => new Promise((r) => setTimeout(r, ms)); 1');
+  return client;
+}
+
+/** exceeded runs code that has to be stopped, and gives its done frame. */
+async function exceeded(client, code, options) {
+  const done = await client.run(code, options);
+  assert.deepEqual([done.status, done.exit_code, done.error?.name, done.cause, done.result], ['failed', 1, 'QuotaExceeded', 'quota', null], done.error?.traceback);
+  assert.match(done.error.message, /\d+/);
+  return done;
+}
+
+async function completed(client, code) {
+  const done = await client.run(code);
+  assert.deepEqual([done.status, done.error?.traceback], ['completed', undefined]);
+  return done.result;
+}
+
+const fill = {
+  'one large file': 'const fd = fs.openSync("large", "w"); while (true) { fs.writeSync(fd, Buffer.alloc(1 << 16)); await wait(1) }',
+  'a busy loop of synchronous writes': 'while (true) fs.appendFileSync("busy", Buffer.alloc(1 << 14))',
+  'many small files': 'for (let i = 0; ; i++) { fs.writeFileSync(`small-${i}`, ""); await wait(1) }',
+  'many folders': 'for (let i = 0; ; i++) { fs.mkdirSync(`folder-${i}`); await wait(1) }',
+  'sparse files': 'for (let i = 0; i < 8; i++) { fs.writeFileSync(`sparse-${i}`, ""); fs.truncateSync(`sparse-${i}`, 3 << 20) } await wait(60_000)',
+  'sparse files in no time': 'for (let i = 0; i < 8; i++) { fs.writeFileSync(`sparse-${i}`, ""); fs.truncateSync(`sparse-${i}`, 3 << 20) }',
+  'hidden files': 'fs.mkdirSync(".cache", { recursive: true }); while (true) { fs.appendFileSync(".cache/hidden", Buffer.alloc(1 << 16)); await wait(1) }',
+  'files under names that are no text': 'while (true) { fs.appendFileSync(Buffer.from([0xff, 0xfe]), Buffer.alloc(1 << 16)); await wait(1) }',
+  'a program': 'require("child_process").execSync("while :; do head -c 65536 /dev/zero >> program; done")',
+};
+
+describe('a run that goes over the limit is stopped, and its variables stay', () => {
+  for (const [name, code] of Object.entries(fill)) {
+    test(name, async (t) => {
+      const client = await started(t);
+      const done = await exceeded(client, code, { timeout_ms: 60_000, grace_ms: 30_000 });
+      assert.equal(done.kernel, 'alive');
+      assert.equal(await completed(client, 'kept'), "'kept'");
+      // It may delete, however long that takes, and then everything is as before.
+      const remove = 'for (const name of fs.readdirSync(".", { encoding: "buffer" })) fs.rmSync(name, { recursive: true })';
+      assert.equal(await completed(client, `await wait(300); ${remove}; await wait(300); fs.mkdirSync("output"); "clean"`), "'clean'");
+      assert.equal(await completed(client, 'fs.writeFileSync("fits", Buffer.alloc(10 << 20)); await wait(300); fs.statSync("fits").size'), String(10 * MiB));
+    });
+  }
+});
+
+test('hard links are counted once', async (t) => {
+  const client = await started(t);
+  assert.equal(await completed(client, 'fs.writeFileSync("one", Buffer.alloc(8 << 20)); for (let i = 0; i < 10; i++) fs.linkSync("one", `link-${i}`); await wait(400); "ok"'), "'ok'");
+});
+
+test('a fresh run is stopped too', async (t) => {
+  const client = await started(t);
+  const done = await exceeded(client, 'for (;;) require("fs").appendFileSync("f", Buffer.alloc(1 << 16))', { fresh: true });
+  assert.equal(done.kernel, 'fresh');
+});
+
+test('code that cannot be stopped is killed after its grace', async (t) => {
+  const client = await started(t);
+  const stubborn = 'spawn("sh", ["-c", "while :; do head -c 65536 /dev/zero >> f; done"], { detached: true }).unref(); require("child_process").execSync("mkfifo fifo"); fs.readFileSync("fifo")';
+  const done = await exceeded(client, stubborn, { timeout_ms: 60_000, grace_ms: 300 });
+  assert.equal(done.kernel, 'dead');
+});
+
+test('a run that begins over the limit may add a little', async (t) => {
+  const client = await started(t);
+  await exceeded(client, 'fs.writeFileSync("large", ""); fs.truncateSync("large", 30 << 20)');
+  assert.equal(await completed(client, 'for (let i = 0; i < 30; i++) fs.writeFileSync(`little-${i}`, Buffer.alloc(4096)); await wait(500); "ok"'), "'ok'");
+  await exceeded(client, 'fs.writeFileSync("more", Buffer.alloc(2 << 20)); await wait(60_000)');
+});
+
+test('without limits nothing is stopped', async (t) => {
+  const client = await started(t, { volume_bytes: 0, volume_files: 0 });
+  assert.equal(await completed(client, 'fs.writeFileSync("large", ""); fs.truncateSync("large", 2 ** 40); await wait(300); "ok"'), "'ok'");
+  const one = await started(t, { volume_bytes: 0 });
+  assert.equal(await completed(one, 'fs.writeFileSync("large", ""); fs.truncateSync("large", 2 ** 40); await wait(300); "ok"'), "'ok'");
+  await exceeded(one, 'for (let i = 0; ; i++) fs.writeFileSync(`small-${i}`, "")');
+});
+
+test('a program that writes on after its run is killed, and the kernel is not', async (t) => {
+  const client = await started(t);
+  const pid = await completed(client, 'const left = spawn("sh", ["-c", "while :; do head -c 65536 /dev/zero >> left; sleep 0.01; done"], { stdio: "ignore" }); left.pid');
+  assert.ok(Number(pid) > 0);
+  await client.frame(({ type, level }) => type === 'log' && level === 'warn');
+  assert.equal(await completed(client, 'left.signalCode ?? (await new Promise((r) => left.on("exit", (_, signal) => r(signal))))'), "'SIGKILL'");
+  assert.equal(await completed(client, 'kept'), "'kept'");
+});
+
+test('a kernel that writes on after its run is killed', async (t) => {
+  const client = await started(t);
+  await completed(client, 'setInterval(() => fs.appendFileSync("timer", Buffer.alloc(1 << 17)), 5); 1');
+  const { state, cause } = await client.frame(({ type }) => type === 'kernel');
+  assert.deepEqual([state, cause], ['dead', 'quota']);
+  assert.equal((await client.run('typeof kept')).result, "'undefined'");
+});
+
+describe('where somebody else fills the directory', { skip: inImage && 'the files are written from here' }, () => {
+  /** fillUp makes a file over the limit, as another container does. */
+  function fillUp(client) {
+    writeFileSync(join(client.workDir, 'theirs'), '');
+    truncateSync(join(client.workDir, 'theirs'), 2 * BYTES);
+  }
+
+  test('a run that waits goes on', async (t) => {
+    const client = await started(t);
+    const id = client.begin('console.log("waits"); await wait(4000); fs.writeFileSync("small", "x"); "went on"');
+    await client.frame(({ type }) => type === 'progress'); // the run has been counted by then
+    fillUp(client);
+    const done = await client.done(id);
+    assert.deepEqual([done.status, done.result], ['completed', "'went on'"]);
+  });
+
+  test('an idle kernel and its sleeping programs are left alone', async (t) => {
+    const client = await started(t);
+    await completed(client, 'const sleeper = spawn("sleep", ["1000"]); 1');
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    fillUp(client);
+    await new Promise((resolve) => setTimeout(resolve, 3000));
+    assert.equal(await completed(client, '[kept, sleeper.exitCode, sleeper.signalCode, sleeper.kill()].join()'), "'kept,,,true'");
+    assert.deepEqual(client.frames.filter(({ type }) => type === 'kernel'), []);
+  });
+
+  test('a run that begins then may delete it', async (t) => {
+    const client = await started(t);
+    fillUp(client);
+    assert.equal(await completed(client, 'await wait(500); fs.rmSync("theirs"); await wait(300); "deleted"'), "'deleted'");
+  });
+});
+
+test('interrupts and pings are answered while a large tree is counted', { skip: inImage && 'the files are written from here' }, async (t) => {
+  const client = await started(t, { volume_files: 1_000_000 });
+  for (let i = 0; i < 20_000; i++) {
+    if (i % 500 === 0) mkdirSync(join(client.workDir, `d${i / 500}`));
+    writeFileSync(join(client.workDir, `d${Math.floor(i / 500)}`, `f${i}`), '');
+  }
+  const id = client.begin('while (true);', { timeout_ms: 0, grace_ms: 20_000 });
+  for (let i = 0; i < 200; i++) {
+    client.send({ type: 'ping', n: i });
+    await client.frame(({ type, n }) => type === 'pong' && n === i);
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+  client.send({ type: 'interrupt', id, reason: 'cancelled' });
+  assert.deepEqual([(await client.done(id)).status], ['cancelled']);
+});
+
+test('an idle supervisor is not woken by it', { skip: inImage && 'the process is not to be seen from here' }, async (t) => {
+  const client = await started(t);
+  await completed(client, 'fs.writeFileSync("file", "x"); 1');
+  const switches = () => Number(/^voluntary_ctxt_switches:\s+(\d+)/m.exec(readFileSync(`/proc/${client.child.pid}/status`, 'utf8'))[1]);
+  // The watch ends a moment after the last run; from then on hardly anything happens.
+  for (let quiet = 0; quiet < 3; ) {
+    const before = switches();
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+    quiet = switches() - before < 5 ? quiet + 1 : 0;
+  }
+});
