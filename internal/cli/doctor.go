@@ -94,11 +94,15 @@ var commonValues = []string{
 // common reports whether a value is a word, a number or a path that answers have for reasons of their own.
 func common(value string) bool {
 	value = strings.ToLower(value)
+	folder := strings.TrimSuffix(value, "/") + "/"
 	return slices.Contains(commonValues, value) ||
 		strings.Trim(value, value[:1]) == "" ||
 		strings.Trim(value, "0123456789") == "" && len(value) < minNumber ||
-		strings.HasPrefix(sandbox.WorkDir+"/", strings.TrimSuffix(value, "/")+"/")
+		strings.HasPrefix(workDir, folder)
 }
+
+// workDir is in every answer that names a file.
+const workDir = sandbox.WorkDir + "/"
 
 // minNumber is how many digits a number has at the least that nobody meets by chance.
 const minNumber = 10

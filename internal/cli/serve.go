@@ -160,7 +160,7 @@ func (s *Settings) kernels() map[sandbox.Language]sandbox.KernelConfig {
 			Image: image, Interpreter: "node", Flag: "-e",
 			Boot: containers.NodeBoot(), Supervisor: containers.NodeSupervisor(),
 			Program: []string{"-e"}, Files: containers.NodeFiles(), Relay: containers.NodeRelay(),
-			Setup:   setupFor("--js-image", s.JSImage),
+			Setup: setupFor("--js-image", s.JSImage),
 		}
 	}
 	return kernels

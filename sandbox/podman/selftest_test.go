@@ -43,8 +43,9 @@ var weaknesses = []weakness{
 	{name: "no seccomp profile", broken: []string{"seccomp", "sockets"}, spec: func(s *specgen.SpecGenerator) { s.SeccompProfilePath = "unconfined" }},
 	{name: "a capability", broken: []string{"capabilities"}, spec: func(s *specgen.SpecGenerator) { s.CapAdd, s.CapDrop = []string{"CAP_NET_RAW"}, nil }},
 	{name: "new privileges", broken: []string{"setuid"}, spec: func(s *specgen.SpecGenerator) { *s.NoNewPrivileges = false }},
-	{name: "another user", broken: []string{"user", "processes"}, spec: func(s *specgen.SpecGenerator) { s.User = "1001:1001" }},
-	{name: "a writable root", broken: []string{"readonly"}, spec: func(s *specgen.SpecGenerator) { *s.ReadOnlyFilesystem = false }},
+	{name: "another user", broken: []string{"user"}, spec: func(s *specgen.SpecGenerator) { s.User = "1001:1001" }},
+	// Podman's own files in /etc can be written to then, too.
+	{name: "a writable root", broken: []string{"mounts", "readonly"}, spec: func(s *specgen.SpecGenerator) { *s.ReadOnlyFilesystem = false }},
 	{name: "the host's network", broken: []string{"network", "trespass"}, spec: func(s *specgen.SpecGenerator) { s.NetNS.NSMode = specgen.Host }},
 	{name: "the host's name", broken: []string{"identity"}, spec: func(s *specgen.SpecGenerator) { s.UtsNS.NSMode, s.Hostname = specgen.Host, "" }},
 	{name: "a device", broken: []string{"devices"}, spec: func(s *specgen.SpecGenerator) { s.Devices = []runtimespec.LinuxDevice{{Path: "/dev/kmsg"}} }},

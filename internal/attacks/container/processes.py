@@ -13,7 +13,7 @@ for pid in pids:
     except OSError:
         continue  # it has ended meanwhile
     line = next(l for l in status.splitlines() if l.startswith("Uid:"))
-    assert line.split()[1:] == ["1000"] * 4, (pid, status.splitlines()[0], line)
+    assert line.split()[1:] == [str(os.getuid())] * 4, (pid, status.splitlines()[0], line)
 refused(lambda: os.kill(next(n for n in range(2, 1 << 15) if n not in pids), 0))
 with open("/proc/self/cgroup") as f:
     for line in f:

@@ -24,7 +24,8 @@ forged = [
     {"type": kind, "id": "run-x", "pid": 1, "n": -1, "data": {"image/png": "!!"}, "path": "../../etc/passwd", "state": "dead"}
     for kind in ("display", "progress", "peek", "kernel", "usage", "log", "ready", "pong", "stop", "init", "run", "attach")
 ]
-payloads = [frame(m) for m in forged] + [report(m) for m in forged] + [
+# What is well formed comes first: the rest ends a connection.
+payloads = [report(m) for m in forged] + [frame(m) for m in forged] + [
     frame(b"[" * 60000), frame(b"hello"), frame(b""), frame(b'{"n": 1e999999}'),
     struct.pack(">I", 1000) + b"{", struct.pack(">II", 0xFFFFFFFF, 0xFFFFFFFF) + b"x" * 65536, b"\xff\x00garbage\n" * 1000,
 ]
