@@ -534,7 +534,12 @@ function isReadable(path) {
 function reaper() {
   const places = ['/usr/local/lib/code-sandbox/tini', '/usr/bin/tini', '/sbin/tini', '/usr/local/bin/tini'];
   const tini = places.find(isReadable);
-  return tini === undefined ? [] : [tini, '-s', '--'];
+  return tini === undefined || !hasSubreapers(tini) ? [] : [tini, '-s', '--'];
+}
+
+// gVisor, which says that it is this version of Linux, may not know subreapers, and tini ends at that.
+function hasSubreapers(tini) {
+  return os.release() !== '4.4.0' || childProcess.spawnSync(tini, ['-s', '--', 'true'], { stdio: 'ignore' }).status === 0;
 }
 
 function kernelFlags() {

@@ -2,9 +2,14 @@ package podman
 
 import (
 	"context"
+	"maps"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
 // ociRuntimes are the runtimes to fall back on, best first.
@@ -34,6 +39,29 @@ func chooseRuntime(opts Options) runtimeChoice {
 func unifiedCgroups() bool {
 	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
 	return err == nil
+}
+
+// isGVisor reports whether a runtime, by its name or path, is gVisor's.
+func isGVisor(ociRuntime string) bool { return strings.HasPrefix(filepath.Base(ociRuntime), "runsc") }
+
+// runtimeFlags is what podman has to tell a runtime so that it can start our containers.
+func runtimeFlags(ociRuntime string) []string {
+	if isGVisor(ociRuntime) {
+		// gVisor has a network of its own making, which cannot be set up in a namespace that has none
+		// to begin with. Without it there is loopback, as everywhere.
+		return []string{"--runtime-flag", "network=none"}
+	}
+	return nil
+}
+
+// usableLabels leaves out what an image says that the runtime cannot do: gVisor reads a program as
+// the container's user to start it, and process 1's may only be executed.
+func usableLabels(labels map[string]string, ociRuntime string) map[string]string {
+	if isGVisor(ociRuntime) {
+		labels = maps.Clone(labels)
+		delete(labels, sandbox.LabelInit)
+	}
+	return labels
 }
 
 // runtimeFailed reports whether the OCI runtime itself gave up, as opposed to a command

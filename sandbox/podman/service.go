@@ -110,6 +110,7 @@ func serviceCommand(program, ociRuntime, socket string) *exec.Cmd {
 	var args []string
 	if ociRuntime != "" {
 		args = append(args, "--runtime", ociRuntime)
+		args = append(args, runtimeFlags(ociRuntime)...)
 	}
 	idle := fmt.Sprintf("--time=%d", int(serviceIdle.Seconds()))
 	args = append(args, "system", "service", idle, "unix://"+socket)
