@@ -8,6 +8,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
 var example = Report{[]Row{
@@ -85,5 +86,48 @@ func TestEveryAttackIsARow(t *testing.T) {
 		if err != nil || rows[name] != (a.Tried != "") {
 			t.Errorf("%s: %v, a row %v", name, err, rows[name])
 		}
+	}
+}
+
+// An attack that came through is the host's fault only where doctor knows that the host cannot hold it.
+func TestWhoseFaultItIs(t *testing.T) {
+	able := podman.Info{Rootless: true, CgroupVersion: "v2", CgroupControllers: []string{"cpu", "memory", "pids"}, Seccomp: true}
+	old := able
+	old.CgroupVersion = "v1"
+	undelegated := able
+	undelegated.CgroupControllers = []string{"memory", "pids"}
+	asRoot := able
+	asRoot.Rootless = false
+	for _, test := range []struct {
+		name, row string
+		info      podman.Info
+		want      Status
+	}{
+		{"a host that can", "memory", able, Broken},
+		{"cgroup version 1 as an ordinary user", "memory", old, Unenforced},
+		{"cgroup version 1 as an ordinary user", "pids", old, Unenforced},
+		{"no controller for processors", "cpu", undelegated, Unenforced},
+		{"no controller for processors", "memory", undelegated, Broken},
+		{"no filter in the kernel", "seccomp", podman.Info{}, Unenforced},
+		{"root", "rootless", asRoot, Unenforced},
+		{"root", "user", asRoot, Broken},
+		{"a host that can do nothing", "network", podman.Info{}, Broken},
+	} {
+		t.Run(test.row+" with "+test.name, func(t *testing.T) {
+			for _, p := range promises {
+				if p.name != test.row {
+					continue
+				}
+				row := Row{Status: Broken, Why: "it came through"}
+				p.unenforceable(test.info, &row)
+				if row.Status != test.want || (row.Fix != "") != (test.want == Unenforced) {
+					t.Errorf("%+v", row)
+				}
+				held := Row{Status: Proven}
+				if p.unenforceable(test.info, &held); held.Status != Proven {
+					t.Errorf("what held is %s", held.Status)
+				}
+			}
+		})
 	}
 }

@@ -141,7 +141,6 @@ func (w weakness) attack(t *testing.T) selftest.Report {
 	}
 	report, err := selftest.Run(t.Context(), selftest.Options{
 		Engine: engine, Environ: append(os.Environ(), "CODE_SANDBOX_CANARY="+canary),
-		Progress: func(name string, _ sandbox.Language, _, _ int) { t.Log(time.Now().Format("05.0"), name) },
 		Config: sandbox.Config{
 			Engine: engine, Env: secrets, Host: strings.ToLower(rand.Text()), StateDir: filepath.Join(t.TempDir(), "sessions"),
 			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), StartTimeout: time.Minute,
