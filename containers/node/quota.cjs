@@ -10,10 +10,12 @@ const { Tally } = require('./tally.cjs');
 const TICK_MS = 100;
 const SLICE_MS = 2; // how long a count may keep process 1 from anything else
 const COUNT_SHARE = 20; // one part of the time in so many is for counting
-const CHEAP_MS = 1; // a count that takes no longer is made with every tick
+const CHEAP_MS = TICK_MS / COUNT_SHARE; // a count that takes no longer is made with every tick
 const COUNT_ANYWAY_MS = 2000; // what is sparse, or no file, does not move the free space
 const MOVED_PART = 8; // of what is left to the limit
 const LOOK_MS = 1000; // between two looks whether anything is left that could write
+const SAMPLE_MS = 200;
+const OLD_MS = 500; // between two counts of a busy machine
 const LATE_COUNT_MS = 250;
 const HAS_RUN_NS = 200_000; // of processor time: less is what a sleeping process takes by itself
 
@@ -36,6 +38,7 @@ class Quota {
   #tally = null;
   #turn = 0; // how many runs have begun or ended
   #since = Infinity; // when the run that goes on began, by the clock of files
+  #begunAt = 0; // the same by our own clock
   #settled = true; // what the last run left is known
   #times = new Map(); // as of a count that was under the limit
   #sampledAt = -Infinity;
@@ -57,6 +60,7 @@ class Quota {
   begin(since) {
     this.#turn++;
     this.#since = since;
+    this.#begunAt = performance.now();
     this.#allowed = fits(this.#known, this.limit) ? this.limit : plus(this.#known, ALLOWANCE);
     this.#watch();
   }
@@ -102,7 +106,8 @@ class Quota {
   #isDue(now) {
     const passed = now - this.#countedAt;
     if (passed < COUNT_SHARE * this.#cost) return false;
-    return this.#cost < CHEAP_MS || passed >= COUNT_ANYWAY_MS || this.#hasMoved();
+    const isFirst = this.#inRun && this.#countedAt < this.#begunAt;
+    return isFirst || this.#cost < CHEAP_MS || passed >= COUNT_ANYWAY_MS || this.#hasMoved();
   }
 
   #hasMoved() {
@@ -151,19 +156,22 @@ class Quota {
       return false;
     }
     if (fits(this.#known, this.#allowed)) return false;
-    this.#allowed = plus(this.#known, ALLOWANCE);
     const before = this.#times;
-    this.#times = this.#processorTimes();
+    const isOld = this.#sampledAt > this.#begunAt && performance.now() - this.#sampledAt > OLD_MS;
+    this.#sample(true);
+    // Who ran long ago need not be who wrote. The next count tells.
+    if (isOld) return false;
+    this.#allowed = plus(this.#known, ALLOWANCE);
     // Without a run, what takes it over the limit need not be the session's; what goes on then is.
     const hasWritten = this.#inRun ? !fits({ bytes: tally.changedBytes, files: tally.changedFiles }, ALLOWANCE) : wasOver;
     return hasWritten && hasRun(before, this.#times);
   }
 
   // It takes a millisecond, so far from the limit it is not done with every count.
-  #sample() {
+  #sample(always = false) {
     const now = performance.now();
     const half = { bytes: this.limit.bytes / 2, files: this.limit.files / 2 };
-    if (fits(this.#known, half) && now - this.#sampledAt < LOOK_MS) return;
+    if (!always && fits(this.#known, half) && now - this.#sampledAt < SAMPLE_MS) return;
     this.#sampledAt = now;
     this.#times = this.#processorTimes();
   }

@@ -141,6 +141,7 @@ describe('where somebody else fills the directory', { skip: inImage && 'the file
   test('a run that begins then may delete it', async (t) => {
     const client = await started(t);
     fillUp(client);
+    await new Promise((resolve) => setTimeout(resolve, 100)); // the clock of files must tick in between
     assert.equal(await completed(client, 'await wait(500); fs.rmSync("theirs"); await wait(300); "deleted"'), "'deleted'");
   });
 });
