@@ -52,6 +52,9 @@ bench: build
 FUZZTIME ?= 20s
 fuzz:
 	go test -run '^$$' -fuzz FuzzTake -fuzztime $(FUZZTIME) ./sandbox
+	go test -run '^$$' -fuzz FuzzFilesFrame -fuzztime $(FUZZTIME) ./sandbox
+	go test -run '^$$' -fuzz FuzzHistory -fuzztime $(FUZZTIME) ./sandbox
+	go test -run '^$$' -fuzz FuzzCleanPath -fuzztime $(FUZZTIME) ./sandbox
 	go test -run '^$$' -fuzz FuzzMask -fuzztime $(FUZZTIME) ./tools
 	go test -run '^$$' -fuzz FuzzArguments -fuzztime $(FUZZTIME) ./tools
 	go test -run '^$$' -fuzz FuzzBase64 -fuzztime $(FUZZTIME) ./tools

@@ -243,6 +243,7 @@ type hide string
 
 func (h hide) Mask(text string) string     { return strings.ReplaceAll(text, string(h), "[masked]") }
 func (h hide) MaskHead(text string) string { return h.Mask(strings.TrimSuffix(text, string(h[:4]))) }
+func (h hide) MaskPart(text string) string { return h.MaskTail(h.MaskHead(text)) }
 func (h hide) MaskTail(text string) string { return h.Mask(strings.TrimPrefix(text, string(h[4:]))) }
 
 func TestASecretIsNeverOnTheDisk(t *testing.T) {

@@ -105,6 +105,10 @@ func sortKernels(kernels []KernelInfo) {
 	slices.SortFunc(kernels, func(a, b KernelInfo) int { return cmp.Compare(b.Language, a.Language) })
 }
 
+// listTimeout bounds the wait for an engine that tells of other servers' sessions; the answer is then
+// without them.
+const listTimeout = 10 * time.Second
+
 // Sessions describes this server's sessions and, where the engine answers in time, what else is on
 // it: sessions of other live servers, and named ones that no server has open now. Newest use first.
 func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
@@ -119,6 +123,8 @@ func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
 		list = append(list, info)
 		mine[s.id] = true
 	}
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
 	inventory, err := m.config.Engine.List(ctx, LabelHost, m.config.Host)
 	if err != nil {
 		m.config.Logger.Debug("list sessions", "error", err)

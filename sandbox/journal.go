@@ -23,11 +23,13 @@ const (
 )
 
 // Masker takes secrets out of texts before they are written to the disk. MaskHead is for a text whose end
-// was cut off, and MaskTail for one whose beginning was: a secret may have been cut in two.
+// was cut off, MaskTail for one whose beginning was, and MaskPart where both may have been: a secret may
+// have been cut in two.
 type Masker interface {
 	Mask(text string) string
 	MaskHead(text string) string
 	MaskTail(text string) string
+	MaskPart(text string) string
 }
 
 // journal writes a session's history. begin and end only hand over: masking, encoding and writing happen
@@ -358,7 +360,7 @@ func (j *journal) prepare(r *resultRecord, shown []Display) {
 }
 
 func (j *journal) prepareDisplay(m *displayMessage, d Display) {
-	m.Path, m.Alt = j.masked(m.Path), j.masked(m.Alt)
+	m.Path, m.Alt = j.masked(m.Path), j.maskedHead(m.Alt)
 	for mime, data := range d.Data {
 		switch {
 		case !isImageData(mime):
@@ -383,6 +385,14 @@ func (j *journal) masked(text string) string {
 		return j.mask.MaskHead(whole) + text[len(whole):]
 	}
 	return j.mask.Mask(text)
+}
+
+// maskedHead is masked for a text that may be short because it was cut.
+func (j *journal) maskedHead(text string) string {
+	if j.mask == nil {
+		return text
+	}
+	return j.mask.MaskHead(text)
 }
 
 func (j *journal) maskedStream(s streamMessage) streamMessage {

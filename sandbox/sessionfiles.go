@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"net"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -27,9 +29,9 @@ func (s *session) withFiles(ctx context.Context, use func(context.Context, *file
 	if err != nil {
 		return err
 	}
-	err = use(ctx, c)
+	err = s.filesFault(ctx, use(ctx, c)) // while the context still tells whether it was cut short
 	done()
-	return s.filesFault(ctx, err)
+	return err
 }
 
 func (s *session) openFile(ctx context.Context, path string, o ReadOptions) (*FileReader, error) {
@@ -39,8 +41,9 @@ func (s *session) openFile(ctx context.Context, path string, o ReadOptions) (*Fi
 	}
 	r, err := c.open(ctx, path, o)
 	if err != nil {
+		err = s.filesFault(ctx, err)
 		done()
-		return nil, s.filesFault(ctx, err)
+		return nil, err
 	}
 	r.done, r.explain = done, s.filesFault
 	return r, nil
@@ -245,7 +248,7 @@ func (s *session) filesFault(ctx context.Context, err error) error {
 		return f
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, errFilesSilent), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, errFilesFrame), errors.Is(err, ErrContainerGone):
+	case errors.Is(err, errFilesSilent), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, errFilesFrame), errors.Is(err, ErrContainerGone), errors.Is(err, net.ErrClosed), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
 		return fault.New(fault.EngineError, "Try again; if it stays so, code of this session may be using up its processes or memory: close the session.",
 			"The sandbox of session %q did not answer.", s.id).Because(err)
 	}

@@ -113,6 +113,14 @@ const (
 	maxArtifacts  = 100
 )
 
+// maskPart masks a part of a longer text.
+func (s *session) maskPart(text string) string {
+	if s.config.Mask == nil {
+		return text
+	}
+	return s.config.Mask.MaskPart(text)
+}
+
 // neverReady tells why a container that started did not become a kernel: most often its image has
 // an interpreter that is too old, or something else by that name.
 func (s *session) neverReady(k *kernel, language Language) *fault.Error {
@@ -120,8 +128,8 @@ func (s *session) neverReady(k *kernel, language Language) *fault.Error {
 	f := fault.New(fault.ExecutionFailed,
 		fmt.Sprintf("Use an image with a working %s, or leave the image setting out to use the standard one.", setting.Interpreter),
 		"The %s kernel did not start in image %q.", language, setting.Image)
-	if tail := clip(k.proc.Stderr(), 2000); tail != "" {
-		f.Message += " It said: " + tail
+	if said := s.maskPart(clip(k.proc.Stderr(), 2000)); said != "" {
+		f.Message += " It said: " + said
 	}
 	return f
 }

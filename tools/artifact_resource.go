@@ -71,7 +71,7 @@ func (d *Deps) readArtifactResource(ctx context.Context, uri string) (mcp.Resour
 	if kind.isText && utf8.Valid(whole.data) {
 		return mcp.TextResourceContents{URI: uri, MIMEType: kind.mime, Text: d.Secrets.Mask(string(whole.data))}, nil
 	}
-	blob := d.Secrets.Mask(base64.StdEncoding.EncodeToString(whole.data))
+	blob := base64.StdEncoding.EncodeToString(d.Secrets.MaskBytes(whole.data))
 	return mcp.BlobResourceContents{URI: uri, MIMEType: kind.mime, Blob: blob}, nil
 }
 

@@ -38,15 +38,15 @@ var imageTypes = []string{"image/png", "image/jpeg", "image/webp", "image/gif"}
 var textTypes = []string{"text/plain", "text/markdown", "text/latex", "application/json", "image/svg+xml", "text/html"}
 
 // renderDisplays gives the images for the model, and the lines that tell of everything shown.
-func renderDisplays(res *sandbox.Result) ([]mcp.Content, string) {
+func (d *Deps) renderDisplays(res *sandbox.Result) ([]mcp.Content, string) {
 	var images []mcp.Content
 	var b strings.Builder
 	for _, display := range res.Displays {
-		line := describeDisplay(display)
+		line := d.describeDisplay(display)
 		if mime, data := pick(display); data != nil {
 			if len(images) == maxImages {
 				line += " (not attached: an answer has at most " + fmt.Sprint(maxImages) + " images)"
-			} else if fitted, err := fitImage(mime, data); err != nil {
+			} else if fitted, err := d.fitImage(mime, data); err != nil {
 				line += " (not attached: " + err.Error() + ")"
 			} else {
 				images = append(images, mcp.NewImageContent(base64.StdEncoding.EncodeToString(fitted.data), fitted.mime))
@@ -78,20 +78,21 @@ func pick(display sandbox.Display) (string, []byte) {
 	return "", nil
 }
 
-func describeDisplay(display sandbox.Display) string {
+// describeDisplay tells of what was shown: where it is, or what it says. The sandbox cuts alt texts.
+func (d *Deps) describeDisplay(display sandbox.Display) string {
 	if display.Path != "" {
 		line := display.Path + "  " + humanize.Bytes(uint64(display.SizeBytes))
 		if display.Alt != "" {
-			line += "  " + display.Alt
+			line += "  " + d.Secrets.MaskHead(display.Alt)
 		}
 		return line
 	}
 	for _, mime := range textTypes {
 		if data := display.Data[mime]; len(data) > 0 {
-			return string(data)
+			return d.maskCut(string(data))
 		}
 	}
-	return display.Alt
+	return d.Secrets.MaskHead(display.Alt)
 }
 
 type fitted struct {
@@ -108,9 +109,14 @@ var (
 // decoding bounds the memory that images take: one at a time.
 var decoding sync.Mutex
 
-// fitImage gives an image within the bounds: as it is where it fits, else scaled down and encoded
-// anew.
-func fitImage(mime string, data []byte) (fitted, error) {
+// fitImage gives an image within the bounds, and without the texts in it where they have a secret.
+func (d *Deps) fitImage(mime string, data []byte) (fitted, error) {
+	return fitImage(mime, data, d.Secrets.tells(data))
+}
+
+// fitImage gives an image within the bounds: as it is where it fits and not only its pixels are wanted,
+// else scaled down and encoded anew.
+func fitImage(mime string, data []byte, pixelsOnly bool) (fitted, error) {
 	config, format, err := image.DecodeConfig(bytes.NewReader(data))
 	if err != nil || "image/"+format != mime {
 		return fitted{}, errBadImage
@@ -129,7 +135,7 @@ func fitImage(mime string, data []byte) (fitted, error) {
 	if err != nil {
 		return fitted{}, errBadImage // half an image is refused by models' makers too
 	}
-	if config.Width <= maxImageSide && config.Height <= maxImageSide && len(data) <= maxImageBytes {
+	if config.Width <= maxImageSide && config.Height <= maxImageSide && len(data) <= maxImageBytes && !pixelsOnly {
 		return fitted{mime, data}, nil
 	}
 	for side := maxImageSide; side >= maxImageSide/4; side = side * 3 / 4 {

@@ -1,134 +1,177 @@
 package tools
 
 import (
-	"encoding/base64"
 	"encoding/json"
-	"net/url"
+	"io"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// MinSecret is the shortest value, in bytes, that is masked: shorter ones occur by chance, and
-// masking them would garble ordinary output.
-const MinSecret = 6
-
-// Masker replaces secret values in text, as they are and base64- or URL-encoded. A nil Masker
-// changes nothing. It is safe for use by several goroutines.
+// Masker replaces secret values in text: as they are, and as encoders write them (base64, hex, in URLs,
+// in JSON, in HTML, as a language quotes its strings). A nil Masker changes nothing. It is safe for use
+// by several goroutines.
+//
+// It keeps a secret from slipping into a conversation. Code that means to get one out can always write
+// it in a way of its own.
 type Masker struct {
-	replace *strings.Replacer
-	forms   []string // what is looked for, the longest first
+	needles []*needle
+	begins  [256][]*needle // those that can begin with a byte
 }
 
-// NewMasker masks the values of secrets, by name. Values under MinSecret bytes are left out.
+// NewMasker masks the values of secrets, by name, but for those that are not Maskable.
 func NewMasker(secrets map[string]string) *Masker {
-	type pair struct{ from, to string }
-	var pairs []pair
-	for name, value := range secrets {
-		if len(value) < MinSecret {
-			continue
-		}
-		for _, form := range encodings(value) {
-			pairs = append(pairs, pair{form, "[masked: " + name + "]"})
-		}
+	m := &Masker{}
+	for _, name := range slices.Sorted(maps.Keys(secrets)) {
+		m.needles = append(m.needles, needlesOf(name, secrets[name])...)
 	}
-	if len(pairs) == 0 {
+	if len(m.needles) == 0 {
 		return nil
 	}
-	// The longest first: one secret may be part of another.
-	slices.SortFunc(pairs, func(a, b pair) int { return len(b.from) - len(a.from) })
-	m := &Masker{}
-	var flat []string
-	for _, p := range pairs {
-		flat = append(flat, p.from, p.to)
-		m.forms = append(m.forms, p.from)
+	for _, n := range m.needles {
+		for _, b := range n.beginnings() {
+			m.begins[b] = append(m.begins[b], n)
+		}
 	}
-	m.replace = strings.NewReplacer(flat...)
 	return m
 }
 
-// encodings gives the forms in which a value is looked for.
-func encodings(value string) []string {
-	forms := []string{value, url.QueryEscape(value), url.PathEscape(value)}
-	if quoted, err := json.Marshal(value); err == nil {
-		forms = append(forms, strings.Trim(string(quoted), `"`))
-	}
-	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-		forms = append(forms, base64Cores(encoding, value)...)
-	}
-	slices.Sort(forms)
-	return slices.Compact(forms)
-}
-
-// base64Cores gives what a value looks like in base64 inside a longer text, for each of the three
-// ways it can lie on the groups of three bytes: the characters that depend on it alone.
-func base64Cores(encoding *base64.Encoding, value string) []string {
-	var cores []string
-	for shift := range 3 {
-		padded := strings.Repeat("\x00", shift) + value
-		text := encoding.EncodeToString([]byte(padded))
-		from := (shift*8 + 5) / 6 // characters that hold bits of what stands before
-		to := len(padded) * 8 / 6 // and after
-		if to-from >= MinSecret {
-			cores = append(cores, text[from:to])
-		}
-	}
-	return cores
-}
-
 // Mask replaces every secret in the text.
-func (m *Masker) Mask(text string) string {
-	if m == nil {
-		return text
-	}
-	return m.replace.Replace(text)
-}
+func (m *Masker) Mask(text string) string { return m.mask(text, whole) }
 
 // MaskHead masks a text whose end was cut off, where a secret may have been cut in two.
-func (m *Masker) MaskHead(text string) string {
-	if m == nil {
-		return text
-	}
-	text = m.Mask(text) // whole secrets first: one may end the way that it begins
-	keep := len(text)
-	for _, form := range m.forms {
-		for n := min(len(form)-1, len(text)); n >= minFragment; n-- {
-			if strings.HasSuffix(text, form[:n]) {
-				keep = min(keep, len(text)-n)
-				break
-			}
-		}
-	}
-	if keep == len(text) {
-		return text
-	}
-	return text[:keep] + "[masked]"
-}
+func (m *Masker) MaskHead(text string) string { return m.mask(text, cut{end: true}) }
 
 // MaskTail masks a text whose beginning was cut off.
-func (m *Masker) MaskTail(text string) string {
+func (m *Masker) MaskTail(text string) string { return m.mask(text, cut{beginning: true}) }
+
+// MaskPart masks a text that is a part of a longer one, and may be no more than a part of a secret.
+func (m *Masker) MaskPart(text string) string { return m.mask(text, cut{beginning: true, end: true}) }
+
+// MaskBytes gives the bytes with an asterisk in the place of each that a secret takes, and the bytes
+// themselves where there is none.
+func (m *Masker) MaskBytes(data []byte) []byte {
+	if m == nil {
+		return data
+	}
+	spans := m.find(string(data), cut{beginning: true, end: true})
+	if len(spans) == 0 {
+		return data
+	}
+	data = slices.Clone(data)
+	for _, s := range spans {
+		for i := s.from; i < s.to; i++ {
+			data[i] = '*'
+		}
+	}
+	return data
+}
+
+// tells reports whether there is a secret in the bytes.
+func (m *Masker) tells(data []byte) bool { return m != nil && len(m.find(string(data), whole)) > 0 }
+
+// Writer masks what is written to w, each Write for itself: a logger writes a record at once.
+func (m *Masker) Writer(w io.Writer) io.Writer {
+	if m == nil {
+		return w
+	}
+	return maskedWriter{m, w}
+}
+
+type maskedWriter struct {
+	masker *Masker
+	to     io.Writer
+}
+
+func (w maskedWriter) Write(p []byte) (int, error) {
+	if _, err := io.WriteString(w.to, w.masker.Mask(string(p))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// cut says where a text was cut off.
+type cut struct{ beginning, end bool }
+
+var whole cut
+
+// span is where a secret, or a part of one, is in a text.
+type span struct {
+	from, to int
+	name     string // of the secret; empty for a part of one
+}
+
+func (m *Masker) mask(text string, where cut) string {
 	if m == nil {
 		return text
 	}
-	text = m.Mask(text)
-	drop := 0
-	for _, form := range m.forms {
-		for n := min(len(form)-1, len(text)); n >= minFragment; n-- {
-			if strings.HasPrefix(text, form[len(form)-n:]) {
-				drop = max(drop, n)
-				break
-			}
-		}
-	}
-	if drop == 0 {
+	spans := m.find(text, where)
+	if len(spans) == 0 {
 		return text
 	}
-	return "[masked]" + text[drop:]
+	var b strings.Builder
+	at := 0
+	for _, s := range spans {
+		b.WriteString(text[at:s.from])
+		if s.name == "" {
+			b.WriteString("[masked]")
+		} else {
+			b.WriteString("[masked: " + s.name + "]")
+		}
+		at = s.to
+	}
+	b.WriteString(text[at:])
+	return b.String()
 }
 
-// minFragment is the shortest part of a secret that is masked at a cut.
-const minFragment = 3
+// find gives what is to be masked, in order. What overlaps, as a secret does that begins in the middle
+// of another, is one span.
+func (m *Masker) find(text string, where cut) (spans []span) {
+	if where.beginning {
+		if to := m.remainder(text, where.end); to > 0 {
+			spans = append(spans, span{to: to})
+		}
+	}
+	for at := range len(text) {
+		found := span{from: at}
+		for _, n := range m.begins[text[at]] {
+			to, isWhole := n.match(text, at, 0, where.end)
+			if to > found.to {
+				found.to, found.name = to, ""
+				if isWhole {
+					found.name = n.name
+				}
+			}
+		}
+		if found.to > 0 {
+			spans = join(spans, found)
+		}
+	}
+	return spans
+}
+
+// join adds a span that begins no earlier than the others.
+func join(spans []span, s span) []span {
+	if len(spans) == 0 || s.from >= spans[len(spans)-1].to {
+		return append(spans, s)
+	}
+	last := &spans[len(spans)-1]
+	if last.name == "" {
+		last.name = s.name
+	}
+	last.to = max(last.to, s.to)
+	return spans
+}
+
+// remainder is how much of the text is the rest of a secret that began before it.
+func (m *Masker) remainder(text string, cutEnd bool) (longest int) {
+	for _, n := range m.needles {
+		longest = max(longest, n.remainder(text, cutEnd))
+	}
+	return longest
+}
 
 func (m *Masker) maskContent(content []mcp.Content) []mcp.Content {
 	if m == nil {

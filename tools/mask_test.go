@@ -2,7 +2,12 @@ package tools
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"log/slog"
 	"net/url"
 	"strings"
 	"testing"
@@ -15,26 +20,129 @@ const secret = `s3cret/Pa+ss "word"&%`
 func TestSecretsAreMaskedInEveryForm(t *testing.T) {
 	m := NewMasker(map[string]string{"API_KEY": secret, "SHORT": "abc", "OUTER": secret + "-more"})
 	quoted, _ := json.Marshal(secret)
+	inner, _ := json.Marshal(string(quoted))
+	encoded := base64.StdEncoding.EncodeToString([]byte("Authorization: " + secret + strings.Repeat("z", 60)))
 	for name, text := range map[string]string{
-		"plain":             "key=" + secret + ";",
-		"longer one first":  secret + "-more",
-		"JSON":              string(quoted),
-		"query":             url.QueryEscape(secret),
-		"path":              url.PathEscape(secret),
-		"base64":            base64.StdEncoding.EncodeToString([]byte(secret)),
-		"base64, shifted 1": base64.StdEncoding.EncodeToString([]byte("a" + secret + "zz")),
-		"base64, shifted 2": base64.StdEncoding.EncodeToString([]byte("ab" + secret + "z")),
-		"base64 URL":        base64.RawURLEncoding.EncodeToString([]byte("user:" + secret)),
+		"plain":                   "key=" + secret + ";",
+		"twice":                   secret + secret,
+		"longer one first":        secret + "-more",
+		"JSON":                    string(quoted),
+		"JSON in JSON":            string(inner),
+		"JSON as others write it": `s3cret\/Pa+ss \"word\"&%`,
+		"a Python string":         `s3cret/Pa+ss \"word\"\x26%`,
+		"a shell's word":          `s3cret/Pa+ss\ \"word\"\&%`,
+		"HTML":                    html.EscapeString(secret),
+		"HTML with names":         "s3cret/Pa+ss &quot;word&quot;&amp;%",
+		"query":                   url.QueryEscape(secret),
+		"path":                    url.PathEscape(secret),
+		"URL in lower case":       "s3cret%2fPa%2bss%20%22word%22%26%25",
+		"URL, all of it":          percent(secret),
+		"base64":                  base64.StdEncoding.EncodeToString([]byte(secret)),
+		"base64, shifted 1":       base64.StdEncoding.EncodeToString([]byte("a" + secret + "zz")),
+		"base64, shifted 2":       base64.StdEncoding.EncodeToString([]byte("ab" + secret + "z")),
+		"base64 URL":              base64.RawURLEncoding.EncodeToString([]byte("user:" + secret)),
+		"base64 in lines":         encoded[:25] + "\n" + encoded[25:40] + "\r\n" + encoded[40:],
+		"base64 in a URL":         url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(secret))),
+		"hex":                     hex.EncodeToString([]byte(secret)),
+		"hex in capitals":         strings.ToUpper(hex.EncodeToString([]byte(secret))),
+		"hex in groups":           fmt.Sprintf("% x", secret),
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := m.Mask(text)
-			if !strings.Contains(got, "[masked: ") || strings.Contains(got, "s3cret") {
+			if !strings.Contains(got, "[masked: ") || strings.Contains(got, "s3cret") || strings.Contains(got, "word") || strings.Contains(got, "more") {
 				t.Errorf("%q became %q", text, got)
 			}
 		})
 	}
 	if got := m.Mask("abc stays, and so does the rest"); got != "abc stays, and so does the rest" {
 		t.Errorf("harmless text became %q", got)
+	}
+}
+
+const key = `-----BEGIN PRIVATE KEY-----
+MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcw
+ggSjAgEAAoIBAQC7VJTUt9Us8cKjMzEfYyji
+0vQ=
+-----END PRIVATE KEY-----
+`
+
+func TestEveryLineOfALongSecretIsMasked(t *testing.T) {
+	for name, value := range map[string]string{"in lines": key, "in one line": strings.ReplaceAll(key, "\n", `\n`)} {
+		m := NewMasker(map[string]string{"KEY": value})
+		for _, text := range []string{key, strings.ReplaceAll(key, "\n", "\r\n"), strings.ReplaceAll(key, "\n", `\n`), strings.ReplaceAll(key, "\n", " ")} {
+			if got := m.Mask("x" + text + "y"); strings.Contains(got, "MIIE") || strings.Contains(got, "ggSj") {
+				t.Errorf("%s: %q became %q", name, text, got)
+			}
+		}
+		if got := m.Mask("  3: ggSjAgEAAoIBAQC7VJTUt9Us8cKjMzEfYyji."); got != "  3: [masked: KEY]." {
+			t.Errorf("%s: a line became %q", name, got)
+		}
+		for _, text := range []string{"-----BEGIN PRIVATE KEY-----", "0vQ=", "a line\nand another"} {
+			if got := m.Mask(text); got != text {
+				t.Errorf("%s: %q became %q", name, text, got)
+			}
+		}
+	}
+}
+
+func TestWhatHidesNothingIsNotMasked(t *testing.T) {
+	for value, want := range map[string]bool{
+		"": false, "short": false, "true": false, "localhost": false, "Password": false, "production": false, "------": false, "00000000": false,
+		"abababab": false, " abc   \n": false, "hunter22": true, "\nhunter22\n": true, "5f4dcc": true, "p@ssword": true,
+	} {
+		if got := Maskable(value); got != want {
+			t.Errorf("%q: %v", value, got)
+		}
+	}
+	m := NewMasker(map[string]string{"A": "localhost", "B": "hunter22 "})
+	if got := m.Mask("localhost hunter22"); got != "localhost [masked: B]" {
+		t.Errorf("became %q", got)
+	}
+}
+
+func TestOverlappingSecretsAreMaskedWhole(t *testing.T) {
+	m := NewMasker(map[string]string{"FIRST": "abcdef", "SECOND": "abcdef-ghi", "THIRD": "ghi-klm"})
+	for text, want := range map[string]string{
+		"abcdef-ghi": "[masked: SECOND]", "abcdef-gh": "[masked: FIRST]-gh", "abcdef-ghi-klm.": "[masked: SECOND].", "abcdefabcdef": "[masked: FIRST][masked: FIRST]",
+	} {
+		if got := m.Mask(text); got != want {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+	if got := NewMasker(map[string]string{"X": "aXbaXbaX"}).Mask("aXbaXbaXbaXbaX!"); got != "[masked: X]!" {
+		t.Errorf("a secret in itself became %q", got)
+	}
+	if got := m.MaskHead("abcdef-gh"); got != "[masked]" {
+		t.Errorf("the beginning of the longer one became %q", got)
+	}
+}
+
+func TestBytesAreMaskedInTheirPlace(t *testing.T) {
+	m := NewMasker(map[string]string{"KEY": "hunter22"})
+	for text, want := range map[string]string{"\x00hunter22\xff": "\x00********\xff", "ter22\xff": "*****\xff", "\xffhunt": "\xff****", "ter2": "****", "\xff": "\xff"} {
+		if got := string(m.MaskBytes([]byte(text))); got != want {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+}
+
+func TestALogIsMasked(t *testing.T) {
+	var b strings.Builder
+	m := NewMasker(map[string]string{"KEY": `hunt"er22`})
+	slog.New(slog.NewJSONHandler(m.Writer(&b), nil)).Info("x", "said", `hunt"er22`)
+	slog.New(slog.NewTextHandler(m.Writer(&b), nil)).Info("x", "error", errors.New(`it is hunt"er22`))
+	if text := b.String(); strings.Contains(text, "er22") || strings.Count(text, "[masked: KEY]") != 2 {
+		t.Errorf("the log: %s", text)
+	}
+}
+
+// Text that was made to be slow to look through takes no longer than other text: were every way to read
+// it tried in turn, this would never end.
+func TestHostileTextIsMaskedInOneGo(t *testing.T) {
+	m := NewMasker(map[string]string{"KEY": strings.Repeat(`\`, 40) + "ab"})
+	text := strings.Repeat(`\`, 2000)
+	if got := m.Mask(text + "!"); got != text+"!" {
+		t.Errorf("became %.100q", got)
 	}
 }
 
@@ -70,6 +178,22 @@ func TestASecretCutInTwoIsMasked(t *testing.T) {
 			t.Errorf("tail %q became %q", text, got)
 		}
 	}
+	for text, want := range map[string]string{"unter2": "[masked]", "ter22 and hun": "[masked] and [masked]", "te": "te", "nothing": "nothing"} {
+		if got := m.MaskPart(text); got != want {
+			t.Errorf("part %q became %q", text, got)
+		}
+	}
+	for _, form := range []string{url.QueryEscape(secret), base64.StdEncoding.EncodeToString([]byte(secret)), hex.EncodeToString([]byte(secret)), html.EscapeString(secret)} {
+		m := NewMasker(map[string]string{"KEY": secret})
+		for at := 8; at+12 < len(form); at++ {
+			if got := m.MaskHead("x " + form[:at]); got != "x [masked]" {
+				t.Errorf("head %q became %q", form[:at], got)
+			}
+			if got := m.MaskTail(form[at:] + "."); !strings.HasPrefix(got, "[masked]") || strings.Contains(got, form[len(form)-6:]) && !strings.HasSuffix(form, "==") {
+				t.Errorf("tail %q became %q", form[at:], got)
+			}
+		}
+	}
 }
 
 func TestWithoutSecretsNothingChanges(t *testing.T) {
@@ -88,6 +212,7 @@ func FuzzMask(f *testing.F) {
 		if m == nil || strings.Contains(before+"[masked: X]", value) {
 			return
 		}
+		_, _, _ = m.MaskHead(after+value), m.MaskTail(value+after), m.MaskPart(after)
 		if got := m.Mask(before + value + after); strings.HasPrefix(got, before+value) {
 			t.Errorf("%q is not masked in %q: %q", value, before+value+after, got)
 		}

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -179,7 +180,7 @@ func (d *Deps) readImage(ctx context.Context, r reading, fields readFields, mime
 	if err != nil {
 		return nil, err
 	}
-	fitted, err := fitImage(mime, whole.data)
+	fitted, err := d.fitImage(mime, whole.data)
 	if errors.Is(err, errTooManyPixels) || errors.Is(err, errStaysLarge) {
 		return nil, fault.New(fault.ArtifactTooLarge, "Make a smaller image with code and read that; or pass save_to, where a folder for that is allowed.",
 			"%q (%s) cannot be shown: %v.", shorten(fields.Path, 120), fields.MIMEType, err).With("size_bytes", fields.SizeBytes)
@@ -204,7 +205,7 @@ func (d *Deps) readAudio(ctx context.Context, r reading, fields readFields) (*an
 		return nil, err
 	}
 	fields.Encoding, fields.Changed = "audio", whole.end.Changed
-	return fileAnswer(fields, "", "", mcp.NewAudioContent(base64.StdEncoding.EncodeToString(whole.data), fields.MIMEType)), nil
+	return fileAnswer(fields, "", "", mcp.NewAudioContent(base64.StdEncoding.EncodeToString(d.Secrets.MaskBytes(whole.data)), fields.MIMEType)), nil
 }
 
 // readBinary gives base64, but only of so much as a model has a use for.
@@ -220,13 +221,12 @@ func (d *Deps) readBinary(ctx context.Context, r reading, fields readFields) (*a
 	}
 	fields.Encoding, fields.Unit = "base64", "bytes"
 	fields.took(r, part, int64(len(part.data)))
-	encoded := base64.StdEncoding.EncodeToString(part.data)
-	masked := d.maskPart(encoded)
+	masked := d.Secrets.MaskBytes(part.data)
 	note := ", base64"
-	if masked != encoded {
-		note += " with secrets masked, so that it does not decode"
+	if !bytes.Equal(masked, part.data) {
+		note += " with secrets masked by asterisks"
 	}
-	return d.textAnswer(fields, note, masked), nil
+	return d.textAnswer(fields, note, base64.StdEncoding.EncodeToString(masked)), nil
 }
 
 // took notes which part of the file an answer has.
@@ -237,9 +237,6 @@ func (f *readFields) took(r reading, part piece, units int64) {
 		f.NextOffset = &next
 	}
 }
-
-// maskPart masks a text that may begin and end in the middle of a secret.
-func (d *Deps) maskPart(text string) string { return d.Secrets.MaskTail(d.Secrets.MaskHead(text)) }
 
 // tooLarge refuses a file that no answer can hold.
 func tooLarge(fields readFields, limit int64, instead string) *fault.Error {

@@ -46,7 +46,7 @@ func (d *Deps) renderLines(r reading, fields readFields, part piece) *answer {
 		note += "; this line is longer and is cut here, unit bytes reads it on"
 	}
 	text, broken := plainText(part.data, r.from() == 0)
-	return d.textAnswer(fields, note+broken, d.maskPart(text))
+	return d.textAnswer(fields, note+broken, d.Secrets.MaskPart(text))
 }
 
 // dropCutLine leaves out a last line that is not whole, so that it comes whole with the next part. It
@@ -104,7 +104,7 @@ func (d *Deps) renderBytes(r reading, fields readFields, part piece) *answer {
 		note += fmt.Sprintf("; go on with offset %d", *fields.NextOffset)
 	}
 	text, broken := plainText(part.data, r.from() == 0)
-	return d.textAnswer(fields, note+broken, d.maskPart(text))
+	return d.textAnswer(fields, note+broken, d.Secrets.MaskPart(text))
 }
 
 // wholeCharacters leaves out the beginning of a character that data ends with, unless that is all.

@@ -38,7 +38,7 @@ type runFields struct {
 // renderRun tells a model what a run came to, the way a terminal would: a status line, the output,
 // the value, the files; images behind it.
 func (d *Deps) renderRun(res *sandbox.Result) *answer {
-	images, shown := renderDisplays(res)
+	images, shown := d.renderDisplays(res)
 	var b strings.Builder
 	b.WriteString(d.statusLine(res))
 	if hint := d.fullHint(res); hint != "" {
@@ -47,8 +47,8 @@ func (d *Deps) renderRun(res *sandbox.Result) *answer {
 	for _, note := range res.Notes {
 		b.WriteString("\nNote: " + note)
 	}
-	section(&b, "", d.renderStream(res.Stdout))
-	section(&b, "stderr", d.renderStream(res.Stderr))
+	section(&b, "", d.renderStream(res, res.Stdout))
+	section(&b, "stderr", d.renderStream(res, res.Stderr))
 	if res.Error != nil {
 		section(&b, "traceback", d.maskCut(res.Error.Traceback))
 	}
@@ -180,16 +180,20 @@ func killedWhy(res *sandbox.Result, config sandbox.Config) string {
 }
 
 // renderStream gives a stream's text, with what was left out between its parts told in numbers.
-func (d *Deps) renderStream(s sandbox.Stream) string {
+func (d *Deps) renderStream(res *sandbox.Result, s sandbox.Stream) string {
+	maskEnd := d.Secrets.Mask
+	if res.Status == sandbox.Running { // code may be about to write the rest of a secret
+		maskEnd = d.Secrets.MaskHead
+	}
 	if !s.Truncated() {
-		return s.Head
+		return maskEnd(s.Head)
 	}
 	where := ""
 	if s.Path != "" {
 		where = "; the whole text is in " + sandbox.WorkDir + "/" + s.Path
 	}
 	return fmt.Sprintf("%s\n… %s lines (%s) left out%s …\n%s",
-		strings.TrimRight(d.Secrets.MaskHead(s.Head), "\n"), humanize.Comma(s.OmittedLines), humanize.Bytes(uint64(s.OmittedBytes)), where, d.Secrets.MaskTail(s.Tail))
+		strings.TrimRight(d.Secrets.MaskHead(s.Head), "\n"), humanize.Comma(s.OmittedLines), humanize.Bytes(uint64(s.OmittedBytes)), where, maskEnd(d.Secrets.MaskTail(s.Tail)))
 }
 
 const listedFiles = 20
@@ -219,7 +223,7 @@ func renderFiles(res *sandbox.Result) string {
 func (d *Deps) runFields(res *sandbox.Result) runFields {
 	f := runFields{
 		SessionID: res.SessionID, RunID: res.RunID, Language: res.Language, Status: res.Status,
-		Stdout: d.renderStream(res.Stdout), Stderr: d.renderStream(res.Stderr),
+		Stdout: d.renderStream(res, res.Stdout), Stderr: d.renderStream(res, res.Stderr),
 		StdoutTruncated: res.Stdout.Truncated(), StderrTruncated: res.Stderr.Truncated(),
 		Artifacts:  []artifactFields{},
 		DurationMS: float64(res.Duration.Microseconds()) / 1000,

@@ -113,7 +113,7 @@ func TestImagesAreFitted(t *testing.T) {
 		"half an image":        {"image/png", noise(1600, 100)[:5000], false, errBadImage},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := fitImage(test.mime, test.data)
+			got, err := (&Deps{}).fitImage(test.mime, test.data)
 			if err != test.err { //nolint:errorlint // these are returned as they are
 				t.Fatalf("got error %v, want %v", err, test.err)
 			}
@@ -148,7 +148,7 @@ func TestAnAnswerHasAtMostFourImages(t *testing.T) {
 	for range 6 {
 		displays = append(displays, sandbox.Display{Data: map[string][]byte{"image/png": noise(5, 5)}, Path: "output/figure-1.png", Alt: "A title"})
 	}
-	images, text := renderDisplays(&sandbox.Result{Displays: displays, DisplaysTotal: 6})
+	images, text := (&Deps{}).renderDisplays(&sandbox.Result{Displays: displays, DisplaysTotal: 6})
 	if len(images) != maxImages || strings.Count(text, "not attached") != 2 || strings.Count(text, "A title") != 6 {
 		t.Errorf("%d images, %q", len(images), text)
 	}

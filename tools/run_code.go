@@ -110,7 +110,7 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 
 func (d *Deps) notifyProgress(ctx context.Context, run *sandbox.Run) {
 	p := run.Progress()
-	stdio.NotifyProgress(ctx, p.Elapsed.Seconds(), run.Timeout().Seconds(), d.Secrets.MaskHead(p.LastLine))
+	stdio.NotifyProgress(ctx, p.Elapsed.Seconds(), run.Timeout().Seconds(), d.Secrets.MaskPart(p.LastLine))
 }
 
 func sessionParam() mcp.ToolOption {

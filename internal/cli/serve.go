@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -213,9 +214,10 @@ func (s *Settings) passThrough(lookup func(string) (string, bool), log *slog.Log
 	return values
 }
 
-// logger writes to stderr or to the file, never to stdout.
+// logger writes to stderr or to the file, never to stdout, with the secrets masked: a log tells what the
+// sandbox said.
 func (s *Settings) logger() (*slog.Logger, error) {
-	out := os.Stderr
+	var out io.Writer = os.Stderr
 	if s.LogFile != "" {
 		file, err := os.OpenFile(s.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
@@ -228,6 +230,8 @@ func (s *Settings) logger() (*slog.Logger, error) {
 		return nil, usageError{fmt.Errorf("--log-level: %w", err)}
 	}
 	options := &slog.HandlerOptions{Level: level}
+	secrets := s.passThrough(os.LookupEnv, slog.New(slog.DiscardHandler))
+	out = tools.NewMasker(secrets).Writer(out)
 	if s.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(out, options)), nil
 	}

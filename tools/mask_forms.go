@@ -1,0 +1,202 @@
+package tools
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// MinSecret is the shortest value, in bytes, that is masked: shorter ones occur by chance, and
+// masking them would garble ordinary output.
+const MinSecret = 6
+
+// The shortest parts of a secret that are masked at a cut, in characters of its form.
+const (
+	plainFragment  = 3
+	base64Fragment = 4
+	hexFragment    = 6
+)
+
+// minLine is the shortest line of a secret of several lines that is masked without the others: a key's
+// lines are long, and those of a settings file can be anything.
+const minLine = 8
+
+// commonValues are values that hide nothing and occur everywhere.
+var commonValues = []string{
+	"undefined", "default", "enabled", "disabled", "localhost", "127.0.0.1", "0.0.0.0", "production", "development", "staging",
+	"testing", "sandbox", "password", "passwd", "secret", "changeme", "example", "masked", "postgres", "sqlite", "master",
+	"python", "python3", "javascript", "nodejs", "docker", "podman", "string", "number", "object", "function", "return", "import",
+	"export", "module", "completed", "failed", "output", "stdout", "stderr", "traceback", "result", "123456", "12345678", "en_us.utf-8",
+	"c.utf-8", "/bin/sh", "/bin/bash", "/usr/bin", "/mnt/data", "/dev/null", "unknown", "public", "private",
+}
+
+// Maskable reports whether a variable's value is masked in what leaves the sandbox. What is short, a
+// common word, or one or two characters over and over is not: it occurs by chance, and everything else
+// that reads like it would be garbled.
+func Maskable(value string) bool {
+	value = strings.TrimSpace(value)
+	different := make(map[rune]bool)
+	for _, r := range value {
+		different[r] = true
+	}
+	return len(value) >= MinSecret && len(different) > 2 && !slices.Contains(commonValues, strings.ToLower(value))
+}
+
+// needlesOf gives every way in which a value is looked for.
+func needlesOf(name, value string) (needles []*needle) {
+	if !Maskable(value) {
+		return nil
+	}
+	forms := make(plainForms)
+	value = strings.TrimSpace(value)
+	needles = append(needles, &needle{name: name, chars: forms.of(value), fragment: plainFragment})
+	for _, line := range linesOf(value) {
+		needles = append(needles, &needle{name: name, chars: forms.of(line), fragment: plainFragment})
+	}
+	for _, core := range base64Cores(value) {
+		needles = append(needles, &needle{name: name, chars: base64Chars(core), between: base64Breaks, fragment: base64Fragment})
+	}
+	return append(needles, &needle{name: name, chars: hexChars(hex.EncodeToString([]byte(value))), between: hexBreaks, fragment: hexFragment})
+}
+
+// linesOf gives the lines of a value of several lines that tell something by themselves. In a variable
+// their ends are often written as \n.
+func linesOf(value string) (lines []string) {
+	all := strings.Split(strings.ReplaceAll(value, `\n`, "\n"), "\n")
+	if len(all) == 1 {
+		return nil
+	}
+	for _, line := range all {
+		line = strings.TrimSpace(line)
+		armour := strings.HasPrefix(line, "-----") && strings.HasSuffix(line, "-----")
+		if len(line) >= minLine && !armour && Maskable(line) && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// plainForms are the forms of the characters met so far.
+type plainForms map[string]*char
+
+func (p plainForms) of(text string) (chars []*char) {
+	for len(text) > 0 {
+		_, size := utf8.DecodeRuneInString(text)
+		c := p[text[:size]]
+		if c == nil {
+			c = plainChar(text[:size])
+			p[text[:size]] = c
+		}
+		chars = append(chars, c)
+		text = text[size:]
+	}
+	return chars
+}
+
+// plainChar gives the ways in which a character is written: as it is, and where texts are quoted,
+// escaped or encoded.
+func plainChar(text string) *char {
+	c := char{{text: text}, {percent(text), true}}
+	r, _ := utf8.DecodeRuneInString(text)
+	if isAlphanumeric(r) {
+		return &c
+	}
+	for _, short := range namedForms[r] {
+		c = append(c, form{text: short})
+	}
+	if r == utf8.RuneError {
+		c = append(c, form{text: "\ufffd"}) // a byte that is no UTF-8
+	}
+	if r >= ' ' && r < utf8.RuneSelf {
+		c = append(c, form{text: `\` + text}, form{text: `\\\` + text})
+	}
+	if r < ' ' {
+		c = append(c, form{text: string('\u2400' + r)}) // as the sandbox shows control characters
+	}
+	units := ""
+	for _, unit := range utf16.Encode([]rune{r}) {
+		units += fmt.Sprintf(`\u%04x`, unit)
+	}
+	c = append(c, form{units, true}, form{`\` + units, true}, form{byteEscapes(text), true},
+		form{fmt.Sprintf("&#%d;", r), false}, form{fmt.Sprintf("&#%03d;", r), false}, form{fmt.Sprintf("&#x%x;", r), true})
+	if r < 0x100 {
+		c = append(c, form{fmt.Sprintf(`\x%02x`, r), true})
+	}
+	return &c
+}
+
+// namedForms are those that encoders have for single characters.
+var namedForms = map[rune][]string{
+	' ': {"+"}, '\t': {`\t`, `\\t`}, '\r': {`\r`, `\\r`},
+	'\n': {"\r\n", `\n`, `\r\n`, `\\n`, "%0D%0A", " "}, // the last one is a shell's
+	'&':  {"&amp;"}, '<': {"&lt;"}, '>': {"&gt;"}, '"': {"&quot;"}, '\'': {"&apos;", `'"'"'`, `'\''`}, '\\': {`\\`, `\\\\`},
+}
+
+func isAlphanumeric(r rune) bool {
+	return '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z'
+}
+
+func percent(text string) string {
+	var b strings.Builder
+	for i := range len(text) {
+		fmt.Fprintf(&b, "%%%02x", text[i])
+	}
+	return b.String()
+}
+
+func byteEscapes(text string) string {
+	var b strings.Builder
+	for i := range len(text) {
+		fmt.Fprintf(&b, `\x%02x`, text[i])
+	}
+	return b.String()
+}
+
+// base64Cores gives what a value looks like in base64 inside a longer text, for each of the three
+// ways it can lie on the groups of three bytes: the characters that depend on it alone.
+func base64Cores(value string) (cores []string) {
+	for shift := range 3 {
+		padded := strings.Repeat("\x00", shift) + value
+		text := base64.RawStdEncoding.EncodeToString([]byte(padded))
+		from := (shift*8 + 5) / 6 // characters that hold bits of what stands before
+		to := len(padded) * 8 / 6 // and after
+		if to-from >= MinSecret {
+			cores = append(cores, text[from:to])
+		}
+	}
+	return cores
+}
+
+// What breaks base64 and hexadecimal digits into lines and groups.
+var (
+	base64Breaks = []string{"\n", "\r\n", `\n`, `\r\n`, "%0A", "%0D%0A"}
+	hexBreaks    = []string{" ", ":", "-", "\n", `\n`}
+)
+
+// base64Chars are the digits of either alphabet.
+func base64Chars(core string) (chars []*char) {
+	plus := &char{{text: "+"}, {text: "-"}, {"%2b", true}, {`\u002b`, true}, {"&#43;", false}}
+	slash := &char{{text: "/"}, {text: "_"}, {"%2f", true}, {`\/`, false}, {`\u002f`, true}, {"&#x2f;", true}}
+	for i := range len(core) {
+		switch core[i] {
+		case '+':
+			chars = append(chars, plus)
+		case '/':
+			chars = append(chars, slash)
+		default:
+			chars = append(chars, &char{{text: core[i : i+1]}})
+		}
+	}
+	return chars
+}
+
+func hexChars(digits string) (chars []*char) {
+	for i := range len(digits) {
+		chars = append(chars, &char{{digits[i : i+1], true}})
+	}
+	return chars
+}
