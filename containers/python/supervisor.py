@@ -34,6 +34,7 @@ import termios
 import time
 
 from frames import READ_BYTES, Breach, Lost, ServerLink, decode_object, encode, pack
+from screen import Screen
 from takeover import Memory, TakeOver
 from tree import Count, Tree
 from volume import TICK, Volume
@@ -81,7 +82,7 @@ PR_SET_CHILD_SUBREAPER = 36
 _OWN_MODULE = sys.modules["__main__"]
 
 # The user's modules may have the names of this program's.
-for _name in ("frames", "takeover", "tree", "volume"):
+for _name in ("frames", "screen", "takeover", "tree", "volume"):
     del sys.modules[_name]
 
 
@@ -411,73 +412,98 @@ class Spool:
 
 
 class Stream:
-    """What is kept of one output stream: all of it up to a limit, else its two ends."""
+    """What is kept of one output stream: as a terminal would show it, all of it up to a limit, else its two ends.
+
+    Counts and the file are of the stream as it came.
+    """
 
     def __init__(self, limit, make_spool):
         self.limit = limit
         self.half = limit // 2
         self.make_spool = make_spool
+        self.screen = Screen()
+        self.raw = bytearray()  # until there is a file
+        self.spool = None
+        self.bytes = 0
+        self.last_byte = 10
         self.head = bytearray()
         self.tail = bytearray()
-        self.bytes = 0
-        self.newlines = 0
-        self.last_byte = 10
-        self.spool = None
-
-    @property
-    def cut(self):
-        return self.bytes > self.limit
+        self.shown_bytes = 0
 
     def feed(self, chunk):
-        was_cut = self.cut
         self.bytes += len(chunk)
-        self.newlines += chunk.count(10)
         self.last_byte = chunk[-1]
-        if not self.cut:
-            self.head += chunk
-            return
-        if not was_cut:
-            self._begin_cut(chunk)
+        self.keep(chunk)
+        for piece in self.screen.feed(chunk):
+            self._show(piece)
+
+    def keep(self, chunk):
+        """Keeps raw output, in the file when it is too much."""
+        if self.spool is None:
+            self.raw += chunk
+            if len(self.raw) > self.limit:
+                self.begin_spool()
         else:
             self.spool.write(chunk)
-            self.tail += chunk
-        if len(self.tail) > self.half:
-            del self.tail[: -self.half]
 
-    def _begin_cut(self, chunk):
-        self.spool = self.make_spool()
-        self.spool.write(self.head)
-        self.spool.write(chunk)
-        whole = self.head + chunk
-        self.head = whole[: self.half]
-        self.tail = whole[self.half :]
+    def begin_spool(self):
+        if self.spool is None:
+            self.spool = self.make_spool()
+            self.spool.write(self.raw)
+            self.raw = bytearray()
+
+    def _show(self, data):
+        """Takes text that cannot change any more."""
+        self.shown_bytes += len(data)
+        self.head, self.tail = self._ends(data)
+
+    def _ends(self, data):
+        """Head and tail with more text behind them."""
+        if self.tail or len(self.head) + len(data) > self.limit:
+            if not self.tail:
+                data = bytes(self.head) + data
+                head, data = data[: self.half], data[self.half :]
+            else:
+                head = self.head
+            return head, (data if len(data) >= self.half else self.tail + data)[-self.half :]
+        return self.head + data, self.tail
+
+    def finish(self):
+        """Ends the stream: what is on the screen stays as it is."""
+        for piece in self.screen.feed(b"", final=True):
+            self._show(piece)
+        if self._ends(self._rest())[1]:
+            self.begin_spool()
+
+    def _rest(self):
+        return self.screen.rest().encode("utf-8")
 
     def close(self):
+        self.raw = bytearray()
         if self.spool:
             self.spool.close()
 
     def lines(self):
-        return self.newlines + (self.last_byte != 10)
+        return self.screen.line_ends + (self.last_byte != 10)
 
     def last_line(self):
-        """The end of the output's last line that has anything on it, for progress."""
-        text = bytes((self.tail or self.head)[-800:]).decode("utf-8", "replace")
-        lines = [line.strip() for line in text.replace("\r", "\n").split("\n")]
-        return next((line[-200:] for line in reversed(lines) if line), "")
+        """The last line that has anything on it, for progress."""
+        return self.screen.last_line()[-200:]
 
     def report(self):
         """The Stream object of the protocol."""
-        head, tail = bytes(self.head), bytes(self.tail)
+        rest = self._rest()
+        head, tail = map(bytes, self._ends(rest))
         report = {"bytes": self.bytes, "lines": self.lines(), "omitted_bytes": 0, "omitted_lines": 0}
-        if self.cut:
+        if tail:
             head = head[: len(head) - partial_tail(head)]
             tail = tail[partial_head(tail) :]
-            report["omitted_bytes"] = self.bytes - len(head) - len(tail)
-            report["omitted_lines"] = self.newlines - head.count(10) - tail.count(10)
-            if self.spool.path:
+            report["omitted_bytes"] = self.shown_bytes + len(rest) - len(head) - len(tail)
+            report["omitted_lines"] = self.screen.shown_line_ends - head.count(10) - tail.count(10)
+            if self.spool and self.spool.path:
                 report["path"] = self.spool.path
-        report["head"] = head.decode("utf-8", "replace")
-        report["tail"] = tail.decode("utf-8", "replace")
+        report["head"] = head.decode("utf-8")
+        report["tail"] = tail.decode("utf-8")
         return report
 
 
@@ -1150,8 +1176,9 @@ class Supervisor:
         run.pipes.clear()
         while len(self.late) > LATE_PIPES:
             self._close_late(next(iter(self.late)))
-        run.stdout.close()
-        run.stderr.close()
+        for stream in (run.stdout, run.stderr):
+            stream.finish()
+            stream.close()
 
     def _drain_late(self, fd):
         try:
