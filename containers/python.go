@@ -22,6 +22,9 @@ var pythonScreen string
 //go:embed python/takeover.py
 var pythonTakeover string
 
+//go:embed python/threads.py
+var pythonThreads string
+
 //go:embed python/tree.py
 var pythonTree string
 
@@ -42,7 +45,7 @@ func PythonBoot() string { return pythonBoot }
 func PythonSupervisor() string {
 	return bundlePython(pythonSupervisor, pythonModule{"tree", pythonTree}, pythonModule{"frames", pythonFrames},
 		pythonModule{"screen", pythonScreen}, pythonModule{"takeover", pythonTakeover},
-		pythonModule{"volume", pythonVolume})
+		pythonModule{"threads", pythonThreads}, pythonModule{"volume", pythonVolume})
 }
 
 // PythonFiles is the source of the program that brings files into a container with Python
