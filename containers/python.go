@@ -16,8 +16,14 @@ var pythonSupervisor string
 //go:embed python/frames.py
 var pythonFrames string
 
+//go:embed python/screen.py
+var pythonScreen string
+
 //go:embed python/takeover.py
 var pythonTakeover string
+
+//go:embed python/threads.py
+var pythonThreads string
 
 //go:embed python/tree.py
 var pythonTree string
@@ -38,7 +44,8 @@ func PythonBoot() string { return pythonBoot }
 // PythonSupervisor is the source of process 1 of a Python container, for PythonBoot.
 func PythonSupervisor() string {
 	return bundlePython(pythonSupervisor, pythonModule{"tree", pythonTree}, pythonModule{"frames", pythonFrames},
-		pythonModule{"takeover", pythonTakeover}, pythonModule{"volume", pythonVolume})
+		pythonModule{"screen", pythonScreen}, pythonModule{"takeover", pythonTakeover},
+		pythonModule{"threads", pythonThreads}, pythonModule{"volume", pythonVolume})
 }
 
 // PythonFiles is the source of the program that brings files into a container with Python

@@ -34,7 +34,9 @@ import termios
 import time
 
 from frames import READ_BYTES, Breach, Lost, ServerLink, decode_object, encode, pack
+from screen import Screen
 from takeover import Memory, TakeOver
+from threads import WORK, Threads
 from tree import Count, Tree
 from volume import TICK, Volume
 
@@ -47,7 +49,9 @@ PROTOCOL = 1
 HEADER_BYTES = 2 << 20  # the largest JSON header that a kernel may send
 BLOB_BYTES = 6 << 20  # the largest blob: 8 MiB of frame hold 6 MiB as base64
 READS_PER_TURN = 8  # how much of a flooded pipe is read before others have their turn
-LATE_PIPES = 64  # pipes of past runs that background processes may keep open
+LATE_PIPES = 64  # pipes of past runs that threads and processes may keep open
+LATE_PATHS = 8  # files of late output that an answer names
+LEAVE_SECONDS = 0.5  # how long programs of an interrupted run may take to end
 PRIVATE_NAMES = ("node_modules", "__pycache__")  # what programs make for themselves, by the thousand
 PATH_BUDGET = 256 << 10  # bytes of artifact paths in one answer
 CLOCK_GRAIN_NS = 10_000_000  # file systems stamp with the tick, up to 10 ms behind the clock
@@ -81,7 +85,7 @@ PR_SET_CHILD_SUBREAPER = 36
 _OWN_MODULE = sys.modules["__main__"]
 
 # The user's modules may have the names of this program's.
-for _name in ("frames", "takeover", "tree", "volume"):
+for _name in ("frames", "screen", "takeover", "threads", "tree", "volume"):
     del sys.modules[_name]
 
 
@@ -411,73 +415,102 @@ class Spool:
 
 
 class Stream:
-    """What is kept of one output stream: all of it up to a limit, else its two ends."""
+    """What is kept of one output stream: as a terminal would show it, all of it up to a limit, else its two ends.
+
+    Counts and the file are of the stream as it came.
+    """
 
     def __init__(self, limit, make_spool):
         self.limit = limit
         self.half = limit // 2
         self.make_spool = make_spool
+        self.screen = Screen()
+        self.raw = bytearray()  # until there is a file
+        self.spool = None
+        self.bytes = 0
+        self.last_byte = 10
         self.head = bytearray()
         self.tail = bytearray()
-        self.bytes = 0
-        self.newlines = 0
-        self.last_byte = 10
-        self.spool = None
-
-    @property
-    def cut(self):
-        return self.bytes > self.limit
+        self.shown_bytes = 0
 
     def feed(self, chunk):
-        was_cut = self.cut
         self.bytes += len(chunk)
-        self.newlines += chunk.count(10)
         self.last_byte = chunk[-1]
-        if not self.cut:
-            self.head += chunk
-            return
-        if not was_cut:
-            self._begin_cut(chunk)
+        self.keep(chunk)
+        for piece in self.screen.feed(chunk):
+            self._show(piece)
+
+    def keep(self, chunk):
+        """Keeps raw output, in the file when it is too much."""
+        if self.spool is None:
+            self.raw += chunk
+            if len(self.raw) > self.limit:
+                self.begin_spool()
         else:
             self.spool.write(chunk)
-            self.tail += chunk
-        if len(self.tail) > self.half:
-            del self.tail[: -self.half]
 
-    def _begin_cut(self, chunk):
-        self.spool = self.make_spool()
-        self.spool.write(self.head)
-        self.spool.write(chunk)
-        whole = self.head + chunk
-        self.head = whole[: self.half]
-        self.tail = whole[self.half :]
+    def begin_spool(self):
+        if self.spool is None:
+            self.spool = self.make_spool()
+            self.spool.write(self.raw)
+            self.raw = bytearray()
 
-    def close(self):
-        if self.spool:
-            self.spool.close()
+    def _show(self, data):
+        """Takes text that cannot change any more."""
+        self.shown_bytes += len(data)
+        self.head, self.tail = self._ends(data)
+
+    def _ends(self, data):
+        """Head and tail with more text behind them."""
+        if self.tail or len(self.head) + len(data) > self.limit:
+            if not self.tail:
+                data = bytes(self.head) + data
+                head, data = data[: self.half], data[self.half :]
+            else:
+                head = self.head
+            return head, (data if len(data) >= self.half else self.tail + data)[-self.half :]
+        return self.head + data, self.tail
+
+    def finish(self):
+        """Ends the stream: what is on the screen stays as it is."""
+        for piece in self.screen.feed(b"", final=True):
+            self._show(piece)
+        if self._ends(self._rest())[1]:
+            self.begin_spool()
+
+    def _rest(self):
+        return self.screen.rest().encode("utf-8")
+
+    def retire(self, keeps_raw):
+        """Lets go of what was reported; more may come for the file where `keeps_raw`."""
+        self.head = self.tail = b""
+        self.screen = Screen()
+        if not keeps_raw:
+            self.raw = bytearray()
+            if self.spool:
+                self.spool.close()
 
     def lines(self):
-        return self.newlines + (self.last_byte != 10)
+        return self.screen.line_ends + (self.last_byte != 10)
 
     def last_line(self):
-        """The end of the output's last line that has anything on it, for progress."""
-        text = bytes((self.tail or self.head)[-800:]).decode("utf-8", "replace")
-        lines = [line.strip() for line in text.replace("\r", "\n").split("\n")]
-        return next((line[-200:] for line in reversed(lines) if line), "")
+        """The last line that has anything on it, for progress."""
+        return self.screen.last_line()[-200:]
 
     def report(self):
         """The Stream object of the protocol."""
-        head, tail = bytes(self.head), bytes(self.tail)
+        rest = self._rest()
+        head, tail = map(bytes, self._ends(rest))
         report = {"bytes": self.bytes, "lines": self.lines(), "omitted_bytes": 0, "omitted_lines": 0}
-        if self.cut:
+        if tail:
             head = head[: len(head) - partial_tail(head)]
             tail = tail[partial_head(tail) :]
-            report["omitted_bytes"] = self.bytes - len(head) - len(tail)
-            report["omitted_lines"] = self.newlines - head.count(10) - tail.count(10)
-            if self.spool.path:
+            report["omitted_bytes"] = self.shown_bytes + len(rest) - len(head) - len(tail)
+            report["omitted_lines"] = self.screen.shown_line_ends - head.count(10) - tail.count(10)
+            if self.spool and self.spool.path:
                 report["path"] = self.spool.path
-        report["head"] = head.decode("utf-8", "replace")
-        report["tail"] = tail.decode("utf-8", "replace")
+        report["head"] = head.decode("utf-8")
+        report["tail"] = tail.decode("utf-8")
         return report
 
 
@@ -695,7 +728,8 @@ class Supervisor:
         self.zygote_due = 0.0
         self.zygote_wanted = False
         self.run = None
-        self.late = {}  # pipes of past runs: drained, so that no writer blocks or dies
+        self.late = {}  # pipe of a past run: its stream. They are read on, so that no writer blocks or dies
+        self.late_paths = {}  # files that got output since the last answer; an ordered set
         self.oom = OomCounter()
         self.oom_seen = 0
         self.last_frame = time.monotonic()
@@ -1145,23 +1179,36 @@ class Supervisor:
                     break
                 stream.feed(chunk)
                 left -= len(chunk)
-            self.handlers[fd] = functools.partial(self._drain_late, fd)
-            self.late[fd] = None
+            self.handlers[fd] = functools.partial(self._read_late, fd, stream)
+            self.late[fd] = stream
         run.pipes.clear()
         while len(self.late) > LATE_PIPES:
             self._close_late(next(iter(self.late)))
-        run.stdout.close()
-        run.stderr.close()
+        for stream in (run.stdout, run.stderr):
+            stream.finish()
 
-    def _drain_late(self, fd):
+    def _end_streams(self, run):
+        """The run is answered. Only streams that threads or programs still hold are kept in mind."""
+        for stream in (run.stdout, run.stderr):
+            stream.retire(keeps_raw=stream in self.late.values())
+
+    def _read_late(self, fd, stream):
+        """Keeps what comes after the run in the run's file: it is no part of any answer."""
         try:
-            if not os.read(fd, READ_BYTES):
-                self._close_late(fd)
+            chunk = os.read(fd, READ_BYTES)
         except BlockingIOError:
-            pass
+            return
+        if not chunk:
+            self._close_late(fd)
+            return
+        stream.begin_spool()
+        stream.keep(chunk)
+        if stream.spool.path and len(self.late_paths) < LATE_PATHS:
+            self.late_paths[stream.spool.path] = None
 
     def _close_late(self, fd):
-        self.late.pop(fd, None)
+        stream = self.late.pop(fd)
+        stream.retire(keeps_raw=False)
         self.unwatch(fd)
         os.close(fd)
 
@@ -1226,6 +1273,8 @@ class Supervisor:
         result = header.get("result")
         result = clean(result, self.settings.output_bytes) if isinstance(result, str) else None
         kernel = "fresh" if run.fresh else "alive"
+        if run.reason and not run.fresh:
+            self._end_programs(run)
         if run.reason == "quota":
             self._finish_over(run, kernel, result)
             return
@@ -1236,6 +1285,18 @@ class Supervisor:
         else:
             status, exit_code = ("failed", exit_code) if exit_code else ("completed", 0)
         self._finish(run, status, exit_code, result, error, kernel)
+
+    def _end_programs(self, run):
+        """Sees to it that what an interrupted run started ends, also what ignores interrupts."""
+        table = process_table()
+        started = {(pid, table[pid][1]) for pid in self._programs(table) if table[pid][1] >= run.started_ticks}
+
+        def choose(table):
+            left = {pid for pid, start in started if pid in table and table[pid][1] == start}
+            return left.union(*(family(table, pid) for pid in left))
+
+        if started:
+            self.set_timer("programs of %s" % run.id, LEAVE_SECONDS, lambda: self._kill_all(choose))
 
     def _finish_over(self, run, kernel, result=None):
         error = {"name": "QuotaExceeded", "message": run.over, "traceback": ""}
@@ -1272,8 +1333,10 @@ class Supervisor:
             "type": "done", "id": run.id, "status": status, "exit_code": exit_code, "result": result, "error": error,
             "stdout": run.stdout.report(), "stderr": run.stderr.report(), "artifacts": artifacts,
             "artifacts_total": total, "displays_total": run.displays, "duration_ms": run.elapsed_ms,
-            "cause": cause, "kernel": kernel,
+            "cause": cause, "kernel": kernel, "late": list(self.late_paths),
         })
+        self.late_paths.clear()
+        self._end_streams(run)
         if self.memory is not None:
             self.memory.add_done(frame)
         self.server.write(frame)
@@ -1788,20 +1851,22 @@ def plain_text(value):
     return repr(value)
 
 
-class AggHook:
-    """Gives matplotlib's Agg backend, the default here, a show() that shows.
+AGG = "matplotlib.backends.backend_agg"
+POOLS = "concurrent.futures.thread"
 
-    It is a finder that only wraps one module's loader, so nothing of matplotlib is imported
-    before the code does it.
+
+class ImportHook:
+    """Changes a module as soon as code has imported it.
+
+    It is a finder that only wraps one module's loader, so nothing is imported before the code does it.
     """
 
-    NAME = "matplotlib.backends.backend_agg"
-
-    def __init__(self, displays):
-        self.displays = displays
+    def __init__(self, name, change):
+        self.name = name
+        self.change = change
 
     def find_spec(self, name, path=None, target=None):
-        if name != self.NAME:
+        if name != self.name:
             return None
         from importlib.machinery import PathFinder
 
@@ -1812,7 +1877,7 @@ class AggHook:
 
         def exec_module(module):
             load(module)
-            module.show = lambda *args, **kwargs: self.displays.show_open_figures()
+            self.change(module)
 
         spec.loader.exec_module = exec_module
         return spec
@@ -1823,7 +1888,7 @@ class AggHook:
 
 
 def own_frame(frame):
-    return frame.f_globals is globals()
+    return frame.f_globals is globals() or frame.f_code.co_filename == "<threads>"
 
 
 _MACHINERY = ("/IPython/", "/asyncio/", "<frozen importlib")
@@ -1949,8 +2014,13 @@ class Exiter:
 class EventLoop:
     """The one asyncio loop of a kernel, so that tasks go on in the next run that awaits."""
 
-    def __init__(self):
+    CANCELS = 3  # how often a task may swallow that
+    CANCEL_SECONDS = 0.2  # how long it may take each time
+
+    def __init__(self, route):
+        self.route = route  # makes output depend on who writes
         self.loop = None
+        self.earlier = set()  # tasks of earlier runs
 
     def run(self, coroutine):
         import asyncio
@@ -1958,17 +2028,59 @@ class EventLoop:
         if self.loop is None or self.loop.is_closed():
             self.loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self.loop)  # asyncio.run() in an earlier run has taken it away
+        self.route()
         task = self.loop.create_task(coroutine)
         try:
             return self.loop.run_until_complete(task)
         except BaseException:
-            if not task.done():  # interrupted: or it would go on in the next run
-                task.cancel()
-                try:
-                    self.loop.run_until_complete(task)
-                except asyncio.CancelledError:
-                    pass
+            self._cancel([task])  # interrupted: or it would go on in the next run
             raise
+
+    def is_running(self):
+        return self.loop is not None and self.loop.is_running()
+
+    def is_waiting(self):
+        """Whether something is left that may go on in a later run."""
+        if self.loop is None or self.loop.is_closed():
+            return False
+        return bool(self._tasks() or getattr(self.loop, "_scheduled", None) or getattr(self.loop, "_ready", None))
+
+    def _tasks(self):
+        if self.loop is None or self.loop.is_closed():
+            return set()
+        import asyncio
+
+        return asyncio.all_tasks(self.loop)
+
+    def begin_run(self):
+        self.earlier = self._tasks()
+
+    def stop_run(self, work):
+        """Cancels the tasks and timers of the run that goes on."""
+        if self.loop is None or self.loop.is_closed():
+            return
+        for timer in list(getattr(self.loop, "_scheduled", ())):
+            context = getattr(timer, "_context", None)
+            if context is not None and context.get(WORK) is work:
+                timer.cancel()
+        self._cancel(self._tasks() - self.earlier)
+
+    def _cancel(self, tasks):
+        import asyncio
+
+        for _ in range(self.CANCELS):
+            tasks = [task for task in tasks if not task.done()]
+            if not tasks:
+                return
+            for task in tasks:
+                task.cancel()
+            waiter = self.loop.create_task(asyncio.wait(tasks, timeout=self.CANCEL_SECONDS))
+            try:
+                self.loop.run_until_complete(waiter)
+            except KeyboardInterrupt:  # it comes again while the grace lasts
+                waiter.cancel()
+        if any(not task.done() for task in tasks):
+            self.loop = None  # a task that cannot be stopped never runs again
 
 
 class PlainEngine:
@@ -2361,7 +2473,9 @@ class Kernel:
         self.module = sys.modules["__main__"] = type(sys)("__main__")
         self.namespace = self.module.__dict__
         self.namespace["__builtins__"] = __builtins__
-        self.event_loop = EventLoop()
+        self.threads = Threads()
+        self.event_loop = EventLoop(self.threads.route_all)
+        self.interrupted = False
         self.displays = Displays(settings, self.tell_display)
         self.plain = PlainEngine(self)
         self.engine = None
@@ -2375,7 +2489,17 @@ class Kernel:
         self.sock = None
         self.inbox = bytearray()
         self.fds = []
-        sys.meta_path.insert(0, AggHook(self.displays))
+        sys.meta_path.insert(0, ImportHook(AGG, self._hook_agg))
+        sys.meta_path.insert(0, ImportHook(POOLS, self._hook_pools))
+
+    def _hook_agg(self, module):
+        """Gives matplotlib's Agg backend, the default here, a show() that shows."""
+        module.show = lambda *args, **kwargs: self.displays.show_open_figures()
+
+    def _hook_pools(self, module):
+        kind = getattr(module, "_WorkItem", None)
+        if isinstance(kind, type):
+            module._WorkItem = self.threads.pool_item(kind)
 
     # -- before the first run
 
@@ -2390,7 +2514,7 @@ class Kernel:
     def _modules(self):
         names = (["IPython.core.interactiveshell"] if self.settings.ipython else []) + self.settings.preload
         if "matplotlib.pyplot" in names:  # which the first figure would import
-            names.append(AggHook.NAME)
+            names.append(AGG)
         return names
 
     def _build_shell(self):
@@ -2412,6 +2536,8 @@ class Kernel:
                 if len(self.fds) < 2:  # another process of the code's has taken them
                     os._exit(1)
                 self._run(message, self.fds.pop(0), self.fds.pop(0))
+            elif message.get("type") == "interrupt":  # for a run that was just over
+                self.threads.stop(message.get("id"))
 
     def _enter(self, fd):
         self.pid = os.getpid()
@@ -2432,6 +2558,8 @@ class Kernel:
         sys.argv = [""]
         sys.path.insert(0, "")
         self.modules = self.modules or dict(sys.modules)
+        self.threads.install()
+        self.threads.loop_runs = self.event_loop.is_running
         self._set_up_builtins()
         signal.signal(signal.SIGINT, ignore_signal)
         reseed()
@@ -2482,10 +2610,14 @@ class Kernel:
     def _tell(self, header, blob=b""):
         # A forked child of the code has a copy of this socket and must not speak on it.
         if os.getpid() == self.pid:
-            self.sock.sendall(pack_report(header, blob))
+            with self.threads.lock:  # frames of two threads must not mix
+                self.sock.sendall(pack_report(header, blob))
 
     def tell_display(self, header, blob):
         """Sends a display while code runs: an interrupt must not tear a frame."""
+        if self.threads.late_work() is not None:  # the run that it belongs to is over
+            print("[%s] %s" % (header["mime"], header.get("path", "is not kept")))
+            return
         header["id"] = self.run_id
         without_interrupts(self._tell, header, blob)
 
@@ -2525,6 +2657,7 @@ class Kernel:
         self.run_id = message["id"]
         self.count += 1
         self.result = None
+        self.interrupted = False
         self._restore(out_fd, err_fd)
         reserve = self._reserve_fds()
         self.displays.begin_run()
@@ -2534,20 +2667,40 @@ class Kernel:
         report = {"type": "done", "id": self.run_id, "result": self.result}
         self._describe_outcome(report, error)
         self._leave_if_forked()
+        self._see_interrupts()
+        if self.interrupted:
+            self._attempt(self._stop_started)
+        self._stop_timers()
         for fd in reserve:
             close_quietly(fd)
+        self.threads.end(self._flush, self.event_loop.is_waiting())
         self.run_id = None
         self._tell(report)
+
+    def _stop_started(self):
+        """Ends the tasks and threads that an interrupted run has started."""
+        self.event_loop.stop_run(self.threads.current)
+        names = self.threads.stop(self.run_id)
+        if names:
+            print(
+                "note: threads of this run have not ended yet and will when they come back from what they wait for: "
+                + ", ".join(names)[:500],
+                file=sys.stderr,
+            )
+
+    @staticmethod
+    def _stop_timers():
+        """An alarm that rings later would interrupt another run, or end the kernel."""
+        for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
+            signal.setitimer(timer, 0)
 
     def _restore(self, out_fd, err_fd):
         """Gives the code its standard streams; code of runs before may have closed or replaced them."""
         if "builtins" not in sys.modules:  # sys.modules.clear() would make every later run fail
             sys.modules.update(self.modules)
-        # Where code has closed its own, the new ones may have come as 0, 1 or 2.
-        fds = [move_high(fd) if fd <= 2 else fd for fd in (out_fd, err_fd)]
+        fds = [move_high(fd) for fd in (out_fd, err_fd)]
         for target, fd in enumerate(fds, 1):
             os.dup2(fd, target)
-            os.close(fd)
         try:
             os.dup2(self.null_fd, 0)
         except OSError:
@@ -2556,6 +2709,9 @@ class Kernel:
         if is_closed(self.stdout) or is_closed(self.stderr):
             self.make_streams()
         sys.stdin, sys.stdout, sys.stderr = self.stdin, self.stdout, self.stderr
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
+        self.event_loop.begin_run()
+        self.threads.begin(self.run_id, fds)
 
     def _reserve_fds(self):
         """Room for the next run's two descriptors, should this run use up all that there are."""
@@ -2565,17 +2721,7 @@ class Kernel:
             return []
 
     def make_streams(self):
-        import io
-
-        def writer(fd):
-            raw = io.FileIO(fd, "w", closefd=False)
-            file = io.TextIOWrapper(
-                io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace", line_buffering=True
-            )
-            file.mode = "w"
-            return file
-
-        self.stdin, self.stdout, self.stderr = NoInput(), writer(1), writer(2)
+        self.stdin, (self.stdout, self.stderr) = NoInput(), self.threads.make_outputs()
         sys.stdin = sys.__stdin__ = self.stdin
         sys.stdout = sys.__stdout__ = self.stdout
         sys.stderr = sys.__stderr__ = self.stderr
@@ -2608,13 +2754,22 @@ class Kernel:
 
     def _check_interrupt(self):
         """Sees an interrupt that came before the signal could be taken."""
+        self._see_interrupts()
+        if self.interrupted:
+            raise KeyboardInterrupt
+
+    def _see_interrupts(self):
+        """Takes the messages that have come: while a run goes on, they are interrupts."""
         try:
             self.inbox += self.sock.recv(1 << 16, socket.MSG_DONTWAIT)
-        except BlockingIOError:
+        except OSError:  # mostly: nothing has come
             return
-        message = self._take_message()
-        if message and message.get("type") == "interrupt" and message.get("id") == self.run_id:
-            raise KeyboardInterrupt
+        while True:
+            message = self._take_message()
+            if message is None:
+                return
+            if message.get("type") == "interrupt" and message.get("id") == self.run_id:
+                self.interrupted = True
 
     def show(self, value, bundle):
         """Takes the value of a cell's last expression: as the result, and as a display if it is a picture."""

@@ -155,7 +155,7 @@ class Peek(SupervisorTest):
 class Progress(SupervisorTest):
     def test_progress_tells_bytes_and_the_last_line(self):
         run_id = self.client.start(
-            "import sys, time\nprint('a')\nprint('  step 1\\rstep 2\\n', end='')\nsys.stderr.write('warn\\n')\ntime.sleep(60)"
+            "import sys, time\nprint('a')\nprint('step 1  \\rstep 2\\n', end='')\nsys.stderr.write('warn\\n')\ntime.sleep(60)"
         )
         progress = self.client.wait_for("progress", id=run_id)
         self.assertEqual((progress["stdout_bytes"], progress["stderr_bytes"]), (18, 5))

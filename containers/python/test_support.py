@@ -41,7 +41,7 @@ def bundle(program, *modules):
 
 
 BOOT = source("boot.py")
-SOURCE = bundle("supervisor.py", "tree", "frames", "takeover", "volume").encode()
+SOURCE = bundle("supervisor.py", "tree", "frames", "screen", "takeover", "threads", "volume").encode()
 FILES = bundle("files.py", "tree")
 RELAY = source("relay.py")
 
