@@ -19,6 +19,15 @@ type KernelConfig struct {
 	Preload     []string // modules to import ahead, where the image has them
 }
 
+// interpreterOf is the interpreter for programs of ours in the image. An image may bring a copy that cannot
+// be read, only executed: its processes are out of the reach of code that has the same user.
+func (c KernelConfig) interpreterOf(image ImageInfo) string {
+	if own := image.Labels[LabelInit]; own != "" {
+		return own
+	}
+	return c.Interpreter
+}
+
 // Config is what a Manager works with. The zero value of a limit is no limit; the command line
 // fills all of them in.
 type Config struct {
@@ -44,6 +53,9 @@ type Config struct {
 	VolumeBytes int64 // what one session's files may take
 	VolumeFiles int64 // how many files and folders one session may have
 
+	// Visit is for a manager that looks after sessions and runs nothing: it interrupts no code when
+	// it is closed.
+	Visit bool
 	// Prewarm names the languages whose kernel in the default session is made ready ahead.
 	Prewarm []Language
 	// StateDir keeps the locks that tell live servers' sessions from dead ones'. Servers that

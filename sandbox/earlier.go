@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
@@ -13,11 +14,14 @@ import (
 // What a history tells of runs that this server did not see, or has forgotten.
 
 // run makes a run of a history a run of this server. One without an end is still to be settled.
-func (e *HistoryEntry) run(parent context.Context, session string) *Run {
+func (e *HistoryEntry) run(parent context.Context, session string, most time.Duration) *Run {
 	r := newRun(parent, e.RunID, session, RunOptions{
-		SessionID: session, Language: e.Language, Code: e.Code, Fresh: e.Fresh, Timeout: e.Timeout,
+		SessionID: session, Language: e.Language, Code: e.Code, Fresh: e.Fresh, Timeout: max(0, min(e.Timeout, most)),
 	})
-	r.created, r.earlier = e.Started, true
+	r.earlier = true
+	if e.Started.Before(r.created) { // a history may come from anybody
+		r.created = e.Started
+	}
 	if e.over() {
 		var err error
 		if e.Error != nil {
@@ -30,6 +34,9 @@ func (e *HistoryEntry) run(parent context.Context, session string) *Run {
 	}
 	return r
 }
+
+// maxUnfinished is how many runs without an end are remembered; more can only be forged.
+const maxUnfinished = 256
 
 // unfinishedRuns gives the runs that began in a session and did not end, as far as its history tells.
 func unfinishedRuns(stateDir, id string) ([]HistoryEntry, error) {
@@ -52,6 +59,9 @@ func unfinishedRuns(stateDir, id string) ([]HistoryEntry, error) {
 		}
 		if line, err := decodeLine(text); err == nil && line.Begin != nil {
 			open = append(open, line.Begin.entry())
+		}
+		if len(open) > maxUnfinished {
+			open = slices.Delete(open, 0, 1)
 		}
 		return nil
 	})
@@ -77,7 +87,7 @@ func (m *Manager) findEarlier(id string) (*Run, error) {
 			continue
 		}
 		if entry.over() {
-			return entry.run(context.Background(), session), nil
+			return entry.run(context.Background(), session, m.config.MaxRunTimeout), nil
 		}
 		return m.takeUp(session, entry)
 	}
@@ -91,19 +101,28 @@ func (m *Manager) takeUp(session string, entry *HistoryEntry) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.reach(entry.Language)
+	if err := s.reach(entry.Language); err != nil {
+		return nil, err
+	}
 	if run := s.findRun(entry.RunID); run != nil {
 		return run, nil
 	}
-	run := entry.run(context.Background(), session) // a run that ended this very moment, or of a language that is off
-	run.finish(lostResult(run), nil)
+	// It ended this very moment, and its end is just being recorded.
+	run := entry.run(context.Background(), session, m.config.MaxRunTimeout)
+	run.finish(lostResult(run, true), nil)
 	return run, nil
 }
 
-// lostResult is for a run of an earlier server that nobody knows the end of.
-func lostResult(run *Run) *Result {
-	return &Result{
+// lostResult is for a run of an earlier server that nobody knows the end of. alive says that its kernel
+// still has its variables.
+func lostResult(run *Run, alive bool) *Result {
+	res := &Result{
 		SessionID: run.SessionID, RunID: run.ID, Language: run.Language, Status: Killed, ExitCode: 137,
 		VariablesLost: true, Cause: "its server and its container ended",
 	}
+	if alive {
+		res.Status, res.ExitCode, res.VariablesLost, res.Cause = Cancelled, 130, false, ""
+		res.Notes = []string{"Its server ended before this code began, or before its end was recorded."}
+	}
+	return res
 }

@@ -24,9 +24,10 @@ type fakeEngine struct {
 	// supervise plays process 1; the container has ended when it returns. Nil: obedient.
 	supervise func(s *fakeSupervisor)
 	// program plays what Exec starts. Nil: nothing can be started.
-	program   func(command []string, in io.Reader, out io.Writer)
-	failImage error
-	failStart error
+	program    func(command []string, in io.Reader, out io.Writer)
+	failImage  error
+	failStart  error
+	failRemove error
 
 	mu         sync.Mutex
 	started    []Spec
@@ -106,6 +107,9 @@ func (e *fakeEngine) Exec(_ context.Context, container string, command []string)
 func (e *fakeEngine) Remove(_ context.Context, containers, volumes []string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.failRemove != nil {
+		return e.failRemove
+	}
 	for _, name := range containers {
 		if p := e.containers[name]; p != nil {
 			_ = p.Close()

@@ -191,6 +191,10 @@ func (c *filesConn) list(ctx context.Context, everything bool, visit func(Entry)
 		if a.End {
 			return WalkEnd{Complete: a.Complete, Skipped: max(a.Skipped, 0) + bad}, nil
 		}
+		if len(a.Entries) == 0 {
+			c.close()
+			return WalkEnd{}, errFilesFrame
+		}
 		if seen += len(a.Entries); seen > maxWalk {
 			c.close()
 			return WalkEnd{Skipped: bad}, nil
@@ -291,6 +295,9 @@ func (r *FileReader) Read(b []byte) (int, error) {
 		case r.err != nil:
 			r.conn.close()
 			r.err = r.explain(r.ctx, r.err) // also the end of the connection, which is not that of the file
+		case !a.End && len(r.rest) == 0: // it says nothing, for ever
+			r.conn.close()
+			r.err = r.explain(r.ctx, errFilesFrame)
 		case a.End:
 			r.end = ReadEnd{
 				Bytes: max(a.Bytes, 0), FirstLine: max(a.FirstLine, 0), Lines: max(a.Lines, 0),

@@ -127,51 +127,8 @@ func OpenHistory(stateDir, id string) (io.ReadCloser, int64, error) {
 // ErrBadHistory says that what ImportHistory was given is no history.
 var ErrBadHistory = errors.New("not a history")
 
-// ImportHistory begins a named session that does not exist yet, with the history that OpenHistory gave of another,
-// which may come from anybody: everything is bounded and checked again. A Manager opens the session like
-// one that an earlier server left. file_exists says that there is one of this name, and session_busy
-// that it is open in a server. When it fails, nothing is left.
-func ImportHistory(stateDir, id string, from io.Reader) error {
-	if err := CheckSessionID(id); err != nil {
-		return err
-	}
-	lock, err := takeLock(stateDir, id)
-	if errors.Is(err, errLocked) {
-		return errOpenElsewhere(id)
-	}
-	if err != nil {
-		return err
-	}
-	if lock.kept() {
-		lock.release()
-		return fault.New(fault.FileExists, "Give it another name, or close that session first.", "There is a session %q already.", id)
-	}
-	if err := importHistory(sessionFolder(stateDir, id), from); err != nil {
-		lock.remove()
-		return err
-	}
-	lock.keep()
-	lock.touch(time.Now())
-	lock.release()
-	return nil
-}
-
-// DropImported takes back what ImportHistory did, for a session that no Manager has opened since.
-func DropImported(stateDir, id string) error {
-	if err := CheckSessionID(id); err != nil {
-		return err
-	}
-	lock, err := takeLock(stateDir, id)
-	if errors.Is(err, errLocked) {
-		return errOpenElsewhere(id)
-	}
-	if err != nil {
-		return err
-	}
-	lock.remove()
-	return nil
-}
-
+// importHistory makes a history of what OpenHistory gave of another session's, which may come from
+// anybody: everything is bounded and checked again.
 func importHistory(folder string, from io.Reader) error {
 	if err := os.RemoveAll(folder); err != nil { // of a session that is over
 		return fmt.Errorf("history: %w", err)

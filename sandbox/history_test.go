@@ -318,16 +318,20 @@ func TestAHistoryMovesToAnotherSession(t *testing.T) {
 	// A session that is not ours may have lines that make no sense, or too much of it.
 	other := t.TempDir()
 	foreign := `{"begin":{"run_id":"../../x"}}` + "\n[]\n" + `{"end":{"run_id":"lost","result":{"status":"odd","displays":[{"path":"../x"}]}}}` + "\n" + string(text)
-	if err := ImportHistory(other, "s", strings.NewReader(foreign)); err != nil {
+	m := importer(t, other)
+	if err := m.BeginImport("s", strings.NewReader(foreign)); err != nil {
 		t.Fatal(err)
 	}
 	if entries := mustRead(t, other); len(entries) != 1 || !reflect.DeepEqual(entries[0].Result, fullResult("run-1")) {
 		t.Errorf("got %+v", entries)
 	}
-	if !keptOnDisk(other, "s") {
-		t.Error("no Manager would find the session")
+	if keptOnDisk(other, "s") {
+		t.Error("half of an import would be taken for a session")
 	}
-	if err := DropImported(other, "s"); err != nil {
+	if _, err := m.CloseSession(t.Context(), "s", true); err != nil || !keptOnDisk(other, "s") {
+		t.Errorf("no Manager would find the session: %v", err)
+	}
+	if _, err := m.CloseSession(t.Context(), "s", false); err != nil {
 		t.Fatal(err)
 	}
 	if left, _ := os.ReadDir(other); len(left) != 0 {
@@ -346,7 +350,7 @@ func TestAHistoryThatIsTooLargeIsNotImported(t *testing.T) {
 		"in all":  endless("[\"" + strings.Repeat("x", 1<<20) + "\"]\n"),
 		"nothing": broken{},
 	} {
-		if err := ImportHistory(dir, "s", from); err == nil {
+		if err := importer(t, dir).BeginImport("s", from); err == nil {
 			t.Errorf("%s: imported", name)
 		} else if name != "nothing" && !errors.Is(err, ErrBadHistory) {
 			t.Errorf("%s: %v", name, err)
@@ -355,6 +359,13 @@ func TestAHistoryThatIsTooLargeIsNotImported(t *testing.T) {
 			t.Errorf("%s: left %v", name, left)
 		}
 	}
+}
+
+// importer is a manager with nothing on its engine.
+func importer(t *testing.T, stateDir string) *Manager {
+	config := testConfig(t, &fakeEngine{})
+	config.StateDir = stateDir
+	return newTestManager(t, config)
 }
 
 // endless repeats itself for ever.
@@ -381,12 +392,13 @@ func TestTheHistoryOfASessionInUseIsNotReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ImportHistory(dir, "s", strings.NewReader("")); fault.From(err).Code != fault.SessionBusy {
+	m := importer(t, dir)
+	if err := m.BeginImport("s", strings.NewReader("")); fault.From(err).Code != fault.SessionBusy {
 		t.Errorf("open elsewhere: %v", err)
 	}
 	lock.keep()
 	lock.release()
-	if err := ImportHistory(dir, "s", strings.NewReader("")); fault.From(err).Code != fault.FileExists {
+	if err := m.BeginImport("s", strings.NewReader("")); fault.From(err).Code != fault.FileExists {
 		t.Errorf("a kept session: %v", err)
 	}
 }

@@ -15,8 +15,7 @@ const (
 	sweepTimeout = 60 * time.Second
 )
 
-// keepHouse closes sessions whose time has passed, keeps the others' supervisors from ending as
-// idle, and sweeps now and then, until the manager closes.
+// keepHouse closes sessions whose time has passed, and sweeps now and then, until the manager closes.
 func (m *Manager) keepHouse() {
 	tick := time.NewTicker(houseInterval)
 	defer tick.Stop()
@@ -26,12 +25,25 @@ func (m *Manager) keepHouse() {
 			return
 		case now := <-tick.C:
 			m.closeExpired(now)
+			if n%sweepEvery == 0 && m.usedEngine() {
+				m.sweep()
+			}
+		}
+	}
+}
+
+// keepAlive tells the supervisors that their server lives, whatever else the house-keeping waits for.
+func (m *Manager) keepAlive() {
+	tick := time.NewTicker(houseInterval)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-m.ctx.Done():
+			return
+		case now := <-tick.C:
 			for _, s := range m.all() {
 				s.ping(n)
 				s.dropIdleFiles(now.Add(-filesIdle))
-			}
-			if n%sweepEvery == 0 && m.usedEngine() {
-				m.sweep()
 			}
 		}
 	}

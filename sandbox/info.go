@@ -129,7 +129,13 @@ func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
 	if err != nil {
 		m.config.Logger.Debug("list sessions", "error", err)
 	}
-	for id, left := range group(inventory) {
+	others := group(inventory)
+	for id := range keptSessions(m.config.StateDir) {
+		if others[id] == nil {
+			others[id] = &leftover{named: true} // it has nothing on the engine yet, or any more
+		}
+	}
+	for id, left := range others {
 		if !mine[id] {
 			list = append(list, left.info(m.config.StateDir, id))
 		}

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,6 +29,10 @@ const (
 type lockFile struct {
 	file *os.File
 	path string
+	// found says that the file was there: somebody has had a session of this name, or has it still.
+	found bool
+	// written says that the session's folder has been filled for it already.
+	written bool
 }
 
 // takeLock locks the session's file, and makes it when it is absent.
@@ -37,7 +42,12 @@ func takeLock(dir, id string) (*lockFile, error) {
 	}
 	path := filepath.Join(dir, id+lockSuffix)
 	for {
-		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		found := true
+		file, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+		if errors.Is(err, fs.ErrNotExist) {
+			found = false
+			file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("session lock: %w", err)
 		}
@@ -53,7 +63,7 @@ func takeLock(dir, id string) (*lockFile, error) {
 		held, err1 := file.Stat()
 		named, err2 := os.Stat(path)
 		if err1 == nil && err2 == nil && os.SameFile(held, named) {
-			return &lockFile{file: file, path: path}, nil
+			return &lockFile{file: file, path: path, found: found}, nil
 		}
 		_ = file.Close()
 	}

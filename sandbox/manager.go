@@ -12,6 +12,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"regexp"
 	"slices"
@@ -33,7 +34,8 @@ type Manager struct {
 
 	mu       sync.Mutex
 	sessions map[string]*session
-	fallback string // id of the default session, empty while there is none
+	opening  map[string]chan struct{} // closed when the session by that id, "" for the default one, is made
+	fallback string                   // id of the default session, empty while there is none
 	closed   bool
 
 	ctx     context.Context // of the background work
@@ -48,8 +50,10 @@ type Manager struct {
 // from Prewarm. Close it in the end.
 func NewManager(config Config) *Manager {
 	ctx, stop := context.WithCancel(context.Background())
-	m := &Manager{config: config, sessions: make(map[string]*session), ctx: ctx, stop: stop}
+	m := &Manager{config: config, sessions: make(map[string]*session),
+		opening: make(map[string]chan struct{}), ctx: ctx, stop: stop}
 	m.working.Go(m.keepHouse)
+	m.working.Go(m.keepAlive)
 	return m
 }
 
@@ -145,50 +149,148 @@ func (m *Manager) open(id string) (*session, error) {
 			return nil, err
 		}
 	}
+	for {
+		s, wait, err := m.claim(id)
+		if s != nil || err != nil {
+			return s, err
+		}
+		if wait == nil {
+			return m.admit(id, m.newSession)
+		}
+		<-wait // another call is just making it
+	}
+}
+
+// claim gives the session that exists, or what to wait for where it is being made; and else marks it as
+// being made, which admit must follow.
+func (m *Manager) claim(id string) (*session, <-chan struct{}, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return nil, fault.New(fault.SessionBusy, "Start the server again.", "The server is shutting down.")
+		return nil, nil, errShuttingDown()
 	}
-	named := id != ""
-	if !named {
-		id = m.fallback
+	key := id
+	if id == "" {
+		key = m.fallback
 	}
-	if s := m.sessions[id]; s != nil {
-		return s, nil
+	if s := m.sessions[key]; s != nil {
+		return s, nil, nil
+	}
+	if wait := m.opening[id]; wait != nil {
+		return nil, wait, nil
 	}
 	if err := m.room(id); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	m.opening[id] = make(chan struct{})
+	return nil, nil, nil
+}
+
+// admit makes a session that was claimed and lets those in who wait for it. Making reads the disk, so
+// nothing is locked meanwhile.
+func (m *Manager) admit(id string, make func(id string, named bool) (*session, error)) (*session, error) {
+	name := id
 	if id == "" {
-		id = newID("sbx-")
+		name = newID("sbx-")
 	}
-	s, err := m.newSession(id, named)
+	s, err := make(name, id != "")
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	close(m.opening[id])
+	delete(m.opening, id)
 	if err != nil {
 		return nil, err
 	}
-	m.sessions[id] = s
-	m.cameOrWent()
-	if !named {
-		m.fallback = id
+	if m.closed {
+		s.abandon()
+		return nil, errShuttingDown()
 	}
+	m.sessions[name] = s
+	if id == "" {
+		m.fallback = name
+	}
+	m.cameOrWent()
 	return s, nil
 }
 
+func errShuttingDown() *fault.Error {
+	return fault.New(fault.SessionBusy, "Start the server again.", "The server is shutting down.")
+}
+
+// lockPatience is how long a session's lock is waited for: a sweep or a list of another server holds it
+// for a moment.
+const lockPatience = 2 * time.Second
+
 func (m *Manager) newSession(id string, named bool) (*session, error) {
-	lock, err := takeLock(m.config.StateDir, id)
-	if errors.Is(err, errLocked) {
-		return nil, errOpenElsewhere(id)
-	}
+	lock, err := m.lock(id)
 	if err != nil {
-		return nil, fault.New(fault.ExecutionFailed, "Check that the home directory can be written to, or name another with --state-dir.",
-			"The server cannot write its state directory.").Because(err)
+		return nil, err
 	}
 	resumed := named && lock.kept()
 	if named {
 		lock.keep()
 	}
 	return newSession(id, named, resumed, lock, &m.config, &m.images), nil
+}
+
+func (m *Manager) lock(id string) (*lockFile, error) {
+	for end := time.Now().Add(lockPatience); ; time.Sleep(lockPatience / 40) {
+		lock, err := takeLock(m.config.StateDir, id)
+		switch {
+		case err == nil:
+			return lock, nil
+		case errors.Is(err, errLocked) && time.Now().Before(end):
+		case errors.Is(err, errLocked):
+			return nil, errOpenElsewhere(id)
+		default:
+			return nil, errNoState(err)
+		}
+	}
+}
+
+func errNoState(err error) *fault.Error {
+	return fault.New(fault.ExecutionFailed, "Check that the home directory can be written to, or name another with --state-dir.",
+		"The server cannot write its state directory.").Because(err)
+}
+
+// BeginImport makes a named session that does not exist yet, with the history that OpenHistory gave of
+// another, which may come from anybody. Until CloseSession with keepFiles it is one that nobody wants:
+// what a killed import leaves is removed by the next sweep. ErrBadHistory says that the history makes no
+// sense; the rest are faults: file_exists, and those of opening a session.
+func (m *Manager) BeginImport(id string, history io.Reader) error {
+	if err := CheckSessionID(id); err != nil {
+		return err
+	}
+	s, wait, err := m.claim(id)
+	switch {
+	case err != nil:
+		return err
+	case s != nil || wait != nil:
+		return errSessionExists(id)
+	}
+	_, err = m.admit(id, func(id string, _ bool) (*session, error) { return m.importSession(id, history) })
+	return err
+}
+
+func (m *Manager) importSession(id string, history io.Reader) (*session, error) {
+	lock, err := m.lock(id)
+	if err != nil {
+		return nil, err
+	}
+	if lock.kept() {
+		lock.release()
+		return nil, errSessionExists(id)
+	}
+	if err := importHistory(sessionFolder(m.config.StateDir, id), history); err != nil {
+		lock.remove()
+		return nil, err
+	}
+	lock.written = true
+	return newSession(id, true, false, lock, &m.config, &m.images), nil
+}
+
+func errSessionExists(id string) *fault.Error {
+	return fault.New(fault.FileExists, "Give it another name, or close that session first.", "There is a session %q already.", id)
 }
 
 // room refuses one more session than there may be. Named ones that no server has open count too: they
@@ -199,8 +301,12 @@ func (m *Manager) room(id string) error {
 	for _, s := range m.sessions {
 		idle[s.id] = s.idleFor(now)
 	}
+	for opening := range m.opening {
+		idle[opening] = 0
+	}
 	for kept, used := range keptSessions(m.config.StateDir) {
-		if _, open := idle[kept]; !open && kept != id && now.Sub(used) < m.config.IdleTimeout {
+		_, open := idle[kept]
+		if !open && kept != id && now.Sub(used) < idleTimeout(m.config.StateDir, kept, m.config.IdleTimeout) {
 			idle[kept] = max(0, now.Sub(used))
 		}
 	}
@@ -256,8 +362,10 @@ func (m *Manager) FindRun(id string) (*Run, error) {
 		if run == nil {
 			continue
 		}
-		if run.earlier {
-			s.reach(run.Language)
+		if run.earlier && !run.over() && !run.isFollowed() {
+			if err := s.reach(run.Language); err != nil {
+				return nil, err
+			}
 		}
 		return run, nil
 	}
@@ -283,29 +391,41 @@ func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (
 
 // closeLeftover removes a session that no server has open any more.
 func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) error {
-	inventory, err := m.config.Engine.List(ctx, LabelHost, m.config.Host)
-	left := group(inventory)[id]
-	if err != nil || left == nil {
-		return notFound(id)
-	}
-	lock, err := takeLock(m.config.StateDir, id)
+	inventory, err := m.config.Engine.List(ctx, LabelSession, id)
 	if err != nil {
-		return errOpenElsewhere(id)
-	}
-	volumes := left.volumes
-	if keepFiles {
-		volumes = nil
-	}
-	if err := m.config.Engine.Remove(ctx, left.containers, volumes); err != nil {
-		lock.release()
 		return engineFault(err, "", KernelConfig{})
 	}
+	left := m.ours(inventory)[id]
+	if left == nil && !keptOnDisk(m.config.StateDir, id) {
+		return notFound(id)
+	}
+	lock, err := m.lock(id)
+	if err != nil {
+		return err
+	}
+	if left != nil {
+		volumes := left.volumes
+		if keepFiles {
+			volumes = nil
+		}
+		if err := m.config.Engine.Remove(ctx, left.containers, volumes); err != nil {
+			lock.release()
+			return engineFault(err, "", KernelConfig{})
+		}
+	}
 	if keepFiles {
+		lock.keep()
+		lock.touch(time.Now())
 		lock.release()
 	} else {
 		lock.remove()
 	}
 	return nil
+}
+
+// ours leaves out of an inventory what other hosts' servers made.
+func (m *Manager) ours(inventory Inventory) map[string]*leftover {
+	return group(ofHost(inventory, m.config.Host))
 }
 
 func errOpenElsewhere(id string) *fault.Error {

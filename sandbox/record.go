@@ -22,6 +22,17 @@ type record struct {
 	// Settings tells by language what the running container was made with, so that a server with
 	// other limits or secrets does not go on with it.
 	Settings map[Language]string `json:"settings,omitempty"`
+	// IdleSeconds is how long the session stays when nobody uses it, by the server that had it last.
+	IdleSeconds float64 `json:"idle_seconds,omitempty"`
+}
+
+// idleTimeout is how long a session stays that nobody uses: as its last server had it, or else as given.
+func idleTimeout(stateDir, id string, otherwise time.Duration) time.Duration {
+	r := loadRecord(sessionFolder(stateDir, id))
+	if r == nil || r.IdleSeconds <= 0 {
+		return otherwise
+	}
+	return time.Duration(r.IdleSeconds * float64(time.Second))
 }
 
 // sessionFolder is where a session's record and history are kept.
@@ -71,8 +82,8 @@ func (r *record) save(folder string) error {
 	return nil
 }
 
-// settingsKey is the same for containers that were made with the same image, limits and secrets. The
-// token in it keeps the file from telling anything about a secret by its hash.
+// settingsKey is the same for containers that were made with the same image, limits and secrets. It is
+// for the user's eyes alone, as the token in the same file is: who can read it can try guesses at a secret.
 func (s *session) settingsKey(setting KernelConfig, image ImageInfo) (string, error) {
 	text, err := json.Marshal([]any{
 		s.record.Token, image.ID, setting.Image, setting.Interpreter, setting.Supervisor,

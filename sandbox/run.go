@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -38,11 +39,13 @@ type Run struct {
 
 	options RunOptions
 	earlier bool // it was begun by a server before this one
-	created time.Time
-	ctx     context.Context // ends with an interrupt, or with the session
-	cancel  context.CancelCauseFunc
-	done    chan struct{}
-	moved   chan struct{} // has room for one: something new in progress
+	// unrecorded says that what this server makes of the run's end is not its end.
+	unrecorded atomic.Bool
+	created    time.Time
+	ctx        context.Context // ends with an interrupt, or with the session
+	cancel     context.CancelCauseFunc
+	done       chan struct{}
+	moved      chan struct{} // has room for one: something new in progress
 
 	mu       sync.Mutex
 	progress Progress
@@ -71,6 +74,16 @@ func (r *Run) over() bool {
 	default:
 		return false
 	}
+}
+
+// lastEnd is when the run is over at the latest: it may wait for its turn as long as it may run.
+func (r *Run) lastEnd() time.Time { return r.created.Add(2 * r.options.Timeout) }
+
+// isFollowed reports whether a kernel of this server executes the run.
+func (r *Run) isFollowed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.kernel != nil
 }
 
 // Timeout is how long the code may run.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -46,6 +47,7 @@ type session struct {
 	closing  bool
 	tried    bool // a container was asked for
 	resumed  bool // an earlier server left files, and maybe containers, under this id
+	stale    bool // what is on the engine under this id is of a session that nobody wants any more; under engineMu
 }
 
 func newSession(id string, named, resumed bool, lock *lockFile, config *Config, images *imageCache) *session {
@@ -67,12 +69,22 @@ func newSession(id string, named, resumed bool, lock *lockFile, config *Config, 
 
 // resume reads what an earlier server knew of the session, and begins where it knew nothing.
 func (s *session) resume() {
-	s.record = loadRecord(s.folder())
-	if s.record != nil && s.resumed {
-		s.created = s.record.Created
-		return
+	if s.resumed {
+		s.record = loadRecord(s.folder())
+	} else if !s.lock.written {
+		// A close that could not remove all, or a server that was killed, may have left a folder.
+		_ = os.RemoveAll(s.folder())
 	}
-	s.record = newRecord()
+	s.stale = !s.resumed && s.lock.found
+	if s.record == nil {
+		s.record = newRecord()
+	}
+	s.created = s.record.Created
+	s.record.IdleSeconds = s.config.IdleTimeout.Seconds()
+	s.saveRecord()
+}
+
+func (s *session) saveRecord() {
 	if err := s.record.save(s.folder()); err != nil {
 		s.config.Logger.Warn("session record", "session", s.id, "error", err)
 	}
@@ -82,7 +94,7 @@ func (s *session) resume() {
 func (s *session) openJournal() {
 	open, err := unfinishedRuns(s.config.StateDir, s.id)
 	for _, entry := range open {
-		s.runs = append(s.runs, entry.run(s.ctx, s.id))
+		s.runs = append(s.runs, entry.run(s.ctx, s.id, s.config.MaxRunTimeout))
 	}
 	if err == nil {
 		s.journal, err = openJournal(s.folder(), s.config.Mask)
@@ -95,7 +107,7 @@ func (s *session) openJournal() {
 // settle ends a run and records it.
 func (s *session) settle(run *Run, res *Result, err error) {
 	run.finish(res, err)
-	if s.journal != nil {
+	if s.journal != nil && !run.unrecorded.Load() {
 		s.journal.end(run, res, err)
 	}
 }
@@ -171,7 +183,7 @@ func (s *session) touch() {
 	s.lastUsed = time.Now()
 	until := s.lastUsed
 	for _, run := range s.runs {
-		if limit := run.created.Add(run.options.Timeout); !run.over() && limit.After(until) {
+		if limit := run.lastEnd(); !run.over() && limit.After(until) {
 			until = limit
 		}
 	}
@@ -219,14 +231,18 @@ func (s *session) perform(run *Run, turn turn) (*Result, error) {
 		return s.notInTurn(run, err)
 	}
 	k, err := s.kernel(lane, run.note, false)
+	if err == nil && lane.adoptedNow() != nil {
+		// The kernel was busy when it was taken over, and may not outlive what it was busy with.
+		if err := lane.waitAdopted(run); err != nil {
+			return s.notInTurn(run, err)
+		}
+		k, err = s.kernel(lane, run.note, false)
+	}
 	if run.ctx.Err() != nil {
 		return run.stopped()
 	}
 	if err != nil {
 		return nil, err
-	}
-	if err := lane.waitAdopted(run); err != nil {
-		return s.notInTurn(run, err)
 	}
 	done, err := k.run(run)
 	return s.outcome(run, lane, k, done, err)
@@ -269,10 +285,11 @@ func (s *session) kernel(l *lane, note func(string), warm bool) (*kernel, error)
 		return k, nil
 	}
 	k, err := s.reachEarlier(l)
-	if k != nil {
-		return k, nil
-	}
 	switch {
+	case k != nil:
+		return k, nil
+	case err != nil && !isFinal(err):
+		return nil, errNotTakenOver(s.id, l.language).Because(err)
 	case l.hadKernel():
 		note(fmt.Sprintf("The %s kernel's container had ended since the last run: its variables are gone, the files are there.", l.language))
 	case errors.Is(err, errOtherSettings):
@@ -285,6 +302,8 @@ func (s *session) kernel(l *lane, note func(string), warm bool) (*kernel, error)
 		return nil, err
 	}
 	l.setKernel(k)
+	l.reached = true
+	s.loseUnfinished(l, false) // whatever there was has been replaced
 	return k, nil
 }
 
@@ -358,10 +377,15 @@ func (s *session) warm(language Language) {
 func (s *session) idleFor(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.active > 0 {
+	if s.active > 0 || s.awaits(now) {
 		return 0
 	}
 	return now.Sub(s.lastUsed)
+}
+
+// awaits reports whether a run of an earlier server may still go on. The caller holds s.mu.
+func (s *session) awaits(now time.Time) bool {
+	return slices.ContainsFunc(s.runs, func(r *Run) bool { return r.earlier && !r.over() && r.lastEnd().After(now) })
 }
 
 // ping tells the supervisors that their server lives, so that they do not end as idle.
@@ -415,17 +439,31 @@ func (s *session) close(ctx context.Context, keepFiles bool) error {
 const leaveTime = 400 * time.Millisecond
 
 // leaveBehind lets go of a named session. Its containers go on, with the variables, and end by
-// themselves when no server takes them up in the idle time; code that runs is interrupted.
+// themselves when no server takes them up in the idle time; code that runs is interrupted, but by a
+// manager that only visits.
 func (s *session) leaveBehind(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
-	s.cancel(errLeaving)
-	s.awaitRuns(ctx)
+	if !s.config.Visit {
+		s.cancel(errLeaving)
+		s.awaitRuns(ctx)
+	}
+	// Whoever just starts a container should come to its end, or the next server finds half of one.
+	for !s.engineMu.TryLock() {
+		if ctx.Err() != nil {
+			break
+		}
+		time.Sleep(leaveTime / 40)
+	}
+	for _, run := range s.runsNow() {
+		run.unrecorded.Store(true) // the next server may hear its end
+	}
 	for _, l := range s.lanes {
 		if k := l.kernelNow(); k != nil {
 			_ = k.proc.Close()
 		}
 	}
+	s.cancel(errLeaving)
 	s.dropIdleFiles(time.Now())
 	s.closeJournal()
 	s.mu.Lock()
@@ -434,16 +472,33 @@ func (s *session) leaveBehind(ctx context.Context) {
 	s.lock.release()
 }
 
+func (s *session) runsNow() []*Run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.runs)
+}
+
 // awaitRuns waits for the ends of the runs, which were asked to end, as long as ctx lasts.
 func (s *session) awaitRuns(ctx context.Context) {
-	s.mu.Lock()
-	runs := slices.Clone(s.runs)
-	s.mu.Unlock()
-	for _, run := range runs {
+	for _, run := range s.runsNow() {
+		if run.earlier && !run.isFollowed() {
+			continue // nobody has asked it
+		}
 		select {
 		case <-run.Done():
 		case <-ctx.Done():
 		}
+	}
+}
+
+// abandon lets go of a session that nobody has used yet.
+func (s *session) abandon() {
+	s.cancel(errClosing)
+	s.closeJournal()
+	if s.named {
+		s.lock.release()
+	} else {
+		s.lock.remove()
 	}
 }
 

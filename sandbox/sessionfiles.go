@@ -75,8 +75,10 @@ func (s *session) borrowFiles(ctx context.Context) (c *filesConn, joined context
 }
 
 func (s *session) filesProgram(ctx context.Context) (*filesConn, error) {
-	if c := s.filesInEarlier(ctx); c != nil {
-		return c, nil
+	if err := s.takeOverForFiles(); err != nil {
+		if c := s.filesInEarlier(ctx); c != nil {
+			return c, nil
+		}
 	}
 	l, err := s.someKernel()
 	if err != nil {
@@ -91,12 +93,35 @@ func (s *session) filesProgram(ctx context.Context) (*filesConn, error) {
 	return s.startFiles(ctx, l)
 }
 
-// filesInEarlier gives a files program in a container that an earlier server left, where this one has not
-// taken it over: files are no reason to end a kernel that was made with other settings.
-func (s *session) filesInEarlier(ctx context.Context) *filesConn {
+// takeOverForFiles takes over a kernel that an earlier server left, where none is this server's: it
+// would end as idle while its files are in use. The error says that there is one which this server does
+// not go on with.
+func (s *session) takeOverForFiles() error {
 	if !s.resumed || s.runningLane() != nil {
 		return nil
 	}
+	var other error
+	for _, language := range s.startedEarlier() {
+		l := s.lanes[language]
+		if l == nil {
+			continue
+		}
+		l.starting.Lock()
+		_, err := s.reachEarlier(l)
+		l.starting.Unlock()
+		if errors.Is(err, errOtherSettings) {
+			other = err
+		}
+	}
+	if s.runningLane() != nil {
+		return nil
+	}
+	return other
+}
+
+// filesInEarlier gives a files program in a container that this server does not take over: files are no
+// reason to end a kernel that was made with other settings.
+func (s *session) filesInEarlier(ctx context.Context) *filesConn {
 	for _, language := range s.startedEarlier() {
 		l := s.lanes[language]
 		if l == nil || l.hadKernel() {
@@ -131,10 +156,9 @@ func (s *session) keptFiles(ctx context.Context, l *lane) *filesConn {
 
 // startFiles starts a files program in the lane's container.
 func (s *session) startFiles(ctx context.Context, l *lane) (*filesConn, error) {
-	setting := s.config.Kernels[l.language]
 	ctx, cancel := context.WithTimeout(ctx, filesHello)
 	defer cancel()
-	proc, err := s.exec(ctx, l.language, slices.Concat([]string{setting.Interpreter}, setting.Program, []string{setting.Files}))
+	proc, err := s.exec(ctx, l.language, s.config.Kernels[l.language].Files)
 	if err != nil {
 		return nil, err
 	}
@@ -149,10 +173,16 @@ func (s *session) startFiles(ctx context.Context, l *lane) (*filesConn, error) {
 	return c, nil
 }
 
-// exec starts a program in one of the session's containers.
-func (s *session) exec(ctx context.Context, language Language, command []string) (Process, error) {
+// exec starts a program of ours, given as source, in one of the session's containers.
+func (s *session) exec(ctx context.Context, language Language, source string) (Process, error) {
+	setting := s.config.Kernels[language]
+	image, err := s.images.get(ctx, s.config.Engine, setting.Image)
+	if err != nil {
+		return nil, err
+	}
 	s.engineMu.Lock()
 	defer s.engineMu.Unlock()
+	command := slices.Concat([]string{setting.interpreterOf(image)}, setting.Program, []string{source})
 	return s.config.Engine.Exec(ctx, s.containerName(language), command)
 }
 

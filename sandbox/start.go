@@ -26,11 +26,8 @@ func (s *session) startKernel(l *lane, warm bool) (*kernel, error) {
 	if err != nil {
 		return nil, engineFault(err, l.language, setting)
 	}
-	if l.hadKernel() || s.resumed {
-		// The name may still belong to a container that ended, or that a dead server left.
-		if err := s.config.Engine.Remove(ctx, []string{s.containerName(l.language)}, nil); err != nil {
-			return nil, engineFault(err, l.language, setting)
-		}
+	if err := s.makeRoom(ctx, l); err != nil {
+		return nil, engineFault(err, l.language, setting)
 	}
 	proc, err := s.config.Engine.Start(ctx, s.spec(l.language, setting, image))
 	if err != nil {
@@ -48,13 +45,22 @@ func (s *session) startKernel(l *lane, warm bool) (*kernel, error) {
 	return k, nil
 }
 
-func (s *session) spec(language Language, setting KernelConfig, image ImageInfo) Spec {
-	interpreter := setting.Interpreter
-	// An image may bring a copy of its interpreter that cannot be read, only executed: as process 1
-	// it is out of its children's reach.
-	if own := image.Labels[LabelInit]; own != "" {
-		interpreter = own
+// makeRoom removes what may still have the name of the lane's container: one that ended, or that a dead
+// server left, or all of a session that was to be removed.
+func (s *session) makeRoom(ctx context.Context, l *lane) error {
+	if s.stale {
+		if err := s.config.Engine.Remove(ctx, s.containerNames(), []string{s.volumeName()}); err != nil {
+			return err
+		}
+		s.stale = false
 	}
+	if !l.hadKernel() && !s.resumed {
+		return nil
+	}
+	return s.config.Engine.Remove(ctx, []string{s.containerName(l.language)}, nil)
+}
+
+func (s *session) spec(language Language, setting KernelConfig, image ImageInfo) Spec {
 	return Spec{
 		Name:   s.containerName(language),
 		Volume: s.volumeName(),
@@ -63,7 +69,7 @@ func (s *session) spec(language Language, setting KernelConfig, image ImageInfo)
 			LabelNamed: fmt.Sprint(s.named),
 		},
 		Image:   setting.Image,
-		Command: []string{interpreter, setting.Flag, setting.Boot},
+		Command: []string{setting.interpreterOf(image), setting.Flag, setting.Boot},
 		Limits:  s.config.Limits,
 	}
 }
@@ -99,11 +105,10 @@ func (s *session) noteSettings(language Language, setting KernelConfig, image Im
 	key, err := s.settingsKey(setting, image)
 	if err == nil {
 		s.record.Settings[language] = key
-		err = s.record.save(s.folder())
+		s.saveRecord()
+		return
 	}
-	if err != nil {
-		s.config.Logger.Warn("session record", "session", s.id, "error", err)
-	}
+	s.config.Logger.Warn("session record", "session", s.id, "error", err)
 }
 
 // What a run reports at the most.

@@ -32,7 +32,7 @@ func Sweep(ctx context.Context, engine Engine, stateDir, host string, idle time.
 	var swept []string
 	var failed []error
 	for id, left := range group(inventory) {
-		removed, err := left.remove(ctx, engine, stateDir, id, idle)
+		removed, err := left.remove(ctx, engine, stateDir, host, id, idle)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("session %s: %w", id, err))
 		}
@@ -58,7 +58,7 @@ func tidy(stateDir string, inventory Inventory, idle time.Duration) {
 		lock, err := takeLock(stateDir, id)
 		switch {
 		case err != nil: // a live server has it
-		case lock.kept() && time.Since(lock.lastUsed()) < idle:
+		case lock.kept() && time.Since(lock.lastUsed()) < idleTimeout(stateDir, id, idle):
 			lock.release()
 		default:
 			lock.remove()
@@ -98,7 +98,8 @@ func group(inventory Inventory) map[string]*leftover {
 	return found
 }
 
-func (l *leftover) remove(ctx context.Context, engine Engine, stateDir, id string, idle time.Duration) (bool, error) {
+// remove takes away what nobody wants any more of one session.
+func (l *leftover) remove(ctx context.Context, engine Engine, stateDir, host, id string, idle time.Duration) (bool, error) {
 	lock, err := takeLock(stateDir, id)
 	if errors.Is(err, errLocked) {
 		return false, nil
@@ -106,22 +107,46 @@ func (l *leftover) remove(ctx context.Context, engine Engine, stateDir, id strin
 	if err != nil {
 		return false, err
 	}
+	// Between the list and the lock a server may have had the session: what counts is what is there now.
+	inventory, err := engine.List(ctx, LabelSession, id)
+	if err != nil {
+		lock.release()
+		return false, err
+	}
+	if now := group(ofHost(inventory, host))[id]; now != nil {
+		l = now
+	} else {
+		l = &leftover{newest: time.Now()}
+	}
 	lastUsed := lock.lastUsed()
 	if !lock.kept() {
 		lastUsed = l.newest // the file is one that we have just made, or an unnamed session's
 	}
 	containers, volumes := l.containers, l.volumes
-	stays := (l.named || lock.kept()) && time.Since(lastUsed) < idle
+	// Where there is no file, the label alone tells that the session is to stay.
+	wanted := lock.kept() || l.named && !lock.found
+	stays := wanted && time.Since(lastUsed) < idleTimeout(stateDir, id, idle)
 	if stays {
 		containers, volumes = l.ended, nil
 	}
 	if len(containers)+len(volumes) > 0 {
 		err = engine.Remove(ctx, containers, volumes)
 	}
-	if stays || err != nil {
+	switch {
+	case err != nil, stays && lock.kept():
 		lock.release()
-	} else {
+	case stays:
+		lock.undo()
+	default:
 		lock.remove()
 	}
 	return len(containers)+len(volumes) > 0, err
+}
+
+// ofHost leaves out what other hosts' servers made on the same engine.
+func ofHost(inventory Inventory, host string) Inventory {
+	return Inventory{
+		Containers: slices.DeleteFunc(inventory.Containers, func(c Container) bool { return c.Labels[LabelHost] != host }),
+		Volumes:    slices.DeleteFunc(inventory.Volumes, func(v Volume) bool { return v.Labels[LabelHost] != host }),
+	}
 }

@@ -4,12 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
 // takeOverTimeout bounds the wait for a supervisor that a new server speaks to.
 const takeOverTimeout = 10 * time.Second
+
+// isFinal tells the errors after which there is nothing to be taken over from those after which there may be.
+func isFinal(err error) bool {
+	for _, final := range []error{errNeverStarted, errOtherSettings, ErrContainerGone, errKernelGone} {
+		if errors.Is(err, final) {
+			return true
+		}
+	}
+	return false
+}
+
+func errNotTakenOver(id string, language Language) *fault.Error {
+	return fault.New(fault.EngineError, "Try again in a moment; if it stays so, close the session, which ends its variables.",
+		"The %s kernel that session %q left running did not answer in time.", language, id)
+}
 
 var (
 	errNeverStarted  = errors.New("no kernel of this language was started before")
@@ -31,7 +47,7 @@ func (s *session) takeOver(l *lane) (*kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch s.record.Settings[l.language] {
+	switch s.madeWith(l.language) {
 	case key:
 	case "":
 		return nil, errNeverStarted
@@ -41,7 +57,7 @@ func (s *session) takeOver(l *lane) (*kernel, error) {
 	s.mu.Lock()
 	s.tried = true
 	s.mu.Unlock()
-	proc, err := s.exec(ctx, l.language, slices.Concat([]string{setting.Interpreter}, setting.Program, []string{setting.Relay}))
+	proc, err := s.exec(ctx, l.language, setting.Relay)
 	if err != nil {
 		return nil, err
 	}
@@ -60,67 +76,90 @@ func (s *session) takeOver(l *lane) (*kernel, error) {
 	return k, nil
 }
 
+// madeWith tells what the lane's container was made with, by an earlier server.
+func (s *session) madeWith(language Language) string {
+	s.engineMu.Lock()
+	defer s.engineMu.Unlock()
+	return s.record.Settings[language]
+}
+
 // adopt makes the run that goes on in a kernel that was taken over, or the last one whose end nobody
 // has read, a run of this server. It is called before any frame of that run is looked at.
 func (s *session) adopt(l *lane, k *kernel, m readyMessage) {
-	id := m.Run
-	if id == "" {
-		id = m.Last
+	run := s.unfinished(m.Run)
+	switch {
+	case run == nil && m.Run != "" && sessionID.MatchString(m.Run):
+		// It goes on, whatever is recorded of it: the next run has to wait for it.
+		run = (&HistoryEntry{RunID: m.Run, Language: l.language, Started: time.Now(), Timeout: s.config.MaxRunTimeout}).
+			run(s.ctx, s.id, s.config.MaxRunTimeout)
+		s.mu.Lock()
+		s.runs = append(s.runs, run)
+		s.mu.Unlock()
+	case run == nil:
+		run = s.unfinished(m.Last)
 	}
-	run := s.unfinished(id)
-	if run == nil || run.Language != l.language {
-		return
-	}
-	if s.enter() != nil {
+	if run == nil || run.Language != l.language || s.enter() != nil {
 		return
 	}
 	answer := k.follow(run)
 	l.setAdopted(run)
 	go func() {
 		defer s.leave()
-		done, err := k.await(run, answer, max(0, time.Until(run.created.Add(run.options.Timeout))))
+		// When it began is not known; the supervisor is who holds it to its limit.
+		done, err := k.await(run, answer, run.options.Timeout)
 		res, err := s.outcome(run, l, k, done, err)
 		s.settle(run, res, err)
 	}()
 }
 
-// reachEarlier takes over the lane's container of an earlier server, once. nil, nil: there is no
-// reason to look for one. The caller holds l.starting.
+// reachEarlier takes over the lane's container of an earlier server. nil, nil: there is no reason to look
+// for one. The caller holds l.starting.
 func (s *session) reachEarlier(l *lane) (*kernel, error) {
 	if !s.resumed || l.reached || l.hadKernel() {
 		return nil, nil
 	}
-	l.reached = true
 	k, err := s.takeOver(l)
-	if err != nil {
-		s.config.Logger.Debug("take over", "session", s.id, "language", l.language, "error", err)
-	} else {
+	switch {
+	case err == nil:
 		l.setKernel(k)
+		l.reached = true
+		s.loseUnfinished(l, true)
+		return k, nil
+	case isFinal(err) && !errors.Is(err, errOtherSettings):
+		l.reached = true
+		s.loseUnfinished(l, false)
 	}
-	s.loseUnfinished(l)
-	return k, err
+	s.config.Logger.Debug("take over", "session", s.id, "language", l.language, "error", err)
+	return nil, err
 }
 
-// reach takes over what an earlier server left running, so that its runs are known here.
-func (s *session) reach(language Language) {
+// reach takes over what an earlier server left running, so that a run of it is known here. The error is a
+// fault that says why the run's state cannot be told.
+func (s *session) reach(language Language) error {
 	l := s.lanes[language]
 	if l == nil {
-		return
+		return fault.New(fault.InvalidArgument, "Start the server with that language on.", "There is no %s here.", language)
 	}
 	l.starting.Lock()
 	defer l.starting.Unlock()
-	_, _ = s.reachEarlier(l)
+	_, err := s.reachEarlier(l)
+	switch {
+	case errors.Is(err, errOtherSettings):
+		return fault.New(fault.SessionBusy,
+			"Start the server with its earlier settings to hear of the run; to run code in this session ends it.",
+			"The run goes on in a container that was made with other settings or secrets than this server's.")
+	case err != nil && !isFinal(err):
+		return errNotTakenOver(s.id, language).Because(err)
+	}
+	return nil
 }
 
-// loseUnfinished settles the lane's runs of earlier servers that nobody knows the end of.
-func (s *session) loseUnfinished(l *lane) {
-	s.mu.Lock()
-	runs := slices.Clone(s.runs)
-	s.mu.Unlock()
+// loseUnfinished settles the lane's runs of earlier servers that nobody will tell the end of.
+func (s *session) loseUnfinished(l *lane, alive bool) {
 	adopted := l.adoptedNow()
-	for _, run := range runs {
-		if run.earlier && run.Language == l.language && run != adopted {
-			s.settle(run, lostResult(run), nil)
+	for _, run := range s.runsNow() {
+		if run.earlier && !run.over() && run.Language == l.language && run != adopted {
+			s.settle(run, lostResult(run, alive), nil)
 		}
 	}
 }
@@ -131,10 +170,8 @@ func (s *session) unfinished(id string) *Run {
 	if run == nil {
 		return nil
 	}
-	select {
-	case <-run.Done():
+	if run.over() {
 		return nil
-	default:
-		return run
 	}
+	return run
 }

@@ -2,11 +2,15 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
 // lasting plays a supervisor that waits for another server when its own is gone.
@@ -106,6 +110,11 @@ func TestASweepLeavesWhatALaterServerCanTakeOver(t *testing.T) {
 		if got := e.holds(); !slices.Equal(got, want) {
 			t.Errorf("engine holds %q", got)
 		}
+		// What a sweep is told counts less than what the session's own server promised.
+		if swept, err := Sweep(t.Context(), e, config.StateDir, config.Host, 0); err != nil || len(swept) != 0 {
+			t.Errorf("swept %q, %v", swept, err)
+		}
+		time.Sleep(config.IdleTimeout)
 		if swept, err := Sweep(t.Context(), e, config.StateDir, config.Host, 0); err != nil || !slices.Equal(swept, []string{"mine"}) {
 			t.Errorf("swept %q, %v", swept, err)
 		}
@@ -130,5 +139,170 @@ func TestSessionsThatNoServerHasCount(t *testing.T) {
 			t.Errorf("the hint is %q", f.Hint)
 		}
 		mustRun(t, later, RunOptions{Code: "1", SessionID: "b"})
+	})
+}
+
+// A run goes on in a kernel that an earlier server left: what a server may say of it, and when.
+func TestARunOfAnEarlierServer(t *testing.T) {
+	start := func(t *testing.T, e *fakeEngine) (Config, string) {
+		config := testConfig(t, e)
+		config.MaxRunTimeout = time.Minute
+		gone := config
+		gone.Visit = true // it lets go of the session as a server does that is killed
+		first := NewManager(gone)
+		mustRun(t, first, RunOptions{Code: "1", SessionID: "mine"})
+		run, err := first.Run(RunOptions{Code: "hang", SessionID: "mine", Language: Python})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		first.Close(t.Context())
+		return config, run.ID
+	}
+	t.Run("is taken over", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			e, l := lastingEngine(t)
+			config, id := start(t, e)
+			l.ready["run"] = id
+			later := newTestManager(t, config)
+			run, err := later.FindRun(id)
+			if err != nil || run.over() {
+				t.Fatalf("got %v, over %v", err, run.over())
+			}
+			run.Interrupt()
+			<-run.Done()
+			if res, err := run.Result(); err != nil || res.Status != Cancelled || res.VariablesLost {
+				t.Errorf("it came to %+v, %v", res, err)
+			}
+		})
+	})
+	t.Run("is not told lost while its container may live", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			e, l := lastingEngine(t)
+			config, id := start(t, e)
+			other := config
+			other.Limits.MemoryBytes++
+			visitor := NewManager(other)
+			_, err := visitor.FindRun(id)
+			wantCode(t, err, fault.SessionBusy)
+			visitor.Close(t.Context())
+			l.ready["run"] = id
+			later := newTestManager(t, config)
+			if run, err := later.FindRun(id); err != nil || run.over() {
+				t.Errorf("the server that could hear of it says %v, %v", run, err)
+			}
+		})
+	})
+	t.Run("ended before its server told the kernel of it", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			e, _ := lastingEngine(t)
+			config, id := start(t, e)
+			later := newTestManager(t, config)
+			run, err := later.FindRun(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res, _ := run.Result(); res == nil || res.Status != Cancelled || res.VariablesLost || len(res.Notes) != 1 {
+				t.Errorf("it came to %+v", res)
+			}
+		})
+	})
+	t.Run("is lost with its container", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			e, _ := lastingEngine(t)
+			config, id := start(t, e)
+			_ = e.Remove(t.Context(), []string{"csm-host-mine-python"}, nil)
+			later := newTestManager(t, config)
+			run, err := later.FindRun(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res, _ := run.Result(); res == nil || res.Status != Killed || !res.VariablesLost {
+				t.Errorf("it came to %+v", res)
+			}
+		})
+	})
+	t.Run("holds up the next one, whatever is recorded of it", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			e, l := lastingEngine(t)
+			config, _ := start(t, e)
+			l.ready["run"] = "run-nobody-knows"
+			later := newTestManager(t, config)
+			next, err := later.Run(RunOptions{Code: "2", SessionID: "mine", Language: Python})
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if next.over() {
+				t.Fatal("two runs of one kernel at once")
+			}
+			busy, err := later.FindRun("run-nobody-knows")
+			if err != nil {
+				t.Fatal(err)
+			}
+			busy.Interrupt()
+			<-next.Done()
+			if res, err := next.Result(); err != nil || *res.Value != "2" {
+				t.Errorf("the next run came to %+v, %v", res, err)
+			}
+		})
+	})
+}
+
+func TestAKernelThatDoesNotAnswerIsNotReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := lastingEngine(t)
+		relay := e.program
+		config := testConfig(t, e)
+		first := NewManager(config)
+		mustRun(t, first, RunOptions{Code: "1", SessionID: "mine"})
+		first.Close(t.Context())
+
+		e.program = func(_ []string, in io.Reader, _ io.Writer) { _, _ = io.Copy(io.Discard, in) }
+		later := newTestManager(t, config)
+		_, err := finish(later, RunOptions{Code: "2", SessionID: "mine"})
+		wantCode(t, err, fault.EngineError)
+		e.program = relay
+		if res := mustRun(t, later, RunOptions{Code: "3", SessionID: "mine"}); len(e.started) != 1 || len(res.Notes) != 0 {
+			t.Errorf("%d containers were started, notes are %q", len(e.started), res.Notes)
+		}
+	})
+}
+
+func TestWhatACloseCouldNotRemoveIsNotTakenForTheNextSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{}
+		config := testConfig(t, e)
+		m := newTestManager(t, config)
+		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+		e.failRemove = errors.New("the engine refuses")
+		_, err := m.CloseSession(t.Context(), "mine", false)
+		wantCode(t, err, fault.EngineError)
+		e.failRemove = nil
+		res := mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"})
+		if !slices.Contains(e.removed, "csm-host-mine") || len(res.Notes) != 0 {
+			t.Errorf("removed %q, notes are %q", e.removed, res.Notes)
+		}
+		if entries, err := ReadHistory(config.StateDir, "mine"); err != nil || len(entries) > 1 {
+			t.Errorf("the history is %+v, %v", entries, err)
+		}
+	})
+}
+
+func TestASessionThatNeverHadAContainerCanBeSeenAndClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{failImage: ErrImageMissing}
+		config := testConfig(t, e)
+		first := NewManager(config)
+		_, err := finish(first, RunOptions{Code: "1", SessionID: "ghost"})
+		wantCode(t, err, fault.ImageMissing)
+		first.Close(t.Context())
+		later := newTestManager(t, config)
+		if list := later.Sessions(t.Context()); len(list) != 1 || list[0].ID != "ghost" || list[0].Owner != OwnerNone {
+			t.Errorf("listed %+v", list)
+		}
+		if _, err := later.CloseSession(t.Context(), "ghost", false); err != nil || len(keptSessions(config.StateDir)) != 0 {
+			t.Errorf("closed: %v, kept %v", err, keptSessions(config.StateDir))
+		}
 	})
 }

@@ -55,6 +55,7 @@ func (s *Settings) withManager(ctx context.Context, work func(context.Context, *
 			return err
 		}
 		config := s.sandboxConfig(engine, s.passThrough(os.LookupEnv, log), log)
+		config.Visit = true
 		config.Lifetime = math.MaxInt64 // a session does not end of age under somebody's hands
 		manager := sandbox.NewManager(config)
 		err := work(ctx, manager)

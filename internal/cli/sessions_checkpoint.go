@@ -149,7 +149,6 @@ type sessionImport struct {
 	manager *sandbox.Manager
 	id      string // empty: as the checkpoint says
 	begun   bool   // the session is ours to remove
-	opened  bool   // and the manager has it
 }
 
 // run imports the session and lets go of it, or removes it again.
@@ -160,12 +159,9 @@ func (i *sessionImport) run(ctx context.Context, from io.Reader, limits checkpoi
 	switch {
 	case err == nil:
 		_, err = i.manager.CloseSession(ctx, i.id, true)
-		return told, err
-	case i.opened:
+	case i.begun:
 		_, undone := i.manager.CloseSession(ctx, i.id, false)
 		err = errors.Join(err, undone)
-	case i.begun:
-		err = errors.Join(err, sandbox.DropImported(i.manager.Config().StateDir, i.id))
 	}
 	return told, err
 }
@@ -180,16 +176,12 @@ func (i *sessionImport) begin(ctx context.Context, m checkpoint.Manifest, histor
 	} else if fault.From(err).Code != fault.SessionNotFound {
 		return nil, err
 	}
-	if err := sandbox.ImportHistory(i.manager.Config().StateDir, i.id, history); err != nil {
+	if err := i.manager.BeginImport(i.id, history); err != nil {
 		if errors.Is(err, sandbox.ErrBadHistory) {
 			err = fault.New(fault.InvalidContent, "Use a file that `code-sandbox-mcp sessions export` wrote.", "The history in the file makes no sense.").Because(err)
 		}
 		return nil, err
 	}
 	i.begun = true
-	if _, err := i.manager.Resume(ctx, i.id); err != nil {
-		return nil, err
-	}
-	i.opened = true
 	return checkpoint.SessionVolume{Manager: i.manager, ID: i.id}, nil
 }
