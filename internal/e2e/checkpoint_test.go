@@ -177,8 +177,8 @@ func TestAnExportDisturbsNothing(t *testing.T) {
 	const id = "e2e-export-warm"
 	first := start(t, setup{stateDir: dir, args: []string{"--soft-wait", "1s"}})
 	first.complete(python, object{"session_id": id, "code": "x = 41"})
-	run := first.call(python, object{"session_id": id, "timeout_seconds": 600,
-		"code": "import os, time\nwhile not os.path.exists('go'): time.sleep(.02)\nx + 1"}).Meta.Run.RunID
+	run := first.goesOn(python, object{"session_id": id, "timeout_seconds": 600,
+		"code": "import os, time\nprint('begun', flush=True)\nwhile not os.path.exists('go'): time.sleep(.02)\nx + 1"})
 	first.kill()
 	mustShell(t, dir, "sessions", "export", "--memory-limit", "600MiB", id, filepath.Join(t.TempDir(), "warm.tar.zst"))
 	second := start(t, setup{stateDir: dir})

@@ -111,6 +111,24 @@ func TestASessionIsOpenInOneServer(t *testing.T) {
 	b.call("close_session", object{"session_id": id})
 }
 
+// goesOn begins a run that does not end soon, waits until its code has said something, and gives its id.
+// The server's soft wait must be short.
+func (s *server) goesOn(tool string, arguments object) string {
+	s.t.Helper()
+	res := s.call(tool, arguments)
+	eventually(s.t, "the code has begun", func() (bool, string) {
+		if res.Meta.Run == nil || res.Meta.Run.Status != "running" {
+			s.t.Fatalf("the run: %s", res.text())
+		}
+		if res.Meta.Run.Stdout != "" {
+			return true, ""
+		}
+		res = s.call("wait_for_run", object{"run_id": res.Meta.Run.RunID, "timeout_seconds": 0.1})
+		return false, res.text()
+	})
+	return res.Meta.Run.RunID
+}
+
 // Code that runs when the server is killed goes on, and the next server tells its result.
 func TestARunOutlivesItsServer(t *testing.T) {
 	t.Parallel()
@@ -123,11 +141,7 @@ func TestARunOutlivesItsServer(t *testing.T) {
 			dir := t.TempDir()
 			id := "e2e-lasting-run-" + tool[4:6]
 			first := start(t, setup{stateDir: dir, args: []string{"--soft-wait", "1s"}})
-			res := first.call(tool, object{"session_id": id, "code": code, "timeout_seconds": 600})
-			if res.Meta.Run.Status != "running" {
-				t.Fatalf("the run: %s", res.text())
-			}
-			run := res.Meta.Run.RunID
+			run := first.goesOn(tool, object{"session_id": id, "code": code, "timeout_seconds": 600})
 			first.kill()
 			second := start(t, setup{stateDir: dir, args: []string{"--soft-wait", "1s"}})
 			if res := second.call("wait_for_run", object{"run_id": run}); res.Meta.Run == nil || res.Meta.Run.Status != "running" {
@@ -210,7 +224,7 @@ func TestCodeThatNobodyListensToIsNotIdle(t *testing.T) {
 	const id = "e2e-lasting-long"
 	args := []string{"--idle-timeout", "2s", "--soft-wait", "1s"}
 	first := start(t, setup{stateDir: dir, args: args})
-	run := first.call(python, object{"session_id": id, "timeout_seconds": 300, "code": "import time; time.sleep(6); 'done'"}).Meta.Run.RunID
+	run := first.goesOn(python, object{"session_id": id, "timeout_seconds": 300, "code": "print('begun', flush=True); import time; time.sleep(6); 'done'"})
 	first.kill()
 	second := start(t, setup{stateDir: dir, args: []string{"--idle-timeout", "2s"}})
 	res := second.call("wait_for_run", object{"run_id": run})

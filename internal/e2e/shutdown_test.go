@@ -91,9 +91,11 @@ func TestTheNextServerClearsWhatAKilledOneLeft(t *testing.T) {
 	killed.kill()
 	next := start(t, setup{stateDir: dir})
 	next.py("1")
+	// But for the named session's, which can be taken over.
 	eventually(t, "the killed server's containers and volumes are removed", func() (bool, string) {
 		h := mustHold(t, left)
-		return len(h.Containers) == 0 && len(h.Volumes) == 1 && strings.HasSuffix(h.Volumes[0], "-"+named), sprint(h)
+		return len(h.Containers) == 1 && strings.HasSuffix(h.Containers[0], named+"-python") &&
+			len(h.Volumes) == 1 && strings.HasSuffix(h.Volumes[0], "-"+named), sprint(h)
 	})
 	res := next.complete(python, object{"session_id": named, "code": "open('x.txt').read()"})
 	if got := res.Meta.Run.value(); got != "'kept'" {
