@@ -42,6 +42,7 @@ class Quota {
   #settled = true; // what the last run left is known
   #times = new Map(); // as of a count that was under the limit
   #sampledAt = -Infinity;
+  #doubts = false; // the last count was over the limit, but could blame nobody
   #stirred = new Map(); // as of the last look
   #lookAt = 0;
   #countedAt = -Infinity;
@@ -61,6 +62,7 @@ class Quota {
     this.#turn++;
     this.#since = since;
     this.#begunAt = performance.now();
+    this.#doubts = false;
     this.#allowed = fits(this.#known, this.limit) ? this.limit : plus(this.#known, ALLOWANCE);
     this.#watch();
   }
@@ -151,6 +153,7 @@ class Quota {
     if (!inOnePiece) return false;
     if (!this.#inRun) this.#settled = true;
     if (fits(this.#known, this.limit)) {
+      this.#doubts = false;
       this.#allowed = this.limit;
       this.#sample();
       return false;
@@ -159,8 +162,9 @@ class Quota {
     const before = this.#times;
     const isOld = this.#sampledAt > this.#begunAt && performance.now() - this.#sampledAt > OLD_MS;
     this.#sample(true);
-    // Who ran long ago need not be who wrote. The next count tells.
-    if (isOld) return false;
+    // Who ran long ago need not be who wrote. The next count tells, however late it comes.
+    this.#doubts = isOld && !this.#doubts;
+    if (this.#doubts) return false;
     this.#allowed = plus(this.#known, ALLOWANCE);
     // Without a run, what takes it over the limit need not be the session's; what goes on then is.
     const hasWritten = this.#inRun ? !fits({ bytes: tally.changedBytes, files: tally.changedFiles }, ALLOWANCE) : wasOver;
