@@ -2828,7 +2828,7 @@ class Kernel:
         self._stop_timers()
         for fd in reserve:
             close_quietly(fd)
-        self.threads.end(self._flush, self.event_loop.is_waiting())
+        self.threads.end(self.event_loop.is_waiting())
         self.run_id = None
         self._tell(report)
 
@@ -2853,6 +2853,7 @@ class Kernel:
         """Gives the code its standard streams; code of runs before may have closed or replaced them."""
         if "builtins" not in sys.modules:  # sys.modules.clear() would make every later run fail
             sys.modules.update(self.modules)
+        self.threads.flush()  # what came between the runs
         fds = [move_high(fd) for fd in (out_fd, err_fd)]
         for target, fd in enumerate(fds, 1):
             os.dup2(fd, target)

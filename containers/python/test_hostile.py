@@ -214,7 +214,8 @@ class Supervisors(HostileTest):
             "for fd in range(3, 1024):\n"
             "    try: target = os.readlink('/proc/self/fd/%d' % fd)\n"
             "    except OSError: continue\n"
-            "    if target.startswith('pipe:') and target not in own: foreign.append((fd, target))\nforeign", fresh=True)
+            "    if target.startswith('pipe:') and target not in own: foreign.append((fd, target))\n"
+            "foreign", fresh=True)
         self.assertEqual(answer.result, "[]")
 
     def test_code_can_use_its_own_proc_entry(self):

@@ -173,7 +173,8 @@ class Figures(SupervisorTest):
         self.assertAlmostEqual(width / height, 2, places=2)
 
     def test_a_figure_of_many_megapixels_is_drawn_with_fewer(self):
-        (display,) = self.completed("import matplotlib.pyplot as plt\nplt.figure(figsize=(100, 100), dpi=300);").displays
+        code = "import matplotlib.pyplot as plt\nplt.figure(figsize=(100, 100), dpi=300);"
+        (display,) = self.completed(code).displays
         width, height = self.size(display)
         self.assertLessEqual(width * height, 4_000_000)
 

@@ -80,7 +80,7 @@ class Interrupts(StopTest):
             "import queue; queue.Queue().get()",
             "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()",
             "import subprocess; subprocess.run('sleep 600; echo x', shell=True, capture_output=True)",
-            "import multiprocessing, time\npool = multiprocessing.get_context('fork').Pool(2); pool.map(time.sleep, [600] * 2)",
+            "import multiprocessing as m, time\npool = m.get_context('fork').Pool(2); pool.map(time.sleep, [600] * 2)",
             "import asyncio\nawait asyncio.gather(asyncio.sleep(600), asyncio.sleep(600))",
             "import asyncio\nasyncio.run(asyncio.sleep(600))",
             "import time\ndef g():\n    try: yield\n    finally: time.sleep(600)\nx = g(); next(x); del x",
@@ -142,14 +142,11 @@ class Interrupts(StopTest):
         self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
 
     def test_a_task_that_swallows_its_cancellation(self):
-        for loop in ("", "  while True:\n"):
-            code = (
-                "import asyncio\nasync def work():\n" + loop +
-                "    try: await asyncio.sleep(600)\n    except asyncio.CancelledError: pass\n    await asyncio.sleep(600)\n"
-                "await work()"
-            ).replace("    await asyncio.sleep(600)\n", "" if loop else "    await asyncio.sleep(600)\n")
-            with self.subTest(loop):
+        swallow = "    try: await asyncio.sleep(600)\n    except asyncio.CancelledError: pass\n"
+        for body in (swallow + "    await asyncio.sleep(600)\n", "  while True:\n" + swallow):
+            with self.subTest(body):
                 self.completed("x = 1")
+                code = "import asyncio\nasync def work():\n" + body + "await work()"
                 answer = self.stop_when_running(code, grace_ms=20_000)
                 self.assertEqual((answer.status, answer.kernel), ("cancelled", "alive"))
                 self.assertEqual(self.completed("await asyncio.sleep(0, x)").result, "1")
@@ -185,7 +182,8 @@ class Killing(StopTest):
         for shut in ("signal.signal(signal.SIGINT, signal.SIG_IGN)",
                      "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])"):
             with self.subTest(shut):
-                answer = self.stop_when_running("import signal, time\n" + shut + "\nwhile True: time.sleep(1)", grace_ms=300)
+                code = "import signal, time\n" + shut + "\nwhile True: time.sleep(1)"
+                answer = self.stop_when_running(code, grace_ms=300)
                 self.assertEqual((answer.kernel, answer.cause), ("dead", "ignored_interrupt"))
                 self.assertEqual(self.completed("1").result, "1")
 

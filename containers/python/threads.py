@@ -228,11 +228,18 @@ class Threads:
             if not self._end_threads(work, anywhere=True):
                 self.condemned.remove(work)
 
-    def end(self, flush, is_waiting):
+    def flush(self):
+        for output in self.outputs:
+            try:
+                output.flush()
+            except (OSError, ValueError):  # code has closed it
+                pass
+
+    def end(self, is_waiting):
         """The run is over. It is kept in mind while threads, or a loop where work waits, may still write."""
         held = self.lock.acquire(timeout=1)
         try:
-            flush()
+            self.flush()
             work, self.current = self.current, None
         finally:
             if held:
