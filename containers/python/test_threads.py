@@ -106,8 +106,8 @@ class Output(ThreadTest):
     def test_a_pools_threads_work_for_who_gives_them_work(self):
         pool = "from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor(1)\n"
         submit = "pool.submit(print, 'in the pool').result()"
-        for code in (pool + submit, submit, "import asyncio\nawait asyncio.to_thread(print, 'in the pool')",
-                     "await asyncio.to_thread(print, 'in the pool')"):
+        default = "import asyncio\nawait asyncio.get_running_loop().run_in_executor(None, print, 'in the pool')"
+        for code in (pool + submit, submit, default, default):
             self.assertEqual(self.completed(code).out, "in the pool\n")
         self.completed("def slow():\n    while True: print('LATE'); time.sleep(0.002)\nimport time; pool.submit(slow)")
         self.assertEqual(self.completed("time.sleep(0.05); print('mine')").out, "mine\n")
