@@ -161,6 +161,13 @@ class Output(ThreadTest):
         )
         self.assertEqual(self.completed(code).out, "child\nparent\n")
 
+    def test_threads_start_where_code_has_closed_or_detached_the_streams(self):
+        start = "\nimport threading\nt = threading.Thread(target=print, args=('x',)); t.start(); t.join()"
+        for spoil in ("detach", "close"):
+            self.client = self.connect()
+            self.completed("import sys; sys.stdout.%s()" % spoil + "\nt = 1" + start)
+            self.assertEqual(self.completed(start).out, "x\n")
+
     def test_descriptors_do_not_pile_up(self):
         self.client = self.connect(open_files=128)
         self.client.run(TICKER.format("print('LATE')"))
