@@ -262,9 +262,9 @@ def send_fds(sock, data, fds):
     return sock.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("%di" % len(fds), *fds))])
 
 
-def receive_fds(sock, size):
+def receive_fds(sock, size, flags=0):
     """Like recv, with the descriptors that came along."""
-    data, ancillary, _, _ = sock.recvmsg(size, socket.CMSG_SPACE(16))
+    data, ancillary, _, _ = sock.recvmsg(size, socket.CMSG_SPACE(16), flags)
     fds = []
     for level, kind, payload in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
@@ -1650,19 +1650,24 @@ class Displays:
         self.settings = settings
         self.tell = tell
         self.numbers = {}
-        self.figures_shown = set()
+        self.pictures_shown = set()  # hashes
 
     def begin_run(self):
-        self.figures_shown.clear()
+        self.pictures_shown.clear()
 
-    def publish(self, bundle, alt=""):
-        """Shows a MIME bundle: its best picture, or else its text on stdout."""
+    def publish(self, bundle, alt="", again=True):
+        """Shows a MIME bundle: its best picture, or else its text on stdout.
+
+        With again false not a picture that this run has shown already.
+        """
         if PLOTLY in bundle:
             self._show_plotly(bundle[PLOTLY])
             return
         for mime in SHOWN_MIMES:
             if bundle.get(mime):
-                self._show(mime, as_bytes(mime, bundle[mime]), alt, "page" if mime == "text/html" else "image")
+                data = as_bytes(mime, bundle[mime])
+                if again or hash(data) not in self.pictures_shown:
+                    self._show(mime, data, alt, "page" if mime == "text/html" else "image")
                 return
         text = text_of(bundle)
         if text:
@@ -1670,20 +1675,29 @@ class Displays:
 
     def _show_plotly(self, figure):
         """Keeps an interactive figure as a page; what it is made of would tell a reader little."""
-        from plotly.io import to_html
+        from plotly.io import to_html, to_image
 
-        title = figure.get("layout", {}).get("title", {}).get("text") or "an interactive figure"
+        title = str(figure.get("layout", {}).get("title", {}).get("text") or "an interactive figure")[:500]
         page = to_html(figure, include_plotlyjs="cdn", validate=False)
-        self._show("text/html", page.encode("utf-8"), str(title)[:500], "figure", in_frame=False)
+        self._show("text/html", page.encode("utf-8"), title, "figure", in_frame=False)
+        if has_module("kaleido"):
+            try:
+                self._show("image/png", to_image(figure, format="png", validate=False), title, "figure")
+            except Exception as e:  # it may want a browser that is not there
+                print("the figure is a page only: %s" % str(e)[:200], file=sys.stderr)
 
     def _show(self, mime, data, alt, stem, in_frame=True):
         header = {"type": "display", "mime": mime, "size": len(data), "alt": alt}
-        fits = in_frame and len(data) <= self.settings.image_bytes
-        if mime.startswith("image/") or not fits:
+        shown = data if in_frame and len(data) <= self.settings.image_bytes else b""
+        if mime.startswith("image/"):
+            self.pictures_shown.add(hash(data))
+            if mime in RASTERS and (not shown or pixels_of_png(data) > MOST_PIXELS):
+                header["mime"], shown = smaller_picture(mime, data, self.settings.image_bytes)
+        if mime.startswith("image/") or not shown:
             path = self._save(data, stem, SHOWN_MIMES[mime])
             if path:
                 header["path"] = path
-        self.tell(header, data if fits else b"")
+        self.tell(header, shown)
 
     def _save(self, data, stem, extension):
         """Writes a new file under output/ and tells its path, or nothing when that cannot be."""
@@ -1711,9 +1725,7 @@ class Displays:
     def show_figure(self, figure, again=True):
         """Shows a figure; with again false only when this run has not shown the same picture yet."""
         data = figure_png(figure)
-        mark = hash(data)
-        if again or mark not in self.figures_shown:
-            self.figures_shown.add(mark)
+        if again or hash(data) not in self.pictures_shown:
             self._show("image/png", data, figure_title(figure), "figure")
 
     def show_open_figures(self, again=True):
@@ -1729,6 +1741,46 @@ class Displays:
             helpers.Gcf.destroy_all()
 
 
+MOST_PIXELS = 4_000_000  # of a picture in a frame
+MOST_DRAWN_PIXELS = 25_000_000  # of a figure in its file
+RASTERS = ("image/png", "image/jpeg")
+
+
+def pixels_of_png(data):
+    """How many pixels a PNG's header claims; 0 for anything else."""
+    if data[:8] != b"\x89PNG\r\n\x1a\n" or len(data) < 24:
+        return 0
+    width, height = struct.unpack(">II", data[16:24])
+    return width * height
+
+
+def smaller_picture(mime, data, most_bytes):
+    """A picture that fits into a frame, as (type, data); no data where that cannot be made."""
+    import io
+    import warnings
+
+    try:
+        from PIL import Image
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about pictures that are very large
+            picture = Image.open(io.BytesIO(data))
+            picture = picture.convert("RGBA" if "A" in picture.getbands() or "transparency" in picture.info else "RGB")
+        scale = (MOST_PIXELS / (picture.width * picture.height)) ** 0.5
+        while scale * min(picture.size) >= 1:
+            if scale < 1:
+                picture = picture.resize([max(1, int(scale * side)) for side in picture.size])
+            for kind, mode in (("png", picture.mode), ("jpeg", "RGB")):
+                buffer = io.BytesIO()
+                picture.convert(mode).save(buffer, kind)
+                if buffer.tell() <= most_bytes:
+                    return "image/" + kind, buffer.getvalue()
+            scale = 0.5
+    except Exception:  # no Pillow, or nothing that it can read: the file has it
+        pass
+    return mime, b""
+
+
 def figure_png(figure):
     """A figure as PNG, as a notebook shows it, in its own colours."""
     import io
@@ -1739,15 +1791,20 @@ def figure_png(figure):
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
         canvas = FigureCanvasAgg(figure)
+    width, height = figure.get_size_inches()
     canvas.print_figure(
         buffer,
         format="png",
-        dpi=figure.dpi,
+        dpi=min(figure.dpi, (MOST_DRAWN_PIXELS / max(width * height, 1e-6)) ** 0.5),
         facecolor=figure.get_facecolor(),
         edgecolor=figure.get_edgecolor(),
         bbox_inches="tight",
     )
     return buffer.getvalue()
+
+
+def is_figure(value):
+    return type(value).__name__ == "Figure" and type(value).__module__ == "matplotlib.figure"
 
 
 def figure_title(figure):
@@ -1809,7 +1866,7 @@ def mime_bundle(value):
     """
     bundle = {"text/plain": plain_text(value)}
     kind = type(value)
-    if kind.__name__ == "Figure" and kind.__module__ == "matplotlib.figure":
+    if is_figure(value):
         bundle["image/png"] = figure_png(value)
         return bundle
     if isinstance(value, type):
@@ -1835,20 +1892,25 @@ def call_repr(kind, name, value):
     return content[0] if isinstance(content, tuple) else content
 
 
-def plain_text(value):
-    """repr(), with large containers laid out and cut as notebooks do it."""
-    most = 1000
-    if type(value) in (list, tuple, set, frozenset, dict) and len(value) > 0:
-        import itertools
-        import pprint
+LAID_OUT_CHARS = 100_000  # laying out what is longer takes too long
 
-        if len(value) > most:
-            items = itertools.islice(value.items() if isinstance(value, dict) else value, most)
-            shown = pprint.pformat(type(value)(items), width=79, compact=True, sort_dicts=False)
-            return "%s\n... %d of %d items shown" % (shown, most, len(value))
-        text = repr(value)
-        return text if len(text) <= 79 else pprint.pformat(value, width=79, compact=True, sort_dicts=False)
-    return repr(value)
+
+def plain_text(value):
+    """repr(), with containers laid out and cut as notebooks do it."""
+    most = 1000
+    if type(value) not in (list, tuple, set, frozenset, dict) or not value:
+        return repr(value)
+    import itertools
+    import pprint
+
+    note = ""
+    if len(value) > most:
+        note = "\n... %d of %d items shown" % (most, len(value))
+        value = type(value)(itertools.islice(value.items() if isinstance(value, dict) else value, most))
+    text = repr(value)
+    if 79 < len(text) <= LAID_OUT_CHARS:
+        text = pprint.pformat(value, width=79, compact=True, sort_dicts=False)
+    return text + note
 
 
 AGG = "matplotlib.backends.backend_agg"
@@ -1907,17 +1969,42 @@ def user_frames(error):
     return pairs[start:]
 
 
-def format_frames(pairs):
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "<frozen ", ".pyx", ".pxi", os.path.dirname(os.__file__) + "/")
+
+
+def is_library(pair):
+    return any(part in pair[0].f_code.co_filename for part in _LIBRARIES)
+
+
+def leave_out(pairs, first, last, what):
+    """The ends of a list of frames, with a line that tells how many are left out between them."""
+    if len(pairs) <= first + last + 1:
+        return pairs
+    note = "  ... %d frames %sleft out ...\n" % (len(pairs) - first - last, what)
+    return [*pairs[:first], note, *pairs[-last:]]
+
+
+def shorten_frames(pairs, most):
+    """Leaves out the inside of libraries, and the middle of what is still too long then."""
+    import itertools
+
+    kept = []
+    for inside, group in itertools.groupby(pairs, is_library):
+        group = list(group)
+        kept += leave_out(group, 1, 1, "in libraries ") if inside else group
+    return leave_out(kept, most // 2, most // 2, "")
+
+
+def format_frames(pairs, most=20):
+    import itertools
     import traceback
 
     if not pairs:
         return []
     lines = ["Traceback (most recent call last):\n"]
-    extract = traceback.StackSummary.extract
-    if len(pairs) <= 20:
-        return lines + extract(pairs).format()
-    middle = "  ... %d frames left out ...\n" % (len(pairs) - 20)
-    return lines + extract(pairs[:10]).format() + [middle] + extract(pairs[-10:]).format()
+    for is_note, group in itertools.groupby(shorten_frames(pairs, most), lambda entry: isinstance(entry, str)):
+        lines += group if is_note else traceback.StackSummary.extract(list(group)).format()
+    return lines
 
 
 def format_error(error, depth=0, seen=None):
@@ -1934,7 +2021,7 @@ def format_error(error, depth=0, seen=None):
     elif context is not None and not error.__suppress_context__ and id(context) not in seen and depth < 5:
         lines += format_error(context, depth + 1, seen)
         lines.append("\nDuring handling of the above exception, another exception occurred:\n\n")
-    lines += format_frames(user_frames(error))
+    lines += format_frames(user_frames(error), 8 if isinstance(error, RecursionError) else 20)
     # Given a traceback, TracebackException adds its "Did you mean" to names.
     summary = traceback.TracebackException(type(error), error, error.__traceback__, limit=-1, lookup_lines=False)
     lines += summary.format_exception_only()
@@ -2224,8 +2311,22 @@ class IPythonEngine:
         result = shell.run_cell(code, store_history=True)
         error = result.error_before_exec or result.error_in_exec or self.error
         self.error = None
+        if isinstance(error, SyntaxError):
+            error = self._explain(error, code)
         if error is not None:
             raise error
+
+    def _explain(self, error, code):
+        """Python's own error where the cell itself is at fault: IPython's says less."""
+        try:
+            code = self.shell.transform_cell(code)
+        except SyntaxError:
+            pass
+        try:
+            self.kernel.plain.parse(code, "<cell %d>" % self.kernel.count)
+        except SyntaxError as e:
+            return e.with_traceback(None)
+        return error
 
     def on_traceback(self, error):
         """IPython would print this error. It fails the run instead, also one in a %magic."""
@@ -2245,9 +2346,10 @@ def make_shell(engine, kernel):
     from IPython.core.compilerop import CachingCompiler
     from IPython.core.displayhook import DisplayHook
     from IPython.core.displaypub import DisplayPublisher
-    from IPython.core.formatters import DisplayFormatter
+    from IPython.core.formatters import DisplayFormatter, PlainTextFormatter
     from IPython.core.interactiveshell import InteractiveShell
     from IPython.core.profiledir import ProfileDir
+    from IPython.lib.pretty import RepresentationPrinter
     from traitlets.config import Any, Config, Configurable
 
     displays = kernel.displays
@@ -2262,10 +2364,35 @@ def make_shell(engine, kernel):
         def format(self, obj, include=None, exclude=None):
             if include or exclude:
                 return super().format(obj, include, exclude)
-            data, metadata = super().format(obj, include=PICTURES)
+            is_formula = type(obj).__module__.startswith("sympy.")  # whose picture says no more than its text
+            data, metadata = super().format(obj, include="text/plain" if is_formula else PICTURES)
+            if is_figure(obj):
+                metadata["alt"] = figure_title(obj)
             if not data or len(data) > 1 or not is_bare(data.get("text/plain", "")):
                 return data, metadata
             return super().format(obj)
+
+    class Text(PlainTextFormatter):
+        """Ends where the rest would be cut off: a large value takes minutes to lay out."""
+
+        def __call__(self, obj):
+            stream = BoundedText(2 * kernel.settings.output_bytes)
+            printer = RepresentationPrinter(
+                stream,
+                self.verbose,
+                self.max_width,
+                self.newline,
+                max_seq_length=self.max_seq_length,
+                singleton_pprinters=self.singleton_printers,
+                type_pprinters=self.type_printers,
+                deferred_pprinters=self.deferred_printers,
+            )
+            try:
+                printer.pretty(obj)
+                printer.flush()
+            except Enough:
+                pass
+            return "".join(stream.parts)
 
     class Hook(DisplayHook):
         def __call__(self, result=None):
@@ -2279,7 +2406,7 @@ def make_shell(engine, kernel):
 
     class Publisher(DisplayPublisher):
         def publish(self, data, metadata=None, source=None, **_):
-            displays.publish(data)
+            displays.publish(data, str((metadata or {}).get("alt") or ""))
 
         def clear_output(self, wait=False):
             pass
@@ -2330,10 +2457,35 @@ def make_shell(engine, kernel):
     shell.loop_runner = kernel.event_loop.run
     shell.user_ns.update(exit=Exiter("exit"), quit=Exiter("quit"))
     shell.set_hook("show_in_pager", show_in_pager)
-    png = shell.display_formatter.formatters["image/png"]
-    png.for_type_by_name("matplotlib.figure", "Figure", figure_png)
+    formatters = shell.display_formatter.formatters
+    formatters["image/png"].for_type_by_name("matplotlib.figure", "Figure", figure_png)
+    formatters["text/plain"] = Text(parent=shell.display_formatter)
+    formatters["text/plain"].for_type_by_name("pandas.io.formats.style", "Styler", print_styler)
     warnings.filterwarnings("ignore", message="To exit: use", module="IPython")
     return shell
+
+
+class Enough(BaseException):
+    """Ends what makes a text that is longer than wanted."""
+
+
+class BoundedText:
+    """Where a printer writes to, until there is enough."""
+
+    def __init__(self, most):
+        self.parts = []
+        self.left = most
+
+    def write(self, text):
+        self.parts.append(text[: self.left + 1])
+        self.left -= len(text)
+        if self.left < 0:
+            raise Enough
+
+
+def print_styler(styler, printer, _cycle):
+    """A styled table as text; its own repr says nothing, and its HTML little to a model."""
+    printer.text(styler.to_string(delimiter="  ").rstrip("\n"))
 
 
 def show_in_pager(_shell, data, **_):
@@ -2576,7 +2728,7 @@ class Kernel:
 
     def _display(self, *values, **_):
         for value in values:
-            alt = figure_title(value) if type(value).__name__ == "Figure" else ""
+            alt = figure_title(value) if is_figure(value) else ""
             self.displays.publish(mime_bundle(value), alt)
 
     # -- messages
@@ -2597,13 +2749,16 @@ class Kernel:
             self.fds += fds
             self.inbox += data
 
-    def _take_message(self):
+    def _take_message(self, kind=None):
+        """The next message that is all there, or None; also where it is not of the kind that is wanted."""
         if len(self.inbox) < 4:
             return None
         end = 4 + int.from_bytes(self.inbox[:4], "big")
         if len(self.inbox) < end:
             return None
         message = json.loads(self.inbox[4:end])
+        if kind and message.get("type") != kind:
+            return None
         del self.inbox[:end]
         return message
 
@@ -2673,7 +2828,7 @@ class Kernel:
         self._stop_timers()
         for fd in reserve:
             close_quietly(fd)
-        self.threads.end(self._flush, self.event_loop.is_waiting())
+        self.threads.end(self.event_loop.is_waiting())
         self.run_id = None
         self._tell(report)
 
@@ -2698,6 +2853,7 @@ class Kernel:
         """Gives the code its standard streams; code of runs before may have closed or replaced them."""
         if "builtins" not in sys.modules:  # sys.modules.clear() would make every later run fail
             sys.modules.update(self.modules)
+        self.threads.flush()  # what came between the runs
         fds = [move_high(fd) for fd in (out_fd, err_fd)]
         for target, fd in enumerate(fds, 1):
             os.dup2(fd, target)
@@ -2759,25 +2915,26 @@ class Kernel:
             raise KeyboardInterrupt
 
     def _see_interrupts(self):
-        """Takes the messages that have come: while a run goes on, they are interrupts."""
+        """Takes the interrupts that have come."""
         try:
-            self.inbox += self.sock.recv(1 << 16, socket.MSG_DONTWAIT)
+            data, fds = receive_fds(self.sock, 1 << 16, socket.MSG_DONTWAIT)
         except OSError:  # mostly: nothing has come
             return
+        # Code that forges the end of its run makes the next one come early: that has to wait.
+        self.fds += fds
+        self.inbox += data
         while True:
-            message = self._take_message()
+            message = self._take_message("interrupt")
             if message is None:
                 return
-            if message.get("type") == "interrupt" and message.get("id") == self.run_id:
+            if message.get("id") == self.run_id:
                 self.interrupted = True
 
     def show(self, value, bundle):
         """Takes the value of a cell's last expression: as the result, and as a display if it is a picture."""
         self.result = cut_text(text_of(bundle), self.settings.output_bytes) or None  # none: it has shown itself
-        if type(value).__name__ == "Figure" and "image/png" in bundle and hasattr(value, "get_facecolor"):
-            self.displays.show_figure(value)
-        elif PLOTLY in bundle or any(bundle.get(mime) for mime in SHOWN_MIMES):
-            self.displays.publish(bundle)
+        if PLOTLY in bundle or any(bundle.get(mime) for mime in SHOWN_MIMES):
+            self.displays.publish(bundle, figure_title(value) if is_figure(value) else "", again=False)
 
     def _describe_outcome(self, report, error):
         if error is None:

@@ -1,5 +1,6 @@
 """What code may do, and what comes back: state, results, errors, exits."""
 
+import sys
 import unittest
 
 from test_support import SupervisorTest
@@ -111,6 +112,13 @@ class Results(SupervisorTest):
         self.assertIn("\n", result)
         self.assertLess(len(result), 30_000)
 
+    def test_a_large_nested_container_is_cut_without_laying_it_all_out(self):
+        for prepare in ("", "%time 1") if "ipython" in self.client.ready["features"] else ("",):
+            self.completed(prepare)
+            result = self.completed("[[[n] * 100 for n in range(1000)] for m in range(100)]").result
+            self.assertTrue(result.startswith("[[[0"), result[:20])
+            self.assertLess(len(result), 31_000)
+
     def test_lone_surrogates_do_not_break_the_frame(self):
         self.assertEqual(self.completed("class A:\n    def __repr__(self): return '\\ud800x'\nA()").result, "?x")
 
@@ -203,6 +211,14 @@ class Errors(SupervisorTest):
         self.assertIn("line 2", error["traceback"])
         self.assertNotIn("supervisor", error["traceback"])
 
+    def test_what_is_not_finished_says_so(self):
+        error = self.error("x = (1,\n2")
+        self.assertIn('File "<cell 1>"', error["traceback"])
+        self.assertIn("never closed" if sys.version_info >= (3, 10) else "EOF", error["message"])
+        error = self.error("def f():\n    x = 1\n  y = 2")
+        self.assertIn("y = 2", error["traceback"])
+        self.assertNotIn("tokenize", error["traceback"])
+
     def test_null_bytes_and_bad_indentation(self):
         self.assertIn(self.error("x = '\0'")["name"], ("SyntaxError", "ValueError"))
         self.assertEqual(self.error("if 1:\npass")["name"], "IndentationError")
@@ -229,6 +245,20 @@ class Errors(SupervisorTest):
     def test_deep_recursion_through_several_functions_is_cut_in_the_middle(self):
         text = self.error("def f(n):\n    g(n)\ndef g(n):\n    h(n)\ndef h(n):\n    f(n + 1)\nf(0)")["traceback"]
         self.assertIn("frames left out", text)
+        self.assertLess(len(text.splitlines()), 30)
+
+    def test_the_inside_of_libraries_is_left_out(self):
+        text = self.error(
+            "import functools, unittest.mock\nm = unittest.mock.Mock(side_effect=lambda: 1/0)\n"
+            "for _ in range(3): m = unittest.mock.Mock(side_effect=m)\nm()"
+        )["traceback"]
+        self.assertIn("frames in libraries left out", text)
+        self.assertEqual((text.count("<cell"), text.count("/mock.py")), (2, 2))
+
+    def test_files_of_the_user_are_no_library(self):
+        with open(self.client.path("mine_x.py"), "w") as file:
+            file.write("".join("def f%d(): f%d()\n" % (n, n + 1) for n in range(6)) + "def f6(): 1/0\n")
+        self.assertEqual(self.error("import mine_x; mine_x.f0()")["traceback"].count("mine_x.py"), 7)
 
     def test_a_long_message_is_cut(self):
         error = self.error("raise ValueError('x' * 10_000_000)")

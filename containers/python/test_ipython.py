@@ -4,6 +4,7 @@ The tests of figures and tables need numpy, pandas and matplotlib, as our image 
 are chosen by what the interpreter under test can import.
 """
 
+import base64
 import os
 import unittest
 
@@ -141,6 +142,42 @@ class Figures(SupervisorTest):
         self.assertEqual(len(answer.displays), 1)
         self.assertIn("Figure", answer.result)
 
+    def test_a_figure_is_shown_once_however_it_is_shown(self):
+        make = "import matplotlib.pyplot as plt\nfig, ax = plt.subplots(); ax.plot([1, 2]); ax.set_title('T')\n"
+        for show in ("display(fig)", "display(fig)\nfig", "plt.show()\nfig", "fig.show()\nfig", "plt.close(fig)\nfig"):
+            with self.subTest(show):
+                self.assertEqual([d["alt"] for d in self.completed(make + show).displays], ["T"])
+
+    def test_several_figures_come_in_order(self):
+        code = (
+            "import matplotlib.pyplot as plt\nfigs = [plt.figure() for _ in range(3)]\n"
+            "for n, f in enumerate(figs): f.suptitle(str(n))\ndisplay(figs[2])\nfigs[1]"
+        )
+        self.assertEqual([d["alt"] for d in self.completed(code).displays], ["2", "1", "0"])
+
+    def size(self, display):
+        data = base64.b64decode(next(iter(display["data"].values())))
+        code = "from PIL import Image\nimport base64, io\nImage.open(io.BytesIO(base64.b64decode(%r))).size"
+        return eval(self.completed(code % base64.b64encode(data).decode()).result)
+
+    def test_a_picture_that_is_too_large_is_shown_smaller_and_kept_in_full(self):
+        code = "from PIL import Image\nImage.effect_noise((%d, %d), 90)"
+        for width, height in ((1500, 1500), (6000, 20)):
+            (display,) = self.completed(code % (width, height)).displays
+            self.assertLessEqual(len(base64.b64decode(next(iter(display["data"].values())))), 1 << 20)
+            self.assertGreater(display["size_bytes"], 50_000)
+            self.assertEqual(os.path.getsize(self.client.path(display["path"])), display["size_bytes"])
+        (display,) = self.completed("Image.new('RGB', (6000, 3000))").displays
+        width, height = self.size(display)
+        self.assertLessEqual(width * height, 4_000_000)
+        self.assertAlmostEqual(width / height, 2, places=2)
+
+    def test_a_figure_of_many_megapixels_is_drawn_with_fewer(self):
+        code = "import matplotlib.pyplot as plt\nplt.figure(figsize=(100, 100), dpi=300);"
+        (display,) = self.completed(code).displays
+        width, height = self.size(display)
+        self.assertLessEqual(width * height, 4_000_000)
+
     def test_figures_of_a_failed_run_are_shown(self):
         answer = self.run_code("import matplotlib.pyplot as plt\nplt.plot([1])\n1/0")
         self.assertEqual((answer.status, len(answer.displays)), ("failed", 1))
@@ -182,6 +219,33 @@ class Tables(SupervisorTest):
         self.assertEqual(answer.out, "before\n   a\n0  1\nafter\n")
 
 
+class Formulas(SupervisorTest):
+    def test_a_formula_is_text_alone(self):
+        answer = self.completed("import sympy\nx = sympy.symbols('x')\nsympy.integrate(x ** 2, x)")
+        self.assertEqual((answer.result, answer.displays), ("x**3/3", []))
+        answer = self.completed("sympy.init_printing()\nsympy.sqrt(x)")
+        self.assertIn((answer.result, answer.displays), (("\u221ax", []), ("sqrt(x)", [])))
+
+
+class Arrays(SupervisorTest):
+    def test_a_long_product_is_interrupted(self):
+        code = "import numpy\na = numpy.random.rand(500, 500)\nwhile True: a @ a"
+        answer = self.run_code(code, timeout_ms=1500, grace_ms=30_000)
+        self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
+        self.assertEqual(self.completed("a.shape").result, "(500, 500)")
+
+
+class Bars(SupervisorTest):
+    def test_bars_in_bars_end_as_they_were_seen_last(self):
+        code = (
+            "from tqdm import trange\nfor i in trange(3, desc='outer', ncols=60):\n"
+            "    for j in trange(4, desc='inner', ncols=60, leave=False): pass"
+        )
+        lines = self.completed(code).err.rstrip().splitlines()
+        self.assertEqual(len(lines), 1, lines)
+        self.assertRegex(lines[0], r"^outer: 100%.* 3/3 ")
+
+
 class Loaded(SupervisorTest):
     init = {"preload": ["numpy", "pandas", "matplotlib.pyplot"], "warm": True}
 
@@ -200,13 +264,14 @@ def load_tests(loader, _tests, _pattern):
     """Chooses by what the interpreter under test has."""
     client = Client()
     try:
-        has = {name for name in ("pandas", "matplotlib", "PIL", "numpy", "plotly")
+        has = {name for name in ("pandas", "matplotlib", "PIL", "numpy", "plotly", "sympy", "tqdm")
                if client.run("import importlib.util as u; u.find_spec(%r) is not None" % name).result == "True"}
         ipython = "ipython" in client.ready["features"]
     finally:
         client.close()
     suite = unittest.TestSuite()
     for case, needed in ((IPython, set()), (Figures, {"matplotlib", "PIL"}), (Tables, {"pandas"}), (Pages, {"plotly"}),
+                         (Formulas, {"sympy"}), (Arrays, {"numpy"}), (Bars, {"tqdm"}),
                          (Loaded, {"numpy", "pandas", "matplotlib"})):
         if ipython and needed <= has:
             suite.addTests(loader.loadTestsFromTestCase(case))

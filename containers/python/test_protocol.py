@@ -127,7 +127,7 @@ class Frames(SupervisorTest):
             sorted(answer.done),
             sorted(
                 "type id status exit_code result error stdout stderr artifacts artifacts_total displays_total "
-                "duration_ms cause kernel".split()
+                "duration_ms cause kernel late".split()
             ),
         )
         self.assertEqual((answer.exit_code, answer.kernel, answer.cause, answer.error), (0, "alive", "", None))

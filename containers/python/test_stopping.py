@@ -74,6 +74,18 @@ class Interrupts(StopTest):
             "import asyncio\nawait asyncio.sleep(600)",
             "import threading; threading.Event().wait()",
             "import os; os.read(os.pipe()[0], 1)",
+            "import re; re.match(r'(a+)+b', 'a' * 60)",
+            "import socket; s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen(); s.accept()",
+            "import select; select.select([], [], [])",
+            "import queue; queue.Queue().get()",
+            "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()",
+            "import subprocess; subprocess.run('sleep 600; echo x', shell=True, capture_output=True)",
+            "import multiprocessing as m, time\npool = m.get_context('fork').Pool(2); pool.map(time.sleep, [600] * 2)",
+            "import asyncio\nawait asyncio.gather(asyncio.sleep(600), asyncio.sleep(600))",
+            "import asyncio\nasyncio.run(asyncio.sleep(600))",
+            "import time\ndef g():\n    try: yield\n    finally: time.sleep(600)\nx = g(); next(x); del x",
+            "class A:\n    def __repr__(self):\n        while True: pass\nA()",
+            "import atexit, time; atexit.register(time.sleep, 600); time.sleep(600)",
         ):
             with self.subTest(code):
                 self.completed("x = 1")
@@ -129,6 +141,21 @@ class Interrupts(StopTest):
         answer = self.run_code("while True: pass", timeout_ms=200, grace_ms=20_000)
         self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
 
+    def test_a_task_that_swallows_its_cancellation(self):
+        swallow = "    try: await asyncio.sleep(600)\n    except asyncio.CancelledError: pass\n"
+        for body in (swallow + "    await asyncio.sleep(600)\n", "  while True:\n" + swallow):
+            with self.subTest(body):
+                self.completed("x = 1")
+                code = "import asyncio\nasync def work():\n" + body + "await work()"
+                answer = self.stop_when_running(code, grace_ms=20_000)
+                self.assertEqual((answer.status, answer.kernel), ("cancelled", "alive"))
+                self.assertEqual(self.completed("await asyncio.sleep(0, x)").result, "1")
+
+    def test_signals_that_code_blocks_are_open_in_the_next_run(self):
+        self.completed("import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]);")
+        answer = self.run_code("while True: pass", timeout_ms=200, grace_ms=20_000)
+        self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
+
     def test_code_that_interrupts_itself_has_failed(self):
         answer = self.run_code("import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(60)")
         self.assertEqual((answer.status, answer.error["name"]), ("failed", "KeyboardInterrupt"))
@@ -150,6 +177,15 @@ class Killing(StopTest):
         self.assertEqual((answer.status, answer.exit_code), ("timed_out", 124))
         self.assertEqual((answer.kernel, answer.cause), ("dead", "ignored_interrupt"))
         self.assertEqual(self.completed("'x' in dir()").result, "False")
+
+    def test_code_that_shuts_interrupts_out_is_killed(self):
+        for shut in ("signal.signal(signal.SIGINT, signal.SIG_IGN)",
+                     "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])"):
+            with self.subTest(shut):
+                code = "import signal, time\n" + shut + "\nwhile True: time.sleep(1)"
+                answer = self.stop_when_running(code, grace_ms=300)
+                self.assertEqual((answer.kernel, answer.cause), ("dead", "ignored_interrupt"))
+                self.assertEqual(self.completed("1").result, "1")
 
     def test_a_grace_of_zero_kills_at_once(self):
         answer = self.stop_stubborn("cancelled", grace_ms=0)

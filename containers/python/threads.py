@@ -68,14 +68,20 @@ class Output(io.TextIOWrapper):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.threads = None
+        self.threads = self.bytes = None
         self.number = 0
 
     def route(self, threads, number):
         self.threads, self.number = threads, number
-        self.buffer.threads, self.buffer.number = threads, number
-        if not threads.routing:
-            self.write = super().write  # while nothing runs beside the code: costs nothing
+        self.bytes = self.buffer  # code may detach it
+        self.bytes.threads, self.bytes.number = threads, number
+        if not threads.routing:  # while nothing runs beside the code, it costs nothing
+            self.write = super().write
+            self.bytes.write = super(Buffer, self.bytes).write
+
+    def look_who_writes(self):
+        self.__dict__.pop("write", None)
+        self.bytes.__dict__.pop("write", None)
 
     def write(self, text):
         if get_ident() == self.threads.main:
@@ -211,7 +217,7 @@ class Threads:
         if not self.routing:
             self.routing = True
             for output in self.outputs:
-                output.__dict__.pop("write", None)
+                output.look_who_writes()
 
     def make_outputs(self):
         self.outputs = [open_output(fd, Output, Buffer) for fd in (1, 2)]
@@ -228,11 +234,18 @@ class Threads:
             if not self._end_threads(work, anywhere=True):
                 self.condemned.remove(work)
 
-    def end(self, flush, is_waiting):
+    def flush(self):
+        for output in self.outputs:
+            try:
+                output.flush()
+            except (OSError, ValueError):  # code has closed it
+                pass
+
+    def end(self, is_waiting):
         """The run is over. It is kept in mind while threads, or a loop where work waits, may still write."""
         held = self.lock.acquire(timeout=1)
         try:
-            flush()
+            self.flush()
             work, self.current = self.current, None
         finally:
             if held:
