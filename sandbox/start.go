@@ -26,12 +26,14 @@ func (s *session) startKernel(l *lane, warm bool) (*kernel, error) {
 	if err != nil {
 		return nil, engineFault(err, l.language, setting)
 	}
-	if l.hadKernel() || s.resumed {
-		// The name may still belong to a container that ended, or that a dead server left.
+	if l.tried || l.hadKernel() || s.resumed {
+		// The name may still belong to a container that ended, that a dead server left, or whose start an
+		// engine did not finish.
 		if err := s.config.Engine.Remove(ctx, []string{s.containerName(l.language)}, nil); err != nil {
 			return nil, engineFault(err, l.language, setting)
 		}
 	}
+	l.tried = true
 	proc, err := s.config.Engine.Start(ctx, s.spec(l.language, setting, image))
 	if err != nil {
 		s.images.forget(setting.Image)
