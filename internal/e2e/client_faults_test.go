@@ -116,7 +116,7 @@ func (s *server) stopsReading(calls int) (requests []*request, readOn func()) {
 func TestAClientThatStopsReading(t *testing.T) {
 	t.Parallel()
 	const calls, most = 200, 150 << 20
-	s := start(t, setup{})
+	s := start(t, setup{program: shipped})
 	s.py("1")
 	s.peakMemory()
 	before := s.peakMemory()
