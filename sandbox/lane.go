@@ -15,6 +15,7 @@ type lane struct {
 	// starting is held by whoever starts or removes the container.
 	starting sync.Mutex
 	reached  bool // a container of an earlier server was looked for; under starting
+	tried    bool // a container was asked for, and may be there although that failed; under starting
 
 	mu     sync.Mutex
 	kernel *kernel

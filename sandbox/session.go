@@ -37,6 +37,8 @@ type session struct {
 
 	engineMu sync.Mutex
 	sizeMu   sync.Mutex // one question about the size at a time
+	// filesTurn holds a token for each files program that is in use.
+	filesTurn chan struct{}
 
 	mu       sync.Mutex
 	lanes    map[Language]*lane
@@ -56,6 +58,7 @@ func newSession(id string, named, resumed bool, lock *lockFile, config *Config, 
 	s := &session{
 		id: id, named: named, resumed: resumed, config: config, images: images, lock: lock,
 		created: now, lastUsed: now, ctx: ctx, cancel: cancel, lanes: make(map[Language]*lane),
+		filesTurn: make(chan struct{}, mostFiles),
 	}
 	if named {
 		s.resume()

@@ -18,6 +18,8 @@ const (
 	// filesIdle how long: a new one costs a tenth of a second, and one that waits costs memory.
 	keptFiles = 2
 	filesIdle = 45 * time.Second
+	// mostFiles is how many files programs of one session are used at once; more requests wait.
+	mostFiles = 4
 	// filesHello bounds the wait for a files program to come up.
 	filesHello = 20 * time.Second
 )
@@ -62,14 +64,23 @@ func (s *session) borrowFiles(ctx context.Context) (c *filesConn, joined context
 		cancel(nil)
 		s.leave()
 	}
+	select {
+	case s.filesTurn <- struct{}{}:
+	case <-joined.Done():
+		err = s.filesFault(joined, context.Cause(joined))
+		leave()
+		return nil, nil, nil, err
+	}
 	c, err = s.filesProgram(joined)
 	if err != nil {
 		err = s.filesFault(joined, err)
+		<-s.filesTurn
 		leave()
 		return nil, nil, nil, err
 	}
 	return c, joined, func() {
 		s.returnFiles(c)
+		<-s.filesTurn
 		leave()
 	}, nil
 }
@@ -282,5 +293,5 @@ func (s *session) filesFault(ctx context.Context, err error) error {
 		return fault.New(fault.EngineError, "Try again; if it stays so, code of this session may be using up its processes or memory: close the session.",
 			"The sandbox of session %q did not answer.", s.id).Because(err)
 	}
-	return engineFault(err, "", KernelConfig{})
+	return engineFault(err, "files", KernelConfig{})
 }

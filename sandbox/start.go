@@ -29,6 +29,7 @@ func (s *session) startKernel(l *lane, warm bool) (*kernel, error) {
 	if err := s.makeRoom(ctx, l); err != nil {
 		return nil, engineFault(err, l.language, setting)
 	}
+	l.tried = true
 	proc, err := s.config.Engine.Start(ctx, s.spec(l.language, setting, image))
 	if err != nil {
 		s.images.forget(setting.Image)
@@ -45,8 +46,8 @@ func (s *session) startKernel(l *lane, warm bool) (*kernel, error) {
 	return k, nil
 }
 
-// makeRoom removes what may still have the name of the lane's container: one that ended, or that a dead
-// server left, or all of a session that was to be removed.
+// makeRoom removes what may still have the name of the lane's container: one that ended, that a dead
+// server left, or whose start an engine did not finish; or all of a session that was to be removed.
 func (s *session) makeRoom(ctx context.Context, l *lane) error {
 	if s.stale {
 		if err := s.config.Engine.Remove(ctx, s.containerNames(), []string{s.volumeName()}); err != nil {
@@ -54,7 +55,7 @@ func (s *session) makeRoom(ctx context.Context, l *lane) error {
 		}
 		s.stale = false
 	}
-	if !l.hadKernel() && !s.resumed {
+	if !l.tried && !l.hadKernel() && !s.resumed {
 		return nil
 	}
 	return s.config.Engine.Remove(ctx, []string{s.containerName(l.language)}, nil)

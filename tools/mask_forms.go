@@ -121,10 +121,10 @@ func plainChar(text string) *char {
 	for _, unit := range utf16.Encode([]rune{r}) {
 		units += fmt.Sprintf(`\u%04x`, unit)
 	}
-	c = append(c, form{units, true}, form{`\` + units, true}, form{byteEscapes(text), true},
+	c = append(c, form{strings.ReplaceAll(units, `\`, "%"), true}, form{units, true}, form{`\` + units, true}, form{byteEscapes(text), true},
 		form{fmt.Sprintf("&#%d;", r), false}, form{fmt.Sprintf("&#%03d;", r), false}, form{fmt.Sprintf("&#x%x;", r), true})
 	if r < 0x100 {
-		c = append(c, form{fmt.Sprintf(`\x%02x`, r), true})
+		c = append(c, form{fmt.Sprintf(`\x%02x`, r), true}, form{fmt.Sprintf("%%%02x", r), true})
 	}
 	return &c
 }

@@ -55,6 +55,7 @@ type server struct {
 	killed   bool // by the test: what it left is not its fault
 
 	writing sync.Mutex
+	hold    sync.Mutex // while a test has it, no more is read
 
 	mu       sync.Mutex
 	messages []message
@@ -115,6 +116,8 @@ func (s *server) read() {
 	defer func() { _ = s.cmd.Wait() }()
 	reader := bufio.NewReaderSize(s.stdout, 1<<20)
 	for {
+		s.hold.Lock()
+		s.hold.Unlock() //nolint:staticcheck // a test that holds it stops the reading
 		line, err := reader.ReadBytes('\n')
 		if errors.Is(err, os.ErrClosed) {
 			return // the test has stopped reading

@@ -17,8 +17,11 @@ const module = "github.com/code-sandbox-mcp/code-sandbox-mcp"
 // processor is busy with.
 const parallelTests = "3"
 
-// binary is the program under test.
+// binary is the program under test; with the race detector in it where the tests have it.
 var binary string
+
+// shipped is the program as it is shipped, for tests of what it takes.
+var shipped string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -35,6 +38,10 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "code-sandbox-mcp")
+	shipped = binary
+	if raceDetector {
+		shipped += "-shipped"
+	}
 	for _, prepare := range []func() error{build, makeImages} {
 		if err := prepare(); err != nil {
 			return failed(err)
@@ -48,13 +55,25 @@ func failed(err error) int {
 	return 1
 }
 
-func build() error { return buildWith(binary, "") }
+func build() error {
+	if !raceDetector {
+		return buildWith(binary, "")
+	}
+	cmd := exec.Command("go", "build", "-race", "-o", binary, module)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1", buildTags)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the program with the race detector: %w\n%s", err, out)
+	}
+	return buildWith(shipped, "")
+}
+
+const buildTags = "GOFLAGS=-tags=remote,containers_image_openpgp,exclude_graphdriver_btrfs"
 
 // buildWith builds the program with more tags than it is shipped with.
 func buildWith(path, tags string) error {
 	cmd := exec.Command("go", "build", "-o", path, module)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0",
-		"GOFLAGS=-tags=remote,containers_image_openpgp,exclude_graphdriver_btrfs"+tags)
+		buildTags+tags)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the program: %w\n%s", err, out)
 	}

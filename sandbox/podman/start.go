@@ -37,6 +37,10 @@ func (e *Engine) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Process,
 	case l != nil && isLost(err):
 		// The service went away, which it does when it was idle or overloaded.
 		e.check(ctx, l)
+		// What it had begun to make has the name, and can be gone without anybody's help or not.
+		if err := e.Remove(ctx, []string{spec.Name}, nil); err != nil {
+			return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
+		}
 	case l != nil && runtimeFailed(err) && e.nextRuntime(ctx, l):
 	default:
 		return nil, err

@@ -1,0 +1,156 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestManyCallsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	const sessions, calls = 10, 200
+	var runs []*request
+	for i := range calls {
+		runs = append(runs, s.beginCall(javascript, object{
+			"session_id": fmt.Sprintf("e2e-crowd-%d", i%sessions), "timeout_seconds": 300,
+			"code": "globalThis.n = (globalThis.n ?? 0) + 1; n",
+		}))
+	}
+	s.ping()
+	for i, r := range runs {
+		res := r.result()
+		if run := res.Meta.Run; run != nil && run.Status == "running" {
+			res = s.wait(run.RunID)
+		}
+		if got, want := res.Meta.Run.value(), fmt.Sprint(i/sessions+1); got != want {
+			t.Errorf("call %d has %s, want %s: %s", i, got, want, res.text())
+		}
+	}
+	var closing []*request
+	for i := range sessions {
+		closing = append(closing, s.beginCall("close_session", object{"session_id": fmt.Sprintf("e2e-crowd-%d", i)}))
+	}
+	for _, r := range closing {
+		r.result().wantText(t, "closed")
+	}
+}
+
+func TestAThousandPingsDuringARun(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	s.py("kept = 7")
+	running := s.busy(python, nil)
+	pings := make([]*request, 0, 1000)
+	for range 1000 {
+		pings = append(pings, s.begin("ping", nil))
+	}
+	for _, ping := range pings {
+		if m := ping.wait(); m.Error != nil {
+			t.Fatalf("a ping: %s", m.line)
+		}
+	}
+	if !running.pending() {
+		t.Error("the run is over")
+	}
+	running.cancel()
+	if got := s.py("kept").Meta.Run.value(); got != "7" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestAClientThatSendsHalfALineAndGoes(t *testing.T) {
+	t.Parallel()
+	for _, half := range []string{
+		`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"run_python_code","arguments":{"code":"open('half.txt`,
+		`{"jsonrpc":"2.0","id":9,"me`, `{`, "\xff\xfe", strings.Repeat(" ", 1<<20),
+	} {
+		s := start(t, setup{})
+		s.py("1")
+		s.write([]byte(half))
+		s.end() // what is answered to it, if anything, must be the protocol's
+	}
+}
+
+func TestAClientThatSendsGarbage(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	s.py("kept = 7")
+	garbage := []string{
+		"GET / HTTP/1.1", "\x00\x01\x02", "\xff\xff", "null", "[]", "[[[[", "{}", `{"jsonrpc":"2.0"}`, `"text"`, strings.Repeat("x", 1<<20), strings.Repeat("[", 100_000),
+		`{"jsonrpc":"2.0","id":{},"method":"ping"}`, `{"jsonrpc":"2.0","id":1e999,"method":"ping"}`,
+	}
+	for _, line := range garbage {
+		s.line(line)
+	}
+	s.waitFor("garbage is refused", func(all []message) bool { return len(refusals(all)) >= len(garbage)-2 })
+	if got := s.py("kept").Meta.Run.value(); got != "7" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// stopsReading lets the driver read no more, has the server asked for more than a pipe holds, and gives
+// what lets it read again.
+func (s *server) stopsReading(calls int) (requests []*request, readOn func()) {
+	s.t.Helper()
+	s.py("open('big.txt', 'w').write('a line of text\\n' * 40_000); kept = 7")
+	s.hold.Lock()
+	for i := range calls {
+		requests = append(requests, s.beginCall("read_artifact", object{"path": "big.txt", "limit": 20_000, "offset": i}))
+	}
+	eventually(s.t, "the pipe is full", func() (bool, string) {
+		waiting := 0
+		raw, err := s.stdout.SyscallConn()
+		if err == nil {
+			err = raw.Control(func(fd uintptr) { waiting, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+		}
+		return waiting >= 60<<10, fmt.Sprint(waiting, err)
+	})
+	return requests, s.hold.Unlock
+}
+
+// A client that reads nothing for a while costs the server no memory for all that it did not read.
+func TestAClientThatStopsReading(t *testing.T) {
+	t.Parallel()
+	const calls, most = 200, 150 << 20
+	s := start(t, setup{program: shipped})
+	s.py("1")
+	s.peakMemory()
+	before := s.peakMemory()
+	requests, readOn := s.stopsReading(calls)
+	readOn()
+	for _, r := range requests {
+		r.result().wantText(t, "a line of text")
+	}
+	if raised := s.peakMemory() - before; raised > most {
+		t.Errorf("%d answers of 300 kB raised the server's memory by %d MB", calls, raised>>20)
+	} else {
+		t.Logf("%d answers of 300 kB raised the server's memory by %d MB", calls, raised>>20)
+	}
+	if got := s.py("kept").Meta.Run.value(); got != "7" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// The end of the input ends the server, though nobody reads what it still has to say.
+func TestAClientThatNeverReads(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	_, readOn := s.stopsReading(50)
+	ids := s.sessionIDs()
+	_ = s.stdin.Close()
+	eventually(t, "the server ends", func() (bool, string) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+		return err != nil || strings.Contains(string(stat), ") Z "), string(stat)
+	})
+	_ = s.stdout.Close() // the last line of it is not whole
+	readOn()
+	<-s.exited
+	if code := s.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("it ended with %v", s.cmd.ProcessState)
+	}
+	wantNothingLeft(t, ids)
+}

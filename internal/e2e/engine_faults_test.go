@@ -1,0 +1,286 @@
+package e2e
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The runtime that services of the tests start containers with: it works on every host.
+const anyRuntime = "runc"
+
+// serve starts a Podman service that ends with the test, and gives its socket.
+func serve(t *testing.T, socket string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("podman", "--runtime", anyRuntime, "system", "service", "--time=0", "unix://"+socket)
+	cmd.Dir = filepath.Dir(socket)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+	})
+	eventually(t, "the service listens", func() (bool, string) {
+		conn, err := net.Dial("unix", socket)
+		if err != nil {
+			return false, err.Error()
+		}
+		return conn.Close() == nil, ""
+	})
+	return cmd
+}
+
+// wire is a network between a server and a remote engine, which the test can cut.
+type wire struct {
+	t      *testing.T
+	to     string
+	listen net.Listener
+
+	mu    sync.Mutex
+	pairs [][2]net.Conn
+	// flowing is closed while bytes pass.
+	flowing chan struct{}
+	down    bool
+}
+
+func newWire(t *testing.T, to string) *wire {
+	t.Helper()
+	listen, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{t: t, to: to, listen: listen, flowing: make(chan struct{})}
+	close(w.flowing)
+	go w.accept()
+	t.Cleanup(func() { w.flow(); w.cut(); _ = listen.Close() })
+	return w
+}
+
+func (w *wire) accept() {
+	for {
+		client, err := w.listen.Accept()
+		if err != nil {
+			return
+		}
+		w.join(client)
+	}
+}
+
+func (w *wire) join(client net.Conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	engine, err := net.Dial("unix", w.to)
+	if err != nil || w.down {
+		_ = client.Close()
+		return
+	}
+	w.pairs = append(w.pairs, [2]net.Conn{client, engine})
+	go w.carry(client, engine)
+	go w.carry(engine, client)
+}
+
+func (w *wire) carry(from, to net.Conn) {
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		w.mu.Lock()
+		flowing := w.flowing
+		w.mu.Unlock()
+		<-flowing
+		if n > 0 {
+			if _, err := to.Write(buffer[:n]); err != nil {
+				break
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	if half, ok := to.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+}
+
+// cut ends every connection that there is; new ones are let through.
+func (w *wire) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, pair := range w.pairs {
+		_ = pair[0].Close()
+		_ = pair[1].Close()
+	}
+	w.pairs = nil
+}
+
+// stall lets no more bytes pass, and says so to nobody.
+func (w *wire) stall() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.flowing = make(chan struct{})
+}
+
+func (w *wire) flow() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.flowing:
+	default:
+		close(w.flowing)
+	}
+}
+
+// refuse turns new connections away, or lets them through again.
+func (w *wire) refuse(down bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down = down
+}
+
+// halfClose ends what the engine says to the server, and leaves the other direction as it is.
+func (w *wire) halfClose() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, pair := range w.pairs {
+		_ = pair[0].(*net.TCPConn).CloseWrite()
+	}
+}
+
+// socketPath is one that is short enough for every system.
+func socketPath(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "csm-e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Join(dir, "s")
+}
+
+// survives holds a server whose connections to the engine were lost against what it has to do: the next
+// call works, whether the variables are there or not.
+func (s *server) survives() {
+	s.t.Helper()
+	for _, tool := range []string{python, javascript} {
+		res := s.call(tool, object{"code": "1 + 1"})
+		if res.Meta.Run != nil && res.Meta.Run.Status == "killed" {
+			res = s.call(tool, object{"code": "1 + 1"})
+		}
+		res.wantStatus(s.t, "completed")
+	}
+	s.call("upload_file", object{"filename": "x.txt", "text": "x", "overwrite": true}).fields(s.t)
+	s.listed()
+}
+
+func TestTheServersOwnServiceIsKilled(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{args: []string{"--oci-runtime", anyRuntime}})
+	other := start(t, setup{})
+	other.py("mine = 41")
+	s.py("kept = 7")
+	signal(t, s.ownService(), syscall.SIGKILL)
+	s.survives()
+	for _, tool := range []string{python, javascript} {
+		running := s.busy(tool, nil)
+		signal(t, s.ownService(), syscall.SIGKILL)
+		running.result().wantStatus(t, "killed")
+		s.survives()
+	}
+	starting := s.beginCall(python, object{"session_id": "e2e-service-killed", "code": "1"})
+	signal(t, s.ownService(), syscall.SIGKILL)
+	if res := starting.result(); res.Meta.Error == nil && res.Meta.Run.Status != "killed" {
+		res.wantStatus(t, "completed")
+	}
+	if res := s.call(python, object{"session_id": "e2e-service-killed", "code": "1"}); res.Meta.Run == nil || res.Meta.Run.Status != "killed" {
+		res.wantStatus(t, "completed")
+	}
+	s.call("close_session", object{"session_id": "e2e-service-killed"})
+	signal(t, s.ownService(), syscall.SIGKILL)
+	s.call("close_session", nil).wantText(t, "closed")
+	if got := other.py("mine + 1").Meta.Run.value(); got != "42" {
+		t.Errorf("another server's session has %s", got)
+	}
+}
+
+func TestAGivenServiceIsKilled(t *testing.T) {
+	t.Parallel()
+	socket := socketPath(t)
+	service := serve(t, socket)
+	s := start(t, setup{args: []string{"--engine-url", "unix://" + socket, "--start-timeout", "20s"}})
+	s.py("kept = 7")
+	running := s.busy(python, nil)
+	_ = syscall.Kill(-service.Process.Pid, syscall.SIGKILL)
+	running.result().wantStatus(t, "killed")
+	res := s.call(python, object{"code": "1"})
+	res.wantCode(t, "engine_unavailable")
+	res.wantText(t, "--engine-url")
+	s.listed()
+	_ = os.Remove(socket)
+	serve(t, socket)
+	s.survives()
+	s.end() // before the second service
+}
+
+func TestAServiceThatHangs(t *testing.T) {
+	t.Parallel()
+	socket := socketPath(t)
+	service := serve(t, socket)
+	s := start(t, setup{args: []string{"--engine-url", "unix://" + socket, "--start-timeout", "3s"}})
+	s.py("kept = 7")
+	_ = syscall.Kill(-service.Process.Pid, syscall.SIGSTOP)
+	began := time.Now()
+	calls := []*request{
+		s.beginCall(javascript, object{"code": "1"}),
+		s.beginCall(python, object{"session_id": "e2e-hanging", "code": "1"}),
+		s.beginCall("upload_file", object{"filename": "a.txt", "text": "a"}),
+	}
+	for _, call := range calls {
+		call.result().wantCode(t, "engine_unavailable")
+	}
+	s.listed()
+	s.ping()
+	t.Logf("said so after %v", time.Since(began))
+	_ = syscall.Kill(-service.Process.Pid, syscall.SIGCONT)
+	s.survives()
+	s.complete(python, object{"session_id": "e2e-hanging", "code": "1"})
+	s.call("close_session", object{"session_id": "e2e-hanging"})
+}
+
+func TestTheNetworkOfARemoteEngine(t *testing.T) {
+	t.Parallel()
+	socket := socketPath(t)
+	serve(t, socket)
+	for _, test := range []struct {
+		name  string
+		fault func(w *wire)
+		mend  func(w *wire)
+	}{
+		{"cut", func(w *wire) { w.cut() }, func(*wire) {}},
+		{"cut for a while", func(w *wire) { w.refuse(true); w.cut() }, func(w *wire) { w.refuse(false) }},
+		{"closed by half", func(w *wire) { w.halfClose() }, func(*wire) {}},
+		{"stalled", func(w *wire) { w.stall() }, func(w *wire) { w.flow() }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWire(t, socket)
+			s := start(t, setup{args: []string{"--engine-url", "tcp://" + w.listen.Addr().String(), "--start-timeout", "5s"}})
+			s.survives()
+			running := s.busy(python, object{"timeout_seconds": 3})
+			test.fault(w)
+			if res := running.result(); res.Meta.Run == nil || res.Meta.Run.Status != "killed" && res.Meta.Run.Status != "timed_out" {
+				t.Errorf("the run under it: %s", res.text())
+			}
+			if res := s.call(javascript, object{"code": "1"}); res.Meta.Error != nil {
+				res.wantCode(t, "engine_unavailable")
+			}
+			s.listed()
+			test.mend(w)
+			s.survives()
+		})
+	}
+}

@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+const pemKey = `-----BEGIN PRIVATE KEY-----
+MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj
+MzEfYyjiWA4R4/M2bS1GB4t7NXp98C3SC6dVMvDuictGeurT8jNbvJZHtCSuYEvu
+-----END PRIVATE KEY-----`
+
+// vault is a server that passes secrets on, and what no byte that leaves it may have.
+type vault struct {
+	*server
+	absent []string
+}
+
+func openVault(t *testing.T, more ...string) *vault {
+	t.Helper()
+	values := map[string]string{
+		"TOKEN": `s3cr&t/"Va<lue>+$1\x ü%`, "LONGER": "correct-horse-battery", "PREFIX": "correct-horse", "KEY": pemKey, "SHORT": "abc12", "COMMON": "localhost",
+	}
+	with := setup{args: append([]string{"--pass-through-env", "TOKEN,LONGER,PREFIX,KEY,SHORT,COMMON"}, more...)}
+	v := &vault{absent: []string{"Va<lue", "va%3Clue", "s3cr", "correct-", "-battery", "MIIEvQ", "MzEfYy", hex.EncodeToString([]byte("correct"))}}
+	for name, value := range values {
+		with.env = append(with.env, name+"="+value)
+	}
+	for shift := range 3 {
+		for _, value := range []string{values["TOKEN"], values["LONGER"], values["KEY"]} {
+			text := base64.RawStdEncoding.EncodeToString([]byte("xyz"[:shift] + value))
+			v.absent = append(v.absent, text[4:16])
+		}
+	}
+	v.server = start(t, with)
+	return v
+}
+
+// silent checks that a line has none of the secrets, though it was asked for them.
+func (v *vault) silent(what string, line []byte) {
+	v.t.Helper()
+	for _, secret := range v.absent {
+		quoted, _ := json.Marshal(secret)
+		if text := string(line); strings.Contains(text, secret) || strings.Contains(text, strings.Trim(string(quoted), `"`)) {
+			v.t.Errorf("%s: %q is told: %s", what, secret, tail(text))
+		}
+	}
+}
+
+func TestSecretsDoNotLeave(t *testing.T) {
+	t.Parallel()
+	v := openVault(t, "--output-limit", "2KiB")
+	v.py("import os, sys, re, json, html, base64, urllib.parse\nall = [os.environ[n] for n in ('TOKEN', 'LONGER', 'PREFIX', 'KEY')]")
+	for _, code := range []string{
+		"for s in all: print(s)",
+		"for s in all: print(s, file=sys.stderr)",
+		"all", "'\\n'.join(all)", "{s: [s] for s in all}", "str(all).encode()",
+		"print(json.dumps(all)); print(json.dumps(json.dumps(all))); print(json.dumps(all, ensure_ascii=False))",
+		"for s in all: print(urllib.parse.quote(s), urllib.parse.quote(s, safe=''), urllib.parse.quote_plus(s), re.sub('%..', lambda m: m[0].lower(), urllib.parse.quote(s)))",
+		"for s in all: print(html.escape(s))",
+		"for s in all:\n  for p in ('', 'x', 'xy'): print(base64.b64encode((p + s).encode()).decode(), base64.urlsafe_b64encode((p + s).encode()).decode())",
+		"for s in all: print(base64.encodebytes(s.encode()).decode(), s.encode().hex(), s.encode().hex(' '), s.encode().hex().upper())",
+		"for s in all:\n  for c in s: print(c, end='', flush=True)",
+		"for s in all: os.write(1, s.encode()[:7]); os.write(1, s.encode()[7:] + b'\\n')",
+		"for s in all:\n  for n in range(200): print('.' * (n % 40), s)", // the cut in the middle falls everywhere
+		"print('x' * 1015 + all[1] + 'y' * 3000 + all[1] + 'x' * 1015)",
+		"!echo \"$TOKEN\"; echo $KEY; env; printf '%q' \"$TOKEN\"",
+		"from IPython.display import display, Markdown, HTML\nfor s in all: display(Markdown(s)); display(HTML(s))",
+		"import matplotlib.pyplot as plt\nplt.plot([1]); plt.title(all[1]); plt.savefig('output/p.png', metadata={'Title': all[1]}); plt.show()",
+		"for s in all[1:3]: open('output/a ' + s + '.txt', 'w').write(s)",
+	} {
+		for _, extra := range []object{nil, {"fresh": true}} {
+			args := object{"code": code}
+			if extra != nil {
+				args["fresh"], args["code"] = true, "import os, sys, re, json, html, base64, urllib.parse\nall = [os.environ[n] for n in ('TOKEN', 'LONGER', 'PREFIX', 'KEY')]\n"+code
+			}
+			res := v.call(python, args)
+			v.silent(code, res.line)
+			if !strings.Contains(code, "open(") && !strings.Contains(string(res.line), "[masked") {
+				t.Errorf("%s: nothing is masked: %s", code, res.text())
+			}
+		}
+	}
+	for _, code := range []string{
+		"raise ValueError(all[0])", "raise ValueError(all[3])", "exec(all[0])", "{}[all[1]]", "sys.exit(all[1])", "open(all[1])", "class X(Exception): pass\nX.__name__ = all[1]\nraise X",
+		"import warnings; warnings.warn(all[1])", "assert False, all",
+	} {
+		v.silent(code, v.call(python, object{"code": code}).line)
+	}
+	v.js("const all = ['TOKEN', 'LONGER', 'PREFIX', 'KEY'].map(n => process.env[n])")
+	for _, code := range []string{
+		"all", "all.join('\\n')", "console.log(JSON.stringify(all), all.map(encodeURIComponent), all.map(escape)); console.error(all)",
+		"for (const s of all) for (const e of ['base64', 'base64url', 'hex']) console.log(Buffer.from(s).toString(e), Buffer.from('x' + s).toString(e))",
+		"for (const s of all) for (const c of s) process.stdout.write(c)", "throw new Error(all[0])", "throw all[3]", "console.table(all.slice(0, 3))",
+	} {
+		v.silent(code, v.call(javascript, object{"code": code}).line)
+	}
+	res := v.py("print(os.environ['SHORT'], os.environ['COMMON'])")
+	res.wantText(t, "abc12 localhost")
+
+	v.silent("list_artifacts", v.call("list_artifacts", nil).line)
+	v.py("s = '\\n'.join(all)\nopen('output/t.txt', 'w').write('x' * 500 + s + 'y' * 500)\nopen('output/t.bin', 'wb').write(b'\\0\\1' + s.encode() + b'\\xff')\nopen('output/t16.txt', 'wb').write(s.encode('utf-16'))\nopen('output/t.svg', 'w').write('<svg xmlns=\"http://www.w3.org/2000/svg\">' + all[1] + '</svg>')")
+	id := v.py("1").Meta.Run.SessionID
+	for _, name := range []string{"t.txt", "t.bin", "t16.txt", "t.svg", "p.png"} {
+		v.silent(name, v.call("read_artifact", object{"path": "output/" + name}).line)
+		v.silent(name, v.request("resources/read", object{"uri": "artifact://" + id + "/output/" + name}).line)
+	}
+	for offset := 490; offset < 700; offset += 7 {
+		v.silent("a part", v.call("read_artifact", object{"path": "output/t.txt", "unit": "bytes", "offset": offset, "limit": 40}).line)
+	}
+	v.silent("session_info", v.call("session_info", nil).line)
+	v.silent("sessions", v.request("resources/read", object{"uri": "session://" + id}).line)
+	v.silent("the log", []byte(v.stderr.String()))
+	h := mustHold(t, v.sessionIDs())
+	out, err := podman(append([]string{"inspect"}, h.Containers...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.silent("podman inspect", []byte(out))
+	looked := 0
+	for _, p := range processes() {
+		if !strings.Contains(p.line(), "conmon") && !strings.Contains(p.line(), "system service") {
+			continue
+		}
+		if environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.pid)); err == nil {
+			looked++
+			v.silent("the environment of "+p.args[0], environ)
+		}
+	}
+	if looked == 0 {
+		t.Error("no conmon and no service to look at")
+	}
+}
+
+func TestSecretsInWhatARunTellsOnItsWay(t *testing.T) {
+	t.Parallel()
+	v := openVault(t, "--soft-wait", "4s")
+	code := "import os, sys, time\ns = os.environ['LONGER']\nsys.stdout.write('so far ' + s + ' ' + s[:11]); sys.stdout.flush()\nwhile not os.path.exists('go'): time.sleep(0.05)\nprint(s[11:])"
+	r := v.beginTracked(python, object{"code": code}, "p")
+	res := r.result()
+	res.wantStatus(t, "running")
+	v.waitFor("progress", func(all []message) bool { return len(progressOf(all, "p")) > 0 })
+	eventually(t, "the output so far is told", func() (bool, string) {
+		res := v.call("wait_for_run", object{"run_id": res.Meta.Run.RunID, "timeout_seconds": 0.1})
+		v.silent("the output so far", res.line)
+		return strings.Contains(res.text(), "so far [masked: LONGER] [masked]"), res.text()
+	})
+	v.js("require('fs').writeFileSync('go', '')")
+	v.silent("the end", v.wait(res.Meta.Run.RunID).line)
+	for _, m := range v.messages {
+		v.silent("a message", m.line)
+	}
+}
+
+func TestSecretsAreNotKept(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const id = "e2e-secret-kept"
+	v := openVault(t, "--state-dir", dir)
+	v.run(python, object{"session_id": id, "code": "import os\nfor n in ('TOKEN', 'LONGER', 'KEY'): print(os.environ[n])\nopen(os.environ['LONGER'] + '.txt', 'w').close()\nraise ValueError(os.environ['TOKEN'])"}, "failed")
+	v.call("close_session", object{"session_id": id, "keep_files": true})
+	for _, secret := range v.absent {
+		noSecret(t, dir, secret)
+	}
+	v.silent("the notebook", []byte(mustShell(t, dir, "sessions", "notebook", id, "-")))
+	v.silent("the session", []byte(mustShell(t, dir, "sessions", "show", id, "--json")))
+	mustShell(t, dir, "sessions", "close", id)
+}
