@@ -38,6 +38,8 @@ func (e *Engine) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Process,
 		// The service went away, which it does when it was idle or overloaded.
 		e.check(ctx, l)
 	case l != nil && runtimeFailed(err) && e.nextRuntime(ctx, l):
+	case l != nil && e.asksForRuntime() && (runtimeFailed(err) || says(err, "container create failed")):
+		return nil, e.runtimeUnfit(err)
 	default:
 		return nil, err
 	}
