@@ -41,6 +41,10 @@ type Limits struct {
 // Facts is what an attack is told of what it is up against. What is left out is not tried.
 type Facts struct {
 	Limits Limits `json:"limits"`
+	// GVisor says that the kernel in here is gVisor's and not the host's.
+	GVisor bool `json:"gvisor"`
+	// Rootless says that Podman runs as an ordinary user, where that cannot be seen from inside.
+	Rootless bool `json:"rootless"`
 	// Alone says that the attack is process 1 and that there is no other.
 	Alone bool `json:"alone"`
 	// Namespaces are the host's own, as /proc/self/ns names them.

@@ -7,6 +7,7 @@ const notes = [];
 
 class GaveWay extends Error {}
 class NotTried extends Error {}
+class Unenforced extends Error {}
 
 function count(name) {
   refusals[name] = (refusals[name] ?? 0) + 1;
@@ -31,8 +32,9 @@ async function attack(make) {
   try {
     await make();
   } catch (error) {
-    outcome = error instanceof GaveWay ? 'gave way' : 'not tried';
-    why = String(error instanceof GaveWay || error instanceof NotTried ? error.message : error.stack);
+    if (error instanceof GaveWay) outcome = 'gave way';
+    else outcome = error instanceof Unenforced ? 'not enforced' : 'not tried';
+    why = String(error instanceof GaveWay || error instanceof NotTried || error instanceof Unenforced ? error.message : error.stack);
   }
   console.log(`\n${JSON.stringify({ outcome, why: why.slice(0, 2000), refusals, notes })}`);
 }

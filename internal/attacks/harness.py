@@ -99,7 +99,9 @@ def mib(size):
 def namespace(kind):
     """Asserts that a namespace is not the host's, where the host has told of its own."""
     theirs = FACTS["namespaces"].get(kind)
-    if theirs:
+    if FACTS["gvisor"] and not os.path.lexists("/proc/self/ns/" + kind):
+        notes.append(f"gVisor has no {kind} namespaces, and does not share the host's")
+    elif theirs:
         assert os.readlink("/proc/self/ns/" + kind) != theirs, f"the {kind} namespace is the host's"
         notes.append(f"the {kind} namespace is not the host's")
 

@@ -169,6 +169,19 @@ func judgeProcessOne(ctx context.Context, t *tester, row *Row, source attacks.At
 	return err
 }
 
+// judgeExhaustion knows that gVisor is one program to the host, which takes its whole container with it.
+func judgeExhaustion(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
+	res, err := t.attack(ctx, t.attacked, row, source, t.facts, sandbox.RunOptions{Fresh: true})
+	if res == nil || res.Status != sandbox.Killed || !t.facts.GVisor {
+		return err
+	}
+	row.Status, row.Notes = Proven, append(row.Notes, "the code has ended its own container")
+	if !works(ctx, t.attacked, row.Language, "") {
+		row.broken("the session does not answer any more")
+	}
+	return nil
+}
+
 // judgeSignals asks the session to go on, whatever became of its kernel.
 func judgeSignals(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
 	res, err := t.attack(ctx, t.attacked, row, source, t.facts, sandbox.RunOptions{})
@@ -188,7 +201,7 @@ func judgeSignals(ctx context.Context, t *tester, row *Row, source attacks.Attac
 
 // blameImage tells of an image of the user's own whose Node every process may read.
 func (t *tester) blameImage(ctx context.Context, row *Row) {
-	if row.Status != Broken || row.Language != sandbox.JavaScript {
+	if row.Status != Broken || t.facts.GVisor || row.Language != sandbox.JavaScript {
 		return
 	}
 	image, err := t.o.Engine.Image(ctx, t.o.Config.Kernels[row.Language].Image)

@@ -40,9 +40,9 @@ var promises = []promise{
 	{name: "kernel_files"},
 	{name: "identity"},
 	{name: "processes"},
-	{name: "memory", host: limit(podman.LimitMemory)},
+	{name: "memory", host: limit(podman.LimitMemory), judge: judgeExhaustion},
 	{name: "cpu", host: limit(podman.LimitCPU)},
-	{name: "pids", host: limit(podman.LimitPIDs)},
+	{name: "pids", host: limit(podman.LimitPIDs), judge: judgeExhaustion},
 	{name: "files"},
 	{name: "core"},
 	{name: "tmpfs"},
@@ -83,6 +83,9 @@ func (t *tester) judge(ctx context.Context, row *Row, p planned, source attacks.
 		row.Status, row.Why = NotTried, err.Error()
 	}
 	p.unenforceable(t.info, row)
+	if row.Status == Unenforced && row.Fix == "" && t.facts.GVisor {
+		row.Fix = "leave --oci-runtime out, where this weighs more than a wall before the host's kernel"
+	}
 }
 
 // judgeVerdict believes what the attack says, from an interpreter of its own.

@@ -41,6 +41,7 @@ func newTester(o Options, info podman.Info) (*tester, error) {
 			MemoryBytes: c.Limits.MemoryBytes, CPUs: c.Limits.CPUs, PIDs: c.Limits.PIDs, TmpBytes: c.Limits.TmpBytes,
 			FileBytes: c.Limits.FileBytes, OpenFiles: c.Limits.OpenFiles, VolumeBytes: c.VolumeBytes,
 		},
+		GVisor: info.Isolation == podman.GVisor, Rootless: info.Rootless,
 		Token: "selftest-" + strings.ToLower(rand.Text()),
 		Given: digests(c.Env), Withheld: withheld(o.Environ, c.Env),
 	}

@@ -1,9 +1,11 @@
 package podman
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/containers/podman/v5/pkg/bindings/system"
 )
@@ -15,6 +17,8 @@ type Info struct {
 	OnHost            bool   // it runs on this machine, not behind ssh or in a virtual machine
 	Version           string
 	OCIRuntime        string
+	RuntimeVersion    string // the first line of what the runtime says of itself
+	Isolation         Isolation
 	RuntimeReason     string // why the runtime is not the service's default; empty when it is
 	Rootless          bool
 	CgroupVersion     string // "v1" or "v2"
@@ -38,9 +42,9 @@ const (
 
 // Enforces reports whether the engine can hold containers to a limit. Rootless Podman
 // needs cgroup version 2 with the controller delegated to the user; without, it passes
-// over the limit with no more than a warning.
+// over the limit with no more than a warning. gVisor's runsc makes cgroups as root alone.
 func (i Info) Enforces(limit Limit) bool {
-	if i.Rootless && i.CgroupVersion != "v2" {
+	if i.Rootless && (i.CgroupVersion != "v2" || i.Isolation == GVisor) {
 		return false
 	}
 	return slices.Contains(i.CgroupControllers, string(limit))
@@ -55,12 +59,11 @@ func (e *Engine) Info(ctx context.Context) (Info, error) {
 		if err != nil {
 			return err
 		}
-		if report.Host == nil || report.Store == nil || report.Host.OCIRuntime == nil {
+		if report.Host == nil || report.Store == nil {
 			return errors.New("the engine's description of itself is incomplete")
 		}
 		info = Info{
 			Version:           report.Version.Version,
-			OCIRuntime:        report.Host.OCIRuntime.Name,
 			Rootless:          report.Host.Security.Rootless,
 			CgroupVersion:     report.Host.CgroupsVersion,
 			CgroupManager:     report.Host.CgroupManager,
@@ -69,6 +72,11 @@ func (e *Engine) Info(ctx context.Context) (Info, error) {
 			Seccomp:           report.Host.Security.SECCOMPEnabled,
 			Arch:              report.Host.Arch,
 			Kernel:            report.Host.Kernel,
+		}
+		// Podman leaves it out where the runtime does not tell its version.
+		if oci := report.Host.OCIRuntime; oci != nil {
+			info.OCIRuntime = oci.Name
+			info.RuntimeVersion, _, _ = strings.Cut(oci.Version, "\n")
 		}
 		return nil
 	})
@@ -84,7 +92,8 @@ func (e *Engine) addLink(ctx context.Context, info *Info) error {
 		return err
 	}
 	info.Address, info.OwnService, info.OnHost = l.address, l.service != nil, l.onHost
-	info.RuntimeReason = l.runtime.reason
+	info.OCIRuntime, info.RuntimeReason = cmp.Or(info.OCIRuntime, l.runtime.name), l.runtime.reason
+	info.Isolation = isolation(info.OCIRuntime)
 	return nil
 }
 

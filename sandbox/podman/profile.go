@@ -58,6 +58,9 @@ func (e *Engine) profilePath(ctx context.Context, l *link, image string, again b
 
 func (e *Engine) placeProfile(ctx context.Context, onHost bool, image string) (string, error) {
 	text := SeccompProfile()
+	if e.asksForGVisor() {
+		text = gVisorProfile()
+	}
 	sum := sha256.Sum256(text)
 	hash := hex.EncodeToString(sum[:])[:profileHashLen]
 	if onHost {

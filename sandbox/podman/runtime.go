@@ -2,6 +2,7 @@ package podman
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -41,27 +42,106 @@ func unifiedCgroups() bool {
 	return err == nil
 }
 
-// isGVisor reports whether a runtime, by its name or path, is gVisor's.
-func isGVisor(ociRuntime string) bool { return strings.HasPrefix(filepath.Base(ociRuntime), "runsc") }
+// Isolation is what a runtime puts between the code and the host.
+type Isolation string
 
-// runtimeFlags is what podman has to tell a runtime so that it can start our containers.
-func runtimeFlags(ociRuntime string) []string {
-	if isGVisor(ociRuntime) {
+// The kinds of isolation. Unknown is that of a runtime whose name says nothing.
+const (
+	HostKernel     Isolation = "the host's own kernel"
+	GVisor         Isolation = "gVisor, a kernel of its own in a process of the host"
+	VirtualMachine Isolation = "a virtual machine with a kernel of its own"
+	Unknown        Isolation = "unknown"
+)
+
+// isolation goes by a runtime's name, also where it is the end of a path.
+func isolation(ociRuntime string) Isolation {
+	name := filepath.Base(ociRuntime)
+	switch {
+	case name == "krun" || strings.HasPrefix(name, "kata"):
+		return VirtualMachine
+	case strings.HasPrefix(name, "runsc"):
+		return GVisor
+	case slices.Contains([]string{"crun", "runc", "youki"}, name):
+		return HostKernel
+	}
+	return Unknown
+}
+
+func isGVisor(ociRuntime string) bool { return isolation(ociRuntime) == GVisor }
+
+// runtimeFlags is what podman has to tell a runtime so that it can start our containers, as an
+// ordinary user or as root.
+func runtimeFlags(ociRuntime string, rootless bool) []string {
+	if !isGVisor(ociRuntime) {
+		return nil
+	}
+	flags := []string{
 		// gVisor has a network of its own making, which cannot be set up in a namespace that has none
 		// to begin with. Without it there is loopback, as everywhere.
-		return []string{"--runtime-flag", "network=none"}
+		"--runtime-flag", "network=none",
+		// The filter of system calls, which gVisor passes over otherwise.
+		"--runtime-flag", "oci-seccomp",
 	}
-	return nil
+	if rootless {
+		// It asks systemd for a cgroup as root would, and is refused. Info.Enforces knows.
+		flags = append(flags, "--runtime-flag", "ignore-cgroups")
+	}
+	return flags
 }
+
+// asksForRuntime reports whether services of our own have the runtime that the user named.
+func (e *Engine) asksForRuntime() bool { return e.opts.URL == "" && e.opts.OCIRuntime != "" }
+
+func (e *Engine) asksForGVisor() bool { return e.asksForRuntime() && isGVisor(e.opts.OCIRuntime) }
 
 // usableLabels leaves out what an image says that the runtime cannot do: gVisor reads a program as
 // the container's user to start it, and process 1's may only be executed.
-func usableLabels(labels map[string]string, ociRuntime string) map[string]string {
-	if isGVisor(ociRuntime) {
+func (e *Engine) usableLabels(labels map[string]string) map[string]string {
+	if e.asksForGVisor() {
 		labels = maps.Clone(labels)
 		delete(labels, sandbox.LabelInit)
 	}
 	return labels
+}
+
+// runtimeMissing is for a service that ended because Podman does not find the runtime that the user
+// has asked for; nil for any other end.
+func (e *Engine) runtimeMissing(err error) error {
+	if !e.asksForRuntime() || !says(err, "oci runtime") {
+		return nil
+	}
+	return &UnavailableError{
+		Reason: fmt.Sprintf("the OCI runtime %q that --oci-runtime names is not installed", e.opts.OCIRuntime),
+		Fix:    runtimeFix(e.opts.OCIRuntime),
+		Err:    err,
+	}
+}
+
+// runtimeUnfit is for a container that the runtime which the user has asked for did not start.
+func (e *Engine) runtimeUnfit(err error) error {
+	return &UnavailableError{
+		Reason: fmt.Sprintf("the OCI runtime %q that --oci-runtime names cannot start a container", e.opts.OCIRuntime),
+		Fix:    runtimeFix(e.opts.OCIRuntime) + "; code-sandbox-mcp doctor shows what it says",
+		Err:    err,
+	}
+}
+
+// runtimeFix says how to come by a runtime and what it needs.
+func runtimeFix(ociRuntime string) string {
+	const without = ", or leave --oci-runtime out"
+	switch name := filepath.Base(ociRuntime); {
+	case strings.Contains(ociRuntime, "/"):
+		return "give the path of an OCI runtime that may be executed" + without
+	case isolation(name) == GVisor:
+		return "sudo apt-get install -y runsc (Debian; elsewhere https://gvisor.dev/docs/user_guide/install)" + without
+	case name == "krun":
+		return "install crun with libkrun (sudo dnf install -y crun-krun on Fedora), which needs /dev/kvm" + without
+	case isolation(name) == VirtualMachine:
+		return "install Kata Containers (https://katacontainers.io), which needs /dev/kvm" + without
+	case name == "crun" || name == "runc":
+		return "install the package " + name + without
+	}
+	return "name an OCI runtime that is in PATH or in Podman's containers.conf, or give its path" + without
 }
 
 // runtimeFailed reports whether the OCI runtime itself gave up, as opposed to a command

@@ -171,7 +171,6 @@ var deniedCalls = []seccompGroup{
 // absentCalls answer as if the kernel did not know them. The default does the same;
 // they are named because leaving them out is a decision.
 var absentCalls = []seccompGroup{
-	{"its flags are in memory, where a filter cannot see them; libraries fall back on clone", []string{"clone3"}},
 	{"asynchronous I/O that goes around this filter, or has its own history of bugs", []string{
 		"io_cancel", "io_destroy", "io_getevents", "io_pgetevents", "io_setup", "io_submit",
 		"io_uring_enter", "io_uring_register", "io_uring_setup",
@@ -181,6 +180,11 @@ var absentCalls = []seccompGroup{
 		"msgctl", "msgget", "msgrcv", "msgsnd", "semctl", "semget", "semop", "semtimedop", "shmat",
 		"shmctl", "shmdt", "shmget",
 	}},
+}
+
+// flagsInMemory is absent too, but under gVisor.
+var flagsInMemory = []seccompGroup{
+	{"its flags are in memory, where a filter cannot see them; libraries fall back on clone", []string{"clone3"}},
 }
 
 // newNamespaces are the flags CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID
@@ -252,7 +256,18 @@ const fileTypeMask = 0o170000
 
 // SeccompProfile is the profile of every container, as JSON. It is the same on every
 // machine; names that a kernel or library does not know are passed over there.
-func SeccompProfile() []byte {
+func SeccompProfile() []byte { return profileText(groups(flagsInMemory, actErrno, errno(errnoENOSYS))) }
+
+// otherNames are what older versions of gVisor call newfstatat and pselect6.
+var otherNames = []seccompGroup{{"files and waiting, by gVisor's own names", []string{"fstatat", "pselect"}}}
+
+// gVisorProfile is for gVisor, of which older versions answer EPERM to whatever is refused, so that
+// libraries would not fall back. What clone3 could make besides are namespaces of its own kernel.
+func gVisorProfile() []byte {
+	return profileText(groups(slices.Concat(flagsInMemory, otherNames), actAllow, nil))
+}
+
+func profileText(flagsInMemory []seccompRule) []byte {
 	profile := seccompProfile{
 		DefaultAction:   actErrno,
 		DefaultErrnoRet: errnoENOSYS,
@@ -263,6 +278,7 @@ func SeccompProfile() []byte {
 		Syscalls: slices.Concat(
 			groups(allowedCalls, actAllow, nil),
 			groups(deniedCalls, actErrno, errno(errnoEPERM)),
+			flagsInMemory,
 			groups(absentCalls, actErrno, errno(errnoENOSYS)),
 			cloneRules(), socketRules(), ioctlRules(), valueRules(),
 		),

@@ -47,6 +47,9 @@ func (e *Engine) dialOwn(ctx context.Context) (*link, error) {
 	}
 	s, err := startService(ctx, program, e.runtime.name)
 	if err != nil {
+		if missing := e.runtimeMissing(err); missing != nil {
+			return nil, missing
+		}
 		return nil, serviceFailed(ctx, e.opts.ConnectTimeout, err)
 	}
 	l, err := ping(ctx, s.address)
@@ -110,7 +113,7 @@ func serviceCommand(program, ociRuntime, socket string) *exec.Cmd {
 	var args []string
 	if ociRuntime != "" {
 		args = append(args, "--runtime", ociRuntime)
-		args = append(args, runtimeFlags(ociRuntime)...)
+		args = append(args, runtimeFlags(ociRuntime, os.Getuid() != 0)...)
 	}
 	idle := fmt.Sprintf("--time=%d", int(serviceIdle.Seconds()))
 	args = append(args, "system", "service", idle, "unix://"+socket)

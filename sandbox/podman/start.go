@@ -42,6 +42,8 @@ func (e *Engine) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Process,
 			return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
 		}
 	case l != nil && runtimeFailed(err) && e.nextRuntime(ctx, l):
+	case l != nil && e.asksForRuntime() && (runtimeFailed(err) || says(err, "container create failed")):
+		return nil, e.runtimeUnfit(err)
 	default:
 		return nil, err
 	}

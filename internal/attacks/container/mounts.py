@@ -23,7 +23,9 @@ for line in read("/proc/self/mounts").splitlines():
         assert place in {"/dev/" + d for d in ("null", "zero", "full", "tty", "random", "urandom")}, line
     else:
         assert kind in VIRTUAL, line
-assert volume and {"rw", "nosuid", "nodev"} <= set(volume), volume
+assert volume and "rw" in volume, volume
+# gVisor does not show the two; that no device can be made is tried elsewhere.
+assert FACTS["gvisor"] or {"nosuid", "nodev"} <= set(volume), volume
 for sock in ("/run/podman/podman.sock", "/var/run/docker.sock", "/run/user/1000/podman/podman.sock", "/run/systemd/private", *FACTS["sockets"]):
     refused(lambda: os.stat(sock))
 namespace("mnt")

@@ -15,5 +15,7 @@ for pid in children:
     os.kill(pid, signal.SIGKILL)
 for pid in children:
     os.waitpid(pid, 0)
+if FACTS["gvisor"] and len(children) > most:
+    raise Unenforced(f"gVisor counts its own processes as one or few of the host's: {len(children)} were started, and memory bounds them")
 assert len(children) <= most, f"{len(children)} processes were started, and {most} is the limit"
 notes.append(f"{len(children)} could be started, {most} is the limit")

@@ -2,7 +2,9 @@
 
 Tried: a file in every folder, the system's own files.
 """
-assert os.statvfs("/").f_flag & os.ST_RDONLY, "the root file system can be written to"
+# As this user most of it could not be written to anyway.
+roots = [line.split()[3].split(",") for line in read("/proc/self/mounts").splitlines() if line.split()[1] == "/"]
+assert "ro" in roots[-1], "the root file system can be written to"
 writable = set()
 for folder, folders, _ in os.walk("/"):
     if folder == "/":

@@ -15,7 +15,9 @@ for flag in NEW.values():
     if pid == 0:
         os._exit(0)
     assert pid == -1, hex(flag)
-assert syscall("clone3", ctypes.create_string_buffer(88), 88) == errno.ENOSYS
+# Older versions of gVisor have one answer to all that is refused, and clone3 makes namespaces of its own alone.
+ABSENT = (errno.ENOSYS, errno.EPERM) if FACTS["gvisor"] else (errno.ENOSYS,)
+assert FACTS["gvisor"] or syscall("clone3", ctypes.create_string_buffer(88), 88) == errno.ENOSYS
 
 zero = ctypes.create_string_buffer(256)
 for name, args in {
@@ -37,38 +39,39 @@ for name, args in {
     "io_uring_setup": (1, zero), "io_setup": (1, zero), "shmget": (0, 4096, 0o1600), "msgget": (0, 0o1600), "semget": (0, 1, 0o1600),
     "mq_open": (b"q", 0o102, 0o600, 0), "statmount": (zero, zero, 256, 0),
 }.items():
-    assert syscall(name, *args) == errno.ENOSYS, (name, syscall(name, *args))
+    assert syscall(name, *args) in ABSENT, (name, syscall(name, *args))
 
 # Without address randomisation an exploit would have an easier time.
 assert syscall("personality", 0x0040000) != 0
-assert syscall("personality", 0xffffffff) == 0
+assert FACTS["gvisor"] or syscall("personality", 0xffffffff) == 0
 
 # Typing into a terminal; also with a bit set that the kernel drops.
 ours, theirs = os.openpty()
 for request in (0x5412, 0x541C, 1 << 32 | 0x5412, 1 << 63 | 0x541C):
-    assert syscall("ioctl", theirs, request, b"x") == errno.ENOSYS, hex(request)
+    assert syscall("ioctl", theirs, request, b"x") in ABSENT, hex(request)
 
 # Device nodes, with and without the bits of a file type that is allowed.
 for kind in (0o020000, 0o060000):
     refused(lambda: os.mknod("/tmp/node", kind | 0o600, os.makedev(1, 1)))
 
 
-
 def killed(attempt):
-    """Asserts that the attempt ends the process that makes it with SIGSYS."""
+    """Asserts that the attempt ends the process that makes it, or that gVisor knows no such call."""
     pid = os.fork()
     if pid == 0:
-        attempt()
-        os._exit(0)
+        os._exit(1 if attempt() < 0 else 0)
     _, status = os.waitpid(pid, 0)
-    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGSYS, status
-    refusals["SIGSYS"] += 1
+    if FACTS["gvisor"]:
+        assert status != 0, "the call was made"
+    else:
+        assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGSYS, status
+        refusals["SIGSYS"] += 1
 
 
 def int80():
     code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     code.write(bytes.fromhex("b814000000cd80c3"))  # mov eax, getpid; int 0x80; ret
-    ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
+    return ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
 
 
 if MACHINE == 0:
