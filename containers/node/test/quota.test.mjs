@@ -14,7 +14,7 @@ const FILES = 300;
 async function started(t, overrides = {}) {
   const client = await Client.start({ volume_bytes: BYTES, volume_files: FILES, ...overrides });
   t.after(async () => {
-    client.child.kill('SIGKILL');
+    client.child.kill('SIGTERM'); // which takes its kernels along
     await client.exited;
   });
   await client.run('const fs = require("fs"), { spawn } = require("child_process"), kept = "kept"; const wait = (ms) => new Promise((r) => setTimeout(r, ms)); 1');

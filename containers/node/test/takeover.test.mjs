@@ -20,7 +20,7 @@ async function begin(t, overrides = {}, file = !hasAbstract) {
   const path = place.replace('@', '\0');
   const first = await Client.start({ token: TOKEN, on_eof: 'wait', ...overrides }, { CODE_SANDBOX_SOCKET: place });
   t.after(async () => {
-    first.child.kill('SIGKILL');
+    first.child.kill('SIGTERM'); // which takes its kernels along
     await first.exited;
     rmSync(folder, { recursive: true });
   });
