@@ -101,12 +101,17 @@ class Become(BaseException):
 # Small tools
 
 
+@functools.lru_cache(maxsize=None)
+def libc():
+    return ctypes.CDLL(None)
+
+
 def prctl(option, value):
     """Sets a process attribute where ctypes can; tells whether it worked."""
     if ctypes is None:
         return False
     try:
-        return ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0
+        return libc().prctl(option, value, 0, 0, 0) == 0
     except (OSError, AttributeError):
         return False
 
@@ -904,7 +909,12 @@ class Supervisor:
         self.artifacts = Artifacts(self.work_fd)
         if self.settings.volume_bytes or self.settings.volume_files:
             most = self.settings.volume_bytes, self.settings.volume_files
-            self.volume = Volume(self.work_fd, *most, pids=lambda: family(process_table(), os.getpid()))
+            self.volume = Volume(self.work_fd, *most, pids=self._holders)
+
+    def _holders(self):
+        """The processes that code of the session runs in, which may hold files that have no name any more."""
+        ours = {self.zygote.pid} if self.zygote is not None else set()
+        return family(process_table(), os.getpid()) - ours - {os.getpid()}
 
     def _on_usage(self, message):
         try:
@@ -2854,6 +2864,7 @@ class Kernel:
         if "builtins" not in sys.modules:  # sys.modules.clear() would make every later run fail
             sys.modules.update(self.modules)
         self.threads.flush()  # what came between the runs
+        prctl(PR_SET_DUMPABLE, 1)  # a run before may have hidden what this process has open
         fds = [move_high(fd) for fd in (out_fd, err_fd)]
         for target, fd in enumerate(fds, 1):
             os.dup2(fd, target)

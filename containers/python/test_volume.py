@@ -90,6 +90,14 @@ class Runs(VolumeTest):
         )
         self.completed("for f in kept: f.close()\ntime.sleep(0.5)")
 
+    def test_files_that_are_only_mapped(self):
+        self.over(
+            "import mmap, os, time\nkept = []\nfor i in range(4):\n    fd = os.open('f%d' % i, os.O_CREAT | os.O_RDWR)\n"
+            "    os.ftruncate(fd, 4 << 20)\n    kept.append(mmap.mmap(fd, 4 << 20))\n    os.close(fd)\n    os.remove('f%d' % i)\n"
+            "    kept[-1][:] = os.urandom(4 << 20)\ntime.sleep(600)"
+        )
+        self.completed("for m in kept: m.close()\ntime.sleep(0.5)")
+
     def test_files_in_hidden_folders(self):
         self.over(FILL + "os.mkdir('.h'); os.mkdir('.h/node_modules'); fill('.h/node_modules/x', 16); time.sleep(600)")
 

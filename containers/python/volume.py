@@ -14,23 +14,46 @@ SPARE = (1 << 20, 64)  # bytes and files that a run may add which began over the
 FINE = (1 << 20, 64)  # a move of the free space that is too small to count for
 
 
-def unlinked_bytes(device, pids):
-    """What the open files of processes take that have no name any more, each once."""
+def unlinked_bytes(dir_fd, pids):
+    """What files take that have no name any more and that processes still have open or mapped, each once.
+
+    None where a process does not let its files be looked at.
+    """
+    device = os.fstat(dir_fd).st_dev
+    below = os.readlink("/proc/self/fd/%d" % dir_fd) + "/"
     sizes = {}
     for pid in pids:
-        folder = "/proc/%d/fd" % pid
         try:
-            names = os.listdir(folder)
-        except OSError:  # it has ended, or has made itself unreadable
+            _add_open(sizes, "/proc/%d/fd" % pid, device)
+            _add_mapped(sizes, "/proc/%d/maps" % pid, below)
+        except PermissionError:
+            return None
+        except OSError:  # it has ended
             continue
-        for name in names:
-            try:
-                info = os.stat(folder + "/" + name)
-            except OSError:
-                continue
-            if info.st_dev == device and info.st_nlink == 0 and stat.S_ISREG(info.st_mode):
-                sizes[info.st_ino] = max(info.st_size, info.st_blocks * 512)
     return sum(sizes.values())
+
+
+def _add_open(sizes, folder, device):
+    for name in os.listdir(folder):
+        try:
+            info = os.stat(folder + "/" + name)
+        except OSError:
+            continue
+        if info.st_dev == device and info.st_nlink == 0 and stat.S_ISREG(info.st_mode):
+            sizes[info.st_ino] = max(info.st_size, info.st_blocks * 512)
+
+
+def _add_mapped(sizes, path, below):
+    mark = (below + "%s (deleted)\n").split("%s")
+    with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
+        for line in lines:
+            if not line.endswith(mark[1]):
+                continue
+            span, _, offset, _, inode, name = line.split(None, 5)
+            if name.startswith(mark[0]):
+                start, end = (int(address, 16) for address in span.split("-"))
+                inode, reach = int(inode), int(offset, 16) + end - start
+                sizes[inode] = max(sizes.get(inode, 0), reach)
 
 
 class Volume:
@@ -48,6 +71,7 @@ class Volume:
         self.level = None  # by the last count that is over
         self.base = None  # where the run began over the limit: the level then
         self.base_due = False
+        self.is_hidden = False  # whether a process has hidden its files from the last count
         self.before = None  # the level before the last, where no run has been between the two
         self.is_first = True  # whether no count has been made since a run began or ended
         self.count = None  # one that goes on
@@ -102,21 +126,23 @@ class Volume:
         return True
 
     def is_over(self):
-        return self.level[0] > self.most[0] or self.level[1] > self.most[1]
+        return self.is_hidden or self.level[0] > self.most[0] or self.level[1] > self.most[1]
 
     def is_exceeded(self):
         """Whether the run that goes on is to blame, by the last count."""
         if not self.is_over():
             return False
-        if self.base is None:
+        if self.base is None or self.is_hidden:
             return True
         return any(now - then > spare for now, then, spare in zip(self.level, self.base, SPARE))
 
     def has_grown(self):
         """Whether more was added over the limit since the count before, with no run in between."""
-        return self.is_over() and self.before is not None and any(n > b for n, b in zip(self.level, self.before))
+        return self.is_hidden or self.is_over() and self.before is not None and any(n > b for n, b in zip(self.level, self.before))
 
     def describe(self):
+        if self.is_hidden:
+            return "a program hides its open files, so what the work directory holds cannot be counted"
         if self.level[0] == float("inf"):
             return "the work directory has folders too deep in each other to be counted"
         limits = ["%d %s" % (most, unit) for most, unit in zip(self.most, ("bytes", "files")) if most != float("inf")]
@@ -132,7 +158,9 @@ class Volume:
         count, self.count = self.count, None
         # Folders too deep to be looked into would hide what is in them.
         size = count.bytes if count.complete else float("inf")
-        level = (size + unlinked_bytes(os.fstat(self.dir_fd).st_dev, self.pids()), count.files)
+        unlinked = unlinked_bytes(self.dir_fd, self.pids())
+        self.is_hidden = unlinked is None
+        level = (size + (unlinked or 0), count.files)
         self.pause = RECOUNT_SECONDS[0] if level != self.level else min(2 * self.pause, RECOUNT_SECONDS[1])
         self.due = time.monotonic() + self.pause
         self.before = None if self.is_first else self.level

@@ -170,3 +170,23 @@ func TestBackgroundProcessesDoNotHoldARun(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// Files that are held without a name, or held by a process that does not let itself be looked at, count.
+func TestFilesCannotBeHiddenFromTheLimit(t *testing.T) {
+	t.Parallel()
+	for name, code := range map[string]string{
+		"unlinked": "kept = []\nfor i in range(8):\n    kept.append(open(f'f{i}', 'wb')); os.remove(f'f{i}'); kept[-1].write(bytes(40 << 20)); kept[-1].flush()",
+		"mapped": "kept = []\nfor i in range(8):\n    f = open(f'f{i}', 'w+b'); f.truncate(40 << 20); kept.append(mmap.mmap(f.fileno(), 0)); f.close(); os.remove(f'f{i}')\n" +
+			"    for at in range(0, 40 << 20, 4096): kept[-1][at] = 1",
+		"hidden": "ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\nkept = []\nfor i in range(8):\n    kept.append(open(f'f{i}', 'wb')); os.remove(f'f{i}'); kept[-1].write(bytes(40 << 20)); kept[-1].flush()",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, setup{args: []string{"--volume-limit", "64MiB"}})
+			res := s.call(python, object{"code": "import ctypes, mmap, os, time\n" + code + "\ntime.sleep(50)"})
+			if !strings.HasPrefix(res.text(), "quota_exceeded") {
+				t.Errorf("it came to\n%s", res.text())
+			}
+		})
+	}
+}
