@@ -24,6 +24,7 @@ type Upload struct {
 	Content   io.Reader
 	Modified  time.Time   // zero: now
 	Mode      fs.FileMode // zero: 0644
+	Exact     bool        // a name in another Unicode form is another name
 }
 
 // Upload writes a file into its session, which is made when it does not exist, and gives the
@@ -103,12 +104,12 @@ func (m *Manager) WalkFiles(ctx context.Context, sessionID string, everything bo
 
 // MakeDir makes a folder in an existing session, and the folders above it. One that exists is no error.
 func (m *Manager) MakeDir(ctx context.Context, sessionID, path string) error {
-	return m.request(ctx, sessionID, path, filesRequest{Op: "mkdir", Path: path})
+	return m.request(ctx, sessionID, path, filesRequest{Op: "mkdir", Path: path, Exact: true})
 }
 
 // MakeLink makes a symbolic link in an existing session.
 func (m *Manager) MakeLink(ctx context.Context, sessionID, path, target string) error {
-	return m.request(ctx, sessionID, path, filesRequest{Op: "symlink", Path: path, Target: target})
+	return m.request(ctx, sessionID, path, filesRequest{Op: "symlink", Path: path, Target: target, Exact: true})
 }
 
 func (m *Manager) request(ctx context.Context, sessionID, path string, r filesRequest) error {

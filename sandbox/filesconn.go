@@ -91,7 +91,7 @@ func (c *filesConn) ask(ctx context.Context, r filesRequest, name string) (files
 func (c *filesConn) put(ctx context.Context, u Upload, limitBytes, limitFiles int64) (File, error) {
 	r := filesRequest{
 		Op: "put", Path: u.Path, Overwrite: u.Overwrite, LimitBytes: limitBytes, LimitFiles: limitFiles,
-		Mode: uint32(u.Mode.Perm()),
+		Mode: uint32(u.Mode.Perm()), Exact: u.Exact,
 	}
 	if !u.Modified.IsZero() {
 		r.ModifiedMS = u.Modified.UnixMilli()

@@ -33,6 +33,7 @@ type filesRequest struct {
 	Unit       string `json:"unit,omitempty"`
 	MaxBytes   int64  `json:"max_bytes,omitempty"`
 	Everything bool   `json:"everything,omitempty"`
+	Exact      bool   `json:"exact,omitempty"`
 }
 
 // filesAnswer is any frame from the program.

@@ -146,9 +146,12 @@ function namesOf(path) {
   return names;
 }
 
+// Whether the request that is being answered means its names in the very form in which they are.
+let exact = false;
+
 /** formsOf gives the ways in which a name may be written: itself, and composed or not. */
 function formsOf(name) {
-  return new Set([name, name.normalize('NFC'), name.normalize('NFD')]);
+  return exact ? [name] : new Set([name, name.normalize('NFC'), name.normalize('NFD')]);
 }
 
 /** inFolder names what an open folder holds, whatever became of the folder's own path. */
@@ -712,6 +715,7 @@ class FilesProgram {
   #begin(header) {
     if (this.#put !== null) throw new Refusal('failed', `${header.op} in the middle of put`);
     if (header.op === 'hello') return this.#hello(header);
+    exact = header.exact === true;
     if (this.#tree === null) throw new Refusal('failed', 'hello has to come first');
     switch (header.op) {
       case 'put':

@@ -155,10 +155,11 @@ class WorkDir:
         self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self.root = location(self.fd)
 
-    def find(self, path):
-        """The names of a path as they are on the disk: each in the Unicode form that is there."""
+    def find(self, message):
+        """The names of a request's path as they are on the disk: each in the Unicode form that is there."""
+        path = message.get("path")
         parts = path_parts(path)
-        if path.isascii() or self._is_there(parts):
+        if message.get("exact") is True or path.isascii() or self._is_there(parts):
             return parts
         found = []
         for part in parts:
@@ -306,7 +307,7 @@ class Put:
 
     def __init__(self, work, message):
         self.work = work
-        self.parts = work.find(message.get("path"))
+        self.parts = work.find(message)
         self.overwrite = message.get("overwrite") is True
         self.mode = integer(message, "mode") & 0o777 or 0o644
         self.modified_ms = integer(message, "modified_ms")
@@ -430,7 +431,7 @@ class Get:
         self.limit = integer(message, "limit")
         self.in_lines = message.get("unit") == "lines"
         self.most = integer(message, "max_bytes") if self.in_lines else 0
-        parts = work.find(message.get("path"))
+        parts = work.find(message)
         self.path = "/".join(parts)
         self.fd = work.open_file(parts)
         self.info = os.fstat(self.fd)
@@ -662,9 +663,9 @@ class Program:
         if op == "list":
             return List(self.work, message).answer(self.channel.send)
         if op == "mkdir":
-            return self._make_folder(self.work.find(message.get("path")))
+            return self._make_folder(self.work.find(message))
         if op == "symlink":
-            return self._make_link(self.work.find(message.get("path")), message.get("target"))
+            return self._make_link(self.work.find(message), message.get("target"))
         if op == "usage":
             count = Count(self.work.fd).finish()
             return {"ok": True, "bytes": count.bytes, "files": count.files, "complete": count.complete}

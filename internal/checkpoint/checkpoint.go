@@ -120,7 +120,7 @@ func (v SessionVolume) Open(ctx context.Context, path string) (Reader, error) {
 
 // Put is Volume's.
 func (v SessionVolume) Put(ctx context.Context, path string, content io.Reader, mode fs.FileMode, modified time.Time) error {
-	_, _, err := v.Manager.Upload(ctx, sandbox.Upload{SessionID: v.ID, Path: path, Content: content, Mode: mode, Modified: modified})
+	_, _, err := v.Manager.Upload(ctx, sandbox.Upload{SessionID: v.ID, Path: path, Content: content, Mode: mode, Modified: modified, Exact: true})
 	return err
 }
 

@@ -28,6 +28,7 @@ os.symlink('output/deep', 'inside')
 os.symlink('/usr/bin/python3', 'outside')
 os.symlink('nowhere', 'dangling')
 os.mkfifo('fifo')
+os.makedirs('form'); open('form/caf\u00e9', 'w').write('one'); open('form/cafe\u0301', 'w').write('two')
 x = 41
 import hashlib
 hashlib.sha256(open('output/big.bin', 'rb').read()).hexdigest()
@@ -38,6 +39,7 @@ import os, hashlib
 print(hashlib.sha256(open('output/big.bin', 'rb').read()).hexdigest())
 print(open('inside/er/größe 1.txt').read(), oct(os.stat('run.sh').st_mode & 0o777), os.stat('.hidden').st_mtime, os.listdir('empty'))
 print(os.readlink('outside'), os.readlink('dangling'), os.path.lexists('fifo'), 'x' in globals())
+print(open('form/caf\u00e9').read(), open('form/cafe\u0301').read())
 `
 
 func TestASessionMovesToAnotherMachine(t *testing.T) {
@@ -80,7 +82,7 @@ func TestASessionMovesToAnotherMachine(t *testing.T) {
 	}
 	s = start(t, setup{stateDir: there})
 	text := s.complete(python, object{"session_id": other, "code": look}).text()
-	for _, want := range []string{hash, strings.Repeat("ü", 10) + " 0o750 1700000000.5 ['folder']", "/usr/bin/python3 nowhere False False"} {
+	for _, want := range []string{hash, strings.Repeat("ü", 10) + " 0o750 1700000000.5 ['folder']", "/usr/bin/python3 nowhere False False", "one two"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
