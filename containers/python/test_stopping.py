@@ -83,7 +83,7 @@ class Interrupts(StopTest):
             "import multiprocessing as m, time\npool = m.get_context('fork').Pool(2); pool.map(time.sleep, [600] * 2)",
             "import asyncio\nawait asyncio.gather(asyncio.sleep(600), asyncio.sleep(600))",
             "import asyncio\nasyncio.run(asyncio.sleep(600))",
-            "import time\ndef g():\n    try: yield\n    finally: time.sleep(600)\nx = g(); next(x); del x",
+            "import time\ndef g():\n    try: yield\n    finally: time.sleep(600)\ngen = g(); next(gen); del gen",
             "class A:\n    def __repr__(self):\n        while True: pass\nA()",
             "import atexit, time; atexit.register(time.sleep, 600); time.sleep(600)",
         ):
