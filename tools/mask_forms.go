@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
 // MinSecret is the shortest value, in bytes, that is masked: shorter ones occur by chance, and
@@ -30,20 +32,26 @@ var commonValues = []string{
 	"undefined", "default", "enabled", "disabled", "localhost", "127.0.0.1", "0.0.0.0", "production", "development", "staging",
 	"testing", "sandbox", "password", "passwd", "secret", "changeme", "example", "masked", "postgres", "sqlite", "master",
 	"python", "python3", "javascript", "nodejs", "docker", "podman", "string", "number", "object", "function", "return", "import",
-	"export", "module", "completed", "failed", "output", "stdout", "stderr", "traceback", "result", "123456", "12345678", "en_us.utf-8",
-	"c.utf-8", "/bin/sh", "/bin/bash", "/usr/bin", "/mnt/data", "/dev/null", "unknown", "public", "private",
+	"export", "module", "completed", "failed", "output", "stdout", "stderr", "traceback", "result", "en_us.utf-8",
+	"c.utf-8", "/bin/sh", "/bin/bash", "/usr/bin", "/dev/null", "unknown", "public", "private",
+	"application/json", "text/plain",
 }
 
+// minNumber is how many digits a number has at the least that nobody meets by chance.
+const minNumber = 10
+
 // Maskable reports whether a variable's value is masked in what leaves the sandbox. What is short, a
-// common word, or one or two characters over and over is not: it occurs by chance, and everything else
-// that reads like it would be garbled.
+// common word, a number, the work folder, or one or two characters over and over is not: it occurs by
+// chance, and everything else that reads like it would be garbled.
 func Maskable(value string) bool {
 	value = strings.TrimSpace(value)
 	different := make(map[rune]bool)
 	for _, r := range value {
 		different[r] = true
 	}
-	return len(value) >= MinSecret && len(different) > 2 && !slices.Contains(commonValues, strings.ToLower(value))
+	number := strings.Trim(value, "0123456789") == "" && len(value) < minNumber
+	folder := strings.HasPrefix(sandbox.WorkDir+"/", strings.TrimSuffix(value, "/")+"/")
+	return len(value) >= MinSecret && len(different) > 2 && !number && !folder && !slices.Contains(commonValues, strings.ToLower(value))
 }
 
 // needlesOf gives every way in which a value is looked for.

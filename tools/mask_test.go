@@ -87,8 +87,8 @@ func TestEveryLineOfALongSecretIsMasked(t *testing.T) {
 
 func TestWhatHidesNothingIsNotMasked(t *testing.T) {
 	for value, want := range map[string]bool{
-		"": false, "short": false, "true": false, "localhost": false, "Password": false, "production": false, "------": false, "00000000": false,
-		"abababab": false, " abc   \n": false, "hunter22": true, "\nhunter22\n": true, "5f4dcc": true, "p@ssword": true,
+		"": false, "short": false, "true": false, "localhost": false, "Password": false, "production": false, "1234567": false, "/mnt/data/": false, "12345678901": true, "------": false, "00000000": false,
+		"abababab": false, "abc   \n": false, "hunter22": true, "\nhunter22\n": true, "5f4dcc": true, "p@ssword": true,
 	} {
 		if got := Maskable(value); got != want {
 			t.Errorf("%q: %v", value, got)

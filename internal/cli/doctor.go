@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -74,35 +72,12 @@ func (s *Settings) passThroughChecks(lookup func(string) (string, bool)) []docto
 		case len(value) < tools.MinSecret:
 			check.Status, check.Found = doctor.Warn, fmt.Sprintf("set, shorter than %d characters", tools.MinSecret)
 			check.Why, check.Fix = "so short a value is not masked in answers", "use a longer secret"
-		case common(value):
+		case !tools.Maskable(value):
 			check.Status, check.Found = doctor.Warn, "set, to something that is no secret"
-			check.Why = "masking so common a value changes answers that have it by chance"
-			check.Fix = "pass on secrets only; what is none can be written into the code"
+			check.Why = "so common a value is not masked: answers have it by chance"
+			check.Fix = "use another value where it is to be a secret; what is none can be written into the code"
 		}
 		checks = append(checks, check)
 	}
 	return checks
 }
-
-// commonValues occur in ordinary output, each as a whole.
-var commonValues = []string{
-	"production", "development", "staging", "testing", "default", "enabled", "disabled", "example", "localhost",
-	"127.0.0.1", "0.0.0.0", "password", "secret", "changeme", "admin123", "postgres", "sandbox", "python", "javascript",
-	"application/json", "text/plain", "utf-8",
-}
-
-// common reports whether a value is a word, a number or a path that answers have for reasons of their own.
-func common(value string) bool {
-	value = strings.ToLower(value)
-	folder := strings.TrimSuffix(value, "/") + "/"
-	return slices.Contains(commonValues, value) ||
-		strings.Trim(value, value[:1]) == "" ||
-		strings.Trim(value, "0123456789") == "" && len(value) < minNumber ||
-		strings.HasPrefix(workDir, folder)
-}
-
-// workDir is in every answer that names a file.
-const workDir = sandbox.WorkDir + "/"
-
-// minNumber is how many digits a number has at the least that nobody meets by chance.
-const minNumber = 10
