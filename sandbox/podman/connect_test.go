@@ -359,11 +359,27 @@ func TestRuntimeThatCannotStartContainersIsReplaced(t *testing.T) {
 	}
 }
 
+// Another runtime than the one asked for is never used, and the error says what to do.
 func TestRuntimeThatWasAskedForIsKept(t *testing.T) {
-	e := own(t, Options{OCIRuntime: "no-such-runtime"})
-	if p, err := e.Start(t.Context(), python(t, "print(1)")); err == nil {
-		p.Close()
-		t.Error("another runtime was used than the one asked for")
+	for _, test := range []struct{ runtime, reason, fix string }{
+		{"no-such-runtime", `"no-such-runtime" that --oci-runtime names is not installed`, "containers.conf"},
+		{"runsc-no-such", "not installed", "apt-get install -y runsc"},
+		{"kata-no-such", "not installed", "/dev/kvm"},
+		{"/no/such/runtime", "not installed", "path of an OCI runtime"},
+		{"/bin/false", "cannot start a container", "path of an OCI runtime"},
+	} {
+		t.Run(test.runtime, func(t *testing.T) {
+			e := own(t, Options{OCIRuntime: test.runtime})
+			p, err := e.Start(t.Context(), python(t, "print(1)"))
+			if err == nil {
+				p.Close()
+				t.Fatal("another runtime was used than the one asked for")
+			}
+			var unavailable *UnavailableError
+			if !errors.As(err, &unavailable) || !strings.Contains(unavailable.Reason, test.reason) || !strings.Contains(unavailable.Fix, test.fix) {
+				t.Errorf("%#v", err)
+			}
+		})
 	}
 }
 
