@@ -3,6 +3,7 @@ package podman
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/containers/podman/v5/pkg/bindings/system"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -432,21 +434,33 @@ func TestProfileReachesARemoteEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.link.onHost = false
-	spec := testSpec(t, "python3", "-c", readFile(t, "testdata/harness.py"), readFile(t, "testdata/attacks/seccomp.py"))
-	start := func() string {
+	attack, err := attacks.Container("seccomp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := attack.Program(testFacts(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := testSpec(t, "python3", "-c", program)
+	start := func() attacks.Outcome {
 		t.Helper()
 		p, err := e.Start(t.Context(), spec)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer p.Close()
-		answer := make([]byte, 5)
-		if _, err := p.Read(answer); err != nil {
+		answer, err := io.ReadAll(p)
+		if err != nil {
 			t.Fatal(err)
 		}
-		return string(answer)
+		verdict, err := attacks.ParseVerdict(string(answer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return verdict.Outcome
 	}
-	if got := start(); got != "held\n" {
+	if got := start(); got != attacks.Held {
 		t.Error(got)
 	}
 	place := e.profile.place
@@ -460,7 +474,7 @@ func TestProfileReachesARemoteEngine(t *testing.T) {
 	if err := e.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := start(); got != "held\n" {
+	if got := start(); got != attacks.Held {
 		t.Error(got)
 	}
 	volume := filepath.Base(filepath.Dir(filepath.Dir(place)))
