@@ -76,6 +76,9 @@ func Run(ctx context.Context, opts Options) Report {
 	if info.OnHost && info.Rootless {
 		checks = append(checks, hostChecks(thisHost())...)
 	}
+	if info.OnHost && info.Isolation == podman.VirtualMachine {
+		checks = append(checks, virtualizationCheck(thisHost()))
+	}
 	for _, image := range opts.Images {
 		check := imageCheck(ctx, opts.Engine, image)
 		checks = append(checks, check)

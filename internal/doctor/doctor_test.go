@@ -82,7 +82,7 @@ func (p *process) Close() error {
 // healthy is what Podman tells on a machine where nothing is amiss.
 func healthy() podman.Info {
 	return podman.Info{
-		Address: "unix:///run/user/1000/podman/podman.sock", Version: "5.4.2", OCIRuntime: "crun", Rootless: true,
+		Address: "unix:///run/user/1000/podman/podman.sock", Version: "5.4.2", OCIRuntime: "crun", Isolation: podman.HostKernel, Rootless: true,
 		CgroupVersion: "v2", CgroupManager: "systemd", CgroupControllers: []string{"cpu", "memory", "pids"},
 		StorageDriver: "overlay", Seccomp: true, OnHost: true,
 	}
@@ -130,6 +130,8 @@ func TestWhatIsWrong(t *testing.T) {
 		{"no delegation", func(e *engine) { e.info.CgroupControllers = []string{"memory", "pids"} }, "cpu limit", Warn, "Delegate="},
 		{"no pids", func(e *engine) { e.info.CgroupControllers = nil }, "pids limit", Warn, "Delegate="},
 		{"vfs", func(e *engine) { e.info.StorageDriver = "vfs" }, "storage", Warn, "storage.conf"},
+		{"gVisor as an ordinary user", func(e *engine) { e.info.Isolation = podman.GVisor }, "memory limit", Warn, "as root"},
+		{"an unknown runtime", func(e *engine) { e.info.Isolation = podman.Unknown }, "OCI runtime", Info, ""},
 		{"no seccomp", func(e *engine) { e.info.Seccomp = false }, "seccomp", Fail, "kernel"},
 		{"no image", func(e *engine) { e.imageErr = fmt.Errorf("%w: x", sandbox.ErrImageMissing) }, "python image", Fail, "setup"},
 		{"image unknown", func(e *engine) { e.imageErr = errors.New("broken store") }, "python image", Fail, "doctor"},
@@ -190,6 +192,31 @@ func TestHostChecks(t *testing.T) {
 	}
 	if got := hostChecks(host{root: fstest.MapFS{}, uid: 0, isLinux: true}); got != nil {
 		t.Errorf("root needs %+v", got)
+	}
+}
+
+func TestVirtualMachinesNeedKVM(t *testing.T) {
+	for _, test := range []struct {
+		root fstest.MapFS
+		want Status
+	}{
+		{fstest.MapFS{"dev/kvm": &fstest.MapFile{}}, OK},
+		{fstest.MapFS{}, Fail},
+	} {
+		if c := virtualizationCheck(host{root: test.root}); c.Status != test.want || (c.Fix != "") != (test.want == Fail) {
+			t.Errorf("%+v", c)
+		}
+	}
+	e := &engine{info: healthy(), says: "ready\n"}
+	e.info.Isolation = podman.VirtualMachine
+	check(t, Run(t.Context(), Options{Engine: e}), "/dev/kvm")
+}
+
+func TestRuntimeIsNamedWithWhatItIsolatesBy(t *testing.T) {
+	e := &engine{info: healthy()}
+	e.info.Isolation, e.info.RuntimeVersion, e.info.RuntimeReason = podman.GVisor, "runsc version 1", "asked for"
+	if c := check(t, Run(t.Context(), Options{Engine: e}), "OCI runtime"); c.Found != "runsc version 1 (asked for); isolates by "+string(podman.GVisor) {
+		t.Errorf("%+v", c)
 	}
 }
 

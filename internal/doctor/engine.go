@@ -1,11 +1,13 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"runtime"
 	"strings"
 	"time"
@@ -60,10 +62,29 @@ func serviceCheck(info podman.Info) Check {
 	return check
 }
 
+// runtimeCheck tells what is between the code and the host. Whether the runtime starts a container is
+// tried by a probe.
 func runtimeCheck(info podman.Info) Check {
-	check := Check{Name: "OCI runtime", Status: OK, Found: info.OCIRuntime}
+	check := Check{Name: "OCI runtime", Status: OK, Found: cmp.Or(info.RuntimeVersion, info.OCIRuntime)}
 	if info.RuntimeReason != "" {
 		check.Found += " (" + info.RuntimeReason + ")"
+	}
+	if info.Isolation == podman.Unknown {
+		check.Status = Info
+		check.Found += "; what it isolates by is not known"
+		return check
+	}
+	check.Found += "; isolates by " + string(info.Isolation)
+	return check
+}
+
+// virtualizationCheck looks for what virtual machines are made with.
+func virtualizationCheck(h host) Check {
+	check := Check{Name: "/dev/kvm", Status: OK, Found: "there"}
+	if _, err := fs.Stat(h.root, "dev/kvm"); err != nil {
+		check.Status, check.Found = Fail, "not there"
+		check.Why = "the OCI runtime makes a virtual machine for each container"
+		check.Fix = "sudo modprobe kvm_intel or kvm_amd, with virtualization switched on in the firmware; or leave --oci-runtime out"
 	}
 	return check
 }
@@ -112,7 +133,10 @@ func Limit(info podman.Info, limit podman.Limit) Check {
 	}
 	check.Status, check.Found, check.Why = Warn, "not enforced", limitMeans[limit]
 	check.Fix = delegateFix
-	if info.CgroupVersion != "v2" {
+	switch {
+	case info.Isolation == podman.GVisor && info.Rootless:
+		check.Fix = "gVisor's runsc makes no cgroups as an ordinary user: run this program as root, or leave --oci-runtime out"
+	case info.CgroupVersion != "v2":
 		check.Fix = "cgroup version 2, see above"
 	}
 	return check

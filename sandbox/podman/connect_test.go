@@ -3,6 +3,7 @@ package podman
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/containers/podman/v5/pkg/bindings/system"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -359,11 +361,27 @@ func TestRuntimeThatCannotStartContainersIsReplaced(t *testing.T) {
 	}
 }
 
+// Another runtime than the one asked for is never used, and the error says what to do.
 func TestRuntimeThatWasAskedForIsKept(t *testing.T) {
-	e := own(t, Options{OCIRuntime: "no-such-runtime"})
-	if p, err := e.Start(t.Context(), python(t, "print(1)")); err == nil {
-		p.Close()
-		t.Error("another runtime was used than the one asked for")
+	for _, test := range []struct{ runtime, reason, fix string }{
+		{"no-such-runtime", `"no-such-runtime" that --oci-runtime names is not installed`, "containers.conf"},
+		{"runsc-no-such", "not installed", "apt-get install -y runsc"},
+		{"kata-no-such", "not installed", "/dev/kvm"},
+		{"/no/such/runtime", "not installed", "path of an OCI runtime"},
+		{"/bin/false", "cannot start a container", "path of an OCI runtime"},
+	} {
+		t.Run(test.runtime, func(t *testing.T) {
+			e := own(t, Options{OCIRuntime: test.runtime})
+			p, err := e.Start(t.Context(), python(t, "print(1)"))
+			if err == nil {
+				p.Close()
+				t.Fatal("another runtime was used than the one asked for")
+			}
+			var unavailable *UnavailableError
+			if !errors.As(err, &unavailable) || !strings.Contains(unavailable.Reason, test.reason) || !strings.Contains(unavailable.Fix, test.fix) {
+				t.Errorf("%#v", err)
+			}
+		})
 	}
 }
 
@@ -416,21 +434,33 @@ func TestProfileReachesARemoteEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.link.onHost = false
-	spec := testSpec(t, "python3", "-c", readFile(t, "testdata/harness.py"), readFile(t, "testdata/attacks/seccomp.py"))
-	start := func() string {
+	attack, err := attacks.Container("seccomp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := attack.Program(testFacts(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := testSpec(t, "python3", "-c", program)
+	start := func() attacks.Outcome {
 		t.Helper()
 		p, err := e.Start(t.Context(), spec)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer p.Close()
-		answer := make([]byte, 5)
-		if _, err := p.Read(answer); err != nil {
+		answer, err := io.ReadAll(p)
+		if err != nil {
 			t.Fatal(err)
 		}
-		return string(answer)
+		verdict, err := attacks.ParseVerdict(string(answer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return verdict.Outcome
 	}
-	if got := start(); got != "held\n" {
+	if got := start(); got != attacks.Held {
 		t.Error(got)
 	}
 	place := e.profile.place
@@ -444,7 +474,7 @@ func TestProfileReachesARemoteEngine(t *testing.T) {
 	if err := e.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := start(); got != "held\n" {
+	if got := start(); got != attacks.Held {
 		t.Error(got)
 	}
 	volume := filepath.Base(filepath.Dir(filepath.Dir(place)))

@@ -121,9 +121,22 @@ func (e *Engine) runtimeMissing(err error) error {
 func (e *Engine) runtimeUnfit(err error) error {
 	return &UnavailableError{
 		Reason: fmt.Sprintf("the OCI runtime %q that --oci-runtime names cannot start a container", e.opts.OCIRuntime),
-		Fix:    runtimeFix(e.opts.OCIRuntime) + "; code-sandbox-mcp doctor shows what it says",
+		Fix:    unfitFix(e.opts.OCIRuntime) + ", or leave --oci-runtime out; code-sandbox-mcp doctor shows what it says",
 		Err:    err,
 	}
+}
+
+// unfitFix says what a runtime needs that is there and does not work.
+func unfitFix(ociRuntime string) string {
+	switch isolation(ociRuntime) {
+	case GVisor:
+		return "use a newer runsc, or run this program as root"
+	case VirtualMachine:
+		return "it needs /dev/kvm, and this user the right to open it"
+	case HostKernel:
+		return "use another OCI runtime"
+	}
+	return "give the name or path of an OCI runtime"
 }
 
 // runtimeFix says how to come by a runtime and what it needs.

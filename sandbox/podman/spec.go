@@ -37,6 +37,10 @@ const (
 	// the pids cgroup: the kernel counts it over all containers of the same user.
 	nprocPerPIDs = 16
 
+	// gVisorTasks is how much more the pids cgroup must allow under gVisor, whose process on the host has up
+	// to eight threads for a process of the code's. Where they run out, the whole container ends.
+	gVisorTasks = 4
+
 	killSignal = syscall.SIGKILL
 )
 
@@ -46,6 +50,7 @@ type hostFacts struct {
 	// Hard limits that the engine's service cannot raise; zero where they are not known.
 	maxOpenFiles uint64
 	maxProcesses uint64
+	gVisor       bool
 }
 
 // containerSpec is the whole of what Podman is asked for. It is pure: the same input
@@ -154,12 +159,12 @@ func network() specgen.ContainerNetworkConfig {
 
 func resources(limits sandbox.Limits, host hostFacts) specgen.ContainerResourceConfig {
 	return specgen.ContainerResourceConfig{
-		ResourceLimits: cgroupLimits(limits),
+		ResourceLimits: cgroupLimits(limits, host),
 		Rlimits:        rlimits(limits, host),
 	}
 }
 
-func cgroupLimits(limits sandbox.Limits) *runtimespec.LinuxResources {
+func cgroupLimits(limits sandbox.Limits, host hostFacts) *runtimespec.LinuxResources {
 	r := &runtimespec.LinuxResources{}
 	if limits.MemoryBytes > 0 {
 		// Swap counts memory and swap together: as much as memory alone is no swap.
@@ -171,6 +176,9 @@ func cgroupLimits(limits sandbox.Limits) *runtimespec.LinuxResources {
 	}
 	if limits.PIDs > 0 {
 		r.Pids = &runtimespec.LinuxPids{Limit: limits.PIDs}
+		if host.gVisor {
+			r.Pids.Limit *= gVisorTasks
+		}
 	}
 	return r
 }

@@ -58,7 +58,7 @@ func TestSpecKeepsToTheHostsHardLimits(t *testing.T) {
 }
 
 func TestZeroLimitsSetNone(t *testing.T) {
-	r := cgroupLimits(sandbox.Limits{})
+	r := cgroupLimits(sandbox.Limits{}, hostFacts{})
 	if r.Memory != nil || r.CPU != nil || r.Pids != nil {
 		t.Errorf("got %+v", r)
 	}
@@ -68,6 +68,14 @@ func TestZeroLimitsSetNone(t *testing.T) {
 	// Podman's default for open files may be more than its service can set.
 	if got := rlimits(sandbox.Limits{}, hostFacts{maxOpenFiles: 512, maxProcesses: 300}); len(got) != 3 || got[1].Hard != 512 {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// gVisor's process has several threads for a process of the code's.
+func TestGVisorHasMoreTasks(t *testing.T) {
+	r := cgroupLimits(sandbox.Limits{PIDs: 100}, hostFacts{gVisor: true})
+	if r.Pids == nil || r.Pids.Limit != 400 {
+		t.Errorf("got %+v", r.Pids)
 	}
 }
 

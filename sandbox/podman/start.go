@@ -105,7 +105,7 @@ func (e *Engine) create(ctx context.Context, l *link, spec sandbox.Spec) (string
 		if err != nil {
 			return "", createError(err)
 		}
-		host := hostFacts{seccompPath: place}
+		host := hostFacts{seccompPath: place, gVisor: e.asksForGVisor()}
 		if l.onHost {
 			host.maxOpenFiles, host.maxProcesses = hardLimits()
 		}

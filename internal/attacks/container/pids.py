@@ -8,7 +8,11 @@ if most > 4096:
 children = []
 try:
     while len(children) < most + 50:
-        children.append(os.posix_spawnp("sleep", ["sleep", "600"], os.environ))
+        pid = os.fork()
+        if pid == 0:
+            signal.pause()
+            os._exit(0)
+        children.append(pid)
 except BlockingIOError:
     refusals["EAGAIN"] += 1
 for pid in children:

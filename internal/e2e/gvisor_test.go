@@ -1,0 +1,118 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// inGVisor are the arguments of a server whose containers have gVisor's kernel. An ordinary user may be
+// without: then the answer must say so, and the test ends.
+func inGVisor(t *testing.T) []string {
+	t.Helper()
+	args := []string{"--oci-runtime", "runsc"}
+	if _, err := exec.LookPath("runsc"); err != nil {
+		t.Fatal("gVisor's runsc is not installed: scripts/install-deps test")
+	}
+	if os.Getuid() == 0 {
+		return args
+	}
+	s := start(t, setup{args: args})
+	res := s.call(python, object{"code": "1"})
+	if res.IsError {
+		res.wantCode(t, "engine_unavailable")
+		res.wantText(t, `"runsc"`, "run this program as root")
+		t.Skip("runsc does not start a container for this user, and the answer says so: " + res.text())
+	}
+	return args
+}
+
+// A session under gVisor is what it is elsewhere, in both languages.
+func TestGVisor(t *testing.T) {
+	t.Parallel()
+	args := append(inGVisor(t), "--memory-limit", "400m")
+	dir := t.TempDir()
+	const id = "e2e-gvisor"
+	first := start(t, setup{stateDir: dir, args: args})
+	for _, test := range []struct{ tool, keep, kernel, busy, child string }{
+		{python, "kept = 7", "open('/proc/version').read()", "while True: pass",
+			"import subprocess; subprocess.getoutput('echo out')"},
+		{javascript, "const kept = 7", "require('fs').readFileSync('/proc/version', 'utf8')", "while (true) {}",
+			"require('child_process').execSync('echo out').toString().trim()"},
+	} {
+		first.complete(test.tool, object{"session_id": id, "code": test.keep})
+		res := first.run(test.tool, object{"session_id": id, "code": test.busy, "timeout_seconds": 1}, "timed_out")
+		res.wantText(t, "variables are kept")
+		if got := first.complete(test.tool, object{"session_id": id, "code": test.child}).Meta.Run.value(); got != "'out'" {
+			t.Errorf("a child says %s", got)
+		}
+		host, err := os.ReadFile("/proc/version")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := first.complete(test.tool, object{"session_id": id, "code": test.kernel}).Meta.Run.value(); strings.Contains(got, strings.Fields(string(host))[2]) {
+			t.Errorf("the kernel is the host's: %s", got)
+		}
+	}
+	first.call("upload_file", object{"session_id": id, "filename": "in.txt", "text": "brought"})
+	first.end()
+
+	second := start(t, setup{stateDir: dir, args: args})
+	for _, tool := range []string{python, javascript} {
+		if got := second.complete(tool, object{"session_id": id, "code": "kept"}).Meta.Run.value(); got != "7" {
+			t.Errorf("the next server has %s", got)
+		}
+	}
+	if res := second.call("read_artifact", object{"session_id": id, "path": "input/in.txt"}); !strings.Contains(res.text(), "brought") {
+		t.Errorf("the file is %s", res.text())
+	}
+	second.run(python, object{"session_id": id, "code": "held = []\nwhile True: held.append(bytearray(b'x') * (16 << 20))"}, "killed")
+	if got := second.complete(python, object{"session_id": id, "code": "'kept' in globals(), open('input/in.txt').read()"}).Meta.Run.value(); got != "(False, 'brought')" {
+		t.Errorf("after the kill there is %s", got)
+	}
+	second.call("close_session", object{"session_id": id})
+}
+
+// What gVisor does not hold, the self-test names; nothing else is amiss.
+func TestSelftestUnderGVisor(t *testing.T) {
+	t.Parallel()
+	args := append(inGVisor(t), "--json", "--pass-through-env", "API_KEY")
+	state := t.TempDir()
+	out, err := selftestCommand(state, args...).Output()
+	if err != nil {
+		t.Error(err)
+	}
+	var report struct{ Rows []selftestRow }
+	if err := json.Unmarshal(out, &report); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	weak := []string{"rootless", "process_one"}
+	if os.Getuid() != 0 {
+		weak = []string{"process_one", "memory", "cpu", "pids"} // there are no cgroups
+	}
+	for _, row := range report.Rows {
+		if row.Status != "proven" && (row.Status != "not_enforced" || row.Fix == "" || !slices.Contains(weak, row.Name)) {
+			t.Errorf("%+v", row)
+		}
+	}
+	if len(report.Rows) < 30 {
+		t.Errorf("%d rows", len(report.Rows))
+	}
+	wantSwept(t, state)
+}
+
+// A runtime that is not there is an engine that is not available.
+func TestRuntimeThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{args: []string{"--oci-runtime", "kata-no-such"}})
+	res := s.call(python, object{"code": "1"})
+	res.wantCode(t, "engine_unavailable")
+	res.wantText(t, `"kata-no-such"`, "/dev/kvm")
+	out, _ := exec.Command(binary, "doctor", "--oci-runtime", "runsc-no-such", "--state-dir", t.TempDir()).CombinedOutput()
+	if !strings.Contains(string(out), "is not installed") || !strings.Contains(string(out), "apt-get install -y runsc") {
+		t.Errorf("doctor: %s", out)
+	}
+}
