@@ -1,12 +1,13 @@
-# Everything that builds or checks Go needs the same tags: the bindings build without C only so.
+# Everything that builds or checks Go needs the same tags: the bindings build without C only so. And the
+# same -trimpath, or a fresh machine compiles everything twice.
 export CGO_ENABLED ?= 0
-export GOFLAGS := -tags=remote,containers_image_openpgp,exclude_graphdriver_btrfs
+export GOFLAGS := -trimpath -tags=remote,containers_image_openpgp,exclude_graphdriver_btrfs
 
 BIN := bin/code-sandbox-mcp
 .PHONY: build demo setup test test-go test-python test-node lint bench fuzz clean
 
 build:
-	go build -trimpath -o $(BIN) .
+	go build -o $(BIN) .
 
 # The tour on a fresh machine: what is missing is installed, the images are made, and a real client
 # works on a real data set.
