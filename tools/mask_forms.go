@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"unicode/utf16"
@@ -50,7 +51,7 @@ func Maskable(value string) bool {
 		different[r] = true
 	}
 	number := strings.Trim(value, "0123456789") == "" && len(value) < minNumber
-	folder := strings.HasPrefix(sandbox.WorkDir+"/", strings.TrimSuffix(value, "/")+"/")
+	folder := slices.Contains([]string{sandbox.WorkDir, path.Dir(sandbox.WorkDir)}, path.Clean(value))
 	return len(value) >= MinSecret && len(different) > 2 && !number && !folder && !slices.Contains(commonValues, strings.ToLower(value))
 }
 
