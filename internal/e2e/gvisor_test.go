@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,9 @@ import (
 func inGVisor(t *testing.T) []string {
 	t.Helper()
 	args := []string{"--oci-runtime", "runsc"}
+	if runtime.GOOS != "linux" {
+		t.Skip("the engine is in a virtual machine, whose runtime a server does not choose")
+	}
 	if _, err := exec.LookPath("runsc"); err != nil {
 		t.Fatal("gVisor's runsc is not installed: scripts/install-deps test")
 	}
@@ -89,7 +93,8 @@ func TestSelftestUnderGVisor(t *testing.T) {
 	if err := json.Unmarshal(out, &report); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	weak := []string{"rootless", "process_one"}
+	// On some of gVisor's platforms its processes are none of the host's.
+	weak := []string{"rootless", "process_one", "pids"}
 	if os.Getuid() != 0 {
 		weak = []string{"process_one", "memory", "cpu", "pids"} // there are no cgroups
 	}
