@@ -182,8 +182,8 @@ class Killing(StopTest):
         for shut in ("signal.signal(signal.SIGINT, signal.SIG_IGN)",
                      "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])"):
             with self.subTest(shut):
-                code = "import signal, time\n" + shut + "\nwhile True: time.sleep(1)"
-                answer = self.stop_when_running(code, grace_ms=300)
+                code = "import signal, time\n" + shut + "\nopen('running', 'w').close()\nwhile True: time.sleep(1)"
+                answer = self.stop_when_running(code, announce=False, grace_ms=300)
                 self.assertEqual((answer.kernel, answer.cause), ("dead", "ignored_interrupt"))
                 self.assertEqual(self.completed("1").result, "1")
 
