@@ -35,6 +35,7 @@ const workerThreads = require('node:worker_threads');
 const { Door } = require('./door.cjs');
 const { FrameReader, encodeFrame } = require('./frames.cjs');
 const { Quota } = require('./quota.cjs');
+const { Screen } = require('./screen.cjs');
 const { socketPath } = require('./socket.cjs');
 const { Tally } = require('./tally.cjs');
 
@@ -75,6 +76,8 @@ const isText = (value) => typeof value === 'string';
 // ---------------------------------------------------------------------------
 // Supervisor: output
 // ---------------------------------------------------------------------------
+
+const MANY_PIECES = 64;
 
 /** newlines counts the line ends in bytes. */
 function newlines(bytes) {
@@ -147,15 +150,20 @@ class Spool {
 }
 
 /**
- * Capture holds what is reported of one stream: all of it up to limit bytes, beyond that
- * the first and the last half of limit. Memory stays near 1.5 times limit whatever comes.
+ * Capture holds what is reported of one stream, as a terminal would show it: all of it up to
+ * limit bytes, beyond that the first and the last half of limit. Counts and the file are of the
+ * stream as it came. Memory stays near three times limit whatever comes.
  */
 class Capture {
+  #screen = new Screen();
   #head = [];
   #headBytes = 0;
   #tail = [];
   #tailBytes = 0;
-  #newlines = 0;
+  #shownBytes = 0; // of what can change no more
+  #raw = []; // until there is a file
+  #rawBytes = 0;
+  #spools = false;
   #endsLine = true;
 
   constructor(limit, spool) {
@@ -168,31 +176,54 @@ class Capture {
   /** push takes the next bytes; the caller may use the buffer again afterwards. */
   push(chunk) {
     if (chunk.length === 0) return;
-    const before = this.bytes;
     this.bytes += chunk.length;
-    this.#newlines += newlines(chunk);
     this.#endsLine = chunk[chunk.length - 1] === 10;
-    if (this.bytes > this.limit) {
-      if (before <= this.limit) for (const part of this.#head) this.spool.write(part);
-      this.spool.write(chunk);
+    this.#keepRaw(chunk);
+    for (const piece of this.#screen.feed(chunk)) this.#show(piece);
+  }
+
+  /** end tells that no more comes: what is on the screen stays as it is. */
+  end() {
+    for (const piece of this.#screen.feed(Buffer.alloc(0), true)) this.#show(piece);
+    // Blanks that the cursor jumped over can make it longer than what was written.
+    if (this.#shownBytes + Buffer.byteLength(this.#screen.rest()) > this.limit) this.#beginSpool();
+  }
+
+  #keepRaw(chunk) {
+    if (this.#spools) return this.spool.write(chunk);
+    this.#rawBytes += chunk.length;
+    if (this.#rawBytes > this.limit) {
+      this.#beginSpool();
+      return this.spool.write(chunk);
     }
+    this.#raw.push(Buffer.from(chunk));
+    if (this.#raw.length > MANY_PIECES) this.#raw = [Buffer.concat(this.#raw)];
+  }
+
+  #beginSpool() {
+    for (const part of this.#raw.splice(0)) this.spool.write(part);
+    this.#spools = true;
+  }
+
+  #show(bytes) {
+    this.#shownBytes += bytes.length;
     const room = this.limit - this.#headBytes;
-    if (room > 0) this.#keepHead(chunk.subarray(0, room));
-    if (chunk.length > room) this.#keepTail(chunk.subarray(room));
+    if (room > 0) this.#keepHead(bytes.subarray(0, room));
+    if (bytes.length > room) this.#keepTail(bytes.subarray(room));
   }
 
   #keepHead(bytes) {
     this.#head.push(Buffer.from(bytes));
     this.#headBytes += bytes.length;
     // Many small writes must not become a list of many small buffers.
-    if (this.#head.length > 64) this.#head = [Buffer.concat(this.#head)];
+    if (this.#head.length > MANY_PIECES) this.#head = [Buffer.concat(this.#head)];
   }
 
   #keepTail(bytes) {
     const last = Buffer.from(bytes.subarray(Math.max(0, bytes.length - this.half)));
     this.#tail.push(last);
     this.#tailBytes += last.length;
-    if (this.#tail.length > 64 || this.#tailBytes > 2 * this.half) {
+    if (this.#tail.length > MANY_PIECES || this.#tailBytes > 2 * this.half) {
       const all = Buffer.concat(this.#tail);
       this.#tail = [Buffer.from(all.subarray(Math.max(0, all.length - this.half)))];
       this.#tailBytes = this.#tail[0].length;
@@ -201,12 +232,11 @@ class Capture {
 
   /** report gives the protocol's Stream object, with at most limit bytes of text. */
   report(limit = this.limit) {
-    const lines = this.#newlines + (this.#endsLine ? 0 : 1);
-    if (this.bytes <= limit) {
-      const head = this.#head.length === 0 ? '' : Buffer.concat(this.#head).toString('utf8');
-      return { head, tail: '', bytes: this.bytes, lines, omitted_bytes: 0, omitted_lines: 0 };
-    }
-    const all = Buffer.concat([...this.#head, ...this.#tail]);
+    const lines = this.#screen.lineEnds + (this.#endsLine ? 0 : 1);
+    const rest = Buffer.from(this.#screen.rest());
+    const shown = this.#shownBytes + rest.length;
+    const all = Buffer.concat([...this.#head, ...this.#tail, rest]);
+    if (shown <= limit) return { head: all.toString('utf8'), tail: '', bytes: this.bytes, lines, omitted_bytes: 0, omitted_lines: 0 };
     const half = limit >> 1;
     const head = all.subarray(0, boundaryBefore(all, half));
     const tail = all.subarray(boundaryAfter(all, Math.max(head.length, all.length - half)));
@@ -215,17 +245,15 @@ class Capture {
       tail: tail.toString('utf8'),
       bytes: this.bytes,
       lines,
-      omitted_bytes: this.bytes - head.length - tail.length,
-      omitted_lines: this.#newlines - newlines(head) - newlines(tail),
+      omitted_bytes: shown - head.length - tail.length,
+      omitted_lines: this.#screen.shownLineEnds - newlines(head) - newlines(tail),
       path: this.spool.path,
     };
   }
 
-  /** lastLine is the last line that is not blank, cut to 200 characters. */
+  /** lastLine is the lowest line on the screen that is not blank, cut to its last 200 characters. */
   lastLine() {
-    const parts = this.#tail.length > 0 ? this.#tail : this.#head;
-    const end = Buffer.concat(parts.slice(-4)).subarray(-2048).toString('utf8').trimEnd();
-    return end.slice(end.lastIndexOf('\n') + 1).slice(0, 200);
+    return this.#screen.lastLine().slice(-200);
   }
 }
 
@@ -1375,6 +1403,7 @@ class Supervisor {
 
   #done(run, kernel, outcome) {
     kernel.drain();
+    for (const stream of [run.out, run.err]) stream.end();
     const artifacts = this.#scanner.scan(run.filesFrom);
     outcome = { ...outcome, ...this.#lateQuota(run, outcome, artifacts) };
     const told = { list: withinBytes(artifacts.slice(0, this.#settings.maxArtifacts), PATHS_BYTES), total: artifacts.length };

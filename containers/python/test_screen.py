@@ -1,5 +1,7 @@
 """screen.py: what a terminal would show last of a stream, whatever pieces it comes in."""
 
+import json
+import os
 import random
 import unittest
 
@@ -28,45 +30,10 @@ class Showing(unittest.TestCase):
         for text in ("", "a", "a\n", "\n\n", "a  \n b\t\n", "é€😀\n" * 500, "x" * 100_000, "line\n" * 10_000):
             self.check((text, text))
 
-    def test_a_carriage_return_overwrites(self):
-        self.check(
-            ("  0%\r 50%\r100%\n", "100%\n"),
-            ("long text\rlong", "long text"),
-            ("a\r\nb\r\n", "a\nb\n"),
-            ("working...\r          \rdone", "done"),
-            ("working...\r          \r", ""),
-        )
-
-    def test_backspaces_go_back(self):
-        self.check(("|\b/\b-\b\\", "\\"), ("abc\b\b\b\b\bX", "Xbc"), ("12%\b\b\b34%", "34%"))
-
-    def test_colours_titles_and_links_are_dropped(self):
-        self.check(
-            ("\x1b[1;31mred\x1b[0m and \x1b[38;2;1;2;3mmore\x1b[m", "red and more"),
-            ("\x1b]0;a title\x07text", "text"),
-            ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
-            ("\x1bPsome data\x1b\\text", "text"),
-            ("\x1b]unfinished\ntext", "\ntext"),
-            ("\x1b[?25l\x1b[?2004htext\x1b[?25h\x1b(B\x1b=\a", "text"),
-            ("text\x1b[1", "text"),
-            ("text\x1b", "text"),
-        )
-
-    def test_lines_are_erased(self):
-        self.check(
-            ("half a line\r\x1b[Kdone", "done"),
-            ("abcdef\x1b[3D\x1b[K", "abc"),
-            ("abcdef\x1b[3D\x1b[1K", "    ef"),
-            ("abc\x1b[2K\rx", "x"),
-            ("one\ntwo\nthree\x1b[2A\r\x1b[J", ""),
-            ("one\ntwo\x1b[2J\x1b[Hthree", "three\n"),
-        )
-
-    def test_bars_in_bars_move_the_cursor(self):
-        bars = "outer: 0%\n" + "".join("\rinner: %d%%" % n for n in range(100)) + "\x1b[A\router: 50%\n"
-        self.check((bars + "\rinner: 100%\n", "outer: 50%\ninner: 100%\n"))
-        self.check(("a\nb\nc\x1b[3FX\x1b[2BY", "X\nb\ncY"), ("\x1b7left\x1b8r", "reft"))
-        self.check(("a\x1b[10Gb", "a        b"), ("one\ntwo\x1b[Aup", "oneup\ntwo"))
+    def test_the_table_that_all_languages_share(self):
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../testdata/screen.json"), encoding="utf-8") as file:
+            for cases in json.load(file).values():
+                self.check(*cases)
 
     def test_moves_have_bounds(self):
         for final in "ABCDEFGHdPJK`aefu":
