@@ -10,6 +10,7 @@ TICK = 0.1
 SLICE = TICK / 20  # how long is counted in one tick
 HASTE = 5  # times longer where the limit may be passed already
 RECOUNT_SECONDS = (2, 32)  # between two counts where nothing has moved; longer and longer
+SUSPICION_SECONDS = 0.5  # until the next count where a process could not be looked at
 SPARE = (1 << 20, 64)  # bytes and files that a run may add which began over the limit
 FINE = (1 << 20, 64)  # a move of the free space that is too small to count for
 
@@ -17,20 +18,20 @@ FINE = (1 << 20, 64)  # a move of the free space that is too small to count for
 def unlinked_bytes(dir_fd, pids):
     """What files take that have no name any more and that processes still have open or mapped, each once.
 
-    None where a process does not let its files be looked at.
+    And which processes do not let their files be looked at.
     """
     device = os.fstat(dir_fd).st_dev
     below = os.readlink("/proc/self/fd/%d" % dir_fd) + "/"
-    sizes = {}
+    sizes, hidden = {}, set()
     for pid in pids:
         try:
             _add_open(sizes, "/proc/%d/fd" % pid, device)
             _add_mapped(sizes, "/proc/%d/maps" % pid, below)
         except PermissionError:
-            return None
+            hidden.add(pid)
         except OSError:  # it has ended
             continue
-    return sum(sizes.values())
+    return sum(sizes.values()), hidden
 
 
 def _add_open(sizes, folder, device):
@@ -71,7 +72,8 @@ class Volume:
         self.level = None  # by the last count that is over
         self.base = None  # where the run began over the limit: the level then
         self.base_due = False
-        self.is_hidden = False  # whether a process has hidden its files from the last count
+        self.is_hidden = False  # whether a process has hidden its files from the last counts
+        self.hidden = set()  # the processes that the last count could not look at
         self.before = None  # the level before the last, where no run has been between the two
         self.is_first = True  # whether no count has been made since a run began or ended
         self.count = None  # one that goes on
@@ -158,11 +160,12 @@ class Volume:
         count, self.count = self.count, None
         # Folders too deep to be looked into would hide what is in them.
         size = count.bytes if count.complete else float("inf")
-        unlinked = unlinked_bytes(self.dir_fd, self.pids())
-        self.is_hidden = unlinked is None
-        level = (size + (unlinked or 0), count.files)
+        unlinked, hidden = unlinked_bytes(self.dir_fd, self.pids())
+        # Once is no proof: a kernel is born so, and cannot be looked at for a moment.
+        self.is_hidden, self.hidden = bool(hidden & self.hidden), hidden
+        level = (size + unlinked, count.files)
         self.pause = RECOUNT_SECONDS[0] if level != self.level else min(2 * self.pause, RECOUNT_SECONDS[1])
-        self.due = time.monotonic() + self.pause
+        self.due = time.monotonic() + (SUSPICION_SECONDS if hidden else self.pause)
         self.before = None if self.is_first else self.level
         self.level, self.is_first = level, False
         self.counted_free = self.free
