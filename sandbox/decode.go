@@ -14,6 +14,7 @@ const (
 	maxText      = 256 << 10 // one text field
 	maxName      = 1 << 10   // a name, a message's first line
 	maxPathBytes = 4 << 10
+	maxLate      = 8 // files with late output
 )
 
 // clip bounds a text at a character's edge and makes it valid UTF-8.
@@ -131,6 +132,11 @@ func (s *session) result(run *Run, m doneMessage) *Result {
 		DisplaysTotal: max(m.DisplaysTotal, 0),
 		Duration:      time.Duration(max(m.DurationMS, 0) * float64(time.Millisecond)),
 		VariablesLost: m.Kernel == "dead", Fresh: run.options.Fresh, Cause: clip(m.Cause, maxName),
+	}
+	for _, name := range m.Late[:min(len(m.Late), maxLate)] {
+		if name = safePath(name); name != "" {
+			res.Late = append(res.Late, name)
+		}
 	}
 	if m.Result != nil {
 		value := clip(*m.Result, s.config.OutputBytes)

@@ -135,6 +135,7 @@ type doneMessage struct {
 	DurationMS     float64           `json:"duration_ms"`
 	Cause          string            `json:"cause"`
 	Kernel         string            `json:"kernel"`
+	Late           []string          `json:"late,omitempty"`
 }
 
 type kernelMessage struct {

@@ -81,6 +81,8 @@ type Result struct {
 	// never at stake.
 	Fresh bool
 	Cause string
+	// Late names the files, relative to WorkDir, that took what earlier runs' leftovers wrote meanwhile.
+	Late []string
 	// Notes are sentences for the reader: an earlier kernel's end, a clamped limit.
 	Notes []string
 }

@@ -57,6 +57,9 @@ func (d *Deps) renderRun(res *sandbox.Result) *answer {
 	}
 	section(&b, "shown", shown)
 	section(&b, "files", renderFiles(res))
+	if len(res.Late) > 0 {
+		section(&b, "later output of earlier runs", strings.Join(res.Late, "\n"))
+	}
 	content := append([]mcp.Content{mcp.NewTextContent(b.String())}, images...)
 	return &answer{
 		content: content, fields: d.runFields(res),

@@ -218,3 +218,17 @@ func TestBothLanguagesSeeTheSameFiles(t *testing.T) {
 		t.Errorf("runs as root: %s %s", a, b)
 	}
 }
+
+// What a thread of an earlier run prints is in no later run's answer, and is not lost.
+func TestLateOutputIsItsOwnRuns(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	s.py("import os, threading, time\ndef late():\n    while not os.path.exists('go'): time.sleep(.01)\n    print('from the first run')\nt = threading.Thread(target=late)\nt.start()")
+	res := s.py("open('go', 'w').close(); t.join(); print('second')")
+	if got := res.Meta.Run.Stdout; got != "second\n" {
+		t.Errorf("the second run's output: %q", got)
+	}
+	_, rest, _ := strings.Cut(res.text(), "[later output of earlier runs]\n")
+	path, _, _ := strings.Cut(rest, "\n")
+	s.call("read_artifact", object{"path": path}).wantText(t, "from the first run")
+}
