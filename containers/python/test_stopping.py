@@ -145,8 +145,8 @@ class Interrupts(StopTest):
         swallow = "    try: await asyncio.sleep(600)\n    except asyncio.CancelledError: pass\n"
         for body in (swallow + "    await asyncio.sleep(600)\n", "  while True:\n" + swallow):
             with self.subTest(body):
-                self.completed("x = 1")
-                code = "import asyncio\nasync def work():\n" + body + "await work()"
+                self.completed("import asyncio; x = 1;")
+                code = "async def work():\n" + body + "await work()"
                 answer = self.stop_when_running(code, grace_ms=20_000)
                 self.assertEqual((answer.status, answer.kernel), ("cancelled", "alive"))
                 self.assertEqual(self.completed("await asyncio.sleep(0, x)").result, "1")
