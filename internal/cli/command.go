@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -21,4 +22,26 @@ func (s *Settings) withEngine(ctx context.Context, work func(context.Context, *p
 	engine := s.engine(log)
 	defer func() { _ = engine.Close() }()
 	return explain(work(ctx, engine, log))
+}
+
+// verdict is what checks or attacks came to.
+type verdict interface {
+	WriteTable(w io.Writer) error
+	WriteJSON(w io.Writer) error
+	OK() bool
+}
+
+// printReport prints the report, and makes the exit status tell whether it is good.
+func printReport(report verdict, asJSON bool) error {
+	write := report.WriteTable
+	if asJSON {
+		write = report.WriteJSON
+	}
+	if err := write(os.Stdout); err != nil {
+		return err
+	}
+	if !report.OK() {
+		return errReported
+	}
+	return nil
 }

@@ -47,17 +47,7 @@ func (s *Settings) examine(ctx context.Context, engine *podman.Engine, log *slog
 	}
 	report := doctor.Run(ctx, options)
 	report.Checks = append(report.Checks, s.passThroughChecks(os.LookupEnv)...)
-	write := report.WriteTable
-	if asJSON {
-		write = report.WriteJSON
-	}
-	if err := write(os.Stdout); err != nil {
-		return err
-	}
-	if !report.OK() {
-		return errReported
-	}
-	return nil
+	return printReport(report, asJSON)
 }
 
 // passThroughChecks tell of variables that cannot be passed through, or not masked.

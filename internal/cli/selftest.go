@@ -80,17 +80,7 @@ func (s *Settings) attack(ctx context.Context, engine *podman.Engine, log *slog.
 	if err != nil {
 		return err
 	}
-	write := report.WriteTable
-	if asJSON {
-		write = report.WriteJSON
-	}
-	if err := write(os.Stdout); err != nil {
-		return err
-	}
-	if !report.OK() {
-		return errReported
-	}
-	return nil
+	return printReport(report, asJSON)
 }
 
 // progressTo shows on a terminal what is attacked, in one line that is drawn anew.
