@@ -6,6 +6,7 @@
 
 const fs = require('node:fs');
 const { Tally } = require('./tally.cjs');
+const { Unnamed } = require('./unnamed.cjs');
 
 const TICK_MS = 100;
 const SLICE_MS = 2; // how long a count may keep process 1 from anything else
@@ -26,13 +27,13 @@ const fits = (usage, limit) => usage.bytes <= limit.bytes && usage.files <= limi
 const plus = (a, b) => ({ bytes: a.bytes + b.bytes, files: a.files + b.files });
 
 /**
- * Quota watches a work directory. onOver(usage) is called when the session's own code has
- * taken it over the limit; code that has not run since it was under it has not. session.pids()
+ * Quota watches a work directory. onOver({bytes, files, hider}) is called when the session's own
+ * code has taken it over the limit, or process hider, if that is not 0, hides what it has open; code that has not run since it was under it has not. session.pids()
  * lists the processes of that code, session.hasPrograms() tells whether any are there beside
  * its kernels. It watches from begin, and stops by itself when nothing is left that writes.
  */
 class Quota {
-  #known = { bytes: 0, files: 0 }; // as of the last count
+  #known = { bytes: 0, files: 0, hider: 0 }; // as of the last count
   #allowed;
   #timer = null;
   #tally = null;
@@ -73,7 +74,7 @@ class Quota {
    * next count is no way past it.
    */
   end(changed) {
-    const isSuspect = !fits(plus(this.#known, changed), this.#allowed);
+    const isSuspect = !fits(plus(this.#known, changed), this.#allowed) || this.#hasTaken();
     const isOver = isSuspect && this.#countNow();
     this.#turn++;
     this.#since = Infinity;
@@ -120,6 +121,13 @@ class Quota {
     });
   }
 
+  // hasTaken tells whether the free space has shrunk by what is left to the limit: a file need not have a name for that.
+  #hasTaken() {
+    const free = freeSpace(this.root);
+    if (free === null || this.#free === null) return false;
+    return this.#free.bytes - free.bytes > this.#allowed.bytes - this.#known.bytes;
+  }
+
   #newTally() {
     const most = Math.max(200_000, this.limit.files < Infinity ? 2 * this.limit.files : 0);
     this.#free = freeSpace(this.root);
@@ -130,26 +138,35 @@ class Quota {
     const turn = this.#turn;
     this.#tally = this.#newTally();
     this.#tally.inSlices(SLICE_MS, (tally) => {
-      this.#tally = null;
-      // What was counted partly before a run and partly in it accuses nobody.
-      if (this.#judge(tally, turn === this.#turn)) this.onOver(this.#known);
+      this.#newUnnamed().inSlices(SLICE_MS, (unnamed) => {
+        this.#tally = null;
+        // What was counted partly before a run and partly in it accuses nobody.
+        if (this.#judge(tally, unnamed, turn === this.#turn)) this.onOver(this.#known);
+      });
     });
+  }
+
+  #newUnnamed() {
+    return new Unnamed(this.root, this.session.pids(), this.#since);
   }
 
   #countNow() {
     const tally = this.#newTally();
     tally.step(LATE_COUNT_MS);
     tally.close();
-    return this.#judge(tally, true);
+    const unnamed = this.#newUnnamed();
+    unnamed.step(LATE_COUNT_MS);
+    return this.#judge(tally, unnamed, true);
   }
 
   // judge takes what was counted, and tells whether the session's code has gone over what it
   // may; counted in a piece is what no run began or ended under.
-  #judge(tally, inOnePiece) {
+  #judge(tally, unnamed, inOnePiece) {
     const wasOver = this.#settled && !fits(this.#known, this.limit);
-    this.#known = { bytes: tally.bytes, files: tally.files };
-    this.#cost = tally.spentMs;
+    this.#known = { bytes: tally.bytes + unnamed.bytes, files: tally.files, hider: unnamed.hider };
+    this.#cost = tally.spentMs + unnamed.spentMs;
     this.#countedAt = performance.now();
+    if (unnamed.hider !== 0) return true;
     if (!inOnePiece) return false;
     if (!this.#inRun) this.#settled = true;
     if (fits(this.#known, this.limit)) {
@@ -167,7 +184,7 @@ class Quota {
     if (this.#doubts) return false;
     this.#allowed = plus(this.#known, ALLOWANCE);
     // Without a run, what takes it over the limit need not be the session's; what goes on then is.
-    const hasWritten = this.#inRun ? !fits({ bytes: tally.changedBytes, files: tally.changedFiles }, ALLOWANCE) : wasOver;
+    const hasWritten = this.#inRun ? !fits({ bytes: tally.changedBytes + unnamed.changedBytes, files: tally.changedFiles }, ALLOWANCE) : wasOver;
     return hasWritten && hasRun(before, this.#times);
   }
 

@@ -1097,6 +1097,9 @@ class Supervisor {
   }
 
   #onOver(usage) {
+    const { hider } = usage;
+    // What it holds goes with it; nothing else can be done about that.
+    if (hider !== 0 && hider !== this.#main?.nodePid) signal(hider, 'SIGKILL');
     if (this.#run !== null) {
       this.#run.usage = usage;
       return this.#interrupt(this.#run, 'quota');
@@ -1107,7 +1110,8 @@ class Supervisor {
     else this.#log('warn', `programs that were left running are killed: ${this.#quotaError(usage).message}`);
   }
 
-  #quotaError({ bytes, files }) {
+  #quotaError({ bytes, files, hider }) {
+    if (hider !== 0) return { name: 'QuotaExceeded', message: `this program hides its open files (process ${hider})`, traceback: '' };
     const { volumeBytes, volumeFiles } = this.#settings;
     const isBytes = volumeBytes > 0 && bytes > volumeBytes;
     const message = isBytes
