@@ -9,8 +9,11 @@ const { Tally } = require('./tally.cjs');
 const { Unnamed } = require('./unnamed.cjs');
 
 const TICK_MS = 100;
+const MANY_FILES = 10_000;
+const UNLIMITED_FILES = 200_000; // that are counted where only bytes have a limit
 const SLICE_MS = 2; // how long a count may keep process 1 from anything else
 const COUNT_SHARE = 20; // one part of the time in so many is for counting
+const HASTE_SHARE = 4; // the same where the limit may be passed already
 const CHEAP_MS = TICK_MS / COUNT_SHARE; // a count that takes no longer is made with every tick
 const COUNT_ANYWAY_MS = 2000; // what is sparse, or no file, does not move the free space
 const MOVED_PART = 8; // of what is left to the limit
@@ -108,7 +111,7 @@ class Quota {
 
   #isDue(now) {
     const passed = now - this.#countedAt;
-    if (passed < COUNT_SHARE * this.#cost) return false;
+    if (passed < (this.#mayBeOver() ? HASTE_SHARE : COUNT_SHARE) * this.#cost) return false;
     const isFirst = this.#inRun && this.#countedAt < this.#begunAt;
     return isFirst || this.#cost < CHEAP_MS || passed >= COUNT_ANYWAY_MS || this.#hasMoved();
   }
@@ -121,6 +124,13 @@ class Quota {
     });
   }
 
+  // mayBeOver tells whether the limit is passed if all that has gone from the free space since the last count is ours.
+  #mayBeOver() {
+    const free = freeSpace(this.root);
+    if (free === null || this.#free === null) return false;
+    return ['bytes', 'files'].some((unit) => this.#known[unit] + this.#free[unit] - free[unit] > this.limit[unit]);
+  }
+
   // hasTaken tells whether the free space has shrunk by what is left to the limit: a file need not have a name for that.
   #hasTaken() {
     const free = freeSpace(this.root);
@@ -129,7 +139,9 @@ class Quota {
   }
 
   #newTally() {
-    const most = Math.max(200_000, this.limit.files < Infinity ? 2 * this.limit.files : 0);
+    // Where there are far too many, it does not matter how many: counting them all takes long
+    // while code makes more of them.
+    const most = this.limit.files < Infinity ? 2 * this.limit.files + MANY_FILES : UNLIMITED_FILES;
     this.#free = freeSpace(this.root);
     return new Tally(this.root, { most, since: this.#since });
   }

@@ -350,6 +350,7 @@ class OutputReader {
 
 const SCAN_DEPTH = 64;
 const SCAN_ENTRIES = 200_000;
+const SCAN_MS = 1500; // an answer is not kept waiting by what a run has made of the folder
 const STREAMED_FOLDER_BYTES = 4 << 20; // of the folder itself, which is some 50 bytes an entry
 const CLOCK_SLACK_MS = 100; // how far file times may lag, where the file system's own clock cannot be read
 const O_TMPFILE = 0o20200000; // a file without a name (Linux); Node has no constant for it
@@ -401,10 +402,11 @@ class Scanner {
   // walk visits the regular files that are not private, without following links.
   #walk(visit) {
     let left = SCAN_ENTRIES;
+    const until = performance.now() + SCAN_MS;
     const folders = [{ path: '', depth: 0 }];
     while (folders.length > 0 && left > 0) {
       const { path, depth } = folders.pop();
-      left = this.#list(path, left, (entry) => {
+      left = this.#list(path, left, until, (entry) => {
         const child = path === '' ? entry.name : `${path}/${entry.name}`;
         if (isPrivate(child, entry.name)) return;
         if (entry.isDirectory()) {
@@ -418,15 +420,18 @@ class Scanner {
     }
   }
 
-  // list calls each for the entries of a folder, at most left of them, and gives how many
-  // may still be read.
-  #list(path, left, each) {
+  // list calls each for the entries of a folder, at most left of them and until a time, and
+  // gives how many may still be read.
+  #list(path, left, until, each) {
     try {
       const folder = pathApi.join(this.root, path);
       const { size } = fs.lstatSync(folder);
-      if (size > STREAMED_FOLDER_BYTES) return this.#stream(folder, left, each);
+      if (size > STREAMED_FOLDER_BYTES) return this.#stream(folder, left, until, each);
       const entries = fs.readdirSync(folder, { withFileTypes: true });
-      entries.slice(0, left).forEach(each);
+      for (const entry of entries.slice(0, left)) {
+        each(entry);
+        if (performance.now() >= until) return 0;
+      }
       return Math.max(0, left - entries.length);
     } catch {
       return left; // a folder that vanishes while it is read has nothing to report
@@ -434,10 +439,13 @@ class Scanner {
   }
 
   // A hostile folder may hold millions of entries, which must not be in memory at once.
-  #stream(path, left, each) {
+  #stream(path, left, until, each) {
     const folder = fs.opendirSync(path, { bufferSize: 256 });
     try {
-      for (let entry; left > 0 && (entry = folder.readSync()) !== null; left--) each(entry);
+      for (let entry; left > 0 && (entry = folder.readSync()) !== null; left--) {
+        each(entry);
+        if (performance.now() >= until) return 0;
+      }
     } finally {
       folder.closeSync();
     }
