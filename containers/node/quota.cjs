@@ -159,7 +159,8 @@ class Quota {
   }
 
   #newUnnamed() {
-    return new Unnamed(this.root, this.session.pids(), this.#since);
+    // Process 1 keeps the files of output open, which the session's code may delete.
+    return new Unnamed(this.root, [...this.session.pids(), process.pid], this.#since);
   }
 
   #countNow() {

@@ -189,6 +189,18 @@ class Capture {
     if (this.#shownBytes + Buffer.byteLength(this.#screen.rest()) > this.limit) this.#beginSpool();
   }
 
+  /** retire lets go of what was reported; late still takes more for the file. */
+  retire() {
+    [this.#screen, this.#head, this.#tail] = [null, [], []];
+  }
+
+  /** late takes what was written after the end, and gives the file it is in, or undefined where nothing is kept. */
+  late(chunk) {
+    if (!this.#spools) this.#beginSpool();
+    this.spool.write(chunk);
+    return this.spool.path;
+  }
+
   #keepRaw(chunk) {
     if (this.#spools) return this.spool.write(chunk);
     this.#rawBytes += chunk.length;
@@ -780,6 +792,8 @@ const USAGE_SLICE_MS = 2; // a count must not hold up an interrupt
 const STRAY_PATIENCE = 10; // rounds of killing before something is taken to fork faster than that
 const STRAY_ROUNDS = 200;
 const PATHS_BYTES = 256 << 10; // of artifacts in one answer
+const PAST_RUNS = 32; // that are listened to
+const LATE_PATHS = 8; // files of late output that an answer names
 const MAX_LOGS = 100; // log frames between the ends of two runs
 
 /** clamp gives a whole number between low and high, or fallback for what is no number. */
@@ -844,8 +858,15 @@ class Run {
     this.timers.push(setTimeout(action, ms));
   }
 
-  close() {
+  /** retire ends the run, whose files may still take late output. */
+  retire() {
     for (const timer of this.timers) clearTimeout(timer);
+    this.out.retire();
+    this.err.retire();
+  }
+
+  /** close lets go of its files. */
+  close() {
     this.out.spool.close();
     this.err.spool.close();
   }
@@ -988,6 +1009,8 @@ class Supervisor {
   #spareDeaths = 0;
   #run = null;
   #runKernel = null;
+  #past = new Map(); // the last runs that are over, by id
+  #late = new Set(); // the files that late output came into since the last answer
   #scanner = null;
   #quota = null; // a Quota where there is a limit
   #lastFrameAt = performance.now();
@@ -1272,6 +1295,7 @@ class Supervisor {
       duration_ms: 0,
       cause: '',
       kernel: this.#main === null ? 'dead' : 'alive',
+      late: [],
     });
   }
 
@@ -1340,6 +1364,7 @@ class Supervisor {
   #onKernelFrame(kernel, frame) {
     if (frame.type === 'ready') return this.#onKernelReady(kernel, frame);
     if (frame.type === 'log' && isText(frame.message)) return this.#log('info', frame.message);
+    if (frame.type === 'late') return this.#onLate(frame);
     if (kernel !== this.#runKernel || frame.id !== this.#run.id) return;
     if (frame.type === 'display') this.#onDisplay(this.#run, frame);
     if (frame.type === 'done') this.#finish(kernel, frame);
@@ -1417,7 +1442,7 @@ class Supervisor {
     kernel.drain();
     for (const stream of [run.out, run.err]) stream.end();
     const artifacts = this.#scanner.scan(run.filesFrom);
-    outcome = { ...outcome, ...this.#lateQuota(run, outcome, artifacts) };
+    outcome = { ...outcome, ...this.#lateQuota(run, outcome, artifacts), late: [...this.#late] };
     const told = { list: withinBytes(artifacts.slice(0, this.#settings.maxArtifacts), PATHS_BYTES), total: artifacts.length };
     const { outputBytes } = this.#settings;
     let frame = encodeFrame(doneFrame(run, outcome, told, outputBytes));
@@ -1425,13 +1450,31 @@ class Supervisor {
     if (frame.length > MAX_FRAME_OUT) frame = encodeFrame(doneFrame(run, outcome, told, outputBytes >> 4));
     this.#record.end(frame);
     this.#server.write(frame);
-    run.close();
+    run.retire();
+    this.#keepPast(run);
+    this.#late.clear();
     this.#run = null;
     this.#runKernel = null;
     this.#logs = 0;
     this.#lastFrameAt = performance.now();
     KernelProcess.noteOomKills();
     this.#planSpare();
+  }
+
+  #keepPast(run) {
+    this.#past.set(run.id, run);
+    if (this.#past.size <= PAST_RUNS) return;
+    const [oldest] = this.#past.values();
+    this.#past.delete(oldest.id);
+    oldest.close();
+  }
+
+  // What comes from a run that is over is kept in its own file, and is in no answer.
+  #onLate({ id, stream, data }) {
+    const run = this.#past.get(id);
+    if (run === undefined || !isText(data)) return;
+    const path = (stream === 2 ? run.err : run.out).late(Buffer.from(data, 'base64'));
+    if (path !== undefined && this.#late.size < LATE_PATHS) this.#late.add(path);
   }
 
   // lateQuota gives what is different about a run that went over the limit just before its end.
@@ -1530,7 +1573,7 @@ const FIRED_AFTER_MS = 30; // a termination takes far less from one thread to th
 const PRELOAD_MS = 150; // behind a first run that came with the start
 const TRANSLATE_MS = 20_000;
 const KEPT_CELLS = 200;
-const MAX_LATE_LOGS = 5; // in the time of one run, about what earlier runs still do
+const LATE_BYTES = 1 << 20; // of late output in one frame
 
 /** writeAll writes bytes to a descriptor that may be non-blocking, waiting as long as it takes. */
 function writeAll(fd, bytes) {
@@ -1918,7 +1961,12 @@ class Displayer {
     }
     const frame = { type: 'display', id: run.id, data: {}, size_bytes: 0, alt: String(options?.alt ?? '') };
     for (const [mime, content] of Object.entries(bundle)) this.#add(frame, mime, content);
-    if (!run.finished && !this.kernel.send(frame)) this.kernel.send({ ...frame, data: {} });
+    if (run.finished) return this.#tellLate(run, frame, Object.keys(bundle));
+    if (!this.kernel.send(frame)) this.kernel.send({ ...frame, data: {} });
+  }
+
+  #tellLate(run, { path }, types) {
+    if (run.id !== '') this.kernel.write(run, 1, Buffer.from(`[${types.join(', ')}${path === undefined ? '' : ` in ${path}`}]\n`));
   }
 
   #add(frame, mime, content) {
@@ -1997,7 +2045,6 @@ class Kernel {
   #pending = new Map(); // the promise of each run whose evaluation has not ended, though the run may have
   #gate = new Int32Array(new SharedArrayBuffer(4 * GATE_CELLS));
   #pipes = [];
-  #lateLogs = 0;
   #thrown = null; // the last exception out of a timer, with the timer's run
 
   start() {
@@ -2138,6 +2185,7 @@ class Kernel {
     this.#installOutput();
     this.#installExit();
     this.#installTimers();
+    this.#installWorkers();
     process.argv = [process.execPath, pathApi.join(process.cwd(), 'cell.js')];
     process.execArgv = [];
     process.title = 'node';
@@ -2244,13 +2292,32 @@ class Kernel {
     };
   }
 
+  // A worker ends with its run when that is stopped, and what it prints is its run's.
+  #installWorkers() {
+    const kernel = this;
+    const { Worker } = workerThreads;
+    workerThreads.Worker = class extends Worker {
+      constructor(file, options) {
+        super(file, { ...options, stdout: true, stderr: true });
+        const run = kernel.#owner();
+        for (const [fd, name] of [[1, 'stdout'], [2, 'stderr']]) {
+          if (!options?.[name]) this[name].on('data', (bytes) => kernel.write(run, fd, bytes));
+        }
+        run?.workers.add(this);
+        this.once('exit', () => run?.workers.delete(this));
+      }
+    };
+    Object.defineProperty(workerThreads.Worker, 'name', { value: 'Worker' });
+    moduleApi.syncBuiltinESMExports();
+  }
+
   // owner is the run that the running code belongs to; what has lost its trace belongs to the current one.
   #owner() {
     return this.#context.get() ?? this.#run;
   }
 
   #running() {
-    return this.#owner() ?? { id: '', finished: true, displays: [] };
+    return this.#owner() ?? { id: '', finished: true, displays: [], workers: new Set() };
   }
 
   // Output ----------------------------------------------------------------------
@@ -2259,9 +2326,10 @@ class Kernel {
   write(run, fd, bytes) {
     const owner = run ?? this.#run;
     if (owner !== null && owner === this.#run) return writeAll(this.#pipes[fd].own, bytes);
-    if (this.#lateLogs++ >= MAX_LATE_LOGS) return;
-    const text = bytes.toString('utf8', 0, Math.min(bytes.length, 500));
-    this.send({ type: 'log', message: `printed after the end of run ${owner?.id ?? ''}: ${text}` });
+    for (let at = 0; at < bytes.length; at += LATE_BYTES) {
+      const data = bytes.toString('base64', at, Math.min(bytes.length, at + LATE_BYTES));
+      this.send({ type: 'late', id: owner?.id ?? '', stream: fd, data });
+    }
   }
 
   // Runs --------------------------------------------------------------------------
@@ -2278,11 +2346,10 @@ class Kernel {
 
   #onRun({ id, code }) {
     this.#repairStdio();
-    this.#lateLogs = 0;
     this.#keepHandlers();
     process.exitCode = undefined;
     const cell = new Cell(code);
-    const run = { id, cell, finished: false, cancelled: false, displays: [], refused: null, tried: new Map(), settled: null };
+    const run = { id, cell, finished: false, cancelled: false, displays: [], workers: new Set(), refused: null, tried: new Map(), settled: null };
     this.#run = run;
     if (/\b(?:const|import|export)\b/.test(code) || code.startsWith('#!')) {
       const answer = this.translator.ask({ what: 'cell', code });
@@ -2464,8 +2531,8 @@ class Kernel {
     const run = this.#thrown?.error === thrown ? this.#thrown.run : this.#owner();
     this.#thrown = null;
     if (run !== null && run === this.#run) return this.#onThrown(run, thrown);
-    const { traceback } = describeError(thrown, 2000);
-    if (this.#lateLogs++ < MAX_LATE_LOGS) this.send({ type: 'log', message: `after the end of run ${run?.id ?? ''}: ${traceback}` });
+    const { traceback } = describeError(thrown, this.settings.outputBytes);
+    if (run !== null) this.write(run, 2, Buffer.from(`${traceback}\n`));
   }
 
   // hit tells that a termination that the watcher asked for has taken effect.
@@ -2476,6 +2543,7 @@ class Kernel {
     run.finished = true;
     run.cancelled = outcome.outcome === 'interrupted' || outcome.outcome === 'exited' && run.exitCode !== undefined;
     this.#run = null;
+    if (run.cancelled) for (const worker of run.workers) worker.terminate();
     const done = { type: 'done', id: run.id, ...outcome };
     // Control characters take six bytes each in JSON.
     if (!this.send(done)) this.send({ ...done, ...shorter(outcome, this.settings.outputBytes >> 4) });
