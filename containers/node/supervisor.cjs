@@ -303,6 +303,22 @@ class PipeMaker {
   }
 }
 
+/** namedPipes makes two pipes that another process can open by their paths, or gives null. remove ends the paths. */
+function namedPipes() {
+  let folder = null;
+  const remove = () => folder !== null && fs.rmSync(folder, { recursive: true, force: true });
+  try {
+    folder = fs.mkdtempSync(pathApi.join(os.tmpdir(), '.pipes-'));
+    const paths = ['out', 'err'].map((name) => pathApi.join(folder, name));
+    const made = childProcess.spawnSync('mkfifo', ['-m', '600', ...paths], { stdio: 'ignore', timeout: 5000 });
+    if (made.status !== 0) throw new Error('mkfifo failed');
+    return { paths, readers: paths.map((path) => fs.openSync(path, fs.constants.O_RDONLY | fs.constants.O_NONBLOCK)), remove };
+  } catch {
+    remove();
+    return null;
+  }
+}
+
 /**
  * OutputReader reads one output pipe of a kernel and gives its bytes to onData, in a
  * buffer that is used again. It is made with the read end of a pipe, or with a socket
@@ -659,6 +675,8 @@ class KernelProcess {
     this.nodePid = 0; // of the interpreter, which is not the child itself under a reaper
     this.bootedAt = Number.MAX_VALUE;
     this.cause = '';
+    this.pipedAt = 0; // when it got the pipes that it has
+    this.onPiped = () => {};
     this.#spawn(pipes.take(), pipes.take());
   }
 
@@ -718,6 +736,25 @@ class KernelProcess {
     this.err.drain();
   }
 
+  /** hasNewPrograms tells whether any of its programs may have been given its output pipes. */
+  hasNewPrograms() {
+    const since = ticksAgo(performance.now() - Math.max(this.pipedAt, this.bootedAt));
+    return descendants(listProcesses(), this.pid).some(({ pid, state, started }) => pid !== this.nodePid && state !== 'Z' && started >= since);
+  }
+
+  /** leavePipes gives its output pipes to the programs that hold them: onData(stream, bytes) hears of those from now on. */
+  leavePipes(onData) {
+    const made = namedPipes();
+    if (made === null) return [];
+    const left = [this.out, this.err];
+    left.forEach((reader, i) => (reader.onData = (bytes) => onData(i + 1, bytes)));
+    [this.out, this.err] = made.readers.map((fd, i) => new OutputReader(fd, (bytes) => this.handlers.onOutput(i + 1, bytes)));
+    this.pipedAt = performance.now();
+    this.onPiped = made.remove;
+    this.send({ type: 'pipes', paths: made.paths });
+    return left;
+  }
+
   /** resume undoes a SIGSTOP by code that found this process. */
   resume() {
     for (const pid of [this.pid, this.nodePid]) signal(pid, 'SIGCONT');
@@ -746,6 +783,7 @@ class KernelProcess {
     for (const end of [this.channel, this.watcher]) end?.destroy();
     this.out.close();
     this.err.close();
+    this.onPiped();
   }
 
   // A kernel's last frames may still be on their way when its death is known.
@@ -1010,6 +1048,7 @@ class Supervisor {
   #run = null;
   #runKernel = null;
   #past = new Map(); // the last runs that are over, by id
+  #leftReaders = []; // of the pipes that programs of runs that are over hold
   #late = new Set(); // the files that late output came into since the last answer
   #scanner = null;
   #quota = null; // a Quota where there is a limit
@@ -1365,6 +1404,7 @@ class Supervisor {
     if (frame.type === 'ready') return this.#onKernelReady(kernel, frame);
     if (frame.type === 'log' && isText(frame.message)) return this.#log('info', frame.message);
     if (frame.type === 'late') return this.#onLate(frame);
+    if (frame.type === 'piped') return kernel.onPiped();
     if (kernel !== this.#runKernel || frame.id !== this.#run.id) return;
     if (frame.type === 'display') this.#onDisplay(this.#run, frame);
     if (frame.type === 'done') this.#finish(kernel, frame);
@@ -1459,6 +1499,14 @@ class Supervisor {
     this.#lastFrameAt = performance.now();
     KernelProcess.noteOomKills();
     this.#planSpare();
+    if (kernel === this.#main && kernel.alive && kernel.hasNewPrograms()) this.#leavePipes(run, kernel);
+  }
+
+  // What programs that a run has left write to its pipes is in no later answer.
+  #leavePipes(run, kernel) {
+    const readers = kernel.leavePipes((stream, bytes) => this.#keepLate(run.id, stream, bytes));
+    this.#leftReaders.push(...readers);
+    for (const reader of this.#leftReaders.splice(0, this.#leftReaders.length - 2 * PAST_RUNS)) reader.close();
   }
 
   #keepPast(run) {
@@ -1471,9 +1519,13 @@ class Supervisor {
 
   // What comes from a run that is over is kept in its own file, and is in no answer.
   #onLate({ id, stream, data }) {
+    if (isText(data)) this.#keepLate(id, stream, Buffer.from(data, 'base64'));
+  }
+
+  #keepLate(id, stream, bytes) {
     const run = this.#past.get(id);
-    if (run === undefined || !isText(data)) return;
-    const path = (stream === 2 ? run.err : run.out).late(Buffer.from(data, 'base64'));
+    if (run === undefined || bytes.length === 0) return;
+    const path = (stream === 2 ? run.err : run.out).late(bytes);
     if (path !== undefined && this.#late.size < LATE_PATHS) this.#late.add(path);
   }
 
@@ -2144,6 +2196,19 @@ class Kernel {
     if (frame.type === 'init') this.#onInit(frame);
     else if (frame.type === 'run') this.#tryRun(frame);
     else if (frame.type === 'interrupt') this.#onInterrupt(frame);
+    else if (frame.type === 'pipes') this.#onPipes(frame);
+  }
+
+  // onPipes leaves the pipes to the programs that have got them, and takes others.
+  #onPipes({ paths }) {
+    for (const fd of [1, 2]) {
+      const before = this.#pipes[fd].own;
+      const own = openSync(paths[fd - 1], 'a');
+      this.#pipes[fd] = { own, ino: fstatSync(own).ino };
+      if (before !== fd) closeSync(before);
+    }
+    this.#repairStdio();
+    this.send({ type: 'piped' });
   }
 
   #onInit({ workDir, env, preload, outputBytes, imageBytes }) {

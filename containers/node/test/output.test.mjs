@@ -144,6 +144,16 @@ test('late output goes on behind what was too long, and has its limit', { skip: 
   assert.equal(text, `${'x'.repeat(3000)}\n${'y'.repeat(50_000 - 3001)}`);
 });
 
+test('programs that a run left write to its file', { skip: inImage && 'the file is not to be seen from here' }, async () => {
+  const code = 'require("child_process").spawn("sh", ["-c", "sleep 0.3; echo late; echo late >&2; sleep 0.1"], { stdio: "inherit" }); console.log("own"); 1';
+  const { id, stdout } = await client.run(code);
+  assert.equal(stdout.head, 'own\n');
+  const next = await client.run('console.log("next"); require("fs").writeSync(1, "fd\\n"); require("child_process").execSync("echo program; sleep 0.6", { stdio: "inherit" }); console.log("end")');
+  assert.deepEqual([next.stdout.head, next.stderr.head], ['next\nfd\nprogram\nend\n', '']);
+  assert.deepEqual(next.late.filter((path) => path.includes(`/${id}.`)).sort(), [`.runs/${id}.stderr.txt`, `.runs/${id}.stdout.txt`]);
+  assert.equal(await read(`.runs/${id}.stdout.txt`), 'own\nlate\n');
+});
+
 test('what is due when a run ends is still its own', async () => {
   const code = 'setImmediate(() => console.log("immediate")); process.nextTick(() => console.log("tick")); Promise.resolve().then(() => console.log("micro")); console.log("sync")';
   assert.deepEqual((await client.run(code)).stdout.head.split('\n').sort(), ['', 'immediate', 'micro', 'sync', 'tick']);
