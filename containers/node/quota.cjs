@@ -6,10 +6,14 @@
 
 const fs = require('node:fs');
 const { Tally } = require('./tally.cjs');
+const { Unnamed } = require('./unnamed.cjs');
 
 const TICK_MS = 100;
+const MANY_FILES = 10_000;
+const UNLIMITED_FILES = 200_000; // that are counted where only bytes have a limit
 const SLICE_MS = 2; // how long a count may keep process 1 from anything else
 const COUNT_SHARE = 20; // one part of the time in so many is for counting
+const HASTE_SHARE = 4; // the same where the limit may be passed already
 const CHEAP_MS = TICK_MS / COUNT_SHARE; // a count that takes no longer is made with every tick
 const COUNT_ANYWAY_MS = 2000; // what is sparse, or no file, does not move the free space
 const MOVED_PART = 8; // of what is left to the limit
@@ -26,13 +30,13 @@ const fits = (usage, limit) => usage.bytes <= limit.bytes && usage.files <= limi
 const plus = (a, b) => ({ bytes: a.bytes + b.bytes, files: a.files + b.files });
 
 /**
- * Quota watches a work directory. onOver(usage) is called when the session's own code has
- * taken it over the limit; code that has not run since it was under it has not. session.pids()
+ * Quota watches a work directory. onOver({bytes, files, hider}) is called when the session's own
+ * code has taken it over the limit, or process hider, if that is not 0, hides what it has open; code that has not run since it was under it has not. session.pids()
  * lists the processes of that code, session.hasPrograms() tells whether any are there beside
  * its kernels. It watches from begin, and stops by itself when nothing is left that writes.
  */
 class Quota {
-  #known = { bytes: 0, files: 0 }; // as of the last count
+  #known = { bytes: 0, files: 0, hider: 0 }; // as of the last count
   #allowed;
   #timer = null;
   #tally = null;
@@ -73,7 +77,7 @@ class Quota {
    * next count is no way past it.
    */
   end(changed) {
-    const isSuspect = !fits(plus(this.#known, changed), this.#allowed);
+    const isSuspect = !fits(plus(this.#known, changed), this.#allowed) || this.#hasTaken();
     const isOver = isSuspect && this.#countNow();
     this.#turn++;
     this.#since = Infinity;
@@ -107,7 +111,7 @@ class Quota {
 
   #isDue(now) {
     const passed = now - this.#countedAt;
-    if (passed < COUNT_SHARE * this.#cost) return false;
+    if (passed < (this.#mayBeOver() ? HASTE_SHARE : COUNT_SHARE) * this.#cost) return false;
     const isFirst = this.#inRun && this.#countedAt < this.#begunAt;
     return isFirst || this.#cost < CHEAP_MS || passed >= COUNT_ANYWAY_MS || this.#hasMoved();
   }
@@ -120,8 +124,24 @@ class Quota {
     });
   }
 
+  // mayBeOver tells whether the limit is passed if all that has gone from the free space since the last count is ours.
+  #mayBeOver() {
+    const free = freeSpace(this.root);
+    if (free === null || this.#free === null) return false;
+    return ['bytes', 'files'].some((unit) => this.#known[unit] + this.#free[unit] - free[unit] > this.limit[unit]);
+  }
+
+  // hasTaken tells whether the free space has shrunk by what is left to the limit: a file need not have a name for that.
+  #hasTaken() {
+    const free = freeSpace(this.root);
+    if (free === null || this.#free === null) return false;
+    return this.#free.bytes - free.bytes > this.#allowed.bytes - this.#known.bytes;
+  }
+
   #newTally() {
-    const most = Math.max(200_000, this.limit.files < Infinity ? 2 * this.limit.files : 0);
+    // Where there are far too many, it does not matter how many: counting them all takes long
+    // while code makes more of them.
+    const most = this.limit.files < Infinity ? 2 * this.limit.files + MANY_FILES : UNLIMITED_FILES;
     this.#free = freeSpace(this.root);
     return new Tally(this.root, { most, since: this.#since });
   }
@@ -130,26 +150,36 @@ class Quota {
     const turn = this.#turn;
     this.#tally = this.#newTally();
     this.#tally.inSlices(SLICE_MS, (tally) => {
-      this.#tally = null;
-      // What was counted partly before a run and partly in it accuses nobody.
-      if (this.#judge(tally, turn === this.#turn)) this.onOver(this.#known);
+      this.#newUnnamed().inSlices(SLICE_MS, (unnamed) => {
+        this.#tally = null;
+        // What was counted partly before a run and partly in it accuses nobody.
+        if (this.#judge(tally, unnamed, turn === this.#turn)) this.onOver(this.#known);
+      });
     });
+  }
+
+  #newUnnamed() {
+    // Process 1 keeps the files of output open, which the session's code may delete.
+    return new Unnamed(this.root, [...this.session.pids(), process.pid], this.#since);
   }
 
   #countNow() {
     const tally = this.#newTally();
     tally.step(LATE_COUNT_MS);
     tally.close();
-    return this.#judge(tally, true);
+    const unnamed = this.#newUnnamed();
+    unnamed.step(LATE_COUNT_MS);
+    return this.#judge(tally, unnamed, true);
   }
 
   // judge takes what was counted, and tells whether the session's code has gone over what it
   // may; counted in a piece is what no run began or ended under.
-  #judge(tally, inOnePiece) {
+  #judge(tally, unnamed, inOnePiece) {
     const wasOver = this.#settled && !fits(this.#known, this.limit);
-    this.#known = { bytes: tally.bytes, files: tally.files };
-    this.#cost = tally.spentMs;
+    this.#known = { bytes: tally.bytes + unnamed.bytes, files: tally.files, hider: unnamed.hider };
+    this.#cost = tally.spentMs + unnamed.spentMs;
     this.#countedAt = performance.now();
+    if (unnamed.hider !== 0) return true;
     if (!inOnePiece) return false;
     if (!this.#inRun) this.#settled = true;
     if (fits(this.#known, this.limit)) {
@@ -167,7 +197,7 @@ class Quota {
     if (this.#doubts) return false;
     this.#allowed = plus(this.#known, ALLOWANCE);
     // Without a run, what takes it over the limit need not be the session's; what goes on then is.
-    const hasWritten = this.#inRun ? !fits({ bytes: tally.changedBytes, files: tally.changedFiles }, ALLOWANCE) : wasOver;
+    const hasWritten = this.#inRun ? !fits({ bytes: tally.changedBytes + unnamed.changedBytes, files: tally.changedFiles }, ALLOWANCE) : wasOver;
     return hasWritten && hasRun(before, this.#times);
   }
 

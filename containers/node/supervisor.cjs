@@ -189,6 +189,18 @@ class Capture {
     if (this.#shownBytes + Buffer.byteLength(this.#screen.rest()) > this.limit) this.#beginSpool();
   }
 
+  /** retire lets go of what was reported; late still takes more for the file. */
+  retire() {
+    [this.#screen, this.#head, this.#tail] = [null, [], []];
+  }
+
+  /** late takes what was written after the end, and gives the file it is in, or undefined where nothing is kept. */
+  late(chunk) {
+    if (!this.#spools) this.#beginSpool();
+    this.spool.write(chunk);
+    return this.spool.path;
+  }
+
   #keepRaw(chunk) {
     if (this.#spools) return this.spool.write(chunk);
     this.#rawBytes += chunk.length;
@@ -291,6 +303,22 @@ class PipeMaker {
   }
 }
 
+/** namedPipes makes two pipes that another process can open by their paths, or gives null. remove ends the paths. */
+function namedPipes() {
+  let folder = null;
+  const remove = () => folder !== null && fs.rmSync(folder, { recursive: true, force: true });
+  try {
+    folder = fs.mkdtempSync(pathApi.join(os.tmpdir(), '.pipes-'));
+    const paths = ['out', 'err'].map((name) => pathApi.join(folder, name));
+    const made = childProcess.spawnSync('mkfifo', ['-m', '600', ...paths], { stdio: 'ignore', timeout: 5000 });
+    if (made.status !== 0) throw new Error('mkfifo failed');
+    return { paths, readers: paths.map((path) => fs.openSync(path, fs.constants.O_RDONLY | fs.constants.O_NONBLOCK)), remove };
+  } catch {
+    remove();
+    return null;
+  }
+}
+
 /**
  * OutputReader reads one output pipe of a kernel and gives its bytes to onData, in a
  * buffer that is used again. It is made with the read end of a pipe, or with a socket
@@ -350,6 +378,7 @@ class OutputReader {
 
 const SCAN_DEPTH = 64;
 const SCAN_ENTRIES = 200_000;
+const SCAN_MS = 1500; // an answer is not kept waiting by what a run has made of the folder
 const STREAMED_FOLDER_BYTES = 4 << 20; // of the folder itself, which is some 50 bytes an entry
 const CLOCK_SLACK_MS = 100; // how far file times may lag, where the file system's own clock cannot be read
 const O_TMPFILE = 0o20200000; // a file without a name (Linux); Node has no constant for it
@@ -401,10 +430,11 @@ class Scanner {
   // walk visits the regular files that are not private, without following links.
   #walk(visit) {
     let left = SCAN_ENTRIES;
+    const until = performance.now() + SCAN_MS;
     const folders = [{ path: '', depth: 0 }];
     while (folders.length > 0 && left > 0) {
       const { path, depth } = folders.pop();
-      left = this.#list(path, left, (entry) => {
+      left = this.#list(path, left, until, (entry) => {
         const child = path === '' ? entry.name : `${path}/${entry.name}`;
         if (isPrivate(child, entry.name)) return;
         if (entry.isDirectory()) {
@@ -418,15 +448,18 @@ class Scanner {
     }
   }
 
-  // list calls each for the entries of a folder, at most left of them, and gives how many
-  // may still be read.
-  #list(path, left, each) {
+  // list calls each for the entries of a folder, at most left of them and until a time, and
+  // gives how many may still be read.
+  #list(path, left, until, each) {
     try {
       const folder = pathApi.join(this.root, path);
       const { size } = fs.lstatSync(folder);
-      if (size > STREAMED_FOLDER_BYTES) return this.#stream(folder, left, each);
+      if (size > STREAMED_FOLDER_BYTES) return this.#stream(folder, left, until, each);
       const entries = fs.readdirSync(folder, { withFileTypes: true });
-      entries.slice(0, left).forEach(each);
+      for (const entry of entries.slice(0, left)) {
+        each(entry);
+        if (performance.now() >= until) return 0;
+      }
       return Math.max(0, left - entries.length);
     } catch {
       return left; // a folder that vanishes while it is read has nothing to report
@@ -434,10 +467,13 @@ class Scanner {
   }
 
   // A hostile folder may hold millions of entries, which must not be in memory at once.
-  #stream(path, left, each) {
+  #stream(path, left, until, each) {
     const folder = fs.opendirSync(path, { bufferSize: 256 });
     try {
-      for (let entry; left > 0 && (entry = folder.readSync()) !== null; left--) each(entry);
+      for (let entry; left > 0 && (entry = folder.readSync()) !== null; left--) {
+        each(entry);
+        if (performance.now() >= until) return 0;
+      }
     } finally {
       folder.closeSync();
     }
@@ -639,6 +675,8 @@ class KernelProcess {
     this.nodePid = 0; // of the interpreter, which is not the child itself under a reaper
     this.bootedAt = Number.MAX_VALUE;
     this.cause = '';
+    this.pipedAt = 0; // when it got the pipes that it has
+    this.onPiped = () => {};
     this.#spawn(pipes.take(), pipes.take());
   }
 
@@ -698,6 +736,25 @@ class KernelProcess {
     this.err.drain();
   }
 
+  /** hasNewPrograms tells whether any of its programs may have been given its output pipes. */
+  hasNewPrograms() {
+    const since = ticksAgo(performance.now() - Math.max(this.pipedAt, this.bootedAt));
+    return descendants(listProcesses(), this.pid).some(({ pid, state, started }) => pid !== this.nodePid && state !== 'Z' && started >= since);
+  }
+
+  /** leavePipes gives its output pipes to the programs that hold them: onData(stream, bytes) hears of those from now on. */
+  leavePipes(onData) {
+    const made = namedPipes();
+    if (made === null) return [];
+    const left = [this.out, this.err];
+    left.forEach((reader, i) => (reader.onData = (bytes) => onData(i + 1, bytes)));
+    [this.out, this.err] = made.readers.map((fd, i) => new OutputReader(fd, (bytes) => this.handlers.onOutput(i + 1, bytes)));
+    this.pipedAt = performance.now();
+    this.onPiped = made.remove;
+    this.send({ type: 'pipes', paths: made.paths });
+    return left;
+  }
+
   /** resume undoes a SIGSTOP by code that found this process. */
   resume() {
     for (const pid of [this.pid, this.nodePid]) signal(pid, 'SIGCONT');
@@ -726,6 +783,7 @@ class KernelProcess {
     for (const end of [this.channel, this.watcher]) end?.destroy();
     this.out.close();
     this.err.close();
+    this.onPiped();
   }
 
   // A kernel's last frames may still be on their way when its death is known.
@@ -772,6 +830,8 @@ const USAGE_SLICE_MS = 2; // a count must not hold up an interrupt
 const STRAY_PATIENCE = 10; // rounds of killing before something is taken to fork faster than that
 const STRAY_ROUNDS = 200;
 const PATHS_BYTES = 256 << 10; // of artifacts in one answer
+const PAST_RUNS = 32; // that are listened to
+const LATE_PATHS = 8; // files of late output that an answer names
 const MAX_LOGS = 100; // log frames between the ends of two runs
 
 /** clamp gives a whole number between low and high, or fallback for what is no number. */
@@ -836,8 +896,15 @@ class Run {
     this.timers.push(setTimeout(action, ms));
   }
 
-  close() {
+  /** retire ends the run, whose files may still take late output. */
+  retire() {
     for (const timer of this.timers) clearTimeout(timer);
+    this.out.retire();
+    this.err.retire();
+  }
+
+  /** close lets go of its files. */
+  close() {
     this.out.spool.close();
     this.err.spool.close();
   }
@@ -980,6 +1047,9 @@ class Supervisor {
   #spareDeaths = 0;
   #run = null;
   #runKernel = null;
+  #past = new Map(); // the last runs that are over, by id
+  #leftReaders = []; // of the pipes that programs of runs that are over hold
+  #late = new Set(); // the files that late output came into since the last answer
   #scanner = null;
   #quota = null; // a Quota where there is a limit
   #lastFrameAt = performance.now();
@@ -1097,6 +1167,9 @@ class Supervisor {
   }
 
   #onOver(usage) {
+    const { hider } = usage;
+    // What it holds goes with it; nothing else can be done about that.
+    if (hider !== 0 && hider !== this.#main?.nodePid) signal(hider, 'SIGKILL');
     if (this.#run !== null) {
       this.#run.usage = usage;
       return this.#interrupt(this.#run, 'quota');
@@ -1107,7 +1180,8 @@ class Supervisor {
     else this.#log('warn', `programs that were left running are killed: ${this.#quotaError(usage).message}`);
   }
 
-  #quotaError({ bytes, files }) {
+  #quotaError({ bytes, files, hider }) {
+    if (hider !== 0) return { name: 'QuotaExceeded', message: `this program hides its open files (process ${hider})`, traceback: '' };
     const { volumeBytes, volumeFiles } = this.#settings;
     const isBytes = volumeBytes > 0 && bytes > volumeBytes;
     const message = isBytes
@@ -1260,6 +1334,7 @@ class Supervisor {
       duration_ms: 0,
       cause: '',
       kernel: this.#main === null ? 'dead' : 'alive',
+      late: [],
     });
   }
 
@@ -1328,6 +1403,8 @@ class Supervisor {
   #onKernelFrame(kernel, frame) {
     if (frame.type === 'ready') return this.#onKernelReady(kernel, frame);
     if (frame.type === 'log' && isText(frame.message)) return this.#log('info', frame.message);
+    if (frame.type === 'late') return this.#onLate(frame);
+    if (frame.type === 'piped') return kernel.onPiped();
     if (kernel !== this.#runKernel || frame.id !== this.#run.id) return;
     if (frame.type === 'display') this.#onDisplay(this.#run, frame);
     if (frame.type === 'done') this.#finish(kernel, frame);
@@ -1405,7 +1482,7 @@ class Supervisor {
     kernel.drain();
     for (const stream of [run.out, run.err]) stream.end();
     const artifacts = this.#scanner.scan(run.filesFrom);
-    outcome = { ...outcome, ...this.#lateQuota(run, outcome, artifacts) };
+    outcome = { ...outcome, ...this.#lateQuota(run, outcome, artifacts), late: [...this.#late] };
     const told = { list: withinBytes(artifacts.slice(0, this.#settings.maxArtifacts), PATHS_BYTES), total: artifacts.length };
     const { outputBytes } = this.#settings;
     let frame = encodeFrame(doneFrame(run, outcome, told, outputBytes));
@@ -1413,13 +1490,43 @@ class Supervisor {
     if (frame.length > MAX_FRAME_OUT) frame = encodeFrame(doneFrame(run, outcome, told, outputBytes >> 4));
     this.#record.end(frame);
     this.#server.write(frame);
-    run.close();
+    run.retire();
+    this.#keepPast(run);
+    this.#late.clear();
     this.#run = null;
     this.#runKernel = null;
     this.#logs = 0;
     this.#lastFrameAt = performance.now();
     KernelProcess.noteOomKills();
     this.#planSpare();
+    if (kernel === this.#main && kernel.alive && kernel.hasNewPrograms()) this.#leavePipes(run, kernel);
+  }
+
+  // What programs that a run has left write to its pipes is in no later answer.
+  #leavePipes(run, kernel) {
+    const readers = kernel.leavePipes((stream, bytes) => this.#keepLate(run.id, stream, bytes));
+    this.#leftReaders.push(...readers);
+    for (const reader of this.#leftReaders.splice(0, this.#leftReaders.length - 2 * PAST_RUNS)) reader.close();
+  }
+
+  #keepPast(run) {
+    this.#past.set(run.id, run);
+    if (this.#past.size <= PAST_RUNS) return;
+    const [oldest] = this.#past.values();
+    this.#past.delete(oldest.id);
+    oldest.close();
+  }
+
+  // What comes from a run that is over is kept in its own file, and is in no answer.
+  #onLate({ id, stream, data }) {
+    if (isText(data)) this.#keepLate(id, stream, Buffer.from(data, 'base64'));
+  }
+
+  #keepLate(id, stream, bytes) {
+    const run = this.#past.get(id);
+    if (run === undefined || bytes.length === 0) return;
+    const path = (stream === 2 ? run.err : run.out).late(bytes);
+    if (path !== undefined && this.#late.size < LATE_PATHS) this.#late.add(path);
   }
 
   // lateQuota gives what is different about a run that went over the limit just before its end.
@@ -1518,7 +1625,7 @@ const FIRED_AFTER_MS = 30; // a termination takes far less from one thread to th
 const PRELOAD_MS = 150; // behind a first run that came with the start
 const TRANSLATE_MS = 20_000;
 const KEPT_CELLS = 200;
-const MAX_LATE_LOGS = 5; // in the time of one run, about what earlier runs still do
+const LATE_BYTES = 1 << 20; // of late output in one frame
 
 /** writeAll writes bytes to a descriptor that may be non-blocking, waiting as long as it takes. */
 function writeAll(fd, bytes) {
@@ -1906,7 +2013,12 @@ class Displayer {
     }
     const frame = { type: 'display', id: run.id, data: {}, size_bytes: 0, alt: String(options?.alt ?? '') };
     for (const [mime, content] of Object.entries(bundle)) this.#add(frame, mime, content);
-    if (!run.finished && !this.kernel.send(frame)) this.kernel.send({ ...frame, data: {} });
+    if (run.finished) return this.#tellLate(run, frame, Object.keys(bundle));
+    if (!this.kernel.send(frame)) this.kernel.send({ ...frame, data: {} });
+  }
+
+  #tellLate(run, { path }, types) {
+    if (run.id !== '') this.kernel.write(run, 1, Buffer.from(`[${types.join(', ')}${path === undefined ? '' : ` in ${path}`}]\n`));
   }
 
   #add(frame, mime, content) {
@@ -1985,7 +2097,6 @@ class Kernel {
   #pending = new Map(); // the promise of each run whose evaluation has not ended, though the run may have
   #gate = new Int32Array(new SharedArrayBuffer(4 * GATE_CELLS));
   #pipes = [];
-  #lateLogs = 0;
   #thrown = null; // the last exception out of a timer, with the timer's run
 
   start() {
@@ -2085,6 +2196,19 @@ class Kernel {
     if (frame.type === 'init') this.#onInit(frame);
     else if (frame.type === 'run') this.#tryRun(frame);
     else if (frame.type === 'interrupt') this.#onInterrupt(frame);
+    else if (frame.type === 'pipes') this.#onPipes(frame);
+  }
+
+  // onPipes leaves the pipes to the programs that have got them, and takes others.
+  #onPipes({ paths }) {
+    for (const fd of [1, 2]) {
+      const before = this.#pipes[fd].own;
+      const own = openSync(paths[fd - 1], 'a');
+      this.#pipes[fd] = { own, ino: fstatSync(own).ino };
+      if (before !== fd) closeSync(before);
+    }
+    this.#repairStdio();
+    this.send({ type: 'piped' });
   }
 
   #onInit({ workDir, env, preload, outputBytes, imageBytes }) {
@@ -2126,6 +2250,7 @@ class Kernel {
     this.#installOutput();
     this.#installExit();
     this.#installTimers();
+    this.#installWorkers();
     process.argv = [process.execPath, pathApi.join(process.cwd(), 'cell.js')];
     process.execArgv = [];
     process.title = 'node';
@@ -2232,13 +2357,32 @@ class Kernel {
     };
   }
 
+  // A worker ends with its run when that is stopped, and what it prints is its run's.
+  #installWorkers() {
+    const kernel = this;
+    const { Worker } = workerThreads;
+    workerThreads.Worker = class extends Worker {
+      constructor(file, options) {
+        super(file, { ...options, stdout: true, stderr: true });
+        const run = kernel.#owner();
+        for (const [fd, name] of [[1, 'stdout'], [2, 'stderr']]) {
+          if (!options?.[name]) this[name].on('data', (bytes) => kernel.write(run, fd, bytes));
+        }
+        run?.workers.add(this);
+        this.once('exit', () => run?.workers.delete(this));
+      }
+    };
+    Object.defineProperty(workerThreads.Worker, 'name', { value: 'Worker' });
+    moduleApi.syncBuiltinESMExports();
+  }
+
   // owner is the run that the running code belongs to; what has lost its trace belongs to the current one.
   #owner() {
     return this.#context.get() ?? this.#run;
   }
 
   #running() {
-    return this.#owner() ?? { id: '', finished: true, displays: [] };
+    return this.#owner() ?? { id: '', finished: true, displays: [], workers: new Set() };
   }
 
   // Output ----------------------------------------------------------------------
@@ -2247,9 +2391,10 @@ class Kernel {
   write(run, fd, bytes) {
     const owner = run ?? this.#run;
     if (owner !== null && owner === this.#run) return writeAll(this.#pipes[fd].own, bytes);
-    if (this.#lateLogs++ >= MAX_LATE_LOGS) return;
-    const text = bytes.toString('utf8', 0, Math.min(bytes.length, 500));
-    this.send({ type: 'log', message: `printed after the end of run ${owner?.id ?? ''}: ${text}` });
+    for (let at = 0; at < bytes.length; at += LATE_BYTES) {
+      const data = bytes.toString('base64', at, Math.min(bytes.length, at + LATE_BYTES));
+      this.send({ type: 'late', id: owner?.id ?? '', stream: fd, data });
+    }
   }
 
   // Runs --------------------------------------------------------------------------
@@ -2266,11 +2411,10 @@ class Kernel {
 
   #onRun({ id, code }) {
     this.#repairStdio();
-    this.#lateLogs = 0;
     this.#keepHandlers();
     process.exitCode = undefined;
     const cell = new Cell(code);
-    const run = { id, cell, finished: false, cancelled: false, displays: [], refused: null, tried: new Map(), settled: null };
+    const run = { id, cell, finished: false, cancelled: false, displays: [], workers: new Set(), refused: null, tried: new Map(), settled: null };
     this.#run = run;
     if (/\b(?:const|import|export)\b/.test(code) || code.startsWith('#!')) {
       const answer = this.translator.ask({ what: 'cell', code });
@@ -2452,8 +2596,8 @@ class Kernel {
     const run = this.#thrown?.error === thrown ? this.#thrown.run : this.#owner();
     this.#thrown = null;
     if (run !== null && run === this.#run) return this.#onThrown(run, thrown);
-    const { traceback } = describeError(thrown, 2000);
-    if (this.#lateLogs++ < MAX_LATE_LOGS) this.send({ type: 'log', message: `after the end of run ${run?.id ?? ''}: ${traceback}` });
+    const { traceback } = describeError(thrown, this.settings.outputBytes);
+    if (run !== null) this.write(run, 2, Buffer.from(`${traceback}\n`));
   }
 
   // hit tells that a termination that the watcher asked for has taken effect.
@@ -2464,6 +2608,7 @@ class Kernel {
     run.finished = true;
     run.cancelled = outcome.outcome === 'interrupted' || outcome.outcome === 'exited' && run.exitCode !== undefined;
     this.#run = null;
+    if (run.cancelled) for (const worker of run.workers) worker.terminate();
     const done = { type: 'done', id: run.id, ...outcome };
     // Control characters take six bytes each in JSON.
     if (!this.send(done)) this.send({ ...done, ...shorter(outcome, this.settings.outputBytes >> 4) });

@@ -2,13 +2,13 @@
 // collects what comes back. SUPERVISOR_COMMAND, a JSON list, names another command that
 // takes the place of `node -e BOOT`; "BOOT" in it stands for the source of boot.cjs.
 import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { chownSync, mkdtempSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { boot, frame, program } from './program.mjs';
 
-const source = frame(program('supervisor.cjs', 'frames.cjs', 'door.cjs', 'socket.cjs', 'quota.cjs', 'screen.cjs', 'tally.cjs'));
+const source = frame(program('supervisor.cjs', 'frames.cjs', 'door.cjs', 'socket.cjs', 'quota.cjs', 'screen.cjs', 'tally.cjs', 'unnamed.cjs'));
 
 /** command is the argv that starts a supervisor. */
 function command() {
@@ -43,12 +43,19 @@ export class Client {
   #pending = Buffer.alloc(0);
   #runs = 0;
 
-  /** start begins a supervisor with the defaults and what overrides them, in an environment with env; null sends no init. */
-  static async start(overrides = {}, env = {}) {
+  /**
+   * start begins a supervisor with the defaults and what overrides them, in an environment with
+   * env; null sends no init. As user, if one is given, where the test itself may do anything.
+   */
+  static async start(overrides = {}, env = {}, user = undefined) {
     const client = new Client();
     client.workDir = inImage ? '/mnt/data' : mkdtempSync(join(tmpdir(), 'supervisor-test-'));
     const [executable, ...args] = command();
     const options = { stdio: ['pipe', 'pipe', 'pipe'], cwd: inImage ? undefined : client.workDir, env: { ...process.env, ...env } };
+    if (user !== undefined && !inImage && process.getuid() === 0) {
+      Object.assign(options, { uid: user, gid: user });
+      chownSync(client.workDir, user, user);
+    }
     client.child = spawn(executable, args, options);
     client.exited = new Promise((resolve) => client.child.on('exit', (code, signal) => resolve({ code, signal })));
     client.#join(client.child.stdin, client.child.stdout);

@@ -25,6 +25,11 @@ const stubborn = {
   'a program in a shell in a shell': 'require("child_process").execSync("sh -c \\"sleep 100; true\\"; true")',
   'a value that takes for ever to show': '({ [Symbol.for("nodejs.util.inspect.custom")]() { while (true); } })',
   'a flood of output': 'while (true) console.log("x".repeat(1000))',
+  'an endless loop in a promise': 'await Promise.resolve().then(() => { while (true); })',
+  'a regular expression that takes for ever': '/^(a+)+$/.test("a".repeat(60) + "b")',
+  'much JSON': 'JSON.parse(`[${"[1,2,3],".repeat(2_000_000)}0]`); while (true);',
+  'an endless loop over files': 'const fs = require("fs"); for (let i = 0; ; i++) { fs.closeSync(fs.openSync(`f${i % 100}`, "w")) }',
+  'a worker that spins': 'const spinner = new (require("worker_threads").Worker)("for (;;);", { eval: true }); await new Promise((r) => spinner.on("exit", r))',
   'a display that never comes': 'display({ [Symbol.for("Jupyter.display")]: () => new Promise(() => {}) })',
 };
 
@@ -83,6 +88,15 @@ test('timers of an interrupted run do not fire any more', async () => {
   const before = (await client.run('ticks')).result;
   assert.ok(Number(before) > 0);
   assert.equal((await client.run('await new Promise((r) => setTimeout(r, 400)); ticks')).result, before);
+});
+
+test('workers of an interrupted run are ended, those of earlier runs are not', async () => {
+  const make = (name) => `new (require("worker_threads").Worker)('require("worker_threads").parentPort.postMessage(1); setInterval(() => {}, 1000); process.argv', { eval: true, name: "${name}" })`;
+  await client.run(`const before = ${make('before')}; await new Promise((r) => before.on("message", r)); 1`);
+  await client.run(`var spinning = new (require("worker_threads").Worker)("for (;;);", { eval: true }); await new Promise(() => {})`, { timeout_ms: 300 });
+  const ended = await client.run('spinning.threadId === -1 || await new Promise((r) => spinning.on("exit", () => r(true)))');
+  assert.equal(ended.result, 'true');
+  assert.equal((await client.run('const lives = before.threadId > 0; await before.terminate(); lives')).result, 'true');
 });
 
 test('programs of an interrupted run are ended, those of earlier runs are not', async () => {

@@ -107,16 +107,51 @@ describe('what an earlier run prints late is in no answer', () => {
     'an exception': 'setTimeout(() => { throw new Error("late") }, 30)',
     'an exit': 'setTimeout(() => process.exit(3), 30)',
     'a display': 'setTimeout(() => display({ "text/plain": "late" }), 30)',
+    'a chain of ticks': 'setTimeout(() => process.nextTick(() => process.nextTick(() => console.log("late"))), 30)',
+    'an async iterator': '(async () => { for await (const _ of require("timers/promises").setInterval(10)) console.log("late") })(); 1',
+    'a worker': 'var worker = new (require("worker_threads").Worker)(`setInterval(() => { console.log("late"); console.error("late") }, 10)`, { eval: true }); await new Promise((r) => worker.on("online", r))',
+    "a program's output": 'require("child_process").spawn("sh", ["-c", "sleep 0.05; echo late"]).stdout.on("data", (bytes) => console.log(String(bytes)))',
   };
+  const byContext = ['a callback', 'a promise', 'a chain of ticks', 'an async iterator', "a program's output"];
   const exact = Number(client.ready.version.split('.')[0]) >= 22;
   for (const [name, code] of Object.entries(late)) {
-    const needs = name === 'a callback' || name === 'a promise';
+    const needs = byContext.includes(name);
     test(name, { skip: needs && !exact && 'before Node 22 only timers carry their run' }, async () => {
       await client.run(`${code}; 1`);
       const next = await client.run('await new Promise((r) => setTimeout(r, 80)); 2');
       assert.deepEqual([next.status, next.result, next.stdout.bytes, next.stderr.bytes, next.displays_total], ['completed', '2', 0, 0, 0]);
     });
   }
+});
+
+test('what an earlier run prints late is in its file, and the next answer names that', { skip: inImage && 'the file is not to be seen from here' }, async () => {
+  const code = 'console.log("own"); setTimeout(() => { console.log("late"); console.error("late error"); display({ "text/html": "<p>" }); throw new Error("late throw") }, 30)';
+  const { id } = await client.run(code);
+  const next = await client.run('await new Promise((r) => setTimeout(r, 100)); 1');
+  const files = [`.runs/${id}.stdout.txt`, `.runs/${id}.stderr.txt`];
+  const lateOf = ({ late }) => late.filter((path) => path.includes(`/${id}.`)); // others may go on
+  assert.deepEqual(lateOf(next), files);
+  assert.equal(await read(files[0]), 'own\nlate\n[text/html]\n');
+  assert.match(await read(files[1]), /^late error\n[^]*Error: late throw\n/);
+  assert.deepEqual(lateOf(await client.run('1')), []);
+});
+
+test('late output goes on behind what was too long, and has its limit', { skip: inImage && 'the file is not to be seen from here' }, async () => {
+  const { id, stdout } = await client.run('console.log("x".repeat(3000)); setTimeout(() => console.log("y".repeat(60_000)), 30); 1');
+  assert.equal(stdout.path, `.runs/${id}.stdout.txt`);
+  await client.run('await new Promise((r) => setTimeout(r, 100)); 1');
+  const text = await read(stdout.path);
+  assert.equal(text, `${'x'.repeat(3000)}\n${'y'.repeat(50_000 - 3001)}`);
+});
+
+test('programs that a run left write to its file', { skip: inImage && 'the file is not to be seen from here' }, async () => {
+  const code = 'require("child_process").spawn("sh", ["-c", "sleep 0.3; echo late; echo late >&2; sleep 0.1"], { stdio: "inherit" }); console.log("own"); 1';
+  const { id, stdout } = await client.run(code);
+  assert.equal(stdout.head, 'own\n');
+  const next = await client.run('console.log("next"); require("fs").writeSync(1, "fd\\n"); require("child_process").execSync("echo program; sleep 0.6", { stdio: "inherit" }); console.log("end")');
+  assert.deepEqual([next.stdout.head, next.stderr.head], ['next\nfd\nprogram\nend\n', '']);
+  assert.deepEqual(next.late.filter((path) => path.includes(`/${id}.`)).sort(), [`.runs/${id}.stderr.txt`, `.runs/${id}.stdout.txt`]);
+  assert.equal(await read(`.runs/${id}.stdout.txt`), 'own\nlate\n');
 });
 
 test('what is due when a run ends is still its own', async () => {

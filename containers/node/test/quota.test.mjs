@@ -11,8 +11,8 @@ const BYTES = 20 * MiB;
 const FILES = 300;
 
 /** started makes a client with limits for one test. */
-async function started(t, overrides = {}) {
-  const client = await Client.start({ volume_bytes: BYTES, volume_files: FILES, ...overrides });
+async function started(t, overrides = {}, user = undefined) {
+  const client = await Client.start({ volume_bytes: BYTES, volume_files: FILES, ...overrides }, {}, user);
   t.after(async () => {
     client.child.kill('SIGTERM'); // which takes its kernels along
     await client.exited;
@@ -44,6 +44,10 @@ const fill = {
   'sparse files in no time': 'for (let i = 0; i < 8; i++) { fs.writeFileSync(`sparse-${i}`, ""); fs.truncateSync(`sparse-${i}`, 3 << 20) }',
   'hidden files': 'fs.mkdirSync(".cache", { recursive: true }); while (true) { fs.appendFileSync(".cache/hidden", Buffer.alloc(1 << 16)); await wait(1) }',
   'files under names that are no text': 'while (true) { fs.appendFileSync(Buffer.from([0xff, 0xfe]), Buffer.alloc(1 << 16)); await wait(1) }',
+  'a file that has lost its name': 'const fd = fs.openSync("gone", "w"); fs.unlinkSync("gone"); while (true) { fs.writeSync(fd, Buffer.alloc(1 << 16)); await wait(1) }',
+  'files that have lost their names in a program': 'require("child_process").execSync("exec 3>gone; rm gone; while :; do head -c 65536 /dev/zero >&3; done")',
+  'files that never had a name': 'const fd = fs.openSync(".", 0o20200002); while (true) { fs.writeSync(fd, Buffer.alloc(1 << 16)); await wait(1) }',
+  'a file without a name in no time': 'const fd = fs.openSync("gone", "w"); fs.unlinkSync("gone"); fs.writeSync(fd, Buffer.alloc(40 << 20)); 1',
   'a program': 'require("child_process").execSync("while :; do head -c 65536 /dev/zero >> program; done")',
 };
 
@@ -55,7 +59,7 @@ describe('a run that goes over the limit is stopped, and its variables stay', ()
       assert.equal(done.kernel, 'alive');
       assert.equal(await completed(client, 'kept'), "'kept'");
       // It may delete, however long that takes, and then everything is as before.
-      const remove = 'for (const name of fs.readdirSync(".", { encoding: "buffer" })) fs.rmSync(name, { recursive: true })';
+      const remove = 'if (typeof fd !== "undefined") fs.closeSync(fd); for (const name of fs.readdirSync(".", { encoding: "buffer" })) fs.rmSync(name, { recursive: true })';
       assert.equal(await completed(client, `await wait(300); ${remove}; await wait(300); fs.mkdirSync("output"); "clean"`), "'clean'");
       assert.equal(await completed(client, 'fs.writeFileSync("fits", Buffer.alloc(10 << 20)); await wait(300); fs.statSync("fits").size'), String(10 * MiB));
     });
@@ -65,6 +69,51 @@ describe('a run that goes over the limit is stopped, and its variables stay', ()
 test('hard links are counted once', async (t) => {
   const client = await started(t);
   assert.equal(await completed(client, 'fs.writeFileSync("one", Buffer.alloc(8 << 20)); for (let i = 0; i < 10; i++) fs.linkSync("one", `link-${i}`); await wait(400); "ok"'), "'ok'");
+});
+
+describe('what is only mapped', { skip: inImage && 'it takes a Python to do that' }, () => {
+  const hold = (mebibytes) => `
+import mmap, os, time
+file = open("mapped", "w+b"); file.truncate(${mebibytes} << 20)
+kept = mmap.mmap(file.fileno(), 0); again = mmap.mmap(file.fileno(), 1 << 20)
+file.close(); os.unlink("mapped")
+for fd in map(int, os.listdir("/proc/self/fd")): # a mapping keeps one of its own
+    if os.path.islink(f"/proc/self/fd/{fd}") and "mapped" in os.readlink(f"/proc/self/fd/{fd}"): os.close(fd)
+print("held", flush=True); time.sleep(1000)`;
+
+  test('counts', async (t) => {
+    const client = await started(t);
+    await exceeded(client, `require("child_process").execFileSync("python3", ["-c", ${JSON.stringify(hold(30))}])`, { timeout_ms: 60_000, grace_ms: 30_000 });
+    assert.equal(await completed(client, 'await wait(300); kept'), "'kept'");
+  });
+
+  test('counts once', async (t) => {
+    const client = await started(t);
+    const code = `const holder = spawn("python3", ["-c", ${JSON.stringify(hold(15))}]); await new Promise((r) => holder.stdout.on("data", r)); await wait(500); holder.kill()`;
+    assert.equal(await completed(client, code), 'true');
+  });
+});
+
+describe('a program that hides what it has open is ended', () => {
+  // A program that may be run and not be read cannot be looked into.
+  const hide = 'fs.copyFileSync("/bin/sleep", "hider"); fs.chmodSync("hider", 0o111);';
+  const nobody = 65534;
+
+  test('while it is waited for', async (t) => {
+    const client = await started(t, {}, nobody);
+    const done = await exceeded(client, `${hide} require("child_process").execFileSync("./hider", ["1000"])`, { timeout_ms: 60_000, grace_ms: 30_000 });
+    assert.match(done.error.message, /^this program hides its open files/);
+    assert.equal(await completed(client, 'await wait(300); kept'), "'kept'");
+  });
+
+  test('when it is left behind', async (t) => {
+    const client = await started(t, {}, nobody);
+    await client.run(`${hide} const left = spawn("./hider", ["1000"], { detached: true, stdio: "ignore" }); 1`);
+    const ended = 'left.signalCode ?? (await new Promise((r) => left.on("exit", (_, signal) => r(signal))))';
+    await client.frame(({ type, level }) => type === 'log' && level === 'warn');
+    assert.equal(await completed(client, ended), "'SIGKILL'");
+    assert.equal(await completed(client, 'kept'), "'kept'");
+  });
 });
 
 test('a fresh run is stopped too', async (t) => {

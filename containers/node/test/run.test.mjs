@@ -37,6 +37,7 @@ test('a done frame has every field of the protocol', async () => {
     displays_total: 0,
     cause: '',
     kernel: 'alive',
+    late: [],
   });
   assert.match(id, /^r\d+$/);
   assert.ok(frameBytes > 0);

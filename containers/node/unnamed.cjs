@@ -1,0 +1,143 @@
+'use strict';
+/*
+ * Files that have no name any more and still take room, because a process has them open or
+ * mapped. No walk of a folder finds them; the processes that hold them do, in /proc.
+ */
+
+const fs = require('node:fs');
+
+const CHECK_EVERY = 16; // files between two looks at the clock
+const MAPS_PART = 1 << 16; // what is read of a list of mappings at once
+const MAPPING = /^([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) \S+ (\d+) +(\/.*) \(deleted\)$/;
+
+/**
+ * Unnamed counts such files of a work directory, each once, in steps as Tally does. Of one that
+ * is only mapped the length is known as far as it is mapped, and it is taken to have changed.
+ */
+class Unnamed {
+  bytes = 0;
+  changedBytes = 0; // of what changed since then
+  hider = 0; // a process that does not show what it has open, or 0
+  spentMs = 0;
+  done = false;
+  #pids;
+  #since;
+  #prefix; // of the paths of mapped files
+  #device = -1;
+  #steps = null;
+  #opened = new Set(); // inodes
+  #mapped = new Map(); // inode to length
+  #buffer = Buffer.allocUnsafe(MAPS_PART);
+
+  /** since is a time in ms, by the clock of files. */
+  constructor(root, pids, since = Infinity) {
+    this.#pids = pids;
+    this.#since = since;
+    try {
+      this.#prefix = `${fs.realpathSync(root)}/`;
+      this.#device = fs.statSync(root).dev;
+      this.#steps = this.#count();
+    } catch {
+      this.done = true; // there is no work directory any more
+    }
+  }
+
+  /** step counts for about ms milliseconds, and tells whether all is counted. */
+  step(ms) {
+    const began = performance.now();
+    while (!this.done) {
+      this.done = this.#steps.next().done;
+      if (performance.now() - began >= ms) break;
+    }
+    this.spentMs += performance.now() - began;
+    return this.done;
+  }
+
+  /** inSlices counts for ms milliseconds in each turn of the event loop, and calls whenDone(this). */
+  inSlices(ms, whenDone) {
+    if (this.step(ms)) whenDone(this);
+    else setImmediate(() => this.inSlices(ms, whenDone));
+  }
+
+  *#count() {
+    for (const pid of this.#pids) {
+      yield* this.#opens(pid);
+      yield* this.#maps(pid);
+    }
+    for (const [inode, length] of this.#mapped) if (!this.#opened.has(inode)) this.#add(length, true);
+  }
+
+  *#opens(pid) {
+    let names;
+    try {
+      names = fs.readdirSync(`/proc/${pid}/fd`);
+    } catch (error) {
+      if (isDenied(error) && hasMemory(pid)) this.hider ||= pid;
+      return;
+    }
+    for (let i = 0; i < names.length; i++) {
+      this.#open(`/proc/${pid}/fd/${names[i]}`);
+      if (i % CHECK_EVERY === 0) yield;
+    }
+  }
+
+  #open(path) {
+    let stat;
+    try {
+      stat = fs.statSync(path);
+    } catch {
+      return; // closed meanwhile
+    }
+    if (stat.nlink > 0 || stat.dev !== this.#device || !stat.isFile() || this.#opened.has(stat.ino)) return;
+    this.#opened.add(stat.ino);
+    this.#add(Math.max(stat.size, stat.blocks * 512), stat.ctimeMs >= this.#since);
+  }
+
+  #add(bytes, hasChanged) {
+    this.bytes += bytes;
+    if (hasChanged) this.changedBytes += bytes;
+  }
+
+  *#maps(pid) {
+    let fd;
+    try {
+      fd = fs.openSync(`/proc/${pid}/maps`);
+    } catch {
+      return; // it has ended, or #opens has found that it hides
+    }
+    try {
+      let rest = '';
+      for (let count; (count = fs.readSync(fd, this.#buffer)) > 0; ) {
+        const lines = (rest + this.#buffer.latin1Slice(0, count)).split('\n');
+        rest = lines.pop();
+        for (const line of lines) this.#map(line);
+        yield;
+      }
+    } catch {
+      // It has ended.
+    } finally {
+      fs.closeSync(fd);
+    }
+  }
+
+  #map(line) {
+    if (!line.endsWith(' (deleted)')) return;
+    const [, from, to, offset, inode, path] = MAPPING.exec(line) ?? [];
+    if (path === undefined || !path.startsWith(this.#prefix)) return;
+    const end = parseInt(offset, 16) + parseInt(to, 16) - parseInt(from, 16);
+    this.#mapped.set(Number(inode), Math.max(end, this.#mapped.get(Number(inode)) ?? 0));
+  }
+}
+
+const isDenied = ({ code }) => code === 'EACCES' || code === 'EPERM';
+
+// hasMemory tells a process that hides from one that is ending, which nobody may look into either.
+function hasMemory(pid) {
+  try {
+    return !fs.readFileSync(`/proc/${pid}/statm`, 'latin1').startsWith('0 ');
+  } catch {
+    return false;
+  }
+}
+
+module.exports = { Unnamed };
