@@ -101,12 +101,15 @@ class Quota {
   #tick() {
     if (this.#tally !== null) return;
     const now = performance.now();
-    if (this.#isDue(now)) return this.#count();
-    if (this.#inRun || !this.#settled || now < this.#lookAt) return;
-    this.#lookAt = now + LOOK_MS;
-    if (this.#stirs() || this.session.hasPrograms()) return;
-    clearInterval(this.#timer);
-    this.#timer = null;
+    if (!this.#inRun && this.#settled && now >= this.#lookAt) {
+      this.#lookAt = now + LOOK_MS;
+      if (!this.#stirs() && !this.session.hasPrograms()) {
+        clearInterval(this.#timer);
+        this.#timer = null;
+        return;
+      }
+    }
+    if (this.#isDue(now)) this.#count();
   }
 
   #isDue(now) {
