@@ -1183,7 +1183,7 @@ class Supervisor {
   #endHider(usage) {
     const { hider } = usage;
     const kernel = [this.#main, this.#runKernel].find((one) => one?.pid === hider || one?.nodePid === hider);
-    const since = this.#run === null ? Infinity : ticksAgo(this.#run.elapsedMs);
+    const since = this.#run === null ? Number.MAX_VALUE : ticksAgo(this.#run.elapsedMs);
     const isOwn = listProcesses().some(({ pid, started }) => pid === hider && started >= since);
     if (kernel === undefined) signal(hider, 'SIGKILL');
     else if (this.#run === null) kernel.kill('quota');
