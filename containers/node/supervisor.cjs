@@ -1167,9 +1167,7 @@ class Supervisor {
   }
 
   #onOver(usage) {
-    const { hider } = usage;
-    // What it holds goes with it; nothing else can be done about that.
-    if (hider !== 0 && hider !== this.#main?.nodePid) signal(hider, 'SIGKILL');
+    if (usage.hider !== 0 && !this.#endHider(usage)) return;
     if (this.#run !== null) {
       this.#run.usage = usage;
       return this.#interrupt(this.#run, 'quota');
@@ -1178,6 +1176,20 @@ class Supervisor {
     for (const { pid } of programs) signal(pid, 'SIGKILL');
     if (programs.length === 0) this.#main?.kill('quota');
     else this.#log('warn', `programs that were left running are killed: ${this.#quotaError(usage).message}`);
+  }
+
+  // endHider ends a process that hides what it has open: what it holds goes with it. It tells
+  // whether the run that goes on is to blame.
+  #endHider(usage) {
+    const { hider } = usage;
+    const kernel = [this.#main, this.#runKernel].find((one) => one?.pid === hider || one?.nodePid === hider);
+    const since = this.#run === null ? Number.MAX_VALUE : ticksAgo(this.#run.elapsedMs);
+    const isOwn = listProcesses().some(({ pid, started }) => pid === hider && started >= since);
+    if (kernel === undefined) signal(hider, 'SIGKILL');
+    else if (this.#run === null) kernel.kill('quota');
+    if (this.#run !== null && (isOwn || kernel !== undefined)) return true;
+    this.#log('warn', `a program that was left running is killed: ${this.#quotaError(usage).message}`);
+    return false;
   }
 
   #quotaError({ bytes, files, hider }) {
