@@ -159,6 +159,7 @@ class HijackedLinks(HostileTest):
         self.client.run(code, id="f0")
         for i in range(1, 30):
             self.client.run("1", id="f%d" % i, timeout_ms=100, grace_ms=100)
+        self.client.run("1", timeout_ms=100, grace_ms=100)  # one whose end was not forged ends the kernel
         self.still_works()
 
     def test_a_link_that_is_shut_down(self):
