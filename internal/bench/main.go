@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"time"
 )
 
@@ -17,8 +18,14 @@ func main() {
 	server := flag.String("server", "bin/code-sandbox-mcp", "the server's `program`")
 	rounds := flag.Int("rounds", 5, "sessions that are started for a figure that takes a new one")
 	calls := flag.Int("calls", 500, "calls for a figure of a warm kernel")
+	only := flag.String("only", "", "`pattern` of the names of the measurements to make, such as files|upload")
 	flag.Parse()
-	b := &bench{server: *server, rounds: *rounds, calls: *calls}
+	pattern, err := regexp.Compile(*only)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench: --only:", err)
+		os.Exit(2)
+	}
+	b := &bench{server: *server, rounds: *rounds, calls: *calls, only: pattern}
 	if err := b.run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -30,6 +37,7 @@ type bench struct {
 	server string
 	rounds int
 	calls  int
+	only   *regexp.Regexp
 }
 
 func (b *bench) run(ctx context.Context) error {
@@ -38,12 +46,20 @@ func (b *bench) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("floor: %w", err)
 	}
-	for _, measure := range []func(context.Context, floors) error{
-		b.initialize, b.warmPython, b.warmJS, b.firstCall, b.prewarmed, b.fresh, b.imports, b.memory, b.parallel,
-		b.manyFiles, b.upload, b.takeOver, b.interrupt, b.death, b.flood, b.twenty,
+	for _, m := range []struct {
+		name    string
+		measure func(context.Context, floors) error
+	}{
+		{"initialize", b.initialize}, {"warm-python", b.warmPython}, {"warm-js", b.warmJS}, {"first", b.firstCall},
+		{"prewarm", b.prewarmed}, {"fresh", b.fresh}, {"imports", b.imports}, {"memory", b.memory}, {"parallel", b.parallel},
+		{"files", b.manyFiles}, {"upload", b.upload}, {"take-over", b.takeOver},
+		{"interrupt", b.interrupt}, {"death", b.death}, {"flood", b.flood}, {"twenty", b.twenty},
 	} {
-		if err := measure(ctx, floor); err != nil {
-			return err
+		if !b.only.MatchString(m.name) {
+			continue
+		}
+		if err := m.measure(ctx, floor); err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
 		}
 	}
 	return nil
