@@ -89,6 +89,13 @@ func newFakeProcess() (*fakeProcess, *io.PipeReader, *io.PipeWriter) {
 	return &fakeProcess{Reader: stdout, stdin: stdin, stdout: stdout}, in, out
 }
 
+// play exchanges what Exec starts.
+func (e *fakeEngine) play(program func(command []string, in io.Reader, out io.Writer)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.program = program
+}
+
 func (e *fakeEngine) Exec(_ context.Context, container string, command []string) (Process, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -96,8 +103,9 @@ func (e *fakeEngine) Exec(_ context.Context, container string, command []string)
 		return nil, fmt.Errorf("%w: %s", ErrContainerGone, container)
 	}
 	p, in, out := newFakeProcess()
+	program := e.program
 	go func() {
-		e.program(command, in, out)
+		program(command, in, out)
 		_ = in.Close()
 		_ = out.Close()
 	}()

@@ -41,6 +41,7 @@ type Run struct {
 	earlier bool // it was begun by a server before this one
 	// unrecorded says that what this server makes of the run's end is not its end.
 	unrecorded atomic.Bool
+	ending     atomic.Bool // its code is over
 	created    time.Time
 	ctx        context.Context // ends with an interrupt, or with the session
 	cancel     context.CancelCauseFunc

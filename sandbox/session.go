@@ -155,8 +155,9 @@ func (s *session) launch(id string, options RunOptions) (*Run, error) {
 	}
 	go func() {
 		res, err := s.perform(run, turn)
+		run.ending.Store(true)
+		s.leave() // first: whoever has the answer may kill this server at once
 		s.settle(run, res, err)
-		s.leave()
 	}()
 	return run, nil
 }
@@ -186,7 +187,7 @@ func (s *session) touch() {
 	s.lastUsed = time.Now()
 	until := s.lastUsed
 	for _, run := range s.runs {
-		if limit := run.lastEnd(); !run.over() && limit.After(until) {
+		if limit := run.lastEnd(); !run.over() && !run.ending.Load() && limit.After(until) {
 			until = limit
 		}
 	}

@@ -258,11 +258,11 @@ func TestAKernelThatDoesNotAnswerIsNotReplaced(t *testing.T) {
 		mustRun(t, first, RunOptions{Code: "1", SessionID: "mine"})
 		first.Close(t.Context())
 
-		e.program = func(_ []string, in io.Reader, _ io.Writer) { _, _ = io.Copy(io.Discard, in) }
+		e.play(func(_ []string, in io.Reader, _ io.Writer) { _, _ = io.Copy(io.Discard, in) })
 		later := newTestManager(t, config)
 		_, err := finish(later, RunOptions{Code: "2", SessionID: "mine"})
 		wantCode(t, err, fault.EngineError)
-		e.program = relay
+		e.play(relay)
 		if res := mustRun(t, later, RunOptions{Code: "3", SessionID: "mine"}); len(e.started) != 1 || len(res.Notes) != 0 {
 			t.Errorf("%d containers were started, notes are %q", len(e.started), res.Notes)
 		}

@@ -11,6 +11,7 @@ SLICE = TICK / 20  # how long is counted in one tick
 HASTE = 5  # times longer where the limit may be passed already
 RECOUNT_SECONDS = (2, 32)  # between two counts where nothing has moved; longer and longer
 SUSPICION_SECONDS = 0.5  # until the next count where a process could not be looked at
+HIDDEN_SECONDS = 3  # for how long one must be hidden to be believed to hide: a kernel is born so
 SPARE = (1 << 20, 64)  # bytes and files that a run may add which began over the limit
 FINE = (1 << 20, 64)  # a move of the free space that is too small to count for
 
@@ -28,10 +29,19 @@ def unlinked_bytes(dir_fd, pids):
             _add_open(sizes, "/proc/%d/fd" % pid, device)
             _add_mapped(sizes, "/proc/%d/maps" % pid, below)
         except PermissionError:
-            hidden.add(pid)
+            if is_undumpable(pid):  # and not only of other rights
+                hidden.add(pid)
         except OSError:  # it has ended
             continue
     return sum(sizes.values()), hidden
+
+
+def is_undumpable(pid):
+    """Whether a process of our own user is one that others may not look at: its folder is root's then."""
+    try:
+        return os.stat("/proc/%d" % pid).st_uid != os.getuid()
+    except OSError:
+        return False
 
 
 def _add_open(sizes, folder, device):
@@ -73,7 +83,7 @@ class Volume:
         self.base = None  # where the run began over the limit: the level then
         self.base_due = False
         self.is_hidden = False  # whether a process has hidden its files from the last counts
-        self.hidden = set()  # the processes that the last count could not look at
+        self.hidden = {}  # the processes that the last count could not look at, and since when
         self.before = None  # the level before the last, where no run has been between the two
         self.is_first = True  # whether no count has been made since a run began or ended
         self.count = None  # one that goes on
@@ -161,8 +171,9 @@ class Volume:
         # Folders too deep to be looked into would hide what is in them.
         size = count.bytes if count.complete else float("inf")
         unlinked, hidden = unlinked_bytes(self.dir_fd, self.pids())
-        # Once is no proof: a kernel is born so, and cannot be looked at for a moment.
-        self.is_hidden, self.hidden = bool(hidden & self.hidden), hidden
+        now = time.monotonic()
+        self.hidden = {pid: self.hidden.get(pid, now) for pid in hidden}
+        self.is_hidden = any(now - since >= HIDDEN_SECONDS for since in self.hidden.values())
         level = (size + unlinked, count.files)
         self.pause = RECOUNT_SECONDS[0] if level != self.level else min(2 * self.pause, RECOUNT_SECONDS[1])
         self.due = time.monotonic() + (SUSPICION_SECONDS if hidden else self.pause)

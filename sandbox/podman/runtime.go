@@ -111,8 +111,8 @@ func (e *Engine) runtimeMissing(err error) error {
 		return nil
 	}
 	return &UnavailableError{
-		Reason: fmt.Sprintf("the OCI runtime %q that --oci-runtime names is not installed", e.opts.OCIRuntime),
-		Fix:    runtimeFix(e.opts.OCIRuntime),
+		Reason: fmt.Sprintf("the OCI runtime %q that --oci-runtime names is not installed", filepath.Base(e.opts.OCIRuntime)),
+		Fix:    runtimeFix(filepath.Base(e.opts.OCIRuntime)),
 		Err:    err,
 	}
 }
@@ -120,7 +120,7 @@ func (e *Engine) runtimeMissing(err error) error {
 // runtimeUnfit is for a container that the runtime which the user has asked for did not start.
 func (e *Engine) runtimeUnfit(err error) error {
 	return &UnavailableError{
-		Reason: fmt.Sprintf("the OCI runtime %q that --oci-runtime names cannot start a container", e.opts.OCIRuntime),
+		Reason: fmt.Sprintf("the OCI runtime %q that --oci-runtime names cannot start a container", filepath.Base(e.opts.OCIRuntime)),
 		Fix:    unfitFix(e.opts.OCIRuntime) + ", or leave --oci-runtime out; code-sandbox-mcp doctor shows what it says",
 		Err:    err,
 	}
