@@ -37,9 +37,9 @@ def unlinked_bytes(dir_fd, pids):
 
 
 def is_undumpable(pid):
-    """Whether a process of our own user is one that others may not look at: its folder is root's then."""
+    """Whether a process of our own user is one that others may not look at: what is in its folder is root's then."""
     try:
-        return os.stat("/proc/%d" % pid).st_uid != os.getuid()
+        return os.stat("/proc/%d/fd" % pid).st_uid != os.getuid()
     except OSError:
         return False
 

@@ -112,7 +112,7 @@ func (e *Engine) runtimeMissing(err error) error {
 	}
 	return &UnavailableError{
 		Reason: fmt.Sprintf("the OCI runtime %q that --oci-runtime names is not installed", filepath.Base(e.opts.OCIRuntime)),
-		Fix:    runtimeFix(filepath.Base(e.opts.OCIRuntime)),
+		Fix:    runtimeFix(e.opts.OCIRuntime),
 		Err:    err,
 	}
 }
