@@ -67,7 +67,8 @@ func build() error {
 	return buildWith(shipped, "")
 }
 
-const buildTags = "GOFLAGS=-tags=remote,containers_image_openpgp,exclude_graphdriver_btrfs"
+// buildTags are the flags of the Makefile: with others everything would be compiled twice.
+const buildTags = "GOFLAGS=-trimpath -tags=remote,containers_image_openpgp,exclude_graphdriver_btrfs"
 
 // buildWith builds the program with more tags than it is shipped with.
 func buildWith(path, tags string) error {
