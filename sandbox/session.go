@@ -155,11 +155,16 @@ func (s *session) launch(id string, options RunOptions) (*Run, error) {
 	}
 	go func() {
 		res, err := s.perform(run, turn)
-		run.ending.Store(true)
-		s.leave() // first: whoever has the answer may kill this server at once
-		s.settle(run, res, err)
+		s.conclude(run, res, err)
 	}()
 	return run, nil
+}
+
+// conclude ends a run that counted as a use of the session.
+func (s *session) conclude(run *Run, res *Result, err error) {
+	run.ending.Store(true)
+	s.leave() // first: whoever has the answer may kill this server at once
+	s.settle(run, res, err)
 }
 
 // enter marks the session as in use, and leave as not.

@@ -104,11 +104,10 @@ func (s *session) adopt(l *lane, k *kernel, m readyMessage) {
 	answer := k.follow(run)
 	l.setAdopted(run)
 	go func() {
-		defer s.leave()
 		// When it began is not known; the supervisor is who holds it to its limit.
 		done, err := k.await(run, answer, run.options.Timeout)
 		res, err := s.outcome(run, l, k, done, err)
-		s.settle(run, res, err)
+		s.conclude(run, res, err)
 	}()
 }
 
