@@ -391,11 +391,10 @@ func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (
 
 // closeLeftover removes a session that no server has open any more.
 func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) error {
-	inventory, err := m.config.Engine.List(ctx, LabelSession, id)
+	left, err := leftoverOf(ctx, m.config.Engine, m.config.Host, id)
 	if err != nil {
 		return engineFault(err, "", KernelConfig{})
 	}
-	left := m.ours(inventory)[id]
 	if left == nil && !keptOnDisk(m.config.StateDir, id) {
 		return notFound(id)
 	}
@@ -421,11 +420,6 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 		lock.remove()
 	}
 	return nil
-}
-
-// ours leaves out of an inventory what other hosts' servers made.
-func (m *Manager) ours(inventory Inventory) map[string]*leftover {
-	return group(ofHost(inventory, m.config.Host))
 }
 
 func errOpenElsewhere(id string) *fault.Error {
