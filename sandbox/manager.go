@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -227,6 +228,10 @@ func (m *Manager) newSession(id string, named bool) (*session, error) {
 		return nil, err
 	}
 	resumed := named && lock.kept()
+	if named && !resumed {
+		// A close that could not remove all, or a server that was killed, may have left a folder.
+		_ = os.RemoveAll(sessionFolder(m.config.StateDir, id))
+	}
 	if named {
 		lock.keep()
 	}
@@ -285,7 +290,6 @@ func (m *Manager) importSession(id string, history io.Reader) (*session, error) 
 		lock.remove()
 		return nil, err
 	}
-	lock.written = true
 	return newSession(id, true, false, lock, &m.config, &m.images), nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -74,9 +73,6 @@ func newSession(id string, named, resumed bool, lock *lockFile, config *Config, 
 func (s *session) resume() {
 	if s.resumed {
 		s.record = loadRecord(s.folder())
-	} else if !s.lock.written {
-		// A close that could not remove all, or a server that was killed, may have left a folder.
-		_ = os.RemoveAll(s.folder())
 	}
 	s.stale = !s.resumed && s.lock.found
 	if s.record == nil {
