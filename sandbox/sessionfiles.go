@@ -289,7 +289,7 @@ func (s *session) filesFault(ctx context.Context, err error) error {
 		return f
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, errFilesSilent), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, errFilesFrame), errors.Is(err, ErrContainerGone), errors.Is(err, net.ErrClosed), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
+	case isAny(err, errFilesSilent, errFilesFrame, ErrContainerGone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET):
 		return fault.New(fault.EngineError, "Try again; if it stays so, code of this session may be using up its processes or memory: close the session.",
 			"The sandbox of session %q did not answer.", s.id).Because(err)
 	}

@@ -14,12 +14,7 @@ const takeOverTimeout = 10 * time.Second
 
 // isFinal tells the errors after which there is nothing to be taken over from those after which there may be.
 func isFinal(err error) bool {
-	for _, final := range []error{errNeverStarted, errOtherSettings, ErrContainerGone, errKernelGone} {
-		if errors.Is(err, final) {
-			return true
-		}
-	}
-	return false
+	return isAny(err, errNeverStarted, errOtherSettings, ErrContainerGone, errKernelGone)
 }
 
 func errNotTakenOver(id string, language Language) *fault.Error {
