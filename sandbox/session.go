@@ -354,6 +354,9 @@ func (s *session) discard(l *lane, k *kernel) {
 	defer cancel()
 	s.engineMu.Lock()
 	defer s.engineMu.Unlock()
+	if s.ctx.Err() != nil {
+		return // it is another server's by now, or goes with the session
+	}
 	if err := s.config.Engine.Remove(ctx, []string{s.containerName(l.language)}, nil); err != nil {
 		s.config.Logger.Warn("remove container", "session", s.id, "error", err)
 	}
@@ -454,11 +457,8 @@ func (s *session) leaveBehind(ctx context.Context) {
 		s.awaitRuns(ctx)
 	}
 	// Whoever just starts a container should come to its end, or the next server finds half of one.
-	for !s.engineMu.TryLock() {
-		if ctx.Err() != nil {
-			break
-		}
-		time.Sleep(leaveTime / 40)
+	if s.lockEngine(ctx) {
+		defer s.engineMu.Unlock()
 	}
 	for _, run := range s.runsNow() {
 		run.unrecorded.Store(true) // the next server may hear its end
@@ -475,6 +475,17 @@ func (s *session) leaveBehind(ctx context.Context) {
 	s.touch()
 	s.mu.Unlock()
 	s.lock.release()
+}
+
+// lockEngine takes engineMu when it can be had while ctx lasts, and reports whether it was.
+func (s *session) lockEngine(ctx context.Context) bool {
+	for !s.engineMu.TryLock() {
+		if ctx.Err() != nil {
+			return false
+		}
+		time.Sleep(leaveTime / 40)
+	}
+	return true
 }
 
 func (s *session) runsNow() []*Run {

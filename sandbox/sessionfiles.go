@@ -193,6 +193,9 @@ func (s *session) exec(ctx context.Context, language Language, source string) (P
 	}
 	s.engineMu.Lock()
 	defer s.engineMu.Unlock()
+	if err := context.Cause(s.ctx); err != nil {
+		return nil, err // the container may be another server's by now
+	}
 	command := slices.Concat([]string{setting.interpreterOf(image)}, setting.Program, []string{source})
 	return s.config.Engine.Exec(ctx, s.containerName(language), command)
 }

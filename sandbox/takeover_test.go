@@ -176,6 +176,24 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 			}
 		})
 	})
+	t.Run("is left alone by a server that has ended", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			e, l := lastingEngine(t)
+			config, id := start(t, e)
+			l.ready["run"] = id
+			ended := NewManager(config)
+			if _, err := ended.Session(t.Context(), "mine"); err != nil {
+				t.Fatal(err)
+			}
+			ended.Close(t.Context())
+			_, err := ended.FindRun(id)
+			wantCode(t, err, fault.EngineError)
+			later := newTestManager(t, config)
+			if run, err := later.FindRun(id); err != nil || run.over() {
+				t.Errorf("the next server says %v, %v", run, err)
+			}
+		})
+	})
 	t.Run("is not told lost while its container may live", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			e, l := lastingEngine(t)
