@@ -112,15 +112,10 @@ const listTimeout = 10 * time.Second
 // Sessions describes this server's sessions and, where the engine answers in time, what else is on
 // it: sessions of other live servers, and named ones that no server has open now. Newest use first.
 func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
-	m.mu.Lock()
-	fallback := m.fallback
-	m.mu.Unlock()
 	var list []SessionInfo
 	mine := make(map[string]bool)
 	for _, s := range m.all() {
-		info := s.info(fallback)
-		info.SizeBytes = s.size(ctx)
-		list = append(list, info)
+		list = append(list, m.describe(ctx, s))
 		mine[s.id] = true
 	}
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)

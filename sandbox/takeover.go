@@ -161,10 +161,7 @@ func (s *session) loseUnfinished(l *lane, alive bool) {
 // unfinished gives a run of an earlier server whose end is not known.
 func (s *session) unfinished(id string) *Run {
 	run := s.findRun(id)
-	if run == nil {
-		return nil
-	}
-	if run.over() {
+	if run == nil || run.over() {
 		return nil
 	}
 	return run
