@@ -83,8 +83,8 @@ func (m *Manager) closeExpired(now time.Time) {
 }
 
 // sweep removes what dead servers of this machine left on the engine: all of an unnamed
-// session, and of a named one the containers, and the files too once its idle time has passed. A
-// session that a live server has is never touched: its lock cannot be had.
+// session, and of a named one the containers that have ended, and all of it once its idle time has
+// passed. A session that a live server has is never touched: its lock cannot be had.
 func (m *Manager) sweep() {
 	m.sweepMu.Lock()
 	defer m.sweepMu.Unlock()
