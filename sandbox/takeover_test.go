@@ -47,14 +47,21 @@ func lastingEngine(t *testing.T) (*fakeEngine, *lasting) {
 	return &fakeEngine{supervise: l.supervise, program: l.relay}, l
 }
 
+// leaveSessions has a server run code in named sessions and end. It gives the settings for the next one.
+func leaveSessions(t *testing.T, e *fakeEngine, ids ...string) Config {
+	config := testConfig(t, e)
+	first := NewManager(config)
+	for _, id := range ids {
+		mustRun(t, first, RunOptions{Code: "1", SessionID: id})
+	}
+	first.Close(t.Context())
+	return config
+}
+
 func TestALaterServerTakesTheKernelOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := lastingEngine(t)
-		config := testConfig(t, e)
-		first := NewManager(config)
-		mustRun(t, first, RunOptions{Code: "1", SessionID: "mine"})
-		first.Close(t.Context())
-
+		config := leaveSessions(t, e, "mine")
 		later := newTestManager(t, config)
 		res := mustRun(t, later, RunOptions{Code: "2", SessionID: "mine"})
 		if len(e.started) != 1 || len(res.Notes) != 0 || *res.Value != "2" {
@@ -77,11 +84,7 @@ func TestAKernelThatCannotBeTakenOverIsReplaced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e, l := lastingEngine(t)
-				config := testConfig(t, e)
-				first := NewManager(config)
-				mustRun(t, first, RunOptions{Code: "1", SessionID: "mine"})
-				first.Close(t.Context())
-
+				config := leaveSessions(t, e, "mine")
 				change(&config, l)
 				later := newTestManager(t, config)
 				res := mustRun(t, later, RunOptions{Code: "2", SessionID: "mine"})
@@ -99,10 +102,7 @@ func TestAKernelThatCannotBeTakenOverIsReplaced(t *testing.T) {
 func TestASweepLeavesWhatALaterServerCanTakeOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := lastingEngine(t)
-		config := testConfig(t, e)
-		first := NewManager(config)
-		mustRun(t, first, RunOptions{Code: "1", SessionID: "mine"})
-		first.Close(t.Context())
+		config := leaveSessions(t, e, "mine")
 		want := []string{"csm-host-mine-python", "volume csm-host-mine"}
 		if swept, err := Sweep(t.Context(), e, config.StateDir, config.Host, config.IdleTimeout); err != nil || len(swept) != 0 {
 			t.Errorf("swept %q, %v", swept, err)
@@ -127,12 +127,7 @@ func TestASweepLeavesWhatALaterServerCanTakeOver(t *testing.T) {
 func TestSessionsThatNoServerHasCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := lastingEngine(t)
-		config := testConfig(t, e)
-		first := NewManager(config)
-		for _, id := range []string{"a", "b", "c"} {
-			mustRun(t, first, RunOptions{Code: "1", SessionID: id})
-		}
-		first.Close(t.Context())
+		config := leaveSessions(t, e, "a", "b", "c")
 		later := newTestManager(t, config)
 		_, err := finish(later, RunOptions{Code: "1", SessionID: "d"})
 		if f := wantCode(t, err, "max_sessions"); !strings.Contains(f.Hint, "b (idle") {
@@ -271,11 +266,7 @@ func TestAKernelThatDoesNotAnswerIsNotReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := lastingEngine(t)
 		relay := e.program
-		config := testConfig(t, e)
-		first := NewManager(config)
-		mustRun(t, first, RunOptions{Code: "1", SessionID: "mine"})
-		first.Close(t.Context())
-
+		config := leaveSessions(t, e, "mine")
 		e.play(func(_ []string, in io.Reader, _ io.Writer) { _, _ = io.Copy(io.Discard, in) })
 		later := newTestManager(t, config)
 		_, err := finish(later, RunOptions{Code: "2", SessionID: "mine"})
