@@ -107,6 +107,12 @@ func leftoverOf(ctx context.Context, engine Engine, host, id string) (*leftover,
 	return group(ofHost(inventory, host))[id], nil
 }
 
+// wanted tells the holder of the session's lock whether it was to outlive its server.
+func (l *leftover) wanted(lock *lockFile) bool {
+	// Where there is no file, the label alone tells that the session is to stay.
+	return lock.kept() || l.named && !lock.found
+}
+
 // sweepSession takes away what nobody wants any more of one session, and reports whether that was anything.
 func sweepSession(ctx context.Context, engine Engine, stateDir, host, id string, idle time.Duration) (bool, error) {
 	lock, err := takeLock(stateDir, id)
@@ -130,9 +136,7 @@ func sweepSession(ctx context.Context, engine Engine, stateDir, host, id string,
 		lastUsed = l.newest // the file is one that we have just made, or an unnamed session's
 	}
 	containers, volumes := l.containers, l.volumes
-	// Where there is no file, the label alone tells that the session is to stay.
-	wanted := lock.kept() || l.named && !lock.found
-	stays := wanted && time.Since(lastUsed) < idleTimeout(stateDir, id, idle)
+	stays := l.wanted(lock) && time.Since(lastUsed) < idleTimeout(stateDir, id, idle)
 	if stays {
 		containers, volumes = l.ended, nil
 	}

@@ -298,6 +298,29 @@ func TestWhatACloseCouldNotRemoveIsNotTakenForTheNextSession(t *testing.T) {
 	})
 }
 
+// What is left of a session that nobody wants is not listed, and to have looked at it does not keep it.
+func TestAListLeavesToTheSweepWhatACloseCouldNotRemove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{}
+		config := testConfig(t, e)
+		m := newTestManager(t, config)
+		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+		e.failRemove = errors.New("the engine refuses")
+		_, err := m.CloseSession(t.Context(), "mine", false)
+		wantCode(t, err, fault.EngineError)
+		e.failRemove = nil
+		if list := m.Sessions(t.Context()); len(list) != 0 {
+			t.Errorf("listed %+v", list)
+		}
+		if swept, err := Sweep(t.Context(), e, config.StateDir, config.Host, config.IdleTimeout); err != nil || !slices.Equal(swept, []string{"mine"}) {
+			t.Errorf("swept %q, %v", swept, err)
+		}
+		if len(e.holds()) != 0 {
+			t.Errorf("engine holds %q", e.holds())
+		}
+	})
+}
+
 func TestASessionThatNeverHadAContainerCanBeSeenAndClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeEngine{failImage: ErrImageMissing}
