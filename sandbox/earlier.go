@@ -3,8 +3,6 @@ package sandbox
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -40,16 +38,8 @@ const maxUnfinished = 256
 
 // unfinishedRuns gives the runs that began in a session and did not end, as far as its history tells.
 func unfinishedRuns(stateDir, id string) ([]HistoryEntry, error) {
-	file, err := openHistory(stateDir, id)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
 	var open []HistoryEntry
-	err = eachLine(file, func(text []byte) error {
+	err := eachHistoryLine(stateDir, id, func(text []byte) error {
 		run := lineRun(text)
 		if i := slices.IndexFunc(open, func(e HistoryEntry) bool { return e.RunID == run }); i >= 0 {
 			if json.Valid(text) { // and not half a line, of a server that was killed

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -54,6 +55,11 @@ func engineFault(err error, language Language, setting KernelConfig) *fault.Erro
 			"Podman could not start a %s container.", language)
 	}
 	return f.Because(err)
+}
+
+// isAny reports whether err is one of those wanted.
+func isAny(err error, wanted ...error) bool {
+	return slices.ContainsFunc(wanted, func(one error) bool { return errors.Is(err, one) })
 }
 
 // imageCache remembers what was found out about images, so that a new session does not ask again.

@@ -104,21 +104,21 @@ func (m *Manager) WalkFiles(ctx context.Context, sessionID string, everything bo
 
 // MakeDir makes a folder in an existing session, and the folders above it. One that exists is no error.
 func (m *Manager) MakeDir(ctx context.Context, sessionID, path string) error {
-	return m.request(ctx, sessionID, path, filesRequest{Op: "mkdir", Path: path, Exact: true})
+	return m.request(ctx, sessionID, filesRequest{Op: "mkdir", Path: path, Exact: true})
 }
 
 // MakeLink makes a symbolic link in an existing session.
 func (m *Manager) MakeLink(ctx context.Context, sessionID, path, target string) error {
-	return m.request(ctx, sessionID, path, filesRequest{Op: "symlink", Path: path, Target: target, Exact: true})
+	return m.request(ctx, sessionID, filesRequest{Op: "symlink", Path: path, Target: target, Exact: true})
 }
 
-func (m *Manager) request(ctx context.Context, sessionID, path string, r filesRequest) error {
+func (m *Manager) request(ctx context.Context, sessionID string, r filesRequest) error {
 	s, err := m.existing(sessionID)
 	if err != nil {
 		return err
 	}
 	return s.withFiles(ctx, func(ctx context.Context, c *filesConn) error {
-		_, err := c.ask(ctx, r, path)
+		_, err := c.ask(ctx, r, r.Path)
 		return err
 	})
 }

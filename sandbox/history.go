@@ -71,17 +71,9 @@ func FindHistory(stateDir, id, runID string) (*HistoryEntry, error) {
 
 // readHistory reads the wanted runs, or all for nil.
 func readHistory(stateDir, id string, wanted map[string]bool) ([]HistoryEntry, error) {
-	file, err := openHistory(stateDir, id)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
 	var entries []HistoryEntry
 	place := make(map[string]int)
-	err = eachLine(file, func(text []byte) error {
+	err := eachHistoryLine(stateDir, id, func(text []byte) error {
 		if wanted != nil && !wanted[lineRun(text)] {
 			return nil
 		}
@@ -100,6 +92,19 @@ func readHistory(stateDir, id string, wanted map[string]bool) ([]HistoryEntry, e
 		return nil
 	})
 	return entries, err
+}
+
+// eachHistoryLine gives every line of a session's history as eachLine does, and none where it has none.
+func eachHistoryLine(stateDir, id string, visit func([]byte) error) error {
+	file, err := openHistory(stateDir, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	return eachLine(file, visit)
 }
 
 // OpenHistory opens a session's history so far, as the lines of JSON that ImportHistory takes, and tells

@@ -17,23 +17,26 @@ const (
 
 // keepHouse closes sessions whose time has passed, and sweeps now and then, until the manager closes.
 func (m *Manager) keepHouse() {
-	tick := time.NewTicker(houseInterval)
-	defer tick.Stop()
-	for n := 1; ; n++ {
-		select {
-		case <-m.ctx.Done():
-			return
-		case now := <-tick.C:
-			m.closeExpired(now)
-			if n%sweepEvery == 0 && m.usedEngine() {
-				m.sweep()
-			}
+	m.eachInterval(func(n int, now time.Time) {
+		m.closeExpired(now)
+		if n%sweepEvery == 0 && m.usedEngine() {
+			m.sweep()
 		}
-	}
+	})
 }
 
 // keepAlive tells the supervisors that their server lives, whatever else the house-keeping waits for.
 func (m *Manager) keepAlive() {
+	m.eachInterval(func(n int, now time.Time) {
+		for _, s := range m.all() {
+			s.ping(n)
+			s.dropIdleFiles(now.Add(-filesIdle))
+		}
+	})
+}
+
+// eachInterval calls work after every house interval, counted from 1, until the manager closes.
+func (m *Manager) eachInterval(work func(n int, now time.Time)) {
 	tick := time.NewTicker(houseInterval)
 	defer tick.Stop()
 	for n := 1; ; n++ {
@@ -41,10 +44,7 @@ func (m *Manager) keepAlive() {
 		case <-m.ctx.Done():
 			return
 		case now := <-tick.C:
-			for _, s := range m.all() {
-				s.ping(n)
-				s.dropIdleFiles(now.Add(-filesIdle))
-			}
+			work(n, now)
 		}
 	}
 }
@@ -83,8 +83,8 @@ func (m *Manager) closeExpired(now time.Time) {
 }
 
 // sweep removes what dead servers of this machine left on the engine: all of an unnamed
-// session, and of a named one the containers, and the files too once its idle time has passed. A
-// session that a live server has is never touched: its lock cannot be had.
+// session, and of a named one the containers that have ended, and all of it once its idle time has
+// passed. A session that a live server has is never touched: its lock cannot be had.
 func (m *Manager) sweep() {
 	m.sweepMu.Lock()
 	defer m.sweepMu.Unlock()

@@ -112,15 +112,10 @@ const listTimeout = 10 * time.Second
 // Sessions describes this server's sessions and, where the engine answers in time, what else is on
 // it: sessions of other live servers, and named ones that no server has open now. Newest use first.
 func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
-	m.mu.Lock()
-	fallback := m.fallback
-	m.mu.Unlock()
 	var list []SessionInfo
 	mine := make(map[string]bool)
 	for _, s := range m.all() {
-		info := s.info(fallback)
-		info.SizeBytes = s.size(ctx)
-		list = append(list, info)
+		list = append(list, m.describe(ctx, s))
 		mine[s.id] = true
 	}
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
@@ -136,23 +131,32 @@ func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
 		}
 	}
 	for id, left := range others {
-		if !mine[id] {
-			list = append(list, left.info(m.config.StateDir, id))
+		if mine[id] {
+			continue
+		}
+		if info, wanted := left.info(m.config.StateDir, id); wanted {
+			list = append(list, info)
 		}
 	}
 	slices.SortFunc(list, func(a, b SessionInfo) int { return b.LastUsed.Compare(a.LastUsed) })
 	return list
 }
 
-// info describes a session that this server does not have open.
-func (l *leftover) info(stateDir, id string) SessionInfo {
+// info describes a session that this server does not have open. false: nobody wants it any more, and the next
+// sweep removes it.
+func (l *leftover) info(stateDir, id string) (SessionInfo, bool) {
 	info := SessionInfo{ID: id, Named: l.named, Owner: OwnerOther, Created: l.newest, LastUsed: l.newest}
 	if r := loadRecord(sessionFolder(stateDir, id)); r != nil {
 		info.Created = r.Created
 	}
 	lock, err := takeLock(stateDir, id)
 	if err != nil {
-		return info
+		return info, true
+	}
+	if lock.found {
+		defer lock.release()
+	} else {
+		defer lock.undo()
 	}
 	info.Owner = OwnerNone
 	for _, language := range l.running {
@@ -164,9 +168,6 @@ func (l *leftover) info(stateDir, id string) SessionInfo {
 		if now := time.Now(); info.LastUsed.After(now) {
 			info.LastUsed = now // code may still run
 		}
-		lock.release()
-	} else {
-		lock.remove()
 	}
-	return info
+	return info, l.wanted(lock)
 }

@@ -31,8 +31,6 @@ type lockFile struct {
 	path string
 	// found says that the file was there: somebody has had a session of this name, or has it still.
 	found bool
-	// written says that the session's folder has been filled for it already.
-	written bool
 }
 
 // takeLock locks the session's file, and makes it when it is absent.

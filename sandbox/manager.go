@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -227,6 +228,10 @@ func (m *Manager) newSession(id string, named bool) (*session, error) {
 		return nil, err
 	}
 	resumed := named && lock.kept()
+	if named && !resumed {
+		// A close that could not remove all, or a server that was killed, may have left a folder.
+		_ = os.RemoveAll(sessionFolder(m.config.StateDir, id))
+	}
 	if named {
 		lock.keep()
 	}
@@ -285,7 +290,6 @@ func (m *Manager) importSession(id string, history io.Reader) (*session, error) 
 		lock.remove()
 		return nil, err
 	}
-	lock.written = true
 	return newSession(id, true, false, lock, &m.config, &m.images), nil
 }
 
@@ -391,11 +395,10 @@ func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (
 
 // closeLeftover removes a session that no server has open any more.
 func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) error {
-	inventory, err := m.config.Engine.List(ctx, LabelSession, id)
+	left, err := leftoverOf(ctx, m.config.Engine, m.config.Host, id)
 	if err != nil {
 		return engineFault(err, "", KernelConfig{})
 	}
-	left := m.ours(inventory)[id]
 	if left == nil && !keptOnDisk(m.config.StateDir, id) {
 		return notFound(id)
 	}
@@ -421,11 +424,6 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 		lock.remove()
 	}
 	return nil
-}
-
-// ours leaves out of an inventory what other hosts' servers made.
-func (m *Manager) ours(inventory Inventory) map[string]*leftover {
-	return group(ofHost(inventory, m.config.Host))
 }
 
 func errOpenElsewhere(id string) *fault.Error {

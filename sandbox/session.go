@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -74,9 +73,6 @@ func newSession(id string, named, resumed bool, lock *lockFile, config *Config, 
 func (s *session) resume() {
 	if s.resumed {
 		s.record = loadRecord(s.folder())
-	} else if !s.lock.written {
-		// A close that could not remove all, or a server that was killed, may have left a folder.
-		_ = os.RemoveAll(s.folder())
 	}
 	s.stale = !s.resumed && s.lock.found
 	if s.record == nil {
@@ -155,11 +151,16 @@ func (s *session) launch(id string, options RunOptions) (*Run, error) {
 	}
 	go func() {
 		res, err := s.perform(run, turn)
-		run.ending.Store(true)
-		s.leave() // first: whoever has the answer may kill this server at once
-		s.settle(run, res, err)
+		s.conclude(run, res, err)
 	}()
 	return run, nil
+}
+
+// conclude ends a run that counted as a use of the session.
+func (s *session) conclude(run *Run, res *Result, err error) {
+	run.ending.Store(true)
+	s.leave() // first: whoever has the answer may kill this server at once
+	s.settle(run, res, err)
 }
 
 // enter marks the session as in use, and leave as not.
@@ -353,6 +354,9 @@ func (s *session) discard(l *lane, k *kernel) {
 	defer cancel()
 	s.engineMu.Lock()
 	defer s.engineMu.Unlock()
+	if s.ctx.Err() != nil {
+		return // it is another server's by now, or goes with the session
+	}
 	if err := s.config.Engine.Remove(ctx, []string{s.containerName(l.language)}, nil); err != nil {
 		s.config.Logger.Warn("remove container", "session", s.id, "error", err)
 	}
@@ -453,11 +457,8 @@ func (s *session) leaveBehind(ctx context.Context) {
 		s.awaitRuns(ctx)
 	}
 	// Whoever just starts a container should come to its end, or the next server finds half of one.
-	for !s.engineMu.TryLock() {
-		if ctx.Err() != nil {
-			break
-		}
-		time.Sleep(leaveTime / 40)
+	if s.lockEngine(ctx) {
+		defer s.engineMu.Unlock()
 	}
 	for _, run := range s.runsNow() {
 		run.unrecorded.Store(true) // the next server may hear its end
@@ -474,6 +475,17 @@ func (s *session) leaveBehind(ctx context.Context) {
 	s.touch()
 	s.mu.Unlock()
 	s.lock.release()
+}
+
+// lockEngine takes engineMu when it can be had while ctx lasts, and reports whether it was.
+func (s *session) lockEngine(ctx context.Context) bool {
+	for !s.engineMu.TryLock() {
+		if ctx.Err() != nil {
+			return false
+		}
+		time.Sleep(leaveTime / 40)
+	}
+	return true
 }
 
 func (s *session) runsNow() []*Run {

@@ -193,6 +193,9 @@ func (s *session) exec(ctx context.Context, language Language, source string) (P
 	}
 	s.engineMu.Lock()
 	defer s.engineMu.Unlock()
+	if err := context.Cause(s.ctx); err != nil {
+		return nil, err // the container may be another server's by now
+	}
 	command := slices.Concat([]string{setting.interpreterOf(image)}, setting.Program, []string{source})
 	return s.config.Engine.Exec(ctx, s.containerName(language), command)
 }
@@ -289,7 +292,7 @@ func (s *session) filesFault(ctx context.Context, err error) error {
 		return f
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, errFilesSilent), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, errFilesFrame), errors.Is(err, ErrContainerGone), errors.Is(err, net.ErrClosed), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
+	case isAny(err, errFilesSilent, errFilesFrame, ErrContainerGone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET):
 		return fault.New(fault.EngineError, "Try again; if it stays so, code of this session may be using up its processes or memory: close the session.",
 			"The sandbox of session %q did not answer.", s.id).Because(err)
 	}

@@ -29,10 +29,11 @@ func Sweep(ctx context.Context, engine Engine, stateDir, host string, idle time.
 	if err != nil {
 		return nil, fmt.Errorf("list leftovers: %w", err)
 	}
+	left := group(inventory)
 	var swept []string
 	var failed []error
-	for id, left := range group(inventory) {
-		removed, err := left.remove(ctx, engine, stateDir, host, id, idle)
+	for id := range left {
+		removed, err := sweepSession(ctx, engine, stateDir, host, id, idle)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("session %s: %w", id, err))
 		}
@@ -40,15 +41,14 @@ func Sweep(ctx context.Context, engine Engine, stateDir, host string, idle time.
 			swept = append(swept, id)
 		}
 	}
-	tidy(stateDir, inventory, idle)
+	tidy(stateDir, left, idle)
 	slices.Sort(swept)
 	return swept, errors.Join(failed...)
 }
 
 // tidy removes the locks and records of sessions that have nothing on the engine and that nobody
 // could want any more.
-func tidy(stateDir string, inventory Inventory, idle time.Duration) {
-	left := group(inventory)
+func tidy(stateDir string, left map[string]*leftover, idle time.Duration) {
 	entries, _ := os.ReadDir(stateDir)
 	for _, entry := range entries {
 		id, ok := strings.CutSuffix(entry.Name(), lockSuffix)
@@ -98,8 +98,23 @@ func group(inventory Inventory) map[string]*leftover {
 	return found
 }
 
-// remove takes away what nobody wants any more of one session.
-func (l *leftover) remove(ctx context.Context, engine Engine, stateDir, host, id string, idle time.Duration) (bool, error) {
+// leftoverOf gives what one session of this host's servers has on an engine; nil: nothing.
+func leftoverOf(ctx context.Context, engine Engine, host, id string) (*leftover, error) {
+	inventory, err := engine.List(ctx, LabelSession, id)
+	if err != nil {
+		return nil, err
+	}
+	return group(ofHost(inventory, host))[id], nil
+}
+
+// wanted tells the holder of the session's lock whether it was to outlive its server.
+func (l *leftover) wanted(lock *lockFile) bool {
+	// Where there is no file, the label alone tells that the session is to stay.
+	return lock.kept() || l.named && !lock.found
+}
+
+// sweepSession takes away what nobody wants any more of one session, and reports whether that was anything.
+func sweepSession(ctx context.Context, engine Engine, stateDir, host, id string, idle time.Duration) (bool, error) {
 	lock, err := takeLock(stateDir, id)
 	if errors.Is(err, errLocked) {
 		return false, nil
@@ -108,14 +123,12 @@ func (l *leftover) remove(ctx context.Context, engine Engine, stateDir, host, id
 		return false, err
 	}
 	// Between the list and the lock a server may have had the session: what counts is what is there now.
-	inventory, err := engine.List(ctx, LabelSession, id)
+	l, err := leftoverOf(ctx, engine, host, id)
 	if err != nil {
 		lock.release()
 		return false, err
 	}
-	if now := group(ofHost(inventory, host))[id]; now != nil {
-		l = now
-	} else {
+	if l == nil {
 		l = &leftover{newest: time.Now()}
 	}
 	lastUsed := lock.lastUsed()
@@ -123,9 +136,7 @@ func (l *leftover) remove(ctx context.Context, engine Engine, stateDir, host, id
 		lastUsed = l.newest // the file is one that we have just made, or an unnamed session's
 	}
 	containers, volumes := l.containers, l.volumes
-	// Where there is no file, the label alone tells that the session is to stay.
-	wanted := lock.kept() || l.named && !lock.found
-	stays := wanted && time.Since(lastUsed) < idleTimeout(stateDir, id, idle)
+	stays := l.wanted(lock) && time.Since(lastUsed) < idleTimeout(stateDir, id, idle)
 	if stays {
 		containers, volumes = l.ended, nil
 	}

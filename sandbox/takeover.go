@@ -14,12 +14,7 @@ const takeOverTimeout = 10 * time.Second
 
 // isFinal tells the errors after which there is nothing to be taken over from those after which there may be.
 func isFinal(err error) bool {
-	for _, final := range []error{errNeverStarted, errOtherSettings, ErrContainerGone, errKernelGone} {
-		if errors.Is(err, final) {
-			return true
-		}
-	}
-	return false
+	return isAny(err, errNeverStarted, errOtherSettings, ErrContainerGone, errKernelGone)
 }
 
 func errNotTakenOver(id string, language Language) *fault.Error {
@@ -104,11 +99,10 @@ func (s *session) adopt(l *lane, k *kernel, m readyMessage) {
 	answer := k.follow(run)
 	l.setAdopted(run)
 	go func() {
-		defer s.leave()
 		// When it began is not known; the supervisor is who holds it to its limit.
 		done, err := k.await(run, answer, run.options.Timeout)
 		res, err := s.outcome(run, l, k, done, err)
-		s.settle(run, res, err)
+		s.conclude(run, res, err)
 	}()
 }
 
@@ -167,10 +161,7 @@ func (s *session) loseUnfinished(l *lane, alive bool) {
 // unfinished gives a run of an earlier server whose end is not known.
 func (s *session) unfinished(id string) *Run {
 	run := s.findRun(id)
-	if run == nil {
-		return nil
-	}
-	if run.over() {
+	if run == nil || run.over() {
 		return nil
 	}
 	return run

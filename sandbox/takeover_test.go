@@ -47,14 +47,21 @@ func lastingEngine(t *testing.T) (*fakeEngine, *lasting) {
 	return &fakeEngine{supervise: l.supervise, program: l.relay}, l
 }
 
+// leaveSessions has a server run code in named sessions and end. It gives the settings for the next one.
+func leaveSessions(t *testing.T, e *fakeEngine, ids ...string) Config {
+	config := testConfig(t, e)
+	first := NewManager(config)
+	for _, id := range ids {
+		mustRun(t, first, RunOptions{Code: "1", SessionID: id})
+	}
+	first.Close(t.Context())
+	return config
+}
+
 func TestALaterServerTakesTheKernelOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := lastingEngine(t)
-		config := testConfig(t, e)
-		first := NewManager(config)
-		mustRun(t, first, RunOptions{Code: "1", SessionID: "mine"})
-		first.Close(t.Context())
-
+		config := leaveSessions(t, e, "mine")
 		later := newTestManager(t, config)
 		res := mustRun(t, later, RunOptions{Code: "2", SessionID: "mine"})
 		if len(e.started) != 1 || len(res.Notes) != 0 || *res.Value != "2" {
@@ -77,11 +84,7 @@ func TestAKernelThatCannotBeTakenOverIsReplaced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e, l := lastingEngine(t)
-				config := testConfig(t, e)
-				first := NewManager(config)
-				mustRun(t, first, RunOptions{Code: "1", SessionID: "mine"})
-				first.Close(t.Context())
-
+				config := leaveSessions(t, e, "mine")
 				change(&config, l)
 				later := newTestManager(t, config)
 				res := mustRun(t, later, RunOptions{Code: "2", SessionID: "mine"})
@@ -99,10 +102,7 @@ func TestAKernelThatCannotBeTakenOverIsReplaced(t *testing.T) {
 func TestASweepLeavesWhatALaterServerCanTakeOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := lastingEngine(t)
-		config := testConfig(t, e)
-		first := NewManager(config)
-		mustRun(t, first, RunOptions{Code: "1", SessionID: "mine"})
-		first.Close(t.Context())
+		config := leaveSessions(t, e, "mine")
 		want := []string{"csm-host-mine-python", "volume csm-host-mine"}
 		if swept, err := Sweep(t.Context(), e, config.StateDir, config.Host, config.IdleTimeout); err != nil || len(swept) != 0 {
 			t.Errorf("swept %q, %v", swept, err)
@@ -127,12 +127,7 @@ func TestASweepLeavesWhatALaterServerCanTakeOver(t *testing.T) {
 func TestSessionsThatNoServerHasCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := lastingEngine(t)
-		config := testConfig(t, e)
-		first := NewManager(config)
-		for _, id := range []string{"a", "b", "c"} {
-			mustRun(t, first, RunOptions{Code: "1", SessionID: id})
-		}
-		first.Close(t.Context())
+		config := leaveSessions(t, e, "a", "b", "c")
 		later := newTestManager(t, config)
 		_, err := finish(later, RunOptions{Code: "1", SessionID: "d"})
 		if f := wantCode(t, err, "max_sessions"); !strings.Contains(f.Hint, "b (idle") {
@@ -173,6 +168,24 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 			<-run.Done()
 			if res, err := run.Result(); err != nil || res.Status != Cancelled || res.VariablesLost {
 				t.Errorf("it came to %+v, %v", res, err)
+			}
+		})
+	})
+	t.Run("is left alone by a server that has ended", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			e, l := lastingEngine(t)
+			config, id := start(t, e)
+			l.ready["run"] = id
+			ended := NewManager(config)
+			if _, err := ended.Session(t.Context(), "mine"); err != nil {
+				t.Fatal(err)
+			}
+			ended.Close(t.Context())
+			_, err := ended.FindRun(id)
+			wantCode(t, err, fault.EngineError)
+			later := newTestManager(t, config)
+			if run, err := later.FindRun(id); err != nil || run.over() {
+				t.Errorf("the next server says %v, %v", run, err)
 			}
 		})
 	})
@@ -253,11 +266,7 @@ func TestAKernelThatDoesNotAnswerIsNotReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := lastingEngine(t)
 		relay := e.program
-		config := testConfig(t, e)
-		first := NewManager(config)
-		mustRun(t, first, RunOptions{Code: "1", SessionID: "mine"})
-		first.Close(t.Context())
-
+		config := leaveSessions(t, e, "mine")
 		e.play(func(_ []string, in io.Reader, _ io.Writer) { _, _ = io.Copy(io.Discard, in) })
 		later := newTestManager(t, config)
 		_, err := finish(later, RunOptions{Code: "2", SessionID: "mine"})
@@ -285,6 +294,29 @@ func TestWhatACloseCouldNotRemoveIsNotTakenForTheNextSession(t *testing.T) {
 		}
 		if entries, err := ReadHistory(config.StateDir, "mine"); err != nil || len(entries) > 1 {
 			t.Errorf("the history is %+v, %v", entries, err)
+		}
+	})
+}
+
+// What is left of a session that nobody wants is not listed, and to have looked at it does not keep it.
+func TestAListLeavesToTheSweepWhatACloseCouldNotRemove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{}
+		config := testConfig(t, e)
+		m := newTestManager(t, config)
+		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+		e.failRemove = errors.New("the engine refuses")
+		_, err := m.CloseSession(t.Context(), "mine", false)
+		wantCode(t, err, fault.EngineError)
+		e.failRemove = nil
+		if list := m.Sessions(t.Context()); len(list) != 0 {
+			t.Errorf("listed %+v", list)
+		}
+		if swept, err := Sweep(t.Context(), e, config.StateDir, config.Host, config.IdleTimeout); err != nil || !slices.Equal(swept, []string{"mine"}) {
+			t.Errorf("swept %q, %v", swept, err)
+		}
+		if len(e.holds()) != 0 {
+			t.Errorf("engine holds %q", e.holds())
 		}
 	})
 }

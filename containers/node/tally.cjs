@@ -15,7 +15,8 @@ const CHECK_EVERY = 16; // entries between two looks at the clock
 /**
  * Tally counts everything below a folder, in steps, so that its owner can answer meanwhile.
  * A file counts with its size or its blocks, whichever is more, and once however many names
- * it has. What changes while it counts is counted as it was met.
+ * it has; a folder too, for what it is itself: else any number of empty ones would fit. What
+ * changes while it counts is counted as it was met.
  */
 class Tally {
   bytes = 0;

@@ -28,6 +28,7 @@ HEADER_BYTES = 64 << 10
 BLOB_BYTES = 1 << 20
 ENTRIES_BYTES = 900_000  # of one frame of a list, before what JSON adds
 ENTRIES_MOST = 500
+LIST_DEPTH = 200
 PATH_BYTES = 4096
 NAME_BYTES = 255
 UPLOADS = ".uploads"
@@ -549,7 +550,7 @@ class List:
 
     def __init__(self, work, message):
         self.everything = message.get("everything") is True
-        self.tree = Tree(work.fd, wanted=self._wanted)
+        self.tree = Tree(work.fd, wanted=self._wanted, depth=LIST_DEPTH)
         self.skipped = 0
         self.entries, self.bytes = [], 0
 

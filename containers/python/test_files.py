@@ -114,7 +114,9 @@ class Usage(SupervisorTest):
 
     def test_it_counts_every_entry_and_its_bytes(self):
         before = self.usage()  # input and output
-        self.assertEqual((before["files"], before["bytes"]), (2, 0))
+        taken = [os.stat(self.client.path(name)) for name in ("input", "output")]
+        self.assertEqual(before["bytes"], sum(max(info.st_size, info.st_blocks * 512) for info in taken))
+        self.assertEqual(before["files"], 2)
         self.completed(
             "import os\nfor d in ('.hidden', 'node_modules'): os.mkdir(d)\n"
             "for f in ('a', 'input/b', '.hidden/c', 'node_modules/d', b'e\\xff'):\n"

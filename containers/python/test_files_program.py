@@ -613,11 +613,12 @@ class Lists(FilesTest):
         entries, _ = self.files.list(everything=True)
         self.assertEqual(len(entries), 615)
 
-    def test_deep_folders_are_left_out_and_told(self):
-        os.makedirs(self.path("/".join("d" * 100)))
-        entries, end = self.files.list(everything=True)
-        self.assertFalse(end["complete"])
-        self.assertGreater(len(entries), 50)
+    def test_folders_are_listed_to_a_depth_and_deeper_ones_are_told(self):
+        os.makedirs(self.path("/".join("d" * 200)))
+        for depth, complete in ((200, True), (201, False), (202, False)):
+            os.makedirs(self.path("/".join("d" * depth)), exist_ok=True)
+            entries, end = self.files.list(everything=True)
+            self.assertEqual((len(entries), end["complete"]), (min(depth, 201), complete))
 
 
 class ManyFiles(FilesTest):
@@ -661,6 +662,15 @@ class Others(FilesTest):
         usage = self.files.ask(op="usage")
         self.assertEqual((usage["files"], usage["complete"]), (2, True))
         self.assertGreaterEqual(usage["bytes"], 10_000)
+
+    def test_usage_counts_what_folders_take_themselves(self):
+        for number in range(100):
+            os.makedirs(self.path("d", "x" * 200 + str(number)))
+        taken = sum(
+            max(info.st_size, info.st_blocks * 512)
+            for info in [os.stat(folder) for folder, _, _ in os.walk(self.work) if folder != self.work]
+        )
+        self.assertEqual(self.files.ask(op="usage"), {"ok": True, "bytes": taken, "files": 101, "complete": True})
 
     def test_requests_that_mean_nothing_are_answered_and_the_next_one_is_served(self):
         self.write("a", "x")

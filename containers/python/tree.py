@@ -15,12 +15,13 @@ class Tree:
 
     Iterating gives (path, os.DirEntry); an entry may be gone by then. `wanted`, given a name and
     how deep it is, tells what to pass over. Afterwards `complete` tells whether all was seen:
-    it is false when `entries` (None: no bound) or the depth was reached, or a folder could not be read.
+    it is false when `entries` (None: no bound) or `depth` was reached, or a folder could not be read.
     """
 
-    def __init__(self, dir_fd, wanted=None, entries=ENTRIES, unlock=False):
+    def __init__(self, dir_fd, wanted=None, entries=ENTRIES, unlock=False, depth=DEPTH):
         self.dir_fd = dir_fd
         self.wanted = wanted
+        self.depth = depth
         self.left = float("inf") if entries is None else entries
         self.unlock = unlock
         self.complete = True
@@ -63,7 +64,7 @@ class Tree:
         try:
             if not entry.is_dir(follow_symlinks=False):
                 return
-            if len(stack) > DEPTH:
+            if len(stack) > self.depth:
                 self.complete = False
                 return
             self._push(stack, self._open(fd, entry), prefix + entry.name + "/")
@@ -83,7 +84,8 @@ class Count:
     """What the files below a directory take, as the limit of the work directory counts it.
 
     Every entry is a file; its bytes are its size or its blocks, whichever is more, and those of
-    hard links count once. The counting may be done in steps.
+    hard links count once. A folder takes bytes too, for what it is itself: else any number of empty
+    ones would fit. The counting may be done in steps.
     """
 
     def __init__(self, dir_fd, entries=ENTRIES, unlock=False):
@@ -118,9 +120,7 @@ class Count:
 
     def _add(self, info):
         self.files += 1
-        if stat.S_ISDIR(info.st_mode):
-            return
-        if info.st_nlink > 1:
+        if info.st_nlink > 1 and not stat.S_ISDIR(info.st_mode):  # a folder's links are those below it
             if (info.st_dev, info.st_ino) in self._linked:
                 return
             self._linked.add((info.st_dev, info.st_ino))

@@ -29,9 +29,9 @@ func gcCommand(settings *Settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "gc", Short: "Remove what servers that no longer live left behind", Args: noArgs,
 		Long: `gc removes the containers and files of sessions that no live server has open:
-all of an unnamed session, and of a named one the containers, and the files once
-nobody has used it for the idle time. Servers do the same after their first answer,
-so this is only needed where no server will be started again.`,
+all of an unnamed session, and of a named one the containers that have ended, and
+all of it once nobody has used it for the idle time. Servers do the same after their
+first answer, so this is only needed where no server will be started again.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !afterParent {
 				return settings.withEngine(cmd.Context(), settings.sweep)

@@ -1,11 +1,10 @@
 package doctor
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
-	"text/tabwriter"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/report"
 )
 
 // Report is the outcome of all checks, in the order to read them.
@@ -28,10 +27,7 @@ func (r Report) count(status Status) int {
 
 // WriteJSON writes one object: ok, and checks with the fields of Check.
 func (r Report) WriteJSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(struct {
+	return report.WriteJSON(w, struct {
 		OK     bool    `json:"ok"`
 		Checks []Check `json:"checks"`
 	}{r.OK(), r.Checks})
@@ -40,22 +36,14 @@ func (r Report) WriteJSON(w io.Writer) error {
 // WriteTable writes a line for each check, under it why and the fix where there is
 // something to mend, and a last line that sums up.
 func (r Report) WriteTable(w io.Writer) error {
-	var text strings.Builder
-	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	rows := make([]report.Row, 0, len(r.Checks))
 	for _, c := range r.Checks {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", c.Status, c.Name, oneLine(c.Found))
-		for _, more := range []struct{ label, text string }{{"why", c.Why}, {"fix", c.Fix}} {
-			if more.text != "" {
-				fmt.Fprintf(table, "\t  %s\t%s\n", more.label, oneLine(more.text))
-			}
-		}
+		rows = append(rows, report.Row{
+			Cells:   []string{string(c.Status), c.Name, c.Found},
+			Details: []report.Detail{{Label: "why", Text: c.Why}, {Label: "fix", Text: c.Fix}},
+		})
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintf(&text, "\n%s\n", r.summary())
-	_, err := io.WriteString(w, text.String())
-	return err
+	return report.WriteTable(w, rows, r.summary())
 }
 
 func (r Report) summary() string {
@@ -74,9 +62,4 @@ func plural(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// oneLine keeps an engine's words from breaking the table.
-func oneLine(s string) string {
-	return strings.Join(strings.Fields(s), " ")
 }

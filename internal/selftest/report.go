@@ -2,13 +2,13 @@ package selftest
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/report"
 )
 
 // Report is the outcome of all attacks, in the order in which they were made.
@@ -23,10 +23,7 @@ func (r Report) OK() bool {
 
 // WriteJSON writes one object: ok, and rows with the fields of Row.
 func (r Report) WriteJSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(struct {
+	return report.WriteJSON(w, struct {
 		OK   bool  `json:"ok"`
 		Rows []Row `json:"rows"`
 	}{r.OK(), r.Rows})
@@ -40,24 +37,17 @@ var words = map[Status]string{
 // WriteTable writes a line for each row with the promise, under it what was tried and what came of it,
 // and a last line that sums up.
 func (r Report) WriteTable(w io.Writer) error {
-	var text strings.Builder
-	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	rows := make([]report.Row, 0, len(r.Rows))
 	for _, row := range r.Rows {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", words[row.Status], row.Name, row.Language, oneLine(row.Promise))
-		for _, more := range []struct{ label, text string }{
-			{"tried", row.Tried}, {"met", row.met()}, {"why", row.Why}, {"fix", row.Fix},
-		} {
-			if more.text != "" {
-				fmt.Fprintf(table, "\t\t  %s\t%s\n", more.label, oneLine(more.text))
-			}
-		}
+		rows = append(rows, report.Row{
+			Cells: []string{words[row.Status], row.Name, string(row.Language), row.Promise},
+			Details: []report.Detail{
+				{Label: "tried", Text: row.Tried}, {Label: "met", Text: row.met()},
+				{Label: "why", Text: row.Why}, {Label: "fix", Text: row.Fix},
+			},
+		})
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintf(&text, "\n%s\n", r.summary())
-	_, err := io.WriteString(w, text.String())
-	return err
+	return report.WriteTable(w, rows, r.summary())
 }
 
 // met tells what refused the attack, the most frequent first.
@@ -84,9 +74,4 @@ func (r Report) summary() string {
 		}
 	}
 	return strings.Join(parts, ", ") + "."
-}
-
-// oneLine keeps an error's words from breaking the table.
-func oneLine(s string) string {
-	return strings.Join(strings.Fields(s), " ")
 }

@@ -193,6 +193,14 @@ describe('the limit', () => {
     assert.ok(all.bytes >= 2 * MiB && all.bytes < 2.5 * MiB, String(all.bytes));
   });
 
+  test('usage counts what folders take themselves', async (t) => {
+    const client = await FilesClient.start(t);
+    const folders = ['d', ...Array.from({ length: 100 }, (_, i) => `d/${'x'.repeat(200)}${i}`)];
+    for (const folder of folders) fs.mkdirSync(client.path(folder));
+    const taken = folders.map((folder) => fs.statSync(client.path(folder))).reduce((sum, { size, blocks }) => sum + Math.max(size, blocks * 512), 0);
+    assert.deepEqual(await client.ask({ op: 'usage' }), { ok: true, bytes: taken, files: 101, complete: true });
+  });
+
   test('what is deep or closed is counted', async (t) => {
     const client = await FilesClient.start(t);
     // Deeper than a path can be long.
@@ -480,11 +488,20 @@ describe('list', () => {
     assert.ok(longest < MiB, String(longest));
   });
 
-  test('of a tree that is too deep says that it is not complete', async (t) => {
+  test('goes to a depth, and tells of deeper folders', async (t) => {
+    const client = await FilesClient.start(t);
+    for (const [depth, complete] of [[200, true], [201, false], [202, false]]) {
+      fs.mkdirSync(client.path(Array(depth).fill('d').join('/')), { recursive: true });
+      const { entries, end } = await client.list(true);
+      assert.deepEqual([entries.length, end.complete], [Math.min(depth, 201), complete]);
+    }
+  });
+
+  test('of a tree that is far too deep ends', async (t) => {
     const client = await FilesClient.start(t);
     execFileSync(process.execPath, ['-e', `process.chdir(${JSON.stringify(client.workDir)}); for (let i = 0; i < 1200; i++) { require("fs").mkdirSync("d"); process.chdir("d") }`]);
     const { entries, end } = await client.list(true);
-    assert.ok(!end.complete && entries.length >= 200);
+    assert.deepEqual([entries.length, end.complete], [201, false]);
   });
 });
 
