@@ -162,6 +162,16 @@ func (p *params) seconds(name string) time.Duration {
 	return max(time.Millisecond, time.Duration(min(n, 1e6)*float64(time.Second)))
 }
 
+// values reads a list argument of any values; absent is nil.
+func (p *params) values(name string) []any {
+	value := p.take(name)
+	list, ok := value.([]any)
+	if !ok && value != nil {
+		p.fail("%s is %s and must be a list.", name, kind(value))
+	}
+	return list
+}
+
 // check gives the first thing that was wrong with the arguments: also one that nobody read.
 func (p *params) check() error {
 	for _, name := range slices.Sorted(maps.Keys(p.given)) {

@@ -36,6 +36,8 @@ type Deps struct {
 	Fetch func(ctx context.Context, address string) (*fetch.Download, error)
 	// HostDirs are the folders of the host that files may come from and go to.
 	HostDirs *hostdir.Dirs
+	// Databases is what the SQL tools read.
+	Databases *Databases
 	// UploadBytes is the most that upload_file takes but from an address.
 	UploadBytes   int64
 	DownloadBytes int64
@@ -73,11 +75,14 @@ type tool struct {
 
 // list is every tool that could exist, in the order of the contract.
 func (d *Deps) list() []tool {
-	return []tool{
+	list := []tool{
 		d.runPythonCode(), d.runJSCode(), d.waitForRun(),
 		d.uploadFile(), d.listArtifacts(), d.readArtifact(),
-		d.sessionInfo(), d.listSessions(), d.closeSession(),
 	}
+	if d.Databases != nil && len(d.Databases.Connections.Sources()) > 0 {
+		list = append(list, d.execSQL(), d.describeSQL())
+	}
+	return append(list, d.sessionInfo(), d.listSessions(), d.closeSession())
 }
 
 // Register puts the tools and resources that exist under these settings into s.
@@ -96,7 +101,7 @@ func Register(s *server.MCPServer, d *Deps) {
 // Names lists the tools that could exist, in the order of the contract.
 var Names = []string{
 	"run_python_code", "run_js_code", "wait_for_run", "upload_file", "list_artifacts", "read_artifact",
-	"session_info", "list_sessions", "close_session",
+	"exec_sql", "describe_sql", "session_info", "list_sessions", "close_session",
 }
 
 func (d *Deps) exists(name string) bool {

@@ -47,6 +47,7 @@ func (s *Settings) examine(ctx context.Context, engine *podman.Engine, log *slog
 	}
 	report := doctor.Run(ctx, options)
 	report.Checks = append(report.Checks, s.passThroughChecks(os.LookupEnv)...)
+	report.Checks = append(report.Checks, s.databaseChecks(ctx)...)
 	return printReport(report, asJSON)
 }
 

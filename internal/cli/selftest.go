@@ -17,6 +17,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
 func selftestCommand(settings *Settings) *cobra.Command {
@@ -75,7 +76,9 @@ func (s *Settings) attack(ctx context.Context, engine *podman.Engine, log *slog.
 			sandbox.Python:     s.PythonImage == "",
 			sandbox.JavaScript: s.JSImage == "",
 		},
-		Server: func(m *sandbox.Manager) selftest.Answer { return answers(s.mcpServer(m, engine, secrets, log)) },
+		Server: func(m *sandbox.Manager) selftest.Answer {
+			return answers(s.mcpServer(m, engine, tools.NewMasker(secrets), nil, log))
+		},
 	})
 	if err != nil {
 		return err

@@ -25,6 +25,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
@@ -67,9 +68,11 @@ func serve(ctx context.Context, settings *Settings) error {
 	}
 	engine := settings.engine(log)
 	secrets := settings.passThrough(os.LookupEnv, log)
+	connections := settings.connections(os.Environ(), log)
+	mask := tools.NewMasker(withPasswords(secrets, connections.Sources()))
 	manager := sandbox.NewManager(settings.sandboxConfig(engine, secrets, log))
 	manager.Prewarm()
-	err = stdio.Serve(ctx, settings.mcpServer(manager, engine, secrets, log), os.Stdin, out, stdio.Options{InOrder: true, Logger: log})
+	err = stdio.Serve(ctx, settings.mcpServer(manager, engine, mask, connections, log), os.Stdin, out, stdio.Options{InOrder: true, Logger: log})
 	log.Debug("message loop ended", "error", err)
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
@@ -78,6 +81,7 @@ func serve(ctx context.Context, settings *Settings) error {
 			log.Warn("leave a sweep behind", "error", err)
 		}
 	}
+	connections.Close(ending)
 	_ = engine.Close()
 	if err == nil || errors.Is(err, stdio.ErrClientGone) || errors.Is(err, context.Canceled) {
 		return nil
@@ -86,7 +90,7 @@ func serve(ctx context.Context, settings *Settings) error {
 }
 
 // mcpServer puts the protocol's server together. It touches neither Podman nor the disk.
-func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, secrets map[string]string, log *slog.Logger) *server.MCPServer {
+func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, mask *tools.Masker, connections *sql.Connections, log *slog.Logger) *server.MCPServer {
 	m := server.NewMCPServer("code-sandbox-mcp", currentVersion(),
 		server.WithTitle("Code sandbox"),
 		server.WithInstructions(tools.Instructions),
@@ -101,8 +105,9 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, se
 		log.Error("allowed folders", "error", err) // not reached: the settings were checked
 	}
 	deps := &tools.Deps{
-		Manager: manager, SoftWait: time.Duration(s.SoftWait), Secrets: tools.NewMasker(secrets),
+		Manager: manager, SoftWait: time.Duration(s.SoftWait), Secrets: mask,
 		Environments: environments(manager.Config(), engine),
+		Databases:    s.databases(connections),
 		HostDirs:     dirs, UploadBytes: int64(s.UploadLimit), DownloadBytes: int64(s.DownloadLimit),
 		Enable: s.Tools, Disable: s.DisableTools, StructuredContent: s.StructuredContent, Logger: log,
 	}
@@ -230,8 +235,9 @@ func (s *Settings) logger() (*slog.Logger, error) {
 		return nil, usageError{fmt.Errorf("--log-level: %w", err)}
 	}
 	options := &slog.HandlerOptions{Level: level}
-	secrets := s.passThrough(os.LookupEnv, slog.New(slog.DiscardHandler))
-	out = tools.NewMasker(secrets).Writer(out)
+	quiet := slog.New(slog.DiscardHandler)
+	secrets := s.passThrough(os.LookupEnv, quiet)
+	out = tools.NewMasker(withPasswords(secrets, s.connections(os.Environ(), quiet).Sources())).Writer(out)
 	if s.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(out, options)), nil
 	}

@@ -57,6 +57,11 @@ type Settings struct {
 	FetchURLs       bool
 	AllowHostDir    []string
 
+	SQLMaxInlineRows int
+	SQLMaxRows       int64
+	SQLMaxBytes      byteSize
+	SQLTimeout       seconds
+
 	Prewarm        []string
 	Preload        []string
 	PassThroughEnv []string
@@ -119,6 +124,12 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	fs.Var(&s.DownloadTimeout, "download-timeout", "how long fetching a file may take")
 	fs.StringSliceVar(&s.AllowHostDir, "allow-host-dir", nil, "`folders` of this machine that files may be uploaded from and saved to")
 
+	s.SQLMaxBytes, s.SQLTimeout = 1<<30, seconds(time.Minute)
+	fs.IntVar(&s.SQLMaxInlineRows, "sql-max-inline-rows", 30, "rows of a query's result that an answer has; more go to a file")
+	fs.Int64Var(&s.SQLMaxRows, "sql-max-rows", 5_000_000, "rows that one query may have")
+	fs.Var(&s.SQLMaxBytes, "sql-max-bytes", "the largest file that a query's result is written to")
+	fs.Var(&s.SQLTimeout, "sql-timeout", "how long one query may take")
+
 	fs.StringSliceVar(&s.Prewarm, "prewarm", nil, "`languages` to keep a container ready for; alone: python,javascript")
 	fs.Lookup("prewarm").NoOptDefVal = prewarmAll
 	fs.StringSliceVar(&s.Preload, "preload", defaultPreload, "Python `modules` to import ahead")
@@ -139,7 +150,7 @@ func (s *Settings) load(fs *pflag.FlagSet, lookup func(string) (string, bool)) e
 	var problems []error
 	fromEnv := make(map[string]bool)
 	fs.VisitAll(func(f *pflag.Flag) {
-		name := "SANDBOX_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		name := variableOf(f.Name)
 		if value, ok := lookup(name); ok && !f.Changed && f.Name != "help" {
 			fromEnv[f.Name] = true
 			if err := f.Value.Set(value); err != nil {
@@ -153,6 +164,11 @@ func (s *Settings) load(fs *pflag.FlagSet, lookup func(string) (string, bool)) e
 	s.loadForeign(fs, fromEnv, lookup)
 	problems = append(problems, s.check())
 	return errors.Join(problems...)
+}
+
+// variableOf is the environment variable of a flag.
+func variableOf(flag string) string {
+	return "SANDBOX_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 // loadFile reads the configuration file into the flags that nothing else has set.
@@ -235,13 +251,16 @@ func (s *Settings) check() error {
 	wrong(s.OutputLimit < 1000 || s.OutputLimit > 200_000, "--output-limit %s must lie between 1000 and 200000 bytes", s.OutputLimit)
 	wrong(s.CodeLimit < 1 || s.CodeLimit > 150_000, "--code-limit %s must lie between 1 and 150000 bytes", s.CodeLimit)
 	wrong(s.UploadLimit < 1 || s.UploadLimit > 50<<20, "--upload-limit %s must lie between 1 byte and 50MiB; larger files come from an address or a folder of the host", s.UploadLimit)
+	wrong(s.SQLMaxInlineRows < 1 || s.SQLMaxInlineRows > 1000, "--sql-max-inline-rows %d must lie between 1 and 1000", s.SQLMaxInlineRows)
+	wrong(s.SQLMaxRows < 1, "--sql-max-rows %d must be above 0", s.SQLMaxRows)
+	wrong(s.SQLMaxBytes < 1<<20, "--sql-max-bytes %s is too small; 1MiB is the least", s.SQLMaxBytes)
 	wrong(s.DownloadLimit < 1, "--download-limit %s must be above 0", s.DownloadLimit)
 	if _, err := hostdir.New(s.AllowHostDir); err != nil {
 		problems = append(problems, fmt.Errorf("--allow-host-dir: %w", err))
 	}
 	for name, value := range map[string]seconds{
-		"download-timeout": s.DownloadTimeout,
-		"run-timeout":      s.RunTimeout, "max-run-timeout": s.MaxRunTimeout, "soft-wait": s.SoftWait,
+		"download-timeout": s.DownloadTimeout, "sql-timeout": s.SQLTimeout,
+		"run-timeout": s.RunTimeout, "max-run-timeout": s.MaxRunTimeout, "soft-wait": s.SoftWait,
 		"idle-timeout": s.IdleTimeout, "lifetime": s.Lifetime, "start-timeout": s.StartTimeout,
 	} {
 		wrong(value <= 0, "--%s %s must be above 0", name, value)

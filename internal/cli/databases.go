@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/spf13/pflag"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/postgres"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+)
+
+const (
+	sqlTempBytes = 1 << 30
+	sqlRowBytes  = 16 << 20
+)
+
+// connections are the databases of the environment. One whose variable is wrong is left out, and said in
+// the log.
+func (s *Settings) connections(environ []string, log *slog.Logger) *sql.Connections {
+	sources, err := sql.Sources(environ, isSetting)
+	if err != nil {
+		log.Warn("connections left out", "error", err)
+	}
+	return sql.NewConnections(sources, s.openDatabase)
+}
+
+// isSetting tells a setting's variable, such as SANDBOX_SQL_TIMEOUT, from a connection's.
+func isSetting(variable string) bool {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	new(Settings).bind(flags)
+	found := false
+	flags.VisitAll(func(f *pflag.Flag) { found = found || variableOf(f.Name) == variable })
+	return found
+}
+
+func (s *Settings) openDatabase(source sql.Source) (sql.Database, error) {
+	limits := sql.Limits{Timeout: time.Duration(s.SQLTimeout), TempBytes: sqlTempBytes, RowBytes: sqlRowBytes}
+	switch source.Dialect {
+	case sql.PostgreSQL:
+		return postgres.Open(source.DSN, limits)
+	}
+	return nil, fmt.Errorf("no driver for %s", source.Dialect)
+}
+
+func (s *Settings) databases(connections *sql.Connections) *tools.Databases {
+	return &tools.Databases{
+		Connections: connections, InlineRows: s.SQLMaxInlineRows,
+		MaxRows: s.SQLMaxRows, MaxBytes: int64(s.SQLMaxBytes), Timeout: time.Duration(s.SQLTimeout),
+	}
+}
+
+// minPassword is the length from which a database's password is masked in answers: a short one is a word
+// that answers have by chance.
+const minPassword = 8
+
+// withPasswords adds the databases' passwords to what is masked. They never go into the sandbox, and no
+// answer should have one; masking is for what nobody thought of.
+func withPasswords(secrets map[string]string, sources []sql.Source) map[string]string {
+	masked := make(map[string]string, len(secrets)+len(sources))
+	for name, value := range secrets {
+		masked[name] = value
+	}
+	for _, source := range sources {
+		for _, password := range []string{source.Password, passwordOf(source)} {
+			// A password that stands in the address a second time is the user's or the database's name.
+			if len(password) >= minPassword && strings.Count(source.DSN, password) < 2 {
+				masked[source.Variable] = password
+			}
+		}
+	}
+	return masked
+}
+
+func passwordOf(source sql.Source) string {
+	if source.Dialect == sql.PostgreSQL {
+		if config, err := pgconn.ParseConfig(source.DSN); err == nil {
+			return config.Password
+		}
+	}
+	return ""
+}
+
+// databaseChecks tell of each connection whether it works and what its login could do beside reading.
+func (s *Settings) databaseChecks(ctx context.Context) []doctor.Check {
+	var checks []doctor.Check
+	sources, err := sql.Sources(os.Environ(), isSetting)
+	if err != nil {
+		for _, problem := range strings.Split(err.Error(), "\n") {
+			checks = append(checks, doctor.Check{Name: "database", Status: doctor.Warn, Found: problem,
+				Why: "the connection does not exist for the tools", Fix: "correct the variable in the client's env for this server"})
+		}
+	}
+	connections := sql.NewConnections(sources, s.openDatabase)
+	defer connections.Close(ctx)
+	for _, source := range sources {
+		checks = append(checks, databaseChecksOf(ctx, connections, source)...)
+	}
+	return checks
+}
+
+func databaseChecksOf(ctx context.Context, connections *sql.Connections, source sql.Source) []doctor.Check {
+	name := "database " + source.Name
+	_, database, err := connections.Get(source.Name)
+	var findings []sql.Finding
+	if err == nil {
+		findings, err = database.Rights(ctx)
+	}
+	if err != nil {
+		f := fault.From(err)
+		return []doctor.Check{{Name: name, Status: doctor.Warn, Found: f.Message,
+			Why: "exec_sql cannot read it", Fix: "check " + source.Variable + " and the database"}}
+	}
+	if len(findings) == 0 {
+		return []doctor.Check{{Name: name, Status: doctor.OK, Found: "answers; the login can only read"}}
+	}
+	var checks []doctor.Check
+	for _, finding := range findings {
+		checks = append(checks, doctor.Check{Name: name, Status: doctor.Warn, Found: "the login " + finding.What,
+			Why: "it could do more than read, should a statement get past the rules", Fix: finding.Fix})
+	}
+	return checks
+}

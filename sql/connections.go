@@ -1,0 +1,186 @@
+package sql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+)
+
+// Dialect is a kind of database.
+type Dialect string
+
+// The dialects.
+const (
+	PostgreSQL Dialect = "postgresql"
+	SQLServer  Dialect = "sqlserver"
+)
+
+// Source is a connection that somebody configured. DSN and Password are secret.
+type Source struct {
+	Name     string // in lower case
+	Variable string // the environment variable that it is from
+	Dialect  Dialect
+	DSN      string
+	Password string // beside the DSN; empty: the DSN has it, or there is none
+}
+
+// Names of variables that hold connections.
+const (
+	sourcePrefix  = "SANDBOX_SQL_"
+	azureVariable = "AZURE_DATABASE_CONNECTION_STRING"
+	azurePassword = "AZURE_DATABASE_PASSWORD"
+	azureName     = "azure"
+)
+
+var connectionName = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,62}$`)
+
+// Sources finds the connections in an environment, ordered by name. reserved tells the variables that
+// look like one and are settings. The error names what is wrong and never a value; the other
+// connections are found all the same.
+func Sources(environ []string, reserved func(variable string) bool) ([]Source, error) {
+	values := make(map[string]string)
+	for _, pair := range environ {
+		if name, value, ok := strings.Cut(pair, "="); ok && value != "" {
+			values[name] = value
+		}
+	}
+	var sources []Source
+	var problems []error
+	for _, variable := range slices.Sorted(maps.Keys(values)) {
+		name, ok := strings.CutPrefix(variable, sourcePrefix)
+		switch {
+		case variable == azureVariable:
+			sources = append(sources, Source{
+				Name: azureName, Variable: variable, Dialect: SQLServer, DSN: values[variable], Password: values[azurePassword],
+			})
+		case !ok || reserved(variable):
+		case !connectionName.MatchString(name):
+			problems = append(problems, fmt.Errorf("%s: a connection's name has capitals, digits and _", variable))
+		default:
+			dialect, err := dialectOf(values[variable])
+			if err != nil {
+				problems = append(problems, fmt.Errorf("%s: %w", variable, err))
+				continue
+			}
+			sources = append(sources, Source{Name: strings.ToLower(name), Variable: variable, Dialect: dialect, DSN: values[variable]})
+		}
+	}
+	slices.SortFunc(sources, func(a, b Source) int { return strings.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(sources, func(a, b Source) bool { return a.Name == b.Name }), errors.Join(problems...)
+}
+
+var (
+	postgresWords = regexp.MustCompile(`(?i)(^|\s)(host|hostaddr|dbname|service|user|port)\s*=`)
+	serverWords   = regexp.MustCompile(`(?i)(^|;)\s*(server|data source|addr|address|network address|driver)\s*=`)
+)
+
+func dialectOf(dsn string) (Dialect, error) {
+	scheme, _, hasScheme := strings.Cut(dsn, "://")
+	if hasScheme && !strings.ContainsAny(scheme, " =;") {
+		switch strings.ToLower(scheme) {
+		case "postgres", "postgresql":
+			return PostgreSQL, nil
+		case "sqlserver", "mssql", "azuresql":
+			return SQLServer, nil
+		}
+		return "", errors.New("there are postgres:// and sqlserver://")
+	}
+	switch {
+	case strings.HasPrefix(strings.ToLower(dsn), "odbc:"), serverWords.MatchString(dsn):
+		return SQLServer, nil
+	case postgresWords.MatchString(dsn):
+		return PostgreSQL, nil
+	}
+	return "", errors.New("neither a URL that begins with postgres:// or sqlserver://, nor key=value pairs that name a host")
+}
+
+// Opener makes a database of a source. It does not connect yet.
+type Opener func(source Source) (Database, error)
+
+// Connections is every configured database by name. A database is opened when it is first asked for.
+// The methods may be called by several goroutines.
+type Connections struct {
+	sources []Source
+	open    Opener
+
+	mu     sync.Mutex
+	opened map[string]Database
+}
+
+// NewConnections makes the set; open is called at most once for each source that it opens.
+func NewConnections(sources []Source, open Opener) *Connections {
+	return &Connections{sources: sources, open: open, opened: make(map[string]Database)}
+}
+
+// Sources gives the configured connections.
+func (c *Connections) Sources() []Source {
+	if c == nil {
+		return nil
+	}
+	return c.sources
+}
+
+// Get finds a connection. The empty name is the only one there is. connection_not_found names the others.
+func (c *Connections) Get(name string) (Source, Database, error) {
+	source, err := c.find(name)
+	if err != nil {
+		return Source{}, nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if db, ok := c.opened[source.Name]; ok {
+		return source, db, nil
+	}
+	db, err := c.open(source)
+	if err != nil {
+		return Source{}, nil, fault.New(fault.SQLFailed, "Ask the user to correct "+source.Variable+" in the client's configuration.",
+			"The connection string of %q is not understood.", source.Name).Because(err)
+	}
+	c.opened[source.Name] = db
+	return source, db, nil
+}
+
+func (c *Connections) find(name string) (Source, error) {
+	if name == "" && len(c.sources) == 1 {
+		return c.sources[0], nil
+	}
+	names := make([]string, len(c.sources))
+	for i, s := range c.sources {
+		if strings.EqualFold(s.Name, name) {
+			return s, nil
+		}
+		names[i] = s.Name
+	}
+	what := fmt.Sprintf("There is no connection %q.", name)
+	if name == "" {
+		what = "There are several connections and the call names none."
+	}
+	return Source{}, fault.New(fault.ConnectionNotFound, "Pass connection as one of: "+strings.Join(names, ", ")+".", "%s", what)
+}
+
+// Close closes what was opened; ctx bounds the wait for statements that still run.
+func (c *Connections) Close(ctx context.Context) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		for _, db := range c.opened {
+			db.Close()
+		}
+	}()
+	select {
+	case <-closed:
+	case <-ctx.Done():
+	}
+}

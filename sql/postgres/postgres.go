@@ -1,0 +1,276 @@
+// Package postgres reads PostgreSQL, and leaves it to the server to refuse writes.
+//
+// A statement passes check, which admits one reading statement and none of the functions that a
+// read-only transaction lets through. It runs in a read-only transaction whose first snapshot is
+// taken already, so nothing in the statement can make it writable; it goes by the extended protocol,
+// which takes one statement; and the transaction is always rolled back. Values come in the wire's
+// text form, a row at a time.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+)
+
+const (
+	poolSize    = 4
+	idleTime    = 5 * time.Minute
+	connectTime = 10 * time.Second
+	// tidyTime is for ending a transaction and for what follows a statement that was cancelled.
+	tidyTime = 5 * time.Second
+)
+
+// Database is one PostgreSQL, reached by a small pool that connects at first use. Make one with Open.
+type Database struct {
+	pool   *pgxpool.Pool
+	limits sql.Limits
+	types  *typeCache
+	// zoned says that the connection string chooses a time zone; otherwise it is UTC.
+	zoned bool
+}
+
+var _ sql.Database = (*Database)(nil)
+
+// Open reads a connection string, a URL or key=value pairs as libpq has them, with the environment,
+// password file and service file that libpq would use. It does not connect.
+func Open(dsn string, limits sql.Limits) (*Database, error) {
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("not a connection string for PostgreSQL: %w", err)
+	}
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = connectTime
+	}
+	if _, named := config.ConnConfig.RuntimeParams["application_name"]; !named {
+		config.ConnConfig.RuntimeParams["application_name"] = "code-sandbox-mcp"
+	}
+	config.MaxConns, config.MinConns, config.MinIdleConns = poolSize, 0, 0
+	config.MaxConnIdleTime = idleTime
+	config.ConnConfig.BuildFrontend = pgconnFrontend(limits.RowBytes)
+	config.ConnConfig.BuildContextWatcherHandler = cancelInDatabase
+	config.AfterConnect = noteTempLimit
+	config.AfterRelease = forget
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		return nil, err
+	}
+	return &Database{pool: pool, limits: limits, types: newTypeCache(), zoned: choosesZone(config.ConnConfig)}, nil
+}
+
+// Close closes the pool; statements that still run are waited for.
+func (d *Database) Close() { d.pool.Close() }
+
+func choosesZone(config *pgx.ConnConfig) bool {
+	for name, value := range config.RuntimeParams {
+		if strings.EqualFold(name, "timezone") ||
+			strings.EqualFold(name, "options") && strings.Contains(strings.ToLower(value), "timezone") {
+			return true
+		}
+	}
+	return false
+}
+
+// pgconnFrontend bounds a message of the server's, which the driver holds in memory.
+func pgconnFrontend(rowBytes int) pgconn.BuildFrontendFunc {
+	return func(r io.Reader, w io.Writer) *pgproto3.Frontend {
+		f := pgproto3.NewFrontend(r, w)
+		if rowBytes > 0 {
+			f.SetMaxBodyLen(rowBytes)
+		}
+		return f
+	}
+}
+
+// cancelInDatabase ends a statement in the database when its context ends, and gives up on the
+// connection if that does not help.
+func cancelInDatabase(conn *pgconn.PgConn) ctxwatch.Handler {
+	return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: tidyTime}
+}
+
+// Keys of what is known of one connection.
+const maySetTempLimit = "may set temp_file_limit"
+
+// noteTempLimit finds out whether the login may bound its temporary files.
+func noteTempLimit(ctx context.Context, conn *pgx.Conn) error {
+	may := conn.PgConn().ParameterStatus("is_superuser") == "on"
+	if !may && serverVersion(conn.PgConn()) >= 15 {
+		err := conn.QueryRow(ctx, "SELECT pg_catalog.has_parameter_privilege('temp_file_limit', 'SET')",
+			pgx.QueryExecModeExec).Scan(&may)
+		if err != nil {
+			return err
+		}
+	}
+	conn.PgConn().CustomData()[maySetTempLimit] = may
+	return nil
+}
+
+func serverVersion(conn *pgconn.PgConn) int {
+	var major int
+	_, _ = fmt.Sscanf(conn.ParameterStatus("server_version"), "%d", &major)
+	return major
+}
+
+// forget takes away what a statement may have left on its connection beside the transaction, such as a
+// lock that a function of the user's took. It runs after the answer; a connection that it fails on is closed.
+func forget(conn *pgx.Conn) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), tidyTime)
+	defer cancel()
+	_, err := conn.PgConn().Exec(ctx, "DISCARD ALL").ReadAll()
+	return err == nil
+}
+
+// Query runs one reading statement; see sql.Database.
+func (d *Database) Query(ctx context.Context, q sql.Query) (sql.Rows, error) {
+	if err := check(q.Text); err != nil {
+		return nil, err
+	}
+	return d.query(ctx, q)
+}
+
+// query is Query for a statement that was checked.
+func (d *Database) query(ctx context.Context, q sql.Query) (*rows, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	conn, err := d.begin(ctx)
+	if err != nil {
+		cancel()
+		return nil, connectFault(err)
+	}
+	r := &rows{conn: conn, cancel: cancel, query: q.Text}
+	if err := r.start(ctx, d.types, q); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// begin gives a connection in a read-only transaction. A connection that broke while it was idle, as
+// all do when the database is restarted, is replaced once.
+func (d *Database) begin(ctx context.Context) (*pgxpool.Conn, error) {
+	for again := true; ; again = false {
+		conn, err := d.pool.Acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err = d.enter(ctx, conn.Conn().PgConn()); err == nil {
+			return conn, nil
+		}
+		discard(conn)
+		var refused *pgconn.PgError
+		if !again || ctx.Err() != nil || errors.As(err, &refused) && !ending(refused) {
+			return nil, err
+		}
+	}
+}
+
+// ending tells an error by which a server says that it closes the connection.
+func ending(e *pgconn.PgError) bool { return strings.HasPrefix(e.Code, "57P0") }
+
+// enter begins the transaction and bounds it. The SELECT that sets the bounds takes the snapshot, after
+// which a transaction cannot be made writable.
+func (d *Database) enter(ctx context.Context, conn *pgconn.PgConn) error {
+	milliseconds := fmt.Sprint(max(1, d.limits.Timeout.Milliseconds()))
+	settings := [][2]string{
+		{"statement_timeout", milliseconds}, {"lock_timeout", milliseconds},
+		{"idle_in_transaction_session_timeout", milliseconds},
+		{"standard_conforming_strings", "on"}, {"client_encoding", "UTF8"},
+		{"datestyle", "ISO"}, {"intervalstyle", "iso_8601"}, {"bytea_output", "hex"},
+		{"extra_float_digits", "1"}, {"lc_monetary", "C"}, {"xmlbinary", "base64"},
+	}
+	if !d.zoned {
+		settings = append(settings, [2]string{"timezone", "UTC"})
+	}
+	if may, _ := conn.CustomData()[maySetTempLimit].(bool); may && d.limits.TempBytes > 0 {
+		settings = append(settings, [2]string{"temp_file_limit", fmt.Sprint(d.limits.TempBytes >> 10)})
+	}
+	calls := make([]string, len(settings))
+	for i, s := range settings {
+		calls[i] = fmt.Sprintf("pg_catalog.set_config('%s', '%s', true)", s[0], s[1])
+	}
+	_, err := conn.Exec(ctx, "BEGIN READ ONLY; SELECT "+strings.Join(calls, ", ")).ReadAll()
+	return err
+}
+
+// discard closes a connection instead of giving it back.
+func discard(conn *pgxpool.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), tidyTime)
+	defer cancel()
+	_ = conn.Conn().Close(ctx)
+	conn.Release()
+}
+
+// read runs statements of our own in a read-only transaction.
+func (d *Database) read(ctx context.Context, do func(querier) error) error {
+	ctx, cancel := context.WithTimeout(ctx, d.limits.Timeout)
+	defer cancel()
+	conn, err := d.begin(ctx)
+	if err != nil {
+		return connectFault(err)
+	}
+	err = do(conn.Conn())
+	finish(conn)
+	var said *fault.Error
+	if err == nil || errors.As(err, &said) {
+		return err
+	}
+	return queryFault(err, "")
+}
+
+// finish rolls back and gives the connection back.
+func finish(conn *pgxpool.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), tidyTime)
+	defer cancel()
+	if _, err := conn.Conn().PgConn().Exec(ctx, "ROLLBACK").ReadAll(); err != nil {
+		discard(conn)
+		return
+	}
+	conn.Release()
+}
+
+// Schemas lists schemas; see sql.Database.
+func (d *Database) Schemas(ctx context.Context) (list []sql.Schema, err error) {
+	err = d.read(ctx, func(q querier) error {
+		list, err = schemas(ctx, q)
+		return err
+	})
+	return list, err
+}
+
+// Tables lists tables; see sql.Database.
+func (d *Database) Tables(ctx context.Context, filter sql.TableFilter) (list []sql.Table, err error) {
+	err = d.read(ctx, func(q querier) error {
+		list, err = tables(ctx, q, filter)
+		return err
+	})
+	return list, err
+}
+
+// Table describes one table; see sql.Database.
+func (d *Database) Table(ctx context.Context, schema, name string, examples bool) (detail *sql.TableDetail, err error) {
+	err = d.read(ctx, func(q querier) error {
+		detail, err = table(ctx, q, schema, name, examples)
+		return err
+	})
+	return detail, err
+}
+
+// Rights tells what the login could do beside reading; see sql.Database.
+func (d *Database) Rights(ctx context.Context) (list []sql.Finding, err error) {
+	err = d.read(ctx, func(q querier) error {
+		list, err = rights(ctx, q)
+		return err
+	})
+	return list, err
+}

@@ -1,0 +1,115 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+)
+
+// describedTables bounds a list of tables.
+const describedTables = 200
+
+type describeFields struct {
+	Connections []describedConnection `json:"connections,omitempty"`
+	Connection  string                `json:"connection,omitempty"`
+	Schemas     []sql.Schema          `json:"schemas,omitempty"`
+	Tables      []sql.Table           `json:"tables,omitempty"`
+	Table       *sql.TableDetail      `json:"table,omitempty"`
+	Truncated   bool                  `json:"truncated,omitempty"`
+	Hint        string                `json:"hint,omitempty"`
+}
+
+type describedConnection struct {
+	Name    string      `json:"connection"`
+	Dialect sql.Dialect `json:"dialect"`
+}
+
+func (d *Deps) describeSQL() tool {
+	definition := mcp.NewTool("describe_sql",
+		mcp.WithToolTitle("Describe a database"),
+		mcp.WithDescription(fmt.Sprintf("What a database has: without arguments its connections and schemas; with schema or glob its tables and views (at most %d); "+
+			"with table one table's columns, types, keys, foreign keys and indexes.", describedTables)),
+		connectionParam(d.Databases),
+		mcp.WithString("schema", mcp.Description("Only this schema.")),
+		mcp.WithString("table", mcp.Description("Table or view, also as schema.table.")),
+		mcp.WithString("glob", mcp.Description("Pattern of table names, such as order*.")),
+		mcp.WithBoolean("examples", mcp.DefaultBool(false), mcp.Description("With table: a few distinct values of each column.")),
+		hints(true), closed())
+	definition.Annotations.OpenWorldHint = mcp.ToBoolPtr(true)
+	return tool{output: mcp.WithOutputSchema[describeFields](), definition: definition, handle: d.handleDescribeSQL}
+}
+
+func (d *Deps) handleDescribeSQL(ctx context.Context, p *params) (*answer, error) {
+	connection, schema, table, glob := p.text("connection"), p.text("schema"), p.text("table"), p.text("glob")
+	examples := p.flag("examples")
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	connections := d.Databases.Connections
+	if connection == "" && len(connections.Sources()) > 1 && schema+table+glob == "" {
+		return jsonAnswer(describeFields{Connections: listConnections(connections), Hint: "Call again with a connection."})
+	}
+	source, database, err := connections.Get(connection)
+	if err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, d.Databases.Timeout+connectMargin)
+	defer cancel()
+	fields := describeFields{Connection: source.Name}
+	switch {
+	case table != "":
+		fields.Table, err = describeTable(limited, database, schema, table, examples)
+	case schema != "" || glob != "":
+		err = fields.listTables(limited, database, sql.TableFilter{Schema: schema, Glob: glob})
+	default:
+		if len(connections.Sources()) == 1 {
+			fields.Connections = listConnections(connections)
+		}
+		if fields.Schemas, err = database.Schemas(limited); err == nil && len(fields.Schemas) == 1 {
+			err = fields.listTables(limited, database, sql.TableFilter{Schema: fields.Schemas[0].Name})
+		}
+	}
+	if err != nil {
+		return nil, d.inTime(ctx, err)
+	}
+	return jsonAnswer(fields)
+}
+
+func listConnections(connections *sql.Connections) []describedConnection {
+	var list []describedConnection
+	for _, s := range connections.Sources() {
+		list = append(list, describedConnection{Name: s.Name, Dialect: s.Dialect})
+	}
+	return list
+}
+
+// listTables asks for one more than there is room for, which tells whether there are more.
+func (f *describeFields) listTables(ctx context.Context, database sql.Database, filter sql.TableFilter) (err error) {
+	filter.Limit = describedTables + 1
+	if f.Tables, err = database.Tables(ctx, filter); err != nil {
+		return err
+	}
+	if len(f.Tables) > describedTables {
+		f.Tables, f.Truncated = f.Tables[:describedTables], true
+		f.Hint = "There are more tables; narrow them down with schema or glob."
+	}
+	if len(f.Tables) == 0 {
+		f.Hint = "No table that this login may read is called so."
+	}
+	return nil
+}
+
+// describeTable finds a table by its name, and where there is none of that name by schema.table in it.
+func describeTable(ctx context.Context, database sql.Database, schema, table string, examples bool) (*sql.TableDetail, error) {
+	detail, err := database.Table(ctx, schema, table, examples)
+	before, after, dotted := strings.Cut(table, ".")
+	if err != nil && dotted && schema == "" && fault.From(err).Code == fault.NotFound {
+		return database.Table(ctx, before, after, examples)
+	}
+	return detail, err
+}

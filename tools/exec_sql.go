@@ -1,0 +1,310 @@
+package tools
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+)
+
+// Databases is what exec_sql and describe_sql read, and within which limits. Without connections
+// neither tool exists.
+type Databases struct {
+	Connections *sql.Connections
+	InlineRows  int   // the most rows of a result that an answer has
+	MaxRows     int64 // of one result; max_rows may ask for fewer
+	MaxBytes    int64 // of one exported file
+	Timeout     time.Duration
+}
+
+const (
+	inlineBytes   = 30_000 // of values in one answer
+	inlineWidth   = 2000   // characters of one value in an answer
+	previewRows   = 5
+	previewWidth  = 200
+	narrowest     = 40 // characters that are left of a value in a very wide row
+	maxStatement  = 100_000
+	connectMargin = 15 * time.Second // for connecting, beside the statement's own time
+)
+
+type sqlFields struct {
+	Connection string       `json:"connection"`
+	Columns    []sql.Column `json:"columns"`
+	Rows       []sqlRow     `json:"rows,omitempty"`
+	// Path and what follows is there when the rows went to a file; Preview is the first of them.
+	SessionID string   `json:"session_id,omitempty"`
+	Path      string   `json:"path,omitempty"`
+	SizeBytes int64    `json:"size_bytes,omitempty"`
+	Preview   []sqlRow `json:"preview,omitempty"`
+	RowCount  int64    `json:"row_count"`
+	Truncated bool     `json:"truncated"`
+	// TruncatedBy is rows, bytes or time: the limit that was reached.
+	TruncatedBy string   `json:"truncated_by,omitempty"`
+	DurationMS  int64    `json:"duration_ms"`
+	Load        string   `json:"load,omitempty"` // Python that reads the file
+	Notes       []string `json:"notes,omitempty"`
+}
+
+func (d *Deps) execSQL() tool {
+	definition := mcp.NewTool("exec_sql",
+		mcp.WithToolTitle("Query a database"),
+		mcp.WithDescription(fmt.Sprintf("Run one reading SQL statement (%s); nothing can be written. Up to %d rows come back; "+
+			"a larger result becomes a CSV file below %s/%s of the session, with a preview and the Python that loads it. Use describe_sql first to see tables and columns.",
+			d.dialects(), d.Databases.InlineRows, sandbox.WorkDir, inputDir)),
+		mcp.WithString("query", mcp.Required(), mcp.Description("One SELECT, WITH, VALUES, SHOW or EXPLAIN. Put values into params, not into the text.")),
+		mcp.WithArray("params", mcp.Description("Values of $1, $2 … (PostgreSQL) or @p1, @p2 … (SQL Server): numbers, text (dates and large integers too), booleans, null, lists for arrays.")),
+		connectionParam(d.Databases),
+		mcp.WithNumber("max_rows", mcp.Description(fmt.Sprintf("Most rows to read; default %d.", d.Databases.MaxRows))),
+		mcp.WithString("save_as", mcp.Description("Write the rows to this file whatever their number: name.csv, or name.jsonl for exact types.")),
+		mcp.WithBoolean("overwrite", mcp.DefaultBool(false), mcp.Description("Replace a file of that name.")),
+		sessionParam(), hints(false), closed())
+	definition.Annotations.OpenWorldHint = mcp.ToBoolPtr(true)
+	return tool{output: mcp.WithOutputSchema[sqlFields](), definition: definition, handle: d.handleExecSQL}
+}
+
+func connectionParam(databases *Databases) mcp.ToolOption {
+	names := make([]string, 0, 4)
+	for _, s := range databases.Connections.Sources() {
+		names = append(names, s.Name)
+	}
+	text := "Which database: " + strings.Join(names, ", ") + "."
+	if len(names) == 1 {
+		text += " It is the only one, so leave this out."
+	}
+	return mcp.WithString("connection", mcp.Description(text))
+}
+
+// dialects names the kinds of database there are.
+func (d *Deps) dialects() string {
+	var found []string
+	for _, s := range d.Databases.Connections.Sources() {
+		name := map[sql.Dialect]string{sql.PostgreSQL: "PostgreSQL", sql.SQLServer: "T-SQL"}[s.Dialect]
+		if len(found) == 0 || found[len(found)-1] != name && found[0] != name {
+			found = append(found, name)
+		}
+	}
+	return strings.Join(found, " or ")
+}
+
+// sqlCall is the arguments of exec_sql.
+type sqlCall struct {
+	query      sql.Query
+	connection string
+	session    string
+	maxRows    int64
+	saveAs     string
+	overwrite  bool
+	path       string // of save_as, below the session's folder
+	format     sql.Format
+}
+
+func (d *Deps) readSQLCall(p *params) (*sqlCall, error) {
+	c := &sqlCall{
+		query:      sql.Query{Text: p.required("query"), Params: p.values("params")},
+		connection: p.text("connection"), session: p.text("session_id"),
+		saveAs: p.text("save_as"), overwrite: p.flag("overwrite"),
+	}
+	maxRows := p.integer("max_rows")
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	c.maxRows = d.Databases.MaxRows
+	if maxRows != nil {
+		if *maxRows == 0 {
+			return nil, fault.New(fault.InvalidArgument, "Leave max_rows out, or pass 1 or more.", "max_rows is 0.")
+		}
+		c.maxRows = min(*maxRows, c.maxRows)
+	}
+	if len(c.query.Text) > maxStatement {
+		return nil, fault.New(fault.SQLRejected, "Shorten the statement; pass long values in params.",
+			"The statement has %d bytes, and %d are the most.", len(c.query.Text), maxStatement)
+	}
+	return c, c.readTarget()
+}
+
+// readTarget says where a file goes, before anything is asked of the database.
+func (c *sqlCall) readTarget() (err error) {
+	c.format = sql.CSV
+	if c.saveAs == "" {
+		c.path, err = inputPath("query-"+strings.ToLower(rand.Text()[:8])+".csv", "")
+		return err
+	}
+	switch extension := strings.ToLower(path.Ext(c.saveAs)); extension {
+	case ".csv":
+	case ".jsonl", ".ndjson":
+		c.format = sql.JSONL
+	default:
+		return fault.New(fault.InvalidFilename, "Use a name that ends in .csv or .jsonl; Python can convert it to any other format.",
+			"save_as %q ends in %q, which is no format that rows are written in.", shorten(c.saveAs, 120), extension)
+	}
+	c.path, err = inputPath(c.saveAs, "")
+	return err
+}
+
+func (d *Deps) handleExecSQL(ctx context.Context, p *params) (*answer, error) {
+	call, err := d.readSQLCall(p)
+	if err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	source, database, err := d.Databases.Connections.Get(call.connection)
+	if err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, d.Databases.Timeout+connectMargin)
+	defer cancel()
+	rows, err := database.Query(limited, call.query)
+	if err != nil {
+		return nil, d.inTime(ctx, err)
+	}
+	defer rows.Close()
+	most := int(min(int64(d.Databases.InlineRows), call.maxRows))
+	head, err := sql.ReadHead(rows, most, inlineBytes)
+	if err != nil {
+		return nil, d.inTime(ctx, err)
+	}
+	fields := &sqlFields{Connection: source.Name, Columns: head.Columns}
+	if call.saveAs == "" && (!head.More || int64(len(head.Rows)) == call.maxRows) {
+		fields.inline(head)
+	} else if err := d.export(ctx, call, head, rows, fields); err != nil {
+		return nil, d.inTime(ctx, err)
+	}
+	fields.DurationMS = time.Since(begun).Milliseconds()
+	return jsonAnswer(fields)
+}
+
+// inTime says of a statement's end by the clock what the limit was.
+func (d *Deps) inTime(ctx context.Context, err error) error {
+	late := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
+	if !late && !errors.Is(err, sql.ErrTimeout) {
+		return err
+	}
+	return fault.New(fault.SQLFailed, "Make the statement cheaper: fewer rows, a LIMIT, an indexed column in WHERE. EXPLAIN shows the plan.",
+		"The statement was ended after %s, the most that one may take (--sql-timeout).", d.Databases.Timeout).
+		With("timeout_seconds", d.Databases.Timeout.Seconds()).Because(err)
+}
+
+// inline puts the rows into the answer.
+func (f *sqlFields) inline(head *sql.Head) {
+	var cut bool
+	f.Rows, cut = jsonRows(head.Rows, head.Columns, inlineWidth)
+	f.RowCount, f.Truncated = int64(len(head.Rows)), head.More
+	if head.More {
+		f.TruncatedBy = sql.CutByRows
+	}
+	if cut {
+		f.Notes = append(f.Notes, "Long values are cut; save_as writes them in full.")
+	}
+}
+
+// export writes the rows into the session.
+func (d *Deps) export(ctx context.Context, call *sqlCall, head *sql.Head, rows sql.Rows, fields *sqlFields) error {
+	file := sql.NewExport(call.format, head, rows, sql.ExportLimits{Rows: call.maxRows, Bytes: d.Databases.MaxBytes})
+	written, session, err := d.Manager.Upload(ctx, sandbox.Upload{
+		SessionID: call.session, Path: call.path, Overwrite: call.overwrite,
+		Content: &exportProgress{Export: file, ctx: ctx, reported: time.Now()},
+	})
+	if err != nil {
+		return err
+	}
+	fields.SessionID, fields.Path, fields.SizeBytes = session, sandbox.WorkDir+"/"+written.Path, file.Bytes
+	fields.Columns = file.Columns
+	fields.Preview, _ = jsonRows(head.Rows[:min(previewRows, len(head.Rows))], head.Columns, previewWidth)
+	fields.RowCount, fields.Truncated, fields.TruncatedBy = file.Rows, file.Cut != "", file.Cut
+	fields.Load, fields.Notes = file.Pandas(call.format, fields.Path)
+	if note := d.cutNote(file.Cut, call.maxRows); note != "" {
+		fields.Notes = append(fields.Notes, note)
+	}
+	return nil
+}
+
+// cutNote says which limit ended an export. The file is whole rows all the same.
+func (d *Deps) cutNote(cut string, maxRows int64) string {
+	switch cut {
+	case sql.CutByRows:
+		return fmt.Sprintf("The file has the first %s rows, the most that one result may have; there are more.", humanize.Comma(maxRows))
+	case sql.CutByBytes:
+		return fmt.Sprintf("The file was ended at %s, the most that one may have; there are more rows.", humanize.Bytes(uint64(d.Databases.MaxBytes)))
+	case sql.CutByTime:
+		return fmt.Sprintf("The statement was ended after %s, the most that one may take; the file has the rows until then.", d.Databases.Timeout)
+	}
+	return ""
+}
+
+// exportProgress tells a client that asked how many rows were written.
+type exportProgress struct {
+	*sql.Export
+	ctx      context.Context
+	reported time.Time
+}
+
+// Read implements io.Reader.
+func (e *exportProgress) Read(p []byte) (int, error) {
+	if err := e.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := e.Export.Read(p)
+	if now := time.Now(); now.Sub(e.reported) >= progressPause {
+		e.reported = now
+		stdio.NotifyProgress(e.ctx, float64(e.Rows), 0, humanize.Comma(e.Rows)+" rows")
+	}
+	return n, err
+}
+
+var _ io.Reader = (*exportProgress)(nil)
+
+// sqlRow is one row as a JSON array.
+type sqlRow []byte
+
+// MarshalJSON implements json.Marshaler.
+func (r sqlRow) MarshalJSON() ([]byte, error) { return r, nil }
+
+// jsonRows writes rows for an answer, and tells whether a value had to be cut to width characters, or to
+// fewer where a row is very wide.
+func jsonRows(rows [][][]byte, columns []sql.Column, width int) (written []sqlRow, cut bool) {
+	width = max(narrowest, min(width, inlineBytes/max(1, len(columns))))
+	for _, row := range rows {
+		out := sqlRow{'['}
+		for i, value := range row {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			kind := columns[i].Kind
+			if len(value) > width {
+				if short := shortenValue(value, width); len(short) < len(value) {
+					value, kind, cut = short, sql.Text, true
+				}
+			}
+			out = sql.AppendJSON(out, kind, value)
+		}
+		written = append(written, append(out, ']'))
+	}
+	return written, cut
+}
+
+// shortenValue cuts a value, and says how long it was.
+func shortenValue(value []byte, width int) []byte {
+	characters, end := 0, len(value)
+	for i := range string(value) {
+		if characters == width {
+			end = i
+		}
+		characters++
+	}
+	if end == len(value) {
+		return value
+	}
+	return fmt.Appendf(value[:end:end], "… (%s characters)", humanize.Comma(int64(characters)))
+}
