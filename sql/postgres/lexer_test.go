@@ -26,7 +26,7 @@ func TestTokensAreThoseOfPostgreSQL(t *testing.T) {
 		{`U&"\00"`, []string{"b:"}},
 		{`$$a'b$$ $T$ $t$ $T$ a$$b`, []string{"l:a'b", "l: $t$ ", "n:a$$b"}},
 		{`$1$$x$$`, []string{"p:$1", "l:x"}},
-		{`/* a /* b */ c */ d /***/e/*/*/**/*/`, []string{"n:d", "n:e"}},
+		{`/* a /* b */ c */ d /***/e/*/*/**/*/*/`, []string{"n:d", "n:e"}},
 		{"a -- b\rc", []string{"n:a", "n:c"}},
 		{`1e5 0x1F 1_000 .5 1.5e-3 1.`, []string{"0:1e5", "0:0x1F", "0:1_000", "0:.5", "0:1.5e-3", "0:1."}},
 		{`1a`, []string{"b:"}},
