@@ -1,0 +1,387 @@
+package postgres
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+)
+
+// checker looks at the tokens of one statement that are neither space nor comment.
+type checker struct {
+	tokens []token
+	closes map[int]int // of every ( the ) that belongs to it
+	start  int         // where the query begins; behind EXPLAIN and its options
+	levels []level     // the brackets that are open at the token being looked at
+}
+
+// level is an open bracket.
+type level struct {
+	of     token // what stands before it; the name of a function in a call
+	commas int
+}
+
+// check admits one statement that reads: nil, or a *fault.Error of sql_rejected. It is not what keeps the
+// database as it is; the read-only transaction is. It refuses early and in clear words what the transaction
+// would refuse, and it refuses what the transaction would let through: see refused.
+func check(text string) error {
+	if err := characters(text); err != nil {
+		return err
+	}
+	c := &checker{closes: make(map[int]int)}
+	for _, t := range tokenize(text) {
+		switch t.kind {
+		case space, comment:
+		case broken:
+			return reject(t, clip(t.text), "PostgreSQL cannot read it: "+t.value+".", "Correct the statement.")
+		default:
+			c.tokens = append(c.tokens, t)
+		}
+	}
+	for len(c.tokens) > 0 && c.at(len(c.tokens)-1).punct(";") {
+		c.tokens = c.tokens[:len(c.tokens)-1]
+	}
+	if len(c.tokens) == 0 {
+		return fault.New(fault.SQLRejected, "Give one statement, such as SELECT 1.", "The query has no statement.")
+	}
+	return c.statement()
+}
+
+func characters(text string) error {
+	line := func(at int) token { return token{line: 1 + lines(text[:at])} }
+	if at := strings.IndexByte(text, 0); at >= 0 {
+		return reject(line(at), `\x00`, "PostgreSQL's text has no zero byte.", "Leave the zero byte out.")
+	}
+	if !utf8.ValidString(text) {
+		at := strings.IndexFunc(text, func(r rune) bool { return r == utf8.RuneError })
+		return reject(line(at), "�", "The query is not UTF-8.", "Send the query as UTF-8.")
+	}
+	return nil
+}
+
+// at is the token number i; the zero token, which is a space, before the first and behind the last.
+func (c *checker) at(i int) token {
+	if i < 0 || i >= len(c.tokens) {
+		return token{}
+	}
+	return c.tokens[i]
+}
+
+const reading = "SELECT, WITH, VALUES, TABLE, SHOW and EXPLAIN without ANALYZE"
+
+func (c *checker) statement() error {
+	if err := c.alone(); err != nil {
+		return err
+	}
+	switch first := c.at(0); {
+	case first.is("explain"):
+		if err := c.explain(); err != nil {
+			return err
+		}
+	case first.is("show"):
+	default:
+		if err := c.reads(0); err != nil {
+			return err
+		}
+	}
+	for i := range c.tokens {
+		if err := c.look(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// alone refuses a second statement, and finds the brackets on the way.
+func (c *checker) alone() error {
+	var open []int
+	for i, t := range c.tokens {
+		switch {
+		case t.punct(";"):
+			return reject(c.at(i+1), c.words(i+1), "It is a second statement, and a query is one.",
+				"Send each statement in a call of its own.")
+		case t.punct("("):
+			open = append(open, i)
+		case t.punct(")") && len(open) > 0:
+			c.closes[open[len(open)-1]] = i
+			open = open[:len(open)-1]
+		}
+	}
+	return nil
+}
+
+// reads refuses what begins at i unless it is a query.
+func (c *checker) reads(i int) error {
+	for c.at(i).punct("(") {
+		i++
+	}
+	t := c.at(i)
+	if t.is("select", "values", "table") || t.is("with") && (i == c.start || c.at(i-1).punct("(")) {
+		return nil
+	}
+	if t.kind == space {
+		return reject(c.at(len(c.tokens)-1), c.words(len(c.tokens)-1), "A query is missing behind it.",
+			"Give a SELECT.")
+	}
+	return reject(t, c.words(i), "It is no statement that only reads; those are "+reading+".", hint(t))
+}
+
+// hint is what to do instead of the statement that begins with t.
+func hint(t token) string {
+	switch {
+	case t.is("begin", "start", "commit", "rollback", "end", "abort", "savepoint", "release", "set", "reset", "discard"):
+		return "Leave it out: every call is a read-only transaction of its own."
+	case t.is("copy"):
+		return "Give the SELECT itself; a long result becomes a file."
+	case t.is("declare", "fetch", "move", "close", "prepare", "execute", "deallocate"):
+		return "Give the SELECT itself, with params for its $1, $2."
+	case t.is("explain", "show"):
+		return "It stands alone and in no parentheses."
+	}
+	return "This tool cannot change the database. Give a SELECT, or leave the change to somebody who may make it."
+}
+
+// explain finds where the explained query begins. ANALYZE would run it.
+func (c *checker) explain() error {
+	i := 1
+	if c.at(1).punct("(") && c.reads(1) != nil {
+		end, ok := c.closes[1]
+		if !ok {
+			return reject(c.at(0), c.words(0), "The parenthesis has no end.", "Close it.")
+		}
+		if err := c.options(2, end); err != nil {
+			return err
+		}
+		i = end + 1
+	}
+	for ; c.at(i).is("verbose", "analyze", "analyse"); i++ {
+		if !c.at(i).is("verbose") {
+			return c.analyzes(i)
+		}
+	}
+	c.start = i
+	return c.reads(i)
+}
+
+// options looks at those of EXPLAIN, which are in the tokens from i to end.
+func (c *checker) options(i, end int) error {
+	for i < end {
+		next := i
+		for next < end && !c.at(next).punct(",") {
+			next++
+		}
+		option := c.at(i)
+		if (option.value == "analyze" || option.value == "analyse") && !c.off(i+1, next) {
+			return c.analyzes(i)
+		}
+		i = next + 1
+	}
+	return nil
+}
+
+// off tells whether the tokens from i to end are one that says no.
+func (c *checker) off(i, end int) bool {
+	value := c.at(i).value
+	if c.at(i).kind == number {
+		value = c.at(i).text
+	}
+	value = fold(value)
+	return end == i+1 && (value == "false" || value == "off" || value == "0")
+}
+
+func (c *checker) analyzes(i int) error {
+	return reject(c.at(i), c.words(i), "EXPLAIN ANALYZE runs the statement.", "Use EXPLAIN without ANALYZE.")
+}
+
+// look refuses the token number i where it and its neighbours do more than read.
+func (c *checker) look(i int) error {
+	switch t := c.at(i); {
+	case t.punct("("), t.punct("["):
+		c.levels = append(c.levels, level{of: c.at(i - 1)})
+	case t.punct(")"), t.punct("]"):
+		return c.closed(i)
+	case t.punct(",") && len(c.levels) > 0:
+		c.levels[len(c.levels)-1].commas++
+	case t.kind == quotedName, t.kind == name && c.labels(i):
+		return c.named(i)
+	case t.is("with") && (i == c.start || c.at(i-1).punct("(")):
+		return c.with(i)
+	case t.is("into"):
+		return reject(t, c.words(i), "SELECT … INTO makes a table.", "Leave INTO out; a long result becomes a file.")
+	case t.is("for") && c.locks(i):
+		return reject(t, c.words(i), "It locks the rows.", "Leave it out.")
+	case t.kind == name:
+		return c.named(i)
+	}
+	return nil
+}
+
+// labels tells whether a keyword at i would be a mere name: behind a dot or AS, unless that AS is a name too.
+func (c *checker) labels(i int) bool {
+	return c.at(i-1).punct(".") || c.at(i-1).is("as") && !c.at(i-2).punct(".") && !c.at(i-2).is("as")
+}
+
+// of is what the innermost open bracket belongs to.
+func (c *checker) of() token {
+	if len(c.levels) == 0 {
+		return token{}
+	}
+	return c.levels[len(c.levels)-1].of
+}
+
+// locks tells whether the FOR at i is that of FOR UPDATE and its like, and not that of substring(a FOR b).
+func (c *checker) locks(i int) bool {
+	return c.at(i+1).is("update", "share", "no", "key") && !c.of().is("substring", "overlay")
+}
+
+// closed ends a bracket. ts_rewrite runs a query where it has two arguments, and where it has three does not.
+func (c *checker) closed(i int) error {
+	if len(c.levels) == 0 {
+		return nil
+	}
+	last := c.levels[len(c.levels)-1]
+	c.levels = c.levels[:len(c.levels)-1]
+	if last.of.value == "ts_rewrite" && last.commas < 2 && c.at(i).punct(")") {
+		return refuseCall(last.of, "", "runs a text as a statement, which cannot be seen here")
+	}
+	return nil
+}
+
+// with looks at the parts of a WITH; those that are in parentheses of their own are looked at in their turn.
+func (c *checker) with(i int) error {
+	begin := i
+	i++
+	if c.at(i).is("recursive") {
+		i++
+	}
+	for {
+		body := c.body(i)
+		if body < 0 {
+			return reject(c.at(begin), c.words(begin), "This WITH is not WITH name AS (query) and so on.",
+				"Write it as WITH name AS (SELECT …) SELECT …")
+		}
+		if err := c.reads(body); err != nil {
+			return err
+		}
+		i = c.behind(c.closes[body-1] + 1)
+		if !c.at(i).punct(",") {
+			return c.reads(i)
+		}
+		i++
+	}
+}
+
+// body finds where the query of name (columns) AS NOT MATERIALIZED (query) begins, whose name is at i; -1
+// where there is none.
+func (c *checker) body(i int) int {
+	i++ // the name
+	if end, ok := c.closes[i]; ok {
+		i = end + 1
+	}
+	if !c.at(i).is("as") {
+		return -1
+	}
+	for i++; c.at(i).is("not", "materialized"); i++ {
+	}
+	if _, ok := c.closes[i]; !ok {
+		return -1
+	}
+	return i + 1
+}
+
+// behind goes over SEARCH … SET name and CYCLE … USING name.
+func (c *checker) behind(i int) int {
+	for _, clause := range [][2]string{{"search", "set"}, {"cycle", "using"}} {
+		if !c.at(i).is(clause[0]) {
+			continue
+		}
+		for i++; i < len(c.tokens) && !c.at(i).is(clause[1]) && !c.at(i).punct("("); i++ {
+		}
+		i += 2
+	}
+	return i
+}
+
+// named refuses a function that is not to be called. A call has a parenthesis behind it, or it is x.f, which
+// PostgreSQL takes for f(x) where x has no column f.
+func (c *checker) named(i int) error {
+	t := c.at(i)
+	if c.at(i + 1).punct("(") {
+		if c.defines(i) {
+			return nil
+		}
+		schema := ""
+		if c.at(i - 1).punct(".") {
+			schema = c.at(i - 2).value
+		}
+		return refuseCall(t, schema, refusal(schema, t.value))
+	}
+	does := refusal("", t.value)
+	if does == "" || !c.at(i-1).punct(".") || c.relation(i) {
+		return nil
+	}
+	return reject(t, "."+clip(t.text), "Behind a dot it may be a call of a function that "+does+".",
+		"If it is a column, write it without what is before the dot.")
+}
+
+// defines tells whether the name at i, which has a parenthesis behind it, is a new name and not a call.
+func (c *checker) defines(i int) bool {
+	before := c.at(i - 1)
+	return before.is("as") && c.labels(i) || before.is("with") || before.is("recursive") && c.at(i-2).is("with")
+}
+
+// relation tells whether the name at i, which has a dot before it, is a table's or a schema's. It is one of
+// a.b.c where it is not the last, and the last behind FROM and JOIN.
+func (c *checker) relation(i int) bool {
+	first := i
+	for c.at(first - 1).punct(".") {
+		if first -= 2; i-first > 6 { // PostgreSQL's names have four parts at most
+			return false
+		}
+	}
+	if k := c.at(first).kind; k != name && k != quotedName {
+		return false
+	}
+	if c.at(i + 1).punct(".") {
+		return true
+	}
+	before := c.at(first - 1)
+	if before.is("from") {
+		return !c.labels(first-1) && !c.at(first-2).is("distinct") &&
+			!c.of().is("extract", "trim", "substring", "overlay")
+	}
+	return before.is("join", "table", "only") && !c.labels(first-1)
+}
+
+func refuseCall(t token, schema, does string) error {
+	if does == "" {
+		return nil
+	}
+	words := clip(t.text)
+	if schema != "" {
+		words = schema + "." + words
+	}
+	return reject(t, words, "It "+does+".", "Write the statement without this function; only reading tables is allowed.")
+}
+
+// words is the statement's words from token i on, for a message.
+func (c *checker) words(i int) string {
+	var words []string
+	for ; i < len(c.tokens) && len(words) < 3; i++ {
+		words = append(words, c.at(i).text)
+	}
+	return clip(strings.Join(words, " "))
+}
+
+// clip cuts what may be long.
+func clip(s string) string {
+	const most = 60
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
+}
+
+func reject(t token, words, why, hint string) *fault.Error {
+	return fault.New(fault.SQLRejected, hint, "Refused at line %d, `%s`: %s", t.line, words, why).With("line", t.line)
+}

@@ -1,0 +1,302 @@
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/testpg"
+)
+
+// corpus is the statements of a file in testdata.
+func corpus(tb testing.TB, name string) []string {
+	tb.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name+".sql"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	statements := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n-- ~~~\n")
+	if len(statements) < 150 {
+		tb.Fatalf("%s has %d statements", name, len(statements))
+	}
+	return statements
+}
+
+// fixture is what the corpora's statements speak of.
+const fixture = `
+	CREATE TYPE mood AS ENUM ('glad', 'sad');
+	CREATE TABLE accounts (id int PRIMARY KEY, owner text, kind text, balance numeric);
+	INSERT INTO accounts VALUES (1, 'anna', 'a', 10), (2, 'bert', 'b', 20), (3, 'anna', 'b', NULL);
+	CREATE TABLE words ("into" text, update text, "for" text, "with" text, "select" text,
+		nextval int, dblink int, set_config int);
+	CREATE TABLE dblink (id int);
+	CREATE MATERIALIZED VIEW totals AS SELECT owner, sum(balance) AS total FROM accounts GROUP BY owner;
+	CREATE SEQUENCE tickets;
+	SELECT nextval('tickets'), lo_from_bytea(4711, 'untouched'),
+		pg_create_physical_replication_slot('watcher', true);
+	CREATE FUNCTION deposit(account int, amount numeric) RETURNS numeric LANGUAGE sql AS
+		'UPDATE accounts SET balance = balance + amount WHERE id = account RETURNING balance';
+	CREATE FUNCTION deposit_as_owner(account int, amount numeric) RETURNS numeric LANGUAGE sql SECURITY DEFINER AS
+		'UPDATE accounts SET balance = balance + amount WHERE id = account RETURNING balance';
+	CREATE FUNCTION run_text(statement text) RETURNS void LANGUAGE plpgsql AS 'BEGIN EXECUTE statement; END';
+	CREATE PROCEDURE empty_accounts() LANGUAGE sql AS 'DELETE FROM accounts';`
+
+// inDatabase makes a database of its own for a test, and gives its DSN.
+func inDatabase(t *testing.T, name, statements string) string {
+	t.Helper()
+	exec(t, server.DSN(testpg.Superuser), "CREATE DATABASE "+name)
+	t.Cleanup(func() { exec(t, server.DSN(testpg.Superuser), "DROP DATABASE "+name+" WITH (FORCE)") })
+	dsn := server.DSN(testpg.Superuser) + " dbname=" + name
+	exec(t, dsn, statements)
+	return dsn
+}
+
+// exec runs statements in a connection of their own.
+func exec(t *testing.T, dsn, statements string) {
+	t.Helper()
+	ctx := context.Background()
+	conn := connect(t, dsn)
+	defer conn.Close(ctx)
+	if _, err := conn.PgConn().Exec(ctx, statements).ReadAll(); err != nil {
+		t.Fatalf("%s: %v", statements, err)
+	}
+}
+
+func connect(t *testing.T, dsn string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(context.Background(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func bank(t *testing.T) string {
+	t.Helper()
+	dsn := inDatabase(t, "bank", fixture)
+	t.Cleanup(func() { exec(t, dsn, "SELECT pg_drop_replication_slot('watcher')") })
+	return dsn
+}
+
+// checked is what the tool does with a statement.
+func checked(dsn, text string) error {
+	if err := check(text); err != nil {
+		return err
+	}
+	return unchecked(dsn, text)
+}
+
+// unchecked is the read-only transaction alone.
+func unchecked(dsn, text string) error {
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(ctx)
+	var params []any
+	if strings.Contains(text, "$1::int") {
+		params = []any{1}
+	}
+	rows, err := tx.Query(ctx, text, params...)
+	if err != nil {
+		return err
+	}
+	for rows.Next() {
+	}
+	return rows.Err()
+}
+
+func TestAttacksAreRefusedAndChangeNothing(t *testing.T) {
+	dsn := bank(t)
+	exec(t, dsn, "CREATE EXTENSION dblink")
+	bystander := connect(t, dsn+" application_name=bystander")
+	defer bystander.Close(context.Background())
+	before := contents(t, dsn)
+	for _, text := range corpus(t, "attacks") {
+		if err := checked(dsn, text); err == nil {
+			t.Errorf("this was not refused: %s", text)
+		}
+	}
+	if after := contents(t, dsn); after != before {
+		t.Errorf("the attacks changed the database:\n%s", difference(before, after))
+	}
+	if err := bystander.Ping(context.Background()); err != nil {
+		t.Errorf("the attacks reached another session: %v", err)
+	}
+}
+
+func TestLegitimateStatementsRun(t *testing.T) {
+	dsn := bank(t)
+	for _, text := range corpus(t, "legitimate") {
+		if err := checked(dsn, text); err != nil {
+			t.Errorf("%s\n%v", text, err)
+		}
+	}
+}
+
+// writes are the verbs whose statements a read-only transaction refuses.
+var writes = []string{"insert", "update", "delete", "merge", "create", "alter", "drop", "truncate", "grant",
+	"revoke", "comment", "refresh", "do", "call"}
+
+func TestTheTransactionAloneRefusesWrites(t *testing.T) {
+	dsn := bank(t)
+	before, tried := contents(t, dsn), 0
+	for _, text := range corpus(t, "attacks") {
+		words := significant(text)
+		write := slices.ContainsFunc(words, func(word token) bool { return word.is("into", "for") }) &&
+			words[0].is("select", "with", "table") && !slices.ContainsFunc(words, func(w token) bool { return w.punct(";") })
+		if len(words) == 0 || !write && !words[0].is(writes...) || strings.Contains(text, "pg_advisory_lock") {
+			continue
+		}
+		tried++
+		if err := unchecked(dsn, text); err == nil {
+			t.Errorf("the server did not refuse %s", text)
+		}
+	}
+	if tried < 60 {
+		t.Errorf("the corpus has but %d statements that write", tried)
+	}
+	if after := contents(t, dsn); after != before {
+		t.Errorf("the statements changed the database:\n%s", difference(before, after))
+	}
+}
+
+// What the check cannot see is what the user's own functions do.
+func TestTheCheckAloneRefusesAllButTheUsersFunctions(t *testing.T) {
+	for _, text := range corpus(t, "attacks") {
+		if err := check(text); err == nil && !strings.Contains(text, "deposit") && !strings.Contains(text, "run_text") &&
+			text != "SELECT stolen FROM accounts" {
+			t.Errorf("this was not refused: %s", text)
+		}
+	}
+}
+
+func significant(text string) []token {
+	return slices.DeleteFunc(tokenize(text), func(t token) bool { return t.kind == space || t.kind == comment })
+}
+
+func TestARefusalSaysWhatWhereAndWhatToDo(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                   "no statement",
+		"SELECT 1;\nDELETE FROM t":           "line 2, `DELETE FROM t`: It is a second statement",
+		"SELECT\n\n pg_read_file('x')":       "line 3, `pg_read_file`: It reaches files",
+		"SELECT cron.schedule('a', 'b')":     "`cron.schedule`: It starts jobs",
+		"EXPLAIN\nANALYZE SELECT 1":          "line 2, `ANALYZE SELECT 1`: EXPLAIN ANALYZE runs",
+		"SELECT 'a":                          "without its closing quote",
+		"SELECT\n1\x00":                      "line 2",
+		"SELECT '\xff'":                      "not UTF-8",
+		"WITH a AS (DELETE FROM t) SELECT 1": "`DELETE FROM t`",
+		"WITH a SELECT 1":                    "`WITH a SELECT`",
+		"EXPLAIN":                            "missing",
+		"SELECT " + strings.Repeat("x", 1000) + "\x01": "does not know",
+	} {
+		err := check(text)
+		var f *fault.Error
+		if !errors.As(err, &f) || f.Code != fault.SQLRejected || f.Hint == "" || !strings.Contains(f.Message, want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+		if len(f.Message) > 300 {
+			t.Errorf("%q: the message is long: %s", text, f.Message)
+		}
+	}
+}
+
+// contents tells all that a statement could change, a line each.
+func contents(t *testing.T, dsn string) string {
+	t.Helper()
+	conn := connect(t, dsn)
+	defer conn.Close(context.Background())
+	ask := func(query string) []string {
+		rows, err := conn.Query(context.Background(), query)
+		if err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		return lines
+	}
+	var lines []string
+	relations := append(ask(`SELECT oid::regclass::text FROM pg_class WHERE relkind IN ('r', 'm', 'S')
+		AND relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace, 'pg_toast'::regnamespace)`),
+		"pg_authid", "pg_auth_members", "pg_db_role_setting", "pg_largeobject", "pg_largeobject_metadata",
+		"pg_replication_slots", "pg_replication_origin", "pg_prepared_xacts", "pg_seclabel", "pg_description",
+		"pg_namespace", "pg_type", "pg_proc", "pg_attribute", "pg_attrdef", "pg_constraint", "pg_trigger", "pg_rewrite",
+		"pg_extension", "pg_publication", "pg_subscription", "pg_foreign_server", "pg_policy", "pg_tablespace",
+		"pg_cast", "pg_operator", "pg_language", "pg_event_trigger", "pg_default_acl", "pg_statistic_ext", "pg_statistic",
+		"pg_settings", "pg_file_settings")
+	for _, relation := range relations {
+		for _, row := range ask("SELECT to_jsonb(x)::text FROM (TABLE " + relation + ") x ORDER BY 1") {
+			lines = append(lines, relation+" "+row)
+		}
+	}
+	for _, query := range []string{
+		"SELECT datname || coalesce(datacl::text, '') FROM pg_database ORDER BY 1",
+		"SELECT oid::regclass::text || relkind::text || relowner::text || relfilenode::text || coalesce(relacl::text, '') FROM pg_class ORDER BY oid",
+		"SELECT l::text FROM pg_locks l WHERE locktype = 'advisory'",
+		"SELECT datname || coalesce(stats_reset::text, '') FROM pg_stat_database WHERE datname IS NOT NULL ORDER BY 1",
+		"SELECT stats_reset::text FROM pg_stat_bgwriter",
+		"SELECT pg_conf_load_time()::text",
+	} {
+		for _, row := range ask(query) {
+			lines = append(lines, query+" "+row)
+		}
+	}
+	return strings.Join(append(lines, files(t, ask("SHOW data_directory")[0])...), "\n")
+}
+
+// files are those of the server's that a statement may be able to write, and not those it writes by itself.
+func files(t *testing.T, data string) []string {
+	t.Helper()
+	var lines []string
+	for _, dir := range []string{data, filepath.Dir(data), filepath.Join(data, "pg_snapshots"), filepath.Join(data, "pg_tblspc")} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range entries {
+			line := dir + "/" + entry.Name()
+			if strings.HasSuffix(line, ".conf") {
+				content, _ := os.ReadFile(line)
+				line += fmt.Sprintf(" %x", sha256.Sum256(content))
+			}
+			lines = append(lines, line)
+		}
+	}
+	if _, err := os.Stat("/tmp/stolen"); err == nil {
+		lines = append(lines, "/tmp/stolen")
+	}
+	return lines
+}
+
+func difference(before, after string) string {
+	was, is := strings.Split(before, "\n"), strings.Split(after, "\n")
+	var out []string
+	for _, line := range was {
+		if !slices.Contains(is, line) {
+			out = append(out, "- "+line)
+		}
+	}
+	for _, line := range is {
+		if !slices.Contains(was, line) {
+			out = append(out, "+ "+line)
+		}
+	}
+	return strings.Join(out, "\n")
+}

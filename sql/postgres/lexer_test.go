@@ -1,0 +1,92 @@
+package postgres
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestTokensAreThoseOfPostgreSQL(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want []string // kind letter and value or text
+	}{
+		{`SELECT Ünicode_1$x`, []string{"n:select", "n:Ünicode_1$x"}},
+		{`'a''b' E'\'c' e'\\' 'd\'`, []string{"l:a'b", `l:\'c`, `l:\\`, `l:d\`}},
+		{"E'a' -- c\n '\\'b' c", []string{"l:a' -- c\n '\\'b", "n:c"}},
+		{`E'a' '\' b`, []string{"l:a", `l:\`, "n:b"}},
+		{"E'a' /* \n */ '\\' b", []string{"l:a", `l:\`, "n:b"}},
+		{`U&'\0041' B'01' x'1F' N'n'`, []string{`l:\0041`, "l:01", "l:1F", "l:n"}},
+		{`"A ""b"`, []string{`q:A "b`}},
+		{`U&"\0070\+000067" u&"a!0062" UESCAPE '!' U & "x"`, []string{"q:pg", "q:ab", "n:u", "o:&", "q:x"}},
+		{`U&"\D83D\DE00"`, []string{"q:😀"}},
+		{`U&"d\0061" uescape /* here */ -- and
+			'\'`, []string{"q:da"}},
+		{`U&"a" uescape 'aa'`, []string{"b:"}},
+		{`U&"\00"`, []string{"b:"}},
+		{`$$a'b$$ $T$ $t$ $T$ a$$b`, []string{"l:a'b", "l: $t$ ", "n:a$$b"}},
+		{`$1$$x$$`, []string{"p:$1", "l:x"}},
+		{`/* a /* b */ c */ d /***/e/*/*/**/*/*/`, []string{"n:d", "n:e"}},
+		{"a -- b\rc", []string{"n:a", "n:c"}},
+		{`1e5 0x1F 1_000 .5 1.5e-3 1.`, []string{"0:1e5", "0:0x1F", "0:1_000", "0:.5", "0:1.5e-3", "0:1."}},
+		{`1a`, []string{"b:"}},
+		{`a+/*x*/b<=--c`, []string{"n:a", "o:+", "n:b", "o:<="}},
+		{`a::int[1:2]`, []string{"n:a", "::", "::", "n:int", ":[", "0:1", "::", "0:2", ":]"}},
+		{`'open`, []string{"b:"}},
+		{`"open`, []string{"b:"}},
+		{`/* open /* */`, []string{"b:"}},
+		{`$a$ open $A$`, []string{"b:"}},
+		{`\`, []string{"b:"}},
+	} {
+		var got []string
+		for _, tok := range tokenize(c.text) {
+			switch tok.kind {
+			case name:
+				got = append(got, "n:"+tok.value)
+			case quotedName:
+				got = append(got, "q:"+tok.value)
+			case literal:
+				got = append(got, "l:"+tok.value)
+			case number:
+				got = append(got, "0:"+tok.text)
+			case parameter:
+				got = append(got, "p:"+tok.text)
+			case operator:
+				got = append(got, "o:"+tok.text)
+			case punctuation:
+				got = append(got, ":"+tok.text)
+			case broken:
+				got = append(got, "b:")
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s\n got %q\nwant %q", c.text, got, c.want)
+		}
+	}
+}
+
+func FuzzTokens(f *testing.F) {
+	for _, file := range []string{"attacks", "legitimate"} {
+		for _, s := range corpus(f, file) {
+			f.Add(s)
+		}
+	}
+	f.Add("U&\"a\" UESCAPE")
+	f.Add("$a$ $b")
+	f.Add("'a\r\n'b\x00\xff")
+	f.Fuzz(func(t *testing.T, text string) {
+		var whole strings.Builder
+		line := 1
+		for _, tok := range tokenize(text) {
+			if tok.text == "" || tok.line < line {
+				t.Fatalf("%q: a token is empty or goes back: %+v", text, tok)
+			}
+			line = tok.line
+			whole.WriteString(tok.text)
+		}
+		if whole.String() != text {
+			t.Fatalf("the tokens of %q are %q", text, whole.String())
+		}
+		_ = check(text)
+	})
+}
