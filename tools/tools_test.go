@@ -13,6 +13,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
 func wrapDeps() *Deps {
@@ -22,7 +23,8 @@ func wrapDeps() *Deps {
 func TestNamesAreThoseOfTheTools(t *testing.T) {
 	m := sandbox.NewManager(sandbox.Config{RunTimeout: time.Minute, MaxRunTimeout: time.Hour})
 	defer m.Close(t.Context())
-	d := &Deps{Manager: m, SoftWait: time.Second}
+	connections := sql.NewConnections([]sql.Source{{Name: "main", Dialect: sql.PostgreSQL}}, nil)
+	d := &Deps{Manager: m, SoftWait: time.Second, Databases: &Databases{Connections: connections}}
 	var names []string
 	for _, tool := range d.list() {
 		names = append(names, tool.definition.Name)

@@ -37,6 +37,7 @@ func run(m *testing.M) int {
 		return failed(err)
 	}
 	defer os.RemoveAll(dir)
+	defer stopPostgres()
 	binary = filepath.Join(dir, "code-sandbox-mcp")
 	shipped = binary
 	if raceDetector {
