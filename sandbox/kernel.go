@@ -43,6 +43,8 @@ type kernel struct {
 	usages  chan usageAnswer
 
 	dead chan struct{} // closed when no more frames come
+	// cut says that the connection ended, and not a frame that nobody can believe. Set before dead is closed.
+	cut bool
 }
 
 // wireLimits are the bounds that the supervisor is told, and held to.
@@ -103,10 +105,12 @@ func (k *kernel) listen() {
 	in := bufio.NewReaderSize(k.proc, 32<<10)
 	for {
 		body, err := readFrame(in)
+		cut := err != nil && !isAny(err, errFrameTooLarge, errFrameTooDeep)
 		if err == nil {
 			err = k.take(body)
 		}
 		if err != nil {
+			k.cut = cut
 			k.log.Debug("kernel connection ended", "error", err)
 			_ = k.proc.Close()
 			return
@@ -229,6 +233,9 @@ func (k *kernel) alive() bool {
 		return true
 	}
 }
+
+// wasCut reports whether a kernel that came up has only lost its connection, as far as can be told from here.
+func (k *kernel) wasCut() bool { return !k.alive() && k.cut && k.wasReady() }
 
 // wasReady reports whether the supervisor ever came up.
 func (k *kernel) wasReady() bool {

@@ -28,8 +28,8 @@ var (
 	errNoTakeOver    = errors.New("the supervisor does not take this server")
 )
 
-// takeOver speaks to the supervisor that an earlier server left running, through a relay in its
-// container. The kernel has its variables, and what went on goes on. The caller holds l.starting.
+// takeOver speaks to the supervisor in a container that runs and that this server has no connection to,
+// through a relay in it. The kernel has its variables, and what went on goes on. The caller holds l.starting.
 func (s *session) takeOver(l *lane) (*kernel, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.StartTimeout)
 	defer cancel()
@@ -71,7 +71,7 @@ func (s *session) takeOver(l *lane) (*kernel, error) {
 	return k, nil
 }
 
-// madeWith tells what the lane's container was made with, by an earlier server.
+// madeWith tells what the lane's container was made with.
 func (s *session) madeWith(language Language) string {
 	s.engineMu.Lock()
 	defer s.engineMu.Unlock()
@@ -125,6 +125,26 @@ func (s *session) reachEarlier(l *lane) (*kernel, error) {
 	}
 	s.config.Logger.Debug("take over", "session", s.id, "language", l.language, "error", err)
 	return nil, err
+}
+
+// retake takes over the lane's own container where only the connection to it may be lost, as it is when
+// Podman's service ends. nil, nil: there is nothing to be had. The error is a fault: the engine is not
+// there, so nobody can tell. The caller holds l.starting.
+func (s *session) retake(l *lane) (*kernel, error) {
+	lost := l.kernelNow()
+	if !s.named || lost == nil || !lost.wasCut() {
+		return nil, nil
+	}
+	k, err := s.takeOver(l)
+	if err == nil {
+		l.setKernel(k)
+		return k, nil
+	}
+	s.config.Logger.Debug("take over again", "session", s.id, "language", l.language, "error", err)
+	if isAny(err, ErrEngineUnavailable, context.DeadlineExceeded) {
+		return nil, engineFault(err, l.language, s.config.Kernels[l.language])
+	}
+	return nil, nil
 }
 
 // reach takes over what an earlier server left running, so that a run of it is known here. The error is a
