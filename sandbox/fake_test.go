@@ -195,8 +195,9 @@ func (p *fakeProcess) Close() error {
 
 // fakeSupervisor is process 1's end of a fake container.
 type fakeSupervisor struct {
-	in  io.Reader
-	out io.Writer
+	in   io.Reader
+	out  io.Writer
+	runs []string // that it was asked for
 }
 
 type anyMessage struct {
@@ -247,6 +248,9 @@ func (s *fakeSupervisor) obey() {
 // obeyOnce answers the next message; false when there is none any more.
 func (s *fakeSupervisor) obeyOnce() bool {
 	m, ok := s.next()
+	if m.Type == "run" {
+		s.runs = append(s.runs, m.ID)
+	}
 	switch {
 	case m.Type == "run" && m.Code != "hang":
 		s.done(m.ID, "completed", 0, map[string]any{"result": m.Code})

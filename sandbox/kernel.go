@@ -26,8 +26,9 @@ type kernel struct {
 	limits wireLimits
 	log    *slog.Logger
 
-	boot   string   // the supervisor's source, for a process 1 that has only been started
-	outbox chan any // messages on their way to the supervisor
+	instead *kernel  // the one whose container it goes on with; set by who makes it, under the lane's starting
+	boot    string   // the supervisor's source, for a process 1 that has only been started
+	outbox  chan any // messages on their way to the supervisor
 	// onReady is called once, before any frame after ready is looked at. Set before listen; may be nil.
 	onReady func(readyMessage)
 	ready   chan struct{} // closed when the supervisor has come up
@@ -276,6 +277,16 @@ func (k *kernel) follow(r *Run) chan doneMessage {
 	k.mu.Unlock()
 	r.setKernel(k)
 	return answer
+}
+
+// answerTo gives where the end of a run comes that is followed; nil for another.
+func (k *kernel) answerTo(r *Run) chan doneMessage {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.current != r {
+		return nil
+	}
+	return k.answer
 }
 
 func (k *kernel) leave(r *Run) {

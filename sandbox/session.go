@@ -250,6 +250,9 @@ func (s *session) perform(run *Run, turn turn) (*Result, error) {
 		return nil, err
 	}
 	done, err := k.run(run)
+	if errors.Is(err, errKernelGone) {
+		k, done, err = s.rejoin(run, lane, k)
+	}
 	return s.outcome(run, lane, k, done, err)
 }
 

@@ -19,7 +19,9 @@ type lasting struct {
 	// ready is what it says to the server that takes it over. Nil: it refuses every server.
 	ready  map[string]any
 	silent bool // it lets the relay in and says nothing
-	end    context.Context
+	// relayed is its end of the last relay.
+	relayed *fakeSupervisor
+	end     context.Context
 }
 
 func (l *lasting) supervise(s *fakeSupervisor) {
@@ -35,6 +37,7 @@ func (l *lasting) supervise(s *fakeSupervisor) {
 // relay plays the relay and what the supervisor says through it.
 func (l *lasting) relay(command []string, in io.Reader, out io.Writer) {
 	s := &fakeSupervisor{in: in, out: out}
+	l.relayed = s
 	m, _ := s.next()
 	if !slices.Equal(command, []string{"python3", "-I", "-c", "relay"}) || m.Type != "attach" || m.Token != l.token || l.ready == nil {
 		return
@@ -331,6 +334,36 @@ func TestAConnectionThatIsLost(t *testing.T) {
 				}
 				if again := mustRun(t, m, RunOptions{Code: "3", SessionID: test.id}); len(again.Notes) != 0 {
 					t.Errorf("the next run's notes are %q", again.Notes)
+				}
+			})
+		})
+	}
+	for name, known := range map[string]bool{"under a run that goes on": true, "before the code has begun": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, l := lastingEngine(t)
+				m := newTestManager(t, testConfig(t, e))
+				mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+				run, err := m.Run(RunOptions{Code: "hang", SessionID: "mine", Language: Python})
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if known {
+					l.ready["run"] = run.ID
+				}
+				e.cut(container)
+				synctest.Wait()
+				if heard := slices.Contains(l.relayed.runs, run.ID); heard == known || run.over() {
+					t.Errorf("asked for again: %v, over: %v", heard, run.over())
+				}
+				run.Interrupt()
+				<-run.Done()
+				if res, err := run.Result(); err != nil || res.Status != Cancelled || res.VariablesLost || len(e.started) != 1 {
+					t.Errorf("it came to %+v, %v; %d containers were started", res, err, len(e.started))
+				}
+				if res := mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}); len(res.Notes) != 0 {
+					t.Errorf("the next run's notes are %q", res.Notes)
 				}
 			})
 		})
