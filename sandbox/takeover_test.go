@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,7 @@ import (
 
 // lasting plays a supervisor that waits for another server when its own is gone.
 type lasting struct {
-	token string
+	token atomic.Value // text
 	// ready is what it says to the server that takes it over. Nil: it refuses every server.
 	ready  map[string]any
 	silent bool // it lets the relay in and says nothing
@@ -26,7 +27,7 @@ type lasting struct {
 
 func (l *lasting) supervise(s *fakeSupervisor) {
 	m, _ := s.next()
-	l.token = m.Token
+	l.token.Store(m.Token)
 	s.ready()
 	s.obey()
 	if m.OnEOF == "wait" {
@@ -39,7 +40,7 @@ func (l *lasting) relay(command []string, in io.Reader, out io.Writer) {
 	s := &fakeSupervisor{in: in, out: out}
 	l.relayed = s
 	m, _ := s.next()
-	if !slices.Equal(command, []string{"python3", "-I", "-c", "relay"}) || m.Type != "attach" || m.Token != l.token || l.ready == nil {
+	if !slices.Equal(command, []string{"python3", "-I", "-c", "relay"}) || m.Type != "attach" || m.Token != l.token.Load() || l.ready == nil {
 		return
 	}
 	if l.silent {
@@ -87,7 +88,7 @@ func TestAKernelThatCannotBeTakenOverIsReplaced(t *testing.T) {
 		"other limits":              func(c *Config, _ *lasting) { c.Limits.MemoryBytes++ },
 		"other secrets":             func(c *Config, _ *lasting) { c.Env = map[string]string{"KEY": "new"} },
 		"a supervisor that refuses": func(_ *Config, l *lasting) { l.ready = nil },
-		"another token":             func(_ *Config, l *lasting) { l.token = "forged" },
+		"another token":             func(_ *Config, l *lasting) { l.token.Store("forged") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -389,7 +390,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 			e, l := lastingEngine(t)
 			e.supervise = func(s *fakeSupervisor) {
 				m, _ := s.next()
-				l.token = m.Token
+				l.token.Store(m.Token)
 				s.ready()
 				s.obeyOnce()
 				_, _ = io.WriteString(s.out, "\xff\xff\xff\xff")
