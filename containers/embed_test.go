@@ -173,6 +173,7 @@ func TestEveryEmbeddedSourceHasATestBesideIt(t *testing.T) {
 	sources := append([]string{
 		"python/boot.py", "python/supervisor.py", "python/frames.py", "python/screen.py", "python/takeover.py",
 		"python/threads.py", "python/tree.py", "python/volume.py", "python/files.py", "python/relay.py",
+		"python/utf8.py", "python/prctl.py",
 	}, nodeFileNames(t)...)
 	err := fs.WalkDir(recipeFiles, ".", func(path string, entry fs.DirEntry, err error) error {
 		switch {

@@ -28,6 +28,12 @@ var pythonThreads string
 //go:embed python/tree.py
 var pythonTree string
 
+//go:embed python/utf8.py
+var pythonUTF8 string
+
+//go:embed python/prctl.py
+var pythonPrctl string
+
 //go:embed python/volume.py
 var pythonVolume string
 
@@ -43,18 +49,22 @@ func PythonBoot() string { return pythonBoot }
 
 // PythonSupervisor is the source of process 1 of a Python container, for PythonBoot.
 func PythonSupervisor() string {
-	return bundlePython(pythonSupervisor, pythonModule{"tree", pythonTree}, pythonModule{"frames", pythonFrames},
+	return bundlePython(pythonSupervisor, pythonModule{"prctl", pythonPrctl}, pythonModule{"tree", pythonTree},
+		pythonModule{"utf8", pythonUTF8}, pythonModule{"frames", pythonFrames},
 		pythonModule{"screen", pythonScreen}, pythonModule{"takeover", pythonTakeover},
 		pythonModule{"threads", pythonThreads}, pythonModule{"volume", pythonVolume})
 }
 
 // PythonFiles is the source of the program that brings files into a container with Python
 // and out of it, for `python3 -I -c`.
-func PythonFiles() string { return bundlePython(pythonFiles, pythonModule{"tree", pythonTree}) }
+func PythonFiles() string {
+	return bundlePython(pythonFiles, pythonModule{"prctl", pythonPrctl}, pythonModule{"tree", pythonTree},
+		pythonModule{"utf8", pythonUTF8})
+}
 
 // PythonRelay is the source of the program that joins its stdio to the supervisor's socket,
 // for `python3 -I -c`.
-func PythonRelay() string { return pythonRelay }
+func PythonRelay() string { return bundlePython(pythonRelay, pythonModule{"prctl", pythonPrctl}) }
 
 type pythonModule struct{ name, source string }
 

@@ -28,6 +28,7 @@ type fakeEngine struct {
 	failImage  error
 	failStart  error
 	failRemove error
+	failExec   error
 
 	mu         sync.Mutex
 	started    []Spec
@@ -99,7 +100,10 @@ func (e *fakeEngine) play(program func(command []string, in io.Reader, out io.Wr
 func (e *fakeEngine) Exec(_ context.Context, container string, command []string) (Process, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.containers[container] == nil || e.program == nil {
+	if e.failExec != nil {
+		return nil, e.failExec
+	}
+	if p := e.containers[container]; p == nil || p.over.Load() || e.program == nil {
 		return nil, fmt.Errorf("%w: %s", ErrContainerGone, container)
 	}
 	p, in, out := newFakeProcess()
@@ -110,6 +114,13 @@ func (e *fakeEngine) Exec(_ context.Context, container string, command []string)
 		_ = out.Close()
 	}()
 	return p, nil
+}
+
+// cut ends the connection to a container, which goes on as it will.
+func (e *fakeEngine) cut(container string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_ = e.containers[container].Close()
 }
 
 func (e *fakeEngine) Remove(_ context.Context, containers, volumes []string) error {
@@ -184,8 +195,9 @@ func (p *fakeProcess) Close() error {
 
 // fakeSupervisor is process 1's end of a fake container.
 type fakeSupervisor struct {
-	in  io.Reader
-	out io.Writer
+	in   io.Reader
+	out  io.Writer
+	runs []string // that it was asked for
 }
 
 type anyMessage struct {
@@ -229,22 +241,27 @@ func obedient(s *fakeSupervisor) {
 }
 
 func (s *fakeSupervisor) obey() {
-	for {
-		m, ok := s.next()
-		if !ok {
-			return
-		}
-		switch {
-		case m.Type == "run" && m.Code != "hang":
-			s.done(m.ID, "completed", 0, map[string]any{"result": m.Code})
-		case m.Type == "interrupt":
-			s.done(m.ID, "cancelled", 130, nil)
-		case m.Type == "peek":
-			s.send(map[string]any{"type": "peek", "id": m.ID, "stdout": map[string]any{"head": "so far\n", "bytes": 7}})
-		case m.Type == "usage":
-			s.send(map[string]any{"type": "usage", "bytes": 4096})
-		}
+	for s.obeyOnce() {
 	}
+}
+
+// obeyOnce answers the next message; false when there is none any more.
+func (s *fakeSupervisor) obeyOnce() bool {
+	m, ok := s.next()
+	if m.Type == "run" {
+		s.runs = append(s.runs, m.ID)
+	}
+	switch {
+	case m.Type == "run" && m.Code != "hang":
+		s.done(m.ID, "completed", 0, map[string]any{"result": m.Code})
+	case m.Type == "interrupt":
+		s.done(m.ID, "cancelled", 130, nil)
+	case m.Type == "peek":
+		s.send(map[string]any{"type": "peek", "id": m.ID, "stdout": map[string]any{"head": "so far\n", "bytes": 7}})
+	case m.Type == "usage":
+		s.send(map[string]any{"type": "usage", "bytes": 4096})
+	}
+	return ok
 }
 
 func testConfig(t *testing.T, e *fakeEngine) Config {

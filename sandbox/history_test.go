@@ -283,7 +283,7 @@ func TestASecretIsNeverOnTheDisk(t *testing.T) {
 func TestRunsThatComeTooFastAreLeftOut(t *testing.T) {
 	dir := t.TempDir()
 	j := mustOpenJournal(t, dir, nil)
-	large := &Result{Status: Completed, Stdout: Stream{Head: strings.Repeat("x", journalQueueBytes)}}
+	large := &Result{Status: Completed, Stdout: Stream{Head: strings.Repeat("x", journalQueueBytes+1)}}
 	run := testRun("run-1", "x")
 	j.begin(run)
 	j.end(run, large, nil)

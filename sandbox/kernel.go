@@ -26,8 +26,9 @@ type kernel struct {
 	limits wireLimits
 	log    *slog.Logger
 
-	boot   string   // the supervisor's source, for a process 1 that has only been started
-	outbox chan any // messages on their way to the supervisor
+	instead *kernel  // the one whose container it goes on with; set by who makes it, under the lane's starting
+	boot    string   // the supervisor's source, for a process 1 that has only been started
+	outbox  chan any // messages on their way to the supervisor
 	// onReady is called once, before any frame after ready is looked at. Set before listen; may be nil.
 	onReady func(readyMessage)
 	ready   chan struct{} // closed when the supervisor has come up
@@ -43,6 +44,8 @@ type kernel struct {
 	usages  chan usageAnswer
 
 	dead chan struct{} // closed when no more frames come
+	// cut says that the connection ended, and not a frame that nobody can believe. Set before dead is closed.
+	cut bool
 }
 
 // wireLimits are the bounds that the supervisor is told, and held to.
@@ -103,10 +106,12 @@ func (k *kernel) listen() {
 	in := bufio.NewReaderSize(k.proc, 32<<10)
 	for {
 		body, err := readFrame(in)
+		cut := err != nil && !isAny(err, errFrameTooLarge, errFrameTooDeep)
 		if err == nil {
 			err = k.take(body)
 		}
 		if err != nil {
+			k.cut = cut
 			k.log.Debug("kernel connection ended", "error", err)
 			_ = k.proc.Close()
 			return
@@ -230,6 +235,9 @@ func (k *kernel) alive() bool {
 	}
 }
 
+// wasCut reports whether a kernel that came up has only lost its connection, as far as can be told from here.
+func (k *kernel) wasCut() bool { return !k.alive() && k.cut && k.wasReady() }
+
 // wasReady reports whether the supervisor ever came up.
 func (k *kernel) wasReady() bool {
 	k.mu.Lock()
@@ -269,6 +277,16 @@ func (k *kernel) follow(r *Run) chan doneMessage {
 	k.mu.Unlock()
 	r.setKernel(k)
 	return answer
+}
+
+// answerTo gives where the end of a run comes that is followed; nil for another.
+func (k *kernel) answerTo(r *Run) chan doneMessage {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.current != r {
+		return nil
+	}
+	return k.answer
 }
 
 func (k *kernel) leave(r *Run) {

@@ -184,6 +184,13 @@ func (r *Run) show(d Display, limit int) {
 	r.displays = append(r.displays, d)
 }
 
+// dropShown lets go of what the code has shown so far.
+func (r *Run) dropShown() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.displays, r.held = nil, 0
+}
+
 // dropImages lets go of what a finished run has shown, but for the paths of the files.
 func (r *Run) dropImages() {
 	r.mu.Lock()

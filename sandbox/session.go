@@ -250,6 +250,9 @@ func (s *session) perform(run *Run, turn turn) (*Result, error) {
 		return nil, err
 	}
 	done, err := k.run(run)
+	if errors.Is(err, errKernelGone) {
+		k, done, err = s.rejoin(run, lane, k)
+	}
 	return s.outcome(run, lane, k, done, err)
 }
 
@@ -275,8 +278,7 @@ func (s *session) notInTurn(run *Run, err error) (*Result, error) {
 	return run.stopped()
 }
 
-// kernel gives the lane's live kernel: the one it has, one that an earlier server left running, or a
-// new one.
+// kernel gives the lane's live kernel: the one it has, one that runs without a server, or a new one.
 func (s *session) kernel(l *lane, note func(string), warm bool) (*kernel, error) {
 	l.starting.Lock()
 	defer l.starting.Unlock()
@@ -288,6 +290,9 @@ func (s *session) kernel(l *lane, note func(string), warm bool) (*kernel, error)
 			note(fmt.Sprintf("The %s kernel had ended since the last run (%s): its variables are gone, the files are there.", l.language, cause))
 		}
 		return k, nil
+	}
+	if k, err := s.retake(l); k != nil || err != nil {
+		return k, err
 	}
 	k, err := s.reachEarlier(l)
 	switch {

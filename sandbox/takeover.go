@@ -28,8 +28,8 @@ var (
 	errNoTakeOver    = errors.New("the supervisor does not take this server")
 )
 
-// takeOver speaks to the supervisor that an earlier server left running, through a relay in its
-// container. The kernel has its variables, and what went on goes on. The caller holds l.starting.
+// takeOver speaks to the supervisor in a container that runs and that this server has no connection to,
+// through a relay in it. The kernel has its variables, and what went on goes on. The caller holds l.starting.
 func (s *session) takeOver(l *lane) (*kernel, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.StartTimeout)
 	defer cancel()
@@ -71,7 +71,7 @@ func (s *session) takeOver(l *lane) (*kernel, error) {
 	return k, nil
 }
 
-// madeWith tells what the lane's container was made with, by an earlier server.
+// madeWith tells what the lane's container was made with.
 func (s *session) madeWith(language Language) string {
 	s.engineMu.Lock()
 	defer s.engineMu.Unlock()
@@ -81,6 +81,11 @@ func (s *session) madeWith(language Language) string {
 // adopt makes the run that goes on in a kernel that was taken over, or the last one whose end nobody
 // has read, a run of this server. It is called before any frame of that run is looked at.
 func (s *session) adopt(l *lane, k *kernel, m readyMessage) {
+	if run := s.executing(m); run != nil {
+		run.dropShown() // all of it is shown again
+		k.follow(run)   // for rejoin
+		return
+	}
 	run := s.unfinished(m.Run)
 	switch {
 	case run == nil && m.Run != "" && sessionID.MatchString(m.Run):
@@ -127,6 +132,60 @@ func (s *session) reachEarlier(l *lane) (*kernel, error) {
 	return nil, err
 }
 
+// retake takes over the lane's own container where only the connection to it may be lost, as it is when
+// Podman's service ends. nil, nil: there is nothing to be had. The error is a fault: the engine is not
+// there, so nobody can tell. The caller holds l.starting.
+func (s *session) retake(l *lane) (*kernel, error) {
+	lost := l.kernelNow()
+	if !s.named || lost == nil || !lost.wasCut() {
+		return nil, nil
+	}
+	k, err := s.takeOver(l)
+	if err == nil {
+		k.instead, lost.instead = lost, nil
+		l.setKernel(k)
+		return k, nil
+	}
+	s.config.Logger.Debug("take over again", "session", s.id, "language", l.language, "error", err)
+	if isAny(err, ErrEngineUnavailable, context.DeadlineExceeded) {
+		return nil, engineFault(err, l.language, s.config.Kernels[l.language])
+	}
+	return nil, nil
+}
+
+// rejoin goes on with a run whose connection was lost under it: its code may go on meanwhile, be over, or
+// not have begun. It gives what kernel.run does, and the kernel that the run has then.
+func (s *session) rejoin(run *Run, l *lane, lost *kernel) (*kernel, doneMessage, error) {
+	if s.ctx.Err() != nil {
+		return lost, doneMessage{}, errKernelGone // it is us who end it
+	}
+	l.starting.Lock()
+	k, _ := s.retake(l)
+	if k == nil {
+		k = l.kernelNow() // somebody else was quicker, or there is none
+	}
+	l.starting.Unlock()
+	if k == nil || k.instead != lost {
+		return lost, doneMessage{}, errKernelGone
+	}
+	if answer := k.answerTo(run); answer != nil {
+		done, err := k.await(run, answer, run.options.Timeout)
+		return k, done, err
+	}
+	done, err := k.run(run) // the supervisor has never heard of it
+	return k, done, err
+}
+
+// executing gives the run of this server that a supervisor has had, and whose end is not known here.
+func (s *session) executing(m readyMessage) *Run {
+	for _, id := range []string{m.Run, m.Last} {
+		if run := s.unfinished(id); run != nil && !run.earlier && run.isFollowed() {
+			return run
+		}
+	}
+	return nil
+}
+
 // reach takes over what an earlier server left running, so that a run of it is known here. The error is a
 // fault that says why the run's state cannot be told.
 func (s *session) reach(language Language) error {
@@ -158,7 +217,7 @@ func (s *session) loseUnfinished(l *lane, alive bool) {
 	}
 }
 
-// unfinished gives a run of an earlier server whose end is not known.
+// unfinished gives a run whose end is not known.
 func (s *session) unfinished(id string) *Run {
 	run := s.findRun(id)
 	if run == nil || run.over() {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,15 +16,18 @@ import (
 
 // lasting plays a supervisor that waits for another server when its own is gone.
 type lasting struct {
-	token string
+	token atomic.Value // text
 	// ready is what it says to the server that takes it over. Nil: it refuses every server.
-	ready map[string]any
-	end   context.Context
+	ready  map[string]any
+	silent bool // it lets the relay in and says nothing
+	// relayed is its end of the last relay.
+	relayed *fakeSupervisor
+	end     context.Context
 }
 
 func (l *lasting) supervise(s *fakeSupervisor) {
 	m, _ := s.next()
-	l.token = m.Token
+	l.token.Store(m.Token)
 	s.ready()
 	s.obey()
 	if m.OnEOF == "wait" {
@@ -34,8 +38,13 @@ func (l *lasting) supervise(s *fakeSupervisor) {
 // relay plays the relay and what the supervisor says through it.
 func (l *lasting) relay(command []string, in io.Reader, out io.Writer) {
 	s := &fakeSupervisor{in: in, out: out}
+	l.relayed = s
 	m, _ := s.next()
-	if !slices.Equal(command, []string{"python3", "-I", "-c", "relay"}) || m.Type != "attach" || m.Token != l.token || l.ready == nil {
+	if !slices.Equal(command, []string{"python3", "-I", "-c", "relay"}) || m.Type != "attach" || m.Token != l.token.Load() || l.ready == nil {
+		return
+	}
+	if l.silent {
+		s.next()
 		return
 	}
 	s.send(l.ready)
@@ -79,7 +88,7 @@ func TestAKernelThatCannotBeTakenOverIsReplaced(t *testing.T) {
 		"other limits":              func(c *Config, _ *lasting) { c.Limits.MemoryBytes++ },
 		"other secrets":             func(c *Config, _ *lasting) { c.Env = map[string]string{"KEY": "new"} },
 		"a supervisor that refuses": func(_ *Config, l *lasting) { l.ready = nil },
-		"another token":             func(_ *Config, l *lasting) { l.token = "forged" },
+		"another token":             func(_ *Config, l *lasting) { l.token.Store("forged") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -295,6 +304,105 @@ func TestWhatACloseCouldNotRemoveIsNotTakenForTheNextSession(t *testing.T) {
 		if entries, err := ReadHistory(config.StateDir, "mine"); err != nil || len(entries) > 1 {
 			t.Errorf("the history is %+v, %v", entries, err)
 		}
+	})
+}
+
+// Podman's service ends, and with it every connection; the containers go on.
+func TestAConnectionThatIsLost(t *testing.T) {
+	const container = "csm-host-mine-python"
+	for name, test := range map[string]struct {
+		id        string
+		change    func(*fakeEngine, *lasting)
+		variables bool
+	}{
+		"leaves the variables":             {"mine", func(*fakeEngine, *lasting) {}, true},
+		"leaves none without a name":       {"", func(*fakeEngine, *lasting) {}, false},
+		"leaves none without a container":  {"mine", func(e *fakeEngine, _ *lasting) { e.containers[container].over.Store(true) }, false},
+		"leaves none without an answer":    {"mine", func(_ *fakeEngine, l *lasting) { l.silent = true }, false},
+		"leaves none to who is not let in": {"mine", func(_ *fakeEngine, l *lasting) { l.ready = nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, l := lastingEngine(t)
+				m := newTestManager(t, testConfig(t, e))
+				mustRun(t, m, RunOptions{Code: "1", SessionID: test.id})
+				e.cut(e.started[0].Name)
+				synctest.Wait()
+				test.change(e, l)
+				res := mustRun(t, m, RunOptions{Code: "2", SessionID: test.id})
+				if kept := len(e.started) == 1 && len(res.Notes) == 0; kept != test.variables || *res.Value != "2" {
+					t.Errorf("%d containers were started, notes are %q", len(e.started), res.Notes)
+				}
+				if again := mustRun(t, m, RunOptions{Code: "3", SessionID: test.id}); len(again.Notes) != 0 {
+					t.Errorf("the next run's notes are %q", again.Notes)
+				}
+			})
+		})
+	}
+	for name, known := range map[string]bool{"under a run that goes on": true, "before the code has begun": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, l := lastingEngine(t)
+				m := newTestManager(t, testConfig(t, e))
+				mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+				run, err := m.Run(RunOptions{Code: "hang", SessionID: "mine", Language: Python})
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if known {
+					l.ready["run"] = run.ID
+				}
+				e.cut(container)
+				synctest.Wait()
+				if heard := slices.Contains(l.relayed.runs, run.ID); heard == known || run.over() {
+					t.Errorf("asked for again: %v, over: %v", heard, run.over())
+				}
+				run.Interrupt()
+				<-run.Done()
+				if res, err := run.Result(); err != nil || res.Status != Cancelled || res.VariablesLost || len(e.started) != 1 {
+					t.Errorf("it came to %+v, %v; %d containers were started", res, err, len(e.started))
+				}
+				if res := mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}); len(res.Notes) != 0 {
+					t.Errorf("the next run's notes are %q", res.Notes)
+				}
+			})
+		})
+	}
+	t.Run("waits for the engine", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			e, _ := lastingEngine(t)
+			m := newTestManager(t, testConfig(t, e))
+			mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+			e.cut(container)
+			synctest.Wait()
+			e.failExec = ErrEngineUnavailable
+			_, err := finish(m, RunOptions{Code: "2", SessionID: "mine", Language: Python})
+			wantCode(t, err, fault.EngineUnavailable)
+			e.failExec = nil
+			if res := mustRun(t, m, RunOptions{Code: "3", SessionID: "mine"}); len(e.started) != 1 || len(res.Notes) != 0 {
+				t.Errorf("%d containers were started, notes are %q", len(e.started), res.Notes)
+			}
+		})
+	})
+	t.Run("is another matter than a frame that breaks the protocol", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			e, l := lastingEngine(t)
+			e.supervise = func(s *fakeSupervisor) {
+				m, _ := s.next()
+				l.token.Store(m.Token)
+				s.ready()
+				s.obeyOnce()
+				_, _ = io.WriteString(s.out, "\xff\xff\xff\xff")
+				<-l.end.Done()
+			}
+			m := newTestManager(t, testConfig(t, e))
+			mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+			synctest.Wait()
+			if res := mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}); len(e.started) != 2 || len(res.Notes) != 1 {
+				t.Errorf("%d containers were started, notes are %q", len(e.started), res.Notes)
+			}
+		})
 	})
 }
 

@@ -17,12 +17,9 @@ import sys
 import time
 import unicodedata
 
+from prctl import hide
 from tree import Count, Tree
-
-try:
-    import ctypes
-except ImportError:  # a Python built without libffi: the program can be traced then
-    ctypes = None
+from utf8 import partial_tail
 
 HEADER_BYTES = 64 << 10
 BLOB_BYTES = 1 << 20
@@ -35,7 +32,6 @@ UPLOADS = ".uploads"
 STALE_SECONDS = 600  # after which a part is a dead program's
 PRIVATE_NAMES = ("node_modules", "__pycache__")
 COUNT_SHARE = 20  # counting takes no more than this part of the time that data comes
-PR_SET_DUMPABLE = 4
 F_SETPIPE_SZ = 1031
 
 CODES = {
@@ -527,14 +523,9 @@ def first_lines(piece, lines):
 
 
 def half_character(piece):
-    """How many bytes at the end begin a UTF-8 character that is not complete; 0 where it is all there is."""
-    for back in range(1, min(3, len(piece) - 1) + 1):
-        byte = piece[-back]
-        if byte & 0xC0 == 0x80:
-            continue
-        need = 2 if byte & 0xE0 == 0xC0 else 3 if byte & 0xF0 == 0xE0 else 4 if byte & 0xF8 == 0xF0 else 1
-        return back if need > back else 0
-    return 0
+    """How many bytes at the end begin a character that is not complete; 0 where it is all there is."""
+    partial = partial_tail(piece)
+    return partial if partial < len(piece) else 0
 
 
 def modified_ms(info):
@@ -727,10 +718,7 @@ class Program:
 
 
 def main():
-    try:  # or the session's code could write frames in this program's name
-        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
-    except (OSError, AttributeError):  # also where there is no ctypes
-        pass
+    hide()  # or the session's code could write frames in this program's name
     for signum in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(signum, lambda *_: sys.exit(1))
     try:

@@ -10,14 +10,10 @@ import os
 import socket
 import sys
 
-try:
-    import ctypes
-except ImportError:
-    ctypes = None
+from prctl import hide
 
 NAME = "\0code-sandbox-mcp"
 BUFFER_BYTES = 1 << 18
-PR_SET_DUMPABLE = 4
 F_SETPIPE_SZ = 1031
 
 
@@ -36,10 +32,7 @@ def pump(source, target):
 
 
 def main():
-    try:  # the token passes through here
-        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
-    except (OSError, AttributeError):  # also where there is no ctypes
-        pass
+    hide()  # the token passes through here
     sock = socket.socket(socket.AF_UNIX)
     try:
         sock.connect(NAME)

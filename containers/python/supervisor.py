@@ -34,16 +34,13 @@ import termios
 import time
 
 from frames import READ_BYTES, Breach, Lost, ServerLink, decode_object, encode, pack
+from prctl import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, hide, prctl
 from screen import Screen
 from takeover import Memory, TakeOver
 from threads import WORK, Threads
 from tree import Count, Tree
+from utf8 import partial_head, partial_tail
 from volume import TICK, Volume
-
-try:
-    import ctypes
-except ImportError:  # a Python built without libffi: the protections by prctl are missing then
-    ctypes = None
 
 PROTOCOL = 1
 HEADER_BYTES = 2 << 20  # the largest JSON header that a kernel may send
@@ -78,14 +75,12 @@ SHOWN_MIMES = {
     "text/html": "html",
 }
 
-PR_SET_DUMPABLE = 4
-PR_SET_CHILD_SUBREAPER = 36
 
 # __main__ becomes the user's module in a kernel; this keeps the one that holds this code.
 _OWN_MODULE = sys.modules["__main__"]
 
 # The user's modules may have the names of this program's.
-for _name in ("frames", "screen", "takeover", "threads", "tree", "volume"):
+for _name in ("frames", "prctl", "screen", "takeover", "threads", "tree", "utf8", "volume"):
     del sys.modules[_name]
 
 
@@ -99,21 +94,6 @@ class Become(BaseException):
 
 # ---------------------------------------------------------------------------------------
 # Small tools
-
-
-@functools.lru_cache(maxsize=None)
-def libc():
-    return ctypes.CDLL(None)
-
-
-def prctl(option, value):
-    """Sets a process attribute where ctypes can; tells whether it worked."""
-    if ctypes is None:
-        return False
-    try:
-        return libc().prctl(option, value, 0, 0, 0) == 0
-    except (OSError, AttributeError):
-        return False
 
 
 def raise_oom_score():
@@ -172,25 +152,6 @@ def clean_int(value, default, low, high):
     if isinstance(value, bool) or not isinstance(value, int):
         return default
     return max(low, min(high, value))
-
-
-def partial_tail(data):
-    """How many bytes at the end begin a UTF-8 character that is not complete."""
-    for back in range(1, min(4, len(data)) + 1):
-        byte = data[-back]
-        if byte & 0xC0 == 0x80:
-            continue
-        need = 2 if byte & 0xE0 == 0xC0 else 3 if byte & 0xF0 == 0xE0 else 4 if byte & 0xF8 == 0xF0 else 1
-        return back if need > back else 0
-    return 0
-
-
-def partial_head(data):
-    """How many bytes at the start belong to a character that began before."""
-    count = 0
-    while count < min(3, len(data)) and data[count] & 0xC0 == 0x80:
-        count += 1
-    return count
 
 
 def relative_path(value):
@@ -3073,7 +3034,7 @@ class Zygote:
     def serve(self):
         prctl(PR_SET_DUMPABLE, 1)  # or its own /proc entry is not writable
         raise_oom_score()
-        prctl(PR_SET_DUMPABLE, 0)
+        hide()
         os.environ.update(self.settings.env)
         for name, value in DEFAULT_ENV.items():
             os.environ.setdefault(name, value)
@@ -3128,7 +3089,7 @@ def main():
         DEFAULT_ENV[name] = str(cpu_count())
     server = claim_stdio()
     gc.freeze()  # forked children need not look at what is here already
-    prctl(PR_SET_DUMPABLE, 0)
+    hide()
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     role = Supervisor(server).serve
     while True:

@@ -15,7 +15,7 @@ import time
 import unicodedata
 import unittest
 
-from test_support import FILES, PATIENCE
+from test_support import FILES, HERE, PATIENCE
 from tree import Count, Tree
 
 NFC, NFD = (unicodedata.normalize(form, "é.txt") for form in ("NFC", "NFD"))
@@ -701,6 +701,13 @@ class Others(FilesTest):
         with open("/proc/%d/status" % self.files.process.pid) as file:
             self.assertTrue(file.read())
         self.assertEqual(os.stat("/proc/%d/fd" % self.files.process.pid).st_uid, 0)
+
+    def test_what_hides_is_hidden(self):
+        """prctl.py by itself: what the relay and the supervisor use too."""
+        get_dumpable = 3
+        code = "from prctl import hide, prctl; print(prctl(%d, 0)); hide(); print(prctl(%d, 0))" % (2 * (get_dumpable,))
+        out = subprocess.check_output([sys.executable, "-c", code], cwd=HERE, text=True)
+        self.assertEqual(out.split(), ["False", "True"])
 
     def test_the_source_fits_into_an_argument(self):
         self.assertLess(len(FILES.encode()), 100_000)

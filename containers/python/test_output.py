@@ -5,11 +5,29 @@ import time
 import unittest
 
 from test_support import PATIENCE, SupervisorTest
+from utf8 import partial_head, partial_tail
 
 
 def rss_kib(pid):
     with open("/proc/%d/status" % pid) as file:
         return next(int(line.split()[1]) for line in file if line.startswith("VmRSS:"))
+
+
+class Characters(unittest.TestCase):
+    """utf8.py by itself."""
+
+    def test_a_character_that_is_cut_anywhere(self):
+        for character in ("a", "ü", "€", "😀"):
+            data = character.encode()
+            for cut in range(len(data) + 1):
+                whole = cut in (0, len(data))
+                self.assertEqual(partial_tail(b"x" + data[:cut]), 0 if whole else cut, (character, cut))
+                self.assertEqual(partial_head(data[cut:] + b"x"), 0 if whole else len(data) - cut, (character, cut))
+
+    def test_what_is_no_text_ends(self):
+        for data in (b"", b"\x80", b"\x80" * 9, b"\xff" * 9):
+            self.assertEqual(partial_tail(data), 0, data)
+            self.assertLessEqual(partial_head(data), 3, data)
 
 
 class Cutting(SupervisorTest):

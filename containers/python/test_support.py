@@ -41,9 +41,11 @@ def bundle(program, *modules):
 
 
 BOOT = source("boot.py")
-SOURCE = bundle("supervisor.py", "tree", "frames", "screen", "takeover", "threads", "volume").encode()
-FILES = bundle("files.py", "tree")
-RELAY = source("relay.py")
+SOURCE = bundle(
+    "supervisor.py", "prctl", "tree", "utf8", "frames", "screen", "takeover", "threads", "volume"
+).encode()
+FILES = bundle("files.py", "prctl", "tree", "utf8")
+RELAY = bundle("relay.py", "prctl")
 
 
 def command(work_dir):

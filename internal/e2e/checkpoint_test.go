@@ -6,9 +6,12 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -153,6 +156,96 @@ func TestAHostileCheckpointLeavesNothing(t *testing.T) {
 		}
 		removeAll(t, []string{id})
 	}
+}
+
+// killImport begins to import the file, and kills the program when it has half of it.
+func killImport(t *testing.T, dir, file, id string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	feed, err := os.OpenFile(pipe, os.O_RDWR, 0) // to open it for writing alone would wait for a reader
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer feed.Close()
+	var stderr logBuffer
+	cmd := exec.Command(binary, "sessions", "import", pipe, id, "--state-dir", dir)
+	cmd.Env, cmd.Stderr = []string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}, &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { removeAll(t, []string{id}) })
+	_ = feed.SetWriteDeadline(time.Now().Add(patience))
+	// It has been taken when this returns, but for the little that a pipe holds.
+	_, err = feed.Write(text[:len(text)/2])
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if err != nil {
+		t.Fatalf("%v: %s", err, stderr.String())
+	}
+	if h := mustHold(t, []string{id}); len(h.Containers) != 1 || len(h.Volumes) != 1 {
+		t.Fatalf("half an import has %s", sprint(h))
+	}
+}
+
+// An import that is killed in the middle leaves nothing that anybody takes for a session, and the next one
+// begins anew.
+func TestAKilledImportLeavesNothing(t *testing.T) {
+	t.Parallel()
+	const from, id = "e2e-killed-source", "e2e-killed-import"
+	here, file := t.TempDir(), filepath.Join(t.TempDir(), "whole.tar.zst")
+	source := start(t, setup{stateDir: here})
+	source.complete(python, object{"session_id": from, "code": `
+import os
+os.makedirs('a'); open('a/early', 'w').write('early')
+open('large', 'wb').write(os.urandom(16 << 20))`})
+	source.end()
+	mustShell(t, here, "sessions", "export", from, file)
+	mustShell(t, here, "sessions", "close", from)
+
+	gone := func(t *testing.T, dir string) (bool, string) {
+		h := mustHold(t, []string{id})
+		left, _ := filepath.Glob(filepath.Join(dir, "sessions", id+"*"))
+		return h.empty() && len(left) == 0, sprint(h) + strings.Join(left, " ")
+	}
+	t.Run("for gc", func(t *testing.T) {
+		dir := t.TempDir()
+		killImport(t, dir, file, id)
+		if found := shellSessions(t, dir); len(found) != 0 {
+			t.Errorf("listed: %s", sprint(found))
+		}
+		mustShell(t, dir, "gc")
+		if ok, left := gone(t, dir); !ok {
+			t.Errorf("left: %s", left)
+		}
+	})
+	t.Run("for the next server", func(t *testing.T) {
+		dir := t.TempDir()
+		killImport(t, dir, file, id)
+		next := start(t, setup{stateDir: dir})
+		next.py("1")
+		eventually(t, "it removes what is left", func() (bool, string) { return gone(t, dir) })
+	})
+	t.Run("for the next import", func(t *testing.T) {
+		dir := t.TempDir()
+		killImport(t, dir, file, id)
+		mustShell(t, dir, "sessions", "import", file, id)
+		next := start(t, setup{stateDir: dir})
+		res := next.complete(python, object{"session_id": id, "code": "import os; open('a/early').read(), os.path.getsize('large'), os.listdir('.uploads')"})
+		if got := res.Meta.Run.value(); got != "('early', 16777216, [])" {
+			t.Errorf("the session has %s", got)
+		}
+		next.call("close_session", object{"session_id": id})
+		if ok, left := gone(t, dir); !ok {
+			t.Errorf("left: %s", left)
+		}
+	})
 }
 
 // An export of a session whose kernel has ended leaves no container behind.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -205,6 +206,44 @@ func TestTheServersOwnServiceIsKilled(t *testing.T) {
 	s.call("close_session", nil).wantText(t, "closed")
 	if got := other.py("mine + 1").Meta.Run.value(); got != "42" {
 		t.Errorf("another server's session has %s", got)
+	}
+}
+
+// A named session's containers go on without the service, and the server with them: variables are kept, and
+// so is code that runs.
+func TestANamedSessionOutlivesTheService(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{args: []string{"--oci-runtime", anyRuntime}})
+	const id = "e2e-service-named"
+	both := []string{python, javascript}
+	for _, tool := range both {
+		s.complete(tool, object{"session_id": id, "code": map[string]string{python: "kept = 7", javascript: "var kept = 7"}[tool]})
+	}
+	signal(t, s.ownService(), syscall.SIGKILL)
+	for _, tool := range both {
+		if res := s.complete(tool, object{"session_id": id, "code": "kept"}); res.Meta.Run.value() != "7" || strings.Contains(res.text(), "gone") {
+			t.Errorf("%s: after the service's end: %s", tool, res.text())
+		}
+	}
+	s.call("upload_file", object{"session_id": id, "filename": "x.txt", "text": "x"}).fields(t)
+	for n, tool := range both {
+		running := s.busy(tool, object{"session_id": id, "code": map[string]string{
+			python:     "import time, os\nprint('busy', flush=True)\nwhile not os.path.exists('go'): time.sleep(.02)\nos.remove('go'); print('over'); kept * 6",
+			javascript: "console.log('busy'); const fs = require('fs'); while (!fs.existsSync('go')) await new Promise((r) => setTimeout(r, 20)); fs.rmSync('go'); console.log('over'); kept * 6",
+		}[tool]})
+		signal(t, s.ownService(), syscall.SIGKILL)
+		other := both[1-n]
+		s.complete(other, object{"session_id": id, "code": map[string]string{
+			python: "open('go', 'w').close()", javascript: "require('fs').writeFileSync('go', '')"}[other]})
+		res := running.result()
+		res.wantStatus(t, "completed")
+		if res.Meta.Run.value() != "42" || res.Meta.Run.Stdout != "busy\nover\n" {
+			t.Errorf("%s: the run under it: %s", tool, res.text())
+		}
+	}
+	s.call("close_session", object{"session_id": id})
+	if h := mustHold(t, []string{id}); !h.empty() {
+		t.Errorf("a closed session still has %s", sprint(h))
 	}
 }
 
