@@ -296,7 +296,7 @@ func TestAMillionRowsAreAStream(t *testing.T) {
 	t.Parallel()
 	db, _ := database(t)
 	s := start(t, setup{program: shipped, env: []string{"SANDBOX_SQL_MAIN=" + db.DSN(testpg.Superuser)}})
-	query := `SELECT n AS id, n * 2 AS b, 'name ' || n AS name, n / 7.0 AS price, n % 2 = 0 AS even,
+	query := `SELECT n AS id, n * 2 AS b, 'name ' || n AS name, n / 7.0 AS price, n %% 2 = 0 AS even,
 		timestamptz '2026-01-01' + n * interval '1 second' AS at, n::float8 / 3 AS ratio, md5(n::text) AS hash FROM generate_series(1, %d) n`
 	s.query(object{"query": fmt.Sprintf(query, 1000), "save_as": "warm.csv"})
 	before := s.peakMemory()
