@@ -54,7 +54,7 @@ containers/node/lint/node_modules: containers/node/lint/package-lock.json
 	cd $(@D) && npm ci --no-audit --no-fund
 	touch $@
 
-bench: build
+bench: deps-test build
 	$(BIN) setup
 	go run ./internal/bench --server $(BIN)
 

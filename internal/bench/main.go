@@ -53,7 +53,7 @@ func (b *bench) run(ctx context.Context) error {
 		{"initialize", b.initialize}, {"warm-python", b.warmPython}, {"warm-js", b.warmJS}, {"first", b.firstCall},
 		{"prewarm", b.prewarmed}, {"fresh", b.fresh}, {"imports", b.imports}, {"memory", b.memory}, {"parallel", b.parallel},
 		{"files", b.manyFiles}, {"upload", b.upload}, {"take-over", b.takeOver},
-		{"interrupt", b.interrupt}, {"death", b.death}, {"flood", b.flood}, {"twenty", b.twenty},
+		{"interrupt", b.interrupt}, {"death", b.death}, {"flood", b.flood}, {"twenty", b.twenty}, {"sql", b.databases},
 	} {
 		if !b.only.MatchString(m.name) {
 			continue
