@@ -1049,6 +1049,7 @@ class Supervisor {
   #runKernel = null;
   #past = new Map(); // the last runs that are over, by id
   #leftReaders = []; // of the pipes that programs of runs that are over hold
+  #lastOfMain = ''; // the id of the last run of the kernel that keeps variables
   #late = new Set(); // the files that late output came into since the last answer
   #scanner = null;
   #quota = null; // a Quota where there is a limit
@@ -1320,6 +1321,7 @@ class Supervisor {
     if (this.#run !== null) return this.#refuse(frame, 'SessionBusy', `run ${this.#run.id} is still going on`);
     const run = new Run(frame, this.#settings, this.#scanner.now());
     const kernel = run.fresh ? this.#takeSpare() : (this.#main ??= this.#takeSpare());
+    kernel.drain(); // what is there now is not this run's
     this.#run = run;
     this.#runKernel = kernel;
     this.#record.begin(run.id);
@@ -1407,9 +1409,9 @@ class Supervisor {
   }
 
   #onOutput(kernel, stream, bytes) {
-    // Between runs only background programs write here, and nobody is there to read it.
-    if (kernel !== this.#runKernel) return;
-    (stream === 1 ? this.#run.out : this.#run.err).push(bytes);
+    if (kernel === this.#runKernel) (stream === 1 ? this.#run.out : this.#run.err).push(bytes);
+    // Between runs it is a program's that the last one left, and that may have ended before it got the pipes.
+    else if (kernel === this.#main && this.#run === null) this.#keepLate(this.#lastOfMain, stream, bytes);
   }
 
   #onKernelFrame(kernel, frame) {
@@ -1505,6 +1507,7 @@ class Supervisor {
     run.retire();
     this.#keepPast(run);
     this.#late.clear();
+    if (!run.fresh) this.#lastOfMain = run.id;
     this.#run = null;
     this.#runKernel = null;
     this.#logs = 0;
