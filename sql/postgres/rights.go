@@ -1,0 +1,164 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+)
+
+// safeRole is the statements that make a login that can only read. The first argument is the database's name.
+const safeRole = `Use a login of its own that can only read:
+CREATE ROLE reader LOGIN PASSWORD '…' NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS;
+ALTER ROLE reader SET default_transaction_read_only = on;
+GRANT CONNECT ON DATABASE %[1]s TO reader;
+GRANT pg_read_all_data TO reader;
+-- or, for some schemas only, instead of pg_read_all_data:
+-- GRANT USAGE ON SCHEMA public TO reader;
+-- GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader;
+-- ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT ON TABLES TO reader;`
+
+// powers is what a role can be or be a member of that lets it do more than read. That the login is a member
+// is enough: what it does not inherit, SET ROLE gives to whoever has its password.
+var powers = []struct{ column, what string }{
+	{"rolsuper", "is a superuser: it can do anything, on the server's computer too"},
+	{"rolcreaterole", "can make and change roles (CREATEROLE)"},
+	{"rolcreatedb", "can make databases (CREATEDB)"},
+	{"rolreplication", "can replicate the whole server and make replication slots (REPLICATION)"},
+	{"rolbypassrls", "is above row-level security (BYPASSRLS)"},
+	{"rolname = 'pg_read_server_files'", "can read files of the database's server (pg_read_server_files)"},
+	{"rolname = 'pg_write_server_files'", "can write files of the database's server (pg_write_server_files)"},
+	{"rolname = 'pg_execute_server_program'", "can start programs on the database's server (pg_execute_server_program)"},
+	{"rolname = 'pg_signal_backend'", "can end other sessions (pg_signal_backend)"},
+	{"rolname = 'pg_signal_autovacuum_worker'", "can end autovacuum (pg_signal_autovacuum_worker)"},
+	{"rolname = 'pg_maintain'", "can vacuum, reindex and lock all tables (pg_maintain)"},
+	{"rolname = 'pg_checkpoint'", "can order checkpoints (pg_checkpoint)"},
+	{"rolname = 'pg_write_all_data'", "can write all tables (pg_write_all_data)"},
+	{"rolname = 'pg_create_subscription'", "can subscribe to other servers (pg_create_subscription)"},
+}
+
+// right is a question that gives the objects on which the login has a right to change something, by name.
+type right struct {
+	what  string // with %d for the number of objects and %s for one of them
+	query string
+	fix   string // with %s for one of them; empty for safeRole
+}
+
+var objectRights = []right{
+	{
+		"owns %d tables or views, such as %s", `
+		SELECT c.oid::pg_catalog.regclass::text FROM pg_catalog.pg_class c
+		JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+		WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND pg_catalog.pg_has_role(c.relowner, 'MEMBER') AND` + ofUsers,
+		"",
+	},
+	{
+		"can write %d tables, such as %s", `
+		SELECT c.oid::pg_catalog.regclass::text FROM pg_catalog.pg_class c
+		JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+		WHERE c.relkind IN ('r', 'p', 'v', 'f') AND NOT pg_catalog.pg_has_role(c.relowner, 'MEMBER')
+			AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+			AND (pg_catalog.has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
+				OR pg_catalog.has_any_column_privilege(c.oid, 'INSERT, UPDATE')) AND` + ofUsers,
+		"REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON %s FROM PUBLIC; and the same FROM the login and its roles.\n",
+	},
+	{
+		"can make objects in %d schemas, such as %s", `
+		SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_namespace n
+		WHERE pg_catalog.has_schema_privilege(n.oid, 'CREATE') AND` + ofUsers,
+		"REVOKE CREATE ON SCHEMA %s FROM PUBLIC; and the same FROM the login and its roles.\n",
+	},
+	{
+		"can make schemas in %d database, %s", `
+		SELECT pg_catalog.quote_ident(d.datname) FROM pg_catalog.pg_database d
+		WHERE d.datname = pg_catalog.current_database() AND pg_catalog.has_database_privilege(d.oid, 'CREATE')`,
+		"REVOKE CREATE ON DATABASE %s FROM PUBLIC; and the same FROM the login and its roles.\n",
+	},
+	{
+		"can call %d functions that run with their owner's rights (SECURITY DEFINER), such as %s", `
+		SELECT p.oid::pg_catalog.regprocedure::text FROM pg_catalog.pg_proc p
+		JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+		WHERE p.prosecdef AND pg_catalog.has_function_privilege(p.oid, 'EXECUTE')
+			AND pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND NOT pg_catalog.pg_has_role(p.proowner, 'USAGE')
+			AND` + ofUsers,
+		"Where it does more than read: REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC; and GRANT it to those who need it.\n",
+	},
+	{
+		"can reach other databases by %d functions of dblink, such as %s", `
+		SELECT p.oid::pg_catalog.regprocedure::text FROM pg_catalog.pg_proc p
+		JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.objid = p.oid
+			AND d.deptype = 'e'
+		JOIN pg_catalog.pg_extension e ON d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass
+			AND d.refobjid = e.oid
+		WHERE e.extname = 'dblink' AND p.proname ~ '^dblink(_connect|_exec|_open|_send_query)?$'
+			AND pg_catalog.has_function_privilege(p.oid, 'EXECUTE')
+			AND pg_catalog.has_schema_privilege(p.pronamespace, 'USAGE')`,
+		"REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC; and so for all of dblink's, or DROP EXTENSION dblink.\n",
+	},
+	{
+		"can reach %d foreign servers or wrappers, such as %s", `
+		SELECT pg_catalog.quote_ident(s.srvname) FROM pg_catalog.pg_foreign_server s
+		WHERE pg_catalog.has_server_privilege(s.oid, 'USAGE')
+		UNION SELECT pg_catalog.quote_ident(w.fdwname) FROM pg_catalog.pg_foreign_data_wrapper w
+		WHERE pg_catalog.has_foreign_data_wrapper_privilege(w.oid, 'USAGE')`,
+		"REVOKE USAGE ON FOREIGN SERVER %[1]s FROM PUBLIC; or ON FOREIGN DATA WRAPPER; and FROM the login and its roles.\n",
+	},
+}
+
+// rights tells what the login could do beside reading. Of a superuser that is all there is to say.
+func rights(ctx context.Context, q querier) ([]sql.Finding, error) {
+	if _, err := pin(ctx, q); err != nil {
+		return nil, err
+	}
+	database, err := one(ctx, q, pgx.RowTo[string],
+		`SELECT pg_catalog.quote_ident(pg_catalog.current_database())`)
+	if err != nil {
+		return nil, err
+	}
+	safe := fmt.Sprintf(safeRole, database)
+	var findings []sql.Finding
+	for _, power := range powers {
+		has, err := one(ctx, q, pgx.RowTo[bool], `SELECT coalesce(pg_catalog.bool_or(`+power.column+`), false)
+			FROM pg_catalog.pg_roles WHERE pg_catalog.pg_has_role(oid, 'MEMBER')`)
+		if err != nil {
+			return nil, err
+		}
+		if has {
+			findings = append(findings, sql.Finding{What: power.what, Fix: safe})
+			if power.column == "rolsuper" {
+				return findings, nil
+			}
+		}
+	}
+	for _, right := range objectRights {
+		finding, err := right.ask(ctx, q, safe)
+		if err != nil {
+			return nil, err
+		}
+		if finding != nil {
+			findings = append(findings, *finding)
+		}
+	}
+	return findings, nil
+}
+
+// ask gives a finding, or nil where the login has the right on nothing.
+func (r right) ask(ctx context.Context, q querier, safe string) (*sql.Finding, error) {
+	type answer struct {
+		Count   int
+		Example string
+	}
+	got, err := one(ctx, q, pgx.RowToStructByPos[answer],
+		`SELECT count(*)::int, coalesce(pg_catalog.min(x.name), '') FROM (`+r.query+`) AS x(name)`)
+	if err != nil || got.Count == 0 {
+		return nil, err
+	}
+	finding := &sql.Finding{What: fmt.Sprintf(r.what, got.Count, got.Example), Fix: safe}
+	if r.fix != "" {
+		finding.Fix = strings.TrimRight(fmt.Sprintf(r.fix, got.Example), "\n") + "\n" + safe
+	}
+	return finding, nil
+}
