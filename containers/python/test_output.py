@@ -180,6 +180,11 @@ class Background(SupervisorTest):
         answer = self.completed("open('go', 'w').close(); p.wait()")
         self.assertEqual((answer.out, answer.err, answer.result), ("", "", "0"))
 
+    def test_what_ends_about_when_its_run_does_is_never_in_the_next_answer(self):
+        for i in range(40):
+            self.completed(f"import subprocess\np = subprocess.Popen(['sh', '-c', 'sleep 0.00{i % 10}; echo late'])")
+            self.assertEqual(self.completed("print('next')").out, "next\n")
+
     def test_a_late_writer_is_neither_blocked_nor_killed(self):
         self.completed(
             "import subprocess\np = subprocess.Popen(['sh', '-c', 'head -c 3000000 /dev/zero; echo wrote > mark'])"
