@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -125,13 +126,15 @@ type answer struct {
 	isError bool
 }
 
-// jsonAnswer gives data as compact JSON.
+// jsonAnswer gives data as compact JSON, in which < and > stay what they are: a model reads it, no browser.
 func jsonAnswer(fields any) (*answer, error) {
-	text, err := json.Marshal(fields)
-	if err != nil {
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(fields); err != nil {
 		return nil, err
 	}
-	return &answer{content: []mcp.Content{mcp.NewTextContent(string(text))}, fields: fields}, nil
+	return &answer{content: []mcp.Content{mcp.NewTextContent(strings.TrimSuffix(text.String(), "\n"))}, fields: fields}, nil
 }
 
 // wrap makes an MCP handler of a tool's: it reads the arguments, and turns whatever the tool does

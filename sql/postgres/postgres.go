@@ -61,6 +61,8 @@ func Open(dsn string, limits sql.Limits) (*Database, error) {
 	config.MaxConnIdleTime = idleTime
 	config.ConnConfig.BuildFrontend = pgconnFrontend(limits.RowBytes)
 	config.ConnConfig.BuildContextWatcherHandler = cancelInDatabase
+	// Nothing is prepared by name: DISCARD ALL and poolers take that away.
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeDescribeExec
 	config.AfterConnect = noteTempLimit
 	config.AfterRelease = forget
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
