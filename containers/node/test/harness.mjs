@@ -122,8 +122,10 @@ export class Client {
   /** frame waits for a frame that matches, from the from-th on. It fails when the supervisor ends first. */
   frame(matches, from = 0) {
     return new Promise((resolve, reject) => {
+      let next = from;
       const check = () => {
-        const found = this.frames.slice(from).find(matches);
+        let found;
+        while (next < this.frames.length && found === undefined) if (matches(this.frames[next++])) found = this.frames[next - 1];
         if (found === undefined && !this.ended) return;
         this.#waiting.delete(check);
         if (found === undefined) reject(new Error(`supervisor ended: ${this.stderr}`));
