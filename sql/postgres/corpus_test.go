@@ -203,6 +203,7 @@ func TestARefusalSaysWhatWhereAndWhatToDo(t *testing.T) {
 		"WITH a AS (DELETE FROM t) SELECT 1": "`DELETE FROM t`",
 		"WITH a SELECT 1":                    "`WITH a SELECT`",
 		"EXPLAIN":                            "missing",
+		strings.Repeat("SELECT 1 ", 200_000): "1800000 bytes",
 		"SELECT " + strings.Repeat("x", 1000) + "\x01": "does not know",
 	} {
 		err := check(text)
@@ -239,7 +240,7 @@ func contents(t *testing.T, dsn string) string {
 		"pg_replication_slots", "pg_replication_origin", "pg_prepared_xacts", "pg_seclabel", "pg_description",
 		"pg_namespace", "pg_type", "pg_proc", "pg_attribute", "pg_attrdef", "pg_constraint", "pg_trigger", "pg_rewrite",
 		"pg_extension", "pg_publication", "pg_subscription", "pg_foreign_server", "pg_policy", "pg_tablespace",
-		"pg_cast", "pg_operator", "pg_language", "pg_event_trigger", "pg_default_acl", "pg_statistic_ext", "pg_statistic",
+		"pg_cast", "pg_operator", "pg_language", "pg_event_trigger", "pg_default_acl", "pg_statistic_ext",
 		"pg_settings", "pg_file_settings")
 	for _, relation := range relations {
 		for _, row := range ask("SELECT to_jsonb(x)::text FROM (TABLE " + relation + ") x ORDER BY 1") {
@@ -249,6 +250,7 @@ func contents(t *testing.T, dsn string) string {
 	for _, query := range []string{
 		"SELECT datname || coalesce(datacl::text, '') FROM pg_database ORDER BY 1",
 		"SELECT oid::regclass::text || relkind::text || relowner::text || relfilenode::text || coalesce(relacl::text, '') FROM pg_class ORDER BY oid",
+		"SELECT s::text FROM pg_stats s WHERE schemaname = 'public' ORDER BY 1",
 		"SELECT l::text FROM pg_locks l WHERE locktype = 'advisory'",
 		"SELECT datname || coalesce(stats_reset::text, '') FROM pg_stat_database WHERE datname IS NOT NULL ORDER BY 1",
 		"SELECT stats_reset::text FROM pg_stat_bgwriter",
