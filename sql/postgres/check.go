@@ -29,8 +29,8 @@ func check(text string) error {
 		return err
 	}
 	c := &checker{closes: make(map[int]int)}
-	for _, t := range tokenize(text) {
-		switch t.kind {
+	for l := newLexer(text); l.more(); {
+		switch t := l.next(); t.kind {
 		case space, comment:
 		case broken:
 			return reject(t, clip(t.text), "PostgreSQL cannot read it: "+t.value+".", "Correct the statement.")
@@ -47,7 +47,14 @@ func check(text string) error {
 	return c.statement()
 }
 
+// maxText is how long a statement may be. Its tokens take a hundred times as much memory while it is checked.
+const maxText = 1 << 20
+
 func characters(text string) error {
+	if len(text) > maxText {
+		return fault.New(fault.SQLRejected, "Pass long lists as an array in params, with = ANY($1).",
+			"The query has %d bytes, more than the %d that it may have.", len(text), maxText).With("limit_bytes", maxText)
+	}
 	line := func(at int) token { return token{line: 1 + lines(text[:at])} }
 	if at := strings.IndexByte(text, 0); at >= 0 {
 		return reject(line(at), `\x00`, "PostgreSQL's text has no zero byte.", "Leave the zero byte out.")

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/testpg"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
 // corpus is the statements of a file in testdata.
@@ -87,35 +89,28 @@ func bank(t *testing.T) string {
 	return dsn
 }
 
-// checked is what the tool does with a statement.
-func checked(dsn, text string) error {
-	if err := check(text); err != nil {
-		return err
-	}
-	return unchecked(dsn, text)
-}
-
-// unchecked is the read-only transaction alone.
-func unchecked(dsn, text string) error {
-	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly})
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback(ctx)
-	var params []any
+// ask runs a statement to its end, as the tool does or without the check before it.
+func ask(t *testing.T, db *Database, text string, checked bool) error {
+	t.Helper()
+	q := sql.Query{Text: text}
 	if strings.Contains(text, "$1::int") {
-		params = []any{1}
+		q.Params = []any{json.Number("1")}
 	}
-	rows, err := tx.Query(ctx, text, params...)
+	run := db.Query
+	if !checked {
+		run = func(ctx context.Context, q sql.Query) (sql.Rows, error) {
+			r, err := db.query(ctx, q)
+			if err != nil {
+				return nil, err
+			}
+			return r, nil
+		}
+	}
+	rows, err := run(t.Context(), q)
 	if err != nil {
 		return err
 	}
+	defer rows.Close()
 	for rows.Next() {
 	}
 	return rows.Err()
@@ -126,9 +121,9 @@ func TestAttacksAreRefusedAndChangeNothing(t *testing.T) {
 	exec(t, dsn, "CREATE EXTENSION dblink")
 	bystander := connect(t, dsn+" application_name=bystander")
 	defer bystander.Close(context.Background())
-	before := contents(t, dsn)
+	before, db := contents(t, dsn), open(t, dsn, sql.Limits{})
 	for _, text := range corpus(t, "attacks") {
-		if err := checked(dsn, text); err == nil {
+		if err := ask(t, db, text, true); err == nil {
 			t.Errorf("this was not refused: %s", text)
 		}
 	}
@@ -141,9 +136,9 @@ func TestAttacksAreRefusedAndChangeNothing(t *testing.T) {
 }
 
 func TestLegitimateStatementsRun(t *testing.T) {
-	dsn := bank(t)
+	db := open(t, bank(t), sql.Limits{})
 	for _, text := range corpus(t, "legitimate") {
-		if err := checked(dsn, text); err != nil {
+		if err := ask(t, db, text, true); err != nil {
 			t.Errorf("%s\n%v", text, err)
 		}
 	}
@@ -155,7 +150,7 @@ var writes = []string{"insert", "update", "delete", "merge", "create", "alter", 
 
 func TestTheTransactionAloneRefusesWrites(t *testing.T) {
 	dsn := bank(t)
-	before, tried := contents(t, dsn), 0
+	before, tried, db := contents(t, dsn), 0, open(t, dsn, sql.Limits{})
 	for _, text := range corpus(t, "attacks") {
 		words := significant(text)
 		write := slices.ContainsFunc(words, func(word token) bool { return word.is("into", "for") }) &&
@@ -164,7 +159,7 @@ func TestTheTransactionAloneRefusesWrites(t *testing.T) {
 			continue
 		}
 		tried++
-		if err := unchecked(dsn, text); err == nil {
+		if err := ask(t, db, text, false); err == nil {
 			t.Errorf("the server did not refuse %s", text)
 		}
 	}
@@ -203,6 +198,7 @@ func TestARefusalSaysWhatWhereAndWhatToDo(t *testing.T) {
 		"WITH a AS (DELETE FROM t) SELECT 1": "`DELETE FROM t`",
 		"WITH a SELECT 1":                    "`WITH a SELECT`",
 		"EXPLAIN":                            "missing",
+		strings.Repeat("SELECT 1 ", 200_000): "1800000 bytes",
 		"SELECT " + strings.Repeat("x", 1000) + "\x01": "does not know",
 	} {
 		err := check(text)
@@ -221,7 +217,7 @@ func contents(t *testing.T, dsn string) string {
 	t.Helper()
 	conn := connect(t, dsn)
 	defer conn.Close(context.Background())
-	ask := func(query string) []string {
+	list := func(query string) []string {
 		rows, err := conn.Query(context.Background(), query)
 		if err != nil {
 			t.Fatalf("%s: %v", query, err)
@@ -233,32 +229,33 @@ func contents(t *testing.T, dsn string) string {
 		return lines
 	}
 	var lines []string
-	relations := append(ask(`SELECT oid::regclass::text FROM pg_class WHERE relkind IN ('r', 'm', 'S')
+	relations := append(list(`SELECT oid::regclass::text FROM pg_class WHERE relkind IN ('r', 'm', 'S')
 		AND relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace, 'pg_toast'::regnamespace)`),
 		"pg_authid", "pg_auth_members", "pg_db_role_setting", "pg_largeobject", "pg_largeobject_metadata",
 		"pg_replication_slots", "pg_replication_origin", "pg_prepared_xacts", "pg_seclabel", "pg_description",
 		"pg_namespace", "pg_type", "pg_proc", "pg_attribute", "pg_attrdef", "pg_constraint", "pg_trigger", "pg_rewrite",
 		"pg_extension", "pg_publication", "pg_subscription", "pg_foreign_server", "pg_policy", "pg_tablespace",
-		"pg_cast", "pg_operator", "pg_language", "pg_event_trigger", "pg_default_acl", "pg_statistic_ext", "pg_statistic",
+		"pg_cast", "pg_operator", "pg_language", "pg_event_trigger", "pg_default_acl", "pg_statistic_ext",
 		"pg_settings", "pg_file_settings")
 	for _, relation := range relations {
-		for _, row := range ask("SELECT to_jsonb(x)::text FROM (TABLE " + relation + ") x ORDER BY 1") {
+		for _, row := range list("SELECT to_jsonb(x)::text FROM (TABLE " + relation + ") x ORDER BY 1") {
 			lines = append(lines, relation+" "+row)
 		}
 	}
 	for _, query := range []string{
 		"SELECT datname || coalesce(datacl::text, '') FROM pg_database ORDER BY 1",
 		"SELECT oid::regclass::text || relkind::text || relowner::text || relfilenode::text || coalesce(relacl::text, '') FROM pg_class ORDER BY oid",
+		"SELECT s::text FROM pg_stats s WHERE schemaname = 'public' ORDER BY 1",
 		"SELECT l::text FROM pg_locks l WHERE locktype = 'advisory'",
 		"SELECT datname || coalesce(stats_reset::text, '') FROM pg_stat_database WHERE datname IS NOT NULL ORDER BY 1",
 		"SELECT stats_reset::text FROM pg_stat_bgwriter",
 		"SELECT pg_conf_load_time()::text",
 	} {
-		for _, row := range ask(query) {
+		for _, row := range list(query) {
 			lines = append(lines, query+" "+row)
 		}
 	}
-	return strings.Join(append(lines, files(t, ask("SHOW data_directory")[0])...), "\n")
+	return strings.Join(append(lines, files(t, list("SHOW data_directory")[0])...), "\n")
 }
 
 // files are those of the server's that a statement may be able to write, and not those it writes by itself.

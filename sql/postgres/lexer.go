@@ -59,13 +59,16 @@ type lexer struct {
 
 // tokenize gives all tokens of text; put together, their texts are text.
 func tokenize(text string) []token {
-	l := lexer{text: text, line: 1}
 	var tokens []token
-	for l.at < len(text) {
+	for l := newLexer(text); l.more(); {
 		tokens = append(tokens, l.next())
 	}
 	return tokens
 }
+
+func newLexer(text string) *lexer { return &lexer{text: text, line: 1} }
+
+func (l *lexer) more() bool { return l.at < len(l.text) }
 
 func (l *lexer) next() token {
 	start, line := l.at, l.line
@@ -116,7 +119,7 @@ func (l *lexer) sees(s string) bool { return strings.HasPrefix(l.text[l.at:], s)
 
 // skip goes on while the next byte is one of which yes is true.
 func (l *lexer) skip(yes func(byte) bool) {
-	for l.at < len(l.text) && yes(l.text[l.at]) {
+	for l.more() && yes(l.text[l.at]) {
 		l.at++
 	}
 }
@@ -128,7 +131,7 @@ func (l *lexer) end(reason string) (kind, string) {
 
 func (l *lexer) blockComment() (kind, string) {
 	depth := 0
-	for l.at < len(l.text) {
+	for l.more() {
 		switch {
 		case l.sees("/*"):
 			depth++
@@ -204,7 +207,7 @@ func (l *lexer) string(backslashes bool) (kind, string) {
 // quoted goes from an opening quote behind the closing one. A doubled quote closes nothing.
 func (l *lexer) quoted(quote byte, backslashes bool) bool {
 	l.at++
-	for l.at < len(l.text) {
+	for l.more() {
 		switch c := l.text[l.at]; {
 		case c == '\\' && backslashes:
 			l.at = min(l.at+2, len(l.text))
@@ -223,7 +226,7 @@ func (l *lexer) quoted(quote byte, backslashes bool) bool {
 // continues goes to the quote that carries a string on, or leaves all as it was.
 func (l *lexer) continues() bool {
 	start, newline := l.at, false
-	for l.at < len(l.text) {
+	for l.more() {
 		before := l.at
 		l.skip(isSpace)
 		newline = newline || strings.ContainsAny(l.text[before:l.at], "\r\n")
@@ -290,7 +293,7 @@ func (l *lexer) uescape() (escape byte, ok bool) {
 
 // blank goes over white space and comments.
 func (l *lexer) blank() {
-	for l.at < len(l.text) && (isSpace(l.text[l.at]) || l.sees("--") || l.sees("/*")) {
+	for l.more() && (isSpace(l.text[l.at]) || l.sees("--") || l.sees("/*")) {
 		l.scan()
 	}
 }
@@ -344,11 +347,11 @@ func unescape(s string, escape byte) (string, bool) {
 func (l *lexer) dollar() (kind, string) {
 	start := l.at
 	l.at++
-	if l.at < len(l.text) && isDigit(l.text[l.at]) {
+	if l.more() && isDigit(l.text[l.at]) {
 		l.skip(isDigit)
 		return l.alone(parameter, "a parameter that runs into a word")
 	}
-	if l.at < len(l.text) && startsName(l.text[l.at]) {
+	if l.more() && startsName(l.text[l.at]) {
 		l.skip(func(c byte) bool { return c != '$' && continuesName(c) })
 	}
 	if !l.sees("$") {
@@ -378,7 +381,7 @@ func (l *lexer) number() (kind, string) {
 		l.at++
 		l.skip(digit)
 	}
-	if l.at < len(l.text) && l.text[l.at]|0x20 == 'e' {
+	if l.more() && l.text[l.at]|0x20 == 'e' {
 		exponent := l.at + 1
 		if exponent < len(l.text) && (l.text[exponent] == '+' || l.text[exponent] == '-') {
 			exponent++
@@ -394,7 +397,7 @@ func (l *lexer) number() (kind, string) {
 // alone refuses a name right behind the token. Old versions take that as the beginning of the next token,
 // new ones as an error.
 func (l *lexer) alone(k kind, otherwise string) (kind, string) {
-	if l.at < len(l.text) && startsName(l.text[l.at]) {
+	if l.more() && startsName(l.text[l.at]) {
 		l.skip(continuesName)
 		return broken, otherwise
 	}
@@ -403,7 +406,7 @@ func (l *lexer) alone(k kind, otherwise string) (kind, string) {
 
 // operator reads operator characters, up to where a comment begins.
 func (l *lexer) operator() (kind, string) {
-	for l.at < len(l.text) && isOperator(l.text[l.at]) && !l.sees("--") && !l.sees("/*") {
+	for l.more() && isOperator(l.text[l.at]) && !l.sees("--") && !l.sees("/*") {
 		l.at++
 	}
 	return operator, ""

@@ -54,7 +54,7 @@ var refused = []struct {
 	{"assigns a transaction number", `txid_current pg_current_xact_id`},
 	{"does a table's or the cache's maintenance", `
 		brin_summarize_new_values brin_summarize_range brin_desummarize_range gin_clean_pending_list
-		heap_force_* pg_truncate_visibility_map pg_prewarm autoprewarm_* pg_buffercache_evict*
+		heap_force_* bt_index_parent_check pg_truncate_visibility_map pg_prewarm autoprewarm_* pg_buffercache_evict*
 		pg_buffercache_mark_dirty* repack.* partman.* squeeze.*`},
 	{"starts jobs or installs code", `
 		cron.* pgagent.* pgtle.* add_job delete_job alter_job run_job add_retention_policy
