@@ -323,7 +323,7 @@ func (c *checker) named(i int) error {
 		}
 		return refuseCall(t, schema, refusal(schema, t.value))
 	}
-	does := refusal("", t.value)
+	does := dotted(t.value)
 	if does == "" || !c.at(i-1).punct(".") || c.relation(i) {
 		return nil
 	}

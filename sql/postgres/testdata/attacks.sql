@@ -652,3 +652,21 @@ SELECT 1 \gexec
 \! id
 -- ~~~
 HELP
+-- ~~~
+SELECT (SELECT '/etc/hostname'::text).pg_read_file
+-- ~~~
+SELECT $1.pg_read_file
+-- ~~~
+SELECT a.lo_get FROM CAST(4711 AS oid) a
+-- ~~~
+SELECT trim(BOTH 'x' FROM a.pg_read_file) FROM CAST('/etc/hostname' AS text) a
+-- ~~~
+SELECT trim(FROM (a).pg_read_file) FROM CAST('/etc/hostname' AS text) a
+-- ~~~
+SELECT a.pg_read_file[1] FROM CAST('/etc/hostname' AS text) a
+-- ~~~
+SELECT 'a' COLLATE "C" || pg_read_file ('/etc/hostname')
+-- ~~~
+SELECT * FROM accounts AS a(pg_read_file), pg_read_file('/etc/hostname')
+-- ~~~
+SELECT 1 AS as, pg_read_file('/etc/hostname')

@@ -392,3 +392,7 @@ SELECT encode('\xdeadbeef'::bytea, 'hex'), decode('aa', 'hex'), md5('a'), sha256
 SELECT moods.* FROM unnest(enum_range(NULL::mood)) moods
 -- ~~~
 SELECT a.upper, ('abc'::text).length FROM unnest(ARRAY['x']) a
+-- ~~~
+SELECT sum(l.lo_revenue), l.http FROM (SELECT 1 AS lo_revenue, 2 AS http) l GROUP BY l.http
+-- ~~~
+SELECT a.id AS "pg_read_file(", a.owner || ' (' || a.kind || ')' FROM accounts a
