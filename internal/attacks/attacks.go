@@ -36,6 +36,7 @@ type Limits struct {
 	FileBytes   int64   `json:"file_bytes"`
 	OpenFiles   int64   `json:"open_files"`
 	VolumeBytes int64   `json:"volume_bytes"`
+	VolumeFiles int64   `json:"volume_files"`
 }
 
 // Facts is what an attack is told of what it is up against. What is left out is not tried.

@@ -64,7 +64,7 @@ func TestSelftest(t *testing.T) {
 	if !report.OK || len(report.Rows) < 30 {
 		t.Errorf("ok is %v, with %d rows", report.OK, len(report.Rows))
 	}
-	for _, name := range []string{"environment", "secrets", "take_over", "volume", "process_one", "signals", "frames"} {
+	for _, name := range []string{"environment", "secrets", "take_over", "volume", "volume_files", "process_one", "signals", "frames"} {
 		if !slices.Equal(seen[name], []string{"python", "javascript"}) {
 			t.Errorf("%s was tried in %v", name, seen[name])
 		}

@@ -52,6 +52,7 @@ var promises = []promise{
 	{name: "take_over", each: true, session: true, judge: judgeTakeOver,
 		when: func(k sandbox.KernelConfig) bool { return k.Relay != "" }},
 	{name: "volume", each: true, session: true, judge: judgeVolume},
+	{name: "volume_files", each: true, session: true, judge: judgeVolume},
 	{name: "process_one", each: true, session: true, judge: judgeProcessOne},
 	{name: "signals", each: true, session: true, judge: judgeSignals},
 	{name: "frames", each: true, session: true, judge: judgeFrames},
