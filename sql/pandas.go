@@ -118,7 +118,7 @@ func (l *pandasLoad) csv() string {
 		arguments = append(arguments, `date_format="ISO8601"`)
 	}
 	arguments = append(arguments, "keep_default_na=False", l.missing(floats))
-	lines := append(imports, "df = pd.read_csv("+strings.Join(arguments, ", ")+")")
+	lines := slices.Concat(imports, []string{"df = pd.read_csv(" + strings.Join(arguments, ", ") + ")"})
 	for _, name := range zoned {
 		lines = append(lines, fmt.Sprintf(`df[%s] = pd.to_datetime(df[%s], format="ISO8601", utc=True)`, name, name))
 	}

@@ -31,7 +31,7 @@ func (b *bench) databases(ctx context.Context, _ floors) error {
 	if err := b.selectOne(ctx, c, dsn); err != nil {
 		return err
 	}
-	return b.exportRows(ctx, c, db)
+	return b.exportRows(c, db)
 }
 
 // selectOne asks the least there is, in turn with a bare client: what differs is the tool call, the
@@ -68,7 +68,7 @@ const (
 )
 
 // exportRows writes a million rows into the session, in turn with COPY through psql.
-func (b *bench) exportRows(ctx context.Context, c *client, db *testpg.Server) error {
+func (b *bench) exportRows(c *client, db *testpg.Server) error {
 	create := fmt.Sprintf("CREATE TABLE bench_numbers AS SELECT n FROM generate_series(1, %d) n", exportedRows)
 	for _, statement := range []string{create, "VACUUM ANALYZE bench_numbers", "CHECKPOINT"} {
 		if out, err := db.Psql("-q", "-c", statement).CombinedOutput(); err != nil {

@@ -109,7 +109,7 @@ func saidFault(e *pgconn.PgError, query string) *fault.Error {
 	}
 	f := fault.New(code, hintFor(e), "%s", message).With("sqlstate", e.Code).Because(cause)
 	if e.Position > 0 && query != "" {
-		f.With("line", where.Line).With("column", where.Column)
+		f = f.With("line", where.Line).With("column", where.Column)
 	}
 	return f
 }
