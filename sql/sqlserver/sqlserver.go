@@ -70,10 +70,16 @@ func setup(limits sql.Limits) string {
 		"SET IMPLICIT_TRANSACTIONS OFF; SET DEADLOCK_PRIORITY LOW; SET LOCK_TIMEOUT %d; SET TEXTSIZE %d;", lock, size)
 }
 
-// withTimeout bounds a call by the limit of a statement.
+// withTimeout bounds a call by the limit of a statement. It ends like one that is cancelled: a deadline would have the
+// driver close the connection, as one that broke.
 func (d *Database) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	if d.limits.Timeout <= 0 {
-		return context.WithCancel(ctx)
+		return ctx, func() { cancel(nil) }
 	}
-	return context.WithTimeoutCause(ctx, d.limits.Timeout, errTimeout)
+	timer := time.AfterFunc(d.limits.Timeout, func() { cancel(errTimeout) })
+	return ctx, func() {
+		timer.Stop()
+		cancel(nil)
+	}
 }
