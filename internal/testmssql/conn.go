@@ -47,7 +47,7 @@ func serve(s *Server, c net.Conn, number int) {
 	}()
 	client.answer()
 	_ = c.Close()
-	for range client.messages { //nolint:revive // what comes after the end is of no interest
+	for range client.messages { // what comes after the end is of no interest
 	}
 	<-done
 }

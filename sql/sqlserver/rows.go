@@ -5,7 +5,6 @@ import (
 	dbsql "database/sql"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
@@ -32,10 +31,10 @@ type rows struct {
 	err     error
 }
 
-// streamed are the names of the columns in which FOR JSON and FOR XML come in pieces.
-var streamed = map[string]sql.Kind{
-	"JSON_F52E2B61-18A1-11d1-B105-00805F49916B": sql.JSON,
-	"XML_F52E2B61-18A1-11d1-B105-00805F49916B":  sql.Text,
+// streamed are the names of the columns in which FOR JSON and FOR XML come in pieces, and what they are here.
+var streamed = map[string]sql.Column{
+	"JSON_F52E2B61-18A1-11d1-B105-00805F49916B": {Name: "json", Type: "json", Kind: sql.JSON},
+	"XML_F52E2B61-18A1-11d1-B105-00805F49916B":  {Name: "xml", Type: "xml", Kind: sql.Text},
 }
 
 // describe reads what the columns are, in the server's own words where it has said them.
@@ -58,10 +57,9 @@ func (r *rows) describe(said []described) error {
 		r.targets = append(r.targets, &r.found[i])
 	}
 	if len(types) == 1 {
-		if kind, ok := streamed[types[0].name]; ok {
+		if column, ok := streamed[types[0].name]; ok {
 			r.pieces = true
-			name := strings.ToLower(types[0].name[:strings.Index(types[0].name, "_")])
-			r.columns[0] = sql.Column{Name: name, Type: name, Kind: kind}
+			r.columns[0] = column
 		}
 	}
 	return nil
