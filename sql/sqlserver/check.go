@@ -183,15 +183,12 @@ func (c *checker) token(i int) error {
 // afterDot tells whether a word is the later part of a name, as in t.delete. A dot after a number is none of
 // a name: T-SQL reads 1.DELETE as 1. and DELETE.
 func (c *checker) afterDot(i int) bool {
-	if c.at(i-1).key != "." {
-		return false
+	first := i - 1
+	for c.at(first).key == "." {
+		first--
 	}
-	switch before := c.at(i - 2); before.kind {
-	case word, quoted, variable:
-		return true
-	default:
-		return before.key == "." || before.key == ")"
-	}
+	before := c.at(first)
+	return first < i-1 && (before.kind == word || before.kind == quoted || before.kind == variable || before.key == ")")
 }
 
 func (c *checker) inside() *group { return &c.groups[len(c.groups)-1] }
@@ -404,10 +401,10 @@ func (c *checker) aloneInLine(i int) bool {
 	return next.kind == end || next.line != line || next.kind == number
 }
 
-// name refuses what names can reach that the words do not show: other servers, and the server's files.
+// name refuses what names can reach that the words do not show: other servers, and files.
 func (c *checker) name(i int) error {
-	if plain := unquote(c.tokens[i]); serverFiles[plain] && c.at(i+1).key == "(" {
-		return c.refuse(i, "it reads files of the server's machine", "Read tables and views only.")
+	if why, ok := farFunctions[unquote(c.tokens[i])]; ok && c.at(i+1).key == "(" {
+		return c.refuse(i, why, "Read tables and views only.")
 	}
 	if c.at(i-1).key == "." || !c.namesTable(i) {
 		return nil

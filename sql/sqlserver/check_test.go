@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -50,6 +51,44 @@ func TestEveryLegitimateStatementIsAdmitted(t *testing.T) {
 			t.Errorf("%s\n\trefused: %v", statement, err)
 		}
 	}
+}
+
+func TestAnAttackIsRefusedWhereverItIsPutIn(t *testing.T) {
+	attacks := []string{"DELETE dbo.people", "EXEC sp_who", "UPDATE dbo.people SET a = 1", "INSERT dbo.people VALUES (1)", "DROP TABLE dbo.people",
+		"COMMIT", "; SELECT 2", "INTO dbo.copy", "MERGE dbo.people USING dbo.b ON 1 = 1 WHEN MATCHED THEN DELETE", "BEGIN TRAN", "USE master", "SELECT 2", "GRANT CONTROL TO public"}
+	for _, statement := range corpus(t, "legitimate.sql") {
+		tokens, err := lex(statement)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at := range tokens {
+			if at == 0 && tokens[0].key == "(" || at > 0 && mayGoOn(tokens[at-1]) {
+				continue // the attack's first word would be a name, or its SELECT would belong there
+			}
+			for _, attack := range attacks {
+				if strings.HasPrefix(attack, ";") && strings.Trim(written(tokens[:at]), ";\n") == "" {
+					continue
+				}
+				whole := written(tokens[:at]) + attack + "\n" + written(tokens[at:])
+				if check(whole, parametersOf(whole)) == nil {
+					t.Errorf("admitted: %s", whole)
+				}
+			}
+		}
+	}
+}
+
+// mayGoOn tells whether what follows a token is a name, or a SELECT that belongs to the statement.
+func mayGoOn(t token) bool {
+	return slices.Contains([]string{".", "(", "UNION", "ALL", "EXCEPT", "INTERSECT", ";"}, t.key)
+}
+
+func written(tokens []token) string {
+	var b strings.Builder
+	for _, t := range tokens {
+		b.WriteString(t.text + "\n")
+	}
+	return b.String()
 }
 
 func TestWhatServersMayReadInTwoWaysIsRefused(t *testing.T) {

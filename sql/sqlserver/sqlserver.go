@@ -52,6 +52,12 @@ func Open(dsn, password string, limits sql.Limits) (*Database, error) {
 	return &Database{pool: pool, limits: limits, config: config, secrets: secrets(config)}, nil
 }
 
+// String tells where the database is, and keeps %+v from printing the password.
+func (d *Database) String() string { return "SQL Server at " + address(d.config) }
+
+// GoString does so for %#v.
+func (d *Database) GoString() string { return d.String() }
+
 // Close implements sql.Database.
 func (d *Database) Close() { _ = d.pool.Close() }
 

@@ -260,7 +260,7 @@ func (d *Database) readExamples(ctx context.Context, detail *sql.TableDetail) {
 	for i := range detail.Columns {
 		if c := &detail.Columns[i]; len(columns) < exampleColumns && hasExamples(c.Type) {
 			columns = append(columns, c)
-			parts = append(parts, fmt.Sprintf("LEFT(CONVERT(nvarchar(400), %s, 121), %d)", bracket(c.Name), exampleLetters))
+			parts = append(parts, fmt.Sprintf("LEFT(CONVERT(nvarchar(400), %s%s), %d)", bracket(c.Name), style(c.Type), exampleLetters))
 		}
 	}
 	if len(columns) == 0 {
@@ -285,12 +285,23 @@ func (d *Database) readExamples(ctx context.Context, detail *sql.TableDetail) {
 	})
 }
 
-// hasExamples leaves out types that do not become text, or whose text tells nothing.
-func hasExamples(kind string) bool {
-	for _, without := range []string{"binary", "varbinary", "image", "timestamp", "rowversion", "xml", "geometry", "geography", "hierarchyid", "sql_variant", "text", "ntext", "json", "vector"} {
-		if kind == without || strings.HasPrefix(kind, without+"(") || strings.Contains(kind, "("+without) {
-			return false
-		}
+// shown are the types whose values become text that tells something.
+var shown = words("tinyint smallint int bigint bit decimal numeric money smallmoney float real date time datetime datetime2 " +
+	"smalldatetime datetimeoffset char varchar nchar nvarchar sysname uniqueidentifier")
+
+// hasExamples looks at the type below an alias, which is in parentheses.
+func hasExamples(declared string) bool {
+	if _, base, ok := strings.Cut(declared, " ("); ok {
+		declared = base
 	}
-	return true
+	name, _, _ := strings.Cut(strings.TrimSuffix(declared, ")"), "(")
+	return shown[name]
+}
+
+// style has dates written as ISO has them; other types have no such style.
+func style(declared string) string {
+	if strings.HasPrefix(declared, "date") || strings.HasPrefix(declared, "time") || strings.HasPrefix(declared, "smalldate") {
+		return ", 121"
+	}
+	return ""
 }

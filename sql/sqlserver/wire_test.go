@@ -505,6 +505,9 @@ func TestNoErrorHasThePassword(t *testing.T) {
 			db, err := Open(c.dsn, c.password, limits)
 			if err == nil {
 				defer db.Close()
+				if printed := fmt.Sprintf("%v %+v %#v", db, db, db); strings.Contains(printed, c.password) {
+					t.Errorf("it prints as %s", printed)
+				}
 				_, _, err = read(t.Context(), db, "SELECT 1")
 			}
 			f := faultOf(t, err)

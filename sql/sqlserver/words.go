@@ -38,9 +38,13 @@ var holding = words("XLOCK UPDLOCK TABLOCKX TABLOCK HOLDLOCK SERIALIZABLE REPEAT
 var hints = words("NOLOCK READUNCOMMITTED READCOMMITTED READCOMMITTEDLOCK READPAST ROWLOCK PAGLOCK TABLOCK " +
 	"TABLOCKX UPDLOCK XLOCK HOLDLOCK SERIALIZABLE REPEATABLEREAD NOWAIT SNAPSHOT NOEXPAND FASTFIRSTROW")
 
-// serverFiles are functions that open files, also ones on other machines, with the server's own rights.
-var serverFiles = words("FN_TRACE_GETTABLE FN_GET_AUDIT_FILE FN_XE_FILE_TARGET_READ_FILE FN_DUMP_DBLOG " +
-	"DM_OS_FILE_EXISTS DM_OS_ENUMERATE_FILESYSTEM FN_XE_TELEMETRY_BLOB_TARGET_READ_FILE")
+// farFunctions reach out of the databases, with the server's own rights.
+var farFunctions = reasons{
+	"it reads files of the server's machine": "FN_TRACE_GETTABLE FN_GET_AUDIT_FILE FN_XE_FILE_TARGET_READ_FILE FN_DUMP_DBLOG " +
+		"DM_OS_FILE_EXISTS DM_OS_ENUMERATE_FILESYSTEM FN_XE_TELEMETRY_BLOB_TARGET_READ_FILE",
+	// Binding a name of another server asks that server.
+	"it binds a text that is not checked": "DM_EXEC_DESCRIBE_FIRST_RESULT_SET",
+}.byWord()
 
 // serverVariables are the functions that are written with @@.
 var serverVariables = words("CONNECTIONS CPU_BUSY CURSOR_ROWS DATEFIRST DBTS ERROR FETCH_STATUS IDENTITY IDLE IO_BUSY " +

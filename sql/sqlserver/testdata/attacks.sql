@@ -521,3 +521,25 @@ SELECT 1 WHERE 1 = 1 BACKUP DATABASE shop TO DISK = 'x'
 SELECT dbo.f() DBCC FREEPROCCACHE
 ====
 SELECT AI_GENERATE_EMBEDDINGS('x' USE MODEL m)
+====
+SELECT 1...DELETE dbo.people
+====
+SELECT 1 ..DELETE dbo.people
+====
+SELECT $..DELETE dbo.people
+====
+SELECT * FROM sys.dm_exec_describe_first_result_set(N'SELECT * FROM OPENROWSET(''x'', ''y'', ''z'')', NULL, 0)
+====
+SELECT *, 1 INTO dbo.copy FROM dbo.people
+====
+SELECT t.* INTO dbo.copy FROM dbo.people AS t
+====
+SELECT 1 WHERE 1 = 1 done: SELECT 2
+====
+SELECT 1 UNION SELECT 2 DELETE dbo.people
+====
+SELECT 1 FROM dbo.a INNER JOIN dbo.b ON 1 = 1 MERGE dbo.people USING dbo.b ON 1 = 1 WHEN MATCHED THEN DELETE;
+====
+SELECT 1 FROM dbo.people FOR JSON PATH UPDATE dbo.people SET a = 1
+====
+SELECT 1 UNION DELETE dbo.people
