@@ -5,6 +5,7 @@
 package testmssql
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"slices"
@@ -84,6 +85,7 @@ type Error struct {
 type Server struct {
 	listener net.Listener
 	handle   func(Request) Reply
+	tls      *tls.Config // nil: none
 	wg       sync.WaitGroup
 
 	mu       sync.Mutex
@@ -97,8 +99,12 @@ type Server struct {
 // Start starts a server. Batches and RPCs are answered by handle, which several goroutines may call; logins and
 // transactions are answered by the server itself. The caller stops it.
 func Start(handle func(Request) Reply) (*Server, error) {
-	s := &Server{handle: handle, conns: make(map[net.Conn]bool)}
+	s := newServer(handle)
 	return s, s.listen("127.0.0.1:0")
+}
+
+func newServer(handle func(Request) Reply) *Server {
+	return &Server{handle: handle, conns: make(map[net.Conn]bool)}
 }
 
 func (s *Server) listen(address string) error {
@@ -124,7 +130,7 @@ func (s *Server) accept() {
 		s.mu.Unlock()
 		if !mute {
 			s.wg.Go(func() {
-				serve(s, conn, n)
+				serve(s, s.wrap(conn), n)
 				s.mu.Lock()
 				delete(s.conns, conn)
 				s.mu.Unlock()

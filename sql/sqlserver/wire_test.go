@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -35,7 +37,17 @@ var cannotDescribe = testmssql.Reply{Error: &testmssql.Error{Number: 208, Class:
 // serve starts a server that answers the users' statements by handle.
 func serve(t *testing.T, handle func(testmssql.Request) testmssql.Reply) *testmssql.Server {
 	t.Helper()
-	server, err := testmssql.Start(func(r testmssql.Request) testmssql.Reply {
+	server, err := testmssql.Start(answered(handle))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	return server
+}
+
+// answered answers what is sent around every statement.
+func answered(handle func(testmssql.Request) testmssql.Reply) func(testmssql.Request) testmssql.Reply {
+	return func(r testmssql.Request) testmssql.Reply {
 		switch {
 		case isSetup(r):
 			return testmssql.Reply{}
@@ -43,12 +55,7 @@ func serve(t *testing.T, handle func(testmssql.Request) testmssql.Reply) *testms
 			return cannotDescribe
 		}
 		return handle(r)
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	t.Cleanup(server.Stop)
-	return server
 }
 
 func always(r testmssql.Reply) func(testmssql.Request) testmssql.Reply {
@@ -592,5 +599,39 @@ func TestTheServerIsAskedWhatAStatementReturns(t *testing.T) {
 				t.Errorf("asked %d times, want %d", asked, c.asked)
 			}
 		})
+	}
+}
+
+func TestTheServerMustProveWhoItIs(t *testing.T) {
+	server, certificate, err := testmssql.StartTLS(answered(always(one)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, certificate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(server.Address())
+	dsn := fmt.Sprintf("Server=tcp:localhost,%s;Database=shop;Uid=%s;Encrypt=strict;MultiSubnetFailover=no", port, testmssql.User)
+	for name, c := range map[string]struct{ setting, want string }{
+		"an authority that is not known": {"", "certificate is not trusted"},
+		"another name":                   {";certificate=" + file + ";HostNameInCertificate=other", "certificate is not trusted"},
+		"its own authority":              {";certificate=" + file, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := read(t.Context(), open(t, dsn+c.setting, limits), "SELECT 1")
+			if c.want == "" && err != nil || c.want != "" && !strings.Contains(fmt.Sprint(err), c.want) {
+				t.Errorf("the error is %v, want %q", err, c.want)
+			}
+		})
+	}
+	for _, l := range server.Logins() {
+		if l.Password != testmssql.Password {
+			t.Errorf("logged in as %+v", l)
+		}
+	}
+	if n := len(server.Logins()); n != 1 {
+		t.Errorf("%d servers were told the password, want 1", n)
 	}
 }
