@@ -485,12 +485,12 @@ func (c *checker) refuse(i int, why, hint string) error {
 	return fault.New(fault.SQLRejected, hint, "Refused at %q: %s.%s", excerpt(what), why, where).With("line", t.line).With("word", excerpt(what))
 }
 
-// excerpt shortens what is shown of a statement.
-func excerpt(line string) string {
-	const limit = 200
-	line = strings.TrimSpace(line)
-	if runes := []rune(line); len(runes) > limit {
-		return string(runes[:limit]) + "…"
+// excerpt is what is shown of a line.
+func excerpt(line string) string { return shorten(strings.TrimSpace(line), 200) }
+
+func shorten(text string, letters int) string {
+	if runes := []rune(text); len(runes) > letters {
+		return string(runes[:letters]) + "…"
 	}
-	return line
+	return text
 }

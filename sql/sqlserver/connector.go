@@ -8,7 +8,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	mssql "github.com/microsoft/go-mssqldb"
 	"github.com/microsoft/go-mssqldb/msdsn"
@@ -17,27 +16,29 @@ import (
 // connector makes connections whose log-in ends in time and whose answers are metered. The driver itself
 // waits without bound for a server that takes a connection and says nothing.
 type connector struct {
-	inner   *mssql.Connector
-	timeout time.Duration
-	setup   string // run in every session that begins
+	config msdsn.Config
+	setup  string // run in every session that begins
 }
 
-func newConnector(config msdsn.Config, setup string) *connector {
+// inner is the driver's connector, one for each connection: it writes to the settings of TLS while it connects.
+func (c *connector) inner() *mssql.Connector {
+	config := c.config
+	config.TLSConfig = config.TLSConfig.Clone()
 	inner := mssql.NewConnectorConfig(config)
 	inner.Dialer = dialer{net.Dialer{KeepAlive: config.KeepAlive}}
-	return &connector{inner, config.DialTimeout, setup}
+	return inner
 }
 
 // Driver implements driver.Connector.
-func (c *connector) Driver() driver.Driver { return c.inner.Driver() }
+func (c *connector) Driver() driver.Driver { return c.inner().Driver() }
 
 // Connect implements driver.Connector.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errNoAnswer)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.config.DialTimeout, errNoAnswer)
 	defer cancel()
 	var dialed dialing
 	stop := context.AfterFunc(ctx, dialed.abandon)
-	inner, err := c.inner.Connect(context.WithValue(ctx, dialingKey{}, &dialed))
+	inner, err := c.inner().Connect(context.WithValue(ctx, dialingKey{}, &dialed))
 	if err == nil {
 		conn := &wireConn{Conn: inner.(*mssql.Conn), meter: &dialed.meter, setup: c.setup}
 		if err = conn.begin(ctx); err == nil && stop() {

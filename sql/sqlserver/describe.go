@@ -5,6 +5,7 @@ import (
 	dbsql "database/sql"
 	"errors"
 	"slices"
+	"strings"
 
 	mssql "github.com/microsoft/go-mssqldb"
 
@@ -16,7 +17,8 @@ import (
 const describeStatement = "SELECT name, system_type_name, is_hidden, error_number " +
 	"FROM sys.dm_exec_describe_first_result_set(@p1, @p2, 0) ORDER BY column_ordinal"
 
-// unable are the errors of servers that have no such function and of logins that may not use it.
+// unable are the errors of servers that have no such function and of logins that may not use it; the first two
+// only where they are about it.
 var unable = []int32{195, 208, 229, 262, 297, 300, 371, 15151, 104309}
 
 // described is the server's word on one column.
@@ -68,7 +70,8 @@ func (d *Database) cannotDescribe(err error) error {
 	if !errors.As(err, &said) {
 		return err
 	}
-	if slices.Contains(unable, said.Number) {
+	about := said.Number != 195 && said.Number != 208 || strings.Contains(said.Message, "dm_exec_describe_first_result_set")
+	if about && slices.Contains(unable, said.Number) {
 		d.silent.Store(true)
 	}
 	return nil

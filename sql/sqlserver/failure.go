@@ -60,6 +60,9 @@ var hintsByNumber = map[int32]string{
 	18488: "The login's password must be changed; its owner sets a new one.",
 }
 
+// maxMessage is how many letters of the server's own words are told.
+const maxMessage = 2000
+
 // fail makes a fault of what the driver said. Nothing of the password is in it, nor in what the log gets.
 func (d *Database) fail(ctx context.Context, err error, statement string) error {
 	var f *fault.Error
@@ -89,7 +92,7 @@ func (d *Database) serverSaid(said mssql.Error, statement string) error {
 	if len(said.All) > 0 {
 		first = said.All[0]
 	}
-	message := d.scrub(strings.TrimPrefix(first.Message, "login error: "))
+	message := shorten(d.scrub(strings.TrimPrefix(first.Message, "login error: ")), maxMessage)
 	place := fmt.Sprintf("error %d, state %d", first.Number, first.State)
 	if first.ProcName != "" {
 		place += ", in " + d.scrub(first.ProcName)

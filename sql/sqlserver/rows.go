@@ -3,9 +3,9 @@ package sqlserver
 import (
 	"context"
 	dbsql "database/sql"
-	"errors"
 	"fmt"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
@@ -146,7 +146,7 @@ func (r *rows) Close() {
 		return
 	}
 	r.closed = true
-	r.session.meter.open()
+	r.session.meter.allow(r.db.budget()) // for what was on its way when the statement was ended
 	_ = r.inner.Close()
 	r.session.end()
 	if r.cancel != nil {
@@ -160,35 +160,18 @@ type columnType struct {
 	form       form
 }
 
-var errStrangeType = errors.New("a column has a type that the driver does not know")
-
-// columnTypes reads the head of an answer. The driver panics at types that somebody has made for one database.
+// columnTypes reads the head of an answer. The driver panics at .NET types that somebody has made for one database,
+// and does not tell which column it was.
 func columnTypes(inner *dbsql.Rows) (types []columnType, err error) {
-	names, err := inner.Columns()
-	if err != nil {
-		return nil, err
-	}
-	known, err := knownTypes(inner)
-	if errors.Is(err, errStrangeType) {
-		for _, name := range names {
-			types = append(types, columnType{name, "", form{sql.Text, anyText}})
-		}
-		return types, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	for i, t := range known {
-		types = append(types, columnType{names[i], typeText(t), formOf(t)})
-	}
-	return types, nil
-}
-
-func knownTypes(inner *dbsql.Rows) (types []*dbsql.ColumnType, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v", errStrangeType, p)
+			err = fault.New(fault.SQLFailed, "Leave such columns out, or select their text: column.ToString(), or CAST(column AS varbinary(max)).",
+				"A column has a type that only this database knows.").Because(fmt.Errorf("driver: %v", p))
 		}
 	}()
-	return inner.ColumnTypes()
+	known, err := inner.ColumnTypes()
+	for _, t := range known {
+		types = append(types, columnType{t.Name(), typeText(t), formOf(t)})
+	}
+	return types, err
 }

@@ -39,13 +39,13 @@ var _ sql.Database = (*Database)(nil)
 
 // Open reads a connection string: a URL (sqlserver://), key=value pairs, or ODBC's form. The password is for a string that has
 // none. Nothing is connected before the first use; a string that cannot be used is a *fault.Error that tells
-// nothing of its values.
+// nothing of its values. SQL Server has no limit of temporary files for a session; that one has no effect.
 func Open(dsn, password string, limits sql.Limits) (*Database, error) {
 	config, err := parseDSN(dsn, password)
 	if err != nil {
 		return nil, err
 	}
-	pool := dbsql.OpenDB(newConnector(config, setup(limits)))
+	pool := dbsql.OpenDB(&connector{config, setup(limits)})
 	pool.SetMaxOpenConns(poolSize)
 	pool.SetMaxIdleConns(poolSize)
 	pool.SetConnMaxIdleTime(idleTime)

@@ -32,7 +32,7 @@ func isDescription(r testmssql.Request) bool {
 }
 
 // cannotDescribe is the answer of a server that has no description of statements.
-var cannotDescribe = testmssql.Reply{Error: &testmssql.Error{Number: 208, Class: 16, State: 1, Message: "Invalid object name"}}
+var cannotDescribe = testmssql.Reply{Error: &testmssql.Error{Number: 208, Class: 16, State: 1, Message: "Invalid object name 'sys.dm_exec_describe_first_result_set'."}}
 
 // serve starts a server that answers the users' statements by handle.
 func serve(t *testing.T, handle func(testmssql.Request) testmssql.Reply) *testmssql.Server {
@@ -614,24 +614,34 @@ func TestTheServerMustProveWhoItIs(t *testing.T) {
 	}
 	_, port, _ := net.SplitHostPort(server.Address())
 	dsn := fmt.Sprintf("Server=tcp:localhost,%s;Database=shop;Uid=%s;Encrypt=strict;MultiSubnetFailover=no", port, testmssql.User)
-	for name, c := range map[string]struct{ setting, want string }{
-		"an authority that is not known": {"", "certificate is not trusted"},
-		"another name":                   {";certificate=" + file + ";HostNameInCertificate=other", "certificate is not trusted"},
-		"its own authority":              {";certificate=" + file, ""},
+	for _, c := range []struct{ name, setting, want string }{
+		{"an authority that is not known", "", "certificate is not trusted"},
+		{"another name", ";certificate=" + file + ";HostNameInCertificate=other", "certificate is not trusted"},
+		{"its own authority", ";certificate=" + file, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			_, _, err := read(t.Context(), open(t, dsn+c.setting, limits), "SELECT 1")
+			if n := len(server.Logins()); (n > 0) != (c.want == "") {
+				t.Errorf("%d logins", n)
+			}
 			if c.want == "" && err != nil || c.want != "" && !strings.Contains(fmt.Sprint(err), c.want) {
 				t.Errorf("the error is %v, want %q", err, c.want)
 			}
 		})
 	}
+	db := open(t, dsn+";certificate="+file, limits)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if _, _, err := read(t.Context(), db, "SELECT 1"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
 	for _, l := range server.Logins() {
 		if l.Password != testmssql.Password {
 			t.Errorf("logged in as %+v", l)
 		}
-	}
-	if n := len(server.Logins()); n != 1 {
-		t.Errorf("%d servers were told the password, want 1", n)
 	}
 }
