@@ -104,8 +104,10 @@ func (c *checker) begins() error {
 		return nil
 	case t.key == "WITH" && first == 0:
 		return c.with()
-	case strings.HasPrefix(t.key, "SP_"), strings.HasPrefix(t.key, "XP_"), t.key == "EXEC", t.key == "EXECUTE":
-		return c.refuse(first, "it runs a procedure", "Procedures cannot be run; read the tables and views of the schema sys instead, or use describe_sql.")
+	case strings.HasPrefix(t.key, "SP_"), strings.HasPrefix(t.key, "XP_"):
+		return c.refuse(first, "it runs a procedure", instead["EXEC"])
+	case instead[t.key] != "":
+		return c.refuse(first, refused[t.key], instead[t.key])
 	default:
 		return c.refuse(first, "a statement begins with SELECT or WITH", oneStatement)
 	}
@@ -465,8 +467,8 @@ func (c *checker) parameters(given int) error {
 
 // hint tells what to do about a word that may have been meant as a name.
 func (c *checker) hint(i int, key string) string {
-	if key == "INTO" {
-		return "Leave INTO out: the result comes back, and large ones are written to a file of the session."
+	if instead := instead[key]; instead != "" {
+		return instead
 	}
 	return fmt.Sprintf("%s If %s is a name here, write [%s].", oneStatement, key, strings.ToLower(c.tokens[i].text))
 }

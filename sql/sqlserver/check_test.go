@@ -138,6 +138,26 @@ func TestARefusalTellsTheWordTheLineAndWhatToDo(t *testing.T) {
 	}
 }
 
+func TestARefusalTellsWhatThereIsInstead(t *testing.T) {
+	for statement, want := range map[string]string{
+		"DECLARE @d date = '2026-01-01'; SELECT @d": "params",
+		"SET NOCOUNT ON; SELECT 1":                  "params",
+		"CREATE TABLE #t (a int)":                   "WITH name AS",
+		"SELECT * INTO #t FROM dbo.people":          "the result comes back",
+		"USE shop SELECT 1":                         "database.schema.table",
+		"EXEC sp_help 'dbo.people'":                 "describe_sql",
+		"sp_help 'dbo.people'":                      "describe_sql",
+		"SELECT * FROM dbo.t WHERE a = ?":           "@p1",
+		"SELECT * FROM dbo.t WHERE a = @name":       "@p1",
+		"SELECT `a` FROM dbo.t":                     "[brackets]",
+	} {
+		var f *fault.Error
+		if err := check(statement, 0); !errors.As(err, &f) || !strings.Contains(f.Hint, want) {
+			t.Errorf("%s: %v, hint %q", statement, err, f.Hint)
+		}
+	}
+}
+
 func TestParametersAreCounted(t *testing.T) {
 	for _, c := range []struct {
 		statement string

@@ -20,13 +20,13 @@ var (
 
 // hintsByNumber tell what to do about the errors that are met most, by the server's number.
 var hintsByNumber = map[int32]string{
-	102:   "Mend the statement at the line shown; it is T-SQL.",
+	102:   "Mend the statement at the line shown; it is T-SQL: TOP (n) and OFFSET … FETCH for LIMIT, + or CONCAT for ||.",
 	103:   "Mend the statement at the line shown; it is T-SQL.",
 	105:   "Close the string at the line shown.",
 	156:   "Mend the statement at the line shown; it is T-SQL. Names that are keywords go in [brackets].",
 	137:   "Parameters are @p1, @p2 … in the order of params.",
 	195:   "That is no function of this server.",
-	207:   "Look up the table's columns with describe_sql.",
+	207:   "Look up the table's columns with describe_sql; texts go in 'single quotes'.",
 	208:   "Look up tables with describe_sql; write the schema before the name.",
 	209:   "Write the table's name or alias before the column.",
 	229:   "The login may not read this; ask for the right, or read something else.",

@@ -103,6 +103,9 @@ func (l *lexer) next() (token, error) {
 	case strings.ContainsRune("(),.;:*/+-%=<>!&|^~{}", r):
 		return l.take(symbol, size), nil
 	}
+	if r == '?' {
+		return token{}, &lexError{l.line, "a question mark is no parameter", "Parameters are @p1, @p2 … in the order of params."}
+	}
 	return token{}, &lexError{l.line, fmt.Sprintf("the character %q has no place outside of strings and quoted names", r),
 		"Leave it out; put names with such characters in [brackets]."}
 }

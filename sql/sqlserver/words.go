@@ -20,6 +20,17 @@ var refused = reasons{
 	"it is not part of a reading statement": "PROC PROCEDURE TRIGGER ROWCOUNT TEXTSIZE IDENTITY_INSERT STATISTICS OFFSETS",
 }.byWord()
 
+// instead tells how what is refused can be had.
+var instead = map[string]string{
+	"INTO":    "Leave INTO out: the result comes back, and large ones are written to a file of the session.",
+	"DECLARE": "Give values in params, as @p1, @p2 …, and name intermediate results with WITH name AS (SELECT …).",
+	"SET":     "Give values in params, as @p1, @p2 …; settings of the session are fixed.",
+	"USE":     "Name tables as database.schema.table.",
+	"CREATE":  "Name intermediate results with WITH name AS (SELECT …).",
+	"EXEC":    "Procedures cannot be run; read the tables and views of the schema sys instead, or use describe_sql.",
+	"EXECUTE": "Procedures cannot be run; read the tables and views of the schema sys instead, or use describe_sql.",
+}
+
 // refusedPairs are statements that begin with a word that may be a name.
 var refusedPairs = map[[2]string]string{
 	{"SEND", "ON"}:           "it sends a message",
