@@ -14,7 +14,7 @@ import (
 const MaxStatement = 256 << 10
 
 // maxDepth bounds parentheses; the server gives up far earlier.
-const maxDepth = 1000
+const maxDepth = 200
 
 const oneStatement = "Send one SELECT (or WITH … SELECT) at a time; each call is a transaction of its own, which is rolled back."
 
@@ -31,7 +31,8 @@ func check(statement string, params int) error {
 	if err != nil {
 		return cannotRead(err)
 	}
-	c := checker{tokens: trimSemicolons(tokens), lines: strings.Split(statement, "\n")}
+	tokens = trimSemicolons(tokens)
+	c := checker{tokens: tokens, lines: strings.Split(statement, "\n"), closes: pairs(tokens)}
 	if err := c.run(); err != nil {
 		return err
 	}
@@ -63,6 +64,7 @@ func trimSemicolons(tokens []token) []token {
 type checker struct {
 	tokens []token
 	lines  []string
+	closes map[int]int // where the parenthesis at an index is closed
 	groups []group
 	// main is where the SELECT after a list of WITH begins; 0 where there is none.
 	main int
@@ -141,17 +143,26 @@ func (c *checker) with() error {
 
 // closing is the parenthesis that closes the one at i, or the end.
 func (c *checker) closing(i int) int {
-	for depth := 0; i < len(c.tokens)-1; i++ {
-		switch c.tokens[i].key {
-		case "(":
-			depth++
-		case ")":
-			if depth--; depth == 0 {
-				return i
-			}
-		}
+	if at, ok := c.closes[i]; ok {
+		return at
 	}
 	return len(c.tokens) - 1
+}
+
+// pairs finds the closing parenthesis of every opening one.
+func pairs(tokens []token) map[int]int {
+	closes := make(map[int]int)
+	var open []int
+	for i, t := range tokens {
+		switch {
+		case t.key == "(":
+			open = append(open, i)
+		case t.key == ")" && len(open) > 0:
+			closes[open[len(open)-1]] = i
+			open = open[:len(open)-1]
+		}
+	}
+	return closes
 }
 
 func (c *checker) at(i int) token {
@@ -242,20 +253,21 @@ func (c *checker) endsStatement(i int) bool {
 
 // tableHints refuses hints that keep locks: after WITH, in OPTION's TABLE HINT, or alone in parentheses.
 func (c *checker) tableHints(i int) error {
-	stop, all := c.closing(i), true
-	held := -1
-	for j := i + 1; j < stop; j++ {
+	before := c.at(i - 1)
+	marked := before.key == "WITH" || before.key == "HINT" || c.at(i+1).key == "INDEX"
+	named := before.kind == quoted || before.kind == word && c.at(i-2).key != "SELECT"
+	if !marked && !(named && hints[c.at(i+1).key]) {
+		return nil
+	}
+	held, all := -1, true
+	for j := i + 1; j < c.closing(i); j++ {
 		t := c.at(j)
 		if t.kind == word && holding[t.key] && held < 0 {
 			held = j
 		}
-		if t.key != "," && !hints[t.key] {
-			all = false
-		}
+		all = all && (t.key == "," || hints[t.key])
 	}
-	before := c.at(i - 1)
-	named := before.kind == quoted || before.kind == word && c.at(i-2).key != "SELECT"
-	if held >= 0 && (before.key == "WITH" || before.key == "HINT" || all && named) {
+	if held >= 0 && (marked || all) {
 		return c.refuse(held, "the hint keeps locks that others wait for", "Leave the hint out; NOLOCK and READPAST are allowed.")
 	}
 	return nil

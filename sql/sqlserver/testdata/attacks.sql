@@ -543,3 +543,7 @@ SELECT 1 FROM dbo.a INNER JOIN dbo.b ON 1 = 1 MERGE dbo.people USING dbo.b ON 1 
 SELECT 1 FROM dbo.people FOR JSON PATH UPDATE dbo.people SET a = 1
 ====
 SELECT 1 UNION DELETE dbo.people
+====
+SELECT * FROM dbo.people (INDEX(1), XLOCK)
+====
+SELECT * FROM dbo.people AS p JOIN dbo.b AS b (XLOCK, ROWLOCK) ON p.id = b.id
