@@ -70,6 +70,8 @@ fuzz:
 	go test -run '^$$' -fuzz FuzzBase64 -fuzztime $(FUZZTIME) ./tools
 	go test -run '^$$' -fuzz FuzzLongText -fuzztime $(FUZZTIME) ./tools
 	go test -run '^$$' -fuzz FuzzSegment -fuzztime $(FUZZTIME) ./internal/fetch
+	go test -run '^$$' -fuzz FuzzCheck -fuzztime $(FUZZTIME) ./sql/sqlserver
+	go test -run '^$$' -fuzz FuzzDSN -fuzztime $(FUZZTIME) ./sql/sqlserver
 
 lint: deps-test containers/node/lint/node_modules
 	scripts/lint

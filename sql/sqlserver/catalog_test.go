@@ -1,0 +1,201 @@
+package sqlserver
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/testmssql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+)
+
+// result is an answer whose columns have the types of the first row's values: text, int or bool.
+func result(rows ...[]any) testmssql.Reply {
+	reply := testmssql.Reply{Rows: rows}
+	for i := range rows[0] {
+		typ := testmssql.NVarChar(testmssql.Max)
+		for _, row := range rows {
+			switch row[i].(type) {
+			case int:
+				typ = testmssql.Int(8)
+			case bool:
+				typ = testmssql.Bit()
+			}
+		}
+		reply.Columns = append(reply.Columns, testmssql.Column{Name: "c", Type: typ})
+	}
+	return reply
+}
+
+// catalog answers each of our own statements by a piece of its text.
+func catalog(answers map[string]testmssql.Reply) func(testmssql.Request) testmssql.Reply {
+	return func(r testmssql.Request) testmssql.Reply {
+		for piece, answer := range answers {
+			if strings.Contains(r.Text, piece) {
+				return answer
+			}
+		}
+		return testmssql.Reply{}
+	}
+}
+
+func TestOurOwnStatementsPassTheCheck(t *testing.T) {
+	for _, statement := range []string{schemasStatement, tablesStatement, tableStatement, systemStatement,
+		columnsStatement, indexesStatement, foreignKeysStatement, checksStatement, rightsStatement} {
+		if err := check(statement, parametersOf(statement)); err != nil {
+			t.Errorf("%v\n%s", err, statement)
+		}
+	}
+}
+
+func TestSchemasAndTablesAreListed(t *testing.T) {
+	rows := int64(12)
+	server := serve(t, catalog(map[string]testmssql.Reply{
+		"GROUP BY s.schema_id": result([]any{"dbo", 3, nil}, []any{"sales", 0, "what was sold"}),
+		"SELECT TOP (@p1) s.name": result(
+			[]any{"dbo", "archive", "ET", 0, 0, nil, nil},
+			[]any{"dbo", "people", "U", 0, 1, 12, "who there is"},
+			[]any{"dbo", "log", "U", 1, 1, 12, nil},
+			[]any{"dbo", "totals", "V", 0, 1, 12, nil},
+			[]any{"dbo", "v", "V", 0, 0, nil, nil}),
+	}))
+	db := open(t, server.DSN(), limits)
+	schemas, err := db.Schemas(t.Context())
+	if want := []sql.Schema{{Name: "dbo", Tables: 3}, {Name: "sales", Comment: "what was sold"}}; err != nil || !slices.Equal(schemas, want) {
+		t.Errorf("%+v, %v", schemas, err)
+	}
+	tables, err := db.Tables(t.Context(), sql.TableFilter{Schema: "dbo", Glob: `p*_%[x]\?`, Limit: 7})
+	want := []sql.Table{
+		{Schema: "dbo", Name: "archive", Kind: "foreign table"},
+		{Schema: "dbo", Name: "people", Kind: "table", Rows: &rows, Comment: "who there is"},
+		{Schema: "dbo", Name: "log", Kind: "partitioned table", Rows: &rows},
+		{Schema: "dbo", Name: "totals", Kind: "materialized view", Rows: &rows},
+		{Schema: "dbo", Name: "v", Kind: "view"},
+	}
+	if err != nil || !reflect.DeepEqual(tables, want) {
+		t.Errorf("%+v, %v", tables, err)
+	}
+	requests := server.Requests()
+	sent := requests[len(requests)-2]
+	values := []any{sent.Params[0].Value, sent.Params[1].Value, sent.Params[2].Value}
+	if !slices.Equal(values, []any{int64(7), "dbo", `p%\_\%\[x\]\\_`}) {
+		t.Errorf("sent %v", values)
+	}
+}
+
+func TestATableIsDescribed(t *testing.T) {
+	server := serve(t, catalog(map[string]testmssql.Reply{
+		"OBJECT_ID(@p1) AND o.type IN ('U', 'V', 'ET', 'S', 'IT')": result([]any{77, "dbo", "orders", "U", 0, 1, 12, "what was ordered"}),
+		"FROM sys.all_columns AS c\nJOIN sys.types": result(
+			[]any{"id", "bigint", nil, 8, 19, 0, false, nil, nil, "1", "1", nil},
+			[]any{"person", "int", nil, 4, 10, 0, true, "((0))", nil, nil, nil, "who ordered"},
+			[]any{"note]", "nvarchar", nil, 100, 0, 0, true, nil, nil, nil, nil, nil},
+			[]any{"phone", "phonenumber", "varchar", 20, 0, 0, true, nil, nil, nil, nil, nil},
+			[]any{"total", "decimal", nil, 9, 10, 2, true, nil, "([n]*[price])", nil, nil, nil},
+			[]any{"at", "datetime2", nil, 8, 27, 7, false, nil, nil, nil, nil, nil},
+			[]any{"doc", "varbinary", nil, -1, 0, 0, true, nil, nil, nil, nil, nil}),
+		"FROM sys.indexes AS i": result(
+			[]any{"PK_orders", "CLUSTERED", true, true, nil, "id", false, false},
+			[]any{"ix_person", "NONCLUSTERED", false, false, "([person]>(0))", "person", false, false},
+			[]any{"ix_person", "NONCLUSTERED", false, false, "([person]>(0))", "total", true, false},
+			[]any{"ix_person", "NONCLUSTERED", false, false, "([person]>(0))", "note]", false, true}),
+		"FROM sys.foreign_keys AS k": result(
+			[]any{1, "FK_parent", 1, "dbo.orders", "parent", "dbo.orders", "id"},
+			[]any{2, "FK_person", 1, "dbo.orders", "person", "dbo.people", "id"},
+			[]any{2, "FK_person", 1, "dbo.orders", "shop", "dbo.people", "shop"},
+			[]any{3, "FK_order", 0, "dbo.lines", "order_id", "dbo.orders", "id"}),
+		"FROM sys.check_constraints": result([]any{"CK_total", "([total]>=(0))"}, []any{"CK_hidden", nil}),
+		"SELECT TOP (500)":           result([]any{"1", "7", "a", nil, "1.50", "2026-01-31"}, []any{"2", "7", "b", nil, "1.50", nil}),
+	}))
+	db := open(t, server.DSN(), limits)
+	got, err := db.Table(t.Context(), "dbo", "orders", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := int64(12)
+	self := sql.ForeignKey{Name: "FK_parent", Table: "dbo.orders", Columns: []string{"parent"}, References: "dbo.orders", RefColumns: []string{"id"}}
+	want := &sql.TableDetail{
+		Table: sql.Table{Schema: "dbo", Name: "orders", Kind: "table", Rows: &rows, Comment: "what was ordered"},
+		Columns: []sql.TableColumn{
+			{Name: "id", Type: "bigint", Default: "identity(1,1)", Examples: []string{"1", "2"}},
+			{Name: "person", Type: "int", Nullable: true, Default: "((0))", Comment: "who ordered", Examples: []string{"7"}},
+			{Name: "note]", Type: "nvarchar(50)", Nullable: true, Examples: []string{"a", "b"}},
+			{Name: "phone", Type: "phonenumber (varchar(20))", Nullable: true},
+			{Name: "total", Type: "decimal(10,2)", Nullable: true, Default: "computed as ([n]*[price])", Examples: []string{"1.50"}},
+			{Name: "at", Type: "datetime2(7)", Examples: []string{"2026-01-31"}},
+			{Name: "doc", Type: "varbinary(max)", Nullable: true},
+		},
+		PrimaryKey: []string{"id"},
+		ForeignKeys: []sql.ForeignKey{self,
+			{Name: "FK_person", Table: "dbo.orders", Columns: []string{"person", "shop"}, References: "dbo.people", RefColumns: []string{"id", "shop"}}},
+		ReferencedBy: []sql.ForeignKey{self,
+			{Name: "FK_order", Table: "dbo.lines", Columns: []string{"order_id"}, References: "dbo.orders", RefColumns: []string{"id"}}},
+		Indexes: []sql.Index{
+			{Name: "PK_orders", Definition: "UNIQUE CLUSTERED ([id])", Unique: true},
+			{Name: "ix_person", Definition: "NONCLUSTERED ([person], [total] DESC) INCLUDE ([note]]]) WHERE ([person]>(0))"}},
+		Checks: []string{"CK_total: ([total]>=(0))"},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%+v, want\n%+v", got, want)
+	}
+	for _, r := range server.Requests() {
+		if strings.Contains(r.Text, "OBJECT_ID(@p1)") && r.Params[0].Value != "[dbo].[orders]" {
+			t.Errorf("looked for %v", r.Params[0].Value)
+		}
+		if !strings.Contains(r.Text, "TOP (500)") {
+			continue
+		}
+		for _, piece := range []string{"CONVERT(nvarchar(400), [note]]])", "CONVERT(nvarchar(400), [phone])", "CONVERT(nvarchar(400), [at], 121)", "FROM [dbo].[orders]"} {
+			if !strings.Contains(r.Text, piece) {
+				t.Errorf("%s is not in %s", piece, r.Text)
+			}
+		}
+	}
+}
+
+func TestATableThatThereIsNot(t *testing.T) {
+	db := open(t, serve(t, always(testmssql.Reply{})).DSN(), limits)
+	_, err := db.Table(t.Context(), "", "x]; DROP TABLE y", false)
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != fault.NotFound || !strings.Contains(f.Message, "[x]]; DROP TABLE y]") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestRightsTellWhatALoginCouldWrite(t *testing.T) {
+	// what it is and may: sysadmin, control, owner, writer, ddl, security, access, backup, INSERT, UPDATE, DELETE, ALTER, EXECUTE, tables
+	for name, c := range map[string]struct {
+		row  []any
+		want []string
+		fix  string
+	}{
+		"a reader":         {[]any{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, nil, ""},
+		"an administrator": {[]any{1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 9}, []string{"the login reader administers the server"}, "CREATE LOGIN"},
+		"an owner":         {[]any{0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 9}, []string{"the user us]er owns the database (db_owner)"}, "db_datareader"},
+		"a writer": {[]any{0, 0, 0, 1, 0, 0, 0, 0, 1, 1, 1, 0, 0, 9},
+			[]string{"the user us]er is a member of db_datawriter", "the user us]er has INSERT, UPDATE, DELETE in the whole database"}, "ALTER ROLE db_datawriter DROP MEMBER [us]]er];"},
+		"who runs procedures":       {[]any{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0}, []string{"the user us]er has EXECUTE in the whole database"}, "DENY EXECUTE TO [us]]er];"},
+		"a writer of single tables": {[]any{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}, []string{"the user us]er may write to 2 tables or views"}, "DENY INSERT, UPDATE, DELETE TO [us]]er];"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := open(t, serve(t, always(result(append([]any{"us]er", "reader"}, c.row...)))).DSN(), limits)
+			found, err := db.Rights(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var what []string
+			for _, f := range found {
+				what = append(what, f.What)
+			}
+			if !slices.Equal(what, c.want) {
+				t.Errorf("found %q, want %q", what, c.want)
+			}
+			if len(found) > 0 && !strings.Contains(found[0].Fix, c.fix) {
+				t.Errorf("the fix is %q", found[0].Fix)
+			}
+		})
+	}
+}

@@ -1,0 +1,162 @@
+package sqlserver
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"math"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	mssql "github.com/microsoft/go-mssqldb"
+	"github.com/microsoft/go-mssqldb/msdsn"
+)
+
+// connector makes connections whose log-in ends in time and whose answers are metered. The driver itself
+// waits without bound for a server that takes a connection and says nothing.
+type connector struct {
+	config msdsn.Config
+	setup  string // run in every session that begins
+}
+
+// inner is the driver's connector, one for each connection: it writes to the settings of TLS while it connects.
+func (c *connector) inner() *mssql.Connector {
+	config := c.config
+	config.TLSConfig = config.TLSConfig.Clone()
+	inner := mssql.NewConnectorConfig(config)
+	inner.Dialer = dialer{net.Dialer{KeepAlive: config.KeepAlive}}
+	return inner
+}
+
+// Driver implements driver.Connector.
+func (c *connector) Driver() driver.Driver { return c.inner().Driver() }
+
+// Connect implements driver.Connector.
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.config.DialTimeout, errNoAnswer)
+	defer cancel()
+	var dialed dialing
+	stop := context.AfterFunc(ctx, dialed.abandon)
+	inner, err := c.inner().Connect(context.WithValue(ctx, dialingKey{}, &dialed))
+	if err == nil {
+		conn := &wireConn{Conn: inner.(*mssql.Conn), meter: &dialed.meter, setup: c.setup}
+		if err = conn.begin(ctx); err == nil && stop() {
+			return conn, nil
+		}
+	}
+	dialed.abandon()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return nil, err
+}
+
+var errNoAnswer = errors.New("the server did not answer in time")
+
+// wireConn is the driver's connection with what it reads metered.
+type wireConn struct {
+	*mssql.Conn
+	meter *meter
+	setup string
+}
+
+// ResetSession implements driver.SessionResetter: with the next request the server forgets what the session was,
+// and the request sets it up anew. A connection that has broken meanwhile shows here, before any statement.
+func (c *wireConn) ResetSession(ctx context.Context) error {
+	c.meter.open()
+	if c.Conn.ResetSession(ctx) != nil || c.begin(ctx) != nil {
+		return driver.ErrBadConn
+	}
+	return nil
+}
+
+func (c *wireConn) begin(ctx context.Context) error {
+	statement, err := c.PrepareContext(ctx, c.setup)
+	if err != nil {
+		return err
+	}
+	_, err = statement.(driver.StmtExecContext).ExecContext(ctx, nil)
+	return err
+}
+
+// dialing is the connections that were made for one log-in; there are several where a name has several addresses.
+type dialing struct {
+	meter meter
+	mu    sync.Mutex
+	conns []net.Conn
+	over  bool
+}
+
+type dialingKey struct{}
+
+func (d *dialing) add(c net.Conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.over {
+		_ = c.Close()
+	}
+	d.conns = append(d.conns, c)
+}
+
+// abandon closes all of them, so that whoever reads from one goes on.
+func (d *dialing) abandon() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.over = true
+	for _, c := range d.conns {
+		_ = c.Close()
+	}
+}
+
+// dialer gives the driver connections that are metered and known to their dialing.
+type dialer struct{ net.Dialer }
+
+// DialContext implements mssql.Dialer.
+func (d dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := d.Dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if dialing, ok := ctx.Value(dialingKey{}).(*dialing); ok {
+		conn = &meteredConn{conn, &dialing.meter}
+		dialing.add(conn)
+	}
+	return conn, nil
+}
+
+// meter bounds what is read from a server between two rows. The driver takes a value whole, however long it is,
+// so this is where a value of a gigabyte is stopped.
+type meter struct {
+	limited atomic.Bool
+	left    atomic.Int64
+	tripped atomic.Bool
+}
+
+// allow lets so many more bytes in.
+func (m *meter) allow(bytes int64) {
+	m.left.Store(bytes)
+	m.limited.Store(true)
+}
+
+// open takes the bound away.
+func (m *meter) open() {
+	m.limited.Store(false)
+	m.left.Store(math.MaxInt64)
+}
+
+type meteredConn struct {
+	net.Conn
+	meter *meter
+}
+
+var errTooMuch = errors.New("more came than a row may have")
+
+func (c *meteredConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.meter.limited.Load() && c.meter.left.Add(-int64(n)) < 0 {
+		c.meter.tripped.Store(true)
+		return 0, errTooMuch
+	}
+	return n, err
+}

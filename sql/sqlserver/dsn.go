@@ -1,0 +1,236 @@
+package sqlserver
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/microsoft/go-mssqldb/msdsn"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+)
+
+// appName is what an administrator sees in the server's list of sessions.
+const appName = "code-sandbox-mcp"
+
+const defaultDialTimeout = 15 * time.Second
+
+const dsnHint = "Write sqlserver://user:password@host:1433?database=name (with %XX for special characters in the password), " +
+	"or Server=host,1433;Database=name;User ID=user;Password=…, or the ODBC string of the Azure portal."
+
+// synonyms are the names under which the three forms know a setting. What is not here has no effect: some
+// settings would write logs, change the password or load keys.
+var synonyms = map[string]string{
+	"server": "server", "data source": "server", "address": "server", "addr": "server", "network address": "server",
+	"port":     "port",
+	"database": "database", "initial catalog": "database",
+	"user id": "user id", "user": "user id", "uid": "user id",
+	"password": "password", "pwd": "password",
+	"encrypt":                "encrypt",
+	"trustservercertificate": "trustservercertificate", "trust server certificate": "trustservercertificate",
+	"hostnameincertificate": "hostnameincertificate", "host name in certificate": "hostnameincertificate",
+	"certificate":       "certificate",
+	"servercertificate": "servercertificate", "server certificate": "servercertificate",
+	"tlsmin":             "tlsmin",
+	"connection timeout": "dial timeout", "connect timeout": "dial timeout", "timeout": "dial timeout",
+	"logintimeout": "dial timeout", "login timeout": "dial timeout", "dial timeout": "dial timeout",
+	"multisubnetfailover": "multisubnetfailover", "multi subnet failover": "multisubnetfailover",
+	"failoverpartner": "failoverpartner", "failover partner": "failoverpartner", "failover_partner": "failoverpartner",
+	"failoverport": "failoverport",
+	"packet size":  "packet size", "packetsize": "packet size",
+	"protocol":       "protocol",
+	"authentication": "authentication", "fedauth": "authentication",
+}
+
+// placeholder is what the Azure portal writes where the password belongs.
+var placeholder = regexp.MustCompile(`^\{?your_password(_here)?\}?$`)
+
+// parseDSN reads a connection string of any of the three forms. Its errors tell nothing of the string's values:
+// in a string that is written wrong, any part can be the password.
+func parseDSN(dsn, password string) (msdsn.Config, error) {
+	settings, err := split(strings.TrimSpace(dsn))
+	if err != nil {
+		return msdsn.Config{}, badDSN(err.Error())
+	}
+	if settings["server"] == "" {
+		return msdsn.Config{}, badDSN("it names no server")
+	}
+	if a := settings["authentication"]; a != "" && !strings.EqualFold(a, "SqlPassword") && !strings.EqualFold(a, "NotSpecified") {
+		return msdsn.Config{}, fault.New(fault.SQLFailed, "Make a login with a password in SQL Server, and a user for it in the database.",
+			"The connection string asks for an authentication other than SqlPassword, which there is not.")
+	}
+	delete(settings, "authentication")
+	if p := settings["password"]; p == "" || placeholder.MatchString(p) {
+		settings["password"] = password
+	}
+	// The driver would take any certificate where nothing is said; Microsoft's own clients have encryption on.
+	if settings["encrypt"] == "" {
+		settings["encrypt"] = "true"
+	}
+	config, err := msdsn.Parse(join(settings))
+	if err != nil {
+		return msdsn.Config{}, badDSN("a number, a yes or no, or a certificate in it cannot be read")
+	}
+	return harden(config), nil
+}
+
+func badDSN(what string) error {
+	return fault.New(fault.SQLFailed, dsnHint, "The connection string cannot be used: %s.", what)
+}
+
+// harden sets what no connection string can change.
+func harden(c msdsn.Config) msdsn.Config {
+	c.ReadOnlyIntent = true
+	c.AppName = appName
+	c.LogFlags = 0
+	c.ConnTimeout = 0 // it would end a statement that is silent for so long; statements have a limit of their own
+	if c.DialTimeout <= 0 || c.DialTimeout > time.Minute {
+		c.DialTimeout = defaultDialTimeout
+	}
+	return c
+}
+
+// split divides a connection string into its settings, by their names in the driver.
+func split(dsn string) (map[string]string, error) {
+	if scheme, _, ok := strings.Cut(dsn, "://"); ok && !strings.ContainsAny(scheme, "=;") {
+		return splitURL(dsn)
+	}
+	rest, odbc := strings.CutPrefix(dsn, "odbc:")
+	pairs, err := splitPairs(rest, odbc || driverKey.MatchString(rest))
+	if err != nil {
+		return nil, err
+	}
+	return known(pairs)
+}
+
+// driverKey is a setting that ODBC's strings alone have.
+var driverKey = regexp.MustCompile(`(?i)(^|;)\s*(driver|dsn)\s*=`)
+
+func splitURL(dsn string) (map[string]string, error) {
+	u, err := url.Parse(dsn)
+	if err != nil {
+		return nil, errors.New("it is no URL")
+	}
+	if u.Scheme != "sqlserver" && u.Scheme != "mssql" {
+		return nil, errors.New("its scheme is not sqlserver")
+	}
+	pairs := [][2]string{{"server", u.Hostname()}, {"port", u.Port()}, {"user", u.User.Username()}}
+	if instance := strings.TrimPrefix(u.Path, "/"); instance != "" {
+		pairs[0][1] += `\` + instance
+	}
+	if password, ok := u.User.Password(); ok {
+		pairs = append(pairs, [2]string{"password", password})
+	}
+	for key, values := range u.Query() {
+		pairs = append(pairs, [2]string{key, values[0]})
+	}
+	return known(pairs)
+}
+
+// known keeps the settings that there are, by one name each.
+func known(pairs [][2]string) (map[string]string, error) {
+	settings := make(map[string]string)
+	for _, pair := range pairs {
+		name, ok := synonyms[strings.ToLower(strings.TrimSpace(pair[0]))]
+		if !ok || pair[1] == "" {
+			continue
+		}
+		if _, twice := settings[name]; twice {
+			return nil, fmt.Errorf("it has the setting %q twice", name)
+		}
+		settings[name] = pair[1]
+	}
+	return settings, nil
+}
+
+// splitPairs reads key=value;key=value. A value that has a semicolon is in quotes, or in braces as ODBC has it.
+func splitPairs(s string, odbc bool) ([][2]string, error) {
+	quotes := `"'`
+	if odbc {
+		quotes = `{`
+	}
+	var pairs [][2]string
+	for s = strings.TrimLeft(s, "; \t\r\n"); s != ""; s = strings.TrimLeft(s, "; \t\r\n") {
+		key, rest, ok := strings.Cut(s, "=")
+		if !ok {
+			return nil, errors.New("a part of it is not key=value")
+		}
+		rest = strings.TrimLeft(rest, " \t")
+		var value string
+		if rest != "" && strings.IndexByte(quotes, rest[0]) >= 0 {
+			var err error
+			if value, rest, err = cutQuoted(rest); err != nil {
+				return nil, err
+			}
+		} else {
+			value, rest, _ = strings.Cut(rest, ";")
+			value = strings.TrimSpace(value)
+		}
+		pairs = append(pairs, [2]string{key, value})
+		s = rest
+	}
+	return pairs, nil
+}
+
+// cutQuoted reads a value that ends with the closing quote, which is doubled where it stands for itself.
+func cutQuoted(s string) (value, rest string, err error) {
+	end := s[0]
+	if end == '{' {
+		end = '}'
+	}
+	var b strings.Builder
+	for i := 1; i < len(s); i++ {
+		if s[i] != end {
+			b.WriteByte(s[i])
+			continue
+		}
+		if i+1 < len(s) && s[i+1] == end {
+			b.WriteByte(end)
+			i++
+			continue
+		}
+		rest = strings.TrimLeft(s[i+1:], " \t\r\n")
+		if rest != "" && rest[0] != ';' {
+			return "", "", errors.New("a value goes on after its closing quote")
+		}
+		return b.String(), rest, nil
+	}
+	return "", "", errors.New("a value in quotes or braces has no end")
+}
+
+// join writes settings in the one form that takes every value, for the driver.
+func join(settings map[string]string) string {
+	var parts []string
+	for name, value := range settings {
+		parts = append(parts, fmt.Sprintf(`%s="%s"`, name, strings.ReplaceAll(value, `"`, `""`)))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ";")
+}
+
+// secrets are the forms in which a connection's password could stand in a message.
+func secrets(c msdsn.Config) []string {
+	if c.Password == "" {
+		return nil
+	}
+	forms := []string{c.Password, url.QueryEscape(c.Password), url.PathEscape(c.Password), url.UserPassword("", c.Password).String()[1:]}
+	slices.Sort(forms)
+	return slices.Compact(forms)
+}
+
+// address is where a connection goes, for messages.
+func address(c msdsn.Config) string {
+	host := c.Host
+	if c.Instance != "" {
+		host += `\` + c.Instance
+	}
+	if c.Port != 0 {
+		return net.JoinHostPort(host, fmt.Sprint(c.Port))
+	}
+	return host
+}

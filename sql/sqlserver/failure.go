@@ -1,0 +1,160 @@
+package sqlserver
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	mssql "github.com/microsoft/go-mssqldb"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+)
+
+var (
+	errTimeout = errors.New("the statement took longer than it may")
+	errTooLong = errors.New("a row is longer than it may be")
+)
+
+// hintsByNumber tell what to do about the errors that are met most, by the server's number.
+var hintsByNumber = map[int32]string{
+	102:   "Mend the statement at the line shown; it is T-SQL: TOP (n) and OFFSET … FETCH for LIMIT, + or CONCAT for ||.",
+	103:   "Mend the statement at the line shown; it is T-SQL.",
+	105:   "Close the string at the line shown.",
+	156:   "Mend the statement at the line shown; it is T-SQL. Names that are keywords go in [brackets].",
+	137:   "Parameters are @p1, @p2 … in the order of params.",
+	195:   "That is no function of this server.",
+	207:   "Look up the table's columns with describe_sql; texts go in 'single quotes'.",
+	208:   "Look up tables with describe_sql; write the schema before the name.",
+	209:   "Write the table's name or alias before the column.",
+	229:   "The login may not read this; ask for the right, or read something else.",
+	230:   "The login may not read this column; name the columns that it may read.",
+	262:   "The login may not do this; read something else.",
+	297:   "The login may not do this; read something else.",
+	300:   "The login may not do this; read something else.",
+	245:   "Convert the value with TRY_CAST.",
+	241:   "Write dates as 2026-01-31T13:05:00, or use TRY_CONVERT.",
+	8114:  "Convert the value with TRY_CAST.",
+	8115:  "Use a wider type, such as decimal(38, 6) or bigint.",
+	8120:  "Put the column into GROUP BY or into an aggregate.",
+	8134:  "Divide by NULLIF(x, 0).",
+	1205:  "The statement lost to another one over a lock; send it once more.",
+	1222:  "Others hold locks for longer than a statement may take; try later, or read WITH (NOLOCK).",
+	701:   "The server is out of memory; make the statement smaller.",
+	1105:  "The server has no room for the statement's work; make it smaller.",
+	10928: "The database has reached a limit of its Azure plan; try later.",
+	10929: "The database has reached a limit of its Azure plan; try later.",
+	40197: "The database is being moved; try once more.",
+	40501: "The database is busy; try in a moment.",
+	40613: "The database is not available just now; try in a moment.",
+	40615: "Azure's firewall does not let this machine in; its owner adds the address.",
+	40914: "Azure's firewall does not let this machine in; its owner adds the network.",
+	4060:  "Mend the database's name in the connection string, or give the login a user in it.",
+	18456: "Mend the user or the password of the connection.",
+	18452: "Use a login of SQL Server, not of Windows, in the connection string.",
+	18470: "The login is disabled; use another one.",
+	18486: "The login is locked out; its owner unlocks it.",
+	18487: "The login's password has expired; its owner sets a new one.",
+	18488: "The login's password must be changed; its owner sets a new one.",
+}
+
+// maxMessage is how many letters of the server's own words are told.
+const maxMessage = 2000
+
+// fail makes a fault of what the driver said. Nothing of the password is in it, nor in what the log gets.
+func (d *Database) fail(ctx context.Context, err error, statement string) error {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return f
+	}
+	switch cause := context.Cause(ctx); {
+	case errors.Is(err, errTooLong):
+		return fault.New(fault.SQLFailed, "Select fewer columns, or parts of long values with SUBSTRING(column, 1, n).",
+			"A row has more than %d bytes.", d.limits.RowBytes).With("limit_bytes", d.limits.RowBytes)
+	case errors.Is(cause, errTimeout):
+		return fault.New(fault.SQLFailed, "Make it read less: filter earlier, use an index, or aggregate.",
+			"The statement was ended after %s.", d.limits.Timeout).With("timeout_seconds", d.limits.Timeout.Seconds()).Because(errTimeout)
+	case cause != nil:
+		return fault.New(fault.SQLFailed, "Send it again if it is still wanted.", "The statement was cancelled.").Because(cause)
+	}
+	var said mssql.Error
+	if errors.As(err, &said) {
+		return d.serverSaid(said, statement)
+	}
+	return d.unreachable(err)
+}
+
+// serverSaid tells an error of the server in its own words, with its number and place.
+func (d *Database) serverSaid(said mssql.Error, statement string) error {
+	first := said
+	if len(said.All) > 0 {
+		first = said.All[0]
+	}
+	message := shorten(d.scrub(strings.TrimPrefix(first.Message, "login error: ")), maxMessage)
+	place := fmt.Sprintf("error %d, state %d", first.Number, first.State)
+	if first.ProcName != "" {
+		place += ", in " + d.scrub(first.ProcName)
+	} else if line := lineOf(statement, int(first.LineNo)); line != "" {
+		place += fmt.Sprintf(", line %d: %s", first.LineNo, line)
+	}
+	hint := hintsByNumber[first.Number]
+	if hint == "" {
+		hint = "Mend the statement, or look up tables and columns with describe_sql."
+	}
+	f := fault.New(fault.SQLFailed, hint, "%s (%s)", message, place).
+		With("number", first.Number).With("state", first.State).With("severity", first.Class)
+	if first.LineNo > 0 && statement != "" {
+		f = f.With("line", first.LineNo)
+	}
+	if first.ProcName != "" {
+		f = f.With("procedure", d.scrub(first.ProcName))
+	}
+	return f
+}
+
+func lineOf(statement string, number int) string {
+	lines := strings.Split(statement, "\n")
+	if statement == "" || number < 1 || number > len(lines) {
+		return ""
+	}
+	return excerpt(lines[number-1])
+}
+
+// unreachable tells why there is no connection, without the driver's words: those quote the connection string.
+func (d *Database) unreachable(err error) error {
+	what, hint := "The connection to the database broke.", "Send the statement again."
+	var dns *net.DNSError
+	var dial *net.OpError
+	switch {
+	case errors.Is(err, errNoAnswer), errors.Is(err, context.DeadlineExceeded):
+		what, hint = "The database does not answer.", "See whether the server runs, and whether a firewall is in between."
+	case isCertificate(err):
+		what = "The server's certificate is not trusted."
+		hint = "Set certificate to its authority's file or HostNameInCertificate to its name; TrustServerCertificate=true trusts any."
+	case strings.Contains(err.Error(), "server does not support encryption"):
+		what, hint = "The server does not encrypt.", "Set encrypt=disable in the connection string, if the network is trusted."
+	case errors.As(err, &dns):
+		what, hint = "The database's host has no address.", "Mend the host in the connection string."
+	case errors.As(err, &dial) && dial.Op == "dial":
+		what, hint = "The database is not in reach.", "See whether the server runs, and mend host and port in the connection string."
+	}
+	return fault.New(fault.SQLFailed, hint, "%s Host: %s.", what, d.scrub(address(d.config))).Because(errors.New(d.scrub(err.Error())))
+}
+
+func isCertificate(err error) bool {
+	var unknown x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	// The driver hands the errors of most handshakes on as text.
+	return errors.As(err, &unknown) || errors.As(err, &host) || errors.As(err, &invalid) || strings.Contains(err.Error(), "x509:")
+}
+
+// scrub takes the password out of a text.
+func (d *Database) scrub(text string) string {
+	for _, secret := range d.secrets {
+		text = strings.ReplaceAll(text, secret, "***")
+	}
+	return text
+}

@@ -1,0 +1,102 @@
+package sqlserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+)
+
+const castHint = "Give it as a text and convert it in the statement: CAST(@p1 AS decimal(38, 10))."
+
+// bind makes of JSON's values what the driver sends beside the statement.
+func bind(params []any) ([]any, error) {
+	bound := make([]any, len(params))
+	for i, param := range params {
+		var err error
+		if bound[i], err = bindOne(i+1, param); err != nil {
+			return nil, err
+		}
+	}
+	return bound, nil
+}
+
+func bindOne(n int, param any) (any, error) {
+	switch v := param.(type) {
+	case nil, bool, string:
+		return v, nil
+	case json.Number:
+		return bindNumber(n, string(v))
+	case []any:
+		return nil, fault.New(fault.SQLRejected,
+			fmt.Sprintf("SQL Server has no arrays: give it as a JSON text and read it with IN (SELECT value FROM OPENJSON(@p%d)).", n),
+			"Parameter %d is an array.", n)
+	default:
+		return nil, fault.New(fault.SQLRejected, "Parameters are texts, numbers, true, false and null.", "Parameter %d is a %T.", n, param)
+	}
+}
+
+// bindNumber gives whole numbers as bigint and others as float, and refuses those that would not stay what they are.
+func bindNumber(n int, digits string) (any, error) {
+	if whole, err := strconv.ParseInt(digits, 10, 64); err == nil {
+		return whole, nil
+	}
+	if float, err := strconv.ParseFloat(digits, 64); err == nil && sameNumber(digits, strconv.FormatFloat(float, 'e', -1, 64)) {
+		return float, nil
+	}
+	return nil, fault.New(fault.SQLRejected, castHint, "Parameter %d, %.60s, is a number that neither bigint nor float holds exactly.", n, digits)
+}
+
+func sameNumber(a, b string) bool {
+	da, ea := significant(a)
+	db, eb := significant(b)
+	return da == db && (ea == eb || strings.Trim(da, "-") == "")
+}
+
+// significant gives a number's digits without zeros at the ends, and the power of ten of the last one.
+func significant(number string) (digits string, exponent int) {
+	mantissa, power, _ := strings.Cut(strings.ToLower(number), "e")
+	exponent, _ = strconv.Atoi(power)
+	sign := ""
+	if rest, negative := strings.CutPrefix(mantissa, "-"); negative {
+		sign, mantissa = "-", rest
+	}
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	digits = strings.TrimLeft(whole+fraction, "0")
+	exponent -= len(fraction)
+	for strings.HasSuffix(digits, "0") {
+		digits = digits[:len(digits)-1]
+		exponent++
+	}
+	return sign + digits, exponent
+}
+
+// declarations is what the driver declares the parameters as, for the server's description of a statement.
+func declarations(bound []any) string {
+	parts := make([]string, len(bound))
+	for i, value := range bound {
+		parts[i] = fmt.Sprintf("@p%d %s", i+1, declaration(value))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func declaration(value any) string {
+	switch v := value.(type) {
+	case bool:
+		return "bit"
+	case int64:
+		return "bigint"
+	case float64:
+		return "float"
+	case string:
+		if n := len(utf16.Encode([]rune(v))); n > 0 && n <= 4000 {
+			return fmt.Sprintf("nvarchar(%d)", n)
+		}
+		return "nvarchar(max)"
+	default:
+		return "nvarchar(1)"
+	}
+}

@@ -1,0 +1,177 @@
+package sqlserver
+
+import (
+	"context"
+	dbsql "database/sql"
+	"fmt"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+)
+
+// rows implements sql.Rows.
+type rows struct {
+	db        *Database
+	ctx       context.Context
+	cancel    context.CancelFunc // nil for statements of our own, whose caller has it
+	session   *session
+	inner     *dbsql.Rows
+	statement string
+
+	columns []sql.Column
+	forms   []form
+	// pieces is set where the one value of FOR JSON and FOR XML comes in rows of two thousand letters.
+	pieces bool
+
+	found   []any // what the driver gave
+	targets []any // pointers to found
+	values  [][]byte
+	done    bool
+	closed  bool
+	err     error
+}
+
+// streamed are the names of the columns in which FOR JSON and FOR XML come in pieces, and what they are here.
+var streamed = map[string]sql.Column{
+	"JSON_F52E2B61-18A1-11d1-B105-00805F49916B": {Name: "json", Type: "json", Kind: sql.JSON},
+	"XML_F52E2B61-18A1-11d1-B105-00805F49916B":  {Name: "xml", Type: "xml", Kind: sql.Text},
+}
+
+// describe reads what the columns are, in the server's own words where it has said them.
+func (r *rows) describe(said []described) error {
+	types, err := columnTypes(r.inner)
+	if err != nil {
+		return err
+	}
+	for i, t := range types {
+		column := sql.Column{Name: t.name, Type: t.text, Kind: t.form.kind}
+		if len(said) == len(types) && said[i].name == t.name && said[i].kind != "" {
+			column.Type = said[i].kind
+		}
+		r.columns = append(r.columns, column)
+		r.forms = append(r.forms, t.form)
+	}
+	r.found = make([]any, len(types))
+	r.values = make([][]byte, len(types))
+	for i := range r.found {
+		r.targets = append(r.targets, &r.found[i])
+	}
+	if len(types) == 1 {
+		if column, ok := streamed[types[0].name]; ok {
+			r.pieces = true
+			r.columns[0] = column
+		}
+	}
+	return nil
+}
+
+// Columns implements sql.Rows.
+func (r *rows) Columns() []sql.Column { return r.columns }
+
+// Values implements sql.Rows.
+func (r *rows) Values() [][]byte { return r.values }
+
+// Err implements sql.Rows.
+func (r *rows) Err() error { return r.err }
+
+// Next implements sql.Rows.
+func (r *rows) Next() bool {
+	if r.done || r.closed {
+		return false
+	}
+	if r.pieces {
+		r.done = true
+		return r.join()
+	}
+	if !r.read() {
+		r.done = true
+		return false
+	}
+	size := 0
+	for i, value := range r.found {
+		r.values[i] = r.forms[i].text(value)
+		size += len(r.values[i])
+	}
+	return r.fits(size)
+}
+
+// read takes the next row from the driver.
+func (r *rows) read() bool {
+	r.session.meter.allow(r.db.budget())
+	if r.inner.Next() {
+		if err := r.inner.Scan(r.targets...); err != nil {
+			r.failed(err)
+			return false
+		}
+		return true
+	}
+	if err := r.inner.Err(); err != nil {
+		r.failed(err)
+	}
+	return false
+}
+
+func (r *rows) failed(err error) {
+	if r.session.meter.tripped.Load() {
+		err = errTooLong
+	}
+	r.err = r.db.fail(r.ctx, err, r.statement)
+	r.done = true
+}
+
+func (r *rows) fits(size int) bool {
+	if limit := r.db.limits.RowBytes; limit > 0 && size > limit {
+		r.failed(errTooLong)
+		return false
+	}
+	return true
+}
+
+// join makes one value of all rows. None at all is no value, as where FOR JSON has nothing to tell.
+func (r *rows) join() bool {
+	var whole []byte
+	for r.read() {
+		whole = append(whole, r.forms[0].text(r.found[0])...)
+		if !r.fits(len(whole)) {
+			return false
+		}
+	}
+	r.values[0] = whole
+	return r.err == nil && whole != nil
+}
+
+// Close implements sql.Rows.
+func (r *rows) Close() {
+	if r.closed {
+		return
+	}
+	r.closed = true
+	r.session.meter.allow(r.db.budget()) // for what was on its way when the statement was ended
+	_ = r.inner.Close()
+	r.session.end()
+	if r.cancel != nil {
+		r.cancel()
+	}
+}
+
+// columnType is what the answer's head tells of a column.
+type columnType struct {
+	name, text string
+	form       form
+}
+
+// columnTypes reads the head of an answer. The driver panics at .NET types that somebody has made for one database,
+// and does not tell which column it was.
+func columnTypes(inner *dbsql.Rows) (types []columnType, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fault.New(fault.SQLFailed, "Leave such columns out, or select their text: column.ToString(), or CAST(column AS varbinary(max)).",
+				"A column has a type that only this database knows.").Because(fmt.Errorf("driver: %v", p))
+		}
+	}()
+	known, err := inner.ColumnTypes()
+	for _, t := range known {
+		types = append(types, columnType{t.Name(), typeText(t), formOf(t)})
+	}
+	return types, err
+}

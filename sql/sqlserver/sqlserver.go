@@ -1,0 +1,91 @@
+// Package sqlserver reads Microsoft SQL Server and Azure SQL, and cannot write them.
+//
+// Open gives a sql.Database. SQL Server has no transaction that refuses to write, so four things stand in for it:
+// a statement is divided as the server divides it, and only one reading statement is admitted (check.go); the
+// server is asked whether it returns rows before it runs, where the server can tell (describe.go); the connection says that it
+// intends to read, so that where there is a readable replica it goes there; and its transaction is rolled back,
+// whatever happened. A login that may only read is what holds beyond doubt: Rights tells how to make one.
+package sqlserver
+
+import (
+	"context"
+	dbsql "database/sql"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/microsoft/go-mssqldb/msdsn"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+)
+
+// poolSize is how many statements run at once; more wait for their turn.
+const poolSize = 4
+
+// idleTime is how long an unused connection stays open.
+const idleTime = 5 * time.Minute
+
+// Database is one connection string's database. It implements sql.Database.
+type Database struct {
+	pool    *dbsql.DB
+	limits  sql.Limits
+	config  msdsn.Config
+	secrets []string
+	// silent is set when the server cannot describe statements, or the login may not ask.
+	silent atomic.Bool
+}
+
+var _ sql.Database = (*Database)(nil)
+
+// Open reads a connection string: a URL (sqlserver://), key=value pairs, or ODBC's form. The password is for a string that has
+// none. Nothing is connected before the first use; a string that cannot be used is a *fault.Error that tells
+// nothing of its values. SQL Server has no limit of temporary files for a session; that one has no effect.
+func Open(dsn, password string, limits sql.Limits) (*Database, error) {
+	config, err := parseDSN(dsn, password)
+	if err != nil {
+		return nil, err
+	}
+	pool := dbsql.OpenDB(&connector{config, setup(limits)})
+	pool.SetMaxOpenConns(poolSize)
+	pool.SetMaxIdleConns(poolSize)
+	pool.SetConnMaxIdleTime(idleTime)
+	return &Database{pool: pool, limits: limits, config: config, secrets: secrets(config)}, nil
+}
+
+// String tells where the database is, and keeps %+v from printing the password.
+func (d *Database) String() string { return "SQL Server at " + address(d.config) }
+
+// GoString does so for %#v.
+func (d *Database) GoString() string { return d.String() }
+
+// Close implements sql.Database.
+func (d *Database) Close() { _ = d.pool.Close() }
+
+// setup is what every session begins with. TEXTSIZE cuts values of the long types; it leaves enough of one for
+// it to be known as too long. A text is twice as long for the server as it is here.
+func setup(limits sql.Limits) string {
+	lock, size := int64(-1), int64(-1)
+	if limits.Timeout > 0 {
+		lock = limits.Timeout.Milliseconds()
+	}
+	if limits.RowBytes > 0 {
+		size = min(2*int64(limits.RowBytes)+2, 1<<31-1)
+	}
+	return fmt.Sprintf("SET XACT_ABORT ON; SET NOCOUNT ON; SET QUOTED_IDENTIFIER ON; SET ANSI_NULLS ON; SET ANSI_PADDING ON; "+
+		"SET ANSI_WARNINGS ON; SET ARITHABORT ON; SET CONCAT_NULL_YIELDS_NULL ON; SET NUMERIC_ROUNDABORT OFF; "+
+		"SET IMPLICIT_TRANSACTIONS OFF; SET DEADLOCK_PRIORITY LOW; SET LOCK_TIMEOUT %d; SET TEXTSIZE %d;", lock, size)
+}
+
+// withTimeout bounds a call by the limit of a statement. It ends like one that is cancelled: a deadline would have the
+// driver close the connection, as one that broke.
+func (d *Database) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if d.limits.Timeout <= 0 {
+		return ctx, func() { cancel(nil) }
+	}
+	timer := time.AfterFunc(d.limits.Timeout, func() { cancel(errTimeout) })
+	return ctx, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}

@@ -1,0 +1,296 @@
+package sqlserver
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// token looks at one token, in the light of what is around it.
+func (c *checker) token(i int) error {
+	t := c.tokens[i]
+	switch t.kind {
+	case symbol:
+		return c.symbol(i)
+	case variable:
+		return c.variable(i)
+	case word:
+		if c.afterDot(i) {
+			return c.name(i)
+		}
+		if err := c.keyword(i); err != nil {
+			return err
+		}
+		return c.name(i)
+	case quoted:
+		return c.name(i)
+	}
+	return nil
+}
+
+// afterDot tells whether a word is the later part of a name, as in t.delete. A dot after a number is none of
+// a name: T-SQL reads 1.DELETE as 1. and DELETE.
+func (c *checker) afterDot(i int) bool {
+	first := i - 1
+	for c.at(first).key == "." {
+		first--
+	}
+	before := c.at(first)
+	return first < i-1 && (before.kind == word || before.kind == quoted || before.kind == variable || before.key == ")")
+}
+
+func (c *checker) inside() *group { return &c.groups[len(c.groups)-1] }
+
+func (c *checker) symbol(i int) error {
+	switch c.tokens[i].key {
+	case "(":
+		return c.open(i)
+	case ")":
+		if len(c.groups) == 1 {
+			return c.refuse(i, "a parenthesis is closed that was not opened", "Leave it out.")
+		}
+		c.groups = c.groups[:len(c.groups)-1]
+	case ";":
+		return c.refuse(i+1, "a second statement follows a semicolon", oneStatement)
+	case ":":
+		if len(c.groups) == 1 {
+			return c.refuse(i, "a label is a part of a program", oneStatement)
+		}
+	case "{":
+		switch c.at(i + 1).key {
+		case "D", "T", "TS", "FN", "GUID", "OJ", "ESCAPE":
+		default:
+			return c.refuse(i, "of the forms in braces only {d}, {t}, {ts}, {fn}, {guid} and {oj} read", "Write it without braces.")
+		}
+	}
+	return nil
+}
+
+func (c *checker) open(i int) error {
+	if len(c.groups) > maxDepth {
+		return c.refuse(i, fmt.Sprintf("more than %d parentheses are open", maxDepth), "Simplify the statement.")
+	}
+	if err := c.tableHints(i); err != nil {
+		return err
+	}
+	if next := c.at(i + 1).key; (next == "SELECT" || next == "(") && len(c.groups) == 1 && i != c.main && c.endsStatement(i-1) {
+		return c.refuse(i+1, "a second statement begins here", oneStatement)
+	}
+	c.groups = append(c.groups, group{opener: i - 1})
+	return nil
+}
+
+// endsStatement tells whether a statement could be complete with the token at i, whatever it is part of.
+func (c *checker) endsStatement(i int) bool {
+	t := c.at(i)
+	return i >= 0 && (t.kind == text || t.kind == number || t.kind == variable || t.key == ")")
+}
+
+// tableHints refuses hints that keep locks: after WITH, in OPTION's TABLE HINT, or alone in parentheses.
+func (c *checker) tableHints(i int) error {
+	before := c.at(i - 1)
+	marked := before.key == "WITH" || before.key == "HINT" || c.at(i+1).key == "INDEX"
+	named := before.kind == quoted || before.kind == word && c.at(i-2).key != "SELECT"
+	if !marked && (!named || !hints[c.at(i+1).key]) {
+		return nil
+	}
+	held, all := -1, true
+	for j := i + 1; j < c.closing(i); j++ {
+		t := c.at(j)
+		if t.kind == word && holding[t.key] && held < 0 {
+			held = j
+		}
+		all = all && (t.key == "," || hints[t.key])
+	}
+	if held >= 0 && (marked || all) {
+		return c.refuse(held, "the hint keeps locks that others wait for", "Leave the hint out; NOLOCK and READPAST are allowed.")
+	}
+	return nil
+}
+
+var parameter = regexp.MustCompile(`^@[pP][1-9][0-9]{0,3}$`)
+
+func (c *checker) variable(i int) error {
+	t := c.tokens[i].text
+	if parameter.MatchString(t) || strings.HasPrefix(t, "@@") && serverVariables[strings.ToUpper(t[2:])] {
+		return nil
+	}
+	return c.refuse(i, "there are no variables", "Parameters are @p1, @p2 … in the order of params.")
+}
+
+// keyword looks at a word that is not the later part of a name.
+func (c *checker) keyword(i int) error {
+	for _, key := range keywordsIn(c.tokens[i]) {
+		if why, ok := refused[key]; ok && !c.harmless(i, key) {
+			return c.refuse(i, why, c.hint(i, key))
+		}
+		if why, ok := refusedPairs[[2]string{key, c.at(i + 1).key}]; ok {
+			return c.refuse(i, why, c.hint(i, key))
+		}
+	}
+	return c.structure(i)
+}
+
+// harmless tells the uses of refused words that only read.
+func (c *checker) harmless(i int, key string) bool {
+	next := c.at(i + 1)
+	switch key {
+	case "MERGE": // a hint: a table cannot be named JOIN or UNION without quotes
+		return next.key == "JOIN" || next.key == "UNION"
+	case "USE": // OPTION (USE HINT ('…')), OPTION (USE PLAN N'…')
+		return c.at(c.inside().opener).key == "OPTION" && (next.key == "HINT" || next.key == "PLAN")
+	case "FETCH": // OFFSET n ROWS FETCH NEXT n ROWS ONLY
+		counted := c.at(i + 2)
+		return isOneOf(c.at(i-1), "ROW", "ROWS") && isOneOf(next, "NEXT", "FIRST") &&
+			(counted.kind == number || counted.kind == variable || counted.key == "(")
+	}
+	return false
+}
+
+func isOneOf(t token, keys ...string) bool {
+	for _, key := range keys {
+		if t.key == key {
+			return true
+		}
+	}
+	return false
+}
+
+// structure follows the parts of a statement that tell where another one would begin.
+func (c *checker) structure(i int) error {
+	g, t := c.inside(), c.tokens[i]
+	switch t.key {
+	case "SELECT":
+		if !c.selectMayStand(i) {
+			return c.refuse(i, "a second statement begins here", oneStatement)
+		}
+		if next := c.at(i + 1); next.kind == end || next.key == ")" {
+			return c.refuse(i, "it selects nothing", "Say what it should select.")
+		}
+		g.clause = ""
+	case "FROM":
+		if c.at(i-1).key != "DISTINCT" {
+			g.clause = "FROM"
+		}
+	case "FOR":
+		if c.at(i+1).key != "SYSTEM_TIME" {
+			g.clause = ""
+		}
+	case "WHERE", "GROUP", "HAVING", "ORDER", "OPTION", "UNION", "EXCEPT", "INTERSECT":
+		g.clause = ""
+	case "NEXT":
+		if c.at(i+1).key == "VALUE" && c.at(i+2).key == "FOR" {
+			return c.refuse(i, "it takes a number from a sequence, which is a write", oneStatement)
+		}
+	case "CASE":
+		g.cases++
+	case "END":
+		if g.cases--; g.cases < 0 {
+			return c.refuse(i, "END has no CASE", oneStatement)
+		}
+	case "VALUES":
+		if c.at(i-1).key != "(" {
+			return c.refuse(i, "VALUES stands in parentheses: FROM (VALUES (1), (2)) AS v(a)", "Write it so.")
+		}
+	case "WITH":
+		if !c.withMayStand(i) {
+			return c.refuse(i, "a second statement begins here", oneStatement)
+		}
+	case "ENABLE", "DISABLE":
+		if c.at(i+1).key == "TRIGGER" {
+			return c.refuse(i, "it changes the database's objects", oneStatement)
+		}
+	case "GO":
+		if c.aloneInLine(i) {
+			return c.refuse(i, "GO is a word of client programs and no T-SQL", "Leave the line out. "+oneStatement)
+		}
+	case "RECEIVE", "THROW":
+		if c.beginsAfterName(i) {
+			return c.refuse(i, "it could begin a second statement", c.hint(i, t.key))
+		}
+	}
+	return nil
+}
+
+// beginsAfterName tells whether a word that may be a name is followed by what no name is followed by.
+func (c *checker) beginsAfterName(i int) bool {
+	next := c.at(i + 1)
+	if c.at(i-1).key == "AS" || next.key == "." || isOneOf(next, "FROM", "AS", "IN", "IS", "LIKE", "BETWEEN", "AND", "OR", "THEN", "ELSE", "END", "ASC", "DESC", "ON") {
+		return false
+	}
+	return next.kind == word || next.kind == quoted || next.kind == number || next.kind == variable
+}
+
+// selectMayStand: at the beginning, in parentheses, after WITH's list, and between the words that join results.
+func (c *checker) selectMayStand(i int) bool {
+	if i == 0 || i == c.main {
+		return true
+	}
+	before := c.at(i - 1)
+	if before.key == "ALL" {
+		return c.at(i-2).key == "UNION"
+	}
+	return isOneOf(before, "(", "UNION", "EXCEPT", "INTERSECT")
+}
+
+// withMayStand: at the beginning, and where it is part of a clause.
+func (c *checker) withMayStand(i int) bool {
+	if i == 0 {
+		return true
+	}
+	return isOneOf(c.at(i+1), "(", "TIES", "ROLLUP", "CUBE")
+}
+
+func (c *checker) aloneInLine(i int) bool {
+	line := c.tokens[i].line
+	if c.at(i-1).line == line && i > 0 {
+		return false
+	}
+	next := c.at(i + 1)
+	return next.kind == end || next.line != line || next.kind == number
+}
+
+// name refuses what names can reach that the words do not show: other servers, and files.
+func (c *checker) name(i int) error {
+	if why, ok := farFunctions[unquote(c.tokens[i])]; ok && c.at(i+1).key == "(" {
+		return c.refuse(i, why, "Read tables and views only.")
+	}
+	if c.at(i-1).key == "." || !c.namesTable(i) {
+		return nil
+	}
+	if dots, next := c.chain(i); dots > 2 && c.at(next).key != "(" {
+		return c.refuse(i, "a name of four parts is on another server", "Name tables as schema.table or database.schema.table.")
+	}
+	return nil
+}
+
+func unquote(t token) string {
+	if t.kind != quoted {
+		return t.key
+	}
+	return canonical(t.text[1 : len(t.text)-1])
+}
+
+// namesTable tells whether a name at i is one of a table rather than of a column.
+func (c *checker) namesTable(i int) bool {
+	before := c.at(i - 1)
+	if before.key == "," {
+		return c.inside().clause == "FROM"
+	}
+	for i--; c.at(i).key == "("; {
+		i--
+	}
+	return isOneOf(c.at(i), "JOIN", "APPLY") || c.at(i).key == "FROM" && c.at(i-1).key != "DISTINCT"
+}
+
+// chain counts the dots of the name that begins at i, and tells what follows it.
+func (c *checker) chain(i int) (dots, next int) {
+	for i++; c.at(i).key == "."; {
+		dots++
+		i++
+		if k := c.at(i).kind; k == word || k == quoted {
+			i++
+		}
+	}
+	return dots, i
+}

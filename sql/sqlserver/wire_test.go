@@ -1,0 +1,647 @@
+package sqlserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/testmssql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+)
+
+// limits are wide enough to be of no interest to most tests.
+var limits = sql.Limits{Timeout: time.Minute, RowBytes: 1 << 20}
+
+// one is an answer of one row.
+var one = testmssql.Reply{Columns: []testmssql.Column{{Name: "a", Type: testmssql.Int(4)}}, Rows: [][]any{{1}}}
+
+func isSetup(r testmssql.Request) bool { return strings.HasPrefix(r.Text, "SET XACT_ABORT") }
+
+func isDescription(r testmssql.Request) bool {
+	return strings.Contains(r.Text, "dm_exec_describe_first_result_set")
+}
+
+// cannotDescribe is the answer of a server that has no description of statements.
+var cannotDescribe = testmssql.Reply{Error: &testmssql.Error{Number: 208, Class: 16, State: 1, Message: "Invalid object name 'sys.dm_exec_describe_first_result_set'."}}
+
+// serve starts a server that answers the users' statements by handle.
+func serve(t *testing.T, handle func(testmssql.Request) testmssql.Reply) *testmssql.Server {
+	t.Helper()
+	server, err := testmssql.Start(answered(handle))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	return server
+}
+
+// answered answers what is sent around every statement.
+func answered(handle func(testmssql.Request) testmssql.Reply) func(testmssql.Request) testmssql.Reply {
+	return func(r testmssql.Request) testmssql.Reply {
+		switch {
+		case isSetup(r):
+			return testmssql.Reply{}
+		case isDescription(r):
+			return cannotDescribe
+		}
+		return handle(r)
+	}
+}
+
+func always(r testmssql.Reply) func(testmssql.Request) testmssql.Reply {
+	return func(testmssql.Request) testmssql.Reply { return r }
+}
+
+func open(t *testing.T, dsn string, limits sql.Limits) *Database {
+	t.Helper()
+	db, err := Open(dsn, testmssql.Password, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	return db
+}
+
+// read runs a statement to its end.
+func read(ctx context.Context, db *Database, statement string, params ...any) ([]sql.Column, [][]string, error) {
+	rows, err := db.Query(ctx, sql.Query{Text: statement, Params: params})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer rows.Close()
+	var all [][]string
+	for rows.Next() {
+		var row []string
+		for _, v := range rows.Values() {
+			if v == nil {
+				row = append(row, "NULL")
+			} else {
+				row = append(row, string(v))
+			}
+		}
+		all = append(all, row)
+	}
+	return rows.Columns(), all, rows.Err()
+}
+
+func faultOf(t *testing.T, err error) *fault.Error {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		t.Fatalf("the error is %v, want a fault", err)
+	}
+	return f
+}
+
+// kinds is what was sent, without what begins a session and what asks about a statement.
+func kinds(server *testmssql.Server) []testmssql.Kind {
+	var kinds []testmssql.Kind
+	for _, r := range server.Requests() {
+		if !isSetup(r) && !isDescription(r) {
+			kinds = append(kinds, r.Kind)
+		}
+	}
+	return kinds
+}
+
+func TestEveryStatementIsRolledBackAndNoneIsCommitted(t *testing.T) {
+	endless := testmssql.Reply{Columns: one.Columns, More: func() ([]any, bool) { return []any{1}, true }}
+	for name, c := range map[string]struct {
+		reply testmssql.Reply
+		use   func(*testing.T, *Database)
+	}{
+		"read to the end": {one, func(t *testing.T, db *Database) {
+			if _, rows, err := read(t.Context(), db, "SELECT 1 AS a"); err != nil || len(rows) != 1 {
+				t.Errorf("%v, %v", rows, err)
+			}
+		}},
+		"closed before its end": {endless, func(t *testing.T, db *Database) {
+			rows, err := db.Query(t.Context(), sql.Query{Text: "SELECT 1 AS a"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !rows.Next() {
+				t.Errorf("no row: %v", rows.Err())
+			}
+			rows.Close()
+			if rows.Next() {
+				t.Error("a row after Close")
+			}
+		}},
+		"failed": {testmssql.Reply{Error: &testmssql.Error{Number: 207, Class: 16, Message: "Invalid column name 'a'."}}, func(t *testing.T, db *Database) {
+			if _, _, err := read(t.Context(), db, "SELECT a"); err == nil {
+				t.Error("no error")
+			}
+		}},
+		"failed between rows": {testmssql.Reply{Columns: one.Columns, Rows: one.Rows, Error: &testmssql.Error{Number: 8134, Class: 16, Message: "Divide by zero error encountered."}},
+			func(t *testing.T, db *Database) {
+				if _, rows, err := read(t.Context(), db, "SELECT 1 / a FROM t"); err == nil || len(rows) != 1 {
+					t.Errorf("%v, %v", rows, err)
+				}
+			}},
+		"cancelled between rows": {endless, func(t *testing.T, db *Database) {
+			ctx, cancel := context.WithCancel(t.Context())
+			rows, err := db.Query(ctx, sql.Query{Text: "SELECT 1 AS a"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rows.Close()
+			if !rows.Next() {
+				t.Errorf("no row: %v", rows.Err())
+			}
+			cancel()
+			for rows.Next() {
+			}
+			if !errors.Is(rows.Err(), context.Canceled) {
+				t.Errorf("the error is %v", rows.Err())
+			}
+		}},
+		"listing": {testmssql.Reply{}, func(t *testing.T, db *Database) {
+			if _, err := db.Schemas(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := serve(t, always(c.reply))
+			db := open(t, server.DSN(), limits)
+			c.use(t, db)
+			db.Close()
+			var begun, rolledBack, ran []uint64
+			for _, r := range server.Requests() {
+				switch {
+				case r.Kind == testmssql.Rollback:
+					rolledBack = append(rolledBack, r.Transaction)
+				case r.Kind == testmssql.Begin:
+					begun = append(begun, r.Transaction)
+				case r.Kind == testmssql.Commit:
+					t.Error("committed")
+				case (r.Kind == testmssql.Batch || r.Kind == testmssql.RPC) && !isSetup(r) && !isDescription(r):
+					ran = append(ran, r.Transaction)
+				}
+			}
+			if len(begun) != 1 || len(ran) != 1 || !slices.Equal(ran, rolledBack) || ran[0] == 0 {
+				t.Errorf("begun %v, run in %v, rolled back %v", begun, ran, rolledBack)
+			}
+		})
+	}
+}
+
+func TestAServerThatAbortsTheTransactionIsUsedOn(t *testing.T) {
+	server := serve(t, func(r testmssql.Request) testmssql.Reply {
+		if strings.Contains(r.Text, "boom") {
+			return testmssql.Reply{Aborts: true, Error: &testmssql.Error{Number: 245, Class: 16, Message: "Conversion failed"}}
+		}
+		return one
+	})
+	db := open(t, server.DSN(), limits)
+	for range 3 {
+		if _, _, err := read(t.Context(), db, "SELECT 'boom' + 1"); err == nil {
+			t.Error("no error")
+		}
+		if _, _, err := read(t.Context(), db, "SELECT 1 AS a"); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := len(server.Logins()); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+func TestTheLoginSaysThatItReads(t *testing.T) {
+	server := serve(t, always(one))
+	db := open(t, server.DSN()+"&ApplicationIntent=ReadWrite&app+name=other&log=255", limits)
+	if n := len(server.Logins()); n != 0 {
+		t.Errorf("%d logins before the first use", n)
+	}
+	if _, _, err := read(t.Context(), db, "SELECT 1"); err != nil {
+		t.Fatal(err)
+	}
+	got := server.Logins()[0]
+	if !got.ReadOnly || got.App != "code-sandbox-mcp" || got.Database != "shop" || got.User != testmssql.User || got.Password != testmssql.Password {
+		t.Errorf("the login is %+v", got)
+	}
+}
+
+func TestEverySessionIsResetAndSetUpAnew(t *testing.T) {
+	server := serve(t, always(one))
+	db := open(t, server.DSN(), sql.Limits{Timeout: 7 * time.Second, RowBytes: 1000})
+	for range 2 {
+		if _, _, err := read(t.Context(), db, "SELECT 1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setups := 0
+	for _, r := range server.Requests() {
+		if !isSetup(r) {
+			continue
+		}
+		setups++
+		if !r.Reset || r.Transaction != 0 {
+			t.Errorf("the session is set up without a reset, or in a transaction: %+v", r)
+		}
+		for _, setting := range []string{"SET XACT_ABORT ON;", "SET QUOTED_IDENTIFIER ON;", "SET IMPLICIT_TRANSACTIONS OFF;", "SET LOCK_TIMEOUT 7000;", "SET TEXTSIZE 2002;"} {
+			if !strings.Contains(r.Text, setting) {
+				t.Errorf("%q is not in %q", setting, r.Text)
+			}
+		}
+	}
+	if setups != 2 {
+		t.Errorf("%d sessions were set up for two statements", setups)
+	}
+}
+
+func TestParametersAreBoundAndNeverPasted(t *testing.T) {
+	server := serve(t, always(one))
+	db := open(t, server.DSN(), limits)
+	hostile := "x'; DELETE dbo.people --"
+	statement := "SELECT @p1, @p2, @p3, @p4, @p5, @p6"
+	_, _, err := read(t.Context(), db, statement, hostile, json.Number("42"), json.Number("1.5"), true, nil, strings.Repeat("ä", 5000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent []testmssql.Request
+	for _, r := range server.Requests() {
+		if r.Kind == testmssql.RPC && !isDescription(r) {
+			sent = append(sent, r)
+		}
+	}
+	if len(sent) != 1 || sent[0].Procedure != "sp_executesql" || sent[0].Text != statement+"\n" {
+		t.Fatalf("sent %+v", sent)
+	}
+	var values []any
+	for i, p := range sent[0].Params {
+		if want := fmt.Sprintf("@p%d", i+1); p.Name != want {
+			t.Errorf("parameter %d is named %s", i+1, p.Name)
+		}
+		values = append(values, p.Value)
+	}
+	if want := []any{hostile, int64(42), 1.5, true, nil, strings.Repeat("ä", 5000)}; !slices.Equal(values, want) {
+		t.Errorf("the values are %v, want %v", values, want)
+	}
+	if want := "@p1 nvarchar(24),@p2 bigint,@p3 float,@p4 bit,@p5 nvarchar(1),@p6 nvarchar(max)"; sent[0].Declared != want {
+		t.Errorf("declared as %s, want %s", sent[0].Declared, want)
+	}
+}
+
+func TestParametersThatCannotBeBoundAreRefused(t *testing.T) {
+	server := serve(t, always(one))
+	db := open(t, server.DSN(), limits)
+	for name, c := range map[string]struct {
+		param any
+		word  string
+	}{
+		"an array":             {[]any{json.Number("1")}, "OPENJSON"},
+		"an object":            {map[string]any{}, "Parameters are"},
+		"a whole number":       {json.Number("9223372036854775808"), "CAST"},
+		"a long fraction":      {json.Number("0.12345678901234567890123"), "CAST"},
+		"too large":            {json.Number("1e999"), "CAST"},
+		"too small":            {json.Number("1e-999999999"), "CAST"},
+		"no number":            {json.Number("1; DROP TABLE t"), "CAST"},
+		"a number in hex form": {json.Number("0x1p3"), "CAST"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := read(t.Context(), db, "SELECT @p1", c.param)
+			f := faultOf(t, err)
+			if f.Code != fault.SQLRejected || !strings.Contains(f.Hint, c.word) {
+				t.Errorf("%v (%s)", f, f.Hint)
+			}
+		})
+	}
+	if n := len(server.Requests()); n != 0 {
+		t.Errorf("%d requests were sent", n)
+	}
+}
+
+func TestNumbersStayWhatTheyAre(t *testing.T) {
+	for digits, want := range map[string]any{
+		"0": int64(0), "-7": int64(-7), "9223372036854775807": int64(9223372036854775807), "1e3": 1000.0, "-0.5": -0.5, "0.1": 0.1,
+		"0.30000000000000004": 0.30000000000000004, "1.50": 1.5, "1E-7": 1e-7, "100000000000000000000": 1e20, "0.0": 0.0, "-0": int64(0),
+	} {
+		got, err := bindNumber(1, digits)
+		if err != nil || got != want {
+			t.Errorf("%s is bound as %v (%v), want %v", digits, got, err, want)
+		}
+	}
+}
+
+func TestRefusedStatementsAreNeverSent(t *testing.T) {
+	server := serve(t, always(one))
+	db := open(t, server.DSN(), limits)
+	for _, statement := range corpus(t, "attacks.sql") {
+		_, _, err := read(t.Context(), db, statement, slices.Repeat([]any{nil}, parametersOf(statement))...)
+		wantRejected(t, statement, err)
+	}
+	if n := len(server.Logins()) + len(server.Requests()); n != 0 {
+		t.Errorf("the server heard of it %d times", n)
+	}
+}
+
+func TestNoLegitimateStatementIsSentAsTheNameOfAProcedure(t *testing.T) {
+	server := serve(t, always(one))
+	db := open(t, server.DSN(), limits)
+	for _, statement := range corpus(t, "legitimate.sql") {
+		if _, _, err := read(t.Context(), db, statement, slices.Repeat([]any{nil}, parametersOf(statement))...); err != nil {
+			t.Errorf("%s: %v", statement, err)
+		}
+	}
+	for _, r := range server.Requests() {
+		if r.Kind == testmssql.RPC && r.Procedure != "sp_executesql" {
+			t.Errorf("the procedure %q was called", r.Procedure)
+		}
+	}
+}
+
+func TestAStatementIsEndedInTheDatabase(t *testing.T) {
+	started := make(chan struct{}, 1)
+	server := serve(t, func(testmssql.Request) testmssql.Reply {
+		started <- struct{}{}
+		return testmssql.Reply{Hang: true}
+	})
+	t.Run("when the call is cancelled", func(t *testing.T) {
+		db := open(t, server.DSN(), limits)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { <-started; cancel() }()
+		_, _, err := read(ctx, db, "SELECT 1")
+		if f := faultOf(t, err); f.Code != fault.SQLFailed || !errors.Is(err, context.Canceled) {
+			t.Errorf("the error is %v", err)
+		}
+	})
+	t.Run("when its time is over", func(t *testing.T) {
+		db := open(t, server.DSN(), sql.Limits{Timeout: 200 * time.Millisecond})
+		_, _, err := read(t.Context(), db, "SELECT 1")
+		if f := faultOf(t, err); f.Code != fault.SQLFailed || !strings.Contains(f.Message, "ended after 200ms") {
+			t.Errorf("the error is %v", err)
+		}
+	})
+	got := kinds(server)
+	end := []testmssql.Kind{testmssql.Begin, testmssql.Batch, testmssql.Attention, testmssql.Rollback}
+	if !slices.Equal(got, append(end, end...)) {
+		t.Errorf("sent %v", got)
+	}
+}
+
+func TestAConnectionThatIsNeverAnsweredIsGivenUp(t *testing.T) {
+	server := serve(t, always(one))
+	server.Mute()
+	db := open(t, server.DSN()+"&connection+timeout=1", limits)
+	_, _, err := read(t.Context(), db, "SELECT 1")
+	if f := faultOf(t, err); f.Code != fault.SQLFailed || !strings.Contains(f.Message, "does not answer") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestTheServerMayHaveRestarted(t *testing.T) {
+	server := serve(t, always(one))
+	db := open(t, server.DSN(), limits)
+	for range 3 {
+		if _, _, err := read(t.Context(), db, "SELECT 1"); err != nil {
+			t.Fatal(err)
+		}
+		server.Break()
+	}
+	if n := len(server.Logins()); n != 3 {
+		t.Errorf("%d logins, want 3", n)
+	}
+}
+
+func TestAStatementThatWasSentIsNotSentTwice(t *testing.T) {
+	server := serve(t, always(testmssql.Reply{Drop: true}))
+	db := open(t, server.DSN(), limits)
+	_, _, err := read(t.Context(), db, "SELECT 1")
+	if f := faultOf(t, err); f.Code != fault.SQLFailed || !strings.Contains(f.Message, "broke") {
+		t.Errorf("the error is %v", err)
+	}
+	sent := 0
+	for _, r := range server.Requests() {
+		if r.Text == "SELECT 1\n" {
+			sent++
+		}
+	}
+	if sent != 1 {
+		t.Errorf("sent %d times", sent)
+	}
+}
+
+func TestThePoolIsSmall(t *testing.T) {
+	server := serve(t, always(one))
+	db := open(t, server.DSN(), limits)
+	var wg sync.WaitGroup
+	for range 32 {
+		wg.Go(func() {
+			if _, _, err := read(t.Context(), db, "SELECT 1"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := len(server.Logins()); n > poolSize {
+		t.Errorf("%d connections were made", n)
+	}
+}
+
+func TestWhatTheServerSaysIsTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		said          testmssql.Error
+		message, hint string
+	}{
+		"a column that there is not": {testmssql.Error{Number: 207, State: 1, Class: 16, Message: "Invalid column name 'nam'.", Line: 2},
+			"Invalid column name 'nam'. (error 207, state 1, line 2: WHERE nam = 1)", "describe_sql"},
+		"a syntax error": {testmssql.Error{Number: 102, State: 1, Class: 15, Message: "Incorrect syntax near 'x'.", Line: 1},
+			"Incorrect syntax near 'x'. (error 102, state 1, line 1: SELECT * FROM dbo.people)", "T-SQL"},
+		"a right that is not given": {testmssql.Error{Number: 229, State: 5, Class: 14, Message: "The SELECT permission was denied.", Line: 1},
+			"The SELECT permission was denied. (error 229, state 5, line 1: SELECT * FROM dbo.people)", "may not read"},
+		"a deadlock": {testmssql.Error{Number: 1205, State: 51, Class: 13, Message: "Transaction was deadlocked."},
+			"Transaction was deadlocked. (error 1205, state 51)", "once more"},
+		"an error in a function": {testmssql.Error{Number: 50000, State: 3, Class: 16, Message: "No.", Procedure: "dbo.f", Line: 9},
+			"No. (error 50000, state 3, in dbo.f)", "describe_sql"},
+		"a line that the statement has not": {testmssql.Error{Number: 1, State: 1, Class: 16, Message: "x", Line: 77}, "x (error 1, state 1)", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := open(t, serve(t, always(testmssql.Reply{Error: &c.said})).DSN(), limits)
+			_, _, err := read(t.Context(), db, "SELECT * FROM dbo.people\nWHERE nam = 1")
+			f := faultOf(t, err)
+			if f.Code != fault.SQLFailed || f.Message != c.message || !strings.Contains(f.Hint, c.hint) {
+				t.Errorf("%s\n%s (%s), want\n%s (%s)", f.Code, f.Message, f.Hint, c.message, c.hint)
+			}
+			if f.Fields["number"] != c.said.Number || f.Fields["state"] != c.said.State {
+				t.Errorf("the fields are %v", f.Fields)
+			}
+		})
+	}
+}
+
+func TestNoErrorHasThePassword(t *testing.T) {
+	down, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = down.Close()
+	secret := "s3cret/p@ss;word"
+	chatty := serve(t, always(testmssql.Reply{Error: &testmssql.Error{Number: 50000, Class: 16, Message: "said " + testmssql.Password, Procedure: testmssql.Password}}))
+	healthy := serve(t, always(one))
+	for name, c := range map[string]struct{ dsn, password, message string }{
+		"wrong password":        {healthy.DSN(), secret, "Login failed for user 'reader'."},
+		"host down":             {"Server=" + strings.Replace(down.Addr().String(), ":", ",", 1) + ";encrypt=disable;uid=u", secret, "not in reach"},
+		"no such host":          {"sqlserver://u@no-such-host.invalid?encrypt=disable", secret, "has no address"},
+		"no encryption":         {strings.Replace(healthy.DSN(), "disable", "true", 1), testmssql.Password, "does not encrypt"},
+		"the server repeats it": {chatty.DSN(), testmssql.Password, "said ***"},
+		"bad port in a URL":     {"sqlserver://u:" + secret + "@h:x", secret, "cannot be used"},
+		"bad port in pairs":     {"server=h;port=" + secret, secret, "cannot be used"},
+		"unclosed":              {"server=h;password=\"" + secret, secret, "cannot be used"},
+		"no pair":               {"server=h;" + secret, secret, "cannot be used"},
+		"bad encrypt":           {"server=h;encrypt=" + "s3cret/p@ss", "s3cret/p@ss", "cannot be used"},
+		"no server":             {"password=" + "s3cret/p@ss", "s3cret/p@ss", "names no server"},
+		"another scheme":        {"mysql://u:" + "s3cret" + "@h", "s3cret", "scheme"},
+		"twice":                 {"server=h;pwd=" + "s3cret/p@ss" + ";password=x", "s3cret/p@ss", "twice"},
+		"nothing":               {secret, secret, "cannot be used"},
+		"a certificate":         {"server=h;certificate=" + "s3cret/p@ss", "s3cret/p@ss", "cannot be used"},
+		"federated":             {"server=h;authentication=ActiveDirectoryPassword;pwd=" + "s3cret/p@ss", "s3cret/p@ss", "SqlPassword"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, err := Open(c.dsn, c.password, limits)
+			if err == nil {
+				defer db.Close()
+				if printed := fmt.Sprintf("%v %+v %#v", db, db, db); strings.Contains(printed, c.password) {
+					t.Errorf("it prints as %s", printed)
+				}
+				_, _, err = read(t.Context(), db, "SELECT 1")
+			}
+			f := faultOf(t, err)
+			if f.Code != fault.SQLFailed || !strings.Contains(f.Message, c.message) {
+				t.Errorf("the error is %v, want %q in it", err, c.message)
+			}
+			for e := err; e != nil; e = errors.Unwrap(e) {
+				for _, part := range []string{fmt.Sprintf("%+v", e), e.Error(), fmt.Sprint(f.Hint, f.Fields)} {
+					for _, form := range []string{c.password, "s3cret", "s3cret%2Fp%40ss%3Bword"} {
+						if strings.Contains(part, form) {
+							t.Errorf("%q is in %q", form, part)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestTheServerIsAskedWhatAStatementReturns(t *testing.T) {
+	described := func(rows ...[]any) testmssql.Reply {
+		return testmssql.Reply{Rows: rows, Columns: []testmssql.Column{
+			{Name: "name", Type: testmssql.NVarChar(128)}, {Name: "system_type_name", Type: testmssql.NVarChar(256)},
+			{Name: "is_hidden", Type: testmssql.Bit()}, {Name: "error_number", Type: testmssql.Int(4)}}}
+	}
+	for name, c := range map[string]struct {
+		reply testmssql.Reply
+		want  string // the column's type
+		code  fault.Code
+		asked int // for three statements
+	}{
+		"types are the server's":             {described([]any{"a", "myint", false, nil}), "myint", "", 3},
+		"hidden columns do not count":        {described([]any{"a", "myint", false, nil}, []any{"k", "int", true, nil}), "myint", "", 3},
+		"another name is another column":     {described([]any{"b", "myint", false, nil}), "int", "", 3},
+		"an error is told by running":        {described([]any{nil, nil, false, 11514}), "int", "", 3},
+		"no rows, no reading":                {described(), "", fault.SQLRejected, 3},
+		"a server that cannot is asked once": {cannotDescribe, "int", "", 1},
+		"a strange error lets it pass":       {testmssql.Reply{Error: &testmssql.Error{Number: 999, Class: 16}}, "int", "", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, err := testmssql.Start(func(r testmssql.Request) testmssql.Reply {
+				switch {
+				case isSetup(r):
+					return testmssql.Reply{}
+				case isDescription(r):
+					return c.reply
+				}
+				return one
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(server.Stop)
+			db := open(t, server.DSN(), limits)
+			for range 3 {
+				columns, _, err := read(t.Context(), db, "SELECT @p1 AS a", "x")
+				if c.code != "" {
+					if f := faultOf(t, err); f.Code != c.code {
+						t.Errorf("the error is %v", err)
+					}
+					continue
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := []sql.Column{{Name: "a", Type: c.want, Kind: sql.Integer}}; !slices.Equal(columns, want) {
+					t.Errorf("the columns are %v, want %v", columns, want)
+				}
+			}
+			asked := 0
+			for _, r := range server.Requests() {
+				if isDescription(r) {
+					asked++
+					if r.Params[0].Value != "SELECT @p1 AS a" || r.Params[1].Value != "@p1 nvarchar(1)" || r.Transaction != 0 {
+						t.Errorf("asked %+v", r)
+					}
+				} else if c.code != "" && !isSetup(r) {
+					t.Errorf("sent %+v", r)
+				}
+			}
+			if asked != c.asked {
+				t.Errorf("asked %d times, want %d", asked, c.asked)
+			}
+		})
+	}
+}
+
+func TestTheServerMustProveWhoItIs(t *testing.T) {
+	server, certificate, err := testmssql.StartTLS(answered(always(one)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, certificate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(server.Address())
+	dsn := fmt.Sprintf("Server=tcp:localhost,%s;Database=shop;Uid=%s;Encrypt=strict;MultiSubnetFailover=no", port, testmssql.User)
+	for _, c := range []struct{ name, setting, want string }{
+		{"an authority that is not known", "", "certificate is not trusted"},
+		{"another name", ";certificate=" + file + ";HostNameInCertificate=other", "certificate is not trusted"},
+		{"its own authority", ";certificate=" + file, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, _, err := read(t.Context(), open(t, dsn+c.setting, limits), "SELECT 1")
+			if n := len(server.Logins()); (n > 0) != (c.want == "") {
+				t.Errorf("%d logins", n)
+			}
+			if c.want == "" && err != nil || c.want != "" && !strings.Contains(fmt.Sprint(err), c.want) {
+				t.Errorf("the error is %v, want %q", err, c.want)
+			}
+		})
+	}
+	db := open(t, dsn+";certificate="+file, limits)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if _, _, err := read(t.Context(), db, "SELECT 1"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, l := range server.Logins() {
+		if l.Password != testmssql.Password {
+			t.Errorf("logged in as %+v", l)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package sqlserver
+
+import "strings"
+
+// refused are the reserved words that a reading statement has no use for, with what each would do. They
+// cannot be names without quotes, so wherever one stands it is a statement, or part of one.
+var refused = reasons{
+	"it writes":                             "INSERT UPDATE DELETE MERGE TRUNCATE BULK WRITETEXT UPDATETEXT",
+	"it makes a table":                      "INTO",
+	"it changes the database's objects":     "CREATE ALTER DROP ADD",
+	"it changes rights":                     "GRANT REVOKE DENY REVERT SETUSER",
+	"it runs a procedure or a text":         "EXEC EXECUTE",
+	"it begins or ends a transaction":       "BEGIN COMMIT ROLLBACK SAVE TRAN TRANSACTION CHECKPOINT",
+	"it changes the session":                "USE SET DECLARE LINENO",
+	"it is a program, not a statement":      "IF WHILE GOTO RETURN BREAK CONTINUE WAITFOR PRINT RAISERROR",
+	"it uses a cursor":                      "CURSOR OPEN CLOSE DEALLOCATE FETCH READTEXT",
+	"it administers the server":             "DBCC KILL SHUTDOWN RECONFIGURE BACKUP RESTORE DUMP LOAD DISK",
+	"it reaches beyond this database":       "OPENROWSET OPENQUERY OPENDATASOURCE",
+	"it has a table locked":                 "HOLDLOCK",
+	"it is not part of a reading statement": "PROC PROCEDURE TRIGGER ROWCOUNT TEXTSIZE IDENTITY_INSERT STATISTICS OFFSETS",
+}.byWord()
+
+// instead tells how what is refused can be had.
+var instead = map[string]string{
+	"INTO":    "Leave INTO out: the result comes back, and large ones are written to a file of the session.",
+	"DECLARE": "Give values in params, as @p1, @p2 …, and name intermediate results with WITH name AS (SELECT …).",
+	"SET":     "Give values in params, as @p1, @p2 …; settings of the session are fixed.",
+	"USE":     "Name tables as database.schema.table.",
+	"CREATE":  "Name intermediate results with WITH name AS (SELECT …).",
+	"EXEC":    "Procedures cannot be run; read the tables and views of the schema sys instead, or use describe_sql.",
+	"EXECUTE": "Procedures cannot be run; read the tables and views of the schema sys instead, or use describe_sql.",
+}
+
+// refusedPairs are statements that begin with a word that may be a name.
+var refusedPairs = map[[2]string]string{
+	{"SEND", "ON"}:           "it sends a message",
+	{"GET", "CONVERSATION"}:  "it locks a conversation",
+	{"MOVE", "CONVERSATION"}: "it moves a conversation",
+	{"RENAME", "OBJECT"}:     "it changes the database's objects",
+	{"COPY", "INTO"}:         "it writes",
+	{"RECEIVE", "*"}:         "it takes messages from a queue",
+	{"RECEIVE", "TOP"}:       "it takes messages from a queue",
+}
+
+// holding are table hints that keep locks, or take ones that keep others out.
+var holding = words("XLOCK UPDLOCK TABLOCKX TABLOCK HOLDLOCK SERIALIZABLE REPEATABLEREAD")
+
+// hints are the table hints that may stand in parentheses without WITH.
+var hints = words("NOLOCK READUNCOMMITTED READCOMMITTED READCOMMITTEDLOCK READPAST ROWLOCK PAGLOCK TABLOCK " +
+	"TABLOCKX UPDLOCK XLOCK HOLDLOCK SERIALIZABLE REPEATABLEREAD NOWAIT SNAPSHOT NOEXPAND FASTFIRSTROW")
+
+// farFunctions reach out of the databases, with the server's own rights.
+var farFunctions = reasons{
+	"it reads files of the server's machine": "FN_TRACE_GETTABLE FN_GET_AUDIT_FILE FN_XE_FILE_TARGET_READ_FILE FN_DUMP_DBLOG " +
+		"DM_OS_FILE_EXISTS DM_OS_ENUMERATE_FILESYSTEM FN_XE_TELEMETRY_BLOB_TARGET_READ_FILE",
+	// Binding a name of another server asks that server.
+	"it binds a text that is not checked": "DM_EXEC_DESCRIBE_FIRST_RESULT_SET",
+}.byWord()
+
+// serverVariables are the functions that are written with @@.
+var serverVariables = words("CONNECTIONS CPU_BUSY CURSOR_ROWS DATEFIRST DBTS ERROR FETCH_STATUS IDENTITY IDLE IO_BUSY " +
+	"LANGID LANGUAGE LOCK_TIMEOUT MAX_CONNECTIONS MAX_PRECISION MICROSOFTVERSION NESTLEVEL OPTIONS PACKET_ERRORS " +
+	"PACK_RECEIVED PACK_SENT PROCID REMSERVER ROWCOUNT SERVERNAME SERVICENAME SPID TEXTSIZE TIMETICKS TOTAL_ERRORS " +
+	"TOTAL_READ TOTAL_WRITE TRANCOUNT VERSION")
+
+// reasons are lists of words by what speaks against them.
+type reasons map[string]string
+
+func (r reasons) byWord() map[string]string {
+	by := make(map[string]string)
+	for reason, list := range r {
+		for word := range words(list) {
+			by[word] = reason
+		}
+	}
+	return by
+}
+
+func words(list string) map[string]bool {
+	set := make(map[string]bool)
+	for word := range strings.FieldsSeq(list) {
+		set[word] = true
+	}
+	return set
+}
