@@ -139,6 +139,10 @@ func (c *Connections) Get(name string) (Source, Database, error) {
 		return source, db, nil
 	}
 	db, err := c.open(source)
+	var said *fault.Error
+	if errors.As(err, &said) {
+		return Source{}, nil, said
+	}
 	if err != nil {
 		return Source{}, nil, fault.New(fault.SQLFailed, "Ask the user to correct "+source.Variable+" in the client's configuration.",
 			"The connection string of %q is not understood.", source.Name).Because(err)

@@ -2,19 +2,18 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/pflag"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/postgres"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqlserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
@@ -44,11 +43,10 @@ func isSetting(variable string) bool {
 
 func (s *Settings) openDatabase(source sql.Source) (sql.Database, error) {
 	limits := sql.Limits{Timeout: time.Duration(s.SQLTimeout), TempBytes: sqlTempBytes, RowBytes: sqlRowBytes}
-	switch source.Dialect {
-	case sql.PostgreSQL:
-		return postgres.Open(source.DSN, limits)
+	if source.Dialect == sql.SQLServer {
+		return sqlserver.Open(source.DSN, source.Password, limits)
 	}
-	return nil, fmt.Errorf("no driver for %s", source.Dialect)
+	return postgres.Open(source.DSN, limits)
 }
 
 func (s *Settings) databases(connections *sql.Connections) *tools.Databases {
@@ -81,12 +79,10 @@ func withPasswords(secrets map[string]string, sources []sql.Source) map[string]s
 }
 
 func passwordOf(source sql.Source) string {
-	if source.Dialect == sql.PostgreSQL {
-		if config, err := pgconn.ParseConfig(source.DSN); err == nil {
-			return config.Password
-		}
+	if source.Dialect == sql.SQLServer {
+		return sqlserver.Password(source.DSN)
 	}
-	return ""
+	return postgres.Password(source.DSN)
 }
 
 // databaseChecks tell of each connection whether it works and what its login could do beside reading.

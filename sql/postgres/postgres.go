@@ -72,6 +72,15 @@ func Open(dsn string, limits sql.Limits) (*Database, error) {
 	return &Database{pool: pool, limits: limits, types: newTypeCache(), zoned: choosesZone(config.ConnConfig)}, nil
 }
 
+// Password is the password that a connection string, or what it refers to, has; empty where there is none.
+func Password(dsn string) string {
+	config, err := pgconn.ParseConfig(dsn)
+	if err != nil {
+		return ""
+	}
+	return config.Password
+}
+
 // Close closes the pool; statements that still run are waited for.
 func (d *Database) Close() { d.pool.Close() }
 

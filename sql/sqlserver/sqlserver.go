@@ -37,6 +37,15 @@ type Database struct {
 
 var _ sql.Database = (*Database)(nil)
 
+// Password is the password that a connection string has; empty where there is none.
+func Password(dsn string) string {
+	config, err := parseDSN(dsn, "")
+	if err != nil {
+		return ""
+	}
+	return config.Password
+}
+
 // Open reads a connection string: a URL (sqlserver://), key=value pairs, or ODBC's form. The password is for a string that has
 // none. Nothing is connected before the first use; a string that cannot be used is a *fault.Error that tells
 // nothing of its values. SQL Server has no limit of temporary files for a session; that one has no effect.
