@@ -12,7 +12,7 @@ import (
 // MaxStatement is how long a statement may be, in bytes.
 const MaxStatement = 256 << 10
 
-// maxDepth bounds parentheses; the server gives up far earlier.
+// maxDepth bounds parentheses within each other.
 const maxDepth = 200
 
 const oneStatement = "Send one SELECT (or WITH … SELECT) at a time; each call is a transaction of its own, which is rolled back."
