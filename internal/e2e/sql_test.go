@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -339,4 +341,39 @@ func TestADatabaseIsDescribed(t *testing.T) {
 	res.wantCode(t, "not_found")
 	res.wantText(t, "orders")
 	s.call(describeSQL, object{"connection": "other"}).wantCode(t, "connection_not_found")
+}
+
+func TestDoctorTellsWhatALoginCouldDo(t *testing.T) {
+	t.Parallel()
+	db, conn := database(t)
+	for _, statement := range []string{"CREATE ROLE plain_reader LOGIN", "GRANT pg_read_all_data TO plain_reader"} {
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(binary, "doctor", "--json")
+	cmd.Env = append(os.Environ(), "SANDBOX_SQL_STRONG="+db.DSN(testpg.Superuser), "SANDBOX_SQL_PLAIN="+db.DSN("plain_reader"),
+		"SANDBOX_SQL_GONE=postgres://ghost:correct-horse-battery@127.0.0.1:1/x", "SANDBOX_SQL_ODD=correct-horse-battery")
+	out, _ := cmd.Output() // the machine may lack something else
+	var report struct {
+		Checks []struct{ Name, Status, Found, Fix string }
+	}
+	decode(t, out, &report)
+	found := make(map[string]string)
+	for _, c := range report.Checks {
+		found[c.Name] += c.Status + ": " + c.Found + " " + c.Fix + "\n"
+	}
+	for name, words := range map[string][]string{
+		"database strong": {"warn", "superuser", "CREATE ROLE"}, "database plain": {"ok", "can only read"},
+		"database gone": {"warn", "nothing listens"}, "database": {"warn", "SANDBOX_SQL_ODD"},
+	} {
+		for _, word := range words {
+			if !strings.Contains(found[name], word) {
+				t.Errorf("%s: %q is not in %q", name, word, found[name])
+			}
+		}
+	}
+	if strings.Contains(string(out), "correct-horse-battery") {
+		t.Error("a password is in the report")
+	}
 }
