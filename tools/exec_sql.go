@@ -64,7 +64,9 @@ func (d *Deps) execSQL() tool {
 			"a larger result becomes a CSV file below %s/%s of the session, with a preview and the Python that loads it. Use describe_sql first to see tables and columns.",
 			d.dialects(), d.Databases.InlineRows, sandbox.WorkDir, inputDir)),
 		mcp.WithString("query", mcp.Required(), mcp.Description("One SELECT, WITH, VALUES, SHOW or EXPLAIN. Put values into params, not into the text.")),
-		mcp.WithArray("params", mcp.Description("Values of $1, $2 … (PostgreSQL) or @p1, @p2 … (SQL Server): numbers, text (dates and large integers too), booleans, null, lists for arrays.")),
+		// Gemini's clients leave a tool out whose lists do not name one type for their items. Any value can be text;
+		// the others are taken as well.
+		mcp.WithArray("params", mcp.WithStringItems(), mcp.Description("Values of $1, $2 … (PostgreSQL) or @p1, @p2 … (SQL Server). As text whatever the type, such as 42, true or 2026-01-31; numbers, booleans, null and lists (arrays) are taken too.")),
 		connectionParam(d.Databases),
 		mcp.WithNumber("max_rows", mcp.Description(fmt.Sprintf("Most rows to read; default %d.", d.Databases.MaxRows))),
 		mcp.WithString("save_as", mcp.Description("Write the rows to this file whatever their number: name.csv, or name.jsonl for exact types.")),
