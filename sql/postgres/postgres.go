@@ -58,7 +58,7 @@ func Open(dsn string, limits sql.Limits) (*Database, error) {
 		config.ConnConfig.RuntimeParams["application_name"] = "code-sandbox-mcp"
 	}
 	config.MaxConns, config.MinConns, config.MinIdleConns = poolSize, 0, 0
-	config.MaxConnIdleTime = idleTime
+	config.MaxConnIdleTime, config.PingTimeout = idleTime, tidyTime // of a connection that slept with the laptop
 	config.ConnConfig.BuildFrontend = pgconnFrontend(limits.RowBytes)
 	config.ConnConfig.BuildContextWatcherHandler = cancelInDatabase
 	// Nothing is prepared by name: DISCARD ALL and poolers take that away.

@@ -182,6 +182,8 @@ func TestParamsAreBound(t *testing.T) {
 	}{
 		{"every kind of value", "SELECT $1::int + 1, $2::text, $3::bool, $4::text, $5::numeric, $6::date + 1",
 			[]any{float64(41), hostile, true, nil, 1.25, "2026-01-31"}, []string{"42", hostile, "true", "NULL", "1.25", "2026-02-01"}},
+		{"everything as text", "SELECT $1::int + 1, $2::bool, $3::int[], $4::numeric, $5::timestamptz, $6::jsonb",
+			[]any{"41", "true", "{1,NULL}", "1.50", "2026-01-31 01:00+01", `{"a":1}`}, []string{"42", "true", "[1,null]", "1.50", "2026-01-31 00:00:00+00", `{"a": 1}`}},
 		{"large integers as text", "SELECT $1::bigint", []any{"9007199254740993"}, []string{"9007199254740993"}},
 		{"large numbers are not written with an exponent", "SELECT $1::bigint", []any{float64(1e15)}, []string{"1000000000000000"}},
 		{"lists are arrays", "SELECT $1::int[], $2::text[]", []any{[]any{float64(1), nil}, []any{hostile, "", nil, "NULL"}},
