@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // Format is how an export is written.
@@ -113,12 +114,17 @@ func NewExport(format Format, head *Head, rows Rows, limits ExportLimits) *Expor
 	return e
 }
 
-// uniqueNames gives a column whose name another one has already a number.
+// uniqueNames gives a column whose name another one has already a number, and one without a name its place: a
+// file's reader would make up a name of its own.
 func uniqueNames(columns []Column) []Column {
 	unique := make([]Column, len(columns))
 	taken := make(map[string]bool)
-	for _, c := range columns {
-		taken[c.Name] = true
+	columns = slices.Clone(columns)
+	for i, c := range columns {
+		if c.Name == "" {
+			columns[i].Name = fmt.Sprintf("column_%d", i+1)
+		}
+		taken[columns[i].Name] = true
 	}
 	seen := make(map[string]bool)
 	for i, c := range columns {

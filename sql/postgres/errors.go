@@ -7,7 +7,6 @@ import (
 	"net"
 	"strings"
 	"syscall"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -121,7 +120,7 @@ func byteOffset(text string, position int) int {
 			return offset
 		}
 	}
-	return len(text) - min(len(text), utf8.UTFMax-1)
+	return len(text)
 }
 
 // hintFor is the next step: the database's own hint where it has one.
