@@ -187,7 +187,8 @@ func (d *Deps) handleExecSQL(ctx context.Context, p *params) (*answer, error) {
 
 // inTime says of a statement's end by the clock what the limit was.
 func (d *Deps) inTime(ctx context.Context, err error) error {
-	late := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
+	var said *fault.Error
+	late := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && !errors.As(err, &said)
 	if !late && !errors.Is(err, sql.ErrTimeout) {
 		return err
 	}
