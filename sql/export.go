@@ -36,6 +36,9 @@ type Head struct {
 	More bool
 }
 
+// perValue is what a value takes beside its text: quotes and a comma, or null.
+const perValue = 4
+
 // ReadHead reads the first rows, at most n of them and few enough to be of at most maxBytes, but for
 // the first.
 func ReadHead(rows Rows, n, maxBytes int) (*Head, error) {
@@ -44,7 +47,7 @@ func ReadHead(rows Rows, n, maxBytes int) (*Head, error) {
 	for rows.Next() {
 		values := rows.Values()
 		for _, value := range values {
-			size += len(value)
+			size += len(value) + perValue
 		}
 		if len(h.Rows) == n || size > maxBytes && len(h.Rows) > 0 {
 			h.More = true

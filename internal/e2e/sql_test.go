@@ -416,3 +416,50 @@ func TestDoctorTellsWhatALoginCouldDo(t *testing.T) {
 		t.Error("a password is in the report")
 	}
 }
+
+func TestAnswersAreBoundedWhateverTheDatabaseHas(t *testing.T) {
+	t.Parallel()
+	_, conn := database(t)
+	columns := func(name string) string {
+		var list []string
+		for i := range 1600 {
+			list = append(list, fmt.Sprintf("\"%s%04d\" date", name, i))
+		}
+		return strings.Join(list, ", ")
+	}
+	long := strings.Repeat("\x01", 59)
+	for _, statement := range []string{
+		"CREATE SCHEMA wide", "CREATE TABLE wide.plain (" + columns("c") + ")", "CREATE TABLE wide.nasty (" + columns(long) + ")",
+		"INSERT INTO wide.nasty DEFAULT VALUES", "INSERT INTO wide.plain SELECT FROM generate_series(1, 30)",
+		"COMMENT ON TABLE wide.nasty IS '" + strings.Repeat("\x01", 1_000_000) + "'",
+	} {
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := startSQL(t, testpg.Superuser)
+	bounded := func(name, tool string, arguments object) toolResult {
+		t.Helper()
+		res := s.call(tool, arguments)
+		if len(res.line) > 1_000_000 {
+			t.Errorf("%s: %d bytes", name, len(res.line))
+		}
+		return res
+	}
+	f := s.query(object{"query": "SELECT repeat(E'\\x01', 1000) AS a FROM generate_series(1, 25)"})
+	if f.RowCount != 25 || len(f.Rows)+len(f.Preview) < 5 {
+		t.Errorf("%d rows inline, %d in the preview", len(f.Rows), len(f.Preview))
+	}
+	bounded("a long error", execSQL, object{"query": "SELECT repeat('x', 2000000)::int"}).wantCode(t, "sql_failed")
+	bounded("a long connection", execSQL, object{"query": "SELECT 1", "connection": strings.Repeat("x", 2_000_000)}).wantCode(t, "connection_not_found")
+	bounded("1600 columns", execSQL, object{"query": "TABLE wide.plain", "save_as": "plain.csv"}).wantText(t, `"c1599"`, "read_csv")
+	bounded("1600 long names", execSQL, object{"query": "TABLE wide.nasty"}).wantText(t, "Only the first")
+	bounded("1600 long names in a file", execSQL, object{"query": "TABLE wide.nasty", "save_as": "nasty.csv"}).wantText(t, "Only the first", `"row_count":1`)
+	bounded("1600 long values", execSQL, object{"query": "SELECT " + strings.TrimSuffix(strings.Repeat("(SELECT repeat(E'\\x01', 5000)),", 1600), ",")}).wantText(t, `"row_count":1`)
+	bounded("a table of long names", describeSQL, object{"table": "wide.nasty", "examples": true}).wantText(t, "left out")
+	bounded("a long comment", describeSQL, object{"schema": "wide"}).wantText(t, `"nasty"`)
+	if f := s.query(object{"query": "SELECT FROM generate_series(1, 2)"}); f.Columns == nil || f.RowCount != 2 {
+		t.Errorf("no columns: %+v", f)
+	}
+	s.call(execSQL, object{"query": "SELECT 1", "session_id": "../x"}).wantCode(t, "invalid_session_id")
+}
