@@ -162,7 +162,7 @@ func (c *Connections) find(name string) (Source, error) {
 		}
 		names[i] = s.Name
 	}
-	what := fmt.Sprintf("There is no connection %q.", name)
+	what := fmt.Sprintf("There is no connection %.80q.", name)
 	if name == "" {
 		what = "There are several connections and the call names none."
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // Format is how an export is written.
@@ -35,6 +36,9 @@ type Head struct {
 	More bool
 }
 
+// perValue is what a value takes beside its text: quotes and a comma, or null.
+const perValue = 4
+
 // ReadHead reads the first rows, at most n of them and few enough to be of at most maxBytes, but for
 // the first.
 func ReadHead(rows Rows, n, maxBytes int) (*Head, error) {
@@ -43,7 +47,7 @@ func ReadHead(rows Rows, n, maxBytes int) (*Head, error) {
 	for rows.Next() {
 		values := rows.Values()
 		for _, value := range values {
-			size += len(value)
+			size += len(value) + perValue
 		}
 		if len(h.Rows) == n || size > maxBytes && len(h.Rows) > 0 {
 			h.More = true
@@ -113,12 +117,17 @@ func NewExport(format Format, head *Head, rows Rows, limits ExportLimits) *Expor
 	return e
 }
 
-// uniqueNames gives a column whose name another one has already a number.
+// uniqueNames gives a column whose name another one has already a number, and one without a name its place: a
+// file's reader would make up a name of its own.
 func uniqueNames(columns []Column) []Column {
 	unique := make([]Column, len(columns))
 	taken := make(map[string]bool)
-	for _, c := range columns {
-		taken[c.Name] = true
+	columns = slices.Clone(columns)
+	for i, c := range columns {
+		if c.Name == "" {
+			columns[i].Name = fmt.Sprintf("column_%d", i+1)
+		}
+		taken[columns[i].Name] = true
 	}
 	seen := make(map[string]bool)
 	for i, c := range columns {

@@ -144,3 +144,22 @@ func TestPlacesAreShown(t *testing.T) {
 		}
 	}
 }
+
+func TestColumnsOfAFileHaveNamesOfTheirOwn(t *testing.T) {
+	g := &given{columns: []Column{{Name: ""}, {Name: "a"}, {Name: ""}, {Name: "column_3"}, {Name: "a"}}, rows: [][][]byte{text(1, 2, 3, 4, 5)}}
+	_, content, err := export(t, CSV, g, 1, ExportLimits{})
+	if want := "column_1,a,column_3,column_3_2,a_2\n1,2,3,4,5\n"; content != want || err != nil {
+		t.Errorf("got %q, %v, want %q", content, err, want)
+	}
+	if g.columns[0].Name != "" {
+		t.Error("the result's own columns were renamed")
+	}
+}
+
+func TestJSONIsOneLineInAFileOfLines(t *testing.T) {
+	g := &given{columns: []Column{{Name: "j", Kind: JSON}}, rows: [][][]byte{text("{\"a\":\r\n \"b\\n\"}")}}
+	_, content, err := export(t, JSONL, g, 1, ExportLimits{})
+	if want := `{"j":{"a": "b\n"}}` + "\n"; content != want || err != nil {
+		t.Errorf("got %q, %v, want %q", content, err, want)
+	}
+}

@@ -20,10 +20,21 @@ func AppendJSON(out []byte, kind Kind, value []byte) []byte {
 		}
 	case JSON:
 		if json.Valid(value) {
-			return append(out, value...)
+			return appendOneLine(out, value)
 		}
 	}
 	return appendJSONText(out, value)
+}
+
+// appendOneLine writes JSON without its line ends, which are never within its strings: a file of JSON lines has
+// one value a line.
+func appendOneLine(out, value []byte) []byte {
+	for _, c := range value {
+		if c != '\n' && c != '\r' {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // isJSONNumber tells "1.5" from "NaN", "Infinity" and the like, which begin otherwise.

@@ -3,6 +3,7 @@ package sql
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -14,6 +15,9 @@ type profile struct {
 	// hard: values that pandas has no good type for, such as dates of the year 1 or decimals of 30 digits.
 	hard bool
 }
+
+// onlyEmpty tells that what is empty in a column of a CSV is a value and no NULL.
+func (p profile) onlyEmpty() bool { return p.empty && !p.null }
 
 // floatDigits is how many significant digits any float64 keeps.
 const floatDigits = 15
@@ -52,17 +56,26 @@ func significant(number []byte) int {
 // inNanoseconds tells whether a time lies where 64 bits of nanoseconds can count it, by its year.
 func inNanoseconds(value []byte) bool {
 	return len(value) >= 10 && value[4] == '-' && !bytes.HasSuffix(value, []byte("BC")) &&
-		string(value[:4]) > "1677" && string(value[:4]) < "2262"
+		string(value[:4]) > "1677" && string(value[:4]) < "2262" && !zoneHasSeconds(value)
+}
+
+// zoneHasSeconds tells the offsets of before there were time zones, such as +01:05:21, which pandas does not read.
+func zoneHasSeconds(value []byte) bool {
+	zone := bytes.LastIndexAny(value, "+-")
+	return zone > len("2006-01-02") && bytes.Count(value[zone:], []byte(":")) > 1
 }
 
 // Pandas is the Python that loads the file at path with every column as what it is, and Notes what a
 // reader of the file should know. Both are right once the file is written.
 func (e *Export) Pandas(format Format, path string) (code string, notes []string) {
 	l := pandasLoad{export: e, path: path}
-	if format == JSONL {
-		return l.jsonLines(), nil
+	if len(e.Columns) == 0 {
+		return fmt.Sprintf("import pandas as pd\ndf = pd.DataFrame(index=range(%d))", e.Rows), nil
 	}
-	return l.csv(), l.notes()
+	if format == JSONL {
+		return l.jsonLines(), l.hardNotes()
+	}
+	return l.csv(), append(l.emptyNotes(), l.hardNotes()...)
 }
 
 type pandasLoad struct {
@@ -79,9 +92,10 @@ func (l *pandasLoad) csv() string {
 		}
 		converters = append(converters, fmt.Sprintf("%s: lambda v: %s(v) if v else None", quote(name), function))
 	}
-	floats := false
+	floats, emptied := false, false
 	for i, c := range l.export.Columns {
 		hard := l.export.profile[i].hard
+		emptied = emptied || c.Kind == Text && l.export.profile[i].onlyEmpty()
 		switch {
 		case c.Kind == Integer:
 			types = append(types, quote(c.Name)+`: "Int64"`)
@@ -92,11 +106,14 @@ func (l *pandasLoad) csv() string {
 			floats = true
 		case c.Kind == Decimal:
 			convert(c.Name, "decimal", "decimal.Decimal")
+		case c.Kind == Bytes && l.export.profile[i].onlyEmpty():
+			converters = append(converters, quote(c.Name)+": bytes.fromhex")
 		case c.Kind == Bytes:
 			convert(c.Name, "", "bytes.fromhex")
 		case c.Kind == JSON, c.Kind == Array:
 			convert(c.Name, "json", "json.loads")
 		case (c.Kind == Date || c.Kind == Timestamp) && !hard:
+			types = append(types, quote(c.Name)+`: "string"`)
 			dates = append(dates, quote(c.Name))
 		case c.Kind == TimestampTZ && !hard:
 			types = append(types, quote(c.Name)+`: "string"`)
@@ -113,57 +130,141 @@ func (l *pandasLoad) csv() string {
 	}
 	add("dtype={%s}", types)
 	add("converters={%s}", converters)
-	add("parse_dates=[%s]", dates)
-	if len(dates) > 0 {
-		arguments = append(arguments, `date_format="ISO8601"`)
+	if floats {
+		arguments = append(arguments, `float_precision="round_trip"`)
 	}
-	arguments = append(arguments, "keep_default_na=False", l.missing(floats))
+	if len(l.export.Columns) == 1 {
+		arguments = append(arguments, "skip_blank_lines=False") // which are its NULLs
+	}
+	arguments = append(arguments, "keep_default_na=False", l.missing(floats || emptied))
 	lines := slices.Concat(imports, []string{"df = pd.read_csv(" + strings.Join(arguments, ", ") + ")"})
-	for _, name := range zoned {
-		lines = append(lines, fmt.Sprintf(`df[%s] = pd.to_datetime(df[%s], format="ISO8601", utc=True)`, name, name))
+	if len(dates) > 0 {
+		lines = append(lines, forEach(dates, toTime))
+	}
+	if len(zoned) > 0 {
+		lines = append(lines, forEach(zoned, toZonedTime))
 	}
 	return strings.Join(lines, "\n")
 }
 
-// missing says which texts are no value: the empty one, and among numbers NaN as well.
-func (l *pandasLoad) missing(floats bool) string {
-	if !floats {
+// missing says which texts are no value: the empty one where it may be a NULL, and among numbers NaN as well.
+func (l *pandasLoad) missing(differ bool) string {
+	if !differ {
 		return `na_values=[""]`
 	}
 	var each []string
 	for i, c := range l.export.Columns {
 		values := `[""]`
-		if c.Kind == Float || c.Kind == Decimal && !l.export.profile[i].hard {
+		p := l.export.profile[i]
+		switch {
+		case c.Kind == Float, c.Kind == Decimal && !p.hard:
 			values = `["", "NaN"]`
+		case c.Kind == Text && p.onlyEmpty():
+			values = `[]`
 		}
 		each = append(each, quote(c.Name)+": "+values)
 	}
 	return "na_values={" + strings.Join(each, ", ") + "}"
 }
 
+// jsonLines makes the columns' types of what json.loads gives. Without dtype=object, whole numbers beside a NULL
+// would be floats before anything could be done about it.
 func (l *pandasLoad) jsonLines() string {
-	return fmt.Sprintf("import json, pandas as pd\ndf = pd.DataFrame([json.loads(line) for line in open(%s, encoding=\"utf-8\")])", quote(l.path))
+	var names []string
+	columns := make(map[string][]string) // by what is to be done with them
+	imports, parse := "import json, pandas as pd", ""
+	for i, c := range l.export.Columns {
+		names = append(names, quote(c.Name))
+		do := conversion(c.Kind, l.export.profile[i].hard)
+		columns[do] = append(columns[do], quote(c.Name))
+		if do == toDecimal {
+			imports, parse = "import decimal, json, pandas as pd", ", parse_float=decimal.Decimal"
+		}
+	}
+	delete(columns, "")
+	lines := []string{imports, fmt.Sprintf(`df = pd.DataFrame([json.loads(line%s) for line in open(%s, encoding="utf-8")], columns=[%s], dtype=object)`,
+		parse, quote(l.path), strings.Join(names, ", "))}
+	for _, do := range slices.Sorted(maps.Keys(columns)) {
+		lines = append(lines, forEach(columns[do], do))
+	}
+	return strings.Join(lines, "\n")
 }
 
-func (l *pandasLoad) notes() []string {
-	var both, hard []string
+// What is done with a column c.
+const (
+	toDecimal   = `df[_c].map(decimal.Decimal, na_action="ignore")`
+	toTime      = `pd.to_datetime(df[_c], format="ISO8601")`
+	toZonedTime = `pd.to_datetime(df[_c], format="ISO8601", utc=True)`
+)
+
+func forEach(columns []string, do string) string {
+	return fmt.Sprintf("for _c in [%s]: df[_c] = %s", strings.Join(columns, ", "), do)
+}
+
+// conversion is the Python that gives a column of JSON's values its type; empty where they have it.
+func conversion(kind Kind, hard bool) string {
+	switch kind {
+	case Integer:
+		return `df[_c].astype("Int64")`
+	case Boolean:
+		return `df[_c].astype("boolean")`
+	case Float:
+		return `df[_c].astype("float64")`
+	case Decimal:
+		if hard {
+			return toDecimal
+		}
+		return `df[_c].astype("float64")`
+	case Bytes:
+		return `df[_c].map(bytes.fromhex, na_action="ignore")`
+	case JSON, Array:
+		return ""
+	case Date, Timestamp:
+		if !hard {
+			return toTime
+		}
+	case TimestampTZ:
+		if !hard {
+			return toZonedTime
+		}
+	}
+	return `df[_c].astype("string")`
+}
+
+func (l *pandasLoad) emptyNotes() []string {
+	var both []string
 	for i, c := range l.export.Columns {
 		p := l.export.profile[i]
-		if c.Kind == Text && p.null && p.empty {
+		if (c.Kind == Text || c.Kind == Bytes) && p.null && p.empty {
 			both = append(both, c.Name)
 		}
-		if p.hard && c.Kind != Decimal {
+	}
+	if len(both) == 0 {
+		return nil
+	}
+	return []string{"NULL and what is empty both read as missing from CSV; a save_as that ends in .jsonl keeps them apart: " + someNames(both)}
+}
+
+func (l *pandasLoad) hardNotes() []string {
+	var hard []string
+	for i, c := range l.export.Columns {
+		if l.export.profile[i].hard && c.Kind != Decimal {
 			hard = append(hard, c.Name)
 		}
 	}
-	var notes []string
-	if len(both) > 0 {
-		notes = append(notes, "NULL and the empty text both read as missing from CSV; a save_as that ends in .jsonl keeps them apart: "+strings.Join(both, ", "))
+	if len(hard) == 0 {
+		return nil
 	}
-	if len(hard) > 0 {
-		notes = append(notes, "dates outside the years 1678 to 2261 stay text: "+strings.Join(hard, ", "))
+	return []string{"Times outside the years 1678 to 2261, or with seconds in their zone, stay text: " + someNames(hard)}
+}
+
+// someNames lists names, and of many the first.
+func someNames(names []string) string {
+	const most = 20
+	if len(names) <= most {
+		return strings.Join(names, ", ")
 	}
-	return notes
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 // quote writes a Python string.

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -58,7 +59,7 @@ func (d *Deps) handleDescribeSQL(ctx context.Context, p *params) (*answer, error
 	if err != nil {
 		return nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, d.Databases.Timeout+connectMargin)
+	limited, cancel := d.limited(ctx)
 	defer cancel()
 	fields := describeFields{Connection: source.Name}
 	switch {
@@ -77,7 +78,62 @@ func (d *Deps) handleDescribeSQL(ctx context.Context, p *params) (*answer, error
 	if err != nil {
 		return nil, d.inTime(ctx, err)
 	}
+	fields.fit()
 	return jsonAnswer(fields)
+}
+
+// fit leaves out of the answer what would make it too long, the least needed first.
+func (f *describeFields) fit() {
+	for _, less := range []func(){f.withoutWords, f.withoutValues, f.halved, f.halved, f.halved, f.halved, f.halved, f.halved} {
+		if jsonSize(f) <= answerBytes {
+			return
+		}
+		less()
+		f.Truncated, f.Hint = true, "The answer would be too long; parts of it are left out. Ask for less at once, or read information_schema with exec_sql."
+	}
+}
+
+// withoutWords leaves comments and definitions out, which may be of any length.
+func (f *describeFields) withoutWords() {
+	for i := range f.Schemas {
+		f.Schemas[i].Comment = ""
+	}
+	for i := range f.Tables {
+		f.Tables[i].Comment = ""
+	}
+	if f.Table == nil {
+		return
+	}
+	f.Table.Comment, f.Table.Checks, f.Table.Indexes = "", nil, nil
+	for i := range f.Table.Columns {
+		f.Table.Columns[i].Comment, f.Table.Columns[i].Default = "", ""
+	}
+}
+
+func (f *describeFields) withoutValues() {
+	if f.Table == nil {
+		return
+	}
+	for i := range f.Table.Columns {
+		f.Table.Columns[i].Values, f.Table.Columns[i].Examples = nil, nil
+	}
+}
+
+func (f *describeFields) halved() {
+	f.Schemas, f.Tables = f.Schemas[:len(f.Schemas)/2], f.Tables[:len(f.Tables)/2]
+	if t := f.Table; t != nil {
+		t.Columns = t.Columns[:len(t.Columns)/2]
+		t.ForeignKeys, t.ReferencedBy = t.ForeignKeys[:len(t.ForeignKeys)/2], t.ReferencedBy[:len(t.ReferencedBy)/2]
+	}
+}
+
+// jsonSize is how long a value's JSON is.
+func jsonSize(value any) int {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return 0 // and jsonAnswer tells it
+	}
+	return len(text)
 }
 
 func listConnections(connections *sql.Connections) []describedConnection {

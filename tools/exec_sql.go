@@ -34,9 +34,11 @@ const (
 	inlineWidth   = 2000   // characters of one value in an answer
 	previewRows   = 5
 	previewWidth  = 200
-	narrowest     = 40 // characters that are left of a value in a very wide row
+	narrowest     = 10   // characters that are left of a value in a very wide row
+	maxColumns    = 2000 // of a result; PostgreSQL has 1,664
+	answerBytes   = 300_000
 	maxStatement  = 100_000
-	connectMargin = 15 * time.Second // for connecting, beside the statement's own time
+	connectMargin = 30 * time.Second // for connecting and ending, beside the statement's time and that of those before it
 )
 
 type sqlFields struct {
@@ -129,6 +131,11 @@ func (d *Deps) readSQLCall(p *params) (*sqlCall, error) {
 		}
 		c.maxRows = min(*maxRows, c.maxRows)
 	}
+	if c.session != "" {
+		if err := sandbox.CheckSessionID(c.session); err != nil {
+			return nil, err
+		}
+	}
 	if len(c.query.Text) > maxStatement {
 		return nil, fault.New(fault.SQLRejected, "Shorten the statement; pass long values in params.",
 			"The statement has %d bytes, and %d are the most.", len(c.query.Text), maxStatement)
@@ -165,13 +172,17 @@ func (d *Deps) handleExecSQL(ctx context.Context, p *params) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, d.Databases.Timeout+connectMargin)
+	limited, cancel := d.limited(ctx)
 	defer cancel()
 	rows, err := database.Query(limited, call.query)
 	if err != nil {
 		return nil, d.inTime(ctx, err)
 	}
 	defer rows.Close()
+	if n := len(rows.Columns()); n > maxColumns {
+		return nil, fault.New(fault.SQLFailed, "Name the columns that you need in SELECT.",
+			"The result has %s columns, and %s are the most.", humanize.Comma(int64(n)), humanize.Comma(maxColumns)).With("columns", n)
+	}
 	most := int(min(int64(d.Databases.InlineRows), call.maxRows))
 	head, err := sql.ReadHead(rows, most, inlineBytes)
 	if err != nil {
@@ -184,12 +195,47 @@ func (d *Deps) handleExecSQL(ctx context.Context, p *params) (*answer, error) {
 		return nil, d.inTime(ctx, err)
 	}
 	fields.DurationMS = time.Since(begun).Milliseconds()
+	fields.fit()
 	return jsonAnswer(fields)
+}
+
+// fit leaves out of the answer what would make it too long, which takes very many columns with long names: first
+// the code that loads each as what it is, then the preview, then names.
+func (f *sqlFields) fit() {
+	if f.Columns == nil {
+		f.Columns = []sql.Column{} // and not null
+	}
+	if f.size() <= answerBytes {
+		return
+	}
+	if f.Path != "" {
+		f.Load, f.Preview = "", nil
+		f.Notes = append(f.Notes, "The code that loads so many columns, and a preview, would be too long. Read the file with pandas and give it the types of the columns that you need.")
+	}
+	if n := len(f.Columns); f.size() > answerBytes {
+		for f.Columns = f.Columns[:n/2]; f.size() > answerBytes && len(f.Columns) > 0; {
+			f.Columns = f.Columns[:len(f.Columns)/2]
+		}
+		f.Notes = append(f.Notes, fmt.Sprintf("Only the first %d of %d columns are named here.", len(f.Columns), n))
+	}
+}
+
+// size is how long the answer's JSON is but for its rows, whose own bounds are others.
+func (f *sqlFields) size() int {
+	bare := *f
+	bare.Rows = nil
+	return jsonSize(bare)
+}
+
+// limited bounds a call: its statement may have to wait as long as another one takes.
+func (d *Deps) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, 2*d.Databases.Timeout+connectMargin)
 }
 
 // inTime says of a statement's end by the clock what the limit was.
 func (d *Deps) inTime(ctx context.Context, err error) error {
-	late := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
+	var said *fault.Error
+	late := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && !errors.As(err, &said)
 	if !late && !errors.Is(err, sql.ErrTimeout) {
 		return err
 	}

@@ -190,15 +190,54 @@ func TestPandasReadsEveryType(t *testing.T) {
 		checks = append(checks, fmt.Sprintf("value = df[%q].iloc[0]\nif not (%s): print('wrong', %[1]q, repr(value), df[%[1]q].dtype)\nif not pd.isna(df[%[1]q].iloc[1]): print('no NULL', %[1]q, df[%[1]q].iloc[1])", e.column, e.check))
 	}
 	query := "SELECT " + strings.Join(values, ", ") + " UNION ALL SELECT " + strings.Join(nulls, ", ")
-	f := s.query(object{"query": query, "save_as": "types.csv"})
-	s.py("import numpy as np, decimal\n"+f.Load+"\n"+strings.Join(checks, "\n")+"\nprint('checked', len(df.columns))").
-		wantText(t, fmt.Sprintf("checked %d", len(everyType)))
-	if len(f.Notes) != 1 || !strings.Contains(f.Notes[0], "old") {
-		t.Errorf("notes %q", f.Notes)
+	for _, name := range []string{"types.csv", "types.jsonl"} {
+		f := s.query(object{"query": query, "save_as": name})
+		res := s.py("import numpy as np, decimal\n" + f.Load + "\n" + strings.Join(checks, "\n") + "\nprint('checked', len(df.columns))")
+		res.wantText(t, fmt.Sprintf("checked %d", len(everyType)))
+		if len(f.Notes) != 1 || !strings.Contains(f.Notes[0], "old") {
+			t.Errorf("%s: notes %q", name, f.Notes)
+		}
+		if text := res.text(); strings.Contains(text, "wrong") || strings.Contains(text, "no NULL") {
+			t.Errorf("%s: %s", name, text)
+		}
 	}
-	res := s.py(f.Load + "\n" + strings.Join(checks, "\n"))
-	if text := res.text(); strings.Contains(text, "wrong") || strings.Contains(text, "no NULL") {
-		t.Error(text)
+}
+
+// oddResults are results whose file is easily read wrong, and what pandas is to make of each: a Python
+// expression of df.
+var oddResults = []struct{ name, query, check string }{
+	{"one column with NULLs", "SELECT nullif(n, 2) AS n FROM generate_series(1, 3) n", "df.n.tolist() == [1, pd.NA, 3] and df.n.dtype == 'Int64'"},
+	{"no columns", "SELECT FROM generate_series(1, 3)", "df.shape == (3, 0)"},
+	{"no rows", "SELECT 1 AS i, 'x' AS t, now() AS z, date '2020-01-01' AS d, ''::bytea AS y, 1.5 AS p WHERE false",
+		"[str(t) for t in df.dtypes] == ['Int64', 'string', 'datetime64[ns, UTC]', 'datetime64[ns]', 'object', 'float64']"},
+	{"nothing but NULL", "SELECT NULL::int AS i, NULL::date AS d, NULL::bool AS b, NULL::json AS j, NULL::bytea AS y, NULL::text AS t FROM generate_series(1, 2)",
+		"df.isna().all().all() and df.shape == (2, 6) and df.d.dtype.kind == 'M'"},
+	{"empty values", "SELECT '' AS t, ''::bytea AS y, 1.5 AS p", "df.t[0] == '' and df.y[0] == b''"},
+	{"whole numbers beside a NULL", "VALUES (9007199254740993), (NULL)", "df.column1[0] == 9007199254740993"},
+	{"decimals beside a NULL", "VALUES (12345678901234567890.123456789), (NULL), ('NaN')", "df.column1[0] == decimal.Decimal('12345678901234567890.123456789') and df.column1[1] is None"},
+	{"floats to the last digit", "VALUES (0.1::float8 + 0.2), (1.7976931348623157e308), (5e-324), (0.49999999999999994)",
+		"df.column1.tolist() == [0.1 + 0.2, 1.7976931348623157e308, 5e-324, 0.49999999999999994]"},
+	{"JSON of several lines", `SELECT E'{"a":\n 1,\r\n "big": 123456789012345678901234567890}'::json AS j, array[E'[\n1]'::json] AS a`,
+		"df.j[0] == {'a': 1, 'big': 123456789012345678901234567890} and df.a[0] == [[1]]"},
+	{"odd names", `SELECT 1 AS "a""b", 2 AS "two
+lines", 3 AS "ü🙂", 4 AS " ", 5 AS "x", 6 AS "x", 7 AS "it's \ {d}"`,
+		"df.iloc[0].tolist() == [1, 2, 3, 4, 5, 6, 7] and list(df.columns) == ['a\"b', 'two\\nlines', 'ü🙂', ' ', 'x', 'x_2', \"it's \\\\ {d}\"]"},
+	{"an offset with seconds", "SELECT timestamptz '1880-01-01 00:00+00' AS at", "df['at'][0] == '1880-01-01 01:05:21+01:05:21'"},
+}
+
+func TestPandasReadsOddResults(t *testing.T) {
+	t.Parallel()
+	db, _ := database(t)
+	s := start(t, setup{env: []string{"SANDBOX_SQL_MAIN=" + db.DSN(testpg.Superuser) + " timezone=Europe/Vienna"}})
+	s.py("import decimal")
+	for _, format := range []string{"csv", "jsonl"} {
+		for i, c := range oddResults {
+			f := s.query(object{"query": c.query, "save_as": fmt.Sprintf("%d.%s", i, format)})
+			res := s.py(f.Load + fmt.Sprintf("\nprint('right' if %s else ('wrong', df.to_dict('records'), df.dtypes))", c.check))
+			if !strings.Contains(res.text(), "right") {
+				t.Errorf("%s as %s: %s\n%s", c.name, format, res.text(), f.Load)
+			}
+		}
 	}
 }
 
@@ -376,4 +415,51 @@ func TestDoctorTellsWhatALoginCouldDo(t *testing.T) {
 	if strings.Contains(string(out), "correct-horse-battery") {
 		t.Error("a password is in the report")
 	}
+}
+
+func TestAnswersAreBoundedWhateverTheDatabaseHas(t *testing.T) {
+	t.Parallel()
+	_, conn := database(t)
+	columns := func(name string) string {
+		var list []string
+		for i := range 1600 {
+			list = append(list, fmt.Sprintf("\"%s%04d\" date", name, i))
+		}
+		return strings.Join(list, ", ")
+	}
+	long := strings.Repeat("\x01", 59)
+	for _, statement := range []string{
+		"CREATE SCHEMA wide", "CREATE TABLE wide.plain (" + columns("c") + ")", "CREATE TABLE wide.nasty (" + columns(long) + ")",
+		"INSERT INTO wide.nasty DEFAULT VALUES", "INSERT INTO wide.plain SELECT FROM generate_series(1, 30)",
+		"COMMENT ON TABLE wide.nasty IS '" + strings.Repeat("\x01", 1_000_000) + "'",
+	} {
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := startSQL(t, testpg.Superuser)
+	bounded := func(name, tool string, arguments object) toolResult {
+		t.Helper()
+		res := s.call(tool, arguments)
+		if len(res.line) > 1_000_000 {
+			t.Errorf("%s: %d bytes", name, len(res.line))
+		}
+		return res
+	}
+	f := s.query(object{"query": "SELECT repeat(E'\\x01', 1000) AS a FROM generate_series(1, 25)"})
+	if f.RowCount != 25 || len(f.Rows)+len(f.Preview) < 5 {
+		t.Errorf("%d rows inline, %d in the preview", len(f.Rows), len(f.Preview))
+	}
+	bounded("a long error", execSQL, object{"query": "SELECT repeat('x', 2000000)::int"}).wantCode(t, "sql_failed")
+	bounded("a long connection", execSQL, object{"query": "SELECT 1", "connection": strings.Repeat("x", 2_000_000)}).wantCode(t, "connection_not_found")
+	bounded("1600 columns", execSQL, object{"query": "TABLE wide.plain", "save_as": "plain.csv"}).wantText(t, `"c1599"`, "read_csv")
+	bounded("1600 long names", execSQL, object{"query": "TABLE wide.nasty"}).wantText(t, "Only the first")
+	bounded("1600 long names in a file", execSQL, object{"query": "TABLE wide.nasty", "save_as": "nasty.csv"}).wantText(t, "Only the first", `"row_count":1`)
+	bounded("1600 long values", execSQL, object{"query": "SELECT " + strings.TrimSuffix(strings.Repeat("(SELECT repeat(E'\\x01', 5000)),", 1600), ",")}).wantText(t, `"row_count":1`)
+	bounded("a table of long names", describeSQL, object{"table": "wide.nasty", "examples": true}).wantText(t, "left out")
+	bounded("a long comment", describeSQL, object{"schema": "wide"}).wantText(t, `"nasty"`)
+	if f := s.query(object{"query": "SELECT FROM generate_series(1, 2)"}); f.Columns == nil || f.RowCount != 2 {
+		t.Errorf("no columns: %+v", f)
+	}
+	s.call(execSQL, object{"query": "SELECT 1", "session_id": "../x"}).wantCode(t, "invalid_session_id")
 }

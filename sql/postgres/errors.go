@@ -7,7 +7,6 @@ import (
 	"net"
 	"strings"
 	"syscall"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -20,11 +19,12 @@ import (
 // words, which do, are for the log.
 func connectFault(err error) error {
 	var refused *pgconn.PgError
+	var said *fault.Error
 	switch {
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled), errors.As(err, &said):
 		return err
 	case errors.As(err, &refused):
-		return refusedLogin(refused).Because(err)
+		return refusedLogin(refused).Because(shortened(refused))
 	}
 	reason := "it gave no answer that PostgreSQL gives"
 	var lookup *net.DNSError
@@ -63,7 +63,8 @@ func refusedLogin(e *pgconn.PgError) *fault.Error {
 	case "42501":
 		what = "does not let this login connect"
 	}
-	return fault.New(fault.SQLFailed, hint, "PostgreSQL %s (%s).", what, e.Code).With("sqlstate", e.Code)
+	code := shorten(e.Code, maxCode)
+	return fault.New(fault.SQLFailed, hint, "PostgreSQL %s (%s).", what, code).With("sqlstate", code)
 }
 
 // queryFault says what the database said of a statement.
@@ -76,8 +77,10 @@ func queryFault(err error, query string) error {
 	case errors.As(err, &large):
 		return fault.New(fault.SQLFailed, "Select less of it, for example substring(column for 100000), or length(column) first.",
 			"A row of the result has %d bytes, and %d are the most.", large.ActualBodyLen, large.MaxExpectedBodyLen).Because(err)
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.Canceled):
 		return err
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w: %w", sql.ErrTimeout, err)
 	}
 	return fault.New(fault.SQLFailed, "Run the statement again; the connection is opened anew.",
 		"The connection to the database broke while the statement ran.").Because(err)
@@ -90,7 +93,29 @@ const (
 	queryCanceled = "57014"
 )
 
+// What is told of the server's own words. A value of the statement may be among them, of any length.
+const (
+	maxMessage = 2000
+	maxCode    = 5
+)
+
+func shorten(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// shortened is e without what is too long for an answer or a log.
+func shortened(e *pgconn.PgError) *pgconn.PgError {
+	return &pgconn.PgError{
+		Severity: shorten(e.Severity, maxCode), Code: shorten(e.Code, maxCode), Position: e.Position,
+		Message: shorten(e.Message, maxMessage), Detail: shorten(e.Detail, maxMessage), Hint: shorten(e.Hint, maxMessage),
+	}
+}
+
 func saidFault(e *pgconn.PgError, query string) *fault.Error {
+	e = shortened(e)
 	code := fault.SQLFailed
 	if e.Code == readOnlyViolation {
 		code = fault.SQLRejected
@@ -121,7 +146,7 @@ func byteOffset(text string, position int) int {
 			return offset
 		}
 	}
-	return len(text) - min(len(text), utf8.UTFMax-1)
+	return len(text)
 }
 
 // hintFor is the next step: the database's own hint where it has one.

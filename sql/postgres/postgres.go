@@ -29,6 +29,9 @@ const (
 	poolSize    = 4
 	idleTime    = 5 * time.Minute
 	connectTime = 10 * time.Second
+	// enterTime is for a connection that was idle to show that it is still one: where the computer slept, or
+	// its network changed, nothing else says that it is not.
+	enterTime = 5 * time.Second
 	// tidyTime is for ending a transaction and for what follows a statement that was cancelled.
 	tidyTime = 5 * time.Second
 )
@@ -49,7 +52,8 @@ var _ sql.Database = (*Database)(nil)
 func Open(dsn string, limits sql.Limits) (*Database, error) {
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
-		return nil, fmt.Errorf("not a connection string for PostgreSQL: %w", err)
+		// The driver's words quote the string, in which any part can be the password.
+		return nil, errors.New("not a connection string for PostgreSQL")
 	}
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = connectTime
@@ -58,7 +62,9 @@ func Open(dsn string, limits sql.Limits) (*Database, error) {
 		config.ConnConfig.RuntimeParams["application_name"] = "code-sandbox-mcp"
 	}
 	config.MaxConns, config.MinConns, config.MinIdleConns = poolSize, 0, 0
-	config.MaxConnIdleTime, config.PingTimeout = idleTime, tidyTime // of a connection that slept with the laptop
+	config.MaxConnIdleTime = idleTime
+	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false } // beginning is one
+	config.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}          // or the driver keeps them all
 	config.ConnConfig.BuildFrontend = pgconnFrontend(limits.RowBytes)
 	config.ConnConfig.BuildContextWatcherHandler = cancelInDatabase
 	// Nothing is prepared by name: DISCARD ALL and poolers take that away.
@@ -153,12 +159,12 @@ func (d *Database) Query(ctx context.Context, q sql.Query) (sql.Rows, error) {
 
 // query is Query for a statement that was checked.
 func (d *Database) query(ctx context.Context, q sql.Query) (*rows, error) {
-	ctx, cancel := context.WithCancel(ctx)
 	conn, err := d.begin(ctx)
 	if err != nil {
-		cancel()
 		return nil, connectFault(err)
 	}
+	// The server's own clock ends the statement first, unless the server is gone.
+	ctx, cancel := context.WithTimeout(ctx, d.limits.Timeout+tidyTime)
 	r := &rows{conn: conn, cancel: cancel, query: q.Text}
 	if err := r.start(ctx, d.types, q); err != nil {
 		r.Close()
@@ -171,7 +177,7 @@ func (d *Database) query(ctx context.Context, q sql.Query) (*rows, error) {
 // all do when the database is restarted, is replaced once.
 func (d *Database) begin(ctx context.Context) (*pgxpool.Conn, error) {
 	for again := true; ; again = false {
-		conn, err := d.pool.Acquire(ctx)
+		conn, err := d.acquire(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -179,11 +185,24 @@ func (d *Database) begin(ctx context.Context) (*pgxpool.Conn, error) {
 			return conn, nil
 		}
 		discard(conn)
+		d.pool.Reset() // the others were idle for no less long
 		var refused *pgconn.PgError
 		if !again || ctx.Err() != nil || errors.As(err, &refused) && !ending(refused) {
 			return nil, err
 		}
 	}
+}
+
+// acquire waits for a connection as long as a statement may take, which is how long others keep theirs.
+func (d *Database) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	limited, cancel := context.WithTimeout(ctx, max(d.limits.Timeout, connectTime))
+	defer cancel()
+	conn, err := d.pool.Acquire(limited)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil && d.pool.Stat().AcquiredConns() == poolSize {
+		return nil, fault.New(fault.SQLFailed, "Wait for a statement that still runs, or cancel one.",
+			"%d statements run on this connection already, which is as many as there may be.", poolSize).Because(err)
+	}
+	return conn, err
 }
 
 // ending tells an error by which a server says that it closes the connection.
@@ -192,6 +211,9 @@ func ending(e *pgconn.PgError) bool { return strings.HasPrefix(e.Code, "57P0") }
 // enter begins the transaction and bounds it. The SELECT that sets the bounds takes the snapshot, after
 // which a transaction cannot be made writable.
 func (d *Database) enter(ctx context.Context, conn *pgconn.PgConn) error {
+	// Not by the context, whose end would first have the server asked to cancel the statement.
+	_ = conn.Conn().SetDeadline(time.Now().Add(enterTime))
+	defer func() { _ = conn.Conn().SetDeadline(time.Time{}) }()
 	milliseconds := fmt.Sprint(max(1, d.limits.Timeout.Milliseconds()))
 	settings := [][2]string{
 		{"statement_timeout", milliseconds}, {"lock_timeout", milliseconds},

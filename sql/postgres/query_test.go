@@ -103,6 +103,7 @@ func TestValuesComeInOneForm(t *testing.T) {
 		{"'-infinity'::float8", "double precision", sql.Float, "-Infinity"},
 		{"12345678901234567890.12::numeric", "numeric", sql.Decimal, "12345678901234567890.12"},
 		{"1.5::numeric(10,2)", "numeric(10,2)", sql.Decimal, "1.50"},
+		{"12345::numeric(2,-3)", "numeric(2,-3)", sql.Decimal, "12000"},
 		{"'-1234567.5'::numeric::money", "money", sql.Decimal, "-1234567.50"},
 		{"date '2026-01-31'", "date", sql.Date, "2026-01-31"},
 		{"time '13:05:00.5'", "time", sql.Time, "13:05:00.5"},
@@ -213,6 +214,7 @@ func TestWhatCannotRunIsSaid(t *testing.T) {
 		code       fault.Code
 		words      []string
 	}{
+		{"a syntax error at the end shows its place", "SELECT 1 +", nil, fault.SQLFailed, []string{"line 1: SELECT 1 +\n                  ^"}},
 		{"a syntax error shows its place", "SELECT 1,\n  é, FROM x", nil, fault.SQLFailed, []string{"42601", "line 2:   é, FROM x\n             ^"}},
 		{"an unknown table", "SELECT * FROM nowhere", nil, fault.SQLFailed, []string{"42P01", `"nowhere"`, "describe_sql"}},
 		{"an unknown column", "SELECT nothing FROM pg_class", nil, fault.SQLFailed, []string{"42703", "describe_sql"}},

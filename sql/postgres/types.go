@@ -147,7 +147,8 @@ func withModifier(name string, oid uint32, modifier int32) string {
 	const header = 4 // the modifier of a type with a length counts it in
 	switch oid {
 	case pgtype.NumericOID:
-		return fmt.Sprintf("%s(%d,%d)", name, (modifier-header)>>16&0xffff, (modifier-header)&0x7ff)
+		scale := (modifier - header) & 0x7ff // eleven bits with a sign
+		return fmt.Sprintf("%s(%d,%d)", name, (modifier-header)>>16&0xffff, (scale^0x400)-0x400)
 	case pgtype.VarcharOID, pgtype.BPCharOID:
 		return fmt.Sprintf("%s(%d)", name, modifier-header)
 	case pgtype.BitOID, pgtype.VarbitOID:

@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	mssql "github.com/microsoft/go-mssqldb"
 	"github.com/microsoft/go-mssqldb/msdsn"
@@ -40,7 +41,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	stop := context.AfterFunc(ctx, dialed.abandon)
 	inner, err := c.inner().Connect(context.WithValue(ctx, dialingKey{}, &dialed))
 	if err == nil {
-		conn := &wireConn{Conn: inner.(*mssql.Conn), meter: &dialed.meter, setup: c.setup}
+		conn := &wireConn{Conn: inner.(*mssql.Conn), meter: &dialed.meter, setup: c.setup, abandon: dialed.abandon}
 		if err = conn.begin(ctx); err == nil && stop() {
 			return conn, nil
 		}
@@ -59,12 +60,20 @@ type wireConn struct {
 	*mssql.Conn
 	meter *meter
 	setup string
+	// abandon closes the connection to the server, whatever the driver waits for.
+	abandon func()
 }
+
+// resetTime is for a connection that was idle to show that it is still one: where the computer slept, or its
+// network changed, nothing else says that it is not.
+const resetTime = 5 * time.Second
 
 // ResetSession implements driver.SessionResetter: with the next request the server forgets what the session was,
 // and the request sets it up anew. A connection that has broken meanwhile shows here, before any statement.
 func (c *wireConn) ResetSession(ctx context.Context) error {
 	c.meter.open()
+	late := time.AfterFunc(resetTime, c.abandon)
+	defer late.Stop()
 	if c.Conn.ResetSession(ctx) != nil || c.begin(ctx) != nil {
 		return driver.ErrBadConn
 	}

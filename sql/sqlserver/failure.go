@@ -6,16 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	mssql "github.com/microsoft/go-mssqldb"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
 var (
-	errTimeout = errors.New("the statement took longer than it may")
+	errTimeout = fmt.Errorf("SQL Server: %w", sql.ErrTimeout)
 	errTooLong = errors.New("a row is longer than it may be")
+	errNoTurn  = errors.New("as many statements run as may")
 )
 
 // hintsByNumber tell what to do about the errors that are met most, by the server's number.
@@ -70,6 +73,9 @@ func (d *Database) fail(ctx context.Context, err error, statement string) error 
 		return f
 	}
 	switch cause := context.Cause(ctx); {
+	case errors.Is(err, errNoTurn):
+		return fault.New(fault.SQLFailed, "Wait for a statement that still runs, or cancel one.",
+			"%d statements run on this connection already, which is as many as there may be.", poolSize).Because(err)
 	case errors.Is(err, errTooLong):
 		return fault.New(fault.SQLFailed, "Select fewer columns, or parts of long values with SUBSTRING(column, 1, n).",
 			"A row has more than %d bytes.", d.limits.RowBytes).With("limit_bytes", d.limits.RowBytes)
@@ -92,7 +98,10 @@ func (d *Database) serverSaid(said mssql.Error, statement string) error {
 	if len(said.All) > 0 {
 		first = said.All[0]
 	}
-	message := shorten(d.scrub(strings.TrimPrefix(first.Message, "login error: ")), maxMessage)
+	message := shorten(d.scrub(first.Message), maxMessage)
+	if ofLogin(first.Number) { // whose words name the user, the database or the server
+		message = "SQL Server refused the connection"
+	}
 	place := fmt.Sprintf("error %d, state %d", first.Number, first.State)
 	if first.ProcName != "" {
 		place += ", in " + d.scrub(first.ProcName)
@@ -112,6 +121,11 @@ func (d *Database) serverSaid(said mssql.Error, statement string) error {
 		f = f.With("procedure", d.scrub(first.ProcName))
 	}
 	return f
+}
+
+// ofLogin tells errors of connecting from those of statements.
+func ofLogin(number int32) bool {
+	return 18400 <= number && number < 18500 || slices.Contains([]int32{4060, 4064, 40532, 40613, 40615, 40914}, number)
 }
 
 func lineOf(statement string, number int) string {
@@ -140,7 +154,7 @@ func (d *Database) unreachable(err error) error {
 	case errors.As(err, &dial) && dial.Op == "dial":
 		what, hint = "The database is not in reach.", "See whether the server runs, and mend host and port in the connection string."
 	}
-	return fault.New(fault.SQLFailed, hint, "%s Host: %s.", what, d.scrub(address(d.config))).Because(errors.New(d.scrub(err.Error())))
+	return fault.New(fault.SQLFailed, hint, "%s", what).Because(errors.New(d.scrub(err.Error())))
 }
 
 func isCertificate(err error) bool {

@@ -91,6 +91,9 @@ func (d *Database) session(ctx context.Context, statement string, params []any, 
 func (d *Database) trySession(ctx context.Context, statement string, params []any, foreign bool) (*session, []described, error) {
 	conn, err := d.pool.Conn(ctx)
 	if err != nil {
+		if errors.Is(context.Cause(ctx), errTimeout) && d.pool.Stats().InUse >= poolSize {
+			err = errNoTurn
+		}
 		return nil, nil, err
 	}
 	s := &session{conn: conn}

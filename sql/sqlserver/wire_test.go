@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -380,7 +381,7 @@ func TestAStatementIsEndedInTheDatabase(t *testing.T) {
 	t.Run("when its time is over", func(t *testing.T) {
 		db := open(t, server.DSN(), sql.Limits{Timeout: 200 * time.Millisecond})
 		_, _, err := read(t.Context(), db, "SELECT 1")
-		if f := faultOf(t, err); f.Code != fault.SQLFailed || !strings.Contains(f.Message, "ended after 200ms") {
+		if f := faultOf(t, err); f.Code != fault.SQLFailed || !strings.Contains(f.Message, "ended after 200ms") || !errors.Is(err, sql.ErrTimeout) {
 			t.Errorf("the error is %v", err)
 		}
 	})
@@ -430,6 +431,47 @@ func TestAStatementThatWasSentIsNotSentTwice(t *testing.T) {
 	}
 	if sent != 1 {
 		t.Errorf("sent %d times", sent)
+	}
+}
+
+func TestAConnectionThatTheNetworkForgotIsReplaced(t *testing.T) {
+	t.Parallel()
+	var asleep atomic.Int64
+	server, err := testmssql.Start(func(r testmssql.Request) testmssql.Reply {
+		if r.Conn <= int(asleep.Load()) {
+			return testmssql.Reply{Hang: true}
+		}
+		return answered(always(one))(r)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	db := open(t, server.DSN(), limits)
+	if _, _, err := read(t.Context(), db, "SELECT 1"); err != nil {
+		t.Fatal(err)
+	}
+	asleep.Store(1)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*resetTime) // far less than a statement may take
+	defer cancel()
+	if _, _, err := read(ctx, db, "SELECT 1"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestACallBeyondThePoolIsToldWhy(t *testing.T) {
+	server := serve(t, always(testmssql.Reply{Hang: true}))
+	db := open(t, server.DSN(), sql.Limits{Timeout: 300 * time.Millisecond})
+	for range poolSize { // connections that nobody gives back
+		conn, err := db.pool.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	_, _, err := read(t.Context(), db, "SELECT 1")
+	if f := faultOf(t, err); !strings.Contains(f.Message, "4 statements run") {
+		t.Errorf("the error is %v", err)
 	}
 }
 
@@ -491,7 +533,7 @@ func TestNoErrorHasThePassword(t *testing.T) {
 	chatty := serve(t, always(testmssql.Reply{Error: &testmssql.Error{Number: 50000, Class: 16, Message: "said " + testmssql.Password, Procedure: testmssql.Password}}))
 	healthy := serve(t, always(one))
 	for name, c := range map[string]struct{ dsn, password, message string }{
-		"wrong password":        {healthy.DSN(), secret, "Login failed for user 'reader'."},
+		"wrong password":        {healthy.DSN(), secret, "refused the connection (error 18456"},
 		"host down":             {"Server=" + strings.Replace(down.Addr().String(), ":", ",", 1) + ";encrypt=disable;uid=u", secret, "not in reach"},
 		"no such host":          {"sqlserver://u@no-such-host.invalid?encrypt=disable", secret, "has no address"},
 		"no encryption":         {strings.Replace(healthy.DSN(), "disable", "true", 1), testmssql.Password, "does not encrypt"},
@@ -520,6 +562,11 @@ func TestNoErrorHasThePassword(t *testing.T) {
 			f := faultOf(t, err)
 			if f.Code != fault.SQLFailed || !strings.Contains(f.Message, c.message) {
 				t.Errorf("the error is %v, want %q in it", err, c.message)
+			}
+			for _, told := range []string{"reader", "127.0.0.1", "no-such-host"} {
+				if strings.Contains(f.Message+f.Hint, told) {
+					t.Errorf("%q is in %q", told, f.Message)
+				}
 			}
 			for e := err; e != nil; e = errors.Unwrap(e) {
 				for _, part := range []string{fmt.Sprintf("%+v", e), e.Error(), fmt.Sprint(f.Hint, f.Fields)} {

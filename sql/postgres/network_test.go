@@ -1,0 +1,218 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+)
+
+// serve takes connections on a port of its own, and gives the connection string's host and port.
+func serve(t *testing.T, each func(net.Conn)) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	t.Cleanup(func() {
+		_ = listener.Close()
+		running.Wait()
+	})
+	running.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() {
+				stop := context.AfterFunc(t.Context(), func() { _ = conn.Close() })
+				defer stop()
+				defer conn.Close()
+				each(conn)
+			})
+		}
+	})
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	return "host=127.0.0.1 port=" + port + " sslmode=disable"
+}
+
+// network is the way to the server. What went over it before it slept is not carried any more, as behind
+// a router that has forgotten a connection: neither end hears of it.
+type network struct{ slept atomic.Int64 }
+
+func (n *network) carry(conn net.Conn) {
+	born := n.slept.Load()
+	far, err := net.Dial("unix", filepath.Join(server.Socket(), ".s.PGSQL.5432"))
+	if err != nil {
+		return
+	}
+	defer far.Close()
+	copying := func(to, from net.Conn) {
+		buffer := make([]byte, 4096)
+		for {
+			count, err := from.Read(buffer)
+			if err != nil {
+				_ = to.Close()
+				return
+			}
+			if n.slept.Load() == born {
+				_, _ = to.Write(buffer[:count])
+			}
+		}
+	}
+	go copying(conn, far)
+	copying(far, conn)
+}
+
+func TestAConnectionThatTheNetworkForgotIsReplaced(t *testing.T) {
+	t.Parallel()
+	way := &network{}
+	db := open(t, serve(t, way.carry)+" user=owner dbname=postgres", sql.Limits{})
+	var all []sql.Rows
+	for range poolSize { // fills the pool
+		rows, err := db.Query(t.Context(), sql.Query{Text: "SELECT 1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, rows)
+	}
+	for _, rows := range all {
+		for rows.Next() {
+		}
+		rows.Close()
+	}
+	way.slept.Add(1)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*enterTime) // far less than a statement may take
+	defer cancel()
+	rows, err := db.Query(ctx, sql.Query{Text: "SELECT 2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	if !rows.Next() || string(rows.Values()[0]) != "2" {
+		t.Error(rows.Err())
+	}
+}
+
+func TestAServerThatFallsSilentEndsTheStatement(t *testing.T) {
+	t.Parallel()
+	way := &network{}
+	db := open(t, serve(t, way.carry)+" user=owner dbname=postgres", sql.Limits{Timeout: time.Second})
+	rows, err := db.Query(t.Context(), sql.Query{Text: "SELECT n, pg_sleep(CASE WHEN n > 1000 THEN 0.01 ELSE 0 END), repeat('x', 100) FROM generate_series(1, 100000) n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		t.Fatal(rows.Err())
+	}
+	way.slept.Add(1)
+	for rows.Next() {
+	}
+	if err := rows.Err(); !errors.Is(err, sql.ErrTimeout) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAServerThatSaysNothingIsNotInReach(t *testing.T) {
+	db := open(t, serve(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })+" user=x dbname=x connect_timeout=1", sql.Limits{})
+	_, err := db.Query(t.Context(), sql.Query{Text: "SELECT 1"})
+	wantFault(t, err, fault.SQLFailed, "cannot be reached", "in time")
+}
+
+func TestCallsBeyondThePoolWaitTheirTurn(t *testing.T) {
+	t.Parallel()
+	db := open(t, server.DSN("owner"), sql.Limits{Timeout: connectTime})
+	hold := func() sql.Rows {
+		rows, err := db.Query(t.Context(), sql.Query{Text: "SELECT 1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rows
+	}
+	var held []sql.Rows
+	for range poolSize {
+		held = append(held, hold())
+	}
+	next := make(chan error, 1)
+	go func() {
+		rows, err := db.Query(t.Context(), sql.Query{Text: "SELECT 2"})
+		if err == nil {
+			rows.Close()
+		}
+		next <- err
+	}()
+	held[0].Close()
+	if err := <-next; err != nil {
+		t.Error(err)
+	}
+	held[0] = hold()
+	_, err := db.Query(t.Context(), sql.Query{Text: "SELECT 3"})
+	wantFault(t, err, fault.SQLFailed, "4 statements run")
+	for _, rows := range held {
+		rows.Close()
+	}
+}
+
+// hostile is a server that lets everybody in and answers the first statement with what it likes.
+func hostile(t *testing.T, answer ...pgproto3.BackendMessage) string {
+	return serve(t, func(conn net.Conn) {
+		backend := pgproto3.NewBackend(conn, conn)
+		if _, err := backend.ReceiveStartupMessage(); err != nil {
+			return
+		}
+		backend.Send(&pgproto3.AuthenticationOk{})
+		backend.Send(&pgproto3.ParameterStatus{Name: "server_version", Value: "9.0"})
+		backend.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
+		for backend.Flush() == nil {
+			if _, err := backend.Receive(); err != nil {
+				return
+			}
+			for _, message := range answer {
+				backend.Send(message)
+			}
+			backend.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
+		}
+	}) + " user=x dbname=x"
+}
+
+func TestTheServersWordsAreBounded(t *testing.T) {
+	long := strings.Repeat("long ", 1<<20)
+	said := &pgproto3.ErrorResponse{Severity: long, Code: long, Message: long, Detail: long, Hint: long, Where: long}
+	for name, db := range map[string]*Database{
+		"a hostile server": open(t, hostile(t, said), sql.Limits{}), "a value of the statement": owner(t),
+	} {
+		_, _, err := rowsOf(t, db, "SELECT repeat('x', 1000000)::int")
+		f := wantFault(t, err, fault.SQLFailed)
+		if size := len(f.Message) + len(f.Hint) + len(fmt.Sprint(f.Fields)) + len(fmt.Sprint(f.Unwrap())); size > 20_000 {
+			t.Errorf("%s: %d bytes", name, size)
+		}
+	}
+}
+
+func TestAConnectionStringThatIsNoneIsNotTold(t *testing.T) {
+	for _, dsn := range []string{
+		`host=x password='it\'s secretive' port=none`, "host=x port=none password = secretive",
+		"postgres://u:p%zzsecretive@host/db", "postgres://u:pass:secretive%@host", "host=x sslmode=secretive",
+	} {
+		_, err := Open(dsn, sql.Limits{})
+		if err == nil {
+			t.Errorf("%s is understood", dsn)
+		} else if strings.Contains(err.Error(), "secretive") {
+			t.Errorf("%s: %v", dsn, err)
+		}
+	}
+}
