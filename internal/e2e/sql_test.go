@@ -110,6 +110,10 @@ func TestSmallResultsComeInline(t *testing.T) {
 	if f.RowCount != 3 || f.Truncated || f.Path != "" || f.Columns[1].Type != "numeric" {
 		t.Errorf("odd fields: %+v", f)
 	}
+	f = s.query(object{"query": "SELECT $1::int8::text, $2::int, $3::int[]::text, $4::text", "params": []any{json.Number("9007199254740993"), json.Number("3.0"), []any{json.Number("1e2"), nil}, 0.1}})
+	if got, want := fmt.Sprint(f.Rows), "[[9007199254740993 3 {100,NULL} 0.1]]"; got != want {
+		t.Errorf("rows %s, want %s", got, want)
+	}
 	f = s.query(object{"query": "SELECT generate_series(1, 500) AS n", "max_rows": 7})
 	if len(f.Rows) != 7 || !f.Truncated || f.TruncatedBy != "rows" || f.Path != "" {
 		t.Errorf("with max_rows: %+v", f)
