@@ -1,18 +1,21 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -215,4 +218,60 @@ func TestAConnectionStringThatIsNoneIsNotTold(t *testing.T) {
 			t.Errorf("%s: %v", dsn, err)
 		}
 	}
+}
+
+func TestAFloodOfRowsIsNotKept(t *testing.T) {
+	flood := func() string {
+		return serve(t, func(conn net.Conn) {
+			backend := pgproto3.NewBackend(conn, conn)
+			if _, err := backend.ReceiveStartupMessage(); err != nil {
+				return
+			}
+			backend.Send(&pgproto3.AuthenticationOk{})
+			backend.Send(&pgproto3.ParameterStatus{Name: "server_version", Value: "14.0"})
+			backend.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
+			row, _ := (&pgproto3.DataRow{Values: [][]byte{bytes.Repeat([]byte("x"), 1<<20)}}).Encode(nil)
+			column := pgproto3.FieldDescription{Name: []byte("x"), DataTypeOID: 25}
+			for backend.Flush() == nil {
+				message, err := backend.Receive()
+				if err != nil {
+					return
+				}
+				switch message.(type) {
+				case *pgproto3.Query:
+					backend.Send(&pgproto3.RowDescription{Fields: []pgproto3.FieldDescription{column}})
+					if backend.Flush() != nil {
+						return
+					}
+					for range 256 {
+						if _, err := conn.Write(row); err != nil {
+							return
+						}
+					}
+					backend.Send(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 256")})
+					backend.Send(&pgproto3.ReadyForQuery{TxStatus: 'T'})
+				}
+			}
+		}) + " user=x dbname=x"
+	}
+	db := open(t, flood(), sql.Limits{RowBytes: 16 << 20})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	conn, err := db.begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer discard(conn)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 64<<20 {
+		t.Errorf("a flood of 256 MiB took %d bytes", took)
+	}
+}
+
+func TestTheCatalogsAnswerIsBounded(t *testing.T) {
+	err := owner(t).read(t.Context(), func(q querier) error {
+		_, err := all(t.Context(), q, pgx.RowTo[string], "SELECT repeat('x', 1000000) FROM generate_series(1, 100)")
+		return err
+	})
+	wantFault(t, err, fault.SQLFailed, "more than")
 }
