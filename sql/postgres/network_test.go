@@ -221,40 +221,38 @@ func TestAConnectionStringThatIsNoneIsNotTold(t *testing.T) {
 }
 
 func TestAFloodOfRowsIsNotKept(t *testing.T) {
-	flood := func() string {
-		return serve(t, func(conn net.Conn) {
-			backend := pgproto3.NewBackend(conn, conn)
-			if _, err := backend.ReceiveStartupMessage(); err != nil {
+	row, _ := (&pgproto3.DataRow{Values: [][]byte{bytes.Repeat([]byte("x"), 1<<20)}}).Encode(nil)
+	column := pgproto3.FieldDescription{Name: []byte("x"), DataTypeOID: 25}
+	dsn := serve(t, func(conn net.Conn) {
+		backend := pgproto3.NewBackend(conn, conn)
+		if _, err := backend.ReceiveStartupMessage(); err != nil {
+			return
+		}
+		backend.Send(&pgproto3.AuthenticationOk{})
+		backend.Send(&pgproto3.ParameterStatus{Name: "server_version", Value: "14.0"})
+		backend.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
+		for backend.Flush() == nil {
+			message, err := backend.Receive()
+			if err != nil {
 				return
 			}
-			backend.Send(&pgproto3.AuthenticationOk{})
-			backend.Send(&pgproto3.ParameterStatus{Name: "server_version", Value: "14.0"})
-			backend.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
-			row, _ := (&pgproto3.DataRow{Values: [][]byte{bytes.Repeat([]byte("x"), 1<<20)}}).Encode(nil)
-			column := pgproto3.FieldDescription{Name: []byte("x"), DataTypeOID: 25}
-			for backend.Flush() == nil {
-				message, err := backend.Receive()
-				if err != nil {
+			if _, ok := message.(*pgproto3.Query); !ok {
+				continue
+			}
+			backend.Send(&pgproto3.RowDescription{Fields: []pgproto3.FieldDescription{column}})
+			if backend.Flush() != nil {
+				return
+			}
+			for range 256 {
+				if _, err := conn.Write(row); err != nil {
 					return
 				}
-				switch message.(type) {
-				case *pgproto3.Query:
-					backend.Send(&pgproto3.RowDescription{Fields: []pgproto3.FieldDescription{column}})
-					if backend.Flush() != nil {
-						return
-					}
-					for range 256 {
-						if _, err := conn.Write(row); err != nil {
-							return
-						}
-					}
-					backend.Send(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 256")})
-					backend.Send(&pgproto3.ReadyForQuery{TxStatus: 'T'})
-				}
 			}
-		}) + " user=x dbname=x"
-	}
-	db := open(t, flood(), sql.Limits{RowBytes: 16 << 20})
+			backend.Send(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 256")})
+			backend.Send(&pgproto3.ReadyForQuery{TxStatus: 'T'})
+		}
+	}) + " user=x dbname=x"
+	db := open(t, dsn, sql.Limits{RowBytes: 16 << 20})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	conn, err := db.begin(t.Context())
