@@ -1,11 +1,13 @@
 package tools
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,12 +21,13 @@ import (
 // tells the first thing that was, after the last one is read, so that a handler asks only once.
 type params struct {
 	given map[string]any
+	raw   json.RawMessage // as they came, where that is known
 	known []string
 	first error
 }
 
 func newParams(request mcp.CallToolRequest) *params {
-	p := &params{}
+	p := &params{raw: request.Params.RawArguments}
 	if request.Params.Arguments == nil && len(request.Params.RawArguments) > 0 {
 		p.readRaw(request.Params.RawArguments)
 		return p
@@ -169,7 +172,30 @@ func (p *params) values(name string) []any {
 	if !ok && value != nil {
 		p.fail("%s is %s and must be a list.", name, kind(value))
 	}
-	return list
+	var given map[string]json.RawMessage
+	if list == nil || json.Unmarshal(p.raw, &given) != nil {
+		return exact(list).([]any)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(given[name]))
+	decoder.UseNumber() // a large whole number would become another one
+	var numbers []any
+	if decoder.Decode(&numbers) != nil {
+		return exact(list).([]any)
+	}
+	return numbers
+}
+
+// exact makes json.Number of the numbers in a value.
+func exact(value any) any {
+	switch v := value.(type) {
+	case float64:
+		return json.Number(strconv.FormatFloat(v, 'f', -1, 64))
+	case []any:
+		for i := range v {
+			v[i] = exact(v[i])
+		}
+	}
+	return value
 }
 
 // check gives the first thing that was wrong with the arguments: also one that nobody read.

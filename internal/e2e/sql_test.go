@@ -110,6 +110,10 @@ func TestSmallResultsComeInline(t *testing.T) {
 	if f.RowCount != 3 || f.Truncated || f.Path != "" || f.Columns[1].Type != "numeric" {
 		t.Errorf("odd fields: %+v", f)
 	}
+	f = s.query(object{"query": "SELECT $1::int8::text, $2::int, $3::int[]::text, $4::text", "params": []any{json.Number("9007199254740993"), json.Number("3.0"), []any{json.Number("1e2"), nil}, 0.1}})
+	if got, want := fmt.Sprint(f.Rows), "[[9007199254740993 3 {100,NULL} 0.1]]"; got != want {
+		t.Errorf("rows %s, want %s", got, want)
+	}
 	f = s.query(object{"query": "SELECT generate_series(1, 500) AS n", "max_rows": 7})
 	if len(f.Rows) != 7 || !f.Truncated || f.TruncatedBy != "rows" || f.Path != "" {
 		t.Errorf("with max_rows: %+v", f)
@@ -462,4 +466,44 @@ func TestAnswersAreBoundedWhateverTheDatabaseHas(t *testing.T) {
 		t.Errorf("no columns: %+v", f)
 	}
 	s.call(execSQL, object{"query": "SELECT 1", "session_id": "../x"}).wantCode(t, "invalid_session_id")
+}
+
+// runningIn tells how many statements with a text in them the database works on.
+func runningIn(t *testing.T, conn *pgx.Conn, text string) (n int) {
+	t.Helper()
+	if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE position($1 IN query) > 0 AND pid <> pg_backend_pid() AND state = 'active'", text).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestAQueryEndsWithItsServer(t *testing.T) {
+	t.Parallel()
+	_, conn := database(t)
+	for _, c := range []struct{ name, query string }{
+		{"before its first row", "SELECT pg_sleep(8765)"},
+		{"between its rows", "SELECT n, repeat('x', 1000), pg_sleep(0.001) AS s8766 FROM generate_series(1, 1000000) n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := startSQL(t, testpg.Superuser)
+			s.beginCall(execSQL, object{"query": c.query, "save_as": "ended.csv"})
+			eventually(t, "the query runs", func() (bool, string) { return runningIn(t, conn, c.query) == 1, "" })
+			s.end()
+			eventually(t, "the query has ended", func() (bool, string) { return runningIn(t, conn, c.query) == 0, "" })
+		})
+	}
+}
+
+func TestACancelledExportLeavesNoFile(t *testing.T) {
+	t.Parallel()
+	_, conn := database(t)
+	s := startSQL(t, testpg.Superuser)
+	s.py("1")
+	const query = "SELECT n, repeat('x', 1000), pg_sleep(0.001) AS s8767 FROM generate_series(1, 1000000) n"
+	call := s.beginCall(execSQL, object{"query": query, "save_as": "cancelled.csv"})
+	eventually(t, "the query runs", func() (bool, string) { return runningIn(t, conn, query) == 1, "" })
+	call.cancel()
+	eventually(t, "the query has ended", func() (bool, string) { return runningIn(t, conn, query) == 0, "" })
+	s.py("import os\nprint([f for f in os.listdir('input')] if os.path.exists('input') else [])").wantText(t, "[]")
+	s.query(object{"query": "SELECT 1 AS n", "save_as": "cancelled.csv"})
 }

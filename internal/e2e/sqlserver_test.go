@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -74,16 +76,24 @@ func TestSQLServerIsReadThroughTheTools(t *testing.T) {
 	if text := res.text(); strings.Contains(text, "wrong") || strings.Contains(text, "no NULL") {
 		t.Error(text)
 	}
+	s.query(object{"query": "SELECT * FROM dbo.everything WHERE id = @p1 AND ratio < @p2", "params": []any{json.Number("9007199254740993"), 1.5}})
 	failed := s.call(execSQL, object{"query": "SELECT * FROM dbo.nothing"})
 	failed.wantCode(t, "sql_failed")
 	failed.wantText(t, "208", "dbo.nothing")
 	refused := s.call(execSQL, object{"query": "SELECT 1 DELETE FROM dbo.everything"})
 	refused.wantCode(t, "sql_rejected")
 	refused.wantText(t, "DELETE")
+	var numbers []any
 	for _, r := range db.Requests() {
+		if strings.Contains(r.Text, "@p2") && r.Declared != "" {
+			numbers = []any{r.Params[0].Value, r.Params[1].Value}
+		}
 		if r.Kind == testmssql.Commit || strings.Contains(r.Text, "DELETE") {
 			t.Errorf("the server was sent %+v", r)
 		}
+	}
+	if got := fmt.Sprint(numbers); got != "[9007199254740993 1.5]" {
+		t.Errorf("the parameters are %s", got)
 	}
 	for _, l := range db.Logins() {
 		if !l.ReadOnly || l.Password != testmssql.Password {

@@ -50,14 +50,36 @@ func pin(ctx context.Context, q querier) ([]string, error) {
 	return path, err
 }
 
+// catalogBytes is the most that an answer of the catalog's may be. A server may send what it likes.
+const catalogBytes = 32 << 20
+
 // all runs a query and gives its rows.
 func all[T any](ctx context.Context, q querier, to pgx.RowToFunc[T], query string, args ...any) ([]T, error) {
 	rows, err := q.Query(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, to)
+	defer rows.Close()
+	list := []T{}
+	for size := 0; rows.Next(); {
+		for _, value := range rows.RawValues() {
+			size += len(value) + perValue
+		}
+		if size > catalogBytes {
+			return nil, fault.New(fault.SQLFailed, "Ask for less: one schema, a glob or one table.",
+				"The catalog's answer has more than %d bytes.", catalogBytes)
+		}
+		row, err := to(rows)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, row)
+	}
+	return list, rows.Err()
 }
+
+// perValue is what a value takes beside its text.
+const perValue = 16
 
 // one runs a query and gives its first row; pgx.ErrNoRows where there is none.
 func one[T any](ctx context.Context, q querier, to pgx.RowToFunc[T], query string, args ...any) (T, error) {

@@ -1,18 +1,21 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -215,4 +218,64 @@ func TestAConnectionStringThatIsNoneIsNotTold(t *testing.T) {
 			t.Errorf("%s: %v", dsn, err)
 		}
 	}
+}
+
+func TestAFloodOfRowsIsNotKept(t *testing.T) {
+	row, _ := (&pgproto3.DataRow{Values: [][]byte{bytes.Repeat([]byte("x"), 1<<20)}}).Encode(nil)
+	column := pgproto3.FieldDescription{Name: []byte("x"), DataTypeOID: 25}
+	live := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	var flooded atomic.Uint64 // what is kept when nearly all was read
+	dsn := serve(t, func(conn net.Conn) {
+		backend := pgproto3.NewBackend(conn, conn)
+		if _, err := backend.ReceiveStartupMessage(); err != nil {
+			return
+		}
+		backend.Send(&pgproto3.AuthenticationOk{})
+		backend.Send(&pgproto3.ParameterStatus{Name: "server_version", Value: "14.0"})
+		backend.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
+		for backend.Flush() == nil {
+			message, err := backend.Receive()
+			if err != nil {
+				return
+			}
+			if _, ok := message.(*pgproto3.Query); !ok {
+				continue
+			}
+			backend.Send(&pgproto3.RowDescription{Fields: []pgproto3.FieldDescription{column}})
+			if backend.Flush() != nil {
+				return
+			}
+			for range 256 {
+				if _, err := conn.Write(row); err != nil {
+					return
+				}
+			}
+			flooded.Store(live())
+			backend.Send(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 256")})
+			backend.Send(&pgproto3.ReadyForQuery{TxStatus: 'T'})
+		}
+	}) + " user=x dbname=x"
+	db := open(t, dsn, sql.Limits{RowBytes: 16 << 20})
+	before := live()
+	conn, err := db.begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer discard(conn)
+	if kept := int64(flooded.Load()) - int64(before); flooded.Load() == 0 || kept > 64<<20 {
+		t.Errorf("of a flood of 256 MiB, %d bytes are kept", kept)
+	}
+}
+
+func TestTheCatalogsAnswerIsBounded(t *testing.T) {
+	err := owner(t).read(t.Context(), func(q querier) error {
+		_, err := all(t.Context(), q, pgx.RowTo[string], "SELECT repeat('x', 1000000) FROM generate_series(1, 100)")
+		return err
+	})
+	wantFault(t, err, fault.SQLFailed, "more than")
 }

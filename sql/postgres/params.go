@@ -3,6 +3,7 @@ package postgres
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -76,7 +77,7 @@ func scalarText(value any) (string, error) {
 	case float64:
 		return strconv.FormatFloat(v, 'f', -1, 64), nil
 	case json.Number:
-		return v.String(), nil
+		return numberText(v.String()), nil
 	case string:
 		if strings.ContainsRune(v, 0) {
 			return "", fmt.Errorf("has the character NUL in it, which PostgreSQL's texts cannot have")
@@ -84,6 +85,15 @@ func scalarText(value any) (string, error) {
 		return v, nil
 	}
 	return "", fmt.Errorf("is an object")
+}
+
+// numberText writes whole numbers as such, which PostgreSQL's integers ask for: 3.0 and 3e2 are some.
+func numberText(digits string) string {
+	const exact = 1 << 53
+	if f, err := strconv.ParseFloat(digits, 64); err == nil && f == math.Trunc(f) && math.Abs(f) < exact {
+		return strconv.FormatInt(int64(f), 10)
+	}
+	return digits
 }
 
 // arrayLiteral writes {"a",NULL,{…}}: every element quoted, so nothing in one can end it.

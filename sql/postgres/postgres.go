@@ -145,8 +145,7 @@ func serverVersion(conn *pgconn.PgConn) int {
 func forget(conn *pgx.Conn) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), tidyTime)
 	defer cancel()
-	_, err := conn.PgConn().Exec(ctx, "DISCARD ALL").ReadAll()
-	return err == nil
+	return conn.PgConn().Exec(ctx, "DISCARD ALL").Close() == nil
 }
 
 // Query runs one reading statement; see sql.Database.
@@ -232,8 +231,7 @@ func (d *Database) enter(ctx context.Context, conn *pgconn.PgConn) error {
 	for i, s := range settings {
 		calls[i] = fmt.Sprintf("pg_catalog.set_config('%s', '%s', true)", s[0], s[1])
 	}
-	_, err := conn.Exec(ctx, "BEGIN READ ONLY; SELECT "+strings.Join(calls, ", ")).ReadAll()
-	return err
+	return conn.Exec(ctx, "BEGIN READ ONLY; SELECT "+strings.Join(calls, ", ")).Close() // which keeps no rows
 }
 
 // discard closes a connection instead of giving it back.
@@ -265,7 +263,7 @@ func (d *Database) read(ctx context.Context, do func(querier) error) error {
 func finish(conn *pgxpool.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), tidyTime)
 	defer cancel()
-	if _, err := conn.Conn().PgConn().Exec(ctx, "ROLLBACK").ReadAll(); err != nil {
+	if err := conn.Conn().PgConn().Exec(ctx, "ROLLBACK").Close(); err != nil {
 		discard(conn)
 		return
 	}

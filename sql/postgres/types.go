@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strconv"
@@ -95,19 +96,30 @@ func (c *typeCache) learn(ctx context.Context, conn *pgconn.PgConn, statement *p
 	for i, oid := range missing {
 		numbers[i] = strconv.FormatUint(uint64(oid), 10)
 	}
-	results, err := conn.Exec(ctx, fmt.Sprintf(`
+	answer := conn.Exec(ctx, fmt.Sprintf(`
 		SELECT t.oid, pg_catalog.format_type(t.oid, NULL), CASE WHEN t.typcategory = 'A' THEN t.typelem ELSE 0 END,
 			t.typdelim, e.oid, pg_catalog.format_type(e.oid, NULL)
 		FROM pg_catalog.pg_type t LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem
-		WHERE t.oid IN (%s)`, strings.Join(numbers, ","))).ReadAll()
-	if err != nil {
+		WHERE t.oid IN (%s)`, strings.Join(numbers, ",")))
+	var rows [][][]byte
+	for answer.NextResult() {
+		for reader := answer.ResultReader(); reader.NextRow(); {
+			if len(rows) < len(missing) { // a server may send what it likes
+				rows = append(rows, cloneRow(reader.Values()))
+			}
+		}
+	}
+	if err := answer.Close(); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	for _, oid := range missing {
 		c.known[oid] = typeInfo{name: "unknown", comma: ','}
 	}
-	for _, row := range results[0].Rows {
+	for _, row := range rows {
+		if len(row) != 6 || len(row[3]) != 1 {
+			continue
+		}
 		info := typeInfo{name: string(row[1]), element: parseOID(row[2]), comma: row[3][0]}
 		if element := parseOID(row[4]); element != 0 && info.element != 0 {
 			if _, known := c.known[element]; !known {
@@ -119,6 +131,14 @@ func (c *typeCache) learn(ctx context.Context, conn *pgconn.PgConn, statement *p
 	c.mu.Unlock()
 	found, _ := c.find(statement)
 	return found, nil
+}
+
+func cloneRow(values [][]byte) [][]byte {
+	row := make([][]byte, len(values))
+	for i, value := range values {
+		row[i] = bytes.Clone(value)
+	}
+	return row
 }
 
 func parseOID(text []byte) uint32 {

@@ -21,6 +21,9 @@ const describeStatement = "SELECT name, system_type_name, is_hidden, error_numbe
 // only where they are about it.
 var unable = []int32{195, 208, 229, 262, 297, 300, 371, 15151, 104309}
 
+// maxDescribed is more columns than a statement's result may have.
+const maxDescribed = 5000
+
 // described is the server's word on one column.
 type described struct{ name, kind string }
 
@@ -48,6 +51,9 @@ func (d *Database) describe(ctx context.Context, conn *dbsql.Conn, statement str
 			return nil, err
 		}
 		any = true
+		if len(columns) > maxDescribed {
+			return nil, nil // and the statement's own answer tells
+		}
 		known = known && !number.Valid
 		if !hidden.Bool {
 			columns = append(columns, described{name.String, kind.String})
