@@ -38,6 +38,7 @@ const { Quota } = require('./quota.cjs');
 const { Screen } = require('./screen.cjs');
 const { socketPath } = require('./socket.cjs');
 const { Tally } = require('./tally.cjs');
+const { TornFiles } = require('./torn.cjs');
 
 const PROTOCOL = 1;
 const MAX_FRAME_IN = 1 << 20; // a frame from the server
@@ -2112,6 +2113,7 @@ class Kernel {
   #pending = new Map(); // the promise of each run whose evaluation has not ended, though the run may have
   #gate = new Int32Array(new SharedArrayBuffer(4 * GATE_CELLS));
   #pipes = [];
+  #torn = null; // what interrupted calls have left open
   #thrown = null; // the last exception out of a timer, with the timer's run
 
   start() {
@@ -2266,6 +2268,7 @@ class Kernel {
     this.#installExit();
     this.#installTimers();
     this.#installWorkers();
+    this.#torn = new TornFiles();
     process.argv = [process.execPath, pathApi.join(process.cwd(), 'cell.js')];
     process.execArgv = [];
     process.title = 'node';
@@ -2620,6 +2623,7 @@ class Kernel {
     if (run.finished) return;
     this.#closeGate(hit);
     this.#context.reset();
+    this.#torn.close();
     run.finished = true;
     run.cancelled = outcome.outcome === 'interrupted' || outcome.outcome === 'exited' && run.exitCode !== undefined;
     this.#run = null;

@@ -17,9 +17,30 @@ import (
 	"time"
 )
 
+// slowness is how many times slower than usual the machine is, from E2E_SLOWNESS: an emulated one is ten times.
+// What a server waits for by default is as many times longer there.
+var slowness = cmp.Or(atoi(os.Getenv("E2E_SLOWNESS")), 1)
+
+func atoi(text string) int {
+	n, _ := strconv.Atoi(text)
+	return n
+}
+
+// slowly gives the settings of a server on a slow machine.
+func slowly() []string {
+	if slowness == 1 {
+		return nil
+	}
+	times := func(seconds int) string { return strconv.Itoa(seconds*slowness) + "s" }
+	return []string{
+		"SANDBOX_SOFT_WAIT=" + times(45), "SANDBOX_RUN_TIMEOUT=" + times(60), "SANDBOX_START_TIMEOUT=" + times(60),
+		"SANDBOX_SQL_TIMEOUT=" + times(60),
+	}
+}
+
 // patience bounds every wait for an answer. It is generous: the tests share a machine, and none of
 // them is about speed.
-const patience = 90 * time.Second
+var patience = time.Duration(slowness) * 90 * time.Second
 
 // An era is a generation of the protocol.
 type era string
@@ -92,7 +113,7 @@ func (s *server) launch(with setup) {
 	s.t.Helper()
 	s.cmd = exec.Command(cmp.Or(with.program, binary), append([]string{"--state-dir", s.stateDir, "--log-level", "debug"}, with.args...)...)
 	// What clients pass on. HOME is the real one: rootless Podman keeps its images there.
-	s.cmd.Env = append([]string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}, with.env...)
+	s.cmd.Env = slices.Concat([]string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}, slowly(), with.env)
 	s.cmd.Stderr = s.stderr
 	stdin, err := s.cmd.StdinPipe()
 	if err != nil {

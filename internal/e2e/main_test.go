@@ -29,7 +29,11 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	if err := flag.Set("test.parallel", parallelTests); err != nil {
+	parallel := parallelTests
+	if slowness > 1 {
+		parallel = "1"
+	}
+	if err := flag.Set("test.parallel", parallel); err != nil {
 		return failed(err)
 	}
 	dir, err := os.MkdirTemp("", "code-sandbox-mcp-e2e-")

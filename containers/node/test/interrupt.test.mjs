@@ -47,6 +47,21 @@ describe('a timeout ends the run and keeps the variables', () => {
   }
 });
 
+test('calls that an interrupt tore leave no file open (torn.cjs), and what code has opened stays', { skip: Number(client.ready.version.split('.')[0]) < 22 && 'openSync itself can be torn' }, async () => {
+  await client.run('const files = require("fs"), mine = files.openSync("mine", "w"); 1');
+  const torn = `
+    files.readdirSync("/proc/self/fd").flatMap((fd) => {
+      try { return files.readlinkSync("/proc/self/fd/" + fd) } catch { return [] }
+    }).filter((path) => path.includes("/torn")).length`;
+  for (let i = 0; i < 20; i++) {
+    const code = 'for (;;) { files.appendFileSync("torn", Buffer.alloc(1 << 14)); files.readFileSync("torn"); files.writeFileSync("torn", Buffer.alloc(100)) }';
+    const done = await client.run(code, { timeout_ms: 100, grace_ms: 20_000 });
+    assert.deepEqual([done.status, done.kernel], ['timed_out', 'alive']);
+    assert.equal((await client.run(torn)).result, '0');
+  }
+  assert.equal((await client.run('files.writeSync(mine, "x"); files.closeSync(mine); const { readFileSync } = await import("fs"); readFileSync("mine", "latin1")')).result, "'x'");
+});
+
 test('an interrupt cancels', async () => {
   const id = client.begin('console.log("begun"); await new Promise(() => {})');
   await untilOutput(id);
