@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"syscall"
@@ -64,14 +65,22 @@ func (s *Server) create(ctx context.Context) error {
 func (s *Server) Run(ctx context.Context) error {
 	s.cmd = s.command("postgres", "-D", s.data(), "-k", s.dir, "-h", "", "-F",
 		"-c", "max_wal_size=4GB", "-c", "wal_level=logical", "-c", "log_min_messages=panic")
-	if err := s.cmd.Start(); err != nil {
+	endWithParent(s.cmd.SysProcAttr)
+	s.exited = make(chan struct{})
+	started := make(chan error, 1)
+	go func() {
+		defer close(s.exited)
+		// The parent is a thread, to the system: this one, which stays.
+		runtime.LockOSThread()
+		err := s.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = s.cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
 		return err
 	}
-	s.exited = make(chan struct{})
-	go func() {
-		_ = s.cmd.Wait()
-		close(s.exited)
-	}()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for {
@@ -99,7 +108,7 @@ func (s *Server) Socket() string { return s.dir }
 
 // Halt stops the server at once, as an administrator would who is in a hurry; its data stay.
 func (s *Server) Halt() {
-	if s.cmd == nil || s.exited == nil {
+	if s.cmd == nil || s.cmd.Process == nil {
 		return
 	}
 	_ = s.cmd.Process.Signal(syscall.SIGINT)
@@ -117,9 +126,7 @@ func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 func (s *Server) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(s.bin, name), args...)
 	cmd.Dir = s.dir
-	if owner := unprivileged(); owner != nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: owner}
-	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: unprivileged()}
 	return cmd
 }
 
