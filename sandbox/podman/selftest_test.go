@@ -62,8 +62,8 @@ var weaknesses = []weakness{
 	{name: "a volume that another session has", broken: []string{"trespass"}, spec: func(s *specgen.SpecGenerator) { s.Volumes[0].Name = sharedVolume }},
 	{name: "a variable of the server", broken: []string{"environment"}, spec: func(s *specgen.SpecGenerator) { s.Env = map[string]string{"INNOCENT": canary} }},
 	{name: "answers that are not masked", broken: []string{"secrets"}, unmasked: true},
-	{name: "a supervisor that can be read", broken: []string{"process_one"}, program: without("    prctl(PR_SET_DUMPABLE, 0)\n    prctl(PR_SET_CHILD")},
-	{name: "a supervisor that does not watch", broken: []string{"volume"}, program: without("self.settings.volume_bytes or self.settings.volume_files")},
+	{name: "a supervisor that can be read", broken: []string{"process_one"}, program: without("    hide()\n    prctl(PR_SET_CHILD")},
+	{name: "a supervisor that does not watch", broken: []string{"volume", "volume_files"}, program: without("self.settings.volume_bytes or self.settings.volume_files")},
 	{name: "a supervisor that believes its kernel", broken: []string{"frames"}, program: without(`header.get("id") != run.id`)},
 }
 
@@ -79,7 +79,7 @@ func setRlimit(s *specgen.SpecGenerator, name string, value uint64) {
 func without(safeguard string) func(string) string {
 	return func(supervisor string) string {
 		instead := "False"
-		if rest, ends := strings.CutPrefix(safeguard, "    prctl(PR_SET_DUMPABLE, 0)\n"); ends {
+		if rest, ends := strings.CutPrefix(safeguard, "    hide()\n"); ends {
 			instead = rest
 		}
 		return strings.Replace(supervisor, safeguard, instead, 1)
