@@ -10,6 +10,7 @@ package sql
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -106,6 +107,11 @@ type TableFilter struct {
 	Glob   string // * and ? in the table's name; empty: all
 	Limit  int
 }
+
+var likeSigns = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `[`, `\[`, `]`, `\]`, `*`, `%`, `?`, `_`)
+
+// Like is the glob as LIKE has it, with \ before what LIKE would take for a wildcard in any dialect.
+func (f TableFilter) Like() string { return likeSigns.Replace(f.Glob) }
 
 // Table is a table or a view.
 type Table struct {

@@ -118,7 +118,7 @@ func tables(ctx context.Context, q querier, filter sql.TableFilter) ([]sql.Table
 	return all(ctx, q, pgx.RowToStructByPos[sql.Table], `SELECT `+tableColumns+` FROM `+relations+`
 		WHERE CASE WHEN $1::text = '' THEN `+ofUsers+` ELSE n.nspname = $1::text END
 			AND NOT c.relispartition AND ($2::text = '' OR c.relname::text ILIKE $2::text)
-		ORDER BY 1, 2 LIMIT $3::int`, schema, like(filter.Glob), filter.Limit)
+		ORDER BY 1, 2 LIMIT $3::int`, schema, filter.Like(), filter.Limit)
 }
 
 // schemaNamed finds a schema by its name, in its exact letters or else in any case.
@@ -132,11 +132,6 @@ func schemaNamed(ctx context.Context, q querier, schema string) (string, error) 
 		return known[i], nil
 	}
 	return "", missing("schema", schema, nearest(schema, known))
-}
-
-// like turns * and ? into LIKE's wildcards, and what LIKE would take for one into itself.
-func like(glob string) string {
-	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `*`, `%`, `?`, `_`).Replace(glob)
 }
 
 func table(ctx context.Context, q querier, schema, name string, examples bool) (*sql.TableDetail, error) {

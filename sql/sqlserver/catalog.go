@@ -91,7 +91,7 @@ func (d *Database) Tables(ctx context.Context, filter sql.TableFilter) ([]sql.Ta
 		limit = defaultTables
 	}
 	var tables []sql.Table
-	err := d.list(ctx, tablesStatement, []any{limit, filter.Schema, likePattern(filter.Glob)}, func(scan func(...any) error) error {
+	err := d.list(ctx, tablesStatement, []any{limit, filter.Schema, filter.Like()}, func(scan func(...any) error) error {
 		t, err := scanTable(scan)
 		tables = append(tables, t)
 		return err
@@ -131,11 +131,6 @@ func tableKind(kind string, partitioned, clustered bool) string {
 	default:
 		return "table"
 	}
-}
-
-// likePattern makes of * and ? what LIKE has for them, and of LIKE's own signs what stands for themselves.
-func likePattern(glob string) string {
-	return strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`, "[", `\[`, "]", `\]`, "*", "%", "?", "_").Replace(glob)
 }
 
 // bracket quotes a name.
