@@ -120,9 +120,8 @@ func NewExport(format Format, head *Head, rows Rows, limits ExportLimits) *Expor
 // uniqueNames gives a column whose name another one has already a number, and one without a name its place: a
 // file's reader would make up a name of its own.
 func uniqueNames(columns []Column) []Column {
-	unique := make([]Column, len(columns))
-	taken := make(map[string]bool)
 	columns = slices.Clone(columns)
+	taken := make(map[string]bool)
 	for i, c := range columns {
 		if c.Name == "" {
 			columns[i].Name = fmt.Sprintf("column_%d", i+1)
@@ -130,18 +129,16 @@ func uniqueNames(columns []Column) []Column {
 		taken[columns[i].Name] = true
 	}
 	seen := make(map[string]bool)
-	for i, c := range columns {
-		name := c.Name
-		for n := 2; seen[name]; n++ {
-			if candidate := fmt.Sprintf("%s_%d", c.Name, n); !taken[candidate] {
-				name = candidate
+	for i := range columns {
+		own := columns[i].Name
+		for n := 2; seen[columns[i].Name]; n++ {
+			if candidate := fmt.Sprintf("%s_%d", own, n); !taken[candidate] {
+				columns[i].Name = candidate
 			}
 		}
-		seen[name], taken[name] = true, true
-		c.Name = name
-		unique[i] = c
+		seen[columns[i].Name], taken[columns[i].Name] = true, true
 	}
-	return unique
+	return columns
 }
 
 // Read implements io.Reader.

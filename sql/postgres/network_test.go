@@ -273,9 +273,8 @@ func TestAFloodOfRowsIsNotKept(t *testing.T) {
 }
 
 func TestTheCatalogsAnswerIsBounded(t *testing.T) {
-	err := owner(t).read(t.Context(), func(q querier) error {
-		_, err := all(t.Context(), q, pgx.RowTo[string], "SELECT repeat('x', 1000000) FROM generate_series(1, 100)")
-		return err
+	_, err := lookInto(t.Context(), owner(t), func(q querier) ([]string, error) {
+		return all(t.Context(), q, pgx.RowTo[string], "SELECT repeat('x', 1000000) FROM generate_series(1, 100)")
 	})
 	wantFault(t, err, fault.SQLFailed, "more than")
 }

@@ -242,21 +242,25 @@ func discard(conn *pgxpool.Conn) {
 	conn.Release()
 }
 
-// read runs statements of our own in a read-only transaction.
-func (d *Database) read(ctx context.Context, do func(querier) error) error {
-	ctx, cancel := context.WithTimeout(ctx, d.limits.Timeout)
+// lookInto runs statements of our own in a read-only transaction, and gives what do makes of them.
+func lookInto[T any](ctx context.Context, d *Database, do func(querier) (T, error)) (T, error) {
+	var none T
+	limited, cancel := context.WithTimeout(ctx, d.limits.Timeout)
 	defer cancel()
-	conn, err := d.begin(ctx)
+	conn, err := d.begin(limited)
 	if err != nil {
-		return connectFault(err)
+		return none, connectFault(err)
 	}
-	err = do(conn.Conn())
+	result, err := do(conn.Conn())
 	finish(conn)
 	var said *fault.Error
-	if err == nil || errors.As(err, &said) {
-		return err
+	switch {
+	case err == nil:
+		return result, nil
+	case errors.As(err, &said):
+		return none, err
 	}
-	return queryFault(err, "")
+	return none, queryFault(err, "")
 }
 
 // finish rolls back and gives the connection back.
@@ -271,37 +275,21 @@ func finish(conn *pgxpool.Conn) {
 }
 
 // Schemas lists schemas; see sql.Database.
-func (d *Database) Schemas(ctx context.Context) (list []sql.Schema, err error) {
-	err = d.read(ctx, func(q querier) error {
-		list, err = schemas(ctx, q)
-		return err
-	})
-	return list, err
+func (d *Database) Schemas(ctx context.Context) ([]sql.Schema, error) {
+	return lookInto(ctx, d, func(q querier) ([]sql.Schema, error) { return schemas(ctx, q) })
 }
 
 // Tables lists tables; see sql.Database.
-func (d *Database) Tables(ctx context.Context, filter sql.TableFilter) (list []sql.Table, err error) {
-	err = d.read(ctx, func(q querier) error {
-		list, err = tables(ctx, q, filter)
-		return err
-	})
-	return list, err
+func (d *Database) Tables(ctx context.Context, filter sql.TableFilter) ([]sql.Table, error) {
+	return lookInto(ctx, d, func(q querier) ([]sql.Table, error) { return tables(ctx, q, filter) })
 }
 
 // Table describes one table; see sql.Database.
-func (d *Database) Table(ctx context.Context, schema, name string, examples bool) (detail *sql.TableDetail, err error) {
-	err = d.read(ctx, func(q querier) error {
-		detail, err = table(ctx, q, schema, name, examples)
-		return err
-	})
-	return detail, err
+func (d *Database) Table(ctx context.Context, schema, name string, examples bool) (*sql.TableDetail, error) {
+	return lookInto(ctx, d, func(q querier) (*sql.TableDetail, error) { return table(ctx, q, schema, name, examples) })
 }
 
 // Rights tells what the login could do beside reading; see sql.Database.
-func (d *Database) Rights(ctx context.Context) (list []sql.Finding, err error) {
-	err = d.read(ctx, func(q querier) error {
-		list, err = rights(ctx, q)
-		return err
-	})
-	return list, err
+func (d *Database) Rights(ctx context.Context) ([]sql.Finding, error) {
+	return lookInto(ctx, d, func(q querier) ([]sql.Finding, error) { return rights(ctx, q) })
 }

@@ -88,12 +88,11 @@ func (r *rows) Close() {
 		return
 	}
 	r.closed = true
+	r.cancel()
 	if r.reader != nil && !r.done {
-		r.cancel()
 		_, _ = r.reader.Close()
 		discard(r.conn)
 		return
 	}
-	r.cancel()
 	finish(r.conn)
 }
