@@ -97,14 +97,7 @@ func (l *pandasLoad) csv() string {
 		hard := l.export.profile[i].hard
 		emptied = emptied || c.Kind == Text && l.export.profile[i].onlyEmpty()
 		switch {
-		case c.Kind == Integer:
-			types = append(types, quote(c.Name)+`: "Int64"`)
-		case c.Kind == Boolean:
-			types = append(types, quote(c.Name)+`: "boolean"`)
-		case c.Kind == Float, c.Kind == Decimal && !hard:
-			types = append(types, quote(c.Name)+`: "float64"`)
-			floats = true
-		case c.Kind == Decimal:
+		case c.Kind == Decimal && hard:
 			convert(c.Name, "decimal", "decimal.Decimal")
 		case c.Kind == Bytes && l.export.profile[i].onlyEmpty():
 			converters = append(converters, quote(c.Name)+": bytes.fromhex")
@@ -112,14 +105,15 @@ func (l *pandasLoad) csv() string {
 			convert(c.Name, "", "bytes.fromhex")
 		case c.Kind == JSON, c.Kind == Array:
 			convert(c.Name, "json", "json.loads")
-		case (c.Kind == Date || c.Kind == Timestamp) && !hard:
-			types = append(types, quote(c.Name)+`: "string"`)
-			dates = append(dates, quote(c.Name))
-		case c.Kind == TimestampTZ && !hard:
-			types = append(types, quote(c.Name)+`: "string"`)
-			zoned = append(zoned, quote(c.Name))
 		default:
-			types = append(types, quote(c.Name)+`: "string"`)
+			types = append(types, fmt.Sprintf("%s: %q", quote(c.Name), dtype(c.Kind)))
+		}
+		floats = floats || isFloat(c.Kind, hard)
+		switch timeConversion(c.Kind, hard) {
+		case toTime:
+			dates = append(dates, quote(c.Name))
+		case toZonedTime:
+			zoned = append(zoned, quote(c.Name))
 		}
 	}
 	arguments := []string{quote(l.path)}
@@ -157,7 +151,7 @@ func (l *pandasLoad) missing(differ bool) string {
 		values := `[""]`
 		p := l.export.profile[i]
 		switch {
-		case c.Kind == Float, c.Kind == Decimal && !p.hard:
+		case isFloat(c.Kind, p.hard):
 			values = `["", "NaN"]`
 		case c.Kind == Text && p.onlyEmpty():
 			values = `[]`
@@ -203,32 +197,46 @@ func forEach(columns []string, do string) string {
 
 // conversion is the Python that gives a column of JSON's values its type; empty where they have it.
 func conversion(kind Kind, hard bool) string {
+	switch {
+	case kind == Decimal && hard:
+		return toDecimal
+	case kind == Bytes:
+		return `df[_c].map(bytes.fromhex, na_action="ignore")`
+	case kind == JSON, kind == Array:
+		return ""
+	}
+	if do := timeConversion(kind, hard); do != "" {
+		return do
+	}
+	return fmt.Sprintf("df[_c].astype(%q)", dtype(kind))
+}
+
+// dtype is pandas' own type for a kind, or for its text.
+func dtype(kind Kind) string {
 	switch kind {
 	case Integer:
-		return `df[_c].astype("Int64")`
+		return "Int64"
 	case Boolean:
-		return `df[_c].astype("boolean")`
-	case Float:
-		return `df[_c].astype("float64")`
-	case Decimal:
-		if hard {
-			return toDecimal
-		}
-		return `df[_c].astype("float64")`
-	case Bytes:
-		return `df[_c].map(bytes.fromhex, na_action="ignore")`
-	case JSON, Array:
-		return ""
-	case Date, Timestamp:
-		if !hard {
-			return toTime
-		}
-	case TimestampTZ:
-		if !hard {
-			return toZonedTime
-		}
+		return "boolean"
+	case Float, Decimal:
+		return "float64"
 	}
-	return `df[_c].astype("string")`
+	return "string"
+}
+
+func isFloat(kind Kind, hard bool) bool { return kind == Float || kind == Decimal && !hard }
+
+// timeConversion is the Python that makes times of a column's texts; empty where they are none, or stay texts.
+func timeConversion(kind Kind, hard bool) string {
+	switch {
+	case hard:
+		return ""
+	case kind == Date, kind == Timestamp:
+		return toTime
+	case kind == TimestampTZ:
+		return toZonedTime
+	}
+	return ""
 }
 
 func (l *pandasLoad) emptyNotes() []string {
