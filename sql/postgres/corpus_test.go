@@ -17,21 +17,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/testpg"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
-
-// corpus is the statements of a file in testdata.
-func corpus(tb testing.TB, name string) []string {
-	tb.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", name+".sql"))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	statements := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n-- ~~~\n")
-	if len(statements) < 150 {
-		tb.Fatalf("%s has %d statements", name, len(statements))
-	}
-	return statements
-}
 
 // fixture is what the corpora's statements speak of.
 const fixture = `
@@ -122,7 +109,7 @@ func TestAttacksAreRefusedAndChangeNothing(t *testing.T) {
 	bystander := connect(t, dsn+" application_name=bystander")
 	defer bystander.Close(context.Background())
 	before, db := contents(t, dsn), open(t, dsn, sql.Limits{})
-	for _, text := range corpus(t, "attacks") {
+	for _, text := range sqltest.Corpus(t, "attacks") {
 		if err := ask(t, db, text, true); err == nil {
 			t.Errorf("this was not refused: %s", text)
 		}
@@ -137,7 +124,7 @@ func TestAttacksAreRefusedAndChangeNothing(t *testing.T) {
 
 func TestLegitimateStatementsRun(t *testing.T) {
 	db := open(t, bank(t), sql.Limits{})
-	for _, text := range corpus(t, "legitimate") {
+	for _, text := range sqltest.Corpus(t, "legitimate") {
 		if err := ask(t, db, text, true); err != nil {
 			t.Errorf("%s\n%v", text, err)
 		}
@@ -151,7 +138,7 @@ var writes = []string{"insert", "update", "delete", "merge", "create", "alter", 
 func TestTheTransactionAloneRefusesWrites(t *testing.T) {
 	dsn := bank(t)
 	before, tried, db := contents(t, dsn), 0, open(t, dsn, sql.Limits{})
-	for _, text := range corpus(t, "attacks") {
+	for _, text := range sqltest.Corpus(t, "attacks") {
 		words := significant(text)
 		write := slices.ContainsFunc(words, func(word token) bool { return word.is("into", "for") }) &&
 			words[0].is("select", "with", "table") && !slices.ContainsFunc(words, func(w token) bool { return w.punct(";") })
@@ -173,7 +160,7 @@ func TestTheTransactionAloneRefusesWrites(t *testing.T) {
 
 // What the check cannot see is what the user's own functions do.
 func TestTheCheckAloneRefusesAllButTheUsersFunctions(t *testing.T) {
-	for _, text := range corpus(t, "attacks") {
+	for _, text := range sqltest.Corpus(t, "attacks") {
 		if err := check(text); err == nil && !strings.Contains(text, "deposit") && !strings.Contains(text, "run_text") &&
 			text != "SELECT stolen FROM accounts" {
 			t.Errorf("this was not refused: %s", text)

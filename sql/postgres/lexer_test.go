@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
 
 func TestTokensAreThoseOfPostgreSQL(t *testing.T) {
@@ -67,7 +69,7 @@ func TestTokensAreThoseOfPostgreSQL(t *testing.T) {
 
 func FuzzTokens(f *testing.F) {
 	for _, file := range []string{"attacks", "legitimate"} {
-		for _, s := range corpus(f, file) {
+		for _, s := range sqltest.Corpus(f, file) {
 			f.Add(s)
 		}
 	}

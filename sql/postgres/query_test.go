@@ -14,6 +14,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
 
 func open(t *testing.T, dsn string, limits sql.Limits) *Database {
@@ -44,27 +45,9 @@ func admin(t *testing.T) *pgx.Conn {
 	return conn
 }
 
-// table reads a whole result.
+// rowsOf reads a whole result.
 func rowsOf(t *testing.T, db *Database, text string, params ...any) ([]sql.Column, [][]string, error) {
-	t.Helper()
-	rows, err := db.Query(t.Context(), sql.Query{Text: text, Params: params})
-	if err != nil {
-		return nil, nil, err
-	}
-	defer rows.Close()
-	var all [][]string
-	for rows.Next() {
-		var row []string
-		for _, value := range rows.Values() {
-			if value == nil {
-				row = append(row, "NULL")
-			} else {
-				row = append(row, string(value))
-			}
-		}
-		all = append(all, row)
-	}
-	return rows.Columns(), all, rows.Err()
+	return sqltest.Read(t.Context(), db, text, params...)
 }
 
 func wantFault(t *testing.T, err error, code fault.Code, words ...string) *fault.Error {

@@ -2,8 +2,6 @@ package sqlserver
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -11,21 +9,8 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
-
-// corpus reads the statements of a file, which are divided by lines of four equals signs.
-func corpus(t testing.TB, name string) []string {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	statements := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n====\n")
-	if len(statements) < 150 {
-		t.Fatalf("%s has %d statements; it should have at least 150", name, len(statements))
-	}
-	return statements
-}
 
 var parameterPattern = regexp.MustCompile(`@p([0-9]+)`)
 
@@ -40,13 +25,13 @@ func parametersOf(statement string) int {
 }
 
 func TestEveryAttackIsRefused(t *testing.T) {
-	for _, statement := range corpus(t, "attacks.sql") {
+	for _, statement := range sqltest.Corpus(t, "attacks") {
 		wantRejected(t, statement, check(statement, parametersOf(statement)))
 	}
 }
 
 func TestEveryLegitimateStatementIsAdmitted(t *testing.T) {
-	for _, statement := range corpus(t, "legitimate.sql") {
+	for _, statement := range sqltest.Corpus(t, "legitimate") {
 		if err := check(statement, parametersOf(statement)); err != nil {
 			t.Errorf("%s\n\trefused: %v", statement, err)
 		}
@@ -56,7 +41,7 @@ func TestEveryLegitimateStatementIsAdmitted(t *testing.T) {
 func TestAnAttackIsRefusedWhereverItIsPutIn(t *testing.T) {
 	attacks := []string{"DELETE dbo.people", "EXEC sp_who", "UPDATE dbo.people SET a = 1", "INSERT dbo.people VALUES (1)", "DROP TABLE dbo.people",
 		"COMMIT", "; SELECT 2", "INTO dbo.copy", "MERGE dbo.people USING dbo.b ON 1 = 1 WHEN MATCHED THEN DELETE", "BEGIN TRAN", "USE master", "SELECT 2", "GRANT CONTROL TO public"}
-	for _, statement := range corpus(t, "legitimate.sql") {
+	for _, statement := range sqltest.Corpus(t, "legitimate") {
 		tokens, err := lex(statement)
 		if err != nil {
 			t.Fatal(err)
@@ -189,8 +174,8 @@ func wantRejected(t *testing.T, statement string, err error) {
 // texts that the check cannot end with. What a server could read otherwise than the check does would show
 // as the first.
 func FuzzCheck(f *testing.F) {
-	for _, name := range []string{"attacks.sql", "legitimate.sql"} {
-		for _, statement := range corpus(f, name) {
+	for _, name := range []string{"attacks", "legitimate"} {
+		for _, statement := range sqltest.Corpus(f, name) {
 			f.Add(statement)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
 
 // realDSN is a SQL Server that may be written to by its login, with a database for tests: it is the check that is
@@ -98,12 +99,12 @@ func contents(t *testing.T, db *dbsql.DB) string {
 func TestOnARealServer(t *testing.T) {
 	db, writer := realDatabase(t)
 	before := contents(t, writer)
-	for _, statement := range corpus(t, "attacks.sql") {
-		_, _, err := read(t.Context(), db, statement, slices.Repeat([]any{nil}, parametersOf(statement))...)
+	for _, statement := range sqltest.Corpus(t, "attacks") {
+		_, _, err := sqltest.Read(t.Context(), db, statement, slices.Repeat([]any{nil}, parametersOf(statement))...)
 		wantRejected(t, statement, err)
 	}
-	for _, statement := range corpus(t, "legitimate.sql") {
-		_, _, err := read(t.Context(), db, statement, slices.Repeat([]any{json.Number("1")}, parametersOf(statement))...)
+	for _, statement := range sqltest.Corpus(t, "legitimate") {
+		_, _, err := sqltest.Read(t.Context(), db, statement, slices.Repeat([]any{json.Number("1")}, parametersOf(statement))...)
 		var f *fault.Error
 		if err == nil || !errors.As(err, &f) {
 			continue

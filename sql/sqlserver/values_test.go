@@ -10,6 +10,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/testmssql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
 
 func unhex(s string) []byte {
@@ -84,7 +85,7 @@ func TestEveryTypeComesOutInItsForm(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			reply := testmssql.Reply{Columns: []testmssql.Column{{Name: "v", Type: c.typ}}, Rows: [][]any{{c.value}, {nil}}}
 			db := open(t, serve(t, always(reply)).DSN(), limits)
-			columns, rows, err := read(t.Context(), db, "SELECT v FROM dbo.t")
+			columns, rows, err := sqltest.Read(t.Context(), db, "SELECT v FROM dbo.t")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,11 +109,11 @@ func TestATypeThatNoClientKnowsIsAnError(t *testing.T) {
 				return testmssql.Reply{Columns: []testmssql.Column{{Name: "n", Type: testmssql.Decimal(5, 2)}, {Name: "v", Type: typ}}}
 			})
 			db := open(t, server.DSN(), limits)
-			_, _, err := read(t.Context(), db, "SELECT n, v FROM dbo.t")
+			_, _, err := sqltest.Read(t.Context(), db, "SELECT n, v FROM dbo.t")
 			if f := faultOf(t, err); f.Code != fault.SQLFailed {
 				t.Errorf("the error is %v", err)
 			}
-			if _, _, err := read(t.Context(), db, "SELECT small"); err != nil {
+			if _, _, err := sqltest.Read(t.Context(), db, "SELECT small"); err != nil {
 				t.Errorf("afterwards: %v", err)
 			}
 		})
@@ -126,13 +127,13 @@ func TestThePiecesOfJSONAndXMLAreJoined(t *testing.T) {
 	} {
 		reply := testmssql.Reply{Columns: []testmssql.Column{{Name: column, Type: testmssql.NText()}}, Rows: [][]any{{"[{\"a\""}, {":1},"}, {"{}]"}}}
 		db := open(t, serve(t, always(reply)).DSN(), limits)
-		columns, rows, err := read(t.Context(), db, "SELECT a FROM dbo.t FOR JSON PATH")
+		columns, rows, err := sqltest.Read(t.Context(), db, "SELECT a FROM dbo.t FOR JSON PATH")
 		if err != nil || columns[0] != want || len(rows) != 1 || rows[0][0] != `[{"a":1},{}]` {
 			t.Errorf("%s: %v, %v, %v", column, columns, rows, err)
 		}
 		reply.Rows = nil
 		db = open(t, serve(t, always(reply)).DSN(), limits)
-		if _, rows, err := read(t.Context(), db, "SELECT a FROM dbo.t FOR JSON PATH"); err != nil || len(rows) != 0 {
+		if _, rows, err := sqltest.Read(t.Context(), db, "SELECT a FROM dbo.t FOR JSON PATH"); err != nil || len(rows) != 0 {
 			t.Errorf("%s without rows: %v, %v", column, rows, err)
 		}
 	}
@@ -155,11 +156,11 @@ func TestARowIsBounded(t *testing.T) {
 				return reply
 			})
 			db := open(t, server.DSN(), limits)
-			_, _, err := read(t.Context(), db, "SELECT v FROM dbo.t")
+			_, _, err := sqltest.Read(t.Context(), db, "SELECT v FROM dbo.t")
 			if f := faultOf(t, err); f.Code != fault.SQLFailed || f.Fields["limit_bytes"] != 10_000 {
 				t.Errorf("the error is %v", err)
 			}
-			if _, _, err := read(t.Context(), db, "SELECT small"); err != nil {
+			if _, _, err := sqltest.Read(t.Context(), db, "SELECT small"); err != nil {
 				t.Errorf("afterwards: %v", err)
 			}
 		})

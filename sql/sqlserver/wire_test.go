@@ -18,6 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/testmssql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
 
 // limits are wide enough to be of no interest to most tests.
@@ -73,28 +74,6 @@ func open(t *testing.T, dsn string, limits sql.Limits) *Database {
 	return db
 }
 
-// read runs a statement to its end.
-func read(ctx context.Context, db *Database, statement string, params ...any) ([]sql.Column, [][]string, error) {
-	rows, err := db.Query(ctx, sql.Query{Text: statement, Params: params})
-	if err != nil {
-		return nil, nil, err
-	}
-	defer rows.Close()
-	var all [][]string
-	for rows.Next() {
-		var row []string
-		for _, v := range rows.Values() {
-			if v == nil {
-				row = append(row, "NULL")
-			} else {
-				row = append(row, string(v))
-			}
-		}
-		all = append(all, row)
-	}
-	return rows.Columns(), all, rows.Err()
-}
-
 func faultOf(t *testing.T, err error) *fault.Error {
 	t.Helper()
 	var f *fault.Error
@@ -122,7 +101,7 @@ func TestEveryStatementIsRolledBackAndNoneIsCommitted(t *testing.T) {
 		use   func(*testing.T, *Database)
 	}{
 		"read to the end": {one, func(t *testing.T, db *Database) {
-			if _, rows, err := read(t.Context(), db, "SELECT 1 AS a"); err != nil || len(rows) != 1 {
+			if _, rows, err := sqltest.Read(t.Context(), db, "SELECT 1 AS a"); err != nil || len(rows) != 1 {
 				t.Errorf("%v, %v", rows, err)
 			}
 		}},
@@ -140,13 +119,13 @@ func TestEveryStatementIsRolledBackAndNoneIsCommitted(t *testing.T) {
 			}
 		}},
 		"failed": {testmssql.Reply{Error: &testmssql.Error{Number: 207, Class: 16, Message: "Invalid column name 'a'."}}, func(t *testing.T, db *Database) {
-			if _, _, err := read(t.Context(), db, "SELECT a"); err == nil {
+			if _, _, err := sqltest.Read(t.Context(), db, "SELECT a"); err == nil {
 				t.Error("no error")
 			}
 		}},
 		"failed between rows": {testmssql.Reply{Columns: one.Columns, Rows: one.Rows, Error: &testmssql.Error{Number: 8134, Class: 16, Message: "Divide by zero error encountered."}},
 			func(t *testing.T, db *Database) {
-				if _, rows, err := read(t.Context(), db, "SELECT 1 / a FROM t"); err == nil || len(rows) != 1 {
+				if _, rows, err := sqltest.Read(t.Context(), db, "SELECT 1 / a FROM t"); err == nil || len(rows) != 1 {
 					t.Errorf("%v, %v", rows, err)
 				}
 			}},
@@ -207,10 +186,10 @@ func TestAServerThatAbortsTheTransactionIsUsedOn(t *testing.T) {
 	})
 	db := open(t, server.DSN(), limits)
 	for range 3 {
-		if _, _, err := read(t.Context(), db, "SELECT 'boom' + 1"); err == nil {
+		if _, _, err := sqltest.Read(t.Context(), db, "SELECT 'boom' + 1"); err == nil {
 			t.Error("no error")
 		}
-		if _, _, err := read(t.Context(), db, "SELECT 1 AS a"); err != nil {
+		if _, _, err := sqltest.Read(t.Context(), db, "SELECT 1 AS a"); err != nil {
 			t.Error(err)
 		}
 	}
@@ -225,7 +204,7 @@ func TestTheLoginSaysThatItReads(t *testing.T) {
 	if n := len(server.Logins()); n != 0 {
 		t.Errorf("%d logins before the first use", n)
 	}
-	if _, _, err := read(t.Context(), db, "SELECT 1"); err != nil {
+	if _, _, err := sqltest.Read(t.Context(), db, "SELECT 1"); err != nil {
 		t.Fatal(err)
 	}
 	got := server.Logins()[0]
@@ -238,7 +217,7 @@ func TestEverySessionIsResetAndSetUpAnew(t *testing.T) {
 	server := serve(t, always(one))
 	db := open(t, server.DSN(), sql.Limits{Timeout: 7 * time.Second, RowBytes: 1000})
 	for range 2 {
-		if _, _, err := read(t.Context(), db, "SELECT 1"); err != nil {
+		if _, _, err := sqltest.Read(t.Context(), db, "SELECT 1"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -267,7 +246,7 @@ func TestParametersAreBoundAndNeverPasted(t *testing.T) {
 	db := open(t, server.DSN(), limits)
 	hostile := "x'; DELETE dbo.people --"
 	statement := "SELECT @p1, @p2, @p3, @p4, @p5, @p6"
-	_, _, err := read(t.Context(), db, statement, hostile, json.Number("42"), json.Number("1.5"), true, nil, strings.Repeat("ä", 5000))
+	_, _, err := sqltest.Read(t.Context(), db, statement, hostile, json.Number("42"), json.Number("1.5"), true, nil, strings.Repeat("ä", 5000))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +291,7 @@ func TestParametersThatCannotBeBoundAreRefused(t *testing.T) {
 		"a number in hex form": {json.Number("0x1p3"), "CAST"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := read(t.Context(), db, "SELECT @p1", c.param)
+			_, _, err := sqltest.Read(t.Context(), db, "SELECT @p1", c.param)
 			f := faultOf(t, err)
 			if f.Code != fault.SQLRejected || !strings.Contains(f.Hint, c.word) {
 				t.Errorf("%v (%s)", f, f.Hint)
@@ -339,8 +318,8 @@ func TestNumbersStayWhatTheyAre(t *testing.T) {
 func TestRefusedStatementsAreNeverSent(t *testing.T) {
 	server := serve(t, always(one))
 	db := open(t, server.DSN(), limits)
-	for _, statement := range corpus(t, "attacks.sql") {
-		_, _, err := read(t.Context(), db, statement, slices.Repeat([]any{nil}, parametersOf(statement))...)
+	for _, statement := range sqltest.Corpus(t, "attacks") {
+		_, _, err := sqltest.Read(t.Context(), db, statement, slices.Repeat([]any{nil}, parametersOf(statement))...)
 		wantRejected(t, statement, err)
 	}
 	if n := len(server.Logins()) + len(server.Requests()); n != 0 {
@@ -351,8 +330,8 @@ func TestRefusedStatementsAreNeverSent(t *testing.T) {
 func TestNoLegitimateStatementIsSentAsTheNameOfAProcedure(t *testing.T) {
 	server := serve(t, always(one))
 	db := open(t, server.DSN(), limits)
-	for _, statement := range corpus(t, "legitimate.sql") {
-		if _, _, err := read(t.Context(), db, statement, slices.Repeat([]any{nil}, parametersOf(statement))...); err != nil {
+	for _, statement := range sqltest.Corpus(t, "legitimate") {
+		if _, _, err := sqltest.Read(t.Context(), db, statement, slices.Repeat([]any{nil}, parametersOf(statement))...); err != nil {
 			t.Errorf("%s: %v", statement, err)
 		}
 	}
@@ -373,14 +352,14 @@ func TestAStatementIsEndedInTheDatabase(t *testing.T) {
 		db := open(t, server.DSN(), limits)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { <-started; cancel() }()
-		_, _, err := read(ctx, db, "SELECT 1")
+		_, _, err := sqltest.Read(ctx, db, "SELECT 1")
 		if f := faultOf(t, err); f.Code != fault.SQLFailed || !errors.Is(err, context.Canceled) {
 			t.Errorf("the error is %v", err)
 		}
 	})
 	t.Run("when its time is over", func(t *testing.T) {
 		db := open(t, server.DSN(), sql.Limits{Timeout: 200 * time.Millisecond})
-		_, _, err := read(t.Context(), db, "SELECT 1")
+		_, _, err := sqltest.Read(t.Context(), db, "SELECT 1")
 		if f := faultOf(t, err); f.Code != fault.SQLFailed || !strings.Contains(f.Message, "ended after 200ms") || !errors.Is(err, sql.ErrTimeout) {
 			t.Errorf("the error is %v", err)
 		}
@@ -396,7 +375,7 @@ func TestAConnectionThatIsNeverAnsweredIsGivenUp(t *testing.T) {
 	server := serve(t, always(one))
 	server.Mute()
 	db := open(t, server.DSN()+"&connection+timeout=1", limits)
-	_, _, err := read(t.Context(), db, "SELECT 1")
+	_, _, err := sqltest.Read(t.Context(), db, "SELECT 1")
 	if f := faultOf(t, err); f.Code != fault.SQLFailed || !strings.Contains(f.Message, "does not answer") {
 		t.Errorf("the error is %v", err)
 	}
@@ -406,7 +385,7 @@ func TestTheServerMayHaveRestarted(t *testing.T) {
 	server := serve(t, always(one))
 	db := open(t, server.DSN(), limits)
 	for range 3 {
-		if _, _, err := read(t.Context(), db, "SELECT 1"); err != nil {
+		if _, _, err := sqltest.Read(t.Context(), db, "SELECT 1"); err != nil {
 			t.Fatal(err)
 		}
 		server.Break()
@@ -419,7 +398,7 @@ func TestTheServerMayHaveRestarted(t *testing.T) {
 func TestAStatementThatWasSentIsNotSentTwice(t *testing.T) {
 	server := serve(t, always(testmssql.Reply{Drop: true}))
 	db := open(t, server.DSN(), limits)
-	_, _, err := read(t.Context(), db, "SELECT 1")
+	_, _, err := sqltest.Read(t.Context(), db, "SELECT 1")
 	if f := faultOf(t, err); f.Code != fault.SQLFailed || !strings.Contains(f.Message, "broke") {
 		t.Errorf("the error is %v", err)
 	}
@@ -448,13 +427,13 @@ func TestAConnectionThatTheNetworkForgotIsReplaced(t *testing.T) {
 	}
 	t.Cleanup(server.Stop)
 	db := open(t, server.DSN(), limits)
-	if _, _, err := read(t.Context(), db, "SELECT 1"); err != nil {
+	if _, _, err := sqltest.Read(t.Context(), db, "SELECT 1"); err != nil {
 		t.Fatal(err)
 	}
 	asleep.Store(1)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*resetTime) // far less than a statement may take
 	defer cancel()
-	if _, _, err := read(ctx, db, "SELECT 1"); err != nil {
+	if _, _, err := sqltest.Read(ctx, db, "SELECT 1"); err != nil {
 		t.Error(err)
 	}
 }
@@ -469,7 +448,7 @@ func TestACallBeyondThePoolIsToldWhy(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	_, _, err := read(t.Context(), db, "SELECT 1")
+	_, _, err := sqltest.Read(t.Context(), db, "SELECT 1")
 	if f := faultOf(t, err); !strings.Contains(f.Message, "4 statements run") {
 		t.Errorf("the error is %v", err)
 	}
@@ -481,7 +460,7 @@ func TestThePoolIsSmall(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 32 {
 		wg.Go(func() {
-			if _, _, err := read(t.Context(), db, "SELECT 1"); err != nil {
+			if _, _, err := sqltest.Read(t.Context(), db, "SELECT 1"); err != nil {
 				t.Error(err)
 			}
 		})
@@ -511,7 +490,7 @@ func TestWhatTheServerSaysIsTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := open(t, serve(t, always(testmssql.Reply{Error: &c.said})).DSN(), limits)
-			_, _, err := read(t.Context(), db, "SELECT * FROM dbo.people\nWHERE nam = 1")
+			_, _, err := sqltest.Read(t.Context(), db, "SELECT * FROM dbo.people\nWHERE nam = 1")
 			f := faultOf(t, err)
 			if f.Code != fault.SQLFailed || f.Message != c.message || !strings.Contains(f.Hint, c.hint) {
 				t.Errorf("%s\n%s (%s), want\n%s (%s)", f.Code, f.Message, f.Hint, c.message, c.hint)
@@ -557,7 +536,7 @@ func TestNoErrorHasThePassword(t *testing.T) {
 				if printed := fmt.Sprintf("%v %+v %#v", db, db, db); strings.Contains(printed, c.password) {
 					t.Errorf("it prints as %s", printed)
 				}
-				_, _, err = read(t.Context(), db, "SELECT 1")
+				_, _, err = sqltest.Read(t.Context(), db, "SELECT 1")
 			}
 			f := faultOf(t, err)
 			if f.Code != fault.SQLFailed || !strings.Contains(f.Message, c.message) {
@@ -617,7 +596,7 @@ func TestTheServerIsAskedWhatAStatementReturns(t *testing.T) {
 			t.Cleanup(server.Stop)
 			db := open(t, server.DSN(), limits)
 			for range 3 {
-				columns, _, err := read(t.Context(), db, "SELECT @p1 AS a", "x")
+				columns, _, err := sqltest.Read(t.Context(), db, "SELECT @p1 AS a", "x")
 				if c.code != "" {
 					if f := faultOf(t, err); f.Code != c.code {
 						t.Errorf("the error is %v", err)
@@ -667,7 +646,7 @@ func TestTheServerMustProveWhoItIs(t *testing.T) {
 		{"its own authority", ";certificate=" + file, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, _, err := read(t.Context(), open(t, dsn+c.setting, limits), "SELECT 1")
+			_, _, err := sqltest.Read(t.Context(), open(t, dsn+c.setting, limits), "SELECT 1")
 			if n := len(server.Logins()); (n > 0) != (c.want == "") {
 				t.Errorf("%d logins", n)
 			}
@@ -680,7 +659,7 @@ func TestTheServerMustProveWhoItIs(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if _, _, err := read(t.Context(), db, "SELECT 1"); err != nil {
+			if _, _, err := sqltest.Read(t.Context(), db, "SELECT 1"); err != nil {
 				t.Error(err)
 			}
 		})
