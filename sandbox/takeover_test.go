@@ -287,16 +287,23 @@ func TestAKernelThatDoesNotAnswerIsNotReplaced(t *testing.T) {
 	})
 }
 
+// unremoved is a manager whose session "mine" was closed while the engine removed nothing.
+func unremoved(t *testing.T) (*fakeEngine, Config, *Manager) {
+	t.Helper()
+	e := &fakeEngine{}
+	config := testConfig(t, e)
+	m := newTestManager(t, config)
+	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+	e.failRemove = errors.New("the engine refuses")
+	_, err := m.CloseSession(t.Context(), "mine", false)
+	wantCode(t, err, fault.EngineError)
+	e.failRemove = nil
+	return e, config, m
+}
+
 func TestWhatACloseCouldNotRemoveIsNotTakenForTheNextSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{}
-		config := testConfig(t, e)
-		m := newTestManager(t, config)
-		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
-		e.failRemove = errors.New("the engine refuses")
-		_, err := m.CloseSession(t.Context(), "mine", false)
-		wantCode(t, err, fault.EngineError)
-		e.failRemove = nil
+		e, config, m := unremoved(t)
 		res := mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"})
 		if !slices.Contains(e.removed, "csm-host-mine") || len(res.Notes) != 0 {
 			t.Errorf("removed %q, notes are %q", e.removed, res.Notes)
@@ -409,14 +416,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 // What is left of a session that nobody wants is not listed, and to have looked at it does not keep it.
 func TestAListLeavesToTheSweepWhatACloseCouldNotRemove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{}
-		config := testConfig(t, e)
-		m := newTestManager(t, config)
-		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
-		e.failRemove = errors.New("the engine refuses")
-		_, err := m.CloseSession(t.Context(), "mine", false)
-		wantCode(t, err, fault.EngineError)
-		e.failRemove = nil
+		e, config, m := unremoved(t)
 		if list := m.Sessions(t.Context()); len(list) != 0 {
 			t.Errorf("listed %+v", list)
 		}
