@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"os"
 	"strings"
 	"time"
@@ -64,9 +65,7 @@ const minPassword = 8
 // answer should have one; masking is for what nobody thought of.
 func withPasswords(secrets map[string]string, sources []sql.Source) map[string]string {
 	masked := make(map[string]string, len(secrets)+len(sources))
-	for name, value := range secrets {
-		masked[name] = value
-	}
+	maps.Copy(masked, secrets)
 	for _, source := range sources {
 		for _, password := range []string{source.Password, passwordOf(source)} {
 			// A password that stands in the address a second time is the user's or the database's name.

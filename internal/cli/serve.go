@@ -235,9 +235,9 @@ func (s *Settings) logger() (*slog.Logger, error) {
 		return nil, usageError{fmt.Errorf("--log-level: %w", err)}
 	}
 	options := &slog.HandlerOptions{Level: level}
-	quiet := slog.New(slog.DiscardHandler)
-	secrets := s.passThrough(os.LookupEnv, quiet)
-	out = tools.NewMasker(withPasswords(secrets, s.connections(os.Environ(), quiet).Sources())).Writer(out)
+	secrets := s.passThrough(os.LookupEnv, slog.New(slog.DiscardHandler))
+	sources, _ := sql.Sources(os.Environ(), isSetting) // what is wrong with one is said where it is opened
+	out = tools.NewMasker(withPasswords(secrets, sources)).Writer(out)
 	if s.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(out, options)), nil
 	}
