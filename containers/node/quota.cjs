@@ -195,13 +195,15 @@ class Quota {
     const before = this.#times;
     const isOld = this.#sampledAt > this.#begunAt && performance.now() - this.#sampledAt > OLD_MS;
     this.#sample(true);
+    // Files without a name are those of the session's own processes, asleep or not.
+    const isHeld = unnamed.bytes > 0 && fits({ bytes: tally.bytes, files: tally.files }, this.#allowed);
     // Who ran long ago need not be who wrote. The next count tells, however late it comes.
-    this.#doubts = isOld && !this.#doubts;
+    this.#doubts = isOld && !isHeld && !this.#doubts;
     if (this.#doubts) return false;
     this.#allowed = plus(this.#known, ALLOWANCE);
     // Without a run, what takes it over the limit need not be the session's; what goes on then is.
     const hasWritten = this.#inRun ? !fits({ bytes: tally.changedBytes + unnamed.changedBytes, files: tally.changedFiles }, ALLOWANCE) : wasOver;
-    return hasWritten && hasRun(before, this.#times);
+    return hasWritten && (isHeld || hasRun(before, this.#times));
   }
 
   // It takes a millisecond, so far from the limit it is not done with every count.
