@@ -661,7 +661,7 @@ class KernelProcess {
   static #oomKills = 0;
   #interrupts = 0;
 
-  /** noteOomKills takes what the memory limit has killed so far as not having been a kernel. */
+  /** noteOomKills takes what the memory limit has killed so far as no cause of what dies from now on. */
   static noteOomKills() {
     KernelProcess.#oomKills = oomKills();
   }
@@ -804,9 +804,8 @@ class KernelProcess {
     // tini and shells tell a signal by an exit status above 128.
     const number = name === null ? (code > 128 ? code - 128 : 0) : (os.constants.signals[name] ?? 0);
     if (number === 0) return `exit ${code ?? 1}`;
-    const before = KernelProcess.#oomKills;
-    KernelProcess.noteOomKills();
-    return number === 9 && KernelProcess.#oomKills > before ? 'memory' : `signal ${number}`;
+    // The limit may kill a spare as well: its death says nothing of what the other one died of.
+    return number === 9 && oomKills() > KernelProcess.#oomKills ? 'memory' : `signal ${number}`;
   }
 }
 
@@ -1326,6 +1325,7 @@ class Supervisor {
     this.#run = run;
     this.#runKernel = kernel;
     this.#record.begin(run.id);
+    KernelProcess.noteOomKills();
     this.#quota?.begin(run.filesFrom);
     kernel.send({ type: 'run', id: run.id, code: frame.code });
     if (run.timeoutMs > 0) run.after(run.timeoutMs, () => this.#interrupt(run, 'timed_out'));

@@ -65,6 +65,7 @@ func TestKilledKernels(t *testing.T) {
 		{"JavaScript that aborts", javascript, "process.abort()", "killed"},
 		{"JavaScript that kills itself", javascript, "process.kill(process.pid, 'SIGKILL'); while (true) {}", "killed"},
 		{"JavaScript that eats memory", javascript, "const data = []; while (true) data.push(Buffer.alloc(10_000_000, 1))", "memory"},
+		{"JavaScript whose spare kernel dies before it", javascript, diesAfterTheSpare, "memory"},
 	} {
 		file := "open('kept.txt', 'w').write('file')"
 		if test.tool == javascript {
@@ -85,6 +86,16 @@ func TestKilledKernels(t *testing.T) {
 		}
 	}
 }
+
+// diesAfterTheSpare has the memory limit kill a program, and then the kernels die, the one in use last.
+const diesAfterTheSpare = `
+const { spawnSync } = require('child_process'), { readdirSync, readFileSync } = require('fs');
+spawnSync(process.execPath, ['-e', 'const data = []; while (true) data.push(Buffer.alloc(10_000_000, 1))']);
+const command = (pid) => { try { return readFileSync('/proc/' + pid + '/cmdline', 'latin1'); } catch { return ''; } };
+const spares = () => readdirSync('/proc').filter((name) => /^\d+$/.test(name) && name !== String(process.pid) && command(name) === command('self'));
+for (const pid of spares()) process.kill(Number(pid), 'SIGKILL');
+await new Promise((done) => setTimeout(done, 100));
+spawnSync('sh', ['-c', 'kill -9 ' + process.pid]);`
 
 func TestAForkBombDoesNotReachTheServer(t *testing.T) {
 	t.Parallel()
