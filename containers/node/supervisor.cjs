@@ -2266,6 +2266,7 @@ class Kernel {
     for (const [name, value] of Object.entries({ $mport, display })) defineGlobal(name, value);
     this.#installOutput();
     this.#installExit();
+    this.#installKill();
     this.#installTimers();
     this.#installWorkers();
     this.#torn = new TornFiles();
@@ -2299,6 +2300,17 @@ class Kernel {
     };
     process.exit = exit;
     process.reallyExit = exit;
+  }
+
+  // Node takes its contexts down before it sends itself a signal, though that may be one to live on
+  // after. By the number of another thread of its own it does not know itself.
+  #installKill() {
+    const kill = process._kill;
+    process._kill = (pid, number) => {
+      if (pid !== process.pid || number === 0) return kill(pid, number);
+      const other = fs.readdirSync('/proc/self/task').find((thread) => Number(thread) !== process.pid);
+      return other !== undefined && kill(Number(other), number) === 0 ? 0 : kill(pid, number);
+    };
   }
 
   // terminate stops the JavaScript that is running, past every catch and finally, and calls
@@ -2491,6 +2503,8 @@ class Kernel {
   // therefore tells that V8 refused the code and none of it ran, or that it was terminated.
   #onEvaluated(run, error, response, compiling) {
     if (run.finished) return;
+    // Node does that before a signal that may end its process: its death tells more than this.
+    if (/context was destroyed/.test(error?.message)) return;
     if (error) return run.exitCode === undefined && this.#finish(run, { outcome: 'interrupted' }, true);
     if (compiling) return this.#onRefused(run, response.exceptionDetails);
     if ('thrown' in run.settled) this.#onThrown(run, run.settled.thrown);

@@ -9,6 +9,7 @@ after(() => client.stop());
 describe('a kernel that dies under a run', () => {
   const deaths = [
     ['process.kill(process.pid, "SIGKILL"); await new Promise(() => {})', /^signal 9$/],
+    ['await new Promise((done) => setTimeout(done, 20)); process.kill(process.pid, "SIGKILL")', /^signal 9$/],
     ['process.kill(process.pid, "SIGTERM"); await new Promise(() => {})', /^signal 15$/],
     ['process.abort()', /^signal 6$/],
   ];
@@ -23,6 +24,12 @@ describe('a kernel that dies under a run', () => {
       assert.deepEqual([next.status, next.result], ['completed', "[ 'undefined', 's3cret' ]"]);
     });
   }
+});
+
+test('a kernel lives on after a signal of its own that ends nothing', async () => {
+  const done = await client.run('await new Promise((r) => setTimeout(r, 20)); process.kill(process.pid, "SIGWINCH"); await new Promise((r) => setTimeout(r, 20)); "alive"');
+  assert.deepEqual([done.status, done.result, done.stderr.head], ['completed', "'alive'", '']);
+  assert.equal((await client.run('1')).status, 'completed');
 });
 
 test('a heap that grows without end', { skip: !inImage && 'only a container limits memory' }, async () => {
