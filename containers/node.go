@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-//go:embed node/boot.cjs node/join.cjs node/supervisor.cjs node/frames.cjs node/door.cjs node/quota.cjs node/screen.cjs
+//go:embed node/boot.cjs node/join.cjs node/supervisor.cjs node/ask.cjs node/frames.cjs node/door.cjs node/quota.cjs node/screen.cjs
 //go:embed node/files.cjs node/tally.cjs node/torn.cjs node/unnamed.cjs node/relay.cjs node/socket.cjs
 var nodeSources embed.FS
 
 var (
-	nodeSupervisor = nodeProgram("supervisor.cjs", "frames.cjs", "door.cjs", "socket.cjs", "quota.cjs", "screen.cjs", "tally.cjs", "torn.cjs", "unnamed.cjs")
+	nodeSupervisor = nodeProgram("supervisor.cjs", "ask.cjs", "frames.cjs", "door.cjs", "socket.cjs", "quota.cjs", "screen.cjs", "tally.cjs", "torn.cjs", "unnamed.cjs")
 	nodeFiles      = nodeProgram("files.cjs", "tally.cjs")
 	nodeRelay      = nodeProgram("relay.cjs", "socket.cjs")
 )

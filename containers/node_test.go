@@ -19,7 +19,7 @@ func nodeFileNames(t *testing.T) []string {
 func TestNodeProgramsHoldTheFilesThatTheyAreMadeOf(t *testing.T) {
 	programs := map[string][]string{
 		NodeBoot():       {"boot.cjs"},
-		NodeSupervisor(): {"supervisor.cjs", "frames.cjs", "door.cjs", "socket.cjs", "quota.cjs", "screen.cjs", "tally.cjs", "torn.cjs", "unnamed.cjs", "join.cjs"},
+		NodeSupervisor(): {"supervisor.cjs", "ask.cjs", "frames.cjs", "door.cjs", "socket.cjs", "quota.cjs", "screen.cjs", "tally.cjs", "torn.cjs", "unnamed.cjs", "join.cjs"},
 		NodeFiles():      {"files.cjs", "tally.cjs"},
 		NodeRelay():      {"relay.cjs", "socket.cjs"},
 	}

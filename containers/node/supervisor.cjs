@@ -32,6 +32,7 @@ const os = require('node:os');
 const pathApi = require('node:path');
 const vmApi = require('node:vm');
 const workerThreads = require('node:worker_threads');
+const { Asker, answerQuestions } = require('./ask.cjs');
 const { Door } = require('./door.cjs');
 const { FrameReader, encodeFrame } = require('./frames.cjs');
 const { Quota } = require('./quota.cjs');
@@ -1633,7 +1634,7 @@ const GATE_STATE = 1;
 const GATE_IDLE = 0;
 const GATE_WAITING = 1; // the watcher gives the event loop a moment to see the interrupt
 const GATE_FIRING = 2; // the watcher has decided to terminate what is running
-const REPLY = 2; // set and notified when the watcher has answered a translation
+const ANSWERED = 2; // the number of the last translation that the watcher has answered
 const GATE_CELLS = 3;
 
 const FIRE_AFTER_MS = 40;
@@ -2086,25 +2087,6 @@ function createNew(path) {
   }
 }
 
-/**
- * Translator asks the watcher to make evaluable code of what V8's REPL mode refuses. The
- * call blocks: nothing else may happen between a cell's translation and its evaluation.
- */
-class Translator {
-  constructor(port, gate) {
-    this.port = port;
-    this.gate = gate;
-  }
-
-  /** ask gives the watcher's answer: {code, prefix, map}, {error}, or null when there is nothing to translate. */
-  ask(request) {
-    Atomics.store(this.gate, REPLY, 0);
-    this.port.postMessage(request);
-    Atomics.wait(this.gate, REPLY, 0, TRANSLATE_MS);
-    return workerThreads.receiveMessageOnPort(this.port)?.message ?? null;
-  }
-}
-
 /** Kernel is the process that user code lives in: one per process, from start to its death. */
 class Kernel {
   settings = { workDir: '/', outputBytes: 30_000, imageBytes: 1 << 20 };
@@ -2112,6 +2094,7 @@ class Kernel {
   #run = null;
   #pending = new Map(); // the promise of each run whose evaluation has not ended, though the run may have
   #gate = new Int32Array(new SharedArrayBuffer(4 * GATE_CELLS));
+  #asker = null;
   #pipes = [];
   #torn = null; // what interrupted calls have left open
   #thrown = null; // the last exception out of a timer, with the timer's run
@@ -2144,7 +2127,7 @@ class Kernel {
     worker.unref();
     // Without its watcher a kernel cannot be interrupted any more.
     worker.on('error', (error) => this.#fail(`watcher: ${error?.stack}`));
-    this.translator = new Translator(channel.port1, this.#gate);
+    this.#asker = new Asker(channel.port1, this.#gate.subarray(ANSWERED));
   }
 
   #fail(message) {
@@ -2447,13 +2430,20 @@ class Kernel {
     const run = { id, cell, finished: false, cancelled: false, displays: [], workers: new Set(), refused: null, tried: new Map(), settled: null };
     this.#run = run;
     if (/\b(?:const|import|export)\b/.test(code) || code.startsWith('#!')) {
-      const answer = this.translator.ask({ what: 'cell', code });
+      const answer = this.#translate({ what: 'cell', code });
       if (answer?.code !== undefined) cell.use(answer);
       run.refused = answer?.error ?? null;
     } else if (readsAsObject(code)) {
       cell.use({ code: `(${code}\n)`, prefix: 1 });
     }
     this.#evaluate(run);
+  }
+
+  // translate has the watcher make evaluable code of what V8's REPL mode refuses. It gives {code, prefix,
+  // map}, {error}, or null when there is nothing to translate. Nothing else may happen between a cell's
+  // translation and its evaluation, so this blocks.
+  #translate(question) {
+    return this.#asker.ask(question, TRANSLATE_MS);
   }
 
   // Code may have taken these away, or taken over.
@@ -2538,7 +2528,7 @@ class Kernel {
     const existing = Object.getOwnPropertyDescriptor(globalThis, name);
     run.tried.set(name, existing !== undefined && !existing.configurable ? 'var' : 'lexical');
     const { evaluated, prefix } = run.cell;
-    const answer = this.translator.ask({ what: 'redeclare', code: evaluated, names: run.tried });
+    const answer = this.#translate({ what: 'redeclare', code: evaluated, names: run.tried });
     if (answer?.code === undefined) return null;
     return { code: answer.code, prefix: prefix + answer.prefix, map: run.map };
   }
@@ -2547,7 +2537,7 @@ class Kernel {
     if (run.untyped) return null;
     run.untyped = true;
     const { workDir } = this.settings;
-    const answer = this.translator.ask({ what: 'typescript', code: run.cell.code, workDir });
+    const answer = this.#translate({ what: 'typescript', code: run.cell.code, workDir });
     run.map = answer?.map;
     return answer?.code === undefined ? null : answer;
   }
@@ -2603,7 +2593,7 @@ class Kernel {
   // after a failed "const fetch = require('missing')" nothing could fetch any more.
   #uncover({ evaluated }) {
     if (!/\b(?:let|const|class)\b/.test(evaluated)) return;
-    const names = this.translator.ask({ what: 'names', code: evaluated });
+    const names = this.#translate({ what: 'names', code: evaluated });
     for (const name of Array.isArray(names) ? names : []) {
       if (!(name in globalThis)) continue;
       this.post('Runtime.evaluate', { expression: name }, (error, response) => {
@@ -2732,7 +2722,7 @@ class Watcher {
     this.channel = new net.Socket({ fd: WATCHER_FD, readable: true, writable: true });
     this.channel.on('data', (chunk) => reader.push(chunk));
     this.channel.on('error', () => {});
-    this.port.on('message', (request) => this.#onRequest(request));
+    answerQuestions(this.port, this.gate.subarray(ANSWERED), (question) => this.#tryAnswer(question));
     setTimeout(() => this.#parse('import "x"'), PRELOAD_MS); // loads the parser while nobody waits for it
   }
 
@@ -2757,12 +2747,6 @@ class Watcher {
     if (state === GATE_IDLE) return;
     this.session.post('Runtime.terminateExecution', () => {});
     this.channel.write(encodeFrame({ type: 'fired' }));
-  }
-
-  #onRequest(request) {
-    this.port.postMessage(this.#tryAnswer(request));
-    Atomics.store(this.gate, REPLY, 1);
-    Atomics.notify(this.gate, REPLY);
   }
 
   #tryAnswer(request) {

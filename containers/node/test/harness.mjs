@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { boot, frame, program } from './program.mjs';
 
-const source = frame(program('supervisor.cjs', 'frames.cjs', 'door.cjs', 'socket.cjs', 'quota.cjs', 'screen.cjs', 'tally.cjs', 'torn.cjs', 'unnamed.cjs'));
+const source = frame(program('supervisor.cjs', 'ask.cjs', 'frames.cjs', 'door.cjs', 'socket.cjs', 'quota.cjs', 'screen.cjs', 'tally.cjs', 'torn.cjs', 'unnamed.cjs'));
 
 /** command is the argv that starts a supervisor. */
 function command() {
