@@ -51,7 +51,7 @@ class Quota {
   #lookAt = 0;
   #countedAt = -Infinity;
   #cost = 0;
-  #free = null; // as of the last count
+  #free = null; // as of the last count that has ended, from before it began
 
   constructor(root, limit, session, onOver) {
     this.root = root;
@@ -67,6 +67,7 @@ class Quota {
     this.#since = since;
     this.#begunAt = performance.now();
     this.#doubts = false;
+    this.#free ??= freeSpace(this.root);
     this.#allowed = fits(this.#known, this.limit) ? this.limit : plus(this.#known, ALLOWANCE);
     this.#watch();
   }
@@ -145,16 +146,17 @@ class Quota {
     // Where there are far too many, it does not matter how many: counting them all takes long
     // while code makes more of them.
     const most = this.limit.files < Infinity ? 2 * this.limit.files + MANY_FILES : UNLIMITED_FILES;
-    this.#free = freeSpace(this.root);
     return new Tally(this.root, { most, since: this.#since });
   }
 
   #count() {
     const turn = this.#turn;
+    const free = freeSpace(this.root);
     this.#tally = this.#newTally();
     this.#tally.inSlices(SLICE_MS, (tally) => {
       this.#newUnnamed().inSlices(SLICE_MS, (unnamed) => {
         this.#tally = null;
+        this.#free = free;
         // What was counted partly before a run and partly in it accuses nobody.
         if (this.#judge(tally, unnamed, turn === this.#turn)) this.onOver(this.#known);
       });
@@ -167,6 +169,7 @@ class Quota {
   }
 
   #countNow() {
+    this.#free = freeSpace(this.root);
     const tally = this.#newTally();
     tally.step(LATE_COUNT_MS);
     tally.close();
