@@ -2706,7 +2706,7 @@ function installModule(workDir) {
 
 /** Watcher is the kernel's second thread: see the top of this file. */
 class Watcher {
-  #acorn = null;
+  #parser = null;
 
   constructor({ gate, port }) {
     this.gate = new Int32Array(gate);
@@ -2767,9 +2767,9 @@ class Watcher {
   }
 
   #parse(code) {
-    this.#acorn ??= require('internal/deps/acorn/acorn/dist/acorn');
+    this.#parser ??= cellParser(require('internal/deps/acorn/acorn/dist/acorn'));
     // Not as a module: a cell is sloppy code unless it says otherwise.
-    return this.#acorn.parse(code, {
+    return this.#parser.parse(code, {
       ecmaVersion: 'latest',
       sourceType: 'script',
       allowImportExportEverywhere: true,
@@ -2777,6 +2777,40 @@ class Watcher {
       allowHashBang: true,
     });
   }
+}
+
+/** cellParser gives a parser that knows import attributes, which acorn does from 8.15; Debian's Node brings an older one. */
+function cellParser({ Parser, version, tokTypes }) {
+  const [major, minor] = version.split('.').map(Number);
+  if (major > 8 || (major === 8 && minor >= 15)) return Parser;
+  return class extends Parser {
+    #declaration = null; // that has a source and may have attributes
+
+    parseImport(node) {
+      return this.#declare(node, () => super.parseImport(node));
+    }
+
+    parseExport(node, ...rest) {
+      return this.#declare(node, () => super.parseExport(node, ...rest));
+    }
+
+    #declare(node, parse) {
+      this.#declaration = node;
+      const declared = parse();
+      this.#declaration = null;
+      return declared;
+    }
+
+    // What a declaration ends with, when its source is known.
+    semicolon() {
+      const node = this.#declaration;
+      if (node?.source && this.type === tokTypes._with) {
+        this.next();
+        node.attributes = this.parseObj(false).properties;
+      }
+      return super.semicolon();
+    }
+  };
 }
 
 /** syntaxError reads a parser's error: acorn puts the position behind the message. */

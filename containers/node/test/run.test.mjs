@@ -192,6 +192,7 @@ describe('imports', () => {
     ['await import("./lib.mjs").then((m) => m.answer)', '42'],
     ['used(); import { sep as used2 } from "path"; function used() { return used2 } used()', "'/'"],
     ['const text = "import x from y; export"; text.length', '23'],
+    ['import { sep } from "path"\nvar o = { within: sep }\nwith (o) { within }', "'/'"],
     ['import.meta.url.startsWith("file://") && typeof import.meta.dirname', "'string'"],
     ['import.meta.resolve("node:fs")', "'node:fs'"],
     ['export const shown = 5; export default shown + 1', '6'],
