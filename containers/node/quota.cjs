@@ -115,9 +115,9 @@ class Quota {
 
   #isDue(now) {
     const passed = now - this.#countedAt;
-    if (passed < (this.#mayBeOver() ? HASTE_SHARE : COUNT_SHARE) * this.#cost) return false;
+    if (passed < (this.#doubts || this.#mayBeOver() ? HASTE_SHARE : COUNT_SHARE) * this.#cost) return false;
     const isFirst = this.#inRun && this.#countedAt < this.#begunAt;
-    return isFirst || this.#cost < CHEAP_MS || passed >= COUNT_ANYWAY_MS || this.#hasMoved();
+    return isFirst || this.#doubts || this.#cost < CHEAP_MS || passed >= COUNT_ANYWAY_MS || this.#hasMoved();
   }
 
   #hasMoved() {
@@ -200,7 +200,7 @@ class Quota {
     this.#sample(true);
     // Files without a name are those of the session's own processes, asleep or not.
     const isHeld = unnamed.bytes > 0 && fits({ bytes: tally.bytes, files: tally.files }, this.#allowed);
-    // Who ran long ago need not be who wrote. The next count tells, however late it comes.
+    // Who ran long ago need not be who wrote. The next count tells, and comes soon.
     this.#doubts = isOld && !isHeld && !this.#doubts;
     if (this.#doubts) return false;
     this.#allowed = plus(this.#known, ALLOWANCE);
