@@ -58,7 +58,8 @@ type Facts struct {
 	Withheld   map[string]string `json:"withheld"`  // variables that must not, likewise
 	Token      string            `json:"token"`     // names what is another session's, or forged
 	PID        int               `json:"pid"`
-	Volume     string            `json:"volume"` // of another session
+	Volume     string            `json:"volume"`    // of another session
+	Neighbour  []string          `json:"neighbour"` // another session's user and user namespace, as it tells them
 }
 
 // ContainerNames are the names of what needs no more than a container.
@@ -140,7 +141,7 @@ func (a Attack) Program(facts Facts) (string, error) {
 
 // filled has no nil, which JSON would make null.
 func (f Facts) filled() Facts {
-	for _, list := range []*[]string{&f.Abstract, &f.Sockets, &f.Files} {
+	for _, list := range []*[]string{&f.Abstract, &f.Sockets, &f.Files, &f.Neighbour} {
 		if *list == nil {
 			*list = []string{}
 		}

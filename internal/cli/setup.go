@@ -56,6 +56,9 @@ func (s *Settings) makeImages(ctx context.Context, engine *podman.Engine, option
 	}
 	results, err := setup.Images(connection, options, setup.NewReporter(os.Stderr))
 	for _, r := range results {
+		if err := engine.Prepare(ctx, r.Ref); err != nil {
+			return err
+		}
 		how := "was ready"
 		if r.Made {
 			how = "is ready"

@@ -82,7 +82,7 @@ func (p *process) Close() error {
 // healthy is what Podman tells on a machine where nothing is amiss.
 func healthy() podman.Info {
 	return podman.Info{
-		Address: "unix:///run/user/1000/podman/podman.sock", Version: "5.4.2", OCIRuntime: "crun", Isolation: podman.HostKernel, Rootless: true,
+		Address: "unix:///run/user/1000/podman/podman.sock", Version: "5.4.2", OCIRuntime: "crun", Isolation: podman.HostKernel, Rootless: true, IDs: 65537,
 		CgroupVersion: "v2", CgroupManager: "systemd", CgroupControllers: []string{"cpu", "memory", "pids"},
 		StorageDriver: "overlay", Seccomp: true, OnHost: true,
 	}

@@ -46,6 +46,7 @@ func engineChecks(info podman.Info) []Check {
 		serviceCheck(info),
 		runtimeCheck(info),
 		Rootless(info),
+		SessionUsers(info),
 		cgroupCheck(info),
 	}
 	for _, limit := range []podman.Limit{podman.LimitMemory, podman.LimitCPU, podman.LimitPIDs} {
@@ -101,6 +102,21 @@ func Rootless(info podman.Info) Check {
 	}
 	if !info.OnHost {
 		check.Fix = "podman machine set --rootful=false, where the engine is Podman's virtual machine"
+	}
+	return check
+}
+
+// SessionUsers checks whether each session can have a user of its own, and its containers user
+// namespaces. Where Podman runs as root the host's own users are as many as are needed.
+func SessionUsers(info podman.Info) Check {
+	check := Check{Name: "session users", Status: OK, Found: "one for each session"}
+	if info.Rootless {
+		check.Found = fmt.Sprintf("one for each session, and a user namespace for each container, out of %d ids", info.IDs)
+	}
+	if info.Rootless && info.IDs < podman.MinIDs {
+		check.Status, check.Found = Warn, fmt.Sprintf("one for all sessions, because Podman has %d ids and not %d", info.IDs, podman.MinIDs)
+		check.Why = "sessions share the kernel's limits for a user, and code that broke out of one would own the files of the others"
+		check.Fix = "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER && podman system migrate"
 	}
 	return check
 }

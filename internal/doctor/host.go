@@ -1,15 +1,15 @@
 package doctor
 
 import (
-	"bufio"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"os/user"
 	"runtime"
-	"strconv"
 	"strings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
 // host is where rootless Podman finds what it needs of a Linux machine. Tests hand in
@@ -62,33 +62,14 @@ const minSubordinate = 65536
 // services may know of more, hence no more than a warning.
 func subordinateCheck(h host, file string) Check {
 	check := Check{Name: file, Status: OK}
-	count := 0
-	if f, err := h.root.Open("etc/" + file); err == nil {
-		defer func() { _ = f.Close() }()
-		lines := bufio.NewScanner(f)
-		for lines.Scan() {
-			count += h.rangeOf(lines.Text())
-		}
-	}
+	text, _ := fs.ReadFile(h.root, "etc/"+file) // one that is not there gives none
+	count := podman.Subordinate(string(text), h.name, h.uid)
 	check.Found = fmt.Sprintf("%d ids", count)
 	if count < minSubordinate {
 		check.Status, check.Why = Warn, "a container's users need ids on this machine"
 		check.Fix = fmt.Sprintf("sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 %s && podman system migrate", h.name)
 	}
 	return check
-}
-
-// rangeOf is how many ids a line gives to this user: name or uid, first id, count.
-func (h host) rangeOf(line string) int {
-	fields := strings.Split(strings.TrimSpace(line), ":")
-	if len(fields) != 3 || fields[0] != h.name && fields[0] != strconv.Itoa(h.uid) {
-		return 0
-	}
-	n, err := strconv.Atoi(fields[2])
-	if err != nil || n < 0 {
-		return 0
-	}
-	return n
 }
 
 // helperCheck looks for the set-user-id programs that hand out subordinate ids.

@@ -61,6 +61,21 @@ func forms(value string) map[string]string {
 	return forms
 }
 
+// judgeOwnUser asks another session who it is.
+func judgeOwnUser(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
+	var who Row
+	if err := t.ask(ctx, t.other, "who", row.Language, t.facts, &who); err != nil {
+		return err
+	}
+	if len(who.Notes) != 2 {
+		return errors.New("the other session did not say who it is: " + who.Why)
+	}
+	facts := t.facts
+	facts.Neighbour = who.Notes
+	_, err := t.attack(ctx, t.attacked, row, source, facts, sandbox.RunOptions{Fresh: true})
+	return err
+}
+
 // judgeTrespass lets a neighbour settle, attacks it, and asks how it is.
 func judgeTrespass(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
 	facts := t.facts

@@ -28,6 +28,7 @@ type promise struct {
 var promises = []promise{
 	{name: "rootless", session: true, host: doctor.Rootless},
 	{name: "user"},
+	{name: "own_user", session: true, host: doctor.SessionUsers, judge: judgeOwnUser},
 	{name: "capabilities"},
 	{name: "setuid"},
 	{name: "seccomp", host: doctor.Seccomp},

@@ -98,6 +98,8 @@ func TestWhoseFaultItIs(t *testing.T) {
 	undelegated.CgroupControllers = []string{"memory", "pids"}
 	asRoot := able
 	asRoot.Rootless = false
+	rich := able
+	rich.IDs = podman.MinIDs
 	for _, test := range []struct {
 		name, row string
 		info      podman.Info
@@ -111,6 +113,9 @@ func TestWhoseFaultItIs(t *testing.T) {
 		{"no filter in the kernel", "seccomp", podman.Info{}, Unenforced},
 		{"root", "rootless", asRoot, Unenforced},
 		{"root", "user", asRoot, Broken},
+		{"an ordinary user with few ids", "own_user", able, Unenforced},
+		{"enough ids", "own_user", rich, Broken},
+		{"root", "own_user", asRoot, Broken},
 		{"a host that can do nothing", "network", podman.Info{}, Broken},
 	} {
 		t.Run(test.row+" with "+test.name, func(t *testing.T) {

@@ -136,7 +136,11 @@ func (t *tester) layBait() error {
 		return nil
 	}
 	t.facts.Namespaces = make(map[string]string)
-	for _, kind := range []string{"net", "pid", "mnt", "uts", "ipc", "cgroup"} {
+	kinds := []string{"net", "pid", "mnt", "uts", "ipc", "cgroup"}
+	if t.info.Rootless {
+		kinds = append(kinds, "user")
+	}
+	for _, kind := range kinds {
 		if own, err := os.Readlink("/proc/self/ns/" + kind); err == nil {
 			t.facts.Namespaces[kind] = own
 		}

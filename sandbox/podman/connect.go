@@ -24,6 +24,7 @@ type link struct {
 	service *service      // not nil when this process started it
 	runtime runtimeChoice // what the service was asked for
 	onHost  bool          // the service sees this machine's files under the same paths
+	ids     ids           // which users its containers can have
 }
 
 // linkContext is a caller's context that also carries a connection, which the

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -108,12 +109,36 @@ func TestVolumeOutlivesItsContainersAndBelongsToTheUser(t *testing.T) {
 	if got := output(t, first); got != "/mnt/data\n" {
 		t.Errorf("it works in %q", got)
 	}
-	second := python(t, "import os; s = os.stat('.'); print(s.st_uid, s.st_gid, open('kept').read())")
+	second := python(t, "import os; s = os.stat('.'); print(s.st_uid == os.getuid(), s.st_gid == os.getgid(), open('kept').read())")
 	second.Volume = first.Volume
-	if got := output(t, second); got != "1000 1000 text\n" {
+	if got := output(t, second); got != "True True text\n" {
 		t.Errorf("the second container sees %q", got)
 	}
 }
+
+// What an earlier version made stays its user's, whatever sessions have now.
+func TestAVolumeKeepsItsUser(t *testing.T) {
+	spec := python(t, "import os; open('written', 'w'); print(os.getuid(), os.stat('.').st_uid)")
+	volume := exec.CommandContext(t.Context(), "podman", "volume", "create", "--opt", "o=uid=1234,gid=1234", spec.Volume)
+	if out, err := volume.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if got := output(t, spec); got != "1234 1234\n" {
+		t.Errorf("the container of a volume that belongs to 1234 says %q", got)
+	}
+}
+
+func TestSessionsAreDifferentUsers(t *testing.T) {
+	first, second := python(t, who), python(t, who)
+	again := python(t, who)
+	again.Volume = first.Volume
+	a, b, c := output(t, first), output(t, second), output(t, again)
+	if a == b || a != c || strings.HasPrefix(a, "1000 ") || !strings.HasSuffix(a, " sandbox\n") {
+		t.Errorf("sessions are %q and %q; the first one's second container is %q", a, b, c)
+	}
+}
+
+const who = "import os, pwd; print(os.getuid(), os.getgid(), pwd.getpwuid(os.getuid()).pw_name)"
 
 func TestListTellsWhatCarriesALabel(t *testing.T) {
 	running, over := python(t, echo), python(t, "pass")

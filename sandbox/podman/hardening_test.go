@@ -188,7 +188,7 @@ func TestInspectShowsTheHardening(t *testing.T) {
 	for path, want := range map[string]string{
 		"{{.HostConfig.Privileged}}": "false", "{{.HostConfig.NetworkMode}}": "none", "{{.HostConfig.ReadonlyRootfs}}": "true",
 		"{{.HostConfig.Memory}}": "134217728", "{{.HostConfig.MemorySwap}}": "134217728", "{{.HostConfig.PidsLimit}}": "48",
-		"{{.HostConfig.LogConfig.Type}}": "none", "{{.HostConfig.RestartPolicy.Name}}": "no", "{{.Config.User}}": "1000:1000",
+		"{{.HostConfig.LogConfig.Type}}": "none", "{{.HostConfig.RestartPolicy.Name}}": "no",
 		"{{len .EffectiveCaps}}": "0", "{{len .BoundingCaps}}": "0", "{{len .Mounts}}": "1", "{{len .HostConfig.Devices}}": "0",
 	} {
 		if value := got(path); value != want {

@@ -21,6 +21,7 @@ type Info struct {
 	Isolation         Isolation
 	RuntimeReason     string // why the runtime is not the service's default; empty when it is
 	Rootless          bool
+	IDs               int64  // how many users containers can have, where it is rootless
 	CgroupVersion     string // "v1" or "v2"
 	CgroupManager     string
 	CgroupControllers []string
@@ -65,6 +66,7 @@ func (e *Engine) Info(ctx context.Context) (Info, error) {
 		info = Info{
 			Version:           report.Version.Version,
 			Rootless:          report.Host.Security.Rootless,
+			IDs:               reportedIDs(report.Host).count,
 			CgroupVersion:     report.Host.CgroupsVersion,
 			CgroupManager:     report.Host.CgroupManager,
 			CgroupControllers: report.Host.CgroupControllers,

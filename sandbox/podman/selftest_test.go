@@ -43,7 +43,8 @@ var weaknesses = []weakness{
 	{name: "no seccomp profile", broken: []string{"seccomp", "sockets"}, spec: func(s *specgen.SpecGenerator) { s.SeccompProfilePath = "unconfined" }},
 	{name: "a capability", broken: []string{"capabilities"}, spec: func(s *specgen.SpecGenerator) { s.CapAdd, s.CapDrop = []string{"CAP_NET_RAW"}, nil }},
 	{name: "new privileges", broken: []string{"setuid"}, spec: func(s *specgen.SpecGenerator) { *s.NoNewPrivileges = false }},
-	{name: "another user", broken: []string{"user"}, spec: func(s *specgen.SpecGenerator) { s.User = "1001:1001" }},
+	{name: "root's group", broken: []string{"user"}, spec: func(s *specgen.SpecGenerator) { s.User, _, _ = strings.Cut(s.User, ":"); s.User += ":0" }},
+	{name: "a user that every session has", broken: []string{"own_user"}, spec: oneUser},
 	// Podman's own files in /etc can be written to then, too.
 	{name: "a writable root", broken: []string{"mounts", "readonly"}, spec: func(s *specgen.SpecGenerator) { *s.ReadOnlyFilesystem = false }},
 	{name: "the host's network", broken: []string{"network", "trespass"}, spec: func(s *specgen.SpecGenerator) { s.NetNS.NSMode = specgen.Host }},
@@ -59,12 +60,30 @@ var weaknesses = []weakness{
 	{name: "a larger tmpfs", broken: []string{"tmpfs"}, spec: func(s *specgen.SpecGenerator) {
 		s.Mounts[0].Options = []string{"mode=1777", "rw", "nosuid", "nodev", "notmpcopyup", "size=64m"}
 	}},
-	{name: "a volume that another session has", broken: []string{"trespass"}, spec: func(s *specgen.SpecGenerator) { s.Volumes[0].Name = sharedVolume }},
+	{name: "Podman's own user namespace", broken: ifRootless("own_user"), spec: func(s *specgen.SpecGenerator) { s.UserNS, s.IDMappings = specgen.Namespace{}, nil }},
+	{name: "a volume that another session has", broken: []string{"own_user", "trespass"}, spec: func(s *specgen.SpecGenerator) {
+		oneUser(s)
+		s.Volumes[0].Name = sharedVolume
+	}},
 	{name: "a variable of the server", broken: []string{"environment"}, spec: func(s *specgen.SpecGenerator) { s.Env = map[string]string{"INNOCENT": canary} }},
 	{name: "answers that are not masked", broken: []string{"secrets"}, unmasked: true},
 	{name: "a supervisor that can be read", broken: []string{"process_one"}, program: without("    hide()\n    prctl(PR_SET_CHILD")},
 	{name: "a supervisor that does not watch", broken: []string{"volume", "volume_files"}, program: without("self.settings.volume_bytes or self.settings.volume_files")},
 	{name: "a supervisor that believes its kernel", broken: []string{"frames"}, program: without(`header.get("id") != run.id`)},
+}
+
+// ifRootless are rows that hold nothing where Podman runs as root.
+func ifRootless(rows ...string) []string {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	return rows
+}
+
+// oneUser is the same for every session, and has its volume.
+func oneUser(s *specgen.SpecGenerator) {
+	s.User = "1000:1000"
+	s.Volumes[0].Options = append(s.Volumes[0].Options, "U")
 }
 
 func setRlimit(s *specgen.SpecGenerator, name string, value uint64) {

@@ -15,10 +15,6 @@ import (
 )
 
 const (
-	// sandboxUser is the user and group of everything in a container. Numbers, because
-	// an image need not know a name for them.
-	sandboxUser = "1000:1000"
-
 	// sandboxUmask keeps what one run writes readable for the session's other language.
 	sandboxUmask = "0022"
 
@@ -51,13 +47,15 @@ type hostFacts struct {
 	maxOpenFiles uint64
 	maxProcesses uint64
 	gVisor       bool
+	ids          idSpace
+	user         int64 // that the volume is for
 }
 
 // containerSpec is the whole of what Podman is asked for. It is pure: the same input
 // gives the same container, and a golden file holds it.
 func containerSpec(spec sandbox.Spec, host hostFacts) *specgen.SpecGenerator {
 	return &specgen.SpecGenerator{
-		ContainerBasicConfig:       basics(spec),
+		ContainerBasicConfig:       basics(spec, host),
 		ContainerStorageConfig:     storage(spec),
 		ContainerSecurityConfig:    security(host),
 		ContainerCgroupConfig:      specgen.ContainerCgroupConfig{CgroupNS: private()},
@@ -67,7 +65,7 @@ func containerSpec(spec sandbox.Spec, host hostFacts) *specgen.SpecGenerator {
 	}
 }
 
-func basics(spec sandbox.Spec) specgen.ContainerBasicConfig {
+func basics(spec sandbox.Spec, host hostFacts) specgen.ContainerBasicConfig {
 	return specgen.ContainerBasicConfig{
 		Name:    spec.Name,
 		Labels:  spec.Labels,
@@ -92,6 +90,7 @@ func basics(spec sandbox.Spec) specgen.ContainerBasicConfig {
 		PidNS:         private(),
 		UtsNS:         private(),
 		Hostname:      sandboxHostname,
+		PasswdEntry:   passwdEntry(host.user),
 	}
 }
 
@@ -126,8 +125,12 @@ func storage(spec sandbox.Spec) specgen.ContainerStorageConfig {
 }
 
 func security(host hostFacts) specgen.ContainerSecurityConfig {
+	userNS, mappings := host.ids.userNamespace()
 	return specgen.ContainerSecurityConfig{
-		User:    sandboxUser,
+		UserNS:     userNS,
+		IDMappings: mappings,
+		// Numbers, because an image knows no name for them.
+		User:    fmt.Sprintf("%d:%d", host.user, host.user),
 		Groups:  []string{},
 		CapAdd:  []string{},
 		CapDrop: []string{"all"},

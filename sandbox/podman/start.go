@@ -79,10 +79,15 @@ func (e *Engine) startOn(ctx context.Context, spec sandbox.Spec) (*process, *lin
 
 func (e *Engine) tryStart(ctx context.Context, l *link, spec sandbox.Spec) (*process, error) {
 	conn := l.context(ctx)
-	if err := makeVolume(conn, spec.Volume, spec.Labels); err != nil {
+	space, err := l.idSpace(ctx)
+	if err != nil {
 		return nil, err
 	}
-	id, err := e.create(ctx, l, spec)
+	user, err := makeSessionVolume(conn, spec.Volume, spec.Labels, space.userOf(spec.Volume))
+	if err != nil {
+		return nil, err
+	}
+	id, err := e.create(ctx, l, spec, hostFacts{ids: space, user: user})
 	if err != nil {
 		return nil, err
 	}
@@ -99,13 +104,13 @@ func (e *Engine) tryStart(ctx context.Context, l *link, spec sandbox.Spec) (*pro
 }
 
 // create makes the container and returns its id.
-func (e *Engine) create(ctx context.Context, l *link, spec sandbox.Spec) (string, error) {
+func (e *Engine) create(ctx context.Context, l *link, spec sandbox.Spec, host hostFacts) (string, error) {
 	for again := false; ; again = true {
 		place, err := e.profilePath(ctx, l, spec.Image, again)
 		if err != nil {
 			return "", createError(err)
 		}
-		host := hostFacts{seccompPath: place, gVisor: e.asksForGVisor()}
+		host.seccompPath, host.gVisor = place, e.asksForGVisor()
 		if l.onHost {
 			host.maxOpenFiles, host.maxProcesses = hardLimits()
 		}

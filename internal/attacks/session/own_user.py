@@ -1,0 +1,16 @@
+"""Each session has a user and, where Podman is rootless, a user namespace that no other session has.
+
+Tried: comparing both with another session's and the host's.
+"""
+theirs = FACTS["neighbour"]
+assert str(os.getuid()) != theirs[0], f"user {os.getuid()} has another session too"
+notes.append("another session is another user")
+if not FACTS["rootless"]:
+    notes.append("Podman runs as root, so that there is no user namespace")
+elif FACTS["gvisor"]:
+    notes.append("gVisor knows no users of the host")
+else:
+    mine = os.readlink("/proc/self/ns/user")
+    namespace("user")
+    assert mine != theirs[1], f"{mine} has another session too"
+    notes.append("another session has another user namespace")

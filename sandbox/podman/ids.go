@@ -1,0 +1,244 @@
+package podman
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/containers/podman/v5/libpod/define"
+	"github.com/containers/podman/v5/pkg/bindings/containers"
+	"github.com/containers/podman/v5/pkg/bindings/system"
+	"github.com/containers/podman/v5/pkg/bindings/volumes"
+	"github.com/containers/podman/v5/pkg/domain/entities/types"
+	"github.com/containers/podman/v5/pkg/specgen"
+	"go.podman.io/storage/pkg/idtools"
+	storagetypes "go.podman.io/storage/types"
+)
+
+// The kernel counts much by user: processes, watches, pipes, keys. And who got out of a container
+// could read and signal whatever has the same user. So each session's containers have a user of
+// their own, which their volume keeps.
+
+const (
+	// plainUser is for an engine that has too few ids to give each session its own, and what
+	// every volume belonged to before sessions had one.
+	plainUser = 1000
+
+	// firstUser and users are where a rootless engine's sessions have theirs. Images know
+	// nobody there.
+	firstUser = 10_000
+	users     = 50_000
+
+	// A rootful engine's containers have the host's own numbers: firstHostUser and hostUsers are
+	// where neither distributions nor systemd nor directory services give any
+	// (systemd.io/UIDS-GIDS).
+	firstHostUser = 1_900_000_000
+	hostUsers     = 100_000_000
+)
+
+// MinIDs is how many ids an engine needs to give each session a user of its own, and each container a
+// user namespace: those that images use, and as many again.
+const MinIDs = 65536
+
+// idSpace is which users and groups an engine's containers can have.
+type idSpace struct {
+	rootless bool
+	count    int64 // how many a rootless engine has, from 0
+}
+
+// suffices reports whether a session can have its own.
+func (s idSpace) suffices() bool { return !s.rootless || s.count >= MinIDs }
+
+// userOf is the number of the user, and of the group, that a new volume is for. It depends on the name
+// alone, so that one that was removed under a running session comes back with the same.
+func (s idSpace) userOf(volume string) int64 {
+	if !s.suffices() {
+		return plainUser
+	}
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(volume))
+	if s.rootless {
+		return firstUser + int64(hash.Sum64()%users)
+	}
+	return firstHostUser + int64(hash.Sum64()%hostUsers)
+}
+
+// userNamespace is a namespace of the container's own, where the engine is rootless: without it all its
+// containers share one, in which its root is theirs. Each id means the same on both sides, because
+// Podman would copy the whole image for any other mapping.
+func (s idSpace) userNamespace() (specgen.Namespace, *storagetypes.IDMappingOptions) {
+	if !s.rootless || !s.suffices() {
+		return specgen.Namespace{}, nil
+	}
+	// As many for every user of this program: how many there are may change, and a mapping that does
+	// costs a copy of the image's list of files.
+	same := []idtools.IDMap{{ContainerID: 0, HostID: 0, Size: MinIDs}}
+	return private(), &storagetypes.IDMappingOptions{UIDMap: same, GIDMap: same}
+}
+
+// Prepare has the engine make what the first container of an image would wait for: for a mapping of ids,
+// even one to the same, Podman goes through all files of the image, once. The image is there.
+func (e *Engine) Prepare(ctx context.Context, image string) error {
+	l, err := e.connect(ctx)
+	if err != nil {
+		return err
+	}
+	space, err := l.idSpace(ctx)
+	if err != nil {
+		return err
+	}
+	userNS, mappings := space.userNamespace()
+	if mappings == nil {
+		return nil
+	}
+	spec := specgen.NewSpecGenerator(image, false)
+	spec.Name = "code-sandbox-mcp-prepare-" + strings.ToLower(rand.Text())
+	spec.UserNS, spec.IDMappings = userNS, mappings
+	spec.NetNS = specgen.Namespace{NSMode: specgen.NoNetwork}
+	conn := l.context(ctx)
+	if _, err := containers.CreateWithSpec(conn, spec, nil); err != nil {
+		return fmt.Errorf("prepare image %s: %w", image, createError(err))
+	}
+	return removeContainer(conn, spec.Name)
+}
+
+// passwdEntry names the user of a container to programs that ask who they are.
+func passwdEntry(user int64) string {
+	return fmt.Sprintf("sandbox:*:%d:%d:sandbox:/tmp:/bin/sh", user, user)
+}
+
+// ids asks once for each link. It takes the engine a third of a second to describe itself, so where it is
+// this machine's own, the machine's files are read instead.
+type ids struct {
+	mu    sync.Mutex
+	known *idSpace
+}
+
+func (l *link) idSpace(ctx context.Context) (idSpace, error) {
+	l.ids.mu.Lock()
+	defer l.ids.mu.Unlock()
+	if l.ids.known != nil {
+		return *l.ids.known, nil
+	}
+	space, ok := idSpace{}, false
+	if l.onHost {
+		space, ok = localIDs(strings.TrimPrefix(l.address, "unix://"))
+	}
+	if !ok {
+		report, err := system.Info(l.context(ctx), nil)
+		if err != nil {
+			return idSpace{}, fmt.Errorf("ask the engine which users it has: %w", err)
+		}
+		if report.Host == nil {
+			return idSpace{}, errors.New("the engine does not say which users it has")
+		}
+		space = reportedIDs(report.Host)
+	}
+	l.ids.known = &space
+	return space, nil
+}
+
+func reportedIDs(host *define.HostInfo) idSpace {
+	return idSpace{
+		rootless: host.Security.Rootless,
+		count:    min(sizeOf(host.IDMappings.UIDMap), sizeOf(host.IDMappings.GIDMap)),
+	}
+}
+
+func sizeOf(ranges []idtools.IDMap) int64 {
+	var sum int64
+	for _, r := range ranges {
+		sum += int64(r.Size)
+	}
+	return sum
+}
+
+// localIDs tells of the service behind a socket of this machine. It is not ok where the files do not
+// tell all: of another user's service, and where a directory service gives out the ids.
+func localIDs(socket string) (space idSpace, ok bool) {
+	info, err := os.Stat(socket)
+	if err != nil {
+		return idSpace{}, false
+	}
+	stat, isUnix := info.Sys().(*syscall.Stat_t)
+	if !isUnix || int(stat.Uid) != os.Geteuid() {
+		return idSpace{}, false
+	}
+	if stat.Uid == 0 {
+		return idSpace{}, !inUserNamespace()
+	}
+	me, err := user.Current()
+	if err != nil {
+		return idSpace{}, false
+	}
+	// The user itself is the first id in its containers.
+	uids := 1 + subordinate("/etc/subuid", me.Username, os.Geteuid())
+	gids := 1 + subordinate("/etc/subgid", me.Username, os.Geteuid())
+	space = idSpace{rootless: true, count: int64(min(uids, gids))}
+	return space, space.suffices()
+}
+
+// inUserNamespace reports whether root here is somebody else outside, as in a container: Podman then
+// calls itself rootless or not by what it finds.
+func inUserNamespace() bool {
+	text, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && strings.Join(strings.Fields(string(text)), " ") != "0 0 4294967295"
+}
+
+func subordinate(path, name string, uid int) int {
+	text, err := os.ReadFile(filepath.Clean(path))
+	if err != nil {
+		return 0
+	}
+	return Subordinate(string(text), name, uid)
+}
+
+// Subordinate adds up how many ids a text in the form of /etc/subuid gives to a user: lines of a name or
+// number, the first id and a count (subuid(5)). Lines that mean nothing count for nothing.
+func Subordinate(text, name string, uid int) int {
+	sum := 0
+	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
+		fields := strings.Split(strings.TrimSpace(lines.Text()), ":")
+		if len(fields) != 3 || fields[0] != name && fields[0] != strconv.Itoa(uid) {
+			continue
+		}
+		if n, err := strconv.Atoi(fields[2]); err == nil && n > 0 {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// makeSessionVolume makes the volume of a session for the given user, or leaves the one that is there as
+// it is. It returns the user that the volume is for.
+func makeSessionVolume(ctx context.Context, name string, labels map[string]string, user int64) (int64, error) {
+	options := types.VolumeCreateOptions{
+		Name: name, Labels: labels, IgnoreIfExists: true,
+		// Podman hands a volume without an owner to the user of the image's folder.
+		Options: map[string]string{"o": fmt.Sprintf("uid=%d,gid=%d", user, user)},
+	}
+	made, err := volumes.Create(ctx, options, nil)
+	if err == nil {
+		return cmp.Or(int64(made.UID), plainUser), nil
+	}
+	// Podman before 4.5 does not know IgnoreIfExists.
+	if !says(err, "already exists") {
+		return 0, fmt.Errorf("make volume %s: %w", name, err)
+	}
+	there, err := volumes.Inspect(ctx, name, nil)
+	if err != nil {
+		return 0, fmt.Errorf("look at volume %s: %w", name, err)
+	}
+	return cmp.Or(int64(there.UID), plainUser), nil
+}
