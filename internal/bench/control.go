@@ -91,11 +91,11 @@ func (b *bench) death(ctx context.Context, _ floors) error {
 }
 
 // floodTime is how long code floods the server with output.
-const floodTime = 20 * time.Second
+const floodTime = time.Minute
 
 // flood measures what output at full speed costs the server.
 func (b *bench) flood(ctx context.Context, _ floors) error {
-	c, err := start(ctx, b.server)
+	c, err := start(ctx, b.server, "--soft-wait=2m", "--run-timeout=2m")
 	if err != nil {
 		return err
 	}
