@@ -7,14 +7,15 @@ const js = require('@eslint/js');
 
 const readonly = (names) => Object.fromEntries(names.map((name) => [name, 'readonly']));
 
-// The supervisor captures the globals that it uses, because user code may declare the same
+const read = (name) => readFileSync(new URL(name, import.meta.url), 'utf8');
+
+// A kernel captures the globals that it uses, because user code may declare the same
 // names: its list is what no-undef lets it use.
-const source = readFileSync(new URL('supervisor.cjs', import.meta.url), 'utf8');
-const list = /^const GLOBALS = \[([^]*?)\n\]/m.exec(source)[1];
+const list = /^const GLOBALS = \[([^]*?)\n\]/m.exec(read('source.cjs'))[1];
 const captured = [...list.matchAll(/'(\w+)'/g)].map(([, name]) => name);
 
 // Where user code runs beside ours.
-const kernelFiles = ['supervisor.cjs', 'frames.cjs'];
+const kernelFiles = ['main.cjs', ...withRequired('kernel.cjs', 'watcher.cjs')];
 
 const rules = {
   ...js.configs.recommended.rules,
@@ -33,7 +34,7 @@ export default [
   { ignores: ['lint/node_modules/', 'node_modules/'] },
   {
     files: kernelFiles,
-    languageOptions: { sourceType: 'commonjs', globals: readonly([...captured, 'undefined', 'module', 'boot']) },
+    languageOptions: { sourceType: 'commonjs', globals: readonly([...captured, 'undefined', 'module']) },
     // Language built-ins count as globals too, so that one that is not captured is found.
     rules: { ...rules, 'no-restricted-globals': ['error', ...uncaptured()] },
   },
@@ -43,6 +44,8 @@ export default [
     languageOptions: { sourceType: 'commonjs', globals: readonly([...commonGlobals, 'require', 'module', '__dirname']) },
     rules,
   },
+  // What boot.cjs gives it.
+  { files: ['main.cjs'], languageOptions: { globals: readonly(['boot']) } },
   // Control characters are what it is about.
   { files: ['screen.cjs'], rules: { 'no-control-regex': 'off' } },
   // What is in front of it when it runs.
@@ -54,7 +57,14 @@ export default [
   },
 ];
 
-/** uncaptured lists the globals of this Node that the supervisor does not capture. */
+/** withRequired lists files and those that they lead to. */
+function withRequired(...names) {
+  const found = new Set(names);
+  for (const name of found) for (const [, other] of read(name).matchAll(/require\('\.\/([^']+)'\)/g)) found.add(other);
+  return [...found];
+}
+
+/** uncaptured lists the globals of this Node that a kernel does not capture. */
 function uncaptured() {
   const allowed = new Set([...captured, 'undefined']);
   return Object.getOwnPropertyNames(globalThis).filter((name) => !allowed.has(name));

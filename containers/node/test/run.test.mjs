@@ -338,6 +338,13 @@ describe('process.exit ends the run and not the kernel', () => {
   }
 });
 
+test('the time limit that code gives a program outlives process.exit', async () => {
+  const start = 'child = require("child_process").execFile("sleep", ["100"], { timeout: 100 }); process.exit()';
+  assert.equal((await client.run(`var child; ${start}`)).status, 'completed');
+  const wait = 'if (child.exitCode === null && child.signalCode === null) await new Promise((resolve) => child.on("exit", resolve))';
+  assert.equal(await value(`${wait}; child.signalCode`), "'SIGTERM'");
+});
+
 test('code that uses the inspector, threads and child processes itself', async () => {
   assert.equal(await value('new (require("inspector").Session)().connect(); debugger; require("inspector").url()'), null);
   const thread = await client.run('const { Worker: W } = require("worker_threads"); await new Promise((r) => new W("console.log(\'from thread\')", { eval: true }).on("exit", r)); 1');

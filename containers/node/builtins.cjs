@@ -1,0 +1,13 @@
+'use strict';
+/*
+ * Built-ins as they were before any user code ran: it may replace these on the objects they
+ * live on, and its mistakes must not become ours.
+ */
+
+const fs = require('node:fs');
+
+const { writeSync, openSync, closeSync, fstatSync, mkdirSync } = fs;
+const { setImmediate: startImmediate } = globalThis;
+const promiseThen = (() => {}).call.bind(Promise.prototype.then);
+
+module.exports = { closeSync, fstatSync, mkdirSync, openSync, promiseThen, startImmediate, writeSync };

@@ -1,0 +1,138 @@
+'use strict';
+/* display() of user code: pictures and other rich values. */
+
+const fs = require('node:fs');
+const pathApi = require('node:path');
+const { closeSync, mkdirSync, openSync, promiseThen } = require('./builtins.cjs');
+const { asBytes, writeAll } = require('./bytes.cjs');
+const { inspect } = require('./inspect.cjs');
+const { isText } = require('./values.cjs');
+const { MIME_TYPE } = require('./wire.cjs');
+
+const IMAGE_TYPES = [
+  { mime: 'image/png', extension: 'png', magic: [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a] },
+  { mime: 'image/jpeg', extension: 'jpg', magic: [0xff, 0xd8, 0xff] },
+  { mime: 'image/gif', extension: 'gif', magic: [0x47, 0x49, 0x46, 0x38] },
+  { mime: 'image/webp', extension: 'webp', magic: [0x52, 0x49, 0x46, 0x46, null, null, null, null, 0x57, 0x45, 0x42, 0x50] },
+];
+const FILE_EXTENSIONS = { 'image/svg+xml': 'svg', 'text/html': 'html', 'text/markdown': 'md', 'application/json': 'json' };
+const JUPYTER_DISPLAY = Symbol.for('Jupyter.display');
+
+/** imageType finds what kind of image bytes hold, by their first bytes. */
+function imageType(bytes) {
+  return IMAGE_TYPES.find(({ magic }) => magic.every((byte, i) => byte === null || bytes[i] === byte));
+}
+
+/**
+ * toBundle turns what display() was given into {MIME type: text or bytes}, or null when it
+ * has no richer form than its text. It may return a promise of one.
+ */
+function toBundle(value) {
+  const bytes = asBytes(value);
+  if (bytes !== null) {
+    const type = imageType(bytes);
+    return type === undefined ? null : { [type.mime]: bytes };
+  }
+  if (isText(value)) return textBundle(value);
+  if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return null;
+  if (typeof value[JUPYTER_DISPLAY] === 'function') return value[JUPYTER_DISPLAY]();
+  if (typeof value.toBuffer === 'function') return bundleOfBuffer(value);
+  if (value instanceof Blob) return promiseThen(value.arrayBuffer(), toBundle);
+  const keys = Object.keys(value);
+  return keys.length > 0 && keys.every((key) => MIME_TYPE.test(key)) ? value : null;
+}
+
+function textBundle(text) {
+  const url = /^data:(image\/[a-z0-9.+-]+);base64,/.exec(text.slice(0, 100));
+  if (url !== null) return { [url[1]]: text.slice(url[0].length) };
+  return /^\s*(<\?xml[^>]*>\s*)?<svg[\s>]/.test(text.slice(0, 1000)) ? { 'image/svg+xml': text } : null;
+}
+
+// A canvas draws to a PNG when asked for one; sharp and its like answer with a promise.
+function bundleOfBuffer(value) {
+  const drawn = typeof value.getContext === 'function' ? value.toBuffer('image/png') : value.toBuffer();
+  return typeof drawn?.then === 'function' ? promiseThen(Promise.resolve(drawn), toBundle) : toBundle(drawn);
+}
+
+/** Displayer makes display frames, and keeps each image in full below output/. */
+class Displayer {
+  #next = 1;
+
+  constructor(kernel) {
+    this.kernel = kernel;
+  }
+
+  /** show displays one value for run. It returns a promise when the value's form takes time to make. */
+  show(run, value, options) {
+    const bundle = toBundle(value);
+    if (typeof bundle?.then !== 'function') return this.#showBundle(run, value, bundle, options);
+    const shown = promiseThen(Promise.resolve(bundle), (made) => this.#showBundle(run, value, made, options));
+    run.displays.push(shown);
+    return shown;
+  }
+
+  #showBundle(run, value, bundle, options) {
+    if (bundle === null || bundle === undefined) {
+      const text = isText(value) ? value : inspect(value);
+      return this.kernel.write(run, 1, Buffer.from(`${text}\n`));
+    }
+    const frame = { type: 'display', id: run.id, data: {}, size_bytes: 0, alt: String(options?.alt ?? '') };
+    for (const [mime, content] of Object.entries(bundle)) this.#add(frame, mime, content);
+    if (run.finished) return this.#tellLate(run, frame, Object.keys(bundle));
+    if (!this.kernel.send(frame)) this.kernel.send({ ...frame, data: {} });
+  }
+
+  #tellLate(run, { path }, types) {
+    if (run.id !== '') this.kernel.write(run, 1, Buffer.from(`[${types.join(', ')}${path === undefined ? '' : ` in ${path}`}]\n`));
+  }
+
+  #add(frame, mime, content) {
+    if (!MIME_TYPE.test(mime)) return;
+    if (mime.startsWith('image/') && mime !== 'image/svg+xml') return this.#addImage(frame, mime, content);
+    const text = isText(content) ? content : (asBytes(content)?.toString('utf8') ?? JSON.stringify(content) ?? '');
+    const { outputBytes } = this.kernel.settings;
+    const size = Buffer.byteLength(text);
+    if (mime === 'image/svg+xml' || size > outputBytes) this.#save(frame, Buffer.from(text), FILE_EXTENSIONS[mime] ?? 'txt');
+    if (size <= outputBytes) frame.data[mime] = text;
+  }
+
+  #addImage(frame, mime, content) {
+    const bytes = isText(content) ? Buffer.from(content, 'base64') : asBytes(content);
+    if (bytes === null) throw new TypeError(`display: ${mime} has to be base64 text or bytes`);
+    this.#save(frame, bytes, imageType(bytes)?.extension ?? 'bin');
+    if (bytes.length <= this.kernel.settings.imageBytes) frame.data[mime] = bytes.toString('base64');
+  }
+
+  #save(frame, bytes, extension) {
+    if (frame.path !== undefined) return;
+    const { workDir } = this.kernel.settings;
+    mkdirSync(pathApi.join(workDir, 'output'), { recursive: true });
+    const stem = extension === 'html' || extension === 'md' || extension === 'txt' ? 'display' : 'image';
+    for (;;) {
+      const path = `output/${stem}-${this.#next++}.${extension}`;
+      const fd = createNew(pathApi.join(workDir, path));
+      if (fd < 0) continue;
+      try {
+        writeAll(fd, bytes);
+      } finally {
+        closeSync(fd);
+      }
+      frame.path = path;
+      frame.size_bytes = bytes.length;
+      return;
+    }
+  }
+}
+
+/** createNew opens a file that did not exist for writing, or gives -1 when something is there. */
+function createNew(path) {
+  const { O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = fs.constants;
+  try {
+    return openSync(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o644);
+  } catch (error) {
+    if (error.code === 'EEXIST') return -1;
+    throw error;
+  }
+}
+
+module.exports = { Displayer, JUPYTER_DISPLAY };

@@ -1,0 +1,15 @@
+'use strict';
+/*
+ * The cells of memory that a kernel's two threads share, by which they agree on what code an
+ * interrupt may end, and which question has been answered.
+ */
+
+const GATE_ACKED = 0; // the number of the last interrupt that the kernel's event loop has seen
+const GATE_STATE = 1;
+const GATE_IDLE = 0;
+const GATE_WAITING = 1; // the watcher gives the event loop a moment to see the interrupt
+const GATE_FIRING = 2; // the watcher has decided to terminate what is running
+const ANSWERED = 2; // the number of the last translation that the watcher has answered
+const GATE_CELLS = 3;
+
+module.exports = { ANSWERED, GATE_ACKED, GATE_CELLS, GATE_FIRING, GATE_IDLE, GATE_STATE, GATE_WAITING };

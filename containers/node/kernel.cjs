@@ -1,0 +1,656 @@
+'use strict';
+/*
+ * A kernel: the process that user code lives in. It evaluates cells in V8's own REPL mode, by an
+ * inspector session to itself that opens no port.
+ */
+
+const fs = require('node:fs');
+const moduleApi = require('node:module');
+const net = require('node:net');
+const pathApi = require('node:path');
+const workerThreads = require('node:worker_threads');
+const { promiseHooks } = require('node:v8');
+// It takes the timers as it finds them: later those would be the kernel's, and a time limit that
+// code gives a program would end with the run.
+require('node:child_process');
+const { Asker } = require('./ask.cjs');
+const { closeSync, fstatSync, openSync, promiseThen, startImmediate } = require('./builtins.cjs');
+const { writeAll } = require('./bytes.cjs');
+const { Cell, readsAsObject } = require('./cell.cjs');
+const { Displayer, JUPYTER_DISPLAY } = require('./display.cjs');
+const { cutError, describeError, describeSyntaxError, formatStack } = require('./errors.cjs');
+const { FrameReader, encodeFrame } = require('./frames.cjs');
+const { ANSWERED, GATE_ACKED, GATE_CELLS, GATE_FIRING, GATE_IDLE, GATE_STATE, GATE_WAITING } = require('./gate.cjs');
+const { Importer } = require('./importer.cjs');
+const { inspect } = require('./inspect.cjs');
+const { KernelOutput } = require('./kerneloutput.cjs');
+const { RunContext } = require('./runcontext.cjs');
+const { enclosed } = require('./source.cjs');
+const { cutText } = require('./text.cjs');
+const { TornFiles } = require('./torn.cjs');
+const { isText } = require('./values.cjs');
+const { KERNEL_FD, MAX_FRAME_OUT } = require('./wire.cjs');
+
+const FIRED_AFTER_MS = 30; // a termination takes far less from one thread to the other
+const TRANSLATE_MS = 20_000;
+const LATE_BYTES = 1 << 20; // of late output in one frame
+
+/** Kernel is the process that user code lives in: one per process, from start to its death. */
+class Kernel {
+  #boot; // what boot.cjs gave this program
+  settings = { workDir: '/', outputBytes: 30_000, imageBytes: 1 << 20 };
+  #context = new RunContext();
+  #run = null;
+  #pending = new Map(); // the promise of each run whose evaluation has not ended, though the run may have
+  #gate = new Int32Array(new SharedArrayBuffer(4 * GATE_CELLS));
+  #asker = null;
+  #pipes = [];
+  #torn = null; // what interrupted calls have left open
+  #thrown = null; // the last exception out of a timer, with the timer's run
+
+  constructor(boot) {
+    this.#boot = boot;
+  }
+
+  start() {
+    // With the container's memory spent, this process goes before the supervisor.
+    try {
+      fs.writeFileSync('/proc/self/oom_score_adj', '1000');
+    } catch {
+      // Not this machine's way, or refused: the supervisor is only less well protected.
+    }
+    this.#startWatcher();
+    this.#openSession();
+    this.#openPipes();
+    this.#installGlobals();
+    this.#openChannel();
+  }
+
+  #startWatcher() {
+    const channel = new workerThreads.MessageChannel();
+    const workerData = { gate: this.#gate.buffer, port: channel.port2 };
+    const worker = new workerThreads.Worker(enclosed(this.#boot.source), {
+      eval: true,
+      workerData,
+      transferList: [channel.port2],
+      argv: [],
+      // The parser is Node's own copy of acorn, which only this flag gives access to.
+      execArgv: ['--expose-internals'],
+    });
+    worker.unref();
+    // Without its watcher a kernel cannot be interrupted any more.
+    worker.on('error', (error) => this.#fail(`watcher: ${error?.stack}`));
+    this.#asker = new Asker(channel.port1, this.#gate.subarray(ANSWERED));
+  }
+
+  #fail(message) {
+    this.send({ type: 'log', message });
+    process.kill(process.pid, 'SIGKILL');
+  }
+
+  #openSession() {
+    const { Session } = require('node:inspector');
+    const session = new Session();
+    session.connect();
+    this.post = session.post.bind(session);
+    // On a debugger statement or a pause of user code's own session nobody would resume.
+    this.post('Runtime.runIfWaitingForDebugger');
+  }
+
+  // openPipes opens the output pipes once more under descriptors that only the kernel
+  // uses: code that closes or replaces 1 and 2 keeps its console that way.
+  #openPipes() {
+    for (const fd of [1, 2]) {
+      let own = fd;
+      try {
+        if (fstatSync(fd).isFIFO()) own = openSync(`/proc/self/fd/${fd}`, 'a');
+      } catch {
+        // A socket cannot be opened again: the kernel shares the descriptor.
+      }
+      this.#pipes[fd] = { own, ino: fstatSync(own).ino };
+    }
+  }
+
+  /** repairStdio puts descriptors 0, 1 and 2 back in place where the last run closed or replaced them. */
+  #repairStdio() {
+    for (const fd of [1, 2]) {
+      const { own, ino } = this.#pipes[fd];
+      if (own === fd || inode(fd) === ino) continue;
+      if (inode(0) === -1) openSync('/dev/null', 'r');
+      if (inode(fd) !== -1) closeSync(fd);
+      const reopened = openSync(`/proc/self/fd/${own}`, 'a');
+      if (reopened !== fd) closeSync(reopened);
+    }
+  }
+
+  #openChannel() {
+    const reader = new FrameReader(MAX_FRAME_OUT, (frame) => this.#onFrame(frame));
+    const buffer = Buffer.allocUnsafe(1 << 16);
+    const callback = (count) => {
+      reader.push(buffer.subarray(0, count));
+      return true;
+    };
+    const channel = new net.Socket({ fd: KERNEL_FD, readable: true, writable: false, onread: { buffer, callback } });
+    // The supervisor is gone: so is this container.
+    channel.on('end', () => process.kill(process.pid, 'SIGKILL'));
+    channel.on('error', () => process.kill(process.pid, 'SIGKILL'));
+  }
+
+  /** send writes a frame to the supervisor, or tells by false that it is longer than one may be. */
+  send(message) {
+    const frame = encodeFrame(message);
+    if (frame.length > MAX_FRAME_OUT) return false;
+    writeAll(KERNEL_FD, frame);
+    return true;
+  }
+
+  #onFrame(frame) {
+    this.#context.reset();
+    if (frame.type === 'init') this.#onInit(frame);
+    else if (frame.type === 'run') this.#tryRun(frame);
+    else if (frame.type === 'interrupt') this.#onInterrupt(frame);
+    else if (frame.type === 'pipes') this.#onPipes(frame);
+  }
+
+  // onPipes leaves the pipes to the programs that have got them, and takes others.
+  #onPipes({ paths }) {
+    for (const fd of [1, 2]) {
+      const before = this.#pipes[fd].own;
+      const own = openSync(paths[fd - 1], 'a');
+      this.#pipes[fd] = { own, ino: fstatSync(own).ino };
+      if (before !== fd) closeSync(before);
+    }
+    this.#repairStdio();
+    this.send({ type: 'piped' });
+  }
+
+  #onInit({ workDir, env, preload, outputBytes, imageBytes }) {
+    this.settings = { workDir, outputBytes, imageBytes };
+    Object.assign(process.env, env);
+    try {
+      process.chdir(workDir);
+    } catch (error) {
+      this.send({ type: 'log', message: `cannot enter ${workDir}: ${error.message}` });
+    }
+    this.importer.workDir = workDir;
+    installModule(workDir);
+    this.send({ type: 'ready', pid: process.pid });
+    for (const name of preload) promiseThen(this.importer.call(name), undefined, () => {});
+    startImmediate(() => this.#warmUp());
+  }
+
+  // warmUp goes the way of a run once while nobody waits, so that the first run need not
+  // compile it.
+  #warmUp() {
+    if (this.#run !== null) return;
+    const parameters = { expression: '({})', replMode: true, awaitPromise: true, objectGroup: 'cell' };
+    this.post('Runtime.evaluate', parameters, () => {
+      if (this.#run === null) describeError(new Error(inspect({})), 100);
+    });
+  }
+
+  // Globals ---------------------------------------------------------------------
+
+  #installGlobals() {
+    this.importer = new Importer(process.cwd(), this.#boot.load);
+    const $mport = (specifier, options) => this.importer.call(specifier, options);
+    $mport.load = (specifier, options, names) => this.importer.load(specifier, options, names);
+    Object.defineProperty($mport, 'meta', { get: () => this.importer.meta });
+    const displayer = new Displayer(this);
+    const display = (value, options) => displayer.show(this.#running(), value, options);
+    this.display = display;
+    for (const [name, value] of Object.entries({ $mport, display })) defineGlobal(name, value);
+    this.#installOutput();
+    this.#installExit();
+    this.#installKill();
+    this.#installTimers();
+    this.#installWorkers();
+    this.#torn = new TornFiles();
+    process.argv = [process.execPath, pathApi.join(process.cwd(), 'cell.js')];
+    process.execArgv = [];
+    process.title = 'node';
+    Error.stackTraceLimit = 30;
+    Error.prepareStackTrace = formatStack;
+    this.#keepHandlers();
+  }
+
+  #installOutput() {
+    for (const [fd, name] of [[1, 'stdout'], [2, 'stderr']]) {
+      const stream = new KernelOutput(fd, (bytes) => this.write(this.#context.get(), fd, bytes));
+      Object.defineProperty(process, name, { value: stream, configurable: true, enumerable: true, writable: true });
+    }
+    // Node's global console also reports every call to the inspector, which then keeps the
+    // arguments alive. This one only prints.
+    const { stdout, stderr } = process;
+    const plain = new console.Console({ stdout, stderr, colorMode: false });
+    for (const name of Object.keys(plain)) {
+      if (typeof plain[name] === 'function' && name !== 'Console') console[name] = plain[name];
+    }
+  }
+
+  #installExit() {
+    const exit = (code = process.exitCode) => {
+      const run = this.#running();
+      run.exitCode = exitNumber(code);
+      this.#terminate(() => this.#finish(run, { outcome: 'exited', exitCode: run.exitCode }));
+    };
+    process.exit = exit;
+    process.reallyExit = exit;
+  }
+
+  // Node takes its contexts down before it sends itself a signal, though that may be one to live on
+  // after. By the number of another thread of its own it does not know itself.
+  #installKill() {
+    const kill = process._kill;
+    process._kill = (pid, number) => {
+      if (pid !== process.pid || number === 0) return kill(pid, number);
+      const other = fs.readdirSync('/proc/self/task').find((thread) => Number(thread) !== process.pid);
+      return other !== undefined && kill(Number(other), number) === 0 ? 0 : kill(pid, number);
+    };
+  }
+
+  // terminate stops the JavaScript that is running, past every catch and finally, and calls
+  // after from the event loop: again and again, as the termination may hit that as well.
+  #terminate(after) {
+    startImmediate(after);
+    const again = setInterval(() => {
+      after();
+      clearTimeout(again);
+    }, 5);
+    this.post('Runtime.terminateExecution');
+    for (;;);
+  }
+
+  #installTimers() {
+    const timers = require('node:timers');
+    const promises = require('node:timers/promises');
+    for (const name of ['setTimeout', 'setInterval', 'setImmediate']) {
+      const wrapped = this.#wrapTimer(timers[name]);
+      timers[name] = wrapped;
+      globalThis[name] = wrapped;
+    }
+    for (const name of ['setTimeout', 'setImmediate']) {
+      promises[name] = this.#wrapWait(promises[name]);
+      Object.defineProperty(timers[name], require('node:util').promisify.custom, { value: promises[name], configurable: true });
+    }
+    promises.setInterval = this.#wrapTicks(promises.setInterval);
+    promises.scheduler.wait = this.#wrapWait(promises.scheduler.wait.bind(promises.scheduler));
+    moduleApi.syncBuiltinESMExports();
+  }
+
+  // A timer carries its run: when that was interrupted, its callbacks are not called any more.
+  #wrapTimer(start) {
+    const kernel = this;
+    const wrapped = function (callback, ...rest) {
+      if (typeof callback !== 'function') return start(callback, ...rest);
+      const run = kernel.#owner();
+      const timer = start(
+        function (...args) {
+          if (run?.cancelled) return clearTimeout(timer);
+          try {
+            kernel.#context.run(run, () => Reflect.apply(callback, this, args));
+          } catch (error) {
+            kernel.#thrown = { run, error }; // the context is over when the exception is reported
+            throw error;
+          }
+        },
+        ...rest,
+      );
+      return timer;
+    };
+    Object.defineProperty(wrapped, 'name', { value: start.name });
+    return wrapped;
+  }
+
+  #wrapWait(wait) {
+    return (...args) => {
+      const run = this.#owner();
+      const waiting = wait(...args);
+      return new Promise((resolve, reject) => {
+        promiseThen(waiting, (value) => run?.cancelled || resolve(value), (error) => run?.cancelled || reject(error));
+      });
+    };
+  }
+
+  #wrapTicks(ticks) {
+    const kernel = this;
+    return async function* (...args) {
+      const run = kernel.#owner();
+      for await (const value of ticks(...args)) {
+        if (run?.cancelled) await new Promise(() => {});
+        yield value;
+      }
+    };
+  }
+
+  // A worker ends with its run when that is stopped, and what it prints is its run's.
+  #installWorkers() {
+    const kernel = this;
+    const { Worker } = workerThreads;
+    workerThreads.Worker = class extends Worker {
+      constructor(file, options) {
+        super(file, { ...options, stdout: true, stderr: true });
+        const run = kernel.#owner();
+        for (const [fd, name] of [[1, 'stdout'], [2, 'stderr']]) {
+          if (!options?.[name]) this[name].on('data', (bytes) => kernel.write(run, fd, bytes));
+        }
+        run?.workers.add(this);
+        this.once('exit', () => run?.workers.delete(this));
+      }
+    };
+    Object.defineProperty(workerThreads.Worker, 'name', { value: 'Worker' });
+    moduleApi.syncBuiltinESMExports();
+  }
+
+  // owner is the run that the running code belongs to; what has lost its trace belongs to the current one.
+  #owner() {
+    return this.#context.get() ?? this.#run;
+  }
+
+  #running() {
+    return this.#owner() ?? { id: '', finished: true, displays: [], workers: new Set() };
+  }
+
+  // Output ----------------------------------------------------------------------
+
+  /** write prints bytes for run. What a run prints after its end belongs into no other run's answer. */
+  write(run, fd, bytes) {
+    const owner = run ?? this.#run;
+    if (owner !== null && owner === this.#run) return writeAll(this.#pipes[fd].own, bytes);
+    for (let at = 0; at < bytes.length; at += LATE_BYTES) {
+      const data = bytes.toString('base64', at, Math.min(bytes.length, at + LATE_BYTES));
+      this.send({ type: 'late', id: owner?.id ?? '', stream: fd, data });
+    }
+  }
+
+  // Runs --------------------------------------------------------------------------
+
+  // A run always gets its answer, also when code has broken something that the kernel needs.
+  #tryRun(frame) {
+    try {
+      this.#onRun(frame);
+    } catch (error) {
+      const run = this.#run ?? { id: frame.id, finished: false };
+      this.#finish(run, { outcome: 'failed', error: describeError(error, this.settings.outputBytes) });
+    }
+  }
+
+  #onRun({ id, code }) {
+    this.#repairStdio();
+    this.#keepHandlers();
+    process.exitCode = undefined;
+    const cell = new Cell(code);
+    const run = { id, cell, finished: false, cancelled: false, displays: [], workers: new Set(), refused: null, tried: new Map(), settled: null };
+    this.#run = run;
+    if (/\b(?:const|import|export)\b/.test(code) || code.startsWith('#!')) {
+      const answer = this.#translate({ what: 'cell', code });
+      if (answer?.code !== undefined) cell.use(answer);
+      run.refused = answer?.error ?? null;
+    } else if (readsAsObject(code)) {
+      cell.use({ code: `(${code}\n)`, prefix: 1 });
+    }
+    this.#evaluate(run);
+  }
+
+  // translate has the watcher make evaluable code of what V8's REPL mode refuses. It gives {code, prefix,
+  // map}, {error}, or null when there is nothing to translate. Nothing else may happen between a cell's
+  // translation and its evaluation, so this blocks.
+  #translate(question) {
+    return this.#asker.ask(question, TRANSLATE_MS);
+  }
+
+  // Code may have taken these away, or taken over.
+  #keepHandlers() {
+    for (const [event, handler] of [['uncaughtException', this.#onUncaught], ['unhandledRejection', this.#onRejection]]) {
+      if (!process.listeners(event).includes(handler)) process.prependListener(event, handler);
+    }
+  }
+
+  #evaluate(run) {
+    const { cell } = run;
+    const expression = `${cell.evaluated}\n//# sourceURL=${cell.name}`;
+    const parameters = { expression, replMode: true, awaitPromise: true, objectGroup: 'cell' };
+    let compiling = true;
+    const answered = (error, response) => {
+      this.#pending.delete(run);
+      this.#onEvaluated(run, error, response, compiling);
+    };
+    const stopWatching = this.#watchFirstPromise(run);
+    this.#context.run(run, () => this.post('Runtime.evaluate', parameters, answered));
+    stopWatching();
+    compiling = false;
+  }
+
+  // An evaluation waits for the promise of the async function that REPL mode makes of a
+  // cell: the first that is made. It is held, because otherwise nothing may refer to it, as
+  // while code awaits what never comes: garbage collection would report that to the session
+  // by calling JavaScript, and V8 aborts the process over it. And it is listened to before
+  // the inspector does, which would make JSON of the value, text of any length included.
+  #watchFirstPromise(run) {
+    const stop = promiseHooks.onInit((promise) => {
+      if (this.#pending.has(run)) return;
+      this.#pending.set(run, promise);
+      stop();
+      const onValue = (wrapper) => {
+        run.settled = { value: wrapper['.repl_result'] };
+        wrapper['.repl_result'] = undefined;
+      };
+      promiseThen(promise, onValue, (thrown) => {
+        run.settled = { thrown };
+      });
+    });
+    return stop;
+  }
+
+  // In REPL mode code runs as an async function. An answer that is there before post returns
+  // therefore tells that V8 refused the code and none of it ran, or that it was terminated.
+  #onEvaluated(run, error, response, compiling) {
+    if (run.finished) return;
+    // Node does that before a signal that may end its process: its death tells more than this.
+    if (/context was destroyed/.test(error?.message)) return;
+    if (error) return run.exitCode === undefined && this.#finish(run, { outcome: 'interrupted' }, true);
+    if (compiling) return this.#onRefused(run, response.exceptionDetails);
+    if ('thrown' in run.settled) this.#onThrown(run, run.settled.thrown);
+    else this.#onValue(run, run.settled.value);
+  }
+
+  // onRefused tries what else the code may be, then reports V8's own error.
+  #onRefused(run, { exception, lineNumber, columnNumber }) {
+    const { cell } = run;
+    const name = exception.className;
+    const message = exception.description.split(/\n\s+at /)[0].replace(`${name}: `, '');
+    const first = { name, message, line: lineNumber + 1, column: columnNumber + 1 };
+    const position = cell.original(first.line, first.column);
+    // Of module syntax V8 says only that it is out of place; the parser knows what is wrong.
+    const outOfPlace = /outside a module|Unexpected token 'export'/.test(message);
+    run.firstError ??= (outOfPlace && run.refused) || { ...first, ...position };
+    const answer = this.#redeclared(run, message) ?? this.#untyped(run);
+    if (answer === null) {
+      const error = describeSyntaxError(run.firstError, cell, this.settings.outputBytes);
+      return this.#finish(run, { outcome: 'failed', error });
+    }
+    cell.use(answer);
+    this.#evaluate(run);
+  }
+
+  // REPL mode lets let and class be declared again, but not as or over a var or a function.
+  // What was meant is clear, so the declaration is changed to one that is allowed.
+  #redeclared(run, message) {
+    const name = /^Identifier '(.+)' has already been declared$/.exec(message)?.[1];
+    if (name === undefined || run.tried.has(name)) return null;
+    const existing = Object.getOwnPropertyDescriptor(globalThis, name);
+    run.tried.set(name, existing !== undefined && !existing.configurable ? 'var' : 'lexical');
+    const { evaluated, prefix } = run.cell;
+    const answer = this.#translate({ what: 'redeclare', code: evaluated, names: run.tried });
+    if (answer?.code === undefined) return null;
+    return { code: answer.code, prefix: prefix + answer.prefix, map: run.map };
+  }
+
+  #untyped(run) {
+    if (run.untyped) return null;
+    run.untyped = true;
+    const { workDir } = this.settings;
+    const answer = this.#translate({ what: 'typescript', code: run.cell.code, workDir });
+    run.map = answer?.map;
+    return answer?.code === undefined ? null : answer;
+  }
+
+  #onValue(run, value) {
+    if (require('node:util').types.isPromise(value)) {
+      // The last expression is often the call of an async main: its end is the run's.
+      this.#context.run(run, () => {
+        promiseThen(value, (settled) => this.#onValue(run, settled), (reason) => this.#onThrown(run, reason));
+      });
+      return;
+    }
+    if (run.finished) return;
+    let result;
+    try {
+      result = this.#context.run(run, () => this.#show(run, value));
+    } catch (error) {
+      return this.#onThrown(run, error); // of a getter or a trap of the value's own
+    }
+    if (run.displays.length === 0) return this.#settle(run, result);
+    const displays = Promise.all(run.displays.splice(0));
+    promiseThen(displays, () => this.#settle(run, result), (reason) => this.#onThrown(run, reason));
+  }
+
+  /** show gives the text of a run's value; one that knows how to display itself is displayed instead. */
+  #show(run, value) {
+    if (value === undefined) return null;
+    if (typeof value === 'object' && value !== null && typeof value[JUPYTER_DISPLAY] === 'function') {
+      this.display(value);
+      return null;
+    }
+    return cutText(inspect(value), this.settings.outputBytes);
+  }
+
+  // A run is over when its value is there. As in a REPL, timers and servers that it leaves
+  // do not keep it going: what should be waited for is awaited. What is due already gets its turn.
+  #settle(run, result) {
+    startImmediate(() => {
+      const exitCode = exitNumber(process.exitCode);
+      if (exitCode !== 0) return this.#finish(run, { outcome: 'exited', exitCode, result });
+      this.#finish(run, { outcome: 'completed', result });
+    });
+  }
+
+  #onThrown(run, thrown) {
+    if (run.finished) return;
+    const error = this.#context.run(run, () => describeError(thrown, this.settings.outputBytes));
+    this.#uncover(run.cell);
+    this.#finish(run, { outcome: 'failed', error });
+  }
+
+  // A declaration whose value was never made hides the global of the same name for good:
+  // after a failed "const fetch = require('missing')" nothing could fetch any more.
+  #uncover({ evaluated }) {
+    if (!/\b(?:let|const|class)\b/.test(evaluated)) return;
+    const names = this.#translate({ what: 'names', code: evaluated });
+    for (const name of Array.isArray(names) ? names : []) {
+      if (!(name in globalThis)) continue;
+      this.post('Runtime.evaluate', { expression: name }, (error, response) => {
+        if (error || response.exceptionDetails === undefined) return;
+        this.post('Runtime.evaluate', { expression: `let ${name} = globalThis.${name}`, replMode: true }, () => {});
+      });
+    }
+  }
+
+  #onUncaught = (error) => {
+    this.#onStray('uncaughtException', error);
+  };
+
+  #onRejection = (reason) => {
+    this.#onStray('unhandledRejection', reason);
+  };
+
+  // What nobody caught fails the run that it came from. From an earlier run's timer it is
+  // only told, and code that handles such events itself is left to do it.
+  #onStray(event, thrown) {
+    if (process.listenerCount(event) > 1) return;
+    const run = this.#thrown?.error === thrown ? this.#thrown.run : this.#owner();
+    this.#thrown = null;
+    if (run !== null && run === this.#run) return this.#onThrown(run, thrown);
+    const { traceback } = describeError(thrown, this.settings.outputBytes);
+    if (run !== null) this.write(run, 2, Buffer.from(`${traceback}\n`));
+  }
+
+  // hit tells that a termination that the watcher asked for has taken effect.
+  #finish(run, outcome, hit = false) {
+    if (run.finished) return;
+    this.#closeGate(hit);
+    this.#context.reset();
+    this.#torn.close();
+    run.finished = true;
+    run.cancelled = outcome.outcome === 'interrupted' || outcome.outcome === 'exited' && run.exitCode !== undefined;
+    this.#run = null;
+    if (run.cancelled) for (const worker of run.workers) worker.terminate();
+    const done = { type: 'done', id: run.id, ...outcome };
+    // Control characters take six bytes each in JSON.
+    if (!this.send(done)) this.send({ ...done, ...shorter(outcome, this.settings.outputBytes >> 4) });
+    startImmediate(() => this.post('Runtime.releaseObjectGroup', { objectGroup: 'cell' }));
+  }
+
+  // Interrupts ----------------------------------------------------------------------
+
+  // That this frame is being read tells that no user code is running; what the run waits
+  // for is given up.
+  #onInterrupt({ id, n }) {
+    Atomics.store(this.#gate, GATE_ACKED, n);
+    const state = Atomics.compareExchange(this.#gate, GATE_STATE, GATE_WAITING, GATE_IDLE);
+    if (state !== GATE_FIRING) return this.#giveUp(id);
+    // A termination may be on its way, and hit what comes next. When this timer gets to
+    // run it has hit, or what it was meant for ended before.
+    setTimeout(() => this.#giveUp(id), FIRED_AFTER_MS);
+  }
+
+  #giveUp(id) {
+    if (this.#run !== null && this.#run.id === id) this.#finish(this.#run, { outcome: 'interrupted' }, true);
+  }
+
+  // closeGate makes sure that no termination meant for the run that ends hits what comes
+  // after it: one that has been asked for, and is not known to have hit, is waited for
+  // inside an evaluation that takes it.
+  #closeGate(hit) {
+    const state = Atomics.compareExchange(this.#gate, GATE_STATE, GATE_WAITING, GATE_IDLE);
+    if (state !== GATE_FIRING) return;
+    if (!hit) this.post('Runtime.evaluate', { expression: `for (const t = Date.now() + ${FIRED_AFTER_MS}; Date.now() < t;);` }, () => {});
+    Atomics.store(this.#gate, GATE_STATE, GATE_IDLE);
+  }
+}
+
+/** shorter cuts the texts of a run's outcome. */
+function shorter({ result, error }, limit) {
+  return { result: isText(result) ? cutText(result, limit) : null, error: error ? cutError(error, limit) : null };
+}
+
+function inode(fd) {
+  try {
+    return fstatSync(fd).ino;
+  } catch {
+    return -1;
+  }
+}
+
+/** exitNumber is the exit status that Node makes of process.exit's argument. */
+function exitNumber(code) {
+  const number = Number(code ?? 0);
+  return Number.isInteger(number) ? number & 255 : 1;
+}
+
+function defineGlobal(name, value) {
+  Object.defineProperty(globalThis, name, { value, configurable: true, writable: true, enumerable: false });
+}
+
+/** installModule gives cells what a CommonJS file in workDir would have. */
+function installModule(workDir) {
+  const filename = pathApi.join(workDir, 'cell.js');
+  const module = new moduleApi.Module(filename, null);
+  module.filename = filename;
+  module.paths = moduleApi.Module._nodeModulePaths(workDir);
+  const require = moduleApi.createRequire(filename);
+  const globals = { require, module, exports: module.exports, __filename: filename, __dirname: workDir };
+  for (const [name, value] of Object.entries(globals)) defineGlobal(name, value);
+}
+
+module.exports = { Kernel };

@@ -1,0 +1,91 @@
+'use strict';
+/* Makes of module syntax what V8's REPL mode can take. */
+
+const { Edits } = require('./edits.cjs');
+const { assignedNames, boundNames } = require('./names.cjs');
+const { redeclareAs } = require('./redeclare.cjs');
+
+/**
+ * translateCell turns static imports into awaited calls at the start of the code, as
+ * imports are done before anything else; import() and import.meta into the same on the
+ * kernel's importer; takes the export off what is declared; and makes let of top-level
+ * const, because V8 lets a later cell declare a const again only as a const. With strict,
+ * names that a module does not export are refused.
+ */
+function translateCell(program, code, strict) {
+  const edits = new Edits(code);
+  if (code.startsWith('#!')) edits.replace(0, 2, '//');
+  const assigned = new Set();
+  eachNode(program, (node) => {
+    const isCall = node.type === 'ImportExpression';
+    const isMeta = node.type === 'MetaProperty' && node.meta.name === 'import';
+    // The name is as long as the keyword: columns stay.
+    if (isCall || isMeta) edits.replace(node.start, node.start + 'import'.length, '$mport');
+    for (const name of assignedNames(node)) assigned.add(name);
+  });
+  for (const statement of program.body) {
+    if (statement.type === 'ImportDeclaration') {
+      edits.prefix += importCall(statement, strict);
+      edits.blank(statement.start, statement.end);
+    } else if (statement.type.startsWith('Export')) {
+      translateExport(statement, edits);
+    }
+    const declaration = statement.type === 'ExportNamedDeclaration' ? statement.declaration : statement;
+    if (declaration?.kind !== 'const') continue;
+    // Code that assigns to its own const gets the error that it has asked for.
+    const names = declaration.declarations.flatMap(({ id }) => boundNames(id));
+    if (!names.some((name) => assigned.has(name))) redeclareAs(declaration, 'let', edits);
+  }
+  return edits.result();
+}
+
+function importCall(statement, strict) {
+  const nameOf = (node) => node.name ?? node.value;
+  const named = statement.specifiers.filter(({ type }) => type !== 'ImportNamespaceSpecifier');
+  const pairs = named.map(({ imported, local }) => [imported ? nameOf(imported) : 'default', local.name]);
+  const namespace = statement.specifiers.find(({ type }) => type === 'ImportNamespaceSpecifier')?.local.name;
+  const names = strict && pairs.length > 0 ? `, ${JSON.stringify(pairs.map(([name]) => name))}` : '';
+  const call = `await $mport.load(${statement.source.raw}, ${importOptions(statement)}${names});`;
+  const pattern = `{${pairs.map(([name, local]) => `${JSON.stringify(name)}: ${local}`).join(', ')}}`;
+  if (namespace === undefined) return pairs.length === 0 ? call : `let ${pattern} = ${call}`;
+  return `let ${namespace} = ${call}${pairs.length === 0 ? '' : `let ${pattern} = ${namespace};`}`;
+}
+
+function importOptions(statement) {
+  const attributes = statement.attributes ?? [];
+  if (attributes.length === 0) return 'undefined';
+  const entries = attributes.map(({ key, value }) => `${JSON.stringify(key.name ?? key.value)}: ${value.raw}`);
+  return `{with: {${entries.join(', ')}}}`;
+}
+
+function translateExport(statement, edits) {
+  if (statement.source) {
+    edits.prefix += `await $mport.load(${statement.source.raw}, ${importOptions(statement)});`;
+    return edits.blank(statement.start, statement.end);
+  }
+  const { declaration } = statement;
+  if (!declaration) return edits.blank(statement.start, statement.end);
+  if (statement.type === 'ExportNamedDeclaration' || (declaration.id && declaration.type.endsWith('Declaration'))) {
+    return edits.blank(statement.start, declaration.start);
+  }
+  // A value: what would be the default export is the cell's value.
+  edits.blank(statement.start, declaration.start - 1);
+  edits.replace(declaration.start - 1, declaration.start, '(');
+  const semicolon = edits.text.slice(declaration.end, statement.end).includes(';');
+  edits.replace(declaration.end, declaration.end, semicolon ? ')' : ');');
+}
+
+/** eachNode calls visit for every node below root. It does not recurse: code may be nested as deep as it likes. */
+function eachNode(root, visit) {
+  const stack = [root];
+  while (stack.length > 0) {
+    const node = stack.pop();
+    visit(node);
+    for (const value of Object.values(node)) {
+      const children = Array.isArray(value) ? value : [value];
+      for (const child of children) if (typeof child?.type === 'string') stack.push(child);
+    }
+  }
+}
+
+module.exports = { translateCell };

@@ -1,0 +1,97 @@
+'use strict';
+/*
+ * The watcher: a thread of the kernel that stops code which does not come back to the event
+ * loop, and that parses what V8's REPL mode cannot take as it is (import, export, TypeScript)
+ * out of reach of what user code did to the built-in objects.
+ */
+
+const net = require('node:net');
+const { answerQuestions } = require('./ask.cjs');
+const { FrameReader, encodeFrame } = require('./frames.cjs');
+const { ANSWERED, GATE_ACKED, GATE_FIRING, GATE_IDLE, GATE_STATE, GATE_WAITING } = require('./gate.cjs');
+const { lexicalNames } = require('./names.cjs');
+const { cellParser, syntaxError } = require('./parser.cjs');
+const { translateDeclarations } = require('./redeclare.cjs');
+const { translateCell } = require('./translate.cjs');
+const { stripTypes } = require('./typescript.cjs');
+const { MAX_FRAME_IN, WATCHER_FD } = require('./wire.cjs');
+
+const FIRE_AFTER_MS = 40;
+const PRELOAD_MS = 150; // behind a first run that came with the start
+
+/** Watcher is the kernel's second thread. */
+class Watcher {
+  #parser = null;
+
+  constructor({ gate, port }) {
+    this.gate = new Int32Array(gate);
+    this.port = port;
+  }
+
+  start() {
+    process.emitWarning = () => {}; // the experimental ones are ours, not the user's
+    const { Session } = require('node:inspector');
+    this.session = new Session();
+    this.session.connectToMainThread();
+    const reader = new FrameReader(MAX_FRAME_IN, (frame) => this.#onInterrupt(frame));
+    this.channel = new net.Socket({ fd: WATCHER_FD, readable: true, writable: true });
+    this.channel.on('data', (chunk) => reader.push(chunk));
+    this.channel.on('error', () => {});
+    answerQuestions(this.port, this.gate.subarray(ANSWERED), (question) => this.#tryAnswer(question));
+    setTimeout(() => this.#parse('import "x"'), PRELOAD_MS); // loads the parser while nobody waits for it
+  }
+
+  #onInterrupt({ n }) {
+    if (this.#acked(n)) return;
+    const state = Atomics.compareExchange(this.gate, GATE_STATE, GATE_IDLE, GATE_WAITING);
+    if (state === GATE_IDLE && this.#acked(n)) {
+      Atomics.compareExchange(this.gate, GATE_STATE, GATE_WAITING, GATE_IDLE);
+      return;
+    }
+    setTimeout(() => this.#fire(n), FIRE_AFTER_MS);
+  }
+
+  #acked(n) {
+    return Atomics.load(this.gate, GATE_ACKED) >= n;
+  }
+
+  // The event loop has not seen the interrupt, so something blocks it: still, or again.
+  #fire(n) {
+    if (this.#acked(n)) return;
+    const state = Atomics.compareExchange(this.gate, GATE_STATE, GATE_WAITING, GATE_FIRING);
+    if (state === GATE_IDLE) return;
+    this.session.post('Runtime.terminateExecution', () => {});
+    this.channel.write(encodeFrame({ type: 'fired' }));
+  }
+
+  #tryAnswer(request) {
+    try {
+      return this.#answer(request);
+    } catch (error) {
+      return { error: syntaxError(error) };
+    }
+  }
+
+  #answer({ what, code, names, workDir }) {
+    if (what === 'cell') return translateCell(this.#parse(code), code, true);
+    if (what === 'names') return lexicalNames(this.#parse(code));
+    if (what === 'redeclare') return translateDeclarations(this.#parse(code), code, names);
+    const stripped = stripTypes(code, workDir);
+    if (stripped === null) return null;
+    return { ...stripped, ...translateCell(this.#parse(stripped.code), stripped.code, false) };
+  }
+
+  #parse(code) {
+    this.#parser ??= cellParser(require('internal/deps/acorn/acorn/dist/acorn'));
+    // Not as a module: a cell is sloppy code unless it says otherwise.
+    return this.#parser.parse(code, {
+      ecmaVersion: 'latest',
+      sourceType: 'script',
+      allowImportExportEverywhere: true,
+      allowAwaitOutsideFunction: true,
+      allowHashBang: true,
+    });
+  }
+}
+
+module.exports = { Watcher };
