@@ -1,6 +1,7 @@
 package containers
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"io/fs"
 	"os"
@@ -163,19 +164,30 @@ func TestArgumentsAreEmbedded(t *testing.T) {
 func TestABundleRunsItsModulesAndKeepsTheNumbersOfTheLines(t *testing.T) {
 	module := pythonModule{"part", "NUL = '\\0'\nTEXT = \"\"\"" + `a \x41 'é' \\` + "\t\"\"\"\n"}
 	program := "import part\nprint(ascii(part.TEXT), len(part.NUL), __import__('sys')._getframe().f_lineno)\n"
-	out, err := exec.CommandContext(t.Context(), "python3", "-I", "-c", bundlePython(program, module)).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "python3", "-I", "-c", bundlePython(pythonModule{"whole", program}, module)).CombinedOutput()
 	if want := `"a A '\xe9' \\\t" 1 2` + "\n"; err != nil || string(out) != want {
 		t.Errorf("%v: %s, want %s", err, out, want)
 	}
 }
 
+// TestThePythonSupervisorHasAllThatItImports starts it: at the end of its input it ends.
+func TestThePythonSupervisorHasAllThatItImports(t *testing.T) {
+	source := PythonSupervisor()
+	cmd := exec.CommandContext(t.Context(), "python3", "-c", PythonBoot())
+	cmd.Dir = t.TempDir()
+	cmd.Stdin = strings.NewReader(string(binary.BigEndian.AppendUint32(nil, uint32(len(source)))) + source)
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 func TestEveryEmbeddedSourceHasATestBesideIt(t *testing.T) {
-	sources := append([]string{
-		"python/boot.py", "python/supervisor.py", "python/frames.py", "python/screen.py", "python/takeover.py",
-		"python/threads.py", "python/tree.py", "python/volume.py", "python/files.py", "python/relay.py",
-		"python/utf8.py", "python/prctl.py",
-	}, nodeFileNames(t)...)
-	err := fs.WalkDir(recipeFiles, ".", func(path string, entry fs.DirEntry, err error) error {
+	sources, err := fs.Glob(pythonSources, "python/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources = append(sources, nodeFileNames(t)...)
+	err = fs.WalkDir(recipeFiles, ".", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err

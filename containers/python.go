@@ -1,82 +1,74 @@
 package containers
 
 import (
-	_ "embed"
+	"embed"
 	"fmt"
 	"strconv"
 	"strings"
 )
 
-//go:embed python/boot.py
-var pythonBoot string
+//go:embed python/boot.py python/supervisor.py python/loop.py python/run.py python/settings.py python/takeover.py python/volume.py
+//go:embed python/links.py python/frames.py python/children.py python/processes.py python/output.py python/screen.py python/artifacts.py
+//go:embed python/kernel.py python/zygote.py python/environment.py python/preload.py python/imports.py python/interrupts.py
+//go:embed python/plain_engine.py python/ipython_engine.py python/event_loop.py python/stand_ins.py python/threads.py python/errors.py
+//go:embed python/display.py python/mimes.py python/pictures.py python/descriptors.py python/hostile.py
+//go:embed python/files.py python/relay.py python/tree.py python/utf8.py python/prctl.py
+var pythonSources embed.FS
 
-//go:embed python/supervisor.py
-var pythonSupervisor string
-
-//go:embed python/frames.py
-var pythonFrames string
-
-//go:embed python/screen.py
-var pythonScreen string
-
-//go:embed python/takeover.py
-var pythonTakeover string
-
-//go:embed python/threads.py
-var pythonThreads string
-
-//go:embed python/tree.py
-var pythonTree string
-
-//go:embed python/utf8.py
-var pythonUTF8 string
-
-//go:embed python/prctl.py
-var pythonPrctl string
-
-//go:embed python/volume.py
-var pythonVolume string
-
-//go:embed python/files.py
-var pythonFiles string
-
-//go:embed python/relay.py
-var pythonRelay string
+// supervisorModules are what python/supervisor.py imports, each before those that import it.
+// It and python/test_support.py name them too.
+var supervisorModules = []string{
+	"prctl", "tree", "utf8", "frames", "screen", "takeover", "threads", "volume",
+	"descriptors", "hostile", "links", "children", "processes", "loop", "output", "artifacts", "run",
+	"imports", "settings", "environment", "interrupts", "preload",
+	"pictures", "mimes", "display", "errors", "stand_ins", "event_loop", "plain_engine", "ipython_engine",
+	"kernel", "zygote",
+}
 
 // PythonBoot is what process 1 of a Python container starts as, for `python3 -c`: it reads
 // PythonSupervisor from stdin, behind a 4-byte big-endian length, and becomes it.
-func PythonBoot() string { return pythonBoot }
+func PythonBoot() string { return readPython("boot").source }
 
 // PythonSupervisor is the source of process 1 of a Python container, for PythonBoot.
-func PythonSupervisor() string {
-	return bundlePython(pythonSupervisor, pythonModule{"prctl", pythonPrctl}, pythonModule{"tree", pythonTree},
-		pythonModule{"utf8", pythonUTF8}, pythonModule{"frames", pythonFrames},
-		pythonModule{"screen", pythonScreen}, pythonModule{"takeover", pythonTakeover},
-		pythonModule{"threads", pythonThreads}, pythonModule{"volume", pythonVolume})
-}
+func PythonSupervisor() string { return pythonProgram("supervisor", supervisorModules...) }
 
 // PythonFiles is the source of the program that brings files into a container with Python
 // and out of it, for `python3 -I -c`.
-func PythonFiles() string {
-	return bundlePython(pythonFiles, pythonModule{"prctl", pythonPrctl}, pythonModule{"tree", pythonTree},
-		pythonModule{"utf8", pythonUTF8})
-}
+func PythonFiles() string { return pythonProgram("files", "prctl", "tree", "utf8") }
 
 // PythonRelay is the source of the program that joins its stdio to the supervisor's socket,
 // for `python3 -I -c`.
-func PythonRelay() string { return bundlePython(pythonRelay, pythonModule{"prctl", pythonPrctl}) }
+func PythonRelay() string { return pythonProgram("relay", "prctl") }
+
+func pythonProgram(name string, imports ...string) string {
+	modules := make([]pythonModule, len(imports))
+	for i, imported := range imports {
+		modules[i] = readPython(imported)
+	}
+	return bundlePython(readPython(name), modules...)
+}
 
 type pythonModule struct{ name, source string }
 
+// readPython reads what is embedded, so it cannot fail but by a mistake in the lines above.
+func readPython(name string) pythonModule {
+	content, err := pythonSources.ReadFile("python/" + name + ".py")
+	if err != nil {
+		panic(err)
+	}
+	return pythonModule{name, string(content)}
+}
+
 // bundlePython makes one text of a program and the modules of ours that it imports, each
 // before those that import it. They stand before the program's first line, on that line, so
-// that the numbers of its lines stay. What Quote escapes is the same in Python.
-func bundlePython(program string, modules ...pythonModule) string {
+// that the numbers of its lines stay; a module's file is called <program/module> in tracebacks.
+// What Quote escapes is the same in Python.
+func bundlePython(program pythonModule, modules ...pythonModule) string {
 	var text strings.Builder
 	for _, m := range modules {
 		fmt.Fprintf(&text, `import sys; sys.modules[%[1]q] = type(sys)(%[1]q); `+
-			`exec(compile(%[2]s, "<%[1]s>", "exec"), sys.modules[%[1]q].__dict__); `, m.name, strconv.Quote(m.source))
+			`exec(compile(%[2]s, "<%[3]s/%[1]s>", "exec"), sys.modules[%[1]q].__dict__); `, m.name, strconv.Quote(m.source), program.name)
 	}
-	text.WriteString(program)
+	text.WriteString(program.source)
 	return text.String()
 }

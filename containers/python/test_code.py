@@ -1,9 +1,13 @@
-"""What code may do, and what comes back: state, results, errors, exits."""
+"""What code may do, and what comes back: state, results, errors, exits.
+
+This is about kernel.py and what it runs code with: plain_engine.py, event_loop.py, stand_ins.py,
+errors.py, environment.py, imports.py.
+"""
 
 import sys
 import unittest
 
-from test_support import SupervisorTest
+from test_support import MODULES, SupervisorTest
 
 
 class State(SupervisorTest):
@@ -33,6 +37,21 @@ class State(SupervisorTest):
         with open(self.client.path("mymodule_x.py"), "w") as file:
             file.write("value = 5")
         self.assertEqual(self.completed("import mymodule_x; mymodule_x.value").result, "5")
+
+    def test_modules_of_the_program_are_none_of_the_users(self):
+        code = "import sys\n[name for name in %r if name in sys.modules]" % (MODULES,)
+        self.assertEqual(self.completed(code).result, "[]")
+        self.assertEqual(self.completed(code, fresh=True).result, "[]")
+        for name in MODULES:
+            with open(self.client.path(name + ".py"), "w") as file:
+                file.write("value = %r" % name)
+        names = self.completed("[__import__(name).value for name in %r] == list(%r)" % (MODULES, MODULES))
+        self.assertEqual(names.result, "True")
+        self.assertIn("<cell", self.run_code("1/0").error["traceback"])
+        self.assertEqual(self.completed("import asyncio; await asyncio.sleep(0, 'works on')").result, "'works on'")
+
+    def test_builtins_are_a_module_as_in_any_main(self):
+        self.assertEqual(self.completed("import builtins; __builtins__ is builtins").result, "True")
 
     def test_main_is_the_users_module(self):
         code = (
@@ -194,6 +213,20 @@ class Errors(SupervisorTest):
                 "ZeroDivisionError: division by zero",
             ],
         )
+
+    def test_lines_of_the_program_are_left_out(self):
+        for code in (
+            "await __import__('asyncio').wait_for(1/0, 1)",
+            "class R:\n    def __repr__(self): 1/0\nR()",
+            "class H:\n    def _repr_html_(self): 1/0\n    def __repr__(self): return '<h>'\ndisplay(H())\n1/0",
+            "import sys\nsys.stdin.read()",
+            "def late(): 1/0\nfrom concurrent.futures import ThreadPoolExecutor\n"
+            "with ThreadPoolExecutor() as pool:\n    pool.submit(late).result()",
+        ):
+            with self.subTest(code=code):
+                text = self.error(code)["traceback"]
+                self.assertIn("<cell ", text)
+                self.assertNotIn("<supervisor", text)
 
     def test_it_is_not_printed_as_well(self):
         answer = self.run_code("print('before'); 1/0")

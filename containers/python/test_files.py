@@ -1,4 +1,7 @@
-"""Artifacts and displays: the files that a run made and the pictures that it showed."""
+"""Artifacts and displays: the files that a run made and the pictures that it showed.
+
+This is about artifacts.py, and about display.py, mimes.py and pictures.py.
+"""
 
 import base64
 import os

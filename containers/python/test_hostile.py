@@ -1,4 +1,8 @@
-"""Code that attacks the supervisor: forged frames, a hijacked link, signals, exhausted limits."""
+"""Code that attacks the supervisor: forged frames, a hijacked link, signals, exhausted limits.
+
+What is sent to it goes through links.py and hostile.py; descriptors.py keeps what it has open out
+of the way.
+"""
 
 import os
 import unittest

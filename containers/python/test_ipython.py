@@ -1,4 +1,5 @@
 """What only holds where IPython is installed. Where it is not, there is nothing here to run.
+This is about ipython_engine.py, pictures.py and mimes.py.
 
 The tests of figures and tables need numpy, pandas and matplotlib, as our image has them; they
 are chosen by what the interpreter under test can import.

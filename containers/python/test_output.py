@@ -1,4 +1,4 @@
-"""Output: what is kept, what is cut, where the whole goes, and what must not get in."""
+"""output.py: what is kept, what is cut, where the whole goes, and what must not get in."""
 
 import os
 import time

@@ -1,4 +1,7 @@
-"""The frames themselves: what init, ping, peek, stop and bad frames lead to."""
+"""The frames themselves: what init, ping, peek, stop and bad frames lead to.
+
+This is about supervisor.py with its loop.py, settings.py and run.py.
+"""
 
 import json
 import os

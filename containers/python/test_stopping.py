@@ -1,4 +1,8 @@
-"""How runs are stopped, how kernels die, and what lives on."""
+"""How runs are stopped, how kernels die, and what lives on.
+
+This is about interrupts.py in a kernel, children.py and processes.py in the supervisor, and about
+zygote.py and preload.py, which have the next kernel ready.
+"""
 
 import os
 import signal

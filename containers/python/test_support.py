@@ -31,21 +31,27 @@ def source(name):
 
 
 def bundle(program, *modules):
-    """One text of a program and the modules that it imports, as containers.bundle in Go makes it."""
+    """One text of a program and the modules that it imports, as bundlePython in Go makes it."""
     made = "".join(
         'import sys; sys.modules["{0}"] = type(sys)("{0}"); '
-        'exec(compile({1!r}, "<{0}>", "exec"), sys.modules["{0}"].__dict__); '.format(name, source(name + ".py"))
+        'exec(compile({1!r}, "<{2}/{0}>", "exec"), sys.modules["{0}"].__dict__); '
+        .format(name, source(name + ".py"), program)
         for name in modules
     )
-    return made + source(program)
+    return made + source(program + ".py")
 
 
 BOOT = source("boot.py")
-SOURCE = bundle(
-    "supervisor.py", "prctl", "tree", "utf8", "frames", "screen", "takeover", "threads", "volume"
-).encode()
-FILES = bundle("files.py", "prctl", "tree", "utf8")
-RELAY = bundle("relay.py", "prctl")
+MODULES = (  # of the supervisor
+    "prctl", "tree", "utf8", "frames", "screen", "takeover", "threads", "volume",
+    "descriptors", "hostile", "links", "children", "processes", "loop", "output", "artifacts", "run",
+    "imports", "settings", "environment", "interrupts", "preload",
+    "pictures", "mimes", "display", "errors", "stand_ins", "event_loop", "plain_engine", "ipython_engine",
+    "kernel", "zygote",
+)
+SOURCE = bundle("supervisor", *MODULES).encode()
+FILES = bundle("files", "prctl", "tree", "utf8")
+RELAY = bundle("relay", "prctl")
 
 
 def command(work_dir):

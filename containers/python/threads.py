@@ -21,7 +21,7 @@ except ImportError:  # threads cannot be ended then
 MOST_KEPT = 32  # runs whose threads live on that are listened to
 END_SECONDS = 0.02  # how long threads that are to end are waited for
 # Where a thread may hold a lock that others need and that an exception at any place would leave locked.
-HELD_THERE = ("<threads>", "<supervisor>", "<frozen importlib", "/logging/")
+HELD_THERE = ("<supervisor", "<frozen importlib", "/logging/")
 
 WORK = contextvars.ContextVar("run", default=None)  # tells the tasks of the kernel's event loop apart
 
@@ -284,7 +284,7 @@ class Threads:
             thread = getattr(threading, "_active", {}).get(ident)
             if thread is not None and isinstance(thread, threading.Timer):
                 thread.cancel()
-            place = frames[ident].f_code.co_filename if ident in frames else "<threads>"
+            place = frames[ident].f_code.co_filename if ident in frames else "<supervisor"
             harmless = not any(part in place for part in HELD_THERE) if anywhere else place.startswith("<cell")
             if harmless and ctypes is not None:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(SystemExit))

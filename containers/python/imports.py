@@ -1,0 +1,51 @@
+"""Imports without their pitfalls: what is installed, what is broken, what is to be changed once it is there."""
+
+import os
+import sys
+
+
+def has_module(name):
+    """Whether a top-level package is installed, without the cost of importing importlib.util."""
+    return any(os.path.isdir(os.path.join(entry, name)) for entry in sys.path if entry)
+
+
+def import_quietly(name):
+    """Imports a module; one that is missing or broken says so to the code that imports it."""
+    try:
+        __import__(name)
+    except Exception:
+        pass
+
+
+def is_in_cwd(name):
+    """Whether a kernel, which looks into the current folder first, would take the module from there."""
+    top = name.partition(".")[0]
+    return os.path.isdir(top) or os.path.exists(top + ".py")
+
+
+class ImportHook:
+    """Changes a module as soon as code has imported it.
+
+    It is a finder that only wraps one module's loader, so nothing is imported before the code does it.
+    """
+
+    def __init__(self, name, change):
+        self.name = name
+        self.change = change
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self.name:
+            return None
+        from importlib.machinery import PathFinder
+
+        spec = PathFinder.find_spec(name, path)
+        if spec is None or spec.loader is None:
+            return spec
+        load = spec.loader.exec_module
+
+        def exec_module(module):
+            load(module)
+            self.change(module)
+
+        spec.loader.exec_module = exec_module
+        return spec

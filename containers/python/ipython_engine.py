@@ -1,0 +1,221 @@
+"""Running code in IPython's shell, where the image has it."""
+
+import sys
+
+from errors import format_error
+from mimes import PICTURES, is_bare
+from pictures import figure_png, figure_title, is_figure
+from plain_engine import remember_source
+from stand_ins import Exiter
+
+
+class IPythonEngine:
+    """Runs code in IPython's shell, which reports to the kernel instead of printing."""
+
+    def __init__(self, kernel, plain):
+        self.kernel = kernel
+        self.error = None
+        self.shell = make_shell(self, kernel)
+        self._take_over(plain)
+
+    def _take_over(self, plain):
+        """Carries over what the plain engine had: inputs, outputs, future imports."""
+        shell = self.shell
+        history = shell.history_manager
+        history.input_hist_raw[:] = plain.inputs
+        history.input_hist_parsed[:] = plain.inputs
+        history.output_hist.update(plain.outputs)
+        shell.compile.flags |= plain.flags
+        hook = shell.displayhook
+        if plain.outputs:
+            hook._, hook.__, hook.___ = plain.last
+            shell.user_ns.update({"_": plain.last[0], "__": plain.last[1], "___": plain.last[2]})
+            shell.user_ns.update(("_%d" % number, value) for number, value in plain.outputs.items())
+
+    def evaluate(self, code):
+        shell = self.shell
+        shell.execution_count = self.kernel.count
+        self.error = None
+        result = shell.run_cell(code, store_history=True)
+        error = result.error_before_exec or result.error_in_exec or self.error
+        self.error = None
+        if isinstance(error, SyntaxError):
+            error = self._explain(error, code)
+        if error is not None:
+            raise error
+
+    def _explain(self, error, code):
+        """Python's own error where the cell itself is at fault: IPython's says less."""
+        try:
+            code = self.shell.transform_cell(code)
+        except SyntaxError:
+            pass
+        try:
+            self.kernel.plain.parse(code, "<cell %d>" % self.kernel.count)
+        except SyntaxError as e:
+            return e.with_traceback(None)
+        return error
+
+    def on_traceback(self, error):
+        """IPython would print this error. It fails the run instead, also one in a %magic."""
+        if error is None:
+            error = getattr(sys, "last_value", None)  # %tb
+            if error is not None:
+                print("".join(format_error(error)), file=sys.stderr)
+            return
+        self.error = error
+
+
+def make_shell(engine, kernel):
+    """Builds IPython's shell on the kernel's namespace: no history file, no colours, no config."""
+    import tempfile
+    import warnings
+
+    from IPython.core.compilerop import CachingCompiler
+    from IPython.core.displayhook import DisplayHook
+    from IPython.core.displaypub import DisplayPublisher
+    from IPython.core.formatters import DisplayFormatter, PlainTextFormatter
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.core.profiledir import ProfileDir
+    from IPython.lib.pretty import RepresentationPrinter
+    from traitlets.config import Any, Config, Configurable
+
+    displays = kernel.displays
+
+    class Compiler(CachingCompiler):
+        def cache(self, transformed_code, number=0, raw_code=None):
+            return remember_source(transformed_code, number)
+
+    class Formatter(DisplayFormatter):
+        """Asks for HTML and the like only where there is neither a picture nor a text of its own."""
+
+        def format(self, obj, include=None, exclude=None):
+            if include or exclude:
+                return super().format(obj, include, exclude)
+            is_formula = type(obj).__module__.startswith("sympy.")  # whose picture says no more than its text
+            data, metadata = super().format(obj, include="text/plain" if is_formula else PICTURES)
+            if is_figure(obj):
+                metadata["alt"] = figure_title(obj)
+            if not data or len(data) > 1 or not is_bare(data.get("text/plain", "")):
+                return data, metadata
+            return super().format(obj)
+
+    class Text(PlainTextFormatter):
+        """Ends where the rest would be cut off: a large value takes minutes to lay out."""
+
+        def __call__(self, obj):
+            stream = BoundedText(2 * kernel.settings.output_bytes)
+            printer = RepresentationPrinter(
+                stream,
+                self.verbose,
+                self.max_width,
+                self.newline,
+                max_seq_length=self.max_seq_length,
+                singleton_pprinters=self.singleton_printers,
+                type_pprinters=self.type_printers,
+                deferred_pprinters=self.deferred_printers,
+            )
+            try:
+                printer.pretty(obj)
+                printer.flush()
+            except Enough:
+                pass
+            return "".join(stream.parts)
+
+    class Hook(DisplayHook):
+        def __call__(self, result=None):
+            self.check_for_underscore()
+            if result is None or self.quiet():
+                return
+            data = self.compute_format_data(result)[0]
+            self.update_user_ns(result)
+            self.fill_exec_result(result)
+            kernel.show(result, data)
+
+    class Publisher(DisplayPublisher):
+        def publish(self, data, metadata=None, source=None, **_):
+            displays.publish(data, str((metadata or {}).get("alt") or ""))
+
+        def clear_output(self, wait=False):
+            pass
+
+    class InlineBackend(Configurable):
+        """Takes the %config lines that notebooks begin with; figures are shown without it."""
+
+        figure_format = figure_formats = Any().tag(config=True)
+        close_figures = print_figure_kwargs = rc = Any().tag(config=True)
+
+    class Shell(InteractiveShell):
+        compiler_class = Compiler
+        display_pub_class = Publisher
+        displayhook_class = Hook
+        system = InteractiveShell.system_raw  # the piped one needs a pseudo terminal
+
+        def init_profile_dir(self, profile_dir):
+            self.profile_dir = ProfileDir.create_profile_dir(tempfile.mkdtemp(prefix=".ipython-"))
+
+        def init_display_formatter(self):
+            self.display_formatter = Formatter(parent=self)
+            self.configurables.append(self.display_formatter)
+
+        def enable_gui(self, gui=None):
+            pass
+
+        def enable_matplotlib(self, gui=None):
+            return gui or "inline", "agg"
+
+        def showtraceback(self, exc_tuple=None, *_, **__):
+            engine.on_traceback(exc_tuple[1] if exc_tuple else sys.exc_info()[1])
+
+        def showsyntaxerror(self, *_, **__):
+            engine.on_traceback(sys.exc_info()[1])
+
+        def showindentationerror(self):
+            engine.on_traceback(sys.exc_info()[1])
+
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "NoColor"
+    config.InteractiveShell.banner1 = ""
+    folder = tempfile.gettempdir()
+    shell = Shell.instance(
+        config=config, user_module=sys.modules["__main__"], user_ns=kernel.namespace, ipython_dir=folder
+    )
+    shell.configurables.append(InlineBackend(parent=shell))
+    shell.loop_runner = kernel.event_loop.run
+    shell.user_ns.update(exit=Exiter("exit"), quit=Exiter("quit"))
+    shell.set_hook("show_in_pager", show_in_pager)
+    formatters = shell.display_formatter.formatters
+    formatters["image/png"].for_type_by_name("matplotlib.figure", "Figure", figure_png)
+    formatters["text/plain"] = Text(parent=shell.display_formatter)
+    formatters["text/plain"].for_type_by_name("pandas.io.formats.style", "Styler", print_styler)
+    warnings.filterwarnings("ignore", message="To exit: use", module="IPython")
+    return shell
+
+
+class Enough(BaseException):
+    """Ends what makes a text that is longer than wanted."""
+
+
+class BoundedText:
+    """Where a printer writes to, until there is enough."""
+
+    def __init__(self, most):
+        self.parts = []
+        self.left = most
+
+    def write(self, text):
+        self.parts.append(text[: self.left + 1])
+        self.left -= len(text)
+        if self.left < 0:
+            raise Enough
+
+
+def print_styler(styler, printer, _cycle):
+    """A styled table as text; its own repr says nothing, and its HTML little to a model."""
+    printer.text(styler.to_string(delimiter="  ").rstrip("\n"))
+
+
+def show_in_pager(_shell, data, **_):
+    """IPython's hook for what would page in a terminal, such as `len?`."""
+    print(data["text/plain"] if isinstance(data, dict) else data)

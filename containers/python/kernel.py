@@ -1,0 +1,415 @@
+"""A kernel: the process that keeps a user's variables and runs the code on its main thread."""
+
+import builtins
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import sys
+
+from descriptors import close_quietly, move_high
+from display import Displays
+from environment import DEFAULT_ENV
+from errors import describe
+from event_loop import EventLoop
+from imports import ImportHook, import_quietly
+from interrupts import ignore_signal, without_interrupts
+from ipython_engine import IPythonEngine
+from links import pack_report, receive_fds
+from mimes import PLOTLY, SHOWN_MIMES, mime_bundle, text_of
+from pictures import figure_title, is_figure
+from plain_engine import PlainEngine
+from prctl import PR_SET_DUMPABLE, prctl
+from preload import Preload
+from processes import raise_oom_score
+from stand_ins import Exiter, NoInput
+from threads import Threads
+from utf8 import partial_tail
+
+PRELOAD_AFTER_MS = 50  # idle time of a kernel before it starts to preload
+AGG = "matplotlib.backends.backend_agg"
+POOLS = "concurrent.futures.thread"
+
+
+class Kernel:
+    """One interpreter with a user's variables. Its main thread runs the code."""
+
+    def __init__(self, settings):
+        self.settings = settings
+        self.module = sys.modules["__main__"] = type(sys)("__main__")
+        self.namespace = self.module.__dict__
+        self.namespace["__builtins__"] = builtins
+        self.threads = Threads()
+        self.event_loop = EventLoop(self.threads.route_all)
+        self.interrupted = False
+        self.displays = Displays(settings, self.tell_display)
+        self.plain = PlainEngine(self)
+        self.engine = None
+        self.modules = {}  # sys.modules as it was before the first run
+        self.preload = None
+        self.warm = not settings.preloads
+        self.count = 0
+        self.result = None
+        self.run_id = None
+        self.pid = 0
+        self.sock = None
+        self.inbox = bytearray()
+        self.fds = []
+        sys.meta_path.insert(0, ImportHook(AGG, self._hook_agg))
+        sys.meta_path.insert(0, ImportHook(POOLS, self._hook_pools))
+
+    def _hook_agg(self, module):
+        """Gives matplotlib's Agg backend, the default here, a show() that shows."""
+        module.show = lambda *args, **kwargs: self.displays.show_open_figures()
+
+    def _hook_pools(self, module):
+        kind = getattr(module, "_WorkItem", None)
+        if isinstance(kind, type):
+            module._WorkItem = self.threads.pool_item(kind)
+
+    # -- before the first run
+
+    def load(self):
+        """Imports and builds everything at once: in the zygote."""
+        for name in self._modules():
+            import_quietly(name)
+        self._build_shell()
+        self.warm = True
+        self.modules = dict(sys.modules)  # here, because a fork that touches them all copies all of their pages
+
+    def _modules(self):
+        names = (["IPython.core.interactiveshell"] if self.settings.ipython else []) + self.settings.preload
+        if "matplotlib.pyplot" in names:  # which the first figure would import
+            names.append(AGG)
+        return names
+
+    def _build_shell(self):
+        if self.engine is None and self.settings.ipython:
+            try:
+                self.engine = IPythonEngine(self, self.plain)
+            except Exception as e:
+                # An IPython that cannot be used must not cost the session: plain Python works on.
+                self.settings.ipython = False
+                print("IPython could not be started: %s: %s" % (type(e).__name__, e), file=sys.stderr)
+
+    def serve(self, fd):
+        """The life of a kernel; never returns."""
+        self._enter(fd)
+        self._tell({"type": "hello", "pid": self.pid})
+        while True:
+            message = self._next_message()
+            if message.get("type") == "run":
+                if len(self.fds) < 2:  # another process of the code's has taken them
+                    os._exit(1)
+                self._run(message, self.fds.pop(0), self.fds.pop(0))
+            elif message.get("type") == "interrupt":  # for a run that was just over
+                self.threads.stop(message.get("id"))
+
+    def _enter(self, fd):
+        self.pid = os.getpid()
+        os.setsid()
+        prctl(PR_SET_DUMPABLE, 1)
+        raise_oom_score()
+        self.null_fd = move_high(os.open(os.devnull, os.O_RDWR))
+        for target in (0, 1, 2):
+            os.dup2(self.null_fd, target)
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, move_high(fd))
+        os.environ.update(self.settings.env)
+        for name, value in DEFAULT_ENV.items():
+            os.environ.setdefault(name, value)
+        try:
+            os.chdir(self.settings.work_dir)
+        except OSError:
+            os.chdir("/")
+        sys.argv = [""]
+        sys.path.insert(0, "")
+        self.modules = self.modules or dict(sys.modules)
+        self.threads.install()
+        self.threads.loop_runs = self.event_loop.is_running
+        self._set_up_builtins()
+        signal.signal(signal.SIGINT, ignore_signal)
+        reseed()
+
+    def _set_up_builtins(self):
+        import faulthandler
+
+        builtins.exit, builtins.quit = Exiter("exit"), Exiter("quit")
+        if not self.settings.ipython:
+            builtins.display = self._display
+        self.make_streams()
+        faulthandler.enable(2)
+
+    def _display(self, *values, **_):
+        for value in values:
+            alt = figure_title(value) if is_figure(value) else ""
+            self.displays.publish(mime_bundle(value), alt)
+
+    # -- messages
+
+    def _next_message(self):
+        while True:
+            message = self._take_message()
+            if message is not None:
+                return message
+            if not self.warm and self.count:
+                self._use_idle_time()
+            try:
+                data, fds = receive_fds(self.sock, 1 << 16)
+            except OSError:
+                os._exit(0)
+            if not data:
+                os._exit(0)
+            self.fds += fds
+            self.inbox += data
+
+    def _take_message(self, kind=None):
+        """The next message that is all there, or None; also where it is not of the kind that is wanted."""
+        if len(self.inbox) < 4:
+            return None
+        end = 4 + int.from_bytes(self.inbox[:4], "big")
+        if len(self.inbox) < end:
+            return None
+        message = json.loads(self.inbox[4:end])
+        if kind and message.get("type") != kind:
+            return None
+        del self.inbox[:end]
+        return message
+
+    def _tell(self, header, blob=b""):
+        # A forked child of the code has a copy of this socket and must not speak on it.
+        if os.getpid() == self.pid:
+            with self.threads.lock:  # frames of two threads must not mix
+                self.sock.sendall(pack_report(header, blob))
+
+    def tell_display(self, header, blob):
+        """Sends a display while code runs: an interrupt must not tear a frame."""
+        if self.threads.late_work() is not None:  # the run that it belongs to is over
+            print("[%s] %s" % (header["mime"], header.get("path", "is not kept")))
+            return
+        header["id"] = self.run_id
+        without_interrupts(self._tell, header, blob)
+
+    # -- the time between runs
+
+    def _use_idle_time(self):
+        """Preloads in the background until the next message comes.
+
+        What has to be on the main thread, IPython's shell, follows when the imports are done.
+        """
+        if self.preload is None:
+            if select.select([self.sock], [], [], PRELOAD_AFTER_MS / 1000)[0]:
+                return
+            try:
+                self.preload = Preload(self._modules())
+            except (OSError, RuntimeError):  # no descriptor or no thread is left: the code imports by itself
+                self.warm = True
+                return
+            os.register_at_fork(
+                before=self.preload.hold, after_in_parent=self.preload.let_go, after_in_child=self.preload.let_go
+            )
+        try:
+            ready = select.select([self.sock, self.preload.wake_r], [], [])[0]
+        except OSError:  # code has closed the pipe: the end of the imports is waited for instead
+            ready = []
+        if self.sock not in ready:
+            self.preload.finish()
+            self._build_shell()
+            self.warm = True
+            self._tell({"type": "loaded"})
+
+    # -- a run
+
+    def _run(self, message, out_fd, err_fd):
+        if self.count == 0:
+            prctl(PR_SET_DUMPABLE, 1)
+        self.run_id = message["id"]
+        self.count += 1
+        self.result = None
+        self.interrupted = False
+        self._restore(out_fd, err_fd)
+        reserve = self._reserve_fds()
+        self.displays.begin_run()
+        _, error = self._attempt(self._evaluate, message["code"])
+        if error is not None:
+            self._attempt(self._show_rest)
+        report = {"type": "done", "id": self.run_id, "result": self.result}
+        self._describe_outcome(report, error)
+        self._leave_if_forked()
+        self._see_interrupts()
+        if self.interrupted:
+            self._attempt(self._stop_started)
+        self._stop_timers()
+        for fd in reserve:
+            close_quietly(fd)
+        self.threads.end(self.event_loop.is_waiting())
+        self.run_id = None
+        self._tell(report)
+
+    def _stop_started(self):
+        """Ends the tasks and threads that an interrupted run has started."""
+        self.event_loop.stop_run(self.threads.current)
+        names = self.threads.stop(self.run_id)
+        if names:
+            print(
+                "note: threads of this run have not ended yet and will when they come back from what they wait for: "
+                + ", ".join(names)[:500],
+                file=sys.stderr,
+            )
+
+    @staticmethod
+    def _stop_timers():
+        """An alarm that rings later would interrupt another run, or end the kernel."""
+        for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
+            signal.setitimer(timer, 0)
+
+    def _restore(self, out_fd, err_fd):
+        """Gives the code its standard streams; code of runs before may have closed or replaced them."""
+        if "builtins" not in sys.modules:  # sys.modules.clear() would make every later run fail
+            sys.modules.update(self.modules)
+        self.threads.flush()  # what came between the runs
+        prctl(PR_SET_DUMPABLE, 1)  # a run before may have hidden what this process has open
+        fds = [move_high(fd) for fd in (out_fd, err_fd)]
+        for target, fd in enumerate(fds, 1):
+            os.dup2(fd, target)
+        try:
+            os.dup2(self.null_fd, 0)
+        except OSError:
+            self.null_fd = move_high(os.open(os.devnull, os.O_RDWR))
+            os.dup2(self.null_fd, 0)
+        if is_closed(self.stdout) or is_closed(self.stderr):
+            self.make_streams()
+        sys.stdin, sys.stdout, sys.stderr = self.stdin, self.stdout, self.stderr
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
+        self.event_loop.begin_run()
+        self.threads.begin(self.run_id, fds)
+
+    def _reserve_fds(self):
+        """Room for the next run's two descriptors, should this run use up all that there are."""
+        try:
+            return [fcntl.fcntl(self.null_fd, fcntl.F_DUPFD_CLOEXEC, 200) for _ in range(2)]
+        except OSError:
+            return []
+
+    def make_streams(self):
+        self.stdin, (self.stdout, self.stderr) = NoInput(), self.threads.make_outputs()
+        sys.stdin = sys.__stdin__ = self.stdin
+        sys.stdout = sys.__stdout__ = self.stdout
+        sys.stderr = sys.__stderr__ = self.stderr
+
+    def _attempt(self, step, *args):
+        """Runs a step that an interrupt may end; tells (value, error)."""
+        try:
+            try:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                return step(*args), None
+            finally:
+                signal.signal(signal.SIGINT, ignore_signal)
+        except BaseException as e:
+            signal.signal(signal.SIGINT, ignore_signal)  # it may have come inside the finally
+            return None, e
+
+    def _evaluate(self, code):
+        self._check_interrupt()
+        if self.engine is None and self.settings.ipython and self.plain.needs_ipython(code):
+            without_interrupts(self._build_shell)  # half of IPython could not be imported again
+        (self.engine or self.plain).evaluate(code)
+        self._show_rest()
+
+    def _show_rest(self):
+        """What a notebook shows at the end of a cell: open figures, and what print still holds."""
+        try:
+            self.displays.show_open_figures(again=False)
+        finally:
+            self._flush()
+
+    def _check_interrupt(self):
+        """Sees an interrupt that came before the signal could be taken."""
+        self._see_interrupts()
+        if self.interrupted:
+            raise KeyboardInterrupt
+
+    def _see_interrupts(self):
+        """Takes the interrupts that have come."""
+        try:
+            data, fds = receive_fds(self.sock, 1 << 16, socket.MSG_DONTWAIT)
+        except OSError:  # mostly: nothing has come
+            return
+        # Code that forges the end of its run makes the next one come early: that has to wait.
+        self.fds += fds
+        self.inbox += data
+        while True:
+            message = self._take_message("interrupt")
+            if message is None:
+                return
+            if message.get("id") == self.run_id:
+                self.interrupted = True
+
+    def show(self, value, bundle):
+        """Takes the value of a cell's last expression: as the result, and as a display if it is a picture."""
+        self.result = cut_text(text_of(bundle), self.settings.output_bytes) or None  # none: it has shown itself
+        if PLOTLY in bundle or any(bundle.get(mime) for mime in SHOWN_MIMES):
+            self.displays.publish(bundle, figure_title(value) if is_figure(value) else "", again=False)
+
+    def _describe_outcome(self, report, error):
+        if error is None:
+            return
+        if isinstance(error, SystemExit):
+            report["exit"] = self._exit_code(error.code)
+            return
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+        described, trouble = self._attempt(describe, error)
+        report["error"] = described or {
+            "name": type(error).__name__,
+            "message": "the error could not be described: its own methods raised %s" % type(trouble).__name__,
+            "traceback": "",
+        }
+
+    def _exit_code(self, code):
+        """As the interpreter does it: a number, nothing, or a text for stderr and 1."""
+        if code is None:
+            return 0
+        if isinstance(code, int):
+            return code & 0xFF
+        self._attempt(self._print_exit, code)
+        return 1
+
+    @staticmethod
+    def _print_exit(code):
+        print(code, file=sys.stderr)
+
+    def _flush(self):
+        for stream in {sys.stdout, sys.stderr, self.stdout, self.stderr}:
+            try:
+                stream.flush()
+            except (OSError, ValueError, AttributeError):
+                pass
+
+    def _leave_if_forked(self):
+        """Code that forked and did not exit in the child ends here, as a script would."""
+        if os.getpid() != self.pid:
+            os._exit(0)
+
+
+def cut_text(text, limit):
+    """A text of at most `limit` bytes."""
+    data = text[: limit + 1].encode("utf-8", "replace")
+    if len(data) <= limit:
+        return text
+    keep = limit - 3
+    return data[: keep - partial_tail(data[:keep])].decode("utf-8") + "…"
+
+
+def is_closed(stream):
+    try:
+        return stream.closed
+    except ValueError:  # detached
+        return True
+
+
+def reseed():
+    """Forks of one zygote must not share a random sequence; Python's own random sees to itself."""
+    random = sys.modules.get("numpy.random")
+    if random is not None:
+        random.seed()

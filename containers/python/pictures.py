@@ -1,0 +1,75 @@
+"""Pictures: their size, figures drawn as PNG, and pictures that are too large made smaller."""
+
+import struct
+
+MOST_PIXELS = 4_000_000  # of a picture in a frame
+MOST_DRAWN_PIXELS = 25_000_000  # of a figure in its file
+RASTERS = ("image/png", "image/jpeg")
+
+
+def pixels_of_png(data):
+    """How many pixels a PNG's header claims; 0 for anything else."""
+    if data[:8] != b"\x89PNG\r\n\x1a\n" or len(data) < 24:
+        return 0
+    width, height = struct.unpack(">II", data[16:24])
+    return width * height
+
+
+def smaller_picture(mime, data, most_bytes):
+    """A picture that fits into a frame, as (type, data); no data where that cannot be made."""
+    import io
+    import warnings
+
+    try:
+        from PIL import Image
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about pictures that are very large
+            picture = Image.open(io.BytesIO(data))
+            picture = picture.convert("RGBA" if "A" in picture.getbands() or "transparency" in picture.info else "RGB")
+        scale = (MOST_PIXELS / (picture.width * picture.height)) ** 0.5
+        while scale * min(picture.size) >= 1:
+            if scale < 1:
+                picture = picture.resize([max(1, int(scale * side)) for side in picture.size])
+            for kind, mode in (("png", picture.mode), ("jpeg", "RGB")):
+                buffer = io.BytesIO()
+                picture.convert(mode).save(buffer, kind)
+                if buffer.tell() <= most_bytes:
+                    return "image/" + kind, buffer.getvalue()
+            scale = 0.5
+    except Exception:  # no Pillow, or nothing that it can read: the file has it
+        pass
+    return mime, b""
+
+
+def figure_png(figure):
+    """A figure as PNG, as a notebook shows it, in its own colours."""
+    import io
+
+    buffer = io.BytesIO()
+    canvas = figure.canvas
+    if not hasattr(canvas, "print_png"):
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        canvas = FigureCanvasAgg(figure)
+    width, height = figure.get_size_inches()
+    canvas.print_figure(
+        buffer,
+        format="png",
+        dpi=min(figure.dpi, (MOST_DRAWN_PIXELS / max(width * height, 1e-6)) ** 0.5),
+        facecolor=figure.get_facecolor(),
+        edgecolor=figure.get_edgecolor(),
+        bbox_inches="tight",
+    )
+    return buffer.getvalue()
+
+
+def is_figure(value):
+    return type(value).__name__ == "Figure" and type(value).__module__ == "matplotlib.figure"
+
+
+def figure_title(figure):
+    """The titles that a figure bears, for those who cannot see it."""
+    titles = [getattr(figure, "_suptitle", None)] + [axes.title for axes in figure.axes]
+    texts = [title.get_text().strip() for title in titles if title is not None]
+    return "; ".join(text for text in texts if text)[:500]

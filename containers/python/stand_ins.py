@@ -1,0 +1,48 @@
+"""What code finds in the place of stdin, exit() and quit()."""
+
+
+class NoInput:
+    """sys.stdin of code that nobody can answer."""
+
+    encoding = "utf-8"
+    errors = "strict"
+    newlines = None
+    closed = False
+    name = "<stdin>"
+    mode = "r"
+
+    def _refuse(self, *_):
+        raise EOFError("input is not available: nobody can answer while code runs")
+
+    read = readline = readlines = _refuse
+
+    def __iter__(self):
+        return iter(())
+
+    def fileno(self):
+        return 0
+
+    def isatty(self):
+        return False
+
+    def readable(self):
+        return True
+
+    def writable(self):
+        return False
+
+    def close(self):
+        pass
+
+
+class Exiter:
+    """exit() and quit(): they end the run, not the kernel."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __call__(self, code=None):
+        raise SystemExit(code)
+
+    def __repr__(self):
+        return "%s() ends this run; the variables stay" % self.name
