@@ -36,7 +36,7 @@ test: deps-test build
 RACE := $(if $(shell command -v cc),-race)
 # The bindings of Podman have a race of their own where a build is cancelled.
 ALONE := TestImagesAreFitted|TestABuildCanBeCancelled
-# An emulated machine needs E2E_SLOWNESS=10 in the environment, and a longer TIMEOUT.
+# An emulated machine needs E2E_SLOWNESS=10 in the environment, and a longer TIMEOUT. Node's tests know it too.
 TIMEOUT ?= 40m
 test-go:
 	$(if $(RACE),CGO_ENABLED=1) go test -timeout $(TIMEOUT) $(RACE) -skip '^($(ALONE))$$' ./...

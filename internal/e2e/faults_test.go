@@ -227,8 +227,8 @@ func TestAFilesProgramThatIsKilled(t *testing.T) {
 	unharmed()
 }
 
-// freeze stops everything in a container, as a pause does, and gives what lets it go on.
-func freeze(t *testing.T, container string) (thaw func()) {
+// freezer gives what stops everything in a container, as a pause does, and what lets it go on.
+func freezer(t *testing.T, container string) (freeze, thaw func()) {
 	t.Helper()
 	namespace, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", inspectPID(t, container, "Pid")))
 	if err != nil {
@@ -241,8 +241,7 @@ func freeze(t *testing.T, container string) (thaw func()) {
 			}
 		}
 	}
-	send(syscall.SIGSTOP)
-	return func() { send(syscall.SIGCONT) }
+	return func() { send(syscall.SIGSTOP) }, func() { send(syscall.SIGCONT) }
 }
 
 func TestAContainerThatDoesNotGoOn(t *testing.T) {
@@ -251,8 +250,9 @@ func TestAContainerThatDoesNotGoOn(t *testing.T) {
 	unharmed := s.bystander()
 	for _, tool := range []string{python, javascript} {
 		id := s.complete(tool, object{"code": "kept = 7"}).Meta.Run.SessionID
+		freeze, _ := freezer(t, s.containerOf(id, tool))
 		running := s.busy(tool, object{"timeout_seconds": 3})
-		freeze(t, s.containerOf(id, tool))
+		freeze()
 		s.listed()
 		s.call("session_info", nil)
 		res := running.result()
@@ -263,7 +263,8 @@ func TestAContainerThatDoesNotGoOn(t *testing.T) {
 	// A freeze that is over in time costs nothing.
 	id := s.py("kept = 7; open('a.txt', 'w').write('a')").Meta.Run.SessionID
 	s.call("read_artifact", object{"path": "a.txt"}).wantText(t, "a")
-	thaw := freeze(t, s.containerOf(id, python))
+	freeze, thaw := freezer(t, s.containerOf(id, python))
+	freeze()
 	reading := s.beginCall("read_artifact", object{"path": "a.txt"})
 	code := s.beginCall(python, object{"code": "kept"})
 	s.listed()
@@ -275,7 +276,7 @@ func TestAContainerThatDoesNotGoOn(t *testing.T) {
 	if got := code.result().Meta.Run.value(); got != "7" {
 		t.Errorf("after the freeze: %s", got)
 	}
-	freeze(t, s.containerOf(id, python))
+	freeze()
 	s.call("close_session", nil).wantText(t, "closed")
 	unharmed()
 }

@@ -29,6 +29,9 @@ function command() {
   return JSON.parse(given).map((word) => (word === 'BOOT' ? boot : word));
 }
 
+/** slowness is how many times slower than others the machine is, where it is emulated. */
+const slowness = Number(process.env.E2E_SLOWNESS ?? 1);
+
 /** inImage tells that the supervisor is process 1 of a container, so that the test cannot see its files. */
 export const inImage = process.env.SUPERVISOR_COMMAND !== undefined;
 
@@ -151,7 +154,7 @@ export class Client {
   /** begin sends a run and gives its id. */
   begin(code, options = {}) {
     const id = `${this.child ? 'r' : 's'}${++this.#runs}`;
-    this.send({ type: 'run', id, code, fresh: false, timeout_ms: 30_000, grace_ms: 5000, ...options });
+    this.send({ type: 'run', id, code, fresh: false, timeout_ms: 30_000 * slowness, grace_ms: 5000, ...options });
     return id;
   }
 
