@@ -66,7 +66,9 @@ export class Client {
     const client = new Client();
     client.workDir = inImage ? '/mnt/data' : mkdtempSync(join(tmpdir(), 'supervisor-test-'));
     const [executable, ...args] = command();
-    const options = { stdio: ['pipe', 'pipe', 'pipe'], cwd: inImage ? undefined : client.workDir, env: { ...process.env, ...env } };
+    // In a group of its own, so that a kernel which was only starting does not stay behind: outside of
+    // a container nothing ends it when it waits for a supervisor that has gone.
+    const options = { stdio: ['pipe', 'pipe', 'pipe'], detached: true, cwd: inImage ? undefined : client.workDir, env: { ...process.env, ...env } };
     if (user !== undefined && !inImage && process.getuid() === 0) {
       Object.assign(options, { uid: user, gid: user });
       chownSync(client.workDir, user, user);
@@ -119,6 +121,11 @@ export class Client {
 
   #clear() {
     this.#end();
+    try {
+      process.kill(-this.child.pid, 'SIGKILL');
+    } catch {
+      // There is nobody left.
+    }
     if (!inImage) rmSync(this.workDir, { recursive: true, force: true, maxRetries: 5 });
   }
 
