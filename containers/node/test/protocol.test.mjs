@@ -21,7 +21,8 @@ test('a run may come right behind init', async (t) => {
   const client = await started(t, null);
   client.send({ type: 'init', protocol: 1, work_dir: inImage ? '/mnt/data' : client.workDir });
   assert.equal((await client.run('6 * 7')).result, '42');
-  assert.deepEqual(client.frames.map(({ type }) => type), ['ready', 'done']);
+  const types = client.frames.map(({ type }) => type).filter((type) => type !== 'progress'); // of a slow machine
+  assert.deepEqual(types, ['ready', 'done']);
 });
 
 test('every limit of init has a default and a bound', async (t) => {
