@@ -10,7 +10,6 @@ import (
 	"hash/fnv"
 	"os"
 	"os/user"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,7 +18,6 @@ import (
 	"github.com/containers/podman/v5/libpod/define"
 	"github.com/containers/podman/v5/pkg/bindings/containers"
 	"github.com/containers/podman/v5/pkg/bindings/system"
-	"github.com/containers/podman/v5/pkg/bindings/volumes"
 	"github.com/containers/podman/v5/pkg/domain/entities/types"
 	"github.com/containers/podman/v5/pkg/specgen"
 	"go.podman.io/storage/pkg/idtools"
@@ -197,7 +195,7 @@ func inUserNamespace() bool {
 }
 
 func subordinate(path, name string, uid int) int {
-	text, err := os.ReadFile(filepath.Clean(path))
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0
 	}
@@ -223,22 +221,11 @@ func Subordinate(text, name string, uid int) int {
 // makeSessionVolume makes the volume of a session for the given user, or leaves the one that is there as
 // it is. It returns the user that the volume is for.
 func makeSessionVolume(ctx context.Context, name string, labels map[string]string, user int64) (int64, error) {
-	options := types.VolumeCreateOptions{
-		Name: name, Labels: labels, IgnoreIfExists: true,
-		// Podman hands a volume without an owner to the user of the image's folder.
-		Options: map[string]string{"o": fmt.Sprintf("uid=%d,gid=%d", user, user)},
-	}
-	made, err := volumes.Create(ctx, options, nil)
-	if err == nil {
-		return cmp.Or(int64(made.UID), plainUser), nil
-	}
-	// Podman before 4.5 does not know IgnoreIfExists.
-	if !says(err, "already exists") {
-		return 0, fmt.Errorf("make volume %s: %w", name, err)
-	}
-	there, err := volumes.Inspect(ctx, name, nil)
+	// Podman hands a volume without an owner to the user of the image's folder.
+	owner := map[string]string{"o": fmt.Sprintf("uid=%d,gid=%d", user, user)}
+	volume, err := makeVolume(ctx, types.VolumeCreateOptions{Name: name, Labels: labels, Options: owner})
 	if err != nil {
-		return 0, fmt.Errorf("look at volume %s: %w", name, err)
+		return 0, err
 	}
-	return cmp.Or(int64(there.UID), plainUser), nil
+	return cmp.Or(int64(volume.UID), plainUser), nil
 }

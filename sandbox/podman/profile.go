@@ -105,7 +105,8 @@ func writeProfile(dir, hash string, text []byte) (string, error) {
 // started, and returns where the volume is on the engine's machine.
 func uploadProfile(ctx context.Context, image, hash string, text []byte) (string, error) {
 	name := profileVolume + hash
-	if err := makeVolume(ctx, name, map[string]string{profileLabel: hash}); err != nil {
+	volume, err := makeVolume(ctx, types.VolumeCreateOptions{Name: name, Labels: map[string]string{profileLabel: hash}})
+	if err != nil {
 		return "", err
 	}
 	spec := specgen.NewSpecGenerator(image, false)
@@ -129,10 +130,6 @@ func uploadProfile(ctx context.Context, image, hash string, text []byte) (string
 	if err := send(); err != nil {
 		return "", err
 	}
-	volume, err := volumes.Inspect(ctx, name, nil)
-	if err != nil {
-		return "", err
-	}
 	return path.Join(volume.Mountpoint, profileName), nil
 }
 
@@ -148,13 +145,17 @@ func archiveOf(name string, text []byte) (*bytes.Buffer, error) {
 	return &buffer, w.Close()
 }
 
-// makeVolume makes a named volume, or leaves the one that is there as it is.
-func makeVolume(ctx context.Context, name string, labels map[string]string) error {
-	options := types.VolumeCreateOptions{Name: name, Labels: labels, IgnoreIfExists: true}
-	_, err := volumes.Create(ctx, options, nil)
+// makeVolume makes a named volume, or leaves the one that is there as it is. It returns what the volume
+// is then.
+func makeVolume(ctx context.Context, options types.VolumeCreateOptions) (*types.VolumeConfigResponse, error) {
+	options.IgnoreIfExists = true
+	volume, err := volumes.Create(ctx, options, nil)
 	// Podman before 4.5 does not know IgnoreIfExists.
-	if err != nil && !says(err, "already exists") {
-		return fmt.Errorf("make volume %s: %w", name, err)
+	if err != nil && says(err, "already exists") {
+		volume, err = volumes.Inspect(ctx, options.Name, nil)
 	}
-	return nil
+	if err != nil {
+		return nil, fmt.Errorf("make volume %s: %w", options.Name, err)
+	}
+	return volume, nil
 }
