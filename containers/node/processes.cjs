@@ -12,7 +12,10 @@ function readText(path) {
   }
 }
 
-/** listProcesses gives every visible process as {pid, parent, started, zombie}; started in clock ticks. */
+/**
+ * listProcesses gives every visible process as {pid, state, parent, started}: state by its letter in
+ * proc(5), Z for a zombie, started in clock ticks.
+ */
 function listProcesses() {
   const processes = [];
   for (const name of fs.readdirSync('/proc')) {
@@ -62,4 +65,4 @@ function oomKills() {
   return Number(/^oom_kill (\d+)$/m.exec(text)?.[1] ?? 0);
 }
 
-module.exports = { descendants, listProcesses, oomKills, signal, ticksAgo };
+module.exports = { descendants, listProcesses, oomKills, readText, signal, ticksAgo };

@@ -5,6 +5,7 @@
  */
 
 const fs = require('node:fs');
+const { readText } = require('./processes.cjs');
 const { Tally } = require('./tally.cjs');
 const { Unnamed } = require('./unnamed.cjs');
 
@@ -256,14 +257,6 @@ function threads(pid) {
     return fs.readdirSync(`/proc/${pid}/task`);
   } catch {
     return []; // it has ended
-  }
-}
-
-function readText(path) {
-  try {
-    return fs.readFileSync(path, 'latin1');
-  } catch {
-    return '';
   }
 }
 

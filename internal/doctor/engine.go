@@ -116,7 +116,7 @@ func SessionUsers(info podman.Info) Check {
 	if info.Rootless && info.IDs < podman.MinIDs {
 		check.Status, check.Found = Warn, fmt.Sprintf("one for all sessions, because Podman has %d ids and not %d", info.IDs, podman.MinIDs)
 		check.Why = "sessions share the kernel's limits for a user, and code that broke out of one would own the files of the others"
-		check.Fix = "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER && podman system migrate"
+		check.Fix = moreIDs("$USER")
 	}
 	return check
 }

@@ -67,9 +67,14 @@ func subordinateCheck(h host, file string) Check {
 	check.Found = fmt.Sprintf("%d ids", count)
 	if count < minSubordinate {
 		check.Status, check.Why = Warn, "a container's users need ids on this machine"
-		check.Fix = fmt.Sprintf("sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 %s && podman system migrate", h.name)
+		check.Fix = moreIDs(h.name)
 	}
 	return check
+}
+
+// moreIDs is the command that gives a user, a name or a shell's word for one, the ids that containers need.
+func moreIDs(user string) string {
+	return "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 " + user + " && podman system migrate"
 }
 
 // helperCheck looks for the set-user-id programs that hand out subordinate ids.
