@@ -3,26 +3,19 @@ package containers
 import (
 	"embed"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
 )
 
-// In this order: what programs begin with, what is the supervisor's, the kernel's and the watcher's, what is of several.
+// What programs begin with, and the folders that they lead to.
 //
 //go:embed node/boot.cjs node/join.cjs node/main.cjs node/files.cjs node/relay.cjs
-//go:embed node/artifacts.cjs node/door.cjs node/kernelcommand.cjs node/kernelprocess.cjs node/links.cjs
-//go:embed node/outcome.cjs node/output.cjs node/pipes.cjs node/processes.cjs node/quota.cjs node/record.cjs
-//go:embed node/run.cjs node/screen.cjs node/settings.cjs node/supervisor.cjs node/unnamed.cjs
-//go:embed node/builtins.cjs node/bytes.cjs node/cell.cjs node/display.cjs node/errors.cjs node/importer.cjs
-//go:embed node/inspect.cjs node/kernel.cjs node/kerneloutput.cjs node/runcontext.cjs node/torn.cjs
-//go:embed node/edits.cjs node/names.cjs node/parser.cjs node/redeclare.cjs node/translate.cjs node/typescript.cjs
-//go:embed node/watcher.cjs
-//go:embed node/ask.cjs node/frames.cjs node/gate.cjs node/socket.cjs node/source.cjs node/tally.cjs node/text.cjs
-//go:embed node/values.cjs node/wire.cjs
+//go:embed node/supervisor node/kernel node/watcher node/common
 var nodeSources embed.FS
 
-var nodeRequire = regexp.MustCompile(`require\('\./([^']+)'\)`)
+var nodeRequire = regexp.MustCompile(`require\('(\.[^']+)'\)`)
 
 var (
 	nodeSupervisor = nodeProgram("main.cjs")
@@ -46,13 +39,13 @@ func NodeRelay() string { return nodeRelay }
 func nodeProgram(first string) string {
 	var b strings.Builder
 	b.WriteString("const parts = {\n")
-	names := []string{first}
-	for i := 0; i < len(names); i++ {
-		source := nodeSource(names[i])
-		fmt.Fprintf(&b, "%q(module, require) {%s\n},\n", "./"+names[i], source)
+	files := []string{first}
+	for i := 0; i < len(files); i++ {
+		source := nodeSource(files[i])
+		fmt.Fprintf(&b, "%q(module, require) {%s\n},\n", files[i], source)
 		for _, match := range nodeRequire.FindAllStringSubmatch(source, -1) {
-			if !slices.Contains(names, match[1]) {
-				names = append(names, match[1])
+			if file := path.Join(path.Dir(files[i]), match[1]); !slices.Contains(files, file) {
+				files = append(files, file)
 			}
 		}
 	}

@@ -8,26 +8,24 @@ import (
 	"testing"
 )
 
-func nodeFileNames(t *testing.T) []string {
-	t.Helper()
-	paths, err := fs.Glob(nodeSources, "node/*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return paths
-}
-
 func TestNodeProgramsHoldTheFilesThatTheyAreMadeOf(t *testing.T) {
 	programs := []string{NodeBoot(), NodeSupervisor(), NodeFiles(), NodeRelay()}
-	for _, path := range nodeFileNames(t) {
+	err := fs.WalkDir(nodeSources, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
 		content, err := os.ReadFile(path)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 		isPart := func(program string) bool { return strings.Contains(program, string(content)) }
 		if len(content) == 0 || !slices.ContainsFunc(programs, isPart) {
 			t.Errorf("%s: what is embedded is not the file, or empty, or no program leads to it", path)
 		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

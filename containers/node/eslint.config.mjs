@@ -1,6 +1,7 @@
 // The rules for the JavaScript of this folder. ESLint itself is in lint/.
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { posix } from 'node:path';
 
 const require = createRequire(new URL('lint/package.json', import.meta.url));
 const js = require('@eslint/js');
@@ -11,11 +12,11 @@ const read = (name) => readFileSync(new URL(name, import.meta.url), 'utf8');
 
 // A kernel captures the globals that it uses, because user code may declare the same
 // names: its list is what no-undef lets it use.
-const list = /^const GLOBALS = \[([^]*?)\n\]/m.exec(read('source.cjs'))[1];
+const list = /^const GLOBALS = \[([^]*?)\n\]/m.exec(read('common/source.cjs'))[1];
 const captured = [...list.matchAll(/'(\w+)'/g)].map(([, name]) => name);
 
 // Where user code runs beside ours.
-const kernelFiles = ['main.cjs', ...withRequired('kernel.cjs', 'watcher.cjs')];
+const kernelFiles = ['main.cjs', ...withRequired('kernel/kernel.cjs', 'watcher/watcher.cjs')];
 
 const rules = {
   ...js.configs.recommended.rules,
@@ -47,7 +48,7 @@ export default [
   // What boot.cjs gives it.
   { files: ['main.cjs'], languageOptions: { globals: readonly(['boot']) } },
   // Control characters are what it is about.
-  { files: ['screen.cjs'], rules: { 'no-control-regex': 'off' } },
+  { files: ['supervisor/screen.cjs'], rules: { 'no-control-regex': 'off' } },
   // What is in front of it when it runs.
   { files: ['join.cjs'], languageOptions: { globals: readonly(['parts']) } },
   {
@@ -58,9 +59,11 @@ export default [
 ];
 
 /** withRequired lists files and those that they lead to. */
-function withRequired(...names) {
-  const found = new Set(names);
-  for (const name of found) for (const [, other] of read(name).matchAll(/require\('\.\/([^']+)'\)/g)) found.add(other);
+function withRequired(...paths) {
+  const found = new Set(paths);
+  for (const path of found) {
+    for (const [, name] of read(path).matchAll(/require\('(\.[^']+)'\)/g)) found.add(posix.join(posix.dirname(path), name));
+  }
   return [...found];
 }
 

@@ -11,7 +11,7 @@
  */
 
 const fs = require('node:fs');
-const { Tally } = require('./tally.cjs');
+const { Tally } = require('./common/tally.cjs');
 
 const MAX_HEADER = 64 << 10;
 const MAX_BLOB = 1 << 20;

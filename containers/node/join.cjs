@@ -1,16 +1,19 @@
 // How the files of a program become one source. In front of this stands, written by whoever
-// joins them, `const parts = {"./NAME"(module, require) { TEXT }, …};`, the file that is the
-// program first; a file finds the others by require, as it would beside them.
+// joins them, `const parts = {"PATH"(module, require) { TEXT }, …};`, the file that is the
+// program first, by their paths from this folder; a file finds the others by require, as it
+// would beside them.
+const { posix } = require('node:path');
+
 const loaded = new Map();
 
-const load = (name) => {
-  if (!Object.hasOwn(parts, name)) return require(name);
-  if (!loaded.has(name)) {
+const load = (path) => {
+  if (!loaded.has(path)) {
     const module = { exports: {} };
-    loaded.set(name, module);
-    parts[name](module, load);
+    loaded.set(path, module);
+    const beside = (name) => (name[0] === '.' ? load(posix.join(posix.dirname(path), name)) : require(name));
+    parts[path](module, beside);
   }
-  return loaded.get(name).exports;
+  return loaded.get(path).exports;
 };
 
 load(Object.keys(parts)[0]);

@@ -18,13 +18,13 @@
 const { isMainThread, workerData } = require('node:worker_threads');
 
 if (!isMainThread) {
-  const { Watcher } = require('./watcher.cjs');
+  const { Watcher } = require('./watcher/watcher.cjs');
   new Watcher(workerData).start();
 } else if (boot.part === 'kernel') {
-  const { Kernel } = require('./kernel.cjs');
+  const { Kernel } = require('./kernel/kernel.cjs');
   new Kernel(boot).start();
 } else {
-  const { Supervisor } = require('./supervisor.cjs');
+  const { Supervisor } = require('./supervisor/supervisor.cjs');
   new Supervisor(boot).start();
 }
 //# sourceURL=code-sandbox-kernel

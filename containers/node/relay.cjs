@@ -5,7 +5,7 @@
  */
 
 const net = require('node:net');
-const { socketPath } = require('./socket.cjs');
+const { socketPath } = require('./common/socket.cjs');
 
 const supervisor = net.connect(socketPath());
 const input = new net.Socket({ fd: 0, readable: true, writable: false });

@@ -7,7 +7,7 @@ import vm from 'node:vm';
 import { MessageChannel, Worker } from 'node:worker_threads';
 
 const require = createRequire(import.meta.url);
-const { Asker } = require('../ask.cjs');
+const { Asker } = require('../common/ask.cjs');
 
 // The other thread takes as many milliseconds to answer as the question says.
 const answered = new Int32Array(new SharedArrayBuffer(4));
@@ -20,7 +20,7 @@ const worker = new Worker(`
     Atomics.wait(clock, 0, 0, ms);
     return text;
   });
-`, { eval: true, workerData: { file: require.resolve('../ask.cjs'), port: port2, answered }, transferList: [port2] });
+`, { eval: true, workerData: { file: require.resolve('../common/ask.cjs'), port: port2, answered }, transferList: [port2] });
 await once(worker, 'online');
 after(() => worker.terminate());
 const asker = new Asker(port1, answered);

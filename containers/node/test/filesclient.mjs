@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { program } from './program.mjs';
 
-const source = program('files.cjs', 'tally.cjs');
+const source = program('files.cjs');
 
 /** encode gives the bytes of a frame. */
 export function encode(header, blob = Buffer.alloc(0)) {

@@ -8,19 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { boot, frame, program } from './program.mjs';
 
-const source = frame(program(
-  'main.cjs',
-  // The supervisor's.
-  ...['artifacts.cjs', 'door.cjs', 'kernelcommand.cjs', 'kernelprocess.cjs', 'links.cjs', 'outcome.cjs', 'output.cjs', 'pipes.cjs', 'processes.cjs'],
-  ...['quota.cjs', 'record.cjs', 'run.cjs', 'screen.cjs', 'settings.cjs', 'supervisor.cjs', 'unnamed.cjs'],
-  // The kernel's.
-  ...['builtins.cjs', 'bytes.cjs', 'cell.cjs', 'display.cjs', 'errors.cjs', 'importer.cjs', 'inspect.cjs', 'kernel.cjs', 'kerneloutput.cjs'],
-  ...['runcontext.cjs', 'torn.cjs'],
-  // The watcher's.
-  ...['edits.cjs', 'names.cjs', 'parser.cjs', 'redeclare.cjs', 'translate.cjs', 'typescript.cjs', 'watcher.cjs'],
-  // Of several.
-  ...['ask.cjs', 'frames.cjs', 'gate.cjs', 'socket.cjs', 'source.cjs', 'tally.cjs', 'text.cjs', 'values.cjs', 'wire.cjs'],
-));
+const source = frame(program('main.cjs'));
 
 /** command is the argv that starts a supervisor. */
 function command() {

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { program } from './program.mjs';
 
-const source = program('relay.cjs', 'socket.cjs');
+const source = program('relay.cjs');
 
 /** listen makes a socket of its own for one test, and gives its path with what comes to it. */
 async function listen(t, onConnection) {

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { Client, inImage } from './harness.mjs';
-import screen from '../screen.cjs';
+import screen from '../supervisor/screen.cjs';
 
 const table = JSON.parse(readFileSync(new URL('../../testdata/screen.json', import.meta.url), 'utf8'));
 

@@ -138,7 +138,7 @@ describe('a server that takes over', { skip }, () => {
   test('comes by a relay', async (t) => {
     const { first, place } = await begin(t);
     await first.run('kept = "by relay"');
-    const relay = spawn(process.execPath, ['-e', program('relay.cjs', 'socket.cjs')], { env: { ...process.env, CODE_SANDBOX_SOCKET: place } });
+    const relay = spawn(process.execPath, ['-e', program('relay.cjs')], { env: { ...process.env, CODE_SANDBOX_SOCKET: place } });
     t.after(() => relay.kill('SIGKILL'));
     let out = '';
     relay.stdout.on('data', (chunk) => (out += chunk));

@@ -7,7 +7,7 @@
 const fs = require('node:fs');
 const pathApi = require('node:path');
 const { Screen } = require('./screen.cjs');
-const { boundaryAfter, boundaryBefore } = require('./text.cjs');
+const { boundaryAfter, boundaryBefore } = require('../common/text.cjs');
 
 const MANY_PIECES = 64;
 

@@ -13,23 +13,23 @@ const { promiseHooks } = require('node:v8');
 // It takes the timers as it finds them: later those would be the kernel's, and a time limit that
 // code gives a program would end with the run.
 require('node:child_process');
-const { Asker } = require('./ask.cjs');
+const { Asker } = require('../common/ask.cjs');
 const { closeSync, fstatSync, openSync, promiseThen, startImmediate } = require('./builtins.cjs');
 const { writeAll } = require('./bytes.cjs');
 const { Cell, readsAsObject } = require('./cell.cjs');
 const { Displayer, JUPYTER_DISPLAY } = require('./display.cjs');
 const { cutError, describeError, describeSyntaxError, formatStack } = require('./errors.cjs');
-const { FrameReader, encodeFrame } = require('./frames.cjs');
-const { ANSWERED, GATE_ACKED, GATE_CELLS, GATE_FIRING, GATE_IDLE, GATE_STATE, GATE_WAITING } = require('./gate.cjs');
+const { FrameReader, encodeFrame } = require('../common/frames.cjs');
+const { ANSWERED, GATE_ACKED, GATE_CELLS, GATE_FIRING, GATE_IDLE, GATE_STATE, GATE_WAITING } = require('../common/gate.cjs');
 const { Importer } = require('./importer.cjs');
 const { inspect } = require('./inspect.cjs');
 const { KernelOutput } = require('./kerneloutput.cjs');
 const { RunContext } = require('./runcontext.cjs');
-const { enclosed } = require('./source.cjs');
-const { cutText } = require('./text.cjs');
+const { enclosed } = require('../common/source.cjs');
+const { cutText } = require('../common/text.cjs');
 const { TornFiles } = require('./torn.cjs');
-const { isText } = require('./values.cjs');
-const { KERNEL_FD, MAX_FRAME_OUT } = require('./wire.cjs');
+const { isText } = require('../common/values.cjs');
+const { KERNEL_FD, MAX_FRAME_OUT } = require('../common/wire.cjs');
 
 const FIRED_AFTER_MS = 30; // a termination takes far less from one thread to the other
 const TRANSLATE_MS = 20_000;

@@ -1,8 +1,8 @@
 'use strict';
 /* How a run ended, in the terms of the protocol. */
 
-const { cutText } = require('./text.cjs');
-const { clamp, isObject, isText } = require('./values.cjs');
+const { cutText } = require('../common/text.cjs');
+const { clamp, isObject, isText } = require('../common/values.cjs');
 
 const EXIT_CODES = { completed: 0, failed: 1, timed_out: 124, cancelled: 130, killed: 137 };
 

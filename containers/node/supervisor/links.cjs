@@ -6,8 +6,8 @@
 
 const fs = require('node:fs');
 const net = require('node:net');
-const { FrameReader } = require('./frames.cjs');
-const { MAX_FRAME_IN } = require('./wire.cjs');
+const { FrameReader } = require('../common/frames.cjs');
+const { MAX_FRAME_IN } = require('../common/wire.cjs');
 
 /**
  * Link is the connection to a server. onFrame(frame) is called for each frame that comes,

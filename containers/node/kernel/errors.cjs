@@ -3,7 +3,7 @@
 
 const { Cell } = require('./cell.cjs');
 const { inspect, safeText } = require('./inspect.cjs');
-const { cutText } = require('./text.cjs');
+const { cutText } = require('../common/text.cjs');
 
 const CELL_POSITION = /(cell-\d+\.js):(\d+):(\d+)/;
 

@@ -6,8 +6,8 @@ const pathApi = require('node:path');
 const { closeSync, mkdirSync, openSync, promiseThen } = require('./builtins.cjs');
 const { asBytes, writeAll } = require('./bytes.cjs');
 const { inspect } = require('./inspect.cjs');
-const { isText } = require('./values.cjs');
-const { MIME_TYPE } = require('./wire.cjs');
+const { isText } = require('../common/values.cjs');
+const { MIME_TYPE } = require('../common/wire.cjs');
 
 const IMAGE_TYPES = [
   { mime: 'image/png', extension: 'png', magic: [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a] },

@@ -6,7 +6,7 @@
 
 const fs = require('node:fs');
 const { readText } = require('./processes.cjs');
-const { Tally } = require('./tally.cjs');
+const { Tally } = require('../common/tally.cjs');
 const { Unnamed } = require('./unnamed.cjs');
 
 const TICK_MS = 100;

@@ -1,7 +1,7 @@
 'use strict';
 /* What an init frame settles for all runs of a supervisor. */
 
-const { clamp, isObject, isText } = require('./values.cjs');
+const { clamp, isObject, isText } = require('../common/values.cjs');
 
 /** parseInit reads an init frame; every field has a default, and every limit an upper bound. */
 function parseInit(frame) {

@@ -2,7 +2,7 @@
 /* The stdout and stderr of user code. */
 
 const { asBytes } = require('./bytes.cjs');
-const { isText } = require('./values.cjs');
+const { isText } = require('../common/values.cjs');
 
 /**
  * KernelOutput is what process.stdout or process.stderr is in a kernel: every write is in

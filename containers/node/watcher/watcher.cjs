@@ -6,15 +6,15 @@
  */
 
 const net = require('node:net');
-const { answerQuestions } = require('./ask.cjs');
-const { FrameReader, encodeFrame } = require('./frames.cjs');
-const { ANSWERED, GATE_ACKED, GATE_FIRING, GATE_IDLE, GATE_STATE, GATE_WAITING } = require('./gate.cjs');
+const { answerQuestions } = require('../common/ask.cjs');
+const { FrameReader, encodeFrame } = require('../common/frames.cjs');
+const { ANSWERED, GATE_ACKED, GATE_FIRING, GATE_IDLE, GATE_STATE, GATE_WAITING } = require('../common/gate.cjs');
 const { lexicalNames } = require('./names.cjs');
 const { cellParser, syntaxError } = require('./parser.cjs');
 const { translateDeclarations } = require('./redeclare.cjs');
 const { translateCell } = require('./translate.cjs');
 const { stripTypes } = require('./typescript.cjs');
-const { MAX_FRAME_IN, WATCHER_FD } = require('./wire.cjs');
+const { MAX_FRAME_IN, WATCHER_FD } = require('../common/wire.cjs');
 
 const FIRE_AFTER_MS = 40;
 const PRELOAD_MS = 150; // behind a first run that came with the start

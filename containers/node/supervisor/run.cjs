@@ -2,7 +2,7 @@
 /* A run as the supervisor knows it while it goes on. */
 
 const { Capture, Spool } = require('./output.cjs');
-const { clamp } = require('./values.cjs');
+const { clamp } = require('../common/values.cjs');
 
 /** Run is one execution of code, from its run frame to its done frame. */
 class Run {

@@ -4,12 +4,12 @@
 const childProcess = require('node:child_process');
 const fs = require('node:fs');
 const os = require('node:os');
-const { FrameReader, encodeFrame } = require('./frames.cjs');
+const { FrameReader, encodeFrame } = require('../common/frames.cjs');
 const { kernelEnvironment, kernelFlags, kernelNode, reaper } = require('./kernelcommand.cjs');
 const { OutputReader, namedPipes } = require('./pipes.cjs');
 const { descendants, listProcesses, oomKills, signal, ticksAgo } = require('./processes.cjs');
-const { encodeSource } = require('./source.cjs');
-const { KERNEL_FD, MAX_FRAME_OUT, WATCHER_FD } = require('./wire.cjs');
+const { encodeSource } = require('../common/source.cjs');
+const { KERNEL_FD, MAX_FRAME_OUT, WATCHER_FD } = require('../common/wire.cjs');
 
 const LOST_MS = 1000;
 const UNKILLABLE_MS = 5000;

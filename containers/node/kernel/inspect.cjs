@@ -1,7 +1,7 @@
 'use strict';
 /* Text of values that user code made, which may refuse anything. */
 
-const { isText } = require('./values.cjs');
+const { isText } = require('../common/values.cjs');
 
 /** inspect is util.inspect as the REPL uses it, which survives objects that refuse to be inspected. */
 function inspect(value, options) {
