@@ -2,12 +2,14 @@
 /*
  * Files that an interrupt tore out of a synchronous call. Node's own readFileSync, writeFileSync and
  * appendFileSync open a file and close it in a finally, and code that is terminated runs none: the
- * file would stay open, and after it was removed take room that nobody could get back. Before Node 22
- * openSync itself can be torn as well, in the moment before it gives the descriptor away.
+ * file would stay open, and after it was removed take room that nobody could get back. openSync itself
+ * can be torn as well, when the file is open already and its descriptor not yet given away.
  */
 
 const fs = require('node:fs');
 const { syncBuiltinESMExports } = require('node:module');
+
+const { closeSync, fstatSync, readFileSync, readdirSync, statSync } = fs;
 
 const CALLS = ['readFileSync', 'writeFileSync', 'appendFileSync'];
 
@@ -15,17 +17,25 @@ const CALLS = ['readFileSync', 'writeFileSync', 'appendFileSync'];
 class TornFiles {
   #depth = 0; // calls within calls: appendFileSync is a writeFileSync
   #open = new Set();
-  #closeSync = fs.closeSync;
+  #others = null; // what was open before the run's first openSync, and what that has given to the code
+  #opening = null; // the path of an openSync that has not come back
 
   constructor() {
     this.#wrap('openSync', (openSync, args) => {
-      const fd = openSync(...args);
-      if (this.#depth > 0) this.#open.add(fd);
-      return fd;
+      this.#others ??= openNow();
+      this.#opening = args[0];
+      try {
+        const fd = openSync(...args);
+        (this.#depth > 0 ? this.#open : this.#others).add(fd);
+        return fd;
+      } finally {
+        this.#opening = null; // which a termination leaves out
+      }
     });
-    this.#wrap('closeSync', (closeSync, args) => {
-      closeSync(...args);
+    this.#wrap('closeSync', (close, args) => {
+      close(...args);
       this.#open.delete(args[0]); // not before: what is torn in between is closed twice, and the second time fails
+      this.#others?.delete(args[0]);
     });
     for (const name of CALLS) {
       this.#wrap(name, (call, args) => {
@@ -46,17 +56,57 @@ class TornFiles {
     Object.defineProperties(fs[name], { name: { value: name }, length: { value: original.length } });
   }
 
-  /** close closes what is open though no call is under way any more. */
+  /** close closes what is open though no call is under way any more, at the end of a run. */
   close() {
     this.#depth = 0;
-    for (const fd of this.#open) {
-      try {
-        this.#closeSync(fd);
-      } catch {
-        // The code has found and closed it.
-      }
-    }
+    for (const fd of this.#open) closeQuietly(fd);
     this.#open.clear();
+    if (this.#opening !== null) this.#closeTorn(this.#opening);
+    this.#opening = this.#others = null;
+  }
+
+  // closeTorn closes the one descriptor of a file that nobody knows and nothing was done with. More
+  // than one may be the code's own, of a stream or a promise.
+  #closeTorn(path) {
+    const lost = [...openNow()].filter((fd) => !this.#others.has(fd) && isFresh(fd, path));
+    if (lost.length === 1) closeQuietly(lost[0]);
+  }
+}
+
+function closeQuietly(fd) {
+  try {
+    closeSync(fd);
+  } catch {
+    // The code has found and closed it.
+  }
+}
+
+/** openNow is the set of open descriptors. */
+function openNow() {
+  const open = new Set();
+  for (const name of readdirSync('/proc/self/fd')) {
+    const fd = Number(name);
+    if (isOpen(fd)) open.add(fd); // but for that of the listing
+  }
+  return open;
+}
+
+function isOpen(fd) {
+  try {
+    fstatSync(fd);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** isFresh tells whether fd is the file at path, and where openSync leaves it. */
+function isFresh(fd, path) {
+  try {
+    const [there, here] = [statSync(path), fstatSync(fd)];
+    return there.ino === here.ino && there.dev === here.dev && /^pos:\t0$/m.test(readFileSync(`/proc/self/fdinfo/${fd}`, 'latin1'));
+  } catch {
+    return false; // there is no such file any more
   }
 }
 
