@@ -10,6 +10,7 @@ const GATE_IDLE = 0;
 const GATE_WAITING = 1; // the watcher gives the event loop a moment to see the interrupt
 const GATE_FIRING = 2; // the watcher has decided to terminate what is running
 const ANSWERED = 2; // the number of the last translation that the watcher has answered
-const GATE_CELLS = 3;
+const GATE_IN_RUN = 3; // 1 from the moment in which the event loop has taken a run until it is over
+const GATE_CELLS = 4;
 
-module.exports = { ANSWERED, GATE_ACKED, GATE_CELLS, GATE_FIRING, GATE_IDLE, GATE_STATE, GATE_WAITING };
+module.exports = { ANSWERED, GATE_ACKED, GATE_CELLS, GATE_FIRING, GATE_IDLE, GATE_IN_RUN, GATE_STATE, GATE_WAITING };

@@ -20,7 +20,7 @@ const { Cell, readsAsObject } = require('./cell.cjs');
 const { Displayer, JUPYTER_DISPLAY } = require('./display.cjs');
 const { cutError, describeError, describeSyntaxError, formatStack } = require('./errors.cjs');
 const { FrameReader, encodeFrame } = require('../common/frames.cjs');
-const { ANSWERED, GATE_ACKED, GATE_CELLS, GATE_FIRING, GATE_IDLE, GATE_STATE, GATE_WAITING } = require('../common/gate.cjs');
+const { ANSWERED, GATE_ACKED, GATE_CELLS, GATE_FIRING, GATE_IDLE, GATE_IN_RUN, GATE_STATE, GATE_WAITING } = require('../common/gate.cjs');
 const { Importer } = require('./importer.cjs');
 const { inspect } = require('./inspect.cjs');
 const { KernelOutput } = require('./kerneloutput.cjs');
@@ -45,6 +45,7 @@ class Kernel {
   #gate = new Int32Array(new SharedArrayBuffer(4 * GATE_CELLS));
   #asker = null;
   #pipes = [];
+  #finished = ''; // the id of the last run that has ended
   #torn = null; // what interrupted calls have left open
   #thrown = null; // the last exception out of a timer, with the timer's run
 
@@ -379,9 +380,10 @@ class Kernel {
     this.#repairStdio();
     this.#keepHandlers();
     process.exitCode = undefined;
-    const cell = new Cell(code);
-    const run = { id, cell, finished: false, cancelled: false, displays: [], workers: new Set(), refused: null, tried: new Map(), settled: null };
+    const run = newRun(id, code);
+    const { cell } = run;
     this.#run = run;
+    Atomics.store(this.#gate, GATE_IN_RUN, 1);
     if (/\b(?:const|import|export)\b/.test(code) || code.startsWith('#!')) {
       const answer = this.#translate({ what: 'cell', code });
       if (answer?.code !== undefined) cell.use(answer);
@@ -578,10 +580,12 @@ class Kernel {
   // hit tells that a termination that the watcher asked for has taken effect.
   #finish(run, outcome, hit = false) {
     if (run.finished) return;
+    Atomics.store(this.#gate, GATE_IN_RUN, 0);
     this.#closeGate(hit);
     this.#context.reset();
     this.#torn.close();
     run.finished = true;
+    this.#finished = run.id;
     run.cancelled = outcome.outcome === 'interrupted' || outcome.outcome === 'exited' && run.exitCode !== undefined;
     this.#run = null;
     if (run.cancelled) for (const worker of run.workers) worker.terminate();
@@ -597,6 +601,8 @@ class Kernel {
   // for is given up.
   #onInterrupt({ id, n }) {
     Atomics.store(this.#gate, GATE_ACKED, n);
+    // A run that is neither there nor over was lost: a termination has hit what was about to take it.
+    if (this.#run === null && id !== this.#finished) this.#run = newRun(id, '');
     const state = Atomics.compareExchange(this.#gate, GATE_STATE, GATE_WAITING, GATE_IDLE);
     if (state !== GATE_FIRING) return this.#giveUp(id);
     // A termination may be on its way, and hit what comes next. When this timer gets to
@@ -617,6 +623,10 @@ class Kernel {
     if (!hit) this.post('Runtime.evaluate', { expression: `for (const t = Date.now() + ${FIRED_AFTER_MS}; Date.now() < t;);` }, () => {});
     Atomics.store(this.#gate, GATE_STATE, GATE_IDLE);
   }
+}
+
+function newRun(id, code) {
+  return { id, cell: new Cell(code), finished: false, cancelled: false, displays: [], workers: new Set(), refused: null, tried: new Map(), settled: null };
 }
 
 /** shorter cuts the texts of a run's outcome. */

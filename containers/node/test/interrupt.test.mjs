@@ -96,6 +96,18 @@ test('interrupts never hit the run that follows', async () => {
   }
 });
 
+test('what an earlier run left is not taken for the run that waits behind it', async () => {
+  await client.run('setTimeout(() => { for (const begun = Date.now(); Date.now() - begun < 400; ); left = "came to its end"; }, 1); 1');
+  assert.equal((await client.run('while (true);', { timeout_ms: 20, grace_ms: 20_000 })).status, 'timed_out');
+  assert.equal((await client.run('left')).result, "'came to its end'");
+});
+
+test('what an earlier run left and never ends is ended for the run that waits behind it', async () => {
+  await client.run('setTimeout(() => { while (true); }, 1); kept = 2');
+  await client.run('1', { timeout_ms: 100, grace_ms: 20_000 });
+  assert.equal((await client.run('kept')).result, '2');
+});
+
 test('timers of an interrupted run do not fire any more', async () => {
   await client.run('ticks = 0');
   const code = 'setInterval(() => ticks++, 1); setTimeout(() => ticks++, 300); require("util").promisify(setTimeout)(300).then(() => ticks++); await new Promise(() => {})';

@@ -8,7 +8,7 @@
 const net = require('node:net');
 const { answerQuestions } = require('../common/ask.cjs');
 const { FrameReader, encodeFrame } = require('../common/frames.cjs');
-const { ANSWERED, GATE_ACKED, GATE_FIRING, GATE_IDLE, GATE_STATE, GATE_WAITING } = require('../common/gate.cjs');
+const { ANSWERED, GATE_ACKED, GATE_FIRING, GATE_IDLE, GATE_IN_RUN, GATE_STATE, GATE_WAITING } = require('../common/gate.cjs');
 const { lexicalNames } = require('./names.cjs');
 const { cellParser, syntaxError } = require('./parser.cjs');
 const { translateDeclarations } = require('./redeclare.cjs');
@@ -17,11 +17,14 @@ const { stripTypes } = require('./typescript.cjs');
 const { MAX_FRAME_IN, WATCHER_FD } = require('../common/wire.cjs');
 
 const FIRE_AFTER_MS = 40;
+const FIRE_OUTSIDE_MS = 1000; // the same where no run is known to have begun
 const PRELOAD_MS = 150; // behind a first run that came with the start
 
 /** Watcher is the kernel's second thread. */
 class Watcher {
   #parser = null;
+  #last = 0; // the number of the last interrupt
+  #unseenSince = 0; // when the first came that the event loop has not seen
 
   constructor({ gate, port }) {
     this.gate = new Int32Array(gate);
@@ -43,6 +46,8 @@ class Watcher {
 
   #onInterrupt({ n }) {
     if (this.#acked(n)) return;
+    if (this.#acked(this.#last)) this.#unseenSince = performance.now();
+    this.#last = n;
     const state = Atomics.compareExchange(this.gate, GATE_STATE, GATE_IDLE, GATE_WAITING);
     if (state === GATE_IDLE && this.#acked(n)) {
       Atomics.compareExchange(this.gate, GATE_STATE, GATE_WAITING, GATE_IDLE);
@@ -55,9 +60,12 @@ class Watcher {
     return Atomics.load(this.gate, GATE_ACKED) >= n;
   }
 
-  // The event loop has not seen the interrupt, so something blocks it: still, or again.
+  // The event loop has not seen the interrupt, so something blocks it: still, or again. Where it has not
+  // seen the run either, that may be nothing but a busy machine, and a termination would hit the kernel's
+  // own code as it takes the run; or it is what earlier code has left, and that does not end by itself.
   #fire(n) {
     if (this.#acked(n)) return;
+    if (Atomics.load(this.gate, GATE_IN_RUN) === 0 && performance.now() - this.#unseenSince < FIRE_OUTSIDE_MS) return;
     const state = Atomics.compareExchange(this.gate, GATE_STATE, GATE_WAITING, GATE_FIRING);
     if (state === GATE_IDLE) return;
     this.session.post('Runtime.terminateExecution', () => {});
