@@ -23,6 +23,26 @@ def is_in_cwd(name):
     return os.path.isdir(top) or os.path.exists(top + ".py")
 
 
+def forget_torn():
+    """Forgets the modules whose package an interrupt tore out of its import.
+
+    Python has forgotten the package itself, but not what that had imported of its own by then. The next
+    import would take those for done, and never give the package their names. Packages with extension
+    modules are left as they are: those cannot be loaded twice, and refer to the modules that there were.
+    """
+    torn = {}
+    for name, module in list(sys.modules.items()):
+        above = name.rpartition(".")[0]
+        while above and above in sys.modules:
+            above = above.rpartition(".")[0]
+        if above:
+            torn.setdefault(name.partition(".")[0], {})[name] = str(getattr(module, "__file__", None) or ".py")
+    for files in torn.values():
+        if all(file.endswith(".py") for file in files.values()):
+            for name in files:
+                sys.modules.pop(name, None)
+
+
 class ImportHook:
     """Changes a module as soon as code has imported it.
 

@@ -1,6 +1,44 @@
 """SIGINT in a kernel, at the times when it must not end what goes on."""
 
+import os
 import signal
+
+# What the interpreter and its packages are installed in; code of the user's own is elsewhere.
+_INSTALLED = ("/site-packages/", "/dist-packages/", os.path.dirname(os.__file__) + "/")
+_PUT_OFF = 3  # signals; four come in the time that code may take to stop
+
+
+class Interrupt:
+    """SIGINT while code runs, in the place of Python's own handler.
+
+    Python cannot take back an import that was torn: an extension module refuses to be loaded again, and
+    the package stays unusable until the kernel's end. So the import of an installed package is let come to its
+    end, if that takes no longer than until the last signal.
+    """
+
+    def __init__(self):
+        self.put_off = 0
+
+    def begin_run(self):
+        self.put_off = 0
+
+    def __call__(self, _signum, frame):
+        if self.put_off < _PUT_OFF and is_importing(frame):
+            self.put_off += 1
+            return
+        raise KeyboardInterrupt
+
+
+def is_importing(frame):
+    """Whether an installed package is being imported, seen from this frame."""
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "_load_unlocked" and code.co_filename == "<frozen importlib._bootstrap>":
+            origin = str(getattr(frame.f_locals.get("spec"), "origin", ""))
+            if any(part in origin for part in _INSTALLED):
+                return True
+        frame = frame.f_back
+    return False
 
 
 def ignore_signal(*_):

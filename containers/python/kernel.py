@@ -14,8 +14,8 @@ from display import Displays
 from environment import DEFAULT_ENV
 from errors import describe
 from event_loop import EventLoop
-from imports import ImportHook, import_quietly
-from interrupts import ignore_signal, without_interrupts
+from imports import ImportHook, forget_torn, import_quietly
+from interrupts import Interrupt, ignore_signal, without_interrupts
 from ipython_engine import IPythonEngine
 from links import pack_report, receive_fds
 from mimes import PLOTLY, SHOWN_MIMES, mime_bundle, text_of
@@ -44,6 +44,7 @@ class Kernel:
         self.threads = Threads()
         self.event_loop = EventLoop(self.threads.route_all)
         self.interrupted = False
+        self.on_interrupt = Interrupt()
         self.displays = Displays(settings, self.tell_display)
         self.plain = PlainEngine(self)
         self.engine = None
@@ -130,6 +131,7 @@ class Kernel:
         self.threads.loop_runs = self.event_loop.is_running
         self._set_up_builtins()
         signal.signal(signal.SIGINT, ignore_signal)
+        signal.default_int_handler = self.on_interrupt  # asyncio puts its own only in the place of that one
         reseed()
 
     def _set_up_builtins(self):
@@ -228,6 +230,7 @@ class Kernel:
         self.count += 1
         self.result = None
         self.interrupted = False
+        self.on_interrupt.begin_run()
         self._restore(out_fd, err_fd)
         reserve = self._reserve_fds()
         self.displays.begin_run()
@@ -240,6 +243,7 @@ class Kernel:
         self._see_interrupts()
         if self.interrupted:
             self._attempt(self._stop_started)
+            self._attempt(forget_torn)
         self._stop_timers()
         for fd in reserve:
             close_quietly(fd)
@@ -302,7 +306,7 @@ class Kernel:
         """Runs a step that an interrupt may end; tells (value, error)."""
         try:
             try:
-                signal.signal(signal.SIGINT, signal.default_int_handler)
+                signal.signal(signal.SIGINT, self.on_interrupt)
                 return step(*args), None
             finally:
                 signal.signal(signal.SIGINT, ignore_signal)

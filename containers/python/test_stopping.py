@@ -69,6 +69,37 @@ class Interrupts(StopTest):
         self.assertEqual((answer.error["name"], answer.out, answer.cause), ("KeyboardInterrupt", "partial\n", ""))
         self.assertEqual(self.completed("x").result, "1")
 
+    def write_modules(self, texts):
+        for path, text in texts.items():
+            path = self.client.path(path)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+
+    def test_an_import_that_was_interrupted_can_be_made_again(self):
+        self.write_modules({
+            "parcel/__init__.py": "from .names import *\nfrom .inner import *\n__all__ = names.__all__ + inner.__all__",
+            "parcel/names.py": "__all__ = ['one']\none = 1",
+            "parcel/inner/__init__.py":
+                "from .names import *\n__all__ = names.__all__\nimport os, time\nwhile not os.path.exists('go'): time.sleep(1)",
+            "parcel/inner/names.py": "__all__ = ['two']\ntwo = 2",
+        })
+        self.assertEqual(self.run_code("import parcel", timeout_ms=500).status, "timed_out")
+        self.assertEqual(self.completed("open('go', 'w').close()\nfrom parcel import *\none + two").result, "3")
+
+    def test_the_import_of_an_installed_package_comes_to_its_end_first(self):
+        self.write_modules({"site-packages/slow.py": "import time\nfor _ in range(8): time.sleep(0.1)\nloaded = True"})
+        self.completed("import sys; sys.path.insert(0, 'site-packages')")
+        answer = self.run_code("import slow\nprint('went on')\nwhile True: pass", timeout_ms=200, grace_ms=20_000)
+        self.assertEqual((answer.status, answer.kernel, answer.error["name"]), ("timed_out", "alive", "KeyboardInterrupt"))
+        self.assertEqual(self.completed("sys.modules['slow'].loaded").result, "True")
+
+    def test_the_import_of_an_installed_package_that_never_ends(self):
+        self.write_modules({"site-packages/stuck.py": "while True: pass"})
+        self.completed("import sys; sys.path.insert(0, 'site-packages')")
+        answer = self.run_code("import stuck", timeout_ms=200, grace_ms=4000)
+        self.assertEqual((answer.status, answer.kernel, answer.error["name"]), ("timed_out", "alive", "KeyboardInterrupt"))
+
     def test_a_cancel_keeps_the_variables(self):
         for code in (
             "while True: pass",
