@@ -314,7 +314,7 @@ func TestTheNetworkOfARemoteEngine(t *testing.T) {
 			if res := running.result(); res.Meta.Run == nil || res.Meta.Run.Status != "killed" && res.Meta.Run.Status != "timed_out" {
 				t.Errorf("the run under it: %s", res.text())
 			}
-			if res := s.call(javascript, object{"code": "1"}); res.Meta.Error != nil {
+			if res := s.call(javascript, object{"code": "1", "timeout_seconds": 5}); res.Meta.Error != nil {
 				res.wantCode(t, "engine_unavailable")
 			}
 			s.listed()
