@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
@@ -15,6 +16,7 @@ import (
 type floors struct {
 	containerUp series // from the request to make a container to its program's first line
 	roundTrip   series // one line there and back over the attached stdio
+	rested      series // the same, each after a pause
 }
 
 // echo answers every line with itself, and says first that it is there.
@@ -55,14 +57,28 @@ func (f *floors) round(ctx context.Context, engine *podman.Engine, i, calls int)
 	}
 	f.containerUp = append(f.containerUp, time.Since(began))
 	for range calls {
-		began := time.Now()
-		if _, err := p.Write([]byte("x\n")); err != nil {
+		if err := f.trip(p, lines, &f.roundTrip); err != nil {
 			return err
 		}
-		if _, err := lines.ReadString('\n'); err != nil {
-			return err
-		}
-		f.roundTrip = append(f.roundTrip, time.Since(began))
 	}
+	for range max(1, calls/restedPart) {
+		time.Sleep(rest)
+		if err := f.trip(p, lines, &f.rested); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// trip measures a line's way there and back.
+func (*floors) trip(w io.Writer, lines *bufio.Reader, into *series) error {
+	began := time.Now()
+	if _, err := w.Write([]byte("x\n")); err != nil {
+		return err
+	}
+	if _, err := lines.ReadString('\n'); err != nil {
+		return err
+	}
+	*into = append(*into, time.Since(began))
 	return nil
 }
