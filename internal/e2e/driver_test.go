@@ -52,12 +52,13 @@ const (
 
 // setup says how a server is started. The zero value is the default server, after its handshake.
 type setup struct {
-	args     []string
-	env      []string // besides HOME and PATH, which is all that it gets otherwise
-	stateDir string   // empty: one of its own
-	era      era      // empty: legacy
-	silent   bool     // nothing is sent by the driver itself
-	program  string   // empty: the one under test
+	args      []string
+	env       []string // besides HOME and PATH, which is all that it gets otherwise
+	stateDir  string   // empty: one of its own
+	era       era      // empty: legacy
+	silent    bool     // nothing is sent by the driver itself
+	program   string   // empty: the one under test
+	asShipped bool     // with the program's own times on a slow machine too
 }
 
 // server is a running program under test, with a client's view of it. What is not said to be
@@ -113,7 +114,11 @@ func (s *server) launch(with setup) {
 	s.t.Helper()
 	s.cmd = exec.Command(cmp.Or(with.program, binary), append([]string{"--state-dir", s.stateDir, "--log-level", "debug"}, with.args...)...)
 	// What clients pass on. HOME is the real one: rootless Podman keeps its images there.
-	s.cmd.Env = slices.Concat([]string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}, slowly(), with.env)
+	s.cmd.Env = []string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}
+	if !with.asShipped {
+		s.cmd.Env = append(s.cmd.Env, slowly()...)
+	}
+	s.cmd.Env = append(s.cmd.Env, with.env...)
 	s.cmd.Stderr = s.stderr
 	stdin, err := s.cmd.StdinPipe()
 	if err != nil {

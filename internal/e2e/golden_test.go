@@ -42,7 +42,7 @@ type tool struct {
 
 func listedTools(t *testing.T) (tools []tool, list json.RawMessage) {
 	t.Helper()
-	list, _ = lists(start(t, setup{}))
+	list, _ = lists(start(t, setup{asShipped: true}))
 	var raw []json.RawMessage
 	decode(t, list, &raw)
 	for _, text := range raw {

@@ -47,9 +47,11 @@ var weaknesses = []weakness{
 	{name: "a user that every session has", broken: []string{"own_user"}, spec: oneUser},
 	// Podman's own files in /etc can be written to then, too.
 	{name: "a writable root", broken: []string{"mounts", "readonly"}, spec: func(s *specgen.SpecGenerator) { *s.ReadOnlyFilesystem = false }},
-	{name: "the host's network", broken: []string{"network", "trespass"}, spec: func(s *specgen.SpecGenerator) { s.NetNS.NSMode = specgen.Host }},
+	// There is no mounting a /sys of one's own in a network namespace of others.
+	{name: "the host's network", broken: append(ifRootless("mounts"), "network", "trespass"), spec: func(s *specgen.SpecGenerator) { s.NetNS.NSMode = specgen.Host }},
 	{name: "the host's name", broken: []string{"identity"}, spec: func(s *specgen.SpecGenerator) { s.UtsNS.NSMode, s.Hostname = specgen.Host, "" }},
-	{name: "a device", broken: []string{"devices"}, spec: func(s *specgen.SpecGenerator) { s.Devices = []runtimespec.LinuxDevice{{Path: "/dev/kmsg"}} }},
+	// An ordinary user's Podman cannot make a device: it mounts the host's.
+	{name: "a device", broken: append([]string{"devices"}, ifRootless("mounts")...), spec: func(s *specgen.SpecGenerator) { s.Devices = []runtimespec.LinuxDevice{{Path: "/dev/kmsg"}} }},
 	{name: "nothing masked", broken: []string{"kernel_files"}, spec: func(s *specgen.SpecGenerator) { s.Mask, s.Unmask = nil, []string{"ALL"} }},
 	{name: "no limit of memory", broken: []string{"memory"}, spec: func(s *specgen.SpecGenerator) { s.ResourceLimits.Memory = nil }},
 	{name: "no limit of processors", broken: []string{"cpu"}, spec: func(s *specgen.SpecGenerator) { s.ResourceLimits.CPU = nil }},

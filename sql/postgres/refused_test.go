@@ -14,7 +14,7 @@ import (
 // harmless is the volatile functions of PostgreSQL 15 to 18 that may be called: they read, they wait, or what
 // they change is their own session's and gone with the transaction.
 var harmless = strings.Fields(`
-	amvalidate bernoulli clock_timestamp currtid2 current_query currval gen_random_uuid lastval
+	amvalidate array_sample array_shuffle bernoulli clock_timestamp currtid2 current_query currval gen_random_uuid lastval
 	pg_available_wal_summaries pg_blocking_pids pg_collation_actual_version pg_control_checkpoint
 	pg_control_init pg_control_recovery pg_control_system pg_current_logfile pg_current_wal_flush_lsn
 	pg_current_wal_insert_lsn pg_current_wal_lsn pg_database_collation_actual_version pg_database_size
