@@ -140,8 +140,9 @@ func security(host hostFacts) specgen.ContainerSecurityConfig {
 		// seccomp.go tells what is left.
 		SeccompProfilePath: host.seccompPath,
 		ReadOnlyFilesystem: ptr(true),
-		// Podman's own tmpfs mounts over a read-only root have no size; Mounts has ours.
-		ReadWriteTmpfs: ptr(false),
+		// Podman's own tmpfs mounts over a read-only root have no size; Mounts has ours. Without them Podman 5
+		// makes /dev read-only too, where gVisor lets nobody write to /dev/null any more.
+		ReadWriteTmpfs: ptr(host.gVisor),
 		Umask:          sandboxUmask,
 		// Over and above Podman's own list: what names the host's hardware.
 		Mask: []string{"/sys/class/dmi", "/sys/devices/virtual/dmi", "/sys/firmware", "/proc/interrupts"},
