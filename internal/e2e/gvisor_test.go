@@ -73,9 +73,11 @@ func TestGVisor(t *testing.T) {
 	if res := second.call("read_artifact", object{"session_id": id, "path": "input/in.txt"}); !strings.Contains(res.text(), "brought") {
 		t.Errorf("the file is %s", res.text())
 	}
-	second.run(python, object{"session_id": id, "code": "held = []\nwhile True: held.append(bytearray(b'x') * (16 << 20))"}, "killed")
-	if got := second.complete(python, object{"session_id": id, "code": "'kept' in globals(), open('input/in.txt').read()"}).Meta.Run.value(); got != "(False, 'brought')" {
-		t.Errorf("after the kill there is %s", got)
+	if os.Getuid() == 0 { // for others gVisor makes no cgroups, and nothing but the machine's own memory is a limit
+		second.run(python, object{"session_id": id, "code": "held = []\nwhile True: held.append(bytearray(b'x') * (16 << 20))"}, "killed")
+		if got := second.complete(python, object{"session_id": id, "code": "'kept' in globals(), open('input/in.txt').read()"}).Meta.Run.value(); got != "(False, 'brought')" {
+			t.Errorf("after the kill there is %s", got)
+		}
 	}
 	second.call("close_session", object{"session_id": id})
 }
