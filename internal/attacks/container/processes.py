@@ -18,7 +18,7 @@ threads = {int(tid) for pid in pids if os.path.isdir(f"/proc/{pid}/task") for ti
 refused(lambda: os.kill(next(n for n in range(2, 1 << 15) if n not in threads and n not in pids), 0))
 with open("/proc/self/cgroup") as f:
     for line in f:
-        name = line.rstrip().rpartition("/")[2]
+        path = line.rstrip().rpartition(":")[2]
         # gVisor has cgroups of its own making, which it names by the random number of the container.
-        own = FACTS["gvisor"] and len(name) == 64 and set(name) <= set("0123456789abcdef")
-        assert name == "" or own, line
+        own = FACTS["gvisor"] and path[:1] == "/" and len(path) == 65 and set(path[1:]) <= set("0123456789abcdef")
+        assert path == "/" or own, line
