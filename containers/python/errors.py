@@ -1,9 +1,9 @@
 """The errors of code: short tracebacks that begin at the code's own lines."""
 
-import os
+from imports import INSTALLED
 
 _MACHINERY = ("/IPython/", "/asyncio/", "<frozen importlib")
-_LIBRARIES = ("/site-packages/", "/dist-packages/", "<frozen ", ".pyx", ".pxi", os.path.dirname(os.__file__) + "/")
+_LIBRARIES = (*INSTALLED, "<frozen ", ".pyx", ".pxi")
 
 
 def own_frame(frame):

@@ -3,6 +3,9 @@
 import os
 import sys
 
+# What the interpreter and its packages are installed in; code of the user's own is elsewhere.
+INSTALLED = ("/site-packages/", "/dist-packages/", os.path.dirname(os.__file__) + "/")
+
 
 def has_module(name):
     """Whether a top-level package is installed, without the cost of importing importlib.util."""

@@ -1,10 +1,9 @@
 """SIGINT in a kernel, at the times when it must not end what goes on."""
 
-import os
 import signal
 
-# What the interpreter and its packages are installed in; code of the user's own is elsewhere.
-_INSTALLED = ("/site-packages/", "/dist-packages/", os.path.dirname(os.__file__) + "/")
+from imports import INSTALLED
+
 _PUT_OFF = 3  # signals; four come in the time that code may take to stop
 
 
@@ -35,7 +34,7 @@ def is_importing(frame):
         code = frame.f_code
         if code.co_name == "_load_unlocked" and code.co_filename == "<frozen importlib._bootstrap>":
             origin = str(getattr(frame.f_locals.get("spec"), "origin", ""))
-            if any(part in origin for part in _INSTALLED):
+            if any(part in origin for part in INSTALLED):
                 return True
         frame = frame.f_back
     return False
