@@ -51,15 +51,7 @@ func (b *bench) manyFiles(ctx context.Context, _ floors) error {
 }
 
 func (b *bench) writes(c *client) (series, error) {
-	var took series
-	for range 10 * b.rounds {
-		d, err := c.call("run_python_code", `open("one.txt", "a").write("x")`, nil)
-		if err != nil {
-			return nil, err
-		}
-		took = append(took, d)
-	}
-	return took, nil
+	return calls(c, 10*b.rounds, 0, "run_python_code", `open("one.txt", "a").write("x")`)
 }
 
 // uploadBytes is what one upload brings in the measurement of what it costs.

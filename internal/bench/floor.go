@@ -57,28 +57,29 @@ func (f *floors) round(ctx context.Context, engine *podman.Engine, i, calls int)
 	}
 	f.containerUp = append(f.containerUp, time.Since(began))
 	for range calls {
-		if err := f.trip(p, lines, &f.roundTrip); err != nil {
+		took, err := trip(p, lines)
+		if err != nil {
 			return err
 		}
+		f.roundTrip = append(f.roundTrip, took)
 	}
 	for range max(1, calls/restedPart) {
 		time.Sleep(rest)
-		if err := f.trip(p, lines, &f.rested); err != nil {
+		took, err := trip(p, lines)
+		if err != nil {
 			return err
 		}
+		f.rested = append(f.rested, took)
 	}
 	return nil
 }
 
 // trip measures a line's way there and back.
-func (*floors) trip(w io.Writer, lines *bufio.Reader, into *series) error {
+func trip(w io.Writer, lines *bufio.Reader) (time.Duration, error) {
 	began := time.Now()
 	if _, err := w.Write([]byte("x\n")); err != nil {
-		return err
+		return 0, err
 	}
-	if _, err := lines.ReadString('\n'); err != nil {
-		return err
-	}
-	*into = append(*into, time.Since(began))
-	return nil
+	_, err := lines.ReadString('\n')
+	return time.Since(began), err
 }
