@@ -1,14 +1,11 @@
 // The rules for the JavaScript of this folder. ESLint itself is in lint/.
-import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { posix } from 'node:path';
+import { read, withRequired } from './required.mjs';
 
 const require = createRequire(new URL('lint/package.json', import.meta.url));
 const js = require('@eslint/js');
 
 const readonly = (names) => Object.fromEntries(names.map((name) => [name, 'readonly']));
-
-const read = (name) => readFileSync(new URL(name, import.meta.url), 'utf8');
 
 // A kernel captures the globals that it uses, because user code may declare the same
 // names: its list is what no-undef lets it use.
@@ -57,15 +54,6 @@ export default [
     rules,
   },
 ];
-
-/** withRequired lists files and those that they lead to. */
-function withRequired(...paths) {
-  const found = new Set(paths);
-  for (const path of found) {
-    for (const [, name] of read(path).matchAll(/require\('(\.[^']+)'\)/g)) found.add(posix.join(posix.dirname(path), name));
-  }
-  return [...found];
-}
 
 /** uncaptured lists the globals of this Node that a kernel does not capture. */
 function uncaptured() {

@@ -6,8 +6,8 @@
 
 const fs = require('node:fs');
 
-const { writeSync, openSync, closeSync, fstatSync, mkdirSync } = fs;
+const { closeSync, fstatSync, mkdirSync, openSync, readFileSync, readdirSync, statSync, writeSync } = fs;
 const { setImmediate: startImmediate } = globalThis;
 const promiseThen = (() => {}).call.bind(Promise.prototype.then);
 
-module.exports = { closeSync, fstatSync, mkdirSync, openSync, promiseThen, startImmediate, writeSync };
+module.exports = { closeSync, fstatSync, mkdirSync, openSync, promiseThen, readFileSync, readdirSync, startImmediate, statSync, writeSync };

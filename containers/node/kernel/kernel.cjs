@@ -17,6 +17,7 @@ const { Asker } = require('../common/ask.cjs');
 const { closeSync, fstatSync, openSync, promiseThen, startImmediate } = require('./builtins.cjs');
 const { writeAll } = require('./bytes.cjs');
 const { Cell, readsAsObject } = require('./cell.cjs');
+const { inode } = require('./descriptors.cjs');
 const { Displayer, JUPYTER_DISPLAY } = require('./display.cjs');
 const { cutError, describeError, describeSyntaxError, formatStack } = require('./errors.cjs');
 const { FrameReader, encodeFrame } = require('../common/frames.cjs');
@@ -632,14 +633,6 @@ function newRun(id, code) {
 /** shorter cuts the texts of a run's outcome. */
 function shorter({ result, error }, limit) {
   return { result: isText(result) ? cutText(result, limit) : null, error: error ? cutError(error, limit) : null };
-}
-
-function inode(fd) {
-  try {
-    return fstatSync(fd).ino;
-  } catch {
-    return -1;
-  }
 }
 
 /** exitNumber is the exit status that Node makes of process.exit's argument. */

@@ -8,8 +8,8 @@
 
 const fs = require('node:fs');
 const { syncBuiltinESMExports } = require('node:module');
-
-const { closeSync, fstatSync, readFileSync, readdirSync, statSync } = fs;
+const { closeSync, fstatSync, readFileSync, readdirSync, statSync } = require('./builtins.cjs');
+const { inode } = require('./descriptors.cjs');
 
 const CALLS = ['readFileSync', 'writeFileSync', 'appendFileSync'];
 
@@ -86,18 +86,9 @@ function openNow() {
   const open = new Set();
   for (const name of readdirSync('/proc/self/fd')) {
     const fd = Number(name);
-    if (isOpen(fd)) open.add(fd); // but for that of the listing
+    if (inode(fd) !== -1) open.add(fd); // but for that of the listing
   }
   return open;
-}
-
-function isOpen(fd) {
-  try {
-    fstatSync(fd);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 /** isFresh tells whether fd is the file at path, and where openSync leaves it. */
