@@ -2,6 +2,7 @@ package containers
 
 import (
 	"embed"
+	"encoding/json"
 	"fmt"
 	"path"
 	"regexp"
@@ -11,17 +12,23 @@ import (
 
 // What programs begin with, and the folders that they lead to.
 //
-//go:embed node/boot.cjs node/join.cjs node/main.cjs node/files.cjs node/relay.cjs
+//go:embed node/flags.json node/boot.cjs node/join.cjs node/main.cjs node/files.cjs node/relay.cjs
 //go:embed node/supervisor node/kernel node/watcher node/common
 var nodeSources embed.FS
 
 var nodeRequire = regexp.MustCompile(`require\('(\.[^']+)'\)`)
 
 var (
+	nodeFlags      = nodeArguments("flags.json")
 	nodeSupervisor = nodeProgram("main.cjs")
 	nodeFiles      = nodeProgram("files.cjs")
 	nodeRelay      = nodeProgram("relay.cjs")
 )
+
+// NodeFlags are the arguments that make node run a program of ours given as the next one. V8 works in the
+// thread that runs: where one of its others waits for memory while Node ends, which that thread would have
+// to collect, Node never ends (https://github.com/nodejs/node/issues/54918).
+func NodeFlags() []string { return slices.Clone(nodeFlags) }
 
 // NodeBoot is the source for `node -e` that becomes the program which stdin brings.
 func NodeBoot() string { return nodeSource("boot.cjs") }
@@ -51,6 +58,13 @@ func nodeProgram(first string) string {
 	}
 	b.WriteString("};\n" + nodeSource("join.cjs"))
 	return b.String()
+}
+
+func nodeArguments(file string) (flags []string) {
+	if err := json.Unmarshal([]byte(nodeSource(file)), &flags); err != nil {
+		panic(err)
+	}
+	return flags
 }
 
 // nodeSource reads what is embedded, so it cannot fail but by a name that is missing in the lines above.

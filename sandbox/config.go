@@ -9,7 +9,7 @@ import (
 type KernelConfig struct {
 	Image       string
 	Interpreter string   // name or path of the interpreter in the image, such as python3
-	Flag        string   // what makes it run a program given as the next argument, such as -c
+	Flags       []string // what makes it run a program given as the next argument, such as -c
 	Boot        string   // that program, which reads the supervisor from its stdin and becomes it
 	Supervisor  string   // the supervisor's source
 	Program     []string // what makes the interpreter run the programs below, such as -I -c

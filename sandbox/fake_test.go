@@ -268,7 +268,7 @@ func testConfig(t *testing.T, e *fakeEngine) Config {
 	e.t = t
 	return Config{
 		Engine:    e,
-		Kernels:   map[Language]KernelConfig{Python: {Image: "img", Interpreter: "python3", Flag: "-c", Boot: "boot", Supervisor: "source", Program: []string{"-I", "-c"}, Files: "files", Relay: "relay"}},
+		Kernels:   map[Language]KernelConfig{Python: {Image: "img", Interpreter: "python3", Flags: []string{"-c"}, Boot: "boot", Supervisor: "source", Program: []string{"-I", "-c"}, Files: "files", Relay: "relay"}},
 		CodeBytes: 1000, OutputBytes: 1000, SpoolBytes: 1 << 20,
 		RunTimeout: time.Minute, MaxRunTimeout: time.Hour, IdleTimeout: 30 * time.Minute, Lifetime: 24 * time.Hour,
 		StartTimeout: time.Minute, MaxSessions: 3, StateDir: t.TempDir(), Host: "host",

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
@@ -70,7 +71,7 @@ func (s *session) spec(language Language, setting KernelConfig, image ImageInfo)
 			LabelNamed: fmt.Sprint(s.named),
 		},
 		Image:   setting.Image,
-		Command: []string{setting.interpreterOf(image), setting.Flag, setting.Boot},
+		Command: slices.Concat([]string{setting.interpreterOf(image)}, setting.Flags, []string{setting.Boot}),
 		Limits:  s.config.Limits,
 	}
 }

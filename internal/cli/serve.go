@@ -155,7 +155,7 @@ func (s *Settings) kernels() map[sandbox.Language]sandbox.KernelConfig {
 	kernels := make(map[sandbox.Language]sandbox.KernelConfig)
 	if image, on := s.image(sandbox.Python); on {
 		kernels[sandbox.Python] = sandbox.KernelConfig{
-			Image: image, Interpreter: "python3", Flag: "-c",
+			Image: image, Interpreter: "python3", Flags: []string{"-c"},
 			Boot: containers.PythonBoot(), Supervisor: containers.PythonSupervisor(), Preload: s.Preload,
 			Program: []string{"-I", "-c"}, Files: containers.PythonFiles(), Relay: containers.PythonRelay(),
 			Setup: setupFor("--python-image", s.PythonImage),
@@ -163,9 +163,9 @@ func (s *Settings) kernels() map[sandbox.Language]sandbox.KernelConfig {
 	}
 	if image, on := s.image(sandbox.JavaScript); on {
 		kernels[sandbox.JavaScript] = sandbox.KernelConfig{
-			Image: image, Interpreter: "node", Flag: "-e",
+			Image: image, Interpreter: "node", Flags: containers.NodeFlags(),
 			Boot: containers.NodeBoot(), Supervisor: containers.NodeSupervisor(),
-			Program: []string{"-e"}, Files: containers.NodeFiles(), Relay: containers.NodeRelay(),
+			Program: containers.NodeFlags(), Files: containers.NodeFiles(), Relay: containers.NodeRelay(),
 			Setup: setupFor("--js-image", s.JSImage),
 		}
 	}

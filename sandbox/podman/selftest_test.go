@@ -168,7 +168,7 @@ func (w weakness) attack(t *testing.T) selftest.Report {
 			Limits:      sandbox.Limits{MemoryBytes: 128 << 20, CPUs: 1, PIDs: 48, TmpBytes: 16 << 20, FileBytes: 8 << 20, OpenFiles: 128},
 			VolumeBytes: 32 << 20, VolumeFiles: 1000, SpoolBytes: 1 << 20,
 			Kernels: map[sandbox.Language]sandbox.KernelConfig{sandbox.Python: {
-				Image: testimage.BarePython(t), Interpreter: "python3", Flag: "-c", Boot: containers.PythonBoot(), Supervisor: supervisor,
+				Image: testimage.BarePython(t), Interpreter: "python3", Flags: []string{"-c"}, Boot: containers.PythonBoot(), Supervisor: supervisor,
 				Program: []string{"-I", "-c"}, Files: containers.PythonFiles(), Relay: containers.PythonRelay(),
 			}},
 		},

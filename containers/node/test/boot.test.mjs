@@ -5,11 +5,11 @@ import { closeSync, constants, mkdtempSync, openSync, rmSync, writeSync } from '
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { boot, frame } from './program.mjs';
+import { boot, flags, frame } from './program.mjs';
 
 /** begin starts boot.cjs; done tells its exit status and what it printed. */
 function begin(args, extra = []) {
-  const child = spawn(process.execPath, ['-e', boot, ...args], { stdio: ['pipe', 'pipe', 'inherit', ...extra] });
+  const child = spawn(process.execPath, [...flags, boot, ...args], { stdio: ['pipe', 'pipe', 'inherit', ...extra] });
   let out = '';
   child.stdout.on('data', (chunk) => (out += chunk));
   const done = new Promise((resolve) => child.on('close', (code) => resolve({ code, out })));

@@ -3,7 +3,7 @@ import { execFileSync, spawn } from 'node:child_process';
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { program } from './program.mjs';
+import { flags, program } from './program.mjs';
 
 const source = program('files.cjs');
 
@@ -36,7 +36,7 @@ export class FilesClient {
 
   constructor(workDir) {
     this.workDir = workDir;
-    this.child = spawn(process.execPath, ['-e', source], { stdio: 'pipe' });
+    this.child = spawn(process.execPath, [...flags, source], { stdio: 'pipe' });
     this.ended = new Promise((resolve) => this.child.on('close', (code) => resolve(code)));
     this.child.stdin.on('error', () => {});
     this.child.stderr.on('data', (chunk) => (this.stderr += chunk));

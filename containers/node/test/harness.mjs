@@ -1,19 +1,19 @@
 // A client of the kernel protocol for the tests: it starts a supervisor, sends frames and
 // collects what comes back. SUPERVISOR_COMMAND, a JSON list, names another command that
-// takes the place of `node -e BOOT`; "BOOT" in it stands for the source of boot.cjs.
+// takes the place of `node FLAGS BOOT`; "BOOT" in it stands for the source of boot.cjs.
 import { spawn } from 'node:child_process';
 import { chownSync, mkdtempSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { boot, frame, program } from './program.mjs';
+import { boot, flags, frame, program } from './program.mjs';
 
 const source = frame(program('main.cjs'));
 
 /** command is the argv that starts a supervisor. */
 function command() {
   const given = process.env.SUPERVISOR_COMMAND;
-  if (given === undefined) return [process.execPath, '-e', boot];
+  if (given === undefined) return [process.execPath, ...flags, boot];
   return JSON.parse(given).map((word) => (word === 'BOOT' ? boot : word));
 }
 

@@ -3,6 +3,9 @@ import { read, withRequired } from '../required.mjs';
 
 export const boot = read('boot.cjs');
 
+/** flags make node run the source behind them, as in a container. */
+export const flags = JSON.parse(read('flags.json'));
+
 /** program joins a file, by its path in the folder above, and those that it leads to. */
 export function program(first) {
   const parts = withRequired(first).map((path) => `"${path}"(module, require) {${read(path)}\n},\n`);

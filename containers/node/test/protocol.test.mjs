@@ -1,5 +1,6 @@
 // The server's side of the protocol: good and bad frames, and how the supervisor ends.
 import assert from 'node:assert/strict';
+import { readFileSync, readdirSync } from 'node:fs';
 import { test } from 'node:test';
 import { Client, inImage } from './harness.mjs';
 
@@ -137,6 +138,16 @@ test('SIGTERM ends it at once', { skip: inImage && 'the signal would reach the c
   client.begin('while (true);', { timeout_ms: 0 });
   client.child.kill('SIGTERM');
   assert.equal((await client.exited).code, 0);
+});
+
+test('V8 does nothing beside it, which Node could wait for at its end', { skip: inImage && 'the process is not to be seen from here' }, async (t) => {
+  const client = await started(t);
+  for (let i = 0; i < 40; i++) await client.run('1');
+  const tasks = `/proc/${client.child.pid}/task`;
+  for (const thread of readdirSync(tasks)) {
+    const times = Number(readFileSync(`${tasks}/${thread}/schedstat`, 'utf8').split(' ')[2]);
+    if (thread !== String(client.child.pid)) assert.ok(times <= 5, `thread ${thread} ran ${times} times`);
+  }
 });
 
 test('a server that does not read does not make it grow', { skip: inImage && 'the process is not to be seen from here' }, async (t) => {

@@ -6,7 +6,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { program } from './program.mjs';
+import { flags, program } from './program.mjs';
 
 const source = program('relay.cjs');
 
@@ -25,7 +25,7 @@ async function listen(t, onConnection) {
 
 /** begin starts a relay to a path. */
 function begin(t, path) {
-  const child = spawn(process.execPath, ['-e', source], { env: { ...process.env, CODE_SANDBOX_SOCKET: path } });
+  const child = spawn(process.execPath, [...flags, source], { env: { ...process.env, CODE_SANDBOX_SOCKET: path } });
   t.after(() => child.kill('SIGKILL'));
   child.stdin.on('error', () => {});
   const out = [];

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { Client, inImage } from './harness.mjs';
-import { frame, program } from './program.mjs';
+import { flags, frame, program } from './program.mjs';
 
 const TOKEN = 'a token that only servers know';
 const skip = inImage && 'the socket is in the container';
@@ -138,7 +138,7 @@ describe('a server that takes over', { skip }, () => {
   test('comes by a relay', async (t) => {
     const { first, place } = await begin(t);
     await first.run('kept = "by relay"');
-    const relay = spawn(process.execPath, ['-e', program('relay.cjs')], { env: { ...process.env, CODE_SANDBOX_SOCKET: place } });
+    const relay = spawn(process.execPath, [...flags, program('relay.cjs')], { env: { ...process.env, CODE_SANDBOX_SOCKET: place } });
     t.after(() => relay.kill('SIGKILL'));
     let out = '';
     relay.stdout.on('data', (chunk) => (out += chunk));
