@@ -48,6 +48,8 @@ type Facts struct {
 	Rootless bool `json:"rootless"`
 	// Alone says that the attack is process 1 and that there is no other.
 	Alone bool `json:"alone"`
+	// PatienceSeconds is how long an attack goes on before it holds that nothing stops it.
+	PatienceSeconds float64 `json:"patience_seconds"`
 	// Namespaces are the host's own, as /proc/self/ns names them.
 	Namespaces map[string]string `json:"namespaces"`
 	Listeners  [][2]any          `json:"listeners"` // address and port of what listens outside

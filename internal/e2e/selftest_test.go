@@ -20,7 +20,7 @@ type selftestRow struct {
 // selftestCommand is a self-test in the environment that a client would give it.
 func selftestCommand(stateDir string, args ...string) *exec.Cmd {
 	cmd := exec.Command(binary, append([]string{"selftest", "--state-dir", stateDir}, args...)...)
-	cmd.Env = []string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH"), "API_KEY=a key of the user's own", "DATABASE_URL=postgres://user:secret@db/x"}
+	cmd.Env = append(slowly(), "HOME="+os.Getenv("HOME"), "PATH="+os.Getenv("PATH"), "API_KEY=a key of the user's own", "DATABASE_URL=postgres://user:secret@db/x")
 	return cmd
 }
 

@@ -69,7 +69,7 @@ type Row struct {
 }
 
 const (
-	attackTimeout = 2 * time.Minute
+	attackTimeout = 2 * time.Minute // or the time of a run in the configuration, if that is more
 	closeTimeout  = 30 * time.Second
 )
 

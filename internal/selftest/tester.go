@@ -34,9 +34,13 @@ type tester struct {
 // same way, and hundreds of thousands take minutes on a slow machine.
 const mostFiles = 10_000
 
+// patiencePart of the time of a run is what an attack may wait to be stopped.
+const patiencePart = 2
+
 func newTester(o Options, info podman.Info) (*tester, error) {
 	c := &o.Config
-	c.RunTimeout, c.MaxRunTimeout, c.StartTimeout = attackTimeout, attackTimeout, max(c.StartTimeout, attackTimeout)
+	c.RunTimeout, c.StartTimeout = max(c.RunTimeout, attackTimeout), max(c.StartTimeout, attackTimeout)
+	c.MaxRunTimeout = max(c.MaxRunTimeout, c.RunTimeout)
 	c.IdleTimeout, c.Lifetime = max(c.IdleTimeout, time.Hour), max(c.Lifetime, time.Hour)
 	c.CodeBytes, c.OutputBytes, c.MaxSessions, c.Prewarm = max(c.CodeBytes, 256<<10), max(c.OutputBytes, 30_000), 1000, nil
 	c.VolumeFiles = min(c.VolumeFiles, mostFiles)
@@ -47,8 +51,9 @@ func newTester(o Options, info podman.Info) (*tester, error) {
 			FileBytes: c.Limits.FileBytes, OpenFiles: c.Limits.OpenFiles, VolumeBytes: c.VolumeBytes, VolumeFiles: c.VolumeFiles,
 		},
 		GVisor: info.Isolation == podman.GVisor, Rootless: info.Rootless,
-		Token: "selftest-" + strings.ToLower(rand.Text()),
-		Given: digests(c.Env), Withheld: withheld(o.Environ, c.Env),
+		PatienceSeconds: c.RunTimeout.Seconds() / patiencePart,
+		Token:           "selftest-" + strings.ToLower(rand.Text()),
+		Given:           digests(c.Env), Withheld: withheld(o.Environ, c.Env),
 	}
 	if err := t.layBait(); err != nil {
 		t.removeBait()

@@ -8,7 +8,7 @@ for (let number = 0; number < many; number++) {
   put(`/mnt/data/.volume/${Math.floor(number / 1000)}/${number}`);
 }
 // It is stopped while it goes on, on a slow machine as late as its files are counted.
-for (const end = Date.now() + 60_000; Date.now() < end;) {
+for (const end = Date.now() + 1000 * FACTS.patience_seconds; Date.now() < end;) {
   put(`/mnt/data/.volume/0/more ${many++}`);
   await new Promise((resolve) => { setTimeout(resolve, 20); });
 }
