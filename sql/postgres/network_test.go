@@ -97,6 +97,9 @@ func TestAConnectionThatTheNetworkForgotIsReplaced(t *testing.T) {
 		}
 		rows.Close()
 	}
+	for db.pool.Stat().IdleConns() < poolSize { // they are tidied after the answer
+		time.Sleep(time.Millisecond)
+	}
 	way.slept.Add(1)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*enterTime) // far less than a statement may take
 	defer cancel()
