@@ -46,8 +46,8 @@ test-python:
 	cd containers/python && python3 -m unittest -q
 
 # On the machine's own Node, which is an older one, and on the one that the image has. A test that hangs
-# fails after ten minutes, and what it leaves open keeps nobody waiting.
-NODE_TEST := --test --test-timeout=600000 --test-force-exit
+# fails after five minutes, and what it leaves open keeps nobody waiting.
+NODE_TEST := --test --test-timeout=$(shell echo $$((300000 * $${E2E_SLOWNESS:-1}))) --test-force-exit
 test-node: containers/node/lint/node_modules
 	cd containers/node && node $(NODE_TEST)
 	cd containers/node && lint/node_modules/.bin/node $(NODE_TEST)

@@ -27,6 +27,7 @@ export class FilesClient {
     const client = new FilesClient(workDir);
     t.after(async () => {
       client.child.kill('SIGKILL');
+      client.child.stdout.destroy(); // which does not close while nobody reads what is left
       await client.ended;
       execFileSync('rm', ['-rf', workDir]); // Node cannot remove what is deeper than a path is long
     });
@@ -40,7 +41,10 @@ export class FilesClient {
     this.ended = new Promise((resolve) => this.child.on('close', (code) => resolve(code)));
     this.child.stdin.on('error', () => {});
     this.child.stderr.on('data', (chunk) => (this.stderr += chunk));
-    this.child.stdout.on('readable', () => this.#wake());
+    this.child.stdout.on('readable', () => {
+      this.child.stdout.read(0); // without it nobody would hear of an end that comes behind the exit
+      this.#wake();
+    });
     this.ended.then(() => this.#wake());
   }
 
