@@ -89,8 +89,11 @@ func (d *Deps) statusLine(res *sandbox.Result) string {
 	case sandbox.Completed:
 		return fmt.Sprintf("completed in %v", took)
 	case sandbox.Failed:
-		if res.Cause == causeQuota {
+		switch res.Cause {
+		case causeQuota:
 			return d.quotaLine(res, took)
+		case causeFull:
+			return d.fullLine()
 		}
 		return fmt.Sprintf("%s (failed in %v, exit code %d)", d.errorHead(res), took, res.ExitCode)
 	case sandbox.TimedOut:
@@ -106,8 +109,12 @@ func (d *Deps) statusLine(res *sandbox.Result) string {
 	return fmt.Sprintf("killed after %v: %s; variables are gone, files are kept, and the next call starts a new kernel", took, killedWhy(res, config))
 }
 
-// causeQuota is the cause of a run that was stopped because of the files that it made.
-const causeQuota = "quota"
+const (
+	// causeQuota is the cause of a run that was stopped because of the files that it made.
+	causeQuota = "quota"
+	// causeFull is the cause of a run that did not begin, because the files are far over the limit.
+	causeFull = "full"
+)
 
 func (d *Deps) quotaLine(res *sandbox.Result, took time.Duration) string {
 	variables := "variables are kept"
@@ -119,9 +126,15 @@ func (d *Deps) quotaLine(res *sandbox.Result, took time.Duration) string {
 		humanize.IBytes(uint64(c.VolumeBytes)), humanize.Comma(c.VolumeFiles), took, variables)
 }
 
+func (d *Deps) fullLine() string {
+	c := d.Manager.Config()
+	return fmt.Sprintf("quota_exceeded: nothing was run, because the session's files take far more than the %s in %s files that they may\nHint: save what is needed with read_artifact, then close the session.",
+		humanize.IBytes(uint64(c.VolumeBytes)), humanize.Comma(c.VolumeFiles))
+}
+
 // fullHint tells what lies behind the system's words for a file or a disk that may not grow.
 func (d *Deps) fullHint(res *sandbox.Result) string {
-	if res.Error == nil || res.Cause == causeQuota {
+	if res.Error == nil || res.Cause == causeQuota || res.Cause == causeFull {
 		return ""
 	}
 	c := d.Manager.Config()

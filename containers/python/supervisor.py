@@ -49,7 +49,7 @@ from run import Run
 from settings import Settings
 from takeover import Memory, TakeOver
 from tree import Count
-from volume import TICK, Volume
+from volume import SPARE, TICK, Volume
 from zygote import Zygote
 
 PROTOCOL = 1
@@ -279,7 +279,11 @@ class Supervisor(Loop):
             self._log("warn", "a run without an id, without code or before init was ignored")
             return
         if self.run is not None:
-            self._refuse(run_id)
+            self._refuse(run_id, "SessionBusy", "another run goes on in this kernel")
+            return
+        if self.volume is not None and self.volume.refuses_runs():
+            self._refuse(run_id, "QuotaExceeded", self.volume.describe(), "full")
+            self._watch_volume()  # the kernel itself may hold what is too much
             return
         run = self.run = Run(message, self.settings, self._make_spool)
         self.oom_seen = self.oom.read()
@@ -290,13 +294,13 @@ class Supervisor(Loop):
         self.set_timer("progress", 1.0, self._on_progress)
         self._provide_kernel(run)
 
-    def _refuse(self, run_id):
-        error = {"name": "SessionBusy", "message": "another run goes on in this kernel", "traceback": ""}
+    def _refuse(self, run_id, name, message, cause=""):
+        error = {"name": name, "message": message, "traceback": ""}
         empty = Stream(256, None)
         self.server.send({
             "type": "done", "id": run_id, "status": "failed", "exit_code": 1, "result": None, "error": error,
             "stdout": empty.report(), "stderr": empty.report(), "artifacts": [], "artifacts_total": 0,
-            "displays_total": 0, "duration_ms": 0, "cause": "", "kernel": "alive",
+            "displays_total": 0, "duration_ms": 0, "cause": cause, "kernel": "dead" if self.main is None else "alive",
         })
 
     def _make_spool(self, run_id, stream):
@@ -635,8 +639,11 @@ class Supervisor(Loop):
             self.set_timer("programs of %s" % run.id, LEAVE_SECONDS, lambda: self._kill_all(choose))
 
     def _finish_over(self, run, kernel, result=None):
-        error = {"name": "QuotaExceeded", "message": run.over, "traceback": ""}
-        self._finish(run, "failed", 1, result, error, kernel, "quota")
+        self._finish(run, "failed", 1, result, self._quota_error(run.over), kernel, "quota")
+
+    @staticmethod
+    def _quota_error(message):
+        return {"name": "QuotaExceeded", "message": message, "traceback": ""}
 
     @staticmethod
     def _exit_code_of(reason):
@@ -662,6 +669,11 @@ class Supervisor(Loop):
             artifacts, total = self.artifacts.scan(run.started_ns, self.settings.max_artifacts)
         except (OSError, AttributeError):  # there is no work directory any more, or never was
             artifacts, total = [], 0
+        if self.volume is not None and not run.reason and status in ("completed", "failed"):
+            changed = sum(artifact["size_bytes"] for artifact in artifacts), total
+            if self.volume.is_exceeded_at_end(changed):
+                status, exit_code, result, cause = "failed", 1, None, "quota"
+                error = self._quota_error(self.volume.describe())
         self.run = None
         self.last_id = run.id
         self.last_frame = time.monotonic()
@@ -831,7 +843,7 @@ class Supervisor(Loop):
         seen = activity(self.main.pid) if self.main is not None else (None, None, None)
         moved, self.last_activity = seen != self.last_activity, seen
         if counted:
-            if self.volume.has_grown():
+            if self.volume.has_grown() or self.volume.is_full():
                 self._stop_writers(seen)
             self.counted_activity = seen
         if self._has_programs() or not self.volume.is_settled:
@@ -861,8 +873,8 @@ class Supervisor(Loop):
 
     def _stop_writers(self, seen):
         """Kills the programs that runs have left, or else the main kernel where its own threads write."""
-        self._log("warn", "programs that write between runs are killed: %s" % self.volume.describe())
         if self._programs(process_table()):
+            self._log("warn", "programs that write between runs are killed: %s" % self.volume.describe())
             self._kill_all(self._programs)
         elif self.main is not None and self._has_written(seen):
             self.main.fills = True
@@ -873,9 +885,13 @@ class Supervisor(Loop):
 
         The other language's container may have done it, and every kernel writes a little.
         """
+        if self.volume.is_full() and self.volume.held_bytes > SPARE[0]:
+            return True
         if self.counted_activity is None:
             return False
         cpu, _, written = self.counted_activity
+        if self.volume.is_full():
+            return cpu != seen[0]
         grown, more_files = (now - then for now, then in zip(self.volume.level, self.volume.before))
         if written is None or seen[2] is None or more_files > 0:
             return cpu != seen[0]

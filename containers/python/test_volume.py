@@ -83,6 +83,10 @@ class Runs(VolumeTest):
     def test_sparse_files(self):
         self.over("import time\nfor i in range(3):\n    open('f%d' % i, 'w').truncate(1 << 40)\ntime.sleep(600)")
 
+    def test_just_before_the_end_of_a_run(self):
+        self.over("with open('s', 'wb') as f: f.truncate(20 << 20)")
+        self.completed("import os; os.remove('s')")
+
     def test_files_without_a_name(self):
         self.over(
             "import os, time\nkept = []\nfor i in range(4):\n    kept.append(open('f%d' % i, 'wb'))\n"
@@ -164,6 +168,52 @@ class OverAlready(VolumeTest):
         client = self.connect(work_dir=self.client.work_dir, **self.init)
         answer = client.run("import os, time; time.sleep(0.5); os.remove('big'); time.sleep(0.3)")
         self.assertEqual(answer.status, "completed", answer)
+
+
+class Full(VolumeTest):
+    """Far over the limit, by what is on the disk."""
+
+    HOLES = "import os, time\nfor n in range(6): open('holes%d' % n, 'wb').truncate(100 << 20)\n"
+    FILL = (
+        "import os, time\nfor n in range(6):\n"
+        "    with open('holes%d' % n, 'r+b') as f: os.posix_fallocate(f.fileno(), 0, 100 << 20)\n    time.sleep(0.3)\ntime.sleep(600)"
+    )
+
+    def remove_holes(self):
+        for number in range(6):
+            os.remove(os.path.join(self.client.work_dir, "holes%d" % number))
+
+    def test_holes_are_not_filled_and_then_nothing_runs(self):
+        self.over(self.HOLES + "time.sleep(600)")
+        self.over(self.FILL)
+        for fresh in (False, True):
+            answer = self.run_code("print('runs')", fresh=fresh)
+            self.assertEqual((answer.status, answer.cause, answer.kernel), ("failed", "full", "alive"))
+            self.assertEqual((answer.error["name"], answer.stdout["bytes"]), ("QuotaExceeded", 0))
+        self.remove_holes()
+        self.completed("os.listdir()")
+
+    def test_holes_are_not_filled_by_a_program_that_was_left_behind(self):
+        self.over(self.HOLES + "time.sleep(600)")
+        self.completed("import subprocess, sys\np = subprocess.Popen([sys.executable, '-c', %r])" % self.FILL)
+
+        def is_told():
+            self.client.send({"type": "ping", "n": 1})
+            self.client.wait_for("pong")
+            return self.client.logs
+
+        self.wait_until(is_told)
+        self.assertRegex(self.client.logs[0]["message"], "programs that write between runs are killed")
+        self.remove_holes()
+        self.assertEqual(self.completed("p.wait()").result, "-9")
+
+    def test_a_kernel_that_holds_it_all_is_ended(self):
+        self.over(
+            "import os, time\nf = open('held', 'wb'); os.remove('held')\n"
+            "os.posix_fallocate(f.fileno(), 0, 600 << 20); time.sleep(600)"
+        )
+        self.assertEqual(self.client.wait_for("kernel"), {"type": "kernel", "state": "dead", "cause": "quota"})
+        self.completed("1")
 
 
 PROGRAM = "import time\nf = open('big%d', 'wb')\nwhile True: f.write(bytes(1 << 18)); f.flush(); time.sleep(0.02)"

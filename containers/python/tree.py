@@ -84,12 +84,12 @@ class Count:
     """What the files below a directory take, as the limit of the work directory counts it.
 
     Every entry is a file; its bytes are its size or its blocks, whichever is more, and those of
-    hard links count once. A folder takes bytes too, for what it is itself: else any number of empty
+    hard links count once; `disk_bytes` are those of the blocks alone. A folder takes bytes too, for what it is itself: else any number of empty
     ones would fit. The counting may be done in steps.
     """
 
     def __init__(self, dir_fd, entries=ENTRIES, unlock=False):
-        self.bytes = self.files = 0
+        self.bytes = self.disk_bytes = self.files = 0
         self.tree = Tree(dir_fd, entries=entries, unlock=unlock)
         self._linked = set()
         self._walk = iter(self.tree)
@@ -125,3 +125,4 @@ class Count:
                 return
             self._linked.add((info.st_dev, info.st_ino))
         self.bytes = min(self.bytes + max(info.st_size, info.st_blocks * 512), MOST)
+        self.disk_bytes += info.st_blocks * 512

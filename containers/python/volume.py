@@ -13,13 +13,17 @@ RECOUNT_SECONDS = (2, 32)  # between two counts where nothing has moved; longer 
 SUSPICION_SECONDS = 0.5  # until the next count where a process could not be looked at
 HIDDEN_SECONDS = 3  # for how long one must be hidden to be believed to hide: a kernel is born so
 SPARE = (1 << 20, 64)  # bytes and files that a run may add which began over the limit
+END_SECONDS = 0.25  # for a count that a run's answer waits for
+FULL_SECONDS = 5  # for one that shows whether a run may begin at all
+FULL = (2, (512 << 20, 10_000))  # times the limit, and bytes and files more than that
 FINE = (1 << 20, 64)  # a move of the free space that is too small to count for
 
 
 def unlinked_bytes(dir_fd, pids):
     """What files take that have no name any more and that processes still have open or mapped, each once.
 
-    And which processes do not let their files be looked at.
+    By what counts, and on the disk, where one that is only mapped is taken to be in full. And which
+    processes do not let their files be looked at.
     """
     device = os.fstat(dir_fd).st_dev
     below = os.readlink("/proc/self/fd/%d" % dir_fd) + "/"
@@ -33,7 +37,7 @@ def unlinked_bytes(dir_fd, pids):
                 hidden.add(pid)
         except OSError:  # it has ended
             continue
-    return sum(sizes.values()), hidden
+    return sum(max(size) for size in sizes.values()), sum(disk for _, disk in sizes.values()), hidden
 
 
 def is_undumpable(pid):
@@ -51,7 +55,7 @@ def _add_open(sizes, folder, device):
         except OSError:
             continue
         if info.st_dev == device and info.st_nlink == 0 and stat.S_ISREG(info.st_mode):
-            sizes[info.st_ino] = max(info.st_size, info.st_blocks * 512)
+            sizes[info.st_ino] = info.st_size, info.st_blocks * 512
 
 
 def _add_mapped(sizes, path, below):
@@ -64,22 +68,27 @@ def _add_mapped(sizes, path, below):
             if name.startswith(mark[0]):
                 start, end = (int(address, 16) for address in span.split("-"))
                 inode, reach = int(inode), int(offset, 16) + end - start
-                sizes[inode] = max(sizes.get(inode, 0), reach)
+                size, disk = sizes.get(inode, (0, reach))
+                sizes[inode] = max(size, reach), disk
 
 
 class Volume:
     """How full the work directory is, known from the free space of the file system and from counts.
 
     `look` is called at every tick while something may write, and counts for a part of it where
-    that is due. Levels are (bytes, files). `pids` tells the processes that may hold files open
-    which have no name any more: those take room too.
+    that is due. Levels are (bytes, files). Far over the limit it is full, by what is on the disk: runs
+    that begin over the limit fill the holes of files, or each adds a little. `pids` tells the processes
+    that may hold files open which have no name any more: those take room too.
     """
 
     def __init__(self, dir_fd, most_bytes, most_files, pids=tuple):
         self.dir_fd = dir_fd
         self.pids = pids
         self.most = (most_bytes or float("inf"), most_files or float("inf"))
+        self.full = tuple(FULL[0] * most + more for most, more in zip(self.most, FULL[1]))
         self.level = None  # by the last count that is over
+        self.disk_bytes = 0  # by the same: what counts for being full
+        self.held_bytes = 0  # by the same: of files without a name
         self.base = None  # where the run began over the limit: the level then
         self.base_due = False
         self.is_hidden = False  # whether a process has hidden its files from the last counts
@@ -106,6 +115,28 @@ class Volume:
         self._turn_over()
         self.base_due = False
         self._begin_count()
+
+    def refuses_runs(self):
+        """Whether it is full, so that no code may run."""
+        if self.level is None:
+            return self._count_now(END_SECONDS) and self.is_full()
+        room = zip((self.disk_bytes, self.level[1]), self.counted_free, self._read_free(), self.full)
+        if all(n + was - free <= full for n, was, free, full in room):
+            return False
+        return not self._count_now(FULL_SECONDS) or self.is_full()
+
+    def is_exceeded_at_end(self, changed):
+        """Whether the run, which is over, has taken it over the limit since the last count.
+
+        `changed` is the (bytes, files) that the run is known to have changed.
+        """
+        if self.level is None or self.base_due:
+            return False
+        allowed = self.most if self.base is None else [n + spare for n, spare in zip(self.base, SPARE)]
+        taken = [was - free for was, free in zip(self.counted_free, self._read_free())]
+        if all(n + max(known, took) <= most for n, known, took, most in zip(self.level, changed, taken, allowed)):
+            return False
+        return self._count_now(END_SECONDS) and self.is_exceeded()
 
     def leave(self):
         """In a forked child: lets go of the descriptors of a count."""
@@ -140,11 +171,14 @@ class Volume:
     def is_over(self):
         return self.is_hidden or self.level[0] > self.most[0] or self.level[1] > self.most[1]
 
+    def is_full(self):
+        return self.disk_bytes > self.full[0] or self.level[1] > self.full[1]
+
     def is_exceeded(self):
         """Whether the run that goes on is to blame, by the last count."""
         if not self.is_over():
             return False
-        if self.base is None or self.is_hidden:
+        if self.base is None or self.is_hidden or self.is_full():
             return True
         return any(now - then > spare for now, then, spare in zip(self.level, self.base, SPARE))
 
@@ -160,6 +194,17 @@ class Volume:
         limits = ["%d %s" % (most, unit) for most, unit in zip(self.most, ("bytes", "files")) if most != float("inf")]
         return "the work directory holds %d bytes in %d files; it may hold %s" % (*self.level, " and ".join(limits))
 
+    def _count_now(self, seconds):
+        """Counts all of it; tells whether that took no longer."""
+        self._begin_count()
+        try:
+            done = self.count.step(time.monotonic() + seconds)
+        except OSError:  # there is no work directory any more
+            self.count, done = None, False
+        if done:
+            self._end_count()
+        return done
+
     def _begin_count(self):
         if self.count is not None:
             self.count.stop()
@@ -170,11 +215,12 @@ class Volume:
         count, self.count = self.count, None
         # Folders too deep to be looked into would hide what is in them.
         size = count.bytes if count.complete else float("inf")
-        unlinked, hidden = unlinked_bytes(self.dir_fd, self.pids())
+        self.held_bytes, held_on_disk, hidden = unlinked_bytes(self.dir_fd, self.pids())
+        self.disk_bytes = count.disk_bytes + held_on_disk
         now = time.monotonic()
         self.hidden = {pid: self.hidden.get(pid, now) for pid in hidden}
         self.is_hidden = any(now - since >= HIDDEN_SECONDS for since in self.hidden.values())
-        level = (size + unlinked, count.files)
+        level = (size + self.held_bytes, count.files)
         self.pause = RECOUNT_SECONDS[0] if level != self.level else min(2 * self.pause, RECOUNT_SECONDS[1])
         self.due = time.monotonic() + (SUSPICION_SECONDS if hidden else self.pause)
         self.before = None if self.is_first else self.level

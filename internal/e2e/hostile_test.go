@@ -190,3 +190,26 @@ func TestFilesCannotBeHiddenFromTheLimit(t *testing.T) {
 		})
 	}
 }
+
+// Each run over the limit may add a little before it is stopped, and holes in files count before they are filled: a
+// session that is far over its limit runs nothing any more, in either language, and its files can still be read.
+func TestASessionFarOverItsLimitRunsNothing(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{args: []string{"--volume-limit", "64MiB"}})
+	fill := "import os\nopen('kept.txt', 'w').write('kept')\nfor n in range(16):\n  with open(f'part{n}', 'w+b') as f: os.posix_fallocate(f.fileno(), 0, 48 << 20)"
+	if res := s.call(python, object{"code": fill}); !strings.HasPrefix(res.text(), "quota_exceeded: the session's files may take 64 MiB") {
+		t.Errorf("it came to\n%s", res.text())
+	}
+	for _, tool := range []string{python, javascript} {
+		if res := s.call(tool, object{"code": "1"}); !strings.HasPrefix(res.text(), "quota_exceeded: nothing was run") {
+			t.Errorf("%s: it came to\n%s", tool, res.text())
+		}
+	}
+	if res := s.call("read_artifact", object{"path": "kept.txt"}); !strings.Contains(res.text(), "kept") {
+		t.Errorf("it came to\n%s", res.text())
+	}
+	s.call("close_session", object{})
+	if got := s.py("6 * 7").Meta.Run.value(); got != "42" {
+		t.Errorf("got %s", got)
+	}
+}

@@ -11,6 +11,7 @@ const O_PATH = 0o10000000; // a descriptor that only names its file (Linux); Nod
 const LONG_PATH = 2048; // the system takes no path of 4096 bytes
 const SLOW_PART = 4;
 const CHECK_EVERY = 16; // entries between two looks at the clock
+const CHANGE_MS = 50; // changes are told apart by this much
 
 /**
  * Tally counts everything below a folder, in steps, so that its owner can answer meanwhile.
@@ -20,17 +21,17 @@ const CHECK_EVERY = 16; // entries between two looks at the clock
  */
 class Tally {
   bytes = 0;
+  diskBytes = 0; // of the blocks alone
   files = 0;
   complete = true; // false when it stopped at the bound, or met what it cannot look into
   done = false;
-  changedBytes = 0; // of what changed since then: no less than what was added
-  changedFiles = 0;
   spentMs = 0; // of the processor, or a good part of the time where reading was slow
   #folders; // still to be read, as {path, level}: paths are bytes in the form of latin1 text
   #bases = []; // of paths that would be too long: {fd, left} where left is how many folders were before it
   #folder = null;
   #path = '';
   #linked = new Set();
+  #changes = new Map(); // what changed since then, by the time in CHANGE_MS
 
   /** root is what to count below; most bounds how many entries; since is a time in ms, by the clock of files. */
   constructor(root, { most = 200_000, since = Infinity } = {}) {
@@ -67,6 +68,17 @@ class Tally {
     this.#folder = null;
     for (const { fd } of this.#bases.splice(0)) fs.closeSync(fd);
     this.done = true;
+  }
+
+  /** changed sums up what changed since then at such times as wanted(from, to) takes; that is no less than what was added. */
+  changed(wanted) {
+    const sum = { bytes: 0, files: 0 };
+    for (const [time, { bytes, files }] of this.#changes) {
+      if (!wanted(time * CHANGE_MS, (time + 1) * CHANGE_MS)) continue;
+      sum.bytes += bytes;
+      sum.files += files;
+    }
+    return sum;
   }
 
   #next() {
@@ -110,13 +122,18 @@ class Tally {
     const isFolder = stat.isDirectory();
     if (isFolder) this.#folders.push(path);
     else if (stat.nlink > 1 && this.#isKnown(stat)) return;
-    const bytes = Math.max(stat.size, stat.blocks * 512);
+    const onDisk = stat.blocks * 512;
+    const bytes = Math.max(stat.size, onDisk);
     this.bytes += bytes;
+    this.diskBytes += onDisk;
     // A folder also changes when something in it is deleted.
     const changed = isFolder && stat.birthtimeMs > 0 ? stat.birthtimeMs : stat.ctimeMs;
-    if (changed < this.since) return;
-    this.changedBytes += bytes;
-    this.changedFiles++;
+    if (changed >= this.since) this.#change(Math.floor(changed / CHANGE_MS), bytes);
+  }
+
+  #change(time, bytes) {
+    const sum = this.#changes.get(time) ?? { bytes: 0, files: 0 };
+    this.#changes.set(time, { bytes: sum.bytes + bytes, files: sum.files + 1 });
   }
 
   #isKnown({ dev, ino }) {

@@ -5,6 +5,7 @@
  */
 
 const fs = require('node:fs');
+const { Activity, hasRun } = require('./activity.cjs');
 const { readText } = require('./processes.cjs');
 const { Tally } = require('../common/tally.cjs');
 const { Unnamed } = require('./unnamed.cjs');
@@ -20,9 +21,9 @@ const COUNT_ANYWAY_MS = 2000; // what is sparse, or no file, does not move the f
 const MOVED_PART = 8; // of what is left to the limit
 const LOOK_MS = 1000; // between two looks whether anything is left that could write
 const SAMPLE_MS = 200;
-const OLD_MS = 500; // between two counts of a busy machine
 const LATE_COUNT_MS = 250;
-const HAS_RUN_NS = 200_000; // of processor time: less is what a sleeping process takes by itself
+const FULL_COUNT_MS = 5000;
+const FULL = { times: 2, bytes: 512 << 20, files: MANY_FILES }; // of the limit, and more than that
 
 // What a run may add when the limit was passed before it began, so that it can delete.
 const ALLOWANCE = { bytes: 1 << 20, files: 64 };
@@ -31,23 +32,26 @@ const fits = (usage, limit) => usage.bytes <= limit.bytes && usage.files <= limi
 const plus = (a, b) => ({ bytes: a.bytes + b.bytes, files: a.files + b.files });
 
 /**
- * Quota watches a work directory. onOver({bytes, files, hider}) is called when the session's own
- * code has taken it over the limit, or process hider, if that is not 0, hides what it has open; code that has not run since it was under it has not. session.pids()
- * lists the processes of that code, session.hasPrograms() tells whether any are there beside
- * its kernels. It watches from begin, and stops by itself when nothing is left that writes.
+ * Quota watches a work directory. onOver({bytes, diskBytes, files, hider}) is called when the session's own
+ * code has taken it over the limit, or process hider, if that is not 0, hides what it has open; code that slept
+ * while it was filled has not. Where it is full, which is far over the limit, whoever is awake is to blame.
+ * session.pids() lists the processes of that code, session.hasPrograms() tells whether any are there beside
+ * its kernels, session.now() gives the time by the clock of files. It watches from begin, and stops by itself
+ * when nothing is left that writes.
  */
 class Quota {
-  #known = { bytes: 0, files: 0, hider: 0 }; // as of the last count
+  #known = { bytes: 0, diskBytes: 0, files: 0, hider: 0 }; // as of the last count
   #allowed;
   #timer = null;
   #tally = null;
   #turn = 0; // how many runs have begun or ended
-  #since = Infinity; // when the run that goes on began, by the clock of files
-  #begunAt = 0; // the same by our own clock
+  #inRun = false;
+  #begunAt = 0; // when the last run began
+  #since = Infinity; // when the last turn was, by the clock of files
+  #fitAt = Infinity; // that turn, or when a later count under the limit began
+  #activity = null; // since that turn
+  #notedAt = -Infinity;
   #settled = true; // what the last run left is known
-  #times = new Map(); // as of a count that was under the limit
-  #sampledAt = -Infinity;
-  #doubts = false; // the last count was over the limit, but could blame nobody
   #stirred = new Map(); // as of the last look
   #lookAt = 0;
   #countedAt = -Infinity;
@@ -57,6 +61,7 @@ class Quota {
   constructor(root, limit, session, onOver) {
     this.root = root;
     this.limit = { bytes: limit.bytes || Infinity, files: limit.files || Infinity };
+    this.full = { diskBytes: FULL.times * this.limit.bytes + FULL.bytes, files: FULL.times * this.limit.files + FULL.files };
     this.session = session;
     this.onOver = onOver;
     this.#allowed = this.limit;
@@ -64,10 +69,9 @@ class Quota {
 
   /** begin tells that a run begins, at since by the clock of files. */
   begin(since) {
-    this.#turn++;
-    this.#since = since;
+    this.#turnOver(since);
+    this.#inRun = true;
     this.#begunAt = performance.now();
-    this.#doubts = false;
     this.#free ??= freeSpace(this.root);
     this.#allowed = fits(this.#known, this.limit) ? this.limit : plus(this.#known, ALLOWANCE);
     this.#watch();
@@ -81,10 +85,30 @@ class Quota {
   end(changed) {
     const isSuspect = !fits(plus(this.#known, changed), this.#allowed) || this.#hasTaken();
     const isOver = isSuspect && this.#countNow();
-    this.#turn++;
-    this.#since = Infinity;
+    this.#turnOver(this.session.now() + TICK_MS); // what the run did last may look as if it came a moment later
+    this.#inRun = false;
     this.#settled = false;
     return isOver ? this.#known : null;
+  }
+
+  /**
+   * refused gives the usage where so much is there already that no code may run any more, and null otherwise:
+   * one run after the other could add a little.
+   */
+  refused() {
+    const isNew = this.#countedAt === -Infinity; // others may have written
+    if (!isNew && !this.#mayBeFull()) return null;
+    this.#measureNow(isNew ? LATE_COUNT_MS : FULL_COUNT_MS);
+    if (!this.#isFull) return null;
+    this.#watch(); // a kernel may hold what is too much
+    return this.#known;
+  }
+
+  #turnOver(since) {
+    this.#turn++;
+    this.#since = this.#fitAt = since;
+    this.#activity = new Activity(since);
+    this.#notedAt = performance.now();
   }
 
   /** glance looks whether a kernel has begun to do something by itself. It is for a timer that exists anyway. */
@@ -96,13 +120,10 @@ class Quota {
     this.#timer ??= setInterval(() => this.#tick(), TICK_MS);
   }
 
-  get #inRun() {
-    return this.#since < Infinity;
-  }
-
   #tick() {
-    if (this.#tally !== null) return;
     const now = performance.now();
+    if (now - this.#notedAt >= SAMPLE_MS) this.#note();
+    if (this.#tally !== null) return;
     if (!this.#inRun && this.#settled && now >= this.#lookAt) {
       this.#lookAt = now + LOOK_MS;
       if (!this.#stirs() && !this.session.hasPrograms()) {
@@ -116,9 +137,9 @@ class Quota {
 
   #isDue(now) {
     const passed = now - this.#countedAt;
-    if (passed < (this.#doubts || this.#mayBeOver() ? HASTE_SHARE : COUNT_SHARE) * this.#cost) return false;
+    if (passed < (this.#mayBeOver() ? HASTE_SHARE : COUNT_SHARE) * this.#cost) return false;
     const isFirst = this.#inRun && this.#countedAt < this.#begunAt;
-    return isFirst || this.#doubts || this.#cost < CHEAP_MS || passed >= COUNT_ANYWAY_MS || this.#hasMoved();
+    return isFirst || this.#cost < CHEAP_MS || passed >= COUNT_ANYWAY_MS || this.#hasMoved();
   }
 
   #hasMoved() {
@@ -134,6 +155,16 @@ class Quota {
     const free = freeSpace(this.root);
     if (free === null || this.#free === null) return false;
     return ['bytes', 'files'].some((unit) => this.#known[unit] + this.#free[unit] - free[unit] > this.limit[unit]);
+  }
+
+  #mayBeFull() {
+    const { bytes, files } = freeSpace(this.root) ?? { bytes: 0, files: 0 };
+    const before = this.#free ?? { bytes, files };
+    return this.#known.diskBytes + before.bytes - bytes > this.full.diskBytes || this.#known.files + before.files - files > this.full.files;
+  }
+
+  get #isFull() {
+    return this.#known.diskBytes > this.full.diskBytes || this.#known.files > this.full.files;
   }
 
   // hasTaken tells whether the free space has shrunk by what is left to the limit: a file need not have a name for that.
@@ -153,13 +184,14 @@ class Quota {
   #count() {
     const turn = this.#turn;
     const free = freeSpace(this.root);
+    const began = this.session.now();
     this.#tally = this.#newTally();
     this.#tally.inSlices(SLICE_MS, (tally) => {
       this.#newUnnamed().inSlices(SLICE_MS, (unnamed) => {
         this.#tally = null;
-        this.#free = free;
+        this.#take(tally, unnamed, free);
         // What was counted partly before a run and partly in it accuses nobody.
-        if (this.#judge(tally, unnamed, turn === this.#turn)) this.onOver(this.#known);
+        if (this.#judge(tally, unnamed, turn === this.#turn, began)) this.onOver(this.#known);
       });
     });
   }
@@ -170,53 +202,63 @@ class Quota {
   }
 
   #countNow() {
-    this.#free = freeSpace(this.root);
-    const tally = this.#newTally();
-    tally.step(LATE_COUNT_MS);
-    tally.close();
-    const unnamed = this.#newUnnamed();
-    unnamed.step(LATE_COUNT_MS);
-    return this.#judge(tally, unnamed, true);
+    const began = this.session.now();
+    const { tally, unnamed } = this.#measureNow(LATE_COUNT_MS);
+    return this.#judge(tally, unnamed, true, began);
   }
 
-  // judge takes what was counted, and tells whether the session's code has gone over what it
-  // may; counted in a piece is what no run began or ended under.
-  #judge(tally, unnamed, inOnePiece) {
-    const wasOver = this.#settled && !fits(this.#known, this.limit);
-    this.#known = { bytes: tally.bytes + unnamed.bytes, files: tally.files, hider: unnamed.hider };
+  #measureNow(ms) {
+    const free = freeSpace(this.root);
+    const tally = this.#newTally();
+    tally.step(ms);
+    tally.close();
+    const unnamed = this.#newUnnamed();
+    unnamed.step(ms);
+    this.#take(tally, unnamed, free);
+    return { tally, unnamed };
+  }
+
+  #take(tally, unnamed, free) {
+    this.#known = { bytes: tally.bytes + unnamed.bytes, diskBytes: tally.diskBytes + unnamed.diskBytes, files: tally.files, hider: unnamed.hider };
+    this.#free = free;
     this.#cost = tally.spentMs + unnamed.spentMs;
     this.#countedAt = performance.now();
-    if (unnamed.hider !== 0) return true;
+  }
+
+  // judge tells whether the session's code has gone over what it may; counted in a piece is what no run
+  // began or ended under.
+  #judge(tally, unnamed, inOnePiece, began) {
+    if (this.#known.hider !== 0) return true;
+    if (this.#isFull) return this.#isAwake(unnamed);
     if (!inOnePiece) return false;
     if (!this.#inRun) this.#settled = true;
     if (fits(this.#known, this.limit)) {
-      this.#doubts = false;
       this.#allowed = this.limit;
-      this.#sample();
+      this.#fitAt = Math.max(this.#fitAt, began);
       return false;
     }
     if (fits(this.#known, this.#allowed)) return false;
-    const before = this.#times;
-    const isOld = this.#sampledAt > this.#begunAt && performance.now() - this.#sampledAt > OLD_MS;
-    this.#sample(true);
-    // Files without a name are those of the session's own processes, asleep or not.
-    const isHeld = unnamed.bytes > 0 && fits({ bytes: tally.bytes, files: tally.files }, this.#allowed);
-    // Who ran long ago need not be who wrote. The next count tells, and comes soon.
-    this.#doubts = isOld && !isHeld && !this.#doubts;
-    if (this.#doubts) return false;
+    const allowed = this.#allowed;
     this.#allowed = plus(this.#known, ALLOWANCE);
-    // Without a run, what takes it over the limit need not be the session's; what goes on then is.
-    const hasWritten = this.#inRun ? !fits({ bytes: tally.changedBytes + unnamed.changedBytes, files: tally.changedFiles }, ALLOWANCE) : wasOver;
-    return hasWritten && (isHeld || hasRun(before, this.#times));
+    this.#note();
+    const wasAwake = this.#activity.covers(this.#fitAt, Infinity);
+    // Files without a name are those of the session's own processes, asleep or not.
+    const isHeld = unnamed.bytes > 0 && fits({ bytes: tally.bytes, files: tally.files }, allowed);
+    if (!isHeld && !wasAwake) return false;
+    // A long write changes a file's time when it begins: what has changed is looked for in the whole run.
+    const { bytes, files } = tally.changed((from, to) => this.#activity.covers(from, to));
+    return !fits({ bytes: bytes + unnamed.changedBytes, files }, ALLOWANCE);
   }
 
-  // It takes a millisecond, so far from the limit it is not done with every count.
-  #sample(always = false) {
-    const now = performance.now();
-    const half = { bytes: this.limit.bytes / 2, files: this.limit.files / 2 };
-    if (!always && fits(this.#known, half) && now - this.#sampledAt < SAMPLE_MS) return;
-    this.#sampledAt = now;
-    this.#times = this.#processorTimes();
+  // isAwake tells whether the session's code may be what fills the directory, far over the limit.
+  #isAwake(unnamed) {
+    return this.#inRun || unnamed.bytes > ALLOWANCE.bytes || this.session.hasPrograms() || this.#stirs();
+  }
+
+  // It takes a millisecond.
+  #note() {
+    this.#notedAt = performance.now();
+    this.#activity.note(this.session.now(), this.#processorTimes());
   }
 
   #processorTimes() {
@@ -258,13 +300,6 @@ function threads(pid) {
   } catch {
     return []; // it has ended
   }
-}
-
-function hasRun(before, now) {
-  if (before === null || now === null) return true;
-  let sum = 0;
-  for (const [thread, time] of now) sum += Math.max(0, time - (before.get(thread) ?? 0));
-  return sum > HAS_RUN_NS;
 }
 
 module.exports = { Quota };

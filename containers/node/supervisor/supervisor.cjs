@@ -180,6 +180,7 @@ class Supervisor {
     const session = {
       pids: () => this.#processes().map(({ pid }) => pid),
       hasPrograms: () => this.#programs().length > 0,
+      now: () => this.#scanner.now(),
     };
     return new Quota(workDir, { bytes: volumeBytes, files: volumeFiles }, session, (usage) => this.#onOver(usage));
   }
@@ -336,6 +337,8 @@ class Supervisor {
     }
     if (this.#settings === null) return this.#refuse(frame, 'NotReady', 'init has to come before run');
     if (this.#run !== null) return this.#refuse(frame, 'SessionBusy', `run ${this.#run.id} is still going on`);
+    const full = this.#quota?.refused();
+    if (full) return this.#refuse(frame, 'QuotaExceeded', this.#quotaError(full).message, 'full');
     const run = new Run(frame, this.#settings, this.#scanner.now());
     const kernel = run.fresh ? this.#takeSpare() : (this.#main ??= this.#takeSpare());
     kernel.drain(); // what is there now is not this run's
@@ -349,7 +352,7 @@ class Supervisor {
     run.every(PROGRESS_MS, () => this.#progress(run));
   }
 
-  #refuse(frame, name, message) {
+  #refuse(frame, name, message, cause = '') {
     const empty = { head: '', tail: '', bytes: 0, lines: 0, omitted_bytes: 0, omitted_lines: 0 };
     this.#send({
       type: 'done',
@@ -364,7 +367,7 @@ class Supervisor {
       artifacts_total: 0,
       displays_total: 0,
       duration_ms: 0,
-      cause: '',
+      cause,
       kernel: this.#main === null ? 'dead' : 'alive',
       late: [],
     });

@@ -12,10 +12,12 @@ const MAPPING = /^([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) \S+ (\d+) +(\/.*) \(de
 
 /**
  * Unnamed counts such files of a work directory, each once, in steps as Tally does. Of one that
- * is only mapped the length is known as far as it is mapped, and it is taken to have changed.
+ * is only mapped the length is known as far as it is mapped, and it is taken to have changed and to be
+ * on the disk in full.
  */
 class Unnamed {
   bytes = 0;
+  diskBytes = 0; // of the blocks alone
   changedBytes = 0; // of what changed since then
   hider = 0; // a process that does not show what it has open, or 0
   spentMs = 0;
@@ -64,7 +66,7 @@ class Unnamed {
       yield* this.#opens(pid);
       yield* this.#maps(pid);
     }
-    for (const [inode, length] of this.#mapped) if (!this.#opened.has(inode)) this.#add(length, true);
+    for (const [inode, length] of this.#mapped) if (!this.#opened.has(inode)) this.#add(length, length, true);
   }
 
   *#opens(pid) {
@@ -90,11 +92,13 @@ class Unnamed {
     }
     if (stat.nlink > 0 || stat.dev !== this.#device || !stat.isFile() || this.#opened.has(stat.ino)) return;
     this.#opened.add(stat.ino);
-    this.#add(Math.max(stat.size, stat.blocks * 512), stat.ctimeMs >= this.#since);
+    const onDisk = stat.blocks * 512;
+    this.#add(Math.max(stat.size, onDisk), onDisk, stat.ctimeMs >= this.#since);
   }
 
-  #add(bytes, hasChanged) {
+  #add(bytes, onDisk, hasChanged) {
     this.bytes += bytes;
+    this.diskBytes += onDisk;
     if (hasChanged) this.changedBytes += bytes;
   }
 

@@ -1,7 +1,7 @@
 // The limit of the work directory (quota.cjs, tally.cjs): whatever fills it is stopped, and
 // the variables stay where that can be.
 import assert from 'node:assert/strict';
-import { mkdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { Client, inImage } from './harness.mjs';
@@ -137,6 +137,42 @@ test('a run that begins over the limit may add a little', async (t) => {
   await exceeded(client, 'fs.writeFileSync("more", Buffer.alloc(2 << 20)); await wait(60_000)');
 });
 
+describe('what lies far over the limit', () => {
+  const holes = 'for (let i = 0; i < 6; i++) { fs.writeFileSync(`holes-${i}`, ""); fs.truncateSync(`holes-${i}`, 100 << 20) }';
+  const fillHoles = 'for i in 0 1 2 3 4 5; do fallocate -l 100M holes-$i; sleep 0.3; done';
+  const refused = (done) => [done.status, done.error?.name, done.cause, done.kernel, done.duration_ms];
+
+  test('is the last that is run', async (t) => {
+    const client = await started(t);
+    await exceeded(client, holes);
+    await exceeded(client, `require("child_process").execFileSync("sh", ["-c", ${JSON.stringify(fillHoles)}]); await wait(60_000)`, { timeout_ms: 60_000, grace_ms: 30_000 });
+    for (const fresh of [false, true]) assert.deepEqual(refused(await client.run('kept', { fresh })), ['failed', 'QuotaExceeded', 'full', 'alive', 0]);
+  });
+
+  test('is not filled by a program that was left behind either', async (t) => {
+    const client = await started(t);
+    await exceeded(client, holes);
+    await completed(client, `const left = spawn("sh", ["-c", ${JSON.stringify(`${fillHoles}; exec sleep 1000`)}], { stdio: "ignore" }); 1`);
+    await client.frame(({ type, level }) => type === 'log' && level === 'warn');
+  });
+
+  test('ends a kernel that holds it', async (t) => {
+    const client = await started(t);
+    await exceeded(client, 'const fd = fs.openSync("held", "w"); fs.unlinkSync("held"); require("child_process").execFileSync("fallocate", ["-l", "600M", "/proc/self/fd/3"], { stdio: [0, 1, 2, fd] }); await wait(60_000)');
+    const { state, cause } = await client.frame(({ type }) => type === 'kernel');
+    assert.deepEqual([state, cause], ['dead', 'quota']);
+    assert.equal(await completed(client, 'typeof kept'), "'undefined'");
+  });
+
+  test('may be deleted by somebody else', { skip: inImage && 'the files are deleted from here' }, async (t) => {
+    const client = await started(t);
+    await exceeded(client, 'require("child_process").execFileSync("fallocate", ["-l", "600M", "large"]); await wait(60_000)');
+    assert.equal((await client.run('kept')).cause, 'full');
+    rmSync(join(client.workDir, 'large'));
+    assert.equal(await completed(client, 'kept'), "'kept'");
+  });
+});
+
 test('without limits nothing is stopped', async (t) => {
   const client = await started(t, { volume_bytes: 0, volume_files: 0 });
   assert.equal(await completed(client, 'fs.writeFileSync("large", ""); fs.truncateSync("large", 2 ** 40); await wait(300); "ok"'), "'ok'");
@@ -208,6 +244,13 @@ test('a run that ends in the middle of a count is judged all the same', { skip: 
   const client = await started(t, { volume_files: 1_000_000 });
   growTree(client);
   await exceeded(client, `${fill['a file without a name in no time']}; await wait(150)`, { timeout_ms: 60_000, grace_ms: 30_000 });
+  assert.equal(await completed(client, 'kept'), "'kept'");
+});
+
+test('who wrote is known where counts are far apart', { skip: inImage && 'the files are written from here' }, async (t) => {
+  const client = await started(t, { volume_files: 1_000_000 });
+  growTree(client);
+  await exceeded(client, `await wait(1500); ${fill['sparse files']}`, { timeout_ms: 60_000, grace_ms: 30_000 });
   assert.equal(await completed(client, 'kept'), "'kept'");
 });
 
