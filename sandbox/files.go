@@ -139,5 +139,5 @@ func (m *Manager) Resume(ctx context.Context, id string) (SessionInfo, error) {
 	if err != nil {
 		return SessionInfo{}, err
 	}
-	return m.describe(ctx, s), nil
+	return m.describe(ctx, s, nil), nil
 }

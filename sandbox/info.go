@@ -3,6 +3,7 @@ package sandbox
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 )
@@ -10,7 +11,7 @@ import (
 // KernelInfo describes one language of a session.
 type KernelInfo struct {
 	Language Language
-	State    string // "running", "idle", "not started", "ended", or "kept": no server has it, and its variables are there
+	State    string // "running", "idle", "not started", "ended", or "kept": no server speaks to it now, and its variables are there
 	Version  string // of the interpreter; empty before it has come up
 }
 
@@ -34,7 +35,8 @@ type SessionInfo struct {
 	SizeBytes *int64
 }
 
-func (s *session) info(fallback string) SessionInfo {
+// info describes the session; kept are the languages whose kernels wait to be taken over.
+func (s *session) info(fallback string, kept []Language) SessionInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	info := SessionInfo{
@@ -45,13 +47,13 @@ func (s *session) info(fallback string) SessionInfo {
 		info.LastUsed = time.Now()
 	}
 	for _, l := range s.lanes {
-		info.Kernels = append(info.Kernels, l.info())
+		info.Kernels = append(info.Kernels, l.info(slices.Contains(kept, l.language)))
 	}
 	sortKernels(info.Kernels)
 	return info
 }
 
-func (l *lane) info() KernelInfo {
+func (l *lane) info(kept bool) KernelInfo {
 	info := KernelInfo{Language: l.language, State: "not started"}
 	k := l.kernelNow()
 	switch {
@@ -63,8 +65,50 @@ func (l *lane) info() KernelInfo {
 		}
 	case l.hadKernel():
 		info.State = "ended"
+	case kept:
+		info.State = "kept"
 	}
 	return info
+}
+
+// kept gives the languages whose variables are in a container that an earlier server left running and that
+// this one has had no reason to speak to yet. left is what the engine has of the session; nil: the engine is
+// asked, where an answer could tell something.
+func (s *session) kept(ctx context.Context, left *leftover) []Language {
+	unreached := s.unreached()
+	if len(unreached) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	if left == nil {
+		var err error
+		if left, err = leftoverOf(ctx, s.config.Engine, s.config.Host, s.id); err != nil || left == nil {
+			s.config.Logger.Debug("list kept kernels", "session", s.id, "error", err)
+			return nil
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(left.running), func(language Language) bool {
+		key, known := unreached[language]
+		return !known || s.fits(ctx, language, key) != nil
+	})
+}
+
+// unreached tells by language what the containers of earlier servers were made with, where this server has
+// not had a kernel. It reads the record's file: the record itself is locked while a container starts.
+func (s *session) unreached() map[Language]string {
+	if !s.resumed {
+		return nil
+	}
+	r := loadRecord(s.folder())
+	if r == nil {
+		return nil
+	}
+	maps.DeleteFunc(r.Settings, func(language Language, _ string) bool {
+		l := s.lanes[language]
+		return l == nil || l.hadKernel()
+	})
+	return r.Settings
 }
 
 // Session describes a session of this server, the default one for an empty id: also when that one
@@ -77,14 +121,15 @@ func (m *Manager) Session(ctx context.Context, id string) (SessionInfo, error) {
 		}
 		return m.unborn(), nil
 	}
-	return m.describe(ctx, s), nil
+	return m.describe(ctx, s, nil), nil
 }
 
-func (m *Manager) describe(ctx context.Context, s *session) SessionInfo {
+// describe tells of a session of this server; for left see session.kept.
+func (m *Manager) describe(ctx context.Context, s *session, left *leftover) SessionInfo {
 	m.mu.Lock()
 	fallback := m.fallback
 	m.mu.Unlock()
-	info := s.info(fallback)
+	info := s.info(fallback, s.kept(ctx, left))
 	info.SizeBytes = s.size(ctx)
 	return info
 }
@@ -112,19 +157,19 @@ const listTimeout = 10 * time.Second
 // Sessions describes this server's sessions and, where the engine answers in time, what else is on
 // it: sessions of other live servers, and named ones that no server has open now. Newest use first.
 func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
-	var list []SessionInfo
-	mine := make(map[string]bool)
-	for _, s := range m.all() {
-		list = append(list, m.describe(ctx, s))
-		mine[s.id] = true
-	}
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	listing, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	inventory, err := m.config.Engine.List(ctx, LabelHost, m.config.Host)
+	inventory, err := m.config.Engine.List(listing, LabelHost, m.config.Host)
 	if err != nil {
 		m.config.Logger.Debug("list sessions", "error", err)
 	}
 	others := group(inventory)
+	var list []SessionInfo
+	mine := make(map[string]bool)
+	for _, s := range m.all() {
+		list = append(list, m.describe(ctx, s, cmp.Or(others[s.id], &leftover{})))
+		mine[s.id] = true
+	}
 	for id := range keptSessions(m.config.StateDir) {
 		if others[id] == nil {
 			others[id] = &leftover{named: true} // it has nothing on the engine yet, or any more

@@ -33,26 +33,13 @@ var (
 func (s *session) takeOver(l *lane) (*kernel, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.StartTimeout)
 	defer cancel()
-	setting := s.config.Kernels[l.language]
-	image, err := s.images.get(ctx, s.config.Engine, setting.Image)
-	if err != nil {
+	if err := s.fits(ctx, l.language, s.madeWith(l.language)); err != nil {
 		return nil, err
-	}
-	key, err := s.settingsKey(setting, image)
-	if err != nil {
-		return nil, err
-	}
-	switch s.madeWith(l.language) {
-	case key:
-	case "":
-		return nil, errNeverStarted
-	default:
-		return nil, errOtherSettings
 	}
 	s.mu.Lock()
 	s.tried = true
 	s.mu.Unlock()
-	proc, err := s.exec(ctx, l.language, setting.Relay)
+	proc, err := s.exec(ctx, l.language, s.config.Kernels[l.language].Relay)
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +56,26 @@ func (s *session) takeOver(l *lane) (*kernel, error) {
 		return nil, fmt.Errorf("%w: %w: %s", errNoTakeOver, err, clip(proc.Stderr(), 500))
 	}
 	return k, nil
+}
+
+// fits tells whether a container is one that this server would make itself, by the key of what it was made
+// with: errNeverStarted or errOtherSettings where not.
+func (s *session) fits(ctx context.Context, language Language, key string) error {
+	setting := s.config.Kernels[language]
+	image, err := s.images.get(ctx, s.config.Engine, setting.Image)
+	if err != nil {
+		return err
+	}
+	own, err := s.settingsKey(setting, image)
+	switch {
+	case err != nil:
+		return err
+	case key == "":
+		return errNeverStarted
+	case key != own:
+		return errOtherSettings
+	}
+	return nil
 }
 
 // madeWith tells what the lane's container was made with.

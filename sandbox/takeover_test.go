@@ -83,6 +83,43 @@ func TestALaterServerTakesTheKernelOver(t *testing.T) {
 	})
 }
 
+func TestAKernelThatWaitsToBeTakenOverIsToldOf(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Config, *fakeEngine)
+		want   string
+	}{
+		"its container runs":      {func(*Config, *fakeEngine) {}, "kept"},
+		"its container has ended": {func(_ *Config, e *fakeEngine) { e.containers["csm-host-mine-javascript"].over.Store(true) }, "not started"},
+		"its container is gone":   {func(_ *Config, e *fakeEngine) { delete(e.containers, "csm-host-mine-javascript") }, "not started"},
+		"it has other settings":   {func(c *Config, _ *fakeEngine) { c.Limits.MemoryBytes++ }, "not started"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, _ := lastingEngine(t)
+				config := testConfig(t, e)
+				config.Kernels[JavaScript] = config.Kernels[Python]
+				first := NewManager(config)
+				mustRun(t, first, RunOptions{Code: "1", SessionID: "mine"})
+				mustRun(t, first, RunOptions{Code: "1", SessionID: "mine", Language: JavaScript})
+				first.Close(t.Context())
+				test.change(&config, e)
+				later := newTestManager(t, config)
+				mustRun(t, later, RunOptions{Code: "2", SessionID: "mine"})
+				info, err := later.Session(t.Context(), "mine")
+				list := later.Sessions(t.Context())
+				if err != nil || len(list) != 1 {
+					t.Fatalf("told of %v, listed %+v", err, list)
+				}
+				for _, kernels := range [][]KernelInfo{info.Kernels, list[0].Kernels} {
+					if kernels[0].State != "idle" || kernels[1].State != test.want {
+						t.Errorf("the kernels are %+v", kernels)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestAKernelThatCannotBeTakenOverIsReplaced(t *testing.T) {
 	for name, change := range map[string]func(*Config, *lasting){
 		"other limits":              func(c *Config, _ *lasting) { c.Limits.MemoryBytes++ },

@@ -12,14 +12,14 @@ func (m *Manager) cameOrWent() {
 }
 
 // Known describes the sessions that this server has open, in no order. It asks neither the engine nor
-// a kernel, so it says nothing of sizes.
+// a kernel, so it says nothing of sizes, nor of kernels that are kept.
 func (m *Manager) Known() []SessionInfo {
 	m.mu.Lock()
 	fallback := m.fallback
 	m.mu.Unlock()
 	var known []SessionInfo
 	for _, s := range m.all() {
-		known = append(known, s.info(fallback))
+		known = append(known, s.info(fallback, nil))
 	}
 	return known
 }
