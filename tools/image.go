@@ -2,6 +2,7 @@ package tools
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	_ "image/gif" // decoders for what code may show
 	"image/jpeg"
 	"image/png"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -41,8 +43,10 @@ var textTypes = []string{"text/plain", "text/markdown", "text/latex", "applicati
 func (d *Deps) renderDisplays(res *sandbox.Result) ([]mcp.Content, string) {
 	var images []mcp.Content
 	var b strings.Builder
+	left := cmp.Or(d.Manager.Config().OutputBytes, math.MaxInt)
 	for _, display := range res.Displays {
-		line := d.describeDisplay(display)
+		line, text := d.describeDisplay(display)
+		line += within(text, &left)
 		if mime, data := pick(display); data != nil {
 			if len(images) == maxImages {
 				line += " (not attached: an answer has at most " + fmt.Sprint(maxImages) + " images)"
@@ -78,21 +82,34 @@ func pick(display sandbox.Display) (string, []byte) {
 	return "", nil
 }
 
-// describeDisplay tells of what was shown: where it is, or what it says. The sandbox cuts alt texts.
-func (d *Deps) describeDisplay(display sandbox.Display) string {
+// describeDisplay tells of what was shown: where it is, and what it says. The sandbox cuts alt texts.
+func (d *Deps) describeDisplay(display sandbox.Display) (place, text string) {
+	alt := d.Secrets.MaskHead(display.Alt)
 	if display.Path != "" {
-		line := display.Path + "  " + humanize.Bytes(uint64(display.SizeBytes))
-		if display.Alt != "" {
-			line += "  " + d.Secrets.MaskHead(display.Alt)
+		place = display.Path + "  " + humanize.Bytes(uint64(display.SizeBytes))
+		if alt != "" {
+			place += "  "
 		}
-		return line
+		return place, alt
 	}
 	for _, mime := range textTypes {
 		if data := display.Data[mime]; len(data) > 0 {
-			return d.maskCut(string(data))
+			return "", d.maskCut(string(data))
 		}
 	}
-	return d.Secrets.MaskHead(display.Alt)
+	return "", alt
+}
+
+// within gives a text's beginning as far as left bytes reach, which it takes away from them, and says how
+// much was left out. Each text that code shows is bounded where it is read, and there may be many.
+func within(text string, left *int) string {
+	if len(text) <= *left {
+		*left -= len(text)
+		return text
+	}
+	head := strings.ToValidUTF8(text[:*left], "") // but for half a character at its end it is valid
+	*left = 0
+	return strings.TrimLeft(fmt.Sprintf("%s\n… %s left out …", strings.TrimRight(head, "\n"), humanize.Bytes(uint64(len(text)-len(head)))), "\n")
 }
 
 type fitted struct {

@@ -143,12 +143,29 @@ func deep(width, height int) []byte {
 	return b.Bytes()
 }
 
+func TestTheTextsOfDisplaysHaveOneBound(t *testing.T) {
+	m := sandbox.NewManager(sandbox.Config{OutputBytes: 1000})
+	defer m.Close(t.Context())
+	shown := sandbox.Result{Displays: []sandbox.Display{
+		{Data: map[string][]byte{"text/html": []byte("first " + strings.Repeat("é", 250))}},
+		{Data: map[string][]byte{"text/plain": []byte("second " + strings.Repeat("é", 1000))}},
+		{Data: map[string][]byte{"text/plain": []byte("third " + strings.Repeat("x", 994))}},
+		{Path: "output/figure-1.html", SizeBytes: 61, Alt: "A title"},
+	}, DisplaysTotal: 4}
+	_, text := (&Deps{Manager: m}).renderDisplays(&shown)
+	want := "first " + strings.Repeat("é", 250) + "\nsecond " + strings.Repeat("é", 243) +
+		"\n… 1.5 kB left out …\n… 1.0 kB left out …\noutput/figure-1.html  61 B  … 7 B left out …\n"
+	if text != want {
+		t.Errorf("got %q\nwant %q", text, want)
+	}
+}
+
 func TestAnAnswerHasAtMostFourImages(t *testing.T) {
 	var displays []sandbox.Display
 	for range 6 {
 		displays = append(displays, sandbox.Display{Data: map[string][]byte{"image/png": noise(5, 5)}, Path: "output/figure-1.png", Alt: "A title"})
 	}
-	images, text := (&Deps{}).renderDisplays(&sandbox.Result{Displays: displays, DisplaysTotal: 6})
+	images, text := renderDeps(t).renderDisplays(&sandbox.Result{Displays: displays, DisplaysTotal: 6})
 	if len(images) != maxImages || strings.Count(text, "not attached") != 2 || strings.Count(text, "A title") != 6 {
 		t.Errorf("%d images, %q", len(images), text)
 	}
