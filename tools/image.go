@@ -57,7 +57,7 @@ func (d *Deps) renderDisplays(res *sandbox.Result) ([]mcp.Content, string) {
 			}
 		}
 		if _, data := pick(display); data == nil && isImage(display.Path) {
-			line += " (not attached: too large; make it smaller to see it)"
+			line += " (not attached: " + whyNoData(display) + ")"
 		}
 		if line != "" {
 			b.WriteString(line + "\n")
@@ -67,6 +67,15 @@ func (d *Deps) renderDisplays(res *sandbox.Result) ([]mcp.Content, string) {
 		fmt.Fprintf(&b, "… and %d more, not reported\n", more)
 	}
 	return images, b.String()
+}
+
+// whyNoData tells why an image has only a path here, and how it can be seen. Most often it is of an earlier
+// run, whose images are let go of when there is a next one.
+func whyNoData(display sandbox.Display) string {
+	if display.SizeBytes > maxImageSource {
+		return "too large; make it smaller to see it"
+	}
+	return "its data are not held here; read_artifact with this path shows it"
 }
 
 // isImage tells by its name whether a file is an image that could have been attached.

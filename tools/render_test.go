@@ -51,8 +51,10 @@ func TestARunReadsLikeATerminal(t *testing.T) {
 		"ignored":       {sandbox.Result{Status: sandbox.Cancelled, Duration: ms, VariablesLost: true}, "cancelled after 1ms: the code ignored the interrupt and its kernel was killed; variables are gone, files are kept", false},
 		"memory":        {sandbox.Result{Status: sandbox.Killed, Cause: "memory"}, "killed after 0s: the code ran out of memory (limit 1.0 GiB); variables are gone, files are kept, and the next call starts a new kernel", true},
 		"killed, fresh": {sandbox.Result{Status: sandbox.Killed, Cause: "exit 3", Fresh: true}, "killed after 0s: the kernel died (exit 3); only the fresh interpreter is gone, the kernel's variables and the files are kept", true},
-		"too large": {sandbox.Result{Status: sandbox.Completed, Displays: []sandbox.Display{{Path: "output/figure-1.png", SizeBytes: 15_000_000}}},
-			"completed in 0s\n[shown]\noutput/figure-1.png  15 MB (not attached: too large; make it smaller to see it)", false},
+		"too large": {sandbox.Result{Status: sandbox.Completed, Displays: []sandbox.Display{{Path: "output/figure-1.png", SizeBytes: 20_000_000}}},
+			"completed in 0s\n[shown]\noutput/figure-1.png  20 MB (not attached: too large; make it smaller to see it)", false},
+		"of an earlier run": {sandbox.Result{Status: sandbox.Completed, Displays: []sandbox.Display{{Path: "output/figure-1.png", SizeBytes: 8_200}}},
+			"completed in 0s\n[shown]\noutput/figure-1.png  8.2 kB (not attached: its data are not held here; read_artifact with this path shows it)", false},
 		"running":   {sandbox.Result{Status: sandbox.Running, RunID: "run-1", Duration: 45 * time.Second}, "still running after 45s as run_id run-1; call wait_for_run to wait for it or to cancel it. Output so far:", false},
 		"html only": {sandbox.Result{Status: sandbox.Completed, Displays: []sandbox.Display{{Data: map[string][]byte{"text/html": []byte("<b>x</b>")}}}, DisplaysTotal: 2}, "completed in 0s\n[shown]\n<b>x</b>\n… and 1 more, not reported", false},
 	} {
