@@ -85,6 +85,35 @@ test('output in every way that Node has', async () => {
   assert.equal(done.stderr.head, 'h\n');
 });
 
+describe('what waits for the end of stdout goes on, and later output is still there', () => {
+  const cases = {
+    'a pipeline': 'await pipeline(Readable.from(["a", "b"]), process.stdout)',
+    'a second pipeline': 'for (const text of "ab") await pipeline(Readable.from([text]), process.stdout)',
+    'two pipelines of several streams': 'await pipeline(Readable.from(["a"]), new PassThrough(), process.stdout); await pipeline(Readable.from(["b"]), process.stdout, { end: false })',
+    'a stream of the web': 'await Readable.toWeb(Readable.from(["a", "b"])).pipeTo(Writable.toWeb(process.stdout))',
+    'finished right behind the end': 'process.stdout.write("a"); process.stdout.end("b"); await finished(process.stdout)',
+    'finished long after the end': 'process.stdout.end("ab"); await new Promise((r) => setTimeout(r, 20)); await finished(process.stdout)',
+    'finished before the end': 'process.stdout.write("a"); setTimeout(() => process.stdout.end("b"), 20); await finished(process.stdout)',
+    'an event': 'await new Promise((r) => process.stdout.once("finish", r).end("ab"))',
+    'a callback, which is called once': 'let calls = 0; await new Promise((r) => process.stdout.end("ab", () => { calls++; setTimeout(r, 20) })); if (calls !== 1) throw new Error(`${calls} calls`)',
+    'a callback behind an encoding': 'await new Promise((r) => process.stdout.end("YWI=", "base64", r))',
+  };
+  for (const [name, code] of Object.entries(cases)) {
+    test(name, async () => {
+      const names = 'const { PassThrough, Readable, Writable } = require("stream"); const { finished, pipeline } = require("stream/promises")';
+      const done = await client.run(`${names}; ${code}; console.log("c"); "done"`);
+      assert.deepEqual([done.status, done.result, done.stdout.head], ['completed', "'done'", 'abc\n']);
+      assert.equal((await client.run('console.log("next")')).stdout.head, 'next\n');
+    });
+  }
+
+  test('a pipeline that fails', async () => {
+    const done = await client.run('await require("stream/promises").pipeline(async function* () { yield "a"; throw new Error("source") }, process.stdout)');
+    assert.deepEqual([done.error.message, done.stdout.head], ['source', 'a']);
+    assert.equal((await client.run('console.log("next")')).stdout.head, 'next\n');
+  });
+});
+
 test('colours are not asked for', async () => {
   const done = await client.run('console.log({ a: 1 }, [true]); process.stdout.isTTY === undefined');
   assert.deepEqual([done.stdout.head, done.result], ['{ a: 1 } [ true ]\n', 'true']);
