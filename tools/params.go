@@ -165,6 +165,21 @@ func (p *params) seconds(name string) time.Duration {
 	return max(time.Millisecond, time.Duration(min(n, 1e6)*float64(time.Second)))
 }
 
+// lowered is the note that a number was above the most that counts here; empty where it was not.
+func (p *params) lowered(name string, most float64) string {
+	given, _ := p.given[name].(float64)
+	if given <= most {
+		return ""
+	}
+	return fmt.Sprintf("Note: %s was lowered from %s to %s, the most that this server allows.", name, asJSON(given), asJSON(most))
+}
+
+// asJSON writes a number as JSON has it: without an exponent, as far as that can be read.
+func asJSON(n float64) string {
+	text, _ := json.Marshal(n) // it came out of JSON
+	return string(text)
+}
+
 // values reads a list argument of any values; absent is nil.
 func (p *params) values(name string) []any {
 	value := p.take(name)

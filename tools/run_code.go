@@ -3,7 +3,6 @@ package tools
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -53,18 +52,13 @@ func (d *Deps) runCode(name, title string, language sandbox.Language, descriptio
 			if err := p.check(); err != nil {
 				return nil, err
 			}
-			asked := options.Timeout
 			run, err := d.Manager.Run(options)
 			stdio.Settled(ctx)
 			if err != nil {
 				return nil, err
 			}
 			a, err := d.await(ctx, run, d.SoftWait, true)
-			if a != nil && asked > config.MaxRunTimeout {
-				a.content = append(a.content, mcp.NewTextContent(fmt.Sprintf(
-					"Note: timeout_seconds was lowered from %v to %v, the most that this server allows.", asked.Seconds(), config.MaxRunTimeout.Seconds())))
-			}
-			return a, err
+			return a.noting(p.lowered("timeout_seconds", config.MaxRunTimeout.Seconds())), err
 		},
 	}
 }

@@ -126,6 +126,14 @@ type answer struct {
 	isError bool
 }
 
+// noting puts a note behind the answer, where there is an answer and a note.
+func (a *answer) noting(note string) *answer {
+	if a != nil && note != "" {
+		a.content = append(a.content, mcp.NewTextContent(note))
+	}
+	return a
+}
+
 // jsonAnswer gives data as compact JSON, in which < and > stay what they are: a model reads it, no browser.
 func jsonAnswer(fields any) (*answer, error) {
 	var text strings.Builder

@@ -34,7 +34,8 @@ func (d *Deps) waitForRun() tool {
 			if wait == 0 {
 				wait = d.SoftWait
 			}
-			return d.await(ctx, run, min(wait, d.SoftWait), false)
+			a, err := d.await(ctx, run, min(wait, d.SoftWait), false)
+			return a.noting(p.lowered("timeout_seconds", d.SoftWait.Seconds())), err
 		},
 	}
 }
