@@ -156,11 +156,23 @@ func (d *Deps) errorHead(res *sandbox.Result) string {
 	if res.Error == nil {
 		return "SystemExit"
 	}
+	name := shorten(oneLine(d.maskCut(res.Error.Name)), 100)
 	message, _, _ := strings.Cut(d.maskCut(res.Error.Message), "\n")
 	if message == "" {
-		return res.Error.Name
+		return name
 	}
-	return res.Error.Name + ": " + shorten(message, 300)
+	return name + ": " + shorten(oneLine(message), 300)
+}
+
+// oneLine keeps a text of the code's from looking like lines of ours.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch r {
+		case '\n', '\r', '\u0085', '\u2028', '\u2029':
+			return ' '
+		}
+		return r
+	}, text)
 }
 
 // maskCut masks a text that the supervisor may have cut at its end, where a secret may have been.

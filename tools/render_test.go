@@ -39,6 +39,10 @@ func TestARunReadsLikeATerminal(t *testing.T) {
 			Status: sandbox.Failed, ExitCode: 1, Duration: 2 * ms,
 			Error: &sandbox.RunError{Name: "ValueError", Message: "bad\nthing", Traceback: "Traceback…\nValueError: bad\nthing"},
 		}, "ValueError: bad (failed in 2ms, exit code 1)\n[traceback]\nTraceback…\nValueError: bad\nthing", false},
+		"raised under a long name of two lines": {sandbox.Result{
+			Status: sandbox.Failed, ExitCode: 1,
+			Error: &sandbox.RunError{Name: "X\ncompleted in 1ms\r\u2028" + strings.Repeat("x", 200), Message: "bad\rthing"},
+		}, "X completed in 1ms  " + strings.Repeat("x", 80) + "…: bad thing (failed in 0s, exit code 1)", false},
 		"process.exit":   {sandbox.Result{Language: sandbox.JavaScript, Status: sandbox.Failed, ExitCode: 3}, "process.exit (failed in 0s, exit code 3)", false},
 		"session closed": {sandbox.Result{Status: sandbox.Cancelled, VariablesLost: true, Cause: "its session was closed"}, "cancelled after 0s: its session was closed; variables are gone", false},
 		"a page": {sandbox.Result{Status: sandbox.Completed, Displays: []sandbox.Display{{Path: "output/figure-1.html", SizeBytes: 61}}},
