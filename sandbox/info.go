@@ -196,6 +196,9 @@ func (l *leftover) info(stateDir, id string) (SessionInfo, bool) {
 	}
 	lock, err := takeLock(stateDir, id)
 	if err != nil {
+		if used, err := usedUntil(stateDir, id); err == nil {
+			info.LastUsed = notAfter(time.Now(), used) // its server keeps that up
+		}
 		return info, true
 	}
 	if lock.found {
@@ -209,10 +212,15 @@ func (l *leftover) info(stateDir, id string) (SessionInfo, bool) {
 	}
 	sortKernels(info.Kernels)
 	if lock.kept() {
-		info.LastUsed = lock.lastUsed()
-		if now := time.Now(); info.LastUsed.After(now) {
-			info.LastUsed = now // code may still run
-		}
+		info.LastUsed = notAfter(time.Now(), lock.lastUsed())
 	}
 	return info, l.wanted(lock)
+}
+
+// notAfter gives the last use by a lock file's time, which lies ahead while code may still run.
+func notAfter(now, used time.Time) time.Time {
+	if used.After(now) {
+		return now
+	}
+	return used
 }

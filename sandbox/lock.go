@@ -79,6 +79,15 @@ func (l *lockFile) lastUsed() time.Time {
 	return info.ModTime()
 }
 
+// usedUntil is lastUsed of a session that may be open in another server.
+func usedUntil(dir, id string) (time.Time, error) {
+	info, err := os.Stat(filepath.Join(dir, id+lockSuffix))
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
+}
+
 // kept reports whether the session was left behind on purpose.
 func (l *lockFile) kept() bool {
 	buf := make([]byte, len(keepMark))

@@ -412,6 +412,39 @@ func TestTwoServersDoNotDisturbEachOther(t *testing.T) {
 	})
 }
 
+func TestAnotherServersSessionIsIdleSinceItsLastUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := testConfig(t, &fakeEngine{})
+		a, b := newTestManager(t, config), newTestManager(t, config)
+		mustRun(t, a, RunOptions{Code: "1"})
+		idle := func() time.Duration {
+			list := b.Sessions(t.Context())
+			if len(list) != 1 || list[0].Owner != OwnerOther {
+				t.Fatalf("listed %+v", list)
+			}
+			return time.Since(list[0].LastUsed)
+		}
+		time.Sleep(20 * time.Minute)
+		if got := idle(); got != 20*time.Minute {
+			t.Errorf("idle for %v after its run", got)
+		}
+		run, err := a.Run(RunOptions{Code: "hang", Language: Python})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		if got := idle(); got != 0 {
+			t.Errorf("idle for %v while code runs", got)
+		}
+		run.Interrupt()
+		<-run.Done()
+		time.Sleep(time.Minute)
+		if got := idle(); got != time.Minute {
+			t.Errorf("idle for %v after another run", got)
+		}
+	})
+}
+
 func TestASweepRemovesWhatADeadServerLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeEngine{}
