@@ -213,3 +213,25 @@ func TestASessionFarOverItsLimitRunsNothing(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// Interpreters import from the folder that they start in, and a new container starts with the files of the old one.
+func TestFilesNamedLikeModulesAreNotRunInProcessOne(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	run := func(tool, code string) toolResult {
+		return s.call(tool, object{"session_id": "e2e-process-one", "code": code})
+	}
+	run(python, `for name in "linecache", "ast", "os", "sys", "encodings", "tokenize", "struct", "socket", "select":
+  open(name + ".py", "w").write("open('/mnt/data/ran.txt', 'a').write(__name__ + ' ')")`)
+	run(javascript, `const fs = require("node:fs"); fs.mkdirSync("node_modules/fs", { recursive: true });
+for (const name of ["fs", "net", "package", "node_modules/fs/index"]) {
+  fs.writeFileSync(name + ".js", "require('node:fs').appendFileSync('/mnt/data/ran.txt', __filename)");
+}
+fs.writeFileSync("package.json", "{")`)
+	s.call("close_session", object{"session_id": "e2e-process-one", "keep_files": true}).wantText(t, "files kept")
+	run(javascript, "1")
+	if got := run(python, "import os; 'linecache.py' in os.listdir(), 'ran.txt' in os.listdir()").Meta.Run.value(); got != "(True, False)" {
+		t.Errorf("it came to %s: %s", got, run(python, "open('ran.txt').read()").text())
+	}
+	s.call("close_session", object{"session_id": "e2e-process-one"})
+}

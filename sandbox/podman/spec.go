@@ -115,10 +115,11 @@ func storage(spec sandbox.Spec) specgen.ContainerStorageConfig {
 			tmpfs("/dev/shm", shmBytes, "mode=1777", "noexec"),
 			tmpfs("/run", runBytes, "mode=0755", "noexec"),
 		},
-		IpcNS:            private(),
-		WorkDir:          sandbox.WorkDir,
-		CreateWorkingDir: ptr(true),
-		Init:             ptr(false),
+		IpcNS: private(),
+		// Not where code can write: interpreters import from the folder that they start in. Kernels
+		// go to sandbox.WorkDir by themselves.
+		WorkDir: "/",
+		Init:    ptr(false),
 		// Nothing in the container's own layer is kept, so it need not be synced either.
 		Volatile: ptr(true),
 	}
