@@ -53,7 +53,8 @@ class Displays:
 
     def _show(self, mime, data, alt, stem, in_frame=True):
         header = {"type": "display", "mime": mime, "size": len(data), "alt": alt}
-        shown = data if in_frame and len(data) <= self.settings.image_bytes else b""
+        most = self.settings.image_bytes if mime.startswith("image/") else self.settings.output_bytes
+        shown = data if in_frame and len(data) <= most else b""
         if mime.startswith("image/"):
             self.pictures_shown.add(hash(data))
             if mime in RASTERS and (not shown or pixels_of_png(data) > MOST_PIXELS):

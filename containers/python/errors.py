@@ -89,10 +89,17 @@ def shorten(text, limit):
     return "%s\n... %d characters left out ...\n%s" % (text[:half], len(text) - 2 * half, text[-half:])
 
 
+def message_of(error):
+    try:
+        return error.msg or "" if isinstance(error, SyntaxError) else str(error)
+    except Exception:
+        return "<exception str() failed>"  # as the traceback says it
+
+
 def describe(error):
-    """The protocol's error object; what the error's own methods raise is passed on."""
+    """The protocol's error object; what the error's own methods raise may be passed on."""
     return {
         "name": type(error).__name__,
-        "message": shorten(error.msg or "" if isinstance(error, SyntaxError) else str(error), 4000),
+        "message": shorten(message_of(error), 4000),
         "traceback": shorten("".join(format_error(error)), 16_000),
     }

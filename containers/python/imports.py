@@ -1,7 +1,9 @@
 """Imports without their pitfalls: what is installed, what is broken, what is to be changed once it is there."""
 
+import _thread
 import os
 import sys
+from _frozen_importlib_external import PathFinder  # importlib.machinery has the same, in a file
 
 # What the interpreter and its packages are installed in; code of the user's own is elsewhere.
 INSTALLED = ("/site-packages/", "/dist-packages/", os.path.dirname(os.__file__) + "/")
@@ -46,6 +48,34 @@ def forget_torn():
                 sys.modules.pop(name, None)
 
 
+class OwnImports:
+    """Keeps files of the user's out of what the kernel imports for itself: a string.py of theirs is no part of IPython.
+
+    It is a finder, to stand before the one that looks along sys.path, and a context in which the calling
+    thread's imports pass over the current folder.
+    """
+
+    def __init__(self):
+        self.threads = set()
+
+    def install(self):
+        sys.meta_path.insert(sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else 0, self)
+
+    def __enter__(self):
+        self.threads.add(_thread.get_ident())
+
+    def __exit__(self, *_):
+        self.threads.discard(_thread.get_ident())
+
+    def find_spec(self, name, path=None, target=None):
+        if path is not None or _thread.get_ident() not in self.threads:
+            return None
+        return PathFinder.find_spec(name, [entry for entry in sys.path if entry])
+
+
+own_imports = OwnImports()
+
+
 class ImportHook:
     """Changes a module as soon as code has imported it.
 
@@ -59,8 +89,6 @@ class ImportHook:
     def find_spec(self, name, path=None, target=None):
         if name != self.name:
             return None
-        from importlib.machinery import PathFinder
-
         spec = PathFinder.find_spec(name, path)
         if spec is None or spec.loader is None:
             return spec

@@ -56,6 +56,13 @@ class IPythonEngine:
             return e.with_traceback(None)
         return error
 
+    def forget_loop(self, is_ended):
+        """The event loop of %%bash and the like is run by a thread that may have been ended with its run."""
+        magics = self.shell.magics_manager.registry.get("ScriptMagics")
+        loop = getattr(magics, "event_loop", None)
+        if loop is not None and is_ended(getattr(loop, "_thread_id", None)):
+            magics.event_loop = None
+
     def on_traceback(self, error):
         """IPython would print this error. It fails the run instead, also one in a %magic."""
         if error is None:

@@ -14,7 +14,7 @@ from display import Displays
 from environment import DEFAULT_ENV
 from errors import describe
 from event_loop import EventLoop
-from imports import ImportHook, forget_torn, import_quietly
+from imports import ImportHook, forget_torn, import_quietly, own_imports
 from interrupts import Interrupt, ignore_signal, without_interrupts
 from ipython_engine import IPythonEngine
 from links import pack_report, receive_fds
@@ -89,7 +89,8 @@ class Kernel:
     def _build_shell(self):
         if self.engine is None and self.settings.ipython:
             try:
-                self.engine = IPythonEngine(self, self.plain)
+                with own_imports:
+                    self.engine = IPythonEngine(self, self.plain)
             except Exception as e:
                 # An IPython that cannot be used must not cost the session: plain Python works on.
                 self.settings.ipython = False
@@ -125,6 +126,7 @@ class Kernel:
         except OSError:
             os.chdir("/")
         sys.argv = [""]
+        import_own()
         sys.path.insert(0, "")
         self.modules = self.modules or dict(sys.modules)
         self.threads.install()
@@ -255,6 +257,8 @@ class Kernel:
         """Ends the tasks and threads that an interrupted run has started."""
         self.event_loop.stop_run(self.threads.current)
         names = self.threads.stop(self.run_id)
+        if self.engine is not None:
+            self.engine.forget_loop(self.threads.is_ended)
         if names:
             print(
                 "note: threads of this run have not ended yet and will when they come back from what they wait for: "
@@ -274,6 +278,8 @@ class Kernel:
             sys.modules.update(self.modules)
         self.threads.flush()  # what came between the runs
         prctl(PR_SET_DUMPABLE, 1)  # a run before may have hidden what this process has open
+        # A stream that code has put in their place may close what is below it as soon as it is dropped.
+        sys.stdin, sys.stdout, sys.stderr = self.stdin, self.stdout, self.stderr
         fds = [move_high(fd) for fd in (out_fd, err_fd)]
         for target, fd in enumerate(fds, 1):
             os.dup2(fd, target)
@@ -282,9 +288,8 @@ class Kernel:
         except OSError:
             self.null_fd = move_high(os.open(os.devnull, os.O_RDWR))
             os.dup2(self.null_fd, 0)
-        if is_closed(self.stdout) or is_closed(self.stderr):
+        if not all(map(is_usual, (self.stdout, self.stderr))):
             self.make_streams()
-        sys.stdin, sys.stdout, sys.stderr = self.stdin, self.stdout, self.stderr
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
         self.event_loop.begin_run()
         self.threads.begin(self.run_id, fds)
@@ -405,11 +410,19 @@ def cut_text(text, limit):
     return data[: keep - partial_tail(data[:keep])].decode("utf-8") + "…"
 
 
-def is_closed(stream):
+def is_usual(stream):
+    """Whether a stream is open, and as it was made."""
     try:
-        return stream.closed
+        return not stream.closed and (stream.encoding, stream.errors) == ("utf-8", "backslashreplace")
     except ValueError:  # detached
-        return True
+        return False
+
+
+def import_own():
+    """Imports what the kernel itself needs later, while no file of the user's can come before it."""
+    for name in ("__future__", "ast", "binascii", "itertools", "linecache", "traceback", "warnings"):
+        __import__(name)
+    own_imports.install()
 
 
 def reseed():

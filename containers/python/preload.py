@@ -6,7 +6,7 @@ import sys
 import time
 
 from descriptors import close_quietly, move_high
-from imports import import_quietly, is_in_cwd
+from imports import import_quietly, is_in_cwd, own_imports
 
 TURN_SECONDS = 2  # how long an import waits for a module that is being preloaded
 
@@ -80,7 +80,8 @@ class Preload:
                     time.sleep(0.001)
                 with self.turn:
                     if not is_in_cwd(name):  # a file of the user's runs when code imports it
-                        import_quietly(name)
+                        with own_imports:
+                            import_quietly(name)
         finally:
             self.done = True
             os.write(self.wake_w, b"x")

@@ -2,7 +2,7 @@
 
 
 class NoInput:
-    """sys.stdin of code that nobody can answer."""
+    """sys.stdin of code that nobody can answer, and the bytes below it."""
 
     encoding = "utf-8"
     errors = "strict"
@@ -14,7 +14,11 @@ class NoInput:
     def _refuse(self, *_):
         raise EOFError("input is not available: nobody can answer while code runs")
 
-    read = readline = readlines = _refuse
+    read = readline = readlines = read1 = readinto = _refuse
+
+    @property
+    def buffer(self):
+        return self
 
     def __iter__(self):
         return iter(())

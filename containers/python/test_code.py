@@ -38,6 +38,14 @@ class State(SupervisorTest):
             file.write("value = 5")
         self.assertEqual(self.completed("import mymodule_x; mymodule_x.value").result, "5")
 
+    def test_files_named_like_modules_do_not_stop_the_kernel(self):
+        names = ("ast", "linecache", "traceback", "textwrap", "warnings", "itertools")
+        for name in names:
+            with open(self.client.path(name + ".py"), "w") as file:
+                file.write("raise SystemError")
+        self.assertEqual(self.completed("6 * 7").result, "42")
+        self.assertIn("1 / 0", self.run_code("1 / 0").error["traceback"])
+
     def test_modules_of_the_program_are_none_of_the_users(self):
         code = "import sys\n[name for name in %r if name in sys.modules]" % (MODULES,)
         self.assertEqual(self.completed(code).result, "[]")
@@ -227,6 +235,11 @@ class Errors(SupervisorTest):
                 text = self.error(code)["traceback"]
                 self.assertIn("<cell ", text)
                 self.assertNotIn("<supervisor", text)
+
+    def test_an_error_that_has_no_text_has_its_lines(self):
+        answer = self.run_code("class E(Exception):\n    def __str__(self): return 5\ndef f(): raise E\nf()")
+        self.assertEqual((answer.error["name"], answer.error["message"]), ("E", "<exception str() failed>"))
+        self.assertIn("in f\n    def f(): raise E\n", answer.error["traceback"])
 
     def test_it_is_not_printed_as_well(self):
         answer = self.run_code("print('before'); 1/0")

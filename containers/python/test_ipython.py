@@ -32,6 +32,25 @@ class IPython(SupervisorTest):
         self.assertEqual(self.completed("kept.stdout").result, "'x\\n'")
         self.assertIn("loop", self.completed("%timeit -n1 -r1 pass").out)
 
+    def test_cells_of_other_languages_write_to_their_own_run(self):
+        for word in ("one", "two"):
+            answer = self.completed("%%%%bash\necho %s; echo err %s >&2" % (word, word))
+            self.assertEqual((answer.out, answer.err), (word + "\n", "err %s\n" % word))
+
+    def test_the_next_cell_of_another_language_runs_when_one_was_interrupted(self):
+        for first in ("", "%%bash\necho one"):
+            self.client = self.connect()
+            self.completed(first)
+            answer = self.run_code("%%bash\nsleep 600", timeout_ms=1500, grace_ms=20_000)
+            self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
+            self.assertEqual(self.completed("%%bash\necho two").out, "two\n")
+
+    def test_files_named_like_modules_do_not_stop_it(self):
+        names = ("queue", "random", "string", "tempfile", "typing", "mailbox")
+        self.completed("for name in %r: open(name + '.py', 'w').write('raise SystemError')" % (names,))
+        self.assertEqual(self.completed("!echo hi").out, "hi\n")
+        self.assertEqual(self.run_code("import mailbox").error["name"], "SystemError")
+
     def test_variables_in_commands(self):
         self.assertEqual(self.completed("name = 'world'\n!echo hello {name}").out, "hello world\n")
 
@@ -109,6 +128,11 @@ class IPython(SupervisorTest):
         )
         self.assertEqual([list(d["data"]) for d in answer.displays], [["text/html"], ["image/svg+xml"]])
         self.assertEqual(answer.out, "# head\nend\n")
+
+    def test_a_long_document_is_a_file(self):
+        answer = self.completed("from IPython.display import display, HTML\ndisplay(HTML('<p>' + 'x' * 100_000))")
+        (page,) = answer.displays
+        self.assertEqual((page["data"], page["path"], page["size_bytes"]), ({}, "output/page-1.html", 100_003))
 
     def test_a_repr_that_raises_fails_the_run(self):
         self.completed("get_ipython();")

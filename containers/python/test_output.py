@@ -81,6 +81,21 @@ class Cutting(SupervisorTest):
         answer = self.completed("import os\nfor i in range(50): os.write(1, bytes(range(256)) * 16)")
         self.assertEqual(answer.stdout["bytes"], 50 * 4096)
 
+    def test_streams_can_be_wrapped_replaced_and_set_anew(self):
+        self.completed("import io, os, sys")
+        for change in (
+            "sys.stdout.reconfigure(encoding='utf-8')",
+            "sys.stdout.reconfigure(errors='replace', line_buffering=False)",
+            "sys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding='utf-8')",
+            "sys.stdout = os.fdopen(1, 'w')",
+            "sys.stdout = os.fdopen(sys.stdout.fileno(), 'w', encoding='utf-8')",
+            "sys.stdout = open(1, 'w')",
+        ):
+            self.assertEqual(self.completed(change + "; print('one')").out, "one\n", change)
+            self.assertEqual(self.completed("print('two')").out, "two\n", change)
+        self.assertEqual(self.completed("sys.stdout.reconfigure(encoding='latin-1'); print('x')").out, "x\n")
+        self.assertEqual(self.completed("print('€')").out, "€\n")
+
     def test_lines_count_one_that_has_no_end(self):
         self.assertEqual(self.completed("print('a\\nb', end='')").stdout["lines"], 2)
         self.assertEqual(self.completed("print('a\\nb')").stdout["lines"], 2)

@@ -153,6 +153,18 @@ class Output(ThreadTest):
         before = "from IPython.display import display\n" if "ipython" in self.client.ready["features"] else ""
         self.assertEqual(len(self.completed(before + code).displays), 20)
 
+    def test_what_is_handed_to_the_event_loop_of_a_thread_is_of_who_hands_it(self):
+        self.completed(
+            "import asyncio, threading, time\nloop = asyncio.new_event_loop()\n"
+            "threading.Thread(target=loop.run_forever, daemon=True).start()\n"
+            "async def say(word, after=0):\n    await asyncio.sleep(after); print(word)"
+        )
+        answer = self.completed("asyncio.run_coroutine_threadsafe(say('own'), loop).result()")
+        self.assertEqual(answer.out, "own\n")
+        self.completed("late = asyncio.run_coroutine_threadsafe(say('LATE', 0.3), loop)")
+        self.assertEqual(self.completed("late.result(); print('next')").out, "next\n")
+        self.wait_for_late("r3.stdout.txt", "LATE")
+
     def test_a_forked_child_of_a_thread_can_write(self):
         code = (
             "import os, threading\ndef work():\n    pid = os.fork()\n"

@@ -107,6 +107,9 @@ class Buffer(io.BufferedWriter):
     threads = None
     number = 0
 
+    def seekable(self):
+        return False  # the null device, which the descriptor stood for when this was made, says that it is
+
     def write(self, data):
         late = self.threads and self.threads.routing and self.threads.late_work()
         if not late:
@@ -204,7 +207,9 @@ class Threads:
         """The run that the calling thread works for."""
         ident = get_ident()
         if ident != self.main:
-            return self.owners.get(ident, self.current)  # one that a library started in C works for whoever is on
+            # What was handed to the event loop of a thread brings its run along. A thread that a library
+            # started in C works for whoever is on.
+            return WORK.get() or self.owners.get(ident, self.current)
         return (self.loop_runs() and WORK.get()) or self.current
 
     def late_work(self):
@@ -252,7 +257,9 @@ class Threads:
                 self.lock.release()
         self.kept.append(work)
         workers = set(map(id, list(self.owners.values())))
-        kept = [work for work in self.kept if is_waiting or id(work) in workers][-MOST_KEPT:]
+        # The event loop of a thread may have been handed something by any run.
+        has_loops = any(owner is not self.nobody for owner in list(self.owners.values()))
+        kept = [work for work in self.kept if is_waiting or has_loops or id(work) in workers][-MOST_KEPT:]
         for work in self.kept:
             if work not in kept:
                 work.close()
@@ -271,6 +278,10 @@ class Threads:
             self.condemned.append(work)
         known = getattr(sys.modules.get("threading"), "_active", {})
         return sorted(str(getattr(known.get(ident), "name", ident)) for ident in left)
+
+    def is_ended(self, ident):
+        """Whether a thread has been told to end, or has ended."""
+        return self.owners.get(ident) in (None, self.current, *self.condemned)
 
     def _end_threads(self, work, anywhere):
         """Raises SystemExit in the threads of a run, as soon as they are back from C; tells which there are.
