@@ -16,9 +16,12 @@ const LEFT_OUT = /^\s+\.\.\. \d+ lines matching/;
  * as well as a failed run, shows user code's frames only, at positions in what was written.
  */
 function formatStack(error, frames) {
-  const own = frames.map((frame) => String(frame)).filter((frame) => !FOREIGN_FRAME.test(frame));
-  const title = safeText(() => Error.prototype.toString.call(error)) || 'Error';
-  return [title, ...own.map((frame) => `    at ${originalPositions(frame)}`)].join('\n');
+  let stack = safeText(() => Error.prototype.toString.call(error)) || 'Error';
+  for (const frame of frames) {
+    const line = String(frame);
+    if (!FOREIGN_FRAME.test(line)) stack += `\n    at ${originalPositions(line)}`;
+  }
+  return stack;
 }
 
 /** cleanStack cuts foreign frames out of a stack that Node made itself, and what inspect says of those left out. */
@@ -39,21 +42,38 @@ function originalPositions(line) {
   });
 }
 
-/** describeError gives {name, message, traceback} of anything that can be thrown, each at most limit bytes. */
+/**
+ * describeError gives {name, message, traceback} of anything that can be thrown, each at most limit
+ * bytes. It throws nothing itself, whatever the code has broken: less is told then.
+ */
 function describeError(value, limit) {
-  if (!require('node:util').types.isNativeError(value) && !(value instanceof Error)) return describeThrown(value, limit);
+  try {
+    return cutError(isError(value) ? describeStack(value) : describeThrown(inspect(value)), limit);
+  } catch {
+    return describeThrown(safeText(() => cutText(String(value), limit)));
+  }
+}
+
+function isError(value) {
+  try {
+    return require('node:util').types.isNativeError(value) || value instanceof Error;
+  } catch {
+    return false; // a proxy that refuses
+  }
+}
+
+function describeStack(value) {
   const name = safeText(() => value.name) || 'Error';
   const message = safeText(() => value.message);
   const stack = cleanStack(inspect(value));
   const at = CELL_POSITION.exec(stack);
   const cell = at === null ? undefined : Cell.get(at[1]);
   const excerpt = cell === undefined ? '' : `${cell.excerpt(Number(at[2]), Number(at[3]))}\n\n`;
-  return cutError({ name, message, traceback: excerpt + stack }, limit);
+  return { name, message, traceback: excerpt + stack };
 }
 
-function describeThrown(value, limit) {
-  const text = inspect(value);
-  return cutError({ name: 'Uncaught', message: text, traceback: `Uncaught ${text}` }, limit);
+function describeThrown(text) {
+  return { name: 'Uncaught', message: text, traceback: `Uncaught ${text}` };
 }
 
 /** describeSyntaxError is describeError for code that did not compile: it has a place but no stack. */

@@ -415,8 +415,12 @@ class Kernel {
     const parameters = { expression, replMode: true, awaitPromise: true, objectGroup: 'cell' };
     let compiling = true;
     const answered = (error, response) => {
-      this.#pending.delete(run);
-      this.#onEvaluated(run, error, response, compiling);
+      try {
+        this.#pending.delete(run);
+        this.#onEvaluated(run, error, response, compiling);
+      } catch (broken) {
+        this.#onThrown(run, broken); // the inspector would only warn of it
+      }
     };
     const stopWatching = this.#watchFirstPromise(run);
     this.#context.run(run, () => this.post('Runtime.evaluate', parameters, answered));
@@ -541,7 +545,11 @@ class Kernel {
   #onThrown(run, thrown) {
     if (run.finished) return;
     const error = this.#context.run(run, () => describeError(thrown, this.settings.outputBytes));
-    this.#uncover(run.cell);
+    try {
+      this.#uncover(run.cell);
+    } catch {
+      // Code has broken something that this needs: the names stay hidden.
+    }
     this.#finish(run, { outcome: 'failed', error });
   }
 

@@ -283,6 +283,9 @@ describe('errors', () => {
     ['(function f() { f() })()', 'RangeError', 'Maximum call stack size exceeded', /at f \(cell/],
     ['throw Object.defineProperty(new Error("x"), "message", { get() { throw 1 } })', 'Error', '', /Error|cannot be inspected/],
     ['throw new Proxy(new Error("p"), {})', 'Error', 'p', /Error: p/],
+    ['const gone = Proxy.revocable({}, {}); gone.revoke(); throw gone.proxy', 'Uncaught', '<Revoked Proxy>', /^Uncaught <Revoked Proxy>$/],
+    ['const lost = Proxy.revocable({}, {}); lost.revoke(); Promise.reject(lost.proxy); await new Promise(() => {})', 'Uncaught', '<Revoked Proxy>', /^Uncaught <Revoked Proxy>$/],
+    ['throw new Proxy([], { getPrototypeOf() { throw new Error("trap") } })', 'Uncaught', 'Proxy [ [], { getPrototypeOf: [Function: getPrototypeOf] } ]', /^Uncaught Proxy/],
   ];
   for (const [code, name, message, traceback] of cases) {
     test(code, async () => {
@@ -302,6 +305,27 @@ describe('errors', () => {
     const own = await value('Error.prepareStackTrace = (error, frames) => frames.length > 0; const flag = new Error().stack; delete Error.prepareStackTrace; flag');
     assert.equal(own, 'true');
     assert.doesNotMatch((await failure('throw new Error("x")')).traceback, /code-sandbox-kernel/);
+  });
+
+  describe('code that has broken what the kernel uses gets its error, and the next run its value', () => {
+    const broken = [
+      ['Array.prototype.map = null; Array.prototype.filter = null', /^cell-\d+\.js:1\n[^]*\nError: broken\n {4}at cell-\d+\.js:1:\d+$/],
+      ['Array.prototype.push = null', /Error: broken/],
+      ['Object.defineProperty(Array.prototype, "join", { get() { throw new Error("join") } })', /Error: broken/],
+      ['String.prototype.split = String.prototype.slice = null', /Error: broken/],
+      ['RegExp.prototype.exec = null', /Error: broken/],
+    ];
+    for (const [code, traceback] of broken) {
+      test(code, async (t) => {
+        const own = await Client.start();
+        t.after(() => own.stop());
+        const { status, error } = await own.run(`${code}; let survivor = 5; throw new Error("broken")`);
+        assert.equal(status, 'failed');
+        assert.match(error.message, /^(Error: )?broken$/);
+        assert.match(error.traceback, traceback);
+        assert.equal((await own.run('survivor')).result, '5');
+      });
+    }
   });
 
   test('an error of display shows where it was called', async () => {
