@@ -165,6 +165,10 @@ def make_shell(engine, kernel):
             self.display_formatter = Formatter(parent=self)
             self.configurables.append(self.display_formatter)
 
+        def ask_exit(self):
+            """IPython's own exit(), which %reset brings back."""
+            raise SystemExit
+
         def enable_gui(self, gui=None):
             pass
 
@@ -190,13 +194,16 @@ def make_shell(engine, kernel):
     )
     shell.configurables.append(InlineBackend(parent=shell))
     shell.loop_runner = kernel.event_loop.run
-    shell.user_ns.update(exit=Exiter("exit"), quit=Exiter("quit"))
+    ends = {name: Exiter(name) for name in ("exit", "quit")}
+    shell.user_ns.update(ends)
+    shell.user_ns_hidden.update(ends)
     shell.set_hook("show_in_pager", show_in_pager)
     formatters = shell.display_formatter.formatters
     formatters["image/png"].for_type_by_name("matplotlib.figure", "Figure", figure_png)
     formatters["text/plain"] = Text(parent=shell.display_formatter)
     formatters["text/plain"].for_type_by_name("pandas.io.formats.style", "Styler", print_styler)
-    warnings.filterwarnings("ignore", message="To exit: use", module="IPython")
+    for message in ("To exit: use", "This is now an optional IPython functionality"):
+        warnings.filterwarnings("ignore", message=message, module="IPython")
     return shell
 
 

@@ -51,6 +51,14 @@ class IPython(SupervisorTest):
         self.assertEqual(self.completed("!echo hi").out, "hi\n")
         self.assertEqual(self.run_code("import mailbox").error["name"], "SystemError")
 
+    def test_exit_after_a_reset(self):
+        self.assertEqual(self.completed("x = 1\n%who").out.split(), ["x"])
+        self.completed("%reset -f")
+        self.assertEqual(self.run_code("exit()").exit_code, 0)
+
+    def test_another_folder(self):
+        self.assertEqual(self.completed("%cd output").err, "")
+
     def test_variables_in_commands(self):
         self.assertEqual(self.completed("name = 'world'\n!echo hello {name}").out, "hello world\n")
 
