@@ -111,7 +111,8 @@ func (l *loop) run(c *call) {
 func (l *loop) respond(ctx context.Context, id requestID, method string, message []byte) []byte {
 	var line []byte
 	l.guard(method, func() {
-		line = encodeAnswer(id, withErrorCode(ctx, l.server.HandleMessage(ctx, message)), l.opts.MaxMessageBytes)
+		response := withPlainWords(method, message, l.server.HandleMessage(ctx, message))
+		line = encodeAnswer(id, withErrorCode(ctx, response), l.opts.MaxMessageBytes)
 	})
 	if line == nil {
 		return errorAnswer(id, mcp.INTERNAL_ERROR, "internal error")

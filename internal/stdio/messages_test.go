@@ -63,6 +63,37 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
+// What mcp-go refuses is told in words that need no knowledge of Go.
+func TestRefusalsSayWhatToSend(t *testing.T) {
+	const nextCursor = " was not given by this server; send the nextCursor of its last answer, or none for the beginning"
+	for name, test := range map[string]struct {
+		method, params string
+		code           int
+		want           string
+	}{
+		"params that are a list":    {"tools/call", `[1]`, mcp.INVALID_REQUEST, "Invalid Request: params is an array and must be an object"},
+		"params that are a text":    {"tools/list", `"x"`, mcp.INVALID_REQUEST, "Invalid Request: params is a string and must be an object"},
+		"a name that is a number":   {"tools/call", `{"name":7}`, mcp.INVALID_REQUEST, "Invalid Request: params.name is a number and must be a string"},
+		"a _meta that is true":      {"tools/call", `{"name":"echo","_meta":true}`, mcp.INVALID_REQUEST, "Invalid Request: params._meta is true or false and must be an object"},
+		"a cursor that is a number": {"tools/list", `{"cursor":7}`, mcp.INVALID_REQUEST, "Invalid Request: params.cursor is a number and must be a string"},
+		"a cursor of nobody's":      {"tools/list", `{"cursor":"%%%"}`, mcp.INVALID_PARAMS, `Invalid params: cursor "%%%"` + nextCursor},
+		"a long cursor":             {"resources/list", `{"cursor":"%` + strings.Repeat("é", 200) + `"}`, mcp.INVALID_PARAMS, `Invalid params: cursor "%` + strings.Repeat("é", 79) + `…"` + nextCursor},
+		"an unknown tool":           {"tools/call", `{"name":"it's \"no\""}`, mcp.INVALID_PARAMS, `Unknown tool: "it's \"no\""; tools/list tells those that there are`},
+		"no tool":                   {"tools/call", `{"arguments":{}}`, mcp.INVALID_PARAMS, "Invalid params: params.name is missing; send the name of one of the tools that tools/list tells"},
+		"an unknown resource":       {"resources/read", `{"uri":"no://x"}`, mcp.RESOURCE_NOT_FOUND, `Unknown resource: "no://x"; resources/list and resources/templates/list tell those that there are`},
+		"a setting of another type": {"logging/setLevel", `{"level":[]}`, mcp.INVALID_REQUEST, "Invalid Request: params.level is an array and must be a string"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			drive(t, Options{}, func(d *driver) {
+				d.send(`{"jsonrpc":"2.0","id":1,"method":"` + test.method + `","params":` + test.params + `}`)
+				if got := d.expectError("1", test.code).Error.Message; got != test.want {
+					t.Errorf("got %q\nwant %q", got, test.want)
+				}
+			})
+		})
+	}
+}
+
 // Lines that ask for no answer get none.
 func TestSilentLines(t *testing.T) {
 	tests := map[string]string{
