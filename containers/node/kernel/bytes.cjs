@@ -6,7 +6,7 @@ const { writeSync } = require('./builtins.cjs');
 /** asBytes gives the bytes behind a Buffer, typed array or ArrayBuffer, or null. */
 function asBytes(value) {
   if (ArrayBuffer.isView(value)) return Buffer.from(value.buffer, value.byteOffset, value.byteLength);
-  return value instanceof ArrayBuffer ? Buffer.from(value) : null;
+  return require('node:util').types.isArrayBuffer(value) ? Buffer.from(value) : null; // instanceof would ask a proxy
 }
 
 /** writeAll writes bytes to a descriptor that may be non-blocking, waiting as long as it takes. */

@@ -35,11 +35,36 @@ function toBundle(value) {
   }
   if (isText(value)) return textBundle(value);
   if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return null;
-  if (typeof value[JUPYTER_DISPLAY] === 'function') return value[JUPYTER_DISPLAY]();
-  if (typeof value.toBuffer === 'function') return bundleOfBuffer(value);
-  if (value instanceof Blob) return promiseThen(value.arrayBuffer(), toBundle);
-  const keys = Object.keys(value);
-  return keys.length > 0 && keys.every((key) => MIME_TYPE.test(key)) ? value : null;
+  return formOf(value)?.() ?? null;
+}
+
+// formOf finds out how to make the bundle of an object, or gives null. Looking may call getters and
+// traps of the value's own: one that refuses is not asked further.
+function formOf(value) {
+  try {
+    if (hasMethod(value, JUPYTER_DISPLAY)) return () => value[JUPYTER_DISPLAY]();
+    if (hasMethod(value, 'toBuffer')) return () => bundleOfBuffer(value);
+    if (value instanceof Blob) return () => promiseThen(value.arrayBuffer(), toBundle);
+    const keys = Object.keys(value);
+    return keys.length > 0 && keys.every((key) => MIME_TYPE.test(key)) ? () => value : null;
+  } catch {
+    return null;
+  }
+}
+
+// A proxy is not asked for what it does not say it has: its get trap may refuse unknown names, or
+// make something of each.
+function hasMethod(value, name) {
+  return name in value && typeof value[name] === 'function';
+}
+
+/** displaysItself tells whether an object knows its own richer form. */
+function displaysItself(value) {
+  try {
+    return hasMethod(value, JUPYTER_DISPLAY);
+  } catch {
+    return false; // a getter or a trap that refuses
+  }
 }
 
 function textBundle(text) {
@@ -135,4 +160,4 @@ function createNew(path) {
   }
 }
 
-module.exports = { Displayer, JUPYTER_DISPLAY };
+module.exports = { Displayer, displaysItself };

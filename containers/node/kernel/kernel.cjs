@@ -18,7 +18,7 @@ const { closeSync, fstatSync, openSync, promiseThen, startImmediate } = require(
 const { writeAll } = require('./bytes.cjs');
 const { Cell, readsAsObject } = require('./cell.cjs');
 const { inode } = require('./descriptors.cjs');
-const { Displayer, JUPYTER_DISPLAY } = require('./display.cjs');
+const { Displayer, displaysItself } = require('./display.cjs');
 const { cutError, describeError, describeSyntaxError, formatStack } = require('./errors.cjs');
 const { FrameReader, encodeFrame } = require('../common/frames.cjs');
 const { ANSWERED, GATE_ACKED, GATE_CELLS, GATE_FIRING, GATE_IDLE, GATE_IN_RUN, GATE_STATE, GATE_WAITING } = require('../common/gate.cjs');
@@ -515,7 +515,7 @@ class Kernel {
     try {
       result = this.#context.run(run, () => this.#show(run, value));
     } catch (error) {
-      return this.#onThrown(run, error); // of a getter or a trap of the value's own
+      return this.#onThrown(run, error); // of the value's own display
     }
     if (run.displays.length === 0) return this.#settle(run, result);
     const displays = Promise.all(run.displays.splice(0));
@@ -525,7 +525,7 @@ class Kernel {
   /** show gives the text of a run's value; one that knows how to display itself is displayed instead. */
   #show(run, value) {
     if (value === undefined) return null;
-    if (typeof value === 'object' && value !== null && typeof value[JUPYTER_DISPLAY] === 'function') {
+    if (typeof value === 'object' && value !== null && displaysItself(value)) {
       this.display(value);
       return null;
     }

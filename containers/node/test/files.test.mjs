@@ -156,6 +156,8 @@ describe('display', () => {
     ['display({ "application/json": { a: 1 } })', 'application/json'],
     ['display({ [Symbol.for("Jupyter.display")]: () => ({ "text/markdown": "# x" }) })', 'text/markdown'],
     ['({ [Symbol.for("Jupyter.display")]: async () => ({ "text/markdown": "# x" }) })', 'text/markdown'],
+    ['new Proxy({}, { has: () => true, get: () => () => ({ "text/markdown": "# x" }) })', 'text/markdown'],
+    ['display(new Proxy({ "text/html": "<b>x</b>" }, {}))', 'text/html'],
     ['display(new Blob([png]))', 'image/png'],
     ['display({ getContext() {}, toBuffer: (type) => type === "image/png" && png })', 'image/png'],
     ['display({ metadata() {}, toBuffer: async () => png })', 'image/png'],
@@ -170,6 +172,13 @@ describe('display', () => {
   test('what has no richer form is printed', async () => {
     const { done, displays } = await shown('display({ a: 1 }); display("text"); display(5); display(null); display(Buffer.from("x"))');
     assert.deepEqual([done.stdout.head, displays], ['{ a: 1 }\ntext\n5\nnull\n<Buffer 78>\n', []]);
+  });
+
+  test('what refuses to be looked at is printed', async () => {
+    const refuse = 'const no = () => { throw new Error("no") }; const { proxy, revoke } = Proxy.revocable({}, {}); revoke()';
+    const { done, displays } = await shown(`${refuse}; display(proxy); display(new Proxy({}, { get: no })); display(new Proxy({}, { getPrototypeOf: no })); display({ get toBuffer() { no() } })`);
+    const texts = ['<Revoked Proxy>', 'Proxy [ {}, { get: [Function: no] } ]', 'Proxy [ {}, { getPrototypeOf: [Function: no] } ]', '{ toBuffer: [Getter] }'];
+    assert.deepEqual([done.stdout.head, displays], [`${texts.join('\n')}\n`, []]);
   });
 
   test('no more than max_displays are sent, in order', async () => {
