@@ -184,6 +184,10 @@ describe('imports', () => {
     ['import * as path from "path"; path.join("a", "b")', "'a/b'"],
     ['import def, * as all from "path"; def.sep === all.sep', 'true'],
     ['import "node:events"; 1', '1'],
+    ['import "node:events"', null],
+    ['import {} from "node:events"; const behind = 1', null],
+    ['export * from "node:path"', null],
+    ['import "node:events"; export { sep as separator } from "node:path"; const behind = 1', null],
     ['import fail, { answer } from "./lib.mjs"; [answer, typeof fail]', "[ 42, 'function' ]"],
     ['import data from "./data.json" with { type: "json" }; data', '{ k: 1 }'],
     ['import data from "./data.json"; data', '{ k: 1 }'],
@@ -226,6 +230,8 @@ describe('imports', () => {
   test('columns are the user’s own behind a rewritten import', async () => {
     const { traceback } = await failure('import { sep } from "path"; undefinedName');
     assert.match(traceback, /:1\nimport \{ sep \} from "path"; undefinedName\n {28}\^\n/);
+    const { traceback: second } = await failure('import "path"; export * from "path"; undefinedName');
+    assert.match(second, /:1\nimport "path"; export \* from "path"; undefinedName\n {37}\^\n/);
   });
 });
 

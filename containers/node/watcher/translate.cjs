@@ -47,7 +47,8 @@ function importCall(statement, strict) {
   const names = strict && pairs.length > 0 ? `, ${JSON.stringify(pairs.map(([name]) => name))}` : '';
   const call = `await $mport.load(${statement.source.raw}, ${importOptions(statement)}${names});`;
   const pattern = `{${pairs.map(([name, local]) => `${JSON.stringify(name)}: ${local}`).join(', ')}}`;
-  if (namespace === undefined) return pairs.length === 0 ? call : `let ${pattern} = ${call}`;
+  // What no name is taken from is void, or the module would be the cell's value.
+  if (namespace === undefined) return pairs.length === 0 ? `void ${call}` : `let ${pattern} = ${call}`;
   return `let ${namespace} = ${call}${pairs.length === 0 ? '' : `let ${pattern} = ${namespace};`}`;
 }
 
@@ -60,7 +61,7 @@ function importOptions(statement) {
 
 function translateExport(statement, edits) {
   if (statement.source) {
-    edits.prefix += `await $mport.load(${statement.source.raw}, ${importOptions(statement)});`;
+    edits.prefix += `void await $mport.load(${statement.source.raw}, ${importOptions(statement)});`;
     return edits.blank(statement.start, statement.end);
   }
   const { declaration } = statement;
