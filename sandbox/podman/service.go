@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -256,23 +258,58 @@ func sweepServiceDirs(parent string) {
 		return
 	}
 	for _, path := range left {
-		if info, err := os.Stat(filepath.Join(path, "lock")); err != nil || time.Since(info.ModTime()) < serviceDirAge {
-			continue
-		}
-		if lock, err := lockFile(filepath.Join(path, "lock")); err == nil {
+		if lock, err := lockLeft(path); err == nil {
 			(&serviceDir{path, lock}).remove()
 		}
 	}
 }
 
-// lockFile locks the file, making it when it is absent, and fails at once where another
-// process holds it.
-func lockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+var errNotLeft = errors.New("not a folder that a killed server of this user left")
+
+// lockLeft locks a folder that a sweep has found. In /tmp anybody can make one of that name, so it must be
+// a real folder that is this user's and nobody else's: nobody else can put another in its place, or
+// anything into it. What is looked at is what has been opened.
+func lockLeft(path string) (*os.File, error) {
+	dir, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	defer func() { _ = unix.Close(dir) }()
+	var info unix.Stat_t
+	if err := unix.Fstat(dir, &info); err != nil {
+		return nil, err
+	}
+	if int(info.Uid) != os.Geteuid() || info.Mode&0o777 != 0o700 {
+		return nil, errNotLeft
+	}
+	// Not to block is for what is no file, such as a pipe.
+	fd, err := unix.Openat(dir, "lock", unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	lock := os.NewFile(uintptr(fd), filepath.Join(path, "lock"))
+	found, err := lock.Stat()
+	if err == nil && (!found.Mode().IsRegular() || time.Since(found.ModTime()) < serviceDirAge) {
+		err = errNotLeft
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return flock(lock)
+}
+
+// lockFile makes the file and locks it.
+func lockFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return flock(f)
+}
+
+// flock locks the file, and closes it at once where another process holds it.
+func flock(f *os.File) (*os.File, error) {
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil

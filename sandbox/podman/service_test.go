@@ -2,6 +2,7 @@ package podman
 
 import (
 	"bufio"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -124,6 +125,75 @@ func TestSweepLeavesWhatIsInUse(t *testing.T) {
 	if !exists(mine) || !exists(young) || exists(dead) || !exists(filepath.Join(parent, "other")) {
 		left, _ := filepath.Glob(parent + "/*")
 		t.Errorf("left are %q", left)
+	}
+}
+
+func TestSweepLeavesWhatAServerOfThisUserDidNotMake(t *testing.T) {
+	parent, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "theirs")
+	folder := func(t *testing.T, path string, mode os.FileMode) {
+		t.Helper()
+		if err := errors.Join(os.Mkdir(path, 0o700), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := func(t *testing.T, path string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		makeOld(t, path)
+	}
+	folder(t, elsewhere, 0o700)
+	file(t, filepath.Join(elsewhere, "lock"))
+	for name, plant := range map[string]func(t *testing.T, path string){
+		"others may read it": func(t *testing.T, path string) {
+			folder(t, path, 0o755)
+			file(t, filepath.Join(path, "lock"))
+		},
+		"others may write to it": func(t *testing.T, path string) {
+			folder(t, path, 0o777)
+			file(t, filepath.Join(path, "lock"))
+		},
+		"it is a link": func(t *testing.T, path string) {
+			if err := os.Symlink(elsewhere, path); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"its lock is a link": func(t *testing.T, path string) {
+			folder(t, path, 0o700)
+			if err := os.Symlink(filepath.Join(elsewhere, "lock"), filepath.Join(path, "lock")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"its lock is a pipe": func(t *testing.T, path string) {
+			folder(t, path, 0o700)
+			if err := syscall.Mkfifo(filepath.Join(path, "lock"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			makeOld(t, filepath.Join(path, "lock"))
+		},
+		"it is another user's": func(t *testing.T, path string) {
+			if os.Geteuid() != 0 {
+				t.Skip("only root can give a folder away")
+			}
+			folder(t, path, 0o700)
+			file(t, filepath.Join(path, "lock"))
+			if err := os.Chown(path, 65534, 65534); err != nil {
+				t.Skip(err) // a container's root may not have that user
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(parent, serviceDirPattern+strings.ReplaceAll(name, " ", "-"))
+			plant(t, path)
+			sweepServiceDirs(parent)
+			if _, err := os.Lstat(path); err != nil {
+				t.Errorf("it was removed: %v", err)
+			}
+		})
+	}
+	if !exists(filepath.Join(elsewhere, "lock")) {
+		t.Error("a file elsewhere was removed")
 	}
 }
 
