@@ -3,7 +3,9 @@ package tools
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"image"
@@ -14,7 +16,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/dustin/go-humanize"
 	"github.com/mark3labs/mcp-go/mcp"
@@ -31,6 +32,7 @@ const (
 	maxImageBytes  = 700 << 10 // before base64
 	maxImages      = 4         // in one answer
 	maxDecodePixel = 12 << 20  // an image of more pixels is not decoded: it could be a bomb
+	maxScans       = 64        // of a JPEG: each costs as much as all its pixels, and may have next to no bytes
 )
 
 // imageTypes are the formats that every client shows, the best first.
@@ -40,7 +42,7 @@ var imageTypes = []string{"image/png", "image/jpeg", "image/webp", "image/gif"}
 var textTypes = []string{"text/plain", "text/markdown", "text/latex", "application/json", "image/svg+xml", "text/html"}
 
 // renderDisplays gives the images for the model, and the lines that tell of everything shown.
-func (d *Deps) renderDisplays(res *sandbox.Result) ([]mcp.Content, string) {
+func (d *Deps) renderDisplays(ctx context.Context, res *sandbox.Result) ([]mcp.Content, string) {
 	var images []mcp.Content
 	var b strings.Builder
 	left := cmp.Or(d.Manager.Config().OutputBytes, math.MaxInt)
@@ -50,7 +52,7 @@ func (d *Deps) renderDisplays(res *sandbox.Result) ([]mcp.Content, string) {
 		if mime, data := pick(display); data != nil {
 			if len(images) == maxImages {
 				line += " (not attached: an answer has at most " + fmt.Sprint(maxImages) + " images)"
-			} else if fitted, err := d.fitImage(mime, data); err != nil {
+			} else if fitted, err := d.fitImage(ctx, mime, data); err != nil {
 				line += " (not attached: " + err.Error() + ")"
 			} else {
 				images = append(images, mcp.NewImageContent(base64.StdEncoding.EncodeToString(fitted.data), fitted.mime))
@@ -128,21 +130,22 @@ type fitted struct {
 
 var (
 	errTooManyPixels = errors.New("too many pixels; make it smaller to see it")
+	errTooManyScans  = errors.New("a JPEG of too many scans; save it as PNG to see it")
 	errBadImage      = errors.New("its data is not a whole image")
 	errStaysLarge    = errors.New("too large even when scaled down")
 )
 
 // decoding bounds the memory that images take: one at a time.
-var decoding sync.Mutex
+var decoding = make(chan struct{}, 1)
 
 // fitImage gives an image within the bounds, and without the texts in it where they have a secret.
-func (d *Deps) fitImage(mime string, data []byte) (fitted, error) {
-	return fitImage(mime, data, d.Secrets.tells(data))
+func (d *Deps) fitImage(ctx context.Context, mime string, data []byte) (fitted, error) {
+	return fitImage(ctx, mime, data, d.Secrets.tells(data))
 }
 
 // fitImage gives an image within the bounds: as it is where it fits and not only its pixels are wanted,
 // else scaled down and encoded anew.
-func fitImage(mime string, data []byte, pixelsOnly bool) (fitted, error) {
+func fitImage(ctx context.Context, mime string, data []byte, pixelsOnly bool) (fitted, error) {
 	config, format, err := image.DecodeConfig(bytes.NewReader(data))
 	if err != nil || "image/"+format != mime {
 		return fitted{}, errBadImage
@@ -155,8 +158,15 @@ func fitImage(mime string, data []byte, pixelsOnly bool) (fitted, error) {
 	if config.Width <= 0 || config.Height <= 0 || config.Width > limit/config.Height {
 		return fitted{}, errTooManyPixels
 	}
-	decoding.Lock()
-	defer decoding.Unlock()
+	if format == "jpeg" && scans(data) > maxScans {
+		return fitted{}, errTooManyScans
+	}
+	select {
+	case decoding <- struct{}{}:
+		defer func() { <-decoding }()
+	case <-ctx.Done():
+		return fitted{}, context.Cause(ctx)
+	}
 	source, _, err := image.Decode(bytes.NewReader(data))
 	if err != nil {
 		return fitted{}, errBadImage // half an image is refused by models' makers too
@@ -170,6 +180,33 @@ func fitImage(mime string, data []byte, pixelsOnly bool) (fitted, error) {
 		}
 	}
 	return fitted{}, errStaysLarge
+}
+
+// scans counts the scans of a JPEG. It steps from marker to marker as the decoder does: what a thumbnail in
+// the file has, or what follows the image, is never decoded.
+func scans(data []byte) int {
+	const fill, stuffed, firstRestart, start, end, scan = 0xff, 0x00, 0xd0, 0xd8, 0xd9, 0xda
+	n := 0
+	for {
+		_, behind, found := bytes.Cut(data, []byte{fill})
+		if !found || len(behind) < 3 {
+			return n
+		}
+		switch marker := behind[0]; {
+		case marker == fill:
+			data = behind
+		case marker == stuffed || marker >= firstRestart && marker <= start:
+			data = behind[1:]
+		case marker == end:
+			return n
+		default:
+			if marker == scan {
+				n++
+			}
+			length := 1 + int(binary.BigEndian.Uint16(behind[1:]))
+			data = behind[min(length, len(behind)):]
+		}
+	}
 }
 
 // scale gives the image with its longer side at most side pixels.

@@ -180,8 +180,8 @@ func (d *Deps) readImage(ctx context.Context, r reading, fields readFields, mime
 	if err != nil {
 		return nil, err
 	}
-	fitted, err := d.fitImage(mime, whole.data)
-	if errors.Is(err, errTooManyPixels) || errors.Is(err, errStaysLarge) {
+	fitted, err := d.fitImage(ctx, mime, whole.data)
+	if errors.Is(err, errTooManyPixels) || errors.Is(err, errTooManyScans) || errors.Is(err, errStaysLarge) {
 		return nil, fault.New(fault.ArtifactTooLarge, "Make a smaller image with code and read that; or pass save_to, where a folder for that is allowed.",
 			"%q (%s) cannot be shown: %v.", shorten(fields.Path, 120), fields.MIMEType, err).With("size_bytes", fields.SizeBytes)
 	}

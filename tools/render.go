@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -37,8 +38,8 @@ type runFields struct {
 
 // renderRun tells a model what a run came to, the way a terminal would: a status line, the output,
 // the value, the files; images behind it.
-func (d *Deps) renderRun(res *sandbox.Result) *answer {
-	images, shown := d.renderDisplays(res)
+func (d *Deps) renderRun(ctx context.Context, res *sandbox.Result) *answer {
+	images, shown := d.renderDisplays(ctx, res)
 	var b strings.Builder
 	b.WriteString(d.statusLine(res))
 	if hint := d.fullHint(res); hint != "" {

@@ -2,9 +2,14 @@ package tools
 
 import (
 	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
 	"image"
+	"image/jpeg"
 	"image/png"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,7 +68,7 @@ func TestARunReadsLikeATerminal(t *testing.T) {
 		"html only": {sandbox.Result{Status: sandbox.Completed, Displays: []sandbox.Display{{Data: map[string][]byte{"text/html": []byte("<b>x</b>")}}}, DisplaysTotal: 2}, "completed in 0s\n[shown]\n<b>x</b>\n… and 1 more, not reported", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := renderDeps(t).renderRun(&test.result)
+			a := renderDeps(t).renderRun(t.Context(), &test.result)
 			if got := a.content[0].(mcp.TextContent).Text; got != test.want || a.isError != test.isError {
 				t.Errorf("got %q, isError %v\nwant %q", got, a.isError, test.want)
 			}
@@ -83,7 +88,7 @@ func TestAShortenedErrorTellsNoPartOfASecret(t *testing.T) {
 		}
 	}
 	value := strings.Repeat("x", 29_980) + "hunter22-hunter2…"
-	a := d.renderRun(&sandbox.Result{Status: sandbox.Completed, Value: &value})
+	a := d.renderRun(t.Context(), &sandbox.Result{Status: sandbox.Completed, Value: &value})
 	if text := a.content[0].(mcp.TextContent).Text; strings.Contains(text, "hunter") {
 		t.Errorf("the result ends with %q", text[len(text)-40:])
 	}
@@ -116,10 +121,12 @@ func TestImagesAreFitted(t *testing.T) {
 		"another type than it": {"image/gif", small, false, errBadImage},
 		"half a small image":   {"image/png", small[:60], false, errBadImage},
 		"deep colours":         {"image/png", deep(3000, 3000), false, errTooManyPixels},
+		"a scan too many":      {"image/jpeg", scanned(maxScans+1, 0), false, errTooManyScans},
+		"scans enough":         {"image/jpeg", scanned(maxScans, 2*maxScans), true, nil},
 		"half an image":        {"image/png", noise(1600, 100)[:5000], false, errBadImage},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := (&Deps{}).fitImage(test.mime, test.data)
+			got, err := (&Deps{}).fitImage(t.Context(), test.mime, test.data)
 			if err != test.err { //nolint:errorlint // these are returned as they are
 				t.Fatalf("got error %v, want %v", err, test.err)
 			}
@@ -149,6 +156,28 @@ func deep(width, height int) []byte {
 	return b.Bytes()
 }
 
+// scanned is a JPEG whose only scan comes n times. In a comment and behind its end it has other bytes that
+// would begin a scan elsewhere.
+func scanned(n, others int) []byte {
+	var b bytes.Buffer
+	_ = jpeg.Encode(&b, image.NewGray(image.Rect(0, 0, 40, 30)), nil)
+	at, end := bytes.Index(b.Bytes(), []byte{0xff, 0xda}), b.Len()-2
+	start, scan := b.Bytes()[2:at], b.Bytes()[at:end]
+	other := bytes.Repeat([]byte{0xff, 0xda}, others)
+	comment := binary.BigEndian.AppendUint16([]byte{0xff, 0xfe}, uint16(2+len(other)))
+	return slices.Concat([]byte{0xff, 0xd8}, comment, other, start, bytes.Repeat(scan, n), []byte{0xff, 0xd9}, other)
+}
+
+func TestACancelledCallDoesNotWaitForAnotherOnesImage(t *testing.T) {
+	decoding <- struct{}{}
+	defer func() { <-decoding }()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := (&Deps{}).fitImage(ctx, "image/png", noise(5, 5)); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestTheTextsOfDisplaysHaveOneBound(t *testing.T) {
 	m := sandbox.NewManager(sandbox.Config{OutputBytes: 1000})
 	defer m.Close(t.Context())
@@ -158,7 +187,7 @@ func TestTheTextsOfDisplaysHaveOneBound(t *testing.T) {
 		{Data: map[string][]byte{"text/plain": []byte("third " + strings.Repeat("x", 994))}},
 		{Path: "output/figure-1.html", SizeBytes: 61, Alt: "A title"},
 	}, DisplaysTotal: 4}
-	_, text := (&Deps{Manager: m}).renderDisplays(&shown)
+	_, text := (&Deps{Manager: m}).renderDisplays(t.Context(), &shown)
 	want := "first " + strings.Repeat("é", 250) + "\nsecond " + strings.Repeat("é", 243) +
 		"\n… 1.5 kB left out …\n… 1.0 kB left out …\noutput/figure-1.html  61 B  … 7 B left out …\n"
 	if text != want {
@@ -171,7 +200,7 @@ func TestAnAnswerHasAtMostFourImages(t *testing.T) {
 	for range 6 {
 		displays = append(displays, sandbox.Display{Data: map[string][]byte{"image/png": noise(5, 5)}, Path: "output/figure-1.png", Alt: "A title"})
 	}
-	images, text := renderDeps(t).renderDisplays(&sandbox.Result{Displays: displays, DisplaysTotal: 6})
+	images, text := renderDeps(t).renderDisplays(t.Context(), &sandbox.Result{Displays: displays, DisplaysTotal: 6})
 	if len(images) != maxImages || strings.Count(text, "not attached") != 2 || strings.Count(text, "A title") != 6 {
 		t.Errorf("%d images, %q", len(images), text)
 	}

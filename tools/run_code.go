@@ -80,7 +80,7 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 			if err != nil {
 				return nil, err
 			}
-			return linked(ctx, d.renderRun(res), res), nil
+			return linked(ctx, d.renderRun(ctx, res), res), nil
 		case <-ctx.Done():
 			if own && errors.Is(context.Cause(ctx), stdio.ErrCancelledByClient) {
 				run.Interrupt()
@@ -96,7 +96,7 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 			case <-run.Done(): // it ended while its output was asked for
 				continue
 			default:
-				return d.renderRun(sofar), nil
+				return d.renderRun(ctx, sofar), nil
 			}
 		}
 	}
