@@ -70,12 +70,13 @@ func (m *Manager) usedEngine() bool {
 
 func (m *Manager) closeExpired(now time.Time) {
 	for _, s := range m.all() {
-		if s.idleFor(now) < m.config.IdleTimeout && now.Sub(s.created) < m.config.Lifetime {
+		expired := func() bool { return s.idle(now) >= m.config.IdleTimeout || now.Sub(s.created) >= m.config.Lifetime }
+		if !s.beginClosing(expired) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(m.ctx, sweepTimeout)
 		m.config.Logger.Info("session expired", "session", s.id)
-		if err := m.drop(ctx, s, false); err != nil {
+		if err := m.finishClosing(ctx, s, false); err != nil {
 			m.config.Logger.Warn("close session", "session", s.id, "error", err, "cause", errors.Unwrap(err))
 		}
 		cancel()

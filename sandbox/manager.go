@@ -431,16 +431,17 @@ func errOpenElsewhere(id string) *fault.Error {
 		"Session %q is open in another running server.", id)
 }
 
-// drop closes the session and forgets it. The session stays known until it is gone, so that
-// nobody makes it anew in between.
+// drop closes the session and forgets it.
 func (m *Manager) drop(ctx context.Context, s *session, keepFiles bool) error {
-	s.mu.Lock()
-	already := s.closing
-	s.closing = true
-	s.mu.Unlock()
-	if already {
+	if !s.beginClosing(nil) {
 		return errBeingClosed(s.id)
 	}
+	return m.finishClosing(ctx, s, keepFiles)
+}
+
+// finishClosing follows beginClosing. The session stays known until it is gone, so that nobody makes it
+// anew in between.
+func (m *Manager) finishClosing(ctx context.Context, s *session, keepFiles bool) error {
 	err := s.close(ctx, keepFiles)
 	m.mu.Lock()
 	delete(m.sessions, s.id)
@@ -505,11 +506,7 @@ func (m *Manager) leave(ctx context.Context, s *session) error {
 	if !s.named {
 		return m.drop(ctx, s, false)
 	}
-	s.mu.Lock()
-	already := s.closing
-	s.closing = true
-	s.mu.Unlock()
-	if !already {
+	if s.beginClosing(nil) {
 		s.leaveBehind(ctx)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -340,6 +341,47 @@ func TestIdleSessionsEndAndUsedOnesDoNot(t *testing.T) {
 		}
 		_, err := m.Session(t.Context(), "idle")
 		wantCode(t, err, fault.SessionNotFound)
+	})
+}
+
+// onLog is told what is logged.
+type onLog func(message string)
+
+func (f onLog) Enabled(context.Context, slog.Level) bool { return true }
+func (f onLog) Handle(_ context.Context, r slog.Record) error {
+	f(r.Message)
+	return nil
+}
+func (f onLog) WithAttrs([]slog.Attr) slog.Handler { return f }
+func (f onLog) WithGroup(string) slog.Handler      { return f }
+
+func TestARunThatBeginsAsItsSessionExpiresIsNotCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m *Manager
+		var late []error
+		config := testConfig(t, &fakeEngine{})
+		config.Logger = slog.New(onLog(func(message string) {
+			if message != "session expired" {
+				return
+			}
+			run, err := m.Run(RunOptions{Code: "2", SessionID: "mine", Language: Python})
+			if err == nil {
+				go func() {
+					<-run.Done()
+					_, err := run.Result()
+					t.Errorf("it was taken, and came to %v", err)
+				}()
+			}
+			late = append(late, err)
+		}))
+		m = newTestManager(t, config)
+		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+		time.Sleep(config.IdleTimeout + time.Minute)
+		if len(late) != 1 {
+			t.Fatalf("expired %d times", len(late))
+		}
+		wantCode(t, late[0], fault.SessionBusy)
+		mustRun(t, m, RunOptions{Code: "3", SessionID: "mine"})
 	})
 }
 

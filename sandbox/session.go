@@ -390,6 +390,11 @@ func (s *session) warm(language Language) {
 func (s *session) idleFor(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.idle(now)
+}
+
+// idle is idleFor. The caller holds s.mu.
+func (s *session) idle(now time.Time) time.Duration {
 	if s.active > 0 || s.awaits(now) {
 		return 0
 	}
@@ -399,6 +404,18 @@ func (s *session) idleFor(now time.Time) time.Duration {
 // awaits reports whether a run of an earlier server may still go on. The caller holds s.mu.
 func (s *session) awaits(now time.Time) bool {
 	return slices.ContainsFunc(s.runs, func(r *Run) bool { return r.earlier && !r.over() && r.lastEnd().After(now) })
+}
+
+// beginClosing lets nobody use the session any more, and reports whether it did: not where somebody else
+// did before, nor where only says no, which may be nil. Nothing begins between its answer and the closing.
+func (s *session) beginClosing(only func() bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing || only != nil && !only() {
+		return false
+	}
+	s.closing = true
+	return true
 }
 
 // ping tells the supervisors that their server lives, so that they do not end as idle.
@@ -411,9 +428,6 @@ func (s *session) ping(n int) {
 // close ends everything in the session: runs are cut off, containers removed, and the volume too
 // unless keepFiles. It returns the engine's error; the session is over all the same.
 func (s *session) close(ctx context.Context, keepFiles bool) error {
-	s.mu.Lock()
-	s.closing = true
-	s.mu.Unlock()
 	s.cancel(errClosing)
 	s.dropIdleFiles(time.Now())
 	s.engineMu.Lock()
