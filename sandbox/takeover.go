@@ -171,8 +171,9 @@ func (s *session) rejoin(run *Run, l *lane, lost *kernel) (*kernel, doneMessage,
 	if k == nil {
 		k = l.kernelNow() // somebody else was quicker, or there is none
 	}
+	follows := k != nil && k.instead == lost
 	l.starting.Unlock()
-	if k == nil || k.instead != lost {
+	if !follows {
 		return lost, doneMessage{}, errKernelGone
 	}
 	if answer := k.answerTo(run); answer != nil {
