@@ -274,6 +274,13 @@ func (d *Deps) save(ctx context.Context, r reading) (*answer, error) {
 	}
 	defer func() { _ = from.Close() }()
 	file := from.File()
+	// Its size is only what the sandbox says, and could fill the host's disk.
+	if most := d.Manager.Config().VolumeBytes; most > 0 && file.SizeBytes > most {
+		return nil, fault.New(fault.ArtifactTooLarge, "Write what is needed of it to smaller files with code, without holes; the setting is --volume-limit.",
+			"%q has %s, holes included, and all files of a session may take %s.",
+			shorten(file.Path, 120), humanize.IBytes(uint64(file.SizeBytes)), humanize.IBytes(uint64(most))).
+			With("size_bytes", file.SizeBytes).With("limit_bytes", most)
+	}
 	to, err := d.HostDirs.Create(r.saveTo, path.Base(file.Path), r.overwrite)
 	if err != nil {
 		return nil, err

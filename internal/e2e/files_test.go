@@ -329,6 +329,25 @@ while os.path.getsize('output/grows.txt') == size: pass
 	}
 }
 
+// How large a file is, the sandbox says, and hostile code could say anything in its place.
+func TestNoMoreIsSavedThanASessionMayHave(t *testing.T) {
+	t.Parallel()
+	const id = "e2e-lasting-large"
+	state, dir := t.TempDir(), t.TempDir()
+	first := start(t, setup{stateDir: state})
+	first.complete(python, object{"session_id": id, "code": "for n in (2, 3): open(f'output/{n}.bin', 'wb').truncate(n << 20)"})
+	first.end()
+	second := start(t, setup{stateDir: state, args: []string{"--volume-limit", "2MiB", "--allow-host-dir", dir}})
+	large := second.call("read_artifact", object{"session_id": id, "path": "output/3.bin", "save_to": "3.bin"})
+	large.wantCode(t, "artifact_too_large")
+	large.wantText(t, "has 3.0 MiB", "may take 2.0 MiB")
+	second.call("read_artifact", object{"session_id": id, "path": "output/2.bin", "save_to": "2.bin"}).wantText(t, "Saved output/2.bin")
+	if names, _ := os.ReadDir(dir); len(names) != 1 {
+		t.Errorf("in the folder: %v", names)
+	}
+	second.call("close_session", object{"session_id": id})
+}
+
 func everyByte() []byte {
 	all := make([]byte, 256)
 	for i := range all {
