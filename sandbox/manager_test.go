@@ -358,7 +358,7 @@ func (f onLog) WithGroup(string) slog.Handler      { return f }
 func TestARunThatBeginsAsItsSessionExpiresIsNotCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m *Manager
-		var late []error
+		late := make(chan error, 1)
 		config := testConfig(t, &fakeEngine{})
 		config.Logger = slog.New(onLog(func(message string) {
 			if message != "session expired" {
@@ -372,15 +372,12 @@ func TestARunThatBeginsAsItsSessionExpiresIsNotCutOff(t *testing.T) {
 					t.Errorf("it was taken, and came to %v", err)
 				}()
 			}
-			late = append(late, err)
+			late <- err
 		}))
 		m = newTestManager(t, config)
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 		time.Sleep(config.IdleTimeout + time.Minute)
-		if len(late) != 1 {
-			t.Fatalf("expired %d times", len(late))
-		}
-		wantCode(t, late[0], fault.SessionBusy)
+		wantCode(t, <-late, fault.SessionBusy)
 		mustRun(t, m, RunOptions{Code: "3", SessionID: "mine"})
 	})
 }
