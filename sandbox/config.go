@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 )
@@ -19,13 +20,16 @@ type KernelConfig struct {
 	Preload     []string // modules to import ahead, where the image has them
 }
 
-// interpreterOf is the interpreter for programs of ours in the image. An image may bring a copy that cannot
+// interpreterOf is the interpreter for process 1 in the image. An image may bring a copy that cannot
 // be read, only executed: its processes are out of the reach of code that has the same user.
 func (c KernelConfig) interpreterOf(image ImageInfo) string {
-	if own := image.Labels[LabelInit]; own != "" {
-		return own
-	}
-	return c.Interpreter
+	return cmp.Or(image.Labels[LabelInit], c.Interpreter)
+}
+
+// programInterpreterOf is the one for programs that are started while code runs. Such a copy matters more for
+// them: they can be looked into from their first moment on, before any line of theirs could prevent it.
+func (c KernelConfig) programInterpreterOf(image ImageInfo) string {
+	return cmp.Or(image.Labels[LabelProgram], c.interpreterOf(image))
 }
 
 // Config is what a Manager works with. The zero value of a limit is no limit; the command line

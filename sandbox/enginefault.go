@@ -10,8 +10,13 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
-// LabelInit is a label of images: the path of the interpreter that process 1 should be.
-const LabelInit = "code-sandbox-mcp.init"
+// Labels of images.
+const (
+	// LabelInit is the path of the interpreter that process 1 should be.
+	LabelInit = "code-sandbox-mcp.init"
+	// LabelProgram is the path of the interpreter for what is started beside it; without it that is LabelInit's.
+	LabelProgram = "code-sandbox-mcp.program"
+)
 
 // Explainer is an engine's error that has words for a person: what is wrong, and what mends it.
 type Explainer interface {

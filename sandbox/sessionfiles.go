@@ -196,7 +196,7 @@ func (s *session) exec(ctx context.Context, language Language, source string) (P
 	if err := context.Cause(s.ctx); err != nil {
 		return nil, err // the container may be another server's by now
 	}
-	command := slices.Concat([]string{setting.interpreterOf(image)}, setting.Program, []string{source})
+	command := slices.Concat([]string{setting.programInterpreterOf(image)}, setting.Program, []string{source})
 	return s.config.Engine.Exec(ctx, s.containerName(language), command)
 }
 

@@ -5,6 +5,8 @@ import importlib
 import io
 import os
 import pathlib
+import subprocess
+import sys
 import warnings
 
 MODULES = """
@@ -78,8 +80,18 @@ def check_plots():
     assert not made, f"matplotlib made its own font list instead of reading the ready one: {made}"
 
 
+def check_program():
+    path = "/usr/local/lib/code-sandbox/python-program"
+    program = subprocess.Popen([path, "-I", "-c", "import json; input()"], stdin=subprocess.PIPE, user=1000)
+    look = f"import os; os.listdir('/proc/{program.pid}/fd')"
+    looked = subprocess.run([sys.executable, "-I", "-c", look], capture_output=True, text=True, user=1000)
+    program.communicate(b"\n")
+    assert program.returncode == 0, f"{path} ended with {program.returncode}"
+    assert "PermissionError" in looked.stderr, f"{path} can be looked into: {looked}"
+
+
 def main():
-    for check in check_modules, check_numbers, check_documents, check_plots:
+    for check in check_modules, check_numbers, check_documents, check_plots, check_program:
         check()
         print(f"smoke: {check.__name__.removeprefix('check_')} ok", flush=True)
 

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -234,4 +235,66 @@ fs.writeFileSync("package.json", "{")`)
 		t.Errorf("it came to %s: %s", got, run(python, "open('ran.txt').read()").text())
 	}
 	s.call("close_session", object{"session_id": "e2e-process-one"})
+}
+
+// watchers are left behind by code, and look into each program of ours that starts beside it. Who could open
+// its streams could answer in its place.
+var watchers = map[string]string{
+	python: `import subprocess, sys
+watcher = subprocess.Popen([sys.executable, '-c', '''
+import os
+old, seen, open_ = set(os.listdir("/proc")), set(), set()
+print("watching", flush=True)
+while not os.path.exists("/mnt/data/enough"):
+    for pid in os.listdir("/proc"):
+        if not pid.isdigit() or pid in old: continue
+        try: os.listdir(f"/proc/{pid}/fd"); reached = True
+        except OSError: reached = False
+        try: command = open(f"/proc/{pid}/cmdline", "rb").read()
+        except OSError: continue
+        if b"-I" in command.split(bytes(1)):
+            seen.add(pid)
+            if reached: open_.add(pid)
+print(len(seen), len(open_), flush=True)
+'''], stdout=subprocess.PIPE, text=True)
+print(watcher.stdout.readline())`,
+	javascript: `import { spawn } from 'node:child_process'
+globalThis.watcher = spawn(process.execPath, ['-e', ` + "`" + `
+const fs = require('fs')
+const old = new Set(fs.readdirSync('/proc')), seen = new Set(), open = new Set()
+console.log('watching')
+while (!fs.existsSync('/mnt/data/enough')) {
+  for (const pid of fs.readdirSync('/proc')) {
+    if (!/^[0-9]+$/.test(pid) || old.has(pid)) continue
+    let reached = true, command = ''
+    try { fs.readdirSync('/proc/' + pid + '/fd') } catch { reached = false }
+    try { command = fs.readFileSync('/proc/' + pid + '/cmdline', 'utf8') } catch { continue }
+    if (!command.split('\\0').includes('--single-threaded')) continue
+    seen.add(pid)
+    if (reached) open.add(pid)
+  }
+}
+console.log(seen.size, open.size)
+` + "`" + `], { stdio: ['ignore', 'pipe', 'inherit'] })
+globalThis.words = watcher.stdout[Symbol.asyncIterator]()
+String((await words.next()).value)`,
+}
+
+func TestNobodyLooksIntoProgramsThatStart(t *testing.T) {
+	t.Parallel()
+	for tool, result := range map[string]string{
+		python:     "open('/mnt/data/enough', 'w').close(); print(watcher.stdout.readline())",
+		javascript: "require('fs').writeFileSync('/mnt/data/enough', ''); String((await words.next()).value)",
+	} {
+		t.Run(tool, func(t *testing.T) {
+			s := start(t, setup{})
+			s.complete(tool, object{"code": watchers[tool]}).wantText(t, "watching")
+			s.call("list_artifacts", nil).fields(t)
+			s.call("list_artifacts", nil).fields(t)
+			text := s.complete(tool, object{"code": result}).text()
+			if found := regexp.MustCompile(`(\d+) (\d+)\\?n?'?\n`).FindStringSubmatch(text); found == nil || found[1] == "0" || found[2] != "0" {
+				t.Errorf("how many were seen, and could be looked into: %s", text)
+			}
+		})
+	}
 }

@@ -100,6 +100,7 @@ func (e *Engine) usableLabels(labels map[string]string) map[string]string {
 	if e.asksForGVisor() {
 		labels = maps.Clone(labels)
 		delete(labels, sandbox.LabelInit)
+		delete(labels, sandbox.LabelProgram)
 	}
 	return labels
 }
