@@ -15,7 +15,7 @@ import (
 func (s *Settings) withEngine(ctx context.Context, work func(context.Context, *podman.Engine, *slog.Logger) error) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	log, err := s.logger()
+	log, err := s.logger(os.Stderr)
 	if err != nil {
 		return err
 	}

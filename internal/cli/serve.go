@@ -62,7 +62,9 @@ func serve(ctx context.Context, settings *Settings) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	log, err := settings.logger()
+	stderr := newLogQueue(os.Stderr)
+	defer stderr.flush()
+	log, err := settings.logger(stderr)
 	if err != nil {
 		return err
 	}
@@ -86,7 +88,9 @@ func serve(ctx context.Context, settings *Settings) error {
 	if err == nil || errors.Is(err, stdio.ErrClientGone) || errors.Is(err, context.Canceled) {
 		return nil
 	}
-	return err
+	// Through the queue, as the log: written directly, it would wait for a client that does not read.
+	_, _ = fmt.Fprintf(stderr, "code-sandbox-mcp: %v\n", err)
+	return errReported
 }
 
 // mcpServer puts the protocol's server together. It touches neither Podman nor the disk.
@@ -219,10 +223,9 @@ func (s *Settings) passThrough(lookup func(string) (string, bool), log *slog.Log
 	return values
 }
 
-// logger writes to stderr or to the file, never to stdout, with the secrets masked: a log tells what the
+// logger writes to stderr, which is given, or to the file, with the secrets masked: a log tells what the
 // sandbox said.
-func (s *Settings) logger() (*slog.Logger, error) {
-	var out io.Writer = os.Stderr
+func (s *Settings) logger(out io.Writer) (*slog.Logger, error) {
 	if s.LogFile != "" {
 		file, err := os.OpenFile(s.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {

@@ -59,6 +59,7 @@ type setup struct {
 	silent    bool     // nothing is sent by the driver itself
 	program   string   // empty: the one under test
 	asShipped bool     // with the program's own times on a slow machine too
+	stderr    *os.File // where its log goes; nil: to the test
 }
 
 // server is a running program under test, with a client's view of it. What is not said to be
@@ -120,6 +121,9 @@ func (s *server) launch(with setup) {
 	}
 	s.cmd.Env = append(s.cmd.Env, with.env...)
 	s.cmd.Stderr = s.stderr
+	if with.stderr != nil {
+		s.cmd.Stderr = with.stderr
+	}
 	stdin, err := s.cmd.StdinPipe()
 	if err != nil {
 		s.t.Fatal(err)
