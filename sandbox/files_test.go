@@ -91,6 +91,11 @@ func TestAFileIsReadToItsEndOnly(t *testing.T) {
 			p.say(map[string]any{"ok": true, "path": "a", "size_bytes": 6}, "")
 			_, _ = p.out.Write([]byte{0, 0, 0, 2, 0xff, 0, 0, 0, '{', '}'})
 		}, "", fault.EngineError},
+		"too many values": {func(p *filesPeer) {
+			p.say(map[string]any{"ok": true, "path": "a", "size_bytes": 3}, "")
+			p.say(map[string]any{"data": true, "more": make([]int, maxFrameValues)}, "abc")
+			p.say(map[string]any{"end": true, "bytes": 3, "complete": true}, "")
+		}, "", fault.EngineError},
 		"no JSON": {func(p *filesPeer) {
 			p.say(map[string]any{"ok": true, "path": "../../etc/passwd", "size_bytes": -1}, "")
 			_, _ = p.out.Write([]byte{0, 0, 0, 2, 0, 0, 0, 0, '{', '{'})

@@ -92,8 +92,8 @@ func readFilesFrame(r io.Reader, room []byte) (filesAnswer, []byte, error) {
 	if _, err := io.ReadFull(r, body); err != nil {
 		return answer, nil, err
 	}
-	if depth(body) > maxFrameDepth {
-		return answer, nil, errFilesFrame
+	if err := checkShape(body); err != nil {
+		return answer, nil, fmt.Errorf("%w: %w", errFilesFrame, err)
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return answer, nil, fmt.Errorf("%w: %w", errFilesFrame, err)

@@ -16,6 +16,9 @@ const (
 	maxFrameOut = 1 << 20
 	// maxFrameDepth bounds the nesting of a frame from a supervisor.
 	maxFrameDepth = 32
+	// maxFrameValues bounds how many values such a frame has, each of which may cost fifty times what it is
+	// long. The most that is honest are 500 files of seven values.
+	maxFrameValues = 20_000
 )
 
 var (
@@ -44,10 +47,22 @@ func readFrame(r io.Reader) ([]byte, error) {
 		}
 		return nil, err
 	}
-	if depth(body.Bytes()) > maxFrameDepth {
-		return nil, errFrameTooDeep
+	if err := checkShape(body.Bytes()); err != nil {
+		return nil, err
 	}
 	return body.Bytes(), nil
+}
+
+// checkShape refuses JSON text of a supervisor that would cost more to decode than its length lets expect.
+func checkShape(text []byte) error {
+	deepest, values := shape(text)
+	if deepest > maxFrameDepth {
+		return errFrameTooDeep
+	}
+	if values > maxFrameValues {
+		return fmt.Errorf("%w: %d values", errFrameTooLarge, values)
+	}
+	return nil
 }
 
 // writeFrame writes one message in a single Write, so that frames of several goroutines that
@@ -78,10 +93,10 @@ func writeBoot(w io.Writer, source string) error {
 	return err
 }
 
-// depth is how deeply brackets nest in JSON text, strings left out. On text that is not JSON it
-// is some number, and the decoder refuses the text afterwards.
-func depth(text []byte) int {
-	deepest, now := 0, 0
+// shape is how deeply brackets nest in JSON text, and how many values it has, strings left out: no fewer
+// than there are. On text that is not JSON these are some numbers, and the decoder refuses it afterwards.
+func shape(text []byte) (deepest, values int) {
+	now := 0
 	inString, escaped := false, false
 	for _, c := range text {
 		switch {
@@ -94,10 +109,13 @@ func depth(text []byte) int {
 		case inString:
 		case c == '{' || c == '[':
 			now++
+			values++
 			deepest = max(deepest, now)
 		case c == '}' || c == ']':
 			now--
+		case c == ',':
+			values++
 		}
 	}
-	return deepest
+	return deepest, values
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 func TestFramesSurviveTheWay(t *testing.T) {
@@ -40,13 +41,32 @@ func TestFramesThatAreTooLargeAreRefused(t *testing.T) {
 	}
 }
 
-func TestDepthCountsBracketsOutsideOfText(t *testing.T) {
-	for text, want := range map[string]int{
-		``: 0, `1`: 0, `{}`: 1, `[[]]`: 2, `"[[[["`: 0, `["\"[[", [1]]`: 2, `{"a":[{"b":1}],"c":{}}`: 3, `"\\"[`: 1,
+func TestShapeCountsWhatIsOutsideOfText(t *testing.T) {
+	for text, want := range map[string][2]int{
+		``: {}, `1`: {}, `{}`: {1, 1}, `[[]]`: {2, 2}, `"[[[[,,"`: {}, `["\"[[,", [1]]`: {2, 3}, `{"a":[{"b":1}],"c":{}}`: {3, 5}, `"\\"[`: {1, 1},
 	} {
-		if got := depth([]byte(text)); got != want {
-			t.Errorf("depth(%s) = %d, want %d", text, got, want)
+		deepest, values := shape([]byte(text))
+		if got := [2]int{deepest, values}; got != want {
+			t.Errorf("shape(%s) = %v, want %v", text, got, want)
 		}
+	}
+}
+
+// A frame within the bound of its length could cost a hundred times that to decode.
+func TestAFrameOfTooManyValuesEndsItsKernel(t *testing.T) {
+	for values, want := range map[int]Status{maxFrameValues - 10: Completed, maxFrameValues: Killed} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newTestManager(t, testConfig(t, &fakeEngine{supervise: func(s *fakeSupervisor) {
+				s.ready()
+				s.next()
+				run, _ := s.next()
+				s.send(map[string]any{"type": "log", "more": make([]int, values)})
+				s.done(run.ID, "completed", 0, nil)
+			}}))
+			if res := mustRun(t, m, RunOptions{Code: "1"}); res.Status != want {
+				t.Errorf("%d values: %s", values, res.Status)
+			}
+		})
 	}
 }
 
