@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,6 +27,44 @@ const (
 	lockSuffix = ".lock" // behind the session's id; its record is in a folder of that name without it
 )
 
+// errForeign says that somebody else can put things into the state directory, whose contents are believed.
+var errForeign = errors.New("belongs to another user, or others can write to it")
+
+// makeOwn makes the state directory and the folder that it is in, so that this user alone may enter it.
+func makeOwn(dir string) error {
+	for _, folder := range []string{filepath.Dir(dir), dir} {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return err
+		}
+		if err := checkOwn(folder); err != nil {
+			return err
+		}
+	}
+	info, err := os.Stat(dir)
+	if err == nil && info.Mode().Perm() != 0o700 {
+		err = os.Chmod(dir, 0o700) //nolint:gosec // a folder
+	}
+	return err
+}
+
+// checkOwn refuses a folder that another user has made, or a link that one has laid: errForeign. Root can
+// change everything anyway.
+func checkOwn(folder string) error {
+	for _, look := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} {
+		info, err := look(folder)
+		if err != nil {
+			return err
+		}
+		owner := info.Sys().(*syscall.Stat_t).Uid
+		foreign := owner != 0 && int(owner) != os.Geteuid()
+		open := info.Mode().Perm()&0o002 != 0 && info.Mode()&(fs.ModeSticky|fs.ModeSymlink) == 0
+		if foreign || open {
+			return &fs.PathError{Op: "use", Path: folder, Err: errForeign}
+		}
+	}
+	return nil
+}
+
 type lockFile struct {
 	file *os.File
 	path string
@@ -35,7 +74,7 @@ type lockFile struct {
 
 // takeLock locks the session's file, and makes it when it is absent.
 func takeLock(dir, id string) (*lockFile, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := makeOwn(dir); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	path := filepath.Join(dir, id+lockSuffix)
@@ -120,7 +159,7 @@ func (l *lockFile) undo() {
 // keptOnDisk reports whether a session of this name was left behind on purpose. It takes no lock, so
 // the session may be open in another server.
 func keptOnDisk(dir, id string) bool {
-	if !sessionID.MatchString(id) {
+	if !sessionID.MatchString(id) || checkOwn(filepath.Dir(dir)) != nil || checkOwn(dir) != nil {
 		return false
 	}
 	text, err := os.ReadFile(filepath.Join(dir, id+lockSuffix))

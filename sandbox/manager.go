@@ -248,12 +248,17 @@ func (m *Manager) lock(id string) (*lockFile, error) {
 		case errors.Is(err, errLocked):
 			return nil, errOpenElsewhere(id)
 		default:
+			m.config.Logger.Warn("session lock", "session", id, "error", err)
 			return nil, errNoState(err)
 		}
 	}
 }
 
 func errNoState(err error) *fault.Error {
+	if errors.Is(err, errForeign) {
+		return fault.New(fault.ExecutionFailed, "Name a folder of your own with --state-dir, or take that one away; the server's log tells which it is.",
+			"The server's state directory belongs to another user, or others can write to it.").Because(err)
+	}
 	return fault.New(fault.ExecutionFailed, "Check that the home directory can be written to, or name another with --state-dir.",
 		"The server cannot write its state directory.").Because(err)
 }

@@ -7,9 +7,12 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -308,8 +311,31 @@ func (s *Settings) stateDir() string {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "code-sandbox-mcp")
 	}
-	if home, err := os.UserHomeDir(); err == nil {
+	if home := homeDir(); home != "" {
 		return filepath.Join(home, ".local", "state", "code-sandbox-mcp")
 	}
 	return filepath.Join(os.TempDir(), fmt.Sprintf("code-sandbox-mcp-%d", os.Getuid()))
+}
+
+// homeDir is this user's, or "". HOME may be missing, as it is under some service managers, or be another
+// user's, as it is under sudo -E: what is kept there would be that user's to change.
+func homeDir() string {
+	home := os.Getenv("HOME")
+	if filepath.IsAbs(home) && !isAnothers(home) {
+		return home
+	}
+	if self, err := user.LookupId(strconv.Itoa(os.Geteuid())); err == nil && filepath.IsAbs(self.HomeDir) {
+		return self.HomeDir
+	}
+	return ""
+}
+
+// isAnothers reports whether a folder is of a user that is neither this one nor root.
+func isAnothers(folder string) bool {
+	info, err := os.Stat(folder) //nolint:gosec // it is only looked at
+	if err != nil {
+		return false // it can be made, perhaps
+	}
+	owner := int(info.Sys().(*syscall.Stat_t).Uid)
+	return owner != 0 && owner != os.Geteuid()
 }

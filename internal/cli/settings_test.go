@@ -2,6 +2,7 @@ package cli
 
 import (
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -104,6 +105,37 @@ func TestALanguageCanBeSwitchedOff(t *testing.T) {
 	}
 	if kernels := s.kernels(); len(kernels) != 1 || kernels[sandbox.Python].Image == "" {
 		t.Errorf("kernels are %+v", kernels)
+	}
+}
+
+func TestTheStateDirectoryIsThisUsersOwn(t *testing.T) {
+	self, err := user.Current()
+	if err != nil {
+		t.Skip(err)
+	}
+	mine, theirs := t.TempDir(), t.TempDir()
+	for name, test := range map[string]struct {
+		xdg, home, want string
+	}{
+		"XDG_STATE_HOME":              {"/xdg", mine, "/xdg/code-sandbox-mcp"},
+		"a relative XDG_STATE_HOME":   {"xdg", mine, mine + "/.local/state/code-sandbox-mcp"},
+		"no HOME":                     {"", "", self.HomeDir + "/.local/state/code-sandbox-mcp"},
+		"a relative HOME":             {"", "home", self.HomeDir + "/.local/state/code-sandbox-mcp"},
+		"a HOME that can yet be made": {"", mine + "/new", mine + "/new/.local/state/code-sandbox-mcp"},
+		"another user's HOME":         {"", theirs, self.HomeDir + "/.local/state/code-sandbox-mcp"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.home == theirs {
+				if err := os.Chown(theirs, 65534, 65534); err != nil {
+					t.Skip(err) // only root can give a folder away
+				}
+			}
+			t.Setenv("XDG_STATE_HOME", test.xdg)
+			t.Setenv("HOME", test.home)
+			if got := (&Settings{}).stateDir(); got != test.want {
+				t.Errorf("it is %s, want %s", got, test.want)
+			}
+		})
 	}
 }
 

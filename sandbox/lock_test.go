@@ -1,0 +1,95 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+)
+
+// stateDir makes a state directory in a folder of its own, with a session that waits for a server.
+func stateDir(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "state", "sessions")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "planted"+lockSuffix), []byte(keepMark), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func giveAway(t *testing.T, path string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a folder away")
+	}
+	if err := os.Lchown(path, 65534, 65534); err != nil {
+		t.Skip(err) // a container's root may not have that user
+	}
+}
+
+func open(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Chmod(path, 0o777); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAStateDirectoryOfAnotherUserIsNotUsed(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, dir string){
+		"it is another user's":           giveAway,
+		"the folder is another user's":   func(t *testing.T, dir string) { giveAway(t, filepath.Dir(dir)) },
+		"others can write to it":         open,
+		"others can write to the folder": func(t *testing.T, dir string) { open(t, filepath.Dir(dir)) },
+		"it is another user's link to us": func(t *testing.T, dir string) {
+			if err := os.Rename(dir, dir+"-real"); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(dir+"-real", dir); err != nil {
+				t.Fatal(err)
+			}
+			giveAway(t, dir)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := testConfig(t, &fakeEngine{})
+			config.StateDir = stateDir(t)
+			spoil(t, config.StateDir)
+			before, err := os.Stat(config.StateDir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := newTestManager(t, config)
+			for _, id := range []string{"", "mine", "planted"} {
+				_, err := finish(m, RunOptions{Code: "1", SessionID: id})
+				if f := wantCode(t, err, fault.ExecutionFailed); !strings.Contains(f.Message, "another user") || strings.Contains(f.Message+f.Hint, config.StateDir) {
+					t.Errorf("got %q, %q", f.Message, f.Hint)
+				}
+			}
+			if list := m.Sessions(t.Context()); len(list) != 0 {
+				t.Errorf("listed %+v", list)
+			}
+			entries, _ := os.ReadDir(config.StateDir)
+			after, err := os.Stat(config.StateDir)
+			if err != nil || len(entries) != 1 || after.Mode() != before.Mode() {
+				t.Errorf("it has %v now, and its mode is %v, %v", entries, after.Mode(), err)
+			}
+		})
+	}
+}
+
+func TestTheStateDirectoryIsNobodyElsesToEnter(t *testing.T) {
+	config := testConfig(t, &fakeEngine{})
+	config.StateDir = stateDir(t)
+	if err := os.Chmod(config.StateDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, newTestManager(t, config), RunOptions{Code: "1"})
+	if info, err := os.Stat(config.StateDir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("its mode is %v, %v", info.Mode(), err)
+	}
+}
