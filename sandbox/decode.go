@@ -15,6 +15,8 @@ const (
 	maxName      = 1 << 10   // a name, a message's first line
 	maxPathBytes = 4 << 10
 	maxLate      = 8 // files with late output
+	maxExitCode  = 255
+	maxTookMS    = 1e12 // decades, and far from the end of time.Duration
 )
 
 // clip bounds a text at a character's edge and makes it valid UTF-8.
@@ -52,6 +54,21 @@ func safePath(p string) string {
 	return p
 }
 
+// The times that JSON and tar have a form for, with room for any zone.
+var (
+	minMomentMS = time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC).UnixMilli()
+	maxMomentMS = time.Date(9999, 12, 30, 0, 0, 0, 0, time.UTC).UnixMilli()
+)
+
+// moment gives the time of a file.
+func moment(ms int64) time.Time { return time.UnixMilli(min(max(ms, minMomentMS), maxMomentMS)) }
+
+func (m doneMessage) took() time.Duration {
+	return time.Duration(min(max(m.DurationMS, 0), maxTookMS) * float64(time.Millisecond))
+}
+
+func (m doneMessage) exitCode() int { return min(max(m.ExitCode, 0), maxExitCode) }
+
 func (m streamMessage) stream(limit int) Stream {
 	return Stream{
 		Head:         clip(m.Head, limit),
@@ -82,7 +99,7 @@ func artifacts(list []artifactMessage, limit int) []Artifact {
 			break
 		}
 		if p := safePath(a.Path); p != "" {
-			out = append(out, Artifact{Path: p, SizeBytes: max(a.SizeBytes, 0), Modified: time.UnixMilli(a.ModifiedMS)})
+			out = append(out, Artifact{Path: p, SizeBytes: max(a.SizeBytes, 0), Modified: moment(a.ModifiedMS)})
 		}
 	}
 	return out
@@ -125,12 +142,12 @@ func (s *session) result(run *Run, m doneMessage) *Result {
 		status = Failed
 	}
 	res := &Result{
-		SessionID: s.id, RunID: run.ID, Language: run.Language, Status: status, ExitCode: m.ExitCode,
+		SessionID: s.id, RunID: run.ID, Language: run.Language, Status: status, ExitCode: m.exitCode(),
 		Stdout: m.Stdout.stream(s.config.OutputBytes), Stderr: m.Stderr.stream(s.config.OutputBytes),
 		Error:     m.Error.runError(),
 		Artifacts: artifacts(m.Artifacts, maxArtifacts), ArtifactsTotal: max(m.ArtifactsTotal, 0),
 		DisplaysTotal: max(m.DisplaysTotal, 0),
-		Duration:      time.Duration(max(m.DurationMS, 0) * float64(time.Millisecond)),
+		Duration:      m.took(),
 		VariablesLost: m.Kernel == "dead", Fresh: run.options.Fresh, Cause: clip(m.Cause, maxName),
 	}
 	for _, name := range m.Late[:min(len(m.Late), maxLate)] {

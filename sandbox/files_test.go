@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -97,7 +98,7 @@ func TestAFileIsReadToItsEndOnly(t *testing.T) {
 			p.say(map[string]any{"end": true, "bytes": 3, "complete": true}, "")
 		}, "", fault.EngineError},
 		"no JSON": {func(p *filesPeer) {
-			p.say(map[string]any{"ok": true, "path": "../../etc/passwd", "size_bytes": -1}, "")
+			p.say(map[string]any{"ok": true, "path": "../../etc/passwd", "size_bytes": -1, "modified_ms": math.MaxInt64}, "")
 			_, _ = p.out.Write([]byte{0, 0, 0, 2, 0, 0, 0, 0, '{', '{'})
 		}, "", fault.EngineError},
 	} {
@@ -108,8 +109,8 @@ func TestAFileIsReadToItsEndOnly(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer r.Close()
-				if r.File().Path != "a" || r.File().SizeBytes < 0 {
-					t.Errorf("the file is %+v", r.File())
+				if _, err := json.Marshal(r.File()); err != nil || r.File().Path != "a" || r.File().SizeBytes < 0 {
+					t.Errorf("the file is %+v, %v", r.File(), err)
 				}
 				got, err := io.ReadAll(r)
 				if string(got) != test.want {
@@ -191,7 +192,7 @@ func TestForgedEntriesAreLeftOut(t *testing.T) {
 			[]any{"/etc/passwd", "f", 5, 1000, 0o644},
 			[]any{"a\nb", "f", 5, 1000, 0o644},
 			[]any{"kind", "device", 5, 1000, 0o644},
-			[]any{"negative", "f", -5, 1000, 0o7777},
+			[]any{"negative", "f", -5, math.MinInt64, 0o7777},
 			[]any{5, "f"},
 			[]any{},
 		}}, "")
@@ -202,6 +203,9 @@ func TestForgedEntriesAreLeftOut(t *testing.T) {
 			got = append(got, e)
 			return nil
 		})
+		if _, err := json.Marshal(got); err != nil {
+			t.Error(err)
+		}
 		if err != nil || !end.Complete || end.Skipped != 8 || len(got) != 2 || got[0].Path != "good.txt" || got[1].SizeBytes != 0 {
 			t.Errorf("walked %+v, %+v, %v", got, end, err)
 		}

@@ -234,7 +234,7 @@ func readEntry(raw []json.RawMessage) (Entry, bool) {
 	if e.Path == "" || len(kind) != 1 || len(target) > maxPathBytes {
 		return e, false
 	}
-	e.SizeBytes, e.Modified = max(e.SizeBytes, 0), time.UnixMilli(modified)
+	e.SizeBytes, e.Modified = max(e.SizeBytes, 0), moment(modified)
 	e.Kind, e.Mode, e.Target = kind[0], fs.FileMode(mode).Perm(), target
 	return e, true
 }
@@ -347,6 +347,6 @@ func (c *filesConn) open(ctx context.Context, name string, o ReadOptions) (*File
 	}
 	return &FileReader{
 		ctx: ctx, conn: c, room: make([]byte, filesChunk),
-		file: File{Path: found, SizeBytes: max(a.SizeBytes, 0), Modified: time.UnixMilli(a.ModifiedMS)},
+		file: File{Path: found, SizeBytes: max(a.SizeBytes, 0), Modified: moment(a.ModifiedMS)},
 	}, nil
 }

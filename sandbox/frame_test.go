@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 func TestFramesSurviveTheWay(t *testing.T) {
@@ -65,6 +67,29 @@ func TestAFrameOfTooManyValuesEndsItsKernel(t *testing.T) {
 			}}))
 			if res := mustRun(t, m, RunOptions{Code: "1"}); res.Status != want {
 				t.Errorf("%d values: %s", values, res.Status)
+			}
+		})
+	}
+}
+
+// What cannot be written as JSON would take the whole answer with it.
+func TestForgedTimesAndNumbersAreBoundedInResults(t *testing.T) {
+	for sign, want := range map[int64]Result{-1: {}, 1: {ExitCode: maxExitCode, Duration: maxTookMS * time.Millisecond}} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newTestManager(t, testConfig(t, &fakeEngine{supervise: func(s *fakeSupervisor) {
+				s.ready()
+				s.next()
+				run, _ := s.next()
+				s.done(run.ID, "failed", int(sign*math.MaxInt64), map[string]any{
+					"duration_ms": float64(sign) * 1e300, "artifacts": []any{map[string]any{"path": "a", "modified_ms": sign * math.MaxInt64}},
+				})
+			}}))
+			res := mustRun(t, m, RunOptions{Code: "1"})
+			if res.ExitCode != want.ExitCode || res.Duration != want.Duration || len(res.Artifacts) != 1 {
+				t.Fatalf("got %+v", res)
+			}
+			if _, err := json.Marshal(res.Artifacts[0].Modified); err != nil {
+				t.Error(err)
 			}
 		})
 	}

@@ -168,10 +168,10 @@ func (r *resultRecord) result(session, run string) *Result {
 		status = Failed
 	}
 	res := &Result{
-		SessionID: session, RunID: run, Language: Language(clip(string(r.Language), maxName)), Status: status, ExitCode: r.ExitCode,
+		SessionID: session, RunID: run, Language: Language(clip(string(r.Language), maxName)), Status: status, ExitCode: r.exitCode(),
 		Stdout: r.Stdout.stream(maxText), Stderr: r.Stderr.stream(maxText), Error: r.Error.runError(),
 		Artifacts: artifacts(r.Artifacts, maxArtifacts), ArtifactsTotal: max(r.ArtifactsTotal, 0), DisplaysTotal: max(r.DisplaysTotal, 0),
-		Duration:      time.Duration(max(r.DurationMS, 0) * float64(time.Millisecond)),
+		Duration:      r.took(),
 		VariablesLost: r.Kernel == "dead", Fresh: r.Fresh, Cause: clip(r.Cause, maxName),
 	}
 	if r.Result != nil {
