@@ -7,7 +7,9 @@ import sys
 import tempfile
 import time
 import unittest
+from unittest import mock
 
+import volume as volume_module
 from test_support import PATIENCE, SupervisorTest
 from volume import Volume
 
@@ -321,6 +323,59 @@ class Levels(unittest.TestCase):
         volume.due = 0
         self.count(volume)
         self.assertTrue(volume.has_grown())
+
+    def hide(self, volume):
+        """Renames files while they are counted: 32 in a slice, and none behind the first is found."""
+        for number in range(96):
+            path = os.path.join(self.folder, "f%d" % number)
+            with open(path, "wb") as file:
+                os.posix_fallocate(file.fileno(), 0, MIB)
+        for name in ("a", "b"):
+            volume.due = 0
+            self.assertFalse(volume.look())
+            for number, old in enumerate(os.listdir(self.folder)):
+                os.rename(os.path.join(self.folder, old), os.path.join(self.folder, "%s%d" % (name, number)))
+            self.count(volume)
+
+    def counted_in_slices(self):
+        patch = mock.patch.object(volume_module, "SLICE", 0)
+        patch.start()
+        self.addCleanup(patch.stop)
+        volume = Volume(self.fd, 64 * MIB, 0)
+        self.assertFalse(volume.refuses_runs())
+        volume.begin_run()
+        return volume
+
+    def test_what_is_renamed_for_ever_counts_by_what_the_free_space_has_lost(self):
+        volume = self.counted_in_slices()
+        with mock.patch.object(volume_module, "HIDDEN_SECONDS", 0):
+            self.hide(volume)
+        self.assertTrue(volume.is_exceeded(), volume.level)
+        for name in os.listdir(self.folder):
+            os.remove(os.path.join(self.folder, name))
+        while not volume.is_settled:
+            volume.due = 0
+            self.count(volume)
+        self.assertFalse(volume.is_exceeded(), volume.level)
+
+    def test_what_is_renamed_for_a_while_is_not_held_against_a_run(self):
+        volume = self.counted_in_slices()
+        with mock.patch.object(volume_module, "HIDDEN_SECONDS", PATIENCE):
+            self.hide(volume)
+        self.assertFalse(volume.is_exceeded(), volume.level)
+
+    def test_files_that_come_and_go_for_ever_cost_nothing(self):
+        volume = self.counted_in_slices()
+        with mock.patch.object(volume_module, "HIDDEN_SECONDS", 0):
+            for _ in range(3):
+                for number in range(96):
+                    self.fill("f%d" % number, MIB // 2)
+                volume.due = 0
+                self.assertFalse(volume.look())
+                for name in os.listdir(self.folder):
+                    os.remove(os.path.join(self.folder, name))
+                self.count(volume)
+        self.assertFalse(volume.is_exceeded(), volume.level)
 
     def test_a_large_tree_is_counted_in_slices(self):
         for number in range(3000):

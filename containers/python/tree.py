@@ -16,6 +16,7 @@ class Tree:
     Iterating gives (path, os.DirEntry); an entry may be gone by then. `wanted`, given a name and
     how deep it is, tells what to pass over. Afterwards `complete` tells whether all was seen:
     it is false when `entries` (None: no bound) or `depth` was reached, or a folder could not be read.
+    `missed` tells whether something was gone when its turn came: deleted, or under another name.
     """
 
     def __init__(self, dir_fd, wanted=None, entries=ENTRIES, unlock=False, depth=DEPTH):
@@ -25,6 +26,7 @@ class Tree:
         self.left = float("inf") if entries is None else entries
         self.unlock = unlock
         self.complete = True
+        self.missed = False
         self.here = -1  # descriptor of the folder that the entry just given is in
 
     def __iter__(self):
@@ -69,7 +71,7 @@ class Tree:
                 return
             self._push(stack, self._open(fd, entry), prefix + entry.name + "/")
         except FileNotFoundError:
-            pass
+            self.missed = True
         except OSError:  # made a link since it was listed, or made unreadable
             self.complete = False
 
@@ -98,13 +100,17 @@ class Count:
     def complete(self):
         return self.tree.complete
 
+    @property
+    def missed(self):
+        return self.tree.missed
+
     def step(self, until):
         """Counts on until that monotonic time; tells whether all is counted."""
         for number, (_, entry) in enumerate(self._walk, 1):
             try:
                 self._add(entry.stat(follow_symlinks=False))
             except FileNotFoundError:
-                continue
+                self.tree.missed = True
             except OSError:
                 self.tree.complete = False
             if number % 32 == 0 and time.monotonic() >= until:

@@ -10,8 +10,9 @@ TICK = 0.1
 SLICE = TICK / 20  # how long is counted in one tick
 HASTE = 5  # times longer where the limit may be passed already
 RECOUNT_SECONDS = (2, 32)  # between two counts where nothing has moved; longer and longer
-SUSPICION_SECONDS = 0.5  # until the next count where a process could not be looked at
-HIDDEN_SECONDS = 3  # for how long one must be hidden to be believed to hide: a kernel is born so
+SUSPICION_SECONDS = 0.5  # until the next count where a process, or a file, could not be looked at
+HIDDEN_SECONDS = 3  # for how long one must be hidden to be believed to hide: a kernel is born so, and files come and go
+DOUBTS = 3  # counts in a row that must miss nothing after one that did: some do by chance
 SPARE = (1 << 20, 64)  # bytes and files that a run may add which began over the limit
 END_SECONDS = 0.25  # for a count that a run's answer waits for
 FULL_SECONDS = 5  # for one that shows whether a run may begin at all
@@ -93,6 +94,9 @@ class Volume:
         self.base_due = False
         self.is_hidden = False  # whether a process has hidden its files from the last counts
         self.hidden = {}  # the processes that the last count could not look at, and since when
+        self.sure = None  # level, bytes on the disk and free space by the last count that left no doubt
+        self.doubts = 0  # how many counts in a row must still miss nothing
+        self.doubted_since = 0.0
         self.before = None  # the level before the last, where no run has been between the two
         self.is_first = True  # whether no count has been made since a run began or ended
         self.count = None  # one that goes on
@@ -149,8 +153,8 @@ class Volume:
 
     @property
     def is_settled(self):
-        """Whether nothing is left to count."""
-        return self.count is None
+        """Whether nothing is left to count, or to count again."""
+        return self.count is None and not self.doubts
 
     def look(self):
         """Counts for a while where that is due; tells whether a count has come to its end."""
@@ -220,15 +224,34 @@ class Volume:
         now = time.monotonic()
         self.hidden = {pid: self.hidden.get(pid, now) for pid in hidden}
         self.is_hidden = any(now - since >= HIDDEN_SECONDS for since in self.hidden.values())
-        level = (size + self.held_bytes, count.files)
+        level = self._with_missed(count, (size + self.held_bytes, count.files), now)
         self.pause = RECOUNT_SECONDS[0] if level != self.level else min(2 * self.pause, RECOUNT_SECONDS[1])
-        self.due = time.monotonic() + (SUSPICION_SECONDS if hidden else self.pause)
+        self.due = time.monotonic() + (SUSPICION_SECONDS if hidden or self.doubts else self.pause)
         self.before = None if self.is_first else self.level
         self.level, self.is_first = level, False
         self.counted_free = self.free
         if self.base_due:
             self.base_due = False
             self.base = level if self.is_over() else None
+
+    def _with_missed(self, count, level, now):
+        """The level with what counts have missed for long.
+
+        What is renamed for ever is not found under the name that was listed. The free space tells of it.
+        """
+        if count.missed:
+            self.doubted_since = self.doubted_since if self.doubts else now
+            self.doubts = DOUBTS
+        elif self.doubts:
+            self.doubts -= 1
+        if self.sure is None or not self.doubts:
+            self.sure = level, self.disk_bytes, self.free
+        if not self.doubts or now - self.doubted_since < HIDDEN_SECONDS:
+            return level
+        sure, disk_bytes, was = self.sure
+        taken = [then - free for then, free in zip(was, self._read_free())]
+        self.disk_bytes = max(self.disk_bytes, disk_bytes + taken[0])
+        return tuple(max(found, known + more) for found, known, more in zip(level, sure, taken))
 
     def _read_free(self):
         try:
