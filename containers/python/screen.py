@@ -16,6 +16,7 @@ _colour = re.compile(r"\x1b\[[0-9;:]{0,64}m")
 _token = re.compile(r"[^\r\b\x1b\a]+|\x1b\[[0-9;:]{0,64}m|[\r\b\a\x1b]")
 _control_sequence = re.compile(r"\x1b\[(?P<parameters>[\x30-\x3f]{0,64})[\x20-\x2f]{0,8}(?P<final>[\x40-\x7e])?")
 _short_sequence = re.compile(r"\x1b[\x20-\x2f]{0,8}(?P<final>[\x30-\x7e])?")
+_c1 = re.compile("[\x80-\x9f]")  # text in a wrong encoding has them more often than a terminal's program
 _text_end = re.compile(r"[\a\x1b\n\x18\x1a]")
 
 
@@ -51,7 +52,7 @@ class Screen:
         if len(chunk) > FLOOD_BYTES and self._is_flood(chunk):
             self._feed_flood(chunk, line_ends)
         else:
-            text = self.decoder.decode(chunk, final)
+            text = self._decode(chunk, final)
             if self.pending or self.in_text or has_controls(text):
                 self._feed_controls(text)
             else:
@@ -61,6 +62,10 @@ class Screen:
         settled = [piece if isinstance(piece, bytes) else piece.encode("utf-8") for piece in self.settled]
         self.settled.clear()
         return settled
+
+    def _decode(self, chunk, final):
+        text = self.decoder.decode(chunk, final)
+        return text if text.isascii() else _c1.sub("", text)
 
     def rest(self):
         return "\n".join(map(self._shown, range(len(self.lines))))

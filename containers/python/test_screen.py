@@ -58,6 +58,7 @@ PARTS = [part.encode("latin-1") for part in (
     "\x1b[1J", "\x1b[2J", "\x1b[H", "\x1b[3;5H", "\x1b[5C", "\x1b[999C", "\x1b[3D", "\x1b[10G", "\x1b[7d", "\x1b[2P",
     "\x1b[31;1m", "\x1b[0m", "\x1b\x1b[1m", "\x1b]0;title\a", "\x1b]8;;u\x1b\\", "\x1b]x", "\x1bP", "\x1b7", "\x1b8",
     "\x1bM", "\x1bD", "\x1bc", "\x1b[s", "\x1b[u", "\x1b[?25l", "\x1b(B",
+    "\xc2\x9b", "\xc2\x9d", "\xc2",
 )]  # fmt: skip
 
 

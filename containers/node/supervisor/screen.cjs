@@ -18,6 +18,7 @@ const TOKEN = /[^\r\b\x1b\x07]+|\x1b\[[0-9;:]{0,64}m|[\r\b\x07\x1b]/y;
 const CONTROL_SEQUENCE = /\x1b\[([\x30-\x3f]{0,64})[\x20-\x2f]{0,8}([\x40-\x7e])?/y;
 const SHORT_SEQUENCE = /\x1b[\x20-\x2f]{0,8}([\x30-\x7e])?/y;
 const TEXT_END = /[\x07\x1b\n\x18\x1a]/g;
+const C1 = /[\x80-\x9f]/g; // text in a wrong encoding has them more often than a terminal's program
 const SURROGATE = /[\ud800-\udfff]/;
 
 /** matchAt matches a regular expression at one place of a text. */
@@ -118,7 +119,7 @@ class Screen {
 
   #decode(chunk, kinds, isLast) {
     if (!(kinds & IS_WIDE) && !this.#inCharacter) return chunk.latin1Slice(0, chunk.length);
-    const text = this.#decoder.decode(chunk, { stream: !isLast });
+    const text = this.#decoder.decode(chunk, { stream: !isLast }).replace(C1, '');
     this.#inCharacter = chunk.length > 0 ? chunk[chunk.length - 1] >= 0x80 : this.#inCharacter && !isLast;
     this.#isWide ||= SURROGATE.test(text);
     return text;

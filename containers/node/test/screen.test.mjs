@@ -56,7 +56,7 @@ const PARTS = [
   ...['\r', '\n', '\b', '\x07', '\r\n', '\x1b', '\x1b[', '\x1b[1', '\x1b[1;2', 'm', '[', ' ', '   ', '\x18', '\x1b[A', '\x1b[2A', '\x1b[B'],
   ...['\x1b[E', '\x1b[F', '\x1b[K', '\x1b[1K', '\x1b[2K', '\x1b[J', '\x1b[1J', '\x1b[2J', '\x1b[H', '\x1b[3;5H', '\x1b[5C', '\x1b[999C'],
   ...['\x1b[3D', '\x1b[10G', '\x1b[7d', '\x1b[2P', '\x1b[31;1m', '\x1b[0m', '\x1b\x1b[1m', '\x1b]0;title\x07', '\x1b]8;;u\x1b\\', '\x1b]x'],
-  ...['\x1bP', '\x1b7', '\x1b8', '\x1bM', '\x1bD', '\x1bc', '\x1b[s', '\x1b[u', '\x1b[?25l', '\x1b(B', '\u{1f600}', 'é'],
+  ...['\x1bP', '\x1b7', '\x1b8', '\x1bM', '\x1bD', '\x1bc', '\x1b[s', '\x1b[u', '\x1b[?25l', '\x1b(B', '\u{1f600}', 'é', '\x9b', '\x9d'],
 ].map((part) => Buffer.from(part)).concat(Buffer.from([0xff, 0xe2, 0x82]), Buffer.from([0x9f, 0x98]));
 
 /** numbers gives a function for whole numbers below a bound, always the same for a seed. */
