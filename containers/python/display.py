@@ -16,6 +16,7 @@ class Displays:
         self.tell = tell
         self.numbers = {}
         self.pictures_shown = set()  # hashes
+        self.capturing = lambda: None  # gives the publisher of code that captures what it shows
 
     def begin_run(self):
         self.pictures_shown.clear()
@@ -89,9 +90,16 @@ class Displays:
     # -- matplotlib
 
     def show_figure(self, figure, again=True):
-        """Shows a figure; with again false only when this run has not shown the same picture yet."""
+        """Shows a figure; with again false only when this run has not shown the same picture yet.
+
+        Code that captures what it shows has it instead.
+        """
         data = figure_png(figure)
-        if again or hash(data) not in self.pictures_shown:
+        capturing = self.capturing()
+        if capturing is not None:
+            bundle = {"image/png": data, "text/plain": repr(figure)}
+            capturing.publish(bundle, {"alt": figure_title(figure)})
+        elif again or hash(data) not in self.pictures_shown:
             self._show("image/png", data, figure_title(figure), "figure")
 
     def show_open_figures(self, again=True):

@@ -194,6 +194,10 @@ def make_shell(engine, kernel):
     )
     shell.configurables.append(InlineBackend(parent=shell))
     shell.loop_runner = kernel.event_loop.run
+    publisher = shell.display_pub
+    displays.capturing = lambda: None if shell.display_pub is publisher else shell.display_pub
+    # The end of a cell within a cell, which is what %%capture runs; that of a run shows figures by itself.
+    shell.events.register("post_execute", lambda: displays.capturing() and displays.show_open_figures())
     ends = {name: Exiter(name) for name in ("exit", "quit")}
     shell.user_ns.update(ends)
     shell.user_ns_hidden.update(ends)

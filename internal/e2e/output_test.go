@@ -96,6 +96,23 @@ func TestFiguresComeAsImages(t *testing.T) {
 	}
 }
 
+func TestCapturedFiguresAreNotShown(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	s.py("import matplotlib.pyplot as plt")
+	for _, code := range []string{"_ = plt.plot([1, 2])", "plt.plot([1, 2]); plt.show()"} {
+		if res := s.py("%%capture kept\n" + code); len(res.images()) != 0 {
+			t.Errorf("%s: shown:\n%s", code, res.text())
+		}
+		if got := s.py("len(kept.outputs), plt.get_fignums()").Meta.Run.value(); got != "(1, [])" {
+			t.Errorf("%s: captured: %s", code, got)
+		}
+		if res := s.py("kept.show()"); len(res.images()) != 1 {
+			t.Errorf("%s: not shown when asked for:\n%s", code, res.text())
+		}
+	}
+}
+
 func TestSeveralFiguresKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	s := start(t, setup{})
