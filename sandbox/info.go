@@ -154,7 +154,7 @@ func sortKernels(kernels []KernelInfo) {
 // without them.
 const listTimeout = 10 * time.Second
 
-// Sessions describes this server's sessions and, where the engine answers in time, what else is on
+// Sessions describes this server's sessions that were used and, where the engine answers in time, what else is on
 // it: sessions of other live servers, and named ones that no server has open now. Newest use first.
 func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
 	listing, cancel := context.WithTimeout(ctx, listTimeout)
@@ -167,8 +167,10 @@ func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
 	var list []SessionInfo
 	mine := make(map[string]bool)
 	for _, s := range m.all() {
-		list = append(list, m.describe(ctx, s, cmp.Or(others[s.id], &leftover{})))
 		mine[s.id] = true
+		if s.used.Load() {
+			list = append(list, m.describe(ctx, s, cmp.Or(others[s.id], &leftover{})))
+		}
 	}
 	for id := range keptSessions(m.config.StateDir) {
 		if others[id] == nil {

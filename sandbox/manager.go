@@ -67,7 +67,7 @@ func (m *Manager) Prewarm() {
 	if len(m.config.Prewarm) == 0 {
 		return
 	}
-	s, err := m.open("")
+	s, err := m.ensure("")
 	if err != nil {
 		m.config.Logger.Warn("prewarm", "error", err)
 		return
@@ -143,8 +143,18 @@ func CheckSessionID(id string) error {
 		"%q is not a session id.", clip(id, 80))
 }
 
-// open gives the session, the default one for an empty id, and makes it when it does not exist.
+// open gives the session to somebody who uses it, the default one for an empty id, and makes it when it
+// does not exist.
 func (m *Manager) open(id string) (*session, error) {
+	s, err := m.ensure(id)
+	if err == nil && !s.used.Swap(true) {
+		m.cameOrWent()
+	}
+	return s, err
+}
+
+// ensure is open for nobody yet.
+func (m *Manager) ensure(id string) (*session, error) {
 	if id != "" {
 		if err := CheckSessionID(id); err != nil {
 			return nil, err
@@ -210,7 +220,6 @@ func (m *Manager) admit(id string, make func(id string, named bool) (*session, e
 	if id == "" {
 		m.fallback = name
 	}
-	m.cameOrWent()
 	return s, nil
 }
 

@@ -534,7 +534,13 @@ func TestPrewarmMakesTheDefaultSessionReady(t *testing.T) {
 		if len(e.started) != 1 {
 			t.Fatalf("started %d containers", len(e.started))
 		}
+		if listed := append(m.Known(), m.Sessions(t.Context())...); len(listed) != 0 {
+			t.Errorf("listed before it was used: %+v", listed)
+		}
 		res := mustRun(t, m, RunOptions{Code: "1"})
+		if known, list := m.Known(), m.Sessions(t.Context()); len(known) != 1 || len(list) != 1 || list[0].ID != res.SessionID {
+			t.Errorf("%+v are known, and %+v listed", known, list)
+		}
 		if len(e.started) != 1 || e.started[0].Labels[LabelSession] != res.SessionID {
 			t.Errorf("the run did not take the container that was ready")
 		}

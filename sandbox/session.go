@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -31,6 +32,7 @@ type session struct {
 	record  *record  // of a named session; under engineMu
 	journal *journal // nil where the history cannot be written
 	created time.Time
+	used    atomic.Bool // somebody has asked for it; not where it is only kept ready
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 

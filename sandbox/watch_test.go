@@ -3,9 +3,12 @@ package sandbox
 import "testing"
 
 func TestAWatcherHearsOfSessions(t *testing.T) {
-	m := newTestManager(t, testConfig(t, &fakeEngine{}))
+	config := testConfig(t, &fakeEngine{})
+	config.Prewarm = []Language{Python}
+	m := newTestManager(t, config)
 	heard := make(chan struct{}, 16)
 	m.Watch(func() { heard <- struct{}{} })
+	m.Prewarm() // is nothing to hear of
 	if known := m.Known(); len(known) != 0 {
 		t.Errorf("known: %+v", known)
 	}
