@@ -66,6 +66,10 @@ func (d *Deps) runCode(name, title string, language sandbox.Language, descriptio
 // progressEvery is how often a client that asked for progress hears of a run that says nothing.
 const progressEvery = 5 * time.Second
 
+// progressRest follows each report. A supervisor has one a second; who forged its frames could have
+// thousands.
+const progressRest = 250 * time.Millisecond
+
 // await waits for a run until it is over, or until the soft wait has passed and the answer is that
 // the run goes on. A client's cancel interrupts the run when it is this call's own.
 func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, own bool) (*answer, error) {
@@ -73,6 +77,8 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 	defer soft.Stop()
 	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
+	moved := run.Moved()
+	var rested <-chan time.Time
 	for {
 		select {
 		case <-run.Done():
@@ -86,8 +92,11 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 				run.Interrupt()
 			}
 			return nil, context.Cause(ctx)
-		case <-run.Moved():
+		case <-moved:
 			d.notifyProgress(ctx, run)
+			moved, rested = nil, time.After(progressRest)
+		case <-rested:
+			moved = run.Moved()
 		case <-tick.C:
 			d.notifyProgress(ctx, run)
 		case <-soft.C:
