@@ -6,6 +6,7 @@ import (
 	"path"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -27,16 +28,21 @@ func clip(s string, limit int) string {
 		}
 		s = s[:limit]
 	}
-	return strings.Map(visible, strings.ToValidUTF8(s, "�"))
+	return strings.Map(Visible, strings.ToValidUTF8(s, "�"))
 }
 
-// visible replaces control characters by their pictures: JSON would make six bytes of each, and
-// none means anything to a reader.
-func visible(r rune) rune {
-	if r < ' ' && r != '\n' && r != '\t' && r != '\r' {
+// Visible gives a control character's picture, or what stands for the unreadable where it has none: JSON would
+// make six bytes of each, a terminal obeys them, and none means anything to a reader. Blanks stay.
+func Visible(r rune) rune {
+	switch {
+	case !unicode.IsControl(r) || r == '\n' || r == '\t' || r == '\r':
+		return r
+	case r < ' ':
 		return '\u2400' + r
+	case r == 0x7f:
+		return '\u2421'
 	}
-	return r
+	return utf8.RuneError
 }
 
 // safePath accepts a path below the work directory, in its shortest form, and gives "" for any
@@ -45,7 +51,7 @@ func safePath(p string) string {
 	if p == "" || len(p) > maxPathBytes || !utf8.ValidString(p) || path.IsAbs(p) {
 		return ""
 	}
-	if strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	if strings.ContainsFunc(p, unicode.IsControl) {
 		return ""
 	}
 	if p = path.Clean(p); p == "." || p == ".." || strings.HasPrefix(p, "../") {

@@ -191,6 +191,7 @@ func TestForgedEntriesAreLeftOut(t *testing.T) {
 			[]any{"../../etc/passwd", "f", 5, 1000, 0o644},
 			[]any{"/etc/passwd", "f", 5, 1000, 0o644},
 			[]any{"a\nb", "f", 5, 1000, 0o644},
+			[]any{"a\u009b31mb", "f", 5, 1000, 0o644},
 			[]any{"kind", "device", 5, 1000, 0o644},
 			[]any{"negative", "f", -5, math.MinInt64, 0o7777},
 			[]any{5, "f"},
@@ -206,7 +207,7 @@ func TestForgedEntriesAreLeftOut(t *testing.T) {
 		if _, err := json.Marshal(got); err != nil {
 			t.Error(err)
 		}
-		if err != nil || !end.Complete || end.Skipped != 8 || len(got) != 2 || got[0].Path != "good.txt" || got[1].SizeBytes != 0 {
+		if err != nil || !end.Complete || end.Skipped != 9 || len(got) != 2 || got[0].Path != "good.txt" || got[1].SizeBytes != 0 {
 			t.Errorf("walked %+v, %+v, %v", got, end, err)
 		}
 	})
@@ -216,7 +217,7 @@ func TestPathsOfRequests(t *testing.T) {
 	for given, want := range map[string]string{
 		"a": "a", "a/b.txt": "a/b.txt", "./a//b": "a/b", "/mnt/data/x": "x", "/mnt/data/input/x": "input/x", "résumé": "résumé",
 		"": "", ".": "", "/": "", "/mnt/data": "", "/mnt/data/": "", "..": "", "a/../b": "", "/etc/passwd": "", "/mnt/data/../x": "",
-		"/mnt/datax": "", "a\x00b": "", "a\nb": "", "a\xffb": "", strings.Repeat("a", 256): "", strings.Repeat("a/", 600): "",
+		"/mnt/datax": "", "a\x00b": "", "a\nb": "", "a\x7fb": "", "a\u009bb": "", "a\xffb": "", strings.Repeat("a", 256): "", strings.Repeat("a/", 600): "",
 	} {
 		got, err := CleanPath(given)
 		if want == "" {

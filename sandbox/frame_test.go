@@ -95,10 +95,21 @@ func TestForgedTimesAndNumbersAreBoundedInResults(t *testing.T) {
 	}
 }
 
+// A terminal takes U+009B for the beginning of a sequence, as it does ESC [.
+func TestControlCharactersAreShownAndNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTestManager(t, testConfig(t, &fakeEngine{}))
+		res := mustRun(t, m, RunOptions{Code: "a\tb\r\n\x1b[31m\x00 \x7f \u0080\u009b31m\u009f\u00a0é"})
+		if want := "a\tb\r\n␛[31m␀ ␡ \ufffd\ufffd31m\ufffd\u00a0é"; *res.Value != want {
+			t.Errorf("got %q, want %q", *res.Value, want)
+		}
+	})
+}
+
 func TestSafePathKeepsWithinTheWorkDirectory(t *testing.T) {
 	for path, want := range map[string]string{
 		"a.txt": "a.txt", "a/./b//c": "a/b/c", "a/../b": "b", "": "", ".": "", "..": "", "../a": "", "a/../../b": "",
-		"/etc/passwd": "", "a\x00b": "", "a\nb": "", "\xff": "", strings.Repeat("a", 5000): "", "...": "...", "..a/b": "..a/b",
+		"/etc/passwd": "", "a\x00b": "", "a\nb": "", "a\x7fb": "", "a\u009b31mb": "", "\xff": "", strings.Repeat("a", 5000): "", "...": "...", "..a/b": "..a/b",
 	} {
 		if got := safePath(path); got != want {
 			t.Errorf("safePath(%.20q) = %q, want %q", path, got, want)

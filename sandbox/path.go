@@ -3,6 +3,7 @@ package sandbox
 import (
 	"path"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -30,7 +31,7 @@ func CleanPath(p string) (string, error) {
 		return refuse("is too long")
 	case !utf8.ValidString(p):
 		return refuse("is not UTF-8")
-	case strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f }):
+	case strings.ContainsFunc(p, unicode.IsControl):
 		return refuse("has control characters")
 	}
 	rest, below := strings.CutPrefix(p, WorkDir+"/")

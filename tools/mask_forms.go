@@ -123,8 +123,8 @@ func plainChar(text string) *char {
 	if r >= ' ' && r < utf8.RuneSelf {
 		c = append(c, form{text: `\` + text}, form{text: `\\\` + text})
 	}
-	if r < ' ' {
-		c = append(c, form{text: string('\u2400' + r)}) // as the sandbox shows control characters
+	if shown := sandbox.Visible(r); shown != r {
+		c = append(c, form{text: string(shown)})
 	}
 	units := ""
 	for _, unit := range utf16.Encode([]rune{r}) {

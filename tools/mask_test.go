@@ -59,6 +59,13 @@ func TestSecretsAreMaskedInEveryForm(t *testing.T) {
 	}
 }
 
+func TestASecretIsMaskedAsTheSandboxShowsItsControlCharacters(t *testing.T) {
+	m := NewMasker(map[string]string{"KEY": "\x1bone\x7ftwo\u009bthree"})
+	if got := m.Mask("␛one␡two\ufffdthree"); got != "[masked: KEY]" {
+		t.Errorf("got %q", got)
+	}
+}
+
 const key = `-----BEGIN PRIVATE KEY-----
 MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcw
 ggSjAgEAAoIBAQC7VJTUt9Us8cKjMzEfYyji
