@@ -19,6 +19,7 @@ import (
 type Masker struct {
 	needles []*needle
 	begins  [256][]*needle // those that can begin with a byte
+	rests   [256][]rest    // what may follow an ellipsis
 }
 
 // NewMasker masks the values of secrets, by name, but for those that are not Maskable.
@@ -31,8 +32,13 @@ func NewMasker(secrets map[string]string) *Masker {
 		return nil
 	}
 	for _, n := range m.needles {
-		for _, b := range n.beginnings() {
+		for _, b := range n.chars[0].beginnings() {
 			m.begins[b] = append(m.begins[b], n)
+		}
+		for first := max(1, len(n.chars)-mostElided); first+elidedFragment <= len(n.chars); first++ {
+			for _, b := range n.chars[first].beginnings() {
+				m.rests[b] = append(m.rests[b], rest{n, first})
+			}
 		}
 	}
 	return m
@@ -63,7 +69,9 @@ func (m *Masker) MaskBytes(data []byte) []byte {
 	data = slices.Clone(data)
 	for _, s := range spans {
 		for i := s.from; i < s.to; i++ {
-			data[i] = '*'
+			if data[i] != 0 { // a half of a character of UTF-16
+				data[i] = '*'
+			}
 		}
 	}
 	return data
@@ -143,6 +151,12 @@ func (m *Masker) find(text string, where cut) (spans []span) {
 				if isWhole {
 					found.name = n.name
 				}
+			}
+		}
+		if found.to == 0 && endsInEllipsis(text[:at]) {
+			for _, r := range m.rests[text[at]] {
+				to, _ := r.needle.match(text, at, r.first, where.end)
+				found.to = max(found.to, to)
 			}
 		}
 		if found.to > 0 {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf16"
@@ -23,6 +24,15 @@ const (
 	base64Fragment = 4
 	hexFragment    = 6
 )
+
+// elidedFragment is the shortest part of a secret that is masked before or behind an ellipsis, as displays put
+// in the place of what is too long. The beginning of an address is longer by its scheme.
+const elidedFragment = 8
+
+// mostElided is the longest part that is looked for behind one, so that each costs little.
+const mostElided = 128
+
+var scheme = regexp.MustCompile(`^[a-zA-Z0-9+.-]+://`)
 
 // minLine is the shortest line of a secret of several lines that is masked without the others: a key's
 // lines are long, and those of a settings file can be anything.
@@ -62,14 +72,18 @@ func needlesOf(name, value string) (needles []*needle) {
 	}
 	forms := make(plainForms)
 	value = strings.TrimSpace(value)
-	needles = append(needles, &needle{name: name, chars: forms.of(value), fragment: plainFragment})
+	add := func(chars []*char, between []string, fragment, elided int) {
+		needles = append(needles, &needle{name: name, chars: chars, between: between, fragment: fragment, elided: elided})
+	}
+	add(forms.of(value), wide, plainFragment, elidedFragment+len(scheme.FindString(value)))
 	for _, line := range linesOf(value) {
-		needles = append(needles, &needle{name: name, chars: forms.of(line), fragment: plainFragment})
+		add(forms.of(line), wide, plainFragment, elidedFragment)
 	}
 	for _, core := range base64Cores(value) {
-		needles = append(needles, &needle{name: name, chars: base64Chars(core), between: base64Breaks, fragment: base64Fragment})
+		add(base64Chars(core), base64Breaks, base64Fragment, elidedFragment)
 	}
-	return append(needles, &needle{name: name, chars: hexChars(hex.EncodeToString([]byte(value))), between: hexBreaks, fragment: hexFragment})
+	add(hexChars(hex.EncodeToString([]byte(value))), hexBreaks, hexFragment, elidedFragment)
+	return needles
 }
 
 // linesOf gives the lines of a value of several lines that tell something by themselves. In a variable
@@ -180,9 +194,10 @@ func base64Cores(value string) (cores []string) {
 	return cores
 }
 
-// What breaks base64 and hexadecimal digits into lines and groups.
+// What stands between characters in wider encodings, and what breaks base64 and hexadecimal digits into lines and groups.
 var (
 	base64Breaks = []string{"\n", "\r\n", `\n`, `\r\n`, "%0A", "%0D%0A"}
+	wide         = []string{"\x00", "\x00\x00\x00", "\u2400", "\u2400\u2400\u2400"} // UTF-16 and UTF-32, and as the sandbox shows them
 	hexBreaks    = []string{" ", ":", "-", "\n", `\n`}
 )
 

@@ -13,6 +13,13 @@ type needle struct {
 	between []string // what may stand between two characters, such as the ends of base64's lines
 	// fragment is how many of the characters are told from other text where the rest was cut off.
 	fragment int
+	elided   int // the same for a beginning, where an ellipsis is in the place of the rest
+}
+
+// rest is a needle from one of its characters on.
+type rest struct {
+	needle *needle
+	first  int
 }
 
 // char is the forms of one character.
@@ -37,10 +44,10 @@ func (f form) cutAt(text string) bool {
 	return len(text) < len(f.text) && form{f.text[:len(text)], f.fold}.at(text)
 }
 
-// beginnings are the bytes that the needle can begin with.
-func (n *needle) beginnings() []byte {
+// beginnings are the bytes that the character can begin with.
+func (c *char) beginnings() []byte {
 	var bytes []byte
-	for _, f := range *n.chars[0] {
+	for _, f := range *c {
 		bytes = append(bytes, f.text[0])
 		if f.fold {
 			bytes = append(bytes, strings.ToUpper(f.text[:1])[0], strings.ToLower(f.text[:1])[0])
@@ -54,7 +61,8 @@ func (n *needle) beginnings() []byte {
 const mostPlaces = 16
 
 // match looks for the needle's characters from the first on, at a place in the text, and gives the
-// place behind them, or 0. Where the text's end was cut off, a beginning of the needle there is one too.
+// place behind them, or 0. Where the text's end was cut off, a beginning of the needle there is one too,
+// and so is one before an ellipsis.
 //
 // A character may have forms of which one begins another ("\" and "\\"), so there may be several places
 // to go on from. They are kept together, not tried in turn: hostile text could make that take for ever.
@@ -78,11 +86,28 @@ func (n *needle) match(text string, place, first int, cutEnd bool) (end int, isW
 			}
 		}
 		if len(next) == 0 {
-			return 0, false
+			return n.elision(text, places, i-first), false
 		}
 		places, next = next, places
 	}
 	return slices.Max(places), true
+}
+
+// elision gives the place of an ellipsis that so many of the needle's characters end at, or 0.
+func (n *needle) elision(text string, places []int, shown int) int {
+	at := slices.IndexFunc(places, func(place int) bool { return beginsWithEllipsis(text[place:]) })
+	if shown < n.elided || at < 0 {
+		return 0
+	}
+	return places[at]
+}
+
+func beginsWithEllipsis(text string) bool {
+	return strings.HasPrefix(text, "...") || strings.HasPrefix(text, "…")
+}
+
+func endsInEllipsis(text string) bool {
+	return strings.HasSuffix(text, "...") || strings.HasSuffix(text, "…")
 }
 
 // passOver adds the places behind what may stand between two characters.

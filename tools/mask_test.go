@@ -133,6 +133,38 @@ func TestBytesAreMaskedInTheirPlace(t *testing.T) {
 	}
 }
 
+func TestWideTextIsMasked(t *testing.T) {
+	m := NewMasker(map[string]string{"KEY": "hunter22"})
+	for _, zeros := range []string{"\x00", "\x00\x00\x00"} {
+		for _, before := range []string{"a" + zeros, zeros + "a" + zeros} { // the lower half first, or the higher one
+			text := before + strings.Join(strings.Split("hunter22", ""), zeros) + zeros + "b"
+			want := strings.Repeat("*"+zeros, len("hunter22")) + "b"
+			if got := string(m.MaskBytes([]byte(text))); !strings.HasSuffix(got, want) || len(got) != len(text) {
+				t.Errorf("%q became %q", text, got)
+			}
+		}
+	}
+	if got := m.Mask("h␀u␀n␀t␀e␀r␀2␀2␀"); got != "[masked: KEY]␀" {
+		t.Errorf("UTF-16 in an output became %q", got)
+	}
+}
+
+// Displays shorten what is long: pandas keeps its beginning, reprlib and others both ends.
+func TestPartsOfASecretAtAnEllipsisAreMasked(t *testing.T) {
+	const token = "ghp_aB3xY9kLmN2pQr7sTuVw"
+	m := NewMasker(map[string]string{"TOKEN": token, "URL": "https://user:" + "dR4gonfl1@db.example"})
+	for text, want := range map[string]string{
+		"TOK    ghp_aB3xY9...\nH x": "TOK    [masked]...\nH x", "'ghp_aB3x…7sTuVw'": "'[masked]…7sTuVw'", "ghp_aB3...": "ghp_aB3...",
+		"'ghp_aB3xY9kL...pQr7sTuVw'": "'[masked]...[masked]'", "…pQr7sTuVw, x": "…[masked], x", "...r7sTuVw": "...r7sTuVw", "..." + token: "...[masked: TOKEN]",
+		"...aB3xY9kLmN...": "...[masked]...", "ghp_aB3xY9kL and ...": "ghp_aB3xY9kL and ...", "see https://...": "see https://...", "https://user:dR4...": "[masked]...",
+		base64.StdEncoding.EncodeToString([]byte(token))[:20] + "...": "[masked]...", hex.EncodeToString([]byte(token))[:20] + "...": "[masked]...", "....": "....",
+	} {
+		if got := m.Mask(text); got != want {
+			t.Errorf("%q became %q instead of %q", text, got, want)
+		}
+	}
+}
+
 func TestALogIsMasked(t *testing.T) {
 	var b strings.Builder
 	m := NewMasker(map[string]string{"KEY": `hunt"er22`})
