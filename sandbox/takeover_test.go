@@ -331,6 +331,7 @@ func unremoved(t *testing.T) (*fakeEngine, Config, *Manager) {
 	config := testConfig(t, e)
 	m := newTestManager(t, config)
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+	synctest.Wait() // until the first sweep is over, which would lock what was closed
 	e.failRemove = errors.New("the engine refuses")
 	_, err := m.CloseSession(t.Context(), "mine", false)
 	wantCode(t, err, fault.EngineError)
