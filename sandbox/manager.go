@@ -36,6 +36,7 @@ type Manager struct {
 	mu       sync.Mutex
 	sessions map[string]*session
 	opening  map[string]chan struct{} // closed when the session by that id, "" for the default one, is made
+	entering map[string]chan struct{} // closed when the last run on its way into the session by that id is in
 	fallback string                   // id of the default session, empty while there is none
 	closed   bool
 
@@ -52,7 +53,7 @@ type Manager struct {
 func NewManager(config Config) *Manager {
 	ctx, stop := context.WithCancel(context.Background())
 	m := &Manager{config: config, sessions: make(map[string]*session),
-		opening: make(map[string]chan struct{}), ctx: ctx, stop: stop}
+		opening: make(map[string]chan struct{}), entering: make(map[string]chan struct{}), ctx: ctx, stop: stop}
 	m.working.Go(m.keepHouse)
 	m.working.Go(m.keepAlive)
 	return m
@@ -67,7 +68,7 @@ func (m *Manager) Prewarm() {
 	if len(m.config.Prewarm) == 0 {
 		return
 	}
-	s, err := m.ensure("")
+	s, err := m.ensure("", func() {})
 	if err != nil {
 		m.config.Logger.Warn("prewarm", "error", err)
 		return
@@ -77,13 +78,23 @@ func (m *Manager) Prewarm() {
 	}
 }
 
-// Run queues code in its session, which is made when it does not exist, and returns at once. The
-// error is a fault: bad options, or no session to be had.
+// Run queues code in its session, which is made when it does not exist, and returns when that is done: at
+// once, unless another server has the session. The error is a fault: bad options, or no session to be had.
 func (m *Manager) Run(options RunOptions) (*Run, error) {
 	if err := m.check(&options); err != nil {
 		return nil, err
 	}
-	s, err := m.open(options.SessionID)
+	before, leave := m.enter(options.SessionID)
+	defer leave()
+	waiting := options.Waiting
+	if waiting == nil {
+		waiting = func() {}
+	}
+	if before != nil {
+		waiting()
+		<-before
+	}
+	s, err := m.openWaiting(options.SessionID, waiting)
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +103,26 @@ func (m *Manager) Run(options RunOptions) (*Run, error) {
 		m.sweepOnce(run.Done())
 	}
 	return run, err
+}
+
+// enter takes the last place among the runs on their way into a session. before, which may be nil, is
+// closed when those before have come in, and leave lets the next one.
+func (m *Manager) enter(id string) (before <-chan struct{}, leave func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if id == m.fallback {
+		id = "" // one session, two names
+	}
+	last, in := m.entering[id], make(chan struct{})
+	m.entering[id] = in
+	return last, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		close(in)
+		if m.entering[id] == in {
+			delete(m.entering, id)
+		}
+	}
 }
 
 // sweepOnce removes what dead servers left, once in this server's life, after the first answer: when
@@ -145,8 +176,11 @@ func CheckSessionID(id string) error {
 
 // open gives the session to somebody who uses it, the default one for an empty id, and makes it when it
 // does not exist.
-func (m *Manager) open(id string) (*session, error) {
-	s, err := m.ensure(id)
+func (m *Manager) open(id string) (*session, error) { return m.openWaiting(id, func() {}) }
+
+// openWaiting is open for somebody who wants to hear that it has to wait for another server.
+func (m *Manager) openWaiting(id string, waiting func()) (*session, error) {
+	s, err := m.ensure(id, waiting)
 	if err == nil && !s.used.Swap(true) {
 		m.cameOrWent()
 	}
@@ -154,7 +188,7 @@ func (m *Manager) open(id string) (*session, error) {
 }
 
 // ensure is open for nobody yet.
-func (m *Manager) ensure(id string) (*session, error) {
+func (m *Manager) ensure(id string, waiting func()) (*session, error) {
 	if id != "" {
 		if err := CheckSessionID(id); err != nil {
 			return nil, err
@@ -166,7 +200,7 @@ func (m *Manager) ensure(id string) (*session, error) {
 			return s, err
 		}
 		if wait == nil {
-			return m.admit(id, m.newSession)
+			return m.admit(id, func(id string, named bool) (*session, error) { return m.newSession(id, named, waiting) })
 		}
 		<-wait // another call is just making it
 	}
@@ -231,8 +265,8 @@ func errShuttingDown() *fault.Error {
 // for a moment.
 const lockPatience = 2 * time.Second
 
-func (m *Manager) newSession(id string, named bool) (*session, error) {
-	lock, err := m.lock(id)
+func (m *Manager) newSession(id string, named bool, waiting func()) (*session, error) {
+	lock, err := m.lock(id, waiting)
 	if err != nil {
 		return nil, err
 	}
@@ -247,13 +281,15 @@ func (m *Manager) newSession(id string, named bool) (*session, error) {
 	return newSession(id, named, resumed, lock, &m.config, &m.images), nil
 }
 
-func (m *Manager) lock(id string) (*lockFile, error) {
+// lock calls waiting when it cannot have the lock at once.
+func (m *Manager) lock(id string, waiting func()) (*lockFile, error) {
 	for end := time.Now().Add(lockPatience); ; time.Sleep(lockPatience / 40) {
 		lock, err := takeLock(m.config.StateDir, id)
 		switch {
 		case err == nil:
 			return lock, nil
 		case errors.Is(err, errLocked) && time.Now().Before(end):
+			waiting()
 		case errors.Is(err, errLocked):
 			return nil, errOpenElsewhere(id)
 		default:
@@ -292,7 +328,7 @@ func (m *Manager) BeginImport(id string, history io.Reader) error {
 }
 
 func (m *Manager) importSession(id string, history io.Reader) (*session, error) {
-	lock, err := m.lock(id)
+	lock, err := m.lock(id, func() {})
 	if err != nil {
 		return nil, err
 	}
@@ -416,7 +452,7 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 	if left == nil && !keptOnDisk(m.config.StateDir, id) {
 		return notFound(id)
 	}
-	lock, err := m.lock(id)
+	lock, err := m.lock(id, func() {})
 	if err != nil {
 		return err
 	}

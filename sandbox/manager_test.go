@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,22 +100,27 @@ func TestASecondRunWaitsItsTurnAndThenSaysBusy(t *testing.T) {
 	})
 }
 
+// recording completes every run and keeps its code.
+func recording(codes *[]string) func(*fakeSupervisor) {
+	return func(s *fakeSupervisor) {
+		s.ready()
+		for {
+			m, ok := s.next()
+			if !ok {
+				return
+			}
+			if m.Type == "run" {
+				*codes = append(*codes, m.Code)
+				s.done(m.ID, "completed", 0, nil)
+			}
+		}
+	}
+}
+
 func TestRunsKeepTheOrderOfTheirCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string
-		e := &fakeEngine{supervise: func(s *fakeSupervisor) {
-			s.ready()
-			for {
-				m, ok := s.next()
-				if !ok {
-					return
-				}
-				if m.Type == "run" {
-					got = append(got, m.Code)
-					s.done(m.ID, "completed", 0, nil)
-				}
-			}
-		}}
+		e := &fakeEngine{supervise: recording(&got)}
 		m := newTestManager(t, testConfig(t, e))
 		var runs []*Run
 		var want []string
@@ -447,6 +453,41 @@ func TestTwoServersDoNotDisturbEachOther(t *testing.T) {
 			if want := map[bool]string{true: OwnerOther, false: OwnerThis}[info.ID == "mine"]; info.Owner != want {
 				t.Errorf("%s is owned by %s", info.ID, info.Owner)
 			}
+		}
+	})
+}
+
+func TestASessionOfAnotherServerHoldsNoOtherUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []string
+		config := testConfig(t, &fakeEngine{supervise: recording(&got)})
+		a, b := newTestManager(t, config), newTestManager(t, config)
+		mustRun(t, a, RunOptions{Code: "first", SessionID: "mine"})
+		want := []string{"first", "other"}
+		var ended sync.WaitGroup
+		began := time.Now()
+		for i := range 20 {
+			code, waits := fmt.Sprint(i), make(chan struct{})
+			waiting := sync.OnceFunc(func() { close(waits) })
+			ended.Go(func() {
+				defer waiting()
+				if _, err := finish(b, RunOptions{Code: code, SessionID: "mine", Waiting: waiting}); err != nil {
+					t.Error(err)
+				}
+			})
+			<-waits
+			want = append(want, code)
+		}
+		mustRun(t, b, RunOptions{Code: "other", SessionID: "other"})
+		if waited := time.Since(began); waited != 0 {
+			t.Fatalf("another session waited %v", waited)
+		}
+		if _, err := a.CloseSession(t.Context(), "mine", true); err != nil {
+			t.Fatal(err)
+		}
+		ended.Wait()
+		if !slices.Equal(got, want) {
+			t.Errorf("they ran as %q", got)
 		}
 	})
 }

@@ -17,6 +17,9 @@ type RunOptions struct {
 	Code      string
 	Timeout   time.Duration // zero: Config.RunTimeout; clamped to Config.MaxRunTimeout
 	Fresh     bool          // in an interpreter of its own, which ends with the run
+	// Waiting is called, perhaps more than once, where the session is to be waited for before the run can be
+	// queued in it. No later Run of the session overtakes this one then. May be nil.
+	Waiting func()
 }
 
 // Progress is how far a run has come.

@@ -48,6 +48,7 @@ func (d *Deps) runCode(name, title string, language sandbox.Language, descriptio
 			options := sandbox.RunOptions{
 				Language: language, Code: p.required("code"), SessionID: p.text("session_id"),
 				Timeout: p.seconds("timeout_seconds"), Fresh: p.flag("fresh"),
+				Waiting: func() { stdio.Settled(ctx) },
 			}
 			if err := p.check(); err != nil {
 				return nil, err

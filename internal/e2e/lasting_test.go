@@ -104,6 +104,13 @@ func TestASessionIsOpenInOneServer(t *testing.T) {
 	} {
 		b.call(call.tool, call.args).wantCode(t, "session_busy")
 	}
+	b.py("1")
+	waiting := b.beginCall(python, object{"session_id": id, "code": "1"})
+	b.py("2")
+	if !waiting.pending() {
+		t.Error("a run of another session has waited as well")
+	}
+	waiting.result().wantCode(t, "session_busy")
 	a.end()
 	if got := b.complete(python, object{"session_id": id, "code": "x"}).Meta.Run.value(); got != "1" {
 		t.Errorf("after the first server's end: %s", got)
