@@ -885,7 +885,7 @@ class Supervisor(Loop):
 
         The other language's container may have done it, and every kernel writes a little.
         """
-        if self.volume.is_full() and self.volume.held_bytes > SPARE[0]:
+        if self.volume.is_hidden or self.volume.is_full() and self.volume.held_bytes > SPARE[0]:
             return True
         if self.counted_activity is None:
             return False
