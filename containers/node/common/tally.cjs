@@ -8,7 +8,8 @@
 const fs = require('node:fs');
 
 const O_PATH = 0o10000000; // a descriptor that only names its file (Linux); Node has no constant for it
-const LONG_PATH = 2048; // the system takes no path of 4096 bytes
+const MOST_OPEN = 100; // folders of the way down
+const PASSES = 8; // over one folder where what is in it moves
 const SLOW_PART = 4;
 const CHECK_EVERY = 16; // entries between two looks at the clock
 const CHANGE_MS = 50; // changes are told apart by this much
@@ -17,27 +18,26 @@ const CHANGE_MS = 50; // changes are told apart by this much
  * Tally counts everything below a folder, in steps, so that its owner can answer meanwhile.
  * A file counts with its size or its blocks, whichever is more, and once however many names
  * it has; a folder too, for what it is itself: else any number of empty ones would fit. What
- * changes while it counts is counted as it was met.
+ * changes while it counts is counted as it was met. It goes down by descriptors, which stay where
+ * they are when a folder is renamed, and reads a folder again from which something was moved away.
  */
 class Tally {
   bytes = 0;
   diskBytes = 0; // of the blocks alone
   files = 0;
   complete = true; // false when it stopped at the bound, or met what it cannot look into
+  hidden = false; // whether that is because it is moved or locked again and again
   done = false;
   spentMs = 0; // of the processor, or a good part of the time where reading was slow
-  #folders; // still to be read, as {path, level}: paths are bytes in the form of latin1 text
-  #bases = []; // of paths that would be too long: {fd, left} where left is how many folders were before it
-  #folder = null;
-  #path = '';
-  #linked = new Set();
+  #chain = []; // the folders on the way down to the one that is read; beyond MOST_OPEN the upper ones are closed
+  #met = new Set(); // inodes
   #changes = new Map(); // what changed since then, by the time in CHANGE_MS
 
   /** root is what to count below; most bounds how many entries; since is a time in ms, by the clock of files. */
   constructor(root, { most = 200_000, since = Infinity } = {}) {
     this.most = most;
     this.since = since;
-    this.#folders = [Buffer.from(root).toString('latin1')];
+    this.#enter(Buffer.from(root).toString('latin1'));
   }
 
   /** step counts for about ms milliseconds, and tells whether all is counted. */
@@ -46,8 +46,7 @@ class Tally {
     const before = process.cpuUsage();
     const until = began + ms;
     for (let n = 1; !this.done; n++) {
-      if (this.#folder !== null) this.#entry();
-      else this.#next();
+      this.#next();
       if (n % CHECK_EVERY === 0 && performance.now() >= until) break;
     }
     const { user, system } = process.cpuUsage(before);
@@ -64,9 +63,7 @@ class Tally {
 
   /** close ends the count early. */
   close() {
-    this.#folder?.closeSync();
-    this.#folder = null;
-    for (const { fd } of this.#bases.splice(0)) fs.closeSync(fd);
+    for (const folder of this.#chain.splice(0)) folder.close();
     this.done = true;
   }
 
@@ -82,52 +79,85 @@ class Tally {
   }
 
   #next() {
-    while (this.#bases.length > 0 && this.#folders.length <= this.#bases.at(-1).left) fs.closeSync(this.#bases.pop().fd);
-    const path = this.#folders.pop();
-    if (path === undefined) return this.close();
+    const folder = this.#chain.at(-1);
+    if (folder === undefined) return this.close();
     try {
-      this.#path = this.#shortened(path);
-      this.#folder = read(this.#path);
+      const entry = folder.next();
+      if (entry !== null) this.#entry(folder, entry.name);
+      else if (!folder.beginsAgain()) this.#leave(folder);
     } catch (error) {
-      // One that vanishes while it is counted takes nothing any more.
-      if (error.code !== 'ENOENT' && error.code !== 'ENOTDIR') this.complete = false;
+      this.#miss(error, folder.isOwn);
+      this.#leave(folder);
     }
   }
 
-  // shortened gives a path by which a folder can be read and what is in it named, however deep it is.
-  #shortened(path) {
-    if (path.length < LONG_PATH) return path;
-    const fd = openFolder(path);
-    this.#bases.push({ fd, left: this.#folders.length });
-    return `/proc/self/fd/${fd}/.`; // with a dot, because the name itself is a link
+  // miss notes that something could not be counted. What belongs to others the session's code cannot hide.
+  #miss({ code }, isOwn) {
+    this.complete = false;
+    if (code === 'EACCES' && isOwn) this.hidden = true;
   }
 
-  #entry() {
-    const entry = this.#folder.readSync();
-    if (entry === null) {
-      this.#folder.closeSync();
-      this.#folder = null;
-    } else if (this.files >= this.most) {
+  #entry(folder, name) {
+    if (folder.knows(name)) return;
+    if (this.files >= this.most) {
       this.complete = false;
+      return this.close();
+    }
+    const path = `/proc/self/fd/${folder.fd}/${name}`;
+    let stat = fs.lstatSync(bytesOf(path), { throwIfNoEntry: false });
+    const isKnown = stat !== undefined && this.#met.has(keyOf(stat));
+    if (stat?.isDirectory() && !isKnown) stat = this.#enter(path);
+    if (stat === undefined) return folder.miss();
+    folder.note(name, stat.isDirectory());
+    // One that is met again in a later pass has got another name.
+    if (!isKnown || (folder.isFirstPass && !stat.isDirectory())) this.#count(stat, isKnown);
+  }
+
+  // enter goes down into a folder, and gives its status, or undefined where it has gone.
+  #enter(path) {
+    let folder;
+    try {
+      folder = new Folder(openFolder(path));
+      folder.begin();
+      this.#chain.push(folder);
+      if (this.#chain.length > MOST_OPEN) this.#chain.at(-MOST_OPEN - 1).close();
+    } catch (error) {
+      folder?.close();
+      if (isGone(error)) return undefined;
+      this.#miss(error, folder?.isOwn);
+    }
+    return folder?.stat ?? fs.lstatSync(bytesOf(path), { throwIfNoEntry: false });
+  }
+
+  // leave goes back to the folder above.
+  #leave(folder) {
+    this.#chain.pop();
+    if (folder.isRestless) {
+      this.complete = false;
+      this.hidden = true;
+    }
+    const above = this.#chain.at(-1);
+    try {
+      if (above?.fd === -1) above.reopen(openFolder(`/proc/self/fd/${folder.fd}/..`));
+    } catch {
+      this.complete = false;
+      this.hidden = true;
       this.close();
-    } else {
-      this.#count(`${this.#path}/${entry.name}`);
+    } finally {
+      folder.close();
     }
   }
 
-  #count(path) {
-    const stat = fs.lstatSync(bytesOf(path), { throwIfNoEntry: false });
-    if (stat === undefined) return;
+  #count(stat, isLink) {
     this.files++;
-    const isFolder = stat.isDirectory();
-    if (isFolder) this.#folders.push(path);
-    else if (stat.nlink > 1 && this.#isKnown(stat)) return;
+    if (isLink) return;
+    this.#met.add(keyOf(stat));
     const onDisk = stat.blocks * 512;
     const bytes = Math.max(stat.size, onDisk);
     this.bytes += bytes;
     this.diskBytes += onDisk;
     // A folder also changes when something in it is deleted.
-    const changed = isFolder && stat.birthtimeMs > 0 ? stat.birthtimeMs : stat.ctimeMs;
+    const changed = stat.isDirectory() && stat.birthtimeMs > 0 ? stat.birthtimeMs : stat.ctimeMs;
     if (changed >= this.since) this.#change(Math.floor(changed / CHANGE_MS), bytes);
   }
 
@@ -135,34 +165,107 @@ class Tally {
     const sum = this.#changes.get(time) ?? { bytes: 0, files: 0 };
     this.#changes.set(time, { bytes: sum.bytes + bytes, files: sum.files + 1 });
   }
+}
 
-  #isKnown({ dev, ino }) {
-    const key = `${dev} ${ino}`;
-    if (this.#linked.has(key)) return true;
-    this.#linked.add(key);
-    return false;
+/** Folder is one that is being read, in passes: a later one looks for what an earlier one has missed. */
+class Folder {
+  #dir = null;
+  #names = new Map(); // of what was met, to whether it is a folder
+  #passes = 0;
+  #folders; // met in this pass
+  #links; // as it began
+  #hasMissed; // whether something had gone when it was looked at
+
+  constructor(fd) {
+    this.fd = fd;
+    this.stat = fs.fstatSync(fd);
+    this.isOwn = this.stat.uid === process.getuid();
+  }
+
+  get isFirstPass() {
+    return this.#passes === 1;
+  }
+
+  /** isRestless tells whether the last pass, after many, has missed something too. */
+  get isRestless() {
+    return this.#passes === PASSES && this.#hasMissed;
+  }
+
+  begin() {
+    const { mode, nlink } = fs.fstatSync(this.fd);
+    const path = `/proc/self/fd/${this.fd}`;
+    // What a folder hides from its own user would not be counted, and so have no limit.
+    if (this.isOwn && (mode & 0o500) !== 0o500) fs.chmodSync(path, 0o700);
+    // In small pieces: a hostile one may hold millions of names.
+    this.#dir = fs.opendirSync(path, { encoding: 'latin1', bufferSize: 64 });
+    this.#passes++;
+    this.#folders = 0;
+    this.#links = nlink;
+    this.#hasMissed = false;
+  }
+
+  /** beginsAgain begins another pass if the last one may have missed something. */
+  beginsAgain() {
+    // A folder has a link from each folder in it, where the file system counts those.
+    const links = Math.min(this.#links, fs.fstatSync(this.fd).nlink);
+    if ((!this.#hasMissed && links - 2 <= this.#folders) || this.#passes === PASSES) return false;
+    this.#closeDir();
+    this.begin();
+    return true;
+  }
+
+  /** reopen goes on after close, with another descriptor. */
+  reopen(fd) {
+    this.fd = fd;
+    const { dev, ino } = fs.fstatSync(fd);
+    if (dev !== this.stat.dev || ino !== this.stat.ino) throw new Error('it was moved');
+    this.#passes--;
+    this.begin();
+  }
+
+  next() {
+    try {
+      return this.#dir.readSync();
+    } catch (error) {
+      if (isGone(error)) return null; // deleted, and so empty
+      throw error;
+    }
+  }
+
+  /** knows tells whether a name was met already. */
+  knows(name) {
+    const isFolder = this.#names.get(name);
+    if (isFolder === true) this.#folders++;
+    return isFolder !== undefined;
+  }
+
+  note(name, isFolder) {
+    this.#names.set(name, isFolder);
+    if (isFolder) this.#folders++;
+  }
+
+  /** miss notes that something had gone when it was looked at: deleted, or only renamed. */
+  miss() {
+    this.#hasMissed = true;
+  }
+
+  #closeDir() {
+    this.#dir?.closeSync();
+    this.#dir = null;
+  }
+
+  close() {
+    this.#closeDir();
+    if (this.fd !== -1) fs.closeSync(this.fd);
+    this.fd = -1;
   }
 }
 
 const bytesOf = (path) => Buffer.from(path, 'latin1');
+const keyOf = ({ dev, ino }) => `${dev} ${ino}`;
+const isGone = ({ code }) => code === 'ENOENT' || code === 'ENOTDIR' || code === 'ELOOP';
 
 /** openFolder opens the folder itself and no link that took its place. */
 const openFolder = (path) => fs.openSync(bytesOf(path), O_PATH | fs.constants.O_DIRECTORY | fs.constants.O_NOFOLLOW);
-
-// read begins to read a folder, in small pieces: a hostile one may hold millions of names.
-function read(path) {
-  const fd = openFolder(path);
-  const open = () => fs.opendirSync(`/proc/self/fd/${fd}`, { encoding: 'latin1', bufferSize: 64 });
-  try {
-    return open();
-  } catch (error) {
-    if (error.code !== 'EACCES') throw error;
-    // What a folder hides from its own user would not be counted, and so have no limit.
-    fs.chmodSync(`/proc/self/fd/${fd}`, 0o700);
-    return open();
-  } finally {
-    fs.closeSync(fd);
-  }
-}
 
 module.exports = { Tally };

@@ -12,13 +12,15 @@ const { Unnamed } = require('./unnamed.cjs');
 
 const TICK_MS = 100;
 const MANY_FILES = 10_000;
-const UNLIMITED_FILES = 200_000; // that are counted where only bytes have a limit
+const UNLIMITED_FILES = 1_000_000; // that are counted where only bytes have a limit
 const SLICE_MS = 2; // how long a count may keep process 1 from anything else
 const COUNT_SHARE = 20; // one part of the time in so many is for counting
 const HASTE_SHARE = 4; // the same where the limit may be passed already
 const CHEAP_MS = TICK_MS / COUNT_SHARE; // a count that takes no longer is made with every tick
 const COUNT_ANYWAY_MS = 2000; // what is sparse, or no file, does not move the free space
 const MOVED_PART = 8; // of what is left to the limit
+const HIDDEN_MS = 3000; // for how long something must be kept from the counts to be believed to be hidden
+const SUSPICION_MS = 500; // until the next count where it is
 const LOOK_MS = 1000; // between two looks whether anything is left that could write
 const SAMPLE_MS = 200;
 const LATE_COUNT_MS = 250;
@@ -32,15 +34,15 @@ const fits = (usage, limit) => usage.bytes <= limit.bytes && usage.files <= limi
 const plus = (a, b) => ({ bytes: a.bytes + b.bytes, files: a.files + b.files });
 
 /**
- * Quota watches a work directory. onOver({bytes, diskBytes, files, hider}) is called when the session's own
- * code has taken it over the limit, or process hider, if that is not 0, hides what it has open; code that slept
- * while it was filled has not. Where it is full, which is far over the limit, whoever is awake is to blame.
+ * Quota watches a work directory. onOver({bytes, diskBytes, files, hider, isHidden}) is called when the session's own
+ * code has taken it over the limit, or process hider, if that is not 0, hides what it has open, or with isHidden when
+ * it keeps moving or locking folders so that they cannot be counted; code that slept while it was filled has not. Where it is full, which is far over the limit, whoever is awake is to blame.
  * session.pids() lists the processes of that code, session.hasPrograms() tells whether any are there beside
  * its kernels, session.now() gives the time by the clock of files. It watches from begin, and stops by itself
  * when nothing is left that writes.
  */
 class Quota {
-  #known = { bytes: 0, diskBytes: 0, files: 0, hider: 0 }; // as of the last count
+  #known = { bytes: 0, diskBytes: 0, files: 0, hider: 0, isHidden: false }; // as of the last count
   #allowed;
   #timer = null;
   #tally = null;
@@ -56,6 +58,7 @@ class Quota {
   #lookAt = 0;
   #countedAt = -Infinity;
   #cost = 0;
+  #hiddenAt = Infinity; // since when the counts have found that something is kept from them
   #free = null; // as of the last count that has ended, from before it began
 
   constructor(root, limit, session, onOver) {
@@ -129,6 +132,7 @@ class Quota {
       if (!this.#stirs() && !this.session.hasPrograms()) {
         clearInterval(this.#timer);
         this.#timer = null;
+        this.#hiddenAt = Infinity;
         return;
       }
     }
@@ -137,9 +141,10 @@ class Quota {
 
   #isDue(now) {
     const passed = now - this.#countedAt;
-    if (passed < (this.#mayBeOver() ? HASTE_SHARE : COUNT_SHARE) * this.#cost) return false;
+    const isHidden = this.#hiddenAt < Infinity;
+    if (passed < (isHidden || this.#mayBeOver() ? HASTE_SHARE : COUNT_SHARE) * this.#cost) return false;
     const isFirst = this.#inRun && this.#countedAt < this.#begunAt;
-    return isFirst || this.#cost < CHEAP_MS || passed >= COUNT_ANYWAY_MS || this.#hasMoved();
+    return isFirst || (isHidden && passed >= SUSPICION_MS) || this.#cost < CHEAP_MS || passed >= COUNT_ANYWAY_MS || this.#hasMoved();
   }
 
   #hasMoved() {
@@ -219,17 +224,26 @@ class Quota {
   }
 
   #take(tally, unnamed, free) {
-    this.#known = { bytes: tally.bytes + unnamed.bytes, diskBytes: tally.diskBytes + unnamed.diskBytes, files: tally.files, hider: unnamed.hider };
+    const now = performance.now();
+    this.#hiddenAt = tally.hidden ? Math.min(this.#hiddenAt, now) : Infinity;
+    this.#known = {
+      bytes: tally.bytes + unnamed.bytes,
+      diskBytes: tally.diskBytes + unnamed.diskBytes,
+      files: tally.files,
+      hider: unnamed.hider,
+      isHidden: now - this.#hiddenAt >= HIDDEN_MS,
+    };
     this.#free = free;
     this.#cost = tally.spentMs + unnamed.spentMs;
-    this.#countedAt = performance.now();
+    this.#countedAt = now;
   }
 
   // judge tells whether the session's code has gone over what it may; counted in a piece is what no run
   // began or ended under.
   #judge(tally, unnamed, inOnePiece, began) {
     if (this.#known.hider !== 0) return true;
-    if (this.#isFull) return this.#isAwake(unnamed);
+    if (this.#known.isHidden) this.#hiddenAt = Infinity; // whoever is left has as long again
+    if (this.#isFull || this.#known.isHidden) return this.#isAwake(unnamed);
     if (!inOnePiece) return false;
     if (!this.#inRun) this.#settled = true;
     if (fits(this.#known, this.limit)) {

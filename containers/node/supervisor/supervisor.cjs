@@ -187,14 +187,14 @@ class Supervisor {
 
   #onOver(usage) {
     if (usage.hider !== 0 && !this.#endHider(usage)) return;
+    if (usage.isHidden && this.#endOlder(usage)) return;
     if (this.#run !== null) {
       this.#run.usage = usage;
       return this.#interrupt(this.#run, 'quota');
     }
     const programs = this.#programs();
-    for (const { pid } of programs) signal(pid, 'SIGKILL');
     if (programs.length === 0) this.#main?.kill('quota');
-    else this.#log('warn', `programs that were left running are killed: ${this.#quotaError(usage).message}`);
+    else this.#endPrograms(programs, usage);
   }
 
   // endHider ends a process that hides what it has open: what it holds goes with it. It tells
@@ -211,7 +211,23 @@ class Supervisor {
     return false;
   }
 
-  #quotaError({ bytes, files, hider }) {
+  // endOlder ends programs from before the run that goes on: one of them may be who hides files from
+  // the counts. It tells whether there were any; if not, the run is to blame.
+  #endOlder(usage) {
+    if (this.#run === null) return false;
+    const since = ticksAgo(this.#run.elapsedMs);
+    const older = this.#programs().filter(({ started }) => started < since);
+    if (older.length > 0) this.#endPrograms(older, usage);
+    return older.length > 0;
+  }
+
+  #endPrograms(programs, usage) {
+    for (const { pid } of programs) signal(pid, 'SIGKILL');
+    this.#log('warn', `programs that were left running are killed: ${this.#quotaError(usage).message}`);
+  }
+
+  #quotaError({ bytes, files, hider, isHidden }) {
+    if (isHidden) return { name: 'QuotaExceeded', message: 'the files cannot be counted, because folders are moved or locked all the time', traceback: '' };
     if (hider !== 0) return { name: 'QuotaExceeded', message: `this program hides its open files (process ${hider})`, traceback: '' };
     const { volumeBytes, volumeFiles } = this.#settings;
     const isBytes = volumeBytes > 0 && bytes > volumeBytes;
