@@ -36,7 +36,8 @@ const plus = (a, b) => ({ bytes: a.bytes + b.bytes, files: a.files + b.files });
 /**
  * Quota watches a work directory. onOver({bytes, diskBytes, files, hider, isHidden}) is called when the session's own
  * code has taken it over the limit, or process hider, if that is not 0, hides what it has open, or with isHidden when
- * it keeps moving or locking folders so that they cannot be counted; code that slept while it was filled has not. Where it is full, which is far over the limit, whoever is awake is to blame.
+ * it keeps moving or locking folders so that they cannot be counted; code that slept while it was filled has not.
+ * Where it is full, which is far over the limit, whoever is awake is to blame.
  * session.pids() lists the processes of that code, session.hasPrograms() tells whether any are there beside
  * its kernels, session.now() gives the time by the clock of files. It watches from begin, and stops by itself
  * when nothing is left that writes.
