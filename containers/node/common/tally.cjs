@@ -26,7 +26,8 @@ class Tally {
   diskBytes = 0; // of the blocks alone
   files = 0;
   complete = true; // false when it stopped at the bound, or met what it cannot look into
-  hidden = false; // whether that is because it is moved or locked again and again
+  locked = false; // whether that is because its own user has locked it again and again
+  moving = false; // whether something has gone, again and again, when it was looked at
   done = false;
   spentMs = 0; // of the processor, or a good part of the time where reading was slow
   #chain = []; // the folders on the way down to the one that is read; beyond MOST_OPEN the upper ones are closed
@@ -94,7 +95,7 @@ class Tally {
   // miss notes that something could not be counted. What belongs to others the session's code cannot hide.
   #miss({ code }, isOwn) {
     this.complete = false;
-    if (code === 'EACCES' && isOwn) this.hidden = true;
+    if (code === 'EACCES' && isOwn) this.locked = true;
   }
 
   #entry(folder, name) {
@@ -134,14 +135,14 @@ class Tally {
     this.#chain.pop();
     if (folder.isRestless) {
       this.complete = false;
-      this.hidden = true;
+      this.moving = true;
     }
     const above = this.#chain.at(-1);
     try {
       if (above?.fd === -1) above.reopen(openFolder(`/proc/self/fd/${folder.fd}/..`));
     } catch {
       this.complete = false;
-      this.hidden = true;
+      this.moving = true;
       this.close();
     } finally {
       folder.close();

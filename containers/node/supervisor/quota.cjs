@@ -60,6 +60,7 @@ class Quota {
   #countedAt = -Infinity;
   #cost = 0;
   #hiddenAt = Infinity; // since when the counts have found that something is kept from them
+  #sure = null; // {bytes, files, free} as of the last count that has found nothing of the kind
   #free = null; // as of the last count that has ended, from before it began
 
   constructor(root, limit, session, onOver) {
@@ -160,7 +161,18 @@ class Quota {
   #mayBeOver() {
     const free = freeSpace(this.root);
     if (free === null || this.#free === null) return false;
-    return ['bytes', 'files'].some((unit) => this.#known[unit] + this.#free[unit] - free[unit] > this.limit[unit]);
+    return this.#isOverWith(this.#known, this.#free, free);
+  }
+
+  // mayHideTooMuch tells the same of what was counted last without a doubt: code that makes and deletes files
+  // all the time looks as if it hid them, and takes nothing.
+  #mayHideTooMuch(free) {
+    const before = this.#sure?.free ?? null;
+    return free === null || before === null || this.#isOverWith(this.#sure, before, free);
+  }
+
+  #isOverWith(known, before, free) {
+    return ['bytes', 'files'].some((unit) => known[unit] + before[unit] - free[unit] > this.limit[unit]);
   }
 
   #mayBeFull() {
@@ -226,13 +238,15 @@ class Quota {
 
   #take(tally, unnamed, free) {
     const now = performance.now();
-    this.#hiddenAt = tally.hidden ? Math.min(this.#hiddenAt, now) : Infinity;
+    const isSure = !tally.locked && !tally.moving;
+    this.#hiddenAt = isSure ? Infinity : Math.min(this.#hiddenAt, now);
+    if (isSure) this.#sure = { bytes: tally.bytes + unnamed.bytes, files: tally.files, free };
     this.#known = {
       bytes: tally.bytes + unnamed.bytes,
       diskBytes: tally.diskBytes + unnamed.diskBytes,
       files: tally.files,
       hider: unnamed.hider,
-      isHidden: now - this.#hiddenAt >= HIDDEN_MS,
+      isHidden: now - this.#hiddenAt >= HIDDEN_MS && (tally.locked || this.#mayHideTooMuch(free)),
     };
     this.#free = free;
     this.#cost = tally.spentMs + unnamed.spentMs;
