@@ -125,7 +125,7 @@ class Volume:
         if self.level is None:
             return self._count_now(END_SECONDS) and self.is_full()
         room = zip((self.disk_bytes, self.level[1]), self.counted_free, self._read_free(), self.full)
-        if all(n + was - free <= full for n, was, free, full in room):
+        if not self.is_full() and all(n + was - free <= full for n, was, free, full in room):
             return False
         return not self._count_now(FULL_SECONDS) or self.is_full()
 

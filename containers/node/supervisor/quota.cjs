@@ -102,7 +102,7 @@ class Quota {
    */
   refused() {
     const isNew = this.#countedAt === -Infinity; // others may have written
-    if (!isNew && !this.#mayBeFull()) return null;
+    if (!isNew && !this.#isFull && !this.#mayBeFull()) return null;
     this.#measureNow(isNew ? LATE_COUNT_MS : FULL_COUNT_MS);
     if (!this.#isFull) return null;
     this.#watch(); // a kernel may hold what is too much
