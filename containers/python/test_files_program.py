@@ -754,6 +754,44 @@ class Trees(FilesTest):
         self.assertEqual((stepped.files, stepped.bytes), (whole.files, whole.bytes))
         self.assertEqual(whole.files, 507)
 
+    def dig(self, depth):
+        """Makes folders in each other, each with files beside what goes on, and leads to the last one."""
+        fd = os.dup(self.fd)
+        for _ in range(depth):
+            for name in ("a", "z"):
+                os.close(os.open(name, os.O_CREAT, dir_fd=fd))
+            os.mkdir("n" * 200, dir_fd=fd)
+            below = os.open("n" * 200, os.O_RDONLY, dir_fd=fd)
+            os.close(fd)
+            fd = below
+        self.addCleanup(subprocess.run, ["rm", "-rf", self.path("n" * 200)], check=True)
+        self.addCleanup(os.close, fd)
+        return fd
+
+    def test_folders_are_counted_however_deep_they_are(self):
+        self.dig(1000)
+        before = len(os.listdir("/proc/self/fd"))
+        count = Count(self.fd).finish()
+        self.assertEqual((count.files, count.complete, count.missed), (3000, True, False))
+        self.assertEqual(len(os.listdir("/proc/self/fd")), before)
+
+    def test_deep_folders_that_are_moved_away_are_missed(self):
+        bottom = self.dig(200)
+        tree = Tree(self.fd, depth=None)
+        walk = iter(tree)
+        above = os.stat("..", dir_fd=bottom).st_ino
+        for _ in walk:
+            if os.fstat(tree.here).st_ino == above:
+                break
+        middle = os.open("../" * 100, os.O_RDONLY, dir_fd=bottom)
+        self.addCleanup(os.close, middle)
+        os.rename("n" * 200, "moved", src_dir_fd=middle, dst_dir_fd=self.fd)
+        self.addCleanup(subprocess.run, ["rm", "-rf", self.path("moved")], check=True)
+        self.assertFalse(tree.missed)
+        for _ in walk:
+            pass
+        self.assertTrue(tree.missed)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -6,8 +6,65 @@ import time
 
 ENTRIES = 200_000
 DEPTH = 64
+MOST_OPEN = 64  # folders of the way down, where it has no bound
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MOST = 1 << 62  # a few sparse files can say that they are larger than the protocol's numbers
+
+
+class Name:
+    """What is left of an os.DirEntry when its folder was closed and opened again."""
+
+    def __init__(self, name, fd):
+        self.name = name
+        self.fd = fd
+
+    def stat(self, follow_symlinks=True):
+        return os.stat(self.name, dir_fd=self.fd, follow_symlinks=follow_symlinks)
+
+    def is_dir(self, follow_symlinks=True):
+        return stat.S_ISDIR(self.stat(follow_symlinks).st_mode)
+
+
+class Level:
+    """A folder on the way down, with what is still to be looked at in it."""
+
+    def __init__(self, fd, prefix):
+        self.fd = fd
+        self.prefix = prefix
+        try:
+            self.entries = os.scandir(fd)
+        except OSError:
+            os.close(fd)
+            raise
+
+    @property
+    def is_folded(self):
+        return self.fd == -1
+
+    def fold(self):
+        """Lets go of the descriptors."""
+        self.identity = self._identity(self.fd)
+        self.names = [entry.name for entry in self.entries]
+        self.close()
+
+    def unfold(self, fd):
+        """Goes on with a descriptor that is new."""
+        if self._identity(fd) != self.identity:
+            os.close(fd)
+            raise FileNotFoundError
+        self.fd = fd
+        self.entries = (Name(name, fd) for name in self.names)
+
+    def close(self):
+        if not self.is_folded:
+            self.entries.close()
+            os.close(self.fd)
+            self.fd = -1
+
+    @staticmethod
+    def _identity(fd):
+        info = os.fstat(fd)
+        return info.st_dev, info.st_ino
 
 
 class Tree:
@@ -17,6 +74,8 @@ class Tree:
     how deep it is, tells what to pass over. Afterwards `complete` tells whether all was seen:
     it is false when `entries` (None: no bound) or `depth` was reached, or a folder could not be read.
     `missed` tells whether something was gone when its turn came: deleted, or under another name.
+    With a `depth` of None there is no bound; then the paths are bare names, for whole ones would take
+    too much memory, and an entry may be a Name.
     """
 
     def __init__(self, dir_fd, wanted=None, entries=ENTRIES, unlock=False, depth=DEPTH):
@@ -33,43 +92,48 @@ class Tree:
         stack = []
         try:
             # A descriptor of its own: one that is shared by two walks has one place in the list.
-            self._push(stack, os.open(".", FOLDER, dir_fd=self.dir_fd), "")
+            stack.append(Level(os.open(".", FOLDER, dir_fd=self.dir_fd), ""))
             while stack:
-                fd, prefix, entries = stack[-1]
-                entry = next(entries, None)
+                level = stack[-1]
+                entry = next(level.entries, None)
                 if entry is None:
-                    entries.close()
-                    os.close(fd)
-                    stack.pop()
+                    self._leave(stack)
                     continue
                 self.left -= 1
                 if self.left < 0:
                     self.complete = False
                     return
                 if self.wanted is None or self.wanted(entry.name, len(stack) - 1):
-                    self.here = fd
-                    yield prefix + entry.name, entry
-                    self._descend(stack, fd, prefix, entry)
+                    self.here = level.fd
+                    yield level.prefix + entry.name, entry
+                    self._descend(stack, entry)
         finally:
-            for fd, _, entries in stack:
-                entries.close()
-                os.close(fd)
+            for level in stack:
+                level.close()
 
-    def _push(self, stack, fd, prefix):
+    def _leave(self, stack):
+        level = stack.pop()
         try:
-            stack.append((fd, prefix, os.scandir(fd)))
-        except OSError:
-            os.close(fd)
-            raise
+            if stack and stack[-1].is_folded:
+                stack[-1].unfold(os.open("..", FOLDER, dir_fd=level.fd))
+        except OSError:  # it is somewhere else by now, or locked
+            self.missed = True
+            stack.clear()  # all above is folded as well
+        finally:
+            level.close()
 
-    def _descend(self, stack, fd, prefix, entry):
+    def _descend(self, stack, entry):
+        above = stack[-1]
         try:
             if not entry.is_dir(follow_symlinks=False):
                 return
-            if len(stack) > self.depth:
+            if self.depth is not None and len(stack) > self.depth:
                 self.complete = False
                 return
-            self._push(stack, self._open(fd, entry), prefix + entry.name + "/")
+            prefix = "" if self.depth is None else above.prefix + entry.name + "/"
+            stack.append(Level(self._open(above.fd, entry), prefix))
+            if self.depth is None and len(stack) > MOST_OPEN:
+                stack[-MOST_OPEN - 1].fold()
         except FileNotFoundError:
             self.missed = True
         except OSError:  # made a link since it was listed, or made unreadable
@@ -86,13 +150,13 @@ class Count:
     """What the files below a directory take, as the limit of the work directory counts it.
 
     Every entry is a file; its bytes are its size or its blocks, whichever is more, and those of
-    hard links count once; `disk_bytes` are those of the blocks alone. A folder takes bytes too, for what it is itself: else any number of empty
-    ones would fit. The counting may be done in steps.
+    hard links count once; `disk_bytes` are those of the blocks alone. A folder takes bytes too, for what
+    it is itself: else any number of empty ones would fit. The counting may be done in steps.
     """
 
     def __init__(self, dir_fd, entries=ENTRIES, unlock=False):
         self.bytes = self.disk_bytes = self.files = 0
-        self.tree = Tree(dir_fd, entries=entries, unlock=unlock)
+        self.tree = Tree(dir_fd, entries=entries, unlock=unlock, depth=None)
         self._linked = set()
         self._walk = iter(self.tree)
 

@@ -193,8 +193,6 @@ class Volume:
     def describe(self):
         if self.is_hidden:
             return "a program hides its open files, so what the work directory holds cannot be counted"
-        if self.level[0] == float("inf"):
-            return "the work directory has folders too deep in each other to be counted"
         limits = ["%d %s" % (most, unit) for most, unit in zip(self.most, ("bytes", "files")) if most != float("inf")]
         return "the work directory holds %d bytes in %d files; it may hold %s" % (*self.level, " and ".join(limits))
 
@@ -217,14 +215,12 @@ class Volume:
 
     def _end_count(self):
         count, self.count = self.count, None
-        # Folders too deep to be looked into would hide what is in them.
-        size = count.bytes if count.complete else float("inf")
         self.held_bytes, held_on_disk, hidden = unlinked_bytes(self.dir_fd, self.pids())
         self.disk_bytes = count.disk_bytes + held_on_disk
         now = time.monotonic()
         self.hidden = {pid: self.hidden.get(pid, now) for pid in hidden}
         self.is_hidden = any(now - since >= HIDDEN_SECONDS for since in self.hidden.values())
-        level = self._with_missed(count, (size + self.held_bytes, count.files), now)
+        level = self._with_missed(count, (count.bytes + self.held_bytes, count.files), now)
         self.pause = RECOUNT_SECONDS[0] if level != self.level else min(2 * self.pause, RECOUNT_SECONDS[1])
         self.due = time.monotonic() + (SUSPICION_SECONDS if hidden or self.doubts else self.pause)
         self.before = None if self.is_first else self.level
@@ -237,9 +233,10 @@ class Volume:
     def _with_missed(self, count, level, now):
         """The level with what counts have missed for long.
 
-        What is renamed for ever is not found under the name that was listed. The free space tells of it.
+        What is renamed for ever is not found under the name that was listed, and what is locked for ever
+        cannot be looked into. The free space tells of it.
         """
-        if count.missed:
+        if count.missed or not count.complete:
             self.doubted_since = self.doubted_since if self.doubts else now
             self.doubts = DOUBTS
         elif self.doubts:
