@@ -285,7 +285,7 @@ class Quota:
         count = Count(self.work.fd, entries=None, unlock=True).finish()
         self.bytes, self.files = count.bytes - part_bytes, count.files - part_files
         if not count.complete:
-            raise Failure("quota_exceeded", "the files cannot be counted: folders are nested too deeply")
+            raise Failure("quota_exceeded", "the files cannot be counted: a folder does not let itself be read")
         now = time.monotonic()
         self.due = now + max(1.0, COUNT_SHARE * (now - started))
 

@@ -9,6 +9,7 @@ import time
 import unittest
 from unittest import mock
 
+import tree as tree_module
 import volume as volume_module
 from test_support import PATIENCE, SupervisorTest
 from volume import Volume
@@ -110,6 +111,7 @@ class Runs(VolumeTest):
     def test_files_in_very_deep_folders(self):
         down = "for i in range(150):\n    os.mkdir('d'); os.chdir('d')\n"
         self.completed("import os\n" + down)
+        self.rests()  # and they are counted when the next run begins
         self.over(FILL + "fill('big', 16); time.sleep(600)")
 
     def test_a_program_that_the_run_waits_for(self):
@@ -334,17 +336,18 @@ class Levels(unittest.TestCase):
                 os.rename(os.path.join(self.folder, old), os.path.join(self.folder, "%s%d" % (name, number)))
             self.count(volume)
 
-    def counted_in_slices(self):
-        patch = mock.patch.object(volume_module, "SLICE", 0)
-        patch.start()
-        self.addCleanup(patch.stop)
+    def counted_in_slices(self, passes):
+        for module, name, value in ((volume_module, "SLICE", 0), (tree_module, "PASSES", passes)):
+            patch = mock.patch.object(module, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
         volume = Volume(self.fd, 64 * MIB, 0)
         self.assertFalse(volume.refuses_runs())
         volume.begin_run()
         return volume
 
     def test_what_is_renamed_for_ever_counts_by_what_the_free_space_has_lost(self):
-        volume = self.counted_in_slices()
+        volume = self.counted_in_slices(passes=1)
         with mock.patch.object(volume_module, "HIDDEN_SECONDS", 0):
             self.hide(volume)
         self.assertTrue(volume.is_exceeded(), volume.level)
@@ -355,14 +358,19 @@ class Levels(unittest.TestCase):
             self.count(volume)
         self.assertFalse(volume.is_exceeded(), volume.level)
 
+    def test_what_is_renamed_while_it_is_counted_is_found(self):
+        volume = self.counted_in_slices(tree_module.PASSES)
+        self.hide(volume)
+        self.assertEqual((volume.level, volume.is_settled), ((96 * MIB, 96), True))
+
     def test_what_is_renamed_for_a_while_is_not_held_against_a_run(self):
-        volume = self.counted_in_slices()
+        volume = self.counted_in_slices(passes=1)
         with mock.patch.object(volume_module, "HIDDEN_SECONDS", PATIENCE):
             self.hide(volume)
         self.assertFalse(volume.is_exceeded(), volume.level)
 
     def test_files_that_come_and_go_for_ever_cost_nothing(self):
-        volume = self.counted_in_slices()
+        volume = self.counted_in_slices(passes=1)
         with mock.patch.object(volume_module, "HIDDEN_SECONDS", 0):
             for _ in range(3):
                 for number in range(96):

@@ -1,5 +1,6 @@
 """Walks of a directory that hostile code changes meanwhile, and what the files in it take."""
 
+import errno
 import os
 import stat
 import time
@@ -7,6 +8,8 @@ import time
 ENTRIES = 200_000
 DEPTH = 64
 MOST_OPEN = 64  # folders of the way down, where it has no bound
+GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # the last two: something else is there now
+PASSES = 8  # over one folder where what is in it moves
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MOST = 1 << 62  # a few sparse files can say that they are larger than the protocol's numbers
 
@@ -17,6 +20,9 @@ class Name:
     def __init__(self, name, fd):
         self.name = name
         self.fd = fd
+
+    def inode(self):
+        return self.stat(follow_symlinks=False).st_ino
 
     def stat(self, follow_symlinks=True):
         return os.stat(self.name, dir_fd=self.fd, follow_symlinks=follow_symlinks)
@@ -31,11 +37,39 @@ class Level:
     def __init__(self, fd, prefix):
         self.fd = fd
         self.prefix = prefix
+        self.passes = 1
+        self.found = set()  # inodes
+        self.has_missed = False  # in this pass
         try:
             self.entries = os.scandir(fd)
         except OSError:
             os.close(fd)
             raise
+
+    def note(self, entry, was_there):
+        try:
+            if was_there:
+                self.found.add(entry.inode())
+                return
+        except OSError:
+            pass
+        self.has_missed = True
+
+    def begins_again(self):
+        """Begins another pass, over what is new, where the last one has missed something."""
+        if not self.has_missed or self.passes == PASSES:
+            return False
+        self.passes += 1
+        self.has_missed = False
+        self.entries.close()
+        self.entries = self._new_entries()
+        return True
+
+    def _new_entries(self):
+        with os.scandir(self.fd) as entries:
+            for entry in entries:
+                if entry.inode() not in self.found:
+                    yield entry
 
     @property
     def is_folded(self):
@@ -73,7 +107,8 @@ class Tree:
     Iterating gives (path, os.DirEntry); an entry may be gone by then. `wanted`, given a name and
     how deep it is, tells what to pass over. Afterwards `complete` tells whether all was seen:
     it is false when `entries` (None: no bound) or `depth` was reached, or a folder could not be read.
-    `missed` tells whether something was gone when its turn came: deleted, or under another name.
+    `missed` tells whether something was gone whenever its turn came: a folder is read again where that
+    was so, which finds what has only got another name.
     With a `depth` of None there is no bound; then the paths are bare names, for whole ones would take
     too much memory, and an entry may be a Name.
     """
@@ -87,6 +122,7 @@ class Tree:
         self.complete = True
         self.missed = False
         self.here = -1  # descriptor of the folder that the entry just given is in
+        self.was_there = True  # the entry just given; to be set by who finds that it is gone
 
     def __iter__(self):
         stack = []
@@ -97,22 +133,24 @@ class Tree:
                 level = stack[-1]
                 entry = next(level.entries, None)
                 if entry is None:
-                    self._leave(stack)
+                    if not level.begins_again():
+                        self._leave(stack)
                     continue
                 self.left -= 1
                 if self.left < 0:
                     self.complete = False
                     return
                 if self.wanted is None or self.wanted(entry.name, len(stack) - 1):
-                    self.here = level.fd
+                    self.here, self.was_there = level.fd, True
                     yield level.prefix + entry.name, entry
-                    self._descend(stack, entry)
+                    level.note(entry, self._descend(stack, entry) and self.was_there)
         finally:
             for level in stack:
                 level.close()
 
     def _leave(self, stack):
         level = stack.pop()
+        self.missed = self.missed or level.has_missed
         try:
             if stack and stack[-1].is_folded:
                 stack[-1].unfold(os.open("..", FOLDER, dir_fd=level.fd))
@@ -123,21 +161,23 @@ class Tree:
             level.close()
 
     def _descend(self, stack, entry):
+        """Goes down where the entry is a folder; tells whether it was still there."""
         above = stack[-1]
         try:
             if not entry.is_dir(follow_symlinks=False):
-                return
+                return True
             if self.depth is not None and len(stack) > self.depth:
                 self.complete = False
-                return
+                return True
             prefix = "" if self.depth is None else above.prefix + entry.name + "/"
             stack.append(Level(self._open(above.fd, entry), prefix))
             if self.depth is None and len(stack) > MOST_OPEN:
                 stack[-MOST_OPEN - 1].fold()
-        except FileNotFoundError:
-            self.missed = True
-        except OSError:  # made a link since it was listed, or made unreadable
+        except OSError as e:
+            if e.errno in GONE:
+                return False
             self.complete = False
+        return True
 
     def _open(self, fd, entry):
         """Opens a folder; with `unlock` also one that its owner has locked, to hide what is in it."""
@@ -174,7 +214,7 @@ class Count:
             try:
                 self._add(entry.stat(follow_symlinks=False))
             except FileNotFoundError:
-                self.tree.missed = True
+                self.tree.was_there = False
             except OSError:
                 self.tree.complete = False
             if number % 32 == 0 and time.monotonic() >= until:

@@ -97,6 +97,7 @@ class Volume:
         self.sure = None  # level, bytes on the disk and free space by the last count that left no doubt
         self.doubts = 0  # how many counts in a row must still miss nothing
         self.doubted_since = 0.0
+        self.is_guess = False  # whether the level is by the free space, because of doubts
         self.before = None  # the level before the last, where no run has been between the two
         self.is_first = True  # whether no count has been made since a run began or ended
         self.count = None  # one that goes on
@@ -193,6 +194,8 @@ class Volume:
     def describe(self):
         if self.is_hidden:
             return "a program hides its open files, so what the work directory holds cannot be counted"
+        if self.is_guess:
+            return "folders are moved or locked all the time, so what the work directory holds cannot be counted"
         limits = ["%d %s" % (most, unit) for most, unit in zip(self.most, ("bytes", "files")) if most != float("inf")]
         return "the work directory holds %d bytes in %d files; it may hold %s" % (*self.level, " and ".join(limits))
 
@@ -243,7 +246,8 @@ class Volume:
             self.doubts -= 1
         if self.sure is None or not self.doubts:
             self.sure = level, self.disk_bytes, self.free
-        if not self.doubts or now - self.doubted_since < HIDDEN_SECONDS:
+        self.is_guess = self.doubts > 0 and now - self.doubted_since >= HIDDEN_SECONDS
+        if not self.is_guess:
             return level
         sure, disk_bytes, was = self.sure
         taken = [then - free for then, free in zip(was, self._read_free())]
@@ -255,7 +259,8 @@ class Volume:
             info = os.fstatvfs(self.dir_fd)
         except OSError:
             return (0, 0)
-        return (info.f_bfree * info.f_frsize, info.f_ffree)
+        # How many files there could be is no fixed number everywhere; minus those that there are is.
+        return (info.f_bfree * info.f_frsize, info.f_ffree - info.f_files)
 
     def _may_be_over(self):
         """Whether it is if all that has gone from the free space since the last count is ours."""

@@ -304,8 +304,9 @@ class Quota {
 /** freeSpace is what a file system has left, or null on a Node that cannot ask. */
 function freeSpace(path) {
   try {
-    const { bsize, bfree, ffree } = fs.statfsSync(path);
-    return { bytes: bsize * bfree, files: ffree };
+    const { bsize, bfree, ffree, files } = fs.statfsSync(path);
+    // How many files there could be is no fixed number everywhere; minus those that there are is.
+    return { bytes: bsize * bfree, files: ffree - files };
   } catch {
     return null;
   }
