@@ -178,7 +178,7 @@ func CheckSessionID(id string) error {
 // does not exist.
 func (m *Manager) open(id string) (*session, error) { return m.openWaiting(id, func() {}) }
 
-// openWaiting is open for somebody who wants to hear that it has to wait for another server.
+// openWaiting is open for somebody who wants to hear that it has to wait.
 func (m *Manager) openWaiting(id string, waiting func()) (*session, error) {
 	s, err := m.ensure(id, waiting)
 	if err == nil && !s.used.Swap(true) {
@@ -202,7 +202,8 @@ func (m *Manager) ensure(id string, waiting func()) (*session, error) {
 		if wait == nil {
 			return m.admit(id, func(id string, named bool) (*session, error) { return m.newSession(id, named, waiting) })
 		}
-		<-wait // another call is just making it
+		waiting()
+		<-wait // another call is just making it, and may have to wait for another server
 	}
 }
 

@@ -492,6 +492,34 @@ func TestASessionOfAnotherServerHoldsNoOtherUp(t *testing.T) {
 	})
 }
 
+func TestARunThatWaitsForACallThatWaitsSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := testConfig(t, &fakeEngine{})
+		a, b := newTestManager(t, config), newTestManager(t, config)
+		mustRun(t, a, RunOptions{Code: "1", SessionID: "mine"})
+		var ended sync.WaitGroup
+		ended.Go(func() {
+			if _, _, err := b.Upload(t.Context(), Upload{SessionID: "mine", Path: "a", Content: strings.NewReader("x")}); err == nil {
+				t.Error("another server's session took a file")
+			}
+		})
+		synctest.Wait()
+		began, waits := time.Now(), make(chan struct{})
+		waiting := sync.OnceFunc(func() { close(waits) })
+		ended.Go(func() {
+			defer waiting()
+			if _, err := finish(b, RunOptions{Code: "2", SessionID: "mine", Waiting: waiting}); err == nil {
+				t.Error("another server's session ran code")
+			}
+		})
+		<-waits
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("it said so after %v", waited)
+		}
+		ended.Wait()
+	})
+}
+
 func TestAnotherServersSessionIsIdleSinceItsLastUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := testConfig(t, &fakeEngine{})
