@@ -30,7 +30,8 @@ const (
 // errForeign says that somebody else can put things into the state directory, whose contents are believed.
 var errForeign = errors.New("belongs to another user, or others can write to it")
 
-// makeOwn makes the state directory and the folder that it is in, so that this user alone may enter it.
+// makeOwn makes the state directory and the folder that it is in, so that this user alone may enter it, where
+// its mode can be changed.
 func makeOwn(dir string) error {
 	for _, folder := range []string{filepath.Dir(dir), dir} {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -41,10 +42,13 @@ func makeOwn(dir string) error {
 		}
 	}
 	info, err := os.Stat(dir)
-	if err == nil && info.Mode().Perm() != 0o700 {
-		err = os.Chmod(dir, 0o700) //nolint:gosec // a folder
+	if err != nil || info.Mode().Perm() == 0o700 {
+		return err
 	}
-	return err
+	if err := os.Chmod(dir, 0o700); !errors.Is(err, fs.ErrPermission) { //nolint:gosec // a folder
+		return err
+	}
+	return nil // root's, or of a file system without modes: that it is not another's is what counts
 }
 
 // checkOwn refuses a folder that another user has made, or a link that one has laid: errForeign. Root can
