@@ -26,6 +26,7 @@ type logQueue struct {
 
 // queuedLine is a line, or the wish to be told that all before it are written.
 type queuedLine struct {
+	missing int64 // lines that were dropped just before it
 	text    []byte
 	written chan<- struct{}
 }
@@ -39,23 +40,32 @@ func newLogQueue(to io.Writer) *logQueue {
 // run goes on until the process ends.
 func (q *logQueue) run() {
 	for line := range q.lines {
+		q.tell(line.missing)
+		if line.written == nil {
+			_, _ = q.to.Write(line.text) // there is nowhere to tell of an error
+		}
+		if len(q.lines) == 0 {
+			q.tell(q.dropped.Swap(0)) // perhaps no line follows
+		}
 		if line.written != nil {
 			close(line.written)
-			continue
 		}
-		_, _ = q.to.Write(line.text) // there is nowhere to tell of an error
-		if n := q.dropped.Swap(0); n > 0 {
-			_, _ = fmt.Fprintf(q.to, "code-sandbox-mcp: %d lines of the log are missing here: stderr was not read\n", n)
-		}
+	}
+}
+
+func (q *logQueue) tell(missing int64) {
+	if missing > 0 {
+		_, _ = fmt.Fprintf(q.to, "code-sandbox-mcp: %d lines of the log are missing here: stderr was not read\n", missing)
 	}
 }
 
 // Write takes a line over, and never waits.
 func (q *logQueue) Write(line []byte) (int, error) {
+	missing := q.dropped.Swap(0)
 	select {
-	case q.lines <- queuedLine{text: bytes.Clone(line)}:
+	case q.lines <- queuedLine{missing: missing, text: bytes.Clone(line)}:
 	default:
-		q.dropped.Add(1)
+		q.dropped.Add(missing + 1)
 	}
 	return len(line), nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,29 @@ func TestALogThatNobodyReadsHoldsNobody(t *testing.T) {
 		}
 	}
 	t.Error("nobody is told that lines are missing")
+}
+
+func TestALogTellsWhereLinesAreMissing(t *testing.T) {
+	reader, writer := io.Pipe()
+	q := newLogQueue(writer)
+	const burst = 3 * logQueueLines
+	for n := range burst {
+		_, _ = fmt.Fprintln(q, n)
+	}
+	lines := bufio.NewScanner(reader)
+	for next := 0; next <= burst && lines.Scan(); {
+		var missing int
+		if _, err := fmt.Sscanf(lines.Text(), "code-sandbox-mcp: %d lines of the log are missing here", &missing); err == nil {
+			next += missing
+			continue
+		}
+		if lines.Text() != strconv.Itoa(next) {
+			t.Fatalf("%q comes in the place of line %d", lines.Text(), next)
+		}
+		if next++; next == 10 {
+			_, _ = fmt.Fprintln(q, burst) // there is room again
+		}
+	}
 }
 
 func TestTheLastLinesOfALogAreWritten(t *testing.T) {
