@@ -308,7 +308,7 @@ func (s *Settings) stateDir() string {
 	if dir, err := filepath.Abs(s.StateDir); s.StateDir != "" && err == nil {
 		return dir
 	}
-	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) && !isAnothers(dir) {
 		return filepath.Join(dir, "code-sandbox-mcp")
 	}
 	if home := homeDir(); home != "" {
@@ -317,7 +317,7 @@ func (s *Settings) stateDir() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("code-sandbox-mcp-%d", os.Getuid()))
 }
 
-// homeDir is this user's, or "". HOME may be missing, as it is under some service managers, or be another
+// homeDir is this user's, or "". HOME may not be set, as it is under some service managers, or be another
 // user's, as it is under sudo -E: what is kept there would be that user's to change.
 func homeDir() string {
 	home := os.Getenv("HOME")

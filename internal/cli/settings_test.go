@@ -119,13 +119,15 @@ func TestTheStateDirectoryIsThisUsersOwn(t *testing.T) {
 	}{
 		"XDG_STATE_HOME":              {"/xdg", mine, "/xdg/code-sandbox-mcp"},
 		"a relative XDG_STATE_HOME":   {"xdg", mine, mine + "/.local/state/code-sandbox-mcp"},
+		"another's XDG_STATE_HOME":    {theirs, mine, mine + "/.local/state/code-sandbox-mcp"},
+		"both are another's":          {theirs, theirs, self.HomeDir + "/.local/state/code-sandbox-mcp"},
 		"no HOME":                     {"", "", self.HomeDir + "/.local/state/code-sandbox-mcp"},
 		"a relative HOME":             {"", "home", self.HomeDir + "/.local/state/code-sandbox-mcp"},
 		"a HOME that can yet be made": {"", mine + "/new", mine + "/new/.local/state/code-sandbox-mcp"},
 		"another user's HOME":         {"", theirs, self.HomeDir + "/.local/state/code-sandbox-mcp"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if test.home == theirs {
+			if test.xdg == theirs || test.home == theirs {
 				if err := os.Chown(theirs, 65534, 65534); err != nil {
 					t.Skip(err) // only root can give a folder away
 				}
