@@ -155,8 +155,9 @@ func (m *Masker) find(text string, where cut) (spans []span) {
 		}
 		if found.to == 0 && endsInEllipsis(text[:at]) {
 			for _, r := range m.rests[text[at]] {
-				to, _ := r.needle.match(text, at, r.first, where.end)
-				found.to = max(found.to, to)
+				if to, _ := r.needle.match(text, at, r.first, where.end); to > found.to && !publicEnd.MatchString(text[at:to]) {
+					found.to = to
+				}
 			}
 		}
 		if found.to > 0 {

@@ -26,13 +26,18 @@ const (
 )
 
 // elidedFragment is the shortest part of a secret that is masked before or behind an ellipsis, as displays put
-// in the place of what is too long. The beginning of an address is longer by its scheme.
-const elidedFragment = 8
+// in the place of what is too long: Python's reprlib leaves 12 characters.
+const elidedFragment = 12
 
 // mostElided is the longest part that is looked for behind one, so that each costs little.
 const mostElided = 128
 
-var scheme = regexp.MustCompile(`^[a-zA-Z0-9+.-]+://`)
+// publicBeginning is what many secrets begin with and all may know, so that it stands before an ellipsis in
+// ordinary text: an address's scheme, the line before a key, the header of a JWT, a long prefix of API keys.
+var publicBeginning = regexp.MustCompile(`^([a-zA-Z0-9+.-]+://|-----BEGIN [A-Z0-9 ]+-----(\s|\\n)*|eyJ[a-zA-Z0-9_-]+\.|sk-ant-[a-z]+[0-9]+-)`)
+
+// publicEnd is the same behind one: a word, as the name of a database is, or the line behind a key.
+var publicEnd = regexp.MustCompile(`^(\pL\p{Ll}*|\p{Lu}+|(\s|\\n)*-----END [A-Z0-9 ]+-----)$`)
 
 // minLine is the shortest line of a secret of several lines that is masked without the others: a key's
 // lines are long, and those of a settings file can be anything.
@@ -72,17 +77,18 @@ func needlesOf(name, value string) (needles []*needle) {
 	}
 	forms := make(plainForms)
 	value = strings.TrimSpace(value)
+	public := len(publicBeginning.FindString(value))
 	add := func(chars []*char, between []string, fragment, elided int) {
 		needles = append(needles, &needle{name: name, chars: chars, between: between, fragment: fragment, elided: elided})
 	}
-	add(forms.of(value), wide, plainFragment, elidedFragment+len(scheme.FindString(value)))
+	add(forms.of(value), wide, plainFragment, elidedFragment+public)
 	for _, line := range linesOf(value) {
 		add(forms.of(line), wide, plainFragment, elidedFragment)
 	}
 	for _, core := range base64Cores(value) {
-		add(base64Chars(core), base64Breaks, base64Fragment, elidedFragment)
+		add(base64Chars(core), base64Breaks, base64Fragment, elidedFragment+base64.RawStdEncoding.EncodedLen(public))
 	}
-	add(hexChars(hex.EncodeToString([]byte(value))), hexBreaks, hexFragment, elidedFragment)
+	add(hexChars(hex.EncodeToString([]byte(value))), hexBreaks, hexFragment, elidedFragment+hex.EncodedLen(public))
 	return needles
 }
 

@@ -151,16 +151,36 @@ func TestWideTextIsMasked(t *testing.T) {
 
 // Displays shorten what is long: pandas keeps its beginning, reprlib and others both ends.
 func TestPartsOfASecretAtAnEllipsisAreMasked(t *testing.T) {
-	const token = "ghp_aB3xY9kLmN2pQr7sTuVw"
-	m := NewMasker(map[string]string{"TOKEN": token, "URL": "https://user:" + "dR4gonfl1@db.example"})
+	const token, address = "ghp_aB3xY9kLmN2pQr7sTuVw", "https://user:" + "dR4gonfl1@db.example"
+	m := NewMasker(map[string]string{"TOKEN": token, "URL": address, "KEY": key, "LETTERS": "7aB3xY9kLpQrSsTuVwXyZ"})
+	in64, inHex := base64.StdEncoding.EncodeToString, func(text string) string { return hex.EncodeToString([]byte(text)) }
 	for text, want := range map[string]string{
-		"TOK    ghp_aB3xY9...\nH x": "TOK    [masked]...\nH x", "'ghp_aB3x…7sTuVw'": "'[masked]…7sTuVw'", "ghp_aB3...": "ghp_aB3...",
-		"'ghp_aB3xY9kL...pQr7sTuVw'": "'[masked]...[masked]'", "…pQr7sTuVw, x": "…[masked], x", "...r7sTuVw": "...r7sTuVw", "..." + token: "...[masked: TOKEN]",
-		"...aB3xY9kLmN...": "...[masked]...", "ghp_aB3xY9kL and ...": "ghp_aB3xY9kL and ...", "see https://...": "see https://...", "https://user:dR4...": "[masked]...",
-		base64.StdEncoding.EncodeToString([]byte(token))[:20] + "...": "[masked]...", hex.EncodeToString([]byte(token))[:20] + "...": "[masked]...", "....": "....",
+		"TOK    ghp_aB3xY9kL...\nH x": "TOK    [masked]...\nH x", "'ghp_aB3xY9kL…2pQr7sTuVw'": "'[masked]…2pQr7sTuVw'", "'ghp_aB3xY9kL...mN2pQr7sTuVw'": "'[masked]...[masked]'",
+		"…mN2pQr7sTuVw, x": "…[masked], x", "..." + token: "...[masked: TOKEN]", "...aB3xY9kLmN2p...": "...[masked]...", "...LpQrSsTuVwXyZ": "...[masked]",
+		"https://user:dR4gonf...": "[masked]...", "...@db.example": "...@db.example", "...1@db.example": "...[masked]", "...fl1%40db.example": "...[masked]", "MIIEvQIBADAN...": "[masked]...",
+		in64([]byte(token))[:12] + "...": "[masked]...", in64([]byte(address))[:23] + "...": "[masked]...", "..." + in64([]byte(token))[12:]: "...[masked]",
+		inHex(token)[:12] + "...": "[masked]...", inHex(address)[:28] + "...": "[masked]...", "..." + inHex(token)[36:]: "...[masked]",
 	} {
 		if got := m.Mask(text); got != want {
 			t.Errorf("%q became %q instead of %q", text, got, want)
+		}
+	}
+}
+
+func TestWhatAllMayKnowIsNotMaskedAtAnEllipsis(t *testing.T) {
+	m := NewMasker(map[string]string{
+		"PROJECT": "sk-proj-ab3xY9kLmN2pQr7s", "ANT": "sk-ant-api03-aB3xY9kLmN2pQr7s", "PAT": "github_pat_11AB3xY9kLmN2pQr7s", "JWT": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.aB3xY9kLmN2pQr7s",
+		"KEY": key, "DB": "postgresql://u:x7@db/postgres", "WORDS": "https://u:x7@h/internationalization", "PLAIN": "ghp_aB3xY9kLmN2pQr7sTuVw",
+	})
+	for _, text := range []string{
+		"OPENAI_API_KEY=sk-proj-...", "ANTHROPIC_API_KEY=sk-ant-api03-...", "github_pat_...", "github_pat_…", "Authorization: Bearer eyJhbGciOiJIUzI1NiJ9...", "eyJhbGciOiJIUzI1NiJ9.eyJ...",
+		"-----BEGIN...", "-----BEGIN PRIVATE KEY-----\n...\n-----END PRIVATE KEY-----", "...-----END PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----...",
+		"connecting to...postgres", "words...internationalization", "postgresql://...", "https://...",
+		base64.StdEncoding.EncodeToString([]byte("postgresql://"))[:17] + "...", "aHR0cHM6Ly9...", hex.EncodeToString([]byte("postgresql://")) + "...", "68747470...", "68747470733a2f2f...",
+		"ghp_aB3xY9kL and ...", "ghp_aB3...", "...r7sTuVw", "....",
+	} {
+		if got := m.Mask(text); got != text {
+			t.Errorf("%q became %q", text, got)
 		}
 	}
 }
