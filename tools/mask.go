@@ -18,13 +18,13 @@ import (
 // it in a way of its own.
 type Masker struct {
 	needles []*needle
-	begins  [256][]*needle // those that can begin with a byte
-	rests   [256][]rest    // what may follow an ellipsis
+	begins  [256][]*needle     // those that can begin with a byte
+	rests   map[[2]byte][]rest // what may follow an ellipsis, by its first two bytes: one is that of too many
 }
 
 // NewMasker masks the values of secrets, by name, but for those that are not Maskable.
 func NewMasker(secrets map[string]string) *Masker {
-	m := &Masker{}
+	m := &Masker{rests: make(map[[2]byte][]rest)}
 	for _, name := range slices.Sorted(maps.Keys(secrets)) {
 		m.needles = append(m.needles, needlesOf(name, secrets[name])...)
 	}
@@ -36,8 +36,8 @@ func NewMasker(secrets map[string]string) *Masker {
 			m.begins[b] = append(m.begins[b], n)
 		}
 		for first := max(1, len(n.chars)-mostElided); first+elidedFragment <= len(n.chars); first++ {
-			for _, b := range n.chars[first].beginnings() {
-				m.rests[b] = append(m.rests[b], rest{n, first})
+			for _, pair := range n.pairs(first) {
+				m.rests[pair] = append(m.rests[pair], rest{n, first})
 			}
 		}
 	}
@@ -153,8 +153,8 @@ func (m *Masker) find(text string, where cut) (spans []span) {
 				}
 			}
 		}
-		if found.to == 0 && endsInEllipsis(text[:at]) {
-			for _, r := range m.rests[text[at]] {
+		if found.to == 0 && at+1 < len(text) && endsInEllipsis(text[:at]) {
+			for _, r := range m.rests[[2]byte{text[at], text[at+1]}] {
 				if to, _ := r.needle.match(text, at, r.first, where.end); to > found.to && !publicEnd.MatchString(text[at:to]) {
 					found.to = to
 				}

@@ -29,7 +29,8 @@ const (
 // in the place of what is too long: Python's reprlib leaves 12 characters.
 const elidedFragment = 12
 
-// mostElided is the longest part that is looked for behind one, so that each costs little.
+// mostElided is how many characters before its needle's end a part may begin that stands behind an ellipsis, so
+// that the rests of a long secret are no more than those of a token.
 const mostElided = 128
 
 // publicBeginning is what many secrets begin with and all may know, so that it stands before an ellipsis in

@@ -57,6 +57,24 @@ func (c *char) beginnings() []byte {
 	return slices.Compact(bytes)
 }
 
+// pairs are the two bytes that the needle goes on with from one of its characters, which is not the last and
+// is written as it is. A letter behind it is, too: every letter has a form with a %, so that would find them all.
+func (n *needle) pairs(first int) (pairs [][2]byte) {
+	plain, next := (*n.chars[first])[:1], *n.chars[first+1]
+	if text := plain[0].text; len(text) > 1 {
+		return [][2]byte{{text[0], text[1]}}
+	}
+	if isAlphanumeric(rune(next[0].text[0])) {
+		next = next[:1]
+	}
+	for _, a := range plain.beginnings() {
+		for _, b := range next.beginnings() {
+			pairs = append(pairs, [2]byte{a, b})
+		}
+	}
+	return pairs
+}
+
 // mostPlaces bounds the places in a text that one character of a needle may end at.
 const mostPlaces = 16
 

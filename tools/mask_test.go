@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"html"
 	"log/slog"
+	"math/rand/v2"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -182,6 +184,24 @@ func TestWhatAllMayKnowIsNotMaskedAtAnEllipsis(t *testing.T) {
 		if got := m.Mask(text); got != text {
 			t.Errorf("%q became %q", text, got)
 		}
+	}
+}
+
+// BenchmarkMask shows what hostile text costs more than other text.
+func BenchmarkMask(b *testing.B) {
+	random, lines := make([]byte, 26*48), "" // a key of 26 lines
+	rand.NewChaCha8([32]byte{}).Read(random)
+	for part := range slices.Chunk(random, 48) {
+		lines += base64.StdEncoding.EncodeToString(part) + "\n"
+	}
+	m := NewMasker(map[string]string{"KEY": "-----BEGIN PRIVATE KEY-----\n" + lines + "-----END PRIVATE KEY-----\n"})
+	for _, unit := range []string{"Plain text, as people write it. ", "%", "...%", "...%41", "...%2b", "...A", "...A%", "...67", "...+", "...", "..." + lines[1:63] + "!"} {
+		b.Run(fmt.Sprintf("%.6s", unit), func(b *testing.B) {
+			text := strings.Repeat(unit, 1<<20/len(unit))
+			for b.Loop() {
+				m.Mask(text)
+			}
+		})
 	}
 }
 
