@@ -7,7 +7,10 @@ import { Client, inImage } from './harness.mjs';
 /** started makes a client for one test, which it outlives by nothing. */
 async function started(t, overrides) {
   const client = await Client.start(overrides);
-  t.after(() => client.child.kill('SIGKILL'));
+  t.after(async () => {
+    client.child.kill('SIGKILL');
+    await client.exited; // and what it had is removed
+  });
   return client;
 }
 
