@@ -49,7 +49,7 @@ while True:
 
 func TestTimeoutAboveTheMostIsLoweredAndSaid(t *testing.T) {
 	t.Parallel()
-	s := start(t, setup{args: []string{"--max-run-timeout", "1s"}})
+	s := start(t, setup{args: []string{"--max-run-timeout", "1s", "--soft-wait", "45s"}})
 	res := s.run(python, object{"code": "while True: pass", "timeout_seconds": 20_000_000}, "timed_out")
 	res.wantText(t, "timeout_seconds was lowered from 20000000 to 1,")
 	waited := s.run("wait_for_run", object{"run_id": res.Meta.Run.RunID, "timeout_seconds": 45.5}, "timed_out")
