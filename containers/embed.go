@@ -21,8 +21,6 @@ import (
 const (
 	LabelLanguage = "code-sandbox-mcp.language" // "python" or "javascript"
 	LabelRecipe   = "code-sandbox-mcp.recipe"   // Recipe.Hash
-	LabelInit     = "code-sandbox-mcp.init"     // path of the interpreter for process 1
-	LabelProgram  = "code-sandbox-mcp.program"  // path of the one for what is started beside it
 	LabelVersions = "code-sandbox-mcp.versions" // JSON: language, version, packages [{name, version}]
 )
 
