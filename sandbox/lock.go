@@ -51,18 +51,21 @@ func makeOwn(dir string) error {
 	return nil // root's, or of a file system without modes: that it is not another's is what counts
 }
 
-// checkOwn refuses a folder that another user has made, or a link that one has laid: errForeign. Root can
-// change everything anyway.
+// IsAnothers reports whether a file is of a user that is neither this one nor root, who can change everything anyway.
+func IsAnothers(info fs.FileInfo) bool {
+	owner := int(info.Sys().(*syscall.Stat_t).Uid)
+	return owner != 0 && owner != os.Geteuid()
+}
+
+// checkOwn refuses a folder that another user has made, or a link that one has laid: errForeign.
 func checkOwn(folder string) error {
 	for _, look := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} {
 		info, err := look(folder)
 		if err != nil {
 			return err
 		}
-		owner := info.Sys().(*syscall.Stat_t).Uid
-		foreign := owner != 0 && int(owner) != os.Geteuid()
 		open := info.Mode().Perm()&0o002 != 0 && info.Mode()&(fs.ModeSticky|fs.ModeSymlink) == 0
-		if foreign || open {
+		if IsAnothers(info) || open {
 			return &fs.PathError{Op: "use", Path: folder, Err: errForeign}
 		}
 	}

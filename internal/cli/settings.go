@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -330,12 +329,8 @@ func homeDir() string {
 	return ""
 }
 
-// isAnothers reports whether a folder is of a user that is neither this one nor root.
+// isAnothers is sandbox.IsAnothers of a folder; false where there is none, which can be made, perhaps.
 func isAnothers(folder string) bool {
 	info, err := os.Stat(folder) //nolint:gosec // it is only looked at
-	if err != nil {
-		return false // it can be made, perhaps
-	}
-	owner := int(info.Sys().(*syscall.Stat_t).Uid)
-	return owner != 0 && owner != os.Geteuid()
+	return err == nil && sandbox.IsAnothers(info)
 }
