@@ -68,7 +68,7 @@ func (m *Manager) Prewarm() {
 	if len(m.config.Prewarm) == 0 {
 		return
 	}
-	s, err := m.ensure("", func() {})
+	s, err := m.ensure("")
 	if err != nil {
 		m.config.Logger.Warn("prewarm", "error", err)
 		return
@@ -178,17 +178,17 @@ func CheckSessionID(id string) error {
 // does not exist.
 func (m *Manager) open(id string) (*session, error) { return m.openWaiting(id, func() {}) }
 
-// openWaiting is open for somebody who wants to hear that it has to wait.
+// openWaiting is open for somebody who wants to hear that another server has the session.
 func (m *Manager) openWaiting(id string, waiting func()) (*session, error) {
-	s, err := m.ensure(id, waiting)
+	s, err := patiently(id, waiting, func() (*session, error) { return m.ensure(id) })
 	if err == nil && !s.used.Swap(true) {
 		m.cameOrWent()
 	}
 	return s, err
 }
 
-// ensure is open for nobody yet.
-func (m *Manager) ensure(id string, waiting func()) (*session, error) {
+// ensure is open for nobody yet, and fails at once where another server has the session: errLocked.
+func (m *Manager) ensure(id string) (*session, error) {
 	if id != "" {
 		if err := CheckSessionID(id); err != nil {
 			return nil, err
@@ -200,10 +200,9 @@ func (m *Manager) ensure(id string, waiting func()) (*session, error) {
 			return s, err
 		}
 		if wait == nil {
-			return m.admit(id, func(id string, named bool) (*session, error) { return m.newSession(id, named, waiting) })
+			return m.admit(id, m.newSession)
 		}
-		waiting()
-		<-wait // another call is just making it, and may have to wait for another server
+		<-wait // another call is just making it
 	}
 }
 
@@ -266,8 +265,22 @@ func errShuttingDown() *fault.Error {
 // for a moment.
 const lockPatience = 2 * time.Second
 
-func (m *Manager) newSession(id string, named bool, waiting func()) (*session, error) {
-	lock, err := m.lock(id, waiting)
+// patiently takes what needs the session's lock, and calls waiting each time that another server has it.
+func patiently[T any](id string, waiting func(), take func() (T, error)) (T, error) {
+	for end := time.Now().Add(lockPatience); ; time.Sleep(lockPatience / 40) {
+		taken, err := take()
+		switch {
+		case !errors.Is(err, errLocked):
+			return taken, err
+		case !time.Now().Before(end):
+			return taken, errOpenElsewhere(id)
+		}
+		waiting()
+	}
+}
+
+func (m *Manager) newSession(id string, named bool) (*session, error) {
+	lock, err := m.tryLock(id)
 	if err != nil {
 		return nil, err
 	}
@@ -282,22 +295,19 @@ func (m *Manager) newSession(id string, named bool, waiting func()) (*session, e
 	return newSession(id, named, resumed, lock, &m.config, &m.images), nil
 }
 
-// lock calls waiting when it cannot have the lock at once.
-func (m *Manager) lock(id string, waiting func()) (*lockFile, error) {
-	for end := time.Now().Add(lockPatience); ; time.Sleep(lockPatience / 40) {
-		lock, err := takeLock(m.config.StateDir, id)
-		switch {
-		case err == nil:
-			return lock, nil
-		case errors.Is(err, errLocked) && time.Now().Before(end):
-			waiting()
-		case errors.Is(err, errLocked):
-			return nil, errOpenElsewhere(id)
-		default:
-			m.config.Logger.Warn("session lock", "session", id, "error", err)
-			return nil, errNoState(err)
-		}
+// lock takes the session's lock, and waits for it. The error is a fault.
+func (m *Manager) lock(id string) (*lockFile, error) {
+	return patiently(id, func() {}, func() (*lockFile, error) { return m.tryLock(id) })
+}
+
+// tryLock is lock without the waiting: errLocked where another server has the session.
+func (m *Manager) tryLock(id string) (*lockFile, error) {
+	lock, err := takeLock(m.config.StateDir, id)
+	if err != nil && !errors.Is(err, errLocked) {
+		m.config.Logger.Warn("session lock", "session", id, "error", err)
+		return nil, errNoState(err)
 	}
+	return lock, err
 }
 
 func errNoState(err error) *fault.Error {
@@ -329,7 +339,7 @@ func (m *Manager) BeginImport(id string, history io.Reader) error {
 }
 
 func (m *Manager) importSession(id string, history io.Reader) (*session, error) {
-	lock, err := m.lock(id, func() {})
+	lock, err := m.lock(id)
 	if err != nil {
 		return nil, err
 	}
@@ -453,7 +463,7 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 	if left == nil && !keptOnDisk(m.config.StateDir, id) {
 		return notFound(id)
 	}
-	lock, err := m.lock(id, func() {})
+	lock, err := m.lock(id)
 	if err != nil {
 		return err
 	}
