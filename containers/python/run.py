@@ -18,7 +18,6 @@ class Run:
         self.timeout = clean_int(message.get("timeout_ms"), 0, 0, 1 << 40) / 1000
         self.grace = clean_int(message.get("grace_ms"), 2000, 0, 1 << 31) / 1000
         self.started = time.monotonic()
-        self.started_ns = time.time_ns()
         self.started_ticks = ticks_now()
         self.kernel = None
         self.before = set()  # the processes that were there when a fresh run began

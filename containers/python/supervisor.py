@@ -286,6 +286,8 @@ class Supervisor(Loop):
             self._watch_volume()  # the kernel itself may hold what is too much
             return
         run = self.run = Run(message, self.settings, self._make_spool)
+        if self.artifacts is not None:
+            self.artifacts.begin_run()
         self.oom_seen = self.oom.read()
         if self.memory is not None:
             self.memory.begin()
@@ -666,7 +668,7 @@ class Supervisor(Loop):
         if run.fresh and run.kernel is not None:
             self._end_fresh(run)
         try:
-            artifacts, total = self.artifacts.scan(run.started_ns, self.settings.max_artifacts)
+            artifacts, total = self.artifacts.scan(self.settings.max_artifacts)
         except (OSError, AttributeError):  # there is no work directory any more, or never was
             artifacts, total = [], 0
         if self.volume is not None and not run.reason and status in ("completed", "failed"):

@@ -33,9 +33,15 @@ class Scanner {
 
   /** now gives the time by the clock that stamps files, in ms since the epoch. */
   now() {
-    if (this.#clock < 0) return Date.now() - CLOCK_SLACK_MS;
-    fs.futimesSync(this.#clock, 0, 0);
-    return fs.fstatSync(this.#clock).ctimeMs;
+    try {
+      if (this.#clock >= 0) {
+        fs.futimesSync(this.#clock, 0, 0);
+        return fs.fstatSync(this.#clock).ctimeMs;
+      }
+    } catch {
+      // Some file systems need room even for that.
+    }
+    return Date.now() - CLOCK_SLACK_MS;
   }
 
   /** scan lists artifacts of a run that began at since, by now(), newest first. */
