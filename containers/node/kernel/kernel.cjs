@@ -21,7 +21,7 @@ const { inode } = require('./descriptors.cjs');
 const { Displayer, displaysItself } = require('./display.cjs');
 const { cutError, describeError, describeSyntaxError, formatStack } = require('./errors.cjs');
 const { FrameReader, encodeFrame } = require('../common/frames.cjs');
-const { ANSWERED, GATE_ACKED, GATE_CELLS, GATE_FIRING, GATE_IDLE, GATE_IN_RUN, GATE_STATE, GATE_WAITING } = require('../common/gate.cjs');
+const { ANSWERED, GATE_ACKED, GATE_CELLS, GATE_FIRED, GATE_IDLE, GATE_IN_RUN, GATE_STATE, GATE_TIMES, GATE_WAITING, gateKind } = require('../common/gate.cjs');
 const { Importer } = require('./importer.cjs');
 const { inspect } = require('./inspect.cjs');
 const { KernelOutput } = require('./kerneloutput.cjs');
@@ -33,6 +33,7 @@ const { isText } = require('../common/values.cjs');
 const { KERNEL_FD, MAX_FRAME_OUT } = require('../common/wire.cjs');
 
 const FIRED_AFTER_MS = 30; // a termination takes far less from one thread to the other
+const ASKED_AFTER_MS = 1000; // it ends with the termination
 const TRANSLATE_MS = 20_000;
 const LATE_BYTES = 1 << 20; // of late output in one frame
 
@@ -612,25 +613,33 @@ class Kernel {
     Atomics.store(this.#gate, GATE_ACKED, n);
     // A run that is neither there nor over was lost: a termination has hit what was about to take it.
     if (this.#run === null && id !== this.#finished) this.#run = newRun(id, '');
-    const state = Atomics.compareExchange(this.#gate, GATE_STATE, GATE_WAITING, GATE_IDLE);
-    if (state !== GATE_FIRING) return this.#giveUp(id);
+    const state = gateKind(Atomics.compareExchange(this.#gate, GATE_STATE, GATE_WAITING, GATE_IDLE));
+    if (state === GATE_IDLE || state === GATE_WAITING) return this.#giveUp(id, true);
     // A termination may be on its way, and hit what comes next. When this timer gets to
-    // run it has hit, or what it was meant for ended before.
-    setTimeout(() => this.#giveUp(id), FIRED_AFTER_MS);
+    // run, one that had been asked for has hit, or what it was meant for ended before.
+    setTimeout(() => this.#giveUp(id, state === GATE_FIRED), FIRED_AFTER_MS);
   }
 
-  #giveUp(id) {
-    if (this.#run !== null && this.#run.id === id) this.#finish(this.#run, { outcome: 'interrupted' }, true);
+  #giveUp(id, hit) {
+    if (this.#run !== null && this.#run.id === id) this.#finish(this.#run, { outcome: 'interrupted' }, hit);
   }
 
   // closeGate makes sure that no termination meant for the run that ends hits what comes
-  // after it: one that has been asked for, and is not known to have hit, is waited for
-  // inside an evaluation that takes it.
+  // after it: one that is not known to have hit is waited for inside an evaluation that takes
+  // it. Where several were asked for, nothing tells which of them has hit. And the watcher may
+  // sleep between its decision and its asking for as long as a busy machine lets it.
   #closeGate(hit) {
-    const state = Atomics.compareExchange(this.#gate, GATE_STATE, GATE_WAITING, GATE_IDLE);
-    if (state !== GATE_FIRING) return;
-    if (!hit) this.post('Runtime.evaluate', { expression: `for (const t = Date.now() + ${FIRED_AFTER_MS}; Date.now() < t;);` }, () => {});
-    Atomics.store(this.#gate, GATE_STATE, GATE_IDLE);
+    for (let state; (state = Atomics.load(this.#gate, GATE_STATE)) !== GATE_IDLE; ) {
+      if (state !== GATE_WAITING && !(hit && state < 2 * GATE_TIMES)) {
+        const isAsked = gateKind(state) === GATE_FIRED;
+        const expression = `for (let n = 0, t = Date.now() + ${isAsked ? FIRED_AFTER_MS : ASKED_AFTER_MS}; n < 1e4 || Date.now() < t; n++);`;
+        this.post('Runtime.evaluate', { expression }, (error) => {
+          hit ||= !!error;
+        });
+        if (!isAsked) continue;
+      }
+      if (Atomics.compareExchange(this.#gate, GATE_STATE, state, GATE_IDLE) === state) return;
+    }
   }
 }
 

@@ -8,7 +8,7 @@
 const net = require('node:net');
 const { answerQuestions } = require('../common/ask.cjs');
 const { FrameReader, encodeFrame } = require('../common/frames.cjs');
-const { ANSWERED, GATE_ACKED, GATE_FIRING, GATE_IDLE, GATE_IN_RUN, GATE_STATE, GATE_WAITING } = require('../common/gate.cjs');
+const { ANSWERED, GATE_ACKED, GATE_FIRED, GATE_FIRING, GATE_IDLE, GATE_IN_RUN, GATE_STATE, GATE_TIMES, GATE_WAITING, gateKind } = require('../common/gate.cjs');
 const { lexicalNames } = require('./names.cjs');
 const { cellParser, syntaxError } = require('./parser.cjs');
 const { translateDeclarations } = require('./redeclare.cjs');
@@ -66,9 +66,12 @@ class Watcher {
   #fire(n) {
     if (this.#acked(n)) return;
     if (Atomics.load(this.gate, GATE_IN_RUN) === 0 && performance.now() - this.#unseenSince < FIRE_OUTSIDE_MS) return;
-    const state = Atomics.compareExchange(this.gate, GATE_STATE, GATE_WAITING, GATE_FIRING);
+    const state = Atomics.load(this.gate, GATE_STATE);
     if (state === GATE_IDLE) return;
+    const firing = state - gateKind(state) + GATE_TIMES + GATE_FIRING;
+    if (Atomics.compareExchange(this.gate, GATE_STATE, state, firing) !== state) return; // the run has just ended
     this.session.post('Runtime.terminateExecution', () => {});
+    Atomics.compareExchange(this.gate, GATE_STATE, firing, firing - GATE_FIRING + GATE_FIRED);
     this.channel.write(encodeFrame({ type: 'fired' }));
   }
 
