@@ -296,18 +296,19 @@ func TestTheNetworkOfARemoteEngine(t *testing.T) {
 	socket := socketPath(t)
 	serve(t, socket)
 	for _, test := range []struct {
-		name  string
-		fault func(w *wire)
-		mend  func(w *wire)
+		name         string
+		startTimeout string // short where the fault is waited for
+		fault        func(w *wire)
+		mend         func(w *wire)
 	}{
-		{"cut", func(w *wire) { w.cut() }, func(*wire) {}},
-		{"cut for a while", func(w *wire) { w.refuse(true); w.cut() }, func(w *wire) { w.refuse(false) }},
-		{"closed by half", func(w *wire) { w.halfClose() }, func(*wire) {}},
-		{"stalled", func(w *wire) { w.stall() }, func(w *wire) { w.flow() }},
+		{"cut", "60s", func(w *wire) { w.cut() }, func(*wire) {}},
+		{"cut for a while", "60s", func(w *wire) { w.refuse(true); w.cut() }, func(w *wire) { w.refuse(false) }},
+		{"closed by half", "60s", func(w *wire) { w.halfClose() }, func(*wire) {}},
+		{"stalled", "15s", func(w *wire) { w.stall() }, func(w *wire) { w.flow() }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWire(t, socket)
-			s := start(t, setup{args: []string{"--engine-url", "tcp://" + w.listen.Addr().String(), "--start-timeout", "15s"}})
+			s := start(t, setup{args: []string{"--engine-url", "tcp://" + w.listen.Addr().String(), "--start-timeout", test.startTimeout}})
 			s.survives()
 			running := s.busy(python, object{"timeout_seconds": 3})
 			test.fault(w)
