@@ -14,17 +14,12 @@ import (
 // terminal is progress for a person: one line that is drawn in place, and stays with the
 // outcome when the task is over.
 type terminal struct {
-	file    *os.File
-	refresh <-chan any // draws when it is sent to; nil: several times a second
+	file *os.File
 }
 
 func (t terminal) Begin(title string) Task {
 	task := &terminalTask{file: t.file, title: title, text: "starting", start: time.Now()}
-	options := []mpb.ContainerOption{mpb.WithOutput(t.file), mpb.WithWidth(barWidth), mpb.WithAutoRefresh()}
-	if t.refresh != nil {
-		options = append(options, mpb.WithManualRefresh(t.refresh))
-	}
-	task.progress = mpb.New(options...)
+	task.progress = mpb.New(mpb.WithOutput(t.file), mpb.WithWidth(barWidth), mpb.WithAutoRefresh())
 	task.bar = task.progress.New(0,
 		mpb.BarStyle().Lbound("").Filler("█").Tip("█").Padding("░").Rbound(""),
 		mpb.BarFillerClearOnComplete(),

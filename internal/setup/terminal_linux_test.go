@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,13 +40,15 @@ func pseudoTerminal(t *testing.T, columns uint16) (screen, other *os.File) {
 
 // display keeps what appears on a screen.
 type display struct {
-	mu   sync.Mutex
-	text strings.Builder
-	done chan struct{} // closed when the screen is
+	mu    sync.Mutex
+	drawn sync.Cond // something came
+	text  strings.Builder
+	done  chan struct{} // closed when the screen is
 }
 
 func watch(other *os.File) *display {
 	d := &display{done: make(chan struct{})}
+	d.drawn.L = &d.mu
 	go func() {
 		defer close(d.done)
 		_, _ = io.Copy(d, other) // ends with an error when the screen is closed
@@ -58,7 +59,17 @@ func watch(other *os.File) *display {
 func (d *display) Write(p []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.drawn.Broadcast()
 	return d.text.Write(p)
+}
+
+// await returns when text has been drawn.
+func (d *display) await(text string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for !strings.Contains(d.text.String(), text) {
+		d.drawn.Wait()
+	}
 }
 
 func (d *display) String() string {
@@ -73,18 +84,13 @@ const wipe = "\x1b[1A\x1b[J"
 func TestATerminalGetsABarThatNeverWraps(t *testing.T) {
 	const columns = 70
 	screen, other := pseudoTerminal(t, columns)
-	shown, refresh := watch(other), make(chan any)
-	task := terminal{file: screen, refresh: refresh}.Begin("Python image")
-	await := func(want string) {
-		for !strings.Contains(shown.String(), want) {
-			refresh <- time.Now()
-		}
-	}
+	shown := watch(other)
+	task := terminal{file: screen}.Begin("Python image")
 	task.Step(1, 4, "RUN apt-get update")
-	await("Python image  █████░░░░░░░░░░░░░░░ ")
-	await(" RUN apt-get update")
+	shown.await("Python image  █████░░░░░░░░░░░░░░░ ")
+	shown.await(" RUN apt-get update")
 	task.Line(strings.Repeat("a long line of output ", 20))
-	await(" a long line of output")
+	shown.await(" a long line of output")
 	task.End("built in 2s: image")
 	screen.Close()
 	<-shown.done
