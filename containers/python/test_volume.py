@@ -44,6 +44,7 @@ class VolumeTest(SupervisorTest):
             time.sleep(0.02)
 
     def size(self):
+        """What the files take, without the folders, which count too."""
         total = 0
         for folder, _, names in os.walk(self.client.work_dir):
             for name in names:
@@ -226,14 +227,14 @@ class BetweenRuns(VolumeTest):
             "import subprocess, sys\nx = 1\np = subprocess.Popen([sys.executable, '-c', %r], start_new_session=True)"
             % (PROGRAM % 1)
         )
-        self.wait_until(lambda: self.size() > LIMIT)
+        self.wait_until(lambda: self.size() >= LIMIT)
         self.rests()
         self.assertEqual(self.completed("import time\ntime.sleep(0.1)\nx, p.poll()").result, "(1, -9)")
 
     def test_a_program_that_waits_before_it_writes(self):
         code = "import time\ntime.sleep(2)\n" + PROGRAM % 1
         self.completed("import subprocess, sys\nx = 1\np = subprocess.Popen([sys.executable, '-c', %r])" % code)
-        self.wait_until(lambda: self.size() > LIMIT)
+        self.wait_until(lambda: self.size() >= LIMIT)
         self.rests()
         self.assertEqual(self.completed("p.wait(), x").result, "(-9, 1)")
 
