@@ -37,7 +37,8 @@ const plus = (a, b) => ({ bytes: a.bytes + b.bytes, files: a.files + b.files });
  * Quota watches a work directory. onOver({bytes, diskBytes, files, hider, isHidden}) is called when the session's own
  * code has taken it over the limit, or process hider, if that is not 0, hides what it has open, or with isHidden when
  * it keeps moving or locking folders so that they cannot be counted; code that slept while it was filled has not.
- * Where it is full, which is far over the limit, whoever is awake is to blame.
+ * Where it is full, which is far over the limit, the run that goes on is to blame, and between runs who holds
+ * what is too much or works while more is added.
  * session.pids() lists the processes of that code, session.hasPrograms() tells whether any are there beside
  * its kernels, session.now() gives the time by the clock of files. It watches from begin, and stops by itself
  * when nothing is left that writes.
@@ -56,6 +57,7 @@ class Quota {
   #notedAt = -Infinity;
   #settled = true; // what the last run left is known
   #stirred = new Map(); // as of the last look
+  #full = null; // {usage, times}: on the disk, as of the last count since the turn that found it full and nothing added
   #lookAt = 0;
   #countedAt = -Infinity;
   #cost = 0;
@@ -105,6 +107,7 @@ class Quota {
     if (!isNew && !this.#isFull && !this.#mayBeFull()) return null;
     this.#measureNow(isNew ? LATE_COUNT_MS : FULL_COUNT_MS);
     if (!this.#isFull) return null;
+    this.#settled = false;
     this.#watch(); // a kernel may hold what is too much
     return this.#known;
   }
@@ -112,6 +115,7 @@ class Quota {
   #turnOver(since) {
     this.#turn++;
     this.#since = this.#fitAt = since;
+    this.#full = null;
     this.#activity = new Activity(since);
     this.#notedAt = performance.now();
   }
@@ -208,7 +212,8 @@ class Quota {
       this.#newUnnamed().inSlices(SLICE_MS, (unnamed) => {
         this.#tally = null;
         this.#take(tally, unnamed, free);
-        // What was counted partly before a run and partly in it accuses nobody.
+        // What was counted partly before a run and partly in it accuses nobody: others may have deleted
+        // in between what was too much.
         if (this.#judge(tally, unnamed, turn === this.#turn, began)) this.onOver(this.#known);
       });
     });
@@ -257,10 +262,13 @@ class Quota {
   // began or ended under.
   #judge(tally, unnamed, inOnePiece, began) {
     if (this.#known.hider !== 0) return true;
-    if (this.#known.isHidden) this.#hiddenAt = Infinity; // whoever is left has as long again
-    if (this.#isFull || this.#known.isHidden) return this.#isAwake(unnamed);
+    if (this.#known.isHidden) {
+      this.#hiddenAt = Infinity; // whoever is left has as long again
+      return this.#inRun || this.#isHeld(unnamed) || this.#stirs();
+    }
     if (!inOnePiece) return false;
     if (!this.#inRun) this.#settled = true;
+    if (this.#isFull) return this.#inRun || this.#isHeld(unnamed) || this.#fills();
     if (fits(this.#known, this.limit)) {
       this.#allowed = this.limit;
       this.#fitAt = Math.max(this.#fitAt, began);
@@ -279,9 +287,20 @@ class Quota {
     return !fits({ bytes: bytes + unnamed.changedBytes, files }, ALLOWANCE);
   }
 
-  // isAwake tells whether the session's code may be what fills the directory, far over the limit.
-  #isAwake(unnamed) {
-    return this.#inRun || unnamed.bytes > ALLOWANCE.bytes || this.session.hasPrograms() || this.#stirs();
+  // isHeld tells whether something lives between runs that may be to blame for what is far too much, awake or not.
+  #isHeld(unnamed) {
+    return unnamed.bytes > ALLOWANCE.bytes || this.session.hasPrograms();
+  }
+
+  // fills tells whether a kernel has worked since it was full while more was added. Every kernel works a little
+  // after its run, and another container may be who adds.
+  #fills() {
+    const usage = { bytes: this.#known.diskBytes, files: this.#known.files };
+    const now = { usage, times: this.#processorTimes() };
+    const before = this.#full ?? now;
+    const isAllowed = fits(usage, plus(before.usage, ALLOWANCE));
+    if (!isAllowed || fits(usage, before.usage)) this.#full = now;
+    return !isAllowed && hasRun(before.times, now.times);
   }
 
   // It takes a millisecond.

@@ -10,6 +10,8 @@ const MiB = 1 << 20;
 const BYTES = 20 * MiB;
 const FILES = 300;
 
+const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
 /** started makes a client with limits for one test. */
 async function started(t, overrides = {}, user = undefined) {
   const client = await Client.start({ volume_bytes: BYTES, volume_files: FILES, ...overrides }, {}, user);
@@ -215,11 +217,21 @@ describe('what lies far over the limit', () => {
     assert.equal(await completed(client, 'typeof kept'), "'undefined'");
   });
 
+  test('ends a kernel that adds to it between runs', async (t) => {
+    const client = await started(t);
+    await exceeded(client, 'const fd = fs.openSync("large", "w"); fs.ftruncateSync(fd, 2 ** 40); await wait(60_000)');
+    await completed(client, 'let at = 0; setInterval(() => { at += fs.writeSync(fd, Buffer.alloc(4 << 20), 0, 4 << 20, at) }, 5); 1');
+    const { state, cause } = await client.frame(({ type }) => type === 'kernel');
+    assert.deepEqual([state, cause], ['dead', 'quota']);
+  });
+
   test('may be deleted by somebody else', { skip: inImage && 'the files are deleted from here' }, async (t) => {
     const client = await started(t);
     await exceeded(client, 'fs.writeFileSync("large", ""); fs.truncateSync("large", 600 << 20); await wait(60_000)');
     await exceeded(client, fillHole('large', '"ignore"'));
+    await wait(500); // in which an idle kernel is looked at several times
     assert.equal((await client.run('kept')).cause, 'full');
+    await wait(500);
     rmSync(join(client.workDir, 'large'));
     assert.equal(await completed(client, 'kept'), "'kept'");
   });
