@@ -893,7 +893,7 @@ class Supervisor(Loop):
             return False
         cpu, _, written = self.counted_activity
         if self.volume.is_full():
-            return cpu != seen[0]
+            return cpu != seen[0] and self.volume.is_filled_further()
         grown, more_files = (now - then for now, then in zip(self.volume.level, self.volume.before))
         if written is None or seen[2] is None or more_files > 0:
             return cpu != seen[0]

@@ -209,6 +209,24 @@ class Full(VolumeTest):
         self.remove_holes()
         self.assertEqual(self.completed("p.wait()").result, "-9")
 
+    def test_variables_stay_until_somebody_else_has_deleted_it(self):
+        # A thread that computes adds nothing.
+        self.completed("import threading\nx = 1\nthreading.Thread(target=exec, args=('while True: sum(range(1000))', {}), daemon=True).start()")
+        self.over(self.HOLES + "time.sleep(600)")
+        self.over(self.FILL)
+        time.sleep(5)  # for two counts
+        self.assertEqual(self.run_code("x").cause, "full")
+        self.remove_holes()
+        self.assertEqual(self.completed("x").result, "1")
+
+    def test_a_kernel_that_adds_to_it_between_runs_is_ended(self):
+        self.over("f = open('large', 'wb'); f.truncate(1 << 40); import time; time.sleep(600)")
+        self.completed(
+            "import threading, time\ndef add():\n    for n in range(10_000):\n        f.seek(n << 22); f.write(bytes(1 << 22)); f.flush(); time.sleep(0.005)\n"
+            "threading.Thread(target=add, daemon=True).start()"
+        )
+        self.assertEqual(self.client.wait_for("kernel"), {"type": "kernel", "state": "dead", "cause": "quota"})
+
     def test_a_kernel_that_holds_it_all_is_ended(self):
         self.over(
             "import os, time\nf = open('held', 'wb'); os.remove('held')\n"

@@ -99,6 +99,7 @@ class Volume:
         self.doubted_since = 0.0
         self.is_guess = False  # whether the level is by the free space, because of doubts
         self.before = None  # the level before the last, where no run has been between the two
+        self.disk_before = 0  # by the same
         self.is_first = True  # whether no count has been made since a run began or ended
         self.count = None  # one that goes on
         self.free = self.counted_free = (0, 0)  # when the count began, and when the last one did
@@ -191,6 +192,10 @@ class Volume:
         """Whether more was added over the limit since the count before, with no run in between."""
         return self.is_hidden or self.is_over() and self.before is not None and any(n > b for n, b in zip(self.level, self.before))
 
+    def is_filled_further(self):
+        """Whether more was added on the disk, or files, since the count before, with no run in between."""
+        return self.before is not None and (self.disk_bytes > self.disk_before or self.level[1] > self.before[1])
+
     def describe(self):
         if self.is_hidden:
             return "a program hides its open files, so what the work directory holds cannot be counted"
@@ -219,6 +224,7 @@ class Volume:
     def _end_count(self):
         count, self.count = self.count, None
         self.held_bytes, held_on_disk, hidden = unlinked_bytes(self.dir_fd, self.pids())
+        self.disk_before = self.disk_bytes
         self.disk_bytes = count.disk_bytes + held_on_disk
         now = time.monotonic()
         self.hidden = {pid: self.hidden.get(pid, now) for pid in hidden}
