@@ -57,7 +57,7 @@ class Quota {
   #notedAt = -Infinity;
   #settled = true; // what the last run left is known
   #stirred = new Map(); // as of the last look
-  #full = null; // {usage, times}: on the disk, as of the last count since the turn that found it full and nothing added
+  #full = null; // {usage, times} since the turn, from where fills looks for what was added to a full directory
   #lookAt = 0;
   #countedAt = -Infinity;
   #cost = 0;
@@ -264,11 +264,11 @@ class Quota {
     if (this.#known.hider !== 0) return true;
     if (this.#known.isHidden) {
       this.#hiddenAt = Infinity; // whoever is left has as long again
-      return this.#inRun || this.#isHeld(unnamed) || this.#stirs();
+      return this.#hasSuspects(unnamed) || this.#stirs();
     }
     if (!inOnePiece) return false;
     if (!this.#inRun) this.#settled = true;
-    if (this.#isFull) return this.#inRun || this.#isHeld(unnamed) || this.#fills();
+    if (this.#isFull) return this.#hasSuspects(unnamed) || this.#fills();
     if (fits(this.#known, this.limit)) {
       this.#allowed = this.limit;
       this.#fitAt = Math.max(this.#fitAt, began);
@@ -287,9 +287,10 @@ class Quota {
     return !fits({ bytes: bytes + unnamed.changedBytes, files }, ALLOWANCE);
   }
 
-  // isHeld tells whether something lives between runs that may be to blame for what is far too much, awake or not.
-  #isHeld(unnamed) {
-    return unnamed.bytes > ALLOWANCE.bytes || this.session.hasPrograms();
+  // hasSuspects tells whether a run, a program or a holder of files without a name is there: they are to blame
+  // for what is far too much or cannot be counted, awake or not.
+  #hasSuspects(unnamed) {
+    return this.#inRun || unnamed.bytes > ALLOWANCE.bytes || this.session.hasPrograms();
   }
 
   // fills tells whether a kernel has worked since it was full while more was added. Every kernel works a little
