@@ -4,13 +4,12 @@ import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
+import { setTimeout as wait } from 'node:timers/promises';
 import { Client, inImage } from './harness.mjs';
 
 const MiB = 1 << 20;
 const BYTES = 20 * MiB;
 const FILES = 300;
-
-const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** started makes a client with limits for one test. */
 async function started(t, overrides = {}, user = undefined) {
@@ -281,9 +280,9 @@ describe('where somebody else fills the directory', { skip: inImage && 'the file
   test('an idle kernel and its sleeping programs are left alone', async (t) => {
     const client = await started(t);
     await completed(client, 'const sleeper = spawn("sleep", ["1000"]); 1');
-    await new Promise((resolve) => setTimeout(resolve, 500));
+    await wait(500);
     fillUp(client);
-    await new Promise((resolve) => setTimeout(resolve, 3000));
+    await wait(3000);
     assert.equal(await completed(client, '[kept, sleeper.exitCode, sleeper.signalCode, sleeper.kill()].join()'), "'kept,,,true'");
     assert.deepEqual(client.frames.filter(({ type }) => type === 'kernel'), []);
   });
@@ -291,7 +290,7 @@ describe('where somebody else fills the directory', { skip: inImage && 'the file
   test('a run that begins then may delete it', async (t) => {
     const client = await started(t);
     fillUp(client);
-    await new Promise((resolve) => setTimeout(resolve, 100)); // the clock of files must tick in between
+    await wait(100); // the clock of files must tick in between
     assert.equal(await completed(client, 'await wait(500); fs.rmSync("theirs"); await wait(300); "deleted"'), "'deleted'");
   });
 });
@@ -325,7 +324,7 @@ test('interrupts and pings are answered while a large tree is counted', { skip: 
   for (let i = 0; i < 200; i++) {
     client.send({ type: 'ping', n: i });
     await client.frame(({ type, n }) => type === 'pong' && n === i);
-    await new Promise((resolve) => setTimeout(resolve, 2));
+    await wait(2);
   }
   client.send({ type: 'interrupt', id, reason: 'cancelled' });
   assert.deepEqual([(await client.done(id)).status], ['cancelled']);
@@ -338,7 +337,7 @@ test('an idle supervisor is not woken by it', { skip: inImage && 'the process is
   // The watch ends a moment after the last run; from then on hardly anything happens.
   for (let quiet = 0; quiet < 3; ) {
     const before = switches();
-    await new Promise((resolve) => setTimeout(resolve, 1000));
+    await wait(1000);
     quiet = switches() - before < 5 ? quiet + 1 : 0;
   }
 });
