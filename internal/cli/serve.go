@@ -50,6 +50,7 @@ func serveCommand(settings *Settings) *cobra.Command {
 
 // serve runs the server until its client goes or a signal comes.
 func serve(ctx context.Context, settings *Settings) error {
+	in := stdio.OpenStdin()
 	out, err := stdio.ClaimStdout()
 	if err != nil {
 		return err
@@ -74,7 +75,7 @@ func serve(ctx context.Context, settings *Settings) error {
 	mask := tools.NewMasker(withPasswords(secrets, connections.Sources()))
 	manager := sandbox.NewManager(settings.sandboxConfig(engine, secrets, log))
 	manager.Prewarm()
-	err = stdio.Serve(ctx, settings.mcpServer(manager, engine, mask, connections, log), os.Stdin, out, stdio.Options{InOrder: true, Logger: log})
+	err = stdio.Serve(ctx, settings.mcpServer(manager, engine, mask, connections, log), in, out, stdio.Options{InOrder: true, Logger: log})
 	log.Debug("message loop ended", "error", err)
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()

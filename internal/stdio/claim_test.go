@@ -29,6 +29,7 @@ func TestMain(m *testing.M) {
 // childServer is a main that does everything wrong that ClaimStdout is there for.
 func childServer() int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	in := OpenStdin()
 	out, err := ClaimStdout()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "claim:", err)
@@ -42,7 +43,7 @@ func childServer() int {
 	child.Stdout = os.Stdout
 	_ = child.Run() // some of the descriptors cannot be written to
 
-	err = Serve(context.Background(), newFixture().server, os.Stdin, out, Options{})
+	err = Serve(context.Background(), newFixture().server, in, out, Options{})
 	fmt.Fprintln(os.Stderr, "served:", err)
 	switch {
 	case err == nil:
