@@ -76,8 +76,12 @@ const progressRest = 250 * time.Millisecond
 func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, own bool) (*answer, error) {
 	soft := time.NewTimer(wait)
 	defer soft.Stop()
-	tick := time.NewTicker(progressEvery)
-	defer tick.Stop()
+	var tick <-chan time.Time
+	if stdio.WantsProgress(ctx) {
+		ticker := time.NewTicker(progressEvery)
+		defer ticker.Stop()
+		tick = ticker.C
+	}
 	moved := run.Moved()
 	var rested <-chan time.Time
 	for {
@@ -98,7 +102,7 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 			moved, rested = nil, time.After(progressRest)
 		case <-rested:
 			moved = run.Moved()
-		case <-tick.C:
+		case <-tick:
 			d.notifyProgress(ctx, run)
 		case <-soft.C:
 			sofar := run.SoFar(ctx)

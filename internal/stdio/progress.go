@@ -34,6 +34,12 @@ type progressNotification struct {
 	Params  progressParams `json:"params"`
 }
 
+// WantsProgress reports whether the client asked for the progress of the request to which ctx belongs.
+func WantsProgress(ctx context.Context) bool {
+	c := callFrom(ctx)
+	return c != nil && c.token != nil
+}
+
 // NotifyProgress tells the client how far the request has come to which ctx belongs. The
 // protocol wants progress to grow from call to call; total is left out when it is not
 // positive, message when it is empty, and message is cut at 2 KiB.
@@ -48,7 +54,7 @@ type progressNotification struct {
 // so a report right before the end of a call is best left out.
 func NotifyProgress(ctx context.Context, progress, total float64, message string) {
 	c := callFrom(ctx)
-	if c == nil || c.token == nil || math.IsNaN(progress) || math.IsInf(progress, 0) {
+	if !WantsProgress(ctx) || math.IsNaN(progress) || math.IsInf(progress, 0) {
 		return
 	}
 	if !(total > 0) || math.IsInf(total, 0) {
