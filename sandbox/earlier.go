@@ -28,7 +28,7 @@ func (e *HistoryEntry) run(parent context.Context, session string, most time.Dur
 		if e.Result != nil {
 			r.displays = e.Result.Displays
 		}
-		r.finish(e.Result, err)
+		r.finish(e.Result, err, nil)
 	}
 	return r
 }
@@ -99,7 +99,7 @@ func (m *Manager) takeUp(session string, entry *HistoryEntry) (*Run, error) {
 	}
 	// It ended this very moment, and its end is just being recorded.
 	run := entry.run(context.Background(), session, m.config.MaxRunTimeout)
-	run.finish(lostResult(run, true), nil)
+	run.finish(lostResult(run, true), nil, nil)
 	return run, nil
 }
 

@@ -210,8 +210,9 @@ func (r *Run) dropImages() {
 	r.result, r.displays, r.held = &slim, nil, 0
 }
 
-// finish settles the run. The first call counts.
-func (r *Run) finish(res *Result, err error) {
+// finish settles the run. The first call counts: its record, which may be nil, is called when the result is
+// whole and nobody has it yet, so that what hands the record on need not hurry before the answer.
+func (r *Run) finish(res *Result, err error, record func()) {
 	r.mu.Lock()
 	if r.result == nil && r.err == nil {
 		if res != nil {
@@ -220,6 +221,9 @@ func (r *Run) finish(res *Result, err error) {
 			res.Notes = append(r.notes, res.Notes...)
 		}
 		r.result, r.err, r.kernel = res, err, nil
+		if record != nil {
+			record()
+		}
 		close(r.done)
 	}
 	r.mu.Unlock()

@@ -107,10 +107,11 @@ func (s *session) openJournal() {
 
 // settle ends a run and records it.
 func (s *session) settle(run *Run, res *Result, err error) {
-	run.finish(res, err)
-	if s.journal != nil && !run.unrecorded.Load() {
-		s.journal.end(run, res, err)
-	}
+	run.finish(res, err, func() {
+		if s.journal != nil && !run.unrecorded.Load() {
+			s.journal.end(run, res, err)
+		}
+	})
 }
 
 func (s *session) folder() string { return sessionFolder(s.config.StateDir, s.id) }
