@@ -7,7 +7,7 @@ const os = require('node:os');
 const { FrameReader, encodeFrame } = require('../common/frames.cjs');
 const { kernelEnvironment, kernelFlags, kernelNode, reaper } = require('./kernelcommand.cjs');
 const { OutputReader, namedPipes } = require('./pipes.cjs');
-const { descendants, listProcesses, oomKills, signal, ticksAgo } = require('./processes.cjs');
+const { descendants, listPids, listProcesses, oomKills, signal, ticksAgo } = require('./processes.cjs');
 const { encodeSource } = require('../common/source.cjs');
 const { KERNEL_FD, MAX_FRAME_OUT, WATCHER_FD } = require('../common/wire.cjs');
 
@@ -25,6 +25,7 @@ class KernelProcess {
   static #source = null;
   static #oomKills = 0;
   #interrupts = 0;
+  #knownPids = ''; // of all processes, when there was no new program among them
 
   /** noteOomKills takes what the memory limit has killed so far as no cause of what dies from now on. */
   static noteOomKills() {
@@ -104,8 +105,12 @@ class KernelProcess {
 
   /** hasNewPrograms tells whether any of its programs may have been given its output pipes. */
   hasNewPrograms() {
+    const pids = listPids().join();
+    if (pids === this.#knownPids) return false; // to look at each of them costs as much as a run
     const since = ticksAgo(performance.now() - Math.max(this.pipedAt, this.bootedAt));
-    return descendants(listProcesses(), this.pid).some(({ pid, state, started }) => pid !== this.nodePid && state !== 'Z' && started >= since);
+    const isNew = descendants(listProcesses(), this.pid).some(({ pid, state, started }) => pid !== this.nodePid && state !== 'Z' && started >= since);
+    if (!isNew) this.#knownPids = pids;
+    return isNew;
   }
 
   /** leavePipes gives its output pipes to the programs that hold them: onData(stream, bytes) hears of those from now on. */

@@ -12,14 +12,18 @@ function readText(path) {
   }
 }
 
+/** listPids gives the numbers of all visible processes, as texts. */
+function listPids() {
+  return fs.readdirSync('/proc').filter((name) => name[0] >= '0' && name[0] <= '9');
+}
+
 /**
  * listProcesses gives every visible process as {pid, state, parent, started}: state by its letter in
  * proc(5), Z for a zombie, started in clock ticks.
  */
 function listProcesses() {
   const processes = [];
-  for (const name of fs.readdirSync('/proc')) {
-    if (name[0] < '0' || name[0] > '9') continue;
+  for (const name of listPids()) {
     const stat = readText(`/proc/${name}/stat`);
     // The name in parentheses is the process's own choice and may hold anything.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
@@ -59,10 +63,31 @@ function signal(pid, name) {
   }
 }
 
+const OOM_FILES = ['/sys/fs/cgroup/memory.events', '/sys/fs/cgroup/memory/memory.oom_control']; // of cgroup v2 and v1
+const oomText = Buffer.allocUnsafe(4096);
+let oomFile = null; // stays open, because every run asks: -1 where there is none
+
 /** oomKills counts the processes that the memory limit killed in this container, 0 when that cannot be read. */
 function oomKills() {
-  const text = readText('/sys/fs/cgroup/memory.events') || readText('/sys/fs/cgroup/memory/memory.oom_control');
-  return Number(/^oom_kill (\d+)$/m.exec(text)?.[1] ?? 0);
+  oomFile ??= openFirst(OOM_FILES);
+  if (oomFile < 0) return 0;
+  try {
+    const size = fs.readSync(oomFile, oomText, 0, oomText.length, 0);
+    return Number(/^oom_kill (\d+)$/m.exec(oomText.latin1Slice(0, size))?.[1] ?? 0);
+  } catch {
+    return 0;
+  }
 }
 
-module.exports = { descendants, listProcesses, oomKills, readText, signal, ticksAgo };
+function openFirst(paths) {
+  for (const path of paths) {
+    try {
+      return fs.openSync(path);
+    } catch {
+      // Perhaps the next one.
+    }
+  }
+  return -1;
+}
+
+module.exports = { descendants, listPids, listProcesses, oomKills, readText, signal, ticksAgo };
