@@ -402,3 +402,19 @@ func TestTheHistoryOfASessionInUseIsNotReplaced(t *testing.T) {
 		t.Errorf("a kept session: %v", err)
 	}
 }
+
+// Whoever has a run's result may end the server at once.
+func TestARunIsRecordedBeforeAnybodyHasItsResult(t *testing.T) {
+	run := testRun("r", "1")
+	records := 0
+	run.finish(fullResult("r"), nil, func() {
+		records++
+		if run.over() {
+			t.Error("it is over before it is recorded")
+		}
+	})
+	run.finish(fullResult("r"), nil, func() { records++ })
+	if !run.over() || records != 1 {
+		t.Errorf("over: %v, recorded %d times", run.over(), records)
+	}
+}
