@@ -403,7 +403,7 @@ func TestTheHistoryOfASessionInUseIsNotReplaced(t *testing.T) {
 	}
 }
 
-// Whoever has a run's result may end the server at once.
+// Whoever has a run's result may let the server end at once.
 func TestARunIsRecordedBeforeAnybodyHasItsResult(t *testing.T) {
 	run := testRun("r", "1")
 	records := 0

@@ -210,8 +210,8 @@ func (r *Run) dropImages() {
 	r.result, r.displays, r.held = &slim, nil, 0
 }
 
-// finish settles the run. The first call counts: its record, which may be nil, is called when the result is
-// whole and nobody has it yet, so that what hands the record on need not hurry before the answer.
+// finish settles the run. The first call counts: its record, which may be nil and must not wait, is called when
+// the result is whole and before anybody has it, so that a server that ends in order then has its record too.
 func (r *Run) finish(res *Result, err error, record func()) {
 	r.mu.Lock()
 	if r.result == nil && r.err == nil {

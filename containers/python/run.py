@@ -26,7 +26,8 @@ class Run:
         self.condemned = False  # killed because it ignored that
         self.displays = 0
         self.reported = (0, 0, self.started)  # what the last progress frame told, and when
-        self.new_stream = lambda name: Stream(settings.output_bytes, functools.partial(make_spool, self.id, name))
+        spool = functools.partial(make_spool, self.id)
+        self.new_stream = lambda name: Stream(settings.output_bytes, functools.partial(spool, name))
         self.pipes = {}  # read end: stream
 
     # Made when they are first asked for: the kernel runs the code already by then.

@@ -19,9 +19,10 @@ import (
 // prints or keeps os.Stdout, and hand the writer to Serve:
 //
 //	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // see Serve
+//	in := stdio.OpenStdin()
 //	out, err := stdio.ClaimStdout()
 //	...
-//	err = stdio.Serve(ctx, server, os.Stdin, out, stdio.Options{})
+//	err = stdio.Serve(ctx, server, in, out, stdio.Options{})
 //
 // When it fails, nothing has changed. It fails where the process was started with its
 // standard output or standard error closed.

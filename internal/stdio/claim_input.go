@@ -14,11 +14,11 @@ import (
 // warm call on two processors.
 //
 // A pipe is opened a second time, so that nobody who shares the first opening finds it changed. A socket
-// cannot be; it becomes non-blocking for all who hold this end of it. Everything else is os.Stdin as it is,
-// and so is a socket that is standard output or standard error too: those are written to as if they blocked.
+// cannot be, and stays non-blocking for all who hold this end of it. So only one is taken where standard output is
+// another socket, as Node's clients have it: with a socket for both, or with a pipe to a program that writes to the
+// socket, somebody would find the socket full whom nobody has told to wait. Everything else is os.Stdin as it is.
 //
-// Call it before anything reads os.Stdin, which nobody may from then on. Closing what it gives leaves
-// descriptor 0 open.
+// Call it before anything reads os.Stdin, which nobody may from then on.
 func OpenStdin() *os.File {
 	var info unix.Stat_t
 	if unix.Fstat(0, &info) != nil {
@@ -27,10 +27,12 @@ func OpenStdin() *os.File {
 	var opened *os.File
 	switch info.Mode & unix.S_IFMT {
 	case unix.S_IFIFO:
-		// Without O_NONBLOCK opening a pipe whose writer has gone already would wait for another.
-		opened, _ = os.OpenFile("/proc/self/fd/0", os.O_RDONLY|unix.O_NONBLOCK, 0)
+		if isReadable(0) {
+			// Without O_NONBLOCK opening a named pipe whose writer has gone already would wait for another.
+			opened, _ = os.OpenFile("/proc/self/fd/0", os.O_RDONLY|unix.O_NONBLOCK, 0)
+		}
 	case unix.S_IFSOCK:
-		if !isOpenAt(&info, 1) && !isOpenAt(&info, 2) {
+		if isOtherSocket(&info, 1) && !isOpenAt(&info, 2) {
 			opened = unblocked(0)
 		}
 	}
@@ -38,6 +40,18 @@ func OpenStdin() *os.File {
 		return os.Stdin
 	}
 	return opened
+}
+
+// isReadable reports whether a descriptor is open for reading: opened again, the write end of a pipe would be.
+func isReadable(fd uintptr) bool {
+	flags, err := unix.FcntlInt(fd, unix.F_GETFL, 0)
+	return err == nil && flags&unix.O_ACCMODE != unix.O_WRONLY
+}
+
+// isOtherSocket reports whether a descriptor is a socket, and not this one.
+func isOtherSocket(info *unix.Stat_t, fd int) bool {
+	var other unix.Stat_t
+	return unix.Fstat(fd, &other) == nil && other.Mode&unix.S_IFMT == unix.S_IFSOCK && !isOpenAt(info, fd)
 }
 
 // isOpenAt reports whether a descriptor is of the same file.

@@ -30,6 +30,12 @@ func TestMain(m *testing.M) {
 func childServer() int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	in := OpenStdin()
+	fmt.Fprintln(os.Stderr, "polled:", in != os.Stdin)
+	if os.Getenv(childVariable) == "loud" {
+		if _, err := os.Stderr.Write(bytes.Repeat([]byte("loud\n"), 1<<18)); err != nil {
+			return 7
+		}
+	}
 	out, err := ClaimStdout()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "claim:", err)
