@@ -18,21 +18,21 @@ import (
 // another socket, as Node's clients have it: with a socket for both, or with a pipe to a program that writes to the
 // socket, somebody would find the socket full whom nobody has told to wait. Everything else is os.Stdin as it is.
 //
-// Call it before anything reads os.Stdin, which nobody may from then on.
+// Call it before ClaimStdout and before anything reads os.Stdin, which nobody may from then on.
 func OpenStdin() *os.File {
-	var info unix.Stat_t
-	if unix.Fstat(0, &info) != nil {
+	info, err := os.Stdin.Stat()
+	if err != nil {
 		return os.Stdin // reading it will tell
 	}
 	var opened *os.File
-	switch info.Mode & unix.S_IFMT {
-	case unix.S_IFIFO:
+	switch info.Mode().Type() {
+	case os.ModeNamedPipe: // with a name or without
 		if isReadable(0) {
 			// Without O_NONBLOCK opening a named pipe whose writer has gone already would wait for another.
 			opened, _ = os.OpenFile("/proc/self/fd/0", os.O_RDONLY|unix.O_NONBLOCK, 0)
 		}
-	case unix.S_IFSOCK:
-		if isOtherSocket(&info, 1) && !isOpenAt(&info, 2) {
+	case os.ModeSocket:
+		if isOtherSocket(info, os.Stdout) && !isSame(info, os.Stderr) {
 			opened = unblocked(0)
 		}
 	}
@@ -48,16 +48,14 @@ func isReadable(fd uintptr) bool {
 	return err == nil && flags&unix.O_ACCMODE != unix.O_WRONLY
 }
 
-// isOtherSocket reports whether a descriptor is a socket, and not this one.
-func isOtherSocket(info *unix.Stat_t, fd int) bool {
-	var other unix.Stat_t
-	return unix.Fstat(fd, &other) == nil && other.Mode&unix.S_IFMT == unix.S_IFSOCK && !isOpenAt(info, fd)
+func isOtherSocket(info os.FileInfo, f *os.File) bool {
+	other, err := f.Stat()
+	return err == nil && other.Mode().Type() == os.ModeSocket && !os.SameFile(info, other)
 }
 
-// isOpenAt reports whether a descriptor is of the same file.
-func isOpenAt(info *unix.Stat_t, fd int) bool {
-	var other unix.Stat_t
-	return unix.Fstat(fd, &other) == nil && other.Dev == info.Dev && other.Ino == info.Ino
+func isSame(info os.FileInfo, f *os.File) bool {
+	other, err := f.Stat()
+	return err == nil && os.SameFile(info, other)
 }
 
 // unblocked makes a descriptor's file non-blocking and gives a copy of it, nil where that cannot be.
