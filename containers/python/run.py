@@ -26,19 +26,9 @@ class Run:
         self.condemned = False  # killed because it ignored that
         self.displays = 0
         self.reported = (0, 0, self.started)  # what the last progress frame told, and when
-        spool = functools.partial(make_spool, self.id)
-        self.new_stream = lambda name: Stream(settings.output_bytes, functools.partial(spool, name))
+        self.stdout = Stream(settings.output_bytes, functools.partial(make_spool, self.id, "stdout"))
+        self.stderr = Stream(settings.output_bytes, functools.partial(make_spool, self.id, "stderr"))
         self.pipes = {}  # read end: stream
-
-    # Made when they are first asked for: the kernel runs the code already by then.
-
-    @functools.cached_property
-    def stdout(self):
-        return self.new_stream("stdout")
-
-    @functools.cached_property
-    def stderr(self):
-        return self.new_stream("stderr")
 
     @property
     def elapsed_ms(self):

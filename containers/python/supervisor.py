@@ -291,12 +291,10 @@ class Supervisor(Loop):
         self.oom_seen = self.oom.read()
         if self.memory is not None:
             self.memory.begin()
-        self._provide_kernel(run)
-        if self.run is not run:  # no kernel could be started
-            return
         if run.timeout:
             self.set_timer("timeout", run.timeout, lambda: self._interrupt("timed_out"))
         self.set_timer("progress", 1.0, self._on_progress)
+        self._provide_kernel(run)
 
     def _refuse(self, run_id, name, message, cause=""):
         error = {"name": name, "message": message, "traceback": ""}
@@ -355,6 +353,10 @@ class Supervisor(Loop):
         run.kernel = kernel
         stdout_r, stdout_w = os.pipe()
         stderr_r, stderr_w = os.pipe()
+        for fd, stream in ((stdout_r, run.stdout), (stderr_r, run.stderr)):
+            os.set_blocking(fd, False)
+            run.pipes[fd] = stream
+            self.watch(fd, functools.partial(self._on_output, fd, run, stream))
         try:
             kernel.link.send({"type": "run", "id": run.id, "code": run.code}, (stdout_w, stderr_w))
         except Lost as e:
@@ -362,11 +364,6 @@ class Supervisor(Loop):
         finally:
             os.close(stdout_w)
             os.close(stderr_w)
-        # The rest is done while the kernel runs the code already.
-        for fd, stream in ((stdout_r, run.stdout), (stderr_r, run.stderr)):
-            os.set_blocking(fd, False)
-            run.pipes[fd] = stream
-            self.watch(fd, functools.partial(self._on_output, fd, run, stream))
         self._await_flush(kernel)
         if self.volume is not None:
             self.volume.begin_run()
