@@ -42,7 +42,7 @@ func (s *Settings) examine(ctx context.Context, engine *podman.Engine, log *slog
 	}
 	for _, language := range []sandbox.Language{sandbox.Python, sandbox.JavaScript} {
 		if kernel, on := config.Kernels[language]; on {
-			options.Images = append(options.Images, doctor.Image{Language: language, Ref: kernel.Image})
+			options.Images = append(options.Images, doctor.Image{Language: language, Ref: kernel.Image, Setup: kernel.Setup})
 		}
 	}
 	report := doctor.Run(ctx, options)

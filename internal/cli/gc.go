@@ -8,11 +8,11 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"slices"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
@@ -65,19 +65,31 @@ func (s *Settings) sweep(ctx context.Context, engine *podman.Engine, _ *slog.Log
 	return err
 }
 
-// leaveGC starts a gc that waits for our own end and then removes what there was no time for. It is in
-// a session of its own, so what ends us and our children does not end it.
-func leaveGC() error {
+// leaveGC starts a gc that waits for our own end and then removes what there was no time for. It has the
+// settings of our own command line, and is in a session of its own, so what ends us and our children does
+// not end it.
+func leaveGC(flags *pflag.FlagSet) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	args := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(a string) bool { return a == "serve" })
-	cmd := exec.Command(self, append([]string{"gc", "--" + afterParentFlag}, args...)...)
+	cmd := exec.Command(self, append([]string{"gc", "--" + afterParentFlag}, sweepArgs(flags)...)...) //nolint:gosec // our own flags
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	// The write end stays open in us alone, and closes when we end.
 	if _, err := cmd.StdinPipe(); err != nil {
 		return err
 	}
 	return cmd.Start()
+}
+
+// sweepArgs gives the flags of a server's command line to a gc. Lists are left out: of languages, tools and
+// names, none of which matters to a sweep.
+func sweepArgs(flags *pflag.FlagSet) []string {
+	var args []string
+	flags.Visit(func(f *pflag.Flag) {
+		if _, list := f.Value.(pflag.SliceValue); !list {
+			args = append(args, "--"+f.Name+"="+f.Value.String())
+		}
+	})
+	return args
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
@@ -44,12 +45,12 @@ const listTTL = time.Hour
 func serveCommand(settings *Settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "serve", Short: "Serve MCP over stdin and stdout (the default)", Args: settings.prewarmArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), settings) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), settings, cmd.Flags()) },
 	}
 }
 
-// serve runs the server until its client goes or a signal comes.
-func serve(ctx context.Context, settings *Settings) error {
+// serve runs the server until its client goes or a signal comes. flags are those of its command line.
+func serve(ctx context.Context, settings *Settings, flags *pflag.FlagSet) error {
 	in := stdio.OpenStdin()
 	out, err := stdio.ClaimStdout()
 	if err != nil {
@@ -80,7 +81,7 @@ func serve(ctx context.Context, settings *Settings) error {
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
 	if !manager.Close(ending) {
-		if err := leaveGC(); err != nil {
+		if err := leaveGC(flags); err != nil {
 			log.Warn("leave a sweep behind", "error", err)
 		}
 	}

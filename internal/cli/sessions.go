@@ -50,9 +50,9 @@ const leaveManagerTime = 30 * time.Second
 // withManager runs a shell command's work with a manager of its own, which lets go of all sessions in the
 // end.
 func (s *Settings) withManager(ctx context.Context, work func(context.Context, *sandbox.Manager) error) error {
-	return report(s.withEngine(ctx, func(ctx context.Context, engine *podman.Engine, log *slog.Logger) error {
+	return s.withEngine(ctx, func(ctx context.Context, engine *podman.Engine, log *slog.Logger) error {
 		if _, err := engine.Connection(ctx); err != nil {
-			return err
+			return report(engineFault(err))
 		}
 		config := s.sandboxConfig(engine, s.passThrough(os.LookupEnv, log), log)
 		config.Visit = true
@@ -64,8 +64,17 @@ func (s *Settings) withManager(ctx context.Context, work func(context.Context, *
 		if !manager.Close(ending) {
 			log.Warn("not all was let go of in time")
 		}
+		return report(err)
+	})
+}
+
+// engineFault gives an engine that is not in reach the code that a tool would have for it.
+func engineFault(err error) error {
+	reason, fix, ok := sandbox.ExplainUnavailable(err)
+	if !ok {
 		return err
-	}))
+	}
+	return fault.New(fault.EngineUnavailable, fix, "%s", reason).Because(err)
 }
 
 // report prints a fault with its hint.

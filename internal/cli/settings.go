@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -163,8 +164,7 @@ func (s *Settings) load(fs *pflag.FlagSet, lookup func(string) (string, bool)) e
 	if s.Config != "" {
 		problems = append(problems, s.loadFile(fs, fromEnv))
 	}
-	s.loadForeign(fs, fromEnv, lookup)
-	problems = append(problems, s.check())
+	problems = append(problems, s.loadForeign(fs, fromEnv, lookup), s.check())
 	return errors.Join(problems...)
 }
 
@@ -212,26 +212,33 @@ func flat(value any) string {
 	return fmt.Sprint(value)
 }
 
-// loadForeign takes over the names that other programs have given to some settings.
-func (s *Settings) loadForeign(fs *pflag.FlagSet, fromEnv map[string]bool, lookup func(string) (string, bool)) {
-	if value, ok := lookup("CONTAINER_HOST"); ok && s.EngineURL == "" {
+// loadForeign takes over the names that other programs have given to some settings. They are of the
+// environment, so they beat the file, and our own names beat them.
+func (s *Settings) loadForeign(fs *pflag.FlagSet, fromEnv map[string]bool, lookup func(string) (string, bool)) error {
+	free := func(name string) bool { return !fs.Changed(name) && !fromEnv[name] }
+	if value, _ := lookup("CONTAINER_HOST"); value != "" && free("engine-url") {
 		s.EngineURL = value
 	}
 	if value, ok := lookup("DOCKER_HOST"); ok {
 		s.DockerHost = value
 	}
-	image, ok := lookup("CONTAINER_IMAGE")
-	if !ok || image == "" {
-		return
+	image, _ := lookup("CONTAINER_IMAGE")
+	if image == "" {
+		return nil
 	}
 	language, _ := lookup("CONTAINER_LANGUAGE")
 	target, name := &s.PythonImage, "python-image"
-	if slices.Contains([]string{"javascript", "js", "node", "nodejs", "typescript"}, strings.ToLower(language)) {
+	switch strings.ToLower(language) {
+	case "", "python", "python3", "py":
+	case "javascript", "js", "node", "nodejs", "node.js", "typescript", "ts":
 		target, name = &s.JSImage, "js-image"
+	default:
+		return fmt.Errorf("CONTAINER_LANGUAGE=%q: there is no such language; there are python and javascript", language)
 	}
-	if !fs.Changed(name) && !fromEnv[name] {
+	if free(name) {
 		*target = image
 	}
+	return nil
 }
 
 // check refuses values that no run could work with.
@@ -249,6 +256,8 @@ func (s *Settings) check() error {
 	wrong(s.VolumeFiles < 100, "--volume-files %d is too small; 100 is the least", s.VolumeFiles)
 	wrong(s.TmpSize < 1<<20, "--tmp-size %s is too small; 1MiB is the least", s.TmpSize)
 	wrong(s.PIDsLimit < 16, "--pids-limit %d is too small; 16 is the least", s.PIDsLimit)
+	wrong(s.OCIRuntime != "" && s.EngineURL != "", "--oci-runtime %s has no effect on the Podman service at %s, which has a runtime of its own; leave one of the two out", s.OCIRuntime, s.EngineURL)
+	wrong(s.OCIRuntime != "" && runtime.GOOS != "linux", "--oci-runtime %s has no effect here: containers run in Podman's virtual machine, whose containers.conf names the runtime", s.OCIRuntime)
 	wrong(s.MaxSessions < 1, "--max-sessions %d must be at least 1", s.MaxSessions)
 	wrong(s.OutputLimit < 1000 || s.OutputLimit > 200_000, "--output-limit %s must lie between 1000 and 200000 bytes", s.OutputLimit)
 	wrong(s.CodeLimit < 1 || s.CodeLimit > 150_000, "--code-limit %s must lie between 1 and 150000 bytes", s.CodeLimit)

@@ -75,6 +75,10 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 }
 
 func TestOtherProgramsNamesAreUnderstood(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte("engine-url: unix:///f\npython-image: theirs\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		args   []string
 		env    map[string]string
@@ -86,6 +90,9 @@ func TestOtherProgramsNamesAreUnderstood(t *testing.T) {
 		"image for JavaScript":    {nil, map[string]string{"CONTAINER_IMAGE": "img", "CONTAINER_LANGUAGE": "Node"}, "", "img", ""},
 		"the flag beats it":       {[]string{"--python-image=mine"}, map[string]string{"CONTAINER_IMAGE": "img"}, "mine", "", ""},
 		"our variable beats it":   {nil, map[string]string{"CONTAINER_IMAGE": "img", "SANDBOX_PYTHON_IMAGE": "ours"}, "ours", "", ""},
+		"a word for TypeScript":   {nil, map[string]string{"CONTAINER_IMAGE": "img", "CONTAINER_LANGUAGE": "ts"}, "", "img", ""},
+		"it beats the file":       {[]string{"--config", file}, map[string]string{"CONTAINER_HOST": "ssh://h", "CONTAINER_IMAGE": "img"}, "img", "", "ssh://h"},
+		"empty, it does not":      {[]string{"--config", file}, map[string]string{"CONTAINER_HOST": "", "CONTAINER_IMAGE": ""}, "theirs", "", "unix:///f"},
 		"engine of the bindings":  {nil, map[string]string{"CONTAINER_HOST": "ssh://h"}, "", "", "ssh://h"},
 		"our engine setting wins": {[]string{"--engine-url=unix:///s"}, map[string]string{"CONTAINER_HOST": "ssh://h"}, "", "", "unix:///s"},
 	} {
@@ -166,7 +173,11 @@ func TestBadSettingsNameTheValue(t *testing.T) {
 		"log format":        {[]string{"--log-format=xml"}, nil, `"xml"`},
 		"log level":         {[]string{"--log-level=loud"}, nil, `"loud"`},
 		"no file":           {[]string{"--config=/does/not/exist"}, nil, "no such file"},
-		"key in file":       {[]string{"--config", bad}, nil, `no setting "memory_limit"`},
+		"another language":  {nil, map[string]string{"CONTAINER_IMAGE": "img", "CONTAINER_LANGUAGE": "cobol"}, `CONTAINER_LANGUAGE="cobol"`},
+		"a runtime for another's service": {
+			[]string{"--oci-runtime=runsc"}, map[string]string{"CONTAINER_HOST": "unix:///s"}, "--oci-runtime runsc has no effect on the Podman service at unix:///s",
+		},
+		"key in file": {[]string{"--config", bad}, nil, `no setting "memory_limit"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := loadSettings(t, test.args, test.env)
@@ -190,6 +201,46 @@ func TestPrewarmTakesTheNextWord(t *testing.T) {
 		if err := cmd.Args(cmd, cmd.Flags().Args()); err != nil {
 			t.Errorf("%q: %v", args, err)
 		}
+	}
+}
+
+func TestTheSweepLeftBehindHasTheServersSettings(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"none":                   {nil, ""},
+		"the command's own name": {[]string{"serve", "--state-dir", "serve"}, "--state-dir=serve"},
+		"a list in two words":    {[]string{"--prewarm", "python", "--idle-timeout", "90"}, "--idle-timeout=1m30s"},
+		"all kinds": {
+			[]string{"--memory-limit=1.5g", "--cpu-limit", "0.5", "--fetch-urls=false", "--tools=run_js_code", "--log-file", "a b"},
+			"--cpu-limit=0.5 --fetch-urls=false --log-file=a b --memory-limit=1.5GiB",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := rootCommand()
+			cmd, rest, err := root.Find(test.args)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.ParseFlags(rest); err != nil {
+				t.Fatal(err)
+			}
+			args := sweepArgs(cmd.Flags())
+			if got := strings.Join(args, " "); got != test.want {
+				t.Errorf("it is called with %q, want %q", got, test.want)
+			}
+			gc, rest, err := rootCommand().Find(append([]string{"gc", "--" + afterParentFlag}, args...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := gc.ParseFlags(rest); err != nil {
+				t.Error(err)
+			}
+			if err := gc.Args(gc, gc.Flags().Args()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

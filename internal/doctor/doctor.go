@@ -46,6 +46,7 @@ type Engine interface {
 type Image struct {
 	Language sandbox.Language
 	Ref      string
+	Setup    string // the command that makes it ready
 }
 
 // Options says what to look at.

@@ -101,7 +101,7 @@ func check(t *testing.T, r Report, name string) Check {
 
 func TestHealthyMachine(t *testing.T) {
 	e := &engine{info: healthy(), says: "ready\n"}
-	r := Run(t.Context(), Options{Engine: e, Images: []Image{{sandbox.Python, "a"}, {sandbox.JavaScript, "b"}}})
+	r := Run(t.Context(), Options{Engine: e, Images: []Image{{Language: sandbox.Python, Ref: "a"}, {Language: sandbox.JavaScript, Ref: "b"}}})
 	for _, c := range r.Checks {
 		if slices.ContainsFunc(hostChecks(thisHost()), func(h Check) bool { return h.Name == c.Name }) {
 			continue // this machine's own
@@ -147,7 +147,7 @@ func TestWhatIsWrong(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			e := &engine{info: healthy(), says: "ready\n"}
 			test.change(e)
-			r := Run(t.Context(), Options{Engine: e, Images: []Image{{sandbox.Python, "a"}}, ProbeTimeout: 20 * time.Millisecond})
+			r := Run(t.Context(), Options{Engine: e, Images: []Image{{Language: sandbox.Python, Ref: "a", Setup: setupCommand}}, ProbeTimeout: 20 * time.Millisecond})
 			c := check(t, r, test.check)
 			if c.Status != test.want || !strings.Contains(c.Fix, test.says) || c.Found == "" {
 				t.Errorf("%+v", c)
@@ -286,7 +286,8 @@ func TestRealMachine(t *testing.T) {
 	e := podman.Open(podman.Options{StateDir: t.TempDir()})
 	defer e.Close()
 	r := Run(t.Context(), Options{Engine: e, Images: []Image{
-		{sandbox.Python, image}, {sandbox.JavaScript, image}, {sandbox.Python, "localhost/no-such-image:1"},
+		{Language: sandbox.Python, Ref: image}, {Language: sandbox.JavaScript, Ref: image},
+		{Language: sandbox.Python, Ref: "localhost/no-such-image:1", Setup: "make it so"},
 	}})
 	var text strings.Builder
 	if err := r.WriteTable(&text); err != nil {
@@ -299,7 +300,7 @@ func TestRealMachine(t *testing.T) {
 	if c := check(t, r, "javascript container"); c.Status != Fail || !strings.Contains(c.Fix, "interpreter") {
 		t.Errorf("there is no node in this image, but %+v", c)
 	}
-	if last := r.Checks[len(r.Checks)-1]; last.Status != Fail || last.Fix != setupCommand {
+	if last := r.Checks[len(r.Checks)-1]; last.Status != Fail || last.Fix != "make it so" {
 		t.Errorf("%+v", last)
 	}
 }
@@ -307,7 +308,7 @@ func TestRealMachine(t *testing.T) {
 func TestNoPodman(t *testing.T) {
 	e := podman.Open(podman.Options{StateDir: t.TempDir(), Sockets: []string{}, Program: "/no/such/podman"})
 	defer e.Close()
-	r := Run(t.Context(), Options{Engine: e, Images: []Image{{sandbox.Python, "x"}}})
+	r := Run(t.Context(), Options{Engine: e, Images: []Image{{Language: sandbox.Python, Ref: "x"}}})
 	if c := check(t, r, "Podman"); r.OK() || c.Status != Fail || !strings.Contains(c.Fix, "install") {
 		t.Errorf("%+v", c)
 	}

@@ -186,7 +186,7 @@ func imageCheck(ctx context.Context, engine Engine, image Image) Check {
 	_, err := engine.Image(ctx, image.Ref)
 	switch {
 	case errors.Is(err, sandbox.ErrImageMissing):
-		check.Status, check.Found, check.Fix = Fail, image.Ref+" is not there", setupCommand
+		check.Status, check.Found, check.Fix = Fail, image.Ref+" is not there", image.Setup
 		check.Why = "code in " + string(image.Language) + " cannot run"
 	case err != nil:
 		check.Status, check.Found, check.Why = Fail, image.Ref+" could not be looked up", err.Error()

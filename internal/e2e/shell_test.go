@@ -122,6 +122,7 @@ func TestSessionsFromAShell(t *testing.T) {
 		shell(t, dir, "sessions", command, id).wantFault(t, "session_not_found")
 	}
 	shell(t, dir, "sessions", "show", "../x").wantFault(t, "invalid_session_id")
+	shell(t, dir, "sessions", "list", "--engine-url", "unix:///no/such/socket").wantFault(t, "engine_unavailable")
 	for _, args := range [][]string{{"sessions"}, {"sessions", "lisst"}, {"sessions", "list", "x"}, {"sessions", "show"}, {"sessions", "export", id}, {"sessions", "list", "--nope"}} {
 		if r := shell(t, dir, args...); r.code != 2 || r.stderr == "" {
 			t.Errorf("%q: exit status %d: %s", args, r.code, r.stderr)
