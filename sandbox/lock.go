@@ -163,6 +163,20 @@ func (l *lockFile) undo() {
 	_ = l.file.Close()
 }
 
+// openElsewhere reports whether another live server has the session.
+func openElsewhere(dir, id string) bool {
+	lock, err := takeLock(dir, id)
+	if err != nil {
+		return errors.Is(err, errLocked)
+	}
+	if lock.found {
+		lock.release()
+	} else {
+		lock.undo()
+	}
+	return false
+}
+
 // keptOnDisk reports whether a session of this name was left behind on purpose. It takes no lock, so
 // the session may be open in another server.
 func keptOnDisk(dir, id string) bool {

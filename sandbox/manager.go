@@ -359,7 +359,8 @@ func errSessionExists(id string) *fault.Error {
 }
 
 // room refuses one more session than there may be. Named ones that no server has open count too: they
-// hold their files and perhaps a kernel. The caller holds m.mu.
+// hold their files and perhaps a kernel. Those of other live servers are theirs to count. The caller holds
+// m.mu.
 func (m *Manager) room(id string) error {
 	now := time.Now()
 	idle := make(map[string]time.Duration)
@@ -369,9 +370,16 @@ func (m *Manager) room(id string) error {
 	for opening := range m.opening {
 		idle[opening] = 0
 	}
-	for kept, used := range keptSessions(m.config.StateDir) {
+	waiting := keptSessions(m.config.StateDir)
+	maps.DeleteFunc(waiting, func(kept string, used time.Time) bool {
 		_, open := idle[kept]
-		if !open && kept != id && now.Sub(used) < idleTimeout(m.config.StateDir, kept, m.config.IdleTimeout) {
+		return open || kept == id || now.Sub(used) >= idleTimeout(m.config.StateDir, kept, m.config.IdleTimeout)
+	})
+	if len(idle)+len(waiting) < m.config.MaxSessions {
+		return nil
+	}
+	for kept, used := range waiting {
+		if !openElsewhere(m.config.StateDir, kept) {
 			idle[kept] = max(0, now.Sub(used))
 		}
 	}
@@ -458,7 +466,7 @@ func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (
 func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) error {
 	left, err := leftoverOf(ctx, m.config.Engine, m.config.Host, id)
 	if err != nil {
-		return engineFault(err, "", KernelConfig{})
+		return errNotDone(err, "look for session %q", id)
 	}
 	if left == nil && !keptOnDisk(m.config.StateDir, id) {
 		return notFound(id)
@@ -474,7 +482,7 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 		}
 		if err := m.config.Engine.Remove(ctx, left.containers, volumes); err != nil {
 			lock.release()
-			return engineFault(err, "", KernelConfig{})
+			return errNotDone(err, "remove all of session %q", id)
 		}
 	}
 	if keepFiles {

@@ -183,6 +183,24 @@ func TestSessionsThatNoServerHasCount(t *testing.T) {
 	})
 }
 
+func TestSessionsThatAnotherServerHasDoNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := lastingEngine(t)
+		config := testConfig(t, e)
+		other, m := newTestManager(t, config), newTestManager(t, config)
+		for _, id := range []string{"a", "b", "c"} {
+			mustRun(t, other, RunOptions{Code: "1", SessionID: id})
+		}
+		for _, id := range []string{"", "d", "e"} {
+			mustRun(t, m, RunOptions{Code: "1", SessionID: id})
+		}
+		_, err := finish(m, RunOptions{Code: "1", SessionID: "f"})
+		if f := wantCode(t, err, "max_sessions"); strings.Contains(f.Hint, "a (idle") || !strings.Contains(f.Hint, "d (idle") {
+			t.Errorf("the hint is %q", f.Hint)
+		}
+	})
+}
+
 // A run goes on in a kernel that an earlier server left: what a server may say of it, and when.
 func TestARunOfAnEarlierServer(t *testing.T) {
 	start := func(t *testing.T, e *fakeEngine) (Config, string) {
