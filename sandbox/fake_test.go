@@ -29,6 +29,7 @@ type fakeEngine struct {
 	failStart  error
 	failRemove error
 	failExec   error
+	failList   error
 
 	mu         sync.Mutex
 	started    []Spec
@@ -149,6 +150,9 @@ func (e *fakeEngine) List(_ context.Context, key, value string) (Inventory, erro
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var inventory Inventory
+	if e.failList != nil {
+		return inventory, e.failList
+	}
 	for name, p := range e.containers {
 		if p.labels[key] == value {
 			inventory.Containers = append(inventory.Containers, Container{Name: name, Labels: p.labels, Running: !p.over.Load(), Created: time.Now()})

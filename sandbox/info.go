@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
 // KernelInfo describes one language of a session.
@@ -111,17 +113,40 @@ func (s *session) unreached() map[Language]string {
 	return r.Settings
 }
 
-// Session describes a session of this server, the default one for an empty id: also when that one
-// does not exist yet, since it will with the first run.
+// Session describes a session, the default one for an empty id: also when that one does not exist yet,
+// since it will with the first run. One that this server does not have open is left as it is.
 func (m *Manager) Session(ctx context.Context, id string) (SessionInfo, error) {
-	s, err := m.existing(id)
-	if err != nil {
-		if id != "" {
-			return SessionInfo{}, err
-		}
+	s, err := m.find(id)
+	switch {
+	case err == nil:
+		return m.describe(ctx, s, nil), nil
+	case id == "":
 		return m.unborn(), nil
+	case fault.From(err).Code == fault.SessionNotFound:
+		return m.unopened(ctx, id)
 	}
-	return m.describe(ctx, s, nil), nil
+	return SessionInfo{}, err
+}
+
+// unopened describes a session that this server does not have open.
+func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	left, err := leftoverOf(ctx, m.config.Engine, m.config.Host, id)
+	switch {
+	case left != nil:
+	case keptOnDisk(m.config.StateDir, id):
+		left = &leftover{named: true}
+	case err != nil:
+		return SessionInfo{}, errNotDone(err, "look for session %q", id)
+	default:
+		return SessionInfo{}, notFound(id)
+	}
+	info, wanted := left.info(m.config.StateDir, id)
+	if !wanted {
+		return SessionInfo{}, notFound(id)
+	}
+	return info, nil
 }
 
 // describe tells of a session of this server; for left see session.kept.
@@ -150,18 +175,18 @@ func sortKernels(kernels []KernelInfo) {
 	slices.SortFunc(kernels, func(a, b KernelInfo) int { return cmp.Compare(b.Language, a.Language) })
 }
 
-// listTimeout bounds the wait for an engine that tells of other servers' sessions; the answer is then
-// without them.
+// listTimeout bounds the wait for an engine that tells of other servers' sessions.
 const listTimeout = 10 * time.Second
 
-// Sessions describes this server's sessions that were used and, where the engine answers in time, what else is on
-// it: sessions of other live servers, and named ones that no server has open now. Newest use first.
-func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
+// Sessions describes this server's sessions that were used and what else is on the engine: sessions of other live
+// servers, and named ones that no server has open now. Newest use first. Where the engine does not answer, there is
+// an error beside what is known without it.
+func (m *Manager) Sessions(ctx context.Context) ([]SessionInfo, error) {
 	listing, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	inventory, err := m.config.Engine.List(listing, LabelHost, m.config.Host)
 	if err != nil {
-		m.config.Logger.Debug("list sessions", "error", err)
+		err = errNotDone(err, "list the sessions")
 	}
 	others := group(inventory)
 	var list []SessionInfo
@@ -186,7 +211,7 @@ func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
 		}
 	}
 	slices.SortFunc(list, func(a, b SessionInfo) int { return b.LastUsed.Compare(a.LastUsed) })
-	return list
+	return list, err
 }
 
 // info describes a session that this server does not have open. false: nobody wants it any more, and the next

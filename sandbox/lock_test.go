@@ -70,7 +70,7 @@ func TestAStateDirectoryOfAnotherUserIsNotUsed(t *testing.T) {
 					t.Errorf("got %q, %q", f.Message, f.Hint)
 				}
 			}
-			if list := m.Sessions(t.Context()); len(list) != 0 {
+			if list := listed(t, m); len(list) != 0 {
 				t.Errorf("listed %+v", list)
 			}
 			entries, _ := os.ReadDir(config.StateDir)

@@ -449,7 +449,7 @@ func TestTwoServersDoNotDisturbEachOther(t *testing.T) {
 			t.Errorf("swept %q, %v", swept, err)
 		}
 		mustRun(t, a, RunOptions{Code: "2", SessionID: "mine"})
-		for _, info := range b.Sessions(t.Context()) {
+		for _, info := range listed(t, b) {
 			if want := map[bool]string{true: OwnerOther, false: OwnerThis}[info.ID == "mine"]; info.Owner != want {
 				t.Errorf("%s is owned by %s", info.ID, info.Owner)
 			}
@@ -526,7 +526,7 @@ func TestAnotherServersSessionIsIdleSinceItsLastUse(t *testing.T) {
 		a, b := newTestManager(t, config), newTestManager(t, config)
 		mustRun(t, a, RunOptions{Code: "1"})
 		idle := func() time.Duration {
-			list := b.Sessions(t.Context())
+			list := listed(t, b)
 			if len(list) != 1 || list[0].Owner != OwnerOther {
 				t.Fatalf("listed %+v", list)
 			}
@@ -603,11 +603,11 @@ func TestPrewarmMakesTheDefaultSessionReady(t *testing.T) {
 		if len(e.started) != 1 {
 			t.Fatalf("started %d containers", len(e.started))
 		}
-		if listed := append(m.Known(), m.Sessions(t.Context())...); len(listed) != 0 {
+		if listed := append(m.Known(), listed(t, m)...); len(listed) != 0 {
 			t.Errorf("listed before it was used: %+v", listed)
 		}
 		res := mustRun(t, m, RunOptions{Code: "1"})
-		if known, list := m.Known(), m.Sessions(t.Context()); len(known) != 1 || len(list) != 1 || list[0].ID != res.SessionID {
+		if known, list := m.Known(), listed(t, m); len(known) != 1 || len(list) != 1 || list[0].ID != res.SessionID {
 			t.Errorf("%+v are known, and %+v listed", known, list)
 		}
 		if len(e.started) != 1 || e.started[0].Labels[LabelSession] != res.SessionID {

@@ -106,7 +106,7 @@ func TestAKernelThatWaitsToBeTakenOverIsToldOf(t *testing.T) {
 				later := newTestManager(t, config)
 				mustRun(t, later, RunOptions{Code: "2", SessionID: "mine"})
 				info, err := later.Session(t.Context(), "mine")
-				list := later.Sessions(t.Context())
+				list := listed(t, later)
 				if err != nil || len(list) != 1 {
 					t.Fatalf("told of %v, listed %+v", err, list)
 				}
@@ -241,7 +241,7 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 			config, id := start(t, e)
 			l.ready["run"] = id
 			ended := NewManager(config)
-			if _, err := ended.Session(t.Context(), "mine"); err != nil {
+			if _, err := ended.Resume(t.Context(), "mine"); err != nil {
 				t.Fatal(err)
 			}
 			ended.Close(t.Context())
@@ -473,7 +473,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 func TestAListLeavesToTheSweepWhatACloseCouldNotRemove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, config, m := unremoved(t)
-		if list := m.Sessions(t.Context()); len(list) != 0 {
+		if list := listed(t, m); len(list) != 0 {
 			t.Errorf("listed %+v", list)
 		}
 		if swept, err := Sweep(t.Context(), e, config.StateDir, config.Host, config.IdleTimeout); err != nil || !slices.Equal(swept, []string{"mine"}) {
@@ -494,7 +494,7 @@ func TestASessionThatNeverHadAContainerCanBeSeenAndClosed(t *testing.T) {
 		wantCode(t, err, fault.ImageMissing)
 		first.Close(t.Context())
 		later := newTestManager(t, config)
-		if list := later.Sessions(t.Context()); len(list) != 1 || list[0].ID != "ghost" || list[0].Owner != OwnerNone {
+		if list := listed(t, later); len(list) != 1 || list[0].ID != "ghost" || list[0].Owner != OwnerNone {
 			t.Errorf("listed %+v", list)
 		}
 		if _, err := later.CloseSession(t.Context(), "ghost", false); err != nil || len(keptSessions(config.StateDir)) != 0 {

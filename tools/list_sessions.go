@@ -6,6 +6,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -41,17 +42,28 @@ func (d *Deps) listSessions() tool {
 			if err := p.check(); err != nil {
 				return nil, err
 			}
-			return jsonAnswer(d.sessionList(ctx))
+			list, err := d.sessionList(ctx)
+			if err != nil && len(list.Sessions) == 0 {
+				return nil, err
+			}
+			a, failed := jsonAnswer(list)
+			if err != nil {
+				f := fault.From(err)
+				a.noting("Note: sessions that this server does not have open may be missing. " + f.Message + " " + f.Hint)
+			}
+			return a, failed
 		},
 	}
 }
 
-func (d *Deps) sessionList(ctx context.Context) sessionList {
+// sessionList has an error beside what is known; see Manager.Sessions.
+func (d *Deps) sessionList(ctx context.Context) (sessionList, error) {
 	list := sessionList{Sessions: []sessionFields{}}
-	for _, info := range d.Manager.Sessions(ctx) {
+	infos, err := d.Manager.Sessions(ctx)
+	for _, info := range infos {
 		list.Sessions = append(list.Sessions, describe(info, time.Now()))
 	}
-	return list
+	return list, err
 }
 
 func describe(info sandbox.SessionInfo, now time.Time) sessionFields {

@@ -34,7 +34,8 @@ type infoFields struct {
 	OutputDir string      `json:"output_dir"`
 	Network   string      `json:"network"`
 	Limits    limitFields `json:"limits"`
-	Packages  string      `json:"packages"`
+	// Packages has versions by name, for the languages whose image lists them.
+	Packages map[sandbox.Language]map[string]string `json:"packages"`
 }
 
 func (d *Deps) sessionInfo() tool {
@@ -42,7 +43,7 @@ func (d *Deps) sessionInfo() tool {
 		output: mcp.WithOutputSchema[infoFields](),
 		definition: mcp.NewTool("session_info",
 			mcp.WithToolTitle("Session info"),
-			mcp.WithDescription("Tell a session's folders, the state of its Python and JavaScript kernels, the limits in force, its age and how long it has been idle."),
+			mcp.WithDescription("Tell a session's folders, the state of its Python and JavaScript kernels, the installed packages, the limits in force, its age and how long it has been idle."),
 			sessionParam(), hints(true), closed(),
 		),
 		handle: func(ctx context.Context, p *params) (*answer, error) {
@@ -54,17 +55,36 @@ func (d *Deps) sessionInfo() tool {
 			if err != nil {
 				return nil, err
 			}
-			return jsonAnswer(d.infoFields(info))
+			return jsonAnswer(d.infoFields(ctx, info))
 		},
 	}
 }
 
-func (d *Deps) infoFields(info sandbox.SessionInfo) infoFields {
+func (d *Deps) infoFields(ctx context.Context, info sandbox.SessionInfo) infoFields {
 	return infoFields{
 		sessionFields: describe(info, time.Now()),
 		WorkDir:       sandbox.WorkDir, InputDir: sandbox.WorkDir + "/input", OutputDir: sandbox.WorkDir + "/output",
-		Network: "none", Limits: d.limits(), Packages: "see sandbox://environments",
+		Network: "none", Limits: d.limits(), Packages: d.packages(ctx),
 	}
+}
+
+// packagesTimeout bounds the wait for an engine that tells of images; the answer is then without them.
+const packagesTimeout = 5 * time.Second
+
+func (d *Deps) packages(ctx context.Context) map[sandbox.Language]map[string]string {
+	ctx, cancel := context.WithTimeout(ctx, packagesTimeout)
+	defer cancel()
+	environments, err := d.Environments(ctx)
+	if err != nil {
+		d.Logger.Debug("list packages", "error", err)
+	}
+	packages := make(map[sandbox.Language]map[string]string)
+	for _, e := range environments {
+		if len(e.Packages) > 0 {
+			packages[e.Language] = e.Packages
+		}
+	}
+	return packages
 }
 
 // limits tells what holds for every session of this server.

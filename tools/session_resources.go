@@ -13,7 +13,11 @@ import (
 )
 
 func (d *Deps) sessionsResource(ctx context.Context, _ string) (string, error) {
-	return indented(d.sessionList(ctx))
+	list, err := d.sessionList(ctx)
+	if err != nil && len(list.Sessions) == 0 {
+		return "", err
+	}
+	return indented(list)
 }
 
 func (d *Deps) sessionResource(ctx context.Context, uri string) (string, error) {
@@ -25,7 +29,7 @@ func (d *Deps) sessionResource(ctx context.Context, uri string) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	return indented(d.infoFields(info))
+	return indented(d.infoFields(ctx, info))
 }
 
 func indented(fields any) (string, error) {

@@ -92,7 +92,11 @@ func findSession(ctx context.Context, manager *sandbox.Manager, id string) (sand
 	if err := sandbox.CheckSessionID(id); err != nil {
 		return sandbox.SessionInfo{}, err
 	}
-	for _, info := range manager.Sessions(ctx) {
+	sessions, err := manager.Sessions(ctx)
+	if err != nil {
+		return sandbox.SessionInfo{}, err
+	}
+	for _, info := range sessions {
 		if info.ID == id {
 			return info, nil
 		}

@@ -54,7 +54,10 @@ func listCommand(settings *Settings) *cobra.Command {
 		Use: "list", Short: "List the sessions of this user's servers", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return settings.withManager(cmd.Context(), func(ctx context.Context, manager *sandbox.Manager) error {
-				sessions := manager.Sessions(ctx)
+				sessions, err := manager.Sessions(ctx)
+				if err != nil {
+					return err
+				}
 				if asJSON {
 					return writeSessions(os.Stdout, sessions)
 				}

@@ -100,9 +100,11 @@ func TestASessionIsOpenInOneServer(t *testing.T) {
 	}{
 		{python, object{"session_id": id, "code": "1"}},
 		{"close_session", object{"session_id": id}},
-		{"session_info", object{"session_id": id}},
 	} {
 		b.call(call.tool, call.args).wantCode(t, "session_busy")
+	}
+	if info := b.sessionInfo(id); info.Owner != "another server" {
+		t.Errorf("another server's session: %s", sprint(info))
 	}
 	b.py("1")
 	waiting := b.beginCall(python, object{"session_id": id, "code": "1"})
@@ -111,6 +113,14 @@ func TestASessionIsOpenInOneServer(t *testing.T) {
 		t.Error("a run of another session has waited as well")
 	}
 	waiting.result().wantCode(t, "session_busy")
+	a.end()
+	if info := b.sessionInfo(id); info.Owner != "none" || len(info.Kernels) != 1 || info.Kernels[0].State != "kept" {
+		t.Errorf("after the first server's end: %s", sprint(info))
+	}
+	a = start(t, setup{stateDir: dir})
+	if got := a.complete(python, object{"session_id": id, "code": "x"}).Meta.Run.value(); got != "1" {
+		t.Errorf("in a server beside the one that has looked at it: %s", got)
+	}
 	a.end()
 	if got := b.complete(python, object{"session_id": id, "code": "x"}).Meta.Run.value(); got != "1" {
 		t.Errorf("after the first server's end: %s", got)

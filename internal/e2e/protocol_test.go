@@ -203,6 +203,7 @@ func TestAnswersWithoutPodman(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, with)
 			lists(s)
+			s.call("list_sessions", nil).wantCode(t, "engine_unavailable")
 			for range 2 {
 				res := s.call(python, object{"code": "1"})
 				res.wantCode(t, "engine_unavailable")
@@ -211,7 +212,8 @@ func TestAnswersWithoutPodman(t *testing.T) {
 				}
 			}
 			s.ping()
-			s.call("list_sessions", nil)
+			s.call("list_sessions", nil).wantText(t, "sbx-", "may be missing")
+			s.call("session_info", nil).wantText(t, "/mnt/data")
 			if got := s.request("resources/read", object{"uri": "sandbox://environments"}); !strings.Contains(string(got.Result), "doctor") {
 				t.Errorf("environments: %.500s", got.line)
 			}

@@ -22,6 +22,7 @@ type sessionFields struct {
 	OutputDir string `json:"output_dir"`
 	Network   string
 	Limits    map[string]float64
+	Packages  map[string]map[string]string
 }
 
 func (s *server) listed() []sessionFields {
@@ -48,6 +49,14 @@ func TestSessionsAreSeparate(t *testing.T) {
 	}
 }
 
+// sessionInfo is what session_info tells of a session.
+func (s *server) sessionInfo(id string) sessionFields {
+	s.t.Helper()
+	var info sessionFields
+	decode(s.t, json.RawMessage(s.call("session_info", object{"session_id": id}).text()), &info)
+	return info
+}
+
 func TestSessionInfo(t *testing.T) {
 	t.Parallel()
 	s := start(t, setup{args: []string{"--memory-limit", "512m"}})
@@ -58,6 +67,9 @@ func TestSessionInfo(t *testing.T) {
 		got.Network != "none" || got.Limits["memory_bytes"] != 512<<20 || got.Age == nil || got.Idle == nil {
 		t.Errorf("session_info: %s", sprint(got))
 	}
+	if got.Packages["python"]["numpy"] == "" || got.Packages["javascript"]["typescript"] == "" {
+		t.Errorf("packages: %v", got.Packages)
+	}
 	states := make(map[string]string)
 	for _, k := range got.Kernels {
 		states[k.Language] = k.State
@@ -65,9 +77,7 @@ func TestSessionInfo(t *testing.T) {
 	if len(states) != 2 || states["javascript"] != "not started" || states["python"] == "not started" || states["python"] == "" {
 		t.Errorf("kernels: %v", states)
 	}
-	var named sessionFields
-	decode(t, json.RawMessage(s.call("session_info", object{"session_id": id}).text()), &named)
-	if named.SessionID != id {
+	if named := s.sessionInfo(id); named.SessionID != id {
 		t.Errorf("by its id: %s", sprint(named))
 	}
 	s.call("session_info", object{"session_id": "no-such"}).wantCode(t, "session_not_found")

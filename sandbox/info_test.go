@@ -1,0 +1,67 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+)
+
+// listed is what a manager whose engine answers lists.
+func listed(t *testing.T, m *Manager) []SessionInfo {
+	t.Helper()
+	list, err := m.Sessions(t.Context())
+	if err != nil {
+		t.Error(err)
+	}
+	return list
+}
+
+func TestToLookAtASessionDoesNotTakeItOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := lastingEngine(t)
+		config := leaveSessions(t, e, "mine")
+		time.Sleep(time.Minute)
+		looks, works := newTestManager(t, config), newTestManager(t, config)
+		info, err := looks.Session(t.Context(), "mine")
+		if err != nil || info.Owner != OwnerNone || time.Since(info.LastUsed) != time.Minute || len(info.Kernels) != 1 || info.Kernels[0].State != "kept" {
+			t.Errorf("it waits for a server: %+v, %v", info, err)
+		}
+		mustRun(t, works, RunOptions{Code: "2", SessionID: "mine"})
+		if info, err = looks.Session(t.Context(), "mine"); err != nil || info.Owner != OwnerOther || time.Since(info.LastUsed) != 0 {
+			t.Errorf("another server has it: %+v, %v", info, err)
+		}
+		_, err = looks.Session(t.Context(), "yours")
+		wantCode(t, err, fault.SessionNotFound)
+	})
+}
+
+func TestAnEngineThatDoesNotAnswerIsToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := lastingEngine(t)
+		config := leaveSessions(t, e, "left")
+		m := newTestManager(t, config)
+		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+		for code, failure := range map[fault.Code]error{
+			fault.EngineUnavailable: fmt.Errorf("%w: gone", ErrEngineUnavailable),
+			fault.EngineError:       errors.New("database is locked"),
+		} {
+			e.failList = failure
+			list, err := m.Sessions(t.Context())
+			wantCode(t, err, code)
+			if len(list) != 2 || list[0].ID != "mine" || list[1].ID != "left" {
+				t.Errorf("listed %+v", list)
+			}
+			if info, err := m.Session(t.Context(), "left"); err != nil || info.ID != "left" {
+				t.Errorf("what the disk tells is %+v, %v", info, err)
+			}
+			_, err = m.Session(t.Context(), "yours")
+			wantCode(t, err, code)
+			_, err = m.CloseSession(t.Context(), "left", false)
+			wantCode(t, err, code)
+		}
+	})
+}
