@@ -60,11 +60,9 @@ func (d *Deps) readArtifact() tool {
 			mcp.WithString("save_to", mcp.Description("Save the whole file to this path of the user's machine instead, in a folder that the user has allowed.")),
 			mcp.WithBoolean("overwrite", mcp.DefaultBool(false), mcp.Description("Let save_to replace a file.")))
 	}
-	return tool{
-		output:     mcp.WithOutputSchema[readFields](),
-		definition: mcp.NewTool("read_artifact", append(options, sessionParam(), hints(!d.HostDirs.Any()), closed())...),
-		handle:     d.handleRead,
-	}
+	definition := mcp.NewTool("read_artifact", append(options, sessionParam(), hints(!d.HostDirs.Any()), closed())...)
+	definition.Annotations.DestructiveHint = mcp.ToBoolPtr(d.HostDirs.Any()) // a file of the user's may be replaced
+	return tool{output: mcp.WithOutputSchema[readFields](), definition: definition, handle: d.handleRead}
 }
 
 // reading is what a call asks for.

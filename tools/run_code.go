@@ -3,6 +3,8 @@ package tools
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -12,21 +14,42 @@ import (
 )
 
 func (d *Deps) runPythonCode() tool {
-	return d.runCode("run_python_code", "Run Python code", sandbox.Python,
-		"Run Python in a persistent, isolated session and return its output, the last expression's value, figures and new files. "+
-			"Variables, imports and files in /mnt/data are kept for later calls. IPython syntax works (magics, !cmd, top-level await). "+
-			"No network. numpy, pandas, matplotlib, scipy, scikit-learn and more are installed; sandbox://environments lists them. "+
-			"Use plt.show() or leave a figure open to see it; save files to show under /mnt/data/output.",
-		"Python code, as one would type it into a notebook cell.")
+	return d.runCode("run_python_code", "Run Python code", sandbox.Python, sentences(
+		"Run Python in a persistent, isolated session and return its output, the last expression's value, figures and new files.",
+		"Variables, imports and files in /mnt/data are kept for later calls.",
+		d.ofImage(sandbox.Python, "IPython syntax works (magics, !cmd, top-level await).",
+			"Top-level await works, and IPython syntax (magics, !cmd) where the image has IPython."),
+		"No network.",
+		d.ofImage(sandbox.Python, "numpy, pandas, matplotlib, scipy, scikit-learn and more are installed; session_info lists them.", lookForPackages),
+		"Use plt.show() or leave a figure open to see it; save files to show under /mnt/data/output.",
+	), "Python code, as one would type it into a notebook cell.")
 }
 
 func (d *Deps) runJSCode() tool {
+	description := sentences(
+		"Run JavaScript or TypeScript with Node.js in a persistent, isolated session and return its output, the last expression's value and new files.",
+		"Variables and files in /mnt/data are kept for later calls, and const, let and class may be declared again.",
+		"Top-level await, import and require work. No network.",
+		d.ofImage(sandbox.JavaScript, "lodash, mathjs, csv-parse, exceljs, sharp and more are installed; session_info lists them.", lookForPackages))
+	if _, python := d.Manager.Config().Kernels[sandbox.Python]; python {
+		description = sentences(description, "Python runs of the same session see the same files.")
+	}
 	return d.runCode("run_js_code", "Run JavaScript code", sandbox.JavaScript,
-		"Run JavaScript or TypeScript with Node.js in a persistent, isolated session and return its output, the last expression's value and new files. "+
-			"Variables and files in /mnt/data are kept for later calls, and const, let and class may be declared again. "+
-			"Top-level await, import and require work. No network. lodash, mathjs, csv-parse, exceljs, sharp and more are installed; sandbox://environments lists them. "+
-			"Python runs of the same session see the same files. Save files to show under /mnt/data/output.",
+		sentences(description, "Save files to show under /mnt/data/output."),
 		"JavaScript or TypeScript code, as one would type it into a REPL.")
+}
+
+func sentences(list ...string) string { return strings.Join(list, " ") }
+
+const lookForPackages = "session_info lists the installed packages where the image names them; else look with code."
+
+// ofImage picks what is true of the language's image: the one that setup makes, or one of the user's own, of which
+// nothing is known before Podman is asked.
+func (d *Deps) ofImage(language sandbox.Language, standard, own string) string {
+	if slices.Contains(d.Standard, language) {
+		return standard
+	}
+	return own
 }
 
 func (d *Deps) runCode(name, title string, language sandbox.Language, description, code string) tool {
@@ -129,8 +152,8 @@ func sessionParam() mcp.ToolOption {
 // closed refuses arguments that a tool does not have.
 func closed() mcp.ToolOption { return mcp.WithSchemaAdditionalProperties(false) }
 
-// hints sets every annotation. The sandbox has no network, so no tool reaches an open world, and
-// what a tool changes is only its own session's.
+// hints sets every annotation as it is for a tool that reaches nothing but its own session, where what it
+// replaces can be made again. A tool that does more changes what is otherwise.
 func hints(readOnly bool) mcp.ToolOption {
 	return func(t *mcp.Tool) {
 		t.Annotations = mcp.ToolAnnotation{

@@ -31,7 +31,9 @@ type Deps struct {
 	SoftWait time.Duration
 	// Secrets are masked in everything that an answer says; see NewMasker.
 	Secrets *Masker
-	// Environments tells the versions of languages and packages, for sandbox://environments.
+	// Standard are the languages whose image is the one that setup makes: what is in it is known.
+	Standard []sandbox.Language
+	// Environments tells the versions of languages and packages, for session_info and sandbox://environments.
 	Environments func(context.Context) ([]Environment, error)
 	// Fetch opens a download for upload_file, of at most DownloadBytes. Nil: addresses are not fetched.
 	Fetch func(ctx context.Context, address string) (*fetch.Download, error)
@@ -39,7 +41,8 @@ type Deps struct {
 	HostDirs *hostdir.Dirs
 	// Databases is what the SQL tools read.
 	Databases *Databases
-	// UploadBytes is the most that upload_file takes but from an address.
+	// UploadBytes is the most that upload_file takes as text or base64, DownloadBytes from an address or a folder
+	// of the host.
 	UploadBytes   int64
 	DownloadBytes int64
 	// Enable, when not empty, names the only tools that exist; Disable names tools that do not.
@@ -50,8 +53,23 @@ type Deps struct {
 	Logger            *slog.Logger
 }
 
-// Instructions is what a client is told about the whole server.
-const Instructions = `Runs Python and JavaScript in an isolated container with no network. ` +
+// Instructions is what a client is told about the whole server, which runs these languages.
+func Instructions(kernels map[sandbox.Language]sandbox.KernelConfig) string {
+	names := make([]string, 0, len(kernels))
+	for _, language := range []sandbox.Language{sandbox.Python, sandbox.JavaScript} {
+		if _, on := kernels[language]; on {
+			names = append(names, titles[language])
+		}
+	}
+	if len(names) == 0 {
+		return "Both languages are switched off."
+	}
+	return "Runs " + strings.Join(names, " and ") + instructions
+}
+
+var titles = map[sandbox.Language]string{sandbox.Python: "Python", sandbox.JavaScript: "JavaScript"}
+
+const instructions = ` in an isolated container with no network. ` +
 	`Variables, imports and files under /mnt/data live on from call to call. ` +
 	`Save files to show under /mnt/data/output. Figures come back as images. ` +
 	`Leave session_id out unless you need several independent sessions.`

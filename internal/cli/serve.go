@@ -99,7 +99,7 @@ func serve(ctx context.Context, settings *Settings, flags *pflag.FlagSet) error 
 func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, mask *tools.Masker, connections *sql.Connections, log *slog.Logger) *server.MCPServer {
 	m := server.NewMCPServer("code-sandbox-mcp", currentVersion(),
 		server.WithTitle("Code sandbox"),
-		server.WithInstructions(tools.Instructions),
+		server.WithInstructions(tools.Instructions(manager.Config().Kernels)),
 		server.WithToolCapabilities(false),
 		server.WithResourceCapabilities(false, true),
 		server.WithCacheHints(listTTL.Milliseconds(), mcp.CacheScopePrivate),
@@ -116,6 +116,11 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, ma
 		Databases:    s.databases(connections),
 		HostDirs:     dirs, UploadBytes: int64(s.UploadLimit), DownloadBytes: int64(s.DownloadLimit),
 		Enable: s.Tools, Disable: s.DisableTools, StructuredContent: s.StructuredContent, Logger: log,
+	}
+	for language, kernel := range manager.Config().Kernels {
+		if kernel.Image == containers.ImageRef(string(language)) {
+			deps.Standard = append(deps.Standard, language)
+		}
 	}
 	if s.FetchURLs {
 		deps.Fetch = fetch.New(fetch.Options{MaxBytes: int64(s.DownloadLimit), Timeout: time.Duration(s.DownloadTimeout)}).Open

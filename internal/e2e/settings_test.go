@@ -122,7 +122,11 @@ func TestABareImage(t *testing.T) {
 		"by --python-image":  {args: []string{"--python-image", image}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, start(t, with), python, []step{
+			s := start(t, with)
+			if list := s.request("tools/list", object{}); strings.Contains(string(list.Result), "numpy") {
+				t.Errorf("a tool promises what the image has not: %.2000s", list.line)
+			}
+			play(t, s, python, []step{
 				{code: "x = 41", none: true},
 				{code: "print('said')\nx + 1", result: "42", stdout: "said\n"},
 				{code: "import asyncio\nawait asyncio.sleep(0.01, 'awaited')", result: "'awaited'"},
