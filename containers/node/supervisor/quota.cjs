@@ -53,7 +53,7 @@ class Quota {
   #begunAt = 0; // when the last run began
   #since = Infinity; // when the last turn was, by the clock of files
   #fitAt = Infinity; // that turn, or when a later count under the limit began
-  #activity = null; // since that turn
+  #activity; // since that turn
   #notedAt = -Infinity;
   #settled = true; // what the last run left is known
   #stirred = new Map(); // as of the last look
@@ -71,6 +71,7 @@ class Quota {
     this.full = { diskBytes: FULL.times * this.limit.bytes + FULL.bytes, files: FULL.times * this.limit.files + FULL.files };
     this.session = session;
     this.onOver = onOver;
+    this.#activity = new Activity(session.now());
     this.#allowed = this.limit;
   }
 

@@ -1,6 +1,7 @@
 // The limit of the work directory (quota.cjs, tally.cjs): whatever fills it is stopped, and
 // the variables stay where that can be.
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
@@ -205,6 +206,17 @@ describe('what lies far over the limit', () => {
     await exceeded(client, holes);
     await completed(client, `const left = spawn("sh", ["-c", ${JSON.stringify(`${fillHoles}; exec sleep 1000`)}], { stdio: "ignore" }); 1`);
     await client.frame(({ type, level }) => type === 'log' && level === 'warn');
+  });
+
+  test('is found before the first run', { skip: inImage && 'the file is made from here' }, async (t) => {
+    const client = await Client.start({ volume_bytes: BYTES, volume_files: FILES });
+    t.after(() => client.child.kill('SIGTERM'));
+    execFileSync('fallocate', ['-l', '600M', join(client.workDir, 'large')]);
+    assert.deepEqual(refused(await client.run('1')), ['failed', 'QuotaExceeded', 'full', 'alive', 0]);
+    await wait(500); // in which the kernel is looked at several times
+    assert.deepEqual(client.frames.filter(({ type }) => type === 'log'), []);
+    rmSync(join(client.workDir, 'large'));
+    assert.equal(await completed(client, '1'), '1');
   });
 
   test('ends a kernel that holds it', async (t) => {
