@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -40,8 +41,20 @@ type runFields struct {
 // the value, the files; images behind it.
 func (d *Deps) renderRun(ctx context.Context, res *sandbox.Result) *answer {
 	images, shown := d.renderDisplays(ctx, res)
+	a := d.fit(res, func(res *sandbox.Result) *answer { return d.renderTexts(res, shown) })
+	a.content = append(a.content, images...)
+	return a
+}
+
+// renderTexts gives the answer without images; shown are the lines that tell of what was displayed.
+func (d *Deps) renderTexts(res *sandbox.Result, shown string) *answer {
 	var b strings.Builder
-	b.WriteString(d.statusLine(res))
+	refusal := d.quotaFault(res)
+	if refusal == nil {
+		b.WriteString(d.statusLine(res))
+	} else {
+		b.WriteString(faultText(refusal))
+	}
 	if hint := d.fullHint(res); hint != "" {
 		b.WriteString("\nHint: " + hint)
 	}
@@ -61,10 +74,10 @@ func (d *Deps) renderRun(ctx context.Context, res *sandbox.Result) *answer {
 	if len(res.Late) > 0 {
 		section(&b, "later output of earlier runs", strings.Join(res.Late, "\n"))
 	}
-	content := append([]mcp.Content{mcp.NewTextContent(b.String())}, images...)
 	return &answer{
-		content: content, fields: d.runFields(res),
-		isError: res.Status == sandbox.TimedOut || res.Status == sandbox.Killed,
+		content: []mcp.Content{mcp.NewTextContent(b.String())}, fields: d.runFields(res),
+		isError: res.Status == sandbox.TimedOut || res.Status == sandbox.Killed || refusal != nil,
+		fault:   refusal,
 	}
 }
 
@@ -80,22 +93,21 @@ func section(b *strings.Builder, heading, text string) {
 	b.WriteString("\n" + text)
 }
 
+// roughly is how long a run took, as a person would say it.
+func roughly(took time.Duration) time.Duration {
+	if took > 10*time.Second {
+		return took.Round(100 * time.Millisecond)
+	}
+	return took.Round(time.Millisecond)
+}
+
 func (d *Deps) statusLine(res *sandbox.Result) string {
 	config := d.Manager.Config()
-	took := res.Duration.Round(time.Millisecond)
-	if took > 10*time.Second {
-		took = took.Round(100 * time.Millisecond)
-	}
+	took := roughly(res.Duration)
 	switch res.Status {
 	case sandbox.Completed:
 		return fmt.Sprintf("completed in %v", took)
 	case sandbox.Failed:
-		switch res.Cause {
-		case causeQuota:
-			return d.quotaLine(res, took)
-		case causeFull:
-			return d.fullLine()
-		}
 		return fmt.Sprintf("%s (failed in %v, exit code %d)", d.errorHead(res), took, res.ExitCode)
 	case sandbox.TimedOut:
 		return fmt.Sprintf("timed out after %v: %s", took, kept(res))
@@ -117,20 +129,29 @@ const (
 	causeFull = "full"
 )
 
-func (d *Deps) quotaLine(res *sandbox.Result, took time.Duration) string {
-	variables := "variables are kept"
-	if res.VariablesLost {
-		variables = "variables are gone"
+// quotaFault tells of a run that the files of its session stopped, or kept from beginning; nil: neither.
+func (d *Deps) quotaFault(res *sandbox.Result) *fault.Error {
+	if res.Status != sandbox.Failed {
+		return nil
 	}
 	c := d.Manager.Config()
-	return fmt.Sprintf("quota_exceeded: the session's files may take %s in %s files, and the run was stopped after %v when it passed that; %s\nHint: delete files that are not needed, with code or by closing the session.",
-		humanize.IBytes(uint64(c.VolumeBytes)), humanize.Comma(c.VolumeFiles), took, variables)
-}
-
-func (d *Deps) fullLine() string {
-	c := d.Manager.Config()
-	return fmt.Sprintf("quota_exceeded: nothing was run, because the session's files take far more than the %s in %s files that they may\nHint: save what is needed with read_artifact, then close the session.",
-		humanize.IBytes(uint64(c.VolumeBytes)), humanize.Comma(c.VolumeFiles))
+	size, files := humanize.IBytes(uint64(c.VolumeBytes)), humanize.Comma(c.VolumeFiles)
+	var f *fault.Error
+	switch res.Cause {
+	case causeQuota:
+		variables := "variables are kept"
+		if res.VariablesLost {
+			variables = "variables are gone"
+		}
+		f = fault.New(fault.QuotaExceeded, "Delete files that are not needed, with code or by closing the session.",
+			"The session's files may take %s in %s files, and the run was stopped after %v when it passed that; %s.", size, files, roughly(res.Duration), variables)
+	case causeFull:
+		f = fault.New(fault.QuotaExceeded, "Save what is needed with read_artifact, then close the session.",
+			"Nothing was run, because the session's files take far more than the %s in %s files that they may.", size, files)
+	default:
+		return nil
+	}
+	return f.With("limit_bytes", c.VolumeBytes).With("limit_files", c.VolumeFiles)
 }
 
 // fullHint tells what lies behind the system's words for a file or a disk that may not grow.
@@ -220,6 +241,9 @@ func (d *Deps) renderStream(res *sandbox.Result, s sandbox.Stream) string {
 	where := ""
 	if s.Path != "" {
 		where = "; the whole text is in " + sandbox.WorkDir + "/" + s.Path
+		if most := d.Manager.Config().SpoolBytes; most > 0 && s.Bytes > int64(most) {
+			where = "; the first " + humanize.IBytes(uint64(most)) + " are in " + sandbox.WorkDir + "/" + s.Path
+		}
 	}
 	return fmt.Sprintf("%s\n… %s lines (%s) left out%s …\n%s",
 		strings.TrimRight(d.Secrets.MaskHead(s.Head), "\n"), humanize.Comma(s.OmittedLines), humanize.Bytes(uint64(s.OmittedBytes)), where, maskEnd(d.Secrets.MaskTail(s.Tail)))

@@ -20,7 +20,7 @@ import (
 )
 
 func renderDeps(t *testing.T) *Deps {
-	m := sandbox.NewManager(sandbox.Config{Limits: sandbox.Limits{MemoryBytes: 1 << 30}})
+	m := sandbox.NewManager(sandbox.Config{Limits: sandbox.Limits{MemoryBytes: 1 << 30}, VolumeBytes: 2 << 30, VolumeFiles: 1000, SpoolBytes: 1 << 20})
 	t.Cleanup(func() { m.Close(t.Context()) })
 	return &Deps{Manager: m}
 }
@@ -56,6 +56,13 @@ func TestARunReadsLikeATerminal(t *testing.T) {
 		"cut": {sandbox.Result{Status: sandbox.Completed, Stdout: sandbox.Stream{
 			Head: "first\n", Tail: "last\n", OmittedBytes: 5_000_000, OmittedLines: 12345, Path: ".runs/r.stdout.txt",
 		}}, "completed in 0s\nfirst\n… 12,345 lines (5.0 MB) left out; the whole text is in /mnt/data/.runs/r.stdout.txt …\nlast", false},
+		"stopped by its files": {sandbox.Result{Status: sandbox.Failed, ExitCode: 1, Cause: "quota", Duration: ms},
+			"quota_exceeded: The session's files may take 2.0 GiB in 1,000 files, and the run was stopped after 1ms when it passed that; variables are kept.\nHint: Delete files that are not needed, with code or by closing the session.", true},
+		"not begun": {sandbox.Result{Status: sandbox.Failed, ExitCode: 1, Cause: "full"},
+			"quota_exceeded: Nothing was run, because the session's files take far more than the 2.0 GiB in 1,000 files that they may.\nHint: Save what is needed with read_artifact, then close the session.", true},
+		"cut, and its file as well": {sandbox.Result{Status: sandbox.Completed, Stdout: sandbox.Stream{
+			Head: "first\n", Tail: "last\n", Bytes: 1<<20 + 1, OmittedBytes: 1 << 20, OmittedLines: 12345, Path: ".runs/r.stdout.txt",
+		}}, "completed in 0s\nfirst\n… 12,345 lines (1.0 MB) left out; the first 1.0 MiB are in /mnt/data/.runs/r.stdout.txt …\nlast", false},
 		"timed out":     {sandbox.Result{Status: sandbox.TimedOut, Duration: 60 * time.Second}, "timed out after 1m0s: the code was interrupted; variables are kept", true},
 		"ignored":       {sandbox.Result{Status: sandbox.Cancelled, Duration: ms, VariablesLost: true}, "cancelled after 1ms: the code ignored the interrupt and its kernel was killed; variables are gone, files are kept", false},
 		"memory":        {sandbox.Result{Status: sandbox.Killed, Cause: "memory"}, "killed after 0s: the code ran out of memory (limit 1.0 GiB); variables are gone, files are kept, and the next call starts a new kernel", true},

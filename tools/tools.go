@@ -142,6 +142,7 @@ type answer struct {
 	content []mcp.Content
 	fields  any
 	isError bool
+	fault   *fault.Error // a coded error that the answer tells of beside its fields; isError is true then
 }
 
 // noting puts a note behind the answer, where there is an answer and a note.
@@ -198,28 +199,44 @@ func causeText(f *fault.Error) string {
 
 func (d *Deps) result(a *answer) *mcp.CallToolResult {
 	res := &mcp.CallToolResult{Content: d.Secrets.maskContent(a.content), IsError: a.isError}
+	meta := make(map[string]any)
 	if a.fields != nil {
 		fields := d.Secrets.maskJSON(a.fields)
-		res.Meta = mcp.NewMetaFromMap(map[string]any{resultKey: fields})
+		meta[resultKey] = fields
 		if d.StructuredContent {
 			res.StructuredContent = fields
 		}
 	}
+	if a.fault != nil {
+		meta[errorKey] = d.Secrets.maskJSON(faultFields(a.fault))
+	}
+	if len(meta) > 0 {
+		res.Meta = mcp.NewMetaFromMap(meta)
+	}
 	return res
 }
 
-func (d *Deps) errorResult(f *fault.Error) *mcp.CallToolResult {
+// faultText is what a model reads of a fault.
+func faultText(f *fault.Error) string {
 	text := string(f.Code) + ": " + f.Message
 	if f.Hint != "" {
 		text += "\nHint: " + f.Hint
 	}
+	return text
+}
+
+func faultFields(f *fault.Error) map[string]any {
 	fields := map[string]any{"code": f.Code, "message": f.Message, "hint": f.Hint}
 	for name, value := range f.Fields {
 		fields[name] = value
 	}
+	return fields
+}
+
+func (d *Deps) errorResult(f *fault.Error) *mcp.CallToolResult {
 	return &mcp.CallToolResult{
-		Result:  mcp.Result{Meta: mcp.NewMetaFromMap(map[string]any{errorKey: d.Secrets.maskJSON(fields)})},
-		Content: d.Secrets.maskContent([]mcp.Content{mcp.NewTextContent(text)}),
+		Result:  mcp.Result{Meta: mcp.NewMetaFromMap(map[string]any{errorKey: d.Secrets.maskJSON(faultFields(f))})},
+		Content: d.Secrets.maskContent([]mcp.Content{mcp.NewTextContent(faultText(f))}),
 		IsError: true,
 	}
 }

@@ -185,8 +185,9 @@ func TestFilesCannotBeHiddenFromTheLimit(t *testing.T) {
 			t.Parallel()
 			s := start(t, setup{args: []string{"--volume-limit", "64MiB"}})
 			res := s.call(python, object{"code": "import ctypes, mmap, os, time\n" + code + "\ntime.sleep(50)"})
-			if !strings.HasPrefix(res.text(), "quota_exceeded") {
-				t.Errorf("it came to\n%s", res.text())
+			res.wantCode(t, "quota_exceeded")
+			if res.Meta.Run == nil || res.Meta.Run.Status != "failed" || !res.IsError {
+				t.Errorf("it came to %v: %s", res.Meta.Run, res.text())
 			}
 		})
 	}
@@ -199,16 +200,16 @@ func TestASessionFarOverItsLimitRunsNothing(t *testing.T) {
 	s := start(t, setup{args: []string{"--volume-limit", "64MiB"}})
 	fill := "import os, time\nopen('kept.txt', 'w').write('kept')\nfor n in range(16):\n" +
 		"  with open(f'part{time.time_ns()}', 'w+b') as f: os.posix_fallocate(f.fileno(), 0, 48 << 20)"
-	if res := s.call(python, object{"code": fill}); !strings.HasPrefix(res.text(), "quota_exceeded: the session's files may take 64 MiB") {
+	if res := s.call(python, object{"code": fill}); !strings.HasPrefix(res.text(), "quota_exceeded: The session's files may take 64 MiB") {
 		t.Errorf("it came to\n%s", res.text())
 	}
 	for range 15 { // a run that is stopped early leaves less than is far over
-		if strings.HasPrefix(s.call(python, object{"code": fill}).text(), "quota_exceeded: nothing was run") {
+		if strings.HasPrefix(s.call(python, object{"code": fill}).text(), "quota_exceeded: Nothing was run") {
 			break
 		}
 	}
 	for _, tool := range []string{python, javascript} {
-		if res := s.call(tool, object{"code": "1"}); !strings.HasPrefix(res.text(), "quota_exceeded: nothing was run") {
+		if res := s.call(tool, object{"code": "1"}); !strings.HasPrefix(res.text(), "quota_exceeded: Nothing was run") {
 			t.Errorf("%s: it came to\n%s", tool, res.text())
 		}
 	}

@@ -1,0 +1,75 @@
+package tools
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// clientBytes is how long the answer is for a client.
+func clientBytes(d *Deps, a *answer) int {
+	res := d.result(a)
+	return jsonBytes(res.Content) + jsonBytes(res.Meta) + jsonBytes(res.StructuredContent)
+}
+
+func TestNoAnswerOfARunIsOverAMegabyte(t *testing.T) {
+	const secret = "s3cret-token-of-the-user"
+	long := func(part string) string { return strings.Repeat(part, 200_000/len(part)) }
+	stream := func(part string) sandbox.Stream { return sandbox.Stream{Head: long(part)} }
+	cut := func(part string) sandbox.Stream {
+		return sandbox.Stream{Head: long(part), Tail: long(part), Bytes: 1 << 30, OmittedBytes: 1 << 29, OmittedLines: 1 << 20, Path: ".runs/r.stdout.txt"}
+	}
+	for name, res := range map[string]*sandbox.Result{
+		"plain":              {Status: sandbox.Completed, Stdout: stream("abc"), Stderr: stream("def"), Value: value(long("ghi"))},
+		"quotes":             {Status: sandbox.Completed, Stdout: stream(`"`), Value: value(long(`\`))},
+		"pictures":           {Status: sandbox.Completed, Stdout: stream("␀"), Stderr: stream("é")},
+		"a secret":           {Status: sandbox.Completed, Stdout: stream(secret), Stderr: cut(secret), Value: value(long(secret))},
+		"lines":              {Status: sandbox.Completed, Stdout: cut("line\n"), Stderr: cut("\n")},
+		"an error":           {Status: sandbox.Failed, Error: &sandbox.RunError{Name: "E", Message: long("m"), Traceback: long("t")}, Stdout: cut("␁")},
+		"many long names":    {Status: sandbox.Completed, Stdout: stream("abc"), Artifacts: make([]sandbox.Artifact, 100)},
+		"little, and images": {Status: sandbox.Completed, Stdout: sandbox.Stream{Head: "x"}, Displays: []sandbox.Display{{Path: "output/figure-1.png", SizeBytes: 1}}},
+	} {
+		for _, structured := range []bool{false, true} {
+			d := renderDeps(t)
+			d.StructuredContent, d.Secrets = structured, NewMasker(map[string]string{"TOKEN": secret})
+			for i := range res.Artifacts {
+				res.Artifacts[i].Path = strings.Repeat("d/", 1000) + "f"
+			}
+			before := *res
+			a := d.renderRun(t.Context(), res)
+			text := a.content[0].(mcp.TextContent).Text
+			if n := clientBytes(d, a); n > 1_000_000 {
+				t.Errorf("%s, structured %v: %d bytes", name, structured, n)
+			} else if n < 200_000 && len(res.Stdout.Head) > 1 {
+				t.Errorf("%s, structured %v: only %d bytes are left", name, structured, n)
+			}
+			if strings.Contains(text, secret[:12]) || strings.Contains(text, secret[len(secret)-12:]) {
+				t.Errorf("%s: half a secret is left of what was cut", name)
+			}
+			if res.Stdout != before.Stdout || res.Value != before.Value {
+				t.Errorf("%s: the result itself was changed", name)
+			}
+		}
+	}
+}
+
+func TestWhatIsCutToFitIsCounted(t *testing.T) {
+	whole := sandbox.Stream{Head: strings.Repeat("zeile ü\n", 1000)}
+	s := shortenedStream(whole, 100)
+	if got := int64(len(s.Head)+len(s.Tail)) + s.OmittedBytes; got != int64(len(whole.Head)) || len(s.Head)+len(s.Tail) > 100 {
+		t.Errorf("%d bytes are kept of %d, and %d are said to be left out", len(s.Head)+len(s.Tail), len(whole.Head), s.OmittedBytes)
+	}
+	if got := int64(strings.Count(s.Head+s.Tail, "\n")) + s.OmittedLines; got != 1000 {
+		t.Errorf("there are %d lines of 1000", got)
+	}
+	if strings.ToValidUTF8(s.Head+s.Tail, "") != s.Head+s.Tail {
+		t.Errorf("half a character is left: %q", s.Head+s.Tail)
+	}
+	again := shortenedStream(s, 50)
+	if got := int64(len(again.Head)+len(again.Tail)) + again.OmittedBytes; got != int64(len(whole.Head)) {
+		t.Errorf("cut again, it has %d bytes of %d", got, len(whole.Head))
+	}
+}
