@@ -72,6 +72,12 @@ fuzz:
 	go test -run '^$$' -fuzz FuzzBase64 -fuzztime $(FUZZTIME) ./tools
 	go test -run '^$$' -fuzz FuzzLongText -fuzztime $(FUZZTIME) ./tools
 	go test -run '^$$' -fuzz FuzzSegment -fuzztime $(FUZZTIME) ./internal/fetch
+	go test -run '^$$' -fuzz FuzzScanner -fuzztime $(FUZZTIME) ./internal/stdio
+	go test -run '^$$' -fuzz FuzzEnvelope -fuzztime $(FUZZTIME) ./internal/stdio
+	go test -run '^$$' -fuzz FuzzSniffer -fuzztime $(FUZZTIME) ./internal/stdio
+	go test -run '^$$' -fuzz FuzzLines -fuzztime $(FUZZTIME) ./internal/stdio
+	go test -run '^$$' -fuzz FuzzServe -fuzztime $(FUZZTIME) ./internal/stdio
+	go test -run '^$$' -fuzz FuzzTokens -fuzztime $(FUZZTIME) ./sql/postgres
 	go test -run '^$$' -fuzz FuzzCheck -fuzztime $(FUZZTIME) ./sql/sqlserver
 	go test -run '^$$' -fuzz FuzzDSN -fuzztime $(FUZZTIME) ./sql/sqlserver
 

@@ -27,7 +27,7 @@ var (
 
 // NodeFlags are the arguments that make node run a program of ours given as the next one. V8 works in the
 // thread that runs: where one of its others waits for memory while Node ends, which that thread would have
-// to collect, Node never ends (https://github.com/nodejs/node/issues/54918).
+// to collect, Node never ends.
 func NodeFlags() []string { return slices.Clone(nodeFlags) }
 
 // NodeBoot is the source for `node -e` that becomes the program which stdin brings.

@@ -107,7 +107,7 @@ func eachHistoryLine(stateDir, id string, visit func([]byte) error) error {
 	return eachLine(file, visit)
 }
 
-// OpenHistory opens a session's history so far, as the lines of JSON that ImportHistory takes, and tells
+// OpenHistory opens a session's history so far, as the lines of JSON that Manager.BeginImport takes, and tells
 // how many bytes it will give. A session without one has an empty one.
 func OpenHistory(stateDir, id string) (io.ReadCloser, int64, error) {
 	file, err := openHistory(stateDir, id)
@@ -129,7 +129,7 @@ func OpenHistory(stateDir, id string) (io.ReadCloser, int64, error) {
 	}{io.LimitReader(file, info.Size()), file}, info.Size(), nil
 }
 
-// ErrBadHistory says that what ImportHistory was given is no history.
+// ErrBadHistory says that what Manager.BeginImport was given is no history.
 var ErrBadHistory = errors.New("not a history")
 
 // importHistory makes a history of what OpenHistory gave of another session's, which may come from

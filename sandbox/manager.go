@@ -25,7 +25,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
-// sessionID is what a session may be called, by the contract.
+// sessionID is what a session may be called.
 var sessionID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 // Manager owns this server's sessions. Its methods may be called from any goroutine.

@@ -20,7 +20,7 @@ type artifactFields struct {
 	MIMEType  string `json:"mime_type"`
 }
 
-// runFields is the contract's RunResult.
+// runFields is what a run came to, for programs.
 type runFields struct {
 	SessionID       string            `json:"session_id"`
 	RunID           string            `json:"run_id"`

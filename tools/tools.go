@@ -92,7 +92,7 @@ type tool struct {
 	ordered bool
 }
 
-// list is every tool that could exist, in the order of the contract.
+// list is every tool that could exist, in the order in which clients see them.
 func (d *Deps) list() []tool {
 	list := []tool{
 		d.runPythonCode(), d.runJSCode(), d.waitForRun(),
@@ -117,7 +117,7 @@ func Register(s *server.MCPServer, d *Deps) {
 	d.registerResources(s)
 }
 
-// Names lists the tools that could exist, in the order of the contract.
+// Names lists the tools that could exist, in the order in which clients see them.
 var Names = []string{
 	"run_python_code", "run_js_code", "wait_for_run", "upload_file", "list_artifacts", "read_artifact",
 	"exec_sql", "describe_sql", "session_info", "list_sessions", "close_session",

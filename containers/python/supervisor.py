@@ -2,7 +2,7 @@
 
 It speaks the frames of docs/kernel-protocol.md on stdin and stdout. boot.py reads its source
 from there too, so it needs nothing but the standard library of Python 3.8 or later, and it
-touches no path but the work directory and /proc.
+touches no path but the work directory, /proc and /sys/fs/cgroup.
 
 Three kinds of process run this program:
 

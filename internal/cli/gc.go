@@ -73,7 +73,7 @@ func leaveGC(flags *pflag.FlagSet) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(self, append([]string{"gc", "--" + afterParentFlag}, sweepArgs(flags)...)...) //nolint:gosec // our own flags
+	cmd := exec.Command(self, append([]string{"gc", "--" + afterParentFlag}, sweepArgs(flags)...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	// The write end stays open in us alone, and closes when we end.
 	if _, err := cmd.StdinPipe(); err != nil {

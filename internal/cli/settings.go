@@ -92,8 +92,8 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&s.Config, "config", "", "YAML `file` with settings, named as the flags are")
 
 	fs.StringVar(&s.EngineURL, "engine-url", "", "address of a Podman service, `unix:///…` or ssh://… (also CONTAINER_HOST; default: the user's own, or one that is started)")
-	fs.StringVar(&s.OCIRuntime, "oci-runtime", "", "OCI runtime to start containers with, a `name` or a path (default: Podman's own, or one that works)")
-	fs.StringVar(&s.StateDir, "state-dir", "", "`folder` for locks and profiles (default: ~/.local/state/code-sandbox-mcp)")
+	fs.StringVar(&s.OCIRuntime, "oci-runtime", "", "OCI runtime to start containers with, a `name` or a path; not beside --engine-url (default: Podman's own, or one that works)")
+	fs.StringVar(&s.StateDir, "state-dir", "", "`folder` for locks, histories and the seccomp profile (default: $XDG_STATE_HOME/code-sandbox-mcp, else ~/.local/state/code-sandbox-mcp)")
 
 	fs.StringVar(&s.PythonImage, "python-image", "", "`image` for Python, any with python3; \"off\" switches Python off (default: the one that setup makes)")
 	fs.StringVar(&s.JSImage, "js-image", "", "`image` for JavaScript, any with node; \"off\" switches JavaScript off (default: the one that setup makes)")

@@ -26,7 +26,7 @@ func loadSettings(t *testing.T, args []string, env map[string]string) (*Settings
 	return s, s.load(fs, func(name string) (string, bool) { v, ok := env[name]; return v, ok })
 }
 
-func TestDefaultsAreTheContracts(t *testing.T) {
+func TestDefaultsAreTheDocumented(t *testing.T) {
 	s, err := loadSettings(t, nil, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by the release build (-ldflags -X); `go install` leaves it to the module's own.
+// version may be set when the program is linked (-ldflags -X); without it the module's own counts.
 var version = ""
 
 func currentVersion() string {

@@ -53,7 +53,7 @@ func (r *request) result() toolResult {
 	return res
 }
 
-// check holds every answer of a tool against what the contract says of all of them.
+// check holds an answer of a tool against what is promised of all of them.
 func (r toolResult) check(t *testing.T) {
 	t.Helper()
 	const largestAnswer = 1 << 20
@@ -84,7 +84,7 @@ func (r toolResult) check(t *testing.T) {
 // exitCodes are the exit codes that a status fixes.
 var exitCodes = map[string]int{"completed": 0, "timed_out": 124, "cancelled": 130, "killed": 137}
 
-// check holds a RunResult against the contract: every field there, and true to the others.
+// check holds what a run came to against what is promised of it: every field there, and true to the others.
 func (r *runResult) check(t *testing.T, whole toolResult) {
 	t.Helper()
 	for _, field := range []string{

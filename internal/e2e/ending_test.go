@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// endTime is how long a server may take to end before the tests call it hung. The contract's time is
+// endTime is how long a server may take to end before the tests call it hung. An orderly end may take
 // 1.5 s; what it took is in the test's log.
 const endTime = 20 * time.Second
 

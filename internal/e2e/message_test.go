@@ -92,7 +92,7 @@ type errorFields struct {
 	SizeBytes           int `json:"size_bytes"`
 }
 
-// runResult is the contract's RunResult, and the fields of the other tools' answers.
+// runResult is what a run came to, and the fields of the other tools' answers.
 type runResult struct {
 	SessionID       string    `json:"session_id"`
 	RunID           string    `json:"run_id"`

@@ -2,7 +2,7 @@
 //
 // A tool that could not do its work answers with one of these: what happened, with the
 // offending value, and what to do next. Everything else that goes wrong inside stays in
-// the log; Wrap turns it into a fault that says nothing of paths, secrets or error chains.
+// the log; From turns it into a fault that says nothing of paths, secrets or error chains.
 package fault
 
 import (
