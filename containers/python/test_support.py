@@ -1,11 +1,4 @@
-"""Runs the supervisor as a child process and speaks the kernel protocol with it.
-
-SUPERVISOR_COMMAND may name another way to start it, as a JSON list of arguments or as shell
-words in which {boot} and {work_dir} are replaced: the tests then run against an image
-(`podman run -i --rm IMAGE python3 -c {boot}`). What a test may expect there is told by
-`ready`'s features; SUPERVISOR_WORK_DIR names the work directory inside, when it is not a
-folder that the tests share with the supervisor.
-"""
+"""Runs the supervisor as a child process and speaks the kernel protocol with it."""
 
 import functools
 import itertools
@@ -13,7 +6,6 @@ import json
 import os
 import resource
 import select
-import shlex
 import shutil
 import subprocess
 import sys
@@ -52,15 +44,6 @@ MODULES = (  # of the supervisor
 SOURCE = bundle("supervisor", *MODULES).encode()
 FILES = bundle("files", "prctl", "tree", "utf8")
 RELAY = bundle("relay", "prctl")
-
-
-def command(work_dir):
-    """The argv that starts a supervisor."""
-    given = os.environ.get("SUPERVISOR_COMMAND")
-    if not given:
-        return [sys.executable, "-c", BOOT]
-    words = json.loads(given) if given.lstrip().startswith("[") else shlex.split(given)
-    return [word.replace("{boot}", BOOT).replace("{work_dir}", work_dir) for word in words]
 
 
 class Answer:
@@ -108,7 +91,7 @@ class Client:
         environment.update(env or {})
         limit = open_files and functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (open_files, open_files))
         self.process = subprocess.Popen(
-            command(work_dir), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True,
+            [sys.executable, "-c", BOOT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True,
             preexec_fn=limit, cwd=work_dir if os.path.isdir(work_dir) else None,
         )
         if init.pop("boot", True):
@@ -118,7 +101,7 @@ class Client:
 
     def init(self, **fields):
         message = {
-            "type": "init", "protocol": 1, "work_dir": os.environ.get("SUPERVISOR_WORK_DIR", self.work_dir),
+            "type": "init", "protocol": 1, "work_dir": self.work_dir,
             "env": {}, "preload": [], "warm": False, "idle_seconds": 0, "on_eof": "exit", "output_bytes": 30000,
             "spool_bytes": 1 << 24, "image_bytes": 1 << 20, "max_displays": 20, "max_artifacts": 100,
         }

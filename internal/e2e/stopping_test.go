@@ -67,6 +67,7 @@ func TestKilledKernels(t *testing.T) {
 		{"JavaScript that aborts", javascript, "process.abort()", "killed"},
 		{"JavaScript that kills itself", javascript, "process.kill(process.pid, 'SIGKILL'); while (true) {}", "killed"},
 		{"JavaScript that eats memory", javascript, "const data = []; while (true) data.push(Buffer.alloc(10_000_000, 1))", "memory"},
+		{"JavaScript whose heap grows without end", javascript, "const data = []; for (;;) data.push(new Array(1e5).fill(0).map(() => ({})))", "memory"},
 		{"JavaScript whose spare kernel dies before it", javascript, diesAfterTheSpare, "memory"},
 	} {
 		file := "open('kept.txt', 'w').write('file')"
@@ -85,6 +86,26 @@ func TestKilledKernels(t *testing.T) {
 		want := map[string]string{python: "(False, 'file')", javascript: "[ 'undefined', 'file' ]"}[test.tool]
 		if got := again.Meta.Run.value(); got != want {
 			t.Errorf("%s: afterwards %s", test.name, got)
+		}
+	}
+}
+
+func TestProgramsOfADeadKernelAreEnded(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	for tool, code := range map[string]struct{ leave, left string }{
+		python: {
+			"import os, signal, subprocess\nsubprocess.Popen(['setsid', 'sleep', '1000'])\nos.kill(os.getpid(), signal.SIGKILL)",
+			"import glob\n[p for p in glob.glob('/proc/[0-9]*/cmdline') if open(p, 'rb').read().startswith(b'sleep')]",
+		},
+		javascript: {
+			"require('child_process').spawn('setsid', ['sleep', '1000'], { detached: true }); process.kill(process.pid, 'SIGKILL'); while (true) {}",
+			"const { readdirSync, readFileSync } = require('fs'); readdirSync('/proc').filter((n) => { try { return readFileSync(`/proc/${n}/cmdline`, 'utf8').startsWith('sleep') } catch {} })",
+		},
+	} {
+		s.run(tool, object{"code": code.leave}, "killed")
+		if got := s.complete(tool, object{"code": code.left}).Meta.Run.value(); got != "[]" {
+			t.Errorf("%s: what is left of the dead kernel: %s", tool, got)
 		}
 	}
 }

@@ -1,6 +1,5 @@
 // A client of the kernel protocol for the tests: it starts a supervisor, sends frames and
-// collects what comes back. SUPERVISOR_COMMAND, a JSON list, names another command that
-// takes the place of `node FLAGS BOOT`; "BOOT" in it stands for the source of boot.cjs.
+// collects what comes back.
 import { spawn } from 'node:child_process';
 import { chownSync, mkdtempSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';
@@ -10,18 +9,8 @@ import { boot, flags, frame, program } from './program.mjs';
 
 const source = frame(program('main.cjs'));
 
-/** command is the argv that starts a supervisor. */
-function command() {
-  const given = process.env.SUPERVISOR_COMMAND;
-  if (given === undefined) return [process.execPath, ...flags, boot];
-  return JSON.parse(given).map((word) => (word === 'BOOT' ? boot : word));
-}
-
 /** slowness is how many times slower than others the machine is, where it is emulated. */
 const slowness = Number(process.env.E2E_SLOWNESS ?? 1);
-
-/** inImage tells that the supervisor is process 1 of a container, so that the test cannot see its files. */
-export const inImage = process.env.SUPERVISOR_COMMAND !== undefined;
 
 export const defaults = {
   type: 'init',
@@ -52,16 +41,15 @@ export class Client {
    */
   static async start(overrides = {}, env = {}, user = undefined) {
     const client = new Client();
-    client.workDir = inImage ? '/mnt/data' : mkdtempSync(join(tmpdir(), 'supervisor-test-'));
-    const [executable, ...args] = command();
+    client.workDir = mkdtempSync(join(tmpdir(), 'supervisor-test-'));
     // In a group of its own, so that a kernel which was only starting does not stay behind: outside of
     // a container nothing ends it when it waits for a supervisor that has gone.
-    const options = { stdio: ['pipe', 'pipe', 'pipe'], detached: true, cwd: inImage ? undefined : client.workDir, env: { ...process.env, ...env } };
-    if (user !== undefined && !inImage && process.getuid() === 0) {
+    const options = { stdio: ['pipe', 'pipe', 'pipe'], detached: true, cwd: client.workDir, env: { ...process.env, ...env } };
+    if (user !== undefined && process.getuid() === 0) {
       Object.assign(options, { uid: user, gid: user });
       chownSync(client.workDir, user, user);
     }
-    client.child = spawn(executable, args, options);
+    client.child = spawn(process.execPath, [...flags, boot], options);
     client.exited = new Promise((resolve) => client.child.on('exit', (code, signal) => resolve({ code, signal })));
     client.#join(client.child.stdin, client.child.stdout);
     client.child.stderr.on('data', (chunk) => (client.stderr += chunk));
@@ -114,7 +102,7 @@ export class Client {
     } catch {
       // There is nobody left.
     }
-    if (!inImage) rmSync(this.workDir, { recursive: true, force: true, maxRetries: 5 });
+    rmSync(this.workDir, { recursive: true, force: true, maxRetries: 5 });
   }
 
   #notify() {

@@ -4,18 +4,14 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync, statSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
-import { Client, inImage } from './harness.mjs';
+import { Client } from './harness.mjs';
 
 const LIMIT = 2000;
 const client = await Client.start({ output_bytes: LIMIT, spool_bytes: 50_000 });
 after(() => client.stop());
 
-/** read gives the text of a file of the work directory, through a run where it cannot be seen from here. */
-async function read(path) {
-  if (!inImage) return readFileSync(join(client.workDir, path), 'utf8');
-  const done = await client.run(`require("fs").readFileSync(${JSON.stringify(path)}).toString("base64url").match(/.{1,1000}/g)`);
-  return Buffer.from(done.result.replace(/[^\w-]/g, ''), 'base64url').toString();
-}
+/** read gives the text of a file of the work directory. */
+const read = (path) => readFileSync(join(client.workDir, path), 'utf8');
 
 test('output up to the limit is all there, and no file is made', async () => {
   const done = await client.run(`process.stdout.write('x'.repeat(${LIMIT - 1})); console.log()`);
@@ -32,7 +28,7 @@ test('longer output has a head, a tail and a file with the whole', async () => {
   assert.equal(tail, whole.slice(-LIMIT / 2));
   assert.deepEqual([bytes, lines, omitted_bytes], [whole.length, 1000, whole.length - LIMIT]);
   assert.equal(omitted_lines, whole.slice(LIMIT / 2, -LIMIT / 2).split('\n').length - 1);
-  if (!inImage) assert.equal(await read(path), whole);
+  assert.equal(read(path), whole);
   assert.equal(done.stderr.path, undefined);
 });
 
@@ -66,7 +62,7 @@ test('a character written in pieces is whole', async () => {
   assert.equal(done.stdout.head, '€');
 });
 
-test('the file of the whole text is bounded', { skip: inImage && 'the file is not to be seen from here' }, async () => {
+test('the file of the whole text is bounded', async () => {
   const done = await client.run('for (let i = 0; i < 200; i++) console.log("y".repeat(999))');
   assert.equal(statSync(join(client.workDir, done.stdout.path)).size, 50_000);
   assert.equal(done.stdout.bytes, 200_000);
@@ -153,34 +149,34 @@ describe('what an earlier run prints late is in no answer', () => {
   }
 });
 
-test('what an earlier run prints late is in its file, and the next answer names that', { skip: inImage && 'the file is not to be seen from here' }, async () => {
+test('what an earlier run prints late is in its file, and the next answer names that', async () => {
   const code = 'console.log("own"); setTimeout(() => { console.log("late"); console.error("late error"); display({ "text/html": "<p>" }); throw new Error("late throw") }, 30)';
   const { id } = await client.run(code);
   const next = await client.run('await new Promise((r) => setTimeout(r, 100)); 1');
   const files = [`.runs/${id}.stdout.txt`, `.runs/${id}.stderr.txt`];
   const lateOf = ({ late }) => late.filter((path) => path.includes(`/${id}.`)); // others may go on
   assert.deepEqual(lateOf(next), files);
-  assert.equal(await read(files[0]), 'own\nlate\n[text/html]\n');
-  assert.match(await read(files[1]), /^late error\n[^]*Error: late throw\n/);
+  assert.equal(read(files[0]), 'own\nlate\n[text/html]\n');
+  assert.match(read(files[1]), /^late error\n[^]*Error: late throw\n/);
   assert.deepEqual(lateOf(await client.run('1')), []);
 });
 
-test('late output goes on behind what was too long, and has its limit', { skip: inImage && 'the file is not to be seen from here' }, async () => {
+test('late output goes on behind what was too long, and has its limit', async () => {
   const { id, stdout } = await client.run('console.log("x".repeat(3000)); setTimeout(() => console.log("y".repeat(60_000)), 30); 1');
   assert.equal(stdout.path, `.runs/${id}.stdout.txt`);
   await client.run('await new Promise((r) => setTimeout(r, 100)); 1');
-  const text = await read(stdout.path);
+  const text = read(stdout.path);
   assert.equal(text, `${'x'.repeat(3000)}\n${'y'.repeat(50_000 - 3001)}`);
 });
 
-test('programs that a run left write to its file', { skip: inImage && 'the file is not to be seen from here' }, async () => {
+test('programs that a run left write to its file', async () => {
   const code = 'require("child_process").spawn("sh", ["-c", "sleep 0.3; echo late; echo late >&2; sleep 0.1"], { stdio: "inherit" }); console.log("own"); 1';
   const { id, stdout } = await client.run(code);
   assert.equal(stdout.head, 'own\n');
   const next = await client.run('console.log("next"); require("fs").writeSync(1, "fd\\n"); require("child_process").execSync("echo program; sleep 0.6", { stdio: "inherit" }); console.log("end")');
   assert.deepEqual([next.stdout.head, next.stderr.head], ['next\nfd\nprogram\nend\n', '']);
   assert.deepEqual(next.late.filter((path) => path.includes(`/${id}.`)).sort(), [`.runs/${id}.stderr.txt`, `.runs/${id}.stdout.txt`]);
-  assert.equal(await read(`.runs/${id}.stdout.txt`), 'own\nlate\n');
+  assert.equal(read(`.runs/${id}.stdout.txt`), 'own\nlate\n');
 });
 
 test('what a program writes that ends about when its run does is never in the next answer', async () => {
@@ -220,7 +216,7 @@ test('progress tells of a long run', async () => {
   assert.ok(elapsed_ms >= 1000 && elapsed_ms <= done.duration_ms);
 });
 
-describe('a hostile place for the file of the whole text', { skip: inImage && 'the place is prepared from here' }, () => {
+describe('a hostile place for the file of the whole text', () => {
   const flood = 'for (let i = 0; i < 1000; i++) console.log("line " + i); 1';
   const place = () => join(client.workDir, '.runs');
   const cases = {

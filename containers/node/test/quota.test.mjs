@@ -6,7 +6,7 @@ import { mkdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'no
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
-import { Client, inImage } from './harness.mjs';
+import { Client } from './harness.mjs';
 
 const MiB = 1 << 20;
 const BYTES = 20 * MiB;
@@ -73,7 +73,7 @@ test('hard links are counted once', async (t) => {
   assert.equal(await completed(client, 'fs.writeFileSync("one", Buffer.alloc(8 << 20)); for (let i = 0; i < 10; i++) fs.linkSync("one", `link-${i}`); await wait(400); "ok"'), "'ok'");
 });
 
-describe('what is only mapped', { skip: inImage && 'it takes a Python to do that' }, () => {
+describe('what is only mapped', () => {
   const hold = (mebibytes) => `
 import mmap, os, time
 file = open("mapped", "w+b"); file.truncate(${mebibytes} << 20)
@@ -208,7 +208,7 @@ describe('what lies far over the limit', () => {
     await client.frame(({ type, level }) => type === 'log' && level === 'warn');
   });
 
-  test('is found before the first run', { skip: inImage && 'the file is made from here' }, async (t) => {
+  test('is found before the first run', async (t) => {
     const client = await Client.start({ volume_bytes: BYTES, volume_files: FILES });
     t.after(() => client.child.kill('SIGTERM'));
     execFileSync('fallocate', ['-l', '600M', join(client.workDir, 'large')]);
@@ -236,7 +236,7 @@ describe('what lies far over the limit', () => {
     assert.deepEqual([state, cause], ['dead', 'quota']);
   });
 
-  test('may be deleted by somebody else', { skip: inImage && 'the files are deleted from here' }, async (t) => {
+  test('may be deleted by somebody else', async (t) => {
     const client = await started(t);
     await exceeded(client, 'fs.writeFileSync("large", ""); fs.truncateSync("large", 600 << 20); await wait(60_000)');
     await exceeded(client, fillHole('large', '"ignore"'));
@@ -273,7 +273,7 @@ test('a kernel that writes on after its run is killed', async (t) => {
   assert.equal((await client.run('typeof kept')).result, "'undefined'");
 });
 
-describe('where somebody else fills the directory', { skip: inImage && 'the files are written from here' }, () => {
+describe('where somebody else fills the directory', () => {
   /** fillUp makes a file over the limit, as another container does. */
   function fillUp(client) {
     writeFileSync(join(client.workDir, 'theirs'), '');
@@ -315,21 +315,21 @@ function growTree(client) {
   }
 }
 
-test('a run that ends in the middle of a count is judged all the same', { skip: inImage && 'the files are written from here' }, async (t) => {
+test('a run that ends in the middle of a count is judged all the same', async (t) => {
   const client = await started(t, { volume_files: 1_000_000 });
   growTree(client);
   await exceeded(client, `${fill['a file without a name in no time']}; await wait(150)`, { timeout_ms: 60_000, grace_ms: 30_000 });
   assert.equal(await completed(client, 'kept'), "'kept'");
 });
 
-test('who wrote is known where counts are far apart', { skip: inImage && 'the files are written from here' }, async (t) => {
+test('who wrote is known where counts are far apart', async (t) => {
   const client = await started(t, { volume_files: 1_000_000 });
   growTree(client);
   await exceeded(client, `await wait(1500); ${fill['sparse files']}`, { timeout_ms: 60_000, grace_ms: 30_000 });
   assert.equal(await completed(client, 'kept'), "'kept'");
 });
 
-test('interrupts and pings are answered while a large tree is counted', { skip: inImage && 'the files are written from here' }, async (t) => {
+test('interrupts and pings are answered while a large tree is counted', async (t) => {
   const client = await started(t, { volume_files: 1_000_000 });
   growTree(client);
   const id = client.begin('while (true);', { timeout_ms: 0, grace_ms: 20_000 });
@@ -342,7 +342,7 @@ test('interrupts and pings are answered while a large tree is counted', { skip: 
   assert.deepEqual([(await client.done(id)).status], ['cancelled']);
 });
 
-test('an idle supervisor is not woken by it', { skip: inImage && 'the process is not to be seen from here' }, async (t) => {
+test('an idle supervisor is not woken by it', async (t) => {
   const client = await started(t);
   await completed(client, 'fs.writeFileSync("file", "x"); 1');
   const switches = () => Number(/^voluntary_ctxt_switches:\s+(\d+)/m.exec(readFileSync(`/proc/${client.child.pid}/status`, 'utf8'))[1]);
