@@ -46,29 +46,14 @@ func engineFault(err error, language Language, setting KernelConfig) *fault.Erro
 	case errors.Is(err, ErrNoInterpreter):
 		f = fault.New(fault.ImageMissing, fmt.Sprintf("Name an image that has %s, or leave the image setting out to use the standard one.", setting.Interpreter),
 			"Image %q has no %s, which %s needs.", setting.Image, setting.Interpreter, language)
-	case errors.Is(err, ErrEngineUnavailable):
-		f = unavailable(err)
-	case errors.Is(err, context.DeadlineExceeded):
-		f = fault.New(fault.EngineUnavailable, "Try again; if it stays so, run `code-sandbox-mcp doctor` in a terminal.",
-			"Podman did not start a %s container in time.", language)
 	default:
-		f = fault.New(fault.EngineError, "Run `code-sandbox-mcp doctor` in a terminal; it tries a container and says what is wrong.",
-			"Podman could not start a %s container.", language)
+		return errNotDone(err, "start a %s container", language)
 	}
 	return f.Because(err)
 }
 
-// unavailable tells of an engine that cannot be reached, without its cause.
-func unavailable(err error) *fault.Error {
-	reason, fix, ok := ExplainUnavailable(err)
-	if !ok {
-		reason, fix = "Podman cannot be reached.", "Run `code-sandbox-mcp doctor` in a terminal; it says what is missing."
-	}
-	return fault.New(fault.EngineUnavailable, fix, "%s", reason)
-}
-
-// errNotDone puts the error of an engine that was to do something else into words for a model; what is
-// formatted, such as "list the sessions".
+// errNotDone puts the error of an engine that was to do something into words for a model; what is formatted,
+// such as "list the sessions".
 func errNotDone(err error, what string, args ...any) *fault.Error {
 	what = fmt.Sprintf(what, args...)
 	var f *fault.Error
@@ -76,12 +61,16 @@ func errNotDone(err error, what string, args ...any) *fault.Error {
 	case errors.As(err, &f):
 		return f
 	case errors.Is(err, ErrEngineUnavailable):
-		f = unavailable(err)
+		reason, fix, ok := ExplainUnavailable(err)
+		if !ok {
+			reason, fix = "Podman cannot be reached.", "Run `code-sandbox-mcp doctor` in a terminal; it says what is missing."
+		}
+		f = fault.New(fault.EngineUnavailable, fix, "%s", reason)
 	case errors.Is(err, context.DeadlineExceeded):
 		f = fault.New(fault.EngineUnavailable, "Try again; if it stays so, run `code-sandbox-mcp doctor` in a terminal.",
 			"Podman did not %s in time.", what)
 	default:
-		f = fault.New(fault.EngineError, "Try again; if it stays so, run `code-sandbox-mcp doctor` in a terminal.",
+		f = fault.New(fault.EngineError, "Run `code-sandbox-mcp doctor` in a terminal; it tries a container and says what is wrong.",
 			"Podman could not %s.", what)
 	}
 	return f.Because(err)
