@@ -116,6 +116,16 @@ func (s *session) unreached() map[Language]string {
 // Session describes a session, the default one for an empty id: also when that one does not exist yet,
 // since it will with the first run. One that this server does not have open is left as it is.
 func (m *Manager) Session(ctx context.Context, id string) (SessionInfo, error) {
+	m.mu.Lock()
+	opening := m.opening[id]
+	m.mu.Unlock()
+	if opening != nil && id != "" {
+		select {
+		case <-opening:
+		case <-ctx.Done():
+			return SessionInfo{}, ctx.Err()
+		}
+	}
 	s, err := m.find(id)
 	switch {
 	case err == nil:
@@ -146,7 +156,21 @@ func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) 
 	if !wanted {
 		return SessionInfo{}, notFound(id)
 	}
+	info.Kernels = m.takeable(ctx, id, info.Kernels)
 	return info, nil
+}
+
+// takeable leaves out the kernels of an unopened session that this server would not take over.
+func (m *Manager) takeable(ctx context.Context, id string, kernels []KernelInfo) []KernelInfo {
+	r := loadRecord(sessionFolder(m.config.StateDir, id))
+	if r == nil {
+		return nil
+	}
+	as := &session{id: id, named: true, config: &m.config, images: &m.images, record: r}
+	return slices.DeleteFunc(kernels, func(k KernelInfo) bool {
+		_, on := m.config.Kernels[k.Language]
+		return !on || as.fits(ctx, k.Language, r.Settings[k.Language]) != nil
+	})
 }
 
 // describe tells of a session of this server; for left see session.kept.

@@ -39,12 +39,62 @@ func TestToLookAtASessionDoesNotTakeItOver(t *testing.T) {
 	})
 }
 
+func TestALookWaitsForASessionThatIsBeingOpened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := lastingEngine(t)
+		m := newTestManager(t, leaveSessions(t, e, "mine"))
+		opening := make(chan struct{})
+		m.mu.Lock()
+		m.opening["mine"] = opening
+		m.mu.Unlock()
+		told := make(chan SessionInfo, 1)
+		go func() {
+			info, _ := m.Session(t.Context(), "mine")
+			told <- info
+		}()
+		synctest.Wait()
+		select {
+		case info := <-told:
+			t.Errorf("told too early of %+v", info)
+		default:
+		}
+		m.mu.Lock()
+		delete(m.opening, "mine")
+		m.mu.Unlock()
+		mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"})
+		close(opening)
+		if info := <-told; info.Owner != OwnerThis {
+			t.Errorf("told of %+v", info)
+		}
+	})
+}
+
+func TestAKernelThatWouldNotBeTakenOverIsNotToldOf(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"other settings": func(c *Config) { c.Limits.MemoryBytes++ },
+		"switched off":   func(c *Config) { delete(c.Kernels, Python) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, _ := lastingEngine(t)
+				config := leaveSessions(t, e, "mine")
+				change(&config)
+				info, err := newTestManager(t, config).Session(t.Context(), "mine")
+				if err != nil || info.Owner != OwnerNone || len(info.Kernels) != 0 {
+					t.Errorf("told of %+v, %v", info, err)
+				}
+			})
+		})
+	}
+}
+
 func TestAnEngineThatDoesNotAnswerIsToldOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := lastingEngine(t)
 		config := leaveSessions(t, e, "left")
 		m := newTestManager(t, config)
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+		synctest.Wait() // until the first sweep is over
 		for code, failure := range map[fault.Code]error{
 			fault.EngineUnavailable: fmt.Errorf("%w: gone", ErrEngineUnavailable),
 			fault.EngineError:       errors.New("database is locked"),

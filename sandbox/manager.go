@@ -371,11 +371,12 @@ func (m *Manager) room(id string) error {
 		idle[opening] = 0
 	}
 	waiting := keptSessions(m.config.StateDir)
+	_, waits := waiting[id] // to open it makes none more
 	maps.DeleteFunc(waiting, func(kept string, used time.Time) bool {
 		_, open := idle[kept]
 		return open || kept == id || now.Sub(used) >= idleTimeout(m.config.StateDir, kept, m.config.IdleTimeout)
 	})
-	if len(idle)+len(waiting) < m.config.MaxSessions {
+	if len(idle)+len(waiting) < m.config.MaxSessions || waits && len(idle) < m.config.MaxSessions {
 		return nil
 	}
 	for kept, used := range waiting {

@@ -198,6 +198,13 @@ func TestSessionsThatAnotherServerHasDoNotCount(t *testing.T) {
 		if f := wantCode(t, err, "max_sessions"); strings.Contains(f.Hint, "a (idle") || !strings.Contains(f.Hint, "d (idle") {
 			t.Errorf("the hint is %q", f.Hint)
 		}
+		other.Close(t.Context())
+		m.Close(t.Context())
+		later := newTestManager(t, config) // more wait for it than it may have, and none of them is lost
+		mustRun(t, later, RunOptions{Code: "2", SessionID: "a"})
+		mustRun(t, later, RunOptions{Code: "2", SessionID: "e"})
+		_, err = finish(later, RunOptions{Code: "1", SessionID: "f"})
+		wantCode(t, err, "max_sessions")
 	})
 }
 

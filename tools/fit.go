@@ -29,6 +29,12 @@ func (d *Deps) fit(res *sandbox.Result, render func(*sandbox.Result) *answer) *a
 		res = shortened(res, limit)
 		a = render(res)
 	}
+	for len(res.Artifacts) > listedFiles && d.isTooLong(a, res) {
+		fewer := *res
+		fewer.Artifacts, fewer.ArtifactsTotal = res.Artifacts[:len(res.Artifacts)/2], max(res.ArtifactsTotal, len(res.Artifacts))
+		res = &fewer
+		a = render(res)
+	}
 	return a
 }
 
@@ -39,8 +45,8 @@ func (d *Deps) isTooLong(a *answer, res *sandbox.Result) bool {
 		times = 2
 	}
 	fields := len(text) // nearly all that they have is in the text as well
-	if res.Error != nil {
-		fields += len(res.Error.Message)
+	if e := a.fields.(runFields).Error; e != nil {
+		fields += len(e.Message)
 	}
 	for _, artifact := range res.Artifacts {
 		fields += 2*len(artifact.Path) + 100

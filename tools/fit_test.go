@@ -30,13 +30,14 @@ func TestNoAnswerOfARunIsOverAMegabyte(t *testing.T) {
 		"lines":              {Status: sandbox.Completed, Stdout: cut("line\n"), Stderr: cut("\n")},
 		"an error":           {Status: sandbox.Failed, Error: &sandbox.RunError{Name: "E", Message: long("m"), Traceback: long("t")}, Stdout: cut("␁")},
 		"many long names":    {Status: sandbox.Completed, Stdout: stream("abc"), Artifacts: make([]sandbox.Artifact, 100)},
+		"names of quotes":    {Status: sandbox.Completed, Stdout: stream("abc"), Artifacts: make([]sandbox.Artifact, 100)},
 		"little, and images": {Status: sandbox.Completed, Stdout: sandbox.Stream{Head: "x"}, Displays: []sandbox.Display{{Path: "output/figure-1.png", SizeBytes: 1}}},
 	} {
 		for _, structured := range []bool{false, true} {
 			d := renderDeps(t)
 			d.StructuredContent, d.Secrets = structured, NewMasker(map[string]string{"TOKEN": secret})
 			for i := range res.Artifacts {
-				res.Artifacts[i].Path = strings.Repeat("d/", 1000) + "f"
+				res.Artifacts[i].Path = strings.Repeat(map[bool]string{true: `"`, false: "d/"}[name == "names of quotes"], 1000) + strings.Repeat("f", 3000)
 			}
 			before := *res
 			a := d.renderRun(t.Context(), res)

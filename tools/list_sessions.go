@@ -28,6 +28,8 @@ type sessionFields struct {
 
 type sessionList struct {
 	Sessions []sessionFields `json:"sessions"`
+	// Note says why sessions may be missing.
+	Note string `json:"note,omitempty"`
 }
 
 func (d *Deps) listSessions() tool {
@@ -46,12 +48,7 @@ func (d *Deps) listSessions() tool {
 			if err != nil && len(list.Sessions) == 0 {
 				return nil, err
 			}
-			a, failed := jsonAnswer(list)
-			if err != nil {
-				f := fault.From(err)
-				a.noting("Note: sessions that this server does not have open may be missing. " + f.Message + " " + f.Hint)
-			}
-			return a, failed
+			return jsonAnswer(list)
 		},
 	}
 }
@@ -60,10 +57,18 @@ func (d *Deps) listSessions() tool {
 func (d *Deps) sessionList(ctx context.Context) (sessionList, error) {
 	list := sessionList{Sessions: []sessionFields{}}
 	infos, err := d.Manager.Sessions(ctx)
+	if err != nil {
+		list.Note = incomplete(fault.From(err))
+		d.Logger.Info("list sessions", "cause", d.Secrets.Mask(causeText(fault.From(err))))
+	}
 	for _, info := range infos {
 		list.Sessions = append(list.Sessions, describe(info, time.Now()))
 	}
 	return list, err
+}
+
+func incomplete(f *fault.Error) string {
+	return "Sessions that this server does not have open may be missing. " + f.Message + " " + f.Hint
 }
 
 func describe(info sandbox.SessionInfo, now time.Time) sessionFields {

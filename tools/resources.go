@@ -76,11 +76,7 @@ func (d *Deps) registerResources(s *server.MCPServer) {
 }
 
 func (d *Deps) environments(ctx context.Context, _ string) (string, error) {
-	list, err := d.Environments(ctx)
-	if err != nil {
-		return "", err
-	}
-	text, err := json.MarshalIndent(environmentsFields{Environments: list, Network: "none", Limits: d.limits()}, "", " ")
+	text, err := json.MarshalIndent(environmentsFields{Environments: d.Environments(ctx), Network: "none", Limits: d.limits()}, "", " ")
 	return string(text), err
 }
 

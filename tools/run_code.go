@@ -20,7 +20,7 @@ func (d *Deps) runPythonCode() tool {
 		d.ofImage(sandbox.Python, "IPython syntax works (magics, !cmd, top-level await).",
 			"Top-level await works, and IPython syntax (magics, !cmd) where the image has IPython."),
 		"No network.",
-		d.ofImage(sandbox.Python, "numpy, pandas, matplotlib, scipy, scikit-learn and more are installed; session_info lists them.", lookForPackages),
+		d.packagesOf(sandbox.Python, "numpy, pandas, matplotlib, scipy, scikit-learn and more"),
 		"Use plt.show() or leave a figure open to see it; save files to show under /mnt/data/output.",
 	), "Python code, as one would type it into a notebook cell.")
 }
@@ -30,8 +30,8 @@ func (d *Deps) runJSCode() tool {
 		"Run JavaScript or TypeScript with Node.js in a persistent, isolated session and return its output, the last expression's value and new files.",
 		"Variables and files in /mnt/data are kept for later calls, and const, let and class may be declared again.",
 		"Top-level await, import and require work. No network.",
-		d.ofImage(sandbox.JavaScript, "lodash, mathjs, csv-parse, exceljs, sharp and more are installed; session_info lists them.", lookForPackages))
-	if _, python := d.Manager.Config().Kernels[sandbox.Python]; python {
+		d.packagesOf(sandbox.JavaScript, "lodash, mathjs, csv-parse, exceljs, sharp and more"))
+	if d.exists("run_python_code") {
 		description = sentences(description, "Python runs of the same session see the same files.")
 	}
 	return d.runCode("run_js_code", "Run JavaScript code", sandbox.JavaScript,
@@ -41,8 +41,6 @@ func (d *Deps) runJSCode() tool {
 
 func sentences(list ...string) string { return strings.Join(list, " ") }
 
-const lookForPackages = "session_info lists the installed packages where the image names them; else look with code."
-
 // ofImage picks what is true of the language's image: the one that setup makes, or one of the user's own, of which
 // nothing is known before Podman is asked.
 func (d *Deps) ofImage(language sandbox.Language, standard, own string) string {
@@ -50,6 +48,16 @@ func (d *Deps) ofImage(language sandbox.Language, standard, own string) string {
 		return standard
 	}
 	return own
+}
+
+// packagesOf tells of what is installed, and where the rest is to be found.
+func (d *Deps) packagesOf(language sandbox.Language, some string) string {
+	list := "session_info"
+	if !d.exists(list) {
+		list = "sandbox://environments"
+	}
+	return d.ofImage(language, some+" are installed; "+list+" lists them.",
+		list+" lists the installed packages where the image names them; else look with code.")
 }
 
 func (d *Deps) runCode(name, title string, language sandbox.Language, description, code string) tool {

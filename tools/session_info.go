@@ -74,15 +74,13 @@ const packagesTimeout = 5 * time.Second
 func (d *Deps) packages(ctx context.Context) map[sandbox.Language]map[string]string {
 	ctx, cancel := context.WithTimeout(ctx, packagesTimeout)
 	defer cancel()
-	environments, err := d.Environments(ctx)
-	if err != nil {
-		d.Logger.Debug("list packages", "error", err)
-	}
 	packages := make(map[sandbox.Language]map[string]string)
-	for _, e := range environments {
-		if len(e.Packages) > 0 {
-			packages[e.Language] = e.Packages
+	for _, e := range d.Environments(ctx) {
+		if e.Problem != "" {
+			d.Logger.Info("list packages", "language", e.Language, "problem", e.Problem)
+			continue
 		}
+		packages[e.Language] = e.Packages
 	}
 	return packages
 }

@@ -34,7 +34,7 @@ type Deps struct {
 	// Standard are the languages whose image is the one that setup makes: what is in it is known.
 	Standard []sandbox.Language
 	// Environments tells the versions of languages and packages, for session_info and sandbox://environments.
-	Environments func(context.Context) ([]Environment, error)
+	Environments func(context.Context) []Environment
 	// Fetch opens a download for upload_file, of at most DownloadBytes. Nil: addresses are not fetched.
 	Fetch func(ctx context.Context, address string) (*fetch.Download, error)
 	// HostDirs are the folders of the host that files may come from and go to.

@@ -20,15 +20,15 @@ type versions struct {
 }
 
 // environments reads what the images say of themselves. No container is started for it.
-func environments(config sandbox.Config, engine sandbox.Engine) func(context.Context) ([]tools.Environment, error) {
-	return func(ctx context.Context) ([]tools.Environment, error) {
+func environments(config sandbox.Config, engine sandbox.Engine) func(context.Context) []tools.Environment {
+	return func(ctx context.Context) []tools.Environment {
 		var list []tools.Environment
 		for _, language := range []sandbox.Language{sandbox.Python, sandbox.JavaScript} {
 			if kernel, on := config.Kernels[language]; on {
 				list = append(list, environment(ctx, engine, language, kernel))
 			}
 		}
-		return list, nil
+		return list
 	}
 }
 

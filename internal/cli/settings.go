@@ -216,7 +216,7 @@ func flat(value any) string {
 // environment, so they beat the file, and our own names beat them.
 func (s *Settings) loadForeign(fs *pflag.FlagSet, fromEnv map[string]bool, lookup func(string) (string, bool)) error {
 	free := func(name string) bool { return !fs.Changed(name) && !fromEnv[name] }
-	if value, _ := lookup("CONTAINER_HOST"); value != "" && free("engine-url") {
+	if value, _ := lookup("CONTAINER_HOST"); value != "" && (free("engine-url") || s.EngineURL == "") {
 		s.EngineURL = value
 	}
 	if value, ok := lookup("DOCKER_HOST"); ok {
@@ -256,7 +256,7 @@ func (s *Settings) check() error {
 	wrong(s.VolumeFiles < 100, "--volume-files %d is too small; 100 is the least", s.VolumeFiles)
 	wrong(s.TmpSize < 1<<20, "--tmp-size %s is too small; 1MiB is the least", s.TmpSize)
 	wrong(s.PIDsLimit < 16, "--pids-limit %d is too small; 16 is the least", s.PIDsLimit)
-	wrong(s.OCIRuntime != "" && s.EngineURL != "", "--oci-runtime %s has no effect on the Podman service at %s, which has a runtime of its own; leave one of the two out", s.OCIRuntime, s.EngineURL)
+	wrong(s.OCIRuntime != "" && s.EngineURL != "", "--oci-runtime %s has no effect on the Podman service that --engine-url or CONTAINER_HOST names, which has a runtime of its own; leave one of the two out", s.OCIRuntime)
 	wrong(s.OCIRuntime != "" && runtime.GOOS != "linux", "--oci-runtime %s has no effect here: containers run in Podman's virtual machine, whose containers.conf names the runtime", s.OCIRuntime)
 	wrong(s.MaxSessions < 1, "--max-sessions %d must be at least 1", s.MaxSessions)
 	wrong(s.OutputLimit < 1000 || s.OutputLimit > 200_000, "--output-limit %s must lie between 1000 and 200000 bytes", s.OutputLimit)

@@ -21,7 +21,7 @@ func (b *byteSize) Set(text string) error {
 }
 
 func (b byteSize) String() string {
-	if b >= 1<<20 {
+	if b >= 1<<20 && b < 1<<60 { // RAMInBytes knows no name for more
 		return units.BytesSize(float64(b))
 	}
 	return strconv.FormatInt(int64(b), 10)
