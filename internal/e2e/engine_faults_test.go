@@ -304,7 +304,7 @@ func TestTheNetworkOfARemoteEngine(t *testing.T) {
 		{"cut", "60s", func(w *wire) { w.cut() }, func(*wire) {}},
 		{"cut for a while", "60s", func(w *wire) { w.refuse(true); w.cut() }, func(w *wire) { w.refuse(false) }},
 		{"closed by half", "60s", func(w *wire) { w.halfClose() }, func(*wire) {}},
-		{"stalled", "15s", func(w *wire) { w.stall() }, func(w *wire) { w.flow() }},
+		{"stalled", "30s", func(w *wire) { w.stall() }, func(w *wire) { w.flow() }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWire(t, socket)

@@ -135,13 +135,13 @@ func TestNothingIsMadeBeforeTheFirstCall(t *testing.T) {
 	t.Parallel()
 	s := start(t, setup{})
 	lists(s)
+	if strings.Contains(s.stderr.String(), "connected to podman") {
+		t.Error("Podman was asked")
+	}
 	s.call("session_info", nil).wantText(t, "/mnt/data")
 	s.call("session_info", object{"session_id": "nobodys"}).wantCode(t, "session_not_found")
 	if ids := s.sessionIDs(); len(ids) > 0 {
 		t.Errorf("sessions exist: %v", ids)
-	}
-	if strings.Contains(s.stderr.String(), "connected to podman") {
-		t.Error("Podman was asked")
 	}
 }
 
