@@ -308,7 +308,7 @@ func TestTheNetworkOfARemoteEngine(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWire(t, socket)
-			s := start(t, setup{args: []string{"--engine-url", "tcp://" + w.listen.Addr().String(), "--start-timeout", test.startTimeout}})
+			s := start(t, setup{args: []string{"--engine-url", "tcp://" + w.listen.Addr().String(), "--start-timeout", test.startTimeout, "--soft-wait", "3m"}})
 			s.survives()
 			running := s.busy(python, object{"timeout_seconds": 3})
 			test.fault(w)
