@@ -252,11 +252,7 @@ func (l *leftover) info(stateDir, id string) (SessionInfo, bool) {
 		}
 		return info, true
 	}
-	if lock.found {
-		defer lock.release()
-	} else {
-		defer lock.undo()
-	}
+	defer lock.leave()
 	info.Owner = OwnerNone
 	for _, language := range l.running {
 		info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "kept"})

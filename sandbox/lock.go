@@ -163,17 +163,22 @@ func (l *lockFile) undo() {
 	_ = l.file.Close()
 }
 
+// leave lets go of a lock that was taken for a look, and leaves the folder as it was.
+func (l *lockFile) leave() {
+	if l.found {
+		l.release()
+	} else {
+		l.undo()
+	}
+}
+
 // openElsewhere reports whether another live server has the session.
 func openElsewhere(dir, id string) bool {
 	lock, err := takeLock(dir, id)
 	if err != nil {
 		return errors.Is(err, errLocked)
 	}
-	if lock.found {
-		lock.release()
-	} else {
-		lock.undo()
-	}
+	lock.leave()
 	return false
 }
 

@@ -603,8 +603,8 @@ func TestPrewarmMakesTheDefaultSessionReady(t *testing.T) {
 		if len(e.started) != 1 {
 			t.Fatalf("started %d containers", len(e.started))
 		}
-		if listed := append(m.Known(), listed(t, m)...); len(listed) != 0 {
-			t.Errorf("listed before it was used: %+v", listed)
+		if known := append(m.Known(), listed(t, m)...); len(known) != 0 {
+			t.Errorf("listed before it was used: %+v", known)
 		}
 		res := mustRun(t, m, RunOptions{Code: "1"})
 		if known, list := m.Known(), listed(t, m); len(known) != 1 || len(list) != 1 || list[0].ID != res.SessionID {

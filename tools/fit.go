@@ -1,7 +1,6 @@
 package tools
 
 import (
-	"encoding/json"
 	"strings"
 	"unicode/utf8"
 
@@ -56,11 +55,8 @@ func (d *Deps) isTooLong(a *answer, res *sandbox.Result) bool {
 
 // jsonBytes is how long a value is in an answer.
 func jsonBytes(value any) int {
-	var text strings.Builder
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(value)
-	return text.Len()
+	text, _ := plainJSON(value) // what cannot be encoded is in no answer
+	return len(text)
 }
 
 // longest is the length of a run's longest text.
@@ -115,7 +111,7 @@ func shortenedStream(s sandbox.Stream, limit int) sandbox.Stream {
 	return s
 }
 
-// runeStart is the first place at or before at where a character begins.
+// runeStart is the last place, at or before at, where a character begins.
 func runeStart(text string, at int) int {
 	for at > 0 && at < len(text) && !utf8.RuneStart(text[at]) {
 		at--

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,6 +23,9 @@ func TestNoAnswerOfARunIsOverAMegabyte(t *testing.T) {
 	cut := func(part string) sandbox.Stream {
 		return sandbox.Stream{Head: long(part), Tail: long(part), Bytes: 1 << 30, OmittedBytes: 1 << 29, OmittedLines: 1 << 20, Path: ".runs/r.stdout.txt"}
 	}
+	files := func(path string) []sandbox.Artifact {
+		return slices.Repeat([]sandbox.Artifact{{Path: path + strings.Repeat("f", 3000)}}, 100)
+	}
 	for name, res := range map[string]*sandbox.Result{
 		"plain":              {Status: sandbox.Completed, Stdout: stream("abc"), Stderr: stream("def"), Value: value(long("ghi"))},
 		"quotes":             {Status: sandbox.Completed, Stdout: stream(`"`), Value: value(long(`\`))},
@@ -29,16 +33,13 @@ func TestNoAnswerOfARunIsOverAMegabyte(t *testing.T) {
 		"a secret":           {Status: sandbox.Completed, Stdout: stream(secret), Stderr: cut(secret), Value: value(long(secret))},
 		"lines":              {Status: sandbox.Completed, Stdout: cut("line\n"), Stderr: cut("\n")},
 		"an error":           {Status: sandbox.Failed, Error: &sandbox.RunError{Name: "E", Message: long("m"), Traceback: long("t")}, Stdout: cut("␁")},
-		"many long names":    {Status: sandbox.Completed, Stdout: stream("abc"), Artifacts: make([]sandbox.Artifact, 100)},
-		"names of quotes":    {Status: sandbox.Completed, Stdout: stream("abc"), Artifacts: make([]sandbox.Artifact, 100)},
+		"many long names":    {Status: sandbox.Completed, Stdout: stream("abc"), Artifacts: files(strings.Repeat("d/", 1000))},
+		"names of quotes":    {Status: sandbox.Completed, Stdout: stream("abc"), Artifacts: files(strings.Repeat(`"`, 1000))},
 		"little, and images": {Status: sandbox.Completed, Stdout: sandbox.Stream{Head: "x"}, Displays: []sandbox.Display{{Path: "output/figure-1.png", SizeBytes: 1}}},
 	} {
 		for _, structured := range []bool{false, true} {
 			d := renderDeps(t)
 			d.StructuredContent, d.Secrets = structured, NewMasker(map[string]string{"TOKEN": secret})
-			for i := range res.Artifacts {
-				res.Artifacts[i].Path = strings.Repeat(map[bool]string{true: `"`, false: "d/"}[name == "names of quotes"], 1000) + strings.Repeat("f", 3000)
-			}
 			before := *res
 			a := d.renderRun(t.Context(), res)
 			text := a.content[0].(mcp.TextContent).Text

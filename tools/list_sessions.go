@@ -45,7 +45,7 @@ func (d *Deps) listSessions() tool {
 				return nil, err
 			}
 			list, err := d.sessionList(ctx)
-			if err != nil && len(list.Sessions) == 0 {
+			if err != nil {
 				return nil, err
 			}
 			return jsonAnswer(list)
@@ -53,22 +53,22 @@ func (d *Deps) listSessions() tool {
 	}
 }
 
-// sessionList has an error beside what is known; see Manager.Sessions.
+// sessionList tells what is known, with a note where the engine did not answer, and fails where that is nothing.
 func (d *Deps) sessionList(ctx context.Context) (sessionList, error) {
 	list := sessionList{Sessions: []sessionFields{}}
 	infos, err := d.Manager.Sessions(ctx)
+	if err != nil && len(infos) == 0 {
+		return list, err
+	}
 	if err != nil {
-		list.Note = incomplete(fault.From(err))
-		d.Logger.Info("list sessions", "cause", d.Secrets.Mask(causeText(fault.From(err))))
+		f := fault.From(err)
+		list.Note = "Sessions that this server does not have open may be missing. " + f.Message + " " + f.Hint
+		d.Logger.Info("list sessions", "cause", d.Secrets.Mask(causeText(f)))
 	}
 	for _, info := range infos {
 		list.Sessions = append(list.Sessions, describe(info, time.Now()))
 	}
-	return list, err
-}
-
-func incomplete(f *fault.Error) string {
-	return "Sessions that this server does not have open may be missing. " + f.Message + " " + f.Hint
+	return list, nil
 }
 
 func describe(info sandbox.SessionInfo, now time.Time) sessionFields {

@@ -14,7 +14,7 @@ import (
 
 func (d *Deps) sessionsResource(ctx context.Context, _ string) (string, error) {
 	list, err := d.sessionList(ctx)
-	if err != nil && len(list.Sessions) == 0 {
+	if err != nil {
 		return "", err
 	}
 	return indented(list)

@@ -153,15 +153,22 @@ func (a *answer) noting(note string) *answer {
 	return a
 }
 
-// jsonAnswer gives data as compact JSON, in which < and > stay what they are: a model reads it, no browser.
+// jsonAnswer gives data as compact JSON.
 func jsonAnswer(fields any) (*answer, error) {
+	text, err := plainJSON(fields)
+	if err != nil {
+		return nil, err
+	}
+	return &answer{content: []mcp.Content{mcp.NewTextContent(text)}, fields: fields}, nil
+}
+
+// plainJSON is compact JSON in which < and > stay what they are: a model reads it, no browser.
+func plainJSON(value any) (string, error) {
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(fields); err != nil {
-		return nil, err
-	}
-	return &answer{content: []mcp.Content{mcp.NewTextContent(strings.TrimSuffix(text.String(), "\n"))}, fields: fields}, nil
+	err := encoder.Encode(value)
+	return strings.TrimSuffix(text.String(), "\n"), err
 }
 
 // wrap makes an MCP handler of a tool's: it reads the arguments, and turns whatever the tool does

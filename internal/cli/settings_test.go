@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
@@ -189,19 +190,25 @@ func TestBadSettingsNameTheValue(t *testing.T) {
 	}
 }
 
+// parsed is the command that these arguments name, with its flags read.
+func parsed(t *testing.T, args ...string) *cobra.Command {
+	t.Helper()
+	cmd, rest, err := rootCommand().Find(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Args(cmd, cmd.Flags().Args()); err != nil {
+		t.Errorf("%q: %v", args, err)
+	}
+	return cmd
+}
+
 func TestPrewarmTakesTheNextWord(t *testing.T) {
 	for _, args := range [][]string{{"--prewarm", "js"}, {"--prewarm=js"}, {"serve", "--prewarm", "js"}} {
-		root := rootCommand()
-		cmd, rest, err := root.Find(args)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.ParseFlags(rest); err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Args(cmd, cmd.Flags().Args()); err != nil {
-			t.Errorf("%q: %v", args, err)
-		}
+		parsed(t, args...)
 	}
 }
 
@@ -219,28 +226,11 @@ func TestTheSweepLeftBehindHasTheServersSettings(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			root := rootCommand()
-			cmd, rest, err := root.Find(test.args)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.ParseFlags(rest); err != nil {
-				t.Fatal(err)
-			}
-			args := sweepArgs(cmd.Flags())
+			args := sweepArgs(parsed(t, test.args...).Flags())
 			if got := strings.Join(args, " "); got != test.want {
 				t.Errorf("it is called with %q, want %q", got, test.want)
 			}
-			gc, rest, err := rootCommand().Find(append([]string{"gc", "--" + afterParentFlag}, args...))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := gc.ParseFlags(rest); err != nil {
-				t.Error(err)
-			}
-			if err := gc.Args(gc, gc.Flags().Args()); err != nil {
-				t.Error(err)
-			}
+			parsed(t, append([]string{"gc", "--" + afterParentFlag}, args...)...)
 		})
 	}
 }
