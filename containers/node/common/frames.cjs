@@ -21,12 +21,16 @@ function encodeFrame(message) {
  * FrameReader cuts a byte stream into frames and hands each parsed object to onFrame.
  * push throws when a frame is longer than limit, empty, no JSON or no object: nothing
  * that follows on such a stream can be trusted to begin at a frame.
+ *
+ * In a kernel a termination that was meant for user code may cut push off anywhere. What it
+ * had is lost then, and what comes next is taken to begin at a frame.
  */
 class FrameReader {
   #chunks = [];
   #size = 0;
   #need = 4;
   #inBody = false;
+  #pushing = false;
 
   constructor(limit, onFrame) {
     this.limit = limit;
@@ -35,6 +39,8 @@ class FrameReader {
 
   /** push takes the next bytes; the caller may use the buffer again afterwards. */
   push(chunk) {
+    if (this.#pushing) this.#restart();
+    this.#pushing = true;
     let rest = this.#size === 0 ? chunk : this.#join(chunk);
     while (rest !== null && rest.length >= this.#need) {
       const part = rest.subarray(0, this.#need);
@@ -42,6 +48,14 @@ class FrameReader {
       this.#take(part);
     }
     if (rest !== null && rest.length > 0) this.#keep(rest);
+    this.#pushing = false;
+  }
+
+  #restart() {
+    this.#chunks = [];
+    this.#size = 0;
+    this.#need = 4;
+    this.#inBody = false;
   }
 
   // join gives the bytes so far as one buffer once a whole part is there. Until then

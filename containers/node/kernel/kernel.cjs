@@ -21,7 +21,7 @@ const { inode } = require('./descriptors.cjs');
 const { Displayer, displaysItself } = require('./display.cjs');
 const { cutError, describeError, describeSyntaxError, formatStack } = require('./errors.cjs');
 const { FrameReader, encodeFrame } = require('../common/frames.cjs');
-const { ANSWERED, GATE_ACKED, GATE_CELLS, GATE_FIRED, GATE_IDLE, GATE_IN_RUN, GATE_STATE, GATE_TIMES, GATE_WAITING, gateKind } = require('../common/gate.cjs');
+const { ANSWERED, GATE_ACKED, GATE_CELLS, GATE_FIRED, GATE_FIRING, GATE_IDLE, GATE_IN_RUN, GATE_STATE, GATE_TIMES, GATE_WAITING, gateKind } = require('../common/gate.cjs');
 const { Importer } = require('./importer.cjs');
 const { inspect } = require('./inspect.cjs');
 const { KernelOutput } = require('./kerneloutput.cjs');
@@ -614,10 +614,10 @@ class Kernel {
     // A run that is neither there nor over was lost: a termination has hit what was about to take it.
     if (this.#run === null && id !== this.#finished) this.#run = newRun(id, '');
     const state = gateKind(Atomics.compareExchange(this.#gate, GATE_STATE, GATE_WAITING, GATE_IDLE));
-    if (state === GATE_IDLE || state === GATE_WAITING) return this.#giveUp(id, true);
-    // A termination may be on its way, and hit what comes next. When this timer gets to
-    // run, one that had been asked for has hit, or what it was meant for ended before.
-    setTimeout(() => this.#giveUp(id, state === GATE_FIRED), FIRED_AFTER_MS);
+    // A termination is about to be asked for, and would hit the ending of the run. The interrupt is
+    // repeated soon; a timer of this process would not do, as it may be that which is hit.
+    if (state === GATE_FIRING) return;
+    this.#giveUp(id, state !== GATE_FIRED);
   }
 
   #giveUp(id, hit) {
