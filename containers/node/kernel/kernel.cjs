@@ -14,7 +14,7 @@ const { promiseHooks } = require('node:v8');
 // code gives a program would end with the run.
 require('node:child_process');
 const { Asker } = require('../common/ask.cjs');
-const { closeSync, fstatSync, openSync, promiseThen, startImmediate } = require('./builtins.cjs');
+const { closeSync, fstatSync, nextTick, openSync, promiseThen, startImmediate } = require('./builtins.cjs');
 const { writeAll } = require('./bytes.cjs');
 const { Cell, readsAsObject } = require('./cell.cjs');
 const { inode } = require('./descriptors.cjs');
@@ -43,6 +43,7 @@ class Kernel {
   settings = { workDir: '/', outputBytes: 30_000, imageBytes: 1 << 20 };
   #context = new RunContext();
   #run = null;
+  #hasBegun = false; // a run, by the bytes that are being read
   #pending = new Map(); // the promise of each run whose evaluation has not ended, though the run may have
   #gate = new Int32Array(new SharedArrayBuffer(4 * GATE_CELLS));
   #asker = null;
@@ -130,6 +131,7 @@ class Kernel {
     const reader = new FrameReader(MAX_FRAME_OUT, (frame) => this.#onFrame(frame));
     const buffer = Buffer.allocUnsafe(1 << 16);
     const callback = (count) => {
+      this.#hasBegun = false;
       reader.push(buffer.subarray(0, count));
       return true;
     };
@@ -151,8 +153,12 @@ class Kernel {
     this.#context.reset();
     if (frame.type === 'init') this.#onInit(frame);
     else if (frame.type === 'run') this.#tryRun(frame);
-    else if (frame.type === 'interrupt') this.#onInterrupt(frame);
     else if (frame.type === 'pipes') this.#onPipes(frame);
+    else if (frame.type !== 'interrupt') return;
+    // The run's first ticks and promises still wait for their turn: to end it now would have them
+    // follow, and keep the next one waiting.
+    else if (this.#hasBegun) startImmediate(() => this.#onInterrupt(frame));
+    else this.#onInterrupt(frame);
   }
 
   // onPipes leaves the pipes to the programs that have got them, and takes others.
@@ -268,7 +274,7 @@ class Kernel {
     const timers = require('node:timers');
     const promises = require('node:timers/promises');
     for (const name of ['setTimeout', 'setInterval', 'setImmediate']) {
-      const wrapped = this.#wrapTimer(timers[name]);
+      const wrapped = this.#wrapTimer(timers[name], name === 'setImmediate');
       timers[name] = wrapped;
       globalThis[name] = wrapped;
     }
@@ -278,28 +284,40 @@ class Kernel {
     }
     promises.setInterval = this.#wrapTicks(promises.setInterval);
     promises.scheduler.wait = this.#wrapWait(promises.scheduler.wait.bind(promises.scheduler));
+    process.nextTick = this.#wrapTick(nextTick);
     moduleApi.syncBuiltinESMExports();
   }
 
   // A timer carries its run: when that was interrupted, its callbacks are not called any more.
-  #wrapTimer(start) {
+  // An immediate's is called as startImmediate does it.
+  #wrapTimer(start, isImmediate) {
     const kernel = this;
     const wrapped = function (callback, ...rest) {
       if (typeof callback !== 'function') return start(callback, ...rest);
       const run = kernel.#owner();
-      const timer = start(
-        function (...args) {
-          if (run?.cancelled) return clearTimeout(timer);
-          try {
-            kernel.#context.run(run, () => Reflect.apply(callback, this, args));
-          } catch (error) {
-            kernel.#thrown = { run, error }; // the context is over when the exception is reported
-            throw error;
-          }
-        },
-        ...rest,
-      );
+      const call = function (...args) {
+        if (run?.cancelled) return clearTimeout(timer);
+        try {
+          kernel.#context.run(run, () => Reflect.apply(callback, this, args));
+        } catch (error) {
+          kernel.#thrown = { run, error }; // the context is over when the exception is reported
+          throw error;
+        }
+      };
+      const timer = isImmediate ? start((...args) => nextTick(() => Reflect.apply(call, timer, args)), ...rest) : start(call, ...rest);
       return timer;
+    };
+    Object.defineProperty(wrapped, 'name', { value: start.name });
+    return wrapped;
+  }
+
+  // What is still queued when a tick is terminated would else hold up the next run.
+  #wrapTick(start) {
+    const kernel = this;
+    const wrapped = function (callback, ...args) {
+      if (typeof callback !== 'function') return start(callback);
+      const run = kernel.#owner();
+      return start(() => run?.cancelled || Reflect.apply(callback, undefined, args));
     };
     Object.defineProperty(wrapped, 'name', { value: start.name });
     return wrapped;
@@ -385,6 +403,7 @@ class Kernel {
     const run = newRun(id, code);
     const { cell } = run;
     this.#run = run;
+    this.#hasBegun = true;
     Atomics.store(this.#gate, GATE_IN_RUN, 1);
     if (/\b(?:const|import|export)\b/.test(code) || code.startsWith('#!')) {
       const answer = this.#translate({ what: 'cell', code });

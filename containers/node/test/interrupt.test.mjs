@@ -47,6 +47,47 @@ describe('a timeout ends the run and keeps the variables', () => {
   }
 });
 
+// Some of several callbacks is ended, and the others must neither stop the kernel nor go on.
+const several = {
+  'the second of two immediates': 'setImmediate(() => {}); setImmediate(() => { while (true); })',
+  'an immediate between others': 'setImmediate(() => {}); setImmediate(() => { while (true); }); setImmediate(() => {})',
+  'two immediates': 'setImmediate(() => { while (true); }); setImmediate(() => { while (true); })',
+  'a tick in an immediate': 'setImmediate(() => process.nextTick(() => { while (true); })); setImmediate(() => {})',
+  'two ticks': 'process.nextTick(() => { while (true); }); process.nextTick(() => { while (true); })',
+  'two promises': 'for (let i = 0; i < 2; i++) Promise.resolve().then(() => { while (true); })',
+  'two timers': 'setTimeout(() => { while (true); }, 1); setTimeout(() => { while (true); }, 1)',
+  'more immediates than can run': 'for (;;) { for (let i = 0; i < 1e5; i++) setImmediate(() => {}); await new Promise((r) => setImmediate(r)); }',
+};
+
+describe('of several callbacks that an interrupt ends, none holds up the next run', () => {
+  for (const [name, code] of Object.entries(several)) {
+    test(name, async () => {
+      for (const timeout of [150, 100, 1, 5]) {
+        const done = await client.run(`${code}; await new Promise(() => {})`, { timeout_ms: timeout, grace_ms: 20_000 });
+        assert.deepEqual([done.status, done.kernel], ['timed_out', 'alive']);
+        const next = await client.run('await new Promise((r) => setImmediate(() => setTimeout(r, 1))); 1');
+        assert.deepEqual([next.status, next.result, next.kernel], ['completed', '1', 'alive']);
+      }
+    });
+  }
+});
+
+test('ticks and immediates are called as elsewhere', async () => {
+  const code = `
+    const seen = [];
+    process.nextTick((...all) => seen.push('tick', ...all), 1, 2);
+    const immediate = setImmediate(function (...all) { seen.push(this === immediate, ...all); process.nextTick(() => seen.push('its tick')); }, 3, 4);
+    setImmediate(() => seen.push('second'));
+    clearImmediate(setImmediate(() => seen.push('cleared')));
+    setImmediate(() => setImmediate(() => seen.push('next turn')));
+    await new Promise((r) => setTimeout(r, 50));
+    [seen.join(), process.nextTick.name, setImmediate.name, await require('timers/promises').setImmediate(5)].join(' ')`;
+  assert.equal((await client.run(code)).result, "'tick,1,2,true,3,4,its tick,second,next turn nextTick setImmediate 5'");
+  const thrown = await client.run('setImmediate(() => { throw new RangeError("in an immediate") }); await new Promise(() => {})');
+  assert.deepEqual([thrown.status, thrown.error?.name, thrown.error?.message], ['failed', 'RangeError', 'in an immediate']);
+  assert.equal((await client.run('try { process.nextTick(1) } catch (e) { e.code }')).result, "'ERR_INVALID_ARG_TYPE'");
+});
+
 test('calls that an interrupt tore leave no file open (torn.cjs), and what code has opened stays', async () => {
   await client.run('const files = require("fs"), mine = files.openSync("mine", "w"); 1');
   const torn = `
