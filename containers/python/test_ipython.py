@@ -294,7 +294,7 @@ class Loaded(SupervisorTest):
 
 
 def load_tests(loader, _tests, _pattern):
-    """Chooses by what the interpreter under test has."""
+    """Chooses by what the interpreter has. The tests of internal/e2e run all of it in the image."""
     client = Client()
     try:
         has = {name for name in ("pandas", "matplotlib", "PIL", "numpy", "plotly", "sympy", "tqdm")

@@ -1,0 +1,71 @@
+package e2e
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// What the supervisor's own tests of IPython and of figures need is not on every machine that runs the others,
+// but in the image: so they run in a session's container, beside its kernels.
+func TestThePythonSupervisorsTestsWithIPython(t *testing.T) {
+	t.Parallel()
+	const tests = "test_ipython.py"
+	programs := os.DirFS("../../containers/python")
+	source, err := fs.ReadFile(programs, tests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "tests.zip"), zipped(t, programs, "*.py"))
+	s := start(t, setup{args: []string{"--allow-host-dir", dir}})
+	s.call("upload_file", object{"filename": "tests.zip", "host_path": "tests.zip"}).fields(t)
+	session := s.py("import zipfile; zipfile.ZipFile('input/tests.zip').extractall('tests')").Meta.Run.SessionID
+	h, err := held([]string{session})
+	if err != nil || len(h.Containers) != 1 {
+		t.Fatalf("the session's container: %v, %v", h, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(slowness)*5*time.Minute)
+	defer cancel()
+	printed, err := exec.CommandContext(ctx, "podman", "exec", "--workdir", "/mnt/data/tests", h.Containers[0], "python3", "-m", "unittest", "-q", tests).CombinedOutput()
+	want := len(regexp.MustCompile(`(?m)^    (?:async )?def test_`).FindAll(source, -1))
+	if err != nil || !regexp.MustCompile(`Ran `+strconv.Itoa(want)+` tests in [\d.]+s\n\nOK\n`).Match(printed) {
+		t.Errorf("%d tests were to be run: %v\n%s", want, err, printed)
+	}
+}
+
+// zipped packs the files of a folder that match a pattern.
+func zipped(t *testing.T, folder fs.FS, pattern string) []byte {
+	t.Helper()
+	names, err := fs.Glob(folder, pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	archive := zip.NewWriter(&packed)
+	for _, name := range names {
+		content, err := fs.ReadFile(folder, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := archive.Create(name)
+		if err == nil {
+			_, err = file.Write(content)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := archive.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return packed.Bytes()
+}
