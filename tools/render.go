@@ -144,7 +144,7 @@ func (d *Deps) quotaFault(res *sandbox.Result) *fault.Error {
 			variables = "variables are gone"
 		}
 		f = fault.New(fault.QuotaExceeded, "Delete files that are not needed, with code or by closing the session.",
-			"The session's files may take %s in %s files, and the run was stopped after %v when it passed that; %s.", size, files, roughly(res.Duration), variables)
+			"The run was stopped after %v by the limit of the session's files, %s in %s files%s; %s.", roughly(res.Duration), size, files, d.quotaCause(res), variables)
 	case causeFull:
 		f = fault.New(fault.QuotaExceeded, "Save what is needed with read_artifact, then close the session.",
 			"Nothing was run, because the session's files take far more than the %s in %s files that they may.", size, files)
@@ -152,6 +152,14 @@ func (d *Deps) quotaFault(res *sandbox.Result) *fault.Error {
 		return nil
 	}
 	return f.With("limit_bytes", c.VolumeBytes).With("limit_files", c.VolumeFiles)
+}
+
+// quotaCause is what the supervisor says of the limit: how far it was passed, or that the files could not be counted.
+func (d *Deps) quotaCause(res *sandbox.Result) string {
+	if res.Error == nil || res.Error.Message == "" {
+		return ""
+	}
+	return ": " + shorten(oneLine(d.maskCut(res.Error.Message)), 300)
 }
 
 // fullHint tells what lies behind the system's words for a file or a disk that may not grow.

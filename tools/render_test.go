@@ -56,8 +56,8 @@ func TestARunReadsLikeATerminal(t *testing.T) {
 		"cut": {sandbox.Result{Status: sandbox.Completed, Stdout: sandbox.Stream{
 			Head: "first\n", Tail: "last\n", OmittedBytes: 5_000_000, OmittedLines: 12345, Path: ".runs/r.stdout.txt",
 		}}, "completed in 0s\nfirst\n… 12,345 lines (5.0 MB) left out; the whole text is in /mnt/data/.runs/r.stdout.txt …\nlast", false},
-		"stopped by its files": {sandbox.Result{Status: sandbox.Failed, ExitCode: 1, Cause: "quota", Duration: ms},
-			"quota_exceeded: The session's files may take 2.0 GiB in 1,000 files, and the run was stopped after 1ms when it passed that; variables are kept.\nHint: Delete files that are not needed, with code or by closing the session.", true},
+		"stopped by its files": {sandbox.Result{Status: sandbox.Failed, ExitCode: 1, Cause: "quota", Duration: ms, Error: &sandbox.RunError{Name: "QuotaExceeded", Message: "a program hides\nits files"}},
+			"quota_exceeded: The run was stopped after 1ms by the limit of the session's files, 2.0 GiB in 1,000 files: a program hides its files; variables are kept.\nHint: Delete files that are not needed, with code or by closing the session.", true},
 		"not begun": {sandbox.Result{Status: sandbox.Failed, ExitCode: 1, Cause: "full"},
 			"quota_exceeded: Nothing was run, because the session's files take far more than the 2.0 GiB in 1,000 files that they may.\nHint: Save what is needed with read_artifact, then close the session.", true},
 		"cut, and its file as well": {sandbox.Result{Status: sandbox.Completed, Stdout: sandbox.Stream{
