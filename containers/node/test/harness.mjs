@@ -12,6 +12,9 @@ const source = frame(program('main.cjs'));
 /** slowness is how many times slower than others the machine is, where it is emulated. */
 const slowness = Number(process.env.E2E_SLOWNESS ?? 1);
 
+/** PATIENT is a grace for code that shall not be killed: V8 parses JSON, say, to its end before it hears of an interrupt. */
+export const PATIENT = 20_000 * slowness;
+
 export const defaults = {
   type: 'init',
   protocol: 1,

@@ -2,7 +2,7 @@
 // unless the code cannot be stopped.
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
-import { Client } from './harness.mjs';
+import { Client, PATIENT } from './harness.mjs';
 
 const client = await Client.start();
 after(() => client.stop());
@@ -37,7 +37,7 @@ describe('a timeout ends the run and keeps the variables', () => {
   for (const [name, code] of Object.entries(stubborn)) {
     test(name, async () => {
       await client.run('kept = "kept"');
-      const done = await client.run(code, { timeout_ms: 150, grace_ms: 20_000 });
+      const done = await client.run(code, { timeout_ms: 150, grace_ms: PATIENT });
       assert.deepEqual([done.status, done.exit_code, done.kernel, done.cause], ['timed_out', 124, 'alive', '']);
       assert.equal(done.error, null);
       const next = await client.run('kept');
@@ -63,7 +63,7 @@ describe('of several callbacks that an interrupt ends, none holds up the next ru
   for (const [name, code] of Object.entries(several)) {
     test(name, async () => {
       for (const timeout of [150, 100, 1, 5]) {
-        const done = await client.run(`${code}; await new Promise(() => {})`, { timeout_ms: timeout, grace_ms: 20_000 });
+        const done = await client.run(`${code}; await new Promise(() => {})`, { timeout_ms: timeout, grace_ms: PATIENT });
         assert.deepEqual([done.status, done.kernel], ['timed_out', 'alive']);
         const next = await client.run('await new Promise((r) => setImmediate(() => setTimeout(r, 1))); 1');
         assert.deepEqual([next.status, next.result, next.kernel], ['completed', '1', 'alive']);
@@ -96,7 +96,7 @@ test('calls that an interrupt tore leave no file open (torn.cjs), and what code 
     }).filter((path) => path.includes("/torn")).length`;
   for (let i = 0; i < 20; i++) {
     const code = 'for (;;) { files.appendFileSync("torn", Buffer.alloc(1 << 14)); files.readFileSync("torn"); files.writeFileSync("torn", Buffer.alloc(100)) }';
-    const done = await client.run(code, { timeout_ms: 100, grace_ms: 20_000 });
+    const done = await client.run(code, { timeout_ms: 100, grace_ms: PATIENT });
     assert.deepEqual([done.status, done.kernel], ['timed_out', 'alive']);
     assert.equal((await client.run(torn)).result, '0');
   }
@@ -139,13 +139,13 @@ test('interrupts never hit the run that follows', async () => {
 
 test('what an earlier run left is not taken for the run that waits behind it', async () => {
   await client.run('setTimeout(() => { for (const begun = Date.now(); Date.now() - begun < 400; ); left = "came to its end"; }, 1); 1');
-  assert.equal((await client.run('while (true);', { timeout_ms: 20, grace_ms: 20_000 })).status, 'timed_out');
+  assert.equal((await client.run('while (true);', { timeout_ms: 20, grace_ms: PATIENT })).status, 'timed_out');
   assert.equal((await client.run('left')).result, "'came to its end'");
 });
 
 test('what an earlier run left and never ends is ended for the run that waits behind it', async () => {
   await client.run('setTimeout(() => { while (true); }, 1); kept = 2');
-  await client.run('1', { timeout_ms: 100, grace_ms: 20_000 });
+  await client.run('1', { timeout_ms: 100, grace_ms: PATIENT });
   assert.equal((await client.run('kept')).result, '2');
 });
 
@@ -191,7 +191,7 @@ test('code that cannot be stopped is killed after its grace', async () => {
 
 test('a program that ends under an interrupt does not let the code go on', async () => {
   const code = 'try { require("child_process").execSync("sleep 100") } catch {} ; console.log("went on")';
-  const done = await client.run(code, { timeout_ms: 200, grace_ms: 20_000 });
+  const done = await client.run(code, { timeout_ms: 200, grace_ms: PATIENT });
   assert.deepEqual([done.status, done.stdout.head], ['timed_out', '']);
 });
 

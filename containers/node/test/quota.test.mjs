@@ -6,7 +6,7 @@ import { mkdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'no
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
-import { Client } from './harness.mjs';
+import { Client, PATIENT } from './harness.mjs';
 
 const MiB = 1 << 20;
 const BYTES = 20 * MiB;
@@ -332,7 +332,7 @@ test('who wrote is known where counts are far apart', async (t) => {
 test('interrupts and pings are answered while a large tree is counted', async (t) => {
   const client = await started(t, { volume_files: 1_000_000 });
   growTree(client);
-  const id = client.begin('while (true);', { timeout_ms: 0, grace_ms: 20_000 });
+  const id = client.begin('while (true);', { timeout_ms: 0, grace_ms: PATIENT });
   for (let i = 0; i < 200; i++) {
     client.send({ type: 'ping', n: i });
     await client.frame(({ type, n }) => type === 'pong' && n === i);
