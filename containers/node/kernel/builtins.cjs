@@ -8,7 +8,7 @@ const fs = require('node:fs');
 
 const { closeSync, fstatSync, mkdirSync, openSync, readFileSync, readdirSync, statSync, writeSync } = fs;
 const { setImmediate } = globalThis;
-const { nextTick } = process;
+const { nextTick, _tickCallback: runTicks } = process;
 const promiseThen = (() => {}).call.bind(Promise.prototype.then);
 
 /**
@@ -21,4 +21,4 @@ function startImmediate(callback) {
   return setImmediate(nextTick, callback);
 }
 
-module.exports = { closeSync, fstatSync, mkdirSync, nextTick, openSync, promiseThen, readFileSync, readdirSync, startImmediate, statSync, writeSync };
+module.exports = { closeSync, fstatSync, mkdirSync, nextTick, openSync, promiseThen, readFileSync, readdirSync, runTicks, startImmediate, statSync, writeSync };

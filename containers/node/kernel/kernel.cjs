@@ -22,6 +22,7 @@ const { Displayer, displaysItself } = require('./display.cjs');
 const { cutError, describeError, describeSyntaxError, formatStack } = require('./errors.cjs');
 const { FrameReader, encodeFrame } = require('../common/frames.cjs');
 const { ANSWERED, GATE_ACKED, GATE_CELLS, GATE_FIRED, GATE_FIRING, GATE_IDLE, GATE_IN_RUN, GATE_STATE, GATE_TIMES, GATE_WAITING, gateKind } = require('../common/gate.cjs');
+const { Immediate, Immediates } = require('./immediates.cjs');
 const { Importer } = require('./importer.cjs');
 const { inspect } = require('./inspect.cjs');
 const { KernelOutput } = require('./kerneloutput.cjs');
@@ -49,6 +50,7 @@ class Kernel {
   #asker = null;
   #pipes = [];
   #finished = ''; // the id of the last run that has ended
+  #immediates = new Immediates();
   #torn = null; // what interrupted calls have left open
   #thrown = null; // the last exception out of a timer, with the timer's run
 
@@ -273,11 +275,17 @@ class Kernel {
   #installTimers() {
     const timers = require('node:timers');
     const promises = require('node:timers/promises');
-    for (const name of ['setTimeout', 'setInterval', 'setImmediate']) {
-      const wrapped = this.#wrapTimer(timers[name], name === 'setImmediate');
-      timers[name] = wrapped;
-      globalThis[name] = wrapped;
-    }
+    const { setTimeout, setInterval, setImmediate, clearImmediate } = timers;
+    const own = {
+      setTimeout: this.#wrapTimer(setTimeout),
+      setInterval: this.#wrapTimer(setInterval),
+      setImmediate: this.#wrapImmediate(setImmediate),
+      clearImmediate(immediate) {
+        return immediate instanceof Immediate ? immediate.close() : clearImmediate(immediate);
+      },
+    };
+    Object.assign(timers, own);
+    Object.assign(globalThis, own);
     for (const name of ['setTimeout', 'setImmediate']) {
       promises[name] = this.#wrapWait(promises[name]);
       Object.defineProperty(timers[name], require('node:util').promisify.custom, { value: promises[name], configurable: true });
@@ -289,26 +297,42 @@ class Kernel {
   }
 
   // A timer carries its run: when that was interrupted, its callbacks are not called any more.
-  // An immediate's is called as startImmediate does it.
-  #wrapTimer(start, isImmediate) {
+  #wrapTimer(start) {
     const kernel = this;
     const wrapped = function (callback, ...rest) {
       if (typeof callback !== 'function') return start(callback, ...rest);
       const run = kernel.#owner();
-      const call = function (...args) {
-        if (run?.cancelled) return clearTimeout(timer);
-        try {
-          kernel.#context.run(run, () => Reflect.apply(callback, this, args));
-        } catch (error) {
-          kernel.#thrown = { run, error }; // the context is over when the exception is reported
-          throw error;
-        }
-      };
-      const timer = isImmediate ? start((...args) => nextTick(() => Reflect.apply(call, timer, args)), ...rest) : start(call, ...rest);
+      const timer = start(
+        function (...args) {
+          if (run?.cancelled) return clearTimeout(timer);
+          kernel.#callBack(run, () => Reflect.apply(callback, this, args));
+        },
+        ...rest,
+      );
       return timer;
     };
     Object.defineProperty(wrapped, 'name', { value: start.name });
     return wrapped;
+  }
+
+  #wrapImmediate(start) {
+    const kernel = this;
+    return function setImmediate(callback, ...args) {
+      if (typeof callback !== 'function') return start(callback);
+      const run = kernel.#owner();
+      return kernel.#immediates.start(function () {
+        if (!run?.cancelled) kernel.#callBack(run, () => Reflect.apply(callback, this, args));
+      });
+    };
+  }
+
+  #callBack(run, action) {
+    try {
+      this.#context.run(run, action);
+    } catch (error) {
+      this.#thrown = { run, error }; // the context is over when the exception is reported
+      throw error;
+    }
   }
 
   // What is still queued when a tick is terminated would else hold up the next run.
@@ -617,7 +641,10 @@ class Kernel {
     this.#finished = run.id;
     run.cancelled = outcome.outcome === 'interrupted' || outcome.outcome === 'exited' && run.exitCode !== undefined;
     this.#run = null;
-    if (run.cancelled) for (const worker of run.workers) worker.terminate();
+    if (run.cancelled) {
+      this.#immediates.resume();
+      for (const worker of run.workers) worker.terminate();
+    }
     const done = { type: 'done', id: run.id, ...outcome };
     // Control characters take six bytes each in JSON.
     if (!this.send(done)) this.send({ ...done, ...shorter(outcome, this.settings.outputBytes >> 4) });

@@ -85,7 +85,49 @@ test('ticks and immediates are called as elsewhere', async () => {
   assert.equal((await client.run(code)).result, "'tick,1,2,true,3,4,its tick,second,next turn nextTick setImmediate 5'");
   const thrown = await client.run('setImmediate(() => { throw new RangeError("in an immediate") }); await new Promise(() => {})');
   assert.deepEqual([thrown.status, thrown.error?.name, thrown.error?.message], ['failed', 'RangeError', 'in an immediate']);
-  assert.equal((await client.run('try { process.nextTick(1) } catch (e) { e.code }')).result, "'ERR_INVALID_ARG_TYPE'");
+  for (const name of ['process.nextTick', 'setImmediate', 'require("timers").setImmediate']) {
+    assert.equal((await client.run(`try { ${name}(1) } catch (e) { e.code }`)).result, "'ERR_INVALID_ARG_TYPE'");
+  }
+});
+
+test('immediates keep their order, their context and each other', async (t) => {
+  // On an older Node a kernel in which AsyncLocalStorage was used dies of its next interrupt.
+  const other = await Client.start();
+  t.after(() => other.stop());
+  const code = `
+    const { AsyncLocalStorage } = require('node:async_hooks');
+    const storage = new AsyncLocalStorage(), order = [];
+    process.once('uncaughtException', (error) => order.push(error.message));
+    storage.run('inside', () => setImmediate(() => {
+      order.push(storage.getStore());
+      Promise.resolve().then(() => order.push('its promise'));
+    }));
+    const held = setImmediate(() => { order.push(storage.getStore(), held.hasRef()); throw new Error('thrown'); });
+    order.push(held.ref() === held.unref(), held.hasRef());
+    setImmediate(() => order.push('behind it'));
+    const cleared = setImmediate(() => order.push('cleared'));
+    setImmediate(() => order.push('last'));
+    process.nextTick(() => clearImmediate(cleared));
+    await new Promise((r) => setTimeout(r, 100));
+    clearImmediate(cleared); clearImmediate(null); clearImmediate(undefined);
+    order.join()`;
+  assert.equal((await other.run(code)).result, "'true,true,inside,its promise,,false,thrown,behind it,last'");
+  const timers = `
+    const seen = [];
+    setImmediate(() => { seen.push(1); setTimeout(() => seen.push('timer'), 0); for (const until = Date.now() + 5; Date.now() < until; ); });
+    setImmediate(() => seen.push(2));
+    await new Promise((r) => setTimeout(r, 50));
+    seen.join()`;
+  assert.equal((await other.run(timers)).result, "'1,2,timer'");
+});
+
+test('immediates of an earlier run go on when a later one is ended among them', async () => {
+  await client.run('var beats = 0; (function beat() { if (beats++ >= 0) setImmediate(beat) })()');
+  for (let i = 0; i < 3; i++) {
+    assert.equal((await client.run('setImmediate(() => { while (true); }); await new Promise(() => {})', { timeout_ms: 100, grace_ms: PATIENT })).status, 'timed_out');
+    assert.equal((await client.run('const then = beats; await new Promise((r) => setTimeout(r, 50)); beats > then')).result, 'true');
+  }
+  await client.run('beats = -Infinity');
 });
 
 test('calls that an interrupt tore leave no file open (torn.cjs), and what code has opened stays', async () => {

@@ -1,0 +1,77 @@
+'use strict';
+/* The immediates of user code. */
+
+const { AsyncResource } = require('node:async_hooks');
+const { runTicks, startImmediate } = require('./builtins.cjs');
+
+/** Immediate is what setImmediate returns. A kernel does not end by itself, so ref and unref change nothing. */
+class Immediate extends AsyncResource {
+  #call;
+
+  constructor(call) {
+    super('Immediate', { requireManualDestroy: true });
+    this.#call = call;
+  }
+
+  ref() {
+    return this;
+  }
+
+  unref() {
+    return this;
+  }
+
+  hasRef() {
+    return this.#call !== null;
+  }
+
+  /** run calls back, unless that was done or is not wanted any more. */
+  run() {
+    const call = this.#call;
+    this.close();
+    if (call !== null) this.runInAsyncScope(call, this);
+  }
+
+  close() {
+    this.#call = null;
+  }
+
+  [Symbol.dispose ?? Symbol.for('nodejs.dispose')]() {
+    this.close();
+  }
+}
+
+/**
+ * Immediates calls back in the event loop's next turn, in order, and with ticks and promises in between,
+ * as Node does. But a turn is one immediate of Node's, whatever code asks for: where a termination hits
+ * any but the first of its immediates, Node goes by the one before, does not know it any more, and
+ * throws for ever. Code that makes many of them would be hit there as a rule.
+ */
+class Immediates {
+  #waiting = [];
+  #due = []; // in reverse order
+
+  /** start has call called with the immediate as this. */
+  start(call) {
+    const immediate = new Immediate(call);
+    if (this.#waiting.push(immediate) === 1) this.resume();
+    return immediate;
+  }
+
+  /** resume sees to a turn: also for what a termination has left of the last one. */
+  resume() {
+    startImmediate(() => this.#turn());
+  }
+
+  #turn() {
+    this.#due = [...this.#waiting.reverse(), ...this.#due];
+    this.#waiting = [];
+    try {
+      for (let immediate; (immediate = this.#due.pop()) !== undefined; runTicks()) immediate.run();
+    } finally {
+      if (this.#due.length > 0) this.resume(); // one has thrown
+    }
+  }
+}
+
+module.exports = { Immediate, Immediates };
