@@ -175,7 +175,12 @@ class OverAlready(VolumeTest):
 class Full(VolumeTest):
     """Far over the limit, by what is on the disk."""
 
-    HOLES = "import os, time\nfor n in range(6): open('holes%d' % n, 'wb').truncate(100 << 20)\n"
+    # All of them, though the first is over the limit already.
+    HOLES = (
+        "import os, signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n"
+        "for n in range(6): open('holes%d' % n, 'wb').truncate(100 << 20)\n"
+        "signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])\n"
+    )
     FILL = (
         "import os, time\nfor n in range(6):\n"
         "    with open('holes%d' % n, 'r+b') as f: os.posix_fallocate(f.fileno(), 0, 100 << 20)\n    time.sleep(0.3)\ntime.sleep(600)"
