@@ -25,7 +25,7 @@ func TestThePythonSupervisorsTestsWithIPython(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "tests.zip"), zipped(t, programs, "*.py"))
+	write(t, filepath.Join(dir, "tests.zip"), zipped(t, programs))
 	s := start(t, setup{args: []string{"--allow-host-dir", dir}})
 	s.call("upload_file", object{"filename": "tests.zip", "host_path": "tests.zip"}).fields(t)
 	session := s.py("import zipfile; zipfile.ZipFile('input/tests.zip').extractall('tests')").Meta.Run.SessionID
@@ -42,27 +42,13 @@ func TestThePythonSupervisorsTestsWithIPython(t *testing.T) {
 	}
 }
 
-// zipped packs the files of a folder that match a pattern.
-func zipped(t *testing.T, folder fs.FS, pattern string) []byte {
+// zipped packs a folder.
+func zipped(t *testing.T, folder fs.FS) []byte {
 	t.Helper()
-	names, err := fs.Glob(folder, pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var packed bytes.Buffer
 	archive := zip.NewWriter(&packed)
-	for _, name := range names {
-		content, err := fs.ReadFile(folder, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		file, err := archive.Create(name)
-		if err == nil {
-			_, err = file.Write(content)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	if err := archive.AddFS(folder); err != nil {
+		t.Fatal(err)
 	}
 	if err := archive.Close(); err != nil {
 		t.Fatal(err)

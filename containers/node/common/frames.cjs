@@ -26,15 +26,16 @@ function encodeFrame(message) {
  * had is lost then, and what comes next is taken to begin at a frame.
  */
 class FrameReader {
-  #chunks = [];
-  #size = 0;
-  #need = 4;
-  #inBody = false;
+  #chunks;
+  #size;
+  #need;
+  #inBody;
   #pushing = false;
 
   constructor(limit, onFrame) {
     this.limit = limit;
     this.onFrame = onFrame;
+    this.#restart();
   }
 
   /** push takes the next bytes; the caller may use the buffer again afterwards. */

@@ -21,4 +21,4 @@ function startImmediate(callback) {
   return setImmediate(nextTick, callback);
 }
 
-module.exports = { closeSync, fstatSync, mkdirSync, nextTick, openSync, promiseThen, readFileSync, readdirSync, runTicks, startImmediate, statSync, writeSync };
+module.exports = { closeSync, fstatSync, mkdirSync, openSync, promiseThen, readFileSync, readdirSync, runTicks, startImmediate, statSync, writeSync };

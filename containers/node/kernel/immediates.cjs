@@ -43,9 +43,8 @@ class Immediate extends AsyncResource {
 
 /**
  * Immediates calls back in the event loop's next turn, in order, and with ticks and promises in between,
- * as Node does. But a turn is one immediate of Node's, whatever code asks for: where a termination hits
- * any but the first of its immediates, Node goes by the one before, does not know it any more, and
- * throws for ever. Code that makes many of them would be hit there as a rule.
+ * as Node does. But a turn is one immediate of Node's, whatever code asks for: between many of them
+ * a termination would hit Node's own loop as a rule, and startImmediate tells what comes of that.
  */
 class Immediates {
   #waiting = [];

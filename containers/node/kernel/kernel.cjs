@@ -14,7 +14,7 @@ const { promiseHooks } = require('node:v8');
 // code gives a program would end with the run.
 require('node:child_process');
 const { Asker } = require('../common/ask.cjs');
-const { closeSync, fstatSync, nextTick, openSync, promiseThen, startImmediate } = require('./builtins.cjs');
+const { closeSync, fstatSync, openSync, promiseThen, startImmediate } = require('./builtins.cjs');
 const { writeAll } = require('./bytes.cjs');
 const { Cell, readsAsObject } = require('./cell.cjs');
 const { inode } = require('./descriptors.cjs');
@@ -155,12 +155,15 @@ class Kernel {
     this.#context.reset();
     if (frame.type === 'init') this.#onInit(frame);
     else if (frame.type === 'run') this.#tryRun(frame);
+    else if (frame.type === 'interrupt') this.#onceBegun(() => this.#onInterrupt(frame));
     else if (frame.type === 'pipes') this.#onPipes(frame);
-    else if (frame.type !== 'interrupt') return;
-    // The run's first ticks and promises still wait for their turn: to end it now would have them
-    // follow, and keep the next one waiting.
-    else if (this.#hasBegun) startImmediate(() => this.#onInterrupt(frame));
-    else this.#onInterrupt(frame);
+  }
+
+  // The first ticks and promises of a run that was read with what ends it still wait for their turn: to end
+  // it now would have them follow, and keep the next one waiting.
+  #onceBegun(act) {
+    if (this.#hasBegun) startImmediate(act);
+    else act();
   }
 
   // onPipes leaves the pipes to the programs that have got them, and takes others.
@@ -292,7 +295,7 @@ class Kernel {
     }
     promises.setInterval = this.#wrapTicks(promises.setInterval);
     promises.scheduler.wait = this.#wrapWait(promises.scheduler.wait.bind(promises.scheduler));
-    process.nextTick = this.#wrapTick(nextTick);
+    process.nextTick = this.#wrapTick(process.nextTick);
     moduleApi.syncBuiltinESMExports();
   }
 
@@ -338,13 +341,11 @@ class Kernel {
   // What is still queued when a tick is terminated would else hold up the next run.
   #wrapTick(start) {
     const kernel = this;
-    const wrapped = function (callback, ...args) {
+    return function nextTick(callback, ...args) {
       if (typeof callback !== 'function') return start(callback);
       const run = kernel.#owner();
       return start(() => run?.cancelled || Reflect.apply(callback, undefined, args));
     };
-    Object.defineProperty(wrapped, 'name', { value: start.name });
-    return wrapped;
   }
 
   #wrapWait(wait) {
@@ -663,11 +664,7 @@ class Kernel {
     // A termination is about to be asked for, and would hit the ending of the run. The interrupt is
     // repeated soon; a timer of this process would not do, as it may be that which is hit.
     if (state === GATE_FIRING) return;
-    this.#giveUp(id, state !== GATE_FIRED);
-  }
-
-  #giveUp(id, hit) {
-    if (this.#run !== null && this.#run.id === id) this.#finish(this.#run, { outcome: 'interrupted' }, hit);
+    if (this.#run !== null && this.#run.id === id) this.#finish(this.#run, { outcome: 'interrupted' }, state !== GATE_FIRED);
   }
 
   // closeGate makes sure that no termination meant for the run that ends hits what comes
