@@ -22,13 +22,13 @@ const { Displayer, displaysItself } = require('./display.cjs');
 const { cutError, describeError, describeSyntaxError, formatStack } = require('./errors.cjs');
 const { FrameReader, encodeFrame } = require('../common/frames.cjs');
 const { ANSWERED, GATE_ACKED, GATE_CELLS, GATE_FIRED, GATE_FIRING, GATE_IDLE, GATE_IN_RUN, GATE_STATE, GATE_TIMES, GATE_WAITING, gateKind } = require('../common/gate.cjs');
-const { Immediate, Immediates } = require('./immediates.cjs');
 const { Importer } = require('./importer.cjs');
 const { inspect } = require('./inspect.cjs');
 const { KernelOutput } = require('./kerneloutput.cjs');
 const { RunContext } = require('./runcontext.cjs');
 const { enclosed } = require('../common/source.cjs');
 const { cutText } = require('../common/text.cjs');
+const { CLOSED, Started } = require('./started.cjs');
 const { TornFiles } = require('./torn.cjs');
 const { isText } = require('../common/values.cjs');
 const { KERNEL_FD, MAX_FRAME_OUT } = require('../common/wire.cjs');
@@ -50,8 +50,8 @@ class Kernel {
   #asker = null;
   #pipes = [];
   #finished = ''; // the id of the last run that has ended
-  #immediates = new Immediates();
   #torn = null; // what interrupted calls have left open
+  #started = null;
   #thrown = null; // the last exception out of a timer, with the timer's run
 
   constructor(boot) {
@@ -217,9 +217,12 @@ class Kernel {
     this.#installOutput();
     this.#installExit();
     this.#installKill();
-    this.#installTimers();
-    this.#installWorkers();
     this.#torn = new TornFiles();
+    this.#started = new Started({
+      owner: () => this.#owner(),
+      callBack: (run, action) => this.#callBack(run, action),
+      write: (run, fd, bytes) => this.write(run, fd, bytes),
+    });
     process.argv = [process.execPath, pathApi.join(process.cwd(), 'cell.js')];
     process.execArgv = [];
     process.title = 'node';
@@ -275,60 +278,6 @@ class Kernel {
     for (;;);
   }
 
-  #installTimers() {
-    const timers = require('node:timers');
-    const promises = require('node:timers/promises');
-    const { setTimeout, setInterval, setImmediate, clearImmediate } = timers;
-    const own = {
-      setTimeout: this.#wrapTimer(setTimeout),
-      setInterval: this.#wrapTimer(setInterval),
-      setImmediate: this.#wrapImmediate(setImmediate),
-      clearImmediate(immediate) {
-        return immediate instanceof Immediate ? immediate.close() : clearImmediate(immediate);
-      },
-    };
-    Object.assign(timers, own);
-    Object.assign(globalThis, own);
-    for (const name of ['setTimeout', 'setImmediate']) {
-      promises[name] = this.#wrapWait(promises[name]);
-      Object.defineProperty(timers[name], require('node:util').promisify.custom, { value: promises[name], configurable: true });
-    }
-    promises.setInterval = this.#wrapTicks(promises.setInterval);
-    promises.scheduler.wait = this.#wrapWait(promises.scheduler.wait.bind(promises.scheduler));
-    process.nextTick = this.#wrapTick(process.nextTick);
-    moduleApi.syncBuiltinESMExports();
-  }
-
-  // A timer carries its run: when that was interrupted, its callbacks are not called any more.
-  #wrapTimer(start) {
-    const kernel = this;
-    const wrapped = function (callback, ...rest) {
-      if (typeof callback !== 'function') return start(callback, ...rest);
-      const run = kernel.#owner();
-      const timer = start(
-        function (...args) {
-          if (run?.cancelled) return clearTimeout(timer);
-          kernel.#callBack(run, () => Reflect.apply(callback, this, args));
-        },
-        ...rest,
-      );
-      return timer;
-    };
-    Object.defineProperty(wrapped, 'name', { value: start.name });
-    return wrapped;
-  }
-
-  #wrapImmediate(start) {
-    const kernel = this;
-    return function setImmediate(callback, ...args) {
-      if (typeof callback !== 'function') return start(callback);
-      const run = kernel.#owner();
-      return kernel.#immediates.start(function () {
-        if (!run?.cancelled) kernel.#callBack(run, () => Reflect.apply(callback, this, args));
-      });
-    };
-  }
-
   #callBack(run, action) {
     try {
       this.#context.run(run, action);
@@ -338,63 +287,13 @@ class Kernel {
     }
   }
 
-  // What is still queued when a tick is terminated would else hold up the next run.
-  #wrapTick(start) {
-    const kernel = this;
-    return function nextTick(callback, ...args) {
-      if (typeof callback !== 'function') return start(callback);
-      const run = kernel.#owner();
-      return start(() => run?.cancelled || Reflect.apply(callback, undefined, args));
-    };
-  }
-
-  #wrapWait(wait) {
-    return (...args) => {
-      const run = this.#owner();
-      const waiting = wait(...args);
-      return new Promise((resolve, reject) => {
-        promiseThen(waiting, (value) => run?.cancelled || resolve(value), (error) => run?.cancelled || reject(error));
-      });
-    };
-  }
-
-  #wrapTicks(ticks) {
-    const kernel = this;
-    return async function* (...args) {
-      const run = kernel.#owner();
-      for await (const value of ticks(...args)) {
-        if (run?.cancelled) await new Promise(() => {});
-        yield value;
-      }
-    };
-  }
-
-  // A worker ends with its run when that is stopped, and what it prints is its run's.
-  #installWorkers() {
-    const kernel = this;
-    const { Worker } = workerThreads;
-    workerThreads.Worker = class extends Worker {
-      constructor(file, options) {
-        super(file, { ...options, stdout: true, stderr: true });
-        const run = kernel.#owner();
-        for (const [fd, name] of [[1, 'stdout'], [2, 'stderr']]) {
-          if (!options?.[name]) this[name].on('data', (bytes) => kernel.write(run, fd, bytes));
-        }
-        run?.workers.add(this);
-        this.once('exit', () => run?.workers.delete(this));
-      }
-    };
-    Object.defineProperty(workerThreads.Worker, 'name', { value: 'Worker' });
-    moduleApi.syncBuiltinESMExports();
-  }
-
   // owner is the run that the running code belongs to; what has lost its trace belongs to the current one.
   #owner() {
     return this.#context.get() ?? this.#run;
   }
 
   #running() {
-    return this.#owner() ?? { id: '', finished: true, displays: [], workers: new Set() };
+    return this.#owner() ?? { id: '', finished: true, displays: [] };
   }
 
   // Output ----------------------------------------------------------------------
@@ -626,6 +525,7 @@ class Kernel {
     if (process.listenerCount(event) > 1) return;
     const run = this.#thrown?.error === thrown ? this.#thrown.run : this.#owner();
     this.#thrown = null;
+    if (thrown === CLOSED) return;
     if (run !== null && run === this.#run) return this.#onThrown(run, thrown);
     const { traceback } = describeError(thrown, this.settings.outputBytes);
     if (run !== null) this.write(run, 2, Buffer.from(`${traceback}\n`));
@@ -642,10 +542,7 @@ class Kernel {
     this.#finished = run.id;
     run.cancelled = outcome.outcome === 'interrupted' || outcome.outcome === 'exited' && run.exitCode !== undefined;
     this.#run = null;
-    if (run.cancelled) {
-      this.#immediates.resume();
-      for (const worker of run.workers) worker.terminate();
-    }
+    if (run.cancelled) this.#started.end(run);
     const done = { type: 'done', id: run.id, ...outcome };
     // Control characters take six bytes each in JSON.
     if (!this.send(done)) this.send({ ...done, ...shorter(outcome, this.settings.outputBytes >> 4) });
@@ -687,7 +584,7 @@ class Kernel {
 }
 
 function newRun(id, code) {
-  return { id, cell: new Cell(code), finished: false, cancelled: false, displays: [], workers: new Set(), refused: null, tried: new Map(), settled: null };
+  return { id, cell: new Cell(code), finished: false, cancelled: false, displays: [], endings: new Set(), refused: null, tried: new Map(), settled: null };
 }
 
 /** shorter cuts the texts of a run's outcome. */

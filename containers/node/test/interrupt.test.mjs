@@ -130,6 +130,35 @@ test('immediates of an earlier run go on when a later one is ended among them', 
   await client.run('beats = -Infinity');
 });
 
+// Each is interrupted when it has said that it has begun.
+const leaving = {
+  'a program that is waited for': 'const child = programs.spawn("cat"); console.log("begun"); await new Promise((r) => child.on("close", r))',
+  'a program, and code that computes': 'programs.spawn("cat").stdout.on("data", () => {}); console.log("begun"); for (;;);',
+  'a file that is read slowly': 'for await (const _ of files.createReadStream("read")) { console.log("begun"); await new Promise((r) => setTimeout(r, 10)); }',
+  'a file that is read for long': 'for await (const _ of files.createReadStream("read")) { console.log("begun"); for (const begun = Date.now(); Date.now() - begun < 100; ); }',
+  'a file that something else reads':
+    '(async () => { for await (const _ of files.createReadStream("read")) { console.log("begun"); await files.promises.stat("/"); } })(); await new Promise(() => {})',
+};
+
+describe('what an interrupted run has opened is closed', () => {
+  for (const [name, code] of Object.entries(leaving)) {
+    test(name, async () => {
+      await client.run('var files = require("fs"), programs = require("child_process"); files.writeFileSync("read", Buffer.alloc(50 << 20))');
+      const open = 'files.readdirSync("/proc/self/fd").length';
+      const before = Number((await client.run(open)).result);
+      for (let i = 0; i < 5; i++) {
+        const id = client.begin(`{ ${code} }`);
+        await untilOutput(id);
+        client.send({ type: 'interrupt', id, reason: 'cancelled' });
+        const done = await client.done(id);
+        assert.deepEqual([done.status, done.kernel], ['cancelled', 'alive']);
+      }
+      const done = await client.run(`while (${open} > ${before}) await new Promise((r) => setTimeout(r, 10))`);
+      assert.deepEqual([done.status, done.late], ['completed', []]);
+    });
+  }
+});
+
 test('calls that an interrupt tore leave no file open (torn.cjs), and what code has opened stays', async () => {
   await client.run('const files = require("fs"), mine = files.openSync("mine", "w"); 1');
   const torn = `
