@@ -54,8 +54,7 @@ const afterParentFlag = "after-parent"
 func (s *Settings) sweep(ctx context.Context, engine *podman.Engine, _ *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, gcTimeout)
 	defer cancel()
-	dir := s.sessionDir()
-	swept, err := sandbox.Sweep(ctx, engine, dir, hostLabel(dir), time.Duration(s.IdleTimeout))
+	swept, err := sandbox.Sweep(ctx, engine, s.sessionDir(), s.hostLabel(), time.Duration(s.IdleTimeout))
 	for _, id := range swept {
 		fmt.Println("removed what was left of session", id)
 	}

@@ -148,7 +148,7 @@ func (s *Settings) sandboxConfig(engine sandbox.Engine, secrets map[string]strin
 		RunTimeout: time.Duration(min(s.RunTimeout, s.MaxRunTimeout)), MaxRunTimeout: time.Duration(s.MaxRunTimeout),
 		IdleTimeout: time.Duration(s.IdleTimeout), Lifetime: time.Duration(s.Lifetime),
 		StartTimeout: time.Duration(s.StartTimeout), MaxSessions: s.MaxSessions,
-		StateDir: s.sessionDir(), Host: hostLabel(s.sessionDir()), Logger: log,
+		StateDir: s.sessionDir(), Host: s.hostLabel(), Logger: log,
 	}
 	for _, name := range s.Prewarm {
 		config.Prewarm = append(config.Prewarm, languages[name])
@@ -198,17 +198,6 @@ func (s *Settings) sessionDir() string {
 		name += "-" + shortHash(s.EngineURL)
 	}
 	return filepath.Join(s.stateDir(), name)
-}
-
-// hostLabel tells the servers that share this machine, this user and this folder of locks from others
-// that use the same engine: only by the locks can one tell whether another's sessions are alive.
-func hostLabel(sessionDir string) string {
-	id, err := os.ReadFile("/etc/machine-id")
-	if err != nil || len(id) == 0 {
-		host, _ := os.Hostname()
-		id = []byte(host)
-	}
-	return shortHash(fmt.Sprintf("%s %d %s", id, os.Getuid(), sessionDir))
 }
 
 func shortHash(text string) string {

@@ -148,9 +148,11 @@ func TestOtherDistributionsGetTheirCommand(t *testing.T) {
 			t.Errorf("%q: no %q in %t: %s", release, want, ok, out)
 		}
 	}
-	out, ok := machine{"ID=fedora", linux(map[string]string{"podman": "true"})}.run(t)
-	if !ok {
-		t.Errorf("Podman is there, and still: %s", out)
+	for version, enough := range map[string]bool{"3.4.4": false, "4.2.0": false, "4.3.1": true, "4.10.0": true, "5.8.5-dev": true, "10.0": true} {
+		out, ok := machine{"ID=fedora", linux(map[string]string{"podman": "echo podman version " + version})}.run(t)
+		if ok != enough || strings.Contains(out, "too old: install 4.3") == enough {
+			t.Errorf("Podman %s is there: %t, %s", version, ok, out)
+		}
 	}
 }
 
@@ -172,6 +174,11 @@ func TestAMacIsLedToHomebrewAndAMachine(t *testing.T) {
 	delete(mac, "brew")
 	if out, ok := (machine{"", mac}).run(t); ok || !strings.Contains(out, "https://brew.sh") {
 		t.Errorf("got %t:\n%s", ok, out)
+	}
+	// Podman's own installer was used.
+	mac["podman"] = "true"
+	if out, ok := (machine{"", mac}).run(t); !ok {
+		t.Errorf("it wants more: %s", out)
 	}
 }
 

@@ -188,11 +188,10 @@ func (e *Engine) dialURL(ctx context.Context, address string) (*link, error) {
 		return nil, ended(ctx, e.opts.ConnectTimeout)
 	}
 	if err != nil {
-		return nil, &UnavailableError{
+		return nil, orUnavailable(fmt.Errorf("%s: %w", redactURL(address), err), UnavailableError{
 			Reason: "Podman does not answer at the address that --engine-url or CONTAINER_HOST gives",
 			Fix:    fix,
-			Err:    fmt.Errorf("%s: %w", redactURL(address), err),
-		}
+		})
 	}
 	return l, nil
 }
@@ -265,8 +264,11 @@ func ping(ctx context.Context, address string) (*link, error) {
 	failed := make(chan error, 1)
 	go func() {
 		conn, err := bindings.NewConnection(lasting, address)
+		if err == nil {
+			err = checkVersion(*bindings.ServiceVersion(conn))
+		}
 		l.conn = conn
-		failed <- err
+		failed <- unlessTooOld(err)
 	}()
 	select {
 	case err := <-failed:

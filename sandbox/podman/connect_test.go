@@ -200,6 +200,35 @@ func TestCallThatHangsIsUnavailableInTime(t *testing.T) {
 	}
 }
 
+// pinged is the address of a service that tells nothing but its version, if it has one.
+func pinged(t *testing.T, version string) string {
+	t.Helper()
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if version != "" {
+			w.Header().Set("Libpod-API-Version", version)
+		}
+	}))
+	t.Cleanup(service.Close)
+	return "tcp://" + service.Listener.Addr().String()
+}
+
+func TestServicesThatAreNotNewPodman(t *testing.T) {
+	for version, want := range map[string]string{
+		"":      "does not answer at the address",
+		"3.4.4": "Podman 3.4.4 is too old",
+		"4.2.0": "Podman 4.2.0 is too old",
+		"new":   "does not answer at the address",
+	} {
+		_, err := own(t, Options{URL: pinged(t, version)}).Connection(t.Context())
+		if u := unavailable(t, err); !strings.Contains(u.Reason, want) {
+			t.Errorf("of version %q: %+v", version, u)
+		}
+	}
+	if _, err := own(t, Options{URL: pinged(t, "4.3.1")}).Connection(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestSocketThatIsNotPodmansIsPassedOver(t *testing.T) {
 	docker := httptest.NewServer(http.NotFoundHandler())
 	defer docker.Close()

@@ -34,21 +34,35 @@ func (e *Engine) dialMachine(ctx context.Context) (*link, error) {
 	}
 	l, err := ping(ctx, "unix://"+socket)
 	if err != nil {
-		return nil, &UnavailableError{Reason: "Podman's virtual machine does not answer", Fix: machineFix, Err: err}
+		return nil, orUnavailable(err, UnavailableError{Reason: "Podman's virtual machine does not answer", Fix: machineFix})
 	}
 	return l, nil
 }
 
-// machineSocket is the socket of the first virtual machine that runs.
+// machineSocket is the socket of a virtual machine that runs: of Podman's default one, or else of the first.
 func machineSocket(ctx context.Context, program string) (string, error) {
-	cmd := exec.CommandContext(ctx, program, "machine", "inspect")
-	cmd.Env = serviceEnv(os.Environ())
-	out, err := cmd.Output()
-	if err != nil {
+	if path, err := socketOf(ctx, program); err == nil {
+		return path, nil
+	}
+	var machines []struct {
+		Name    string
+		Running bool
+	}
+	if err := askMachines(ctx, program, &machines, "list", "--format", "json"); err != nil {
 		return "", err
 	}
+	for _, m := range machines {
+		if m.Running {
+			return socketOf(ctx, program, m.Name)
+		}
+	}
+	return "", errNoMachine
+}
+
+// socketOf is the socket of the named machine, or of the default one.
+func socketOf(ctx context.Context, program string, name ...string) (string, error) {
 	var machines []machine
-	if err := json.Unmarshal(out, &machines); err != nil {
+	if err := askMachines(ctx, program, &machines, append([]string{"inspect"}, name...)...); err != nil {
 		return "", err
 	}
 	for _, m := range machines {
@@ -56,5 +70,18 @@ func machineSocket(ctx context.Context, program string) (string, error) {
 			return m.ConnectionInfo.PodmanSocket.Path, nil
 		}
 	}
-	return "", errors.New("no machine is running")
+	return "", errNoMachine
+}
+
+var errNoMachine = errors.New("no machine is running")
+
+// askMachines runs a command of podman machine that answers in JSON.
+func askMachines(ctx context.Context, program string, answer any, args ...string) error {
+	cmd := exec.CommandContext(ctx, program, append([]string{"machine"}, args...)...)
+	cmd.Env = serviceEnv(os.Environ())
+	out, err := cmd.Output()
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(out, answer)
 }

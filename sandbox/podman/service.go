@@ -80,11 +80,10 @@ func serviceFailed(ctx context.Context, limit time.Duration, err error) error {
 	if ctx.Err() != nil {
 		return ended(ctx, limit)
 	}
-	return &UnavailableError{
+	return orUnavailable(err, UnavailableError{
 		Reason: "Podman's service could not be started",
 		Fix:    "run `podman info` to see why, then code-sandbox-mcp doctor",
-		Err:    err,
-	}
+	})
 }
 
 // startService starts the service and waits until its socket accepts.

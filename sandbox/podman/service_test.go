@@ -241,6 +241,20 @@ func TestMachineSocket(t *testing.T) {
 			t.Errorf("%q gave %q", answer, got)
 		}
 	}
+	// Podman inspects its default machine, where no name is given.
+	script := `#!/bin/sh
+case "$*" in
+"machine list --format json") echo '[{"Name":"podman-machine-default","Running":false},{"Name":"other","Running":true}]' ;;
+"machine inspect") echo '[{"State":"stopped"}]' ;;
+"machine inspect other") echo '[{"State":"running","ConnectionInfo":{"PodmanSocket":{"Path":"/other"}}}]' ;;
+esac
+`
+	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := machineSocket(t.Context(), program); got != "/other" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
 	e := own(t, Options{Program: program})
 	say("[]")
 	_, err := e.dialMachine(t.Context())

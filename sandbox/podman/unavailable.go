@@ -46,6 +46,16 @@ func (e *UnavailableError) Unwrap() []error {
 	return []error{sandbox.ErrEngineUnavailable, e.Err}
 }
 
+// orUnavailable gives the more exact description that err has, or else this one.
+func orUnavailable(err error, otherwise UnavailableError) *UnavailableError {
+	var exact *UnavailableError
+	if errors.As(err, &exact) {
+		return exact
+	}
+	otherwise.Err = err
+	return &otherwise
+}
+
 // silent describes an engine that took a request and did not answer it in time. Zero
 // limit: the caller's, which is not known here.
 func silent(limit time.Duration, err error) *UnavailableError {
