@@ -11,6 +11,8 @@ import { Client, PATIENT } from './harness.mjs';
 const MiB = 1 << 20;
 const BYTES = 20 * MiB;
 const FILES = 300;
+// The limit stops the code, not the time, and the code is not killed.
+const IN_TIME = { timeout_ms: 3 * PATIENT, grace_ms: PATIENT };
 
 /** started makes a client with limits for one test. */
 async function started(t, overrides = {}, user = undefined) {
@@ -57,7 +59,7 @@ describe('a run that goes over the limit is stopped, and its variables stay', ()
   for (const [name, code] of Object.entries(fill)) {
     test(name, async (t) => {
       const client = await started(t);
-      const done = await exceeded(client, code, { timeout_ms: 60_000, grace_ms: 30_000 });
+      const done = await exceeded(client, code, IN_TIME);
       assert.equal(done.kernel, 'alive');
       assert.equal(await completed(client, 'kept'), "'kept'");
       // It may delete, however long that takes, and then everything is as before.
@@ -85,7 +87,7 @@ print("held", flush=True); time.sleep(1000)`;
 
   test('counts', async (t) => {
     const client = await started(t);
-    await exceeded(client, `require("child_process").execFileSync("python3", ["-c", ${JSON.stringify(hold(30))}])`, { timeout_ms: 60_000, grace_ms: 30_000 });
+    await exceeded(client, `require("child_process").execFileSync("python3", ["-c", ${JSON.stringify(hold(30))}])`, IN_TIME);
     assert.equal(await completed(client, 'await wait(300); kept'), "'kept'");
   });
 
@@ -103,7 +105,7 @@ describe('a program that hides what it has open is ended', () => {
 
   test('while it is waited for', async (t) => {
     const client = await started(t, {}, nobody);
-    const done = await exceeded(client, `${hide} require("child_process").execFileSync("./hider", ["1000"])`, { timeout_ms: 60_000, grace_ms: 30_000 });
+    const done = await exceeded(client, `${hide} require("child_process").execFileSync("./hider", ["1000"])`, IN_TIME);
     assert.match(done.error.message, /^this program hides its open files/);
     assert.equal(await completed(client, 'await wait(300); kept'), "'kept'");
   });
@@ -129,7 +131,7 @@ describe('what is kept from the counts', () => {
 
   test('because its folder is locked again and again', async (t) => {
     const client = await started(t, { volume_files: 100_000 }, nobody);
-    await exceeded(client, `${filesInLocked} const fd = fs.openSync("locked/large", "w"); ${locker} ${large}`, { timeout_ms: 60_000, grace_ms: 30_000 });
+    await exceeded(client, `${filesInLocked} const fd = fs.openSync("locked/large", "w"); ${locker} ${large}`, IN_TIME);
     assert.equal(await completed(client, unlock), "'kept'");
   });
 
@@ -146,7 +148,7 @@ describe('what is kept from the counts', () => {
     const open = 'fs.mkdirSync("a/".repeat(30), { recursive: true }); for (let i = 0; i < 15_000; i++) fs.writeFileSync(`${"a/".repeat(i % 30)}f${i}`, ""); const fd = fs.openSync(`${"a/".repeat(30)}large`, "w");';
     const rename = 'const at = [fs.openSync(".")]; for (let i = 1; i <= 30; i++) at.push(fs.openSync("a/".repeat(i))); const all = (from, to) => { for (const fd of at.slice(0, 30)) fs.renameSync(`/proc/self/fd/${fd}/${from}`, `/proc/self/fd/${fd}/${to}`) }; fs.writeFileSync("renames", ""); for (;;) { all("a", "b"); all("b", "a") }';
     const waiting = 'while (!fs.existsSync("renames")) await wait(10);';
-    await exceeded(client, `${open} ${program('renamer', rename)} ${waiting} ${large}`, { timeout_ms: 60_000, grace_ms: 30_000 });
+    await exceeded(client, `${open} ${program('renamer', rename)} ${waiting} ${large}`, IN_TIME);
     assert.equal(await completed(client, 'kept'), "'kept'");
   });
 });
@@ -176,7 +178,7 @@ test('a fresh run is stopped too', async (t) => {
 test('code that cannot be stopped is killed after its grace', async (t) => {
   const client = await started(t);
   const stubborn = 'spawn("sh", ["-c", "while :; do head -c 65536 /dev/zero >> f; done"], { detached: true }).unref(); require("child_process").execSync("mkfifo fifo"); fs.readFileSync("fifo")';
-  const done = await exceeded(client, stubborn, { timeout_ms: 60_000, grace_ms: 300 });
+  const done = await exceeded(client, stubborn, { ...IN_TIME, grace_ms: 300 });
   assert.equal(done.kernel, 'dead');
 });
 
@@ -197,7 +199,7 @@ describe('what lies far over the limit', () => {
   test('is the last that is run', async (t) => {
     const client = await started(t);
     await exceeded(client, holes);
-    await exceeded(client, `require("child_process").execFileSync("sh", ["-c", ${JSON.stringify(fillHoles)}]); await wait(60_000)`, { timeout_ms: 60_000, grace_ms: 30_000 });
+    await exceeded(client, `require("child_process").execFileSync("sh", ["-c", ${JSON.stringify(fillHoles)}]); await wait(60_000)`, IN_TIME);
     for (const fresh of [false, true]) assert.deepEqual(refused(await client.run('kept', { fresh })), ['failed', 'QuotaExceeded', 'full', 'alive', 0]);
   });
 
@@ -318,14 +320,14 @@ function growTree(client) {
 test('a run that ends in the middle of a count is judged all the same', async (t) => {
   const client = await started(t, { volume_files: 1_000_000 });
   growTree(client);
-  await exceeded(client, `${fill['a file without a name in no time']}; await wait(150)`, { timeout_ms: 60_000, grace_ms: 30_000 });
+  await exceeded(client, `${fill['a file without a name in no time']}; await wait(150)`, IN_TIME);
   assert.equal(await completed(client, 'kept'), "'kept'");
 });
 
 test('who wrote is known where counts are far apart', async (t) => {
   const client = await started(t, { volume_files: 1_000_000 });
   growTree(client);
-  await exceeded(client, `await wait(1500); ${fill['sparse files']}`, { timeout_ms: 60_000, grace_ms: 30_000 });
+  await exceeded(client, `await wait(1500); ${fill['sparse files']}`, IN_TIME);
   assert.equal(await completed(client, 'kept'), "'kept'");
 });
 
