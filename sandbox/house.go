@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -76,10 +77,44 @@ func (m *Manager) closeExpired(now time.Time) {
 		}
 		ctx, cancel := context.WithTimeout(m.ctx, sweepTimeout)
 		m.config.Logger.Info("session expired", "session", s.id)
+		m.noteExpired(s, now)
 		if err := m.finishClosing(ctx, s, false); err != nil {
 			m.config.Logger.Warn("close session", "session", s.id, "error", err, "cause", errors.Unwrap(err))
 		}
 		cancel()
+	}
+}
+
+// maxExpired bounds the ids of sessions that have expired.
+const maxExpired = 1000
+
+// noteExpired keeps what to tell whoever uses the session's id next, as if it were still there.
+func (m *Manager) noteExpired(s *session, now time.Time) {
+	why := fmt.Sprintf("it was %v old, and no session becomes older", m.config.Lifetime)
+	if now.Sub(s.created) < m.config.Lifetime {
+		why = fmt.Sprintf("nobody had used it for %v", m.config.IdleTimeout)
+	}
+	note := fmt.Sprintf("The session before this one has ended, as %s: its variables and files are gone.", why)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.expired) >= maxExpired {
+		clear(m.expired)
+	}
+	m.expired[s.id] = note
+	if m.fallback == s.id {
+		m.expired[""] = note
+	}
+}
+
+// tellExpired has the session's next runs tell what became of the one before. The caller holds m.mu.
+func (m *Manager) tellExpired(id string, s *session) {
+	note, expired := m.expired[id]
+	if !expired {
+		return
+	}
+	delete(m.expired, id)
+	for _, l := range s.lanes {
+		l.noteLater(note)
 	}
 }
 

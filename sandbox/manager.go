@@ -38,6 +38,7 @@ type Manager struct {
 	opening  map[string]chan struct{} // closed when the session by that id, "" for the default one, is made
 	entering map[string]chan struct{} // closed when the last run on its way into the session by that id is in
 	fallback string                   // id of the default session, empty while there is none
+	expired  map[string]string        // what to tell of sessions that have expired, by id, "" for the default one
 	closed   bool
 
 	ctx     context.Context // of the background work
@@ -52,7 +53,7 @@ type Manager struct {
 // from Prewarm. Close it in the end.
 func NewManager(config Config) *Manager {
 	ctx, stop := context.WithCancel(context.Background())
-	m := &Manager{config: config, sessions: make(map[string]*session),
+	m := &Manager{config: config, sessions: make(map[string]*session), expired: make(map[string]string),
 		opening: make(map[string]chan struct{}), entering: make(map[string]chan struct{}), ctx: ctx, stop: stop}
 	m.working.Go(m.keepHouse)
 	m.working.Go(m.keepAlive)
@@ -251,6 +252,7 @@ func (m *Manager) admit(id string, make func(id string, named bool) (*session, e
 		return nil, errShuttingDown()
 	}
 	m.sessions[name] = s
+	m.tellExpired(id, s)
 	if id == "" {
 		m.fallback = name
 	}

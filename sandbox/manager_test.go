@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -330,61 +329,6 @@ func TestTheCapOnSessionsNamesThoseThatCouldGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "more"})
-	})
-}
-
-func TestIdleSessionsEndAndUsedOnesDoNot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{}
-		m := newTestManager(t, testConfig(t, e))
-		mustRun(t, m, RunOptions{Code: "1", SessionID: "idle"})
-		for range 4 {
-			mustRun(t, m, RunOptions{Code: "1", SessionID: "used"})
-			time.Sleep(10 * time.Minute)
-		}
-		if got := e.holds(); !slices.Equal(got, []string{"csm-host-used-python", "volume csm-host-used"}) {
-			t.Errorf("engine holds %q", got)
-		}
-		_, err := m.Session(t.Context(), "idle")
-		wantCode(t, err, fault.SessionNotFound)
-	})
-}
-
-// onLog is told what is logged.
-type onLog func(message string)
-
-func (f onLog) Enabled(context.Context, slog.Level) bool { return true }
-func (f onLog) Handle(_ context.Context, r slog.Record) error {
-	f(r.Message)
-	return nil
-}
-func (f onLog) WithAttrs([]slog.Attr) slog.Handler { return f }
-func (f onLog) WithGroup(string) slog.Handler      { return f }
-
-func TestARunThatBeginsAsItsSessionExpiresIsNotCutOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var m *Manager
-		late := make(chan error, 1)
-		config := testConfig(t, &fakeEngine{})
-		config.Logger = slog.New(onLog(func(message string) {
-			if message != "session expired" {
-				return
-			}
-			run, err := m.Run(RunOptions{Code: "2", SessionID: "mine", Language: Python})
-			if err == nil {
-				go func() {
-					<-run.Done()
-					_, err := run.Result()
-					t.Errorf("it was taken, and came to %v", err)
-				}()
-			}
-			late <- err
-		}))
-		m = newTestManager(t, config)
-		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
-		time.Sleep(config.IdleTimeout + time.Minute)
-		wantCode(t, <-late, fault.SessionBusy)
-		mustRun(t, m, RunOptions{Code: "3", SessionID: "mine"})
 	})
 }
 

@@ -384,7 +384,7 @@ func (s *session) warm(language Language) {
 	turn := l.enqueue()
 	s.mu.Unlock()
 	defer turn.leave()
-	if _, err := s.kernel(l, func(string) {}, true); err != nil {
+	if _, err := s.kernel(l, l.noteLater, true); err != nil {
 		s.config.Logger.Warn("prewarm", "language", language, "error", err, "cause", errors.Unwrap(err))
 	}
 }

@@ -1,0 +1,124 @@
+package sandbox
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+)
+
+func TestIdleSessionsEndAndUsedOnesDoNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &fakeEngine{}
+		m := newTestManager(t, testConfig(t, e))
+		mustRun(t, m, RunOptions{Code: "1", SessionID: "idle"})
+		for range 4 {
+			mustRun(t, m, RunOptions{Code: "1", SessionID: "used"})
+			time.Sleep(10 * time.Minute)
+		}
+		if got := e.holds(); !slices.Equal(got, []string{"csm-host-used-python", "volume csm-host-used"}) {
+			t.Errorf("engine holds %q", got)
+		}
+		_, err := m.Session(t.Context(), "idle")
+		wantCode(t, err, fault.SessionNotFound)
+	})
+}
+
+func TestASessionThatFollowsAnExpiredOneSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := testConfig(t, &fakeEngine{})
+		m := newTestManager(t, config)
+		const said = "The session before this one has ended, as nobody had used it for 30m0s: its variables and files are gone."
+		for _, id := range []string{"", "mine"} {
+			for i, want := range [][]string{nil, {said}, nil} {
+				if i == 1 {
+					time.Sleep(config.IdleTimeout + time.Minute)
+				}
+				res := mustRun(t, m, RunOptions{Code: "1", SessionID: id})
+				if !slices.Equal(res.Notes, want) {
+					t.Errorf("run %d of %q has the notes %q", i+1, id, res.Notes)
+				}
+			}
+		}
+		// By the id that the default session had, too; closing one is no expiry.
+		first := mustRun(t, m, RunOptions{Code: "1"}).SessionID
+		time.Sleep(config.IdleTimeout + time.Minute)
+		if res := mustRun(t, m, RunOptions{Code: "1", SessionID: first}); !slices.Equal(res.Notes, []string{said}) {
+			t.Errorf("by its id: %q", res.Notes)
+		}
+		if _, err := m.CloseSession(t.Context(), first, false); err != nil {
+			t.Fatal(err)
+		}
+		if res := mustRun(t, m, RunOptions{Code: "1", SessionID: first}); res.Notes != nil {
+			t.Errorf("after closing: %q", res.Notes)
+		}
+		// A container that is kept ready does not swallow it.
+		config = testConfig(t, &fakeEngine{})
+		config.Prewarm = []Language{Python}
+		m = newTestManager(t, config)
+		mustRun(t, m, RunOptions{Code: "1"})
+		time.Sleep(config.IdleTimeout + time.Minute)
+		if res := mustRun(t, m, RunOptions{Code: "1"}); !slices.Equal(res.Notes, []string{said}) {
+			t.Errorf("with a container kept ready: %q", res.Notes)
+		}
+	})
+}
+
+func TestALifetimeThatIsOverIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := testConfig(t, &fakeEngine{})
+		config.Lifetime = time.Hour
+		m := newTestManager(t, config)
+		for range 3 {
+			mustRun(t, m, RunOptions{Code: "1"})
+			time.Sleep(config.Lifetime/3 + time.Minute)
+		}
+		res := mustRun(t, m, RunOptions{Code: "1"})
+		if len(res.Notes) != 1 || !strings.Contains(res.Notes[0], "1h0m0s old") {
+			t.Errorf("notes are %q", res.Notes)
+		}
+	})
+}
+
+// onLog is told what is logged.
+type onLog func(message string)
+
+func (f onLog) Enabled(context.Context, slog.Level) bool { return true }
+func (f onLog) Handle(_ context.Context, r slog.Record) error {
+	f(r.Message)
+	return nil
+}
+func (f onLog) WithAttrs([]slog.Attr) slog.Handler { return f }
+func (f onLog) WithGroup(string) slog.Handler      { return f }
+
+func TestARunThatBeginsAsItsSessionExpiresIsNotCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m *Manager
+		late := make(chan error, 1)
+		config := testConfig(t, &fakeEngine{})
+		config.Logger = slog.New(onLog(func(message string) {
+			if message != "session expired" {
+				return
+			}
+			run, err := m.Run(RunOptions{Code: "2", SessionID: "mine", Language: Python})
+			if err == nil {
+				go func() {
+					<-run.Done()
+					_, err := run.Result()
+					t.Errorf("it was taken, and came to %v", err)
+				}()
+			}
+			late <- err
+		}))
+		m = newTestManager(t, config)
+		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+		time.Sleep(config.IdleTimeout + time.Minute)
+		wantCode(t, <-late, fault.SessionBusy)
+		mustRun(t, m, RunOptions{Code: "3", SessionID: "mine"})
+	})
+}
