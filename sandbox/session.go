@@ -81,7 +81,9 @@ func (s *session) resume() {
 		s.record = newRecord()
 	}
 	s.created = s.record.Created
-	s.record.IdleSeconds = s.config.IdleTimeout.Seconds()
+	if !s.config.Visit || s.record.IdleSeconds == 0 {
+		s.record.IdleSeconds = s.config.IdleTimeout.Seconds()
+	}
 	s.saveRecord()
 }
 

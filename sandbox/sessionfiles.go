@@ -90,6 +90,9 @@ func (s *session) filesProgram(ctx context.Context) (*filesConn, error) {
 		if c := s.filesInEarlier(ctx); c != nil {
 			return c, nil
 		}
+		if s.config.Visit {
+			return nil, errOtherImage(s.id)
+		}
 	}
 	l, err := s.someKernel()
 	if err != nil {
@@ -102,6 +105,11 @@ func (s *session) filesProgram(ctx context.Context) (*filesConn, error) {
 		return nil, context.Cause(ctx)
 	}
 	return s.startFiles(ctx, l)
+}
+
+func errOtherImage(id string) *fault.Error {
+	return fault.New(fault.EngineError, "Give --python-image and --js-image as the session's server has them.",
+		"Session %q has a container whose image is another: its files cannot be read in it, and it is not ended for that.", id)
 }
 
 // takeOverForFiles takes over a kernel that an earlier server left, where none is this server's: it

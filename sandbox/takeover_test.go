@@ -120,6 +120,35 @@ func TestAKernelThatWaitsToBeTakenOverIsToldOf(t *testing.T) {
 	}
 }
 
+func TestAVisitorLeavesASessionAsItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := lastingEngine(t)
+		config := leaveSessions(t, e, "mine")
+		before := e.holds()
+		visitor := config
+		visitor.Visit, visitor.IdleTimeout = true, config.IdleTimeout/2
+		visitor.Limits.MemoryBytes++
+		e.failExec = errors.New("no such program")
+		m := NewManager(visitor)
+		if _, err := m.Resume(t.Context(), "mine"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := m.WalkFiles(t.Context(), "mine", true, func(Entry) error { return nil })
+		wantCode(t, err, fault.EngineError)
+		m.Close(t.Context())
+		e.failExec = nil
+		if got := e.holds(); !slices.Equal(got, before) {
+			t.Errorf("the engine holds %q, held %q", got, before)
+		}
+		if idle := loadRecord(sessionFolder(config.StateDir, "mine")).IdleSeconds; idle != config.IdleTimeout.Seconds() {
+			t.Errorf("it stays for %v s", idle)
+		}
+		if res := mustRun(t, newTestManager(t, config), RunOptions{Code: "2", SessionID: "mine"}); len(res.Notes) != 0 {
+			t.Errorf("its server has the notes %q", res.Notes)
+		}
+	})
+}
+
 func TestAKernelThatCannotBeTakenOverIsReplaced(t *testing.T) {
 	for name, change := range map[string]func(*Config, *lasting){
 		"other limits":              func(c *Config, _ *lasting) { c.Limits.MemoryBytes++ },
