@@ -27,7 +27,8 @@ func (d *Deps) runPythonCode() tool {
 
 func (d *Deps) runJSCode() tool {
 	description := sentences(
-		"Run JavaScript or TypeScript with Node.js in a persistent, isolated session and return its output, the last expression's value and new files.",
+		"Run "+d.ofImage(sandbox.JavaScript, "JavaScript or TypeScript", "JavaScript, and TypeScript where the image can,")+
+			" with Node.js in a persistent, isolated session and return its output, the last expression's value and new files.",
 		"Variables and files in /mnt/data are kept for later calls, and const, let and class may be declared again.",
 		"Top-level await, import and require work. No network.",
 		d.packagesOf(sandbox.JavaScript, "lodash, mathjs, csv-parse, exceljs, sharp and more"))

@@ -34,6 +34,24 @@ func TestNamesAreThoseOfTheTools(t *testing.T) {
 	}
 }
 
+func TestDescriptionsPromiseWhatIsKnownOfTheImage(t *testing.T) {
+	m := sandbox.NewManager(sandbox.Config{RunTimeout: time.Minute, MaxRunTimeout: time.Hour})
+	defer m.Close(t.Context())
+	promises := []string{"IPython syntax works (magics", "numpy, pandas", "Run JavaScript or TypeScript with", "lodash, mathjs"}
+	for _, standard := range []bool{true, false} {
+		d := &Deps{Manager: m, SoftWait: time.Second}
+		if standard {
+			d.Standard = []sandbox.Language{sandbox.Python, sandbox.JavaScript}
+		}
+		told := d.runPythonCode().definition.Description + d.runJSCode().definition.Description
+		for _, promise := range promises {
+			if strings.Contains(told, promise) != standard {
+				t.Errorf("of our own images (%v) it is said: %s", standard, told)
+			}
+		}
+	}
+}
+
 func TestTheWrapperTurnsEveryEndIntoAResult(t *testing.T) {
 	for name, test := range map[string]struct {
 		handle handler

@@ -42,7 +42,7 @@ func keepID(file string) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(part.Name())
+	defer func() { _ = os.Remove(part.Name()) }()
 	_, err = part.WriteString(rand.Text())
 	if closed := part.Close(); err == nil {
 		err = closed

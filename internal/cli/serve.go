@@ -169,7 +169,7 @@ func (s *Settings) kernels() map[sandbox.Language]sandbox.KernelConfig {
 			Image: image, Interpreter: "python3", Flags: []string{"-c"},
 			Boot: containers.PythonBoot(), Supervisor: containers.PythonSupervisor(), Preload: s.Preload,
 			Program: []string{"-I", "-c"}, Files: containers.PythonFiles(), Relay: containers.PythonRelay(),
-			Setup: setupFor("--python-image", s.PythonImage),
+			Setup: s.setupFor("--python-image", s.PythonImage),
 		}
 	}
 	if image, on := s.image(sandbox.JavaScript); on {
@@ -177,18 +177,23 @@ func (s *Settings) kernels() map[sandbox.Language]sandbox.KernelConfig {
 			Image: image, Interpreter: "node", Flags: containers.NodeFlags(),
 			Boot: containers.NodeBoot(), Supervisor: containers.NodeSupervisor(),
 			Program: containers.NodeFlags(), Files: containers.NodeFiles(), Relay: containers.NodeRelay(),
-			Setup: setupFor("--js-image", s.JSImage),
+			Setup: s.setupFor("--js-image", s.JSImage),
 		}
 	}
 	return kernels
 }
 
-// setupFor is the command that makes an image ready: one of the user's own has to be named.
-func setupFor(flag, image string) string {
-	if image == "" {
-		return "code-sandbox-mcp setup"
+// setupFor is the command that makes an image ready: one of the user's own has to be named, and an engine that only
+// the client's configuration knows. Its address is not for a model to see.
+func (s *Settings) setupFor(flag, image string) string {
+	command := "code-sandbox-mcp setup"
+	if s.EngineURL != "" {
+		command += " --engine-url THE_SERVERS_OWN"
 	}
-	return "code-sandbox-mcp setup " + flag + " " + image
+	if image != "" {
+		command += " " + flag + " " + image
+	}
+	return command
 }
 
 // sessionDir keeps the locks of one engine's sessions: the same name on two engines is two sessions.

@@ -117,6 +117,25 @@ func TestALanguageCanBeSwitchedOff(t *testing.T) {
 	}
 }
 
+func TestSetupIsNamedWithWhatItNeeds(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "code-sandbox-mcp setup"},
+		{[]string{"--python-image", "mine"}, "code-sandbox-mcp setup --python-image mine"},
+		{[]string{"--engine-url", "tcp://user:secret@host:1"}, "code-sandbox-mcp setup --engine-url THE_SERVERS_OWN"},
+	} {
+		s, err := loadSettings(t, test.args, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.kernels()[sandbox.Python].Setup; got != test.want {
+			t.Errorf("%q: %q, want %q", test.args, got, test.want)
+		}
+	}
+}
+
 func TestTheStateDirectoryIsThisUsersOwn(t *testing.T) {
 	self, err := user.Current()
 	if err != nil {
