@@ -37,9 +37,11 @@ RACE := $(if $(shell command -v cc),-race)
 # The bindings of Podman have a race of their own where a build is cancelled.
 ALONE := TestImagesAreFitted|TestABuildCanBeCancelled
 # An emulated machine needs E2E_SLOWNESS=10 in the environment, and a longer TIMEOUT. Node's tests know it too.
+# gotestsum tells in the end which tests were left out, and why.
 TIMEOUT ?= 40m
 test-go:
-	$(if $(RACE),CGO_ENABLED=1) go test -timeout $(TIMEOUT) $(RACE) -skip '^($(ALONE))$$' ./...
+	gotestsum=$$(scripts/go-tool gotest.tools/gotestsum v1.13.0) && \
+	$(if $(RACE),CGO_ENABLED=1) $$gotestsum --format standard-quiet -- -timeout $(TIMEOUT) $(RACE) -skip '^($(ALONE))$$' ./...
 	go test -run '^($(ALONE))$$' ./tools ./internal/setup
 
 test-python:
