@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -247,7 +248,8 @@ func TestPandasReadsOddResults(t *testing.T) {
 
 func TestLimitsLeaveACompleteFile(t *testing.T) {
 	t.Parallel()
-	s := startSQL(t, testpg.Superuser, "--sql-max-rows", "1000", "--sql-max-bytes", "1MiB", "--sql-timeout", "3s")
+	most := fmt.Sprintf("%v", time.Duration(3*slowness)*time.Second)
+	s := startSQL(t, testpg.Superuser, "--sql-max-rows", "1000", "--sql-max-bytes", "1MiB", "--sql-timeout", most)
 	whole := func(f sqlFields) {
 		t.Helper()
 		s.py(f.Load+"\nprint(len(df), df.isna().any().any())").wantText(t, fmt.Sprintf("%d False", f.RowCount))
@@ -268,7 +270,7 @@ func TestLimitsLeaveACompleteFile(t *testing.T) {
 	}
 	res := s.call(execSQL, object{"query": "SELECT pg_sleep(100)"})
 	res.wantCode(t, "sql_failed")
-	res.wantText(t, "3s", "--sql-timeout")
+	res.wantText(t, most, "--sql-timeout")
 	// An error in the middle is an error, and leaves no file.
 	s.call(execSQL, object{"query": "SELECT 1/(500-n) AS q FROM generate_series(1, 900) n", "save_as": "half.csv"}).wantCode(t, "sql_failed")
 	s.py("import os\nprint(os.path.exists('input/half.csv'))").wantText(t, "False")
