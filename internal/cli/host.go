@@ -3,6 +3,7 @@ package cli
 import (
 	"crypto/rand"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 )
@@ -21,38 +22,25 @@ func machineID(system, stateDir string) string {
 		return string(id)
 	}
 	file := filepath.Join(stateDir, "machine-id")
-	for range 2 {
-		if id, err := os.ReadFile(file); err == nil {
-			return string(id)
-		}
-		if keepID(file) != nil {
-			break
-		}
+	id, err := os.ReadFile(file)
+	if err != nil {
+		makeID(file)
+		id, err = os.ReadFile(file)
 	}
-	name, _ := os.Hostname()
-	return name
+	if err != nil {
+		name, _ := os.Hostname()
+		return name
+	}
+	return string(id)
 }
 
-// keepID writes a new id, unless another process has just done so.
-func keepID(file string) error {
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+// makeID writes a new id, unless another process has just done so. Where it fails there is none to be read.
+func makeID(file string) {
+	if os.MkdirAll(filepath.Dir(file), 0o700) != nil {
+		return
+	}
+	_ = writeWhole(file, false, func(to io.Writer) error {
+		_, err := io.WriteString(to, rand.Text())
 		return err
-	}
-	part, err := os.CreateTemp(filepath.Dir(file), "machine-id-*.part")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(part.Name()) }()
-	_, err = part.WriteString(rand.Text())
-	if closed := part.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return err
-	}
-	// Whole, or not at all: nobody reads half of it.
-	if err := os.Link(part.Name(), file); err != nil && !os.IsExist(err) {
-		return err
-	}
-	return nil
+	})
 }

@@ -266,9 +266,11 @@ func ping(ctx context.Context, address string) (*link, error) {
 		conn, err := bindings.NewConnection(lasting, address)
 		if err == nil {
 			err = checkVersion(*bindings.ServiceVersion(conn))
+		} else {
+			err = unlessTooOld(err)
 		}
 		l.conn = conn
-		failed <- unlessTooOld(err)
+		failed <- err
 	}()
 	select {
 	case err := <-failed:

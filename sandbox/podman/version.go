@@ -29,9 +29,6 @@ var refused = regexp.MustCompile(`server API version is too old.* server "([^"]+
 
 // unlessTooOld describes the bindings' refusal of an old service, and leaves other errors as they are.
 func unlessTooOld(err error) error {
-	if err == nil {
-		return nil
-	}
 	if match := refused.FindStringSubmatch(err.Error()); match != nil {
 		return tooOld(match[1], err)
 	}
