@@ -20,8 +20,6 @@ const (
 	filesIdle = 45 * time.Second
 	// mostFiles is how many files programs of one session are used at once; more requests wait.
 	mostFiles = 4
-	// filesHello bounds the wait for a files program to come up.
-	filesHello = 20 * time.Second
 )
 
 // withFiles lends a files program of the session to use. The error is a fault, or what use was told
@@ -175,7 +173,7 @@ func (s *session) keptFiles(ctx context.Context, l *lane) *filesConn {
 
 // startFiles starts a files program in the lane's container.
 func (s *session) startFiles(ctx context.Context, l *lane) (*filesConn, error) {
-	ctx, cancel := context.WithTimeout(ctx, filesHello)
+	ctx, cancel := context.WithTimeout(ctx, s.config.StartTimeout)
 	defer cancel()
 	proc, err := s.exec(ctx, l.language, s.config.Kernels[l.language].Files)
 	if err != nil {
