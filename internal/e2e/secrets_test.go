@@ -139,7 +139,8 @@ func TestSecretsDoNotLeave(t *testing.T) {
 
 func TestSecretsInWhatARunTellsOnItsWay(t *testing.T) {
 	t.Parallel()
-	v := openVault(t, "--soft-wait", "4s")
+	v := openVault(t, "--soft-wait", fmt.Sprintf("%ds", 4*slowness))
+	v.complete(python, object{"code": "0"}) // so that the wait is none for the container, and sees progress
 	code := "import os, sys, time\ns = os.environ['LONGER']\nsys.stdout.write('so far ' + s + ' ' + s[:11]); sys.stdout.flush()\nwhile not os.path.exists('go'): time.sleep(0.05)\nprint(s[11:])"
 	r := v.beginTracked(python, object{"code": code}, "p")
 	res := r.result()
