@@ -19,10 +19,13 @@ class Activity {
     this.#at = at;
   }
 
-  /** note tells the nanoseconds that each thread has run until at; null where the system does not tell. */
-  note(at, times) {
-    if (hasRun(this.#times, times)) this.#add(this.#at, at);
-    this.#at = at;
+  /**
+   * note tells the nanoseconds that each thread has run, as was read between two times: on a busy machine
+   * they are far apart, and threads run in between. null where the system does not tell.
+   */
+  note(from, times, to) {
+    if (hasRun(this.#times, times)) this.#add(this.#at, to);
+    this.#at = from;
     this.#times = times;
   }
 
@@ -33,7 +36,7 @@ class Activity {
 
   #add(from, to) {
     const last = this.#spans.at(-1);
-    if (last?.[1] === from || this.#spans.length === MOST_SPANS) last[1] = to;
+    if (last?.[1] >= from || this.#spans.length === MOST_SPANS) last[1] = to;
     else this.#spans.push([from, to]);
   }
 }

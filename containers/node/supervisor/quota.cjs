@@ -308,7 +308,9 @@ class Quota {
   // It takes a millisecond.
   #note() {
     this.#notedAt = performance.now();
-    this.#activity.note(this.session.now(), this.#processorTimes());
+    const from = this.session.now();
+    const times = this.#processorTimes();
+    this.#activity.note(from, times, this.session.now());
   }
 
   #processorTimes() {
