@@ -26,21 +26,24 @@ func atoi(text string) int {
 	return n
 }
 
+// slowed is how long what takes d elsewhere may take on this machine.
+func slowed(d time.Duration) time.Duration { return time.Duration(slowness) * d }
+
 // slowly gives the settings of a server on a slow machine.
 func slowly() []string {
 	if slowness == 1 {
 		return nil
 	}
-	times := func(seconds int) string { return strconv.Itoa(seconds*slowness) + "s" }
+	minute := slowed(time.Minute).String()
 	return []string{
-		"SANDBOX_SOFT_WAIT=" + times(45), "SANDBOX_RUN_TIMEOUT=" + times(60), "SANDBOX_START_TIMEOUT=" + times(60),
-		"SANDBOX_SQL_TIMEOUT=" + times(60),
+		"SANDBOX_SOFT_WAIT=" + slowed(45*time.Second).String(), "SANDBOX_RUN_TIMEOUT=" + minute,
+		"SANDBOX_START_TIMEOUT=" + minute, "SANDBOX_SQL_TIMEOUT=" + minute,
 	}
 }
 
 // patience bounds every wait for an answer. It is generous: the tests share a machine, and none of
 // them is about speed.
-var patience = time.Duration(slowness) * 90 * time.Second
+var patience = slowed(90 * time.Second)
 
 // An era is a generation of the protocol.
 type era string

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 const pemKey = `-----BEGIN PRIVATE KEY-----
@@ -139,7 +140,7 @@ func TestSecretsDoNotLeave(t *testing.T) {
 
 func TestSecretsInWhatARunTellsOnItsWay(t *testing.T) {
 	t.Parallel()
-	v := openVault(t, "--soft-wait", fmt.Sprintf("%ds", 4*slowness))
+	v := openVault(t, "--soft-wait", slowed(4*time.Second).String())
 	v.complete(python, object{"code": "0"}) // so that the wait is none for the container, and sees progress
 	code := "import os, sys, time\ns = os.environ['LONGER']\nsys.stdout.write('so far ' + s + ' ' + s[:11]); sys.stdout.flush()\nwhile not os.path.exists('go'): time.sleep(0.05)\nprint(s[11:])"
 	r := v.beginTracked(python, object{"code": code}, "p")

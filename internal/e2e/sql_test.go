@@ -248,7 +248,7 @@ func TestPandasReadsOddResults(t *testing.T) {
 
 func TestLimitsLeaveACompleteFile(t *testing.T) {
 	t.Parallel()
-	most := fmt.Sprintf("%v", time.Duration(3*slowness)*time.Second)
+	most := slowed(3 * time.Second).String()
 	s := startSQL(t, testpg.Superuser, "--sql-max-rows", "1000", "--sql-max-bytes", "1MiB", "--sql-timeout", most)
 	whole := func(f sqlFields) {
 		t.Helper()
