@@ -41,6 +41,7 @@ class KernelProcess {
     this.retired = false; // its end is wanted
     this.nodePid = 0; // of the interpreter, which is not the child itself under a reaper
     this.bootedAt = Number.MAX_VALUE;
+    this.watchedSince = Infinity; // when its watcher was there to hear of interrupts
     this.cause = '';
     this.pipedAt = 0; // when it got the pipes that it has
     this.onPiped = () => {};
@@ -62,7 +63,7 @@ class KernelProcess {
     for (const socket of [this.channel, this.watcher]) socket.on('error', () => {});
     // Mostly a death that will be known in a moment; else code has closed the descriptor.
     this.channel.on('end', () => setTimeout(() => this.#condemn('an end of its channel'), LOST_MS));
-    this.watcher.on('data', () => this.handlers.onFired());
+    this.watcher.on('data', () => this.#heard());
     this.child.on('error', () => this.#died(127, null));
     this.child.on('exit', (code, name) => this.#died(code, name));
   }
@@ -79,6 +80,13 @@ class KernelProcess {
       // descriptor itself can get here, and it has spoilt its own kernel.
       this.#condemn(error.message);
     }
+  }
+
+  // Its watcher sends that it is there, and then each time that it has terminated code. That the two come as
+  // one does no harm: interrupts are repeated.
+  #heard() {
+    if (this.watchedSince < Infinity) this.handlers.onFired();
+    else this.watchedSince = performance.now();
   }
 
   #condemn(why) {

@@ -400,7 +400,12 @@ class Supervisor {
     const kernel = this.#runKernel;
     kernel.interrupt(run.id);
     run.every(INTERRUPT_AGAIN_MS, () => kernel.interrupt(run.id));
-    run.after(run.graceMs, () => kernel.kill(reason === 'quota' ? 'quota' : 'ignored_interrupt'));
+    // Until its watcher is there, a kernel that computes cannot hear of it. That takes a busy machine
+    // seconds, and code could put it off for ever: so at most twice the time.
+    run.after(run.graceMs, () => {
+      const left = clamp(kernel.watchedSince + run.graceMs - performance.now(), run.graceMs, 0, run.graceMs);
+      run.after(left, () => kernel.kill(reason === 'quota' ? 'quota' : 'ignored_interrupt'));
+    });
   }
 
   // Only now may the program end that code is waiting for in a blocking call: the code

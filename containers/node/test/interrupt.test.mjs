@@ -1,6 +1,9 @@
 // Timeouts and cancelling: whatever code does, the run ends, and the variables stay
 // unless the code cannot be stopped.
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { Client, PATIENT } from './harness.mjs';
 
@@ -128,6 +131,30 @@ test('immediates of an earlier run go on when a later one is ended among them', 
     assert.equal((await client.run('const then = beats; await new Promise((r) => setTimeout(r, 50)); beats > then')).result, 'true');
   }
   await client.run('beats = -Infinity');
+});
+
+// A busy machine takes seconds to start a thread, and the watcher is one. Here it starts at a time that the test gives.
+const lateWatcher = async (t, lateMs) => {
+  const folder = mkdtempSync(join(tmpdir(), 'late-watcher-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const hook = join(folder, 'late.cjs');
+  writeFileSync(hook, `if (!require('node:worker_threads').isMainThread) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ${lateMs});`);
+  const late = await Client.start({}, { NODE_OPTIONS: `--require=${hook}` });
+  t.after(() => late.stop());
+  return late;
+};
+
+test('the grace begins when the kernel can hear of the interrupt', async (t) => {
+  const late = await lateWatcher(t, PATIENT * 0.15);
+  const done = await late.run('var kept = 1; while (true);', { timeout_ms: 1, grace_ms: PATIENT * 0.1 });
+  assert.deepEqual([done.status, done.kernel, done.cause], ['timed_out', 'alive', '']);
+  assert.equal((await late.run('kept')).result, '1');
+});
+
+test('a kernel that never hears of an interrupt is killed all the same', async (t) => {
+  const late = await lateWatcher(t, Infinity);
+  const done = await late.run('while (true);', { timeout_ms: 1, grace_ms: 100 });
+  assert.deepEqual([done.status, done.kernel, done.cause], ['timed_out', 'dead', 'ignored_interrupt']);
 });
 
 // Each is interrupted when it has said that it has begun.

@@ -40,6 +40,7 @@ class Watcher {
     this.channel = new net.Socket({ fd: WATCHER_FD, readable: true, writable: true });
     this.channel.on('data', (chunk) => reader.push(chunk));
     this.channel.on('error', () => {});
+    this.channel.write(encodeFrame({ type: 'watching' }));
     answerQuestions(this.port, this.gate.subarray(ANSWERED), (question) => this.#tryAnswer(question));
     setTimeout(() => this.#parse('import "x"'), PRELOAD_MS); // loads the parser while nobody waits for it
   }
