@@ -35,7 +35,7 @@ func TestThePythonSupervisorsTestsWithIPython(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), slowed(5*time.Minute))
 	defer cancel()
-	printed, err := exec.CommandContext(ctx, "podman", "exec", "--workdir", "/mnt/data/tests", h.Containers[0], "python3", "-m", "unittest", "-q", tests).CombinedOutput()
+	printed, err := exec.CommandContext(ctx, "podman", "exec", "--env", "E2E_SLOWNESS="+strconv.Itoa(slowness), "--workdir", "/mnt/data/tests", h.Containers[0], "python3", "-m", "unittest", "-q", tests).CombinedOutput()
 	want := len(regexp.MustCompile(`(?m)^    (?:async )?def test_`).FindAll(source, -1))
 	if err != nil || !regexp.MustCompile(`Ran `+strconv.Itoa(want)+` tests in [\d.]+s\n\nOK\n`).Match(printed) {
 		t.Errorf("%d tests were to be run: %v\n%s", want, err, printed)
