@@ -270,7 +270,7 @@ func TestAServiceThatHangs(t *testing.T) {
 	t.Parallel()
 	socket := socketPath(t)
 	service := serve(t, socket)
-	s := start(t, setup{args: []string{"--engine-url", "unix://" + socket, "--start-timeout", "3s"}})
+	s := start(t, setup{args: []string{"--engine-url", "unix://" + socket, "--start-timeout", slowed(3 * time.Second).String()}})
 	s.py("kept = 7")
 	_ = syscall.Kill(-service.Process.Pid, syscall.SIGSTOP)
 	began := time.Now()
