@@ -9,7 +9,7 @@ import signal
 import time
 import unittest
 
-from test_support import PATIENCE, SupervisorTest
+from test_support import GRACE, PATIENCE, SLOWNESS, SupervisorTest
 
 
 STUBBORN = """
@@ -97,7 +97,7 @@ class Interrupts(StopTest):
     def test_the_import_of_an_installed_package_that_never_ends(self):
         self.write_modules({"site-packages/stuck.py": "while True: pass"})
         self.completed("import sys; sys.path.insert(0, 'site-packages')")
-        answer = self.run_code("import stuck", timeout_ms=200, grace_ms=4000)
+        answer = self.run_code("import stuck", timeout_ms=200, grace_ms=2 * GRACE)
         self.assertEqual((answer.status, answer.kernel, answer.error["name"]), ("timed_out", "alive", "KeyboardInterrupt"))
 
     def test_a_cancel_keeps_the_variables(self):
@@ -227,7 +227,7 @@ class Killing(StopTest):
         self.assertEqual((answer.status, answer.kernel), ("cancelled", "dead"))
 
     def test_a_stopped_kernel_is_killed(self):
-        answer = self.run_code("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", timeout_ms=200, grace_ms=200)
+        answer = self.run_code("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", timeout_ms=200 * SLOWNESS, grace_ms=200)
         self.assertEqual((answer.status, answer.cause), ("timed_out", "ignored_interrupt"))
 
     def test_everything_that_the_kernel_started_dies_with_it(self):

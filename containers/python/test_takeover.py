@@ -11,7 +11,7 @@ import sys
 import time
 import unittest
 
-from test_support import PATIENCE, RELAY, SupervisorTest
+from test_support import GRACE, PATIENCE, RELAY, SupervisorTest
 
 NAME = "\0code-sandbox-mcp"
 TOKEN = "7f3c-token-that-only-servers-know"
@@ -83,7 +83,7 @@ class Server:
         return self.read()
 
     def run(self, code, run_id, **fields):
-        self.send(dict({"type": "run", "id": run_id, "code": code, "grace_ms": 2000}, **fields))
+        self.send(dict({"type": "run", "id": run_id, "code": code, "grace_ms": GRACE}, **fields))
         return self.wait_for("done", id=run_id)
 
     def is_closed(self):

@@ -4,7 +4,7 @@ import os
 import time
 import unittest
 
-from test_support import PATIENCE, SupervisorTest
+from test_support import PATIENCE, SLOWNESS, SupervisorTest
 
 TICKER = """
 import os, sys, threading, time
@@ -216,8 +216,8 @@ class Stopping(ThreadTest):
         self.assertEqual(self.completed("timer.join(); fired").result, "[]")
 
     def test_an_alarm_does_not_ring_in_another_run(self):
-        self.completed("import signal; signal.setitimer(signal.ITIMER_REAL, 2)")
-        self.assertEqual(self.completed("import time; time.sleep(2.5); 'lives'").result, "'lives'")
+        self.completed("import signal; signal.setitimer(signal.ITIMER_REAL, %d)" % (2 * SLOWNESS))
+        self.assertEqual(self.completed("import time; time.sleep(%f); 'lives'" % (2.5 * SLOWNESS)).result, "'lives'")
 
     def test_a_thread_that_waits_is_told_and_ends_when_it_comes_back(self):
         answer = self.stop(
