@@ -51,7 +51,7 @@ type Config struct {
 	MaxRunTimeout time.Duration // what a run may ask for
 	IdleTimeout   time.Duration // after which a session that nobody uses ends
 	Lifetime      time.Duration // after which any session ends
-	StartTimeout  time.Duration // for a container and its supervisor to come up, and for a program that looks after files
+	StartTimeout  time.Duration // for a container and its supervisor to come up, and for a relay or a program that looks after files
 	MaxSessions   int
 
 	VolumeBytes int64 // what one session's files may take

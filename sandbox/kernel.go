@@ -182,16 +182,14 @@ func (k *kernel) becomeReady(m readyMessage) {
 	close(k.ready)
 }
 
-// awaitReady waits until the supervisor is up, or is known not to come.
-func (k *kernel) awaitReady(limit time.Duration) error {
-	patience := time.NewTimer(limit)
-	defer patience.Stop()
+// awaitReady waits until the supervisor is up, or is known not to come, or ctx is done.
+func (k *kernel) awaitReady(ctx context.Context) error {
 	select {
 	case <-k.ready:
 		return nil
 	case <-k.dead:
 		return errKernelGone
-	case <-patience.C:
+	case <-ctx.Done():
 		return errUnresponsive
 	}
 }

@@ -9,9 +9,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
-// takeOverTimeout bounds the wait for a supervisor that a new server speaks to.
-const takeOverTimeout = 10 * time.Second
-
 // isFinal tells the errors after which there is nothing to be taken over from those after which there may be.
 func isFinal(err error) bool {
 	return isAny(err, errNeverStarted, errOtherSettings, ErrContainerGone, errKernelGone)
@@ -51,7 +48,7 @@ func (s *session) takeOver(l *lane) (*kernel, error) {
 		_ = proc.Close()
 		return nil, err
 	}
-	if err := k.awaitReady(takeOverTimeout); err != nil {
+	if err := k.awaitReady(ctx); err != nil {
 		_ = proc.Close()
 		return nil, fmt.Errorf("%w: %w: %s", errNoTakeOver, err, clip(proc.Stderr(), 500))
 	}
