@@ -224,7 +224,7 @@ func TestSessionsThatAnotherServerHasDoNotCount(t *testing.T) {
 			mustRun(t, m, RunOptions{Code: "1", SessionID: id})
 		}
 		_, err := finish(m, RunOptions{Code: "1", SessionID: "f"})
-		if f := wantCode(t, err, "max_sessions"); strings.Contains(f.Hint, "a (idle") || !strings.Contains(f.Hint, "d (idle") {
+		if f := wantCode(t, err, "max_sessions"); strings.Contains(f.Hint, " a (idle") || !strings.Contains(f.Hint, " d (idle") {
 			t.Errorf("the hint is %q", f.Hint)
 		}
 		other.Close(t.Context())
