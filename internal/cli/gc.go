@@ -65,28 +65,30 @@ func (s *Settings) sweep(ctx context.Context, engine *podman.Engine, _ *slog.Log
 }
 
 // leaveGC starts a gc that waits for our own end and then removes what there was no time for. It has the
-// settings of our own command line, and is in a session of its own, so what ends us and our children does
-// not end it.
-func leaveGC(flags *pflag.FlagSet) error {
+// settings of cmd's command line, which is our own, and is in a session of its own, so what ends us and our
+// children does not end it.
+func leaveGC(cmd *cobra.Command) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(self, append([]string{"gc", "--" + afterParentFlag}, sweepArgs(flags)...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	gc := exec.Command(self, append([]string{"gc", "--" + afterParentFlag}, sweepArgs(cmd)...)...)
+	gc.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	// The write end stays open in us alone, and closes when we end.
-	if _, err := cmd.StdinPipe(); err != nil {
+	if _, err := gc.StdinPipe(); err != nil {
 		return err
 	}
-	return cmd.Start()
+	return gc.Start()
 }
 
-// sweepArgs gives the flags of a server's command line to a gc. Lists are left out: of languages, tools and
+// sweepArgs gives the settings of a command line to a gc. Lists are left out: of languages, tools and
 // names, none of which matters to a sweep.
-func sweepArgs(flags *pflag.FlagSet) []string {
+func sweepArgs(cmd *cobra.Command) []string {
 	var args []string
-	flags.Visit(func(f *pflag.Flag) {
-		if _, list := f.Value.(pflag.SliceValue); !list {
+	settings := cmd.Root().PersistentFlags()
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		_, list := f.Value.(pflag.SliceValue)
+		if !list && settings.Lookup(f.Name) != nil {
 			args = append(args, "--"+f.Name+"="+f.Value.String())
 		}
 	})

@@ -66,7 +66,7 @@ Exit status: 0 it worked, 1 it failed, 2 wrong use.`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			return wrapUsage(settings.load(cmd.Flags(), os.LookupEnv))
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), settings, cmd.Flags()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd, settings) },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	settings.bind(root.PersistentFlags())

@@ -43,7 +43,16 @@ an image of this program's own.`,
 				return err
 			}
 			return settings.withEngine(cmd.Context(), func(ctx context.Context, engine *podman.Engine, log *slog.Logger) error {
-				return settings.attack(ctx, engine, log, asJSON)
+				report, err := settings.attack(ctx, engine, log)
+				if report.Unclosed {
+					if err := leaveGC(cmd); err != nil {
+						log.Warn("leave a sweep behind", "error", err)
+					}
+				}
+				if err != nil {
+					return err
+				}
+				return printReport(report, asJSON)
 			})
 		},
 	}
@@ -63,14 +72,14 @@ func (s *Settings) addCanaries() error {
 	return errors.Join(os.Setenv(canaryGiven, rand.Text()+"/+ \"'"), os.Setenv(canaryWithheld, rand.Text()))
 }
 
-// attack prints what a self-test finds.
-func (s *Settings) attack(ctx context.Context, engine *podman.Engine, log *slog.Logger, asJSON bool) error {
+// attack tells what a self-test finds.
+func (s *Settings) attack(ctx context.Context, engine *podman.Engine, log *slog.Logger) (selftest.Report, error) {
 	secrets := s.passThrough(os.LookupEnv, log)
 	config := s.sandboxConfig(engine, secrets, log)
 	if len(config.Kernels) == 0 {
-		return usageError{errors.New("both languages are switched off, so there is nothing to attack")}
+		return selftest.Report{}, usageError{errors.New("both languages are switched off, so there is nothing to attack")}
 	}
-	report, err := selftest.Run(ctx, selftest.Options{
+	return selftest.Run(ctx, selftest.Options{
 		Config: config, Engine: engine, Environ: os.Environ(), Progress: progressTo(os.Stderr),
 		Standard: map[sandbox.Language]bool{
 			sandbox.Python:     s.PythonImage == "",
@@ -80,10 +89,6 @@ func (s *Settings) attack(ctx context.Context, engine *podman.Engine, log *slog.
 			return answers(s.mcpServer(m, engine, tools.NewMasker(secrets), nil, log))
 		},
 	})
-	if err != nil {
-		return err
-	}
-	return printReport(report, asJSON)
 }
 
 // progressTo shows on a terminal what is attacked, in one line that is drawn anew.

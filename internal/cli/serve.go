@@ -18,7 +18,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
@@ -45,12 +44,12 @@ const listTTL = time.Hour
 func serveCommand(settings *Settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "serve", Short: "Serve MCP over stdin and stdout (the default)", Args: settings.prewarmArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), settings, cmd.Flags()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd, settings) },
 	}
 }
 
-// serve runs the server until its client goes or a signal comes. flags are those of its command line.
-func serve(ctx context.Context, settings *Settings, flags *pflag.FlagSet) error {
+// serve runs the server until its client goes or a signal comes.
+func serve(cmd *cobra.Command, settings *Settings) error {
 	in := stdio.OpenStdin()
 	out, err := stdio.ClaimStdout()
 	if err != nil {
@@ -62,7 +61,7 @@ func serve(ctx context.Context, settings *Settings, flags *pflag.FlagSet) error 
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	stderr := newLogQueue(os.Stderr)
 	defer stderr.flush()
@@ -81,7 +80,7 @@ func serve(ctx context.Context, settings *Settings, flags *pflag.FlagSet) error 
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
 	if !manager.Close(ending) {
-		if err := leaveGC(flags); err != nil {
+		if err := leaveGC(cmd); err != nil {
 			log.Warn("leave a sweep behind", "error", err)
 		}
 	}

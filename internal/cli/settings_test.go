@@ -238,6 +238,7 @@ func TestTheSweepLeftBehindHasTheServersSettings(t *testing.T) {
 	}{
 		"none":                   {nil, ""},
 		"the command's own name": {[]string{"serve", "--state-dir", "serve"}, "--state-dir=serve"},
+		"a flag of the command":  {[]string{"selftest", "--json", "--state-dir", "there"}, "--state-dir=there"},
 		"a list in two words":    {[]string{"--prewarm", "python", "--idle-timeout", "90"}, "--idle-timeout=1m30s"},
 		"all kinds": {
 			[]string{"--memory-limit=1.5g", "--cpu-limit", "0.5", "--fetch-urls=false", "--tools=run_js_code", "--log-file", "a b"},
@@ -245,7 +246,7 @@ func TestTheSweepLeftBehindHasTheServersSettings(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			args := sweepArgs(parsed(t, test.args...).Flags())
+			args := sweepArgs(parsed(t, test.args...))
 			if got := strings.Join(args, " "); got != test.want {
 				t.Errorf("it is called with %q, want %q", got, test.want)
 			}

@@ -118,25 +118,32 @@ func TestSelftestThatCannotBegin(t *testing.T) {
 	}
 }
 
+// beginSelftest starts it, and returns the sessions that it has when one of them has a container.
+func beginSelftest(t *testing.T, cmd *exec.Cmd, state string) []string {
+	t.Helper()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	eventually(t, "a session of the self-test", func() (bool, string) {
+		locks, err := filepath.Glob(filepath.Join(state, "sessions*", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = nil
+		for _, lock := range locks {
+			ids = append(ids, strings.TrimSuffix(filepath.Base(lock), filepath.Ext(lock)))
+		}
+		return len(ids) > 0 && len(mustHold(t, ids).Containers) > 0, strings.Join(locks, " ")
+	})
+	return ids
+}
+
 func TestSelftestCleansUpWhenItIsInterrupted(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()
 	cmd := selftestCommand(state)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "a session of the self-test", func() (bool, string) {
-		locks, err := filepath.Glob(filepath.Join(state, "sessions", "*"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, lock := range locks {
-			if h := mustHold(t, []string{strings.TrimSuffix(filepath.Base(lock), filepath.Ext(lock))}); len(h.Containers) > 0 {
-				return true, ""
-			}
-		}
-		return false, strings.Join(locks, " ")
-	})
+	beginSelftest(t, cmd, state)
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
@@ -148,4 +155,23 @@ func TestSelftestCleansUpWhenItIsInterrupted(t *testing.T) {
 	if err != nil || len(bait) > 0 {
 		t.Errorf("it left %q", bait)
 	}
+}
+
+func TestSelftestLeavesASweepForAPodmanThatHangs(t *testing.T) {
+	t.Parallel()
+	socket := socketPath(t)
+	service := serve(t, socket)
+	state := t.TempDir()
+	cmd := selftestCommand(state, "--engine-url", "unix://"+socket)
+	ids := beginSelftest(t, cmd, state)
+	t.Cleanup(func() { removeAll(t, ids) })
+	_ = syscall.Kill(-service.Process.Pid, syscall.SIGSTOP)
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("it ended with %v", err)
+	}
+	_ = syscall.Kill(-service.Process.Pid, syscall.SIGCONT)
+	wantNothingLeft(t, ids)
 }

@@ -141,9 +141,9 @@ func (t *tester) volumeOf(ctx context.Context, m *sandbox.Manager) (string, erro
 func judgeTakeOver(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
 	id := t.facts.Token
 	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-		defer cancel()
-		_, _ = t.attacked.CloseSession(closing, id, false)
+		if _, err := t.attacked.CloseSession(ctx, id, false); err != nil {
+			t.unclosed = true
+		}
 	}()
 	_, err := t.attack(ctx, t.attacked, row, source, t.facts, sandbox.RunOptions{SessionID: id})
 	if err == nil && row.Status == Proven && !works(ctx, t.attacked, row.Language, id) {

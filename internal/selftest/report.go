@@ -14,6 +14,8 @@ import (
 // Report is the outcome of all attacks, in the order in which they were made.
 type Report struct {
 	Rows []Row
+	// Unclosed says that Podman did not remove all of the sessions in time. A sweep takes what is left.
+	Unclosed bool
 }
 
 // OK reports whether every promise that this host can hold was held.

@@ -11,7 +11,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
-var example = Report{[]Row{
+var example = Report{Rows: []Row{
 	{Name: "network", Promise: "There is none.", Language: sandbox.Python, Status: Proven, Tried: "all", Refusals: map[string]int{"EPERM": 1, "ENETUNREACH": 17}, Notes: []string{"alone"}},
 	{Name: "memory", Promise: "It ends.", Language: sandbox.Python, Status: Unenforced, Tried: "more", Why: "version\n1", Fix: "boot"},
 	{Name: "frames", Promise: "No.", Language: sandbox.JavaScript, Status: NotTried, Tried: "forging", Why: "no socket"},
@@ -42,7 +42,7 @@ not tried          frames   javascript  No.
 
 func TestJSON(t *testing.T) {
 	var out, compact bytes.Buffer
-	r := Report{[]Row{{Name: "frames", Promise: "a > b", Language: sandbox.Python, Status: Broken, Failed: true, Refusals: map[string]int{}, Notes: []string{}}}}
+	r := Report{Rows: []Row{{Name: "frames", Promise: "a > b", Language: sandbox.Python, Status: Broken, Failed: true, Refusals: map[string]int{}, Notes: []string{}}}}
 	if err := r.WriteJSON(&out); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestOneFailedRowFailsTheWhole(t *testing.T) {
 	if !example.OK() {
 		t.Error("nothing failed")
 	}
-	if (Report{append(example.Rows, Row{Failed: true})}).OK() {
+	if (Report{Rows: append(example.Rows, Row{Failed: true})}).OK() {
 		t.Error("a row failed")
 	}
 }

@@ -74,8 +74,9 @@ const (
 )
 
 // Run attacks every promise. The error says that there was nothing to attack, or that ctx ended; the
-// report has what was tried until then. Its sessions are closed in any case.
-func Run(ctx context.Context, o Options) (Report, error) {
+// report has what was tried until then. Its sessions are closed in any case, and Report.Unclosed says
+// whether that came to an end.
+func Run(ctx context.Context, o Options) (report Report, err error) {
 	info, err := o.Engine.Info(ctx)
 	if err != nil {
 		return Report{}, err
@@ -84,11 +85,10 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	defer t.close()
+	defer func() { report.Unclosed = !t.close() }()
 	if err := t.begin(ctx); err != nil {
 		return Report{}, err
 	}
-	var report Report
 	plan := t.plan()
 	for i, p := range plan {
 		if o.Progress != nil {

@@ -28,6 +28,7 @@ type tester struct {
 	answer   Answer
 	facts    attacks.Facts
 	bait     []func() // to take away what lies about on the host
+	unclosed bool     // a session could not be removed when its attack was over
 }
 
 // mostFiles is the limit of files that is attacked where the one in force is higher: they are counted in the
@@ -76,12 +77,15 @@ func (t *tester) begin(ctx context.Context) error {
 	return nil
 }
 
-func (t *tester) close() {
+// close reports whether all sessions are removed.
+func (t *tester) close() bool {
+	defer t.removeBait()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	t.attacked.Close(ctx)
-	t.other.Close(ctx)
-	t.removeBait()
+	other := make(chan bool, 1)
+	go func() { other <- t.other.Close(ctx) }()
+	attacked := t.attacked.Close(ctx)
+	return <-other && attacked && !t.unclosed
 }
 
 // run runs code to its end, or interrupts it when ctx ends.
