@@ -57,9 +57,12 @@ LATE_PIPES = 64  # pipes of past runs that threads and processes may keep open
 LATE_PATHS = 8  # files of late output that an answer names
 LEAVE_SECONDS = 0.5  # how long programs of an interrupted run may take to end
 STANDBY_WAIT = 0.5  # seconds that a run waits for a kernel that is being forked
+# All of these double with each zygote that was lost, up to 64 times: neither must one that code kills again and
+# again eat the time of the runs, nor a slow machine throw away for ever what was almost done.
 ZYGOTE_LOAD_SECONDS = 120
 ZYGOTE_FORK_SECONDS = 10
-ZYGOTE_BACKOFF_SECONDS = 5  # doubles with each zygote that was lost, up to 64 times
+ZYGOTE_BACKOFF_SECONDS = 5
+ZYGOTE_DOUBLINGS = 6
 KILL_SECONDS = 5  # how long a killed process may take to vanish
 LOST_SECONDS = 0.1  # between a kernel's end of file and its exit status
 # How often a kernel is looked at that no run is in, and that may still fill the work directory.
@@ -316,14 +319,15 @@ class Supervisor(Loop):
         elif self.standby is not None and self.standby.ready:
             kernel, self.standby = self.standby, None
             self._adopt(run, kernel)
-        elif self.standby is not None:
+        elif self.standby is not None and not self.standby.late:
             self.set_timer("standby wait", STANDBY_WAIT, self._give_up_standby)
         else:
             self._adopt_bare(run)
 
     def _give_up_standby(self):
-        """The zygote does not deliver, so it is in no state to be used: stopped, or starved."""
-        self._drop_zygote("it did not fork in time")
+        """The zygote is stopped, or starved. The standby may come yet, but no run waits for it again."""
+        if self.standby is not None:
+            self.standby.late = True
         if self.run is not None and self.run.kernel is None:
             self._adopt_bare(self.run)
 
@@ -928,7 +932,7 @@ class Supervisor(Loop):
             return
         self.zygote = ZygoteProcess(sock, pid)
         self.watch(self.zygote.link.fd, self._on_zygote)
-        self.set_timer("zygote load", ZYGOTE_LOAD_SECONDS, lambda: self._drop_zygote("it did not load in time"))
+        self.set_timer("zygote load", self._zygote_patience(ZYGOTE_LOAD_SECONDS), lambda: self._drop_zygote("it did not load in time"))
 
     def _on_zygote(self):
         zygote = self.zygote
@@ -954,7 +958,9 @@ class Supervisor(Loop):
         finally:
             theirs.close()
         self._watch_kernel(self.standby)
-        self.set_timer("zygote fork", ZYGOTE_FORK_SECONDS, lambda: self._drop_zygote("it did not fork in time"))
+        self.set_timer(
+            "zygote fork", self._zygote_patience(ZYGOTE_FORK_SECONDS), lambda: self._drop_zygote("it did not fork in time")
+        )
 
     def _drop_zygote(self, why):
         zygote, self.zygote = self.zygote, None
@@ -979,12 +985,14 @@ class Supervisor(Loop):
             self._adopt_bare(self.run)
 
     def _put_off_zygote(self, why):
-        """A zygote that code kills again and again must not eat the time of the runs."""
         self._log("info", "the zygote was lost: %s" % why)
-        wait = ZYGOTE_BACKOFF_SECONDS * 2 ** min(self.zygotes_lost, 6)
+        wait = self._zygote_patience(ZYGOTE_BACKOFF_SECONDS)
         self.zygotes_lost += 1
         self.zygote_due = time.monotonic() + wait
         self.set_timer("zygote due", wait, self._prepare_next)
+
+    def _zygote_patience(self, seconds):
+        return seconds * 2 ** min(self.zygotes_lost, ZYGOTE_DOUBLINGS)
 
 
 def to_base64(data):

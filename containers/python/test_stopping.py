@@ -5,14 +5,17 @@ zygote.py and preload.py, which have the next kernel ready.
 """
 
 import os
+import shutil
 import signal
+import tempfile
 import time
 import unittest
 
-from test_support import GRACE, PATIENCE, SLOWNESS, SupervisorTest
+from test_support import GRACE, PATIENCE, SLOWNESS, SOURCE, SupervisorTest
 
 
 STUBBORN = """
+import tempfile
 import time
 while True:
     try:
@@ -402,6 +405,34 @@ class Zygotes(StopTest):
                 self.assertEqual(self.completed("2", fresh=True).result, "2")
                 self.run_code("import os; os._exit(1)")
                 self.assertEqual(self.completed("3").result, "3")
+
+    def test_one_that_is_late_is_not_given_up(self):
+        pid = int(self.completed("import os; os.getpid()").result)
+        (zygote,) = set(self.children()) - {pid}
+        parent = "import os; os.getppid()"
+        os.kill(zygote, signal.SIGSTOP)
+        try:
+            self.completed("1", fresh=True)  # in the kernel that stood by
+            self.assertEqual(self.completed(parent, fresh=True).result, str(self.client.process.pid))
+        finally:
+            os.kill(zygote, signal.SIGCONT)
+        deadline = time.monotonic() + PATIENCE
+        while (got := self.completed(parent, fresh=True).result) != str(zygote):
+            self.assertLess(time.monotonic(), deadline, "the last kernel is a child of %s" % got)
+
+    def test_a_slow_machine_gets_one_in_the_end(self):
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        with open(os.path.join(folder, "slow_to_import.py"), "w") as file:
+            file.write("import time; time.sleep(1)")
+        client = self.connect(env={"PYTHONPATH": folder}, boot=False, start=False)
+        impatient = SOURCE
+        for before, after in ((b"LOAD_SECONDS = 120", b"LOAD_SECONDS = 0.3"), (b"BACKOFF_SECONDS = 5", b"BACKOFF_SECONDS = 0.1")):
+            self.assertEqual(impatient.count(before), 1)
+            impatient = impatient.replace(before, after)
+        client.send_raw(impatient)
+        client.init(preload=["slow_to_import"], warm=True)
+        client.wait_for_modules("slow_to_import")
 
     def test_preloading_does_not_run_modules_of_the_work_dir(self):
         client = self.connect(start=False)
