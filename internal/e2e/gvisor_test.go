@@ -26,6 +26,7 @@ func inGVisor(t *testing.T) []string {
 	}
 	s := start(t, setup{args: args})
 	res := s.call(python, object{"code": "1"})
+	s.end()
 	if res.IsError {
 		res.wantCode(t, "engine_unavailable")
 		res.wantText(t, `"runsc"`, "run this program as root")
