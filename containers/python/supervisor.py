@@ -59,7 +59,7 @@ LEAVE_SECONDS = 0.5  # how long programs of an interrupted run may take to end
 STANDBY_WAIT = 0.5  # seconds that a run waits for a kernel that is being forked
 # All of these double with each zygote that was lost, up to 64 times: neither must one that code kills again and
 # again eat the time of the runs, nor a slow machine throw away for ever what was almost done.
-ZYGOTE_LOAD_SECONDS = 120
+ZYGOTE_LOAD_SECONDS = 600
 ZYGOTE_FORK_SECONDS = 10
 ZYGOTE_BACKOFF_SECONDS = 5
 ZYGOTE_DOUBLINGS = 6

@@ -427,7 +427,7 @@ class Zygotes(StopTest):
             file.write("import time; time.sleep(1)")
         client = self.connect(env={"PYTHONPATH": folder}, boot=False, start=False)
         impatient = SOURCE
-        for before, after in ((b"LOAD_SECONDS = 120", b"LOAD_SECONDS = 0.3"), (b"BACKOFF_SECONDS = 5", b"BACKOFF_SECONDS = 0.1")):
+        for before, after in ((b"LOAD_SECONDS = 600", b"LOAD_SECONDS = 0.3"), (b"BACKOFF_SECONDS = 5", b"BACKOFF_SECONDS = 0.1")):
             self.assertEqual(impatient.count(before), 1)
             impatient = impatient.replace(before, after)
         client.send_raw(impatient)
