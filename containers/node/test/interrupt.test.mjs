@@ -83,7 +83,7 @@ test('ticks and immediates are called as elsewhere', async () => {
     setImmediate(() => seen.push('second'));
     clearImmediate(setImmediate(() => seen.push('cleared')));
     setImmediate(() => setImmediate(() => seen.push('next turn')));
-    await new Promise((r) => setTimeout(r, 50));
+    while (seen.at(-1) !== 'next turn') await new Promise((r) => setTimeout(r, 1));
     [seen.join(), process.nextTick.name, setImmediate.name, await require('timers/promises').setImmediate(5)].join(' ')`;
   assert.equal((await client.run(code)).result, "'tick,1,2,true,3,4,its tick,second,next turn nextTick setImmediate 5'");
   const thrown = await client.run('setImmediate(() => { throw new RangeError("in an immediate") }); await new Promise(() => {})');
@@ -111,7 +111,7 @@ test('immediates keep their order, their context and each other', async (t) => {
     const cleared = setImmediate(() => order.push('cleared'));
     setImmediate(() => order.push('last'));
     process.nextTick(() => clearImmediate(cleared));
-    await new Promise((r) => setTimeout(r, 100));
+    while (order.at(-1) !== 'last') await new Promise((r) => setTimeout(r, 1));
     clearImmediate(cleared); clearImmediate(null); clearImmediate(undefined);
     order.join()`;
   assert.equal((await other.run(code)).result, "'true,true,inside,its promise,,false,thrown,behind it,last'");
@@ -119,7 +119,7 @@ test('immediates keep their order, their context and each other', async (t) => {
     const seen = [];
     setImmediate(() => { seen.push(1); setTimeout(() => seen.push('timer'), 0); for (const until = Date.now() + 5; Date.now() < until; ); });
     setImmediate(() => seen.push(2));
-    await new Promise((r) => setTimeout(r, 50));
+    while (seen.length < 3) await new Promise((r) => setTimeout(r, 1));
     seen.join()`;
   assert.equal((await other.run(timers)).result, "'1,2,timer'");
 });
@@ -128,7 +128,7 @@ test('immediates of an earlier run go on when a later one is ended among them', 
   await client.run('var beats = 0; (function beat() { if (beats++ >= 0) setImmediate(beat) })()');
   for (let i = 0; i < 3; i++) {
     assert.equal((await client.run('setImmediate(() => { while (true); }); await new Promise(() => {})', { timeout_ms: 100, grace_ms: PATIENT })).status, 'timed_out');
-    assert.equal((await client.run('const then = beats; await new Promise((r) => setTimeout(r, 50)); beats > then')).result, 'true');
+    assert.equal((await client.run('const then = beats; while (beats === then) await new Promise((r) => setTimeout(r, 1)); beats > then')).result, 'true');
   }
   await client.run('beats = -Infinity');
 });
