@@ -2,7 +2,7 @@
 // the variables stay where that can be.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
@@ -37,6 +37,18 @@ async function completed(client, code) {
   const done = await client.run(code);
   assert.deepEqual([done.status, done.error?.traceback], ['completed', undefined]);
   return done.result;
+}
+
+/** asleep waits until a process sleeps: what follows a run may take a busy machine seconds. */
+async function asleep(pid) {
+  const spent = () => {
+    const times = readdirSync(`/proc/${pid}/task`).map((id) => readFileSync(`/proc/${pid}/task/${id}/schedstat`, 'utf8'));
+    return times.reduce((sum, text) => sum + Number.parseInt(text), 0);
+  };
+  for (let before = -Infinity, now = spent(); now - before > 200_000; now = spent()) {
+    before = now;
+    await wait(500);
+  }
 }
 
 const fill = {
@@ -293,8 +305,8 @@ describe('where somebody else fills the directory', () => {
 
   test('an idle kernel and its sleeping programs are left alone', async (t) => {
     const client = await started(t);
-    await completed(client, 'const sleeper = spawn("sleep", ["1000"]); 1');
-    await wait(500);
+    const pid = await completed(client, 'const sleeper = spawn("sleep", ["1000"]); process.pid');
+    await asleep(pid);
     fillUp(client);
     await wait(3000);
     assert.equal(await completed(client, '[kept, sleeper.exitCode, sleeper.signalCode, sleeper.kill()].join()'), "'kept,,,true'");
