@@ -305,8 +305,8 @@ describe('where somebody else fills the directory', () => {
 
   test('an idle kernel and its sleeping programs are left alone', async (t) => {
     const client = await started(t);
-    const pid = await completed(client, 'const sleeper = spawn("sleep", ["1000"]); process.pid');
-    await asleep(pid);
+    const pids = await completed(client, 'const sleeper = spawn("sleep", ["1000"]); [process.pid, sleeper.pid].join()');
+    for (const pid of pids.match(/\d+/g)) await asleep(pid);
     fillUp(client);
     await wait(3000);
     assert.equal(await completed(client, '[kept, sleeper.exitCode, sleeper.signalCode, sleeper.kill()].join()'), "'kept,,,true'");
