@@ -15,7 +15,6 @@ from test_support import GRACE, PATIENCE, SLOWNESS, SOURCE, SupervisorTest
 
 
 STUBBORN = """
-import tempfile
 import time
 while True:
     try:
