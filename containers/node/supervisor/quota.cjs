@@ -355,4 +355,4 @@ function threads(pid) {
   }
 }
 
-module.exports = { Quota };
+module.exports = { Quota, processorTimes };

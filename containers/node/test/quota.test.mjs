@@ -2,11 +2,16 @@
 // the variables stay where that can be.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
 import { Client, PATIENT } from './harness.mjs';
+
+const require = createRequire(import.meta.url);
+const { hasRun } = require('../supervisor/activity.cjs');
+const { processorTimes } = require('../supervisor/quota.cjs');
 
 const MiB = 1 << 20;
 const BYTES = 20 * MiB;
@@ -39,16 +44,15 @@ async function completed(client, code) {
   return done.result;
 }
 
-/** asleep waits until a process sleeps: what follows a run may take a busy machine seconds. */
-async function asleep(pid) {
-  const spent = () => {
-    const times = readdirSync(`/proc/${pid}/task`).map((id) => readFileSync(`/proc/${pid}/task/${id}/schedstat`, 'utf8'));
-    return times.reduce((sum, text) => sum + Number.parseInt(text), 0);
-  };
-  for (let before = -Infinity, now = spent(); now - before > 200_000; now = spent()) {
+/** asleep waits until processes sleep: what follows a run may take a busy machine seconds. */
+async function asleep(pids) {
+  let before;
+  let now = processorTimes(pids);
+  do {
     before = now;
     await wait(500);
-  }
+    now = processorTimes(pids);
+  } while (hasRun(before, now));
 }
 
 const fill = {
@@ -306,7 +310,7 @@ describe('where somebody else fills the directory', () => {
   test('an idle kernel and its sleeping programs are left alone', async (t) => {
     const client = await started(t);
     const pids = await completed(client, 'const sleeper = spawn("sleep", ["1000"]); [process.pid, sleeper.pid].join()');
-    for (const pid of pids.match(/\d+/g)) await asleep(pid);
+    await asleep(pids.match(/\d+/g));
     fillUp(client);
     await wait(3000);
     assert.equal(await completed(client, '[kept, sleeper.exitCode, sleeper.signalCode, sleeper.kill()].join()'), "'kept,,,true'");
