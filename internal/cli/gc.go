@@ -64,10 +64,17 @@ func (s *Settings) sweep(ctx context.Context, engine *podman.Engine, _ *slog.Log
 	return err
 }
 
-// leaveGC starts a gc that waits for our own end and then removes what there was no time for. It has the
+// leaveGC leaves a gc behind, or logs why it cannot.
+func leaveGC(cmd *cobra.Command, log *slog.Logger) {
+	if err := startGC(cmd); err != nil {
+		log.Warn("leave a sweep behind", "error", err)
+	}
+}
+
+// startGC starts a gc that waits for our own end and then removes what there was no time for. It has the
 // settings of cmd's command line, which is our own, and is in a session of its own, so what ends us and our
 // children does not end it.
-func leaveGC(cmd *cobra.Command) error {
+func startGC(cmd *cobra.Command) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err

@@ -45,9 +45,7 @@ an image of this program's own.`,
 			return settings.withEngine(cmd.Context(), func(ctx context.Context, engine *podman.Engine, log *slog.Logger) error {
 				report, err := settings.attack(ctx, engine, log)
 				if report.Unclosed {
-					if err := leaveGC(cmd); err != nil {
-						log.Warn("leave a sweep behind", "error", err)
-					}
+					leaveGC(cmd, log)
 				}
 				if err != nil {
 					return err

@@ -80,9 +80,7 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
 	if !manager.Close(ending) {
-		if err := leaveGC(cmd); err != nil {
-			log.Warn("leave a sweep behind", "error", err)
-		}
+		leaveGC(cmd, log)
 	}
 	connections.Close(ending)
 	_ = engine.Close()
