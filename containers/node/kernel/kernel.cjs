@@ -1,8 +1,5 @@
 'use strict';
-/*
- * A kernel: the process that user code lives in. It evaluates cells in V8's own REPL mode, by an
- * inspector session to itself that opens no port.
- */
+/* A kernel: the process that user code lives in. */
 
 const fs = require('node:fs');
 const moduleApi = require('node:module');
@@ -20,6 +17,7 @@ const { Cell, readsAsObject } = require('./cell.cjs');
 const { inode } = require('./descriptors.cjs');
 const { Displayer, displaysItself } = require('./display.cjs');
 const { cutError, describeError, describeSyntaxError, formatStack } = require('./errors.cjs');
+const { Evaluator, newSession } = require('./evaluator.cjs');
 const { FrameReader, encodeFrame } = require('../common/frames.cjs');
 const { ANSWERED, GATE_ACKED, GATE_CELLS, GATE_FIRED, GATE_FIRING, GATE_IDLE, GATE_IN_RUN, GATE_STATE, GATE_TIMES, GATE_WAITING, gateKind } = require('../common/gate.cjs');
 const { Importer } = require('./importer.cjs');
@@ -43,9 +41,9 @@ class Kernel {
   #boot; // what boot.cjs gave this program
   settings = { workDir: '/', outputBytes: 30_000, imageBytes: 1 << 20 };
   #context = new RunContext();
+  #evaluator = new Evaluator();
   #run = null;
   #hasBegun = false; // a run, by the bytes that are being read
-  #pending = new Map(); // the promise of each run whose evaluation has not ended, though the run may have
   #gate = new Int32Array(new SharedArrayBuffer(4 * GATE_CELLS));
   #asker = null;
   #pipes = [];
@@ -66,7 +64,8 @@ class Kernel {
       // Not this machine's way, or refused: the supervisor is only less well protected.
     }
     this.#startWatcher();
-    this.#openSession();
+    const session = newSession();
+    this.post = session.post.bind(session);
     this.#openPipes();
     this.#installGlobals();
     this.#openChannel();
@@ -92,15 +91,6 @@ class Kernel {
   #fail(message) {
     this.send({ type: 'log', message });
     process.kill(process.pid, 'SIGKILL');
-  }
-
-  #openSession() {
-    const { Session } = require('node:inspector');
-    const session = new Session();
-    session.connect();
-    this.post = session.post.bind(session);
-    // On a debugger statement or a pause of user code's own session nobody would resume.
-    this.post('Runtime.runIfWaitingForDebugger');
   }
 
   // openPipes opens the output pipes once more under descriptors that only the kernel
@@ -153,6 +143,7 @@ class Kernel {
 
   #onFrame(frame) {
     this.#context.reset();
+    this.#evaluator.reset();
     if (frame.type === 'init') this.#onInit(frame);
     else if (frame.type === 'run') this.#tryRun(frame);
     else if (frame.type === 'interrupt') this.#onceBegun(() => this.#onInterrupt(frame));
@@ -197,8 +188,7 @@ class Kernel {
   // compile it.
   #warmUp() {
     if (this.#run !== null) return;
-    const parameters = { expression: '({})', replMode: true, awaitPromise: true, objectGroup: 'cell' };
-    this.post('Runtime.evaluate', parameters, () => {
+    this.#evaluator.evaluate('({})', () => {
       if (this.#run === null) describeError(new Error(inspect({})), 100);
     });
   }
@@ -354,59 +344,84 @@ class Kernel {
   }
 
   #evaluate(run) {
+    let refusal;
+    do {
+      refusal = this.#tryToEvaluate(run);
+    } while (refusal !== null && this.#hasOtherCode(run, refusal));
+    // What was thrown at once: as long as V8 evaluated, it could not be made to forget it.
+    if (run.settled !== null && 'thrown' in run.settled) this.#onRejected(run);
+  }
+
+  // tryToEvaluate gives V8's reasons where it refuses the code. In REPL mode code runs as an async function. An
+  // answer that is there before V8 returns therefore tells that it refused the code and none of it ran, or
+  // that it was terminated.
+  #tryToEvaluate(run) {
     const { cell } = run;
     const expression = `${cell.evaluated}\n//# sourceURL=${cell.name}`;
-    const parameters = { expression, replMode: true, awaitPromise: true, objectGroup: 'cell' };
+    let refusal = null;
     let compiling = true;
     const answered = (error, response) => {
-      try {
-        this.#pending.delete(run);
-        this.#onEvaluated(run, error, response, compiling);
-      } catch (broken) {
-        this.#onThrown(run, broken); // the inspector would only warn of it
-      }
+      if (compiling) run.promise = null;
+      if (compiling && !error) refusal = response.exceptionDetails;
+      else this.#guarded(run, () => this.#onEvaluated(run, error));
     };
     const stopWatching = this.#watchFirstPromise(run);
-    this.#context.run(run, () => this.post('Runtime.evaluate', parameters, answered));
+    this.#context.run(run, () => this.#evaluator.evaluate(expression, answered));
     stopWatching();
     compiling = false;
+    return refusal;
+  }
+
+  // Nobody else would tell of what goes wrong in a callback, or end the run.
+  #guarded(run, act) {
+    try {
+      act();
+    } catch (broken) {
+      this.#onThrown(run, broken);
+    }
   }
 
   // An evaluation waits for the promise of the async function that REPL mode makes of a
   // cell: the first that is made. It is held, because otherwise nothing may refer to it, as
   // while code awaits what never comes: garbage collection would report that to the session
   // by calling JavaScript, and V8 aborts the process over it. And it is listened to before
-  // the inspector does, which would make JSON of the value, text of any length included.
+  // V8 does, which would make JSON of the value, text of any length included.
   #watchFirstPromise(run) {
     const stop = promiseHooks.onInit((promise) => {
-      if (this.#pending.has(run)) return;
-      this.#pending.set(run, promise);
+      if (run.promise !== null) return;
+      run.promise = promise;
       stop();
       const onValue = (wrapper) => {
+        run.promise = null;
         run.settled = { value: wrapper['.repl_result'] };
         wrapper['.repl_result'] = undefined;
       };
       promiseThen(promise, onValue, (thrown) => {
         run.settled = { thrown };
+        if (!this.#evaluator.isEvaluating) this.#guarded(run, () => this.#onRejected(run));
       });
     });
     return stop;
   }
 
-  // In REPL mode code runs as an async function. An answer that is there before post returns
-  // therefore tells that V8 refused the code and none of it ran, or that it was terminated.
-  #onEvaluated(run, error, response, compiling) {
+  #onEvaluated(run, error) {
     if (run.finished) return;
     // Node does that before a signal that may end its process: its death tells more than this.
     if (/context was destroyed/.test(error?.message)) return;
     if (error) return run.exitCode === undefined && this.#finish(run, { outcome: 'interrupted' }, true);
-    if (compiling) return this.#onRefused(run, response.exceptionDetails);
-    if ('thrown' in run.settled) this.#onThrown(run, run.settled.thrown);
+    if ('thrown' in run.settled) this.#onRejected(run); // a termination has hit what should have been first
     else this.#onValue(run, run.settled.value);
   }
 
-  // onRefused tries what else the code may be, then reports V8's own error.
-  #onRefused(run, { exception, lineNumber, columnNumber }) {
+  #onRejected(run) {
+    if (run.finished) return; // it is forgotten since then
+    this.#evaluator.forget();
+    run.promise = null;
+    this.#onThrown(run, run.settled.thrown);
+  }
+
+  // hasOtherCode finds what else the code may be, and otherwise reports V8's own error.
+  #hasOtherCode(run, { exception, lineNumber, columnNumber }) {
     const { cell } = run;
     const name = exception.className;
     const message = exception.description.split(/\n\s+at /)[0].replace(`${name}: `, '');
@@ -418,10 +433,11 @@ class Kernel {
     const answer = this.#redeclared(run, message) ?? this.#untyped(run);
     if (answer === null) {
       const error = describeSyntaxError(run.firstError, cell, this.settings.outputBytes);
-      return this.#finish(run, { outcome: 'failed', error });
+      this.#finish(run, { outcome: 'failed', error });
+      return false;
     }
     cell.use(answer);
-    this.#evaluate(run);
+    return true;
   }
 
   // REPL mode lets let and class be declared again, but not as or over a var or a function.
@@ -504,7 +520,7 @@ class Kernel {
     const names = this.#translate({ what: 'names', code: evaluated });
     for (const name of Array.isArray(names) ? names : []) {
       if (!(name in globalThis)) continue;
-      this.post('Runtime.evaluate', { expression: name }, (error, response) => {
+      this.post('Runtime.evaluate', { expression: `void ${name}` }, (error, response) => {
         if (error || response.exceptionDetails === undefined) return;
         this.post('Runtime.evaluate', { expression: `let ${name} = globalThis.${name}`, replMode: true }, () => {});
       });
@@ -543,10 +559,12 @@ class Kernel {
     run.cancelled = outcome.outcome === 'interrupted' || outcome.outcome === 'exited' && run.exitCode !== undefined;
     this.#run = null;
     if (run.cancelled) this.#started.end(run);
+    if (run.promise !== null) this.#evaluator.forget(); // what it is rejected with later is nobody's business
+    run.promise = null;
     const done = { type: 'done', id: run.id, ...outcome };
     // Control characters take six bytes each in JSON.
     if (!this.send(done)) this.send({ ...done, ...shorter(outcome, this.settings.outputBytes >> 4) });
-    startImmediate(() => this.post('Runtime.releaseObjectGroup', { objectGroup: 'cell' }));
+    startImmediate(() => this.#evaluator.release());
   }
 
   // Interrupts ----------------------------------------------------------------------
@@ -584,7 +602,7 @@ class Kernel {
 }
 
 function newRun(id, code) {
-  return { id, cell: new Cell(code), finished: false, cancelled: false, displays: [], endings: new Set(), refused: null, tried: new Map(), settled: null };
+  return { id, cell: new Cell(code), finished: false, cancelled: false, displays: [], endings: new Set(), refused: null, tried: new Map(), promise: null, settled: null };
 }
 
 /** shorter cuts the texts of a run's outcome. */
