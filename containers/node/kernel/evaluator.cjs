@@ -14,6 +14,8 @@ const post = (() => {}).call.bind(Session.prototype.post);
  */
 class Evaluator {
   #session = newSession();
+  #spare = new Session(); // made before there is user code, which its constructor could call
+  #generation = 0; // of the session: the same two come again
   #isEvaluating = false;
   #isForgetting = false; // as soon as nothing is evaluated
 
@@ -22,11 +24,11 @@ class Evaluator {
    * was terminated, else when the code's promise is settled, unless that is forgotten.
    */
   evaluate(expression, answered) {
-    const session = this.#session;
+    const generation = this.#generation;
     const parameters = { expression, replMode: true, awaitPromise: true, objectGroup: 'cell' };
     this.#isEvaluating = true;
-    post(session, 'Runtime.evaluate', parameters, (error, response) => {
-      if (session === this.#session) answered(error, response);
+    post(this.#session, 'Runtime.evaluate', parameters, (error, response) => {
+      if (generation === this.#generation) answered(error, response);
     });
     this.#isEvaluating = false;
     if (this.#isForgetting) this.forget();
@@ -37,19 +39,24 @@ class Evaluator {
     return this.#isEvaluating;
   }
 
-  /** forget has V8 await no promise any more: none of their evaluations is answered. */
+  /** forget has V8 await no promise any more: none of their evaluations is answered. It throws nothing. */
   forget() {
     this.#isForgetting = this.#isEvaluating; // a session is not closed from inside
     if (this.#isForgetting) return;
     const before = this.#session;
-    this.#session = newSession(); // first, as a termination may end this anywhere
-    disconnect(before);
+    close(this.#spare);
+    open(this.#spare); // first, as a termination may end this anywhere
+    this.#session = this.#spare;
+    this.#spare = before;
+    this.#generation++;
+    close(before);
   }
 
-  /** reset is for the event loop: a termination may have gone past the end of an evaluation. */
+  /** reset is for the event loop: a termination may have gone past the end of an evaluation, or of forget. */
   reset() {
     this.#isEvaluating = false;
     if (this.#isForgetting) this.forget();
+    else close(this.#spare);
   }
 
   /** release lets go of the values that V8 has described. */
@@ -61,10 +68,22 @@ class Evaluator {
 /** newSession opens no port. */
 function newSession() {
   const session = new Session();
+  open(session);
+  return session;
+}
+
+function open(session) {
   connect(session);
   // On a debugger statement or a pause of user code's own session nobody would resume.
   post(session, 'Runtime.runIfWaitingForDebugger');
-  return session;
+}
+
+function close(session) {
+  try {
+    disconnect(session);
+  } catch {
+    // Node calls process.nextTick for it, which may be user code by now. The session is closed before that.
+  }
 }
 
 module.exports = { Evaluator, newSession };

@@ -305,7 +305,7 @@ class Kernel {
     try {
       this.#onRun(frame);
     } catch (error) {
-      const run = this.#run ?? { id: frame.id, finished: false };
+      const run = this.#run ?? newRun(frame.id, '');
       this.#finish(run, { outcome: 'failed', error: describeError(error, this.settings.outputBytes) });
     }
   }
@@ -559,11 +559,11 @@ class Kernel {
     run.cancelled = outcome.outcome === 'interrupted' || outcome.outcome === 'exited' && run.exitCode !== undefined;
     this.#run = null;
     if (run.cancelled) this.#started.end(run);
-    if (run.promise !== null) this.#evaluator.forget(); // what it is rejected with later is nobody's business
-    run.promise = null;
     const done = { type: 'done', id: run.id, ...outcome };
     // Control characters take six bytes each in JSON.
     if (!this.send(done)) this.send({ ...done, ...shorter(outcome, this.settings.outputBytes >> 4) });
+    if (run.promise !== null) this.#evaluator.forget(); // what it is rejected with later is nobody's business
+    run.promise = null;
     startImmediate(() => this.#evaluator.release());
   }
 

@@ -64,6 +64,31 @@ test('what a run is rejected with after its end is looked at by nobody', async (
   assert.deepEqual([done.status, done.result, done.stderr.head], ['completed', '0', '']);
 });
 
+// As code does that wants to be safe from other code, or breaks what the kernel might use.
+const broken = {
+  'frozen emitters': 'Object.freeze(require("events").prototype)',
+  'emitters that throw': 'require("events").init = () => { throw new Error("made") }',
+  'ticks that throw': 'process.nextTick = () => { throw new Error("ticked") }',
+  'inspectors that throw': 'for (const name of ["connect", "disconnect", "post"]) require("inspector").Session.prototype[name] = () => { throw new Error(name) }',
+};
+
+describe('errors and interrupts are the same behind what code has broken', () => {
+  for (const [name, code] of Object.entries(broken)) {
+    test(name, async (t) => {
+      const other = await Client.start();
+      t.after(() => other.stop());
+      await other.run(`var kept = 'kept'; ${code}`);
+      for (const thrown of ['throw new RangeError("mine")', 'await null; throw new RangeError("mine")']) {
+        const done = await other.run(thrown, { grace_ms: PATIENT });
+        assert.deepEqual([done.status, done.error?.name, done.error?.message, done.kernel], ['failed', 'RangeError', 'mine', 'alive']);
+      }
+      const ended = await other.run('await new Promise(() => {})', { timeout_ms: 150, grace_ms: PATIENT });
+      assert.deepEqual([ended.status, ended.kernel], ['timed_out', 'alive']);
+      assert.equal((await other.run('kept')).result, "'kept'");
+    });
+  }
+});
+
 // Some of several callbacks is ended, and the others must neither stop the kernel nor go on.
 const several = {
   'the second of two immediates': 'setImmediate(() => {}); setImmediate(() => { while (true); })',
