@@ -149,8 +149,11 @@ class Quota {
   #isDue(now) {
     const passed = now - this.#countedAt;
     const isHidden = this.#hiddenAt < Infinity;
-    if (passed < (isHidden || this.#mayBeOver() ? HASTE_SHARE : COUNT_SHARE) * this.#cost) return false;
     const isFirst = this.#inRun && this.#countedAt < this.#begunAt;
+    const hastes = isHidden || this.#mayBeOver();
+    if (passed < (hastes || isFirst ? HASTE_SHARE : COUNT_SHARE) * this.#cost) return false;
+    // Files with holes do not move the free space: the first count in a run is to see what it begins with.
+    if (isFirst && !hastes && now - this.#begunAt < HASTE_SHARE * this.#cost) return false;
     return isFirst || (isHidden && passed >= SUSPICION_MS) || this.#cost < CHEAP_MS || passed >= COUNT_ANYWAY_MS || this.#hasMoved();
   }
 
