@@ -30,7 +30,7 @@ const silence = (client, payload) => new Promise((resolve, reject) => {
     count('closed');
     resolve();
   });
-  client.setTimeout(20000, () => reject(new GaveWay('the connection stays open')));
+  client.setTimeout(1000 * FACTS.patience_seconds, () => reject(new GaveWay('the connection stays open')));
   client.write(payload);
 });
 

@@ -11,7 +11,7 @@ ADDRESSES = ("\0code-sandbox-mcp", "/tmp/.code-sandbox-mcp.sock")
 def connect():
     for address in ADDRESSES:
         client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        client.settimeout(20)
+        client.settimeout(FACTS["patience_seconds"])
         try:
             client.connect(address)
         except OSError:

@@ -12,7 +12,7 @@ for (let number = 0; number < files; number++) {
 const more = fs.openSync('/mnt/data/.volume/more', 'w');
 const block = Buffer.alloc(65536, 'x');
 let at = 0;
-for (const end = Date.now() + 20000; Date.now() < end;) {
+for (const end = Date.now() + 1000 * FACTS.patience_seconds; Date.now() < end;) {
   at += fs.writeSync(more, block, 0, block.length, at);
   if (at > each / 2) {
     fs.ftruncateSync(more, 0);

@@ -11,7 +11,7 @@ for number in range(count):
     with open(f"/mnt/data/.volume/{number}", "wb") as f:
         f.truncate(each)
 # It is stopped while it goes on; one block after the other makes it known that it writes.
-end = time.monotonic() + 20
+end = time.monotonic() + FACTS["patience_seconds"]
 with open("/mnt/data/.volume/more", "wb", buffering=0) as f:
     while time.monotonic() < end:
         f.write(b"x" * 65536)
