@@ -415,9 +415,14 @@ class Kernel {
 
   #onRejected(run) {
     if (run.finished) return; // it is forgotten since then
+    this.#forget(run);
+    this.#onThrown(run, run.settled.thrown);
+  }
+
+  #forget(run) {
+    if (run.promise === null) return;
     this.#evaluator.forget();
     run.promise = null;
-    this.#onThrown(run, run.settled.thrown);
   }
 
   // hasOtherCode finds what else the code may be, and otherwise reports V8's own error.
@@ -562,8 +567,7 @@ class Kernel {
     const done = { type: 'done', id: run.id, ...outcome };
     // Control characters take six bytes each in JSON.
     if (!this.send(done)) this.send({ ...done, ...shorter(outcome, this.settings.outputBytes >> 4) });
-    if (run.promise !== null) this.#evaluator.forget(); // what it is rejected with later is nobody's business
-    run.promise = null;
+    this.#forget(run); // what it is rejected with later is nobody's business
     startImmediate(() => this.#evaluator.release());
   }
 

@@ -147,13 +147,13 @@ class Quota {
   }
 
   #isDue(now) {
-    const passed = now - this.#countedAt;
     const isHidden = this.#hiddenAt < Infinity;
     const isFirst = this.#inRun && this.#countedAt < this.#begunAt;
     const hastes = isHidden || this.#mayBeOver();
-    if (passed < (hastes || isFirst ? HASTE_SHARE : COUNT_SHARE) * this.#cost) return false;
     // Files with holes do not move the free space: the first count in a run is to see what it begins with.
-    if (isFirst && !hastes && now - this.#begunAt < HASTE_SHARE * this.#cost) return false;
+    const since = isFirst && !hastes ? this.#begunAt : this.#countedAt;
+    if (now - since < (hastes || isFirst ? HASTE_SHARE : COUNT_SHARE) * this.#cost) return false;
+    const passed = now - this.#countedAt;
     return isFirst || (isHidden && passed >= SUSPICION_MS) || this.#cost < CHEAP_MS || passed >= COUNT_ANYWAY_MS || this.#hasMoved();
   }
 
