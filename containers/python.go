@@ -8,6 +8,7 @@ import (
 )
 
 //go:embed python/boot.py python/supervisor.py python/loop.py python/run.py python/settings.py python/takeover.py python/volume.py
+//go:embed python/guard.py python/late.py python/reserve.py
 //go:embed python/links.py python/frames.py python/children.py python/processes.py python/output.py python/screen.py python/artifacts.py
 //go:embed python/kernel.py python/zygote.py python/environment.py python/preload.py python/imports.py python/interrupts.py
 //go:embed python/plain_engine.py python/ipython_engine.py python/event_loop.py python/stand_ins.py python/threads.py python/errors.py
@@ -19,10 +20,10 @@ var pythonSources embed.FS
 // It and python/test_support.py name them too.
 var supervisorModules = []string{
 	"prctl", "tree", "utf8", "frames", "screen", "takeover", "threads", "volume",
-	"descriptors", "hostile", "links", "children", "processes", "loop", "output", "artifacts", "run",
+	"descriptors", "hostile", "links", "children", "processes", "loop", "output", "late", "guard", "artifacts", "run",
 	"imports", "settings", "environment", "interrupts", "preload",
 	"pictures", "mimes", "display", "errors", "stand_ins", "event_loop", "plain_engine", "ipython_engine",
-	"kernel", "zygote",
+	"kernel", "zygote", "reserve",
 }
 
 // PythonBoot is what process 1 of a Python container starts as, for `python3 -c`: it reads

@@ -25,6 +25,10 @@ class Loop:
         self.handlers[fd] = handler
         self.poller.register(fd, select.EPOLLIN)
 
+    def hand_on(self, fd, handler):
+        """Gives what is watched to another handler."""
+        self.handlers[fd] = handler
+
     def unwatch(self, fd):
         if self.handlers.pop(fd, None) is not None:
             self.poller.unregister(fd)
@@ -36,6 +40,12 @@ class Loop:
 
     def set_timer(self, name, seconds, callback):
         self.timers[name] = (time.monotonic() + seconds, callback)
+
+    def set_timer_by(self, name, seconds, callback):
+        """Like set_timer, but a timer of the name that is due sooner stays."""
+        due = self.timers.get(name)
+        if due is None or due[0] > time.monotonic() + seconds:
+            self.set_timer(name, seconds, callback)
 
     def drop_timer(self, name):
         self.timers.pop(name, None)

@@ -19,65 +19,53 @@ Between supervisor and kernels: a stream socket with frames of a JSON header and
 kernel, a blob. Each run comes to its kernel with two pipes for stdout and stderr.
 """
 
-import fcntl
 import functools
 import gc
 import os
 import select
 import signal
 import socket
-import struct
 import sys
-import termios
 import time
 
 from artifacts import Artifacts
-from children import KernelProcess, ZygoteProcess
+from children import KernelProcess
 from descriptors import close_all_but
 from environment import DEFAULT_ENV, THREAD_LIMITS, cpu_count
 from frames import READ_BYTES, Breach, Lost, pack
+from guard import Guard
 from hostile import clean, clean_int, relative_path
 from interrupts import ignore_signal
 from kernel import Kernel
+from late import LateOutput
 from links import READS_PER_TURN, claim_stdio
 from loop import Loop
 from mimes import SHOWN_MIMES
 from output import Spool, Stream
 from prctl import PR_SET_CHILD_SUBREAPER, hide, prctl
-from processes import Become, OomCounter, activity, family, kill_quietly, process_table
+from processes import Become, OomCounter, family, kill_all, kill_quietly, process_table
+from reserve import Reserve
 from run import Run
 from settings import Settings
 from takeover import Memory, TakeOver
 from tree import Count
-from volume import SPARE, TICK, Volume
-from zygote import Zygote
+from volume import Volume
 
 PROTOCOL = 1
-LATE_PIPES = 64  # pipes of past runs that threads and processes may keep open
-LATE_PATHS = 8  # files of late output that an answer names
 LEAVE_SECONDS = 0.5  # how long programs of an interrupted run may take to end
 STANDBY_WAIT = 0.5  # seconds that a run waits for a kernel that is being forked
-# All of these double with each zygote that was lost, up to 64 times: neither must one that code kills again and
-# again eat the time of the runs, nor a slow machine throw away for ever what was almost done.
-ZYGOTE_LOAD_SECONDS = 600
-ZYGOTE_FORK_SECONDS = 10
-ZYGOTE_BACKOFF_SECONDS = 5
-ZYGOTE_DOUBLINGS = 6
 KILL_SECONDS = 5  # how long a killed process may take to vanish
 LOST_SECONDS = 0.1  # between a kernel's end of file and its exit status
-# How often a kernel is looked at that no run is in, and that may still fill the work directory.
-THREADS_SECONDS = 1  # where it has threads
-QUIET_SECONDS = 10  # where it seems to do nothing at all; code can have made it seem so
 
 # __main__ becomes the user's module in a kernel; this keeps the one that holds this code.
 _OWN_MODULE = sys.modules["__main__"]
 
 # The user's modules may have the names of this program's.
 for _name in (
-    "artifacts", "children", "descriptors", "display", "environment", "errors", "event_loop", "frames", "hostile",
-    "imports", "interrupts", "ipython_engine", "kernel", "links", "loop", "mimes", "output", "pictures", "plain_engine",
-    "prctl", "preload", "processes", "run", "screen", "settings", "stand_ins", "takeover", "threads", "tree", "utf8",
-    "volume", "zygote",
+    "artifacts", "children", "descriptors", "display", "environment", "errors", "event_loop", "frames", "guard",
+    "hostile", "imports", "interrupts", "ipython_engine", "kernel", "late", "links", "loop", "mimes", "output",
+    "pictures", "plain_engine", "prctl", "preload", "processes", "reserve", "run", "screen", "settings", "stand_ins",
+    "takeover", "threads", "tree", "utf8", "volume", "zygote",
 ):
     del sys.modules[_name]
 
@@ -92,14 +80,9 @@ class Supervisor(Loop):
         self.server = server
         self.settings = None
         self.main = None
-        self.standby = None
-        self.zygote = None
-        self.zygotes_lost = 0
-        self.zygote_due = 0.0
-        self.zygote_wanted = False
+        self.reserve = Reserve(self)
         self.run = None
-        self.late = {}  # pipe of a past run: its stream. They are read on, so that no writer blocks or dies
-        self.late_paths = {}  # files that got output since the last answer; an ordered set
+        self.late = LateOutput(self)
         self.oom = OomCounter()
         self.oom_seen = 0
         self.last_frame = time.monotonic()
@@ -108,10 +91,7 @@ class Supervisor(Loop):
         self.memory = None  # where a later server may come
         self.work_fd = -1
         self.artifacts = None
-        self.volume = None  # where the work directory has a limit
-        self.programs_seen = 0.0  # when programs that runs have left were last found
-        self.last_activity = (None, None, None)  # of the main kernel, at the last look without a run
-        self.counted_activity = None  # and at the last count
+        self.guard = None  # where the work directory has a limit
 
     def serve(self):
         self._watch_signals()
@@ -137,10 +117,10 @@ class Supervisor(Loop):
         self.watch(wake_r, on_signal)
 
     def _shut_down(self):
-        self._kill_all(lambda table: family(table, os.getpid()))
+        kill_all(lambda table: family(table, os.getpid()))
         os._exit(0)
 
-    def _log(self, level, message):
+    def log(self, level, message):
         self.server.send({"type": "log", "level": level, "message": clean(message, 2000)})
 
     # -- frames of the server
@@ -149,7 +129,7 @@ class Supervisor(Loop):
         try:
             messages = self.server.read()
         except Breach as e:
-            self._log("error", "the server broke the protocol: %s" % e)
+            self.log("error", "the server broke the protocol: %s" % e)
             self._shut_down()
         if messages is None:
             if self.settings is None or not self.settings.wait_on_eof:
@@ -180,7 +160,7 @@ class Supervisor(Loop):
         elif kind == "interrupt":
             reason = "timed_out" if message.get("reason") == "timed_out" else "cancelled"
             if self.run is not None and message.get("id") == self.run.id:
-                self._interrupt(reason)
+                self.interrupt(reason)
         elif kind == "peek":
             self._on_peek(message)
         elif kind == "ping":
@@ -202,13 +182,13 @@ class Supervisor(Loop):
         if self.settings.idle_seconds:
             self.set_timer("idle", self.settings.idle_seconds, self._on_idle)
         if self.settings.warm and self.settings.preloads:
-            self._want_zygote()
+            self.reserve.want()
 
     def _listen(self, token):
         try:
             self.takeover = TakeOver(self, token, self._on_take_over)
         except OSError as e:
-            self._log("warn", "no later server can take this over: %s" % e.strerror)
+            self.log("warn", "no later server can take this over: %s" % e.strerror)
             return
         self.memory = Memory()
 
@@ -233,17 +213,16 @@ class Supervisor(Loop):
                 if not os.path.lexists(os.path.join(self.settings.work_dir, name)):
                     os.mkdir(name, dir_fd=self.work_fd)
         except OSError as e:
-            self._log("error", "the work directory cannot be used: %s" % e)
+            self.log("error", "the work directory cannot be used: %s" % e)
             return
         self.artifacts = Artifacts(self.work_fd)
         if self.settings.volume_bytes or self.settings.volume_files:
             most = self.settings.volume_bytes, self.settings.volume_files
-            self.volume = Volume(self.work_fd, *most, pids=self._holders)
+            self.guard = Guard(self, Volume(self.work_fd, *most, pids=self._holders))
 
     def _holders(self):
         """The processes that code of the session runs in, which may hold files that have no name any more."""
-        ours = {self.zygote.pid} if self.zygote is not None else set()
-        return family(process_table(), os.getpid()) - ours - {os.getpid()}
+        return family(process_table(), os.getpid()) - self.reserve.zygote_pids()
 
     def _on_usage(self, message):
         try:
@@ -279,14 +258,13 @@ class Supervisor(Loop):
     def _on_run(self, message):
         run_id, code = message.get("id"), message.get("code")
         if not isinstance(run_id, str) or not isinstance(code, str) or self.settings is None:
-            self._log("warn", "a run without an id, without code or before init was ignored")
+            self.log("warn", "a run without an id, without code or before init was ignored")
             return
         if self.run is not None:
             self._refuse(run_id, "SessionBusy", "another run goes on in this kernel")
             return
-        if self.volume is not None and self.volume.refuses_runs():
-            self._refuse(run_id, "QuotaExceeded", self.volume.describe(), "full")
-            self._watch_volume()  # the kernel itself may hold what is too much
+        if self.guard is not None and self.guard.refuses_runs():
+            self._refuse(run_id, "QuotaExceeded", self.guard.volume.describe(), "full")
             return
         run = self.run = Run(message, self.settings, self._make_spool)
         if self.artifacts is not None:
@@ -295,7 +273,7 @@ class Supervisor(Loop):
         if self.memory is not None:
             self.memory.begin()
         if run.timeout:
-            self.set_timer("timeout", run.timeout, lambda: self._interrupt("timed_out"))
+            self.set_timer("timeout", run.timeout, lambda: self.interrupt("timed_out"))
         self.set_timer("progress", 1.0, self._on_progress)
         self._provide_kernel(run)
 
@@ -313,23 +291,23 @@ class Supervisor(Loop):
         return Spool(self.work_fd, "%s.%s.txt" % (name, stream), self.settings.spool_bytes)
 
     def _provide_kernel(self, run):
-        """Hands the run to the main kernel, to a standby or to a new kernel; or waits for a standby."""
+        """Hands the run to the main kernel, to one from the reserve or to a new one; or waits for the reserve."""
         if not run.fresh and self.main is not None:
             self._hand_over(run, self.main)
-        elif self.standby is not None and self.standby.ready:
-            kernel, self.standby = self.standby, None
+            return
+        kernel = self.reserve.take()
+        if kernel is not None:
             self._adopt(run, kernel)
-        elif self.standby is not None and not self.standby.late:
-            self.set_timer("standby wait", STANDBY_WAIT, self._give_up_standby)
+        elif self.reserve.is_promising():
+            self.set_timer("standby wait", STANDBY_WAIT, self.reserve.give_up)
         else:
             self._adopt_bare(run)
 
-    def _give_up_standby(self):
-        """The zygote is stopped, or starved. The standby may come yet, but no run waits for it again."""
-        if self.standby is not None:
-            self.standby.late = True
+    def provide_waiting(self):
+        """Asks again whether a run that waits for a kernel from the reserve can have it, or must do without."""
         if self.run is not None and self.run.kernel is None:
-            self._adopt_bare(self.run)
+            self.drop_timer("standby wait")
+            self._provide_kernel(self.run)
 
     def _adopt_bare(self, run):
         try:
@@ -341,7 +319,7 @@ class Supervisor(Loop):
                 "traceback": "",
             }, kernel="fresh" if run.fresh else "dead")
             return
-        self._watch_kernel(kernel)
+        self.watch_kernel(kernel)
         self._adopt(run, kernel)
 
     def _adopt(self, run, kernel):
@@ -350,7 +328,7 @@ class Supervisor(Loop):
         else:
             self.main = kernel
         self._hand_over(run, kernel)
-        self._prepare_next()
+        self.reserve.prepare()
 
     def _hand_over(self, run, kernel):
         """Gives a kernel the run and the two pipes that it is to write to."""
@@ -369,9 +347,8 @@ class Supervisor(Loop):
             os.close(stdout_w)
             os.close(stderr_w)
         self._await_flush(kernel)
-        if self.volume is not None:
-            self.volume.begin_run()
-            self._watch_volume()
+        if self.guard is not None:
+            self.guard.begin_run()
 
     def _await_flush(self, kernel):
         """Lets poll tell when a full socket takes more. A kernel that never reads runs into the timeout."""
@@ -382,10 +359,10 @@ class Supervisor(Loop):
 
     def _fork_kernel(self):
         """Forks a kernel with nothing imported."""
-        sock, pid = self._fork(lambda fd: Kernel(self.settings).serve(fd))
+        sock, pid = self.fork(lambda fd: Kernel(self.settings).serve(fd))
         return KernelProcess(sock, pid)
 
-    def _fork(self, role):
+    def fork(self, role):
         """Forks a child that becomes `role`, a function of its socket; tells (our socket, pid)."""
         ours, theirs = socket.socketpair()
         # An interrupt that comes early must meet the child's handlers, not the supervisor's.
@@ -411,18 +388,18 @@ class Supervisor(Loop):
             signal.signal(signum, signal.SIG_DFL)
         signal.signal(signal.SIGINT, ignore_signal)
         # A socket object that is collected later would close a number that is someone else's by then.
-        for sock in [ours] + [child.link.sock for child in (self.main, self.standby, self.zygote) if child]:
+        for sock in [ours] + [child.link.sock for child in (self.main, self.reserve.kernel, self.reserve.zygote) if child]:
             sock.detach()
         if self.run is not None and self.run.kernel is not None:
             self.run.kernel.link.sock.detach()
         if self.takeover is not None:
             self.takeover.leave()
-        if self.volume is not None:
-            self.volume.leave()
+        if self.guard is not None:
+            self.guard.volume.leave()
         self.poller.close()
         close_all_but({kept})
 
-    def _watch_kernel(self, kernel):
+    def watch_kernel(self, kernel):
         self.watch(kernel.link.fd, functools.partial(self._on_kernel, kernel))
 
     def _on_kernel(self, kernel):
@@ -444,12 +421,12 @@ class Supervisor(Loop):
             return
         self.unwatch(kernel.link.fd)
         if isinstance(why, Breach):
-            self._log("warn", "a kernel was killed, because it sent %s" % why)
-            self._kill_kernel(kernel)
+            self.log("warn", "a kernel was killed, because it sent %s" % why)
+            self.kill_kernel(kernel)
         else:  # mostly a death whose status is on its way
-            self.set_timer("lost %s" % kernel.pid, LOST_SECONDS, lambda: self._kill_kernel(kernel))
+            self.set_timer("lost %s" % kernel.pid, LOST_SECONDS, lambda: self.kill_kernel(kernel))
 
-    def _kill_kernel(self, kernel):
+    def kill_kernel(self, kernel):
         if kernel.pid is not None:
             kill_quietly(kernel.pid, signal.SIGKILL)
         # One that no signal can end (a hung file system) must not keep the session locked.
@@ -458,24 +435,16 @@ class Supervisor(Loop):
     def _on_report(self, kernel, header, blob):
         kind = header.get("type")
         run = self.run
-        if kind == "hello" and kernel is self.standby and not kernel.ready:
-            self._on_hello(kernel, header)
+        if kind == "hello" and kernel is self.reserve.kernel and not kernel.ready:
+            self.reserve.on_hello(header)
         elif kind == "loaded" and kernel is self.main:
-            self._want_zygote()
+            self.reserve.want()
         elif run is None or kernel is not run.kernel or header.get("id") != run.id:
             return
         elif kind == "display":
             self._on_display(run, header, blob)
         elif kind == "done":
             self._on_done(run, header)
-
-    def _on_hello(self, kernel, header):
-        kernel.pid = clean_int(header.get("pid"), None, 2, 1 << 30)
-        kernel.ready = kernel.pid is not None
-        self.timers.pop("zygote fork", None)
-        if self.run is not None and self.run.kernel is None and kernel.ready:
-            self.timers.pop("standby wait", None)
-            self._provide_kernel(self.run)
 
     def _on_display(self, run, header, blob):
         run.displays += 1
@@ -515,49 +484,6 @@ class Supervisor(Loop):
                 return
             stream.feed(chunk)
 
-    def _settle_pipes(self, run):
-        """Takes what was written before the end; what comes later is nobody's."""
-        for fd, stream in list(run.pipes.items()):
-            left = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0\0\0\0"))[0]
-            while left > 0:
-                chunk = os.read(fd, min(left, READ_BYTES))
-                if not chunk:
-                    break
-                stream.feed(chunk)
-                left -= len(chunk)
-            self.handlers[fd] = functools.partial(self._read_late, fd, stream)
-            self.late[fd] = stream
-        run.pipes.clear()
-        while len(self.late) > LATE_PIPES:
-            self._close_late(next(iter(self.late)))
-        for stream in (run.stdout, run.stderr):
-            stream.finish()
-
-    def _end_streams(self, run):
-        """The run is answered. Only streams that threads or programs still hold are kept in mind."""
-        for stream in (run.stdout, run.stderr):
-            stream.retire(keeps_raw=stream in self.late.values())
-
-    def _read_late(self, fd, stream):
-        """Keeps what comes after the run in the run's file: it is no part of any answer."""
-        try:
-            chunk = os.read(fd, READ_BYTES)
-        except BlockingIOError:
-            return
-        if not chunk:
-            self._close_late(fd)
-            return
-        stream.begin_spool()
-        stream.keep(chunk)
-        if stream.spool.path and len(self.late_paths) < LATE_PATHS:
-            self.late_paths[stream.spool.path] = None
-
-    def _close_late(self, fd):
-        stream = self.late.pop(fd)
-        stream.retire(keeps_raw=False)
-        self.unwatch(fd)
-        os.close(fd)
-
     def _on_progress(self):
         run = self.run
         self.set_timer("progress", 1.0, self._on_progress)
@@ -575,7 +501,7 @@ class Supervisor(Loop):
 
     # -- a run is stopped
 
-    def _interrupt(self, reason):
+    def interrupt(self, reason):
         run = self.run
         if run is None or run.reason:
             return
@@ -608,8 +534,8 @@ class Supervisor(Loop):
 
     def _condemn(self, run):
         run.condemned = True
-        self.timers.pop("again", None)
-        self._kill_kernel(run.kernel)
+        self.drop_timer("again")
+        self.kill_kernel(run.kernel)
 
     # -- a run ends
 
@@ -635,14 +561,14 @@ class Supervisor(Loop):
     def _end_programs(self, run):
         """Sees to it that what an interrupted run started ends, also what ignores interrupts."""
         table = process_table()
-        started = {(pid, table[pid][1]) for pid in self._programs(table) if table[pid][1] >= run.started_ticks}
+        started = {(pid, table[pid][1]) for pid in self.programs(table) if table[pid][1] >= run.started_ticks}
 
         def choose(table):
             left = {pid for pid, start in started if pid in table and table[pid][1] == start}
             return left.union(*(family(table, pid) for pid in left))
 
         if started:
-            self.set_timer("programs of %s" % run.id, LEAVE_SECONDS, lambda: self._kill_all(choose))
+            self.set_timer("programs of %s" % run.id, LEAVE_SECONDS, lambda: kill_all(choose))
 
     def _finish_over(self, run, kernel, result=None):
         self._finish(run, "failed", 1, result, self._quota_error(run.over), kernel, "quota")
@@ -667,19 +593,19 @@ class Supervisor(Loop):
 
     def _finish(self, run, status, exit_code, result=None, error=None, kernel="alive", cause=""):
         for name in ("timeout", "progress", "again", "grace", "standby wait"):
-            self.timers.pop(name, None)
-        self._settle_pipes(run)
+            self.drop_timer(name)
+        self.late.settle(run)
         if run.fresh and run.kernel is not None:
             self._end_fresh(run)
         try:
             artifacts, total = self.artifacts.scan(self.settings.max_artifacts)
         except (OSError, AttributeError):  # there is no work directory any more, or never was
             artifacts, total = [], 0
-        if self.volume is not None and not run.reason and status in ("completed", "failed"):
+        if self.guard is not None and not run.reason and status in ("completed", "failed"):
             changed = sum(artifact["size_bytes"] for artifact in artifacts), total
-            if self.volume.is_exceeded_at_end(changed):
+            if self.guard.volume.is_exceeded_at_end(changed):
                 status, exit_code, result, cause = "failed", 1, None, "quota"
-                error = self._quota_error(self.volume.describe())
+                error = self._quota_error(self.guard.volume.describe())
         self.run = None
         self.last_id = run.id
         self.last_frame = time.monotonic()
@@ -687,18 +613,15 @@ class Supervisor(Loop):
             "type": "done", "id": run.id, "status": status, "exit_code": exit_code, "result": result, "error": error,
             "stdout": run.stdout.report(), "stderr": run.stderr.report(), "artifacts": artifacts,
             "artifacts_total": total, "displays_total": run.displays, "duration_ms": run.elapsed_ms,
-            "cause": cause, "kernel": kernel, "late": list(self.late_paths),
+            "cause": cause, "kernel": kernel, "late": self.late.take_paths(),
         })
-        self.late_paths.clear()
-        self._end_streams(run)
+        self.late.retire(run)
         if self.memory is not None:
             self.memory.add_done(frame)
         self.server.write(frame)
-        if self.volume is not None:
-            self.volume.end_run()
-            self.counted_activity = None
-            self._watch_volume()
-        self._prepare_next()
+        if self.guard is not None:
+            self.guard.end_run()
+        self.reserve.prepare()
 
     def _end_fresh(self, run):
         """Kills what a fresh run leaves: its kernel and all that was not there before it."""
@@ -708,31 +631,23 @@ class Supervisor(Loop):
             self.unwatch(kernel.link.fd)
             kill_quietly(kernel.pid, signal.SIGKILL)
             kernel.link.close()
-        self._kill_all(lambda table: self._strays(table) - run.before)
+        kill_all(lambda table: self._strays(table) - run.before)
 
     def _strays(self, table):
         """What was started by code and is not, and does not belong to, a kernel or zygote that stays."""
-        strays = family(table, os.getpid())
-        for kernel in (self.main, self.standby):
-            if kernel is not None and kernel.pid is not None:
-                strays -= family(table, kernel.pid) | {kernel.pid}
-        if self.zygote is not None:  # and what it forks just now, whose pid is not known yet
-            strays -= {self.zygote.pid} | {pid for pid in strays if table[pid][0] == self.zygote.pid}
+        strays = family(table, os.getpid()) - self.reserve.zygote_family(table)
+        for kernel in self._staying_kernels():
+            strays -= family(table, kernel.pid) | {kernel.pid}
         return strays
 
-    def _kill_all(self, choose):
-        """Kills what `choose` finds in the process table, until it finds nothing new."""
-        killed = set()
-        for _ in range(50):
-            table = process_table()
-            new = {(pid, table[pid][1]) for pid in choose(table)} - killed
-            if not new:
-                return
-            for pid, _ in new:
-                kill_quietly(pid, signal.SIGKILL)
-            killed |= new
-        if os.getpid() == 1:  # a fork bomb is faster than this loop, but not than the kernel's own
-            os.kill(-1, signal.SIGKILL)
+    def programs(self, table):
+        """What runs have started and have left behind: all that is no kernel and no zygote."""
+        programs = family(table, os.getpid()) - self.reserve.zygote_family(table)
+        return programs - {kernel.pid for kernel in self._staying_kernels()}
+
+    def _staying_kernels(self):
+        """The kernels that no single run has for itself, where their pid is known."""
+        return [kernel for kernel in (self.main, self.reserve.kernel) if kernel is not None and kernel.pid is not None]
 
     # -- processes end
 
@@ -744,12 +659,11 @@ class Supervisor(Loop):
                 return
             if pid == 0:
                 return
-            self._on_exit(pid, status)
+            self.on_exit(pid, status)
 
-    def _on_exit(self, pid, status):
-        if self.zygote is not None and self.zygote.pid == pid:
-            self._drop_zygote("it died")
-        for kernel in (self.main, self.standby, self.run.kernel if self.run else None):
+    def on_exit(self, pid, status):
+        self.reserve.on_exit(pid)
+        for kernel in (self.main, self.reserve.kernel, self.run.kernel if self.run else None):
             if kernel is not None and kernel.pid == pid:
                 self._on_kernel_end(kernel, status)
 
@@ -762,11 +676,11 @@ class Supervisor(Loop):
             return
         kernel.ended = True
         for name in ("kill", "lost"):
-            self.timers.pop("%s %s" % (name, kernel.pid), None)
+            self.drop_timer("%s %s" % (name, kernel.pid))
         self.unwatch(kernel.link.fd)
         kernel.link.close()
-        if kernel is self.standby:
-            self.standby = None
+        if kernel is self.reserve.kernel:
+            self.reserve.forget_kernel()
             return
         cause = "quota" if kernel.fills else self._cause(status)
         run = self.run
@@ -777,7 +691,7 @@ class Supervisor(Loop):
             self._finish_killed(run, cause)
         else:
             self.server.send({"type": "kernel", "state": "dead", "cause": cause})
-            self._prepare_next()
+            self.reserve.prepare()
 
     def _read_last_words(self, kernel):
         try:
@@ -800,7 +714,7 @@ class Supervisor(Loop):
                 strays = (strays & before) - family(table, keep) - {keep}
             return strays
 
-        self._kill_all(choose)
+        kill_all(choose)
 
     def _cause(self, status):
         if status is None:
@@ -814,7 +728,7 @@ class Supervisor(Loop):
     def _finish_killed(self, run, cause):
         kernel = "fresh" if run.fresh else "dead"
         if run.reason == "quota" or cause == "quota":
-            run.over = run.over or self.volume.describe()
+            run.over = run.over or self.guard.volume.describe()
             self._finish_over(run, kernel)
         elif run.condemned:
             self._finish(run, run.reason, self._exit_code_of(run.reason), kernel=kernel, cause="ignored_interrupt")
@@ -822,177 +736,6 @@ class Supervisor(Loop):
             self._finish(run, run.reason, self._exit_code_of(run.reason), kernel=kernel, cause=cause)
         else:
             self._finish(run, "killed", 137, kernel=kernel, cause=cause)
-
-    # -- the limit of the work directory
-
-    def _watch_volume(self):
-        """Looks within a tick; calls that follow each other closely do not put it off."""
-        due = self.timers.get("volume")
-        if due is None or due[0] > time.monotonic() + TICK:
-            self.set_timer("volume", TICK, self._on_volume)
-
-    def _on_volume(self):
-        counted = self.volume.look()
-        run = self.run
-        if run is None:
-            pause = self._look_without_run(counted)
-        else:
-            pause = TICK
-            if counted and run.kernel is not None and self.volume.is_exceeded():
-                run.over = run.over or self.volume.describe()
-                self._interrupt("quota")
-        if pause:
-            self.set_timer("volume", pause, self._on_volume)
-
-    def _look_without_run(self, counted):
-        """Stops what fills the work directory between runs; tells when to look again, or None."""
-        seen = activity(self.main.pid) if self.main is not None else (None, None, None)
-        moved, self.last_activity = seen != self.last_activity, seen
-        if counted:
-            if self.volume.has_grown() or self.volume.is_full():
-                self._stop_writers(seen)
-            self.counted_activity = seen
-        if self._has_programs() or not self.volume.is_settled:
-            return TICK
-        if self.main is None:
-            return None
-        if moved:
-            return TICK
-        return THREADS_SECONDS if seen[1] != 1 else QUIET_SECONDS
-
-    def _has_programs(self):
-        """Whether programs that runs have left still live; they are looked for once a second."""
-        now = time.monotonic()
-        if now - self.programs_seen < 1:
-            return True
-        if not self._programs(process_table()):
-            return False
-        self.programs_seen = now
-        return True
-
-    def _programs(self, table):
-        """What runs have started and have left behind: all that is no kernel and no zygote."""
-        programs = family(table, os.getpid())
-        if self.zygote is not None:  # and what it forks just now, whose pid is not known yet
-            programs -= {self.zygote.pid} | {pid for pid in programs if table[pid][0] == self.zygote.pid}
-        return programs - {kernel.pid for kernel in (self.main, self.standby) if kernel is not None}
-
-    def _stop_writers(self, seen):
-        """Kills the programs that runs have left, or else the main kernel where its own threads write."""
-        if self._programs(process_table()):
-            self._log("warn", "programs that write between runs are killed: %s" % self.volume.describe())
-            self._kill_all(self._programs)
-        elif self.main is not None and self._has_written(seen):
-            self.main.fills = True
-            self._kill_kernel(self.main)
-
-    def _has_written(self, seen):
-        """Whether the main kernel wrote what was added since the last count, or made the files.
-
-        The other language's container may have done it, and every kernel writes a little.
-        """
-        if self.volume.is_hidden or self.volume.is_full() and self.volume.held_bytes > SPARE[0]:
-            return True
-        if self.counted_activity is None:
-            return False
-        cpu, _, written = self.counted_activity
-        if self.volume.is_full():
-            return cpu != seen[0] and self.volume.is_filled_further()
-        grown, more_files = (now - then for now, then in zip(self.volume.level, self.volume.before))
-        if written is None or seen[2] is None or more_files > 0:
-            return cpu != seen[0]
-        return 2 * (seen[2] - written) >= grown
-
-    # -- the zygote and the standby kernel: made while nothing else is to do
-
-    def _want_zygote(self):
-        self.zygote_wanted = True
-        self._prepare_next()
-
-    def _prepare_next(self):
-        """Gets ready what later runs will want: a zygote between runs, a kernel that stands by at any time."""
-        if not self.zygote_wanted:
-            return
-        if self.zygote is None:
-            if self.run is not None:
-                return
-            wait = self.zygote_due - time.monotonic()
-            if wait > 0:
-                self.set_timer("zygote due", wait, self._prepare_next)
-            else:
-                self._start_zygote()
-        elif self.zygote.loaded and self.standby is None:
-            self._order_standby()
-
-    def _start_zygote(self):
-        try:
-            sock, pid = self._fork(lambda fd: Zygote(self.settings, fd).serve())
-        except OSError as e:
-            self._put_off_zygote("it could not be forked: %s" % e.strerror)
-            return
-        self.zygote = ZygoteProcess(sock, pid)
-        self.watch(self.zygote.link.fd, self._on_zygote)
-        self.set_timer("zygote load", self._zygote_patience(ZYGOTE_LOAD_SECONDS), lambda: self._drop_zygote("it did not load in time"))
-
-    def _on_zygote(self):
-        zygote = self.zygote
-        try:
-            for header, _ in zygote.link.receive():
-                if header.get("type") == "loaded":
-                    zygote.loaded = True
-                    self.timers.pop("zygote load", None)
-                    self._prepare_next()
-                elif header.get("type") == "exit":
-                    self._on_exit(header.get("pid"), clean_int(header.get("status"), None, 0, 1 << 16))
-        except Lost as e:
-            self._drop_zygote(str(e))
-
-    def _order_standby(self):
-        ours, theirs = socket.socketpair()
-        self.standby = KernelProcess(ours)
-        try:
-            self.zygote.link.send({"type": "fork"}, (theirs.fileno(),))
-        except Lost as e:
-            self._drop_zygote(str(e))
-            return
-        finally:
-            theirs.close()
-        self._watch_kernel(self.standby)
-        self.set_timer(
-            "zygote fork", self._zygote_patience(ZYGOTE_FORK_SECONDS), lambda: self._drop_zygote("it did not fork in time")
-        )
-
-    def _drop_zygote(self, why):
-        zygote, self.zygote = self.zygote, None
-        if zygote is None:
-            return
-        for name in ("zygote load", "zygote fork"):
-            self.timers.pop(name, None)
-        kill_quietly(zygote.pid, signal.SIGKILL)
-        self.unwatch(zygote.link.fd)
-        zygote.link.close()
-        if self.standby is not None and not self.standby.ready:
-            self._drop_standby()
-        self._put_off_zygote(why)
-
-    def _drop_standby(self):
-        standby, self.standby = self.standby, None
-        standby.ended = True
-        self.unwatch(standby.link.fd)
-        standby.link.close()
-        if self.run is not None and self.run.kernel is None:
-            self.timers.pop("standby wait", None)
-            self._adopt_bare(self.run)
-
-    def _put_off_zygote(self, why):
-        self._log("info", "the zygote was lost: %s" % why)
-        wait = self._zygote_patience(ZYGOTE_BACKOFF_SECONDS)
-        self.zygotes_lost += 1
-        self.zygote_due = time.monotonic() + wait
-        self.set_timer("zygote due", wait, self._prepare_next)
-
-    def _zygote_patience(self, seconds):
-        return seconds * 2 ** min(self.zygotes_lost, ZYGOTE_DOUBLINGS)
 
 
 def to_base64(data):

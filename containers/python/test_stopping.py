@@ -1,7 +1,7 @@
 """How runs are stopped, how kernels die, and what lives on.
 
 This is about interrupts.py in a kernel, children.py and processes.py in the supervisor, and about
-zygote.py and preload.py, which have the next kernel ready.
+reserve.py, zygote.py and preload.py, which have the next kernel ready.
 """
 
 import os

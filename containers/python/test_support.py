@@ -39,10 +39,10 @@ def bundle(program, *modules):
 BOOT = source("boot.py")
 MODULES = (  # of the supervisor
     "prctl", "tree", "utf8", "frames", "screen", "takeover", "threads", "volume",
-    "descriptors", "hostile", "links", "children", "processes", "loop", "output", "artifacts", "run",
+    "descriptors", "hostile", "links", "children", "processes", "loop", "output", "late", "guard", "artifacts", "run",
     "imports", "settings", "environment", "interrupts", "preload",
     "pictures", "mimes", "display", "errors", "stand_ins", "event_loop", "plain_engine", "ipython_engine",
-    "kernel", "zygote",
+    "kernel", "zygote", "reserve",
 )
 SOURCE = bundle("supervisor", *MODULES).encode()
 FILES = bundle("files", "prctl", "tree", "utf8")

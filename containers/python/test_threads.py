@@ -1,4 +1,4 @@
-"""threads.py: what a run leaves behind writes to its own file, and ends when the run is stopped."""
+"""threads.py and late.py: what a run leaves behind writes to its own file, and ends when the run is stopped."""
 
 import os
 import time

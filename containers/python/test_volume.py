@@ -1,4 +1,4 @@
-"""The limit of the work directory (volume.py, tree.py): code that fills it, and what is left alone."""
+"""The limit of the work directory (volume.py, guard.py, tree.py): code that fills it, and what is left alone."""
 
 import os
 import shutil
