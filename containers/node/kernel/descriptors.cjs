@@ -1,7 +1,7 @@
 'use strict';
-/* What descriptors of the kernel stand for. */
+/* The kernel's descriptors: what they stand for, and their end. */
 
-const { fstatSync } = require('./builtins.cjs');
+const { closeSync, fstatSync } = require('./builtins.cjs');
 
 /** inode is the number of the file that fd is open on, -1 where it is not open. */
 function inode(fd) {
@@ -12,4 +12,13 @@ function inode(fd) {
   }
 }
 
-module.exports = { inode };
+/** closeQuietly closes fd, unless the code has found and closed it. */
+function closeQuietly(fd) {
+  try {
+    closeSync(fd);
+  } catch {
+    // It has.
+  }
+}
+
+module.exports = { closeQuietly, inode };

@@ -12,6 +12,7 @@ const { promisify } = require('node:util');
 const workerThreads = require('node:worker_threads');
 const { promiseThen } = require('./builtins.cjs');
 const { Immediate, Immediates } = require('./immediates.cjs');
+const { endReading } = require('./readstream.cjs');
 
 /** CLOSED is what the readers of a stream get that is closed under them: no fault of theirs. */
 const CLOSED = Object.assign(new Error('the run that has opened this was interrupted'), { name: 'AbortError', code: 'ABORT_ERR' });
@@ -151,10 +152,7 @@ class Started {
     const { createReadStream } = fs;
     const wrapped = (...args) => {
       const stream = createReadStream(...args);
-      endWith(this.#runs.owner(), stream, 'close', () => {
-        stream.on('error', () => {}); // it needs no other
-        stream.destroy(CLOSED);
-      });
+      endWith(this.#runs.owner(), stream, 'close', () => endReading(stream, args[1], CLOSED));
       return stream;
     };
     const { name, length } = createReadStream;

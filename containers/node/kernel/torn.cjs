@@ -8,8 +8,8 @@
 
 const fs = require('node:fs');
 const { syncBuiltinESMExports } = require('node:module');
-const { closeSync, fstatSync, readFileSync, readdirSync, statSync } = require('./builtins.cjs');
-const { inode } = require('./descriptors.cjs');
+const { fstatSync, readFileSync, readdirSync, statSync } = require('./builtins.cjs');
+const { closeQuietly, inode } = require('./descriptors.cjs');
 
 const CALLS = ['readFileSync', 'writeFileSync', 'appendFileSync'];
 
@@ -70,14 +70,6 @@ class TornFiles {
   #closeTorn(path) {
     const lost = [...openNow()].filter((fd) => !this.#others.has(fd) && isFresh(fd, path));
     if (lost.length === 1) closeQuietly(lost[0]);
-  }
-}
-
-function closeQuietly(fd) {
-  try {
-    closeSync(fd);
-  } catch {
-    // The code has found and closed it.
   }
 }
 

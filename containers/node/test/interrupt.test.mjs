@@ -203,6 +203,7 @@ const leaving = {
   'a program, and code that computes': 'programs.spawn("cat").stdout.on("data", () => {}); console.log("begun"); for (;;);',
   'a file that is read slowly': 'for await (const _ of files.createReadStream("read")) { console.log("begun"); await new Promise((r) => setTimeout(r, 10)); }',
   'a file that is read for long': 'for await (const _ of files.createReadStream("read")) { console.log("begun"); for (const begun = Date.now(); Date.now() - begun < 100; ); }',
+  'a file, torn before its read begins': 'const { read } = files; files.read = () => { files.read = read; console.log("begun"); for (;;); }; files.createReadStream("read").resume(); await new Promise(() => {})',
   'a file that something else reads':
     '(async () => { for await (const _ of files.createReadStream("read")) { console.log("begun"); await files.promises.stat("/"); } })(); await new Promise(() => {})',
 };

@@ -307,14 +307,25 @@ describe('where somebody else fills the directory', () => {
     assert.deepEqual([done.status, done.result], ['completed', "'went on'"]);
   });
 
-  test('an idle kernel and its sleeping programs are left alone', async (t) => {
+  // idleWhileFilled tells what becomes of an idle kernel and its program, and whether the two slept all the while: V8
+  // collects garbage when it likes.
+  async function idleWhileFilled(t) {
     const client = await started(t);
-    const pids = await completed(client, 'const sleeper = spawn("sleep", ["1000"]); [process.pid, sleeper.pid].join()');
-    await asleep(pids.match(/\d+/g));
+    const pids = (await completed(client, 'const sleeper = spawn("sleep", ["1000"]); [process.pid, sleeper.pid].join()')).match(/\d+/g);
+    await asleep(pids);
+    const before = processorTimes(pids);
     fillUp(client);
     await wait(3000);
-    assert.equal(await completed(client, '[kept, sleeper.exitCode, sleeper.signalCode, sleeper.kill()].join()'), "'kept,,,true'");
-    assert.deepEqual(client.frames.filter(({ type }) => type === 'kernel'), []);
+    const slept = !hasRun(before, processorTimes(pids));
+    const state = await completed(client, '[kept, sleeper.exitCode, sleeper.signalCode, sleeper.kill()].join()');
+    return { slept, state, kernel: client.frames.filter(({ type }) => type === 'kernel') };
+  }
+
+  test('an idle kernel and its sleeping programs are left alone', async (t) => {
+    const left = "'kept,,,true'";
+    let seen = await idleWhileFilled(t);
+    for (let more = 4; more > 0 && !seen.slept && seen.state !== left; more--) seen = await idleWhileFilled(t);
+    assert.deepEqual([seen.state, seen.kernel], [left, []]);
   });
 
   test('a run that begins then may delete it', async (t) => {
