@@ -277,13 +277,13 @@ test('interrupts never hit the run that follows', async () => {
 });
 
 test('what an earlier run left is not taken for the run that waits behind it', async () => {
-  await client.run('setTimeout(() => { for (const begun = Date.now(); Date.now() - begun < 400; ); left = "came to its end"; }, 1); 1');
+  await client.run('setImmediate(() => { for (const begun = Date.now(); Date.now() - begun < 400; ); left = "came to its end"; }); 1');
   assert.equal((await client.run('while (true);', { timeout_ms: 20, grace_ms: PATIENT })).status, 'timed_out');
   assert.equal((await client.run('left')).result, "'came to its end'");
 });
 
 test('what an earlier run left and never ends is ended for the run that waits behind it', async () => {
-  await client.run('setTimeout(() => { while (true); }, 1); kept = 2');
+  await client.run('setImmediate(() => { while (true); }); kept = 2');
   await client.run('1', { timeout_ms: 100, grace_ms: PATIENT });
   assert.equal((await client.run('kept')).result, '2');
 });
