@@ -66,5 +66,5 @@ class Zygote:
                 if pid == 0:
                     return
                 self.sock.sendall(pack_report({"type": "exit", "pid": pid, "status": status}))
-        except ChildProcessError:
+        except OSError:  # none is left to wait for; or the supervisor is gone, which the socket's end tells as well
             pass
