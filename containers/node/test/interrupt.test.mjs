@@ -290,8 +290,10 @@ test('what an earlier run left and never ends is ended for the run that waits be
 
 test('timers of an interrupted run do not fire any more', async () => {
   await client.run('ticks = 0');
-  const code = 'setInterval(() => ticks++, 1); setTimeout(() => ticks++, 300); require("util").promisify(setTimeout)(300).then(() => ticks++); await new Promise(() => {})';
-  await client.run(code, { timeout_ms: 100 });
+  const id = client.begin('setInterval(() => { if (ticks++ === 0) console.log("begun"); }, 1); setTimeout(() => ticks++, 300); require("util").promisify(setTimeout)(300).then(() => ticks++); await new Promise(() => {})');
+  await untilOutput(id);
+  client.send({ type: 'interrupt', id, reason: 'cancelled' });
+  await client.done(id);
   const before = (await client.run('ticks')).result;
   assert.ok(Number(before) > 0);
   assert.equal((await client.run('await new Promise((r) => setTimeout(r, 400)); ticks')).result, before);
