@@ -635,9 +635,9 @@ class Supervisor(Loop):
 
     def _strays(self, table):
         """What was started by code and is not, and does not belong to, a kernel or zygote that stays."""
-        strays = family(table, os.getpid()) - self.reserve.zygote_family(table)
+        strays = self.programs(table)
         for kernel in self._staying_kernels():
-            strays -= family(table, kernel.pid) | {kernel.pid}
+            strays -= family(table, kernel.pid)
         return strays
 
     def programs(self, table):
