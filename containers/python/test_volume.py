@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 import unittest
 from unittest import mock
 
@@ -311,6 +312,15 @@ class Levels(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.fd = os.open(self.folder, os.O_RDONLY)
         self.addCleanup(os.close, self.fd)
+        patch = mock.patch.object(volume_module.os, "fstatvfs", self.statvfs)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def statvfs(self, _):
+        """A file system that has nothing but the folder: what others take of the real one, and give back, would count."""
+        infos = [entry.stat() for entry in os.scandir(self.folder)]
+        blocks = sum(info.st_blocks for info in infos)
+        return types.SimpleNamespace(f_bfree=-blocks, f_frsize=512, f_ffree=-len(infos), f_files=0)
 
     def count(self, volume):
         while not volume.look():
