@@ -6,7 +6,7 @@ const moduleApi = require('node:module');
 const net = require('node:net');
 const pathApi = require('node:path');
 const workerThreads = require('node:worker_threads');
-const { promiseHooks } = require('node:v8');
+const { onInit } = require('node:v8').promiseHooks;
 // It takes the timers as it finds them: later those would be the kernel's, and a time limit that
 // code gives a program would end with the run.
 require('node:child_process');
@@ -43,6 +43,8 @@ class Kernel {
   #context = new RunContext();
   #evaluator = new Evaluator();
   #run = null;
+  #watched = null; // the run whose first promise is yet to be made
+  #unwatch = () => {};
   #hasBegun = false; // a run, by the bytes that are being read
   #gate = new Int32Array(new SharedArrayBuffer(4 * GATE_CELLS));
   #asker = null;
@@ -365,9 +367,9 @@ class Kernel {
       if (compiling && !error) refusal = response.exceptionDetails;
       else this.#guarded(run, () => this.#onEvaluated(run, error));
     };
-    const stopWatching = this.#watchFirstPromise(run);
+    this.#watchFirstPromise(run);
     this.#context.run(run, () => this.#evaluator.evaluate(expression, answered));
-    stopWatching();
+    this.#stopWatching();
     compiling = false;
     return refusal;
   }
@@ -385,30 +387,41 @@ class Kernel {
   // cell: the first that is made. It is held, because otherwise nothing may refer to it, as
   // while code awaits what never comes: garbage collection would report that to the session
   // by calling JavaScript, and V8 aborts the process over it. And it is listened to before
-  // V8 does, which would make JSON of the value, text of any length included.
+  // V8 does, which would make JSON of the value, text of any length included. A termination that comes before
+  // the evaluation leaves the hook where it is: so there is one function for all runs, which Node may have twice.
   #watchFirstPromise(run) {
-    const stop = promiseHooks.onInit((promise) => {
-      if (run.promise !== null) return;
-      run.promise = promise;
-      stop();
-      const onValue = (wrapper) => {
-        run.promise = null;
-        run.settled = { value: wrapper['.repl_result'] };
-        wrapper['.repl_result'] = undefined;
-      };
-      promiseThen(promise, onValue, (thrown) => {
-        run.settled = { thrown };
-        if (!this.#evaluator.isEvaluating) this.#guarded(run, () => this.#onRejected(run));
-      });
-    });
-    return stop;
+    this.#stopWatching();
+    this.#watched = run;
+    this.#unwatch = onInit(this.#onPromise);
   }
+
+  #stopWatching() {
+    this.#watched = null;
+    this.#unwatch();
+  }
+
+  #onPromise = (promise) => {
+    const run = this.#watched;
+    if (run === null || !this.#evaluator.isEvaluating) return;
+    this.#stopWatching(); // to listen makes promises as well
+    run.promise = promise;
+    const onValue = (wrapper) => {
+      run.promise = null;
+      run.settled = { value: wrapper['.repl_result'] };
+      wrapper['.repl_result'] = undefined;
+    };
+    promiseThen(promise, onValue, (thrown) => {
+      run.settled = { thrown };
+      if (!this.#evaluator.isEvaluating) this.#guarded(run, () => this.#onRejected(run));
+    });
+  };
 
   #onEvaluated(run, error) {
     if (run.finished) return;
     // Node does that before a signal that may end its process: its death tells more than this.
     if (/context was destroyed/.test(error?.message)) return;
-    if (error) return run.exitCode === undefined && this.#finish(run, { outcome: 'interrupted' }, true);
+    // Without either a termination has hit what listens.
+    if (error || run.settled === null) return run.exitCode === undefined && this.#finish(run, { outcome: 'interrupted' }, true);
     if ('thrown' in run.settled) this.#onRejected(run); // a termination has hit what should have been first
     else this.#onValue(run, run.settled.value);
   }

@@ -272,7 +272,18 @@ test('interrupts never hit the run that follows', async () => {
     client.send({ type: 'interrupt', id, reason: 'cancelled' });
     await client.done(id);
     const next = await client.run(`let sum = 0; for (let n = 0; n < 2e5; n++) sum += n; ${i}`);
-    assert.deepEqual([next.status, next.result], ['completed', String(i)]);
+    assert.deepEqual([next.status, next.result, next.error], ['completed', String(i), null]);
+  }
+});
+
+test('an interrupt as the code is about to begin costs the next run nothing', async () => {
+  const long = `const names = [${'"name", '.repeat(60_000)}];`; // the watcher stops the code as soon as it has translated it
+  for (let i = 0; i < 40; i++) {
+    const id = client.begin(long);
+    client.send({ type: 'interrupt', id, reason: 'cancelled' });
+    assert.equal((await client.done(id)).status, 'cancelled');
+    const next = await client.run(`const turn = ${i}; turn`);
+    assert.deepEqual([next.status, next.result, next.error], ['completed', String(i), null]);
   }
 });
 
