@@ -212,7 +212,11 @@ func TestASessionFarOverItsLimitRunsNothing(t *testing.T) {
 		}
 	}
 	for _, tool := range []string{python, javascript} {
-		if res := s.call(tool, object{"code": "1"}); !strings.HasPrefix(res.text(), "quota_exceeded: Nothing was run") {
+		res := s.call(tool, object{"code": "1"})
+		if slowness > 1 && strings.HasPrefix(res.text(), "quota_exceeded: The run was stopped") {
+			res = s.call(tool, object{"code": "1"}) // a new kernel's first run does not wait long for the first count
+		}
+		if !strings.HasPrefix(res.text(), "quota_exceeded: Nothing was run") {
 			t.Errorf("%s: it came to\n%s", tool, res.text())
 		}
 	}
