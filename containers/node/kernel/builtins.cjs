@@ -10,15 +10,8 @@ const { closeSync, fstatSync, mkdirSync, openSync, readFileSync, readdirSync, st
 const { setImmediate } = globalThis;
 const { nextTick, _tickCallback: runTicks } = process;
 const promiseThen = (() => {}).call.bind(Promise.prototype.then);
+const push = (() => {}).call.bind(Array.prototype.push);
+const shift = (() => {}).call.bind(Array.prototype.shift);
+const isPending = (() => {}).call.bind(setImmediate(() => {}).hasRef); // not of one that has begun
 
-/**
- * startImmediate calls back in the event loop's next turn, as setImmediate does. But a termination that
- * hits the callback of any immediate but a turn's first leaves Node's loop over them without an end: it
- * goes by the one before, which it no longer knows. So the callback is a tick, which that loop lets run
- * behind each immediate.
- */
-function startImmediate(callback) {
-  return setImmediate(nextTick, callback);
-}
-
-module.exports = { closeSync, fstatSync, mkdirSync, openSync, promiseThen, readFileSync, readdirSync, runTicks, startImmediate, statSync, writeSync };
+module.exports = { closeSync, fstatSync, isPending, mkdirSync, nextTick, openSync, promiseThen, push, readFileSync, readdirSync, runTicks, setImmediate, shift, statSync, writeSync };

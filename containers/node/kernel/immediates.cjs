@@ -2,7 +2,8 @@
 /* The immediates of user code. */
 
 const { AsyncResource } = require('node:async_hooks');
-const { runTicks, startImmediate } = require('./builtins.cjs');
+const { runTicks } = require('./builtins.cjs');
+const { startImmediate } = require('./turns.cjs');
 
 /** Immediate is what setImmediate returns. A kernel does not end by itself, so ref and unref change nothing. */
 class Immediate extends AsyncResource {
@@ -43,8 +44,7 @@ class Immediate extends AsyncResource {
 
 /**
  * Immediates calls back in the event loop's next turn, in order, and with ticks and promises in between,
- * as Node does. But a turn is one immediate of Node's, whatever code asks for: between many of them
- * a termination would hit Node's own loop as a rule, and startImmediate tells what comes of that.
+ * as Node does. But Node knows of none of them: startImmediate tells why.
  */
 class Immediates {
   #waiting = [];

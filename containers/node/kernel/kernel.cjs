@@ -11,7 +11,7 @@ const { onInit } = require('node:v8').promiseHooks;
 // code gives a program would end with the run.
 require('node:child_process');
 const { Asker } = require('../common/ask.cjs');
-const { closeSync, fstatSync, openSync, promiseThen, startImmediate } = require('./builtins.cjs');
+const { closeSync, fstatSync, openSync, promiseThen } = require('./builtins.cjs');
 const { writeAll } = require('./bytes.cjs');
 const { Cell, readsAsObject } = require('./cell.cjs');
 const { inode } = require('./descriptors.cjs');
@@ -28,6 +28,7 @@ const { enclosed } = require('../common/source.cjs');
 const { cutText } = require('../common/text.cjs');
 const { CLOSED, Started } = require('./started.cjs');
 const { TornFiles } = require('./torn.cjs');
+const { resumeImmediates, startImmediate } = require('./turns.cjs');
 const { isText } = require('../common/values.cjs');
 const { KERNEL_FD, MAX_FRAME_OUT } = require('../common/wire.cjs');
 
@@ -146,6 +147,7 @@ class Kernel {
   #onFrame(frame) {
     this.#context.reset();
     this.#evaluator.reset();
+    resumeImmediates();
     if (frame.type === 'init') this.#onInit(frame);
     else if (frame.type === 'run') this.#tryRun(frame);
     else if (frame.type === 'interrupt') this.#onceBegun(() => this.#onInterrupt(frame));

@@ -287,6 +287,14 @@ test('an interrupt as the code is about to begin costs the next run nothing', as
   }
 });
 
+// Of several a termination can hit one that Node's loop over them then never gets past.
+test('Node has one immediate at a time, the kernel\'s own among them', async () => {
+  const count = 'process.getActiveResourcesInfo().filter((what) => what === "Immediate").length';
+  await client.run('await new Promise((r) => setTimeout(r, 100))'); // what the start needs may be over one
+  await client.run(`let seen; setImmediate(() => {}); (async () => { for (let n = 0; n < 20; n++) await null; seen = ${count}; })(); 1`);
+  assert.equal((await client.run('seen')).result, '1');
+});
+
 test('what an earlier run left is not taken for the run that waits behind it', async () => {
   await client.run('setImmediate(() => { for (const begun = Date.now(); Date.now() - begun < 400; ); left = "came to its end"; }); 1');
   assert.equal((await client.run('while (true);', { timeout_ms: 20, grace_ms: PATIENT })).status, 'timed_out');
