@@ -7,11 +7,10 @@
 const fs = require('node:fs');
 
 const { closeSync, fstatSync, mkdirSync, openSync, readFileSync, readdirSync, statSync, writeSync } = fs;
-const { setImmediate } = globalThis;
+const { clearImmediate, setImmediate } = globalThis;
 const { nextTick, _tickCallback: runTicks } = process;
 const promiseThen = (() => {}).call.bind(Promise.prototype.then);
 const push = (() => {}).call.bind(Array.prototype.push);
 const shift = (() => {}).call.bind(Array.prototype.shift);
-const isPending = (() => {}).call.bind(setImmediate(() => {}).hasRef); // not of one that has begun
 
-module.exports = { closeSync, fstatSync, isPending, mkdirSync, nextTick, openSync, promiseThen, push, readFileSync, readdirSync, runTicks, setImmediate, shift, statSync, writeSync };
+module.exports = { clearImmediate, closeSync, fstatSync, mkdirSync, nextTick, openSync, promiseThen, push, readFileSync, readdirSync, runTicks, setImmediate, shift, statSync, writeSync };

@@ -97,6 +97,7 @@ const several = {
   'a tick in an immediate': 'setImmediate(() => process.nextTick(() => { while (true); })); setImmediate(() => {})',
   'two ticks': 'process.nextTick(() => { while (true); }); process.nextTick(() => { while (true); })',
   'two promises': 'for (let i = 0; i < 2; i++) Promise.resolve().then(() => { while (true); })',
+  'an immediate that only Node knows, before others': 'require("timers/promises").setImmediate({ get then() { for (;;); } }); setImmediate(() => {})',
   'two timers': 'setTimeout(() => { while (true); }, 1); setTimeout(() => { while (true); }, 1)',
   'more immediates than can run': 'for (;;) { for (let i = 0; i < 1e5; i++) setImmediate(() => {}); await new Promise((r) => setImmediate(r)); }',
 };

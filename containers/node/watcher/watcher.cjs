@@ -63,9 +63,11 @@ class Watcher {
 
   // The event loop has not seen the interrupt, so something blocks it: still, or again. Where it has not
   // seen the run either, that may be nothing but a busy machine, and a termination would hit the kernel's
-  // own code as it takes the run; or it is what earlier code has left, and that does not end by itself.
+  // own code as it takes the run; or it is what earlier code has left, and that does not end by itself. Of
+  // interrupts that came at once, to a watcher that was late, one is enough: each termination but the first
+  // may hit what Node or the kernel does after it.
   #fire(n) {
-    if (this.#acked(n)) return;
+    if (this.#acked(n) || n !== this.#last) return;
     if (Atomics.load(this.gate, GATE_IN_RUN) === 0 && performance.now() - this.#unseenSince < FIRE_OUTSIDE_MS) return;
     const state = Atomics.load(this.gate, GATE_STATE);
     if (state === GATE_IDLE) return;
