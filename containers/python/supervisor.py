@@ -443,7 +443,8 @@ class Supervisor(Loop):
             return
         elif kind == "display":
             self._on_display(run, header, blob)
-        elif kind == "done":
+        # One that came to its end as it was killed is over with its kernel: the next run needs another.
+        elif kind == "done" and not run.condemned:
             self._on_done(run, header)
 
     def _on_display(self, run, header, blob):

@@ -232,6 +232,16 @@ class Killing(StopTest):
         answer = self.run_code("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", timeout_ms=200 * SLOWNESS, grace_ms=200)
         self.assertEqual((answer.status, answer.cause), ("timed_out", "ignored_interrupt"))
 
+    def test_a_run_that_ends_as_its_kernel_is_killed_leaves_the_next_one_alone(self):
+        code = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(%f); print('x' * 300_000)"
+        pause, step, last = 0.12, 0.001, "alive"
+        for i in range(60):  # by and by the two meet
+            answer = self.run_code(code % pause, timeout_ms=20, grace_ms=100)
+            step = 2 * step if answer.kernel == last else max(0.001, step / 2)
+            last = answer.kernel
+            pause = max(0, pause + (step if last == "alive" else -step))
+            self.assertEqual("%d" % i, self.run_code("turn = %d; turn" % i).result)
+
     def test_everything_that_the_kernel_started_dies_with_it(self):
         code = (
             "import os, subprocess, time\n"

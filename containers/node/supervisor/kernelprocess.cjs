@@ -39,6 +39,7 @@ class KernelProcess {
     this.alive = true;
     this.ready = false;
     this.retired = false; // its end is wanted
+    this.killed = false; // its death is on its way
     this.nodePid = 0; // of the interpreter, which is not the child itself under a reaper
     this.bootedAt = Number.MAX_VALUE;
     this.watchedSince = Infinity; // when its watcher was there to hear of interrupts
@@ -142,6 +143,7 @@ class KernelProcess {
   /** kill ends the kernel and what it started; onDeath follows. cause is kept when none was set before. */
   kill(cause) {
     if (!this.alive) return;
+    this.killed = true;
     this.cause ||= cause;
     // The kernel's tini, if there is one, must outlive the rest to reap it.
     const below = descendants(listProcesses(), this.pid);

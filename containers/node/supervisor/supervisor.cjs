@@ -463,7 +463,8 @@ class Supervisor {
     if (frame.type === 'piped') return kernel.onPiped();
     if (kernel !== this.#runKernel || frame.id !== this.#run.id) return;
     if (frame.type === 'display') this.#onDisplay(this.#run, frame);
-    if (frame.type === 'done') this.#finish(kernel, frame);
+    // One that came to its end as it was killed is over with its kernel: the next run needs another.
+    if (frame.type === 'done' && !kernel.killed) this.#finish(kernel, frame);
   }
 
   #onKernelReady(kernel, frame) {

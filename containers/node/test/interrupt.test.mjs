@@ -192,6 +192,19 @@ test('the grace begins when the kernel can hear of the interrupt', async (t) => 
   assert.equal((await late.run('kept')).result, '1');
 });
 
+test('a run that ends as its kernel is killed leaves the next one alone', async (t) => {
+  const other = await Client.start();
+  t.after(() => other.stop());
+  for (let i = 0, grace = 50, step = 1, last = 'alive'; i < 60; i++) { // by and by the two meet
+    const { kernel } = await other.run('while (true);', { timeout_ms: 1, grace_ms: grace });
+    step = kernel === last ? 2 * step : Math.max(1, step / 2);
+    last = kernel;
+    grace = Math.max(0, grace + (last === 'alive' ? -step : step));
+    const next = await other.run(`var turn = ${i}; turn`);
+    assert.deepEqual([next.status, next.result, next.kernel], ['completed', String(i), 'alive']);
+  }
+});
+
 test('a kernel that never hears of an interrupt is killed all the same', async (t) => {
   const late = await lateWatcher(t, Infinity);
   const done = await late.run('while (true);', { timeout_ms: 1, grace_ms: 100 });
@@ -280,7 +293,7 @@ test('interrupts never hit the run that follows', async () => {
 test('an interrupt as the code is about to begin costs the next run nothing', async () => {
   const long = `const names = [${'"name", '.repeat(60_000)}];`; // mostly the watcher stops the code as soon as it has translated it
   for (let i = 0; i < 40; i++) {
-    const id = client.begin(long);
+    const id = client.begin(long, { grace_ms: PATIENT });
     client.send({ type: 'interrupt', id, reason: 'cancelled' });
     await client.done(id);
     const next = await client.run(`const turn = ${i}; turn`);
