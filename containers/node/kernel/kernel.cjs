@@ -243,6 +243,7 @@ class Kernel {
     const exit = (code = process.exitCode) => {
       const run = this.#running();
       run.exitCode = exitNumber(code);
+      run.cancelled = true; // nothing of it comes any more
       this.#terminate(() => this.#finish(run, { outcome: 'exited', exitCode: run.exitCode }));
     };
     process.exit = exit;

@@ -59,10 +59,12 @@ class Started {
     };
     Object.assign(timers, own);
     Object.assign(globalThis, own);
+    const waitForTurn = this.#wrapTurn(own.setImmediate, promises.setImmediate);
+    Object.assign(promises, { setTimeout: this.#wrapWait(promises.setTimeout), setImmediate: waitForTurn });
     for (const name of ['setTimeout', 'setImmediate']) {
-      promises[name] = this.#wrapWait(promises[name]);
       Object.defineProperty(timers[name], promisify.custom, { value: promises[name], configurable: true });
     }
+    promises.scheduler.yield = () => waitForTurn();
     promises.setInterval = this.#wrapTicks(promises.setInterval);
     promises.scheduler.wait = this.#wrapWait(promises.scheduler.wait.bind(promises.scheduler));
   }
@@ -116,6 +118,12 @@ class Started {
         promiseThen(waiting, (value) => run?.cancelled || resolve(value), (error) => run?.cancelled || reject(error));
       });
     };
+  }
+
+  // So it comes in its place among the other immediates. Only what is to be aborted needs one of Node's own.
+  #wrapTurn(setImmediate, wait) {
+    const wrapped = this.#wrapWait(wait);
+    return (value, options) => (options === undefined ? new Promise((resolve) => setImmediate(resolve, value)) : wrapped(value, options));
   }
 
   #wrapTicks(ticks) {

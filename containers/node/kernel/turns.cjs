@@ -5,6 +5,7 @@ const { clearImmediate, nextTick, push, runTicks, setImmediate, shift } = requir
 
 const due = [];
 let asked = null; // Node's immediate for the next turn, or that of an earlier one
+let isAsked = false; // unless Node has lost it
 
 /**
  * startImmediate calls back in the event loop's next turn, in order, with ticks and promises in between, as
@@ -15,19 +16,28 @@ let asked = null; // Node's immediate for the next turn, or that of an earlier o
  */
 function startImmediate(callback) {
   push(due, callback);
-  resumeImmediates();
+  if (!isAsked) ask();
 }
 
-/** resumeImmediates sees to a turn for what a termination has left of the last one. */
+/**
+ * resumeImmediates sees to a turn for what a termination has left of the last one. It is not for where Node may be in
+ * the middle of its own immediates: behind one that has thrown, it finds no way past one that is cleared.
+ */
 function resumeImmediates() {
   if (due.length === 0) return;
   // Whether it is still to come, Node does not know: one that it has lost is pending for ever, and keeps the
   // event loop turning.
   clearImmediate(asked);
+  ask();
+}
+
+function ask() {
+  isAsked = true;
   asked = setImmediate(nextTick, callBack);
 }
 
 function callBack() {
+  isAsked = false;
   let left = due.length; // what these ask for is for the turn after
   try {
     for (; left > 0; left--) {
@@ -35,7 +45,7 @@ function callBack() {
       runTicks();
     }
   } finally {
-    if (left > 0) resumeImmediates(); // one has thrown
+    if (left > 0 && !isAsked) ask(); // one has thrown
   }
 }
 

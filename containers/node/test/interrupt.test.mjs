@@ -97,7 +97,8 @@ const several = {
   'a tick in an immediate': 'setImmediate(() => process.nextTick(() => { while (true); })); setImmediate(() => {})',
   'two ticks': 'process.nextTick(() => { while (true); }); process.nextTick(() => { while (true); })',
   'two promises': 'for (let i = 0; i < 2; i++) Promise.resolve().then(() => { while (true); })',
-  'an immediate that only Node knows, before others': 'require("timers/promises").setImmediate({ get then() { for (;;); } }); setImmediate(() => {})',
+  'an immediate that only Node knows, before others': 'new PerformanceObserver(() => { for (;;); }).observe({ entryTypes: ["mark"] }); performance.mark("now"); setImmediate(() => {})',
+  'immediates by promises': 'const { setImmediate: turn } = require("timers/promises"); turn(); turn({ get then() { for (;;); } }); turn()',
   'two timers': 'setTimeout(() => { while (true); }, 1); setTimeout(() => { while (true); }, 1)',
   'more immediates than can run': 'for (;;) { for (let i = 0; i < 1e5; i++) setImmediate(() => {}); await new Promise((r) => setImmediate(r)); }',
 };
@@ -121,16 +122,31 @@ test('ticks and immediates are called as elsewhere', async () => {
     process.nextTick((...all) => seen.push('tick', ...all), 1, 2);
     const immediate = setImmediate(function (...all) { seen.push(this === immediate, ...all); process.nextTick(() => seen.push('its tick')); }, 3, 4);
     setImmediate(() => seen.push('second'));
+    require('timers/promises').setImmediate('promised').then((value) => seen.push(value));
     clearImmediate(setImmediate(() => seen.push('cleared')));
     setImmediate(() => setImmediate(() => seen.push('next turn')));
     while (seen.at(-1) !== 'next turn') await new Promise((r) => setTimeout(r, 1));
     [seen.join(), process.nextTick.name, setImmediate.name, await require('timers/promises').setImmediate(5)].join(' ')`;
-  assert.equal((await client.run(code)).result, "'tick,1,2,true,3,4,its tick,second,next turn nextTick setImmediate 5'");
+  assert.equal((await client.run(code)).result, "'tick,1,2,true,3,4,its tick,second,promised,next turn nextTick setImmediate 5'");
   const thrown = await client.run('setImmediate(() => { throw new RangeError("in an immediate") }); await new Promise(() => {})');
   assert.deepEqual([thrown.status, thrown.error?.name, thrown.error?.message], ['failed', 'RangeError', 'in an immediate']);
   for (const name of ['process.nextTick', 'setImmediate', 'require("timers").setImmediate']) {
     assert.equal((await client.run(`try { ${name}(1) } catch (e) { e.code }`)).result, "'ERR_INVALID_ARG_TYPE'");
   }
+});
+
+test('immediates behind one that only Node knows, and that throws', async (t) => {
+  const other = await Client.start(); // one without the observers from above
+  t.after(() => other.stop());
+  const done = await other.run(`
+    let left = 0;
+    new PerformanceObserver(() => { throw new RangeError('observed') }).observe({ entryTypes: ['mark'] });
+    performance.mark('now');
+    setImmediate(() => left++);
+    await new Promise(() => {})`);
+  assert.deepEqual([done.status, done.error?.message, done.kernel], ['failed', 'observed', 'alive']);
+  const next = await other.run('await new Promise((r) => setImmediate(() => setTimeout(r, 1))); left');
+  assert.deepEqual([next.status, next.result, next.kernel], ['completed', '1', 'alive']);
 });
 
 test('immediates keep their order, their context and each other', async (t) => {

@@ -358,6 +358,7 @@ describe('process.exit ends the run and not the kernel', () => {
     ['process.nextTick(() => process.exit(9)); await new Promise(() => {})', 'failed', 9],
     ['require("fs").readFile("/etc/passwd", () => process.exit(10)); await new Promise(() => {})', 'failed', 10],
     ['process.exitCode = 11', 'failed', 11],
+    ['setImmediate(() => { setImmediate(() => console.log("next")); process.exit(12); }); setImmediate(() => console.log("behind")); await new Promise(() => {})', 'failed', 12],
   ];
   for (const [code, status, exitCode] of cases) {
     test(code, async () => {

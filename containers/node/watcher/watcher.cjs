@@ -24,6 +24,7 @@ const PRELOAD_MS = 150; // behind a first run that came with the start
 class Watcher {
   #parser = null;
   #last = 0; // the number of the last interrupt
+  #isWaiting = false; // for the event loop to see one
   #unseenSince = 0; // when the first came that the event loop has not seen
 
   constructor({ gate, port }) {
@@ -54,7 +55,14 @@ class Watcher {
       Atomics.compareExchange(this.gate, GATE_STATE, GATE_WAITING, GATE_IDLE);
       return;
     }
-    setTimeout(() => this.#fire(n), FIRE_AFTER_MS);
+    // Of interrupts that come at once, to a watcher that was late, one is enough: each termination but the
+    // first may hit what Node or the kernel does after it.
+    if (this.#isWaiting) return;
+    this.#isWaiting = true;
+    setTimeout(() => {
+      this.#isWaiting = false;
+      this.#fire(n);
+    }, FIRE_AFTER_MS);
   }
 
   #acked(n) {
@@ -63,11 +71,9 @@ class Watcher {
 
   // The event loop has not seen the interrupt, so something blocks it: still, or again. Where it has not
   // seen the run either, that may be nothing but a busy machine, and a termination would hit the kernel's
-  // own code as it takes the run; or it is what earlier code has left, and that does not end by itself. Of
-  // interrupts that came at once, to a watcher that was late, one is enough: each termination but the first
-  // may hit what Node or the kernel does after it.
+  // own code as it takes the run; or it is what earlier code has left, and that does not end by itself.
   #fire(n) {
-    if (this.#acked(n) || n !== this.#last) return;
+    if (this.#acked(n)) return;
     if (Atomics.load(this.gate, GATE_IN_RUN) === 0 && performance.now() - this.#unseenSince < FIRE_OUTSIDE_MS) return;
     const state = Atomics.load(this.gate, GATE_STATE);
     if (state === GATE_IDLE) return;
