@@ -577,7 +577,7 @@ class Kernel {
     this.#torn.close();
     run.finished = true;
     this.#finished = run.id;
-    run.cancelled = outcome.outcome === 'interrupted' || outcome.outcome === 'exited' && run.exitCode !== undefined;
+    run.cancelled ||= outcome.outcome === 'interrupted';
     this.#run = null;
     if (run.cancelled) this.#started.end(run);
     const done = { type: 'done', id: run.id, ...outcome };

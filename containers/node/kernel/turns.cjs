@@ -4,8 +4,7 @@
 const { clearImmediate, nextTick, push, runTicks, setImmediate, shift } = require('./builtins.cjs');
 
 const due = [];
-let asked = null; // Node's immediate for the next turn, or that of an earlier one
-let isAsked = false; // unless Node has lost it
+let asked = null; // Node's immediate for the next turn, unless Node has lost it
 
 /**
  * startImmediate calls back in the event loop's next turn, in order, with ticks and promises in between, as
@@ -16,7 +15,7 @@ let isAsked = false; // unless Node has lost it
  */
 function startImmediate(callback) {
   push(due, callback);
-  if (!isAsked) ask();
+  if (asked === null) ask();
 }
 
 /**
@@ -32,12 +31,11 @@ function resumeImmediates() {
 }
 
 function ask() {
-  isAsked = true;
   asked = setImmediate(nextTick, callBack);
 }
 
 function callBack() {
-  isAsked = false;
+  asked = null;
   let left = due.length; // what these ask for is for the turn after
   try {
     for (; left > 0; left--) {
@@ -45,7 +43,7 @@ function callBack() {
       runTicks();
     }
   } finally {
-    if (left > 0 && !isAsked) ask(); // one has thrown
+    if (left > 0 && asked === null) ask(); // one has thrown
   }
 }
 
