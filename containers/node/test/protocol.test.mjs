@@ -143,14 +143,20 @@ test('SIGTERM ends it at once', async (t) => {
   assert.equal((await client.exited).code, 0);
 });
 
+/** othersRan tells how often each thread of pid but the first was given a processor so far. */
+function othersRan(pid) {
+  const others = readdirSync(`/proc/${pid}/task`).filter((thread) => thread !== String(pid));
+  return others.map((thread) => [thread, Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[2])]);
+}
+
 test('V8 does nothing beside it, which Node could wait for at its end', async (t) => {
   const client = await started(t);
+  await client.run('1'); // the threads have begun, which takes them more or fewer turns
+  const before = new Map(othersRan(client.child.pid));
   for (let i = 0; i < 40; i++) await client.run('1');
-  const tasks = `/proc/${client.child.pid}/task`;
-  for (const thread of readdirSync(tasks)) {
-    const times = Number(readFileSync(`${tasks}/${thread}/schedstat`, 'utf8').split(' ')[2]);
-    if (thread !== String(client.child.pid)) assert.ok(times <= 5, `thread ${thread} ran ${times} times`);
-  }
+  const more = othersRan(client.child.pid).map(([thread, times]) => times - (before.get(thread) ?? 0));
+  const sum = more.reduce((a, b) => a + b, 0);
+  assert.ok(sum <= 4, `the threads ran ${more} times`);
 });
 
 test('a server that does not read does not make it grow', async (t) => {
