@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-from test_support import GRACE, PATIENCE, SLOWNESS, SOURCE, SupervisorTest
+from test_support import GRACE, PATIENCE, SLOWNESS, SOURCE, SupervisorTest, state_of
 
 
 STUBBORN = """
@@ -26,19 +26,6 @@ while True:
 
 
 class StopTest(SupervisorTest):
-    def gone(self, pid):
-        """Waits until a process is gone, or is a zombie of someone else's."""
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            try:
-                with open("/proc/%d/stat" % pid) as file:
-                    if file.read().rpartition(")")[2].split()[0] in "ZX":
-                        return
-            except (FileNotFoundError, ProcessLookupError):
-                return
-            time.sleep(0.01)
-        self.fail("process %d is still there" % pid)
-
     def wait_for_file(self, name):
         deadline = time.monotonic() + PATIENCE
         while not os.path.exists(self.client.path(name)):
@@ -314,7 +301,7 @@ class Deaths(StopTest):
         self.completed("1")
         pid = self.client.process.pid
         with open("/proc/%d/task/%d/children" % (pid, pid)) as file:
-            states = [self.read("/proc/%s/stat" % child).rpartition(")")[2].split()[0] for child in file.read().split()]
+            states = [state_of(int(child)) for child in file.read().split()]
         self.assertNotIn("Z", states)
 
 

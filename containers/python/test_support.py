@@ -203,6 +203,15 @@ class Client:
             shutil.rmtree(self.own_dir, ignore_errors=True)
 
 
+def state_of(pid):
+    """The letter of a process's state as proc(5) has it, Z for a zombie; None where there is no such process."""
+    try:
+        with open("/proc/%d/stat" % pid) as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):  # the second where it goes between opening and reading
+        return None
+
+
 class SupervisorTest(unittest.TestCase):
     """A test with a supervisor of its own."""
 
@@ -223,3 +232,10 @@ class SupervisorTest(unittest.TestCase):
         answer = self.run_code(code, **fields)
         self.assertEqual(answer.status, "completed", answer)
         return answer
+
+    def gone(self, pid):
+        """Waits until a process is gone, or is a zombie of someone else's."""
+        deadline = time.monotonic() + min(PATIENCE, 300)  # less than the 600 seconds that most of them sleep
+        while state_of(pid) not in (None, "Z", "X"):
+            self.assertLess(time.monotonic(), deadline, "process %d is still there" % pid)
+            time.sleep(0.01)
