@@ -26,6 +26,11 @@ while True:
 
 
 class StopTest(SupervisorTest):
+    def children(self):
+        pid = self.client.process.pid
+        with open("/proc/%d/task/%d/children" % (pid, pid)) as file:
+            return [int(child) for child in file.read().split()]
+
     def wait_for_file(self, name):
         deadline = time.monotonic() + PATIENCE
         while not os.path.exists(self.client.path(name)):
@@ -299,10 +304,7 @@ class Deaths(StopTest):
                        "        if os.fork() == 0: os._exit(0)\n        os._exit(0)")
         self.run_code("import os; os._exit(0)")
         self.completed("1")
-        pid = self.client.process.pid
-        with open("/proc/%d/task/%d/children" % (pid, pid)) as file:
-            states = [state_of(int(child)) for child in file.read().split()]
-        self.assertNotIn("Z", states)
+        self.assertNotIn("Z", [state_of(child) for child in self.children()])
 
 
 class Fresh(StopTest):
@@ -380,11 +382,6 @@ class Zygotes(StopTest):
     def setUp(self):
         super().setUp()
         self.client.wait_for_modules("fractions")
-
-    def children(self):
-        pid = self.client.process.pid
-        with open("/proc/%d/task/%d/children" % (pid, pid)) as file:
-            return [int(child) for child in file.read().split()]
 
     def test_kernels_have_the_modules(self):
         self.assertEqual(self.completed(self.LOADED).result, "True")
