@@ -100,11 +100,15 @@ class Kernel:
         """The life of a kernel; never returns."""
         self._enter(fd)
         self._tell({"type": "hello", "pid": self.pid})
+        begun = False
         while True:
             message = self._next_message()
             if message.get("type") == "run":
                 if len(self.fds) < 2:  # another process of the code's has taken them
                     os._exit(1)
+                if not begun:  # a run that a kernel dies over before that is given to another kernel
+                    begun = True
+                    self._tell({"type": "begun", "id": message.get("id")})
                 self._run(message, self.fds.pop(0), self.fds.pop(0))
             elif message.get("type") == "interrupt":  # for a run that was just over
                 self.threads.stop(message.get("id"))

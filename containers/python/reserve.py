@@ -57,6 +57,7 @@ class Reserve:
         if self.kernel is None or not self.kernel.ready:
             return None
         kernel, self.kernel = self.kernel, None
+        kill_quietly(kernel.pid, signal.SIGCONT)  # code that has found it may have stopped it
         return kernel
 
     def is_promising(self):

@@ -20,6 +20,7 @@ class Run:
         self.started = time.monotonic()
         self.started_ticks = ticks_now()
         self.kernel = None
+        self.losses = 0  # kernels that died before they began it
         self.before = set()  # the processes that were there when a fresh run began
         self.reason = ""  # why it was interrupted: timed_out, cancelled or quota
         self.over = ""  # how the files were over their limit then

@@ -55,6 +55,7 @@ PROTOCOL = 1
 LEAVE_SECONDS = 0.5  # how long programs of an interrupted run may take to end
 STANDBY_WAIT = 0.5  # seconds that a run waits for a kernel that is being forked
 KILL_SECONDS = 5  # how long a killed process may take to vanish
+MAX_LOSSES = 3  # kernels that may die before they begin a run
 LOST_SECONDS = 0.1  # between a kernel's end of file and its exit status
 
 # __main__ becomes the user's module in a kernel; this keeps the one that holds this code.
@@ -441,6 +442,8 @@ class Supervisor(Loop):
             self.reserve.want()
         elif run is None or kernel is not run.kernel or header.get("id") != run.id:
             return
+        elif kind == "begun":
+            kernel.begun = True
         elif kind == "display":
             self._on_display(run, header, blob)
         # One that came to its end as it was killed is over with its kernel: the next run needs another.
@@ -689,10 +692,25 @@ class Supervisor(Loop):
             self.main = None
             self._kill_leftovers()
         if run is not None and run.kernel is kernel:
-            self._finish_killed(run, cause)
+            if self._can_be_given_again(run):
+                run.kernel = None
+                self._provide_kernel(run)
+            else:
+                self._finish_killed(run, cause)
         else:
             self.server.send({"type": "kernel", "state": "dead", "cause": cause})
             self.reserve.prepare()
+
+    @staticmethod
+    def _can_be_given_again(run):
+        """Whether a run that its kernel has died over can go to another.
+
+        Code of runs before may have killed the kernel as it stood by, and its death was not known yet.
+        """
+        if run.kernel.begun or run.reason:
+            return False
+        run.losses += 1
+        return run.losses < MAX_LOSSES
 
     def _read_last_words(self, kernel):
         try:

@@ -26,8 +26,9 @@ while True:
 
 
 class StopTest(SupervisorTest):
-    def children(self):
-        pid = self.client.process.pid
+    def children(self, pid=None):
+        """Of a process, or of the supervisor."""
+        pid = pid or self.client.process.pid
         with open("/proc/%d/task/%d/children" % (pid, pid)) as file:
             return [int(child) for child in file.read().split()]
 
@@ -399,6 +400,40 @@ class Zygotes(StopTest):
                 self.run_code("import os; os._exit(1)")
                 self.assertEqual(self.completed("3").result, "3")
 
+    def standby(self):
+        """The kernel that stands by: the one that the zygote has forked."""
+        pid = int(self.completed("import os; os.getpid()").result)
+        (zygote,) = set(self.children()) - {pid}
+        deadline = time.monotonic() + PATIENCE
+        while not (kernels := set(self.children(zygote)) - {pid}):
+            self.assertLess(time.monotonic(), deadline, "no kernel stands by")
+            time.sleep(0.005)
+        self.completed("1")  # the supervisor knows of it by now
+        return kernels.pop()
+
+    def test_one_that_is_killed_as_a_run_comes_for_it_is_replaced(self):
+        standby = self.standby()
+        supervisor = self.client.process.pid
+        os.kill(supervisor, signal.SIGSTOP)  # it hears of the run before it hears of the death
+        try:
+            run = self.client.start("1 + 1", fresh=True)
+            os.kill(standby, signal.SIGKILL)
+        finally:
+            os.kill(supervisor, signal.SIGCONT)
+        answer = self.client.finish(run)
+        self.assertEqual((answer.status, answer.result, answer.kernel), ("completed", "2", "fresh"))
+
+    def test_one_that_is_stopped_is_continued(self):
+        os.kill(self.standby(), signal.SIGSTOP)
+        self.assertEqual(self.completed("1 + 1", fresh=True).result, "2")
+
+    def test_a_run_that_kills_its_kernel_at_once_is_not_begun_again(self):
+        for fresh in (True, False):
+            self.run_code("import os; os._exit(1)")
+            answer = self.run_code("import os; open('begun', 'a').write('x'); os.kill(os.getpid(), 9)", fresh=fresh)
+            self.assertEqual((answer.status, answer.cause), ("killed", "signal 9"))
+        self.assertEqual(self.read("begun"), "xx")
+
     def test_one_that_is_late_is_not_given_up(self):
         pid = int(self.completed("import os; os.getpid()").result)
         (zygote,) = set(self.children()) - {pid}
@@ -426,6 +461,16 @@ class Zygotes(StopTest):
         client.send_raw(impatient)
         client.init(preload=["slow_to_import"], warm=True)
         client.wait_for_modules("slow_to_import")
+
+    def test_kernels_that_cannot_begin_are_not_tried_for_ever(self):
+        client = self.connect(boot=False, start=False)
+        hello, death = b'self._tell({"type": "hello"', b'os._exit(3), self._tell({"type": "hello"'
+        self.assertEqual(SOURCE.count(hello), 1)
+        client.send_raw(SOURCE.replace(hello, death))
+        client.init()
+        for fresh in (True, False):
+            answer = client.run("1", fresh=fresh)
+            self.assertEqual((answer.status, answer.cause, answer.exit_code), ("killed", "exit 3", 137))
 
     def test_preloading_does_not_run_modules_of_the_work_dir(self):
         client = self.connect(start=False)

@@ -47,6 +47,7 @@ class Kernel {
   #watched = null; // the run whose first promise is yet to be made
   #unwatch = () => {};
   #hasBegun = false; // a run, by the bytes that are being read
+  #hasRun = false;
   #gate = new Int32Array(new SharedArrayBuffer(4 * GATE_CELLS));
   #asker = null;
   #pipes = [];
@@ -316,6 +317,7 @@ class Kernel {
   }
 
   #onRun({ id, code }) {
+    this.#tellFirst(id);
     this.#repairStdio();
     this.#keepHandlers();
     process.exitCode = undefined;
@@ -332,6 +334,13 @@ class Kernel {
       cell.use({ code: `(${code}\n)`, prefix: 1 });
     }
     this.#evaluate(run);
+  }
+
+  // tellFirst tells that code may have run here from now on. A run that a kernel dies over before that is
+  // given to another kernel.
+  #tellFirst(id) {
+    if (!this.#hasRun) this.send({ type: 'begun', id });
+    this.#hasRun = true;
   }
 
   // translate has the watcher make evaluable code of what V8's REPL mode refuses. It gives {code, prefix,

@@ -38,6 +38,7 @@ class KernelProcess {
     this.handlers = handlers;
     this.alive = true;
     this.ready = false;
+    this.begun = false; // with a run, the first one: before that it has run no code
     this.retired = false; // its end is wanted
     this.killed = false; // its death is on its way
     this.nodePid = 0; // of the interpreter, which is not the child itself under a reaper
@@ -137,7 +138,8 @@ class KernelProcess {
 
   /** resume undoes a SIGSTOP by code that found this process. */
   resume() {
-    for (const pid of [this.pid, this.nodePid]) signal(pid, 'SIGCONT');
+    const below = this.ready ? [this.nodePid] : descendants(listProcesses(), this.pid).map(({ pid }) => pid);
+    for (const pid of [this.pid, ...below]) signal(pid, 'SIGCONT');
   }
 
   /** kill ends the kernel and what it started; onDeath follows. cause is kept when none was set before. */

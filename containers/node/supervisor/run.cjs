@@ -9,6 +9,7 @@ class Run {
   /** filesFrom is when the run begins by the clock that stamps files. */
   constructor(frame, settings, filesFrom) {
     this.id = frame.id;
+    this.code = frame.code;
     this.fresh = frame.fresh === true;
     this.graceMs = clamp(frame.grace_ms, 2000, 0, 3_600_000);
     this.timeoutMs = clamp(frame.timeout_ms, 0, 0, 2 ** 31 - 1);
@@ -16,6 +17,7 @@ class Run {
     this.filesFrom = filesFrom;
     this.out = this.#capture(settings, 'stdout');
     this.err = this.#capture(settings, 'stderr');
+    this.losses = 0; // kernels that died before they began it
     this.displays = 0;
     this.reason = ''; // why it was interrupted
     this.timers = [];

@@ -38,6 +38,7 @@ const SPARE_YIELDS_MS = 300;
 const MAX_ZOMBIES = 64;
 const LOOK_MS = 5000;
 const USAGE_SLICE_MS = 2; // a count must not hold up an interrupt
+const MAX_LOSSES = 3; // kernels that may die before they begin a run
 const STRAY_PATIENCE = 10; // rounds of killing before something is taken to fork faster than that
 const STRAY_ROUNDS = 200;
 const PATHS_BYTES = 256 << 10; // of artifacts in one answer
@@ -284,9 +285,10 @@ class Supervisor {
   }
 
   #takeSpare() {
-    const kernel = this.#spare ?? this.#newKernel();
+    if (this.#spare === null) return this.#newKernel();
+    const kernel = this.#spare;
     this.#spare = null;
-    if (kernel.ready) kernel.resume();
+    kernel.resume();
     return kernel;
   }
 
@@ -300,7 +302,7 @@ class Supervisor {
       this.#main = null;
       this.#killStrays();
     }
-    if (kernel === this.#runKernel) return this.#finishDead(kernel);
+    if (kernel === this.#runKernel) return this.#canBeGivenAgain(this.#run, kernel) ? this.#handOver(this.#run) : this.#finishDead(kernel);
     if (this.#settings !== null && !kernel.retired) this.#send({ type: 'kernel', state: 'dead', cause: kernel.cause });
     this.#planSpare();
   }
@@ -356,16 +358,26 @@ class Supervisor {
     const full = this.#quota?.refused();
     if (full) return this.#refuse(frame, 'QuotaExceeded', this.#quotaError(full).message, 'full');
     const run = new Run(frame, this.#settings, this.#scanner.now());
+    this.#record.begin(run.id);
+    KernelProcess.noteOomKills();
+    this.#quota?.begin(run.filesFrom);
+    this.#handOver(run);
+    if (run.timeoutMs > 0) run.after(run.timeoutMs, () => this.#interrupt(run, 'timed_out'));
+    run.every(PROGRESS_MS, () => this.#progress(run));
+  }
+
+  #handOver(run) {
     const kernel = run.fresh ? this.#takeSpare() : (this.#main ??= this.#takeSpare());
     kernel.drain(); // what is there now is not this run's
     this.#run = run;
     this.#runKernel = kernel;
-    this.#record.begin(run.id);
-    KernelProcess.noteOomKills();
-    this.#quota?.begin(run.filesFrom);
-    kernel.send({ type: 'run', id: run.id, code: frame.code });
-    if (run.timeoutMs > 0) run.after(run.timeoutMs, () => this.#interrupt(run, 'timed_out'));
-    run.every(PROGRESS_MS, () => this.#progress(run));
+    kernel.send({ type: 'run', id: run.id, code: run.code });
+  }
+
+  // canBeGivenAgain tells whether a run that its kernel has died over can go to another. Code of runs before
+  // may have killed the kernel, or the spare that it was, and its death was not known yet.
+  #canBeGivenAgain(run, kernel) {
+    return !kernel.begun && run.reason === '' && ++run.losses < MAX_LOSSES;
   }
 
   #refuse(frame, name, message, cause = '') {
@@ -462,6 +474,7 @@ class Supervisor {
     if (frame.type === 'late') return this.#onLate(frame);
     if (frame.type === 'piped') return kernel.onPiped();
     if (kernel !== this.#runKernel || frame.id !== this.#run.id) return;
+    if (frame.type === 'begun') kernel.begun = true;
     if (frame.type === 'display') this.#onDisplay(this.#run, frame);
     // One that came to its end as it was killed is over with its kernel: the next run needs another.
     if (frame.type === 'done' && !kernel.killed) this.#finish(kernel, frame);

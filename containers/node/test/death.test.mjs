@@ -1,5 +1,8 @@
 // Kernels that die, fresh ones, and hostile ones: the supervisor goes on.
 import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { Client } from './harness.mjs';
 
@@ -73,6 +76,27 @@ describe('fresh runs', () => {
     assert.equal((await client.run(gone)).status, 'completed');
   });
 });
+
+/** spare gives the process of the kernel that stands by, once there is one, and it is not the one before. */
+async function spare(before = 0) {
+  const main = Number((await client.run('process.pid')).result);
+  const isSpare = (pid) => pid !== main && pid !== before && isKernel(pid);
+  for (;;) {
+    const pid = readdirSync('/proc').map(Number).find(isSpare);
+    if (pid !== undefined) return pid;
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+/** isKernel tells whether a process is a living child of the supervisor, and no longer its copy. */
+function isKernel(pid) {
+  try {
+    const [state, parent] = readFileSync(`/proc/${pid}/stat`, 'latin1').split(') ').pop().split(' ');
+    return state !== 'Z' && Number(parent) === client.child.pid && readFileSync(`/proc/${pid}/cmdline`, 'latin1').endsWith('\0kernel\0');
+  } catch {
+    return false; // it has just ended
+  }
+}
 
 describe('a hostile kernel', () => {
   const frame = (object) => `(() => { const body = Buffer.from(${JSON.stringify(JSON.stringify(object))}); const head = Buffer.alloc(4); head.writeUInt32BE(body.length); return Buffer.concat([head, body]) })()`;
@@ -148,7 +172,9 @@ describe('a hostile kernel', () => {
       try {
         const stat = require("fs").readFileSync("/proc/" + pid + "/stat", "utf8").split(") ").pop().split(" ");
         const own = require("fs").readFileSync("/proc/self/stat", "utf8").split(") ").pop().split(" ");
-        return stat[1] === own[1] && stat[0] !== "Z";
+        // One that is only being started is left alone: its parent waits for it.
+        const isStarted = require("fs").readFileSync("/proc/" + pid + "/cmdline", "latin1").endsWith("\\0kernel\\0");
+        return stat[1] === own[1] && stat[0] !== "Z" && isStarted;
       } catch { return false }
     })`;
     for (const name of ['SIGSTOP', 'SIGKILL']) {
@@ -157,6 +183,46 @@ describe('a hostile kernel', () => {
       const fresh = await client.run('1 + 1', { fresh: true });
       assert.deepEqual([fresh.status, fresh.result], ['completed', '2'], name);
     }
+  });
+
+  test('a spare that is killed as a run comes for it is replaced', async () => {
+    const pid = await spare();
+    process.kill(client.child.pid, 'SIGSTOP'); // it hears of the run before it hears of the death
+    const id = client.begin('1 + 1', { fresh: true });
+    process.kill(pid, 'SIGKILL');
+    process.kill(client.child.pid, 'SIGCONT');
+    const done = await client.done(id);
+    assert.deepEqual([done.status, done.result, done.kernel], ['completed', '2', 'fresh']);
+  });
+
+  test('a spare that is stopped while it starts is continued', async () => {
+    const before = await spare();
+    process.kill(before, 'SIGKILL');
+    process.kill(await spare(before), 'SIGSTOP');
+    const done = await client.run('1 + 1', { fresh: true });
+    assert.deepEqual([done.status, done.result], ['completed', '2']);
+  });
+
+  test('kernels that cannot begin are not tried for ever', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'death-test-'));
+    after(() => rmSync(folder, { recursive: true }));
+    const node = join(folder, 'node');
+    writeFileSync(node, `#!/bin/sh\necho x >> ${folder}/started\nkill -9 $$\n`, { mode: 0o755 });
+    const other = await Client.start({}, { CODE_SANDBOX_NODE: node });
+    const done = await other.run('1', { fresh: true });
+    assert.deepEqual([done.status, done.cause, done.kernel], ['killed', 'signal 9', 'fresh']);
+    await other.stop();
+    assert.ok(readFileSync(`${folder}/started`, 'utf8').length >= 2 * 3);
+  });
+
+  test('a run that kills its kernel at once has begun, and is not begun again', async () => {
+    const file = `${client.workDir}/begun`;
+    for (const fresh of [true, false]) {
+      await client.run('process.kill(process.pid, 9); await new Promise(() => {})');
+      const done = await client.run(`require('fs').appendFileSync('${file}', 'x'); process.kill(process.pid, 9); for (;;);`, { fresh });
+      assert.deepEqual([done.status, done.cause], ['killed', 'signal 9']);
+    }
+    assert.equal(readFileSync(file, 'utf8'), 'xx');
   });
 
   test('what user code does to the built-in objects does not reach the kernel', async () => {
