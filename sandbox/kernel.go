@@ -37,7 +37,7 @@ type kernel struct {
 	current *Run
 	answer  chan doneMessage // of the current run
 	info    readyMessage
-	lost    string // why the interpreter died between runs; empty while it has not
+	lost    string // why the interpreter died between runs, or as the one that goes on came; empty while it has not
 
 	peeking sync.Mutex // one question at a time
 	peeks   chan peekAnswer
@@ -208,9 +208,7 @@ func (k *kernel) setReady(m readyMessage) bool {
 
 func (k *kernel) setLost(cause string) {
 	k.mu.Lock()
-	if k.current == nil {
-		k.lost = cause
-	}
+	k.lost = cause
 	k.mu.Unlock()
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -196,6 +197,33 @@ func TestASupervisorThatDoesNotEnforceTheTimeoutLosesItsContainer(t *testing.T) 
 		next := mustRun(t, m, RunOptions{Code: "2"})
 		if *next.Value != "2" || len(next.Notes) != 1 || !strings.Contains(next.Notes[0], "variables are gone") {
 			t.Errorf("next run gave %+v", next)
+		}
+	})
+}
+
+// The supervisor tells of the death when it has the next run already, and gives that to another kernel.
+func TestAKernelThatDiesAsARunComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTestManager(t, testConfig(t, &fakeEngine{supervise: func(s *fakeSupervisor) {
+			s.ready()
+			for {
+				run, ok := s.next()
+				if !ok {
+					return
+				}
+				if run.Code == "2" {
+					s.send(map[string]any{"type": "kernel", "state": "dead", "cause": "quota"})
+				}
+				if run.Type == "run" {
+					s.done(run.ID, "completed", 0, map[string]any{"result": run.Code})
+				}
+			}
+		}}))
+		for i, want := range []string{"", "had ended since the last run (quota): its variables are gone", ""} {
+			res := mustRun(t, m, RunOptions{Code: strconv.Itoa(i + 1)})
+			if notes := strings.Join(res.Notes, "\n"); !strings.Contains(notes, want) || (want == "") != (notes == "") {
+				t.Errorf("run %d has the notes %q, want %q", i+1, notes, want)
+			}
 		}
 	})
 }

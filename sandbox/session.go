@@ -266,6 +266,7 @@ func (s *session) outcome(run *Run, l *lane, k *kernel, done doneMessage, err er
 	if err != nil {
 		return s.lostUnder(run, l, k, err)
 	}
+	l.noteLost(k, run.note) // as this one came
 	res := s.result(run, done)
 	if errors.Is(context.Cause(run.ctx), errClosing) {
 		res.VariablesLost, res.Cause = true, causeClosed
@@ -291,9 +292,7 @@ func (s *session) kernel(l *lane, note func(string), warm bool) (*kernel, error)
 		note(text)
 	}
 	if k := l.kernelNow(); k != nil && k.alive() {
-		if cause := k.takeLost(); cause != "" {
-			note(fmt.Sprintf("The %s kernel had ended since the last run (%s): its variables are gone, the files are there.", l.language, cause))
-		}
+		l.noteLost(k, note)
 		return k, nil
 	}
 	if k, err := s.retake(l); k != nil || err != nil {
@@ -320,6 +319,13 @@ func (s *session) kernel(l *lane, note func(string), warm bool) (*kernel, error)
 	l.reached = true
 	s.loseUnfinished(l, false) // whatever there was has been replaced
 	return k, nil
+}
+
+// noteLost tells once that the kernel had died before the run came to it.
+func (l *lane) noteLost(k *kernel, note func(string)) {
+	if cause := k.takeLost(); cause != "" {
+		note(fmt.Sprintf("The %s kernel had ended since the last run (%s): its variables are gone, the files are there.", l.language, cause))
+	}
 }
 
 // lostUnder settles a run whose container ended or stopped answering under it, and clears the

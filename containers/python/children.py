@@ -11,6 +11,7 @@ class KernelProcess:
         self.pid = pid  # None until a kernel from the zygote has told it
         self.ready = pid is not None
         self.begun = False  # with a run, the first one: before that it has run no code
+        self.killed = False  # its end is on its way
         self.late = False  # a run has waited for it in vain
         self.ended = False
         self.fills = False  # killed because it filled the work directory while no run was in it

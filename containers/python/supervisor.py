@@ -294,7 +294,8 @@ class Supervisor(Loop):
     def _provide_kernel(self, run):
         """Hands the run to the main kernel, to one from the reserve or to a new one; or waits for the reserve."""
         if not run.fresh and self.main is not None:
-            self._hand_over(run, self.main)
+            if not self.main.killed:  # else the run waits for its end, and for the next one
+                self._hand_over(run, self.main)
             return
         kernel = self.reserve.take()
         if kernel is not None:
@@ -305,7 +306,7 @@ class Supervisor(Loop):
             self._adopt_bare(run)
 
     def provide_waiting(self):
-        """Asks again whether a run that waits for a kernel from the reserve can have it, or must do without."""
+        """Asks again what a run that waits for a kernel can have: one from the reserve, or one without."""
         if self.run is not None and self.run.kernel is None:
             self.drop_timer("standby wait")
             self._provide_kernel(self.run)
@@ -428,6 +429,7 @@ class Supervisor(Loop):
             self.set_timer("lost %s" % kernel.pid, LOST_SECONDS, lambda: self.kill_kernel(kernel))
 
     def kill_kernel(self, kernel):
+        kernel.killed = True
         if kernel.pid is not None:
             kill_quietly(kernel.pid, signal.SIGKILL)
         # One that no signal can end (a hung file system) must not keep the session locked.
@@ -699,6 +701,7 @@ class Supervisor(Loop):
                 self._finish_killed(run, cause)
         else:
             self.server.send({"type": "kernel", "state": "dead", "cause": cause})
+            self.provide_waiting()
             self.reserve.prepare()
 
     @staticmethod

@@ -5,9 +5,11 @@ of the way.
 """
 
 import os
+import signal
+import time
 import unittest
 
-from test_support import SupervisorTest
+from test_support import PATIENCE, SupervisorTest
 
 # Finds the kernel's own socket and writes to it what a kernel would: hostile code can do that.
 FORGE = """
@@ -71,6 +73,33 @@ class ForgedFrames(HostileTest):
                 self.assertEqual((answer.status, answer.kernel, answer.cause), ("killed", "dead", "signal 9"))
                 self.completed(FORGE)
         self.still_works()
+
+    def test_a_run_that_comes_as_its_kernel_is_being_killed_has_the_next_one(self):
+        self.completed(
+            "kept = 1\n"
+            "def breach():\n"
+            "    import time\n"
+            "    while not os.path.exists('breach'): time.sleep(0.005)\n"
+            "    raw(b'\\xff' * 8)\n"
+            "    open('breached', 'w').close()\n"
+            "import threading; threading.Thread(target=breach, daemon=True).start()"
+        )
+        supervisor = self.client.process.pid
+        # It hears of the breach, and then of the run, before the kernel can be dead.
+        os.kill(supervisor, signal.SIGSTOP)
+        try:
+            open(self.client.path("breach"), "w").close()
+            deadline = time.monotonic() + PATIENCE
+            while not os.path.exists(self.client.path("breached")):
+                self.assertLess(time.monotonic(), deadline, "the kernel did not send it")
+                time.sleep(0.005)
+            run = self.client.start("'kept' in globals()")
+        finally:
+            os.kill(supervisor, signal.SIGCONT)
+        frame = self.client.wait_for("kernel", state="dead")
+        self.assertEqual(frame["cause"], "signal 9")
+        answer = self.client.finish(run)
+        self.assertEqual((answer.status, answer.result, answer.kernel), ("completed", "False", "alive"))
 
     def test_frames_with_wrong_types_are_ignored(self):
         code = (

@@ -18,6 +18,7 @@ class Run {
     this.out = this.#capture(settings, 'stdout');
     this.err = this.#capture(settings, 'stderr');
     this.losses = 0; // kernels that died before they began it
+    this.isGiven = false; // to a kernel
     this.displays = 0;
     this.reason = ''; // why it was interrupted
     this.timers = [];

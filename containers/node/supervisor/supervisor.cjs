@@ -302,9 +302,19 @@ class Supervisor {
       this.#main = null;
       this.#killStrays();
     }
-    if (kernel === this.#runKernel) return this.#canBeGivenAgain(this.#run, kernel) ? this.#handOver(this.#run) : this.#finishDead(kernel);
-    if (this.#settings !== null && !kernel.retired) this.#send({ type: 'kernel', state: 'dead', cause: kernel.cause });
+    if (kernel === this.#runKernel) return this.#onRunsDeath(this.#run, kernel);
+    if (this.#settings !== null && !kernel.retired) this.#tellDeath(kernel);
     this.#planSpare();
+  }
+
+  #onRunsDeath(run, kernel) {
+    if (!this.#canBeGivenAgain(run, kernel)) return this.#finishDead(kernel);
+    if (kernel.begun) this.#tellDeath(kernel);
+    this.#handOver(run);
+  }
+
+  #tellDeath({ cause }) {
+    this.#send({ type: 'kernel', state: 'dead', cause });
   }
 
   // killStrays ends what a dead kernel left running. As process 1 that is everything but
@@ -371,13 +381,15 @@ class Supervisor {
     kernel.drain(); // what is there now is not this run's
     this.#run = run;
     this.#runKernel = kernel;
-    kernel.send({ type: 'run', id: run.id, code: run.code });
+    run.isGiven = !kernel.killed; // else its end is on its way, and the run goes to the next one
+    if (run.isGiven) kernel.send({ type: 'run', id: run.id, code: run.code });
   }
 
   // canBeGivenAgain tells whether a run that its kernel has died over can go to another. Code of runs before
-  // may have killed the kernel, or the spare that it was, and its death was not known yet.
+  // may have killed the kernel, or the spare that it was, and its death was not known yet; or it was being
+  // killed as the run came.
   #canBeGivenAgain(run, kernel) {
-    return !kernel.begun && run.reason === '' && ++run.losses < MAX_LOSSES;
+    return (!run.isGiven || !kernel.begun) && run.reason === '' && ++run.losses < MAX_LOSSES;
   }
 
   #refuse(frame, name, message, cause = '') {
@@ -463,9 +475,10 @@ class Supervisor {
   }
 
   #onOutput(kernel, stream, bytes) {
-    if (kernel === this.#runKernel) (stream === 1 ? this.#run.out : this.#run.err).push(bytes);
+    const run = this.#run;
+    if (kernel === this.#runKernel && run.isGiven) (stream === 1 ? run.out : run.err).push(bytes);
     // Between runs it is a program's that the last one left, and that may have ended before it got the pipes.
-    else if (kernel === this.#main && this.#run === null) this.#keepLate(this.#lastOfMain, stream, bytes);
+    else if (kernel === this.#main && !run?.isGiven) this.#keepLate(this.#lastOfMain, stream, bytes);
   }
 
   #onKernelFrame(kernel, frame) {

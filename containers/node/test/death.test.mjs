@@ -1,6 +1,6 @@
 // Kernels that die, fresh ones, and hostile ones: the supervisor goes on.
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
@@ -193,6 +193,23 @@ describe('a hostile kernel', () => {
     process.kill(client.child.pid, 'SIGCONT');
     const done = await client.done(id);
     assert.deepEqual([done.status, done.result, done.kernel], ['completed', '2', 'fresh']);
+  });
+
+  test('a run that comes as its kernel is being killed has the next one', async () => {
+    const file = (name) => `${client.workDir}/${name}`;
+    const breach = `${write('Buffer.from([255, 255, 255, 255, 0])')}; require("fs").writeFileSync("breached", "")`;
+    await client.run(`let kept = 1; setInterval(() => { if (require("fs").existsSync("breach")) { ${breach} } }, 5); 0`);
+    const from = client.frames.length;
+    process.kill(client.child.pid, 'SIGSTOP'); // it hears of the breach, and then of the run, before the kernel can be dead
+    writeFileSync(file('breach'), '');
+    while (!existsSync(file('breached'))) await new Promise((resolve) => { setTimeout(resolve, 5); });
+    rmSync(file('breach'));
+    const id = client.begin('typeof kept');
+    process.kill(client.child.pid, 'SIGCONT');
+    const done = await client.done(id);
+    assert.deepEqual([done.status, done.result, done.kernel], ['completed', "'undefined'", 'alive']);
+    const deaths = client.frames.slice(from).filter(({ type }) => type === 'kernel');
+    assert.deepEqual(deaths.map(({ state, cause }) => [state, cause]), [['dead', 'signal 9']]);
   });
 
   test('a spare that is stopped while it starts is continued', async () => {
