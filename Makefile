@@ -25,10 +25,11 @@ deps-run:
 deps-test:
 	scripts/install-deps run test
 
-# All tests, on real Podman. What cannot run fails and says what is missing.
+# All tests, on real Podman. What cannot run fails and says what is missing. Go's take the longest: with several jobs
+# they begin first.
 test: deps-test build
 	$(BIN) setup
-	$(MAKE) test-python test-node test-go
+	$(MAKE) test-go test-python test-node
 
 # With the race detector where there is the C compiler that it needs: one run with it finds what one
 # without does. Nothing that is shipped is built so. Images are decoded by one goroutine at a time, and
