@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -50,6 +51,13 @@ func (l *lane) noteLater(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.notes = append(l.notes, text)
+}
+
+// noteLost tells once that the kernel had died before the run came to it.
+func (l *lane) noteLost(k *kernel, note func(string)) {
+	if cause := k.takeLost(); cause != "" {
+		note(fmt.Sprintf("The %s kernel had ended since the last run (%s): its variables are gone, the files are there.", l.language, cause))
+	}
 }
 
 func (l *lane) takeNotes() []string {

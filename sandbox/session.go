@@ -321,13 +321,6 @@ func (s *session) kernel(l *lane, note func(string), warm bool) (*kernel, error)
 	return k, nil
 }
 
-// noteLost tells once that the kernel had died before the run came to it.
-func (l *lane) noteLost(k *kernel, note func(string)) {
-	if cause := k.takeLost(); cause != "" {
-		note(fmt.Sprintf("The %s kernel had ended since the last run (%s): its variables are gone, the files are there.", l.language, cause))
-	}
-}
-
 // lostUnder settles a run whose container ended or stopped answering under it, and clears the
 // container away so that the next run gets a new one.
 func (s *session) lostUnder(run *Run, l *lane, k *kernel, why error) (*Result, error) {
