@@ -29,7 +29,7 @@ type kernel struct {
 	instead *kernel  // the one whose container it goes on with; set by who makes it, under the lane's starting
 	boot    string   // the supervisor's source, for a process 1 that has only been started
 	outbox  chan any // messages on their way to the supervisor
-	// onReady is called once, before any frame after ready is looked at. Set before listen; may be nil.
+	// onReady is called once, before any frame after ready is looked at. Set before begin; may be nil.
 	onReady func(readyMessage)
 	ready   chan struct{} // closed when the supervisor has come up
 
@@ -63,6 +63,14 @@ func newKernel(proc Process, limits wireLimits, log *slog.Logger) *kernel {
 		outbox: make(chan any, 32), peeks: make(chan peekAnswer, 1), usages: make(chan usageAnswer, 1),
 		ready: make(chan struct{}), dead: make(chan struct{}),
 	}
+}
+
+// begin starts the exchange with a supervisor, to whom first is said before anything else. A process 1 that has
+// ended by then is no error here: whoever waits for the kernel learns it, and finds what it said.
+func (k *kernel) begin(first any) {
+	k.outbox <- first // it has room, and nobody else sends yet
+	go k.listen()
+	go k.speak()
 }
 
 // send hands a message to the writer and never waits: a supervisor that does not read must not

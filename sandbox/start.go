@@ -39,11 +39,7 @@ func (s *session) startKernel(l *lane, warm bool) (*kernel, error) {
 	s.noteSettings(l.language, setting, image)
 	k := newKernel(proc, s.wireLimits(), s.config.Logger.With("session", s.id, "language", l.language))
 	k.boot = setting.Supervisor
-	go k.listen()
-	go k.speak()
-	if err := k.send(s.initMessage(setting, warm)); err != nil {
-		return nil, engineFault(err, l.language, setting)
-	}
+	k.begin(s.initMessage(setting, warm))
 	return k, nil
 }
 

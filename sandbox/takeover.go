@@ -42,12 +42,7 @@ func (s *session) takeOver(l *lane) (*kernel, error) {
 	}
 	k := newKernel(proc, s.wireLimits(), s.config.Logger.With("session", s.id, "language", l.language))
 	k.onReady = func(m readyMessage) { s.adopt(l, k, m) }
-	go k.listen()
-	go k.speak()
-	if err := k.send(attachMessage{Type: "attach", Protocol: 1, Token: s.record.Token}); err != nil {
-		_ = proc.Close()
-		return nil, err
-	}
+	k.begin(attachMessage{Type: "attach", Protocol: 1, Token: s.record.Token})
 	if err := k.awaitReady(ctx); err != nil {
 		_ = proc.Close()
 		return nil, fmt.Errorf("%w: %w: %s", errNoTakeOver, err, clip(proc.Stderr(), 500))
