@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -234,19 +235,35 @@ func TestAKilledUploadLeavesNothing(t *testing.T) {
 	second.call("close_session", object{"session_id": id})
 }
 
-// The idle end of a container does not come while code runs, however long that takes.
+// The idle end of a container does not come while code runs, however long that takes and though no server listens.
 func TestCodeThatNobodyListensToIsNotIdle(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	const id = "e2e-lasting-long"
 	args := []string{"--idle-timeout", "2s", "--soft-wait", "1s"}
 	first := start(t, setup{stateDir: dir, args: args})
-	run := first.goesOn(python, object{"session_id": id, "timeout_seconds": 300, "code": "print('begun', flush=True); import time; time.sleep(6); 'done'"})
+	run := first.goesOn(python, object{"session_id": id, "timeout_seconds": 600, "code": `import os, time
+print('begun', flush=True)
+time.sleep(6)
+open('later', 'w').close()
+while not os.path.exists('go'): time.sleep(.02)
+'done'`})
 	first.kill()
-	second := start(t, setup{stateDir: dir, args: []string{"--idle-timeout", "2s"}})
-	res := second.call("wait_for_run", object{"run_id": run})
-	if got := res.Meta.Run.value(); got != "'done'" {
-		t.Errorf("its end: %s", res.text())
+	container := mustHold(t, []string{id}).Containers[0]
+	eventually(t, "the code goes on past its server's idle time", func() (bool, string) {
+		out, err := podman("exec", "--workdir", "/mnt/data", container, "ls")
+		return err == nil && strings.Contains(out, "later"), fmt.Sprint(out, err)
+	})
+	second := start(t, setup{stateDir: dir, args: args})
+	if res := second.call("wait_for_run", object{"run_id": run}); res.Meta.Run == nil || res.Meta.Run.Status != "running" {
+		t.Fatalf("in the next server: %s", res.text())
 	}
+	if out, err := podman("exec", "--workdir", "/mnt/data", container, "touch", "go"); err != nil {
+		t.Fatal(out, err)
+	}
+	eventually(t, "the run is over", func() (bool, string) {
+		res := second.call("wait_for_run", object{"run_id": run})
+		return res.Meta.Run.value() == "'done'", res.text()
+	})
 	second.call("close_session", object{"session_id": id})
 }
