@@ -15,8 +15,8 @@ const (
 	// interruptGrace is how long code may ignore an interrupt before its kernel is killed.
 	interruptGrace = 5 * time.Second
 	// backstop is how much longer the server waits for the supervisor to enforce a limit before
-	// it takes the container away.
-	backstop = 8 * time.Second
+	// it takes the container away. JavaScript may have four times interruptGrace, as docs/kernel-protocol.md tells.
+	backstop = 20 * time.Second
 )
 
 // kernel is the server's end of one container: a supervisor and the interpreter under it. It runs

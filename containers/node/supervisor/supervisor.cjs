@@ -33,6 +33,7 @@ const PROTOCOL = 1;
 const PROGRESS_MS = 1000;
 const PROGRESS_QUIET_MS = 5000;
 const INTERRUPT_AGAIN_MS = 100;
+const UNHEARD_GRACES = 3; // added to an interrupt's own, for what no watcher can hear yet
 const SPARE_DELAY_MS = 20;
 const SPARE_YIELDS_MS = 300;
 const MAX_ZOMBIES = 64;
@@ -424,10 +425,11 @@ class Supervisor {
     const kernel = this.#runKernel;
     kernel.interrupt(run.id);
     run.every(INTERRUPT_AGAIN_MS, () => kernel.interrupt(run.id));
-    // Until its watcher is there, a kernel that computes cannot hear of it. That takes a busy machine
-    // seconds, and code could put it off for ever: so at most twice the time.
+    // Until its watcher is there, a kernel that computes cannot hear of it. That takes a machine with more
+    // to do than it can ten seconds and more, and code could put it off for ever: so there is an end to it.
     run.after(run.graceMs, () => {
-      const left = clamp(kernel.watchedSince + run.graceMs - performance.now(), run.graceMs, 0, run.graceMs);
+      const most = UNHEARD_GRACES * run.graceMs;
+      const left = clamp(kernel.watchedSince + run.graceMs - performance.now(), most, 0, most);
       run.after(left, () => kernel.kill(reason === 'quota' ? 'quota' : 'ignored_interrupt'));
     });
   }
