@@ -18,16 +18,11 @@ const anyRuntime = "runc"
 // serve starts a Podman service that ends with the test, and gives its socket.
 func serve(t *testing.T, socket string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command("podman", "--runtime", anyRuntime, "system", "service", "--time=0", "unix://"+socket)
-	cmd.Dir = filepath.Dir(socket)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
+	cmd, err := beginService(socket)
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		_ = cmd.Wait()
-	})
+	t.Cleanup(func() { endService(cmd) })
 	eventually(t, "the service listens", func() (bool, string) {
 		conn, err := net.Dial("unix", socket)
 		if err != nil {
@@ -36,6 +31,19 @@ func serve(t *testing.T, socket string) *exec.Cmd {
 		return conn.Close() == nil, ""
 	})
 	return cmd
+}
+
+// beginService starts a Podman service, which may not listen yet.
+func beginService(socket string) (*exec.Cmd, error) {
+	cmd := exec.Command("podman", "--runtime", anyRuntime, "system", "service", "--time=0", "unix://"+socket)
+	cmd.Dir = filepath.Dir(socket)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd, cmd.Start()
+}
+
+func endService(cmd *exec.Cmd) {
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	_ = cmd.Wait()
 }
 
 // wire is a network between a server and a remote engine, which the test can cut.

@@ -52,6 +52,11 @@ func run(m *testing.M) int {
 			return failed(err)
 		}
 	}
+	stopPodman, err := servePodman(dir)
+	if err != nil {
+		return failed(err)
+	}
+	defer stopPodman()
 	return m.Run()
 }
 

@@ -2,13 +2,18 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/containers/podman/v5/pkg/bindings"
+	"github.com/containers/podman/v5/pkg/bindings/containers"
+	"github.com/containers/podman/v5/pkg/bindings/volumes"
+	"github.com/containers/podman/v5/pkg/domain/entities/types"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
@@ -30,6 +35,29 @@ func podman(args ...string) (string, error) {
 	return string(out), nil
 }
 
+// podmanAPI is the connection to a Podman service of the tests' own, which what they look at often is asked of:
+// a podman command takes a busy machine seconds to begin.
+var podmanAPI context.Context
+
+// servePodman starts that service with its socket in dir, and gives what ends it.
+func servePodman(dir string) (stop func(), err error) {
+	socket := filepath.Join(dir, "podman")
+	cmd, err := beginService(socket)
+	if err != nil {
+		return nil, err
+	}
+	stop = func() { endService(cmd) }
+	for deadline := time.Now().Add(podmanTime); ; time.Sleep(20 * time.Millisecond) {
+		if podmanAPI, err = bindings.NewConnection(context.Background(), "unix://"+socket); err == nil {
+			return stop, nil
+		}
+		if time.Now().After(deadline) {
+			stop()
+			return nil, fmt.Errorf("podman's service: %w", err)
+		}
+	}
+}
+
 // holdings is what Podman has of some sessions.
 type holdings struct {
 	Containers []string
@@ -45,26 +73,25 @@ func held(ids []string) (holdings, error) {
 	if len(ids) == 0 {
 		return h, nil
 	}
-	var containers []struct {
-		Names  []string
-		Labels map[string]string
-	}
-	if err := list(&containers, "ps", "--all"); err != nil {
+	labelled := map[string][]string{"label": {sandbox.LabelSession}}
+	found, err := steadily(func() ([]types.ListContainer, error) {
+		return containers.List(podmanAPI, new(containers.ListOptions).WithAll(true).WithFilters(labelled))
+	})
+	if err != nil {
 		return h, err
 	}
-	for _, c := range containers {
+	for _, c := range found {
 		if slices.Contains(ids, c.Labels[sandbox.LabelSession]) {
 			h.Containers = append(h.Containers, c.Names...)
 		}
 	}
-	var volumes []struct {
-		Name   string
-		Labels map[string]string
-	}
-	if err := list(&volumes, "volume", "ls"); err != nil {
+	kept, err := steadily(func() ([]*types.VolumeListReport, error) {
+		return volumes.List(podmanAPI, new(volumes.ListOptions).WithFilters(labelled))
+	})
+	if err != nil {
 		return h, err
 	}
-	for _, v := range volumes {
+	for _, v := range kept {
 		if slices.Contains(ids, v.Labels[sandbox.LabelSession]) {
 			h.Volumes = append(h.Volumes, v.Name)
 		}
@@ -72,24 +99,14 @@ func held(ids []string) (holdings, error) {
 	return h, nil
 }
 
-// list asks podman for what carries a session's label, as JSON.
-func list(into any, command ...string) error {
-	command = append(command, "--filter", "label="+sandbox.LabelSession, "--format", "json")
-	out, err := podman(command...)
+// steadily lists again where something that is listed is removed meanwhile: Podman 4.3 fails then.
+func steadily[T any](list func() ([]T, error)) (found []T, err error) {
 	for range 20 {
-		// Podman 4.3 fails when something that it lists is removed meanwhile.
-		if err == nil || !strings.Contains(err.Error(), "no such") {
+		if found, err = list(); err == nil || !strings.Contains(err.Error(), "no such") {
 			break
 		}
-		out, err = podman(command...)
 	}
-	if err != nil {
-		return err
-	}
-	if strings.TrimSpace(out) == "" {
-		return nil
-	}
-	return json.Unmarshal([]byte(out), into)
+	return found, err
 }
 
 func mustHold(t *testing.T, ids []string) holdings {
