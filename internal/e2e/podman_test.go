@@ -18,7 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
-// podmanTime bounds one podman command: it can wait for long behind others' on a busy machine.
+// podmanTime bounds one podman command or question: it can wait for long behind others' on a busy machine.
 const podmanTime = 60 * time.Second
 
 // podman runs the command and returns its stdout.
@@ -74,8 +74,8 @@ func held(ids []string) (holdings, error) {
 		return h, nil
 	}
 	labelled := map[string][]string{"label": {sandbox.LabelSession}}
-	found, err := steadily(func() ([]types.ListContainer, error) {
-		return containers.List(podmanAPI, new(containers.ListOptions).WithAll(true).WithFilters(labelled))
+	found, err := steadily(func(ctx context.Context) ([]types.ListContainer, error) {
+		return containers.List(ctx, new(containers.ListOptions).WithAll(true).WithFilters(labelled))
 	})
 	if err != nil {
 		return h, err
@@ -85,8 +85,8 @@ func held(ids []string) (holdings, error) {
 			h.Containers = append(h.Containers, c.Names...)
 		}
 	}
-	kept, err := steadily(func() ([]*types.VolumeListReport, error) {
-		return volumes.List(podmanAPI, new(volumes.ListOptions).WithFilters(labelled))
+	kept, err := steadily(func(ctx context.Context) ([]*types.VolumeListReport, error) {
+		return volumes.List(ctx, new(volumes.ListOptions).WithFilters(labelled))
 	})
 	if err != nil {
 		return h, err
@@ -100,9 +100,12 @@ func held(ids []string) (holdings, error) {
 }
 
 // steadily lists again where something that is listed is removed meanwhile: Podman 4.3 fails then.
-func steadily[T any](list func() ([]T, error)) (found []T, err error) {
+func steadily[T any](list func(context.Context) ([]T, error)) (found []T, err error) {
 	for range 20 {
-		if found, err = list(); err == nil || !strings.Contains(err.Error(), "no such") {
+		ctx, cancel := context.WithTimeout(podmanAPI, podmanTime)
+		found, err = list(ctx)
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), "no such") {
 			break
 		}
 	}
