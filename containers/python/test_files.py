@@ -9,7 +9,7 @@ import struct
 import unittest
 import zlib
 
-from test_support import SupervisorTest
+from test_support import LONG_GRACE, SupervisorTest
 
 
 def tiny_png(width=1, height=1):
@@ -226,7 +226,7 @@ class Displays(SupervisorTest):
     def test_interrupts_do_not_tear_a_display(self):
         code = "big = Svg('<svg>' + 'x' * 19_000 + '</svg>', 'n')\nwhile True: display(big)"
         for _ in range(5):
-            answer = self.run_code(code, timeout_ms=150, grace_ms=20_000)
+            answer = self.run_code(code, timeout_ms=150, grace_ms=LONG_GRACE)
             self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"), answer)
 
 

@@ -9,7 +9,7 @@ import base64
 import os
 import unittest
 
-from test_support import PATIENCE, Client, SupervisorTest
+from test_support import LONG_GRACE, Client, SupervisorTest
 
 
 class IPython(SupervisorTest):
@@ -18,7 +18,7 @@ class IPython(SupervisorTest):
         self.assertEqual([d["data"] for d in self.completed(code).displays], [{"text/html": "<i>x</i>"}])
 
     def test_an_interrupt_while_ipython_loads_does_not_spoil_it(self):
-        run_id = self.client.start("%time 1\nwhile True: pass", grace_ms=60_000)
+        run_id = self.client.start("%time 1\nwhile True: pass", grace_ms=LONG_GRACE)
         self.client.send({"type": "interrupt", "id": run_id, "reason": "cancelled"})
         self.assertEqual(self.client.finish(run_id).kernel, "alive")
         self.assertIn("Wall", self.completed("%time 1").out)
@@ -41,7 +41,7 @@ class IPython(SupervisorTest):
         for first in ("", "%%bash\necho one"):
             self.client = self.connect()
             self.completed(first)
-            answer = self.run_code("%%bash\nsleep 600", timeout_ms=1500, grace_ms=20_000)
+            answer = self.run_code("%%bash\nsleep 600", timeout_ms=1500, grace_ms=LONG_GRACE)
             self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
             self.assertEqual(self.completed("%%bash\necho two").out, "two\n")
 
@@ -63,7 +63,7 @@ class IPython(SupervisorTest):
         self.assertEqual(self.completed("name = 'world'\n!echo hello {name}").out, "hello world\n")
 
     def test_a_command_that_runs_can_be_interrupted(self):
-        answer = self.run_code("!sleep 600", timeout_ms=1500, grace_ms=PATIENCE * 1000)
+        answer = self.run_code("!sleep 600", timeout_ms=1500, grace_ms=LONG_GRACE)
         self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
 
     def test_changing_folders(self):
@@ -124,7 +124,7 @@ class IPython(SupervisorTest):
         self.completed("get_ipython();")
         self.assertIsNone(self.completed("5;").result)
         self.assertEqual(self.completed("import asyncio\nawait asyncio.sleep(0, 3)").result, "3")
-        answer = self.run_code("await asyncio.sleep(600)", timeout_ms=300, grace_ms=20_000)
+        answer = self.run_code("await asyncio.sleep(600)", timeout_ms=300, grace_ms=LONG_GRACE)
         self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
         self.assertEqual(self.completed("await asyncio.sleep(0, 4)").result, "4")
 
@@ -263,7 +263,7 @@ class Formulas(SupervisorTest):
 class Arrays(SupervisorTest):
     def test_a_long_product_is_interrupted(self):
         code = "import numpy\na = numpy.random.rand(500, 500)\nwhile True: a @ a"
-        answer = self.run_code(code, timeout_ms=1500, grace_ms=30_000)
+        answer = self.run_code(code, timeout_ms=1500, grace_ms=LONG_GRACE)
         self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
         self.assertEqual(self.completed("a.shape").result, "(500, 500)")
 

@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-from test_support import GRACE, PATIENCE, SLOWNESS, SOURCE, SupervisorTest, state_of
+from test_support import GRACE, LONG_GRACE, PATIENCE, SLOWNESS, SOURCE, SupervisorTest, state_of
 
 
 STUBBORN = """
@@ -85,7 +85,7 @@ class Interrupts(StopTest):
     def test_the_import_of_an_installed_package_comes_to_its_end_first(self):
         self.write_modules({"site-packages/slow.py": "import time\nfor _ in range(8): time.sleep(0.1)\nloaded = True"})
         self.completed("import sys; sys.path.insert(0, 'site-packages')")
-        answer = self.run_code("import slow\nprint('went on')\nwhile True: pass", timeout_ms=200, grace_ms=20_000)
+        answer = self.run_code("import slow\nprint('went on')\nwhile True: pass", timeout_ms=200, grace_ms=LONG_GRACE)
         self.assertEqual((answer.status, answer.kernel, answer.error["name"]), ("timed_out", "alive", "KeyboardInterrupt"))
         self.assertEqual(self.completed("sys.modules['slow'].loaded").result, "True")
 
@@ -119,13 +119,13 @@ class Interrupts(StopTest):
         ):
             with self.subTest(code):
                 self.completed("x = 1")
-                answer = self.stop_when_running(code, grace_ms=20_000)
+                answer = self.stop_when_running(code, grace_ms=LONG_GRACE)
                 self.assertEqual((answer.status, answer.exit_code, answer.kernel), ("cancelled", 130, "alive"), answer)
                 self.assertEqual(self.completed("x").result, "1")
 
     def test_a_cancel_right_behind_the_run_is_not_lost(self):
         for _ in range(20):
-            run_id = self.client.start("while True: pass", grace_ms=60_000)
+            run_id = self.client.start("while True: pass", grace_ms=LONG_GRACE)
             self.client.send({"type": "interrupt", "id": run_id, "reason": "cancelled"})
             answer = self.client.finish(run_id)
             self.assertEqual((answer.status, answer.kernel), ("cancelled", "alive"))
@@ -168,7 +168,7 @@ class Interrupts(StopTest):
 
     def test_a_handler_that_code_sets_is_gone_in_the_next_run(self):
         self.completed("import signal; signal.signal(signal.SIGINT, signal.SIG_IGN);")
-        answer = self.run_code("while True: pass", timeout_ms=200, grace_ms=20_000)
+        answer = self.run_code("while True: pass", timeout_ms=200, grace_ms=LONG_GRACE)
         self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
 
     def test_a_task_that_swallows_its_cancellation(self):
@@ -177,13 +177,13 @@ class Interrupts(StopTest):
             with self.subTest(body):
                 self.completed("import asyncio; x = 1;")
                 code = "async def work():\n" + body + "await work()"
-                answer = self.stop_when_running(code, grace_ms=20_000)
+                answer = self.stop_when_running(code, grace_ms=LONG_GRACE)
                 self.assertEqual((answer.status, answer.kernel), ("cancelled", "alive"))
                 self.assertEqual(self.completed("await asyncio.sleep(0, x)").result, "1")
 
     def test_signals_that_code_blocks_are_open_in_the_next_run(self):
         self.completed("import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]);")
-        answer = self.run_code("while True: pass", timeout_ms=200, grace_ms=20_000)
+        answer = self.run_code("while True: pass", timeout_ms=200, grace_ms=LONG_GRACE)
         self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
 
     def test_code_that_interrupts_itself_has_failed(self):
@@ -336,7 +336,7 @@ class Fresh(StopTest):
 
     def test_it_can_be_interrupted_and_killed(self):
         self.completed("x = 1")
-        answer = self.run_code("while True: pass", fresh=True, timeout_ms=200, grace_ms=20_000)
+        answer = self.run_code("while True: pass", fresh=True, timeout_ms=200, grace_ms=LONG_GRACE)
         self.assertEqual((answer.status, answer.kernel, answer.cause), ("timed_out", "fresh", ""))
         answer = self.stop_stubborn(fresh=True, grace_ms=200)
         self.assertEqual((answer.status, answer.kernel, answer.cause), ("timed_out", "fresh", "ignored_interrupt"))

@@ -4,7 +4,7 @@ import os
 import time
 import unittest
 
-from test_support import PATIENCE, SLOWNESS, SupervisorTest
+from test_support import LONG_GRACE, PATIENCE, SLOWNESS, SupervisorTest
 
 TICKER = """
 import os, sys, threading, time
@@ -194,7 +194,7 @@ class Stopping(ThreadTest):
         running = self.client.path("running")
         if os.path.exists(running):
             os.remove(running)
-        run_id = self.client.start(code + "\nopen('running', 'w').close()\nwhile True: pass", grace_ms=20_000)
+        run_id = self.client.start(code + "\nopen('running', 'w').close()\nwhile True: pass", grace_ms=LONG_GRACE)
         deadline = time.monotonic() + PATIENCE
         while not os.path.exists(running):
             self.assertLess(time.monotonic(), deadline)

@@ -12,7 +12,7 @@ from unittest import mock
 
 import tree as tree_module
 import volume as volume_module
-from test_support import PATIENCE, SupervisorTest
+from test_support import LONG_GRACE, PATIENCE, SupervisorTest
 from volume import Volume
 
 MIB = 1 << 20
@@ -125,7 +125,7 @@ class Runs(VolumeTest):
     def test_a_program_that_the_run_waits_for(self):
         self.over(
             "import subprocess, sys\nsubprocess.run([sys.executable, '-c', "
-            "'f = open(\"big\", \"wb\")\\nwhile True: f.write(bytes(1 << 20))'])", grace_ms=10_000
+            "'f = open(\"big\", \"wb\")\\nwhile True: f.write(bytes(1 << 20))'])", grace_ms=LONG_GRACE
         )
 
     def test_code_that_does_not_let_itself_be_interrupted_is_killed(self):
@@ -146,7 +146,7 @@ class Runs(VolumeTest):
             FILL + "try:\n    open('running', 'w').close(); time.sleep(600)\n"
             "except KeyboardInterrupt:\n    fill('big', 16); time.sleep(0.5)"
         )
-        run_id = self.client.start(code, grace_ms=30_000)
+        run_id = self.client.start(code, grace_ms=LONG_GRACE)
         self.wait_until(lambda: os.path.exists(self.client.path("running")))
         self.client.send({"type": "interrupt", "id": run_id, "reason": "cancelled"})
         self.assertEqual(self.client.finish(run_id).status, "cancelled")
