@@ -96,7 +96,42 @@ func (f onLog) Handle(_ context.Context, r slog.Record) error {
 func (f onLog) WithAttrs([]slog.Attr) slog.Handler { return f }
 func (f onLog) WithGroup(string) slog.Handler      { return f }
 
-func TestARunThatBeginsAsItsSessionExpiresIsNotCutOff(t *testing.T) {
+func TestARunThatComesAsItsSessionExpiresBeginsTheNext(t *testing.T) {
+	for name, id := range map[string]string{"by its name": "mine", "the default one": ""} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var m *Manager
+				config := testConfig(t, &fakeEngine{})
+				met := make(chan *Result, 1)
+				config.Logger = slog.New(onLog(func(message string) {
+					if message != "session expired" {
+						return
+					}
+					go func() {
+						res, err := finish(m, RunOptions{Code: "2", SessionID: id})
+						if err != nil {
+							t.Errorf("it came to %v", err)
+						}
+						met <- res
+					}()
+					synctest.Wait() // until it waits for the session's end, which has begun and goes on after this line
+				}))
+				m = newTestManager(t, config)
+				before := mustRun(t, m, RunOptions{Code: "1", SessionID: id})
+				time.Sleep(config.IdleTimeout + time.Minute)
+				res := <-met
+				if res == nil || len(res.Notes) != 1 || !strings.Contains(res.Notes[0], "nobody had used it") {
+					t.Fatalf("the next session's first run gave %+v", res)
+				}
+				if same := res.SessionID == before.SessionID; same != (id != "") {
+					t.Errorf("%q was followed by %q", before.SessionID, res.SessionID)
+				}
+			})
+		})
+	}
+}
+
+func TestARunIsNotHeldUpByASessionThatDoesNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m *Manager
 		late := make(chan error, 1)

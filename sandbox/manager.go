@@ -80,7 +80,8 @@ func (m *Manager) Prewarm() {
 }
 
 // Run queues code in its session, which is made when it does not exist, and returns when that is done: at
-// once, unless another server has the session. The error is a fault: bad options, or no session to be had.
+// once, unless another server has the session or it is just being closed, and is then made anew. The error is
+// a fault: bad options, or no session to be had.
 func (m *Manager) Run(options RunOptions) (*Run, error) {
 	if err := m.check(&options); err != nil {
 		return nil, err
@@ -95,11 +96,13 @@ func (m *Manager) Run(options RunOptions) (*Run, error) {
 		waiting()
 		<-before
 	}
-	s, err := m.openWaiting(options.SessionID, waiting)
-	if err != nil {
-		return nil, err
-	}
-	run, err := s.launch(newID("run-"), options)
+	run, err := patiently(options.SessionID, waiting, func() (*Run, error) {
+		s, err := m.use(options.SessionID)
+		if err != nil {
+			return nil, err
+		}
+		return s.launch(newID("run-"), options)
+	})
 	if err == nil {
 		m.sweepOnce(run.Done())
 	}
@@ -177,18 +180,20 @@ func CheckSessionID(id string) error {
 
 // open gives the session to somebody who uses it, the default one for an empty id, and makes it when it
 // does not exist.
-func (m *Manager) open(id string) (*session, error) { return m.openWaiting(id, func() {}) }
+func (m *Manager) open(id string) (*session, error) {
+	return patiently(id, func() {}, func() (*session, error) { return m.use(id) })
+}
 
-// openWaiting is open for somebody who wants to hear that another server has the session.
-func (m *Manager) openWaiting(id string, waiting func()) (*session, error) {
-	s, err := patiently(id, waiting, func() (*session, error) { return m.ensure(id) })
+// use is open that does not wait: errLocked and errClosing tell what for.
+func (m *Manager) use(id string) (*session, error) {
+	s, err := m.ensure(id)
 	if err == nil && !s.used.Swap(true) {
 		m.cameOrWent()
 	}
 	return s, err
 }
 
-// ensure is open for nobody yet, and fails at once where another server has the session: errLocked.
+// ensure is use for nobody yet.
 func (m *Manager) ensure(id string) (*session, error) {
 	if id != "" {
 		if err := CheckSessionID(id); err != nil {
@@ -220,6 +225,9 @@ func (m *Manager) claim(id string) (*session, <-chan struct{}, error) {
 		key = m.fallback
 	}
 	if s := m.sessions[key]; s != nil {
+		if s.isClosing() {
+			return nil, nil, errBeingClosed(s.id)
+		}
 		return s, nil, nil
 	}
 	if wait := m.opening[id]; wait != nil {
@@ -263,19 +271,27 @@ func errShuttingDown() *fault.Error {
 	return fault.New(fault.SessionBusy, "Start the server again.", "The server is shutting down.")
 }
 
-// lockPatience is how long a session's lock is waited for: a sweep or a list of another server holds it
-// for a moment.
-const lockPatience = 2 * time.Second
+const (
+	// lockPatience is how long a session's lock is waited for: a sweep or a list of another server holds it
+	// for a moment.
+	lockPatience = 2 * time.Second
+	// closePatience is how long the end of a session is waited for by those who want the next of its name.
+	closePatience = 10 * time.Second
+	// retryEvery is how often they look.
+	retryEvery = 50 * time.Millisecond
+)
 
-// patiently takes what needs the session's lock, and calls waiting each time that another server has it.
+// patiently takes what needs a session, and calls waiting each time that another server has its lock, or that
+// it is being closed.
 func patiently[T any](id string, waiting func(), take func() (T, error)) (T, error) {
-	for end := time.Now().Add(lockPatience); ; time.Sleep(lockPatience / 40) {
+	for began := time.Now(); ; time.Sleep(retryEvery) {
 		taken, err := take()
+		waited := time.Since(began)
 		switch {
-		case !errors.Is(err, errLocked):
-			return taken, err
-		case !time.Now().Before(end):
+		case errors.Is(err, errLocked) && waited >= lockPatience:
 			return taken, errOpenElsewhere(id)
+		case errors.Is(err, errClosing) && waited >= closePatience, !errors.Is(err, errLocked) && !errors.Is(err, errClosing):
+			return taken, err
 		}
 		waiting()
 	}

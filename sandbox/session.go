@@ -202,7 +202,7 @@ func (s *session) touch() {
 
 func errBeingClosed(id string) *fault.Error {
 	return fault.New(fault.SessionBusy, "Wait a second and try again, or use another session_id.",
-		"Session %q is being closed.", id)
+		"Session %q is being closed.", id).Because(errClosing)
 }
 
 // remember keeps the run for wait_for_run and forgets the oldest that is over.
@@ -324,10 +324,7 @@ func (s *session) kernel(l *lane, note func(string), warm bool) (*kernel, error)
 // lostUnder settles a run whose container ended or stopped answering under it, and clears the
 // container away so that the next run gets a new one.
 func (s *session) lostUnder(run *Run, l *lane, k *kernel, why error) (*Result, error) {
-	s.mu.Lock()
-	closing := s.closing
-	s.mu.Unlock()
-	if closing {
+	if s.isClosing() {
 		return &Result{
 			SessionID: s.id, RunID: run.ID, Language: run.Language, Status: Cancelled, ExitCode: 130,
 			Duration: time.Since(run.created), VariablesLost: true, Cause: causeClosed,
@@ -420,6 +417,12 @@ func (s *session) beginClosing(only func() bool) bool {
 	}
 	s.closing = true
 	return true
+}
+
+func (s *session) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
 }
 
 // ping tells the supervisors that their server lives, so that they do not end as idle.
