@@ -208,3 +208,29 @@ func keptSessions(dir string) map[string]time.Time {
 	}
 	return kept
 }
+
+const (
+	// lockPatience is how long a session's lock is waited for: a sweep or a list of another server holds it
+	// for a moment.
+	lockPatience = 2 * time.Second
+	// closePatience is how long the end of a session is waited for by those who want the next of its name.
+	closePatience = 10 * time.Second
+	// retryEvery is how often they look.
+	retryEvery = 50 * time.Millisecond
+)
+
+// patiently takes what needs a session, and calls waiting each time that another server has its lock, or that
+// it is being closed.
+func patiently[T any](id string, waiting func(), take func() (T, error)) (T, error) {
+	for began := time.Now(); ; time.Sleep(retryEvery) {
+		taken, err := take()
+		waited := time.Since(began)
+		switch {
+		case errors.Is(err, errLocked) && waited >= lockPatience:
+			return taken, errOpenElsewhere(id)
+		case errors.Is(err, errClosing) && waited >= closePatience, !errors.Is(err, errLocked) && !errors.Is(err, errClosing):
+			return taken, err
+		}
+		waiting()
+	}
+}
