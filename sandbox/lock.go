@@ -220,15 +220,23 @@ const (
 )
 
 // patiently takes what needs a session, and calls waiting each time that another server has its lock, or that
-// it is being closed.
+// it is being closed. What it waits for the one is not taken from the time for the other.
 func patiently[T any](id string, waiting func(), take func() (T, error)) (T, error) {
-	for began := time.Now(); ; time.Sleep(retryEvery) {
+	began := time.Now()
+	closed := began // when it was last seen being closed
+	for ; ; time.Sleep(retryEvery) {
 		taken, err := take()
-		waited := time.Since(began)
 		switch {
-		case errors.Is(err, errLocked) && waited >= lockPatience:
-			return taken, errOpenElsewhere(id)
-		case errors.Is(err, errClosing) && waited >= closePatience, !errors.Is(err, errLocked) && !errors.Is(err, errClosing):
+		case errors.Is(err, errClosing):
+			closed = time.Now()
+			if closed.Sub(began) >= closePatience {
+				return taken, err
+			}
+		case errors.Is(err, errLocked):
+			if time.Since(closed) >= lockPatience {
+				return taken, errOpenElsewhere(id)
+			}
+		default:
 			return taken, err
 		}
 		waiting()

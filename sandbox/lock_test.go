@@ -1,10 +1,13 @@
 package sandbox
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
@@ -91,5 +94,39 @@ func TestTheStateDirectoryIsNobodyElsesToEnter(t *testing.T) {
 	mustRun(t, newTestManager(t, config), RunOptions{Code: "1"})
 	if info, err := os.Stat(config.StateDir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("its mode is %v, %v", info.Mode(), err)
+	}
+}
+
+func TestASessionIsWaitedForByWhatHoldsIt(t *testing.T) {
+	closing := errBeingClosed("s")
+	for name, test := range map[string]struct {
+		closing, locked time.Duration // how long, the one after the other
+		want            error
+	}{
+		"free at once":                    {},
+		"locked for a moment":             {0, time.Second, nil},
+		"locked for long":                 {0, time.Minute, errOpenElsewhere("s")},
+		"closed after a while":            {5 * time.Second, 0, nil},
+		"closed, then locked at its end":  {5 * time.Second, time.Second, nil},
+		"closed, then taken by a server":  {5 * time.Second, time.Minute, errOpenElsewhere("s")},
+		"closed without coming to an end": {time.Minute, 0, closing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				_, err := patiently("s", func() {}, func() (int, error) {
+					switch since := time.Since(began); {
+					case since < test.closing:
+						return 0, closing
+					case since < test.closing+test.locked:
+						return 0, errLocked
+					}
+					return 1, nil
+				})
+				if fmt.Sprint(err) != fmt.Sprint(test.want) {
+					t.Errorf("it came to %v, not to %v", err, test.want)
+				}
+			})
+		})
 	}
 }
