@@ -7,7 +7,7 @@ errors.py, environment.py, imports.py.
 import sys
 import unittest
 
-from test_support import LONG_GRACE, MODULES, SupervisorTest
+from test_support import GRACE, MODULES, SupervisorTest
 
 
 class State(SupervisorTest):
@@ -324,7 +324,7 @@ class Errors(SupervisorTest):
 
     def test_errors_whose_methods_never_return_can_be_interrupted(self):
         code = "class E(Exception):\n    def __str__(self):\n        while True: pass\nraise E"
-        answer = self.run_code(code, timeout_ms=300, grace_ms=LONG_GRACE)
+        answer = self.run_code(code, timeout_ms=300, grace_ms=2 * GRACE)
         self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
 
     def test_exception_groups(self):

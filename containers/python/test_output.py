@@ -4,7 +4,7 @@ import os
 import time
 import unittest
 
-from test_support import LONG_GRACE, PATIENCE, SupervisorTest
+from test_support import GRACE, PATIENCE, SupervisorTest
 from utf8 import partial_head, partial_tail
 
 
@@ -163,7 +163,7 @@ class Floods(SupervisorTest):
     def test_a_flood_can_be_interrupted_and_takes_no_memory(self):
         self.completed("import sys, os; line = b'y' * 65536")
         before = rss_kib(self.client.process.pid)
-        run_id = self.client.start("while True: os.write(1, line)", grace_ms=LONG_GRACE)
+        run_id = self.client.start("while True: os.write(1, line)", grace_ms=5 * GRACE)
         self.client.wait_for("progress", id=run_id)
         grown = rss_kib(self.client.process.pid) - before
         self.client.send({"type": "interrupt", "id": run_id, "reason": "cancelled"})

@@ -12,7 +12,7 @@ from unittest import mock
 
 import tree as tree_module
 import volume as volume_module
-from test_support import LONG_GRACE, PATIENCE, SupervisorTest
+from test_support import GRACE, LONG_GRACE, PATIENCE, SupervisorTest
 from volume import Volume
 
 MIB = 1 << 20
@@ -125,7 +125,7 @@ class Runs(VolumeTest):
     def test_a_program_that_the_run_waits_for(self):
         self.over(
             "import subprocess, sys\nsubprocess.run([sys.executable, '-c', "
-            "'f = open(\"big\", \"wb\")\\nwhile True: f.write(bytes(1 << 20))'])", grace_ms=LONG_GRACE
+            "'f = open(\"big\", \"wb\")\\nwhile True: f.write(bytes(1 << 20))'])", grace_ms=5 * GRACE
         )
 
     def test_code_that_does_not_let_itself_be_interrupted_is_killed(self):
