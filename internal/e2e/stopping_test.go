@@ -180,9 +180,13 @@ func (s *server) wait(id string) toolResult {
 func TestALongRunIsCancelled(t *testing.T) {
 	t.Parallel()
 	s := start(t, setup{args: []string{"--soft-wait", "500ms"}})
-	for tool, code := range map[string]string{python: "kept = 1\nwhile True: pass", javascript: "const kept = 1; while (true) {}"} {
-		s.complete(tool, object{"code": "1"})
-		run := s.run(tool, object{"code": code}, "running").Meta.Run
+	for tool, code := range map[string]struct{ before, long string }{
+		python:     {"kept = 1", "while True: pass"},
+		javascript: {"const kept = 1", "while (true) {}"},
+	} {
+		// In a run of its own: half a second is not enough everywhere to come to the second line.
+		s.complete(tool, object{"code": code.before})
+		run := s.run(tool, object{"code": code.long}, "running").Meta.Run
 		res := s.call("wait_for_run", object{"run_id": run.RunID, "cancel": true})
 		if res.Meta.Run.Status == "running" {
 			res = s.wait(run.RunID)
