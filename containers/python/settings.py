@@ -29,6 +29,10 @@ class Settings:
         self.ipython = has_module("IPython")
 
     @property
+    def has_volume_limit(self):
+        return self.volume_bytes > 0 or self.volume_files > 0
+
+    @property
     def preloads(self):
         """Whether there is anything that is worth a zygote."""
         return self.ipython or bool(self.preload)

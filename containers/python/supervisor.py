@@ -48,7 +48,7 @@ from reserve import Reserve
 from run import Run
 from settings import Settings
 from takeover import Memory, TakeOver
-from tree import Count
+from tree import Count, unlock
 from volume import Volume
 
 PROTOCOL = 1
@@ -209,17 +209,24 @@ class Supervisor(Loop):
             return
         try:
             os.makedirs(self.settings.work_dir, exist_ok=True)
+            unlock(self.settings.work_dir)  # code of an earlier container may have locked it
             self.work_fd = os.open(self.settings.work_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            for name in ("input", "output"):
-                if not os.path.lexists(os.path.join(self.settings.work_dir, name)):
-                    os.mkdir(name, dir_fd=self.work_fd)
         except OSError as e:
             self.log("error", "the work directory cannot be used: %s" % e)
             return
         self.artifacts = Artifacts(self.work_fd)
-        if self.settings.volume_bytes or self.settings.volume_files:
+        if self.settings.has_volume_limit:
             most = self.settings.volume_bytes, self.settings.volume_files
             self.guard = Guard(self, Volume(self.work_fd, *most, pids=self._holders))
+        for name in ("input", "output"):
+            if not os.path.lexists(os.path.join(self.settings.work_dir, name)):
+                self._make_folder(name)
+
+    def _make_folder(self, name):
+        try:
+            os.mkdir(name, dir_fd=self.work_fd)
+        except OSError as e:
+            self.log("error", "the folder %s cannot be made: %s" % (name, e.strerror))
 
     def _holders(self):
         """The processes that code of the session runs in, which may hold files that have no name any more."""
@@ -263,6 +270,9 @@ class Supervisor(Loop):
             return
         if self.run is not None:
             self._refuse(run_id, "SessionBusy", "another run goes on in this kernel")
+            return
+        if self.guard is None and self.settings.has_volume_limit:
+            self._refuse(run_id, "WorkDirectoryError", "the work directory cannot be used, so its limit could not be kept")
             return
         if self.guard is not None and self.guard.refuses_runs():
             self._refuse(run_id, "QuotaExceeded", self.guard.volume.describe(), "full")

@@ -237,6 +237,14 @@ class WorkDir(unittest.TestCase):
         self.assertEqual(client.run("print(1); 2").result, "2")
         self.assertEqual(client.logs[0]["level"], "error")
 
+    def test_nothing_runs_where_its_limit_could_not_be_kept(self):
+        client = Client(start=False)
+        self.addCleanup(client.close)
+        client.send({"type": "init", "work_dir": "/dev/null/x", "volume_bytes": 1000})
+        answer = client.run("print(1)")
+        self.assertEqual((answer.status, answer.error["name"], answer.out), ("failed", "WorkDirectoryError", ""))
+        self.assertEqual(client.logs[0]["level"], "error")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,5 +1,6 @@
 """The limit of the work directory (volume.py, guard.py, tree.py): code that fills it, and what is left alone."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -116,6 +117,16 @@ class Runs(VolumeTest):
     def test_files_in_hidden_folders(self):
         self.over(FILL + "os.mkdir('.h'); os.mkdir('.h/node_modules'); fill('.h/node_modules/x', 16); time.sleep(600)")
 
+    def test_files_in_a_work_directory_that_was_locked(self):
+        self.over(FILL + "x = 41; os.chmod('.', 0o300); fill('big', 16); time.sleep(600)")
+        self.assertEqual(self.completed("os.remove('big'); x + 1").result, "42")
+
+    def test_files_that_were_open_before_it_was_locked(self):
+        self.over(
+            "import os, time\nf = open('big', 'wb')\nos.chmod('.', 0)\n"
+            "for i in range(16): f.write(os.urandom(1 << 20))\nf.flush(); time.sleep(600)"
+        )
+
     def test_files_in_very_deep_folders(self):
         down = "for i in range(150):\n    os.mkdir('d'); os.chdir('d')\n"
         self.completed("import os\n" + down)
@@ -177,6 +188,13 @@ class OverAlready(VolumeTest):
         client = self.connect(work_dir=self.client.work_dir, **self.init)
         answer = client.run("import os, time; time.sleep(0.5); os.remove('big'); time.sleep(0.3)")
         self.assertEqual(answer.status, "completed", answer)
+
+    def test_a_new_supervisor_counts_what_was_locked(self):
+        self.completed("os.remove('big')")
+        os.chmod(self.client.work_dir, 0o300)
+        client = self.connect(work_dir=self.client.work_dir, **self.init)
+        answer = client.run(FILL + "fill('big', 16); time.sleep(600)")
+        self.assertEqual((answer.status, answer.cause), ("failed", "quota"), answer)
 
 
 class Full(VolumeTest):
@@ -394,6 +412,16 @@ class Levels(unittest.TestCase):
             volume.due = 0
             self.count(volume)
         self.assertFalse(volume.is_exceeded(), volume.level)
+
+    def test_what_cannot_be_read_counts_by_what_the_free_space_has_lost(self):
+        volume = self.counted_in_slices(passes=1)
+        with open(os.path.join(self.folder, "large"), "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, 65 * MIB)
+        with mock.patch.object(volume_module, "HIDDEN_SECONDS", 0):
+            with mock.patch.object(os, "open", side_effect=PermissionError(errno.EACCES, "locked")):
+                volume.due = 0
+                self.count(volume)
+        self.assertTrue(volume.is_exceeded(), volume.level)
 
     def test_what_is_renamed_while_it_is_counted_is_found(self):
         volume = self.counted_in_slices(tree_module.PASSES)

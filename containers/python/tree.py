@@ -14,6 +14,12 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MOST = 1 << 62  # a few sparse files can say that they are larger than the protocol's numbers
 
 
+def unlock(folder, wanted=0o700):
+    """Gives its owner all rights to a folder, by path or descriptor, where one that is wanted was taken away."""
+    if os.stat(folder).st_mode & wanted != wanted:
+        os.chmod(folder, 0o700)
+
+
 class Name:
     """What is left of an os.DirEntry when its folder was closed and opened again."""
 
@@ -106,7 +112,8 @@ class Tree:
 
     Iterating gives (path, os.DirEntry); an entry may be gone by then. `wanted`, given a name and
     how deep it is, tells what to pass over. Afterwards `complete` tells whether all was seen:
-    it is false when `entries` (None: no bound) or `depth` was reached, or a folder could not be read.
+    it is false when `entries` (None: no bound) or `depth` was reached, or a folder could not be read;
+    where that is the directory itself, iterating raises OSError. With `unlock` a folder is made readable first.
     `missed` tells whether something was gone whenever its turn came: a folder is read again where that
     was so, which finds what has only got another name.
     With a `depth` of None there is no bound; then the paths are bare names, for whole ones would take
@@ -127,8 +134,7 @@ class Tree:
     def __iter__(self):
         stack = []
         try:
-            # A descriptor of its own: one that is shared by two walks has one place in the list.
-            stack.append(Level(os.open(".", FOLDER, dir_fd=self.dir_fd), ""))
+            stack.append(Level(self._open_root(), ""))
             while stack:
                 level = stack[-1]
                 entry = next(level.entries, None)
@@ -147,6 +153,12 @@ class Tree:
         finally:
             for level in stack:
                 level.close()
+
+    def _open_root(self):
+        """Gives a descriptor of its own: one that is shared by two walks has one place in the list."""
+        if self.unlock:
+            unlock(self.dir_fd, 0o500)
+        return os.open(".", FOLDER, dir_fd=self.dir_fd)
 
     def _leave(self, stack):
         level = stack.pop()

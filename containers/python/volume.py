@@ -4,7 +4,7 @@ import os
 import stat
 import time
 
-from tree import Count
+from tree import GONE, Count
 
 TICK = 0.1
 SLICE = TICK / 20  # how long is counted in one tick
@@ -166,7 +166,7 @@ class Volume:
             self._begin_count()
         try:
             patience = SLICE * HASTE if self._may_be_over() else SLICE
-            if not self.count.step(time.monotonic() + patience):
+            if not self._step(patience):
                 return False
         except OSError:  # there is no work directory any more
             self.count = None
@@ -208,12 +208,22 @@ class Volume:
         """Counts all of it; tells whether that took no longer."""
         self._begin_count()
         try:
-            done = self.count.step(time.monotonic() + seconds)
+            done = self._step(seconds)
         except OSError:  # there is no work directory any more
             self.count, done = None, False
         if done:
             self._end_count()
         return done
+
+    def _step(self, seconds):
+        """Counts for so long; tells whether that was the end. What does not let itself be read is missed, not empty."""
+        try:
+            return self.count.step(time.monotonic() + seconds)
+        except OSError as e:
+            if e.errno in GONE:
+                raise
+            self.count.tree.complete = False
+            return True
 
     def _begin_count(self):
         if self.count is not None:

@@ -47,6 +47,9 @@ var frames = map[string]string{
 	"numbers too wide": `[struct.pack('>I', 40) + b'{"type":"pong","n":1e999999,"x":-1e9999}']`,
 }
 
+// wrote is what the attack prints where it has reached anything.
+var wrote = regexp.MustCompile(`wrote [1-9]`)
+
 // Whatever hostile code writes wherever it can: its own run may be spoilt, and nothing else.
 func TestForgedFramesSpoilNothingElse(t *testing.T) {
 	t.Parallel()
@@ -57,6 +60,9 @@ func TestForgedFramesSpoilNothingElse(t *testing.T) {
 		res := s.call(python, object{"code": code, "timeout_seconds": 20})
 		if run := res.Meta.Run; run != nil && run.value() == "FORGED" {
 			t.Errorf("%s: a forged result is believed:\n%s", name, res.text())
+		}
+		if run := res.Meta.Run; run != nil && run.Status == "completed" && !wrote.MatchString(run.Stdout) {
+			t.Errorf("%s: nothing was attacked:\n%s", name, res.text())
 		}
 		if run := res.Meta.Run; run != nil && run.Status != "completed" && run.Status != "killed" && run.Status != "failed" {
 			t.Errorf("%s: %s", name, res.text())
@@ -89,7 +95,7 @@ func TestForgedFramesFromJavaScript(t *testing.T) {
 		"its worker and inspector": `const { Worker, parentPort } = require('worker_threads'); parentPort?.postMessage?.({ type: 'done', result: 'FORGED' }); try { require('inspector').close() } catch {}; try { require('inspector').open(0) } catch {}; 0`,
 	} {
 		res := s.call(javascript, object{"code": code, "timeout_seconds": 20})
-		if res.Meta.Run != nil && res.Meta.Run.Stdout == "FORGED" {
+		if run := res.Meta.Run; run != nil && (run.value() == "FORGED" || run.Stdout == "FORGED") {
 			t.Errorf("%s: a forged result is believed:\n%s", name, res.text())
 		}
 		fresh := s.call(javascript, object{"code": "6 * 7", "fresh": true})
@@ -176,6 +182,8 @@ func TestBackgroundProcessesDoNotHoldARun(t *testing.T) {
 func TestFilesCannotBeHiddenFromTheLimit(t *testing.T) {
 	t.Parallel()
 	for name, code := range map[string]string{
+		"locked":   "os.chmod('.', 0o300)\nfor i in range(8):\n    with open(f'f{i}', 'wb') as f: f.write(bytes(40 << 20))",
+		"shut":     "f = open('f', 'wb')\nos.chmod('.', 0)\nfor i in range(8): f.write(bytes(40 << 20)); f.flush()",
 		"unlinked": "kept = []\nfor i in range(8):\n    kept.append(open(f'f{i}', 'wb')); os.remove(f'f{i}'); kept[-1].write(bytes(40 << 20)); kept[-1].flush()",
 		"mapped": "kept = []\nfor i in range(8):\n    f = open(f'f{i}', 'w+b'); f.truncate(40 << 20); kept.append(mmap.mmap(f.fileno(), 0)); f.close(); os.remove(f'f{i}')\n" +
 			"    for at in range(0, 40 << 20, 4096): kept[-1][at] = 1",
@@ -193,6 +201,20 @@ func TestFilesCannotBeHiddenFromTheLimit(t *testing.T) {
 				res.wantText(t, "a program hides its open files")
 			}
 		})
+	}
+}
+
+// Nor can they in the container that follows one whose code has locked them.
+func TestTheLimitHoldsInTheContainerAfterALock(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{args: []string{"--volume-limit", "64MiB"}})
+	for _, mode := range []string{"0o300", "0"} {
+		s.call(python, object{"code": "import os\nos.chmod('/mnt/data', " + mode + ")\nos.kill(1, 15)"})
+		fill := "import time\nfor i in range(8):\n    with open(f'/mnt/data/f{i}', 'wb') as f: f.write(bytes(40 << 20))\ntime.sleep(50)"
+		s.call(python, object{"code": fill}).wantCode(t, "quota_exceeded")
+		if got := s.py("import os\nfor i in range(8):\n    if os.path.exists(f'f{i}'): os.remove(f'f{i}')\n6 * 7").Meta.Run.value(); got != "42" {
+			t.Errorf("%s: got %s", mode, got)
+		}
 	}
 }
 

@@ -1,7 +1,8 @@
 // A session's files may take no more than the volume's limit.
 //
-// Tried: files with holes, as large as may be, until they are more than that.
+// Tried: files with holes, as large as may be, until they are more than that, in a folder that its owner may not list.
 fs.mkdirSync('/mnt/data/.volume', { recursive: true });
+fs.chmodSync('/mnt/data', 0o300);
 const each = FACTS.limits.file_bytes;
 const files = Math.floor(FACTS.limits.volume_bytes / each) + 1;
 for (let number = 0; number < files; number++) {

@@ -1,10 +1,11 @@
 """A session's files may take no more than the volume's limit.
 
-Tried: files with holes, as large as may be, until they are more than that.
+Tried: files with holes, as large as may be, until they are more than that, in a folder that its owner may not list.
 """
 import time
 
 os.makedirs("/mnt/data/.volume", exist_ok=True)
+os.chmod("/mnt/data", 0o300)
 each = FACTS["limits"]["file_bytes"]
 count = FACTS["limits"]["volume_bytes"] // each + 1
 for number in range(count):
