@@ -26,7 +26,7 @@ class Tally {
   diskBytes = 0; // of the blocks alone
   files = 0;
   complete = true; // false when it stopped at the bound, or met what it cannot look into
-  locked = false; // whether that is because its own user has locked it again and again
+  locked = false; // whether that is because what may be its own user's doing kept it from being read
   moving = false; // whether something has gone, again and again, when it was looked at
   done = false;
   spentMs = 0; // of the processor, or a good part of the time where reading was slow
@@ -92,10 +92,11 @@ class Tally {
     }
   }
 
-  // miss notes that something could not be counted. What belongs to others the session's code cannot hide.
+  // miss notes that something could not be counted. A folder of others the session's code cannot lock; whatever
+  // else keeps a folder from being read may be its doing.
   #miss({ code }, isOwn) {
     this.complete = false;
-    if (code === 'EACCES' && isOwn) this.locked = true;
+    if (code !== 'EACCES' || isOwn) this.locked = true;
   }
 
   #entry(folder, name) {

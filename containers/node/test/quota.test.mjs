@@ -2,8 +2,9 @@
 // the variables stay where that can be.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import fs, { mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
@@ -12,6 +13,7 @@ import { Client, PATIENT } from './harness.mjs';
 const require = createRequire(import.meta.url);
 const { hasRun } = require('../supervisor/activity.cjs');
 const { processorTimes } = require('../supervisor/quota.cjs');
+const { Tally } = require('../common/tally.cjs');
 
 const MiB = 1 << 20;
 const BYTES = 20 * MiB;
@@ -151,6 +153,12 @@ describe('what is kept from the counts', () => {
     assert.equal(await completed(client, unlock), "'kept'");
   });
 
+  test('because the work directory itself is locked', async (t) => {
+    const client = await started(t, {}, nobody);
+    await exceeded(client, `fs.chmodSync(".", 0o300); const fd = fs.openSync("large", "w"); ${large}`, IN_TIME);
+    assert.equal(await completed(client, 'kept'), "'kept'");
+  });
+
   test('by a program that was left behind', async (t) => {
     const client = await started(t, { volume_files: 100_000 }, nobody);
     await completed(client, `${filesInLocked} ${locker} 1`);
@@ -167,6 +175,20 @@ describe('what is kept from the counts', () => {
     await exceeded(client, `${open} ${program('renamer', rename)} ${waiting} ${large}`, IN_TIME);
     assert.equal(await completed(client, 'kept'), "'kept'");
   });
+});
+
+test('a folder that cannot be opened is not taken for an empty one', (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'tally-test-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  for (const [code, locked] of [['EMFILE', true], ['ENOENT', false]]) {
+    const open = t.mock.method(fs, 'openSync', () => {
+      throw Object.assign(new Error(code), { code });
+    });
+    const tally = new Tally(folder);
+    assert.ok(tally.step(1000));
+    assert.deepEqual([tally.locked, tally.complete], [locked, !locked]);
+    open.mock.restore();
+  }
 });
 
 test('what is deep is counted, and what lies beside it', async (t) => {
