@@ -106,11 +106,10 @@ var allowedCalls = []seccompGroup{
 		"rt_sigqueueinfo", "rt_sigreturn", "rt_sigsuspend", "rt_sigtimedwait", "rt_tgsigqueueinfo",
 		"setitimer", "sigaltstack",
 	}},
-	{"scheduling of one's own processes; the kernel refuses to raise a priority", []string{
-		"getpriority", "ioprio_get", "ioprio_set", "sched_get_priority_max", "sched_get_priority_min",
+	{"scheduling, to read, and on which processors; priorities are below", []string{
+		"getpriority", "ioprio_get", "sched_get_priority_max", "sched_get_priority_min",
 		"sched_getaffinity", "sched_getattr", "sched_getparam", "sched_getscheduler",
-		"sched_rr_get_interval", "sched_setaffinity", "sched_setattr", "sched_setparam",
-		"sched_setscheduler", "sched_yield", "setpriority",
+		"sched_rr_get_interval", "sched_setaffinity", "sched_setparam", "sched_yield",
 	}},
 	{"clocks, to read, and timers", []string{
 		"clock_getres", "clock_gettime", "clock_nanosleep", "gettimeofday", "nanosleep", "time",
@@ -121,8 +120,8 @@ var allowedCalls = []seccompGroup{
 		"getuid", "setfsgid", "setfsuid", "setgid", "setgroups", "setregid", "setresgid", "setresuid",
 		"setreuid", "setuid",
 	}},
-	{"limits, which can only be lowered, and figures about the system", []string{
-		"getrlimit", "prlimit64", "setrlimit", "sysinfo", "uname",
+	{"limits of one's own process, which can only be lowered, and figures about the system", []string{
+		"getrlimit", "setrlimit", "sysinfo", "uname",
 	}},
 	{"randomness", []string{"getrandom"}},
 	{"programs that confine themselves further, such as a browser", []string{
@@ -152,6 +151,7 @@ var deniedCalls = []seccompGroup{
 		"kcmp", "pidfd_getfd", "process_madvise", "process_mrelease", "process_vm_readv",
 		"process_vm_writev", "ptrace",
 	}},
+	{"priorities of any process, given in memory, where a filter cannot see whose", []string{"sched_setattr"}},
 	{"the kernel's keyrings, which namespaces do not separate", []string{
 		"add_key", "keyctl", "request_key",
 	}},
@@ -280,7 +280,7 @@ func profileText(flagsInMemory []seccompRule) []byte {
 			groups(deniedCalls, actErrno, errno(errnoEPERM)),
 			flagsInMemory,
 			groups(absentCalls, actErrno, errno(errnoENOSYS)),
-			cloneRules(), socketRules(), ioctlRules(), valueRules(),
+			cloneRules(), ownRules(), socketRules(), ioctlRules(), valueRules(),
 		),
 	}
 	text, err := json.MarshalIndent(profile, "", "  ")
@@ -313,6 +313,45 @@ func masked(index uint, mask, value uint64) seccompArg {
 
 func cloneRules() []seccompRule {
 	return []seccompRule{allow("clone", "threads and processes, but no new namespaces", masked(0, newNamespaces, 0))}
+}
+
+// ownRules let code lower its own limits and priorities, and nobody else's. The kernel lets a process do it
+// to every other of its user, so to process 1, which has to watch: with no descriptors left, or hardly a
+// processor's time, it would not see what the code does.
+func ownRules() []seccompRule {
+	const (
+		others    = "not of another process, which may be process 1"
+		idle      = "no class in which others leave a process no time"
+		byProcess = 0 // PRIO_PROCESS
+		ioProcess = 1 // IOPRIO_WHO_PROCESS
+		batch     = 3 // SCHED_BATCH; SCHED_OTHER is 0, what lies between is for real time
+	)
+	refuse := func(call, why string, args ...seccompArg) seccompRule {
+		return seccompRule{Names: []string{call}, Action: actErrno, Args: args, Comment: why, ErrnoRet: errno(errnoEPERM)}
+	}
+	above := func(index uint, value uint64) seccompArg {
+		return seccompArg{Index: index, Value: value, Op: opGreater}
+	}
+	exactly := func(index uint, value uint64) seccompArg {
+		return seccompArg{Index: index, Value: value, Op: opEqual}
+	}
+	return []seccompRule{
+		allow("prlimit64", "one's own limits", equals(0, 0)),
+		allow("prlimit64", "limits, to read", exactly(2, 0)),
+		refuse("prlimit64", others, above(0, 0), above(2, 0)),
+		allow("setpriority", "one's own priority", equals(0, byProcess), equals(1, 0)),
+		refuse("setpriority", others, above(0, byProcess)),
+		refuse("setpriority", others, above(1, 0)),
+		allow("ioprio_set", "one's own priority", equals(0, ioProcess), equals(1, 0)),
+		refuse("ioprio_set", others, exactly(0, 0)),
+		refuse("ioprio_set", others, above(0, ioProcess)),
+		refuse("ioprio_set", others, above(1, 0)),
+		allow("sched_setscheduler", "the usual classes", equals(1, 0)),
+		allow("sched_setscheduler", "the usual classes", equals(1, batch)),
+		refuse("sched_setscheduler", idle, exactly(1, 1)),
+		refuse("sched_setscheduler", idle, exactly(1, 2)),
+		refuse("sched_setscheduler", idle, above(1, batch)),
+	}
 }
 
 func socketRules() []seccompRule {

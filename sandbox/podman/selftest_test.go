@@ -40,7 +40,7 @@ type weakness struct {
 
 var weaknesses = []weakness{
 	{name: "nothing"},
-	{name: "no seccomp profile", broken: []string{"seccomp", "sockets"}, spec: func(s *specgen.SpecGenerator) { s.SeccompProfilePath = "unconfined" }},
+	{name: "no seccomp profile", broken: []string{"process_one", "seccomp", "sockets"}, spec: func(s *specgen.SpecGenerator) { s.SeccompProfilePath = "unconfined" }},
 	{name: "a capability", broken: []string{"capabilities"}, spec: func(s *specgen.SpecGenerator) { s.CapAdd, s.CapDrop = []string{"CAP_NET_RAW"}, nil }},
 	{name: "new privileges", broken: []string{"setuid"}, spec: func(s *specgen.SpecGenerator) { *s.NoNewPrivileges = false }},
 	{name: "root's group", broken: []string{"user"}, spec: func(s *specgen.SpecGenerator) { s.User, _, _ = strings.Cut(s.User, ":"); s.User += ":0" }},
@@ -70,7 +70,7 @@ var weaknesses = []weakness{
 	{name: "a variable of the server", broken: []string{"environment"}, spec: func(s *specgen.SpecGenerator) { s.Env = map[string]string{"INNOCENT": canary} }},
 	{name: "answers that are not masked", broken: []string{"secrets"}, unmasked: true},
 	{name: "a supervisor that can be read", broken: []string{"process_one"}, program: without("    hide()\n    prctl(PR_SET_CHILD")},
-	{name: "a supervisor that does not watch", broken: []string{"volume", "volume_files"}, program: without("self.settings.volume_bytes or self.settings.volume_files")},
+	{name: "a supervisor that does not watch", broken: []string{"volume", "volume_files"}, program: without("self.volume_bytes > 0 or self.volume_files > 0")},
 	{name: "a supervisor that believes its kernel", broken: []string{"frames"}, program: without(`header.get("id") != run.id`)},
 }
 

@@ -1,6 +1,8 @@
-// Process 1, which speaks to the server, cannot be read or written to.
+// Process 1, which speaks to the server, cannot be read, written to or held up.
 //
-// Tried: its memory, descriptors and environment under /proc.
+// Tried: its memory, descriptors and environment under /proc; its priority.
+const os = require('node:os');
+
 let shown = 0; // what gVisor shows of a process to the others of its user
 
 // Under gVisor the attempt may also come through, which is told at the end.
@@ -30,6 +32,7 @@ for (let fd = 0; fd < 256; fd++) {
     hidden(() => fs.closeSync(fs.openSync(`/proc/1/fd/${fd}`, flags | fs.constants.O_NONBLOCK)), `descriptor ${fd}`);
   }
 }
+refused(() => os.setPriority(1, os.getPriority(1)), 'its priority');
 if (shown) {
   throw new Unenforced("gVisor lets the code open the descriptors of process 1, by which it can forge its own session's answers; its memory is closed");
 }
