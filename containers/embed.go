@@ -24,6 +24,10 @@ const (
 	LabelVersions = "code-sandbox-mcp.versions" // JSON: language, version, packages [{name, version}]
 )
 
+// MaxVersions bounds the text of LabelVersions, in bytes. It comes out of an image, and an answer has room for that
+// of two even where JSON makes six bytes of one.
+const MaxVersions = 64 << 10
+
 // VersionsFile is where an image that was built from a recipe keeps the text of
 // LabelVersions.
 const VersionsFile = "/usr/local/share/code-sandbox/versions.json"

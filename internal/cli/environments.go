@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -43,14 +44,17 @@ func environment(ctx context.Context, engine sandbox.Engine, language sandbox.La
 		e.Problem = "Podman does not answer; run `code-sandbox-mcp doctor`"
 		return e
 	}
+	label := info.Labels[containers.LabelVersions]
 	var v versions
-	if json.Unmarshal([]byte(info.Labels[containers.LabelVersions]), &v) != nil {
+	if len(label) > containers.MaxVersions || json.Unmarshal([]byte(label), &v) != nil {
 		e.Problem = "this image does not list its packages; ask with code"
 		return e
 	}
-	e.Version, e.Packages = v.Version, make(map[string]string, len(v.Packages))
+	// An image may be anybody's.
+	visible := func(s string) string { return strings.Map(sandbox.Visible, s) }
+	e.Version, e.Packages = visible(v.Version), make(map[string]string, len(v.Packages))
 	for _, p := range v.Packages {
-		e.Packages[p.Name] = p.Version
+		e.Packages[visible(p.Name)] = visible(p.Version)
 	}
 	return e
 }

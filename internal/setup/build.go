@@ -33,9 +33,6 @@ const (
 	maxProcesses = 2048
 )
 
-// maxVersions bounds the versions file, which comes out of an image.
-const maxVersions = 256 << 10
-
 // build makes the image of a recipe, on w.base. The name is given last, so an image
 // under it is always whole.
 func (w *work) build(ctx context.Context, recipe containers.Recipe) error {
@@ -163,7 +160,7 @@ func versions(ctx context.Context, image string) ([]byte, error) {
 	}
 	defer removeContainer(ctx, created.ID)
 	var archive bytes.Buffer
-	copyOut, err := engine.CopyToArchive(ctx, created.ID, containers.VersionsFile, &limitedBuffer{&archive, 2 * maxVersions})
+	copyOut, err := engine.CopyToArchive(ctx, created.ID, containers.VersionsFile, &limitedBuffer{&archive, 2 * containers.MaxVersions})
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", containers.VersionsFile, err)
 	}
@@ -179,7 +176,7 @@ func versionsIn(archive io.Reader) ([]byte, error) {
 	if _, err := reader.Next(); err != nil {
 		return nil, fmt.Errorf("read %s: %w", containers.VersionsFile, err)
 	}
-	content, err := io.ReadAll(io.LimitReader(reader, maxVersions))
+	content, err := io.ReadAll(io.LimitReader(reader, containers.MaxVersions))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", containers.VersionsFile, err)
 	}
