@@ -304,6 +304,19 @@ func allow(call, why string, args ...seccompArg) seccompRule {
 	return seccompRule{Names: []string{call}, Action: actAllow, Args: args, Comment: why}
 }
 
+func refuse(call string, ret uint, why string, args ...seccompArg) seccompRule {
+	return seccompRule{Names: []string{call}, Action: actErrno, Args: args, Comment: why, ErrnoRet: errno(ret)}
+}
+
+// exactly and above compare all 64 bits. To allow by above would be a hole: see low32.
+func exactly(index uint, value uint64) seccompArg {
+	return seccompArg{Index: index, Value: value, Op: opEqual}
+}
+
+func above(index uint, value uint64) seccompArg {
+	return seccompArg{Index: index, Value: value, Op: opGreater}
+}
+
 // equals compares the low 32 bits of an argument.
 func equals(index uint, value uint64) seccompArg { return masked(index, low32, value) }
 
@@ -326,15 +339,7 @@ func ownRules() []seccompRule {
 		ioProcess = 1 // IOPRIO_WHO_PROCESS
 		batch     = 3 // SCHED_BATCH; SCHED_OTHER is 0, what lies between is for real time
 	)
-	refuse := func(call, why string, args ...seccompArg) seccompRule {
-		return seccompRule{Names: []string{call}, Action: actErrno, Args: args, Comment: why, ErrnoRet: errno(errnoEPERM)}
-	}
-	above := func(index uint, value uint64) seccompArg {
-		return seccompArg{Index: index, Value: value, Op: opGreater}
-	}
-	exactly := func(index uint, value uint64) seccompArg {
-		return seccompArg{Index: index, Value: value, Op: opEqual}
-	}
+	refuse := func(call, why string, args ...seccompArg) seccompRule { return refuse(call, errnoEPERM, why, args...) }
 	return []seccompRule{
 		allow("prlimit64", "one's own limits", equals(0, 0)),
 		allow("prlimit64", "limits, to read", exactly(2, 0)),
@@ -373,19 +378,14 @@ func socketRules() []seccompRule {
 // refusedFamilies answers for the other socket families (packet, vsock, AF_ALG, …) as a
 // kernel that was built without them does.
 func refusedFamilies() []seccompRule {
-	refuse := func(arg seccompArg) seccompRule {
-		return seccompRule{
-			Names: []string{"socket"}, Action: actErrno, Args: []seccompArg{arg},
-			Comment: "no other family", ErrnoRet: errno(errnoEAFNOSUPPORT),
-		}
-	}
+	refuse := func(arg seccompArg) seccompRule { return refuse("socket", errnoEAFNOSUPPORT, "no other family", arg) }
 	var rules []seccompRule
 	for family := uint64(0); family <= afNetlink; family++ {
 		if !slices.Contains([]uint64{afUnix, afInet, afInet6, afNetlink}, family) {
-			rules = append(rules, refuse(seccompArg{Index: 0, Value: family, Op: opEqual}))
+			rules = append(rules, refuse(exactly(0, family)))
 		}
 	}
-	return append(rules, refuse(seccompArg{Index: 0, Value: afNetlink, Op: opGreater}))
+	return append(rules, refuse(above(0, afNetlink)))
 }
 
 func ioctlRules() []seccompRule {
