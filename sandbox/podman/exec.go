@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/containers/podman/v5/pkg/api/handlers"
 	"github.com/containers/podman/v5/pkg/bindings/containers"
@@ -62,12 +63,26 @@ func execError(err error) error {
 	return startError(err)
 }
 
-// forgetExec removes the record of a program whose stdin has ended. Where that fails, it goes
+// How long a program may go on when its stdin has ended, and how often it is looked at.
+const (
+	execGrace = 3 * time.Second
+	execLook  = 50 * time.Millisecond
+)
+
+// forgetExec removes the record of a program whose stdin has ended. The program may have something to
+// clear up; what does not end by itself is killed. Where that fails, as with a Podman before 4.8, it goes
 // with the container.
 func (e *Engine) forgetExec(id string) {
-	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), execGrace+cleanupTimeout)
 	defer cancel()
 	err := e.call(ctx, func(conn context.Context) error {
+		for patience := execGrace; patience > 0; patience -= execLook {
+			program, err := containers.ExecInspect(conn, id, nil)
+			if err != nil || !program.Running {
+				break
+			}
+			time.Sleep(execLook)
+		}
 		return containers.ExecRemove(conn, id, new(containers.ExecRemoveOptions).WithForce(true))
 	})
 	if err != nil {

@@ -2,10 +2,14 @@ package podman
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"errors"
 	"io"
 	"testing"
+
+	"github.com/blang/semver/v4"
+	"github.com/containers/podman/v5/pkg/bindings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
@@ -67,19 +71,47 @@ func TestAProgramHasTheRightsOfProcess1AndNoMore(t *testing.T) {
 	}
 }
 
-func TestClosingAProgramsStdioEndsItsStdin(t *testing.T) {
+func TestAProgramWhoseStdioIsClosedMayClearUp(t *testing.T) {
 	spec := python(t, idle)
 	start(t, spec)
-	p := execIn(t, spec.Name, "python3", "-c", "import sys; print('up', flush=True); sys.stdin.read(); open('/tmp/ended', 'w')")
+	closed(t, spec.Name, "sys.stdin.read(); time.sleep(.5); open('/tmp/ended', 'w')")
+	waitIn(t, spec.Name, "os.path.exists('/tmp/ended')")
+}
+
+func TestAProgramThatOutlivesItsStdioIsKilled(t *testing.T) {
+	err := testEngine.call(t.Context(), func(conn context.Context) error {
+		if bindings.ServiceVersion(conn).LT(semver.MustParse("4.8.0")) {
+			t.Skip("this Podman has no call that ends one program: it goes with the container")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := python(t, idle)
+	start(t, spec)
+	closed(t, spec.Name, "signal.signal(signal.SIGTERM, signal.SIG_IGN); open('/tmp/pid', 'w').write(str(os.getpid())); time.sleep(100_000)")
+	waitIn(t, spec.Name, "os.path.getsize('/tmp/pid') and not os.path.exists('/proc/' + open('/tmp/pid').read())")
+}
+
+// closed starts a program and closes its stdio when it is up.
+func closed(t *testing.T, container, code string) {
+	t.Helper()
+	p := execIn(t, container, "python3", "-c", "import os, signal, sys, time; print('up', flush=True); "+code)
 	if _, err := io.ReadFull(p, make([]byte, 3)); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(p.Close(), p.Close()); err != nil {
 		t.Error(err)
 	}
-	waiting := execIn(t, spec.Name, "python3", "-c", "import os, time\nwhile not os.path.exists('/tmp/ended'): time.sleep(.01)\nprint('ended')")
-	if got, err := io.ReadAll(waiting); string(got) != "ended\n" {
-		t.Errorf("got %q, %v", got, err)
+}
+
+// waitIn waits until a Python expression is true in a container, and gives up after minutes.
+func waitIn(t *testing.T, container, condition string) {
+	t.Helper()
+	p := execIn(t, container, "python3", "-c", "import os, time\nfor _ in range(20_000):\n    if "+condition+": print('true'); break\n    time.sleep(.01)")
+	if got, err := io.ReadAll(p); string(got) != "true\n" {
+		t.Errorf("%s: got %q, %v%s", condition, got, err, p.Stderr())
 	}
 }
 
