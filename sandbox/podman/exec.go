@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/containers/podman/v5/pkg/api/handlers"
@@ -19,12 +20,13 @@ var errNoCommand = errors.New("a program in a container needs a command")
 type execProcess struct {
 	*process
 	forget func()
+	once   sync.Once
 }
 
 // Close implements sandbox.Process.
 func (p *execProcess) Close() error {
 	err := p.process.Close()
-	p.forget()
+	p.once.Do(p.forget)
 	return err
 }
 
@@ -70,13 +72,13 @@ const (
 )
 
 // forgetExec removes the record of a program whose stdin has ended. The program may have something to
-// clear up; what does not end by itself is killed. Where that fails, as with a Podman before 4.8, it goes
-// with the container.
+// clear up; what does not end by itself is sent a SIGTERM, the one signal that Podman has for it. Where
+// that fails, as with a Podman before 4.8, it goes with the container.
 func (e *Engine) forgetExec(id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), execGrace+cleanupTimeout)
 	defer cancel()
 	err := e.call(ctx, func(conn context.Context) error {
-		for patience := execGrace; patience > 0; patience -= execLook {
+		for end := time.Now().Add(execGrace); time.Now().Before(end); {
 			program, err := containers.ExecInspect(conn, id, nil)
 			if err != nil || !program.Running {
 				break
