@@ -19,8 +19,8 @@ var pythonSources embed.FS
 // supervisorModules are what python/supervisor.py imports, each before those that import it.
 // It and python/test_support.py name them too.
 var supervisorModules = []string{
-	"prctl", "tree", "utf8", "frames", "screen", "takeover", "threads", "volume",
-	"descriptors", "hostile", "links", "children", "processes", "loop", "output", "late", "guard", "artifacts", "run",
+	"prctl", "tree", "utf8", "frames", "screen", "takeover", "threads", "processes", "volume",
+	"descriptors", "hostile", "links", "children", "loop", "output", "late", "guard", "artifacts", "run",
 	"imports", "settings", "environment", "interrupts", "preload",
 	"pictures", "mimes", "display", "errors", "stand_ins", "event_loop", "plain_engine", "ipython_engine",
 	"kernel", "zygote", "reserve",

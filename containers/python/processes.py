@@ -1,5 +1,6 @@
 """Processes: what lives, what belongs to whom, what was killed for its memory, and what a fork becomes."""
 
+import errno
 import os
 import signal
 import time
@@ -33,9 +34,34 @@ def process_table():
                 fields = file.read().rpartition(b")")[2].split()
         except OSError:
             continue
-        if len(fields) > 19 and fields[0] not in (b"Z", b"X"):
+        # A main thread that has ended looks like a zombie, and the others may go on.
+        if len(fields) > 19 and (fields[0] not in (b"Z", b"X") or int(fields[17]) > 1):
             table[int(name)] = (int(fields[1]), int(fields[19]))
     return table
+
+
+def shown_in(pid):
+    """The folder in /proc that shows what a process has open: not that of a main thread which has ended.
+
+    Raises OSError where all of it has ended.
+    """
+    folder = "/proc/%d" % pid
+    if has_memory(folder):
+        return folder
+    for name in os.listdir(folder + "/task"):
+        thread = "%s/task/%s" % (folder, name)
+        if has_memory(thread):
+            return thread
+    raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+
+
+def has_memory(folder):
+    """Whether the process, or thread, that has a folder in /proc has not ended yet."""
+    try:
+        with open(folder + "/statm", "rb") as file:
+            return not file.read().startswith(b"0 ")
+    except OSError:
+        return os.path.exists(folder)
 
 
 def family(table, root):

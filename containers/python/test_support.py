@@ -39,8 +39,8 @@ def bundle(program, *modules):
 
 BOOT = source("boot.py")
 MODULES = (  # of the supervisor
-    "prctl", "tree", "utf8", "frames", "screen", "takeover", "threads", "volume",
-    "descriptors", "hostile", "links", "children", "processes", "loop", "output", "late", "guard", "artifacts", "run",
+    "prctl", "tree", "utf8", "frames", "screen", "takeover", "threads", "processes", "volume",
+    "descriptors", "hostile", "links", "children", "loop", "output", "late", "guard", "artifacts", "run",
     "imports", "settings", "environment", "interrupts", "preload",
     "pictures", "mimes", "display", "errors", "stand_ins", "event_loop", "plain_engine", "ipython_engine",
     "kernel", "zygote", "reserve",

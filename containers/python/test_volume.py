@@ -31,6 +31,18 @@ WHOLE = (
     "%s\nsignal.signal(signal.SIGINT, handler)\n"
 )
 
+# A program whose main thread ends, while another fills a file that has no name.
+HEADLESS = """
+import ctypes, os, platform, threading, time
+def fill():
+    with open('held', 'wb') as f:
+        os.remove('held')
+        for _ in range(30): f.write(os.urandom(1 << 20)); f.flush(); time.sleep(.01)
+        time.sleep(600)
+threading.Thread(target=fill).start()
+ctypes.CDLL(None).syscall(60 if platform.machine() == 'x86_64' else 93, 0)
+"""
+
 
 class VolumeTest(SupervisorTest):
     init = {"volume_bytes": LIMIT, "volume_files": 300}
@@ -50,6 +62,15 @@ class VolumeTest(SupervisorTest):
         while not true():
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.02)
+
+    def first_log(self):
+        def is_told():
+            self.client.send({"type": "ping", "n": 1})
+            self.client.wait_for("pong")
+            return self.client.logs
+
+        self.wait_until(is_told)
+        return self.client.logs[0]["message"]
 
     def size(self):
         """What the files take, without the folders, which count too."""
@@ -113,6 +134,14 @@ class Runs(VolumeTest):
             "    kept[-1][:] = os.urandom(4 << 20)\ntime.sleep(600)"
         )
         self.completed("for m in kept: m.close()\ntime.sleep(0.5)")
+
+    def test_a_program_whose_main_thread_has_ended(self):
+        self.over("import subprocess, sys\nsubprocess.run([sys.executable, '-c', %r])" % HEADLESS)
+
+    def test_a_program_whose_main_thread_has_ended_when_it_is_left_behind(self):
+        self.completed("import subprocess, sys\np = subprocess.Popen([sys.executable, '-c', %r])" % HEADLESS)
+        self.assertRegex(self.first_log(), "programs that write between runs are killed")
+        self.assertEqual(self.completed("p.wait()").result, "-9")
 
     def test_files_in_hidden_folders(self):
         self.over(FILL + "os.mkdir('.h'); os.mkdir('.h/node_modules'); fill('.h/node_modules/x', 16); time.sleep(600)")
@@ -224,14 +253,7 @@ class Full(VolumeTest):
     def test_holes_are_not_filled_by_a_program_that_was_left_behind(self):
         self.over(self.HOLES + "time.sleep(600)")
         self.completed("import subprocess, sys\np = subprocess.Popen([sys.executable, '-c', %r])" % self.FILL)
-
-        def is_told():
-            self.client.send({"type": "ping", "n": 1})
-            self.client.wait_for("pong")
-            return self.client.logs
-
-        self.wait_until(is_told)
-        self.assertRegex(self.client.logs[0]["message"], "programs that write between runs are killed")
+        self.assertRegex(self.first_log(), "programs that write between runs are killed")
         self.remove_holes()
         self.assertEqual(self.completed("p.wait()").result, "-9")
 

@@ -4,6 +4,7 @@ import os
 import stat
 import time
 
+from processes import has_memory, shown_in
 from tree import GONE, Count
 
 TICK = 0.1
@@ -14,6 +15,7 @@ SUSPICION_SECONDS = 0.5  # until the next count where a process, or a file, coul
 HIDDEN_SECONDS = 3  # for how long one must be hidden to be believed to hide: a kernel is born so, and files come and go
 DOUBTS = 3  # counts in a row that must miss nothing after one that did: some do by chance
 SPARE = (1 << 20, 64)  # bytes and files that a run may add which began over the limit
+THREADS = 5  # that may end, one after the other, while one process is looked at
 END_SECONDS = 0.25  # for a count that a run's answer waits for
 FULL_SECONDS = 5  # for one that shows whether a run may begin at all
 FULL = (2, (512 << 20, 10_000))  # times the limit, and bytes and files more than that
@@ -31,20 +33,34 @@ def unlinked_bytes(dir_fd, pids):
     sizes, hidden = {}, set()
     for pid in pids:
         try:
-            _add_open(sizes, "/proc/%d/fd" % pid, device)
-            _add_mapped(sizes, "/proc/%d/maps" % pid, below)
-        except PermissionError:
-            if is_undumpable(pid):  # and not only of other rights
+            if not _add_files(sizes, pid, device, below):
                 hidden.add(pid)
         except OSError:  # it has ended
             continue
     return sum(max(size) for size in sizes.values()), sum(disk for _, disk in sizes.values()), hidden
 
 
-def is_undumpable(pid):
+def _add_files(sizes, pid, device, below):
+    """Tells whether the process let them be looked at. Raises OSError where it has ended."""
+    for _ in range(THREADS):
+        folder = shown_in(pid)
+        try:
+            _add_open(sizes, folder + "/fd", device)
+            _add_mapped(sizes, folder + "/maps", below)
+            if has_memory(folder):
+                return True
+        except PermissionError:
+            if has_memory(folder):
+                return not _is_undumpable(folder)  # and only of other rights
+        except OSError:  # the thread has ended
+            continue
+    return False
+
+
+def _is_undumpable(folder):
     """Whether a process of our own user is one that others may not look at: what is in its folder is root's then."""
     try:
-        return os.stat("/proc/%d/fd" % pid).st_uid != os.getuid()
+        return os.stat(folder + "/fd").st_uid != os.getuid()
     except OSError:
         return False
 

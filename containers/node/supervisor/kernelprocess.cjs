@@ -118,7 +118,7 @@ class KernelProcess {
     const pids = listPids().join();
     if (pids === this.#knownPids) return false; // to look at each of them costs as much as a run
     const since = ticksAgo(performance.now() - Math.max(this.pipedAt, this.bootedAt));
-    const isNew = descendants(listProcesses(), this.pid).some(({ pid, state, started }) => pid !== this.nodePid && state !== 'Z' && started >= since);
+    const isNew = descendants(listProcesses(), this.pid).some(({ pid, alive, started }) => pid !== this.nodePid && alive && started >= since);
     if (!isNew) this.#knownPids = pids;
     return isNew;
   }

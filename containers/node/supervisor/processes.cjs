@@ -18,8 +18,8 @@ function listPids() {
 }
 
 /**
- * listProcesses gives every visible process as {pid, state, parent, started}: state by its letter in
- * proc(5), Z for a zombie, started in clock ticks.
+ * listProcesses gives every visible process as {pid, alive, parent, started}: a zombie is not alive, started is
+ * in clock ticks.
  */
 function listProcesses() {
   const processes = [];
@@ -28,9 +28,36 @@ function listProcesses() {
     // The name in parentheses is the process's own choice and may hold anything.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
     if (fields.length < 20) continue;
-    processes.push({ pid: Number(name), state: fields[0], parent: Number(fields[1]), started: Number(fields[19]) });
+    // A main thread that has ended looks like a zombie, and the others may go on.
+    const alive = !'ZX'.includes(fields[0]) || Number(fields[17]) > 1;
+    processes.push({ pid: Number(name), alive, parent: Number(fields[1]), started: Number(fields[19]) });
   }
   return processes;
+}
+
+/**
+ * shownIn gives the folder in /proc that shows what a process has open, which is not that of a main thread
+ * that has ended; '' where all of it has ended.
+ */
+function shownIn(pid) {
+  const folder = `/proc/${pid}`;
+  if (hasMemory(folder)) return folder;
+  let threads;
+  try {
+    threads = fs.readdirSync(`${folder}/task`);
+  } catch {
+    return '';
+  }
+  return threads.map((thread) => `${folder}/task/${thread}`).find(hasMemory) ?? '';
+}
+
+/** hasMemory tells whether the process, or thread, that has a folder in /proc has not ended yet. */
+function hasMemory(folder) {
+  try {
+    return !fs.readFileSync(`${folder}/statm`, 'latin1').startsWith('0 ');
+  } catch {
+    return fs.existsSync(folder);
+  }
 }
 
 /** descendants gives the processes below pid, of those listed. */
@@ -90,4 +117,4 @@ function openFirst(paths) {
   return -1;
 }
 
-module.exports = { descendants, listPids, listProcesses, oomKills, readText, signal, ticksAgo };
+module.exports = { descendants, hasMemory, listPids, listProcesses, oomKills, readText, shownIn, signal, ticksAgo };

@@ -347,14 +347,14 @@ class Supervisor {
       for (const entry of descendants(processes, kernel.pid)) kept.add(entry.pid);
     }
     // A process without a parent here was started from outside: a relay, the files program.
-    return processes.filter((entry) => entry.state !== 'Z' && entry.parent !== 0 && !kept.has(entry.pid));
+    return processes.filter((entry) => entry.alive && entry.parent !== 0 && !kept.has(entry.pid));
   }
 
   // Zombies that this process cannot reap take the places of new processes. While no
   // variables are lost by it, a new container is the way out.
   #endWhenCrowded() {
     if (process.pid !== 1 || this.#main !== null || this.#run !== null) return;
-    const zombies = listProcesses().filter((entry) => entry.parent === 1 && entry.state === 'Z');
+    const zombies = listProcesses().filter((entry) => entry.parent === 1 && !entry.alive);
     if (zombies.length > MAX_ZOMBIES) this.#server.output.end(() => this.#stop());
   }
 

@@ -5,8 +5,10 @@
  */
 
 const fs = require('node:fs');
+const { hasMemory, shownIn } = require('./processes.cjs');
 
 const CHECK_EVERY = 16; // files between two looks at the clock
+const THREADS = 5; // that may end, one after the other, while one process is looked at
 const MAPS_PART = 1 << 16; // what is read of a list of mappings at once
 const MAPPING = /^([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) \S+ (\d+) +(\/.*) \(deleted\)$/;
 
@@ -62,25 +64,35 @@ class Unnamed {
   }
 
   *#count() {
-    for (const pid of this.#pids) {
-      yield* this.#opens(pid);
-      yield* this.#maps(pid);
-    }
+    for (const pid of this.#pids) yield* this.#holds(pid);
     for (const [inode, length] of this.#mapped) if (!this.#opened.has(inode)) this.#add(length, length, true);
   }
 
-  *#opens(pid) {
+  *#holds(pid) {
+    for (let tried = 0; tried < THREADS; tried++) {
+      const folder = shownIn(pid);
+      if (folder === '') return;
+      const isShown = yield* this.#opens(folder);
+      if (!isShown) break;
+      yield* this.#maps(folder);
+      if (hasMemory(folder)) return;
+    }
+    if (shownIn(pid) !== '') this.hider ||= pid;
+  }
+
+  // It tells whether they may be looked at.
+  *#opens(folder) {
     let names;
     try {
-      names = fs.readdirSync(`/proc/${pid}/fd`);
+      names = fs.readdirSync(`${folder}/fd`);
     } catch (error) {
-      if (isDenied(error) && hasMemory(pid)) this.hider ||= pid;
-      return;
+      return !isDenied(error) || !hasMemory(folder);
     }
     for (let i = 0; i < names.length; i++) {
-      this.#open(`/proc/${pid}/fd/${names[i]}`);
+      this.#open(`${folder}/fd/${names[i]}`);
       if (i % CHECK_EVERY === 0) yield;
     }
+    return true;
   }
 
   #open(path) {
@@ -102,10 +114,10 @@ class Unnamed {
     if (hasChanged) this.changedBytes += bytes;
   }
 
-  *#maps(pid) {
+  *#maps(folder) {
     let fd;
     try {
-      fd = fs.openSync(`/proc/${pid}/maps`);
+      fd = fs.openSync(`${folder}/maps`);
     } catch {
       return; // it has ended, or #opens has found that it hides
     }
@@ -134,14 +146,5 @@ class Unnamed {
 }
 
 const isDenied = ({ code }) => code === 'EACCES' || code === 'EPERM';
-
-// hasMemory tells a process that hides from one that is ending, which nobody may look into either.
-function hasMemory(pid) {
-  try {
-    return !fs.readFileSync(`/proc/${pid}/statm`, 'latin1').startsWith('0 ');
-  } catch {
-    return false;
-  }
-}
 
 module.exports = { Unnamed };

@@ -109,6 +109,21 @@ print("held", flush=True); time.sleep(1000)`;
     assert.equal(await completed(client, 'await wait(300); kept'), "'kept'");
   });
 
+  test('counts when its main thread has ended', async (t) => {
+    const client = await started(t);
+    const headless = `
+import ctypes, os, platform, threading, time
+def fill():
+    with open("held", "wb") as f:
+        os.remove("held")
+        for _ in range(30): f.write(os.urandom(1 << 20)); f.flush(); time.sleep(.01)
+        time.sleep(1000)
+threading.Thread(target=fill).start()
+ctypes.CDLL(None).syscall(60 if platform.machine() == "x86_64" else 93, 0)`;
+    await exceeded(client, `require("child_process").execFileSync("python3", ["-c", ${JSON.stringify(headless)}])`, IN_TIME);
+    assert.equal(await completed(client, 'await wait(300); kept'), "'kept'");
+  });
+
   test('counts once', async (t) => {
     const client = await started(t);
     const code = `const holder = spawn("python3", ["-c", ${JSON.stringify(hold(15))}]); await new Promise((r) => holder.stdout.on("data", r)); await wait(500); holder.kill()`;
