@@ -135,6 +135,13 @@ class Runs(VolumeTest):
         )
         self.completed("for m in kept: m.close()\ntime.sleep(0.5)")
 
+    def test_files_that_are_open_only_on_their_way_through_a_socket(self):
+        answer = self.run_code(
+            "import os, socket, time\nends = socket.socketpair()\nf = open('big', 'wb')\nos.remove('big')\n"
+            "os.posix_fallocate(f.fileno(), 0, 64 << 20)\nsocket.send_fds(ends[0], [b'x'], [f.fileno()])\nf.close()\ntime.sleep(600)"
+        )
+        self.assertEqual((answer.status, answer.cause), ("failed", "quota"), answer)
+
     def test_a_program_whose_main_thread_has_ended(self):
         self.over("import subprocess, sys\nsubprocess.run([sys.executable, '-c', %r])" % HEADLESS)
 

@@ -26,26 +26,28 @@ def unlinked_bytes(dir_fd, pids):
     """What files take that have no name any more and that processes still have open or mapped, each once.
 
     By what counts, and on the disk, where one that is only mapped is taken to be in full. And which
-    processes do not let their files be looked at.
+    processes do not let their files be looked at, and whether files are on their way from one to another:
+    those are open nowhere.
     """
     device = os.fstat(dir_fd).st_dev
     below = os.readlink("/proc/self/fd/%d" % dir_fd) + "/"
-    sizes, hidden = {}, set()
+    sizes, sockets, hidden = {}, [], set()
     for pid in pids:
         try:
-            if not _add_files(sizes, pid, device, below):
+            if not _add_files(sizes, sockets, pid, device, below):
                 hidden.add(pid)
         except OSError:  # it has ended
             continue
-    return sum(max(size) for size in sizes.values()), sum(disk for _, disk in sizes.values()), hidden
+    on_disk = sum(disk for _, disk in sizes.values())
+    return sum(max(size) for size in sizes.values()), on_disk, hidden, any(map(_brings_files, sockets))
 
 
-def _add_files(sizes, pid, device, below):
+def _add_files(sizes, sockets, pid, device, below):
     """Tells whether the process let them be looked at. Raises OSError where it has ended."""
     for _ in range(THREADS):
         folder = shown_in(pid)
         try:
-            _add_open(sizes, folder + "/fd", device)
+            _add_open(sizes, sockets, folder, device)
             _add_mapped(sizes, folder + "/maps", below)
             if has_memory(folder):
                 return True
@@ -65,14 +67,25 @@ def _is_undumpable(folder):
         return False
 
 
-def _add_open(sizes, folder, device):
-    for name in os.listdir(folder):
+def _add_open(sizes, sockets, folder, device):
+    for name in os.listdir(folder + "/fd"):
         try:
-            info = os.stat(folder + "/" + name)
+            info = os.stat("%s/fd/%s" % (folder, name))
         except OSError:
             continue
+        if stat.S_ISSOCK(info.st_mode):
+            sockets.append("%s/fdinfo/%s" % (folder, name))
         if info.st_dev == device and info.st_nlink == 0 and stat.S_ISREG(info.st_mode):
             sizes[info.st_ino] = info.st_size, info.st_blocks * 512
+
+
+def _brings_files(path):
+    """Whether descriptors wait in a socket, by its file in fdinfo."""
+    try:
+        with open(path, "rb") as file:
+            return any(line.startswith(b"scm_fds:") and int(line[8:]) > 0 for line in file)
+    except (OSError, ValueError):
+        return False
 
 
 def _add_mapped(sizes, path, below):
@@ -216,7 +229,7 @@ class Volume:
         if self.is_hidden:
             return "a program hides its open files, so what the work directory holds cannot be counted"
         if self.is_guess:
-            return "folders are moved or locked all the time, so what the work directory holds cannot be counted"
+            return "folders are moved or locked, or open files sent, all the time, so what the work directory holds cannot be counted"
         limits = ["%d %s" % (most, unit) for most, unit in zip(self.most, ("bytes", "files")) if most != float("inf")]
         return "the work directory holds %d bytes in %d files; it may hold %s" % (*self.level, " and ".join(limits))
 
@@ -249,13 +262,14 @@ class Volume:
 
     def _end_count(self):
         count, self.count = self.count, None
-        self.held_bytes, held_on_disk, hidden = unlinked_bytes(self.dir_fd, self.pids())
+        self.held_bytes, held_on_disk, hidden, in_flight = unlinked_bytes(self.dir_fd, self.pids())
         self.disk_before = self.disk_bytes
         self.disk_bytes = count.disk_bytes + held_on_disk
         now = time.monotonic()
         self.hidden = {pid: self.hidden.get(pid, now) for pid in hidden}
         self.is_hidden = any(now - since >= HIDDEN_SECONDS for since in self.hidden.values())
-        level = self._with_missed(count, (count.bytes + self.held_bytes, count.files), now)
+        has_missed = count.missed or in_flight or not count.complete
+        level = self._with_missed(has_missed, (count.bytes + self.held_bytes, count.files), now)
         self.pause = RECOUNT_SECONDS[0] if level != self.level else min(2 * self.pause, RECOUNT_SECONDS[1])
         self.due = time.monotonic() + (SUSPICION_SECONDS if hidden or self.doubts else self.pause)
         self.before = None if self.is_first else self.level
@@ -265,13 +279,13 @@ class Volume:
             self.base_due = False
             self.base = level if self.is_over() else None
 
-    def _with_missed(self, count, level, now):
+    def _with_missed(self, has_missed, level, now):
         """The level with what counts have missed for long.
 
-        What is renamed for ever is not found under the name that was listed, and what is locked for ever
-        cannot be looked into. The free space tells of it.
+        What is renamed for ever is not found under the name that was listed, what is locked for ever
+        cannot be looked into, and what is on its way for ever is open nowhere. The free space tells of it.
         """
-        if count.missed or not count.complete:
+        if has_missed:
             self.doubted_since = self.doubted_since if self.doubts else now
             self.doubts = DOUBTS
         elif self.doubts:

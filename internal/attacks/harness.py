@@ -19,7 +19,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 # System call numbers: x86_64, arm64. None where the machine has no such call.
 NUMBERS = {
     "acct": (163, 89), "add_key": (248, 217), "bpf": (321, 280), "chroot": (161, 51),
-    "clone": (56, 220), "clone3": (435, 435), "delete_module": (176, 106), "fanotify_init": (300, 262),
+    "clone": (56, 220), "clone3": (435, 435), "close_range": (436, 436), "delete_module": (176, 106), "fanotify_init": (300, 262),
     "finit_module": (313, 273), "fsopen": (430, 430), "init_module": (175, 105),
     "io_setup": (206, 0), "io_uring_setup": (425, 425), "ioctl": (16, 29), "iopl": (172, None),
     "ioprio_set": (251, 30),

@@ -69,7 +69,7 @@ type seccompGroup struct {
 // allowedCalls need no look at their arguments.
 var allowedCalls = []seccompGroup{
 	{"files and folders, by path or descriptor; the mounts decide what can be written", []string{
-		"access", "chdir", "chmod", "chown", "close", "close_range", "copy_file_range", "creat",
+		"access", "chdir", "chmod", "chown", "close", "copy_file_range", "creat",
 		"dup", "dup2", "dup3", "faccessat", "faccessat2", "fadvise64", "fallocate", "fchdir", "fchmod",
 		"fchmodat", "fchmodat2", "fchown", "fchownat", "fcntl", "fdatasync", "flock", "fstat", "fstatfs",
 		"fsync", "ftruncate", "futimesat", "getcwd", "getdents", "getdents64", "lchown", "link",
@@ -190,6 +190,13 @@ var flagsInMemory = []seccompGroup{
 // newNamespaces are the flags CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID
 // and NEWNET. NEWTIME cannot be given to clone.
 const newNamespaces = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
+
+// What makes threads, and how they share their process's descriptors or not.
+const (
+	cloneFiles        = 0x400
+	cloneThread       = 0x10000
+	closeRangeUnshare = 2
+)
 
 // The socket families, types and protocols that have a use without a network.
 const (
@@ -324,8 +331,15 @@ func masked(index uint, mask, value uint64) seccompArg {
 	return seccompArg{Index: index, Value: mask, ValueTwo: value, Op: opMaskedEqual}
 }
 
+// cloneRules let no thread have descriptors that its process does not have: in /proc, where process 1 looks
+// for files that have no name any more, only one thread's are listed.
 func cloneRules() []seccompRule {
-	return []seccompRule{allow("clone", "threads and processes, but no new namespaces", masked(0, newNamespaces, 0))}
+	const thread = cloneThread | cloneFiles
+	return []seccompRule{
+		allow("clone", "processes, but no new namespaces", masked(0, newNamespaces|cloneThread, 0)),
+		allow("clone", "threads that share their process's descriptors", masked(0, newNamespaces|thread, thread)),
+		allow("close_range", "descriptors that a thread shares with its process", masked(2, closeRangeUnshare, 0)),
+	}
 }
 
 // ownRules let code lower its own limits and priorities, and nobody else's. The kernel lets a process do it

@@ -36,7 +36,7 @@ const plus = (a, b) => ({ bytes: a.bytes + b.bytes, files: a.files + b.files });
 /**
  * Quota watches a work directory. onOver({bytes, diskBytes, files, hider, isHidden}) is called when the session's own
  * code has taken it over the limit, or process hider, if that is not 0, hides what it has open, or with isHidden when
- * it keeps moving or locking folders so that they cannot be counted; code that slept while it was filled has not.
+ * it keeps moving or locking folders, or sending open files, so that they cannot be counted; code that slept while it was filled has not.
  * Where it is full, which is far over the limit, the run that goes on is to blame, and between runs who holds
  * what is too much or works while more is added.
  * session.pids() lists the processes of that code, session.hasPrograms() tells whether any are there beside
@@ -247,7 +247,7 @@ class Quota {
 
   #take(tally, unnamed, free) {
     const now = performance.now();
-    const isSure = !tally.locked && !tally.moving;
+    const isSure = !tally.locked && !tally.moving && !unnamed.inFlight;
     this.#hiddenAt = isSure ? Infinity : Math.min(this.#hiddenAt, now);
     if (isSure) this.#sure = { bytes: tally.bytes + unnamed.bytes, files: tally.files, free };
     this.#known = {

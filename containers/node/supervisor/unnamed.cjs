@@ -5,7 +5,7 @@
  */
 
 const fs = require('node:fs');
-const { hasMemory, shownIn } = require('./processes.cjs');
+const { hasMemory, readText, shownIn } = require('./processes.cjs');
 
 const CHECK_EVERY = 16; // files between two looks at the clock
 const THREADS = 5; // that may end, one after the other, while one process is looked at
@@ -22,6 +22,7 @@ class Unnamed {
   diskBytes = 0; // of the blocks alone
   changedBytes = 0; // of what changed since then
   hider = 0; // a process that does not show what it has open, or 0
+  inFlight = false; // whether files are on their way from one process to another: those are open nowhere
   spentMs = 0;
   done = false;
   #pids;
@@ -30,6 +31,7 @@ class Unnamed {
   #device = -1;
   #steps = null;
   #opened = new Set(); // inodes
+  #sockets = []; // their files in fdinfo
   #mapped = new Map(); // inode to length
   #buffer = Buffer.allocUnsafe(MAPS_PART);
 
@@ -65,6 +67,10 @@ class Unnamed {
 
   *#count() {
     for (const pid of this.#pids) yield* this.#holds(pid);
+    for (const socket of this.#sockets) {
+      this.inFlight ||= /^scm_fds:\s*[1-9]/m.test(readText(socket));
+      yield;
+    }
     for (const [inode, length] of this.#mapped) if (!this.#opened.has(inode)) this.#add(length, length, true);
   }
 
@@ -89,19 +95,20 @@ class Unnamed {
       return !isDenied(error) || !hasMemory(folder);
     }
     for (let i = 0; i < names.length; i++) {
-      this.#open(`${folder}/fd/${names[i]}`);
+      this.#open(folder, names[i]);
       if (i % CHECK_EVERY === 0) yield;
     }
     return true;
   }
 
-  #open(path) {
+  #open(folder, name) {
     let stat;
     try {
-      stat = fs.statSync(path);
+      stat = fs.statSync(`${folder}/fd/${name}`);
     } catch {
       return; // closed meanwhile
     }
+    if (stat.isSocket()) this.#sockets.push(`${folder}/fdinfo/${name}`);
     if (stat.nlink > 0 || stat.dev !== this.#device || !stat.isFile() || this.#opened.has(stat.ino)) return;
     this.#opened.add(stat.ino);
     const onDisk = stat.blocks * 512;

@@ -109,6 +109,19 @@ print("held", flush=True); time.sleep(1000)`;
     assert.equal(await completed(client, 'await wait(300); kept'), "'kept'");
   });
 
+  test('counts when it sends them on', async (t) => {
+    const client = await started(t);
+    const send = `
+import os, socket, time
+ends = socket.socketpair()
+f = open("sent", "wb")
+os.unlink("sent"); os.posix_fallocate(f.fileno(), 0, 60 << 20)
+socket.send_fds(ends[0], [b"x"], [f.fileno()])
+f.close(); time.sleep(1000)`;
+    await exceeded(client, `require("child_process").execFileSync("python3", ["-c", ${JSON.stringify(send)}])`, IN_TIME);
+    assert.equal(await completed(client, 'await wait(300); kept'), "'kept'");
+  });
+
   test('counts when its main thread has ended', async (t) => {
     const client = await started(t);
     const headless = `

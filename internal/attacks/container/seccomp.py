@@ -18,6 +18,10 @@ for flag in NEW.values():
 # Older versions of gVisor have one answer to all that is refused, and clone3 makes namespaces of its own alone.
 ABSENT = (errno.ENOSYS, errno.EPERM) if FACTS["gvisor"] else (errno.ENOSYS,)
 assert FACTS["gvisor"] or syscall("clone3", ctypes.create_string_buffer(88), 88) == errno.ENOSYS
+# Threads with descriptors of their own would hold files that no count finds.
+THREAD = 0x10000 | 0x800 | 0x200 | 0x100  # CLONE_THREAD, SIGHAND, FS and VM, without CLONE_FILES
+assert syscall("clone", THREAD, 0, 0, 0, 0) in ABSENT
+assert syscall("close_range", 1 << 20, 1 << 20, 2) in ABSENT  # CLOSE_RANGE_UNSHARE
 
 zero = ctypes.create_string_buffer(256)
 for name, args in {
