@@ -7,54 +7,96 @@ const net = require('node:net');
 const os = require('node:os');
 const pathApi = require('node:path');
 
+const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = fs.constants;
+const FIFO_MS = 5000; // for mkfifo, which the session's code can stop: it is of the same user
+
+let isBroken = false; // where mkfifo is missing, refused or stopped: it is not tried again
+
+/**
+ * makeFifos makes FIFOs in a folder of their own: {paths, remove}, or null where that cannot be. The
+ * session's code may put anything else in their places.
+ */
+function makeFifos(names) {
+  if (isBroken) return null;
+  let folder;
+  try {
+    folder = fs.mkdtempSync(pathApi.join(os.tmpdir(), '.pipes-'));
+  } catch {
+    return null; // it is full just now
+  }
+  const paths = names.map((name) => pathApi.join(folder, name));
+  const options = { stdio: 'ignore', timeout: FIFO_MS, killSignal: 'SIGKILL' };
+  const { status, error } = childProcess.spawnSync('mkfifo', ['-m', '600', ...paths], options);
+  if (status === 0) return { paths, remove: () => remove(folder, paths) };
+  isBroken = error?.code !== 'EAGAIN'; // there are too many processes just now
+  remove(folder, paths);
+  return null;
+}
+
+function remove(folder, paths) {
+  for (const path of paths) quietly(() => fs.unlinkSync(path));
+  quietly(() => fs.rmdirSync(folder));
+}
+
+// What is not there, or was put there by code, is left.
+function quietly(call) {
+  try {
+    call();
+  } catch {
+    // As said.
+  }
+}
+
+/** openReaders opens the FIFOs to read, all or none of them. */
+function openReaders({ paths }) {
+  const fds = [];
+  try {
+    for (const path of paths) fds.push(fs.openSync(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW));
+    if (fds.every((fd) => fs.fstatSync(fd).isFIFO())) return fds;
+  } catch {
+    // As below.
+  }
+  for (const fd of fds) fs.closeSync(fd); // code has put something else there
+  return [];
+}
+
 /**
  * PipeMaker makes anonymous pipes. Node's own stdio pipes are sockets, which a program in
  * the sandbox cannot open again as /dev/stdout; Node has no call that makes a pipe. A FIFO
- * whose name is removed once both ends are open is one. Where mkfifo is missing or
- * refused, take gives null and the kernel gets a socket.
+ * whose name is removed once both ends are open is one. Where there can be none, take gives
+ * null and the kernel gets a socket.
  */
 class PipeMaker {
   #ready = [];
-  #broken = false;
 
   take() {
-    if (this.#ready.length === 0 && !this.#broken) this.#make(8);
+    if (this.#ready.length === 0) this.#make(8);
     return this.#ready.pop() ?? null;
   }
 
   #make(count) {
-    let folder = null;
-    try {
-      folder = fs.mkdtempSync(pathApi.join(os.tmpdir(), '.pipes-'));
-      const names = Array.from({ length: count }, (_, i) => pathApi.join(folder, String(i)));
-      const made = childProcess.spawnSync('mkfifo', ['-m', '600', ...names], { stdio: 'ignore', timeout: 5000 });
-      if (made.status !== 0) throw new Error('mkfifo failed');
-      for (const name of names) {
-        const reader = fs.openSync(name, fs.constants.O_RDONLY | fs.constants.O_NONBLOCK);
-        const writer = fs.openSync(name, fs.constants.O_WRONLY);
-        this.#ready.push({ reader, writer });
+    const fifos = makeFifos(Array.from({ length: count }, (_, i) => String(i)));
+    if (fifos === null) return;
+    for (const reader of openReaders(fifos)) {
+      try {
+        // By the path another FIFO could be opened, for which no reader ever comes.
+        this.#ready.push({ reader, writer: fs.openSync(`/proc/self/fd/${reader}`, O_WRONLY) });
+      } catch {
+        fs.closeSync(reader); // code has taken the right to write away
       }
-    } catch {
-      this.#broken = true;
     }
-    if (folder !== null) fs.rmSync(folder, { recursive: true, force: true });
+    fifos.remove();
   }
 }
 
 /** namedPipes makes two pipes that another process can open by their paths, or gives null. remove ends the paths. */
 function namedPipes() {
-  let folder = null;
-  const remove = () => folder !== null && fs.rmSync(folder, { recursive: true, force: true });
-  try {
-    folder = fs.mkdtempSync(pathApi.join(os.tmpdir(), '.pipes-'));
-    const paths = ['out', 'err'].map((name) => pathApi.join(folder, name));
-    const made = childProcess.spawnSync('mkfifo', ['-m', '600', ...paths], { stdio: 'ignore', timeout: 5000 });
-    if (made.status !== 0) throw new Error('mkfifo failed');
-    return { paths, readers: paths.map((path) => fs.openSync(path, fs.constants.O_RDONLY | fs.constants.O_NONBLOCK)), remove };
-  } catch {
-    remove();
-    return null;
-  }
+  const fifos = makeFifos(['out', 'err']);
+  if (fifos === null) return null;
+  const readers = openReaders(fifos);
+  if (readers.length > 0) return { ...fifos, readers };
+  fifos.remove();
+  return null;
 }
 
 /**

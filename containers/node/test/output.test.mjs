@@ -1,10 +1,11 @@
 // What is reported of a run's output: head, tail, counts, the file with the whole, and
 // what must not appear in it.
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync, statSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, statSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
-import { Client } from './harness.mjs';
+import { Client, PATIENT } from './harness.mjs';
 
 const LIMIT = 2000;
 const client = await Client.start({ output_bytes: LIMIT, spool_bytes: 50_000 });
@@ -247,4 +248,28 @@ describe('a hostile place for the file of the whole text', () => {
     await client.run(`require("child_process").execSync("mkfifo .runs/r${number + 2}.stdout.txt")`);
     assert.equal((await client.run(flood)).status, 'completed');
   });
+});
+
+describe('output comes where mkfifo', () => {
+  const cases = {
+    'is missing': 'exit 127',
+    'was stopped by code': 'kill -STOP $$',
+    'makes what is no FIFO': 'shift 2; for path; do : > "$path"; done',
+    'makes what nobody may open': 'shift 2; for path; do /usr/bin/mkfifo -m 0 "$path"; done',
+    'makes what nobody may write at first': 'case $# in 4) exec /usr/bin/mkfifo "$@"; esac; shift 2; exec /usr/bin/mkfifo -m 400 "$@"',
+    'makes links': 'shift 2; for path; do ln -s /dev/zero "$path"; done',
+  };
+  for (const [name, script] of Object.entries(cases)) {
+    test(name, { timeout: 6 * PATIENT }, async (t) => {
+      const folder = mkdtempSync(join(tmpdir(), 'mkfifo-test-'));
+      t.after(() => rmSync(folder, { recursive: true }));
+      writeFileSync(join(folder, 'mkfifo'), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+      chmodSync(folder, 0o755);
+      const other = await Client.start({}, { PATH: `${folder}:${process.env.PATH}` }, 65534);
+      t.after(() => other.stop());
+      const done = await other.run('const left = require("child_process").spawn("sleep", ["1000"]); console.log("out"); console.error("err")');
+      assert.deepEqual([done.status, done.stdout.head, done.stderr.head], ['completed', 'out\n', 'err\n']);
+      assert.equal((await other.run('console.log("more"); left.kill()')).stdout.head, 'more\n');
+    });
+  }
 });
