@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -50,7 +51,9 @@ func (l *lane) hadKernel() bool {
 func (l *lane) noteLater(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.notes = append(l.notes, text)
+	if !slices.Contains(l.notes, text) {
+		l.notes = append(l.notes, text)
+	}
 }
 
 // noteLost tells once that the kernel had died before the run came to it.

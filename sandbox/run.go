@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -154,8 +155,21 @@ func (r *Run) setKernel(k *kernel) {
 
 func (r *Run) note(text string) {
 	r.mu.Lock()
-	r.notes = append(r.notes, text)
+	if !slices.Contains(r.notes, text) {
+		r.notes = append(r.notes, text)
+	}
 	r.mu.Unlock()
+}
+
+// passNotes gives the notes away that were taken so far.
+func (r *Run) passNotes(take func(string)) {
+	r.mu.Lock()
+	notes := r.notes
+	r.notes = nil
+	r.mu.Unlock()
+	for _, text := range notes {
+		take(text)
+	}
 }
 
 func (r *Run) advance(m progressMessage) {

@@ -234,9 +234,14 @@ func (s *session) findRun(id string) *Run {
 }
 
 // perform takes the run from its place in the queue to its result.
-func (s *session) perform(run *Run, turn turn) (*Result, error) {
-	defer turn.leave()
+func (s *session) perform(run *Run, turn turn) (res *Result, err error) {
 	lane := s.lanes[run.Language]
+	defer func() {
+		if err != nil { // which tells nothing else: the next run does
+			run.passNotes(lane.noteLater)
+		}
+		turn.leave()
+	}()
 	if err := turn.wait(run); err != nil {
 		return s.notInTurn(run, err)
 	}
@@ -288,9 +293,12 @@ func (s *session) notInTurn(run *Run, err error) (*Result, error) {
 func (s *session) kernel(l *lane, note func(string), warm bool) (*kernel, error) {
 	l.starting.Lock()
 	defer l.starting.Unlock()
-	for _, text := range l.takeNotes() {
-		note(text)
-	}
+	// In the end, because reachEarlier may have something to tell.
+	defer func() {
+		for _, text := range l.takeNotes() {
+			note(text)
+		}
+	}()
 	if k := l.kernelNow(); k != nil && k.alive() {
 		l.noteLost(k, note)
 		return k, nil
@@ -308,8 +316,6 @@ func (s *session) kernel(l *lane, note func(string), warm bool) (*kernel, error)
 		note(fmt.Sprintf("The %s kernel's container had ended since the last run: its variables are gone, the files are there.", l.language))
 	case errors.Is(err, errOtherSettings):
 		note(fmt.Sprintf("The server's settings or secrets have changed since this session's %s kernel began, so it begins anew: its variables are gone, the files are there.", l.language))
-	case s.resumed && err != nil && !errors.Is(err, errNeverStarted):
-		note(fmt.Sprintf("This session was used before: its files are there, the variables of its %s kernel are gone.", l.language))
 	}
 	k, err = s.startKernel(l, warm)
 	if err != nil {

@@ -126,6 +126,9 @@ func (s *session) reachEarlier(l *lane) (*kernel, error) {
 	case isFinal(err) && !errors.Is(err, errOtherSettings):
 		l.reached = true
 		s.loseUnfinished(l, false)
+		if !errors.Is(err, errNeverStarted) {
+			l.noteLater(fmt.Sprintf("This session was used before: its files are there, the variables of its %s kernel are gone.", l.language))
+		}
 	}
 	s.config.Logger.Debug("take over", "session", s.id, "language", l.language, "error", err)
 	return nil, err

@@ -538,3 +538,36 @@ func TestASessionThatNeverHadAContainerCanBeSeenAndClosed(t *testing.T) {
 		}
 	})
 }
+
+// Whatever comes first, the next run tells of it.
+func TestThatVariablesAreGoneIsTold(t *testing.T) {
+	for name, before := range map[string]func(*testing.T, *Manager, *fakeEngine){
+		"after files were asked for": func(t *testing.T, m *Manager, _ *fakeEngine) {
+			if _, err := m.WalkFiles(t.Context(), "mine", true, func(Entry) error { return nil }); err == nil {
+				t.Error("the fake relay gave files")
+			}
+		},
+		"after a start that failed": func(t *testing.T, m *Manager, e *fakeEngine) {
+			e.failStart = errors.New("no room")
+			_, err := finish(m, RunOptions{Code: "2", SessionID: "mine"})
+			wantCode(t, err, fault.EngineError)
+			e.failStart = nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, l := lastingEngine(t)
+				config := leaveSessions(t, e, "mine")
+				l.ready = nil
+				later := newTestManager(t, config)
+				before(t, later, e)
+				for i, want := range []string{"variables of its python kernel are gone", ""} {
+					res := mustRun(t, later, RunOptions{Code: "3", SessionID: "mine"})
+					if notes := strings.Join(res.Notes, "\n"); !strings.Contains(notes, want) || (want == "") != (notes == "") {
+						t.Errorf("run %d has the notes %q, want %q", i+1, notes, want)
+					}
+				}
+			})
+		})
+	}
+}

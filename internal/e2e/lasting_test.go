@@ -64,6 +64,7 @@ func TestFilesOutliveTheContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := start(t, setup{stateDir: dir})
+	second.call("list_artifacts", object{"session_id": id}) // before any code runs
 	res := second.complete(python, object{"session_id": id, "code": "'x' in globals(), open('kept.txt').read()"})
 	if got := res.Meta.Run.value(); got != "(False, 'still here')" {
 		t.Errorf("got %s", got)
