@@ -8,7 +8,7 @@ import (
 )
 
 //go:embed python/boot.py python/supervisor.py python/loop.py python/run.py python/settings.py python/takeover.py python/volume.py
-//go:embed python/guard.py python/late.py python/reserve.py
+//go:embed python/unnamed.py python/guard.py python/late.py python/reserve.py
 //go:embed python/links.py python/frames.py python/children.py python/processes.py python/output.py python/screen.py python/artifacts.py
 //go:embed python/kernel.py python/zygote.py python/environment.py python/preload.py python/imports.py python/interrupts.py
 //go:embed python/plain_engine.py python/ipython_engine.py python/event_loop.py python/stand_ins.py python/threads.py python/errors.py
@@ -19,7 +19,7 @@ var pythonSources embed.FS
 // supervisorModules are what python/supervisor.py imports, each before those that import it.
 // It and python/test_support.py name them too.
 var supervisorModules = []string{
-	"prctl", "tree", "utf8", "frames", "screen", "takeover", "threads", "processes", "volume",
+	"prctl", "tree", "utf8", "frames", "screen", "takeover", "threads", "processes", "unnamed", "volume",
 	"descriptors", "hostile", "links", "children", "loop", "output", "late", "guard", "artifacts", "run",
 	"imports", "settings", "environment", "interrupts", "preload",
 	"pictures", "mimes", "display", "errors", "stand_ins", "event_loop", "plain_engine", "ipython_engine",

@@ -46,22 +46,30 @@ def shown_in(pid):
     Raises OSError where all of it has ended.
     """
     folder = "/proc/%d" % pid
-    if has_memory(folder):
+    if not has_ended(folder):
         return folder
     for name in os.listdir(folder + "/task"):
         thread = "%s/task/%s" % (folder, name)
-        if has_memory(thread):
+        if not has_ended(thread):
             return thread
     raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
 
 
-def has_memory(folder):
-    """Whether the process, or thread, that has a folder in /proc has not ended yet."""
+def has_ended(folder):
+    """Whether the process, or thread, that has a folder in /proc has ended, or is just about to.
+
+    One that ends lets go of its program first; no other is without one.
+    """
     try:
-        with open(folder + "/statm", "rb") as file:
-            return not file.read().startswith(b"0 ")
-    except OSError:
-        return os.path.exists(folder)
+        with open(folder + "/stat", "rb") as file:
+            if file.read().rpartition(b")")[2].split()[:1] in ([b"Z"], [b"X"]):
+                return True
+        os.readlink(folder + "/exe")
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    except OSError:  # it is there, and not to be looked at
+        pass
+    return False
 
 
 def family(table, root):

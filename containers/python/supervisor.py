@@ -66,7 +66,7 @@ for _name in (
     "artifacts", "children", "descriptors", "display", "environment", "errors", "event_loop", "frames", "guard",
     "hostile", "imports", "interrupts", "ipython_engine", "kernel", "late", "links", "loop", "mimes", "output",
     "pictures", "plain_engine", "prctl", "preload", "processes", "reserve", "run", "screen", "settings", "stand_ins",
-    "takeover", "threads", "tree", "utf8", "volume", "zygote",
+    "takeover", "threads", "tree", "unnamed", "utf8", "volume", "zygote",
 ):
     del sys.modules[_name]
 

@@ -39,7 +39,7 @@ def bundle(program, *modules):
 
 BOOT = source("boot.py")
 MODULES = (  # of the supervisor
-    "prctl", "tree", "utf8", "frames", "screen", "takeover", "threads", "processes", "volume",
+    "prctl", "tree", "utf8", "frames", "screen", "takeover", "threads", "processes", "unnamed", "volume",
     "descriptors", "hostile", "links", "children", "loop", "output", "late", "guard", "artifacts", "run",
     "imports", "settings", "environment", "interrupts", "preload",
     "pictures", "mimes", "display", "errors", "stand_ins", "event_loop", "plain_engine", "ipython_engine",

@@ -1,8 +1,9 @@
-"""The limit of the work directory (volume.py, guard.py, tree.py): code that fills it, and what is left alone."""
+"""The limit of the work directory (volume.py, unnamed.py, guard.py, tree.py): code that fills it, and what is left alone."""
 
 import errno
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from unittest import mock
 
 import tree as tree_module
 import volume as volume_module
+from processes import has_ended, process_table, shown_in
 from test_support import GRACE, LONG_GRACE, PATIENCE, SupervisorTest
 from volume import Volume
 
@@ -42,6 +44,12 @@ def fill():
 threading.Thread(target=fill).start()
 ctypes.CDLL(None).syscall(60 if platform.machine() == 'x86_64' else 93, 0)
 """
+
+
+def tells_of_descriptors_on_their_way():
+    """Linux does since 5.6, gVisor does not."""
+    with socket.socket(socket.AF_UNIX) as one, open("/proc/self/fdinfo/%d" % one.fileno()) as info:
+        return "scm_fds" in info.read()
 
 
 class VolumeTest(SupervisorTest):
@@ -135,10 +143,19 @@ class Runs(VolumeTest):
         )
         self.completed("for m in kept: m.close()\ntime.sleep(0.5)")
 
+    @unittest.skipUnless(tells_of_descriptors_on_their_way(), "the kernel does not tell of descriptors on their way")
     def test_files_that_are_open_only_on_their_way_through_a_socket(self):
         answer = self.run_code(
             "import os, socket, time\nends = socket.socketpair()\nf = open('big', 'wb')\nos.remove('big')\n"
             "os.posix_fallocate(f.fileno(), 0, 64 << 20)\nsocket.send_fds(ends[0], [b'x'], [f.fileno()])\nf.close()\ntime.sleep(600)"
+        )
+        self.assertEqual((answer.status, answer.cause), ("failed", "quota"), answer)
+
+    def test_a_file_that_has_another_number_all_the_time(self):
+        answer = self.run_code(
+            "import fcntl, os\nf = open('big', 'wb')\nos.remove('big')\nos.posix_fallocate(f.fileno(), 0, 64 << 20)\n"
+            "fd = os.dup(f.fileno())\nf.close()\nn = 0\nwhile True:\n"
+            "    n = (n + 1) % 100\n    fd, before = fcntl.fcntl(fd, fcntl.F_DUPFD, 20 + n), fd\n    os.close(before)"
         )
         self.assertEqual((answer.status, answer.cause), ("failed", "quota"), answer)
 
@@ -349,6 +366,24 @@ class BetweenRuns(VolumeTest):
         self.over("fill('big', 16); time.sleep(600)")
         self.rests()
         self.assertEqual(self.completed("p.poll()").result, None)
+
+
+class Ends(unittest.TestCase):
+    """processes.py: who is taken to hold nothing any more."""
+
+    def test_who_lives_has_not_ended(self):
+        self.assertFalse(has_ended("/proc/self"))
+        self.assertEqual(shown_in(os.getpid()), "/proc/%d" % os.getpid())
+
+    def test_a_zombie_has_ended_and_so_has_who_is_gone(self):
+        child = subprocess.Popen([sys.executable, "-c", ""])
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        for _ in range(2):
+            self.assertTrue(has_ended("/proc/%d" % child.pid))
+            self.assertNotIn(child.pid, process_table())
+            with self.assertRaises(OSError):
+                shown_in(child.pid)
+            child.wait()
 
 
 class Levels(unittest.TestCase):

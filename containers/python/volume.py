@@ -1,11 +1,10 @@
 """The limit of the work directory: docs/kernel-protocol.md, "The limit of the work directory"."""
 
 import os
-import stat
 import time
 
-from processes import has_memory, shown_in
 from tree import GONE, Count
+from unnamed import Unnamed
 
 TICK = 0.1
 SLICE = TICK / 20  # how long is counted in one tick
@@ -15,91 +14,10 @@ SUSPICION_SECONDS = 0.5  # until the next count where a process, or a file, coul
 HIDDEN_SECONDS = 3  # for how long one must be hidden to be believed to hide: a kernel is born so, and files come and go
 DOUBTS = 3  # counts in a row that must miss nothing after one that did: some do by chance
 SPARE = (1 << 20, 64)  # bytes and files that a run may add which began over the limit
-THREADS = 5  # that may end, one after the other, while one process is looked at
 END_SECONDS = 0.25  # for a count that a run's answer waits for
 FULL_SECONDS = 5  # for one that shows whether a run may begin at all
 FULL = (2, (512 << 20, 10_000))  # times the limit, and bytes and files more than that
 FINE = (1 << 20, 64)  # a move of the free space that is too small to count for
-
-
-def unlinked_bytes(dir_fd, pids):
-    """What files take that have no name any more and that processes still have open or mapped, each once.
-
-    By what counts, and on the disk, where one that is only mapped is taken to be in full. And which
-    processes do not let their files be looked at, and whether files are on their way from one to another:
-    those are open nowhere.
-    """
-    device = os.fstat(dir_fd).st_dev
-    below = os.readlink("/proc/self/fd/%d" % dir_fd) + "/"
-    sizes, sockets, hidden = {}, [], set()
-    for pid in pids:
-        try:
-            if not _add_files(sizes, sockets, pid, device, below):
-                hidden.add(pid)
-        except OSError:  # it has ended
-            continue
-    on_disk = sum(disk for _, disk in sizes.values())
-    return sum(max(size) for size in sizes.values()), on_disk, hidden, any(map(_brings_files, sockets))
-
-
-def _add_files(sizes, sockets, pid, device, below):
-    """Tells whether the process let them be looked at. Raises OSError where it has ended."""
-    for _ in range(THREADS):
-        folder = shown_in(pid)
-        try:
-            _add_open(sizes, sockets, folder, device)
-            _add_mapped(sizes, folder + "/maps", below)
-            if has_memory(folder):
-                return True
-        except PermissionError:
-            if has_memory(folder):
-                return not _is_undumpable(folder)  # and only of other rights
-        except OSError:  # the thread has ended
-            continue
-    return False
-
-
-def _is_undumpable(folder):
-    """Whether a process of our own user is one that others may not look at: what is in its folder is root's then."""
-    try:
-        return os.stat(folder + "/fd").st_uid != os.getuid()
-    except OSError:
-        return False
-
-
-def _add_open(sizes, sockets, folder, device):
-    for name in os.listdir(folder + "/fd"):
-        try:
-            info = os.stat("%s/fd/%s" % (folder, name))
-        except OSError:
-            continue
-        if stat.S_ISSOCK(info.st_mode):
-            sockets.append("%s/fdinfo/%s" % (folder, name))
-        if info.st_dev == device and info.st_nlink == 0 and stat.S_ISREG(info.st_mode):
-            sizes[info.st_ino] = info.st_size, info.st_blocks * 512
-
-
-def _brings_files(path):
-    """Whether descriptors wait in a socket, by its file in fdinfo."""
-    try:
-        with open(path, "rb") as file:
-            return any(line.startswith(b"scm_fds:") and int(line[8:]) > 0 for line in file)
-    except (OSError, ValueError):
-        return False
-
-
-def _add_mapped(sizes, path, below):
-    mark = (below + "%s (deleted)\n").split("%s")
-    with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
-        for line in lines:
-            if not line.endswith(mark[1]):
-                continue
-            span, _, offset, _, inode, name = line.split(None, 5)
-            if name.startswith(mark[0]):
-                start, end = (int(address, 16) for address in span.split("-"))
-                inode, reach = int(inode), int(offset, 16) + end - start
-                size, disk = sizes.get(inode, (0, reach))
-                sizes[inode] = max(size, reach), disk
 
 
 class Volume:
@@ -229,7 +147,7 @@ class Volume:
         if self.is_hidden:
             return "a program hides its open files, so what the work directory holds cannot be counted"
         if self.is_guess:
-            return "folders are moved or locked, or open files sent, all the time, so what the work directory holds cannot be counted"
+            return "folders are moved or locked, or open files sent on, all the time, so what the work directory holds cannot be counted"
         limits = ["%d %s" % (most, unit) for most, unit in zip(self.most, ("bytes", "files")) if most != float("inf")]
         return "the work directory holds %d bytes in %d files; it may hold %s" % (*self.level, " and ".join(limits))
 
@@ -262,16 +180,17 @@ class Volume:
 
     def _end_count(self):
         count, self.count = self.count, None
-        self.held_bytes, held_on_disk, hidden, in_flight = unlinked_bytes(self.dir_fd, self.pids())
+        unnamed = Unnamed(self.dir_fd, self.pids())
+        self.held_bytes = unnamed.bytes
         self.disk_before = self.disk_bytes
-        self.disk_bytes = count.disk_bytes + held_on_disk
+        self.disk_bytes = count.disk_bytes + unnamed.disk_bytes
         now = time.monotonic()
-        self.hidden = {pid: self.hidden.get(pid, now) for pid in hidden}
+        self.hidden = {pid: self.hidden.get(pid, now) for pid in unnamed.hidden}
         self.is_hidden = any(now - since >= HIDDEN_SECONDS for since in self.hidden.values())
-        has_missed = count.missed or in_flight or not count.complete
+        has_missed = count.missed or not count.complete or not unnamed.is_sure
         level = self._with_missed(has_missed, (count.bytes + self.held_bytes, count.files), now)
         self.pause = RECOUNT_SECONDS[0] if level != self.level else min(2 * self.pause, RECOUNT_SECONDS[1])
-        self.due = time.monotonic() + (SUSPICION_SECONDS if hidden or self.doubts else self.pause)
+        self.due = time.monotonic() + (SUSPICION_SECONDS if self.hidden or self.doubts else self.pause)
         self.before = None if self.is_first else self.level
         self.level, self.is_first = level, False
         self.counted_free = self.free

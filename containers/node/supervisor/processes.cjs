@@ -41,24 +41,33 @@ function listProcesses() {
  */
 function shownIn(pid) {
   const folder = `/proc/${pid}`;
-  if (hasMemory(folder)) return folder;
+  if (!hasEnded(folder)) return folder;
   let threads;
   try {
     threads = fs.readdirSync(`${folder}/task`);
   } catch {
     return '';
   }
-  return threads.map((thread) => `${folder}/task/${thread}`).find(hasMemory) ?? '';
+  return threads.map((thread) => `${folder}/task/${thread}`).find((thread) => !hasEnded(thread)) ?? '';
 }
 
-/** hasMemory tells whether the process, or thread, that has a folder in /proc has not ended yet. */
-function hasMemory(folder) {
+/**
+ * hasEnded tells whether the process, or thread, that has a folder in /proc has ended, or is just about to: one
+ * that ends lets go of its program first, and no other is without one.
+ */
+function hasEnded(folder) {
   try {
-    return !fs.readFileSync(`${folder}/statm`, 'latin1').startsWith('0 ');
-  } catch {
-    return fs.existsSync(folder);
+    const stat = fs.readFileSync(`${folder}/stat`, 'latin1');
+    if ('ZX'.includes(stat[stat.lastIndexOf(')') + 2])) return true;
+    fs.readlinkSync(`${folder}/exe`);
+    return false;
+  } catch (error) {
+    return isGone(error);
   }
 }
+
+/** isGone tells whether a process, or what it had open, is not there any more, by the error of a call about it. */
+const isGone = ({ code }) => code === 'ENOENT' || code === 'ESRCH';
 
 /** descendants gives the processes below pid, of those listed. */
 function descendants(processes, pid) {
@@ -117,4 +126,4 @@ function openFirst(paths) {
   return -1;
 }
 
-module.exports = { descendants, hasMemory, listPids, listProcesses, oomKills, readText, shownIn, signal, ticksAgo };
+module.exports = { descendants, hasEnded, isGone, listPids, listProcesses, oomKills, readText, shownIn, signal, ticksAgo };

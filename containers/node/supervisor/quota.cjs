@@ -36,7 +36,8 @@ const plus = (a, b) => ({ bytes: a.bytes + b.bytes, files: a.files + b.files });
 /**
  * Quota watches a work directory. onOver({bytes, diskBytes, files, hider, isHidden}) is called when the session's own
  * code has taken it over the limit, or process hider, if that is not 0, hides what it has open, or with isHidden when
- * it keeps moving or locking folders, or sending open files, so that they cannot be counted; code that slept while it was filled has not.
+ * it keeps moving or locking folders, or sending open files, so that they cannot be counted; code that slept while it
+ * was filled has not.
  * Where it is full, which is far over the limit, the run that goes on is to blame, and between runs who holds
  * what is too much or works while more is added.
  * session.pids() lists the processes of that code, session.hasPrograms() tells whether any are there beside
@@ -81,6 +82,7 @@ class Quota {
     this.#inRun = true;
     this.#begunAt = performance.now();
     this.#free ??= freeSpace(this.root);
+    this.#sure ??= { bytes: 0, files: 0, free: this.#free }; // what has come since is all that may be hidden
     this.#allowed = fits(this.#known, this.limit) ? this.limit : plus(this.#known, ALLOWANCE);
     this.#watch();
   }
@@ -237,17 +239,17 @@ class Quota {
   #measureNow(ms) {
     const free = freeSpace(this.root);
     const tally = this.#newTally();
-    tally.step(ms);
+    const isWhole = tally.step(ms);
     tally.close();
     const unnamed = this.#newUnnamed();
-    unnamed.step(ms);
+    if (!unnamed.step(ms) || !isWhole) unnamed.isSure = false;
     this.#take(tally, unnamed, free);
     return { tally, unnamed };
   }
 
   #take(tally, unnamed, free) {
     const now = performance.now();
-    const isSure = !tally.locked && !tally.moving && !unnamed.inFlight;
+    const isSure = !tally.locked && !tally.moving && unnamed.isSure;
     this.#hiddenAt = isSure ? Infinity : Math.min(this.#hiddenAt, now);
     if (isSure) this.#sure = { bytes: tally.bytes + unnamed.bytes, files: tally.files, free };
     this.#known = {

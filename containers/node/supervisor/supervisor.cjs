@@ -229,7 +229,7 @@ class Supervisor {
   }
 
   #quotaError({ bytes, files, hider, isHidden }) {
-    if (isHidden) return { name: 'QuotaExceeded', message: 'the files cannot be counted, because folders are moved or locked, or open files sent, all the time', traceback: '' };
+    if (isHidden) return { name: 'QuotaExceeded', message: 'the files cannot be counted, because folders are moved or locked, or open files sent on, all the time', traceback: '' };
     if (hider !== 0) return { name: 'QuotaExceeded', message: `this program hides its open files (process ${hider})`, traceback: '' };
     const { volumeBytes, volumeFiles } = this.#settings;
     const isBytes = volumeBytes > 0 && bytes > volumeBytes;

@@ -5,10 +5,11 @@
  */
 
 const fs = require('node:fs');
-const { hasMemory, readText, shownIn } = require('./processes.cjs');
+const { hasEnded, isGone, readText, shownIn } = require('./processes.cjs');
 
 const CHECK_EVERY = 16; // files between two looks at the clock
 const THREADS = 5; // that may end, one after the other, while one process is looked at
+const LISTINGS = 8; // of what one process has open, where something was gone whenever its turn came
 const MAPS_PART = 1 << 16; // what is read of a list of mappings at once
 const MAPPING = /^([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) \S+ (\d+) +(\/.*) \(deleted\)$/;
 
@@ -22,7 +23,7 @@ class Unnamed {
   diskBytes = 0; // of the blocks alone
   changedBytes = 0; // of what changed since then
   hider = 0; // a process that does not show what it has open, or 0
-  inFlight = false; // whether files are on their way from one process to another: those are open nowhere
+  isSure = true; // whether nothing can have been missed; what is on its way through a socket is open nowhere
   spentMs = 0;
   done = false;
   #pids;
@@ -31,7 +32,6 @@ class Unnamed {
   #device = -1;
   #steps = null;
   #opened = new Set(); // inodes
-  #sockets = []; // their files in fdinfo
   #mapped = new Map(); // inode to length
   #buffer = Buffer.allocUnsafe(MAPS_PART);
 
@@ -67,10 +67,6 @@ class Unnamed {
 
   *#count() {
     for (const pid of this.#pids) yield* this.#holds(pid);
-    for (const socket of this.#sockets) {
-      this.inFlight ||= /^scm_fds:\s*[1-9]/m.test(readText(socket));
-      yield;
-    }
     for (const [inode, length] of this.#mapped) if (!this.#opened.has(inode)) this.#add(length, length, true);
   }
 
@@ -78,37 +74,54 @@ class Unnamed {
     for (let tried = 0; tried < THREADS; tried++) {
       const folder = shownIn(pid);
       if (folder === '') return;
-      const isShown = yield* this.#opens(folder);
-      if (!isShown) break;
       yield* this.#maps(folder);
-      if (hasMemory(folder)) return;
+      const isShown = yield* this.#opens(folder, pid);
+      if (!isShown) {
+        this.hider ||= pid;
+        return;
+      }
+      if (!hasEnded(folder)) return;
     }
-    if (shownIn(pid) !== '') this.hider ||= pid;
+    this.isSure = false;
   }
 
-  // It tells whether they may be looked at.
-  *#opens(folder) {
-    let names;
-    try {
-      names = fs.readdirSync(`${folder}/fd`);
-    } catch (error) {
-      return !isDenied(error) || !hasMemory(folder);
+  // It tells whether they may be looked at. What gets another number meanwhile is looked for again.
+  *#opens(folder, pid) {
+    const seen = new Set();
+    for (let listed = 0; listed < LISTINGS; listed++) {
+      let names;
+      try {
+        names = fs.readdirSync(`${folder}/fd`).filter((name) => !seen.has(name));
+        this.#take(fs.statSync(`${folder}/exe`));
+      } catch (error) {
+        if (isDenied(error)) return hasEnded(folder);
+        this.isSure &&= isGone(error); // for want of descriptors, perhaps
+        return true;
+      }
+      for (let i = 0; i < names.length; i++) {
+        if (this.#open(folder, names[i])) seen.add(names[i]);
+        if (i % CHECK_EVERY === 0) yield;
+      }
+      // Of this process itself the list has the descriptor that it is read by.
+      if (pid === process.pid || names.every((name) => seen.has(name))) return true;
     }
-    for (let i = 0; i < names.length; i++) {
-      this.#open(folder, names[i]);
-      if (i % CHECK_EVERY === 0) yield;
-    }
+    this.isSure = false;
     return true;
   }
 
+  // It tells whether it was still there.
   #open(folder, name) {
-    let stat;
     try {
-      stat = fs.statSync(`${folder}/fd/${name}`);
+      const stat = fs.statSync(`${folder}/fd/${name}`);
+      this.#take(stat);
+      if (stat.isSocket()) this.isSure &&= !/^scm_fds:\s*[1-9]/m.test(readText(`${folder}/fdinfo/${name}`));
+      return true;
     } catch {
-      return; // closed meanwhile
+      return false;
     }
-    if (stat.isSocket()) this.#sockets.push(`${folder}/fdinfo/${name}`);
+  }
+
+  #take(stat) {
     if (stat.nlink > 0 || stat.dev !== this.#device || !stat.isFile() || this.#opened.has(stat.ino)) return;
     this.#opened.add(stat.ino);
     const onDisk = stat.blocks * 512;
