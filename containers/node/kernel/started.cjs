@@ -13,6 +13,7 @@ const workerThreads = require('node:worker_threads');
 const { promiseThen } = require('./builtins.cjs');
 const { Immediate, Immediates } = require('./immediates.cjs');
 const { endReading } = require('./readstream.cjs');
+const { putOffImmediates } = require('./turns.cjs');
 
 /** CLOSED is what the readers of a stream get that is closed under them: no fault of theirs. */
 const CLOSED = Object.assign(new Error('the run that has opened this was interrupted'), { name: 'AbortError', code: 'ABORT_ERR' });
@@ -28,6 +29,7 @@ class Started {
    */
   constructor(runs) {
     this.#runs = runs;
+    putOffImmediates();
     this.#installTimers();
     process.nextTick = this.#wrapTick(process.nextTick);
     this.#installWorkers();

@@ -11,7 +11,7 @@ let asked = null; // Node's immediate for the next turn, unless Node has lost it
  * setImmediate does. But a termination that hits the callback of any immediate but a turn's last has Node
  * lose those that follow, and in any but the first it leaves Node's loop over them without an end: that goes
  * by the one before, which it no longer knows. So Node has one at a time of all of them, which does no more
- * than to ask for a tick.
+ * than to ask for a tick. putOffImmediates sees to those of Node's own.
  */
 function startImmediate(callback) {
   push(due, callback);
@@ -47,4 +47,24 @@ function callBack() {
   }
 }
 
-module.exports = { resumeImmediates, startImmediate };
+/**
+ * putOffImmediates has the immediates that Node itself starts, such as for a PerformanceObserver, do no more than to
+ * ask for a tick as well: in the same place, and nothing is lost of it when that is terminated. Node calls ref for
+ * each before it is queued.
+ */
+function putOffImmediates() {
+  const first = setImmediate(() => {});
+  clearImmediate(first);
+  const { prototype } = first.constructor;
+  const { ref } = prototype;
+  prototype.ref = function () {
+    const { _onImmediate: call, _argv: args } = this;
+    if (typeof call === 'function' && call !== nextTick) {
+      this._argv = args ? [call, ...args] : [call];
+      this._onImmediate = nextTick;
+    }
+    return Reflect.apply(ref, this, []);
+  };
+}
+
+module.exports = { putOffImmediates, resumeImmediates, startImmediate };
