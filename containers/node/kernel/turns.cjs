@@ -56,14 +56,14 @@ function putOffImmediates() {
   const first = setImmediate(() => {});
   clearImmediate(first);
   const { prototype } = first.constructor;
-  const { ref } = prototype;
+  const ref = (() => {}).call.bind(prototype.ref); // code may replace Reflect.apply
   prototype.ref = function () {
     const { _onImmediate: call, _argv: args } = this;
     if (typeof call === 'function' && call !== nextTick) {
       this._argv = args ? [call, ...args] : [call];
       this._onImmediate = nextTick;
     }
-    return Reflect.apply(ref, this, []);
+    return ref(this);
   };
 }
 

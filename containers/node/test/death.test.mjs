@@ -242,6 +242,14 @@ describe('a hostile kernel', () => {
     assert.equal(readFileSync(file, 'utf8'), 'xx');
   });
 
+  test('a kernel does without Reflect.apply', async () => {
+    for (const code of ['Reflect.apply = null; 1', '1']) {
+      const done = await client.run(code);
+      assert.deepEqual([done.status, done.result, done.kernel], ['completed', '1', 'alive']);
+    }
+    await client.run('process.kill(process.pid, 9); await new Promise(() => {})');
+  });
+
   test('what user code does to the built-in objects does not reach the kernel', async () => {
     const code = 'Object.prototype.polluted = 1; Array.prototype.polluted = 2; Object.defineProperty(Object.prototype, "get", { value: 1, writable: true }); JSON.stringify = JSON.parse = () => "x"; Promise.prototype.then = null; require("fs").writeSync = null; globalThis.setImmediate = null; 1';
     assert.equal((await client.run(code)).status, 'completed');
