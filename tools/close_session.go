@@ -16,9 +16,8 @@ func (d *Deps) closeSession() tool {
 		mcp.WithToolTitle("Close a session"),
 		mcp.WithDescription("End a session: stop its code, drop its variables and delete its files. Sessions also end by themselves when idle, so this is only needed to start over or to make room."),
 		sessionParam(),
-		mcp.WithBoolean("keep_files", mcp.DefaultBool(false),
-			mcp.Description("Keep the files, for a later call with the same session_id.")),
-		hints(false), closed(),
+		mcp.WithBoolean("keep_files", mcp.Description("Keep the files, for a later call with the same session_id.")),
+		hints(false),
 	)
 	definition.Annotations.DestructiveHint = mcp.ToBoolPtr(true)
 	return tool{output: mcp.WithOutputSchema[closedSession](), definition: definition, handle: func(ctx context.Context, p *params) (*answer, error) {

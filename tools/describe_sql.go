@@ -39,8 +39,8 @@ func (d *Deps) describeSQL() tool {
 		mcp.WithString("schema", mcp.Description("Only this schema.")),
 		mcp.WithString("table", mcp.Description("Table or view, also as schema.table.")),
 		mcp.WithString("glob", mcp.Description("Pattern of table names, such as order*.")),
-		mcp.WithBoolean("examples", mcp.DefaultBool(false), mcp.Description("With table: a few distinct values of each column.")),
-		hints(true), closed())
+		mcp.WithBoolean("examples", mcp.Description("With table: a few distinct values of each column.")),
+		hints(true))
 	definition.Annotations.OpenWorldHint = mcp.ToBoolPtr(true)
 	return tool{output: mcp.WithOutputSchema[describeFields](), definition: definition, handle: d.handleDescribeSQL}
 }

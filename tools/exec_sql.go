@@ -70,10 +70,10 @@ func (d *Deps) execSQL() tool {
 		// the others are taken as well.
 		mcp.WithArray("params", mcp.WithStringItems(), mcp.Description("Values of $1, $2 … (PostgreSQL) or @p1, @p2 … (SQL Server). As text whatever the type, such as 42, true or 2026-01-31; numbers, booleans, null and lists (arrays) are taken too.")),
 		connectionParam(d.Databases),
-		mcp.WithNumber("max_rows", mcp.Description(fmt.Sprintf("Most rows to read; default %d.", d.Databases.MaxRows))),
+		mcp.WithNumber("max_rows", mcp.Description(fmt.Sprintf("Most rows to read, %d by default and at most.", d.Databases.MaxRows))),
 		mcp.WithString("save_as", mcp.Description("Write the rows to this file whatever their number: name.csv, or name.jsonl for exact types.")),
-		mcp.WithBoolean("overwrite", mcp.DefaultBool(false), mcp.Description("Replace a file of that name.")),
-		sessionParam(), hints(false), closed())
+		mcp.WithBoolean("overwrite", mcp.Description("Replace a file of that name.")),
+		sessionParam(), hints(false))
 	definition.Annotations.OpenWorldHint = mcp.ToBoolPtr(true)
 	return tool{output: mcp.WithOutputSchema[sqlFields](), definition: definition, handle: d.handleExecSQL}
 }
@@ -196,7 +196,8 @@ func (d *Deps) handleExecSQL(ctx context.Context, p *params) (*answer, error) {
 	}
 	fields.DurationMS = time.Since(begun).Milliseconds()
 	fields.fit()
-	return jsonAnswer(fields)
+	a, err := jsonAnswer(fields)
+	return a.noting(p.lowered("max_rows", float64(d.Databases.MaxRows))), err
 }
 
 // fit leaves out of the answer what would make it too long, which takes very many columns with long names: first

@@ -47,7 +47,7 @@ func (d *Deps) listArtifacts() tool {
 			mcp.WithDescription(fmt.Sprintf("List a session's files below %s, newest first, with size, type and time; at most %d. "+
 				"Left out are hidden files, and %s/ unless the glob begins with it.", sandbox.WorkDir, listedArtifacts, inputDir)),
 			mcp.WithString("glob", mcp.Description("Pattern such as *.csv (in any folder), output/*.png, models/** or *.{png,svg}.")),
-			sessionParam(), hints(true), closed(),
+			sessionParam(), hints(true),
 		),
 		handle: func(ctx context.Context, p *params) (*answer, error) {
 			session, glob := p.text("session_id"), p.text("glob")

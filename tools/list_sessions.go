@@ -38,7 +38,7 @@ func (d *Deps) listSessions() tool {
 		definition: mcp.NewTool("list_sessions",
 			mcp.WithToolTitle("List sessions"),
 			mcp.WithDescription("List the sessions on this machine: their languages' state, age, time since the last use, size of their files, and whether this server has them open."),
-			hints(true), closed(),
+			hints(true),
 		),
 		handle: func(ctx context.Context, p *params) (*answer, error) {
 			if err := p.check(); err != nil {

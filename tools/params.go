@@ -19,6 +19,8 @@ import (
 
 // params reads a call's arguments. Each reading method notes what is wrong and goes on; check
 // tells the first thing that was, after the last one is read, so that a handler asks only once.
+// Clients and models are met halfway: numbers, booleans and lists may come as text, an empty text
+// is as if it were left out, and what a client adds of its own is ignored.
 type params struct {
 	given map[string]any
 	raw   json.RawMessage // as they came, where that is known
@@ -72,10 +74,22 @@ func (p *params) fail(format string, args ...any) {
 	}
 }
 
-// take gives the argument, and nil for one that is absent or null.
+// take gives the argument, and nil for one that is absent, null or an empty text.
 func (p *params) take(name string) any {
 	p.known = append(p.known, name)
+	if p.given[name] == "" {
+		return nil
+	}
 	return p.given[name]
+}
+
+// plain is take for what is no text: a text is read as the JSON that it may be, also where Python wrote it.
+func (p *params) plain(name string) any {
+	value := p.take(name)
+	if text, ok := value.(string); ok && json.Unmarshal([]byte(strings.ToLower(text)), &value) == nil {
+		p.given[name] = value
+	}
+	return value
 }
 
 // text reads a string argument; absent is "".
@@ -107,7 +121,7 @@ func (p *params) long(name string) textArgument {
 
 // integer reads a whole number that is not negative; absent is nil.
 func (p *params) integer(name string) *int64 {
-	value := p.take(name)
+	value := p.plain(name)
 	if value == nil {
 		return nil
 	}
@@ -139,7 +153,7 @@ func (p *params) required(name string) string {
 
 // flag reads a boolean argument; absent is false.
 func (p *params) flag(name string) bool {
-	value := p.take(name)
+	value := p.plain(name)
 	b, ok := value.(bool)
 	if !ok && value != nil {
 		p.fail("%s is %s and must be true or false.", name, kind(value))
@@ -149,7 +163,7 @@ func (p *params) flag(name string) bool {
 
 // seconds reads a duration in seconds; absent is zero, and anything that is not above zero is wrong.
 func (p *params) seconds(name string) time.Duration {
-	value := p.take(name)
+	value := p.plain(name)
 	if value == nil {
 		return 0
 	}
@@ -183,21 +197,26 @@ func asJSON(n float64) string {
 // values reads a list argument of any values; absent is nil.
 func (p *params) values(name string) []any {
 	value := p.take(name)
-	list, ok := value.([]any)
-	if !ok && value != nil {
-		p.fail("%s is %s and must be a list.", name, kind(value))
+	if value == nil {
+		return nil
 	}
 	var given map[string]json.RawMessage
-	if list == nil || json.Unmarshal(p.raw, &given) != nil {
-		return exact(list).([]any)
+	_ = json.Unmarshal(p.raw, &given) // where nothing is known of how they came, exact is left
+	written := given[name]
+	if text, ok := value.(string); ok {
+		written = json.RawMessage(text)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(given[name]))
+	decoder := json.NewDecoder(bytes.NewReader(written))
 	decoder.UseNumber() // a large whole number would become another one
 	var numbers []any
-	if decoder.Decode(&numbers) != nil {
-		return exact(list).([]any)
+	if decoder.Decode(&numbers) == nil && !decoder.More() {
+		return numbers
 	}
-	return numbers
+	list, ok := value.([]any)
+	if !ok {
+		p.fail("%s is %s and must be a list.", name, kind(value))
+	}
+	return exact(list).([]any)
 }
 
 // exact makes json.Number of the numbers in a value.
@@ -213,14 +232,27 @@ func exact(value any) any {
 	return value
 }
 
-// check gives the first thing that was wrong with the arguments: also one that nobody read.
-func (p *params) check() error {
+// check gives the first thing that was wrong with the arguments.
+func (p *params) check() error { return p.first }
+
+// toldUnknown bounds the names of a note.
+const toldUnknown = 5
+
+// ignored is the note that there are arguments which nobody read; empty where there are none.
+func (p *params) ignored() string {
+	var unknown []string
 	for _, name := range slices.Sorted(maps.Keys(p.given)) {
 		if !slices.Contains(p.known, name) {
-			p.fail("There is no argument %q; the tool has %s.", shorten(name, 60), list(p.known))
+			unknown = append(unknown, strconv.Quote(shorten(name, 60)))
 		}
 	}
-	return p.first
+	if len(unknown) == 0 {
+		return ""
+	}
+	if more := len(unknown) - toldUnknown; more > 0 {
+		unknown = append(unknown[:toldUnknown], fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf("Note: ignored %s: the tool's arguments are %s.", list(unknown), list(p.known))
 }
 
 func list(names []string) string {

@@ -1,7 +1,9 @@
 package tools
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -21,12 +23,15 @@ func TestArgumentsAreCheckedInWords(t *testing.T) {
 		"null for required": {map[string]any{"code": nil}, "code is missing."},
 		"a list":            {[]any{"code"}, "The arguments are a list and must be an object."},
 		"number for text":   {map[string]any{"code": 7.0}, "code is the number 7 and must be text."},
-		"text for number":   {map[string]any{"code": "1", "timeout_seconds": "30"}, `timeout_seconds is the text "30" and must be a number`},
+		"text for number":   {map[string]any{"code": "1", "timeout_seconds": "30s"}, `timeout_seconds is the text "30s" and must be a number`},
+		"list for number":   {map[string]any{"code": "1", "timeout_seconds": "[30]"}, "timeout_seconds is a list and must be a number"},
+		"no number at all":  {map[string]any{"code": "1", "timeout_seconds": "NaN"}, `timeout_seconds is the text "NaN" and must be a number`},
+		"zero as text":      {map[string]any{"code": "1", "timeout_seconds": "0"}, "timeout_seconds is 0 and must be above 0."},
 		"text for flag":     {map[string]any{"code": "1", "fresh": "yes"}, `fresh is the text "yes" and must be true or false.`},
 		"object for text":   {map[string]any{"code": map[string]any{}}, "code is an object and must be text."},
 		"zero seconds":      {map[string]any{"code": "1", "timeout_seconds": 0.0}, "timeout_seconds is 0 and must be above 0."},
 		"negative seconds":  {map[string]any{"code": "1", "timeout_seconds": -3.0}, "timeout_seconds is -3 and must be above 0."},
-		"unknown argument":  {map[string]any{"code": "1", "timeout": 3.0}, `There is no argument "timeout"; the tool has code, session_id, timeout_seconds, fresh.`},
+		"unknown argument":  {map[string]any{"code": "1", "timeout": 3.0}, ""},
 		"long text quoted":  {map[string]any{"code": "1", "fresh": strings.Repeat("é", 500)}, "éé…"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -44,6 +49,78 @@ func TestArgumentsAreCheckedInWords(t *testing.T) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
+	}
+}
+
+func TestArgumentsMayComeAsText(t *testing.T) {
+	for name, test := range map[string]struct {
+		given map[string]any
+		want  string // the text, seconds, flag, number and list that are read
+	}{
+		"as they are":     {map[string]any{"text": "a", "seconds": 2.5, "flag": true, "number": 7.0, "list": []any{1.5, "x", nil}}, "a 2.5s true 7 [1.5 x <nil>]"},
+		"as text":         {map[string]any{"seconds": " 2.5 ", "flag": "true", "number": "7", "list": `[9007199254740993, "X", null]`}, " 2.5s true 7 [9007199254740993 X <nil>]"},
+		"as Python's":     {map[string]any{"flag": "True", "number": "7.0"}, " 0s true 7 []"},
+		"an empty text":   {map[string]any{"text": "", "seconds": "", "flag": "", "number": "", "list": ""}, " 0s false 0 []"},
+		"null":            {map[string]any{"text": nil, "seconds": nil, "flag": "null", "number": nil, "list": nil}, " 0s false 0 []"},
+		"text stays text": {map[string]any{"text": "TRUE 1", "flag": "False"}, "TRUE 1 0s false 0 []"},
+	} {
+		p := newParams(mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: test.given}})
+		text, seconds, flag, number, list := p.text("text"), p.seconds("seconds"), p.flag("flag"), p.integer("number"), p.values("list")
+		if number == nil {
+			number = new(int64)
+		}
+		if got := fmt.Sprintf("%v %v %v %v %v", text, seconds, flag, *number, list); got != test.want || p.check() != nil {
+			t.Errorf("%s: %q and not %q; %v", name, got, test.want, p.check())
+		}
+	}
+}
+
+func TestWhatATextSaysIsLoweredToo(t *testing.T) {
+	p := newParams(mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: map[string]any{"timeout_seconds": "90"}}})
+	if p.seconds("timeout_seconds"); !strings.Contains(p.lowered("timeout_seconds", 60), "from 90 to 60") {
+		t.Errorf("the note is %q", p.lowered("timeout_seconds", 60))
+	}
+}
+
+func TestWhatAClientAddsIsIgnoredWithANote(t *testing.T) {
+	many := map[string]any{"code": "1"}
+	for i := range 100 {
+		many[fmt.Sprintf("x%02d%s", i, strings.Repeat("y", 1000))] = true
+	}
+	for name, test := range map[string]struct {
+		given map[string]any
+		want  string
+	}{
+		"nothing":       {map[string]any{"code": "1"}, ""},
+		"one":           {map[string]any{"code": "1", "wait_for_previous": true}, `Note: ignored "wait_for_previous": the tool's arguments are code, fresh.`},
+		"not even null": {map[string]any{"code": "1", "a": nil, "b": "x"}, `Note: ignored "a", "b": the tool's arguments are code, fresh.`},
+		"lines":         {map[string]any{"code": "1", "a\nb": 1.0}, `"a\nb"`},
+		"very many":     {many, "and 95 more"},
+	} {
+		res, err := wrapDeps().wrap(tool{handle: func(_ context.Context, p *params) (*answer, error) {
+			_, _ = p.required("code"), p.flag("fresh")
+			return &answer{content: []mcp.Content{mcp.NewTextContent("done")}}, p.check()
+		}})(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: test.given}})
+		if err != nil || res.IsError {
+			t.Fatalf("%s: %+v, %v", name, res, err)
+		}
+		got := ""
+		for _, more := range res.Content[1:] {
+			got += more.(mcp.TextContent).Text
+		}
+		if !strings.Contains(got, test.want) || (got == "") != (test.want == "") || len(got) > 600 {
+			t.Errorf("%s: the note is %q", name, got)
+		}
+	}
+}
+
+func TestAFaultNamesWhatWasIgnored(t *testing.T) {
+	res, _ := wrapDeps().wrap(tool{handle: func(_ context.Context, p *params) (*answer, error) {
+		p.required("code")
+		return nil, p.check()
+	}})(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: map[string]any{"script": "1"}}})
+	if text := res.Content[0].(mcp.TextContent).Text; !strings.HasPrefix(text, "invalid_argument: code is missing.\nHint: ") || !strings.Contains(text, `ignored "script"`) {
+		t.Errorf("got %s", text)
 	}
 }
 

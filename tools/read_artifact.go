@@ -51,16 +51,16 @@ func (d *Deps) readArtifact() tool {
 		mcp.WithDescription("Return a file of a session: text as text, an image or audio as such, anything else as base64 when it is small. " +
 			"Long text comes in parts, and the answer says where to go on. To work with data, read it with code instead."),
 		mcp.WithString("path", mcp.Required(), mcp.Description("Such as output/report.csv, below "+sandbox.WorkDir+".")),
-		mcp.WithNumber("offset", mcp.Description("Units to pass over."), mcp.Min(0), mcp.DefaultNumber(0)),
-		mcp.WithNumber("limit", mcp.Description("Units to return."), mcp.Min(1)),
+		mcp.WithNumber("offset", mcp.Description("Units to pass over.")),
+		mcp.WithNumber("limit", mcp.Description("Units to return, at least 1.")),
 		mcp.WithString("unit", mcp.Enum("lines", "bytes"), mcp.Description("Of offset and limit; by default lines for text, bytes for the rest.")),
 	}
 	if d.HostDirs.Any() {
 		options = append(options,
 			mcp.WithString("save_to", mcp.Description("Save the whole file to this path of the user's machine instead, in a folder that the user has allowed.")),
-			mcp.WithBoolean("overwrite", mcp.DefaultBool(false), mcp.Description("Let save_to replace a file.")))
+			mcp.WithBoolean("overwrite", mcp.Description("Let save_to replace a file.")))
 	}
-	definition := mcp.NewTool("read_artifact", append(options, sessionParam(), hints(!d.HostDirs.Any()), closed())...)
+	definition := mcp.NewTool("read_artifact", append(options, sessionParam(), hints(!d.HostDirs.Any()))...)
 	definition.Annotations.DestructiveHint = mcp.ToBoolPtr(d.HostDirs.Any()) // a file of the user's may be replaced
 	return tool{output: mcp.WithOutputSchema[readFields](), definition: definition, handle: d.handleRead}
 }

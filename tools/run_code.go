@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -40,7 +41,7 @@ func (d *Deps) runJSCode() tool {
 		"JavaScript or TypeScript code, as one would type it into a REPL.")
 }
 
-func sentences(list ...string) string { return strings.Join(list, " ") }
+func sentences(list ...string) string { return strings.TrimSpace(strings.Join(list, " ")) }
 
 // ofImage picks what is true of the language's image: the one that setup makes, or one of the user's own, of which
 // nothing is known before Podman is asked.
@@ -69,12 +70,11 @@ func (d *Deps) runCode(name, title string, language sandbox.Language, descriptio
 		definition: mcp.NewTool(name,
 			mcp.WithToolTitle(title), mcp.WithDescription(description),
 			mcp.WithString("code", mcp.Required(), mcp.Description(code)),
-			sessionParam(), mcp.WithNumber("timeout_seconds",
-				mcp.Description("Stop the code after this time; variables are kept."),
-				mcp.DefaultNumber(config.RunTimeout.Seconds()), mcp.Max(config.MaxRunTimeout.Seconds())),
-			mcp.WithBoolean("fresh", mcp.DefaultBool(false),
-				mcp.Description("Run in a new interpreter: same files, none of the variables, and leave none.")),
-			hints(false), closed(),
+			sessionParam(),
+			mcp.WithNumber("timeout_seconds", mcp.Description(fmt.Sprintf("Stop the code after this time, %v by default and at most %v; variables are kept.",
+				config.RunTimeout.Seconds(), config.MaxRunTimeout.Seconds()))),
+			mcp.WithBoolean("fresh", mcp.Description("Run in a new interpreter: same files, none of the variables, and leave none.")),
+			hints(false), loadedAtOnce,
 		),
 		handle: func(ctx context.Context, p *params) (*answer, error) {
 			options := sandbox.RunOptions{
@@ -155,18 +155,20 @@ func (d *Deps) notifyProgress(ctx context.Context, run *sandbox.Run) {
 
 func sessionParam() mcp.ToolOption {
 	return mcp.WithString("session_id",
-		mcp.Description("Session to use; letters, digits, _ and -. Without it: the default session."))
+		mcp.Description("Up to 64 letters, digits, _ and -. Leave it out for the default session."))
 }
 
-// closed refuses arguments that a tool does not have.
-func closed() mcp.ToolOption { return mcp.WithSchemaAdditionalProperties(false) }
+// loadedAtOnce keeps a tool from being hidden behind a client's search for tools, which costs a turn.
+func loadedAtOnce(t *mcp.Tool) {
+	t.Meta = mcp.NewMetaFromMap(map[string]any{"anthropic/alwaysLoad": true})
+}
 
 // hints sets every annotation as it is for a tool that reaches nothing but its own session, where what it
 // replaces can be made again. A tool that does more changes what is otherwise.
 func hints(readOnly bool) mcp.ToolOption {
 	return func(t *mcp.Tool) {
 		t.Annotations = mcp.ToolAnnotation{
-			Title: t.Title, ReadOnlyHint: mcp.ToBoolPtr(readOnly), DestructiveHint: mcp.ToBoolPtr(false),
+			ReadOnlyHint: mcp.ToBoolPtr(readOnly), DestructiveHint: mcp.ToBoolPtr(false),
 			IdempotentHint: mcp.ToBoolPtr(readOnly), OpenWorldHint: mcp.ToBoolPtr(false),
 		}
 	}

@@ -44,7 +44,7 @@ func (d *Deps) sessionInfo() tool {
 		definition: mcp.NewTool("session_info",
 			mcp.WithToolTitle("Session info"),
 			mcp.WithDescription("Tell a session's folders, the state of its Python and JavaScript kernels, the installed packages, the limits in force, its age and how long it has been idle."),
-			sessionParam(), hints(true), closed(),
+			sessionParam(), hints(true),
 		),
 		handle: func(ctx context.Context, p *params) (*answer, error) {
 			id := p.text("session_id")

@@ -184,16 +184,18 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 		if !t.ordered {
 			stdio.Settled(ctx)
 		}
-		a, err := t.handle(ctx, newParams(request))
+		p := newParams(request)
+		a, err := t.handle(ctx, p)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		if err != nil {
-			f := fault.From(err)
-			d.Logger.Info("tool refused", "tool", request.Params.Name, "code", f.Code, "cause", d.Secrets.Mask(causeText(f)))
-			return d.errorResult(f), nil
+			f := *fault.From(err) // a copy: some are shared
+			f.Hint = sentences(f.Hint, p.ignored())
+			d.Logger.Info("tool refused", "tool", request.Params.Name, "code", f.Code, "cause", d.Secrets.Mask(causeText(&f)))
+			return d.errorResult(&f), nil
 		}
-		return d.result(a), nil
+		return d.result(a.noting(p.ignored())), nil
 	}
 }
 

@@ -36,8 +36,8 @@ func (d *Deps) uploadFile() tool {
 		options = append(options, mcp.WithString("host_path", mcp.Description("File of the user's machine, in a folder that the user has allowed.")))
 	}
 	definition := mcp.NewTool("upload_file", append(options,
-		mcp.WithBoolean("overwrite", mcp.DefaultBool(false), mcp.Description("Replace a file of that name.")),
-		sessionParam(), hints(false), closed())...)
+		mcp.WithBoolean("overwrite", mcp.Description("Replace a file of that name.")),
+		sessionParam(), hints(false))...)
 	definition.Annotations.OpenWorldHint = mcp.ToBoolPtr(d.Fetch != nil)
 	return tool{output: mcp.WithOutputSchema[uploadFields](), definition: definition, handle: d.handleUpload}
 }
@@ -104,9 +104,12 @@ type uploadContent struct {
 func readContent(p *params) uploadContent {
 	c := uploadContent{text: p.long("text"), base64: p.long("content_base64"), url: p.text("url"), hostPath: p.text("host_path")}
 	for _, name := range contentNames {
-		if p.given[name] != nil {
+		if p.given[name] != nil && p.given[name] != "" {
 			c.given = append(c.given, name)
 		}
+	}
+	if p.given["text"] == "" && len(c.given) == 0 { // an empty file
+		c.given, c.text = []string{"text"}, shortText("")
 	}
 	return c
 }

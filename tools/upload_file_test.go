@@ -164,7 +164,7 @@ func TestContentIsGivenInOneWay(t *testing.T) {
 	}{
 		"none":     {map[string]any{}, "this call has none"},
 		"only nil": {map[string]any{"text": nil}, "this call has none"},
-		"two":      {map[string]any{"text": "", "url": "https://x"}, "this call has text, url"},
+		"two":      {map[string]any{"text": "x", "url": "https://x"}, "this call has text, url"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newParams(mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: test.arguments}})

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/mark3labs/mcp-go/mcp"
 )
@@ -14,10 +15,9 @@ func (d *Deps) waitForRun() tool {
 			mcp.WithDescription("Wait for a run that an earlier call reported as still running, and return its result; or cancel it, which keeps the variables. "+
 				"Returns the output so far when the run is not over in time."),
 			mcp.WithString("run_id", mcp.Required(), mcp.Description("The run_id of the earlier answer.")),
-			mcp.WithNumber("timeout_seconds", mcp.Description("How long to wait."),
-				mcp.DefaultNumber(d.SoftWait.Seconds()), mcp.Max(d.SoftWait.Seconds())),
-			mcp.WithBoolean("cancel", mcp.DefaultBool(false), mcp.Description("Interrupt the run instead of letting it go on.")),
-			hints(false), closed(),
+			mcp.WithNumber("timeout_seconds", mcp.Description(fmt.Sprintf("How long to wait, %v by default and at most.", d.SoftWait.Seconds()))),
+			mcp.WithBoolean("cancel", mcp.Description("Interrupt the run instead of letting it go on.")),
+			hints(false),
 		),
 		handle: func(ctx context.Context, p *params) (*answer, error) {
 			id, wait, cancel := p.required("run_id"), p.seconds("timeout_seconds"), p.flag("cancel")

@@ -23,9 +23,9 @@ func TestBadArgumentsAreCodedErrors(t *testing.T) {
 		"code that is a list":            {javascript, object{"code": []string{"1"}}, "invalid_argument", "a list"},
 		"code over the limit":            {python, object{"code": long}, "code_too_large", "100001"},
 		"JavaScript over the limit":      {javascript, object{"code": long}, "code_too_large", "100001"},
-		"an unknown argument":            {python, object{"code": "1", "kode": "1"}, "invalid_argument", `"kode"`},
+		"a misspelt argument":            {python, object{"kode": "1"}, "invalid_argument", `"kode"`},
 		"a flag that is text":            {python, object{"code": "1", "fresh": "yes"}, "invalid_argument", `"yes"`},
-		"a timeout that is text":         {python, object{"code": "1", "timeout_seconds": "9"}, "invalid_argument", `"9"`},
+		"a timeout in words":             {python, object{"code": "1", "timeout_seconds": "9 s"}, "invalid_argument", `"9 s"`},
 		"a timeout of zero":              {python, object{"code": "1", "timeout_seconds": 0}, "invalid_argument", "above 0"},
 		"a timeout below zero":           {python, object{"code": "1", "timeout_seconds": -1}, "invalid_argument", "above 0"},
 		"an id with a slash":             {python, object{"code": "1", "session_id": "a/b"}, "invalid_session_id", `"a/b"`},
@@ -39,7 +39,6 @@ func TestBadArgumentsAreCodedErrors(t *testing.T) {
 		"a run id that was never issued": {"wait_for_run", object{"run_id": "run-\x00"}, "run_not_found", ""},
 		"closing what does not exist":    {"close_session", object{"session_id": "nobodys"}, "session_not_found", "nobodys"},
 		"closing with a bad id":          {"close_session", object{"session_id": ".."}, "invalid_session_id", ".."},
-		"an argument to list_sessions":   {"list_sessions", object{"all": true}, "invalid_argument", `"all"`},
 	} {
 		res := s.call(test.tool, test.arguments)
 		if f := res.Meta.Error; f == nil || f.Code != test.code || !strings.Contains(f.Message+f.Hint, test.says) {
@@ -59,6 +58,19 @@ func TestBadArgumentsAreCodedErrors(t *testing.T) {
 	if got := s.py("6 * 7").Meta.Run.value(); got != "42" {
 		t.Errorf("afterwards: %s", got)
 	}
+}
+
+// What Gemini CLI and others add to every call, and what many of them write as text.
+func TestArgumentsThatClientsAddOrWriteAsText(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	res := s.complete(python, object{"code": "6 * 7", "wait_for_previous": true, "session_id": "", "timeout_seconds": "30", "fresh": "false"})
+	res.wantText(t, "[result]\n42", `Note: ignored "wait_for_previous"`)
+	res = s.complete(javascript, object{"code": "6 * 7", "timeout_seconds": "1e9", "fresh": ""})
+	res.wantText(t, "[result]\n42", "timeout_seconds was lowered from 1000000000 to 3600")
+	s.call("list_sessions", object{"all": true}).wantText(t, `Note: ignored "all": the tool's arguments are none.`)
+	s.call("upload_file", object{"filename": "a.txt", "text": "hello", "url": "", "content_base64": "", "overwrite": "true"}).wantText(t, "input/a.txt")
+	s.call("upload_file", object{"filename": "empty.txt", "text": "", "url": ""}).wantText(t, "input/empty.txt")
 }
 
 func TestArgumentsThatAreNoObject(t *testing.T) {

@@ -143,10 +143,15 @@ func TestEveryToolSaysWhatClientsAskFor(t *testing.T) {
 			t.Errorf("%s: annotations are missing: %s", tool.Name, tool.raw)
 		}
 		schema := tool.InputSchema
-		if schema.Type != "object" || schema.Properties == nil || schema.AdditionalProperties == nil || *schema.AdditionalProperties {
+		if schema.Type != "object" || schema.Properties == nil || schema.AdditionalProperties != nil {
 			t.Errorf("%s: input schema: %s", tool.Name, tool.raw)
 		}
 		for name, property := range schema.Properties {
+			for refusing := range property {
+				if !slices.Contains([]string{"type", "description", "enum", "items"}, refusing) {
+					t.Errorf("%s: %s has %s, by which clients refuse what the server would take", tool.Name, name, refusing)
+				}
+			}
 			if kind, plain := property["type"].(string); !plain || kind == "" || property["description"] == "" || property["description"] == nil {
 				t.Errorf("%s: %s is %s", tool.Name, name, sprint(property))
 			}
