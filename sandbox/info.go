@@ -13,8 +13,9 @@ import (
 // KernelInfo describes one language of a session.
 type KernelInfo struct {
 	Language Language
-	State    string // "running", "idle", "not started", "ended", or "kept": no server speaks to it now, and its variables are there
-	Version  string // of the interpreter; empty before it has come up
+	State    string   // "running", "idle", "not started", "ended", or "kept": no server speaks to it now, and its variables are there
+	Version  string   // of the interpreter; empty before it has come up
+	Run      *RunInfo // that has the kernel, as far as is known; nil: none
 }
 
 // Owners of a session, as SessionInfo tells them.
@@ -49,7 +50,14 @@ func (s *session) info(fallback string, kept []Language) SessionInfo {
 		info.LastUsed = time.Now()
 	}
 	for _, l := range s.lanes {
-		info.Kernels = append(info.Kernels, l.info(slices.Contains(kept, l.language)))
+		kernel := l.info(slices.Contains(kept, l.language))
+		if run := s.holder(l); run != nil && kernel.State != "ended" {
+			kernel.Run = run.info(s.config.Mask)
+			if kernel.State == "idle" { // of an earlier server's run
+				kernel.State = "running"
+			}
+		}
+		info.Kernels = append(info.Kernels, kernel)
 	}
 	sortKernels(info.Kernels)
 	return info
@@ -152,11 +160,13 @@ func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) 
 	default:
 		return SessionInfo{}, notFound(id)
 	}
-	info, wanted := left.info(m.config.StateDir, id)
+	info, wanted := left.info(&m.config, id)
 	if !wanted {
 		return SessionInfo{}, notFound(id)
 	}
-	info.Kernels = m.takeable(ctx, id, info.Kernels)
+	if info.Owner == OwnerNone {
+		info.Kernels = m.takeable(ctx, id, info.Kernels)
+	}
 	return info, nil
 }
 
@@ -230,7 +240,7 @@ func (m *Manager) Sessions(ctx context.Context) ([]SessionInfo, error) {
 		if mine[id] {
 			continue
 		}
-		if info, wanted := left.info(m.config.StateDir, id); wanted {
+		if info, wanted := left.info(&m.config, id); wanted {
 			list = append(list, info)
 		}
 	}
@@ -240,22 +250,27 @@ func (m *Manager) Sessions(ctx context.Context) ([]SessionInfo, error) {
 
 // info describes a session that this server does not have open. false: nobody wants it any more, and the next
 // sweep removes it.
-func (l *leftover) info(stateDir, id string) (SessionInfo, bool) {
+func (l *leftover) info(config *Config, id string) (SessionInfo, bool) {
 	info := SessionInfo{ID: id, Named: l.named, Owner: OwnerOther, Created: l.newest, LastUsed: l.newest}
-	if r := loadRecord(sessionFolder(stateDir, id)); r != nil {
+	if r := loadRecord(sessionFolder(config.StateDir, id)); r != nil {
 		info.Created = r.Created
 	}
-	lock, err := takeLock(stateDir, id)
+	busy := busyWith(config, id)
+	lock, err := takeLock(config.StateDir, id)
 	if err != nil {
-		if used, err := usedUntil(stateDir, id); err == nil {
+		if used, err := usedUntil(config.StateDir, id); err == nil {
 			info.LastUsed = notAfter(time.Now(), used) // its server keeps that up
 		}
+		for language, run := range busy {
+			info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "running", Run: run})
+		}
+		sortKernels(info.Kernels)
 		return info, true
 	}
 	defer lock.leave()
 	info.Owner = OwnerNone
 	for _, language := range l.running {
-		info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "kept"})
+		info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "kept", Run: busy[language]})
 	}
 	sortKernels(info.Kernels)
 	if lock.kept() {

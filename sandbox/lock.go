@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
 // A session belongs to the server that holds the lock on its file in the state directory. The
@@ -220,8 +222,9 @@ const (
 )
 
 // patiently takes what needs a session, and calls waiting each time that another server has its lock, or that
-// it is being closed. What it waits for the one is not taken from the time for the other.
-func patiently[T any](id string, waiting func(), take func() (T, error)) (T, error) {
+// it is being closed. What it waits for the one is not taken from the time for the other. elsewhere is what it fails
+// with where the other server keeps it.
+func patiently[T any](elsewhere func() *fault.Error, waiting func(), take func() (T, error)) (T, error) {
 	began := time.Now()
 	closed := began // when it was last seen being closed
 	for ; ; time.Sleep(retryEvery) {
@@ -234,7 +237,7 @@ func patiently[T any](id string, waiting func(), take func() (T, error)) (T, err
 			}
 		case errors.Is(err, errLocked):
 			if time.Since(closed) >= lockPatience {
-				return taken, errOpenElsewhere(id)
+				return taken, elsewhere()
 			}
 		default:
 			return taken, err

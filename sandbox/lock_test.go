@@ -98,23 +98,24 @@ func TestTheStateDirectoryIsNobodyElsesToEnter(t *testing.T) {
 }
 
 func TestASessionIsWaitedForByWhatHoldsIt(t *testing.T) {
-	closing := errBeingClosed("s")
+	closing, elsewhere := errBeingClosed("s"), fault.New(fault.SessionBusy, "", "elsewhere")
+	busy := func() *fault.Error { return elsewhere }
 	for name, test := range map[string]struct {
 		closing, locked time.Duration // how long, the one after the other
 		want            error
 	}{
 		"free at once":                    {},
 		"locked for a moment":             {0, time.Second, nil},
-		"locked for long":                 {0, time.Minute, errOpenElsewhere("s")},
+		"locked for long":                 {0, time.Minute, elsewhere},
 		"closed after a while":            {5 * time.Second, 0, nil},
 		"closed, then locked at its end":  {5 * time.Second, time.Second, nil},
-		"closed, then taken by a server":  {5 * time.Second, time.Minute, errOpenElsewhere("s")},
+		"closed, then taken by a server":  {5 * time.Second, time.Minute, elsewhere},
 		"closed without coming to an end": {time.Minute, 0, closing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				_, err := patiently("s", func() {}, func() (int, error) {
+				_, err := patiently(busy, func() {}, func() (int, error) {
 					switch since := time.Since(began); {
 					case since < test.closing:
 						return 0, closing

@@ -96,7 +96,7 @@ func (m *Manager) Run(options RunOptions) (*Run, error) {
 		waiting()
 		<-before
 	}
-	run, err := patiently(options.SessionID, waiting, func() (*Run, error) {
+	run, err := patiently(m.openElsewhere(options.SessionID), waiting, func() (*Run, error) {
 		s, err := m.use(options.SessionID)
 		if err != nil {
 			return nil, err
@@ -181,7 +181,7 @@ func CheckSessionID(id string) error {
 // open gives the session to somebody who uses it, the default one for an empty id, and makes it when it
 // does not exist.
 func (m *Manager) open(id string) (*session, error) {
-	return patiently(id, func() {}, func() (*session, error) { return m.use(id) })
+	return patiently(m.openElsewhere(id), func() {}, func() (*session, error) { return m.use(id) })
 }
 
 // use is open that does not wait: errLocked and errClosing tell what for.
@@ -289,7 +289,7 @@ func (m *Manager) newSession(id string, named bool) (*session, error) {
 
 // lock takes the session's lock, and waits for it. The error is a fault.
 func (m *Manager) lock(id string) (*lockFile, error) {
-	return patiently(id, func() {}, func() (*lockFile, error) { return m.tryLock(id) })
+	return patiently(m.openElsewhere(id), func() {}, func() (*lockFile, error) { return m.tryLock(id) })
 }
 
 // tryLock is lock without the waiting: errLocked where another server has the session.
@@ -488,9 +488,16 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 	return nil
 }
 
-func errOpenElsewhere(id string) *fault.Error {
-	return fault.New(fault.SessionBusy, "Use another session_id, or close the session there first.",
-		"Session %q is open in another running server.", id)
+// openElsewhere tells that another server has the session, and what it runs there.
+func (m *Manager) openElsewhere(id string) func() *fault.Error {
+	return func() *fault.Error {
+		running := ""
+		for _, run := range busyWith(&m.config, id) {
+			running += " It runs " + run.String() + "."
+		}
+		return fault.New(fault.SessionBusy, "Use another session_id, or close the session there first.",
+			"Session %q is open in another running server.%s", id, running)
+	}
 }
 
 // drop closes the session and forgets it.

@@ -42,7 +42,8 @@ type Run struct {
 	Language  Language
 
 	options RunOptions
-	earlier bool // it was begun by a server before this one
+	earlier bool            // it was begun by a server before this one
+	ahead   func() *RunInfo // the run that has the kernel meanwhile; nil, or gives nil: none is known
 	// unrecorded says that what this server makes of the run's end is not its end.
 	unrecorded atomic.Bool
 	ending     atomic.Bool // its code is over
@@ -136,7 +137,10 @@ func (r *Run) SoFar(ctx context.Context) *Result {
 		Displays: displays, DisplaysTotal: len(displays), Duration: time.Since(r.created),
 	}
 	if k == nil {
-		res.Notes = []string{"The code has not begun: it waits for its turn or for its container."}
+		res.Notes = []string{"The code has not begun: it waits for its container."}
+		if before := r.before(); before != nil {
+			res.Notes = []string{"The code has not begun: it waits for " + before.String(), before.wayOut() + "."}
+		}
 		return res
 	}
 	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
@@ -145,6 +149,13 @@ func (r *Run) SoFar(ctx context.Context) *Result {
 		res.Stdout, res.Stderr = answer.Stdout.stream(maxText), answer.Stderr.stream(maxText)
 	}
 	return res
+}
+
+func (r *Run) before() *RunInfo {
+	if r.ahead == nil {
+		return nil
+	}
+	return r.ahead()
 }
 
 func (r *Run) setKernel(k *kernel) {

@@ -147,6 +147,7 @@ func (s *session) launch(id string, options RunOptions) (*Run, error) {
 		return nil, errBeingClosed(s.id)
 	}
 	run := newRun(s.ctx, id, s.id, options)
+	run.ahead = func() *RunInfo { return s.ahead(run) }
 	turn := s.lanes[options.Language].enqueue()
 	s.remember(run)
 	s.active++
@@ -282,9 +283,13 @@ func (s *session) outcome(run *Run, l *lane, k *kernel, done doneMessage, err er
 // notInTurn settles a run that did not come to its turn.
 func (s *session) notInTurn(run *Run, err error) (*Result, error) {
 	if errors.Is(err, errTurnTimeout) {
-		return nil, fault.New(fault.SessionBusy,
-			"Wait for the earlier run with wait_for_run, cancel it, or use another session_id.",
-			"Session %q still runs other %s code after %s.", s.id, run.Language, run.options.Timeout)
+		busy := fault.New(fault.SessionBusy, "Try again, or use another session_id.",
+			"Session %q still ran other %s code after %s.", s.id, run.Language, run.options.Timeout)
+		if before := s.ahead(run); before != nil { // and has not ended this moment
+			busy = fault.New(fault.SessionBusy, before.wayOut()+"; or use another session_id.",
+				"Session %q still runs other code after %s: %s", s.id, run.options.Timeout, before).With("run_id", before.RunID)
+		}
+		return nil, busy
 	}
 	return run.stopped()
 }

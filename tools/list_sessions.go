@@ -14,6 +14,7 @@ type kernelFields struct {
 	Language sandbox.Language `json:"language"`
 	State    string           `json:"state"`
 	Version  string           `json:"version,omitempty"`
+	Run      *sandbox.RunInfo `json:"run,omitempty"` // that the kernel is busy with
 }
 
 type sessionFields struct {

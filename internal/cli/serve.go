@@ -73,7 +73,9 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	secrets := settings.passThrough(os.LookupEnv, log)
 	connections := settings.connections(os.Environ(), log)
 	mask := tools.NewMasker(withPasswords(secrets, connections.Sources()))
-	manager := sandbox.NewManager(settings.sandboxConfig(engine, secrets, log))
+	config := settings.sandboxConfig(engine, secrets, log)
+	config.Mask = mask
+	manager := sandbox.NewManager(config)
 	manager.Prewarm()
 	err = stdio.Serve(ctx, settings.mcpServer(manager, engine, mask, connections, log), in, out, stdio.Options{InOrder: true, Logger: log})
 	log.Debug("message loop ended", "error", err)

@@ -166,6 +166,9 @@ func TestARunOutlivesItsServer(t *testing.T) {
 			if res := second.call("wait_for_run", object{"run_id": run}); res.Meta.Run == nil || res.Meta.Run.Status != "running" {
 				t.Fatalf("in the next server: %s", res.text())
 			}
+			second.call(tool, object{"session_id": id, "code": "1", "timeout_seconds": 0.5}).wantText(t, "session_busy", run, "cancel: true")
+			second.call("session_info", object{"session_id": id}).wantText(t, run)
+			second.call("list_sessions", object{}).wantText(t, run)
 			second.kill()
 			third := start(t, setup{stateDir: dir})
 			// The other language's kernel shares the files and lets the run go on.

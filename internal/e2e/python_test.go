@@ -123,7 +123,7 @@ func TestARunThatGetsNoTurnIsRefused(t *testing.T) {
 	s.waitFor("the code runs", func(all []message) bool { return len(progressOf(all, "busy")) > 0 })
 	res := s.call(python, object{"code": "1", "timeout_seconds": 0.5})
 	res.wantCode(t, "session_busy")
-	res.wantText(t, "wait_for_run")
+	res.wantText(t, "wait_for_run", "print('on', flush=True)")
 	busy.cancel()
 	s.py("1")
 }

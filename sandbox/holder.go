@@ -1,0 +1,99 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// RunInfo names a run that has a kernel, for those who want it.
+type RunInfo struct {
+	RunID      string   `json:"run_id"`
+	Language   Language `json:"-"`
+	AgeSeconds int      `json:"age_seconds"`
+	FirstLine  string   `json:"first_line"` // of its code, without secrets
+}
+
+// firstLineBytes is how much of a line of code names a run.
+const firstLineBytes = 100
+
+func (r *Run) info(mask Masker) *RunInfo {
+	code := r.options.Code
+	if mask != nil {
+		code = mask.Mask(code) // whole: of a secret that is cut a part would be left
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(code), "\n")
+	if short := clip(line, firstLineBytes); len(line) > firstLineBytes {
+		line = short + "…"
+	} else {
+		line = short
+	}
+	return &RunInfo{RunID: r.ID, Language: r.Language, AgeSeconds: int(time.Since(r.created).Seconds()), FirstLine: line}
+}
+
+func (i *RunInfo) String() string {
+	text := fmt.Sprintf("%s (%s, %d s old)", i.RunID, i.Language, i.AgeSeconds)
+	if i.FirstLine != "" {
+		text += ": " + i.FirstLine
+	}
+	return text
+}
+
+// wayOut tells a model how to get at the kernel that the run has.
+func (i *RunInfo) wayOut() string {
+	return fmt.Sprintf("Wait for it with wait_for_run and run_id %s, or stop it with cancel: true as well, which keeps the variables", i.RunID)
+}
+
+// holder gives the run that has the lane's kernel, as far as is known: one that the kernel was taken over with, or the
+// first in the queue. The caller holds s.mu.
+func (s *session) holder(l *lane) *Run {
+	if adopted := l.adoptedNow(); adopted != nil && !adopted.over() {
+		return adopted
+	}
+	return firstOpen(s.runs, l.language)
+}
+
+// firstOpen gives the first run of the language that may go on.
+func firstOpen(runs []*Run, language Language) *Run {
+	now := time.Now()
+	for _, run := range runs {
+		if run.Language == language && !run.over() && !run.ending.Load() && (!run.earlier || run.lastEnd().After(now)) {
+			return run
+		}
+	}
+	return nil
+}
+
+// ahead gives the run that another one waits for; nil: none.
+func (s *session) ahead(run *Run) *RunInfo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before := s.holder(s.lanes[run.Language]); before != nil && before != run {
+		return before.info(s.config.Mask)
+	}
+	return nil
+}
+
+// busyWith tells by language what the kernels of a session that is not open here may be at work on.
+func busyWith(config *Config, id string) map[Language]*RunInfo {
+	// While code runs, the lock's time is when it must be over.
+	if until, err := usedUntil(config.StateDir, id); err != nil || !until.After(time.Now()) {
+		return nil
+	}
+	entries, err := unfinishedRuns(config.StateDir, id)
+	if err != nil {
+		config.Logger.Debug("history", "session", id, "error", err)
+	}
+	var runs []*Run
+	for _, entry := range entries {
+		runs = append(runs, entry.run(context.Background(), id, config.MaxRunTimeout))
+	}
+	busy := make(map[Language]*RunInfo)
+	for _, language := range []Language{Python, JavaScript} {
+		if run := firstOpen(runs, language); run != nil {
+			busy[language] = run.info(config.Mask)
+		}
+	}
+	return busy
+}
