@@ -92,9 +92,6 @@ func (r *Run) isFollowed() bool {
 	return r.kernel != nil
 }
 
-// Timeout is how long the code may run.
-func (r *Run) Timeout() time.Duration { return r.options.Timeout }
-
 // Done is closed when the run is over.
 func (r *Run) Done() <-chan struct{} { return r.done }
 

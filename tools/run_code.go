@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,10 +100,6 @@ func (d *Deps) runCode(name, title string, language sandbox.Language, descriptio
 // progressEvery is how often a client that asked for progress hears of a run that says nothing.
 const progressEvery = 5 * time.Second
 
-// progressRest follows each report. A supervisor has one a second; who forged its frames could have
-// thousands.
-const progressRest = 250 * time.Millisecond
-
 // await waits for a run until it is over, or until the soft wait has passed and the answer is that
 // the run goes on. A client's cancel interrupts the run when it is this call's own.
 func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, own bool) (*answer, error) {
@@ -114,8 +111,7 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 		defer ticker.Stop()
 		tick = ticker.C
 	}
-	moved := run.Moved()
-	var rested <-chan time.Time
+	told := -1
 	for {
 		select {
 		case <-run.Done():
@@ -129,13 +125,10 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 				run.Interrupt()
 			}
 			return nil, context.Cause(ctx)
-		case <-moved:
-			d.notifyProgress(ctx, run)
-			moved, rested = nil, time.After(progressRest)
-		case <-rested:
-			moved = run.Moved()
+		case <-run.Moved():
+			told = d.notifyProgress(ctx, run, told)
 		case <-tick:
-			d.notifyProgress(ctx, run)
+			told = d.notifyProgress(ctx, run, told)
 		case <-soft.C:
 			sofar := run.SoFar(ctx)
 			select {
@@ -148,9 +141,15 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 	}
 }
 
-func (d *Deps) notifyProgress(ctx context.Context, run *sandbox.Run) {
+// notifyProgress reports the seconds so far, where they are more than were told. There is no total: the timeout is
+// when a run is stopped, and not when it is done.
+func (d *Deps) notifyProgress(ctx context.Context, run *sandbox.Run, told int) int {
 	p := run.Progress()
-	stdio.NotifyProgress(ctx, p.Elapsed.Seconds(), run.Timeout().Seconds(), d.Secrets.MaskPart(p.LastLine))
+	now := int(p.Elapsed.Seconds())
+	if now > told {
+		stdio.NotifyProgress(ctx, float64(now), 0, cmp.Or(d.Secrets.MaskPart(p.LastLine), fmt.Sprintf("running for %d s", now)))
+	}
+	return max(now, told)
 }
 
 func sessionParam() mcp.ToolOption {

@@ -1,9 +1,9 @@
 package e2e
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -132,13 +132,34 @@ func TestProgressComesInOrderAndBeforeTheAnswer(t *testing.T) {
 			if len(before) < 2 || len(after) > 0 {
 				t.Errorf("%d notifications before the answer and %d behind it", len(before), len(after))
 			}
-			if !slices.IsSortedFunc(before, func(a, b progress) int { return cmp.Compare(a.Progress, b.Progress) }) {
-				t.Errorf("out of order: %s", sprint(before))
-			}
+			wantSeconds(t, before)
 			if last := before[len(before)-1]; !strings.HasPrefix(last.Message, "step ") {
 				t.Errorf("says %q", last.Message)
 			}
 		})
+	}
+}
+
+// wantSeconds checks that progress is told in whole seconds, each once, of no total, and in words.
+func wantSeconds(t *testing.T, told []progress) {
+	t.Helper()
+	for i, p := range told {
+		if p.Progress != math.Trunc(p.Progress) || i > 0 && p.Progress <= told[i-1].Progress || p.Total != 0 || p.Message == "" {
+			t.Errorf("progress %d: %s", i, sprint(told))
+		}
+	}
+}
+
+func TestProgressOfCodeThatSaysNothing(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	s.beginTracked(python, object{"code": "import time; time.sleep(5.5)"}, "quiet").result().wantStatus(t, "completed")
+	s.mu.Lock()
+	told := progressOf(s.messages, "quiet")
+	s.mu.Unlock()
+	wantSeconds(t, told)
+	if len(told) == 0 || !strings.HasPrefix(told[len(told)-1].Message, "running for ") {
+		t.Errorf("told: %s", sprint(told))
 	}
 }
 
