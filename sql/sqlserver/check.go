@@ -73,7 +73,7 @@ type checker struct {
 type group struct {
 	opener int    // the token before the parenthesis
 	cases  int    // CASE that has no END yet
-	clause string // FROM while tables are named
+	clause string // FROM while tables are named; TABLES where nothing else is
 }
 
 func (c *checker) run() error {

@@ -76,7 +76,14 @@ func (c *checker) open(i int) error {
 	if next := c.at(i + 1).key; (next == "SELECT" || next == "(") && len(c.groups) == 1 && i != c.main && c.endsStatement(i-1) {
 		return c.refuse(i+1, "a second statement begins here", oneStatement)
 	}
-	c.groups = append(c.groups, group{opener: i - 1})
+	inner := group{opener: i - 1}
+	switch before := c.at(i - 1); {
+	case before.kind == word && (before.key == "PREDICT" || strings.HasSuffix(before.key, "TABLE")): // CHANGETABLE, CONTAINSTABLE
+		inner.clause = "TABLES"
+	case c.namesTable(i): // FROM (a JOIN b ON …)
+		inner.clause = "FROM"
+	}
+	c.groups = append(c.groups, inner)
 	return nil
 }
 
@@ -124,7 +131,7 @@ func (c *checker) keyword(i int) error {
 		if why, ok := refused[key]; ok && !c.harmless(i, key) {
 			return c.refuse(i, why, c.hint(i, key))
 		}
-		if why, ok := refusedPairs[[2]string{key, c.at(i + 1).key}]; ok {
+		if why, ok := beginners[key]; ok && c.beginsStatement(i, key) {
 			return c.refuse(i, why, c.hint(i, key))
 		}
 	}
@@ -173,10 +180,10 @@ func (c *checker) structure(i int) error {
 			g.clause = "FROM"
 		}
 	case "FOR":
-		if c.at(i+1).key != "SYSTEM_TIME" {
+		if isOneOf(c.at(i+1), "XML", "JSON", "BROWSE") { // and not FOR SYSTEM_TIME, nor FOR PATH of a graph
 			g.clause = ""
 		}
-	case "WHERE", "GROUP", "HAVING", "ORDER", "OPTION", "UNION", "EXCEPT", "INTERSECT":
+	case "WHERE", "GROUP", "HAVING", "ORDER", "WINDOW", "OPTION", "UNION", "EXCEPT", "INTERSECT":
 		g.clause = ""
 	case "NEXT":
 		if c.at(i+1).key == "VALUE" && c.at(i+2).key == "FOR" {
@@ -192,33 +199,56 @@ func (c *checker) structure(i int) error {
 		if c.at(i-1).key != "(" {
 			return c.refuse(i, "VALUES stands in parentheses: FROM (VALUES (1), (2)) AS v(a)", "Write it so.")
 		}
+		g.clause = ""
 	case "WITH":
 		if !c.withMayStand(i) {
 			return c.refuse(i, "a second statement begins here", oneStatement)
 		}
-	case "ENABLE", "DISABLE":
-		if c.at(i+1).key == "TRIGGER" {
-			return c.refuse(i, "it changes the database's objects", oneStatement)
-		}
 	case "GO":
-		if c.aloneInLine(i) {
+		if c.aloneInLine(i) && !c.wantsMore(i-1) {
 			return c.refuse(i, "GO is a word of client programs and no T-SQL", "Leave the line out. "+oneStatement)
-		}
-	case "RECEIVE", "THROW":
-		if c.beginsAfterName(i) {
-			return c.refuse(i, "it could begin a second statement", c.hint(i, t.key))
 		}
 	}
 	return nil
 }
 
-// beginsAfterName tells whether a word that may be a name is followed by what no name is followed by.
-func (c *checker) beginsAfterName(i int) bool {
-	next := c.at(i + 1)
-	if c.at(i-1).key == "AS" || next.key == "." || isOneOf(next, "FROM", "AS", "IN", "IS", "LIKE", "BETWEEN", "AND", "OR", "THEN", "ELSE", "END", "ASC", "DESC", "ON") {
+// beginsStatement tells whether a word that may be a name begins a statement: where one could end before it, and what
+// follows is what the statement has and a name has not.
+func (c *checker) beginsStatement(i int, key string) bool {
+	if c.tokens[i].key == key && c.wantsMore(i-1) {
 		return false
 	}
-	return next.kind == word || next.kind == quoted || next.kind == number || next.kind == variable
+	next, last := c.at(i+1), c.at(i+3)
+	switch key {
+	case "RECEIVE", "THROW":
+		return !c.followsName(i + 1)
+	case "SEND": // ON CONVERSATION @handle, where an alias has a condition
+		return next.key == "ON" && c.at(i+2).key == "CONVERSATION" && (last.key == "(" || !c.followsName(i+3))
+	case "GET":
+		return next.key == "CONVERSATION" && c.at(i+2).key == "GROUP" && last.key != "BY"
+	default: // MOVE CONVERSATION, RENAME OBJECT
+		return isOneOf(next, "CONVERSATION", "OBJECT", "DATABASE") && !c.followsName(i+2)
+	}
+}
+
+// wantsMore tells whether a statement cannot end with the token at i, so that what comes next is a part of it.
+func (c *checker) wantsMore(i int) bool {
+	t := c.at(i)
+	return t.kind == symbol && strings.Contains("(,/+-%=<>!&|^~{", t.key) || t.kind == word && operators[t.key] && !c.afterDot(i)
+}
+
+// followsName tells whether the token at i is one that may come after a name, and begins no list of values.
+func (c *checker) followsName(i int) bool {
+	t := c.at(i)
+	switch t.kind {
+	case end:
+		return true
+	case symbol:
+		return !isOneOf(t, "(", "{", "*", "+", "-", "~", "::")
+	case word:
+		return afterNames[t.key] && !(isOneOf(t, "LEFT", "RIGHT") && c.at(i+1).key == "(")
+	}
+	return false
 }
 
 // selectMayStand: at the beginning, in parentheses, after WITH's list, and between the words that join results.
@@ -252,13 +282,16 @@ func (c *checker) aloneInLine(i int) bool {
 
 // name refuses what names can reach that the words do not show: other servers, and files.
 func (c *checker) name(i int) error {
-	if why, ok := farFunctions[unquote(c.tokens[i])]; ok && c.at(i+1).key == "(" {
-		return c.refuse(i, why, "Read tables and views only.")
+	name := unquote(c.tokens[i])
+	for begin, why := range farFunctions {
+		if c.at(i+1).key == "(" && strings.HasPrefix(name, begin) {
+			return c.refuse(i, why, "Read tables and views only.")
+		}
 	}
 	if c.at(i-1).key == "." || !c.namesTable(i) {
 		return nil
 	}
-	if dots, next := c.chain(i); dots > 2 && c.at(next).key != "(" {
+	if dots, next := c.chain(i); dots > 2 && !c.opensNodes(next) {
 		return c.refuse(i, "a name of four parts is on another server", "Name tables as schema.table or database.schema.table.")
 	}
 	return nil
@@ -271,16 +304,22 @@ func unquote(t token) string {
 	return canonical(t.text[1 : len(t.text)-1])
 }
 
-// namesTable tells whether a name at i is one of a table rather than of a column.
+// namesTable tells whether a name or a parenthesis at i stands where a table does, rather than a column.
 func (c *checker) namesTable(i int) bool {
-	before := c.at(i - 1)
-	if before.key == "," {
-		return c.inside().clause == "FROM"
+	switch c.inside().clause {
+	case "TABLES":
+		return true
+	case "FROM":
+		before := c.at(i - 1)
+		return isOneOf(before, "JOIN", "APPLY", ",", "(") || before.key == "FROM" && c.at(i-2).key != "DISTINCT" ||
+			before.key == "OJ" && c.at(i-2).key == "{"
 	}
-	for i--; c.at(i).key == "("; {
-		i--
-	}
-	return isOneOf(c.at(i), "JOIN", "APPLY") || c.at(i).key == "FROM" && c.at(i-1).key != "DISTINCT"
+	return false
+}
+
+// opensNodes tells whether the parenthesis at i is that of column.nodes('/path'), the one method that gives rows.
+func (c *checker) opensNodes(i int) bool {
+	return unquote(c.at(i-1)) == "NODES" && c.at(i).key == "(" && c.at(i+1).kind == text
 }
 
 // chain counts the dots of the name that begins at i, and tells what follows it.

@@ -31,16 +31,23 @@ var instead = map[string]string{
 	"EXECUTE": "Procedures cannot be run; read the tables and views of the schema sys instead, or use describe_sql.",
 }
 
-// refusedPairs are statements that begin with a word that may be a name.
-var refusedPairs = map[[2]string]string{
-	{"SEND", "ON"}:           "it sends a message",
-	{"GET", "CONVERSATION"}:  "it locks a conversation",
-	{"MOVE", "CONVERSATION"}: "it moves a conversation",
-	{"RENAME", "OBJECT"}:     "it changes the database's objects",
-	{"COPY", "INTO"}:         "it writes",
-	{"RECEIVE", "*"}:         "it takes messages from a queue",
-	{"RECEIVE", "TOP"}:       "it takes messages from a queue",
+// beginners are words that may be names and begin statements too, all of whose other words may be names.
+var beginners = map[string]string{
+	"SEND":    "it sends a message",
+	"GET":     "it locks a conversation",
+	"MOVE":    "it moves a conversation",
+	"RENAME":  "it changes the database's objects",
+	"RECEIVE": "it takes messages from a queue",
+	"THROW":   "it is a program, not a statement",
 }
+
+// operators are the reserved words with which no statement can end.
+var operators = words("SELECT DISTINCT ALL TOP AS BY WHERE AND OR NOT ON FROM JOIN CASE WHEN THEN ELSE IN LIKE BETWEEN HAVING " +
+	"UNION EXCEPT INTERSECT OPTION OVER PIVOT UNPIVOT ESCAPE COLLATE IS WITH")
+
+// afterNames are the reserved words that may come after a name, and could begin no value.
+var afterNames = words("FROM AS IN IS LIKE BETWEEN AND OR NOT THEN ELSE WHEN END ASC DESC ON WHERE GROUP HAVING ORDER UNION EXCEPT " +
+	"INTERSECT OPTION FOR JOIN INNER LEFT RIGHT FULL CROSS OUTER PIVOT UNPIVOT WITH TABLESAMPLE COLLATE")
 
 // holding are table hints that keep locks, or take ones that keep others out.
 var holding = words("XLOCK UPDLOCK TABLOCKX TABLOCK HOLDLOCK SERIALIZABLE REPEATABLEREAD")
@@ -49,10 +56,11 @@ var holding = words("XLOCK UPDLOCK TABLOCKX TABLOCK HOLDLOCK SERIALIZABLE REPEAT
 var hints = words("NOLOCK READUNCOMMITTED READCOMMITTED READCOMMITTEDLOCK READPAST ROWLOCK PAGLOCK TABLOCK " +
 	"TABLOCKX UPDLOCK XLOCK HOLDLOCK SERIALIZABLE REPEATABLEREAD NOWAIT SNAPSHOT NOEXPAND FASTFIRSTROW")
 
-// farFunctions reach out of the databases, with the server's own rights.
+// farFunctions reach out of the databases, with the server's own rights. Functions that begin so count too: a new
+// version of one has its name and _v2.
 var farFunctions = reasons{
-	"it reads files of the server's machine": "FN_TRACE_GETTABLE FN_GET_AUDIT_FILE FN_XE_FILE_TARGET_READ_FILE FN_DUMP_DBLOG " +
-		"DM_OS_FILE_EXISTS DM_OS_ENUMERATE_FILESYSTEM FN_XE_TELEMETRY_BLOB_TARGET_READ_FILE",
+	"it reads files of the server's machine": "FN_TRACE_GETTABLE FN_GET_AUDIT FN_XE_FILE_TARGET FN_XE_TELEMETRY_BLOB_TARGET " +
+		"FN_MSXE_READ FN_DUMP_DBLOG DM_OS_FILE_EXISTS DM_OS_ENUMERATE_FILESYSTEM FN_LEDGER_RETRIEVE_DIGESTS",
 	// Binding a name of another server asks that server.
 	"it binds a text that is not checked": "DM_EXEC_DESCRIBE_FIRST_RESULT_SET",
 }.byWord()

@@ -547,3 +547,77 @@ SELECT 1 UNION DELETE dbo.people
 SELECT * FROM dbo.people (INDEX(1), XLOCK)
 -- ~~~
 SELECT * FROM dbo.people AS p JOIN dbo.b AS b (XLOCK, ROWLOCK) ON p.id = b.id
+-- ~~~
+SELECT * FROM dbo.a, srv.db.dbo.people
+-- ~~~
+SELECT * FROM dbo.a AS a JOIN dbo.b AS b ON a.id = b.id, srv.db.dbo.people AS c
+-- ~~~
+SELECT * FROM dbo.a, (srv.db.dbo.people AS b CROSS JOIN dbo.c AS c)
+-- ~~~
+SELECT * FROM dbo.a, (dbo.c AS c CROSS JOIN srv.db.dbo.people AS b)
+-- ~~~
+SELECT * FROM dbo.a CROSS JOIN ((srv.db.dbo.people AS b CROSS JOIN dbo.c AS c))
+-- ~~~
+SELECT * FROM dbo.person AS p, dbo.knows FOR PATH AS k, srv.db.dbo.person FOR PATH AS q WHERE MATCH(SHORTEST_PATH(p(-(k)->q)+))
+-- ~~~
+SELECT * FROM dbo.a FOR SYSTEM_TIME AS OF '2026-01-01', srv.db.dbo.people
+-- ~~~
+SELECT * FROM dbo.a WITH (NOLOCK), [srv].[db].[dbo].[people] WITH (NOLOCK)
+-- ~~~
+SELECT * FROM srv.db.dbo.people (NOLOCK)
+-- ~~~
+SELECT * FROM dbo.a, srv.db.dbo.nodes (NOLOCK) AS n
+-- ~~~
+SELECT * FROM dbo.f(1) AS f, srv.db.dbo.people
+-- ~~~
+SELECT * FROM {oj srv.db.dbo.people AS a LEFT OUTER JOIN dbo.b AS b ON a.id = b.id}
+-- ~~~
+SELECT * FROM CHANGETABLE(CHANGES srv.db.dbo.people, 0) AS c
+-- ~~~
+SELECT * FROM CONTAINSTABLE(srv.db.dbo.docs, body, 'x') AS k
+-- ~~~
+SELECT * FROM PREDICT(MODEL = @p1, DATA = srv.db.dbo.people AS d) WITH (score float) AS p
+-- ~~~
+SELECT a.id FROM dbo.a AS a WHERE EXISTS (SELECT 1 FROM dbo.b AS b, srv.db.dbo.people AS c)
+-- ~~~
+SELECT * FROM sys.fn_get_audit_file_v2('https://evil.example/x', NULL, NULL, NULL, NULL)
+-- ~~~
+SELECT * FROM dbo.a CROSS APPLY sys.fn_get_audit_file(a.path, DEFAULT, DEFAULT)
+-- ~~~
+SELECT * FROM ::fn_get_audit_file('\\evil\share\*', NULL, NULL)
+-- ~~~
+SELECT * FROM [master].[sys].[fn_xe_file_target_read_file] ('x*.xel', NULL, NULL, NULL)
+-- ~~~
+SELECT * FROM sys . fn_MSxe_read_event_stream ('system_health', 0)
+-- ~~~
+SELECT 1 WHERE 1 = 1 RECEIVE 'x' FROM dbo.q
+-- ~~~
+SELECT 1 WHERE 1 = 1 RECEIVE (message_body) FROM dbo.q
+-- ~~~
+SELECT t.* RECEIVE message_body FROM dbo.q
+-- ~~~
+SELECT {fn NOW()} RECEIVE message_body FROM dbo.q
+-- ~~~
+SELECT a FROM dbo.t AS x RECEIVE CAST(message_body AS xml) FROM dbo.q
+-- ~~~
+SELECT 1 AS a FROM dbo.t apply RECEIVE message_body FROM dbo.q
+-- ~~~
+SELECT t.from RECEIVE message_body FROM dbo.q
+-- ~~~
+SELECT 1 FROM dbo.q GET CONVERSATION GROUP @p1 FROM dbo.q
+-- ~~~
+SELECT 1 FROM dbo.q MOVE CONVERSATION 'x' TO 'y'
+-- ~~~
+SELECT 1 FROM dbo.q RENAME OBJECT::dbo.people TO folk
+-- ~~~
+SELECT 1 FROM dbo.q RENAME OBJECT dbo.people TO folk
+-- ~~~
+SELECT 1 FROM dbo.q SEND ON CONVERSATION @p1 ('y')
+-- ~~~
+SELECT 1 FROM dbo.q SEND ON CONVERSATION (@p1, @p2) ('y')
+-- ~~~
+SELECT 1 FROM dbo.q ENABLE TRIGGER tr ON dbo.people
+-- ~~~
+SELECT 1 COPY INTO dbo.people FROM 'https://example.com/x.csv'
+-- ~~~
+SELECT 1 . RECEIVE * FROM dbo.q

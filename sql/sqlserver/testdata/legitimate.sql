@@ -347,3 +347,40 @@ SELECT REPLICATE('x', 3), SPACE(2), UPPER('update'), LOWER('DELETE')
 SELECT ERROR_MESSAGE(), XACT_STATE(), CONTEXT_INFO(), SESSION_CONTEXT(N'k')
 -- ~~~
 SELECT a FROM dbo.t FOR BROWSE
+-- ~~~
+SELECT * FROM dbo.messages AS m JOIN dbo.outbox send ON send.id = m.id
+-- ~~~
+SELECT * FROM dbo.messages AS m JOIN dbo.outbox AS send ON conversation = m.id
+-- ~~~
+SELECT * FROM dbo.messages m JOIN dbo.outbox send ON conversation.id = send.id, dbo.conversation conversation
+-- ~~~
+SELECT send, get, move, rename, throw, receive FROM dbo.t AS send
+-- ~~~
+SELECT receive * 2, 1 + receive - 1, throw + 1 FROM dbo.t WHERE receive IS NULL OR throw > 5
+-- ~~~
+SELECT x.amount receive, y.amount throw FROM dbo.x x LEFT JOIN dbo.y receive LEFT JOIN dbo.z throw ON 1 = 1 ON 1 = 1 WHERE receive.id = 1
+-- ~~~
+SELECT get conversation FROM get conversation GROUP BY get
+-- ~~~
+SELECT move conversation, rename object FROM dbo.move object WHERE object.a = 1
+-- ~~~
+SELECT enable, disable trigger_name FROM dbo.t disable
+-- ~~~
+SELECT
+	go
+FROM dbo.t
+-- ~~~
+SELECT
+	id,
+	go
+FROM dbo.t
+-- ~~~
+SELECT shop.dbo.people.name, LEFT(shop.dbo.people.name, 3) FROM shop.dbo.people, shop.dbo.orders WHERE shop.dbo.people.id IN (shop.dbo.orders.id, 1)
+-- ~~~
+SELECT * FROM dbo.a CROSS APPLY (VALUES (shop.dbo.a.x, shop.dbo.a.y), (shop.dbo.a.z, 1)) AS v (x, y)
+-- ~~~
+SELECT p1.name, STRING_AGG(p2.name, '->') WITHIN GROUP (GRAPH PATH) AS friends FROM dbo.person AS p1, dbo.knows FOR PATH AS k, dbo.person FOR PATH AS p2 WHERE MATCH(SHORTEST_PATH(p1(-(k)->p2)+))
+-- ~~~
+SELECT * FROM (dbo.a AS a CROSS JOIN shop.dbo.b AS b), {oj dbo.c AS c LEFT OUTER JOIN dbo.d AS d ON c.id = d.id}
+-- ~~~
+SELECT dbo.places.spot.Lat FROM dbo.places
