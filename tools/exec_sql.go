@@ -233,14 +233,18 @@ func (d *Deps) limited(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, 2*d.Databases.Timeout+connectMargin)
 }
 
-// inTime says of a statement's end by the clock what the limit was.
+// inTime says of a statement's end by the clock what the limit was. What to do about it is the dialect's to say.
 func (d *Deps) inTime(ctx context.Context, err error) error {
 	var said *fault.Error
 	late := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && !errors.As(err, &said)
 	if !late && !errors.Is(err, sql.ErrTimeout) {
 		return err
 	}
-	return fault.New(fault.SQLFailed, "Make the statement cheaper: fewer rows, a LIMIT, an indexed column in WHERE. EXPLAIN shows the plan.",
+	hint := "Make the statement cheaper: fewer rows, or an indexed column in WHERE."
+	if errors.As(err, &said) {
+		hint = said.Hint
+	}
+	return fault.New(fault.SQLFailed, hint,
 		"The statement was ended after %s, the most that one may take (--sql-timeout).", d.Databases.Timeout).
 		With("timeout_seconds", d.Databases.Timeout.Seconds()).Because(err)
 }
