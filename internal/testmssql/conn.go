@@ -143,9 +143,13 @@ func (c *conn) login(w *writer, body []byte) bool {
 	l := parseLogin(body)
 	c.server.mu.Lock()
 	c.server.logins = append(c.server.logins, l)
+	refusal := c.server.refusal
 	c.server.mu.Unlock()
-	if l.User != User || l.Password != Password {
-		w.error(Error{Number: 18456, State: 1, Class: 14, Message: "Login failed for user '" + l.User + "'.", Line: 1})
+	if refusal == nil && l.Token != Token && (l.User != User || l.Password != Password) {
+		refusal = &Error{Number: 18456, State: 1, Class: 14, Message: "Login failed for user '" + l.User + "'.", Line: 1}
+	}
+	if refusal != nil {
+		w.error(*refusal)
 		w.done(tokenDone, doneError)
 		return false
 	}

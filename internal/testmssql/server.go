@@ -12,8 +12,9 @@ import (
 	"sync"
 )
 
-// User and Password are the one login that there is.
+// User and Password are the one login that there is, and Token another one.
 const (
+	Token    = "eyJ0.eyJzdWIiOiJyZWFkZXIifQ.c2ln" //nolint:gosec // as Password
 	User     = "reader"
 	Password = "p@ss;w}rd 'x\"" //nolint:gosec // of a server that has nothing; full of what quoting goes wrong with
 )
@@ -53,6 +54,7 @@ type Param struct {
 // Login is what a client said of itself.
 type Login struct {
 	User, Password, App, Database, Host string
+	Token                               string // in place of user and password
 	ReadOnly                            bool
 }
 
@@ -94,6 +96,7 @@ type Server struct {
 	requests []Request
 	logins   []Login
 	mute     bool
+	refusal  *Error
 }
 
 // Start starts a server. Batches and RPCs are answered by handle, which several goroutines may call; logins and
@@ -152,6 +155,13 @@ func (s *Server) Mute() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mute = true
+}
+
+// Refuse has every login answered with an error.
+func (s *Server) Refuse(e Error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refusal = &e
 }
 
 // Break closes all connections, as a restart does.

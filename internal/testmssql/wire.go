@@ -156,9 +156,27 @@ func parseLogin(b []byte) Login {
 		password[i] = c<<4 | c>>4
 	}
 	return Login{
-		Host: fromUTF16(field(36)), User: fromUTF16(field(40)), Password: fromUTF16(password),
+		Token: parseToken(b),
+		Host:  fromUTF16(field(36)), User: fromUTF16(field(40)), Password: fromUTF16(password),
 		App: fromUTF16(field(48)), Database: fromUTF16(field(68)), ReadOnly: b[26]&32 != 0,
 	}
+}
+
+// parseToken reads the token from the extensions of a login, where there are any.
+func parseToken(b []byte) string {
+	if b[27]&0x10 == 0 {
+		return ""
+	}
+	at := binary.LittleEndian.Uint32(b[binary.LittleEndian.Uint16(b[56:]):])
+	for rest := b[at:]; rest[0] != 0xff; {
+		length := binary.LittleEndian.Uint32(rest[1:])
+		data := rest[5 : 5+length]
+		if rest[0] == 2 && data[0]>>1 == 1 { // a token of the client's own
+			return fromUTF16(data[5 : 5+binary.LittleEndian.Uint32(data[1:])])
+		}
+		rest = rest[5+length:]
+	}
+	return ""
 }
 
 func parseRequest(m message) Request {

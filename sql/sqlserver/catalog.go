@@ -11,6 +11,9 @@ import (
 // defaultTables is how many tables are listed where the filter has no limit.
 const defaultTables = 1000
 
+// catalogBytes is the most that an answer of the catalog's may be. A server may send what it likes.
+const catalogBytes = 32 << 20
+
 // list runs a statement of our own and hands over each row.
 func (d *Database) list(ctx context.Context, statement string, params []any, each func(scan func(...any) error) error) error {
 	ctx, cancel := d.withTimeout(ctx)
@@ -29,7 +32,7 @@ func (d *Database) tryList(ctx context.Context, statement string, params []any, 
 	defer s.end()
 	found, err := s.tx.QueryContext(ctx, statement, params...)
 	if err != nil {
-		return err
+		return s.because(err)
 	}
 	defer func() { _ = found.Close() }()
 	for found.Next() {
@@ -37,18 +40,19 @@ func (d *Database) tryList(ctx context.Context, statement string, params []any, 
 			return err
 		}
 	}
-	return found.Err()
+	return s.because(found.Err())
 }
 
-// The fixed roles have schemas of their own from 16384 on, which nobody uses.
+// The fixed roles have schemas of their own, which hardly anybody uses.
 const schemasStatement = `
-SELECT s.name, COUNT(o.object_id), MAX(CAST(p.value AS nvarchar(4000)))
+SELECT TOP (2000) s.name, COUNT(o.object_id), MAX(CAST(p.value AS nvarchar(500)))
 FROM sys.schemas AS s
 LEFT JOIN sys.objects AS o ON o.schema_id = s.schema_id AND o.type IN ('U', 'V', 'ET') AND o.is_ms_shipped = 0
 LEFT JOIN sys.extended_properties AS p ON p.class = 3 AND p.major_id = s.schema_id AND p.minor_id = 0 AND p.name = N'MS_Description'
-WHERE s.schema_id < 16384 AND s.name NOT IN (N'sys', N'INFORMATION_SCHEMA', N'guest')
+WHERE s.name NOT IN (N'sys', N'INFORMATION_SCHEMA')
 GROUP BY s.schema_id, s.name
-HAVING COUNT(o.object_id) > 0 OR HAS_PERMS_BY_NAME(QUOTENAME(s.name), 'SCHEMA', 'SELECT') = 1
+HAVING COUNT(o.object_id) > 0 OR HAS_PERMS_BY_NAME(QUOTENAME(s.name), 'SCHEMA', 'SELECT') = 1 AND s.name NOT IN (N'guest', N'db_owner',
+	N'db_accessadmin', N'db_securityadmin', N'db_ddladmin', N'db_backupoperator', N'db_datareader', N'db_datawriter', N'db_denydatareader', N'db_denydatawriter')
 ORDER BY s.name`
 
 // Schemas implements sql.Database. The server shows a login the objects that it may use, and no others.
@@ -73,7 +77,7 @@ const tableColumns = `s.name, o.name, RTRIM(o.type),
 		THEN 1 ELSE 0 END,
 	CASE WHEN EXISTS (SELECT 1 FROM sys.indexes AS x WHERE x.object_id = o.object_id AND x.index_id = 1) THEN 1 ELSE 0 END,
 	(SELECT SUM(n.rows) FROM sys.partitions AS n WHERE n.object_id = o.object_id AND n.index_id IN (0, 1)),
-	CAST(p.value AS nvarchar(4000))
+	CAST(p.value AS nvarchar(500))
 FROM sys.objects AS o
 JOIN sys.schemas AS s ON s.schema_id = o.schema_id
 LEFT JOIN sys.extended_properties AS p ON p.class = 1 AND p.major_id = o.object_id AND p.minor_id = 0 AND p.name = N'MS_Description'
@@ -111,7 +115,7 @@ func scanTable(scan func(...any) error, more ...any) (sql.Table, error) {
 	}
 	t.Kind = tableKind(kind, partitioned == 1, clustered == 1)
 	t.Comment = comment.String
-	if rows.Valid {
+	if rows.Valid && rows.Int64 >= 0 { // -1 where nothing has counted them, as of an external table
 		t.Rows = &rows.Int64
 	}
 	return t, nil

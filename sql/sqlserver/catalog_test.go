@@ -60,7 +60,7 @@ func TestSchemasAndTablesAreListed(t *testing.T) {
 			[]any{"dbo", "people", "U", 0, 1, 12, "who there is"},
 			[]any{"dbo", "log", "U", 1, 1, 12, nil},
 			[]any{"dbo", "totals", "V", 0, 1, 12, nil},
-			[]any{"dbo", "v", "V", 0, 0, nil, nil}),
+			[]any{"dbo", "v", "V", 0, 0, -1, nil}),
 	}))
 	db := open(t, server.DSN(), limits)
 	schemas, err := db.Schemas(t.Context())
@@ -96,7 +96,11 @@ func TestATableIsDescribed(t *testing.T) {
 			[]any{"phone", "phonenumber", "varchar", 20, 0, 0, true, nil, nil, nil, nil, nil},
 			[]any{"total", "decimal", nil, 9, 10, 2, true, nil, "([n]*[price])", nil, nil, nil},
 			[]any{"at", "datetime2", nil, 8, 27, 7, false, nil, nil, nil, nil, nil},
-			[]any{"doc", "varbinary", nil, -1, 0, 0, true, nil, nil, nil, nil, nil}),
+			[]any{"doc", "varbinary", nil, -1, 0, 0, true, nil, nil, nil, nil, nil},
+			[]any{"price", "money", nil, 8, 19, 4, true, nil, nil, nil, nil, nil},
+			[]any{"tax", "tax", "smallmoney", 4, 10, 4, true, nil, nil, nil, nil, nil},
+			[]any{"share", "float", nil, 8, 53, 0, true, nil, nil, nil, nil, nil},
+			[]any{"rate", "real", nil, 4, 24, 0, true, nil, nil, nil, nil, nil}),
 		"FROM sys.indexes AS i": result(
 			[]any{"PK_orders", "CLUSTERED", true, true, nil, "id", false, false},
 			[]any{"ix_person", "NONCLUSTERED", false, false, "([person]>(0))", "person", false, false},
@@ -108,7 +112,8 @@ func TestATableIsDescribed(t *testing.T) {
 			[]any{2, "FK_person", 1, "dbo.orders", "shop", "dbo.people", "shop"},
 			[]any{3, "FK_order", 0, "dbo.lines", "order_id", "dbo.orders", "id"}),
 		"FROM sys.check_constraints": result([]any{"CK_total", "([total]>=(0))"}, []any{"CK_hidden", nil}),
-		"SELECT TOP (500)":           result([]any{"1", "7", "a", nil, "1.50", "2026-01-31"}, []any{"2", "7", "b", nil, "1.50", nil}),
+		"SELECT TOP (500)": result([]any{"1", "7", "a", nil, "1.50", "2026-01-31", "12345.6789", "0.0500", "1.0000000000000001e-001", "1.00000001e-001"},
+			[]any{"2", "7", "b", nil, "1.50", nil, nil, nil, "1.0000000000000001e+300", nil}),
 	}))
 	db := open(t, server.DSN(), limits)
 	got, err := db.Table(t.Context(), "dbo", "orders", true)
@@ -127,6 +132,10 @@ func TestATableIsDescribed(t *testing.T) {
 			{Name: "total", Type: "decimal(10,2)", Nullable: true, Default: "computed as ([n]*[price])", Examples: []string{"1.50"}},
 			{Name: "at", Type: "datetime2(7)", Examples: []string{"2026-01-31"}},
 			{Name: "doc", Type: "varbinary(max)", Nullable: true},
+			{Name: "price", Type: "money", Nullable: true, Examples: []string{"12345.6789"}},
+			{Name: "tax", Type: "tax (smallmoney)", Nullable: true, Examples: []string{"0.0500"}},
+			{Name: "share", Type: "float", Nullable: true, Examples: []string{"0.1", "1e+300"}},
+			{Name: "rate", Type: "real", Nullable: true, Examples: []string{"0.1"}},
 		},
 		PrimaryKey: []string{"id"},
 		ForeignKeys: []sql.ForeignKey{self,
@@ -148,7 +157,8 @@ func TestATableIsDescribed(t *testing.T) {
 		if !strings.Contains(r.Text, "TOP (500)") {
 			continue
 		}
-		for _, piece := range []string{"CONVERT(nvarchar(400), [note]]])", "CONVERT(nvarchar(400), [phone])", "CONVERT(nvarchar(400), [at], 121)", "FROM [dbo].[orders]"} {
+		for _, piece := range []string{"CONVERT(nvarchar(400), [note]]])", "CONVERT(nvarchar(400), [phone])", "CONVERT(nvarchar(400), [at], 121)",
+			"CONVERT(nvarchar(400), [price], 2)", "CONVERT(nvarchar(400), [tax], 2)", "CONVERT(nvarchar(400), [share], 3)", "CONVERT(nvarchar(400), [rate], 3)", "FROM [dbo].[orders]"} {
 			if !strings.Contains(r.Text, piece) {
 				t.Errorf("%s is not in %s", piece, r.Text)
 			}
@@ -173,15 +183,20 @@ func TestRightsTellWhatALoginCouldWrite(t *testing.T) {
 		fix  string
 	}{
 		"a reader":         {[]any{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, nil, ""},
-		"an administrator": {[]any{1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 9}, []string{"the login reader administers the server"}, "CREATE LOGIN"},
-		"an owner":         {[]any{0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 9}, []string{"the user us]er owns the database (db_owner)"}, "db_datareader"},
+		"an administrator": {[]any{1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 9}, []string{"administers the server"}, "CREATE LOGIN"},
+		"an owner":         {[]any{0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 9}, []string{"owns the database (db_owner)"}, "db_datareader"},
 		"a writer": {[]any{0, 0, 0, 1, 0, 0, 0, 0, 1, 1, 1, 0, 0, 9},
-			[]string{"the user us]er is a member of db_datawriter", "the user us]er has INSERT, UPDATE, DELETE in the whole database"}, "ALTER ROLE db_datawriter DROP MEMBER [us]]er];"},
-		"who runs procedures":       {[]any{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0}, []string{"the user us]er has EXECUTE in the whole database"}, "DENY EXECUTE TO [us]]er];"},
-		"a writer of single tables": {[]any{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}, []string{"the user us]er may write to 2 tables or views"}, "DENY INSERT, UPDATE, DELETE TO [us]]er];"},
+			[]string{"is a member of db_datawriter", "has INSERT, UPDATE, DELETE in the whole database"}, "ALTER ROLE db_datawriter DROP MEMBER [us]]er];"},
+		"who runs procedures":       {[]any{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0}, []string{"has EXECUTE in the whole database"}, "DENY EXECUTE TO [us]]er];"},
+		"a writer of single tables": {[]any{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}, []string{"may write to 2 tables or views"}, "DENY INSERT, UPDATE, DELETE TO [us]]er];"},
+		"a reader elsewhere": {[]any{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, "Babelfish for PostgreSQL with SQL Server Compatibility - 12.0.2000.8"},
+			[]string{`is on a server that calls itself "Babelfish for PostgreSQL with SQL Server Compatibility - 12.0.2000.8": what holds writes back here is made for SQL Server itself`}, "cannot write"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			db := open(t, serve(t, always(result(append([]any{"us]er", "reader"}, c.row...)))).DSN(), limits)
+			if len(c.row) == 14 {
+				c.row = append(c.row, "Microsoft SQL Server 2022 (RTM) - 16.0.1000.6 (X64)")
+			}
+			db := open(t, serve(t, always(result(append([]any{"us]er"}, c.row...)))).DSN(), limits)
 			found, err := db.Rights(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -197,5 +212,45 @@ func TestRightsTellWhatALoginCouldWrite(t *testing.T) {
 				t.Errorf("the fix is %q", found[0].Fix)
 			}
 		})
+	}
+}
+
+func TestACatalogWithoutEndIsCutOff(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	for name, c := range map[string]struct {
+		row     []any
+		endless func(testmssql.Request) bool
+		use     func(*Database) error
+	}{
+		"the schemas": {[]any{long, 1, long}, func(r testmssql.Request) bool { return !isSetup(r) },
+			func(db *Database) error { _, err := db.Schemas(t.Context()); return err }},
+		"a statement's description": {[]any{long, long, false, nil}, isDescription,
+			func(db *Database) error { _, err := db.Query(t.Context(), sql.Query{Text: "SELECT 1"}); return err }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			endless := result(c.row)
+			endless.More = func() ([]any, bool) { return c.row, true }
+			server, err := testmssql.Start(func(r testmssql.Request) testmssql.Reply {
+				if c.endless(r) {
+					return endless
+				}
+				return testmssql.Reply{}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(server.Stop)
+			if f := faultOf(t, c.use(open(t, server.DSN(), limits))); f.Code != fault.SQLFailed || !strings.Contains(f.Message, "catalog's answer has more than") {
+				t.Errorf("the error is %v", f)
+			}
+		})
+	}
+}
+
+func TestEveryListOfTheCatalogHasAnEnd(t *testing.T) {
+	for _, statement := range []string{schemasStatement, tablesStatement, columnsStatement, indexesStatement, foreignKeysStatement, checksStatement} {
+		if !strings.Contains(statement, "SELECT TOP (") || strings.Contains(statement, "16384") {
+			t.Errorf("%s", statement)
+		}
 	}
 }

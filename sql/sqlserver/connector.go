@@ -11,6 +11,7 @@ import (
 	"time"
 
 	mssql "github.com/microsoft/go-mssqldb"
+	"github.com/microsoft/go-mssqldb/azuread"
 	"github.com/microsoft/go-mssqldb/msdsn"
 )
 
@@ -22,16 +23,22 @@ type connector struct {
 }
 
 // inner is the driver's connector, one for each connection: it writes to the settings of TLS while it connects.
-func (c *connector) inner() *mssql.Connector {
+func (c *connector) inner() (inner *mssql.Connector, err error) {
 	config := c.config
-	config.TLSConfig = config.TLSConfig.Clone()
-	inner := mssql.NewConnectorConfig(config)
-	inner.Dialer = dialer{net.Dialer{KeepAlive: config.KeepAlive}}
-	return inner
+	if byToken(config) {
+		inner, err = azuread.NewConnector(join(config.Parameters))
+	} else {
+		config.TLSConfig = config.TLSConfig.Clone()
+		inner = mssql.NewConnectorConfig(config)
+	}
+	if err == nil {
+		inner.Dialer = dialer{net.Dialer{KeepAlive: config.KeepAlive}}
+	}
+	return inner, err
 }
 
 // Driver implements driver.Connector.
-func (c *connector) Driver() driver.Driver { return c.inner().Driver() }
+func (c *connector) Driver() driver.Driver { return &mssql.Driver{} }
 
 // Connect implements driver.Connector.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -39,19 +46,34 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	defer cancel()
 	var dialed dialing
 	stop := context.AfterFunc(ctx, dialed.abandon)
-	inner, err := c.inner().Connect(context.WithValue(ctx, dialingKey{}, &dialed))
-	if err == nil {
-		conn := &wireConn{Conn: inner.(*mssql.Conn), meter: &dialed.meter, setup: c.setup, abandon: dialed.abandon}
-		if err = conn.begin(ctx); err == nil && stop() {
-			return conn, nil
-		}
+	conn, err := c.connect(context.WithValue(ctx, dialingKey{}, &dialed), &dialed)
+	if err == nil && stop() {
+		return conn, nil
 	}
 	dialed.abandon()
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
-	return nil, err
+	return nil, &connectError{err}
 }
+
+func (c *connector) connect(ctx context.Context, dialed *dialing) (*wireConn, error) {
+	connector, err := c.inner()
+	if err != nil {
+		return nil, err
+	}
+	inner, err := connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn := &wireConn{Conn: inner.(*mssql.Conn), meter: &dialed.meter, setup: c.setup, abandon: dialed.abandon}
+	return conn, conn.begin(ctx)
+}
+
+// connectError is an error from before there was a connection; no statement has to do with it.
+type connectError struct{ error }
+
+func (e *connectError) Unwrap() error { return e.error }
 
 var errNoAnswer = errors.New("the server did not answer in time")
 

@@ -21,6 +21,9 @@ const describeStatement = "SELECT name, system_type_name, is_hidden, error_numbe
 // only where they are about it.
 var unable = []int32{195, 208, 229, 262, 297, 300, 371, 15151, 104309}
 
+// lockTimeout is the error of waiting for another session's lock.
+const lockTimeout = 1222
+
 // maxDescribed is more columns than a statement's result may have.
 const maxDescribed = 5000
 
@@ -54,6 +57,9 @@ func (d *Database) describe(ctx context.Context, conn *dbsql.Conn, statement str
 		if len(columns) > maxDescribed {
 			return nil, nil // and the statement's own answer tells
 		}
+		if number.Int64 == lockTimeout {
+			return nil, mssql.Error{Number: lockTimeout, Message: "Lock request time out period exceeded."}
+		}
 		known = known && !number.Valid
 		if !hidden.Bool {
 			columns = append(columns, described{name.String, kind.String})
@@ -73,7 +79,7 @@ func (d *Database) describe(ctx context.Context, conn *dbsql.Conn, statement str
 // cannotDescribe lets an answer of the server pass, since the statement can run without being described.
 func (d *Database) cannotDescribe(err error) error {
 	var said mssql.Error
-	if !errors.As(err, &said) {
+	if !errors.As(err, &said) || said.Number == lockTimeout { // for which the statement would only wait again
 		return err
 	}
 	about := said.Number != 195 && said.Number != 208 || strings.Contains(said.Message, "dm_exec_describe_first_result_set")

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/microsoft/go-mssqldb/azuread"
 	"github.com/microsoft/go-mssqldb/msdsn"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -44,8 +45,33 @@ var synonyms = map[string]string{
 	"failoverport": "failoverport",
 	"packet size":  "packet size", "packetsize": "packet size",
 	"protocol":       "protocol",
-	"authentication": "authentication", "fedauth": "authentication",
+	"authentication": "fedauth", "fedauth": "fedauth",
+	"applicationclientid": "applicationclientid", "application client id": "applicationclientid",
+	"clientcertpath": "clientcertpath",
+	"resource id":    "resource id",
+	"tokenfilepath":  "tokenfilepath",
 }
+
+// entraLogins are the ways to log in by Microsoft Entra ID that need nobody at a screen, by their names in small
+// letters without spaces: the clients of Microsoft write them with and without, the driver in one way only.
+var entraLogins = func() map[string]string {
+	byName := make(map[string]string)
+	for _, name := range []string{
+		azuread.ActiveDirectoryDefault, azuread.ActiveDirectoryIntegrated, azuread.ActiveDirectoryPassword,
+		azuread.ActiveDirectoryManagedIdentity, azuread.ActiveDirectoryMSI, azuread.ActiveDirectoryServicePrincipal,
+		azuread.ActiveDirectoryApplication, azuread.ActiveDirectoryServicePrincipalAccessToken, azuread.ActiveDirectoryAzCli,
+		azuread.ActiveDirectoryAzureDeveloperCli, azuread.ActiveDirectoryEnvironment, azuread.ActiveDirectoryWorkloadIdentity,
+	} {
+		byName[strings.ToLower(name)] = name
+	}
+	return byName
+}()
+
+// plainLogins are the names of a login by user and password.
+var plainLogins = []string{"", "sqlpassword", "notspecified"}
+
+// loginOnly are the values of Encrypt that encrypt the login alone.
+var loginOnly = []string{"no", "false", "optional", "0", "f"}
 
 // placeholder is what the Azure portal writes where the password belongs.
 var placeholder = regexp.MustCompile(`^\{?your_password(_here)?\}?$`)
@@ -60,11 +86,6 @@ func parseDSN(dsn, password string) (msdsn.Config, error) {
 	if settings["server"] == "" {
 		return msdsn.Config{}, badDSN("it names no server")
 	}
-	if a := settings["authentication"]; a != "" && !strings.EqualFold(a, "SqlPassword") && !strings.EqualFold(a, "NotSpecified") {
-		return msdsn.Config{}, fault.New(fault.SQLFailed, "Make a login with a password in SQL Server, and a user for it in the database.",
-			"The connection string asks for an authentication other than SqlPassword, which there is not.")
-	}
-	delete(settings, "authentication")
 	if p := settings["password"]; p == "" || placeholder.MatchString(p) {
 		settings["password"] = password
 	}
@@ -72,21 +93,58 @@ func parseDSN(dsn, password string) (msdsn.Config, error) {
 	if settings["encrypt"] == "" {
 		settings["encrypt"] = "true"
 	}
+	// Nor do those check a certificate where the login alone is encrypted, unless they are told which one it is.
+	if slices.Contains(loginOnly, strings.ToLower(settings["encrypt"])) && settings["certificate"]+settings["servercertificate"] == "" {
+		settings["trustservercertificate"] = "true"
+	}
+	login := strings.ToLower(strings.ReplaceAll(settings["fedauth"], " ", ""))
+	delete(settings, "fedauth")
 	config, err := msdsn.Parse(join(settings))
 	if err != nil {
 		return msdsn.Config{}, badDSN("a number, a yes or no, or a certificate in it cannot be read")
 	}
-	return harden(config), nil
+	config = harden(config)
+	if !slices.Contains(plainLogins, login) {
+		err = entra(config, login)
+	}
+	return config, err
+}
+
+// entra has a connection log in by a token. Whoever gets one can be the login elsewhere too, and the server says
+// what the token is to be for: so it must have proved who it is.
+func entra(c msdsn.Config, login string) error {
+	name, ok := entraLogins[login]
+	if !ok {
+		return fault.New(fault.SQLFailed, "Take ActiveDirectoryDefault, which uses what `az login` or the environment has, "+
+			"ActiveDirectoryManagedIdentity, or ActiveDirectoryServicePrincipal with client-id@tenant-id as user and its secret as password.",
+			"The connection string's Authentication is none that works without a person at a screen.")
+	}
+	if c.TrustServerCertificate || c.Encryption != msdsn.EncryptionRequired && c.Encryption != msdsn.EncryptionStrict {
+		return fault.New(fault.SQLFailed, "Leave out TrustServerCertificate and set Encrypt=yes; certificate can name the file of an authority of your own.",
+			"With %s the connection must be encrypted and the server's certificate checked.", name)
+	}
+	c.Parameters["fedauth"] = name
+	if _, err := azuread.NewConnector(join(c.Parameters)); err != nil {
+		return badDSN(name + ": " + err.Error())
+	}
+	return nil
 }
 
 func badDSN(what string) error {
 	return fault.New(fault.SQLFailed, dsnHint, "The connection string cannot be used: %s.", what)
 }
 
+// byToken tells whether the login is one of Entra's.
+func byToken(c msdsn.Config) bool { return c.Parameters["fedauth"] != "" }
+
 // harden sets what no connection string can change.
 func harden(c msdsn.Config) msdsn.Config {
 	c.ReadOnlyIntent = true
 	c.AppName = appName
+	c.Parameters["app name"] = appName
+	if c.Database != "" {
+		c.Parameters["applicationintent"] = "ReadOnly"
+	}
 	c.LogFlags = 0
 	c.ConnTimeout = 0 // it would end a statement that is silent for so long; statements have a limit of their own
 	if c.DialTimeout <= 0 || c.DialTimeout > time.Minute {
@@ -116,7 +174,7 @@ func splitURL(dsn string) (map[string]string, error) {
 	if err != nil {
 		return nil, errors.New("it is no URL")
 	}
-	if u.Scheme != "sqlserver" && u.Scheme != "mssql" {
+	if !slices.Contains([]string{"sqlserver", "azuresql", "mssql"}, u.Scheme) {
 		return nil, errors.New("its scheme is not sqlserver")
 	}
 	pairs := [][2]string{{"server", u.Hostname()}, {"port", u.Port()}, {"user", u.User.Username()}}

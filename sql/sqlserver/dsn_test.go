@@ -38,7 +38,11 @@ func TestAllFormsOfConnectionStringsAreRead(t *testing.T) {
 			"Encrypt=yes;TrustServerCertificate=no;Connection Timeout=30;", azure},
 		"ODBC without a password": {"Driver={ODBC Driver 18 for SQL Server};Server=tcp:x.database.windows.net,1433;Database=shop;Uid=reader;Encrypt=yes", azure},
 		"ODBC with braces": {"odbc:server=db.example;database=shop;uid=reader;pwd={a;b}}c'\"}; encrypt=no",
-			want{"db.example", "", "shop", "reader", `a;b}c'"`, 0, msdsn.EncryptionOff, false}},
+			want{"db.example", "", "shop", "reader", `a;b}c'"`, 0, msdsn.EncryptionOff, true}},
+		"the login alone encrypted": {"Server=db.example;Database=shop;Uid=reader;Encrypt=Optional;TrustServerCertificate=False",
+			want{"db.example", "", "shop", "reader", "from outside", 0, msdsn.EncryptionOff, true}},
+		"no encryption in a URL": {"azuresql://reader@db.example?database=shop&encrypt=False",
+			want{"db.example", "", "shop", "reader", "from outside", 0, msdsn.EncryptionOff, true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := parseDSN(c.dsn, "from outside")

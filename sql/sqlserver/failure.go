@@ -1,6 +1,7 @@
 package sqlserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -18,35 +19,47 @@ import (
 var (
 	errTimeout = fmt.Errorf("SQL Server: %w", sql.ErrTimeout)
 	errTooLong = errors.New("a row is longer than it may be")
+	errTooWide = errors.New("the catalog's answer is longer than it may be")
 	errNoTurn  = errors.New("as many statements run as may")
 )
 
 // hintsByNumber tell what to do about the errors that are met most, by the server's number.
 var hintsByNumber = map[int32]string{
-	102:   "Mend the statement at the line shown; it is T-SQL: TOP (n) and OFFSET … FETCH for LIMIT, + or CONCAT for ||.",
-	103:   "Mend the statement at the line shown; it is T-SQL.",
-	105:   "Close the string at the line shown.",
-	156:   "Mend the statement at the line shown; it is T-SQL. Names that are keywords go in [brackets].",
-	137:   "Parameters are @p1, @p2 … in the order of params.",
-	195:   "That is no function of this server.",
-	207:   "Look up the table's columns with describe_sql; texts go in 'single quotes'.",
-	208:   "Look up tables with describe_sql; write the schema before the name.",
-	209:   "Write the table's name or alias before the column.",
-	229:   "The login may not read this; ask for the right, or read something else.",
-	230:   "The login may not read this column; name the columns that it may read.",
-	262:   "The login may not do this; read something else.",
-	297:   "The login may not do this; read something else.",
-	300:   "The login may not do this; read something else.",
-	245:   "Convert the value with TRY_CAST.",
-	241:   "Write dates as 2026-01-31T13:05:00, or use TRY_CONVERT.",
-	8114:  "Convert the value with TRY_CAST.",
-	8115:  "Use a wider type, such as decimal(38, 6) or bigint.",
-	8120:  "Put the column into GROUP BY or into an aggregate.",
-	8134:  "Divide by NULLIF(x, 0).",
-	1205:  "The statement lost to another one over a lock; send it once more.",
-	1222:  "Others hold locks for longer than a statement may take; try later, or read WITH (NOLOCK).",
-	701:   "The server is out of memory; make the statement smaller.",
-	1105:  "The server has no room for the statement's work; make it smaller.",
+	102:  "Mend the statement at the line shown; it is T-SQL: TOP (n) and OFFSET … FETCH for LIMIT, + or CONCAT for ||.",
+	103:  "Mend the statement at the line shown; it is T-SQL.",
+	105:  "Close the string at the line shown.",
+	156:  "Mend the statement at the line shown; it is T-SQL. Names that are keywords go in [brackets].",
+	137:  "Parameters are @p1, @p2 … in the order of params.",
+	195:  "That is no function of this server.",
+	207:  "Look up the table's columns with describe_sql; texts go in 'single quotes'.",
+	208:  "Look up tables with describe_sql; write the schema before the name.",
+	209:  "Write the table's name or alias before the column.",
+	229:  "The login may not read this; ask for the right, or read something else.",
+	230:  "The login may not read this column; name the columns that it may read.",
+	262:  "The login may not do this; read something else.",
+	297:  "The login may not do this; read something else.",
+	300:  "The login may not do this; read something else.",
+	245:  "Convert the value with TRY_CAST.",
+	241:  "Write dates as 2026-01-31T13:05:00, or use TRY_CONVERT.",
+	8114: "Convert the value with TRY_CAST.",
+	8115: "Use a wider type, such as decimal(38, 6) or bigint.",
+	8120: "Put the column into GROUP BY or into an aggregate.",
+	8134: "Divide by NULLIF(x, 0).",
+	1205: "The statement lost to another one over a lock; send it once more.",
+	1222: "Another session holds a lock on what it reads; try later, or read WITH (NOLOCK), which sees what is not committed.",
+	701:  "The server is out of memory; make the statement smaller.",
+	1105: "The server has no room for the statement's work; make it smaller.",
+	916:  "The login has no user in that database; read another one, or ask for one.",
+}
+
+const inAMoment = "The server or the database is starting, stopping or being restored; try again in a moment."
+
+// ofConnecting is the hint for an error of connecting that has none of its own.
+const ofConnecting = "See whether the server runs (it may be starting), and mend the server, the database or the login in the " +
+	"connection string; `code-sandbox-mcp doctor` tries it."
+
+// connectHints are those for what is said while connecting, and of what a statement cannot mend.
+var connectHints = map[int32]string{
 	10928: "The database has reached a limit of its Azure plan; try later.",
 	10929: "The database has reached a limit of its Azure plan; try later.",
 	40197: "The database is being moved; try once more.",
@@ -54,6 +67,14 @@ var hintsByNumber = map[int32]string{
 	40613: "The database is not available just now; try in a moment.",
 	40615: "Azure's firewall does not let this machine in; its owner adds the address.",
 	40914: "Azure's firewall does not let this machine in; its owner adds the network.",
+	911:   "Mend the database's name in the connection string, or give the login a user in it.",
+	921:   inAMoment,
+	922:   inAMoment,
+	927:   inAMoment,
+	6005:  inAMoment,
+	17142: inAMoment,
+	18401: inAMoment,
+	17809: "The server has no connection free; try again in a moment.",
 	4060:  "Mend the database's name in the connection string, or give the login a user in it.",
 	18456: "Mend the user or the password of the connection.",
 	18452: "Use a login of SQL Server, not of Windows, in the connection string.",
@@ -79,38 +100,43 @@ func (d *Database) fail(ctx context.Context, err error, statement string) error 
 	case errors.Is(err, errTooLong):
 		return fault.New(fault.SQLFailed, "Select fewer columns, or parts of long values with SUBSTRING(column, 1, n).",
 			"A row has more than %d bytes.", d.limits.RowBytes).With("limit_bytes", d.limits.RowBytes)
+	case errors.Is(err, errTooWide):
+		return fault.New(fault.SQLFailed, "Ask for less: one schema, a glob or one table.",
+			"The catalog's answer has more than %d bytes.", catalogBytes).With("limit_bytes", catalogBytes)
 	case errors.Is(cause, errTimeout):
-		return fault.New(fault.SQLFailed, "Make it read less: filter earlier, use an index, or aggregate.",
+		return fault.New(fault.SQLFailed, "Make the statement cheaper: TOP (n), an indexed column in WHERE, or an aggregate. "+
+			"SET SHOWPLAN_XML ON in a client of the database's own shows the plan.",
 			"The statement was ended after %s.", d.limits.Timeout).With("timeout_seconds", d.limits.Timeout.Seconds()).Because(errTimeout)
 	case cause != nil:
 		return fault.New(fault.SQLFailed, "Send it again if it is still wanted.", "The statement was cancelled.").Because(cause)
 	}
 	var said mssql.Error
+	var connecting *connectError
+	atLogin := errors.As(err, &connecting)
 	if errors.As(err, &said) {
-		return d.serverSaid(said, statement)
+		return d.serverSaid(said, statement, atLogin)
 	}
-	return d.unreachable(err)
+	return d.unreachable(err, atLogin)
 }
 
-// serverSaid tells an error of the server in its own words, with its number and place.
-func (d *Database) serverSaid(said mssql.Error, statement string) error {
+// serverSaid tells an error of the server in its own words, with its number and place. One at login is about no
+// statement, and its words name the user, the database or the server.
+func (d *Database) serverSaid(said mssql.Error, statement string, atLogin bool) error {
 	first := said
 	if len(said.All) > 0 {
 		first = said.All[0]
 	}
 	message := shorten(d.scrub(first.Message), maxMessage)
-	if ofLogin(first.Number) { // whose words name the user, the database or the server
-		message = "SQL Server refused the connection"
+	hint := cmp.Or(hintsByNumber[first.Number], connectHints[first.Number], "Mend the statement, or look up tables and columns with describe_sql.")
+	if atLogin || ofLogin(first.Number) {
+		message, hint = "SQL Server refused the connection", cmp.Or(connectHints[first.Number], ofConnecting)
+		statement, first.ProcName = "", ""
 	}
 	place := fmt.Sprintf("error %d, state %d", first.Number, first.State)
 	if first.ProcName != "" {
 		place += ", in " + d.scrub(first.ProcName)
 	} else if line := lineOf(statement, int(first.LineNo)); line != "" {
 		place += fmt.Sprintf(", line %d: %s", first.LineNo, line)
-	}
-	hint := hintsByNumber[first.Number]
-	if hint == "" {
-		hint = "Mend the statement, or look up tables and columns with describe_sql."
 	}
 	f := fault.New(fault.SQLFailed, hint, "%s (%s)", message, place).
 		With("number", first.Number).With("state", first.State).With("severity", first.Class)
@@ -137,16 +163,26 @@ func lineOf(statement string, number int) string {
 }
 
 // unreachable tells why there is no connection, without the driver's words: those quote the connection string.
-func (d *Database) unreachable(err error) error {
+func (d *Database) unreachable(err error, atLogin bool) error {
 	what, hint := "The connection to the database broke.", "Send the statement again."
+	if atLogin {
+		what, hint = "The database ended the connection before the login.", ofConnecting
+	}
 	var dns *net.DNSError
 	var dial *net.OpError
 	switch {
 	case errors.Is(err, errNoAnswer), errors.Is(err, context.DeadlineExceeded):
 		what, hint = "The database does not answer.", "See whether the server runs, and whether a firewall is in between."
+		if byToken(d.config) {
+			what = "The database or Microsoft Entra ID does not answer."
+		}
+	case atLogin && byToken(d.config) && strings.Contains(err.Error(), "Credential"):
+		what = "Microsoft Entra ID gave no token for the login."
+		hint = "Run `az login` on the computer of this server, or mend the user, the password and Authentication in the connection string; the log has Entra's words."
 	case isCertificate(err):
 		what = "The server's certificate is not trusted."
-		hint = "Set certificate to its authority's file or HostNameInCertificate to its name; TrustServerCertificate=true trusts any."
+		hint = "Set certificate to its authority's file or HostNameInCertificate to its name; TrustServerCertificate=true trusts any, " +
+			"and so does Encrypt=no (Optional, False), with which the login alone is encrypted."
 	case strings.Contains(err.Error(), "server does not support encryption"):
 		what, hint = "The server does not encrypt.", "Set encrypt=disable in the connection string, if the network is trusted."
 	case errors.As(err, &dns):

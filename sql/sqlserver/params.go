@@ -1,6 +1,7 @@
 package sqlserver
 
 import (
+	dbsql "database/sql"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -26,7 +27,9 @@ func bind(params []any) ([]any, error) {
 
 func bindOne(n int, param any) (any, error) {
 	switch v := param.(type) {
-	case nil, bool, string:
+	case nil:
+		return dbsql.NullString{}, nil // a NULL without a type is none of a text
+	case bool, string:
 		return v, nil
 	case json.Number:
 		return bindNumber(n, string(v))
@@ -97,6 +100,6 @@ func declaration(value any) string {
 		}
 		return "nvarchar(max)"
 	default:
-		return "nvarchar(1)"
+		return "nvarchar(4000)"
 	}
 }

@@ -101,11 +101,12 @@ func (d *Database) trySession(ctx context.Context, statement string, params []an
 		s.end()
 		return nil, nil, err
 	}
+	s.meter.allow(catalogBytes)
 	var columns []described
 	if foreign {
 		if columns, err = d.describe(ctx, conn, statement, params); err != nil {
 			s.end()
-			return nil, nil, err
+			return nil, nil, s.because(err)
 		}
 	}
 	if err := s.begin(ctx, d.limits.Timeout); err != nil {
@@ -125,6 +126,14 @@ func (s *session) begin(ctx context.Context, limit time.Duration) error {
 	s.cancel = cancel
 	tx, err := s.conn.BeginTx(txCtx, nil)
 	s.tx = tx
+	return err
+}
+
+// because is err, or why it came where too much was in the catalog's answer.
+func (s *session) because(err error) error {
+	if err != nil && s.meter.tripped.Load() {
+		return errTooWide
+	}
 	return err
 }
 

@@ -3,6 +3,7 @@ package sqlserver
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
@@ -10,7 +11,7 @@ import (
 
 // rightsStatement asks for one row: who it is, then 1 where the login is or may what the column says.
 const rightsStatement = `
-SELECT USER_NAME(), SUSER_SNAME(),
+SELECT USER_NAME(),
 	ISNULL(IS_SRVROLEMEMBER('sysadmin'), 0), ISNULL(HAS_PERMS_BY_NAME(NULL, NULL, 'CONTROL SERVER'), 0),
 	ISNULL(IS_ROLEMEMBER('db_owner'), 0), ISNULL(IS_ROLEMEMBER('db_datawriter'), 0), ISNULL(IS_ROLEMEMBER('db_ddladmin'), 0),
 	ISNULL(IS_ROLEMEMBER('db_securityadmin'), 0), ISNULL(IS_ROLEMEMBER('db_accessadmin'), 0), ISNULL(IS_ROLEMEMBER('db_backupoperator'), 0),
@@ -20,11 +21,12 @@ SELECT USER_NAME(), SUSER_SNAME(),
 	(SELECT COUNT(*) FROM sys.objects AS o WHERE o.type IN ('U', 'V') AND o.is_ms_shipped = 0
 		AND 1 IN (HAS_PERMS_BY_NAME(QUOTENAME(SCHEMA_NAME(o.schema_id)) + N'.' + QUOTENAME(o.name), 'OBJECT', 'INSERT'),
 			HAS_PERMS_BY_NAME(QUOTENAME(SCHEMA_NAME(o.schema_id)) + N'.' + QUOTENAME(o.name), 'OBJECT', 'UPDATE'),
-			HAS_PERMS_BY_NAME(QUOTENAME(SCHEMA_NAME(o.schema_id)) + N'.' + QUOTENAME(o.name), 'OBJECT', 'DELETE')))`
+			HAS_PERMS_BY_NAME(QUOTENAME(SCHEMA_NAME(o.schema_id)) + N'.' + QUOTENAME(o.name), 'OBJECT', 'DELETE'))),
+	@@VERSION`
 
 // rights is a row of rightsStatement.
 type rights struct {
-	user, login                                                             string
+	user, version                                                           string
 	sysadmin, control                                                       int
 	owner, writer, ddl, security, access, backup                            int
 	insertRight, updateRight, deleteRight, alterRight, executeRight, tables int
@@ -34,8 +36,8 @@ type rights struct {
 func (d *Database) Rights(ctx context.Context) ([]sql.Finding, error) {
 	var r rights
 	err := d.list(ctx, rightsStatement, nil, func(scan func(...any) error) error {
-		return scan(&r.user, &r.login, &r.sysadmin, &r.control, &r.owner, &r.writer, &r.ddl, &r.security, &r.access, &r.backup,
-			&r.insertRight, &r.updateRight, &r.deleteRight, &r.alterRight, &r.executeRight, &r.tables)
+		return scan(&r.user, &r.sysadmin, &r.control, &r.owner, &r.writer, &r.ddl, &r.security, &r.access, &r.backup,
+			&r.insertRight, &r.updateRight, &r.deleteRight, &r.alterRight, &r.executeRight, &r.tables, &r.version)
 	})
 	if err != nil {
 		return nil, err
@@ -44,19 +46,24 @@ func (d *Database) Rights(ctx context.Context) ([]sql.Finding, error) {
 }
 
 func (r rights) findings() []sql.Finding {
+	var found []sql.Finding
+	if !ownVersion.MatchString(r.version) {
+		found = append(found, sql.Finding{What: fmt.Sprintf("is on a server that calls itself %q: what holds writes back here is made for SQL Server itself", excerpt(r.version)),
+			Fix: "Rely on nothing but a login that cannot write, made as that server's manual says."})
+	}
 	if r.sysadmin == 1 || r.control == 1 {
-		return []sql.Finding{{What: fmt.Sprintf("the login %s administers the server", r.login), Fix: safeLogin}}
+		return append(found, sql.Finding{What: "administers the server", Fix: safeLogin})
 	}
 	if r.owner == 1 {
-		return []sql.Finding{{What: fmt.Sprintf("the user %s owns the database (db_owner)", r.user), Fix: safeLogin}}
+		return append(found, sql.Finding{What: "owns the database (db_owner)", Fix: safeLogin})
 	}
-	var found []sql.Finding
+	others := len(found)
 	for _, role := range []struct {
 		member int
 		name   string
 	}{{r.writer, "db_datawriter"}, {r.ddl, "db_ddladmin"}, {r.security, "db_securityadmin"}, {r.access, "db_accessadmin"}, {r.backup, "db_backupoperator"}} {
 		if role.member == 1 {
-			found = append(found, sql.Finding{What: fmt.Sprintf("the user %s is a member of %s", r.user, role.name),
+			found = append(found, sql.Finding{What: "is a member of " + role.name,
 				Fix: fmt.Sprintf("ALTER ROLE %s DROP MEMBER %s;", role.name, bracket(r.user))})
 		}
 	}
@@ -70,15 +77,17 @@ func (r rights) findings() []sql.Finding {
 		}
 	}
 	if list := strings.Join(may, ", "); list != "" {
-		found = append(found, sql.Finding{What: fmt.Sprintf("the user %s has %s in the whole database", r.user, list),
-			Fix: fmt.Sprintf("DENY %s TO %s;", list, bracket(r.user))})
-	}
-	if r.tables > 0 && len(found) == 0 {
-		found = append(found, sql.Finding{What: fmt.Sprintf("the user %s may write to %d tables or views", r.user, r.tables),
+		found = append(found, sql.Finding{What: fmt.Sprintf("has %s in the whole database", list), Fix: fmt.Sprintf("DENY %s TO %s;", list, bracket(r.user))})
+	} else if r.tables > 0 && len(found) == others {
+		found = append(found, sql.Finding{What: fmt.Sprintf("may write to %d tables or views", r.tables),
 			Fix: fmt.Sprintf("DENY INSERT, UPDATE, DELETE TO %s;", bracket(r.user))})
 	}
 	return found
 }
+
+// ownVersion is how SQL Server and its relatives in Azure begin @@VERSION. Others that speak its protocol and its
+// language, such as Babelfish, begin it with their own name.
+var ownVersion = regexp.MustCompile(`^Microsoft (SQL|Azure) `)
 
 // safeLogin makes a login that reads one database; DENY holds against rights that the role public has.
 const safeLogin = `CREATE LOGIN sandbox_reader WITH PASSWORD = '…'; -- in master

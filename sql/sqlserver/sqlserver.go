@@ -39,14 +39,11 @@ var _ sql.Database = (*Database)(nil)
 
 // Password is the password that a connection string has; empty where there is none.
 func Password(dsn string) string {
-	config, err := parseDSN(dsn, "")
-	if err != nil {
-		return ""
-	}
+	config, _ := parseDSN(dsn, "")
 	return config.Password
 }
 
-// Open reads a connection string: a URL (sqlserver://), key=value pairs, or ODBC's form. The password is for a string that has
+// Open reads a connection string: a URL (sqlserver://, azuresql://), key=value pairs, or ODBC's form. The password is for a string that has
 // none. Nothing is connected before the first use; a string that cannot be used is a *fault.Error that tells
 // nothing of its values. SQL Server has no limit of temporary files for a session; that one has no effect.
 func Open(dsn, password string, limits sql.Limits) (*Database, error) {
@@ -74,8 +71,8 @@ func (d *Database) Close() { _ = d.pool.Close() }
 // it to be known as too long. A text is twice as long for the server as it is here.
 func setup(limits sql.Limits) string {
 	lock, size := int64(-1), int64(-1)
-	if limits.Timeout > 0 {
-		lock = limits.Timeout.Milliseconds()
+	if limits.Timeout > 0 { // less than a statement's time, so that it is the server that says what was waited for
+		lock = limits.Timeout.Milliseconds() * 3 / 4
 	}
 	if limits.RowBytes > 0 {
 		size = min(2*int64(limits.RowBytes)+2, 1<<31-1)

@@ -5,6 +5,7 @@ import (
 	dbsql "database/sql"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -32,7 +33,7 @@ func (d *Database) Table(ctx context.Context, schema, name string, examples bool
 const tableStatement = "SELECT o.object_id, " + tableColumns + "WHERE o.object_id = OBJECT_ID(@p1) AND o.type IN ('U', 'V', 'ET', 'S', 'IT')"
 
 // systemStatement is for the server's own views, which are in a list of their own.
-const systemStatement = `SELECT o.object_id, s.name, o.name, RTRIM(o.type), 0, 0, CAST(NULL AS bigint), CAST(NULL AS nvarchar(4000))
+const systemStatement = `SELECT o.object_id, s.name, o.name, RTRIM(o.type), 0, 0, CAST(NULL AS bigint), CAST(NULL AS nvarchar(500))
 FROM sys.all_objects AS o
 JOIN sys.schemas AS s ON s.schema_id = o.schema_id
 WHERE o.object_id = OBJECT_ID(@p1) AND o.type IN ('U', 'V', 'S')`
@@ -58,9 +59,9 @@ func (d *Database) findTable(ctx context.Context, schema, name string) (table sq
 }
 
 const columnsStatement = `
-SELECT c.name, t.name, CASE WHEN t.is_user_defined = 1 AND t.is_assembly_type = 0 THEN TYPE_NAME(c.system_type_id) END,
-	c.max_length, c.precision, c.scale, c.is_nullable, f.definition, k.definition,
-	CAST(i.seed_value AS nvarchar(40)), CAST(i.increment_value AS nvarchar(40)), CAST(p.value AS nvarchar(4000))
+SELECT TOP (5000) c.name, t.name, CASE WHEN t.is_user_defined = 1 AND t.is_assembly_type = 0 THEN TYPE_NAME(c.system_type_id) END,
+	c.max_length, c.precision, c.scale, c.is_nullable, LEFT(f.definition, 500), LEFT(k.definition, 500),
+	CAST(i.seed_value AS nvarchar(40)), CAST(i.increment_value AS nvarchar(40)), CAST(p.value AS nvarchar(500))
 FROM sys.all_columns AS c
 JOIN sys.types AS t ON t.user_type_id = c.user_type_id
 LEFT JOIN sys.default_constraints AS f ON f.object_id = c.default_object_id
@@ -117,7 +118,7 @@ func declaredType(kind string, length, precision, scale int) string {
 }
 
 const indexesStatement = `
-SELECT i.name, i.type_desc, i.is_unique, i.is_primary_key, i.filter_definition, c.name, ic.is_descending_key, ic.is_included_column
+SELECT TOP (5000) i.name, i.type_desc, i.is_unique, i.is_primary_key, LEFT(i.filter_definition, 500), c.name, ic.is_descending_key, ic.is_included_column
 FROM sys.indexes AS i
 JOIN sys.index_columns AS ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id
 JOIN sys.all_columns AS c ON c.object_id = ic.object_id AND c.column_id = ic.column_id
@@ -187,7 +188,7 @@ func (p *indexParts) definition() string {
 }
 
 const foreignKeysStatement = `
-SELECT k.object_id, k.name, CASE WHEN k.parent_object_id = @p1 THEN 1 ELSE 0 END,
+SELECT TOP (2000) k.object_id, k.name, CASE WHEN k.parent_object_id = @p1 THEN 1 ELSE 0 END,
 	OBJECT_SCHEMA_NAME(k.parent_object_id) + N'.' + OBJECT_NAME(k.parent_object_id), a.name,
 	OBJECT_SCHEMA_NAME(k.referenced_object_id) + N'.' + OBJECT_NAME(k.referenced_object_id), b.name
 FROM sys.foreign_keys AS k
@@ -229,7 +230,7 @@ func (d *Database) readForeignKeys(ctx context.Context, id int64, detail *sql.Ta
 	return err
 }
 
-const checksStatement = "SELECT name, definition FROM sys.check_constraints WHERE parent_object_id = @p1 ORDER BY name"
+const checksStatement = "SELECT TOP (200) name, LEFT(definition, 1000) FROM sys.check_constraints WHERE parent_object_id = @p1 ORDER BY name"
 
 func (d *Database) readChecks(ctx context.Context, id int64, detail *sql.TableDetail) error {
 	return d.list(ctx, checksStatement, []any{id}, func(scan func(...any) error) error {
@@ -258,7 +259,7 @@ func (d *Database) readExamples(ctx context.Context, detail *sql.TableDetail) {
 	var columns []*sql.TableColumn
 	var parts []string
 	for i := range detail.Columns {
-		if c := &detail.Columns[i]; len(columns) < exampleColumns && hasExamples(c.Type) {
+		if c := &detail.Columns[i]; len(columns) < exampleColumns && shown[baseType(c.Type)] {
 			columns = append(columns, c)
 			parts = append(parts, fmt.Sprintf("LEFT(CONVERT(nvarchar(400), %s%s), %d)", bracket(c.Name), style(c.Type), exampleLetters))
 		}
@@ -277,8 +278,9 @@ func (d *Database) readExamples(ctx context.Context, detail *sql.TableDetail) {
 			return err
 		}
 		for i, c := range columns {
-			if v := values[i]; v.Valid && len(c.Examples) < exampleValues && !slices.Contains(c.Examples, v.String) {
-				c.Examples = append(c.Examples, v.String)
+			v := shortest(c.Type, values[i].String)
+			if values[i].Valid && len(c.Examples) < exampleValues && !slices.Contains(c.Examples, v) {
+				c.Examples = append(c.Examples, v)
 			}
 		}
 		return nil
@@ -289,19 +291,41 @@ func (d *Database) readExamples(ctx context.Context, detail *sql.TableDetail) {
 var shown = words("tinyint smallint int bigint bit decimal numeric money smallmoney float real date time datetime datetime2 " +
 	"smalldatetime datetimeoffset char varchar nchar nvarchar sysname uniqueidentifier")
 
-// hasExamples looks at the type below an alias, which is in parentheses.
-func hasExamples(declared string) bool {
+// baseType is a type's name without its length. That of an alias is in parentheses.
+func baseType(declared string) string {
 	if _, base, ok := strings.Cut(declared, " ("); ok {
 		declared = base
 	}
 	name, _, _ := strings.Cut(strings.TrimSuffix(declared, ")"), "(")
-	return shown[name]
+	return name
 }
 
-// style has dates written as ISO has them; other types have no such style.
+// style has dates written as ISO has them, and money and floats with all their digits.
 func style(declared string) string {
-	if strings.HasPrefix(declared, "date") || strings.HasPrefix(declared, "time") || strings.HasPrefix(declared, "smalldate") {
+	switch base := baseType(declared); {
+	case strings.Contains(base, "date"), base == "time":
 		return ", 121"
+	case strings.Contains(base, "money"):
+		return ", 2"
+	case base == "float", base == "real":
+		return ", 3"
 	}
 	return ""
+}
+
+// shortest writes a float with as few digits as tell it; the server gives all that it has.
+func shortest(declared, value string) string {
+	bits := 64
+	switch baseType(declared) {
+	case "real":
+		bits = 32
+	case "float":
+	default:
+		return value
+	}
+	f, err := strconv.ParseFloat(value, bits)
+	if err != nil {
+		return value
+	}
+	return strconv.FormatFloat(f, 'g', -1, bits)
 }

@@ -230,7 +230,7 @@ func TestEverySessionIsResetAndSetUpAnew(t *testing.T) {
 		if !r.Reset || r.Transaction != 0 {
 			t.Errorf("the session is set up without a reset, or in a transaction: %+v", r)
 		}
-		for _, setting := range []string{"SET XACT_ABORT ON;", "SET QUOTED_IDENTIFIER ON;", "SET IMPLICIT_TRANSACTIONS OFF;", "SET LOCK_TIMEOUT 7000;", "SET TEXTSIZE 2002;"} {
+		for _, setting := range []string{"SET XACT_ABORT ON;", "SET QUOTED_IDENTIFIER ON;", "SET IMPLICIT_TRANSACTIONS OFF;", "SET LOCK_TIMEOUT 5250;", "SET TEXTSIZE 2002;"} {
 			if !strings.Contains(r.Text, setting) {
 				t.Errorf("%q is not in %q", setting, r.Text)
 			}
@@ -264,12 +264,15 @@ func TestParametersAreBoundAndNeverPasted(t *testing.T) {
 		if want := fmt.Sprintf("@p%d", i+1); p.Name != want {
 			t.Errorf("parameter %d is named %s", i+1, p.Name)
 		}
+		if p.Type == 0x1f {
+			t.Errorf("parameter %d is sent without a type", i+1)
+		}
 		values = append(values, p.Value)
 	}
 	if want := []any{hostile, int64(42), 1.5, true, nil, strings.Repeat("ä", 5000)}; !slices.Equal(values, want) {
 		t.Errorf("the values are %v, want %v", values, want)
 	}
-	if want := "@p1 nvarchar(24),@p2 bigint,@p3 float,@p4 bit,@p5 nvarchar(1),@p6 nvarchar(max)"; sent[0].Declared != want {
+	if want := "@p1 nvarchar(24),@p2 bigint,@p3 float,@p4 bit,@p5 nvarchar(4000),@p6 nvarchar(max)"; sent[0].Declared != want {
 		t.Errorf("declared as %s, want %s", sent[0].Declared, want)
 	}
 }
@@ -360,7 +363,8 @@ func TestAStatementIsEndedInTheDatabase(t *testing.T) {
 	t.Run("when its time is over", func(t *testing.T) {
 		db := open(t, server.DSN(), sql.Limits{Timeout: 200 * time.Millisecond})
 		_, _, err := sqltest.Read(t.Context(), db, "SELECT 1")
-		if f := faultOf(t, err); f.Code != fault.SQLFailed || !strings.Contains(f.Message, "ended after 200ms") || !errors.Is(err, sql.ErrTimeout) {
+		if f := faultOf(t, err); f.Code != fault.SQLFailed || !strings.Contains(f.Message, "ended after 200ms") || !errors.Is(err, sql.ErrTimeout) ||
+			!strings.Contains(f.Hint, "TOP (n)") || strings.Contains(f.Hint, "LIMIT") {
 			t.Errorf("the error is %v", err)
 		}
 	})
@@ -484,6 +488,8 @@ func TestWhatTheServerSaysIsTold(t *testing.T) {
 			"The SELECT permission was denied. (error 229, state 5, line 1: SELECT * FROM dbo.people)", "may not read"},
 		"a deadlock": {testmssql.Error{Number: 1205, State: 51, Class: 13, Message: "Transaction was deadlocked."},
 			"Transaction was deadlocked. (error 1205, state 51)", "once more"},
+		"a lock of others": {testmssql.Error{Number: 1222, State: 51, Class: 16, Message: "Lock request time out period exceeded.", Line: 1},
+			"Lock request time out period exceeded. (error 1222, state 51, line 1: SELECT * FROM dbo.people)", "holds a lock"},
 		"an error in a function": {testmssql.Error{Number: 50000, State: 3, Class: 16, Message: "No.", Procedure: "dbo.f", Line: 9},
 			"No. (error 50000, state 3, in dbo.f)", "describe_sql"},
 		"a line that the statement has not": {testmssql.Error{Number: 1, State: 1, Class: 16, Message: "x", Line: 77}, "x (error 1, state 1)", ""},
@@ -502,6 +508,49 @@ func TestWhatTheServerSaysIsTold(t *testing.T) {
 	}
 }
 
+func TestAnErrorOfConnectingIsAboutNoStatement(t *testing.T) {
+	said := func(number int32) *testmssql.Error {
+		return &testmssql.Error{Number: number, State: 1, Class: 16, Message: "of reader at 127.0.0.1", Line: 1, Procedure: "p"}
+	}
+	for name, c := range map[string]struct {
+		login, setup  *testmssql.Error
+		drop          bool
+		message, hint string
+	}{
+		"a database that there is not": {login: said(911), message: "refused the connection (error 911, state 1)", hint: "Mend the database's name"},
+		"a server that is starting":    {login: said(18401), message: "refused the connection (error 18401, state 1)", hint: "in a moment"},
+		"a database that is restored":  {setup: said(927), message: "refused the connection (error 927, state 1)", hint: "in a moment"},
+		"an error that nobody knows":   {login: said(12345), message: "refused the connection (error 12345, state 1)", hint: "doctor"},
+		"a session that is not set up": {setup: said(102), message: "refused the connection (error 102, state 1)", hint: "doctor"},
+		"an end without a word":        {drop: true, message: "ended the connection before the login", hint: "may be starting"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, err := testmssql.Start(func(testmssql.Request) testmssql.Reply { return testmssql.Reply{Error: c.setup, Drop: c.drop} })
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(server.Stop)
+			if c.login != nil {
+				server.Refuse(*c.login)
+			}
+			db := open(t, server.DSN(), limits)
+			_, _, ofQuery := sqltest.Read(t.Context(), db, "SELECT 1")
+			_, ofRights := db.Rights(t.Context())
+			for _, err := range []error{ofQuery, ofRights} {
+				f := faultOf(t, err)
+				if !strings.Contains(f.Message, c.message) || !strings.Contains(f.Hint, c.hint) {
+					t.Errorf("%s (%s), want %s (%s)", f.Message, f.Hint, c.message, c.hint)
+				}
+				for _, word := range []string{"SELECT", "SET ", "reader", "127.0.0.1", "Mend the statement"} {
+					if strings.Contains(f.Message+f.Hint, word) {
+						t.Errorf("%q is in %s (%s)", word, f.Message, f.Hint)
+					}
+				}
+			}
+		})
+	}
+}
+
 func TestNoErrorHasThePassword(t *testing.T) {
 	down, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -512,22 +561,25 @@ func TestNoErrorHasThePassword(t *testing.T) {
 	chatty := serve(t, always(testmssql.Reply{Error: &testmssql.Error{Number: 50000, Class: 16, Message: "said " + testmssql.Password, Procedure: testmssql.Password}}))
 	healthy := serve(t, always(one))
 	for name, c := range map[string]struct{ dsn, password, message string }{
-		"wrong password":        {healthy.DSN(), secret, "refused the connection (error 18456"},
-		"host down":             {"Server=" + strings.Replace(down.Addr().String(), ":", ",", 1) + ";encrypt=disable;uid=u", secret, "not in reach"},
-		"no such host":          {"sqlserver://u@no-such-host.invalid?encrypt=disable", secret, "has no address"},
-		"no encryption":         {strings.Replace(healthy.DSN(), "disable", "true", 1), testmssql.Password, "does not encrypt"},
-		"the server repeats it": {chatty.DSN(), testmssql.Password, "said ***"},
-		"bad port in a URL":     {"sqlserver://u:" + secret + "@h:x", secret, "cannot be used"},
-		"bad port in pairs":     {"server=h;port=" + secret, secret, "cannot be used"},
-		"unclosed":              {"server=h;password=\"" + secret, secret, "cannot be used"},
-		"no pair":               {"server=h;" + secret, secret, "cannot be used"},
-		"bad encrypt":           {"server=h;encrypt=" + "s3cret/p@ss", "s3cret/p@ss", "cannot be used"},
-		"no server":             {"password=" + "s3cret/p@ss", "s3cret/p@ss", "names no server"},
-		"another scheme":        {"mysql://u:" + "s3cret" + "@h", "s3cret", "scheme"},
-		"twice":                 {"server=h;pwd=" + "s3cret/p@ss" + ";password=x", "s3cret/p@ss", "twice"},
-		"nothing":               {secret, secret, "cannot be used"},
-		"a certificate":         {"server=h;certificate=" + "s3cret/p@ss", "s3cret/p@ss", "cannot be used"},
-		"federated":             {"server=h;authentication=ActiveDirectoryPassword;pwd=" + "s3cret/p@ss", "s3cret/p@ss", "SqlPassword"},
+		"wrong password":            {healthy.DSN(), secret, "refused the connection (error 18456"},
+		"host down":                 {"Server=" + strings.Replace(down.Addr().String(), ":", ",", 1) + ";encrypt=disable;uid=u", secret, "not in reach"},
+		"no such host":              {"sqlserver://u@no-such-host.invalid?encrypt=disable", secret, "has no address"},
+		"no encryption":             {strings.Replace(healthy.DSN(), "disable", "true", 1), testmssql.Password, "does not encrypt"},
+		"the server repeats it":     {chatty.DSN(), testmssql.Password, "said ***"},
+		"bad port in a URL":         {"sqlserver://u:" + secret + "@h:x", secret, "cannot be used"},
+		"bad port in pairs":         {"server=h;port=" + secret, secret, "cannot be used"},
+		"unclosed":                  {"server=h;password=\"" + secret, secret, "cannot be used"},
+		"no pair":                   {"server=h;" + secret, secret, "cannot be used"},
+		"bad encrypt":               {"server=h;encrypt=" + "s3cret/p@ss", "s3cret/p@ss", "cannot be used"},
+		"no server":                 {"password=" + "s3cret/p@ss", "s3cret/p@ss", "names no server"},
+		"another scheme":            {"mysql://u:" + "s3cret" + "@h", "s3cret", "scheme"},
+		"twice":                     {"server=h;pwd=" + "s3cret/p@ss" + ";password=x", "s3cret/p@ss", "twice"},
+		"nothing":                   {secret, secret, "cannot be used"},
+		"a certificate":             {"server=h;certificate=" + "s3cret/p@ss", "s3cret/p@ss", "cannot be used"},
+		"federated":                 {"server=h;authentication=ActiveDirectoryPassword;pwd=" + "s3cret/p@ss", "s3cret/p@ss", "applicationclientid"},
+		"federated by a person":     {"server=h;authentication=Active Directory Interactive;pwd=" + "s3cret/p@ss", "s3cret/p@ss", "person at a screen"},
+		"federated without a check": {"azuresql://u:s3cret%2Fp%40ss@h?fedauth=ActiveDirectoryDefault&TrustServerCertificate=true", "s3cret/p@ss", "certificate checked"},
+		"federated in clear text":   {"azuresql://u:s3cret%2Fp%40ss@h?fedauth=ActiveDirectoryMSI&encrypt=no", "s3cret/p@ss", "certificate checked"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db, err := Open(c.dsn, c.password, limits)
@@ -644,11 +696,15 @@ func TestTheServerMustProveWhoItIs(t *testing.T) {
 		{"an authority that is not known", "", "certificate is not trusted"},
 		{"another name", ";certificate=" + file + ";HostNameInCertificate=other", "certificate is not trusted"},
 		{"its own authority", ";certificate=" + file, ""},
+		{"a token", ";certificate=" + file + ";Authentication=Active Directory Service Principal Access Token;Password=" + testmssql.Token, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, _, err := sqltest.Read(t.Context(), open(t, dsn+c.setting, limits), "SELECT 1")
 			if n := len(server.Logins()); (n > 0) != (c.want == "") {
 				t.Errorf("%d logins", n)
+			}
+			if c.want != "" && !strings.Contains(faultOf(t, err).Hint, "Encrypt=no (Optional, False)") {
+				t.Errorf("the hint is %q", faultOf(t, err).Hint)
 			}
 			if c.want == "" && err != nil || c.want != "" && !strings.Contains(fmt.Sprint(err), c.want) {
 				t.Errorf("the error is %v, want %q", err, c.want)
@@ -666,7 +722,7 @@ func TestTheServerMustProveWhoItIs(t *testing.T) {
 	}
 	wg.Wait()
 	for _, l := range server.Logins() {
-		if l.Password != testmssql.Password {
+		if l.Token != testmssql.Token && l.Password != testmssql.Password || l.App != appName || !l.ReadOnly {
 			t.Errorf("logged in as %+v", l)
 		}
 	}
