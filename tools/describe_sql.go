@@ -25,6 +25,10 @@ type describeFields struct {
 	Hint        string                `json:"hint,omitempty"`
 }
 
+func (f describeFields) meta() any {
+	return describeFields{Connection: f.Connection, Truncated: f.Truncated}
+}
+
 type describedConnection struct {
 	Name    string      `json:"connection"`
 	Dialect sql.Dialect `json:"dialect"`

@@ -59,6 +59,15 @@ type sqlFields struct {
 	Notes       []string `json:"notes,omitempty"`
 }
 
+func (f *sqlFields) meta() any {
+	bare := *f
+	bare.Rows, bare.Preview, bare.Load, bare.Notes = nil, nil, "", nil
+	return struct {
+		sqlFields
+		Columns any `json:"columns,omitempty"` // in the place of the other
+	}{sqlFields: bare}
+}
+
 func (d *Deps) execSQL() tool {
 	definition := mcp.NewTool("exec_sql",
 		mcp.WithToolTitle("Query a database"),

@@ -32,12 +32,18 @@ type listedArtifact struct {
 	Modified  time.Time `json:"modified"`
 }
 
-type listFields struct {
-	Artifacts []listedArtifact `json:"artifacts"`
-	Total     int              `json:"total"`
-	SizeBytes int64            `json:"total_size_bytes"`
-	Complete  bool             `json:"complete"`
+type listMeta struct {
+	Total     int   `json:"total"`
+	SizeBytes int64 `json:"total_size_bytes"`
+	Complete  bool  `json:"complete"`
 }
+
+type listFields struct {
+	listMeta
+	Artifacts []listedArtifact `json:"artifacts"`
+}
+
+func (f listFields) meta() any { return f.listMeta }
 
 func (d *Deps) listArtifacts() tool {
 	return tool{
@@ -157,7 +163,7 @@ func (n *newest) sorted() []sandbox.File {
 }
 
 func renderList(found *newest, end sandbox.WalkEnd) *answer {
-	fields := listFields{Artifacts: []listedArtifact{}, Total: found.total, SizeBytes: found.bytes, Complete: end.Complete}
+	fields := listFields{listMeta{found.total, found.bytes, end.Complete}, []listedArtifact{}}
 	var b strings.Builder
 	room := listedBytes
 	for _, f := range found.sorted() {

@@ -17,20 +17,32 @@ type kernelFields struct {
 	Run      *sandbox.RunInfo `json:"run,omitempty"` // that the kernel is busy with
 }
 
+type sessionMeta struct {
+	SessionID   string `json:"session_id"`
+	Default     bool   `json:"default,omitempty"`
+	Owner       string `json:"owner"`
+	AgeSeconds  int    `json:"age_seconds"`
+	IdleSeconds int    `json:"idle_seconds"`
+	SizeBytes   *int64 `json:"size_bytes,omitempty"`
+}
+
 type sessionFields struct {
-	SessionID   string         `json:"session_id"`
-	Default     bool           `json:"default,omitempty"`
-	Owner       string         `json:"owner"`
-	Kernels     []kernelFields `json:"kernels,omitempty"`
-	AgeSeconds  int            `json:"age_seconds"`
-	IdleSeconds int            `json:"idle_seconds"`
-	SizeBytes   *int64         `json:"size_bytes,omitempty"`
+	sessionMeta
+	Kernels []kernelFields `json:"kernels,omitempty"`
 }
 
 type sessionList struct {
 	Sessions []sessionFields `json:"sessions"`
 	// Note says why sessions may be missing.
 	Note string `json:"note,omitempty"`
+}
+
+func (l sessionList) meta() any {
+	ids := make([]string, len(l.Sessions))
+	for i, s := range l.Sessions {
+		ids[i] = s.SessionID
+	}
+	return map[string]any{"session_ids": ids}
 }
 
 func (d *Deps) listSessions() tool {
@@ -73,10 +85,10 @@ func (d *Deps) sessionList(ctx context.Context) (sessionList, error) {
 }
 
 func describe(info sandbox.SessionInfo, now time.Time) sessionFields {
-	f := sessionFields{
+	f := sessionFields{sessionMeta: sessionMeta{
 		SessionID: info.ID, Default: info.Default, Owner: info.Owner, SizeBytes: info.SizeBytes,
 		AgeSeconds: int(now.Sub(info.Created).Seconds()), IdleSeconds: int(now.Sub(info.LastUsed).Seconds()),
-	}
+	}}
 	for _, k := range info.Kernels {
 		f.Kernels = append(f.Kernels, kernelFields(k))
 	}

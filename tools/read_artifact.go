@@ -45,6 +45,11 @@ type readFields struct {
 	Content string `json:"content,omitempty"`
 }
 
+func (f readFields) meta() any {
+	f.Content = ""
+	return f
+}
+
 func (d *Deps) readArtifact() tool {
 	options := []mcp.ToolOption{
 		mcp.WithToolTitle("Read a file"),

@@ -20,21 +20,43 @@ type artifactFields struct {
 	MIMEType  string `json:"mime_type"`
 }
 
-// runFields is what a run came to, for programs.
+// runMeta is what a run came to, in ids and figures.
+type runMeta struct {
+	SessionID       string           `json:"session_id"`
+	RunID           string           `json:"run_id"`
+	Language        sandbox.Language `json:"language"`
+	Status          sandbox.Status   `json:"status"`
+	ExitCode        *int             `json:"exit_code"`
+	StdoutTruncated bool             `json:"stdout_truncated"`
+	StderrTruncated bool             `json:"stderr_truncated"`
+	DurationMS      float64          `json:"duration_ms"`
+}
+
+// runFields is all that a run came to, for programs.
 type runFields struct {
-	SessionID       string            `json:"session_id"`
-	RunID           string            `json:"run_id"`
-	Language        sandbox.Language  `json:"language"`
-	Status          sandbox.Status    `json:"status"`
-	ExitCode        *int              `json:"exit_code"`
-	Stdout          string            `json:"stdout"`
-	Stderr          string            `json:"stderr"`
-	StdoutTruncated bool              `json:"stdout_truncated"`
-	StderrTruncated bool              `json:"stderr_truncated"`
-	Result          *string           `json:"result"`
-	Error           *sandbox.RunError `json:"error"`
-	Artifacts       []artifactFields  `json:"artifacts"`
-	DurationMS      float64           `json:"duration_ms"`
+	runMeta
+	Stdout    string            `json:"stdout"`
+	Stderr    string            `json:"stderr"`
+	Result    *string           `json:"result"`
+	Error     *sandbox.RunError `json:"error"`
+	Artifacts []artifactFields  `json:"artifacts"`
+}
+
+// artifactMeta is a file's place and size.
+type artifactMeta struct {
+	Path      string `json:"path"`
+	SizeBytes int64  `json:"size_bytes"`
+}
+
+func (f runFields) meta() any {
+	var files []artifactMeta
+	for _, a := range f.Artifacts[:min(len(f.Artifacts), listedFiles)] {
+		files = append(files, artifactMeta{a.Path, a.SizeBytes})
+	}
+	return struct {
+		runMeta
+		Artifacts []artifactMeta `json:"artifacts,omitempty"`
+	}{f.runMeta, files}
 }
 
 // renderRun tells a model what a run came to, the way a terminal would: a status line, the output,
@@ -283,11 +305,13 @@ func renderFiles(res *sandbox.Result) string {
 
 func (d *Deps) runFields(res *sandbox.Result) runFields {
 	f := runFields{
-		SessionID: res.SessionID, RunID: res.RunID, Language: res.Language, Status: res.Status,
+		runMeta: runMeta{
+			SessionID: res.SessionID, RunID: res.RunID, Language: res.Language, Status: res.Status,
+			StdoutTruncated: res.Stdout.Truncated(), StderrTruncated: res.Stderr.Truncated(),
+			DurationMS: float64(res.Duration.Microseconds()) / 1000,
+		},
 		Stdout: d.renderStream(res, res.Stdout), Stderr: d.renderStream(res, res.Stderr),
-		StdoutTruncated: res.Stdout.Truncated(), StderrTruncated: res.Stderr.Truncated(),
-		Artifacts:  []artifactFields{},
-		DurationMS: float64(res.Duration.Microseconds()) / 1000,
+		Artifacts: []artifactFields{},
 	}
 	if res.Value != nil {
 		value := d.maskCut(*res.Value)

@@ -38,6 +38,8 @@ type infoFields struct {
 	Packages map[sandbox.Language]map[string]string `json:"packages"`
 }
 
+func (f infoFields) meta() any { return f.sessionMeta }
+
 func (d *Deps) sessionInfo() tool {
 	return tool{
 		output: mcp.WithOutputSchema[infoFields](),

@@ -145,6 +145,10 @@ type answer struct {
 	fault   *fault.Error // a coded error that the answer tells of beside its fields; isError is true then
 }
 
+// slim is fields of which _meta has a part only: ids, status, counts and paths. Several clients give the model the
+// whole result, and the text has the rest.
+type slim interface{ meta() any }
+
 // noting puts a note behind the answer, where there is an answer and a note.
 func (a *answer) noting(note string) *answer {
 	if a != nil && note != "" {
@@ -209,12 +213,13 @@ func causeText(f *fault.Error) string {
 func (d *Deps) result(a *answer) *mcp.CallToolResult {
 	res := &mcp.CallToolResult{Content: d.Secrets.maskContent(a.content), IsError: a.isError}
 	meta := make(map[string]any)
-	if a.fields != nil {
-		fields := d.Secrets.maskJSON(a.fields)
-		meta[resultKey] = fields
-		if d.StructuredContent {
-			res.StructuredContent = fields
-		}
+	if d.StructuredContent && a.fields != nil {
+		res.StructuredContent = d.Secrets.maskJSON(a.fields)
+	}
+	if slim, ok := a.fields.(slim); ok {
+		meta[resultKey] = d.Secrets.maskJSON(slim.meta())
+	} else if a.fields != nil {
+		meta[resultKey] = d.Secrets.maskJSON(a.fields)
 	}
 	if a.fault != nil {
 		meta[errorKey] = d.Secrets.maskJSON(faultFields(a.fault))

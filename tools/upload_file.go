@@ -108,7 +108,7 @@ func readContent(p *params) uploadContent {
 			c.given = append(c.given, name)
 		}
 	}
-	if p.given["text"] == "" && len(c.given) == 0 { // an empty file
+	if (p.given["text"] == "" || p.given["content_base64"] == "") && len(c.given) == 0 { // an empty file
 		c.given, c.text = []string{"text"}, shortText("")
 	}
 	return c

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -115,16 +116,13 @@ n / 10`
 	if a.err != nil {
 		return a.err
 	}
-	var result struct {
-		Meta struct {
-			Run struct{ Result string } `json:"code-sandbox-mcp/result"`
-		} `json:"_meta"`
+	var result struct{ Content []struct{ Text string } }
+	if json.Unmarshal(a.result, &result) != nil || len(result.Content) == 0 {
+		return fmt.Errorf("no answer of a run: %.300s", a.result)
 	}
-	if err := json.Unmarshal(a.result, &result); err != nil {
-		return err
-	}
+	_, written, _ := strings.Cut(result.Content[0].Text, "\n[result]\n")
 	b.row(fmt.Sprintf("server RSS at the peak of %v of output at full speed, over before", floodTime),
-		inMB(c.memory("VmHWM:")-before), "20 MB", result.Meta.Run.Result+" MB were written")
+		inMB(c.memory("VmHWM:")-before), "20 MB", written+" MB were written")
 	b.row("bytes of that in the answer", fmt.Sprintf("%d", len(a.result)), "", "")
 	return nil
 }

@@ -41,6 +41,10 @@ func (r *request) result() toolResult {
 	}
 	res := toolResult{line: m.line}
 	decode(r.server.t, m.Result, &res)
+	res.checkMeta(r.server.t)
+	if res.StructuredContent != nil {
+		decode(r.server.t, res.StructuredContent, &res.Meta.Run)
+	}
 	res.check(r.server.t)
 	if r.server.era == modern && res.ResultType != "complete" {
 		r.server.t.Errorf("resultType is %q", res.ResultType)
@@ -51,6 +55,21 @@ func (r *request) result() toolResult {
 		r.server.mu.Unlock()
 	}
 	return res
+}
+
+// checkMeta checks that programs find ids and figures behind the content, and nothing else that a model would read twice.
+func (r toolResult) checkMeta(t *testing.T) {
+	t.Helper()
+	line := string(r.line)
+	at := strings.LastIndex(line, `"_meta":`)
+	if at < strings.Index(line, `"content":[`) {
+		t.Fatalf("_meta is not behind the content: %.300s", line)
+	}
+	for _, field := range []string{"stdout", "stderr", "result", "traceback", "content", "rows", "columns", "packages", "limits"} {
+		if r.Meta.Error == nil && strings.Contains(line[at:], `"`+field+`":`) {
+			t.Errorf("_meta has %s: %.600s", field, line[at:])
+		}
+	}
 }
 
 // check holds an answer of a tool against what is promised of all of them.
@@ -91,7 +110,7 @@ func (r *runResult) check(t *testing.T, whole toolResult) {
 		"session_id", "run_id", "language", "status", "exit_code", "stdout", "stderr", "stdout_truncated",
 		"stderr_truncated", "result", "error", "artifacts", "duration_ms",
 	} {
-		if !strings.Contains(string(whole.line), `"`+field+`":`) {
+		if whole.StructuredContent != nil && !strings.Contains(string(whole.line), `"`+field+`":`) {
 			t.Errorf("a result without %s: %.600s", field, whole.line)
 		}
 	}

@@ -61,7 +61,7 @@ type setup struct {
 	era       era      // empty: legacy
 	silent    bool     // nothing is sent by the driver itself
 	program   string   // empty: the one under test
-	asShipped bool     // with the program's own times on a slow machine too
+	asShipped bool     // with the program's own defaults: no structured content, and its times on a slow machine too
 	stderr    *os.File // where its log goes; nil: to the test
 }
 
@@ -119,8 +119,8 @@ func (s *server) launch(with setup) {
 	s.cmd = exec.Command(cmp.Or(with.program, binary), append([]string{"--state-dir", s.stateDir, "--log-level", "debug"}, with.args...)...)
 	// What clients pass on. HOME is the real one: rootless Podman keeps its images there.
 	s.cmd.Env = []string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}
-	if !with.asShipped {
-		s.cmd.Env = append(s.cmd.Env, slowly()...)
+	if !with.asShipped { // what is told exactly is easier to check than a text
+		s.cmd.Env = append(append(s.cmd.Env, "SANDBOX_STRUCTURED_CONTENT=true"), slowly()...)
 	}
 	s.cmd.Env = append(s.cmd.Env, with.env...)
 	s.cmd.Stderr = s.stderr

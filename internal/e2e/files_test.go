@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -38,15 +37,7 @@ func (r toolResult) fields(t *testing.T) (f fileFields) {
 	if r.IsError {
 		t.Fatalf("refused:\n%s", r.text())
 	}
-	var whole struct {
-		Result struct {
-			Meta struct {
-				Fields json.RawMessage `json:"code-sandbox-mcp/result"`
-			} `json:"_meta"`
-		}
-	}
-	decode(t, r.line, &whole)
-	decode(t, whole.Result.Meta.Fields, &f)
+	decode(t, r.StructuredContent, &f)
 	return f
 }
 
@@ -124,24 +115,23 @@ func TestUploadsThatAreRefused(t *testing.T) {
 		arguments object
 		code      string
 	}{
-		"no content":     {object{"filename": "x"}, "invalid_argument"},
-		"two contents":   {object{"filename": "x", "text": "", "content_base64": ""}, "invalid_argument"},
-		"no name":        {object{"text": "x"}, "invalid_argument"},
-		"..":             {object{"filename": "../x", "text": "x"}, "invalid_filename"},
-		"absolute":       {object{"filename": "/etc/passwd", "text": "x"}, "invalid_filename"},
-		"NUL":            {object{"filename": "a\x00b", "text": "x"}, "invalid_filename"},
-		"newline":        {object{"filename": "a\nb", "text": "x"}, "invalid_filename"},
-		"4 KB name":      {object{"filename": strings.Repeat("x", 4096), "text": "x"}, "invalid_filename"},
-		"no base64":      {object{"filename": "x", "content_base64": "not base64!"}, "invalid_content"},
-		"host":           {object{"filename": "x", "host_path": "/etc/passwd"}, "invalid_path"},
-		"file URL":       {object{"filename": "x", "url": "file:///etc/passwd"}, "invalid_argument"},
-		"loopback":       {object{"filename": "x", "url": "http://127.0.0.1:8080/x?key=s3cret"}, "download_failed"},
-		"by its name":    {object{"filename": "x", "url": "http://localhost/x"}, "download_failed"},
-		"metadata":       {object{"filename": "x", "url": "http://169.254.169.254/latest/meta-data/"}, "download_failed"},
-		"private":        {object{"filename": "x", "url": "http://192.168.0.1/"}, "download_failed"},
-		"mapped":         {object{"filename": "x", "url": "http://[::ffff:10.0.0.1]/"}, "download_failed"},
-		"session":        {object{"filename": "x", "text": "x", "session_id": "no/good"}, "invalid_session_id"},
-		"more arguments": {object{"filename": "x", "text": "x", "mode": "0777"}, "invalid_argument"},
+		"no content":   {object{"filename": "x"}, "invalid_argument"},
+		"two contents": {object{"filename": "x", "text": "x", "content_base64": "eA=="}, "invalid_argument"},
+		"no name":      {object{"text": "x"}, "invalid_argument"},
+		"..":           {object{"filename": "../x", "text": "x"}, "invalid_filename"},
+		"absolute":     {object{"filename": "/etc/passwd", "text": "x"}, "invalid_filename"},
+		"NUL":          {object{"filename": "a\x00b", "text": "x"}, "invalid_filename"},
+		"newline":      {object{"filename": "a\nb", "text": "x"}, "invalid_filename"},
+		"4 KB name":    {object{"filename": strings.Repeat("x", 4096), "text": "x"}, "invalid_filename"},
+		"no base64":    {object{"filename": "x", "content_base64": "not base64!"}, "invalid_content"},
+		"host":         {object{"filename": "x", "host_path": "/etc/passwd"}, "invalid_path"},
+		"file URL":     {object{"filename": "x", "url": "file:///etc/passwd"}, "invalid_argument"},
+		"loopback":     {object{"filename": "x", "url": "http://127.0.0.1:8080/x?key=s3cret"}, "download_failed"},
+		"by its name":  {object{"filename": "x", "url": "http://localhost/x"}, "download_failed"},
+		"metadata":     {object{"filename": "x", "url": "http://169.254.169.254/latest/meta-data/"}, "download_failed"},
+		"private":      {object{"filename": "x", "url": "http://192.168.0.1/"}, "download_failed"},
+		"mapped":       {object{"filename": "x", "url": "http://[::ffff:10.0.0.1]/"}, "download_failed"},
+		"session":      {object{"filename": "x", "text": "x", "session_id": "no/good"}, "invalid_session_id"},
 	} {
 		res := s.call("upload_file", test.arguments)
 		if res.Meta.Error == nil || res.Meta.Error.Code != test.code || strings.Contains(res.text(), "s3cret") {

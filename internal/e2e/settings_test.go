@@ -104,7 +104,7 @@ func TestStructuredContent(t *testing.T) {
 
 func TestNoStructuredContentUnlessAskedFor(t *testing.T) {
 	t.Parallel()
-	s := start(t, setup{})
+	s := start(t, setup{asShipped: true})
 	if res := s.py("42"); res.StructuredContent != nil {
 		t.Errorf("structuredContent: %s", res.StructuredContent)
 	}

@@ -38,7 +38,7 @@ func encodeAnswer(id requestID, response mcp.JSONRPCMessage, limit int) []byte {
 	default:
 		return errorAnswer(id, mcp.INTERNAL_ERROR, "the server had no answer to this request")
 	}
-	line, err := encodeLine(a)
+	line, err := a.encode()
 	switch {
 	case err != nil:
 		return errorAnswer(id, mcp.INTERNAL_ERROR, "the answer to this request could not be encoded")
@@ -68,11 +68,32 @@ func oversized(a answer, size, limit int) []byte {
 	if result.Meta != nil && result.Meta.ServerInfo() != nil {
 		small.Meta.SetServerInfo(*result.Meta.ServerInfo())
 	}
-	line, err := encodeLine(answer{JSONRPC: a.JSONRPC, ID: a.ID, Result: small})
+	line, err := answer{JSONRPC: a.JSONRPC, ID: a.ID, Result: small}.encode()
 	if err != nil {
 		return errorAnswer(requestID{raw: a.ID}, mcp.INTERNAL_ERROR, message)
 	}
 	return line
+}
+
+// encode is the answer as one line. A tool's result has _meta last, and not where the names' order would put it: of
+// a client that gives the model the whole result, and cuts that, the model gets the text.
+func (a answer) encode() ([]byte, error) {
+	result, ok := a.Result.(*mcp.CallToolResult)
+	if !ok || result.Meta == nil {
+		return encodeLine(a)
+	}
+	bare := *result
+	bare.Meta, a.Result = nil, &bare
+	line, err := encodeLine(a)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := encodeLine(result.Meta)
+	if err != nil {
+		return nil, err
+	}
+	line = append(bytes.TrimSuffix(line, []byte("}}\n")), `,"_meta":`...)
+	return append(append(line, bytes.TrimSuffix(meta, []byte("\n"))...), "}}\n"...), nil
 }
 
 // encodeLine is v as one line of JSON in valid UTF-8, without HTML escapes.
