@@ -57,6 +57,8 @@ func TestSQLServerIsReadThroughTheTools(t *testing.T) {
 			return reply
 		case strings.Contains(r.Text, "dbo.nothing"):
 			return missing("dbo.nothing")
+		case strings.Contains(r.Text, "dbo.slow"):
+			return testmssql.Reply{Hang: true}
 		}
 		return testmssql.Reply{}
 	})
@@ -65,7 +67,8 @@ func TestSQLServerIsReadThroughTheTools(t *testing.T) {
 	}
 	t.Cleanup(db.Stop)
 	dsn := "Driver={ODBC Driver 18 for SQL Server};Server=tcp:" + strings.Replace(db.Address(), ":", ",", 1) + ";Database=shop;Uid=" + testmssql.User + ";Encrypt=disable;"
-	s := start(t, setup{env: []string{"AZURE_DATABASE_CONNECTION_STRING=" + dsn, "AZURE_DATABASE_PASSWORD=" + testmssql.Password}})
+	most := slowed(3 * time.Second).String()
+	s := start(t, setup{args: []string{"--sql-timeout", most}, env: []string{"AZURE_DATABASE_CONNECTION_STRING=" + dsn, "AZURE_DATABASE_PASSWORD=" + testmssql.Password}})
 
 	f := s.query(object{"query": "SELECT * FROM dbo.everything", "save_as": "everything.csv"})
 	if f.Connection != "azure" || f.RowCount != 2 {
@@ -80,6 +83,12 @@ func TestSQLServerIsReadThroughTheTools(t *testing.T) {
 	failed := s.call(execSQL, object{"query": "SELECT * FROM dbo.nothing"})
 	failed.wantCode(t, "sql_failed")
 	failed.wantText(t, "208", "dbo.nothing")
+	slow := s.call(execSQL, object{"query": "SELECT * FROM dbo.slow"})
+	slow.wantCode(t, "sql_failed")
+	slow.wantText(t, most, "--sql-timeout", "TOP (n)")
+	if strings.Contains(slow.text(), "LIMIT") || strings.Contains(slow.text(), "EXPLAIN") {
+		t.Errorf("PostgreSQL's hint: %s", slow.text())
+	}
 	refused := s.call(execSQL, object{"query": "SELECT 1 DELETE FROM dbo.everything"})
 	refused.wantCode(t, "sql_rejected")
 	refused.wantText(t, "DELETE")

@@ -9,6 +9,7 @@ import (
 // The types of packets.
 const (
 	packetBatch     = 1
+	packetToken     = 8
 	packetRPC       = 3
 	packetReply     = 4
 	packetAttention = 6
@@ -36,6 +37,7 @@ type conn struct {
 	attention   chan struct{}
 	transaction uint64
 	begun       uint64
+	late        *Login // whose token is to come
 }
 
 func serve(s *Server, c net.Conn, number int) {
@@ -113,7 +115,17 @@ func (c *conn) take(m message) bool {
 	case packetPrelogin:
 		w.raw(preloginReply)
 	case packetLogin:
-		if !c.login(w, m.body) {
+		l, wanted := parseLogin(m.body)
+		if wanted {
+			w.wantToken()
+			c.late = &l
+		} else if !c.login(w, l) {
+			_ = w.finish()
+			return false
+		}
+	case packetToken:
+		c.late.Token = fromUTF16(m.body[8 : 8+binary.LittleEndian.Uint32(m.body[4:])])
+		if !c.login(w, *c.late) {
 			_ = w.finish()
 			return false
 		}
@@ -130,17 +142,18 @@ func (c *conn) take(m message) bool {
 	return w.finish() == nil
 }
 
-// preloginReply says: version 16, no encryption.
+// preloginReply says: version 16, no encryption, tokens are taken and not asked for.
 var preloginReply = []byte{
-	0, 0, 11, 0, 6, // VERSION at 11, 6 bytes
-	1, 0, 17, 0, 1, // ENCRYPTION at 17, 1 byte
+	0, 0, 16, 0, 6, // VERSION at 16, 6 bytes
+	1, 0, 22, 0, 1, // ENCRYPTION at 22, 1 byte
+	6, 0, 23, 0, 1, // FEDAUTHREQUIRED at 23, 1 byte
 	0xff,
 	16, 0, 0, 0, 0, 0,
 	2, // not supported
+	0,
 }
 
-func (c *conn) login(w *writer, body []byte) bool {
-	l := parseLogin(body)
+func (c *conn) login(w *writer, l Login) bool {
 	c.server.mu.Lock()
 	c.server.logins = append(c.server.logins, l)
 	refusal := c.server.refusal

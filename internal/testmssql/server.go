@@ -12,9 +12,11 @@ import (
 	"sync"
 )
 
-// User and Password are the one login that there is, and Token another one.
+// User and Password are the one login that there is, and Token another one: of Tenant, for Resource.
 const (
 	Token    = "eyJ0.eyJzdWIiOiJyZWFkZXIifQ.c2ln" //nolint:gosec // as Password
+	Tenant   = "11111111-2222-3333-4444-555555555555"
+	Resource = "https://database.windows.net/"
 	User     = "reader"
 	Password = "p@ss;w}rd 'x\"" //nolint:gosec // of a server that has nothing; full of what quoting goes wrong with
 )

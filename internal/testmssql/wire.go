@@ -74,6 +74,22 @@ func (w *writer) loginAck() {
 	w.raw(b)
 }
 
+// wantToken says who gives tokens, and what one is to be for.
+func (w *writer) wantToken() {
+	authority, resource := utf16Bytes("https://login.microsoftonline.com/"+Tenant), utf16Bytes(Resource)
+	const count = 2
+	info := binary.LittleEndian.AppendUint32(nil, count)
+	at := 4 + count*9
+	for i, value := range [count][]byte{authority, resource} {
+		info = append(info, byte(i+1))
+		info = binary.LittleEndian.AppendUint32(info, uint32(len(value)))
+		info = binary.LittleEndian.AppendUint32(info, uint32(at))
+		at += len(value)
+	}
+	info = append(append(info, authority...), resource...)
+	w.raw(append(binary.LittleEndian.AppendUint32([]byte{0xee}, uint32(len(info))), info...))
+}
+
 // transaction tells that one begins (8), is committed (9) or rolled back (10).
 func (w *writer) transaction(change byte, id uint64) {
 	b := []byte{change}
@@ -145,7 +161,8 @@ func headers(body []byte) (rest []byte, transaction uint64) {
 	return body[total:], transaction
 }
 
-func parseLogin(b []byte) Login {
+// parseLogin tells too whether the client wants to hear what its token is to be for.
+func parseLogin(b []byte) (l Login, wants bool) {
 	field := func(at int) []byte {
 		offset, length := binary.LittleEndian.Uint16(b[at:]), binary.LittleEndian.Uint16(b[at+2:])
 		return b[offset : int(offset)+2*int(length)]
@@ -155,28 +172,30 @@ func parseLogin(b []byte) Login {
 		c ^= 0xa5
 		password[i] = c<<4 | c>>4
 	}
+	token, wants := parseToken(b)
 	return Login{
-		Token: parseToken(b),
+		Token: token,
 		Host:  fromUTF16(field(36)), User: fromUTF16(field(40)), Password: fromUTF16(password),
 		App: fromUTF16(field(48)), Database: fromUTF16(field(68)), ReadOnly: b[26]&32 != 0,
-	}
+	}, wants
 }
 
-// parseToken reads the token from the extensions of a login, where there are any.
-func parseToken(b []byte) string {
+// parseToken reads the token from the extensions of a login, or that one is to come.
+func parseToken(b []byte) (token string, wants bool) {
 	if b[27]&0x10 == 0 {
-		return ""
+		return "", false
 	}
 	at := binary.LittleEndian.Uint32(b[binary.LittleEndian.Uint16(b[56:]):])
 	for rest := b[at:]; rest[0] != 0xff; {
 		length := binary.LittleEndian.Uint32(rest[1:])
 		data := rest[5 : 5+length]
 		if rest[0] == 2 && data[0]>>1 == 1 { // a token of the client's own
-			return fromUTF16(data[5 : 5+binary.LittleEndian.Uint32(data[1:])])
+			return fromUTF16(data[5 : 5+binary.LittleEndian.Uint32(data[1:])]), false
 		}
+		wants = wants || rest[0] == 2
 		rest = rest[5+length:]
 	}
-	return ""
+	return "", wants
 }
 
 func parseRequest(m message) Request {

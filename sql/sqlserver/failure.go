@@ -165,7 +165,11 @@ func lineOf(statement string, number int) string {
 // unreachable tells why there is no connection, without the driver's words: those quote the connection string.
 func (d *Database) unreachable(err error, atLogin bool) error {
 	what, hint := "The connection to the database broke.", "Send the statement again."
-	if atLogin {
+	switch {
+	case atLogin && byToken(d.config):
+		what = "Microsoft Entra ID gave no token for the login, or the database ended the connection before it."
+		hint = "Run `az login` on this server's computer, or mend the user, the password and Authentication in the connection string; the log has Entra's words."
+	case atLogin:
 		what, hint = "The database ended the connection before the login.", ofConnecting
 	}
 	var dns *net.DNSError
@@ -176,9 +180,7 @@ func (d *Database) unreachable(err error, atLogin bool) error {
 		if byToken(d.config) {
 			what = "The database or Microsoft Entra ID does not answer."
 		}
-	case atLogin && byToken(d.config) && strings.Contains(err.Error(), "Credential"):
-		what = "Microsoft Entra ID gave no token for the login."
-		hint = "Run `az login` on the computer of this server, or mend the user, the password and Authentication in the connection string; the log has Entra's words."
+	case atLogin && strings.Contains(err.Error(), "Credential"): // of Entra's, which may have met any of what follows
 	case isCertificate(err):
 		what = "The server's certificate is not trusted."
 		hint = "Set certificate to its authority's file or HostNameInCertificate to its name; TrustServerCertificate=true trusts any, " +

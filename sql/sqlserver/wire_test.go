@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -680,18 +682,55 @@ func TestTheServerIsAskedWhatAStatementReturns(t *testing.T) {
 	}
 }
 
-func TestTheServerMustProveWhoItIs(t *testing.T) {
+// serveTLS starts a server with TLS, and gives its address as a connection string and its certificate's file.
+func serveTLS(t *testing.T) (server *testmssql.Server, dsn, file string) {
+	t.Helper()
 	server, certificate, err := testmssql.StartTLS(answered(always(one)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Stop)
-	file := filepath.Join(t.TempDir(), "ca.pem")
+	file = filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(file, certificate, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, port, _ := net.SplitHostPort(server.Address())
-	dsn := fmt.Sprintf("Server=tcp:localhost,%s;Database=shop;Uid=%s;Encrypt=strict;MultiSubnetFailover=no", port, testmssql.User)
+	return server, fmt.Sprintf("Server=tcp:localhost,%s;Database=shop;Encrypt=strict;MultiSubnetFailover=no", port), file
+}
+
+func TestEntraIsAskedForATokenOfTheServer(t *testing.T) {
+	server, dsn, file := serveTLS(t)
+	asked := make(chan string, 9)
+	identity := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.Query().Get("resource")
+		if r.URL.Query().Get("client_id") == "nobody" {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		_, _ = fmt.Fprintf(w, `{"access_token": %q, "expires_on": "%d", "resource": "x", "token_type": "Bearer"}`, testmssql.Token, time.Now().Add(time.Hour).Unix())
+	}))
+	t.Cleanup(identity.Close)
+	t.Setenv("IDENTITY_ENDPOINT", identity.URL)
+	t.Setenv("IDENTITY_HEADER", "x")
+	dsn += ";certificate=" + file + ";Authentication=ActiveDirectoryMsi"
+	if _, _, err := sqltest.Read(t.Context(), open(t, dsn, limits), "SELECT 1"); err != nil {
+		t.Fatal(err)
+	}
+	if l := server.Logins()[0]; l.User != "" || l.Password != "" || l.Token != testmssql.Token || l.App != appName || !l.ReadOnly {
+		t.Errorf("the login is %+v", l)
+	}
+	if resource := <-asked; resource+"/" != testmssql.Resource && resource != testmssql.Resource {
+		t.Errorf("asked for a token of %s", resource)
+	}
+	_, _, err := sqltest.Read(t.Context(), open(t, dsn+";Uid=nobody", limits), "SELECT 1")
+	if f := faultOf(t, err); !strings.Contains(f.Message, "Entra ID gave no token") || !strings.Contains(f.Hint, "az login") {
+		t.Errorf("%v (%s)", f, f.Hint)
+	}
+}
+
+func TestTheServerMustProveWhoItIs(t *testing.T) {
+	server, dsn, file := serveTLS(t)
+	dsn += ";Uid=" + testmssql.User
 	for _, c := range []struct{ name, setting, want string }{
 		{"an authority that is not known", "", "certificate is not trusted"},
 		{"another name", ";certificate=" + file + ";HostNameInCertificate=other", "certificate is not trusted"},
