@@ -97,7 +97,7 @@ func (c *checker) endsStatement(i int) bool {
 func (c *checker) tableHints(i int) error {
 	before := c.at(i - 1)
 	marked := before.key == "WITH" || before.key == "HINT" || c.at(i+1).key == "INDEX"
-	named := before.kind == quoted || before.kind == word && c.at(i-2).key != "SELECT"
+	named := c.inside().clause == "FROM" && (before.kind == quoted || before.kind == word)
 	if !marked && (!named || !hints[c.at(i+1).key]) {
 		return nil
 	}

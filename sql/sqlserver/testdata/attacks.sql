@@ -621,3 +621,13 @@ SELECT 1 FROM dbo.q ENABLE TRIGGER tr ON dbo.people
 SELECT 1 COPY INTO dbo.people FROM 'https://example.com/x.csv'
 -- ~~~
 SELECT 1 . RECEIVE * FROM dbo.q
+-- ~~~
+SELECT * FROM dbo.a, dbo.people (XLOCK)
+-- ~~~
+SELECT * FROM (dbo.people (UPDLOCK) CROSS JOIN dbo.b)
+-- ~~~
+SELECT * FROM dbo.a JOIN [dbo].[people] (TABLOCKX) ON 1 = 1
+-- ~~~
+SELECT * FROM {oj dbo.people (XLOCK) LEFT OUTER JOIN dbo.b ON 1 = 1}
+-- ~~~
+SELECT * FROM dbo.a FOR SYSTEM_TIME FROM '2025-01-01' TO '2026-01-01', dbo.people (XLOCK)

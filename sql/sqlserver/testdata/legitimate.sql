@@ -384,3 +384,5 @@ SELECT p1.name, STRING_AGG(p2.name, '->') WITHIN GROUP (GRAPH PATH) AS friends F
 SELECT * FROM (dbo.a AS a CROSS JOIN shop.dbo.b AS b), {oj dbo.c AS c LEFT OUTER JOIN dbo.d AS d ON c.id = d.id}
 -- ~~~
 SELECT dbo.places.spot.Lat FROM dbo.places
+-- ~~~
+SELECT id, MAX(serializable), COUNT(tablock) FROM dbo.modes WHERE xlock IN (updlock, holdlocks) AND COALESCE(updlock, 0) = 1
