@@ -112,7 +112,7 @@ func databaseChecksOf(ctx context.Context, connections *sql.Connections, source 
 	if err != nil {
 		f := fault.From(err)
 		return []doctor.Check{{Name: name, Status: doctor.Warn, Found: f.Message,
-			Why: "exec_sql cannot read it", Fix: "check " + source.Variable + " and the database"}}
+			Why: "exec_sql cannot read it", Fix: "check " + source.Variable + " and the database. " + f.Hint}}
 	}
 	if len(findings) == 0 {
 		return []doctor.Check{{Name: name, Status: doctor.OK, Found: "answers; the login can only read"}}
