@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
-	"os/exec"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,13 +26,13 @@ func gcCommand(settings *Settings) *cobra.Command {
 		Use: "gc", Short: "Remove what servers that no longer live left behind", Args: noArgs,
 		Long: `gc removes the containers and files of sessions that no live server has open:
 all of an unnamed session, and of a named one the containers that have ended, and
-all of it once nobody has used it for the idle time. Servers do the same after their
-first answer, so this is only needed where no server will be started again.`,
+all of it once nobody has used it for the idle time. A process that waits for the end
+of each server does the same, and servers do after their first answer, so this is only
+needed where that process was killed too and no server will be started again.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !afterParent {
 				return settings.withEngine(cmd.Context(), settings.sweep)
 			}
-			_, _ = io.Copy(io.Discard, os.Stdin) // it ends when our parent does
 			first := settings.withEngine(cmd.Context(), settings.sweep)
 			// Podman may still be at work on our parent's last request, and make something yet.
 			time.Sleep(lateRequest)
@@ -62,30 +58,6 @@ func (s *Settings) sweep(ctx context.Context, engine *podman.Engine, _ *slog.Log
 		fmt.Println("nothing to remove")
 	}
 	return err
-}
-
-// leaveGC leaves a gc behind, or logs why it cannot.
-func leaveGC(cmd *cobra.Command, log *slog.Logger) {
-	if err := startGC(cmd); err != nil {
-		log.Warn("leave a sweep behind", "error", err)
-	}
-}
-
-// startGC starts a gc that waits for our own end and then removes what there was no time for. It has the
-// settings of cmd's command line, which is our own, and is in a session of its own, so what ends us and our
-// children does not end it.
-func startGC(cmd *cobra.Command) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	gc := exec.Command(self, append([]string{"gc", "--" + afterParentFlag}, sweepArgs(cmd)...)...)
-	gc.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	// The write end stays open in us alone, and closes when we end.
-	if _, err := gc.StdinPipe(); err != nil {
-		return err
-	}
-	return gc.Start()
 }
 
 // sweepArgs gives the settings of a command line to a gc. Lists are left out: of languages, tools and

@@ -43,9 +43,10 @@ an image of this program's own.`,
 				return err
 			}
 			return settings.withEngine(cmd.Context(), func(ctx context.Context, engine *podman.Engine, log *slog.Logger) error {
-				report, err := settings.attack(ctx, engine, log)
-				if report.Unclosed {
-					leaveGC(cmd, log)
+				keeper := keepEngine(engine, cmd, log)
+				report, err := settings.attack(ctx, keeper, engine, log)
+				if !report.Unclosed {
+					keeper.dismiss()
 				}
 				if err != nil {
 					return err
@@ -71,9 +72,9 @@ func (s *Settings) addCanaries() error {
 }
 
 // attack tells what a self-test finds.
-func (s *Settings) attack(ctx context.Context, engine *podman.Engine, log *slog.Logger) (selftest.Report, error) {
+func (s *Settings) attack(ctx context.Context, keeper *keeper, engine *podman.Engine, log *slog.Logger) (selftest.Report, error) {
 	secrets := s.passThrough(os.LookupEnv, log)
-	config := s.sandboxConfig(engine, secrets, log)
+	config := s.sandboxConfig(keeper, secrets, log)
 	if len(config.Kernels) == 0 {
 		return selftest.Report{}, usageError{errors.New("both languages are switched off, so there is nothing to attack")}
 	}

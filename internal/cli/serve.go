@@ -73,7 +73,8 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	secrets := settings.passThrough(os.LookupEnv, log)
 	connections := settings.connections(os.Environ(), log)
 	mask := tools.NewMasker(withPasswords(secrets, connections.Sources()))
-	config := settings.sandboxConfig(engine, secrets, log)
+	keeper := keepEngine(engine, cmd, log)
+	config := settings.sandboxConfig(keeper, secrets, log)
 	config.Mask = mask
 	manager := sandbox.NewManager(config)
 	manager.Prewarm()
@@ -81,11 +82,12 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	log.Debug("message loop ended", "error", err)
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
-	if !manager.Close(ending) {
-		leaveGC(cmd, log)
-	}
+	nothingLeft := manager.Close(ending)
 	connections.Close(ending)
 	_ = engine.Close()
+	if nothingLeft {
+		keeper.dismiss()
+	}
 	if err == nil || errors.Is(err, stdio.ErrClientGone) || errors.Is(err, context.Canceled) {
 		return nil
 	}

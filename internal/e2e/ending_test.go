@@ -101,6 +101,11 @@ func (s *server) cleanUp() {
 		wantNothingLeft(s.t, ids)
 	}
 	removeAll(s.t, ids)
+	if s.killed { // what clears up after it has nothing to do any more, and no folder
+		for _, pid := range keepers(s.stateDir) {
+			_ = syscall.Kill(pid, syscall.SIGTERM)
+		}
+	}
 	_ = s.stdout.Close()
 	if s.t.Failed() {
 		s.t.Logf("the server's log:\n%s", tail(s.stderr.String()))

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -134,6 +136,9 @@ func (s *service) run() {
 	defer runtime.UnlockOSThread()
 	defer close(s.done)
 	err := s.cmd.Start()
+	if err == nil {
+		_, _ = s.dir.lock.WriteString(strconv.Itoa(s.cmd.Process.Pid)) // for endService of another server
+	}
 	s.started <- err
 	if err == nil {
 		// How it ended shows in its stderr; that it ended, in done.
@@ -212,8 +217,8 @@ func (s *service) endsWithin(grace time.Duration) bool {
 	}
 }
 
-// serviceDir is a private directory for one service's socket. A lock on a file in it
-// tells other servers that it is in use, and is gone with the process that held it.
+// serviceDir is a private directory for one service's socket. A lock on a file in it, which has the number of the
+// service's process group, tells other servers that it is in use, and is gone with the process that held it.
 type serviceDir struct {
 	path string
 	lock *os.File
@@ -246,11 +251,21 @@ func (d *serviceDir) remove() {
 	_ = d.lock.Close()
 }
 
-// serviceDirAge is how old a directory must be for a sweep: another server may be about to
+// endService ends the service of a server that was killed, where it still listens: then its process group is there,
+// and the number is nobody else's.
+func (d *serviceDir) endService() {
+	text, _ := io.ReadAll(d.lock)
+	group, err := strconv.Atoi(string(text))
+	if err == nil && group > 1 && listens(context.Background(), "unix://"+filepath.Join(d.path, "s")) {
+		_ = syscall.Kill(-group, syscall.SIGTERM)
+	}
+}
+
+// serviceDirAge is how old a directory without a service must be for a sweep: another server may be about to
 // lock a younger one.
 const serviceDirAge = time.Minute
 
-// sweepServiceDirs removes what killed servers left.
+// sweepServiceDirs removes what killed servers left, and ends the services.
 func sweepServiceDirs(parent string) {
 	left, err := filepath.Glob(filepath.Join(parent, serviceDirPattern+"*"))
 	if err != nil {
@@ -258,7 +273,9 @@ func sweepServiceDirs(parent string) {
 	}
 	for _, path := range left {
 		if lock, err := lockLeft(path); err == nil {
-			(&serviceDir{path, lock}).remove()
+			left := &serviceDir{path, lock}
+			left.endService()
+			left.remove()
 		}
 	}
 }
@@ -288,7 +305,7 @@ func lockLeft(path string) (*os.File, error) {
 	}
 	lock := os.NewFile(uintptr(fd), filepath.Join(path, "lock"))
 	found, err := lock.Stat()
-	if err == nil && (!found.Mode().IsRegular() || time.Since(found.ModTime()) < serviceDirAge) {
+	if err == nil && (!found.Mode().IsRegular() || found.Size() == 0 && time.Since(found.ModTime()) < serviceDirAge) {
 		err = errNotLeft
 	}
 	if err != nil {

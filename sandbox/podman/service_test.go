@@ -47,10 +47,28 @@ func TestServiceEndsWhenItsServerIsKilled(t *testing.T) {
 		time.Sleep(socketPoll)
 	}
 	// The next server clears its folder away.
-	makeOld(t, filepath.Join(dir, "lock"))
 	sweepServiceDirs(filepath.Dir(dir))
 	if exists(dir) {
 		t.Errorf("%s is still there", dir)
+	}
+}
+
+// Where the system does not end it with its server, or only a part of it, the next sweep does.
+func TestSweepEndsTheServiceOfAKilledServer(t *testing.T) {
+	left, mine := own(t, Options{}), own(t, Options{})
+	for _, e := range []*Engine{left, mine} {
+		if _, err := e.Connection(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	service := left.link.service
+	if err := service.dir.lock.Close(); err != nil { // as the death of its server does
+		t.Fatal(err)
+	}
+	sweepServiceDirs(filepath.Dir(service.dir.path))
+	<-service.done
+	if exists(service.dir.path) || mine.link.service.ended() {
+		t.Errorf("the folder of the one is there: %v; the other has ended: %v", exists(service.dir.path), mine.link.service.ended())
 	}
 }
 

@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// quickEnds are the ways of clients that do not wait for a server's end.
+var quickEnds = map[string]func(*server){
+	"asked, and killed 50 ms later": func(s *server) {
+		s.signal(syscall.SIGTERM)
+		_ = s.stdin.Close()
+		time.Sleep(50 * time.Millisecond)
+	},
+	"killed behind all that descends from it": func(s *server) {
+		for _, pid := range descendants(s.cmd.Process.Pid) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		time.Sleep(2500 * time.Microsecond)
+	},
+	"killed": func(*server) {},
+}
+
+// ownService finds the folders of a server's own Podman services in its log.
+var ownService = regexp.MustCompile(`address=unix://(\S+)/s own_service=true`)
+
+// No other server ever comes to clear up.
+func TestAQuickEndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	moments := map[string]func(*server){
+		"idle": func(s *server) {
+			s.py("x = 1")
+			s.js("const x = 1")
+		},
+		"while code runs": func(s *server) {
+			s.beginTracked(python, object{"code": "print('busy', flush=True)\nwhile True: pass"}, "py")
+			s.waitFor("the code runs", func(all []message) bool { return len(progressOf(all, "py")) > 0 })
+		},
+		"while a container starts": func(s *server) {
+			s.beginCall(python, object{"code": "1"})
+			eventually(s.t, "something is on the engine", func() (bool, string) { return !mustHold(s.t, s.sessionIDs()).empty(), "" })
+		},
+	}
+	for how, end := range quickEnds {
+		for when, reach := range moments {
+			t.Run(how+", "+when, func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				s := start(t, setup{stateDir: dir})
+				s.shared = false
+				reach(s)
+				ids := s.sessionIDs()
+				end(s)
+				s.kill()
+				wantNothingLeft(t, ids)
+				eventually(t, "what cleared up has ended", func() (bool, string) { k := keepers(dir); return len(k) == 0, fmt.Sprint(k) })
+				for _, service := range ownService.FindAllStringSubmatch(s.stderr.String(), -1) {
+					if _, err := os.Stat(service[1]); err == nil {
+						t.Errorf("the folder of its Podman service is there: %s", service[1])
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestAQuickEndLeavesOthersAlone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const id = "e2e-quick-kept"
+	alive, killed := start(t, setup{stateDir: dir}), start(t, setup{stateDir: dir})
+	alive.py("x = 'alive'")
+	left := []string{killed.py("x = 1").Meta.Run.SessionID}
+	killed.complete(python, object{"session_id": id, "code": "x = 'kept'"})
+	killed.kill()
+	wantNothingLeft(t, left)
+	if got := alive.py("x").Meta.Run.value(); got != "'alive'" {
+		t.Errorf("the live server's variable is %s", got)
+	}
+	if got := alive.complete(python, object{"session_id": id, "code": "x"}).Meta.Run.value(); got != "'kept'" {
+		t.Errorf("the named session's variable is %s", got)
+	}
+	alive.call("close_session", object{"session_id": id})
+}
+
+// What waits for the server's end is there as long as it can be needed, and is small.
+func TestWhatWaitsForTheEnd(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := start(t, setup{stateDir: dir})
+	s.ping()
+	if k := keepers(dir); len(k) != 0 {
+		t.Errorf("it is there before any container: %v", k)
+	}
+	s.py("1")
+	waiting := keepers(dir)
+	if len(waiting) != 1 {
+		t.Fatalf("there are %v", waiting)
+	}
+	if slices.Contains(descendants(s.cmd.Process.Pid), waiting[0]) {
+		t.Error("it descends from the server")
+	}
+	if group, err := syscall.Getpgid(waiting[0]); err != nil || group == syscall.Getpgrp() {
+		t.Errorf("it is in the group %d, %v", group, err)
+	}
+	const most = 4 << 20
+	if size := ownMemory(t, waiting[0]); size > most {
+		t.Errorf("it takes %d bytes", size)
+	}
+	s.end()
+	eventually(t, "it ends with the server", func() (bool, string) { k := keepers(dir); return len(k) == 0, fmt.Sprint(k) })
+}
+
+// keepers are the processes that wait for the end of a server with this state directory, or clear up after it.
+func keepers(stateDir string) (pids []int) {
+	for _, p := range processes() {
+		if slices.Contains(p.args, "--after-parent") && slices.Contains(p.args, "--state-dir="+stateDir) {
+			pids = append(pids, p.pid)
+		}
+	}
+	return pids
+}
+
+// descendants are the processes below one, by what they say their parents are.
+func descendants(of int) (pids []int) {
+	list := processes()
+	pids = []int{of}
+	for i := 0; i < len(pids); i++ {
+		for _, p := range list {
+			if p.parent == pids[i] {
+				pids = append(pids, p.pid)
+			}
+		}
+	}
+	return pids[1:]
+}
+
+// ownMemory is what a process takes that others do not share.
+func ownMemory(t *testing.T, pid int) (bytes int) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/smaps_rollup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, rest, _ := strings.Cut(line, ":"); strings.HasPrefix(name, "Private_") {
+			bytes += atoi(strings.Fields(rest)[0]) << 10
+		}
+	}
+	t.Logf("%d bytes", bytes)
+	return bytes
+}
