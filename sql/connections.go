@@ -53,11 +53,20 @@ func Sources(environ []string, reserved func(variable string) bool) ([]Source, e
 	}
 	var sources []Source
 	var problems []error
+	variables := make(map[string]string) // by the connection's name
+	add := func(s Source) {
+		if first, taken := variables[s.Name]; taken {
+			problems = append(problems, fmt.Errorf("%s: the connection %s is %s already; take one of the two away", s.Variable, s.Name, first))
+			return
+		}
+		variables[s.Name] = s.Variable
+		sources = append(sources, s)
+	}
 	for _, variable := range slices.Sorted(maps.Keys(values)) {
 		name, ok := strings.CutPrefix(variable, sourcePrefix)
 		switch {
 		case variable == azureVariable:
-			sources = append(sources, Source{
+			add(Source{
 				Name: azureName, Variable: variable, Dialect: SQLServer, DSN: values[variable], Password: values[azurePassword],
 			})
 		case !ok || reserved(variable):
@@ -69,11 +78,11 @@ func Sources(environ []string, reserved func(variable string) bool) ([]Source, e
 				problems = append(problems, fmt.Errorf("%s: %w", variable, err))
 				continue
 			}
-			sources = append(sources, Source{Name: strings.ToLower(name), Variable: variable, Dialect: dialect, DSN: values[variable]})
+			add(Source{Name: strings.ToLower(name), Variable: variable, Dialect: dialect, DSN: values[variable]})
 		}
 	}
 	slices.SortFunc(sources, func(a, b Source) int { return strings.Compare(a.Name, b.Name) })
-	return slices.CompactFunc(sources, func(a, b Source) bool { return a.Name == b.Name }), errors.Join(problems...)
+	return sources, errors.Join(problems...)
 }
 
 var (

@@ -36,6 +36,19 @@ func TestSourcesAreFound(t *testing.T) {
 	}
 }
 
+func TestTwoVariablesForOneConnectionAreSaid(t *testing.T) {
+	sources, err := Sources([]string{
+		"SANDBOX_SQL_AZURE=sqlserver://u:secretive@other?database=d", "SANDBOX_SQL_A=host=/tmp",
+		"AZURE_DATABASE_CONNECTION_STRING=Server=tcp:h,1433;Password=secretive",
+	}, func(string) bool { return false })
+	if len(sources) != 2 || sources[1].Variable != "AZURE_DATABASE_CONNECTION_STRING" {
+		t.Errorf("sources %v", sources)
+	}
+	if want := "SANDBOX_SQL_AZURE: the connection azure is AZURE_DATABASE_CONNECTION_STRING already"; !strings.HasPrefix(fmt.Sprint(err), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 // closed is a database that is only opened and closed.
 type closed struct {
 	Database

@@ -43,7 +43,7 @@ func isSetting(variable string) bool {
 }
 
 func (s *Settings) openDatabase(source sql.Source) (sql.Database, error) {
-	limits := sql.Limits{Timeout: time.Duration(s.SQLTimeout), TempBytes: sqlTempBytes, RowBytes: sqlRowBytes}
+	limits := sql.Limits{Timeout: time.Duration(s.SQLTimeout), TempBytes: sqlTempBytes, RowBytes: sqlRowBytes, Functions: s.SQLAllow}
 	if source.Dialect == sql.SQLServer {
 		return sqlserver.Open(source.DSN, source.Password, limits)
 	}
@@ -91,7 +91,7 @@ func (s *Settings) databaseChecks(ctx context.Context) []doctor.Check {
 	if err != nil {
 		for _, problem := range strings.Split(err.Error(), "\n") {
 			checks = append(checks, doctor.Check{Name: "database", Status: doctor.Warn, Found: problem,
-				Why: "the connection does not exist for the tools", Fix: "correct the variable in the client's env for this server"})
+				Why: "the tools do not use this variable", Fix: "correct the variable in the client's env for this server"})
 		}
 	}
 	connections := sql.NewConnections(sources, s.openDatabase)
