@@ -34,7 +34,7 @@ type Database interface {
 	Close()
 }
 
-// Limits bound what one statement may cost. They are parts of every Database.
+// Limits bound what one statement may cost and call. They are parts of every Database.
 type Limits struct {
 	// Timeout ends a statement. Lock waits and pauses within it are bounded by it too.
 	Timeout time.Duration
@@ -42,6 +42,8 @@ type Limits struct {
 	TempBytes int64
 	// RowBytes bounds one row, so that a value of a gigabyte does not become memory of this program's.
 	RowBytes int
+	// Functions of the database's own, as name or schema.name, may be called though they may do more than read.
+	Functions []string
 }
 
 // Query is one statement. Params are the values of $1, $2 … (PostgreSQL) or @p1, @p2 … (SQL Server) as

@@ -64,6 +64,7 @@ type Settings struct {
 	SQLMaxRows       int64
 	SQLMaxBytes      byteSize
 	SQLTimeout       seconds
+	SQLAllow         []string
 
 	Prewarm        []string
 	Preload        []string
@@ -132,6 +133,7 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	fs.Int64Var(&s.SQLMaxRows, "sql-max-rows", 5_000_000, "rows that one query may have")
 	fs.Var(&s.SQLMaxBytes, "sql-max-bytes", "the largest file that a query's result is written to")
 	fs.Var(&s.SQLTimeout, "sql-timeout", "how long one query may take")
+	fs.StringSliceVar(&s.SQLAllow, "sql-allow-functions", nil, "`functions` of a PostgreSQL database's own that may be called though they are VOLATILE")
 
 	fs.StringSliceVar(&s.Prewarm, "prewarm", nil, "`languages` to keep a container ready for; alone: python,javascript")
 	fs.Lookup("prewarm").NoOptDefVal = prewarmAll

@@ -13,27 +13,29 @@ type checker struct {
 	closes map[int]int // of every ( the ) that belongs to it
 	start  int         // where the query begins; behind EXPLAIN and its options
 	levels []level     // the brackets that are open at the token being looked at
+	uses   *uses
 }
 
 // level is an open bracket.
 type level struct {
-	of     token // what stands before it; the name of a function in a call
+	of     int // the token before it; the name of a function in a call
 	commas int
 }
 
-// check admits one statement that reads: nil, or a *fault.Error of sql_rejected. It is not what keeps the
-// database as it is; the read-only transaction is. It refuses early and in clear words what the transaction
-// would refuse, and it refuses what the transaction would let through: see refused.
-func check(text string) error {
+// check admits one statement that reads and gives what it uses, or a *fault.Error of sql_rejected. It is not
+// what keeps the database as it is; the read-only transaction is. It refuses early and in clear words what the
+// transaction would refuse, and it refuses what the transaction would let through: see refused. What a function
+// of the database's own does, only the database can tell: see uses.
+func check(text string) (*uses, error) {
 	if err := characters(text); err != nil {
-		return err
+		return nil, err
 	}
-	c := &checker{closes: make(map[int]int)}
+	c := &checker{closes: make(map[int]int), uses: newUses()}
 	for l := newLexer(text); l.more(); {
 		switch t := l.next(); t.kind {
 		case space, comment:
 		case broken:
-			return reject(t, clip(t.text), "PostgreSQL cannot read it: "+t.value+".", "Correct the statement.")
+			return nil, reject(t, clip(t.text), "PostgreSQL cannot read it: "+t.value+".", "Correct the statement.")
 		default:
 			c.tokens = append(c.tokens, t)
 		}
@@ -42,13 +44,16 @@ func check(text string) error {
 		c.tokens = c.tokens[:len(c.tokens)-1]
 	}
 	if len(c.tokens) == 0 {
-		return fault.New(fault.SQLRejected, "Give one statement, such as SELECT 1.", "The query has no statement.")
+		return nil, fault.New(fault.SQLRejected, "Give one statement, such as SELECT 1.", "The query has no statement.")
 	}
-	return c.statement()
+	return c.uses, c.statement()
 }
 
 // maxText is how long a statement may be. Its tokens take a hundred times as much memory while it is checked.
 const maxText = 1 << 20
+
+// maxName is how long PostgreSQL's names may be.
+const maxName = 63
 
 func characters(text string) error {
 	if len(text) > maxText {
@@ -74,7 +79,7 @@ func (c *checker) at(i int) token {
 	return c.tokens[i]
 }
 
-const reading = "SELECT, WITH, VALUES, TABLE, SHOW and EXPLAIN without ANALYZE"
+const reading = "SELECT, WITH, VALUES, TABLE, SHOW and EXPLAIN"
 
 func (c *checker) statement() error {
 	if err := c.alone(); err != nil {
@@ -123,7 +128,7 @@ func (c *checker) reads(i int) error {
 		i++
 	}
 	t := c.at(i)
-	if t.is("select", "values", "table") || t.is("with") && (i == c.start || c.at(i-1).punct("(")) {
+	if t.is("select", "table") || t.is("values") && c.at(i+1).punct("(") || t.is("with") && (i == c.start || c.at(i-1).punct("(")) {
 		return nil
 	}
 	if t.kind == space {
@@ -148,7 +153,7 @@ func hint(t token) string {
 	return "This tool cannot change the database. Give a SELECT, or leave the change to somebody who may make it."
 }
 
-// explain finds where the explained query begins. ANALYZE would run it.
+// explain finds where the explained query begins, which with ANALYZE runs.
 func (c *checker) explain() error {
 	i := 1
 	if c.at(1).punct("(") && c.reads(1) != nil {
@@ -156,55 +161,20 @@ func (c *checker) explain() error {
 		if !ok {
 			return reject(c.at(0), c.words(0), "The parenthesis has no end.", "Close it.")
 		}
-		if err := c.options(2, end); err != nil {
-			return err
-		}
 		i = end + 1
 	}
-	for ; c.at(i).is("verbose", "analyze", "analyse"); i++ {
-		if !c.at(i).is("verbose") {
-			return c.analyzes(i)
-		}
+	for c.at(i).is("verbose", "analyze", "analyse") {
+		i++
 	}
 	c.start = i
 	return c.reads(i)
-}
-
-// options looks at those of EXPLAIN, which are in the tokens from i to end.
-func (c *checker) options(i, end int) error {
-	for i < end {
-		next := i
-		for next < end && !c.at(next).punct(",") {
-			next++
-		}
-		option := c.at(i)
-		if (option.value == "analyze" || option.value == "analyse") && !c.off(i+1, next) {
-			return c.analyzes(i)
-		}
-		i = next + 1
-	}
-	return nil
-}
-
-// off tells whether the tokens from i to end are one that says no.
-func (c *checker) off(i, end int) bool {
-	value := c.at(i).value
-	if c.at(i).kind == number {
-		value = c.at(i).text
-	}
-	value = fold(value)
-	return end == i+1 && (value == "false" || value == "off" || value == "0")
-}
-
-func (c *checker) analyzes(i int) error {
-	return reject(c.at(i), c.words(i), "EXPLAIN ANALYZE runs the statement.", "Use EXPLAIN without ANALYZE.")
 }
 
 // look refuses the token number i where it and its neighbours do more than read.
 func (c *checker) look(i int) error {
 	switch t := c.at(i); {
 	case t.punct("("), t.punct("["):
-		c.levels = append(c.levels, level{of: c.at(i - 1)})
+		c.levels = append(c.levels, level{of: i - 1})
 	case t.punct(")"), t.punct("]"):
 		return c.closed(i)
 	case t.punct(",") && len(c.levels) > 0:
@@ -219,6 +189,10 @@ func (c *checker) look(i int) error {
 		return reject(t, c.words(i), "It locks the rows.", "Leave it out.")
 	case t.kind == name:
 		return c.named(i)
+	case t.kind == operator:
+		for n := range min(len(t.text), maxName) {
+			c.uses.operators[t.text[:n+1]] = true
+		}
 	}
 	return nil
 }
@@ -233,7 +207,7 @@ func (c *checker) of() token {
 	if len(c.levels) == 0 {
 		return token{}
 	}
-	return c.levels[len(c.levels)-1].of
+	return c.at(c.levels[len(c.levels)-1].of)
 }
 
 // locks tells whether the FOR at i is that of FOR UPDATE and its like, and not that of substring(a FOR b).
@@ -241,17 +215,35 @@ func (c *checker) locks(i int) bool {
 	return c.at(i+1).is("update", "share", "no", "key") && !c.of().is("substring", "overlay")
 }
 
-// closed ends a bracket. ts_rewrite runs a query where it has two arguments, and where it has three does not.
+// closed ends a bracket, and with it a call, whose arguments are known now. ts_rewrite runs a query where it has
+// two, and where it has three does not.
 func (c *checker) closed(i int) error {
 	if len(c.levels) == 0 {
 		return nil
 	}
 	last := c.levels[len(c.levels)-1]
 	c.levels = c.levels[:len(c.levels)-1]
-	if last.of.value == "ts_rewrite" && last.commas < 2 && c.at(i).punct(")") {
-		return refuseCall(last.of, "", "runs a text as a statement, which cannot be seen here")
+	of := c.at(last.of)
+	if !c.at(i).punct(")") || of.kind != name && of.kind != quotedName || c.defines(last.of) {
+		return nil
 	}
+	if of.value == "ts_rewrite" && last.commas < 2 {
+		return refuseCall(of, "", "runs a text as a statement, which cannot be seen here")
+	}
+	arguments := last.commas + 1
+	if c.at(i-1).punct("(") || c.at(i-2).punct("(") && c.at(i-1).text == "*" {
+		arguments = 0
+	}
+	c.uses.calls[call{c.schema(last.of), of.value, arguments}] = true
 	return nil
+}
+
+// schema is what stands before the name at i and its dot.
+func (c *checker) schema(i int) string {
+	if c.at(i - 1).punct(".") {
+		return c.at(i - 2).value
+	}
+	return ""
 }
 
 // with looks at the parts of a WITH; those that are in parentheses of their own are looked at in their turn.
@@ -313,18 +305,23 @@ func (c *checker) behind(i int) int {
 // PostgreSQL takes for f(x) where x has no column f.
 func (c *checker) named(i int) error {
 	t := c.at(i)
+	if i > 0 {
+		c.uses.names[t.value] = true
+	}
 	if c.at(i + 1).punct("(") {
 		if c.defines(i) {
 			return nil
 		}
-		schema := ""
-		if c.at(i - 1).punct(".") {
-			schema = c.at(i - 2).value
-		}
+		schema := c.schema(i)
 		return refuseCall(t, schema, refusal(schema, t.value))
 	}
-	does := dotted(t.value)
-	if does == "" || !c.at(i-1).punct(".") || c.relation(i) {
+	if !c.at(i-1).punct(".") || c.relation(i) {
+		return nil
+	}
+	c.uses.calls[call{"", t.value, 1}] = true
+	of := c.at(i - 2)
+	does := dotted(t.value, of.kind == name || of.kind == quotedName)
+	if does == "" {
 		return nil
 	}
 	return reject(t, "."+clip(t.text), "Behind a dot it may be a call of a function that "+does+".",

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -37,7 +38,40 @@ const fixture = `
 	CREATE FUNCTION deposit_as_owner(account int, amount numeric) RETURNS numeric LANGUAGE sql SECURITY DEFINER AS
 		'UPDATE accounts SET balance = balance + amount WHERE id = account RETURNING balance';
 	CREATE FUNCTION run_text(statement text) RETURNS void LANGUAGE plpgsql AS 'BEGIN EXECUTE statement; END';
-	CREATE PROCEDURE empty_accounts() LANGUAGE sql AS 'DELETE FROM accounts';`
+	CREATE PROCEDURE empty_accounts() LANGUAGE sql AS 'DELETE FROM accounts';
+
+	CREATE SCHEMA my_files;
+	CREATE FUNCTION write_visible(t text) RETURNS text LANGUAGE plpgsql AS
+		'BEGIN EXECUTE format(''COPY (SELECT %L) TO /tmp/stolen'', t); RETURN t; END';
+	CREATE FUNCTION my_files.write_out(t text) RETURNS text LANGUAGE sql AS 'SELECT public.write_visible(t)';
+	CREATE FUNCTION write_visible_whose_name_is_as_long_as_names_may_be_and_then_some_more(t text) RETURNS text LANGUAGE sql AS
+		'SELECT write_visible(t)';
+	CREATE FUNCTION write_row(a accounts) RETURNS text LANGUAGE sql AS 'SELECT write_visible(a.owner)';
+	CREATE FUNCTION write_default(t text DEFAULT 'x') RETURNS text LANGUAGE sql AS 'SELECT write_visible(t)';
+	CREATE FUNCTION write_many(VARIADIC t text[]) RETURNS text LANGUAGE sql AS 'SELECT write_visible(t[1])';
+	CREATE FUNCTION write_both(a text, b text) RETURNS text LANGUAGE sql AS 'SELECT write_visible(b)';
+	CREATE AGGREGATE write_all(text) (SFUNC = write_both, STYPE = text);
+	CREATE VIEW writing AS SELECT write_visible('x');
+	CREATE VIEW my_files.writing_twice AS SELECT * FROM writing;
+	CREATE OPERATOR >>>> (LEFTARG = text, RIGHTARG = text, FUNCTION = write_both);
+	CREATE TYPE noted AS (t text);
+	CREATE TYPE written AS (t text);
+	CREATE FUNCTION write_cast(n noted) RETURNS written LANGUAGE sql AS 'SELECT ROW(write_visible(n.t))::written';
+	CREATE CAST (noted AS written) WITH FUNCTION write_cast(noted);
+	CREATE DOMAIN checked AS text CHECK (write_visible(VALUE) IS NOT NULL);
+	CREATE FUNCTION hidden_read(path text) RETURNS text STABLE STRICT LANGUAGE internal AS 'pg_read_file_all';
+
+	CREATE SCHEMA calm;
+	CREATE FUNCTION doubled(n int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT n * 2';
+	CREATE FUNCTION calm.doubled(n int) RETURNS int STABLE LANGUAGE plpgsql AS 'BEGIN RETURN n * 2; END';
+	CREATE FUNCTION label(a accounts) RETURNS text STABLE LANGUAGE sql AS 'SELECT a.owner';
+	CREATE FUNCTION round(a text, b text, c text) RETURNS text LANGUAGE sql AS 'SELECT write_visible(a)';
+	CREATE FUNCTION calm.lower(t text) RETURNS text LANGUAGE sql AS 'SELECT write_visible(t)';
+	CREATE AGGREGATE calm.total(numeric) (SFUNC = numeric_add, STYPE = numeric);
+	CREATE VIEW calm_view AS SELECT doubled(1);
+	CREATE OPERATOR ==== (LEFTARG = int, RIGHTARG = int, FUNCTION = int4eq);
+	CREATE DOMAIN small AS int CHECK (VALUE < doubled(10));
+	CREATE EXTENSION pgcrypto; CREATE EXTENSION tablefunc; CREATE EXTENSION pg_buffercache;`
 
 // inDatabase makes a database of its own for a test, and gives its DSN.
 func inDatabase(t *testing.T, name, statements string) string {
@@ -86,7 +120,7 @@ func ask(t *testing.T, db *Database, text string, checked bool) error {
 	run := db.Query
 	if !checked {
 		run = func(ctx context.Context, q sql.Query) (sql.Rows, error) {
-			r, err := db.query(ctx, q)
+			r, err := db.query(ctx, q, newUses())
 			if err != nil {
 				return nil, err
 			}
@@ -158,14 +192,55 @@ func TestTheTransactionAloneRefusesWrites(t *testing.T) {
 	}
 }
 
-// What the check cannot see is what the user's own functions do.
-func TestTheCheckAloneRefusesAllButTheUsersFunctions(t *testing.T) {
+// What the check cannot see is what the database's own functions do.
+func TestTheCheckAloneRefusesAllButTheDatabasesFunctions(t *testing.T) {
+	own := regexp.MustCompile(`(?i)deposit|run_text|write_|write\\|writing|written|checked|hidden_read|>>>>|^SELECT stolen FROM accounts$`)
 	for _, text := range sqltest.Corpus(t, "attacks") {
-		if err := check(text); err == nil && !strings.Contains(text, "deposit") && !strings.Contains(text, "run_text") &&
-			text != "SELECT stolen FROM accounts" {
+		if _, err := check(text); err == nil && !own.MatchString(text) {
 			t.Errorf("this was not refused: %s", text)
 		}
 	}
+}
+
+func TestFunctionsOfTheDatabasesOwnAreTold(t *testing.T) {
+	dsn := inDatabase(t, "shop", `
+		CREATE SCHEMA tools;
+		CREATE FUNCTION tools.stamp(n int) RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN n; END';
+		CREATE FUNCTION stamp(n text) RETURNS text LANGUAGE sql AS 'SELECT n';
+		CREATE FUNCTION lower(n int) RETURNS text LANGUAGE sql AS 'SELECT n::text';
+		CREATE VIEW stamped AS SELECT tools.stamp(1);
+		CREATE FUNCTION raw(a int, b int) RETURNS boolean IMMUTABLE LANGUAGE internal AS 'int4eq';
+		CREATE FUNCTION locked() RETURNS int LANGUAGE sql AS 'SELECT 1';
+		REVOKE EXECUTE ON FUNCTION locked() FROM PUBLIC;
+		CREATE ROLE visitor LOGIN; GRANT USAGE ON SCHEMA tools TO visitor; GRANT SELECT ON stamped TO visitor;`)
+	owner := dsn
+	t.Cleanup(func() { exec(t, owner, "DROP OWNED BY visitor; DROP ROLE visitor") })
+	dsn = strings.Replace(dsn, "user="+testpg.Superuser, "user=visitor", 1)
+	for _, c := range []struct {
+		text    string
+		allowed []string
+		refused []string // words of the refusal; none where it runs
+	}{
+		{"SELECT tools.stamp(1)", nil, []string{"tools.stamp(integer)", "VOLATILE", "STABLE", "--sql-allow-functions tools.stamp"}},
+		{"SELECT tools.stamp(1)", []string{"tools.stamp"}, nil},
+		{"SELECT * FROM stamped", nil, []string{"tools.stamp(integer)"}},
+		{"SELECT * FROM stamped", []string{"lower", "stamp"}, nil},
+		{"SELECT stamp('a')", []string{"tools.stamp"}, []string{"stamp(text)"}},
+		{"SELECT stamp('a')", []string{"public.stamp"}, nil},
+		{"SELECT lower('a')", nil, []string{"lower(integer)", "pg_catalog.lower"}},
+		{"SELECT pg_catalog.lower('a')", nil, nil},
+		{"SELECT raw(1, 1)", nil, []string{"internal", "--sql-allow-functions public.raw"}},
+		{"SELECT raw(1, 1)", []string{"raw"}, nil},
+		{"SELECT pg_read_file('x')", []string{"pg_read_file", "pg_catalog.pg_read_file"}, []string{"reaches files"}},
+	} {
+		err := ask(t, open(t, dsn, sql.Limits{Functions: c.allowed}), c.text, true)
+		if len(c.refused) > 0 {
+			wantFault(t, err, fault.SQLRejected, c.refused...)
+		} else if err != nil {
+			t.Errorf("%s with %q: %v", c.text, c.allowed, err)
+		}
+	}
+	wantFault(t, ask(t, open(t, dsn, sql.Limits{}), "SELECT locked()", true), fault.SQLFailed, "42501")
 }
 
 func significant(text string) []token {
@@ -178,7 +253,7 @@ func TestARefusalSaysWhatWhereAndWhatToDo(t *testing.T) {
 		"SELECT 1;\nDELETE FROM t":           "line 2, `DELETE FROM t`: It is a second statement",
 		"SELECT\n\n pg_read_file('x')":       "line 3, `pg_read_file`: It reaches files",
 		"SELECT cron.schedule('a', 'b')":     "`cron.schedule`: It starts jobs",
-		"EXPLAIN\nANALYZE SELECT 1":          "line 2, `ANALYZE SELECT 1`: EXPLAIN ANALYZE runs",
+		"EXPLAIN\nANALYZE\nDELETE FROM t":    "line 3, `DELETE FROM t`: It is no statement that only reads",
 		"SELECT 'a":                          "without its closing quote",
 		"SELECT\n1\x00":                      "line 2",
 		"SELECT '\xff'":                      "not UTF-8",
@@ -188,7 +263,7 @@ func TestARefusalSaysWhatWhereAndWhatToDo(t *testing.T) {
 		strings.Repeat("SELECT 1 ", 200_000): "1800000 bytes",
 		"SELECT " + strings.Repeat("x", 1000) + "\x01": "does not know",
 	} {
-		err := check(text)
+		_, err := check(text)
 		var f *fault.Error
 		if !errors.As(err, &f) || f.Code != fault.SQLRejected || f.Hint == "" || !strings.Contains(f.Message, want) {
 			t.Errorf("%q: %v, want %q", text, err, want)

@@ -150,14 +150,15 @@ func forget(conn *pgx.Conn) bool {
 
 // Query runs one reading statement; see sql.Database.
 func (d *Database) Query(ctx context.Context, q sql.Query) (sql.Rows, error) {
-	if err := check(q.Text); err != nil {
+	uses, err := check(q.Text)
+	if err != nil {
 		return nil, err
 	}
-	return d.query(ctx, q)
+	return d.query(ctx, q, uses)
 }
 
 // query is Query for a statement that was checked.
-func (d *Database) query(ctx context.Context, q sql.Query) (*rows, error) {
+func (d *Database) query(ctx context.Context, q sql.Query, uses *uses) (*rows, error) {
 	conn, err := d.begin(ctx)
 	if err != nil {
 		return nil, connectFault(err)
@@ -165,7 +166,11 @@ func (d *Database) query(ctx context.Context, q sql.Query) (*rows, error) {
 	// The server's own clock ends the statement first, unless the server is gone.
 	ctx, cancel := context.WithTimeout(ctx, d.limits.Timeout+tidyTime)
 	r := &rows{conn: conn, cancel: cancel, query: q.Text}
-	if err := r.start(ctx, d.types, q); err != nil {
+	err = uses.admit(ctx, conn.Conn(), d.limits.Functions)
+	if err == nil {
+		err = r.start(ctx, d.types, q)
+	}
+	if err != nil {
 		r.Close()
 		return nil, err
 	}
@@ -219,7 +224,7 @@ func (d *Database) enter(ctx context.Context, conn *pgconn.PgConn) error {
 		{"idle_in_transaction_session_timeout", milliseconds},
 		{"standard_conforming_strings", "on"}, {"client_encoding", "UTF8"},
 		{"datestyle", "ISO"}, {"intervalstyle", "iso_8601"}, {"bytea_output", "hex"},
-		{"extra_float_digits", "1"}, {"lc_monetary", "C"}, {"xmlbinary", "base64"},
+		{"extra_float_digits", "1"}, {"xmlbinary", "base64"},
 	}
 	if !d.zoned {
 		settings = append(settings, [2]string{"timezone", "UTC"})

@@ -3,6 +3,7 @@ package postgres
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -170,6 +171,18 @@ func TestParamsAreBound(t *testing.T) {
 			[]any{"41", "true", "{1,NULL}", "1.50", "2026-01-31 01:00+01", `{"a":1}`}, []string{"42", "true", "[1,null]", "1.50", "2026-01-31 00:00:00+00", `{"a": 1}`}},
 		{"large integers as text", "SELECT $1::bigint", []any{"9007199254740993"}, []string{"9007199254740993"}},
 		{"large numbers are not written with an exponent", "SELECT $1::bigint", []any{float64(1e15)}, []string{"1000000000000000"}},
+		{"numbers keep their digits", "SELECT $1::numeric, $2::numeric, $3::text, $4::jsonb, $5::numeric[], $6::float8, $7::numeric",
+			[]any{json.Number("1.0000000000000000001"), json.Number("12345678901234567890123456789.50"), json.Number("3.0"),
+				json.Number("12345678901234567890.10"), []any{json.Number("0.10000000000000000001")}, json.Number("0.1"), json.Number("1.50e3")},
+			[]string{"1.0000000000000000001", "12345678901234567890123456789.50", "3.0", "12345678901234567890.10", "[0.10000000000000000001]", "0.1", "1500"}},
+		{"whole numbers of any form are integers", "SELECT $1::bigint, $2::int, $3::smallint, $4::bigint[], $5::bigint",
+			[]any{json.Number("9007199254740993"), json.Number("3.0"), json.Number("3e2"), []any{json.Number("-9.223372036854775808e18"), nil}, json.Number("9007199254740993.000")},
+			[]string{"9007199254740993", "3", "300", "[-9223372036854775808,null]", "9007199254740993"}},
+		{"lists as JSON text", "SELECT $1::int[], $2::text[], $3::bigint[], $4::int[], $5::jsonb, $6::text",
+			[]any{"[1, null, 3]", `["a", "b,c"]`, "[9007199254740993]", "[0:1]={5,6}", "[1, 2]", "[1]"},
+			[]string{"[1,null,3]", `["a","b,c"]`, "[9007199254740993]", "[5,6]", "[1, 2]", "[1]"}},
+		{"lists of objects", "SELECT $1::jsonb[]", []any{[]any{map[string]any{"a": json.Number("1")}, "plain", nil}},
+			[]string{`[{"a": 1},"plain",null]`}},
 		{"lists are arrays", "SELECT $1::int[], $2::text[]", []any{[]any{float64(1), nil}, []any{hostile, "", nil, "NULL"}},
 			[]string{"[1,null]", `["'; DROP TABLE x; -- \"\\ {}","",null,"NULL"]`}},
 		{"lists in lists", "SELECT $1::int[]", []any{[]any{[]any{float64(1)}, []any{float64(2)}}}, []string{"[[1],[2]]"}},
@@ -204,6 +217,7 @@ func TestWhatCannotRunIsSaid(t *testing.T) {
 		{"too few values", "SELECT $1::int, $2::int", []any{1.0}, fault.SQLRejected, []string{"2 parameters", "1 value"}},
 		{"too many values", "SELECT 1", []any{1.0}, fault.SQLRejected, []string{"0 parameters", "1 value"}},
 		{"a value of the wrong type", "SELECT $1::int", []any{"many"}, fault.SQLFailed, []string{"22P02", `"many"`}},
+		{"a number that is not whole", "SELECT $1::bigint", []any{json.Number("9007199254740993.0000000000000001")}, fault.SQLFailed, []string{"22P02"}},
 		{"an object where a number is asked", "SELECT $1::int", []any{map[string]any{}}, fault.SQLRejected, []string{"params[0]", "$1", "object"}},
 		{"a list where a number is asked", "SELECT $1::int", []any{[]any{1.0}}, fault.SQLRejected, []string{"params[0]", "list", "integer"}},
 		{"NUL in a text", "SELECT $1::text", []any{"a\x00b"}, fault.SQLRejected, []string{"NUL"}},
@@ -234,7 +248,7 @@ func TestNoStatementLeavesTheTransaction(t *testing.T) {
 		"SELECT n FROM held.t FOR UPDATE", "COPY held.t FROM PROGRAM 'echo 2'",
 	} {
 		t.Run(text, func(t *testing.T) {
-			rows, err := db.query(t.Context(), sql.Query{Text: text}) // not checked: the server alone holds
+			rows, err := db.query(t.Context(), sql.Query{Text: text}, newUses()) // not checked: the server alone holds
 			if err == nil {
 				for rows.Next() {
 				}
@@ -252,7 +266,7 @@ func TestNoStatementLeavesTheTransaction(t *testing.T) {
 	}
 	for _, text := range []string{"COMMIT", "ROLLBACK", "SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE", "SET work_mem = '1GB'", "SELECT pg_advisory_lock(7)"} {
 		t.Run(text+" changes nothing for the next", func(t *testing.T) {
-			rows, err := db.query(t.Context(), sql.Query{Text: text})
+			rows, err := db.query(t.Context(), sql.Query{Text: text}, newUses())
 			if err == nil {
 				for rows.Next() {
 				}

@@ -17,14 +17,13 @@ type group struct {
 // calling a function that reaches something else: a file of the server, another session, the write-ahead
 // log. These are the names of such functions, each group with what is said of it.
 //
-// The list is by name alone, so a function of the user's own that has such a name is refused too, and one
-// that wraps a refused function under another name is not seen, nor is an operator that stands for one. What
-// is not seen is bounded by the role's rights; see rights.
+// The list is by name alone, so a function of the database's own that has such a name is refused too. One of
+// another name is asked for in the catalog; see uses.
 var refused = []group{
 	{"reaches files of the database's server", `
 		pg_read_file* pg_read_binary_file pg_ls_* pg_stat_file pg_file_* pg_logdir_ls pg_rotate_logfile*
 		pg_export_snapshot pg_logfile_rotate
-		utl_file.* oracle_execute`, ""},
+		utl_file.* oracle_execute read_csv* read_json* read_parquet* duckdb.*`, ""},
 	{"reaches large objects or files of the database's server", `
 		lo_close lo_creat lo_create lo_export lo_from_bytea lo_get lo_import* lo_lseek* lo_open lo_put lo_tell*
 		lo_truncate* lo_unlink loread lowrite`, `lo_*`},
@@ -48,7 +47,8 @@ var refused = []group{
 		oracle_close_connections
 		http_get http_post http_put http_patch http_delete http_head http_set_curlopt
 		http_reset_curlopt net.* aws_s3.* aws_lambda.* azure_storage.* azure_openai.* azure_cognitive.*
-		azure_ml.* azure_ai.* google_ml.* run_command_on_* master_run_on_worker`, `http`},
+		azure_ml.* azure_ai.* google_ml.* ai.* aidb.* pgml.* vectorize.* curl.*
+		run_command_on_* master_run_on_worker`, `http`},
 	{"changes settings", `set_config set_limit`, ""},
 	{"changes sequences", `nextval setval`, ""},
 	{"sends notifications", `pg_notify dbms_pipe.* dbms_alert.*`, ""},
@@ -57,7 +57,7 @@ var refused = []group{
 		pg_qualstats_reset pg_wait_sampling_reset_profile pg_restore_*_stats pg_clear_*_stats`, ""},
 	{"runs a text as a statement, which cannot be seen here", `
 		query_to_xml* cursor_to_xml* query_to_json* ts_stat crosstab* connectby* xpath_table
-		xslt_process dbms_sql.* dbms_utility.*`, ""},
+		xslt_process dbms_sql.* dbms_utility.* pgr_* _pgr_* cypher citus_run_local_command worker_apply_*`, ""},
 	{"assigns a transaction number", `txid_current pg_current_xact_id`, ""},
 	{"does a table's or the cache's maintenance", `
 		brin_summarize_new_values brin_summarize_range brin_desummarize_range gin_clean_pending_list
@@ -100,9 +100,9 @@ var exact, patterns = func() (map[string]pattern, []pattern) {
 // schema is empty for a name without one.
 func refusal(schema, function string) string { return match(schema, function).does }
 
-// dotted is refusal for x.function, which may be a column as well.
-func dotted(function string) string {
-	if p := match("", function); !p.column {
+// dotted is refusal for x.function, which may be a column as well where x is a name.
+func dotted(function string, ofName bool) string {
+	if p := match("", function); !p.column || !ofName {
 		return p.does
 	}
 	return ""

@@ -338,21 +338,49 @@ SELECT "open
 -- ~~~
 SELECT $$open
 -- ~~~
-EXPLAIN ANALYZE SELECT * FROM accounts
--- ~~~
-EXPLAIN ANALYSE VERBOSE SELECT 1
--- ~~~
 EXPLAIN (ANALYZE) DELETE FROM accounts
 -- ~~~
-EXPLAIN (ANALYZE true) SELECT 1
+EXPLAIN ANALYZE DELETE FROM accounts
 -- ~~~
-EXPLAIN (ANALYZE off, ANALYZE on) SELECT 1
+EXPLAIN ANALYSE VERBOSE INSERT INTO accounts VALUES (99)
 -- ~~~
-EXPLAIN (COSTS off, "analyze") SELECT 1
+EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) UPDATE accounts SET balance = 0
 -- ~~~
-EXPLAIN (ANALYZE 1, BUFFERS) SELECT 1
+EXPLAIN (ANALYZE off, ANALYZE on) MERGE INTO accounts a USING (VALUES (1)) v(id) ON a.id = v.id WHEN MATCHED THEN DELETE
 -- ~~~
-EXPLAIN (ANALYSE 'on') SELECT 1
+EXPLAIN (COSTS off, "analyze") DELETE FROM accounts
+-- ~~~
+EXPLAIN (ANALYZE) CREATE TABLE stolen AS SELECT 1
+-- ~~~
+EXPLAIN ANALYZE CREATE MATERIALIZED VIEW stolen AS SELECT 1
+-- ~~~
+EXPLAIN ANALYZE SELECT * INTO stolen FROM accounts
+-- ~~~
+EXPLAIN (ANALYZE) EXECUTE stolen
+-- ~~~
+EXPLAIN (ANALYZE) DECLARE stolen CURSOR WITH HOLD FOR SELECT 1
+-- ~~~
+EXPLAIN (ANALYZE) REFRESH MATERIALIZED VIEW totals
+-- ~~~
+EXPLAIN (ANALYZE) WITH x AS (DELETE FROM accounts RETURNING 1) SELECT 1
+-- ~~~
+EXPLAIN (ANALYZE) (WITH x AS (SELECT 1) DELETE FROM accounts)
+-- ~~~
+EXPLAIN ANALYZE SELECT * FROM accounts FOR UPDATE
+-- ~~~
+EXPLAIN ANALYZE SELECT pg_read_file('/etc/hostname')
+-- ~~~
+EXPLAIN (ANALYZE) SELECT deposit(1, 100)
+-- ~~~
+EXPLAIN (ANALYZE) EXPLAIN ANALYZE SELECT 1
+-- ~~~
+EXPLAIN (ANALYZE) COPY accounts TO '/tmp/stolen'
+-- ~~~
+EXPLAIN ANALYZE SELECT 1; DELETE FROM accounts
+-- ~~~
+EXPLAIN (VALUES, ANALYZE) DELETE FROM accounts
+-- ~~~
+EXPLAIN (ANALYZE SELECT 1
 -- ~~~
 EXPLAIN DELETE FROM accounts
 -- ~~~
@@ -670,3 +698,123 @@ SELECT 'a' COLLATE "C" || pg_read_file ('/etc/hostname')
 SELECT * FROM accounts AS a(pg_read_file), pg_read_file('/etc/hostname')
 -- ~~~
 SELECT 1 AS as, pg_read_file('/etc/hostname')
+-- ~~~
+SELECT (http(('GET', 'http://example.org', NULL, NULL, NULL)::http_request)).content
+-- ~~~
+SELECT (('GET', 'http://example.org', NULL, NULL, NULL)::http_request).http
+-- ~~~
+SELECT (r).http FROM (SELECT ('GET', 'http://example.org', NULL, NULL, NULL)::http_request AS r) s
+-- ~~~
+SELECT ((ARRAY[('GET', 'http://example.org', NULL, NULL, NULL)::http_request])[1].http).content
+-- ~~~
+SELECT ('http://example.org'::varchar).http_get.content
+-- ~~~
+SELECT content FROM extensions.http_post('http://example.org', 'x', 'text/plain')
+-- ~~~
+SELECT * FROM pgr_dijkstra('SELECT pg_read_file(''/etc/hostname'')', 1, 2)
+-- ~~~
+SELECT * FROM public._pgr_dijkstra('SELECT 1', 1, 2)
+-- ~~~
+SELECT ai.openai_embed('m', 'words')
+-- ~~~
+SELECT pgml.transform('t', '{}')
+-- ~~~
+SELECT vectorize.search('a', 'b')
+-- ~~~
+SELECT * FROM cypher('g', $$ CREATE (n) $$) AS (n text)
+-- ~~~
+SELECT * FROM ag_catalog.cypher('g', $$ CREATE (n) $$) AS (n text)
+-- ~~~
+SELECT citus_run_local_command('DELETE FROM accounts')
+-- ~~~
+SELECT * FROM duckdb.query('COPY t TO ''/tmp/stolen''')
+-- ~~~
+SELECT * FROM read_csv('/etc/passwd')
+-- ~~~
+SELECT dblink_ora_call('c', 'q')
+-- ~~~
+SELECT ((SELECT 'dbname=bank'::text).dblink_connect)
+-- ~~~
+EXPLAIN ANALYZE SELECT a.pg_read_file FROM CAST('/etc/hostname' AS text) a
+-- ~~~
+SELECT my_files.write_out('x')
+-- ~~~
+SELECT my_files."write_out"('x')
+-- ~~~
+SELECT my_files.U&"write\005fout"('x')
+-- ~~~
+SELECT "my_files" . /* a comment */ "write_out" ('x')
+-- ~~~
+SELECT write_visible('x')
+-- ~~~
+SELECT WRITE_VISIBLE('x')
+-- ~~~
+SELECT ('x'::text).write_visible
+-- ~~~
+SELECT a.write_visible FROM CAST('x' AS text) a
+-- ~~~
+SELECT (a).write_row FROM accounts a
+-- ~~~
+SELECT a.write_row FROM accounts a
+-- ~~~
+SELECT * FROM write_visible('x')
+-- ~~~
+SELECT * FROM ROWS FROM (write_visible('x'))
+-- ~~~
+SELECT write_visible(t => 'x'), 1
+-- ~~~
+SELECT write_default()
+-- ~~~
+SELECT ('x'::text).write_default
+-- ~~~
+SELECT write_many('x', 'y', 'z')
+-- ~~~
+SELECT write_many(VARIADIC ARRAY['x'])
+-- ~~~
+SELECT 1 LIMIT length(write_visible('x'))
+-- ~~~
+VALUES (write_visible('x'))
+-- ~~~
+SELECT sum(id) OVER (ROWS length(write_visible('x')) PRECEDING) FROM accounts
+-- ~~~
+SELECT 1 WHERE write_visible('x') IS NOT NULL
+-- ~~~
+SELECT string_agg(write_visible(owner), ',' ORDER BY owner) FROM accounts
+-- ~~~
+SELECT write_all(owner ORDER BY owner, id) FROM accounts
+-- ~~~
+SELECT write_all(owner) OVER () FROM accounts
+-- ~~~
+SELECT * FROM writing
+-- ~~~
+SELECT 1 FROM my_files.writing_twice
+-- ~~~
+TABLE "writing"
+-- ~~~
+SELECT 'x'::text >>>> 'y'
+-- ~~~
+SELECT 'x'::text >>>>-1
+-- ~~~
+SELECT 'x'::text OPERATOR(public.>>>>) 'y'
+-- ~~~
+SELECT '(x)'::noted::written
+-- ~~~
+SELECT CAST('(x)'::noted AS public.written)
+-- ~~~
+SELECT 'x'::checked
+-- ~~~
+SELECT checked 'x'
+-- ~~~
+SELECT hidden_read('/etc/hostname')
+-- ~~~
+WITH a AS (SELECT write_visible('x') AS b) SELECT b FROM a
+-- ~~~
+EXPLAIN SELECT write_visible('x')
+-- ~~~
+EXPLAIN ANALYZE SELECT write_visible('x')
+-- ~~~
+EXPLAIN (ANALYZE, BUFFERS) SELECT * FROM writing
+-- ~~~
+SELECT write_visible(very) FROM (SELECT 'x' AS very) s
+-- ~~~
+SELECT write_visible_whose_name_is_as_long_as_names_may_be_and_then_some_more('x')

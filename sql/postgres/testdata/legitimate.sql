@@ -48,6 +48,26 @@ EXPLAIN (ANALYZE 0) TABLE accounts
 -- ~~~
 EXPLAIN ("analyze" 'false') SELECT 1
 -- ~~~
+EXPLAIN ANALYZE SELECT * FROM accounts
+-- ~~~
+EXPLAIN ANALYSE VERBOSE SELECT 1
+-- ~~~
+EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON, VERBOSE) SELECT * FROM accounts WHERE id = 1
+-- ~~~
+EXPLAIN (ANALYZE, COSTS off, TIMING off, SUMMARY off, WAL, SETTINGS) TABLE accounts
+-- ~~~
+EXPLAIN (ANALYZE true, FORMAT YAML) WITH a AS (SELECT 1) SELECT * FROM a
+-- ~~~
+EXPLAIN (FORMAT XML, "analyze") VALUES (1)
+-- ~~~
+EXPLAIN (ANALYZE) (SELECT 1)
+-- ~~~
+EXPLAIN (BUFFERS, ANALYZE) ((SELECT 1) UNION (SELECT 2))
+-- ~~~
+EXPLAIN (ANALYZE off, ANALYZE on) SELECT owner, count(*) FROM accounts GROUP BY owner
+-- ~~~
+EXPLAIN (ANALYZE 'on') SELECT * FROM accounts WHERE id = $1::int
+-- ~~~
 EXPLAIN (SELECT 1)
 -- ~~~
 EXPLAIN ((SELECT 1) UNION (SELECT 2))
@@ -396,3 +416,21 @@ SELECT a.upper, ('abc'::text).length FROM unnest(ARRAY['x']) a
 SELECT sum(l.lo_revenue), l.http FROM (SELECT 1 AS lo_revenue, 2 AS http) l GROUP BY l.http
 -- ~~~
 SELECT a.id AS "pg_read_file(", a.owner || ' (' || a.kind || ')' FROM accounts a
+-- ~~~
+SELECT doubled(2), calm.doubled(2), a.label, (a).label FROM accounts a
+-- ~~~
+SELECT calm.total(balance) FROM accounts
+-- ~~~
+SELECT round(1.5), round(1.5, 1), pg_catalog.lower('A'), lower('A')
+-- ~~~
+SELECT * FROM calm_view
+-- ~~~
+SELECT 1 AS write_visible, write_out FROM (SELECT 2 AS write_out) s
+-- ~~~
+SELECT write_visible FROM (SELECT 1 AS write_visible) s WHERE write_visible IN (1, 2)
+-- ~~~
+SELECT gen_random_bytes(4), crypt('a', gen_salt('bf')), normal_rand(1, 0, 1)
+-- ~~~
+SELECT * FROM pg_buffercache LIMIT 1
+-- ~~~
+SELECT 1 ==== 2, 5::small
