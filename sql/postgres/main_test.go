@@ -9,14 +9,25 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/testpg"
 )
 
-// server is the tests' own PostgreSQL.
-var server *testpg.Server
+// server is the tests' own PostgreSQL, and localeDir where it finds locales that the system does not have.
+var (
+	server    *testpg.Server
+	localeDir string
+)
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	var err error
-	if server, err = testpg.Start(context.Background()); err != nil {
+	if localeDir, err = os.MkdirTemp("", "locales-"); err == nil {
+		defer os.RemoveAll(localeDir)
+		os.Setenv("LOCPATH", localeDir)
+		err = os.Chmod(localeDir, 0o755) // the server is another user
+	}
+	if err == nil {
+		server, err = testpg.Start(context.Background())
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

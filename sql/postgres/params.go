@@ -3,7 +3,6 @@ package postgres
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 
@@ -22,7 +21,7 @@ func encodeParams(values []any, types []uint32, known typeMap) ([][]byte, error)
 	}
 	encoded := make([][]byte, len(values))
 	for i, value := range values {
-		text, err := encodeParam(value, types[i], known[types[i]])
+		text, err := known.encodeParam(value, types[i])
 		if err != nil {
 			return nil, fault.New(fault.SQLRejected,
 				"Parameters are numbers, texts (dates too), true, false, null, and lists of those for arrays.",
@@ -40,90 +39,95 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-func encodeParam(value any, oid uint32, info typeInfo) ([]byte, error) {
+// encodeParam writes one value; nil is NULL.
+func (m typeMap) encodeParam(value any, oid uint32) ([]byte, error) {
+	info := m[oid]
+	if text, ok := value.(string); ok && info.element != 0 && strings.HasPrefix(text, "[") {
+		decoder := json.NewDecoder(strings.NewReader(text))
+		decoder.UseNumber()
+		var list []any
+		if json.Valid([]byte(text)) && decoder.Decode(&list) == nil { // and not [0:1]={5,6}
+			value = list
+		}
+	}
+	if list, ok := value.([]any); ok && info.element != 0 {
+		return m.arrayLiteral(nil, list, info)
+	}
+	return m.scalarParam(value, oid)
+}
+
+func (m typeMap) scalarParam(value any, oid uint32) ([]byte, error) {
+	if value == nil {
+		return nil, nil
+	}
 	if oid == pgtype.JSONOID || oid == pgtype.JSONBOID {
-		return encodeJSON(value)
-	}
-	switch v := value.(type) {
-	case nil:
-		return nil, nil
-	case []any:
-		if info.element == 0 && oid != 0 && info.name != "unknown" {
-			return nil, fmt.Errorf("is a list, and the statement asks for %s", info.name)
+		if text, ok := value.(string); ok && json.Valid([]byte(text)) {
+			return []byte(text), nil
 		}
-		return arrayLiteral(nil, v, info)
+		return json.Marshal(value)
 	}
-	text, err := scalarText(value)
-	return []byte(text), err
-}
-
-// encodeJSON gives a text that is JSON as it is, and everything else as JSON.
-func encodeJSON(value any) ([]byte, error) {
-	switch v := value.(type) {
-	case nil:
-		return nil, nil
-	case string:
-		if json.Valid([]byte(v)) {
-			return []byte(v), nil
-		}
-	}
-	return json.Marshal(value)
-}
-
-func scalarText(value any) (string, error) {
 	switch v := value.(type) {
 	case bool:
-		return strconv.FormatBool(v), nil
+		return strconv.AppendBool(nil, v), nil
 	case float64:
-		return strconv.FormatFloat(v, 'f', -1, 64), nil
+		return []byte(m.number(strconv.FormatFloat(v, 'f', -1, 64), oid)), nil
 	case json.Number:
-		return numberText(v.String()), nil
+		return []byte(m.number(v.String(), oid)), nil
 	case string:
 		if strings.ContainsRune(v, 0) {
-			return "", fmt.Errorf("has the character NUL in it, which PostgreSQL's texts cannot have")
+			return nil, fmt.Errorf("has the character NUL in it, which PostgreSQL's texts cannot have")
 		}
-		return v, nil
+		if oid == moneyOID {
+			v = m[oid].money.local(v)
+		}
+		return []byte(v), nil
+	case []any:
+		return nil, fmt.Errorf("is a list, and the statement asks for %s", m[oid].name)
 	}
-	return "", fmt.Errorf("is an object")
+	return nil, fmt.Errorf("is an object")
 }
 
-// numberText writes whole numbers as such, which PostgreSQL's integers ask for: 3.0 and 3e2 are some.
-func numberText(digits string) string {
-	const exact = 1 << 53
-	if f, err := strconv.ParseFloat(digits, 64); err == nil && f == math.Trunc(f) && math.Abs(f) < exact {
-		return strconv.FormatInt(int64(f), 10)
+// number leaves a number as it is, but for money, and for integers, which are to be written as such: 3.0 and 3e2
+// are some. A type of the database's own may be a domain of integers.
+func (m typeMap) number(text string, oid uint32) string {
+	switch {
+	case oid == moneyOID:
+		return m[oid].money.local(text)
+	case oid == pgtype.Int2OID, oid == pgtype.Int4OID, oid == pgtype.Int8OID, oid == pgtype.OIDOID, oid >= firstOwnOID:
+		if number := exactNumber(text); number != nil && number.IsInt() {
+			return number.Num().String()
+		}
 	}
-	return digits
+	return text
 }
+
+// firstOwnOID is the first of what is not PostgreSQL's own.
+const firstOwnOID = 16384
 
 // arrayLiteral writes {"a",NULL,{…}}: every element quoted, so nothing in one can end it.
-func arrayLiteral(out []byte, list []any, info typeInfo) ([]byte, error) {
-	separator := info.comma
-	if separator == 0 {
-		separator = ','
-	}
+func (m typeMap) arrayLiteral(out []byte, list []any, info typeInfo) ([]byte, error) {
 	out = append(out, '{')
 	for i, value := range list {
 		if i > 0 {
-			out = append(out, separator)
+			out = append(out, info.comma)
 		}
-		switch v := value.(type) {
-		case nil:
-			out = append(out, "NULL"...)
-			continue
-		case []any:
+		if inner, ok := value.([]any); ok {
 			var err error
-			if out, err = arrayLiteral(out, v, info); err != nil {
+			if out, err = m.arrayLiteral(out, inner, info); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		text, err := scalarText(value)
+		text, err := m.scalarParam(value, info.element)
 		if err != nil {
 			return nil, err
 		}
+		if text == nil {
+			out = append(out, "NULL"...)
+			continue
+		}
 		out = append(out, '"')
-		out = append(out, escapes.Replace(text)...)
+		out = append(out, escapes.Replace(string(text))...)
 		out = append(out, '"')
 	}
 	return append(out, '}'), nil

@@ -32,12 +32,11 @@ func (r *rows) start(ctx context.Context, types *typeCache, q sql.Query) error {
 	if err != nil {
 		return queryFault(err, q.Text)
 	}
-	found, missing := types.find(statement)
-	if len(missing) > 0 {
-		if found, err = types.learn(ctx, conn, statement, missing); err != nil {
-			return queryFault(err, q.Text)
-		}
-		// The question took the place of the statement, which has no name.
+	found, asked, err := types.of(ctx, conn, statement)
+	if err != nil {
+		return queryFault(err, q.Text)
+	}
+	if asked { // and the question took the place of the statement, which has no name
 		if statement, err = conn.Prepare(ctx, "", q.Text, nil); err != nil {
 			return queryFault(err, q.Text)
 		}

@@ -19,6 +19,7 @@ type typeInfo struct {
 	name    string
 	element uint32 // of an array: the type of its elements
 	comma   byte   // what stands between an array's elements
+	money   moneyFormat
 }
 
 // typeCache knows the types of one database by their OIDs: PostgreSQL's own from the start, and those that
@@ -62,6 +63,29 @@ func displayName(name string) string {
 		return long
 	}
 	return name
+}
+
+// of gives the types of a statement's parameters and columns, and tells whether it had to ask the database.
+func (c *typeCache) of(ctx context.Context, conn *pgconn.PgConn, statement *pgconn.StatementDescription) (typeMap, bool, error) {
+	found, missing := c.find(statement)
+	if len(missing) > 0 {
+		var err error
+		if found, err = c.learn(ctx, conn, statement, missing); err != nil {
+			return nil, true, err
+		}
+	}
+	info, money := found[moneyOID]
+	if money {
+		zero, err := conn.Exec(ctx, "SELECT 0::pg_catalog.int4::pg_catalog.money").ReadAll()
+		if err != nil {
+			return nil, true, err
+		}
+		if len(zero) == 1 && len(zero[0].Rows) == 1 && len(zero[0].Rows[0]) == 1 {
+			info.money = readMoney(zero[0].Rows[0][0])
+		}
+		found[moneyOID] = info
+	}
+	return found, money || len(missing) > 0, nil
 }
 
 // find gives the types of a statement's parameters and columns, and the OIDs that are not known yet.
@@ -147,15 +171,14 @@ func parseOID(text []byte) uint32 {
 }
 
 // column describes one column of a result, and says how its values become the text that sql.Kind tells.
-func (m typeMap) column(field pgconn.FieldDescription) (sql.Column, form) {
+func (m typeMap) column(field pgconn.FieldDescription) (column sql.Column, form form) {
 	info := m[field.DataTypeOID]
-	column := sql.Column{Name: field.Name, Type: withModifier(info.name, field.DataTypeOID, field.TypeModifier)}
+	column = sql.Column{Name: field.Name, Type: withModifier(info.name, field.DataTypeOID, field.TypeModifier)}
 	if info.element != 0 {
 		column.Kind = sql.Array
-		return column, arrayForm(info.element, info.comma)
+		return column, m.arrayForm(info.element, info.comma)
 	}
-	kind, form := scalar(field.DataTypeOID)
-	column.Kind = kind
+	column.Kind, form = m.scalar(field.DataTypeOID)
 	return column, form
 }
 

@@ -13,11 +13,8 @@ import (
 // it as it is. It may change its argument.
 type form func([]byte) []byte
 
-// OIDs of types that the driver has no name for.
-const moneyOID = 790
-
 // scalar is the kind of a type that is not an array.
-func scalar(oid uint32) (sql.Kind, form) {
+func (m typeMap) scalar(oid uint32) (sql.Kind, form) {
 	switch oid {
 	case pgtype.BoolOID:
 		return sql.Boolean, boolean
@@ -28,7 +25,7 @@ func scalar(oid uint32) (sql.Kind, form) {
 	case pgtype.NumericOID:
 		return sql.Decimal, nil
 	case moneyOID:
-		return sql.Decimal, money
+		return sql.Decimal, m[moneyOID].money.plain
 	case pgtype.DateOID:
 		return sql.Date, nil
 	case pgtype.TimeOID, pgtype.TimetzOID:
@@ -54,22 +51,12 @@ func boolean(text []byte) []byte {
 	return []byte("false")
 }
 
-// money takes "-$1,234.50", which is how the C locale has it, apart.
-func money(text []byte) []byte {
-	return bytes.Map(func(r rune) rune {
-		if r == '$' || r == ',' {
-			return -1
-		}
-		return r
-	}, text)
-}
-
 func hexDigits(text []byte) []byte { return bytes.TrimPrefix(text, []byte(`\x`)) }
 
 // arrayForm reads an array's text, such as {1,NULL,"a b"}, and writes a JSON array. What is not an array's
 // text after all stays as it is, as a JSON text.
-func arrayForm(element uint32, comma byte) form {
-	kind, elementForm := scalar(element)
+func (m typeMap) arrayForm(element uint32, comma byte) form {
+	kind, elementForm := m.scalar(element)
 	return func(text []byte) []byte {
 		p := &arrayText{rest: text, comma: comma, kind: kind, form: elementForm}
 		p.skipBounds()
