@@ -4,8 +4,8 @@
 // Everything global that the files of a kernel use. User code may declare any of these names again
 // (const process = require('process') is common), which would shadow it here.
 const GLOBALS = [
-  ...['Array', 'ArrayBuffer', 'Atomics', 'BigInt', 'Blob', 'Buffer', 'Date', 'Error', 'Int32Array', 'JSON', 'Map', 'Math'],
-  ...['Number', 'Object', 'Promise', 'Reflect', 'Set', 'SharedArrayBuffer', 'String', 'Symbol', 'SyntaxError', 'TypeError'],
+  ...['Array', 'ArrayBuffer', 'Atomics', 'BigInt', 'Blob', 'Buffer', 'Date', 'Error', 'Infinity', 'Int32Array', 'JSON', 'Map', 'Math'],
+  ...['Number', 'Object', 'Promise', 'Reflect', 'RegExp', 'Set', 'SharedArrayBuffer', 'String', 'Symbol', 'SyntaxError', 'TypeError'],
   ...['URL', 'clearTimeout', 'console', 'globalThis', 'performance', 'process', 'require', 'setImmediate', 'setInterval'],
   ...['setTimeout'],
 ].join(', ');

@@ -9,12 +9,13 @@ const KEPT_CELLS = 200;
 /** Cell is the source of one run, kept for the excerpts in its errors and in later ones. */
 class Cell {
   static #cells = new Map();
+  static #files = new Map(); // a SourceMap for each that translation moved lines in
   static #count = 0;
 
   constructor(code) {
     this.name = `cell-${++Cell.#count}.js`;
-    this.code = code;
-    this.evaluated = code; // what V8 gets
+    this.code = code.startsWith('\uFEFF') ? code.slice(1) : code;
+    this.evaluated = this.code; // what V8 gets
     this.prefix = 0; // characters that translation put before the first line
     this.map = null; // a SourceMap where translation moved lines
     Cell.#cells.set(this.name, this);
@@ -23,6 +24,22 @@ class Cell {
 
   static get(name) {
     return Cell.#cells.get(name);
+  }
+
+  /** earlier lists what was run before, the last first. */
+  static earlier() {
+    return [...Cell.#cells.values()].slice(0, -1).reverse().map(({ code }) => code);
+  }
+
+  /** keepFile keeps how the lines of a file were moved. */
+  static keepFile(name, map) {
+    if (map) Cell.#files.set(name, new moduleApi.SourceMap(JSON.parse(map)));
+    else Cell.#files.delete(name);
+  }
+
+  /** position gives the user's own position for one in a cell or a file, or undefined where it knows neither. */
+  static position(name, line, column) {
+    return Cell.get(name)?.original(line, column) ?? originalIn(Cell.#files.get(name), line, column);
   }
 
   use({ code, prefix, map }) {
@@ -34,10 +51,7 @@ class Cell {
   /** original gives the user's own 1-based position for one in the evaluated code. */
   original(line, column) {
     const own = line === 1 && column > this.prefix ? column - this.prefix : column;
-    if (this.map === null) return { line, column: own };
-    const entry = this.map.findEntry(line - 1, own - 1);
-    if (entry?.originalLine === undefined) return { line, column: own };
-    return { line: entry.originalLine + 1, column: entry.originalColumn + 1 };
+    return originalIn(this.map, line, own) ?? { line, column: own };
   }
 
   /** excerpt shows the line of a position and a caret below it, as Node does. */
@@ -50,6 +64,11 @@ class Cell {
     const indent = text.slice(0, isPast ? text.length : Math.max(0, column - 1)).replace(/[^\t]/g, ' ');
     return `${this.name}:${lines.length}\n${text}\n${indent}^`;
   }
+}
+
+function originalIn(map, line, column) {
+  const entry = map?.findEntry(line - 1, column - 1);
+  return entry?.originalLine === undefined ? undefined : { line: entry.originalLine + 1, column: entry.originalColumn + 1 };
 }
 
 // readsAsObject tells whether code that begins with a brace is an object, as Node's REPL takes

@@ -5,7 +5,7 @@ const fs = require('node:fs');
 const pathApi = require('node:path');
 const { closeSync, mkdirSync, openSync, promiseThen } = require('./builtins.cjs');
 const { asBytes, writeAll } = require('./bytes.cjs');
-const { inspect } = require('./inspect.cjs');
+const { inspect, whole } = require('./inspect.cjs');
 const { isText } = require('../common/values.cjs');
 const { MIME_TYPE } = require('../common/wire.cjs');
 
@@ -98,7 +98,7 @@ class Displayer {
 
   #showBundle(run, value, bundle, options) {
     if (bundle === null || bundle === undefined) {
-      const text = isText(value) ? value : inspect(value);
+      const text = isText(value) ? value : whole((more) => inspect(value, more), this.kernel.settings.outputBytes);
       return this.kernel.write(run, 1, Buffer.from(`${text}\n`));
     }
     const frame = { type: 'display', id: run.id, data: {}, size_bytes: 0, alt: String(options?.alt ?? '') };

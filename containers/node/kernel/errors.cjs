@@ -36,8 +36,8 @@ function cleanStack(text) {
 }
 
 function originalPositions(line) {
-  return line.replace(/(cell-\d+\.js):(\d+):(\d+)/g, (whole, name, row, column) => {
-    const position = Cell.get(name)?.original(Number(row), Number(column));
+  return line.replace(/(cell-\d+\.js|(?:file:\/\/)?\/[^:()]+):(\d+):(\d+)/g, (whole, name, row, column) => {
+    const position = Cell.position(name, Number(row), Number(column));
     return position === undefined ? whole : `${name}:${position.line}:${position.column}`;
   });
 }

@@ -48,7 +48,7 @@ class Importer {
         : isPath.test(specifier)
           ? new URL(specifier, pathToFileURL(filename)).href
           : pathToFileURL(require_.resolve(specifier)).href;
-    return { url: pathToFileURL(filename).href, dirname, filename, resolve };
+    return { url: pathToFileURL(filename).href, dirname, filename, resolve, main: true };
   }
 
   folder() {

@@ -3,6 +3,9 @@
 
 const { isText } = require('../common/values.cjs');
 
+// What inspect puts in the place of what it leaves out. It may be something else as well: then looking costs a moment.
+const LEFT_OUT = /\[[^\s\]]|\d more (?:item|character)/;
+
 /** inspect is util.inspect as the REPL uses it, which survives objects that refuse to be inspected. */
 function inspect(value, options) {
   try {
@@ -10,6 +13,29 @@ function inspect(value, options) {
   } catch (error) {
     return `[value that cannot be inspected: ${safeText(() => error.message)}]`;
   }
+}
+
+/**
+ * whole gives the text that make makes with options of inspect that leave out nothing, where that goes into limit
+ * characters, and otherwise the text with Node's own, which says what is left out. It looks at each time a level
+ * deeper and at twice as many items: what it must not show costs little that way.
+ */
+function whole(make, limit) {
+  const short = make({});
+  if (!LEFT_OUT.test(short)) return short;
+  const { depth, maxArrayLength, maxStringLength } = require('node:util').inspect.defaultOptions;
+  let text = short;
+  for (let step = 1, before = ''; text !== before && LEFT_OUT.test(text); step++) {
+    const times = 2 ** step;
+    before = text;
+    text = make({
+      depth: (depth ?? Infinity) + step,
+      maxArrayLength: (maxArrayLength ?? Infinity) * times,
+      maxStringLength: (maxStringLength ?? Infinity) * times,
+    });
+    if (text.length > limit) return short;
+  }
+  return text;
 }
 
 function safeText(get) {
@@ -21,4 +47,4 @@ function safeText(get) {
   }
 }
 
-module.exports = { inspect, safeText };
+module.exports = { inspect, safeText, whole };

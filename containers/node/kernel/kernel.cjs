@@ -15,19 +15,21 @@ const { closeSync, fstatSync, openSync, promiseThen } = require('./builtins.cjs'
 const { writeAll } = require('./bytes.cjs');
 const { Cell, readsAsObject } = require('./cell.cjs');
 const { inode } = require('./descriptors.cjs');
+const { fillConsole } = require('./console.cjs');
 const { Displayer, displaysItself } = require('./display.cjs');
 const { cutError, describeError, describeSyntaxError, formatStack } = require('./errors.cjs');
 const { Evaluator, newSession } = require('./evaluator.cjs');
 const { FrameReader, encodeFrame } = require('../common/frames.cjs');
 const { ANSWERED, GATE_ACKED, GATE_CELLS, GATE_FIRED, GATE_FIRING, GATE_IDLE, GATE_IN_RUN, GATE_STATE, GATE_TIMES, GATE_WAITING, gateKind } = require('../common/gate.cjs');
 const { Importer } = require('./importer.cjs');
-const { inspect } = require('./inspect.cjs');
+const { inspect, safeText, whole } = require('./inspect.cjs');
 const { KernelOutput } = require('./kerneloutput.cjs');
 const { RunContext } = require('./runcontext.cjs');
 const { enclosed } = require('../common/source.cjs');
 const { cutText } = require('../common/text.cjs');
 const { CLOSED, Started } = require('./started.cjs');
 const { TornFiles } = require('./torn.cjs');
+const { serveTypeScript } = require('./typescriptfiles.cjs');
 const { resumeImmediates, startImmediate } = require('./turns.cjs');
 const { isText } = require('../common/values.cjs');
 const { KERNEL_FD, MAX_FRAME_OUT } = require('../common/wire.cjs');
@@ -48,6 +50,7 @@ class Kernel {
   #unwatch = () => {};
   #hasBegun = false; // a run, by the bytes that are being read
   #hasRun = false;
+  #constants = null; // a pattern of the names that assignments in the next code are looked for
   #gate = new Int32Array(new SharedArrayBuffer(4 * GATE_CELLS));
   #asker = null;
   #pipes = [];
@@ -184,6 +187,7 @@ class Kernel {
     }
     this.importer.workDir = workDir;
     installModule(workDir);
+    serveTypeScript((question) => this.#translate({ ...question, workDir }));
     this.send({ type: 'ready', pid: process.pid });
     for (const name of preload) promiseThen(this.importer.call(name), undefined, () => {});
     startImmediate(() => this.#warmUp());
@@ -202,23 +206,26 @@ class Kernel {
 
   #installGlobals() {
     this.importer = new Importer(process.cwd(), this.#boot.load);
+    const $const = () => {
+      throw new TypeError('Assignment to constant variable.');
+    };
     const $mport = (specifier, options) => this.importer.call(specifier, options);
     $mport.load = (specifier, options, names) => this.importer.load(specifier, options, names);
     Object.defineProperty($mport, 'meta', { get: () => this.importer.meta });
     const displayer = new Displayer(this);
     const display = (value, options) => displayer.show(this.#running(), value, options);
     this.display = display;
-    for (const [name, value] of Object.entries({ $mport, display })) defineGlobal(name, value);
+    for (const [name, value] of Object.entries({ $const, $mport, display })) defineGlobal(name, value);
     this.#installOutput();
     this.#installExit();
     this.#installKill();
+    this.#installWarnings();
     this.#torn = new TornFiles();
     this.#started = new Started({
       owner: () => this.#owner(),
       callBack: (run, action) => this.#callBack(run, action),
       write: (run, fd, bytes) => this.write(run, fd, bytes),
     });
-    process.argv = [process.execPath, pathApi.join(process.cwd(), 'cell.js')];
     process.execArgv = [];
     process.title = 'node';
     Error.stackTraceLimit = 30;
@@ -231,13 +238,7 @@ class Kernel {
       const stream = new KernelOutput(fd, (bytes) => this.write(this.#context.get(), fd, bytes));
       Object.defineProperty(process, name, { value: stream, configurable: true, enumerable: true, writable: true });
     }
-    // Node's global console also reports every call to the inspector, which then keeps the
-    // arguments alive. This one only prints.
-    const { stdout, stderr } = process;
-    const plain = new console.Console({ stdout, stderr, colorMode: false });
-    for (const name of Object.keys(plain)) {
-      if (typeof plain[name] === 'function' && name !== 'Console') console[name] = plain[name];
-    }
+    fillConsole(process, () => this.settings.outputBytes);
   }
 
   #installExit() {
@@ -260,6 +261,32 @@ class Kernel {
       const other = fs.readdirSync('/proc/self/task').find((thread) => Number(thread) !== process.pid);
       return other !== undefined && kill(Number(other), number) === 0 ? 0 : kill(pid, number);
     };
+  }
+
+  // Node tells a warning each time. Here the first of a kind is told at once, and the number of the others at the
+  // end of the run.
+  #installWarnings() {
+    const [tell] = process.listeners('warning');
+    process.removeListener('warning', tell);
+    process.on('warning', (warning) => {
+      const run = this.#owner();
+      const kind = `${warning?.name}${warning?.code ? ` [${warning.code}]` : ''}`;
+      const key = warning?.code ? kind : `${kind}: ${safeText(() => warning.message).replace(/\d+/g, '0')}`;
+      const told = run?.warnings.get(key);
+      if (told === undefined) {
+        run?.warnings.set(key, { kind, times: 1 });
+        return tell(warning);
+      }
+      told.times++;
+      if (run.finished) startImmediate(() => this.#tellRepeated(run));
+    });
+  }
+
+  #tellRepeated(run) {
+    for (const told of run.warnings.values()) {
+      if (told.times > 1) this.write(run, 2, Buffer.from(`(${told.kind}: came ${told.times} times, told once)\n`));
+      told.times = 0;
+    }
   }
 
   // terminate stops the JavaScript that is running, past every catch and finally, and calls
@@ -326,13 +353,12 @@ class Kernel {
     this.#run = run;
     this.#hasBegun = true;
     Atomics.store(this.#gate, GATE_IN_RUN, 1);
-    if (/\b(?:const|import|export)\b/.test(code) || code.startsWith('#!')) {
-      const answer = this.#translate({ what: 'cell', code });
-      if (answer?.code !== undefined) cell.use(answer);
+    if (/\b(?:const|import|export)\b/.test(code) || cell.code.startsWith('#!') || this.#constants?.test(code)) {
+      const answer = this.#translate({ what: 'cell', code: cell.code });
+      this.#use(cell, answer);
       run.refused = answer?.error ?? null;
-    } else if (readsAsObject(code)) {
-      cell.use({ code: `(${code}\n)`, prefix: 1 });
     }
+    if (cell.evaluated === cell.code && readsAsObject(cell.code)) cell.use({ code: `(${cell.code}\n)`, prefix: 1 });
     this.#evaluate(run);
   }
 
@@ -348,6 +374,14 @@ class Kernel {
   // translation and its evaluation, so this blocks.
   #translate(question) {
     return this.#asker.ask(question, TRANSLATE_MS);
+  }
+
+  // use has V8 get what a cell was translated to, if it was, and tells whether it was.
+  #use(cell, answer) {
+    if (answer?.constants !== undefined) this.#constants = answer.constants && new RegExp(answer.constants);
+    if (answer?.code === undefined) return false;
+    cell.use(answer);
+    return true;
   }
 
   // Code may have taken these away, or taken over.
@@ -461,13 +495,12 @@ class Kernel {
     const outOfPlace = /outside a module|Unexpected token 'export'/.test(message);
     run.firstError ??= (outOfPlace && run.refused) || { ...first, ...position };
     const answer = this.#redeclared(run, message) ?? this.#untyped(run);
-    if (answer === null) {
-      const error = describeSyntaxError(run.firstError, cell, this.settings.outputBytes);
-      this.#finish(run, { outcome: 'failed', error });
-      return false;
-    }
-    cell.use(answer);
-    return true;
+    if (this.#use(cell, answer)) return true;
+    // V8 stops at the first type: what is wrong in code that has some is further down.
+    const { error } = answer ?? {};
+    if (error?.isNamed || error?.line > run.firstError.line) run.firstError = error;
+    this.#finish(run, { outcome: 'failed', error: describeSyntaxError(run.firstError, cell, this.settings.outputBytes) });
+    return false;
   }
 
   // REPL mode lets let and class be declared again, but not as or over a var or a function.
@@ -486,10 +519,11 @@ class Kernel {
   #untyped(run) {
     if (run.untyped) return null;
     run.untyped = true;
+    const { code } = run.cell;
     const { workDir } = this.settings;
-    const answer = this.#translate({ what: 'typescript', code: run.cell.code, workDir });
+    const answer = this.#translate({ what: 'typescript', code, workDir, earlier: code.includes('@') ? Cell.earlier() : [] });
     run.map = answer?.map;
-    return answer?.code === undefined ? null : answer;
+    return answer;
   }
 
   #onValue(run, value) {
@@ -519,7 +553,8 @@ class Kernel {
       this.display(value);
       return null;
     }
-    return cutText(inspect(value), this.settings.outputBytes);
+    const { outputBytes } = this.settings;
+    return cutText(whole((more) => inspect(value, more), outputBytes), outputBytes);
   }
 
   // A run is over when its value is there. As in a REPL, timers and servers that it leaves
@@ -580,6 +615,7 @@ class Kernel {
   // hit tells that a termination that the watcher asked for has taken effect.
   #finish(run, outcome, hit = false) {
     if (run.finished) return;
+    this.#tellRepeated(run);
     Atomics.store(this.#gate, GATE_IN_RUN, 0);
     this.#closeGate(hit);
     this.#context.reset();
@@ -631,7 +667,7 @@ class Kernel {
 }
 
 function newRun(id, code) {
-  return { id, cell: new Cell(code), finished: false, cancelled: false, displays: [], endings: new Set(), refused: null, tried: new Map(), promise: null, settled: null };
+  return { id, cell: new Cell(code), finished: false, cancelled: false, displays: [], endings: new Set(), warnings: new Map(), refused: null, tried: new Map(), promise: null, settled: null };
 }
 
 /** shorter cuts the texts of a run's outcome. */
@@ -649,15 +685,21 @@ function defineGlobal(name, value) {
   Object.defineProperty(globalThis, name, { value, configurable: true, writable: true, enumerable: false });
 }
 
-/** installModule gives cells what a CommonJS file in workDir would have. */
+/** installModule gives cells what a CommonJS file in workDir has that Node was started with. */
 function installModule(workDir) {
   const filename = pathApi.join(workDir, 'cell.js');
-  const module = new moduleApi.Module(filename, null);
+  const module = new moduleApi.Module('.', null);
   module.filename = filename;
   module.paths = moduleApi.Module._nodeModulePaths(workDir);
+  process.mainModule = module;
   const require = moduleApi.createRequire(filename);
   const globals = { require, module, exports: module.exports, __filename: filename, __dirname: workDir };
   for (const [name, value] of Object.entries(globals)) defineGlobal(name, value);
+  process.argv = [process.execPath, filename];
+  const util = require('node:util');
+  const { parseArgs } = util;
+  // By itself it would take the file for an argument of code that was given by -e, as this kernel was.
+  util.parseArgs = (config) => parseArgs({ ...config, args: config?.args ?? process.argv.slice(2) });
 }
 
 module.exports = { Kernel };

@@ -56,7 +56,7 @@ describe('the value of the last expression is shown as the REPL shows it', () =>
     ['10n ** 20n', '100000000000000000000n'],
     ['Symbol("s")', 'Symbol(s)'],
     ['() => 1', '[Function (anonymous)]'],
-    ['({ a: { b: { c: { d: 1 } } } })', '{ a: { b: { c: [Object] } } }'],
+    ['({ a: { b: { c: { d: 1 } } } })', '{\n  a: { b: { c: { d: 1 } } }\n}'],
     ['new Map([[1, { a: 2 }]])', 'Map(1) { 1 => { a: 2 } }'],
     ['[1, 2, 3].map((n) => n * 2)', '[ 2, 4, 6 ]'],
     ['if (true) { 5 } else { 6 }', '5'],
@@ -78,6 +78,40 @@ describe('the value of the last expression is shown as the REPL shows it', () =>
     ['({ [Symbol.for("nodejs.util.inspect.custom")]() { throw new Error("no") } })', '[value that cannot be inspected: no]'],
   ];
   for (const [code, expected] of cases) test(code, async () => assert.equal(await value(code), expected));
+});
+
+describe('what fits is shown whole, and of what does not fit it is said what is left out', () => {
+  const cases = [
+    ['Array.from({ length: 500 }, (_, i) => i)', / 499\n\]$/],
+    ['new Set(Array.from({ length: 300 }, (_, i) => i))', / 299\n\}$/],
+    ['Object.fromEntries(Array.from({ length: 150 }, (_, i) => ["k" + i, { v: [i, { w: { x: i } }] }]))', /k149: \{\n +v: \[ 149, \{ w: \{ x: 149 \} \} \]\n/],
+    ['let list = null; for (let i = 0; i < 20; i++) list = { i, next: list }; list', /\bi: 0, next: null/],
+    ['[ "x".repeat(7000) + "end" ]', /xend/],
+    ['Array.from({ length: 1e6 }, (_, i) => i)', /\.\.\. 999900 more items/],
+    ['[1, 2, 3].map(() => Array(3).fill([{ long: "y".repeat(900) }]))', /\[ \[ \[Object\] \]/],
+  ];
+  for (const [code, expected] of cases) {
+    test(code, async () => {
+      assert.match(await value(code), expected);
+      const printed = await client.run(`console.log(${/^let/.test(code) ? 'list' : code})`);
+      assert.match(printed.stdout.head + printed.stdout.tail, new RegExp(expected.source.replace('$', '\n$')));
+    });
+  }
+
+  test('console.table', async () => {
+    const { stdout } = await client.run('console.table([{ a: [1, 2, 3, 4, 5, 6, 7, 8], b: { x: 1, y: { z: [2] }, w: 3 }, c: "s".repeat(100) }, [5]])');
+    const [, head, , row, second] = stdout.head.split('\n');
+    assert.match(head, /^│ \(index\) │ +0 │|a +│ b +│ c/);
+    assert.match(row, /\[ 1, 2, 3, 4, 5, 6, 7, 8 \].*\{ x: 1, y: \{ z: \[ 2 \] \}, w: 3 \}.*'s{100}'/);
+    assert.match(second, /│ 5 +│/);
+    const flat = await client.run('console.table(5); console.group("g"); console.table([[1]], ["0"]); console.groupEnd()');
+    assert.match(flat.stdout.head, /^5\ng\n {2}┌[^]*\n {2}│ 0 {7}│ 1 │\n/);
+  });
+
+  test('what code says of the form counts', async () => {
+    const { stdout } = await client.run('console.dir({ a: { b: 1 } }, { depth: 0 }); console.log("%s is %d and %o", "n", 42, { q: 1 }); console.log("100%", {})');
+    assert.equal(stdout.head, '{ a: [Object] }\nn is 42 and { q: 1 }\n100% {}\n');
+  });
 });
 
 test('a value of any length is cut', async () => {
@@ -145,9 +179,88 @@ test('declaring a name twice in one run is still an error, with its place', asyn
   assert.match(error.traceback, /^cell-\d+\.js:2\nlet once = 2;\n {4}\^\n/);
 });
 
-test('assigning to a const is still an error', async () => {
-  const error = await failure('const fixed = 1; fixed = 2');
-  assert.equal(error.message, 'Assignment to constant variable.');
+describe('a const cannot be assigned, and may be declared again', () => {
+  before(() => value('const fixed = 1, { a: [held] } = { a: [{ n: 1 }] }; import { sep as imported } from "path"'));
+
+  const refused = [
+    ['const own = 1; own = 2', 22],
+    ['fixed = 2', 9],
+    ['[fixed] = [2]', 11],
+    ['({ other: fixed = 3 } = {})', 25],
+    ['for (fixed of [1]);', 15],
+    ['fixed++', 1],
+    ['imported = 1', 12],
+    ['(() => { { const other = 1 } fixed += other2() })(); function other2() { return 1 }', 39],
+  ];
+  for (const [code, column] of refused) {
+    test(code, async () => {
+      const { name, message, traceback } = await failure(code);
+      assert.equal(`${name}: ${message}`, 'TypeError: Assignment to constant variable.');
+      assert.match(traceback, new RegExp(`cell-\\d+\\.js:1:${column}\\b`));
+    });
+  }
+
+  const allowed = [
+    ['fixed ??= 2', '1'],
+    ['held.n++; held', '{ n: 2 }'],
+    ['let o = { fixed: 1 }; o.fixed = 2; o', '{ fixed: 2 }'],
+    ['((fixed) => { fixed++; { let imported = 1; imported += fixed; return imported } })(1)', '3'],
+    ['function hides() { fixed = 5; if (fixed) { var fixed = 6 } return fixed } hides()', '6'],
+    ['try { throw 1 } catch (fixed) { fixed = 2 } for (let fixed = 0; fixed < 2; fixed++); fixed', '1'],
+    ['let own = 1; own++; own', '2'],
+    ['let fixed = 3; fixed = 4; fixed', '4'],
+    ['fixed = 5', '5'],
+    ['const fixed = 6; fixed', '6'],
+    ['var fixed = 7; fixed++; fixed', '8'],
+  ];
+  for (const [code, expected] of allowed) test(code, async () => assert.equal(await value(code), expected));
+});
+
+describe('a script finds itself as Node starts one', () => {
+  const cases = [
+    ['[process.argv.length, process.argv[0] === process.execPath, process.argv[1] === __filename]', '[ 2, true, true ]'],
+    ['require("util").parseArgs({ options: { n: { type: "string", default: "3" } } }).values.n', "'3'"],
+    ['import { parseArgs } from "node:util"; parseArgs({ args: ["-n", "4"], options: { n: { type: "string", short: "n" } } }).values.n', "'4'"],
+    ['process.argv.push("file"); const given = parseArgs({ allowPositionals: true }).positionals; process.argv.pop(); given', "[ 'file' ]"],
+    ['[require.main === module, module.id, module.parent]', "[ true, '.', null ]"],
+    ['require("fs").writeFileSync("library.cjs", "exports.isMain = require.main === module"); require("./library.cjs").isMain', 'false'],
+    ['import.meta.main', 'true'],
+  ];
+  for (const [code, expected] of cases) test(code, async () => assert.equal(await value(code), expected));
+});
+
+describe('what Windows puts into files', () => {
+  const cases = [
+    ['\uFEFFconst marked = 1;\r\nmarked', '1'],
+    ['\uFEFF#!/usr/bin/env node\r\n2', '2'],
+    ['\uFEFF{ a: 1 }', '{ a: 1 }'],
+    ['const lines = `a\r\nb`;\r\n// ends here\r\nlines', "'a\\nb'"],
+    ['require("fs").writeFileSync("marked.json", "\\uFEFF{\\r\\n\\"k\\": 1}\\r\\n"); require("./marked.json")', '{ k: 1 }'],
+    ['import marked2 from "./marked.json"; marked2', '{ k: 1 }'],
+    ['require("fs").writeFileSync("marked.cjs", "\\uFEFFexports.k = 2\\r\\n"); require("./marked.cjs")', '{ k: 2 }'],
+    ['require("fs").writeFileSync("marked.mjs", "\\uFEFFexport const k = 3\\r\\n"); (await import("./marked.mjs")).k', '3'],
+  ];
+  for (const [code, expected] of cases) test(JSON.stringify(code), async () => assert.equal(await value(code), expected));
+
+  test('an error is where it is', async () => {
+    assert.match((await failure('\uFEFFlet w = 1;\r\n  throw new Error("w")\r\n')).traceback, /^cell-\d+\.js:2\n {2}throw new Error\("w"\)\n {8}\^\n/);
+  });
+});
+
+describe('warnings of one kind are told once, with their number', () => {
+  const told = async (code) => (await client.run(code)).stderr.head.replace(/\(Use .*\n/, '').replaceAll(/\(node:\d+\) /g, '');
+  const cases = [
+    ['process.emitWarning("one")', 'Warning: one\n'],
+    ['for (let i = 1; i < 41; i++) process.emitWarning(`row ${i} is odd`)', 'Warning: row 1 is odd\n(Warning: came 40 times, told once)\n'],
+    ['for (const w of "aab") process.emitWarning(w, "DeprecationWarning", "DEP_X")', '[DEP_X] DeprecationWarning: a\n(DeprecationWarning [DEP_X]: came 3 times, told once)\n'],
+    ['process.emitWarning("x"); process.emitWarning("y")', 'Warning: x\nWarning: y\n'],
+    ['for (let i = 0; i < 3; i++) { process.emitWarning("timed"); await new Promise((r) => setTimeout(r, 2)) }', 'Warning: timed\n(Warning: came 3 times, told once)\n'],
+  ];
+  for (const [code, expected] of cases) test(code, async () => assert.equal(await told(code), expected));
+
+  test('code hears of each', async () => {
+    assert.equal(await value('let heard = 0; const hear = () => heard++; process.on("warning", hear); for (let i = 0; i < 5; i++) process.emitWarning("heard"); await new Promise(setImmediate); process.off("warning", hear); heard'), '5');
+  });
 });
 
 test('user code may declare the names of globals', async () => {

@@ -31,7 +31,7 @@ class Edits {
     if (!this.changed) return null;
     let code = this.prefix;
     let at = 0;
-    for (const { start, end, by } of this.#edits.sort((a, b) => a.start - b.start)) {
+    for (const { start, end, by } of this.#edits.sort((a, b) => a.start - b.start || a.end - b.end)) {
       code += this.text.slice(at, start) + by;
       at = end;
     }

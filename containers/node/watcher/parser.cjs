@@ -39,7 +39,8 @@ function cellParser({ Parser, version, tokTypes }) {
 function syntaxError(error) {
   const message = String(error?.message ?? error).replace(/ \(\d+:\d+\)$/, '');
   const line = error?.loc?.line;
-  return line === undefined ? { name: 'SyntaxError', message } : { name: 'SyntaxError', message, line, column: error.loc.column + 1 };
+  const place = line === undefined ? {} : { line, column: error.loc.column + 1 };
+  return { name: 'SyntaxError', message, isNamed: error?.isNamed === true, ...place };
 }
 
 module.exports = { cellParser, syntaxError };

@@ -2,29 +2,33 @@
 /* Makes of module syntax what V8's REPL mode can take. */
 
 const { Edits } = require('./edits.cjs');
-const { assignedNames, boundNames } = require('./names.cjs');
+const { assignedNames, boundNames, isOuter, walk } = require('./names.cjs');
 const { redeclareAs } = require('./redeclare.cjs');
 
 /**
  * translateCell turns static imports into awaited calls at the start of the code, as
  * imports are done before anything else; import() and import.meta into the same on the
  * kernel's importer; takes the export off what is declared; and makes let of top-level
- * const, because V8 lets a later cell declare a const again only as a const. With strict,
- * names that a module does not export are refused.
+ * const, because V8 lets a later cell declare a const again only as a const. What assigns
+ * to one is made to throw: constants are those of earlier cells, and become those of the
+ * next. With strict, names that a module does not export are refused.
  */
-function translateCell(program, code, strict) {
+function translateCell(program, code, { strict, constants }) {
   const edits = new Edits(code);
   if (code.startsWith('#!')) edits.replace(0, 2, '//');
-  const assigned = new Set();
-  eachNode(program, (node) => {
+  const assignments = [];
+  const { names: declared } = walk(program, (node, scope) => {
     const isCall = node.type === 'ImportExpression';
     const isMeta = node.type === 'MetaProperty' && node.meta.name === 'import';
     // The name is as long as the keyword: columns stay.
     if (isCall || isMeta) edits.replace(node.start, node.start + 'import'.length, '$mport');
-    for (const name of assignedNames(node)) assigned.add(name);
+    const names = assignedNames(node);
+    if (names.length > 0) assignments.push({ node, names, scope });
   });
+  for (const name of declared) constants.delete(name);
   for (const statement of program.body) {
     if (statement.type === 'ImportDeclaration') {
+      for (const { local } of statement.specifiers) constants.add(local.name);
       edits.prefix += importCall(statement, strict);
       edits.blank(statement.start, statement.end);
     } else if (statement.type.startsWith('Export')) {
@@ -32,11 +36,20 @@ function translateCell(program, code, strict) {
     }
     const declaration = statement.type === 'ExportNamedDeclaration' ? statement.declaration : statement;
     if (declaration?.kind !== 'const') continue;
-    // Code that assigns to its own const gets the error that it has asked for.
-    const names = declaration.declarations.flatMap(({ id }) => boundNames(id));
-    if (!names.some((name) => assigned.has(name))) redeclareAs(declaration, 'let', edits);
+    for (const { id } of declaration.declarations) boundNames(id).forEach((name) => constants.add(name));
+    redeclareAs(declaration, 'let', edits);
+  }
+  for (const { node, names, scope } of assignments) {
+    if (names.some((name) => constants.has(name) && isOuter(name, scope))) refuseAssignment(node, edits);
   }
   return edits.result();
+}
+
+// The call comes behind what is assigned: where it throws is a place in what was written.
+function refuseAssignment({ type, start, end, right }, edits) {
+  if (type === 'UpdateExpression') return edits.replace(start, end, '$const()');
+  edits.replace(right.start, right.start, '$const(');
+  edits.replace(right.end, right.end, ')');
 }
 
 function importCall(statement, strict) {
@@ -74,19 +87,6 @@ function translateExport(statement, edits) {
   edits.replace(declaration.start - 1, declaration.start, '(');
   const semicolon = edits.text.slice(declaration.end, statement.end).includes(';');
   edits.replace(declaration.end, declaration.end, semicolon ? ')' : ');');
-}
-
-/** eachNode calls visit for every node below root. It does not recurse: code may be nested as deep as it likes. */
-function eachNode(root, visit) {
-  const stack = [root];
-  while (stack.length > 0) {
-    const node = stack.pop();
-    visit(node);
-    for (const value of Object.values(node)) {
-      const children = Array.isArray(value) ? value : [value];
-      for (const child of children) if (typeof child?.type === 'string') stack.push(child);
-    }
-  }
 }
 
 module.exports = { translateCell };

@@ -13,7 +13,7 @@ const { lexicalNames } = require('./names.cjs');
 const { cellParser, syntaxError } = require('./parser.cjs');
 const { translateDeclarations } = require('./redeclare.cjs');
 const { translateCell } = require('./translate.cjs');
-const { stripTypes } = require('./typescript.cjs');
+const { isCommonJS, untyped } = require('./typescript.cjs');
 const { MAX_FRAME_IN, WATCHER_FD } = require('../common/wire.cjs');
 
 const FIRE_AFTER_MS = 40;
@@ -23,6 +23,7 @@ const PRELOAD_MS = 150; // behind a first run that came with the start
 /** Watcher is the kernel's second thread. */
 class Watcher {
   #parser = null;
+  #constants = new Set(); // that earlier cells have declared
   #last = 0; // the number of the last interrupt
   #isWaiting = false; // for the event loop to see one
   #unseenSince = 0; // when the first came that the event loop has not seen
@@ -92,13 +93,24 @@ class Watcher {
     }
   }
 
-  #answer({ what, code, names, workDir }) {
-    if (what === 'cell') return translateCell(this.#parse(code), code, true);
+  #answer({ what, names, ...source }) {
+    const { code } = source;
+    if (what === 'cell') return this.#translate(code, true);
     if (what === 'names') return lexicalNames(this.#parse(code));
     if (what === 'redeclare') return translateDeclarations(this.#parse(code), code, names);
-    const stripped = stripTypes(code, workDir);
-    if (stripped === null) return null;
-    return { ...stripped, ...translateCell(this.#parse(stripped.code), stripped.code, false) };
+    if (what === 'typescript') return untyped(source, (made) => ({ ...made, ...this.#translate(made.code, false) }));
+    const commonJS = isCommonJS(source);
+    return untyped({ ...source, commonJS }, (made) => {
+      const isModule = !commonJS && this.#parse(made.code).body.some(({ type }) => /^(?:Im|Ex)port/.test(type));
+      return { ...made, format: isModule ? 'module' : 'commonjs' };
+    });
+  }
+
+  // constants are told in the form that the kernel looks for them in the next code.
+  #translate(code, strict) {
+    const made = translateCell(this.#parse(code), code, { strict, constants: this.#constants });
+    const names = [...this.#constants].map((name) => name.replaceAll('$', '\\$'));
+    return { ...made, constants: names.length === 0 ? null : `(?<![\\w$])(?:${names.join('|')})(?![\\w$])` };
   }
 
   #parse(code) {

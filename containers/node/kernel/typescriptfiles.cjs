@@ -1,0 +1,50 @@
+'use strict';
+/* Files of TypeScript that user code imports or requires, and paths without their endings. */
+
+const moduleApi = require('node:module');
+const { readFileSync, statSync } = require('./builtins.cjs');
+const { Cell } = require('./cell.cjs');
+
+const ENDINGS = ['.ts', '.tsx', '.mts', '.cts', '.js', '.mjs', '.cjs', '.json'];
+const TYPESCRIPT = /\.[cm]?tsx?$/;
+
+/**
+ * serveTypeScript has Node translate such files by translate(question), where it lets anybody do that. It takes only
+ * what needs no translation itself.
+ */
+function serveTypeScript(translate) {
+  const { fileURLToPath, pathToFileURL } = require('node:url');
+
+  const resolve = (specifier, context, next) => {
+    try {
+      return next(specifier, context);
+    } catch (error) {
+      const path = /^(?:\.{0,2}\/|file:|\.{1,2}$)/.test(specifier) && findPath(fileURLToPath(new URL(specifier, context.parentURL)));
+      if (!path) throw error;
+      return { url: pathToFileURL(path).href, shortCircuit: true };
+    }
+  };
+
+  const load = (url, context, next) => {
+    const path = url.startsWith('file:') ? fileURLToPath(url) : '';
+    if (!TYPESCRIPT.test(path) || path.includes('/node_modules/')) return next(url, context);
+    const code = readFileSync(path, 'utf8').replace(/^\uFEFF/, '');
+    const answer = translate({ what: 'file', path, code, format: context.format });
+    if (answer === null) return next(url, context);
+    const { error, format } = answer;
+    if (error) throw new SyntaxError(`${error.message} (${path}${error.line === undefined ? '' : `:${error.line}:${error.column}`})`);
+    for (const name of [path, url]) Cell.keepFile(name, answer.map);
+    return { source: answer.code, format, shortCircuit: true };
+  };
+
+  moduleApi.registerHooks?.({ resolve, load });
+}
+
+// findPath finds the file that a path means: without its ending, as a folder, or with that of what is made of it.
+function findPath(path) {
+  const source = /\.[cm]?js$/.test(path) ? [path.replace(/js$/, 'ts'), path.replace(/js$/, 'tsx')] : [];
+  const paths = [...source, ...ENDINGS.map((ending) => path + ending), ...ENDINGS.map((ending) => `${path}/index${ending}`)];
+  return paths.find((candidate) => statSync(candidate, { throwIfNoEntry: false })?.isFile());
+}
+
+module.exports = { serveTypeScript };
