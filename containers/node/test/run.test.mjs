@@ -1,5 +1,6 @@
 // What a run gives back: values, state, imports, TypeScript and errors.
 import assert from 'node:assert/strict';
+import moduleApi from 'node:module';
 import { after, before, describe, test } from 'node:test';
 import { Client } from './harness.mjs';
 
@@ -362,6 +363,50 @@ describe('TypeScript', { skip: noTypeScript }, () => {
     ['const same: number = 2; same satisfies number', '2'],
   ];
   for (const [code, expected] of cases) test(code.split('\n')[0], async () => assert.equal(await value(code), expected));
+
+  describe('files', { skip: moduleApi.registerHooks === undefined && 'this Node lets nobody serve them' }, () => {
+    before(async () => {
+      await value(`
+        const { mkdirSync, writeFileSync } = require('fs');
+        mkdirSync('ts/deep', { recursive: true });
+        writeFileSync('ts/util.ts', '\\uFEFFimport { deep } from "./deep";\\r\\nexport enum Size { S = 1, L }\\r\\nexport class P { constructor(private n: number) {}\\r\\n  fail(): never {\\r\\n    throw new Error("in P " + this.n + deep);\\r\\n  }\\r\\n}\\r\\n');
+        writeFileSync('ts/deep/index.ts', 'export const deep: string = "deep";');
+        writeFileSync('ts/old.ts', 'import os = require("os");\\nexport = { platform: os.platform() as string };');
+        writeFileSync('ts/plain.ts', 'const n: number = 1;\\nmodule.exports = { n };');
+        writeFileSync('ts/wrong.ts', 'export const fine: number = 1;\\nexport const wrong: number = @;');
+        writeFileSync('ts/decorated.ts', 'export class D {\\n  @missing m(): void {}\\n}');
+      `);
+    });
+
+    const files = [
+      ['import { Size, P } from "./ts/util"; [Size.L, typeof P]', "[ 2, 'function' ]"],
+      ['require("./ts/util.js").Size.S', '1'],
+      ['require("./ts/deep").deep', "'deep'"],
+      ['(await import("./ts/deep/index")).deep', "'deep'"],
+      ['require("./ts/old").platform', "'linux'"],
+      ['import old from "./ts/old"; old', "{ platform: 'linux' }"],
+      ['require("./ts/plain").n', '1'],
+    ];
+    for (const [code, expected] of files) test(code, async () => assert.equal(await value(code), expected));
+
+    test('errors have the lines of the file', async () => {
+      assert.match((await failure('new P(3).fail()')).traceback, /\nError: in P 3deep\n {4}at P\.fail \((?:file:)?.*ts\/util\.ts:5:\d+\)\n {4}at cell-\d+\.js:1:10$/);
+    });
+
+    test('what cannot be translated is told with its file', async () => {
+      assert.match((await failure('import "./ts/wrong"')).message, /\(.*ts\/wrong\.ts(:2:\d+)?\)$/);
+      assert.match((await failure('import "./ts/nothing"')).message, /^Cannot find module '.*ts\/nothing'/);
+      assert.match((await failure('require("./ts/decorated")')).message, /^decorators are .*\(.*ts\/decorated\.ts:2:3\)$|^missing is not defined$/);
+    });
+  });
+
+  const named = [
+    ['interface B { a: number }\nconst b: B = { a: 1 };\n@missing class C {}', /^decorators are translated by|^missing is not defined$/],
+    ['let a: number = 1;\nclass G { accessor x: number = 1 }\nnew G().y()', /^fields with "accessor" are translated by|^.*y is not a function$/],
+  ];
+  for (const [code, message] of named) {
+    test(`${code.split('\n')[1]} works, or is named`, async () => assert.match((await failure(code)).message, message));
+  }
 
   test('errors have the lines of the TypeScript source', async () => {
     const { traceback } = await failure('enum E { A }\ninterface I {\n  a: number\n}\nfunction f(x: number): void {\n  throw new TypeError("ts")\n}\nf(1)');

@@ -80,8 +80,9 @@ function isLegacy(typescript, checker, expression) {
   const [, second, third] = signature.parameters;
   if (third !== undefined) return true;
   const { name, type } = second?.valueDeclaration ?? {};
+  if (name === undefined || !typescript.isIdentifier(name)) return false;
   const said = type?.getText() ?? 'any';
-  return said === 'any' ? /key|prop|name|field|member/i.test(name?.getText()) && !/^\{/.test(name.getText()) : /\b(?:string|symbol|PropertyKey|keyof)\b/.test(said);
+  return said === 'any' ? /key|prop|name|field|member/i.test(name.text) : /^(?:string|symbol|PropertyKey|keyof\b)/.test(said);
 }
 
 // Those of packages were nearly all made for the legacy kind.
