@@ -12,6 +12,7 @@ import (
 //go:embed python/links.py python/frames.py python/children.py python/processes.py python/output.py python/screen.py python/artifacts.py
 //go:embed python/kernel.py python/zygote.py python/environment.py python/preload.py python/imports.py python/interrupts.py
 //go:embed python/plain_engine.py python/ipython_engine.py python/event_loop.py python/stand_ins.py python/threads.py python/errors.py
+//go:embed python/notices.py python/spawning.py python/tables.py
 //go:embed python/display.py python/mimes.py python/pictures.py python/descriptors.py python/hostile.py
 //go:embed python/files.py python/relay.py python/tree.py python/utf8.py python/prctl.py
 var pythonSources embed.FS
@@ -22,8 +23,8 @@ var supervisorModules = []string{
 	"prctl", "tree", "utf8", "frames", "screen", "takeover", "threads", "processes", "unnamed", "volume",
 	"descriptors", "hostile", "links", "children", "loop", "output", "late", "guard", "artifacts", "run",
 	"imports", "settings", "environment", "interrupts", "preload",
-	"pictures", "mimes", "display", "errors", "stand_ins", "event_loop", "plain_engine", "ipython_engine",
-	"kernel", "zygote", "reserve",
+	"pictures", "mimes", "display", "errors", "stand_ins", "event_loop", "notices", "plain_engine", "ipython_engine",
+	"spawning", "tables", "kernel", "zygote", "reserve",
 }
 
 // PythonBoot is what process 1 of a Python container starts as, for `python3 -c`: it reads

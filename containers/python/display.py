@@ -21,11 +21,16 @@ class Displays:
     def begin_run(self):
         self.pictures_shown.clear()
 
-    def publish(self, bundle, alt="", again=True):
+    def publish(self, bundle, alt="", again=True, stem="image"):
         """Shows a MIME bundle: its best picture, or else its text on stdout.
 
-        With again false not a picture that this run has shown already.
+        With again false not a picture that this run has shown already. Code that captures what it shows
+        has it instead.
         """
+        capturing = self.capturing()
+        if capturing is not None:
+            capturing.publish(bundle, {"alt": alt})
+            return
         if PLOTLY in bundle:
             self._show_plotly(bundle[PLOTLY])
             return
@@ -33,7 +38,7 @@ class Displays:
             if bundle.get(mime):
                 data = as_bytes(mime, bundle[mime])
                 if again or hash(data) not in self.pictures_shown:
-                    self._show(mime, data, alt, "page" if mime == "text/html" else "image")
+                    self._show(mime, data, alt, "page" if mime == "text/html" else stem)
                 return
         text = text_of(bundle)
         if text:
@@ -90,17 +95,8 @@ class Displays:
     # -- matplotlib
 
     def show_figure(self, figure, again=True):
-        """Shows a figure; with again false only when this run has not shown the same picture yet.
-
-        Code that captures what it shows has it instead.
-        """
-        data = figure_png(figure)
-        capturing = self.capturing()
-        if capturing is not None:
-            bundle = {"image/png": data, "text/plain": repr(figure)}
-            capturing.publish(bundle, {"alt": figure_title(figure)})
-        elif again or hash(data) not in self.pictures_shown:
-            self._show("image/png", data, figure_title(figure), "figure")
+        bundle = {"image/png": figure_png(figure), "text/plain": repr(figure)}
+        self.publish(bundle, figure_title(figure), again, "figure")
 
     def show_open_figures(self, again=True):
         """Shows and closes what pyplot holds open, in the order of its numbers."""

@@ -4,7 +4,15 @@ import os
 
 # Set where neither the image nor the server does. The thread pools of numerical libraries
 # count the host's processors, and their threads count against the limit of processes.
-DEFAULT_ENV = {"MPLBACKEND": "agg", "PLOTLY_RENDERER": "plotly_mimetype", "TERM": "dumb", "NO_COLOR": "1"}
+# Polars has its options in variables: it shows 8 columns of a frame, and does not wrap a wide one.
+DEFAULT_ENV = {
+    "MPLBACKEND": "agg",
+    "PLOTLY_RENDERER": "plotly_mimetype",
+    "POLARS_FMT_MAX_COLS": "100",
+    "POLARS_TABLE_WIDTH": "2000",
+    "TERM": "dumb",
+    "NO_COLOR": "1",
+}
 THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_MAX_THREADS")
 
 

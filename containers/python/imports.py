@@ -1,12 +1,17 @@
 """Imports without their pitfalls: what is installed, what is broken, what is to be changed once it is there."""
 
 import _thread
+import functools
 import os
 import sys
 from _frozen_importlib_external import PathFinder  # importlib.machinery has the same, in a file
 
 # What the interpreter and its packages are installed in; code of the user's own is elsewhere.
 INSTALLED = ("/site-packages/", "/dist-packages/", os.path.dirname(os.__file__) + "/")
+
+
+def is_installed(path):
+    return any(part in path for part in INSTALLED)
 
 
 def has_module(name):
@@ -77,26 +82,32 @@ own_imports = OwnImports()
 
 
 class ImportHook:
-    """Changes a module as soon as code has imported it.
+    """Changes modules as soon as code has imported them.
 
-    It is a finder that only wraps one module's loader, so nothing is imported before the code does it.
+    It is a finder that only wraps the loaders of the modules that it has a change for, so nothing is imported
+    before the code does it.
     """
 
-    def __init__(self, name, change):
-        self.name = name
-        self.change = change
+    def __init__(self, changes):
+        self.changes = changes
 
     def find_spec(self, name, path=None, target=None):
-        if name != self.name:
+        if name not in self.changes:
             return None
-        spec = PathFinder.find_spec(name, path)
-        if spec is None or spec.loader is None:
-            return spec
-        load = spec.loader.exec_module
-
-        def exec_module(module):
-            load(module)
-            self.change(module)
-
-        spec.loader.exec_module = exec_module
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                break
+        else:
+            return None
+        load = getattr(spec.loader, "exec_module", None)
+        if load is not None:
+            spec.loader.exec_module = functools.partial(self._load, load)
         return spec
+
+    def _load(self, load, module):
+        load(module)
+        try:
+            self.changes[module.__name__](module)
+        except Exception:  # a file of the user's has that name, or another version looks different inside
+            pass

@@ -2,7 +2,7 @@
 
 import signal
 
-from imports import INSTALLED
+from imports import is_installed
 
 _PUT_OFF = 3  # signals; four come in the time that code may take to stop
 
@@ -33,8 +33,7 @@ def is_importing(frame):
     while frame is not None:
         code = frame.f_code
         if code.co_name == "_load_unlocked" and code.co_filename == "<frozen importlib._bootstrap>":
-            origin = str(getattr(frame.f_locals.get("spec"), "origin", ""))
-            if any(part in origin for part in INSTALLED):
+            if is_installed(str(getattr(frame.f_locals.get("spec"), "origin", ""))):
                 return True
         frame = frame.f_back
     return False

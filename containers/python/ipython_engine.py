@@ -21,6 +21,7 @@ class IPythonEngine:
     def _take_over(self, plain):
         """Carries over what the plain engine had: inputs, outputs, future imports."""
         shell = self.shell
+        shell.execution_count = self.kernel.count
         history = shell.history_manager
         history.input_hist_raw[:] = plain.inputs
         history.input_hist_parsed[:] = plain.inputs

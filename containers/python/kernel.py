@@ -4,31 +4,37 @@ import builtins
 import fcntl
 import json
 import os
+import re
 import select
 import signal
 import socket
 import sys
+from _thread import get_ident
 
 from descriptors import close_quietly, move_high
 from display import Displays
 from environment import DEFAULT_ENV
-from errors import describe
+from errors import describe, format_error
 from event_loop import EventLoop
 from imports import ImportHook, forget_torn, import_quietly, own_imports
 from interrupts import Interrupt, ignore_signal, without_interrupts
 from ipython_engine import IPythonEngine
 from links import pack_report, receive_fds
 from mimes import PLOTLY, SHOWN_MIMES, mime_bundle, text_of
-from pictures import figure_title, is_figure
+from notices import Notices
+from pictures import Viewer, figure_title, hook_images, is_figure
 from plain_engine import PlainEngine
 from prctl import PR_SET_DUMPABLE, prctl
 from preload import Preload
 from processes import raise_oom_score
+from spawning import hook_spawn
 from stand_ins import Exiter, NoInput
+from tables import widen_numpy, widen_pandas
 from threads import Threads
 from utf8 import partial_tail
 
 PRELOAD_AFTER_MS = 50  # idle time of a kernel before it starts to preload
+IPYTHON = "IPython.core.interactiveshell"
 AGG = "matplotlib.backends.backend_agg"
 POOLS = "concurrent.futures.thread"
 
@@ -48,6 +54,7 @@ class Kernel:
         self.displays = Displays(settings, self.tell_display)
         self.plain = PlainEngine(self)
         self.engine = None
+        self.building = False
         self.modules = {}  # sys.modules as it was before the first run
         self.preload = None
         self.warm = not settings.preloads
@@ -55,11 +62,36 @@ class Kernel:
         self.result = None
         self.run_id = None
         self.pid = 0
+        self.stderr = None
         self.sock = None
         self.inbox = bytearray()
         self.fds = []
-        sys.meta_path.insert(0, ImportHook(AGG, self._hook_agg))
-        sys.meta_path.insert(0, ImportHook(POOLS, self._hook_pools))
+        self.notices = Notices(self)
+        changes = {
+            AGG: self._hook_agg,
+            POOLS: self._hook_pools,
+            IPYTHON: self._hook_ipython,
+            "logging": self.notices.hook_logging,
+            "multiprocessing.spawn": lambda spawn: hook_spawn(spawn, self.namespace),
+            "numpy": widen_numpy,
+            "pandas": lambda pandas: widen_pandas(pandas, settings.output_bytes),
+            "PIL.Image": hook_images,
+            "PIL.ImageShow": lambda module: module.register(Viewer(self.displays), 0),
+        }
+        sys.meta_path.insert(0, ImportHook(changes))
+
+    def _hook_ipython(self, module):
+        """Code that asks for the shell, as all that shows something through IPython does, has it from then on."""
+        kind = module.InteractiveShell
+        for name in ("initialized", "instance"):
+            original = getattr(kind, name).__func__
+
+            def ask(cls, *args, original=original, **kwargs):
+                if self.engine is None and not self.building and self.in_run() and get_ident() == self.threads.main:
+                    without_interrupts(self._build_shell)
+                return original(cls, *args, **kwargs)
+
+            setattr(kind, name, classmethod(ask))
 
     def _hook_agg(self, module):
         """Gives matplotlib's Agg backend, the default here, a show() that shows."""
@@ -81,13 +113,14 @@ class Kernel:
         self.modules = dict(sys.modules)  # here, because a fork that touches them all copies all of their pages
 
     def _modules(self):
-        names = (["IPython.core.interactiveshell"] if self.settings.ipython else []) + self.settings.preload
+        names = ([IPYTHON] if self.settings.ipython else []) + self.settings.preload
         if "matplotlib.pyplot" in names:  # which the first figure would import
             names.append(AGG)
         return names
 
     def _build_shell(self):
         if self.engine is None and self.settings.ipython:
+            self.building = True  # IPython itself asks whether there is a shell
             try:
                 with own_imports:
                     self.engine = IPythonEngine(self, self.plain)
@@ -95,6 +128,8 @@ class Kernel:
                 # An IPython that cannot be used must not cost the session: plain Python works on.
                 self.settings.ipython = False
                 print("IPython could not be started: %s: %s" % (type(e).__name__, e), file=sys.stderr)
+            finally:
+                self.building = False
 
     def serve(self, fd):
         """The life of a kernel; never returns."""
@@ -141,8 +176,12 @@ class Kernel:
         reseed()
 
     def _set_up_builtins(self):
+        import atexit
         import faulthandler
 
+        # What is registered by now is its parent's, which lives on: its folders would be removed with the child.
+        os.register_at_fork(after_in_child=atexit._clear)
+        self.notices.install()
         builtins.exit, builtins.quit = Exiter("exit"), Exiter("quit")
         if not self.settings.ipython:
             builtins.display = self._display
@@ -187,17 +226,25 @@ class Kernel:
 
     def _tell(self, header, blob=b""):
         # A forked child of the code has a copy of this socket and must not speak on it.
-        if os.getpid() == self.pid:
+        if not self.is_child():
             with self.threads.lock:  # frames of two threads must not mix
                 self.sock.sendall(pack_report(header, blob))
 
     def tell_display(self, header, blob):
         """Sends a display while code runs: an interrupt must not tear a frame."""
-        if self.threads.late_work() is not None:  # the run that it belongs to is over
+        if not self.in_run():  # the run that it belongs to is over, or this is a forked child
             print("[%s] %s" % (header["mime"], header.get("path", "is not kept")))
             return
         header["id"] = self.run_id
         without_interrupts(self._tell, header, blob)
+
+    def in_run(self):
+        """Whether the caller is the run that goes on: no forked child of it, and no thread of one before."""
+        return self.run_id is not None and not self.is_child() and self.threads.late_work() is None
+
+    def is_child(self):
+        """Whether code has forked this process."""
+        return os.getpid() != self.pid
 
     # -- the time between runs
 
@@ -240,12 +287,17 @@ class Kernel:
         self._restore(out_fd, err_fd)
         reserve = self._reserve_fds()
         self.displays.begin_run()
-        _, error = self._attempt(self._evaluate, message["code"])
+        self.namespace.pop("__warningregistry__", None)  # a line of another cell is no line that has warned before
+        # As Python reads a file: Windows ends lines in another way, and may begin with a mark.
+        code = re.sub("\r\n?", "\n", message["code"].lstrip("\ufeff"))
+        _, error = self._attempt(self._evaluate, code)
+        if self.is_child():
+            self._end_child(error)
         if error is not None:
             self._attempt(self._show_rest)
         report = {"type": "done", "id": self.run_id, "result": self.result}
         self._describe_outcome(report, error)
-        self._leave_if_forked()
+        self._attempt(self.notices.tell)
         self._see_interrupts()
         if self.interrupted:
             self._attempt(self._stop_started)
@@ -333,7 +385,8 @@ class Kernel:
     def _show_rest(self):
         """What a notebook shows at the end of a cell: open figures, and what print still holds."""
         try:
-            self.displays.show_open_figures(again=False)
+            if not self.is_child():  # the parent shows them
+                self.displays.show_open_figures(again=False)
         finally:
             self._flush()
 
@@ -399,10 +452,30 @@ class Kernel:
             except (OSError, ValueError, AttributeError):
                 pass
 
-    def _leave_if_forked(self):
+    def _end_child(self, error):
         """Code that forked and did not exit in the child ends here, as a script would."""
-        if os.getpid() != self.pid:
-            os._exit(0)
+        code, trouble = self._attempt(self._finish_child, error)
+        self._flush()
+        if isinstance(trouble or error, KeyboardInterrupt):
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+        os._exit(1 if trouble is not None else code)
+
+    def _finish_child(self, error):
+        """What the interpreter does at its end; reports the exit code."""
+        import atexit
+
+        code = 0
+        if isinstance(error, SystemExit):
+            code = self._exit_code(error.code)
+        elif error is not None:
+            print("".join(format_error(error)), end="", file=sys.stderr)
+            code = 1
+        threading = sys.modules.get("threading")
+        if threading is not None:
+            threading._shutdown()  # waits for the threads that are no daemons
+        atexit._run_exitfuncs()
+        return code
 
 
 def cut_text(text, limit):

@@ -73,3 +73,37 @@ def figure_title(figure):
     titles = [getattr(figure, "_suptitle", None)] + [axes.title for axes in figure.axes]
     texts = [title.get_text().strip() for title in titles if title is not None]
     return "; ".join(text for text in texts if text)[:500]
+
+
+# -- Pillow
+
+
+def image_png(image):
+    """A Pillow image as PNG, whatever its mode; nothing where it cannot be read."""
+    import io
+
+    for mode in (image.mode, "L" if image.mode == "F" else "RGB", "RGBA", "LA"):
+        buffer = io.BytesIO()
+        try:
+            (image if mode == image.mode else image.convert(mode)).save(buffer, "png", compress_level=1)
+            return buffer.getvalue()
+        except (OSError, ValueError):  # PNG knows no such mode, or Pillow no such change
+            pass
+    return None
+
+
+def hook_images(module):
+    module.Image._repr_png_ = image_png
+
+
+class Viewer:
+    """A viewer for Image.show(), before those that look for a program and a screen."""
+
+    def __init__(self, displays):
+        self.displays = displays
+
+    def show(self, image, title=None, **_):
+        data = image_png(image)
+        if data:
+            self.displays.publish({"image/png": data, "text/plain": repr(image)}, title or "")
+        return bool(data)

@@ -1,6 +1,7 @@
 """Running code as plain Python."""
 
 from mimes import mime_bundle
+from notices import LOOKED_AT
 
 
 class PlainEngine:
@@ -46,6 +47,9 @@ class PlainEngine:
             parts.append(self._compile(ast.Expression(last.value), name, "eval"))
         value = self._execute(parts)
         if last is not None and value is not None and not self._silenced(last, code):
+            if self.kernel.engine is not None:  # the cell has made the code ask for it
+                self.kernel.engine.shell.displayhook(value)
+                return
             self._remember(value)
             self.kernel.show(value, mime_bundle(value))
 
@@ -94,8 +98,6 @@ class PlainEngine:
         if self.kernel.settings.ipython:
             self.outputs[self.kernel.count] = value
 
-    # Packages that show what they make through IPython's shell, and only where there is one.
-    IPYTHON_USERS = ("IPython", "plotly")
     IPYTHON_NAMES = ("display", "get_ipython", "In", "Out", "_ih", "_oh", "_dh", "_i", "_ii", "_iii")
 
     def needs_ipython(self, code):
@@ -103,10 +105,8 @@ class PlainEngine:
         import ast
 
         try:
-            tree = self.parse(code, "<cell>")
+            tree = self.parse(code, LOOKED_AT)
         except SyntaxError:
-            return True
-        if any(name in code for name in self.IPYTHON_USERS):
             return True
         if not any(text in code for text in ("display", "get_ipython", "In", "Out", "_")):
             return False

@@ -64,9 +64,9 @@ _OWN_MODULE = sys.modules["__main__"]
 # The user's modules may have the names of this program's.
 for _name in (
     "artifacts", "children", "descriptors", "display", "environment", "errors", "event_loop", "frames", "guard",
-    "hostile", "imports", "interrupts", "ipython_engine", "kernel", "late", "links", "loop", "mimes", "output",
-    "pictures", "plain_engine", "prctl", "preload", "processes", "reserve", "run", "screen", "settings", "stand_ins",
-    "takeover", "threads", "tree", "unnamed", "utf8", "volume", "zygote",
+    "hostile", "imports", "interrupts", "ipython_engine", "kernel", "late", "links", "loop", "mimes", "notices",
+    "output", "pictures", "plain_engine", "prctl", "preload", "processes", "reserve", "run", "screen", "settings", "spawning",
+    "stand_ins", "tables", "takeover", "threads", "tree", "unnamed", "utf8", "volume", "zygote",
 ):
     del sys.modules[_name]
 

@@ -7,7 +7,7 @@ errors.py, environment.py, imports.py.
 import sys
 import unittest
 
-from test_support import GRACE, MODULES, SupervisorTest
+from test_support import GRACE, MODULES, SupervisorTest, can_import
 
 
 class State(SupervisorTest):
@@ -399,14 +399,106 @@ class Streams(SupervisorTest):
     def test_text_that_is_no_utf8_is_escaped(self):
         self.assertEqual(self.completed("print('\\ud800')").out, "\\ud800\n")
 
-    def test_code_that_forks_and_does_not_exit(self):
-        answer = self.completed("import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)\nprint('me')")
-        self.assertEqual(answer.out, "me\nme\n")
-        self.assertEqual(self.completed("pid > 0").result, "True")
 
-    def test_code_that_forks_and_raises_in_the_child(self):
-        self.completed("import os\npid = os.fork()\nif not pid: 1/0\nos.waitpid(pid, 0);")
-        self.assertEqual(self.completed("1").result, "1")
+class Children(SupervisorTest):
+    FORK = (
+        "import os, signal, sys\nstatus = 0\npid = os.fork()\nif pid == 0:\n    %s\n"
+        "else:\n    status = os.waitpid(pid, 0)[1]\n"
+    )
+    STATUS = "-os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)"
+
+    def test_a_forked_child_ends_as_a_script_would(self):
+        for child, status, out, err in (
+            ("print('me')", 0, "me\n", ""),
+            ("1/0", 1, "", "ZeroDivisionError: division by zero\n"),
+            ("sys.exit(7)", 7, "", ""),
+            ("sys.exit('a text')", 1, "", "a text\n"),
+            ("exit()", 0, "", ""),
+            ("os._exit(9)", 9, "", ""),
+            ("os.kill(os.getpid(), signal.SIGKILL)", -9, "", ""),
+            ("os.kill(os.getpid(), signal.SIGINT)", -2, "", "KeyboardInterrupt\n"),
+            ("print('no newline', end='')", 0, "no newline", ""),
+            ("import atexit; atexit.register(print, 'bye')", 0, "bye\n", ""),
+            ("import threading; threading.Timer(0.01, print, ['timer']).start()", 0, "timer\n", ""),
+            ("import warnings; warnings.warn('careful')", 0, "", "careful"),
+        ):
+            with self.subTest(child):
+                answer = self.completed(self.FORK % child + self.STATUS)
+                self.assertEqual((answer.result, answer.out), (str(status), out))
+                self.assertIn(err, answer.err)
+                self.assertNotIn("<supervisor", answer.err)
+
+    def test_what_the_parent_has_registered_and_warned_of_is_not_the_childs(self):
+        before = "import atexit, warnings\natexit.register(print, 'parent')\nwarnings.warn('once')\n"
+        answer = self.completed(before + self.FORK % "pass")
+        self.assertEqual((answer.out, answer.err.count("UserWarning")), ("", 1))
+
+    def test_the_processes_of_multiprocessing_know_the_cells_and_end_as_they_ended(self):
+        self.completed("import sys\ndef twice(n): return 2 * n\ndef bad(): raise ValueError('bad')\ndef leave(): sys.exit(5)")
+        for method in ("fork", "spawn", "forkserver") if can_import("cloudpickle", "joblib") else ("fork",):
+            with self.subTest(method):
+                answer = self.completed(
+                    "import multiprocessing\ncontext = multiprocessing.get_context(%r)\n"
+                    "with context.Pool(2) as pool:\n    print(pool.map(twice, [1, 2]))\n"
+                    "processes = [context.Process(target=target) for target in (bad, leave)]\n"
+                    "for p in processes: p.start()\nfor p in processes: p.join()\n[p.exitcode for p in processes]" % method
+                )
+                self.assertEqual((answer.out, answer.result), ("[2, 4]\n", "[1, 5]"))
+                self.assertEqual(answer.err.count("ValueError: bad\n"), 1)
+
+
+class Notices(SupervisorTest):
+    def test_pages_of_the_same_are_told_once_with_their_number(self):
+        always = "warnings.simplefilter('always'); "
+        for code, told in (
+            ("for n in range(12): " + always + "warnings.warn('old', DeprecationWarning)", "Warning: old (12 times)\n"),
+            ("for n in range(3): warnings.warn('row %d' % n)", "Warning: row 0 (3 times), with other numbers\n"),
+            ("for n in range(4): logging.getLogger('x').warning('lost')", "lost (4 times)\n"),
+            ("warnings.warn('alone')", "Warning: alone\n"),
+        ):
+            with self.subTest(told):
+                err = self.completed("import logging, warnings\n" + code).err
+                self.assertIn(told, err)
+                self.assertEqual(len([line for line in err.splitlines() if line[:1] != " "]), 1, err)
+
+    def test_each_run_tells_its_own(self):
+        for _ in range(2):
+            self.assertIn("<cell", self.completed("import warnings; warnings.warn('careful')").err)
+
+    def test_those_of_a_run_that_fails_are_told(self):
+        self.assertIn("careful", self.run_code("import warnings; warnings.warn('careful')\n1/0").err)
+
+    def test_code_that_collects_them_has_them_at_once(self):
+        answer = self.completed(
+            "import contextlib, io, warnings\nwith contextlib.redirect_stderr(io.StringIO()) as text: warnings.warn('one')\n"
+            "with warnings.catch_warnings(record=True) as caught:\n    warnings.simplefilter('always')\n"
+            "    for n in range(2): warnings.warn('two')\n'one' in text.getvalue(), len(caught)"
+        )
+        self.assertEqual((answer.result, answer.err), ("(True, 2)", ""))
+
+    def test_what_code_logs_with_a_handler_of_its_own_stays_as_it_is(self):
+        code = "import logging\nlogging.basicConfig(format='%(message)s')\nfor n in range(2): logging.warning('hi')"
+        self.assertEqual(self.completed(code).err, "hi\nhi\n")
+
+    def test_a_syntax_warning_comes_once_under_the_name_of_its_cell(self):
+        for prepare in ("", "%time 1") if "ipython" in self.client.ready["features"] else ("",):
+            self.completed(prepare)
+            err = self.completed("x = 1\nx is 'x'").err
+            self.assertEqual(err.count("SyntaxWarning"), 1, err)
+            self.assertRegex(err, r"^<cell \d>:2: SyntaxWarning")
+
+
+class Windows(SupervisorTest):
+    def test_code_with_its_line_ends_and_mark(self):
+        self.assertEqual(self.completed("\ufeffif 1:\r\n    print('''a\r\nb''')\r\n").out, "a\nb\n")
+        self.assertEqual(self.completed("\ufeffx = 1\rx").result, "1")
+        if "ipython" in self.client.ready["features"]:
+            self.assertEqual(self.completed("\ufeff%%bash\r\nfor n in 1 2; do\r\n  echo $n\r\ndone\r\n").out, "1\n2\n")
+
+    def test_modules_with_them(self):
+        with open(self.client.path("windows.py"), "wb") as file:
+            file.write(b"\xef\xbb\xbfif True:\r\n    name = 'w'\r\n")
+        self.assertEqual(self.completed("import windows; windows.name").result, "'w'")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,15 @@ class IPython(SupervisorTest):
         self.assertEqual(self.client.finish(run_id).kernel, "alive")
         self.assertIn("Wall", self.completed("%time 1").out)
 
+    def test_packages_that_ask_for_the_shell_have_it_from_the_first_cell_on(self):
+        with open(self.client.path("shows.py"), "w") as file:
+            file.write(
+                "from IPython.display import display, publish_display_data, Markdown\n"
+                "def show(): display(Markdown('# head')); publish_display_data({'text/plain': 'plain'})"
+            )
+        self.assertEqual(self.completed("import shows; shows.show()\n41").out, "# head\nplain\n")
+        self.assertEqual(self.completed("_ + len(Out)").result, "42")
+
     def test_magics_and_commands(self):
         self.assertIn("Wall time", self.completed("%time 1 + 1").out)
         self.assertEqual(self.completed("!echo hi; echo err >&2").out, "hi\n")
@@ -225,9 +234,36 @@ class Figures(SupervisorTest):
         self.assertEqual(answer.status, "failed")
         self.assertEqual(self.completed("plt.get_fignums()").result, "[]")
 
-    def test_pillow_images_are_shown(self):
-        answer = self.completed("from PIL import Image\nImage.new('RGB', (4, 4), 'red')")
-        self.assertEqual(list(answer.displays[0]["data"]), ["image/png"])
+    def test_pillow_images_are_shown_whatever_their_mode(self):
+        self.completed("from PIL import Image\nImage.new('P', (4, 4)).save('palette.gif')")
+        modes = ("1", "RGB", "RGBA", "LA", "CMYK", "LAB", "HSV", "I", "F", "I;16")
+        for image in ["Image.open('palette.gif')"] + ["Image.new(%r, (4, 4))" % mode for mode in modes]:
+            for show in ("%s", "%s.show(title='t')", "display(%s)"):
+                with self.subTest(show % image):
+                    (display,) = self.completed(show % image).displays
+                    self.assertEqual(list(display["data"]), ["image/png"])
+
+    def test_an_image_that_is_shown_in_a_first_cell(self):
+        answer = self.completed("from PIL import Image\nImage.new('RGB', (4, 4)).show()\nprint('after')")
+        self.assertEqual((len(answer.displays), answer.out), (1, "after\n"))
+
+    def test_a_forked_child_shows_no_figure_of_its_parent_and_keeps_its_own(self):
+        code = (
+            "import matplotlib.pyplot as plt, os\nplt.plot([1, 2])\npid = os.fork()\n"
+            "if pid == 0:\n    %s\nelse:\n    os.waitpid(pid, 0);"
+        )
+        answer = self.completed(code % "pass")
+        self.assertEqual(([d["path"] for d in answer.displays], answer.out), (["output/figure-1.png"], ""))
+        answer = self.completed(code % "plt.title('child'); plt.show()")
+        self.assertEqual((len(answer.displays), answer.out), (1, "[image/png] output/figure-2.png\n"))
+
+    def test_fonts_and_glyphs_that_are_missing_are_told_once(self):
+        plot = "import matplotlib.pyplot as plt\nplt.rcParams['font.family'] = %r\nplt.title(%r)"
+        err = self.completed(plot % ("No Such Font", "title")).err
+        self.assertRegex(err, r"^findfont: Font family 'No Such Font' not found. \(\d+ times\)\n$")
+        err = self.completed(plot % ("DejaVu Sans", "\u9500\u552e\u989d")).err
+        self.assertEqual((err.count("missing from"), err.count("(3 times)")), (1, 1), err)
+        self.assertRegex(err, r"^<cell 2>:3: UserWarning")
 
 
 class Pages(SupervisorTest):
@@ -250,6 +286,39 @@ class Tables(SupervisorTest):
     def test_display_prints_a_table_where_it_stands(self):
         answer = self.completed("import pandas as pd\nprint('before')\ndisplay(pd.DataFrame({'a': [1]}))\nprint('after')")
         self.assertEqual(answer.out, "before\n   a\n0  1\nafter\n")
+
+    def frame(self, rows, columns, show):
+        make = "import numpy as np, pandas as pd\ndf = pd.DataFrame(np.zeros((%d, %d))).add_prefix('col_')\n"
+        answer = self.completed(make % (rows, columns) + show)
+        return answer.result or answer.out
+
+    def test_a_wide_frame_has_all_of_its_columns(self):
+        for show in ("df", "print(df)", "df.describe()", "display(df)"):
+            for columns in (15, 20, 50):
+                with self.subTest(show, columns=columns):
+                    text = self.frame(3, columns, show)
+                    self.assertEqual([n for n in range(columns) if "col_%d" % n not in text], [])
+                    self.assertNotIn("...", text)
+
+    def test_a_frame_that_does_not_fit_is_as_in_a_notebook(self):
+        text = self.frame(60, 200, "df")
+        self.assertIn("[60 rows x 200 columns]", text)
+        self.assertEqual(text.count("col_"), 20)
+
+    def test_options_of_the_code_come_first(self):
+        self.assertIn("...", self.frame(3, 10, "with pd.option_context('display.max_columns', 4): print(df)"))
+        self.assertIn("...", self.frame(3, 10, "pd.set_option('display.max_columns', 4)\ndf"))
+
+    def test_a_row_of_an_array_is_a_line(self):
+        self.completed("import numpy as np, threading\nrows = np.random.rand(3, 20)\ndef show(): print(rows)")
+        for show in ("rows", "show()", "t = threading.Thread(target=show); t.start(); t.join()"):
+            answer = self.completed(show)
+            self.assertEqual(len((answer.result or answer.out).splitlines()), 3)
+
+    def test_a_file_of_the_users_may_have_a_packages_name(self):
+        with open(self.client.path("pandas.py"), "w") as file:
+            file.write("name = 'mine'")
+        self.assertEqual(self.completed("import pandas; pandas.name").result, "'mine'")
 
 
 class Formulas(SupervisorTest):

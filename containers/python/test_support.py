@@ -1,6 +1,7 @@
 """Runs the supervisor as a child process and speaks the kernel protocol with it."""
 
 import functools
+import importlib.util
 import itertools
 import json
 import os
@@ -42,8 +43,8 @@ MODULES = (  # of the supervisor
     "prctl", "tree", "utf8", "frames", "screen", "takeover", "threads", "processes", "unnamed", "volume",
     "descriptors", "hostile", "links", "children", "loop", "output", "late", "guard", "artifacts", "run",
     "imports", "settings", "environment", "interrupts", "preload",
-    "pictures", "mimes", "display", "errors", "stand_ins", "event_loop", "plain_engine", "ipython_engine",
-    "kernel", "zygote", "reserve",
+    "pictures", "mimes", "display", "errors", "stand_ins", "event_loop", "notices", "plain_engine", "ipython_engine",
+    "spawning", "tables", "kernel", "zygote", "reserve",
 )
 SOURCE = bundle("supervisor", *MODULES).encode()
 FILES = bundle("files", "prctl", "tree", "utf8")
@@ -202,6 +203,11 @@ class Client:
             self.process.wait()
         if self.own_dir:
             shutil.rmtree(self.own_dir, ignore_errors=True)
+
+
+def can_import(*names):
+    """Whether the interpreter under test has any of these packages."""
+    return any(map(importlib.util.find_spec, names))
 
 
 def state_of(pid):

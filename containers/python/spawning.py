@@ -1,0 +1,66 @@
+"""What processes that multiprocessing starts anew know of the cells.
+
+Such a process runs a script once more to have its functions. Cells cannot be run again, so it is
+given what they have defined, by value.
+"""
+
+import os
+import sys
+from types import FunctionType
+
+_LOAD = """
+import os, pickle, sys
+os.chdir(folder)
+sys.path[:] = path
+vars(sys.modules["__main__"]).update(pickle.loads(pickled))
+"""
+
+
+class Definitions:
+    """Pickles as a call that makes the functions and classes of __main__ where it is unpickled."""
+
+    def __init__(self, namespace, path):
+        self.namespace = namespace
+        self.path = path
+
+    def __reduce__(self):
+        pickled = dump_definitions(self.namespace)
+        return exec, (_LOAD, {"folder": os.getcwd(), "path": self.path, "pickled": pickled})
+
+
+def dump_definitions(namespace):
+    import pickle
+
+    try:
+        try:
+            from cloudpickle import dumps
+        except ImportError:
+            from joblib.externals.cloudpickle import dumps
+    except ImportError:
+        return pickle.dumps({})
+    found = {
+        name: value for name, value in namespace.items()
+        if isinstance(value, (FunctionType, type)) and value.__module__ == "__main__"
+    }
+    try:
+        return dumps(found)  # at once, so that what they share stays one
+    except Exception:
+        return dumps({name: value for name, value in found.items() if can_dump(dumps, value)})
+
+
+def can_dump(dumps, value):
+    try:
+        dumps(value)
+    except Exception:  # it holds a lock, a pool, an open file
+        return False
+    return True
+
+
+def hook_spawn(spawn, namespace):
+    prepare = spawn.get_preparation_data
+
+    def get_preparation_data(name):
+        path = [entry or os.getcwd() for entry in sys.path]
+        return {**prepare(name), "sys_path": path, "definitions": Definitions(namespace, path)}
+
+    spawn.get_preparation_data = get_preparation_data
