@@ -24,22 +24,34 @@ class Definitions:
         self.path = path
 
     def __reduce__(self):
-        pickled = dump_definitions(self.namespace)
-        return exec, (_LOAD, {"folder": os.getcwd(), "path": self.path, "pickled": pickled})
+        before, path = sys.path[:], [*self.path, cloudpickle_folder()]
+        sys.path[:] = path
+        try:
+            pickled = dump_definitions(self.namespace)
+        finally:
+            sys.path[:] = before
+        return exec, (_LOAD, {"folder": os.getcwd(), "path": path, "pickled": pickled})
+
+
+def cloudpickle_folder():
+    """Where cloudpickle is: in a place of its own, or in joblib, which takes long to import."""
+    from importlib.util import find_spec
+
+    for package, folder in (("cloudpickle", ".."), ("joblib", "externals")):
+        for place in getattr(find_spec(package), "submodule_search_locations", None) or ():
+            return os.path.normpath(os.path.join(place, folder))
+    return os.devnull  # nothing is in there
 
 
 def dump_definitions(namespace):
     import pickle
 
     try:
-        try:
-            from cloudpickle import dumps
-        except ImportError:
-            from joblib.externals.cloudpickle import dumps
+        from cloudpickle import dumps
     except ImportError:
         return pickle.dumps({})
     found = {
-        name: value for name, value in namespace.items()
+        name: value for name, value in dict(namespace).items()
         if isinstance(value, (FunctionType, type)) and value.__module__ == "__main__"
     }
     try:

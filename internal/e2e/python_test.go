@@ -1,6 +1,9 @@
 package e2e
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestPythonRemembers(t *testing.T) {
 	t.Parallel()
@@ -42,6 +45,60 @@ func TestPythonSpeaksIPython(t *testing.T) {
 		{code: "import sys\nsys.stdout.buffer.write(b'\\xff\\xfe ok\\n')", text: []string{"\ufffd", "ok"}},
 		{code: "print('\\ud800')", stdout: "\\ud800\n"},
 	})
+}
+
+func TestPythonShowsDataWhole(t *testing.T) {
+	t.Parallel()
+	frame := "import numpy as np, pandas as pd\ndf = pd.DataFrame(np.zeros((3, 30))).add_prefix('col_')\n"
+	play(t, start(t, setup{}), python, []step{
+		{code: frame + "df", text: []string{"col_0 ", "col_15", "col_29"}, absent: []string{"..."}},
+		{code: "print(df.describe())", text: []string{"col_0 ", "col_15", "col_29"}, absent: []string{"..."}},
+		{code: "print(np.zeros((2, 30)))", stdout: "[[" + strings.Repeat("0. ", 29) + "0.]\n [" + strings.Repeat("0. ", 29) + "0.]]\n"},
+		{code: "pd.set_option('display.max_columns', 4)\ndf", text: []string{"[3 rows x 30 columns]", "..."}},
+	})
+}
+
+func TestPythonsChildrenEndAsTheyEnded(t *testing.T) {
+	t.Parallel()
+	fork := "import os, sys\ndef fork(child):\n    pid = os.fork()\n    if pid == 0: child()\n    else: return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])\n"
+	play(t, start(t, setup{}), python, []step{
+		{code: fork + "fork(lambda: 1 / 0)", result: "1", stderr: "ZeroDivisionError: division by zero"},
+		{code: "fork(lambda: sys.exit(7))", result: "7"},
+		{code: "fork(lambda: os.kill(os.getpid(), 9))", result: "-9"},
+		{code: "fork(lambda: None)", result: "0"},
+		{code: "def square(n): return n * n\nimport multiprocessing\n" +
+			"for method in ('fork', 'spawn', 'forkserver'):\n    with multiprocessing.get_context(method).Pool(2) as pool: print(pool.map(square, [2, 3]))",
+			stdout: "[4, 9]\n[4, 9]\n[4, 9]\n"},
+	})
+}
+
+func TestPythonTakesCodeFromWindows(t *testing.T) {
+	t.Parallel()
+	play(t, start(t, setup{}), python, []step{
+		{code: "\ufeff%%bash\r\nfor n in 1 2; do\r\n  echo $n\r\ndone\r\n", stdout: "1\n2\n"},
+		{code: "\ufefffor n in (1, 2):\r\n    print(n)\r\n", stdout: "1\n2\n"},
+	})
+}
+
+func TestPythonTellsAWarningOnce(t *testing.T) {
+	t.Parallel()
+	play(t, start(t, setup{}), python, []step{
+		{code: "import re\nre.sub('\\d', '#', 'a1')", result: "'a#'", stderr: "<cell 1>:2: SyntaxWarning"},
+		{code: "import warnings\nwarnings.simplefilter('always')\nfor n in range(12): warnings.warn('old')", stderr: "old (12 times)"},
+		{code: "import matplotlib.pyplot as plt\nplt.title('t', family='No Font'); plt.plot([1]);", text: []string{"'No Font' not found. ("}},
+	})
+}
+
+func TestPillowShowsImages(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	for _, mode := range []string{"RGB", "P", "CMYK", "I;16"} {
+		res := s.py("from PIL import Image\nImage.new('" + mode + "', (40, 30)).show()\nprint('after')")
+		res.wantText(t, "after", "output/image")
+		if got := len(res.images()); got != 1 {
+			t.Errorf("%s: %d images, want 1", mode, got)
+		}
+	}
 }
 
 func TestPythonErrorsDoNotCostTheState(t *testing.T) {
