@@ -302,8 +302,8 @@ func (d *Deps) save(ctx context.Context, r reading) (*answer, error) {
 	}
 	fields := readFields{
 		Path: file.Path, SizeBytes: content.size, MIMEType: detect(content.head, file.Path).mime, Modified: file.Modified.UTC(),
-		Encoding: "file", SavedTo: r.saveTo,
+		Encoding: "file", SavedTo: to.Path(),
 	}
-	text := fmt.Sprintf("Saved %s (%s, sha256 %s) to %s.", file.Path, humanize.Bytes(uint64(content.size)), content.sha256(), r.saveTo)
+	text := fmt.Sprintf("Saved %s (%s, sha256 %s) to %s.", file.Path, humanize.Bytes(uint64(content.size)), content.sha256(), to.Path())
 	return &answer{content: []mcp.Content{mcp.NewTextContent(text)}, fields: fields}, nil
 }

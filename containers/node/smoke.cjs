@@ -3,7 +3,7 @@
 'use strict';
 
 const assert = require('node:assert/strict');
-const { execFileSync } = require('node:child_process');
+const { execFileSync, spawnSync } = require('node:child_process');
 const { accessSync, constants, mkdtempSync, rmSync, statSync, writeFileSync } = require('node:fs');
 const { join } = require('node:path');
 
@@ -46,6 +46,24 @@ const checks = {
        console.log(width, (await canvas.encode('png')).length > 100);`,
     );
     assert.equal(run('node', 'native.mjs'), '90 true');
+  },
+
+  'time zones have their old names'() {
+    const summer = new Date('2024-07-01T12:00:00Z');
+    for (const [zone, offset] of Object.entries({
+      'US/Eastern': '-0400', 'Asia/Calcutta': '+0530', 'Europe/Kiev': '+0300', 'America/Buenos_Aires': '-0300', GB: '+0100', EST5EDT: '-0400',
+    })) {
+      const iso = `GMT${offset.slice(0, 3)}:${offset.slice(3)}`;
+      assert.equal(new Intl.DateTimeFormat('en', { timeZone: zone, timeZoneName: 'longOffset' }).format(summer).split(' ')[1], iso);
+      process.env.TZ = zone;
+      assert.match(summer.toString(), new RegExp(`GMT\\${offset}`));
+      assert.equal(run('date', '--date=2024-07-01', '+%z'), offset);
+    }
+    delete process.env.TZ;
+  },
+
+  'no program takes another user or group'() {
+    assert.equal(spawnSync('find', ['/', '-xdev', '-perm', '/6000'], { encoding: 'utf8' }).stdout, '');
   },
 
   'npm and npx start'() {

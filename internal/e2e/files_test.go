@@ -266,28 +266,29 @@ func TestArtifactsAreSavedToTheHost(t *testing.T) {
 	s := start(t, setup{args: []string{"--allow-host-dir", dir}})
 	s.py("open('output/big.bin', 'wb').write(bytes(range(256)) * 40_000)")
 	want := bytes.Repeat(everyByte(), 40_000)
-	for to, at := range map[string]string{"big.bin": "big.bin", filepath.Join(dir, "abs.bin"): "abs.bin"} {
-		s.call("read_artifact", object{"path": "output/big.bin", "save_to": to}).wantText(t, "Saved output/big.bin", sum(want))
+	for to, at := range map[string]string{"first.bin": "first.bin", filepath.Join(dir, "abs.bin"): "abs.bin", dir: "big.bin"} {
+		s.call("read_artifact", object{"path": "output/big.bin", "save_to": to}).wantText(t, "Saved output/big.bin", sum(want), filepath.Join(dir, at))
 		if got, err := os.ReadFile(filepath.Join(dir, at)); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s: %d bytes, %v", to, len(got), err)
 		}
 	}
 	for to, code := range map[string]string{
 		"there.txt": "file_exists", "fifo": "invalid_path", "out/new": "invalid_path", "out/key": "invalid_path",
-		"../new": "invalid_path", filepath.Join(secret, "new"): "invalid_path", "nothing/new": "not_found",
+		"../new": "invalid_path", filepath.Join(secret, "new"): "invalid_path", "nothing/new": "not_found", dir: "file_exists",
 	} {
 		res := s.call("read_artifact", object{"path": "output/big.bin", "save_to": to})
 		if res.Meta.Error == nil || res.Meta.Error.Code != code {
 			t.Errorf("%s: not refused with %s:\n%s", to, code, res.text())
 		}
 	}
+	s.call("read_artifact", object{"path": "output/big.bin", "save_to": dir}).wantText(t, filepath.Join(dir, "big.bin"))
 	s.call("read_artifact", object{"path": "output/nothing", "save_to": "there.txt", "overwrite": true}).wantCode(t, "not_found")
 	if got, _ := os.ReadFile(filepath.Join(dir, "there.txt")); string(got) != "mine" {
 		t.Errorf("what was there is %q", got)
 	}
 	s.call("read_artifact", object{"path": "output/big.bin", "save_to": "there.txt", "overwrite": true}).wantText(t, "Saved")
 	names, _ := os.ReadDir(dir)
-	if len(names) != 5 {
+	if len(names) != 6 {
 		t.Errorf("in the folder: %v", names)
 	}
 	if names, _ := os.ReadDir(secret); len(names) != 1 {

@@ -14,7 +14,7 @@ import (
 // and never in part; Close without Commit leaves nothing.
 type File struct {
 	dirs      *Dirs
-	asked     string // the path as it was given
+	asked     string // the file's path as it was given, and its name where that is a folder's
 	overwrite bool
 	folder    *os.Root
 	temp      *os.File
@@ -27,7 +27,8 @@ type File struct {
 // its place already; that is looked at again by Commit. A link at the place is replaced, not
 // followed. Only a regular file or a link is ever replaced.
 func (d *Dirs) Create(path, name string, overwrite bool) (*File, error) {
-	at, err := d.find(d.into(path, name), false)
+	path = d.into(path, name)
+	at, err := d.find(path, false)
 	if err != nil {
 		return nil, err
 	}
@@ -47,6 +48,9 @@ func (d *Dirs) Create(path, name string, overwrite bool) (*File, error) {
 	}
 	return f, nil
 }
+
+// Path is where the file comes to, from the root of the host's file system.
+func (f *File) Path() string { return f.dirs.absolute(f.asked) }
 
 // into adds the name to a path that is a folder's.
 func (d *Dirs) into(path, name string) string {

@@ -58,14 +58,22 @@ func (d *Dirs) expand(path string) string {
 	return path
 }
 
+// absolute names a file from the root. What is relative lies below the first allowed folder.
+func (d *Dirs) absolute(path string) string {
+	name := d.expand(path)
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(d.roots[0], name)
+	}
+	return filepath.Clean(name)
+}
+
 // place is a file below an allowed folder, by a path without links in it when it was looked at.
 type place struct {
 	root string
 	path string // relative to root
 }
 
-// find resolves a path. One that is relative lies below the first allowed folder. With last, a link at
-// the end is followed too.
+// find resolves a path. With last, a link at the end is followed too.
 func (d *Dirs) find(path string, last bool) (place, error) {
 	if !d.Any() {
 		return place{}, fault.New(fault.InvalidPath,
@@ -75,11 +83,7 @@ func (d *Dirs) find(path string, last bool) (place, error) {
 	if path == "" || strings.ContainsFunc(path, unicode.IsControl) {
 		return place{}, fault.New(fault.InvalidPath, "Name a file below an allowed folder.", "%q is no path of a file on the host.", clip(path))
 	}
-	name := d.expand(path)
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(d.roots[0], name)
-	}
-	name = filepath.Clean(name)
+	name := d.absolute(path)
 	for _, root := range d.roots {
 		real, err := filepath.EvalSymlinks(root)
 		// What lies outside by its name alone is not even looked for: the answer would tell whether it exists.

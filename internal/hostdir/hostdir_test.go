@@ -185,6 +185,10 @@ func save(d *Dirs, path, content string, overwrite bool) error {
 	if err != nil {
 		return err
 	}
+	return finish(f, content)
+}
+
+func finish(f *File, content string) error {
 	defer f.Close()
 	if _, err := io.WriteString(f, content); err != nil {
 		return err
@@ -210,16 +214,19 @@ func TestWriting(t *testing.T) {
 	} {
 		t.Run(path, func(t *testing.T) {
 			dir, d := house(t)
-			err := save(d, path, "new", test.overwrite)
+			f, err := d.Create(path, "name.txt", test.overwrite)
 			if test.at == "" {
 				wantCode(t, err, fault.InvalidPath)
 				return
 			}
+			if err == nil {
+				err = finish(f, "new")
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := read(t, filepath.Join(dir, test.at)); got != "new" {
-				t.Errorf("got %q", got)
+			if at := filepath.Join(dir, test.at); f.Path() != at || read(t, at) != "new" {
+				t.Errorf("said to be at %s, got %q", f.Path(), read(t, at))
 			}
 			if read(t, filepath.Join(dir, "secret/key.txt")) != "secret/key.txt" || read(t, filepath.Join(dir, "allowed/sub/deep.txt")) != "allowed/sub/deep.txt" {
 				t.Error("another file was changed")
@@ -259,6 +266,12 @@ func TestWhatIsNotWritten(t *testing.T) {
 		t.Run(shortName(path), func(t *testing.T) { wantCode(t, save(d, path, "new", false), code) })
 	}
 	wantCode(t, save(d, "fifo", "new", true), fault.InvalidPath)
+	write(t, filepath.Join(dir, "allowed/name.txt"), "there")
+	for _, folder := range []string{"./", ".", dir + "/allowed"} {
+		if err := save(d, folder, "new", false); err == nil || !strings.Contains(err.Error(), strings.TrimRight(folder, "/")+"/name.txt") {
+			t.Errorf("%s: the error does not name the file that is there: %v", folder, err)
+		}
+	}
 	wantNoParts(t, dir)
 	if got := read(t, filepath.Join(dir, "allowed/in.txt")); got != "allowed/in.txt" {
 		t.Errorf("a file was changed: %q", got)
