@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
-	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -83,7 +82,7 @@ const maxLinks = 10
 // out for the model as one more line, although the text names the files already, or drop the text
 // for it. So the links go to VS Code alone, and the text is the same for all.
 func linked(ctx context.Context, a *answer, res *sandbox.Result) *answer {
-	if !opensLinks(ctx) {
+	if !clientOf(ctx).opensLinks {
 		return a
 	}
 	for _, artifact := range res.Artifacts[:min(len(res.Artifacts), maxLinks)] {
@@ -92,9 +91,4 @@ func linked(ctx context.Context, a *answer, res *sandbox.Result) *answer {
 		a.content = append(a.content, link)
 	}
 	return a
-}
-
-func opensLinks(ctx context.Context) bool {
-	client, ok := server.ClientSessionFromContext(ctx).(server.SessionWithClientInfo)
-	return ok && strings.HasPrefix(client.GetClientInfo().Name, "Visual Studio Code")
 }

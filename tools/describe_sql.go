@@ -2,7 +2,6 @@ package tools
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -82,19 +81,21 @@ func (d *Deps) handleDescribeSQL(ctx context.Context, p *params) (*answer, error
 	if err != nil {
 		return nil, d.inTime(ctx, err)
 	}
-	fields.fit()
-	return jsonAnswer(fields)
+	return d.fitDescription(ctx, fields)
 }
 
-// fit leaves out of the answer what would make it too long, the least needed first.
-func (f *describeFields) fit() {
+// fitDescription leaves out of the answer what would make it too long, the least needed first.
+func (d *Deps) fitDescription(ctx context.Context, f describeFields) (*answer, error) {
+	a, err := jsonAnswer(f)
 	for _, less := range []func(){f.withoutWords, f.withoutValues, f.halved, f.halved, f.halved, f.halved, f.halved, f.halved} {
-		if jsonSize(f) <= answerBytes {
-			return
+		if err != nil || !d.isTooLong(ctx, a) {
+			break
 		}
 		less()
 		f.Truncated, f.Hint = true, "The answer would be too long; parts of it are left out. Ask for less at once, or read information_schema with exec_sql."
+		a, err = jsonAnswer(f)
 	}
+	return a, err
 }
 
 // withoutWords leaves comments and definitions out, which may be of any length.
@@ -129,15 +130,6 @@ func (f *describeFields) halved() {
 		t.Columns = t.Columns[:len(t.Columns)/2]
 		t.ForeignKeys, t.ReferencedBy = t.ForeignKeys[:len(t.ForeignKeys)/2], t.ReferencedBy[:len(t.ReferencedBy)/2]
 	}
-}
-
-// jsonSize is how long a value's JSON is.
-func jsonSize(value any) int {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return 0 // and jsonAnswer tells it
-	}
-	return len(text)
 }
 
 func listConnections(connections *sql.Connections) []describedConnection {

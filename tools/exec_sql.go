@@ -36,7 +36,6 @@ const (
 	previewWidth  = 200
 	narrowest     = 10   // characters that are left of a value in a very wide row
 	maxColumns    = 2000 // of a result; PostgreSQL has 1,664
-	answerBytes   = 300_000
 	maxStatement  = 100_000
 	connectMargin = 30 * time.Second // for connecting and ending, beside the statement's time and that of those before it
 )
@@ -59,8 +58,8 @@ type sqlFields struct {
 	Notes       []string `json:"notes,omitempty"`
 }
 
-func (f *sqlFields) meta() any {
-	bare := *f
+func (f sqlFields) meta() any {
+	bare := f
 	bare.Rows, bare.Preview, bare.Load, bare.Notes = nil, nil, "", nil
 	return struct {
 		sqlFields
@@ -198,43 +197,48 @@ func (d *Deps) handleExecSQL(ctx context.Context, p *params) (*answer, error) {
 		return nil, d.inTime(ctx, err)
 	}
 	fields := &sqlFields{Connection: source.Name, Columns: head.Columns}
-	if call.saveAs == "" && (!head.More || int64(len(head.Rows)) == call.maxRows) {
+	inline := call.saveAs == "" && (!head.More || int64(len(head.Rows)) == call.maxRows)
+	if inline {
 		fields.inline(head)
-	} else if err := d.export(ctx, call, head, rows, fields); err != nil {
-		return nil, d.inTime(ctx, err)
+		a, err := jsonAnswer(*fields)
+		inline = err == nil && !d.isTooLong(ctx, a)
+	}
+	if !inline {
+		fields.Rows = nil
+		if err := d.export(ctx, call, head, rows, fields); err != nil {
+			return nil, d.inTime(ctx, err)
+		}
 	}
 	fields.DurationMS = time.Since(begun).Milliseconds()
-	fields.fit()
-	a, err := jsonAnswer(fields)
+	a, err := d.fitSQL(ctx, fields)
 	return a.noting(p.lowered("max_rows", float64(d.Databases.MaxRows))), err
 }
 
-// fit leaves out of the answer what would make it too long, which takes very many columns with long names: first
-// the code that loads each as what it is, then the preview, then names.
-func (f *sqlFields) fit() {
+// fitSQL leaves out of the answer what would make it too long, which takes many columns: first the preview, then the
+// code that loads each as what it is, then names.
+func (d *Deps) fitSQL(ctx context.Context, f *sqlFields) (*answer, error) {
 	if f.Columns == nil {
 		f.Columns = []sql.Column{} // and not null
 	}
-	if f.size() <= answerBytes {
-		return
-	}
-	if f.Path != "" {
-		f.Load, f.Preview = "", nil
-		f.Notes = append(f.Notes, "The code that loads so many columns, and a preview, would be too long. Read the file with pandas and give it the types of the columns that you need.")
-	}
-	if n := len(f.Columns); f.size() > answerBytes {
-		for f.Columns = f.Columns[:n/2]; f.size() > answerBytes && len(f.Columns) > 0; {
+	n := len(f.Columns)
+	for {
+		a, err := jsonAnswer(*f)
+		switch {
+		case err != nil || !d.isTooLong(ctx, a) || len(f.Columns) == 0:
+			return a, err
+		case f.Preview != nil:
+			f.Preview = nil
+		case f.Load != "":
+			f.Load = ""
+			f.Notes = append(f.Notes, "The code that loads so many columns would be too long. Read the file with pandas and give it the types of the columns that you need.")
+		default:
+			if len(f.Columns) == n {
+				f.Notes = append(f.Notes, "")
+			}
 			f.Columns = f.Columns[:len(f.Columns)/2]
+			f.Notes[len(f.Notes)-1] = fmt.Sprintf("Only the first %d of %d columns are named here.", len(f.Columns), n)
 		}
-		f.Notes = append(f.Notes, fmt.Sprintf("Only the first %d of %d columns are named here.", len(f.Columns), n))
 	}
-}
-
-// size is how long the answer's JSON is but for its rows, whose own bounds are others.
-func (f *sqlFields) size() int {
-	bare := *f
-	bare.Rows = nil
-	return jsonSize(bare)
 }
 
 // limited bounds a call: its statement may have to wait as long as another one takes.

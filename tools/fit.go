@@ -1,6 +1,9 @@
 package tools
 
 import (
+	"context"
+	"fmt"
+	"sort"
 	"strings"
 	"unicode/utf8"
 
@@ -9,48 +12,39 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
-const (
-	// maxRunBytes bounds what a run's answer has beside its images, as JSON: an answer of 1 MB, less what is
-	// around it. Only a large --output-limit comes near, or a supervisor that was replaced.
-	maxRunBytes = 900_000
-	// minPart is what every text of a run may have in any case.
-	minPart = 1000
-	// escaped is how many bytes JSON makes of one at most: of a quote, a line's end or a backslash. Those of which
-	// it would make six the sandbox has taken out.
-	escaped = 2
-)
+// maxAnswerBytes bounds what an answer has beside its images, as JSON: an answer of 1 MB, less what is around it.
+// Only structured content comes near, or a supervisor that was replaced.
+const maxAnswerBytes = 900_000
 
-// fit renders a run, and again with shorter texts until the answer is no longer than it may be.
-func (d *Deps) fit(res *sandbox.Result, render func(*sandbox.Result) *answer) *answer {
-	a := render(res)
-	for limit := longest(res); limit > minPart && d.isTooLong(a, res); {
-		limit = max(limit/2, minPart)
-		res = shortened(res, limit)
-		a = render(res)
+// fitted renders an answer with as many bytes of each of its texts, or as many things of each of its lists, as the
+// client takes of an answer; most is all of them.
+func (d *Deps) fitted(ctx context.Context, most int, render func(each int) *answer) *answer {
+	a := render(most)
+	if !d.isTooLong(ctx, a) {
+		return a
 	}
-	for len(res.Artifacts) > listedFiles && d.isTooLong(a, res) {
-		fewer := *res
-		fewer.Artifacts, fewer.ArtifactsTotal = res.Artifacts[:len(res.Artifacts)/2], max(res.ArtifactsTotal, len(res.Artifacts))
-		res = &fewer
-		a = render(res)
-	}
-	return a
+	return render(sort.Search(most, func(each int) bool { return d.isTooLong(ctx, render(each+1)) }))
 }
 
-// isTooLong encodes only what may be too long, which no usual answer is.
-func (d *Deps) isTooLong(a *answer, res *sandbox.Result) bool {
-	text, times := a.content[0].(mcp.TextContent).Text, 1
+// isTooLong reports whether an answer is longer than it may be, its images apart.
+func (d *Deps) isTooLong(ctx context.Context, a *answer) bool {
+	text, encoded := 0, 0
+	for _, c := range a.content {
+		if t, ok := c.(mcp.TextContent); ok {
+			text += len(t.Text)
+			encoded += jsonBytes(t.Text)
+		}
+	}
+	if most := d.Manager.Config().OutputBytes; most > 0 && text > most {
+		return true
+	}
+	if most := clientOf(ctx).answerBytes; most > 0 && encoded+jsonBytes(a.meta()) > most {
+		return true
+	}
 	if d.StructuredContent {
-		times = 2
+		encoded += jsonBytes(a.fields)
 	}
-	fields := len(text) // nearly all that they have is in the text as well
-	if e := a.fields.(runFields).Error; e != nil {
-		fields += len(e.Message)
-	}
-	for _, artifact := range res.Artifacts {
-		fields += 2*len(artifact.Path) + 100
-	}
-	return escaped*(len(text)+times*fields) > maxRunBytes && jsonBytes(text)+times*jsonBytes(a.fields) > maxRunBytes
+	return encoded > maxAnswerBytes
 }
 
 // jsonBytes is how long a value is in an answer.
@@ -59,41 +53,16 @@ func jsonBytes(value any) int {
 	return len(text)
 }
 
-// longest is the length of a run's longest text.
-func longest(res *sandbox.Result) int {
-	most := max(len(res.Stdout.Head)+len(res.Stdout.Tail), len(res.Stderr.Head)+len(res.Stderr.Tail))
-	if res.Value != nil {
-		most = max(most, len(*res.Value))
-	}
-	if res.Error != nil {
-		most = max(most, len(res.Error.Message), len(res.Error.Traceback))
-	}
-	return most
-}
-
-// shortened gives a copy of a result none of whose texts is longer than the limit.
-func shortened(res *sandbox.Result, limit int) *sandbox.Result {
-	cut := *res
-	cut.Stdout, cut.Stderr = shortenedStream(res.Stdout, limit), shortenedStream(res.Stderr, limit)
-	if res.Value != nil {
-		value := head(*res.Value, limit)
-		cut.Value = &value
-	}
-	if res.Error != nil {
-		cut.Error = &sandbox.RunError{Name: res.Error.Name, Message: head(res.Error.Message, limit), Traceback: head(res.Error.Traceback, limit)}
-	}
-	return &cut
-}
-
-// head gives the beginning of a text, marked as the sandbox marks what it cuts, so that it is masked alike.
-func head(text string, limit int) string {
-	if len(text) <= limit {
+// firstLines gives so many bytes of a list of ours, in whole lines, and says how many are left out.
+func firstLines(text string, most int) string {
+	if len(text) <= most {
 		return text
 	}
-	return text[:runeStart(text, limit)] + "…"
+	kept := text[:strings.LastIndexByte(text[:most], '\n')+1]
+	return kept + fmt.Sprintf("… and %d more", strings.Count(text[len(kept):], "\n")+1)
 }
 
-// shortenedStream leaves more out of the middle.
+// shortenedStream leaves more out of the middle, until at most so many bytes are left.
 func shortenedStream(s sandbox.Stream, limit int) sandbox.Stream {
 	if len(s.Head)+len(s.Tail) <= limit {
 		return s

@@ -1,11 +1,14 @@
 package tools
 
 import (
+	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
@@ -73,5 +76,48 @@ func TestWhatIsCutToFitIsCounted(t *testing.T) {
 	again := shortenedStream(s, 50)
 	if got := int64(len(again.Head)+len(again.Tail)) + again.OmittedBytes; got != int64(len(whole.Head)) {
 		t.Errorf("cut again, it has %d bytes of %d", got, len(whole.Head))
+	}
+}
+
+// named is a client that says what it is called.
+type named struct {
+	server.SessionWithClientInfo
+	name string
+}
+
+func (n named) GetClientInfo() mcp.Implementation { return mcp.Implementation{Name: n.name} }
+
+func from(t *testing.T, name string) context.Context {
+	return server.NewMCPServer("t", "1").WithContext(t.Context(), named{name: name})
+}
+
+func TestAnAnswerFitsTheClientThatAsks(t *testing.T) {
+	long := func(part string) string { return "begin " + strings.Repeat(part, 15_900/len(part)) + " end" }
+	for name, res := range map[string]*sandbox.Result{
+		"stdout":    {Status: sandbox.Completed, Stdout: sandbox.Stream{Head: long("abc ")}},
+		"lines":     {Status: sandbox.Completed, Stdout: sandbox.Stream{Head: long("\n")}},
+		"quotes":    {Status: sandbox.Completed, Stdout: sandbox.Stream{Head: long(`"`)}},
+		"all texts": {Status: sandbox.Failed, Error: &sandbox.RunError{Name: "E", Message: "bad", Traceback: long("t\n")}, Stdout: sandbox.Stream{Head: long("o")}, Stderr: sandbox.Stream{Head: long("e")}, Value: value(long("v"))},
+		"files": {Status: sandbox.Completed, Stdout: sandbox.Stream{Head: long("o")},
+			Artifacts: slices.Repeat([]sandbox.Artifact{{Path: strings.Repeat("f", 4000)}}, 100)},
+	} {
+		for client, most := range map[string]int{
+			"": 0, "somebody": 0, "claude-code": 0, "@cline/core": 8_000, "codex-mcp-client": 12_000, "github-copilot-developer": 20_500, "qwen-cli-mcp-client-sandbox": 27_000,
+		} {
+			m := sandbox.NewManager(sandbox.Config{OutputBytes: 16_000})
+			defer m.Close(t.Context())
+			d := &Deps{Manager: m, Logger: slog.New(slog.DiscardHandler)}
+			ctx := from(t, client)
+			a := d.fitted(ctx, 20_000, func(each int) *answer { return d.renderTexts(res, d.parts(res), "", each) })
+			text := a.content[0].(mcp.TextContent).Text
+			if n := clientBytes(d, a); len(text) > 16_000 || most > 0 && n > most {
+				t.Errorf("%s for %q: %d bytes of text, %d as JSON", name, client, len(text), n)
+			} else if len(text) < 3_000 {
+				t.Errorf("%s for %q: only %d bytes are left", name, client, len(text))
+			}
+			if strings.Count(text, "begin ") != strings.Count(text, " end") || !strings.Contains(text, "begin ") {
+				t.Errorf("%s for %q: an end of a text is missing:\n%.300s", name, client, text)
+			}
+		}
 	}
 }

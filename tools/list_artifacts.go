@@ -20,9 +20,8 @@ import (
 
 const (
 	listedArtifacts  = 200
-	listedBytes      = 40 << 10 // of their names together
-	maxGlob          = 300      // bytes
-	maxGlobBranching = 8        // of ** and of { in a pattern: each multiplies the work
+	maxGlob          = 300 // bytes
+	maxGlobBranching = 8   // of ** and of { in a pattern: each multiplies the work
 )
 
 type listedArtifact struct {
@@ -77,7 +76,8 @@ func (d *Deps) listArtifacts() tool {
 			if err != nil {
 				return nil, err
 			}
-			return renderList(found, end), nil
+			files := found.sorted()
+			return d.fitted(ctx, len(files), func(most int) *answer { return renderList(found, files[:most], end) }), nil
 		},
 	}
 }
@@ -162,14 +162,11 @@ func (n *newest) sorted() []sandbox.File {
 	return files
 }
 
-func renderList(found *newest, end sandbox.WalkEnd) *answer {
+// renderList tells of these files, the first of those that were found.
+func renderList(found *newest, files []sandbox.File, end sandbox.WalkEnd) *answer {
 	fields := listFields{listMeta{found.total, found.bytes, end.Complete}, []listedArtifact{}}
 	var b strings.Builder
-	room := listedBytes
-	for _, f := range found.sorted() {
-		if room -= len(f.Path); room < 0 {
-			break
-		}
+	for _, f := range files {
 		a := listedArtifact{Path: f.Path, SizeBytes: f.SizeBytes, MIMEType: mimeType(f.Path), Modified: f.Modified.UTC()}
 		fields.Artifacts = append(fields.Artifacts, a)
 		fmt.Fprintf(&b, "\n%s  %s  %s  %s", a.Path, humanize.Bytes(uint64(max(a.SizeBytes, 0))), a.MIMEType, a.Modified.Format("2006-01-02 15:04:05"))

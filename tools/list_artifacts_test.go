@@ -67,7 +67,7 @@ func TestTheNewestFilesAreListed(t *testing.T) {
 	if len(found.files) > listedArtifacts {
 		t.Errorf("%d files are held", len(found.files))
 	}
-	a := renderList(found, sandbox.WalkEnd{Complete: true})
+	a := renderList(found, found.sorted(), sandbox.WalkEnd{Complete: true})
 	fields := a.fields.(listFields)
 	lines := strings.Split(listText(a), "\n")
 	if len(lines) != listedArtifacts+2 || fields.Total != files || len(fields.Artifacts) != listedArtifacts {
@@ -92,15 +92,20 @@ func TestAListStaysSmall(t *testing.T) {
 	for i := range listedArtifacts {
 		found.add(sandbox.File{Path: fmt.Sprintf("%d/%s", i, strings.Repeat("x", 1000))})
 	}
-	a := renderList(found, sandbox.WalkEnd{Skipped: 1})
+	m := sandbox.NewManager(sandbox.Config{OutputBytes: 16_000})
+	defer m.Close(t.Context())
+	files := found.sorted()
+	a := (&Deps{Manager: m}).fitted(t.Context(), len(files), func(most int) *answer {
+		return renderList(found, files[:most], sandbox.WalkEnd{Skipped: 1})
+	})
 	text := listText(a)
-	if len(text) > 64<<10 || !strings.Contains(text, "older ones") || !strings.Contains(text, "1 file with names") || !strings.Contains(text, "more files than are looked at") {
+	if len(text) > 16_000 || !strings.Contains(text, "older ones") || !strings.Contains(text, "1 file with names") || !strings.Contains(text, "more files than are looked at") {
 		t.Errorf("%d bytes: %s", len(text), text[len(text)-300:])
 	}
 }
 
 func TestAnEmptyListSaysSo(t *testing.T) {
-	if got := listText(renderList(&newest{most: 1}, sandbox.WalkEnd{Complete: true})); got != "no files" {
+	if got := listText(renderList(&newest{most: 1}, nil, sandbox.WalkEnd{Complete: true})); got != "no files" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -20,7 +20,6 @@ import (
 
 // What one answer may hold of a file, in bytes of the file.
 const (
-	maxTextBytes   = 400_000  // of text that was asked for by limit; without one it is the limit of output
 	maxBase64Bytes = 24_000   // a model pays about a token for every two of them
 	maxAudioBytes  = 4 << 20  // the largest line that clients take is 8 MiB
 	maxImageSource = 16 << 20 // of an image before it is made to fit

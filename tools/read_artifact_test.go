@@ -18,14 +18,14 @@ func readText(d *Deps, text string, r reading, most int64) (string, readFields) 
 	var a *answer
 	if r.unit == "bytes" {
 		from := min(r.from(), int64(len(text)))
-		to := min(from+r.amount(most, maxTextBytes), int64(len(text)))
+		to := min(from+r.amount(most, most), int64(len(text)))
 		a = d.renderBytes(r, fields, piece{file, []byte(text[from:to]), sandbox.ReadEnd{Bytes: to - from, Complete: to == int64(len(text))}})
 	} else {
 		limit := int64(-1)
 		if r.limit != nil {
 			limit = *r.limit
 		}
-		a = d.renderLines(r, fields, cutLines(piece{file: file}, []byte(text), r.from(), limit, most))
+		a = d.renderPart(r, fields, cutLines(piece{file: file}, []byte(text), r.from(), limit, most))
 	}
 	return a.content[0].(mcp.TextContent).Text, a.fields.(readFields)
 }

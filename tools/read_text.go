@@ -17,7 +17,7 @@ var byteOrderMark = []byte("\xef\xbb\xbf")
 
 // readLines gives lines of text: by default as many as an answer tells of a run's output.
 func (d *Deps) readLines(ctx context.Context, r reading, fields readFields) (*answer, error) {
-	most := d.textLimit(r)
+	most := d.textLimit()
 	lines := int64(-1)
 	if r.limit != nil {
 		lines = *r.limit
@@ -26,18 +26,22 @@ func (d *Deps) readLines(ctx context.Context, r reading, fields readFields) (*an
 	if err != nil {
 		return nil, err
 	}
-	return d.renderLines(r, fields, part), nil
+	return d.renderLines(ctx, r, fields, part), nil
 }
 
-// textLimit is how many bytes of text an answer may have: a call that names a limit knows what it does.
-func (d *Deps) textLimit(r reading) int64 {
-	if r.limit == nil {
-		return int64(d.Manager.Config().OutputBytes)
-	}
-	return maxTextBytes
+func (d *Deps) textLimit() int64 { return int64(d.Manager.Config().OutputBytes) }
+
+func (d *Deps) renderLines(ctx context.Context, r reading, fields readFields, whole piece) *answer {
+	return d.fitted(ctx, len(whole.data), func(most int) *answer {
+		part := whole
+		if most < len(whole.data) {
+			part = cutLines(whole, whole.data, 0, -1, int64(most))
+		}
+		return d.renderPart(r, fields, part)
+	})
 }
 
-func (d *Deps) renderLines(r reading, fields readFields, part piece) *answer {
+func (d *Deps) renderPart(r reading, fields readFields, part piece) *answer {
 	cut := part.dropCutLine()
 	fields.Encoding, fields.Unit = "utf-8", "lines"
 	fields.took(r, part, part.end.Lines)
@@ -82,12 +86,19 @@ func lineNote(fields readFields) string {
 
 // readBytes gives text by its bytes, and whole characters of it.
 func (d *Deps) readBytes(ctx context.Context, r reading, fields readFields) (*answer, error) {
-	most := r.amount(d.textLimit(r), maxTextBytes)
+	most := r.amount(d.textLimit(), d.textLimit())
 	part, err := d.fetch(ctx, r, sandbox.ReadOptions{Offset: r.from(), Limit: most}, most)
 	if err != nil {
 		return nil, err
 	}
-	return d.renderBytes(r, fields, part), nil
+	return d.fitted(ctx, len(part.data), func(most int) *answer { return d.renderBytes(r, fields, part.upTo(most)) }), nil
+}
+
+// upTo gives the part's first bytes.
+func (p piece) upTo(most int) piece {
+	p.end.Complete = p.end.Complete && most == len(p.data)
+	p.data = p.data[:most]
+	return p
 }
 
 func (d *Deps) renderBytes(r reading, fields readFields, part piece) *answer {
@@ -155,8 +166,8 @@ func (d *Deps) readWide(ctx context.Context, r reading, fields readFields) (*ans
 	if r.limit != nil {
 		lines = *r.limit
 	}
-	part := cutLines(whole, decoded, r.from(), lines, d.textLimit(r))
-	a := d.renderLines(r, fields, part)
+	part := cutLines(whole, decoded, r.from(), lines, d.textLimit())
+	a := d.renderLines(ctx, r, fields, part)
 	f := a.fields.(readFields)
 	f.Encoding = "utf-16"
 	a.fields = f

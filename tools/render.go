@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -40,6 +41,7 @@ type runFields struct {
 	Result    *string           `json:"result"`
 	Error     *sandbox.RunError `json:"error"`
 	Artifacts []artifactFields  `json:"artifacts"`
+	listed    int               // of the artifacts, in the text
 }
 
 // artifactMeta is a file's place and size.
@@ -50,7 +52,7 @@ type artifactMeta struct {
 
 func (f runFields) meta() any {
 	var files []artifactMeta
-	for _, a := range f.Artifacts[:min(len(f.Artifacts), listedFiles)] {
+	for _, a := range f.Artifacts[:min(len(f.Artifacts), f.listed)] {
 		files = append(files, artifactMeta{a.Path, a.SizeBytes})
 	}
 	return struct {
@@ -59,21 +61,67 @@ func (f runFields) meta() any {
 	}{f.runMeta, files}
 }
 
+// part is one text of a run's answer.
+type part struct {
+	heading string // empty: of what was printed to stdout
+	text    sandbox.Stream
+	maskEnd func(string) string // masks the text's end, which may have been cut off
+}
+
+// parts gives the texts that a run has to tell.
+func (d *Deps) parts(res *sandbox.Result) []part {
+	maskEnd := d.Secrets.Mask
+	if res.Status == sandbox.Running { // code may be about to write the rest of a secret
+		maskEnd = d.Secrets.MaskHead
+	}
+	list := []part{{"", res.Stdout, maskEnd}, {"stderr", res.Stderr, maskEnd}}
+	if res.Error != nil {
+		list = append(list, part{"traceback", sandbox.Stream{Head: res.Error.Traceback}, d.maskCut})
+	}
+	if res.Value != nil {
+		list = append(list, part{"result", sandbox.Stream{Head: *res.Value}, d.maskCut})
+	}
+	return list
+}
+
 // renderRun tells a model what a run came to, the way a terminal would: a status line, the output,
 // the value, the files; images behind it.
 func (d *Deps) renderRun(ctx context.Context, res *sandbox.Result) *answer {
 	images, shown := d.renderDisplays(ctx, res)
-	a := d.fit(res, func(res *sandbox.Result) *answer { return d.renderTexts(res, shown) })
+	parts := d.parts(res)
+	each := max(len(shown), listedBytes)
+	for _, p := range parts {
+		each = max(each, len(p.text.Head)+len(p.text.Tail))
+	}
+	render := func(each int) *answer { return d.renderTexts(res, parts, shown, each) }
+	a := d.fitted(ctx, each, render)
+	if d.keepWhole(ctx, res, parts, a.each) {
+		a = d.fitted(ctx, a.each, render)
+	}
 	a.content = append(a.content, images...)
 	return a
 }
 
-// renderTexts gives the answer without images; shown are the lines that tell of what was displayed.
-func (d *Deps) renderTexts(res *sandbox.Result, shown string) *answer {
-	var b strings.Builder
+// renderTexts gives the answer without images, with at most so many bytes of each of its texts; shown are the lines
+// that tell of what was displayed.
+func (d *Deps) renderTexts(res *sandbox.Result, parts []part, shown string, each int) *answer {
+	var b, told strings.Builder
+	texts := make(map[string]string)
+	var whole []string
+	for _, p := range parts {
+		p.text = shortenedStream(p.text, each)
+		texts[p.heading] = d.renderStream(p)
+		section(&told, p.heading, texts[p.heading])
+		if p.text.Truncated() && p.text.Path != "" {
+			whole = append(whole, sandbox.WorkDir+"/"+p.text.Path)
+		}
+	}
 	refusal := d.quotaFault(res)
 	if refusal == nil {
 		b.WriteString(d.statusLine(res))
+		if len(whole) > 0 {
+			b.WriteString("; cut here, see " + strings.Join(whole, " and "))
+		}
 	} else {
 		b.WriteString(faultText(refusal))
 	}
@@ -83,21 +131,18 @@ func (d *Deps) renderTexts(res *sandbox.Result, shown string) *answer {
 	for _, note := range res.Notes {
 		b.WriteString("\nNote: " + note)
 	}
-	section(&b, "", d.renderStream(res, res.Stdout))
-	section(&b, "stderr", d.renderStream(res, res.Stderr))
-	if res.Error != nil {
-		section(&b, "traceback", d.maskCut(res.Error.Traceback))
+	if res.Status == sandbox.Running && told.Len() > 0 {
+		b.WriteString("\nOutput so far:")
 	}
-	if res.Value != nil {
-		section(&b, "result", d.maskCut(*res.Value))
-	}
-	section(&b, "shown", shown)
-	section(&b, "files", renderFiles(res))
-	if len(res.Late) > 0 {
-		section(&b, "later output of earlier runs", strings.Join(res.Late, "\n"))
-	}
+	b.WriteString(told.String())
+	section(&b, "shown", firstLines(shown, each))
+	files, listed := renderFiles(res, each)
+	section(&b, "files", files)
+	section(&b, "later output of earlier runs", firstLines(strings.Join(res.Late, "\n"), each))
+	fields := d.runFields(res, texts, each)
+	fields.listed = listed
 	return &answer{
-		content: []mcp.Content{mcp.NewTextContent(b.String())}, fields: d.runFields(res),
+		content: []mcp.Content{mcp.NewTextContent(b.String())}, fields: fields, each: each,
 		isError: res.Status == sandbox.TimedOut || res.Status == sandbox.Killed || refusal != nil,
 		fault:   refusal,
 	}
@@ -136,7 +181,7 @@ func (d *Deps) statusLine(res *sandbox.Result) string {
 	case sandbox.Cancelled:
 		return fmt.Sprintf("cancelled after %v: %s", took, kept(res))
 	case sandbox.Running:
-		return fmt.Sprintf("still running after %v as run_id %s; call wait_for_run to wait for it or to cancel it. Output so far:", took, res.RunID)
+		return fmt.Sprintf("still running after %v as run_id %s; call wait_for_run to wait for it or to cancel it", took, res.RunID)
 	}
 	if res.Fresh && !res.VariablesLost {
 		return fmt.Sprintf("killed after %v: %s; only the fresh interpreter is gone, the kernel's variables and the files are kept", took, killedWhy(res, config))
@@ -229,11 +274,16 @@ func oneLine(text string) string {
 
 // maskCut masks a text that the supervisor may have cut at its end, where a secret may have been.
 func (d *Deps) maskCut(text string) string {
-	whole, cut := strings.CutSuffix(text, "…")
-	if !cut && len(text) < d.Manager.Config().OutputBytes-4 {
+	if !d.isCut(text) {
 		return d.Secrets.Mask(text) // now, because whoever asks may shorten it yet
 	}
+	whole := strings.TrimSuffix(text, "…")
 	return d.Secrets.MaskHead(whole) + text[len(whole):]
+}
+
+// isCut reports whether the supervisor may have cut a text at its end.
+func (d *Deps) isCut(text string) bool {
+	return strings.HasSuffix(text, "…") || len(text) >= d.Manager.Config().OutputBytes-4
 }
 
 func kept(res *sandbox.Result) string {
@@ -259,14 +309,11 @@ func killedWhy(res *sandbox.Result, config sandbox.Config) string {
 	return "the kernel died (" + res.Cause + ")"
 }
 
-// renderStream gives a stream's text, with what was left out between its parts told in numbers.
-func (d *Deps) renderStream(res *sandbox.Result, s sandbox.Stream) string {
-	maskEnd := d.Secrets.Mask
-	if res.Status == sandbox.Running { // code may be about to write the rest of a secret
-		maskEnd = d.Secrets.MaskHead
-	}
+// renderStream gives a text, with what was left out between its parts told in numbers.
+func (d *Deps) renderStream(p part) string {
+	s := p.text
 	if !s.Truncated() {
-		return maskEnd(s.Head)
+		return p.maskEnd(s.Head)
 	}
 	where := ""
 	if s.Path != "" {
@@ -276,20 +323,52 @@ func (d *Deps) renderStream(res *sandbox.Result, s sandbox.Stream) string {
 		}
 	}
 	return fmt.Sprintf("%s\n… %s lines (%s) left out%s …\n%s",
-		strings.TrimRight(d.Secrets.MaskHead(s.Head), "\n"), humanize.Comma(s.OmittedLines), humanize.Bytes(uint64(s.OmittedBytes)), where, maskEnd(d.Secrets.MaskTail(s.Tail)))
+		strings.TrimRight(d.Secrets.MaskHead(s.Head), "\n"), humanize.Comma(s.OmittedLines), humanize.Bytes(uint64(s.OmittedBytes)), where, p.maskEnd(d.Secrets.MaskTail(s.Tail)))
 }
 
-const listedFiles = 20
+// keepTimeout bounds the wait for texts to be written; the answer is then without their places.
+const keepTimeout = 3 * time.Second
 
-func renderFiles(res *sandbox.Result) string {
+// keepWhole writes the texts to the session that the answer has only so many bytes of and that are whole nowhere yet,
+// and notes in parts where. It reports whether it wrote any.
+func (d *Deps) keepWhole(ctx context.Context, res *sandbox.Result, parts []part, each int) (wrote bool) {
+	if res.Status == sandbox.Running || res.Status == sandbox.Cancelled && res.VariablesLost { // there may be no session any more
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
+	for i, p := range parts {
+		if p.text.Truncated() || len(p.text.Head) <= each || d.isCut(p.text.Head) {
+			continue
+		}
+		file, _, err := d.Manager.Upload(ctx, sandbox.Upload{
+			SessionID: res.SessionID, Overwrite: true, Content: strings.NewReader(p.text.Head),
+			Path: ".runs/" + res.RunID + "." + cmp.Or(p.heading, "stdout") + ".txt",
+		})
+		if err != nil {
+			d.Logger.Debug("keep a text whole", "run", res.RunID, "error", err)
+			continue
+		}
+		parts[i].text.Path, wrote = file.Path, true
+	}
+	return wrote
+}
+
+// What an answer tells of a run's files.
+const (
+	listedFiles = 20
+	listedBytes = 8 << 10
+)
+
+// renderFiles lists a run's files in at most so many bytes, and tells of how many.
+func renderFiles(res *sandbox.Result, most int) (list string, told int) {
 	var b strings.Builder
 	shown := make(map[string]bool) // told of already, where the display is
 	for _, d := range res.Displays {
 		shown[d.Path] = true
 	}
-	told := 0
 	for _, a := range res.Artifacts {
-		if told == listedFiles {
+		if told == listedFiles || b.Len()+len(a.Path) > most {
 			break
 		}
 		told++
@@ -300,30 +379,38 @@ func renderFiles(res *sandbox.Result) string {
 	if more := max(res.ArtifactsTotal, len(res.Artifacts)) - told; more > 0 {
 		fmt.Fprintf(&b, "… and %d more\n", more)
 	}
-	return b.String()
+	return b.String(), told
 }
 
-func (d *Deps) runFields(res *sandbox.Result) runFields {
+// namesBytes bounds the names of files in structured content.
+const namesBytes = 64 << 10
+
+func (d *Deps) runFields(res *sandbox.Result, texts map[string]string, each int) runFields {
 	f := runFields{
 		runMeta: runMeta{
 			SessionID: res.SessionID, RunID: res.RunID, Language: res.Language, Status: res.Status,
-			StdoutTruncated: res.Stdout.Truncated(), StderrTruncated: res.Stderr.Truncated(),
+			StdoutTruncated: shortenedStream(res.Stdout, each).Truncated(), StderrTruncated: shortenedStream(res.Stderr, each).Truncated(),
 			DurationMS: float64(res.Duration.Microseconds()) / 1000,
 		},
-		Stdout: d.renderStream(res, res.Stdout), Stderr: d.renderStream(res, res.Stderr),
+		Stdout: texts[""], Stderr: texts["stderr"],
 		Artifacts: []artifactFields{},
 	}
 	if res.Value != nil {
-		value := d.maskCut(*res.Value)
+		value := texts["result"]
 		f.Result = &value
 	}
 	if res.Error != nil {
-		f.Error = &sandbox.RunError{Name: res.Error.Name, Message: d.maskCut(res.Error.Message), Traceback: d.maskCut(res.Error.Traceback)}
+		message := part{"", shortenedStream(sandbox.Stream{Head: res.Error.Message}, each), d.maskCut}
+		f.Error = &sandbox.RunError{Name: res.Error.Name, Message: d.renderStream(message), Traceback: texts["traceback"]}
 	}
 	if res.Status != sandbox.Running {
 		f.ExitCode = &res.ExitCode
 	}
+	names := namesBytes
 	for _, a := range res.Artifacts {
+		if names -= len(a.Path); names < 0 {
+			break
+		}
 		f.Artifacts = append(f.Artifacts, artifactFields{
 			Path: a.Path, Filename: a.Path[strings.LastIndex(a.Path, "/")+1:], SizeBytes: a.SizeBytes, MIMEType: mimeType(a.Path),
 		})

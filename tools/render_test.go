@@ -55,14 +55,14 @@ func TestARunReadsLikeATerminal(t *testing.T) {
 		"sys.exit": {sandbox.Result{Status: sandbox.Failed, ExitCode: 3}, "SystemExit (failed in 0s, exit code 3)", false},
 		"cut": {sandbox.Result{Status: sandbox.Completed, Stdout: sandbox.Stream{
 			Head: "first\n", Tail: "last\n", OmittedBytes: 5_000_000, OmittedLines: 12345, Path: ".runs/r.stdout.txt",
-		}}, "completed in 0s\nfirst\n… 12,345 lines (5.0 MB) left out; the whole text is in /mnt/data/.runs/r.stdout.txt …\nlast", false},
+		}}, "completed in 0s; cut here, see /mnt/data/.runs/r.stdout.txt\nfirst\n… 12,345 lines (5.0 MB) left out; the whole text is in /mnt/data/.runs/r.stdout.txt …\nlast", false},
 		"stopped by its files": {sandbox.Result{Status: sandbox.Failed, ExitCode: 1, Cause: "quota", Duration: ms, Error: &sandbox.RunError{Name: "QuotaExceeded", Message: "a program hides\nits files"}},
 			"quota_exceeded: The run was stopped after 1ms by the limit of the session's files, 2.0 GiB in 1,000 files: a program hides its files; variables are kept.\nHint: Delete files that are not needed, with code or by closing the session.", true},
 		"not begun": {sandbox.Result{Status: sandbox.Failed, ExitCode: 1, Cause: "full"},
 			"quota_exceeded: Nothing was run, because the session's files take far more than the 2.0 GiB in 1,000 files that they may.\nHint: Save what is needed with read_artifact, then close the session.", true},
 		"cut, and its file as well": {sandbox.Result{Status: sandbox.Completed, Stdout: sandbox.Stream{
 			Head: "first\n", Tail: "last\n", Bytes: 1<<20 + 1, OmittedBytes: 1 << 20, OmittedLines: 12345, Path: ".runs/r.stdout.txt",
-		}}, "completed in 0s\nfirst\n… 12,345 lines (1.0 MB) left out; the first 1.0 MiB are in /mnt/data/.runs/r.stdout.txt …\nlast", false},
+		}}, "completed in 0s; cut here, see /mnt/data/.runs/r.stdout.txt\nfirst\n… 12,345 lines (1.0 MB) left out; the first 1.0 MiB are in /mnt/data/.runs/r.stdout.txt …\nlast", false},
 		"timed out":     {sandbox.Result{Status: sandbox.TimedOut, Duration: 60 * time.Second}, "timed out after 1m0s: the code was interrupted; variables are kept", true},
 		"ignored":       {sandbox.Result{Status: sandbox.Cancelled, Duration: ms, VariablesLost: true}, "cancelled after 1ms: the code ignored the interrupt and its kernel was killed; variables are gone, files are kept", false},
 		"memory":        {sandbox.Result{Status: sandbox.Killed, Cause: "memory"}, "killed after 0s: the code ran out of memory (limit 1.0 GiB); variables are gone, files are kept, and the next call starts a new kernel", true},
@@ -71,8 +71,9 @@ func TestARunReadsLikeATerminal(t *testing.T) {
 			"completed in 0s\n[shown]\noutput/figure-1.png  20 MB (not attached: too large; make it smaller to see it)", false},
 		"of an earlier run": {sandbox.Result{Status: sandbox.Completed, Displays: []sandbox.Display{{Path: "output/figure-1.png", SizeBytes: 8_200}}},
 			"completed in 0s\n[shown]\noutput/figure-1.png  8.2 kB (not attached: its data are not held here; read_artifact with this path shows it)", false},
-		"running":   {sandbox.Result{Status: sandbox.Running, RunID: "run-1", Duration: 45 * time.Second}, "still running after 45s as run_id run-1; call wait_for_run to wait for it or to cancel it. Output so far:", false},
-		"html only": {sandbox.Result{Status: sandbox.Completed, Displays: []sandbox.Display{{Data: map[string][]byte{"text/html": []byte("<b>x</b>")}}}, DisplaysTotal: 2}, "completed in 0s\n[shown]\n<b>x</b>\n… and 1 more, not reported", false},
+		"running":              {sandbox.Result{Status: sandbox.Running, RunID: "run-1", Duration: 45 * time.Second}, "still running after 45s as run_id run-1; call wait_for_run to wait for it or to cancel it", false},
+		"running, with output": {sandbox.Result{Status: sandbox.Running, RunID: "run-1", Stdout: sandbox.Stream{Head: "a\n"}}, "still running after 0s as run_id run-1; call wait_for_run to wait for it or to cancel it\nOutput so far:\na", false},
+		"html only":            {sandbox.Result{Status: sandbox.Completed, Displays: []sandbox.Display{{Data: map[string][]byte{"text/html": []byte("<b>x</b>")}}}, DisplaysTotal: 2}, "completed in 0s\n[shown]\n<b>x</b>\n… and 1 more, not reported", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := renderDeps(t).renderRun(t.Context(), &test.result)

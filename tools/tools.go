@@ -142,12 +142,20 @@ type answer struct {
 	content []mcp.Content
 	fields  any
 	isError bool
+	each    int          // how many bytes of each of its texts it has, where it was fitted
 	fault   *fault.Error // a coded error that the answer tells of beside its fields; isError is true then
 }
 
 // slim is fields of which _meta has a part only: ids, status, counts and paths. Several clients give the model the
 // whole result, and the text has the rest.
 type slim interface{ meta() any }
+
+func (a *answer) meta() any {
+	if fields, ok := a.fields.(slim); ok {
+		return fields.meta()
+	}
+	return a.fields
+}
 
 // noting puts a note behind the answer, where there is an answer and a note.
 func (a *answer) noting(note string) *answer {
@@ -216,10 +224,8 @@ func (d *Deps) result(a *answer) *mcp.CallToolResult {
 	if d.StructuredContent && a.fields != nil {
 		res.StructuredContent = d.Secrets.maskJSON(a.fields)
 	}
-	if slim, ok := a.fields.(slim); ok {
-		meta[resultKey] = d.Secrets.maskJSON(slim.meta())
-	} else if a.fields != nil {
-		meta[resultKey] = d.Secrets.maskJSON(a.fields)
+	if a.fields != nil {
+		meta[resultKey] = d.Secrets.maskJSON(a.meta())
 	}
 	if a.fault != nil {
 		meta[errorKey] = d.Secrets.maskJSON(faultFields(a.fault))

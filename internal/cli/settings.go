@@ -117,9 +117,9 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	fs.Var(&s.Lifetime, "lifetime", "a session ends when it is this old")
 	fs.Var(&s.StartTimeout, "start-timeout", "how long a container may take to start")
 	fs.IntVar(&s.MaxSessions, "max-sessions", 10, "sessions at a time")
-	s.CodeLimit, s.OutputLimit = 100_000, 30_000
+	s.CodeLimit, s.OutputLimit = 100_000, 16_000
 	fs.Var(&s.CodeLimit, "code-limit", "the longest code that a run takes")
-	fs.Var(&s.OutputLimit, "output-limit", "how much of each output stream an answer tells")
+	fs.Var(&s.OutputLimit, "output-limit", "the longest text of an answer; the whole output goes to a file")
 
 	s.UploadLimit, s.DownloadLimit, s.DownloadTimeout = 50_000_000, 500_000_000, seconds(2*time.Minute)
 	fs.Var(&s.UploadLimit, "upload-limit", "the largest file that is uploaded as text or as base64")

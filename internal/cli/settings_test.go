@@ -38,7 +38,7 @@ func TestDefaultsAreTheDocumented(t *testing.T) {
 		t.Errorf("limits are %+v", c.Limits)
 	}
 	got := []any{c.RunTimeout, c.MaxRunTimeout, time.Duration(s.SoftWait), c.IdleTimeout, c.Lifetime, c.MaxSessions, c.CodeBytes, c.OutputBytes, c.SpoolBytes}
-	want := []any{time.Minute, time.Hour, 45 * time.Second, 30 * time.Minute, 24 * time.Hour, 10, 100_000, 30_000, 64 << 20}
+	want := []any{time.Minute, time.Hour, 45 * time.Second, 30 * time.Minute, 24 * time.Hour, 10, 100_000, 16_000, 64 << 20}
 	for i := range want {
 		if got[i] != want[i] {
 			t.Errorf("default %d is %v, want %v", i, got[i], want[i])

@@ -116,7 +116,7 @@ func (s *server) stopsReading(calls int) (requests []*request, readOn func()) {
 func TestAClientThatStopsReading(t *testing.T) {
 	t.Parallel()
 	const calls, most = 200, 150 << 20
-	s := start(t, setup{program: shipped})
+	s := start(t, setup{program: shipped, args: []string{"--output-limit", "200000"}})
 	s.py("1")
 	s.peakMemory()
 	before := s.peakMemory()
@@ -138,7 +138,7 @@ func TestAClientThatStopsReading(t *testing.T) {
 // The end of the input ends the server, though nobody reads what it still has to say.
 func TestAClientThatNeverReads(t *testing.T) {
 	t.Parallel()
-	s := start(t, setup{})
+	s := start(t, setup{args: []string{"--output-limit", "200000"}})
 	_, readOn := s.stopsReading(50)
 	ids := s.sessionIDs()
 	_ = s.stdin.Close()

@@ -21,13 +21,48 @@ func TestAFloodOfOutputIsCutInTheMiddle(t *testing.T) {
 	} {
 		res := s.complete(tool, object{"code": code})
 		run := res.Meta.Run
-		if !run.StdoutTruncated || run.StderrTruncated || len(res.text()) > 40_000 {
+		if !run.StdoutTruncated || run.StderrTruncated || len(res.text()) > 16_001 {
 			t.Errorf("%s: cut %v, %d bytes of text", tool, run.StdoutTruncated, len(res.text()))
 		}
 		res.wantText(t, "line 0\nline 1\n", "line 199998\nline 199999\n", "lines (", "the whole text is in /mnt/data/.runs/"+run.RunID)
+		if first, _, _ := strings.Cut(res.text(), "\n"); !strings.Contains(first, "/mnt/data/.runs/"+run.RunID+".stdout.txt") {
+			t.Errorf("%s: the first line does not say where the whole is: %s", tool, first)
+		}
 		whole := fmt.Sprintf("open('/mnt/data/.runs/%s.stdout.txt').read() == ''.join(f'line {i}\\n' for i in range(200_000))", run.RunID)
 		if got := s.py(whole).Meta.Run.value(); got != "True" {
 			t.Errorf("%s: the file does not hold the whole text: %s", tool, got)
+		}
+	}
+}
+
+// Texts each of which would fit are cut together, and each is whole in a file.
+func TestAllTextsOfAnAnswerShareItsRoom(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	for tool, code := range map[string]string{
+		python: `import sys
+print('out\n' * 3500)
+print('err\n' * 3500, file=sys.stderr)
+'val ' * 2400`,
+		javascript: "console.log('out\\n'.repeat(3500)); console.error('err\\n'.repeat(3500)); 'val '.repeat(2400)",
+	} {
+		res := s.complete(tool, object{"code": code})
+		if n := len(res.text()); n > 16_001 || n < 15_000 {
+			t.Errorf("%s: %d bytes of text", tool, n)
+		}
+		var files []string
+		for _, stream := range []string{"stdout", "stderr", "result"} {
+			files = append(files, "/mnt/data/.runs/"+res.Meta.Run.RunID+"."+stream+".txt")
+		}
+		first, _, _ := strings.Cut(res.text(), "\n")
+		if want := "; cut here, see " + strings.Join(files, " and "); !strings.HasSuffix(first, want) {
+			t.Errorf("%s: the first line is %q", tool, first)
+		}
+		for i, word := range []string{"out", "err", "val"} {
+			want := []string{"3500", "3500", "2400"}[i]
+			if got := s.py(fmt.Sprintf("open(%q).read().count(%q)", files[i], word)).Meta.Run.value(); got != want {
+				t.Errorf("%s: %s has %s of %s", tool, files[i], got, want)
+			}
 		}
 	}
 }
