@@ -447,8 +447,8 @@ func TestAnswersAreBoundedWhateverTheDatabaseHas(t *testing.T) {
 	bounded := func(name, tool string, arguments object) toolResult {
 		t.Helper()
 		res := s.call(tool, arguments)
-		if len(res.line) > 1_000_000 {
-			t.Errorf("%s: %d bytes", name, len(res.line))
+		if len(res.line) > 1_000_000 || len(res.text()) > 16_001 {
+			t.Errorf("%s: %d bytes, %d of text", name, len(res.line), len(res.text()))
 		}
 		return res
 	}
@@ -458,7 +458,12 @@ func TestAnswersAreBoundedWhateverTheDatabaseHas(t *testing.T) {
 	}
 	bounded("a long error", execSQL, object{"query": "SELECT repeat('x', 2000000)::int"}).wantCode(t, "sql_failed")
 	bounded("a long connection", execSQL, object{"query": "SELECT 1", "connection": strings.Repeat("x", 2_000_000)}).wantCode(t, "connection_not_found")
-	bounded("1600 columns", execSQL, object{"query": "TABLE wide.plain", "save_as": "plain.csv"}).wantText(t, `"c1599"`, "read_csv")
+	bounded("1600 columns", execSQL, object{"query": "TABLE wide.plain", "save_as": "plain.csv"}).wantText(t, "Only the first", `"row_count":30`)
+	var some []string
+	for i := range 150 {
+		some = append(some, fmt.Sprintf("c%04d", i))
+	}
+	bounded("150 columns", execSQL, object{"query": "SELECT " + strings.Join(some, ", ") + " FROM wide.plain"}).wantText(t, `"c0149"`, "read_csv", `"row_count":30`)
 	bounded("1600 long names", execSQL, object{"query": "TABLE wide.nasty"}).wantText(t, "Only the first")
 	bounded("1600 long names in a file", execSQL, object{"query": "TABLE wide.nasty", "save_as": "nasty.csv"}).wantText(t, "Only the first", `"row_count":1`)
 	bounded("1600 long values", execSQL, object{"query": "SELECT " + strings.TrimSuffix(strings.Repeat("(SELECT repeat(E'\\x01', 5000)),", 1600), ",")}).wantText(t, `"row_count":1`)
