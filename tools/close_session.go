@@ -33,6 +33,6 @@ func (d *Deps) closeSession() tool {
 		if keep {
 			status = "closed, files kept"
 		}
-		return jsonAnswer(closedSession{SessionID: id, Status: status})
+		return &answer{content: []mcp.Content{mcp.NewTextContent(id + ": " + status)}, fields: closedSession{SessionID: id, Status: status}}, nil
 	}}
 }

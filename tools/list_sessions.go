@@ -2,8 +2,11 @@ package tools
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -61,9 +64,48 @@ func (d *Deps) listSessions() tool {
 			if err != nil {
 				return nil, err
 			}
-			return jsonAnswer(list)
+			return d.fitted(ctx, len(list.Sessions), list.render), nil
 		},
 	}
+}
+
+// render tells of the first sessions, a line for each.
+func (l sessionList) render(most int) *answer {
+	var b strings.Builder
+	b.WriteString(count(int64(len(l.Sessions)), "session"))
+	for _, s := range l.Sessions[:most] {
+		b.WriteString("\n" + s.String())
+	}
+	if more := len(l.Sessions) - most; more > 0 {
+		fmt.Fprintf(&b, "\n… and %d more", more)
+	}
+	if l.Note != "" {
+		b.WriteString("\nNote: " + l.Note)
+	}
+	return &answer{content: []mcp.Content{mcp.NewTextContent(b.String())}, fields: sessionList{l.Sessions[:most], l.Note}}
+}
+
+func (s sessionFields) String() string {
+	text := s.SessionID
+	if s.Default {
+		text += " (default)"
+	}
+	owner := s.Owner
+	if owner == sandbox.OwnerNone {
+		owner = "no server"
+	}
+	text += ": open in " + owner
+	for _, k := range s.Kernels {
+		text += fmt.Sprintf("; %s %s", k.Language, k.State)
+		if k.Run != nil {
+			text += " " + oneLine(k.Run.String())
+		}
+	}
+	text += fmt.Sprintf("; %v old, idle %v", time.Duration(s.AgeSeconds)*time.Second, time.Duration(s.IdleSeconds)*time.Second)
+	if s.SizeBytes != nil {
+		text += ", " + humanize.Bytes(uint64(max(*s.SizeBytes, 0)))
+	}
+	return text
 }
 
 // sessionList tells what is known, with a note where the engine did not answer, and fails where that is nothing.

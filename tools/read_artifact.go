@@ -40,6 +40,7 @@ type readFields struct {
 	NextOffset *int64 `json:"next_offset,omitempty"`
 	Changed    bool   `json:"changed,omitempty"`
 	SavedTo    string `json:"saved_to,omitempty"`
+	SHA256     string `json:"sha256,omitempty"` // of what was saved
 	// Content is the text, where clients are given structured content and nothing else.
 	Content string `json:"content,omitempty"`
 }
@@ -301,8 +302,8 @@ func (d *Deps) save(ctx context.Context, r reading) (*answer, error) {
 	}
 	fields := readFields{
 		Path: file.Path, SizeBytes: content.size, MIMEType: detect(content.head, file.Path).mime, Modified: file.Modified.UTC(),
-		Encoding: "file", SavedTo: to.Path(),
+		Encoding: "file", SavedTo: to.Path(), SHA256: content.sha256(),
 	}
-	text := fmt.Sprintf("Saved %s (%s, sha256 %s) to %s.", file.Path, humanize.Bytes(uint64(content.size)), content.sha256(), to.Path())
+	text := fmt.Sprintf("Saved %s (%s) to %s.", file.Path, humanize.Bytes(uint64(content.size)), to.Path())
 	return &answer{content: []mcp.Content{mcp.NewTextContent(text)}, fields: fields}, nil
 }

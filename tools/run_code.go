@@ -55,8 +55,8 @@ func (d *Deps) ofImage(language sandbox.Language, standard, own string) string {
 
 // packagesOf tells of what is installed, and where the rest is to be found.
 func (d *Deps) packagesOf(language sandbox.Language, some string) string {
-	list := "session_info"
-	if !d.exists(list) {
+	list := "session_info with packages: true"
+	if !d.exists("session_info") {
 		list = "sandbox://environments"
 	}
 	return d.ofImage(language, some+" are installed; "+list+" lists them.",

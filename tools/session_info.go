@@ -2,6 +2,8 @@ package tools
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -34,8 +36,10 @@ type infoFields struct {
 	OutputDir string      `json:"output_dir"`
 	Network   string      `json:"network"`
 	Limits    limitFields `json:"limits"`
-	// Packages has versions by name, for the languages whose image lists them.
-	Packages map[sandbox.Language]map[string]string `json:"packages"`
+	// Packages has versions by name, for the languages whose image lists them, where they are asked for.
+	Packages map[sandbox.Language]map[string]string `json:"packages,omitempty"`
+	// PackagesLeftOut is how many there was no room for.
+	PackagesLeftOut int `json:"packages_left_out,omitempty"`
 }
 
 func (f infoFields) meta() any { return f.sessionMeta }
@@ -45,11 +49,11 @@ func (d *Deps) sessionInfo() tool {
 		output: mcp.WithOutputSchema[infoFields](),
 		definition: mcp.NewTool("session_info",
 			mcp.WithToolTitle("Session info"),
-			mcp.WithDescription("Tell a session's folders, the state of its Python and JavaScript kernels, the installed packages, the limits in force, its age and how long it has been idle."),
-			sessionParam(), hints(true),
+			mcp.WithDescription("Tell of a session of the code sandbox: its folders, the state of its Python and JavaScript kernels, what they are busy with, the limits in force, its age and how long it has been idle."),
+			sessionParam(), mcp.WithBoolean("packages", mcp.Description("List the installed packages, too.")), hints(true),
 		),
 		handle: func(ctx context.Context, p *params) (*answer, error) {
-			id := p.text("session_id")
+			id, packages := p.text("session_id"), p.flag("packages")
 			if err := p.check(); err != nil {
 				return nil, err
 			}
@@ -57,16 +61,42 @@ func (d *Deps) sessionInfo() tool {
 			if err != nil {
 				return nil, err
 			}
-			return jsonAnswer(d.infoFields(ctx, info))
+			fields := d.infoFields(info)
+			if !packages {
+				return jsonAnswer(fields)
+			}
+			all := d.packages(ctx)
+			most := 0
+			for _, versions := range all {
+				most = max(most, len(versions))
+			}
+			return d.fitted(ctx, most, func(each int) *answer {
+				a, _ := jsonAnswer(fields.with(all, each)) // texts and numbers
+				return a
+			}), nil
 		},
 	}
 }
 
-func (d *Deps) infoFields(ctx context.Context, info sandbox.SessionInfo) infoFields {
+// with adds the first packages of each language.
+func (f infoFields) with(all map[sandbox.Language]map[string]string, each int) infoFields {
+	f.Packages = make(map[sandbox.Language]map[string]string)
+	for language, versions := range all {
+		f.Packages[language] = make(map[string]string)
+		names := slices.Sorted(maps.Keys(versions))
+		for _, name := range names[:min(each, len(names))] {
+			f.Packages[language][name] = versions[name]
+		}
+		f.PackagesLeftOut += max(len(names)-each, 0)
+	}
+	return f
+}
+
+func (d *Deps) infoFields(info sandbox.SessionInfo) infoFields {
 	return infoFields{
 		sessionFields: describe(info, time.Now()),
 		WorkDir:       sandbox.WorkDir, InputDir: sandbox.WorkDir + "/input", OutputDir: sandbox.WorkDir + "/output",
-		Network: "none", Limits: d.limits(), Packages: d.packages(ctx),
+		Network: "none", Limits: d.limits(),
 	}
 }
 

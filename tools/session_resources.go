@@ -29,7 +29,7 @@ func (d *Deps) sessionResource(ctx context.Context, uri string) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	return indented(d.infoFields(ctx, info))
+	return indented(d.infoFields(info))
 }
 
 func indented(fields any) (string, error) {

@@ -43,7 +43,7 @@ func (d *Deps) uploadFile() tool {
 }
 
 func (d *Deps) describeUpload() string {
-	text := fmt.Sprintf("Put a file into a session, below %s/%s, and return its path, size, SHA-256 and type. Give the content in exactly one way",
+	text := fmt.Sprintf("Put a file into a session, below %s/%s, and return its path, size and type. Give the content in exactly one way",
 		sandbox.WorkDir, inputDir)
 	var larger []string
 	if d.Fetch != nil {
@@ -90,7 +90,7 @@ func (d *Deps) handleUpload(ctx context.Context, p *params) (*answer, error) {
 		SessionID: id, Path: file.Path, SizeBytes: content.size, SHA256: content.sha256(),
 		MIMEType: detect(content.head, file.Path).mime,
 	}
-	text := fmt.Sprintf("Uploaded %s/%s (%s, %s, sha256 %s).", sandbox.WorkDir, fields.Path, humanize.Bytes(uint64(fields.SizeBytes)), fields.MIMEType, fields.SHA256)
+	text := fmt.Sprintf("Uploaded %s/%s (%s, %s).", sandbox.WorkDir, fields.Path, humanize.Bytes(uint64(fields.SizeBytes)), fields.MIMEType)
 	return &answer{content: []mcp.Content{mcp.NewTextContent(text)}, fields: fields}, nil
 }
 

@@ -33,6 +33,11 @@ func environments(config sandbox.Config, engine sandbox.Engine) func(context.Con
 	}
 }
 
+// isAid reports whether a package is one that nobody would call installed: types for editors, or a part of another.
+func isAid(name string) bool {
+	return strings.HasPrefix(name, "types-") || strings.HasPrefix(name, "@types/") || strings.HasSuffix(name, "-stubs") || strings.Contains(name, "._")
+}
+
 func environment(ctx context.Context, engine sandbox.Engine, language sandbox.Language, kernel sandbox.KernelConfig) tools.Environment {
 	e := tools.Environment{Language: language, Image: kernel.Image}
 	info, err := engine.Image(ctx, kernel.Image)
@@ -54,6 +59,9 @@ func environment(ctx context.Context, engine sandbox.Engine, language sandbox.La
 	visible := func(s string) string { return strings.Map(sandbox.Visible, s) }
 	e.Version, e.Packages = visible(v.Version), make(map[string]string, len(v.Packages))
 	for _, p := range v.Packages {
+		if isAid(p.Name) {
+			continue
+		}
 		e.Packages[visible(p.Name)] = visible(p.Version)
 	}
 	return e

@@ -29,6 +29,7 @@ func TestWhatAnImageSaysOfItselfIsBounded(t *testing.T) {
 		problem        bool
 	}{
 		"as it should be":    {label: `{"version": "3.13.5", "packages": [{"name": "numpy", "version": "2.2"}]}`, version: "3.13.5", packages: map[string]string{"numpy": "2.2"}},
+		"aids of others":     {label: `{"version": "3", "packages": [{"name": "types-six"}, {"name": "pandas-stubs"}, {"name": "@types/node"}, {"name": "h5py._serial"}, {"name": "typer"}]}`, version: "3", packages: map[string]string{"typer": ""}},
 		"control characters": {label: `{"version": "3\u001b[2J", "packages": [{"name": "a\u0000", "version": "\u007f"}]}`, version: "3␛[2J", packages: map[string]string{"a␀": "␡"}},
 		"too long":           {label: long, problem: true},
 		"no JSON":            {label: "[", problem: true},

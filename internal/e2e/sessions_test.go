@@ -28,7 +28,11 @@ type sessionFields struct {
 func (s *server) listed() []sessionFields {
 	s.t.Helper()
 	var list struct{ Sessions []sessionFields }
-	decode(s.t, json.RawMessage(s.call("list_sessions", nil).text()), &list)
+	res := s.call("list_sessions", nil)
+	decode(s.t, res.StructuredContent, &list)
+	for _, one := range list.Sessions {
+		res.wantText(s.t, "\n"+one.SessionID)
+	}
 	return list.Sessions
 }
 
@@ -67,7 +71,12 @@ func TestSessionInfo(t *testing.T) {
 		got.Network != "none" || got.Limits["memory_bytes"] != 512<<20 || got.Age == nil || got.Idle == nil {
 		t.Errorf("session_info: %s", sprint(got))
 	}
-	if got.Packages["python"]["numpy"] == "" || got.Packages["javascript"]["typescript"] == "" {
+	if got.Packages != nil {
+		t.Errorf("packages that nobody asked for: %v", got.Packages)
+	}
+	asked := s.call("session_info", object{"packages": true})
+	decode(t, json.RawMessage(asked.text()), &got)
+	if got.Packages["python"]["numpy"] == "" || got.Packages["javascript"]["typescript"] == "" || strings.Contains(asked.text(), `"types-`) {
 		t.Errorf("packages: %v", got.Packages)
 	}
 	states := make(map[string]string)
