@@ -688,7 +688,8 @@ function defineGlobal(name, value) {
 /** installModule gives cells what a CommonJS file in workDir has that Node was started with. */
 function installModule(workDir) {
   const filename = pathApi.join(workDir, 'cell.js');
-  const module = new moduleApi.Module('.', null);
+  const module = new moduleApi.Module(filename, null);
+  module.id = '.';
   module.filename = filename;
   module.paths = moduleApi.Module._nodeModulePaths(workDir);
   process.mainModule = module;

@@ -5,8 +5,8 @@ const moduleApi = require('node:module');
 const { readFileSync, statSync } = require('./builtins.cjs');
 const { Cell } = require('./cell.cjs');
 
-const ENDINGS = ['.ts', '.tsx', '.mts', '.cts', '.js', '.mjs', '.cjs', '.json'];
-const TYPESCRIPT = /\.[cm]?tsx?$/;
+const ENDINGS = ['.ts', '.tsx', '.mts', '.cts', '.js', '.jsx', '.mjs', '.cjs', '.json'];
+const TYPESCRIPT = /\.(?:[cm]?tsx?|jsx)$/;
 
 /**
  * serveTypeScript has Node translate such files by translate(question), where it lets anybody do that. It takes only
@@ -27,7 +27,10 @@ function serveTypeScript(translate) {
 
   const load = (url, context, next) => {
     const path = url.startsWith('file:') ? fileURLToPath(url) : '';
-    if (!TYPESCRIPT.test(path) || path.includes('/node_modules/')) return next(url, context);
+    if (path.includes('/node_modules/')) return next(url, context);
+    // TypeScript imports JSON without a word of what it is, as cells do.
+    if (path.endsWith('.json')) return next(url, { ...context, importAttributes: { type: 'json' } });
+    if (!TYPESCRIPT.test(path)) return next(url, context);
     const code = readFileSync(path, 'utf8').replace(/^\uFEFF/, '');
     const answer = translate({ what: 'file', path, code, format: context.format });
     if (answer === null) return next(url, context);

@@ -372,6 +372,8 @@ describe('TypeScript', { skip: noTypeScript }, () => {
         writeFileSync('ts/util.ts', '\\uFEFFimport { deep } from "./deep";\\r\\nexport enum Size { S = 1, L }\\r\\nexport class P { constructor(private n: number) {}\\r\\n  fail(): never {\\r\\n    throw new Error("in P " + this.n + deep);\\r\\n  }\\r\\n}\\r\\n');
         writeFileSync('ts/deep/index.ts', 'export const deep: string = "deep";');
         writeFileSync('ts/old.ts', 'import os = require("os");\\nexport = { platform: os.platform() as string };');
+        writeFileSync('ts/data.json', '{"k": 1}');
+        writeFileSync('ts/reads.ts', 'import data from "./data.json";\\nimport again from "./data";\\nexport const where: string = import.meta.dirname;\\nexport { again, data };');
         writeFileSync('ts/plain.ts', 'const n: number = 1;\\nmodule.exports = { n };');
         writeFileSync('ts/wrong.ts', 'export const fine: number = 1;\\nexport const wrong: number = @;');
         writeFileSync('ts/decorated.ts', 'export class D {\\n  @missing m(): void {}\\n}');
@@ -386,6 +388,9 @@ describe('TypeScript', { skip: noTypeScript }, () => {
       ['require("./ts/old").platform', "'linux'"],
       ['import old from "./ts/old"; old', "{ platform: 'linux' }"],
       ['require("./ts/plain").n', '1'],
+      ['import { again, data, where } from "./ts/reads"; [again, data, where === __dirname + "/ts"]', '[ { k: 1 }, { k: 1 }, true ]'],
+      ['require("fs").writeFileSync("ts/mended.ts", "export const n: number = ;"); const wrong = await import("./ts/mended").catch((e) => e.name); wrong', "'SyntaxError'"],
+      ['require("fs").writeFileSync("ts/mended.ts", "export const n: number = 2;"); (await import("./ts/mended")).n', '2'],
     ];
     for (const [code, expected] of files) test(code, async () => assert.equal(await value(code), expected));
 

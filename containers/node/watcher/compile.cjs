@@ -5,14 +5,17 @@ const pathApi = require('node:path');
 
 const LEGACY = { experimentalDecorators: true, emitDecoratorMetadata: true, useDefineForClassFields: false };
 
-/** compile gives {code, map} of a source as untyped has it. A cell's imports are kept: the next cell may use them. */
-function compile(typescript, { code, path, workDir, commonJS, earlier = [] }, ending) {
+/**
+ * compile gives {code, map, commonJS} of a source as untyped has it, commonJS where it has to be that. A cell's imports
+ * are kept: the next cell may use them.
+ */
+function compile(typescript, { code, path, workDir, format, commonJS, earlier = [] }, ending) {
   const name = path ?? pathApi.join(workDir, `cell${ending}`);
   const texts = new Map(earlier.map((text, i) => [pathApi.join(workDir, `cell-${i}.ts`), text]));
   texts.set(name, code);
   const options = {
     target: typescript.ScriptTarget.ES2022,
-    module: commonJS ? typescript.ModuleKind.CommonJS : typescript.ModuleKind.Preserve,
+    module: typescript.ModuleKind.Preserve,
     moduleResolution: typescript.ModuleResolutionKind.Bundler,
     jsx: typescript.JsxEmit.React,
     verbatimModuleSyntax: path === undefined,
@@ -29,12 +32,15 @@ function compile(typescript, { code, path, workDir, commonJS, earlier = [] }, en
   const file = program.getSourceFile(name);
   const [wrong] = program.getSyntacticDiagnostics(file);
   if (wrong !== undefined) throw syntaxErrorOf(typescript, wrong);
-  if (code.includes('@') && options.experimentalDecorators === undefined && hasLegacyDecorators(typescript, program, file)) {
-    program = programOf(typescript, { ...options, ...LEGACY }, texts);
-  }
-  const made = {};
+  const other = {};
+  if (code.includes('@') && options.experimentalDecorators === undefined && hasLegacyDecorators(typescript, program, file)) Object.assign(other, LEGACY);
+  const isScript = commonJS || (path !== undefined && !/^module/.test(format) && usesCommonJS(typescript, file));
+  if (isScript) other.module = typescript.ModuleKind.CommonJS;
+  if (Object.keys(other).length > 0) program = programOf(typescript, { ...options, ...other }, texts);
+  const made = { commonJS: isScript };
   program.emit(program.getSourceFile(name), (to, text) => (made[to.endsWith('.map') ? 'map' : 'code'] = text));
-  return { code: made.code.replace(/\n\/\/# sourceMappingURL=.*\s*$/, ''), map: made.map };
+  made.code = made.code.replace(/\n\/\/# sourceMappingURL=.*\s*$/, '');
+  return made;
 }
 
 // programOf reads the files that code imports by their paths. Those of packages are left out: there are many.
@@ -59,6 +65,24 @@ function decoratorsOf({ convertCompilerOptionsFromJson, findConfigFile, readConf
   if (path === undefined) return {};
   const { options } = convertCompilerOptionsFromJson(readConfigFile(path, sys.readFile).config?.compilerOptions ?? {}, folder);
   return Object.fromEntries(Object.keys(LEGACY).map((name) => [name, options[name]]));
+}
+
+// usesCommonJS tells of a file whether it uses what only CommonJS has, which compilers make of TypeScript by default.
+function usesCommonJS(typescript, file) {
+  const said = new Set();
+  const visit = (node, inFunction) => {
+    const isAwait = typescript.isAwaitExpression(node) || node.awaitModifier !== undefined;
+    if ((isAwait && !inFunction) || typescript.isMetaProperty(node)) said.add('module');
+    else if (/^(?:__dirname|__filename|module\.exports|require\s*\([^]*)$/.test(shortText(typescript, node))) said.add('CommonJS');
+    typescript.forEachChild(node, (child) => visit(child, inFunction || typescript.isFunctionLike(node)));
+  };
+  visit(file, false);
+  return said.has('CommonJS') && !said.has('module');
+}
+
+function shortText(typescript, node) {
+  const { isCallExpression, isIdentifier, isPropertyAccessExpression } = typescript;
+  return isIdentifier(node) || isPropertyAccessExpression(node) || isCallExpression(node) ? node.getText() : '';
 }
 
 // The two kinds of decorators look alike where they are used; what they are called with differs.

@@ -99,9 +99,8 @@ class Watcher {
     if (what === 'names') return lexicalNames(this.#parse(code));
     if (what === 'redeclare') return translateDeclarations(this.#parse(code), code, names);
     if (what === 'typescript') return untyped(source, (made) => ({ ...made, ...this.#translate(made.code, false) }));
-    const commonJS = isCommonJS(source);
-    return untyped({ ...source, commonJS }, (made) => {
-      const isModule = !commonJS && this.#parse(made.code).body.some(({ type }) => /^(?:Im|Ex)port/.test(type));
+    return untyped({ ...source, commonJS: isCommonJS(source) }, (made) => {
+      const isModule = !(made.commonJS ?? isCommonJS(source)) && this.#parse(made.code).body.some(({ type }) => /^(?:Im|Ex)port/.test(type));
       return { ...made, format: isModule ? 'module' : 'commonjs' };
     });
   }
