@@ -73,7 +73,7 @@ func (d *Deps) execSQL() tool {
 		mcp.WithDescription(fmt.Sprintf("Run one reading SQL statement (%s); nothing can be written. Up to %d rows come back; "+
 			"a larger result becomes a CSV file below %s/%s of the session, with a preview and the Python that loads it. Use describe_sql first to see tables and columns.",
 			d.dialects(), d.Databases.InlineRows, sandbox.WorkDir, inputDir)),
-		mcp.WithString("query", mcp.Required(), mcp.Description("One SELECT, WITH, VALUES, SHOW or EXPLAIN. Put values into params, not into the text.")),
+		mcp.WithString("query", mcp.Required(), mcp.Description("One SELECT, WITH, VALUES, SHOW or EXPLAIN (also ANALYZE). Put values into params, not into the text.")),
 		// Gemini's clients leave a tool out whose lists do not name one type for their items. Any value can be text;
 		// the others are taken as well.
 		mcp.WithArray("params", mcp.WithStringItems(), mcp.Description("Values of $1, $2 … (PostgreSQL) or @p1, @p2 … (SQL Server). As text whatever the type, such as 42, true or 2026-01-31; numbers, booleans, null and lists (arrays) are taken too.")),

@@ -147,6 +147,8 @@ func hint(t token) string {
 		return "Give the SELECT itself; a long result becomes a file."
 	case t.is("declare", "fetch", "move", "close", "prepare", "execute", "deallocate"):
 		return "Give the SELECT itself, with params for its $1, $2."
+	case t.is("describe", "desc", "use"):
+		return "describe_sql lists schemas and tables, and describes one."
 	case t.is("explain", "show"):
 		return "It stands alone and in no parentheses."
 	}
@@ -235,7 +237,27 @@ func (c *checker) closed(i int) error {
 		arguments = 0
 	}
 	c.uses.calls[call{c.schema(last.of), of.value, arguments}] = true
+	if strings.Contains(of.value, "_to_xml") && !c.namesTable(last.of+2) {
+		c.uses.everyView = true
+	}
 	return nil
+}
+
+// namesTable tells whether the argument at i is a text that is a table's name, as table_to_xml takes it, and notes it.
+func (c *checker) namesTable(i int) bool {
+	t := c.at(i)
+	if t.text == "" || t.text[0] != '\'' || !c.at(i+1).punct(",") {
+		return false
+	}
+	for _, part := range tokenize(t.value) {
+		switch {
+		case part.kind == name, part.kind == quotedName:
+			c.uses.names[part.value] = true
+		case !part.punct("."):
+			return false
+		}
+	}
+	return true
 }
 
 // schema is what stands before the name at i and its dot.

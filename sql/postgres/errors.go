@@ -163,6 +163,10 @@ func hintFor(e *pgconn.PgError) string {
 		return "describe_sql with the table's name lists its columns; names with capitals need double quotes."
 	case e.Code == "42501":
 		return "This login may not read that. describe_sql lists what it may."
+	case e.Code == "42704":
+		return "describe_sql lists schemas, tables and their types; SHOW is for settings."
+	case e.Code == "42601":
+		return "Correct the statement and call again; values are $1, $2 … with params, and odd names are in double quotes."
 	case e.Code == "42P18":
 		return "Say the parameter's type, for example $1::int."
 	case e.Code == queryCanceled:

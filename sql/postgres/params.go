@@ -24,7 +24,7 @@ func encodeParams(values []any, types []uint32, known typeMap) ([][]byte, error)
 		text, err := known.encodeParam(value, types[i])
 		if err != nil {
 			return nil, fault.New(fault.SQLRejected,
-				"Parameters are numbers, texts (dates too), true, false, null, and lists of those for arrays.",
+				"Parameters are numbers, texts (dates too), true, false, null, and lists of those for arrays, as in = ANY($1).",
 				"params[%d], for $%d, %s.", i, i+1, err)
 		}
 		encoded[i] = text

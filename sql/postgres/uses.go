@@ -16,6 +16,7 @@ type uses struct {
 	calls     map[call]bool
 	names     map[string]bool // every name: of a view, a type or a schema, or none of these
 	operators map[string]bool // and what may be one with a sign behind it
+	everyView bool            // may be read, by what a text names
 }
 
 // call is f(…), or x.f, which PostgreSQL takes for f(x).
@@ -36,7 +37,7 @@ var readers = strings.Fields(`
 	uuid-ossp vector`)
 
 // mentioned asks which of the database's own functions, views, types with casts or checks of their own, and
-// operators have the names that are in a statement. Most statements mention none, and this is soon known.
+// volatile operators have the names that are in a statement. Most mention none, and this is soon known.
 const mentioned = `
 	SELECT 'pg_catalog.pg_proc'::pg_catalog.regclass::oid, p.oid FROM pg_catalog.pg_proc p
 	WHERE p.proname = ANY ($1::text[]::name[]) AND p.oid >= 16384
@@ -49,22 +50,47 @@ const mentioned = `
 		SELECT FROM pg_catalog.pg_cast c WHERE c.castfunc >= 16384 AND t.oid IN (c.castsource, c.casttarget)))
 	UNION ALL
 	SELECT 'pg_catalog.pg_operator'::pg_catalog.regclass, o.oid FROM pg_catalog.pg_operator o
-	WHERE o.oprname = ANY ($3::text[]::name[]) AND o.oid >= 16384`
+	WHERE o.oprname = ANY ($3::text[]::name[]) AND o.oid >= 16384
+		AND EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.oid = o.oprcode AND p.provolatile = 'v')`
+
+// everyView is for table_to_xml and its like, which read what a text names.
+const everyView = `
+	UNION ALL
+	SELECT 'pg_catalog.pg_class'::pg_catalog.regclass, v.oid FROM pg_catalog.pg_class v
+	WHERE v.relkind = 'v' AND v.oid >= 16384`
+
+// implied is the operators that words of the language stand for.
+var implied = map[string]string{
+	"in": "=", "case": "=", "nullif": "=", "using": "=", "natural": "=", "distinct": "=",
+	"between": "<= >=", "like": "~~ !~~", "ilike": "~~* !~~*",
+}
 
 // powerful asks which functions a read-only transaction does not hold among those that are mentioned, and called,
 // or that, as the catalog has it, a view, an operator, a type's cast or check, or an aggregate calls: the volatile
-// ones, and those of the database's own in an untrusted language.
+// ones, and those of the database's own in an untrusted language. An operator on types of the database's own counts
+// where there are values of them: by name, from a table's column or from a function.
 const powerful = `
 	WITH RECURSIVE reached(class, object) AS (
 		SELECT m.* FROM ROWS FROM (pg_catalog.unnest($1::oid[]), pg_catalog.unnest($2::oid[])) AS m(class, object)
 		LEFT JOIN pg_catalog.pg_proc p ON p.oid = m.object AND m.class = 'pg_catalog.pg_proc'::pg_catalog.regclass
-		LEFT JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-		WHERE p.oid IS NULL OR EXISTS (
+		LEFT JOIN pg_catalog.pg_class v ON v.oid = m.object AND m.class = 'pg_catalog.pg_class'::pg_catalog.regclass
+		LEFT JOIN pg_catalog.pg_namespace n ON n.oid IN (p.pronamespace, v.relnamespace)
+		LEFT JOIN pg_catalog.pg_operator o ON o.oid = m.object AND m.class = 'pg_catalog.pg_operator'::pg_catalog.regclass
+		WHERE CASE WHEN v.oid IS NOT NULL THEN $8::bool OR pg_catalog.pg_table_is_visible(v.oid) OR n.nspname = ANY ($7::text[]::name[])
+		WHEN o.oid IS NOT NULL THEN NOT EXISTS (
+			SELECT FROM pg_catalog.pg_type t WHERE t.oid IN (o.oprleft, o.oprright) AND t.oid >= 16384
+				AND NOT (t.typname = ANY ($7::text[]::name[])
+					OR EXISTS (SELECT FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+						WHERE c.relname = ANY ($7::text[]::name[]) AND a.atttypid IN (t.oid, t.typarray))
+					OR EXISTS (SELECT FROM pg_catalog.pg_proc f
+						WHERE f.proname = ANY ($4::text[]::name[]) AND f.prorettype IN (t.oid, t.typarray))))
+		ELSE p.oid IS NULL OR EXISTS (
 			SELECT FROM ROWS FROM (pg_catalog.unnest($3::text[]), pg_catalog.unnest($4::text[]), pg_catalog.unnest($5::int[]))
 				AS c(schema, name, arguments)
 			WHERE p.proname = c.name::name AND (p.prokind = 'a' OR p.pronargs - p.pronargdefaults <= c.arguments
 					AND (p.pronargs >= c.arguments OR p.provariadic <> 0))
 				AND CASE c.schema WHEN '' THEN pg_catalog.pg_function_is_visible(p.oid) ELSE n.nspname = c.schema::name END)
+		END
 		UNION
 		SELECT step.* FROM reached r CROSS JOIN LATERAL (
 			SELECT d.refclassid, d.refobjid FROM pg_catalog.pg_depend d
@@ -84,7 +110,8 @@ const powerful = `
 			WHERE r.class = 'pg_catalog.pg_type'::pg_catalog.regclass AND k.contypid = r.object
 		) step
 	)
-	SELECT n.nspname::text, p.proname::text, p.oid::pg_catalog.regprocedure::text, l.lanname::text, p.provolatile = 'v'
+	SELECT n.nspname::text, p.proname::text, p.oid::pg_catalog.regprocedure::text, l.lanname::text, p.provolatile = 'v',
+		EXISTS (SELECT FROM pg_catalog.pg_proc b WHERE b.proname = p.proname AND b.oid < 16384)
 	FROM reached r JOIN pg_catalog.pg_proc p ON p.oid = r.object AND r.class = 'pg_catalog.pg_proc'::pg_catalog.regclass
 	JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace JOIN pg_catalog.pg_language l ON l.oid = p.prolang
 	LEFT JOIN pg_catalog.pg_depend d ON d.classid = r.class AND d.objid = p.oid AND d.deptype = 'e'
@@ -101,6 +128,7 @@ type object struct{ Class, OID uint32 }
 type powerfulFunction struct {
 	Schema, Name, Signature, Language string
 	Volatile                          bool
+	Overloads                         bool // a function of PostgreSQL's own
 }
 
 // admit refuses what a statement uses unless the database says that it is held by the read-only transaction, or
@@ -114,8 +142,19 @@ func (u *uses) admit(ctx context.Context, q querier, allowed []string) error {
 	for c := range u.calls {
 		schemas, functions, arguments = append(schemas, c.schema), append(functions, c.name), append(arguments, c.arguments)
 	}
-	objects, err := all(ctx, q, pgx.RowToStructByPos[object], mentioned, pgx.QueryExecModeExec,
-		functions, slices.Collect(maps.Keys(u.names)), slices.Collect(maps.Keys(u.operators)))
+	names, operators := slices.Collect(maps.Keys(u.names)), slices.Collect(maps.Keys(u.operators))
+	for name := range u.names {
+		operators = append(operators, strings.Fields(implied[name])...)
+		if element := strings.TrimLeft(name, "_"); element != name { // of _name, which is name[]
+			names = append(names, element)
+		}
+	}
+	question := mentioned
+	if u.everyView {
+		question += everyView
+	}
+	objects, err := all(ctx, q, pgx.RowToStructByPos[object], question, pgx.QueryExecModeExec,
+		functions, names, operators)
 	if err != nil {
 		return queryFault(err, "")
 	}
@@ -127,7 +166,7 @@ func (u *uses) admit(ctx context.Context, q querier, allowed []string) error {
 		classes, oids = append(classes, o.Class), append(oids, o.OID)
 	}
 	found, err := all(ctx, q, pgx.RowToStructByPos[powerfulFunction], powerful, pgx.QueryExecModeExec,
-		classes, oids, schemas, functions, arguments, readers)
+		classes, oids, schemas, functions, arguments, readers, names, u.everyView)
 	if err != nil {
 		return queryFault(err, "")
 	}
@@ -144,8 +183,12 @@ func (f powerfulFunction) refuse() error {
 	if f.Volatile {
 		why, hint = "is VOLATILE", "declare it (ALTER FUNCTION "+f.Signature+" STABLE) or "
 	}
-	return fault.New(fault.SQLRejected, "Write the statement without it. If it only reads, the user can "+hint+
-		"allow it: --sql-allow-functions "+f.Schema+"."+f.Name+". PostgreSQL's own of that name is pg_catalog."+f.Name+".",
+	hint = "Write the statement without it. If it only reads, the user can " + hint + "allow it: --sql-allow-functions " +
+		f.Schema + "." + f.Name + "."
+	if f.Overloads {
+		hint += " PostgreSQL's own function is pg_catalog." + f.Name + "."
+	}
+	return fault.New(fault.SQLRejected, hint,
 		"Refused: the statement calls %s, a function of the database's own, itself or by a view, an operator or a type. It may do more than read: it %s.",
 		clip(f.Signature), why).With("function", f.Schema+"."+f.Name)
 }

@@ -818,3 +818,34 @@ EXPLAIN (ANALYZE, BUFFERS) SELECT * FROM writing
 SELECT write_visible(very) FROM (SELECT 'x' AS very) s
 -- ~~~
 SELECT write_visible_whose_name_is_as_long_as_names_may_be_and_then_some_more('x')
+-- ~~~
+SELECT '{x}'::_checked
+-- ~~~
+SELECT '{x}'::checked[]
+-- ~~~
+SELECT a IN (b) FROM notes
+-- ~~~
+SELECT CASE a WHEN b THEN 1 END FROM notes
+-- ~~~
+SELECT table_to_xml('writing', true, true, '')
+-- ~~~
+SELECT schema_to_xml('my_files', true, true, '')
+-- ~~~
+SELECT database_to_xml_and_xmlschema(true, true, '')
+-- ~~~
+SELECT pg_catalog.table_to_xml(('wri' || 'ting')::regclass, true, true, '')
+-- ~~~
+SELECT table_to_xml('"writing"', true, true, '')
+-- ~~~
+SELECT table_to_xml('my_files.WRITING_twice', true, true, '')
+-- ~~~
+SELECT table_to_xml('writ'
+'ing', true, true, '')
+-- ~~~
+SELECT table_to_xml(E'writ\x69ng', true, true, '')
+-- ~~~
+SELECT table_to_xml(U&'writ\0069ng', true, true, '')
+-- ~~~
+SELECT table_to_xml(tableforest => true, nulls => true, targetns => '', tbl => 'writing')
+-- ~~~
+SELECT schema_to_xml('my_files', true, true, ''), writing_twice FROM (SELECT 1 AS writing_twice) s

@@ -434,3 +434,9 @@ SELECT gen_random_bytes(4), crypt('a', gen_salt('bf')), normal_rand(1, 0, 1)
 SELECT * FROM pg_buffercache LIMIT 1
 -- ~~~
 SELECT 1 ==== 2, 5::small
+-- ~~~
+SELECT writing_twice FROM (SELECT 1 AS writing_twice) s
+-- ~~~
+SELECT a FROM notes WHERE a IS NOT NULL AND (a).t LIKE 'a%'
+-- ~~~
+SELECT 1 WHERE 1 IN (1, 2) AND 2 BETWEEN 1 AND 3 AND 'a' = 'a'
