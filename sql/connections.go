@@ -99,7 +99,7 @@ func dialectOf(dsn string) (Dialect, error) {
 		case "sqlserver", "mssql", "azuresql":
 			return SQLServer, nil
 		}
-		return "", errors.New("there are postgres:// and sqlserver://")
+		return "", errors.New("there are postgres://, sqlserver:// and azuresql://")
 	}
 	switch {
 	case strings.HasPrefix(strings.ToLower(dsn), "odbc:"), serverWords.MatchString(dsn):

@@ -14,7 +14,7 @@ func TestSourcesAreFound(t *testing.T) {
 	sources, err := Sources([]string{
 		"SANDBOX_SQL_SALES=postgres://u:secretive@h/d", "SANDBOX_SQL_PG2=host=/tmp dbname=x", "SANDBOX_SQL_SVC=service=mine",
 		"SANDBOX_SQL_ERP=sqlserver://u:secretive@h?database=d", "SANDBOX_SQL_ADO=Server=h;User Id=u;Password=secretive",
-		"SANDBOX_SQL_ODBC=odbc:server=h;uid=u;pwd={secretive}", "AZURE_DATABASE_CONNECTION_STRING=Driver={ODBC Driver 18 for SQL Server};Server=tcp:h,1433",
+		"SANDBOX_SQL_ODBC=odbc:server=h;uid=u;pwd={secretive}", "SANDBOX_SQL_ENTRA=AzureSQL://h?database=d&fedauth=ActiveDirectoryDefault", "AZURE_DATABASE_CONNECTION_STRING=Driver={ODBC Driver 18 for SQL Server};Server=tcp:h,1433",
 		"AZURE_DATABASE_PASSWORD=secretive", "SANDBOX_SQL_TIMEOUT=30s", "SANDBOX_SQL_EMPTY=", "OTHER=postgres://h/d",
 		"SANDBOX_SQL_mixed=postgres://h/d", "SANDBOX_SQL_MY=mysql://u:secretive@h/d", "SANDBOX_SQL_ODD=secretive",
 	}, func(variable string) bool { return variable == "SANDBOX_SQL_TIMEOUT" })
@@ -22,7 +22,7 @@ func TestSourcesAreFound(t *testing.T) {
 	for _, s := range sources {
 		got = append(got, fmt.Sprint(s.Name, " ", s.Dialect, " ", s.Password))
 	}
-	want := "ado sqlserver ,azure sqlserver secretive,erp sqlserver ,odbc sqlserver ,pg2 postgresql ,sales postgresql ,svc postgresql "
+	want := "ado sqlserver ,azure sqlserver secretive,entra sqlserver ,erp sqlserver ,odbc sqlserver ,pg2 postgresql ,sales postgresql ,svc postgresql "
 	if strings.Join(got, ",") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, ","), want)
 	}
