@@ -91,6 +91,39 @@ func from(t *testing.T, name string) context.Context {
 	return server.NewMCPServer("t", "1").WithContext(t.Context(), named{name: name})
 }
 
+func TestImagesComeWhereTheyAreWanted(t *testing.T) {
+	res := &sandbox.Result{
+		Status:   sandbox.Completed,
+		Displays: []sandbox.Display{{Path: "output/figure-1.png", SizeBytes: 10, Data: map[string][]byte{"image/png": noise(5, 4)}}, {Data: map[string][]byte{"text/plain": []byte("shown")}}}, DisplaysTotal: 2,
+		Artifacts: []sandbox.Artifact{{Path: "output/figure-1.png", SizeBytes: 10}},
+	}
+	for _, test := range []struct {
+		setting, client string
+		images          int
+		want            string
+	}{
+		{"", "", 1, "[shown]\noutput/figure-1.png  10 B\nshown"},
+		{"", "continue-client", 0, "[shown]\noutput/figure-1.png  10 B\nshown"},
+		{"", "ai-sdk-mcp-client", 0, "[shown]\noutput/figure-1.png  10 B\nshown"},
+		{"on", "continue-client", 1, "[shown]\noutput/figure-1.png  10 B\nshown"},
+		{"path", "claude-code", 0, "[shown]\noutput/figure-1.png  10 B\nshown"},
+		{"off", "claude-code", 0, "[shown]\nshown\n[files]\noutput/figure-1.png  10 B  image/png"},
+	} {
+		d := renderDeps(t)
+		d.Images, d.Logger = test.setting, slog.New(slog.DiscardHandler)
+		ctx := from(t, test.client)
+		a := d.withoutImages(ctx, d.renderRun(ctx, res))
+		if text := a.content[0].(mcp.TextContent).Text; len(a.content)-1 != test.images || !strings.HasSuffix(text, test.want) {
+			t.Errorf("%+v: %d images, %s", test, len(a.content)-1, text)
+		}
+		file := &answer{content: []mcp.Content{mcp.NewTextContent("[a.png]"), mcp.NewImageContent("aaaa", "image/png")}}
+		last, isNote := d.withoutImages(ctx, file).content[1].(mcp.TextContent)
+		if isNote != (test.images == 0) || isNote && !strings.HasPrefix(last.Text, "Note: the image is left out") {
+			t.Errorf("%+v: of a file that is read: %+v", test, file.content)
+		}
+	}
+}
+
 func TestAnAnswerFitsTheClientThatAsks(t *testing.T) {
 	long := func(part string) string { return "begin " + strings.Repeat(part, 15_900/len(part)) + " end" }
 	for name, res := range map[string]*sandbox.Result{

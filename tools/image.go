@@ -41,15 +41,51 @@ var imageTypes = []string{"image/png", "image/jpeg", "image/webp", "image/gif"}
 // textTypes are the other representations that say something to a model, the best first.
 var textTypes = []string{"text/plain", "text/markdown", "text/latex", "application/json", "image/svg+xml", "text/html"}
 
+// What may become of images, as --images says it.
+const (
+	ImagesOn   = "on"
+	ImagesPath = "path" // only where they are is told
+	ImagesOff  = "off"  // they are listed as files, and not as something shown
+)
+
+func (d *Deps) images(ctx context.Context) string {
+	if d.Images == "" && clientOf(ctx).textImages {
+		return ImagesPath
+	}
+	return cmp.Or(d.Images, ImagesOn)
+}
+
+// withoutImages leaves the images out of an answer where they are not wanted, and says so where it is of nothing else.
+func (d *Deps) withoutImages(ctx context.Context, a *answer) *answer {
+	if d.images(ctx) == ImagesOn {
+		return a
+	}
+	n := len(a.content)
+	a.content = slices.DeleteFunc(a.content, func(c mcp.Content) bool { _, ok := c.(mcp.ImageContent); return ok })
+	if n > len(a.content) {
+		return a.noting("Note: the image is left out, because this client would make text of it or --images says so; work on the file with code.")
+	}
+	return a
+}
+
+// unshown gives a copy of a result whose images are files like others.
+func unshown(res *sandbox.Result) *sandbox.Result {
+	plain := *res
+	plain.Displays = slices.DeleteFunc(slices.Clone(res.Displays), func(d sandbox.Display) bool { return isImage(d.Path) })
+	plain.DisplaysTotal -= len(res.Displays) - len(plain.Displays)
+	return &plain
+}
+
 // renderDisplays gives the images for the model, and the lines that tell of everything shown.
 func (d *Deps) renderDisplays(ctx context.Context, res *sandbox.Result) ([]mcp.Content, string) {
 	var images []mcp.Content
 	var b strings.Builder
 	left := cmp.Or(d.Manager.Config().OutputBytes, math.MaxInt)
+	attached := d.images(ctx) == ImagesOn
 	for _, display := range res.Displays {
 		line, text := d.describeDisplay(display)
 		line += within(text, &left)
-		if mime, data := pick(display); data != nil {
+		if mime, data := pick(display); data != nil && attached {
 			if len(images) == maxImages {
 				line += " (not attached: an answer has at most " + fmt.Sprint(maxImages) + " images)"
 			} else if fitted, err := d.fitImage(ctx, mime, data); err != nil {
@@ -58,7 +94,7 @@ func (d *Deps) renderDisplays(ctx context.Context, res *sandbox.Result) ([]mcp.C
 				images = append(images, mcp.NewImageContent(base64.StdEncoding.EncodeToString(fitted.data), fitted.mime))
 			}
 		}
-		if _, data := pick(display); data == nil && isImage(display.Path) {
+		if _, data := pick(display); data == nil && attached && isImage(display.Path) {
 			line += " (not attached: " + whyNoData(display) + ")"
 		}
 		if line != "" {

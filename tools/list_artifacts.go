@@ -49,7 +49,7 @@ func (d *Deps) listArtifacts() tool {
 		output: mcp.WithOutputSchema[listFields](),
 		definition: mcp.NewTool("list_artifacts",
 			mcp.WithToolTitle("List files"),
-			mcp.WithDescription(fmt.Sprintf("List a session's files below %s, newest first, with size, type and time; at most %d. "+
+			mcp.WithDescription(fmt.Sprintf("List the files of a code sandbox's session below %s, newest first, with size, type and time; at most %d. "+
 				"Left out are hidden files, and %s/ unless the glob begins with it.", sandbox.WorkDir, listedArtifacts, inputDir)),
 			mcp.WithString("glob", mcp.Description("Pattern such as *.csv (in any folder), output/*.png, models/** or *.{png,svg}.")),
 			sessionParam(), hints(true),

@@ -53,7 +53,7 @@ func (f readFields) meta() any {
 func (d *Deps) readArtifact() tool {
 	options := []mcp.ToolOption{
 		mcp.WithToolTitle("Read a file"),
-		mcp.WithDescription("Return a file of a session: text as text, an image or audio as such, anything else as base64 when it is small. " +
+		mcp.WithDescription("Return a file of the code sandbox: text as text, an image or audio as such, anything else as base64 when it is small. " +
 			"Long text comes in parts, and the answer says where to go on. To work with data, read it with code instead."),
 		mcp.WithString("path", mcp.Required(), mcp.Description("Such as output/report.csv, below "+sandbox.WorkDir+".")),
 		mcp.WithNumber("offset", mcp.Description("Units to pass over.")),

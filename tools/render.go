@@ -87,6 +87,9 @@ func (d *Deps) parts(res *sandbox.Result) []part {
 // renderRun tells a model what a run came to, the way a terminal would: a status line, the output,
 // the value, the files; images behind it.
 func (d *Deps) renderRun(ctx context.Context, res *sandbox.Result) *answer {
+	if d.images(ctx) == ImagesOff {
+		res = unshown(res)
+	}
 	images, shown := d.renderDisplays(ctx, res)
 	parts := d.parts(res)
 	each := max(len(shown), listedBytes)

@@ -16,30 +16,27 @@ import (
 )
 
 func (d *Deps) runPythonCode() tool {
-	return d.runCode("run_python_code", "Run Python code", sandbox.Python, sentences(
-		"Run Python in a persistent, isolated session and return its output, the last expression's value, figures and new files.",
-		"Variables, imports and files in /mnt/data are kept for later calls.",
+	return d.runCode("run_python_code", "Run Python", sandbox.Python, sentences(
+		"Run Python in a persistent, isolated session and return output, the last value, figures and new files.",
+		"Variables, imports and files in /mnt/data stay for later calls.",
 		d.ofImage(sandbox.Python, "IPython syntax works (magics, !cmd, top-level await).",
 			"Top-level await works, and IPython syntax (magics, !cmd) where the image has IPython."),
 		"No network.",
 		d.packagesOf(sandbox.Python, "numpy, pandas, matplotlib, scipy, scikit-learn and more"),
-		"Use plt.show() or leave a figure open to see it; save files to show under /mnt/data/output.",
-	), "Python code, as one would type it into a notebook cell.")
+		"Save files to show in output/.",
+	), "As in a notebook cell.")
 }
 
 func (d *Deps) runJSCode() tool {
 	description := sentences(
 		"Run "+d.ofImage(sandbox.JavaScript, "JavaScript or TypeScript", "JavaScript, and TypeScript where the image can,")+
-			" with Node.js in a persistent, isolated session and return its output, the last expression's value and new files.",
-		"Variables and files in /mnt/data are kept for later calls, and const, let and class may be declared again.",
-		"Top-level await, import and require work. No network.",
-		d.packagesOf(sandbox.JavaScript, "lodash, mathjs, csv-parse, exceljs, sharp and more"))
-	if d.exists("run_python_code") {
-		description = sentences(description, "Python runs of the same session see the same files.")
-	}
-	return d.runCode("run_js_code", "Run JavaScript code", sandbox.JavaScript,
-		sentences(description, "Save files to show under /mnt/data/output."),
-		"JavaScript or TypeScript code, as one would type it into a REPL.")
+			" with Node.js in a persistent, isolated session and return output, the last value and new files.",
+		"Variables and files in /mnt/data stay for later calls; const, let and class may be declared again.",
+		"Top-level await and import work. No network.",
+		d.packagesOf(sandbox.JavaScript, "lodash, mathjs, exceljs, sharp and more"))
+	return d.runCode("run_js_code", "Run JavaScript", sandbox.JavaScript,
+		sentences(description, "Save files to show in output/."),
+		"As in a REPL.")
 }
 
 func sentences(list ...string) string { return strings.TrimSpace(strings.Join(list, " ")) }
@@ -55,8 +52,8 @@ func (d *Deps) ofImage(language sandbox.Language, standard, own string) string {
 
 // packagesOf tells of what is installed, and where the rest is to be found.
 func (d *Deps) packagesOf(language sandbox.Language, some string) string {
-	list := "session_info with packages: true"
-	if !d.exists("session_info") {
+	list := "session_info"
+	if !d.exists(list) {
 		list = "sandbox://environments"
 	}
 	return d.ofImage(language, some+" are installed; "+list+" lists them.",
@@ -72,9 +69,9 @@ func (d *Deps) runCode(name, title string, language sandbox.Language, descriptio
 			mcp.WithToolTitle(title), mcp.WithDescription(description),
 			mcp.WithString("code", mcp.Required(), mcp.Description(code)),
 			sessionParam(),
-			mcp.WithNumber("timeout_seconds", mcp.Description(fmt.Sprintf("Stop the code after this time, %v by default and at most %v; variables are kept.",
+			mcp.WithNumber("timeout_seconds", mcp.Description(fmt.Sprintf("Stop after this time, %v by default and at most %v; variables stay.",
 				config.RunTimeout.Seconds(), config.MaxRunTimeout.Seconds()))),
-			mcp.WithBoolean("fresh", mcp.Description("Run in a new interpreter: same files, none of the variables, and leave none.")),
+			mcp.WithBoolean("fresh", mcp.Description("New interpreter: same files, no variables.")),
 			hints(false), loadedAtOnce,
 		),
 		handle: func(ctx context.Context, p *params) (*answer, error) {
@@ -154,7 +151,7 @@ func (d *Deps) notifyProgress(ctx context.Context, run *sandbox.Run, told int) i
 
 func sessionParam() mcp.ToolOption {
 	return mcp.WithString("session_id",
-		mcp.Description("Up to 64 letters, digits, _ and -. Leave it out for the default session."))
+		mcp.Description("Left out: the default session."))
 }
 
 // loadedAtOnce keeps a tool from being hidden behind a client's search for tools, which costs a turn.

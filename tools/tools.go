@@ -48,6 +48,8 @@ type Deps struct {
 	// Enable, when not empty, names the only tools that exist; Disable names tools that do not.
 	Enable  []string
 	Disable []string
+	// Images is what becomes of images in answers; empty: what suits the client.
+	Images string
 	// StructuredContent puts the fields of a result into structuredContent as well.
 	StructuredContent bool
 	Logger            *slog.Logger
@@ -69,10 +71,11 @@ func Instructions(kernels map[sandbox.Language]sandbox.KernelConfig) string {
 
 var titles = map[sandbox.Language]string{sandbox.Python: "Python", sandbox.JavaScript: "JavaScript"}
 
-const instructions = ` in an isolated container with no network. ` +
-	`Variables, imports and files under /mnt/data live on from call to call. ` +
-	`Save files to show under /mnt/data/output. Figures come back as images. ` +
-	`Leave session_id out unless you need several independent sessions.`
+// instructions are no longer than what a client that cuts them leaves, with both languages before them.
+const instructions = ` in an isolated container, no network. ` +
+	`Variables and files under /mnt/data stay from call to call. ` +
+	`Save files to show in its output/; figures come back as images. ` +
+	`Leave session_id out unless sessions must be apart.`
 
 // Keys of the fields that travel beside an answer's text.
 const (
@@ -207,7 +210,7 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 			d.Logger.Info("tool refused", "tool", request.Params.Name, "code", f.Code, "cause", d.Secrets.Mask(causeText(&f)))
 			return d.errorResult(&f), nil
 		}
-		return d.result(a.noting(p.ignored())), nil
+		return d.result(d.withoutImages(ctx, a).noting(p.ignored())), nil
 	}
 }
 

@@ -116,7 +116,7 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, ma
 		Environments: environments(manager.Config(), engine),
 		Databases:    s.databases(connections),
 		HostDirs:     dirs, UploadBytes: int64(s.UploadLimit), DownloadBytes: int64(s.DownloadLimit),
-		Enable: s.Tools, Disable: s.DisableTools, StructuredContent: s.StructuredContent, Logger: log,
+		Enable: s.Tools, Disable: s.DisableTools, Images: s.Images, StructuredContent: s.StructuredContent, Logger: log,
 	}
 	for language, kernel := range manager.Config().Kernels {
 		if kernel.Image == containers.ImageRef(string(language)) {

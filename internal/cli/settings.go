@@ -72,6 +72,7 @@ type Settings struct {
 
 	Tools             []string
 	DisableTools      []string
+	Images            string
 	StructuredContent bool
 
 	LogFile   string
@@ -142,6 +143,7 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 
 	fs.StringSliceVar(&s.Tools, "tools", nil, "the only `tools` that exist")
 	fs.StringSliceVar(&s.DisableTools, "disable-tools", nil, "`tools` that do not exist")
+	fs.StringVar(&s.Images, "images", "", "images in answers: `on`, off, or path for where they are (default: on, and path for clients that make text of them)")
 	fs.BoolVar(&s.StructuredContent, "structured-content", false, "put results into structuredContent as well; some clients then hide text and images")
 
 	fs.StringVar(&s.LogFile, "log-file", "", "`file` for the log instead of stderr")
@@ -285,6 +287,7 @@ func (s *Settings) check() error {
 		_, known := languages[language]
 		wrong(!known, "--prewarm: there is no language %q; there are python and javascript", language)
 	}
+	wrong(!slices.Contains([]string{"", tools.ImagesOn, tools.ImagesPath, tools.ImagesOff}, s.Images), "--images %q is not on, off or path", s.Images)
 	wrong(s.LogFormat != "text" && s.LogFormat != "json", "--log-format %q is neither text nor json", s.LogFormat)
 	var level slog.Level
 	wrong(level.UnmarshalText([]byte(s.LogLevel)) != nil, "--log-level %q is not debug, info, warn or error", s.LogLevel)

@@ -17,10 +17,10 @@ var update = flag.Bool("update", false, "write testdata/tools anew from what the
 
 // What a client's model pays for the list of tools, in bytes of compact JSON and in characters.
 const (
-	toolBudget         = 1300
-	listBudget         = 9 << 10
+	toolBudget         = 1000
+	listBudget         = 7 << 10
 	descriptionBudget  = 600
-	instructionsBudget = 1 << 10
+	instructionsBudget = 240 // what every client leaves of them
 )
 
 // tool is one entry of tools/list.
