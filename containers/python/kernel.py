@@ -75,6 +75,7 @@ class Kernel:
             "multiprocessing.spawn": lambda spawn: hook_spawn(spawn, self.namespace),
             "numpy": widen_numpy,
             "pandas": lambda pandas: widen_pandas(pandas, settings.output_bytes),
+            "sympy.interactive.printing": self._hook_sympy,
             "PIL.Image": hook_images,
             "PIL.ImageShow": lambda module: module.register(Viewer(self.displays), 0),
         }
@@ -92,6 +93,13 @@ class Kernel:
                 return original(cls, *args, **kwargs)
 
             setattr(kind, name, classmethod(ask))
+
+    def _hook_sympy(self, module):
+        """Lets init_printing() find the shell, for which it looks among the builtins of a cell of IPython's."""
+        if self.settings.ipython:
+            from IPython import get_ipython
+
+            module.get_ipython = get_ipython
 
     def _hook_agg(self, module):
         """Gives matplotlib's Agg backend, the default here, a show() that shows."""

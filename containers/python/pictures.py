@@ -26,6 +26,8 @@ def smaller_picture(mime, data, most_bytes):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about pictures that are very large
             picture = Image.open(io.BytesIO(data))
+            if picture.mode.startswith("I"):  # 16 bits, which Pillow would cut off at 255
+                picture = picture.convert("I").point(lambda value: value * (1 / 256)).convert("L")
             picture = picture.convert("RGBA" if "A" in picture.getbands() or "transparency" in picture.info else "RGB")
         scale = (MOST_PIXELS / (picture.width * picture.height)) ** 0.5
         while scale * min(picture.size) >= 1:
