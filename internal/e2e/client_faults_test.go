@@ -92,6 +92,39 @@ func TestAClientThatSendsGarbage(t *testing.T) {
 	}
 }
 
+// An answer is made for the client that asks.
+func TestAnAnswerIsMadeForItsClient(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ most, images int }{
+		"@cline/core": {8_000, 0}, "codex-mcp-client": {12_000, 1}, "continue-client": {32_000, 0}, "somebody": {32_000, 1},
+	} {
+		t.Run(strings.TrimPrefix(name, "@"), func(t *testing.T) {
+			s := start(t, setup{silent: true, asShipped: true})
+			s.request("initialize", object{"protocolVersion": string(legacy), "capabilities": object{}, "clientInfo": object{"name": name, "version": "1"}})
+			s.notify("notifications/initialized", nil)
+			for _, call := range []struct {
+				tool      string
+				arguments object
+			}{
+				{python, object{"code": `for i in range(9000): print('"line"', i); open(f'output/{i:0200}.txt', 'w').close() if i < 200 else 0
+open('output/x.csv', 'w').write('a,"b"\n' * 9000)`}},
+				{"read_artifact", object{"path": "output/x.csv", "limit": 9000}},
+				{"list_artifacts", object{}}, {"list_sessions", object{}}, {"session_info", object{"packages": true}},
+			} {
+				res := s.call(call.tool, call.arguments)
+				if n := len(res.line); res.IsError || n > test.most || len(res.text()) > 16_001 {
+					t.Errorf("%s: %d bytes: %.300s", call.tool, n, res.line)
+				}
+			}
+			res := s.call(python, object{"code": "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"})
+			res.wantText(t, "output/figure-1.png")
+			if n := len(res.images()); n != test.images {
+				t.Errorf("%d images", n)
+			}
+		})
+	}
+}
+
 // stopsReading lets the driver read no more, has the server asked for more than a pipe holds, and gives
 // what lets it read again.
 func (s *server) stopsReading(calls int) (requests []*request, readOn func()) {
