@@ -267,7 +267,10 @@ func TestArtifactsAreSavedToTheHost(t *testing.T) {
 	s.py("open('output/big.bin', 'wb').write(bytes(range(256)) * 40_000)")
 	want := bytes.Repeat(everyByte(), 40_000)
 	for to, at := range map[string]string{"first.bin": "first.bin", filepath.Join(dir, "abs.bin"): "abs.bin", dir: "big.bin"} {
-		s.call("read_artifact", object{"path": "output/big.bin", "save_to": to}).wantText(t, "Saved output/big.bin", sum(want), filepath.Join(dir, at))
+		saved := s.call("read_artifact", object{"path": "output/big.bin", "save_to": to})
+		if saved.wantText(t, "Saved output/big.bin", filepath.Join(dir, at)); saved.fields(t).SHA256 != sum(want) {
+			t.Errorf("%s: %s", to, saved.line)
+		}
 		if got, err := os.ReadFile(filepath.Join(dir, at)); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s: %d bytes, %v", to, len(got), err)
 		}

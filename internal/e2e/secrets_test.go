@@ -69,7 +69,7 @@ func TestSecretsDoNotLeave(t *testing.T) {
 		"for s in all:\n  for c in s: print(c, end='', flush=True)",
 		"for s in all: os.write(1, s.encode()[:7]); os.write(1, s.encode()[7:] + b'\\n')",
 		"for s in all:\n  for n in range(200): print('.' * (n % 40), s)", // the cut in the middle falls everywhere
-		"print('x' * 1015 + all[1] + 'y' * 3000 + all[1] + 'x' * 1015)",
+		"print((all[1] + 'x') * 200)", "all[1] * 200", "raise ValueError(all[1] * 200)", // and always in a secret
 		"!echo \"$TOKEN\"; echo $KEY; env; printf '%q' \"$TOKEN\"",
 		"from IPython.display import display, Markdown, HTML\nfor s in all: display(Markdown(s)); display(HTML(s))",
 		"import matplotlib.pyplot as plt\nplt.plot([1]); plt.title(all[1]); plt.savefig('output/p.png', metadata={'Title': all[1]}); plt.show()",
