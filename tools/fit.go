@@ -28,23 +28,22 @@ func (d *Deps) fitted(ctx context.Context, most int, render func(each int) *answ
 
 // isTooLong reports whether an answer is longer than it may be, its images apart.
 func (d *Deps) isTooLong(ctx context.Context, a *answer) bool {
-	text, encoded := 0, 0
+	var text string // nearly always there is one
 	for _, c := range a.content {
 		if t, ok := c.(mcp.TextContent); ok {
-			text += len(t.Text)
-			encoded += jsonBytes(t.Text)
+			text += t.Text
 		}
 	}
-	if most := d.Manager.Config().OutputBytes; most > 0 && text > most {
+	if most := d.Manager.Config().OutputBytes; most > 0 && len(text) > most {
 		return true
 	}
-	if most := clientOf(ctx).answerBytes; most > 0 && encoded+jsonBytes(a.meta()) > most {
+	if most := clientOf(ctx).answerBytes; most > 0 && jsonBytes(text)+jsonBytes(a.meta()) > most {
 		return true
 	}
 	if d.StructuredContent {
-		encoded += jsonBytes(a.fields)
+		return jsonBytes(text)+jsonBytes(a.fields) > maxAnswerBytes
 	}
-	return encoded > maxAnswerBytes
+	return len(text) > maxAnswerBytes/2 // of a quote, a line's end or a backslash JSON makes two bytes
 }
 
 // jsonBytes is how long a value is in an answer.
