@@ -143,6 +143,7 @@ func TestTheLockFileNamesNoRegistry(t *testing.T) {
 func TestArgumentsAreEmbedded(t *testing.T) {
 	for name, source := range map[string]string{
 		"python/boot.py": PythonBoot(), "python/files.py": PythonFiles(), "python/relay.py": PythonRelay(),
+		"python/document.py": PythonDocument(),
 	} {
 		content, err := os.ReadFile(name)
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 //go:embed python/plain_engine.py python/ipython_engine.py python/event_loop.py python/stand_ins.py python/threads.py python/errors.py
 //go:embed python/notices.py python/spawning.py python/tables.py
 //go:embed python/display.py python/mimes.py python/pictures.py python/descriptors.py python/hostile.py
-//go:embed python/files.py python/relay.py python/tree.py python/utf8.py python/prctl.py
+//go:embed python/document.py python/files.py python/relay.py python/tree.py python/utf8.py python/prctl.py
 var pythonSources embed.FS
 
 // supervisorModules are what python/supervisor.py imports, each before those that import it.
@@ -37,6 +37,9 @@ func PythonSupervisor() string { return pythonProgram("supervisor", supervisorMo
 // PythonFiles is the source of the program that brings files into a container with Python
 // and out of it, for `python3 -I -c`.
 func PythonFiles() string { return pythonProgram("files", "prctl", "tree", "utf8") }
+
+// PythonDocument is the source of the program that gives what is written in a document, for `python3 -I -c`.
+func PythonDocument() string { return readPython("document").source }
 
 // PythonRelay is the source of the program that joins its stdio to the supervisor's socket,
 // for `python3 -I -c`.

@@ -15,6 +15,7 @@ type KernelConfig struct {
 	Supervisor  string   // the supervisor's source
 	Program     []string // what makes the interpreter run the programs below, such as -I -c
 	Files       string   // source of the files program
+	Document    string   // source of the program that reads documents; Python's only
 	Relay       string   // source of the relay to a supervisor that no server holds the stdio of
 	Setup       string   // the command that makes the image ready, for a hint
 	Preload     []string // modules to import ahead, where the image has them

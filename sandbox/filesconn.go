@@ -275,6 +275,8 @@ type FileReader struct {
 	room []byte
 	rest []byte
 	done func()
+	// session is its id.
+	session string
 	// explain puts an error of the connection into words.
 	explain func(context.Context, error) error
 	err     error
@@ -282,6 +284,9 @@ type FileReader struct {
 
 // File tells what is read: its size is that of the whole.
 func (r *FileReader) File() File { return r.file }
+
+// SessionID names the session that the file is in.
+func (r *FileReader) SessionID() string { return r.session }
 
 // End tells what was read, once Read has given io.EOF.
 func (r *FileReader) End() ReadEnd { return r.end }

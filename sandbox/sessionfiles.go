@@ -45,7 +45,7 @@ func (s *session) openFile(ctx context.Context, path string, o ReadOptions) (*Fi
 		done()
 		return nil, err
 	}
-	r.done, r.explain = done, s.filesFault
+	r.done, r.explain, r.session = done, s.filesFault, s.id
 	return r, nil
 }
 

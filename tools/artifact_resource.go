@@ -13,8 +13,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
-// maxResource is the most of a file that a resource gives, in bytes: in base64, and with what JSON
-// adds to most texts, it fits the largest line that clients take.
+// maxResource is the most of a file that a resource gives, in bytes, where the user has not allowed more: in
+// base64, and with what JSON adds to most texts, it fits the largest line that clients take.
 const maxResource = 5 << 20
 
 // artifactLink names a file of a session.
@@ -60,10 +60,11 @@ func (d *Deps) readArtifactResource(ctx context.Context, uri string) (mcp.Resour
 		return nil, err
 	}
 	kind := detect(head.data, head.file.Path)
-	if head.file.SizeBytes > maxResource {
-		return nil, tooLarge(readFields{Path: path, SizeBytes: head.file.SizeBytes, MIMEType: kind.mime}, maxResource, "Read it in parts with read_artifact")
+	most := max(maxResource, d.ArtifactBytes)
+	if head.file.SizeBytes > most {
+		return nil, tooLarge(readFields{Path: path, SizeBytes: head.file.SizeBytes, MIMEType: kind.mime}, most, "Read it in parts with read_artifact")
 	}
-	whole, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: -1}, maxResource)
+	whole, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: -1}, most)
 	if err != nil {
 		return nil, err
 	}

@@ -201,6 +201,11 @@ func (m *Masker) maskContent(content []mcp.Content) []mcp.Content {
 		case mcp.ResourceLink:
 			part.URI, part.Name = m.Mask(part.URI), m.Mask(part.Name)
 			c = part
+		case mcp.EmbeddedResource: // what is in it is masked already
+			blob := part.Resource.(mcp.BlobResourceContents)
+			blob.URI = m.Mask(blob.URI)
+			part.Resource = blob
+			c = part
 		}
 		masked[i] = c
 	}

@@ -23,6 +23,9 @@ var mimeTypes = map[string]string{
 	".mp3":     "audio/mpeg",
 	".mp4":     "video/mp4",
 	".npy":     "application/x-npy",
+	".odp":     "application/vnd.oasis.opendocument.presentation",
+	".ods":     "application/vnd.oasis.opendocument.spreadsheet",
+	".odt":     "application/vnd.oasis.opendocument.text",
 	".parquet": "application/vnd.apache.parquet",
 	".pptx":    "application/vnd.openxmlformats-officedocument.presentationml.presentation",
 	".py":      "text/x-python",
@@ -32,6 +35,7 @@ var mimeTypes = map[string]string{
 	".tsv":     "text/tab-separated-values",
 	".txt":     "text/plain",
 	".wav":     "audio/wav",
+	".xls":     "application/vnd.ms-excel",
 	".xlsx":    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 	".yaml":    "application/yaml",
 	".yml":     "application/yaml",
@@ -97,6 +101,8 @@ func (d detected) allows(byName string, empty bool) bool {
 		return strings.HasSuffix(byName, "json")
 	case d.mime == "application/zip":
 		return containsZip[byName]
+	case d.mime == "application/x-ole-storage":
+		return byName == mimeTypes[".xls"]
 	case d.mime == "application/octet-stream":
 		// What the content could have shown, and did not, is not so.
 		return mimetype.Lookup(byName) == nil
@@ -117,7 +123,10 @@ func looksLikeText(mime string) bool {
 }
 
 // containsZip are documents that are zip archives; the first file in one may not tell which.
-var containsZip = map[string]bool{mimeTypes[".docx"]: true, mimeTypes[".pptx"]: true, mimeTypes[".xlsx"]: true}
+var containsZip = map[string]bool{
+	mimeTypes[".docx"]: true, mimeTypes[".pptx"]: true, mimeTypes[".xlsx"]: true,
+	mimeTypes[".odp"]: true, mimeTypes[".ods"]: true, mimeTypes[".odt"]: true,
+}
 
 // bare gives a MIME type without its parameters.
 func bare(mime string) string {

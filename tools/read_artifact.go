@@ -31,7 +31,7 @@ type readFields struct {
 	SizeBytes int64     `json:"size_bytes"`
 	MIMEType  string    `json:"mime_type"`
 	Modified  time.Time `json:"modified"`
-	// Encoding is utf-8, utf-16, base64, image, audio or file.
+	// Encoding is utf-8, utf-16, document, base64, resource, image, audio or file.
 	Encoding string `json:"encoding"`
 	Unit     string `json:"unit,omitempty"`
 	Offset   int64  `json:"offset"`
@@ -53,11 +53,12 @@ func (f readFields) meta() any {
 func (d *Deps) readArtifact() tool {
 	options := []mcp.ToolOption{
 		mcp.WithToolTitle("Read a file"),
-		mcp.WithDescription("Return a file of the code sandbox: text as text, an image or audio as such, anything else as base64 when it is small. " +
+		mcp.WithDescription("Return a file of the code sandbox: text as text, an image or audio as such, others attached when small. " +
 			"Long text comes in parts, and the answer says where to go on. To work with data, read it with code instead."),
 		mcp.WithString("path", mcp.Required(), mcp.Description("Such as output/report.csv, below "+sandbox.WorkDir+".")),
 		mcp.WithNumber("offset", mcp.Description("Units to pass over.")),
 		mcp.WithNumber("limit", mcp.Description("Units to return, at least 1.")),
+		mcp.WithString("as", mcp.Enum("auto", "text"), mcp.Description("text: an office document or PDF as text, an archive as a list.")),
 		mcp.WithString("unit", mcp.Enum("lines", "bytes"), mcp.Description("Of offset and limit; by default lines for text, bytes for the rest.")),
 	}
 	if d.HostDirs.Any() {
@@ -75,6 +76,7 @@ type reading struct {
 	session, path string
 	offset, limit *int64
 	unit          string
+	asText        bool
 	saveTo        string
 	overwrite     bool
 }
@@ -82,13 +84,13 @@ type reading struct {
 func (d *Deps) handleRead(ctx context.Context, p *params) (*answer, error) {
 	r := reading{
 		path: p.required("path"), session: p.text("session_id"), offset: p.integer("offset"), limit: p.integer("limit"),
-		unit: p.choice("unit", "lines", "bytes"), saveTo: p.text("save_to"), overwrite: p.flag("overwrite"),
+		unit: p.choice("unit", "lines", "bytes"), asText: p.choice("as", "auto", "text") == "text", saveTo: p.text("save_to"), overwrite: p.flag("overwrite"),
 	}
 	if r.limit != nil && *r.limit == 0 {
 		p.fail("limit is 0 and must be above it.")
 	}
-	if r.saveTo != "" && r.part() {
-		p.fail("save_to saves the whole file, so there can be no offset, limit or unit with it.")
+	if r.saveTo != "" && (r.part() || r.asText) {
+		p.fail("save_to saves the whole file as it is, so there can be no offset, limit, unit or as with it.")
 	}
 	if err := p.check(); err != nil {
 		return nil, err
@@ -125,9 +127,10 @@ func (r reading) amount(byDefault, most int64) int64 {
 
 // piece is a part of a file, and what is known of the whole.
 type piece struct {
-	file sandbox.File
-	data []byte
-	end  sandbox.ReadEnd
+	file    sandbox.File
+	session string
+	data    []byte
+	end     sandbox.ReadEnd
 }
 
 // fetch reads a part of the session's file, of at most so many bytes, whatever the sandbox sends.
@@ -144,7 +147,7 @@ func (d *Deps) fetch(ctx context.Context, r reading, o sandbox.ReadOptions, most
 	if int64(len(data)) > most {
 		return piece{}, fault.New(fault.EngineError, "Close the session: its code has interfered with it.", "The sandbox sent more of %q than was asked for.", shorten(r.path, 120))
 	}
-	return piece{from.File(), data, from.End()}, nil
+	return piece{from.File(), from.SessionID(), data, from.End()}, nil
 }
 
 // read gives the file in the way that suits what it is.
@@ -156,6 +159,8 @@ func (d *Deps) read(ctx context.Context, r reading) (*answer, error) {
 	kind := detect(head.data, head.file.Path)
 	fields := readFields{Path: head.file.Path, SizeBytes: head.file.SizeBytes, MIMEType: kind.mime, Modified: head.file.Modified.UTC()}
 	switch {
+	case r.asText && !kind.isText && !wideText(head.data):
+		return d.readDocument(ctx, r, fields)
 	case kind.image != "" && !r.part():
 		a, err := d.readImage(ctx, r, fields, kind.image)
 		if !errors.Is(err, errBadImage) {
@@ -211,8 +216,39 @@ func (d *Deps) readAudio(ctx context.Context, r reading, fields readFields) (*an
 	return fileAnswer(fields, "", "", mcp.NewAudioContent(base64.StdEncoding.EncodeToString(d.Secrets.MaskBytes(whole.data)), fields.MIMEType)), nil
 }
 
+const attachedHint = "[pass as: text for what is written in a document or is in an archive, unit: bytes for base64, " +
+	"or save_to to put it on the user's machine, where a folder for that is allowed]"
+
+// readWhole attaches a file that is small: clients keep such a resource, or open it, and a program takes it from there.
+func (d *Deps) readWhole(ctx context.Context, r reading, fields readFields) (*answer, error) {
+	if fields.SizeBytes > d.ArtifactBytes {
+		return nil, tooLarge(fields, d.ArtifactBytes, fmt.Sprintf(
+			"Read it with code, pass as: text for a document or an archive, or offset and a limit of at most %d bytes for a slice", maxBase64Bytes))
+	}
+	whole, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: -1}, d.ArtifactBytes)
+	if err != nil {
+		return nil, err
+	}
+	fields.Encoding, fields.Changed = "resource", whole.end.Changed
+	masked, note := d.maskedBase64(whole.data)
+	blob := mcp.BlobResourceContents{URI: artifactLink(whole.session, fields.Path), MIMEType: fields.MIMEType, Blob: masked}
+	return fileAnswer(fields, ", attached"+note, attachedHint, mcp.NewEmbeddedResource(blob)), nil
+}
+
+// maskedBase64 encodes bytes with the secrets masked, and has a note where there were any.
+func (d *Deps) maskedBase64(data []byte) (text, note string) {
+	masked := d.Secrets.MaskBytes(data)
+	if !bytes.Equal(masked, data) {
+		note = " with secrets masked by asterisks"
+	}
+	return base64.StdEncoding.EncodeToString(masked), note
+}
+
 // readBinary gives base64, but only of so much as a model has a use for.
 func (d *Deps) readBinary(ctx context.Context, r reading, fields readFields) (*answer, error) {
+	if !r.part() {
+		return d.readWhole(ctx, r, fields)
+	}
 	rest := max(fields.SizeBytes-r.from(), 0)
 	wanted := r.amount(rest, rest)
 	if wanted > maxBase64Bytes {
@@ -224,12 +260,8 @@ func (d *Deps) readBinary(ctx context.Context, r reading, fields readFields) (*a
 	}
 	fields.Encoding, fields.Unit = "base64", "bytes"
 	fields.took(r, part, int64(len(part.data)))
-	masked := d.Secrets.MaskBytes(part.data)
-	note := ", base64"
-	if !bytes.Equal(masked, part.data) {
-		note += " with secrets masked by asterisks"
-	}
-	return d.textAnswer(fields, note, base64.StdEncoding.EncodeToString(masked)), nil
+	text, note := d.maskedBase64(part.data)
+	return d.textAnswer(fields, ", base64"+note, text), nil
 }
 
 // took notes which part of the file an answer has.

@@ -19,7 +19,7 @@ func readText(d *Deps, text string, r reading, most int64) (string, readFields) 
 	if r.unit == "bytes" {
 		from := min(r.from(), int64(len(text)))
 		to := min(from+r.amount(most, most), int64(len(text)))
-		a = d.renderBytes(r, fields, piece{file, []byte(text[from:to]), sandbox.ReadEnd{Bytes: to - from, Complete: to == int64(len(text))}})
+		a = d.renderBytes(r, fields, piece{file: file, data: []byte(text[from:to]), end: sandbox.ReadEnd{Bytes: to - from, Complete: to == int64(len(text))}})
 	} else {
 		limit := int64(-1)
 		if r.limit != nil {

@@ -91,7 +91,11 @@ func (d *Deps) readBytes(ctx context.Context, r reading, fields readFields) (*an
 	if err != nil {
 		return nil, err
 	}
-	return d.fitted(ctx, len(part.data), func(most int) *answer { return d.renderBytes(r, fields, part.upTo(most)) }), nil
+	return d.renderBytesFitted(ctx, r, fields, part), nil
+}
+
+func (d *Deps) renderBytesFitted(ctx context.Context, r reading, fields readFields, part piece) *answer {
+	return d.fitted(ctx, len(part.data), func(most int) *answer { return d.renderBytes(r, fields, part.upTo(most)) })
 }
 
 // upTo gives the part's first bytes.
@@ -162,16 +166,40 @@ func (d *Deps) readWide(ctx context.Context, r reading, fields readFields) (*ans
 	if err != nil {
 		return d.readBinary(ctx, r, fields)
 	}
+	return d.renderDecoded(ctx, r, fields, "utf-16", whole, decoded), nil
+}
+
+// readDocument gives lines or bytes of what is written in a file that is no text.
+func (d *Deps) readDocument(ctx context.Context, r reading, fields readFields) (*answer, error) {
+	file := sandbox.File{Path: fields.Path, SizeBytes: fields.SizeBytes}
+	document, err := d.Manager.ReadDocument(ctx, r.session, file, fields.MIMEType, maxDecodeBytes)
+	if err != nil {
+		return nil, err
+	}
+	a := d.renderDecoded(ctx, r, fields, "document", piece{}, []byte(document.Text))
+	if !document.Complete {
+		a.noting(fmt.Sprintf("[only the first %s of its text can be read so, the rest with code]", humanize.Bytes(uint64(len(document.Text)))))
+	}
+	return a, nil
+}
+
+// renderDecoded gives a part of a text that had to be made whole first.
+func (d *Deps) renderDecoded(ctx context.Context, r reading, fields readFields, encoding string, of piece, text []byte) *answer {
 	lines := int64(-1)
 	if r.limit != nil {
 		lines = *r.limit
 	}
-	part := cutLines(whole, decoded, r.from(), lines, d.textLimit())
-	a := d.renderLines(ctx, r, fields, part)
+	var a *answer
+	if r.unit == "bytes" {
+		part := piece{file: of.file, data: text[min(r.from(), int64(len(text))):], end: sandbox.ReadEnd{Complete: true}}
+		a = d.renderBytesFitted(ctx, r, fields, part.upTo(int(min(r.amount(d.textLimit(), d.textLimit()), int64(len(part.data))))))
+	} else {
+		a = d.renderLines(ctx, r, fields, cutLines(of, text, r.from(), lines, d.textLimit()))
+	}
 	f := a.fields.(readFields)
-	f.Encoding = "utf-16"
+	f.Encoding = encoding
 	a.fields = f
-	return a, nil
+	return a
 }
 
 // cutLines does to a text in memory what the files program does to a file: it passes over so many

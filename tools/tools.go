@@ -45,6 +45,8 @@ type Deps struct {
 	// of the host.
 	UploadBytes   int64
 	DownloadBytes int64
+	// ArtifactBytes is the largest binary file that read_artifact gives whole.
+	ArtifactBytes int64
 	// Enable, when not empty, names the only tools that exist; Disable names tools that do not.
 	Enable  []string
 	Disable []string

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -78,7 +79,10 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	config.Mask = mask
 	manager := sandbox.NewManager(config)
 	manager.Prewarm()
-	err = stdio.Serve(ctx, settings.mcpServer(manager, engine, mask, connections, log), in, out, stdio.Options{InOrder: true, Logger: log})
+	err = stdio.Serve(ctx, settings.mcpServer(manager, engine, mask, connections, log), in, out, stdio.Options{
+		InOrder: true, Logger: log,
+		MaxMessageBytes: max(stdio.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(settings.ArtifactReadLimit))+64<<10),
+	})
 	log.Debug("message loop ended", "error", err)
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
@@ -115,7 +119,7 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, ma
 		Manager: manager, SoftWait: time.Duration(s.SoftWait), Secrets: mask,
 		Environments: environments(manager.Config(), engine),
 		Databases:    s.databases(connections),
-		HostDirs:     dirs, UploadBytes: int64(s.UploadLimit), DownloadBytes: int64(s.DownloadLimit),
+		HostDirs:     dirs, UploadBytes: int64(s.UploadLimit), DownloadBytes: int64(s.DownloadLimit), ArtifactBytes: int64(s.ArtifactReadLimit),
 		Enable: s.Tools, Disable: s.DisableTools, Images: s.Images, StructuredContent: s.StructuredContent, Logger: log,
 	}
 	for language, kernel := range manager.Config().Kernels {
@@ -170,7 +174,8 @@ func (s *Settings) kernels() map[sandbox.Language]sandbox.KernelConfig {
 			Image: image, Interpreter: "python3", Flags: []string{"-c"},
 			Boot: containers.PythonBoot(), Supervisor: containers.PythonSupervisor(), Preload: s.Preload,
 			Program: []string{"-I", "-c"}, Files: containers.PythonFiles(), Relay: containers.PythonRelay(),
-			Setup: s.setupFor("--python-image", s.PythonImage),
+			Document: containers.PythonDocument(),
+			Setup:    s.setupFor("--python-image", s.PythonImage),
 		}
 	}
 	if image, on := s.image(sandbox.JavaScript); on {

@@ -54,11 +54,12 @@ type Settings struct {
 	CodeLimit     byteSize
 	OutputLimit   byteSize
 
-	UploadLimit     byteSize
-	DownloadLimit   byteSize
-	DownloadTimeout seconds
-	FetchURLs       bool
-	AllowHostDir    []string
+	UploadLimit       byteSize
+	ArtifactReadLimit byteSize
+	DownloadLimit     byteSize
+	DownloadTimeout   seconds
+	FetchURLs         bool
+	AllowHostDir      []string
 
 	SQLMaxInlineRows int
 	SQLMaxRows       int64
@@ -122,6 +123,8 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	fs.Var(&s.CodeLimit, "code-limit", "the longest code that a run takes")
 	fs.Var(&s.OutputLimit, "output-limit", "the longest text of an answer; the whole output goes to a file")
 
+	s.ArtifactReadLimit = 100_000
+	fs.Var(&s.ArtifactReadLimit, "artifact-read-limit", "the largest binary file that read_artifact gives whole")
 	s.UploadLimit, s.DownloadLimit, s.DownloadTimeout = 50_000_000, 500_000_000, seconds(2*time.Minute)
 	fs.Var(&s.UploadLimit, "upload-limit", "the largest file that is uploaded as text or as base64")
 	fs.Var(&s.DownloadLimit, "download-limit", "the largest file that is fetched from an address or taken from an allowed folder")
@@ -265,6 +268,7 @@ func (s *Settings) check() error {
 	wrong(s.MaxSessions < 1, "--max-sessions %d must be at least 1", s.MaxSessions)
 	wrong(s.OutputLimit < 1000 || s.OutputLimit > 200_000, "--output-limit %s must lie between 1000 and 200000 bytes", s.OutputLimit)
 	wrong(s.CodeLimit < 1 || s.CodeLimit > 150_000, "--code-limit %s must lie between 1 and 150000 bytes", s.CodeLimit)
+	wrong(s.ArtifactReadLimit < 1 || s.ArtifactReadLimit > 50<<20, "--artifact-read-limit %s must lie between 1 byte and 50MiB", s.ArtifactReadLimit)
 	wrong(s.UploadLimit < 1 || s.UploadLimit > 50<<20, "--upload-limit %s must lie between 1 byte and 50MiB; larger files come from an address or a folder of the host", s.UploadLimit)
 	wrong(s.SQLMaxInlineRows < 1 || s.SQLMaxInlineRows > 1000, "--sql-max-inline-rows %d must lie between 1 and 1000", s.SQLMaxInlineRows)
 	wrong(s.SQLMaxRows < 1, "--sql-max-rows %d must be above 0", s.SQLMaxRows)

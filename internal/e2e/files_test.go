@@ -172,7 +172,8 @@ plt.figure(figsize=(30, 20)); plt.plot([1, 2]); plt.savefig('output/plot.png', d
 		{object{"path": "output/long.txt", "offset": 5, "limit": 6, "unit": "bytes"}, "text/plain", "utf-8", []string{"bytes 5 to 11; go on with offset 11]\n0\nline"}},
 		{object{"path": "output/latin.txt"}, "text/plain", "utf-8", []string{"not UTF-8", "cr\ufffdme"}},
 		{object{"path": "output/wide.txt"}, "text/plain", "utf-16", []string{"één\ntwee\n"}},
-		{object{"path": "output/small.bin"}, "application/octet-stream", "base64", []string{"AAECAwQF"}},
+		{object{"path": "output/small.bin"}, "application/octet-stream", "resource", []string{", attached]"}},
+		{object{"path": "output/small.bin", "unit": "bytes"}, "application/octet-stream", "base64", []string{"AAECAwQF"}},
 		{object{"path": "output/large.bin", "offset": 256, "limit": 3}, "application/octet-stream", "base64", []string{"AAEC"}},
 		{object{"path": "output/liar.png"}, "text/plain", "utf-8", []string{"only text"}},
 		{object{"path": "output/deep/ré.txt"}, "text/plain", "utf-8", []string{"decomposed"}},
@@ -394,7 +395,7 @@ func TestSecretsAreMaskedInFiles(t *testing.T) {
 	s.py("import os; t = os.environ['TOKEN']; open('output/t.txt', 'w').write('x' * 50 + t + '\\n'); open('output/t.bin', 'wb').write(b'\\0\\1' + t.encode()); open(f'output/{t}.txt', 'w').close()")
 	id := s.py("1").Meta.Run.SessionID
 	for _, r := range []object{
-		{"path": "output/t.txt"}, {"path": "output/t.txt", "unit": "bytes", "limit": 60}, {"path": "output/t.txt", "unit": "bytes", "offset": 54}, {"path": "output/t.bin"},
+		{"path": "output/t.txt"}, {"path": "output/t.txt", "unit": "bytes", "limit": 60}, {"path": "output/t.txt", "unit": "bytes", "offset": 54}, {"path": "output/t.bin"}, {"path": "output/t.bin", "unit": "bytes"},
 	} {
 		line := string(s.call("read_artifact", r).line)
 		if !strings.Contains(line, "masked") || strings.Contains(line, "hunter") || strings.Contains(line, base64.StdEncoding.EncodeToString([]byte("\x00\x01hunter22hunter"))[4:16]) {

@@ -83,6 +83,7 @@ type toolResult struct {
 
 type content struct {
 	Type, Text, Data, MimeType string
+	Resource                   resourceContents
 }
 
 // errorFields is the fields of a coded error.

@@ -54,7 +54,7 @@ type Options struct {
 	// MaxLineBytes is the longest message taken, its newline not counted. Default 72 MiB,
 	// which an upload of 50 MB in base64 fits.
 	MaxLineBytes int
-	// MaxMessageBytes is the longest message sent, its newline counted. Default 8 MiB.
+	// MaxMessageBytes is the longest message sent, its newline counted. Default UsualMessageBytes.
 	MaxMessageBytes int
 	// MaxRunning is how many calls run at once. Default 32.
 	MaxRunning int
@@ -77,9 +77,12 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// UsualMessageBytes is the longest line that clients are known to take.
+const UsualMessageBytes = 8 << 20
+
 func (o Options) withDefaults() Options {
 	o.MaxLineBytes = cmp.Or(o.MaxLineBytes, 72<<20)
-	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, 8<<20)
+	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, UsualMessageBytes)
 	o.MaxRunning = cmp.Or(o.MaxRunning, 32)
 	o.MaxQueued = cmp.Or(o.MaxQueued, 1024)
 	o.MaxPendingBytes = cmp.Or(o.MaxPendingBytes, 4*o.MaxLineBytes)

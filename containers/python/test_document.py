@@ -1,0 +1,91 @@
+"""Tests of document.py with the standard library alone: python3 -m unittest. The image's e2e tests read the rest."""
+
+import gzip
+import io
+import json
+import pathlib
+import subprocess
+import sys
+import tarfile
+import tempfile
+import unittest
+import zipfile
+
+PROGRAM = pathlib.Path(__file__).with_name("document.py").read_text()
+OFFICE = "application/vnd.openxmlformats-officedocument."
+WORD = OFFICE + "wordprocessingml.document"
+OPEN_TEXT = "application/vnd.oasis.opendocument.text"
+
+
+def zipped(**files):
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name.replace("__", "/") + ".xml", content)
+    return made.getvalue()
+
+
+def word(body):
+    return zipped(word__document=f'<w:body xmlns:w="w" xmlns:mc="mc">{body}</w:body>')
+
+
+class ReadsDocuments(unittest.TestCase):
+    def read(self, content, mime, limit=100_000):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "file").write_bytes(content)
+            request = {"work_dir": folder, "path": "file", "type": mime, "limit_bytes": limit}
+            program = [sys.executable, "-I", "-c", PROGRAM]
+            asked = json.dumps(request) + "\n"
+            told = subprocess.run(program, input=asked, stdout=subprocess.PIPE, text=True, check=True)
+        return json.loads(told.stdout)
+
+    def test_what_is_written(self):
+        r = "<w:r><w:t>{}</w:t></w:r>".format
+        p = "<w:p><w:pPr><w:tabs><w:tab/></w:tabs></w:pPr>{}</w:p>".format
+        cell = "<w:tc><w:tcPr/>{}</w:tc>".format
+        row = "<w:tr><w:trPr/>{}</w:tr>".format
+        box = "<mc:Choice>{0}</mc:Choice><mc:Fallback>{0}</mc:Fallback>".format
+        odf = '<o xmlns:text="t"><text:tracked-changes><text:p>gone</text:p></text:tracked-changes>{}</o>'.format
+        title = "<text:h>T</text:h><text:p>a<text:s/>b <text:span>c</text:span> d</text:p>"
+        removed = "<w:del><w:r><w:delText>x</w:delText></w:r></w:del><w:moveFrom>" + r("x") + "</w:moveFrom>"
+        table = "<w:tbl>" + row(cell(p(r("a"))) + cell(p(r("b")) + p(r("c")))) + "</w:tbl>"
+        for name, content, mime, want in (
+            ("runs", word(p(r("one ") + r("two") + "<w:tab/>" + r("three"))), WORD, "one two\tthree\n"),
+            ("an empty paragraph", word(p(r("a")) + p("") + p(r("b"))), WORD, "a\n\nb\n"),
+            ("a table", word(table), WORD, "a | b c\n"),
+            ("removed", word(p(r("a") + removed)), WORD, "a\n"),
+            ("a text box", word(p(r("a") + "<w:r>" + box(p(r("b"))) + "</w:r>")), WORD, "a\nb\n"),
+            ("OpenDocument", zipped(content=odf(title)), OPEN_TEXT, "T\na b c d\n"),
+            ("a gzip file", gzip.compress("é\n".encode() * 50_000), "application/gzip", "é\n" * 33_333),
+        ):
+            with self.subTest(name):
+                answer = self.read(content, mime)
+                self.assertEqual(answer.get("text", answer), want)
+
+    def test_a_list_shows_names_that_are_no_names(self):
+        made = io.BytesIO()
+        with tarfile.open(fileobj=made, mode="w") as archive:
+            for name in "a\nb", "folder/über":
+                archive.addfile(tarfile.TarInfo(name))
+        text = self.read(made.getvalue(), "application/x-tar")["text"]
+        self.assertEqual([line.split(" ", 3)[-1].split()[-1] for line in text.splitlines()], ["'a\\nb'", "folder/über"])
+
+    def test_what_cannot_be_read(self):
+        encrypted = b"\xd0\xcf\x11\xe0" + "EncryptedPackage".encode("utf-16-le")
+        for name, content, mime, want in (
+            ("no document", b"text", WORD, "broken"),
+            ("another archive", zipped(other="<x/>"), WORD, "broken"),
+            ("no XML", zipped(word__document="<x>"), WORD, "broken"),
+            ("nested without end", word("<w:x>" * 50_000 + "</w:x>" * 50_000), WORD, "broken"),
+            ("a bomb", zipped(word__document=bytes(201 << 20)), WORD, "too_large"),
+            ("cut", gzip.compress(b"text" * 1000)[:-10], "application/gzip", "broken"),
+            ("no text in it", gzip.compress(bytes(range(256))), "application/gzip", "unsupported"),
+            ("another type", b"x", "application/x-npy", "unsupported"),
+            ("encrypted", encrypted, "application/x-ole-storage", "encrypted"),
+        ):
+            with self.subTest(name):
+                self.assertEqual(self.read(content, mime).get("error"), want)
+
+
+if __name__ == "__main__":
+    unittest.main()

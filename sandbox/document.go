@@ -1,0 +1,99 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+)
+
+// documentPatience is how long reading a document may take; its program gives up before.
+const documentPatience = time.Minute
+
+// Document is what is written in a file that is no text itself.
+type Document struct {
+	Text     string
+	Complete bool // false: there is more
+}
+
+// ReadDocument gives what is written in a file of an existing session, of at most so many bytes: an office
+// document, a PDF or an archive, of this MIME type. A program in the session's Python container reads it,
+// because the file is hostile. The error is a fault.
+func (m *Manager) ReadDocument(ctx context.Context, sessionID string, f File, mime string, most int) (Document, error) {
+	s, err := m.existing(sessionID)
+	if err != nil {
+		return Document{}, err
+	}
+	l := s.lanes[Python]
+	if l == nil {
+		return Document{}, fault.New(fault.EngineUnavailable, "Read it with code, or switch Python on with --python-image.",
+			"Python is switched off, which reads %q as text.", clip(f.Path, 120))
+	}
+	if err := s.enter(); err != nil {
+		return Document{}, err
+	}
+	defer s.leave()
+	if _, err := s.kernel(l, l.noteLater, true); err != nil {
+		return Document{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, documentPatience)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	proc, err := s.exec(ctx, Python, s.config.Kernels[Python].Document)
+	if err != nil {
+		return Document{}, s.filesFault(ctx, err)
+	}
+	defer context.AfterFunc(ctx, func() { _ = proc.Close() })()
+	defer func() { _ = proc.Close() }()
+	a, err := askDocument(proc, f.Path, mime, most)
+	switch {
+	case ctx.Err() != nil && s.ctx.Err() != nil:
+		return Document{}, s.filesFault(ctx, err)
+	case err != nil || a.Error != "":
+		s.config.Logger.Debug("document program", "session", s.id, "error", err, "stderr", clip(proc.Stderr(), 2000))
+		return Document{}, a.fault(f, mime)
+	}
+	if len(a.Text) > most {
+		a.Text, a.Complete = a.Text[:most], false
+	}
+	return a.Document, nil
+}
+
+type documentAnswer struct {
+	Document
+	Error  string
+	Detail string // hostile text
+}
+
+func askDocument(proc Process, path, mime string, most int) (a documentAnswer, err error) {
+	request, err := json.Marshal(map[string]any{"work_dir": WorkDir, "path": path, "type": mime, "limit_bytes": most})
+	if err != nil {
+		return a, err
+	}
+	if _, err := proc.Write(append(request, '\n')); err != nil {
+		return a, err
+	}
+	// JSON makes six bytes of one at most.
+	err = json.NewDecoder(io.LimitReader(proc, 6*int64(most)+4096)).Decode(&a)
+	return a, err
+}
+
+// fault puts the program's error into words. Where there is none, it has ended in the middle.
+func (a documentAnswer) fault(f File, mime string) *fault.Error {
+	name := clip(f.Path, 120)
+	switch a.Error {
+	case "unsupported":
+		return fault.New(fault.InvalidArgument, "Leave as out, or read it with code.", "%q is %s, which is not given as text. %s", name, mime, clip(a.Detail, 200))
+	case "encrypted":
+		return fault.New(fault.InvalidContent, "Ask the user for the password, and open it with code.", "%q is encrypted.", name)
+	case "missing":
+		return fault.New(fault.ExecutionFailed, "Read it with code, or use an image that has it.", "The Python image has no %s, which %q needs to be given as text.", clip(a.Detail, 100), name)
+	case "broken":
+		return fault.New(fault.InvalidContent, "It may be damaged, or be something else than its name says: look at it with code.",
+			"%q cannot be read as %s: %s", name, mime, clip(a.Detail, 200))
+	}
+	return fault.New(fault.ArtifactTooLarge, "Read what is needed of it with code.", "To give %q as text would take more memory or time than it may.", name).
+		With("size_bytes", f.SizeBytes)
+}
