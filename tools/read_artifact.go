@@ -59,7 +59,7 @@ func (d *Deps) readArtifact() tool {
 		mcp.WithNumber("offset", mcp.Description("Units to pass over.")),
 		mcp.WithNumber("limit", mcp.Description("Units to return, at least 1.")),
 		mcp.WithString("as", mcp.Enum("auto", "text"), mcp.Description("text: an office document or PDF as text, an archive as a list.")),
-		mcp.WithString("unit", mcp.Enum("lines", "bytes"), mcp.Description("Of offset and limit; by default lines for text, bytes for the rest.")),
+		mcp.WithString("unit", mcp.Enum("lines", "bytes"), mcp.Description("Of offset and limit; by default lines for text, else bytes.")),
 	}
 	if d.HostDirs.Any() {
 		options = append(options,
