@@ -55,7 +55,7 @@ func (d *Deps) images(ctx context.Context) string {
 	return cmp.Or(d.Images, ImagesOn)
 }
 
-// withoutImages leaves the images out of an answer where they are not wanted, and says so where it is of nothing else.
+// withoutImages leaves the images of files out of an answer where they are not wanted.
 func (d *Deps) withoutImages(ctx context.Context, a *answer) *answer {
 	if d.images(ctx) == ImagesOn {
 		return a

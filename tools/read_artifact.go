@@ -20,7 +20,6 @@ import (
 
 // What one answer may hold of a file, in bytes of the file.
 const (
-	maxBase64Bytes = 24_000   // a model pays about a token for every two of them
 	maxAudioBytes  = 4 << 20  // the largest line that clients take is 8 MiB
 	maxImageSource = 16 << 20 // of an image before it is made to fit
 	maxDecodeBytes = 4 << 20  // of text that has to be decoded before it can be cut
@@ -222,8 +221,8 @@ const attachedHint = "[pass as: text for what is written in a document or is in 
 // readWhole attaches a file that is small: clients keep such a resource, or open it, and a program takes it from there.
 func (d *Deps) readWhole(ctx context.Context, r reading, fields readFields) (*answer, error) {
 	if fields.SizeBytes > d.ArtifactBytes {
-		return nil, tooLarge(fields, d.ArtifactBytes, fmt.Sprintf(
-			"Read it with code, pass as: text for a document or an archive, or offset and a limit of at most %d bytes for a slice", maxBase64Bytes))
+		return nil, tooLarge(fields, d.ArtifactBytes,
+			"Read it with code, pass as: text for a document or an archive, or offset and limit for slices")
 	}
 	whole, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: -1}, d.ArtifactBytes)
 	if err != nil {
@@ -244,24 +243,23 @@ func (d *Deps) maskedBase64(data []byte) (text, note string) {
 	return base64.StdEncoding.EncodeToString(masked), note
 }
 
-// readBinary gives base64, but only of so much as a model has a use for.
+// readBinary gives a small file whole, and of the part that is asked for as much base64 as an answer has room for.
 func (d *Deps) readBinary(ctx context.Context, r reading, fields readFields) (*answer, error) {
 	if !r.part() {
 		return d.readWhole(ctx, r, fields)
 	}
-	rest := max(fields.SizeBytes-r.from(), 0)
-	wanted := r.amount(rest, rest)
-	if wanted > maxBase64Bytes {
-		return nil, tooLarge(fields, maxBase64Bytes, fmt.Sprintf("Read it with code, or pass offset and a limit of at most %d bytes for a slice", maxBase64Bytes))
-	}
-	part, err := d.fetch(ctx, r, sandbox.ReadOptions{Offset: r.from(), Limit: max(wanted, 1)}, maxBase64Bytes)
+	most := r.amount(d.textLimit(), d.textLimit())
+	part, err := d.fetch(ctx, r, sandbox.ReadOptions{Offset: r.from(), Limit: most}, most)
 	if err != nil {
 		return nil, err
 	}
 	fields.Encoding, fields.Unit = "base64", "bytes"
-	fields.took(r, part, int64(len(part.data)))
-	text, note := d.maskedBase64(part.data)
-	return d.textAnswer(fields, ", base64"+note, text), nil
+	return d.fitted(ctx, len(part.data), func(most int) *answer {
+		fields, part := fields, part.upTo(most)
+		fields.took(r, part, int64(most))
+		text, note := d.maskedBase64(part.data)
+		return d.textAnswer(fields, byteNote(fields)+", base64"+note, text)
+	}), nil
 }
 
 // took notes which part of the file an answer has.

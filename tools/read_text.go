@@ -111,15 +111,19 @@ func (d *Deps) renderBytes(r reading, fields readFields, part piece) *answer {
 	}
 	fields.Encoding, fields.Unit = "utf-8", "bytes"
 	fields.took(r, part, int64(len(part.data)))
-	note := ""
+	text, broken := plainText(part.data, r.from() == 0)
+	return d.textAnswer(fields, byteNote(fields)+broken, d.Secrets.MaskPart(text))
+}
+
+// byteNote says which bytes an answer has, where they are not all.
+func byteNote(fields readFields) (note string) {
 	if fields.Offset > 0 || fields.NextOffset != nil {
 		note = fmt.Sprintf(", bytes %d to %d", fields.Offset, fields.Offset+fields.Returned)
 	}
 	if fields.NextOffset != nil {
 		note += fmt.Sprintf("; go on with offset %d", *fields.NextOffset)
 	}
-	text, broken := plainText(part.data, r.from() == 0)
-	return d.textAnswer(fields, note+broken, d.Secrets.MaskPart(text))
+	return note
 }
 
 // wholeCharacters leaves out the beginning of a character that data ends with, unless that is all.

@@ -193,8 +193,12 @@ plt.figure(figsize=(30, 20)); plt.plot([1, 2]); plt.savefig('output/plot.png', d
 		}
 	}
 	long := s.call("read_artifact", object{"path": "output/long.txt"})
-	if f := long.fields(t); f.NextOffset == nil || len(long.text()) > 31_000 {
+	if f := long.fields(t); f.NextOffset == nil || len(long.text()) > 16_001 {
 		t.Errorf("%d bytes of a long text, next is %v", len(long.text()), f.NextOffset)
+	}
+	slice := s.call("read_artifact", object{"path": "output/large.bin", "unit": "bytes", "limit": 100_000})
+	if f := slice.fields(t); f.NextOffset == nil || len(slice.text()) > 16_001 || len(slice.text()) < 15_000 {
+		t.Errorf("%d bytes of a long slice, next is %v", len(slice.text()), f.NextOffset)
 	}
 	for _, path := range []string{"output/large.bin", "output/huge.png"} {
 		s.call("read_artifact", object{"path": path}).wantCode(t, "artifact_too_large")
