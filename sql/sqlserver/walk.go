@@ -234,7 +234,7 @@ func (c *checker) beginsStatement(i int, key string) bool {
 // wantsMore tells whether a statement cannot end with the token at i, so that what comes next is a part of it.
 func (c *checker) wantsMore(i int) bool {
 	t := c.at(i)
-	return t.kind == symbol && strings.Contains("(,/+-%=<>!&|^~{", t.key) || t.kind == word && operators[t.key] && !c.afterDot(i)
+	return t.kind == symbol && isOneOf(t, "(", ",", "/", "+", "-", "%", "=", "<", ">", "!", "&", "|", "^", "~", "{") || t.kind == word && operators[t.key] && !c.afterDot(i)
 }
 
 // followsName tells whether the token at i is one that may come after a name, and begins no list of values.
@@ -246,7 +246,7 @@ func (c *checker) followsName(i int) bool {
 	case symbol:
 		return !isOneOf(t, "(", "{", "*", "+", "-", "~", "::")
 	case word:
-		return afterNames[t.key] && !(isOneOf(t, "LEFT", "RIGHT") && c.at(i+1).key == "(")
+		return afterNames[t.key] && (!isOneOf(t, "LEFT", "RIGHT") || c.at(i+1).key != "(")
 	}
 	return false
 }
