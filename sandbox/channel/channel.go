@@ -1,0 +1,237 @@
+// Package channel is the connection between a server and the supervisor of a container: control
+// messages, and streams of bytes beside them, over one pair of pipes. Both ends use it.
+//
+// A frame is a 4-byte big-endian length, a byte that says its kind, and so many bytes. A control
+// frame is one JSON text; the bytes of all stream frames are those of a multiplexer
+// (github.com/hashicorp/yamux), with its flow control. docs/kernel-protocol.md has the messages.
+//
+// What comes from the other end is hostile for a server: a frame's length is bounded before any
+// of it is kept, and what the multiplexer has not taken is bounded too. [Conn.Send] may be used
+// by several goroutines at once, [Conn.Receive] by one.
+package channel
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/yamux"
+)
+
+// Kinds of frames.
+const (
+	kindControl = 'c'
+	kindStream  = 's'
+)
+
+const (
+	headBytes = 5
+	// bulkBytes is how much of the streams' bytes is in one frame: a control frame waits for one at the most.
+	bulkBytes = 32 << 10
+	// maxPending bounds the streams' bytes that have come and that the multiplexer has not taken. It takes
+	// them at once, and windows bound what an honest end sends.
+	maxPending = 8 << 20
+	// maxBacklog is how many streams the other end may have opened that were not accepted.
+	maxBacklog = 64
+	// writeTimeout bounds how long a stream waits for an end that does not read. Whoever uses a stream has
+	// a limit of its own, which is shorter.
+	writeTimeout = 10 * time.Minute
+	// closeTimeout is how long a closed stream is kept whose other end was not.
+	closeTimeout = 30 * time.Second
+)
+
+// Errors of [Conn.Receive]: the other end broke the rules, and the connection is over.
+var (
+	ErrFrameTooLarge = errors.New("frame too large")
+	ErrUnknownFrame  = errors.New("frame of an unknown kind")
+	ErrFlooded       = errors.New("more stream data than windows allow")
+)
+
+// Conn is one end of a connection. It must be closed.
+type Conn struct {
+	raw    io.ReadWriteCloser
+	in     *bufio.Reader
+	most   int
+	pipe   *pipe
+	mux    *yamux.Session
+	sender sender
+}
+
+// Options says which end a connection is.
+type Options struct {
+	Supervisor bool // the supervisor's end; else the server's
+	MaxControl int  // the largest control message that is taken, in bytes
+}
+
+// New begins a connection over raw, which it owns from now on.
+func New(raw io.ReadWriteCloser, o Options) *Conn {
+	c := &Conn{raw: raw, in: bufio.NewReaderSize(raw, 64<<10), most: o.MaxControl}
+	c.sender.raw = raw
+	c.sender.free.L = &c.sender.mu
+	c.pipe = newPipe(&c.sender)
+	config := yamux.DefaultConfig()
+	config.AcceptBacklog = maxBacklog
+	config.EnableKeepAlive = false // the end of the pipes says it
+	config.StreamOpenTimeout = 0   // which would end all streams for one that is slow
+	config.ConnectionWriteTimeout = writeTimeout
+	config.StreamCloseTimeout = closeTimeout
+	config.LogOutput = io.Discard
+	start := yamux.Client
+	if o.Supervisor {
+		start = yamux.Server
+	}
+	mux, err := start(c.pipe, config)
+	if err != nil {
+		panic(err) // only a configuration that is no good
+	}
+	c.mux = mux
+	return c
+}
+
+// Send writes one control message, in one write, before any of the streams' bytes that wait.
+func (c *Conn) Send(message []byte) error { return c.sender.control(message) }
+
+// Receive returns the next control message. Streams get what comes for them while somebody
+// receives, so one goroutine always should. io.EOF: the other end closed.
+func (c *Conn) Receive() ([]byte, error) {
+	for {
+		kind, n, err := c.readHead()
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case kind == kindControl && n > c.most, kind == kindStream && n > bulkBytes:
+			return nil, ErrFrameTooLarge
+		case kind == kindControl:
+			return c.readBody(n)
+		case kind != kindStream:
+			return nil, ErrUnknownFrame
+		}
+		if err := c.pipe.fill(c.in, n); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (c *Conn) readHead() (kind byte, n int, err error) {
+	var head [headBytes]byte
+	if _, err := io.ReadFull(c.in, head[:]); err != nil {
+		return 0, 0, err
+	}
+	return head[4], int(binary.BigEndian.Uint32(head[:4])), nil
+}
+
+// readBody grows with what really arrives, so that a forged length costs nothing.
+func (c *Conn) readBody(n int) ([]byte, error) {
+	const step = 64 << 10
+	body := make([]byte, 0, min(n, step))
+	for len(body) < n {
+		at := len(body)
+		more := min(n-at, max(at, step))
+		body = append(body, make([]byte, more)...)
+		if _, err := io.ReadFull(c.in, body[at:]); err != nil {
+			return nil, cut(err)
+		}
+	}
+	return body, nil
+}
+
+// Open begins a stream, which must be closed. It does not wait for the other end.
+func (c *Conn) Open() (net.Conn, error) { return c.mux.OpenStream() }
+
+// Accept returns the next stream that the other end began, which must be closed.
+func (c *Conn) Accept() (net.Conn, error) { return c.mux.AcceptStream() }
+
+// Close ends the connection and all of its streams. It may be called more than once.
+func (c *Conn) Close() error {
+	c.sender.close()
+	_ = c.pipe.Close()
+	err := c.raw.Close()
+	_ = c.mux.Close()
+	return err
+}
+
+func cut(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// sender writes whole frames, and control frames first.
+type sender struct {
+	raw io.Writer
+
+	mu      sync.Mutex
+	free    sync.Cond
+	busy    bool
+	waiting int // control frames
+	closed  bool
+	room    []byte // of a control frame
+}
+
+func (s *sender) control(message []byte) error {
+	s.mu.Lock()
+	s.waiting++
+	s.wait(func() bool { return s.busy })
+	s.waiting--
+	if s.closed {
+		s.mu.Unlock()
+		return net.ErrClosed
+	}
+	s.busy = true
+	s.mu.Unlock()
+	s.room = append(append(s.room[:0], make([]byte, headBytes)...), message...)
+	err := s.write(kindControl, s.room)
+	if cap(s.room) > 256<<10 {
+		s.room = nil
+	}
+	s.release()
+	return err
+}
+
+// bulk writes one stream frame; frame has room for the head.
+func (s *sender) bulk(frame []byte) error {
+	s.mu.Lock()
+	s.wait(func() bool { return s.busy || s.waiting > 0 })
+	if s.closed {
+		s.mu.Unlock()
+		return net.ErrClosed
+	}
+	s.busy = true
+	s.mu.Unlock()
+	err := s.write(kindStream, frame)
+	s.release()
+	return err
+}
+
+func (s *sender) write(kind byte, frame []byte) error {
+	binary.BigEndian.PutUint32(frame, uint32(len(frame)-headBytes))
+	frame[4] = kind
+	_, err := s.raw.Write(frame)
+	return err
+}
+
+func (s *sender) wait(hasTo func() bool) {
+	for hasTo() && !s.closed {
+		s.free.Wait()
+	}
+}
+
+func (s *sender) release() {
+	s.mu.Lock()
+	s.busy = false
+	s.mu.Unlock()
+	s.free.Broadcast()
+}
+
+func (s *sender) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.free.Broadcast()
+}

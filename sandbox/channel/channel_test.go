@@ -1,0 +1,491 @@
+package channel
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+const maxControl = 1 << 20
+
+// ends is one end of a pair of pipes.
+type ends struct {
+	io.Reader
+	io.Writer
+	close func() error
+}
+
+func (e ends) Close() error { return e.close() }
+
+// pipes are both ends. Nothing is buffered between them.
+func pipes() (one, other ends) {
+	r1, w1 := io.Pipe()
+	r2, w2 := io.Pipe()
+	one = ends{r1, w2, func() error { return errors.Join(r1.Close(), w2.Close()) }}
+	other = ends{r2, w1, func() error { return errors.Join(r2.Close(), w1.Close()) }}
+	return one, other
+}
+
+// pair is a server's end and a supervisor's.
+func pair(t testing.TB) (server, supervisor *Conn) {
+	one, other := pipes()
+	server, supervisor = New(one, Options{MaxControl: maxControl}), New(other, Options{Supervisor: true, MaxControl: maxControl})
+	t.Cleanup(func() { _ = errors.Join(server.Close(), supervisor.Close()) })
+	return server, supervisor
+}
+
+// against is a server's end whose other end writes what it likes.
+func against(t testing.TB) (server *Conn, hostile ends) {
+	one, other := pipes()
+	server = New(one, Options{MaxControl: maxControl})
+	t.Cleanup(func() { _ = errors.Join(server.Close(), other.Close()) })
+	return server, other
+}
+
+// receiving keeps what an end receives, and closes it when nothing more can be believed.
+func receiving(c *Conn) (messages <-chan string, ended <-chan error) {
+	got, end := make(chan string, 1000), make(chan error, 1)
+	go func() {
+		for {
+			body, err := c.Receive()
+			if err != nil {
+				end <- err
+				_ = c.Close()
+				return
+			}
+			got <- string(body)
+		}
+	}()
+	return got, end
+}
+
+func frame(kind byte, body []byte) []byte {
+	return append(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), kind), body...)
+}
+
+// Types and flags of a multiplexer's frames.
+const (
+	typeData, typeWindow, typePing, typeGoAway = 0, 1, 2, 3
+	flagSYN, flagRST                           = 1, 8
+)
+
+func muxFrame(kind byte, flags uint16, stream, length uint32) []byte {
+	head := binary.BigEndian.AppendUint16([]byte{0, kind}, flags)
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(head, stream), length)
+}
+
+func random(size int) []byte {
+	b := make([]byte, size)
+	_, _ = rand.Read(b)
+	return b
+}
+
+func TestControlMessagesSurviveTheWay(t *testing.T) {
+	server, supervisor := pair(t)
+	got, _ := receiving(supervisor)
+	sent := []string{"", "{}", "line\nbreak \x00 \xff é", string(random(maxControl))}
+	for _, message := range sent {
+		if err := server.Send([]byte(message)); err != nil {
+			t.Fatal(err)
+		}
+		if came := <-got; came != message {
+			t.Errorf("%.20q came as %.20q", message, came)
+		}
+	}
+	// Those of many senders stay whole, also beside streams.
+	back, _ := receiving(server)
+	var senders sync.WaitGroup
+	for i := range 20 {
+		senders.Go(func() {
+			for range 20 {
+				_ = supervisor.Send(bytes.Repeat([]byte{byte('a' + i)}, 1000+i))
+			}
+		})
+	}
+	for range 400 {
+		if m := <-back; strings.Trim(m, m[:1]) != "" || len(m) != 1000+int(m[0]-'a') {
+			t.Fatalf("a message came as %.20q, %d bytes", m, len(m))
+		}
+	}
+	senders.Wait()
+}
+
+func TestStreamsOfBothEndsCarryEveryByte(t *testing.T) {
+	server, supervisor := pair(t)
+	receiving(server)
+	receiving(supervisor)
+	for name, c := range map[string][2]*Conn{"the server's": {server, supervisor}, "the supervisor's": {supervisor, server}} {
+		var wait sync.WaitGroup
+		for i := range 8 {
+			wait.Go(func() {
+				stream, err := c[0].Open()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer stream.Close()
+				sent := random(1<<20 + i)
+				go func() { _, _ = stream.Write(sent) }()
+				got := make([]byte, len(sent))
+				if _, err := io.ReadFull(stream, got); err != nil || !bytes.Equal(got, sent) {
+					t.Errorf("%s: what came back is not what was sent: %v", name, err)
+				}
+			})
+			echo, err := c[1].Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				_, _ = io.Copy(echo, echo)
+				_ = echo.Close()
+			}()
+		}
+		wait.Wait()
+	}
+}
+
+// A frame that is not what an end sends ends the connection, and costs no more than what has come of it.
+func TestFramesThatAreRefused(t *testing.T) {
+	huge := func(kind byte, n uint32) []byte { return append(binary.BigEndian.AppendUint32(nil, n), kind) }
+	ping := muxFrame(typePing, flagSYN, 0, 7)
+	for name, test := range map[string]struct {
+		sent [][]byte
+		want error
+	}{
+		"nothing":                       {nil, io.EOF},
+		"half a head":                   {[][]byte{{0, 0, 0}}, io.ErrUnexpectedEOF},
+		"half a control message":        {[][]byte{frame('c', []byte("{}"))[:6]}, io.ErrUnexpectedEOF},
+		"half of a large one":           {[][]byte{huge('c', maxControl), make([]byte, 100_000)}, io.ErrUnexpectedEOF},
+		"half a stream frame":           {[][]byte{frame('s', ping)[:8]}, io.ErrUnexpectedEOF},
+		"a control message too large":   {[][]byte{huge('c', maxControl+1)}, ErrFrameTooLarge},
+		"the largest length":            {[][]byte{huge('c', 1<<32-1)}, ErrFrameTooLarge},
+		"a stream frame too large":      {[][]byte{huge('s', bulkBytes+1)}, ErrFrameTooLarge},
+		"another kind":                  {[][]byte{frame('x', nil)}, ErrUnknownFrame},
+		"the kind of the old protocol":  {[][]byte{[]byte("\x00\x00\x00\x10{\"type\":\"ready\"}")}, ErrUnknownFrame},
+		"a question of the multiplexer": {[][]byte{frame('s', ping)}, ErrUnknownFrame},
+		"one in parts": {[][]byte{
+			frame('s', append(muxFrame(typeData, flagSYN, 2, 5), "hello"...)), frame('s', ping[:1]), frame('s', ping[1:]),
+		}, ErrUnknownFrame},
+		"the bytes of a stream that look like one": {[][]byte{
+			frame('s', append(muxFrame(typeData, flagSYN, 2, 24), ping...)), frame('s', ping), frame('c', []byte("{}")),
+		}, io.EOF},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, hostile := against(t)
+			go func() { _, _ = io.Copy(io.Discard, hostile.Reader) }()
+			_, ended := receiving(server)
+			for _, b := range test.sent {
+				if _, err := hostile.Write(b); err != nil && test.want == io.EOF {
+					t.Error(err)
+				}
+			}
+			_ = hostile.Close()
+			if err := <-ended; !errors.Is(err, test.want) {
+				t.Errorf("it ended with %v", err)
+			}
+		})
+	}
+}
+
+func TestALengthThatIsForgedCostsNothing(t *testing.T) {
+	forged := append(binary.BigEndian.AppendUint32(nil, maxControl), "c{"...)
+	if used := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			c := New(ends{bytes.NewReader(forged), io.Discard, func() error { return nil }}, Options{MaxControl: maxControl})
+			_, _ = c.Receive()
+			_ = c.Close()
+		}
+	}).AllocedBytesPerOp(); used > maxControl/2 {
+		t.Errorf("it cost %d bytes", used)
+	}
+}
+
+// heap is what is in use now.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
+
+// What a hostile supervisor opens and sends is bounded, whether it reads the answers or not, and control messages go on
+// where it keeps to the rules of frames.
+func TestFloodsAreBounded(t *testing.T) {
+	const most = 40 << 20
+	chunk := make([]byte, bulkBytes-muxHeadBytes)
+	const goes, ends, either = "goes on", "ends", "" // either, as the multiplexer is quick to drop what comes
+	for name, test := range map[string]struct {
+		reads   bool
+		then    string
+		frames  int
+		forging func(i uint32) []byte
+	}{
+		"ten thousand streams":               {true, goes, 10_000, func(i uint32) []byte { return muxFrame(typeWindow, flagSYN, 2*i+2, 0) }},
+		"ten thousand, and it does not read": {false, goes, 10_000, func(i uint32) []byte { return muxFrame(typeWindow, flagSYN, 2*i+2, 0) }},
+		"a million, and it does not read":    {false, ends, 1_000_000, func(i uint32) []byte { return muxFrame(typeWindow, flagSYN, 2*i+2, 0) }},
+		"ten thousand with something in them": {true, either, 10_000, func(i uint32) []byte {
+			return append(muxFrame(typeData, flagSYN, 2*i+2, uint32(len(chunk))), chunk...)
+		}},
+		"streams opened and reset": {true, goes, 10_000, func(i uint32) []byte {
+			return append(muxFrame(typeWindow, flagSYN, 2*i+2, 0), muxFrame(typeWindow, flagRST, 2*i+2, 0)...)
+		}},
+		"a stream that nobody reads": {true, ends, 1000, func(i uint32) []byte {
+			if i == 0 {
+				return muxFrame(typeWindow, flagSYN, 2, 0)
+			}
+			return append(muxFrame(typeData, 0, 2, uint32(len(chunk))), chunk...)
+		}},
+		"streams that were never opened": {true, either, 1000, func(i uint32) []byte {
+			return append(muxFrame(typeData, 0, 2*i+2, uint32(len(chunk))), chunk...)
+		}},
+		"what is none of the multiplexer's": {true, ends, 1000, func(uint32) []byte { return bytes.Repeat([]byte{0xff}, bulkBytes) }},
+		"the end of the multiplexer":        {true, goes, 2, func(uint32) []byte { return muxFrame(typeGoAway, 0, 0, 1) }},
+		"questions, and it does not read":   {false, ends, 1_000_000, func(i uint32) []byte { return muxFrame(typePing, flagSYN, 0, i) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, hostile := against(t)
+			got, ended := receiving(server)
+			if test.reads {
+				go func() { _, _ = io.Copy(io.Discard, hostile.Reader) }()
+			}
+			before := heap()
+			batch := make([]byte, 0, bulkBytes)
+			var err error
+			for i := range test.frames {
+				one := test.forging(uint32(i))
+				if len(batch)+len(one) > bulkBytes {
+					if _, err = hostile.Write(frame('s', batch)); err != nil {
+						break
+					}
+					batch = batch[:0]
+				}
+				batch = append(batch, one...)
+			}
+			if err == nil {
+				_, err = hostile.Write(frame('s', batch))
+			}
+			if err == nil {
+				_, err = hostile.Write(frame('c', []byte("after")))
+			}
+			if used := heap() - before; used > most {
+				t.Errorf("it takes %d MiB", used>>20)
+			}
+			select {
+			case m := <-got:
+				if m != "after" || test.then == ends {
+					t.Errorf("the connection goes on with %q", m)
+				}
+			case err := <-ended:
+				if test.then == goes || !errors.Is(err, ErrFlooded) && !errors.Is(err, ErrUnknownFrame) {
+					t.Errorf("it ended with %v", err)
+				}
+			}
+		})
+	}
+}
+
+// noting tells what is being written to it.
+type noting struct {
+	ends
+	kind atomic.Uint32
+}
+
+func (n *noting) Write(b []byte) (int, error) {
+	n.kind.Store(uint32(b[4]))
+	return n.ends.Write(b)
+}
+
+func (s *sender) hasWaiting() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waiting > 0
+}
+
+// A control message waits for no more than 64 KiB of streams' bytes, however many there are.
+func TestAControlMessageDoesNotWaitForBulk(t *testing.T) {
+	one, other := pipes()
+	raw := &noting{ends: one}
+	c := New(raw, Options{Supervisor: true, MaxControl: maxControl})
+	defer other.Close()
+	defer c.Close()
+	for range 8 {
+		go func() {
+			if stream, err := c.Open(); err == nil {
+				_, _ = stream.Write(make([]byte, 200<<10)) // less than its window
+			}
+		}()
+	}
+	next := func() (kind byte, body []byte) {
+		head := make([]byte, headBytes)
+		_, err := io.ReadFull(other, head)
+		body = make([]byte, binary.BigEndian.Uint32(head))
+		if _, err2 := io.ReadFull(other, body); errors.Join(err, err2) != nil {
+			t.Fatal(err, err2)
+		}
+		return head[4], body
+	}
+	for large := 0; large < 4; { // until all have been opened, and send
+		if _, body := next(); len(body) > 10_000 {
+			large++
+		}
+	}
+	most := 0
+	for i := range 5 {
+		message := fmt.Sprint("message ", i)
+		raw.kind.Store(0)
+		go func() { _ = c.Send([]byte(message)) }()
+		for !c.sender.hasWaiting() && raw.kind.Load() != kindControl { // for an end that does not read, as the streams do
+			runtime.Gosched()
+		}
+		bulk := 0
+		kind, body := next()
+		for ; kind != kindControl; kind, body = next() {
+			bulk += len(body)
+		}
+		if most = max(most, bulk); string(body) != message || bulk > 64<<10 {
+			t.Errorf("%q came as %q behind %d bytes", message, body, bulk)
+		}
+	}
+	if most < 10_000 {
+		t.Errorf("no stream had much to send: %d bytes", most)
+	}
+}
+
+// Where one stream is not read, those beside it and control messages go on.
+func TestAStreamThatIsNotReadHoldsUpNoOther(t *testing.T) {
+	server, supervisor := pair(t)
+	got, _ := receiving(server)
+	receiving(supervisor)
+	stuck, err := supervisor.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	full := make(chan error)
+	go func() {
+		_ = stuck.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+		_, err := stuck.Write(make([]byte, 64<<20))
+		full <- err
+	}()
+	for i := range 20 {
+		stream, err := supervisor.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			_, _ = stream.Write(make([]byte, 1<<20))
+			_ = stream.Close()
+		}()
+		other, err := server.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := io.Copy(io.Discard, other); n != 1<<20 || err != nil {
+			t.Errorf("%d bytes came, %v", n, err)
+		}
+		_ = other.Close()
+		if err := supervisor.Send([]byte(fmt.Sprint(i))); err != nil || <-got != fmt.Sprint(i) {
+			t.Errorf("message %d: %v", i, err)
+		}
+	}
+	var timeout net.Error
+	if err := <-full; !errors.As(err, &timeout) || !timeout.Timeout() {
+		t.Errorf("the one that is not read: %v", err)
+	}
+}
+
+func TestCloseEndsEverything(t *testing.T) {
+	server, supervisor := pair(t)
+	_, ended := receiving(supervisor)
+	receiving(server)
+	stream, err := server.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := map[string]func() error{
+		"accept": func() error { _, err := server.Accept(); return err },
+		"read":   func() error { _, err := stream.Read(make([]byte, 1)); return err },
+		"write":  func() error { _, err := stream.Write(make([]byte, 1<<20)); return err },
+	}
+	failed := make(chan string, len(waiting))
+	for name, call := range waiting {
+		go func() {
+			if call() != nil {
+				failed <- name
+			}
+		}()
+	}
+	_ = server.Close()
+	_ = server.Close()
+	var names []string
+	for range waiting {
+		names = append(names, <-failed)
+	}
+	if slices.Sort(names); !slices.Equal(names, []string{"accept", "read", "write"}) {
+		t.Errorf("ended are %q", names)
+	}
+	if err := server.Send(nil); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a message: %v", err)
+	}
+	if _, err := server.Open(); err == nil {
+		t.Error("a stream was opened")
+	}
+	if err := <-ended; !errors.Is(err, io.EOF) {
+		t.Errorf("the other end hears %v", err)
+	}
+}
+
+// A message that waits for an end that does not read ends with the connection.
+func TestCloseEndsWhoeverSends(t *testing.T) {
+	server, _ := against(t)
+	failed := make(chan error)
+	for range 3 {
+		go func() { failed <- server.Send([]byte("x")) }()
+	}
+	_ = server.Close()
+	for range 3 {
+		if err := <-failed; err == nil {
+			t.Error("it was sent")
+		}
+	}
+}
+
+// FuzzReceive feeds a server's end whatever a hostile supervisor could send.
+func FuzzReceive(f *testing.F) {
+	for _, seed := range [][]byte{
+		frame('c', []byte(`{"type":"ready"}`)), frame('s', muxFrame(typeWindow, flagSYN, 2, 0)), frame('s', muxFrame(typePing, 0, 0, 1)),
+		frame('s', append(muxFrame(typeData, flagSYN, 2, 5), "hello"...)), frame('s', muxFrame(typeGoAway, 0, 0, 0)), frame('x', nil),
+		append(frame('s', muxFrame(typeData, flagSYN, 2, 1<<31)), frame('c', []byte("{}"))...), {0xff, 0xff, 0xff, 0xff, 'c'}, {0, 0},
+		bytes.Repeat(frame('s', muxFrame(typeWindow, flagSYN|flagRST, 2, 1<<31)), 3),
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		const most = 4 << 10
+		c := New(ends{bytes.NewReader(sent), io.Discard, func() error { return nil }}, Options{MaxControl: most})
+		defer c.Close()
+		for left := len(sent); ; {
+			message, err := c.Receive()
+			if err != nil {
+				return
+			}
+			if left -= headBytes + len(message); len(message) > most || left < 0 {
+				t.Fatalf("a message of %d bytes", len(message))
+			}
+		}
+	})
+}

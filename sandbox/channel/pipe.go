@@ -1,0 +1,131 @@
+package channel
+
+import (
+	"encoding/binary"
+	"io"
+	"sync"
+)
+
+// pipe is the connection that the multiplexer has: what it writes goes into stream frames, and what
+// comes in those waits here until it reads. Only the methods that a multiplexer uses do anything.
+type pipe struct {
+	sender *sender
+	frame  []byte // of the writer, with room for the head
+	// arriving is what fill reads into, made when the first stream frame comes.
+	arriving []byte
+	head     [muxHeadBytes]byte // of the multiplexer's frame that is arriving
+	headHas  int
+	bodyLeft uint32 // bytes of a stream that are to come behind it
+
+	mu      sync.Mutex
+	more    sync.Cond
+	pending []byte
+	taken   int // of pending
+	closed  bool
+}
+
+func newPipe(s *sender) *pipe {
+	p := &pipe{sender: s, frame: make([]byte, headBytes, headBytes+bulkBytes)}
+	p.more.L = &p.mu
+	return p
+}
+
+// fill takes n bytes of a stream frame, at most bulkBytes. It never waits for the multiplexer, and
+// is for one goroutine.
+func (p *pipe) fill(from io.Reader, n int) error {
+	if p.arriving == nil {
+		p.arriving = make([]byte, bulkBytes)
+	}
+	if _, err := io.ReadFull(from, p.arriving[:n]); err != nil {
+		return cut(err)
+	}
+	if err := p.screen(p.arriving[:n]); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.pending)-p.taken+n > maxPending {
+		return ErrFlooded
+	}
+	if p.taken > len(p.pending)/2 {
+		p.pending = p.pending[:copy(p.pending, p.pending[p.taken:])]
+		p.taken = 0
+	}
+	p.pending = append(p.pending, p.arriving[:n]...)
+	p.more.Signal()
+	return nil
+}
+
+// The multiplexer's frames: a header, and the bytes of a stream behind it where it is of that type.
+const (
+	muxHeadBytes = 12
+	muxData      = 0
+	muxPing      = 2
+)
+
+// screen refuses the multiplexer's question for a sign of life, which no end of ours asks: it answers each in a
+// goroutine, which waits where the other end does not read, and there could be millions.
+func (p *pipe) screen(b []byte) error {
+	for len(b) > 0 {
+		if n := min(int64(p.bodyLeft), int64(len(b))); n > 0 {
+			p.bodyLeft -= uint32(n)
+			b = b[n:]
+			continue
+		}
+		n := copy(p.head[p.headHas:], b)
+		p.headHas += n
+		b = b[n:]
+		if p.headHas < muxHeadBytes {
+			return nil
+		}
+		p.headHas = 0
+		switch p.head[1] {
+		case muxData:
+			p.bodyLeft = binary.BigEndian.Uint32(p.head[8:])
+		case muxPing:
+			return ErrUnknownFrame
+		}
+	}
+	return nil
+}
+
+func (p *pipe) Read(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.taken == len(p.pending) {
+		if p.closed {
+			return 0, io.EOF
+		}
+		p.more.Wait()
+	}
+	n := copy(b, p.pending[p.taken:])
+	p.taken += n
+	if p.taken == len(p.pending) {
+		p.pending, p.taken = p.pending[:0], 0
+		if cap(p.pending) > 256<<10 {
+			p.pending = nil
+		}
+	}
+	return n, nil
+}
+
+// Write is called by one goroutine at a time.
+func (p *pipe) Write(b []byte) (int, error) {
+	for done := 0; done < len(b); {
+		n := min(len(b)-done, bulkBytes)
+		p.frame = append(p.frame[:headBytes], b[done:done+n]...)
+		if err := p.sender.bulk(p.frame); err != nil {
+			return done, err
+		}
+		done += n
+	}
+	return len(b), nil
+}
+
+func (p *pipe) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.more.Broadcast()
+	return nil
+}
