@@ -45,51 +45,51 @@ test-go:
 	$(if $(RACE),CGO_ENABLED=1) $$gotestsum --format standard-quiet -- -timeout $(TIMEOUT) $(RACE) -skip '^($(ALONE))$$' ./...
 	go test -run '^($(ALONE))$$' ./tools ./internal/setup
 
-test-python:
-	cd containers/python && python3 -m unittest -q
+test-python: bin/supervisor
+	cd containers/kernel/python && python3 -m unittest -q
+	cd containers/image/python && python3 -m unittest -q
 
 # On the machine's own Node, which is an older one, and on the one that the image has. A test that hangs
 # fails after five minutes, and what it leaves open keeps nobody waiting.
 NODE_TEST := --test --test-timeout=$(shell echo $$((300000 * $${E2E_SLOWNESS:-1}))) --test-force-exit
 test-node: test-node-own test-node-image
 
-test-node-own:
-	cd containers/node && node $(NODE_TEST)
+# What the tests of a kernel start. Go itself knows whether anything is to be done.
+.PHONY: bin/supervisor
+bin/supervisor:
+	go build -o $@ ./containers/supervisor
 
-test-node-image: containers/node/lint/node_modules
-	cd containers/node && lint/node_modules/.bin/node $(NODE_TEST)
+test-node-own: bin/supervisor
+	cd containers && node $(NODE_TEST)
 
-containers/node/lint/node_modules: containers/node/lint/package-lock.json
+NODE_LINT := containers/kernel/node/lint
+test-node-image: bin/supervisor $(NODE_LINT)/node_modules
+	cd containers && $(CURDIR)/$(NODE_LINT)/node_modules/.bin/node $(NODE_TEST)
+
+$(NODE_LINT)/node_modules: $(NODE_LINT)/package-lock.json
 	cd $(@D) && npm ci --no-audit --no-fund
 	touch $@
 
 bench: deps-test build
 	$(BIN) setup
-	go run ./internal/bench --server $(BIN)
+	go run ./internal/test/bench --server $(BIN)
 
 # Every fuzz target for a while; what they find becomes a seed.
 FUZZTIME ?= 20s
 fuzz:
-	go test -run '^$$' -fuzz FuzzTake -fuzztime $(FUZZTIME) ./sandbox
-	go test -run '^$$' -fuzz FuzzFilesFrame -fuzztime $(FUZZTIME) ./sandbox
-	go test -run '^$$' -fuzz FuzzHistory -fuzztime $(FUZZTIME) ./sandbox
-	go test -run '^$$' -fuzz FuzzCleanPath -fuzztime $(FUZZTIME) ./sandbox
-	go test -run '^$$' -fuzz FuzzMask -fuzztime $(FUZZTIME) ./tools
-	go test -run '^$$' -fuzz FuzzArguments -fuzztime $(FUZZTIME) ./tools
-	go test -run '^$$' -fuzz FuzzBase64 -fuzztime $(FUZZTIME) ./tools
-	go test -run '^$$' -fuzz FuzzLongText -fuzztime $(FUZZTIME) ./tools
-	go test -run '^$$' -fuzz FuzzSegment -fuzztime $(FUZZTIME) ./internal/fetch
-	go test -run '^$$' -fuzz FuzzScanner -fuzztime $(FUZZTIME) ./internal/stdio
-	go test -run '^$$' -fuzz FuzzEnvelope -fuzztime $(FUZZTIME) ./internal/stdio
-	go test -run '^$$' -fuzz FuzzSniffer -fuzztime $(FUZZTIME) ./internal/stdio
-	go test -run '^$$' -fuzz FuzzLines -fuzztime $(FUZZTIME) ./internal/stdio
-	go test -run '^$$' -fuzz FuzzServe -fuzztime $(FUZZTIME) ./internal/stdio
-	go test -run '^$$' -fuzz FuzzTokens -fuzztime $(FUZZTIME) ./sql/postgres
-	go test -run '^$$' -fuzz FuzzCheck -fuzztime $(FUZZTIME) ./sql/sqlserver
-	go test -run '^$$' -fuzz FuzzDSN -fuzztime $(FUZZTIME) ./sql/sqlserver
+	for file in $$(grep -rl '^func Fuzz' --include='*_test.go' .); do \
+		for target in $$(grep -o '^func Fuzz[A-Za-z0-9]*' $$file | cut -c 6-); do \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$(dirname $$file) || exit 1; \
+		done; \
+	done
 
-lint: deps-test containers/node/lint/node_modules
+lint: deps-test $(NODE_LINT)/node_modules
 	scripts/lint
 
 clean:
 	rm -rf bin output
+
+# Process 1 of every container, for each kind of processor, as it is committed: the same source makes the same bytes.
+.PHONY: supervisor
+supervisor:
+	scripts/build-supervisor containers/supervisor/build

@@ -1,11 +1,10 @@
-// Package containers holds what runs inside the sandbox: the supervisor of each
-// language, and the recipe of each language's image, all embedded in the binary.
+// Package containers holds what runs inside the sandbox: the programs of ours, and the recipe of each language's
+// image, all embedded in the binary.
 //
-// A program of ours is source text that the image's own interpreter is given, so it runs in
-// any image: a supervisor through its stdin, by a few lines of boot; what is started in a
-// container that runs as an argument. A recipe is the context of an image build; [Recipes] lists them and
-// [ImageRef] names the image that this binary's recipe makes. The package imports
-// nothing of this module.
+// [Programs] are the supervisor, which is process 1 of every container, and the kernels, which an interpreter runs; an
+// engine hands them to a container by a volume, so any image will do. A recipe is the context of an image build;
+// [Recipes] lists them and [ImageRef] names the image that this binary's recipe makes. The package imports nothing of
+// this module.
 package containers
 
 import (
@@ -41,8 +40,8 @@ const (
 	HostDir     = "/run/host"
 )
 
-//go:embed python/Containerfile python/hosts python/host/env python/prepare.py python/smoke.py
-//go:embed node/Containerfile node/hosts node/host/env node/package.json node/package-lock.json node/smoke.cjs node/versions.cjs
+//go:embed image/python/Containerfile image/python/hosts image/python/host/env image/python/prepare.py image/python/smoke.py
+//go:embed image/node/Containerfile image/node/hosts image/node/host/env image/node/package.json image/node/package-lock.json image/node/smoke.cjs image/node/versions.cjs
 var recipeFiles embed.FS
 
 // Recipe is how the image of one language is built.
@@ -86,7 +85,7 @@ func ImageRef(language string) string {
 
 // load reads what is embedded, so it cannot fail but by a mistake in the lines above.
 func load(language, name string) Recipe {
-	files, err := fs.Sub(recipeFiles, name)
+	files, err := fs.Sub(recipeFiles, "image/"+name)
 	if err != nil {
 		panic(err)
 	}

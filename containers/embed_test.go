@@ -1,11 +1,9 @@
 package containers
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -117,7 +115,7 @@ func TestTheHostSettingsInTheTreeAreEmpty(t *testing.T) {
 }
 
 func TestTheLockFileNamesNoRegistry(t *testing.T) {
-	lock, err := fs.ReadFile(recipeFiles, "node/package-lock.json")
+	lock, err := fs.ReadFile(recipeFiles, "image/node/package-lock.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,56 +138,9 @@ func TestTheLockFileNamesNoRegistry(t *testing.T) {
 	}
 }
 
-func TestArgumentsAreEmbedded(t *testing.T) {
-	for name, source := range map[string]string{
-		"python/boot.py": PythonBoot(), "python/files.py": PythonFiles(), "python/relay.py": PythonRelay(),
-		"python/document.py": PythonDocument(),
-	} {
-		content, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.HasSuffix(source, string(content)) || len(content) == 0 {
-			t.Errorf("%s: what is embedded is not the file, or empty", name)
-		}
-		if strings.ContainsRune(source, 0) {
-			t.Errorf("%s holds a NUL, which no argument of a process can", name)
-		}
-		// The kernel takes no longer single argument (MAX_ARG_STRLEN).
-		if len(source) >= 128<<10 {
-			t.Errorf("%s is %d bytes; one argument of a process holds less than 131072", name, len(source))
-		}
-	}
-}
-
-func TestABundleRunsItsModulesAndKeepsTheNumbersOfTheLines(t *testing.T) {
-	module := pythonModule{"part", "NUL = '\\0'\nTEXT = \"\"\"" + `a \x41 'é' \\` + "\t\"\"\"\n"}
-	program := "import part\nprint(ascii(part.TEXT), len(part.NUL), __import__('sys')._getframe().f_lineno)\n"
-	out, err := exec.CommandContext(t.Context(), "python3", "-I", "-c", bundlePython(pythonModule{"whole", program}, module)).CombinedOutput()
-	if want := `"a A '\xe9' \\\t" 1 2` + "\n"; err != nil || string(out) != want {
-		t.Errorf("%v: %s, want %s", err, out, want)
-	}
-}
-
-// TestThePythonSupervisorHasAllThatItImports starts it: at the end of its input it ends.
-func TestThePythonSupervisorHasAllThatItImports(t *testing.T) {
-	source := PythonSupervisor()
-	cmd := exec.CommandContext(t.Context(), "python3", "-c", PythonBoot())
-	cmd.Dir = t.TempDir()
-	cmd.Stdin = strings.NewReader(string(binary.BigEndian.AppendUint32(nil, uint32(len(source)))) + source)
-	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("%v: %s", err, out)
-	}
-}
-
-func TestEveryEmbeddedSourceHasATestBesideIt(t *testing.T) {
-	sources, err := fs.Glob(pythonSources, "python/*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Those of Node are tested as the programs that they are joined into.
-	sources = append(sources, "node/boot.cjs", "node/main.cjs", "node/files.cjs", "node/relay.cjs")
-	err = fs.WalkDir(recipeFiles, ".", func(path string, entry fs.DirEntry, err error) error {
+func TestEverySourceOfARecipeHasATestBesideIt(t *testing.T) {
+	var sources []string // those of the kernels are tested as the programs that they are
+	err := fs.WalkDir(recipeFiles, ".", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -209,11 +160,11 @@ func TestEveryEmbeddedSourceHasATestBesideIt(t *testing.T) {
 	}
 }
 
-// testsBeside is the text of the tests in folder and its test folder, and of what they share.
+// testsBeside is the text of the tests in folder.
 func testsBeside(t *testing.T, folder string) string {
 	t.Helper()
 	var text strings.Builder
-	for _, pattern := range []string{"test_*.py", "*.test.cjs", "*.test.mjs", "test/*.mjs", "test/*.cjs"} {
+	for _, pattern := range []string{"test_*.py", "*.test.cjs"} {
 		paths, err := filepath.Glob(filepath.Join(folder, pattern))
 		if err != nil {
 			t.Fatal(err)

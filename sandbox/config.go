@@ -1,36 +1,21 @@
 package sandbox
 
 import (
-	"cmp"
 	"log/slog"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 )
 
 // KernelConfig says how one language's containers are made.
 type KernelConfig struct {
 	Image       string
-	Interpreter string   // name or path of the interpreter in the image, such as python3
-	Flags       []string // what makes it run a program given as the next argument, such as -c
-	Boot        string   // that program, which reads the supervisor from its stdin and becomes it
-	Supervisor  string   // the supervisor's source
-	Program     []string // what makes the interpreter run the programs below, such as -I -c
-	Files       string   // source of the files program
-	Document    string   // source of the program that reads documents; Python's only
-	Relay       string   // source of the relay to a supervisor that no server holds the stdio of
+	Interpreter string   // its name, such as python3, for messages
+	Command     []string // of process 1
+	Join        []string // that joins its stdio to the socket of a process 1 which no server holds the stdio of
+	Document    []string // the program that reads documents; Python's only
 	Setup       string   // the command that makes the image ready, for a hint
 	Preload     []string // modules to import ahead, where the image has them
-}
-
-// interpreterOf is the interpreter for process 1 in the image. An image may bring a copy that cannot
-// be read, only executed: its processes are out of the reach of code that has the same user.
-func (c KernelConfig) interpreterOf(image ImageInfo) string {
-	return cmp.Or(image.Labels[LabelInit], c.Interpreter)
-}
-
-// programInterpreterOf is the one for programs that are started while code runs. Such a copy matters more for
-// them: they can be looked into from their first moment on, before any line of theirs could prevent it.
-func (c KernelConfig) programInterpreterOf(image ImageInfo) string {
-	return cmp.Or(image.Labels[LabelProgram], c.interpreterOf(image))
 }
 
 // Config is what a Manager works with. The zero value of a limit is no limit; the command line
@@ -42,17 +27,18 @@ type Config struct {
 	// Env is given to the code and to nothing else: it is in no container's configuration.
 	Env map[string]string
 
-	// Mask takes secrets out of what is recorded on the host. Nil: there are none.
-	Mask Masker
+	// Mask takes secrets out of what runs come to, before anybody has it. Nil: there are none.
+	Mask *secrets.Masker
 
 	CodeBytes     int           // the longest code that is accepted
 	OutputBytes   int           // of each stream, that a result tells
 	SpoolBytes    int           // of each stream, that its file keeps
 	RunTimeout    time.Duration // of a run that does not name its own
 	MaxRunTimeout time.Duration // what a run may ask for
+	Linger        time.Duration // how long a run waits for what it started and what looks endless
 	IdleTimeout   time.Duration // after which a session that nobody uses ends
 	Lifetime      time.Duration // after which any session ends
-	StartTimeout  time.Duration // for a container and its supervisor to come up, and for a relay or a program that looks after files
+	StartTimeout  time.Duration // for a container and its supervisor to come up, or for a program that is started in one
 	MaxSessions   int
 
 	VolumeBytes int64 // what one session's files may take

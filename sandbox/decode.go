@@ -8,41 +8,24 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 // The second bounds on what a supervisor reports: it keeps to its own, but may have been replaced.
 const (
-	maxText      = 256 << 10 // one text field
-	maxName      = 1 << 10   // a name, a message's first line
-	maxPathBytes = 4 << 10
-	maxLate      = 8 // files with late output
-	maxExitCode  = 255
-	maxTookMS    = 1e12 // decades, and far from the end of time.Duration
+	maxText       = 256 << 10 // one text field
+	maxBackground = 4 << 10   // of what earlier runs printed
+	maxName       = 1 << 10   // a name, a message's first line
+	maxPathBytes  = 4 << 10
+	maxTold       = 8 // streams with background output, and names of what goes on
+	maxExitCode   = 255
+	maxTookMS     = 1e12 // decades, and far from the end of time.Duration
 )
 
-// clip bounds a text at a character's edge and makes it valid UTF-8.
+// clip bounds a text at a character's edge and makes it valid UTF-8, without control characters.
 func clip(s string, limit int) string {
-	if len(s) > limit {
-		for limit > 0 && !utf8.RuneStart(s[limit]) {
-			limit--
-		}
-		s = s[:limit]
-	}
-	return strings.Map(Visible, strings.ToValidUTF8(s, "�"))
-}
-
-// Visible gives a control character's picture, or what stands for the unreadable where it has none: JSON would
-// make six bytes of each, a terminal obeys them, and none means anything to a reader. Blanks stay.
-func Visible(r rune) rune {
-	switch {
-	case !unicode.IsControl(r) || r == '\n' || r == '\t' || r == '\r':
-		return r
-	case r < ' ':
-		return '\u2400' + r
-	case r == 0x7f:
-		return '\u2421'
-	}
-	return utf8.RuneError
+	return strings.Map(text.Visible, strings.ToValidUTF8(text.Clip(s, limit), "�"))
 }
 
 // safePath accepts a path below the work directory, in its shortest form, and gives "" for any
@@ -123,13 +106,13 @@ func (m displayMessage) display() Display {
 		if len(d.Data) > 0 {
 			break // a supervisor sends one
 		}
-		var text string
-		if json.Unmarshal(raw, &text) != nil {
+		var value string
+		if json.Unmarshal(raw, &value) != nil {
 			continue
 		}
 		if !strings.HasPrefix(mime, "image/") || mime == "image/svg+xml" {
-			d.Data[clip(mime, maxName)] = []byte(clip(text, maxText))
-		} else if b, err := base64.StdEncoding.DecodeString(text); err == nil {
+			d.Data[clip(mime, maxName)] = []byte(clip(value, maxText))
+		} else if b, err := base64.StdEncoding.DecodeString(value); err == nil {
 			d.Data[clip(mime, maxName)] = b
 		}
 	}
@@ -156,10 +139,13 @@ func (s *session) result(run *Run, m doneMessage) *Result {
 		Duration:      m.took(),
 		VariablesLost: m.Kernel == "dead", Fresh: run.options.Fresh, Cause: clip(m.Cause, maxName),
 	}
-	for _, name := range m.Late[:min(len(m.Late), maxLate)] {
-		if name = safePath(name); name != "" {
-			res.Late = append(res.Late, name)
-		}
+	for _, b := range m.Background[:min(len(m.Background), maxTold)] {
+		res.Background = append(res.Background, Background{
+			Path: safePath(b.Path), Text: clip(b.Text, maxBackground), OmittedBytes: max(b.OmittedBytes, 0),
+		})
+	}
+	for _, name := range m.GoesOn[:min(len(m.GoesOn), maxTold)] {
+		res.GoesOn = append(res.GoesOn, clip(name, maxName))
 	}
 	if m.Result != nil {
 		value := clip(*m.Result, s.config.OutputBytes)

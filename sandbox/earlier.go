@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
@@ -12,9 +11,9 @@ import (
 // What a history tells of runs that this server did not see, or has forgotten.
 
 // run makes a run of a history a run of this server. One without an end is still to be settled.
-func (e *HistoryEntry) run(parent context.Context, session string, most time.Duration) *Run {
-	r := newRun(parent, e.RunID, session, RunOptions{
-		SessionID: session, Language: e.Language, Code: e.Code, Fresh: e.Fresh, Timeout: max(0, min(e.Timeout, most)),
+func (e *HistoryEntry) run(parent context.Context, config *Config, session string) *Run {
+	r := newRun(parent, config, e.RunID, session, RunOptions{
+		SessionID: session, Language: e.Language, Code: e.Code, Fresh: e.Fresh, Timeout: max(0, min(e.Timeout, config.MaxRunTimeout)),
 	})
 	r.earlier = true
 	if e.Started.Before(r.created) { // a history may come from anybody
@@ -77,7 +76,7 @@ func (m *Manager) findEarlier(id string) (*Run, error) {
 			continue
 		}
 		if entry.over() {
-			return entry.run(context.Background(), session, m.config.MaxRunTimeout), nil
+			return entry.run(context.Background(), &m.config, session), nil
 		}
 		return m.takeUp(session, entry)
 	}
@@ -98,7 +97,7 @@ func (m *Manager) takeUp(session string, entry *HistoryEntry) (*Run, error) {
 		return run, nil
 	}
 	// It ended this very moment, and its end is just being recorded.
-	run := entry.run(context.Background(), session, m.config.MaxRunTimeout)
+	run := entry.run(context.Background(), &m.config, session)
 	run.finish(lostResult(run, true), nil, nil)
 	return run, nil
 }

@@ -1,113 +1,35 @@
 package sandbox
 
-import (
-	"context"
-	"errors"
-	"io"
-	"time"
+import "github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+
+// What package engine has, by the names that this package's users know.
+type (
+	// Engine owns containers.
+	Engine = engine.Engine
+	// Spec describes a container.
+	Spec = engine.Spec
+	// Limits bounds one.
+	Limits = engine.Limits
+	// Container is what a list says of a container.
+	Container = engine.Container
+	// Volume is what it says of a volume.
+	Volume = engine.Volume
+	// Inventory is such a list.
+	Inventory = engine.Inventory
+	// Process is the stdio of a program.
+	Process = engine.Process
+	// ImageInfo describes an image.
+	ImageInfo = engine.ImageInfo
 )
-
-// Language names a language that kernels exist for.
-type Language string
-
-// The languages. Their values appear in JSON, labels and container names.
-const (
-	Python     Language = "python"
-	JavaScript Language = "javascript"
-)
-
-// Limits bounds one container. Zero means that the engine sets no limit of its own,
-// which no production path uses.
-type Limits struct {
-	MemoryBytes int64   // memory and swap together
-	CPUs        float64 // whole or part processors, 2 or 0.5
-	PIDs        int64   // processes and threads
-	TmpBytes    int64   // the tmpfs on /tmp; the others get less
-	FileBytes   int64   // the largest single file (RLIMIT_FSIZE)
-	OpenFiles   int64   // descriptors of one process (RLIMIT_NOFILE)
-}
-
-// Spec describes one kernel's container in the sandbox's own terms.
-type Spec struct {
-	Name    string            // unique on the engine
-	Volume  string            // named volume, made when it is absent, mounted at WorkDir
-	Labels  map[string]string // on the container and, when it is made, on the volume
-	Image   string
-	Command []string // argv of process 1
-	Env     map[string]string
-	Limits  Limits
-}
 
 // WorkDir is where every container has its session's volume.
-const WorkDir = "/mnt/data"
-
-// Container is what List tells about a container.
-type Container struct {
-	Name    string
-	Labels  map[string]string
-	Running bool
-	Created time.Time
-}
-
-// Volume is what List tells about a volume.
-type Volume struct {
-	Name    string
-	Labels  map[string]string
-	Created time.Time
-}
-
-// Inventory is everything on an engine that carries a given label.
-type Inventory struct {
-	Containers []Container
-	Volumes    []Volume
-}
-
-// Process is the stdio of a container's process 1, or of a program started in it later.
-//
-// Close lets go of the stdio and does not stop a container; use Engine.Remove for
-// that. Read ends with io.EOF when the container or the engine is gone. Write may be
-// used at the same time as Read, but not by two goroutines at once.
-type Process interface {
-	io.ReadWriteCloser
-	// Stderr is the tail of what the program wrote to its stderr so far, at most 4 KiB.
-	Stderr() string
-}
-
-// ImageInfo describes an image that an engine holds.
-type ImageInfo struct {
-	ID     string
-	Labels map[string]string
-}
-
-// Engine owns containers. Implementations are safe for use by several goroutines;
-// callers keep the calls of one session apart from each other, because engines have
-// been seen to deadlock on a volume that is used and removed at once.
-//
-// Every call honours its context's deadline. ErrEngineUnavailable (wrapped) says that
-// no engine answers and that nothing was done; ErrImageMissing that an image is not
-// there; ErrNoInterpreter that process 1 could not be started in it.
-type Engine interface {
-	// Image looks an image up. It never pulls.
-	Image(ctx context.Context, ref string) (ImageInfo, error)
-	// Start makes the volume and the container, attaches to its stdio and starts it. When it
-	// fails, the container is gone again; a volume that it made stays.
-	Start(ctx context.Context, spec Spec) (Process, error)
-	// Exec starts a program in a running container, with the rights of process 1 and no more, and
-	// hands out its stdio; closing that ends its stdin. ErrContainerGone (wrapped) says that there is
-	// no such container or that it does not run.
-	Exec(ctx context.Context, container string, command []string) (Process, error)
-	// Remove kills and removes containers by name, then volumes. What is not there is no error.
-	Remove(ctx context.Context, containers, volumes []string) error
-	// List tells what carries the label key with this value, or with any value when it is empty.
-	List(ctx context.Context, key, value string) (Inventory, error)
-	// Close lets go of the engine, and ends a service that it started itself.
-	Close() error
-}
+const WorkDir = engine.WorkDir
 
 // Errors that an Engine returns, wrapped with the details for the log.
 var (
-	ErrEngineUnavailable = errors.New("container engine unavailable")
-	ErrImageMissing      = errors.New("image not found")
-	ErrContainerGone     = errors.New("container does not run")
-	ErrNoInterpreter     = errors.New("image has no such interpreter")
+	ErrEngineUnavailable = engine.ErrEngineUnavailable
+	ErrImageMissing      = engine.ErrImageMissing
+	ErrContainerGone     = engine.ErrContainerGone
+	ErrNoInterpreter     = engine.ErrNoInterpreter
+	ErrArchitecture      = engine.ErrArchitecture
 )

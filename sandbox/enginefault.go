@@ -10,14 +10,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
-// Labels of images.
-const (
-	// LabelInit is the path of the interpreter that process 1 should be.
-	LabelInit = "code-sandbox-mcp.init"
-	// LabelProgram is the path of the interpreter for what is started beside it; without it that is LabelInit's.
-	LabelProgram = "code-sandbox-mcp.program"
-)
-
 // Explainer is an engine's error that has words for a person: what is wrong, and what mends it.
 type Explainer interface {
 	error
@@ -43,6 +35,9 @@ func engineFault(err error, language Language, setting KernelConfig) *fault.Erro
 	case errors.Is(err, ErrImageMissing):
 		f = fault.New(fault.ImageMissing, "Run `"+setting.Setup+"` in a terminal to make the image ready, then try again.",
 			"Image %q for %s is not on this machine.", setting.Image, language)
+	case errors.Is(err, ErrArchitecture):
+		f = fault.New(fault.ImageMissing, "Use an image for amd64 or arm64, or leave the image setting out to use the standard one.",
+			"Image %q is for a kind of processor that this server has no supervisor for.", setting.Image)
 	case errors.Is(err, ErrNoInterpreter):
 		f = fault.New(fault.ImageMissing, fmt.Sprintf("Name an image that has %s, or leave the image setting out to use the standard one.", setting.Interpreter),
 			"Image %q has no %s, which %s needs.", setting.Image, setting.Interpreter, language)

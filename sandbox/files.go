@@ -37,7 +37,7 @@ func (m *Manager) Upload(ctx context.Context, u Upload) (File, string, error) {
 		return File{}, "", err
 	}
 	var file File
-	err = s.withFiles(ctx, func(ctx context.Context, c *filesConn) (err error) {
+	err = s.withFiles(ctx, func(ctx context.Context, c fileClient) (err error) {
 		file, err = c.put(ctx, u, s.config.VolumeBytes, s.config.VolumeFiles)
 		return err
 	})
@@ -90,12 +90,8 @@ type WalkEnd struct {
 // for themselves; with everything all that is in the volume, folders and links too, folders before
 // what is in them. An error of visit ends the walk and comes back.
 func (m *Manager) WalkFiles(ctx context.Context, sessionID string, everything bool, visit func(Entry) error) (WalkEnd, error) {
-	s, err := m.existing(sessionID)
-	if err != nil {
-		return WalkEnd{}, err
-	}
 	var end WalkEnd
-	err = s.withFiles(ctx, func(ctx context.Context, c *filesConn) (err error) {
+	err := m.withFiles(ctx, sessionID, func(ctx context.Context, c fileClient) (err error) {
 		end, err = c.list(ctx, everything, visit)
 		return err
 	})
@@ -104,23 +100,20 @@ func (m *Manager) WalkFiles(ctx context.Context, sessionID string, everything bo
 
 // MakeDir makes a folder in an existing session, and the folders above it. One that exists is no error.
 func (m *Manager) MakeDir(ctx context.Context, sessionID, path string) error {
-	return m.request(ctx, sessionID, filesRequest{Op: "mkdir", Path: path, Exact: true})
+	return m.withFiles(ctx, sessionID, func(ctx context.Context, c fileClient) error { return c.mkdir(ctx, path) })
 }
 
 // MakeLink makes a symbolic link in an existing session.
 func (m *Manager) MakeLink(ctx context.Context, sessionID, path, target string) error {
-	return m.request(ctx, sessionID, filesRequest{Op: "symlink", Path: path, Target: target, Exact: true})
+	return m.withFiles(ctx, sessionID, func(ctx context.Context, c fileClient) error { return c.symlink(ctx, path, target) })
 }
 
-func (m *Manager) request(ctx context.Context, sessionID string, r filesRequest) error {
+func (m *Manager) withFiles(ctx context.Context, sessionID string, use func(context.Context, fileClient) error) error {
 	s, err := m.existing(sessionID)
 	if err != nil {
 		return err
 	}
-	return s.withFiles(ctx, func(ctx context.Context, c *filesConn) error {
-		_, err := c.ask(ctx, r, r.Path)
-		return err
-	})
+	return s.withFiles(ctx, use)
 }
 
 // existing gives a session that this server has open, or a named one that an earlier server left.

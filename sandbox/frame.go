@@ -1,15 +1,14 @@
 package sandbox
 
 import (
-	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 )
 
 const (
+	// protocol is the version of docs/kernel-protocol.md.
+	protocol = 2
 	// maxFrameIn bounds a frame from a supervisor, which hostile code may have forged.
 	maxFrameIn = 8 << 20
 	// maxFrameOut bounds a frame to a supervisor.
@@ -26,33 +25,6 @@ var (
 	errFrameTooDeep  = errors.New("frame nested too deeply")
 )
 
-// readFrame reads one frame's JSON. Its buffer grows with what really arrives, so a forged
-// length costs nothing. io.EOF is returned only between frames.
-func readFrame(r io.Reader) ([]byte, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return nil, err
-	}
-	n := binary.BigEndian.Uint32(head[:])
-	if n > maxFrameIn {
-		return nil, fmt.Errorf("%w: %d bytes", errFrameTooLarge, n)
-	}
-	var body bytes.Buffer
-	if n <= 64<<10 {
-		body.Grow(int(n))
-	}
-	if _, err := io.CopyN(&body, r, int64(n)); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return nil, err
-	}
-	if err := checkShape(body.Bytes()); err != nil {
-		return nil, err
-	}
-	return body.Bytes(), nil
-}
-
 // checkShape refuses JSON text of a supervisor that would cost more to decode than its length lets expect.
 func checkShape(text []byte) error {
 	deepest, values := shape(text)
@@ -65,32 +37,16 @@ func checkShape(text []byte) error {
 	return nil
 }
 
-// writeFrame writes one message in a single Write, so that frames of several goroutines that
-// share a lock around it stay whole.
-func writeFrame(w io.Writer, message any) error {
+// encodeMessage encodes a message to a supervisor.
+func encodeMessage(message any) ([]byte, error) {
 	body, err := json.Marshal(message)
 	if err != nil {
-		return fmt.Errorf("encode frame: %w", err)
+		return nil, fmt.Errorf("encode message: %w", err)
 	}
 	if len(body) > maxFrameOut {
-		return fmt.Errorf("%w: %d bytes", errFrameTooLarge, len(body))
+		return nil, fmt.Errorf("%w: %d bytes", errFrameTooLarge, len(body))
 	}
-	frame := make([]byte, 4, 4+len(body))
-	binary.BigEndian.PutUint32(frame, uint32(len(body)))
-	_, err = w.Write(append(frame, body...))
-	return err
-}
-
-// writeBoot writes a supervisor's source the way a process 1 that has only been started takes it.
-// Nothing is written where there is none.
-func writeBoot(w io.Writer, source string) error {
-	if source == "" {
-		return nil
-	}
-	text := make([]byte, 4, 4+len(source))
-	binary.BigEndian.PutUint32(text, uint32(len(source)))
-	_, err := w.Write(append(text, source...))
-	return err
+	return body, nil
 }
 
 // shape is how deeply brackets nest in JSON text, and how many values it has, strings left out: no fewer

@@ -1,45 +1,23 @@
 package sandbox
 
 import (
-	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
 	"math"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 )
 
-func TestFramesSurviveTheWay(t *testing.T) {
-	var wire bytes.Buffer
-	for _, text := range []string{"", "plain", "line\nbreak \x00 \"quoted\" é", strings.Repeat("x", 100_000)} {
-		if err := writeFrame(&wire, map[string]string{"type": "run", "code": text}); err != nil {
-			t.Fatal(err)
-		}
-		body, err := readFrame(&wire)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got map[string]string
-		if err := json.Unmarshal(body, &got); err != nil || got["code"] != text {
-			t.Errorf("%.20q came back as %.20q, %v", text, got["code"], err)
-		}
+func TestAMessageThatIsTooLargeIsNotSent(t *testing.T) {
+	if _, err := encodeMessage(strings.Repeat("x", maxFrameOut)); !errors.Is(err, errFrameTooLarge) {
+		t.Errorf("got %v", err)
 	}
-	if _, err := readFrame(&wire); !errors.Is(err, io.EOF) {
-		t.Errorf("at the end: %v", err)
-	}
-}
-
-func TestFramesThatAreTooLargeAreRefused(t *testing.T) {
-	if err := writeFrame(io.Discard, strings.Repeat("x", maxFrameOut)); !errors.Is(err, errFrameTooLarge) {
-		t.Errorf("write: %v", err)
-	}
-	forged := binary.BigEndian.AppendUint32(nil, maxFrameIn+1)
-	if _, err := readFrame(bytes.NewReader(forged)); !errors.Is(err, errFrameTooLarge) {
-		t.Errorf("read: %v", err)
+	if text, err := encodeMessage(map[string]string{"code": "line\nbreak \x00 \"quoted\" é"}); err != nil || string(text) != `{"code":"line\nbreak \u0000 \"quoted\" é"}` {
+		t.Errorf("got %s, %v", text, err)
 	}
 }
 
@@ -57,53 +35,47 @@ func TestShapeCountsWhatIsOutsideOfText(t *testing.T) {
 // A frame within the bound of its length could cost a hundred times that to decode.
 func TestAFrameOfTooManyValuesEndsItsKernel(t *testing.T) {
 	for values, want := range map[int]Status{maxFrameValues - 10: Completed, maxFrameValues: Killed} {
-		synctest.Test(t, func(t *testing.T) {
-			m := newTestManager(t, testConfig(t, &fakeEngine{supervise: func(s *fakeSupervisor) {
-				s.ready()
-				s.next()
-				run, _ := s.next()
-				s.send(map[string]any{"type": "log", "more": make([]int, values)})
-				s.done(run.ID, "completed", 0, nil)
-			}}))
-			if res := mustRun(t, m, RunOptions{Code: "1"}); res.Status != want {
-				t.Errorf("%d values: %s", values, res.Status)
-			}
-		})
+		e := newEngine(t)
+		e.play(hostileTo(func(p peer, run heard) {
+			p.say(map[string]any{"type": "log", "more": make([]int, values)})
+			p.done(run.ID, nil)
+			p.stay()
+		}))
+		if res := mustRun(t, newTestManager(t, testConfig(t, e)), RunOptions{Code: "1"}); res.Status != want {
+			t.Errorf("%d values: %s", values, res.Status)
+		}
 	}
 }
 
 // What cannot be written as JSON would take the whole answer with it.
 func TestForgedTimesAndNumbersAreBoundedInResults(t *testing.T) {
 	for sign, want := range map[int64]Result{-1: {}, 1: {ExitCode: maxExitCode, Duration: maxTookMS * time.Millisecond}} {
-		synctest.Test(t, func(t *testing.T) {
-			m := newTestManager(t, testConfig(t, &fakeEngine{supervise: func(s *fakeSupervisor) {
-				s.ready()
-				s.next()
-				run, _ := s.next()
-				s.done(run.ID, "failed", int(sign*math.MaxInt64), map[string]any{
-					"duration_ms": float64(sign) * 1e300, "artifacts": []any{map[string]any{"path": "a", "modified_ms": sign * math.MaxInt64}},
-				})
-			}}))
-			res := mustRun(t, m, RunOptions{Code: "1"})
-			if res.ExitCode != want.ExitCode || res.Duration != want.Duration || len(res.Artifacts) != 1 {
-				t.Fatalf("got %+v", res)
-			}
-			if _, err := json.Marshal(res.Artifacts[0].Modified); err != nil {
-				t.Error(err)
-			}
-		})
+		e := newEngine(t)
+		e.play(hostileTo(func(p peer, run heard) {
+			p.done(run.ID, map[string]any{
+				"status": "failed", "exit_code": sign * math.MaxInt64,
+				"duration_ms": float64(sign) * 1e300, "artifacts": []any{map[string]any{"path": "a", "modified_ms": sign * math.MaxInt64}},
+			})
+			p.stay()
+		}))
+		res := mustRun(t, newTestManager(t, testConfig(t, e)), RunOptions{Code: "1"})
+		if res.ExitCode != want.ExitCode || res.Duration != want.Duration || len(res.Artifacts) != 1 {
+			t.Fatalf("got %+v", res)
+		}
+		if _, err := json.Marshal(res.Artifacts[0].Modified); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
 // A terminal takes U+009B for the beginning of a sequence, as it does ESC [.
 func TestControlCharactersAreShownAndNotSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newTestManager(t, testConfig(t, &fakeEngine{}))
-		res := mustRun(t, m, RunOptions{Code: "a\tb\r\n\x1b[31m\x00 \x7f \u0080\u009b31m\u009f\u00a0é"})
-		if want := "a\tb\r\n␛[31m␀ ␡ \ufffd\ufffd31m\ufffd\u00a0é"; *res.Value != want {
-			t.Errorf("got %q, want %q", *res.Value, want)
-		}
-	})
+	e := newEngine(t)
+	e.play(completing)
+	res := mustRun(t, newTestManager(t, testConfig(t, e)), RunOptions{Code: "a\tb\r\n\x1b[31m\x00 \x7f \u0080\u009b31m\u009f\u00a0é"})
+	if want := "a\tb\r\n␛[31m␀ ␡ \ufffd\ufffd31m\ufffd\u00a0é"; *res.Value != want {
+		t.Errorf("got %q, want %q", *res.Value, want)
+	}
 }
 
 func TestSafePathKeepsWithinTheWorkDirectory(t *testing.T) {
@@ -122,15 +94,16 @@ func FuzzTake(f *testing.F) {
 	for _, seed := range []string{
 		`{"type":"ready","protocol":1,"version":"3"}`, `{"type":"done","id":"r","status":"completed","artifacts":[{"path":"x"}]}`,
 		`{"type":"display","id":"r","data":{"image/png":"AAAA","text/html":"<b>"}}`, `{"type":"progress","id":"r","last_line":"\ud800"}`,
-		`{"type":"peek","id":"r","stdout":{"head":"x","bytes":-1}}`, `{"type":"kernel","cause":"memory"}`, `[`, `{"type":1}`,
+		`{"type":"peek","id":"r","stdout":{"head":"x","bytes":-1}}`, `{"type":"kernel","cause":"memory"}`, `{"type":"kernel","state":"missing"}`,
+		`{"type":"done","id":"r","background":[{"path":"../x","text":"\ud800"}],"goes_on":["x",""]}`, `[`, `{"type":1}`,
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		k := newKernel(nil, wireLimits{OutputBytes: 100, MaxDisplays: 2, MaxArtifacts: 2}, discardLog)
-		run := newRun(t.Context(), "r", "s", RunOptions{})
-		answer := make(chan doneMessage, 1)
-		k.current, k.answer = run, answer
+		k := newKernel(enginetest.Play(func(io.ReadWriteCloser) {}), wireLimits{OutputBytes: 100, MaxDisplays: 2, MaxArtifacts: 2}, discardLog)
+		run := newRun(t.Context(), &Config{OutputBytes: 100}, "r", "s", RunOptions{})
+		answer := k.follow(run)
+		defer k.close()
 		_ = k.take(body)
 		select {
 		case m := <-answer:

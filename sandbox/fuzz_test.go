@@ -2,48 +2,10 @@ package sandbox
 
 import (
 	"bytes"
-	"encoding/binary"
 	"path"
 	"strings"
 	"testing"
-	"unicode/utf8"
 )
-
-// filesFrame is a frame as the files program would write it.
-func filesFrame(header, blob string) []byte {
-	frame := binary.BigEndian.AppendUint32(nil, uint32(len(header)))
-	frame = binary.BigEndian.AppendUint32(frame, uint32(len(blob)))
-	return append(append(frame, header...), blob...)
-}
-
-// FuzzFilesFrame feeds the server whatever a files program that was taken over could send.
-func FuzzFilesFrame(f *testing.F) {
-	for _, seed := range [][]byte{
-		filesFrame(`{"ok":true,"path":"a.txt","size_bytes":5}`, ""), filesFrame(`{"data":true}`, "bytes"),
-		filesFrame(`{"error":{"code":"not_found","message":"\u0000"}}`, ""), filesFrame(`{"end":true,"bytes":-1}`, ""),
-		filesFrame(`{"entries":[["a","f",1,2,420,""],["../b","f"],[null,"d"],["c","l",0,0,0,"/etc"]]}`, ""),
-		filesFrame(strings.Repeat("[", 100), ""), filesFrame(`1`, ""), {0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}, {0, 0},
-	} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, stream []byte) {
-		answer, blob, err := readFilesFrame(bytes.NewReader(stream), nil)
-		if err != nil {
-			return
-		}
-		if len(blob) > maxFilesBlob || len(blob) > len(stream) {
-			t.Errorf("a blob of %d bytes from %d", len(blob), len(stream))
-		}
-		for _, raw := range answer.Entries {
-			if e, ok := readEntry(raw); ok && (safePath(e.Path) != e.Path || e.Path == "" || e.SizeBytes < 0) {
-				t.Errorf("an entry %+v", e)
-			}
-		}
-		if answer.Error != nil && !utf8.ValidString(answer.Error.fault("x").Message) {
-			t.Errorf("an error's words: %q", answer.Error.fault("x").Message)
-		}
-	})
-}
 
 // FuzzHistory reads and imports a history that anybody could have written. What was read must be the
 // same when it is written and read again.

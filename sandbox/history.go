@@ -188,17 +188,6 @@ func importLine(out io.Writer, text []byte) error {
 	return err
 }
 
-// removeHistory leaves the folder where something else is in it.
-func removeHistory(folder string) error {
-	for _, name := range []string{historyFile, historyFile + newSuffix} {
-		if err := os.Remove(filepath.Join(folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("history: %w", err)
-		}
-	}
-	_ = os.Remove(folder)
-	return nil
-}
-
 const (
 	historyFile = "history.jsonl"
 	newSuffix   = ".new" // of a file that takes the history's place when all of it is there

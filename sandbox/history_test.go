@@ -13,15 +13,16 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 )
 
 func testRun(id, code string) *Run {
-	return newRun(context.Background(), id, "s", RunOptions{Language: Python, Code: code, Timeout: time.Minute})
+	return newRun(context.Background(), &Config{}, id, "s", RunOptions{Language: Python, Code: code, Timeout: time.Minute})
 }
 
-func mustOpenJournal(t *testing.T, stateDir string, mask Masker) *journal {
+func mustOpenJournal(t *testing.T, stateDir string) *journal {
 	t.Helper()
-	j, err := openJournal(sessionFolder(stateDir, "s"), mask)
+	j, err := openJournal(sessionFolder(stateDir, "s"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,7 @@ func fullResult(run string) *Result {
 
 func TestAHistoryTellsWhatRan(t *testing.T) {
 	dir := t.TempDir()
-	j := mustOpenJournal(t, dir, nil)
+	j := mustOpenJournal(t, dir)
 	first, second, third := testRun("run-1", "1 < 2"), testRun("run-2", "two"), testRun("run-3", "three")
 	j.begin(first)
 	j.begin(second)
@@ -104,7 +105,7 @@ func TestAHistoryTellsWhatRan(t *testing.T) {
 
 func TestAHistoryIsNobodyElsesToRead(t *testing.T) {
 	dir := t.TempDir()
-	mustClose(t, mustOpenJournal(t, dir, nil))
+	mustClose(t, mustOpenJournal(t, dir))
 	for path, want := range map[string]os.FileMode{sessionFolder(dir, "s"): 0o700 | os.ModeDir, historyPath(dir, "s"): 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode() != want {
 			t.Errorf("%s: %v, %v", path, info.Mode(), err)
@@ -123,7 +124,7 @@ func TestASessionWithoutAHistoryHasAnEmptyOne(t *testing.T) {
 
 func TestALaterServerGoesOnWithAHistory(t *testing.T) {
 	dir := t.TempDir()
-	j := mustOpenJournal(t, dir, nil)
+	j := mustOpenJournal(t, dir)
 	run := testRun("run-1", "first")
 	j.begin(run)
 	mustClose(t, j)
@@ -137,7 +138,7 @@ func TestALaterServerGoesOnWithAHistory(t *testing.T) {
 	if entries := mustRead(t, dir); codes(entries) != "first" || entries[0].Result != nil {
 		t.Errorf("with half a line: %+v", entries)
 	}
-	j = mustOpenJournal(t, dir, nil)
+	j = mustOpenJournal(t, dir)
 	j.end(run, &Result{Status: Completed}, nil)
 	j.begin(testRun("run-2", "second"))
 	mustClose(t, j)
@@ -146,21 +147,9 @@ func TestALaterServerGoesOnWithAHistory(t *testing.T) {
 	}
 }
 
-func TestAHistoryIsRemovedWithItsFolder(t *testing.T) {
-	dir := t.TempDir()
-	j := mustOpenJournal(t, dir, nil)
-	j.begin(testRun("run-1", "x"))
-	if err := j.remove(); err != nil {
-		t.Fatal(err)
-	}
-	if left, _ := os.ReadDir(dir); len(left) != 0 {
-		t.Errorf("left: %v", left)
-	}
-}
-
 func TestTheOldestRunsGo(t *testing.T) {
 	dir := t.TempDir()
-	j := mustOpenJournal(t, dir, nil)
+	j := mustOpenJournal(t, dir)
 	j.begin(testRun("run-old", "old"))
 	mustClose(t, j)
 	var more bytes.Buffer
@@ -168,13 +157,13 @@ func TestTheOldestRunsGo(t *testing.T) {
 		fmt.Fprintf(&more, `{"begin":{"run_id":"run-%d","code":"%d"}}`+"\n", i, i)
 	}
 	appendTo(t, historyPath(dir, "s"), more.Bytes())
-	j = mustOpenJournal(t, dir, nil)
+	j = mustOpenJournal(t, dir)
 	j.begin(testRun("run-last", "last"))
 	mustClose(t, j)
 	if entries := mustRead(t, dir); len(entries) != historyRuns || entries[0].Code != "old" {
 		t.Errorf("at the limit: %d, the first %+v", len(entries), entries[0])
 	}
-	j = mustOpenJournal(t, dir, nil)
+	j = mustOpenJournal(t, dir)
 	one := testRun("run-more", "more")
 	j.begin(one)
 	j.end(one, &Result{Status: Completed}, nil)
@@ -198,7 +187,7 @@ func appendTo(t *testing.T, path string, text []byte) {
 
 func TestALargeHistoryKeepsNoImagesAndThenLosesItsOldestRuns(t *testing.T) {
 	dir := t.TempDir()
-	mustClose(t, mustOpenJournal(t, dir, nil))
+	mustClose(t, mustOpenJournal(t, dir))
 	filler := bytes.Repeat([]byte("x"), 1<<20)
 	fill := func(mebibytes int) {
 		for i := range mebibytes {
@@ -206,7 +195,7 @@ func TestALargeHistoryKeepsNoImagesAndThenLosesItsOldestRuns(t *testing.T) {
 		}
 	}
 	record := func(id string) *HistoryEntry {
-		j := mustOpenJournal(t, dir, nil)
+		j := mustOpenJournal(t, dir)
 		run := testRun(id, id)
 		j.begin(run)
 		j.end(run, fullResult(id), nil)
@@ -238,20 +227,15 @@ func TestALargeHistoryKeepsNoImagesAndThenLosesItsOldestRuns(t *testing.T) {
 	}
 }
 
-// hide is a Masker of the one word, and of its beginning or end at a cut.
-type hide string
-
-func (h hide) Mask(text string) string     { return strings.ReplaceAll(text, string(h), "[masked]") }
-func (h hide) MaskHead(text string) string { return h.Mask(strings.TrimSuffix(text, string(h[:4]))) }
-func (h hide) MaskPart(text string) string { return h.MaskTail(h.MaskHead(text)) }
-func (h hide) MaskTail(text string) string { return h.Mask(strings.TrimPrefix(text, string(h[4:]))) }
-
 func TestASecretIsNeverOnTheDisk(t *testing.T) {
-	const secret = hide("hunter22")
-	s := string(secret)
+	const s = "hunter22"
+	config := &Config{OutputBytes: 1000, Mask: secrets.New(map[string]string{"KEY": s})}
 	dir := t.TempDir()
-	j := mustOpenJournal(t, dir, secret)
-	run := testRun("run-1", "print('"+s+"')")
+	j := mustOpenJournal(t, dir)
+	over := func(run *Run, res *Result, err error) {
+		run.finish(res, err, func(res *Result, err error) { j.end(run, res, err) })
+	}
+	run := newRun(t.Context(), config, "run-1", "s", RunOptions{Language: Python, Code: "print('" + s + "')"})
 	j.begin(run)
 	long := strings.Repeat("x", 2000) + s[:4]
 	res := fullResult("run-1")
@@ -259,11 +243,11 @@ func TestASecretIsNeverOnTheDisk(t *testing.T) {
 	res.Stderr.Head, res.Cause, res.Value = s, s, &long
 	res.Error = &RunError{Name: s, Message: s, Traceback: s[:4] + "…"}
 	res.Artifacts[0].Path, res.Notes = "output/"+s, []string{s}
-	res.Displays = []Display{{Path: s, Alt: s, Data: map[string][]byte{"text/html": []byte("<b>" + s)}}}
-	j.end(run, res, nil)
-	other := testRun("run-2", "x")
+	run.show(Display{Path: s, Alt: s, Data: map[string][]byte{"text/html": []byte("<b>" + s)}}, 1)
+	over(run, res, nil)
+	other := newRun(t.Context(), config, "run-2", "s", RunOptions{Language: Python, Code: "x"})
 	j.begin(other)
-	j.end(other, nil, fault.New(fault.EngineError, s, "%s", s))
+	over(other, nil, fault.New(fault.EngineError, s, "%s", s))
 	mustClose(t, j)
 	text, err := os.ReadFile(historyPath(dir, "s"))
 	if err != nil {
@@ -275,14 +259,14 @@ func TestASecretIsNeverOnTheDisk(t *testing.T) {
 		}
 	}
 	entries := mustRead(t, dir)
-	if len(entries) != 2 || string(entries[0].Result.Displays[0].Data["text/html"]) != "<b>[masked]" || *res.Value != long {
+	if len(entries) != 2 || string(entries[0].Result.Displays[0].Data["text/html"]) != "<b>[masked: KEY]" {
 		t.Errorf("got %+v", entries)
 	}
 }
 
 func TestRunsThatComeTooFastAreLeftOut(t *testing.T) {
 	dir := t.TempDir()
-	j := mustOpenJournal(t, dir, nil)
+	j := mustOpenJournal(t, dir)
 	large := &Result{Status: Completed, Stdout: Stream{Head: strings.Repeat("x", journalQueueBytes+1)}}
 	run := testRun("run-1", "x")
 	j.begin(run)
@@ -301,7 +285,7 @@ func TestRunsThatComeTooFastAreLeftOut(t *testing.T) {
 
 func TestAHistoryMovesToAnotherSession(t *testing.T) {
 	dir := t.TempDir()
-	j := mustOpenJournal(t, dir, nil)
+	j := mustOpenJournal(t, dir)
 	run := testRun("run-1", "x")
 	j.begin(run)
 	j.end(run, fullResult("run-1"), nil)
@@ -363,7 +347,7 @@ func TestAHistoryThatIsTooLargeIsNotImported(t *testing.T) {
 
 // importer is a manager with nothing on its engine.
 func importer(t *testing.T, stateDir string) *Manager {
-	config := testConfig(t, &fakeEngine{})
+	config := testConfig(t, newEngine(t))
 	config.StateDir = stateDir
 	return newTestManager(t, config)
 }
@@ -407,13 +391,13 @@ func TestTheHistoryOfASessionInUseIsNotReplaced(t *testing.T) {
 func TestARunIsRecordedBeforeAnybodyHasItsResult(t *testing.T) {
 	run := testRun("r", "1")
 	records := 0
-	run.finish(fullResult("r"), nil, func() {
+	run.finish(fullResult("r"), nil, func(*Result, error) {
 		records++
 		if run.over() {
 			t.Error("it is over before it is recorded")
 		}
 	})
-	run.finish(fullResult("r"), nil, func() { records++ })
+	run.finish(fullResult("r"), nil, func(*Result, error) { records++ })
 	if !run.over() || records != 1 {
 		t.Errorf("over: %v, recorded %d times", run.over(), records)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 // RunInfo names a run that has a kernel, for those who want it.
@@ -15,29 +17,21 @@ type RunInfo struct {
 	FirstLine  string   `json:"first_line"` // of its code, without secrets
 }
 
-// firstLineBytes is how much of a line of code names a run.
-const firstLineBytes = 100
+// firstLineLength is how many characters of a line of code name a run.
+const firstLineLength = 100
 
-func (r *Run) info(mask Masker) *RunInfo {
-	code := r.options.Code
-	if mask != nil {
-		code = mask.Mask(code) // whole: of a secret that is cut a part would be left
-	}
-	line, _, _ := strings.Cut(strings.TrimSpace(code), "\n")
-	if short := clip(line, firstLineBytes); len(line) > firstLineBytes {
-		line = short + "…"
-	} else {
-		line = short
-	}
+func (r *Run) info() *RunInfo {
+	line, _, _ := strings.Cut(strings.TrimSpace(r.code), "\n")
+	line = text.Shorten(clip(line, maxText), firstLineLength)
 	return &RunInfo{RunID: r.ID, Language: r.Language, AgeSeconds: int(time.Since(r.created).Seconds()), FirstLine: line}
 }
 
 func (i *RunInfo) String() string {
-	text := fmt.Sprintf("%s (%s, %d s old)", i.RunID, i.Language, i.AgeSeconds)
+	line := fmt.Sprintf("%s (%s, %d s old)", i.RunID, i.Language, i.AgeSeconds)
 	if i.FirstLine != "" {
-		text += ": " + i.FirstLine
+		line += ": " + i.FirstLine
 	}
-	return text
+	return line
 }
 
 // wayOut tells a model how to get at the kernel that the run has.
@@ -58,7 +52,7 @@ func (s *session) holder(l *lane) *Run {
 func firstOpen(runs []*Run, language Language) *Run {
 	now := time.Now()
 	for _, run := range runs {
-		if run.Language == language && !run.over() && !run.ending.Load() && (!run.earlier || run.lastEnd().After(now)) {
+		if run.Language == language && !run.options.Fresh && !run.over() && !run.ending.Load() && (!run.earlier || run.lastEnd().After(now)) {
 			return run
 		}
 	}
@@ -70,7 +64,7 @@ func (s *session) ahead(run *Run) *RunInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if before := s.holder(s.lanes[run.Language]); before != nil && before != run {
-		return before.info(s.config.Mask)
+		return before.info()
 	}
 	return nil
 }
@@ -87,12 +81,12 @@ func busyWith(config *Config, id string) map[Language]*RunInfo {
 	}
 	var runs []*Run
 	for _, entry := range entries {
-		runs = append(runs, entry.run(context.Background(), id, config.MaxRunTimeout))
+		runs = append(runs, entry.run(context.Background(), config, id))
 	}
 	busy := make(map[Language]*RunInfo)
-	for _, language := range []Language{Python, JavaScript} {
-		if run := firstOpen(runs, language); run != nil {
-			busy[language] = run.info(config.Mask)
+	for _, l := range Languages {
+		if run := firstOpen(runs, l.Language); run != nil {
+			busy[l.Language] = run.info()
 		}
 	}
 	return busy

@@ -2,25 +2,31 @@ package sandbox
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 )
+
+func TestARunIsNamedByItsFirstLineAndItsAge(t *testing.T) {
+	const secret = "correct-horse-battery"
+	run := newRun(t.Context(), &Config{Mask: secrets.New(map[string]string{"KEY": secret})}, "run-1", "s", RunOptions{
+		Language: Python, Code: "\n  hang(" + strings.Repeat("x", firstLineLength-20) + secret + ")\nsecond line",
+	})
+	run.created = time.Now().Add(-time.Minute)
+	got := run.info()
+	if got.RunID != "run-1" || got.AgeSeconds != 60 || !strings.HasPrefix(got.FirstLine, "hang(xxx") ||
+		strings.Contains(got.FirstLine, secret[:5]) || strings.Contains(got.FirstLine, "second") {
+		t.Errorf("it is %+v", got)
+	}
+}
 
 // Whoever wants a kernel that is busy hears of the run that has it, from every server.
 func TestTheRunThatHasAKernelIsNamed(t *testing.T) {
-	const secret = "correct-horse-battery"
-	code := "\n  hang(" + strings.Repeat("x", firstLineBytes-20) + secret + ")\nsecond line"
-	named := func(t *testing.T, where string, got *RunInfo, id string) {
-		t.Helper()
-		if got == nil || got.RunID != id || got.AgeSeconds != 60 || !strings.HasPrefix(got.FirstLine, "hang(xxx") ||
-			strings.Contains(got.FirstLine, secret[:5]) || strings.Contains(got.FirstLine, "second") {
-			t.Errorf("%s tells of %+v", where, got)
-		}
-	}
+	const line = "import time"
 	looks := func(t *testing.T, m *Manager, state, id string) {
 		t.Helper()
 		info, err := m.Session(t.Context(), "mine")
@@ -28,66 +34,55 @@ func TestTheRunThatHasAKernelIsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for where, kernels := range map[string][]KernelInfo{"Session": info.Kernels, "Sessions": listed(t, m)[0].Kernels} {
-			if len(kernels) != 1 || kernels[0].State != state {
+			if len(kernels) != 1 || kernels[0].State != state || kernels[0].Run == nil || kernels[0].Run.RunID != id || kernels[0].Run.FirstLine != line {
 				t.Fatalf("%s: the kernels are %+v", where, kernels)
 			}
-			named(t, where, kernels[0].Run, id)
 		}
 	}
 	busy := func(t *testing.T, m *Manager, id string) {
 		t.Helper()
-		waits, err := m.Run(RunOptions{Code: "1", SessionID: "mine", Language: Python, Timeout: time.Minute})
+		waits, err := m.Run(RunOptions{Code: "1", SessionID: "mine", Language: Python, Timeout: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait()
-		if notes := strings.Join(waits.SoFar(t.Context()).Notes, " "); !strings.Contains(notes, id) || !strings.Contains(notes, "cancel: true") {
+		var told []string
+		eventually(t, "the run that waits says what for, or is over", func() bool {
+			told = waits.SoFar(t.Context()).Notes
+			return waits.over() || slices.ContainsFunc(told, func(note string) bool { return strings.Contains(note, id) })
+		})
+		if notes := strings.Join(told, " "); !strings.Contains(notes, id) || !strings.Contains(notes, "cancel: true") {
 			t.Errorf("the run that waits says %q", notes)
 		}
 		<-waits.Done()
 		_, err = waits.Result()
 		wantCode(t, err, fault.SessionBusy)
 		var f *fault.Error
-		if errors.As(err, &f); !strings.Contains(f.Message, id) || !strings.Contains(f.Message, "hang(") || !strings.Contains(f.Hint, "run_id "+id) || f.Fields["run_id"] != id {
+		if errors.As(err, &f); !strings.Contains(f.Message, id) || !strings.Contains(f.Message, line) || !strings.Contains(f.Hint, "run_id "+id) || f.Fields["run_id"] != id {
 			t.Errorf("refused with %+v", f)
 		}
 	}
-	synctest.Test(t, func(t *testing.T) {
-		e, l := lastingEngine(t)
-		config := testConfig(t, e)
-		config.Mask = hide(secret)
-		killed := config
-		killed.Visit = true // it lets go of the session as a server does that is killed
-		first, other := NewManager(killed), newTestManager(t, config)
-		run, err := first.Run(RunOptions{Code: code, SessionID: "mine", Language: Python, Timeout: 10 * time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		looks(t, first, "running", run.ID)
-		looks(t, other, "running", run.ID)
-		if _, err := other.Run(RunOptions{Code: "1", SessionID: "mine", Language: Python}); err == nil || !strings.Contains(err.Error(), run.ID) {
-			t.Errorf("a session that is open elsewhere: %v", err)
-		}
-		busy(t, first, run.ID)
-		first.Close(t.Context())
-		l.ready["run"] = run.ID
-		next := newTestManager(t, config)
-		if info, err := next.Session(t.Context(), "mine"); err != nil || info.Kernels[0].State != "kept" || info.Kernels[0].Run == nil || info.Kernels[0].Run.RunID != run.ID {
-			t.Errorf("before it is taken over: %+v, %v", info, err)
-		}
-		busy(t, next, run.ID)
-		if info, _ := next.Session(t.Context(), "mine"); info.Kernels[0].State != "running" || info.Kernels[0].Run.RunID != run.ID {
-			t.Errorf("taken over: %+v", info)
-		}
-		found, err := next.FindRun(run.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		found.Interrupt()
-		<-found.Done()
-		if info, _ := next.Session(t.Context(), "mine"); info.Kernels[0].State != "idle" || info.Kernels[0].Run != nil {
-			t.Errorf("when it is over: %+v", info)
-		}
-	})
+	config := testConfig(t, newEngine(t))
+	killed := config
+	killed.Visit = true // it lets go of the session as a server does that is killed
+	first, other := NewManager(killed), newTestManager(t, config)
+	run := mustHang(t, first, RunOptions{SessionID: "mine", Timeout: 10 * time.Minute})
+	looks(t, first, "running", run.ID)
+	looks(t, other, "running", run.ID)
+	if _, err := other.Run(RunOptions{Code: "1", SessionID: "mine", Language: Python}); err == nil || !strings.Contains(err.Error(), run.ID) {
+		t.Errorf("a session that is open elsewhere: %v", err)
+	}
+	busy(t, first, run.ID)
+	first.Close(t.Context())
+	next := newTestManager(t, config)
+	looks(t, next, "kept", run.ID)
+	busy(t, next, run.ID)
+	looks(t, next, "running", run.ID)
+	found, err := next.FindRun(run.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustCancel(t, found)
+	if info, _ := next.Session(t.Context(), "mine"); info.Kernels[0].State != "idle" || info.Kernels[0].Run != nil {
+		t.Errorf("when it is over: %+v", info)
+	}
 }

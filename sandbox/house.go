@@ -28,10 +28,9 @@ func (m *Manager) keepHouse() {
 
 // keepAlive tells the supervisors that their server lives, whatever else the house-keeping waits for.
 func (m *Manager) keepAlive() {
-	m.eachInterval(func(n int, now time.Time) {
+	m.eachInterval(func(n int, _ time.Time) {
 		for _, s := range m.all() {
 			s.ping(n)
-			s.dropIdleFiles(now.Add(-filesIdle))
 		}
 	})
 }

@@ -12,16 +12,23 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
+// completingEngine is one for tests of what happens long afterwards.
+func completingEngine(t *testing.T) *testEngine {
+	e := newEngine(t)
+	e.play(completing)
+	return e
+}
+
 func TestIdleSessionsEndAndUsedOnesDoNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{}
+		e := completingEngine(t)
 		m := newTestManager(t, testConfig(t, e))
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "idle"})
 		for range 4 {
 			mustRun(t, m, RunOptions{Code: "1", SessionID: "used"})
 			time.Sleep(10 * time.Minute)
 		}
-		if got := e.holds(); !slices.Equal(got, []string{"csm-host-used-python", "volume csm-host-used"}) {
+		if got := e.holds(t); !slices.Equal(got, []string{"csm-host-used-python", "volume csm-host-used"}) {
 			t.Errorf("engine holds %q", got)
 		}
 		_, err := m.Session(t.Context(), "idle")
@@ -31,7 +38,7 @@ func TestIdleSessionsEndAndUsedOnesDoNot(t *testing.T) {
 
 func TestASessionThatFollowsAnExpiredOneSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		config := testConfig(t, &fakeEngine{})
+		config := testConfig(t, completingEngine(t))
 		m := newTestManager(t, config)
 		const said = "The session before this one has ended, as nobody had used it for 30m0s: its variables and files are gone."
 		for _, id := range []string{"", "mine"} {
@@ -58,7 +65,7 @@ func TestASessionThatFollowsAnExpiredOneSaysSo(t *testing.T) {
 			t.Errorf("after closing: %q", res.Notes)
 		}
 		// A container that is kept ready does not swallow it.
-		config = testConfig(t, &fakeEngine{})
+		config = testConfig(t, completingEngine(t))
 		config.Prewarm = []Language{Python}
 		m = newTestManager(t, config)
 		mustRun(t, m, RunOptions{Code: "1"})
@@ -71,7 +78,7 @@ func TestASessionThatFollowsAnExpiredOneSaysSo(t *testing.T) {
 
 func TestALifetimeThatIsOverIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		config := testConfig(t, &fakeEngine{})
+		config := testConfig(t, completingEngine(t))
 		config.Lifetime = time.Hour
 		m := newTestManager(t, config)
 		for range 3 {
@@ -101,7 +108,7 @@ func TestARunThatComesAsItsSessionExpiresBeginsTheNext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var m *Manager
-				config := testConfig(t, &fakeEngine{})
+				config := testConfig(t, completingEngine(t))
 				met := make(chan *Result, 1)
 				config.Logger = slog.New(onLog(func(message string) {
 					if message != "session expired" {
@@ -135,7 +142,7 @@ func TestARunIsNotHeldUpByASessionThatDoesNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m *Manager
 		late := make(chan error, 1)
-		config := testConfig(t, &fakeEngine{})
+		config := testConfig(t, completingEngine(t))
 		config.Logger = slog.New(onLog(func(message string) {
 			if message != "session expired" {
 				return

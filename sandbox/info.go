@@ -52,7 +52,7 @@ func (s *session) info(fallback string, kept []Language) SessionInfo {
 	for _, l := range s.lanes {
 		kernel := l.info(slices.Contains(kept, l.language))
 		if run := s.holder(l); run != nil && kernel.State != "ended" {
-			kernel.Run = run.info(s.config.Mask)
+			kernel.Run = run.info()
 			if kernel.State == "idle" { // of an earlier server's run
 				kernel.State = "running"
 			}
@@ -204,9 +204,9 @@ func (m *Manager) unborn() SessionInfo {
 	return info
 }
 
-// sortKernels puts Python before JavaScript.
+// sortKernels puts them in the order of Languages.
 func sortKernels(kernels []KernelInfo) {
-	slices.SortFunc(kernels, func(a, b KernelInfo) int { return cmp.Compare(b.Language, a.Language) })
+	slices.SortFunc(kernels, func(a, b KernelInfo) int { return cmp.Compare(a.Language.place(), b.Language.place()) })
 }
 
 // listTimeout bounds the wait for an engine that tells of other servers' sessions.

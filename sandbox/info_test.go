@@ -21,28 +21,25 @@ func listed(t *testing.T, m *Manager) []SessionInfo {
 }
 
 func TestToLookAtASessionDoesNotTakeItOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, _ := lastingEngine(t)
-		config := leaveSessions(t, e, "mine")
-		time.Sleep(time.Minute)
-		looks, works := newTestManager(t, config), newTestManager(t, config)
-		info, err := looks.Session(t.Context(), "mine")
-		if err != nil || info.Owner != OwnerNone || time.Since(info.LastUsed) != time.Minute || len(info.Kernels) != 1 || info.Kernels[0].State != "kept" {
-			t.Errorf("it waits for a server: %+v, %v", info, err)
-		}
-		mustRun(t, works, RunOptions{Code: "2", SessionID: "mine"})
-		if info, err = looks.Session(t.Context(), "mine"); err != nil || info.Owner != OwnerOther || time.Since(info.LastUsed) != 0 {
-			t.Errorf("another server has it: %+v, %v", info, err)
-		}
-		_, err = looks.Session(t.Context(), "yours")
-		wantCode(t, err, fault.SessionNotFound)
-	})
+	config := leaveSessions(t, newEngine(t), "mine")
+	then := time.Now().Add(-time.Minute).Truncate(time.Second)
+	lastUsedAt(t, config, "mine", then)
+	looks, works := newTestManager(t, config), newTestManager(t, config)
+	info, err := looks.Session(t.Context(), "mine")
+	if err != nil || info.Owner != OwnerNone || !info.LastUsed.Equal(then) || len(info.Kernels) != 1 || info.Kernels[0].State != "kept" {
+		t.Errorf("it waits for a server: %+v, %v", info, err)
+	}
+	wantValue(t, mustRun(t, works, RunOptions{Code: "x", SessionID: "mine"}), "41")
+	if info, err = looks.Session(t.Context(), "mine"); err != nil || info.Owner != OwnerOther || time.Since(info.LastUsed) > time.Minute {
+		t.Errorf("another server has it: %+v, %v", info, err)
+	}
+	_, err = looks.Session(t.Context(), "yours")
+	wantCode(t, err, fault.SessionNotFound)
 }
 
 func TestALookWaitsForASessionThatIsBeingOpened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, _ := lastingEngine(t)
-		m := newTestManager(t, leaveSessions(t, e, "mine"))
+		m := newTestManager(t, testConfig(t, completingEngine(t)))
 		opening := make(chan struct{})
 		m.mu.Lock()
 		m.opening["mine"] = opening
@@ -75,43 +72,36 @@ func TestAKernelThatWouldNotBeTakenOverIsNotToldOf(t *testing.T) {
 		"switched off":   func(c *Config) { delete(c.Kernels, Python) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				e, _ := lastingEngine(t)
-				config := leaveSessions(t, e, "mine")
-				change(&config)
-				info, err := newTestManager(t, config).Session(t.Context(), "mine")
-				if err != nil || info.Owner != OwnerNone || len(info.Kernels) != 0 {
-					t.Errorf("told of %+v, %v", info, err)
-				}
-			})
+			config := leaveSessions(t, newEngine(t), "mine")
+			change(&config)
+			info, err := newTestManager(t, config).Session(t.Context(), "mine")
+			if err != nil || info.Owner != OwnerNone || len(info.Kernels) != 0 {
+				t.Errorf("told of %+v, %v", info, err)
+			}
 		})
 	}
 }
 
 func TestAnEngineThatDoesNotAnswerIsToldOf(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, _ := lastingEngine(t)
-		config := leaveSessions(t, e, "left")
-		m := newTestManager(t, config)
-		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
-		synctest.Wait() // until the first sweep is over
-		for code, failure := range map[fault.Code]error{
-			fault.EngineUnavailable: fmt.Errorf("%w: gone", ErrEngineUnavailable),
-			fault.EngineError:       errors.New("database is locked"),
-		} {
-			e.failList = failure
-			list, err := m.Sessions(t.Context())
-			wantCode(t, err, code)
-			if len(list) != 2 || list[0].ID != "mine" || list[1].ID != "left" {
-				t.Errorf("listed %+v", list)
-			}
-			if info, err := m.Session(t.Context(), "left"); err != nil || info.ID != "left" {
-				t.Errorf("what the disk tells is %+v, %v", info, err)
-			}
-			_, err = m.Session(t.Context(), "yours")
-			wantCode(t, err, code)
-			_, err = m.CloseSession(t.Context(), "left", false)
-			wantCode(t, err, code)
+	e := newEngine(t)
+	m := newQuietManager(t, leaveSessions(t, e, "left"))
+	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+	for code, failure := range map[fault.Code]error{
+		fault.EngineUnavailable: fmt.Errorf("%w: gone", ErrEngineUnavailable),
+		fault.EngineError:       errors.New("database is locked"),
+	} {
+		e.fails(faults{list: failure})
+		list, err := m.Sessions(t.Context())
+		wantCode(t, err, code)
+		if len(list) != 2 || list[0].ID != "mine" || list[1].ID != "left" {
+			t.Errorf("listed %+v", list)
 		}
-	})
+		if info, err := m.Session(t.Context(), "left"); err != nil || info.ID != "left" {
+			t.Errorf("what the disk tells is %+v, %v", info, err)
+		}
+		_, err = m.Session(t.Context(), "yours")
+		wantCode(t, err, code)
+		_, err = m.CloseSession(t.Context(), "left", false)
+		wantCode(t, err, code)
+	}
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,21 +21,10 @@ const (
 	journalQueueBytes = 32 << 20
 )
 
-// Masker takes secrets out of texts before they are written to the disk. MaskHead is for a text whose end
-// was cut off, MaskTail for one whose beginning was, and MaskPart where both may have been: a secret may
-// have been cut in two.
-type Masker interface {
-	Mask(text string) string
-	MaskHead(text string) string
-	MaskTail(text string) string
-	MaskPart(text string) string
-}
-
-// journal writes a session's history. begin and end only hand over: masking, encoding and writing happen
+// journal writes a session's history. begin and end only hand over: encoding and writing happen
 // in a goroutine of the journal's own. Its methods may be called from any goroutine.
 type journal struct {
 	dir  string
-	mask Masker // nil: nothing is masked
 	done chan struct{}
 
 	mu      sync.Mutex
@@ -65,11 +53,11 @@ type journalItem struct {
 
 // openJournal goes on with the history in dir, which it makes where it is absent. The caller has the
 // session's lock.
-func openJournal(dir string, mask Masker) (*journal, error) {
+func openJournal(dir string) (*journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("history: %w", err)
 	}
-	j := &journal{dir: dir, mask: mask, done: make(chan struct{})}
+	j := &journal{dir: dir, done: make(chan struct{})}
 	j.changed.L = &j.mu
 	if err := j.open(); err != nil {
 		return nil, err
@@ -81,7 +69,7 @@ func openJournal(dir string, mask Masker) (*journal, error) {
 // begin records that a run was queued.
 func (j *journal) begin(run *Run) {
 	entry := &HistoryEntry{
-		RunID: run.ID, Language: run.Language, Code: run.options.Code, Fresh: run.options.Fresh,
+		RunID: run.ID, Language: run.Language, Code: run.code, Fresh: run.options.Fresh,
 		Timeout: run.options.Timeout, Started: run.created,
 	}
 	j.enqueue(journalItem{begin: entry, bytes: len(entry.Code)})
@@ -141,15 +129,6 @@ func (j *journal) close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.failed
-}
-
-// remove takes the history away.
-func (j *journal) remove() error {
-	j.mu.Lock()
-	j.queue = nil
-	j.mu.Unlock()
-	_ = j.close() // what could not be written is of no interest any more
-	return removeHistory(j.dir)
 }
 
 // write is the journal's goroutine. It ends with close.
@@ -220,19 +199,20 @@ func (j *journal) line(item journalItem) ([]byte, error) {
 	return text, err
 }
 
-// record is the line for an item, masked and bounded.
+// record is the line for an item, without images that there is no room for.
 func (j *journal) record(item journalItem) historyRecord {
 	if item.begin != nil {
-		begin := beginOf(item.begin)
-		begin.Code = j.masked(begin.Code)
-		return historyRecord{Begin: begin}
+		return historyRecord{Begin: beginOf(item.begin)}
 	}
 	end := endOf(item.runID, item.ended, item.result, item.err)
-	if end.Fault != nil {
-		end.Fault.Message, end.Fault.Hint = j.masked(end.Fault.Message), j.masked(end.Fault.Hint)
-	}
-	if end.Result != nil {
-		j.prepare(end.Result, item.result.Displays)
+	if item.result != nil {
+		for i, shown := range item.result.Displays {
+			for mime, data := range shown.Data {
+				if isImageData(mime) && j.size+int64(len(data)) > historyImages {
+					delete(end.Result.Displays[i].Data, mime)
+				}
+			}
+		}
 	}
 	return historyRecord{End: end}
 }
@@ -333,77 +313,4 @@ func copyLines(to io.Writer, from io.Reader, drop map[string]bool) (int64, error
 		return out.WriteByte('\n') // the writer remembers an error
 	})
 	return size, errors.Join(err, out.Flush())
-}
-
-// prepare masks a result's record, and takes out what is too large to keep.
-func (j *journal) prepare(r *resultRecord, shown []Display) {
-	r.Stdout, r.Stderr = j.maskedStream(r.Stdout), j.maskedStream(r.Stderr)
-	r.Cause = j.masked(r.Cause)
-	if r.Result != nil {
-		value := j.masked(*r.Result)
-		r.Result = &value
-	}
-	if r.Error != nil {
-		r.Error = &errorMessage{Name: j.masked(r.Error.Name), Message: j.masked(r.Error.Message), Traceback: j.masked(r.Error.Traceback)}
-	}
-	for i := range r.Artifacts {
-		r.Artifacts[i].Path = j.masked(r.Artifacts[i].Path)
-	}
-	notes := make([]string, len(r.Notes))
-	for i, note := range r.Notes {
-		notes[i] = j.masked(note)
-	}
-	r.Notes = notes
-	for i := range r.Displays {
-		j.prepareDisplay(&r.Displays[i], shown[i])
-	}
-}
-
-func (j *journal) prepareDisplay(m *displayMessage, d Display) {
-	m.Path, m.Alt = j.masked(m.Path), j.maskedHead(m.Alt)
-	for mime, data := range d.Data {
-		switch {
-		case !isImageData(mime):
-			delete(m.Data, mime)
-			m.Data[j.masked(mime)] = jsonText(j.masked(string(data)))
-		case j.size+int64(len(data)) > historyImages:
-			delete(m.Data, mime)
-		}
-	}
-}
-
-// cutFrom is the length from which on a text may be one that was cut at its end: the least that
-// a stream or a value is cut at is a little more.
-const cutFrom = 990
-
-func (j *journal) masked(text string) string {
-	switch {
-	case j.mask == nil:
-		return text
-	case len(text) >= cutFrom || strings.HasSuffix(text, "…"):
-		whole, _ := strings.CutSuffix(text, "…")
-		return j.mask.MaskHead(whole) + text[len(whole):]
-	}
-	return j.mask.Mask(text)
-}
-
-// maskedHead is masked for a text that may be short because it was cut.
-func (j *journal) maskedHead(text string) string {
-	if j.mask == nil {
-		return text
-	}
-	return j.mask.MaskHead(text)
-}
-
-func (j *journal) maskedStream(s streamMessage) streamMessage {
-	if j.mask == nil {
-		return s
-	}
-	s.Path = j.mask.Mask(s.Path)
-	if s.OmittedBytes == 0 {
-		s.Head = j.mask.Mask(s.Head)
-		return s
-	}
-	s.Head, s.Tail = j.mask.MaskHead(s.Head), j.mask.MaskTail(s.Tail)
-	return s
 }

@@ -1,14 +1,16 @@
 package sandbox
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 )
 
 const (
@@ -19,31 +21,31 @@ const (
 	backstop = 20 * time.Second
 )
 
-// kernel is the server's end of one container: a supervisor and the interpreter under it. It runs
-// one piece of code at a time; whoever calls run has the lane's turn.
+// kernel is the server's end of one container: a supervisor and the interpreter under it. It runs one piece of code
+// at a time, whose caller has the lane's turn, and fresh ones beside it.
 type kernel struct {
 	proc   Process
+	conn   *channel.Conn // over proc
 	limits wireLimits
 	log    *slog.Logger
 
 	instead *kernel  // the one whose container it goes on with; set by who makes it, under the lane's starting
-	boot    string   // the supervisor's source, for a process 1 that has only been started
 	outbox  chan any // messages on their way to the supervisor
 	// onReady is called once, before any frame after ready is looked at. Set before begin; may be nil.
 	onReady func(readyMessage)
 	ready   chan struct{} // closed when the supervisor has come up
 
-	mu      sync.Mutex
-	current *Run
-	answer  chan doneMessage // of the current run
-	info    readyMessage
-	lost    string // why the interpreter died between runs, or as the one that goes on came; empty while it has not
+	mu   sync.Mutex
+	runs map[string]following // that frames are taken for, by id
+	info readyMessage
+	lost string // why the interpreter died between runs, or as the one that goes on came; empty while it has not
 
 	peeking sync.Mutex // one question at a time
 	peeks   chan peekAnswer
-	usages  chan usageAnswer
 
 	dead chan struct{} // closed when no more frames come
+	// missing says that the image does not have the interpreter.
+	missing atomic.Bool
 	// cut says that the connection ended, and not a frame that nobody can believe. Set before dead is closed.
 	cut bool
 }
@@ -55,14 +57,21 @@ type wireLimits struct {
 	ImageBytes   int
 	MaxDisplays  int
 	MaxArtifacts int
+	Linger       time.Duration // how long a run waits for what looks endless
 }
 
 func newKernel(proc Process, limits wireLimits, log *slog.Logger) *kernel {
 	return &kernel{
-		proc: proc, limits: limits, log: log,
-		outbox: make(chan any, 32), peeks: make(chan peekAnswer, 1), usages: make(chan usageAnswer, 1),
-		ready: make(chan struct{}), dead: make(chan struct{}),
+		proc: proc, conn: channel.New(proc, channel.Options{MaxControl: maxFrameIn}), limits: limits, log: log,
+		outbox: make(chan any, 32), peeks: make(chan peekAnswer, 1),
+		ready: make(chan struct{}), dead: make(chan struct{}), runs: make(map[string]following),
 	}
+}
+
+// following is a run, and where its end comes.
+type following struct {
+	run    *Run
+	answer chan doneMessage
 }
 
 // begin starts the exchange with a supervisor, to whom first is said before anything else. A process 1 that has
@@ -88,40 +97,44 @@ func (k *kernel) send(message any) error {
 
 // speak writes what send was given, until the connection ends.
 func (k *kernel) speak() {
-	if err := writeBoot(k.proc, k.boot); err != nil {
-		k.log.Debug("write to process 1", "error", err)
-		_ = k.proc.Close()
-		return
-	}
 	for {
 		select {
 		case <-k.dead:
 			return
 		case message := <-k.outbox:
-			if err := writeFrame(k.proc, message); err != nil {
+			body, err := encodeMessage(message)
+			if err == nil {
+				err = k.conn.Send(body)
+			}
+			if err != nil {
 				k.log.Debug("write to supervisor", "error", err)
-				_ = k.proc.Close()
+				k.close()
 				return
 			}
 		}
 	}
 }
 
-// listen reads frames until the container or the connection ends. A frame that breaks the
+// close ends the connection, and not the container.
+func (k *kernel) close() { _ = k.conn.Close() }
+
+// listen reads messages until the container or the connection ends. One that breaks the
 // protocol ends the kernel: its supervisor has been taken over, and no more can be believed.
 func (k *kernel) listen() {
 	defer close(k.dead)
-	in := bufio.NewReaderSize(k.proc, 32<<10)
 	for {
-		body, err := readFrame(in)
-		cut := err != nil && !isAny(err, errFrameTooLarge, errFrameTooDeep)
+		body, err := k.conn.Receive()
+		cut := err != nil && !isAny(err, channel.ErrFrameTooLarge, channel.ErrUnknownFrame, channel.ErrFlooded)
+		if err == nil {
+			err = checkShape(body)
+		}
 		if err == nil {
 			err = k.take(body)
 		}
 		if err != nil {
 			k.cut = cut
 			k.log.Debug("kernel connection ended", "error", err)
-			_ = k.proc.Close()
+			k.close()
 			return
 		}
 	}
@@ -136,18 +149,17 @@ func (k *kernel) take(body []byte) error {
 	case "ready":
 		return decode(body, k.becomeReady)
 	case "kernel":
-		return decode(body, func(m kernelMessage) { k.setLost(clip(m.Cause, maxName)) })
-	case "usage":
-		return decode(body, func(m usageAnswer) { offer(k.usages, m) })
+		return k.onKernel(body)
 	case "log":
 		return decode(body, func(m logMessage) { k.log.Debug("supervisor", "message", clip(m.Message, maxName)) })
 	}
 	k.mu.Lock()
-	run, answer := k.current, k.answer
+	f, ok := k.runs[head.ID]
 	k.mu.Unlock()
-	if run == nil || head.ID != run.ID {
+	if !ok {
 		return nil
 	}
+	run := f.run
 	switch head.Type {
 	case "progress":
 		return decode(body, run.advance)
@@ -156,7 +168,7 @@ func (k *kernel) take(body []byte) error {
 	case "peek":
 		return decode(body, func(m peekAnswer) { offer(k.peeks, m) })
 	case "done":
-		return decode(body, func(m doneMessage) { offer(answer, m) })
+		return decode(body, func(m doneMessage) { offer(f.answer, m) })
 	}
 	return nil
 }
@@ -214,6 +226,20 @@ func (k *kernel) setReady(m readyMessage) bool {
 	return true
 }
 
+// onKernel notes the death of an interpreter. Where the image has none, the connection is of no use.
+func (k *kernel) onKernel(body []byte) error {
+	var m kernelMessage
+	if err := json.Unmarshal(body, &m); err != nil {
+		return fmt.Errorf("decode frame: %w", err)
+	}
+	if m.State == "missing" {
+		k.missing.Store(true)
+		return ErrNoInterpreter
+	}
+	k.setLost(clip(m.Cause, maxName))
+	return nil
+}
+
 func (k *kernel) setLost(cause string) {
 	k.mu.Lock()
 	k.lost = cause
@@ -264,7 +290,7 @@ func (k *kernel) run(r *Run) (doneMessage, error) {
 	answer := k.follow(r)
 	err := k.send(runMessage{
 		Type: "run", ID: r.ID, Code: r.options.Code, Fresh: r.options.Fresh,
-		TimeoutMS: r.options.Timeout.Milliseconds(), GraceMS: interruptGrace.Milliseconds(),
+		TimeoutMS: r.options.Timeout.Milliseconds(), GraceMS: interruptGrace.Milliseconds(), LingerMS: k.limits.Linger.Milliseconds(),
 	})
 	if err != nil {
 		k.leave(r)
@@ -273,11 +299,11 @@ func (k *kernel) run(r *Run) (doneMessage, error) {
 	return k.await(r, answer, r.options.Timeout)
 }
 
-// follow makes r the run that frames are taken for.
+// follow has frames taken for r.
 func (k *kernel) follow(r *Run) chan doneMessage {
 	answer := make(chan doneMessage, 1)
 	k.mu.Lock()
-	k.current, k.answer = r, answer
+	k.runs[r.ID] = following{r, answer}
 	k.mu.Unlock()
 	r.setKernel(k)
 	return answer
@@ -287,18 +313,13 @@ func (k *kernel) follow(r *Run) chan doneMessage {
 func (k *kernel) answerTo(r *Run) chan doneMessage {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.current != r {
-		return nil
-	}
-	return k.answer
+	return k.runs[r.ID].answer
 }
 
 func (k *kernel) leave(r *Run) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.current == r {
-		k.current, k.answer = nil, nil
-	}
+	delete(k.runs, r.ID)
 }
 
 // await waits for the end of a run that is followed, and that may go on for timeout.
@@ -349,28 +370,10 @@ func (k *kernel) peek(ctx context.Context, r *Run) (peekAnswer, bool) {
 	}
 	select {
 	case answer := <-k.peeks:
-		return answer, true
+		return answer, answer.ID == r.ID
 	case <-r.done:
 	case <-k.dead:
 	case <-ctx.Done():
 	}
 	return peekAnswer{}, false
-}
-
-// usage asks how many bytes the files in the work directory take. Only one caller may ask at a time.
-func (k *kernel) usage(ctx context.Context) (int64, bool) {
-	select { // an answer that came too late for an earlier question
-	case <-k.usages:
-	default:
-	}
-	if err := k.send(usageMessage{Type: "usage"}); err != nil {
-		return 0, false
-	}
-	select {
-	case answer := <-k.usages:
-		return max(answer.Bytes, 0), true
-	case <-k.dead:
-	case <-ctx.Done():
-	}
-	return 0, false
 }

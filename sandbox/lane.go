@@ -84,6 +84,13 @@ type turn struct {
 	over   chan struct{}   // closed when this one, and those before, have
 }
 
+// openTurn is a turn that has come, in no queue.
+func openTurn() turn {
+	before := make(chan struct{})
+	close(before)
+	return turn{before: before, over: make(chan struct{})}
+}
+
 // enqueue takes the last place. The caller holds the session's lock.
 func (l *lane) enqueue() turn {
 	t := turn{before: l.last, over: make(chan struct{})}

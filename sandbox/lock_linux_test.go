@@ -13,7 +13,7 @@ func TestAStateDirectoryWhoseModeIsRootsIsUsed(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can pass for another user")
 	}
-	config := testConfig(t, &fakeEngine{})
+	config := testConfig(t, newEngine(t))
 	config.StateDir = stateDir(t)
 	for folder, mode := range map[string]os.FileMode{
 		config.StateDir: os.ModeSticky | 0o777, filepath.Dir(config.StateDir): 0o755,

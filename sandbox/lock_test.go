@@ -59,7 +59,7 @@ func TestAStateDirectoryOfAnotherUserIsNotUsed(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := testConfig(t, &fakeEngine{})
+			config := testConfig(t, newEngine(t))
 			config.StateDir = stateDir(t)
 			spoil(t, config.StateDir)
 			before, err := os.Stat(config.StateDir)
@@ -86,7 +86,7 @@ func TestAStateDirectoryOfAnotherUserIsNotUsed(t *testing.T) {
 }
 
 func TestTheStateDirectoryIsNobodyElsesToEnter(t *testing.T) {
-	config := testConfig(t, &fakeEngine{})
+	config := testConfig(t, newEngine(t))
 	config.StateDir = stateDir(t)
 	if err := os.Chmod(config.StateDir, 0o755); err != nil {
 		t.Fatal(err)

@@ -4,56 +4,60 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
 func TestRunKeepsOneContainerPerLanguage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{}
-		m := newTestManager(t, testConfig(t, e))
-		first, second := mustRun(t, m, RunOptions{Code: "1"}), mustRun(t, m, RunOptions{Code: "2"})
-		if *first.Value != "1" || *second.Value != "2" || first.SessionID != second.SessionID {
-			t.Errorf("got %+v and %+v", first, second)
+	e := newEngine(t)
+	m := newTestManager(t, testConfig(t, e))
+	first, second := mustRun(t, m, RunOptions{Code: "x = 1; x"}), mustRun(t, m, RunOptions{Code: "x + 1"})
+	wantValue(t, first, "1")
+	wantValue(t, second, "2")
+	specs := e.specs()
+	if first.SessionID != second.SessionID || len(specs) != 1 {
+		t.Fatalf("in %s and %s, %d containers were started", first.SessionID, second.SessionID, len(specs))
+	}
+	want := map[string]string{LabelSession: first.SessionID, LabelHost: "host", LabelLanguage: "python", LabelNamed: "false"}
+	for name, value := range want {
+		if got := specs[0].Labels[name]; got != value {
+			t.Errorf("label %s is %q, want %q", name, got, value)
 		}
-		if len(e.started) != 1 {
-			t.Errorf("started %d containers, want 1", len(e.started))
-		}
-		spec := e.started[0]
-		want := map[string]string{LabelSession: first.SessionID, LabelHost: "host", LabelLanguage: "python", LabelNamed: "false"}
-		for name, value := range want {
-			if spec.Labels[name] != value {
-				t.Errorf("label %s is %q, want %q", name, spec.Labels[name], value)
-			}
-		}
-		if !slices.Equal(spec.Command, []string{"python3", "-c", "boot"}) {
-			t.Errorf("command is %q", spec.Command)
-		}
-	})
+	}
+	if !slices.Equal(specs[0].Command, containers.Program("python")) || len(specs[0].Env) != 0 {
+		t.Errorf("command is %q, with %q", specs[0].Command, specs[0].Env)
+	}
 }
 
 func TestNothingTouchesTheEngineBeforeTheFirstRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{failImage: ErrEngineUnavailable}
+		e := newEngine(t)
+		e.fails(faults{image: ErrEngineUnavailable, list: ErrEngineUnavailable})
 		m := newTestManager(t, testConfig(t, e))
 		if _, err := m.Session(context.Background(), ""); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Hour)
-		if len(e.started) != 0 {
+		if len(e.specs()) != 0 {
 			t.Error("a container was started")
 		}
 	})
 }
 
 func TestBadOptionsAreRefusedWithTheirCode(t *testing.T) {
+	m := newTestManager(t, testConfig(t, newEngine(t)))
 	for name, test := range map[string]struct {
 		options RunOptions
 		code    fault.Code
@@ -67,135 +71,142 @@ func TestBadOptionsAreRefusedWithTheirCode(t *testing.T) {
 		"id begins with -": {RunOptions{Code: "1", SessionID: "-rf"}, fault.InvalidSessionID},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := finish(newTestManager(t, testConfig(t, &fakeEngine{})), test.options)
+			_, err := finish(m, test.options)
 			wantCode(t, err, test.code)
 		})
 	}
 }
 
 func TestASecondRunWaitsItsTurnAndThenSaysBusy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newTestManager(t, testConfig(t, &fakeEngine{}))
-		long, err := m.Run(RunOptions{Code: "hang", Language: Python, Timeout: 10 * time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		began := time.Now()
-		_, err = finish(m, RunOptions{Code: "1", Timeout: 30 * time.Second})
-		wantCode(t, err, fault.SessionBusy)
-		if waited := time.Since(began); waited != 30*time.Second {
-			t.Errorf("waited %v", waited)
-		}
-		other := mustRun(t, m, RunOptions{Code: "other", SessionID: "b"})
-		if *other.Value != "other" {
-			t.Errorf("another session got %+v", other)
-		}
-		long.Interrupt()
-		<-long.Done()
-		if res, _ := long.Result(); res == nil || res.Status != Cancelled || res.ExitCode != 130 {
-			t.Errorf("interrupted run gave %+v", res)
-		}
-		mustRun(t, m, RunOptions{Code: "after"})
-	})
+	m := newTestManager(t, testConfig(t, newEngine(t)))
+	long := mustHang(t, m, RunOptions{Timeout: 10 * time.Minute})
+	_, err := finish(m, RunOptions{Code: "1", Timeout: 50 * time.Millisecond})
+	wantCode(t, err, fault.SessionBusy)
+	wantValue(t, mustRun(t, m, RunOptions{Code: "'other'", SessionID: "b"}), "'other'")
+	mustCancel(t, long)
+	wantValue(t, mustRun(t, m, RunOptions{Code: "'after'"}), "'after'")
 }
 
-// recording completes every run and keeps its code.
-func recording(codes *[]string) func(*fakeSupervisor) {
-	return func(s *fakeSupervisor) {
-		s.ready()
-		for {
-			m, ok := s.next()
-			if !ok {
-				return
-			}
-			if m.Type == "run" {
-				*codes = append(*codes, m.Code)
-				s.done(m.ID, "completed", 0, nil)
-			}
-		}
+// A fresh run has an interpreter of its own: it neither waits for the run that has the kernel nor holds up the next.
+func TestFreshRunsGoOnBesideTheRunThatHasTheKernel(t *testing.T) {
+	m := newTestManager(t, testConfig(t, newEngine(t)))
+	mustRun(t, m, RunOptions{Code: "x = 41"})
+	long := mustHang(t, m, RunOptions{})
+	res := mustRun(t, m, RunOptions{Code: "'x' in globals()", Fresh: true})
+	if wantValue(t, res, "False"); !res.Fresh || res.VariablesLost || long.over() {
+		t.Errorf("it came to %+v; the run beside it is over: %v", res, long.over())
 	}
+	fresh := mustHang(t, m, RunOptions{Fresh: true})
+	mustCancel(t, long)
+	wantValue(t, mustRun(t, m, RunOptions{Code: "x + 1"}), "42")
+	if fresh.over() {
+		t.Error("the fresh run ended with another")
+	}
+	mustCancel(t, fresh)
+	wantValue(t, mustRun(t, m, RunOptions{Code: "x + 2"}), "43")
 }
 
 func TestRunsKeepTheOrderOfTheirCalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var got []string
-		e := &fakeEngine{supervise: recording(&got)}
-		m := newTestManager(t, testConfig(t, e))
-		var runs []*Run
-		var want []string
-		for i := range 50 {
-			code := fmt.Sprint(i)
-			run, err := m.Run(RunOptions{Code: code, Language: Python})
-			if err != nil {
-				t.Fatal(err)
-			}
-			runs = append(runs, run)
-			if i%7 == 3 { // leaves the queue, and lets nobody overtake
-				run.Interrupt()
-				continue
-			}
-			want = append(want, code)
+	e := newEngine(t)
+	m := newTestManager(t, testConfig(t, e))
+	first, err := m.Run(RunOptions{Code: "import os, time; order = []\nwhile not os.path.exists('go'): time.sleep(.01)", Language: Python})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs, want := []*Run{first}, []string{}
+	for i := range 50 {
+		run, err := m.Run(RunOptions{Code: fmt.Sprintf("order.append(%d)", i), Language: Python})
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, run := range runs {
-			<-run.Done()
+		runs = append(runs, run)
+		if i%7 == 3 { // leaves the queue, and lets nobody overtake
+			run.Interrupt()
+			continue
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("ran in the order %v", got)
-		}
-	})
+		want = append(want, strconv.Itoa(i))
+	}
+	eventually(t, "the first has begun", func() bool { return len(e.specs()) == 1 })
+	writeFile(t, filepath.Join(e.Folder(e.specs()[0].Volume), "go"))
+	for _, run := range runs {
+		<-run.Done()
+	}
+	if got := strings.Fields(mustRun(t, m, RunOptions{Code: "print(*order)"}).Stdout.Head); !slices.Equal(got, want) {
+		t.Errorf("ran in the order %q", got)
+	}
+}
+
+func writeFile(t *testing.T, path string) {
+	t.Helper()
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestAQueuedRunCanBeCancelled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newTestManager(t, testConfig(t, &fakeEngine{}))
-		first, _ := m.Run(RunOptions{Code: "hang", Language: Python})
-		synctest.Wait()
-		second, _ := m.Run(RunOptions{Code: "2", Language: Python})
-		second.Interrupt()
-		<-second.Done()
-		res, err := second.Result()
-		if err != nil || res.Status != Cancelled {
-			t.Errorf("got %+v, %v", res, err)
-		}
-		first.Interrupt()
-	})
+	m := newTestManager(t, testConfig(t, newEngine(t)))
+	first := mustHang(t, m, RunOptions{})
+	second, err := m.Run(RunOptions{Code: "2", Language: Python})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustCancel(t, second)
+	mustCancel(t, first)
 }
 
 func TestARunningRunTellsItsOutputSoFar(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newTestManager(t, testConfig(t, &fakeEngine{}))
-		run, _ := m.Run(RunOptions{Code: "hang", Language: Python})
-		synctest.Wait()
-		res := run.SoFar(t.Context())
-		if res.Status != Running || res.Stdout.Head != "so far\n" {
-			t.Errorf("got %+v", res)
+	m := newTestManager(t, testConfig(t, newEngine(t)))
+	run := mustHang(t, m, RunOptions{})
+	if res := run.SoFar(t.Context()); res.Status != Running || res.Stdout.Head != "so far\n" || res.Stdout.Bytes != 7 {
+		t.Errorf("got %+v", res)
+	}
+	found, err := m.FindRun(run.ID)
+	if err != nil || found != run {
+		t.Errorf("FindRun gave %v, %v", found, err)
+	}
+	_, err = m.FindRun("run-nope")
+	wantCode(t, err, fault.RunNotFound)
+	run.Interrupt()
+}
+
+// What earlier runs have left behind and prints is told with the next answer, and what a run leaves behind is named.
+func TestWhatGoesOnIsToldOf(t *testing.T) {
+	m := newTestManager(t, testConfig(t, newEngine(t)))
+	res := mustRun(t, m, RunOptions{Code: `import threading, time
+def work():
+    while True:
+        time.sleep(.1)
+        print("from before", flush=True)
+threading.Thread(target=work, name="worker").start()`})
+	if !slices.Equal(res.GoesOn, []string{"thread worker"}) || len(res.Background) != 0 {
+		t.Errorf("what goes on is %q, and %+v was printed", res.GoesOn, res.Background)
+	}
+	var told []Background
+	eventually(t, "it is told", func() bool {
+		next := mustRun(t, m, RunOptions{Code: "1"})
+		if next.Stdout.Bytes != 0 || len(next.GoesOn) != 0 {
+			t.Errorf("the next run is told to print %q, and to leave %q", next.Stdout.Head, next.GoesOn)
 		}
-		found, err := m.FindRun(run.ID)
-		if err != nil || found != run {
-			t.Errorf("FindRun gave %v, %v", found, err)
-		}
-		_, err = m.FindRun("run-nope")
-		wantCode(t, err, fault.RunNotFound)
-		run.Interrupt()
+		told = append(told, next.Background...)
+		return len(told) > 0
 	})
+	if len(told) != 1 || !strings.HasPrefix(told[0].Text, "from before\n") || told[0].Path != ".runs/"+res.RunID+".stdout.txt" || told[0].OmittedBytes != 0 {
+		t.Errorf("told of %+v", told)
+	}
 }
 
 func TestASupervisorThatDoesNotEnforceTheTimeoutLosesItsContainer(t *testing.T) {
-	e := &fakeEngine{}
-	quit := make(chan struct{})
 	synctest.Test(t, func(t *testing.T) {
-		quit = make(chan struct{})
-		e.supervise = func(s *fakeSupervisor) { s.ready(); s.next(); s.next(); <-quit }
+		e := newEngine(t)
 		m := newTestManager(t, testConfig(t, e))
+		e.play(hostileTo(func(p peer, _ heard) { p.stay() }))
 		res := mustRun(t, m, RunOptions{Code: "x", Timeout: 5 * time.Second})
-		if res.Status != TimedOut || res.ExitCode != 124 || !res.VariablesLost {
-			t.Errorf("got %+v", res)
+		if res.Status != TimedOut || res.ExitCode != 124 || !res.VariablesLost || len(e.holds(t)) != 1 {
+			t.Errorf("got %+v; the engine holds %q", res, e.holds(t))
 		}
-		close(quit)
-		e.supervise = nil
+		e.play(completing)
 		next := mustRun(t, m, RunOptions{Code: "2"})
-		if *next.Value != "2" || len(next.Notes) != 1 || !strings.Contains(next.Notes[0], "variables are gone") {
+		if wantNote(t, next, "variables are gone"); *next.Value != "2" {
 			t.Errorf("next run gave %+v", next)
 		}
 	})
@@ -203,148 +214,200 @@ func TestASupervisorThatDoesNotEnforceTheTimeoutLosesItsContainer(t *testing.T) 
 
 // The supervisor tells of the death when it has the next run already, and gives that to another kernel.
 func TestAKernelThatDiesAsARunComes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newTestManager(t, testConfig(t, &fakeEngine{supervise: func(s *fakeSupervisor) {
-			s.ready()
-			for {
-				run, ok := s.next()
-				if !ok {
-					return
-				}
-				if run.Code == "2" {
-					s.send(map[string]any{"type": "kernel", "state": "dead", "cause": "quota"})
-				}
-				if run.Type == "run" {
-					s.done(run.ID, "completed", 0, map[string]any{"result": run.Code})
-				}
+	e := newEngine(t)
+	e.play(func(p peer) {
+		p.ready(nil)
+		for {
+			run, ok := p.hear("run")
+			if !ok {
+				return
 			}
-		}}))
-		for i, want := range []string{"", "had ended since the last run (quota): its variables are gone", ""} {
-			res := mustRun(t, m, RunOptions{Code: strconv.Itoa(i + 1)})
-			if notes := strings.Join(res.Notes, "\n"); !strings.Contains(notes, want) || (want == "") != (notes == "") {
-				t.Errorf("run %d has the notes %q, want %q", i+1, notes, want)
+			if run.Code == "2" {
+				p.say(map[string]any{"type": "kernel", "state": "dead", "cause": "quota"})
 			}
+			p.done(run.ID, nil)
 		}
 	})
+	m := newTestManager(t, testConfig(t, e))
+	for i, want := range []string{"", "had ended since the last run (quota): its variables are gone", ""} {
+		wantNote(t, mustRun(t, m, RunOptions{Code: strconv.Itoa(i + 1)}), want)
+	}
+}
+
+func TestAKernelThatDiesBetweenRunsIsToldOf(t *testing.T) {
+	m := newTestManager(t, testConfig(t, newEngine(t)))
+	pid, err := strconv.Atoi(*mustRun(t, m, RunOptions{Code: "import os; x = 1; os.getpid()"}).Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is dead", func() bool { return syscall.Kill(pid, 0) != nil })
+	res := mustRun(t, m, RunOptions{Code: "'x' in globals()"})
+	if wantNote(t, res, "(signal 9): its variables are gone"); *res.Value != "False" {
+		t.Errorf("the next run gave %+v", res)
+	}
 }
 
 func TestHostileFramesCostOnlyTheirOwnSession(t *testing.T) {
-	frame := func(body string) []byte {
-		return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
+	frame := func(kind byte, body string) string {
+		return string(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), kind)) + body
 	}
-	for name, hostile := range map[string][]byte{
-		"huge length":   binary.BigEndian.AppendUint32(nil, 1<<31),
-		"half a frame":  append(binary.BigEndian.AppendUint32(nil, 100), "{"...),
-		"not JSON":      frame("hello"),
-		"an array":      frame(`[1,2]`),
-		"deep":          frame(`{"type":"done","x":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`),
-		"wrong types":   frame(`{"type":"log","message":{"a":1}}`),
-		"id not a text": frame(`{"type":"done","id":5}`),
+	e := newEngine(t)
+	m := newTestManager(t, testConfig(t, e))
+	mustRun(t, m, RunOptions{Code: "x = 41", SessionID: "bystander"})
+	for name, hostile := range map[string]string{
+		"huge length":           "\x80\x00\x00\x00c",
+		"half a frame":          "\x00\x00\x00\x64c{",
+		"another kind":          frame('x', "{}"),
+		"not JSON":              frame('c', "hello"),
+		"an array":              frame('c', `[1,2]`),
+		"deep":                  frame('c', `{"type":"done","x":`+strings.Repeat("[", 5000)+strings.Repeat("]", 5000)+`}`),
+		"too many values":       frame('c', `{"type":"log","more":[`+strings.Repeat("0,", maxFrameValues)+`0]}`),
+		"wrong types":           frame('c', `{"type":"log","message":{"a":1}}`),
+		"id not a text":         frame('c', `{"type":"done","id":5}`),
+		"lists not of texts":    frame('c', `{"type":"done","id":"`+"ID"+`","goes_on":[{}]}`),
+		"a stream's garbage":    strings.Repeat(frame('s', strings.Repeat("\xff", 32<<10)), 300),
+		"a stream's frame huge": "\x7f\xff\xff\xffs",
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				e := &fakeEngine{}
-				m := newTestManager(t, testConfig(t, e))
-				bystander := mustRun(t, m, RunOptions{Code: "1", SessionID: "bystander"})
-				e.supervise = func(s *fakeSupervisor) {
-					s.ready()
-					s.next()
-					s.next()
-					_, _ = s.out.Write(hostile)
-				}
-				res := mustRun(t, m, RunOptions{Code: "evil"})
-				if res.Status != Killed || res.ExitCode != 137 || !res.VariablesLost {
-					t.Errorf("got %+v", res)
-				}
-				e.supervise = nil
-				if next := mustRun(t, m, RunOptions{Code: "2"}); *next.Value != "2" {
-					t.Errorf("next run gave %+v", next)
-				}
-				after := mustRun(t, m, RunOptions{Code: "3", SessionID: "bystander"})
-				if *bystander.Value != "1" || *after.Value != "3" || len(after.Notes) != 0 {
-					t.Errorf("bystander got %+v", after)
-				}
-			})
+			e.play(hostileTo(func(p peer, run heard) {
+				_, _ = io.WriteString(p.raw, strings.ReplaceAll(hostile, "ID", run.ID))
+			}))
+			res := mustRun(t, m, RunOptions{Code: "evil"})
+			if res.Status != Killed || res.ExitCode != 137 || !res.VariablesLost {
+				t.Errorf("got %+v", res)
+			}
+			e.Play = nil
+			next := mustRun(t, m, RunOptions{Code: "2"})
+			if wantNote(t, next, "variables are gone"); *next.Value != "2" {
+				t.Errorf("next run gave %+v", next)
+			}
+			if _, err := m.CloseSession(t.Context(), "", false); err != nil {
+				t.Error(err)
+			}
+			wantValue(t, mustRun(t, m, RunOptions{Code: "x + 1", SessionID: "bystander"}), "42")
 		})
 	}
 }
 
 func TestForgedAnswersAreBoundedAndChecked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{supervise: func(s *fakeSupervisor) {
-			s.ready()
-			s.next()
-			m, _ := s.next()
-			s.done("run-other", "completed", 0, map[string]any{"result": "for another run"})
-			s.send(map[string]any{"type": "unheard-of", "id": m.ID})
-			for range 100 {
-				s.send(map[string]any{"type": "display", "id": m.ID, "path": "../../etc/passwd", "size_bytes": -5,
-					"data": map[string]any{"image/png": "not base64!", "text/plain": strings.Repeat("x", 500_000), "n": 7}})
-			}
-			s.done(m.ID, "splendid", 9, map[string]any{
-				"result": strings.Repeat("é", 5000), "stdout": map[string]any{"head": "\xff" + strings.Repeat("a", 9000), "bytes": -1, "path": "/etc/shadow"},
-				"artifacts":       []any{map[string]any{"path": "../x"}, map[string]any{"path": "/etc/passwd"}, map[string]any{"path": "a\nb"}, map[string]any{"path": "ok/./f.txt", "size_bytes": 3}},
-				"artifacts_total": -3, "duration_ms": -1,
-			})
-			s.done(m.ID, "completed", 0, map[string]any{"result": "a second answer"})
-			for {
-				if _, ok := s.next(); !ok {
-					return
-				}
-			}
-		}}
-		m := newTestManager(t, testConfig(t, e))
-		res := mustRun(t, m, RunOptions{Code: "evil"})
-		if res.Status != Failed || len(*res.Value) > 1000 || len(res.Stdout.Head) > 1003 || res.Stdout.Bytes != 0 || res.Stdout.Path != "" {
-			t.Errorf("not bounded: %+v", res)
+	e := newEngine(t)
+	e.play(hostileTo(func(p peer, run heard) {
+		p.done("run-other", map[string]any{"result": "for another run"})
+		p.say(map[string]any{"type": "unheard-of", "id": run.ID})
+		for range 100 {
+			p.say(map[string]any{"type": "display", "id": run.ID, "path": "../../etc/passwd", "size_bytes": -5,
+				"data": map[string]any{"image/png": "not base64!", "text/plain": strings.Repeat("x", 500_000), "n": 7}})
 		}
-		if len(res.Artifacts) != 1 || res.Artifacts[0].Path != "ok/f.txt" || res.ArtifactsTotal != 0 || res.Duration != 0 {
-			t.Errorf("artifacts: %+v", res.Artifacts)
+		background := []any{}
+		for range 100 {
+			background = append(background, map[string]any{"path": "../x", "text": strings.Repeat("é", 9000), "omitted_bytes": -1})
 		}
-		if len(res.Displays) != maxDisplays || res.Displays[0].Path != "" || len(res.Displays[0].Data) != 1 || len(res.Displays[0].Data["text/plain"]) > maxText {
-			t.Errorf("displays: %d, first path %q", len(res.Displays), res.Displays[0].Path)
+		p.done(run.ID, map[string]any{
+			"status": "splendid", "exit_code": 9, "background": background, "goes_on": slices.Repeat([]string{strings.Repeat("n", 9000) + "\x1b"}, 100),
+			"result": strings.Repeat("é", 5000), "stdout": map[string]any{"head": "\xff" + strings.Repeat("a", 9000), "bytes": -1, "path": "/etc/shadow"},
+			"artifacts":       []any{map[string]any{"path": "../x"}, map[string]any{"path": "/etc/passwd"}, map[string]any{"path": "a\nb"}, map[string]any{"path": "ok/./f.txt", "size_bytes": 3}},
+			"artifacts_total": -3, "duration_ms": -1,
+		})
+		p.done(run.ID, map[string]any{"result": "a second answer"})
+		p.stay()
+	}))
+	res := mustRun(t, newTestManager(t, testConfig(t, e)), RunOptions{Code: "evil"})
+	if res.Status != Failed || len(*res.Value) > 1003 || len(res.Stdout.Head) > 1003 || res.Stdout.Bytes != 0 || res.Stdout.Path != "" {
+		t.Errorf("not bounded: %+v", res)
+	}
+	if len(res.Artifacts) != 1 || res.Artifacts[0].Path != "ok/f.txt" || res.ArtifactsTotal != 0 || res.Duration != 0 {
+		t.Errorf("artifacts: %+v", res.Artifacts)
+	}
+	if len(res.Displays) != maxDisplays || res.Displays[0].Path != "" || len(res.Displays[0].Data) != 1 || len(res.Displays[0].Data["text/plain"]) > maxText+3 {
+		t.Errorf("displays: %d, first path %q", len(res.Displays), res.Displays[0].Path)
+	}
+	if b := res.Background; len(b) != maxTold || b[0].Path != "" || len(b[0].Text) > maxBackground+3 || b[0].OmittedBytes != 0 {
+		t.Errorf("background: %d", len(b))
+	}
+	if len(res.GoesOn) != maxTold || len(res.GoesOn[0]) > maxName+3 || strings.Contains(res.GoesOn[0], "\x1b") {
+		t.Errorf("what goes on: %d", len(res.GoesOn))
+	}
+}
+
+// A supervisor that opens streams, which no server of today takes, costs its server little and holds up nothing.
+func TestStreamsOfAHostileSupervisorHoldUpNothing(t *testing.T) {
+	e := newEngine(t)
+	e.play(func(p peer) {
+		p.ready(nil)
+		for run, ok := p.hear("run"); ok; run, ok = p.hear("run") {
+			var streams []byte
+			for i := range 10_000 { // of the multiplexer: version 0, a window's update, SYN, an even number
+				id := binary.BigEndian.AppendUint32(nil, uint32(2*i+2))
+				streams = append(append(append(streams, 0, 1, 0, 1), id...), 0, 0, 0, 0)
+			}
+			for part := range slices.Chunk(streams, 12_000) {
+				_, _ = p.raw.Write(append(append(binary.BigEndian.AppendUint32(nil, uint32(len(part))), 's'), part...))
+			}
+			p.done(run.ID, map[string]any{"result": run.Code})
 		}
 	})
+	m := newTestManager(t, testConfig(t, e))
+	for _, code := range []string{"1", "2"} {
+		wantValue(t, mustRun(t, m, RunOptions{Code: code}), code)
+	}
 }
 
 func TestAnImageThatIsNoKernelSaysWhatItSaid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{supervise: func(*fakeSupervisor) {}}
-		m := newTestManager(t, testConfig(t, e))
-		_, err := finish(m, RunOptions{Code: "1"})
-		if f := wantCode(t, err, fault.ExecutionFailed); !strings.Contains(f.Message, "stderr of the fake") {
-			t.Errorf("message is %q", f.Message)
-		}
-	})
+	config := testConfig(t, newEngine(t))
+	setting := config.Kernels[Python]
+	setting.Command = []string{"sh", "-c", "echo this is no kernel >&2"}
+	config.Kernels[Python] = setting
+	_, err := finish(newTestManager(t, config), RunOptions{Code: "1"})
+	if f := wantCode(t, err, fault.ExecutionFailed); !strings.Contains(f.Message, "It said: this is no kernel") {
+		t.Errorf("message is %q", f.Message)
+	}
+}
+
+func TestAnImageWithoutTheInterpreterIsToldOf(t *testing.T) {
+	config := testConfig(t, newEngine(t))
+	setting := config.Kernels[Python]
+	setting.Command = append([]string{"env", "PATH=/nowhere"}, setting.Command...)
+	config.Kernels[Python] = setting
+	_, err := finish(newTestManager(t, config), RunOptions{Code: "1"})
+	if f := wantCode(t, err, fault.ImageMissing); !strings.Contains(f.Message, "has no python3") {
+		t.Errorf("message is %q", f.Message)
+	}
 }
 
 func TestEngineErrorsHaveTheirCodes(t *testing.T) {
 	for name, test := range map[string]struct {
 		image, start error
 		code         fault.Code
+		says         string
 	}{
-		"image missing":  {ErrImageMissing, nil, fault.ImageMissing},
-		"no interpreter": {nil, ErrNoInterpreter, fault.ImageMissing},
-		"no engine":      {ErrEngineUnavailable, nil, fault.EngineUnavailable},
-		"too slow":       {nil, context.DeadlineExceeded, fault.EngineUnavailable},
-		"anything else":  {nil, context.Canceled, fault.EngineError},
+		"image missing":     {ErrImageMissing, nil, fault.ImageMissing, "not on this machine"},
+		"no interpreter":    {nil, ErrNoInterpreter, fault.ImageMissing, "has no python3"},
+		"another processor": {nil, fmt.Errorf("start: %w: s390x", ErrArchitecture), fault.ImageMissing, "no supervisor"},
+		"no engine":         {ErrEngineUnavailable, nil, fault.EngineUnavailable, ""},
+		"too slow":          {nil, context.DeadlineExceeded, fault.EngineUnavailable, "in time"},
+		"anything else":     {nil, context.Canceled, fault.EngineError, "start a python container"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				e := &fakeEngine{failImage: test.image, failStart: test.start}
-				m := newTestManager(t, testConfig(t, e))
-				_, err := finish(m, RunOptions{Code: "1"})
-				wantCode(t, err, test.code)
-				e.failImage, e.failStart = nil, nil
-				mustRun(t, m, RunOptions{Code: "2"})
-			})
+			e := newEngine(t)
+			m := newTestManager(t, testConfig(t, e))
+			e.fails(faults{image: test.image, start: func(Spec) (Process, error) { return nil, test.start }})
+			_, err := finish(m, RunOptions{Code: "1"})
+			if f := wantCode(t, err, test.code); !strings.Contains(f.Message, test.says) {
+				t.Errorf("it says %q", f.Message)
+			}
+			e.fails(faults{})
+			wantValue(t, mustRun(t, m, RunOptions{Code: "2"}), "2")
 		})
 	}
 }
 
 func TestTheCapOnSessionsNamesThoseThatCouldGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newTestManager(t, testConfig(t, &fakeEngine{}))
+		e := completingEngine(t)
+		m := newTestManager(t, testConfig(t, e))
 		for _, id := range []string{"old", "mid", "new"} {
 			mustRun(t, m, RunOptions{Code: "1", SessionID: id})
 			time.Sleep(time.Second)
@@ -361,113 +424,94 @@ func TestTheCapOnSessionsNamesThoseThatCouldGo(t *testing.T) {
 }
 
 func TestClosingEndsRunsAndForgetsTheSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{}
-		m := newTestManager(t, testConfig(t, e))
-		run, _ := m.Run(RunOptions{Code: "hang", Language: Python})
-		synctest.Wait()
-		id, err := m.CloseSession(t.Context(), "", false)
-		if err != nil || id != run.SessionID {
-			t.Errorf("closed %q, %v", id, err)
-		}
-		<-run.Done()
-		if res, err := run.Result(); err != nil || res.Status != Cancelled || !res.VariablesLost {
-			t.Errorf("a run under a closed session gave %+v, %v", res, err)
-		}
-		if got := e.holds(); len(got) != 0 {
-			t.Errorf("engine holds %q", got)
-		}
-		if next := mustRun(t, m, RunOptions{Code: "1"}); next.SessionID == id {
-			t.Error("the default session kept its id")
-		}
-		_, err = m.CloseSession(t.Context(), "nobody", false)
-		wantCode(t, err, fault.SessionNotFound)
-	})
+	e := newEngine(t)
+	m := newTestManager(t, testConfig(t, e))
+	run := mustHang(t, m, RunOptions{})
+	id, err := m.CloseSession(t.Context(), "", false)
+	if err != nil || id != run.SessionID {
+		t.Errorf("closed %q, %v", id, err)
+	}
+	<-run.Done()
+	if res, err := run.Result(); err != nil || res.Status != Cancelled || !res.VariablesLost {
+		t.Errorf("a run under a closed session gave %+v, %v", res, err)
+	}
+	if got := e.holds(t); len(got) != 0 {
+		t.Errorf("engine holds %q", got)
+	}
+	if next := mustRun(t, m, RunOptions{Code: "1"}); next.SessionID == id {
+		t.Error("the default session kept its id")
+	}
+	_, err = m.CloseSession(t.Context(), "nobody", false)
+	wantCode(t, err, fault.SessionNotFound)
 }
 
 func TestShutdownLeavesNamedSessionsOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{}
-		config := testConfig(t, e)
-		m := NewManager(config)
-		mustRun(t, m, RunOptions{Code: "1"})
-		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
-		synctest.Wait() // its first look for leftovers; the fake's container ends with its server, and would be one
-		m.Close(t.Context())
-		if got := e.holds(); !slices.Equal(got, []string{"csm-host-mine-python", "volume csm-host-mine"}) {
-			t.Errorf("engine holds %q", got)
-		}
-		_, err := finish(m, RunOptions{Code: "1"})
-		wantCode(t, err, fault.SessionBusy)
-
-		later := newTestManager(t, config)
-		res := mustRun(t, later, RunOptions{Code: "1", SessionID: "mine"})
-		if len(res.Notes) != 1 || !strings.Contains(res.Notes[0], "are gone") {
-			t.Errorf("notes are %q", res.Notes)
-		}
-	})
+	e := newEngine(t)
+	config := testConfig(t, e)
+	m := NewManager(config)
+	mustRun(t, m, RunOptions{Code: "1"})
+	mustRun(t, m, RunOptions{Code: "x = 41", SessionID: "mine"})
+	m.Close(t.Context())
+	if got := e.holds(t); !slices.Equal(got, []string{"csm-host-mine-python", "volume csm-host-mine"}) {
+		t.Errorf("engine holds %q", got)
+	}
+	_, err := finish(m, RunOptions{Code: "1"})
+	wantCode(t, err, fault.SessionBusy)
+	wantValue(t, mustRun(t, newTestManager(t, config), RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
 }
 
 func TestTwoServersDoNotDisturbEachOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{}
-		config := testConfig(t, e)
-		a, b := newTestManager(t, config), newTestManager(t, config)
-		mustRun(t, a, RunOptions{Code: "1", SessionID: "mine"})
-		_, err := finish(b, RunOptions{Code: "1", SessionID: "mine"})
-		wantCode(t, err, fault.SessionBusy)
-		mustRun(t, b, RunOptions{Code: "1"})
-		synctest.Wait() // b's first sweep
-		if swept, err := Sweep(t.Context(), e, config.StateDir, config.Host, 0); err != nil || len(swept) != 0 {
-			t.Errorf("swept %q, %v", swept, err)
+	e := newEngine(t)
+	config := testConfig(t, e)
+	a, b := newTestManager(t, config), newTestManager(t, config)
+	mustRun(t, a, RunOptions{Code: "x = 41", SessionID: "mine"})
+	_, err := finish(b, RunOptions{Code: "1", SessionID: "mine"})
+	wantCode(t, err, fault.SessionBusy)
+	mustRun(t, b, RunOptions{Code: "1"})
+	if swept, err := Sweep(t.Context(), e, config.StateDir, config.Host, 0); err != nil || len(swept) != 0 {
+		t.Errorf("swept %q, %v", swept, err)
+	}
+	wantValue(t, mustRun(t, a, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
+	for _, info := range listed(t, b) {
+		if want := map[bool]string{true: OwnerOther, false: OwnerThis}[info.ID == "mine"]; info.Owner != want {
+			t.Errorf("%s is owned by %s", info.ID, info.Owner)
 		}
-		mustRun(t, a, RunOptions{Code: "2", SessionID: "mine"})
-		for _, info := range listed(t, b) {
-			if want := map[bool]string{true: OwnerOther, false: OwnerThis}[info.ID == "mine"]; info.Owner != want {
-				t.Errorf("%s is owned by %s", info.ID, info.Owner)
-			}
-		}
-	})
+	}
 }
 
 func TestASessionOfAnotherServerHoldsNoOtherUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var got []string
-		config := testConfig(t, &fakeEngine{supervise: recording(&got)})
-		a, b := newTestManager(t, config), newTestManager(t, config)
-		mustRun(t, a, RunOptions{Code: "first", SessionID: "mine"})
-		want := []string{"first", "other"}
-		var ended sync.WaitGroup
-		began := time.Now()
-		for i := range 20 {
-			code, waits := fmt.Sprint(i), make(chan struct{})
-			waiting := sync.OnceFunc(func() { close(waits) })
-			ended.Go(func() {
-				defer waiting()
-				if _, err := finish(b, RunOptions{Code: code, SessionID: "mine", Waiting: waiting}); err != nil {
-					t.Error(err)
-				}
-			})
-			<-waits
-			want = append(want, code)
-		}
-		mustRun(t, b, RunOptions{Code: "other", SessionID: "other"})
-		if waited := time.Since(began); waited != 0 {
-			t.Fatalf("another session waited %v", waited)
-		}
-		if _, err := a.CloseSession(t.Context(), "mine", true); err != nil {
-			t.Fatal(err)
-		}
-		ended.Wait()
-		if !slices.Equal(got, want) {
-			t.Errorf("they ran as %q", got)
-		}
-	})
+	e := newEngine(t)
+	config := testConfig(t, e)
+	a, b := newTestManager(t, config), newTestManager(t, config)
+	mustRun(t, a, RunOptions{Code: "open('order', 'a').write('first ')", SessionID: "mine"})
+	want := []string{"first"}
+	var ended sync.WaitGroup
+	for i := range 20 {
+		code, waits := fmt.Sprintf("open('order', 'a').write('%d ')", i), make(chan struct{})
+		waiting := sync.OnceFunc(func() { close(waits) })
+		ended.Go(func() {
+			defer waiting()
+			if _, err := finish(b, RunOptions{Code: code, SessionID: "mine", Waiting: waiting}); err != nil {
+				t.Error(err)
+			}
+		})
+		<-waits
+		want = append(want, strconv.Itoa(i))
+	}
+	mustRun(t, b, RunOptions{Code: "1", SessionID: "other"})
+	if _, err := a.CloseSession(t.Context(), "mine", true); err != nil {
+		t.Fatal(err)
+	}
+	ended.Wait()
+	order, err := os.ReadFile(filepath.Join(e.Folder("csm-host-mine"), "order"))
+	if err != nil || !slices.Equal(strings.Fields(string(order)), want) {
+		t.Errorf("they ran as %q, %v", order, err)
+	}
 }
 
 func TestARunThatWaitsForACallThatWaitsSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		config := testConfig(t, &fakeEngine{})
+		config := testConfig(t, completingEngine(t))
 		a, b := newTestManager(t, config), newTestManager(t, config)
 		mustRun(t, a, RunOptions{Code: "1", SessionID: "mine"})
 		var ended sync.WaitGroup
@@ -494,97 +538,99 @@ func TestARunThatWaitsForACallThatWaitsSaysSo(t *testing.T) {
 }
 
 func TestAnotherServersSessionIsIdleSinceItsLastUse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		config := testConfig(t, &fakeEngine{})
-		a, b := newTestManager(t, config), newTestManager(t, config)
-		mustRun(t, a, RunOptions{Code: "1"})
-		idle := func() time.Duration {
-			list := listed(t, b)
-			if len(list) != 1 || list[0].Owner != OwnerOther {
-				t.Fatalf("listed %+v", list)
-			}
-			return time.Since(list[0].LastUsed)
+	config := testConfig(t, newEngine(t))
+	a, b := newTestManager(t, config), newTestManager(t, config)
+	lastUsed := func() time.Time {
+		t.Helper()
+		list := listed(t, b)
+		if len(list) != 1 || list[0].Owner != OwnerOther {
+			t.Fatalf("listed %+v", list)
 		}
-		time.Sleep(20 * time.Minute)
-		if got := idle(); got != 20*time.Minute {
-			t.Errorf("idle for %v after its run", got)
+		return list[0].LastUsed
+	}
+	id := mustRun(t, a, RunOptions{Code: "1"}).SessionID
+	then := time.Now().Add(-20 * time.Minute).Truncate(time.Second)
+	lastUsedAt(t, config, id, then)
+	if got := lastUsed(); !got.Equal(then) {
+		t.Errorf("last used %v, not %v", got, then)
+	}
+	run := mustHang(t, a, RunOptions{})
+	for range 2 { // it is in use all the time
+		if now := time.Now(); lastUsed().Before(now) {
+			t.Errorf("last used %v before now, while code runs", now.Sub(lastUsed()))
 		}
-		run, err := a.Run(RunOptions{Code: "hang", Language: Python})
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(30 * time.Second)
-		if got := idle(); got != 0 {
-			t.Errorf("idle for %v while code runs", got)
-		}
-		run.Interrupt()
-		<-run.Done()
-		time.Sleep(time.Minute)
-		if got := idle(); got != time.Minute {
-			t.Errorf("idle for %v after another run", got)
-		}
-	})
+	}
+	mustCancel(t, run)
+	if got := lastUsed(); got.Before(run.created) || got.After(time.Now()) {
+		t.Errorf("last used %v, when the run was over", got)
+	}
+}
+
+// lastUsedAt says when a session was last used, for servers that do not have it open.
+func lastUsedAt(t *testing.T, config Config, id string, then time.Time) {
+	t.Helper()
+	if err := os.Chtimes(filepath.Join(config.StateDir, id+lockSuffix), then, then); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestASweepRemovesWhatADeadServerLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{}
-		config := testConfig(t, e)
-		dead := NewManager(config)
-		mustRun(t, dead, RunOptions{Code: "1"})
-		mustRun(t, dead, RunOptions{Code: "1", SessionID: "mine"})
-		for _, s := range dead.all() {
-			s.lock.release() // as the operating system does when a process ends
-		}
-		live := newTestManager(t, config)
-		mustRun(t, live, RunOptions{Code: "1", SessionID: "live"})
-		synctest.Wait()
-		// The named one's container still runs, and could be taken over.
-		want := []string{"csm-host-live-python", "csm-host-mine-python", "volume csm-host-live", "volume csm-host-mine"}
-		if got := e.holds(); !slices.Equal(got, want) {
-			t.Errorf("engine holds %q, want %q", got, want)
-		}
-		time.Sleep(config.IdleTimeout + time.Minute)
-		if _, err := Sweep(t.Context(), e, config.StateDir, config.Host, config.IdleTimeout); err != nil {
-			t.Fatal(err)
-		}
-		dead.stop()
-	})
+	e := newEngine(t)
+	config := testConfig(t, e)
+	dead := NewManager(config)
+	mustRun(t, dead, RunOptions{Code: "1"})
+	mustRun(t, dead, RunOptions{Code: "1", SessionID: "mine"})
+	dead.stop()
+	dead.working.Wait()
+	for _, s := range dead.all() {
+		s.lock.release() // as the operating system does when a process ends
+	}
+	live := newTestManager(t, config)
+	mustRun(t, live, RunOptions{Code: "1", SessionID: "live"})
+	// The named one's container still runs, and could be taken over.
+	want := []string{"csm-host-live-python", "csm-host-mine-python", "volume csm-host-live", "volume csm-host-mine"}
+	eventually(t, "the first sweep is over", func() bool { return slices.Equal(e.holds(t), want) })
+	lastUsedAt(t, config, "mine", time.Now().Add(-config.IdleTimeout-time.Minute))
+	if swept, err := Sweep(t.Context(), e, config.StateDir, config.Host, config.IdleTimeout); err != nil || !slices.Equal(swept, []string{"mine"}) {
+		t.Errorf("swept %q, %v", swept, err)
+	}
 }
 
 func TestASweepLeavesWhatOthersMadeAlone(t *testing.T) {
-	e := &fakeEngine{volumes: map[string]map[string]string{
+	e := newEngine(t)
+	for name, labels := range map[string]map[string]string{
 		"theirs":  {LabelHost: "other host", LabelSession: "a"},
 		"strange": {LabelHost: "host", LabelSession: "../../x"},
-	}}
+	} {
+		p, err := e.Start(t.Context(), Spec{Name: name, Volume: name, Labels: labels, Image: testConfig(t, e).Kernels[Python].Image, Command: []string{"true"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Close()
+	}
 	if swept, err := Sweep(t.Context(), e, t.TempDir(), "host", 0); err != nil || len(swept) != 0 {
 		t.Errorf("swept %q, %v", swept, err)
 	}
-	if got := e.holds(); len(got) != 2 {
+	if got := e.holds(t); len(got) != 4 {
 		t.Errorf("engine holds %q", got)
 	}
 }
 
 func TestPrewarmMakesTheDefaultSessionReady(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{}
-		config := testConfig(t, e)
-		config.Prewarm = []Language{Python}
-		m := newTestManager(t, config)
-		m.Prewarm()
-		synctest.Wait()
-		if len(e.started) != 1 {
-			t.Fatalf("started %d containers", len(e.started))
-		}
-		if known := append(m.Known(), listed(t, m)...); len(known) != 0 {
-			t.Errorf("listed before it was used: %+v", known)
-		}
-		res := mustRun(t, m, RunOptions{Code: "1"})
-		if known, list := m.Known(), listed(t, m); len(known) != 1 || len(list) != 1 || list[0].ID != res.SessionID {
-			t.Errorf("%+v are known, and %+v listed", known, list)
-		}
-		if len(e.started) != 1 || e.started[0].Labels[LabelSession] != res.SessionID {
-			t.Errorf("the run did not take the container that was ready")
-		}
-	})
+	e := newEngine(t)
+	config := testConfig(t, e)
+	config.Prewarm = []Language{Python}
+	m := newTestManager(t, config)
+	m.Prewarm()
+	eventually(t, "a container is started", func() bool { return len(e.specs()) == 1 })
+	if known := append(m.Known(), listed(t, m)...); len(known) != 0 {
+		t.Errorf("listed before it was used: %+v", known)
+	}
+	res := mustRun(t, m, RunOptions{Code: "1"})
+	if known, list := m.Known(), listed(t, m); len(known) != 1 || len(list) != 1 || list[0].ID != res.SessionID {
+		t.Errorf("%+v are known, and %+v listed", known, list)
+	}
+	if specs := e.specs(); len(specs) != 1 || specs[0].Labels[LabelSession] != res.SessionID {
+		t.Errorf("the run did not take the container that was ready")
+	}
 }

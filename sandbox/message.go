@@ -27,6 +27,8 @@ type attachMessage struct {
 	Type     string `json:"type"`
 	Protocol int    `json:"protocol"`
 	Token    string `json:"token"`
+	// FilesOnly joins beside the server that there may be, for streams about files and for nothing else.
+	FilesOnly bool `json:"files_only,omitempty"`
 }
 
 type runMessage struct {
@@ -36,6 +38,7 @@ type runMessage struct {
 	Fresh     bool   `json:"fresh"`
 	TimeoutMS int64  `json:"timeout_ms"`
 	GraceMS   int64  `json:"grace_ms"`
+	LingerMS  int64  `json:"linger_ms"`
 }
 
 type interruptMessage struct {
@@ -54,16 +57,6 @@ type pingMessage struct {
 	N    int    `json:"n"`
 }
 
-type usageMessage struct {
-	Type string `json:"type"`
-	N    int    `json:"n"`
-}
-
-type usageAnswer struct {
-	N     int   `json:"n"`
-	Bytes int64 `json:"bytes"`
-}
-
 // incoming is any frame from a supervisor: first its type and id, and then the rest into the
 // struct of that type.
 type incoming struct {
@@ -76,8 +69,10 @@ type readyMessage struct {
 	Language Language `json:"language"`
 	Version  string   `json:"version"`
 	Features []string `json:"features"`
-	Run      string   `json:"run"`  // that goes on, after a take-over
-	Last     string   `json:"last"` // that is over, after a take-over
+	Run      string   `json:"run"` // that goes on, after a take-over
+	// Runs are all that go on, fresh ones too, and Over those whose ends come behind this message, the newest last.
+	Runs []string `json:"runs"`
+	Over []string `json:"over"`
 }
 
 type progressMessage struct {
@@ -105,6 +100,7 @@ type streamMessage struct {
 }
 
 type peekAnswer struct {
+	ID        string        `json:"id"`
 	Stdout    streamMessage `json:"stdout"`
 	Stderr    streamMessage `json:"stderr"`
 	ElapsedMS int64         `json:"elapsed_ms"`
@@ -135,7 +131,12 @@ type doneMessage struct {
 	DurationMS     float64           `json:"duration_ms"`
 	Cause          string            `json:"cause"`
 	Kernel         string            `json:"kernel"`
-	Late           []string          `json:"late,omitempty"`
+	Background     []struct {
+		Path         string `json:"path"`
+		Text         string `json:"text"`
+		OmittedBytes int64  `json:"omitted_bytes"`
+	} `json:"background"`
+	GoesOn []string `json:"goes_on"`
 }
 
 type kernelMessage struct {

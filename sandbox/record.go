@@ -86,7 +86,7 @@ func (r *record) save(folder string) error {
 // for the user's eyes alone, as the token in the same file is: who can read it can try guesses at a secret.
 func (s *session) settingsKey(setting KernelConfig, image ImageInfo) (string, error) {
 	text, err := json.Marshal([]any{
-		s.record.Token, image.ID, setting.Image, setting.Interpreter, setting.Supervisor,
+		s.record.Token, image.ID, setting.Image, setting.Command,
 		s.config.Limits, s.config.Env, s.config.VolumeBytes, s.config.VolumeFiles, s.wireLimits(), s.config.IdleTimeout,
 	})
 	if err != nil {

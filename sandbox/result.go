@@ -57,6 +57,13 @@ type Display struct {
 	Alt       string
 }
 
+// Background is the last that runs which are over have printed to one stream.
+type Background struct {
+	Path         string // the stream's file, relative to WorkDir, which has all of it up to its limit; or empty
+	Text         string
+	OmittedBytes int64 // before Text
+}
+
 // Result is what a run came to. Texts come from hostile code: bounded and valid UTF-8, and
 // nothing else can be said of them.
 type Result struct {
@@ -81,8 +88,10 @@ type Result struct {
 	// never at stake.
 	Fresh bool
 	Cause string
-	// Late names the files, relative to WorkDir, that took what earlier runs' leftovers wrote meanwhile.
-	Late []string
+	// Background is what earlier runs have left behind and has printed since the last answer.
+	Background []Background
+	// GoesOn names what the run has started, and was not waited for any longer.
+	GoesOn []string
 	// Notes are sentences for the reader: an earlier kernel's end, a clamped limit.
 	Notes []string
 }

@@ -42,6 +42,8 @@ type Run struct {
 	Language  Language
 
 	options RunOptions
+	config  *Config
+	code    string          // with the secrets masked, for whoever reads of the run
 	earlier bool            // it was begun by a server before this one
 	ahead   func() *RunInfo // the run that has the kernel meanwhile; nil, or gives nil: none is known
 	// unrecorded says that what this server makes of the run's end is not its end.
@@ -63,11 +65,11 @@ type Run struct {
 	err      error
 }
 
-func newRun(parent context.Context, id, session string, options RunOptions) *Run {
+func newRun(parent context.Context, config *Config, id, session string, options RunOptions) *Run {
 	ctx, cancel := context.WithCancelCause(parent)
 	return &Run{
 		ID: id, SessionID: session, Language: options.Language,
-		options: options, created: time.Now(), ctx: ctx, cancel: cancel,
+		options: options, config: config, code: config.Mask.Mask(options.Code), created: time.Now(), ctx: ctx, cancel: cancel,
 		done: make(chan struct{}), moved: make(chan struct{}, 1),
 	}
 }
@@ -144,6 +146,7 @@ func (r *Run) SoFar(ctx context.Context) *Result {
 	defer cancel()
 	if answer, ok := k.peek(ctx, r); ok {
 		res.Stdout, res.Stderr = answer.Stdout.stream(maxText), answer.Stderr.stream(maxText)
+		res.mask(r.config) // its displays are masked already
 	}
 	return res
 }
@@ -182,7 +185,7 @@ func (r *Run) passNotes(take func(string)) {
 
 func (r *Run) advance(m progressMessage) {
 	r.mu.Lock()
-	r.progress = Progress{StdoutBytes: m.StdoutBytes, StderrBytes: m.StderrBytes, LastLine: clip(m.LastLine, maxName)}
+	r.progress = Progress{StdoutBytes: m.StdoutBytes, StderrBytes: m.StderrBytes, LastLine: r.config.Mask.MaskPart(clip(m.LastLine, maxName))}
 	r.mu.Unlock()
 	select {
 	case r.moved <- struct{}{}:
@@ -206,7 +209,7 @@ func (r *Run) show(d Display, limit int) {
 		}
 		r.held += len(data)
 	}
-	r.displays = append(r.displays, d)
+	r.displays = append(r.displays, d.masked(r.config))
 }
 
 // dropShown lets go of what the code has shown so far.
@@ -232,19 +235,21 @@ func (r *Run) dropImages() {
 	r.result, r.displays, r.held = &slim, nil, 0
 }
 
-// finish settles the run. The first call counts: its record, which may be nil and must not wait, is called when
-// the result is whole and before anybody has it, so that a server that ends in order then has its record too.
-func (r *Run) finish(res *Result, err error, record func()) {
+// finish settles the run, with the secrets in res and err masked. The first call counts: its record, which may be nil
+// and must not wait, is called when the result is whole and before anybody has it, so that a server that ends in order
+// then has its record too.
+func (r *Run) finish(res *Result, err error, record func(*Result, error)) {
 	r.mu.Lock()
 	if r.result == nil && r.err == nil {
 		if res != nil {
 			res.Displays = r.displays
 			res.DisplaysTotal = max(res.DisplaysTotal, len(r.displays))
 			res.Notes = append(r.notes, res.Notes...)
+			res.mask(r.config)
 		}
-		r.result, r.err, r.kernel = res, err, nil
+		r.result, r.err, r.kernel = res, maskedFault(r.config, err), nil
 		if record != nil {
-			record()
+			record(r.result, r.err)
 		}
 		close(r.done)
 	}

@@ -37,15 +37,13 @@ type session struct {
 	cancel  context.CancelCauseFunc
 
 	engineMu sync.Mutex
-	sizeMu   sync.Mutex // one question about the size at a time
-	// filesTurn holds a token for each files program that is in use.
+	// filesTurn holds a token for each use of the files.
 	filesTurn chan struct{}
 
 	mu       sync.Mutex
 	lanes    map[Language]*lane
-	runs     []*Run       // oldest first
-	files    []*filesConn // that nobody uses just now
-	active   int          // runs that are queued or going on, and other uses
+	runs     []*Run // oldest first
+	active   int    // runs that are queued or going on, and other uses
 	lastUsed time.Time
 	closing  bool
 	tried    bool // a container was asked for
@@ -97,10 +95,10 @@ func (s *session) saveRecord() {
 func (s *session) openJournal() {
 	open, err := unfinishedRuns(s.config.StateDir, s.id)
 	for _, entry := range open {
-		s.runs = append(s.runs, entry.run(s.ctx, s.id, s.config.MaxRunTimeout))
+		s.runs = append(s.runs, entry.run(s.ctx, s.config, s.id))
 	}
 	if err == nil {
-		s.journal, err = openJournal(s.folder(), s.config.Mask)
+		s.journal, err = openJournal(s.folder())
 	}
 	if err != nil {
 		s.config.Logger.Warn("history", "session", s.id, "error", err)
@@ -109,7 +107,7 @@ func (s *session) openJournal() {
 
 // settle ends a run and records it.
 func (s *session) settle(run *Run, res *Result, err error) {
-	run.finish(res, err, func() {
+	run.finish(res, err, func(res *Result, err error) {
 		if s.journal != nil && !run.unrecorded.Load() {
 			s.journal.end(run, res, err)
 		}
@@ -146,9 +144,12 @@ func (s *session) launch(id string, options RunOptions) (*Run, error) {
 	if s.closing {
 		return nil, errBeingClosed(s.id)
 	}
-	run := newRun(s.ctx, id, s.id, options)
+	run := newRun(s.ctx, s.config, id, s.id, options)
 	run.ahead = func() *RunInfo { return s.ahead(run) }
-	turn := s.lanes[options.Language].enqueue()
+	turn := openTurn() // a fresh run has an interpreter of its own, and waits for nobody
+	if !options.Fresh {
+		turn = s.lanes[options.Language].enqueue()
+	}
 	s.remember(run)
 	s.active++
 	s.touch()
@@ -194,7 +195,8 @@ func (s *session) touch() {
 	s.lastUsed = time.Now()
 	until := s.lastUsed
 	for _, run := range s.runs {
-		if limit := run.lastEnd(); !run.over() && !run.ending.Load() && limit.After(until) {
+		goesOn := run.unrecorded.Load() || !run.over() && !run.ending.Load()
+		if limit := run.lastEnd(); goesOn && limit.After(until) {
 			until = limit
 		}
 	}
@@ -247,7 +249,7 @@ func (s *session) perform(run *Run, turn turn) (res *Result, err error) {
 		return s.notInTurn(run, err)
 	}
 	k, err := s.kernel(lane, run.note, false)
-	if err == nil && lane.adoptedNow() != nil {
+	if err == nil && !run.options.Fresh && lane.adoptedNow() != nil {
 		// The kernel was busy when it was taken over, and may not outlive what it was busy with.
 		if err := lane.waitAdopted(run); err != nil {
 			return s.notInTurn(run, err)
@@ -362,7 +364,7 @@ func (s *session) lostUnder(run *Run, l *lane, k *kernel, why error) (*Result, e
 func (s *session) discard(l *lane, k *kernel) {
 	l.starting.Lock() // nobody starts the next one by this name while we remove this one
 	defer l.starting.Unlock()
-	_ = k.proc.Close()
+	k.close()
 	if l.kernelNow() != k {
 		return
 	}
@@ -447,7 +449,6 @@ func (s *session) ping(n int) {
 // unless keepFiles. It returns the engine's error; the session is over all the same.
 func (s *session) close(ctx context.Context, keepFiles bool) error {
 	s.cancel(errClosing)
-	s.dropIdleFiles(time.Now())
 	s.engineMu.Lock()
 	defer s.engineMu.Unlock()
 	var volumes []string
@@ -498,15 +499,16 @@ func (s *session) leaveBehind(ctx context.Context) {
 		defer s.engineMu.Unlock()
 	}
 	for _, run := range s.runsNow() {
-		run.unrecorded.Store(true) // the next server may hear its end
+		if !run.over() {
+			run.unrecorded.Store(true) // the next server may hear its end
+		}
 	}
 	for _, l := range s.lanes {
 		if k := l.kernelNow(); k != nil {
-			_ = k.proc.Close()
+			k.close()
 		}
 	}
 	s.cancel(errLeaving)
-	s.dropIdleFiles(time.Now())
 	s.closeJournal()
 	s.mu.Lock()
 	s.touch()
@@ -577,12 +579,10 @@ const sizeTimeout = 2 * time.Second
 
 // size asks a live kernel what the session's files take. nil: there is none that answers.
 func (s *session) size(ctx context.Context) *int64 {
-	s.sizeMu.Lock()
-	defer s.sizeMu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, sizeTimeout)
 	defer cancel()
 	for _, k := range s.liveKernels() {
-		if bytes, ok := k.usage(ctx); ok {
+		if _, bytes, _, err := (fileClient{k.conn}).usage(ctx); err == nil {
 			return &bytes
 		}
 	}

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -11,27 +12,21 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 )
 
-const (
-	// keptFiles is how many files programs of one session are kept for the next request, and
-	// filesIdle how long: a new one costs a tenth of a second, and one that waits costs memory.
-	keptFiles = 2
-	filesIdle = 45 * time.Second
-	// mostFiles is how many files programs of one session are used at once; more requests wait.
-	mostFiles = 4
-)
+// mostFiles is how many files of one session are moved at once; more wait.
+const mostFiles = 8
 
-// withFiles lends a files program of the session to use. The error is a fault, or what use was told
-// by something that is none of ours.
-func (s *session) withFiles(ctx context.Context, use func(context.Context, *filesConn) error) error {
+// withFiles lends use what reaches the session's files. The error is a fault, or what use was told by something that
+// is none of ours.
+func (s *session) withFiles(ctx context.Context, use func(context.Context, fileClient) error) error {
 	c, ctx, done, err := s.borrowFiles(ctx)
 	if err != nil {
 		return err
 	}
-	err = s.filesFault(ctx, use(ctx, c)) // while the context still tells whether it was cut short
-	done()
-	return err
+	defer done()
+	return s.filesFault(ctx, use(ctx, c)) // while the context still tells whether it was cut short
 }
 
 func (s *session) openFile(ctx context.Context, path string, o ReadOptions) (*FileReader, error) {
@@ -49,11 +44,11 @@ func (s *session) openFile(ctx context.Context, path string, o ReadOptions) (*Fi
 	return r, nil
 }
 
-// borrowFiles gives a files program that answers, under a context that ends with the session too.
-// done must be called, and gives it back.
-func (s *session) borrowFiles(ctx context.Context) (c *filesConn, joined context.Context, done func(), err error) {
+// borrowFiles gives what reaches the session's files, under a context that ends with the session too. done must be
+// called.
+func (s *session) borrowFiles(ctx context.Context) (c fileClient, joined context.Context, done func(), err error) {
 	if err := s.enter(); err != nil {
-		return nil, nil, nil, err
+		return c, nil, nil, err
 	}
 	joined, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })
@@ -67,46 +62,46 @@ func (s *session) borrowFiles(ctx context.Context) (c *filesConn, joined context
 	case <-joined.Done():
 		err = s.filesFault(joined, context.Cause(joined))
 		leave()
-		return nil, nil, nil, err
+		return c, nil, nil, err
 	}
-	c, err = s.filesProgram(joined)
+	c, release, err := s.reachFiles(joined)
 	if err != nil {
 		err = s.filesFault(joined, err)
 		<-s.filesTurn
 		leave()
-		return nil, nil, nil, err
+		return c, nil, nil, err
 	}
 	return c, joined, func() {
-		s.returnFiles(c)
+		release()
 		<-s.filesTurn
 		leave()
 	}, nil
 }
 
-func (s *session) filesProgram(ctx context.Context) (*filesConn, error) {
+// reachFiles finds a supervisor that reaches the session's files: of a kernel that this server has, or takes over, or
+// starts. Files are no reason to end a kernel that was made with other settings.
+func (s *session) reachFiles(ctx context.Context) (fileClient, func(), error) {
 	if err := s.takeOverForFiles(); err != nil {
-		if c := s.filesInEarlier(ctx); c != nil {
-			return c, nil
+		if conn := s.filesInEarlier(ctx); conn != nil {
+			return fileClient{conn}, func() { _ = conn.Close() }, nil
 		}
 		if s.config.Visit {
-			return nil, errOtherImage(s.id)
+			return fileClient{}, nil, errOtherImage(s.id)
 		}
 	}
-	l, err := s.someKernel()
+	k, err := s.someKernel()
 	if err != nil {
-		return nil, err
+		return fileClient{}, nil, err
 	}
-	if c := s.keptFiles(ctx, l); c != nil {
-		return c, nil
-	}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	return s.startFiles(ctx, l)
+	return fileClient{k.conn}, func() {}, nil
+}
+
+func imageFlags(between string) string {
+	return JoinLanguages(between, func(i LanguageInfo) string { return "--" + i.ImageFlag() })
 }
 
 func errOtherImage(id string) *fault.Error {
-	return fault.New(fault.EngineError, "Give --python-image and --js-image as the session's server has them.",
+	return fault.New(fault.EngineError, "Give "+imageFlags(" and ")+" as the session's server has them.",
 		"Session %q has a container whose image is another: its files cannot be read in it, and it is not ended for that.", id)
 }
 
@@ -136,20 +131,29 @@ func (s *session) takeOverForFiles() error {
 	return other
 }
 
-// filesInEarlier gives a files program in a container that this server does not take over: files are no
-// reason to end a kernel that was made with other settings.
-func (s *session) filesInEarlier(ctx context.Context) *filesConn {
+// filesInEarlier connects to the supervisor of a container that this server does not take over, for its files alone.
+func (s *session) filesInEarlier(ctx context.Context) *channel.Conn {
+	ctx, cancel := context.WithTimeout(ctx, s.config.StartTimeout)
+	defer cancel()
 	for _, language := range s.startedEarlier() {
-		l := s.lanes[language]
-		if l == nil || l.hadKernel() {
+		if l := s.lanes[language]; l == nil || l.hadKernel() {
 			continue
 		}
-		if c := s.keptFiles(ctx, l); c != nil {
-			return c
+		proc, err := s.join(ctx, language)
+		if err != nil {
+			continue
 		}
-		if c, err := s.startFiles(ctx, l); err == nil {
-			return c
+		conn := channel.New(proc, channel.Options{MaxControl: maxFrameIn})
+		body, err := encodeMessage(attachMessage{Type: "attach", Protocol: protocol, Token: s.record.Token, FilesOnly: true})
+		if err == nil && conn.Send(body) == nil {
+			go func() { // streams get what comes for them while somebody receives
+				for err == nil {
+					_, err = conn.Receive()
+				}
+			}()
+			return conn
 		}
+		_ = conn.Close()
 	}
 	return nil
 }
@@ -161,64 +165,10 @@ func (s *session) startedEarlier() []Language {
 	return slices.Collect(maps.Keys(s.record.Settings))
 }
 
-// keptFiles gives a program in the lane's container that waits and still answers, or nil.
-func (s *session) keptFiles(ctx context.Context, l *lane) *filesConn {
-	for c := s.keptFilesOf(l.kernelNow()); c != nil; c = s.keptFilesOf(l.kernelNow()) {
-		if c.hello(ctx) == nil {
-			return c
-		}
-	}
-	return nil
-}
-
-// startFiles starts a files program in the lane's container.
-func (s *session) startFiles(ctx context.Context, l *lane) (*filesConn, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.config.StartTimeout)
-	defer cancel()
-	proc, err := s.exec(ctx, l.language, s.config.Kernels[l.language].Files)
-	if err != nil {
-		return nil, err
-	}
-	c := newFilesConn(proc)
-	c.kernel = l.kernelNow()
-	if err := c.hello(ctx); err != nil {
-		if tail := proc.Stderr(); tail != "" {
-			s.config.Logger.Debug("files program", "session", s.id, "stderr", clip(tail, 2000))
-		}
-		return nil, err
-	}
-	return c, nil
-}
-
-// exec starts a program of ours, given as source, in one of the session's containers.
-func (s *session) exec(ctx context.Context, language Language, source string) (Process, error) {
-	setting := s.config.Kernels[language]
-	image, err := s.images.get(ctx, s.config.Engine, setting.Image)
-	if err != nil {
-		return nil, err
-	}
-	s.engineMu.Lock()
-	defer s.engineMu.Unlock()
-	if err := context.Cause(s.ctx); err != nil {
-		return nil, err // the container may be another server's by now
-	}
-	command := slices.Concat([]string{setting.programInterpreterOf(image)}, setting.Program, []string{source})
-	return s.config.Engine.Exec(ctx, s.containerName(language), command)
-}
-
-func (c *filesConn) hello(ctx context.Context) error {
-	a, err := c.ask(ctx, filesRequest{Op: "hello", WorkDir: WorkDir}, WorkDir)
-	if err == nil && !a.OK {
-		c.close()
-		return errFilesFrame
-	}
-	return err
-}
-
 // runningLane gives a lane whose container runs and is this server's, or nil.
 func (s *session) runningLane() *lane {
-	for _, language := range languageOrder {
-		if l := s.lanes[language]; l != nil {
+	for _, language := range Languages {
+		if l := s.lanes[language.Language]; l != nil {
 			if k := l.kernelNow(); k != nil && k.alive() {
 				return l
 			}
@@ -227,65 +177,22 @@ func (s *session) runningLane() *lane {
 	return nil
 }
 
-// languageOrder is the one in which a container for files is looked for.
-var languageOrder = []Language{Python, JavaScript}
-
-// someKernel gives a lane whose container runs, and starts one where none does.
-func (s *session) someKernel() (*lane, error) {
+// someKernel gives a kernel whose container runs, and starts one where none does.
+func (s *session) someKernel() (*kernel, error) {
 	if l := s.runningLane(); l != nil {
-		return l, nil
-	}
-	for _, language := range languageOrder {
-		if l := s.lanes[language]; l != nil {
-			_, err := s.kernel(l, l.noteLater, true)
-			return l, err
+		if k := l.kernelNow(); k != nil {
+			return k, nil
 		}
 	}
-	return nil, fault.New(fault.EngineUnavailable, "Switch a language on, with --python-image or --js-image.", "No language is switched on.")
-}
-
-func (s *session) keptFilesOf(k *kernel) *filesConn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for len(s.files) > 0 {
-		c := s.files[0]
-		s.files = s.files[1:]
-		if c.kernel == k {
-			return c
+	for _, language := range Languages {
+		if l := s.lanes[language.Language]; l != nil {
+			return s.kernel(l, l.noteLater, true)
 		}
-		c.close() // its container is gone
 	}
-	return nil
+	return nil, fault.New(fault.EngineUnavailable, "Switch a language on, with "+imageFlags(" or ")+".", "No language is switched on.")
 }
 
-func (s *session) returnFiles(c *filesConn) {
-	if c.broken {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closing || len(s.files) >= keptFiles {
-		c.close()
-		return
-	}
-	c.idle = time.Now()
-	s.files = append(s.files, c)
-}
-
-// dropIdleFiles ends the programs that nobody has used since before.
-func (s *session) dropIdleFiles(before time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.files = slices.DeleteFunc(s.files, func(c *filesConn) bool {
-		if c.idle.After(before) {
-			return false
-		}
-		c.close()
-		return true
-	})
-}
-
-// filesFault puts what went wrong between here and the files program into words.
+// filesFault puts what went wrong between here and a supervisor into words.
 func (s *session) filesFault(ctx context.Context, err error) error {
 	var f *fault.Error
 	switch {
@@ -298,9 +205,22 @@ func (s *session) filesFault(ctx context.Context, err error) error {
 		return f
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case errors.Is(err, errFilesSilent) && s.engineHangs():
+		return engineFault(fmt.Errorf("%w: %w", context.DeadlineExceeded, err), "files", KernelConfig{})
 	case isAny(err, errFilesSilent, errFilesFrame, ErrContainerGone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET):
 		return fault.New(fault.EngineError, "Try again; if it stays so, code of this session may be using up its processes or memory: close the session.",
 			"The sandbox of session %q did not answer.", s.id).Because(err)
 	}
 	return engineFault(err, "files", KernelConfig{})
+}
+
+// hangTimeout is how long an engine may take to show that it lives.
+const hangTimeout = 3 * time.Second
+
+// engineHangs reports whether the engine, through which all that a supervisor says comes, does not answer.
+func (s *session) engineHangs() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), hangTimeout)
+	defer cancel()
+	_, err := s.config.Engine.List(ctx, LabelSession, s.id)
+	return err != nil
 }

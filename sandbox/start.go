@@ -3,7 +3,6 @@ package sandbox
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
@@ -38,7 +37,6 @@ func (s *session) startKernel(l *lane, warm bool) (*kernel, error) {
 	}
 	s.noteSettings(l.language, setting, image)
 	k := newKernel(proc, s.wireLimits(), s.config.Logger.With("session", s.id, "language", l.language))
-	k.boot = setting.Supervisor
 	k.begin(s.initMessage(setting, warm))
 	return k, nil
 }
@@ -67,7 +65,8 @@ func (s *session) spec(language Language, setting KernelConfig, image ImageInfo)
 			LabelNamed: fmt.Sprint(s.named),
 		},
 		Image:   setting.Image,
-		Command: slices.Concat([]string{setting.interpreterOf(image)}, setting.Flags, []string{setting.Boot}),
+		Arch:    image.Arch,
+		Command: setting.Command,
 		Limits:  s.config.Limits,
 	}
 }
@@ -75,7 +74,7 @@ func (s *session) spec(language Language, setting KernelConfig, image ImageInfo)
 func (s *session) wireLimits() wireLimits {
 	return wireLimits{
 		OutputBytes: s.config.OutputBytes, SpoolBytes: s.config.SpoolBytes,
-		ImageBytes: maxImageBytes, MaxDisplays: maxDisplays, MaxArtifacts: maxArtifacts,
+		ImageBytes: maxImageBytes, MaxDisplays: maxDisplays, MaxArtifacts: maxArtifacts, Linger: s.config.Linger,
 	}
 }
 
@@ -86,7 +85,7 @@ func (s *session) initMessage(setting KernelConfig, warm bool) initMessage {
 		onEOF, token = "wait", s.record.Token
 	}
 	return initMessage{
-		Type: "init", Protocol: 1, WorkDir: WorkDir, Env: s.config.Env, Preload: setting.Preload, Warm: warm,
+		Type: "init", Protocol: protocol, WorkDir: WorkDir, Env: s.config.Env, Preload: setting.Preload, Warm: warm,
 		IdleSeconds: int(s.config.IdleTimeout.Seconds()), OnEOF: onEOF, Token: token,
 		OutputBytes: limits.OutputBytes, SpoolBytes: limits.SpoolBytes, ImageBytes: limits.ImageBytes,
 		MaxDisplays: limits.MaxDisplays, MaxArtifacts: limits.MaxArtifacts,
@@ -116,22 +115,17 @@ const (
 	maxArtifacts  = 100
 )
 
-// maskPart masks a part of a longer text.
-func (s *session) maskPart(text string) string {
-	if s.config.Mask == nil {
-		return text
-	}
-	return s.config.Mask.MaskPart(text)
-}
-
 // neverReady tells why a container that started did not become a kernel: most often its image has
 // an interpreter that is too old, or something else by that name.
 func (s *session) neverReady(k *kernel, language Language) *fault.Error {
 	setting := s.config.Kernels[language]
+	if k.missing.Load() {
+		return engineFault(ErrNoInterpreter, language, setting)
+	}
 	f := fault.New(fault.ExecutionFailed,
 		fmt.Sprintf("Use an image with a working %s, or leave the image setting out to use the standard one.", setting.Interpreter),
 		"The %s kernel did not start in image %q.", language, setting.Image)
-	if said := s.maskPart(clip(k.proc.Stderr(), 2000)); said != "" {
+	if said := s.config.Mask.MaskPart(clip(k.proc.Stderr(), 2000)); said != "" {
 		f.Message += " It said: " + said
 	}
 	return f

@@ -26,7 +26,8 @@ var (
 )
 
 // takeOver speaks to the supervisor in a container that runs and that this server has no connection to,
-// through a relay in it. The kernel has its variables, and what went on goes on. The caller holds l.starting.
+// through a program that joins its stdio to the supervisor's socket. The kernel has its variables, and what went on
+// goes on. The caller holds l.starting.
 func (s *session) takeOver(l *lane) (*kernel, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.StartTimeout)
 	defer cancel()
@@ -36,18 +37,33 @@ func (s *session) takeOver(l *lane) (*kernel, error) {
 	s.mu.Lock()
 	s.tried = true
 	s.mu.Unlock()
-	proc, err := s.exec(ctx, l.language, s.config.Kernels[l.language].Relay)
+	proc, err := s.join(ctx, l.language)
 	if err != nil {
 		return nil, err
 	}
 	k := newKernel(proc, s.wireLimits(), s.config.Logger.With("session", s.id, "language", l.language))
 	k.onReady = func(m readyMessage) { s.adopt(l, k, m) }
-	k.begin(attachMessage{Type: "attach", Protocol: 1, Token: s.record.Token})
+	k.begin(attachMessage{Type: "attach", Protocol: protocol, Token: s.record.Token})
 	if err := k.awaitReady(ctx); err != nil {
-		_ = proc.Close()
+		k.close()
 		return nil, fmt.Errorf("%w: %w: %s", errNoTakeOver, err, clip(proc.Stderr(), 500))
 	}
 	return k, nil
+}
+
+// join starts what joins its stdio to the socket of process 1 in one of the session's containers.
+func (s *session) join(ctx context.Context, language Language) (Process, error) {
+	return s.exec(ctx, language, s.config.Kernels[language].Join)
+}
+
+// exec starts a program in one of the session's containers.
+func (s *session) exec(ctx context.Context, language Language, command []string) (Process, error) {
+	s.engineMu.Lock()
+	defer s.engineMu.Unlock()
+	if err := context.Cause(s.ctx); err != nil {
+		return nil, err // the container may be another server's by now
+	}
+	return s.config.Engine.Exec(ctx, s.containerName(language), command)
 }
 
 // fits tells whether a container is one that this server would make itself, by the key of what it was made
@@ -77,38 +93,44 @@ func (s *session) madeWith(language Language) string {
 	return s.record.Settings[language]
 }
 
-// adopt makes the run that goes on in a kernel that was taken over, or the last one whose end nobody
-// has read, a run of this server. It is called before any frame of that run is looked at.
+// adopt makes the runs that go on in a kernel that was taken over, and those whose ends nobody has read, runs of this
+// server. It is called before any frame of those runs is looked at.
 func (s *session) adopt(l *lane, k *kernel, m readyMessage) {
-	if run := s.executing(m); run != nil {
-		run.dropShown() // all of it is shown again
-		k.follow(run)   // for rejoin
-		return
+	for _, id := range append(m.Over[:min(len(m.Over), maxTold)], m.Runs[:min(len(m.Runs), maxFresh)]...) {
+		run := s.unfinished(id)
+		switch {
+		case run == nil && id == m.Run && sessionID.MatchString(id):
+			// It goes on, whatever is recorded of it: the next run has to wait for it.
+			run = (&HistoryEntry{RunID: id, Language: l.language, Started: time.Now(), Timeout: s.config.MaxRunTimeout}).
+				run(s.ctx, s.config, s.id)
+			s.mu.Lock()
+			s.runs = append(s.runs, run)
+			s.mu.Unlock()
+		case run == nil || run.Language != l.language || k.answerTo(run) != nil: // the last: it is named twice
+			continue
+		case !run.earlier && run.isFollowed():
+			run.dropShown() // all of it is shown again
+			k.follow(run)   // for rejoin
+			continue
+		}
+		if s.enter() != nil {
+			return
+		}
+		answer := k.follow(run)
+		if !run.options.Fresh {
+			l.setAdopted(run)
+		}
+		go func() {
+			// When it began is not known; the supervisor is who holds it to its limit.
+			done, err := k.await(run, answer, run.options.Timeout)
+			res, err := s.outcome(run, l, k, done, err)
+			s.conclude(run, res, err)
+		}()
 	}
-	run := s.unfinished(m.Run)
-	switch {
-	case run == nil && m.Run != "" && sessionID.MatchString(m.Run):
-		// It goes on, whatever is recorded of it: the next run has to wait for it.
-		run = (&HistoryEntry{RunID: m.Run, Language: l.language, Started: time.Now(), Timeout: s.config.MaxRunTimeout}).
-			run(s.ctx, s.id, s.config.MaxRunTimeout)
-		s.mu.Lock()
-		s.runs = append(s.runs, run)
-		s.mu.Unlock()
-	case run == nil:
-		run = s.unfinished(m.Last)
-	}
-	if run == nil || run.Language != l.language || s.enter() != nil {
-		return
-	}
-	answer := k.follow(run)
-	l.setAdopted(run)
-	go func() {
-		// When it began is not known; the supervisor is who holds it to its limit.
-		done, err := k.await(run, answer, run.options.Timeout)
-		res, err := s.outcome(run, l, k, done, err)
-		s.conclude(run, res, err)
-	}()
 }
+
+// maxFresh is how many runs a supervisor has at a time.
+const maxFresh = 32
 
 // reachEarlier takes over the lane's container of an earlier server. nil, nil: there is no reason to look
 // for one. The caller holds l.starting.
@@ -179,16 +201,6 @@ func (s *session) rejoin(run *Run, l *lane, lost *kernel) (*kernel, doneMessage,
 	return k, done, err
 }
 
-// executing gives the run of this server that a supervisor has had, and whose end is not known here.
-func (s *session) executing(m readyMessage) *Run {
-	for _, id := range []string{m.Run, m.Last} {
-		if run := s.unfinished(id); run != nil && !run.earlier && run.isFollowed() {
-			return run
-		}
-	}
-	return nil
-}
-
 // reach takes over what an earlier server left running, so that a run of it is known here. The error is a
 // fault that says why the run's state cannot be told.
 func (s *session) reach(language Language) error {
@@ -212,9 +224,8 @@ func (s *session) reach(language Language) error {
 
 // loseUnfinished settles the lane's runs of earlier servers that nobody will tell the end of.
 func (s *session) loseUnfinished(l *lane, alive bool) {
-	adopted := l.adoptedNow()
 	for _, run := range s.runsNow() {
-		if run.earlier && !run.over() && run.Language == l.language && run != adopted {
+		if run.earlier && !run.over() && run.Language == l.language && !run.isFollowed() {
 			s.settle(run, lostResult(run, alive), nil)
 		}
 	}

@@ -1,573 +1,689 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
-	"io"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 )
 
-// lasting plays a supervisor that waits for another server when its own is gone.
-type lasting struct {
-	token atomic.Value // text
-	// ready is what it says to the server that takes it over. Nil: it refuses every server.
-	ready  map[string]any
-	silent bool // it lets the relay in and says nothing
-	// relayed is its end of the last relay.
-	relayed *fakeSupervisor
-	end     context.Context
-}
-
-func (l *lasting) supervise(s *fakeSupervisor) {
-	m, _ := s.next()
-	l.token.Store(m.Token)
-	s.ready()
-	s.obey()
-	if m.OnEOF == "wait" {
-		<-l.end.Done()
-	}
-}
-
-// relay plays the relay and what the supervisor says through it.
-func (l *lasting) relay(command []string, in io.Reader, out io.Writer) {
-	s := &fakeSupervisor{in: in, out: out}
-	l.relayed = s
-	m, _ := s.next()
-	if !slices.Equal(command, []string{"python3", "-I", "-c", "relay"}) || m.Type != "attach" || m.Token != l.token.Load() || l.ready == nil {
-		return
-	}
-	if l.silent {
-		s.next()
-		return
-	}
-	s.send(l.ready)
-	s.obey()
-}
-
-func lastingEngine(t *testing.T) (*fakeEngine, *lasting) {
-	l := &lasting{end: t.Context(), ready: map[string]any{"type": "ready", "protocol": 1, "language": "python", "version": "3.kept"}}
-	return &fakeEngine{supervise: l.supervise, program: l.relay}, l
-}
-
 // leaveSessions has a server run code in named sessions and end. It gives the settings for the next one.
-func leaveSessions(t *testing.T, e *fakeEngine, ids ...string) Config {
+func leaveSessions(t *testing.T, e *testEngine, ids ...string) Config {
 	config := testConfig(t, e)
 	first := NewManager(config)
 	for _, id := range ids {
-		mustRun(t, first, RunOptions{Code: "1", SessionID: id})
+		mustRun(t, first, RunOptions{Code: "x = 41", SessionID: id})
 	}
 	first.Close(t.Context())
 	return config
 }
 
+// refusing plays what joins a supervisor that lets nobody in.
+func refusing(string) (Process, error) { return enginetest.Play(played(func(peer) {})), nil }
+
+// silent plays what joins a supervisor that says nothing.
+func silent(string) (Process, error) { return enginetest.Play(played(peer.stay)), nil }
+
+// losing is a connection that loses what a server says from something on.
+type losing struct {
+	Process
+	from string
+	lost atomic.Bool
+}
+
+func (l *losing) Write(b []byte) (int, error) {
+	if l.lost.Load() || bytes.Contains(b, []byte(l.from)) {
+		l.lost.Store(true)
+		return len(b), nil
+	}
+	return l.Process.Write(b)
+}
+
+// loses has the connections of containers lose what a server says from something on.
+func (e *testEngine) loses(from string) {
+	e.fails(faults{start: func(spec Spec) (Process, error) {
+		p, err := e.Processes.Start(context.Background(), spec)
+		return &losing{Process: p, from: from}, err
+	}})
+}
+
+// forging is a connection on which a text is exchanged for another as long.
+type forging struct {
+	Process
+	text, other string
+}
+
+func (f forging) Write(b []byte) (int, error) {
+	return f.Process.Write(bytes.ReplaceAll(b, []byte(f.text), []byte(f.other)))
+}
+
 func TestALaterServerTakesTheKernelOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, _ := lastingEngine(t)
-		config := leaveSessions(t, e, "mine")
-		later := newTestManager(t, config)
-		res := mustRun(t, later, RunOptions{Code: "2", SessionID: "mine"})
-		if len(e.started) != 1 || len(res.Notes) != 0 || *res.Value != "2" {
-			t.Errorf("%d containers were started, notes are %q", len(e.started), res.Notes)
-		}
-		info, err := later.Session(t.Context(), "mine")
-		if err != nil || info.Kernels[0].Version != "3.kept" {
-			t.Errorf("the session is %+v, %v", info, err)
-		}
-	})
+	e := newEngine(t)
+	later := newTestManager(t, leaveSessions(t, e, "mine"))
+	wantValue(t, mustRun(t, later, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
+	if len(e.specs()) != 1 {
+		t.Errorf("%d containers were started", len(e.specs()))
+	}
+	info, err := later.Session(t.Context(), "mine")
+	if err != nil || !strings.HasPrefix(info.Kernels[0].Version, "3.") {
+		t.Errorf("the session is %+v, %v", info, err)
+	}
 }
 
 func TestAKernelThatWaitsToBeTakenOverIsToldOf(t *testing.T) {
+	const other = "csm-host-mine-javascript"
 	for name, test := range map[string]struct {
-		change func(*Config, *fakeEngine)
+		change func(*testing.T, *Config, *testEngine)
 		want   string
 	}{
-		"its container runs":      {func(*Config, *fakeEngine) {}, "kept"},
-		"its container has ended": {func(_ *Config, e *fakeEngine) { e.containers["csm-host-mine-javascript"].over.Store(true) }, "not started"},
-		"its container is gone":   {func(_ *Config, e *fakeEngine) { delete(e.containers, "csm-host-mine-javascript") }, "not started"},
-		"it has other settings":   {func(c *Config, _ *fakeEngine) { c.Limits.MemoryBytes++ }, "not started"},
+		"its container runs":      {func(*testing.T, *Config, *testEngine) {}, "kept"},
+		"its container has ended": {func(_ *testing.T, _ *Config, e *testEngine) { e.Kill(other) }, "not started"},
+		"its container is gone": {func(t *testing.T, _ *Config, e *testEngine) {
+			_ = e.Remove(t.Context(), []string{other}, nil)
+		}, "not started"},
+		"it has other settings": {func(_ *testing.T, c *Config, _ *testEngine) { c.Limits.MemoryBytes++ }, "not started"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				e, _ := lastingEngine(t)
-				config := testConfig(t, e)
-				config.Kernels[JavaScript] = config.Kernels[Python]
-				first := NewManager(config)
-				mustRun(t, first, RunOptions{Code: "1", SessionID: "mine"})
-				mustRun(t, first, RunOptions{Code: "1", SessionID: "mine", Language: JavaScript})
-				first.Close(t.Context())
-				test.change(&config, e)
-				later := newTestManager(t, config)
-				mustRun(t, later, RunOptions{Code: "2", SessionID: "mine"})
-				info, err := later.Session(t.Context(), "mine")
-				list := listed(t, later)
-				if err != nil || len(list) != 1 {
-					t.Fatalf("told of %v, listed %+v", err, list)
+			e := newEngine(t)
+			config := testConfig(t, e)
+			config.Kernels[JavaScript] = config.Kernels[Python]
+			first := NewManager(config)
+			mustRun(t, first, RunOptions{Code: "1", SessionID: "mine"})
+			mustRun(t, first, RunOptions{Code: "1", SessionID: "mine", Language: JavaScript})
+			first.Close(t.Context())
+			test.change(t, &config, e)
+			later := newTestManager(t, config)
+			mustRun(t, later, RunOptions{Code: "2", SessionID: "mine"})
+			info, err := later.Session(t.Context(), "mine")
+			list := listed(t, later)
+			if err != nil || len(list) != 1 {
+				t.Fatalf("told of %v, listed %+v", err, list)
+			}
+			for _, kernels := range [][]KernelInfo{info.Kernels, list[0].Kernels} {
+				if kernels[0].State != "idle" || kernels[1].State != test.want {
+					t.Errorf("the kernels are %+v", kernels)
 				}
-				for _, kernels := range [][]KernelInfo{info.Kernels, list[0].Kernels} {
-					if kernels[0].State != "idle" || kernels[1].State != test.want {
-						t.Errorf("the kernels are %+v", kernels)
-					}
-				}
-			})
+			}
 		})
 	}
 }
 
 func TestAVisitorLeavesASessionAsItIs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, _ := lastingEngine(t)
-		config := leaveSessions(t, e, "mine")
-		before := e.holds()
-		visitor := config
-		visitor.Visit, visitor.IdleTimeout = true, config.IdleTimeout/2
-		visitor.Limits.MemoryBytes++
-		e.failExec = errors.New("no such program")
-		m := NewManager(visitor)
-		if _, err := m.Resume(t.Context(), "mine"); err != nil {
-			t.Fatal(err)
-		}
+	e := newEngine(t)
+	config := leaveSessions(t, e, "mine")
+	before := e.holds(t)
+	visitor := config
+	visitor.Visit, visitor.IdleTimeout = true, config.IdleTimeout/2
+	visitor.Limits.MemoryBytes++
+	m := NewManager(visitor)
+	if _, err := m.Resume(t.Context(), "mine"); err != nil {
+		t.Fatal(err)
+	}
+	walk := func() error {
 		_, err := m.WalkFiles(t.Context(), "mine", true, func(Entry) error { return nil })
-		wantCode(t, err, fault.EngineError)
-		m.Close(t.Context())
-		e.failExec = nil
-		if got := e.holds(); !slices.Equal(got, before) {
-			t.Errorf("the engine holds %q, held %q", got, before)
-		}
-		if idle := loadRecord(sessionFolder(config.StateDir, "mine")).IdleSeconds; idle != config.IdleTimeout.Seconds() {
-			t.Errorf("it stays for %v s", idle)
-		}
-		if res := mustRun(t, newTestManager(t, config), RunOptions{Code: "2", SessionID: "mine"}); len(res.Notes) != 0 {
-			t.Errorf("its server has the notes %q", res.Notes)
-		}
-	})
+		return err
+	}
+	if err := walk(); err != nil {
+		t.Errorf("its files, which need no kernel: %v", err)
+	}
+	e.fails(faults{exec: func(string) (Process, error) { return nil, errors.New("no such program") }})
+	wantCode(t, walk(), fault.EngineError)
+	m.Close(t.Context())
+	e.fails(faults{})
+	if got := e.holds(t); !slices.Equal(got, before) {
+		t.Errorf("the engine holds %q, held %q", got, before)
+	}
+	if idle := loadRecord(sessionFolder(config.StateDir, "mine")).IdleSeconds; idle != config.IdleTimeout.Seconds() {
+		t.Errorf("it stays for %v s", idle)
+	}
+	wantValue(t, mustRun(t, newTestManager(t, config), RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
 }
 
 func TestAKernelThatCannotBeTakenOverIsReplaced(t *testing.T) {
-	for name, change := range map[string]func(*Config, *lasting){
-		"other limits":              func(c *Config, _ *lasting) { c.Limits.MemoryBytes++ },
-		"other secrets":             func(c *Config, _ *lasting) { c.Env = map[string]string{"KEY": "new"} },
-		"a supervisor that refuses": func(_ *Config, l *lasting) { l.ready = nil },
-		"another token":             func(_ *Config, l *lasting) { l.token.Store("forged") },
+	for name, change := range map[string]func(*testing.T, *Config, *testEngine){
+		"other limits":              func(_ *testing.T, c *Config, _ *testEngine) { c.Limits.MemoryBytes++ },
+		"other secrets":             func(_ *testing.T, c *Config, _ *testEngine) { c.Env = map[string]string{"KEY": "new"} },
+		"a supervisor that refuses": func(_ *testing.T, _ *Config, e *testEngine) { e.fails(faults{exec: refusing}) },
+		"another token": func(t *testing.T, c *Config, e *testEngine) {
+			token := loadRecord(sessionFolder(c.StateDir, "mine")).Token
+			e.fails(faults{exec: func(container string) (Process, error) {
+				p, err := e.Processes.Exec(t.Context(), container, containers.Join())
+				return forging{p, token, strings.Repeat("x", len(token))}, err
+			}})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				e, l := lastingEngine(t)
-				config := leaveSessions(t, e, "mine")
-				change(&config, l)
-				later := newTestManager(t, config)
-				res := mustRun(t, later, RunOptions{Code: "2", SessionID: "mine"})
-				if len(e.started) != 2 || len(res.Notes) != 1 || !strings.Contains(res.Notes[0], "variables") {
-					t.Errorf("%d containers were started, notes are %q", len(e.started), res.Notes)
-				}
-				if again := mustRun(t, later, RunOptions{Code: "3", SessionID: "mine"}); len(again.Notes) != 0 {
-					t.Errorf("the next run's notes are %q", again.Notes)
-				}
-			})
+			e := newEngine(t)
+			config := leaveSessions(t, e, "mine")
+			change(t, &config, e)
+			later := newTestManager(t, config)
+			res := mustRun(t, later, RunOptions{Code: "'x' in globals()", SessionID: "mine"})
+			if wantNote(t, res, "variables"); len(e.specs()) != 2 || *res.Value != "False" {
+				t.Errorf("%d containers were started, and x is there: %s", len(e.specs()), *res.Value)
+			}
+			wantValue(t, mustRun(t, later, RunOptions{Code: "3", SessionID: "mine"}), "3")
 		})
 	}
 }
 
 func TestASweepLeavesWhatALaterServerCanTakeOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, _ := lastingEngine(t)
-		config := leaveSessions(t, e, "mine")
-		want := []string{"csm-host-mine-python", "volume csm-host-mine"}
-		if swept, err := Sweep(t.Context(), e, config.StateDir, config.Host, config.IdleTimeout); err != nil || len(swept) != 0 {
+	e := newEngine(t)
+	config := leaveSessions(t, e, "mine")
+	sweep := func(idle time.Duration, want ...string) {
+		t.Helper()
+		if swept, err := Sweep(t.Context(), e, config.StateDir, config.Host, idle); err != nil || !slices.Equal(swept, want) {
 			t.Errorf("swept %q, %v", swept, err)
 		}
-		if got := e.holds(); !slices.Equal(got, want) {
-			t.Errorf("engine holds %q", got)
-		}
-		// What a sweep is told counts less than what the session's own server promised.
-		if swept, err := Sweep(t.Context(), e, config.StateDir, config.Host, 0); err != nil || len(swept) != 0 {
-			t.Errorf("swept %q, %v", swept, err)
-		}
-		time.Sleep(config.IdleTimeout)
-		if swept, err := Sweep(t.Context(), e, config.StateDir, config.Host, 0); err != nil || !slices.Equal(swept, []string{"mine"}) {
-			t.Errorf("swept %q, %v", swept, err)
-		}
-		if left := keptSessions(config.StateDir); len(e.holds()) != 0 || len(left) != 0 {
-			t.Errorf("engine holds %q, and the state folder %v", e.holds(), left)
-		}
-	})
+	}
+	sweep(config.IdleTimeout)
+	if got := e.holds(t); !slices.Equal(got, []string{"csm-host-mine-python", "volume csm-host-mine"}) {
+		t.Errorf("engine holds %q", got)
+	}
+	sweep(0) // what a sweep is told counts less than what the session's own server promised
+	lastUsedAt(t, config, "mine", time.Now().Add(-config.IdleTimeout))
+	sweep(0, "mine")
+	if left := keptSessions(config.StateDir); len(e.holds(t)) != 0 || len(left) != 0 {
+		t.Errorf("engine holds %q, and the state folder %v", e.holds(t), left)
+	}
 }
 
 func TestSessionsThatNoServerHasCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, _ := lastingEngine(t)
-		config := leaveSessions(t, e, "a", "b", "c")
-		later := newTestManager(t, config)
-		_, err := finish(later, RunOptions{Code: "1", SessionID: "d"})
-		if f := wantCode(t, err, "max_sessions"); !strings.Contains(f.Hint, "b (idle") {
-			t.Errorf("the hint is %q", f.Hint)
-		}
-		mustRun(t, later, RunOptions{Code: "1", SessionID: "b"})
-	})
+	e := newEngine(t)
+	later := newTestManager(t, leaveSessions(t, e, "a", "b", "c"))
+	_, err := finish(later, RunOptions{Code: "1", SessionID: "d"})
+	if f := wantCode(t, err, "max_sessions"); !strings.Contains(f.Hint, "b (idle") {
+		t.Errorf("the hint is %q", f.Hint)
+	}
+	wantValue(t, mustRun(t, later, RunOptions{Code: "x", SessionID: "b"}), "41")
 }
 
 func TestSessionsThatAnotherServerHasDoNotCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, _ := lastingEngine(t)
-		config := testConfig(t, e)
-		other, m := newTestManager(t, config), newTestManager(t, config)
-		for _, id := range []string{"a", "b", "c"} {
-			mustRun(t, other, RunOptions{Code: "1", SessionID: id})
-		}
-		for _, id := range []string{"", "d", "e"} {
-			mustRun(t, m, RunOptions{Code: "1", SessionID: id})
-		}
-		_, err := finish(m, RunOptions{Code: "1", SessionID: "f"})
-		if f := wantCode(t, err, "max_sessions"); strings.Contains(f.Hint, " a (idle") || !strings.Contains(f.Hint, " d (idle") {
-			t.Errorf("the hint is %q", f.Hint)
-		}
-		other.Close(t.Context())
-		m.Close(t.Context())
-		later := newTestManager(t, config) // more wait for it than it may have, and none of them is lost
-		mustRun(t, later, RunOptions{Code: "2", SessionID: "a"})
-		mustRun(t, later, RunOptions{Code: "2", SessionID: "e"})
-		_, err = finish(later, RunOptions{Code: "1", SessionID: "f"})
-		wantCode(t, err, "max_sessions")
-	})
+	e := newEngine(t)
+	config := testConfig(t, e)
+	other, m := newTestManager(t, config), newTestManager(t, config)
+	for _, id := range []string{"a", "b", "c"} {
+		mustRun(t, other, RunOptions{Code: "1", SessionID: id})
+	}
+	for _, id := range []string{"", "d", "e"} {
+		mustRun(t, m, RunOptions{Code: "1", SessionID: id})
+	}
+	_, err := finish(m, RunOptions{Code: "1", SessionID: "f"})
+	if f := wantCode(t, err, "max_sessions"); strings.Contains(f.Hint, " a (idle") || !strings.Contains(f.Hint, " d (idle") {
+		t.Errorf("the hint is %q", f.Hint)
+	}
+	other.Close(t.Context())
+	m.Close(t.Context())
+	later := newTestManager(t, config) // more wait for it than it may have, and none of them is lost
+	mustRun(t, later, RunOptions{Code: "2", SessionID: "a"})
+	mustRun(t, later, RunOptions{Code: "2", SessionID: "e"})
+	_, err = finish(later, RunOptions{Code: "1", SessionID: "f"})
+	wantCode(t, err, "max_sessions")
 }
 
 // A run goes on in a kernel that an earlier server left: what a server may say of it, and when.
 func TestARunOfAnEarlierServer(t *testing.T) {
-	start := func(t *testing.T, e *fakeEngine) (Config, string) {
+	// begin has a server that is killed leave a run, of which its kernel has heard or not.
+	begin := func(t *testing.T, e *testEngine, heard bool) (Config, string) {
+		t.Helper()
 		config := testConfig(t, e)
 		config.MaxRunTimeout = time.Minute
 		gone := config
 		gone.Visit = true // it lets go of the session as a server does that is killed
 		first := NewManager(gone)
-		mustRun(t, first, RunOptions{Code: "1", SessionID: "mine"})
-		run, err := first.Run(RunOptions{Code: "hang", SessionID: "mine", Language: Python})
+		defer first.Close(t.Context())
+		if !heard {
+			e.loses("time.sleep")
+		}
+		mustRun(t, first, RunOptions{Code: "x = 41", SessionID: "mine"})
+		if heard {
+			return config, mustHang(t, first, RunOptions{SessionID: "mine"}).ID
+		}
+		run, err := first.Run(RunOptions{Code: hang, SessionID: "mine", Language: Python})
 		if err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait()
-		first.Close(t.Context())
+		eventually(t, "it is on its way", run.isFollowed)
+		e.fails(faults{})
 		return config, run.ID
 	}
+	find := func(t *testing.T, m *Manager, id string) *Run {
+		t.Helper()
+		run, err := m.FindRun(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return run
+	}
 	t.Run("is taken over", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			e, l := lastingEngine(t)
-			config, id := start(t, e)
-			l.ready["run"] = id
-			later := newTestManager(t, config)
-			run, err := later.FindRun(id)
-			if err != nil || run.over() {
-				t.Fatalf("got %v, over %v", err, run.over())
-			}
-			run.Interrupt()
-			<-run.Done()
-			if res, err := run.Result(); err != nil || res.Status != Cancelled || res.VariablesLost {
-				t.Errorf("it came to %+v, %v", res, err)
-			}
+		config, id := begin(t, newEngine(t), true)
+		later := newTestManager(t, config)
+		run := find(t, later, id)
+		if res := run.SoFar(t.Context()); run.over() || res.Stdout.Head != "so far\n" {
+			t.Errorf("it is over: %v, and has printed %q", run.over(), res.Stdout.Head)
+		}
+		// A fresh run does not wait for it, and others do.
+		wantValue(t, mustRun(t, later, RunOptions{Code: "1", SessionID: "mine", Fresh: true}), "1")
+		_, err := finish(later, RunOptions{Code: "1", SessionID: "mine", Timeout: 50 * time.Millisecond})
+		wantCode(t, err, fault.SessionBusy)
+		mustCancel(t, run)
+		wantValue(t, mustRun(t, later, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
+	})
+	t.Run("is taken over with the fresh ones beside it", func(t *testing.T) {
+		e := newEngine(t)
+		config := testConfig(t, e)
+		gone := config
+		gone.Visit = true
+		first := NewManager(gone)
+		main := mustHang(t, first, RunOptions{SessionID: "mine"})
+		fresh := mustHang(t, first, RunOptions{SessionID: "mine", Fresh: true})
+		first.Close(t.Context())
+		later := newTestManager(t, config)
+		mustCancel(t, find(t, later, fresh.ID))
+		if run := find(t, later, main.ID); run.over() {
+			t.Error("the one that has the kernel ended with it")
+		} else {
+			mustCancel(t, run)
+		}
+	})
+	t.Run("ended while there was no server", func(t *testing.T) {
+		e := newEngine(t)
+		config := testConfig(t, e)
+		gone := config
+		gone.Visit = true
+		first := NewManager(gone)
+		mustRun(t, first, RunOptions{Code: "x = 41", SessionID: "mine"})
+		run, err := first.Run(RunOptions{
+			Code:      "import os, time; print('begun', flush=True)\nwhile not os.path.exists('go'): time.sleep(.01)\nx += 1; open('over', 'w'); x",
+			SessionID: "mine", Language: Python,
 		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the code runs", func() bool { return run.SoFar(t.Context()).Stdout.Bytes > 0 })
+		first.Close(t.Context())
+		folder := e.Folder("csm-host-mine")
+		writeFile(t, filepath.Join(folder, "go"))
+		eventually(t, "it is over", func() bool {
+			_, err := os.Stat(filepath.Join(folder, "over"))
+			return err == nil
+		})
+		found := find(t, newTestManager(t, config), run.ID)
+		<-found.Done()
+		res, err := found.Result()
+		if err != nil || res.Status != Completed || res.Stdout.Head != "begun\n" {
+			t.Fatalf("it came to %+v, %v", res, err)
+		}
+		wantValue(t, res, "42")
 	})
 	t.Run("is left alone by a server that has ended", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			e, l := lastingEngine(t)
-			config, id := start(t, e)
-			l.ready["run"] = id
-			ended := NewManager(config)
-			if _, err := ended.Resume(t.Context(), "mine"); err != nil {
-				t.Fatal(err)
-			}
-			ended.Close(t.Context())
-			_, err := ended.FindRun(id)
-			wantCode(t, err, fault.EngineError)
-			later := newTestManager(t, config)
-			if run, err := later.FindRun(id); err != nil || run.over() {
-				t.Errorf("the next server says %v, %v", run, err)
-			}
-		})
+		config, id := begin(t, newEngine(t), true)
+		ended := NewManager(config)
+		if _, err := ended.Resume(t.Context(), "mine"); err != nil {
+			t.Fatal(err)
+		}
+		ended.Close(t.Context())
+		_, err := ended.FindRun(id)
+		wantCode(t, err, fault.EngineError)
+		if run := find(t, newTestManager(t, config), id); run.over() {
+			t.Error("the next server says that it is over")
+		}
 	})
 	t.Run("is not told lost while its container may live", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			e, l := lastingEngine(t)
-			config, id := start(t, e)
-			other := config
-			other.Limits.MemoryBytes++
-			visitor := NewManager(other)
-			_, err := visitor.FindRun(id)
-			wantCode(t, err, fault.SessionBusy)
-			visitor.Close(t.Context())
-			l.ready["run"] = id
-			later := newTestManager(t, config)
-			if run, err := later.FindRun(id); err != nil || run.over() {
-				t.Errorf("the server that could hear of it says %v, %v", run, err)
-			}
-		})
+		config, id := begin(t, newEngine(t), true)
+		other := config
+		other.Limits.MemoryBytes++
+		visitor := NewManager(other)
+		_, err := visitor.FindRun(id)
+		wantCode(t, err, fault.SessionBusy)
+		visitor.Close(t.Context())
+		if run := find(t, newTestManager(t, config), id); run.over() {
+			t.Error("the server that could hear of it says that it is over")
+		}
 	})
 	t.Run("ended before its server told the kernel of it", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			e, _ := lastingEngine(t)
-			config, id := start(t, e)
-			later := newTestManager(t, config)
-			run, err := later.FindRun(id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if res, _ := run.Result(); res == nil || res.Status != Cancelled || res.VariablesLost || len(res.Notes) != 1 {
-				t.Errorf("it came to %+v", res)
-			}
-		})
+		config, id := begin(t, newEngine(t), false)
+		run := find(t, newTestManager(t, config), id)
+		if res, _ := run.Result(); res == nil || res.Status != Cancelled || res.VariablesLost || len(res.Notes) != 1 {
+			t.Errorf("it came to %+v", res)
+		}
 	})
 	t.Run("is lost with its container", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			e, _ := lastingEngine(t)
-			config, id := start(t, e)
-			_ = e.Remove(t.Context(), []string{"csm-host-mine-python"}, nil)
-			later := newTestManager(t, config)
-			run, err := later.FindRun(id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if res, _ := run.Result(); res == nil || res.Status != Killed || !res.VariablesLost {
-				t.Errorf("it came to %+v", res)
-			}
-		})
+		e := newEngine(t)
+		config, id := begin(t, e, true)
+		if err := e.Remove(t.Context(), []string{"csm-host-mine-python"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		run := find(t, newTestManager(t, config), id)
+		if res, _ := run.Result(); res == nil || res.Status != Killed || !res.VariablesLost {
+			t.Errorf("it came to %+v", res)
+		}
 	})
 	t.Run("holds up the next one, whatever is recorded of it", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			e, l := lastingEngine(t)
-			config, _ := start(t, e)
-			l.ready["run"] = "run-nobody-knows"
+		config, id := begin(t, newEngine(t), true)
+		if err := os.Remove(historyPath(config.StateDir, "mine")); err != nil {
+			t.Fatal(err)
+		}
+		later := newTestManager(t, config)
+		next, err := later.Run(RunOptions{Code: "x + 1", SessionID: "mine", Language: Python})
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the next one waits for it", func() bool {
+			return next.over() || strings.Contains(strings.Join(next.SoFar(t.Context()).Notes, ""), id)
+		})
+		mustCancel(t, find(t, later, id))
+		<-next.Done()
+		res, err := next.Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantValue(t, res, "42")
+	})
+}
+
+// A supervisor that was taken over may name runs that there never were, or very many.
+func TestRunsThatAHostileSupervisorNames(t *testing.T) {
+	names := func(prefix string, n int) []string {
+		list := make([]string, n)
+		for i := range list {
+			list[i] = prefix + strings.Repeat("x", i%70)
+		}
+		return list
+	}
+	for name, forged := range map[string]map[string]any{
+		"none that there are":  {"run": "", "runs": names("run-", 5000), "over": names("run-", 5000)},
+		"the same ones":        {"run": "", "runs": slices.Repeat([]string{"run-a"}, 5000), "over": slices.Repeat([]string{"run-a"}, 5000)},
+		"what are no names":    {"run": "../../x", "runs": []string{"", "../../x", "a\nb"}, "over": []string{"\u0000"}},
+		"nothing":              {"runs": nil, "over": nil},
+		"one that is not told": {"run": "run-a", "runs": []string{}, "over": []string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEngine(t)
+			config := leaveSessions(t, e, "mine")
+			e.fails(faults{exec: func(string) (Process, error) {
+				return enginetest.Play(played(func(p peer) {
+					p.ready(forged)
+					completingRuns(p)
+				})), nil
+			}})
 			later := newTestManager(t, config)
-			next, err := later.Run(RunOptions{Code: "2", SessionID: "mine", Language: Python})
+			wantValue(t, mustRun(t, later, RunOptions{Code: "2", SessionID: "mine"}), "2")
+			s, err := later.find("mine")
 			if err != nil {
 				t.Fatal(err)
 			}
-			synctest.Wait()
-			if next.over() {
-				t.Fatal("two runs of one kernel at once")
+			for _, run := range s.runsNow() {
+				if run.ID == "" || !sessionID.MatchString(run.ID) {
+					t.Errorf("there is a run %q", run.ID)
+				}
 			}
-			busy, err := later.FindRun("run-nobody-knows")
-			if err != nil {
-				t.Fatal(err)
-			}
-			busy.Interrupt()
-			<-next.Done()
-			if res, err := next.Result(); err != nil || *res.Value != "2" {
-				t.Errorf("the next run came to %+v, %v", res, err)
+			if n := len(s.runsNow()); n > 3 {
+				t.Errorf("there are %d runs", n)
 			}
 		})
-	})
+	}
+}
+
+// Of runs that there are, only so many are taken over, and each once.
+func TestOnlySoManyRunsAreTakenOver(t *testing.T) {
+	e := newEngine(t)
+	config := leaveSessions(t, e, "mine")
+	var history bytes.Buffer
+	var ids []string
+	for i := range 200 {
+		ids = append(ids, fmt.Sprint("run-", i))
+		begin := map[string]any{"run_id": ids[i], "language": "python", "code": "1", "timeout_ms": 60_000, "started": time.Now()}
+		line, err := json.Marshal(map[string]any{"begin": begin})
+		if err != nil {
+			t.Fatal(err)
+		}
+		history.Write(append(line, '\n'))
+	}
+	appendTo(t, historyPath(config.StateDir, "mine"), history.Bytes())
+	e.fails(faults{exec: func(string) (Process, error) {
+		return enginetest.Play(played(func(p peer) {
+			p.ready(map[string]any{"run": "", "runs": ids, "over": ids})
+			for _, id := range ids {
+				p.done(id, map[string]any{"result": "forged"})
+			}
+			completingRuns(p)
+		})), nil
+	}})
+	later := newTestManager(t, config)
+	wantValue(t, mustRun(t, later, RunOptions{Code: "2", SessionID: "mine"}), "2")
+	entries, err := ReadHistory(config.StateDir, "mine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	for _, e := range entries {
+		if e.Result != nil && e.Result.Value != nil && *e.Result.Value == "forged" {
+			told++
+		}
+	}
+	if told == 0 || told > maxFresh+maxTold {
+		t.Errorf("the ends of %d runs are believed", told)
+	}
 }
 
 func TestAKernelThatDoesNotAnswerIsNotReplaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, _ := lastingEngine(t)
-		relay := e.program
-		config := leaveSessions(t, e, "mine")
-		e.play(func(_ []string, in io.Reader, _ io.Writer) { _, _ = io.Copy(io.Discard, in) })
-		later := newTestManager(t, config)
-		_, err := finish(later, RunOptions{Code: "2", SessionID: "mine"})
-		wantCode(t, err, fault.EngineError)
-		e.play(relay)
-		if res := mustRun(t, later, RunOptions{Code: "3", SessionID: "mine"}); len(e.started) != 1 || len(res.Notes) != 0 {
-			t.Errorf("%d containers were started, notes are %q", len(e.started), res.Notes)
-		}
-	})
+	e := newEngine(t)
+	config := leaveSessions(t, e, "mine")
+	impatient := config
+	impatient.StartTimeout = 100 * time.Millisecond
+	e.fails(faults{exec: silent})
+	later := NewManager(impatient)
+	_, err := finish(later, RunOptions{Code: "2", SessionID: "mine"})
+	wantCode(t, err, fault.EngineError)
+	later.Close(t.Context())
+	e.fails(faults{})
+	wantValue(t, mustRun(t, newTestManager(t, config), RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
+	if len(e.specs()) != 1 {
+		t.Errorf("%d containers were started", len(e.specs()))
+	}
 }
 
 // unremoved is a manager whose session "mine" was closed while the engine removed nothing.
-func unremoved(t *testing.T) (*fakeEngine, Config, *Manager) {
+func unremoved(t *testing.T) (*testEngine, Config, *Manager) {
 	t.Helper()
-	e := &fakeEngine{}
+	e := newEngine(t)
 	config := testConfig(t, e)
-	m := newTestManager(t, config)
-	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
-	synctest.Wait() // until the first sweep is over, which would lock what was closed
-	e.failRemove = errors.New("the engine refuses")
+	m := newQuietManager(t, config)
+	mustRun(t, m, RunOptions{Code: "x = 41", SessionID: "mine"})
+	e.fails(faults{remove: errors.New("the engine refuses")})
 	_, err := m.CloseSession(t.Context(), "mine", false)
 	wantCode(t, err, fault.EngineError)
-	e.failRemove = nil
+	e.fails(faults{})
 	return e, config, m
 }
 
 func TestWhatACloseCouldNotRemoveIsNotTakenForTheNextSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, config, m := unremoved(t)
-		res := mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"})
-		if !slices.Contains(e.removed, "csm-host-mine") || len(res.Notes) != 0 {
-			t.Errorf("removed %q, notes are %q", e.removed, res.Notes)
-		}
-		if entries, err := ReadHistory(config.StateDir, "mine"); err != nil || len(entries) > 1 {
-			t.Errorf("the history is %+v, %v", entries, err)
-		}
-	})
+	e, config, m := unremoved(t)
+	left := filepath.Join(e.Folder("csm-host-mine"), "left")
+	writeFile(t, left)
+	wantValue(t, mustRun(t, m, RunOptions{Code: "'x' in globals()", SessionID: "mine"}), "False")
+	if _, err := os.Stat(left); err == nil {
+		t.Error("its files are there")
+	}
+	if entries, err := ReadHistory(config.StateDir, "mine"); err != nil || len(entries) > 1 {
+		t.Errorf("the history is %+v, %v", entries, err)
+	}
 }
 
 // Podman's service ends, and with it every connection; the containers go on.
 func TestAConnectionThatIsLost(t *testing.T) {
 	const container = "csm-host-mine-python"
 	for name, test := range map[string]struct {
-		id        string
-		change    func(*fakeEngine, *lasting)
-		variables bool
+		id     string
+		change func(*testEngine)
+		kept   bool
 	}{
-		"leaves the variables":             {"mine", func(*fakeEngine, *lasting) {}, true},
-		"leaves none without a name":       {"", func(*fakeEngine, *lasting) {}, false},
-		"leaves none without a container":  {"mine", func(e *fakeEngine, _ *lasting) { e.containers[container].over.Store(true) }, false},
-		"leaves none without an answer":    {"mine", func(_ *fakeEngine, l *lasting) { l.silent = true }, false},
-		"leaves none to who is not let in": {"mine", func(_ *fakeEngine, l *lasting) { l.ready = nil }, false},
+		"leaves the variables":             {"mine", func(*testEngine) {}, true},
+		"leaves none without a name":       {"", func(*testEngine) {}, false},
+		"leaves none without a container":  {"mine", func(e *testEngine) { e.Kill(container) }, false},
+		"leaves none without an answer":    {"mine", func(e *testEngine) { e.fails(faults{exec: silent}) }, false},
+		"leaves none to who is not let in": {"mine", func(e *testEngine) { e.fails(faults{exec: refusing}) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				e, l := lastingEngine(t)
-				m := newTestManager(t, testConfig(t, e))
-				mustRun(t, m, RunOptions{Code: "1", SessionID: test.id})
-				e.cut(e.started[0].Name)
-				synctest.Wait()
-				test.change(e, l)
-				res := mustRun(t, m, RunOptions{Code: "2", SessionID: test.id})
-				if kept := len(e.started) == 1 && len(res.Notes) == 0; kept != test.variables || *res.Value != "2" {
-					t.Errorf("%d containers were started, notes are %q", len(e.started), res.Notes)
-				}
-				if again := mustRun(t, m, RunOptions{Code: "3", SessionID: test.id}); len(again.Notes) != 0 {
-					t.Errorf("the next run's notes are %q", again.Notes)
-				}
-			})
+			e := newEngine(t)
+			config := testConfig(t, e)
+			if name == "leaves none without an answer" {
+				config.StartTimeout = time.Second
+			}
+			m := newTestManager(t, config)
+			mustRun(t, m, RunOptions{Code: "x = 41", SessionID: test.id})
+			e.Cut(e.specs()[0].Name)
+			test.change(e)
+			s, err := m.find(test.id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "it is known to be lost", func() bool { return !s.lanes[Python].kernelNow().alive() })
+			res := mustRun(t, m, RunOptions{Code: "'x' in globals()", SessionID: test.id})
+			if kept := len(e.specs()) == 1 && len(res.Notes) == 0 && *res.Value == "True"; kept != test.kept {
+				t.Errorf("%d containers were started, notes are %q", len(e.specs()), res.Notes)
+			}
+			wantValue(t, mustRun(t, m, RunOptions{Code: "3", SessionID: test.id}), "3")
 		})
 	}
 	for name, known := range map[string]bool{"under a run that goes on": true, "before the code has begun": false} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				e, l := lastingEngine(t)
-				m := newTestManager(t, testConfig(t, e))
-				mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
-				run, err := m.Run(RunOptions{Code: "hang", SessionID: "mine", Language: Python})
-				if err != nil {
+			e := newEngine(t)
+			m := newTestManager(t, testConfig(t, e))
+			if !known {
+				e.loses("time.sleep")
+			}
+			mustRun(t, m, RunOptions{Code: "x = 41", SessionID: "mine"})
+			var run *Run
+			if known {
+				run = mustHang(t, m, RunOptions{SessionID: "mine"})
+			} else {
+				var err error
+				if run, err = m.Run(RunOptions{Code: hang, SessionID: "mine", Language: Python}); err != nil {
 					t.Fatal(err)
 				}
-				synctest.Wait()
-				if known {
-					l.ready["run"] = run.ID
-				}
-				e.cut(container)
-				synctest.Wait()
-				if heard := slices.Contains(l.relayed.runs, run.ID); heard == known || run.over() {
-					t.Errorf("asked for again: %v, over: %v", heard, run.over())
-				}
-				run.Interrupt()
-				<-run.Done()
-				if res, err := run.Result(); err != nil || res.Status != Cancelled || res.VariablesLost || len(e.started) != 1 {
-					t.Errorf("it came to %+v, %v; %d containers were started", res, err, len(e.started))
-				}
-				if res := mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}); len(res.Notes) != 0 {
-					t.Errorf("the next run's notes are %q", res.Notes)
-				}
+				eventually(t, "it is on its way", run.isFollowed)
+			}
+			e.Cut(container)
+			eventually(t, "it goes on", func() bool {
+				return run.over() || e.joined() > 0 && run.SoFar(t.Context()).Stdout.Head == "so far\n"
 			})
+			mustCancel(t, run)
+			wantValue(t, mustRun(t, m, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
+			if len(e.specs()) != 1 {
+				t.Errorf("%d containers were started", len(e.specs()))
+			}
 		})
 	}
 	t.Run("waits for the engine", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			e, _ := lastingEngine(t)
-			m := newTestManager(t, testConfig(t, e))
-			mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
-			e.cut(container)
-			synctest.Wait()
-			e.failExec = ErrEngineUnavailable
-			_, err := finish(m, RunOptions{Code: "2", SessionID: "mine", Language: Python})
-			wantCode(t, err, fault.EngineUnavailable)
-			e.failExec = nil
-			if res := mustRun(t, m, RunOptions{Code: "3", SessionID: "mine"}); len(e.started) != 1 || len(res.Notes) != 0 {
-				t.Errorf("%d containers were started, notes are %q", len(e.started), res.Notes)
-			}
-		})
+		e := newEngine(t)
+		m := newTestManager(t, testConfig(t, e))
+		mustRun(t, m, RunOptions{Code: "x = 41", SessionID: "mine"})
+		s, err := m.find("mine")
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.fails(faults{exec: func(string) (Process, error) { return nil, ErrEngineUnavailable }})
+		e.Cut(container)
+		eventually(t, "it is known to be lost", func() bool { return !s.lanes[Python].kernelNow().alive() })
+		_, err = finish(m, RunOptions{Code: "2", SessionID: "mine", Language: Python})
+		wantCode(t, err, fault.EngineUnavailable)
+		e.fails(faults{})
+		wantValue(t, mustRun(t, m, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
+		if len(e.specs()) != 1 {
+			t.Errorf("%d containers were started", len(e.specs()))
+		}
 	})
 	t.Run("is another matter than a frame that breaks the protocol", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			e, l := lastingEngine(t)
-			e.supervise = func(s *fakeSupervisor) {
-				m, _ := s.next()
-				l.token.Store(m.Token)
-				s.ready()
-				s.obeyOnce()
-				_, _ = io.WriteString(s.out, "\xff\xff\xff\xff")
-				<-l.end.Done()
-			}
-			m := newTestManager(t, testConfig(t, e))
-			mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
-			synctest.Wait()
-			if res := mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}); len(e.started) != 2 || len(res.Notes) != 1 {
-				t.Errorf("%d containers were started, notes are %q", len(e.started), res.Notes)
+		e := newEngine(t)
+		e.play(func(p peer) {
+			p.ready(nil)
+			if run, ok := p.hear("run"); ok {
+				p.done(run.ID, nil)
+				_, _ = p.raw.Write([]byte("\xff\xff\xff\xffc"))
 			}
 		})
+		m := newTestManager(t, testConfig(t, e))
+		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+		e.Play = nil
+		s, err := m.find("mine")
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it is known", func() bool { return !s.lanes[Python].kernelNow().alive() })
+		if res := mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}); len(e.specs()) != 2 || len(res.Notes) != 1 || e.joined() != 0 {
+			t.Errorf("%d containers were started, %d joined, notes are %q", len(e.specs()), e.joined(), res.Notes)
+		}
 	})
 }
 
 // What is left of a session that nobody wants is not listed, and to have looked at it does not keep it.
 func TestAListLeavesToTheSweepWhatACloseCouldNotRemove(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, config, m := unremoved(t)
-		if list := listed(t, m); len(list) != 0 {
-			t.Errorf("listed %+v", list)
-		}
-		if swept, err := Sweep(t.Context(), e, config.StateDir, config.Host, config.IdleTimeout); err != nil || !slices.Equal(swept, []string{"mine"}) {
-			t.Errorf("swept %q, %v", swept, err)
-		}
-		if len(e.holds()) != 0 {
-			t.Errorf("engine holds %q", e.holds())
-		}
-	})
+	e, config, m := unremoved(t)
+	if list := listed(t, m); len(list) != 0 {
+		t.Errorf("listed %+v", list)
+	}
+	if swept, err := Sweep(t.Context(), e, config.StateDir, config.Host, config.IdleTimeout); err != nil || !slices.Equal(swept, []string{"mine"}) {
+		t.Errorf("swept %q, %v", swept, err)
+	}
+	if len(e.holds(t)) != 0 {
+		t.Errorf("engine holds %q", e.holds(t))
+	}
 }
 
 func TestASessionThatNeverHadAContainerCanBeSeenAndClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &fakeEngine{failImage: ErrImageMissing}
-		config := testConfig(t, e)
-		first := NewManager(config)
-		_, err := finish(first, RunOptions{Code: "1", SessionID: "ghost"})
-		wantCode(t, err, fault.ImageMissing)
-		first.Close(t.Context())
-		later := newTestManager(t, config)
-		if list := listed(t, later); len(list) != 1 || list[0].ID != "ghost" || list[0].Owner != OwnerNone {
-			t.Errorf("listed %+v", list)
-		}
-		if _, err := later.CloseSession(t.Context(), "ghost", false); err != nil || len(keptSessions(config.StateDir)) != 0 {
-			t.Errorf("closed: %v, kept %v", err, keptSessions(config.StateDir))
-		}
-	})
+	e := newEngine(t)
+	config := testConfig(t, e)
+	e.fails(faults{image: ErrImageMissing})
+	first := NewManager(config)
+	_, err := finish(first, RunOptions{Code: "1", SessionID: "ghost"})
+	wantCode(t, err, fault.ImageMissing)
+	first.Close(t.Context())
+	later := newTestManager(t, config)
+	if list := listed(t, later); len(list) != 1 || list[0].ID != "ghost" || list[0].Owner != OwnerNone {
+		t.Errorf("listed %+v", list)
+	}
+	if _, err := later.CloseSession(t.Context(), "ghost", false); err != nil || len(keptSessions(config.StateDir)) != 0 {
+		t.Errorf("closed: %v, kept %v", err, keptSessions(config.StateDir))
+	}
 }
 
 // Whatever comes first, the next run tells of it.
 func TestThatVariablesAreGoneIsTold(t *testing.T) {
-	for name, before := range map[string]func(*testing.T, *Manager, *fakeEngine){
-		"after files were asked for": func(t *testing.T, m *Manager, _ *fakeEngine) {
-			if _, err := m.WalkFiles(t.Context(), "mine", true, func(Entry) error { return nil }); err == nil {
-				t.Error("the fake relay gave files")
+	for name, before := range map[string]func(*testing.T, *Manager, *testEngine){
+		"after files were asked for": func(t *testing.T, m *Manager, _ *testEngine) {
+			if _, err := m.WalkFiles(t.Context(), "mine", true, func(Entry) error { return nil }); err != nil {
+				t.Error(err)
 			}
 		},
-		"after a start that failed": func(t *testing.T, m *Manager, e *fakeEngine) {
-			e.failStart = errors.New("no room")
+		"after a start that failed": func(t *testing.T, m *Manager, e *testEngine) {
+			e.fails(faults{exec: refusing, start: func(Spec) (Process, error) { return nil, errors.New("no room") }})
 			_, err := finish(m, RunOptions{Code: "2", SessionID: "mine"})
 			wantCode(t, err, fault.EngineError)
-			e.failStart = nil
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				e, l := lastingEngine(t)
-				config := leaveSessions(t, e, "mine")
-				l.ready = nil
-				later := newTestManager(t, config)
-				before(t, later, e)
-				for i, want := range []string{"variables of its python kernel are gone", ""} {
-					res := mustRun(t, later, RunOptions{Code: "3", SessionID: "mine"})
-					if notes := strings.Join(res.Notes, "\n"); !strings.Contains(notes, want) || (want == "") != (notes == "") {
-						t.Errorf("run %d has the notes %q, want %q", i+1, notes, want)
-					}
-				}
-			})
+			e := newEngine(t)
+			config := leaveSessions(t, e, "mine")
+			e.fails(faults{exec: refusing})
+			later := newTestManager(t, config)
+			before(t, later, e)
+			e.fails(faults{})
+			for _, want := range []string{"variables of its python kernel are gone", ""} {
+				wantNote(t, mustRun(t, later, RunOptions{Code: "3", SessionID: "mine"}), want)
+			}
 		})
 	}
 }

@@ -3,7 +3,7 @@ package sandbox
 import "testing"
 
 func TestAWatcherHearsOfSessions(t *testing.T) {
-	config := testConfig(t, &fakeEngine{})
+	config := testConfig(t, newEngine(t))
 	config.Prewarm = []Language{Python}
 	m := newTestManager(t, config)
 	heard := make(chan struct{}, 16)

@@ -128,7 +128,7 @@ func NewConnections(sources []Source, open Opener) *Connections {
 	return &Connections{sources: sources, open: open, opened: make(map[string]Database)}
 }
 
-// Sources gives the configured connections.
+// Sources returns the configured connections.
 func (c *Connections) Sources() []Source {
 	if c == nil {
 		return nil

@@ -37,7 +37,7 @@ func appendOneLine(out, value []byte) []byte {
 	return out
 }
 
-// isJSONNumber tells "1.5" from "NaN", "Infinity" and the like, which begin otherwise.
+// isJSONNumber distinguishes "1.5" from "NaN", "Infinity" and the like, which begin otherwise.
 func isJSONNumber(value []byte) bool {
 	for i, c := range value {
 		digit := c >= '0' && c <= '9'

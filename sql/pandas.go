@@ -16,7 +16,7 @@ type profile struct {
 	hard bool
 }
 
-// onlyEmpty tells that what is empty in a column of a CSV is a value and no NULL.
+// onlyEmpty reports that what is empty in a column of a CSV is a value and no NULL.
 func (p profile) onlyEmpty() bool { return p.empty && !p.null }
 
 // floatDigits is how many significant digits any float64 keeps.
@@ -53,13 +53,13 @@ func significant(number []byte) int {
 	return digits
 }
 
-// inNanoseconds tells whether a time lies where 64 bits of nanoseconds can count it, by its year.
+// inNanoseconds reports whether a time lies where 64 bits of nanoseconds can count it, by its year.
 func inNanoseconds(value []byte) bool {
 	return len(value) >= 10 && value[4] == '-' && !bytes.HasSuffix(value, []byte("BC")) &&
 		string(value[:4]) > "1677" && string(value[:4]) < "2262" && !zoneHasSeconds(value)
 }
 
-// zoneHasSeconds tells the offsets of before there were time zones, such as +01:05:21, which pandas does not read.
+// zoneHasSeconds recognizes the offsets of before there were time zones, such as +01:05:21, which pandas does not read.
 func zoneHasSeconds(value []byte) bool {
 	zone := bytes.LastIndexAny(value, "+-")
 	return zone > len("2006-01-02") && bytes.Count(value[zone:], []byte(":")) > 1

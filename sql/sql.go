@@ -12,6 +12,8 @@ import (
 	"context"
 	"strings"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
 // Database is a database that can be read. Its methods may be called by several goroutines. Their
@@ -28,7 +30,7 @@ type Database interface {
 	// Table describes one table or view; not_found where there is none. An empty schema finds the table
 	// as an unqualified name in a statement would.
 	Table(ctx context.Context, schema, name string, examples bool) (*TableDetail, error)
-	// Rights tells what the login could do beside reading, and how to take it away. Empty: nothing.
+	// Rights reports what the login could do beside reading, and how to take it away. Empty: nothing.
 	Rights(ctx context.Context) ([]Finding, error)
 	// Close closes the pool.
 	Close()
@@ -53,6 +55,18 @@ type Query struct {
 	Params []any
 }
 
+// MaxStatement is how long a statement may be, in bytes. Its tokens take a hundred times as much memory while it is checked.
+const MaxStatement = 100_000
+
+// CheckLength refuses a statement that is too long to be checked.
+func CheckLength(statement string) error {
+	if len(statement) <= MaxStatement {
+		return nil
+	}
+	return fault.New(fault.SQLRejected, "Shorten the statement; pass long values in params.",
+		"The statement has %d bytes, and %d are the most.", len(statement), MaxStatement).With("limit_bytes", MaxStatement)
+}
+
 // Rows is a result that is still coming. It is not safe for several goroutines.
 type Rows interface {
 	// Columns is known before the first Next.
@@ -63,7 +77,7 @@ type Rows interface {
 	// the next call of Next.
 	Values() [][]byte
 	Err() error
-	// Close ends the statement if it still runs, rolls back, and gives the connection back. The first
+	// Close ends the statement if it still runs, rolls back, and returns the connection. The first
 	// error of reading stays with Err.
 	Close()
 }

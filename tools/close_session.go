@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
 type closedSession struct {
@@ -20,7 +22,7 @@ func (d *Deps) closeSession() tool {
 		hints(false),
 	)
 	definition.Annotations.DestructiveHint = mcp.ToBoolPtr(true)
-	return tool{output: mcp.WithOutputSchema[closedSession](), definition: definition, handle: func(ctx context.Context, p *params) (*answer, error) {
+	return tool{output: mcp.WithOutputSchema[closedSession](), definition: definition, handle: func(ctx context.Context, p *params) (*render.Answer, error) {
 		id, keep := p.text("session_id"), p.flag("keep_files")
 		if err := p.check(); err != nil {
 			return nil, err
@@ -33,6 +35,6 @@ func (d *Deps) closeSession() tool {
 		if keep {
 			status = "closed, files kept"
 		}
-		return &answer{content: []mcp.Content{mcp.NewTextContent(id + ": " + status)}, fields: closedSession{SessionID: id, Status: status}}, nil
+		return render.Text(id+": "+status, closedSession{SessionID: id, Status: status}), nil
 	}}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
 // describedTables bounds a list of tables.
@@ -24,7 +25,7 @@ type describeFields struct {
 	Hint        string                `json:"hint,omitempty"`
 }
 
-func (f describeFields) meta() any {
+func (f describeFields) Meta() any {
 	return describeFields{Connection: f.Connection, Truncated: f.Truncated}
 }
 
@@ -48,7 +49,7 @@ func (d *Deps) describeSQL() tool {
 	return tool{output: mcp.WithOutputSchema[describeFields](), definition: definition, handle: d.handleDescribeSQL}
 }
 
-func (d *Deps) handleDescribeSQL(ctx context.Context, p *params) (*answer, error) {
+func (d *Deps) handleDescribeSQL(ctx context.Context, p *params) (*render.Answer, error) {
 	connection, schema, table, glob := p.text("connection"), p.text("schema"), p.text("table"), p.text("glob")
 	examples := p.flag("examples")
 	if err := p.check(); err != nil {
@@ -56,7 +57,7 @@ func (d *Deps) handleDescribeSQL(ctx context.Context, p *params) (*answer, error
 	}
 	connections := d.Databases.Connections
 	if connection == "" && len(connections.Sources()) > 1 && schema+table+glob == "" {
-		return jsonAnswer(describeFields{Connections: listConnections(connections), Hint: "Call again with a connection."})
+		return render.JSON(describeFields{Connections: listConnections(connections), Hint: "Call again with a connection."})
 	}
 	source, database, err := connections.Get(connection)
 	if err != nil {
@@ -85,15 +86,15 @@ func (d *Deps) handleDescribeSQL(ctx context.Context, p *params) (*answer, error
 }
 
 // fitDescription leaves out of the answer what would make it too long, the least needed first.
-func (d *Deps) fitDescription(ctx context.Context, f describeFields) (*answer, error) {
-	a, err := jsonAnswer(f)
+func (d *Deps) fitDescription(ctx context.Context, f describeFields) (*render.Answer, error) {
+	a, err := render.JSON(f)
 	for _, less := range []func(){f.withoutWords, f.withoutValues, f.halved, f.halved, f.halved, f.halved, f.halved, f.halved} {
-		if err != nil || !d.isTooLong(ctx, a) {
+		if err != nil || !d.renderer().TooLong(ctx, a) {
 			break
 		}
 		less()
 		f.Truncated, f.Hint = true, "The answer would be too long; parts of it are left out. Ask for less at once, or read information_schema with exec_sql."
-		a, err = jsonAnswer(f)
+		a, err = render.JSON(f)
 	}
 	return a, err
 }
@@ -140,7 +141,7 @@ func listConnections(connections *sql.Connections) []describedConnection {
 	return list
 }
 
-// listTables asks for one more than there is room for, which tells whether there are more.
+// listTables asks for one more than there is room for, which reports whether there are more.
 func (f *describeFields) listTables(ctx context.Context, database sql.Database, filter sql.TableFilter) (err error) {
 	filter.Limit = describedTables + 1
 	if f.Tables, err = database.Tables(ctx, filter); err != nil {

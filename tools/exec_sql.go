@@ -9,14 +9,18 @@ import (
 	"path"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
 // Databases is what exec_sql and describe_sql read, and within which limits. Without connections
@@ -34,9 +38,8 @@ const (
 	inlineWidth   = 2000   // characters of one value in an answer
 	previewRows   = 5
 	previewWidth  = 200
-	narrowest     = 10   // characters that are left of a value in a very wide row
-	maxColumns    = 2000 // of a result; PostgreSQL has 1,664
-	maxStatement  = 100_000
+	narrowest     = 10               // characters that are left of a value in a very wide row
+	maxColumns    = 2000             // of a result; PostgreSQL has 1,664
 	connectMargin = 30 * time.Second // for connecting and ending, beside the statement's time and that of those before it
 )
 
@@ -58,7 +61,7 @@ type sqlFields struct {
 	Notes       []string `json:"notes,omitempty"`
 }
 
-func (f sqlFields) meta() any {
+func (f sqlFields) Meta() any {
 	bare := f
 	bare.Rows, bare.Preview, bare.Load, bare.Notes = nil, nil, "", nil
 	return struct {
@@ -72,7 +75,7 @@ func (d *Deps) execSQL() tool {
 		mcp.WithToolTitle("Query a database"),
 		mcp.WithDescription(fmt.Sprintf("Run one reading SQL statement (%s); nothing can be written. Up to %d rows come back; "+
 			"a larger result becomes a CSV file below %s/%s of the session, with a preview and the Python that loads it. Use describe_sql first to see tables and columns.",
-			d.dialects(), d.Databases.InlineRows, sandbox.WorkDir, inputDir)),
+			d.dialects(), d.Databases.InlineRows, sandbox.WorkDir, content.InputDir)),
 		mcp.WithString("query", mcp.Required(), mcp.Description("One SELECT, WITH, VALUES, SHOW or EXPLAIN (also ANALYZE). Put values into params, not into the text.")),
 		// Gemini's clients leave a tool out whose lists do not name one type for their items. Any value can be text;
 		// the others are taken as well.
@@ -144,10 +147,6 @@ func (d *Deps) readSQLCall(p *params) (*sqlCall, error) {
 			return nil, err
 		}
 	}
-	if len(c.query.Text) > maxStatement {
-		return nil, fault.New(fault.SQLRejected, "Shorten the statement; pass long values in params.",
-			"The statement has %d bytes, and %d are the most.", len(c.query.Text), maxStatement)
-	}
 	return c, c.readTarget()
 }
 
@@ -155,7 +154,7 @@ func (d *Deps) readSQLCall(p *params) (*sqlCall, error) {
 func (c *sqlCall) readTarget() (err error) {
 	c.format = sql.CSV
 	if c.saveAs == "" {
-		c.path, err = inputPath("query-"+strings.ToLower(rand.Text()[:8])+".csv", "")
+		c.path, err = content.InputPath("query-"+strings.ToLower(rand.Text()[:8])+".csv", "")
 		return err
 	}
 	switch extension := strings.ToLower(path.Ext(c.saveAs)); extension {
@@ -164,13 +163,13 @@ func (c *sqlCall) readTarget() (err error) {
 		c.format = sql.JSONL
 	default:
 		return fault.New(fault.InvalidFilename, "Use a name that ends in .csv or .jsonl; Python can convert it to any other format.",
-			"save_as %q ends in %q, which is no format that rows are written in.", shorten(c.saveAs, 120), extension)
+			"save_as %q ends in %q, which is no format that rows are written in.", text.Shorten(c.saveAs, 120), extension)
 	}
-	c.path, err = inputPath(c.saveAs, "")
+	c.path, err = content.InputPath(c.saveAs, "")
 	return err
 }
 
-func (d *Deps) handleExecSQL(ctx context.Context, p *params) (*answer, error) {
+func (d *Deps) handleExecSQL(ctx context.Context, p *params) (*render.Answer, error) {
 	call, err := d.readSQLCall(p)
 	if err != nil {
 		return nil, err
@@ -200,8 +199,8 @@ func (d *Deps) handleExecSQL(ctx context.Context, p *params) (*answer, error) {
 	inline := call.saveAs == "" && (!head.More || int64(len(head.Rows)) == call.maxRows)
 	if inline {
 		fields.inline(head)
-		a, err := jsonAnswer(*fields)
-		inline = err == nil && !d.isTooLong(ctx, a)
+		a, err := render.JSON(*fields)
+		inline = err == nil && !d.renderer().TooLong(ctx, a)
 	}
 	if !inline {
 		fields.Rows = nil
@@ -211,20 +210,20 @@ func (d *Deps) handleExecSQL(ctx context.Context, p *params) (*answer, error) {
 	}
 	fields.DurationMS = time.Since(begun).Milliseconds()
 	a, err := d.fitSQL(ctx, fields)
-	return a.noting(p.lowered("max_rows", float64(d.Databases.MaxRows))), err
+	return a.Noting(p.lowered("max_rows", float64(d.Databases.MaxRows))), err
 }
 
 // fitSQL leaves out of the answer what would make it too long, which takes many columns: first the preview, then the
 // code that loads each as what it is, then names.
-func (d *Deps) fitSQL(ctx context.Context, f *sqlFields) (*answer, error) {
+func (d *Deps) fitSQL(ctx context.Context, f *sqlFields) (*render.Answer, error) {
 	if f.Columns == nil {
 		f.Columns = []sql.Column{} // and not null
 	}
 	n := len(f.Columns)
 	for {
-		a, err := jsonAnswer(*f)
+		a, err := render.JSON(*f)
 		switch {
-		case err != nil || !d.isTooLong(ctx, a) || len(f.Columns) == 0:
+		case err != nil || !d.renderer().TooLong(ctx, a) || len(f.Columns) == 0:
 			return a, err
 		case f.Preview != nil:
 			f.Preview = nil
@@ -309,7 +308,7 @@ func (d *Deps) cutNote(cut string, maxRows int64) string {
 	return ""
 }
 
-// exportProgress tells a client that asked how many rows were written.
+// exportProgress reports to a client that asked how many rows were written.
 type exportProgress struct {
 	*sql.Export
 	ctx      context.Context
@@ -322,7 +321,7 @@ func (e *exportProgress) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := e.Export.Read(p)
-	if now := time.Now(); now.Sub(e.reported) >= progressPause {
+	if now := time.Now(); now.Sub(e.reported) >= content.ProgressPause {
 		e.reported = now
 		stdio.NotifyProgress(e.ctx, float64(e.Rows), 0, humanize.Comma(e.Rows)+" rows")
 	}
@@ -337,7 +336,7 @@ type sqlRow []byte
 // MarshalJSON implements json.Marshaler.
 func (r sqlRow) MarshalJSON() ([]byte, error) { return r, nil }
 
-// jsonRows writes rows for an answer, and tells whether a value had to be cut to width characters, or to
+// jsonRows writes rows for an answer, and reports whether a value had to be cut to width characters, or to
 // fewer where a row is very wide.
 func jsonRows(rows [][][]byte, columns []sql.Column, width int) (written []sqlRow, cut bool) {
 	width = max(narrowest, min(width, inlineBytes/max(1, len(columns))))
@@ -362,15 +361,9 @@ func jsonRows(rows [][][]byte, columns []sql.Column, width int) (written []sqlRo
 
 // shortenValue cuts a value, and says how long it was.
 func shortenValue(value []byte, width int) []byte {
-	characters, end := 0, len(value)
-	for i := range string(value) {
-		if characters == width {
-			end = i
-		}
-		characters++
-	}
-	if end == len(value) {
+	short := text.Shorten(string(value), width)
+	if short == string(value) {
 		return value
 	}
-	return fmt.Appendf(value[:end:end], "… (%s characters)", humanize.Comma(int64(characters)))
+	return fmt.Appendf(nil, "%s (%s characters)", short, humanize.Comma(int64(utf8.RuneCount(value))))
 }

@@ -15,7 +15,10 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
 const (
@@ -42,7 +45,7 @@ type listFields struct {
 	Artifacts []listedArtifact `json:"artifacts"`
 }
 
-func (f listFields) meta() any { return f.listMeta }
+func (f listFields) Meta() any { return f.listMeta }
 
 func (d *Deps) listArtifacts() tool {
 	return tool{
@@ -50,11 +53,11 @@ func (d *Deps) listArtifacts() tool {
 		definition: mcp.NewTool("list_artifacts",
 			mcp.WithToolTitle("List files"),
 			mcp.WithDescription(fmt.Sprintf("List the files of a code sandbox's session below %s, newest first, with size, type and time; at most %d. "+
-				"Left out are hidden files, and %s/ unless the glob begins with it.", sandbox.WorkDir, listedArtifacts, inputDir)),
+				"Left out are hidden files, and %s/ unless the glob begins with it.", sandbox.WorkDir, listedArtifacts, content.InputDir)),
 			mcp.WithString("glob", mcp.Description("Pattern such as *.csv (in any folder), output/*.png, models/** or *.{png,svg}.")),
 			sessionParam(), hints(true),
 		),
-		handle: func(ctx context.Context, p *params) (*answer, error) {
+		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
 			session, glob := p.text("session_id"), p.text("glob")
 			if err := p.check(); err != nil {
 				return nil, err
@@ -77,7 +80,7 @@ func (d *Deps) listArtifacts() tool {
 				return nil, err
 			}
 			files := found.sorted()
-			return d.fitted(ctx, len(files), func(most int) *answer { return renderList(found, files[:most], end) }), nil
+			return d.renderer().Fit(ctx, len(files), func(most int) *render.Answer { return renderList(found, files[:most], end) }), nil
 		},
 	}
 }
@@ -100,14 +103,14 @@ func newGlob(pattern string) (glob, error) {
 	branching := strings.Count(short, "**") + strings.Count(short, "{")
 	if len(short) > maxGlob || branching > maxGlobBranching || !doublestar.ValidatePattern(short) || path.IsAbs(short) {
 		return glob{}, fault.New(fault.InvalidArgument, "Use a pattern relative to "+sandbox.WorkDir+", such as *.csv, output/*.png or models/**.",
-			"The glob %q is no pattern that can be used.", shorten(pattern, 80))
+			"The glob %q is no pattern that can be used.", text.Shorten(pattern, 80))
 	}
 	first, _, isPath := strings.Cut(short, "/")
-	return glob{pattern: short, byName: !isPath && short != "**", hasInput: first == inputDir && isPath}, nil
+	return glob{pattern: short, byName: !isPath && short != "**", hasInput: first == content.InputDir && isPath}, nil
 }
 
 func (g glob) matches(file string) bool {
-	if !g.hasInput && strings.HasPrefix(file, inputDir+"/") {
+	if !g.hasInput && strings.HasPrefix(file, content.InputDir+"/") {
 		return false
 	}
 	if g.pattern == "" {
@@ -155,19 +158,19 @@ func (n *newest) add(f sandbox.File) {
 	}
 }
 
-// sorted gives the files, newest first.
+// sorted returns the files, newest first.
 func (n *newest) sorted() []sandbox.File {
 	files := slices.Clone(n.files)
 	slices.SortFunc(files, order)
 	return files
 }
 
-// renderList tells of these files, the first of those that were found.
-func renderList(found *newest, files []sandbox.File, end sandbox.WalkEnd) *answer {
+// renderList describes these files, the first of those that were found.
+func renderList(found *newest, files []sandbox.File, end sandbox.WalkEnd) *render.Answer {
 	fields := listFields{listMeta{found.total, found.bytes, end.Complete}, []listedArtifact{}}
 	var b strings.Builder
 	for _, f := range files {
-		a := listedArtifact{Path: f.Path, SizeBytes: f.SizeBytes, MIMEType: mimeType(f.Path), Modified: f.Modified.UTC()}
+		a := listedArtifact{Path: f.Path, SizeBytes: f.SizeBytes, MIMEType: content.TypeByName(f.Path), Modified: f.Modified.UTC()}
 		fields.Artifacts = append(fields.Artifacts, a)
 		fmt.Fprintf(&b, "\n%s  %s  %s  %s", a.Path, humanize.Bytes(uint64(max(a.SizeBytes, 0))), a.MIMEType, a.Modified.Format("2006-01-02 15:04:05"))
 	}
@@ -178,22 +181,14 @@ func renderList(found *newest, files []sandbox.File, end sandbox.WalkEnd) *answe
 		b.WriteString("\nNote: there are more files than are looked at; these need not be the newest. List a folder with code instead.")
 	}
 	if end.Skipped > 0 {
-		fmt.Fprintf(&b, "\nNote: %s with names that are not text are left out.", count(end.Skipped, "file"))
+		fmt.Fprintf(&b, "\nNote: %s with names that are not text are left out.", render.Count(end.Skipped, "file"))
 	}
-	return &answer{content: []mcp.Content{mcp.NewTextContent(listHead(found) + b.String())}, fields: fields}
+	return render.Text(listHead(found)+b.String(), fields)
 }
 
 func listHead(found *newest) string {
 	if found.total == 0 {
 		return "no files"
 	}
-	return fmt.Sprintf("%s, %s, newest first (times in UTC)", count(int64(found.total), "file"), humanize.Bytes(uint64(max(found.bytes, 0))))
-}
-
-// count writes a number of things.
-func count(n int64, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return humanize.Comma(n) + " " + thing + "s"
+	return fmt.Sprintf("%s, %s, newest first (times in UTC)", render.Count(int64(found.total), "file"), humanize.Bytes(uint64(max(found.bytes, 0))))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
 func TestGlobsChooseFiles(t *testing.T) {
@@ -55,7 +56,7 @@ func TestGlobsThatAreRefused(t *testing.T) {
 	}
 }
 
-func listText(a *answer) string { return a.content[0].(mcp.TextContent).Text }
+func listText(a *render.Answer) string { return a.Content[0].(mcp.TextContent).Text }
 
 func TestTheNewestFilesAreListed(t *testing.T) {
 	const files = 10_000
@@ -68,7 +69,7 @@ func TestTheNewestFilesAreListed(t *testing.T) {
 		t.Errorf("%d files are held", len(found.files))
 	}
 	a := renderList(found, found.sorted(), sandbox.WalkEnd{Complete: true})
-	fields := a.fields.(listFields)
+	fields := a.Fields.(listFields)
 	lines := strings.Split(listText(a), "\n")
 	if len(lines) != listedArtifacts+2 || fields.Total != files || len(fields.Artifacts) != listedArtifacts {
 		t.Errorf("%d lines, %d of %d files", len(lines), len(fields.Artifacts), fields.Total)
@@ -95,7 +96,7 @@ func TestAListStaysSmall(t *testing.T) {
 	m := sandbox.NewManager(sandbox.Config{OutputBytes: 16_000})
 	defer m.Close(t.Context())
 	files := found.sorted()
-	a := (&Deps{Manager: m}).fitted(t.Context(), len(files), func(most int) *answer {
+	a := (&Deps{Manager: m}).renderer().Fit(t.Context(), len(files), func(most int) *render.Answer {
 		return renderList(found, files[:most], sandbox.WalkEnd{Skipped: 1})
 	})
 	text := listText(a)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
 type kernelFields struct {
@@ -40,7 +41,7 @@ type sessionList struct {
 	Note string `json:"note,omitempty"`
 }
 
-func (l sessionList) meta() any {
+func (l sessionList) Meta() any {
 	ids := make([]string, len(l.Sessions))
 	for i, s := range l.Sessions {
 		ids[i] = s.SessionID
@@ -56,7 +57,7 @@ func (d *Deps) listSessions() tool {
 			mcp.WithDescription("List the code sandbox's sessions on this machine: their languages' state, age, time since the last use, size of their files, and whether this server has them open."),
 			hints(true),
 		),
-		handle: func(ctx context.Context, p *params) (*answer, error) {
+		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
 			if err := p.check(); err != nil {
 				return nil, err
 			}
@@ -64,15 +65,15 @@ func (d *Deps) listSessions() tool {
 			if err != nil {
 				return nil, err
 			}
-			return d.fitted(ctx, len(list.Sessions), list.render), nil
+			return d.renderer().Fit(ctx, len(list.Sessions), list.render), nil
 		},
 	}
 }
 
-// render tells of the first sessions, a line for each.
-func (l sessionList) render(most int) *answer {
+// render describes the first sessions, a line for each.
+func (l sessionList) render(most int) *render.Answer {
 	var b strings.Builder
-	b.WriteString(count(int64(len(l.Sessions)), "session"))
+	b.WriteString(render.Count(int64(len(l.Sessions)), "session"))
 	for _, s := range l.Sessions[:most] {
 		b.WriteString("\n" + s.String())
 	}
@@ -82,7 +83,7 @@ func (l sessionList) render(most int) *answer {
 	if l.Note != "" {
 		b.WriteString("\nNote: " + l.Note)
 	}
-	return &answer{content: []mcp.Content{mcp.NewTextContent(b.String())}, fields: sessionList{l.Sessions[:most], l.Note}}
+	return render.Text(b.String(), sessionList{l.Sessions[:most], l.Note})
 }
 
 func (s sessionFields) String() string {
@@ -98,7 +99,7 @@ func (s sessionFields) String() string {
 	for _, k := range s.Kernels {
 		text += fmt.Sprintf("; %s %s", k.Language, k.State)
 		if k.Run != nil {
-			text += " " + oneLine(k.Run.String())
+			text += " " + render.OneLine(k.Run.String())
 		}
 	}
 	text += fmt.Sprintf("; %v old, idle %v", time.Duration(s.AgeSeconds)*time.Second, time.Duration(s.IdleSeconds)*time.Second)
@@ -108,7 +109,7 @@ func (s sessionFields) String() string {
 	return text
 }
 
-// sessionList tells what is known, with a note where the engine did not answer, and fails where that is nothing.
+// sessionList reports what is known, with a note where the engine did not answer, and fails where that is nothing.
 func (d *Deps) sessionList(ctx context.Context) (sessionList, error) {
 	list := sessionList{Sessions: []sessionFields{}}
 	infos, err := d.Manager.Sessions(ctx)

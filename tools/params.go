@@ -15,10 +15,12 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
 )
 
 // params reads a call's arguments. Each reading method notes what is wrong and goes on; check
-// tells the first thing that was, after the last one is read, so that a handler asks only once.
+// returns the first thing that was, after the last one is read, so that a handler asks only once.
 // Clients and models are met halfway: numbers, booleans and lists may come as text, an empty text
 // is as if it were left out, and what a client adds of its own is ignored.
 type params struct {
@@ -44,7 +46,7 @@ func newParams(request mcp.CallToolRequest) *params {
 	return p
 }
 
-// longFrom is the size from which a text argument is not decoded before somebody asks for it.
+// longFrom is the size from which a text argument is not decoded before it is asked for.
 const longFrom = 64 << 10
 
 // readRaw reads arguments that the message loop hands on as they came, because they are large.
@@ -55,7 +57,7 @@ func (p *params) readRaw(raw []byte) {
 	}
 	err := stdio.Members(raw, func(name string, value []byte) error {
 		if len(value) >= longFrom && value[0] == '"' {
-			p.given[name] = longText(value)
+			p.given[name] = content.LongText(value)
 			return nil
 		}
 		var decoded any
@@ -74,7 +76,7 @@ func (p *params) fail(format string, args ...any) {
 	}
 }
 
-// take gives the argument, and nil for one that is absent, null or an empty text.
+// take returns the argument, and nil for one that is absent, null or an empty text.
 func (p *params) take(name string) any {
 	p.known = append(p.known, name)
 	if p.given[name] == "" {
@@ -95,8 +97,8 @@ func (p *params) plain(name string) any {
 // text reads a string argument; absent is "".
 func (p *params) text(name string) string {
 	value := p.take(name)
-	if long, ok := value.(longText); ok {
-		return long.decoded()
+	if long, ok := value.(content.LongText); ok {
+		return long.Decoded()
 	}
 	s, ok := value.(string)
 	if !ok && value != nil {
@@ -106,12 +108,12 @@ func (p *params) text(name string) string {
 }
 
 // long reads a string argument that may be very large; absent is nil.
-func (p *params) long(name string) textArgument {
+func (p *params) long(name string) content.Text {
 	switch value := p.take(name).(type) {
 	case nil:
 	case string:
-		return shortText(value)
-	case longText:
+		return content.ShortText(value)
+	case content.LongText:
 		return value
 	default:
 		p.fail("%s is %s and must be text.", name, kind(value))
@@ -136,11 +138,11 @@ func (p *params) integer(name string) *int64 {
 
 // choice reads a string argument that is one of a few; absent is "".
 func (p *params) choice(name string, choices ...string) string {
-	text := p.text(name)
-	if text != "" && !slices.Contains(choices, text) {
-		p.fail("%s is %q and must be one of %s.", name, shorten(text, 40), list(choices))
+	chosen := p.text(name)
+	if chosen != "" && !slices.Contains(choices, chosen) {
+		p.fail("%s is %q and must be one of %s.", name, text.Shorten(chosen, 40), list(choices))
 	}
-	return text
+	return chosen
 }
 
 // required reads a string argument that must be there.
@@ -232,18 +234,18 @@ func exact(value any) any {
 	return value
 }
 
-// check gives the first thing that was wrong with the arguments.
+// check returns the first thing that was wrong with the arguments.
 func (p *params) check() error { return p.first }
 
 // toldUnknown bounds the names of a note.
 const toldUnknown = 5
 
-// ignored is the note that there are arguments which nobody read; empty where there are none.
+// ignored is the note that there are arguments that were not read; empty where there are none.
 func (p *params) ignored() string {
 	var unknown []string
 	for _, name := range slices.Sorted(maps.Keys(p.given)) {
 		if !slices.Contains(p.known, name) {
-			unknown = append(unknown, strconv.Quote(shorten(name, 60)))
+			unknown = append(unknown, strconv.Quote(text.Shorten(name, 60)))
 		}
 	}
 	if len(unknown) == 0 {
@@ -272,19 +274,11 @@ func kind(value any) string {
 	case float64:
 		return fmt.Sprintf("the number %v", v)
 	case string:
-		return fmt.Sprintf("the text %q", shorten(v, 40))
-	case longText:
+		return fmt.Sprintf("the text %q", text.Shorten(v, 40))
+	case content.LongText:
 		return "a long text"
 	case []any:
 		return "a list"
 	}
 	return "an object"
-}
-
-// shorten cuts a text that is only quoted.
-func shorten(s string, runes int) string {
-	if r := []rune(s); len(r) > runes {
-		return string(r[:runes]) + "…"
-	}
-	return s
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
 func TestArgumentsAreCheckedInWords(t *testing.T) {
@@ -97,9 +98,9 @@ func TestWhatAClientAddsIsIgnoredWithANote(t *testing.T) {
 		"lines":         {map[string]any{"code": "1", "a\nb": 1.0}, `"a\nb"`},
 		"very many":     {many, "and 95 more"},
 	} {
-		res, err := wrapDeps().wrap(tool{handle: func(_ context.Context, p *params) (*answer, error) {
+		res, err := wrapDeps().wrap(tool{handle: func(_ context.Context, p *params) (*render.Answer, error) {
 			_, _ = p.required("code"), p.flag("fresh")
-			return &answer{content: []mcp.Content{mcp.NewTextContent("done")}}, p.check()
+			return &render.Answer{Content: []mcp.Content{mcp.NewTextContent("done")}}, p.check()
 		}})(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: test.given}})
 		if err != nil || res.IsError {
 			t.Fatalf("%s: %+v, %v", name, res, err)
@@ -115,7 +116,7 @@ func TestWhatAClientAddsIsIgnoredWithANote(t *testing.T) {
 }
 
 func TestAFaultNamesWhatWasIgnored(t *testing.T) {
-	res, _ := wrapDeps().wrap(tool{handle: func(_ context.Context, p *params) (*answer, error) {
+	res, _ := wrapDeps().wrap(tool{handle: func(_ context.Context, p *params) (*render.Answer, error) {
 		p.required("code")
 		return nil, p.check()
 	}})(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: map[string]any{"script": "1"}}})

@@ -15,14 +15,16 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
 // What one answer may hold of a file, in bytes of the file.
 const (
-	maxAudioBytes  = 4 << 20  // the largest line that clients take is 8 MiB
-	maxImageSource = 16 << 20 // of an image before it is made to fit
-	maxDecodeBytes = 4 << 20  // of text that has to be decoded before it can be cut
+	maxAudioBytes  = 4 << 20 // the largest line that clients take is 8 MiB
+	maxDecodeBytes = 4 << 20 // of text that has to be decoded before it can be cut
 )
 
 type readFields struct {
@@ -44,7 +46,7 @@ type readFields struct {
 	Content string `json:"content,omitempty"`
 }
 
-func (f readFields) meta() any {
+func (f readFields) Meta() any {
 	f.Content = ""
 	return f
 }
@@ -80,7 +82,7 @@ type reading struct {
 	overwrite     bool
 }
 
-func (d *Deps) handleRead(ctx context.Context, p *params) (*answer, error) {
+func (d *Deps) handleRead(ctx context.Context, p *params) (*render.Answer, error) {
 	r := reading{
 		path: p.required("path"), session: p.text("session_id"), offset: p.integer("offset"), limit: p.integer("limit"),
 		unit: p.choice("unit", "lines", "bytes"), asText: p.choice("as", "auto", "text") == "text", saveTo: p.text("save_to"), overwrite: p.flag("overwrite"),
@@ -116,7 +118,7 @@ func (r reading) from() int64 {
 	return *r.offset
 }
 
-// amount gives how much to read: what was asked for, or the default, and never more than most.
+// amount returns how much to read: what was asked for, or the default, and never more than most.
 func (r reading) amount(byDefault, most int64) int64 {
 	if r.limit == nil {
 		return min(byDefault, most)
@@ -144,66 +146,66 @@ func (d *Deps) fetch(ctx context.Context, r reading, o sandbox.ReadOptions, most
 		return piece{}, err
 	}
 	if int64(len(data)) > most {
-		return piece{}, fault.New(fault.EngineError, "Close the session: its code has interfered with it.", "The sandbox sent more of %q than was asked for.", shorten(r.path, 120))
+		return piece{}, fault.New(fault.EngineError, "Close the session: its code has interfered with it.", "The sandbox sent more of %q than was asked for.", text.Shorten(r.path, 120))
 	}
 	return piece{from.File(), from.SessionID(), data, from.End()}, nil
 }
 
-// read gives the file in the way that suits what it is.
-func (d *Deps) read(ctx context.Context, r reading) (*answer, error) {
-	head, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: sniffBytes}, sniffBytes)
+// read returns the file in the way that suits what it is.
+func (d *Deps) read(ctx context.Context, r reading) (*render.Answer, error) {
+	head, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: content.SniffBytes}, content.SniffBytes)
 	if err != nil {
 		return nil, err
 	}
-	kind := detect(head.data, head.file.Path)
-	fields := readFields{Path: head.file.Path, SizeBytes: head.file.SizeBytes, MIMEType: kind.mime, Modified: head.file.Modified.UTC()}
+	kind := content.Detect(head.data, head.file.Path)
+	fields := readFields{Path: head.file.Path, SizeBytes: head.file.SizeBytes, MIMEType: kind.MIME, Modified: head.file.Modified.UTC()}
 	switch {
-	case r.asText && !kind.isText && !wideText(head.data):
+	case r.asText && !kind.IsText && !content.IsWide(head.data):
 		return d.readDocument(ctx, r, fields)
-	case kind.image != "" && !r.part():
-		a, err := d.readImage(ctx, r, fields, kind.image)
-		if !errors.Is(err, errBadImage) {
+	case kind.Image != "" && !r.part():
+		a, err := d.readImage(ctx, r, fields, kind.Image)
+		if !errors.Is(err, content.ErrBadImage) {
 			return a, err
 		}
-	case strings.HasPrefix(kind.mime, "audio/") && !r.part():
+	case strings.HasPrefix(kind.MIME, "audio/") && !r.part():
 		return d.readAudio(ctx, r, fields)
-	case wideText(head.data) && r.unit != "bytes":
+	case content.IsWide(head.data) && r.unit != "bytes":
 		return d.readWide(ctx, r, fields)
-	case kind.isText && r.unit != "bytes":
+	case kind.IsText && r.unit != "bytes":
 		return d.readLines(ctx, r, fields)
-	case kind.isText:
+	case kind.IsText:
 		return d.readBytes(ctx, r, fields)
 	case r.unit == "lines":
-		return nil, fault.New(fault.InvalidArgument, "Leave unit out, or pass bytes.", "%q is %s, which has no lines.", shorten(r.path, 120), kind.mime)
+		return nil, fault.New(fault.InvalidArgument, "Leave unit out, or pass bytes.", "%q is %s, which has no lines.", text.Shorten(r.path, 120), kind.MIME)
 	}
 	return d.readBinary(ctx, r, fields)
 }
 
-func (d *Deps) readImage(ctx context.Context, r reading, fields readFields, mime string) (*answer, error) {
-	if fields.SizeBytes > maxImageSource {
-		return nil, tooLarge(fields, maxImageSource, "Make a smaller image with code")
+func (d *Deps) readImage(ctx context.Context, r reading, fields readFields, mime string) (*render.Answer, error) {
+	if fields.SizeBytes > content.MaxImageSource {
+		return nil, tooLarge(fields, content.MaxImageSource, "Make a smaller image with code")
 	}
-	whole, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: -1}, maxImageSource)
+	whole, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: -1}, content.MaxImageSource)
 	if err != nil {
 		return nil, err
 	}
-	fitted, err := d.fitImage(ctx, mime, whole.data)
-	if errors.Is(err, errTooManyPixels) || errors.Is(err, errTooManyScans) || errors.Is(err, errStaysLarge) {
+	fitted, err := d.renderer().FitImage(ctx, mime, whole.data)
+	if content.IsTooLarge(err) {
 		return nil, fault.New(fault.ArtifactTooLarge, "Make a smaller image with code and read that; or pass save_to, where a folder for that is allowed.",
-			"%q (%s) cannot be shown: %v.", shorten(fields.Path, 120), fields.MIMEType, err).With("size_bytes", fields.SizeBytes)
+			"%q (%s) cannot be shown: %v.", text.Shorten(fields.Path, 120), fields.MIMEType, err).With("size_bytes", fields.SizeBytes)
 	}
 	if err != nil {
 		return nil, err
 	}
 	fields.Encoding, fields.Changed = "image", whole.end.Changed
 	note := ""
-	if len(fitted.data) != len(whole.data) {
+	if len(fitted.Data) != len(whole.data) {
 		note = ", scaled down to be shown"
 	}
-	return fileAnswer(fields, note, "", mcp.NewImageContent(base64.StdEncoding.EncodeToString(fitted.data), fitted.mime)), nil
+	return fileAnswer(fields, note, "", mcp.NewImageContent(base64.StdEncoding.EncodeToString(fitted.Data), fitted.MIME)), nil
 }
 
-func (d *Deps) readAudio(ctx context.Context, r reading, fields readFields) (*answer, error) {
+func (d *Deps) readAudio(ctx context.Context, r reading, fields readFields) (*render.Answer, error) {
 	if fields.SizeBytes > maxAudioBytes {
 		return nil, tooLarge(fields, maxAudioBytes, "Cut or compress it with code")
 	}
@@ -219,7 +221,7 @@ const attachedHint = "[pass as: text for what is written in a document or is in 
 	"or save_to to put it on the user's machine, where a folder for that is allowed]"
 
 // readWhole attaches a file that is small: clients keep such a resource, or open it, and a program takes it from there.
-func (d *Deps) readWhole(ctx context.Context, r reading, fields readFields) (*answer, error) {
+func (d *Deps) readWhole(ctx context.Context, r reading, fields readFields) (*render.Answer, error) {
 	if fields.SizeBytes > d.ArtifactBytes {
 		return nil, tooLarge(fields, d.ArtifactBytes,
 			"Read it with code, pass as: text for a document or an archive, or offset and limit for slices")
@@ -243,8 +245,8 @@ func (d *Deps) maskedBase64(data []byte) (text, note string) {
 	return base64.StdEncoding.EncodeToString(masked), note
 }
 
-// readBinary gives a small file whole, and of the part that is asked for as much base64 as an answer has room for.
-func (d *Deps) readBinary(ctx context.Context, r reading, fields readFields) (*answer, error) {
+// readBinary returns a small file whole, and of the part that is asked for as much base64 as an answer has room for.
+func (d *Deps) readBinary(ctx context.Context, r reading, fields readFields) (*render.Answer, error) {
 	if !r.part() {
 		return d.readWhole(ctx, r, fields)
 	}
@@ -254,7 +256,7 @@ func (d *Deps) readBinary(ctx context.Context, r reading, fields readFields) (*a
 		return nil, err
 	}
 	fields.Encoding, fields.Unit = "base64", "bytes"
-	return d.fitted(ctx, len(part.data), func(most int) *answer {
+	return d.renderer().Fit(ctx, len(part.data), func(most int) *render.Answer {
 		fields, part := fields, part.upTo(most)
 		fields.took(r, part, int64(most))
 		text, note := d.maskedBase64(part.data)
@@ -274,13 +276,13 @@ func (f *readFields) took(r reading, part piece, units int64) {
 // tooLarge refuses a file that no answer can hold.
 func tooLarge(fields readFields, limit int64, instead string) *fault.Error {
 	return fault.New(fault.ArtifactTooLarge, instead+"; or pass save_to to put it on the user's machine, where a folder for that is allowed.",
-		"%q (%s) has %s, and an answer holds at most %s of it.", shorten(fields.Path, 120), fields.MIMEType,
+		"%q (%s) has %s, and an answer holds at most %s of it.", text.Shorten(fields.Path, 120), fields.MIMEType,
 		humanize.Bytes(uint64(fields.SizeBytes)), humanize.Bytes(uint64(limit))).
 		With("size_bytes", fields.SizeBytes).With("limit_bytes", limit)
 }
 
 // textAnswer is fileAnswer for what is text.
-func (d *Deps) textAnswer(fields readFields, note, text string) *answer {
+func (d *Deps) textAnswer(fields readFields, note, text string) *render.Answer {
 	if d.StructuredContent {
 		fields.Content = text
 	}
@@ -288,7 +290,7 @@ func (d *Deps) textAnswer(fields readFields, note, text string) *answer {
 }
 
 // fileAnswer says in one line what a file is, before its text or what else there is of it.
-func fileAnswer(fields readFields, note, text string, more ...mcp.Content) *answer {
+func fileAnswer(fields readFields, note, text string, more ...mcp.Content) *render.Answer {
 	head := fmt.Sprintf("[%s, %s, %s%s]", fields.Path, humanize.Bytes(uint64(fields.SizeBytes)), fields.MIMEType, note)
 	if fields.Changed {
 		head += "\n[the file was changed while it was read]"
@@ -296,11 +298,11 @@ func fileAnswer(fields readFields, note, text string, more ...mcp.Content) *answ
 	if text != "" {
 		head += "\n" + text
 	}
-	return &answer{content: append([]mcp.Content{mcp.NewTextContent(head)}, more...), fields: fields}
+	return &render.Answer{Content: append([]mcp.Content{mcp.NewTextContent(head)}, more...), Fields: fields}
 }
 
 // save writes the whole file to the host.
-func (d *Deps) save(ctx context.Context, r reading) (*answer, error) {
+func (d *Deps) save(ctx context.Context, r reading) (*render.Answer, error) {
 	from, err := d.Manager.OpenFile(ctx, r.session, r.path, sandbox.ReadOptions{Limit: -1})
 	if err != nil {
 		return nil, err
@@ -311,7 +313,7 @@ func (d *Deps) save(ctx context.Context, r reading) (*answer, error) {
 	if most := d.Manager.Config().VolumeBytes; most > 0 && file.SizeBytes > most {
 		return nil, fault.New(fault.ArtifactTooLarge, "Write what is needed of it to smaller files with code, without holes; the setting is --volume-limit.",
 			"%q has %s, holes included, and all files of a session may take %s.",
-			shorten(file.Path, 120), humanize.IBytes(uint64(file.SizeBytes)), humanize.IBytes(uint64(most))).
+			text.Shorten(file.Path, 120), humanize.IBytes(uint64(file.SizeBytes)), humanize.IBytes(uint64(most))).
 			With("size_bytes", file.SizeBytes).With("limit_bytes", most)
 	}
 	to, err := d.HostDirs.Create(r.saveTo, path.Base(file.Path), r.overwrite)
@@ -319,21 +321,21 @@ func (d *Deps) save(ctx context.Context, r reading) (*answer, error) {
 		return nil, err
 	}
 	defer func() { _ = to.Close() }()
-	content := newMeasured(io.LimitReader(from, file.SizeBytes+1), 0, file.SizeBytes, transferProgress(ctx))
-	if _, err := io.Copy(to, content); err != nil {
+	measured := content.Measure(io.LimitReader(from, file.SizeBytes+1), 0, file.SizeBytes, transferProgress(ctx))
+	if _, err := io.Copy(to, measured); err != nil {
 		return nil, err
 	}
-	if end := from.End(); end.Changed || content.size != file.SizeBytes {
+	if end := from.End(); end.Changed || measured.Size != file.SizeBytes {
 		return nil, fault.New(fault.ExecutionFailed, "Call again when the code that writes the file has ended.",
-			"%q was changed while it was read, and nothing was saved.", shorten(file.Path, 120))
+			"%q was changed while it was read, and nothing was saved.", text.Shorten(file.Path, 120))
 	}
 	if err := to.Commit(); err != nil {
 		return nil, err
 	}
 	fields := readFields{
-		Path: file.Path, SizeBytes: content.size, MIMEType: detect(content.head, file.Path).mime, Modified: file.Modified.UTC(),
-		Encoding: "file", SavedTo: to.Path(), SHA256: content.sha256(),
+		Path: file.Path, SizeBytes: measured.Size, MIMEType: content.Detect(measured.Head, file.Path).MIME, Modified: file.Modified.UTC(),
+		Encoding: "file", SavedTo: to.Path(), SHA256: measured.SHA256(),
 	}
-	text := fmt.Sprintf("Saved %s (%s) to %s.", file.Path, humanize.Bytes(uint64(content.size)), to.Path())
-	return &answer{content: []mcp.Content{mcp.NewTextContent(text)}, fields: fields}, nil
+	text := fmt.Sprintf("Saved %s (%s) to %s.", file.Path, humanize.Bytes(uint64(measured.Size)), to.Path())
+	return render.Text(text, fields), nil
 }

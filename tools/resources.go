@@ -33,7 +33,7 @@ type environmentsFields struct {
 	Limits       limitFields   `json:"limits"`
 }
 
-// Where what changes is told.
+// Where the state of sessions and their files are.
 const (
 	sessionsURI = "sessions://"
 	sessionURI  = "session://"

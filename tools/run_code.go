@@ -13,30 +13,32 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
-func (d *Deps) runPythonCode() tool {
-	return d.runCode("run_python_code", "Run Python", sandbox.Python, sentences(
-		"Run Python in a persistent, isolated session and return output, the last value, figures and new files.",
-		"Variables, imports and files in /mnt/data stay for later calls.",
-		d.ofImage(sandbox.Python, "IPython syntax works (magics, !cmd, top-level await).",
-			"Top-level await works, and IPython syntax (magics, !cmd) where the image has IPython."),
-		"No network.",
-		d.packagesOf(sandbox.Python, "numpy, pandas, matplotlib, scipy, scikit-learn and more"),
-		"Save files to show in output/.",
-	), "As in a notebook cell.")
-}
-
-func (d *Deps) runJSCode() tool {
-	description := sentences(
-		"Run "+d.ofImage(sandbox.JavaScript, "JavaScript or TypeScript", "JavaScript, and TypeScript where the image can,")+
-			" with Node.js in a persistent, isolated session and return output, the last value and new files.",
-		"Variables and files in /mnt/data stay for later calls; const, let and class may be declared again.",
-		"Top-level await and import work. No network.",
-		d.packagesOf(sandbox.JavaScript, "lodash, mathjs, exceljs, sharp and more"))
-	return d.runCode("run_js_code", "Run JavaScript", sandbox.JavaScript,
-		sentences(description, "Save files to show in output/."),
-		"As in a REPL.")
+// codeTools describe each language's tool and its argument code.
+var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
+	sandbox.Python: func(d *Deps) (string, string) {
+		return sentences(
+			"Run Python in a persistent, isolated session and return output, the last value, figures and new files.",
+			"Variables, imports and files in /mnt/data stay for later calls.",
+			d.ofImage(sandbox.Python, "IPython syntax works (magics, !cmd, top-level await).",
+				"Top-level await works, and IPython syntax (magics, !cmd) where the image has IPython."),
+			"No network.",
+			d.packagesOf(sandbox.Python, "numpy, pandas, matplotlib, scipy, scikit-learn and more"),
+			"Save files to show in output/.",
+		), "As in a notebook cell."
+	},
+	sandbox.JavaScript: func(d *Deps) (string, string) {
+		return sentences(
+			"Run "+d.ofImage(sandbox.JavaScript, "JavaScript or TypeScript", "JavaScript, and TypeScript where the image can,")+
+				" with Node.js in a persistent, isolated session and return output, the last value and new files.",
+			"Variables and files in /mnt/data stay for later calls; const, let and class may be declared again.",
+			"Top-level await and import work. No network.",
+			d.packagesOf(sandbox.JavaScript, "lodash, mathjs, exceljs, sharp and more"),
+			"Save files to show in output/.",
+		), "As in a REPL."
+	},
 }
 
 func sentences(list ...string) string { return strings.TrimSpace(strings.Join(list, " ")) }
@@ -50,7 +52,7 @@ func (d *Deps) ofImage(language sandbox.Language, standard, own string) string {
 	return own
 }
 
-// packagesOf tells of what is installed, and where the rest is to be found.
+// packagesOf describes what is installed, and where the rest is to be found.
 func (d *Deps) packagesOf(language sandbox.Language, some string) string {
 	list := "session_info"
 	if !d.exists(list) {
@@ -60,13 +62,14 @@ func (d *Deps) packagesOf(language sandbox.Language, some string) string {
 		list+" lists the installed packages where the image names them; else look with code.")
 }
 
-func (d *Deps) runCode(name, title string, language sandbox.Language, description, code string) tool {
+func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 	config := d.Manager.Config()
+	description, code := codeTools[language.Language](d)
 	return tool{
-		output:  mcp.WithOutputSchema[runFields](),
+		output:  mcp.WithOutputSchema[render.RunFields](),
 		ordered: true,
-		definition: mcp.NewTool(name,
-			mcp.WithToolTitle(title), mcp.WithDescription(description),
+		definition: mcp.NewTool(language.Tool(),
+			mcp.WithToolTitle("Run "+language.Title), mcp.WithDescription(description),
 			mcp.WithString("code", mcp.Required(), mcp.Description(code)),
 			sessionParam(),
 			mcp.WithNumber("timeout_seconds", mcp.Description(fmt.Sprintf("Stop after this time, %v by default and at most %v; variables stay.",
@@ -74,9 +77,9 @@ func (d *Deps) runCode(name, title string, language sandbox.Language, descriptio
 			mcp.WithBoolean("fresh", mcp.Description("New interpreter: same files, no variables.")),
 			hints(false), loadedAtOnce,
 		),
-		handle: func(ctx context.Context, p *params) (*answer, error) {
+		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
 			options := sandbox.RunOptions{
-				Language: language, Code: p.required("code"), SessionID: p.text("session_id"),
+				Language: language.Language, Code: p.required("code"), SessionID: p.text("session_id"),
 				Timeout: p.seconds("timeout_seconds"), Fresh: p.flag("fresh"),
 				Waiting: func() { stdio.Settled(ctx) },
 			}
@@ -89,7 +92,7 @@ func (d *Deps) runCode(name, title string, language sandbox.Language, descriptio
 				return nil, err
 			}
 			a, err := d.await(ctx, run, d.SoftWait, true)
-			return a.noting(p.lowered("timeout_seconds", config.MaxRunTimeout.Seconds())), err
+			return a.Noting(p.lowered("timeout_seconds", config.MaxRunTimeout.Seconds())), err
 		},
 	}
 }
@@ -99,7 +102,7 @@ const progressEvery = 5 * time.Second
 
 // await waits for a run until it is over, or until the soft wait has passed and the answer is that
 // the run goes on. A client's cancel interrupts the run when it is this call's own.
-func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, own bool) (*answer, error) {
+func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, own bool) (*render.Answer, error) {
 	soft := time.NewTimer(wait)
 	defer soft.Stop()
 	var tick <-chan time.Time
@@ -108,7 +111,7 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 		defer ticker.Stop()
 		tick = ticker.C
 	}
-	told := -1
+	reported := -1
 	for {
 		select {
 		case <-run.Done():
@@ -116,37 +119,37 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 			if err != nil {
 				return nil, err
 			}
-			return linked(ctx, d.renderRun(ctx, res), res), nil
+			return linked(ctx, d.renderer().Run(ctx, res), res), nil
 		case <-ctx.Done():
 			if own && errors.Is(context.Cause(ctx), stdio.ErrCancelledByClient) {
 				run.Interrupt()
 			}
 			return nil, context.Cause(ctx)
 		case <-run.Moved():
-			told = d.notifyProgress(ctx, run, told)
+			reported = d.notifyProgress(ctx, run, reported)
 		case <-tick:
-			told = d.notifyProgress(ctx, run, told)
+			reported = d.notifyProgress(ctx, run, reported)
 		case <-soft.C:
 			sofar := run.SoFar(ctx)
 			select {
 			case <-run.Done(): // it ended while its output was asked for
 				continue
 			default:
-				return d.renderRun(ctx, sofar), nil
+				return d.renderer().Run(ctx, sofar), nil
 			}
 		}
 	}
 }
 
-// notifyProgress reports the seconds so far, where they are more than were told. There is no total: the timeout is
+// notifyProgress reports the seconds so far, where they are more than were reported. There is no total: the timeout is
 // when a run is stopped, and not when it is done.
-func (d *Deps) notifyProgress(ctx context.Context, run *sandbox.Run, told int) int {
+func (d *Deps) notifyProgress(ctx context.Context, run *sandbox.Run, reported int) int {
 	p := run.Progress()
 	now := int(p.Elapsed.Seconds())
-	if now > told {
-		stdio.NotifyProgress(ctx, float64(now), 0, cmp.Or(d.Secrets.MaskPart(p.LastLine), fmt.Sprintf("running for %d s", now)))
+	if now > reported {
+		stdio.NotifyProgress(ctx, float64(now), 0, cmp.Or(p.LastLine, fmt.Sprintf("running for %d s", now)))
 	}
-	return max(now, told)
+	return max(now, reported)
 }
 
 func sessionParam() mcp.ToolOption {

@@ -9,6 +9,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
 type limitFields struct {
@@ -42,17 +43,17 @@ type infoFields struct {
 	PackagesLeftOut int `json:"packages_left_out,omitempty"`
 }
 
-func (f infoFields) meta() any { return f.sessionMeta }
+func (f infoFields) Meta() any { return f.sessionMeta }
 
 func (d *Deps) sessionInfo() tool {
 	return tool{
 		output: mcp.WithOutputSchema[infoFields](),
 		definition: mcp.NewTool("session_info",
 			mcp.WithToolTitle("Session info"),
-			mcp.WithDescription("Tell of a session of the code sandbox: its folders, the state of its Python and JavaScript kernels, what they are busy with, the limits in force, its age and how long it has been idle."),
+			mcp.WithDescription("Tell of a session of the code sandbox: its folders, the state of its "+sandbox.JoinLanguages(" and ", func(i sandbox.LanguageInfo) string { return i.Title })+" kernels, what they are busy with, the limits in force, its age and how long it has been idle."),
 			sessionParam(), mcp.WithBoolean("packages", mcp.Description("List the installed packages, too.")), hints(true),
 		),
-		handle: func(ctx context.Context, p *params) (*answer, error) {
+		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
 			id, packages := p.text("session_id"), p.flag("packages")
 			if err := p.check(); err != nil {
 				return nil, err
@@ -63,15 +64,15 @@ func (d *Deps) sessionInfo() tool {
 			}
 			fields := d.infoFields(info)
 			if !packages {
-				return jsonAnswer(fields)
+				return render.JSON(fields)
 			}
 			all := d.packages(ctx)
 			most := 0
 			for _, versions := range all {
 				most = max(most, len(versions))
 			}
-			return d.fitted(ctx, most, func(each int) *answer {
-				a, _ := jsonAnswer(fields.with(all, each)) // texts and numbers
+			return d.renderer().Fit(ctx, most, func(each int) *render.Answer {
+				a, _ := render.JSON(fields.with(all, each)) // texts and numbers
 				return a
 			}), nil
 		},
@@ -100,7 +101,7 @@ func (d *Deps) infoFields(info sandbox.SessionInfo) infoFields {
 	}
 }
 
-// packagesTimeout bounds the wait for an engine that tells of images; the answer is then without them.
+// packagesTimeout bounds the wait for an engine that describes images; the answer is then without them.
 const packagesTimeout = 5 * time.Second
 
 func (d *Deps) packages(ctx context.Context) map[sandbox.Language]map[string]string {
@@ -117,7 +118,7 @@ func (d *Deps) packages(ctx context.Context) map[sandbox.Language]map[string]str
 	return packages
 }
 
-// limits tells what holds for every session of this server.
+// limits reports what holds for every session of this server.
 func (d *Deps) limits() limitFields {
 	c := d.Manager.Config()
 	return limitFields{

@@ -8,7 +8,6 @@ package tools
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"slices"
 	"strings"
@@ -20,8 +19,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
 // Deps is what the tools work with.
@@ -29,11 +30,11 @@ type Deps struct {
 	Manager *sandbox.Manager
 	// SoftWait is how long a call waits for its run before it answers that the run goes on.
 	SoftWait time.Duration
-	// Secrets are masked in everything that an answer says; see NewMasker.
-	Secrets *Masker
+	// Secrets are masked in everything that an answer says; what runs came to has none any more.
+	Secrets *secrets.Masker
 	// Standard are the languages whose image is the one that setup makes: what is in it is known.
 	Standard []sandbox.Language
-	// Environments tells the versions of languages and packages, for session_info and sandbox://environments.
+	// Environments reports the versions of languages and packages, for session_info and sandbox://environments.
 	Environments func(context.Context) []Environment
 	// Fetch opens a download for upload_file, of at most DownloadBytes. Nil: addresses are not fetched.
 	Fetch func(ctx context.Context, address string) (*fetch.Download, error)
@@ -45,7 +46,7 @@ type Deps struct {
 	// of the host.
 	UploadBytes   int64
 	DownloadBytes int64
-	// ArtifactBytes is the largest binary file that read_artifact gives whole.
+	// ArtifactBytes is the largest binary file that read_artifact returns whole.
 	ArtifactBytes int64
 	// Enable, when not empty, names the only tools that exist; Disable names tools that do not.
 	Enable  []string
@@ -57,12 +58,12 @@ type Deps struct {
 	Logger            *slog.Logger
 }
 
-// Instructions is what a client is told about the whole server, which runs these languages.
+// Instructions describe the whole server, which runs these languages, to a client.
 func Instructions(kernels map[sandbox.Language]sandbox.KernelConfig) string {
 	names := make([]string, 0, len(kernels))
-	for _, language := range []sandbox.Language{sandbox.Python, sandbox.JavaScript} {
-		if _, on := kernels[language]; on {
-			names = append(names, titles[language])
+	for _, l := range sandbox.Languages {
+		if _, on := kernels[l.Language]; on {
+			names = append(names, l.Title)
 		}
 	}
 	if len(names) == 0 {
@@ -70,8 +71,6 @@ func Instructions(kernels map[sandbox.Language]sandbox.KernelConfig) string {
 	}
 	return "Runs " + strings.Join(names, " and ") + instructions
 }
-
-var titles = map[sandbox.Language]string{sandbox.Python: "Python", sandbox.JavaScript: "JavaScript"}
 
 // instructions are no longer than what a client that cuts them leaves, with both languages before them.
 const instructions = ` in an isolated container, no network. ` +
@@ -85,9 +84,20 @@ const (
 	errorKey  = "code-sandbox-mcp/error"
 )
 
-type handler func(context.Context, *params) (*answer, error)
+// What may become of images in answers.
+const (
+	ImagesOn   = render.ImagesOn
+	ImagesPath = render.ImagesPath
+	ImagesOff  = render.ImagesOff
+)
 
-// tool is one tool: what a client is told, and what a call does.
+func (d *Deps) renderer() *render.Renderer {
+	return &render.Renderer{Manager: d.Manager, Secrets: d.Secrets, Images: d.Images, StructuredContent: d.StructuredContent, Logger: d.Logger}
+}
+
+type handler func(context.Context, *params) (*render.Answer, error)
+
+// tool is one tool: its definition, and what a call does.
 type tool struct {
 	definition mcp.Tool
 	output     mcp.ToolOption // the schema of the answer's fields
@@ -99,10 +109,11 @@ type tool struct {
 
 // list is every tool that could exist, in the order in which clients see them.
 func (d *Deps) list() []tool {
-	list := []tool{
-		d.runPythonCode(), d.runJSCode(), d.waitForRun(),
-		d.uploadFile(), d.listArtifacts(), d.readArtifact(),
+	var list []tool
+	for _, l := range sandbox.Languages {
+		list = append(list, d.runCode(l))
 	}
+	list = append(list, d.waitForRun(), d.uploadFile(), d.listArtifacts(), d.readArtifact())
 	if d.Databases != nil && len(d.Databases.Connections.Sources()) > 0 {
 		list = append(list, d.execSQL(), d.describeSQL())
 	}
@@ -123,18 +134,15 @@ func Register(s *server.MCPServer, d *Deps) {
 }
 
 // Names lists the tools that could exist, in the order in which clients see them.
-var Names = []string{
-	"run_python_code", "run_js_code", "wait_for_run", "upload_file", "list_artifacts", "read_artifact",
-	"exec_sql", "describe_sql", "session_info", "list_sessions", "close_session",
-}
+var Names = append(strings.Fields(sandbox.JoinLanguages(" ", sandbox.LanguageInfo.Tool)),
+	"wait_for_run", "upload_file", "list_artifacts", "read_artifact",
+	"exec_sql", "describe_sql", "session_info", "list_sessions", "close_session")
 
 func (d *Deps) exists(name string) bool {
-	kernels := d.Manager.Config().Kernels
-	if _, python := kernels[sandbox.Python]; name == "run_python_code" && !python {
-		return false
-	}
-	if _, js := kernels[sandbox.JavaScript]; name == "run_js_code" && !js {
-		return false
+	for _, l := range sandbox.Languages {
+		if _, on := d.Manager.Config().Kernels[l.Language]; name == l.Tool() && !on {
+			return false
+		}
 	}
 	if len(d.Enable) > 0 && !slices.Contains(d.Enable, name) {
 		return false
@@ -142,54 +150,8 @@ func (d *Deps) exists(name string) bool {
 	return !slices.Contains(d.Disable, name)
 }
 
-// answer is what a handler gives: text and images for the model, fields for programs.
-type answer struct {
-	content []mcp.Content
-	fields  any
-	isError bool
-	each    int          // how many bytes of each of its texts it has, where it was fitted
-	fault   *fault.Error // a coded error that the answer tells of beside its fields; isError is true then
-}
-
-// slim is fields of which _meta has a part only: ids, status, counts and paths. Several clients give the model the
-// whole result, and the text has the rest.
-type slim interface{ meta() any }
-
-func (a *answer) meta() any {
-	if fields, ok := a.fields.(slim); ok {
-		return fields.meta()
-	}
-	return a.fields
-}
-
-// noting puts a note behind the answer, where there is an answer and a note.
-func (a *answer) noting(note string) *answer {
-	if a != nil && note != "" {
-		a.content = append(a.content, mcp.NewTextContent(note))
-	}
-	return a
-}
-
-// jsonAnswer gives data as compact JSON.
-func jsonAnswer(fields any) (*answer, error) {
-	text, err := plainJSON(fields)
-	if err != nil {
-		return nil, err
-	}
-	return &answer{content: []mcp.Content{mcp.NewTextContent(text)}, fields: fields}, nil
-}
-
-// plainJSON is compact JSON in which < and > stay what they are: a model reads it, no browser.
-func plainJSON(value any) (string, error) {
-	var text strings.Builder
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(value)
-	return strings.TrimSuffix(text.String(), "\n"), err
-}
-
 // wrap makes an MCP handler of a tool's: it reads the arguments, and turns whatever the tool does
-// into a result. It never gives mcp-go an error but the context's own, whose text nobody sees.
+// into a result. It never returns an error to mcp-go but the context's own, whose text nobody sees.
 func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 	return func(ctx context.Context, request mcp.CallToolRequest) (res *mcp.CallToolResult, err error) {
 		defer func() {
@@ -212,7 +174,7 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 			d.Logger.Info("tool refused", "tool", request.Params.Name, "code", f.Code, "cause", d.Secrets.Mask(causeText(&f)))
 			return d.errorResult(&f), nil
 		}
-		return d.result(d.withoutImages(ctx, a).noting(p.ignored())), nil
+		return d.result(d.renderer().WithoutImages(ctx, a).Noting(p.ignored())), nil
 	}
 }
 
@@ -223,31 +185,22 @@ func causeText(f *fault.Error) string {
 	return ""
 }
 
-func (d *Deps) result(a *answer) *mcp.CallToolResult {
-	res := &mcp.CallToolResult{Content: d.Secrets.maskContent(a.content), IsError: a.isError}
+func (d *Deps) result(a *render.Answer) *mcp.CallToolResult {
+	res := &mcp.CallToolResult{Content: d.masked(a.Content), IsError: a.IsError}
 	meta := make(map[string]any)
-	if d.StructuredContent && a.fields != nil {
-		res.StructuredContent = d.Secrets.maskJSON(a.fields)
+	if d.StructuredContent && a.Fields != nil {
+		res.StructuredContent = d.Secrets.MaskJSON(a.Fields)
 	}
-	if a.fields != nil {
-		meta[resultKey] = d.Secrets.maskJSON(a.meta())
+	if a.Fields != nil {
+		meta[resultKey] = d.Secrets.MaskJSON(a.Meta())
 	}
-	if a.fault != nil {
-		meta[errorKey] = d.Secrets.maskJSON(faultFields(a.fault))
+	if a.Fault != nil {
+		meta[errorKey] = d.Secrets.MaskJSON(faultFields(a.Fault))
 	}
 	if len(meta) > 0 {
 		res.Meta = mcp.NewMetaFromMap(meta)
 	}
 	return res
-}
-
-// faultText is what a model reads of a fault.
-func faultText(f *fault.Error) string {
-	text := string(f.Code) + ": " + f.Message
-	if f.Hint != "" {
-		text += "\nHint: " + f.Hint
-	}
-	return text
 }
 
 func faultFields(f *fault.Error) map[string]any {
@@ -260,8 +213,30 @@ func faultFields(f *fault.Error) map[string]any {
 
 func (d *Deps) errorResult(f *fault.Error) *mcp.CallToolResult {
 	return &mcp.CallToolResult{
-		Result:  mcp.Result{Meta: mcp.NewMetaFromMap(map[string]any{errorKey: d.Secrets.maskJSON(faultFields(f))})},
-		Content: d.Secrets.maskContent([]mcp.Content{mcp.NewTextContent(faultText(f))}),
+		Result:  mcp.Result{Meta: mcp.NewMetaFromMap(map[string]any{errorKey: d.Secrets.MaskJSON(faultFields(f))})},
+		Content: d.masked([]mcp.Content{mcp.NewTextContent(render.FaultText(f))}),
 		IsError: true,
 	}
+}
+
+// masked masks what a client shows of content. Images, sounds and files are masked where they are read.
+func (d *Deps) masked(content []mcp.Content) []mcp.Content {
+	masked := make([]mcp.Content, len(content))
+	for i, c := range content {
+		switch part := c.(type) {
+		case mcp.TextContent:
+			part.Text = d.Secrets.Mask(part.Text)
+			c = part
+		case mcp.ResourceLink:
+			part.URI, part.Name = d.Secrets.Mask(part.URI), d.Secrets.Mask(part.Name)
+			c = part
+		case mcp.EmbeddedResource:
+			blob := part.Resource.(mcp.BlobResourceContents)
+			blob.URI = d.Secrets.Mask(blob.URI)
+			part.Resource = blob
+			c = part
+		}
+		masked[i] = c
+	}
+	return masked
 }

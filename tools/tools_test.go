@@ -12,12 +12,14 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
 func wrapDeps() *Deps {
-	return &Deps{Logger: slog.New(slog.DiscardHandler), Secrets: NewMasker(map[string]string{"KEY": "hunter22"})}
+	return &Deps{Logger: slog.New(slog.DiscardHandler), Secrets: secrets.New(map[string]string{"KEY": "hunter22"})}
 }
 
 func TestNamesAreThoseOfTheTools(t *testing.T) {
@@ -43,7 +45,7 @@ func TestDescriptionsPromiseWhatIsKnownOfTheImage(t *testing.T) {
 		if standard {
 			d.Standard = []sandbox.Language{sandbox.Python, sandbox.JavaScript}
 		}
-		told := d.runPythonCode().definition.Description + d.runJSCode().definition.Description
+		told := d.runCode(sandbox.Python.Info()).definition.Description + d.runCode(sandbox.JavaScript.Info()).definition.Description
 		for _, promise := range promises {
 			if strings.Contains(told, promise) != standard {
 				t.Errorf("of our own images (%v) it is said: %s", standard, told)
@@ -57,12 +59,14 @@ func TestTheWrapperTurnsEveryEndIntoAResult(t *testing.T) {
 		handle handler
 		want   string
 	}{
-		"fault": {func(context.Context, *params) (*answer, error) {
+		"fault": {func(context.Context, *params) (*render.Answer, error) {
 			return nil, fault.New(fault.CodeTooLarge, "Split it.", "It has hunter22 bytes.").With("size_bytes", 7)
 		}, "code_too_large: It has [masked: KEY] bytes.\nHint: Split it."},
-		"any error": {func(context.Context, *params) (*answer, error) { return nil, errors.New("open /home/me/secret: no") },
+		"any error": {func(context.Context, *params) (*render.Answer, error) {
+			return nil, errors.New("open /home/me/secret: no")
+		},
 			"execution_failed: The server could not do this"},
-		"panic": {func(context.Context, *params) (*answer, error) { panic("/home/me") }, "execution_failed: The server could not do this"},
+		"panic": {func(context.Context, *params) (*render.Answer, error) { panic("/home/me") }, "execution_failed: The server could not do this"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			res, err := wrapDeps().wrap(tool{handle: test.handle})(t.Context(), mcp.CallToolRequest{})
@@ -86,7 +90,7 @@ func TestACallWhoseContextEndedIsNotAnswered(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("the client has gone")
 	cancel(cause)
-	_, err := wrapDeps().wrap(tool{handle: func(context.Context, *params) (*answer, error) { return jsonAnswer(1) }})(ctx, mcp.CallToolRequest{})
+	_, err := wrapDeps().wrap(tool{handle: func(context.Context, *params) (*render.Answer, error) { return render.JSON(1) }})(ctx, mcp.CallToolRequest{})
 	if !errors.Is(err, cause) {
 		t.Errorf("got %v", err)
 	}

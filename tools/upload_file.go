@@ -10,7 +10,10 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
 type uploadFields struct {
@@ -44,7 +47,7 @@ func (d *Deps) uploadFile() tool {
 
 func (d *Deps) describeUpload() string {
 	text := fmt.Sprintf("Put a file into the code sandbox, below %s/%s, and return its path, size and type. Give the content in exactly one way",
-		sandbox.WorkDir, inputDir)
+		sandbox.WorkDir, content.InputDir)
 	var larger []string
 	if d.Fetch != nil {
 		text += "; the server itself fetches a url, which the sandboxed code cannot"
@@ -60,7 +63,7 @@ func (d *Deps) describeUpload() string {
 	return text + "."
 }
 
-func (d *Deps) handleUpload(ctx context.Context, p *params) (*answer, error) {
+func (d *Deps) handleUpload(ctx context.Context, p *params) (*render.Answer, error) {
 	upload := sandbox.Upload{SessionID: p.text("session_id"), Overwrite: p.flag("overwrite")}
 	filename, given := p.required("filename"), readContent(p)
 	if err := p.check(); err != nil {
@@ -69,7 +72,7 @@ func (d *Deps) handleUpload(ctx context.Context, p *params) (*answer, error) {
 	if err := given.one(); err != nil {
 		return nil, err
 	}
-	if _, err := inputPath(filename, "name"); err != nil { // before anything is fetched
+	if _, err := content.InputPath(filename, "name"); err != nil { // before anything is fetched
 		return nil, err
 	}
 	from, err := d.open(ctx, given)
@@ -77,26 +80,26 @@ func (d *Deps) handleUpload(ctx context.Context, p *params) (*answer, error) {
 		return nil, err
 	}
 	defer func() { _ = from.Close() }()
-	if upload.Path, err = inputPath(filename, from.name); err != nil {
+	if upload.Path, err = content.InputPath(filename, from.name); err != nil {
 		return nil, err
 	}
-	content := newMeasured(from, from.limit, from.size, transferProgress(ctx))
-	upload.Content = content
+	measured := content.Measure(from, from.limit, from.size, transferProgress(ctx))
+	upload.Content = measured
 	file, id, err := d.Manager.Upload(ctx, upload)
 	if err != nil {
 		return nil, err
 	}
 	fields := uploadFields{
-		SessionID: id, Path: file.Path, SizeBytes: content.size, SHA256: content.sha256(),
-		MIMEType: detect(content.head, file.Path).mime,
+		SessionID: id, Path: file.Path, SizeBytes: measured.Size, SHA256: measured.SHA256(),
+		MIMEType: content.Detect(measured.Head, file.Path).MIME,
 	}
 	text := fmt.Sprintf("Uploaded %s/%s (%s, %s).", sandbox.WorkDir, fields.Path, humanize.Bytes(uint64(fields.SizeBytes)), fields.MIMEType)
-	return &answer{content: []mcp.Content{mcp.NewTextContent(text)}, fields: fields}, nil
+	return render.Text(text, fields), nil
 }
 
 // uploadContent is the ways in which a call may give a file's content.
 type uploadContent struct {
-	text, base64  textArgument
+	text, base64  content.Text
 	url, hostPath string
 	given         []string // the names of those that were
 }
@@ -109,7 +112,7 @@ func readContent(p *params) uploadContent {
 		}
 	}
 	if (p.given["text"] == "" || p.given["content_base64"] == "") && len(c.given) == 0 { // an empty file
-		c.given, c.text = []string{"text"}, shortText("")
+		c.given, c.text = []string{"text"}, content.ShortText("")
 	}
 	return c
 }
@@ -136,9 +139,9 @@ type source struct {
 func (d *Deps) open(ctx context.Context, c uploadContent) (source, error) {
 	switch {
 	case c.text != nil:
-		return source{ReadCloser: io.NopCloser(c.text.reader()), size: -1, limit: d.UploadBytes}, nil
+		return source{ReadCloser: io.NopCloser(c.text.Reader()), size: -1, limit: d.UploadBytes}, nil
 	case c.base64 != nil:
-		return source{ReadCloser: io.NopCloser(newBase64Reader(c.base64.reader())), size: -1, limit: d.UploadBytes}, nil
+		return source{ReadCloser: io.NopCloser(content.NewBase64Reader(c.base64.Reader())), size: -1, limit: d.UploadBytes}, nil
 	case c.given[0] == "url" && d.Fetch == nil:
 		return source{}, fault.New(fault.DownloadFailed, "Upload the content itself, as text or content_base64.", "This server fetches no addresses.")
 	case c.given[0] == "url":
@@ -154,7 +157,14 @@ func (d *Deps) open(ctx context.Context, c uploadContent) (source, error) {
 	}
 	if info.Size() > d.DownloadBytes {
 		_ = file.Close()
-		return source{}, uploadTooLarge(d.DownloadBytes).With("size_bytes", info.Size())
+		return source{}, content.UploadTooLarge(d.DownloadBytes).With("size_bytes", info.Size())
 	}
 	return source{ReadCloser: file, name: info.Name(), size: info.Size(), limit: d.DownloadBytes}, nil
+}
+
+// transferProgress reports a transfer to a client that asked for it.
+func transferProgress(ctx context.Context) func(done, total int64) {
+	return func(done, total int64) {
+		stdio.NotifyProgress(ctx, float64(done), float64(total), humanize.Bytes(uint64(done)))
+	}
 }

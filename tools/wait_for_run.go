@@ -5,11 +5,13 @@ import (
 	"fmt"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
 func (d *Deps) waitForRun() tool {
 	return tool{
-		output: mcp.WithOutputSchema[runFields](),
+		output: mcp.WithOutputSchema[render.RunFields](),
 		definition: mcp.NewTool("wait_for_run",
 			mcp.WithToolTitle("Wait for a run"),
 			mcp.WithDescription("Wait for a run of code that an earlier call reported as still running, and return its result; or cancel it, which keeps the variables. "+
@@ -19,7 +21,7 @@ func (d *Deps) waitForRun() tool {
 			mcp.WithBoolean("cancel", mcp.Description("Interrupt the run instead of letting it go on.")),
 			hints(false),
 		),
-		handle: func(ctx context.Context, p *params) (*answer, error) {
+		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
 			id, wait, cancel := p.required("run_id"), p.seconds("timeout_seconds"), p.flag("cancel")
 			if err := p.check(); err != nil {
 				return nil, err
@@ -35,7 +37,7 @@ func (d *Deps) waitForRun() tool {
 				wait = d.SoftWait
 			}
 			a, err := d.await(ctx, run, min(wait, d.SoftWait), false)
-			return a.noting(p.lowered("timeout_seconds", d.SoftWait.Seconds())), err
+			return a.Noting(p.lowered("timeout_seconds", d.SoftWait.Seconds())), err
 		},
 	}
 }

@@ -79,12 +79,12 @@ func Container(name string) (Attack, error) {
 	return load("container/" + name + ".py")
 }
 
-// Session gives a program that needs a session, in Python or in JavaScript.
-func Session(name string, js bool) (Attack, error) {
-	if js {
-		return load("session/" + name + ".cjs")
-	}
-	return load("session/" + name + ".py")
+// extensions are those of programs in each language.
+var extensions = map[string]string{"python": ".py", "javascript": ".cjs"}
+
+// Session returns a program that needs a session.
+func Session(name, language string) (Attack, error) {
+	return load("session/" + name + extensions[language])
 }
 
 func load(file string) (Attack, error) {

@@ -82,7 +82,7 @@ func (l Limits) check(s Summary) error {
 
 // Volume is the files of a session.
 type Volume interface {
-	// Walk tells everything in it, folders before what is in them.
+	// Walk reports everything in it, folders before what is in them.
 	Walk(ctx context.Context, visit func(sandbox.Entry) error) (sandbox.WalkEnd, error)
 	// Open reads a file whole. It may be called from visit.
 	Open(ctx context.Context, path string) (Reader, error)

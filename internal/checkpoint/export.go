@@ -85,7 +85,7 @@ func (e *exporter) walk(ctx context.Context, visit func(context.Context, sandbox
 	return nil
 }
 
-// goodPath tells whether an import would take the path.
+// goodPath reports whether an import would take the path.
 func goodPath(path string) bool {
 	clean, err := sandbox.CleanPath(path)
 	return err == nil && clean == path

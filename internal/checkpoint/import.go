@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -208,11 +209,11 @@ func (i *importer) entry(ctx context.Context, h *tar.Header) error {
 	return i.volume.MakeLink(ctx, name, h.Linkname)
 }
 
-// place refuses what has no business in a checkpoint, and gives the path in the session.
+// place refuses what has no business in a checkpoint, and returns the path in the session.
 func (i *importer) place(h *tar.Header) (string, error) {
 	below, ok := strings.CutPrefix(h.Name, filesPrefix)
 	if !ok {
-		return "", badArchive("%q does not belong there", clip(h.Name))
+		return "", badArchive("%q does not belong there", text.Shorten(h.Name, shownName))
 	}
 	if h.Typeflag == tar.TypeDir {
 		below = strings.TrimSuffix(below, "/")
@@ -222,21 +223,21 @@ func (i *importer) place(h *tar.Header) (string, error) {
 		return "", err
 	}
 	if name != below {
-		return "", fault.New(fault.InvalidPath, "The file may have been made to do harm: do not import it.", "The path %q is not in its shortest form.", clip(below))
+		return "", fault.New(fault.InvalidPath, "The file may have been made to do harm: do not import it.", "The path %q is not in its shortest form.", text.Shorten(below, shownName))
 	}
 	switch {
 	case h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeDir && h.Typeflag != tar.TypeSymlink:
-		return "", badArchive("%q is neither a file nor a folder nor a link", clip(name))
+		return "", badArchive("%q is neither a file nor a folder nor a link", text.Shorten(name, shownName))
 	case i.seen.has(name):
-		return "", badArchive("%q is there twice", clip(name))
+		return "", badArchive("%q is there twice", text.Shorten(name, shownName))
 	case h.Typeflag != tar.TypeSymlink && len(i.links) > 0:
-		return "", badArchive("%q stands behind a link", clip(name))
+		return "", badArchive("%q stands behind a link", text.Shorten(name, shownName))
 	case h.Typeflag == tar.TypeSymlink && !goodTarget(h.Linkname):
-		return "", badArchive("the target of the link %q is no path", clip(name))
+		return "", badArchive("the target of the link %q is no path", text.Shorten(name, shownName))
 	}
 	for above := path.Dir(name); above != "."; above = path.Dir(above) {
 		if i.links.has(above) {
-			return "", badArchive("%q lies behind a link", clip(name))
+			return "", badArchive("%q lies behind a link", text.Shorten(name, shownName))
 		}
 	}
 	i.seen.add(name)
@@ -263,10 +264,5 @@ func (r blamed) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// clip bounds a name that is only quoted.
-func clip(name string) string {
-	if len(name) > 120 {
-		return strings.ToValidUTF8(name[:120], "") + "…"
-	}
-	return name
-}
+// shownName is how many characters a message has of a name.
+const shownName = 120

@@ -33,7 +33,7 @@ func (s *Settings) connections(environ []string, log *slog.Logger) *sql.Connecti
 	return sql.NewConnections(sources, s.openDatabase)
 }
 
-// isSetting tells a setting's variable, such as SANDBOX_SQL_TIMEOUT, from a connection's.
+// isSetting distinguishes a setting's variable, such as SANDBOX_SQL_TIMEOUT, from a connection's.
 func isSetting(variable string) bool {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	new(Settings).bind(flags)

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
 func doctorCommand(settings *Settings) *cobra.Command {
@@ -40,9 +40,9 @@ func (s *Settings) examine(ctx context.Context, engine *podman.Engine, log *slog
 		Engine: engine, Limits: config.Limits,
 		Labels: map[string]string{sandbox.LabelHost: config.Host, sandbox.LabelNamed: "false"},
 	}
-	for _, language := range []sandbox.Language{sandbox.Python, sandbox.JavaScript} {
-		if kernel, on := config.Kernels[language]; on {
-			options.Images = append(options.Images, doctor.Image{Language: language, Ref: kernel.Image, Setup: kernel.Setup})
+	for _, l := range sandbox.Languages {
+		if kernel, on := config.Kernels[l.Language]; on {
+			options.Images = append(options.Images, doctor.Image{Language: l.Language, Ref: kernel.Image, Setup: kernel.Setup})
 		}
 	}
 	report := doctor.Run(ctx, options)
@@ -60,10 +60,10 @@ func (s *Settings) passThroughChecks(lookup func(string) (string, bool)) []docto
 		case !ok:
 			check.Status, check.Found = doctor.Warn, "not set"
 			check.Why, check.Fix = "the code will not have it", "set it in the client's env for this server"
-		case len(value) < tools.MinSecret:
-			check.Status, check.Found = doctor.Warn, fmt.Sprintf("set, shorter than %d characters", tools.MinSecret)
+		case len(value) < secrets.Shortest:
+			check.Status, check.Found = doctor.Warn, fmt.Sprintf("set, shorter than %d characters", secrets.Shortest)
 			check.Why, check.Fix = "so short a value is not masked in answers", "use a longer secret"
-		case !tools.Maskable(value):
+		case !secrets.Maskable(value):
 			check.Status, check.Found = doctor.Warn, "set, to something that is no secret"
 			check.Why = "so common a value is not masked: answers have it by chance"
 			check.Fix = "use another value where it is to be a secret; what is none can be written into the code"

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -24,9 +25,9 @@ type versions struct {
 func environments(config sandbox.Config, engine sandbox.Engine) func(context.Context) []tools.Environment {
 	return func(ctx context.Context) []tools.Environment {
 		var list []tools.Environment
-		for _, language := range []sandbox.Language{sandbox.Python, sandbox.JavaScript} {
-			if kernel, on := config.Kernels[language]; on {
-				list = append(list, environment(ctx, engine, language, kernel))
+		for _, l := range sandbox.Languages {
+			if kernel, on := config.Kernels[l.Language]; on {
+				list = append(list, environment(ctx, engine, l.Language, kernel))
 			}
 		}
 		return list
@@ -56,7 +57,7 @@ func environment(ctx context.Context, engine sandbox.Engine, language sandbox.La
 		return e
 	}
 	// An image may be anybody's.
-	visible := func(s string) string { return strings.Map(sandbox.Visible, s) }
+	visible := func(s string) string { return strings.Map(text.Visible, s) }
 	e.Version, e.Packages = visible(v.Version), make(map[string]string, len(v.Packages))
 	for _, p := range v.Packages {
 		if isAid(p.Name) {

@@ -26,7 +26,8 @@ func gcCommand(settings *Settings) *cobra.Command {
 		Use: "gc", Short: "Remove what servers that no longer live left behind", Args: noArgs,
 		Long: `gc removes the containers and files of sessions that no live server has open:
 all of an unnamed session, and of a named one the containers that have ended, and
-all of it once nobody has used it for the idle time. A process that waits for the end
+all of it once nobody has used it for the idle time; and the volumes that other
+versions of this program made for themselves and that no container uses. A process that waits for the end
 of each server does the same, and servers do after their first answer, so this is only
 needed where that process was killed too and no server will be started again.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,13 +55,18 @@ func (s *Settings) sweep(ctx context.Context, engine *podman.Engine, _ *slog.Log
 	for _, id := range swept {
 		fmt.Println("removed what was left of session", id)
 	}
-	if err == nil && len(swept) == 0 {
+	volumes, err2 := engine.RemoveOldVolumes(ctx)
+	for _, name := range volumes {
+		fmt.Println("removed the volume of another version", name)
+	}
+	err = errors.Join(err, err2)
+	if err == nil && len(swept)+len(volumes) == 0 {
 		fmt.Println("nothing to remove")
 	}
 	return err
 }
 
-// sweepArgs gives the settings of a command line to a gc. Lists are left out: of languages, tools and
+// sweepArgs passes the settings of a command line to a gc. Lists are left out: of languages, tools and
 // names, none of which matters to a sweep.
 func sweepArgs(cmd *cobra.Command) []string {
 	var args []string

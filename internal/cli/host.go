@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// hostLabel tells the servers that share this machine, this user and this folder of locks from others
+// hostLabel distinguishes the servers that share this machine, this user and this folder of locks from others
 // that use the same engine: only by the locks can one tell whether another's sessions are alive.
 func (s *Settings) hostLabel() string {
 	return shortHash(fmt.Sprintf("%s %d %s", machineID("/etc/machine-id", s.stateDir()), os.Getuid(), s.sessionDir()))

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
 // Exit codes.
@@ -27,7 +29,7 @@ type usageError struct{ err error }
 func (e usageError) Error() string { return e.err.Error() }
 func (e usageError) Unwrap() error { return e.err }
 
-// Main runs a command line, without the program's name, and gives its exit code: 0 it worked, 1 it
+// Main runs a command line, without the program's name, and returns its exit code: 0 it worked, 1 it
 // failed, 2 wrong use.
 func Main(args []string) int {
 	root := rootCommand()
@@ -89,7 +91,7 @@ func (s *Settings) prewarmArgs(cmd *cobra.Command, args []string) error {
 		return noArgs(cmd, args)
 	}
 	for _, name := range strings.Split(args[0], ",") {
-		if _, known := languages[name]; !known {
+		if _, known := sandbox.LanguageCalled(name); !known {
 			return noArgs(cmd, args)
 		}
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
 func selftestCommand(settings *Settings) *cobra.Command {
@@ -71,21 +70,22 @@ func (s *Settings) addCanaries() error {
 	return errors.Join(os.Setenv(canaryGiven, rand.Text()+"/+ \"'"), os.Setenv(canaryWithheld, rand.Text()))
 }
 
-// attack tells what a self-test finds.
+// attack reports what a self-test finds.
 func (s *Settings) attack(ctx context.Context, keeper *keeper, engine *podman.Engine, log *slog.Logger) (selftest.Report, error) {
-	secrets := s.passThrough(os.LookupEnv, log)
-	config := s.sandboxConfig(keeper, secrets, log)
+	passed := s.passThrough(os.LookupEnv, log)
+	config := s.sandboxConfig(keeper, passed, log)
 	if len(config.Kernels) == 0 {
 		return selftest.Report{}, usageError{errors.New("both languages are switched off, so there is nothing to attack")}
 	}
+	standard := make(map[sandbox.Language]bool)
+	for language, image := range s.LanguageImages {
+		standard[language] = *image == ""
+	}
 	return selftest.Run(ctx, selftest.Options{
 		Config: config, Engine: engine, Environ: os.Environ(), Progress: progressTo(os.Stderr),
-		Standard: map[sandbox.Language]bool{
-			sandbox.Python:     s.PythonImage == "",
-			sandbox.JavaScript: s.JSImage == "",
-		},
+		Standard: standard,
 		Server: func(m *sandbox.Manager) selftest.Answer {
-			return answers(s.mcpServer(m, engine, tools.NewMasker(secrets), nil, log))
+			return answers(s.mcpServer(m, engine, config.Mask, nil, log))
 		},
 	})
 }
@@ -107,10 +107,9 @@ func progressTo(f *os.File) func(name string, language sandbox.Language, done, t
 // answers calls a server's tools, as a client's message would.
 func answers(m *server.MCPServer) selftest.Answer {
 	return func(ctx context.Context, language sandbox.Language, code string) (string, error) {
-		tool := map[sandbox.Language]string{sandbox.Python: "run_python_code", sandbox.JavaScript: "run_js_code"}[language]
 		message, err := json.Marshal(map[string]any{
 			"jsonrpc": "2.0", "id": 1, "method": "tools/call",
-			"params": map[string]any{"name": tool, "arguments": map[string]any{"code": code}},
+			"params": map[string]any{"name": language.Info().Tool(), "arguments": map[string]any{"code": code}},
 		})
 		if err != nil {
 			return "", err

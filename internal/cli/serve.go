@@ -23,6 +23,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
@@ -71,11 +72,11 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 		return err
 	}
 	engine := settings.engine(log)
-	secrets := settings.passThrough(os.LookupEnv, log)
+	passed := settings.passThrough(os.LookupEnv, log)
 	connections := settings.connections(os.Environ(), log)
-	mask := tools.NewMasker(withPasswords(secrets, connections.Sources()))
+	mask := secrets.New(withPasswords(passed, connections.Sources()))
 	keeper := keepEngine(engine, cmd, log)
-	config := settings.sandboxConfig(keeper, secrets, log)
+	config := settings.sandboxConfig(keeper, passed, log)
 	config.Mask = mask
 	manager := sandbox.NewManager(config)
 	manager.Prewarm()
@@ -101,7 +102,7 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 }
 
 // mcpServer puts the protocol's server together. It touches neither Podman nor the disk.
-func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, mask *tools.Masker, connections *sql.Connections, log *slog.Logger) *server.MCPServer {
+func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, mask *secrets.Masker, connections *sql.Connections, log *slog.Logger) *server.MCPServer {
 	m := server.NewMCPServer("code-sandbox-mcp", currentVersion(),
 		server.WithTitle("Code sandbox"),
 		server.WithInstructions(tools.Instructions(manager.Config().Kernels)),
@@ -141,9 +142,9 @@ func (s *Settings) engine(log *slog.Logger) *podman.Engine {
 	})
 }
 
-func (s *Settings) sandboxConfig(engine sandbox.Engine, secrets map[string]string, log *slog.Logger) sandbox.Config {
+func (s *Settings) sandboxConfig(engine sandbox.Engine, env map[string]string, log *slog.Logger) sandbox.Config {
 	config := sandbox.Config{
-		Engine: engine, Kernels: s.kernels(), Env: secrets, Mask: tools.NewMasker(secrets),
+		Engine: engine, Kernels: s.kernels(), Env: env, Mask: secrets.New(env),
 		Limits: sandbox.Limits{
 			MemoryBytes: int64(s.MemoryLimit), CPUs: s.CPULimit, PIDs: s.PIDsLimit,
 			TmpBytes: int64(s.TmpSize), FileBytes: int64(min(s.FileLimit, s.VolumeLimit)), OpenFiles: openFiles,
@@ -151,12 +152,14 @@ func (s *Settings) sandboxConfig(engine sandbox.Engine, secrets map[string]strin
 		VolumeBytes: int64(s.VolumeLimit), VolumeFiles: s.VolumeFiles,
 		CodeBytes: int(s.CodeLimit), OutputBytes: int(s.OutputLimit), SpoolBytes: spoolBytes,
 		RunTimeout: time.Duration(min(s.RunTimeout, s.MaxRunTimeout)), MaxRunTimeout: time.Duration(s.MaxRunTimeout),
+		Linger:      time.Duration(s.Linger),
 		IdleTimeout: time.Duration(s.IdleTimeout), Lifetime: time.Duration(s.Lifetime),
 		StartTimeout: time.Duration(s.StartTimeout), MaxSessions: s.MaxSessions,
 		StateDir: s.sessionDir(), Host: s.hostLabel(), Logger: log,
 	}
 	for _, name := range s.Prewarm {
-		config.Prewarm = append(config.Prewarm, languages[name])
+		language, _ := sandbox.LanguageCalled(name) // the settings were checked
+		config.Prewarm = append(config.Prewarm, language)
 	}
 	return config
 }
@@ -169,22 +172,19 @@ const (
 // kernels says how each language that is on gets its containers.
 func (s *Settings) kernels() map[sandbox.Language]sandbox.KernelConfig {
 	kernels := make(map[sandbox.Language]sandbox.KernelConfig)
-	if image, on := s.image(sandbox.Python); on {
-		kernels[sandbox.Python] = sandbox.KernelConfig{
-			Image: image, Interpreter: "python3", Flags: []string{"-c"},
-			Boot: containers.PythonBoot(), Supervisor: containers.PythonSupervisor(), Preload: s.Preload,
-			Program: []string{"-I", "-c"}, Files: containers.PythonFiles(), Relay: containers.PythonRelay(),
-			Document: containers.PythonDocument(),
-			Setup:    s.setupFor("--python-image", s.PythonImage),
+	for _, l := range sandbox.Languages {
+		image, on := s.image(l.Language)
+		if !on {
+			continue
 		}
-	}
-	if image, on := s.image(sandbox.JavaScript); on {
-		kernels[sandbox.JavaScript] = sandbox.KernelConfig{
-			Image: image, Interpreter: "node", Flags: containers.NodeFlags(),
-			Boot: containers.NodeBoot(), Supervisor: containers.NodeSupervisor(),
-			Program: containers.NodeFlags(), Files: containers.NodeFiles(), Relay: containers.NodeRelay(),
-			Setup: s.setupFor("--js-image", s.JSImage),
+		kernel := sandbox.KernelConfig{
+			Image: image, Interpreter: l.Interpreter, Command: containers.Program(string(l.Language)), Join: containers.Join(),
+			Setup: s.setupFor("--"+l.ImageFlag(), *s.LanguageImages[l.Language]),
 		}
+		if l.Language == sandbox.Python {
+			kernel.Document, kernel.Preload = containers.Document(), s.Preload
+		}
+		kernels[l.Language] = kernel
 	}
 	return kernels
 }
@@ -245,9 +245,9 @@ func (s *Settings) logger(out io.Writer) (*slog.Logger, error) {
 		return nil, usageError{fmt.Errorf("--log-level: %w", err)}
 	}
 	options := &slog.HandlerOptions{Level: level}
-	secrets := s.passThrough(os.LookupEnv, slog.New(slog.DiscardHandler))
+	passed := s.passThrough(os.LookupEnv, slog.New(slog.DiscardHandler))
 	sources, _ := sql.Sources(os.Environ(), isSetting) // what is wrong with one is said where it is opened
-	out = tools.NewMasker(withPasswords(secrets, sources)).Writer(out)
+	out = secrets.New(withPasswords(passed, sources)).Writer(out)
 	if s.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(out, options)), nil
 	}

@@ -47,7 +47,7 @@ func takes(least, most int) cobra.PositionalArgs {
 // leaveManagerTime bounds the end of a shell command's manager.
 const leaveManagerTime = 30 * time.Second
 
-// withManager runs a shell command's work with a manager of its own, which lets go of all sessions in the
+// withManager runs a shell command's work with a manager of its own, which releases all sessions in the
 // end.
 func (s *Settings) withManager(ctx context.Context, work func(context.Context, *sandbox.Manager) error) error {
 	return s.withEngine(ctx, func(ctx context.Context, engine *podman.Engine, log *slog.Logger) error {
@@ -87,7 +87,7 @@ func report(err error) error {
 	return errReported
 }
 
-// findSession gives what is known of a session, without opening it.
+// findSession returns what is known of a session, without opening it.
 func findSession(ctx context.Context, manager *sandbox.Manager, id string) (sandbox.SessionInfo, error) {
 	if err := sandbox.CheckSessionID(id); err != nil {
 		return sandbox.SessionInfo{}, err

@@ -102,7 +102,7 @@ func counted(s checkpoint.Summary) string {
 	return text
 }
 
-// warnOf tells what is not in an export as it was.
+// warnOf reports what is not in an export as it was.
 func warnOf(told checkpoint.Report) {
 	for _, w := range []struct {
 		count int64
@@ -151,7 +151,7 @@ type sessionImport struct {
 	begun   bool   // the session is ours to remove
 }
 
-// run imports the session and lets go of it, or removes it again.
+// run imports the session and releases it, or removes it again.
 func (i *sessionImport) run(ctx context.Context, from io.Reader, limits checkpoint.Limits) (checkpoint.Summary, error) {
 	told, err := checkpoint.Import(ctx, from, limits, func(m checkpoint.Manifest, history io.Reader) (checkpoint.Volume, error) {
 		return i.begin(ctx, m, history)

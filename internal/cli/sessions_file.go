@@ -55,7 +55,7 @@ func renameOnto(from, path string) error {
 	return os.Rename(from, path)
 }
 
-// mayWrite tells early what would fail late.
+// mayWrite reports early what would fail late.
 func mayWrite(path string, force bool) error {
 	info, err := os.Lstat(path)
 	switch {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -33,8 +34,8 @@ type Settings struct {
 	OCIRuntime string
 	StateDir   string
 
-	PythonImage string
-	JSImage     string
+	// LanguageImages are the images that are set, by language; empty: the one that setup makes.
+	LanguageImages map[sandbox.Language]*string
 
 	MemoryLimit byteSize
 	CPULimit    float64
@@ -46,6 +47,7 @@ type Settings struct {
 
 	RunTimeout    seconds
 	MaxRunTimeout seconds
+	Linger        seconds
 	SoftWait      seconds
 	IdleTimeout   seconds
 	Lifetime      seconds
@@ -85,7 +87,11 @@ type Settings struct {
 const imageOff = "off"
 
 // prewarmAll is what --prewarm means without a value.
-const prewarmAll = "python,javascript"
+var prewarmAll = languageNames(",")
+
+func languageNames(between string) string {
+	return sandbox.JoinLanguages(between, func(i sandbox.LanguageInfo) string { return string(i.Language) })
+}
 
 // defaultPreload is what most Python sessions import, the interpreter's own shell first.
 var defaultPreload = []string{"IPython", "numpy", "pandas", "matplotlib.pyplot"}
@@ -98,8 +104,11 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&s.OCIRuntime, "oci-runtime", "", "OCI runtime to start containers with, a `name` or a path; not beside --engine-url (default: Podman's own, or one that works)")
 	fs.StringVar(&s.StateDir, "state-dir", "", "`folder` for locks, histories and the seccomp profile (default: $XDG_STATE_HOME/code-sandbox-mcp, else ~/.local/state/code-sandbox-mcp)")
 
-	fs.StringVar(&s.PythonImage, "python-image", "", "`image` for Python, any with python3; \"off\" switches Python off (default: the one that setup makes)")
-	fs.StringVar(&s.JSImage, "js-image", "", "`image` for JavaScript, any with node; \"off\" switches JavaScript off (default: the one that setup makes)")
+	s.LanguageImages = make(map[sandbox.Language]*string)
+	for _, l := range sandbox.Languages {
+		s.LanguageImages[l.Language] = fs.String(l.ImageFlag(), "", fmt.Sprintf(
+			"`image` for %s, any with %s; \"off\" switches %[1]s off (default: the one that setup makes)", l.Title, l.Interpreter))
+	}
 
 	s.MemoryLimit, s.TmpSize, s.FileLimit, s.VolumeLimit = 1<<30, 256<<20, 2<<30, 2<<30
 	fs.Var(&s.MemoryLimit, "memory-limit", "memory of one container, swap included")
@@ -111,9 +120,11 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	fs.Int64Var(&s.VolumeFiles, "volume-files", 200_000, "files and folders of a session")
 
 	s.RunTimeout, s.MaxRunTimeout, s.SoftWait = seconds(time.Minute), seconds(time.Hour), seconds(45*time.Second)
+	s.Linger = seconds(2 * time.Second)
 	s.IdleTimeout, s.Lifetime, s.StartTimeout = seconds(30*time.Minute), seconds(24*time.Hour), seconds(time.Minute)
 	fs.Var(&s.RunTimeout, "run-timeout", "how long a run may take that does not name its own timeout")
 	fs.Var(&s.MaxRunTimeout, "max-run-timeout", "the longest timeout that a run may name")
+	fs.Var(&s.Linger, "linger", "how long a run waits for what it has started and what looks endless")
 	fs.Var(&s.SoftWait, "soft-wait", "how long a call waits for its run before it answers that the run goes on")
 	fs.Var(&s.IdleTimeout, "idle-timeout", "a session ends when nobody has used it for this long")
 	fs.Var(&s.Lifetime, "lifetime", "a session ends when it is this old")
@@ -139,7 +150,7 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	fs.Var(&s.SQLTimeout, "sql-timeout", "how long one query may take")
 	fs.StringSliceVar(&s.SQLAllow, "sql-allow-functions", nil, "`functions` of a PostgreSQL database's own that may be called though they are VOLATILE")
 
-	fs.StringSliceVar(&s.Prewarm, "prewarm", nil, "`languages` to keep a container ready for; alone: python,javascript")
+	fs.StringSliceVar(&s.Prewarm, "prewarm", nil, "`languages` to keep a container ready for; alone: "+prewarmAll)
 	fs.Lookup("prewarm").NoOptDefVal = prewarmAll
 	fs.StringSliceVar(&s.Preload, "preload", defaultPreload, "Python `modules` to import ahead")
 	fs.StringSliceVar(&s.PassThroughEnv, "pass-through-env", nil, "`names` of environment variables for the code; their values are masked in answers")
@@ -233,17 +244,13 @@ func (s *Settings) loadForeign(fs *pflag.FlagSet, fromEnv map[string]bool, looku
 	if image == "" {
 		return nil
 	}
-	language, _ := lookup("CONTAINER_LANGUAGE")
-	target, name := &s.PythonImage, "python-image"
-	switch strings.ToLower(language) {
-	case "", "python", "python3", "py":
-	case "javascript", "js", "node", "nodejs", "node.js", "typescript", "ts":
-		target, name = &s.JSImage, "js-image"
-	default:
-		return fmt.Errorf("CONTAINER_LANGUAGE=%q: there is no such language; there are python and javascript", language)
+	name, _ := lookup("CONTAINER_LANGUAGE")
+	language, known := sandbox.LanguageCalled(cmp.Or(name, string(sandbox.Python)))
+	if !known {
+		return fmt.Errorf("CONTAINER_LANGUAGE=%q: there is no such language; there are %s", name, languageNames(" and "))
 	}
-	if free(name) {
-		*target = image
+	if free(language.Info().ImageFlag()) {
+		*s.LanguageImages[language] = image
 	}
 	return nil
 }
@@ -288,8 +295,8 @@ func (s *Settings) check() error {
 		wrong(!slices.Contains(tools.Names, name), "there is no tool %q; there are %s", name, strings.Join(tools.Names, ", "))
 	}
 	for _, language := range s.Prewarm {
-		_, known := languages[language]
-		wrong(!known, "--prewarm: there is no language %q; there are python and javascript", language)
+		_, known := sandbox.LanguageCalled(language)
+		wrong(!known, "--prewarm: there is no language %q; there are %s", language, languageNames(" and "))
 	}
 	wrong(!slices.Contains([]string{"", tools.ImagesOn, tools.ImagesPath, tools.ImagesOff}, s.Images), "--images %q is not on, off or path", s.Images)
 	wrong(s.LogFormat != "text" && s.LogFormat != "json", "--log-format %q is neither text nor json", s.LogFormat)
@@ -298,25 +305,17 @@ func (s *Settings) check() error {
 	return errors.Join(problems...)
 }
 
-// languages maps what people call a language to its name here.
-var languages = map[string]sandbox.Language{
-	"python": sandbox.Python, "javascript": sandbox.JavaScript, "js": sandbox.JavaScript,
-}
-
 // image is the image of a language: the one that is set, or the one that setup makes; and whether
 // the language is on at all.
 func (s *Settings) image(language sandbox.Language) (string, bool) {
-	set := s.PythonImage
-	if language == sandbox.JavaScript {
-		set = s.JSImage
-	}
-	switch set {
+	switch set := *s.LanguageImages[language]; set {
 	case imageOff:
 		return "", false
 	case "":
 		return containers.ImageRef(string(language)), true
+	default:
+		return set, true
 	}
-	return set, true
 }
 
 // stateDir is where locks and profiles are kept. It depends on the user alone, so that all of a

@@ -100,8 +100,9 @@ func TestOtherProgramsNamesAreUnderstood(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := loadSettings(t, test.args, test.env)
-			if err != nil || s.PythonImage != test.python || s.JSImage != test.js || s.EngineURL != test.engine {
-				t.Errorf("got %q %q %q, %v", s.PythonImage, s.JSImage, s.EngineURL, err)
+			python, js := *s.LanguageImages[sandbox.Python], *s.LanguageImages[sandbox.JavaScript]
+			if err != nil || python != test.python || js != test.js || s.EngineURL != test.engine {
+				t.Errorf("got %q %q %q, %v", python, js, s.EngineURL, err)
 			}
 		})
 	}

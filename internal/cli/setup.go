@@ -41,14 +41,14 @@ func (s *Settings) makeImages(ctx context.Context, engine *podman.Engine, option
 	if err != nil {
 		return err
 	}
-	for _, language := range []sandbox.Language{sandbox.Python, sandbox.JavaScript} {
-		image, on := s.image(language)
+	for _, l := range sandbox.Languages {
+		image, on := s.image(l.Language)
 		if !on {
 			continue
 		}
-		options.Languages = append(options.Languages, string(language))
-		if (language == sandbox.Python && s.PythonImage != "") || (language == sandbox.JavaScript && s.JSImage != "") {
-			options.Pull[string(language)] = image
+		options.Languages = append(options.Languages, string(l.Language))
+		if *s.LanguageImages[l.Language] != "" {
+			options.Pull[string(l.Language)] = image
 		}
 	}
 	if len(options.Languages) == 0 {

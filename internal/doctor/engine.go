@@ -195,12 +195,7 @@ func imageCheck(ctx context.Context, engine Engine, image Image) Check {
 	return check
 }
 
-// probeCommands print probeAnswer with the interpreters that supervisors run on.
-var probeCommands = map[sandbox.Language][]string{
-	sandbox.Python:     {"python3", "-c", "print('" + probeAnswer + "')"},
-	sandbox.JavaScript: {"node", "-e", "console.log('" + probeAnswer + "')"},
-}
-
+// probeAnswer is what sandbox.LanguageInfo.Hello prints.
 const probeAnswer = "ready"
 
 // probe starts a container as a session would, with everything that hardens it.
@@ -212,7 +207,7 @@ func probe(ctx context.Context, opts Options, image Image) Check {
 	defer cancel()
 	err := try(limited, opts.Engine, sandbox.Spec{
 		Name: name, Volume: name, Labels: opts.Labels, Image: image.Ref,
-		Command: probeCommands[image.Language], Limits: opts.Limits,
+		Command: image.Language.Info().Hello, Limits: opts.Limits,
 	})
 	check.Found = fmt.Sprintf("started and answered in %d ms", time.Since(began).Milliseconds())
 	cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), opts.ProbeTimeout)

@@ -69,10 +69,10 @@ func (e *Error) Because(err error) *Error {
 	return e
 }
 
-// Error gives the code and the message, never the cause.
+// Error returns the code and the message, never the cause.
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 
-// Unwrap gives the error that lies behind, or nil.
+// Unwrap returns the error that lies behind, or nil.
 func (e *Error) Unwrap() error { return e.cause }
 
 // From finds the fault in err's chain. An error without one becomes execution_failed, whose words

@@ -80,7 +80,7 @@ func isCorrupt(err error) bool {
 	return errors.As(err, &corrupt)
 }
 
-// harmless gives the part of an error for the log that cannot have the address's query in it.
+// harmless returns the part of an error for the log that cannot have the address's query in it.
 func harmless(err error) error {
 	var operation *net.OpError
 	if errors.As(err, &operation) {

@@ -25,6 +25,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 // Options bounds a Fetcher. The zero value of each field means its default.
@@ -87,7 +88,7 @@ func newFetcher(options Options, connect dial) *Fetcher {
 
 // Download is a file that is being read. Close its Body in any case.
 type Download struct {
-	// Body gives the file, decompressed where the server had compressed it for the way. Its errors are
+	// Body is the file, decompressed where the server had compressed it for the way. Its errors are
 	// faults, or the cause of the context's end; what was read before one must be thrown away.
 	Body io.ReadCloser
 	// Size is how many bytes will come if the server is right, or -1.
@@ -215,15 +216,11 @@ func checkRedirect(request *http.Request, via []*http.Request) error {
 }
 
 // clip bounds a text that is only quoted, and keeps it on its line.
-func clip(text string, bytes int) string {
-	text = strings.Map(func(r rune) rune {
+func clip(said string, characters int) string {
+	return text.Shorten(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == unicode.ReplacementChar {
 			return -1
 		}
 		return r
-	}, text)
-	if len(text) > bytes {
-		return strings.ToValidUTF8(text[:bytes], "") + "…"
-	}
-	return text
+	}, said), characters)
 }

@@ -39,7 +39,7 @@ func guard() control {
 	}
 }
 
-// near tells whether an address lies in one of the networks of this machine: with IPv6, and in data
+// near reports whether an address lies in one of the networks of this machine: with IPv6, and in data
 // centres, the neighbours' addresses are public ones too.
 func near(to netip.Addr, addresses []net.Addr) bool {
 	const widest4, widest6 = 16, 48 // a wider mask says more of routing than of neighbours

@@ -5,12 +5,13 @@ import (
 	"net/http"
 	"path"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 const maxName = 200 // bytes
 
-// suggest gives the file's name by the server's word, or else by its address.
+// suggest returns the file's name by the server's word, or else by its address.
 func suggest(response *http.Response) string {
 	if _, params, err := mime.ParseMediaType(response.Header.Get("Content-Disposition")); err == nil {
 		if name := segment(params["filename"]); name != "" {
@@ -29,11 +30,7 @@ func segment(name string) string {
 		if len(ext) > 20 {
 			ext = ""
 		}
-		cut := name[:maxName-len(ext)]
-		for !utf8.ValidString(cut) {
-			cut = cut[:len(cut)-1]
-		}
-		name = cut + ext
+		name = text.Clip(name, maxName-len(ext)) + ext
 	}
 	return name
 }

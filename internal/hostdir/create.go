@@ -101,7 +101,7 @@ func (f *File) clear() {
 	}
 }
 
-// free tells whether the file may be put at its place.
+// free reports whether the file may be put at its place.
 func (f *File) free() error {
 	info, err := f.folder.Lstat(f.name)
 	switch {

@@ -16,6 +16,7 @@ import (
 	"unicode"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 // Dirs is the allowed folders. The zero value and nil allow none.
@@ -78,10 +79,10 @@ func (d *Dirs) find(path string, last bool) (place, error) {
 	if !d.Any() {
 		return place{}, fault.New(fault.InvalidPath,
 			"The user can allow a folder: start the server with --allow-host-dir FOLDER.",
-			"No folder of the host is allowed, so %q cannot be used.", clip(path))
+			"No folder of the host is allowed, so %q cannot be used.", text.Shorten(path, shownPath))
 	}
 	if path == "" || strings.ContainsFunc(path, unicode.IsControl) {
-		return place{}, fault.New(fault.InvalidPath, "Name a file below an allowed folder.", "%q is no path of a file on the host.", clip(path))
+		return place{}, fault.New(fault.InvalidPath, "Name a file below an allowed folder.", "%q is no path of a file on the host.", text.Shorten(path, shownPath))
 	}
 	name := d.absolute(path)
 	for _, root := range d.roots {
@@ -121,7 +122,7 @@ func below(root, path string) bool {
 
 func outside(path string) *fault.Error {
 	return fault.New(fault.InvalidPath, "Name a file below a folder that the user has allowed; a relative path is taken below the first of them.",
-		"%q is not below an allowed folder.", clip(path))
+		"%q is not below an allowed folder.", text.Shorten(path, shownPath))
 }
 
 // refuse puts an error of the host's file system into words about the path as it was given.
@@ -134,27 +135,22 @@ func (d *Dirs) refuse(path string, err error) error {
 		return already
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return fault.New(fault.NotFound, "Check the path with the user; a folder must exist before a file is written to it.",
-			"There is no %q on the host.", clip(path)).Because(err)
+			"There is no %q on the host.", text.Shorten(path, shownPath)).Because(err)
 	case errors.Is(err, fs.ErrExist):
 		return exists(path)
 	case errors.Is(err, fs.ErrPermission):
-		return fault.New(fault.InvalidPath, "Use another file or folder, or ask the user.", "The server may not use %q.", clip(path)).Because(err)
+		return fault.New(fault.InvalidPath, "Use another file or folder, or ask the user.", "The server may not use %q.", text.Shorten(path, shownPath)).Because(err)
 	case errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.ELOOP):
-		return fault.New(fault.InvalidPath, "Use a shorter path without links in a circle.", "%q is no path of a file on the host.", clip(path)).Because(err)
+		return fault.New(fault.InvalidPath, "Use a shorter path without links in a circle.", "%q is no path of a file on the host.", text.Shorten(path, shownPath)).Because(err)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return fault.New(fault.QuotaExceeded, "The user has to make room, or name another folder.", "The host has no room for %q.", clip(path)).Because(err)
+		return fault.New(fault.QuotaExceeded, "The user has to make room, or name another folder.", "The host has no room for %q.", text.Shorten(path, shownPath)).Because(err)
 	}
-	return fault.New(fault.InvalidPath, "Use another path, or ask the user.", "%q cannot be used on the host.", clip(path)).Because(err)
+	return fault.New(fault.InvalidPath, "Use another path, or ask the user.", "%q cannot be used on the host.", text.Shorten(path, shownPath)).Because(err)
 }
 
 func exists(path string) *fault.Error {
-	return fault.New(fault.FileExists, "Use another name, or pass overwrite: true to replace it.", "%q exists already on the host.", clip(path))
+	return fault.New(fault.FileExists, "Use another name, or pass overwrite: true to replace it.", "%q exists already on the host.", text.Shorten(path, shownPath))
 }
 
-// clip bounds a path that is only quoted.
-func clip(path string) string {
-	if r := []rune(path); len(r) > 200 {
-		return string(r[:200]) + "…"
-	}
-	return path
-}
+// shownPath is how many characters a message has of a path.
+const shownPath = 200

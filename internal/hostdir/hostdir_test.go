@@ -15,7 +15,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
-// house makes an allowed folder and one beside it that is not, and gives their parent.
+// house makes an allowed folder and one beside it that is not, and returns their parent.
 func house(t *testing.T) (string, *Dirs) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())

@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 // Open opens a regular file for reading, for which it never waits. The error is a fault.
@@ -44,5 +45,5 @@ func notRegular(path string, info fs.FileInfo) *fault.Error {
 	if info.IsDir() {
 		what = "a folder"
 	}
-	return fault.New(fault.InvalidPath, "Name a regular file.", "%q is %s on the host.", clip(path), what)
+	return fault.New(fault.InvalidPath, "Name a regular file.", "%q is %s on the host.", text.Shorten(path, shownPath), what)
 }

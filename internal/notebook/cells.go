@@ -163,14 +163,11 @@ func plainError(name, value string) *errorOutput {
 	return &errorOutput{"error", name, value, []string{name + ": " + value}}
 }
 
-// fences are the names by which a Markdown fence knows the languages.
-var fences = map[sandbox.Language]string{sandbox.Python: "python", sandbox.JavaScript: "javascript"}
-
 // markdownOf makes a cell of a run that is not in the notebook's language.
 func markdownOf(run *sandbox.HistoryEntry, id string) markdownCell {
 	cell := markdownCell{Type: "markdown", ID: id, Metadata: metadataOf(run)}
 	var b strings.Builder
-	fence(&b, fences[run.Language], run.Code)
+	fence(&b, run.Language.Info().Fence, run.Code)
 	if res := run.Result; res != nil {
 		for i, out := range outputs(res, nil) {
 			cell.attach(&b, i, out)

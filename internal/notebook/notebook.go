@@ -1,7 +1,7 @@
 // Package notebook writes what ran in a session as a Jupyter notebook (nbformat 4.5). Start with Write.
 //
-// A notebook has one kernel, and a session may have used two languages. The language with more runs is
-// the notebook's, and its runs are code cells with their outputs. A run of the other is a Markdown cell
+// A notebook has one kernel, and a session may have used several languages. The language with the most runs is
+// the notebook's, and its runs are code cells with their outputs. A run of another is a Markdown cell
 // with its code and its output in fences, and its images as attachments: a code cell would be run by the
 // wrong kernel. The texts come from hostile code; nothing marks the notebook as trusted, so Jupyter
 // shows no active content of it before its reader says so.
@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,18 +21,18 @@ import (
 
 // Write writes the runs as a notebook, in their order.
 func Write(w io.Writer, runs []sandbox.HistoryEntry) error {
-	kernel := kernels[majority(runs)]
+	language := majority(runs)
 	book := document{
 		Cells: []any{}, Format: 4, FormatMinor: 5,
 		Metadata: bookMetadata{
-			Kernel:   kernelSpec{Name: kernel.spec, DisplayName: kernel.display, Language: string(kernel.language)},
-			Language: languageInfo{Name: string(kernel.language), Extension: kernel.extension, MIMEType: kernel.mime},
+			Kernel:   kernelSpec{Name: language.Jupyter, DisplayName: language.JupyterName, Language: string(language.Language)},
+			Language: languageInfo{Name: string(language.Language), Extension: language.Extension, MIMEType: language.MIMEType},
 		},
 	}
 	ids := make(map[string]bool)
 	for i := range runs {
 		id := cellID(runs[i].RunID, i, ids)
-		if runs[i].Language == kernel.language {
+		if runs[i].Language == language.Language {
 			book.Cells = append(book.Cells, codeOf(&runs[i], id, &book.executed))
 		} else {
 			book.Cells = append(book.Cells, markdownOf(&runs[i], id))
@@ -46,35 +47,13 @@ func Write(w io.Writer, runs []sandbox.HistoryEntry) error {
 	return nil
 }
 
-// kernel is what a notebook says of the program that runs its cells.
-type kernel struct {
-	language  sandbox.Language
-	spec      string // the name under which it is commonly installed
-	display   string
-	extension string
-	mime      string
-}
-
-var kernels = map[sandbox.Language]kernel{
-	sandbox.Python:     {sandbox.Python, "python3", "Python 3", ".py", "text/x-python"},
-	sandbox.JavaScript: {sandbox.JavaScript, "javascript", "JavaScript (Node.js)", ".js", "application/javascript"},
-}
-
-// majority is the language with more runs, Python where there is none.
-func majority(runs []sandbox.HistoryEntry) sandbox.Language {
-	lead := 0
+// majority is the language with the most runs, the first of the table where several have as many.
+func majority(runs []sandbox.HistoryEntry) sandbox.LanguageInfo {
+	counts := make(map[sandbox.Language]int)
 	for _, r := range runs {
-		switch r.Language {
-		case sandbox.Python:
-			lead++
-		case sandbox.JavaScript:
-			lead--
-		}
+		counts[r.Language]++
 	}
-	if lead < 0 {
-		return sandbox.JavaScript
-	}
-	return sandbox.Python
+	return slices.MaxFunc(sandbox.Languages, func(a, b sandbox.LanguageInfo) int { return counts[a.Language] - counts[b.Language] })
 }
 
 // What follows is nbformat's own, field by field.

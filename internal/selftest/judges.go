@@ -114,7 +114,7 @@ func judgeTrespass(ctx context.Context, t *tester, row *Row, source attacks.Atta
 // ask runs a program that is no attack and fills a row of nobody's in.
 func (t *tester) ask(ctx context.Context, m *sandbox.Manager, name string, language sandbox.Language, facts attacks.Facts, row *Row) error {
 	*row = Row{Language: language, Refusals: map[string]int{}}
-	source, err := attacks.Session(name, language == sandbox.JavaScript)
+	source, err := attacks.Session(name, string(language))
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,6 @@ func judgeVolume(ctx context.Context, t *tester, row *Row, source attacks.Attack
 // judgeProcessOne knows of images that leave process 1 open.
 func judgeProcessOne(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
 	_, err := t.attack(ctx, t.attacked, row, source, t.facts, sandbox.RunOptions{})
-	t.blameImage(ctx, row)
 	return err
 }
 
@@ -212,19 +211,6 @@ func judgeSignals(ctx context.Context, t *tester, row *Row, source attacks.Attac
 		row.broken("the session does not answer any more")
 	}
 	return nil
-}
-
-// blameImage tells of an image of the user's own whose Node every process may read.
-func (t *tester) blameImage(ctx context.Context, row *Row) {
-	if row.Status != Broken || t.facts.GVisor || row.Language != sandbox.JavaScript {
-		return
-	}
-	image, err := t.o.Engine.Image(ctx, t.o.Config.Kernels[row.Language].Image)
-	if err == nil && image.Labels[sandbox.LabelInit] == "" {
-		row.Status = Unenforced
-		row.Why = "the image has no copy of Node that its user may run but not read (label " + sandbox.LabelInit + "): " + row.Why
-		row.Fix = "use the image that code-sandbox-mcp setup makes"
-	}
 }
 
 // judgeFrames looks for what was forged in what came of it: in this run, the next one, and the neighbour.

@@ -14,8 +14,6 @@ import (
 type promise struct {
 	name string
 	each bool // in every language, because each has something of its own to hold it
-	// when says whether a language has what is attacked. Nil: it has.
-	when func(sandbox.KernelConfig) bool
 	// session says that the attack is one of those that need a session.
 	session bool
 	// host tells what doctor knows of this host's ability to hold the promise. Nil: every host can.
@@ -50,8 +48,7 @@ var promises = []promise{
 	{name: "environment", each: true, session: true},
 	{name: "secrets", each: true, session: true, judge: judgeSecrets},
 	{name: "trespass", session: true, judge: judgeTrespass},
-	{name: "take_over", each: true, session: true, judge: judgeTakeOver,
-		when: func(k sandbox.KernelConfig) bool { return k.Relay != "" }},
+	{name: "take_over", each: true, session: true, judge: judgeTakeOver},
 	{name: "volume", each: true, session: true, judge: judgeVolume},
 	{name: "volume_files", each: true, session: true, judge: judgeVolume},
 	{name: "process_one", each: true, session: true, judge: judgeProcessOne},
@@ -66,7 +63,7 @@ func limit(l podman.Limit) func(podman.Info) doctor.Check {
 // load finds the attack in a language. What the kernel refuses is attacked in Python alone.
 func (p promise) load(language sandbox.Language) (attacks.Attack, error) {
 	if p.session {
-		return attacks.Session(p.name, language == sandbox.JavaScript)
+		return attacks.Session(p.name, string(language))
 	}
 	return attacks.Container(p.name)
 }

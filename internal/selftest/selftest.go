@@ -113,9 +113,9 @@ type planned struct {
 func (t *tester) plan() []planned {
 	var plan []planned
 	for _, p := range promises {
-		for _, language := range []sandbox.Language{sandbox.Python, sandbox.JavaScript} {
-			if p.each && t.on(language) && (p.when == nil || p.when(t.o.Config.Kernels[language])) {
-				plan = append(plan, planned{p, language})
+		for _, l := range sandbox.Languages {
+			if p.each && t.on(l.Language) {
+				plan = append(plan, planned{p, l.Language})
 			}
 		}
 		if !p.each {

@@ -24,6 +24,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 // Podman's default limits are beyond what an engine may give that lacks
@@ -220,7 +221,7 @@ func removeLeftOver(ctx context.Context) {
 	}
 }
 
-// needsHostNetwork tells whether a build must use the host's network, because a container
+// needsHostNetwork reports whether a build must use the host's network, because a container
 // on the engine's default one does not start or finds no name there, or because a proxy
 // listens on this machine alone.
 func needsHostNetwork(ctx context.Context, base string, h host) (bool, error) {
@@ -272,7 +273,7 @@ func (s *steps) read(line string) {
 
 // shortStep is an instruction as a person wants to read it.
 func shortStep(instruction string) string {
-	return cut(strings.Join(strings.Fields(preamble.ReplaceAllString(instruction, "")), " "), 60)
+	return text.Shorten(strings.Join(strings.Fields(preamble.ReplaceAllString(instruction, "")), " "), 59)
 }
 
 // number is a count out of a build's output; what cannot be one counts as 1.

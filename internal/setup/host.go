@@ -116,7 +116,7 @@ func setting(file, key string) string {
 	return ""
 }
 
-// harmless tells whether value is a web address without a user or a password in it.
+// harmless reports whether value is a web address without a user or a password in it.
 func harmless(value string) bool {
 	u, err := url.Parse(value)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&
@@ -151,7 +151,7 @@ func (h host) files() map[string][]byte {
 	return files
 }
 
-// usesLoopback tells whether a proxy or a registry listens on this machine alone, where
+// usesLoopback reports whether a proxy or a registry listens on this machine alone, where
 // only a build on the host's own network finds it.
 func (h host) usesLoopback() bool {
 	addresses := make([]string, 0, len(h.env)+len(h.apt))

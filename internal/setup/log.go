@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"unicode"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 const (
@@ -87,14 +89,5 @@ func clean(line string) string {
 		}
 		return r
 	}, line)
-	return cut(strings.TrimSpace(line), maxLine)
-}
-
-// cut shortens text to at most n characters, the last one an ellipsis.
-func cut(text string, n int) string {
-	runes := []rune(text)
-	if len(runes) <= n {
-		return text
-	}
-	return string(runes[:n-1]) + "…"
+	return text.Shorten(strings.TrimSpace(line), maxLine-1)
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 // Reporter is told how setup gets on, one task after the other, from one goroutine.
@@ -18,13 +20,13 @@ type Reporter interface {
 
 // Task is one piece of work that takes a while. End or Fail is its last call, once.
 type Task interface {
-	// Step tells what is being done now, after done of total steps.
+	// Step reports what is being done now, after done of total steps.
 	Step(done, total int, what string)
 	// Line is one line of output, harmless for a terminal.
 	Line(line string)
-	// End tells that the work is done, and its outcome in a few words.
+	// End reports that the work is done, and its outcome in a few words.
 	End(outcome string)
-	// Fail tells that the work failed. The error is for the caller to show.
+	// Fail reports that the work failed. The error is for the caller to show.
 	Fail()
 }
 
@@ -118,7 +120,7 @@ func (t *plainTask) alive() {
 		}
 	}
 	t.line = ""
-	t.print(fmt.Sprintf("%s: %s", time.Since(t.start).Round(time.Second), cut(what, 100)))
+	t.print(fmt.Sprintf("%s: %s", time.Since(t.start).Round(time.Second), text.Shorten(what, 99)))
 }
 
 // print leaves errors alone: progress that cannot be shown must not stop the work.

@@ -16,6 +16,7 @@ import (
 	"github.com/containers/podman/v5/pkg/bindings/images"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
 // Options says which images to make ready and from what. The zero value builds every
@@ -39,7 +40,7 @@ type Options struct {
 	LockFile string
 }
 
-// Result tells about one image.
+// Result reports about one image.
 type Result struct {
 	Language string
 	Ref      string
@@ -138,7 +139,7 @@ func exists(ctx context.Context, ref string) (bool, error) {
 	return there, nil
 }
 
-// prepare makes ready to build, once, and tells whether it had to wait for another process.
+// prepare makes ready to build, once, and reports whether it had to wait for another process.
 func (w *work) prepare(ctx context.Context) (waited bool, err error) {
 	if w.unlock != nil {
 		return false, nil
@@ -183,7 +184,7 @@ func (w *work) pullOwn(ctx context.Context, recipe containers.Recipe, ref string
 
 // title is how an image is called in front of a person.
 func title(recipe containers.Recipe) string {
-	return map[string]string{"python": "Python image", "javascript": "JavaScript image"}[recipe.Language]
+	return sandbox.Language(recipe.Language).Info().Title + " image"
 }
 
 // cause is why ctx ended, where that explains an error better than the error does.

@@ -9,6 +9,8 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 	"golang.org/x/term"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 // terminal is progress for a person: one line that is drawn in place, and stays with the
@@ -65,12 +67,12 @@ func (t *terminalTask) behind(decor.Statistics) string {
 
 // fit cuts text so that the line never wraps, with some columns taken already: a wrapped
 // line cannot be drawn over. Spaces that mpb puts around the bar take two.
-func (t *terminalTask) fit(text string, taken int) string {
+func (t *terminalTask) fit(said string, taken int) string {
 	width, _, err := term.GetSize(int(t.file.Fd()))
 	if err != nil {
 		width = 80
 	}
-	return cut(text, max(width-taken-3, 1))
+	return text.Shorten(said, max(width-taken-4, 0))
 }
 
 func (t *terminalTask) say(text string) {

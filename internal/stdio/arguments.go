@@ -7,7 +7,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// restoreArguments gives a tool the arguments that were too large to go through mcp-go,
+// restoreArguments hands a tool the arguments that were too large to go through mcp-go,
 // which decodes a message several times and keeps copies: an upload of 50 MB would take
 // hundreds. They are the line's own bytes, so the handler must not write to them.
 func restoreArguments(next server.ToolHandlerFunc) server.ToolHandlerFunc {

@@ -152,7 +152,7 @@ func (c *calls) activate(a *call) {
 	}()
 }
 
-// done ends a call and gives its turn to the next one.
+// done ends a call and passes its turn to the next one.
 func (c *calls) done(a *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,7 +234,7 @@ func (c *calls) stop() {
 	}
 }
 
-// checkIdle tells close's caller that the last call is done. c.mu is held.
+// checkIdle lets close's caller know that the last call is done. c.mu is held.
 func (c *calls) checkIdle() {
 	if !c.closed || len(c.active) > 0 {
 		return

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenStdin gives the process's standard input as a reader that waits in Go's poller where it can: for a
+// OpenStdin returns the process's standard input as a reader that waits in Go's poller where it can: for a
 // pipe on Linux and for a socket, which is what clients start servers with. A read of os.Stdin holds a thread,
 // and what the message before it has set going waits until another thread takes it over: some 0.05 ms of a
 // warm call on two processors.
@@ -58,7 +58,7 @@ func isSame(info os.FileInfo, f *os.File) bool {
 	return err == nil && os.SameFile(info, other)
 }
 
-// unblocked makes a descriptor's file non-blocking and gives a copy of it, nil where that cannot be.
+// unblocked makes a descriptor's file non-blocking and returns a copy of it, nil where that cannot be.
 func unblocked(fd int) *os.File {
 	copied, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {

@@ -289,7 +289,7 @@ func (f *fixture) count(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallTo
 	return mcp.NewToolResultText("counted"), nil
 }
 
-// who tells what its session knows of the client.
+// who is what its session knows of the client.
 func (f *fixture) who(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	client := server.ClientSessionFromContext(ctx).(server.SessionWithClientInfo)
 	capabilities := client.GetClientCapabilities()

@@ -180,7 +180,7 @@ func (e *envelope) check(line []byte) *fault {
 	return nil
 }
 
-// isResponse tells an answer to a request of the server's, of which there are none.
+// isResponse recognizes an answer to a request of the server's, of which there are none.
 func (e *envelope) isResponse() bool { return e.outcome && e.method == nil }
 
 // name is the decoded method.

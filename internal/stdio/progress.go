@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"math"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 // maxProgressText bounds the text of a progress notification, in bytes; the rest is cut.
@@ -63,21 +64,9 @@ func NotifyProgress(ctx context.Context, progress, total float64, message string
 	line, err := encodeLine(progressNotification{
 		JSONRPC: mcp.JSONRPC_VERSION,
 		Method:  "notifications/progress",
-		Params:  progressParams{Token: c.token, Progress: progress, Total: total, Message: cut(message, maxProgressText)},
+		Params:  progressParams{Token: c.token, Progress: progress, Total: total, Message: text.Clip(strings.ToValidUTF8(message, "\ufffd"), maxProgressText)},
 	})
 	if err == nil {
 		c.out.putProgress(&c.lane, line)
 	}
-}
-
-// cut shortens text to at most limit bytes of whole characters.
-func cut(text string, limit int) string {
-	text = strings.ToValidUTF8(text, "\ufffd")
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
 }

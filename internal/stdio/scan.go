@@ -227,7 +227,7 @@ func (s *scanner) number() error {
 	return nil
 }
 
-// digits passes digits and tells whether there was one.
+// digits passes digits and reports whether there was one.
 func (s *scanner) digits() bool {
 	start := s.pos
 	for isDigit(s.peek()) {

@@ -224,7 +224,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// waitFor waits for a channel to be closed and tells whether it was in time.
+// waitFor waits for a channel to be closed and reports whether it was in time.
 func waitFor(c <-chan struct{}, limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 // withPlainWords puts mcp-go's errors that quote Go's types and libraries into words for whoever wrote the
@@ -42,7 +45,7 @@ func unknownTool(name string) string {
 // wrongType is how encoding/json says that a part of params is of another type than mcp-go wants.
 var wrongType = regexp.MustCompile(`: json: cannot unmarshal (\w+)(?: \S+)? into Go struct field \S*\.(params\S*) of type (\S+)`)
 
-// badShape tells what part of the params is wrong and what it must be.
+// badShape reports what part of the params is wrong and what it must be.
 func badShape(method, said string) string {
 	found := wrongType.FindStringSubmatch(said)
 	if found == nil {
@@ -90,10 +93,4 @@ func paramsOf(message []byte) namedParams {
 }
 
 // quote quotes the beginning of a text, which a client may have sent by the megabyte.
-func quote(text string) string {
-	const most = 80
-	if runes := []rune(text); len(runes) > most {
-		text = string(runes[:most]) + "…"
-	}
-	return fmt.Sprintf("%q", text)
-}
+func quote(sent string) string { return strconv.Quote(text.Shorten(sent, 80)) }

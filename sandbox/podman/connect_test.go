@@ -338,6 +338,10 @@ func TestFrozenServiceIsReplaced(t *testing.T) {
 	}
 	frozen := e.link
 	frozen.service.signal(syscall.SIGSTOP)
+	// Its threads stop one after the other, and on a busy machine one may still answer.
+	if _, err := syscall.Wait4(frozen.service.cmd.Process.Pid, nil, syscall.WUNTRACED, nil); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := e.Image(ctx, "x")

@@ -82,6 +82,7 @@ type Engine struct {
 	failedRuntimes []string
 
 	profile profileFile
+	volumes programVolumes
 }
 
 var _ sandbox.Engine = (*Engine)(nil)
@@ -102,6 +103,7 @@ func Open(opts Options) *Engine {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	e := &Engine{opts: opts, log: opts.Logger, patience: pingPatience, shape: containerSpec, connecting: make(chan struct{}, 1)}
+	e.volumes.prefix = programsVolume
 	e.closing, e.close = context.WithCancel(context.Background())
 	e.runtime = chooseRuntime(opts)
 	return e

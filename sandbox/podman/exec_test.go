@@ -1,9 +1,7 @@
 package podman
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"io"
 	"testing"
@@ -25,24 +23,6 @@ func execIn(t *testing.T, container string, command ...string) sandbox.Process {
 	}
 	t.Cleanup(func() { p.Close() })
 	return p
-}
-
-func TestAProgramsStdioCarriesEveryByte(t *testing.T) {
-	spec := python(t, idle)
-	start(t, spec)
-	p := execIn(t, spec.Name, "python3", "-I", "-c", "import sys, shutil; n = sys.stdin.buffer.read(1 << 20); sys.stdout.buffer.write(n)")
-	sent := make([]byte, 1<<20)
-	if _, err := rand.Read(sent); err != nil {
-		t.Fatal(err)
-	}
-	copy(sent, []byte{0x10, 0x11, 0x10, 0x11, 0, 4, 0xff, '\r', '\n'})
-	if _, err := p.Write(sent); err != nil {
-		t.Fatal(err)
-	}
-	got, err := io.ReadAll(p)
-	if err != nil || !bytes.Equal(got, sent) {
-		t.Errorf("%d bytes came back, %v; they are not what was sent", len(got), err)
-	}
 }
 
 // facts is what the kernel of the operating system says about a process's rights.
@@ -112,27 +92,5 @@ func waitIn(t *testing.T, container, condition string) {
 	p := execIn(t, container, "python3", "-c", "import os, time\nfor _ in range(20_000):\n    if "+condition+": print('true'); break\n    time.sleep(.01)")
 	if got, err := io.ReadAll(p); string(got) != "true\n" {
 		t.Errorf("%s: got %q, %v%s", condition, got, err, p.Stderr())
-	}
-}
-
-func TestNoProgramStartsWhereNoContainerRuns(t *testing.T) {
-	over := python(t, "pass")
-	output(t, over)
-	waitFor(t, over.Name)
-	for _, name := range []string{over.Name, "csm-test-none"} {
-		if _, err := testEngine.Exec(t.Context(), name, []string{"true"}); !errors.Is(err, sandbox.ErrContainerGone) {
-			t.Errorf("exec in %s: %v", name, err)
-		}
-	}
-	running := python(t, idle)
-	start(t, running)
-	if _, err := testEngine.Exec(t.Context(), running.Name, nil); !errors.Is(err, errNoCommand) {
-		t.Error(err)
-	}
-	if p, err := testEngine.Exec(t.Context(), running.Name, []string{"/no/such/program"}); err == nil {
-		if out, err := io.ReadAll(p); len(out) > 0 || err != nil {
-			t.Errorf("a program that is not there said %q, %v", out, err)
-		}
-		p.Close()
 	}
 }

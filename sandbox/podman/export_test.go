@@ -1,8 +1,11 @@
 package podman
 
 import (
+	"context"
+
 	"github.com/containers/podman/v5/pkg/specgen"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -13,4 +16,13 @@ func (e *Engine) Weaken(change func(*specgen.SpecGenerator)) {
 		change(s)
 		return s
 	}
+}
+
+// FillVolume puts files into a volume.
+func (e *Engine) FillVolume(ctx context.Context, image, name string, files []containers.File) error {
+	conn, err := e.Connection(ctx)
+	if err == nil {
+		_, err = fill(conn, true, image, name, files)
+	}
+	return err
 }

@@ -189,7 +189,9 @@ func TestInspectShowsTheHardening(t *testing.T) {
 		"{{.HostConfig.Privileged}}": "false", "{{.HostConfig.NetworkMode}}": "none", "{{.HostConfig.ReadonlyRootfs}}": "true",
 		"{{.HostConfig.Memory}}": "134217728", "{{.HostConfig.MemorySwap}}": "134217728", "{{.HostConfig.PidsLimit}}": "48",
 		"{{.HostConfig.LogConfig.Type}}": "none", "{{.HostConfig.RestartPolicy.Name}}": "no",
-		"{{len .EffectiveCaps}}": "0", "{{len .BoundingCaps}}": "0", "{{len .Mounts}}": "1", "{{len .HostConfig.Devices}}": "0",
+		"{{len .EffectiveCaps}}": "0", "{{len .BoundingCaps}}": "0", "{{len .HostConfig.Devices}}": "0",
+		"{{range .Mounts}}{{if .RW}}{{.Destination}};{{end}}{{end}}":     "/mnt/data;",
+		"{{range .Mounts}}{{if not .RW}}{{.Destination}};{{end}}{{end}}": "/opt/code-sandbox-mcp;",
 	} {
 		if value := got(path); value != want {
 			t.Errorf("%s is %q, want %q", path, value, want)

@@ -62,7 +62,7 @@ func (e *Engine) Image(ctx context.Context, ref string) (sandbox.ImageInfo, erro
 	err := e.call(ctx, func(conn context.Context) error {
 		report, err := images.GetImage(conn, ref, nil)
 		if err == nil {
-			info = sandbox.ImageInfo{ID: report.ID, Labels: e.usableLabels(report.Labels)}
+			info = sandbox.ImageInfo{ID: report.ID, Arch: report.Architecture, Labels: report.Labels}
 		}
 		return err
 	})

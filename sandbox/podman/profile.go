@@ -1,7 +1,6 @@
 package podman
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -14,10 +13,12 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/containers/podman/v5/pkg/bindings/containers"
+	bindings "github.com/containers/podman/v5/pkg/bindings/containers"
 	"github.com/containers/podman/v5/pkg/bindings/volumes"
 	"github.com/containers/podman/v5/pkg/domain/entities/types"
 	"github.com/containers/podman/v5/pkg/specgen"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 )
 
 // The service reads a container's seccomp profile from its own machine. Where that is
@@ -33,7 +34,7 @@ type profileFile struct {
 
 const (
 	profileName    = "seccomp.json"
-	profileMount   = "/profile"
+	volumeMount    = "/volume"
 	profileVolume  = "code-sandbox-mcp-seccomp-"
 	profileLabel   = "code-sandbox-mcp.seccomp"
 	profileHashLen = 12
@@ -61,12 +62,16 @@ func (e *Engine) placeProfile(ctx context.Context, onHost bool, image string) (s
 	if e.asksForGVisor() {
 		text = gVisorProfile()
 	}
-	sum := sha256.Sum256(text)
-	hash := hex.EncodeToString(sum[:])[:profileHashLen]
+	hash := profileHash(text)
 	if onHost {
 		return writeProfile(e.stateDir(), hash, text)
 	}
 	return uploadProfile(ctx, image, hash, text)
+}
+
+func profileHash(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])[:profileHashLen]
 }
 
 func (e *Engine) stateDir() string {
@@ -101,48 +106,46 @@ func writeProfile(dir, hash string, text []byte) (string, error) {
 	return file, os.Rename(part.Name(), file)
 }
 
-// uploadProfile copies the profile into a volume by way of a container that is never
-// started, and returns where the volume is on the engine's machine.
+// uploadProfile copies the profile into a volume, and returns where the volume is on the engine's machine.
 func uploadProfile(ctx context.Context, image, hash string, text []byte) (string, error) {
 	name := profileVolume + hash
 	volume, err := makeVolume(ctx, types.VolumeCreateOptions{Name: name, Labels: map[string]string{profileLabel: hash}})
 	if err != nil {
 		return "", err
 	}
-	spec := specgen.NewSpecGenerator(image, false)
-	spec.Name = name + "-" + rand.Text()[:profileHashLen]
-	spec.Labels = map[string]string{profileLabel: hash}
-	spec.Command = []string{profileMount}
-	spec.NetNS = specgen.Namespace{NSMode: specgen.NoNetwork}
-	spec.Volumes = []*specgen.NamedVolume{{Name: name, Dest: profileMount}}
-	if _, err := containers.CreateWithSpec(ctx, spec, nil); err != nil {
-		return "", err
-	}
-	defer func() { _ = removeContainer(ctx, spec.Name) }()
-	archive, err := archiveOf(profileName, text)
+	files := []containers.File{{Path: profileName, Mode: 0o644, Content: text}}
+	err = throughContainer(ctx, image, name, profileLabel, func(container string) error { return upload(ctx, container, files) })
 	if err != nil {
-		return "", err
-	}
-	send, err := containers.CopyFromArchive(ctx, spec.Name, profileMount, archive)
-	if err != nil {
-		return "", err
-	}
-	if err := send(); err != nil {
 		return "", err
 	}
 	return path.Join(volume.Mountpoint, profileName), nil
 }
 
-func archiveOf(name string, text []byte) (*bytes.Buffer, error) {
-	var buffer bytes.Buffer
-	w := tar.NewWriter(&buffer)
-	if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))}); err != nil {
-		return nil, err
+// throughContainer has use reach a volume by way of a container that is never started: it is mounted at volumeMount.
+func throughContainer(ctx context.Context, image, volume, label string, use func(container string) error) error {
+	spec := specgen.NewSpecGenerator(image, false)
+	spec.Name = volume + "-" + rand.Text()[:profileHashLen]
+	spec.Labels = map[string]string{label: volume}
+	spec.Command = []string{volumeMount}
+	spec.NetNS = specgen.Namespace{NSMode: specgen.NoNetwork}
+	spec.Volumes = []*specgen.NamedVolume{{Name: volume, Dest: volumeMount}}
+	if _, err := bindings.CreateWithSpec(ctx, spec, nil); err != nil {
+		return err
 	}
-	if _, err := w.Write(text); err != nil {
-		return nil, err
+	defer func() { _ = removeContainer(ctx, spec.Name) }()
+	return use(spec.Name)
+}
+
+func upload(ctx context.Context, container string, files []containers.File) error {
+	archive, err := containers.Archive(files)
+	if err != nil {
+		return err
 	}
-	return &buffer, w.Close()
+	send, err := bindings.CopyFromArchive(ctx, container, volumeMount, archive)
+	if err != nil {
+		return err
+	}
+	return send()
 }
 
 // makeVolume makes a named volume, or leaves the one that is there as it is. It returns what the volume

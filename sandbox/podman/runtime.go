@@ -3,14 +3,11 @@ package podman
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
 // ociRuntimes are the runtimes to fall back on, best first.
@@ -93,17 +90,6 @@ func runtimeFlags(ociRuntime string, rootless bool) []string {
 func (e *Engine) asksForRuntime() bool { return e.opts.URL == "" && e.opts.OCIRuntime != "" }
 
 func (e *Engine) asksForGVisor() bool { return e.asksForRuntime() && isGVisor(e.opts.OCIRuntime) }
-
-// usableLabels leaves out what an image says that the runtime cannot do: gVisor reads a program as
-// the container's user to start it, and process 1's may only be executed.
-func (e *Engine) usableLabels(labels map[string]string) map[string]string {
-	if e.asksForGVisor() {
-		labels = maps.Clone(labels)
-		delete(labels, sandbox.LabelInit)
-		delete(labels, sandbox.LabelProgram)
-	}
-	return labels
-}
 
 // runtimeMissing is for a service that ended because Podman does not find the runtime that the user
 // has asked for; nil for any other end.

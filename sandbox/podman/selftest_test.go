@@ -3,10 +3,14 @@ package podman_test
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -16,15 +20,18 @@ import (
 	runtimespec "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/testimage"
+	testimage "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/image"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
 // sharedVolume is what the sessions of one case use in common.
 var sharedVolume = "csm-test-" + strings.ToLower(rand.Text()[:12])
+
+// edit takes a safeguard out of a source file.
+type edit struct{ file, safeguard, instead string }
 
 // canary is in this process's environment, and may not be in a container's.
 const canary = "a-value-of-the-server"
@@ -33,7 +40,7 @@ const canary = "a-value-of-the-server"
 type weakness struct {
 	name     string
 	spec     func(*specgen.SpecGenerator)
-	program  func(supervisor string) string
+	program  *edit // of the supervisor
 	unmasked bool
 	broken   []string // the rows that must tell, and no other
 }
@@ -69,9 +76,13 @@ var weaknesses = []weakness{
 	}},
 	{name: "a variable of the server", broken: []string{"environment"}, spec: func(s *specgen.SpecGenerator) { s.Env = map[string]string{"INNOCENT": canary} }},
 	{name: "answers that are not masked", broken: []string{"secrets"}, unmasked: true},
-	{name: "a supervisor that can be read", broken: []string{"process_one"}, program: without("    hide()\n    prctl(PR_SET_CHILD")},
-	{name: "a supervisor that does not watch", broken: []string{"volume", "volume_files"}, program: without("self.volume_bytes > 0 or self.volume_files > 0")},
-	{name: "a supervisor that believes its kernel", broken: []string{"frames"}, program: without(`header.get("id") != run.id`)},
+	{name: "a supervisor that can be read", broken: []string{"process_one"}, program: &edit{"main.go", "	hide()\n", ""}},
+	{name: "a supervisor that does not watch", broken: []string{"volume", "volume_files"}, program: &edit{
+		"settings.go", "return s.VolumeBytes > 0 || s.VolumeFiles > 0", "return false",
+	}},
+	{name: "a supervisor that believes its kernel", broken: []string{"frames"}, program: &edit{
+		"kernel.go", "r := s.runs[m.ID]\n	if r == nil || r.kernel != k {", "r := s.runOf(k)\n	if r == nil {",
+	}},
 }
 
 // ifRootless are rows that hold nothing where Podman runs as root.
@@ -96,15 +107,56 @@ func setRlimit(s *specgen.SpecGenerator, name string, value uint64) {
 	}
 }
 
-// without takes a safeguard out of the supervisor.
-func without(safeguard string) func(string) string {
-	return func(supervisor string) string {
-		instead := "False"
-		if rest, ends := strings.CutPrefix(safeguard, "    hide()\n"); ends {
-			instead = rest
-		}
-		return strings.Replace(supervisor, safeguard, instead, 1)
+// build makes the supervisor without the safeguard.
+func (e *edit) build(t *testing.T) []byte {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("../../containers/supervisor", e.file))
+	if err != nil {
+		t.Fatal(err)
 	}
+	source, err := os.ReadFile(path)
+	if err != nil || strings.Count(string(source), e.safeguard) != 1 {
+		t.Fatalf("the supervisor has no such safeguard any more: %v", err)
+	}
+	folder := t.TempDir()
+	weak, overlay, program := filepath.Join(folder, e.file), filepath.Join(folder, "overlay.json"), filepath.Join(folder, "supervisor")
+	text, err := json.Marshal(map[string]any{"Replace": map[string]string{path: weak}})
+	err = errors.Join(err, os.WriteFile(overlay, text, 0o600), os.WriteFile(weak, []byte(strings.Replace(string(source), e.safeguard, e.instead, 1)), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", program, "../../containers/supervisor")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	made, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// give has the engine's containers started with the weaker supervisor.
+func (e *edit) give(t *testing.T, engine *podman.Engine) {
+	t.Helper()
+	files, _, err := containers.Programs(runtime.GOARCH)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = slices.Clone(files)
+	for i := range files {
+		if files[i].Path == "supervisor" {
+			files[i].Content = e.build(t)
+			files[i].Mode = 0o755 // a program that cannot be read cannot be looked into as it runs
+		}
+	}
+	volume := "csm-test-" + strings.ToLower(rand.Text()[:12])
+	if err := engine.FillVolume(t.Context(), testimage.BarePython(t), volume, files); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = podman.Open(podman.Options{}).Remove(context.Background(), nil, []string{volume}) })
+	engine.Weaken(func(s *specgen.SpecGenerator) { s.Volumes[1].Name = volume })
 }
 
 // The self-test must tell of a sandbox that is weaker than it says, and of nothing else.
@@ -147,29 +199,23 @@ func (w weakness) attack(t *testing.T) selftest.Report {
 	if w.spec != nil {
 		engine.Weaken(w.spec)
 	}
-	supervisor := containers.PythonSupervisor()
 	if w.program != nil {
-		weak := w.program(supervisor)
-		if weak == supervisor {
-			t.Fatal("the supervisor has no such safeguard any more")
-		}
-		supervisor = weak
+		w.program.give(t, engine)
 	}
-	secrets := map[string]string{"SECRET": "one that nobody may read"}
-	masker := tools.NewMasker(secrets)
+	passed := map[string]string{"SECRET": "one that nobody may read"}
+	masker := secrets.New(passed)
 	if w.unmasked {
 		masker = nil
 	}
 	report, err := selftest.Run(t.Context(), selftest.Options{
 		Engine: engine, Environ: append(os.Environ(), "CODE_SANDBOX_CANARY="+canary),
 		Config: sandbox.Config{
-			Engine: engine, Env: secrets, Host: strings.ToLower(rand.Text()), StateDir: filepath.Join(t.TempDir(), "sessions"),
+			Engine: engine, Env: passed, Host: strings.ToLower(rand.Text()), StateDir: filepath.Join(t.TempDir(), "sessions"),
 			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), StartTimeout: time.Minute,
 			Limits:      sandbox.Limits{MemoryBytes: 128 << 20, CPUs: 1, PIDs: 48, TmpBytes: 16 << 20, FileBytes: 8 << 20, OpenFiles: 128},
 			VolumeBytes: 32 << 20, VolumeFiles: 1000, SpoolBytes: 1 << 20,
 			Kernels: map[sandbox.Language]sandbox.KernelConfig{sandbox.Python: {
-				Image: testimage.BarePython(t), Interpreter: "python3", Flags: []string{"-c"}, Boot: containers.PythonBoot(), Supervisor: supervisor,
-				Program: []string{"-I", "-c"}, Files: containers.PythonFiles(), Relay: containers.PythonRelay(),
+				Image: testimage.BarePython(t), Interpreter: "python3", Command: containers.Program("python"), Join: containers.Join(),
 			}},
 		},
 		Server: func(m *sandbox.Manager) selftest.Answer {

@@ -11,6 +11,7 @@ import (
 	runtimespec "github.com/opencontainers/runtime-spec/specs-go"
 	"go.podman.io/image/v5/manifest"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -43,6 +44,7 @@ const (
 // hostFacts is what a spec depends on besides the sandbox's own wishes.
 type hostFacts struct {
 	seccompPath string
+	programs    string // the volume that has them
 	// Hard limits that the engine's service cannot raise; zero where they are not known.
 	maxOpenFiles uint64
 	maxProcesses uint64
@@ -56,7 +58,7 @@ type hostFacts struct {
 func containerSpec(spec sandbox.Spec, host hostFacts) *specgen.SpecGenerator {
 	return &specgen.SpecGenerator{
 		ContainerBasicConfig:       basics(spec, host),
-		ContainerStorageConfig:     storage(spec),
+		ContainerStorageConfig:     storage(spec, host),
 		ContainerSecurityConfig:    security(host),
 		ContainerCgroupConfig:      specgen.ContainerCgroupConfig{CgroupNS: private()},
 		ContainerNetworkConfig:     network(),
@@ -94,7 +96,7 @@ func basics(spec sandbox.Spec, host hostFacts) specgen.ContainerBasicConfig {
 	}
 }
 
-func storage(spec sandbox.Spec) specgen.ContainerStorageConfig {
+func storage(spec sandbox.Spec, host hostFacts) specgen.ContainerStorageConfig {
 	return specgen.ContainerStorageConfig{
 		Image:        spec.Image,
 		RawImageName: spec.Image,
@@ -106,6 +108,11 @@ func storage(spec sandbox.Spec) specgen.ContainerStorageConfig {
 			Name:    spec.Volume,
 			Dest:    sandbox.WorkDir,
 			Options: []string{"rw", "nosuid", "nodev"},
+		}, {
+			// Process 1 and the kernels.
+			Name:    host.programs,
+			Dest:    containers.ProgramsDir,
+			Options: []string{"ro", "nosuid", "nodev"},
 		}},
 		// Every other place that can be written, each with its size. They count against
 		// the memory limit as well.

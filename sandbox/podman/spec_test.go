@@ -35,7 +35,7 @@ func TestContainerSpec(t *testing.T) {
 		Limits: sandbox.Limits{
 			MemoryBytes: 1 << 30, CPUs: 1.5, PIDs: 256, TmpBytes: 256 << 20, FileBytes: 1 << 31, OpenFiles: 1024,
 		},
-	}, hostFacts{seccompPath: "/state/seccomp.json", ids: idSpace{rootless: true, count: MinIDs}, user: 12345})
+	}, hostFacts{seccompPath: "/state/seccomp.json", programs: "programs", ids: idSpace{rootless: true, count: MinIDs}, user: 12345})
 	text, err := json.MarshalIndent(spec, "", "  ")
 	if err != nil {
 		t.Fatal(err)

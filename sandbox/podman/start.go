@@ -11,8 +11,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/containers/podman/v5/pkg/bindings/containers"
+	bindings "github.com/containers/podman/v5/pkg/bindings/containers"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -41,6 +42,7 @@ func (e *Engine) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Process,
 		if err := e.Remove(ctx, []string{spec.Name}, nil); err != nil {
 			return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
 		}
+	case l != nil && errors.Is(err, errProgramsGone) && e.mend(ctx, l, spec):
 	case l != nil && runtimeFailed(err) && e.nextRuntime(ctx, l):
 	case l != nil && e.asksForRuntime() && (runtimeFailed(err) || says(err, "container create failed")):
 		return nil, e.runtimeUnfit(err)
@@ -96,7 +98,7 @@ func (e *Engine) tryStart(ctx context.Context, l *link, spec sandbox.Spec) (*pro
 	if err != nil {
 		return nil, fmt.Errorf("attach: %w", err)
 	}
-	if err := containers.Start(conn, id, nil); err != nil {
+	if err := bindings.Start(conn, id, nil); err != nil {
 		_ = p.Close()
 		return nil, err
 	}
@@ -111,10 +113,13 @@ func (e *Engine) create(ctx context.Context, l *link, spec sandbox.Spec, host ho
 			return "", createError(err)
 		}
 		host.seccompPath, host.gVisor = place, e.asksForGVisor()
+		if host.programs, _, err = e.programs(ctx, l, spec, again); err != nil {
+			return "", createError(err)
+		}
 		if l.onHost {
 			host.maxOpenFiles, host.maxProcesses = hardLimits()
 		}
-		made, err := containers.CreateWithSpec(l.context(ctx), e.shape(spec, host), nil)
+		made, err := bindings.CreateWithSpec(l.context(ctx), e.shape(spec, host), nil)
 		if err == nil {
 			return made.ID, nil
 		}
@@ -136,12 +141,21 @@ func createError(err error) error {
 	return err
 }
 
-// startError recognises a command that the image does not have, may not execute, or has
-// for another kind of processor. The runtime is refused other things too, so its "OCI
-// permission denied" alone says nothing.
+// errProgramsGone says that a container did not have the programs of ours.
+var errProgramsGone = errors.New("the volume of our programs is not as it should be")
+
+// startError recognises a supervisor that is not there any more, because its volume was removed, or is for another kind
+// of processor, and a command of an image's own that it does not have. Where a volume cannot be mounted, runtimes speak of
+// a command that was not found too.
 func startError(err error) error {
-	if says(err, "executable file", "command that was not found", `exec: "`,
-		"open executable", "is not executable", "is not a regular file", "exec format error") {
+	switch {
+	case says(err, "error mounting"):
+		return err
+	case says(err, "exec format error"):
+		return fmt.Errorf("%w: %w", sandbox.ErrArchitecture, err)
+	case says(err, containers.ProgramsDir):
+		return fmt.Errorf("%w: %w", errProgramsGone, err)
+	case says(err, "executable file", "command that was not found", `exec: "`, "open executable", "is not executable", "is not a regular file"):
 		return fmt.Errorf("%w: %w", sandbox.ErrNoInterpreter, err)
 	}
 	return err

@@ -5,6 +5,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
 // checker looks at the tokens of one statement that are neither space nor comment.
@@ -22,7 +24,7 @@ type level struct {
 	commas int
 }
 
-// check admits one statement that reads and gives what it uses, or a *fault.Error of sql_rejected. It is not
+// check admits one statement that reads and returns what it uses, or a *fault.Error of sql_rejected. It is not
 // what keeps the database as it is; the read-only transaction is. It refuses early and in clear words what the
 // transaction would refuse, and it refuses what the transaction would let through: see refused. What a function
 // of the database's own does, only the database can tell: see uses.
@@ -35,7 +37,7 @@ func check(text string) (*uses, error) {
 		switch t := l.next(); t.kind {
 		case space, comment:
 		case broken:
-			return nil, reject(t, clip(t.text), "PostgreSQL cannot read it: "+t.value+".", "Correct the statement.")
+			return nil, reject(t, excerpt(t.text), "PostgreSQL cannot read it: "+t.value+".", "Correct the statement.")
 		default:
 			c.tokens = append(c.tokens, t)
 		}
@@ -49,16 +51,12 @@ func check(text string) (*uses, error) {
 	return c.uses, c.statement()
 }
 
-// maxText is how long a statement may be. Its tokens take a hundred times as much memory while it is checked.
-const maxText = 1 << 20
-
 // maxName is how long PostgreSQL's names may be.
 const maxName = 63
 
 func characters(text string) error {
-	if len(text) > maxText {
-		return fault.New(fault.SQLRejected, "Pass long lists as an array in params, with = ANY($1).",
-			"The query has %d bytes, more than the %d that it may have.", len(text), maxText).With("limit_bytes", maxText)
+	if err := sql.CheckLength(text); err != nil {
+		return err
 	}
 	line := func(at int) token { return token{line: 1 + lines(text[:at])} }
 	if at := strings.IndexByte(text, 0); at >= 0 {
@@ -199,7 +197,7 @@ func (c *checker) look(i int) error {
 	return nil
 }
 
-// labels tells whether a keyword at i would be a mere name: behind a dot or AS, unless that AS is a name too.
+// labels reports whether a keyword at i would be a mere name: behind a dot or AS, unless that AS is a name too.
 func (c *checker) labels(i int) bool {
 	return c.at(i-1).punct(".") || c.at(i-1).is("as") && !c.at(i-2).punct(".") && !c.at(i-2).is("as")
 }
@@ -212,7 +210,7 @@ func (c *checker) of() token {
 	return c.at(c.levels[len(c.levels)-1].of)
 }
 
-// locks tells whether the FOR at i is that of FOR UPDATE and its like, and not that of substring(a FOR b).
+// locks reports whether the FOR at i is that of FOR UPDATE and its like, and not that of substring(a FOR b).
 func (c *checker) locks(i int) bool {
 	return c.at(i+1).is("update", "share", "no", "key") && !c.of().is("substring", "overlay")
 }
@@ -243,7 +241,7 @@ func (c *checker) closed(i int) error {
 	return nil
 }
 
-// namesTable tells whether the argument at i is a text that is a table's name, as table_to_xml takes it, and notes it.
+// namesTable reports whether the argument at i is a text that is a table's name, as table_to_xml takes it, and notes it.
 func (c *checker) namesTable(i int) bool {
 	t := c.at(i)
 	if t.text == "" || t.text[0] != '\'' || !c.at(i+1).punct(",") {
@@ -346,17 +344,17 @@ func (c *checker) named(i int) error {
 	if does == "" {
 		return nil
 	}
-	return reject(t, "."+clip(t.text), "Behind a dot it may be a call of a function that "+does+".",
+	return reject(t, "."+excerpt(t.text), "Behind a dot it may be a call of a function that "+does+".",
 		"If it is a column, write it without what is before the dot.")
 }
 
-// defines tells whether the name at i, which has a parenthesis behind it, is a new name and not a call.
+// defines reports whether the name at i, which has a parenthesis behind it, is a new name and not a call.
 func (c *checker) defines(i int) bool {
 	before := c.at(i - 1)
 	return before.is("as") && c.labels(i) || before.is("with") || before.is("recursive") && c.at(i-2).is("with")
 }
 
-// relation tells whether the name at i, which has a dot before it, is a table's or a schema's. It is one of
+// relation reports whether the name at i, which has a dot before it, is a table's or a schema's. It is one of
 // a.b.c where it is not the last, and the last behind FROM and JOIN.
 func (c *checker) relation(i int) bool {
 	first := i
@@ -383,7 +381,7 @@ func refuseCall(t token, schema, does string) error {
 	if does == "" {
 		return nil
 	}
-	words := clip(t.text)
+	words := excerpt(t.text)
 	if schema != "" {
 		words = schema + "." + words
 	}
@@ -396,17 +394,11 @@ func (c *checker) words(i int) string {
 	for ; i < len(c.tokens) && len(words) < 3; i++ {
 		words = append(words, c.at(i).text)
 	}
-	return clip(strings.Join(words, " "))
+	return excerpt(strings.Join(words, " "))
 }
 
-// clip cuts what may be long.
-func clip(s string) string {
-	const most = 60
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return s
-}
+// excerpt is what a message has of a part of a statement.
+func excerpt(part string) string { return text.Shorten(part, 60) }
 
 func reject(t token, words, why, hint string) *fault.Error {
 	return fault.New(fault.SQLRejected, hint, "Refused at line %d, `%s`: %s", t.line, words, why).With("line", t.line)

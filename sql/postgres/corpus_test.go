@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/testpg"
+	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
@@ -77,7 +77,7 @@ const fixture = `
 	CREATE DOMAIN small AS int CHECK (VALUE < doubled(10));
 	CREATE EXTENSION pgcrypto; CREATE EXTENSION tablefunc; CREATE EXTENSION pg_buffercache;`
 
-// inDatabase makes a database of its own for a test, and gives its DSN.
+// inDatabase makes a database of its own for a test, and returns its DSN.
 func inDatabase(t *testing.T, name, statements string) string {
 	t.Helper()
 	exec(t, server.DSN(testpg.Superuser), "CREATE DATABASE "+name)
@@ -278,7 +278,7 @@ func TestARefusalSaysWhatWhereAndWhatToDo(t *testing.T) {
 	}
 }
 
-// contents tells all that a statement could change, a line each.
+// contents reports all that a statement could change, a line each.
 func contents(t *testing.T, dsn string) string {
 	t.Helper()
 	conn := connect(t, dsn)

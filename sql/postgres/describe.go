@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
@@ -39,7 +39,7 @@ const (
 		coalesce(pg_catalog.left(pg_catalog.obj_description(c.oid, 'pg_class'), 500), '') `
 )
 
-// pin makes the transaction look up names and operators in the system's catalog alone, and gives the
+// pin makes the transaction look up names and operators in the system's catalog alone, and returns the
 // schemas that were looked through before.
 func pin(ctx context.Context, q querier) ([]string, error) {
 	path, err := one(ctx, q, pgx.RowTo[[]string], `SELECT pg_catalog.current_schemas(true)::text[]`)
@@ -53,7 +53,7 @@ func pin(ctx context.Context, q querier) ([]string, error) {
 // catalogBytes is the most that an answer of the catalog's may be. A server may send what it likes.
 const catalogBytes = 32 << 20
 
-// all runs a query and gives its rows.
+// all runs a query and returns its rows.
 func all[T any](ctx context.Context, q querier, to pgx.RowToFunc[T], query string, args ...any) ([]T, error) {
 	rows, err := q.Query(ctx, query, args...)
 	if err != nil {
@@ -81,7 +81,7 @@ func all[T any](ctx context.Context, q querier, to pgx.RowToFunc[T], query strin
 // perValue is what a value takes beside its text.
 const perValue = 16
 
-// one runs a query and gives its first row; pgx.ErrNoRows where there is none.
+// one runs a query and returns its first row; pgx.ErrNoRows where there is none.
 func one[T any](ctx context.Context, q querier, to pgx.RowToFunc[T], query string, args ...any) (T, error) {
 	rows, err := q.Query(ctx, query, args...)
 	if err != nil {
@@ -380,10 +380,7 @@ func distinct(rows [][]*string, column int) []string {
 		if row[column] == nil {
 			continue
 		}
-		value := *row[column]
-		if utf8.RuneCountInString(value) > exampleRunes {
-			value = string([]rune(value)[:exampleRunes]) + "…"
-		}
+		value := text.Shorten(*row[column], exampleRunes)
 		if !slices.Contains(out, value) {
 			if out = append(out, value); len(out) == exampleCount {
 				break
@@ -401,5 +398,5 @@ func missing(what, name string, near []string) error {
 	if len(near) > 0 {
 		hint = "There is " + strings.Join(near, ", ") + ". " + hint
 	}
-	return fault.New(fault.NotFound, hint, "There is no %s %q.", what, clip(name))
+	return fault.New(fault.NotFound, hint, "There is no %s %q.", what, excerpt(name))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
@@ -63,7 +64,7 @@ func refusedLogin(e *pgconn.PgError) *fault.Error {
 	case "42501":
 		what = "does not let this login connect"
 	}
-	code := shorten(e.Code, maxCode)
+	code := text.Shorten(e.Code, maxCode)
 	return fault.New(fault.SQLFailed, hint, "PostgreSQL %s (%s).", what, code).With("sqlstate", code)
 }
 
@@ -99,18 +100,11 @@ const (
 	maxCode    = 5
 )
 
-func shorten(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}
-
 // shortened is e without what is too long for an answer or a log.
 func shortened(e *pgconn.PgError) *pgconn.PgError {
 	return &pgconn.PgError{
-		Severity: shorten(e.Severity, maxCode), Code: shorten(e.Code, maxCode), Position: e.Position,
-		Message: shorten(e.Message, maxMessage), Detail: shorten(e.Detail, maxMessage), Hint: shorten(e.Hint, maxMessage),
+		Severity: text.Shorten(e.Severity, maxCode), Code: text.Shorten(e.Code, maxCode), Position: e.Position,
+		Message: text.Shorten(e.Message, maxMessage), Detail: text.Shorten(e.Detail, maxMessage), Hint: text.Shorten(e.Hint, maxMessage),
 	}
 }
 

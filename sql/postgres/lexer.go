@@ -33,7 +33,7 @@ type token struct {
 	line  int // where it begins; the first is 1
 }
 
-// is tells whether t is the unquoted word, one of the words, in whatever case.
+// is reports whether t is the unquoted word, one of the words, in whatever case.
 func (t token) is(words ...string) bool {
 	if t.kind != name {
 		return false
@@ -46,7 +46,7 @@ func (t token) is(words ...string) bool {
 	return false
 }
 
-// punct tells whether t is the character.
+// punct reports whether t is the character.
 func (t token) punct(char string) bool { return t.kind == punctuation && t.text == char }
 
 // lexer takes a statement apart as PostgreSQL's own does with standard_conforming_strings on. Bytes from
@@ -57,7 +57,7 @@ type lexer struct {
 	line int
 }
 
-// tokenize gives all tokens of text; put together, their texts are text.
+// tokenize returns all tokens of text; put together, their texts are text.
 func tokenize(text string) []token {
 	var tokens []token
 	for l := newLexer(text); l.more(); {
@@ -114,7 +114,7 @@ func (l *lexer) scan() (kind, string) {
 	return broken, "a character that PostgreSQL does not know"
 }
 
-// sees tells whether s comes next.
+// sees reports whether s comes next.
 func (l *lexer) sees(s string) bool { return strings.HasPrefix(l.text[l.at:], s) }
 
 // skip goes on while the next byte is one of which yes is true.

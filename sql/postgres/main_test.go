@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/testpg"
+	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
 )
 
 // server is the tests' own PostgreSQL, and localeDir where it finds locales that the system does not have.

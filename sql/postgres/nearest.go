@@ -12,10 +12,10 @@ func nearest(name string, known []string) []string {
 		name     string
 		distance int
 	}
-	wanted := strings.ToLower(clip(name))
+	wanted := strings.ToLower(excerpt(name))
 	var found []near
 	for _, k := range known {
-		candidate := strings.ToLower(clip(k))
+		candidate := strings.ToLower(excerpt(k))
 		if _, table, dotted := strings.Cut(candidate, "."); dotted && !strings.Contains(wanted, ".") {
 			candidate = table
 		}

@@ -22,7 +22,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
-// serve takes connections on a port of its own, and gives the connection string's host and port.
+// serve takes connections on a port of its own, and returns the connection string's host and port.
 func serve(t *testing.T, each func(net.Conn)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -177,7 +177,7 @@ func (d *Database) query(ctx context.Context, q sql.Query, uses *uses) (*rows, e
 	return r, nil
 }
 
-// begin gives a connection in a read-only transaction. A connection that broke while it was idle, as
+// begin returns a connection in a read-only transaction. A connection that broke while it was idle, as
 // all do when the database is restarted, is replaced once.
 func (d *Database) begin(ctx context.Context) (*pgxpool.Conn, error) {
 	for again := true; ; again = false {
@@ -209,7 +209,7 @@ func (d *Database) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return conn, err
 }
 
-// ending tells an error by which a server says that it closes the connection.
+// ending recognizes an error by which a server says that it closes the connection.
 func ending(e *pgconn.PgError) bool { return strings.HasPrefix(e.Code, "57P0") }
 
 // enter begins the transaction and bounds it. The SELECT that sets the bounds takes the snapshot, after
@@ -247,7 +247,7 @@ func discard(conn *pgxpool.Conn) {
 	conn.Release()
 }
 
-// lookInto runs statements of our own in a read-only transaction, and gives what do makes of them.
+// lookInto runs statements of our own in a read-only transaction, and returns what do makes of them.
 func lookInto[T any](ctx context.Context, d *Database, do func(querier) (T, error)) (T, error) {
 	var none T
 	limited, cancel := context.WithTimeout(ctx, d.limits.Timeout)
@@ -268,7 +268,7 @@ func lookInto[T any](ctx context.Context, d *Database, do func(querier) (T, erro
 	return none, queryFault(err, "")
 }
 
-// finish rolls back and gives the connection back.
+// finish rolls back and returns the connection.
 func finish(conn *pgxpool.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), tidyTime)
 	defer cancel()
@@ -294,7 +294,7 @@ func (d *Database) Table(ctx context.Context, schema, name string, examples bool
 	return lookInto(ctx, d, func(q querier) (*sql.TableDetail, error) { return table(ctx, q, schema, name, examples) })
 }
 
-// Rights tells what the login could do beside reading; see sql.Database.
+// Rights reports what the login could do beside reading; see sql.Database.
 func (d *Database) Rights(ctx context.Context) ([]sql.Finding, error) {
 	return lookInto(ctx, d, func(q querier) ([]sql.Finding, error) { return rights(ctx, q) })
 }

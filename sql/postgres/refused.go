@@ -96,7 +96,7 @@ var exact, patterns = func() (map[string]pattern, []pattern) {
 	return exact, patterns
 }()
 
-// refusal tells what the function does that keeps it from being called; empty where nothing does. The
+// refusal reports what the function does that keeps it from being called; empty where nothing does. The
 // schema is empty for a name without one.
 func refusal(schema, function string) string { return match(schema, function).does }
 

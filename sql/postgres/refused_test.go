@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/testpg"
+	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
 )
 
 // harmless is the volatile functions of PostgreSQL 15 to 18 that may be called: they read, they wait, or what

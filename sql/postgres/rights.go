@@ -108,7 +108,7 @@ var objectRights = []right{
 	},
 }
 
-// rights tells what the login could do beside reading. Of a superuser that is all there is to say.
+// rights reports what the login could do beside reading. Of a superuser that is all there is to say.
 func rights(ctx context.Context, q querier) ([]sql.Finding, error) {
 	if _, err := pin(ctx, q); err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func rights(ctx context.Context, q querier) ([]sql.Finding, error) {
 	return findings, nil
 }
 
-// ask gives a finding, or nil where the login has the right on nothing.
+// ask returns a finding, or nil where the login has the right on nothing.
 func (r right) ask(ctx context.Context, q querier, safe string) (*sql.Finding, error) {
 	type answer struct {
 		Count   int

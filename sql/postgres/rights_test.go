@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/testpg"
+	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
 )
 
 func TestRightsAreTold(t *testing.T) {

@@ -24,7 +24,7 @@ type rows struct {
 	err     error
 }
 
-// start sends the statement. It is prepared first, which tells how many parameters it has, of which
+// start sends the statement. It is prepared first, which reports how many parameters it has, of which
 // types, and what comes back, before anything is executed.
 func (r *rows) start(ctx context.Context, types *typeCache, q sql.Query) error {
 	conn := r.conn.Conn().PgConn()

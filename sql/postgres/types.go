@@ -65,7 +65,7 @@ func displayName(name string) string {
 	return name
 }
 
-// of gives the types of a statement's parameters and columns, and tells whether it had to ask the database.
+// of returns the types of a statement's parameters and columns, and reports whether it had to ask the database.
 func (c *typeCache) of(ctx context.Context, conn *pgconn.PgConn, statement *pgconn.StatementDescription) (typeMap, bool, error) {
 	found, missing := c.find(statement)
 	if len(missing) > 0 {
@@ -88,7 +88,7 @@ func (c *typeCache) of(ctx context.Context, conn *pgconn.PgConn, statement *pgco
 	return found, money || len(missing) > 0, nil
 }
 
-// find gives the types of a statement's parameters and columns, and the OIDs that are not known yet.
+// find returns the types of a statement's parameters and columns, and the OIDs that are not known yet.
 func (c *typeCache) find(statement *pgconn.StatementDescription) (typeMap, []uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

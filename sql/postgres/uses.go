@@ -190,5 +190,5 @@ func (f powerfulFunction) refuse() error {
 	}
 	return fault.New(fault.SQLRejected, hint,
 		"Refused: the statement calls %s, a function of the database's own, itself or by a view, an operator or a type. It may do more than read: it %s.",
-		clip(f.Signature), why).With("function", f.Schema+"."+f.Name)
+		excerpt(f.Signature), why).With("function", f.Schema+"."+f.Name)
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/testmssql"
+	testmssql "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/mssql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 

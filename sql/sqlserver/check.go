@@ -7,10 +7,9 @@ import (
 	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
-
-// MaxStatement is how long a statement may be, in bytes.
-const MaxStatement = 256 << 10
 
 // maxDepth bounds parentheses within each other.
 const maxDepth = 200
@@ -22,9 +21,8 @@ const oneStatement = "Send one SELECT (or WITH … SELECT) at a time; each call 
 // them, so it rests on T-SQL's reserved words: every statement begins with one (or is the first word of the
 // text), and none of them can be a name that stands without quotes.
 func check(statement string, params int) error {
-	if len(statement) > MaxStatement {
-		return fault.New(fault.SQLRejected, "Shorten it; long lists of values can come from a table or as a JSON text for OPENJSON(@p1).",
-			"The statement has %d bytes; %d are allowed.", len(statement), MaxStatement)
+	if err := sql.CheckLength(statement); err != nil {
+		return err
 	}
 	tokens, err := lex(statement)
 	if err != nil {
@@ -188,7 +186,7 @@ func (c *checker) parameters(given int) error {
 	return nil
 }
 
-// hint tells what to do about a word that may have been meant as a name.
+// hint reports what to do about a word that may have been meant as a name.
 func (c *checker) hint(i int, key string) string {
 	if instead := instead[key]; instead != "" {
 		return instead
@@ -211,11 +209,4 @@ func (c *checker) refuse(i int, why, hint string) error {
 }
 
 // excerpt is what is shown of a line.
-func excerpt(line string) string { return shorten(strings.TrimSpace(line), 200) }
-
-func shorten(text string, letters int) string {
-	if runes := []rune(text); len(runes) > letters {
-		return string(runes[:letters]) + "…"
-	}
-	return text
-}
+func excerpt(line string) string { return text.Shorten(strings.TrimSpace(line), 200) }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
 
@@ -63,7 +64,7 @@ func TestAnAttackIsRefusedWhereverItIsPutIn(t *testing.T) {
 	}
 }
 
-// mayGoOn tells whether what follows a token is a name, or a SELECT that belongs to the statement.
+// mayGoOn reports whether what follows a token is a name, or a SELECT that belongs to the statement.
 func mayGoOn(t token) bool {
 	return slices.Contains([]string{".", "(", "UNION", "ALL", "EXCEPT", "INTERSECT", ";"}, t.key)
 }
@@ -95,7 +96,7 @@ func TestWhatServersMayReadInTwoWaysIsRefused(t *testing.T) {
 		"a combining dot":                     "SELECT 1 i\u0307nsert dbo.people VALUES (1)",
 		"a letter that a server may not know": "SELECT a\U0001E900DELETE dbo.people",
 		"too many parentheses":                "SELECT " + strings.Repeat("(", 2000) + "1" + strings.Repeat(")", 2000),
-		"too long":                            "SELECT '" + strings.Repeat("x", MaxStatement) + "'",
+		"too long":                            "SELECT '" + strings.Repeat("x", sql.MaxStatement) + "'",
 	} {
 		t.Run(name, func(t *testing.T) { wantRejected(t, statement, check(statement, 0)) })
 	}

@@ -30,7 +30,7 @@ const maxDescribed = 5000
 // described is the server's word on one column.
 type described struct{ name, kind string }
 
-// describe gives what the server says of a statement's columns; nothing where the server cannot say. A statement
+// describe returns what the server says of a statement's columns; nothing where the server cannot say. A statement
 // that returns no rows does something else, whatever the check took it for.
 func (d *Database) describe(ctx context.Context, conn *dbsql.Conn, statement string, params []any) ([]described, error) {
 	if d.silent.Load() {

@@ -134,7 +134,7 @@ func badDSN(what string) error {
 	return fault.New(fault.SQLFailed, dsnHint, "The connection string cannot be used: %s.", what)
 }
 
-// byToken tells whether the login is one of Entra's.
+// byToken reports whether the login is one of Entra's.
 func byToken(c msdsn.Config) bool { return c.Parameters["fedauth"] != "" }
 
 // harden sets what no connection string can change.

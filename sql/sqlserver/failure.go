@@ -13,6 +13,7 @@ import (
 	mssql "github.com/microsoft/go-mssqldb"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
@@ -119,14 +120,14 @@ func (d *Database) fail(ctx context.Context, err error, statement string) error 
 	return d.unreachable(err, atLogin)
 }
 
-// serverSaid tells an error of the server in its own words, with its number and place. One at login is about no
+// serverSaid reports an error of the server in its own words, with its number and place. One at login is about no
 // statement, and its words name the user, the database or the server.
 func (d *Database) serverSaid(said mssql.Error, statement string, atLogin bool) error {
 	first := said
 	if len(said.All) > 0 {
 		first = said.All[0]
 	}
-	message := shorten(d.scrub(first.Message), maxMessage)
+	message := text.Shorten(d.scrub(first.Message), maxMessage)
 	hint := cmp.Or(hintsByNumber[first.Number], connectHints[first.Number], "Mend the statement, or look up tables and columns with describe_sql.")
 	if atLogin || ofLogin(first.Number) {
 		message, hint = "SQL Server refused the connection", cmp.Or(connectHints[first.Number], ofConnecting)
@@ -149,7 +150,7 @@ func (d *Database) serverSaid(said mssql.Error, statement string, atLogin bool) 
 	return f
 }
 
-// ofLogin tells errors of connecting from those of statements.
+// ofLogin distinguishes errors of connecting from those of statements.
 func ofLogin(number int32) bool {
 	return 18400 <= number && number < 18500 || slices.Contains([]int32{4060, 4064, 40532, 40613, 40615, 40914}, number)
 }
@@ -162,7 +163,7 @@ func lineOf(statement string, number int) string {
 	return excerpt(lines[number-1])
 }
 
-// unreachable tells why there is no connection, without the driver's words: those quote the connection string.
+// unreachable reports why there is no connection, without the driver's words: those quote the connection string.
 func (d *Database) unreachable(err error, atLogin bool) error {
 	what, hint := "The connection to the database broke.", "Send the statement again."
 	switch {

@@ -42,7 +42,7 @@ func bindOne(n int, param any) (any, error) {
 	}
 }
 
-// bindNumber gives whole numbers as bigint and others as float, and refuses those that would not stay what they are.
+// bindNumber returns whole numbers as bigint and others as float, and refuses those that would not stay what they are.
 func bindNumber(n int, digits string) (any, error) {
 	if whole, err := strconv.ParseInt(digits, 10, 64); err == nil {
 		return whole, nil
@@ -59,7 +59,7 @@ func sameNumber(a, b string) bool {
 	return da == db && (ea == eb || strings.Trim(da, "-") == "")
 }
 
-// significant gives a number's digits without zeros at the ends, and the power of ten of the last one.
+// significant returns a number's digits without zeros at the ends, and the power of ten of the last one.
 func significant(number string) (digits string, exponent int) {
 	mantissa, power, _ := strings.Cut(strings.ToLower(number), "e")
 	exponent, _ = strconv.Atoi(power)

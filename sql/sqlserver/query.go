@@ -36,7 +36,7 @@ func (d *Database) Query(ctx context.Context, q sql.Query) (sql.Rows, error) {
 	return r, nil
 }
 
-// open runs a statement in a transaction of its own and gives its rows.
+// open runs a statement in a transaction of its own and returns its rows.
 func (d *Database) open(ctx context.Context, statement string, params []any, foreign bool) (*rows, error) {
 	s, columns, err := d.session(ctx, statement, params, foreign)
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *session) because(err error) error {
 	return err
 }
 
-// end rolls back and gives the connection back to the pool. One that cannot roll back is closed, which does the same.
+// end rolls back and returns the connection to the pool. One that cannot roll back is closed, which does the same.
 func (s *session) end() {
 	if s.tx != nil {
 		if err := s.tx.Rollback(); err != nil && !errors.Is(err, dbsql.ErrTxDone) {

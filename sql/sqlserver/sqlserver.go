@@ -1,10 +1,10 @@
 // Package sqlserver reads Microsoft SQL Server and Azure SQL, and cannot write them.
 //
-// Open gives a sql.Database. SQL Server has no transaction that refuses to write, so four things stand in for it:
+// Open returns a sql.Database. SQL Server has no transaction that refuses to write, so four things stand in for it:
 // a statement is divided as the server divides it, and only one reading statement is admitted (check.go); the
 // server is asked whether it returns rows before it runs, where the server can tell (describe.go); the connection says that it
 // intends to read, so that where there is a readable replica it goes there; and its transaction is rolled back,
-// whatever happened. A login that may only read is what holds beyond doubt: Rights tells how to make one.
+// whatever happened. A login that may only read is what holds beyond doubt: Rights reports how to make one.
 package sqlserver
 
 import (
@@ -58,7 +58,7 @@ func Open(dsn, password string, limits sql.Limits) (*Database, error) {
 	return &Database{pool: pool, limits: limits, config: config, secrets: secrets(config)}, nil
 }
 
-// String tells where the database is, and keeps %+v from printing the password.
+// String reports where the database is, and keeps %+v from printing the password.
 func (d *Database) String() string { return "SQL Server at " + address(d.config) }
 
 // GoString does so for %#v.

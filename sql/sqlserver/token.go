@@ -16,7 +16,7 @@ const (
 	end      kind = iota
 	word          // a keyword or a name without quotes
 	quoted        // [a name] or "a name"
-	text          // 'a string'
+	literal       // 'a string'
 	number        // 1, 1.5e3, 0xFF, $5
 	variable      // @p1
 	symbol        // one character of punctuation, or ::
@@ -83,9 +83,9 @@ func (l *lexer) next() (token, error) {
 	r, size := utf8.DecodeRuneInString(l.rest)
 	switch {
 	case r == '\'':
-		return l.quoted(text, 0, '\'')
+		return l.quoted(literal, 0, '\'')
 	case (r == 'N' || r == 'n') && strings.HasPrefix(l.rest[1:], "'"):
-		return l.quoted(text, 1, '\'')
+		return l.quoted(literal, 1, '\'')
 	case r == '[':
 		return l.quoted(quoted, 0, ']')
 	case r == '"':

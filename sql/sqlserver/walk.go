@@ -28,7 +28,7 @@ func (c *checker) token(i int) error {
 	return nil
 }
 
-// afterDot tells whether a word is the later part of a name, as in t.delete. A dot after a number is none of
+// afterDot reports whether a word is the later part of a name, as in t.delete. A dot after a number is none of
 // a name: T-SQL reads 1.DELETE as 1. and DELETE.
 func (c *checker) afterDot(i int) bool {
 	first := i - 1
@@ -87,10 +87,10 @@ func (c *checker) open(i int) error {
 	return nil
 }
 
-// endsStatement tells whether a statement could be complete with the token at i, whatever it is part of.
+// endsStatement reports whether a statement could be complete with the token at i, whatever it is part of.
 func (c *checker) endsStatement(i int) bool {
 	t := c.at(i)
-	return i >= 0 && (t.kind == text || t.kind == number || t.kind == variable || t.key == ")")
+	return i >= 0 && (t.kind == literal || t.kind == number || t.kind == variable || t.key == ")")
 }
 
 // tableHints refuses hints that keep locks: after WITH, in OPTION's TABLE HINT, or alone in parentheses.
@@ -138,7 +138,7 @@ func (c *checker) keyword(i int) error {
 	return c.structure(i)
 }
 
-// harmless tells the uses of refused words that only read.
+// harmless recognizes the uses of refused words that only read.
 func (c *checker) harmless(i int, key string) bool {
 	next := c.at(i + 1)
 	switch key {
@@ -212,7 +212,7 @@ func (c *checker) structure(i int) error {
 	return nil
 }
 
-// beginsStatement tells whether a word that may be a name begins a statement: where one could end before it, and what
+// beginsStatement reports whether a word that may be a name begins a statement: where one could end before it, and what
 // follows is what the statement has and a name has not.
 func (c *checker) beginsStatement(i int, key string) bool {
 	if c.tokens[i].key == key && c.wantsMore(i-1) {
@@ -231,13 +231,13 @@ func (c *checker) beginsStatement(i int, key string) bool {
 	}
 }
 
-// wantsMore tells whether a statement cannot end with the token at i, so that what comes next is a part of it.
+// wantsMore reports whether a statement cannot end with the token at i, so that what comes next is a part of it.
 func (c *checker) wantsMore(i int) bool {
 	t := c.at(i)
 	return t.kind == symbol && isOneOf(t, "(", ",", "/", "+", "-", "%", "=", "<", ">", "!", "&", "|", "^", "~", "{") || t.kind == word && operators[t.key] && !c.afterDot(i)
 }
 
-// followsName tells whether the token at i is one that may come after a name, and begins no list of values.
+// followsName reports whether the token at i is one that may come after a name, and begins no list of values.
 func (c *checker) followsName(i int) bool {
 	t := c.at(i)
 	switch t.kind {
@@ -304,7 +304,7 @@ func unquote(t token) string {
 	return canonical(t.text[1 : len(t.text)-1])
 }
 
-// namesTable tells whether a name or a parenthesis at i stands where a table does, rather than a column.
+// namesTable reports whether a name or a parenthesis at i stands where a table does, rather than a column.
 func (c *checker) namesTable(i int) bool {
 	switch c.inside().clause {
 	case "TABLES":
@@ -317,9 +317,9 @@ func (c *checker) namesTable(i int) bool {
 	return false
 }
 
-// opensNodes tells whether the parenthesis at i is that of column.nodes('/path'), the one method that gives rows.
+// opensNodes reports whether the parenthesis at i is that of column.nodes('/path'), the one method that gives rows.
 func (c *checker) opensNodes(i int) bool {
-	return unquote(c.at(i-1)) == "NODES" && c.at(i).key == "(" && c.at(i+1).kind == text
+	return unquote(c.at(i-1)) == "NODES" && c.at(i).key == "(" && c.at(i+1).kind == literal
 }
 
 // chain counts the dots of the name that begins at i, and tells what follows it.

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/testmssql"
+	testmssql "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/mssql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
@@ -682,7 +682,7 @@ func TestTheServerIsAskedWhatAStatementReturns(t *testing.T) {
 	}
 }
 
-// serveTLS starts a server with TLS, and gives its address as a connection string and its certificate's file.
+// serveTLS starts a server with TLS, and returns its address as a connection string and its certificate's file.
 func serveTLS(t *testing.T) (server *testmssql.Server, dsn, file string) {
 	t.Helper()
 	server, certificate, err := testmssql.StartTLS(answered(always(one)))

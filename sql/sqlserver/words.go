@@ -20,7 +20,7 @@ var refused = reasons{
 	"it is not part of a reading statement": "PROC PROCEDURE TRIGGER ROWCOUNT TEXTSIZE IDENTITY_INSERT STATISTICS OFFSETS",
 }.byWord()
 
-// instead tells how what is refused can be had.
+// instead reports how what is refused can be had.
 var instead = map[string]string{
 	"INTO":    "Leave INTO out: the result comes back, and large ones are written to a file of the session.",
 	"DECLARE": "Give values in params, as @p1, @p2 …, and name intermediate results with WITH name AS (SELECT …).",

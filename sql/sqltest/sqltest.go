@@ -28,7 +28,7 @@ func Corpus(tb testing.TB, name string) []string {
 	return statements
 }
 
-// Read runs a statement to its end, and gives its values as texts, NULL as "NULL".
+// Read runs a statement to its end, and returns its values as texts, NULL as "NULL".
 func Read(ctx context.Context, db sql.Database, statement string, params ...any) ([]sql.Column, [][]string, error) {
 	rows, err := db.Query(ctx, sql.Query{Text: statement, Params: params})
 	if err != nil {

@@ -1,4 +1,4 @@
-"""Of the host's file systems, only the session's volume is there, and it has its options.
+"""Of the host's file systems, only the session's volume is there, with its options, and our own programs to read.
 
 Tried: every mount, the sockets of Podman, Docker and systemd.
 """
@@ -13,6 +13,10 @@ for line in read("/proc/self/mounts").splitlines():
         pass  # whether it can be written to is told elsewhere
     elif place == "/mnt/data":
         volume = options
+    elif place == "/opt/code-sandbox-mcp":
+        # The programs of the sandbox itself, for all containers.
+        assert "ro" in options, line
+        refused(lambda: open(place + "/own", "w"))
     elif place in OWN:
         assert "ro" in options, line
     elif kind == "devtmpfs" and place.startswith(("/proc/", "/sys/")):

@@ -1,11 +1,18 @@
 // Forged frames spoil nothing but the code's own run.
 //
 // Tried: garbage, huge lengths, deep nesting and forged results, written to every descriptor that is inherited or found.
-const frame = (message) => {
+const frame = (message, kind = 'c') => {
   const data = Buffer.isBuffer(message) ? message : Buffer.from(JSON.stringify(message));
-  const length = Buffer.alloc(4);
-  length.writeUInt32BE(data.length);
-  return Buffer.concat([length, data]);
+  const head = Buffer.from(`\0\0\0\0${kind}`);
+  head.writeUInt32BE(data.length);
+  return Buffer.concat([head, data]);
+};
+// A frame as a kernel tells it to its supervisor: a header and a blob.
+const report = (message) => {
+  const data = Buffer.from(JSON.stringify(message));
+  const lengths = Buffer.alloc(8);
+  lengths.writeUInt32BE(data.length);
+  return Buffer.concat([lengths, data]);
 };
 const forged = [
   ...['run-x', '', null, 1].map((id) => (
@@ -15,10 +22,13 @@ const forged = [
     { type, id: 'run-x', pid: 1, n: -1, data: { 'image/png': '!!' }, path: '../../etc/passwd', state: 'dead' }
   )),
 ];
+// What is well formed comes first: the rest ends a connection.
+const ends = ['run-x', ''].map((id) => ({ type: 'done', id, result: FACTS.token, goes_on: [FACTS.token] }));
 const payloads = [
-  ...forged.map(frame),
+  ...[...ends, ...forged].map(report),
+  ...forged.map((message) => frame(message)),
   ...forged.map((message) => Buffer.from(`${JSON.stringify(message)}\n`)),
-  frame(Buffer.alloc(60000, '[')), frame(Buffer.from('hello')), frame(Buffer.alloc(0)),
+  frame(Buffer.alloc(60000, '[')), frame(Buffer.from('hello')), frame(Buffer.alloc(0)), frame(Buffer.alloc(12), 's'), frame(Buffer.from('hello'), 's'),
   Buffer.alloc(65536, 0xff), Buffer.from([0, 0, 3, 232, 123]),
 ];
 for (const pid of fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {

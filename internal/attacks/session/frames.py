@@ -6,9 +6,9 @@ import stat
 import struct
 
 
-def frame(message):
+def frame(message, kind=b"c"):
     data = message if isinstance(message, bytes) else json.dumps(message).encode()
-    return struct.pack(">I", len(data)) + data
+    return struct.pack(">I", len(data)) + kind + data
 
 
 def report(message):
@@ -25,9 +25,10 @@ forged = [
     for kind in ("display", "progress", "peek", "kernel", "usage", "log", "ready", "pong", "stop", "init", "run", "attach")
 ]
 # What is well formed comes first: the rest ends a connection.
-payloads = [report(m) for m in forged] + [frame(m) for m in forged] + [
-    frame(b"[" * 60000), frame(b"hello"), frame(b""), frame(b'{"n": 1e999999}'),
-    struct.pack(">I", 1000) + b"{", struct.pack(">II", 0xFFFFFFFF, 0xFFFFFFFF) + b"x" * 65536, b"\xff\x00garbage\n" * 1000,
+ends = [{"type": "done", "id": name, "result": FACTS["token"], "goes_on": [FACTS["token"]]} for name in ("run-x", "")]
+payloads = [report(m) for m in ends + forged] + [frame(m) for m in forged] + [
+    frame(b"[" * 60000), frame(b"hello"), frame(b""), frame(b'{"n": 1e999999}'), frame(b"\0" * 12, b"s"), frame(b"hello", b"s"), frame(b"", b"x"),
+    struct.pack(">I", 1000) + b"c{", struct.pack(">II", 0xFFFFFFFF, 0xFFFFFFFF) + b"x" * 65536, b"\xff\x00garbage\n" * 1000,
 ]
 targets = list(range(3, 1024))
 for pid in [name for name in os.listdir("/proc") if name.isdigit() and name != str(os.getpid())]:

@@ -5,22 +5,16 @@ const net = require('node:net');
 
 const frame = (message) => {
   const data = Buffer.from(JSON.stringify(message));
-  const length = Buffer.alloc(4);
-  length.writeUInt32BE(data.length);
-  return Buffer.concat([length, data]);
+  const head = Buffer.from('\0\0\0\0c');
+  head.writeUInt32BE(data.length);
+  return Buffer.concat([head, data]);
 };
 
-const connectTo = (path) => new Promise((resolve) => {
-  const client = net.connect(path);
+const connect = () => new Promise((resolve, reject) => {
+  const client = net.connect('\0code-sandbox-mcp');
   client.once('connect', () => resolve(client));
-  client.once('error', () => resolve(null));
+  client.once('error', () => reject(new NotTried('the session has no such socket')));
 });
-
-async function connect() {
-  const client = await connectTo('\0code-sandbox-mcp') ?? await connectTo('/tmp/.code-sandbox-mcp.sock');
-  if (client === null) throw new NotTried('the session has no such socket');
-  return client;
-}
 
 // A connection must end without a word.
 const silence = (client, payload) => new Promise((resolve, reject) => {
@@ -35,7 +29,7 @@ const silence = (client, payload) => new Promise((resolve, reject) => {
 });
 
 const run = frame({ type: 'run', id: 'run-x', code: '1', timeout_ms: 0, grace_ms: 0 });
-const attach = (token) => Buffer.concat([frame({ type: 'attach', protocol: 1, token }), run]);
+const attach = (token) => Buffer.concat([frame({ type: 'attach', protocol: 2, token }), run]);
 const payloads = [
   run, attach(undefined), attach(''), attach('x'.repeat(32)),
   attach(null), attach(['x']), Buffer.alloc(8192, 0xff), frame({ type: 'stop' }),

@@ -5,25 +5,22 @@ Tried: runs without one, wrong, long and odd ones, a huge length, a crowd of con
 import socket
 import struct
 
-ADDRESSES = ("\0code-sandbox-mcp", "/tmp/.code-sandbox-mcp.sock")
 
 
 def connect():
-    for address in ADDRESSES:
-        client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        client.settimeout(FACTS["patience_seconds"])
-        try:
-            client.connect(address)
-        except OSError:
-            client.close()
-        else:
-            return client
-    raise NotTried("the session has no such socket")
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    client.settimeout(FACTS["patience_seconds"])
+    try:
+        client.connect("\0code-sandbox-mcp")
+    except OSError:
+        client.close()
+        raise NotTried("the session has no such socket")
+    return client
 
 
 def frame(message):
     data = json.dumps(message).encode()
-    return struct.pack(">I", len(data)) + data
+    return struct.pack(">I", len(data)) + b"c" + data
 
 
 def silence(client):
@@ -40,12 +37,14 @@ def silence(client):
 
 run = {"type": "run", "id": "run-x", "code": "1", "timeout_ms": 0, "grace_ms": 0}
 payloads = [
-    frame(run), frame({"type": "attach", "protocol": 1}) + frame(run), frame({"type": "attach", "protocol": 1, "token": ""}) + frame(run),
-    frame({"type": "attach", "protocol": 1, "token": "x" * 32}) + frame(run), frame({"type": "attach", "protocol": 1, "token": None}),
-    frame({"type": "attach", "protocol": 1, "token": ["x"]}), struct.pack(">I", 0xFFFFFFFF) + b"x" * 8192, frame({"type": "stop"}),
+    frame(run), frame({"type": "attach", "protocol": 2}) + frame(run), frame({"type": "attach", "protocol": 2, "token": ""}) + frame(run),
+    frame({"type": "attach", "protocol": 2, "token": "x" * 32}) + frame(run), frame({"type": "attach", "protocol": 2, "token": None}),
+    frame({"type": "attach", "protocol": 2, "token": ["x"]}), frame({"type": "attach", "protocol": 2, "files_only": True}),
+    struct.pack(">I", 0xFFFFFFFF) + b"x" * 8192, frame({"type": "stop"}),
 ]
 # No more than four may wait for their word at once. A crowd that says nothing must not keep others out for good.
-for four in (payloads[:4], payloads[4:]):
+for at in range(0, len(payloads), 4):
+    four = payloads[at:at + 4]
     for idler in [connect() for _ in range(12)]:
         idler.close()
     clients = [connect() for _ in four]

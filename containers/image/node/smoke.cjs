@@ -1,0 +1,82 @@
+// Uses what the Node image promises, as its user. Runs at the end of the build, so that an
+// image that lost something is never made; runs in a finished image just as well.
+'use strict';
+
+const assert = require('node:assert/strict');
+const { execFileSync, spawnSync } = require('node:child_process');
+const { mkdtempSync, rmSync, writeFileSync } = require('node:fs');
+const { join } = require('node:path');
+
+const { dependencies } = require('/opt/node/package.json');
+
+// From a folder that has nothing to do with the packages, as a session's code is.
+const folder = mkdtempSync('/tmp/smoke-');
+const run = (command, ...args) => execFileSync(command, args, { cwd: folder, encoding: 'utf8' }).trim();
+const file = (name, text) => writeFileSync(join(folder, name), text);
+
+const typesOnly = (name) => name.startsWith('@types/');
+
+const checks = {
+  'require and import find every package'() {
+    const names = JSON.stringify(Object.keys(dependencies).filter((name) => !typesOnly(name)));
+    file('all.cjs', `for (const name of ${names}) require(name);`);
+    file('all.mjs', `for (const name of ${names}) await import(name);`);
+    run('node', 'all.cjs');
+    run('node', 'all.mjs');
+  },
+
+  'TypeScript runs, and is checked'() {
+    file('a.ts', "import _ from 'lodash';\nenum Size { S = 1, L }\nconst n: number = _.sum([Size.S, Size.L]);\nconsole.log(n, process.pid > 0);\n");
+    assert.equal(run('tsx', 'a.ts'), '3 true');
+    assert.equal(run('node', '--experimental-transform-types', '--no-warnings', 'a.ts'), '3 true');
+    assert.equal(run('tsc', '--noEmit', '--esModuleInterop', '--skipLibCheck', 'a.ts'), '');
+    assert.equal(run('esbuild', '--bundle', '--platform=node', '--outfile=b.cjs', '--log-level=error', 'a.ts'), '');
+    assert.equal(run('node', 'b.cjs'), '3 true');
+  },
+
+  'native packages work'() {
+    file(
+      'native.mjs',
+      `import sharp from 'sharp';
+       import { createCanvas } from '@napi-rs/canvas';
+       const svg = Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" width="90" height="30"><text y="20">é 你好</text></svg>');
+       const { width } = await sharp(await sharp(svg).png().toBuffer()).metadata();
+       const canvas = createCanvas(40, 20);
+       canvas.getContext('2d').fillText('你好', 2, 12);
+       console.log(width, (await canvas.encode('png')).length > 100);`,
+    );
+    assert.equal(run('node', 'native.mjs'), '90 true');
+  },
+
+  'time zones have their old names'() {
+    const summer = new Date('2024-07-01T12:00:00Z');
+    for (const [zone, offset] of Object.entries({
+      'US/Eastern': '-0400', 'Asia/Calcutta': '+0530', 'Europe/Kiev': '+0300', 'America/Buenos_Aires': '-0300', GB: '+0100', EST5EDT: '-0400',
+    })) {
+      const iso = `GMT${offset.slice(0, 3)}:${offset.slice(3)}`;
+      assert.equal(new Intl.DateTimeFormat('en', { timeZone: zone, timeZoneName: 'longOffset' }).format(summer).split(' ')[1], iso);
+      process.env.TZ = zone;
+      assert.match(summer.toString(), new RegExp(`GMT\\${offset}`));
+      assert.equal(run('date', '--date=2024-07-01', '+%z'), offset);
+    }
+    delete process.env.TZ;
+  },
+
+  'no program takes another user or group'() {
+    assert.equal(spawnSync('find', ['/', '-xdev', '-perm', '/6000'], { encoding: 'utf8' }).stdout, '');
+  },
+
+  'npm and npx start'() {
+    assert.match(run('npm', '--version'), /^\d+\./);
+    assert.match(run('npx', '--version'), /^\d+\./);
+  },
+};
+
+try {
+  for (const [name, check] of Object.entries(checks)) {
+    check();
+    console.log(`smoke: ${name}: ok`);
+  }
+} finally {
+  rmSync(folder, { recursive: true });
+}

@@ -1,0 +1,15 @@
+'use strict';
+/* Text: what is some, and how it is cut to so many bytes of UTF-8. */
+
+const isText = (value) => typeof value === 'string';
+
+/** cutText shortens text to at most limit bytes of UTF-8 without splitting a character. */
+function cutText(text, limit) {
+  if (text.length * 3 <= limit || Buffer.byteLength(text) <= limit) return text;
+  const bytes = Buffer.from(text.slice(0, limit));
+  let end = Math.min(limit, bytes.length);
+  while (end > 0 && end < bytes.length && (bytes[end] & 0xc0) === 0x80) end--;
+  return bytes.toString('utf8', 0, end);
+}
+
+module.exports = { cutText, isText };

@@ -1,0 +1,50 @@
+'use strict';
+/* Text of values that user code made, which may refuse anything. */
+
+const { isText } = require('../common/text.cjs');
+
+// What inspect puts in the place of what it leaves out. It may be something else as well: then looking costs a moment.
+const LEFT_OUT = /\[[^\s\]]|\d more (?:item|character)/;
+
+/** inspect is util.inspect as the REPL uses it, which survives objects that refuse to be inspected. */
+function inspect(value, options) {
+  try {
+    return require('node:util').inspect(value, { showProxy: true, colors: false, ...options });
+  } catch (error) {
+    return `[value that cannot be inspected: ${safeText(() => error.message)}]`;
+  }
+}
+
+/**
+ * whole returns the text that make makes with options of inspect that leave out nothing, where that goes into limit
+ * characters, and otherwise the text with Node's own, which says what is left out. It looks at each time a level
+ * deeper and at twice as many items: what it must not show costs little that way.
+ */
+function whole(make, limit) {
+  const short = make({});
+  if (!LEFT_OUT.test(short)) return short;
+  const { depth, maxArrayLength, maxStringLength } = require('node:util').inspect.defaultOptions;
+  let text = short;
+  for (let step = 1, before = ''; text !== before && LEFT_OUT.test(text); step++) {
+    const times = 2 ** step;
+    before = text;
+    text = make({
+      depth: (depth ?? Infinity) + step,
+      maxArrayLength: (maxArrayLength ?? Infinity) * times,
+      maxStringLength: (maxStringLength ?? Infinity) * times,
+    });
+    if (text.length > limit) return short;
+  }
+  return text;
+}
+
+function safeText(get) {
+  try {
+    const value = get();
+    return isText(value) ? value : '';
+  } catch {
+    return '';
+  }
+}
+
+module.exports = { inspect, safeText, whole };

@@ -1,0 +1,773 @@
+'use strict';
+/* A kernel: the process that user code lives in. */
+
+const fs = require('node:fs');
+const moduleApi = require('node:module');
+const net = require('node:net');
+const pathApi = require('node:path');
+const workerThreads = require('node:worker_threads');
+const { onInit } = require('node:v8').promiseHooks;
+// It takes the timers as it finds them: later those would be the kernel's, and a time limit that
+// code gives a program would end with the run.
+require('node:child_process');
+const { Asker } = require('../common/ask.cjs');
+const { closeSync, fstatSync, openSync, promiseThen } = require('./builtins.cjs');
+const { writeAll } = require('./bytes.cjs');
+const { Cell, readsAsObject } = require('./cell.cjs');
+const { inode } = require('./descriptors.cjs');
+const { fillConsole } = require('./console.cjs');
+const { Displayer, displaysItself } = require('./display.cjs');
+const { cutError, describeError, describeSyntaxError, formatStack } = require('./errors.cjs');
+const { Evaluator, newSession } = require('./evaluator.cjs');
+const { EventLoop } = require('./event_loop.cjs');
+const { FrameReader, encodeFrame } = require('../common/frames.cjs');
+const { ACKED, ANSWERED, CELLS, ENDING, FIRED, FIRING, IDLE, IN_RUN, RUNNING, STATE, TIMES, WAITING, kindOf } = require('../common/interrupt_state.cjs');
+const { Importer } = require('./importer.cjs');
+const { inspect, safeText, whole } = require('./inspect.cjs');
+const { KernelOutput } = require('./kernel_output.cjs');
+const { RunContext } = require('./run_context.cjs');
+const { cutText, isText } = require('../common/text.cjs');
+const { CLOSED, Started } = require('./started.cjs');
+const { LeakedFds } = require('./leaked_fds.cjs');
+const { serveTypeScript } = require('./typescript_files.cjs');
+const { Unfinished } = require('./unfinished.cjs');
+const { resumeImmediates, startImmediate } = require('./turns.cjs');
+const { KERNEL_FD, MAX_BLOB, MAX_FRAME_IN, MAX_HEADER } = require('../common/wire.cjs');
+
+const FIRED_AFTER_MS = 30; // a termination takes far less from one thread to the other
+const ASKED_AFTER_MS = 1000; // it ends with the termination
+const TRANSLATE_MS = 20_000;
+const BACKGROUND_BYTES = 1 << 20; // of one frame
+
+/** Kernel is the process that user code lives in: one per process, from start to its death. */
+class Kernel {
+  #boot; // what main.cjs gave it: watcherFile, load
+  settings = { workDir: '/', outputBytes: 30_000, imageBytes: 1 << 20 };
+  #context = new RunContext();
+  #evaluator = new Evaluator();
+  #run = null;
+  #watched = null; // the run whose first promise is yet to be made
+  #unwatch = () => {};
+  #hasBegun = false; // a run, by the bytes that are being read
+  #hasRun = false;
+  #constants = null; // a pattern of the names that assignments in the next code are looked for
+  #interruptState = new Int32Array(new SharedArrayBuffer(4 * CELLS));
+  #asker = null;
+  #pipes = [];
+  #finished = ''; // the id of the last run that has ended
+  #leakedFds = null; // what interrupted calls have left open
+  #started = null;
+  #loop = null;
+  #thrown = null; // the last exception out of a timer, with the timer's run
+
+  constructor(boot) {
+    this.#boot = boot;
+  }
+
+  start() {
+    // With the container's memory spent, this process goes before the supervisor.
+    try {
+      fs.writeFileSync('/proc/self/oom_score_adj', '1000');
+    } catch {
+      // Not this machine's way, or refused: the supervisor is only less well protected.
+    }
+    this.#startWatcher();
+    const session = newSession();
+    this.post = session.post.bind(session);
+    this.#openPipes();
+    this.#installGlobals();
+    this.#loop = new EventLoop(this.#openChannel(), this.#started);
+  }
+
+  #startWatcher() {
+    const channel = new workerThreads.MessageChannel();
+    const workerData = { interruptState: this.#interruptState.buffer, port: channel.port2 };
+    const worker = new workerThreads.Worker(this.#boot.watcherFile, {
+      workerData,
+      transferList: [channel.port2],
+      argv: [],
+      // The parser is Node's own copy of acorn, which only this flag gives access to.
+      execArgv: ['--expose-internals'],
+    });
+    worker.unref();
+    // Without its watcher a kernel cannot be interrupted any more.
+    worker.on('error', (error) => this.#fail(`watcher: ${error?.stack}`));
+    this.#asker = new Asker(channel.port1, this.#interruptState.subarray(ANSWERED));
+  }
+
+  #fail(message) {
+    this.send({ type: 'log', message });
+    process.kill(process.pid, 'SIGKILL');
+  }
+
+  // openPipes opens the output pipes once more under descriptors that only the kernel
+  // uses: code that closes or replaces 1 and 2 keeps its console that way.
+  #openPipes() {
+    for (const fd of [1, 2]) {
+      let own = fd;
+      try {
+        if (fstatSync(fd).isFIFO()) own = openSync(`/proc/self/fd/${fd}`, 'a');
+      } catch {
+        // A socket cannot be opened again: the kernel shares the descriptor.
+      }
+      this.#pipes[fd] = { own, ino: fstatSync(own).ino };
+    }
+  }
+
+  /** repairStdio puts descriptors 0, 1 and 2 back in place where the last run closed or replaced them. */
+  #repairStdio() {
+    for (const fd of [1, 2]) {
+      const { own, ino } = this.#pipes[fd];
+      if (own === fd || inode(fd) === ino) continue;
+      if (inode(0) === -1) openSync('/dev/null', 'r');
+      if (inode(fd) !== -1) closeSync(fd);
+      const reopened = openSync(`/proc/self/fd/${own}`, 'a');
+      if (reopened !== fd) closeSync(reopened);
+    }
+  }
+
+  #openChannel() {
+    const reader = new FrameReader(MAX_FRAME_IN, (frame) => this.#onFrame(frame));
+    const buffer = Buffer.allocUnsafe(1 << 16);
+    const callback = (count) => {
+      this.#hasBegun = false;
+      reader.push(buffer.subarray(0, count));
+      return true;
+    };
+    const channel = new net.Socket({ fd: KERNEL_FD, readable: true, writable: false, onread: { buffer, callback } });
+    // The supervisor is gone: so is this container.
+    channel.on('end', () => process.kill(process.pid, 'SIGKILL'));
+    channel.on('error', () => process.kill(process.pid, 'SIGKILL'));
+    return channel;
+  }
+
+  /** send writes a frame to the supervisor, or returns false where it is longer than one may be. */
+  send(message, blob = null) {
+    const frame = encodeFrame(message, blob);
+    const blobLength = blob === null ? 0 : blob.length;
+    if (blobLength > MAX_BLOB || frame.length - blobLength > MAX_HEADER) return false;
+    writeAll(KERNEL_FD, frame);
+    return true;
+  }
+
+  #onFrame(frame) {
+    this.#context.reset();
+    this.#evaluator.reset();
+    resumeImmediates();
+    if (frame.type === 'init') this.#onInit(frame);
+    else if (frame.type === 'run') this.#tryRun(frame);
+    else if (frame.type === 'interrupt') this.#onceBegun(() => this.#onInterrupt(frame));
+    else if (frame.type === 'pipes') this.#onPipes(frame);
+  }
+
+  // The first ticks and promises of a run that was read with what ends it still wait for their turn: to end
+  // it now would have them follow, and keep the next one waiting.
+  #onceBegun(act) {
+    if (this.#hasBegun) startImmediate(act);
+    else act();
+  }
+
+  // onPipes leaves the pipes to the programs that have got them, and takes others.
+  #onPipes({ paths }) {
+    for (const fd of [1, 2]) {
+      const before = this.#pipes[fd].own;
+      const own = openSync(paths[fd - 1], 'a');
+      this.#pipes[fd] = { own, ino: fstatSync(own).ino };
+      if (before !== fd) closeSync(before);
+    }
+    this.#repairStdio();
+    this.send({ type: 'piped' });
+  }
+
+  #onInit({ work_dir: workDir, env, preload, output_bytes: outputBytes, image_bytes: imageBytes }) {
+    this.settings = { workDir, outputBytes, imageBytes };
+    Object.assign(process.env, env);
+    try {
+      process.chdir(workDir);
+    } catch (error) {
+      this.send({ type: 'log', message: `cannot enter ${workDir}: ${error.message}` });
+    }
+    this.importer.workDir = workDir;
+    installModule(workDir);
+    serveTypeScript((question) => this.#translate({ ...question, workDir }));
+    this.send({ type: 'hello', pid: process.pid, version: process.version.slice(1), features: features(workDir) });
+    for (const name of preload) promiseThen(this.importer.call(name), undefined, () => {});
+    startImmediate(() => this.#warmUp());
+  }
+
+  // warmUp goes the way of a run once while nobody waits, so that the first run need not
+  // compile it.
+  #warmUp() {
+    if (this.#run !== null) return;
+    this.#evaluator.evaluate('({})', () => {
+      if (this.#run === null) describeError(new Error(inspect({})), 100);
+    });
+  }
+
+  // Globals ---------------------------------------------------------------------
+
+  #installGlobals() {
+    this.importer = new Importer(process.cwd(), this.#boot.load);
+    const $const = () => {
+      throw new TypeError('Assignment to constant variable.');
+    };
+    const $mport = (specifier, options) => this.importer.call(specifier, options);
+    $mport.load = (specifier, options, names) => this.importer.load(specifier, options, names);
+    Object.defineProperty($mport, 'meta', { get: () => this.importer.meta });
+    const displayer = new Displayer(this);
+    const display = (value, options) => displayer.show(this.#running(), value, options);
+    this.display = display;
+    for (const [name, value] of Object.entries({ $const, $mport, display })) defineGlobal(name, value);
+    this.#installOutput();
+    this.#installExit();
+    this.#installKill();
+    this.#installWarnings();
+    this.#leakedFds = new LeakedFds();
+    this.#started = new Started({
+      owner: () => this.#owner(),
+      callBack: (run, action) => this.#callBack(run, action),
+      write: (run, fd, bytes) => this.write(run, fd, bytes),
+    });
+    installLibraries();
+    process.execArgv = [];
+    process.title = 'node';
+    Error.stackTraceLimit = 30;
+    Error.prepareStackTrace = formatStack;
+    this.#keepHandlers();
+  }
+
+  #installOutput() {
+    for (const [fd, name] of [[1, 'stdout'], [2, 'stderr']]) {
+      const stream = new KernelOutput(fd, (bytes) => this.write(this.#context.get(), fd, bytes));
+      Object.defineProperty(process, name, { value: stream, configurable: true, enumerable: true, writable: true });
+    }
+    fillConsole(process, () => this.settings.outputBytes);
+  }
+
+  #installExit() {
+    const exit = (code = process.exitCode) => {
+      const run = this.#running();
+      run.exitCode = exitNumber(code);
+      run.cancelled = true; // nothing of it comes any more
+      this.#terminate(() => this.#finish(run, { outcome: 'exited', exitCode: run.exitCode }));
+    };
+    process.exit = exit;
+    process.reallyExit = exit;
+  }
+
+  // Node takes its contexts down before it sends itself a signal, though that may be one to live on
+  // after. By the number of another thread of its own it does not know itself.
+  #installKill() {
+    const kill = process._kill;
+    process._kill = (pid, number) => {
+      if (pid !== process.pid || number === 0) return kill(pid, number);
+      const other = fs.readdirSync('/proc/self/task').find((thread) => Number(thread) !== process.pid);
+      return other !== undefined && kill(Number(other), number) === 0 ? 0 : kill(pid, number);
+    };
+  }
+
+  // Node tells a warning each time. Here the first of a kind is told at once, and the number of the others at the
+  // end of the run. That something is experimental is not told: it may be the kernel that uses it.
+  #installWarnings() {
+    const [tell] = process.listeners('warning');
+    process.removeListener('warning', tell);
+    process.on('warning', (warning) => {
+      if (warning?.name === 'ExperimentalWarning') return;
+      const run = this.#owner();
+      const kind = `${warning?.name}${warning?.code ? ` [${warning.code}]` : ''}`;
+      const key = warning?.code ? kind : `${kind}: ${safeText(() => warning.message).replace(/\d+/g, '0')}`;
+      const told = run?.warnings.get(key);
+      if (told === undefined) {
+        run?.warnings.set(key, { kind, times: 1 });
+        return tell(warning);
+      }
+      told.times++;
+      if (run.finished) startImmediate(() => this.#tellRepeated(run));
+    });
+  }
+
+  #tellRepeated(run) {
+    for (const told of run.warnings.values()) {
+      if (told.times > 1) this.write(run, 2, Buffer.from(`(${told.kind}: came ${told.times} times, told once)\n`));
+      told.times = 0;
+    }
+  }
+
+  // terminate stops the JavaScript that is running, past every catch and finally, and calls
+  // after from the event loop: again and again, as the termination may hit that as well.
+  #terminate(after) {
+    startImmediate(after);
+    const again = setInterval(() => {
+      after();
+      clearTimeout(again);
+    }, 5);
+    this.post('Runtime.terminateExecution');
+    for (;;);
+  }
+
+  #callBack(run, action) {
+    try {
+      this.#context.run(run, action);
+    } catch (error) {
+      this.#thrown = { run, error }; // the context is over when the exception is reported
+      throw error;
+    }
+  }
+
+  // owner is the run that the running code belongs to; what has lost its trace belongs to the current one.
+  #owner() {
+    return this.#context.get() ?? this.#run;
+  }
+
+  #running() {
+    return this.#owner() ?? { id: '', finished: true, displays: [] };
+  }
+
+  // Output ----------------------------------------------------------------------
+
+  /** write prints bytes for run. What a run prints after its end belongs into no other run's answer. */
+  write(run, fd, bytes) {
+    const owner = run ?? this.#run;
+    if (owner !== null && (owner === this.#run || this.#isJoining())) return writeAll(this.#pipes[fd].own, bytes);
+    for (let at = 0; at < bytes.length; at += BACKGROUND_BYTES) {
+      this.send({ type: 'background', id: owner?.id ?? '', stream: fd }, bytes.subarray(at, at + BACKGROUND_BYTES));
+    }
+  }
+
+  // isJoining reports whether the run awaits what earlier ones have left: it has nothing of its own to wait for.
+  #isJoining() {
+    return this.#run !== null && !this.#run.isEnding && this.#run.unfinished.isEmpty;
+  }
+
+  // Runs --------------------------------------------------------------------------
+
+  // A run always gets its answer, also when code has broken something that the kernel needs.
+  #tryRun(frame) {
+    try {
+      this.#onRun(frame);
+    } catch (error) {
+      const run = this.#run ?? newRun(frame);
+      this.#finish(run, { outcome: 'failed', error: describeError(error, this.settings.outputBytes) });
+    }
+  }
+
+  #onRun(frame) {
+    const { id, code } = frame;
+    this.#tellFirst(id);
+    this.#repairStdio();
+    this.#keepHandlers();
+    process.exitCode = undefined;
+    const run = newRun(frame);
+    const { cell } = run;
+    this.#run = run;
+    run.mark = this.#loop.mark();
+    this.#hasBegun = true;
+    Atomics.store(this.#interruptState, IN_RUN, RUNNING);
+    if (/\b(?:const|import|export)\b/.test(code) || cell.code.startsWith('#!') || this.#constants?.test(code)) {
+      const answer = this.#translate({ what: 'cell', code: cell.code });
+      this.#use(cell, answer);
+      run.refused = answer?.error ?? null;
+    }
+    if (cell.evaluated === cell.code && readsAsObject(cell.code)) cell.use({ code: `(${cell.code}\n)`, prefix: 1 });
+    this.#evaluate(run);
+  }
+
+  // tellFirst reports that code may have run here from now on. A run that a kernel dies over before that is
+  // given to another kernel.
+  #tellFirst(id) {
+    if (!this.#hasRun) this.send({ type: 'begun', id });
+    this.#hasRun = true;
+  }
+
+  // translate has the watcher make evaluable code of what V8's REPL mode refuses. It returns {code, prefix,
+  // map}, {error}, or null when there is nothing to translate. Nothing else may happen between a cell's
+  // translation and its evaluation, so this blocks.
+  #translate(question) {
+    return this.#asker.ask(question, TRANSLATE_MS);
+  }
+
+  // use has V8 get what a cell was translated to, if it was, and reports whether it was.
+  #use(cell, answer) {
+    if (answer?.constants !== undefined) this.#constants = answer.constants && new RegExp(answer.constants);
+    if (answer?.code === undefined) return false;
+    cell.use(answer);
+    return true;
+  }
+
+  // Code may have taken these away, or taken over.
+  #keepHandlers() {
+    for (const [event, handler] of [['uncaughtException', this.#onUncaught], ['unhandledRejection', this.#onRejection]]) {
+      if (!process.listeners(event).includes(handler)) process.prependListener(event, handler);
+    }
+  }
+
+  #evaluate(run) {
+    let refusal;
+    do {
+      refusal = this.#tryToEvaluate(run);
+    } while (refusal !== null && this.#hasOtherCode(run, refusal));
+    // What was thrown at once: as long as V8 evaluated, it could not be made to forget it.
+    if (run.settled !== null && 'thrown' in run.settled) this.#onRejected(run);
+  }
+
+  // tryToEvaluate returns V8's reasons where it refuses the code. In REPL mode code runs as an async function. An
+  // answer that is there before V8 returns therefore tells that it refused the code and none of it ran, or
+  // that it was terminated.
+  #tryToEvaluate(run) {
+    const { cell } = run;
+    const expression = `${cell.evaluated}\n//# sourceURL=${cell.name}`;
+    let refusal = null;
+    let compiling = true;
+    const answered = (error, response) => {
+      if (compiling) run.promise = null;
+      if (compiling && !error) refusal = response.exceptionDetails;
+      else this.#guarded(run, () => this.#onEvaluated(run, error));
+    };
+    this.#watchFirstPromise(run);
+    this.#context.run(run, () => this.#evaluator.evaluate(expression, answered));
+    this.#stopWatching();
+    compiling = false;
+    return refusal;
+  }
+
+  // Nobody else would tell of what goes wrong in a callback, or end the run.
+  #guarded(run, act) {
+    try {
+      act();
+    } catch (broken) {
+      this.#onThrown(run, broken);
+    }
+  }
+
+  // An evaluation waits for the promise of the async function that REPL mode makes of a
+  // cell: the first that is made. It is held, because otherwise nothing may refer to it, as
+  // while code awaits what never comes: garbage collection would report that to the session
+  // by calling JavaScript, and V8 aborts the process over it. And it is listened to before
+  // V8 does, which would make JSON of the value, text of any length included. A termination that comes before
+  // the evaluation leaves the hook where it is: so there is one function for all runs, which Node may have twice.
+  #watchFirstPromise(run) {
+    this.#stopWatching();
+    this.#watched = run;
+    this.#unwatch = onInit(this.#onPromise);
+  }
+
+  #stopWatching() {
+    this.#watched = null;
+    this.#unwatch();
+  }
+
+  #onPromise = (promise) => {
+    const run = this.#watched;
+    if (run === null || !this.#evaluator.isEvaluating) return;
+    this.#stopWatching(); // to listen makes promises as well
+    run.promise = promise;
+    const onValue = (wrapper) => {
+      run.promise = null;
+      run.settled = { value: wrapper['.repl_result'] };
+      wrapper['.repl_result'] = undefined;
+    };
+    promiseThen(promise, onValue, (thrown) => {
+      run.settled = { thrown };
+      if (!this.#evaluator.isEvaluating) this.#guarded(run, () => this.#onRejected(run));
+    });
+  };
+
+  #onEvaluated(run, error) {
+    if (run.finished) return;
+    // Node does that before a signal that may end its process: its death tells more than this.
+    if (/context was destroyed/.test(error?.message)) return;
+    // Without either a termination has hit what listens.
+    if (error || run.settled === null) return run.exitCode === undefined && this.#finish(run, { outcome: 'interrupted' }, true);
+    if ('thrown' in run.settled) this.#onRejected(run); // a termination has hit what should have been first
+    else this.#onValue(run, run.settled.value);
+  }
+
+  #onRejected(run) {
+    if (run.finished) return; // it is forgotten since then
+    this.#forget(run);
+    this.#onThrown(run, run.settled.thrown);
+  }
+
+  #forget(run) {
+    if (run.promise === null) return;
+    this.#evaluator.forget();
+    run.promise = null;
+  }
+
+  // hasOtherCode finds what else the code may be, and otherwise reports V8's own error.
+  #hasOtherCode(run, { exception, lineNumber, columnNumber }) {
+    const { cell } = run;
+    const name = exception.className;
+    const message = exception.description.split(/\n\s+at /)[0].replace(`${name}: `, '');
+    const first = { name, message, line: lineNumber + 1, column: columnNumber + 1 };
+    const position = cell.original(first.line, first.column);
+    // Of module syntax V8 says only that it is out of place; the parser knows what is wrong.
+    const outOfPlace = /outside a module|Unexpected token 'export'/.test(message);
+    run.firstError ??= (outOfPlace && run.refused) || { ...first, ...position };
+    const answer = this.#redeclared(run, message) ?? this.#untyped(run);
+    if (this.#use(cell, answer)) return true;
+    // V8 stops at the first type: what is wrong in code that has some is further down.
+    const { error } = answer ?? {};
+    if (error?.isNamed || error?.line > run.firstError.line) run.firstError = error;
+    this.#finish(run, { outcome: 'failed', error: describeSyntaxError(run.firstError, cell, this.settings.outputBytes) });
+    return false;
+  }
+
+  // REPL mode lets let and class be declared again, but not as or over a var or a function.
+  // What was meant is clear, so the declaration is changed to one that is allowed.
+  #redeclared(run, message) {
+    const name = /^Identifier '(.+)' has already been declared$/.exec(message)?.[1];
+    if (name === undefined || run.tried.has(name)) return null;
+    const existing = Object.getOwnPropertyDescriptor(globalThis, name);
+    run.tried.set(name, existing !== undefined && !existing.configurable ? 'var' : 'lexical');
+    const { evaluated, prefix } = run.cell;
+    const answer = this.#translate({ what: 'redeclare', code: evaluated, names: run.tried });
+    if (answer?.code === undefined) return null;
+    return { code: answer.code, prefix: prefix + answer.prefix, map: run.map };
+  }
+
+  #untyped(run) {
+    if (run.untyped) return null;
+    run.untyped = true;
+    const { code } = run.cell;
+    const { workDir } = this.settings;
+    const answer = this.#translate({ what: 'typescript', code, workDir, earlier: code.includes('@') ? Cell.earlier() : [] });
+    run.map = answer?.map;
+    return answer;
+  }
+
+  #onValue(run, value) {
+    if (require('node:util').types.isPromise(value)) {
+      // The last expression is often the call of an async main: its end is the run's.
+      this.#context.run(run, () => {
+        promiseThen(value, (settled) => this.#onValue(run, settled), (reason) => this.#onThrown(run, reason));
+      });
+      return;
+    }
+    if (run.finished) return;
+    let result;
+    try {
+      result = this.#context.run(run, () => this.#show(run, value));
+    } catch (error) {
+      return this.#onThrown(run, error); // of the value's own display
+    }
+    if (run.displays.length === 0) return this.#settle(run, result);
+    const displays = Promise.all(run.displays.splice(0));
+    promiseThen(displays, () => this.#settle(run, result), (reason) => this.#onThrown(run, reason));
+  }
+
+  /** show returns the text of a run's value; one that knows how to display itself is displayed instead. */
+  #show(run, value) {
+    if (value === undefined) return null;
+    if (typeof value === 'object' && value !== null && displaysItself(value)) {
+      this.display(value);
+      return null;
+    }
+    const { outputBytes } = this.settings;
+    return cutText(whole((more) => inspect(value, more), outputBytes), outputBytes);
+  }
+
+  // A run is over when its value is there and what it has started has ended. What is due already gets its turn.
+  #settle(run, result) {
+    run.isEnding = true;
+    startImmediate(() => {
+      // V8 has no numbers for what it compiles.
+      if (this.#loop.mark() === run.mark + 1 && !/\bWebAssembly\b/.test(run.cell.code)) this.#end(run, result, false);
+      else this.#wait(run, (isLeft) => this.#onLast(run, result, isLeft));
+    });
+  }
+
+  #wait(run, over) {
+    if (run.finished) return;
+    Atomics.store(this.#interruptState, IN_RUN, ENDING);
+    this.#loop.wait(run, over);
+  }
+
+  #onLast(run, result, isLeft) {
+    if (run.finished) return;
+    if (isLeft || process.listenerCount('beforeExit') === 0) return this.#end(run, result, isLeft);
+    this.#callBack(run, () => process.emit('beforeExit', exitNumber(process.exitCode)));
+    this.#wait(run, (isLeftThen) => this.#end(run, result, isLeftThen));
+  }
+
+  #end(run, result, isLeft) {
+    run.isDone = !isLeft;
+    const exitCode = exitNumber(process.exitCode);
+    this.#finish(run, { outcome: exitCode === 0 ? 'completed' : 'exited', exitCode, result });
+  }
+
+  #onThrown(run, thrown) {
+    if (run.finished) return;
+    const error = this.#context.run(run, () => describeError(thrown, this.settings.outputBytes));
+    try {
+      this.#uncover(run.cell);
+    } catch {
+      // Code has broken something that this needs: the names stay hidden.
+    }
+    this.#finish(run, { outcome: 'failed', error });
+  }
+
+  // A declaration whose value was never made hides the global of the same name for good:
+  // after a failed "const fetch = require('missing')" nothing could fetch any more.
+  #uncover({ evaluated }) {
+    if (!/\b(?:let|const|class)\b/.test(evaluated)) return;
+    const names = this.#translate({ what: 'names', code: evaluated });
+    for (const name of Array.isArray(names) ? names : []) {
+      if (!(name in globalThis)) continue;
+      this.post('Runtime.evaluate', { expression: `void ${name}` }, (error, response) => {
+        if (error || response.exceptionDetails === undefined) return;
+        this.post('Runtime.evaluate', { expression: `let ${name} = globalThis.${name}`, replMode: true }, () => {});
+      });
+    }
+  }
+
+  #onUncaught = (error) => {
+    this.#onStray('uncaughtException', error);
+  };
+
+  #onRejection = (reason) => {
+    this.#onStray('unhandledRejection', reason);
+  };
+
+  // What nobody caught fails the run that it came from. From an earlier run's timer it is
+  // only told, and code that handles such events itself is left to do it.
+  #onStray(event, thrown) {
+    if (process.listenerCount(event) > 1) return;
+    const run = this.#thrown?.error === thrown ? this.#thrown.run : this.#owner();
+    this.#thrown = null;
+    if (thrown === CLOSED) return;
+    if (run !== null && run === this.#run) return this.#onThrown(run, thrown);
+    const { traceback } = describeError(thrown, this.settings.outputBytes);
+    if (run !== null) this.write(run, 2, Buffer.from(`${traceback}\n`));
+  }
+
+  // hit reports that a termination that the watcher asked for has taken effect.
+  #finish(run, outcome, hit = false) {
+    if (run.finished) return;
+    this.#tellRepeated(run);
+    Atomics.store(this.#interruptState, IN_RUN, 0);
+    this.#endInterrupt(hit);
+    this.#loop.stop();
+    this.#context.reset();
+    this.#leakedFds.close();
+    run.finished = true;
+    this.#finished = run.id;
+    run.cancelled ||= outcome.outcome === 'interrupted';
+    this.#run = null;
+    const done = { type: 'done', id: run.id, exit: outcome.exitCode, goes_on: this.#leave(run) };
+    const { result, error } = outcome;
+    // Control characters take six bytes each in JSON.
+    if (!this.send({ ...done, result, error })) this.send({ ...done, ...shorter(outcome, this.settings.outputBytes >> 4) });
+    this.#forget(run); // what it is rejected with later is nobody's business
+    startImmediate(() => this.#evaluator.release());
+  }
+
+  #leave(run) {
+    try {
+      if (run.cancelled) this.#started.end(run);
+      const names = run.unfinished.leave();
+      process.removeAllListeners('beforeExit'); // it was their run's end
+      return run.cancelled || run.isDone ? [] : names;
+    } catch {
+      return []; // code has broken something that this needs
+    }
+  }
+
+  // Interrupts ----------------------------------------------------------------------
+
+  // That this frame is being read tells that no user code is running; what the run waits
+  // for is given up.
+  #onInterrupt({ id, n }) {
+    Atomics.store(this.#interruptState, ACKED, n);
+    // A run that is neither there nor over was lost: a termination has hit what was about to take it.
+    if (this.#run === null && id !== this.#finished) this.#run = newRun({ id });
+    const state = kindOf(Atomics.compareExchange(this.#interruptState, STATE, WAITING, IDLE));
+    // A termination is about to be asked for, and would hit the ending of the run. The interrupt is
+    // repeated soon; a timer of this process would not do, as it may be that which is hit.
+    if (state === FIRING) return;
+    if (this.#run !== null && this.#run.id === id) this.#finish(this.#run, { outcome: 'interrupted' }, state !== FIRED);
+  }
+
+  // endInterrupt makes sure that no termination meant for the run that ends hits what comes
+  // after it: one that is not known to have hit is waited for inside an evaluation that takes
+  // it. Where several were asked for, nothing tells which of them has hit. And the watcher may
+  // sleep between its decision and its asking for as long as a busy machine lets it.
+  #endInterrupt(hit) {
+    for (let state; (state = Atomics.load(this.#interruptState, STATE)) !== IDLE; ) {
+      if (state !== WAITING && !(hit && state < 2 * TIMES)) {
+        const isAsked = kindOf(state) === FIRED;
+        const expression = `for (let n = 0, t = Date.now() + ${isAsked ? FIRED_AFTER_MS : ASKED_AFTER_MS}; n < 1e4 || Date.now() < t; n++);`;
+        this.post('Runtime.evaluate', { expression }, (error) => {
+          hit ||= !!error;
+        });
+        if (!isAsked) continue;
+      }
+      if (Atomics.compareExchange(this.#interruptState, STATE, state, IDLE) === state) return;
+    }
+  }
+}
+
+function newRun({ id, code = '', linger_ms: lingerMs = 2000 }) {
+  const cell = new Cell(code);
+  const unfinished = new Unfinished();
+  return { id, cell, lingerMs, unfinished, finished: false, cancelled: false, isEnding: false, isDone: false, displays: [], warnings: new Map(), refused: null, tried: new Map(), promise: null, settled: null };
+}
+
+/** shorter cuts the texts of a run's outcome. */
+function shorter({ result, error }, limit) {
+  return { result: isText(result) ? cutText(result, limit) : null, error: error ? cutError(error, limit) : null };
+}
+
+/** exitNumber is the exit status that Node makes of process.exit's argument. */
+function exitNumber(code) {
+  const number = Number(code ?? 0);
+  return Number.isInteger(number) ? number & 255 : 1;
+}
+
+function defineGlobal(name, value) {
+  Object.defineProperty(globalThis, name, { value, configurable: true, writable: true, enumerable: false });
+}
+
+/** installModule gives cells what a CommonJS file in workDir has that Node was started with. */
+function installModule(workDir) {
+  const filename = pathApi.join(workDir, 'cell.js');
+  const module = new moduleApi.Module(filename, null);
+  module.id = '.';
+  module.filename = filename;
+  module.paths = moduleApi.Module._nodeModulePaths(workDir);
+  delete moduleApi.Module._cache[process.mainModule.filename]; // the kernel's own
+  process.mainModule = module;
+  const require = moduleApi.createRequire(filename);
+  const globals = { require, module, exports: module.exports, __filename: filename, __dirname: workDir };
+  for (const [name, value] of Object.entries(globals)) defineGlobal(name, value);
+  process.argv = [process.execPath, filename];
+}
+
+/** installLibraries makes Node's own modules globals, each loaded at its first use, as the REPL does. */
+function installLibraries() {
+  for (const name of moduleApi.builtinModules) {
+    if (/^_|[/:]/.test(name) || name in globalThis) continue;
+    const set = (value) => defineGlobal(name, value);
+    const get = () => {
+      set(require(name));
+      return globalThis[name];
+    };
+    Object.defineProperty(globalThis, name, { get, set, configurable: true, enumerable: false });
+  }
+}
+
+/** features returns what a kernel can do beyond what every one can. */
+function features(workDir) {
+  if (typeof moduleApi.stripTypeScriptTypes === 'function') return ['typescript'];
+  const require_ = moduleApi.createRequire(pathApi.join(workDir, 'cell.js'));
+  const hasPackage = (name) => {
+    try {
+      return require_.resolve(name) !== '';
+    } catch {
+      return false; // not in this image
+    }
+  };
+  return ['typescript', 'esbuild'].some(hasPackage) ? ['typescript'] : [];
+}
+
+module.exports = { Kernel };

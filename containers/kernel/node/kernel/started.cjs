@@ -1,0 +1,217 @@
+'use strict';
+/*
+ * What code starts belongs to its run, which waits for it. When that is interrupted, its timers, immediates and
+ * ticks are not called any more, its workers end, and the files that it reads by streams are closed.
+ */
+
+const fs = require('node:fs');
+const { syncBuiltinESMExports } = require('node:module');
+const timers = require('node:timers');
+const promises = require('node:timers/promises');
+const { promisify } = require('node:util');
+const workerThreads = require('node:worker_threads');
+const { promiseThen } = require('./builtins.cjs');
+const { Immediate, Immediates } = require('./immediates.cjs');
+const { endReading } = require('./read_stream.cjs');
+const { putOffImmediates } = require('./turns.cjs');
+const { looseWorkers } = require('./unfinished.cjs');
+
+const MOST_MS = 2 ** 31 - 1; // that a timer can wait
+
+/** CLOSED is what the readers of a stream get that is closed under them: no fault of theirs. */
+const CLOSED = Object.assign(new Error('the run that has opened this was interrupted'), { name: 'AbortError', code: 'ABORT_ERR' });
+
+/** Started takes the place of Node's own ways to start something. There is one in a kernel, from before any of its code. */
+class Started {
+  #runs;
+  #immediates = new Immediates();
+
+  /**
+   * Of the runs it needs owner(), the run that the running code belongs to; callBack(run, action), which
+   * acts for a run; and write(run, fd, bytes), which prints for one. A run has finished, cancelled and unfinished.
+   */
+  constructor(runs) {
+    this.#runs = runs;
+    putOffImmediates();
+    this.#installTimers();
+    process.nextTick = this.#wrapTick(process.nextTick);
+    this.#installWorkers();
+    this.#installReadStreams();
+    syncBuiltinESMExports();
+  }
+
+  /** isBeating reports whether any immediate is to come. */
+  get isBeating() {
+    return this.#immediates.isPending;
+  }
+
+  /** end ends what a cancelled run has started. */
+  end(run) {
+    this.#immediates.resume();
+    run.unfinished.end();
+  }
+
+  #installTimers() {
+    const { setTimeout, setInterval, setImmediate, clearImmediate } = timers;
+    const own = {
+      setTimeout: this.#wrapTimer(setTimeout),
+      setInterval: this.#wrapTimer(setInterval),
+      setImmediate: this.#wrapImmediate(setImmediate),
+      clearImmediate(immediate) {
+        return immediate instanceof Immediate ? immediate.close() : clearImmediate(immediate);
+      },
+    };
+    Object.assign(timers, own);
+    Object.assign(globalThis, own);
+    const waitForTurn = this.#wrapTurn(own.setImmediate, promises.setImmediate);
+    const wait = this.#wrapWait(promises.setTimeout, own.setTimeout);
+    Object.assign(promises, { setTimeout: wait, setImmediate: waitForTurn });
+    for (const name of ['setTimeout', 'setImmediate']) {
+      Object.defineProperty(timers[name], promisify.custom, { value: promises[name], configurable: true });
+    }
+    promises.scheduler.yield = () => waitForTurn();
+    promises.setInterval = this.#wrapTicks(promises.setInterval, own.setInterval);
+    promises.scheduler.wait = (delay, options) => wait(delay, undefined, options);
+  }
+
+  #wrapTimer(start) {
+    const runs = this.#runs;
+    const wrapped = function (callback, ...rest) {
+      if (typeof callback !== 'function') return start(callback, ...rest);
+      const run = runs.owner();
+      const timer = start(
+        function (...args) {
+          if (run?.cancelled) return clearTimeout(timer);
+          runs.callBack(run, () => Reflect.apply(callback, this, args));
+        },
+        ...rest,
+      );
+      // What a run that is over starts keeps no other going.
+      if (run === null || run.finished) timer.unref();
+      else run.unfinished.addTimer(timer, callback, start === setInterval);
+      return timer;
+    };
+    Object.defineProperty(wrapped, 'name', { value: start.name });
+    return wrapped;
+  }
+
+  #wrapImmediate(start) {
+    const runs = this.#runs;
+    const immediates = this.#immediates;
+    return function setImmediate(callback, ...args) {
+      if (typeof callback !== 'function') return start(callback);
+      const run = runs.owner();
+      return immediates.start(function () {
+        if (!run?.cancelled) runs.callBack(run, () => Reflect.apply(callback, this, args));
+      }, run?.unfinished);
+    };
+  }
+
+  // What is still queued when a tick is terminated would else hold up the next run. What is queued later is
+  // let be: Node itself closes with it what the run has left open, such as the pipes of a program that has ended.
+  #wrapTick(start) {
+    const runs = this.#runs;
+    return function nextTick(callback, ...args) {
+      const run = runs.owner();
+      if (typeof callback !== 'function' || run === null || run.cancelled) return start(callback, ...args);
+      return start(() => run.cancelled || Reflect.apply(callback, undefined, args));
+    };
+  }
+
+  // Node does not tell which timer a promise waits for. So it is given one that keeps nothing going, and beside it
+  // stands another, which is known.
+  #wrapWait(wait, start) {
+    return (delay, value, options) => {
+      const run = this.#runs.owner();
+      if (!isReferenced(options)) return this.#unlessCancelled(run, wait(delay, value, options));
+      const waiting = wait(delay, value, { ...options, ref: false });
+      const timer = start(nothing, within(delay));
+      return this.#unlessCancelled(run, waiting, () => clearTimeout(timer));
+    };
+  }
+
+  #unlessCancelled(run, waiting, settled = nothing) {
+    return new Promise((resolve, reject) => {
+      const settle = (how) => (value) => {
+        settled();
+        if (!run?.cancelled) how(value);
+      };
+      promiseThen(waiting, settle(resolve), settle(reject));
+    });
+  }
+
+  // So it comes in its place among the other immediates. Only what is to be aborted needs one of Node's own.
+  #wrapTurn(setImmediate, wait) {
+    return (value, options) => {
+      if (options === undefined) return new Promise((resolve) => setImmediate(resolve, value));
+      return this.#unlessCancelled(this.#runs.owner(), wait(value, options));
+    };
+  }
+
+  #wrapTicks(ticks, start) {
+    const runs = this.#runs;
+    return async function* (delay, value, options) {
+      const run = runs.owner();
+      const isKnown = isReferenced(options);
+      const timer = isKnown ? start(nothing, within(delay)) : null;
+      try {
+        for await (const each of ticks(delay, value, isKnown ? { ...options, ref: false } : options)) {
+          if (run?.cancelled) await new Promise(nothing);
+          yield each;
+        }
+      } finally {
+        clearInterval(timer);
+      }
+    };
+  }
+
+  // What a worker prints is its run's.
+  #installWorkers() {
+    const runs = this.#runs;
+    const { Worker } = workerThreads;
+    workerThreads.Worker = class extends Worker {
+      constructor(file, options) {
+        super(file, options);
+        const run = runs.owner();
+        for (const [fd, name] of [[1, 'stdout'], [2, 'stderr']]) {
+          if (!options?.[name]) this[name].unpipe().on('data', (bytes) => runs.write(run, fd, bytes)).resume();
+        }
+        if (run === null || run.finished) this.unref();
+        else run.unfinished.add(this, 'exit', () => this.terminate());
+      }
+
+      ref() {
+        looseWorkers.delete(this);
+        super.ref();
+      }
+
+      unref() {
+        looseWorkers.add(this);
+        super.unref();
+      }
+    };
+    Object.defineProperty(workerThreads.Worker, 'name', { value: 'Worker' });
+  }
+
+  // Nobody reads one to its end any more, and a file that is open keeps its room when it is deleted. What
+  // is written is let be: code that awaits each write would find out at once, and turn in circles.
+  #installReadStreams() {
+    const { createReadStream } = fs;
+    const wrapped = (...args) => {
+      const stream = createReadStream(...args);
+      this.#runs.owner()?.unfinished.add(stream, 'close', () => endReading(stream, args[1], CLOSED));
+      return stream;
+    };
+    const { name, length } = createReadStream;
+    fs.createReadStream = Object.defineProperties(wrapped, { name: { value: name }, length: { value: length } });
+  }
+}
+
+const nothing = () => {};
+
+const isReferenced = (options = {}) => options !== null && typeof options === 'object' && (options.ref ?? true) === true;
+
+/** within is a delay as timers have it. */
+const within = (delay) => (delay >= 1 && delay <= MOST_MS ? delay : 1);
+
+module.exports = { CLOSED, Started };

@@ -1,0 +1,47 @@
+'use strict';
+/*
+ * What the supervisor starts for JavaScript: `node main.cjs kernel`, with sockets as descriptors 3 and 4. A *kernel* is
+ * the process that user code lives in; a thread of it, the *watcher*, stops code and parses it.
+ * docs/kernel-protocol.md, "Supervisor and kernels". What it needs is Node 18 or later; what a newer one adds is used
+ * where it is there. All of its files are loaded here, before user code can change anything.
+ */
+
+const fs = require('node:fs');
+const pathApi = require('node:path');
+const vm = require('node:vm');
+const { isMainThread, workerData } = require('node:worker_threads');
+
+// Everything global that the files use. User code may declare any of these names again (const process =
+// require('process') is common), which would shadow it there if it were no parameter.
+const GLOBALS = [
+  ...['Array', 'ArrayBuffer', 'Atomics', 'BigInt', 'Blob', 'Buffer', 'Date', 'Error', 'Function', 'Infinity', 'Int32Array', 'JSON', 'Map'],
+  ...['Math', 'Number', 'Object', 'Promise', 'Reflect', 'RegExp', 'Set', 'SharedArrayBuffer', 'String', 'Symbol', 'SyntaxError', 'TypeError'],
+  ...['URL', 'WeakMap', 'WeakSet', 'clearInterval', 'clearTimeout', 'console', 'globalThis', 'performance', 'process', 'setImmediate'],
+  ...['setInterval', 'setTimeout'],
+];
+
+const loaded = new Map();
+
+/** load returns the exports of a file, by its path from this folder. */
+function load(file) {
+  if (!loaded.has(file)) {
+    const module = { exports: {} };
+    loaded.set(file, module);
+    const beside = (name) => (name[0] === '.' ? load(pathApi.join(pathApi.dirname(file), name)) : require(name));
+    const text = fs.readFileSync(pathApi.join(__dirname, file), 'utf8');
+    // Stack traces leave out what is called so.
+    const wrapped = `(function (${GLOBALS}) { return function (module, require) {${text}\n}; })`;
+    const enclose = vm.runInThisContext(wrapped, { filename: `code-sandbox-kernel/${file}` });
+    enclose(...GLOBALS.map((name) => globalThis[name]))(module, beside);
+  }
+  return loaded.get(file).exports;
+}
+
+if (isMainThread) {
+  const { Kernel } = load('kernel/kernel.cjs');
+  // An older Node imports for files alone, of which this is one.
+  new Kernel({ watcherFile: __filename, load: (name, options) => import(name, options) }).start();
+} else {
+  const { Watcher } = load('watcher/watcher.cjs');
+  new Watcher(workerData).start();
+}

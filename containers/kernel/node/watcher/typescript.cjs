@@ -1,0 +1,90 @@
+'use strict';
+/* Makes JavaScript of TypeScript, by what Node or the image has for it. */
+
+const moduleApi = require('node:module');
+const pathApi = require('node:path');
+const { compile } = require('./compile.cjs');
+
+const COMMONJS = /^\s*(?:export\s*=|import\s+[\w$]+\s*=\s*require\b)/m;
+
+/**
+ * untyped returns what finish makes of the first JavaScript, {code, map}, that it takes: map is a source map's JSON when
+ * lines may have moved. It throws where there is none, and returns null when neither Node nor the image can do it. source
+ * is {code, workDir, earlier} of a cell, with the code of earlier ones, or {code, path, workDir, format} of a file.
+ */
+function untyped(source, finish) {
+  let failure = null;
+  for (const translate of translations(source)) {
+    let made;
+    try {
+      made = translate();
+      return finish(made);
+    } catch (error) {
+      // Where lines were moved, a place tells nothing.
+      if (failure === null || (error.loc !== undefined && !made?.map)) failure = named(error, made);
+    }
+  }
+  if (failure !== null) throw failure;
+  return null;
+}
+
+// Which names that a file imports are types is told by the files that they come from: only the compiler asks those. Of
+// what it is not needed for it is not loaded.
+function* translations(source) {
+  const { code, path, workDir } = source;
+  const { stripTypeScriptTypes: strip } = moduleApi;
+  const require = moduleApi.createRequire(path ?? pathApi.join(workDir, 'cell.ts'));
+  const tries = strip && [
+    () => ({ code: strip(code, { mode: 'strip' }), map: null }), // types become spaces
+    () => splitMap(strip(code, { mode: 'transform', sourceMap: true })),
+  ];
+  const isLinked = path !== undefined && /\bfrom\b|\bimport\b/.test(code);
+  if (strip && !isLinked) yield* tries;
+  const typescript = tryRequire(require, 'typescript');
+  const esbuild = typescript === null && !strip ? tryRequire(require, 'esbuild') : null;
+  if (typescript !== null) {
+    yield () => compile(typescript, source, '.ts');
+    if (path === undefined && code.includes('</')) yield () => compile(typescript, source, '.tsx');
+  } else if (esbuild !== null) {
+    yield () => compileByEsbuild(esbuild, code);
+  } else if (strip && isLinked) {
+    yield* tries;
+  }
+}
+
+// The parser stops at what no JavaScript of this Node has, without a word of what it is.
+function named(error, made) {
+  const construct = made?.code[error.pos] === '@' ? 'decorators' : /\baccessor\s+$/.test(made?.code.slice(0, error.pos)) ? 'fields with "accessor"' : null;
+  if (construct === null) return error;
+  error.message = `${construct} are translated by the package typescript, which is not installed here`;
+  error.isNamed = true;
+  return error;
+}
+
+/** isCommonJS reports whether a file of TypeScript has to be CommonJS: by its name, what it says, or its package. */
+function isCommonJS({ code, path, format }) {
+  return path.endsWith('.cts') || /^commonjs/.test(format) || (!path.endsWith('.mts') && COMMONJS.test(code));
+}
+
+function compileByEsbuild(esbuild, code) {
+  const tsconfigRaw = { compilerOptions: { verbatimModuleSyntax: true } };
+  const made = esbuild.transformSync(code, { loader: 'ts', sourcemap: 'external', target: 'es2022', tsconfigRaw });
+  return { code: made.code, map: made.map };
+}
+
+function tryRequire(require, name) {
+  try {
+    return require(name);
+  } catch {
+    return null;
+  }
+}
+
+function splitMap(code) {
+  const at = code.lastIndexOf('\n//# sourceMappingURL=');
+  if (at < 0) return { code, map: null };
+  const encoded = code.slice(code.indexOf('base64,', at) + 'base64,'.length);
+  return { code: code.slice(0, at), map: Buffer.from(encoded, 'base64').toString('utf8') };
+}
+
+module.exports = { isCommonJS, untyped };

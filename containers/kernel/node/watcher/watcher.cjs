@@ -1,0 +1,130 @@
+'use strict';
+/*
+ * The watcher: a thread of the kernel that stops code which does not come back to the event
+ * loop, and that parses what V8's REPL mode cannot take as it is (import, export, TypeScript)
+ * out of reach of what user code did to the built-in objects.
+ */
+
+const net = require('node:net');
+const { answerQuestions } = require('../common/ask.cjs');
+const { FrameReader, encodeFrame } = require('../common/frames.cjs');
+const { ACKED, ANSWERED, ENDING, FIRED, FIRING, IDLE, IN_RUN, STATE, TIMES, WAITING, kindOf } = require('../common/interrupt_state.cjs');
+const { lexicalNames } = require('./names.cjs');
+const { cellParser, syntaxError } = require('./parser.cjs');
+const { translateDeclarations } = require('./redeclare.cjs');
+const { translateCell } = require('./translate.cjs');
+const { isCommonJS, untyped } = require('./typescript.cjs');
+const { MAX_FRAME_IN, WATCHER_FD } = require('../common/wire.cjs');
+
+const FIRE_AFTER_MS = 40;
+// The same where no run is known to have begun, and where the event loop waits for the last callbacks of one: it
+// may have found its end, and hear of nothing as it waits for threads of V8; a termination then is that of the process.
+const FIRE_OUTSIDE_MS = { 0: 1000, [ENDING]: 400 };
+const PRELOAD_MS = 150; // behind a first run that came with the start
+
+/** Watcher is the kernel's second thread. */
+class Watcher {
+  #parser = null;
+  #constants = new Set(); // that earlier cells have declared
+  #last = 0; // the number of the last interrupt
+  #isWaiting = false; // for the event loop to see one
+  #unseenSince = 0; // when the first came that the event loop has not seen
+
+  constructor({ interruptState, port }) {
+    this.interruptState = new Int32Array(interruptState);
+    this.port = port;
+  }
+
+  start() {
+    process.emitWarning = () => {}; // the experimental ones are ours, not the user's
+    const { Session } = require('node:inspector');
+    this.session = new Session();
+    this.session.connectToMainThread();
+    const reader = new FrameReader(MAX_FRAME_IN, (frame) => this.#onInterrupt(frame));
+    this.channel = new net.Socket({ fd: WATCHER_FD, readable: true, writable: true });
+    this.channel.on('data', (chunk) => reader.push(chunk));
+    this.channel.on('error', () => {});
+    this.channel.write(encodeFrame({ type: 'watching' }));
+    answerQuestions(this.port, this.interruptState.subarray(ANSWERED), (question) => this.#tryAnswer(question));
+    setTimeout(() => this.#parse('import "x"'), PRELOAD_MS); // loads the parser while nobody waits for it
+  }
+
+  #onInterrupt({ n }) {
+    if (this.#acked(n)) return;
+    if (this.#acked(this.#last)) this.#unseenSince = performance.now();
+    this.#last = n;
+    const state = Atomics.compareExchange(this.interruptState, STATE, IDLE, WAITING);
+    if (state === IDLE && this.#acked(n)) {
+      Atomics.compareExchange(this.interruptState, STATE, WAITING, IDLE);
+      return;
+    }
+    // Of interrupts that come at once, to a watcher that was late, one is enough: each termination but the
+    // first may hit what Node or the kernel does after it.
+    if (this.#isWaiting) return;
+    this.#isWaiting = true;
+    setTimeout(() => {
+      this.#isWaiting = false;
+      this.#fire(n);
+    }, FIRE_AFTER_MS);
+  }
+
+  #acked(n) {
+    return Atomics.load(this.interruptState, ACKED) >= n;
+  }
+
+  // The event loop has not seen the interrupt, so something blocks it: still, or again. Where it has not
+  // seen the run either, that may be nothing but a busy machine, and a termination would hit the kernel's
+  // own code as it takes the run; or it is what earlier code has left, and that does not end by itself.
+  #fire(n) {
+    if (this.#acked(n)) return;
+    if (performance.now() - this.#unseenSince < FIRE_OUTSIDE_MS[Atomics.load(this.interruptState, IN_RUN)]) return;
+    const state = Atomics.load(this.interruptState, STATE);
+    if (state === IDLE) return;
+    const firing = state - kindOf(state) + TIMES + FIRING;
+    if (Atomics.compareExchange(this.interruptState, STATE, state, firing) !== state) return; // the run has just ended
+    this.session.post('Runtime.terminateExecution', () => {});
+    Atomics.compareExchange(this.interruptState, STATE, firing, firing - FIRING + FIRED);
+    this.channel.write(encodeFrame({ type: 'fired' }));
+  }
+
+  #tryAnswer(request) {
+    try {
+      return this.#answer(request);
+    } catch (error) {
+      return { error: syntaxError(error) };
+    }
+  }
+
+  #answer({ what, names, ...source }) {
+    const { code } = source;
+    if (what === 'cell') return this.#translate(code, true);
+    if (what === 'names') return lexicalNames(this.#parse(code));
+    if (what === 'redeclare') return translateDeclarations(this.#parse(code), code, names);
+    if (what === 'typescript') return untyped(source, (made) => ({ ...made, ...this.#translate(made.code, false) }));
+    return untyped({ ...source, commonJS: isCommonJS(source) }, (made) => {
+      const isModule = !(made.commonJS ?? isCommonJS(source)) && this.#parse(made.code).body.some(({ type }) => /^(?:Im|Ex)port/.test(type));
+      return { ...made, format: isModule ? 'module' : 'commonjs' };
+    });
+  }
+
+  // constants are told in the form that the kernel looks for them in the next code.
+  #translate(code, strict) {
+    const made = translateCell(this.#parse(code), code, { strict, constants: this.#constants });
+    const names = [...this.#constants].map((name) => name.replaceAll('$', '\\$'));
+    return { ...made, constants: names.length === 0 ? null : `(?<![\\w$])(?:${names.join('|')})(?![\\w$])` };
+  }
+
+  #parse(code) {
+    this.#parser ??= cellParser(require('internal/deps/acorn/acorn/dist/acorn'));
+    // Not as a module: a cell is sloppy code unless it says otherwise.
+    return this.#parser.parse(code, {
+      ecmaVersion: 'latest',
+      sourceType: 'script',
+      allowImportExportEverywhere: true,
+      allowAwaitOutsideFunction: true,
+      allowHashBang: true,
+    });
+  }
+}
+
+module.exports = { Watcher };

@@ -1,0 +1,256 @@
+"""The document program: gives what is written in an office document, a PDF or an archive as text.
+
+It is started as ``python3 -I document.py`` in the session's container, reads one line of JSON from stdin,
+``{work_dir, path, type, limit_bytes}``, and answers with one: ``{text, complete}``, or ``{error, detail}``. The files
+are hostile, which is why they are read here: what they can do is to end this program, or to lie.
+"""
+
+import json
+import os
+import resource
+import signal
+import sys
+
+MEMORY_BYTES = 800 << 20
+UNPACKED_BYTES = 200 << 20  # of all that is in a document
+SECONDS = 20  # of processor time
+ROWS = 50_000  # of one sheet
+
+OFFICE = "application/vnd.openxmlformats-officedocument."
+OPEN = "application/vnd.oasis.opendocument."
+
+
+class Refused(Exception):
+    """An answer that is an error: unsupported, encrypted, too_large, missing or broken."""
+
+    def __init__(self, error, detail=""):
+        super().__init__(error, detail)
+        self.error, self.detail = error, detail
+
+
+class OutOfTime(Exception):
+    pass
+
+
+def check_size(path):
+    import zipfile
+
+    with zipfile.ZipFile(path) as archive:
+        # zipfile gives no more of a file than is declared.
+        if sum(info.file_size for info in archive.infolist()) > UNPACKED_BYTES:
+            raise Refused("too_large")
+
+
+def local(element):
+    return element.tag.rpartition("}")[2]
+
+
+# What is no text of the document: what was removed or moved away, and the second form of a text box.
+LEFT_OUT = ("Fallback", "moveFrom", "tracked-changes")
+SPACES = {"tab": "\t", "br": "\n", "cr": "\n", "line-break": "\n", "p": "\n", "s": " "}
+
+
+def written(element, mixed):
+    """The text of a paragraph; mixed, where it stands between the elements and not in a `t`."""
+    text = SPACES.get(local(element), "")
+    if mixed or local(element) == "t":
+        text += element.text or ""
+    for child in element:
+        if not local(child).endswith("Pr") and local(child) not in LEFT_OUT:
+            text += written(child, mixed)
+        if mixed:
+            text += child.tail or ""
+    return text
+
+
+def lines(element, mixed):
+    """The paragraphs of Word, PowerPoint or OpenDocument, and a line for each row of a table."""
+    name = local(element)
+    if name in ("p", "h"):
+        yield written(element, mixed).strip("\n") + "\n"
+    elif name in ("tr", "table-row"):
+        cells = [cell for cell in element if not local(cell).endswith(("Pr", "PrEx"))]
+        yield " | ".join(" ".join(line.strip() for line in lines(cell, mixed)) for cell in cells) + "\n"
+    elif name not in LEFT_OUT:
+        for child in element:
+            yield from lines(child, mixed)
+
+
+def parts(path, prefixes, heading=None, mixed=False):
+    """The paragraphs of those XML files of a document that begin so, by their numbers."""
+    import re
+    import zipfile
+    from xml.etree import ElementTree
+
+    check_size(path)
+    with zipfile.ZipFile(path) as archive:
+        for prefix in prefixes:
+            pattern = re.compile(re.escape(prefix) + r"(\d*)\.xml")
+            found = [match for match in map(pattern.fullmatch, archive.namelist()) if match]
+            if not found and prefix == prefixes[0]:
+                raise Refused("broken", f"there is no {prefix}.xml in it")
+            for match in sorted(found, key=lambda match: int(match[1] or 0)):
+                if heading:
+                    yield f"--- {heading} {match[1]} ---\n"
+                yield from lines(ElementTree.fromstring(archive.read(match[0])), mixed)
+
+
+def word(path):
+    return parts(path, ["word/document", "word/footnotes", "word/endnotes", "word/comments"])
+
+
+def slides(path):
+    return parts(path, ["ppt/slides/slide", "ppt/notesSlides/notesSlide"], "slide")
+
+
+def open_document(path):
+    return parts(path, ["content"], mixed=True)
+
+
+def sheets(path):
+    import zipfile
+
+    import pandas
+
+    if zipfile.is_zipfile(path):
+        check_size(path)
+    with pandas.ExcelFile(path) as book:
+        for name in book.sheet_names:
+            table = book.parse(name, header=None, dtype=object, nrows=ROWS + 1)
+            yield f"--- sheet {name} ---\n" + table[:ROWS].to_csv(header=False, index=False)
+            if len(table) > ROWS:
+                raise OutOfTime
+
+
+def pdf(path):
+    import pypdf
+
+    reader = pypdf.PdfReader(path)
+    if reader.is_encrypted and not reader.decrypt(""):
+        raise Refused("encrypted")
+    for number, page in enumerate(reader.pages, 1):
+        yield f"--- page {number} ---\n" + page.extract_text().strip("\n") + "\n"
+
+
+def entry(size, moment, name):
+    name = name if name.isprintable() else repr(name)
+    return f"{size:>12} {moment[0]:04}-{moment[1]:02}-{moment[2]:02} {moment[3]:02}:{moment[4]:02} {name}\n"
+
+
+def zip_list(path):
+    import zipfile
+
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            yield entry(info.file_size, info.date_time, info.filename)
+
+
+def compressed(path):
+    """The list of a tar archive, or the text that is compressed alone."""
+    import bz2
+    import codecs
+    import gzip
+    import lzma
+    import tarfile
+    import time
+
+    if tarfile.is_tarfile(path):
+        with tarfile.open(path) as archive:
+            for member in archive:
+                target = f" -> {member.linkname}" if member.linkname else "/" if member.isdir() else ""
+                yield entry(member.size, time.gmtime(member.mtime), member.name + target)
+        return
+    with open(path, "rb") as file:
+        head = file.read(3)
+    opener = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open}.get(head[:2], lzma.open)
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    with opener(path) as file:
+        while True:
+            data = file.read(1 << 16)
+            try:
+                yield decoder.decode(data, final=not data)
+            except UnicodeDecodeError:
+                raise Refused("unsupported", "what is compressed in it is one file, and no text") from None
+            if not data:
+                return
+
+
+READERS = {
+    OFFICE + "wordprocessingml.document": word,
+    OFFICE + "presentationml.presentation": slides,
+    OFFICE + "spreadsheetml.sheet": sheets,
+    "application/vnd.ms-excel": sheets,
+    OPEN + "spreadsheet": sheets,
+    OPEN + "text": open_document,
+    OPEN + "presentation": open_document,
+    "application/pdf": pdf,
+    "application/zip": zip_list,
+    "application/epub+zip": zip_list,
+    "application/java-archive": zip_list,
+    "application/jar": zip_list,
+    "application/x-tar": compressed,
+    "application/gzip": compressed,
+    "application/x-bzip2": compressed,
+    "application/x-xz": compressed,
+}
+
+
+def read(path, mime, limit):
+    reader = READERS.get(mime)
+    if reader is None:
+        with open(path, "rb") as file:  # an encrypted document is one of another kind, which holds this
+            if "EncryptedPackage".encode("utf-16-le") in file.read(1 << 20):
+                raise Refused("encrypted")
+        raise Refused("unsupported")
+    text, size = [], 0
+    try:
+        for piece in reader(path):
+            text.append(piece)
+            size += len(piece.encode("utf-8", "replace"))
+            if size > limit:
+                break
+        else:
+            return {"text": "".join(text), "complete": True}
+    except OutOfTime:
+        if not text:
+            raise
+    whole = "".join(text).encode("utf-8", "replace")[:limit]
+    return {"text": whole.decode("utf-8", "ignore"), "complete": False}
+
+
+def answer(request):
+    try:
+        return read(request["path"], request["type"], request["limit_bytes"])
+    except Refused as refused:
+        return {"error": refused.error, "detail": refused.detail}
+    except ImportError as error:
+        return {"error": "missing", "detail": error.name or str(error)}
+    except (MemoryError, OutOfTime):
+        return {"error": "too_large"}
+    except Exception as error:  # whatever a reader does with a file that is not as it should be
+        told = f"{type(error).__name__}: {error}"
+        return {"error": "encrypted" if "encrypted" in told.lower() else "broken", "detail": told[:500]}
+
+
+def out_of_time(signum, frame):
+    raise OutOfTime
+
+
+def main():
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")  # where the container has no memory left, this goes and not the kernel
+    except OSError:
+        pass
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    signal.signal(signal.SIGXCPU, out_of_time)
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
+    request = json.loads(sys.stdin.readline())
+    os.chdir(request["work_dir"])
+    sys.stdout.write(json.dumps(answer(request)) + "\n")
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""Whether what goes on looks as if it never ended. Nobody can know that, but code often shows it."""
+
+import functools
+import os
+
+from awaited import callbacks_of, futures_behind
+from imports import OWN, is_stdlib
+
+_SERVERS = ("serve_forever", "accept")
+_LOCKS = ("/asyncio/locks.py", "/asyncio/queues.py")
+_ASKS = ("is_set", "wait", "is_alive")  # methods whose answer the asking does not change
+_ENDLESS_ITERATORS = ("count", "cycle")
+# Errors of which a loop is not told when its work is done.
+_STOPS = ("BaseException", "Exception", "KeyboardInterrupt", "SystemExit", "CancelledError")
+
+
+def is_endless_thread(frame):
+    """Whether a thread whose innermost frame this is serves, waits for others, or is in a loop without end."""
+    waits = True
+    while frame is not None:
+        code = frame.f_code
+        if not is_stdlib(code.co_filename):
+            waits = False
+            if is_in_endless_loop(code, frame.f_lineno):
+                return True
+        elif code.co_name == "run_until_complete":  # of a loop of its own
+            return is_endless_task(frame.f_locals.get("future"))
+        elif code.co_name in _SERVERS or _is_loops_own(frame) or _selects_clients(frame):
+            return True
+        elif waits and code.co_filename.endswith("/threading.py") and code.co_name in ("wait", "join"):
+            if frame.f_locals.get("timeout") is None:
+                return True
+        frame = frame.f_back
+    return False
+
+
+def _is_loops_own(frame):
+    return frame.f_code.co_name == "run_forever" and frame.f_back.f_code.co_name != "run_until_complete"
+
+
+def _selects_clients(frame):
+    if frame.f_code.co_name != "select" or not frame.f_code.co_filename.endswith("/selectors.py"):
+        return False
+    return any(client_address(key.fd) for key in list(frame.f_locals["self"].get_map().values()))
+
+
+def client_address(fd):
+    """The address of a socket that clients connect to; nothing of any other descriptor."""
+    import socket
+
+    try:
+        copy = os.dup(fd)
+    except OSError:
+        return ""
+    try:
+        sock = socket.socket(fileno=copy)
+    except OSError:  # which leaves it open
+        os.close(copy)
+        return ""
+    with sock:
+        try:
+            name = sock.getsockname() if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) else ""
+        except OSError:
+            return ""
+    return "%s:%d" % name[:2] if isinstance(name, tuple) else str(name)
+
+
+def is_endless_task(task, seen=()):
+    """Whether a task, or one that it waits for, serves, waits without a limit, or is in a loop without end.
+
+    Calls in pools are looked at by themselves.
+    """
+    if task in seen or not hasattr(type(task), "get_coro"):
+        return hasattr(task, "_done_callbacks")  # of a pool
+    seen = (*seen, task)
+    waiter = getattr(task, "_fut_waiter", None)
+    others = [one for callback, _ in callbacks_of(waiter) for one in futures_behind(callback)]
+    others += [waiter, *getattr(waiter, "_children", ())]
+    frame = None
+    for frame in _frames_of(task):
+        if is_stdlib(frame.f_code.co_filename):
+            if frame.f_code.co_name in _SERVERS:
+                return True
+        elif is_in_endless_loop(frame.f_code, frame.f_lineno):
+            return True
+    if frame is not None:  # the innermost one
+        place, values = frame.f_code.co_filename, frame.f_locals
+        if place.endswith(_LOCKS) or place.endswith("/asyncio/streams.py") and not _reads_program(values.get("self")):
+            return True
+        if place.endswith("/asyncio/taskgroups.py"):
+            others += values["self"]._tasks
+        elif frame.f_code.co_name == "_wait" and values.get("timeout") is None:
+            others += values.get("fs") or ()
+    return any(is_endless_task(other, seen) for other in others if other not in seen)
+
+
+def _frames_of(task):
+    """The frames of what a task awaits, outermost first."""
+    one = task.get_coro()
+    while one is not None:
+        frame = getattr(one, "cr_frame", None) or getattr(one, "gi_frame", None) or getattr(one, "ag_frame", None)
+        if frame is not None:
+            yield frame
+        one = getattr(one, "cr_await", None) or getattr(one, "gi_yieldfrom", None) or getattr(one, "ag_await", None)
+
+
+def _reads_program(stream):
+    transport = getattr(stream, "_transport", None)
+    return transport is not None and transport.get_extra_info("pipe") is not None
+
+
+# -- loops
+
+
+@functools.lru_cache(256)
+def is_in_endless_loop(code, line):
+    """Whether a line of a function is in a loop that nothing in it ends."""
+    import ast
+    import linecache
+
+    if code.co_filename.startswith(OWN):
+        return False
+    try:
+        tree = ast.parse("".join(linecache.getlines(code.co_filename)))
+    except (SyntaxError, ValueError):  # the file is another one by now
+        return False
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    around = [
+        node for node in ast.walk(tree)
+        if isinstance(node, (ast.While, ast.For, *functions)) and node.lineno <= line <= node.end_lineno
+    ]
+    around.sort(key=lambda node: (node.lineno, -node.end_lineno))
+    starts = [index for index, node in enumerate(around) if isinstance(node, functions)]
+    return any(map(_never_ends, around[starts[-1] + 1 if starts else 0 :]))
+
+
+def _never_ends(loop):
+    import ast
+
+    if isinstance(loop, ast.For):
+        changed = _changed_names([loop.target, *loop.body])
+        settled = isinstance(loop.iter, ast.Call) and _name(loop.iter.func) in _ENDLESS_ITERATORS
+    else:
+        changed = _changed_names(loop.body)
+        settled = _is_settled(loop.test, changed)
+    return settled and not any(_leaves(node, changed, True) for node in loop.body)
+
+
+def _changed_names(statements):
+    """What statements may change: names and attributes that they set, and what they call methods of."""
+    import ast
+
+    changed = set()
+    for statement in statements:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                if node.func.attr not in _ASKS:
+                    changed.add(_name(node.func.value))
+            elif isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del)):
+                changed.add(_name(node))
+    return changed
+
+
+def _name(node):
+    """The last part of what an expression names: of a, x.a and a[0] it is a."""
+    import ast
+
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return getattr(node, "attr", getattr(node, "id", ""))
+
+
+def _is_settled(test, changed):
+    """Whether what a loop does cannot change the answer to a test: True, a flag, an event that others set."""
+    import ast
+
+    if isinstance(test, ast.Constant):
+        return bool(test.value)
+    for node in ast.walk(test):
+        if isinstance(node, ast.Call):
+            if not isinstance(node.func, ast.Attribute) or node.func.attr not in _ASKS:
+                return False
+            if _name(node.func.value) in changed:
+                return False
+        elif isinstance(node, (ast.Await, ast.NamedExpr)):
+            return False
+    outermost = test.operand if isinstance(test, ast.UnaryOp) else test
+    named = [node for node in ast.walk(outermost) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))]
+    inner = {id(node.value) for node in named if not isinstance(node, ast.Name)}
+    return not any(_name(node) in changed for node in named if id(node) not in inner)
+
+
+def _leaves(node, changed, is_own):
+    """Whether a statement of a loop's body may end the loop when its work is done."""
+    import ast
+
+    if isinstance(node, (ast.Return, ast.Raise, ast.Yield, ast.YieldFrom)) or is_own and isinstance(node, ast.Break):
+        return True
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+        return False
+    if isinstance(node, ast.ExceptHandler) and (node.type is None or _name(node.type) in _STOPS):
+        return False
+    if isinstance(node, (ast.While, ast.For, ast.AsyncFor)):
+        is_own = False
+    within = ast.iter_child_nodes(node)
+    if isinstance(node, ast.If) and _is_settled(node.test, changed):  # `if stop.is_set(): break`
+        within = node.orelse
+    return any(_leaves(child, changed, is_own) for child in within)

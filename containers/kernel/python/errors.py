@@ -1,0 +1,105 @@
+"""The errors of code: short tracebacks that begin at the code's own lines."""
+
+from imports import INSTALLED, OWN
+
+_MACHINERY = ("/IPython/", "/asyncio/", "<frozen importlib")
+_LIBRARIES = (*INSTALLED, "<frozen ", ".pyx", ".pxi")
+
+
+def own_frame(frame):
+    return frame.f_code.co_filename.startswith(OWN)
+
+
+def user_frames(error):
+    """The (frame, line) pairs of a traceback without what stands before the user's code."""
+    pairs, tb = [], error.__traceback__
+    while tb is not None:
+        if not own_frame(tb.tb_frame):
+            pairs.append((tb.tb_frame, tb.tb_lineno))
+        tb = tb.tb_next
+    start = 0
+    while start < len(pairs) and any(part in pairs[start][0].f_code.co_filename for part in _MACHINERY):
+        start += 1
+    return pairs[start:]
+
+
+def is_library(pair):
+    return any(part in pair[0].f_code.co_filename for part in _LIBRARIES)
+
+
+def leave_out(pairs, first, last, what):
+    """The ends of a list of frames, with a line that tells how many are left out between them."""
+    if len(pairs) <= first + last + 1:
+        return pairs
+    note = "  ... %d frames %sleft out ...\n" % (len(pairs) - first - last, what)
+    return [*pairs[:first], note, *pairs[-last:]]
+
+
+def shorten_frames(pairs, most):
+    """Leaves out the inside of libraries, and the middle of what is still too long then."""
+    import itertools
+
+    kept = []
+    for inside, group in itertools.groupby(pairs, is_library):
+        group = list(group)
+        kept += leave_out(group, 1, 1, "in libraries ") if inside else group
+    return leave_out(kept, most // 2, most // 2, "")
+
+
+def format_frames(pairs, most=20):
+    import itertools
+    import traceback
+
+    if not pairs:
+        return []
+    lines = ["Traceback (most recent call last):\n"]
+    for is_note, group in itertools.groupby(shorten_frames(pairs, most), lambda entry: isinstance(entry, str)):
+        lines += group if is_note else traceback.StackSummary.extract(list(group)).format()
+    return lines
+
+
+def format_error(error, depth=0, seen=None):
+    """An error with its causes as a short traceback, a list of lines."""
+    import traceback
+
+    seen = seen if seen is not None else set()
+    seen.add(id(error))
+    lines = []
+    cause, context = error.__cause__, error.__context__
+    if cause is not None and id(cause) not in seen and depth < 5:
+        lines += format_error(cause, depth + 1, seen)
+        lines.append("\nThe above exception was the direct cause of the following exception:\n\n")
+    elif context is not None and not error.__suppress_context__ and id(context) not in seen and depth < 5:
+        lines += format_error(context, depth + 1, seen)
+        lines.append("\nDuring handling of the above exception, another exception occurred:\n\n")
+    lines += format_frames(user_frames(error), 8 if isinstance(error, RecursionError) else 20)
+    # Given a traceback, TracebackException adds its "Did you mean" to names.
+    summary = traceback.TracebackException(type(error), error, error.__traceback__, limit=-1, lookup_lines=False)
+    lines += summary.format_exception_only()
+    for inner in list(getattr(error, "exceptions", ()))[:10] if depth < 5 else ():
+        if isinstance(inner, BaseException) and id(inner) not in seen:
+            lines += ["  | " + line for part in format_error(inner, depth + 1, seen) for line in part.splitlines(True)]
+    return lines
+
+
+def shorten(text, limit):
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return "%s\n... %d characters left out ...\n%s" % (text[:half], len(text) - 2 * half, text[-half:])
+
+
+def message_of(error):
+    try:
+        return error.msg or "" if isinstance(error, SyntaxError) else str(error)
+    except Exception:
+        return "<exception str() failed>"  # as the traceback says it
+
+
+def describe(error):
+    """The protocol's error object; what the error's own methods raise may be passed on."""
+    return {
+        "name": type(error).__name__,
+        "message": shorten(message_of(error), 4000),
+        "traceback": shorten("".join(format_error(error)), 16_000),
+    }

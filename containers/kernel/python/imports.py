@@ -1,0 +1,120 @@
+"""Imports without their pitfalls: what is installed, what is broken, what is to be changed once it is there."""
+
+import _thread
+import functools
+import os
+import sys
+from _frozen_importlib_external import PathFinder  # importlib.machinery has the same, in a file
+
+# What the interpreter and its packages are installed in; code of the user's own is elsewhere.
+OWN = os.path.dirname(os.path.abspath(__file__)) + "/"  # where the kernel's own files are
+PACKAGES = ("/site-packages/", "/dist-packages/")
+STDLIB = os.path.dirname(os.__file__) + "/"
+INSTALLED = (*PACKAGES, STDLIB)
+
+
+def is_installed(path):
+    return any(part in path for part in INSTALLED)
+
+
+def is_stdlib(path):
+    return path.startswith((STDLIB, "<frozen ")) and not any(part in path for part in PACKAGES)
+
+
+def has_module(name):
+    """Whether a top-level package is installed, without the cost of importing importlib.util."""
+    return any(os.path.isdir(os.path.join(entry, name)) for entry in sys.path if entry)
+
+
+def import_quietly(name):
+    """Imports a module; one that is missing or broken says so to the code that imports it."""
+    try:
+        __import__(name)
+    except Exception:
+        pass
+
+
+def is_in_cwd(name):
+    """Whether a kernel, which looks into the current folder first, would take the module from there."""
+    top = name.partition(".")[0]
+    return os.path.isdir(top) or os.path.exists(top + ".py")
+
+
+def forget_torn():
+    """Forgets the modules whose package an interrupt tore out of its import.
+
+    Python has forgotten the package itself, but not what that had imported of its own by then. The next
+    import would take those for done, and never give the package their names. Packages with extension
+    modules are left as they are: those cannot be loaded twice, and refer to the modules that there were.
+    """
+    torn = {}
+    for name, module in list(sys.modules.items()):
+        above = name.rpartition(".")[0]
+        while above and above in sys.modules:
+            above = above.rpartition(".")[0]
+        if above:
+            torn.setdefault(name.partition(".")[0], {})[name] = str(getattr(module, "__file__", None) or ".py")
+    for files in torn.values():
+        if all(file.endswith(".py") for file in files.values()):
+            for name in files:
+                sys.modules.pop(name, None)
+
+
+class OwnImports:
+    """Keeps files of the user's out of what the kernel imports for itself: a string.py of theirs is no part of IPython.
+
+    It is a finder, to stand before the one that looks along sys.path, and a context in which the calling
+    thread's imports pass over the current folder.
+    """
+
+    def __init__(self):
+        self.threads = set()
+
+    def install(self):
+        sys.meta_path.insert(sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else 0, self)
+
+    def __enter__(self):
+        self.threads.add(_thread.get_ident())
+
+    def __exit__(self, *_):
+        self.threads.discard(_thread.get_ident())
+
+    def find_spec(self, name, path=None, target=None):
+        if path is not None or _thread.get_ident() not in self.threads:
+            return None
+        return PathFinder.find_spec(name, [entry for entry in sys.path if entry])
+
+
+own_imports = OwnImports()
+
+
+class ImportHook:
+    """Changes modules as soon as code has imported them.
+
+    It is a finder that only wraps the loaders of the modules that it has a change for, so nothing is imported
+    before the code does it.
+    """
+
+    def __init__(self, changes):
+        self.changes = changes
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self.changes:
+            return None
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                break
+        else:
+            return None
+        load = getattr(spec.loader, "exec_module", None)
+        if load is not None:
+            spec.loader.exec_module = functools.partial(self._load, load)
+        return spec
+
+    def _load(self, load, module):
+        load(module)
+        try:
+            self.changes[module.__name__](module)
+        except Exception:  # a file of the user's has that name, or another version looks different inside
+            pass

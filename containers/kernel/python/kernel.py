@@ -1,0 +1,493 @@
+"""A kernel: the process that keeps a user's variables and runs the code on its main thread."""
+
+import builtins
+import fcntl
+import os
+import re
+import signal
+import socket
+import sys
+from _thread import get_ident
+
+from descriptors import close_quietly, move_high
+from display import Displays
+from errors import describe, format_error
+from event_loop import EventLoop
+from imports import ImportHook, forget_torn, import_quietly, own_imports
+from interrupts import Interrupt, ignore_signal, without_interrupts
+from ipython_engine import IPythonEngine
+from mimes import PLOTLY, SHOWN_MIMES, mime_bundle, text_of
+from notices import Notices
+from pictures import Viewer, figure_title, hook_images, is_figure
+from plain_engine import PlainEngine
+from prctl import set_dumpable
+from preload import Preload
+from spawning import hook_spawn
+from stand_ins import Exiter, NoInput
+from started import Started
+from tables import widen_numpy, widen_pandas
+from threads import Threads
+
+PRELOAD_SECONDS = 0.05  # idle time of a kernel before it starts to preload, and until it looks whether that is done
+IPYTHON = "IPython.core.interactiveshell"
+AGG = "matplotlib.backends.backend_agg"
+
+
+class Kernel:
+    """One interpreter with a user's variables. Its main thread runs the code."""
+
+    def __init__(self, settings):
+        self.settings = settings
+        self.module = sys.modules["__main__"] = type(sys)("__main__")
+        self.namespace = self.module.__dict__
+        self.namespace["__builtins__"] = builtins
+        self.threads = Threads()
+        self.event_loop = EventLoop(self.threads.route_all, self.is_top_level)
+        self.started = Started(self.threads, self.event_loop)
+        self.interrupted = False
+        self.on_interrupt = Interrupt(self.is_wanted)
+        self.displays = Displays(settings, self.send_display)
+        self.plain = PlainEngine(self)
+        self.engine = None
+        self.building = False
+        self.modules = {}  # sys.modules as it was before the first run
+        self.preload = None
+        self.warm = not settings.preloads
+        self.count = 0
+        self.result = None
+        self.run_id = None
+        self.pid = 0
+        self.stderr = None
+        self.link = None
+        self.notices = Notices(self)
+        changes = {
+            AGG: self._hook_agg,
+            IPYTHON: self._hook_ipython,
+            "asyncio.events": self.event_loop.hook,
+            "concurrent.futures.process": self._hook_pools,
+            "concurrent.futures.thread": self._hook_pools,
+            "logging": self.notices.hook_logging,
+            "multiprocessing.spawn": lambda spawn: hook_spawn(spawn, self.namespace),
+            "numpy": widen_numpy,
+            "pandas": lambda pandas: widen_pandas(pandas, settings.output_bytes),
+            "sympy.interactive.printing": self._hook_sympy,
+            "PIL.Image": hook_images,
+            "PIL.ImageShow": lambda module: module.register(Viewer(self.displays), 0),
+        }
+        sys.meta_path.insert(0, ImportHook(changes))
+
+    def _hook_ipython(self, module):
+        """Code that asks for the shell, as all that shows something through IPython does, has it from then on."""
+        kind = module.InteractiveShell
+        for name in ("initialized", "instance"):
+            original = getattr(kind, name).__func__
+
+            def ask(cls, *args, original=original, **kwargs):
+                if self.engine is None and not self.building and self.is_top_level():
+                    without_interrupts(self._build_shell)
+                return original(cls, *args, **kwargs)
+
+            setattr(kind, name, classmethod(ask))
+
+    def _hook_sympy(self, module):
+        """Lets init_printing() find the shell, for which it looks among the builtins of a cell of IPython's."""
+        if self.settings.ipython:
+            from IPython import get_ipython
+
+            module.get_ipython = get_ipython
+
+    def _hook_agg(self, module):
+        """Gives matplotlib's Agg backend, the default here, a show() that shows."""
+        module.show = lambda *args, **kwargs: self.displays.show_open_figures()
+
+    def _hook_pools(self, module):
+        kind = getattr(module, "_WorkItem", None)
+        if isinstance(kind, type):
+            module._WorkItem = self.threads.pool_item(kind)
+
+    # -- before the first run
+
+    def load(self):
+        """Imports and builds everything at once: in the zygote."""
+        for name in self._modules():
+            import_quietly(name)
+        self._build_shell()
+        self.warm = True
+        self.modules = dict(sys.modules)  # here, because a fork that touches them all copies all of their pages
+
+    def _modules(self):
+        names = ([IPYTHON] if self.settings.ipython else []) + self.settings.preload
+        if "matplotlib.pyplot" in names:  # which the first figure would import
+            names.append(AGG)
+        return names
+
+    def _build_shell(self):
+        if self.engine is None and self.settings.ipython:
+            self.building = True  # IPython itself asks whether there is a shell
+            try:
+                with own_imports:
+                    self.engine = IPythonEngine(self, self.plain)
+            except Exception as e:
+                # An IPython that cannot be used must not cost the session: plain Python works on.
+                self.settings.ipython = False
+                print("IPython could not be started: %s: %s" % (type(e).__name__, e), file=sys.stderr)
+            finally:
+                self.building = False
+
+    def serve(self, link):
+        """The life of a kernel; never returns."""
+        self.link = link
+        self._enter()
+        features = ["ipython"] if self.settings.ipython else []
+        version = "%d.%d.%d" % sys.version_info[:3]
+        self._send({"type": "hello", "pid": self.pid, "version": version, "features": features})
+        begun = False
+        while True:
+            message = self._next_message()
+            if message.get("type") == "run":
+                if len(link.fds) < 2:  # another process of the code's has taken them
+                    os._exit(1)
+                if not begun:  # a run that a kernel dies over before that is given to another kernel
+                    begun = True
+                    self._send({"type": "begun", "id": message.get("id")})
+                self._run(message, link.fds.pop(0), link.fds.pop(0))
+            elif message.get("type") == "interrupt":  # for a run that was just over
+                self._attempt(self._stop_started, self.threads.find(message.get("id")))
+
+    def _enter(self):
+        self.pid = os.getpid()
+        if os.getsid(0) != self.pid:  # a zygote's child
+            os.setsid()
+        self.null_fd = move_high(os.open(os.devnull, os.O_RDWR))
+        for target in (0, 1, 2):
+            os.dup2(self.null_fd, target)
+        try:
+            os.chdir(self.settings.work_dir)
+        except OSError:
+            os.chdir("/")
+        sys.argv = [""]
+        import_own()
+        sys.path.insert(0, "")
+        self.modules = self.modules or dict(sys.modules)
+        self.threads.install()
+        self.threads.loop_runs = self.event_loop.is_running
+        self._set_up_builtins()
+        signal.signal(signal.SIGINT, ignore_signal)
+        signal.default_int_handler = self.on_interrupt  # asyncio puts its own only in the place of that one
+        reseed()
+
+    def _set_up_builtins(self):
+        import atexit
+        import faulthandler
+
+        # What is registered by now is its parent's, which lives on: its folders would be removed with the child.
+        os.register_at_fork(after_in_child=atexit._clear)
+        self.notices.install()
+        builtins.exit, builtins.quit = Exiter("exit"), Exiter("quit")
+        if not self.settings.ipython:
+            builtins.display = self._display
+        self.make_streams()
+        faulthandler.enable(2)
+
+    def _display(self, *values, **_):
+        for value in values:
+            alt = figure_title(value) if is_figure(value) else ""
+            self.displays.publish(mime_bundle(value), alt)
+
+    # -- messages
+
+    def _next_message(self):
+        while not self.link.messages:
+            if self._is_readable():
+                self.link.receive()
+            elif not self.warm:
+                self._preload()
+        return self.link.messages.pop(0)
+
+    def _send(self, header, blob=b""):
+        # A forked child of the code has a copy of this socket and must not speak on it.
+        if not self.is_child():
+            with self.threads.lock:  # frames of two threads must not mix
+                self.link.send(header, blob)
+
+    def send_display(self, header, blob):
+        """Sends a display while code runs: an interrupt must not tear a frame."""
+        if not self.in_run():  # the run that it belongs to is over, or this is a forked child
+            print("[%s] %s" % (header["mime"], header.get("path", "is not kept")))
+            return
+        header["id"] = self.run_id
+        without_interrupts(self._send, header, blob)
+
+    def in_run(self):
+        """Whether the caller is the run that goes on: no forked child of it, and no thread of one before."""
+        return self.run_id is not None and not self.is_child() and self.threads.earlier_work() is None
+
+    def is_top_level(self):
+        """Whether the caller is a cell, or is called by one: no thread, no forked child, and nothing between runs."""
+        return get_ident() == self.threads.main and self.run_id is not None and not self.is_child()
+
+    def is_child(self):
+        """Whether code has forked this process."""
+        return os.getpid() != self.pid
+
+    # -- the time between runs
+
+    def _is_readable(self):
+        """Waits for a message, or where there is something to preload for that long; tasks go on meanwhile."""
+        seconds = PRELOAD_SECONDS if self.count and not self.warm else None
+        # A thread may give the loop something to do at any time.
+        if seconds is None and not (self.event_loop.is_waiting() or self.event_loop.exists() and self.threads.owners):
+            return True
+        return bool(self._attempt(self.event_loop.wait, [self.link.sock], seconds)[0])
+
+    def _preload(self):
+        """Imports in the background until that is done. IPython's shell follows, which has to be on the main thread."""
+        if self.preload is None:
+            try:
+                self.preload = Preload(self._modules())
+            except RuntimeError:  # no thread is left: the code imports by itself
+                self.warm = True
+                return
+            os.register_at_fork(
+                before=self.preload.hold, after_in_parent=self.preload.let_go, after_in_child=self.preload.let_go
+            )
+        elif self.preload.done:
+            self.preload.finish()
+            self._build_shell()
+            self.warm = True
+            self._send({"type": "loaded"})
+
+    # -- a run
+
+    def _run(self, message, out_fd, err_fd):
+        self.run_id = message["id"]
+        self.count += 1
+        self.result = None
+        self.interrupted = False
+        self.on_interrupt.begin_run()
+        self._restore(out_fd, err_fd)
+        reserve = self._reserve_fds()
+        self.displays.begin_run()
+        self.notices.begin_run()
+        self.namespace.pop("__warningregistry__", None)  # a line of another cell is no line that has warned before
+        # As Python reads a file: Windows ends lines in another way, and may begin with a mark.
+        code = re.sub("\r\n?", "\n", message["code"].lstrip("\ufeff"))
+        report = {"type": "done", "id": self.run_id}
+        _, error = self._attempt(self._evaluate, code)
+        if self.is_child():
+            self._end_child(error)
+        linger = None if isinstance(error, KeyboardInterrupt) else message.get("linger_ms", 0) / 1000
+        report["goes_on"], trouble = self._attempt(self._finish, linger)
+        error = trouble if error is None else error
+        report["result"] = self.result
+        self._describe_outcome(report, error)
+        self._attempt(self.notices.end_run)
+        self._see_interrupts()
+        if self.interrupted:
+            self._attempt(self._stop_started, self.threads.current)
+            self._attempt(forget_torn)
+        self._stop_timers()
+        for fd in reserve:
+            close_quietly(fd)
+        self.threads.end(self.event_loop.is_waiting())
+        self.run_id = None
+        self._send(report)
+
+    def _stop_started(self, work):
+        """Ends the tasks and threads that an interrupted run has started."""
+        if work is None:
+            return
+        self.event_loop.stop_run(work)
+        names = self.threads.stop(work)
+        if self.engine is not None:
+            self.engine.forget_loop(self.threads.is_ended)
+        if names:
+            print(
+                "note: threads of this run have not ended yet and will when they come back from what they wait for: "
+                + ", ".join(names)[:500],
+                file=sys.stderr,
+            )
+
+    @staticmethod
+    def _stop_timers():
+        """An alarm that rings later would interrupt another run, or end the kernel."""
+        for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
+            signal.setitimer(timer, 0)
+
+    def _restore(self, out_fd, err_fd):
+        """Gives the code its standard streams; code of runs before may have closed or replaced them."""
+        if "builtins" not in sys.modules:  # sys.modules.clear() would make every later run fail
+            sys.modules.update(self.modules)
+        self.threads.flush()  # what came between the runs
+        set_dumpable(True)  # a run before may have hidden what this process has open
+        # A stream that code has put in their place may close what is below it as soon as it is dropped.
+        sys.stdin, sys.stdout, sys.stderr = self.stdin, self.stdout, self.stderr
+        fds = [move_high(fd) for fd in (out_fd, err_fd)]
+        for target, fd in enumerate(fds, 1):
+            os.dup2(fd, target)
+        try:
+            os.dup2(self.null_fd, 0)
+        except OSError:
+            self.null_fd = move_high(os.open(os.devnull, os.O_RDWR))
+            os.dup2(self.null_fd, 0)
+        if not all(map(is_usual, (self.stdout, self.stderr))):
+            self.make_streams()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
+        self.event_loop.begin_run()
+        self.threads.begin(self.run_id, fds)
+
+    def _reserve_fds(self):
+        """Room for the next run's two descriptors, should this run use up all that there are."""
+        try:
+            return [fcntl.fcntl(self.null_fd, fcntl.F_DUPFD_CLOEXEC, 200) for _ in range(2)]
+        except OSError:
+            return []
+
+    def make_streams(self):
+        self.stdin, (self.stdout, self.stderr) = NoInput(), self.threads.make_outputs()
+        sys.stdin = sys.__stdin__ = self.stdin
+        sys.stdout = sys.__stdout__ = self.stdout
+        sys.stderr = sys.__stderr__ = self.stderr
+
+    def _attempt(self, step, *args):
+        """Runs a step that an interrupt may end; returns (value, error)."""
+        try:
+            try:
+                signal.signal(signal.SIGINT, self.on_interrupt)
+                return step(*args), None
+            finally:
+                signal.signal(signal.SIGINT, ignore_signal)
+        except BaseException as e:
+            signal.signal(signal.SIGINT, ignore_signal)  # it may have come inside the finally
+            return None, e
+
+    def _evaluate(self, code):
+        self._check_interrupt()
+        if self.engine is None and self.settings.ipython and self.plain.needs_ipython(code):
+            without_interrupts(self._build_shell)  # half of IPython could not be imported again
+        (self.engine or self.plain).evaluate(code)
+
+    def _finish(self, linger):
+        """Waits for what the run has started, then shows what a notebook does at the end of a cell."""
+        try:
+            return self.started.wait(linger, self._flush) if linger is not None else []
+        finally:
+            try:
+                self.displays.show_open_figures(again=False)
+            finally:
+                self._flush()
+
+    def _check_interrupt(self):
+        """Sees an interrupt that came before the signal could be taken."""
+        self._see_interrupts()
+        if self.interrupted:
+            raise KeyboardInterrupt
+
+    def _see_interrupts(self):
+        """Takes the interrupts that have come."""
+        link = self.link
+        link.receive(socket.MSG_DONTWAIT)
+        came = [message for message in link.messages if message.get("type") == "interrupt"]
+        # Code that forges the end of its run makes the next one come early: that has to wait.
+        link.messages = [message for message in link.messages if message not in came]
+        if any(message.get("id") == self.run_id for message in came):
+            self.interrupted = True
+
+    def is_wanted(self):
+        """Whether an interrupt is: between runs, by one that waits for a task which does not give way."""
+        return self.run_id is not None or b'"type":"run"' in self.link.peek()
+
+    def show(self, value, bundle):
+        """Takes the value of a cell's last expression: as the result, and as a display if it is a picture."""
+        self.result = cut_text(text_of(bundle), self.settings.output_bytes) or None  # none: it has shown itself
+        if PLOTLY in bundle or any(bundle.get(mime) for mime in SHOWN_MIMES):
+            self.displays.publish(bundle, figure_title(value) if is_figure(value) else "", again=False)
+
+    def _describe_outcome(self, report, error):
+        if error is None:
+            return
+        if isinstance(error, SystemExit):
+            report["exit"] = self._exit_code(error.code)
+            return
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+        described, trouble = self._attempt(describe, error)
+        report["error"] = described or {
+            "name": type(error).__name__,
+            "message": "the error could not be described: its own methods raised %s" % type(trouble).__name__,
+            "traceback": "",
+        }
+
+    def _exit_code(self, code):
+        """As the interpreter does it: a number, nothing, or a text for stderr and 1."""
+        if code is None:
+            return 0
+        if isinstance(code, int):
+            return code & 0xFF
+        self._attempt(self._print_exit, code)
+        return 1
+
+    @staticmethod
+    def _print_exit(code):
+        print(code, file=sys.stderr)
+
+    def _flush(self):
+        for stream in {sys.stdout, sys.stderr, self.stdout, self.stderr}:
+            try:
+                stream.flush()
+            except (OSError, ValueError, AttributeError):
+                pass
+
+    def _end_child(self, error):
+        """Code that forked and did not exit in the child ends here, as a script would."""
+        code, trouble = self._attempt(self._finish_child, error)
+        self._flush()
+        if isinstance(trouble or error, KeyboardInterrupt):
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+        os._exit(1 if trouble is not None else code)
+
+    def _finish_child(self, error):
+        """What the interpreter does at its end; reports the exit code."""
+        import atexit
+
+        code = 0
+        if isinstance(error, SystemExit):
+            code = self._exit_code(error.code)
+        elif error is not None:
+            print("".join(format_error(error)), end="", file=sys.stderr)
+            code = 1
+        threading = sys.modules.get("threading")
+        if threading is not None:
+            threading._shutdown()  # waits for the threads that are no daemons
+        atexit._run_exitfuncs()
+        return code
+
+
+def cut_text(text, limit):
+    """A text of at most `limit` bytes."""
+    data = text[: limit + 1].encode("utf-8", "replace")
+    if len(data) <= limit:
+        return text
+    return data[: limit - 3].decode("utf-8", "ignore") + "…"
+
+
+def is_usual(stream):
+    """Whether a stream is open, and as it was made."""
+    try:
+        return not stream.closed and (stream.encoding, stream.errors) == ("utf-8", "backslashreplace")
+    except ValueError:  # detached
+        return False
+
+
+def import_own():
+    """Imports what the kernel itself needs later, while no file of the user's can come before it."""
+    for name in ("__future__", "ast", "binascii", "itertools", "linecache", "traceback", "warnings"):
+        __import__(name)
+    own_imports.install()
+
+
+def reseed():
+    """Forks of one zygote must not share a random sequence; Python's own random sees to itself."""
+    random = sys.modules.get("numpy.random")
+    if random is not None:
+        random.seed()

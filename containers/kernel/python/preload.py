@@ -1,0 +1,107 @@
+"""Imports ahead of the code that will want them, in the idle time of a kernel."""
+
+import functools
+import sys
+import time
+
+from imports import import_quietly, is_in_cwd, own_imports
+
+# A fork that waits for their import would take half of what they do about forks.
+_HOOK_FORKS = ("concurrent.futures.thread", "logging")
+TURN_SECONDS = 2  # how long an import waits for a module that is being preloaded
+
+
+class Preload:
+    """Imports modules in a background thread while code may run and import too.
+
+    Two threads in packages that import each other in a circle would see half of them: Python
+    breaks such a deadlock by handing out modules that are not complete. So while this goes on,
+    an import by the code waits for the one module that is being preloaded, and the preload
+    waits for the code's. The standard library, which has no such circles, does not wait.
+    """
+
+    def __init__(self, names):
+        import builtins
+        import importlib
+        import threading
+
+        with own_imports:
+            for name in _HOOK_FORKS:
+                import_quietly(name)
+        self.names = names
+        self.stdlib = getattr(sys, "stdlib_module_names", ())
+        self.turn = threading.RLock()
+        self.waiting = 0
+        self.done = False
+        self.hooks = [(builtins, "__import__"), (importlib, "import_module")]
+        self.originals = [getattr(*hook) for hook in self.hooks]
+        self.guards = [self._guard(original) for original in self.originals]
+        for hook, guard in zip(self.hooks, self.guards):
+            setattr(*hook, guard)
+        # The main thread gets the interpreter within this time when a run comes meanwhile.
+        self.interval = sys.getswitchinterval()
+        sys.setswitchinterval(0.0001)
+        self.thread = threading.Thread(target=self._import_all, name="preload", daemon=True)
+        try:
+            self.thread.start()
+        except RuntimeError:
+            self.done = True
+            self._take_back()
+            raise
+
+    def _guard(self, original):
+        from threading import current_thread
+
+        def guarded(name, *args, **kwargs):
+            if self.done or current_thread() is self.thread or self._harmless(name, args):
+                return original(name, *args, **kwargs)
+            self.waiting += 1
+            mine = False
+            try:
+                # Who waits may be inside another import, whose lock the preload may want: a wait
+                # with an end cannot become a deadlock.
+                mine = self.turn.acquire(timeout=TURN_SECONDS)
+                return original(name, *args, **kwargs)
+            finally:
+                self.waiting -= 1
+                if mine:
+                    self.turn.release()
+
+        return functools.wraps(original)(guarded)
+
+    def _harmless(self, name, args):
+        """Whether an import is of the standard library, or by it of a part of its own."""
+        if len(args) > 3 and args[3]:
+            name = (args[0] or {}).get("__package__") or ""
+        return name.partition(".")[0] in self.stdlib
+
+    def _import_all(self):
+        try:
+            for name in self.names:
+                while self.waiting:
+                    time.sleep(0.001)
+                with self.turn:
+                    if not is_in_cwd(name):  # a file of the user's runs when code imports it
+                        with own_imports:
+                            import_quietly(name)
+        finally:
+            self.done = True
+
+    def hold(self):
+        """Before a fork: stops between two modules. A fork would copy locks that nobody releases."""
+        self.held = self.turn.acquire(timeout=TURN_SECONDS)
+
+    def let_go(self):
+        if self.held:
+            self.turn.release()
+
+    def finish(self):
+        """Waits for the end and takes everything back that code has not changed meanwhile."""
+        self.thread.join()
+        self._take_back()
+
+    def _take_back(self):
+        sys.setswitchinterval(self.interval)
+        for hook, original, guard in zip(self.hooks, self.originals, self.guards):
+            if getattr(*hook) is guard:
+                setattr(*hook, original)

@@ -1,0 +1,38 @@
+"""What the supervisor's `init` says."""
+
+import os
+
+from imports import has_module
+
+# Set where neither the image nor the server does.
+# Polars has its options in variables: it shows 8 columns of a frame, and does not wrap a wide one.
+DEFAULT_ENV = {
+    "MPLBACKEND": "agg",
+    "PLOTLY_RENDERER": "plotly_mimetype",
+    "POLARS_FMT_MAX_COLS": "100",
+    "POLARS_TABLE_WIDTH": "2000",
+    "TERM": "dumb",
+    "NO_COLOR": "1",
+}
+
+
+class Settings:
+    """The fields of `init` that a kernel needs."""
+
+    def __init__(self, message):
+        self.work_dir = message["work_dir"]
+        self.env = {k: v for k, v in (message.get("env") or {}).items() if k and "=" not in k and "\0" not in k + v}
+        self.preload = message.get("preload") or []
+        self.output_bytes = message["output_bytes"]
+        self.image_bytes = message["image_bytes"]
+        self.ipython = has_module("IPython")
+
+    @property
+    def preloads(self):
+        """Whether there is anything that is worth importing ahead."""
+        return self.ipython or bool(self.preload)
+
+    def set_environment(self):
+        os.environ.update(self.env)
+        for name, value in DEFAULT_ENV.items():
+            os.environ.setdefault(name, value)

@@ -1,0 +1,123 @@
+"""Displays (display.py, mimes.py, pictures.py): what a run shows, and the files that keep it."""
+
+import base64
+import os
+import struct
+import unittest
+import zlib
+
+from test_support import LONG_GRACE, SupervisorTest
+
+
+def tiny_png(width=1, height=1):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = b"".join(b"\0" + os.urandom(width * 3) for _ in range(height))
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    )
+
+
+SHOWN = """
+class Shown:
+    def __init__(self, data, name): self.data, self.name = data, name
+    def __repr__(self): return '<shown>'
+class Png(Shown):
+    def _repr_png_(self): return self.data
+class Svg(Shown):
+    def _repr_svg_(self): return self.data
+class Html(Shown):
+    def _repr_html_(self): return self.data
+"""
+
+
+class Displays(SupervisorTest):
+    init = {"image_bytes": 20_000, "max_displays": 3}
+
+    def setUp(self):
+        super().setUp()
+        self.completed(SHOWN)
+
+    def test_an_image_is_shown_and_kept(self):
+        data = tiny_png()
+        answer = self.completed("Png(%r, 'n')" % data)
+        self.assertEqual(answer.result, "<shown>")
+        (display,) = answer.displays
+        self.assertEqual(base64.b64decode(display["data"]["image/png"]), data)
+        self.assertEqual((display["path"], display["size_bytes"]), ("output/image-1.png", len(data)))
+        with open(self.client.path(display["path"]), "rb") as file:
+            self.assertEqual(file.read(), data)
+        self.assertEqual(answer.artifacts[0]["path"], "output/image-1.png")
+        self.assertEqual(answer.displays_total, 1)
+
+    def test_an_existing_file_is_never_replaced(self):
+        with open(self.client.path("output", "image-1.png"), "w") as file:
+            file.write("mine")
+        os.symlink("/nonexistent", self.client.path("output", "image-2.png"))
+        answer = self.completed("Png(%r, 'n')" % tiny_png())
+        self.assertEqual(answer.displays[0]["path"], "output/image-3.png")
+        with open(self.client.path("output", "image-1.png")) as file:
+            self.assertEqual(file.read(), "mine")
+
+    def test_a_large_image_has_a_path_only(self):
+        data = tiny_png(100, 100)
+        self.assertGreater(len(data), 20_000)
+        (display,) = self.completed("Png(%r, 'n')" % data).displays
+        self.assertEqual(display["data"], {})
+        self.assertEqual(display["size_bytes"], os.path.getsize(self.client.path(display["path"])))
+
+    def test_svg_is_text(self):
+        (display,) = self.completed("Svg('<svg>é</svg>', 'n')").displays
+        self.assertEqual(display["data"], {"image/svg+xml": "<svg>é</svg>"})
+        self.assertEqual(display["path"], "output/image-1.svg")
+
+    def test_html_is_shown_without_a_file(self):
+        (display,) = self.completed("Html('<b>bold</b>', 'n')").displays
+        self.assertEqual(display["data"], {"text/html": "<b>bold</b>"})
+        self.assertNotIn("path", display)
+
+    def test_an_object_with_text_of_its_own_shows_no_html(self):
+        answer = self.completed("class T(Html):\n    def __repr__(self): return 'a  b\\n1  2'\nT('<table>', 'n')")
+        self.assertEqual((answer.result, answer.displays), ("a  b\n1  2", []))
+
+    def test_display_shows_while_code_runs_and_in_order(self):
+        png = tiny_png()
+        answer = self.completed("display(Png(%r, 'n')); print('between'); display(Svg('<svg/>', 'm')); display(5)" % png)
+        self.assertEqual([list(d["data"]) for d in answer.displays], [["image/png"], ["image/svg+xml"]])
+        self.assertEqual(answer.out, "between\n5\n")
+
+    def test_more_displays_than_are_reported_are_counted(self):
+        answer = self.completed("for i in range(10): display(Svg('<svg>%d</svg>' % i, 'n'))")
+        self.assertEqual((len(answer.displays), answer.displays_total), (3, 10))
+
+    def test_the_output_folder_may_have_been_deleted_or_be_unusable(self):
+        self.completed("import os; os.rmdir('output')")
+        self.assertEqual(self.completed("Svg('<svg/>', 'n')").displays[0]["path"], "output/image-1.svg")
+        self.completed("import shutil; shutil.rmtree('output'); open('output', 'w').close()")
+        answer = self.completed("Svg('<svg/>', 'n')")
+        self.assertNotIn("path", answer.displays[0])
+        self.assertIn("not saved", answer.err)
+
+    def test_a_picture_that_raises_fails_the_run_or_is_left_out(self):
+        answer = self.run_code("class Bad(Png):\n    def _repr_png_(self): raise ValueError('bad')\nBad(b'', 'n')")
+        self.assertEqual(answer.displays, [])
+        self.assertEqual(self.completed("1").result, "1")
+
+    def test_displays_of_a_forked_child_do_not_tear_the_link(self):
+        code = (
+            "import os\npid = os.fork()\nif pid == 0:\n    for i in range(50): display(Svg('<svg/>' * 50, 'n'))\n"
+            "    os._exit(0)\nfor i in range(50): display(Svg('<svg/>' * 50, 'n'))\nos.waitpid(pid, 0);"
+        )
+        self.assertEqual(self.completed(code).displays_total, 50)
+
+    def test_interrupts_do_not_tear_a_display(self):
+        code = "big = Svg('<svg>' + 'x' * 19_000 + '</svg>', 'n')\nwhile True: display(big)"
+        for _ in range(5):
+            answer = self.run_code(code, timeout_ms=150, grace_ms=LONG_GRACE)
+            self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"), answer)
+
+
+if __name__ == "__main__":
+    unittest.main()

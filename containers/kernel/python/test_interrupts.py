@@ -1,0 +1,221 @@
+"""How code hears of interrupts (interrupts.py), and what new kernels have loaded (zygote.py, preload.py)."""
+
+import os
+import signal
+import time
+import unittest
+
+from test_support import GRACE, LONG_GRACE, PATIENCE, SupervisorTest
+
+
+class StopTest(SupervisorTest):
+    def wait_for_file(self, name):
+        deadline = time.monotonic() + PATIENCE
+        while not os.path.exists(self.client.path(name)):
+            self.assertLess(time.monotonic(), deadline, "no file %s" % name)
+            time.sleep(0.005)
+
+    def stop_when_running(self, code, reason="cancelled", announce=True, **fields):
+        """Starts code and stops it when a file `running` is there; with announce false the code makes it."""
+        if os.path.exists(self.client.path("running")):
+            os.remove(self.client.path("running"))
+        run_id = self.client.start(("open('running', 'w').close()\n" if announce else "") + code, **fields)
+        self.wait_for_file("running")
+        self.client.send({"type": "interrupt", "id": run_id, "reason": reason})
+        return self.client.finish(run_id)
+
+
+class Interrupts(StopTest):
+    def test_a_timeout_keeps_the_variables(self):
+        self.completed("x = 1")
+        answer = self.run_code("print('partial')\nwhile True: pass", timeout_ms=300)
+        self.assertEqual((answer.status, answer.exit_code, answer.kernel), ("timed_out", 124, "alive"))
+        self.assertEqual((answer.error["name"], answer.out, answer.cause), ("KeyboardInterrupt", "partial\n", ""))
+        self.assertEqual(self.completed("x").result, "1")
+
+    def write_modules(self, texts):
+        for path, text in texts.items():
+            path = self.client.path(path)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+
+    def test_an_import_that_was_interrupted_can_be_made_again(self):
+        self.write_modules({
+            "parcel/__init__.py": "from .names import *\nfrom .inner import *\n__all__ = names.__all__ + inner.__all__",
+            "parcel/names.py": "__all__ = ['one']\none = 1",
+            "parcel/inner/__init__.py":
+                "from .names import *\n__all__ = names.__all__\nimport os, time\nwhile not os.path.exists('go'): time.sleep(1)",
+            "parcel/inner/names.py": "__all__ = ['two']\ntwo = 2",
+        })
+        self.assertEqual(self.run_code("import parcel", timeout_ms=500).status, "timed_out")
+        self.assertEqual(self.completed("open('go', 'w').close()\nfrom parcel import *\none + two").result, "3")
+
+    def test_the_import_of_an_installed_package_comes_to_its_end_first(self):
+        self.write_modules({"site-packages/slow.py": "import time\nfor _ in range(8): time.sleep(0.1)\nloaded = True"})
+        self.completed("import sys; sys.path.insert(0, 'site-packages')")
+        answer = self.run_code("import slow\nprint('went on')\nwhile True: pass", timeout_ms=200, grace_ms=LONG_GRACE)
+        self.assertEqual((answer.status, answer.kernel, answer.error["name"]), ("timed_out", "alive", "KeyboardInterrupt"))
+        self.assertEqual(self.completed("sys.modules['slow'].loaded").result, "True")
+
+    def test_the_import_of_an_installed_package_that_never_ends(self):
+        self.write_modules({"site-packages/stuck.py": "while True: pass"})
+        self.completed("import sys; sys.path.insert(0, 'site-packages')")
+        answer = self.run_code("import stuck", timeout_ms=200, grace_ms=2 * GRACE)
+        self.assertEqual((answer.status, answer.kernel, answer.error["name"]), ("timed_out", "alive", "KeyboardInterrupt"))
+
+    def test_a_cancel_keeps_the_variables(self):
+        for code in (
+            "while True: pass",
+            "import time; time.sleep(600)",
+            "import subprocess; subprocess.run(['sleep', '600'])",
+            "import os; os.system('sleep 600')\nwhile True: pass",
+            "import asyncio\nawait asyncio.sleep(600)",
+            "import threading; threading.Event().wait()",
+            "import os; os.read(os.pipe()[0], 1)",
+            "import re; re.match(r'(a+)+b', 'a' * 60)",
+            "import socket; s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen(); s.accept()",
+            "import select; select.select([], [], [])",
+            "import queue; queue.Queue().get()",
+            "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()",
+            "import subprocess; subprocess.run('sleep 600; echo x', shell=True, capture_output=True)",
+            "import multiprocessing as m, time\npool = m.get_context('fork').Pool(2); pool.map(time.sleep, [600] * 2)",
+            "import asyncio\nawait asyncio.gather(asyncio.sleep(600), asyncio.sleep(600))",
+            "import asyncio\nasyncio.run(asyncio.sleep(600))",
+            "import time\ndef g():\n    try: yield\n    finally: time.sleep(600)\ngen = g(); next(gen); del gen",
+            "class A:\n    def __repr__(self):\n        while True: pass\nA()",
+            "import atexit, time; atexit.register(time.sleep, 600); time.sleep(600)",
+        ):
+            with self.subTest(code):
+                self.completed("x = 1")
+                answer = self.stop_when_running(code, grace_ms=LONG_GRACE)
+                self.assertEqual((answer.status, answer.exit_code, answer.kernel), ("cancelled", 130, "alive"), answer)
+                self.assertEqual(self.completed("x").result, "1")
+
+    def test_code_that_catches_it_and_ends_is_cancelled_all_the_same(self):
+        code = (
+            "try:\n    open('running', 'w').close()\n    while True: pass\n"
+            "except KeyboardInterrupt:\n    print('caught')\n'value'"
+        )
+        answer = self.stop_when_running(code, announce=False)
+        self.assertEqual((answer.status, answer.exit_code, answer.out), ("cancelled", 130, "caught\n"))
+        self.assertEqual((answer.result, answer.error, answer.kernel), ("'value'", None, "alive"))
+
+    def test_code_that_swallows_it_once_is_interrupted_again(self):
+        code = "try:\n    while True: pass\nexcept KeyboardInterrupt:\n    while True: pass"
+        answer = self.stop_when_running(code, grace_ms=2000)
+        self.assertEqual((answer.status, answer.kernel), ("cancelled", "alive"))
+
+    def test_an_abandoned_await_does_not_go_on_in_the_next_run(self):
+        code = (
+            "import asyncio\nfor i in range(10**9):\n    x = i\n    open('running', 'w').close()\n"
+            "    await asyncio.sleep(0.001)"
+        )
+        self.stop_when_running(code, announce=False)
+        before = self.completed("x").result
+        self.assertEqual(self.completed("await asyncio.sleep(0.05); x").result, before)
+
+    def test_signals_between_runs_do_no_harm(self):
+        pid = int(self.completed("x = 1; import os; os.getpid()").result)
+        for _ in range(20):
+            os.kill(pid, signal.SIGINT)
+            self.assertEqual(self.completed("x").result, "1")
+
+    def test_a_handler_that_code_sets_is_gone_in_the_next_run(self):
+        self.completed("import signal; signal.signal(signal.SIGINT, signal.SIG_IGN);")
+        answer = self.run_code("while True: pass", timeout_ms=200, grace_ms=LONG_GRACE)
+        self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
+
+    def test_a_task_that_swallows_its_cancellation(self):
+        swallow = "    try: await asyncio.sleep(600)\n    except asyncio.CancelledError: pass\n"
+        for body in (swallow + "    await asyncio.sleep(600)\n", "  while True:\n" + swallow):
+            with self.subTest(body):
+                self.completed("import asyncio; x = 1;")
+                code = "async def work():\n" + body + "await work()"
+                answer = self.stop_when_running(code, grace_ms=LONG_GRACE)
+                self.assertEqual((answer.status, answer.kernel), ("cancelled", "alive"))
+                self.assertEqual(self.completed("await asyncio.sleep(0, x)").result, "1")
+
+    def test_signals_that_code_blocks_are_open_in_the_next_run(self):
+        self.completed("import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]);")
+        answer = self.run_code("while True: pass", timeout_ms=200, grace_ms=LONG_GRACE)
+        self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
+
+    def test_code_that_interrupts_itself_has_failed(self):
+        answer = self.run_code("import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(60)")
+        self.assertEqual((answer.status, answer.error["name"]), ("failed", "KeyboardInterrupt"))
+
+
+class Killing(StopTest):
+    def test_code_that_shuts_interrupts_out_is_killed(self):
+        for shut in ("signal.signal(signal.SIGINT, signal.SIG_IGN)",
+                     "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])"):
+            with self.subTest(shut):
+                code = "import signal, time\n" + shut + "\nopen('running', 'w').close()\nwhile True: time.sleep(1)"
+                answer = self.stop_when_running(code, announce=False, grace_ms=300)
+                self.assertEqual((answer.kernel, answer.cause), ("dead", "ignored_interrupt"))
+                self.assertEqual(self.completed("1").result, "1")
+
+
+class Deaths(StopTest):
+    def test_a_crash_tells_its_python_frames(self):
+        self.assertIn("Segmentation fault", self.run_code("import ctypes; ctypes.string_at(0)").err)
+
+
+class Zygotes(StopTest):
+    """With something to preload there is a zygote and a kernel that stands by."""
+
+    init = {"preload": ["fractions", "no_such_module_at_all"], "warm": True}
+    LOADED = "import sys; 'fractions' in sys.modules"
+
+    def setUp(self):
+        super().setUp()
+        self.client.wait_for_modules("fractions")
+
+    def test_kernels_have_the_modules(self):
+        self.assertEqual(self.completed(self.LOADED, fresh=True).result, "True")
+        self.run_code("import os; os._exit(1)")
+        self.assertEqual(self.completed(self.LOADED).result, "True")
+
+    def test_random_numbers_differ(self):
+        results = {self.completed("import random; random.random()", fresh=True).result for _ in range(3)}
+        self.assertEqual(len(results), 3)
+
+    def test_preloading_does_not_run_modules_of_the_work_dir(self):
+        client = self.connect(start=False)
+        with open(client.path("decimal.py"), "w") as file:
+            file.write("open(%r, 'w').close()" % client.path("ran"))
+        client.init(preload=["decimal"], warm=True)
+        client.wait_for_modules("decimal")
+        self.assertFalse(os.path.exists(client.path("ran")))
+
+
+class Preloading(StopTest):
+    """Without warm the kernel preloads by itself after its first run."""
+
+    init = {"preload": ["fractions", "no_such_module_at_all"]}
+
+    def test_it_is_done_without_a_run(self):
+        self.completed("x = 1")
+        deadline = time.monotonic() + PATIENCE
+        code = "import sys, threading; ('fractions' in sys.modules, threading.active_count())"
+        while self.completed(code).result != "(True, 1)":
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.2)
+        self.assertEqual(self.completed("x").result, "1")
+
+    def test_code_may_import_and_fork_at_the_same_time(self):
+        client = self.connect(preload=["email.mime.multipart", "xml.dom.minidom", "unittest", "http.server", "pydoc"])
+        client.run("1")
+        time.sleep(0.06)  # lets the preload begin; the test holds whether it has or not
+        code = (
+            "import multiprocessing, pydoc, http.server, xml.dom.minidom\n"
+            "def f(n):\n    import email.mime.multipart\n    return n\n"
+            "with multiprocessing.get_context('fork').Pool(2) as pool: print(pool.map(f, [1, 2]))"
+        )
+        for _ in range(3):
+            self.assertEqual(client.run(code).out, "[1, 2]\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

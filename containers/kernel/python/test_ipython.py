@@ -1,0 +1,395 @@
+"""What only holds where IPython is installed. Where it is not, there is nothing here to run.
+This is about ipython_engine.py, pictures.py and mimes.py.
+
+The tests of figures and tables need numpy, pandas and matplotlib, as our image has them; they
+are chosen by what the interpreter under test can import.
+"""
+
+import base64
+import os
+import unittest
+
+from test_support import LONG_GRACE, Client, SupervisorTest
+
+
+class IPython(SupervisorTest):
+    def test_code_that_displays_through_ipython_has_it_from_the_first_run_on(self):
+        code = "from IPython.display import display, HTML\ndisplay(HTML('<i>x</i>'))"
+        self.assertEqual([d["data"] for d in self.completed(code).displays], [{"text/html": "<i>x</i>"}])
+
+    def test_an_interrupt_while_ipython_loads_does_not_spoil_it(self):
+        run_id = self.client.start("%time 1\nwhile True: pass", grace_ms=LONG_GRACE)
+        self.client.send({"type": "interrupt", "id": run_id, "reason": "cancelled"})
+        self.assertEqual(self.client.finish(run_id).kernel, "alive")
+        self.assertIn("Wall", self.completed("%time 1").out)
+
+    def test_packages_that_ask_for_the_shell_have_it_from_the_first_cell_on(self):
+        with open(self.client.path("shows.py"), "w") as file:
+            file.write(
+                "from IPython.display import display, publish_display_data, Markdown\n"
+                "def show(): display(Markdown('# head')); publish_display_data({'text/plain': 'plain'})"
+            )
+        self.assertEqual(self.completed("import shows; shows.show()\n41").out, "# head\nplain\n")
+        self.assertEqual(self.completed("_ + len(Out)").result, "42")
+
+    def test_magics_and_commands(self):
+        self.assertIn("Wall time", self.completed("%time 1 + 1").out)
+        self.assertEqual(self.completed("!echo hi; echo err >&2").out, "hi\n")
+        self.assertEqual(self.completed("files = !echo one two\nfiles").result, "['one two']")
+        self.assertEqual(self.completed("%%bash\necho $((6 * 7))").out, "42\n")
+        self.assertEqual(self.completed("%%capture kept\nprint('x')").out, "")
+        self.assertEqual(self.completed("kept.stdout").result, "'x\\n'")
+        self.assertIn("loop", self.completed("%timeit -n1 -r1 pass").out)
+
+    def test_cells_of_other_languages_write_to_their_own_run(self):
+        for word in ("one", "two"):
+            answer = self.completed("%%%%bash\necho %s; echo err %s >&2" % (word, word))
+            self.assertEqual((answer.out, answer.err), (word + "\n", "err %s\n" % word))
+
+    def test_the_next_cell_of_another_language_runs_when_one_was_interrupted(self):
+        for first in ("", "%%bash\necho one"):
+            self.client = self.connect()
+            self.completed(first)
+            answer = self.run_code("%%bash\nsleep 600", timeout_ms=1500, grace_ms=LONG_GRACE)
+            self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
+            self.assertEqual(self.completed("%%bash\necho two").out, "two\n")
+
+    def test_files_named_like_modules_do_not_stop_it(self):
+        names = ("queue", "random", "string", "tempfile", "typing", "mailbox")
+        self.completed("for name in %r: open(name + '.py', 'w').write('raise SystemError')" % (names,))
+        self.assertEqual(self.completed("!echo hi").out, "hi\n")
+        self.assertEqual(self.run_code("import mailbox").error["name"], "SystemError")
+
+    def test_exit_after_a_reset(self):
+        self.assertEqual(self.completed("x = 1\n%who").out.split(), ["x"])
+        self.completed("%reset -f")
+        self.assertEqual(self.run_code("exit()").exit_code, 0)
+
+    def test_another_folder(self):
+        self.assertEqual(self.completed("%cd output").err, "")
+
+    def test_variables_in_commands(self):
+        self.assertEqual(self.completed("name = 'world'\n!echo hello {name}").out, "hello world\n")
+
+    def test_a_command_that_runs_can_be_interrupted(self):
+        answer = self.run_code("!sleep 600", timeout_ms=1500, grace_ms=LONG_GRACE)
+        self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
+
+    def test_changing_folders(self):
+        self.completed("%mkdir sub\n%cd -q sub")
+        self.assertEqual(self.completed("import os; os.path.basename(os.getcwd())").result, "'sub'")
+
+    def test_what_ran_before_ipython_is_carried_over(self):
+        self.completed("from __future__ import annotations\nx = 41")
+        self.completed("x + 1")
+        self.assertEqual(self.completed("Out[2] + _ + _2").result, "126")
+        self.assertEqual(self.completed("In[1].splitlines()[-1]").result, "'x = 41'")
+        self.assertEqual(self.completed("def f(a: nonsense): pass\nf.__annotations__").result, "{'a': 'nonsense'}")
+        self.assertIn("<cell 6>", self.run_code("1/0").error["traceback"])
+
+    def test_output_history_grows(self):
+        self.completed("%time 1")
+        self.completed("'two'")
+        self.assertEqual(self.completed("Out[2]").result, "'two'")
+
+    def test_get_ipython_and_pickles_of_main(self):
+        self.assertIn("Shell", self.completed("get_ipython()").result)
+        code = "import pickle\nclass A: pass\npickle.loads(pickle.dumps(A())).__class__ is A"
+        self.assertEqual(self.completed(code).result, "True")
+
+    def test_errors_are_as_without_it(self):
+        self.completed("get_ipython();")
+        error = self.run_code("def f():\n    1/0\nf()").error
+        self.assertEqual(error["name"], "ZeroDivisionError")
+        self.assertEqual(error["traceback"].count("File "), 2)
+        self.assertNotIn("\x1b", error["traceback"])
+        error = self.run_code("x = = 1").error
+        self.assertEqual((error["name"], "^" in error["traceback"]), ("SyntaxError", True))
+
+    def test_unknown_magics_fail_the_run(self):
+        answer = self.run_code("%no_such_magic")
+        self.assertEqual((answer.status, answer.error["name"]), ("failed", "UsageError"))
+
+    def test_an_error_in_a_script_that_runs_fails_the_run(self):
+        with open(self.client.path("script.py"), "w") as file:
+            file.write("value = 7\nraise KeyError('script')")
+        answer = self.run_code("%run script.py")
+        self.assertEqual((answer.status, answer.error["name"]), ("failed", "KeyError"))
+        self.assertEqual(self.completed("value").result, "7")
+
+    def test_exits(self):
+        self.completed("get_ipython();")
+        for code, exit_code in (("exit(3)", 3), ("import sys; sys.exit(4)", 4), ("quit()", 0)):
+            answer = self.run_code(code)
+            self.assertEqual((answer.exit_code, answer.err, answer.error), (exit_code, "", None))
+
+    def test_help_is_printed(self):
+        self.assertIn("Return", self.completed("len?").out)
+
+    def test_inline_and_its_settings_are_taken(self):
+        self.completed("%matplotlib inline\n%config InlineBackend.figure_format = 'retina'")
+
+    def test_semicolons_and_await(self):
+        self.completed("get_ipython();")
+        self.assertIsNone(self.completed("5;").result)
+        self.assertEqual(self.completed("import asyncio\nawait asyncio.sleep(0, 3)").result, "3")
+        answer = self.run_code("await asyncio.sleep(600)", timeout_ms=300, grace_ms=LONG_GRACE)
+        self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
+        self.assertEqual(self.completed("await asyncio.sleep(0, 4)").result, "4")
+
+    def test_display_of_documents(self):
+        answer = self.completed(
+            "from IPython.display import display, HTML, Markdown, SVG, JSON, clear_output\n"
+            "display(HTML('<b>x</b>')); display(Markdown('# head')); display(SVG('<svg></svg>')); print('end')\n"
+            "clear_output()"
+        )
+        self.assertEqual([list(d["data"]) for d in answer.displays], [["text/html"], ["image/svg+xml"]])
+        self.assertEqual(answer.out, "# head\nend\n")
+
+    def test_a_long_document_is_a_file(self):
+        answer = self.completed("from IPython.display import display, HTML\ndisplay(HTML('<p>' + 'x' * 100_000))")
+        (page,) = answer.displays
+        self.assertEqual((page["data"], page["path"], page["size_bytes"]), ({}, "output/page-1.html", 100_003))
+
+    def test_a_repr_that_raises_fails_the_run(self):
+        self.completed("get_ipython();")
+        answer = self.run_code("class A:\n    def __repr__(self): raise ValueError('no repr')\nA()")
+        self.assertEqual((answer.status, answer.error["name"]), ("failed", "ValueError"))
+
+    def test_ipython_writes_nothing_into_the_work_dir(self):
+        self.completed("%time 1")
+        self.assertEqual(sorted(os.listdir(self.client.work_dir)), ["input", "output"])
+
+    def test_no_threads_are_left(self):
+        self.completed("%time 1")
+        self.assertEqual(self.completed("import threading; threading.active_count() <= 2").result, "True")
+
+
+class Figures(SupervisorTest):
+    def test_open_figures_are_shown_at_the_end(self):
+        answer = self.completed("import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.title('One')\nplt.figure();")
+        self.assertEqual([d["path"] for d in answer.displays], ["output/figure-1.png", "output/figure-2.png"])
+        self.assertEqual([d["alt"] for d in answer.displays], ["One", ""])
+        self.assertEqual(self.completed("plt.get_fignums()").result, "[]")
+
+    def test_show_shows_in_order(self):
+        code = (
+            "import matplotlib.pyplot as plt\nplt.plot([1]); plt.suptitle('A'); plt.show()\n"
+            "plt.plot([2]); plt.title('B'); plt.show(); plt.show()"
+        )
+        self.assertEqual([d["alt"] for d in self.completed(code).displays], ["A", "B"])
+
+    def test_a_figure_as_last_expression_is_shown_once(self):
+        answer = self.completed("import matplotlib.pyplot as plt\nfig, ax = plt.subplots()\nax.plot([1, 2])\nfig")
+        self.assertEqual(len(answer.displays), 1)
+        self.assertIn("Figure", answer.result)
+
+    def test_a_figure_is_shown_once_however_it_is_shown(self):
+        make = "import matplotlib.pyplot as plt\nfig, ax = plt.subplots(); ax.plot([1, 2]); ax.set_title('T')\n"
+        for show in ("display(fig)", "display(fig)\nfig", "plt.show()\nfig", "fig.show()\nfig", "plt.close(fig)\nfig"):
+            with self.subTest(show):
+                self.assertEqual([d["alt"] for d in self.completed(make + show).displays], ["T"])
+
+    def test_several_figures_come_in_order(self):
+        code = (
+            "import matplotlib.pyplot as plt\nfigs = [plt.figure() for _ in range(3)]\n"
+            "for n, f in enumerate(figs): f.suptitle(str(n))\ndisplay(figs[2])\nfigs[1]"
+        )
+        self.assertEqual([d["alt"] for d in self.completed(code).displays], ["2", "1", "0"])
+
+    def size(self, display):
+        data = base64.b64decode(next(iter(display["data"].values())))
+        code = "from PIL import Image\nimport base64, io\nImage.open(io.BytesIO(base64.b64decode(%r))).size"
+        return eval(self.completed(code % base64.b64encode(data).decode()).result)
+
+    def test_a_picture_that_is_too_large_is_shown_smaller_and_kept_in_full(self):
+        code = "from PIL import Image\nImage.effect_noise((%d, %d), 90)"
+        for width, height in ((1500, 1500), (6000, 20)):
+            (display,) = self.completed(code % (width, height)).displays
+            self.assertLessEqual(len(base64.b64decode(next(iter(display["data"].values())))), 1 << 20)
+            self.assertGreater(display["size_bytes"], 50_000)
+            self.assertEqual(os.path.getsize(self.client.path(display["path"])), display["size_bytes"])
+        (display,) = self.completed("Image.new('RGB', (6000, 3000))").displays
+        width, height = self.size(display)
+        self.assertLessEqual(width * height, 4_000_000)
+        self.assertAlmostEqual(width / height, 2, places=2)
+
+    def test_a_large_picture_of_16_bits_keeps_its_greys(self):
+        code = "from PIL import Image\nImage.linear_gradient('L').resize((3000, 3000)).convert('I').point(lambda v: v * 256)"
+        (display,) = self.completed(code + ".convert('I;16').show()").displays
+        data = next(iter(display["data"].values()))
+        code = "import base64, io\nImage.open(io.BytesIO(base64.b64decode(%r))).convert('L').resize((1, 3)).tobytes()[1]"
+        self.assertAlmostEqual(int(self.completed(code % data).result), 127, delta=9)
+
+    def test_a_figure_of_many_megapixels_is_drawn_with_fewer(self):
+        code = "import matplotlib.pyplot as plt\nplt.figure(figsize=(100, 100), dpi=300);"
+        (display,) = self.completed(code).displays
+        width, height = self.size(display)
+        self.assertLessEqual(width * height, 4_000_000)
+
+    def test_figures_of_a_failed_run_are_shown(self):
+        answer = self.run_code("import matplotlib.pyplot as plt\nplt.plot([1])\n1/0")
+        self.assertEqual((answer.status, len(answer.displays)), ("failed", 1))
+
+    def test_code_that_chooses_agg_itself_is_shown_all_the_same(self):
+        code = "import matplotlib\nmatplotlib.use('Agg')\nimport matplotlib.pyplot as plt\nplt.plot([1])\nplt.show()"
+        answer = self.completed(code)
+        self.assertEqual((len(answer.displays), answer.err), (1, ""))
+
+    def test_a_figure_that_cannot_be_drawn_fails_the_run(self):
+        answer = self.run_code("import matplotlib.pyplot as plt\nplt.title('$\\\\nonsense{$')")
+        self.assertEqual(answer.status, "failed")
+        self.assertEqual(self.completed("plt.get_fignums()").result, "[]")
+
+    def test_pillow_images_are_shown_whatever_their_mode(self):
+        self.completed("from PIL import Image\nImage.new('P', (4, 4)).save('palette.gif')")
+        modes = ("1", "RGB", "RGBA", "LA", "CMYK", "LAB", "HSV", "I", "F", "I;16")
+        for image in ["Image.open('palette.gif')"] + ["Image.new(%r, (4, 4))" % mode for mode in modes]:
+            for show in ("%s", "%s.show(title='t')", "display(%s)"):
+                with self.subTest(show % image):
+                    (display,) = self.completed(show % image).displays
+                    self.assertEqual(list(display["data"]), ["image/png"])
+
+    def test_an_image_that_is_shown_in_a_first_cell(self):
+        answer = self.completed("from PIL import Image\nImage.new('RGB', (4, 4)).show()\nprint('after')")
+        self.assertEqual((len(answer.displays), answer.out), (1, "after\n"))
+
+    def test_a_forked_child_shows_no_figure_of_its_parent_and_keeps_its_own(self):
+        code = (
+            "import matplotlib.pyplot as plt, os\nplt.plot([1, 2])\npid = os.fork()\n"
+            "if pid == 0:\n    %s\nelse:\n    os.waitpid(pid, 0);"
+        )
+        answer = self.completed(code % "pass")
+        self.assertEqual(([d["path"] for d in answer.displays], answer.out), (["output/figure-1.png"], ""))
+        answer = self.completed(code % "plt.title('child'); plt.show()")
+        self.assertEqual((len(answer.displays), answer.out), (1, "[image/png] output/figure-2.png\n"))
+
+    def test_fonts_and_glyphs_that_are_missing_are_told_once(self):
+        plot = "import matplotlib.pyplot as plt\nplt.rcParams['font.family'] = %r\nplt.title(%r)"
+        err = self.completed(plot % ("No Such Font", "title")).err
+        self.assertRegex(err, r"^findfont: Font family 'No Such Font' not found. \(\d+ times\)\n$")
+        err = self.completed(plot % ("DejaVu Sans", "\u9500\u552e\u989d")).err
+        self.assertEqual((err.count("missing from"), err.count("(3 times)")), (1, 1), err)
+        self.assertRegex(err, r"^<cell 2>:3: UserWarning")
+
+
+class Pages(SupervisorTest):
+    def test_a_plotly_figure_is_kept_as_a_page(self):
+        code = "import plotly.graph_objects as go\nfig = go.Figure(go.Scatter(y=[1, 2]), layout_title_text='T')\n"
+        for last in ("fig", "fig.show()", "display(fig)"):
+            (display,) = self.completed(code + last).displays
+            self.assertEqual((display["data"], display["alt"]), ({}, "T"))
+            with open(self.client.path(display["path"])) as file:
+                self.assertIn("<html", file.read())
+        self.assertIn(self.completed("fig").result, (None, "Figure"))
+
+
+class Tables(SupervisorTest):
+    def test_a_table_is_text_alone(self):
+        answer = self.completed("import pandas as pd\npd.DataFrame({'a': [1, 2]})")
+        self.assertEqual(answer.result, "   a\n0  1\n1  2")
+        self.assertEqual(answer.displays, [])
+
+    def test_display_prints_a_table_where_it_stands(self):
+        answer = self.completed("import pandas as pd\nprint('before')\ndisplay(pd.DataFrame({'a': [1]}))\nprint('after')")
+        self.assertEqual(answer.out, "before\n   a\n0  1\nafter\n")
+
+    def frame(self, rows, columns, show):
+        make = "import numpy as np, pandas as pd\ndf = pd.DataFrame(np.zeros((%d, %d))).add_prefix('col_')\n"
+        answer = self.completed(make % (rows, columns) + show)
+        return answer.result or answer.out
+
+    def test_a_wide_frame_has_all_of_its_columns(self):
+        for show in ("df", "print(df)", "df.describe()", "display(df)"):
+            for columns in (15, 20, 50):
+                with self.subTest(show, columns=columns):
+                    text = self.frame(3, columns, show)
+                    self.assertEqual([n for n in range(columns) if "col_%d" % n not in text], [])
+                    self.assertNotIn("...", text)
+
+    def test_a_frame_that_does_not_fit_is_as_in_a_notebook(self):
+        text = self.frame(60, 200, "df")
+        self.assertIn("[60 rows x 200 columns]", text)
+        self.assertEqual(text.count("col_"), 20)
+
+    def test_options_of_the_code_come_first(self):
+        self.assertIn("...", self.frame(3, 10, "with pd.option_context('display.max_columns', 4): print(df)"))
+        self.assertIn("...", self.frame(3, 10, "pd.set_option('display.max_columns', 4)\ndf"))
+
+    def test_a_row_of_an_array_is_a_line(self):
+        self.completed("import numpy as np, threading\nrows = np.arange(60.).reshape(3, 20) / 7\ndef show(): print(rows)")
+        for show in ("rows", "show()", "t = threading.Thread(target=show); t.start(); t.join()"):
+            answer = self.completed(show)
+            self.assertEqual(len((answer.result or answer.out).splitlines()), 3)
+
+    def test_a_file_of_the_users_may_have_a_packages_name(self):
+        with open(self.client.path("pandas.py"), "w") as file:
+            file.write("name = 'mine'")
+        self.assertEqual(self.completed("import pandas; pandas.name").result, "'mine'")
+
+
+class Formulas(SupervisorTest):
+    def test_a_formula_is_text_alone(self):
+        answer = self.completed("import sympy\nx = sympy.symbols('x')\nsympy.integrate(x ** 2, x)")
+        self.assertEqual((answer.result, answer.displays), ("x**3/3", []))
+        answer = self.completed("sympy.init_printing()\nsympy.sqrt(x)")
+        self.assertEqual((answer.result, answer.displays), ("\u221ax", []))
+
+    def test_printing_as_it_is_set_up_in_a_first_cell(self):
+        answer = self.completed("import sympy\nsympy.init_printing()\nsympy.sqrt(sympy.symbols('x'))")
+        self.assertEqual(answer.result, "\u221ax")
+
+
+class Arrays(SupervisorTest):
+    def test_a_long_product_is_interrupted(self):
+        code = "import numpy\na = numpy.random.rand(500, 500)\nwhile True: a @ a"
+        answer = self.run_code(code, timeout_ms=1500, grace_ms=LONG_GRACE)
+        self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
+        self.assertEqual(self.completed("a.shape").result, "(500, 500)")
+
+
+class Bars(SupervisorTest):
+    def test_bars_in_bars_end_as_they_were_seen_last(self):
+        code = (
+            "from tqdm import trange\nfor i in trange(3, desc='outer', ncols=60):\n"
+            "    for j in trange(4, desc='inner', ncols=60, leave=False): pass"
+        )
+        lines = self.completed(code).err.rstrip().splitlines()
+        self.assertEqual(len(lines), 1, lines)
+        self.assertRegex(lines[0], r"^outer: 100%.* 3/3 ")
+
+
+class Loaded(SupervisorTest):
+    init = {"preload": ["numpy", "pandas", "matplotlib.pyplot"], "warm": True}
+
+    def test_fresh_kernels_have_everything_and_random_numbers_of_their_own(self):
+        self.client.wait_for_modules("IPython", "numpy", "pandas", "matplotlib.pyplot")
+        results = {self.completed("import numpy; numpy.random.rand()", fresh=True).result for _ in range(3)}
+        self.assertEqual(len(results), 3)
+        product = "import numpy\na = numpy.random.rand(400, 400)\nbool(((a @ a) > 0).all())"
+        self.assertEqual(self.completed(product, fresh=True).result, "True")
+        self.assertEqual(self.completed("%time 1").result, "1")
+        answer = self.completed("import matplotlib.pyplot as plt\nplt.plot([1])\nplt.show()", fresh=True)
+        self.assertEqual(len(answer.displays), 1)
+
+
+def load_tests(loader, _tests, _pattern):
+    """Chooses by what the interpreter has. The tests of internal/test/e2e run all of it in the image."""
+    client = Client()
+    try:
+        has = {name for name in ("pandas", "matplotlib", "PIL", "numpy", "plotly", "sympy", "tqdm")
+               if client.run("import importlib.util as u; u.find_spec(%r) is not None" % name).result == "True"}
+        ipython = "ipython" in client.ready["features"]
+    finally:
+        client.close()
+    suite = unittest.TestSuite()
+    for case, needed in ((IPython, set()), (Figures, {"matplotlib", "PIL"}), (Tables, {"pandas"}), (Pages, {"plotly"}),
+                         (Formulas, {"sympy"}), (Arrays, {"numpy"}), (Bars, {"tqdm"}),
+                         (Loaded, {"numpy", "pandas", "matplotlib"})):
+        if ipython and needed <= has:
+            suite.addTests(loader.loadTestsFromTestCase(case))
+    return suite
+
+
+if __name__ == "__main__":
+    unittest.main()

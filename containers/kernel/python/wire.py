@@ -1,0 +1,65 @@
+"""The socket to the supervisor: JSON comes with descriptors, and a JSON header with a blob goes."""
+
+import json
+import os
+import socket
+import struct
+
+from descriptors import close_quietly, move_high
+
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+class Link:
+    """The connection to the supervisor, without which a process of this program ends."""
+
+    def __init__(self, fd):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, move_high(fd))
+        self.bytes = bytearray()
+        self.messages = []  # that have come
+        self.fds = []  # that have come with them
+
+    def next(self):
+        """The next message, waited for if need be."""
+        while not self.messages:
+            self.receive()
+        return self.messages.pop(0)
+
+    def receive(self, flags=0):
+        """Takes in what has come; waits for it, unless the flags say otherwise."""
+        try:
+            data, ancillary, _, _ = self.sock.recvmsg(1 << 16, socket.CMSG_SPACE(16), flags)
+        except OSError:  # mostly: nothing has come
+            if flags:
+                return
+            data = b""
+        if not data:
+            os._exit(0)
+        for level, kind, payload in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                count = len(payload) // 4
+                self.fds.extend(struct.unpack("%di" % count, payload[: count * 4]))
+        self.bytes += data
+        while len(self.bytes) >= 4:
+            end = 4 + int.from_bytes(self.bytes[:4], "big")
+            if len(self.bytes) < end:
+                return
+            self.messages.append(json.loads(self.bytes[4:end]))
+            del self.bytes[:end]
+
+    def peek(self):
+        """The beginning of what has come and was not received yet."""
+        try:
+            return self.sock.recv(1 << 12, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except OSError:
+            return b""
+
+    def send(self, header, blob=b""):
+        data = _encode(header).encode("ascii")
+        self.sock.sendall(len(data).to_bytes(4, "big") + len(blob).to_bytes(4, "big") + data + blob)
+
+    def close(self):
+        """Closes it, and what has come by it and was not taken."""
+        self.sock.close()
+        for fd in self.fds:
+            close_quietly(fd)

@@ -1,0 +1,162 @@
+package containers
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// ProgramsDir is where a container has the programs of ours, on a volume that it can only read.
+const ProgramsDir = "/opt/code-sandbox-mcp"
+
+// The supervisor is a static program, built by `make supervisor` for each kind of processor, because `go install`
+// compiles nothing for another system. A test builds both again and compares them.
+//
+//go:embed supervisor/build/*.gz
+var supervisors embed.FS
+
+// The kernels are what an interpreter runs.
+//
+//go:embed kernel/python/*.py kernel/node/main.cjs kernel/node/common kernel/node/kernel kernel/node/watcher
+var kernels embed.FS
+
+// ErrArchitecture says that there is no supervisor for a kind of processor.
+var ErrArchitecture = errors.New("no supervisor for this kind of processor")
+
+// Program returns the command of process 1 for a language.
+func Program(language string) []string {
+	main := map[string]string{"python": "python/main.py", "javascript": "node/main.cjs"}[language]
+	return []string{path.Join(ProgramsDir, "supervisor"), language, path.Join(ProgramsDir, main)}
+}
+
+// Join is the command that joins its stdio to the socket of process 1.
+func Join() []string { return []string{path.Join(ProgramsDir, "supervisor"), "join"} }
+
+// Document is the command that gives what is written in a document, in a container with Python.
+func Document() []string {
+	return []string{"python3", "-I", path.Join(ProgramsDir, "python/document.py")}
+}
+
+// File is one of the files below ProgramsDir.
+type File struct {
+	Path    string // relative to it
+	Mode    fs.FileMode
+	Content []byte
+}
+
+// Programs returns what belongs below ProgramsDir on a machine with an architecture as Go names it, and a hash of it.
+// Nobody but root may read the supervisor, so that code of the session can look into no process of it.
+func Programs(arch string) (files []File, hash string, err error) {
+	p, ok := builtPrograms()[arch]
+	if !ok {
+		return nil, "", fmt.Errorf("%w: %s", ErrArchitecture, arch)
+	}
+	return p.files, p.hash, nil
+}
+
+// Architectures lists the kinds of processors that there is a supervisor for.
+func Architectures() []string { return slices.Sorted(maps.Keys(builtPrograms())) }
+
+type programs struct {
+	files []File
+	hash  string
+}
+
+var builtPrograms = sync.OnceValue(func() map[string]programs {
+	built := make(map[string]programs)
+	entries, err := supervisors.ReadDir("supervisor/build")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	for _, entry := range entries {
+		arch := strings.TrimSuffix(strings.TrimPrefix(entry.Name(), "linux-"), ".gz")
+		files := append([]File{{"supervisor", 0o711, readSupervisor(entry.Name())}}, kernelFiles()...)
+		sum := sha256.New()
+		for _, f := range files {
+			fmt.Fprintf(sum, "%s %o %d ", f.Path, f.Mode, len(f.Content))
+			sum.Write(f.Content)
+		}
+		built[arch] = programs{files, hex.EncodeToString(sum.Sum(nil))}
+	}
+	return built
+})
+
+func readSupervisor(name string) []byte {
+	packed, err := supervisors.ReadFile("supervisor/build/" + name)
+	if err != nil {
+		panic(err)
+	}
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		panic(err)
+	}
+	content, err := io.ReadAll(r)
+	if err != nil {
+		panic(err)
+	}
+	return content
+}
+
+func kernelFiles() (files []File) {
+	err := fs.WalkDir(kernels, "kernel", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || strings.HasPrefix(entry.Name(), "test_") {
+			return err
+		}
+		content, err := kernels.ReadFile(name)
+		files = append(files, File{strings.TrimPrefix(name, "kernel/"), 0o644, content})
+		return err
+	})
+	if err != nil {
+		panic(err)
+	}
+	return files
+}
+
+// Archive is files as a tar archive, which an engine unpacks.
+func Archive(files []File) (*bytes.Buffer, error) {
+	var buffer bytes.Buffer
+	w := tar.NewWriter(&buffer)
+	folders := map[string]bool{".": true}
+	for _, f := range files {
+		for _, dir := range above(f.Path) {
+			if folders[dir] {
+				continue
+			}
+			folders[dir] = true
+			if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755, ModTime: time.Unix(0, 0)}); err != nil {
+				return nil, err
+			}
+		}
+		header := &tar.Header{Name: f.Path, Mode: int64(f.Mode), Size: int64(len(f.Content)), ModTime: time.Unix(0, 0)}
+		if err := w.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(f.Content); err != nil {
+			return nil, err
+		}
+	}
+	return &buffer, w.Close()
+}
+
+// above lists the folders that a path leads through, the outermost first.
+func above(name string) (folders []string) {
+	for i, c := range name {
+		if c == '/' {
+			folders = append(folders, name[:i])
+		}
+	}
+	return folders
+}

@@ -1,0 +1,201 @@
+//go:build linux
+
+// Package artifacts finds the files that a run created or changed.
+package artifacts
+
+import (
+	"cmp"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/tree"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	pathBudget = 256 << 10              // bytes of paths in one answer
+	lag        = 100 * time.Millisecond // how far file times may lag, where the file system's own clock cannot be read
+	recently   = time.Second            // how old a file may be that a tick could take to be of the next run
+	maxEntries = 200_000
+	scanTime   = 1500 * time.Millisecond // an answer is not kept waiting by what a run has made of the folder
+)
+
+// Mark is a moment by the clock that stamps files, in nanoseconds.
+type Mark int64
+
+// File is an artifact.
+type File struct {
+	Path       string
+	SizeBytes  int64
+	ModifiedMS int64
+}
+
+// Scanner finds the files whose change time lies in a run, by the file system's own clock: that ticks
+// coarsely, and lags far behind on a busy machine. It leaves out what the other language's container wrote
+// before. Within a tick nothing tells on which side of a run's start a file falls, so files of the last moments are
+// remembered and compared. A Scanner is for one goroutine.
+type Scanner struct {
+	dir    *os.File
+	clock  int // a file without a name on the volume; -1 where there can be none
+	recent map[string]facts
+}
+
+type facts struct {
+	inode                  uint64
+	size, modified, change int64
+}
+
+// NewScanner returns one for the files below dir, which stays the caller's and open.
+func NewScanner(dir *os.File) *Scanner {
+	fd, err := unix.Openat(int(dir.Fd()), ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		fd = -1
+	}
+	return &Scanner{dir: dir, clock: fd, recent: map[string]facts{}}
+}
+
+// Begin returns the present, for the run that begins.
+func (s *Scanner) Begin() Mark {
+	if s.clock >= 0 {
+		var info unix.Stat_t
+		// Some file systems need room even for that.
+		if touch(s.clock) == nil && unix.Fstat(s.clock, &info) == nil {
+			return Mark(info.Ctim.Nano())
+		}
+	}
+	return Mark(time.Now().Add(-lag).UnixNano())
+}
+
+// Scan returns the artifacts of a run that began at a mark, newest first and at most so many; how many there
+// are, and how many bytes these have.
+func (s *Scanner) Scan(since Mark, most int) (files []File, total int, bytes int64) {
+	recentFrom := int64(s.Begin()) - int64(recently)
+	recent := map[string]facts{}
+	for _, f := range s.look(min(int64(since), recentFrom)) {
+		if f.change >= recentFrom {
+			recent[f.path] = f.facts
+		}
+		if f.change >= int64(since) && s.recent[f.path] != f.facts {
+			files = append(files, File{f.path, f.size, f.modified / 1e6})
+			bytes += f.size
+		}
+	}
+	s.recent = recent
+	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(b.ModifiedMS, a.ModifiedMS) })
+	return bounded(files, most), len(files), bytes
+}
+
+type found struct {
+	path string
+	facts
+}
+
+// look lists the files that were changed since a time. To ask for the facts of a file costs far more than to find its
+// name, so that is done by several goroutines, a batch of names at a time.
+func (s *Scanner) look(since int64) []found {
+	batches, results := make(chan batch), make(chan []found)
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			var changed []found
+			for b := range batches {
+				changed = b.look(int(s.dir.Fd()), since, changed)
+			}
+			results <- changed
+		})
+	}
+	go func() {
+		s.walk(batches)
+		close(batches)
+		workers.Wait()
+		close(results)
+	}()
+	var all []found
+	for changed := range results {
+		all = append(all, changed...)
+	}
+	return all
+}
+
+// batchFiles is how many files a goroutine asks for at a time.
+const batchFiles = 256
+
+// batch is the paths of files, one behind the other.
+type batch struct {
+	text []byte
+	ends []int
+}
+
+// walk sends the paths of all files that may be artifacts.
+func (s *Scanner) walk(batches chan<- batch) {
+	var next batch
+	walk := tree.Walk{MaxEntries: maxEntries, Until: time.Now().Add(scanTime)}
+	walk.Visit = func(dir *tree.Dir, name []byte, kind byte) bool {
+		if !isPublic(name, dir.Depth) || kind != tree.Regular {
+			return kind == tree.Folder && isPublic(name, dir.Depth)
+		}
+		if dir.Path != "" {
+			next.text = append(append(next.text, dir.Path...), '/')
+		}
+		next.text = append(next.text, name...)
+		next.ends = append(next.ends, len(next.text))
+		if len(next.ends) == batchFiles {
+			batches <- next
+			next = batch{}
+		}
+		return false
+	}
+	_, _ = walk.Run(int(s.dir.Fd())) // without a work directory there are none
+	batches <- next
+}
+
+// look adds the files that were changed since a time.
+func (b *batch) look(root int, since int64, changed []found) []found {
+	start := 0
+	for _, end := range b.ends {
+		path := string(b.text[start:end])
+		start = end
+		var info unix.Stat_t
+		if unix.Fstatat(root, path, &info, unix.AT_SYMLINK_NOFOLLOW) != nil || info.Mode&unix.S_IFMT != unix.S_IFREG {
+			continue
+		}
+		if change := info.Ctim.Nano(); change >= since && utf8.ValidString(path) {
+			changed = append(changed, found{path, facts{info.Ino, info.Size, info.Mtim.Nano(), change}})
+		}
+	}
+	return changed
+}
+
+func bounded(files []File, most int) []File {
+	left := pathBudget
+	for i, f := range files {
+		if left -= len(f.Path); left < 0 || i == most {
+			return files[:i]
+		}
+	}
+	return files
+}
+
+// isPublic leaves out what is no result: installed packages, what programs make for themselves, what was brought in.
+func isPublic(name []byte, depth int) bool {
+	switch string(name) {
+	case "node_modules", "__pycache__":
+		return false
+	case "input":
+		return depth > 0
+	}
+	return name[0] != '.'
+}
+
+// touch gives an open file the present as its times.
+func touch(fd int) error {
+	_, _, err := unix.Syscall6(unix.SYS_UTIMENSAT, uintptr(fd), 0, 0, 0, 0, 0)
+	if err != 0 {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,631 @@
+//go:build linux
+
+// Package conformance holds the supervisor to docs/kernel-protocol.md: each promise once, for every language, with the
+// real program and its kernels as child processes. What is about one interpreter is tested beside that.
+package conformance
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
+)
+
+var (
+	program string // the supervisor
+	// slowness is how many times slower than others the machine is: 10 where it is emulated.
+	slowness = max(1, number(os.Getenv("E2E_SLOWNESS")))
+	// patience is when a test gives up. No test measures time by it.
+	patience = time.Duration(slowness) * time.Minute
+	// grace, in milliseconds, is what code has where its end by force is not what is tested; short where it is.
+	grace = 20_000 * slowness
+)
+
+const short = 300
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	syscall.Umask(0o022)
+	dir, err := os.MkdirTemp("", "conformance-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	program = filepath.Join(dir, "supervisor")
+	build := exec.Command("go", "build", "-o", program, "..")
+	if ready := os.Getenv("SUPERVISOR"); ready != "" {
+		build = exec.Command("cp", ready, program)
+	}
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "the supervisor could not be built: %v\n%s", err, out)
+		return 1
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // some tests run it as somebody else
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// watchSources has `go test` know what child processes read: else it would take a result for one of what has changed since.
+var watchSources = sync.OnceFunc(func() {
+	for _, root := range []string{kernels(), "..", os.Getenv("SUPERVISOR")} {
+		_ = filepath.WalkDir(root, func(path string, _ os.DirEntry, _ error) error {
+			_, _ = os.Stat(path)
+			return nil
+		})
+	}
+})
+
+func number(text string) int {
+	n, _ := strconv.Atoi(strings.TrimSpace(text))
+	return n
+}
+
+type fields map[string]any
+
+// message is any that a supervisor sends.
+type message struct {
+	Type           string            `json:"type"`
+	ID             string            `json:"id"`
+	Protocol       int               `json:"protocol"`
+	Language       string            `json:"language"`
+	Version        string            `json:"version"`
+	Features       []string          `json:"features"`
+	Run            string            `json:"run"`
+	Runs           []string          `json:"runs"`
+	Over           []string          `json:"over"`
+	N              int               `json:"n"`
+	ElapsedMS      int64             `json:"elapsed_ms"`
+	StdoutBytes    int64             `json:"stdout_bytes"`
+	StderrBytes    int64             `json:"stderr_bytes"`
+	LastLine       string            `json:"last_line"`
+	Data           map[string]string `json:"data"`
+	Path           string            `json:"path"`
+	SizeBytes      int64             `json:"size_bytes"`
+	Alt            string            `json:"alt"`
+	Status         string            `json:"status"`
+	ExitCode       int               `json:"exit_code"`
+	Result         *string           `json:"result"`
+	Error          *failure          `json:"error"`
+	Stdout         stream            `json:"stdout"`
+	Stderr         stream            `json:"stderr"`
+	Artifacts      []artifact        `json:"artifacts"`
+	ArtifactsTotal int               `json:"artifacts_total"`
+	DisplaysTotal  int               `json:"displays_total"`
+	DurationMS     int64             `json:"duration_ms"`
+	Cause          string            `json:"cause"`
+	Kernel         string            `json:"kernel"`
+	Background     []background      `json:"background"`
+	GoesOn         []string          `json:"goes_on"`
+	State          string            `json:"state"`
+	Files          int64             `json:"files"`
+	Bytes          int64             `json:"bytes"`
+	Complete       bool              `json:"complete"`
+	Level          string            `json:"level"`
+	Message        string            `json:"message"`
+
+	raw []byte
+}
+
+type failure struct{ Name, Message, Traceback string }
+
+type stream struct {
+	Head         string `json:"head"`
+	Tail         string `json:"tail"`
+	Bytes        int64  `json:"bytes"`
+	Lines        int64  `json:"lines"`
+	OmittedBytes int64  `json:"omitted_bytes"`
+	OmittedLines int64  `json:"omitted_lines"`
+	Path         string `json:"path"`
+}
+
+type artifact struct {
+	Path       string `json:"path"`
+	SizeBytes  int64  `json:"size_bytes"`
+	ModifiedMS int64  `json:"modified_ms"`
+}
+
+type background struct {
+	Path         string `json:"path"`
+	Text         string `json:"text"`
+	OmittedBytes int64  `json:"omitted_bytes"`
+}
+
+func (m *message) String() string { return string(m.raw[:min(len(m.raw), 3000)]) }
+
+func (m *message) result() string {
+	if m.Result == nil {
+		return ""
+	}
+	return *m.Result
+}
+
+func (m *message) errorName() string {
+	if m.Error == nil {
+		return ""
+	}
+	return m.Error.Name
+}
+
+func (m *message) ended() string {
+	return strings.TrimSpace(fmt.Sprint(m.Status, " ", m.ExitCode, " ", m.Kernel, " ", m.Cause))
+}
+
+func (m *message) paths() string {
+	var paths []string
+	for _, a := range m.Artifacts {
+		paths = append(paths, a.Path)
+	}
+	slices.Sort(paths)
+	return strings.Join(paths, " ")
+}
+
+// connection is a server's end of one.
+type connection struct {
+	t    testing.TB
+	raw  io.ReadWriteCloser
+	conn *channel.Conn
+
+	mu       sync.Mutex
+	came     sync.Cond
+	messages []*message
+	ended    bool
+	paused   bool // nothing is read
+}
+
+func connect(t testing.TB, raw io.ReadWriteCloser) *connection {
+	c := &connection{t: t, raw: raw, conn: channel.New(raw, channel.Options{MaxControl: 8 << 20})}
+	c.came.L = &c.mu
+	go c.receive()
+	t.Cleanup(func() { _ = c.conn.Close() })
+	return c
+}
+
+func (c *connection) receive() {
+	for {
+		body, err := c.conn.Receive()
+		c.mu.Lock()
+		for c.paused {
+			c.came.Wait()
+		}
+		m := &message{raw: body}
+		if err == nil {
+			err = json.Unmarshal(body, m)
+		}
+		if err != nil {
+			c.ended = true
+			c.came.Broadcast()
+			c.mu.Unlock()
+			return
+		}
+		c.messages = append(c.messages, m)
+		c.came.Broadcast()
+		c.mu.Unlock()
+	}
+}
+
+func (c *connection) pause(on bool) {
+	c.mu.Lock()
+	c.paused = on
+	c.mu.Unlock()
+	c.came.Broadcast()
+}
+
+func (c *connection) send(f fields) {
+	c.t.Helper()
+	body, err := json.Marshal(f)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.sendBody(body)
+}
+
+func (c *connection) sendBody(body []byte) { _ = c.conn.Send(body) }
+
+// sendRaw sends bytes that may be no frame.
+func (c *connection) sendRaw(data []byte) { _, _ = c.raw.Write(data) }
+
+func frame(kind byte, body string) []byte {
+	return append(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), kind), body...)
+}
+
+// now is the place of the next message.
+func (c *connection) now() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.messages)
+}
+
+// find waits for the first message from a place on that matches, or returns nil where the connection ends before.
+func (c *connection) find(from int, matches func(*message) bool) *message {
+	c.t.Helper()
+	late := time.AfterFunc(patience, c.came.Broadcast)
+	defer late.Stop()
+	deadline := time.Now().Add(patience)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		for ; from < len(c.messages); from++ {
+			if matches(c.messages[from]) {
+				return c.messages[from]
+			}
+		}
+		if c.ended {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatal("what was expected did not come")
+		}
+		c.came.Wait()
+	}
+}
+
+// await waits for a message of a type.
+func (c *connection) await(kind string, from int) *message {
+	c.t.Helper()
+	m := c.find(from, func(m *message) bool { return m.Type == kind })
+	if m == nil {
+		c.t.Fatalf("the connection ended before a message %q came", kind)
+	}
+	return m
+}
+
+// awaitEnd waits for the end of the connection.
+func (c *connection) awaitEnd() {
+	c.t.Helper()
+	c.find(c.now(), func(*message) bool { return false })
+}
+
+// all lists what has come of a type; with an id only that run's.
+func (c *connection) all(kind, id string) []*message {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var found []*message
+	for _, m := range c.messages {
+		if m.Type == kind && (id == "" || m.ID == id) {
+			found = append(found, m)
+		}
+	}
+	return found
+}
+
+var runs atomic.Int64
+
+// begin sends a run, and returns its id.
+func (c *connection) begin(code string, more ...fields) string {
+	c.t.Helper()
+	f := fields{"type": "run", "id": "r" + strconv.FormatInt(runs.Add(1), 10), "code": code, "fresh": false, "timeout_ms": 0, "grace_ms": grace}
+	for _, m := range more {
+		maps.Copy(f, m)
+	}
+	c.send(f)
+	return f["id"].(string)
+}
+
+func (c *connection) done(id string) *message {
+	c.t.Helper()
+	m := c.find(0, func(m *message) bool { return m.Type == "done" && m.ID == id })
+	if m == nil {
+		c.t.Fatal("the connection ended during a run")
+	}
+	return m
+}
+
+func (c *connection) run(code string, more ...fields) *message {
+	c.t.Helper()
+	return c.done(c.begin(code, more...))
+}
+
+// completed runs code that has to complete, and returns its answer.
+func (c *connection) completed(code string, more ...fields) *message {
+	c.t.Helper()
+	d := c.run(code, more...)
+	if d.Status != "completed" {
+		c.t.Fatalf("%s\ndid not complete: %s", code, d)
+	}
+	return d
+}
+
+// value runs an expression, and returns what its value is shown as.
+func (c *connection) value(code string) string {
+	c.t.Helper()
+	return c.completed(code).result()
+}
+
+func (c *connection) interrupt(id, reason string) {
+	c.send(fields{"type": "interrupt", "id": id, "reason": reason})
+}
+
+// ping waits until the supervisor has taken all that was sent to it.
+func (c *connection) ping() {
+	c.t.Helper()
+	from := c.now()
+	c.send(fields{"type": "ping", "n": from + 1000})
+	c.find(from, func(m *message) bool { return m.Type == "pong" && m.N == from+1000 })
+}
+
+// client is a supervisor with the connection of the server that has started it.
+type client struct {
+	*connection
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	dir    string
+	door   string
+	exited chan struct{}
+	ready  *message
+}
+
+// options are how a supervisor is started.
+type options struct {
+	init      fields // over the defaults
+	noInit    bool
+	dir       string // its work directory; empty: a new one
+	program   string // for the interpreter; empty: the language's
+	env       []string
+	openFiles int  // a limit: a leak shows as an error then
+	asNobody  bool // also where the tests may do anything
+}
+
+type stdio struct {
+	io.Writer
+	io.Reader
+	close func() error
+}
+
+func (s stdio) Close() error { return s.close() }
+
+// start begins a supervisor.
+func start(t testing.TB, l *language, o options) *client {
+	t.Helper()
+	watchSources()
+	c := &client{dir: o.dir, exited: make(chan struct{})}
+	if c.dir == "" {
+		c.dir = t.TempDir()
+	}
+	c.door = "@conformance-" + strconv.FormatInt(time.Now().UnixNano(), 36) + "-" + strconv.Itoa(os.Getpid())
+	if o.program == "" {
+		o.program = l.program
+	}
+	c.cmd = exec.Command(program, l.name, o.program)
+	if o.openFiles > 0 {
+		c.cmd = exec.Command("sh", "-c", `ulimit -n "$0"; exec "$@"`, strconv.Itoa(o.openFiles), program, l.name, o.program)
+	}
+	c.cmd.Dir, c.cmd.Env = c.dir, append(append(os.Environ(), "CODE_SANDBOX_SOCKET="+c.door), o.env...)
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if o.asNobody && os.Getuid() == 0 {
+		c.asNobody(t)
+	}
+	var stderr lockedBuffer
+	c.cmd.Stderr = &stderr
+	in, err := c.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, ours, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.stdin, c.cmd.Stdout = in, ours
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = ours.Close()
+	go func() {
+		_ = c.cmd.Wait()
+		close(c.exited)
+	}()
+	c.connection = connect(t, stdio{in, out, func() error { return errors.Join(in.Close(), out.Close()) }})
+	t.Cleanup(func() {
+		c.end()
+		if t.Failed() && stderr.String() != "" {
+			t.Logf("the supervisor said: %.3000s", stderr.String())
+		}
+	})
+	if !o.noInit {
+		c.send(c.init(o.init))
+		c.ready = c.await("ready", 0)
+	}
+	return c
+}
+
+const nobody = 65534
+
+// asNobody has the supervisor have no rights that go beyond its own files.
+func (c *client) asNobody(t testing.TB) {
+	c.cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+	c.cmd.Env = append(c.cmd.Env, "PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/nonexistent")
+	for dir := c.dir; len(dir) > len(os.TempDir()); dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chown(c.dir, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *client) init(more fields) fields {
+	f := fields{
+		"type": "init", "protocol": 2, "work_dir": c.dir, "env": map[string]string{}, "preload": []string{}, "warm": false,
+		"idle_seconds": 0, "on_eof": "exit", "output_bytes": 30_000, "spool_bytes": 16 << 20, "image_bytes": 1 << 20,
+		"max_displays": 20, "max_artifacts": 100,
+	}
+	maps.Copy(f, more)
+	return f
+}
+
+// end ends the supervisor and all that it has started.
+func (c *client) end() {
+	_ = c.cmd.Process.Signal(syscall.SIGCONT)
+	_ = c.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-c.exited:
+	case <-time.After(patience):
+		_ = c.cmd.Process.Kill()
+		<-c.exited
+	}
+}
+
+// awaitExit waits until the supervisor has ended by itself, and as one that did well.
+func (c *client) awaitExit() {
+	c.t.Helper()
+	select {
+	case <-c.exited:
+		if code := c.cmd.ProcessState.ExitCode(); code != 0 {
+			c.t.Fatalf("the supervisor ended with %d", code)
+		}
+	case <-time.After(patience):
+		c.t.Fatal("the supervisor did not end")
+	}
+}
+
+func (c *client) pid() int { return c.cmd.Process.Pid }
+
+func (c *client) path(names ...string) string {
+	return filepath.Join(append([]string{c.dir}, names...)...)
+}
+
+func (c *client) read(name string) string {
+	c.t.Helper()
+	text, err := os.ReadFile(c.path(name))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return string(text)
+}
+
+func (c *client) write(name, text string) {
+	c.t.Helper()
+	if err := os.WriteFile(c.path(name), []byte(text), 0o644); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *client) exists(name string) bool {
+	_, err := os.Lstat(c.path(name))
+	return err == nil
+}
+
+func (c *client) awaitFile(name string) {
+	c.t.Helper()
+	eventually(c.t, "no file "+name, func() bool { return c.exists(name) })
+}
+
+// later is a connection of a later server.
+func (c *client) later() *connection {
+	c.t.Helper()
+	conn, err := net.Dial("unix", c.door)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return connect(c.t, conn)
+}
+
+func eventually(t testing.TB, otherwise string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(otherwise)
+		}
+	}
+}
+
+// Processes --------------------------------------------------------------------------
+
+// state is the letter that proc(5) has for a process; empty where there is none.
+func state(pid int) string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if at := strings.LastIndexByte(string(text), ')'); at >= 0 {
+		return strings.Fields(string(text[at+1:]))[0]
+	}
+	return ""
+}
+
+func lives(pid int) bool { return !slices.Contains([]string{"", "Z", "X"}, state(pid)) }
+
+func awaitDeath(t testing.TB, pid int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("process %d is still there", pid), func() bool { return !lives(pid) })
+}
+
+// children are what all threads of a process have started, with those that nobody has waited for.
+func children(pid int) []int {
+	var found []int
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, task := range tasks {
+		text, _ := os.ReadFile(task)
+		for _, child := range strings.Fields(string(text)) {
+			found = append(found, number(child))
+		}
+	}
+	return found
+}
+
+// offspring are those that live.
+func offspring(pid int) []int {
+	return slices.DeleteFunc(children(pid), func(child int) bool { return !lives(child) })
+}
+
+// statusOf is a number of /proc/PID/status.
+func statusOf(t testing.TB, pid int, name string) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, name+":"); ok {
+			return number(strings.Fields(rest)[0])
+		}
+	}
+	return 0
+}
+
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.text) < 64<<10 {
+		b.text = append(b.text, p...)
+	}
+	return len(p), nil
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return string(b.text)
+}
+
+func check(t testing.TB, what string, got, want any) {
+	t.Helper()
+	if fmt.Sprintf("%#v", got) != fmt.Sprintf("%#v", want) {
+		t.Fatalf("%s: got %#v, want %#v", what, got, want)
+	}
+}

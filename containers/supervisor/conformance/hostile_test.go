@@ -1,0 +1,264 @@
+//go:build linux
+
+package conformance
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
+)
+
+// Code that attacks the supervisor.
+
+func TestABreachCostsTheKernelAndNothingElse(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{})
+		for name, attack := range map[string]string{
+			"a header that is too long": `raw("ffffffff00000000")`,
+			"a blob that is too long":   `raw("000000027fffffff7b7d")`,
+			"no JSON":                   `send("")`,
+			"no object":                 `send("[]")`,
+			"half an object":            `send("{")`,
+			"depth":                     `send("` + strings.Repeat("[", 500_000) + `")`,
+			"a type that is none":       `send('{"type": 7, "id": {}}')`,
+			"an answer that is none":    `send('{"type": "done", "id": "x", "result": {"a": 1}, "exit": "x"}')`,
+		} {
+			d := c.run(lines(l.forge, attack, l.sleep.with(600_000)))
+			check(t, name, d.ended(), "killed 137 dead signal 9")
+		}
+		check(t, "the next", c.value("2"), "2")
+	})
+}
+
+func TestHalfAFrameIsWaitedForUntilTheTimeout(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{})
+		d := c.run(lines(l.forge, `raw("0000")`, l.sleep.with(600_000)), fields{"timeout_ms": short, "grace_ms": short})
+		check(t, "status", d.Status, "timed_out")
+		check(t, "the next", c.value("2"), "2")
+	})
+}
+
+func TestForgedMessagesThatAreIgnored(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{})
+		c.completed(l.forge)
+		for _, header := range []string{
+			`{}`, `{"type": null}`, `{"type": "hello", "pid": 1}`, `{"type": "hello", "pid": -1}`, `{"type": "loaded"}`, `{"type": "done"}`,
+			`{"type": "done", "id": "never"}`, `{"type": "display", "id": "never", "mime": "text/html"}`, `{"type": "ready"}`, `{"type": "exit", "pid": 1}`,
+			`{"type": "kernel", "state": "dead"}`, `{"type": "constructor", "id": "__proto__"}`, `{"a": ` + strings.Repeat("9", 100_000) + `}`,
+			`{"type": "background", "id": "never", "stream": 1}`, `{"type": "background", "id": "never", "stream": -1}`, `{"type": "piped"}`,
+		} {
+			d := c.completed(lines("send('"+header+"')", "7"))
+			check(t, header, d.ended()+d.result()+fmt.Sprint(d.DisplaysTotal), "completed 0 alive70")
+		}
+		check(t, "kernels that died", len(c.all("kernel", "")), 0)
+	})
+}
+
+func TestAForgedAnswerIsBoundedAndSpoilsItsOwnRun(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{init: fields{"output_bytes": 1000}})
+		long := strings.Repeat("é", 50_000)
+		c.completed(l.forge)
+		header := `{"type": "done", "id": "x", "result": "` + long + `", "exit": 1000000, "error": {"name": "` + long + `", "message": "` + long + `", "traceback": "` + long +
+			`"}, "goes_on": ["` + long + `"` + strings.Repeat(`, "a"`, 1000) + `]}`
+		d := c.run(lines("send('"+header+"')", l.sleep.with(300)), fields{"id": "x"})
+		check(t, "status", d.Status, "failed")
+		for name, got := range map[string][2]int{
+			"result": {len(d.result()), 1000}, "name": {len(d.Error.Name), 200}, "message": {len(d.Error.Message), 1000},
+			"traceback": {len(d.Error.Traceback), 32_000}, "goes_on": {len(d.GoesOn), 8},
+		} {
+			if got[0] > got[1] {
+				t.Errorf("%s has %d", name, got[0])
+			}
+		}
+		check(t, "the next", c.value("2"), "2")
+	})
+}
+
+func TestForgedDisplaysAndLogsAreBounded(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{init: fields{"image_bytes": 1000, "max_displays": 10}})
+		c.completed(l.forge)
+		var code []string
+		for _, path := range []string{"/etc/passwd", "../x", "a/../../x", "a//b", "", strings.Repeat("x", 5000), "a\x00b", "./x"} {
+			code = append(code, fmt.Sprintf("send(%s, 10)", quote(`{"type": "display", "id": "x", "mime": "image/svg+xml", "path": `+quote(path)+`, "size": -5, "alt": "`+strings.Repeat("a", 2000)+`"}`)))
+		}
+		code = append(code, `send('{"type": "display", "id": "x", "mime": "image/png"}', 5000)`, `send('{"type": "display", "id": "x", "mime": "no type"}', 10)`)
+		for range 150 {
+			code = append(code, `send('{"type": "log", "message": "`+strings.Repeat("l", 3000)+`"}')`)
+		}
+		c.run(lines(append(code, "1")...), fields{"id": "x"})
+		shown := c.all("display", "x")
+		check(t, "displays", len(shown), 9)
+		for _, m := range shown[:8] {
+			check(t, "display", fmt.Sprint(m.Path, m.SizeBytes, m.Data, len(m.Alt) <= 1000), "10 map[image/svg+xml:xxxxxxxxxx] true")
+		}
+		check(t, "one that is too large", len(shown[8].Data), 0)
+		for _, m := range c.all("log", "") {
+			check(t, "a log is long", len(m.Message) > 2000, false)
+		}
+		check(t, "logs", len(c.all("log", "")) <= 100, true)
+	})
+}
+
+func TestAFloodOfDisplays(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{init: fields{"max_displays": 5}})
+		c.completed(l.forge)
+		before := statusOf(t, c.pid(), "VmRSS")
+		loop := code{python: "while True: ", javascript: "while (true) "}[l]
+		d := c.run(loop+`send('{"type": "display", "id": "x", "mime": "image/png"}', 500_000)`, fields{"id": "x", "timeout_ms": 1000, "grace_ms": 2000})
+		check(t, "status", d.Status, "timed_out")
+		check(t, "displays", len(c.all("display", "")) <= 5, true)
+		if grown := statusOf(t, c.pid(), "VmRSS") - before; grown > 48<<10 {
+			t.Errorf("it grew by %d KiB", grown)
+		}
+		check(t, "the next", c.value("2"), "2")
+	})
+}
+
+func TestAKernelThatAnswersAndNeverReadsAgain(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{})
+		c.completed(l.forge)
+		d := c.run(lines(`send('{"type": "done", "id": "x"}')`, l.stubborn.with("running")), fields{"id": "x"})
+		check(t, "the forged one", d.ended(), "completed 0 alive")
+		c.awaitFile("running")
+		d = c.run(code{python: "x = ", javascript: "var x = "}[l]+quote(strings.Repeat("a", 900_000)), fields{"timeout_ms": short, "grace_ms": short})
+		check(t, "the next", d.ended(), "timed_out 124 dead ignored_interrupt")
+		check(t, "the one after", c.value("2"), "2")
+	})
+}
+
+func TestALinkThatIsClosed(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{})
+		for _, close := range map[*language][]string{
+			python: {
+				"import os; os.closerange(3, 4096)",
+				python.forge + "link().shutdown(socket.SHUT_RDWR)",
+				python.forge + "link().shutdown(socket.SHUT_WR)",
+			},
+			javascript: {`require("fs").closeSync(3);`},
+		}[l] {
+			d := c.run(lines(close, l.sleep.with(600_000)), fields{"timeout_ms": 2000, "grace_ms": short})
+			check(t, close, d.Kernel, "dead")
+			check(t, "the next", c.value("2"), "2")
+		}
+	})
+}
+
+func TestAChildThatKeepsTheLinkOpen(t *testing.T) {
+	c := start(t, python, options{})
+	d := c.run("import os, time\nif os.fork() == 0: time.sleep(600)\nos._exit(3)")
+	check(t, "end", d.ended(), "killed 137 dead exit 3")
+	check(t, "the next", c.value("2"), "2")
+}
+
+func TestDescriptorsThatAreSentAreDropped(t *testing.T) {
+	c := start(t, python, options{openFiles: 64})
+	c.completed(python.forge + "import array\nr = os.open('/dev/null', 0)\nfor _ in range(200):\n" +
+		"    s = link()\n" +
+		"    try: s.sendmsg([b'\\0\\0\\0\\2\\0\\0\\0\\0{}'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [r]))])\n" +
+		"    except OSError: pass") // too many on their way
+	check(t, "the next", c.value("2"), "2")
+}
+
+func TestFilesNamedLikeModules(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		dir := t.TempDir()
+		for _, name := range []string{"errno", "json", "socket", "struct", "importlib", "ctypes", "threading", "IPython", "signal", "decimal"} {
+			if err := os.WriteFile(dir+"/"+name+".py", []byte("open('taken-over', 'w')"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, name := range []string{"fs", "path", "vm"} {
+			_ = os.MkdirAll(dir+"/node_modules/"+name, 0o755)
+			if err := os.WriteFile(dir+"/node_modules/"+name+"/index.js", []byte(`require("fs").writeFileSync("taken-over", "")`), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := start(t, l, options{dir: dir, init: fields{"warm": true, "preload": []string{"decimal"}}})
+		check(t, "result", c.value("1 + 1"), "2")
+		c.standby(l)
+		check(t, "result", c.completed("1 + 1", fields{"fresh": true}).result(), "2")
+		check(t, "code of the session has run", c.exists("taken-over"), false)
+	})
+}
+
+func TestItsMemoryAndDescriptorsAreClosedToCode(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{asNobody: true})
+		pid := c.pid()
+		d := c.completed(l.shell.with(fmt.Sprintf("for f in mem environ maps fd/0 fd/10; do head -c 1 /proc/%d/$f 2> /dev/null && echo $f; done; ls /proc/%[1]d/fd 2> /dev/null; true", pid)))
+		check(t, "what can be read", d.Stdout.Head, "")
+	})
+}
+
+// Streams ----------------------------------------------------------------------------------
+
+func TestStreamsThatNobodyReadsHinderNothing(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{})
+		c.completed(l.set.with(1))
+		before := statusOf(t, c.pid(), "VmRSS")
+		var open []net.Conn
+		for range 2000 { // most are more than may wait, and are refused
+			stream, err := c.conn.Open()
+			if err != nil {
+				break
+			}
+			open = append(open, stream)
+			if len(open)%100 == 0 {
+				c.ping()
+			}
+		}
+		check(t, "x", c.value(string(l.get)), "1")
+		for _, stream := range open {
+			_ = stream.Close()
+		}
+		check(t, "x", c.value(string(l.get)), "1")
+		if grown := statusOf(t, c.pid(), "VmRSS") - before; grown > 64<<10 {
+			t.Errorf("it grew by %d KiB", grown)
+		}
+		stream, err := c.conn.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = stream.Write([]byte(strings.Repeat("\xff", 64)))
+		_, _ = io.Copy(io.Discard, stream) // what is no request ends it
+	})
+}
+
+func TestFilesWhileARunGoesOn(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := waiting(t, l, nil)
+		c.write("input/mine", "here")
+		id := c.begin(l.awaitFile.with("go"))
+		visitor := c.later() // for files alone: it takes nobody's place
+		visitor.send(fields{"type": "attach", "protocol": 2, "token": token, "files_only": true})
+		visitor.send(fields{"type": "interrupt", "id": id, "reason": "cancelled"})
+		visitor.send(fields{"type": "stop"})
+		for _, conn := range []*connection{c.connection, visitor} {
+			stream, err := conn.conn.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := filewire.Write(stream, filewire.Request{Op: filewire.Get, Path: "input/mine", Limit: -1}); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := io.ReadAll(stream)
+			check(t, "the file comes", err == nil && strings.Contains(string(answer), "here"), true)
+		}
+		check(t, "messages to a visitor", len(visitor.messages), 0)
+		c.write("go", "")
+		check(t, "the run", c.done(id).ended(), "completed 0 alive")
+	})
+}

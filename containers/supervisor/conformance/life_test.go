@@ -1,0 +1,300 @@
+//go:build linux
+
+package conformance
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Life, frames, and what init asks for.
+
+func TestReady(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{})
+		check(t, "ready", fmt.Sprint(c.ready.Protocol, c.ready.Language, c.ready.Run, c.ready.Runs, c.ready.Over), fmt.Sprint(2, l.name, "", []string{}, []string{}))
+		if !regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(c.ready.Version) || c.ready.Features == nil {
+			t.Errorf("ready: %s", c.ready)
+		}
+		check(t, "the code's version", c.value(string(l.version)), "'"+c.ready.Version+"'")
+	})
+}
+
+func TestARunRightBehindInit(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{noInit: true})
+		c.send(fields{"type": "init", "work_dir": c.dir, "env": nil, "preload": nil}) // all else has a default
+		check(t, "result", c.value("6 * 7"), "42")
+		c.send(c.init(fields{"work_dir": "/nowhere"})) // another is ignored
+		check(t, "ready frames", len(c.all("ready", "")), 1)
+		check(t, "result", c.value("6 * 7"), "42")
+	})
+}
+
+func TestInitThatIsNoGood(t *testing.T) {
+	c := start(t, python, options{noInit: true})
+	c.send(fields{"type": "init", "output_bytes": "many"})
+	c.awaitExit()
+	check(t, "messages before the end", len(c.messages), 0)
+}
+
+func TestLimitsAreBounded(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{init: fields{"output_bytes": -5, "max_displays": -1, "spool_bytes": -7}})
+		d := c.completed(lines(l.print.with(strings.Repeat("y", 5000)), l.display.with("<p>")))
+		check(t, "output", len(d.Stdout.Head)+len(d.Stdout.Tail), 256)
+		check(t, "displays", len(c.all("display", "")), 1)
+	})
+}
+
+func TestAnInterpreterThatIsMissing(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{noInit: true, env: []string{"PATH=/nowhere"}})
+		c.send(c.init(nil))
+		for _, fresh := range []bool{false, true} {
+			d := c.run("1", fields{"fresh": fresh})
+			check(t, "error", d.errorName(), "KernelStartError")
+			if !strings.Contains(d.Error.Message, l.interpreter) {
+				t.Errorf("what is missing is not told: %s", d)
+			}
+		}
+	})
+}
+
+func TestKernelsThatCannotBegin(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		bin := t.TempDir()
+		script := fmt.Sprintf("#!/bin/sh\necho x >> %s/started\nexit 3\n", bin)
+		if err := os.WriteFile(bin+"/"+l.interpreter, []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		c := start(t, l, options{noInit: true, env: []string{"PATH=" + bin + ":/usr/bin:/bin"}})
+		c.send(c.init(nil))
+		for _, fresh := range []bool{false, true} {
+			d := c.run("1", fields{"fresh": fresh})
+			check(t, "end", d.ended(), map[bool]string{false: "killed 137 dead exit 3", true: "killed 137 fresh exit 3"}[fresh])
+		}
+		if started, _ := os.ReadFile(bin + "/started"); len(started) > 2*10 {
+			t.Errorf("%d were started", len(started)/2)
+		}
+	})
+}
+
+func TestPing(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{})
+		id := c.begin(string(l.spin))
+		c.send(fields{"type": "ping", "n": 17})
+		check(t, "pong", c.await("pong", 0).N, 17)
+		c.interrupt(id, "cancelled")
+		c.done(id)
+	})
+}
+
+func TestWhatIsIgnored(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{})
+		c.completed(l.set.with(1), fields{"id": "first"})
+		for _, f := range []fields{
+			{"type": "grease", "x": []int{1}}, {"no": "type"}, {"type": []string{"run"}}, {"type": "peek", "id": "never"},
+			{"type": "interrupt", "id": "first", "reason": "cancelled"}, {"type": "interrupt", "id": "never"}, {"type": "interrupt"},
+			{"type": "run", "id": 1, "code": "1"}, {"type": "run", "id": nil, "code": "1"}, {"type": "run", "id": "bad", "code": []string{"1"}},
+			{"type": "run", "code": "1"},
+		} {
+			c.send(f)
+		}
+		from := c.now()
+		for _, text := range []string{"", "{", "[]", "\xff\xfe", "null", strings.Repeat("[", 100_000), `{"type":` + strings.Repeat("9", 10_000) + "}"} {
+			c.sendBody([]byte(text))
+		}
+		check(t, "x", c.completed(string(l.get), fields{"unknown": fields{"deep": []int{}}}).result(), "1")
+		c.await("log", from)
+		check(t, "answers", len(c.all("done", "")), 2)
+		check(t, "peeks", len(c.all("peek", "")), 0)
+	})
+}
+
+func TestARunBeforeInitIsIgnored(t *testing.T) {
+	c := start(t, python, options{noInit: true})
+	c.begin("1")
+	c.send(c.init(nil))
+	c.completed("1")
+	check(t, "answers", len(c.all("done", "")), 1)
+}
+
+func TestFramesInPieces(t *testing.T) {
+	c := start(t, javascript, options{})
+	for _, b := range frame('c', `{"type": "run", "id": "pieces", "code": "'ü' + 1"}`) {
+		c.sendRaw([]byte{b})
+	}
+	check(t, "result", c.done("pieces").result(), "'ü1'")
+}
+
+func TestABrokenStreamEndsTheSupervisor(t *testing.T) {
+	for name, data := range map[string][]byte{
+		"too long": {0, 0x20, 0, 0, 'c'}, "no kind": frame('x', "{}"), "a stream's frame that is too long": {0, 0x20, 0, 0, 's'},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := start(t, python, options{})
+			c.sendRaw(data)
+			c.awaitExit()
+		})
+	}
+}
+
+func TestCodeOfNearlyAFrame(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{})
+		for _, fresh := range []bool{false, true} {
+			d := c.completed(code{python: "len(", javascript: "("}[l]+quote(strings.Repeat("a", 1_000_000))+code{python: ")", javascript: ").length"}[l], fields{"fresh": fresh})
+			check(t, "result", d.result(), "1000000")
+		}
+	})
+}
+
+func TestARunWhileAnotherGoesOn(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{})
+		first := c.begin(lines(l.awaitFile.with("go"), "1"))
+		d := c.run("2")
+		check(t, "the second", d.ended()+" "+d.errorName(), "failed 1 alive SessionBusy")
+		c.write("go", "")
+		check(t, "the first", c.done(first).result(), "1")
+	})
+}
+
+func TestDoneHasEveryField(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{})
+		d := c.completed(l.print.with("a"))
+		var all map[string]any
+		if err := json.Unmarshal(d.raw, &all); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for name := range all {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		check(t, "fields", strings.Join(names, " "), "artifacts artifacts_total background cause displays_total duration_ms error exit_code goes_on id "+
+			"kernel result status stderr stdout type")
+		check(t, "end", d.ended(), "completed 0 alive")
+		if d.Error != nil || d.Artifacts == nil || d.Background == nil || d.GoesOn == nil {
+			t.Errorf("done: %s", d)
+		}
+	})
+}
+
+func TestEnvironment(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{init: fields{"env": map[string]string{"MINE": "s3cret"}, "warm": true}})
+		for _, fresh := range []bool{false, true} {
+			check(t, "MINE", c.completed(l.environment.with("MINE"), fields{"fresh": fresh}).result(), "'s3cret'")
+		}
+	})
+}
+
+func TestPreload(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		modules := map[*language][]string{python: {"fractions", "no_such_module"}, javascript: {"node:zlib", "not-installed"}}[l]
+		c := start(t, l, options{init: fields{"preload": modules, "warm": true}})
+		check(t, "result", c.value("1"), "1")
+		check(t, "result", c.completed("1", fields{"fresh": true}).result(), "1")
+	})
+}
+
+// The end ------------------------------------------------------------------------------
+
+func TestEnds(t *testing.T) {
+	for name, end := range map[string]func(*client){
+		"stop":             func(c *client) { c.send(fields{"type": "stop"}) },
+		"the end of stdin": func(c *client) { _ = c.stdin.Close() },
+		"SIGTERM":          func(c *client) { _ = c.cmd.Process.Signal(syscall.SIGTERM) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, l *language) {
+				c := start(t, l, options{init: fields{"warm": true}})
+				c.completed(l.spawn.with("sleep 600"))
+				pids := []int{number(c.value("p.pid")), number(c.value(string(l.pid)))}
+				c.begin(string(l.spin))
+				c.ping()
+				end(c)
+				c.awaitExit()
+				for _, pid := range pids {
+					awaitDeath(t, pid)
+				}
+			})
+		})
+	}
+}
+
+func TestIdle(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{noInit: true})
+		c.send(c.init(fields{"idle_seconds": 1}))
+		check(t, "a run keeps it", c.value(lines(l.sleep.with(2500), "1")), "1")
+		c.awaitExit()
+	})
+}
+
+func TestItOutlivesItsServerUntilItIsIdle(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{noInit: true})
+		c.send(c.init(fields{"on_eof": "wait", "idle_seconds": 1}))
+		c.begin(lines(l.write.with("begun", ""), l.sleep.with(1500), l.write.with("wrote", "")))
+		c.awaitFile("begun")
+		_ = c.stdin.Close()
+		c.awaitExit()
+		check(t, "the run has ended", c.exists("wrote"), true)
+	})
+}
+
+// The work directory -------------------------------------------------------------------
+
+func TestAWorkDirectoryThatIsMissingIsMade(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{noInit: true})
+		c.send(c.init(fields{"work_dir": c.path("a/b")}))
+		c.completed(l.write.with("here", ""))
+		for _, name := range []string{"here", "input", "output"} {
+			check(t, name, c.exists("a/b/"+name), true)
+		}
+	})
+}
+
+func TestAWorkDirectoryThatCannotBe(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{init: fields{"work_dir": "/dev/null/x"}})
+		check(t, "result", c.value("2"), "2")
+		check(t, "log", c.await("log", 0).Level, "error")
+
+		limited := start(t, l, options{init: fields{"work_dir": "/dev/null/x", "volume_bytes": 1000}})
+		d := limited.run(l.print.with("ran"))
+		check(t, "with a limit", d.ended()+" "+d.errorName()+d.Stdout.Head, "failed 1 alive WorkDirectoryError")
+	})
+}
+
+func TestAServerThatDoesNotRead(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{})
+		c.completed("1")
+		before := statusOf(t, c.pid(), "VmRSS")
+		c.pause(true)
+		for range 100_000 {
+			c.send(fields{"type": "ping", "n": 1})
+		}
+		id := c.begin("1")
+		c.pause(false)
+		c.done(id)
+		if grown := statusOf(t, c.pid(), "VmHWM") - before; grown > 32<<10 {
+			t.Errorf("it grew by %d KiB", grown)
+		}
+	})
+}

@@ -1,0 +1,308 @@
+//go:build linux
+
+package conformance
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Output, artifacts and displays.
+
+func TestOutputThatFitsIsWhole(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{init: fields{"output_bytes": 1000}})
+		d := c.completed(lines(l.print.with(strings.Repeat("x", 999)+"\n"), l.eprint.with("e\nf")))
+		check(t, "stdout", d.Stdout, stream{Head: strings.Repeat("x", 999) + "\n", Bytes: 1000, Lines: 1})
+		check(t, "stderr", d.Stderr, stream{Head: "e\nf", Bytes: 3, Lines: 2})
+		check(t, "there is a file", c.exists(".runs"), false)
+	})
+}
+
+func TestOutputThatIsTooLongHasAFile(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{init: fields{"output_bytes": 1000, "spool_bytes": 20_000}})
+		var whole strings.Builder
+		for i := range 1000 {
+			fmt.Fprintf(&whole, "line %d\n", i)
+		}
+		text := whole.String()
+		d := c.completed(lines(l.print.with(text), l.eprint.with("short")))
+		check(t, "stdout", d.Stdout, stream{
+			Head: text[:500], Tail: text[len(text)-500:], Bytes: int64(len(text)), Lines: 1000, OmittedBytes: int64(len(text) - 1000),
+			OmittedLines: int64(strings.Count(text[500:len(text)-500], "\n")), Path: ".runs/" + d.ID + ".stdout.txt",
+		})
+		check(t, "the file", c.read(d.Stdout.Path), text)
+		check(t, "stderr", d.Stderr.Head+d.Stderr.Path, "short")
+		d = c.completed(l.print.with(strings.Repeat("y", 50_000)), fields{"id": "../../escape/.."})
+		check(t, "its folder", filepath.Dir(d.Stdout.Path), ".runs")
+		check(t, "its limit", len(c.read(d.Stdout.Path)), 20_000)
+	})
+}
+
+func TestOutputThatIsNoText(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{init: fields{"output_bytes": 1000}})
+		d := c.completed(l.shell.with(`printf 'A\377\303B\342\202'`))
+		check(t, "stdout", d.Stdout.Head+fmt.Sprint(d.Stdout.Bytes), "A\ufffd\ufffdB\ufffd6")
+		d = c.completed(l.print.with(strings.Repeat("a€", 3000)))
+		check(t, "a cut splits a character", strings.Contains(d.Stdout.Head+d.Stdout.Tail, "\ufffd"), false)
+		c.completed(l.shell.with("head -c 200000 /dev/urandom; head -c 200000 /dev/urandom >&2"))
+		check(t, "the bar", c.completed(l.print.with("10 %\r20 %\r\x1b[1m100 %\x1b[0m\n")).Stdout.Head, "100 %\n")
+	})
+}
+
+func TestLongTextsNeverMakeAFrameTooLong(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{init: fields{"output_bytes": 1 << 20, "max_artifacts": 5000}})
+		zeros := map[*language]string{python: "'\\0' * (1 << 20)", javascript: `"\0".repeat(1 << 20)`}[l]
+		fill := func(p phrase) string { return strings.Replace(p.with("ZEROS"), `"ZEROS"`, zeros, 1) }
+		d := c.run(lines(fill(l.print), fill(l.eprint), fill(l.fail)))
+		check(t, "end", d.ended(), "failed 1 alive")
+		check(t, "bytes", d.Stdout.Bytes, int64(1<<20))
+	})
+}
+
+func TestHostilePlacesForTheFile(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		outside := t.TempDir()
+		for name, place := range map[string]struct {
+			prepare string
+			path    bool
+		}{
+			"a link in the place of the folder": {"ln -s " + outside + " .runs", true},
+			"a file in the place of the folder": {": > .runs", true},
+			"a link in the place of the file":   {"mkdir .runs; ln -s " + outside + "/x .runs/flood.stdout.txt", true},
+			"a fifo in the place of the file":   {"mkdir .runs; mkfifo .runs/flood.stdout.txt", true},
+			"a folder in the place of the file": {"mkdir -p .runs/flood.stdout.txt", false},
+			"no work directory":                 {`rm -rf "$PWD"`, false},
+		} {
+			c := start(t, l, options{init: fields{"output_bytes": 1000}})
+			c.completed(l.shell.with(place.prepare))
+			d := c.completed(l.print.with(strings.Repeat("x", 100_000)), fields{"id": "flood"})
+			check(t, name, d.Stdout.Path != "", place.path)
+			if place.path {
+				info, err := os.Lstat(c.path(d.Stdout.Path))
+				check(t, name, err == nil && info.Mode().IsRegular() && info.Size() == 100_000, true)
+			}
+			check(t, name, c.value("1"), "1")
+		}
+		left, _ := os.ReadDir(outside)
+		check(t, "what is outside", len(left), 0)
+	})
+}
+
+func TestAFloodOfOutput(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{})
+		c.completed("1")
+		before := statusOf(t, c.pid(), "VmRSS")
+		id := c.begin(l.shell.with("exec cat /dev/zero"))
+		for range 20 {
+			c.ping()
+		}
+		c.find(0, func(m *message) bool { return m.Type == "progress" && m.StdoutBytes > 4<<20 })
+		c.interrupt(id, "cancelled")
+		d := c.done(id)
+		check(t, "end", d.ended(), "cancelled 130 alive")
+		if grown := statusOf(t, c.pid(), "VmRSS") - before; grown > 16<<10 {
+			t.Errorf("it grew by %d KiB", grown)
+		}
+	})
+}
+
+func TestPeekAndProgress(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{})
+		id := c.begin(lines(l.print.with("first\nlatest line  "), l.eprint.with("warn\n"), l.awaitFile.with("go")))
+		var peek *message
+		eventually(t, "the output is not there", func() bool {
+			from := c.now()
+			c.send(fields{"type": "peek", "id": id})
+			peek = c.await("peek", from)
+			return peek.Stderr.Bytes > 0
+		})
+		check(t, "peek", peek.ID+peek.Stdout.Head+peek.Stderr.Head, id+"first\nlatest line  warn\n")
+		progress := c.await("progress", 0)
+		check(t, "progress", fmt.Sprint(progress.ID, progress.StdoutBytes, progress.StderrBytes), fmt.Sprint(id, 19, 5))
+		check(t, "elapsed", progress.ElapsedMS >= 1000, true)
+		quiet := c.find(c.now(), func(m *message) bool { return m.Type == "progress" }) // comes without output too
+		check(t, "the next", quiet.ElapsedMS-progress.ElapsedMS >= 4900, true)
+		c.write("go", "")
+		c.done(id)
+		lines := c.begin(lines(l.print.with("step 1  \rstep 2\n"), l.awaitFile.with("on")))
+		check(t, "the last line", c.find(0, func(m *message) bool { return m.Type == "progress" && m.ID == lines }).LastLine, "step 2")
+		c.write("on", "")
+		c.done(lines)
+	})
+}
+
+func TestARunWaitsForWhatItHasStarted(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{})
+		ends := code{
+			python:     "import threading, time\ndef work():\n    time.sleep(0.3); print('then')\nthreading.Thread(target=work).start(); print('first')",
+			javascript: `setTimeout(() => console.log("then"), 300); console.log("first")`,
+		}[l]
+		d := c.completed(ends, fields{"linger_ms": 50})
+		check(t, "what ends", d.Stdout.Head+fmt.Sprint(d.GoesOn), "first\nthen\n[]")
+		endless := code{
+			python:     "import threading, time\ndef work():\n    while True: time.sleep(0.05)\nthreading.Thread(target=work).start()",
+			javascript: `setInterval(() => {}, 50); 1`,
+		}[l]
+		d = c.completed(endless, fields{"linger_ms": 50})
+		check(t, "what looks endless", len(d.GoesOn), 1)
+		d = c.run(ends, fields{"timeout_ms": 100})
+		check(t, "no longer than its timeout", d.ended(), "timed_out 124 alive")
+	})
+}
+
+// What earlier runs print ------------------------------------------------------------------
+
+func TestBackgroundOutput(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{})
+		d := c.completed(lines(l.print.with("own\n"), l.spawn.with("while [ ! -e go ]; do sleep 0.01; done; echo late; echo error >&2; : > said")))
+		check(t, "stdout", d.Stdout.Head, "own\n")
+		next := c.completed(lines(l.write.with("go", ""), l.awaitFile.with("said"), l.print.with("next\n")))
+		check(t, "the next one's", next.Stdout.Head+next.Stderr.Head, "next\n")
+		told := slices.Clone(next.Background)
+		for len(told) < 2 {
+			told = append(told, c.completed("1").Background...)
+		}
+		slices.SortFunc(told, func(a, b background) int { return strings.Compare(b.Path, a.Path) })
+		check(t, "told", told, []background{{".runs/" + d.ID + ".stdout.txt", "late\n", 0}, {".runs/" + d.ID + ".stderr.txt", "error\n", 0}})
+		check(t, "the file", c.read(told[0].Path), "own\nlate\n")
+		check(t, "told again", len(c.completed("1").Background), 0)
+	})
+}
+
+func TestLongBackgroundOutput(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{init: fields{"spool_bytes": 10_000, "output_bytes": 1000}})
+		d := c.completed(lines(l.print.with(strings.Repeat("x", 3000)), l.spawn.with("while [ ! -e go ]; do sleep 0.01; done; yes | head -c 50000; echo end; : > said")))
+		c.write("go", "")
+		c.awaitFile("said")
+		var last background
+		eventually(t, "it is not told", func() bool {
+			for _, b := range c.completed("1").Background {
+				last = b
+			}
+			return strings.HasSuffix(last.Text, "end\n")
+		})
+		check(t, "text", len(last.Text) <= 2048 && last.OmittedBytes > 0, true)
+		check(t, "path", last.Path, d.Stdout.Path)
+		check(t, "the file", c.read(last.Path), strings.Repeat("x", 3000)+strings.Repeat("y\n", 3500))
+	})
+}
+
+func TestWhatEndsAboutWhenItsRunDoes(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{})
+		for i := range 30 {
+			c.completed(l.spawn.with(fmt.Sprintf("sleep 0.00%d; echo late", i%10)))
+			check(t, "the next", c.completed(l.print.with("next\n")).Stdout.Head, "next\n")
+		}
+	})
+}
+
+func TestABackgroundFlood(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{})
+		c.completed(l.spawn.with("exec yes"))
+		pid := number(c.value("p.pid"))
+		check(t, "the next", c.completed(l.print.with("x")).Stdout.Head, "x")
+		check(t, "it is neither blocked nor killed", lives(pid), true)
+		c.completed(l.shell.with("kill -9 " + fmt.Sprint(pid)))
+		c.completed(l.spawn.with("head -c 3000000 /dev/zero; : > wrote"))
+		c.awaitFile("wrote")
+	})
+}
+
+func TestDescriptors(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{openFiles: 128})
+		for i := range 60 { // programs that hold their pipes
+			c.completed(l.spawn.with("exec sleep 600"))
+			c.completed(l.print.with(strings.Repeat("x", 50_000)), fields{"fresh": i%2 == 0})
+		}
+		check(t, "stdout", c.completed(l.print.with("ok")).Stdout.Head, "ok")
+		d := c.completed(l.shell.with("ls -v /proc/self/fd | grep -v '...'")) // what the tests inherit is beyond those
+		check(t, "programs inherit", strings.Join(strings.Fields(d.Stdout.Head), " "), "0 1 2 3")
+	})
+}
+
+// Artifacts --------------------------------------------------------------------------------
+
+func TestArtifacts(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{init: fields{"max_artifacts": 5}})
+		d := c.completed(lines(l.write.with("a.txt", "12345"), l.shell.with("mkdir -p deep/er; : > deep/er/b")))
+		check(t, "made", d.paths(), "a.txt deep/er/b")
+		info, err := os.Stat(c.path("a.txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := slices.IndexFunc(d.Artifacts, func(a artifact) bool { return a.Path == "a.txt" })
+		check(t, "artifact", d.Artifacts[at], artifact{"a.txt", 5, info.ModTime().UnixMilli()})
+		for _, step := range []struct{ code, want string }{
+			{"cat a.txt", ""},
+			{"echo 2 >> a.txt; : > b.txt", "a.txt b.txt"},
+			{"t=$(stat -c %y b.txt); echo x > c; touch -d \"$t\" c; mv c b.txt", "b.txt"}, // its size and its time say nothing
+			{"mv a.txt renamed.txt", "renamed.txt"},
+			{"rm renamed.txt", ""},
+			{"mkdir -p .hidden node_modules __pycache__ sub/.git sub/input; for d in input .hidden node_modules __pycache__ sub/.git sub/input output; do : > $d/f; done; : > .e", "output/f sub/input/f"},
+			{"ln -s /etc/passwd link; ln -s /etc dirlink; ln -s . loop; mkfifo fifo; : > real", "real"},
+			{`: > "$(printf 'bad\377')"; : > "$(printf 'new\nline')"`, "new\nline"},
+			{"top=$PWD; for i in $(seq 300); do mkdir d; cd d; done; : > deep; cd $top; : > flat", "flat"},
+		} {
+			check(t, step.code, c.completed(l.shell.with(step.code)).paths(), step.want)
+		}
+		check(t, "of a failed run", c.run(lines(l.write.with("failed", ""), l.fail.with("why"))).paths(), "failed")
+		check(t, "of a fresh run", c.run(l.write.with("fresh", ""), fields{"fresh": true}).paths(), "fresh")
+		check(t, "of one that timed out", c.run(lines(l.write.with("slow", ""), string(l.spin)), fields{"timeout_ms": short}).paths(), "slow")
+		d = c.completed(l.shell.with("for i in $(seq 50); do : > f$i; touch -d @$i f$i; done"))
+		check(t, "the newest of many", d.paths()+fmt.Sprint(d.ArtifactsTotal), "f46 f47 f48 f49 f5050")
+	})
+}
+
+func TestArtifactsOfOneRunAfterTheOther(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{})
+		for i := range 20 {
+			check(t, "changed", c.completed(l.write.with("quick", fmt.Sprint(i%10))).paths(), "quick")
+			check(t, "of the next", c.completed("1").paths(), "")
+		}
+		c.write("theirs", "x") // between runs
+		c.completed(l.sleep.with(300))
+		check(t, "of the next", c.completed("1").paths(), "")
+	})
+}
+
+// Displays ---------------------------------------------------------------------------------
+
+func TestDisplays(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{init: fields{"max_displays": 3, "image_bytes": 1000}})
+		var show []string
+		for i := range 5 {
+			show = append(show, l.display.with(fmt.Sprint(i)))
+		}
+		d := c.completed(lines(show...))
+		check(t, "displays", d.DisplaysTotal, 5)
+		for i, m := range c.all("display", d.ID) {
+			check(t, "data", m.Data, map[string]string{"text/html": fmt.Sprint(i)})
+		}
+		check(t, "sent", len(c.all("display", d.ID)), 3)
+		id := c.begin(lines(l.display.with("early"), l.awaitFile.with("go"))) // they come while the run goes on
+		c.find(0, func(m *message) bool { return m.Type == "display" && m.ID == id })
+		c.write("go", "")
+		c.done(id)
+		large := c.completed(l.display.with(strings.Repeat("<p>", 2000)))
+		check(t, "what is too large", len(c.all("display", large.ID)[0].Data), 0)
+	})
+}

@@ -1,0 +1,417 @@
+//go:build linux
+
+package conformance
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// The limit of the files.
+
+const (
+	mebibyte  = 1 << 20
+	limit     = 8 // MiB
+	mostFiles = 300
+)
+
+// limited starts a supervisor whose work directory has a limit, and a kernel with a variable.
+func limited(t *testing.T, l *language, o options) *client {
+	t.Helper()
+	if o.init == nil {
+		o.init = fields{}
+	}
+	for name, value := range (fields{"volume_bytes": limit * mebibyte, "volume_files": mostFiles}) {
+		if _, ok := o.init[name]; !ok {
+			o.init[name] = value
+		}
+	}
+	c := start(t, l, o)
+	c.completed(l.set.with(1))
+	return c
+}
+
+// exceeds runs code that goes over the limit.
+func (c *client) exceeds(code, kernel string, more ...fields) *message {
+	c.t.Helper()
+	d := c.run(code, more...)
+	if d.ended() != "failed 1 "+kernel+" quota" || d.errorName() != "QuotaExceeded" || d.Error.Traceback != "" || d.Result != nil {
+		c.t.Fatalf("%s\nended with %s", code, d)
+	}
+	return d
+}
+
+// logged waits until the supervisor has warned of something.
+func (c *client) logged(text string) {
+	c.t.Helper()
+	if c.find(0, func(m *message) bool {
+		return m.Type == "log" && m.Level == "warn" && strings.Contains(m.Message, text)
+	}) == nil {
+		c.t.Fatal("the connection ended")
+	}
+}
+
+const forEver = "; sleep 600"
+
+// fills are ways over the limit, for a shell.
+var fills = map[string]string{
+	"a file that grows":       "while :; do head -c 65536 /dev/zero >> f; done",
+	"a file at once":          "head -c 16M /dev/zero > f" + forEver,
+	"sparse files":            "for i in 1 2 3; do truncate -s 1T f$i; done" + forEver,
+	"sparse files at the end": "for i in 1 2 3; do truncate -s 4M f$i; done",
+	"many files":              "for i in $(seq 400); do : > f$i; done" + forEver,
+	"folders and links":       "for i in $(seq 200); do mkdir d$i; ln -s x l$i; done" + forEver,
+	"hidden files":            "mkdir -p .h/node_modules; head -c 16M /dev/zero > .h/node_modules/f" + forEver,
+	"names that are no text":  `head -c 16M /dev/zero > "$(printf '\377\376')"` + forEver,
+	"deep files":              "for i in $(seq 150); do mkdir d; cd d; done; head -c 16M /dev/zero > f" + forEver,
+	"a file without a name":   "exec 3> f; rm f; head -c 16M /dev/zero >&3" + forEver,
+	"a file that is only mapped": inPython(`
+import mmap, os, time
+file = open("f", "w+b"); file.truncate(16 << 20)
+kept = mmap.mmap(file.fileno(), 0)
+file.close(); os.unlink("f")
+for fd in map(int, os.listdir("/proc/self/fd")):  # a mapping keeps one of its own
+    if os.path.islink("/proc/self/fd/%d" % fd) and "deleted" in os.readlink("/proc/self/fd/%d" % fd): os.close(fd)
+time.sleep(600)`),
+	"a program whose main thread has ended": inPython(`
+import ctypes, os, platform, threading, time
+def fill():
+    with open("f", "wb") as f:
+        os.remove("f")
+        for _ in range(16): f.write(bytes(1 << 20)); f.flush(); time.sleep(.01)
+        time.sleep(600)
+threading.Thread(target=fill).start()
+ctypes.CDLL(None).syscall(60 if platform.machine() == "x86_64" else 93, 0)`),
+}
+
+func inPython(code string) string { return "exec python3 -c '" + strings.TrimSpace(code) + "'" }
+
+func TestARunThatGoesOverTheLimit(t *testing.T) {
+	for name, fill := range fills {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, l *language) {
+				c := limited(t, l, options{})
+				d := c.exceeds(l.shell.with(fill), "alive")
+				if !strings.HasPrefix(d.Error.Message, "the work directory holds ") {
+					t.Errorf("message: %s", d.Error.Message)
+				}
+				check(t, "x", c.value(string(l.get)), "1")
+				// It may delete, and then all is as before.
+				c.completed(lines(l.shell.with("sleep 0.3; rm -rf * .h; sleep 0.3"), l.sleep.with(1)))
+				c.completed(l.fill.with("fits", limit-2))
+				check(t, "x", c.value(string(l.get)), "1")
+			})
+		})
+	}
+}
+
+func TestCodeThatGoesOverTheLimitItself(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := limited(t, l, options{})
+		for _, code := range []string{l.fill.with("f", 16), l.sparse.with("f", 16), l.many.with("f", 400)} {
+			c.exceeds(lines(code, l.sleep.with(600_000)), "alive")
+			c.completed(l.shell.with("rm -f f*"))
+			c.exceeds(code, "alive") // as it ends
+			c.completed(l.shell.with("rm -f f*"))
+		}
+		c.exceeds(lines(l.fill.with("f", 16), string(l.spin)), "fresh", fields{"fresh": true})
+		check(t, "x", c.value(string(l.get)), "1")
+		id := c.begin(lines(l.spawn.with("while [ ! -e stubborn ]; do sleep 0.01; done; exec head -c 16M /dev/zero > more"), l.stubborn.with("stubborn")), fields{"grace_ms": short})
+		check(t, "what is not interrupted", c.done(id).ended(), "failed 1 dead quota")
+	})
+}
+
+func TestTheFirstRunGoesOverTheLimit(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := start(t, l, options{init: fields{"volume_bytes": limit * mebibyte}})
+		c.exceeds(lines(l.sparse.with("f", 16), l.sleep.with(600_000)), "alive")
+	})
+}
+
+func TestACancelThatComesBeforeTheLimitStands(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := limited(t, l, options{})
+		id := c.begin(l.shell.with("trap 'head -c 16M /dev/zero > f; sleep 0.5; exit' INT; : > running; while :; do sleep 0.1; done"))
+		c.awaitFile("running")
+		c.interrupt(id, "cancelled")
+		check(t, "status", c.done(id).Status, "cancelled")
+	})
+}
+
+func TestWhatStaysBelowTheLimitIsLeftAlone(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := limited(t, l, options{})
+		c.completed(l.shell.with("for i in $(seq 20); do head -c 6M /dev/zero > same; sleep 0.05; done"))
+		c.completed(l.shell.with("for i in $(seq 200); do ln same link$i; done; sleep 0.5")) // one file
+		c.completed(l.shell.with("rm link*; exec 3> gone; rm gone; head -c 1M /dev/zero >&3; sleep 1"))
+	})
+}
+
+func TestARunThatBeginsOverTheLimit(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := limited(t, l, options{})
+		c.exceeds(lines(l.fill.with("big", 16), l.sleep.with(600_000)), "alive")
+		c.completed(l.shell.with("echo note > note; sleep 0.5")) // may add a little
+		c.completed(l.shell.with("truncate -s 9M big; sleep 0.5"))
+		c.exceeds(lines(l.sleep.with(300), l.fill.with("more", 3), l.sleep.with(600_000)), "alive")
+		c.exceeds(lines(l.sleep.with(300), l.many.with("f", 100), l.sleep.with(600_000)), "alive")
+		later := start(t, l, options{dir: c.dir, init: fields{"volume_bytes": limit * mebibyte}})
+		later.completed(lines(l.sleep.with(300), l.shell.with("rm -f big more f*"), l.sleep.with(300)))
+		c.completed(lines(l.fill.with("small", 4), l.sleep.with(300)))
+		check(t, "x", c.value(string(l.get)), "1")
+	})
+}
+
+func TestWithoutALimit(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := limited(t, l, options{init: fields{"volume_bytes": 0, "volume_files": 0}})
+		c.completed(l.shell.with("truncate -s 1T f; for i in $(seq 400); do : > f$i; done; sleep 0.5"))
+		c = limited(t, l, options{init: fields{"volume_bytes": 0}})
+		c.completed(l.shell.with("truncate -s 1T f; sleep 0.5"))
+		c.exceeds(l.shell.with(fills["many files"]), "alive")
+	})
+}
+
+func TestFoldersThatAreLocked(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := limited(t, l, options{asNobody: true})
+		c.exceeds(l.shell.with("chmod 300 .; head -c 16M /dev/zero > f"+forEver), "alive")
+		c.completed(l.shell.with("rm f; mkdir d; head -c 1M /dev/zero > d/f; chmod 0 d; sleep 0.5"))
+		c.exceeds(l.shell.with("chmod 700 d; head -c 16M /dev/zero > d/f; chmod 0 d"+forEver), "alive")
+		c.completed(l.shell.with("chmod 700 d; rm -r d; chmod 300 ."))
+		later := limited(t, l, options{dir: c.dir, asNobody: true})
+		later.exceeds(lines(l.fill.with("f", 16), l.sleep.with(600_000)), "alive")
+	})
+}
+
+func TestAProgramThatHidesWhatItHasOpen(t *testing.T) {
+	const hide = "cp /bin/sleep hider; chmod 111 hider; exec ./hider 600" // what may be run and not be read
+	each(t, func(t *testing.T, l *language) {
+		c := limited(t, l, options{asNobody: true})
+		d := c.exceeds(l.shell.with(hide), "alive")
+		check(t, "it is told", strings.Contains(d.Error.Message, "hides its open files"), true)
+		c.run(l.spawn.with("sleep 1; rm -f hider; " + hide))
+		c.logged("hides its open files")
+		awaitDeath(t, number(c.value("p.pid")))
+		check(t, "x", c.value(string(l.get)), "1")
+	})
+}
+
+// alone keeps tests apart that take much of the disk, and find out by what it has lost.
+func alone(t *testing.T) {
+	disk.Lock()
+	t.Cleanup(disk.Unlock)
+}
+
+var disk sync.Mutex
+
+// Far over the limit ---------------------------------------------------------------------
+
+// Twice the limit and 512 MiB is far over it; what others do to the disk meanwhile leaves this more.
+const farOver = "900M"
+
+// hidden are ways to have much of the disk that no count sees.
+var hidden = map[string]string{
+	"a file whose number changes": inPython(`
+import fcntl, os
+fd, n = os.open("f", os.O_CREAT | os.O_RDWR), 0
+os.unlink("f"); os.posix_fallocate(fd, 0, 900 << 20)
+while True:
+    n = (n - 1) % 100
+    fd, before = fcntl.fcntl(fd, fcntl.F_DUPFD, 20 + n), fd
+    os.close(before)`),
+	"a file on its way through a socket": inPython(`
+import array, os, socket, time
+ends = socket.socketpair()
+fd = os.open("f", os.O_CREAT | os.O_RDWR)
+os.unlink("f"); os.posix_fallocate(fd, 0, 900 << 20)
+ends[0].sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))])
+os.close(fd); time.sleep(600)`),
+}
+
+func TestFarOverTheLimit(t *testing.T) {
+	ways := map[string]string{
+		"bytes":                 "fallocate -l " + farOver + " f" + forEver,
+		"files":                 "mv ../many f" + forEver,
+		"a file without a name": "exec 3> f; rm f; fallocate -l " + farOver + " /proc/self/fd/3" + forEver,
+	}
+	for name, way := range hidden {
+		ways[name] = way
+	}
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, l *language) {
+				// As the limit itself stops what it sees, it is only for the disk that this code cannot be interrupted.
+				alone(t)
+				outer := t.TempDir()
+				for _, dir := range []string{"many", "work"} {
+					makeFiles(t, filepath.Join(outer, dir), map[string]int{"many": 12_000}[dir])
+				}
+				c := limited(t, l, options{dir: filepath.Join(outer, "work")})
+				d := c.run(l.shell.with("trap '' INT; "+way), fields{"grace_ms": int(patience.Milliseconds())})
+				check(t, "error", d.errorName(), "QuotaExceeded")
+				eventually(t, "programs are left", func() bool { return len(offspring(c.pid())) <= 2 })
+				if !c.exists("f") {
+					eventually(t, "nothing is run any more", func() bool { return c.run("2").result() == "2" }) // it is gone with the programs
+					return
+				}
+				for _, fresh := range []bool{false, true} {
+					d := c.run(l.write.with("ran", ""), fields{"fresh": fresh})
+					check(t, "the next", d.Status+" "+d.Cause+" "+d.errorName(), "failed full QuotaExceeded")
+				}
+				check(t, "it has run", c.exists("ran"), false)
+				if err := os.RemoveAll(c.path("f")); err != nil {
+					t.Fatal(err)
+				}
+				check(t, "when it was deleted", c.value("2"), "2")
+			})
+		})
+	}
+}
+
+// makeFiles makes a folder with so many files.
+func makeFiles(t *testing.T, dir string, count int) {
+	t.Helper()
+	for i := range count {
+		folder := filepath.Join(dir, fmt.Sprint("d", i/500))
+		_ = os.MkdirAll(folder, 0o755)
+		if err := os.WriteFile(filepath.Join(folder, fmt.Sprint("f", i)), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = os.MkdirAll(dir, 0o755)
+}
+
+func TestAKernelThatHoldsItAllIsEnded(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		alone(t)
+		c := limited(t, l, options{})
+		hold := code{
+			python:     "import os; held = os.open('f', os.O_CREAT | os.O_RDWR); os.unlink('f'); os.posix_fallocate(held, 0, 900 << 20)",
+			javascript: `var held = require("fs").openSync("f", "w"); require("fs").unlinkSync("f"); require("child_process").execSync("fallocate -l 900M /proc/self/fd/3", { stdio: ["ignore", "ignore", "ignore", held] })`,
+		}[l]
+		d := c.run(lines(hold, l.sleep.with(600_000)), fields{"grace_ms": short})
+		check(t, "error", d.errorName(), "QuotaExceeded")
+		if d.Kernel == "alive" { // it was interrupted first, and still holds it
+			check(t, "kernel", c.await("kernel", 0).Cause, "quota")
+		}
+		check(t, "x is there", c.value(string(l.has)), "0")
+	})
+}
+
+// Between runs ---------------------------------------------------------------------------
+
+func TestAProgramThatWritesOnIsEndedAndTheKernelIsNot(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		for _, wait := range []string{"", "sleep 2; "} {
+			c := limited(t, l, options{})
+			c.completed(l.spawn.with(wait + "exec setsid sh -c 'while :; do head -c 262144 /dev/zero >> f; sleep 0.02; done'"))
+			pid := number(c.value("p.pid"))
+			c.logged("programs that write between runs are ended")
+			awaitDeath(t, pid)
+			check(t, "x", c.value(string(l.get)), "1")
+		}
+	})
+}
+
+func TestAProgramThatHidesBetweenRunsIsEnded(t *testing.T) {
+	for name, way := range hidden {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, l *language) {
+				alone(t)
+				c := limited(t, l, options{})
+				c.completed(l.spawn.with("sleep 1; " + way))
+				pid := number(c.value("p.pid"))
+				c.logged("far more than it may hold")
+				awaitDeath(t, pid)
+				eventually(t, "nothing is run any more", func() bool { return c.run("2").result() == "2" })
+			})
+		})
+	}
+}
+
+func TestAKernelThatWritesOnIsEnded(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		for _, statement := range []string{
+			code{python: "open('f', 'ab').write(bytes(1 << 18))", javascript: `require("fs").appendFileSync("f", Buffer.alloc(1 << 18))`}[l],
+			code{python: "import time; open('f%d' % time.time_ns(), 'w').close()", javascript: `require("fs").writeFileSync("f" + performance.now(), "")`}[l],
+		} {
+			c := limited(t, l, options{})
+			c.completed(l.every.with(5, statement))
+			k := c.await("kernel", 0)
+			check(t, "kernel", k.State+" "+k.Cause, "dead quota")
+			check(t, "x is there", c.value(string(l.has)), "0")
+		}
+	})
+}
+
+func TestAnIdleKernelIsLeftAloneWhileAnotherContainerFillsTheDirectory(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := limited(t, l, options{})
+		c.completed(l.spawn.with("exec sleep 600"))
+		pid := number(c.value("p.pid"))
+		c.completed(l.sleep.with(1000))
+		other := exec.Command("sh", "-c", "while :; do head -c 262144 /dev/zero >> theirs; sleep 0.02; done")
+		other.Dir = c.dir
+		if err := other.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = other.Wait() })
+		t.Cleanup(func() { _ = other.Process.Kill() })
+		eventually(t, "it does not grow", func() bool {
+			info, _ := os.Stat(c.path("theirs"))
+			return info != nil && info.Size() > 3*limit*mebibyte
+		})
+		_ = other.Process.Kill()
+		check(t, "kernels that died", len(c.all("kernel", "")), 0)
+		check(t, "x", c.value(lines(l.shell.with("rm theirs"), string(l.get))), "1")
+		_ = pid // its programs may have been taken for the one that wrote
+	})
+}
+
+// A large tree ---------------------------------------------------------------------------
+
+func TestALargeTree(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		dir := t.TempDir()
+		makeFiles(t, dir, 20_000)
+		c := limited(t, l, options{dir: dir, init: fields{"volume_bytes": 200 * mebibyte, "volume_files": 1_000_000}})
+		id := c.begin(string(l.spin))
+		for range 50 { // it is counted meanwhile
+			c.ping()
+			time.Sleep(5 * time.Millisecond)
+		}
+		c.interrupt(id, "cancelled")
+		check(t, "end", c.done(id).ended(), "cancelled 130 alive")
+		c.exceeds(l.shell.with("exec 3> gone; rm gone; truncate -s 400M /proc/self/fd/3"+forEver), "alive")
+		check(t, "x", c.value(string(l.get)), "1")
+	})
+}
+
+func TestAnIdleSupervisorIsNotWoken(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := limited(t, l, options{})
+		c.completed(l.write.with("f", "x"))
+		switches := func() (sum int) {
+			tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", c.pid()))
+			for _, task := range tasks {
+				text, _ := os.ReadFile(task)
+				if _, rest, ok := strings.Cut(string(text), "\nvoluntary_ctxt_switches:"); ok {
+					sum += number(strings.Fields(rest)[0])
+				}
+			}
+			return sum
+		}
+		eventually(t, "it does not rest", func() bool {
+			before := switches()
+			time.Sleep(time.Second)
+			return switches()-before < 10
+		})
+	})
+}

@@ -1,0 +1,138 @@
+//go:build linux
+
+package main
+
+import (
+	"cmp"
+	"crypto/subtle"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// doorAddress is the abstract Unix socket where a later server comes. CODE_SANDBOX_SOCKET names another, for supervisors
+// that are not alone in their network namespace.
+var doorAddress = &unix.SockaddrUnix{Name: cmp.Or(os.Getenv("CODE_SANDBOX_SOCKET"), "@code-sandbox-mcp")}
+
+const (
+	doorQueue    = 16 // connections beyond those; who comes then waits
+	doorWaiting  = 4  // connections that may be tried at the same time
+	attachBytes  = 4096
+	attachWithin = 5 * time.Second
+	wrongWait    = time.Second
+	attachHead   = 5 // of a control frame: its length and its kind
+)
+
+// listenAtDoor hands each connection over that shows the token in its first frame. It is the session's
+// code too that can connect: a connection that is wrong keeps its place for a while, and no more than
+// four have one at a time.
+func listenAtDoor(token string, adopt func(conn net.Conn, filesOnly bool)) error {
+	listener, err := listen()
+	if err != nil {
+		return err
+	}
+	places := make(chan struct{}, doorWaiting)
+	go func() {
+		for {
+			places <- struct{}{}
+			conn, err := listener.Accept()
+			if err != nil { // gone again, or no descriptor is left
+				time.Sleep(wrongWait)
+				<-places
+				continue
+			}
+			go func() {
+				if m := readAttach(conn, token); m != nil {
+					adopt(conn, m.FilesOnly)
+				} else {
+					_ = conn.Close()
+				}
+				<-places
+			}()
+		}
+	}()
+	return nil
+}
+
+type attachMessage struct {
+	Type      string `json:"type"`
+	Token     string `json:"token"`
+	FilesOnly bool   `json:"files_only"`
+}
+
+// readAttach returns the first message of a connection that shows the token, else nil.
+func readAttach(conn net.Conn, token string) *attachMessage {
+	_ = conn.SetDeadline(time.Now().Add(attachWithin))
+	var head [attachHead]byte
+	if _, err := io.ReadFull(conn, head[:]); err != nil {
+		return nil
+	}
+	n := binary.BigEndian.Uint32(head[:4])
+	if n > attachBytes || head[4] != 'c' {
+		return nil
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(conn, body); err != nil {
+		return nil
+	}
+	m := &attachMessage{}
+	if json.Unmarshal(body, m) != nil || m.Type != "attach" {
+		return nil
+	}
+	if subtle.ConstantTimeCompare([]byte(m.Token), []byte(token)) != 1 {
+		time.Sleep(wrongWait)
+		return nil
+	}
+	_ = conn.SetDeadline(time.Time{})
+	return m
+}
+
+// Package net's own ways to listen and to dial would bring its resolver of names along.
+
+func listen() (net.Listener, error) {
+	return onSocket(net.FileListener, func(fd int) error {
+		return errors.Join(unix.Bind(fd, doorAddress), unix.Listen(fd, doorQueue))
+	})
+}
+
+func dial() (net.Conn, error) {
+	return onSocket(net.FileConn, func(fd int) error { return unix.Connect(fd, doorAddress) })
+}
+
+func onSocket[T any](become func(*os.File) (T, error), prepare func(fd int) error) (made T, err error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return made, err
+	}
+	file := os.NewFile(uintptr(fd), "door")
+	defer func() { _ = file.Close() }()
+	if err := prepare(fd); err != nil {
+		return made, err
+	}
+	return become(file)
+}
+
+// join is the other side of the door: it joins its own stdio to the supervisor's socket, for a server that
+// has started it in the container.
+func join() error {
+	conn, err := dial()
+	if err != nil {
+		return errors.New("no supervisor listens: " + err.Error())
+	}
+	done := make(chan error, 2)
+	go func() {
+		_, err := io.Copy(conn, os.Stdin)
+		done <- err
+	}()
+	go func() {
+		_, err := io.Copy(os.Stdout, conn)
+		done <- err
+	}()
+	return <-done
+}

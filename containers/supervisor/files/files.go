@@ -1,0 +1,116 @@
+//go:build linux
+
+// Package files brings files into a session's work directory and out of it: docs/kernel-protocol.md,
+// "Files: streams". The session's code runs beside it as the same user and changes files, folders and links at
+// any moment; what it could not reach itself it does not reach through this package.
+package files
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/volume"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	requestPatience = time.Minute
+	// atOnce is how many requests are served at once; more of them wait.
+	atOnce = 32
+)
+
+var slots = make(chan struct{}, atOnce)
+
+// Serve serves the one request that comes on a stream, which the caller closes afterwards.
+func Serve(stream net.Conn, workDir string) {
+	_ = stream.SetDeadline(time.Now().Add(requestPatience))
+	text, err := filewire.ReadText(stream, filewire.MaxRequest)
+	if err != nil {
+		return
+	}
+	slots <- struct{}{}
+	defer func() { <-slots }()
+	_ = stream.SetDeadline(time.Time{})
+	answer, err := serve(stream, workDir, text)
+	if err != nil {
+		answer = filewire.Answer{Error: inWords(err)}
+	}
+	_ = filewire.Write(stream, answer)
+	_ = stream.SetDeadline(time.Unix(1, 0)) // whatever still waits for the server
+}
+
+func serve(stream net.Conn, workDir string, text []byte) (filewire.Answer, error) {
+	var r filewire.Request
+	if err := json.Unmarshal(text, &r); err != nil {
+		return filewire.Answer{}, err
+	}
+	w, err := openWorkDir(workDir)
+	if err != nil {
+		return filewire.Answer{}, err
+	}
+	defer w.close()
+	if r.Op == filewire.Put {
+		return w.put(r, &filewire.Content{From: stream})
+	}
+	go hearEnd(stream)
+	switch r.Op {
+	case filewire.Get:
+		return w.get(r, stream)
+	case filewire.List:
+		return w.list(r, stream)
+	case filewire.MakeDir:
+		return filewire.Answer{}, w.makeDir(r)
+	case filewire.Symlink:
+		return filewire.Answer{}, w.symlink(r)
+	case filewire.Usage:
+		l := volume.Count(w.fd, nil, true, nil)
+		return filewire.Answer{Files: l.Files, Bytes: l.Bytes, Complete: l.Complete}, nil
+	}
+	return filewire.Answer{}, refusal(filewire.Failed, "there is no such request")
+}
+
+// hearEnd ends what waits for a server that has closed its end, which a multiplexer does not do by itself.
+func hearEnd(stream net.Conn) {
+	_, _ = stream.Read(make([]byte, 1)) // nothing comes after such a request
+	_ = stream.SetWriteDeadline(time.Unix(1, 0))
+}
+
+// Usage returns what an open work directory holds, everything counted.
+func Usage(dir *os.File) (files, bytes int64, complete bool) {
+	l := volume.Count(int(dir.Fd()), nil, true, nil)
+	return l.Files, l.Bytes, l.Complete
+}
+
+func refusal(code, message string) *filewire.Error {
+	return &filewire.Error{Code: code, Message: message}
+}
+
+var codes = map[syscall.Errno]string{
+	unix.ENOENT:       filewire.NotFound,
+	unix.EEXIST:       filewire.FileExists,
+	unix.EISDIR:       filewire.IsDirectory,
+	unix.ENOTDIR:      filewire.InvalidPath,
+	unix.ELOOP:        filewire.InvalidPath,
+	unix.ENAMETOOLONG: filewire.InvalidPath,
+	unix.ENXIO:        filewire.InvalidPath,
+	unix.ENOSPC:       filewire.QuotaExceeded,
+	unix.EDQUOT:       filewire.QuotaExceeded,
+	unix.EFBIG:        filewire.QuotaExceeded,
+}
+
+func inWords(err error) *filewire.Error {
+	var told *filewire.Error
+	if errors.As(err, &told) {
+		return told
+	}
+	var number syscall.Errno
+	if errors.As(err, &number) && codes[number] != "" {
+		return refusal(codes[number], number.Error())
+	}
+	return refusal(filewire.Failed, err.Error())
+}

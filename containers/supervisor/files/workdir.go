@@ -1,0 +1,230 @@
+//go:build linux
+
+package files
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	uploads   = ".uploads" // where parts of files are kept
+	maxPath   = 4095
+	maxName   = 255
+	placeOnly = unix.O_PATH // opens no more than the place: nothing waits or takes effect
+)
+
+// workDir is the work directory, and the way from a path to what is there.
+type workDir struct {
+	fd   int
+	root string
+}
+
+func openWorkDir(path string) (*workDir, error) {
+	fd, err := unix.Open(path, placeOnly|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	root, err := location(fd)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	return &workDir{fd, root}, nil
+}
+
+func (w *workDir) close() { _ = unix.Close(w.fd) }
+
+func isText(name string) bool {
+	return utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
+}
+
+// forms are the ways in which one name of a path may be written, the one that was asked for first.
+type forms []string
+
+// namesOf takes a request's path apart, where it is one that may be used.
+func namesOf(r filewire.Request) ([]forms, error) {
+	var names []forms
+	for i, path := range append([]string{r.Path}, r.Forms...) {
+		parts, err := split(path)
+		switch {
+		case err != nil:
+			return nil, err
+		case i == 0:
+			names = make([]forms, len(parts))
+		case len(parts) != len(names):
+			return nil, refusal(filewire.InvalidPath, "the forms of the path differ")
+		}
+		for at, part := range parts {
+			names[at] = append(names[at], part)
+		}
+	}
+	return names, nil
+}
+
+func split(path string) ([]string, error) {
+	if !isText(path) || len(path) > maxPath {
+		return nil, refusal(filewire.InvalidPath, "the path is too long, no UTF-8, or has control characters")
+	}
+	parts := strings.Split(path, "/")
+	for _, part := range parts {
+		if part == "" || part == "." || part == ".." || len(part) > maxName {
+			return nil, refusal(filewire.InvalidPath, "the path is empty or absolute, or has a part that is too long, empty, '.' or '..'")
+		}
+	}
+	if parts[0] == uploads {
+		return nil, refusal(filewire.InvalidPath, uploads+" is where parts of files are kept")
+	}
+	return parts, nil
+}
+
+// in is the form of a name that a folder has, or the one that was asked for.
+func (f forms) in(folder int) string {
+	if len(f) == 1 {
+		return f[0]
+	}
+	for _, form := range f {
+		var s unix.Stat_t
+		if unix.Fstatat(folder, form, &s, unix.AT_SYMLINK_NOFOLLOW) == nil {
+			return form
+		}
+	}
+	return f[0]
+}
+
+// folder opens a folder step by step, through links that stay inside; missing ones are made where that is asked for.
+// On an error, found has the names that there were.
+func (w *workDir) folder(names []forms, make bool) (fd int, found []string, err error) {
+	fd, err = openAt(w.fd, ".", placeOnly|unix.O_DIRECTORY)
+	for _, name := range names {
+		if err != nil {
+			break
+		}
+		form, above := name.in(fd), fd
+		fd, err = w.step(above, form, make)
+		_ = unix.Close(above)
+		if err == nil {
+			found = append(found, form)
+		}
+	}
+	return fd, found, err
+}
+
+func (w *workDir) step(above int, name string, make bool) (int, error) {
+	fd, err := openAt(above, name, placeOnly|unix.O_DIRECTORY)
+	if make && errors.Is(err, unix.ENOENT) {
+		if err := unix.Mkdirat(above, name, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+			return -1, err
+		}
+		if fd, err = openAt(above, name, placeOnly|unix.O_DIRECTORY); errors.Is(err, unix.ENOENT) {
+			return -1, refusal(filewire.InvalidPath, "a link in the path leads nowhere")
+		}
+	}
+	if err != nil {
+		return -1, err
+	}
+	return w.inside(fd)
+}
+
+// inside returns a descriptor, or closes what a link has led to outside: /proc tells where it really is.
+func (w *workDir) inside(fd int) (int, error) {
+	where, err := location(fd)
+	if err == nil && where != w.root && !strings.HasPrefix(where, strings.TrimSuffix(w.root, "/")+"/") {
+		err = refusal(filewire.InvalidPath, "a link leads out of the work directory")
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// file opens a regular file for reading, and nothing else.
+func (w *workDir) file(names []forms) (*os.File, string, error) {
+	last := len(names) - 1
+	folder, found, err := w.folder(names[:last], false)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { _ = unix.Close(folder) }()
+	name := names[last].in(folder)
+	path := strings.Join(append(found, name), "/")
+	place, err := openAt(folder, name, placeOnly)
+	if err == nil {
+		place, err = w.inside(place)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { _ = unix.Close(place) }()
+	var s unix.Stat_t
+	if err := unix.Fstat(place, &s); err != nil {
+		return nil, "", err
+	}
+	switch s.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+	case unix.S_IFDIR:
+		return nil, "", refusal(filewire.IsDirectory, "it is a folder")
+	default:
+		return nil, "", refusal(filewire.InvalidPath, "it is no regular file")
+	}
+	fd, err := unix.Open(link(place), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, "", err
+	}
+	return os.NewFile(uintptr(fd), path), path, nil
+}
+
+func (w *workDir) makeDir(r filewire.Request) error {
+	names, err := namesOf(r)
+	if err != nil {
+		return err
+	}
+	fd, _, err := w.folder(names, true)
+	if errors.Is(err, unix.ENOTDIR) {
+		return refusal(filewire.FileExists, "there is a file where a folder should be")
+	}
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	return err
+}
+
+func (w *workDir) symlink(r filewire.Request) error {
+	names, err := namesOf(r)
+	if err != nil {
+		return err
+	}
+	if r.Target == "" || len(r.Target) > maxPath || !isText(r.Target) {
+		return refusal(filewire.InvalidPath, "the target of a link is empty, too long, or no text")
+	}
+	last := len(names) - 1
+	folder, _, err := w.folder(names[:last], true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(folder) }()
+	return unix.Symlinkat(r.Target, folder, names[last].in(folder))
+}
+
+// openAt opens a name of a folder. Links of /proc, which lead to where no path does, are not followed where the
+// kernel can tell them.
+func openAt(folder int, name string, flags int) (int, error) {
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_NO_MAGICLINKS}
+	fd, err := unix.Openat2(folder, name, &how)
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) { // gVisor, an old kernel or an old seccomp profile
+		return unix.Openat(folder, name, flags|unix.O_CLOEXEC, 0)
+	}
+	return fd, err
+}
+
+func link(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+func location(fd int) (string, error) { return os.Readlink(link(fd)) }

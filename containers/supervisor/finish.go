@@ -1,0 +1,318 @@
+//go:build linux
+
+package main
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/output"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
+)
+
+const (
+	progressEvery = time.Second
+	progressQuiet = 5 * time.Second // between two messages where nothing has changed
+	maxAlt        = 1000
+	maxNamed      = 200
+	maxTraceback  = 32_000
+	mostGoesOn    = 8
+	// mostPast is how many runs that are over are listened to, and may say what came in the background.
+	mostPast       = 32
+	mostBackground = 8 // files that an answer names
+	mostLast       = 8 // runs that are over, for a later server
+)
+
+func (s *Supervisor) onProgress(r *run) {
+	s.set(r, "progress", progressEvery, func() { s.onProgress(r) })
+	now := [2]int64{r.streams[0].bytes(), r.streams[1].bytes()}
+	if now == r.reported && time.Since(r.reportedAt) < progressQuiet {
+		return
+	}
+	latest := r.streams[0]
+	if now[1] != r.reported[1] && now[0] == r.reported[0] {
+		latest = r.streams[1]
+	}
+	r.reported, r.reportedAt = now, time.Now()
+	s.server.send(progressMessage{"progress", r.ID, r.elapsed(), now[0], now[1], latest.lastLine()}, true)
+}
+
+func (s *Supervisor) onDisplay(r *run, m *kernelproc.Report) {
+	r.displays++
+	if r.displays > s.settings.MaxDisplays || !isMime(m.Mime) {
+		return
+	}
+	d := displayMessage{
+		Type: "display", ID: r.ID, Data: map[string]string{}, Path: relativePath(m.Path),
+		SizeBytes: min(max(m.Size, 0), 1<<50), Alt: clean(m.Alt, maxAlt),
+	}
+	if n := len(m.Blob); n > 0 && n <= s.settings.ImageBytes {
+		d.Data[m.Mime] = displayText(m.Mime, m.Blob)
+	}
+	if d.SizeBytes == 0 {
+		d.SizeBytes = int64(len(m.Blob))
+	}
+	frame, err := json.Marshal(d)
+	if err != nil || len(frame) > maxToServer {
+		d.Data = map[string]string{}
+		frame, _ = json.Marshal(d)
+	}
+	if s.settings.Token != "" {
+		r.record.addDisplay(frame)
+	}
+	s.server.sendBody(frame, false)
+}
+
+func isMime(mime string) bool {
+	kind, sub, found := strings.Cut(mime, "/")
+	return found && kind != "" && sub != "" && len(mime) <= 100 && strings.Trim(mime, "abcdefghijklmnopqrstuvwxyz0123456789.+-/") == ""
+}
+
+func displayText(mime string, data []byte) string {
+	if strings.HasPrefix(mime, "image/") && mime != "image/svg+xml" {
+		return base64.StdEncoding.EncodeToString(data)
+	}
+	return strings.ToValidUTF8(string(data), "\uFFFD")
+}
+
+// onDone takes a kernel's word about how a run ended.
+func (s *Supervisor) onDone(r *run, m *kernelproc.Report) {
+	if r.reason != "" && !r.Fresh {
+		s.endPrograms(r)
+	}
+	d := &doneMessage{Status: "completed", Kernel: r.fate("alive")}
+	if m.Result != nil {
+		result := clean(*m.Result, s.settings.OutputBytes)
+		d.Result = &result
+	}
+	if m.Error != nil { // of a run that was interrupted it tells where
+		d.Status, d.ExitCode = "failed", 1
+		d.Error = &errorMessage{
+			Name: cmp.Or(clean(m.Error.Name, maxNamed), "Error"), Message: clean(m.Error.Message, s.settings.OutputBytes),
+			Traceback: clean(m.Error.Traceback, max(maxTraceback, s.settings.OutputBytes)),
+		}
+	} else if m.Exit != nil && *m.Exit&0xff != 0 {
+		d.Status, d.ExitCode = "failed", *m.Exit&0xff
+	}
+	switch r.reason {
+	case "":
+	case "quota":
+		d.overQuota(r.over)
+	default:
+		d.Status, d.ExitCode = r.reason, exitCodes[r.reason]
+	}
+	for _, name := range m.GoesOn[:min(len(m.GoesOn), mostGoesOn)] {
+		if !r.Fresh { // what that has started ends with it
+			d.GoesOn = append(d.GoesOn, clean(name, maxNamed))
+		}
+	}
+	s.finish(r, d)
+}
+
+func (d *doneMessage) overQuota(why string) {
+	d.Status, d.ExitCode, d.Result, d.Cause = "failed", 1, nil, "quota"
+	d.Error = &errorMessage{Name: "QuotaExceeded", Message: why}
+}
+
+// finishKilled ends a run whose kernel is dead, or that never had one.
+func (s *Supervisor) finishKilled(r *run, cause string) {
+	d := &doneMessage{Status: "killed", ExitCode: exitCodes["killed"], Kernel: r.fate("dead"), Cause: cause}
+	switch {
+	case cause == "signal 6" && s.ranOutOfHeap(r):
+		d.Cause = "memory"
+	case r.reason == "quota" || cause == "quota":
+		d.overQuota(r.over)
+	case r.condemned:
+		d.Status, d.ExitCode, d.Cause = r.reason, exitCodes[r.reason], "ignored_interrupt"
+	case r.reason != "" && cause != "memory":
+		d.Status, d.ExitCode = r.reason, exitCodes[r.reason]
+	}
+	if r.kernel == nil && !r.Fresh && s.main != nil {
+		d.Kernel = "alive"
+	}
+	s.finish(r, d)
+}
+
+// ranOutOfHeap reports whether V8 says that it has ended itself because its heap was full.
+func (s *Supervisor) ranOutOfHeap(r *run) bool {
+	r.drain()
+	said := r.streams[1].report(s.settings.OutputBytes)
+	text := said.Head + said.Tail
+	return strings.Contains(text, "heap out of memory") || strings.Contains(text, "Allocation failed")
+}
+
+// finish answers a run.
+func (s *Supervisor) finish(r *run, d *doneMessage) {
+	r.dropTimers()
+	s.settle(r)
+	if r.Fresh && r.kernel != nil {
+		s.endFresh(r)
+	}
+	s.addArtifacts(r, d)
+	delete(s.runs, r.ID)
+	if s.kept == r {
+		s.kept = nil
+	}
+	s.lastFrame, s.logs, s.oomSeen = time.Now(), 0, procs.OOMKills()
+	d.Type, d.ID, d.DisplaysTotal, d.DurationMS = "done", r.ID, r.displays, r.elapsed()
+	d.Background = s.takeBackground()
+	if d.GoesOn == nil {
+		d.GoesOn = []string{}
+	}
+	frame := d.pack(s.settings.OutputBytes, func(limit int) (output.Report, output.Report) {
+		return r.streams[0].report(limit), r.streams[1].report(limit)
+	})
+	if s.settings.Token != "" {
+		r.record.frames, r.record.bytes = append(r.record.frames, frame), r.record.bytes+len(frame)
+	}
+	s.server.sendBody(frame, false)
+	s.retire(r)
+	if s.guard != nil {
+		s.guard.endRun()
+	}
+	if r.Fresh && r.kernel != nil {
+		s.closeFresh(r.kernel)
+	}
+	s.reserve.prepare()
+}
+
+// closeFresh lets go of a kernel that was killed with its run.
+func (s *Supervisor) closeFresh(k *kernel) {
+	k.ended = true
+	k.kill.stop()
+	k.conclude.stop()
+	k.link.Close()
+	if k.watcher != nil {
+		k.watcher.Close()
+	}
+	k.releaseNamed()
+	k.closePipes()
+}
+
+// addArtifacts looks for the files of the run; where they are over their limit, it has failed.
+func (s *Supervisor) addArtifacts(r *run, d *doneMessage) {
+	d.Artifacts = []artifactMessage{}
+	if s.scanner == nil {
+		return
+	}
+	found, total, bytes := s.scanner.Scan(r.mark, s.settings.MaxArtifacts)
+	for _, f := range found {
+		d.Artifacts = append(d.Artifacts, artifactMessage{f.Path, f.SizeBytes, f.ModifiedMS})
+	}
+	d.ArtifactsTotal = total
+	if s.guard == nil || r.reason != "" || d.Status != "completed" && d.Status != "failed" {
+		return
+	}
+	if why := s.guard.exceededAtEnd(bytes, total); why != "" {
+		d.overQuota(why)
+	}
+}
+
+// Background output ------------------------------------------------------------------
+
+// settle ends the run's streams with what was written by now; what comes by its pipes later is background output.
+func (s *Supervisor) settle(r *run) {
+	for i, p := range r.outputPipes() {
+		p.Drain(r.streams[i].writeBackground)
+	}
+	for _, out := range r.streams {
+		out.finish()
+	}
+	if k := r.kernel; k != nil && r.pipes == nil && !r.Fresh && !k.ended && s.hasNewPrograms(k) {
+		s.leavePipes(r)
+	}
+}
+
+// hasNewPrograms reports whether any program of a kernel may have been given the pipes that it has.
+func (s *Supervisor) hasNewPrograms(k *kernel) bool {
+	table := procs.Read()
+	for pid := range s.programs(table) {
+		if table[pid].Start >= k.pipedTicks {
+			return true
+		}
+	}
+	return false
+}
+
+// leavePipes leaves a kernel's pipes to the programs that hold them, and gives it others.
+func (s *Supervisor) leavePipes(r *run) {
+	k := r.kernel
+	named, err := kernelproc.NewNamedPipes([2]func([]byte){r.streams[0].writeBackground, r.streams[1].writeBackground})
+	if err != nil {
+		s.log("warn", "what programs that were left behind print may be taken for a later run's: "+err.Error())
+		return
+	}
+	k.releaseNamed()
+	r.pipes = k.pipes
+	k.pipes, k.named, k.pipedTicks = named.Readers, named, procs.TicksNow()
+	k.link.Send(map[string]any{"type": "pipes", "paths": named.Paths})
+}
+
+// retire keeps a run that is over in mind, for what comes in the background and for a later server.
+func (s *Supervisor) retire(r *run) {
+	for _, out := range r.streams {
+		out.release()
+	}
+	s.past = append(s.past, r)
+	if len(s.past) > mostPast {
+		for _, p := range s.past[0].pipes {
+			p.Close()
+		}
+		for _, out := range s.past[0].streams {
+			out.close()
+		}
+		s.past = append(s.past[:0], s.past[1:]...)
+	}
+	if s.settings.Token == "" {
+		return
+	}
+	s.last = append(s.last, r)
+	bytes := 0
+	for i := len(s.last) - 1; i >= 0; i-- {
+		bytes += s.last[i].record.bytes
+		if len(s.last)-i > mostLast || bytes > recordBytes && i < len(s.last)-1 {
+			s.last[i].record = record{}
+			s.last = append(s.last[:0], s.last[i+1:]...)
+			break
+		}
+	}
+}
+
+func (s *Supervisor) takeBackground() []background {
+	told := []background{}
+	for _, r := range s.past {
+		for _, out := range r.streams {
+			if len(told) == mostBackground {
+				return told
+			}
+			if b, ok := out.takeBackground(); ok {
+				told = append(told, background{b.Path, b.Text, b.OmittedBytes})
+			}
+		}
+	}
+	return told
+}
+
+// keepBackground takes what a kernel itself says for a run that is over.
+func (s *Supervisor) keepBackground(id string, stream int, data []byte) {
+	for _, r := range s.past {
+		if r.ID == id {
+			r.streams[stream].writeBackground(data)
+			return
+		}
+	}
+}
+
+// betweenRuns takes what comes by the pipes of a kernel that no run has begun in.
+func (s *Supervisor) betweenRuns(stream int) func([]byte) {
+	return func(data []byte) {
+		if stream == 1 { // an interpreter that cannot start says why
+			_, _ = os.Stderr.Write(data[:min(len(data), 4096)])
+		}
+	}
+}

@@ -1,0 +1,227 @@
+//go:build linux
+
+package main
+
+import (
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/volume"
+)
+
+const (
+	// A run that begins over the limit may go on as long as it adds no more than this, so that it can delete.
+	spareBytes = 1 << 20
+	spareFiles = 64
+	// quietPause is how often a kernel is looked at that no run is in and that seems to do nothing.
+	quietPause = 10 * time.Second
+	// countWait is how long a run waits for the count that shows whether it may begin at all, and an answer for its own.
+	countWait  = 5 * time.Second
+	answerWait = 250 * time.Millisecond
+)
+
+// guard stops what takes the work directory over its limit: the runs that go on, or what earlier ones have left. Whose
+// fault it was is not proven.
+type guard struct {
+	s     *Supervisor
+	watch *volume.Watch
+	timer *timer
+	// base is where the runs that go on began, if that was over the limit; nil: it was not, or is not known yet, and
+	// then the first count tells.
+	base     *volume.Level
+	baseDue  bool
+	between  *volume.Level  // by the last count since the last run ended; nil: there was none
+	activity procs.Activity // of the main kernel, then
+	looked   procs.Activity // and at the last look
+}
+
+func newGuard(s *Supervisor) *guard {
+	g := &guard{s: s}
+	limits := volume.Limits{Bytes: s.settings.VolumeBytes, Files: s.settings.VolumeFiles}
+	g.watch = volume.New(s.workFD(), limits, g.holders, func(r volume.Result) {
+		s.post(func() {
+			if g.watch.Take(r) {
+				g.judge()
+			}
+		})
+	})
+	g.watch.Look()
+	return g
+}
+
+// holders are the processes that code of the session runs in.
+func (g *guard) holders() []int {
+	table := procs.Read()
+	holders := g.s.programs(table)
+	for _, k := range g.s.kernels() {
+		if k != g.s.reserve.kernel {
+			holders[k.pid] = true
+		}
+	}
+	var pids []int
+	for pid := range holders {
+		if _, lives := table[pid]; lives {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// refuses says why no run may begin, or nothing.
+func (g *guard) refuses() string {
+	patience := countWait
+	if !g.watch.IsKnown() {
+		patience = answerWait // in a new container, by far most often with little in it
+	} else if g.watch.FarOver() == "" {
+		return ""
+	}
+	g.watch.CountNow(patience)
+	g.lookIn(volume.Tick) // the kernel itself may hold what is too much
+	return g.watch.FarOver()
+}
+
+// expectRun is called before a run, while no other goes on: what is added from now on is held against it.
+func (g *guard) expectRun() {
+	if g.watch.Over() != "" {
+		g.watch.CountNow(answerWait)
+	}
+	g.base, g.baseDue = nil, g.watch.IsStale()
+	if level := g.watch.Level(); !g.baseDue && level.Hider == 0 && g.watch.Over() != "" {
+		g.base = &level
+	}
+}
+
+// beginRun is called when the run has its kernel already, so that it does not wait.
+func (g *guard) beginRun() {
+	g.between = nil
+	g.watch.Expect()
+	g.look()
+}
+
+// endRun has what the run has left counted once, in the time after it.
+func (g *guard) endRun() {
+	g.between = nil
+	g.watch.Expect()
+	g.lookIn(volume.Tick)
+}
+
+// exceededAtEnd says how a run that has just ended has passed the limit, or nothing.
+func (g *guard) exceededAtEnd(bytes int64, files int) string {
+	if !g.watch.MayBeOver(bytes, int64(files)) {
+		return ""
+	}
+	g.watch.CountNow(answerWait)
+	return g.exceeded()
+}
+
+// exceeded says how the runs that go on have passed the limit, or nothing.
+func (g *guard) exceeded() string {
+	level, why := g.watch.Level(), g.watch.Over()
+	if g.baseDue {
+		g.baseDue = false
+		if why != "" && level.Hider == 0 {
+			g.base = &level
+		}
+	}
+	if g.base != nil && level.Hider == 0 && level.Bytes <= g.base.Bytes+spareBytes && level.Files <= g.base.Files+spareFiles {
+		return ""
+	}
+	return why
+}
+
+func (g *guard) lookIn(d time.Duration) {
+	g.timer.stop()
+	g.timer = g.s.after(d, g.look)
+}
+
+func (g *guard) look() {
+	g.watch.Look()
+	pause := volume.Tick
+	if main := g.s.main; len(g.s.runs) == 0 && len(g.s.programs(procs.Read())) == 0 {
+		if main == nil {
+			return
+		}
+		now := procs.Watch(main.pid)
+		if now == g.looked && g.between != nil {
+			pause = quietPause
+		}
+		g.looked = now
+	}
+	g.lookIn(pause)
+}
+
+// judge does what a count asks for.
+func (g *guard) judge() {
+	if far := g.watch.FarOver(); far != "" {
+		g.endAll(far)
+		return
+	}
+	if len(g.s.runs) == 0 {
+		g.judgeQuiet()
+		return
+	}
+	why := g.exceeded()
+	if why == "" {
+		return
+	}
+	for _, r := range g.s.runs {
+		r.over = why
+		g.s.interrupt(r, "quota")
+	}
+}
+
+// endAll ends all that code of the session runs in: what it holds goes with it.
+func (g *guard) endAll(why string) {
+	s := g.s
+	s.log("warn", "all programs and kernels are ended: "+why)
+	s.killAll(s.programs)
+	for _, r := range s.runs {
+		r.over = why
+		if r.reason == "" {
+			r.reason = "quota"
+		}
+	}
+	for _, k := range s.kernels() {
+		if k != s.reserve.kernel && k.begun {
+			k.fills = true
+			s.killKernel(k, "quota")
+		}
+	}
+	g.watch.Forget()
+}
+
+// judgeQuiet ends what fills the work directory between runs: the programs that runs have left, or else the kernel where
+// its own threads write. The other language's container may do that too, and every kernel writes a little.
+func (g *guard) judgeQuiet() {
+	s, level, before := g.s, g.watch.Level(), g.between
+	g.between = &level
+	active, then := procs.Activity{}, g.activity
+	if s.main != nil {
+		active = procs.Watch(s.main.pid)
+		g.activity = active
+	}
+	why := g.watch.Over()
+	if why == "" || before == nil && level.Hider == 0 {
+		return
+	}
+	if level.Hider == 0 && level.Bytes <= before.Bytes && level.Files <= before.Files {
+		return
+	}
+	if len(s.programs(procs.Read())) > 0 {
+		s.log("warn", "programs that write between runs are ended: "+why)
+		s.killAll(s.programs)
+		g.watch.Forget()
+		return
+	}
+	if s.main == nil {
+		return
+	}
+	hasWritten := active.CPU != then.CPU
+	if active.Written >= 0 && then.Written >= 0 && level.Files <= before.Files {
+		hasWritten = 2*(active.Written-then.Written) >= level.Bytes-before.Bytes
+	}
+	if level.Hider != 0 || hasWritten {
+		s.main.fills = true
+		s.killKernel(s.main, "quota")
+	}
+}

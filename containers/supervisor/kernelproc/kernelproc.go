@@ -1,0 +1,282 @@
+//go:build linux
+
+// Package kernelproc is the supervisor's end of a kernel: its process, the socket to it, and the pipes that
+// its output comes by. docs/kernel-protocol.md, "Supervisor and kernels", has the messages.
+package kernelproc
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Language is what is different about the interpreters.
+type Language struct {
+	Name        string // "python" or "javascript"
+	Interpreter string
+	// Arguments are what the interpreter is given so that it becomes what role says: "kernel" or "zygote".
+	Arguments func(program, role string) []string
+	// Environment is added to what kernels have of the container's own.
+	Environment []string
+	// TakesPipes: each run comes with two pipes of its own. Otherwise a kernel has two as long as it lives, and
+	// opens others by their paths.
+	TakesPipes bool
+	// HasWatcher: a thread of the kernel hears of interrupts by a socket of its own, and sends a frame when it is there
+	// and each time that it has stopped code. Otherwise code is interrupted by SIGINT.
+	HasWatcher bool
+	// HasZygote: a process that has imported everything forks the kernels that are kept ready.
+	HasZygote bool
+	// Again is how long an interrupt is waited for before it comes once more; zero: a quarter of the grace.
+	Again time.Duration
+	// Unheard is how many times the grace a kernel may take that has not heard of an interrupt yet.
+	Unheard int
+}
+
+// Report is what a kernel, or a zygote, sends. All of it may be forged.
+type Report struct {
+	Type     string       `json:"type"`
+	ID       string       `json:"id"`
+	PID      int          `json:"pid"`
+	Status   int          `json:"status"`
+	Version  string       `json:"version"`
+	Features []string     `json:"features"`
+	Mime     string       `json:"mime"`
+	Path     string       `json:"path"`
+	Alt      string       `json:"alt"`
+	Size     int64        `json:"size"`
+	Result   *string      `json:"result"`
+	Exit     *int         `json:"exit"`
+	Error    *ErrorReport `json:"error"`
+	Stream   int          `json:"stream"`
+	Message  string       `json:"message"`
+	GoesOn   []string     `json:"goes_on"`
+	// Blob is what came behind the JSON.
+	Blob []byte `json:"-"`
+}
+
+// ErrorReport is how code failed.
+type ErrorReport struct {
+	Name      string `json:"name"`
+	Message   string `json:"message"`
+	Traceback string `json:"traceback"`
+}
+
+const (
+	maxHeader = 2 << 20
+	maxBlob   = 6 << 20 // 8 MiB of frame hold 6 MiB as base64
+	outboxLen = 64
+)
+
+// ErrBreach says that a kernel sent what none does.
+var ErrBreach = errors.New("a frame that no kernel sends")
+
+// ErrNoInterpreter says that the image does not have the language's interpreter.
+var ErrNoInterpreter = errors.New("not on the PATH")
+
+// Link is the socket to a kernel or a zygote.
+type Link struct {
+	conn   *net.UnixConn
+	outbox chan outgoing
+	closed chan struct{}
+	once   sync.Once
+}
+
+type outgoing struct {
+	frame []byte
+	files []*os.File // closed once sent
+}
+
+// Pair makes a link, and the other end of it, which is the caller's to close.
+func Pair() (*Link, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "kernel"), os.NewFile(uintptr(fds[1]), "kernel")
+	conn, err := net.FileConn(ours)
+	_ = ours.Close()
+	if err != nil {
+		_ = theirs.Close()
+		return nil, nil, err
+	}
+	l := &Link{conn: conn.(*net.UnixConn), outbox: make(chan outgoing, outboxLen), closed: make(chan struct{})}
+	go l.write()
+	return l, theirs, nil
+}
+
+// Send queues a message, with descriptors where files are given, which it owns from now on. It never waits:
+// what an end that does not read has no more room for is dropped.
+func (l *Link) Send(message any, files ...*os.File) {
+	body, err := json.Marshal(message)
+	if err == nil {
+		frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
+		select {
+		case l.outbox <- outgoing{append(frame, body...), files}:
+			return
+		case <-l.closed:
+		default:
+		}
+	}
+	closeAll(files)
+}
+
+func (l *Link) write() {
+	for {
+		select {
+		case <-l.closed:
+			return
+		case m := <-l.outbox:
+			if err := l.send(m); err != nil {
+				return // the reader sees the end as well
+			}
+		}
+	}
+}
+
+func (l *Link) send(m outgoing) error {
+	defer closeAll(m.files)
+	sent := 0
+	if len(m.files) > 0 {
+		fds := make([]int, len(m.files))
+		for i, f := range m.files {
+			fds[i] = int(f.Fd())
+		}
+		var err error
+		if sent, _, err = l.conn.WriteMsgUnix(m.frame, unix.UnixRights(fds...), nil); err != nil {
+			return err
+		}
+	}
+	_, err := l.conn.Write(m.frame[sent:])
+	return err
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// Read hands each report over until the link ends. io.EOF: the other end is gone. It is for one goroutine.
+func (l *Link) Read(take func(*Report)) error {
+	for {
+		r, err := l.next()
+		if err != nil {
+			return err
+		}
+		take(r)
+	}
+}
+
+func (l *Link) next() (*Report, error) {
+	var head [8]byte
+	if _, err := io.ReadFull(l.conn, head[:]); err != nil {
+		return nil, err
+	}
+	size, blob := binary.BigEndian.Uint32(head[:4]), binary.BigEndian.Uint32(head[4:])
+	if size > maxHeader || blob > maxBlob {
+		return nil, ErrBreach
+	}
+	body := make([]byte, size)
+	if _, err := io.ReadFull(l.conn, body); err != nil {
+		return nil, err
+	}
+	r := &Report{}
+	if json.Unmarshal(body, r) != nil {
+		return nil, ErrBreach
+	}
+	if blob > 0 {
+		r.Blob = make([]byte, blob)
+		if _, err := io.ReadFull(l.conn, r.Blob); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// Close ends the link.
+func (l *Link) Close() {
+	l.once.Do(func() {
+		close(l.closed)
+		_ = l.conn.Close()
+	})
+}
+
+// Spawned is a process that was started.
+type Spawned struct {
+	PID     int
+	Link    *Link
+	Watcher *Link // nil where the language has none
+}
+
+// Spawn starts the language's interpreter in a role, with these as its stdout and stderr. Its link is descriptor 3, and its
+// watcher's 4.
+func Spawn(l *Language, program, role string, stdout, stderr *os.File) (*Spawned, error) {
+	path, err := find(l.Interpreter)
+	if err != nil {
+		return nil, err
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = null.Close() }()
+	s := &Spawned{}
+	var theirs []*os.File
+	defer func() { closeAll(theirs) }()
+	links := []**Link{&s.Link}
+	if l.HasWatcher {
+		links = append(links, &s.Watcher)
+	}
+	for _, link := range links {
+		ours, other, err := Pair()
+		if err != nil {
+			s.Close()
+			return nil, err
+		}
+		*link = ours
+		theirs = append(theirs, other)
+	}
+	files := []uintptr{null.Fd(), stdout.Fd(), stderr.Fd()}
+	for _, f := range theirs {
+		files = append(files, f.Fd())
+	}
+	argv := append([]string{l.Interpreter}, l.Arguments(program, role)...)
+	s.PID, err = syscall.ForkExec(path, argv, &syscall.ProcAttr{
+		Dir: "/", Env: append(os.Environ(), l.Environment...), Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// find looks for a program where the container's own PATH tells.
+func find(name string) (string, error) {
+	for _, folder := range strings.Split(os.Getenv("PATH"), ":") {
+		path := folder + "/" + name
+		if strings.HasPrefix(path, "/") && unix.Access(path, unix.X_OK) == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%w: %s", ErrNoInterpreter, name)
+}
+
+// Close ends the links.
+func (s *Spawned) Close() {
+	for _, l := range []*Link{s.Link, s.Watcher} {
+		if l != nil {
+			l.Close()
+		}
+	}
+}

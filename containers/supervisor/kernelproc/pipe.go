@@ -1,0 +1,132 @@
+//go:build linux
+
+package kernelproc
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// drainBytes bounds what is read at once of a pipe that is written to all the time. No pipe holds more.
+const drainBytes = 1 << 20
+
+// Pipe reads what a kernel and its programs write to one pipe. Its methods may be called from any
+// goroutine, but not by a sink.
+type Pipe struct {
+	file *os.File
+	raw  syscall.RawConn
+	end  func() // called once, by another goroutine, when all write ends are closed
+
+	mu   sync.Mutex
+	sink func([]byte)
+	room []byte
+	over bool
+}
+
+// NewPipe makes a pipe and reads it from now on. It returns the write end, which is the caller's to close.
+func NewPipe(sink func([]byte), end func()) (*Pipe, *os.File, error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, err
+	}
+	p, err := readPipe(fds[0], sink, end)
+	w := os.NewFile(uintptr(fds[1]), "pipe")
+	if err != nil {
+		_ = w.Close()
+		return nil, nil, err
+	}
+	return p, w, nil
+}
+
+// readPipe owns fd, the read end.
+func readPipe(fd int, sink func([]byte), end func()) (*Pipe, error) {
+	if err := unix.SetNonblock(fd, true); err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), "pipe")
+	raw, err := file.SyscallConn()
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	p := &Pipe{file: file, raw: raw, end: end, sink: sink, room: make([]byte, 64<<10)}
+	go p.follow()
+	return p, nil
+}
+
+func (p *Pipe) follow() {
+	for {
+		ended := false
+		err := p.raw.Read(func(fd uintptr) bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			n, err := p.readSome(int(fd))
+			ended = n == 0 && err == nil
+			return !errors.Is(err, unix.EAGAIN)
+		})
+		if err != nil || ended {
+			break
+		}
+	}
+	p.mu.Lock()
+	p.over = true
+	p.mu.Unlock()
+	_ = p.file.Close()
+	if p.end != nil {
+		p.end()
+	}
+}
+
+// readSome is called with the lock.
+func (p *Pipe) readSome(fd int) (int, error) {
+	for {
+		n, err := unix.Read(fd, p.room)
+		if err == unix.EINTR {
+			continue
+		}
+		if n > 0 && p.sink != nil {
+			p.sink(p.room[:n])
+		}
+		return n, err
+	}
+}
+
+// Drain hands on what has been written by now, and then has what comes later go to another sink, where
+// one is given.
+func (p *Pipe) Drain(next func([]byte)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.over {
+		_ = p.raw.Control(func(fd uintptr) {
+			left, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+			if err != nil {
+				return
+			}
+			for left = min(left, drainBytes); left > 0; {
+				n, err := p.readSome(int(fd))
+				if n <= 0 || err != nil {
+					return
+				}
+				left -= n
+			}
+		})
+	}
+	if next != nil {
+		p.sink = next
+	}
+}
+
+// IsOver reports whether all write ends are closed, or the pipe is.
+func (p *Pipe) IsOver() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.over
+}
+
+// Close stops reading. A program that writes to the pipe afterwards is ended by SIGPIPE, or told.
+func (p *Pipe) Close() { _ = p.file.Close() }

@@ -1,0 +1,66 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
+)
+
+// languages are what is different about them; a third one is a row here, a kernel and an image.
+var languages = map[string]*kernelproc.Language{
+	"python": {
+		Name: "python", Interpreter: "python3", TakesPipes: true, HasZygote: true,
+		Arguments:   func(program, role string) []string { return []string{program, role} },
+		Environment: threadLimits(),
+	},
+	"javascript": {
+		Name: "javascript", Interpreter: "node", HasWatcher: true, Again: 100 * time.Millisecond, Unheard: 3,
+		Arguments: func(program, role string) []string { return append(nodeFlags(), program, role) },
+	},
+}
+
+// threadLimits are for the thread pools of numerical libraries, which count the host's processors otherwise; their
+// threads count against the limit of processes.
+func threadLimits() []string {
+	var env []string
+	for _, name := range []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_MAX_THREADS"} {
+		if os.Getenv(name) == "" {
+			env = append(env, name+"="+strconv.Itoa(runtime.GOMAXPROCS(0)))
+		}
+	}
+	return env
+}
+
+// nodeFlags are of Node 20 and later. Code that is stopped in the middle of a callback leaves the stack of async ids
+// behind; with the check on, Node aborts the process over that.
+func nodeFlags() []string {
+	flags := []string{"--no-force-async-hooks-checks"}
+	if heap := heapMegabytes(); heap > 0 {
+		flags = append(flags, "--max-old-space-size="+strconv.FormatInt(heap, 10))
+	}
+	return flags
+}
+
+// heapMegabytes is 70 % of the container's memory, so that a heap that grows without end fails with V8's own message
+// before the container's limit kills the process without one. 0 leaves Node's default.
+func heapMegabytes() int64 {
+	for _, path := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		limit, err := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
+		if err != nil || limit <= 0 || limit > math.MaxInt64/2 {
+			return 0
+		}
+		return max(64, limit*7/10>>20)
+	}
+	return 0
+}

@@ -1,0 +1,86 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"sync"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
+)
+
+const (
+	// maxFromServer bounds a message of the server.
+	maxFromServer = 1 << 20
+	// maxToServer bounds one to the server.
+	maxToServer = 8 << 20
+	// maxQueued is how many bytes may wait for a server that does not read, before what is no answer is dropped.
+	maxQueued = 1 << 20
+)
+
+// link is the connection to a server. Nothing that is sent waits for it.
+type link struct {
+	conn *channel.Conn
+
+	mu     sync.Mutex
+	more   sync.Cond
+	queue  [][]byte
+	bytes  int
+	closed bool
+}
+
+func newLink(conn *channel.Conn) *link {
+	l := &link{conn: conn}
+	l.more.L = &l.mu
+	go l.write()
+	return l
+}
+
+// send queues a message; one that is droppable is left out where the server does not read.
+func (l *link) send(message any, droppable bool) {
+	if body, err := json.Marshal(message); err == nil {
+		l.sendBody(body, droppable)
+	}
+}
+
+func (l *link) sendBody(body []byte, droppable bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || droppable && l.bytes > maxQueued {
+		return
+	}
+	l.queue = append(l.queue, body)
+	l.bytes += len(body)
+	l.more.Signal()
+}
+
+func (l *link) write() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for {
+		for len(l.queue) == 0 && !l.closed {
+			l.more.Wait()
+		}
+		if l.closed {
+			return
+		}
+		body := l.queue[0]
+		l.queue[0] = nil
+		l.queue = l.queue[1:]
+		l.bytes -= len(body)
+		l.mu.Unlock()
+		err := l.conn.Send(body)
+		l.mu.Lock()
+		if err != nil { // the reader sees the end as well
+			l.closed, l.queue = true, nil
+		}
+	}
+}
+
+func (l *link) close() {
+	l.mu.Lock()
+	l.closed, l.queue = true, nil
+	l.mu.Unlock()
+	l.more.Broadcast()
+	_ = l.conn.Close()
+}

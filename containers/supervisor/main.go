@@ -1,0 +1,90 @@
+//go:build linux
+
+// Command supervisor is process 1 of every container, for every language: it starts interpreters, gives them
+// code, keeps their time, reads their output, looks after the session's files, and speaks to the server.
+// docs/kernel-protocol.md is the contract. It is built without C and embedded by package containers.
+//
+//	supervisor LANGUAGE PROGRAM   is process 1; PROGRAM is the kernel's source, a file
+//	supervisor join               joins its stdio to the socket of process 1, for a later server
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"runtime/debug"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// memoryLimit has garbage collected early: the container's limit is the session's.
+const memoryLimit = 32 << 20
+
+func main() {
+	hide()
+	if err := run1(os.Args[1:]); err != nil {
+		_, _ = io.WriteString(os.Stderr, "supervisor: "+err.Error()+"\n")
+		os.Exit(1)
+	}
+}
+
+func run1(args []string) error {
+	switch {
+	case len(args) == 1 && args[0] == "join":
+		return join()
+	case len(args) != 2:
+		return errors.New("usage: supervisor LANGUAGE PROGRAM, or supervisor join")
+	}
+	language := languages[args[0]]
+	if language == nil {
+		return errors.New("no language is called " + args[0])
+	}
+	debug.SetGCPercent(50)
+	debug.SetMemoryLimit(memoryLimit)
+	stdio, err := claimStdio()
+	if err != nil {
+		return err
+	}
+	newSupervisor(language, args[1], stdio).serve()
+	return nil
+}
+
+// hide keeps code of the same user out of this process's memory and descriptors, and has orphans come to it.
+// Where the kernel knows neither, as gVisor may, it goes on.
+func hide() {
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+}
+
+// stdio is the connection to the server that has started the container.
+type stdio struct {
+	in, out *os.File
+}
+
+func (s *stdio) Read(b []byte) (int, error)  { return s.in.Read(b) }
+func (s *stdio) Write(b []byte) (int, error) { return s.out.Write(b) }
+func (s *stdio) Close() error                { return errors.Join(s.in.Close(), s.out.Close()) }
+
+// claimStdio moves the connection to where no child gets it; descriptor 1 is stderr from now on.
+func claimStdio() (*stdio, error) {
+	var fds [2]int
+	for i := range fds {
+		fd, err := unix.FcntlInt(uintptr(i), unix.F_DUPFD_CLOEXEC, 10)
+		if err != nil {
+			return nil, err
+		}
+		if err := unix.SetNonblock(fd, true); err != nil {
+			return nil, err
+		}
+		fds[i] = fd
+	}
+	null, err := unix.Open(os.DevNull, unix.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(unix.Dup3(null, 0, 0), unix.Dup3(2, 1, 0), syscall.Close(null)); err != nil {
+		return nil, err
+	}
+	return &stdio{os.NewFile(uintptr(fds[0]), "stdin"), os.NewFile(uintptr(fds[1]), "stdout")}, nil
+}

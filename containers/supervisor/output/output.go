@@ -1,0 +1,210 @@
+//go:build linux
+
+// Package output keeps what runs write to stdout and stderr: the part that is reported, and the file that
+// takes the rest. Nothing here may be used by two goroutines at once.
+package output
+
+import (
+	"bytes"
+	"unicode/utf8"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/screen"
+)
+
+// The bounds of what is told of background output. Many runs may have some, so that its screen is a small one.
+const (
+	BackgroundBytes = 2048
+	backgroundRows  = 20
+	backgroundChars = 512
+)
+
+// Report is the Stream object of the protocol.
+type Report struct {
+	Head         string `json:"head"`
+	Tail         string `json:"tail"` // empty unless something was left out before it
+	Bytes        int64  `json:"bytes"`
+	Lines        int64  `json:"lines"`
+	OmittedBytes int64  `json:"omitted_bytes"`
+	OmittedLines int64  `json:"omitted_lines"`
+	Path         string `json:"path,omitempty"`
+}
+
+// Background is what came for a stream after the end of its run.
+type Background struct {
+	Path         string // of the stream's file, which has all of it up to its limit; empty where nothing is kept
+	Text         string // the last BackgroundBytes, as a terminal shows them
+	OmittedBytes int64  // that a terminal would have shown before them
+}
+
+// Stream holds what is reported of one output stream of a run, as a terminal would show it: all of it up to a
+// limit, beyond that its two ends. Counts and the file are of the stream as it came. Memory stays near three
+// times the limit, whatever comes.
+type Stream struct {
+	limit      int
+	spool      *Spool
+	isSpooled  bool
+	raw        []byte // until there is a file
+	shown      *terminal
+	background *terminal // nil: nothing has come yet
+	hasMore    bool      // in the background, since it was last taken
+	bytes      int64
+	lineEnds   int64
+	isLineOpen bool
+}
+
+// NewStream returns an empty stream of which limit bytes are reported. It closes the spool in the end.
+func NewStream(limit int, spool *Spool) *Stream {
+	s := &Stream{limit: max(limit, 0), spool: spool}
+	s.Release()
+	return s
+}
+
+// Write takes what the run itself has written.
+func (s *Stream) Write(p []byte) {
+	if len(p) == 0 {
+		return
+	}
+	s.bytes += int64(len(p))
+	s.lineEnds += int64(bytes.Count(p, newline))
+	s.isLineOpen = p[len(p)-1] != '\n'
+	if !s.isSpooled && len(s.raw)+len(p) <= s.limit {
+		s.raw = append(s.raw, p...)
+	} else {
+		s.beginSpool()
+		s.spool.Write(p)
+	}
+	s.shown.screen.Write(p)
+}
+
+// Bytes is how much the run itself has written.
+func (s *Stream) Bytes() int64 { return s.bytes }
+
+// LastLine is the lowest line that is not blank, at most the last 200 characters of it.
+func (s *Stream) LastLine() string { return s.shown.screen.LastLine() }
+
+// Finish tells that the run is over: a character that has only begun is none.
+func (s *Stream) Finish() { s.shown.screen.Finish() }
+
+// Report returns what is reported, of a run that goes on too, with no more than limit bytes of text.
+func (s *Stream) Report(limit int) Report {
+	limit = max(0, min(limit, s.limit))
+	c := s.shown.cut(limit-limit/2, limit/2)
+	report := Report{Head: string(c.head), Tail: string(c.tail), Bytes: s.bytes, Lines: s.lineEnds, OmittedBytes: c.omittedBytes, OmittedLines: c.omittedLines}
+	if s.isLineOpen {
+		report.Lines++
+	}
+	if c.omittedBytes > 0 {
+		s.beginSpool() // what the cursor jumped over can make it longer than what was written
+		report.Path = s.spool.Path()
+	}
+	return report
+}
+
+// Release forgets what was reported. What the run wrote is kept as far as the file begins with it, should
+// background output come.
+func (s *Stream) Release() {
+	s.shown = newTerminal(screen.Rows, screen.LineChars, s.limit-s.limit/2, s.limit/2)
+}
+
+// WriteBackground takes what came after the end of the run, from what it has left behind.
+func (s *Stream) WriteBackground(p []byte) {
+	if len(p) == 0 {
+		return
+	}
+	s.beginSpool()
+	s.spool.Write(p)
+	if s.background == nil {
+		s.background = newTerminal(backgroundRows, backgroundChars, 0, BackgroundBytes)
+	}
+	s.background.screen.Write(p)
+	s.hasMore = true
+}
+
+// TakeBackground returns what came since it was last called, and whether that is anything.
+func (s *Stream) TakeBackground() (Background, bool) {
+	if !s.hasMore {
+		return Background{}, false
+	}
+	c := s.background.cut(0, BackgroundBytes)
+	s.background.clear()
+	s.hasMore = false
+	return Background{Path: s.spool.Path(), Text: string(c.head) + string(c.tail), OmittedBytes: c.omittedBytes}, true
+}
+
+// Close forgets all but the counts, and closes the file.
+func (s *Stream) Close() {
+	s.Release()
+	s.raw, s.isSpooled = nil, true
+	s.background, s.hasMore = nil, false
+	s.spool.Close()
+}
+
+func (s *Stream) beginSpool() {
+	if !s.isSpooled {
+		s.spool.Write(s.raw)
+		s.raw, s.isSpooled = nil, true
+	}
+}
+
+var newline = []byte{'\n'}
+
+// terminal is a screen and the two ends of what has left it, which is valid UTF-8.
+type terminal struct {
+	screen          *screen.Screen
+	headMax         int
+	tailMax         int
+	head            []byte // the first headMax+tailMax bytes
+	tail            []byte // the last tailMax bytes behind them, or more
+	bytes, lineEnds int64
+}
+
+func newTerminal(rows, lineChars, headMax, tailMax int) *terminal {
+	t := &terminal{headMax: headMax, tailMax: tailMax}
+	t.screen = screen.New(rows, lineChars, t.settle)
+	return t
+}
+
+// clear forgets the text, and not that a character or a sequence has begun.
+func (t *terminal) clear() {
+	t.screen.Clear()
+	t.head, t.tail, t.bytes, t.lineEnds = nil, nil, 0, 0
+}
+
+func (t *terminal) settle(p []byte) {
+	t.bytes += int64(len(p))
+	t.lineEnds += int64(bytes.Count(p, newline))
+	room := min(len(p), t.headMax+t.tailMax-len(t.head))
+	t.head = append(t.head, p[:room]...)
+	p = p[max(room, len(p)-t.tailMax):]
+	if len(t.tail)+len(p) > 2*t.tailMax {
+		t.tail = append(t.tail[:0], t.tail[len(t.tail)-t.tailMax+min(len(p), t.tailMax):]...)
+	}
+	t.tail = append(t.tail, p...)
+}
+
+// cut is a text that may have lost its middle.
+type cut struct {
+	head, tail                 []byte
+	omittedBytes, omittedLines int64
+}
+
+// cut returns all that was shown where that fits, else its ends, no larger than those of the terminal.
+func (t *terminal) cut(headMax, tailMax int) cut {
+	all := append(append(make([]byte, 0, len(t.head)+len(t.tail)), t.head...), t.tail...)
+	settled := len(all)
+	all = t.screen.AppendRest(all)
+	bytesShown := t.bytes + int64(len(all)-settled)
+	if bytesShown <= int64(headMax+tailMax) {
+		return cut{head: all}
+	}
+	head, start := max(0, min(headMax, len(all)-1)), len(all)-min(tailMax, len(all))
+	for head > 0 && !utf8.RuneStart(all[head]) { // no cut in a character
+		head--
+	}
+	for start < len(all) && !utf8.RuneStart(all[start]) {
+		start++
+	}
+	c := cut{head: all[:head], tail: all[start:], omittedBytes: bytesShown - int64(head) - int64(len(all)-start)}
+	c.omittedLines = t.lineEnds + int64(bytes.Count(all[settled:], newline)-bytes.Count(c.head, newline)-bytes.Count(c.tail, newline))
+	return c
+}

@@ -1,0 +1,213 @@
+//go:build linux
+
+// Package procs looks at the processes of a container, and ends them.
+package procs
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Process is one that is alive.
+type Process struct {
+	Parent  int
+	Session int
+	Start   int64 // in clock ticks since the machine's boot
+}
+
+// Table is what lives, by process number.
+type Table map[int]Process
+
+// Read lists everything that is alive. A main thread that has ended looks like a zombie, and others of the
+// process may go on: it is alive.
+func Read() Table {
+	table := Table{}
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return table
+	}
+	defer func() { _ = dir.Close() }()
+	names, _ := dir.Readdirnames(-1)
+	room := make([]byte, 1024)
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if stat, ok := readStat("/proc/"+name+"/stat", room); ok && stat.alive() {
+			table[pid] = Process{Parent: stat.parent, Session: stat.session, Start: stat.start}
+		}
+	}
+	return table
+}
+
+type stat struct {
+	state   byte
+	parent  int
+	session int
+	cpu     int64 // clock ticks of processor time
+	threads int64
+	start   int64
+}
+
+func (s *stat) alive() bool { return s.state != 'Z' && s.state != 'X' || s.threads > 1 }
+
+func readStat(path string, room []byte) (stat, bool) {
+	text, ok := readSmall(path, room)
+	if !ok {
+		return stat{}, false
+	}
+	// The name of the program, in parentheses, may hold anything.
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(fields) < 20 {
+		return stat{}, false
+	}
+	return stat{
+		state: fields[0][0], parent: int(number(fields[1])), session: int(number(fields[3])), cpu: number(fields[11]) + number(fields[12]),
+		threads: number(fields[17]), start: number(fields[19]),
+	}, true
+}
+
+func readSmall(path string, room []byte) ([]byte, bool) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, false
+	}
+	defer func() { _ = unix.Close(fd) }()
+	n, err := unix.Read(fd, room)
+	if err != nil || n <= 0 {
+		return nil, false
+	}
+	return room[:n], true
+}
+
+func number(text []byte) int64 {
+	n, _ := strconv.ParseInt(string(text), 10, 64)
+	return n
+}
+
+// Family returns what is below a process, without it.
+func (t Table) Family(root int) map[int]bool {
+	children := map[int][]int{}
+	for pid, p := range t {
+		children[p.Parent] = append(children[p.Parent], pid)
+	}
+	found, queue := map[int]bool{}, []int{root}
+	for len(queue) > 0 {
+		last := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
+		for _, pid := range children[last] {
+			if !found[pid] {
+				found[pid] = true
+				queue = append(queue, pid)
+			}
+		}
+	}
+	return found
+}
+
+// Signal sends a signal to a process that may have ended.
+func Signal(pid int, signal syscall.Signal) {
+	if pid > 1 {
+		_ = syscall.Kill(pid, signal)
+	}
+}
+
+const (
+	killRounds = 50 // in which what is killed may fork
+	stopRounds = 150
+)
+
+type incarnation struct {
+	pid   int
+	start int64
+}
+
+// KillAll kills what choose finds, until it finds nothing new. What forks faster than it is killed is
+// stopped first: it keeps its places among the processes then, and runs out of them. False: it did not
+// help, and the end of the container is the only one.
+func KillAll(choose func(Table) map[int]bool) bool {
+	seen := map[incarnation]bool{}
+	var stopped []int
+	for round := range killRounds + stopRounds {
+		table := Read()
+		var fresh []int
+		for pid := range choose(table) {
+			if one := (incarnation{pid, table[pid].Start}); !seen[one] {
+				seen[one] = true
+				fresh = append(fresh, pid)
+			}
+		}
+		if len(fresh) == 0 {
+			for _, pid := range stopped {
+				Signal(pid, syscall.SIGKILL)
+			}
+			return true
+		}
+		for _, pid := range fresh {
+			if round < killRounds {
+				Signal(pid, syscall.SIGKILL)
+				continue
+			}
+			Signal(pid, syscall.SIGSTOP)
+			stopped = append(stopped, pid)
+		}
+	}
+	return false
+}
+
+// TicksNow is the present in the unit of Process.Start.
+func TicksNow() int64 {
+	var now unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
+		return 0
+	}
+	const perSecond = 100 // USER_HZ, which is the same on all of Linux's processors that there is a supervisor for
+	return now.Sec*perSecond + now.Nsec*perSecond/1e9
+}
+
+// Activity is what a process has done so far.
+type Activity struct {
+	CPU     int64 // clock ticks
+	Threads int64
+	Written int64 // bytes; -1 where the system keeps no count
+}
+
+// Watch reads what a process has done.
+func Watch(pid int) Activity {
+	room := make([]byte, 1024)
+	folder := "/proc/" + strconv.Itoa(pid)
+	s, _ := readStat(folder+"/stat", room)
+	a := Activity{CPU: s.cpu, Threads: s.threads, Written: -1}
+	text, ok := readSmall(folder+"/io", room)
+	if !ok {
+		return a
+	}
+	a.Written = field(text, "wchar: ") + field(text, "write_bytes: ")
+	return a
+}
+
+// field returns the number behind a name at the beginning of a line; 0 where there is none.
+func field(text []byte, name string) int64 {
+	for line := range bytes.Lines(text) {
+		if rest, ok := bytes.CutPrefix(line, []byte(name)); ok {
+			return number(bytes.TrimSpace(rest))
+		}
+	}
+	return 0
+}
+
+// OOMKills counts what the memory limit has killed in this container; 0 where that cannot be read.
+func OOMKills() int64 {
+	room := make([]byte, 4096)
+	for _, path := range []string{"/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"} {
+		if text, ok := readSmall(path, room); ok {
+			return field(text, "oom_kill ")
+		}
+	}
+	return 0
+}

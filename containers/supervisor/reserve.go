@@ -1,0 +1,235 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
+)
+
+// All of these double with each loss, up to 64 times: neither must one that code kills again and again eat the
+// time of the runs, nor a slow machine throw away for ever what was almost done.
+const (
+	loadWait    = 600 * time.Second
+	forkWait    = 10 * time.Second
+	lossPause   = 5 * time.Second
+	spareDelay  = 20 * time.Millisecond
+	spareYields = 300 * time.Millisecond // a run that has just begun needs the processor more
+	doublings   = 6
+)
+
+// reserve keeps a kernel ready for a fresh run, or for the time after a kernel's death: it is only ever a short cut.
+// Where the language has a zygote, that is what forks the kernel.
+type reserve struct {
+	s      *Supervisor
+	kernel *kernel
+	wanted bool
+	losses int
+	due    time.Time // when the next may be started
+	timer  *timer
+	zygote *zygote
+}
+
+type zygote struct {
+	pid    int
+	link   *kernelproc.Link
+	loaded bool
+	limit  *timer
+}
+
+func (r *reserve) want() {
+	r.wanted = true
+	r.prepare()
+}
+
+// prepare makes what is missing: a zygote between runs, a kernel at any time.
+func (r *reserve) prepare() {
+	if !r.wanted || r.kernel != nil {
+		return
+	}
+	s := r.s
+	wait := max(time.Until(r.due), 0)
+	switch {
+	case s.language.HasZygote && r.zygote != nil:
+		if r.zygote.loaded {
+			r.order()
+		}
+		return
+	case s.language.HasZygote && len(s.runs) > 0:
+		return // the end of the run asks again
+	case !s.language.HasZygote:
+		wait = max(wait, spareDelay)
+		for _, run := range s.runs {
+			wait = max(wait, spareYields-time.Since(run.started))
+		}
+	}
+	if wait > 0 {
+		r.timer.stop()
+		r.timer = s.after(wait, r.prepareNow)
+		return
+	}
+	r.prepareNow()
+}
+
+func (r *reserve) prepareNow() {
+	s := r.s
+	if r.kernel != nil || time.Until(r.due) > 0 {
+		return
+	}
+	if s.language.HasZygote {
+		if r.zygote == nil && len(s.runs) == 0 {
+			r.startZygote()
+		}
+		return
+	}
+	k, err := s.spawn()
+	if err != nil {
+		r.lose("it could not be started: " + err.Error())
+		return
+	}
+	r.kernel = k
+}
+
+// take returns the kernel, or nil where it is not ready. prepare makes the next one.
+func (r *reserve) take() *kernel {
+	k := r.kernel
+	if k == nil || !k.ready && r.s.language.HasZygote {
+		return nil
+	}
+	r.kernel = nil
+	procs.Signal(k.pid, syscall.SIGCONT) // code that has found it may have stopped it
+	return k
+}
+
+// isPromising reports whether a run does well to wait for the kernel that is not ready.
+func (r *reserve) isPromising() bool { return r.kernel != nil && !r.kernel.waitedFor }
+
+// giveUp has a run not wait any longer: the zygote is stopped, or starved. The kernel may come yet, but no run waits
+// for it again.
+func (r *reserve) giveUp(run *run) {
+	if r.kernel != nil {
+		r.kernel.waitedFor = true
+	}
+	if run.kernel == nil {
+		r.s.provide(run)
+	}
+}
+
+// onReady is called when the kernel has said that it is there.
+func (r *reserve) onReady() {
+	if r.zygote != nil {
+		r.zygote.limit.stop()
+	} else {
+		r.losses = 0
+	}
+	r.s.provideWaiting()
+}
+
+// onDeath is called when the kernel is dead.
+func (r *reserve) onDeath() {
+	r.kernel = nil
+	if r.s.language.HasZygote {
+		r.prepare()
+		return
+	}
+	r.lose("it died")
+}
+
+func (r *reserve) lose(why string) {
+	r.s.log("info", "what was kept ready was lost: "+why)
+	r.due = time.Now().Add(r.patience(lossPause) >> 3)
+	if r.s.language.HasZygote {
+		r.due = time.Now().Add(r.patience(lossPause))
+	}
+	r.losses++
+	r.prepare()
+}
+
+func (r *reserve) patience(d time.Duration) time.Duration { return d << min(r.losses, doublings) }
+
+// The zygote -----------------------------------------------------------------------
+
+func (r *reserve) startZygote() {
+	s := r.s
+	process, err := kernelproc.Spawn(s.language, s.program, "zygote", os.Stderr, os.Stderr)
+	if err != nil {
+		r.lose("the zygote could not be started: " + err.Error())
+		return
+	}
+	z := &zygote{pid: process.PID, link: process.Link}
+	r.zygote = z
+	z.link.Send(s.initOf())
+	z.limit = s.after(r.patience(loadWait), func() { r.dropZygote(z, "it did not load in time") })
+	go func() {
+		err := z.link.Read(func(m *kernelproc.Report) { s.post(func() { r.onZygote(z, m) }) })
+		s.post(func() { r.dropZygote(z, "its link ended: "+err.Error()) })
+	}()
+}
+
+func (r *reserve) onZygote(z *zygote, m *kernelproc.Report) {
+	if r.zygote != z {
+		return
+	}
+	switch m.Type {
+	case "loaded":
+		z.loaded = true
+		z.limit.stop()
+		r.prepare()
+	case "exit":
+		r.s.onExit(m.PID, syscall.WaitStatus(m.Status))
+	}
+}
+
+// order has the zygote fork a kernel.
+func (r *reserve) order() {
+	link, theirs, err := kernelproc.Pair()
+	if err != nil {
+		return
+	}
+	z := r.zygote
+	r.kernel = &kernel{link: link, pipedTicks: procs.TicksNow()}
+	r.s.listen(r.kernel)
+	z.link.Send(map[string]any{"type": "fork"}, theirs)
+	z.limit = r.s.after(r.patience(forkWait), func() { r.dropZygote(z, "it did not fork in time") })
+}
+
+func (r *reserve) onExit(pid int) {
+	if r.zygote != nil && r.zygote.pid == pid {
+		r.dropZygote(r.zygote, "it died")
+	}
+}
+
+func (r *reserve) dropZygote(z *zygote, why string) {
+	if r.zygote != z {
+		return
+	}
+	r.zygote = nil
+	z.limit.stop()
+	procs.Signal(z.pid, syscall.SIGKILL)
+	z.link.Close()
+	if k := r.kernel; k != nil && !k.ready {
+		r.kernel = nil
+		k.ended = true
+		k.link.Close()
+		r.s.provideWaiting()
+	}
+	r.lose("the zygote: " + why)
+}
+
+// zygoteFamily is the zygote and its children, also one that it forks just now and whose number is not known yet.
+func (r *reserve) zygoteFamily(table procs.Table) map[int]bool {
+	if r.zygote == nil {
+		return nil
+	}
+	family := map[int]bool{r.zygote.pid: true}
+	for pid, p := range table {
+		if p.Parent == r.zygote.pid {
+			family[pid] = true
+		}
+	}
+	return family
+}

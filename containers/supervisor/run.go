@@ -1,0 +1,162 @@
+//go:build linux
+
+package main
+
+import (
+	"sync"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/output"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
+)
+
+// run is one execution of code, from its request to the end of what it left behind.
+type run struct {
+	request
+	timeout, grace time.Duration
+	started        time.Time
+	startedTicks   int64
+	mark           artifacts.Mark // when it began, by the clock that stamps files
+	kernel         *kernel
+	losses         int          // kernels that died before they began it
+	before         map[int]bool // the processes that were there when a fresh run began
+	overlaps       bool         // with a run of the kernel that stays: for a fresh run
+	reason         string       // why it was interrupted: timed_out, cancelled or quota
+	over           string       // how the files were over their limit then
+	condemned      bool         // killed because it ignored that
+	displays       int
+	streams        [2]*stream // stdout and stderr
+	pipes          []*kernelproc.Pipe
+	timers         map[string]*timer
+	record         record
+	reported       [2]int64 // what the last progress message counted
+	reportedAt     time.Time
+}
+
+// stream is one output stream of a run, which pipes write to and the supervisor's loop reads.
+type stream struct {
+	mu sync.Mutex
+	s  *output.Stream
+}
+
+func (s *stream) write(data []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.s.Write(data)
+}
+
+func (s *stream) writeBackground(data []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.s.WriteBackground(data)
+}
+
+func (s *stream) takeBackground() (output.Background, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.s.TakeBackground()
+}
+
+func (s *stream) report(limit int) output.Report {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.s.Report(limit)
+}
+
+// finish ends what the run itself wrote, once.
+func (s *stream) finish() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.s.Finish()
+}
+
+// release forgets what was reported; what comes in the background still gets its file.
+func (s *stream) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.s.Release()
+}
+
+func (s *stream) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.s.Close()
+}
+
+func (s *stream) bytes() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.s.Bytes()
+}
+
+func (s *stream) lastLine() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.s.LastLine()
+}
+
+const (
+	defaultGrace = 2 * time.Second
+	mostTimeout  = 400 * 24 * time.Hour
+)
+
+func (s *Supervisor) newRun(r request) *run {
+	milliseconds := func(n int64) time.Duration {
+		return time.Duration(min(max(n, 0), int64(mostTimeout/time.Millisecond))) * time.Millisecond
+	}
+	n := &run{
+		request: r, timeout: milliseconds(r.TimeoutMS), grace: milliseconds(r.GraceMS),
+		started: time.Now(), startedTicks: procs.TicksNow(), timers: map[string]*timer{},
+	}
+	n.reportedAt = n.started
+	if n.grace == 0 {
+		n.grace = defaultGrace
+	}
+	for i, name := range []string{"stdout", "stderr"} {
+		n.streams[i] = &stream{s: output.NewStream(s.settings.OutputBytes, output.NewSpool(s.workFD(), r.ID, name, s.settings.SpoolBytes))}
+	}
+	return n
+}
+
+func (r *run) elapsed() int64 { return time.Since(r.started).Milliseconds() }
+
+// drain hands on what has been written by now.
+func (r *run) drain() {
+	for _, p := range r.outputPipes() {
+		p.Drain(nil)
+	}
+}
+
+// outputPipes are those that the run's output comes by, its own or its kernel's.
+func (r *run) outputPipes() []*kernelproc.Pipe {
+	if r.pipes == nil && r.kernel != nil {
+		return r.kernel.pipes
+	}
+	return r.pipes
+}
+
+func (r *run) dropTimers() {
+	for _, t := range r.timers {
+		t.stop()
+	}
+}
+
+// record is what a later server has to be told of a run: its displays, and its end.
+type record struct {
+	frames [][]byte
+	bytes  int
+	full   bool
+}
+
+const recordBytes = 8 << 20
+
+// addDisplay keeps a display unless there is no room: the newest are missing then, not some in between.
+func (r *record) addDisplay(frame []byte) {
+	if r.full = r.full || r.bytes+len(frame) > recordBytes; r.full {
+		return
+	}
+	r.frames = append(r.frames, frame)
+	r.bytes += len(frame)
+}

@@ -1,0 +1,60 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// settings are what `init` asks for, made safe to use.
+type settings struct {
+	WorkDir      string            `json:"work_dir"`
+	Env          map[string]string `json:"env"`
+	Preload      []string          `json:"preload"`
+	Warm         bool              `json:"warm"`
+	IdleSeconds  int64             `json:"idle_seconds"`
+	OnEOF        string            `json:"on_eof"`
+	OutputBytes  int               `json:"output_bytes"`
+	SpoolBytes   int64             `json:"spool_bytes"`
+	ImageBytes   int               `json:"image_bytes"`
+	MaxDisplays  int               `json:"max_displays"`
+	MaxArtifacts int               `json:"max_artifacts"`
+	Token        string            `json:"token"`
+	VolumeBytes  int64             `json:"volume_bytes"`
+	VolumeFiles  int64             `json:"volume_files"`
+}
+
+func readSettings(frame []byte) (*settings, error) {
+	s := &settings{}
+	if err := json.Unmarshal(frame, s); err != nil {
+		return nil, err
+	}
+	if s.WorkDir == "" {
+		s.WorkDir = "/mnt/data"
+	}
+	// A kernel is given lists, and no null.
+	s.Preload = append([]string{}, s.Preload...)
+	if s.Env == nil {
+		s.Env = map[string]string{}
+	}
+	// Six bytes of JSON may stand for one of output, and a frame holds five such texts.
+	s.OutputBytes = orDefault(s.OutputBytes, 30_000, 256, 200_000)
+	s.SpoolBytes = orDefault(s.SpoolBytes, 64<<20, 1, 1<<40)
+	s.ImageBytes = orDefault(s.ImageBytes, 1<<20, 1, 6<<20-64<<10)
+	s.MaxDisplays = orDefault(s.MaxDisplays, 20, 1, 1000)
+	s.MaxArtifacts = orDefault(s.MaxArtifacts, 100, 1, 1000)
+	return s, nil
+}
+
+// orDefault bounds a number; zero is the default.
+func orDefault[T int | int64](n, otherwise, low, high T) T {
+	if n == 0 {
+		return otherwise
+	}
+	return min(max(n, low), high)
+}
+
+func (s *settings) idle() time.Duration { return time.Duration(s.IdleSeconds) * time.Second }
+
+func (s *settings) hasVolumeLimit() bool { return s.VolumeBytes > 0 || s.VolumeFiles > 0 }

@@ -1,0 +1,199 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
+)
+
+// leaveWait is how long programs of an interrupted run may take to end.
+const leaveWait = 500 * time.Millisecond
+
+var exitCodes = map[string]int{"completed": 0, "failed": 1, "quota": 1, "timed_out": 124, "cancelled": 130, "killed": 137}
+
+// interrupt stops a run, once. The kernel is killed if that takes longer than the grace.
+func (s *Supervisor) interrupt(r *run, reason string) {
+	if r.reason != "" {
+		return
+	}
+	r.reason = reason
+	if r.kernel == nil {
+		s.finishKilled(r, "")
+		return
+	}
+	s.set(r, "grace", r.grace, func() { s.onGraceOver(r) })
+	s.keepInterrupting(r)
+}
+
+// onGraceOver condemns the run. A kernel that has only begun cannot hear of an interrupt while it computes, before
+// its watcher is there: the grace counts from then on. Code could put that off for ever, so there is an end to it.
+func (s *Supervisor) onGraceOver(r *run) {
+	k := r.kernel
+	if k != nil && s.language.HasWatcher {
+		left := time.Duration(s.language.Unheard) * r.grace
+		if !k.heard.IsZero() {
+			left = min(time.Until(k.heard.Add(r.grace)), left)
+		}
+		if left > 0 {
+			s.set(r, "grace", left, func() { s.condemn(r) })
+			return
+		}
+	}
+	s.condemn(r)
+}
+
+func (s *Supervisor) condemn(r *run) {
+	r.condemned = true
+	r.timers["again"].stop()
+	if r.kernel != nil {
+		s.killKernel(r.kernel, "")
+	}
+}
+
+// keepInterrupting interrupts again while the grace lasts: os.system() and some handlers swallow a signal.
+func (s *Supervisor) keepInterrupting(r *run) {
+	again := s.language.Again
+	if again == 0 {
+		again = max(r.grace/4, 50*time.Millisecond)
+	}
+	s.set(r, "again", again, func() { s.keepInterrupting(r) })
+	k := r.kernel
+	if k == nil {
+		return
+	}
+	k.interrupts++
+	message := map[string]any{"type": "interrupt", "id": r.ID, "n": k.interrupts}
+	k.link.Send(message) // also to a kernel that has not begun yet
+	if k.watcher != nil {
+		k.watcher.Send(message)
+		return
+	}
+	if k.ready { // an interpreter that is just starting would end
+		s.signalPrograms(r, syscall.SIGINT)
+		procs.Signal(k.pid, syscall.SIGINT)
+	}
+}
+
+// signalPrograms signals what a run has started, as the terminal's Ctrl-C would; what earlier runs left is let alone.
+func (s *Supervisor) signalPrograms(r *run, signal syscall.Signal) {
+	table := procs.Read()
+	for pid := range table.Family(r.kernel.pid) {
+		if table[pid].Start >= r.startedTicks {
+			procs.Signal(pid, signal)
+		}
+	}
+}
+
+// endPrograms sees to it that what an interrupted run started ends, also what ignores interrupts.
+func (s *Supervisor) endPrograms(r *run) {
+	type one struct {
+		pid   int
+		start int64
+	}
+	table := procs.Read()
+	started := map[one]bool{}
+	for pid := range s.programs(table) {
+		if table[pid].Start >= r.startedTicks {
+			started[one{pid, table[pid].Start}] = true
+		}
+	}
+	if len(started) == 0 {
+		return
+	}
+	s.after(leaveWait, func() {
+		s.killAll(func(t procs.Table) map[int]bool {
+			left := map[int]bool{}
+			for p := range started {
+				if now, ok := t[p.pid]; ok && now.Start == p.start {
+					left[p.pid] = true
+					for below := range t.Family(p.pid) {
+						left[below] = true
+					}
+				}
+			}
+			return left
+		})
+	})
+}
+
+func (s *Supervisor) killAll(choose func(procs.Table) map[int]bool) {
+	if !procs.KillAll(choose) && os.Getpid() == 1 {
+		s.shutDown() // the end of the container is the end of everything
+	}
+}
+
+// programs are what runs have started and have left behind: all that is no kernel and no zygote.
+func (s *Supervisor) programs(table procs.Table) map[int]bool {
+	programs := table.Family(os.Getpid())
+	for pid := range s.reserve.zygoteFamily(table) {
+		delete(programs, pid)
+	}
+	for _, k := range s.kernels() {
+		delete(programs, k.pid)
+	}
+	for _, r := range s.runs {
+		if r.Fresh && r.kernel != nil {
+			for pid := range ownedBy(table, r.kernel.pid) {
+				delete(programs, pid)
+			}
+		}
+	}
+	return programs
+}
+
+// ownedBy is what a kernel has started, as far as that did not leave both its family and its session.
+func ownedBy(table procs.Table, kernel int) map[int]bool {
+	owned := table.Family(kernel)
+	for pid, p := range table {
+		if p.Session == kernel && pid != kernel {
+			owned[pid] = true
+		}
+	}
+	return owned
+}
+
+// strays are the programs that do not belong to a kernel that stays.
+func (s *Supervisor) strays(table procs.Table) map[int]bool {
+	strays := s.programs(table)
+	if s.main != nil {
+		for pid := range table.Family(s.main.pid) {
+			delete(strays, pid)
+		}
+	}
+	return strays
+}
+
+// killLeftovers kills what a dead main kernel had started, and nothing of fresh runs that go on.
+func (s *Supervisor) killLeftovers() { s.killAll(s.programs) }
+
+// endFresh kills what a fresh run leaves: its kernel, and all that was not there before it where no other run could
+// have started that.
+func (s *Supervisor) endFresh(r *run) {
+	k := r.kernel
+	owned := ownedBy(procs.Read(), k.pid)
+	procs.Signal(k.pid, syscall.SIGKILL)
+	s.killAll(func(t procs.Table) map[int]bool {
+		left := map[int]bool{}
+		for pid := range ownedBy(t, k.pid) {
+			left[pid] = true
+		}
+		for pid := range owned {
+			if _, ok := t[pid]; ok {
+				left[pid] = true
+			}
+		}
+		if !r.overlaps {
+			for pid := range s.strays(t) {
+				if !r.before[pid] {
+					left[pid] = true
+				}
+			}
+		}
+		delete(left, k.pid)
+		return left
+	})
+}

@@ -1,0 +1,375 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/files"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
+)
+
+const protocol = 2
+
+// Supervisor is process 1 of a container. All of its state belongs to one goroutine, its loop, which
+// runs what others post to it. It never runs code of the session, and trusts nothing that comes from it.
+type Supervisor struct {
+	language *kernelproc.Language
+	program  string // the kernel's, for the interpreter
+	events   chan func()
+
+	initialised chan struct{} // closed when settings are there, which never change
+	moving      atomic.Int32  // streams about files that are being served
+
+	server   *link
+	settings *settings
+	version  string
+	features []string
+	workDir  *os.File // nil where there is none
+	scanner  *artifacts.Scanner
+	guard    *guard // nil where the work directory has no limit
+
+	main    *kernel // that keeps the session's variables
+	reserve *reserve
+	runs    map[string]*run // that go on
+	kept    *run            // the one of them that keeps its variables
+	past    []*run          // that are over, and whose background output is kept; the newest last
+	last    []*run          // that are over, for a later server; the newest last
+	oomSeen int64
+
+	lastFrame time.Time
+	logs      int // since a run has ended
+}
+
+func newSupervisor(language *kernelproc.Language, program string, stdio io.ReadWriteCloser) *Supervisor {
+	s := &Supervisor{
+		language: language, program: program, events: make(chan func()), initialised: make(chan struct{}), runs: map[string]*run{},
+		lastFrame: time.Now(), oomSeen: procs.OOMKills(),
+	}
+	s.features = []string{}
+	s.reserve = &reserve{s: s}
+	s.server = s.attach(stdio)
+	return s
+}
+
+// post has the loop run f, and waits until it begins to: who floods the loop waits for it.
+func (s *Supervisor) post(f func()) { s.events <- f }
+
+// serve is the loop. It does not return.
+func (s *Supervisor) serve() {
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	children := make(chan os.Signal, 1)
+	signal.Notify(children, syscall.SIGCHLD)
+	// What code may send, and Go would end over. Nobody reads it. They are not ignored, as programs would inherit that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGQUIT, syscall.SIGABRT,
+		syscall.SIGALRM, syscall.SIGXFSZ, syscall.SIGXCPU, syscall.SIGTRAP, syscall.SIGSYS, syscall.SIGBUS, syscall.SIGFPE,
+		syscall.SIGSEGV, syscall.SIGILL, syscall.SIGVTALRM, syscall.SIGPROF, syscall.SIGSTKFLT, syscall.SIGIO, syscall.SIGPWR)
+	// An interpreter takes some tens of milliseconds to start, so it does not wait for init.
+	main, err := s.spawn()
+	if errors.Is(err, kernelproc.ErrNoInterpreter) {
+		s.server.send(kernelMessage{"kernel", "missing", err.Error()}, false)
+	}
+	s.main = main // where it cannot start, the first run says so
+	for {
+		select {
+		case <-ended:
+			s.shutDown()
+		default: // and before what comes at the same moment: code that ends its own container has no next run in it
+		}
+		select {
+		case f := <-s.events:
+			f()
+		case <-children:
+			s.reap()
+		case <-ended:
+			s.shutDown()
+		}
+	}
+}
+
+// shutDown ends the container: as process 1 by ending itself, and else what it has started.
+func (s *Supervisor) shutDown() {
+	if os.Getpid() != 1 {
+		procs.KillAll(func(t procs.Table) map[int]bool { return t.Family(os.Getpid()) })
+	}
+	os.Exit(0)
+}
+
+func (s *Supervisor) log(level, message string) {
+	const most = 100
+	if s.logs++; s.logs <= most && s.settings != nil {
+		s.server.send(logMessage{"log", level, clean(message, 2000)}, true)
+	}
+}
+
+// attach begins to listen to a server.
+func (s *Supervisor) attach(raw io.ReadWriteCloser) *link {
+	l := newLink(channel.New(raw, channel.Options{Supervisor: true, MaxControl: maxFromServer}))
+	go func() {
+		for {
+			body, err := l.conn.Receive()
+			if err != nil {
+				s.post(func() { s.onEnd(l, err) })
+				return
+			}
+			s.post(func() {
+				if l == s.server {
+					s.onFrame(body)
+				}
+			})
+		}
+	}()
+	go s.acceptStreams(l)
+	return l
+}
+
+// visit serves the streams of one that is no server of this container, and wants files alone.
+func (s *Supervisor) visit(raw io.ReadWriteCloser) {
+	l := &link{conn: channel.New(raw, channel.Options{Supervisor: true, MaxControl: maxFromServer})}
+	go s.acceptStreams(l)
+	for {
+		if _, err := l.conn.Receive(); err != nil {
+			_ = l.conn.Close()
+			return
+		}
+	}
+}
+
+// acceptStreams serves the streams about files that a server opens. They are independent of runs.
+func (s *Supervisor) acceptStreams(l *link) {
+	for {
+		stream, err := l.conn.Accept()
+		if err != nil {
+			return
+		}
+		go s.serveFiles(stream)
+	}
+}
+
+func (s *Supervisor) serveFiles(stream net.Conn) {
+	defer func() { _ = stream.Close() }()
+	<-s.initialised // a stream may overtake the message
+	s.moving.Add(1)
+	defer s.moving.Add(-1)
+	files.Serve(stream, s.settings.WorkDir)
+}
+
+// onEnd is called when a server is gone, or broke the protocol.
+func (s *Supervisor) onEnd(l *link, err error) {
+	if l != s.server {
+		return
+	}
+	if !errors.Is(err, io.EOF) {
+		s.log("error", "the connection ended: "+err.Error())
+	}
+	if s.settings == nil || s.settings.OnEOF != "wait" {
+		s.shutDown()
+	}
+	l.close()
+}
+
+// takeOver puts a later server in the place of the one before, which may not have heard of all that was sent.
+func (s *Supervisor) takeOver(conn net.Conn) {
+	s.server.close()
+	s.server = s.attach(conn)
+	s.lastFrame = time.Now()
+	s.sendReady()
+	for _, r := range s.last {
+		s.replay(r)
+	}
+	for _, r := range s.runs {
+		s.replay(r)
+	}
+}
+
+func (s *Supervisor) replay(r *run) {
+	for _, frame := range r.record.frames {
+		s.server.sendBody(frame, false)
+	}
+}
+
+func (s *Supervisor) onFrame(body []byte) {
+	s.lastFrame = time.Now()
+	var m request
+	if json.Unmarshal(body, &m) != nil {
+		s.log("warn", "a message that is no JSON object was ignored")
+		return
+	}
+	switch m.Type {
+	case "init":
+		s.onInit(body)
+	case "run":
+		s.onRun(m)
+	case "interrupt":
+		if r := s.runs[m.ID]; r != nil {
+			reason := "cancelled"
+			if m.Reason == "timed_out" {
+				reason = m.Reason
+			}
+			s.interrupt(r, reason)
+		}
+	case "peek":
+		s.onPeek(m)
+	case "ping":
+		s.server.send(map[string]any{"type": "pong", "n": m.N}, true)
+	case "stop":
+		s.shutDown()
+	}
+}
+
+func (s *Supervisor) onInit(body []byte) {
+	if s.settings != nil {
+		return
+	}
+	settings, err := readSettings(body)
+	if err != nil {
+		s.log("error", "init: "+err.Error())
+		s.shutDown()
+	}
+	s.settings = settings
+	close(s.initialised)
+	s.openWorkDir()
+	if home := homeOf(settings); home != "" {
+		_ = os.MkdirAll(home, 0o700) // the root is read-only, and a tmpfs starts empty
+	}
+	// Before a kernel hears of anything: no code of the session may take the place.
+	if settings.Token != "" {
+		err := listenAtDoor(settings.Token, func(c net.Conn, filesOnly bool) {
+			if filesOnly {
+				go s.visit(c)
+				return
+			}
+			s.post(func() { s.takeOver(c) })
+		})
+		if err != nil {
+			s.log("warn", "no later server can take this over: "+err.Error())
+		}
+	}
+	if s.main != nil {
+		s.main.link.Send(s.initOf())
+	}
+	if s.version != "" {
+		s.sendReady()
+	}
+	if settings.IdleSeconds > 0 {
+		s.after(settings.idle(), s.onIdle)
+	}
+	if settings.Warm {
+		s.reserve.want()
+	}
+}
+
+func homeOf(s *settings) string {
+	if home := s.Env["HOME"]; home != "" {
+		return home
+	}
+	return os.Getenv("HOME")
+}
+
+// noteVersion takes what the first kernel says of itself; ready waits for that.
+func (s *Supervisor) noteVersion(m *kernelproc.Report) {
+	if s.version != "" || m.Version == "" {
+		return
+	}
+	s.version = clean(m.Version, 100)
+	for _, feature := range m.Features[:min(len(m.Features), 16)] {
+		s.features = append(s.features, clean(feature, 100))
+	}
+	if s.settings != nil {
+		s.sendReady()
+	}
+}
+
+func (s *Supervisor) sendReady() {
+	m := readyMessage{Type: "ready", Protocol: protocol, Language: s.language.Name, Version: s.version, Features: s.features, Runs: []string{}, Over: []string{}}
+	if s.kept != nil {
+		m.Run = s.kept.ID
+	}
+	for id := range s.runs {
+		m.Runs = append(m.Runs, id)
+	}
+	for _, r := range s.last {
+		m.Over = append(m.Over, r.ID)
+	}
+	s.server.send(m, false)
+}
+
+func (s *Supervisor) openWorkDir() {
+	path := s.settings.WorkDir
+	_ = os.MkdirAll(path, 0o755)
+	if info, err := os.Lstat(path); err == nil && info.IsDir() && info.Mode().Perm()&0o700 != 0o700 {
+		_ = os.Chmod(path, info.Mode().Perm()|0o700) // code of an earlier container may have locked it
+	}
+	dir, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY, 0)
+	if err != nil {
+		s.log("error", "the work directory cannot be used: "+err.Error())
+		return
+	}
+	s.workDir = dir
+	s.scanner = artifacts.NewScanner(dir)
+	if s.settings.hasVolumeLimit() {
+		s.guard = newGuard(s)
+	}
+	for _, name := range []string{"input", "output"} {
+		if _, err := os.Lstat(path + "/" + name); errors.Is(err, os.ErrNotExist) {
+			if err := os.Mkdir(path+"/"+name, 0o755); err != nil {
+				s.log("error", "the folder "+name+" cannot be made: "+err.Error())
+			}
+		}
+	}
+}
+
+func (s *Supervisor) workFD() int {
+	if s.workDir == nil {
+		return -1
+	}
+	return int(s.workDir.Fd())
+}
+
+func (s *Supervisor) onIdle() {
+	left := time.Until(s.lastFrame.Add(s.settings.idle()))
+	if len(s.runs) > 0 || s.moving.Load() > 0 {
+		left = s.settings.idle()
+	}
+	if left <= 0 {
+		s.shutDown()
+	}
+	s.after(left, s.onIdle)
+}
+
+func (s *Supervisor) onPeek(m request) {
+	r := s.runs[m.ID]
+	if r == nil {
+		return
+	}
+	r.drain()
+	s.server.send(peekMessage{"peek", r.ID, r.streams[0].report(s.settings.OutputBytes), r.streams[1].report(s.settings.OutputBytes), r.elapsed()}, true)
+}
+
+// kernels lists all that there are.
+func (s *Supervisor) kernels() []*kernel {
+	var all []*kernel
+	for _, k := range []*kernel{s.main, s.reserve.kernel} {
+		if k != nil {
+			all = append(all, k)
+		}
+	}
+	for _, r := range s.runs {
+		if r.kernel != nil && r.kernel != s.main {
+			all = append(all, r.kernel)
+		}
+	}
+	return all
+}

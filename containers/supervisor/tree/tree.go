@@ -1,0 +1,165 @@
+//go:build linux
+
+// Package tree walks through the folders below one, which hostile code may change meanwhile. No link is followed,
+// and nothing is opened but folders.
+package tree
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dir is a folder whose entries are being visited.
+type Dir struct {
+	FD    int    // open meanwhile
+	Path  string // relative to the root, which has none
+	Depth int    // the root's is 0
+}
+
+// Join returns the path of an entry, relative to the root.
+func (d *Dir) Join(name string) string {
+	if d.Path == "" {
+		return name
+	}
+	return d.Path + "/" + name
+}
+
+// Kinds of entries, as getdents64 tells them.
+const (
+	Folder  = unix.DT_DIR
+	Regular = unix.DT_REG
+	Link    = unix.DT_LNK
+)
+
+// Walk is one way through a tree. Its zero value is of no use without Visit.
+type Walk struct {
+	// Visit is called for each entry, a folder before what is in it, and returns whether to enter a folder. It must
+	// not keep name's bytes.
+	Visit func(dir *Dir, name []byte, kind byte) bool
+	// Unlock has folders unlocked that their owner has locked.
+	Unlock bool
+	// MaxDepth bounds how far down folders are entered; zero: 64.
+	MaxDepth int
+	// MaxEntries bounds how many entries are visited; zero: no bound.
+	MaxEntries int
+	// Until ends the walk; zero: it has no end in time.
+	Until time.Time
+	// Pause is called now and then, and returns whether to go on. May be nil.
+	Pause func() bool
+
+	entries int
+	missed  bool // something was not seen
+	ended   bool
+	rooms   [][]byte // by depth
+}
+
+const (
+	defaultDepth = 64
+	pauseEvery   = 256
+	roomBytes    = 32 << 10
+)
+
+// Run walks below root, an open folder that stays the caller's, and returns whether everything was seen. What is
+// moved meanwhile may be seen twice, or not at all. The error says that root cannot be read.
+func (w *Walk) Run(root int) (complete bool, err error) {
+	if w.MaxDepth == 0 {
+		w.MaxDepth = defaultDepth
+	}
+	fd, err := w.open(root, ".")
+	if err != nil {
+		return false, err
+	}
+	w.list(&Dir{FD: fd})
+	return !w.missed, nil
+}
+
+const folderFlags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+
+func (w *Walk) open(dir int, name string) (int, error) {
+	fd, err := unix.Openat(dir, name, folderFlags, 0)
+	if errors.Is(err, unix.EACCES) && w.Unlock && unlock(dir, name) == nil {
+		fd, err = unix.Openat(dir, name, folderFlags, 0)
+	}
+	return fd, err
+}
+
+// unlock gives the owner of a folder its rights back. A folder that may not be searched cannot be reached by its own dot.
+func unlock(dir int, name string) error {
+	if name == "." {
+		return unix.Fchmod(dir, 0o700)
+	}
+	return unix.Fchmodat(dir, name, 0o700, 0)
+}
+
+// list visits the entries of a folder, which it closes.
+func (w *Walk) list(dir *Dir) {
+	defer func() { _ = unix.Close(dir.FD) }()
+	if len(w.rooms) == dir.Depth {
+		w.rooms = append(w.rooms, make([]byte, roomBytes))
+	}
+	room := w.rooms[dir.Depth]
+	for !w.ended {
+		n, err := unix.Getdents(dir.FD, room)
+		if err != nil || n <= 0 {
+			w.missed = w.missed || err != nil
+			return
+		}
+		for at := 0; at < n && !w.ended; {
+			size := int(binary.NativeEndian.Uint16(room[at+16:]))
+			w.visit(dir, cString(room[at+19:at+size]), room[at+18])
+			at += size
+		}
+	}
+}
+
+func (w *Walk) visit(dir *Dir, name []byte, kind byte) {
+	if string(name) == "." || string(name) == ".." {
+		return
+	}
+	w.entries++
+	if w.MaxEntries > 0 && w.entries > w.MaxEntries || w.entries%pauseEvery == 0 && w.isOver() {
+		w.ended, w.missed = true, true
+		return
+	}
+	if kind == unix.DT_UNKNOWN {
+		kind = kindOf(dir.FD, string(name))
+	}
+	if !w.Visit(dir, name, kind) || kind != Folder {
+		return
+	}
+	if dir.Depth+1 >= w.MaxDepth {
+		w.missed = true
+		return
+	}
+	below := string(name)
+	fd, err := w.open(dir.FD, below)
+	if err != nil {
+		w.missed = true
+		return
+	}
+	w.list(&Dir{FD: fd, Path: dir.Join(below), Depth: dir.Depth + 1})
+}
+
+func (w *Walk) isOver() bool {
+	return !w.Until.IsZero() && time.Now().After(w.Until) || w.Pause != nil && !w.Pause()
+}
+
+func cString(b []byte) []byte {
+	for i, c := range b {
+		if c == 0 {
+			return b[:i]
+		}
+	}
+	return b
+}
+
+func kindOf(dir int, name string) byte {
+	var s unix.Stat_t
+	if unix.Fstatat(dir, name, &s, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return unix.DT_UNKNOWN
+	}
+	return byte(s.Mode & unix.S_IFMT >> 12)
+}

@@ -1,0 +1,228 @@
+//go:build linux
+
+package volume
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/tree"
+	"golang.org/x/sys/unix"
+)
+
+// Level is how full a work directory is.
+type Level struct {
+	Bytes int64 // sizes, or blocks where those are more
+	Files int64
+	Disk  int64 // blocks
+	// Complete is false where something was not seen.
+	Complete bool
+	// Hider is a process that does not let its open files be looked at; 0 where there is none.
+	Hider int
+}
+
+// isSure reports whether nothing was missed.
+func (l *Level) isSure() bool { return l.Complete && l.Hider == 0 }
+
+const blockBytes = 512 // the unit of st_blocks
+
+// counter adds files up, hard links once.
+type counter struct {
+	device uint64
+	linked map[uint64]bool
+	level  Level
+}
+
+func (c *counter) add(s *unix.Stat_t) {
+	if s.Nlink > 1 && s.Mode&unix.S_IFMT != unix.S_IFDIR {
+		if c.linked[s.Ino] {
+			return
+		}
+		c.linked[s.Ino] = true
+	}
+	onDisk := s.Blocks * blockBytes
+	c.level.Disk += onDisk
+	c.level.Bytes += max(s.Size, onDisk)
+}
+
+// Count counts everything below an open folder, and what processes hold open below it that has no name any more. Folders
+// that their owner has locked are unlocked. Pause is called now and then and returns whether to go on; it may be nil.
+func Count(dir int, pids []int, unlock bool, pause func() bool) Level {
+	var root unix.Stat_t
+	if unix.Fstat(dir, &root) != nil {
+		return Level{}
+	}
+	c := &counter{device: root.Dev, linked: map[uint64]bool{}}
+	walk := tree.Walk{Unlock: unlock, MaxDepth: maxDepth, Pause: pause}
+	missed := false
+	walk.Visit = func(d *tree.Dir, name []byte, kind byte) bool {
+		var s unix.Stat_t
+		if err := unix.Fstatat(d.FD, string(name), &s, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			missed = missed || err != unix.ENOENT || kind == tree.Folder // it may only have another name
+			return false
+		}
+		c.level.Files++
+		c.add(&s)
+		return kind == tree.Folder
+	}
+	complete, err := walk.Run(dir)
+	c.level.Complete = complete && err == nil && !missed
+	c.addUnnamed(dir, pids)
+	return c.level
+}
+
+const maxDepth = 1000
+
+// addUnnamed adds the files that no walk finds, because only a process that has them open or mapped keeps them.
+func (c *counter) addUnnamed(dir int, pids []int) {
+	below, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(dir))
+	if err != nil {
+		c.level.Complete = false
+		return
+	}
+	u := unnamed{counter: c, below: below + "/", seen: map[uint64]bool{}, mapped: map[uint64]int64{}}
+	for _, pid := range pids {
+		u.look(pid)
+	}
+	for inode, length := range u.mapped {
+		if !u.seen[inode] {
+			c.level.Bytes += length
+			c.level.Disk += length
+		}
+	}
+}
+
+type unnamed struct {
+	*counter
+	below  string
+	seen   map[uint64]bool
+	mapped map[uint64]int64
+}
+
+func (u *unnamed) look(pid int) {
+	folder := shown(pid)
+	if folder == "" {
+		return // it has ended
+	}
+	u.addMapped(folder)
+	for range listings {
+		if u.lookAtOpen(pid, folder) {
+			return
+		}
+	}
+	u.level.Complete = false
+}
+
+// listings is how often what a process has open is listed until none of it has got another number meanwhile.
+const listings = 8
+
+// lookAtOpen reports whether all that a process has open was seen.
+func (u *unnamed) lookAtOpen(pid int, folder string) bool {
+	names, err := readNames(folder + "/fd")
+	if err != nil {
+		switch {
+		case !os.IsPermission(err) || shown(pid) == "":
+		case bornJustNow(pid):
+			u.level.Complete = false
+		default:
+			u.level.Hider = pid
+		}
+		return true
+	}
+	var s unix.Stat_t
+	// What moves to a number that was listed already is missing. Linux since 6.2 tells how many there are.
+	all := unix.Stat(folder+"/fd", &s) != nil || int64(len(names)) >= s.Size
+	for _, name := range append(names, "../exe") {
+		path := folder + "/fd/" + name
+		if err := unix.Stat(path, &s); err != nil {
+			all = all && (err != unix.ENOENT || shown(pid) == "") // what does not live holds nothing
+			continue
+		}
+		switch {
+		case s.Mode&unix.S_IFMT == unix.S_IFSOCK && inFlight(folder+"/fdinfo/"+name):
+			u.level.Complete = false // what is on its way is open nowhere
+		case s.Dev == u.device && s.Nlink == 0 && s.Mode&unix.S_IFMT == unix.S_IFREG && !u.seen[s.Ino]:
+			u.seen[s.Ino] = true
+			u.add(&s)
+		}
+	}
+	return all
+}
+
+// shown is the folder in /proc that shows what a process has open: not that of a main thread which has ended, and
+// empty where all of it has.
+func shown(pid int) string {
+	folder := "/proc/" + strconv.Itoa(pid)
+	if !hasEnded(folder) {
+		return folder
+	}
+	threads, _ := readNames(folder + "/task")
+	for _, thread := range threads {
+		if path := folder + "/task/" + thread; !hasEnded(path) {
+			return path
+		}
+	}
+	return ""
+}
+
+// hasEnded reports whether a process or thread has ended or is about to: one that ends lets go of its program first,
+// and no other is without one.
+func hasEnded(folder string) bool {
+	_, err := os.Readlink(folder + "/exe")
+	return err != nil && !os.IsPermission(err)
+}
+
+// bornJustNow reports whether a process has begun within the last moments: a kernel is born so that nobody may
+// look at it.
+func bornJustNow(pid int) bool {
+	info, err := os.Stat("/proc/" + strconv.Itoa(pid))
+	return err != nil || time.Since(info.ModTime()) < hiddenFor
+}
+
+const hiddenFor = 3 * time.Second
+
+func readNames(path string) ([]string, error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = dir.Close() }()
+	return dir.Readdirnames(-1)
+}
+
+func inFlight(fdinfo string) bool {
+	text, _ := os.ReadFile(fdinfo)
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "scm_fds:"); ok {
+			return strings.TrimSpace(rest) != "0"
+		}
+	}
+	return false
+}
+
+// addMapped notes how far files without a name are mapped.
+func (u *unnamed) addMapped(folder string) {
+	text, err := os.ReadFile(folder + "/maps")
+	if err != nil {
+		return
+	}
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasSuffix(line, " (deleted)\n") {
+			continue
+		}
+		fields := strings.Fields(line)
+		if len(fields) < 6 || !strings.HasPrefix(fields[5], u.below) {
+			continue
+		}
+		from, to, _ := strings.Cut(fields[0], "-")
+		start, err1 := strconv.ParseInt(from, 16, 64)
+		end, err2 := strconv.ParseInt(to, 16, 64)
+		offset, err3 := strconv.ParseInt(fields[2], 16, 64)
+		inode, err4 := strconv.ParseUint(fields[4], 10, 64)
+		if err1 == nil && err2 == nil && err3 == nil && err4 == nil {
+			u.mapped[inode] = max(u.mapped[inode], offset+end-start)
+		}
+	}
+}

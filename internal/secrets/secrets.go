@@ -1,0 +1,221 @@
+// Package secrets masks the values of secrets in what leaves the sandbox.
+package secrets
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Masker replaces secret values in text: as they are, and as encoders write them (base64, hex, in URLs,
+// in JSON, in HTML, as a language quotes its strings). A nil Masker changes nothing. It is safe for use
+// by several goroutines.
+//
+// It keeps a secret from slipping into a conversation. Code that means to get one out can always write
+// it in a way of its own.
+type Masker struct {
+	needles []*needle
+	begins  [256][]*needle     // those that can begin with a byte
+	rests   map[[2]byte][]rest // what may follow an ellipsis, by its first two bytes: one is that of too many
+}
+
+// New masks the values of secrets, by name, but for those that are not Maskable.
+func New(secrets map[string]string) *Masker {
+	m := &Masker{rests: make(map[[2]byte][]rest)}
+	for _, name := range slices.Sorted(maps.Keys(secrets)) {
+		m.needles = append(m.needles, needlesOf(name, secrets[name])...)
+	}
+	if len(m.needles) == 0 {
+		return nil
+	}
+	for _, n := range m.needles {
+		for _, b := range n.chars[0].beginnings() {
+			m.begins[b] = append(m.begins[b], n)
+		}
+		for first := max(1, len(n.chars)-mostElided); first+elidedFragment <= len(n.chars); first++ {
+			for _, pair := range n.pairs(first) {
+				m.rests[pair] = append(m.rests[pair], rest{n, first})
+			}
+		}
+	}
+	return m
+}
+
+// Mask replaces every secret in the text.
+func (m *Masker) Mask(text string) string { return m.mask(text, whole) }
+
+// MaskHead masks a text whose end was cut off, where a secret may have been cut in two.
+func (m *Masker) MaskHead(text string) string { return m.mask(text, cut{end: true}) }
+
+// MaskTail masks a text whose beginning was cut off.
+func (m *Masker) MaskTail(text string) string { return m.mask(text, cut{beginning: true}) }
+
+// MaskPart masks a text that is a part of a longer one, and may be no more than a part of a secret.
+func (m *Masker) MaskPart(text string) string { return m.mask(text, cut{beginning: true, end: true}) }
+
+// MaskBytes returns the bytes with an asterisk in the place of each that a secret takes, and the bytes
+// themselves where there is none.
+func (m *Masker) MaskBytes(data []byte) []byte {
+	if m == nil {
+		return data
+	}
+	spans := m.find(string(data), cut{beginning: true, end: true})
+	if len(spans) == 0 {
+		return data
+	}
+	data = slices.Clone(data)
+	for _, s := range spans {
+		for i := s.from; i < s.to; i++ {
+			if data[i] != 0 { // a half of a character of UTF-16
+				data[i] = '*'
+			}
+		}
+	}
+	return data
+}
+
+// In reports whether there is a secret in the bytes.
+func (m *Masker) In(data []byte) bool { return m != nil && len(m.find(string(data), whole)) > 0 }
+
+// Writer masks what is written to w, each Write for itself: a logger writes a record at once.
+func (m *Masker) Writer(w io.Writer) io.Writer {
+	if m == nil {
+		return w
+	}
+	return maskedWriter{m, w}
+}
+
+type maskedWriter struct {
+	masker *Masker
+	to     io.Writer
+}
+
+func (w maskedWriter) Write(p []byte) (int, error) {
+	if _, err := io.WriteString(w.to, w.masker.Mask(string(p))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// cut says where a text was cut off.
+type cut struct{ beginning, end bool }
+
+var whole cut
+
+// span is where a secret, or a part of one, is in a text.
+type span struct {
+	from, to int
+	name     string // of the secret; empty for a part of one
+}
+
+func (m *Masker) mask(text string, where cut) string {
+	if m == nil {
+		return text
+	}
+	spans := m.find(text, where)
+	if len(spans) == 0 {
+		return text
+	}
+	var b strings.Builder
+	at := 0
+	for _, s := range spans {
+		b.WriteString(text[at:s.from])
+		if s.name == "" {
+			b.WriteString("[masked]")
+		} else {
+			b.WriteString("[masked: " + s.name + "]")
+		}
+		at = s.to
+	}
+	b.WriteString(text[at:])
+	return b.String()
+}
+
+// find returns what is to be masked, in order. What overlaps, as a secret does that begins in the middle
+// of another, is one span.
+func (m *Masker) find(text string, where cut) (spans []span) {
+	if where.beginning {
+		if to := m.remainder(text, where.end); to > 0 {
+			spans = append(spans, span{to: to})
+		}
+	}
+	for at := range len(text) {
+		found := span{from: at}
+		for _, n := range m.begins[text[at]] {
+			to, isWhole := n.match(text, at, 0, where.end)
+			if to > found.to {
+				found.to, found.name = to, ""
+				if isWhole {
+					found.name = n.name
+				}
+			}
+		}
+		if found.to == 0 && at+1 < len(text) && endsInEllipsis(text[:at]) {
+			for _, r := range m.rests[[2]byte{text[at], text[at+1]}] {
+				if to, _ := r.needle.match(text, at, r.first, where.end); to > found.to && !publicEnd.MatchString(text[at:to]) {
+					found.to = to
+				}
+			}
+		}
+		if found.to > 0 {
+			spans = join(spans, found)
+		}
+	}
+	return spans
+}
+
+// join adds a span that begins no earlier than the others.
+func join(spans []span, s span) []span {
+	if len(spans) == 0 || s.from >= spans[len(spans)-1].to {
+		return append(spans, s)
+	}
+	last := &spans[len(spans)-1]
+	if last.name == "" {
+		last.name = s.name
+	}
+	last.to = max(last.to, s.to)
+	return spans
+}
+
+// remainder is how much of the text is the rest of a secret that began before it.
+func (m *Masker) remainder(text string, cutEnd bool) (longest int) {
+	for _, n := range m.needles {
+		longest = max(longest, n.remainder(text, cutEnd))
+	}
+	return longest
+}
+
+// MaskJSON returns fields with every text in them masked; without secrets, the fields themselves.
+func (m *Masker) MaskJSON(fields any) any {
+	if m == nil {
+		return fields
+	}
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return nil
+	}
+	var tree any
+	if json.Unmarshal(text, &tree) != nil {
+		return nil
+	}
+	return m.maskTree(tree)
+}
+
+func (m *Masker) maskTree(tree any) any {
+	switch t := tree.(type) {
+	case string:
+		return m.Mask(t)
+	case []any:
+		for i := range t {
+			t[i] = m.maskTree(t[i])
+		}
+	case map[string]any:
+		for name, value := range t {
+			delete(t, name)
+			t[m.Mask(name)] = m.maskTree(value)
+		}
+	}
+	return tree
+}

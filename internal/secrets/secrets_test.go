@@ -1,0 +1,293 @@
+package secrets
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"log/slog"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const secret = `s3cret/Pa+ss "word"&%`
+
+func TestSecretsAreMaskedInEveryForm(t *testing.T) {
+	m := New(map[string]string{"API_KEY": secret, "SHORT": "abc", "OUTER": secret + "-more"})
+	quoted, _ := json.Marshal(secret)
+	inner, _ := json.Marshal(string(quoted))
+	encoded := base64.StdEncoding.EncodeToString([]byte("Authorization: " + secret + strings.Repeat("z", 60)))
+	for name, text := range map[string]string{
+		"plain":                   "key=" + secret + ";",
+		"twice":                   secret + secret,
+		"longer one first":        secret + "-more",
+		"JSON":                    string(quoted),
+		"JSON in JSON":            string(inner),
+		"JSON as others write it": `s3cret\/Pa+ss \"word\"&%`,
+		"a Python string":         `s3cret/Pa+ss \"word\"\x26%`,
+		"a shell's word":          `s3cret/Pa+ss\ \"word\"\&%`,
+		"HTML":                    html.EscapeString(secret),
+		"HTML with names":         "s3cret/Pa+ss &quot;word&quot;&amp;%",
+		"query":                   url.QueryEscape(secret),
+		"path":                    url.PathEscape(secret),
+		"URL in lower case":       "s3cret%2fPa%2bss%20%22word%22%26%25",
+		"URL, all of it":          percent(secret),
+		"base64":                  base64.StdEncoding.EncodeToString([]byte(secret)),
+		"base64, shifted 1":       base64.StdEncoding.EncodeToString([]byte("a" + secret + "zz")),
+		"base64, shifted 2":       base64.StdEncoding.EncodeToString([]byte("ab" + secret + "z")),
+		"base64 URL":              base64.RawURLEncoding.EncodeToString([]byte("user:" + secret)),
+		"base64 in lines":         encoded[:25] + "\n" + encoded[25:40] + "\r\n" + encoded[40:],
+		"base64 in a URL":         url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(secret))),
+		"hex":                     hex.EncodeToString([]byte(secret)),
+		"hex in capitals":         strings.ToUpper(hex.EncodeToString([]byte(secret))),
+		"hex in groups":           fmt.Sprintf("% x", secret),
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := m.Mask(text)
+			if !strings.Contains(got, "[masked: ") || strings.Contains(got, "s3cret") || strings.Contains(got, "word") || strings.Contains(got, "more") {
+				t.Errorf("%q became %q", text, got)
+			}
+		})
+	}
+	if got := m.Mask("abc stays, and so does the rest"); got != "abc stays, and so does the rest" {
+		t.Errorf("harmless text became %q", got)
+	}
+}
+
+func TestASecretIsMaskedAsTheSandboxShowsItsControlCharacters(t *testing.T) {
+	m := New(map[string]string{"KEY": "\x1bone\x7ftwo\u009bthree"})
+	if got := m.Mask("␛one␡two\ufffdthree"); got != "[masked: KEY]" {
+		t.Errorf("got %q", got)
+	}
+}
+
+const key = `-----BEGIN PRIVATE KEY-----
+MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcw
+ggSjAgEAAoIBAQC7VJTUt9Us8cKjMzEfYyji
+0vQ=
+-----END PRIVATE KEY-----
+`
+
+func TestEveryLineOfALongSecretIsMasked(t *testing.T) {
+	for name, value := range map[string]string{"in lines": key, "in one line": strings.ReplaceAll(key, "\n", `\n`)} {
+		m := New(map[string]string{"KEY": value})
+		for _, text := range []string{key, strings.ReplaceAll(key, "\n", "\r\n"), strings.ReplaceAll(key, "\n", `\n`), strings.ReplaceAll(key, "\n", " ")} {
+			if got := m.Mask("x" + text + "y"); strings.Contains(got, "MIIE") || strings.Contains(got, "ggSj") {
+				t.Errorf("%s: %q became %q", name, text, got)
+			}
+		}
+		if got := m.Mask("  3: ggSjAgEAAoIBAQC7VJTUt9Us8cKjMzEfYyji."); got != "  3: [masked: KEY]." {
+			t.Errorf("%s: a line became %q", name, got)
+		}
+		for _, text := range []string{"-----BEGIN PRIVATE KEY-----", "0vQ=", "a line\nand another"} {
+			if got := m.Mask(text); got != text {
+				t.Errorf("%s: %q became %q", name, text, got)
+			}
+		}
+	}
+}
+
+func TestWhatHidesNothingIsNotMasked(t *testing.T) {
+	for value, want := range map[string]bool{
+		"": false, "short": false, "true": false, "localhost": false, "Password": false, "production": false, "1234567": false, "/mnt/data/": false, "12345678901": true, "------": false, "00000000": false,
+		"abababab": false, "abc   \n": false, "hunter22": true, "\nhunter22\n": true, "5f4dcc": true, "p@ssword": true,
+	} {
+		if got := Maskable(value); got != want {
+			t.Errorf("%q: %v", value, got)
+		}
+	}
+	m := New(map[string]string{"A": "localhost", "B": "hunter22 "})
+	if got := m.Mask("localhost hunter22"); got != "localhost [masked: B]" {
+		t.Errorf("became %q", got)
+	}
+}
+
+func TestOverlappingSecretsAreMaskedWhole(t *testing.T) {
+	m := New(map[string]string{"FIRST": "abcdef", "SECOND": "abcdef-ghi", "THIRD": "ghi-klm"})
+	for text, want := range map[string]string{
+		"abcdef-ghi": "[masked: SECOND]", "abcdef-gh": "[masked: FIRST]-gh", "abcdef-ghi-klm.": "[masked: SECOND].", "abcdefabcdef": "[masked: FIRST][masked: FIRST]",
+	} {
+		if got := m.Mask(text); got != want {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+	if got := New(map[string]string{"X": "aXbaXbaX"}).Mask("aXbaXbaXbaXbaX!"); got != "[masked: X]!" {
+		t.Errorf("a secret in itself became %q", got)
+	}
+	if got := m.MaskHead("abcdef-gh"); got != "[masked]" {
+		t.Errorf("the beginning of the longer one became %q", got)
+	}
+}
+
+func TestBytesAreMaskedInTheirPlace(t *testing.T) {
+	m := New(map[string]string{"KEY": "hunter22"})
+	for text, want := range map[string]string{"\x00hunter22\xff": "\x00********\xff", "ter22\xff": "*****\xff", "\xffhunt": "\xff****", "ter2": "****", "\xff": "\xff"} {
+		if got := string(m.MaskBytes([]byte(text))); got != want {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+}
+
+func TestWideTextIsMasked(t *testing.T) {
+	m := New(map[string]string{"KEY": "hunter22"})
+	for _, zeros := range []string{"\x00", "\x00\x00\x00"} {
+		for _, before := range []string{"a" + zeros, zeros + "a" + zeros} { // the lower half first, or the higher one
+			text := before + strings.Join(strings.Split("hunter22", ""), zeros) + zeros + "b"
+			want := strings.Repeat("*"+zeros, len("hunter22")) + "b"
+			if got := string(m.MaskBytes([]byte(text))); !strings.HasSuffix(got, want) || len(got) != len(text) {
+				t.Errorf("%q became %q", text, got)
+			}
+		}
+	}
+	if got := m.Mask("h␀u␀n␀t␀e␀r␀2␀2␀"); got != "[masked: KEY]␀" {
+		t.Errorf("UTF-16 in an output became %q", got)
+	}
+}
+
+// Displays shorten what is long: pandas keeps its beginning, reprlib and others both ends.
+func TestPartsOfASecretAtAnEllipsisAreMasked(t *testing.T) {
+	const token, address = "ghp_aB3xY9kLmN2pQr7sTuVw", "https://user:" + "dR4gonfl1@db.example"
+	m := New(map[string]string{"TOKEN": token, "URL": address, "KEY": key, "LETTERS": "7aB3xY9kLpQrSsTuVwXyZ"})
+	in64, inHex := base64.StdEncoding.EncodeToString, func(text string) string { return hex.EncodeToString([]byte(text)) }
+	for text, want := range map[string]string{
+		"TOK    ghp_aB3xY9kL...\nH x": "TOK    [masked]...\nH x", "'ghp_aB3xY9kL…2pQr7sTuVw'": "'[masked]…2pQr7sTuVw'", "'ghp_aB3xY9kL...mN2pQr7sTuVw'": "'[masked]...[masked]'",
+		"…mN2pQr7sTuVw, x": "…[masked], x", "..." + token: "...[masked: TOKEN]", "...aB3xY9kLmN2p...": "...[masked]...", "...LpQrSsTuVwXyZ": "...[masked]",
+		"https://user:dR4gonf...": "[masked]...", "...@db.example": "...@db.example", "...1@db.example": "...[masked]", "...fl1%40db.example": "...[masked]", "MIIEvQIBADAN...": "[masked]...",
+		in64([]byte(token))[:12] + "...": "[masked]...", in64([]byte(address))[:23] + "...": "[masked]...", "..." + in64([]byte(token))[12:]: "...[masked]",
+		inHex(token)[:12] + "...": "[masked]...", inHex(address)[:28] + "...": "[masked]...", "..." + inHex(token)[36:]: "...[masked]",
+	} {
+		if got := m.Mask(text); got != want {
+			t.Errorf("%q became %q instead of %q", text, got, want)
+		}
+	}
+}
+
+func TestWhatAllMayKnowIsNotMaskedAtAnEllipsis(t *testing.T) {
+	m := New(map[string]string{
+		"PROJECT": "sk-proj-ab3xY9kLmN2pQr7s", "ANT": "sk-ant-api03-aB3xY9kLmN2pQr7s", "PAT": "github_pat_11AB3xY9kLmN2pQr7s", "JWT": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.aB3xY9kLmN2pQr7s",
+		"KEY": key, "DB": "postgresql://u:x7@db/postgres", "WORDS": "https://u:x7@h/internationalization", "PLAIN": "ghp_aB3xY9kLmN2pQr7sTuVw",
+	})
+	for _, text := range []string{
+		"OPENAI_API_KEY=sk-proj-...", "ANTHROPIC_API_KEY=sk-ant-api03-...", "github_pat_...", "github_pat_…", "Authorization: Bearer eyJhbGciOiJIUzI1NiJ9...", "eyJhbGciOiJIUzI1NiJ9.eyJ...",
+		"-----BEGIN...", "-----BEGIN PRIVATE KEY-----\n...\n-----END PRIVATE KEY-----", "...-----END PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----...",
+		"connecting to...postgres", "words...internationalization", "postgresql://...", "https://...",
+		base64.StdEncoding.EncodeToString([]byte("postgresql://"))[:17] + "...", "aHR0cHM6Ly9...", hex.EncodeToString([]byte("postgresql://")) + "...", "68747470...", "68747470733a2f2f...",
+		"ghp_aB3xY9kL and ...", "ghp_aB3...", "...r7sTuVw", "....",
+	} {
+		if got := m.Mask(text); got != text {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+}
+
+// BenchmarkMask shows what hostile text costs more than other text.
+func BenchmarkMask(b *testing.B) {
+	random, lines := make([]byte, 26*48), "" // a key of 26 lines
+	rand.NewChaCha8([32]byte{}).Read(random)
+	for part := range slices.Chunk(random, 48) {
+		lines += base64.StdEncoding.EncodeToString(part) + "\n"
+	}
+	m := New(map[string]string{"KEY": "-----BEGIN PRIVATE KEY-----\n" + lines + "-----END PRIVATE KEY-----\n"})
+	for _, unit := range []string{"Plain text, as people write it. ", "%", "...%", "...%41", "...%2b", "...A", "...A%", "...67", "...+", "...", "..." + lines[1:63] + "!"} {
+		b.Run(fmt.Sprintf("%.6s", unit), func(b *testing.B) {
+			text := strings.Repeat(unit, 1<<20/len(unit))
+			for b.Loop() {
+				m.Mask(text)
+			}
+		})
+	}
+}
+
+func TestALogIsMasked(t *testing.T) {
+	var b strings.Builder
+	m := New(map[string]string{"KEY": `hunt"er22`})
+	slog.New(slog.NewJSONHandler(m.Writer(&b), nil)).Info("x", "said", `hunt"er22`)
+	slog.New(slog.NewTextHandler(m.Writer(&b), nil)).Info("x", "error", errors.New(`it is hunt"er22`))
+	if text := b.String(); strings.Contains(text, "er22") || strings.Count(text, "[masked: KEY]") != 2 {
+		t.Errorf("the log: %s", text)
+	}
+}
+
+// Text that was made to be slow to look through takes no longer than other text: were every way to read
+// it tried in turn, this would never end.
+func TestHostileTextIsMaskedInOneGo(t *testing.T) {
+	m := New(map[string]string{"KEY": strings.Repeat(`\`, 40) + "ab"})
+	text := strings.Repeat(`\`, 2000)
+	if got := m.Mask(text + "!"); got != text+"!" {
+		t.Errorf("became %.100q", got)
+	}
+}
+
+func TestEveryTextOfFieldsIsMasked(t *testing.T) {
+	m := New(map[string]string{"KEY": "hunter22"})
+	fields, _ := json.Marshal(m.MaskJSON(struct {
+		A string
+		B []map[string]string
+	}{"hunter22", []map[string]string{{"x hunter22": "hunter22"}}}))
+	if want := `{"A":"[masked: KEY]","B":[{"x [masked: KEY]":"[masked: KEY]"}]}`; string(fields) != want {
+		t.Errorf("fields are %s", fields)
+	}
+}
+
+func TestASecretCutInTwoIsMasked(t *testing.T) {
+	m := New(map[string]string{"KEY": "hunter22"})
+	for text, want := range map[string]string{
+		"it is hunt": "it is [masked]", "it is hunter2": "it is [masked]", "hunter22 and hun": "[masked: KEY] and [masked]", "hu": "hu", "": "",
+	} {
+		if got := m.MaskHead(text); got != want {
+			t.Errorf("head %q became %q", text, got)
+		}
+	}
+	if got := New(map[string]string{"KEY": "hunter2-hunter2"}).MaskHead("0 hunter2-hunter2"); got != "0 [masked: KEY]" {
+		t.Errorf("a secret that ends as it begins became %q", got)
+	}
+	for text, want := range map[string]string{"er22 it was": "[masked] it was", "22": "22", "nter22hunter22": "[masked][masked: KEY]"} {
+		if got := m.MaskTail(text); got != want {
+			t.Errorf("tail %q became %q", text, got)
+		}
+	}
+	for text, want := range map[string]string{"unter2": "[masked]", "ter22 and hun": "[masked] and [masked]", "te": "te", "nothing": "nothing"} {
+		if got := m.MaskPart(text); got != want {
+			t.Errorf("part %q became %q", text, got)
+		}
+	}
+	for _, form := range []string{url.QueryEscape(secret), base64.StdEncoding.EncodeToString([]byte(secret)), hex.EncodeToString([]byte(secret)), html.EscapeString(secret)} {
+		m := New(map[string]string{"KEY": secret})
+		for at := 8; at+12 < len(form); at++ {
+			if got := m.MaskHead("x " + form[:at]); got != "x [masked]" {
+				t.Errorf("head %q became %q", form[:at], got)
+			}
+			if got := m.MaskTail(form[at:] + "."); !strings.HasPrefix(got, "[masked]") || strings.Contains(got, form[len(form)-6:]) && !strings.HasSuffix(form, "==") {
+				t.Errorf("tail %q became %q", form[at:], got)
+			}
+		}
+	}
+}
+
+func TestWithoutSecretsNothingChanges(t *testing.T) {
+	for _, m := range []*Masker{nil, New(nil), New(map[string]string{"A": "short"})} {
+		if got := m.Mask("short text"); got != "short text" {
+			t.Errorf("became %q", got)
+		}
+	}
+}
+
+func FuzzMask(f *testing.F) {
+	f.Add("hunter22", "a", "b")
+	f.Add(secret, "", "\x00")
+	f.Fuzz(func(t *testing.T, value, before, after string) {
+		m := New(map[string]string{"X": value})
+		if m == nil || strings.Contains(before+"[masked: X]", value) {
+			return
+		}
+		_, _, _ = m.MaskHead(after+value), m.MaskTail(value+after), m.MaskPart(after)
+		if got := m.Mask(before + value + after); strings.HasPrefix(got, before+value) {
+			t.Errorf("%q is not masked in %q: %q", value, before+value+after, got)
+		}
+	})
+}

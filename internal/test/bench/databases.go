@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
+)
+
+// databases measures exec_sql on a PostgreSQL of its own, beside PostgreSQL's own clients.
+func (b *bench) databases(ctx context.Context, _ floors) error {
+	db, err := testpg.Start(ctx)
+	if err != nil {
+		return err
+	}
+	defer db.Stop()
+	dsn := db.DSN(testpg.Superuser)
+	if err := os.Setenv("SANDBOX_SQL_BENCH", dsn); err != nil {
+		return err
+	}
+	c, err := start(ctx, b.server)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	if err := b.selectOne(ctx, c, dsn); err != nil {
+		return err
+	}
+	return b.exportRows(c, db)
+}
+
+// selectOne asks the least there is, in turn with a bare client: what differs is the tool call, the
+// read-only transaction and the masking.
+func (b *bench) selectOne(ctx context.Context, c *client, dsn string) error {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	var tool, bare series
+	for i := range b.calls + 1 {
+		d, err := c.tool("exec_sql", map[string]any{"query": "SELECT 1"})
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		var one int
+		if err := conn.QueryRow(ctx, "SELECT 1").Scan(&one); err != nil {
+			return err
+		}
+		if i > 0 { // the first connects
+			tool, bare = append(tool, d), append(bare, time.Since(began))
+		}
+	}
+	b.row("exec_sql, SELECT 1, warm", tool.String(), "pgx + 1 ms", "pgx "+bare.String())
+	return nil
+}
+
+const (
+	exportedRows  = 1_000_000
+	exportedQuery = `SELECT n AS id, n * 2 AS b, 'name ' || n AS name, n / 7.0 AS price, n % 2 = 0 AS even,
+		timestamptz '2026-01-01' + n * interval '1 second' AS at, n::float8 / 3 AS ratio, md5(n::text) AS hash FROM bench_numbers`
+)
+
+// exportRows writes a million rows into the session, in turn with COPY through psql.
+func (b *bench) exportRows(c *client, db *testpg.Server) error {
+	create := fmt.Sprintf("CREATE TABLE bench_numbers AS SELECT n FROM generate_series(1, %d) n", exportedRows)
+	for _, statement := range []string{create, "VACUUM ANALYZE bench_numbers", "CHECKPOINT"} {
+		if out, err := db.Psql("-q", "-c", statement).CombinedOutput(); err != nil {
+			return fmt.Errorf("psql: %w\n%s", err, out)
+		}
+	}
+	if _, err := c.call("run_python_code", "1", nil); err != nil {
+		return err
+	}
+	// The first export pays for what the others find there.
+	if _, err := c.tool("exec_sql", map[string]any{"query": "SELECT 1 AS n", "save_as": "rows.csv"}); err != nil {
+		return err
+	}
+	before := c.memory("VmHWM:")
+	var tool, psql series
+	for range b.rounds {
+		d, err := c.tool("exec_sql", map[string]any{"query": exportedQuery, "save_as": "rows.csv", "overwrite": true})
+		if err != nil {
+			return err
+		}
+		tool = append(tool, d)
+		copying := db.Psql("-c", "COPY ("+exportedQuery+") TO STDOUT (FORMAT csv, HEADER)")
+		copying.Stdout = io.Discard
+		began := time.Now()
+		if err := copying.Run(); err != nil {
+			return fmt.Errorf("psql: %w", err)
+		}
+		psql = append(psql, time.Since(began))
+	}
+	rate := func(s series) string {
+		return fmt.Sprintf("%.0f rows/s", exportedRows/s.at(50).Seconds())
+	}
+	b.row("exec_sql, 1,000,000 rows of 8 columns to CSV in the session", rate(tool)+" ("+tool.String()+")", "0.5 of psql", "COPY by psql "+rate(psql))
+	b.row("server memory at its most while that ran, more than before", inMB(c.memory("VmHWM:")-before), "16 MB", "")
+	return nil
+}

@@ -1,0 +1,242 @@
+package e2e
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"image"
+	_ "image/jpeg"
+	_ "image/png"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
+)
+
+// fieldText has what people run in notebooks, REPLs and databases, a session each, with the answers that they expect.
+//
+//go:embed testdata/field.json
+var fieldText []byte
+
+type fieldCase struct {
+	ID     string
+	Kind   string
+	Why    string
+	Needs  []string // "python:" or "js:" and a package of the image, or "sql": fieldDatabase
+	Steps  []fieldStep
+	Expect []fieldAnswer
+}
+
+type fieldStep struct {
+	Tool      string
+	Arguments object
+	DelayMS   int `json:"delay_ms"` // before the step: files that it meets are that old
+}
+
+// fieldAnswer is what the answer to a step must be; what is left out is not looked at.
+type fieldAnswer struct {
+	Step         int // counted from 1
+	Status       string
+	StatusIn     []string         `json:"status_in"`
+	ExitCode     *int             `json:"exit_code"`
+	Result       *string          // the value's text
+	Includes     []string         `json:"text_includes"`
+	Excludes     []string         `json:"text_excludes"`
+	Matches      []string         `json:"text_matches"`
+	Count        map[string]times `json:"text_count"`
+	FirstBlock   []string         `json:"first_block_includes"`
+	MaxText      int              `json:"max_text"` // characters
+	Images       *int
+	ImageMaxSide int      `json:"image_max_side"`
+	Artifacts    []string `json:"artifacts_include"`
+	IsError      *bool
+	ErrorCodeIn  []string `json:"error_code_in"`
+	NoStructured bool     `json:"no_structured"`
+	MaxRestBytes int      `json:"max_rest_bytes"` // of the whole answer without its images
+	MaxMS        int      `json:"max_ms"`
+}
+
+// times is how often: a number, or the least and the most.
+type times [2]int
+
+func (n *times) UnmarshalJSON(text []byte) error {
+	var exactly int
+	if json.Unmarshal(text, &exactly) == nil {
+		*n = times{exactly, exactly}
+		return nil
+	}
+	return json.Unmarshal(text, (*[2]int)(n))
+}
+
+// fieldPatience is how many times longer than a person would wait the tests do: the machine is shared.
+const fieldPatience = 5
+
+func TestField(t *testing.T) {
+	t.Parallel()
+	var cases []fieldCase
+	decoder := json.NewDecoder(bytes.NewReader(fieldText))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&cases); err != nil {
+		t.Fatal(err)
+	}
+	kinds := make(map[string][]fieldCase)
+	for _, c := range cases {
+		kinds[c.Kind] = append(kinds[c.Kind], c)
+	}
+	for kind, cases := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := startField(t, cases)
+			for _, c := range cases {
+				t.Run(c.ID, func(t *testing.T) { c.play(t, s) })
+			}
+		})
+	}
+}
+
+// startField starts a server as most clients do, with the database that cases of this kind need, if any.
+func startField(t *testing.T, cases []fieldCase) *server {
+	t.Helper()
+	with := setup{env: []string{"SANDBOX_STRUCTURED_CONTENT=false"}}
+	if slices.ContainsFunc(cases, func(c fieldCase) bool { return slices.Contains(c.Needs, "sql") }) {
+		with.env = append(with.env, "SANDBOX_SQL_MAIN="+fieldDatabase(t))
+	}
+	return start(t, with)
+}
+
+// wantNeeds checks that the images have what the case needs.
+func (c fieldCase) wantNeeds(t *testing.T, s *server) {
+	t.Helper()
+	for _, need := range c.Needs {
+		var res toolResult
+		switch language, name, _ := strings.Cut(need, ":"); language {
+		case "python":
+			res = s.call(python, object{"code": "import " + name})
+		case "js":
+			res = s.call(javascript, object{"code": "import " + strconv.Quote(name)})
+		default:
+			continue
+		}
+		res.wantStatus(t, "completed")
+	}
+}
+
+// fieldDatabase makes the tables that the cases read, and returns the connection string of their database.
+func fieldDatabase(t *testing.T) string {
+	t.Helper()
+	db, conn := database(t)
+	if _, err := conn.Exec(t.Context(), "CREATE DATABASE field"); err != nil {
+		t.Fatal(err)
+	}
+	dsn := strings.Replace(db.DSN(testpg.Superuser), "dbname=postgres", "dbname=field", 1)
+	in, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = in.Close(t.Context()) }()
+	for _, statement := range []string{
+		"CREATE SCHEMA shop",
+		`CREATE TABLE shop.items AS SELECT * FROM (VALUES (1, 'Anna', 'first'), (2, 'Bob', NULL), (3, 'Cleo', '')) i(id, name, "order")`,
+		"CREATE TABLE shop.hits AS SELECT 0 AS n",
+		"CREATE TABLE shop.codes AS SELECT to_char(1000 + i, 'FM00000') AS zip, CASE i WHEN 1 THEN E'a,b \"q\"\\nsecond line' WHEN 3 THEN 'NA' ELSE 'plain' END AS note, nullif(i, 1) AS n FROM generate_series(1, 60) i",
+	} {
+		if _, err := in.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dsn
+}
+
+func (c fieldCase) play(t *testing.T, s *server) {
+	c.wantNeeds(t, s)
+	id := "field-" + c.ID
+	t.Cleanup(func() { s.call("close_session", object{"session_id": id}) })
+	for i, step := range c.Steps {
+		time.Sleep(time.Duration(step.DelayMS) * time.Millisecond)
+		step.Arguments["session_id"] = id
+		began := time.Now()
+		res := s.call(step.Tool, step.Arguments)
+		if run := res.Meta.Run; run != nil && run.Status == "running" {
+			res = s.wait(run.RunID)
+		}
+		for _, want := range c.Expect {
+			if want.Step == i+1 {
+				want.check(t, res, time.Since(began))
+			}
+		}
+		if t.Failed() {
+			t.Fatalf("step %d: %s\n%s", i+1, c.Why, tail(res.text()))
+		}
+	}
+}
+
+// fieldValue is what a model reads as the value.
+func fieldValue(text string) string {
+	_, value, _ := strings.Cut(text, "\n[result]\n")
+	for _, next := range []string{"\n[shown]\n", "\n[files]\n", "\n[goes on]\n", "\n[printed meanwhile"} {
+		value, _, _ = strings.Cut(value, next)
+	}
+	return strings.TrimSuffix(value, "\n")
+}
+
+func (want fieldAnswer) check(t *testing.T, res toolResult, took time.Duration) {
+	t.Helper()
+	text, run := res.text(), res.Meta.Run
+	if run == nil {
+		run = &runResult{}
+	}
+	must := func(ok bool, what string, got, want any) {
+		t.Helper()
+		if !ok {
+			t.Errorf("%s is %v, want %v", what, sprint(got), sprint(want))
+		}
+	}
+	must(want.Status == "" || run.Status == want.Status, "status", run.Status, want.Status)
+	must(want.StatusIn == nil || slices.Contains(want.StatusIn, run.Status), "status", run.Status, want.StatusIn)
+	must(want.ExitCode == nil || run.ExitCode != nil && *run.ExitCode == *want.ExitCode, "exit code", run.ExitCode, want.ExitCode)
+	must(want.Result == nil || fieldValue(text) == *want.Result, "the value", fieldValue(text), want.Result)
+	for _, part := range want.Includes {
+		must(strings.Contains(text, part), "a part of the text", "missing", part)
+	}
+	for _, part := range want.Excludes {
+		must(!strings.Contains(text, part), "a part of the text", "there", "no "+part)
+	}
+	for _, pattern := range want.Matches {
+		must(regexp.MustCompile(pattern).MatchString(text), "the text", "without a match", pattern)
+	}
+	for part, n := range want.Count {
+		got := strings.Count(text, part)
+		must(n[0] <= got && got <= n[1], "the number of "+part, got, n)
+	}
+	for _, part := range want.FirstBlock {
+		must(strings.Contains(res.Content[0].Text, part), "a part of the first block", "missing", part)
+	}
+	must(want.MaxText == 0 || utf8.RuneCountInString(text) <= want.MaxText, "the text's length", len(text), want.MaxText)
+	images, rest := res.images(), len(res.line)
+	must(want.Images == nil || len(images) == *want.Images, "the number of images", len(images), want.Images)
+	for _, i := range images {
+		rest -= len(i.Data)
+		if want.ImageMaxSide > 0 {
+			data, _ := base64.StdEncoding.DecodeString(i.Data)
+			size, _, err := image.DecodeConfig(bytes.NewReader(data))
+			must(err == nil && max(size.Width, size.Height) <= want.ImageMaxSide, "an image's size", size, want.ImageMaxSide)
+		}
+	}
+	for _, path := range want.Artifacts {
+		must(slices.Contains(run.paths(), path), "the list of artifacts", run.paths(), path)
+	}
+	must(want.IsError == nil || res.IsError == *want.IsError, "isError", res.IsError, want.IsError)
+	must(want.ErrorCodeIn == nil || res.Meta.Error != nil && slices.Contains(want.ErrorCodeIn, res.Meta.Error.Code), "the error", res.Meta.Error, want.ErrorCodeIn)
+	must(!want.NoStructured || res.StructuredContent == nil, "structuredContent", "there", nil)
+	must(want.MaxRestBytes == 0 || rest <= want.MaxRestBytes, "the answer without its images", rest, want.MaxRestBytes)
+	most := slowed(fieldPatience * time.Duration(want.MaxMS) * time.Millisecond)
+	must(most == 0 || took <= most, "the time that it took", took.String(), most.String())
+}

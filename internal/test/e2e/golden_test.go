@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+var update = flag.Bool("update", false, "write testdata/tools anew from what the program lists")
+
+// What a client's model pays for the list of tools, in bytes of compact JSON and in characters.
+const (
+	toolBudget         = 1000
+	listBudget         = 7 << 10
+	descriptionBudget  = 600
+	instructionsBudget = 240 // what every client leaves of them
+)
+
+// tool is one entry of tools/list.
+type tool struct {
+	Name        string
+	Title       string
+	Description string
+	InputSchema struct {
+		Type                 string
+		Properties           map[string]map[string]any
+		AdditionalProperties *bool
+	}
+	Annotations struct {
+		Title                                                        string
+		ReadOnlyHint, DestructiveHint, IdempotentHint, OpenWorldHint *bool
+	}
+	raw json.RawMessage
+}
+
+func listedTools(t *testing.T) (tools []tool, list json.RawMessage) {
+	t.Helper()
+	list, _ = lists(start(t, setup{asShipped: true}))
+	var raw []json.RawMessage
+	decode(t, list, &raw)
+	for _, text := range raw {
+		one := tool{raw: text}
+		decode(t, text, &one)
+		tools = append(tools, one)
+	}
+	return tools, list
+}
+
+// The wire form of every tool is reviewed like code: a change shows as a change of its file.
+func TestToolsAreAsReviewed(t *testing.T) {
+	t.Parallel()
+	tools, _ := listedTools(t)
+	known := make(map[string]bool)
+	for _, tool := range tools {
+		path := filepath.Join("testdata", "tools", tool.Name+".json")
+		known[path] = true
+		var got bytes.Buffer
+		if err := json.Indent(&got, tool.raw, "", "  "); err != nil {
+			t.Fatal(err)
+		}
+		got.WriteByte('\n')
+		if *update {
+			write(t, path, got.Bytes())
+			continue
+		}
+		want, err := os.ReadFile(path)
+		if err != nil || !bytes.Equal(want, got.Bytes()) {
+			t.Errorf("%s is not what is reviewed (go test ./internal/test/e2e -run Reviewed -update):\n%s", path, difference(string(want), got.String()))
+		}
+	}
+	files, _ := filepath.Glob(filepath.Join("testdata", "tools", "*.json"))
+	for _, path := range files {
+		if !known[path] {
+			t.Errorf("%s is of a tool that there is not", path)
+		}
+	}
+}
+
+func write(t *testing.T, path string, text []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// difference shows the lines that only one of the texts has.
+func difference(want, got string) string {
+	var b strings.Builder
+	for _, side := range []struct{ mark, text, other string }{{"- ", want, got}, {"+ ", got, want}} {
+		for line := range strings.Lines(side.text) {
+			if !strings.Contains(side.other, line) {
+				b.WriteString(side.mark + line)
+			}
+		}
+	}
+	return b.String()
+}
+
+func TestToolsAreWithinTheirBudgets(t *testing.T) {
+	t.Parallel()
+	tools, list := listedTools(t)
+	if len(list) > listBudget {
+		t.Errorf("the list has %d bytes, and may have %d", len(list), listBudget)
+	}
+	for _, tool := range tools {
+		if len(tool.raw) > toolBudget {
+			t.Errorf("%s has %d bytes, and may have %d", tool.Name, len(tool.raw), toolBudget)
+		}
+		if n := utf8.RuneCountInString(tool.Description); n == 0 || n > descriptionBudget {
+			t.Errorf("%s: a description of %d characters", tool.Name, n)
+		}
+	}
+	said := start(t, setup{silent: true}).handshake(string(legacy)).Instructions
+	if said == "" || len(said) > instructionsBudget {
+		t.Errorf("instructions of %d bytes", len(said))
+	}
+}
+
+var toolName = regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
+
+func TestEveryToolSaysWhatClientsAskFor(t *testing.T) {
+	t.Parallel()
+	tools, _ := listedTools(t)
+	for _, tool := range tools {
+		a := tool.Annotations
+		if !toolName.MatchString(tool.Name) || len(tool.Name) > 30 {
+			t.Errorf("the name %q", tool.Name)
+		}
+		if tool.Title == "" && a.Title == "" {
+			t.Errorf("%s has no title", tool.Name)
+		}
+		if a.ReadOnlyHint == nil || a.DestructiveHint == nil || a.IdempotentHint == nil || a.OpenWorldHint == nil {
+			t.Errorf("%s: annotations are missing: %s", tool.Name, tool.raw)
+		}
+		schema := tool.InputSchema
+		if schema.Type != "object" || schema.Properties == nil || schema.AdditionalProperties != nil {
+			t.Errorf("%s: input schema: %s", tool.Name, tool.raw)
+		}
+		for name, property := range schema.Properties {
+			for refusing := range property {
+				if !slices.Contains([]string{"type", "description", "enum", "items"}, refusing) {
+					t.Errorf("%s: %s has %s, by which clients refuse what the server would take", tool.Name, name, refusing)
+				}
+			}
+			if kind, plain := property["type"].(string); !plain || kind == "" || property["description"] == "" || property["description"] == nil {
+				t.Errorf("%s: %s is %s", tool.Name, name, sprint(property))
+			}
+		}
+	}
+}
+
+func TestReadOnlyToolsAreTheOnesThatOnlyRead(t *testing.T) {
+	t.Parallel()
+	tools, _ := listedTools(t)
+	for _, tool := range tools {
+		reads := slices.Contains([]string{"session_info", "list_sessions", "list_artifacts", "read_artifact"}, tool.Name)
+		fetches := tool.Name == "upload_file" // from a public address
+		a := tool.Annotations
+		if *a.ReadOnlyHint != reads || *a.DestructiveHint != (tool.Name == "close_session") || *a.OpenWorldHint != fetches {
+			t.Errorf("%s: %s", tool.Name, sprint(a))
+		}
+	}
+}

@@ -1,6 +1,0 @@
-package testpg
-
-import "syscall"
-
-// endWithParent has the server end when the tests are killed, which can stop nothing then.
-func endWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGINT }

@@ -1,0 +1,567 @@
+// Package enginetest holds every [engine.Engine] to the same promises, and has one for tests, whose containers are
+// processes.
+package enginetest
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+)
+
+// Target is an engine that is held to the promises.
+type Target struct {
+	Engine engine.Engine
+	// Open returns another engine that has the same containers.
+	Open func(tb testing.TB) engine.Engine
+	// Spec is a container of an image that has python3, with a name and a volume of its own, which are removed when the
+	// test ends, and a label that they all have.
+	Spec  func(tb testing.TB, command ...string) engine.Spec
+	Label string
+}
+
+const (
+	// echo sends back what comes, as it comes.
+	echo = "import os\nwhile True:\n    b = os.read(0, 65536)\n    if not b: break\n    while b: b = b[os.write(1, b):]"
+	// idle does nothing until its stdin ends.
+	idle = "import sys; sys.stdin.read()"
+	// lasting goes on without a server.
+	lasting = "import time; print('up', flush=True); time.sleep(600)"
+)
+
+// Run holds an engine to the promises of [engine.Engine].
+func Run(t *testing.T, target Target) {
+	for _, test := range []struct {
+		name string
+		run  func(Target, *testing.T)
+	}{
+		{"stdio carries every byte", Target.bytes},
+		{"stderr is apart and bounded", Target.stderr},
+		{"close lets go of a container that runs on", Target.closing},
+		{"reading ends with the container", Target.ending},
+		{"a volume outlives its containers", Target.volume},
+		{"the environment is given", Target.environment},
+		{"a list tells what carries a label", Target.list},
+		{"removing passes over what is not there", Target.removing},
+		{"a volume in use is not removed", Target.volumeInUse},
+		{"containers end and are removed at once", Target.removingMeetsTheEnd},
+		{"images are looked up", Target.image},
+		{"a start that fails leaves nothing", Target.failing},
+		{"a name is had once", Target.nameInUse},
+		{"many start at once", Target.many},
+		{"a program's stdio carries every byte", Target.execBytes},
+		{"a program hears of its end", Target.execClosing},
+		{"no program starts where no container runs", Target.execGone},
+		{"contexts are honoured", Target.contexts},
+		{"an engine that is closed does nothing more", Target.closed},
+		{"process 1 is joined by a later server", Target.supervisor},
+	} {
+		t.Run(strings.ReplaceAll(test.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			test.run(target, t)
+		})
+	}
+}
+
+func (g Target) python(t *testing.T, code string) engine.Spec {
+	return g.Spec(t, "python3", "-c", code)
+}
+
+func (g Target) start(t *testing.T, spec engine.Spec) engine.Process {
+	t.Helper()
+	p, err := g.Engine.Start(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// output runs a container to its end and returns what it wrote to stdout.
+func (g Target) output(t *testing.T, spec engine.Spec) string {
+	t.Helper()
+	p := g.start(t, spec)
+	out, err := io.ReadAll(p)
+	if err != nil || p.Stderr() != "" {
+		t.Logf("%v, stderr: %s", err, p.Stderr())
+	}
+	return string(out)
+}
+
+func (g Target) exec(t *testing.T, container string, command ...string) engine.Process {
+	t.Helper()
+	p, err := g.Engine.Exec(t.Context(), container, command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// find returns what the list has of a container; without a name where there is none.
+func (g Target) find(t *testing.T, name string) engine.Container {
+	t.Helper()
+	list, err := g.Engine.List(t.Context(), g.Label, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range list.Containers {
+		if c.Name == name {
+			return c
+		}
+	}
+	return engine.Container{}
+}
+
+// over waits until an engine knows that a container has ended, which may be a moment after the end of its output.
+func (g Target) over(t *testing.T, name string) {
+	t.Helper()
+	for g.find(t, name).Running {
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// everyByte has what a terminal, Podman's detach keys or a protocol could take for itself, and every other byte.
+func everyByte(size int) []byte {
+	sent := make([]byte, size)
+	_, _ = rand.Read(sent)
+	copy(sent, []byte{0x10, 0x11, 0x10, 0x11, 0, 4, 0xff, '\r', '\n'})
+	return sent
+}
+
+func send(t *testing.T, to io.Writer, bytes []byte) {
+	for part := range slices.Chunk(bytes, 70_001) {
+		if _, err := to.Write(part); err != nil {
+			t.Error(err)
+			return
+		}
+	}
+}
+
+func (g Target) bytes(t *testing.T) {
+	p := g.start(t, g.python(t, echo))
+	sent := everyByte(4 << 20)
+	go send(t, p, sent)
+	got := make([]byte, len(sent))
+	if _, err := io.ReadFull(p, got); err != nil || !bytes.Equal(got, sent) {
+		t.Errorf("what came back is not what was sent: %v", err)
+	}
+}
+
+func (g Target) stderr(t *testing.T) {
+	p := g.start(t, g.python(t, `import sys
+sys.stderr.write("x" * 100_000 + "the end")
+sys.stderr.flush()
+print("out")`))
+	if out, err := io.ReadAll(p); string(out) != "out\n" || err != nil {
+		t.Errorf("stdout is %q, %v", out, err)
+	}
+	if got := p.Stderr(); len(got) > 4<<10 || !strings.HasSuffix(got, "xthe end") {
+		t.Errorf("stderr is %d bytes and ends in %q", len(got), got[max(0, len(got)-20):])
+	}
+}
+
+func (g Target) closing(t *testing.T) {
+	spec := g.python(t, lasting)
+	p := g.start(t, spec)
+	if _, err := io.ReadFull(p, make([]byte, 3)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(p.Close(), p.Close()); err != nil {
+		t.Error(err)
+	}
+	if n, err := p.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("Read after Close gave %d, %v", n, err)
+	}
+	if _, err := p.Write([]byte("x")); err == nil {
+		t.Error("Write after Close worked")
+	}
+	if c := g.find(t, spec.Name); !c.Running {
+		t.Errorf("the container stopped: %+v", c)
+	}
+}
+
+func (g Target) ending(t *testing.T) {
+	spec := g.python(t, lasting)
+	p := g.start(t, spec)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(io.Discard, readOnly{p})
+		ended <- err
+	}()
+	if err := g.Engine.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil { // io.EOF, to a copy
+		t.Errorf("Read ended with %v", err)
+	}
+}
+
+type readOnly struct{ io.Reader }
+
+func (g Target) volume(t *testing.T) {
+	first := g.python(t, "open('/mnt/data/kept', 'w').write('text')")
+	g.output(t, first)
+	beside, second := g.python(t, lasting), g.python(t, "print(open('/mnt/data/kept').read())")
+	beside.Volume, second.Volume = first.Volume, first.Volume
+	g.start(t, beside)
+	if got := g.output(t, second); got != "text\n" {
+		t.Errorf("the second container sees %q", got)
+	}
+}
+
+func (g Target) environment(t *testing.T) {
+	spec := g.python(t, "import os; print(ascii(os.environ['GIVEN']))")
+	spec.Env = map[string]string{"GIVEN": "a=b é\n"}
+	if got := g.output(t, spec); got != `'a=b \xe9\n'`+"\n" {
+		t.Errorf("it has %q", got)
+	}
+}
+
+func (g Target) list(t *testing.T) {
+	running, over := g.python(t, idle), g.python(t, "pass")
+	key, mine := g.Label+".list", rand.Text()
+	for _, spec := range []engine.Spec{running, over} {
+		spec.Labels[key] = mine
+	}
+	g.start(t, running)
+	g.output(t, over)
+	g.over(t, over.Name)
+	for _, value := range []string{mine, ""} {
+		got, err := g.Engine.List(t.Context(), key, value)
+		if err != nil || len(got.Containers) != 2 || len(got.Volumes) != 2 {
+			t.Fatalf("List(%q) gave %+v, %v", value, got, err)
+		}
+		for _, c := range got.Containers {
+			if c.Running != (c.Name == running.Name) || c.Labels[key] != mine || c.Created.IsZero() {
+				t.Errorf("container %+v", c)
+			}
+		}
+		for _, v := range got.Volumes {
+			if v.Labels[key] != mine || v.Created.IsZero() {
+				t.Errorf("volume %+v", v)
+			}
+		}
+	}
+	none, err := g.Engine.List(t.Context(), key, "another")
+	if err != nil || len(none.Containers)+len(none.Volumes) != 0 {
+		t.Errorf("another value gives %+v, %v", none, err)
+	}
+}
+
+func (g Target) removing(t *testing.T) {
+	spec := g.python(t, lasting)
+	g.start(t, spec)
+	for range 2 {
+		names := []string{spec.Name, spec.Name + "-absent"}
+		if err := g.Engine.Remove(t.Context(), names, names); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if g.find(t, spec.Name).Name != "" {
+		t.Error("it is still there")
+	}
+}
+
+func (g Target) volumeInUse(t *testing.T) {
+	spec := g.python(t, idle)
+	g.start(t, spec)
+	if err := g.Engine.Remove(t.Context(), nil, []string{spec.Volume}); err == nil {
+		t.Error("the volume of a running container was removed")
+	}
+}
+
+func (g Target) removingMeetsTheEnd(t *testing.T) {
+	for range 4 {
+		spec := g.python(t, idle)
+		p := g.start(t, spec)
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Engine.Remove(t.Context(), []string{spec.Name}, []string{spec.Volume}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func (g Target) image(t *testing.T) {
+	info, err := g.Engine.Image(t.Context(), g.python(t, "pass").Image)
+	if err != nil || info.ID == "" || info.Arch == "" {
+		t.Errorf("the image is %+v, %v", info, err)
+	}
+	for _, ref := range []string{"localhost/no-such-image:1", "", "not a reference!", strings.Repeat("x", 5000)} {
+		if _, err := g.Engine.Image(t.Context(), ref); err == nil {
+			t.Errorf("Image(%.20q) found something", ref)
+		} else if ref == "localhost/no-such-image:1" && !errors.Is(err, engine.ErrImageMissing) {
+			t.Errorf("Image(%q): %v", ref, err)
+		}
+	}
+}
+
+func (g Target) failing(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*engine.Spec)
+		want   error
+	}{
+		"the image is missing":          {func(s *engine.Spec) { s.Image = "localhost/no-such-image:1" }, engine.ErrImageMissing},
+		"the image's name is bad":       {func(s *engine.Spec) { s.Image = "no image!" }, nil},
+		"the program is missing":        {func(s *engine.Spec) { s.Command = []string{"no-such-program", "-c", "x"} }, nil},
+		"its path is missing":           {func(s *engine.Spec) { s.Command = []string{"/no/such/node"} }, nil},
+		"the program is no program":     {func(s *engine.Spec) { s.Command = []string{"/etc/passwd"} }, nil},
+		"the program is a folder":       {func(s *engine.Spec) { s.Command = []string{"/etc"} }, nil},
+		"there is no supervisor for it": {func(s *engine.Spec) { s.Arch = "s390x" }, engine.ErrArchitecture},
+		"the name is bad":               {func(s *engine.Spec) { s.Name = "../../etc" }, nil},
+		"there is no name":              {func(s *engine.Spec) { s.Name = "" }, nil},
+		"there is no volume":            {func(s *engine.Spec) { s.Volume = "" }, nil},
+		"there is no command":           {func(s *engine.Spec) { s.Command = nil }, nil},
+	} {
+		spec := g.python(t, "pass")
+		named := spec.Name
+		test.change(&spec)
+		p, err := g.Engine.Start(t.Context(), spec)
+		if err == nil {
+			p.Close()
+		}
+		if err == nil || test.want != nil && !errors.Is(err, test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if g.find(t, named).Name != "" {
+			t.Errorf("%s: the container is still there", name)
+		}
+	}
+}
+
+func (g Target) nameInUse(t *testing.T) {
+	spec := g.python(t, idle)
+	first := g.start(t, spec)
+	if p, err := g.Engine.Start(t.Context(), spec); err == nil {
+		p.Close()
+		t.Fatal("a second container of the same name started")
+	}
+	if _, err := first.Write([]byte("x")); err != nil {
+		t.Error(err)
+	}
+	if c := g.find(t, spec.Name); !c.Running {
+		t.Error("the first container was stopped")
+	}
+}
+
+func (g Target) many(t *testing.T) {
+	specs := make([]engine.Spec, 12)
+	for i := range specs {
+		specs[i] = g.python(t, fmt.Sprintf("print(%d)", i))
+	}
+	var wait sync.WaitGroup
+	for i, spec := range specs {
+		wait.Go(func() {
+			p, err := g.Engine.Start(t.Context(), spec)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer p.Close()
+			if out, err := io.ReadAll(p); err != nil || string(out) != fmt.Sprintln(i) {
+				t.Errorf("container %d said %q, %v", i, out, err)
+			}
+		})
+	}
+	wait.Wait()
+}
+
+func (g Target) execBytes(t *testing.T) {
+	spec := g.python(t, idle)
+	g.start(t, spec)
+	sent := everyByte(1 << 20)
+	p := g.exec(t, spec.Name, "python3", "-I", "-c", "import sys; n = sys.stdin.buffer.read(1 << 20); sys.stdout.buffer.write(n)")
+	go send(t, p, sent)
+	if got, err := io.ReadAll(p); err != nil || !bytes.Equal(got, sent) {
+		t.Errorf("%d bytes came back, %v; they are not what was sent", len(got), err)
+	}
+}
+
+func (g Target) execClosing(t *testing.T) {
+	spec := g.python(t, idle)
+	g.start(t, spec)
+	p := g.exec(t, spec.Name, "python3", "-c", "import sys; print('up', flush=True); sys.stdin.read(); open('/mnt/data/ended', 'w')")
+	if _, err := io.ReadFull(p, make([]byte, 3)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(p.Close(), p.Close()); err != nil {
+		t.Error(err)
+	}
+	for {
+		look := g.exec(t, spec.Name, "python3", "-c", "import os; print(os.path.exists('/mnt/data/ended'))")
+		if out, err := io.ReadAll(look); err != nil || string(out) == "True\n" {
+			return
+		}
+	}
+}
+
+func (g Target) execGone(t *testing.T) {
+	over := g.python(t, "pass")
+	g.output(t, over)
+	g.over(t, over.Name)
+	for _, name := range []string{over.Name, over.Name + "-none"} {
+		if _, err := g.Engine.Exec(t.Context(), name, []string{"true"}); !errors.Is(err, engine.ErrContainerGone) {
+			t.Errorf("exec in %s: %v", name, err)
+		}
+	}
+	running := g.python(t, idle)
+	g.start(t, running)
+	if _, err := g.Engine.Exec(t.Context(), running.Name, nil); err == nil || errors.Is(err, engine.ErrContainerGone) {
+		t.Errorf("no command: %v", err)
+	}
+	if p, err := g.Engine.Exec(t.Context(), running.Name, []string{"/no/such/program"}); err == nil {
+		if out, err := io.ReadAll(p); len(out) > 0 || err != nil {
+			t.Errorf("a program that is not there said %q, %v", out, err)
+		}
+		p.Close()
+	}
+}
+
+// calls is every call that an engine has, on a context.
+func (g Target) calls(ctx context.Context, t *testing.T, e engine.Engine, running string) map[string]error {
+	spec := g.python(t, idle)
+	failed := make(map[string]error)
+	_, failed["image"] = e.Image(ctx, spec.Image)
+	_, failed["list"] = e.List(ctx, g.Label, "")
+	failed["remove"] = e.Remove(ctx, []string{spec.Name + "-absent"}, nil)
+	if p, err := e.Start(ctx, spec); err != nil {
+		failed["start"] = err
+	} else {
+		p.Close()
+		failed["start"] = nil
+	}
+	if p, err := e.Exec(ctx, running, []string{"true"}); err != nil {
+		failed["exec"] = err
+	} else {
+		p.Close()
+		failed["exec"] = nil
+	}
+	if g.find(t, spec.Name).Name != "" {
+		t.Error("the container that was not started is there")
+	}
+	return failed
+}
+
+func (g Target) contexts(t *testing.T) {
+	running := g.python(t, lasting)
+	g.start(t, running)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for call, err := range g.calls(cancelled, t, g.Engine, running.Name) {
+		if !errors.Is(err, context.Canceled) || errors.Is(err, engine.ErrEngineUnavailable) {
+			t.Errorf("%s that was cancelled: %v", call, err)
+		}
+	}
+	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	for call, err := range g.calls(late, t, g.Engine, running.Name) {
+		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, engine.ErrEngineUnavailable) {
+			t.Errorf("%s whose time is over: %v", call, err)
+		}
+	}
+}
+
+func (g Target) closed(t *testing.T) {
+	running := g.python(t, lasting)
+	g.start(t, running)
+	other := g.Open(t)
+	if _, err := other.List(t.Context(), g.Label, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(other.Close(), other.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for call, err := range g.calls(t.Context(), t, other, running.Name) {
+		if !errors.Is(err, engine.ErrEngineUnavailable) {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
+	if !g.find(t, running.Name).Running {
+		t.Error("a container ended with an engine")
+	}
+}
+
+// supervisor has one server start a container, and another one go on with it.
+func (g Target) supervisor(t *testing.T) {
+	spec := g.Spec(t, containers.Program("python")...)
+	spec.Arch = runtime.GOARCH
+	first := connect(g.start(t, spec))
+	first.say(t, map[string]any{
+		"type": "init", "protocol": 2, "work_dir": engine.WorkDir, "on_eof": "wait", "token": "a token", "idle_seconds": 600,
+	})
+	first.hear(t, "ready")
+	first.say(t, map[string]any{"type": "run", "id": "1", "code": "import os; x = os.path.exists('output'); x"})
+	if done := first.hear(t, "done"); done["result"] != "True" {
+		t.Fatalf("the first run came to %v", done)
+	}
+	if err := first.conn.Close(); err != nil {
+		t.Error(err)
+	}
+	later := connect(g.exec(t, spec.Name, containers.Join()...))
+	later.say(t, map[string]any{"type": "attach", "protocol": 2, "token": "a token"})
+	later.hear(t, "ready")
+	later.say(t, map[string]any{"type": "run", "id": "2", "code": "x + 41"})
+	for {
+		done := later.hear(t, "done") // of the first run, and then of the second
+		if done["id"] == "2" {
+			if done["result"] != "42" {
+				t.Errorf("the second run came to %v", done)
+			}
+			return
+		}
+	}
+}
+
+// peer is a server that speaks to a supervisor.
+type peer struct {
+	proc engine.Process
+	conn *channel.Conn
+}
+
+func connect(p engine.Process) peer {
+	return peer{p, channel.New(p, channel.Options{MaxControl: 8 << 20})}
+}
+
+func (p peer) say(t *testing.T, message map[string]any) {
+	t.Helper()
+	text, err := json.Marshal(message)
+	if err == nil {
+		err = p.conn.Send(text)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hear returns the next message of a type.
+func (p peer) hear(t *testing.T, kind string) map[string]any {
+	t.Helper()
+	for {
+		text, err := p.conn.Receive()
+		if err != nil {
+			t.Fatalf("%v; it said %s", err, p.proc.Stderr())
+		}
+		var message map[string]any
+		if err := json.Unmarshal(text, &message); err != nil {
+			t.Fatal(err)
+		}
+		if message["type"] == kind {
+			return message
+		}
+	}
+}

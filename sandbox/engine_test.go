@@ -1,0 +1,329 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
+)
+
+// testEngine is an engine whose containers are processes with the real supervisor. Tests may have its calls come to
+// something else.
+type testEngine struct {
+	*enginetest.Processes
+
+	mu      sync.Mutex
+	faults  faults
+	started []Spec
+	joins   int
+}
+
+// faults are calls that fail, or that are answered by the test. Those that are nil are as they are.
+type faults struct {
+	image, remove, list error
+	start               func(Spec) (Process, error) // nil, nil: as it is
+	exec                func(container string) (Process, error)
+}
+
+func newEngine(t *testing.T) *testEngine { return &testEngine{Processes: enginetest.New(t)} }
+
+// fails has calls fail from now on; all that did before are as they are again.
+func (e *testEngine) fails(f faults) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.faults = f
+}
+
+func (e *testEngine) faultsNow() faults {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.faults
+}
+
+func (e *testEngine) Image(ctx context.Context, ref string) (ImageInfo, error) {
+	if err := e.faultsNow().image; err != nil {
+		return ImageInfo{}, err
+	}
+	return e.Processes.Image(ctx, ref)
+}
+
+func (e *testEngine) Start(ctx context.Context, spec Spec) (Process, error) {
+	e.mu.Lock()
+	e.started = append(e.started, spec)
+	e.mu.Unlock()
+	if start := e.faultsNow().start; start != nil {
+		if p, err := start(spec); p != nil || err != nil {
+			return p, err
+		}
+	}
+	return e.Processes.Start(ctx, spec)
+}
+
+func (e *testEngine) Exec(ctx context.Context, container string, command []string) (Process, error) {
+	e.mu.Lock()
+	e.joins++
+	e.mu.Unlock()
+	if exec := e.faultsNow().exec; exec != nil {
+		return exec(container)
+	}
+	return e.Processes.Exec(ctx, container, command)
+}
+
+// joined is how often a program was to be started in a container.
+func (e *testEngine) joined() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.joins
+}
+
+func (e *testEngine) Remove(ctx context.Context, names, volumes []string) error {
+	if err := e.faultsNow().remove; err != nil {
+		return err
+	}
+	return e.Processes.Remove(ctx, names, volumes)
+}
+
+func (e *testEngine) List(ctx context.Context, key, value string) (Inventory, error) {
+	if err := e.faultsNow().list; err != nil {
+		return Inventory{}, err
+	}
+	return e.Processes.List(ctx, key, value)
+}
+
+// specs are the containers that were asked for.
+func (e *testEngine) specs() []Spec {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.started)
+}
+
+func (e *testEngine) holds(t *testing.T) []string {
+	t.Helper()
+	inventory, err := e.Processes.List(t.Context(), LabelSession, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, c := range inventory.Containers {
+		names = append(names, c.Name)
+	}
+	for _, v := range inventory.Volumes {
+		names = append(names, "volume "+v.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// peer is a supervisor that a test plays, word by word.
+type peer struct {
+	*channel.Conn
+	raw io.Writer
+}
+
+// played is process 1 as a script has it. Its container ends with the script.
+func played(script func(p peer)) func(io.ReadWriteCloser) {
+	return func(stdio io.ReadWriteCloser) {
+		c := channel.New(stdio, channel.Options{Supervisor: true, MaxControl: maxFrameOut})
+		defer func() { _ = c.Close() }()
+		script(peer{c, stdio})
+	}
+}
+
+// play has every container's process 1 be played by a script.
+func (e *testEngine) play(script func(p peer)) {
+	e.Play = func(Spec) func(io.ReadWriteCloser) { return played(script) }
+}
+
+// heard is any message of a server.
+type heard struct {
+	Type  string `json:"type"`
+	Token string `json:"token"`
+	ID    string `json:"id"`
+	Code  string `json:"code"`
+}
+
+// hear returns the server's next message of a type; false when there is none any more.
+func (p peer) hear(kind string) (heard, bool) {
+	for {
+		var m heard
+		body, err := p.Receive()
+		if err != nil || json.Unmarshal(body, &m) != nil {
+			return m, false
+		}
+		if m.Type == kind {
+			return m, true
+		}
+	}
+}
+
+func (p peer) say(message map[string]any) {
+	text, err := json.Marshal(message)
+	if err == nil {
+		_ = p.Send(text)
+	}
+}
+
+func (p peer) ready(more map[string]any) {
+	p.say(with(map[string]any{"type": "ready", "protocol": protocol, "language": "python", "version": "3.played"}, more))
+}
+
+func (p peer) done(id string, more map[string]any) {
+	p.say(with(map[string]any{"type": "done", "id": id, "status": "completed", "exit_code": 0, "kernel": "alive"}, more))
+}
+
+func with(message, more map[string]any) map[string]any {
+	for name, value := range more {
+		message[name] = value
+	}
+	return message
+}
+
+// stay keeps a container alive until its server lets go of it.
+func (p peer) stay() { p.hear("") }
+
+// completing is a script for tests of what happens long afterwards: every run is over at once.
+func completing(p peer) {
+	p.ready(nil)
+	completingRuns(p)
+}
+
+func completingRuns(p peer) {
+	for run, ok := p.hear("run"); ok; run, ok = p.hear("run") {
+		p.done(run.ID, map[string]any{"result": run.Code})
+	}
+}
+
+// hostileTo is a script that answers the first run as answer does.
+func hostileTo(answer func(p peer, run heard)) func(p peer) {
+	return func(p peer) {
+		p.ready(nil)
+		if run, ok := p.hear("run"); ok {
+			answer(p, run)
+		}
+	}
+}
+
+// hang is code that goes on until it is interrupted.
+const hang = "import time\nprint('so far', flush=True)\ntime.sleep(600)"
+
+func testConfig(t *testing.T, e *testEngine) Config {
+	return Config{
+		Engine: e,
+		Kernels: map[Language]KernelConfig{
+			Python: {Image: enginetest.Image, Interpreter: "python3", Command: containers.Program("python"), Join: containers.Join()},
+		},
+		CodeBytes: 1000, OutputBytes: 1000, SpoolBytes: 1 << 20,
+		RunTimeout: time.Minute, MaxRunTimeout: time.Hour, IdleTimeout: 30 * time.Minute, Lifetime: 24 * time.Hour,
+		StartTimeout: time.Minute, MaxSessions: 3, StateDir: t.TempDir(), Host: "host",
+		Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+// newTestManager must be called inside the bubble that the test runs in.
+func newTestManager(t *testing.T, config Config) *Manager {
+	m := NewManager(config)
+	t.Cleanup(func() { m.Close(context.Background()) })
+	return m
+}
+
+// newQuietManager makes no sweep after its first answer, which would lock what was closed.
+func newQuietManager(t *testing.T, config Config) *Manager {
+	m := newTestManager(t, config)
+	m.swept.Do(func() {})
+	return m
+}
+
+// mustRun waits for a run that is expected to have a result.
+func mustRun(t *testing.T, m *Manager, options RunOptions) *Result {
+	t.Helper()
+	res, err := finish(m, options)
+	if err != nil {
+		t.Fatalf("run %q: %v", options.Code, err)
+	}
+	return res
+}
+
+// wantValue wants a run to come to a value and to tell nothing.
+func wantValue(t *testing.T, res *Result, value string) {
+	t.Helper()
+	if res.Value == nil || *res.Value != value || len(res.Notes) != 0 {
+		t.Errorf("%s came to %+v, not to %s: notes %q, error %+v", res.RunID, res.Value, value, res.Notes, res.Error)
+	}
+}
+
+// mustHang begins a run that goes on.
+func mustHang(t *testing.T, m *Manager, options RunOptions) *Run {
+	t.Helper()
+	options.Language, options.Code = Python, hang
+	run, err := m.Run(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the code runs", func() bool { return run.SoFar(t.Context()).Stdout.Head == "so far\n" })
+	return run
+}
+
+// mustCancel interrupts a run and wants that to keep the variables.
+func mustCancel(t *testing.T, run *Run) {
+	t.Helper()
+	run.Interrupt()
+	<-run.Done()
+	if res, err := run.Result(); err != nil || res.Status != Cancelled || res.ExitCode != 130 || res.VariablesLost {
+		t.Errorf("it came to %+v, %v", res, err)
+	}
+}
+
+// eventually waits until something is so.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for began := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatal("it never comes to this: " + what)
+		}
+	}
+}
+
+func finish(m *Manager, options RunOptions) (*Result, error) {
+	if options.Language == "" {
+		options.Language = Python
+	}
+	run, err := m.Run(options)
+	if err != nil {
+		return nil, err
+	}
+	<-run.Done()
+	return run.Result()
+}
+
+func wantCode(t *testing.T, err error, code fault.Code) *fault.Error {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != code {
+		t.Fatalf("got error %v, want code %s", err, code)
+	}
+	if f.Hint == "" {
+		t.Errorf("fault %v has no hint", f)
+	}
+	return f
+}
+
+// wantNote wants a run to tell one thing, or nothing where that is empty.
+func wantNote(t *testing.T, res *Result, part string) {
+	t.Helper()
+	if notes := strings.Join(res.Notes, "\n"); (part == "") != (notes == "") || !strings.Contains(notes, part) || len(res.Notes) > 1 {
+		t.Errorf("%s has the notes %q, want %q", res.RunID, res.Notes, part)
+	}
+}
+
+var discardLog = slog.New(slog.DiscardHandler)

@@ -1,0 +1,419 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
+	"golang.org/x/text/unicode/norm"
+)
+
+const (
+	// filesPatience is how long a supervisor may take over one step: a message that it reads, an answer, a
+	// piece of a file.
+	filesPatience = 15 * time.Second
+	// maxWalk is how many entries a walk tells at the most; a supervisor stops before.
+	maxWalk = 250_000
+)
+
+var (
+	// errFilesSilent ends a stream that does not go on.
+	errFilesSilent = errors.New("the supervisor does not go on with files")
+	// errFilesFrame ends one whose answers cannot be believed.
+	errFilesFrame = errors.New("an answer about files breaks the protocol")
+)
+
+// longAgo is a deadline that ends what waits.
+var longAgo = time.Unix(1, 0)
+
+// streams opens streams to a supervisor: a [channel.Conn].
+type streams interface{ Open() (net.Conn, error) }
+
+// fileClient brings files into a session's work directory and out of it, by a stream for each request. Errors are
+// faults, the cause of the context's end, those of content and visit, and else errFilesSilent or errFilesFrame.
+type fileClient struct{ streams streams }
+
+// put sends a file. The supervisor may refuse while the content still comes, so its answer is listened for all the time.
+func (c fileClient) put(ctx context.Context, u Upload, limitBytes, limitFiles int64) (File, error) {
+	r := filewire.Request{
+		Op: filewire.Put, Path: u.Path, Overwrite: u.Overwrite, LimitBytes: limitBytes, LimitFiles: limitFiles, Mode: uint32(u.Mode.Perm()),
+	}
+	if !u.Exact {
+		r.Forms = otherForms(u.Path)
+	}
+	if !u.Modified.IsZero() {
+		r.ModifiedMS = u.Modified.UnixMilli()
+	}
+	s, err := c.begin(ctx, r)
+	if err != nil {
+		return File{}, err
+	}
+	defer s.close()
+	var a filewire.Answer
+	var answered error
+	wanted, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a, answered = s.read()
+		stop()
+		_ = s.conn.SetWriteDeadline(longAgo)
+	}()
+	contentErr, sendErr := s.pour(wanted, u.Content)
+	if contentErr != nil {
+		return File{}, contentErr
+	}
+	if err := s.step(ctx, s.conn.SetReadDeadline, func() error {
+		if sendErr != nil { // by an answer that has come, or else there will be none
+			_ = s.conn.SetReadDeadline(longAgo)
+		}
+		<-done
+		return answered
+	}); err != nil {
+		return File{}, err
+	}
+	if a.Error != nil {
+		return File{}, fileFault(a.Error, u.Path)
+	}
+	return File{Path: pathOr(a.Path, u.Path), SizeBytes: max(a.SizeBytes, 0), Modified: time.Now()}, nil
+}
+
+// open asks for a part of a file and reads its facts.
+func (c fileClient) open(ctx context.Context, name string, o ReadOptions) (*FileReader, error) {
+	s, err := c.begin(ctx, filewire.Request{
+		Op: filewire.Get, Path: name, Forms: otherForms(name), Offset: o.Offset, Limit: o.Limit, Lines: o.Lines, MaxBytes: o.MaxBytes,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.answer()
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return &FileReader{
+		stream: s, content: filewire.Content{From: s.conn},
+		file: File{Path: pathOr(a.Path, name), SizeBytes: max(a.SizeBytes, 0), Modified: moment(a.ModifiedMS)},
+	}, nil
+}
+
+// list tells visit what there is. An error of visit ends it.
+func (c fileClient) list(ctx context.Context, everything bool, visit func(Entry) error) (WalkEnd, error) {
+	s, err := c.begin(ctx, filewire.Request{Op: filewire.List, Everything: everything})
+	if err != nil {
+		return WalkEnd{}, err
+	}
+	defer s.close()
+	var bad int64
+	for seen := 0; ; {
+		a, err := s.answer()
+		switch {
+		case err != nil:
+			return WalkEnd{}, err
+		case a.End:
+			return WalkEnd{Complete: a.Complete, Skipped: max(a.Skipped, 0) + bad}, nil
+		case len(a.Entries) == 0: // it says nothing, for ever
+			return WalkEnd{}, errFilesFrame
+		}
+		if seen += len(a.Entries); seen > maxWalk {
+			return WalkEnd{Skipped: bad}, nil
+		}
+		for _, told := range a.Entries {
+			entry, ok := checkEntry(told)
+			if !ok {
+				bad++
+			} else if err := visit(entry); err != nil {
+				return WalkEnd{}, err
+			}
+		}
+	}
+}
+
+// mkdir makes a folder and those above it. One that exists is no error.
+func (c fileClient) mkdir(ctx context.Context, name string) error {
+	_, err := c.ask(ctx, filewire.Request{Op: filewire.MakeDir, Path: name})
+	return err
+}
+
+func (c fileClient) symlink(ctx context.Context, name, target string) error {
+	_, err := c.ask(ctx, filewire.Request{Op: filewire.Symlink, Path: name, Target: target})
+	return err
+}
+
+// usage counts what the work directory holds; complete is false where something was not seen.
+func (c fileClient) usage(ctx context.Context) (files, bytes int64, complete bool, err error) {
+	a, err := c.ask(ctx, filewire.Request{Op: filewire.Usage})
+	return max(a.Files, 0), max(a.Bytes, 0), a.Complete, err
+}
+
+func (c fileClient) ask(ctx context.Context, r filewire.Request) (filewire.Answer, error) {
+	s, err := c.begin(ctx, r)
+	if err != nil {
+		return filewire.Answer{}, err
+	}
+	defer s.close()
+	return s.answer()
+}
+
+// begin opens a stream, which must be closed, and sends a request.
+func (c fileClient) begin(ctx context.Context, r filewire.Request) (*fileStream, error) {
+	conn, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &fileStream{ctx: ctx, conn: conn, name: cmp.Or(r.Path, WorkDir)}
+	s.stop = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(longAgo) })
+	if err := s.step(ctx, conn.SetWriteDeadline, func() error { return filewire.Write(conn, r) }); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// connect opens a stream in bounded time: where a supervisor has answered none of many, a multiplexer waits.
+func (c fileClient) connect(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, filesPatience, errFilesSilent)
+	defer cancel()
+	type opened struct {
+		conn net.Conn
+		err  error
+	}
+	result := make(chan opened)
+	go func() {
+		conn, err := c.streams.Open()
+		select {
+		case result <- opened{conn, err}:
+		case <-ctx.Done():
+			if err == nil {
+				_ = conn.Close()
+			}
+		}
+	}()
+	select {
+	case r := <-result:
+		if r.err != nil {
+			return nil, fmt.Errorf("%w: %w", errFilesSilent, r.err)
+		}
+		return r.conn, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// fileStream is the server's end of one request.
+type fileStream struct {
+	ctx  context.Context
+	conn net.Conn
+	name string // of the file, for words
+	stop func() bool
+}
+
+func (s *fileStream) close() {
+	s.stop()
+	_ = s.conn.SetDeadline(longAgo) // closing does not end what reads
+	_ = s.conn.Close()
+}
+
+// step does something that reads or writes, in bounded time. set sets the deadline of that.
+func (s *fileStream) step(ctx context.Context, set func(time.Time) error, do func() error) error {
+	_ = set(time.Now().Add(filesPatience))
+	err := ctx.Err() // whoever ends the context sets a deadline afterwards
+	if err == nil {
+		err = do()
+	}
+	switch {
+	case err == nil, errors.Is(err, errFilesFrame):
+		return err
+	case s.ctx.Err() != nil:
+		return context.Cause(s.ctx)
+	case errors.Is(err, filewire.ErrTooLarge):
+		return fmt.Errorf("%w: %w", errFilesFrame, err)
+	}
+	return fmt.Errorf("%w: %w", errFilesSilent, err)
+}
+
+// answer reads a message in bounded time. An error that it tells of is a fault.
+func (s *fileStream) answer() (a filewire.Answer, err error) {
+	err = s.step(s.ctx, s.conn.SetReadDeadline, func() error {
+		a, err = s.read()
+		return err
+	})
+	if err == nil && a.Error != nil {
+		err = fileFault(a.Error, s.name)
+	}
+	return a, err
+}
+
+func (s *fileStream) read() (a filewire.Answer, err error) {
+	text, err := filewire.ReadText(s.conn, filewire.MaxAnswer)
+	if err != nil {
+		return a, err
+	}
+	if err = checkShape(text); err == nil {
+		err = json.Unmarshal(text, &a)
+	}
+	if err != nil {
+		return filewire.Answer{}, fmt.Errorf("%w: %w", errFilesFrame, err)
+	}
+	return a, nil
+}
+
+// pour sends the content and its end, as long as that is wanted.
+func (s *fileStream) pour(wanted context.Context, content io.Reader) (contentErr, sendErr error) {
+	var piece filewire.Piece
+	for {
+		n, err := fill(piece.Room(), content)
+		ended := errors.Is(err, io.EOF)
+		if err != nil && !ended {
+			return err, nil
+		}
+		err = s.step(wanted, s.conn.SetWriteDeadline, func() error {
+			if n > 0 {
+				if err := piece.Send(s.conn, n); err != nil {
+					return err
+				}
+			}
+			if ended {
+				return piece.Send(s.conn, 0)
+			}
+			return nil
+		})
+		if err != nil || ended {
+			return nil, err
+		}
+	}
+}
+
+// fill reads until b is full, or an error. Unlike io.ReadFull it tells an end from content that was cut off.
+func fill(b []byte, from io.Reader) (n int, err error) {
+	for n < len(b) && err == nil {
+		var more int
+		more, err = from.Read(b[n:])
+		n += more
+	}
+	return n, err
+}
+
+// FileReader reads a part of a session's file. It must be closed. It is for one goroutine.
+type FileReader struct {
+	stream  *fileStream
+	content filewire.Content
+	file    File
+	end     ReadEnd
+	err     error
+	done    func() // may be nil
+	session string // its id
+	// explain puts an error of the stream into words; may be nil.
+	explain func(context.Context, error) error
+}
+
+// File returns what is read: its size is that of the whole.
+func (r *FileReader) File() File { return r.file }
+
+// SessionID names the session that the file is in.
+func (r *FileReader) SessionID() string { return r.session }
+
+// End returns what was read, once Read has returned io.EOF.
+func (r *FileReader) End() ReadEnd { return r.end }
+
+// Read reads the part of the file that was asked for.
+func (r *FileReader) Read(b []byte) (n int, err error) {
+	if r.err != nil || len(b) == 0 {
+		return 0, r.err
+	}
+	s, ended := r.stream, false
+	err = s.step(s.ctx, s.conn.SetReadDeadline, func() error {
+		n, err = r.content.Read(b)
+		if ended = errors.Is(err, io.EOF); ended {
+			return nil
+		}
+		return err
+	})
+	if ended && err == nil {
+		var a filewire.Answer
+		if a, err = s.answer(); err == nil {
+			r.end = ReadEnd{Bytes: max(a.Bytes, 0), Lines: max(a.Lines, 0), Complete: a.Complete, Changed: a.Changed}
+			r.err = io.EOF
+			return n, r.err
+		}
+	}
+	if err != nil && r.explain != nil {
+		err = r.explain(s.ctx, err)
+	}
+	r.err = err
+	return n, err
+}
+
+// Close lets go of the file. What was not read of it is left.
+func (r *FileReader) Close() error {
+	r.stream.close()
+	if r.done != nil {
+		r.done()
+		r.done = nil
+	}
+	return nil
+}
+
+// otherForms returns the other ways in which a path may be written in Unicode.
+func otherForms(name string) []string {
+	forms := []string{name, norm.NFC.String(name), norm.NFD.String(name)}
+	slices.Sort(forms)
+	return slices.DeleteFunc(slices.Compact(forms), func(form string) bool { return form == name })
+}
+
+func pathOr(told, asked string) string {
+	if told = safePath(told); told != "" {
+		return told
+	}
+	return asked
+}
+
+func checkEntry(told filewire.Entry) (Entry, bool) {
+	e := Entry{
+		File: File{Path: safePath(told.Path), SizeBytes: max(told.SizeBytes, 0), Modified: moment(told.ModifiedMS)},
+		Mode: fs.FileMode(told.Mode).Perm(), Target: told.Target,
+	}
+	if e.Path == "" || len(told.Kind) != 1 || len(e.Target) > maxPathBytes {
+		return e, false
+	}
+	e.Kind = told.Kind[0]
+	return e, true
+}
+
+// fileFault puts a supervisor's error about a file into words of our own: its message is hostile text.
+func fileFault(e *filewire.Error, name string) *fault.Error {
+	name = clip(name, 120)
+	switch e.Code {
+	case filewire.NotFound:
+		return fault.New(fault.NotFound, "list_artifacts tells which files there are.", "There is no file %q.", name)
+	case filewire.FileExists:
+		return fault.New(fault.FileExists, "Pass overwrite: true to replace it, or use another name.", "There is a file %q already.", name).
+			With("size_bytes", e.SizeBytes)
+	case filewire.IsDirectory:
+		return fault.New(fault.InvalidPath, "Name a file; list_artifacts with a glob such as "+path.Join(name, "**")+" tells what is in it.",
+			"%q is a folder.", name)
+	case filewire.InvalidPath:
+		return fault.New(fault.InvalidPath, "Name a regular file below "+WorkDir+".",
+			"%q is no regular file below %s, or a link leads out of it.", name, WorkDir)
+	case filewire.QuotaExceeded:
+		return errQuota(e.SizeBytes)
+	}
+	return fault.New(fault.ExecutionFailed, "Look at the file from code; the system said what the message tells.",
+		"The sandbox could not do this with %q: %s", name, clip(e.Message, 200))
+}
+
+func errQuota(bytes int64) *fault.Error {
+	return fault.New(fault.QuotaExceeded, "Delete files that are not needed (run code for that), or close the session; the setting is --volume-limit.",
+		"The session's files would take more than they may.").With("size_bytes", bytes)
+}

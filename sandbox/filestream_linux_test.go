@@ -1,0 +1,1117 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/files"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
+	"golang.org/x/sys/unix"
+)
+
+// workFiles is a work directory that a supervisor's end serves. What is sent has been read when it is sent: the
+// streams hold nothing.
+type workFiles struct {
+	fileClient
+	t      *testing.T
+	base   string
+	work   string
+	before func() error // on the thread that serves a stream, which ends then; may be nil
+}
+
+func newWorkFiles(t *testing.T) *workFiles {
+	t.Helper()
+	f := &workFiles{t: t, base: t.TempDir()}
+	f.work = filepath.Join(f.base, "work")
+	f.check(os.Mkdir(f.work, 0o755))
+	f.streams = f
+	return f
+}
+
+func (f *workFiles) Open() (net.Conn, error) {
+	here, there := net.Pipe()
+	go func() {
+		defer func() { _ = there.Close() }()
+		if f.before != nil {
+			runtime.LockOSThread()
+			if err := f.before(); err != nil {
+				f.t.Error(err)
+				return
+			}
+		}
+		files.Serve(there, f.work)
+	}()
+	return here, nil
+}
+
+func (f *workFiles) check(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *workFiles) path(name string) string { return filepath.Join(f.work, name) }
+
+func (f *workFiles) write(name, content string) {
+	f.t.Helper()
+	f.check(os.MkdirAll(filepath.Dir(f.path(name)), 0o755))
+	f.check(os.WriteFile(f.path(name), []byte(content), 0o644))
+}
+
+func (f *workFiles) link(name, target string) {
+	f.t.Helper()
+	f.check(os.Symlink(target, f.path(name)))
+}
+
+func (f *workFiles) content(name string) string {
+	text, err := os.ReadFile(f.path(name))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// has holds the names that a folder has against those that it should have.
+func (f *workFiles) has(folder string, want ...string) {
+	f.t.Helper()
+	entries, err := os.ReadDir(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		f.t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	if !slices.Equal(got, want) {
+		f.t.Errorf("%s has %q, want %q", filepath.Base(folder), got, want)
+	}
+}
+
+func (f *workFiles) hasNoParts() {
+	f.t.Helper()
+	f.has(f.path(".uploads"))
+}
+
+func (f *workFiles) upload(name, content string, change ...func(*Upload)) error {
+	u := Upload{Path: name, Content: strings.NewReader(content)}
+	for _, c := range change {
+		c(&u)
+	}
+	_, err := f.put(f.t.Context(), u, 0, 0)
+	return err
+}
+
+func overwrite(u *Upload) { u.Overwrite = true }
+
+// halfway uploads a file and does something when a good part of it is on the disk.
+func (f *workFiles) halfway(name string, do func(), change ...func(*Upload)) error {
+	content := bytes.Repeat([]byte("x"), 2*filewire.PieceBytes)
+	return f.upload(name, "", append(change, func(u *Upload) {
+		u.Content = io.MultiReader(bytes.NewReader(content), then(func() error { do(); return io.EOF }))
+	})...)
+}
+
+// then is content that does something when its turn comes, and ends with an error.
+type then func() error
+
+func (t then) Read([]byte) (int, error) { return 0, t() }
+
+func (f *workFiles) read(name string, o ReadOptions) (string, ReadEnd, error) {
+	r, err := f.open(f.t.Context(), name, o)
+	if err != nil {
+		return "", ReadEnd{}, err
+	}
+	defer func() { _ = r.Close() }()
+	text, err := io.ReadAll(r)
+	return string(text), r.End(), err
+}
+
+func (f *workFiles) walk(everything bool) ([]Entry, WalkEnd) {
+	f.t.Helper()
+	var entries []Entry
+	end, err := f.list(f.t.Context(), everything, func(e Entry) error {
+		entries = append(entries, e)
+		return nil
+	})
+	f.check(err)
+	return entries, end
+}
+
+// codeOf is the code of a fault, told apart from others with the same.
+func codeOf(err error) string {
+	var f *fault.Error
+	switch {
+	case err == nil:
+		return ""
+	case !errors.As(err, &f):
+		return err.Error()
+	case f.Code == fault.InvalidPath && strings.HasSuffix(f.Message, "is a folder."):
+		return "is_directory"
+	}
+	return string(f.Code)
+}
+
+func (f *workFiles) wants(err error, code, of string) {
+	f.t.Helper()
+	if got := codeOf(err); got != code {
+		f.t.Errorf("%.60q: %q (%v), want %q", of, got, err, code)
+	}
+}
+
+// specialFiles makes a fifo, a socket, and links to them and to what is none either.
+func (f *workFiles) specialFiles() []string {
+	f.check(unix.Mkfifo(f.path("fifo"), 0o644))
+	f.check(unix.Mknod(f.path("socket"), unix.S_IFSOCK|0o644, 0))
+	for name, target := range map[string]string{"to-fifo": "fifo", "to-device": "/dev/zero", "to-proc": "/proc/self/environ"} {
+		f.link(name, target)
+	}
+	return []string{"fifo", "socket", "to-fifo", "to-device", "to-proc"}
+}
+
+var badPaths = []string{
+	"", "/etc/passwd", "..", "../x", "a/../../x", "a/..", "./x", ".", "a//b", "a/", "/", "a\x00b", "a\nb", "a\x7f", "\u0085",
+	strings.Repeat("x", 256), strings.Repeat("x/", 2100) + "x", ".uploads", ".uploads/x",
+}
+
+func TestPathsThatAreNone(t *testing.T) {
+	f := newWorkFiles(t)
+	for _, path := range badPaths {
+		f.wants(f.upload(path, "x"), "invalid_path", path)
+		f.wants(f.mkdir(t.Context(), path), "invalid_path", path)
+		f.wants(f.symlink(t.Context(), path, "x"), "invalid_path", path)
+		_, _, err := f.read(path, ReadOptions{Limit: -1})
+		f.wants(err, "invalid_path", path)
+	}
+	f.has(f.work)
+}
+
+func TestAFileComes(t *testing.T) {
+	f := newWorkFiles(t)
+	content := rand.Text() + strings.Repeat("é", filewire.PieceBytes)
+	pieces := io.MultiReader(strings.NewReader(content[:7]), strings.NewReader(""), strings.NewReader(content[7:]))
+	file, err := f.put(t.Context(), Upload{Path: "a/ü/c.bin", Content: pieces}, 0, 0)
+	f.check(err)
+	if file.Path != "a/ü/c.bin" || file.SizeBytes != int64(len(content)) || f.content("a/ü/c.bin") != content {
+		t.Errorf("came as %+v", file)
+	}
+	at := time.UnixMilli(1_500_000_000_123)
+	f.check(f.upload("run.sh", "", func(u *Upload) { u.Mode, u.Modified = 0o755|fs.ModeSetuid, at }))
+	for name, want := range map[string]fs.FileMode{"a/ü/c.bin": 0o644, "run.sh": 0o755} {
+		info, err := os.Stat(f.path(name))
+		f.check(err)
+		if info.Mode() != want {
+			t.Errorf("%s has mode %o", name, info.Mode())
+		}
+		if name == "run.sh" && !info.ModTime().Equal(at) {
+			t.Errorf("its time is %v", info.ModTime())
+		}
+	}
+	f.hasNoParts()
+}
+
+func TestWhatIsThereStays(t *testing.T) {
+	f := newWorkFiles(t)
+	f.write("file", "old")
+	err := f.upload("file", "new")
+	if wantCode(t, err, fault.FileExists).Fields["size_bytes"] != int64(3) || f.content("file") != "old" {
+		t.Errorf("%v, and the file is %q", err, f.content("file"))
+	}
+	f.check(f.upload("file", "new", overwrite))
+	f.check(os.Mkdir(f.path("d"), 0o755))
+	f.link("to-d", "d")
+	outside := filepath.Join(f.base, "outside")
+	f.check(os.WriteFile(outside, []byte("kept"), 0o644))
+	for _, name := range []string{"d", "to-d"} {
+		f.wants(f.upload(name, "x"), "is_directory", name)
+		f.wants(f.upload(name, "x", overwrite), "is_directory", name)
+	}
+	for _, name := range f.specialFiles()[:2] {
+		f.wants(f.upload(name, "x", overwrite), "invalid_path", name)
+	}
+	for _, target := range []string{outside, "nowhere", "loop"} {
+		f.link("loop", target)
+		f.wants(f.upload("loop", "x"), "file_exists", target)
+		f.check(f.upload("loop", "new", overwrite))
+		if info, err := os.Lstat(f.path("loop")); err != nil || !info.Mode().IsRegular() {
+			t.Errorf("a link to %s became %v, %v", target, info.Mode(), err)
+		}
+		f.check(os.Remove(f.path("loop")))
+	}
+	f.check(os.Link(f.path("file"), f.path("other")))
+	f.check(f.upload("other", "third", overwrite))
+	if text, _ := os.ReadFile(outside); string(text) != "kept" || f.content("file") != "new" || f.content("other") != "third" {
+		t.Errorf("left: %q, %q, %q", text, f.content("file"), f.content("other"))
+	}
+	f.hasNoParts()
+}
+
+func TestWhatComesMeanwhileIsNotReplaced(t *testing.T) {
+	for name, test := range map[string]struct {
+		meanwhile func(f *workFiles, path string) error
+		overwrite bool
+		want      string
+	}{
+		"a file":   {func(_ *workFiles, p string) error { return os.WriteFile(p, []byte("first"), 0o644) }, false, "file_exists"},
+		"a link":   {func(_ *workFiles, p string) error { return os.Symlink("nowhere", p) }, false, "file_exists"},
+		"a folder": {func(_ *workFiles, p string) error { return os.Mkdir(p, 0o755) }, true, "is_directory"},
+		"a fifo":   {func(_ *workFiles, p string) error { return unix.Mkfifo(p, 0o644) }, true, "invalid_path"},
+		"its folder leads out": {func(f *workFiles, p string) error {
+			return errors.Join(os.Remove(filepath.Dir(p)), os.Symlink(f.base, filepath.Dir(p)))
+		}, true, "invalid_path"},
+		"its folder is a file": {func(_ *workFiles, p string) error {
+			return errors.Join(os.Remove(filepath.Dir(p)), os.WriteFile(filepath.Dir(p), nil, 0o644))
+		}, true, "invalid_path"},
+		"its folder is gone": {func(_ *workFiles, p string) error { return os.Remove(filepath.Dir(p)) }, false, ""},
+		"nothing":            {func(*workFiles, string) error { return nil }, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newWorkFiles(t)
+			f.check(os.Mkdir(f.path("d"), 0o755))
+			err := f.halfway("d/a", func() {
+				f.has(f.path("d"))
+				f.check(test.meanwhile(f, f.path("d/a")))
+			}, func(u *Upload) { u.Overwrite = test.overwrite })
+			f.wants(err, test.want, name)
+			f.has(f.base, "work")
+			f.hasNoParts()
+		})
+	}
+}
+
+func TestAPartThatIsTamperedWithIsNotTaken(t *testing.T) {
+	for name, test := range map[string]struct {
+		tamper func(part string) error
+		want   string
+	}{
+		"swapped": {func(p string) error { return errors.Join(os.Remove(p), os.Symlink("/etc/passwd", p)) }, "execution_failed"},
+		"longer":  {func(p string) error { return os.Truncate(p, 1<<30) }, "execution_failed"},
+		"removed": {os.Remove, "not_found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newWorkFiles(t)
+			err := f.halfway("a", func() {
+				parts, err := os.ReadDir(f.path(".uploads"))
+				f.check(err)
+				f.check(test.tamper(f.path(".uploads/" + parts[0].Name())))
+			})
+			f.wants(err, test.want, name)
+			f.has(f.work, ".uploads")
+			f.hasNoParts()
+		})
+	}
+}
+
+func TestOfUploadsThatRaceOneWins(t *testing.T) {
+	f := newWorkFiles(t)
+	for i := range 100 {
+		name := fmt.Sprintf("race-%d", i)
+		var all, sent sync.WaitGroup
+		var errs [8]error
+		sent.Add(len(errs))
+		for at := range errs {
+			all.Go(func() {
+				errs[at] = f.upload(name, "", func(u *Upload) {
+					u.Content = io.MultiReader(strings.NewReader(fmt.Sprint(at)), then(func() error {
+						sent.Done()
+						sent.Wait() // all of them end at once
+						return io.EOF
+					}))
+				})
+			})
+		}
+		all.Wait()
+		winners := 0
+		for at, err := range errs {
+			if err != nil {
+				f.wants(err, "file_exists", name)
+				continue
+			}
+			winners++
+			if f.content(name) != fmt.Sprint(at) {
+				t.Errorf("%s is %q, and %d won", name, f.content(name), at)
+			}
+		}
+		if winners != 1 {
+			t.Errorf("%d have won %s", winners, name)
+		}
+	}
+}
+
+func TestContentThatDoesNotEndLeavesNothing(t *testing.T) {
+	broken := errors.New("the source broke")
+	for name, fails := range map[string]func(end context.CancelCauseFunc) error{
+		"it breaks":           func(context.CancelCauseFunc) error { return broken },
+		"it is cut off":       func(context.CancelCauseFunc) error { return io.ErrUnexpectedEOF },
+		"the caller gives up": func(end context.CancelCauseFunc) error { end(broken); return io.EOF },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newWorkFiles(t)
+				ctx, end := context.WithCancelCause(t.Context())
+				defer end(nil)
+				_, err := f.put(ctx, Upload{Path: "d/a", Content: io.MultiReader(
+					bytes.NewReader(make([]byte, 2*filewire.PieceBytes)), then(func() error { return fails(end) }))}, 0, 0)
+				if !errors.Is(err, broken) && !errors.Is(err, io.ErrUnexpectedEOF) {
+					t.Errorf("told as %v", err)
+				}
+				synctest.Wait() // until the supervisor's end has heard of it
+				f.has(f.work, ".uploads")
+				f.hasNoParts()
+			})
+		})
+	}
+}
+
+func TestHostileThingsWherePartsGo(t *testing.T) {
+	f := newWorkFiles(t)
+	outside := filepath.Join(f.base, "outside")
+	f.check(os.Mkdir(outside, 0o755))
+	for _, make := range []func(path string) error{
+		func(p string) error { return os.Symlink(outside, p) },
+		func(p string) error { return os.WriteFile(p, nil, 0o644) },
+		func(p string) error { return unix.Mkfifo(p, 0o644) },
+	} {
+		f.check(make(f.path(".uploads")))
+		f.check(f.upload("a", "x", overwrite))
+		f.check(os.Remove(f.path(".uploads")))
+	}
+	f.has(outside)
+}
+
+func TestOldPartsAreRemoved(t *testing.T) {
+	f := newWorkFiles(t)
+	for _, name := range []string{"old", "young", "folder/x"} {
+		f.write(".uploads/"+name, "")
+	}
+	for _, name := range []string{"old", "folder"} {
+		f.check(os.Chtimes(f.path(".uploads/"+name), time.Time{}, time.Now().Add(-11*time.Minute)))
+	}
+	f.check(f.upload("a", "x"))
+	f.has(f.path(".uploads"), "folder", "young")
+}
+
+// withoutOpenat2 makes the thread one of a kernel that does not have the call yet.
+func withoutOpenat2() error {
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number of the call
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_OPENAT2, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
+}
+
+func TestLinksAreFollowedOnlyWhereTheyStayInside(t *testing.T) {
+	f := newWorkFiles(t)
+	f.followLinks()
+	// This one goes by no path, and back in.
+	f.link("o9", "/proc/self/root"+f.work)
+	_, _, err := f.read("o9/d/a", ReadOptions{Limit: -1})
+	f.wants(err, "invalid_path", "o9/d/a")
+	f.wants(f.upload("o9/a", "x"), "invalid_path", "o9/a")
+}
+
+func TestLinksAreFollowedOnlyWhereTheyStayInsideOnAnOldKernel(t *testing.T) {
+	f := newWorkFiles(t)
+	f.before = withoutOpenat2
+	f.followLinks()
+}
+
+func (f *workFiles) followLinks() {
+	t := f.t
+	f.write("d/a", "inside")
+	secret := filepath.Join(f.base, "work-secret") // the folder's name is only its beginning
+	f.check(os.WriteFile(secret, []byte("secret"), 0o644))
+	for name, target := range map[string]string{
+		"1": "d/a", "2": f.path("d/a"), "3": "2", "4": "d", "d/up": "../d/a", "root": ".", "dangling": "nowhere",
+		"o1": secret, "o2": "../work-secret", "o3": "o1", "o4": "..", "o5": "o5", "o6": "/proc/self/fd/0", "o7": f.base,
+		"o8": "/proc/self/cwd",
+	} {
+		f.link(name, target)
+	}
+	for _, path := range []string{"1", "2", "3", "4/a", "d/up", "root/root/4/up"} {
+		text, _, err := f.read(path, ReadOptions{Limit: -1})
+		if text != "inside" {
+			t.Errorf("%s is %q, %v", path, text, err)
+		}
+	}
+	for path, code := range map[string]string{
+		"o1": "invalid_path", "o2": "invalid_path", "o3": "invalid_path", "o4/work-secret": "invalid_path", "o5": "invalid_path", "o5/x": "invalid_path",
+		"o6": "invalid_path", "o7/work/d/a": "invalid_path", "o8/x": "invalid_path", "dangling": "not_found", "none": "not_found",
+		"d": "is_directory", "4": "is_directory", "d/none": "not_found", "none/x": "not_found", "d/a/x": "invalid_path",
+	} {
+		_, _, err := f.read(path, ReadOptions{Limit: -1})
+		f.wants(err, code, path)
+	}
+	f.check(f.upload("4/new/x", "y"))
+	if f.content("d/new/x") != "y" {
+		t.Errorf("through a link came %q", f.content("d/new/x"))
+	}
+	for _, path := range []string{"o7/a", "o7/new/a", "o4/a", "o4/work/a", "dangling/a", "o5/a", "d/a/b", "d/a/b/c"} {
+		f.wants(f.upload(path, "x", overwrite), "invalid_path", path)
+		if !strings.HasPrefix(path, "d/") {
+			f.wants(f.mkdir(t.Context(), path), "invalid_path", path)
+		}
+		f.wants(f.symlink(t.Context(), path, "x"), "invalid_path", path)
+	}
+	f.has(f.base, "work", "work-secret")
+	f.hasNoParts()
+}
+
+// swinging makes a name a link to one target after the other, as fast as it goes, while do runs.
+func (f *workFiles) swinging(name string, do func(), targets ...string) {
+	stop, ended := make(chan struct{}), make(chan struct{})
+	f.link(name, targets[0])
+	go func() {
+		defer close(ended)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = os.Symlink(targets[i%len(targets)], f.path("next"))
+				_ = os.Rename(f.path("next"), f.path(name))
+			}
+		}
+	}()
+	do()
+	close(stop)
+	<-ended
+}
+
+func TestWhatSwingsNeverLeadsOut(t *testing.T) {
+	f := newWorkFiles(t)
+	outside := filepath.Join(f.base, "outside")
+	f.check(os.Mkdir(outside, 0o755))
+	f.check(os.WriteFile(filepath.Join(outside, "secret"), []byte("secret"), 0o644))
+	f.write("real/secret", "inside")
+	codes := map[string]bool{}
+	f.swinging("at", func() {
+		for i := range 300 {
+			text, _, err := f.read("at/secret", ReadOptions{Limit: -1})
+			if text != "" && text != "inside" {
+				t.Fatalf("read %q", text)
+			}
+			codes[codeOf(err)] = true
+			codes[codeOf(f.upload(fmt.Sprintf("at/new-%d", i), "x"))] = true
+			codes[codeOf(f.mkdir(t.Context(), fmt.Sprintf("at/folder-%d", i)))] = true
+		}
+	}, "real", "../outside")
+	f.swinging("file", func() {
+		for range 300 {
+			text, _, err := f.read("file", ReadOptions{Limit: -1})
+			if text != "" && text != "inside" {
+				t.Fatalf("read %q", text)
+			}
+			codes[codeOf(err)] = true
+		}
+	}, "real/secret", "../outside/secret", "/dev/zero")
+	f.has(outside, "secret")
+	for code := range codes {
+		if code != "" && code != "invalid_path" {
+			t.Errorf("told as %s", code)
+		}
+	}
+}
+
+func TestNamesAreFoundInOtherUnicodeForms(t *testing.T) {
+	f := newWorkFiles(t)
+	const composed, decomposed = "caf\u00e9/\u00e9.txt", "cafe\u0301/e\u0301.txt"
+	for there, asked := range map[string]string{composed: decomposed, decomposed: composed} {
+		f.write(there, "x")
+		r, err := f.open(t.Context(), asked, ReadOptions{Limit: -1})
+		f.check(err)
+		if r.File().Path != there {
+			t.Errorf("%+q was found as %+q", asked, r.File().Path)
+		}
+		f.check(r.Close())
+		f.wants(f.upload(asked, "y"), "file_exists", asked)
+		file, err := f.put(t.Context(), Upload{Path: asked, Overwrite: true, Content: strings.NewReader("y")}, 0, 0)
+		f.check(err)
+		if file.Path != there || f.content(there) != "y" {
+			t.Errorf("%+q was replaced as %+q", asked, file.Path)
+		}
+		f.has(f.path(filepath.Dir(there)), filepath.Base(there))
+		f.check(f.upload(asked, "z", func(u *Upload) { u.Exact = true }))
+		for path, want := range map[string]string{there: "y", asked: "z"} {
+			if text, _, err := f.read(path, ReadOptions{Limit: -1}); text != want {
+				t.Errorf("%+q is %q, %v", path, text, err)
+			}
+		}
+		f.check(errors.Join(os.RemoveAll(f.path(filepath.Dir(there))), os.RemoveAll(f.path(filepath.Dir(asked)))))
+	}
+}
+
+func TestLimitsOfUploads(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare      func(f *workFiles)
+		path         string
+		size         int
+		bytes, files int64
+		want         string
+	}{
+		"full already":  {func(f *workFiles) { f.write("old", strings.Repeat("x", 60_000)) }, "a", 0, 60_000 - 1, 0, "quota_exceeded"},
+		"too large":     {func(f *workFiles) { f.write("old", strings.Repeat("x", 60_000)) }, "a", 60_000, 100_000, 0, "quota_exceeded"},
+		"small enough":  {func(f *workFiles) { f.write("old", strings.Repeat("x", 60_000)) }, "a", 1000, 100_000, 0, ""},
+		"no end of it":  {func(*workFiles) {}, "a", 1 << 40, 3 << 20, 0, "quota_exceeded"},
+		"a sparse file": {func(f *workFiles) { f.write("old", ""); f.check(os.Truncate(f.path("old"), 1<<40)) }, "a", 1, 1 << 39, 0, "quota_exceeded"},
+		"another name": {func(f *workFiles) {
+			f.write("old", strings.Repeat("x", 60_000))
+			for i := range 10 {
+				f.check(os.Link(f.path("old"), f.path(fmt.Sprint(i))))
+			}
+		}, "a", 1, 100_000, 0, ""},
+		"a deep file":      {func(f *workFiles) { f.write("old/f", strings.Repeat("x", 60_000)) }, "a", 1, 60_000, 0, "quota_exceeded"},
+		"one file more":    {func(f *workFiles) { f.write("old", "") }, "a", 1, 0, 2, ""},
+		"one too many":     {func(f *workFiles) { f.write("old", "") }, "a", 1, 0, 1, "quota_exceeded"},
+		"with its folders": {func(f *workFiles) { f.write("old", "") }, "b/c/d", 1, 0, 3, "quota_exceeded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newWorkFiles(t)
+			test.prepare(f)
+			_, err := f.put(t.Context(), Upload{Path: test.path, Content: io.LimitReader(unending{}, int64(test.size))}, test.bytes, test.files)
+			f.wants(err, test.want, name)
+			if err != nil && test.bytes > 0 && wantCode(t, err, fault.QuotaExceeded).Fields["size_bytes"].(int64) <= test.bytes {
+				t.Errorf("it says %v", fault.From(err).Fields)
+			}
+			f.hasNoParts()
+		})
+	}
+}
+
+func TestWhatOthersWriteMeanwhileCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newWorkFiles(t)
+		_, err := f.put(t.Context(), Upload{Path: "a", Content: io.MultiReader(
+			bytes.NewReader(make([]byte, 2*filewire.PieceBytes)),
+			then(func() error {
+				f.write("other", strings.Repeat("x", 1_000_000))
+				time.Sleep(time.Minute) // of the test's own clock
+				return io.EOF           // of this part of the content
+			}),
+			unending{},
+		)}, 1_000_000, 0)
+		f.wants(err, "quota_exceeded", "a")
+	})
+}
+
+// TestAFolderThatItsOwnerHasLockedCounts serves as a user whom permissions mean something to.
+func TestAFolderThatItsOwnerHasLockedCounts(t *testing.T) {
+	user := os.Getuid()
+	if user == 0 {
+		user = 65534
+	}
+	f := newWorkFiles(t)
+	f.write("locked/deep/f", strings.Repeat("x", 60_000))
+	f.check(os.Chmod(filepath.Dir(f.base), 0o755))
+	f.check(filepath.WalkDir(f.base, func(path string, _ fs.DirEntry, err error) error { return errors.Join(err, os.Chown(path, user, -1)) }))
+	f.check(errors.Join(os.Chmod(f.path("locked/deep"), 0), os.Chmod(f.path("locked"), 0)))
+	f.before = func() error {
+		if _, _, err := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(user), uintptr(user), uintptr(user)); err != 0 {
+			return err
+		}
+		return nil
+	}
+	_, err := f.put(t.Context(), Upload{Path: "a", Content: strings.NewReader("x")}, 60_000, 0)
+	f.wants(err, "quota_exceeded", "a")
+	if _, _, complete, err := f.usage(t.Context()); !complete || err != nil {
+		t.Errorf("counted: %v, %v", complete, err)
+	}
+}
+
+func TestUsageCountsEverything(t *testing.T) {
+	f := newWorkFiles(t)
+	if n, bytes, complete, err := f.usage(t.Context()); n != 0 || bytes != 0 || !complete || err != nil {
+		t.Errorf("of nothing: %d, %d, %v, %v", n, bytes, complete, err)
+	}
+	f.write("d/file", strings.Repeat("x", 1<<20))
+	f.write("bad\xff", "")
+	f.check(os.Link(f.path("d/file"), f.path("again")))
+	for i := range 100 {
+		f.check(os.Mkdir(f.path(fmt.Sprintf("d/%0200d", i)), 0o755))
+	}
+	var want int64
+	f.check(filepath.WalkDir(f.work, func(path string, d fs.DirEntry, err error) error {
+		var s unix.Stat_t
+		f.check(errors.Join(err, unix.Lstat(path, &s)))
+		if path != f.work && d.Name() != "again" {
+			want += max(s.Size, s.Blocks*512)
+		}
+		return nil
+	}))
+	n, bytes, complete, err := f.usage(t.Context())
+	if n != 104 || bytes != want || !complete || err != nil {
+		t.Errorf("counted %d, %d, %v, %v; want %d bytes", n, bytes, complete, err, want)
+	}
+}
+
+func TestAFileGoes(t *testing.T) {
+	f := newWorkFiles(t)
+	content := rand.Text() + strings.Repeat("0123456789", 300_000)
+	f.write("a", content)
+	at := time.Unix(0, 1_600_000_000_123_456_789)
+	f.check(os.Chtimes(f.path("a"), time.Time{}, at))
+	r, err := f.open(t.Context(), "a", ReadOptions{Limit: -1})
+	f.check(err)
+	defer func() { _ = r.Close() }()
+	got, err := io.ReadAll(r)
+	f.check(err)
+	if file := r.File(); file.Path != "a" || file.SizeBytes != int64(len(content)) || file.Modified.UnixMilli() != at.UnixMilli() {
+		t.Errorf("told as %+v", file)
+	}
+	if end := r.End(); string(got) != content || end.Bytes != int64(len(content)) || !end.Complete || end.Changed {
+		t.Errorf("%d bytes came, %+v", len(got), end)
+	}
+}
+
+func TestPartsOfFiles(t *testing.T) {
+	f := newWorkFiles(t)
+	f.write("digits", "0123456789")
+	f.write("lines", "one\ntwo\n\nfour")
+	f.write("wide", "ééé\nbb\n")
+	f.write("empty", "")
+	var many []string
+	for i := range 200_000 {
+		many = append(many, fmt.Sprintf("%d %s\n", i, strings.Repeat("x", i%50)))
+	}
+	f.write("many", strings.Join(many, ""))
+	part := func(from, to int) string { return strings.Join(many[from:to], "") }
+	for _, test := range []struct {
+		path     string
+		options  ReadOptions
+		want     string
+		lines    int64
+		complete bool
+	}{
+		{"digits", ReadOptions{}, "", 0, false},
+		{"digits", ReadOptions{Offset: 2, Limit: 3}, "234", 0, false},
+		{"digits", ReadOptions{Offset: 3, Limit: 7}, "3456789", 0, true},
+		{"digits", ReadOptions{Offset: 8, Limit: 5}, "89", 0, true},
+		{"digits", ReadOptions{Offset: 5, Limit: -1}, "56789", 0, true},
+		{"digits", ReadOptions{Offset: 10, Limit: -1}, "", 0, true},
+		{"digits", ReadOptions{Offset: 99, Limit: 5}, "", 0, true},
+		{"digits", ReadOptions{Offset: -5, Limit: 1 << 62}, "0123456789", 0, true},
+		{"empty", ReadOptions{Limit: -1}, "", 0, true},
+		{"empty", ReadOptions{Limit: -1, Lines: true}, "", 0, true},
+		{"lines", ReadOptions{Limit: -1, Lines: true}, "one\ntwo\n\nfour", 4, true},
+		{"lines", ReadOptions{Limit: 4, Lines: true}, "one\ntwo\n\nfour", 4, true},
+		{"lines", ReadOptions{Offset: 1, Limit: 2, Lines: true}, "two\n\n", 2, false},
+		{"lines", ReadOptions{Offset: 3, Limit: 9, Lines: true}, "four", 1, true},
+		{"lines", ReadOptions{Offset: 4, Limit: 1, Lines: true}, "", 0, true},
+		{"lines", ReadOptions{Offset: 99, Limit: -1, Lines: true}, "", 0, true},
+		{"lines", ReadOptions{Lines: true}, "", 0, false},
+		{"lines", ReadOptions{Limit: 9, Lines: true, MaxBytes: 6}, "one\ntw", 2, false},
+		{"lines", ReadOptions{Limit: 9, Lines: true, MaxBytes: 4}, "one\n", 1, false},
+		{"wide", ReadOptions{Limit: -1, Lines: true, MaxBytes: 9}, "ééé\nbb", 2, false},
+		{"wide", ReadOptions{Limit: -1, Lines: true, MaxBytes: 7}, "ééé\n", 1, false},
+		{"wide", ReadOptions{Limit: -1, Lines: true, MaxBytes: 5}, "éé", 1, false},
+		{"wide", ReadOptions{Limit: -1, Lines: true, MaxBytes: 100}, "ééé\nbb\n", 2, true},
+		{"wide", ReadOptions{Limit: -1, Lines: true, MaxBytes: 1}, "\xc3", 1, false},
+		{"many", ReadOptions{Limit: -1, Lines: true}, part(0, 200_000), 200_000, true},
+		{"many", ReadOptions{Offset: 150_000, Limit: 3, Lines: true}, part(150_000, 150_003), 3, false},
+		{"many", ReadOptions{Offset: 100, Limit: 120_000, Lines: true}, part(100, 120_100), 120_000, false},
+		{"many", ReadOptions{Offset: 199_999, Limit: 9, Lines: true}, part(199_999, 200_000), 1, true},
+	} {
+		got, end, err := f.read(test.path, test.options)
+		if want := (ReadEnd{Bytes: int64(len(test.want)), Lines: test.lines, Complete: test.complete}); err != nil || got != test.want || end != want {
+			t.Errorf("%s %+v: %.40q, %+v, %v; want %.40q, %+v", test.path, test.options, got, end, err, test.want, want)
+		}
+	}
+}
+
+func TestOnlyRegularFilesAreRead(t *testing.T) {
+	f := newWorkFiles(t)
+	for _, name := range f.specialFiles() {
+		_, _, err := f.read(name, ReadOptions{Limit: -1})
+		f.wants(err, "invalid_path", name)
+	}
+	f.write("a", "x")
+	f.check(os.Link(f.path("a"), f.path("b")))
+	if text, _, err := f.read("b", ReadOptions{Limit: -1}); text != "x" {
+		t.Errorf("a hard link is %q, %v", text, err)
+	}
+}
+
+func TestAFileThatChangesWhileItIsRead(t *testing.T) {
+	const size = 8 * filewire.PieceBytes
+	for name, test := range map[string]struct {
+		change            func(path string) error
+		complete, changed bool
+	}{
+		"it grows":       {func(p string) error { return os.Truncate(p, 2*size) }, true, true},
+		"it shrinks":     {func(p string) error { return os.Truncate(p, 10) }, false, true},
+		"it is removed":  {os.Remove, true, true},
+		"nothing is new": {func(string) error { return nil }, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newWorkFiles(t)
+			f.write("a", strings.Repeat("x", size))
+			r, err := f.open(t.Context(), "a", ReadOptions{Limit: -1})
+			f.check(err)
+			defer func() { _ = r.Close() }()
+			_, err = io.ReadFull(r, make([]byte, filewire.PieceBytes))
+			f.check(err)
+			f.check(test.change(f.path("a")))
+			n, err := io.Copy(io.Discard, r)
+			f.check(err)
+			n += filewire.PieceBytes
+			end := r.End()
+			if r.File().SizeBytes != size || end.Bytes != n || end.Complete != test.complete || end.Changed != test.changed || (n == size) != test.complete {
+				t.Errorf("read %d, %+v", n, end)
+			}
+		})
+	}
+}
+
+func TestListsOfFiles(t *testing.T) {
+	f := newWorkFiles(t)
+	for _, name := range []string{
+		"a", "input/b", "d/e/c", ".hidden", ".h/x", "d/.y", "node_modules/x", "d/__pycache__/x", ".uploads/part", "d/.uploads/kept", "ü good",
+		"bad\xff\xfe", "new\nline", "c1\u0085",
+	} {
+		f.write(name, "12345")
+	}
+	f.check(errors.Join(os.Chmod(f.path("a"), 0o640), os.Chtimes(f.path("a"), time.Time{}, time.UnixMilli(1_600_000_000_123))))
+	f.link("d/out", "/etc")
+	f.link("to-bytes", "\xff")
+	f.specialFiles()
+	for _, test := range []struct {
+		everything bool
+		want       string
+		skipped    int64
+	}{
+		{false, "f a, f d/e/c, f input/b, f ü good", 3},
+		{true, "d .h, d d, d d/.uploads, d d/__pycache__, d d/e, d input, d node_modules, f .h/x, f .hidden, f a, f d/.uploads/kept, f d/.y, " +
+			"f d/__pycache__/x, f d/e/c, f input/b, f node_modules/x, f ü good, l d/out, l to-device, l to-fifo, l to-proc", 6},
+	} {
+		entries, end := f.walk(test.everything)
+		var got []string
+		seen := map[string]bool{".": true}
+		for _, e := range entries {
+			got = append(got, string(e.Kind)+" "+e.Path)
+			seen[e.Path] = true
+			if test.everything && !seen[filepath.Dir(e.Path)] {
+				t.Errorf("%s comes before what it is in", e.Path)
+			}
+			if e.Path == "a" && (e.SizeBytes != 5 || e.Mode != 0o640 || e.Modified.UnixMilli() != 1_600_000_000_123) {
+				t.Errorf("told as %+v", e)
+			}
+			if e.Path == "d/out" && e.Target != "/etc" {
+				t.Errorf("leads to %q", e.Target)
+			}
+		}
+		slices.Sort(got)
+		if strings.Join(got, ", ") != test.want || end != (WalkEnd{Complete: true, Skipped: test.skipped}) {
+			t.Errorf("listed %s\n%+v", strings.Join(got, ", "), end)
+		}
+	}
+}
+
+func TestListsOfManyAndLongNames(t *testing.T) {
+	f := newWorkFiles(t)
+	if memory, err := os.MkdirTemp("/dev/shm", "files"); err == nil { // a disk may take a millisecond for each
+		t.Cleanup(func() { _ = os.RemoveAll(memory) })
+		f.work = memory
+	}
+	long := strings.Join(slices.Repeat([]string{strings.Repeat("<", 200)}, 15), "/")
+	f.check(os.MkdirAll(f.path(long), 0o755))
+	for i := range 600 {
+		f.check(os.Symlink(strings.Repeat("&\\", 1300), f.path(fmt.Sprintf("%s/%d", long, i))))
+	}
+	for i := range 12_000 {
+		folder := fmt.Sprintf("d%d", i%12)
+		f.check(os.MkdirAll(f.path(folder), 0o755))
+		f.check(unix.Mknod(f.path(fmt.Sprintf("%s/%d", folder, i)), unix.S_IFREG|0o644, 0))
+	}
+	entries, end := f.walk(true)
+	paths := map[string]bool{}
+	for _, e := range entries {
+		paths[e.Path] = true
+	}
+	if len(entries) != 12_000+12+600+15 || len(paths) != len(entries) || !end.Complete {
+		t.Errorf("%d entries with %d paths, %+v", len(entries), len(paths), end)
+	}
+	deep, err := unix.Open(f.path(long), unix.O_PATH|unix.O_CLOEXEC, 0)
+	f.check(err)
+	for range 13 {
+		name := strings.Repeat("y", 200)
+		f.check(unix.Mkdirat(deep, name, 0o755))
+		below, err := unix.Openat(deep, name, unix.O_PATH|unix.O_CLOEXEC, 0)
+		f.check(errors.Join(err, unix.Close(deep)))
+		deep = below
+	}
+	f.check(unix.Close(deep))
+	if again, end := f.walk(true); end.Skipped == 0 || len(again) <= len(entries) {
+		t.Errorf("with a path that nobody could name: %d entries, %+v", len(again), end)
+	}
+}
+
+func TestListsToADepth(t *testing.T) {
+	f := newWorkFiles(t)
+	at := f.work
+	for depth := 1; depth <= 1200; depth++ {
+		at += "/d"
+		if err := os.Mkdir(at, 0o755); err != nil {
+			t.Fatal(depth, err)
+		}
+		if depth == 200 || depth == 201 || depth == 202 || depth == 1200 {
+			if entries, end := f.walk(true); len(entries) != min(depth, 201) || end.Complete != (depth == 200) {
+				t.Errorf("of %d folders in each other: %d entries, %+v", depth, len(entries), end)
+			}
+		}
+	}
+}
+
+func TestFoldersAndLinksAreMade(t *testing.T) {
+	f := newWorkFiles(t)
+	ctx := t.Context()
+	for range 2 {
+		f.check(f.mkdir(ctx, "a/b/c"))
+	}
+	f.write("f", "")
+	for _, path := range []string{"f", "f/x"} {
+		f.wants(f.mkdir(ctx, path), "file_exists", path)
+	}
+	for i, target := range []string{"b", "/usr/bin/python3", "../x"} {
+		path := fmt.Sprintf("d/%d", i)
+		f.check(f.symlink(ctx, path, target))
+		if got, err := os.Readlink(f.path(path)); got != target {
+			t.Errorf("leads to %q, %v", got, err)
+		}
+	}
+	for _, path := range []string{"d/0", "f", "a"} {
+		f.wants(f.symlink(ctx, path, "x"), "file_exists", path)
+	}
+	for _, target := range []string{"", "a\x00b", "a\nb", "\xff\n", strings.Repeat("x", 5000)} {
+		f.wants(f.symlink(ctx, "l", target), "invalid_path", target)
+	}
+}
+
+func TestRequestsThatMeanNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newWorkFiles(t)
+		for raw, answered := range map[string]bool{
+			"\x00\x00\x00\x02{}":                             true,
+			"\x00\x00\x00\x0c{\"op\":\"fly\"}":               true,
+			"\x00\x00\x00\x09{\"op\":[1]}":                   true,
+			"\x00\x00\x00\x01{":                              true,
+			"\x00\x00\x00\x04null":                           true,
+			"\x00\x00\xea\x60" + strings.Repeat("[", 60_000): true,
+			"\x00\x01\x00\x01":                               false,
+			"\xff\xff\xff\xff":                               false,
+			"\x00\x00\x00\x20{\"op\":\"put\",\"path\":\"a\"": false,
+			"": false,
+			"\x00\x00\x00\x17{\"op\":\"put\",\"path\":\"a\"}\x00\x02": false,
+		} {
+			conn, _ := f.Open()
+			go func() {
+				_, _ = io.WriteString(conn, raw)
+				if !answered {
+					_ = conn.Close()
+				}
+			}()
+			text, err := filewire.ReadText(conn, filewire.MaxAnswer)
+			if (err == nil) != answered || answered && !bytes.Contains(text, []byte(`"code":"failed"`)) {
+				t.Errorf("%.40q: %s, %v", raw, text, err)
+			}
+			_ = conn.Close()
+		}
+		synctest.Wait() // until the supervisor's end has heard of it
+		f.hasNoParts()
+		f.work = f.path("none")
+		f.wants(f.mkdir(t.Context(), "a"), "not_found", "a")
+	})
+}
+
+func TestNothingStaysOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newWorkFiles(t)
+		f.write("large", strings.Repeat("x", 4*filewire.PieceBytes))
+		f.check(os.MkdirAll(f.path("a/b"), 0o755))
+		f.link("a/out", "/")
+		open := func() int {
+			synctest.Wait()
+			names, err := os.ReadDir("/proc/self/fd")
+			f.check(err)
+			return len(names)
+		}
+		before := open()
+		for _, path := range []string{"a/b", "a/none/x", "a/out/etc", "a/b/none", "..", "large", "large/x"} {
+			_, _, _ = f.read(path, ReadOptions{Limit: -1})
+			_, _ = f.put(t.Context(), Upload{Path: path, Content: strings.NewReader("x"), Overwrite: true}, 1, 0)
+			_, _ = f.put(t.Context(), Upload{Path: path, Content: then(func() error { return io.ErrUnexpectedEOF }), Overwrite: true}, 0, 0)
+			_ = f.mkdir(t.Context(), path)
+			_ = f.symlink(t.Context(), path, "x")
+			_, _ = f.walk(true)
+		}
+		r, err := f.open(t.Context(), "large", ReadOptions{Limit: -1})
+		f.check(err)
+		_, err = r.Read(make([]byte, 10))
+		f.check(err)
+		f.check(r.Close())
+		_, err = f.list(t.Context(), true, func(Entry) error { return io.ErrClosedPipe })
+		if !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("told as %v", err)
+		}
+		if after := open(); after != before {
+			t.Errorf("%d descriptors, and before %d", after, before)
+		}
+	})
+}
+
+func TestStreamsThatNobodyUsesHoldUpNoOther(t *testing.T) {
+	f := newWorkFiles(t)
+	f.write("large", strings.Repeat("x", 1<<20))
+	for range 10_000 {
+		conn, err := f.Open()
+		f.check(err)
+		defer func() { _ = conn.Close() }()
+	}
+	var readers []*FileReader
+	for range 20 {
+		r, err := f.open(t.Context(), "large", ReadOptions{Limit: -1})
+		f.check(err)
+		readers = append(readers, r)
+	}
+	f.check(f.upload("a", "x"))
+	for _, r := range readers {
+		n, err := io.Copy(io.Discard, r)
+		if n != 1<<20 || err != nil {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+		f.check(r.Close())
+	}
+}
+
+// overChannel serves a work directory over a connection as there is to a container, and returns what waits until
+// each stream that was accepted has been served.
+func overChannel(t testing.TB, work string) (_ *channel.Conn, served *sync.WaitGroup) {
+	served = new(sync.WaitGroup)
+	here, there := net.Pipe()
+	server := channel.New(here, channel.Options{MaxControl: 1 << 20})
+	supervisor := channel.New(there, channel.Options{Supervisor: true, MaxControl: 1 << 20})
+	for _, c := range []*channel.Conn{server, supervisor} {
+		t.Cleanup(func() { _ = c.Close() })
+		go func() {
+			for {
+				if _, err := c.Receive(); err != nil {
+					_ = c.Close()
+					return
+				}
+			}
+		}()
+	}
+	go func() {
+		for {
+			stream, err := supervisor.Accept()
+			if err != nil {
+				return
+			}
+			served.Go(func() {
+				files.Serve(stream, work)
+				_ = stream.Close()
+			})
+		}
+	}()
+	return server, served
+}
+
+func TestManyStreamsOverOneConnection(t *testing.T) {
+	f := newWorkFiles(t)
+	conn, served := overChannel(t, f.work)
+	f.streams = conn
+	f.write("large", strings.Repeat("x", 2<<20))
+	var all sync.WaitGroup
+	for i := range 24 {
+		all.Go(func() {
+			name := fmt.Sprintf("d/%d", i)
+			content := strings.Repeat(name, 100_000)
+			if err := f.upload(name, content); err != nil {
+				t.Error(err)
+			}
+			if text, _, err := f.read(name, ReadOptions{Limit: -1}); text != content {
+				t.Errorf("%s came back as %d bytes, %v", name, len(text), err)
+			}
+			r, err := f.open(t.Context(), "large", ReadOptions{Limit: -1}) // which is given up
+			if err == nil {
+				_, err = r.Read(make([]byte, 10))
+				err = errors.Join(err, r.Close())
+			}
+			_, full := f.put(t.Context(), Upload{Path: name, Overwrite: true, Content: unending{}}, 1, 0)
+			if codeOf(full) != "quota_exceeded" || err != nil {
+				t.Errorf("%v, %v", err, full)
+			}
+		})
+	}
+	all.Wait()
+	served.Wait() // also what was given up
+	f.hasNoParts()
+	if entries, _ := f.walk(false); len(entries) != 25 {
+		t.Errorf("%d files", len(entries))
+	}
+}
+
+// BenchmarkFiles tells how fast a large file comes and goes, and what that takes in memory.
+func BenchmarkFiles(b *testing.B) {
+	const size = 500 << 20
+	work := b.TempDir()
+	conn, _ := overChannel(b, work)
+	c := fileClient{conn}
+	for name, do := range map[string]func() error{
+		"put": func() error {
+			_, err := c.put(b.Context(), Upload{Path: "large", Overwrite: true, Content: io.LimitReader(unending{}, size)}, 1<<40, 1<<20)
+			return err
+		},
+		"get": func() error {
+			r, err := c.open(b.Context(), "large", ReadOptions{Limit: -1})
+			if err == nil {
+				_, err = io.Copy(io.Discard, r)
+				err = errors.Join(err, r.Close())
+			}
+			return err
+		},
+	} {
+		if name == "get" {
+			if err := os.WriteFile(filepath.Join(work, "large"), make([]byte, size), 0o644); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(size)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := do(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// unending gives bytes for ever.
+type unending struct{}
+
+func (unending) Read(b []byte) (int, error) { return len(b), nil }

@@ -1,0 +1,266 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
+)
+
+// streamsTo opens streams whose other end is hostile: it is handed each, with the request read.
+type streamsTo func(conn net.Conn)
+
+func (s streamsTo) Open() (net.Conn, error) {
+	here, there := net.Pipe()
+	go func() {
+		defer func() { _ = there.Close() }()
+		if _, err := filewire.ReadText(there, filewire.MaxRequest); err == nil {
+			s(there)
+		}
+	}()
+	return here, nil
+}
+
+// says makes bytes of answers: a text of pieces where one begins with '+', else JSON, and raw bytes after '='.
+func says(parts ...string) []byte {
+	var out []byte
+	for _, p := range parts {
+		if rest, raw := strings.CutPrefix(p, "="); raw {
+			out = append(out, rest...)
+			continue
+		}
+		p = strings.TrimPrefix(p, "+")
+		out = append(binary.BigEndian.AppendUint32(out, uint32(len(p))), p...)
+	}
+	return out
+}
+
+func answering(parts ...string) fileClient {
+	return fileClient{streamsTo(func(conn net.Conn) {
+		go func() { _, _ = io.Copy(io.Discard, conn) }()
+		_, _ = conn.Write(says(parts...))
+	})}
+}
+
+func TestWhatIsReadIsBelievedOnlySoFar(t *testing.T) {
+	const facts = `{"path":"a","size_bytes":6}`
+	for name, test := range map[string]struct {
+		says []string
+		want string
+		err  error
+		code fault.Code
+	}{
+		"whole":                 {[]string{facts, "+abc", "+def", "+", `{"bytes":6,"complete":true}`}, "abcdef", nil, ""},
+		"it ends":               {[]string{facts, "+abc"}, "abc", errFilesSilent, ""},
+		"it ends in a piece":    {[]string{facts, "=\x00\x00\x00\x09abc"}, "abc", errFilesSilent, ""},
+		"it ends in a length":   {[]string{facts, "+abc", "=\x00\x00"}, "abc", errFilesSilent, ""},
+		"it says no end":        {[]string{facts, "+abc", "+"}, "abc", errFilesSilent, ""},
+		"an error on the way":   {[]string{facts, "+abc", "+", `{"error":{"code":"failed","message":"I/O \u001b[31merror"}}`}, "abc", nil, fault.ExecutionFailed},
+		"too large a piece":     {[]string{facts, "=\x00\x10\x00\x00"}, "", errFilesFrame, ""},
+		"too large an answer":   {[]string{facts, "+abc", "+", "=\x7f\xff\xff\xff"}, "abc", errFilesFrame, ""},
+		"too many values":       {[]string{facts, "+abc", "+", `{"x":[0` + strings.Repeat(",0", maxFrameValues) + `]}`}, "abc", errFilesFrame, ""},
+		"too deep":              {[]string{facts, "+abc", "+", strings.Repeat("[", 1000)}, "abc", errFilesFrame, ""},
+		"no JSON, and no paths": {[]string{`{"path":"../../etc/passwd","size_bytes":-1,"modified_ms":9223372036854775807}`, "+abc", "+", "{{"}, "abc", errFilesFrame, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := answering(test.says...).open(t.Context(), "a", ReadOptions{Limit: -1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = r.Close() }()
+			if _, err := json.Marshal(r.File()); err != nil || r.File().Path != "a" || r.File().SizeBytes < 0 {
+				t.Errorf("the file is %+v, %v", r.File(), err)
+			}
+			got, err := io.ReadAll(r)
+			if string(got) != test.want || test.code == "" && !errors.Is(err, test.err) {
+				t.Errorf("read %q, %v", got, err)
+			}
+			switch {
+			case test.code != "":
+				if f := wantCode(t, err, test.code); strings.Contains(f.Message, "\x1b") {
+					t.Errorf("control characters come through: %q", f.Message)
+				}
+			case test.err == nil && !r.End().Complete:
+				t.Errorf("the end is %+v", r.End())
+			}
+		})
+	}
+}
+
+func TestForgedEntriesOfAListAreLeftOut(t *testing.T) {
+	forged := []filewire.Entry{
+		{Path: "good.txt", Kind: "f", SizeBytes: 5, ModifiedMS: 1000, Mode: 0o644},
+		{Path: "../../etc/passwd", Kind: "f"}, {Path: "/etc/passwd", Kind: "f"}, {Path: "a\nb", Kind: "f"}, {Path: "a\u009b31mb", Kind: "f"},
+		{Path: "kind", Kind: "device"}, {Path: "no kind"}, {Kind: "f"}, {Path: "far", Kind: "l", Target: strings.Repeat("x", maxPathBytes+1)},
+		{Path: "negative", Kind: "f", SizeBytes: -5, ModifiedMS: math.MinInt64, Mode: 0o7777},
+	}
+	batch, _ := json.Marshal(filewire.Answer{Entries: forged})
+	var got []Entry
+	end, err := answering(string(batch), `{"end":true,"complete":true,"skipped":2}`).list(t.Context(), true, func(e Entry) error {
+		got = append(got, e)
+		return nil
+	})
+	if _, err := json.Marshal(got); err != nil {
+		t.Error(err)
+	}
+	if err != nil || end != (WalkEnd{Complete: true, Skipped: 10}) || len(got) != 2 || got[0].Path != "good.txt" || got[1].SizeBytes != 0 || got[1].Mode != 0o777 {
+		t.Errorf("walked %+v, %+v, %v", got, end, err)
+	}
+}
+
+func TestAListHasAnEnd(t *testing.T) {
+	full, _ := json.Marshal(filewire.Answer{Entries: make([]filewire.Entry, 2000)})
+	for name, test := range map[string]struct {
+		again string
+		err   error
+	}{"too many": {string(full), nil}, "none": {`{}`, errFilesFrame}, "another type": {`{"entries":[["a","f"]]}`, errFilesFrame}} {
+		c := fileClient{streamsTo(func(conn net.Conn) {
+			for {
+				if _, err := conn.Write(says(test.again)); err != nil {
+					return
+				}
+			}
+		})}
+		if end, err := c.list(t.Context(), true, func(Entry) error { return nil }); !errors.Is(err, test.err) || end.Complete {
+			t.Errorf("%s: %+v, %v", name, end, err)
+		}
+	}
+}
+
+// TestWhatDoesNotGoOnIsGivenUp has supervisors that stop at any step.
+func TestWhatDoesNotGoOnIsGivenUp(t *testing.T) {
+	silent := func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
+	deaf := func(net.Conn) { time.Sleep(24 * time.Hour) }
+	upload := Upload{Path: "a", Content: io.LimitReader(unending{}, 1<<20)}
+	put := func(ctx context.Context, c fileClient) error {
+		_, err := c.put(ctx, upload, 0, 0)
+		return err
+	}
+	get := func(ctx context.Context, c fileClient) error {
+		r, err := c.open(ctx, "a", ReadOptions{Limit: -1})
+		if err == nil {
+			_, err = io.Copy(io.Discard, r)
+			_ = r.Close()
+		}
+		return err
+	}
+	list := func(ctx context.Context, c fileClient) error {
+		_, err := c.list(ctx, true, func(Entry) error { return nil })
+		return err
+	}
+	begun := func(conn net.Conn) {
+		_, _ = conn.Write(says(`{"path":"a"}`, "+abc"))
+		silent(conn)
+	}
+	for name, test := range map[string]struct {
+		streams streams
+		do      func(context.Context, fileClient) error
+	}{
+		"put, not answered":      {streamsTo(silent), put},
+		"put, not read":          {streamsTo(deaf), put},
+		"get, not answered":      {streamsTo(silent), get},
+		"get, half an answer":    {streamsTo(func(c net.Conn) { _, _ = c.Write([]byte{0, 0}); silent(c) }), get},
+		"get, begun":             {streamsTo(begun), get},
+		"list":                   {streamsTo(silent), list},
+		"no request taken":       {opens(func() (net.Conn, error) { here, _ := net.Pipe(); return here, nil }), list},
+		"no stream opened":       {opens(func() (net.Conn, error) { time.Sleep(time.Hour); return nil, io.EOF }), get},
+		"the connection is over": {opens(func() (net.Conn, error) { return nil, io.EOF }), put},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				if err := test.do(t.Context(), fileClient{test.streams}); !errors.Is(err, errFilesSilent) || time.Since(began) > 2*filesPatience {
+					t.Errorf("told as %v after %v", err, time.Since(began))
+				}
+				if strings.HasPrefix(name, "the connection") {
+					return
+				}
+				gone := errors.New("the caller has gone")
+				ctx, cancel := context.WithCancelCause(t.Context())
+				time.AfterFunc(time.Second, func() { cancel(gone) })
+				began = time.Now()
+				if err := test.do(ctx, fileClient{test.streams}); !errors.Is(err, gone) || time.Since(began) > 2*time.Second {
+					t.Errorf("given up as %v after %v", err, time.Since(began))
+				}
+				time.Sleep(48 * time.Hour) // the other ends end
+			})
+		})
+	}
+}
+
+type opens func() (net.Conn, error)
+
+func (o opens) Open() (net.Conn, error) { return o() }
+
+// scripted is a stream that reads fixed bytes and takes whatever is written.
+type scripted struct {
+	net.Conn
+	io.Reader
+}
+
+func (s scripted) Read(b []byte) (int, error)     { return s.Reader.Read(b) }
+func (scripted) Write(b []byte) (int, error)      { return len(b), nil }
+func (scripted) Close() error                     { return nil }
+func (scripted) SetDeadline(time.Time) error      { return nil }
+func (scripted) SetReadDeadline(time.Time) error  { return nil }
+func (scripted) SetWriteDeadline(time.Time) error { return nil }
+
+// FuzzFileAnswers feeds the server whatever a supervisor that was taken over could send.
+func FuzzFileAnswers(f *testing.F) {
+	for _, seed := range [][]string{
+		{`{"path":"a.txt","size_bytes":5}`, "+bytes", "+", `{"bytes":-1,"complete":true}`}, {`{"error":{"code":"not_found","message":"\u0000"}}`},
+		{`{"entries":[{"path":"a","kind":"f"},{"path":"../b","kind":"f"},{"path":"c","kind":"l","target":"/etc"}]}`, `{"end":true}`},
+		{strings.Repeat("[", 100)}, {"1"}, {"=\xff\xff\xff\xff"}, {"=\x00\x00"}, {`{"path":"/etc/passwd"}`, "=\x00\x03\x00\x00"},
+	} {
+		f.Add(says(seed...))
+	}
+	f.Fuzz(func(t *testing.T, answers []byte) {
+		c := fileClient{opens(func() (net.Conn, error) { return scripted{Reader: bytes.NewReader(answers)}, nil })}
+		inWords := func(err error) {
+			var told *fault.Error
+			if errors.As(err, &told) && !utf8.ValidString(told.Message) {
+				t.Errorf("an error's words: %q", told.Message)
+			}
+		}
+		isGood := func(file File) {
+			if safePath(file.Path) != file.Path || file.Path == "" || file.SizeBytes < 0 {
+				t.Errorf("a file %+v", file)
+			}
+		}
+		if file, err := c.put(t.Context(), Upload{Path: "x", Content: strings.NewReader("x")}, 0, 0); err != nil {
+			inWords(err)
+		} else {
+			isGood(file)
+		}
+		if r, err := c.open(t.Context(), "x", ReadOptions{Limit: -1}); err != nil {
+			inWords(err)
+		} else {
+			isGood(r.File())
+			n, err := io.Copy(io.Discard, r)
+			if end := r.End(); n > int64(len(answers)) || end.Bytes < 0 || end.Lines < 0 {
+				t.Errorf("%d bytes, %+v", n, end)
+			}
+			inWords(err)
+		}
+		_, err := c.list(t.Context(), true, func(e Entry) error {
+			isGood(e.File)
+			return nil
+		})
+		inWords(err)
+		if n, bytes, _, err := c.usage(t.Context()); n < 0 || bytes < 0 {
+			t.Errorf("%d files, %d bytes, %v", n, bytes, err)
+		}
+	})
+}

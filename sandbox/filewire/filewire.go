@@ -1,0 +1,178 @@
+// Package filewire is the format of the streams that carry files between a server and the supervisor of a
+// container: docs/kernel-protocol.md, "Files: streams". Both ends use it.
+//
+// A stream serves one request. A message is a 4-byte big-endian length and so many bytes of JSON; content
+// is pieces of a 4-byte length and so many bytes, and a piece of no bytes ends it.
+package filewire
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+const (
+	// MaxRequest bounds a message of the server.
+	MaxRequest = 64 << 10
+	// MaxAnswer bounds one to it.
+	MaxAnswer = 1 << 20
+	// PieceBytes is the most that a piece of content has.
+	PieceBytes = 128 << 10
+	headBytes  = 4
+)
+
+// ErrTooLarge says that a message or a piece is longer than it may be.
+var ErrTooLarge = errors.New("a message about files is too large")
+
+// Operations.
+const (
+	Put     = "put"
+	Get     = "get"
+	List    = "list"
+	MakeDir = "mkdir"
+	Symlink = "symlink"
+	Usage   = "usage"
+)
+
+// Request is what a server begins a stream with.
+type Request struct {
+	Op         string   `json:"op"`
+	Path       string   `json:"path,omitempty"`
+	Forms      []string `json:"forms,omitempty"` // other ways in which the path may be written
+	Target     string   `json:"target,omitempty"`
+	Overwrite  bool     `json:"overwrite,omitempty"`
+	LimitBytes int64    `json:"limit_bytes,omitempty"`
+	LimitFiles int64    `json:"limit_files,omitempty"`
+	Mode       uint32   `json:"mode,omitempty"`
+	ModifiedMS int64    `json:"modified_ms,omitempty"`
+	Offset     int64    `json:"offset,omitempty"`
+	Limit      int64    `json:"limit,omitempty"`
+	Lines      bool     `json:"lines,omitempty"`
+	MaxBytes   int64    `json:"max_bytes,omitempty"`
+	Everything bool     `json:"everything,omitempty"`
+}
+
+// Answer is any message of a supervisor.
+type Answer struct {
+	Error      *Error  `json:"error,omitempty"`
+	Path       string  `json:"path,omitempty"`
+	SizeBytes  int64   `json:"size_bytes,omitempty"`
+	ModifiedMS int64   `json:"modified_ms,omitempty"`
+	Entries    []Entry `json:"entries,omitempty"`
+	End        bool    `json:"end,omitempty"` // of a list
+	Skipped    int64   `json:"skipped,omitempty"`
+	Bytes      int64   `json:"bytes,omitempty"`
+	Files      int64   `json:"files,omitempty"`
+	Lines      int64   `json:"lines,omitempty"`
+	Complete   bool    `json:"complete,omitempty"`
+	Changed    bool    `json:"changed,omitempty"`
+}
+
+// Entry is one thing in a list.
+type Entry struct {
+	Path       string `json:"path"`
+	Kind       string `json:"kind"`
+	SizeBytes  int64  `json:"size_bytes,omitempty"`
+	ModifiedMS int64  `json:"modified_ms"`
+	Mode       uint32 `json:"mode"`
+	Target     string `json:"target,omitempty"`
+}
+
+// Codes of errors.
+const (
+	NotFound      = "not_found"
+	FileExists    = "file_exists"
+	IsDirectory   = "is_directory"
+	InvalidPath   = "invalid_path"
+	QuotaExceeded = "quota_exceeded"
+	Changed       = "changed"
+	Failed        = "failed"
+)
+
+// Error is a request that was refused, or that failed.
+type Error struct {
+	Code      string `json:"code"`
+	Message   string `json:"message"`
+	SizeBytes int64  `json:"size_bytes,omitempty"`
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Write writes a message, in one write.
+func Write(w io.Writer, message any) error {
+	text, err := json.Marshal(message)
+	if err != nil {
+		return fmt.Errorf("encode a message about files: %w", err)
+	}
+	_, err = w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...))
+	return err
+}
+
+// ReadText reads the JSON of a message of at most so many bytes. What it takes in memory is bounded by what comes.
+func ReadText(r io.Reader, most int) ([]byte, error) {
+	n, err := readLength(r, most)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(r, int64(n)))
+	if err == nil && len(text) < n {
+		err = io.ErrUnexpectedEOF
+	}
+	return text, err
+}
+
+func readLength(r io.Reader, most int) (int, error) {
+	var head [headBytes]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return 0, err
+	}
+	if n := binary.BigEndian.Uint32(head[:]); n <= uint32(most) {
+		return int(n), nil
+	}
+	return 0, ErrTooLarge
+}
+
+// Piece is room for a piece of content.
+type Piece struct{ bytes [headBytes + PieceBytes]byte }
+
+// Room is where the bytes of the piece go.
+func (p *Piece) Room() []byte { return p.bytes[headBytes:] }
+
+// Send writes the first n bytes of the piece, in one write; none of them end the content.
+func (p *Piece) Send(w io.Writer, n int) error {
+	binary.BigEndian.PutUint32(p.bytes[:], uint32(n))
+	_, err := w.Write(p.bytes[:headBytes+n])
+	return err
+}
+
+// Content reads what pieces hold. It reads no further than their end, which is io.EOF; that of the stream
+// before it is io.ErrUnexpectedEOF.
+type Content struct {
+	From io.Reader
+	left int
+	err  error
+}
+
+func (c *Content) Read(b []byte) (int, error) {
+	if c.left == 0 && c.err == nil {
+		c.left, c.err = readLength(c.From, PieceBytes)
+		switch {
+		case errors.Is(c.err, io.EOF):
+			c.err = io.ErrUnexpectedEOF
+		case c.err == nil && c.left == 0:
+			c.err = io.EOF
+		}
+	}
+	if c.err != nil {
+		return 0, c.err
+	}
+	n, err := c.From.Read(b[:min(len(b), c.left)])
+	c.left -= n
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	c.err = err
+	return n, err
+}

@@ -1,0 +1,193 @@
+package podman
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	testimage "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/image"
+)
+
+// testVolume is the name of a volume that is the test's own.
+func testVolume(t *testing.T, prefix string) string {
+	name := prefix + strings.ToLower(rand.Text()[:12])
+	t.Cleanup(func() {
+		if err := testEngine.Remove(context.Background(), nil, []string{name}); err != nil {
+			t.Error(err)
+		}
+	})
+	return name
+}
+
+func mountpoint(t *testing.T, volume string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "podman", "volume", "inspect", "--format", "{{.Mountpoint}}", volume).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func TestCodeCanRunTheProgramsAndNotChangeThem(t *testing.T) {
+	spec := python(t, `import os, subprocess
+path = "/opt/code-sandbox-mcp/"
+def refused(what, *arguments):
+    try: what(*arguments)
+    except OSError as error: return error.strerror
+    return "not refused"
+print(refused(open, path + "new", "w"), refused(open, path + "python/main.py", "a"), refused(os.chmod, path + "supervisor", 0o777), sep="; ")
+print(refused(os.remove, path + "supervisor"), refused(open, path + "supervisor", "rb"), sep="; ")
+print(subprocess.run([path + "supervisor"], capture_output=True).returncode, len(open(path + "python/main.py").read()) > 0)
+print([line.split()[3] for line in open("/proc/mounts") if " /opt/code-sandbox-mcp " in line][0])`)
+	lines := strings.Split(output(t, spec), "\n")
+	want := []string{"Read-only file system; Permission denied; Read-only file system", "Read-only file system; Permission denied", "1 True"}
+	if len(lines) != 5 || !slices.Equal(lines[:3], want) {
+		t.Fatalf("it says %q", lines)
+	}
+	for _, option := range []string{"ro", "nosuid", "nodev"} {
+		if !slices.Contains(strings.Split(lines[3], ","), option) {
+			t.Errorf("the mount has %s, and not %s", lines[3], option)
+		}
+	}
+}
+
+// Somebody removes or changes what is in the volume: it is mended when a server looks at it next.
+func TestAVolumeOfProgramsIsMended(t *testing.T) {
+	files := []containers.File{{Path: "supervisor", Mode: 0o711, Content: []byte("program")}, {Path: "python/main.py", Mode: 0o644, Content: []byte("text")}}
+	name := testVolume(t, "csm-test-")
+	conn, err := testEngine.Connection(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	filled := func(onHost bool) bool {
+		t.Helper()
+		filled, err := fill(conn, onHost, testimage.BarePython(t), name, files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return filled
+	}
+	if !filled(true) {
+		t.Error("a volume that is made has the files already")
+	}
+	folder := mountpoint(t, name)
+	inside := func(path string) string { return filepath.Join(folder, path) }
+	for what, spoil := range map[string]func() error{
+		"nothing":            func() error { return nil },
+		"a file was removed": func() error { return os.Remove(inside("python/main.py")) },
+		"all was removed":    func() error { return errors.Join(os.RemoveAll(inside("python")), os.Remove(inside("supervisor"))) },
+		"a file was changed": func() error { return os.WriteFile(inside("supervisor"), []byte("PROGRAM"), 0o711) },
+		"a file was cut":     func() error { return os.Truncate(inside("supervisor"), 3) },
+		"its mode was":       func() error { return os.Chmod(inside("supervisor"), 0o644) },
+		"it was replaced by a link": func() error {
+			return errors.Join(os.Remove(inside("supervisor")), os.WriteFile(inside("other"), []byte("program"), 0o711), os.Symlink("other", inside("supervisor")))
+		},
+	} {
+		for _, onHost := range []bool{true, false} {
+			if err := spoil(); err != nil {
+				t.Fatal(err)
+			}
+			if got := filled(onHost); got != (what != "nothing") {
+				t.Errorf("%s: filled again: %v, on this host: %v", what, got, onHost)
+			}
+			if !holds(onDisk(folder), files) || filled(onHost) {
+				t.Errorf("%s: it is not mended, on this host: %v", what, onHost)
+			}
+		}
+	}
+}
+
+func TestAVolumeThatIsTooLargeIsNotReadToItsEnd(t *testing.T) {
+	name := testVolume(t, "csm-test-")
+	conn, err := testEngine.Connection(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := []containers.File{{Path: "large", Mode: 0o644, Content: make([]byte, maxPrograms)}}
+	if _, err := fill(conn, false, testimage.BarePython(t), name, files); err != nil {
+		t.Fatal(err)
+	}
+	err = throughContainer(conn, testimage.BarePython(t), name, programsLabel, func(container string) error {
+		_, err := download(conn, container)
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "more than it should") {
+		t.Errorf("reading it came to %v", err)
+	}
+}
+
+// Volumes are pruned, or spoilt, under a server that knows that they were whole.
+func TestAVolumeThatGoesUnderAServerIsMended(t *testing.T) {
+	e := own(t, Options{})
+	_, hash, err := containers.Programs(runtime.GOARCH)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.volumes.prefix = testVolume(t, "csm-test-") + "-"
+	name := e.volumes.prefix + hash[:profileHashLen]
+	t.Cleanup(func() { _ = testEngine.Remove(context.Background(), nil, []string{name}) })
+	spec := testSpec(t, containers.Join()...) // which ends at once: no process 1 has a socket
+	for _, spoil := range []func() error{
+		func() error { return e.Remove(t.Context(), nil, []string{name}) },
+		func() error { return os.Remove(filepath.Join(mountpoint(t, name), "supervisor")) },
+		func() error { return os.Chmod(filepath.Join(mountpoint(t, name), "supervisor"), 0o600) },
+		func() error { return nil },
+	} {
+		p, err := e.Start(t.Context(), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(p); err != nil || !strings.HasPrefix(p.Stderr(), "supervisor: ") {
+			t.Errorf("it said %q, %v", p.Stderr(), err)
+		}
+		p.Close()
+		if err := errors.Join(e.Remove(t.Context(), []string{spec.Name}, nil), spoil()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestVolumesOfOtherVersionsAreRemoved(t *testing.T) {
+	other, used, foreign := testVolume(t, programsVolume), testVolume(t, profileVolume), testVolume(t, "csm-test-")
+	for name, label := range map[string]string{other: programsLabel, used: profileLabel, foreign: programsLabel} {
+		out, err := exec.CommandContext(t.Context(), "podman", "volume", "create", "--label", label+"="+name, name).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	spec := python(t, idle)
+	spec.Volume = used
+	start(t, spec) // which has this version's programs as well
+	before := volumesOf(t)
+	if _, err := testEngine.RemoveOldVolumes(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	after := volumesOf(t)
+	for _, name := range before {
+		if gone := !slices.Contains(after, name); gone && (name == used || name == foreign) || !gone && name == other {
+			t.Errorf("%s was removed: %v", name, gone)
+		}
+	}
+	_, hash, err := containers.Programs(runtime.GOARCH)
+	if current := programsVolume + hash[:profileHashLen]; err != nil || !slices.Contains(after, current) {
+		t.Errorf("%s, of this version, is not there: %v", current, err)
+	}
+}
+
+func volumesOf(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "podman", "volume", "ls", "--quiet").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(out))
+}

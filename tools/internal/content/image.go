@@ -1,0 +1,153 @@
+package content
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"image"
+	"image/color"
+	_ "image/gif" // decoders for what code may show
+	"image/jpeg"
+	"image/png"
+	"slices"
+
+	"golang.org/x/image/draw"
+	_ "golang.org/x/image/webp" // likewise
+)
+
+// What models take without trouble. Larger images are refused by the models' makers, and spoil the
+// whole conversation.
+const (
+	// MaxImageSource is the most that is read of an image before it is made to fit.
+	MaxImageSource = 16 << 20
+
+	maxImageSide   = 1568      // pixels
+	maxImageBytes  = 700 << 10 // before base64
+	maxDecodePixel = 12 << 20  // an image of more pixels is not decoded: it could be a bomb
+	maxScans       = 64        // of a JPEG: each costs as much as all its pixels, and may have next to no bytes
+)
+
+// ImageTypes are the formats that every client shows, the best first.
+var ImageTypes = []string{"image/png", "image/jpeg", "image/webp", "image/gif"}
+
+// IsImage reports whether a file is an image that models take, by its name.
+func IsImage(path string) bool { return slices.Contains(ImageTypes, TypeByName(path)) }
+
+// Image is one that models take.
+type Image struct {
+	MIME string
+	Data []byte
+}
+
+// ErrBadImage says that data is no image of its type, or not a whole one.
+var ErrBadImage = errors.New("its data is not a whole image")
+
+var (
+	errTooManyPixels = errors.New("too many pixels; make it smaller to see it")
+	errTooManyScans  = errors.New("a JPEG of too many scans; save it as PNG to see it")
+	errStaysLarge    = errors.New("too large even when scaled down")
+)
+
+// IsTooLarge reports whether FitImage refused an image because of its size.
+func IsTooLarge(err error) bool {
+	return errors.Is(err, errTooManyPixels) || errors.Is(err, errTooManyScans) || errors.Is(err, errStaysLarge)
+}
+
+// decoding bounds the memory that images take: one at a time.
+var decoding = make(chan struct{}, 1)
+
+// FitImage returns an image within the bounds: as it is where it fits and not only its pixels are wanted,
+// else scaled down and encoded anew.
+func FitImage(ctx context.Context, mime string, data []byte, pixelsOnly bool) (Image, error) {
+	config, format, err := image.DecodeConfig(bytes.NewReader(data))
+	if err != nil || "image/"+format != mime {
+		return Image{}, ErrBadImage
+	}
+	limit := maxDecodePixel
+	switch config.ColorModel {
+	case color.NRGBA64Model, color.RGBA64Model, color.Gray16Model:
+		limit /= 2
+	}
+	if config.Width <= 0 || config.Height <= 0 || config.Width > limit/config.Height {
+		return Image{}, errTooManyPixels
+	}
+	if format == "jpeg" && scans(data) > maxScans {
+		return Image{}, errTooManyScans
+	}
+	select {
+	case decoding <- struct{}{}:
+		defer func() { <-decoding }()
+	case <-ctx.Done():
+		return Image{}, context.Cause(ctx)
+	}
+	source, _, err := image.Decode(bytes.NewReader(data))
+	if err != nil {
+		return Image{}, ErrBadImage // half an image is refused by models' makers too
+	}
+	if config.Width <= maxImageSide && config.Height <= maxImageSide && len(data) <= maxImageBytes && !pixelsOnly {
+		return Image{mime, data}, nil
+	}
+	for side := maxImageSide; side >= maxImageSide/4; side = side * 3 / 4 {
+		if f, ok := encode(scale(source, side)); ok {
+			return f, nil
+		}
+	}
+	return Image{}, errStaysLarge
+}
+
+// scans counts the scans of a JPEG. It steps from marker to marker as the decoder does: what a thumbnail in
+// the file has, or what follows the image, is never decoded.
+func scans(data []byte) int {
+	const fill, stuffed, firstRestart, start, end, scan = 0xff, 0x00, 0xd0, 0xd8, 0xd9, 0xda
+	n := 0
+	for {
+		_, behind, found := bytes.Cut(data, []byte{fill})
+		if !found || len(behind) < 3 {
+			return n
+		}
+		switch marker := behind[0]; {
+		case marker == fill:
+			data = behind
+		case marker == stuffed || marker >= firstRestart && marker <= start:
+			data = behind[1:]
+		case marker == end:
+			return n
+		default:
+			if marker == scan {
+				n++
+			}
+			length := 1 + int(binary.BigEndian.Uint16(behind[1:]))
+			data = behind[min(length, len(behind)):]
+		}
+	}
+}
+
+// scale returns the image with its longer side at most side pixels.
+func scale(source image.Image, side int) image.Image {
+	size := source.Bounds().Size()
+	longer := max(size.X, size.Y)
+	if longer <= side {
+		return source
+	}
+	target := image.NewNRGBA(image.Rect(0, 0, max(1, size.X*side/longer), max(1, size.Y*side/longer)))
+	draw.CatmullRom.Scale(target, target.Bounds(), source, source.Bounds(), draw.Src, nil)
+	return target
+}
+
+// encode tries PNG, which keeps a chart's edges sharp, and then JPEG, which makes photographs
+// small. JPEG has no transparency, so what shows through becomes white.
+func encode(img image.Image) (Image, bool) {
+	var b bytes.Buffer
+	if png.Encode(&b, img) == nil && b.Len() <= maxImageBytes {
+		return Image{"image/png", b.Bytes()}, true
+	}
+	opaque := image.NewRGBA(img.Bounds())
+	draw.Draw(opaque, opaque.Bounds(), image.White, image.Point{}, draw.Src)
+	draw.Draw(opaque, opaque.Bounds(), img, img.Bounds().Min, draw.Over)
+	b.Reset()
+	if jpeg.Encode(&b, opaque, &jpeg.Options{Quality: 85}) == nil && b.Len() <= maxImageBytes {
+		return Image{"image/jpeg", b.Bytes()}, true
+	}
+	return Image{}, false
+}

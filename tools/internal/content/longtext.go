@@ -1,0 +1,123 @@
+package content
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"golang.org/x/text/runes"
+	"golang.org/x/text/transform"
+)
+
+// LongText is a text argument as the client wrote it: a JSON string, in the message's own bytes. A
+// large one is read as a stream and never held a second time.
+type LongText []byte
+
+// Decoded is the whole text.
+func (l LongText) Decoded() string {
+	var text string
+	if json.Unmarshal(l, &text) != nil {
+		return "" // not reached: the message loop has seen a JSON string
+	}
+	return text
+}
+
+// Reader reads the text in UTF-8. What cannot be text, such as half a surrogate pair, becomes U+FFFD, as
+// with any JSON parser.
+func (l LongText) Reader() io.Reader {
+	return transform.NewReader(&unquoter{rest: bytes.TrimSuffix(bytes.TrimPrefix(l, []byte{'"'}), []byte{'"'})}, runes.ReplaceIllFormed())
+}
+
+// Text is a text argument that may be long.
+type Text interface{ Reader() io.Reader }
+
+// ShortText is one that came through the protocol's own parser.
+type ShortText string
+
+// Reader reads the text from its beginning.
+func (s ShortText) Reader() io.Reader { return strings.NewReader(string(s)) }
+
+var errEscape = errors.New("not a JSON string")
+
+// unquoter undoes the escapes of a JSON string. Its input has no quotation marks around it.
+type unquoter struct{ rest []byte }
+
+func (u *unquoter) Read(p []byte) (int, error) {
+	n := 0
+	for len(u.rest) > 0 && n < len(p) {
+		plain := bytes.IndexByte(u.rest, '\\')
+		if plain < 0 {
+			plain = len(u.rest)
+		}
+		if plain > 0 {
+			copied := copy(p[n:], u.rest[:plain])
+			n, u.rest = n+copied, u.rest[copied:]
+			continue
+		}
+		if len(p)-n < utf8.UTFMax {
+			if n == 0 {
+				return 0, io.ErrShortBuffer // transform.Reader's buffer is larger
+			}
+			return n, nil
+		}
+		written, err := u.escape(p[n:])
+		if err != nil {
+			return n, err
+		}
+		n += written
+	}
+	if len(u.rest) == 0 && n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// escapes are those of one character.
+var escapes = map[byte]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+// escape writes the character of the escape that the rest begins with.
+func (u *unquoter) escape(p []byte) (int, error) {
+	if len(u.rest) < 2 {
+		return 0, errEscape
+	}
+	if c, ok := escapes[u.rest[1]]; ok {
+		p[0], u.rest = c, u.rest[2:]
+		return 1, nil
+	}
+	first, ok := unit(u.rest)
+	if !ok {
+		return 0, errEscape
+	}
+	u.rest = u.rest[6:]
+	r := rune(first)
+	if utf16.IsSurrogate(r) {
+		second, ok := unit(u.rest)
+		if r = utf16.DecodeRune(r, rune(second)); ok && r != utf8.RuneError {
+			u.rest = u.rest[6:]
+		}
+	}
+	return utf8.EncodeRune(p, r), nil
+}
+
+// unit reads one \uXXXX.
+func unit(b []byte) (uint16, bool) {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+		return 0, false
+	}
+	n := uint16(0)
+	for _, c := range b[2:6] {
+		switch {
+		case '0' <= c && c <= '9':
+			n = n<<4 | uint16(c-'0')
+		case 'a' <= c|0x20 && c|0x20 <= 'f':
+			n = n<<4 | uint16(c|0x20-'a'+10)
+		default:
+			return 0, false
+		}
+	}
+	return n, true
+}

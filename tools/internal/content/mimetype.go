@@ -1,0 +1,135 @@
+package content
+
+import (
+	"mime"
+	"path"
+	"strings"
+
+	"github.com/gabriel-vasile/mimetype"
+)
+
+// mimeTypes has the names that data work makes and that the mime package does not know on every
+// machine; it asks the host's own tables, so these make the answer the same everywhere.
+var mimeTypes = map[string]string{
+	".bmp":     "image/bmp",
+	".csv":     "text/csv",
+	".docx":    "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+	".geojson": "application/geo+json",
+	".gz":      "application/gzip",
+	".ipynb":   "application/x-ipynb+json",
+	".jsonl":   "application/jsonl",
+	".log":     "text/plain",
+	".md":      "text/markdown",
+	".mp3":     "audio/mpeg",
+	".mp4":     "video/mp4",
+	".npy":     "application/x-npy",
+	".odp":     "application/vnd.oasis.opendocument.presentation",
+	".ods":     "application/vnd.oasis.opendocument.spreadsheet",
+	".odt":     "application/vnd.oasis.opendocument.text",
+	".parquet": "application/vnd.apache.parquet",
+	".pptx":    "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+	".py":      "text/x-python",
+	".sqlite":  "application/vnd.sqlite3",
+	".tar":     "application/x-tar",
+	".ts":      "text/typescript",
+	".tsv":     "text/tab-separated-values",
+	".txt":     "text/plain",
+	".wav":     "audio/wav",
+	".xls":     "application/vnd.ms-excel",
+	".xlsx":    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+	".yaml":    "application/yaml",
+	".yml":     "application/yaml",
+	".zip":     "application/zip",
+}
+
+// TypeByName is a file's MIME type by its name, without parameters.
+func TypeByName(name string) string {
+	ext := strings.ToLower(path.Ext(name))
+	if t, ok := mimeTypes[ext]; ok {
+		return t
+	}
+	t, _, _ := strings.Cut(mime.TypeByExtension(ext), ";")
+	if t == "" {
+		return "application/octet-stream"
+	}
+	return t
+}
+
+// SniffBytes is how much of a file's beginning shows its type.
+const SniffBytes = 3072
+
+// Detected is what a file is by its content.
+type Detected struct {
+	MIME   string // without parameters
+	IsText bool
+	// Image is the MIME type of a format that every client shows, or empty.
+	Image string
+}
+
+// Detect finds a file's type by its first SniffBytes. The name decides only between types that look
+// the same from within, such as a table and other text.
+func Detect(head []byte, name string) Detected {
+	found := mimetype.Detect(head)
+	d := Detected{MIME: bare(found.String())}
+	for m := found; m != nil; m = m.Parent() {
+		d.IsText = d.IsText || m.Is("text/plain")
+		for _, image := range ImageTypes {
+			if m.Is(image) {
+				d.Image = image
+			}
+		}
+	}
+	if len(head) == 0 {
+		d.IsText = true
+	}
+	if byName := TypeByName(name); d.allows(byName, len(head) == 0) {
+		d.MIME = byName
+	}
+	return d
+}
+
+// allows reports whether a file that looks like d can be of the type that its name says.
+func (d Detected) allows(byName string, empty bool) bool {
+	switch {
+	case byName == "application/octet-stream":
+		return false
+	case empty:
+		return true
+	case d.MIME == "text/plain":
+		return looksLikeText(byName)
+	case d.MIME == "application/json":
+		return strings.HasSuffix(byName, "json")
+	case d.MIME == "application/zip":
+		return containsZip[byName]
+	case d.MIME == "application/x-ole-storage":
+		return byName == mimeTypes[".xls"]
+	case d.MIME == "application/octet-stream":
+		// What the content could have shown, and did not, is not so.
+		return mimetype.Lookup(byName) == nil
+	}
+	return false
+}
+
+// looksLikeText names the types that only their names distinguish from plain text.
+func looksLikeText(mime string) bool {
+	if strings.HasPrefix(mime, "text/") {
+		return true
+	}
+	switch mime {
+	case "application/jsonl", "application/yaml", "application/javascript", "application/sql", "application/toml", "application/x-sh":
+		return true
+	}
+	return false
+}
+
+// containsZip are documents that are zip archives; the first file in one may not show which.
+var containsZip = map[string]bool{
+	mimeTypes[".docx"]: true, mimeTypes[".pptx"]: true, mimeTypes[".xlsx"]: true,
+	mimeTypes[".odp"]: true, mimeTypes[".ods"]: true, mimeTypes[".odt"]: true,
+}
+
+// bare is a MIME type without its parameters.
+func bare(mime string) string {
+	mime, _, _ = strings.Cut(mime, ";")
+	return strings.TrimSpace(mime)
+}

@@ -1,0 +1,106 @@
+// Package render makes the answers of tools: what a run came to as a terminal would show it, images and lists, as long
+// as the client takes them.
+package render
+
+import (
+	"github.com/dustin/go-humanize"
+
+	"encoding/json"
+	"log/slog"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// Answer is what a handler returns: text and images for the model, fields for programs.
+type Answer struct {
+	Content []mcp.Content
+	Fields  any
+	IsError bool
+	Fault   *fault.Error // a coded error beside the fields; IsError is true then
+	each    int          // how many bytes of each of its texts it has, where it was fitted
+}
+
+// Text is an answer of one text, and of the fields that go with it.
+func Text(text string, fields any) *Answer {
+	return &Answer{Content: []mcp.Content{mcp.NewTextContent(text)}, Fields: fields}
+}
+
+// slim is fields of which _meta has a part only: ids, status, counts and paths. Several clients give the model the
+// whole result, and the text has the rest.
+type slim interface{ Meta() any }
+
+// Meta is what _meta has of the fields.
+func (a *Answer) Meta() any {
+	if fields, ok := a.Fields.(slim); ok {
+		return fields.Meta()
+	}
+	return a.Fields
+}
+
+// Noting puts a note behind the answer, where there is an answer and a note.
+func (a *Answer) Noting(note string) *Answer {
+	if a != nil && note != "" {
+		a.Content = append(a.Content, mcp.NewTextContent(note))
+	}
+	return a
+}
+
+// JSON is an answer of data as compact JSON.
+func JSON(fields any) (*Answer, error) {
+	text, err := plainJSON(fields)
+	if err != nil {
+		return nil, err
+	}
+	return Text(text, fields), nil
+}
+
+// plainJSON is compact JSON in which < and > stay what they are: a model reads it, no browser.
+func plainJSON(value any) (string, error) {
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return strings.TrimSuffix(text.String(), "\n"), err
+}
+
+// FaultText is what a model reads of a fault.
+func FaultText(f *fault.Error) string {
+	text := string(f.Code) + ": " + f.Message
+	if f.Hint != "" {
+		text += "\nHint: " + f.Hint
+	}
+	return text
+}
+
+// OneLine keeps a text of the code's from looking like lines of ours.
+func OneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch r {
+		case '\n', '\r', '\u0085', '\u2028', '\u2029':
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+// Count writes a number of things.
+func Count(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return humanize.Comma(n) + " " + thing + "s"
+}
+
+// Renderer makes answers under a server's settings.
+type Renderer struct {
+	Manager           *sandbox.Manager
+	Secrets           *secrets.Masker
+	Images            string // what becomes of images; empty: what suits the client
+	StructuredContent bool
+	Logger            *slog.Logger
+}

@@ -1,0 +1,411 @@
+package render
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
+)
+
+type artifactFields struct {
+	Path      string `json:"path"`
+	Filename  string `json:"filename"`
+	SizeBytes int64  `json:"size_bytes"`
+	MIMEType  string `json:"mime_type"`
+}
+
+// runMeta is what a run came to, in ids and figures.
+type runMeta struct {
+	SessionID       string           `json:"session_id"`
+	RunID           string           `json:"run_id"`
+	Language        sandbox.Language `json:"language"`
+	Status          sandbox.Status   `json:"status"`
+	ExitCode        *int             `json:"exit_code"`
+	StdoutTruncated bool             `json:"stdout_truncated"`
+	StderrTruncated bool             `json:"stderr_truncated"`
+	DurationMS      float64          `json:"duration_ms"`
+}
+
+// RunFields is all that a run came to, for programs.
+type RunFields struct {
+	runMeta
+	Stdout    string            `json:"stdout"`
+	Stderr    string            `json:"stderr"`
+	Result    *string           `json:"result"`
+	Error     *sandbox.RunError `json:"error"`
+	Artifacts []artifactFields  `json:"artifacts"`
+	listed    int               // of the artifacts, in the text
+}
+
+// artifactMeta is a file's place and size.
+type artifactMeta struct {
+	Path      string `json:"path"`
+	SizeBytes int64  `json:"size_bytes"`
+}
+
+// Meta returns what a program needs and the text does not repeat.
+func (f RunFields) Meta() any {
+	var files []artifactMeta
+	for _, a := range f.Artifacts[:min(len(f.Artifacts), f.listed)] {
+		files = append(files, artifactMeta{a.Path, a.SizeBytes})
+	}
+	return struct {
+		runMeta
+		Artifacts []artifactMeta `json:"artifacts,omitempty"`
+	}{f.runMeta, files}
+}
+
+// part is one text of a run's answer.
+type part struct {
+	heading string // empty: of what was printed to stdout
+	text    sandbox.Stream
+}
+
+// partsOf returns the texts of a run.
+func partsOf(res *sandbox.Result) []part {
+	list := []part{{"", res.Stdout}, {"stderr", res.Stderr}}
+	if res.Error != nil {
+		list = append(list, part{"traceback", sandbox.Stream{Head: res.Error.Traceback}})
+	}
+	if res.Value != nil {
+		list = append(list, part{"result", sandbox.Stream{Head: *res.Value}})
+	}
+	return list
+}
+
+// Run shows a model what a run came to, the way a terminal would: a status line, the output,
+// the value, the files; images behind it.
+func (r *Renderer) Run(ctx context.Context, res *sandbox.Result) *Answer {
+	if r.images(ctx) == ImagesOff {
+		res = unshown(res)
+	}
+	images, shown := r.renderDisplays(ctx, res)
+	parts := partsOf(res)
+	each := max(len(shown), listedBytes)
+	for _, p := range parts {
+		each = max(each, len(p.text.Head)+len(p.text.Tail))
+	}
+	render := func(each int) *Answer { return r.renderTexts(res, parts, shown, each) }
+	a := r.Fit(ctx, each, render)
+	if r.keepWhole(ctx, res, parts, a.each) {
+		a = r.Fit(ctx, a.each, render)
+	}
+	a.Content = append(a.Content, images...)
+	return a
+}
+
+// renderTexts returns the answer without images, with at most so many bytes of each of its texts; shown are the lines
+// that describe what was displayed.
+func (r *Renderer) renderTexts(res *sandbox.Result, parts []part, shown string, each int) *Answer {
+	var b, told strings.Builder
+	texts := make(map[string]string)
+	var whole []string
+	for _, p := range parts {
+		p.text = shortenedStream(p.text, each)
+		texts[p.heading] = r.renderStream(p.text)
+		section(&told, p.heading, texts[p.heading])
+		if p.text.Truncated() && p.text.Path != "" {
+			whole = append(whole, sandbox.WorkDir+"/"+p.text.Path)
+		}
+	}
+	refusal := r.quotaFault(res)
+	if refusal == nil {
+		b.WriteString(r.statusLine(res))
+		if len(whole) > 0 {
+			b.WriteString("; cut here, see " + strings.Join(whole, " and "))
+		}
+	} else {
+		b.WriteString(FaultText(refusal))
+	}
+	if hint := r.fullHint(res); hint != "" {
+		b.WriteString("\nHint: " + hint)
+	}
+	for _, note := range res.Notes {
+		b.WriteString("\nNote: " + note)
+	}
+	if res.Status == sandbox.Running && told.Len() > 0 {
+		b.WriteString("\nOutput so far:")
+	}
+	b.WriteString(told.String())
+	section(&b, "shown", firstLines(shown, each))
+	files, listed := renderFiles(res, each)
+	section(&b, "files", files)
+	section(&b, "goes on", strings.Join(res.GoesOn, "\n"))
+	for _, earlier := range res.Background {
+		section(&b, backgroundTitle(earlier), firstLines(earlier.Text, each))
+	}
+	fields := r.fields(res, texts, each)
+	fields.listed = listed
+	return &Answer{
+		Content: []mcp.Content{mcp.NewTextContent(b.String())}, Fields: fields, each: each,
+		IsError: res.Status == sandbox.TimedOut || res.Status == sandbox.Killed || refusal != nil,
+		Fault:   refusal,
+	}
+}
+
+// backgroundTitle says where the rest is of what an earlier run printed meanwhile.
+func backgroundTitle(b sandbox.Background) string {
+	title := "printed meanwhile by an earlier run"
+	if b.OmittedBytes > 0 {
+		title += fmt.Sprintf(", the last of %d bytes", b.OmittedBytes+int64(len(b.Text)))
+	}
+	if b.Path != "" {
+		title += ", all in " + b.Path
+	}
+	return title
+}
+
+// section puts a part on lines of its own behind a heading in brackets; an empty part is left out.
+func section(b *strings.Builder, heading, text string) {
+	text = strings.TrimRight(text, "\n")
+	if text == "" {
+		return
+	}
+	if heading != "" {
+		b.WriteString("\n[" + heading + "]")
+	}
+	b.WriteString("\n" + text)
+}
+
+// roughly is how long a run took, as a person would say it.
+func roughly(took time.Duration) time.Duration {
+	if took > 10*time.Second {
+		return took.Round(100 * time.Millisecond)
+	}
+	return took.Round(time.Millisecond)
+}
+
+func (r *Renderer) statusLine(res *sandbox.Result) string {
+	config := r.Manager.Config()
+	took := roughly(res.Duration)
+	switch res.Status {
+	case sandbox.Completed:
+		return fmt.Sprintf("completed in %v", took)
+	case sandbox.Failed:
+		return fmt.Sprintf("%s (failed in %v, exit code %d)", r.errorHead(res), took, res.ExitCode)
+	case sandbox.TimedOut:
+		return fmt.Sprintf("timed out after %v: %s", took, kept(res))
+	case sandbox.Cancelled:
+		return fmt.Sprintf("cancelled after %v: %s", took, kept(res))
+	case sandbox.Running:
+		return fmt.Sprintf("still running after %v as run_id %s; call wait_for_run to wait for it or to cancel it", took, res.RunID)
+	}
+	if res.Fresh && !res.VariablesLost {
+		return fmt.Sprintf("killed after %v: %s; only the fresh interpreter is gone, the kernel's variables and the files are kept", took, killedWhy(res, config))
+	}
+	return fmt.Sprintf("killed after %v: %s; variables are gone, files are kept, and the next call starts a new kernel", took, killedWhy(res, config))
+}
+
+const (
+	// causeQuota is the cause of a run that was stopped because of the files that it made.
+	causeQuota = "quota"
+	// causeFull is the cause of a run that did not begin, because the files are far over the limit.
+	causeFull = "full"
+)
+
+// quotaFault describes a run that the files of its session stopped, or kept from beginning; nil: neither.
+func (r *Renderer) quotaFault(res *sandbox.Result) *fault.Error {
+	if res.Status != sandbox.Failed {
+		return nil
+	}
+	c := r.Manager.Config()
+	size, files := humanize.IBytes(uint64(c.VolumeBytes)), humanize.Comma(c.VolumeFiles)
+	var f *fault.Error
+	switch res.Cause {
+	case causeQuota:
+		variables := "variables are kept"
+		if res.VariablesLost {
+			variables = "variables are gone"
+		}
+		f = fault.New(fault.QuotaExceeded, "Delete files that are not needed, with code or by closing the session.",
+			"The run was stopped after %v by the limit of the session's files, %s in %s files%s; %s.", roughly(res.Duration), size, files, r.quotaCause(res), variables)
+	case causeFull:
+		f = fault.New(fault.QuotaExceeded, "Save what is needed with read_artifact, then close the session.",
+			"Nothing was run, because the session's files take far more than the %s in %s files that they may.", size, files)
+	default:
+		return nil
+	}
+	return f.With("limit_bytes", c.VolumeBytes).With("limit_files", c.VolumeFiles)
+}
+
+// quotaCause is what the supervisor says of the limit: how far it was passed, or that the files could not be counted.
+func (r *Renderer) quotaCause(res *sandbox.Result) string {
+	if res.Error == nil || res.Error.Message == "" {
+		return ""
+	}
+	return ": " + text.Shorten(OneLine(res.Error.Message), 300)
+}
+
+// fullHint reports what lies behind the system's words for a file or a disk that may not grow.
+func (r *Renderer) fullHint(res *sandbox.Result) string {
+	if res.Error == nil || res.Cause == causeQuota || res.Cause == causeFull {
+		return ""
+	}
+	c := r.Manager.Config()
+	head := res.Error.Name + " " + res.Error.Message
+	switch {
+	case strings.Contains(head, "[Errno 27]"), strings.Contains(head, "EFBIG"):
+		return fmt.Sprintf("quota_exceeded: a single file may have %s here, holes included.", humanize.IBytes(uint64(c.Limits.FileBytes)))
+	case strings.Contains(head, "[Errno 28]"), strings.Contains(head, "ENOSPC"):
+		return fmt.Sprintf("quota_exceeded: the place is full. /tmp holds %s; %s holds more, and keeps it.", humanize.IBytes(uint64(c.Limits.TmpBytes)), sandbox.WorkDir)
+	}
+	return ""
+}
+
+// errorHead is what a failed run begins with: the error's name and the first line of its message.
+func (r *Renderer) errorHead(res *sandbox.Result) string {
+	if res.Error == nil {
+		return cmp.Or(res.Language.Info().Exit, "SystemExit")
+	}
+	name := text.Shorten(OneLine(res.Error.Name), 100)
+	message, _, _ := strings.Cut(res.Error.Message, "\n")
+	if message == "" {
+		return name
+	}
+	return name + ": " + text.Shorten(OneLine(message), 300)
+}
+
+// isCut reports whether the supervisor may have cut a text at its end.
+func (r *Renderer) isCut(text string) bool {
+	return strings.HasSuffix(text, "…") || len(text) >= r.Manager.Config().OutputBytes-4
+}
+
+func kept(res *sandbox.Result) string {
+	if res.VariablesLost && res.Cause != "ignored_interrupt" && res.Cause != "" {
+		return res.Cause + "; variables are gone"
+	}
+	if res.VariablesLost {
+		return "the code ignored the interrupt and its kernel was killed; variables are gone, files are kept"
+	}
+	if res.Fresh {
+		return "the code was stopped; the kernel's variables are kept"
+	}
+	return "the code was interrupted; variables are kept"
+}
+
+func killedWhy(res *sandbox.Result, config sandbox.Config) string {
+	switch res.Cause {
+	case "memory":
+		return fmt.Sprintf("the code ran out of memory (limit %s)", humanize.IBytes(uint64(config.Limits.MemoryBytes)))
+	case "":
+		return "the kernel died"
+	}
+	return "the kernel died (" + res.Cause + ")"
+}
+
+// renderStream returns a text, with what was left out between its parts in numbers.
+func (r *Renderer) renderStream(s sandbox.Stream) string {
+	if !s.Truncated() {
+		return s.Head
+	}
+	where := ""
+	if s.Path != "" {
+		where = "; the whole text is in " + sandbox.WorkDir + "/" + s.Path
+		if most := r.Manager.Config().SpoolBytes; most > 0 && s.Bytes > int64(most) {
+			where = "; the first " + humanize.IBytes(uint64(most)) + " are in " + sandbox.WorkDir + "/" + s.Path
+		}
+	}
+	return fmt.Sprintf("%s\n… %s lines (%s) left out%s …\n%s",
+		strings.TrimRight(s.Head, "\n"), humanize.Comma(s.OmittedLines), humanize.Bytes(uint64(s.OmittedBytes)), where, s.Tail)
+}
+
+// keepTimeout bounds the wait for texts to be written; the answer is then without their places.
+const keepTimeout = 3 * time.Second
+
+// keepWhole writes the texts to the session that the answer has only so many bytes of and that are whole nowhere yet,
+// and notes in parts where. It reports whether it wrote any.
+func (r *Renderer) keepWhole(ctx context.Context, res *sandbox.Result, parts []part, each int) (wrote bool) {
+	if res.Status == sandbox.Running || res.Status == sandbox.Cancelled && res.VariablesLost { // there may be no session any more
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
+	for i, p := range parts {
+		if p.text.Truncated() || len(p.text.Head) <= each || r.isCut(p.text.Head) {
+			continue
+		}
+		file, _, err := r.Manager.Upload(ctx, sandbox.Upload{
+			SessionID: res.SessionID, Overwrite: true, Content: strings.NewReader(p.text.Head),
+			Path: ".runs/" + res.RunID + "." + cmp.Or(p.heading, "stdout") + ".txt",
+		})
+		if err != nil {
+			r.Logger.Debug("keep a text whole", "run", res.RunID, "error", err)
+			continue
+		}
+		parts[i].text.Path, wrote = file.Path, true
+	}
+	return wrote
+}
+
+// What an answer lists of a run's files.
+const (
+	listedFiles = 20
+	listedBytes = 8 << 10
+)
+
+// renderFiles lists a run's files in at most so many bytes, and returns how many they are.
+func renderFiles(res *sandbox.Result, most int) (list string, listed int) {
+	var b strings.Builder
+	shown := make(map[string]bool) // listed already, where the display is
+	for _, d := range res.Displays {
+		shown[d.Path] = true
+	}
+	for _, a := range res.Artifacts {
+		if listed == listedFiles || b.Len()+len(a.Path) > most {
+			break
+		}
+		listed++
+		if !shown[a.Path] {
+			fmt.Fprintf(&b, "%s  %s  %s\n", a.Path, humanize.Bytes(uint64(a.SizeBytes)), content.TypeByName(a.Path))
+		}
+	}
+	if more := max(res.ArtifactsTotal, len(res.Artifacts)) - listed; more > 0 {
+		fmt.Fprintf(&b, "… and %d more\n", more)
+	}
+	return b.String(), listed
+}
+
+// namesBytes bounds the names of files in structured content.
+const namesBytes = 64 << 10
+
+func (r *Renderer) fields(res *sandbox.Result, texts map[string]string, each int) RunFields {
+	f := RunFields{
+		runMeta: runMeta{
+			SessionID: res.SessionID, RunID: res.RunID, Language: res.Language, Status: res.Status,
+			StdoutTruncated: shortenedStream(res.Stdout, each).Truncated(), StderrTruncated: shortenedStream(res.Stderr, each).Truncated(),
+			DurationMS: float64(res.Duration.Microseconds()) / 1000,
+		},
+		Stdout: texts[""], Stderr: texts["stderr"],
+		Artifacts: []artifactFields{},
+	}
+	if res.Value != nil {
+		value := texts["result"]
+		f.Result = &value
+	}
+	if res.Error != nil {
+		message := r.renderStream(shortenedStream(sandbox.Stream{Head: res.Error.Message}, each))
+		f.Error = &sandbox.RunError{Name: res.Error.Name, Message: message, Traceback: texts["traceback"]}
+	}
+	if res.Status != sandbox.Running {
+		f.ExitCode = &res.ExitCode
+	}
+	names := namesBytes
+	for _, a := range res.Artifacts {
+		if names -= len(a.Path); names < 0 {
+			break
+		}
+		f.Artifacts = append(f.Artifacts, artifactFields{
+			Path: a.Path, Filename: a.Path[strings.LastIndex(a.Path, "/")+1:], SizeBytes: a.SizeBytes, MIMEType: content.TypeByName(a.Path),
+		})
+	}
+	return f
+}

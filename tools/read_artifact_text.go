@@ -1,0 +1,197 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/dustin/go-humanize"
+	"golang.org/x/text/encoding/unicode"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
+)
+
+// readLines returns lines of text: by default as many as an answer has of a run's output.
+func (d *Deps) readLines(ctx context.Context, r reading, fields readFields) (*render.Answer, error) {
+	most := d.textLimit()
+	lines := int64(-1)
+	if r.limit != nil {
+		lines = *r.limit
+	}
+	part, err := d.fetch(ctx, r, sandbox.ReadOptions{Offset: r.from(), Limit: lines, Lines: true, MaxBytes: most}, most)
+	if err != nil {
+		return nil, err
+	}
+	return d.renderLines(ctx, r, fields, part), nil
+}
+
+func (d *Deps) textLimit() int64 { return int64(d.Manager.Config().OutputBytes) }
+
+func (d *Deps) renderLines(ctx context.Context, r reading, fields readFields, whole piece) *render.Answer {
+	return d.renderer().Fit(ctx, len(whole.data), func(most int) *render.Answer {
+		part := whole
+		if most < len(whole.data) {
+			part = cutLines(whole, whole.data, 0, -1, int64(most))
+		}
+		return d.renderPart(r, fields, part)
+	})
+}
+
+func (d *Deps) renderPart(r reading, fields readFields, part piece) *render.Answer {
+	cut := part.dropCutLine()
+	fields.Encoding, fields.Unit = "utf-8", "lines"
+	fields.took(r, part, part.end.Lines)
+	note := lineNote(fields)
+	if cut {
+		note += "; this line is longer and is cut here, unit bytes reads it on"
+	}
+	text, broken := content.Plain(part.data, r.from() == 0)
+	return d.textAnswer(fields, note+broken, d.Secrets.MaskPart(text))
+}
+
+// dropCutLine leaves out a last line that is not whole, so that it comes whole with the next part. It
+// reports whether the only line is a cut one, which stays.
+func (p *piece) dropCutLine() bool {
+	if p.end.Complete || len(p.data) == 0 || p.data[len(p.data)-1] == '\n' {
+		return false
+	}
+	last := bytes.LastIndexByte(p.data, '\n')
+	if last < 0 {
+		p.data = content.WholeCharacters(p.data)
+		return true
+	}
+	p.data = p.data[:last+1]
+	p.end.Lines--
+	return false
+}
+
+// lineNote says which lines an answer has, where they are not all.
+func lineNote(fields readFields) string {
+	switch {
+	case fields.Returned == 0 && fields.Offset > 0:
+		return fmt.Sprintf(", no lines behind %s", humanize.Comma(fields.Offset))
+	case fields.Offset == 0 && fields.NextOffset == nil:
+		return ""
+	}
+	note := fmt.Sprintf(", lines %s to %s", humanize.Comma(fields.Offset+1), humanize.Comma(fields.Offset+fields.Returned))
+	if fields.NextOffset != nil {
+		note += fmt.Sprintf("; go on with offset %d", *fields.NextOffset)
+	}
+	return note
+}
+
+// readBytes returns text by its bytes, and whole characters of it.
+func (d *Deps) readBytes(ctx context.Context, r reading, fields readFields) (*render.Answer, error) {
+	most := r.amount(d.textLimit(), d.textLimit())
+	part, err := d.fetch(ctx, r, sandbox.ReadOptions{Offset: r.from(), Limit: most}, most)
+	if err != nil {
+		return nil, err
+	}
+	return d.renderBytesFitted(ctx, r, fields, part), nil
+}
+
+func (d *Deps) renderBytesFitted(ctx context.Context, r reading, fields readFields, part piece) *render.Answer {
+	return d.renderer().Fit(ctx, len(part.data), func(most int) *render.Answer { return d.renderBytes(r, fields, part.upTo(most)) })
+}
+
+// upTo returns the part's first bytes.
+func (p piece) upTo(most int) piece {
+	p.end.Complete = p.end.Complete && most == len(p.data)
+	p.data = p.data[:most]
+	return p
+}
+
+func (d *Deps) renderBytes(r reading, fields readFields, part piece) *render.Answer {
+	if !part.end.Complete {
+		part.data = content.WholeCharacters(part.data)
+	}
+	fields.Encoding, fields.Unit = "utf-8", "bytes"
+	fields.took(r, part, int64(len(part.data)))
+	text, broken := content.Plain(part.data, r.from() == 0)
+	return d.textAnswer(fields, byteNote(fields)+broken, d.Secrets.MaskPart(text))
+}
+
+// byteNote says which bytes an answer has, where they are not all.
+func byteNote(fields readFields) (note string) {
+	if fields.Offset > 0 || fields.NextOffset != nil {
+		note = fmt.Sprintf(", bytes %d to %d", fields.Offset, fields.Offset+fields.Returned)
+	}
+	if fields.NextOffset != nil {
+		note += fmt.Sprintf("; go on with offset %d", *fields.NextOffset)
+	}
+	return note
+}
+
+// readWide returns lines of text in UTF-16, which have to be looked for after decoding.
+func (d *Deps) readWide(ctx context.Context, r reading, fields readFields) (*render.Answer, error) {
+	if fields.SizeBytes > maxDecodeBytes {
+		return nil, tooLarge(fields, maxDecodeBytes, "It is in UTF-16: write it anew in UTF-8 with code, and read that")
+	}
+	whole, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: -1}, maxDecodeBytes)
+	if err != nil {
+		return nil, err
+	}
+	decoded, err := unicode.UTF16(unicode.LittleEndian, unicode.UseBOM).NewDecoder().Bytes(whole.data)
+	if err != nil {
+		return d.readBinary(ctx, r, fields)
+	}
+	return d.renderDecoded(ctx, r, fields, "utf-16", whole, decoded), nil
+}
+
+// readDocument returns lines or bytes of what is written in a file that is no text.
+func (d *Deps) readDocument(ctx context.Context, r reading, fields readFields) (*render.Answer, error) {
+	file := sandbox.File{Path: fields.Path, SizeBytes: fields.SizeBytes}
+	document, err := d.Manager.ReadDocument(ctx, r.session, file, fields.MIMEType, maxDecodeBytes)
+	if err != nil {
+		return nil, err
+	}
+	a := d.renderDecoded(ctx, r, fields, "document", piece{}, []byte(document.Text))
+	if !document.Complete {
+		a.Noting(fmt.Sprintf("[only the first %s of its text can be read so, the rest with code]", humanize.Bytes(uint64(len(document.Text)))))
+	}
+	return a, nil
+}
+
+// renderDecoded returns a part of a text that had to be made whole first.
+func (d *Deps) renderDecoded(ctx context.Context, r reading, fields readFields, encoding string, of piece, text []byte) *render.Answer {
+	lines := int64(-1)
+	if r.limit != nil {
+		lines = *r.limit
+	}
+	var a *render.Answer
+	if r.unit == "bytes" {
+		part := piece{file: of.file, data: text[min(r.from(), int64(len(text))):], end: sandbox.ReadEnd{Complete: true}}
+		a = d.renderBytesFitted(ctx, r, fields, part.upTo(int(min(r.amount(d.textLimit(), d.textLimit()), int64(len(part.data))))))
+	} else {
+		a = d.renderLines(ctx, r, fields, cutLines(of, text, r.from(), lines, d.textLimit()))
+	}
+	f := a.Fields.(readFields)
+	f.Encoding = encoding
+	a.Fields = f
+	return a
+}
+
+// cutLines does to a text in memory what the supervisor does to a file: it passes over so many
+// lines and returns so many, or all for -1, of at most so many bytes.
+func cutLines(of piece, text []byte, offset, limit, most int64) piece {
+	for ; offset > 0 && len(text) > 0; offset-- {
+		text = text[content.LineEnd(text):]
+	}
+	part := piece{file: of.file, end: of.end}
+	taken, lines := 0, int64(0)
+	for taken < len(text) && lines != limit {
+		end := taken + content.LineEnd(text[taken:])
+		if int64(end) > most {
+			if lines == 0 {
+				taken, lines = len(content.WholeCharacters(text[:most])), 1
+			}
+			break
+		}
+		taken, lines = end, lines+1
+	}
+	part.data = text[:taken]
+	part.end.Lines, part.end.Complete = lines, taken == len(text)
+	return part
+}

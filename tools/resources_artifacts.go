@@ -1,0 +1,98 @@
+package tools
+
+import (
+	"context"
+	"encoding/base64"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
+)
+
+// maxResource is the most of a file that a resource returns, in bytes, where the user has not allowed more: in
+// base64, and with what JSON adds to most texts, it fits the largest line that clients take.
+const maxResource = 5 << 20
+
+// artifactLink names a file of a session.
+func artifactLink(session, path string) string {
+	parts := strings.Split(path, "/")
+	for i, part := range parts {
+		parts[i] = url.PathEscape(part)
+	}
+	return artifactURI + session + "/" + strings.Join(parts, "/")
+}
+
+// parseArtifactURI takes a link apart again.
+func parseArtifactURI(uri string) (session, path string, err error) {
+	session, escaped, _ := strings.Cut(strings.TrimPrefix(uri, artifactURI), "/")
+	if err := sandbox.CheckSessionID(session); err != nil {
+		return "", "", err
+	}
+	path, err = url.PathUnescape(escaped)
+	if err != nil {
+		return "", "", fault.New(fault.InvalidPath, "Write % as %25.", "The path of %q is not percent-encoded.", text.Shorten(uri, 120))
+	}
+	path, err = sandbox.CleanPath(path)
+	return session, path, err
+}
+
+// artifactResource returns a file whole: text as text, with secrets masked, and the rest as a blob.
+func (d *Deps) artifactResource(ctx context.Context, request mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
+	contents, err := d.readArtifactResource(ctx, request.Params.URI)
+	if err != nil {
+		return nil, d.resourceError(ctx, request.Params.URI, err)
+	}
+	return []mcp.ResourceContents{contents}, nil
+}
+
+func (d *Deps) readArtifactResource(ctx context.Context, uri string) (mcp.ResourceContents, error) {
+	session, path, err := parseArtifactURI(uri)
+	if err != nil {
+		return nil, err
+	}
+	r := reading{session: session, path: path}
+	head, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: content.SniffBytes}, content.SniffBytes)
+	if err != nil {
+		return nil, err
+	}
+	kind := content.Detect(head.data, head.file.Path)
+	most := max(maxResource, d.ArtifactBytes)
+	if head.file.SizeBytes > most {
+		return nil, tooLarge(readFields{Path: path, SizeBytes: head.file.SizeBytes, MIMEType: kind.MIME}, most, "Read it in parts with read_artifact")
+	}
+	whole, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: -1}, most)
+	if err != nil {
+		return nil, err
+	}
+	if kind.IsText && utf8.Valid(whole.data) {
+		return mcp.TextResourceContents{URI: uri, MIMEType: kind.MIME, Text: d.Secrets.Mask(string(whole.data))}, nil
+	}
+	blob := base64.StdEncoding.EncodeToString(d.Secrets.MaskBytes(whole.data))
+	return mcp.BlobResourceContents{URI: uri, MIMEType: kind.MIME, Blob: blob}, nil
+}
+
+// maxLinks bounds the links of one answer.
+const maxLinks = 10
+
+// linked adds links to the files of a run, for the clients that let their user open them. There is
+// nothing by which a client says that it does: VS Code shows a link as an attachment. Others write it
+// out for the model as one more line, although the text names the files already, or drop the text
+// for it. So the links go to VS Code alone, and the text is the same for all.
+func linked(ctx context.Context, a *render.Answer, res *sandbox.Result) *render.Answer {
+	if !render.OpensLinks(ctx) {
+		return a
+	}
+	for _, artifact := range res.Artifacts[:min(len(res.Artifacts), maxLinks)] {
+		name := artifact.Path[strings.LastIndex(artifact.Path, "/")+1:]
+		link := mcp.NewResourceLink(artifactLink(res.SessionID, artifact.Path), name, "", content.TypeByName(artifact.Path))
+		a.Content = append(a.Content, link)
+	}
+	return a
+}

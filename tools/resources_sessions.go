@@ -1,0 +1,87 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+func (d *Deps) sessionsResource(ctx context.Context, _ string) (string, error) {
+	list, err := d.sessionList(ctx)
+	if err != nil {
+		return "", err
+	}
+	return indented(list)
+}
+
+func (d *Deps) sessionResource(ctx context.Context, uri string) (string, error) {
+	id := strings.TrimPrefix(uri, sessionURI)
+	if err := sandbox.CheckSessionID(id); err != nil { // an empty one would be the default session
+		return "", err
+	}
+	info, err := d.Manager.Session(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	return indented(d.infoFields(info))
+}
+
+func indented(fields any) (string, error) {
+	text, err := json.MarshalIndent(fields, "", " ")
+	return string(text), err
+}
+
+// sessionResources keeps the sessions of this server among the resources that are listed. Those that
+// other servers left are in sessions:// alone: to find them takes the engine, which no list may wait for.
+type sessionResources struct {
+	deps   *Deps
+	server *server.MCPServer
+
+	mu     sync.Mutex
+	listed map[string]bool // by URI
+}
+
+// update puts in what has come and takes out what has gone. mcp-go notifies the client.
+func (r *sessionResources) update() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := make(map[string]bool)
+	var come []server.ServerResource
+	for _, info := range r.deps.Manager.Known() {
+		uri := sessionURI + info.ID
+		now[uri] = true
+		if !r.listed[uri] {
+			come = append(come, r.resource(uri, info))
+		}
+	}
+	var gone []string
+	for uri := range r.listed {
+		if !now[uri] {
+			gone = append(gone, uri)
+		}
+	}
+	r.listed = now
+	if len(come) > 0 {
+		r.server.AddResources(come...)
+	}
+	if len(gone) > 0 {
+		r.server.DeleteResources(gone...)
+	}
+}
+
+func (r *sessionResources) resource(uri string, info sandbox.SessionInfo) server.ServerResource {
+	name := "Session " + info.ID
+	if info.Default {
+		name = "Default session"
+	}
+	return server.ServerResource{
+		Resource: mcp.NewResource(uri, name, mcp.WithMIMEType(typeJSON)),
+		Handler:  r.deps.readResource(typeJSON, r.deps.sessionResource),
+	}
+}
