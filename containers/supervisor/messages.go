@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/output"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 // The messages of docs/kernel-protocol.md that a server sends.
@@ -114,16 +115,12 @@ type kernelMessage struct {
 }
 
 // clean makes a hostile text one of at most limit bytes of valid UTF-8.
-func clean(text string, limit int) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) <= limit {
-		return text
+func clean(said string, limit int) string {
+	said = strings.ToValidUTF8(said, "\uFFFD")
+	if len(said) <= limit {
+		return said
 	}
-	end := limit - len("…")
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
+	return text.Clip(said, limit-len("…")) + "…"
 }
 
 // relativePath returns a path that a kernel named, when it is one that may be passed on.

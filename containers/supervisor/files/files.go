@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
-	"os"
 	"syscall"
 	"time"
 
@@ -78,12 +77,6 @@ func serve(stream net.Conn, workDir string, text []byte) (filewire.Answer, error
 func hearEnd(stream net.Conn) {
 	_, _ = stream.Read(make([]byte, 1)) // nothing comes after such a request
 	_ = stream.SetWriteDeadline(time.Unix(1, 0))
-}
-
-// Usage returns what an open work directory holds, everything counted.
-func Usage(dir *os.File) (files, bytes int64, complete bool) {
-	l := volume.Count(int(dir.Fd()), nil, true, nil)
-	return l.Files, l.Bytes, l.Complete
 }
 
 func refusal(code, message string) *filewire.Error {

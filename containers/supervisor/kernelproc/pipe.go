@@ -121,12 +121,5 @@ func (p *Pipe) Drain(next func([]byte)) {
 	}
 }
 
-// IsOver reports whether all write ends are closed, or the pipe is.
-func (p *Pipe) IsOver() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.over
-}
-
 // Close stops reading. A program that writes to the pipe afterwards is ended by SIGPIPE, or told.
 func (p *Pipe) Close() { _ = p.file.Close() }
