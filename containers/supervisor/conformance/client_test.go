@@ -343,7 +343,7 @@ func (c *connection) completed(code string, more ...fields) *message {
 	c.t.Helper()
 	d := c.run(code, more...)
 	if d.Status != "completed" {
-		c.t.Fatalf("%s\ndid not complete: %s", code, d)
+		c.t.Fatalf("%.300s\ndid not complete: %s %v", code, d, c.all("log", ""))
 	}
 	return d
 }

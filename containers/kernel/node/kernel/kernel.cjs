@@ -38,6 +38,7 @@ const FIRED_AFTER_MS = 30; // a termination takes far less from one thread to th
 const ASKED_AFTER_MS = 1000; // it ends with the termination
 const TRANSLATE_MS = 20_000;
 const BACKGROUND_BYTES = 1 << 20; // of one frame
+const { chdir } = process;
 
 /** Kernel is the process that user code lives in: one per process, from start to its death. */
 class Kernel {
@@ -91,7 +92,12 @@ class Kernel {
     });
     worker.unref();
     // Without its watcher a kernel cannot be interrupted any more.
-    worker.on('error', (error) => this.#fail(`watcher: ${error?.stack}`));
+    worker.on('error', (error) => {
+      if (error?.syscall !== 'uv_cwd') return void this.#fail(`watcher: ${error?.stack}`);
+      // Node asks for the working directory as a thread starts, and code had already removed it.
+      chdir('/');
+      this.#startWatcher();
+    });
     this.#asker = new Asker(channel.port1, this.#interruptState.subarray(ANSWERED));
   }
 
