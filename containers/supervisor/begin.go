@@ -38,7 +38,6 @@ func (s *Supervisor) onRun(m request) {
 	if s.scanner != nil {
 		r.mark = s.scanner.Begin()
 	}
-	s.oomSeen = procs.OOMKills()
 	s.runs[r.ID] = r
 	if !r.Fresh {
 		s.kept = r

@@ -149,7 +149,12 @@ func (s *Supervisor) ranOutOfHeap(r *run) bool {
 // finish answers a run.
 func (s *Supervisor) finish(r *run, d *doneMessage) {
 	r.dropTimers()
-	s.settle(r)
+	for i, p := range r.outputPipes() {
+		p.Drain(r.streams[i].writeBackground)
+	}
+	for _, out := range r.streams {
+		out.finish()
+	}
 	if r.Fresh && r.kernel != nil {
 		s.endFresh(r)
 	}
@@ -158,7 +163,7 @@ func (s *Supervisor) finish(r *run, d *doneMessage) {
 	if s.kept == r {
 		s.kept = nil
 	}
-	s.lastFrame, s.logs, s.oomSeen = time.Now(), 0, procs.OOMKills()
+	s.lastFrame, s.logs = time.Now(), 0
 	d.Type, d.ID, d.DisplaysTotal, d.DurationMS = "done", r.ID, r.displays, r.elapsed()
 	d.Background = s.takeBackground()
 	if d.GoesOn == nil {
@@ -171,6 +176,11 @@ func (s *Supervisor) finish(r *run, d *doneMessage) {
 		r.record.frames, r.record.bytes = append(r.record.frames, frame), r.record.bytes+len(frame)
 	}
 	s.server.sendBody(frame, false)
+	// What follows does not keep the answer waiting.
+	if k := r.kernel; k != nil && r.pipes == nil && !r.Fresh && !k.ended && s.hasNewPrograms(k) {
+		s.leavePipes(r)
+	}
+	s.noteOOMKills()
 	s.retire(r)
 	if s.guard != nil {
 		s.guard.endRun()
@@ -178,7 +188,11 @@ func (s *Supervisor) finish(r *run, d *doneMessage) {
 	if r.Fresh && r.kernel != nil {
 		s.closeFresh(r.kernel)
 	}
-	s.reserve.prepare()
+	if s.language.HasZygote {
+		s.reserve.prepare()
+	} else {
+		s.reserve.want() // of all that there is to keep ready, the first run needs none
+	}
 }
 
 // closeFresh lets go of a kernel that was killed with its run.
@@ -214,19 +228,6 @@ func (s *Supervisor) addArtifacts(r *run, d *doneMessage) {
 }
 
 // Background output ------------------------------------------------------------------
-
-// settle ends the run's streams with what was written by now; what comes by its pipes later is background output.
-func (s *Supervisor) settle(r *run) {
-	for i, p := range r.outputPipes() {
-		p.Drain(r.streams[i].writeBackground)
-	}
-	for _, out := range r.streams {
-		out.finish()
-	}
-	if k := r.kernel; k != nil && r.pipes == nil && !r.Fresh && !k.ended && s.hasNewPrograms(k) {
-		s.leavePipes(r)
-	}
-}
 
 // hasNewPrograms reports whether any program of a kernel may have been given the pipes that it has.
 func (s *Supervisor) hasNewPrograms(k *kernel) bool {

@@ -220,6 +220,7 @@ func (s *Supervisor) killKernel(k *kernel, cause string) {
 
 // reap takes the status of every process that has ended.
 func (s *Supervisor) reap() {
+	defer s.noteOOMKills()
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
@@ -249,6 +250,13 @@ func (s *Supervisor) onExit(pid int, status syscall.WaitStatus) {
 		} else {
 			k.conclude = s.after(lostWait, func() { s.concludeEnd(k) })
 		}
+	}
+}
+
+// noteOOMKills counts those that are of no run that goes on, so that none is taken for the cause of a later death.
+func (s *Supervisor) noteOOMKills() {
+	if len(s.runs) == 0 {
+		s.oomSeen = procs.OOMKills()
 	}
 }
 

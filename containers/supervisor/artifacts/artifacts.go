@@ -8,7 +8,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -95,28 +94,27 @@ type found struct {
 }
 
 // look lists the files that were changed since a time. To ask for the facts of a file costs far more than to find its
-// name, so that is done by several goroutines, a batch of names at a time.
+// name, so where there are many that is done by several goroutines, a batch of names at a time.
 func (s *Scanner) look(since int64) []found {
+	root := int(s.dir.Fd())
 	batches, results := make(chan batch), make(chan []found)
-	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			var changed []found
-			for b := range batches {
-				changed = b.look(int(s.dir.Fd()), since, changed)
-			}
-			results <- changed
-		})
-	}
-	go func() {
-		s.walk(batches)
-		close(batches)
-		workers.Wait()
-		close(results)
-	}()
-	var all []found
-	for changed := range results {
-		all = append(all, changed...)
+	workers := 0
+	last := s.walk(func(full batch) {
+		for ; workers < runtime.NumCPU(); workers++ {
+			go func() {
+				var changed []found
+				for b := range batches {
+					changed = b.look(root, since, changed)
+				}
+				results <- changed
+			}()
+		}
+		batches <- full
+	})
+	close(batches)
+	all := last.look(root, since, nil)
+	for range workers {
+		all = append(all, <-results...)
 	}
 	return all
 }
@@ -130,8 +128,8 @@ type batch struct {
 	ends []int
 }
 
-// walk sends the paths of all files that may be artifacts.
-func (s *Scanner) walk(batches chan<- batch) {
+// walk hands over the paths of all files that may be artifacts in full batches, and returns the rest.
+func (s *Scanner) walk(take func(batch)) batch {
 	var next batch
 	walk := tree.Walk{MaxEntries: maxEntries, Until: time.Now().Add(scanTime)}
 	walk.Visit = func(dir *tree.Dir, name []byte, kind byte) bool {
@@ -144,13 +142,13 @@ func (s *Scanner) walk(batches chan<- batch) {
 		next.text = append(next.text, name...)
 		next.ends = append(next.ends, len(next.text))
 		if len(next.ends) == batchFiles {
-			batches <- next
+			take(next)
 			next = batch{}
 		}
 		return false
 	}
 	_, _ = walk.Run(int(s.dir.Fd())) // without a work directory there are none
-	batches <- next
+	return next
 }
 
 // look adds the files that were changed since a time.

@@ -23,9 +23,11 @@ type Pipe struct {
 
 	mu   sync.Mutex
 	sink func([]byte)
-	room []byte
 	over bool
 }
+
+// rooms are what pipes are read into; none keeps one while nothing comes.
+var rooms = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
 // NewPipe makes a pipe and reads it from now on. It returns the write end, which is the caller's to close.
 func NewPipe(sink func([]byte), end func()) (*Pipe, *os.File, error) {
@@ -54,7 +56,7 @@ func readPipe(fd int, sink func([]byte), end func()) (*Pipe, error) {
 		_ = file.Close()
 		return nil, err
 	}
-	p := &Pipe{file: file, raw: raw, end: end, sink: sink, room: make([]byte, 64<<10)}
+	p := &Pipe{file: file, raw: raw, end: end, sink: sink}
 	go p.follow()
 	return p, nil
 }
@@ -84,13 +86,15 @@ func (p *Pipe) follow() {
 
 // readSome is called with the lock.
 func (p *Pipe) readSome(fd int) (int, error) {
+	room := rooms.Get().(*[64 << 10]byte)
+	defer rooms.Put(room)
 	for {
-		n, err := unix.Read(fd, p.room)
+		n, err := unix.Read(fd, room[:])
 		if err == unix.EINTR {
 			continue
 		}
 		if n > 0 && p.sink != nil {
-			p.sink(p.room[:n])
+			p.sink(room[:n])
 		}
 		return n, err
 	}

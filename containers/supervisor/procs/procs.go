@@ -61,9 +61,17 @@ func readStat(path string, room []byte) (stat, bool) {
 	if !ok {
 		return stat{}, false
 	}
+	var fields [20][]byte
+	n := 0
 	// The name of the program, in parentheses, may hold anything.
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if len(fields) < 20 {
+	for field := range bytes.FieldsSeq(text[bytes.LastIndexByte(text, ')')+1:]) {
+		if n == len(fields) {
+			break
+		}
+		fields[n] = field
+		n++
+	}
+	if n < len(fields) {
 		return stat{}, false
 	}
 	return stat{
@@ -203,7 +211,7 @@ func field(text []byte, name string) int64 {
 
 // OOMKills counts what the memory limit has killed in this container; 0 where that cannot be read.
 func OOMKills() int64 {
-	room := make([]byte, 4096)
+	room := make([]byte, 512)
 	for _, path := range []string{"/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"} {
 		if text, ok := readSmall(path, room); ok {
 			return field(text, "oom_kill ")

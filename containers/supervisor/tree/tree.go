@@ -7,6 +7,7 @@ package tree
 import (
 	"encoding/binary"
 	"errors"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -53,14 +54,15 @@ type Walk struct {
 	entries int
 	missed  bool // something was not seen
 	ended   bool
-	rooms   [][]byte // by depth
 }
 
 const (
 	defaultDepth = 64
 	pauseEvery   = 256
-	roomBytes    = 32 << 10
 )
+
+// rooms are what getdents64 writes to: one for each folder on the way down, of every walk.
+var rooms = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // Run walks below root, an open folder that stays the caller's, and returns whether everything was seen. What is
 // moved meanwhile may be seen twice, or not at all. The error says that root cannot be read.
@@ -97,12 +99,10 @@ func unlock(dir int, name string) error {
 // list visits the entries of a folder, which it closes.
 func (w *Walk) list(dir *Dir) {
 	defer func() { _ = unix.Close(dir.FD) }()
-	if len(w.rooms) == dir.Depth {
-		w.rooms = append(w.rooms, make([]byte, roomBytes))
-	}
-	room := w.rooms[dir.Depth]
+	room := rooms.Get().(*[32 << 10]byte)
+	defer rooms.Put(room)
 	for !w.ended {
-		n, err := unix.Getdents(dir.FD, room)
+		n, err := unix.Getdents(dir.FD, room[:])
 		if err != nil || n <= 0 {
 			w.missed = w.missed || err != nil
 			return
