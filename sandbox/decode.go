@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"path"
 	"strings"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // The second bounds on what a supervisor reports: it keeps to its own, but may have been replaced.
@@ -52,13 +52,7 @@ var (
 // moment gives the time of a file.
 func moment(ms int64) time.Time { return time.UnixMilli(min(max(ms, minMomentMS), maxMomentMS)) }
 
-func (m doneMessage) took() time.Duration {
-	return time.Duration(min(max(m.DurationMS, 0), maxTookMS) * float64(time.Millisecond))
-}
-
-func (m doneMessage) exitCode() int { return min(max(m.ExitCode, 0), maxExitCode) }
-
-func (m streamMessage) stream(limit int) Stream {
+func stream(m protocol.Stream, limit int) Stream {
 	return Stream{
 		Head:         clip(m.Head, limit),
 		Tail:         clip(m.Tail, limit),
@@ -70,7 +64,7 @@ func (m streamMessage) stream(limit int) Stream {
 	}
 }
 
-func (m *errorMessage) runError() *RunError {
+func runError(m *protocol.Error) *RunError {
 	if m == nil {
 		return nil
 	}
@@ -81,7 +75,7 @@ func (m *errorMessage) runError() *RunError {
 	}
 }
 
-func artifacts(list []artifactMessage, limit int) []Artifact {
+func artifacts(list []protocol.Artifact, limit int) []Artifact {
 	out := make([]Artifact, 0, min(len(list), limit))
 	for _, a := range list {
 		if len(out) == limit {
@@ -95,22 +89,18 @@ func artifacts(list []artifactMessage, limit int) []Artifact {
 }
 
 // display decodes a display frame's MIME bundle. Entries that do not decode are left out.
-func (m displayMessage) display() Display {
+func display(m protocol.Display) Display {
 	d := Display{
 		Data:      make(map[string][]byte, len(m.Data)),
 		Path:      safePath(m.Path),
 		SizeBytes: max(m.SizeBytes, 0),
 		Alt:       clip(m.Alt, maxName),
 	}
-	for mime, raw := range m.Data {
+	for mime, value := range m.Data {
 		if len(d.Data) > 0 {
 			break // a supervisor sends one
 		}
-		var value string
-		if json.Unmarshal(raw, &value) != nil {
-			continue
-		}
-		if !strings.HasPrefix(mime, "image/") || mime == "image/svg+xml" {
+		if !isImageData(mime) {
 			d.Data[clip(mime, maxName)] = []byte(clip(value, maxText))
 		} else if b, err := base64.StdEncoding.DecodeString(value); err == nil {
 			d.Data[clip(mime, maxName)] = b
@@ -124,20 +114,19 @@ var statuses = map[string]Status{
 	"completed": Completed, "failed": Failed, "timed_out": TimedOut, "cancelled": Cancelled, "killed": Killed,
 }
 
-// result turns a supervisor's answer into a Result, everything bounded again.
-func (s *session) result(run *Run, m doneMessage) *Result {
+// resultOf turns a supervisor's answer into a Result, everything bounded again: the value and each end of a stream to
+// limit bytes. Whose run it was is left to the caller.
+func resultOf(m protocol.Done, limit int) *Result {
 	status, ok := statuses[m.Status]
 	if !ok {
 		status = Failed
 	}
 	res := &Result{
-		SessionID: s.id, RunID: run.ID, Language: run.Language, Status: status, ExitCode: m.exitCode(),
-		Stdout: m.Stdout.stream(s.config.OutputBytes), Stderr: m.Stderr.stream(s.config.OutputBytes),
-		Error:     m.Error.runError(),
-		Artifacts: artifacts(m.Artifacts, maxArtifacts), ArtifactsTotal: max(m.ArtifactsTotal, 0),
-		DisplaysTotal: max(m.DisplaysTotal, 0),
-		Duration:      m.took(),
-		VariablesLost: m.Kernel == "dead", Fresh: run.options.Fresh, Cause: clip(m.Cause, maxName),
+		Status: status, ExitCode: min(max(m.ExitCode, 0), maxExitCode),
+		Stdout: stream(m.Stdout, limit), Stderr: stream(m.Stderr, limit), Error: runError(m.Error),
+		Artifacts: artifacts(m.Artifacts, maxArtifacts), ArtifactsTotal: max(m.ArtifactsTotal, 0), DisplaysTotal: max(m.DisplaysTotal, 0),
+		Duration:      time.Duration(min(max(m.DurationMS, 0), maxTookMS) * float64(time.Millisecond)),
+		VariablesLost: m.Kernel == "dead", Cause: clip(m.Cause, maxName),
 	}
 	for _, b := range m.Background[:min(len(m.Background), maxTold)] {
 		res.Background = append(res.Background, Background{
@@ -148,8 +137,15 @@ func (s *session) result(run *Run, m doneMessage) *Result {
 		res.GoesOn = append(res.GoesOn, clip(name, maxName))
 	}
 	if m.Result != nil {
-		value := clip(*m.Result, s.config.OutputBytes)
+		value := clip(*m.Result, limit)
 		res.Value = &value
 	}
+	return res
+}
+
+// result is what a supervisor's answer says of a run.
+func (s *session) result(run *Run, m protocol.Done) *Result {
+	res := resultOf(m, s.config.OutputBytes)
+	res.SessionID, res.RunID, res.Language, res.Fresh = s.id, run.ID, run.Language, run.options.Fresh
 	return res
 }

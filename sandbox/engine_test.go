@@ -16,6 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // testEngine is an engine whose containers are processes with the real supervisor. Tests may have its calls come to
@@ -134,7 +135,7 @@ type peer struct {
 // played is process 1 as a script has it. Its container ends with the script.
 func played(script func(p peer)) func(io.ReadWriteCloser) {
 	return func(stdio io.ReadWriteCloser) {
-		c := channel.New(stdio, channel.Options{Supervisor: true, MaxControl: maxFrameOut})
+		c := channel.New(stdio, channel.Options{Supervisor: true, MaxControl: protocol.MaxToSupervisor})
 		defer func() { _ = c.Close() }()
 		script(peer{c, stdio})
 	}
@@ -175,7 +176,7 @@ func (p peer) say(message map[string]any) {
 }
 
 func (p peer) ready(more map[string]any) {
-	p.say(with(map[string]any{"type": "ready", "protocol": protocol, "language": "python", "version": "3.played"}, more))
+	p.say(with(map[string]any{"type": "ready", "protocol": protocol.Version, "language": "python", "version": "3.played"}, more))
 }
 
 func (p peer) done(id string, more map[string]any) {

@@ -4,15 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 const (
-	// protocol is the version of docs/kernel-protocol.md.
-	protocol = 2
-	// maxFrameIn bounds a frame from a supervisor, which hostile code may have forged.
-	maxFrameIn = 8 << 20
-	// maxFrameOut bounds a frame to a supervisor.
-	maxFrameOut = 1 << 20
 	// maxFrameDepth bounds the nesting of a frame from a supervisor.
 	maxFrameDepth = 32
 	// maxFrameValues bounds how many values such a frame has, each of which may cost fifty times what it is
@@ -43,7 +39,7 @@ func encodeMessage(message any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode message: %w", err)
 	}
-	if len(body) > maxFrameOut {
+	if len(body) > protocol.MaxToSupervisor {
 		return nil, fmt.Errorf("%w: %d bytes", errFrameTooLarge, len(body))
 	}
 	return body, nil

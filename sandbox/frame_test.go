@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 func TestAMessageThatIsTooLargeIsNotSent(t *testing.T) {
-	if _, err := encodeMessage(strings.Repeat("x", maxFrameOut)); !errors.Is(err, errFrameTooLarge) {
+	if _, err := encodeMessage(strings.Repeat("x", protocol.MaxToSupervisor)); !errors.Is(err, errFrameTooLarge) {
 		t.Errorf("got %v", err)
 	}
 	if text, err := encodeMessage(map[string]string{"code": "line\nbreak \x00 \"quoted\" é"}); err != nil || string(text) != `{"code":"line\nbreak \u0000 \"quoted\" é"}` {

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // historyRecord is a line of a history: one of the two is there.
@@ -42,11 +42,11 @@ type faultRecord struct {
 // resultRecord is a result in the form in which a supervisor tells of it, so that what is read is bounded
 // and checked by the same code.
 type resultRecord struct {
-	doneMessage
-	Language Language         `json:"language"`
-	Fresh    bool             `json:"fresh,omitempty"`
-	Displays []displayMessage `json:"displays,omitempty"`
-	Notes    []string         `json:"notes,omitempty"`
+	protocol.Done
+	Language Language           `json:"language"`
+	Fresh    bool               `json:"fresh,omitempty"`
+	Displays []protocol.Display `json:"displays,omitempty"`
+	Notes    []string           `json:"notes,omitempty"`
 }
 
 // maxNotes bounds the notes of a result that is read.
@@ -114,9 +114,9 @@ func (r *endRecord) settle(e *HistoryEntry, session string) {
 
 func recordOf(res *Result) *resultRecord {
 	r := &resultRecord{
-		doneMessage: doneMessage{
-			Status: string(res.Status), ExitCode: res.ExitCode, Result: res.Value, Error: (*errorMessage)(res.Error),
-			Stdout: streamMessage(res.Stdout), Stderr: streamMessage(res.Stderr),
+		Done: protocol.Done{
+			Status: string(res.Status), ExitCode: res.ExitCode, Result: res.Value, Error: (*protocol.Error)(res.Error),
+			Stdout: protocol.Stream(res.Stdout), Stderr: protocol.Stream(res.Stderr),
 			ArtifactsTotal: res.ArtifactsTotal, DisplaysTotal: res.DisplaysTotal,
 			DurationMS: float64(res.Duration) / float64(time.Millisecond), Cause: res.Cause, Kernel: "alive",
 		},
@@ -126,7 +126,7 @@ func recordOf(res *Result) *resultRecord {
 		r.Kernel = "dead"
 	}
 	for _, a := range res.Artifacts {
-		r.Artifacts = append(r.Artifacts, artifactMessage{Path: a.Path, SizeBytes: a.SizeBytes, ModifiedMS: a.Modified.UnixMilli()})
+		r.Artifacts = append(r.Artifacts, protocol.Artifact{Path: a.Path, SizeBytes: a.SizeBytes, ModifiedMS: a.Modified.UnixMilli()})
 	}
 	for _, d := range res.Displays {
 		r.Displays = append(r.Displays, displayOf(d))
@@ -134,26 +134,16 @@ func recordOf(res *Result) *resultRecord {
 	return r
 }
 
-// displayOf is the opposite of displayMessage.display.
-func displayOf(d Display) displayMessage {
-	m := displayMessage{Data: make(map[string]json.RawMessage, len(d.Data)), Path: d.Path, SizeBytes: d.SizeBytes, Alt: d.Alt}
+// displayOf is the opposite of display.
+func displayOf(d Display) protocol.Display {
+	m := protocol.Display{Data: make(protocol.Data, len(d.Data)), Path: d.Path, SizeBytes: d.SizeBytes, Alt: d.Alt}
 	for mime, data := range d.Data {
-		text := string(data)
+		m.Data[mime] = string(data)
 		if isImageData(mime) {
-			text = base64.StdEncoding.EncodeToString(data)
+			m.Data[mime] = base64.StdEncoding.EncodeToString(data)
 		}
-		m.Data[mime] = jsonText(text)
 	}
 	return m
-}
-
-// jsonText writes a text as JSON without making six bytes of each angle bracket.
-func jsonText(text string) json.RawMessage {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(text) // a text can always be
-	return bytes.TrimRight(b.Bytes(), "\n")
 }
 
 // isImageData reports whether a display's data is an image's bytes, and not a text.
@@ -163,23 +153,10 @@ func isImageData(mime string) bool {
 
 // result reads the record as if a supervisor had sent it.
 func (r *resultRecord) result(session, run string) *Result {
-	status, ok := statuses[r.Status]
-	if !ok {
-		status = Failed
-	}
-	res := &Result{
-		SessionID: session, RunID: run, Language: Language(clip(string(r.Language), maxName)), Status: status, ExitCode: r.exitCode(),
-		Stdout: r.Stdout.stream(maxText), Stderr: r.Stderr.stream(maxText), Error: r.Error.runError(),
-		Artifacts: artifacts(r.Artifacts, maxArtifacts), ArtifactsTotal: max(r.ArtifactsTotal, 0), DisplaysTotal: max(r.DisplaysTotal, 0),
-		Duration:      r.took(),
-		VariablesLost: r.Kernel == "dead", Fresh: r.Fresh, Cause: clip(r.Cause, maxName),
-	}
-	if r.Result != nil {
-		value := clip(*r.Result, maxText)
-		res.Value = &value
-	}
+	res := resultOf(r.Done, maxText)
+	res.SessionID, res.RunID, res.Language, res.Fresh = session, run, Language(clip(string(r.Language), maxName)), r.Fresh
 	for _, d := range r.Displays[:min(len(r.Displays), maxDisplays)] {
-		res.Displays = append(res.Displays, d.display())
+		res.Displays = append(res.Displays, display(d))
 	}
 	for _, note := range r.Notes[:min(len(r.Notes), maxNotes)] {
 		res.Notes = append(res.Notes, clip(note, maxText))

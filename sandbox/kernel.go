@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 const (
@@ -32,16 +33,16 @@ type kernel struct {
 	instead *kernel  // the one whose container it goes on with; set by who makes it, under the lane's starting
 	outbox  chan any // messages on their way to the supervisor
 	// onReady is called once, before any frame after ready is looked at. Set before begin; may be nil.
-	onReady func(readyMessage)
+	onReady func(protocol.Ready)
 	ready   chan struct{} // closed when the supervisor has come up
 
 	mu   sync.Mutex
 	runs map[string]following // that frames are taken for, by id
-	info readyMessage
+	info protocol.Ready
 	lost string // why the interpreter died between runs, or as the one that goes on came; empty while it has not
 
 	peeking sync.Mutex // one question at a time
-	peeks   chan peekAnswer
+	peeks   chan protocol.Peek
 
 	dead chan struct{} // closed when no more frames come
 	// missing says that the image does not have the interpreter.
@@ -62,8 +63,8 @@ type wireLimits struct {
 
 func newKernel(proc Process, limits wireLimits, log *slog.Logger) *kernel {
 	return &kernel{
-		proc: proc, conn: channel.New(proc, channel.Options{MaxControl: maxFrameIn}), limits: limits, log: log,
-		outbox: make(chan any, 32), peeks: make(chan peekAnswer, 1),
+		proc: proc, conn: channel.New(proc, channel.Options{MaxControl: protocol.MaxToServer}), limits: limits, log: log,
+		outbox: make(chan any, 32), peeks: make(chan protocol.Peek, 1),
 		ready: make(chan struct{}), dead: make(chan struct{}), runs: make(map[string]following),
 	}
 }
@@ -71,7 +72,7 @@ func newKernel(proc Process, limits wireLimits, log *slog.Logger) *kernel {
 // following is a run, and where its end comes.
 type following struct {
 	run    *Run
-	answer chan doneMessage
+	answer chan protocol.Done
 }
 
 // begin starts the exchange with a supervisor, to whom first is said before anything else. A process 1 that has
@@ -141,7 +142,7 @@ func (k *kernel) listen() {
 }
 
 func (k *kernel) take(body []byte) error {
-	var head incoming
+	var head protocol.Head
 	if err := json.Unmarshal(body, &head); err != nil {
 		return fmt.Errorf("decode frame: %w", err)
 	}
@@ -151,7 +152,7 @@ func (k *kernel) take(body []byte) error {
 	case "kernel":
 		return k.onKernel(body)
 	case "log":
-		return decode(body, func(m logMessage) { k.log.Debug("supervisor", "message", clip(m.Message, maxName)) })
+		return decode(body, func(m protocol.Log) { k.log.Debug("supervisor", "message", clip(m.Message, maxName)) })
 	}
 	k.mu.Lock()
 	f, ok := k.runs[head.ID]
@@ -164,11 +165,11 @@ func (k *kernel) take(body []byte) error {
 	case "progress":
 		return decode(body, run.advance)
 	case "display":
-		return decode(body, func(m displayMessage) { run.show(m.display(), k.limits.MaxDisplays) })
+		return decode(body, func(m protocol.Display) { run.show(display(m), k.limits.MaxDisplays) })
 	case "peek":
-		return decode(body, func(m peekAnswer) { offer(k.peeks, m) })
+		return decode(body, func(m protocol.Peek) { offer(k.peeks, m) })
 	case "done":
-		return decode(body, func(m doneMessage) { offer(f.answer, m) })
+		return decode(body, func(m protocol.Done) { offer(f.answer, m) })
 	}
 	return nil
 }
@@ -192,7 +193,7 @@ func offer[T any](c chan T, m T) {
 }
 
 // becomeReady notes that the supervisor is up. It says so once; what comes later is forged.
-func (k *kernel) becomeReady(m readyMessage) {
+func (k *kernel) becomeReady(m protocol.Ready) {
 	if !k.setReady(m) {
 		return
 	}
@@ -214,7 +215,7 @@ func (k *kernel) awaitReady(ctx context.Context) error {
 	}
 }
 
-func (k *kernel) setReady(m readyMessage) bool {
+func (k *kernel) setReady(m protocol.Ready) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.info.Protocol != 0 {
@@ -228,7 +229,7 @@ func (k *kernel) setReady(m readyMessage) bool {
 
 // onKernel notes the death of an interpreter. Where the image has none, the connection is of no use.
 func (k *kernel) onKernel(body []byte) error {
-	var m kernelMessage
+	var m protocol.KernelState
 	if err := json.Unmarshal(body, &m); err != nil {
 		return fmt.Errorf("decode frame: %w", err)
 	}
@@ -286,22 +287,22 @@ var errUnresponsive = errors.New("supervisor does not answer")
 
 // run executes the code and waits for its end. When r's context ends, the code is interrupted and
 // the wait goes on. errUnresponsive: the container must be removed. errKernelGone: it ended by itself.
-func (k *kernel) run(r *Run) (doneMessage, error) {
+func (k *kernel) run(r *Run) (protocol.Done, error) {
 	answer := k.follow(r)
-	err := k.send(runMessage{
+	err := k.send(protocol.Request{
 		Type: "run", ID: r.ID, Code: r.options.Code, Fresh: r.options.Fresh,
 		TimeoutMS: r.options.Timeout.Milliseconds(), GraceMS: interruptGrace.Milliseconds(), LingerMS: k.limits.Linger.Milliseconds(),
 	})
 	if err != nil {
 		k.leave(r)
-		return doneMessage{}, err
+		return protocol.Done{}, err
 	}
 	return k.await(r, answer, r.options.Timeout)
 }
 
 // follow has frames taken for r.
-func (k *kernel) follow(r *Run) chan doneMessage {
-	answer := make(chan doneMessage, 1)
+func (k *kernel) follow(r *Run) chan protocol.Done {
+	answer := make(chan protocol.Done, 1)
 	k.mu.Lock()
 	k.runs[r.ID] = following{r, answer}
 	k.mu.Unlock()
@@ -310,7 +311,7 @@ func (k *kernel) follow(r *Run) chan doneMessage {
 }
 
 // answerTo gives where the end of a run comes that is followed; nil for another.
-func (k *kernel) answerTo(r *Run) chan doneMessage {
+func (k *kernel) answerTo(r *Run) chan protocol.Done {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.runs[r.ID].answer
@@ -323,7 +324,7 @@ func (k *kernel) leave(r *Run) {
 }
 
 // await waits for the end of a run that is followed, and that may go on for timeout.
-func (k *kernel) await(r *Run, answer chan doneMessage, timeout time.Duration) (doneMessage, error) {
+func (k *kernel) await(r *Run, answer chan protocol.Done, timeout time.Duration) (protocol.Done, error) {
 	defer k.leave(r)
 	limit := time.NewTimer(timeout + interruptGrace + backstop)
 	defer limit.Stop()
@@ -338,9 +339,9 @@ func (k *kernel) await(r *Run, answer chan doneMessage, timeout time.Duration) (
 			stop = nil
 			limit.Reset(interruptGrace + backstop)
 			// An error here means that the kernel is dying, which the other cases see.
-			_ = k.send(interruptMessage{Type: "interrupt", ID: r.ID, Reason: "cancelled"})
+			_ = k.send(protocol.Request{Type: "interrupt", ID: r.ID, Reason: "cancelled"})
 		case <-limit.C:
-			return doneMessage{}, errUnresponsive
+			return protocol.Done{}, errUnresponsive
 		}
 	}
 }
@@ -348,25 +349,25 @@ func (k *kernel) await(r *Run, answer chan doneMessage, timeout time.Duration) (
 var errKernelGone = errors.New("container ended")
 
 // lastWord takes an answer that came just before the end.
-func lastWord(answer chan doneMessage) (doneMessage, error) {
+func lastWord(answer chan protocol.Done) (protocol.Done, error) {
 	select {
 	case done := <-answer:
 		return done, nil
 	default:
-		return doneMessage{}, errKernelGone
+		return protocol.Done{}, errKernelGone
 	}
 }
 
 // peek asks for the output so far of the run that goes on.
-func (k *kernel) peek(ctx context.Context, r *Run) (peekAnswer, bool) {
+func (k *kernel) peek(ctx context.Context, r *Run) (protocol.Peek, bool) {
 	k.peeking.Lock()
 	defer k.peeking.Unlock()
 	select { // an answer that came too late for an earlier question
 	case <-k.peeks:
 	default:
 	}
-	if err := k.send(peekMessage{Type: "peek", ID: r.ID}); err != nil {
-		return peekAnswer{}, false
+	if err := k.send(protocol.Request{Type: "peek", ID: r.ID}); err != nil {
+		return protocol.Peek{}, false
 	}
 	select {
 	case answer := <-k.peeks:
@@ -375,5 +376,5 @@ func (k *kernel) peek(ctx context.Context, r *Run) (peekAnswer, bool) {
 	case <-k.dead:
 	case <-ctx.Done():
 	}
-	return peekAnswer{}, false
+	return protocol.Peek{}, false
 }

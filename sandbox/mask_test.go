@@ -7,6 +7,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // What a run came to is cut by the supervisor before it is masked, and by whoever renders it afterwards: neither
@@ -27,7 +28,7 @@ func TestNoPartOfASecretIsLeftOfWhatARunCameTo(t *testing.T) {
 	} {
 		run := newRun(t.Context(), config, "r", "s", RunOptions{Code: "print('" + secret + "')"})
 		run.show(Display{Path: secret, Alt: head, Data: map[string][]byte{"text/html": []byte(secret + head + "…")}}, 1)
-		run.advance(progressMessage{LastLine: tail})
+		run.advance(protocol.Progress{LastLine: tail})
 		told := fmt.Sprintf("%+v %v", run.Progress(), run.info())
 		run.finish(res, nil, func(recorded *Result, _ error) {
 			if recorded != res {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // RunOptions says what to run.
@@ -145,7 +146,7 @@ func (r *Run) SoFar(ctx context.Context) *Result {
 	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
 	defer cancel()
 	if answer, ok := k.peek(ctx, r); ok {
-		res.Stdout, res.Stderr = answer.Stdout.stream(maxText), answer.Stderr.stream(maxText)
+		res.Stdout, res.Stderr = stream(answer.Stdout, maxText), stream(answer.Stderr, maxText)
 		res.mask(r.config) // its displays are masked already
 	}
 	return res
@@ -183,7 +184,7 @@ func (r *Run) passNotes(take func(string)) {
 	}
 }
 
-func (r *Run) advance(m progressMessage) {
+func (r *Run) advance(m protocol.Progress) {
 	r.mu.Lock()
 	r.progress = Progress{StdoutBytes: m.StdoutBytes, StderrBytes: m.StderrBytes, LastLine: r.config.Mask.MaskPart(clip(m.LastLine, maxName))}
 	r.mu.Unlock()

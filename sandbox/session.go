@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // keptRuns is how many runs of a session can be asked for after they are over.
@@ -270,7 +271,7 @@ func (s *session) perform(run *Run, turn turn) (res *Result, err error) {
 }
 
 // outcome turns what a kernel said of a run, or why it said nothing, into the run's result.
-func (s *session) outcome(run *Run, l *lane, k *kernel, done doneMessage, err error) (*Result, error) {
+func (s *session) outcome(run *Run, l *lane, k *kernel, done protocol.Done, err error) (*Result, error) {
 	if err != nil {
 		return s.lostUnder(run, l, k, err)
 	}
@@ -441,7 +442,7 @@ func (s *session) isClosing() bool {
 // ping tells the supervisors that their server lives, so that they do not end as idle.
 func (s *session) ping(n int) {
 	for _, k := range s.liveKernels() {
-		_ = k.send(pingMessage{Type: "ping", N: n})
+		_ = k.send(protocol.Request{Type: "ping", N: int64(n)})
 	}
 }
 

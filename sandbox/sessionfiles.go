@@ -13,6 +13,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // mostFiles is how many files of one session are moved at once; more wait.
@@ -143,8 +144,8 @@ func (s *session) filesInEarlier(ctx context.Context) *channel.Conn {
 		if err != nil {
 			continue
 		}
-		conn := channel.New(proc, channel.Options{MaxControl: maxFrameIn})
-		body, err := encodeMessage(attachMessage{Type: "attach", Protocol: protocol, Token: s.record.Token, FilesOnly: true})
+		conn := channel.New(proc, channel.Options{MaxControl: protocol.MaxToServer})
+		body, err := encodeMessage(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: s.record.Token, FilesOnly: true})
 		if err == nil && conn.Send(body) == nil {
 			go func() { // streams get what comes for them while somebody receives
 				for err == nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // startKernel makes the lane's container and sends it its settings. It does not wait until the
@@ -37,7 +38,7 @@ func (s *session) startKernel(l *lane, warm bool) (*kernel, error) {
 	}
 	s.noteSettings(l.language, setting, image)
 	k := newKernel(proc, s.wireLimits(), s.config.Logger.With("session", s.id, "language", l.language))
-	k.begin(s.initMessage(setting, warm))
+	k.begin(s.init(setting, warm))
 	return k, nil
 }
 
@@ -78,16 +79,16 @@ func (s *session) wireLimits() wireLimits {
 	}
 }
 
-func (s *session) initMessage(setting KernelConfig, warm bool) initMessage {
+func (s *session) init(setting KernelConfig, warm bool) protocol.Init {
 	limits := s.wireLimits()
 	onEOF, token := "exit", ""
 	if s.named {
 		onEOF, token = "wait", s.record.Token
 	}
-	return initMessage{
-		Type: "init", Protocol: protocol, WorkDir: WorkDir, Env: s.config.Env, Preload: setting.Preload, Warm: warm,
-		IdleSeconds: int(s.config.IdleTimeout.Seconds()), OnEOF: onEOF, Token: token,
-		OutputBytes: limits.OutputBytes, SpoolBytes: limits.SpoolBytes, ImageBytes: limits.ImageBytes,
+	return protocol.Init{
+		Type: "init", Protocol: protocol.Version, WorkDir: WorkDir, Env: s.config.Env, Preload: setting.Preload, Warm: warm,
+		IdleSeconds: int64(s.config.IdleTimeout.Seconds()), OnEOF: onEOF, Token: token,
+		OutputBytes: limits.OutputBytes, SpoolBytes: int64(limits.SpoolBytes), ImageBytes: limits.ImageBytes,
 		MaxDisplays: limits.MaxDisplays, MaxArtifacts: limits.MaxArtifacts,
 		VolumeBytes: s.config.VolumeBytes, VolumeFiles: s.config.VolumeFiles,
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // isFinal tells the errors after which there is nothing to be taken over from those after which there may be.
@@ -42,8 +43,8 @@ func (s *session) takeOver(l *lane) (*kernel, error) {
 		return nil, err
 	}
 	k := newKernel(proc, s.wireLimits(), s.config.Logger.With("session", s.id, "language", l.language))
-	k.onReady = func(m readyMessage) { s.adopt(l, k, m) }
-	k.begin(attachMessage{Type: "attach", Protocol: protocol, Token: s.record.Token})
+	k.onReady = func(m protocol.Ready) { s.adopt(l, k, m) }
+	k.begin(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: s.record.Token})
 	if err := k.awaitReady(ctx); err != nil {
 		k.close()
 		return nil, fmt.Errorf("%w: %w: %s", errNoTakeOver, err, clip(proc.Stderr(), 500))
@@ -95,7 +96,7 @@ func (s *session) madeWith(language Language) string {
 
 // adopt makes the runs that go on in a kernel that was taken over, and those whose ends nobody has read, runs of this
 // server. It is called before any frame of those runs is looked at.
-func (s *session) adopt(l *lane, k *kernel, m readyMessage) {
+func (s *session) adopt(l *lane, k *kernel, m protocol.Ready) {
 	for _, id := range append(m.Over[:min(len(m.Over), maxTold)], m.Runs[:min(len(m.Runs), maxFresh)]...) {
 		run := s.unfinished(id)
 		switch {
@@ -179,9 +180,9 @@ func (s *session) retake(l *lane) (*kernel, error) {
 
 // rejoin goes on with a run whose connection was lost under it: its code may go on meanwhile, be over, or
 // not have begun. It gives what kernel.run does, and the kernel that the run has then.
-func (s *session) rejoin(run *Run, l *lane, lost *kernel) (*kernel, doneMessage, error) {
+func (s *session) rejoin(run *Run, l *lane, lost *kernel) (*kernel, protocol.Done, error) {
 	if s.ctx.Err() != nil {
-		return lost, doneMessage{}, errKernelGone // it is us who end it
+		return lost, protocol.Done{}, errKernelGone // it is us who end it
 	}
 	l.starting.Lock()
 	k, _ := s.retake(l)
@@ -191,7 +192,7 @@ func (s *session) rejoin(run *Run, l *lane, lost *kernel) (*kernel, doneMessage,
 	follows := k != nil && k.instead == lost
 	l.starting.Unlock()
 	if !follows {
-		return lost, doneMessage{}, errKernelGone
+		return lost, protocol.Done{}, errKernelGone
 	}
 	if answer := k.answerTo(run); answer != nil {
 		done, err := k.await(run, answer, run.options.Timeout)

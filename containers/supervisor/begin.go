@@ -8,12 +8,13 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // mostFresh is how many fresh runs go on at a time.
 const mostFresh = 16
 
-func (s *Supervisor) onRun(m request) {
+func (s *Supervisor) onRun(m protocol.Request) {
 	switch {
 	case s.settings == nil || m.ID == "" || s.runs[m.ID] != nil:
 		s.log("warn", "a run without an id, before init or of an id that goes on was ignored")
@@ -71,9 +72,9 @@ func (s *Supervisor) refuse(id, name, message, cause string) {
 	if s.main == nil {
 		fate = "dead"
 	}
-	s.server.send(&doneMessage{
-		Type: "done", ID: clean(id, 64), Status: "failed", ExitCode: 1, Error: &errorMessage{Name: name, Message: message},
-		Artifacts: []artifactMessage{}, Cause: cause, Kernel: fate, Background: []background{}, GoesOn: []string{},
+	s.server.send(&protocol.Done{
+		Type: "done", ID: clean(id, 64), Status: "failed", ExitCode: 1, Error: &protocol.Error{Name: name, Message: message},
+		Artifacts: []protocol.Artifact{}, Cause: cause, Kernel: fate, Background: []protocol.Background{}, GoesOn: []string{},
 	}, false)
 }
 
@@ -110,9 +111,9 @@ func (s *Supervisor) provideWaiting() {
 func (s *Supervisor) adoptNew(r *run) {
 	k, err := s.spawn()
 	if err != nil {
-		s.finish(r, &doneMessage{
+		s.finish(r, &protocol.Done{
 			Status: "failed", ExitCode: 1, Kernel: r.fate("dead"),
-			Error: &errorMessage{Name: "KernelStartError", Message: "no interpreter could be started: " + err.Error()},
+			Error: &protocol.Error{Name: "KernelStartError", Message: "no interpreter could be started: " + err.Error()},
 		})
 		return
 	}
@@ -140,7 +141,7 @@ type runFrame struct {
 	LingerMS int64  `json:"linger_ms"`
 }
 
-// handOver gives a kernel the run, and the pipes that it is to write to.
+// handOver sends a kernel the run, and the pipes that it is to write to.
 func (s *Supervisor) handOver(r *run, k *kernel) {
 	r.kernel = k
 	var writers []*os.File

@@ -13,6 +13,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,7 +22,7 @@ import (
 var doorAddress = &unix.SockaddrUnix{Name: cmp.Or(os.Getenv("CODE_SANDBOX_SOCKET"), "@code-sandbox-mcp")}
 
 const (
-	doorQueue    = 16 // connections beyond those; who comes then waits
+	doorQueue    = 16 // connections beyond those; one that comes then waits
 	doorWaiting  = 4  // connections that may be tried at the same time
 	attachBytes  = 4096
 	attachWithin = 5 * time.Second
@@ -60,14 +61,8 @@ func listenAtDoor(token string, adopt func(conn net.Conn, filesOnly bool)) error
 	return nil
 }
 
-type attachMessage struct {
-	Type      string `json:"type"`
-	Token     string `json:"token"`
-	FilesOnly bool   `json:"files_only"`
-}
-
 // readAttach returns the first message of a connection that shows the token, else nil.
-func readAttach(conn net.Conn, token string) *attachMessage {
+func readAttach(conn net.Conn, token string) *protocol.Attach {
 	_ = conn.SetDeadline(time.Now().Add(attachWithin))
 	var head [attachHead]byte
 	if _, err := io.ReadFull(conn, head[:]); err != nil {
@@ -81,7 +76,7 @@ func readAttach(conn net.Conn, token string) *attachMessage {
 	if _, err := io.ReadFull(conn, body); err != nil {
 		return nil
 	}
-	m := &attachMessage{}
+	m := &protocol.Attach{}
 	if json.Unmarshal(body, m) != nil || m.Type != "attach" {
 		return nil
 	}

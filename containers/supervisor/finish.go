@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/output"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 const (
@@ -39,7 +39,9 @@ func (s *Supervisor) onProgress(r *run) {
 		latest = r.streams[1]
 	}
 	r.reported, r.reportedAt = now, time.Now()
-	s.server.send(progressMessage{"progress", r.ID, r.elapsed(), now[0], now[1], latest.lastLine()}, true)
+	s.server.send(protocol.Progress{
+		Type: "progress", ID: r.ID, ElapsedMS: r.elapsed(), StdoutBytes: now[0], StderrBytes: now[1], LastLine: latest.lastLine(),
+	}, true)
 }
 
 func (s *Supervisor) onDisplay(r *run, m *kernelproc.Report) {
@@ -47,8 +49,8 @@ func (s *Supervisor) onDisplay(r *run, m *kernelproc.Report) {
 	if r.displays > s.settings.MaxDisplays || !isMime(m.Mime) {
 		return
 	}
-	d := displayMessage{
-		Type: "display", ID: r.ID, Data: map[string]string{}, Path: relativePath(m.Path),
+	d := protocol.Display{
+		Type: "display", ID: r.ID, Data: protocol.Data{}, Path: relativePath(m.Path),
 		SizeBytes: min(max(m.Size, 0), 1<<50), Alt: clean(m.Alt, maxAlt),
 	}
 	if n := len(m.Blob); n > 0 && n <= s.settings.ImageBytes {
@@ -58,8 +60,8 @@ func (s *Supervisor) onDisplay(r *run, m *kernelproc.Report) {
 		d.SizeBytes = int64(len(m.Blob))
 	}
 	frame, err := json.Marshal(d)
-	if err != nil || len(frame) > maxToServer {
-		d.Data = map[string]string{}
+	if err != nil || len(frame) > protocol.MaxToServer {
+		d.Data = protocol.Data{}
 		frame, _ = json.Marshal(d)
 	}
 	if s.settings.Token != "" {
@@ -85,14 +87,14 @@ func (s *Supervisor) onDone(r *run, m *kernelproc.Report) {
 	if r.reason != "" && !r.Fresh {
 		s.endPrograms(r)
 	}
-	d := &doneMessage{Status: "completed", Kernel: r.fate("alive")}
+	d := &protocol.Done{Status: "completed", Kernel: r.fate("alive")}
 	if m.Result != nil {
 		result := clean(*m.Result, s.settings.OutputBytes)
 		d.Result = &result
 	}
-	if m.Error != nil { // of a run that was interrupted it tells where
+	if m.Error != nil { // of a run that was interrupted it has where
 		d.Status, d.ExitCode = "failed", 1
-		d.Error = &errorMessage{
+		d.Error = &protocol.Error{
 			Name: cmp.Or(clean(m.Error.Name, maxNamed), "Error"), Message: clean(m.Error.Message, s.settings.OutputBytes),
 			Traceback: clean(m.Error.Traceback, max(maxTraceback, s.settings.OutputBytes)),
 		}
@@ -102,7 +104,7 @@ func (s *Supervisor) onDone(r *run, m *kernelproc.Report) {
 	switch r.reason {
 	case "":
 	case "quota":
-		d.overQuota(r.over)
+		overQuota(d, r.over)
 	default:
 		d.Status, d.ExitCode = r.reason, exitCodes[r.reason]
 	}
@@ -114,19 +116,19 @@ func (s *Supervisor) onDone(r *run, m *kernelproc.Report) {
 	s.finish(r, d)
 }
 
-func (d *doneMessage) overQuota(why string) {
+func overQuota(d *protocol.Done, why string) {
 	d.Status, d.ExitCode, d.Result, d.Cause = "failed", 1, nil, "quota"
-	d.Error = &errorMessage{Name: "QuotaExceeded", Message: why}
+	d.Error = &protocol.Error{Name: "QuotaExceeded", Message: why}
 }
 
 // finishKilled ends a run whose kernel is dead, or that never had one.
 func (s *Supervisor) finishKilled(r *run, cause string) {
-	d := &doneMessage{Status: "killed", ExitCode: exitCodes["killed"], Kernel: r.fate("dead"), Cause: cause}
+	d := &protocol.Done{Status: "killed", ExitCode: exitCodes["killed"], Kernel: r.fate("dead"), Cause: cause}
 	switch {
 	case cause == "signal 6" && s.ranOutOfHeap(r):
 		d.Cause = "memory"
 	case r.reason == "quota" || cause == "quota":
-		d.overQuota(r.over)
+		overQuota(d, r.over)
 	case r.condemned:
 		d.Status, d.ExitCode, d.Cause = r.reason, exitCodes[r.reason], "ignored_interrupt"
 	case r.reason != "" && cause != "memory":
@@ -147,7 +149,7 @@ func (s *Supervisor) ranOutOfHeap(r *run) bool {
 }
 
 // finish answers a run.
-func (s *Supervisor) finish(r *run, d *doneMessage) {
+func (s *Supervisor) finish(r *run, d *protocol.Done) {
 	r.dropTimers()
 	for i, p := range r.outputPipes() {
 		p.Drain(r.streams[i].writeBackground)
@@ -164,12 +166,12 @@ func (s *Supervisor) finish(r *run, d *doneMessage) {
 		s.kept = nil
 	}
 	s.lastFrame, s.logs = time.Now(), 0
-	d.Type, d.ID, d.DisplaysTotal, d.DurationMS = "done", r.ID, r.displays, r.elapsed()
+	d.Type, d.ID, d.DisplaysTotal, d.DurationMS = "done", r.ID, r.displays, float64(r.elapsed())
 	d.Background = s.takeBackground()
 	if d.GoesOn == nil {
 		d.GoesOn = []string{}
 	}
-	frame := d.pack(s.settings.OutputBytes, func(limit int) (output.Report, output.Report) {
+	frame := pack(d, s.settings.OutputBytes, func(limit int) (protocol.Stream, protocol.Stream) {
 		return r.streams[0].report(limit), r.streams[1].report(limit)
 	})
 	if s.settings.Token != "" {
@@ -209,21 +211,18 @@ func (s *Supervisor) closeFresh(k *kernel) {
 }
 
 // addArtifacts looks for the files of the run; where they are over their limit, it has failed.
-func (s *Supervisor) addArtifacts(r *run, d *doneMessage) {
-	d.Artifacts = []artifactMessage{}
+func (s *Supervisor) addArtifacts(r *run, d *protocol.Done) {
+	d.Artifacts = []protocol.Artifact{}
 	if s.scanner == nil {
 		return
 	}
-	found, total, bytes := s.scanner.Scan(r.mark, s.settings.MaxArtifacts)
-	for _, f := range found {
-		d.Artifacts = append(d.Artifacts, artifactMessage{f.Path, f.SizeBytes, f.ModifiedMS})
-	}
-	d.ArtifactsTotal = total
+	var bytes int64
+	d.Artifacts, d.ArtifactsTotal, bytes = s.scanner.Scan(r.mark, s.settings.MaxArtifacts)
 	if s.guard == nil || r.reason != "" || d.Status != "completed" && d.Status != "failed" {
 		return
 	}
-	if why := s.guard.exceededAtEnd(bytes, total); why != "" {
-		d.overQuota(why)
+	if why := s.guard.exceededAtEnd(bytes, d.ArtifactsTotal); why != "" {
+		overQuota(d, why)
 	}
 }
 
@@ -240,7 +239,7 @@ func (s *Supervisor) hasNewPrograms(k *kernel) bool {
 	return false
 }
 
-// leavePipes leaves a kernel's pipes to the programs that hold them, and gives it others.
+// leavePipes leaves a kernel's pipes to the programs that hold them, and sends it others.
 func (s *Supervisor) leavePipes(r *run) {
 	k := r.kernel
 	named, err := kernelproc.NewNamedPipes([2]func([]byte){r.streams[0].writeBackground, r.streams[1].writeBackground})
@@ -284,15 +283,15 @@ func (s *Supervisor) retire(r *run) {
 	}
 }
 
-func (s *Supervisor) takeBackground() []background {
-	told := []background{}
+func (s *Supervisor) takeBackground() []protocol.Background {
+	told := []protocol.Background{}
 	for _, r := range s.past {
 		for _, out := range r.streams {
 			if len(told) == mostBackground {
 				return told
 			}
 			if b, ok := out.takeBackground(); ok {
-				told = append(told, background{b.Path, b.Text, b.OmittedBytes})
+				told = append(told, b)
 			}
 		}
 	}

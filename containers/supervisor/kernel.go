@@ -12,6 +12,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 const (
@@ -21,12 +22,12 @@ const (
 
 // kernel is an interpreter that code runs in, as the supervisor's loop sees it.
 type kernel struct {
-	pid     int // 0 until one that the zygote forked has said it
+	pid     int // 0 until one that the zygote forked has reported it
 	link    *kernelproc.Link
 	watcher *kernelproc.Link
 	// pipes are those of a kernel that keeps them from run to run.
 	pipes      []*kernelproc.Pipe
-	named      *kernelproc.NamedPipes // that it was told to open and has not yet
+	named      *kernelproc.NamedPipes // that it is to open and has not yet
 	pipedTicks int64                  // when it got the pipes that it has
 	ready      bool
 	begun      bool // with a run, the first one: before that it has run no code
@@ -302,7 +303,7 @@ func (s *Supervisor) concludeEnd(k *kernel) {
 	}
 	switch {
 	case r == nil:
-		s.server.send(kernelMessage{"kernel", "dead", cause}, false)
+		s.server.send(protocol.KernelState{Type: "kernel", State: "dead", Cause: cause}, false)
 		s.provideWaiting()
 		s.reserve.prepare()
 	case s.canBeGivenAgain(r):

@@ -9,14 +9,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 )
 
-const (
-	// maxFromServer bounds a message of the server.
-	maxFromServer = 1 << 20
-	// maxToServer bounds one to the server.
-	maxToServer = 8 << 20
-	// maxQueued is how many bytes may wait for a server that does not read, before what is no answer is dropped.
-	maxQueued = 1 << 20
-)
+// maxQueued is how many bytes may wait for a server that does not read, before what is no answer is dropped.
+const maxQueued = 1 << 20
 
 // link is the connection to a server. Nothing that is sent waits for it.
 type link struct {

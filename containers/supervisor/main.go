@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command supervisor is process 1 of every container, for every language: it starts interpreters, gives them
+// Command supervisor is process 1 of every container, for every language: it starts interpreters, sends them
 // code, keeps their time, reads their output, looks after the session's files, and speaks to the server.
 // docs/kernel-protocol.md is the contract. It is built without C and embedded by package containers.
 //

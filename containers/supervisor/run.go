@@ -10,11 +10,12 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/output"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // run is one execution of code, from its request to the end of what it left behind.
 type run struct {
-	request
+	protocol.Request
 	timeout, grace time.Duration
 	started        time.Time
 	startedTicks   int64
@@ -53,13 +54,13 @@ func (s *stream) writeBackground(data []byte) {
 	s.s.WriteBackground(data)
 }
 
-func (s *stream) takeBackground() (output.Background, bool) {
+func (s *stream) takeBackground() (protocol.Background, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.s.TakeBackground()
 }
 
-func (s *stream) report(limit int) output.Report {
+func (s *stream) report(limit int) protocol.Stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.s.Report(limit)
@@ -102,12 +103,12 @@ const (
 	mostTimeout  = 400 * 24 * time.Hour
 )
 
-func (s *Supervisor) newRun(r request) *run {
+func (s *Supervisor) newRun(r protocol.Request) *run {
 	milliseconds := func(n int64) time.Duration {
 		return time.Duration(min(max(n, 0), int64(mostTimeout/time.Millisecond))) * time.Millisecond
 	}
 	n := &run{
-		request: r, timeout: milliseconds(r.TimeoutMS), grace: milliseconds(r.GraceMS),
+		Request: r, timeout: milliseconds(r.TimeoutMS), grace: milliseconds(r.GraceMS),
 		started: time.Now(), startedTicks: procs.TicksNow(), timers: map[string]*timer{},
 	}
 	n.reportedAt = n.started
@@ -143,7 +144,7 @@ func (r *run) dropTimers() {
 	}
 }
 
-// record is what a later server has to be told of a run: its displays, and its end.
+// record is what is sent to a later server of a run: its displays, and its end.
 type record struct {
 	frames [][]byte
 	bytes  int

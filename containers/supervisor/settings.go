@@ -5,25 +5,12 @@ package main
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // settings are what `init` asks for, made safe to use.
-type settings struct {
-	WorkDir      string            `json:"work_dir"`
-	Env          map[string]string `json:"env"`
-	Preload      []string          `json:"preload"`
-	Warm         bool              `json:"warm"`
-	IdleSeconds  int64             `json:"idle_seconds"`
-	OnEOF        string            `json:"on_eof"`
-	OutputBytes  int               `json:"output_bytes"`
-	SpoolBytes   int64             `json:"spool_bytes"`
-	ImageBytes   int               `json:"image_bytes"`
-	MaxDisplays  int               `json:"max_displays"`
-	MaxArtifacts int               `json:"max_artifacts"`
-	Token        string            `json:"token"`
-	VolumeBytes  int64             `json:"volume_bytes"`
-	VolumeFiles  int64             `json:"volume_files"`
-}
+type settings protocol.Init
 
 func readSettings(frame []byte) (*settings, error) {
 	s := &settings{}

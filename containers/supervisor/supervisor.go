@@ -18,9 +18,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
-
-const protocol = 2
 
 // Supervisor is process 1 of a container. All of its state belongs to one goroutine, its loop, which
 // runs what others post to it. It never runs code of the session, and trusts nothing that comes from it.
@@ -63,7 +62,7 @@ func newSupervisor(language *kernelproc.Language, program string, stdio io.ReadW
 	return s
 }
 
-// post has the loop run f, and waits until it begins to: who floods the loop waits for it.
+// post has the loop run f, and waits until it begins to: one that floods the loop waits for it.
 func (s *Supervisor) post(f func()) { s.events <- f }
 
 // serve is the loop. It does not return.
@@ -72,14 +71,14 @@ func (s *Supervisor) serve() {
 	signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, syscall.SIGCHLD)
-	// What code may send, and Go would end over. Nobody reads it. They are not ignored, as programs would inherit that.
+	// What code may send, and Go would end over. Nothing reads it. They are not ignored, as programs would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGQUIT, syscall.SIGABRT,
 		syscall.SIGALRM, syscall.SIGXFSZ, syscall.SIGXCPU, syscall.SIGTRAP, syscall.SIGSYS, syscall.SIGBUS, syscall.SIGFPE,
 		syscall.SIGSEGV, syscall.SIGILL, syscall.SIGVTALRM, syscall.SIGPROF, syscall.SIGSTKFLT, syscall.SIGIO, syscall.SIGPWR)
 	// An interpreter takes some tens of milliseconds to start, so it does not wait for init.
 	main, err := s.spawn()
 	if errors.Is(err, kernelproc.ErrNoInterpreter) {
-		s.server.send(kernelMessage{"kernel", "missing", err.Error()}, false)
+		s.server.send(protocol.KernelState{Type: "kernel", State: "missing", Cause: err.Error()}, false)
 	}
 	s.main = main // where it cannot start, the first run says so
 	for {
@@ -110,13 +109,13 @@ func (s *Supervisor) shutDown() {
 func (s *Supervisor) log(level, message string) {
 	const most = 100
 	if s.logs++; s.logs <= most && s.settings != nil {
-		s.server.send(logMessage{"log", level, clean(message, 2000)}, true)
+		s.server.send(protocol.Log{Type: "log", Level: level, Message: clean(message, 2000)}, true)
 	}
 }
 
 // attach begins to listen to a server.
 func (s *Supervisor) attach(raw io.ReadWriteCloser) *link {
-	l := newLink(channel.New(raw, channel.Options{Supervisor: true, MaxControl: maxFromServer}))
+	l := newLink(channel.New(raw, channel.Options{Supervisor: true, MaxControl: protocol.MaxToSupervisor}))
 	go func() {
 		for {
 			body, err := l.conn.Receive()
@@ -137,7 +136,7 @@ func (s *Supervisor) attach(raw io.ReadWriteCloser) *link {
 
 // visit serves the streams of one that is no server of this container, and wants files alone.
 func (s *Supervisor) visit(raw io.ReadWriteCloser) {
-	l := &link{conn: channel.New(raw, channel.Options{Supervisor: true, MaxControl: maxFromServer})}
+	l := &link{conn: channel.New(raw, channel.Options{Supervisor: true, MaxControl: protocol.MaxToSupervisor})}
 	go s.acceptStreams(l)
 	for {
 		if _, err := l.conn.Receive(); err != nil {
@@ -202,7 +201,7 @@ func (s *Supervisor) replay(r *run) {
 
 func (s *Supervisor) onFrame(body []byte) {
 	s.lastFrame = time.Now()
-	var m request
+	var m protocol.Request
 	if json.Unmarshal(body, &m) != nil {
 		s.log("warn", "a message that is no JSON object was ignored")
 		return
@@ -223,7 +222,7 @@ func (s *Supervisor) onFrame(body []byte) {
 	case "peek":
 		s.onPeek(m)
 	case "ping":
-		s.server.send(map[string]any{"type": "pong", "n": m.N}, true)
+		s.server.send(protocol.Pong{Type: "pong", N: m.N}, true)
 	case "stop":
 		s.shutDown()
 	}
@@ -293,7 +292,7 @@ func (s *Supervisor) noteVersion(m *kernelproc.Report) {
 }
 
 func (s *Supervisor) sendReady() {
-	m := readyMessage{Type: "ready", Protocol: protocol, Language: s.language.Name, Version: s.version, Features: s.features, Runs: []string{}, Over: []string{}}
+	m := protocol.Ready{Type: "ready", Protocol: protocol.Version, Language: s.language.Name, Version: s.version, Features: s.features, Runs: []string{}, Over: []string{}}
 	if s.kept != nil {
 		m.Run = s.kept.ID
 	}
@@ -349,13 +348,16 @@ func (s *Supervisor) onIdle() {
 	s.after(left, s.onIdle)
 }
 
-func (s *Supervisor) onPeek(m request) {
+func (s *Supervisor) onPeek(m protocol.Request) {
 	r := s.runs[m.ID]
 	if r == nil {
 		return
 	}
 	r.drain()
-	s.server.send(peekMessage{"peek", r.ID, r.streams[0].report(s.settings.OutputBytes), r.streams[1].report(s.settings.OutputBytes), r.elapsed()}, true)
+	most := s.settings.OutputBytes
+	s.server.send(protocol.Peek{
+		Type: "peek", ID: r.ID, Stdout: r.streams[0].report(most), Stderr: r.streams[1].report(most), ElapsedMS: r.elapsed(),
+	}, true)
 }
 
 // kernels lists all that there are.

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/tree"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"golang.org/x/sys/unix"
 )
 
@@ -26,16 +27,9 @@ const (
 // Mark is a moment by the clock that stamps files, in nanoseconds.
 type Mark int64
 
-// File is an artifact.
-type File struct {
-	Path       string
-	SizeBytes  int64
-	ModifiedMS int64
-}
-
 // Scanner finds the files whose change time lies in a run, by the file system's own clock: that ticks
 // coarsely, and lags far behind on a busy machine. It leaves out what the other language's container wrote
-// before. Within a tick nothing tells on which side of a run's start a file falls, so files of the last moments are
+// before. Within a tick nothing shows on which side of a run's start a file falls, so files of the last moments are
 // remembered and compared. A Scanner is for one goroutine.
 type Scanner struct {
 	dir    *os.File
@@ -71,20 +65,20 @@ func (s *Scanner) Begin() Mark {
 
 // Scan returns the artifacts of a run that began at a mark, newest first and at most so many; how many there
 // are, and how many bytes these have.
-func (s *Scanner) Scan(since Mark, most int) (files []File, total int, bytes int64) {
+func (s *Scanner) Scan(since Mark, most int) (files []protocol.Artifact, total int, bytes int64) {
 	recentFrom := int64(s.Begin()) - int64(recently)
-	recent := map[string]facts{}
+	recent, files := map[string]facts{}, []protocol.Artifact{}
 	for _, f := range s.look(min(int64(since), recentFrom)) {
 		if f.change >= recentFrom {
 			recent[f.path] = f.facts
 		}
 		if f.change >= int64(since) && s.recent[f.path] != f.facts {
-			files = append(files, File{f.path, f.size, f.modified / 1e6})
+			files = append(files, protocol.Artifact{Path: f.path, SizeBytes: f.size, ModifiedMS: f.modified / 1e6})
 			bytes += f.size
 		}
 	}
 	s.recent = recent
-	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(b.ModifiedMS, a.ModifiedMS) })
+	slices.SortFunc(files, func(a, b protocol.Artifact) int { return cmp.Compare(b.ModifiedMS, a.ModifiedMS) })
 	return bounded(files, most), len(files), bytes
 }
 
@@ -168,7 +162,7 @@ func (b *batch) look(root int, since int64, changed []found) []found {
 	return changed
 }
 
-func bounded(files []File, most int) []File {
+func bounded(files []protocol.Artifact, most int) []protocol.Artifact {
 	left := pathBudget
 	for i, f := range files {
 		if left -= len(f.Path); left < 0 || i == most {
@@ -189,7 +183,7 @@ func isPublic(name []byte, depth int) bool {
 	return name[0] != '.'
 }
 
-// touch gives an open file the present as its times.
+// touch sets the times of an open file to the present.
 func touch(fd int) error {
 	_, _, err := unix.Syscall6(unix.SYS_UTIMENSAT, uintptr(fd), 0, 0, 0, 0, 0)
 	if err != 0 {

@@ -18,7 +18,7 @@ const (
 	batchBytes   = 100 << 10
 )
 
-// list is what is told of a work directory.
+// list is what is reported of a work directory.
 type list struct {
 	to         io.Writer
 	everything bool
@@ -42,7 +42,7 @@ func (w *workDir) list(r filewire.Request, to io.Writer) (filewire.Answer, error
 	return filewire.Answer{End: true, Complete: complete, Skipped: l.skipped}, l.err
 }
 
-// visit tells of an entry and returns whether to enter it.
+// visit reports an entry and returns whether to enter it.
 func (l *list) visit(d *tree.Dir, raw []byte, kind byte) bool {
 	name := string(raw)
 	if l.isPassedOver(d, name) {

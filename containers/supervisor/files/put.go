@@ -50,7 +50,7 @@ func (w *workDir) put(r filewire.Request, content io.Reader) (filewire.Answer, e
 	return filewire.Answer{Path: path, SizeBytes: p.size}, err
 }
 
-// checkPlace tells early what would stand in the way, and returns how many entries the file brings.
+// checkPlace reports early what would stand in the way, and returns how many entries the file brings.
 func (w *workDir) checkPlace(names []forms, overwrite bool) (more int64, err error) {
 	last := len(names) - 1
 	folder, found, err := w.folder(names[:last], false)
@@ -195,7 +195,7 @@ func (p *part) fill(content io.Reader, l *limit) error {
 	}
 }
 
-// finish gives a part its mode and time, and looks whether it is still what was written.
+// finish sets the mode and time of a part, and looks whether it is still what was written.
 func (p *part) finish(r filewire.Request) error {
 	mode := r.Mode & 0o777
 	if mode == 0 {

@@ -133,7 +133,7 @@ func (w *workDir) step(above int, name string, make bool) (int, error) {
 	return w.inside(fd)
 }
 
-// inside returns a descriptor, or closes what a link has led to outside: /proc tells where it really is.
+// inside returns a descriptor, or closes what a link has led to outside: /proc has where it really is.
 func (w *workDir) inside(fd int) (int, error) {
 	where, err := location(fd)
 	if err == nil && where != w.root && !strings.HasPrefix(where, strings.TrimSuffix(w.root, "/")+"/") {
@@ -215,7 +215,7 @@ func (w *workDir) symlink(r filewire.Request) error {
 }
 
 // openAt opens a name of a folder. Links of /proc, which lead to where no path does, are not followed where the
-// kernel can tell them.
+// kernel knows them.
 func openAt(folder int, name string, flags int) (int, error) {
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_NO_MAGICLINKS}
 	fd, err := unix.Openat2(folder, name, &how)

@@ -20,7 +20,7 @@ type NamedPipes struct {
 }
 
 // NewNamedPipes makes them in a folder of their own. The session's code may put anything else into its
-// place, which can cost nobody but its own output.
+// place, which costs its own output and no other.
 func NewNamedPipes(sinks [2]func([]byte)) (*NamedPipes, error) {
 	var id [8]byte
 	if _, err := unix.Getrandom(id[:], 0); err != nil {

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"golang.org/x/sys/unix"
 )
 
@@ -44,31 +45,24 @@ type Language struct {
 
 // Report is what a kernel, or a zygote, sends. All of it may be forged.
 type Report struct {
-	Type     string       `json:"type"`
-	ID       string       `json:"id"`
-	PID      int          `json:"pid"`
-	Status   int          `json:"status"`
-	Version  string       `json:"version"`
-	Features []string     `json:"features"`
-	Mime     string       `json:"mime"`
-	Path     string       `json:"path"`
-	Alt      string       `json:"alt"`
-	Size     int64        `json:"size"`
-	Result   *string      `json:"result"`
-	Exit     *int         `json:"exit"`
-	Error    *ErrorReport `json:"error"`
-	Stream   int          `json:"stream"`
-	Message  string       `json:"message"`
-	GoesOn   []string     `json:"goes_on"`
+	Type     string          `json:"type"`
+	ID       string          `json:"id"`
+	PID      int             `json:"pid"`
+	Status   int             `json:"status"`
+	Version  string          `json:"version"`
+	Features []string        `json:"features"`
+	Mime     string          `json:"mime"`
+	Path     string          `json:"path"`
+	Alt      string          `json:"alt"`
+	Size     int64           `json:"size"`
+	Result   *string         `json:"result"`
+	Exit     *int            `json:"exit"`
+	Error    *protocol.Error `json:"error"`
+	Stream   int             `json:"stream"`
+	Message  string          `json:"message"`
+	GoesOn   []string        `json:"goes_on"`
 	// Blob is what came behind the JSON.
 	Blob []byte `json:"-"`
-}
-
-// ErrorReport is how code failed.
-type ErrorReport struct {
-	Name      string `json:"name"`
-	Message   string `json:"message"`
-	Traceback string `json:"traceback"`
 }
 
 const (
@@ -261,7 +255,7 @@ func Spawn(l *Language, program, role string, stdout, stderr *os.File) (*Spawned
 	return s, nil
 }
 
-// find looks for a program where the container's own PATH tells.
+// find looks for a program on the container's own PATH.
 func find(name string) (string, error) {
 	for _, folder := range strings.Split(os.Getenv("PATH"), ":") {
 		path := folder + "/" + name

@@ -125,5 +125,5 @@ func (p *Pipe) Drain(next func([]byte)) {
 	}
 }
 
-// Close stops reading. A program that writes to the pipe afterwards is ended by SIGPIPE, or told.
+// Close stops reading. A program that writes to the pipe afterwards is ended by SIGPIPE, or gets EPIPE.
 func (p *Pipe) Close() { _ = p.file.Close() }

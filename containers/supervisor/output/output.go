@@ -9,32 +9,15 @@ import (
 	"unicode/utf8"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/screen"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// The bounds of what is told of background output. Many runs may have some, so that its screen is a small one.
+// The bounds of what is reported of background output. Many runs may have some, so that its screen is a small one.
 const (
 	BackgroundBytes = 2048
 	backgroundRows  = 20
 	backgroundChars = 512
 )
-
-// Report is the Stream object of the protocol.
-type Report struct {
-	Head         string `json:"head"`
-	Tail         string `json:"tail"` // empty unless something was left out before it
-	Bytes        int64  `json:"bytes"`
-	Lines        int64  `json:"lines"`
-	OmittedBytes int64  `json:"omitted_bytes"`
-	OmittedLines int64  `json:"omitted_lines"`
-	Path         string `json:"path,omitempty"`
-}
-
-// Background is what came for a stream after the end of its run.
-type Background struct {
-	Path         string // of the stream's file, which has all of it up to its limit; empty where nothing is kept
-	Text         string // the last BackgroundBytes, as a terminal shows them
-	OmittedBytes int64  // that a terminal would have shown before them
-}
 
 // Stream holds what is reported of one output stream of a run, as a terminal would show it: all of it up to a
 // limit, beyond that its two ends. Counts and the file are of the stream as it came. Memory stays near three
@@ -82,14 +65,14 @@ func (s *Stream) Bytes() int64 { return s.bytes }
 // LastLine is the lowest line that is not blank, at most the last 200 characters of it.
 func (s *Stream) LastLine() string { return s.shown.screen.LastLine() }
 
-// Finish tells that the run is over: a character that has only begun is none.
+// Finish ends what the run itself writes: a character that has only begun is none.
 func (s *Stream) Finish() { s.shown.screen.Finish() }
 
 // Report returns what is reported, of a run that goes on too, with no more than limit bytes of text.
-func (s *Stream) Report(limit int) Report {
+func (s *Stream) Report(limit int) protocol.Stream {
 	limit = max(0, min(limit, s.limit))
 	c := s.shown.cut(limit-limit/2, limit/2)
-	report := Report{Head: string(c.head), Tail: string(c.tail), Bytes: s.bytes, Lines: s.lineEnds, OmittedBytes: c.omittedBytes, OmittedLines: c.omittedLines}
+	report := protocol.Stream{Head: string(c.head), Tail: string(c.tail), Bytes: s.bytes, Lines: s.lineEnds, OmittedBytes: c.omittedBytes, OmittedLines: c.omittedLines}
 	if s.isLineOpen {
 		report.Lines++
 	}
@@ -121,14 +104,14 @@ func (s *Stream) WriteBackground(p []byte) {
 }
 
 // TakeBackground returns what came since it was last called, and whether that is anything.
-func (s *Stream) TakeBackground() (Background, bool) {
+func (s *Stream) TakeBackground() (protocol.Background, bool) {
 	if !s.hasMore {
-		return Background{}, false
+		return protocol.Background{}, false
 	}
 	c := s.background.cut(0, BackgroundBytes)
 	s.background.clear()
 	s.hasMore = false
-	return Background{Path: s.spool.Path(), Text: string(c.head) + string(c.tail), OmittedBytes: c.omittedBytes}, true
+	return protocol.Background{Path: s.spool.Path(), Text: string(c.head) + string(c.tail), OmittedBytes: c.omittedBytes}, true
 }
 
 // Close forgets all but the counts, and closes the file.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"golang.org/x/sys/unix"
 )
 
@@ -55,7 +56,7 @@ func (p *place) isThere(path string) bool {
 }
 
 // reported is what is reported of pieces that a run writes.
-func (p *place) reported(limit int, pieces ...string) Report {
+func (p *place) reported(limit int, pieces ...string) protocol.Stream {
 	s := p.stream(limit, 1<<20)
 	for _, piece := range pieces {
 		s.Write([]byte(piece))
@@ -78,29 +79,29 @@ func TestReport(t *testing.T) {
 	jumps := strings.Repeat(strings.Repeat(" ", 150)+"x\n", 20)
 	for name, c := range map[string]struct {
 		written  string
-		expected Report
+		expected protocol.Stream
 	}{
-		"nothing":                {"", Report{}},
-		"what fits":              {strings.Repeat("x", 999) + "\n", Report{Head: strings.Repeat("x", 999) + "\n", Bytes: 1000, Lines: 1}},
-		"a line without an end":  {"a\nb", Report{Head: "a\nb", Bytes: 3, Lines: 2}},
-		"a line with its end":    {"a\nb\n", Report{Head: "a\nb\n", Bytes: 4, Lines: 2}},
-		"what is no UTF-8":       {"a\xff\xc3b\xe2\x82", Report{Head: "a\ufffd\ufffdb\ufffd", Bytes: 6, Lines: 1}},
-		"a character that began": {"\x1b]title\ac\xf0\x9f\x98", Report{Head: "c\ufffd", Bytes: 12, Lines: 1}},
-		"what does not fit": {long, Report{
+		"nothing":                {"", protocol.Stream{}},
+		"what fits":              {strings.Repeat("x", 999) + "\n", protocol.Stream{Head: strings.Repeat("x", 999) + "\n", Bytes: 1000, Lines: 1}},
+		"a line without an end":  {"a\nb", protocol.Stream{Head: "a\nb", Bytes: 3, Lines: 2}},
+		"a line with its end":    {"a\nb\n", protocol.Stream{Head: "a\nb\n", Bytes: 4, Lines: 2}},
+		"what is no UTF-8":       {"a\xff\xc3b\xe2\x82", protocol.Stream{Head: "a\ufffd\ufffdb\ufffd", Bytes: 6, Lines: 1}},
+		"a character that began": {"\x1b]title\ac\xf0\x9f\x98", protocol.Stream{Head: "c\ufffd", Bytes: 12, Lines: 1}},
+		"what does not fit": {long, protocol.Stream{
 			Head: long[:500], Tail: long[len(long)-500:], Bytes: int64(len(long)), Lines: 1000,
 			OmittedBytes: int64(len(long) - 1000), OmittedLines: int64(strings.Count(long[500:len(long)-500], "\n")), Path: path,
 		}},
-		"one byte too many": {strings.Repeat("x", 1001), Report{
+		"one byte too many": {strings.Repeat("x", 1001), protocol.Stream{
 			Head: strings.Repeat("x", 500), Tail: strings.Repeat("x", 500), Bytes: 1001, Lines: 1, OmittedBytes: 1, Path: path,
 		}},
-		"what is shown is cut and counted": {bars, Report{
+		"what is shown is cut and counted": {bars, protocol.Stream{
 			Head: long[:500], Tail: long[len(long)-500:], Bytes: int64(len(bars)), Lines: 1000,
 			OmittedBytes: int64(len(long) - 1000), OmittedLines: int64(strings.Count(long[500:len(long)-500], "\n")), Path: path,
 		}},
-		"blanks that were jumped over": {strings.Repeat("\x1b[150Cx\n", 20), Report{
+		"blanks that were jumped over": {strings.Repeat("\x1b[150Cx\n", 20), protocol.Stream{
 			Head: jumps[:500], Tail: jumps[len(jumps)-500:], Bytes: 160, Lines: 20, OmittedBytes: 20*152 - 1000, OmittedLines: 13, Path: path,
 		}},
-		"a long progress bar": {"begin\n" + strings.Repeat("\r 1 of 2", 999) + "\n", Report{Head: "begin\n 1 of 2\n", Bytes: 7999, Lines: 2}},
+		"a long progress bar": {"begin\n" + strings.Repeat("\r 1 of 2", 999) + "\n", protocol.Stream{Head: "begin\n 1 of 2\n", Bytes: 7999, Lines: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t)
@@ -244,7 +245,7 @@ func TestBackgroundOutput(t *testing.T) {
 	const path = ".runs/r1.stdout.txt"
 	p := newPlace(t)
 	s := p.stream(limit, 50_000)
-	take := func(expected Background, isSome bool) {
+	take := func(expected protocol.Background, isSome bool) {
 		t.Helper()
 		if b, ok := s.TakeBackground(); b != expected || ok != isSome {
 			t.Errorf("taken: %+v, %t, not %+v", b, ok, expected)
@@ -254,22 +255,22 @@ func TestBackgroundOutput(t *testing.T) {
 	s.Finish()
 	own := s.Report(limit)
 	s.Release()
-	take(Background{}, false)
+	take(protocol.Background{}, false)
 	if p.isThere(".runs") {
 		t.Error("there is a file for what was reported in full")
 	}
 
 	s.WriteBackground([]byte("late\n"))
 	s.WriteBackground([]byte("1%\r\x1b[32m99%\x1b[0m \xe2\x82"))
-	take(Background{Path: path, Text: "late\n99%"}, true)
-	take(Background{}, false)
+	take(protocol.Background{Path: path, Text: "late\n99%"}, true)
+	take(protocol.Background{}, false)
 	s.WriteBackground([]byte("\xac"))
-	take(Background{Path: path, Text: "€"}, true)
+	take(protocol.Background{Path: path, Text: "€"}, true)
 
 	s.WriteBackground([]byte(strings.Repeat("€", 3000)))
-	take(Background{Path: path, Text: strings.Repeat("€", 682), OmittedBytes: 9000 - 682*3}, true)
+	take(protocol.Background{Path: path, Text: strings.Repeat("€", 682), OmittedBytes: 9000 - 682*3}, true)
 	s.WriteBackground([]byte(strings.Repeat("y", BackgroundBytes)))
-	take(Background{Path: path, Text: strings.Repeat("y", BackgroundBytes)}, true)
+	take(protocol.Background{Path: path, Text: strings.Repeat("y", BackgroundBytes)}, true)
 
 	whole := "own\nlate\n1%\r\x1b[32m99%\x1b[0m \xe2\x82\xac" + strings.Repeat("€", 3000) + strings.Repeat("y", BackgroundBytes)
 	if p.read(path) != whole {
@@ -287,7 +288,7 @@ func TestBackgroundOutput(t *testing.T) {
 	}
 	s.WriteBackground([]byte("more"))
 	s.Close()
-	take(Background{}, false)
+	take(protocol.Background{}, false)
 	fds, _ := filepath.Glob("/proc/self/fd/*")
 	for _, fd := range fds {
 		if target, _ := os.Readlink(fd); strings.HasPrefix(target, p.dir+"/") {

@@ -94,7 +94,7 @@ func (s *Screen) Write(p []byte) {
 	}
 }
 
-// Finish tells that no more comes of a character or a sequence that has only begun.
+// Finish ends the text: no more comes of a character or a sequence that has only begun.
 func (s *Screen) Finish() {
 	if len(s.partial) > 0 {
 		s.partial = s.partial[:0]

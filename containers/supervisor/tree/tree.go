@@ -28,7 +28,7 @@ func (d *Dir) Join(name string) string {
 	return d.Path + "/" + name
 }
 
-// Kinds of entries, as getdents64 tells them.
+// Kinds of entries, as getdents64 has them.
 const (
 	Folder  = unix.DT_DIR
 	Regular = unix.DT_REG
@@ -88,7 +88,7 @@ func (w *Walk) open(dir int, name string) (int, error) {
 	return fd, err
 }
 
-// unlock gives the owner of a folder its rights back. A folder that may not be searched cannot be reached by its own dot.
+// unlock restores the rights of a folder's owner. A folder that may not be searched cannot be reached by its own dot.
 func unlock(dir int, name string) error {
 	if name == "." {
 		return unix.Fchmod(dir, 0o700)

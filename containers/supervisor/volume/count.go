@@ -132,7 +132,7 @@ func (u *unnamed) lookAtOpen(pid int, folder string) bool {
 		return true
 	}
 	var s unix.Stat_t
-	// What moves to a number that was listed already is missing. Linux since 6.2 tells how many there are.
+	// What moves to a number that was listed already is missing. Linux since 6.2 has their number.
 	all := unix.Stat(folder+"/fd", &s) != nil || int64(len(names)) >= s.Size
 	for _, name := range append(names, "../exe") {
 		path := folder + "/fd/" + name
@@ -174,7 +174,7 @@ func hasEnded(folder string) bool {
 	return err != nil && !os.IsPermission(err)
 }
 
-// bornJustNow reports whether a process has begun within the last moments: a kernel is born so that nobody may
+// bornJustNow reports whether a process has begun within the last moments: a kernel is born so that nothing may
 // look at it.
 func bornJustNow(pid int) bool {
 	info, err := os.Stat("/proc/" + strconv.Itoa(pid))

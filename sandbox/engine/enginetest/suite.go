@@ -20,6 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // Target is an engine that is held to the promises.
@@ -501,26 +502,26 @@ func (g Target) supervisor(t *testing.T) {
 	spec := g.Spec(t, containers.Program("python")...)
 	spec.Arch = runtime.GOARCH
 	first := connect(g.start(t, spec))
-	first.say(t, map[string]any{
-		"type": "init", "protocol": 2, "work_dir": engine.WorkDir, "on_eof": "wait", "token": "a token", "idle_seconds": 600,
+	first.say(t, protocol.Init{
+		Type: "init", Protocol: protocol.Version, WorkDir: engine.WorkDir, OnEOF: "wait", Token: "a token", IdleSeconds: 600,
 	})
 	first.hear(t, "ready")
-	first.say(t, map[string]any{"type": "run", "id": "1", "code": "import os; x = os.path.exists('output'); x"})
-	if done := first.hear(t, "done"); done["result"] != "True" {
-		t.Fatalf("the first run came to %v", done)
+	first.say(t, protocol.Request{Type: "run", ID: "1", Code: "import os; x = os.path.exists('output'); x"})
+	if done := first.hear(t, "done"); done.Result == nil || *done.Result != "True" {
+		t.Fatalf("the first run came to %+v", done)
 	}
 	if err := first.conn.Close(); err != nil {
 		t.Error(err)
 	}
 	later := connect(g.exec(t, spec.Name, containers.Join()...))
-	later.say(t, map[string]any{"type": "attach", "protocol": 2, "token": "a token"})
+	later.say(t, protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: "a token"})
 	later.hear(t, "ready")
-	later.say(t, map[string]any{"type": "run", "id": "2", "code": "x + 41"})
+	later.say(t, protocol.Request{Type: "run", ID: "2", Code: "x + 41"})
 	for {
 		done := later.hear(t, "done") // of the first run, and then of the second
-		if done["id"] == "2" {
-			if done["result"] != "42" {
-				t.Errorf("the second run came to %v", done)
+		if done.ID == "2" {
+			if done.Result == nil || *done.Result != "42" {
+				t.Errorf("the second run came to %+v", done)
 			}
 			return
 		}
@@ -534,10 +535,10 @@ type peer struct {
 }
 
 func connect(p engine.Process) peer {
-	return peer{p, channel.New(p, channel.Options{MaxControl: 8 << 20})}
+	return peer{p, channel.New(p, channel.Options{MaxControl: protocol.MaxToServer})}
 }
 
-func (p peer) say(t *testing.T, message map[string]any) {
+func (p peer) say(t *testing.T, message any) {
 	t.Helper()
 	text, err := json.Marshal(message)
 	if err == nil {
@@ -548,19 +549,19 @@ func (p peer) say(t *testing.T, message map[string]any) {
 	}
 }
 
-// hear returns the next message of a type.
-func (p peer) hear(t *testing.T, kind string) map[string]any {
+// hear returns the next message of a type, with what done has.
+func (p peer) hear(t *testing.T, kind string) protocol.Done {
 	t.Helper()
 	for {
 		text, err := p.conn.Receive()
 		if err != nil {
 			t.Fatalf("%v; it said %s", err, p.proc.Stderr())
 		}
-		var message map[string]any
+		var message protocol.Done
 		if err := json.Unmarshal(text, &message); err != nil {
 			t.Fatal(err)
 		}
-		if message["type"] == kind {
+		if message.Type == kind {
 			return message
 		}
 	}
