@@ -27,7 +27,7 @@ type guard struct {
 	watch *volume.Watch
 	timer *timer
 	// base is where the runs that go on began, if that was over the limit; nil: it was not, or is not known yet, and
-	// then the first count tells.
+	// then the first count shows it.
 	base     *volume.Level
 	baseDue  bool
 	between  *volume.Level  // by the last count since the last run ended; nil: there was none
@@ -67,7 +67,7 @@ func (g *guard) holders() []int {
 	return pids
 }
 
-// refuses says why no run may begin, or nothing.
+// refuses returns why no run may begin, or nothing.
 func (g *guard) refuses() string {
 	patience := countWait
 	if !g.watch.IsKnown() {
@@ -82,10 +82,10 @@ func (g *guard) refuses() string {
 
 // expectRun is called before a run, while no other goes on: what is added from now on is held against it.
 func (g *guard) expectRun() {
-	if g.watch.Over() != "" {
-		g.watch.CountNow(answerWait)
+	g.base, g.baseDue = nil, false
+	if g.watch.Over() != "" || g.watch.IsStale() { // else what the run has written by the next count would be taken for what was there
+		g.baseDue = !g.watch.CountNow(answerWait)
 	}
-	g.base, g.baseDue = nil, g.watch.IsStale()
 	if level := g.watch.Level(); !g.baseDue && level.Hider == 0 && g.watch.Over() != "" {
 		g.base = &level
 	}
@@ -105,7 +105,7 @@ func (g *guard) endRun() {
 	g.lookIn(volume.Tick)
 }
 
-// exceededAtEnd says how a run that has just ended has passed the limit, or nothing.
+// exceededAtEnd returns how a run that has just ended has passed the limit, or nothing.
 func (g *guard) exceededAtEnd(bytes int64, files int) string {
 	if !g.watch.MayBeOver(bytes, int64(files)) {
 		return ""
@@ -114,7 +114,7 @@ func (g *guard) exceededAtEnd(bytes int64, files int) string {
 	return g.exceeded()
 }
 
-// exceeded says how the runs that go on have passed the limit, or nothing.
+// exceeded returns how the runs that go on have passed the limit, or nothing.
 func (g *guard) exceeded() string {
 	level, why := g.watch.Level(), g.watch.Over()
 	if g.baseDue {

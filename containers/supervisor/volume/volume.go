@@ -56,7 +56,7 @@ type Watch struct {
 
 	counting  bool
 	counted   func(Result)
-	epoch     int // results of counts that began in an earlier one tell nothing any more
+	epoch     int // results of counts that began in an earlier one are worth nothing any more
 	forgotten time.Time
 	level     Level // by the last count
 	sure      Level // by the last count that saw everything
@@ -100,7 +100,7 @@ func (w *Watch) Look() {
 	}()
 }
 
-// Take takes the result of a count, and reports whether it tells anything.
+// Take takes the result of a count, and reports whether it counts.
 func (w *Watch) Take(r Result) bool {
 	w.counting = false
 	if r.epoch != w.epoch {
@@ -136,14 +136,19 @@ func (w *Watch) take(r Result) {
 	w.due = now.Add(max(pause, share*r.took))
 }
 
-// CountNow counts at once, unless that takes too long.
-func (w *Watch) CountNow(patience time.Duration) {
-	now, began := w.readSpace(), time.Now()
-	level := Count(w.dir, w.pids(), true, func() bool { return time.Since(began) < patience })
-	if took := time.Since(began); took < patience {
+// CountNow counts at once, and reports whether it has: not where that takes too long. A count that comes to its end is
+// taken however long a busy machine has kept it waiting.
+func (w *Watch) CountNow(patience time.Duration) bool {
+	now, began, stopped := w.readSpace(), time.Now(), false
+	level := Count(w.dir, w.pids(), true, func() bool {
+		stopped = time.Since(began) >= patience
+		return !stopped
+	})
+	if !stopped {
 		w.epoch++
-		w.take(Result{level, now, took, w.epoch})
+		w.take(Result{level, now, time.Since(began), w.epoch})
 	}
+	return !stopped
 }
 
 // MayBeOver reports whether the limit may be passed now, with what was added since the last count.
@@ -151,7 +156,7 @@ func (w *Watch) MayBeOver(moreBytes, moreFiles int64) bool {
 	return w.limits.passedBy(w.level.Bytes+moreBytes, w.level.Files+moreFiles) || w.IsStale()
 }
 
-// IsStale reports whether the last count does not tell how full the work directory is now.
+// IsStale reports whether the work directory may hold something else than the last count found.
 func (w *Watch) IsStale() bool { return !w.known || w.hasMoved(w.readSpace()) }
 
 // Level is what the last count came to.
@@ -160,7 +165,7 @@ func (w *Watch) Level() Level { return w.level }
 // IsKnown reports whether there was a count.
 func (w *Watch) IsKnown() bool { return w.known }
 
-// Over says how the limit is passed, or nothing.
+// Over returns how the limit is passed, or nothing.
 func (w *Watch) Over() string {
 	if w.level.Hider != 0 && time.Since(w.forgotten) > hiddenFor {
 		return "a program hides its open files (process " + strconv.Itoa(w.level.Hider) + "), so what the work directory holds cannot be counted"
@@ -180,7 +185,7 @@ func (w *Watch) Over() string {
 	}
 }
 
-// FarOver says how the second limit is passed, by what is on the disk, or nothing. Where counts do not see everything,
+// FarOver returns how the second limit is passed, by what is on the disk, or nothing. Where counts do not see everything,
 // what has gone from the free space since one did is taken for the work directory's.
 func (w *Watch) FarOver() string {
 	if !w.known {
