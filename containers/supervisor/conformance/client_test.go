@@ -5,12 +5,13 @@
 package conformance
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -25,6 +26,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 var (
@@ -34,12 +36,16 @@ var (
 	// patience is when a test gives up. No test measures time by it.
 	patience = time.Duration(slowness) * time.Minute
 	// grace, in milliseconds, is what code has where its end by force is not what is tested; short where it is.
-	grace = 20_000 * slowness
+	grace = int64(20_000 * slowness)
 )
 
 const short = 300
 
+// Most of what tests do is to wait, for processes to start and for times that the protocol has.
+const parallel = "8"
+
 func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", parallel) // where the command line has no other
 	os.Exit(run(m))
 }
 
@@ -85,72 +91,34 @@ func number(text string) int {
 
 type fields map[string]any
 
-// message is any that a supervisor sends.
+type request = protocol.Request
+
+// message is any that a supervisor sends: what is of another type than its own is empty.
 type message struct {
-	Type           string            `json:"type"`
-	ID             string            `json:"id"`
-	Protocol       int               `json:"protocol"`
-	Language       string            `json:"language"`
-	Version        string            `json:"version"`
-	Features       []string          `json:"features"`
-	Run            string            `json:"run"`
-	Runs           []string          `json:"runs"`
-	Over           []string          `json:"over"`
-	N              int               `json:"n"`
-	ElapsedMS      int64             `json:"elapsed_ms"`
-	StdoutBytes    int64             `json:"stdout_bytes"`
-	StderrBytes    int64             `json:"stderr_bytes"`
-	LastLine       string            `json:"last_line"`
-	Data           map[string]string `json:"data"`
-	Path           string            `json:"path"`
-	SizeBytes      int64             `json:"size_bytes"`
-	Alt            string            `json:"alt"`
-	Status         string            `json:"status"`
-	ExitCode       int               `json:"exit_code"`
-	Result         *string           `json:"result"`
-	Error          *failure          `json:"error"`
-	Stdout         stream            `json:"stdout"`
-	Stderr         stream            `json:"stderr"`
-	Artifacts      []artifact        `json:"artifacts"`
-	ArtifactsTotal int               `json:"artifacts_total"`
-	DisplaysTotal  int               `json:"displays_total"`
-	DurationMS     int64             `json:"duration_ms"`
-	Cause          string            `json:"cause"`
-	Kernel         string            `json:"kernel"`
-	Background     []background      `json:"background"`
-	GoesOn         []string          `json:"goes_on"`
-	State          string            `json:"state"`
-	Files          int64             `json:"files"`
-	Bytes          int64             `json:"bytes"`
-	Complete       bool              `json:"complete"`
-	Level          string            `json:"level"`
-	Message        string            `json:"message"`
+	Type, ID          string
+	protocol.Ready    `json:"-"`
+	protocol.Progress `json:"-"`
+	protocol.Display  `json:"-"`
+	protocol.Done     `json:"-"`
+	protocol.Pong     `json:"-"`
+	protocol.Log      `json:"-"`
+	peek              protocol.Peek
+	kernel            protocol.KernelState
 
 	raw []byte
 }
 
-type failure struct{ Name, Message, Traceback string }
-
-type stream struct {
-	Head         string `json:"head"`
-	Tail         string `json:"tail"`
-	Bytes        int64  `json:"bytes"`
-	Lines        int64  `json:"lines"`
-	OmittedBytes int64  `json:"omitted_bytes"`
-	OmittedLines int64  `json:"omitted_lines"`
-	Path         string `json:"path"`
-}
-
-type artifact struct {
-	Path       string `json:"path"`
-	SizeBytes  int64  `json:"size_bytes"`
-	ModifiedMS int64  `json:"modified_ms"`
-}
-
-type background struct {
-	Path         string `json:"path"`
-	Text         string `json:"text"`
-	OmittedBytes int64  `json:"omitted_bytes"`
+func decode(body []byte) (*message, error) {
+	m := &message{raw: body}
+	var head protocol.Head
+	if err := json.Unmarshal(body, &head); err != nil {
+		return nil, err
+	}
+	m.Type, m.ID = head.Type, head.ID
+	return m, json.Unmarshal(body, map[string]any{
+		"ready": &m.Ready, "progress": &m.Progress, "display": &m.Display, "done": &m.Done, "pong": &m.Pong, "log": &m.Log,
+		"peek": &m.peek, "kernel": &m.kernel,
+	}[m.Type])
 }
 
 func (m *message) String() string { return string(m.raw[:min(len(m.raw), 3000)]) }
@@ -196,7 +164,7 @@ type connection struct {
 }
 
 func connect(t testing.TB, raw io.ReadWriteCloser) *connection {
-	c := &connection{t: t, raw: raw, conn: channel.New(raw, channel.Options{MaxControl: 8 << 20})}
+	c := &connection{t: t, raw: raw, conn: channel.New(raw, channel.Options{MaxControl: protocol.MaxToServer})}
 	c.came.L = &c.mu
 	go c.receive()
 	t.Cleanup(func() { _ = c.conn.Close() })
@@ -210,9 +178,9 @@ func (c *connection) receive() {
 		for c.paused {
 			c.came.Wait()
 		}
-		m := &message{raw: body}
+		var m *message
 		if err == nil {
-			err = json.Unmarshal(body, m)
+			m, err = decode(body)
 		}
 		if err != nil {
 			c.ended = true
@@ -233,9 +201,10 @@ func (c *connection) pause(on bool) {
 	c.came.Broadcast()
 }
 
-func (c *connection) send(f fields) {
+// send sends a message of package protocol, or fields that are none.
+func (c *connection) send(message any) {
 	c.t.Helper()
-	body, err := json.Marshal(f)
+	body, err := json.Marshal(message)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -314,14 +283,16 @@ func (c *connection) all(kind, id string) []*message {
 var runs atomic.Int64
 
 // begin sends a run, and returns its id.
-func (c *connection) begin(code string, more ...fields) string {
+func (c *connection) begin(code string, more ...request) string {
 	c.t.Helper()
-	f := fields{"type": "run", "id": "r" + strconv.FormatInt(runs.Add(1), 10), "code": code, "fresh": false, "timeout_ms": 0, "grace_ms": grace}
-	for _, m := range more {
-		maps.Copy(f, m)
+	var r request
+	if len(more) > 0 {
+		r = more[0]
 	}
-	c.send(f)
-	return f["id"].(string)
+	r.Type, r.Code, r.GraceMS = "run", code, cmp.Or(r.GraceMS, grace)
+	r.ID = cmp.Or(r.ID, "r"+strconv.FormatInt(runs.Add(1), 10))
+	c.send(r)
+	return r.ID
 }
 
 func (c *connection) done(id string) *message {
@@ -333,13 +304,13 @@ func (c *connection) done(id string) *message {
 	return m
 }
 
-func (c *connection) run(code string, more ...fields) *message {
+func (c *connection) run(code string, more ...request) *message {
 	c.t.Helper()
 	return c.done(c.begin(code, more...))
 }
 
 // completed runs code that has to complete, and returns its answer.
-func (c *connection) completed(code string, more ...fields) *message {
+func (c *connection) completed(code string, more ...request) *message {
 	c.t.Helper()
 	d := c.run(code, more...)
 	if d.Status != "completed" {
@@ -355,15 +326,16 @@ func (c *connection) value(code string) string {
 }
 
 func (c *connection) interrupt(id, reason string) {
-	c.send(fields{"type": "interrupt", "id": id, "reason": reason})
+	c.send(request{Type: "interrupt", ID: id, Reason: reason})
 }
 
 // ping waits until the supervisor has taken all that was sent to it.
 func (c *connection) ping() {
 	c.t.Helper()
 	from := c.now()
-	c.send(fields{"type": "ping", "n": from + 1000})
-	c.find(from, func(m *message) bool { return m.Type == "pong" && m.N == from+1000 })
+	n := int64(from + 1000)
+	c.send(request{Type: "ping", N: n})
+	c.find(from, func(m *message) bool { return m.Type == "pong" && m.N == n })
 }
 
 // client is a supervisor with the connection of the server that has started it.
@@ -379,7 +351,7 @@ type client struct {
 
 // options are how a supervisor is started.
 type options struct {
-	init      fields // over the defaults
+	init      protocol.Init // whose zero values are the defaults
 	noInit    bool
 	dir       string // its work directory; empty: a new one
 	program   string // for the interpreter; empty: the language's
@@ -466,14 +438,9 @@ func (c *client) asNobody(t testing.TB) {
 	}
 }
 
-func (c *client) init(more fields) fields {
-	f := fields{
-		"type": "init", "protocol": 2, "work_dir": c.dir, "env": map[string]string{}, "preload": []string{}, "warm": false,
-		"idle_seconds": 0, "on_eof": "exit", "output_bytes": 30_000, "spool_bytes": 16 << 20, "image_bytes": 1 << 20,
-		"max_displays": 20, "max_artifacts": 100,
-	}
-	maps.Copy(f, more)
-	return f
+func (c *client) init(i protocol.Init) protocol.Init {
+	i.Type, i.Protocol, i.WorkDir = "init", protocol.Version, cmp.Or(i.WorkDir, c.dir)
+	return i
 }
 
 // end ends the supervisor and all that it has started.
@@ -570,7 +537,7 @@ func awaitDeath(t testing.TB, pid int) {
 	eventually(t, fmt.Sprintf("process %d is still there", pid), func() bool { return !lives(pid) })
 }
 
-// children are what all threads of a process have started, with those that nobody has waited for.
+// children are what all threads of a process have started, with those that were not waited for.
 func children(pid int) []int {
 	var found []int
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))

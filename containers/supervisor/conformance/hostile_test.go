@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // Code that attacks the supervisor.
@@ -38,7 +39,7 @@ func TestABreachCostsTheKernelAndNothingElse(t *testing.T) {
 func TestHalfAFrameIsWaitedForUntilTheTimeout(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := start(t, l, options{})
-		d := c.run(lines(l.forge, `raw("0000")`, l.sleep.with(600_000)), fields{"timeout_ms": short, "grace_ms": short})
+		d := c.run(lines(l.forge, `raw("0000")`, l.sleep.with(600_000)), request{TimeoutMS: short, GraceMS: short})
 		check(t, "status", d.Status, "timed_out")
 		check(t, "the next", c.value("2"), "2")
 	})
@@ -63,12 +64,12 @@ func TestForgedMessagesThatAreIgnored(t *testing.T) {
 
 func TestAForgedAnswerIsBoundedAndSpoilsItsOwnRun(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{init: fields{"output_bytes": 1000}})
+		c := start(t, l, options{init: protocol.Init{OutputBytes: 1000}})
 		long := strings.Repeat("é", 50_000)
 		c.completed(l.forge)
 		header := `{"type": "done", "id": "x", "result": "` + long + `", "exit": 1000000, "error": {"name": "` + long + `", "message": "` + long + `", "traceback": "` + long +
 			`"}, "goes_on": ["` + long + `"` + strings.Repeat(`, "a"`, 1000) + `]}`
-		d := c.run(lines("send('"+header+"')", l.sleep.with(300)), fields{"id": "x"})
+		d := c.run(lines("send('"+header+"')", l.sleep.with(300)), request{ID: "x"})
 		check(t, "status", d.Status, "failed")
 		for name, got := range map[string][2]int{
 			"result": {len(d.result()), 1000}, "name": {len(d.Error.Name), 200}, "message": {len(d.Error.Message), 1000},
@@ -84,7 +85,7 @@ func TestAForgedAnswerIsBoundedAndSpoilsItsOwnRun(t *testing.T) {
 
 func TestForgedDisplaysAndLogsAreBounded(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{init: fields{"image_bytes": 1000, "max_displays": 10}})
+		c := start(t, l, options{init: protocol.Init{ImageBytes: 1000, MaxDisplays: 10}})
 		c.completed(l.forge)
 		var code []string
 		for _, path := range []string{"/etc/passwd", "../x", "a/../../x", "a//b", "", strings.Repeat("x", 5000), "a\x00b", "./x"} {
@@ -94,7 +95,7 @@ func TestForgedDisplaysAndLogsAreBounded(t *testing.T) {
 		for range 150 {
 			code = append(code, `send('{"type": "log", "message": "`+strings.Repeat("l", 3000)+`"}')`)
 		}
-		c.run(lines(append(code, "1")...), fields{"id": "x"})
+		c.run(lines(append(code, "1")...), request{ID: "x"})
 		shown := c.all("display", "x")
 		check(t, "displays", len(shown), 9)
 		for _, m := range shown[:8] {
@@ -110,11 +111,11 @@ func TestForgedDisplaysAndLogsAreBounded(t *testing.T) {
 
 func TestAFloodOfDisplays(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{init: fields{"max_displays": 5}})
+		c := start(t, l, options{init: protocol.Init{MaxDisplays: 5}})
 		c.completed(l.forge)
 		before := statusOf(t, c.pid(), "VmRSS")
 		loop := code{python: "while True: ", javascript: "while (true) "}[l]
-		d := c.run(loop+`send('{"type": "display", "id": "x", "mime": "image/png"}', 500_000)`, fields{"id": "x", "timeout_ms": 1000, "grace_ms": 2000})
+		d := c.run(loop+`send('{"type": "display", "id": "x", "mime": "image/png"}', 500_000)`, request{ID: "x", TimeoutMS: 1000, GraceMS: 2000})
 		check(t, "status", d.Status, "timed_out")
 		check(t, "displays", len(c.all("display", "")) <= 5, true)
 		if grown := statusOf(t, c.pid(), "VmRSS") - before; grown > 48<<10 {
@@ -128,10 +129,10 @@ func TestAKernelThatAnswersAndNeverReadsAgain(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := start(t, l, options{})
 		c.completed(l.forge)
-		d := c.run(lines(`send('{"type": "done", "id": "x"}')`, l.stubborn.with("running")), fields{"id": "x"})
+		d := c.run(lines(`send('{"type": "done", "id": "x"}')`, l.stubborn.with("running")), request{ID: "x"})
 		check(t, "the forged one", d.ended(), "completed 0 alive")
 		c.awaitFile("running")
-		d = c.run(code{python: "x = ", javascript: "var x = "}[l]+quote(strings.Repeat("a", 900_000)), fields{"timeout_ms": short, "grace_ms": short})
+		d = c.run(code{python: "x = ", javascript: "var x = "}[l]+quote(strings.Repeat("a", 900_000)), request{TimeoutMS: short, GraceMS: short})
 		check(t, "the next", d.ended(), "timed_out 124 dead ignored_interrupt")
 		check(t, "the one after", c.value("2"), "2")
 	})
@@ -148,7 +149,7 @@ func TestALinkThatIsClosed(t *testing.T) {
 			},
 			javascript: {`require("fs").closeSync(3);`},
 		}[l] {
-			d := c.run(lines(close, l.sleep.with(600_000)), fields{"timeout_ms": 2000, "grace_ms": short})
+			d := c.run(lines(close, l.sleep.with(600_000)), request{TimeoutMS: 2000, GraceMS: short})
 			check(t, close, d.Kernel, "dead")
 			check(t, "the next", c.value("2"), "2")
 		}
@@ -185,10 +186,10 @@ func TestFilesNamedLikeModules(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		c := start(t, l, options{dir: dir, init: fields{"warm": true, "preload": []string{"decimal"}}})
+		c := start(t, l, options{dir: dir, init: protocol.Init{Warm: true, Preload: []string{"decimal"}}})
 		check(t, "result", c.value("1 + 1"), "2")
 		c.standby(l)
-		check(t, "result", c.completed("1 + 1", fields{"fresh": true}).result(), "2")
+		check(t, "result", c.completed("1 + 1", request{Fresh: true}).result(), "2")
 		check(t, "code of the session has run", c.exists("taken-over"), false)
 	})
 }
@@ -210,7 +211,7 @@ func TestStreamsThatNobodyReadsHinderNothing(t *testing.T) {
 		c.completed(l.set.with(1))
 		before := statusOf(t, c.pid(), "VmRSS")
 		var open []net.Conn
-		for range 2000 { // most are more than may wait, and are refused
+		for range 10_000 { // most are more than may wait, and are refused
 			stream, err := c.conn.Open()
 			if err != nil {
 				break
@@ -239,13 +240,13 @@ func TestStreamsThatNobodyReadsHinderNothing(t *testing.T) {
 
 func TestFilesWhileARunGoesOn(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := waiting(t, l, nil)
+		c := waiting(t, l, protocol.Init{})
 		c.write("input/mine", "here")
 		id := c.begin(l.awaitFile.with("go"))
 		visitor := c.later() // for files alone: it takes nobody's place
-		visitor.send(fields{"type": "attach", "protocol": 2, "token": token, "files_only": true})
-		visitor.send(fields{"type": "interrupt", "id": id, "reason": "cancelled"})
-		visitor.send(fields{"type": "stop"})
+		visitor.send(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: token, FilesOnly: true})
+		visitor.send(request{Type: "interrupt", ID: id, Reason: "cancelled"})
+		visitor.send(request{Type: "stop"})
 		for _, conn := range []*connection{c.connection, visitor} {
 			stream, err := conn.conn.Open()
 			if err != nil {

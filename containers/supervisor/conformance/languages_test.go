@@ -169,5 +169,12 @@ func each(t *testing.T, test func(*testing.T, *language)) {
 	}
 }
 
+// inTurn has a promise kept by one language after the other, with no other test beside it.
+func inTurn(t *testing.T, test func(*testing.T, *language)) {
+	for _, l := range languages {
+		t.Run(l.name, func(t *testing.T) { test(t, l) })
+	}
+}
+
 // code is what has no common phrase.
 type code map[*language]string

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // Life, frames, and what init asks for.
@@ -31,7 +33,7 @@ func TestARunRightBehindInit(t *testing.T) {
 		c := start(t, l, options{noInit: true})
 		c.send(fields{"type": "init", "work_dir": c.dir, "env": nil, "preload": nil}) // all else has a default
 		check(t, "result", c.value("6 * 7"), "42")
-		c.send(c.init(fields{"work_dir": "/nowhere"})) // another is ignored
+		c.send(c.init(protocol.Init{WorkDir: "/nowhere"})) // another is ignored
 		check(t, "ready frames", len(c.all("ready", "")), 1)
 		check(t, "result", c.value("6 * 7"), "42")
 	})
@@ -46,7 +48,7 @@ func TestInitThatIsNoGood(t *testing.T) {
 
 func TestLimitsAreBounded(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{init: fields{"output_bytes": -5, "max_displays": -1, "spool_bytes": -7}})
+		c := start(t, l, options{init: protocol.Init{OutputBytes: -5, MaxDisplays: -1, SpoolBytes: -7}})
 		d := c.completed(lines(l.print.with(strings.Repeat("y", 5000)), l.display.with("<p>")))
 		check(t, "output", len(d.Stdout.Head)+len(d.Stdout.Tail), 256)
 		check(t, "displays", len(c.all("display", "")), 1)
@@ -56,12 +58,12 @@ func TestLimitsAreBounded(t *testing.T) {
 func TestAnInterpreterThatIsMissing(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := start(t, l, options{noInit: true, env: []string{"PATH=/nowhere"}})
-		c.send(c.init(nil))
+		c.send(c.init(protocol.Init{}))
 		for _, fresh := range []bool{false, true} {
-			d := c.run("1", fields{"fresh": fresh})
+			d := c.run("1", request{Fresh: fresh})
 			check(t, "error", d.errorName(), "KernelStartError")
 			if !strings.Contains(d.Error.Message, l.interpreter) {
-				t.Errorf("what is missing is not told: %s", d)
+				t.Errorf("what is missing is not named: %s", d)
 			}
 		}
 	})
@@ -75,9 +77,9 @@ func TestKernelsThatCannotBegin(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := start(t, l, options{noInit: true, env: []string{"PATH=" + bin + ":/usr/bin:/bin"}})
-		c.send(c.init(nil))
+		c.send(c.init(protocol.Init{}))
 		for _, fresh := range []bool{false, true} {
-			d := c.run("1", fields{"fresh": fresh})
+			d := c.run("1", request{Fresh: fresh})
 			check(t, "end", d.ended(), map[bool]string{false: "killed 137 dead exit 3", true: "killed 137 fresh exit 3"}[fresh])
 		}
 		if started, _ := os.ReadFile(bin + "/started"); len(started) > 2*10 {
@@ -90,7 +92,7 @@ func TestPing(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := start(t, l, options{})
 		id := c.begin(string(l.spin))
-		c.send(fields{"type": "ping", "n": 17})
+		c.send(request{Type: "ping", N: 17})
 		check(t, "pong", c.await("pong", 0).N, 17)
 		c.interrupt(id, "cancelled")
 		c.done(id)
@@ -100,7 +102,7 @@ func TestPing(t *testing.T) {
 func TestWhatIsIgnored(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := start(t, l, options{})
-		c.completed(l.set.with(1), fields{"id": "first"})
+		c.completed(l.set.with(1), request{ID: "first"})
 		for _, f := range []fields{
 			{"type": "grease", "x": []int{1}}, {"no": "type"}, {"type": []string{"run"}}, {"type": "peek", "id": "never"},
 			{"type": "interrupt", "id": "first", "reason": "cancelled"}, {"type": "interrupt", "id": "never"}, {"type": "interrupt"},
@@ -113,7 +115,8 @@ func TestWhatIsIgnored(t *testing.T) {
 		for _, text := range []string{"", "{", "[]", "\xff\xfe", "null", strings.Repeat("[", 100_000), `{"type":` + strings.Repeat("9", 10_000) + "}"} {
 			c.sendBody([]byte(text))
 		}
-		check(t, "x", c.completed(string(l.get), fields{"unknown": fields{"deep": []int{}}}).result(), "1")
+		c.send(fields{"type": "run", "id": "last", "code": string(l.get), "unknown": fields{"deep": []int{}}})
+		check(t, "x", c.done("last").result(), "1")
 		c.await("log", from)
 		check(t, "answers", len(c.all("done", "")), 2)
 		check(t, "peeks", len(c.all("peek", "")), 0)
@@ -123,7 +126,7 @@ func TestWhatIsIgnored(t *testing.T) {
 func TestARunBeforeInitIsIgnored(t *testing.T) {
 	c := start(t, python, options{noInit: true})
 	c.begin("1")
-	c.send(c.init(nil))
+	c.send(c.init(protocol.Init{}))
 	c.completed("1")
 	check(t, "answers", len(c.all("done", "")), 1)
 }
@@ -153,7 +156,7 @@ func TestCodeOfNearlyAFrame(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := start(t, l, options{})
 		for _, fresh := range []bool{false, true} {
-			d := c.completed(code{python: "len(", javascript: "("}[l]+quote(strings.Repeat("a", 1_000_000))+code{python: ")", javascript: ").length"}[l], fields{"fresh": fresh})
+			d := c.completed(code{python: "len(", javascript: "("}[l]+quote(strings.Repeat("a", 1_000_000))+code{python: ")", javascript: ").length"}[l], request{Fresh: fresh})
 			check(t, "result", d.result(), "1000000")
 		}
 	})
@@ -194,9 +197,9 @@ func TestDoneHasEveryField(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{init: fields{"env": map[string]string{"MINE": "s3cret"}, "warm": true}})
+		c := start(t, l, options{init: protocol.Init{Env: map[string]string{"MINE": "s3cret"}, Warm: true}})
 		for _, fresh := range []bool{false, true} {
-			check(t, "MINE", c.completed(l.environment.with("MINE"), fields{"fresh": fresh}).result(), "'s3cret'")
+			check(t, "MINE", c.completed(l.environment.with("MINE"), request{Fresh: fresh}).result(), "'s3cret'")
 		}
 	})
 }
@@ -204,9 +207,9 @@ func TestEnvironment(t *testing.T) {
 func TestPreload(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		modules := map[*language][]string{python: {"fractions", "no_such_module"}, javascript: {"node:zlib", "not-installed"}}[l]
-		c := start(t, l, options{init: fields{"preload": modules, "warm": true}})
+		c := start(t, l, options{init: protocol.Init{Preload: modules, Warm: true}})
 		check(t, "result", c.value("1"), "1")
-		check(t, "result", c.completed("1", fields{"fresh": true}).result(), "1")
+		check(t, "result", c.completed("1", request{Fresh: true}).result(), "1")
 	})
 }
 
@@ -214,13 +217,13 @@ func TestPreload(t *testing.T) {
 
 func TestEnds(t *testing.T) {
 	for name, end := range map[string]func(*client){
-		"stop":             func(c *client) { c.send(fields{"type": "stop"}) },
+		"stop":             func(c *client) { c.send(request{Type: "stop"}) },
 		"the end of stdin": func(c *client) { _ = c.stdin.Close() },
 		"SIGTERM":          func(c *client) { _ = c.cmd.Process.Signal(syscall.SIGTERM) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, l *language) {
-				c := start(t, l, options{init: fields{"warm": true}})
+				c := start(t, l, options{init: protocol.Init{Warm: true}})
 				c.completed(l.spawn.with("sleep 600"))
 				pids := []int{number(c.value("p.pid")), number(c.value(string(l.pid)))}
 				c.begin(string(l.spin))
@@ -238,7 +241,7 @@ func TestEnds(t *testing.T) {
 func TestIdle(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := start(t, l, options{noInit: true})
-		c.send(c.init(fields{"idle_seconds": 1}))
+		c.send(c.init(protocol.Init{IdleSeconds: 1}))
 		check(t, "a run keeps it", c.value(lines(l.sleep.with(2500), "1")), "1")
 		c.awaitExit()
 	})
@@ -247,7 +250,7 @@ func TestIdle(t *testing.T) {
 func TestItOutlivesItsServerUntilItIsIdle(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := start(t, l, options{noInit: true})
-		c.send(c.init(fields{"on_eof": "wait", "idle_seconds": 1}))
+		c.send(c.init(protocol.Init{OnEOF: "wait", IdleSeconds: 1}))
 		c.begin(lines(l.write.with("begun", ""), l.sleep.with(1500), l.write.with("wrote", "")))
 		c.awaitFile("begun")
 		_ = c.stdin.Close()
@@ -261,7 +264,7 @@ func TestItOutlivesItsServerUntilItIsIdle(t *testing.T) {
 func TestAWorkDirectoryThatIsMissingIsMade(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := start(t, l, options{noInit: true})
-		c.send(c.init(fields{"work_dir": c.path("a/b")}))
+		c.send(c.init(protocol.Init{WorkDir: c.path("a/b")}))
 		c.completed(l.write.with("here", ""))
 		for _, name := range []string{"here", "input", "output"} {
 			check(t, name, c.exists("a/b/"+name), true)
@@ -271,11 +274,11 @@ func TestAWorkDirectoryThatIsMissingIsMade(t *testing.T) {
 
 func TestAWorkDirectoryThatCannotBe(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{init: fields{"work_dir": "/dev/null/x"}})
+		c := start(t, l, options{init: protocol.Init{WorkDir: "/dev/null/x"}})
 		check(t, "result", c.value("2"), "2")
 		check(t, "log", c.await("log", 0).Level, "error")
 
-		limited := start(t, l, options{init: fields{"work_dir": "/dev/null/x", "volume_bytes": 1000}})
+		limited := start(t, l, options{init: protocol.Init{WorkDir: "/dev/null/x", VolumeBytes: 1000}})
 		d := limited.run(l.print.with("ran"))
 		check(t, "with a limit", d.ended()+" "+d.errorName()+d.Stdout.Head, "failed 1 alive WorkDirectoryError")
 	})
@@ -288,7 +291,7 @@ func TestAServerThatDoesNotRead(t *testing.T) {
 		before := statusOf(t, c.pid(), "VmRSS")
 		c.pause(true)
 		for range 100_000 {
-			c.send(fields{"type": "ping", "n": 1})
+			c.send(request{Type: "ping", N: 1})
 		}
 		id := c.begin("1")
 		c.pause(false)

@@ -9,36 +9,38 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // Output, artifacts and displays.
 
 func TestOutputThatFitsIsWhole(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{init: fields{"output_bytes": 1000}})
+		c := start(t, l, options{init: protocol.Init{OutputBytes: 1000}})
 		d := c.completed(lines(l.print.with(strings.Repeat("x", 999)+"\n"), l.eprint.with("e\nf")))
-		check(t, "stdout", d.Stdout, stream{Head: strings.Repeat("x", 999) + "\n", Bytes: 1000, Lines: 1})
-		check(t, "stderr", d.Stderr, stream{Head: "e\nf", Bytes: 3, Lines: 2})
+		check(t, "stdout", d.Stdout, protocol.Stream{Head: strings.Repeat("x", 999) + "\n", Bytes: 1000, Lines: 1})
+		check(t, "stderr", d.Stderr, protocol.Stream{Head: "e\nf", Bytes: 3, Lines: 2})
 		check(t, "there is a file", c.exists(".runs"), false)
 	})
 }
 
 func TestOutputThatIsTooLongHasAFile(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{init: fields{"output_bytes": 1000, "spool_bytes": 20_000}})
+		c := start(t, l, options{init: protocol.Init{OutputBytes: 1000, SpoolBytes: 20_000}})
 		var whole strings.Builder
 		for i := range 1000 {
 			fmt.Fprintf(&whole, "line %d\n", i)
 		}
 		text := whole.String()
 		d := c.completed(lines(l.print.with(text), l.eprint.with("short")))
-		check(t, "stdout", d.Stdout, stream{
+		check(t, "stdout", d.Stdout, protocol.Stream{
 			Head: text[:500], Tail: text[len(text)-500:], Bytes: int64(len(text)), Lines: 1000, OmittedBytes: int64(len(text) - 1000),
 			OmittedLines: int64(strings.Count(text[500:len(text)-500], "\n")), Path: ".runs/" + d.ID + ".stdout.txt",
 		})
 		check(t, "the file", c.read(d.Stdout.Path), text)
 		check(t, "stderr", d.Stderr.Head+d.Stderr.Path, "short")
-		d = c.completed(l.print.with(strings.Repeat("y", 50_000)), fields{"id": "../../escape/.."})
+		d = c.completed(l.print.with(strings.Repeat("y", 50_000)), request{ID: "../../escape/.."})
 		check(t, "its folder", filepath.Dir(d.Stdout.Path), ".runs")
 		check(t, "its limit", len(c.read(d.Stdout.Path)), 20_000)
 	})
@@ -46,7 +48,7 @@ func TestOutputThatIsTooLongHasAFile(t *testing.T) {
 
 func TestOutputThatIsNoText(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{init: fields{"output_bytes": 1000}})
+		c := start(t, l, options{init: protocol.Init{OutputBytes: 1000}})
 		d := c.completed(l.shell.with(`printf 'A\377\303B\342\202'`))
 		check(t, "stdout", d.Stdout.Head+fmt.Sprint(d.Stdout.Bytes), "A\ufffd\ufffdB\ufffd6")
 		d = c.completed(l.print.with(strings.Repeat("a€", 3000)))
@@ -58,7 +60,7 @@ func TestOutputThatIsNoText(t *testing.T) {
 
 func TestLongTextsNeverMakeAFrameTooLong(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{init: fields{"output_bytes": 1 << 20, "max_artifacts": 5000}})
+		c := start(t, l, options{init: protocol.Init{OutputBytes: 1 << 20, MaxArtifacts: 5000}})
 		zeros := map[*language]string{python: "'\\0' * (1 << 20)", javascript: `"\0".repeat(1 << 20)`}[l]
 		fill := func(p phrase) string { return strings.Replace(p.with("ZEROS"), `"ZEROS"`, zeros, 1) }
 		d := c.run(lines(fill(l.print), fill(l.eprint), fill(l.fail)))
@@ -81,9 +83,9 @@ func TestHostilePlacesForTheFile(t *testing.T) {
 			"a folder in the place of the file": {"mkdir -p .runs/flood.stdout.txt", false},
 			"no work directory":                 {`rm -rf "$PWD"`, false},
 		} {
-			c := start(t, l, options{init: fields{"output_bytes": 1000}})
+			c := start(t, l, options{init: protocol.Init{OutputBytes: 1000}})
 			c.completed(l.shell.with(place.prepare))
-			d := c.completed(l.print.with(strings.Repeat("x", 100_000)), fields{"id": "flood"})
+			d := c.completed(l.print.with(strings.Repeat("x", 100_000)), request{ID: "flood"})
 			check(t, name, d.Stdout.Path != "", place.path)
 			if place.path {
 				info, err := os.Lstat(c.path(d.Stdout.Path))
@@ -119,19 +121,19 @@ func TestPeekAndProgress(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := start(t, l, options{})
 		id := c.begin(lines(l.print.with("first\nlatest line  "), l.eprint.with("warn\n"), l.awaitFile.with("go")))
-		var peek *message
+		var peek protocol.Peek
 		eventually(t, "the output is not there", func() bool {
 			from := c.now()
-			c.send(fields{"type": "peek", "id": id})
-			peek = c.await("peek", from)
+			c.send(request{Type: "peek", ID: id})
+			peek = c.await("peek", from).peek
 			return peek.Stderr.Bytes > 0
 		})
 		check(t, "peek", peek.ID+peek.Stdout.Head+peek.Stderr.Head, id+"first\nlatest line  warn\n")
-		progress := c.await("progress", 0)
+		progress := c.find(0, func(m *message) bool { return m.Type == "progress" && m.StderrBytes > 0 })
 		check(t, "progress", fmt.Sprint(progress.ID, progress.StdoutBytes, progress.StderrBytes), fmt.Sprint(id, 19, 5))
-		check(t, "elapsed", progress.ElapsedMS >= 1000, true)
+		check(t, "elapsed", progress.ElapsedMS > 0, true)
 		quiet := c.find(c.now(), func(m *message) bool { return m.Type == "progress" }) // comes without output too
-		check(t, "the next", quiet.ElapsedMS-progress.ElapsedMS >= 4900, true)
+		check(t, "the next", quiet.ElapsedMS > progress.ElapsedMS, true)
 		c.write("go", "")
 		c.done(id)
 		lines := c.begin(lines(l.print.with("step 1  \rstep 2\n"), l.awaitFile.with("on")))
@@ -148,15 +150,15 @@ func TestARunWaitsForWhatItHasStarted(t *testing.T) {
 			python:     "import threading, time\ndef work():\n    time.sleep(0.3); print('then')\nthreading.Thread(target=work).start(); print('first')",
 			javascript: `setTimeout(() => console.log("then"), 300); console.log("first")`,
 		}[l]
-		d := c.completed(ends, fields{"linger_ms": 50})
+		d := c.completed(ends, request{LingerMS: 50})
 		check(t, "what ends", d.Stdout.Head+fmt.Sprint(d.GoesOn), "first\nthen\n[]")
 		endless := code{
 			python:     "import threading, time\ndef work():\n    while True: time.sleep(0.05)\nthreading.Thread(target=work).start()",
 			javascript: `setInterval(() => {}, 50); 1`,
 		}[l]
-		d = c.completed(endless, fields{"linger_ms": 50})
+		d = c.completed(endless, request{LingerMS: 50})
 		check(t, "what looks endless", len(d.GoesOn), 1)
-		d = c.run(ends, fields{"timeout_ms": 100})
+		d = c.run(ends, request{TimeoutMS: 100})
 		check(t, "no longer than its timeout", d.ended(), "timed_out 124 alive")
 	})
 }
@@ -174,8 +176,10 @@ func TestBackgroundOutput(t *testing.T) {
 		for len(told) < 2 {
 			told = append(told, c.completed("1").Background...)
 		}
-		slices.SortFunc(told, func(a, b background) int { return strings.Compare(b.Path, a.Path) })
-		check(t, "told", told, []background{{".runs/" + d.ID + ".stdout.txt", "late\n", 0}, {".runs/" + d.ID + ".stderr.txt", "error\n", 0}})
+		slices.SortFunc(told, func(a, b protocol.Background) int { return strings.Compare(b.Path, a.Path) })
+		check(t, "told", told, []protocol.Background{
+			{Path: ".runs/" + d.ID + ".stdout.txt", Text: "late\n"}, {Path: ".runs/" + d.ID + ".stderr.txt", Text: "error\n"},
+		})
 		check(t, "the file", c.read(told[0].Path), "own\nlate\n")
 		check(t, "told again", len(c.completed("1").Background), 0)
 	})
@@ -183,11 +187,11 @@ func TestBackgroundOutput(t *testing.T) {
 
 func TestLongBackgroundOutput(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{init: fields{"spool_bytes": 10_000, "output_bytes": 1000}})
+		c := start(t, l, options{init: protocol.Init{SpoolBytes: 10_000, OutputBytes: 1000}})
 		d := c.completed(lines(l.print.with(strings.Repeat("x", 3000)), l.spawn.with("while [ ! -e go ]; do sleep 0.01; done; yes | head -c 50000; echo end; : > said")))
 		c.write("go", "")
 		c.awaitFile("said")
-		var last background
+		var last protocol.Background
 		eventually(t, "it is not told", func() bool {
 			for _, b := range c.completed("1").Background {
 				last = b
@@ -228,7 +232,7 @@ func TestDescriptors(t *testing.T) {
 		c := start(t, l, options{openFiles: 128})
 		for i := range 60 { // programs that hold their pipes
 			c.completed(l.spawn.with("exec sleep 600"))
-			c.completed(l.print.with(strings.Repeat("x", 50_000)), fields{"fresh": i%2 == 0})
+			c.completed(l.print.with(strings.Repeat("x", 50_000)), request{Fresh: i%3 == 0})
 		}
 		check(t, "stdout", c.completed(l.print.with("ok")).Stdout.Head, "ok")
 		d := c.completed(l.shell.with("ls -v /proc/self/fd | grep -v '...'")) // what the tests inherit is beyond those
@@ -240,15 +244,15 @@ func TestDescriptors(t *testing.T) {
 
 func TestArtifacts(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{init: fields{"max_artifacts": 5}})
+		c := start(t, l, options{init: protocol.Init{MaxArtifacts: 5}})
 		d := c.completed(lines(l.write.with("a.txt", "12345"), l.shell.with("mkdir -p deep/er; : > deep/er/b")))
 		check(t, "made", d.paths(), "a.txt deep/er/b")
 		info, err := os.Stat(c.path("a.txt"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		at := slices.IndexFunc(d.Artifacts, func(a artifact) bool { return a.Path == "a.txt" })
-		check(t, "artifact", d.Artifacts[at], artifact{"a.txt", 5, info.ModTime().UnixMilli()})
+		at := slices.IndexFunc(d.Artifacts, func(a protocol.Artifact) bool { return a.Path == "a.txt" })
+		check(t, "artifact", d.Artifacts[at], protocol.Artifact{Path: "a.txt", SizeBytes: 5, ModifiedMS: info.ModTime().UnixMilli()})
 		for _, step := range []struct{ code, want string }{
 			{"cat a.txt", ""},
 			{"echo 2 >> a.txt; : > b.txt", "a.txt b.txt"},
@@ -263,8 +267,8 @@ func TestArtifacts(t *testing.T) {
 			check(t, step.code, c.completed(l.shell.with(step.code)).paths(), step.want)
 		}
 		check(t, "of a failed run", c.run(lines(l.write.with("failed", ""), l.fail.with("why"))).paths(), "failed")
-		check(t, "of a fresh run", c.run(l.write.with("fresh", ""), fields{"fresh": true}).paths(), "fresh")
-		check(t, "of one that timed out", c.run(lines(l.write.with("slow", ""), string(l.spin)), fields{"timeout_ms": short}).paths(), "slow")
+		check(t, "of a fresh run", c.run(l.write.with("fresh", ""), request{Fresh: true}).paths(), "fresh")
+		check(t, "of one that timed out", c.run(lines(l.write.with("slow", ""), string(l.spin)), request{TimeoutMS: short}).paths(), "slow")
 		d = c.completed(l.shell.with("for i in $(seq 50); do : > f$i; touch -d @$i f$i; done"))
 		check(t, "the newest of many", d.paths()+fmt.Sprint(d.ArtifactsTotal), "f46 f47 f48 f49 f5050")
 	})
@@ -287,7 +291,7 @@ func TestArtifactsOfOneRunAfterTheOther(t *testing.T) {
 
 func TestDisplays(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{init: fields{"max_displays": 3, "image_bytes": 1000}})
+		c := start(t, l, options{init: protocol.Init{MaxDisplays: 3, ImageBytes: 1000}})
 		var show []string
 		for i := range 5 {
 			show = append(show, l.display.with(fmt.Sprint(i)))
@@ -295,7 +299,7 @@ func TestDisplays(t *testing.T) {
 		d := c.completed(lines(show...))
 		check(t, "displays", d.DisplaysTotal, 5)
 		for i, m := range c.all("display", d.ID) {
-			check(t, "data", m.Data, map[string]string{"text/html": fmt.Sprint(i)})
+			check(t, "data", m.Data, protocol.Data{"text/html": fmt.Sprint(i)})
 		}
 		check(t, "sent", len(c.all("display", d.ID)), 3)
 		id := c.begin(lines(l.display.with("early"), l.awaitFile.with("go"))) // they come while the run goes on

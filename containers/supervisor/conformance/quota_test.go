@@ -8,9 +8,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // The limit of the files.
@@ -24,13 +25,8 @@ const (
 // limited starts a supervisor whose work directory has a limit, and a kernel with a variable.
 func limited(t *testing.T, l *language, o options) *client {
 	t.Helper()
-	if o.init == nil {
-		o.init = fields{}
-	}
-	for name, value := range (fields{"volume_bytes": limit * mebibyte, "volume_files": mostFiles}) {
-		if _, ok := o.init[name]; !ok {
-			o.init[name] = value
-		}
+	if o.init.VolumeBytes == 0 && o.init.VolumeFiles == 0 {
+		o.init.VolumeBytes, o.init.VolumeFiles = limit*mebibyte, mostFiles
 	}
 	c := start(t, l, o)
 	c.completed(l.set.with(1))
@@ -38,7 +34,7 @@ func limited(t *testing.T, l *language, o options) *client {
 }
 
 // exceeds runs code that goes over the limit.
-func (c *client) exceeds(code, kernel string, more ...fields) *message {
+func (c *client) exceeds(code, kernel string, more ...request) *message {
 	c.t.Helper()
 	d := c.run(code, more...)
 	if d.ended() != "failed 1 "+kernel+" quota" || d.errorName() != "QuotaExceeded" || d.Error.Traceback != "" || d.Result != nil {
@@ -120,16 +116,16 @@ func TestCodeThatGoesOverTheLimitItself(t *testing.T) {
 			c.exceeds(code, "alive") // as it ends
 			c.completed(l.shell.with("rm -f f*"))
 		}
-		c.exceeds(lines(l.fill.with("f", 16), string(l.spin)), "fresh", fields{"fresh": true})
+		c.exceeds(lines(l.fill.with("f", 16), string(l.spin)), "fresh", request{Fresh: true})
 		check(t, "x", c.value(string(l.get)), "1")
-		id := c.begin(lines(l.spawn.with("while [ ! -e stubborn ]; do sleep 0.01; done; exec head -c 16M /dev/zero > more"), l.stubborn.with("stubborn")), fields{"grace_ms": short})
+		id := c.begin(lines(l.spawn.with("while [ ! -e stubborn ]; do sleep 0.01; done; exec head -c 16M /dev/zero > more"), l.stubborn.with("stubborn")), request{GraceMS: short})
 		check(t, "what is not interrupted", c.done(id).ended(), "failed 1 dead quota")
 	})
 }
 
 func TestTheFirstRunGoesOverTheLimit(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{init: fields{"volume_bytes": limit * mebibyte}})
+		c := start(t, l, options{init: protocol.Init{VolumeBytes: limit * mebibyte}})
 		c.exceeds(lines(l.sparse.with("f", 16), l.sleep.with(600_000)), "alive")
 	})
 }
@@ -161,7 +157,7 @@ func TestARunThatBeginsOverTheLimit(t *testing.T) {
 		c.completed(l.shell.with("truncate -s 9M big; sleep 0.5"))
 		c.exceeds(lines(l.sleep.with(300), l.fill.with("more", 3), l.sleep.with(600_000)), "alive")
 		c.exceeds(lines(l.sleep.with(300), l.many.with("f", 100), l.sleep.with(600_000)), "alive")
-		later := start(t, l, options{dir: c.dir, init: fields{"volume_bytes": limit * mebibyte}})
+		later := start(t, l, options{dir: c.dir, init: protocol.Init{VolumeBytes: limit * mebibyte}})
 		later.completed(lines(l.sleep.with(300), l.shell.with("rm -f big more f*"), l.sleep.with(300)))
 		c.completed(lines(l.fill.with("small", 4), l.sleep.with(300)))
 		check(t, "x", c.value(string(l.get)), "1")
@@ -170,9 +166,9 @@ func TestARunThatBeginsOverTheLimit(t *testing.T) {
 
 func TestWithoutALimit(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := limited(t, l, options{init: fields{"volume_bytes": 0, "volume_files": 0}})
+		c := start(t, l, options{})
 		c.completed(l.shell.with("truncate -s 1T f; for i in $(seq 400); do : > f$i; done; sleep 0.5"))
-		c = limited(t, l, options{init: fields{"volume_bytes": 0}})
+		c = limited(t, l, options{init: protocol.Init{VolumeFiles: mostFiles}})
 		c.completed(l.shell.with("truncate -s 1T f; sleep 0.5"))
 		c.exceeds(l.shell.with(fills["many files"]), "alive")
 	})
@@ -203,15 +199,9 @@ func TestAProgramThatHidesWhatItHasOpen(t *testing.T) {
 	})
 }
 
-// alone keeps tests apart that take much of the disk, and find out by what it has lost.
-func alone(t *testing.T) {
-	disk.Lock()
-	t.Cleanup(disk.Unlock)
-}
-
-var disk sync.Mutex
-
 // Far over the limit ---------------------------------------------------------------------
+
+// These tests take much of the disk or its files, and find out by what it has lost: they are not parallel to any other.
 
 // Twice the limit and 512 MiB is far over it; what others do to the disk meanwhile leaves this more.
 const farOver = "900M"
@@ -238,7 +228,7 @@ os.close(fd); time.sleep(600)`),
 func TestFarOverTheLimit(t *testing.T) {
 	ways := map[string]string{
 		"bytes":                 "fallocate -l " + farOver + " f" + forEver,
-		"files":                 "mv ../many f" + forEver,
+		"files":                 "mv ",
 		"a file without a name": "exec 3> f; rm f; fallocate -l " + farOver + " /proc/self/fd/3" + forEver,
 	}
 	for name, way := range hidden {
@@ -246,15 +236,14 @@ func TestFarOverTheLimit(t *testing.T) {
 	}
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, l *language) {
+			inTurn(t, func(t *testing.T, l *language) {
+				way := way
 				// As the limit itself stops what it sees, it is only for the disk that this code cannot be interrupted.
-				alone(t)
-				outer := t.TempDir()
-				for _, dir := range []string{"many", "work"} {
-					makeFiles(t, filepath.Join(outer, dir), map[string]int{"many": 12_000}[dir])
+				c := limited(t, l, options{})
+				if name == "files" {
+					way += largeTree(t, 2*mostFiles+11_000) + " f" + forEver
 				}
-				c := limited(t, l, options{dir: filepath.Join(outer, "work")})
-				d := c.run(l.shell.with("trap '' INT; "+way), fields{"grace_ms": int(patience.Milliseconds())})
+				d := c.run(l.shell.with("trap '' INT; "+way), request{GraceMS: patience.Milliseconds()})
 				check(t, "error", d.errorName(), "QuotaExceeded")
 				eventually(t, "programs are left", func() bool { return len(offspring(c.pid())) <= 2 })
 				if !c.exists("f") {
@@ -262,7 +251,7 @@ func TestFarOverTheLimit(t *testing.T) {
 					return
 				}
 				for _, fresh := range []bool{false, true} {
-					d := c.run(l.write.with("ran", ""), fields{"fresh": fresh})
+					d := c.run(l.write.with("ran", ""), request{Fresh: fresh})
 					check(t, "the next", d.Status+" "+d.Cause+" "+d.errorName(), "failed full QuotaExceeded")
 				}
 				check(t, "it has run", c.exists("ran"), false)
@@ -275,33 +264,49 @@ func TestFarOverTheLimit(t *testing.T) {
 	}
 }
 
-// makeFiles makes a folder with so many files.
-func makeFiles(t *testing.T, dir string, count int) {
+// largeTree makes a folder with so many links: they count as files, and are made fastest.
+func largeTree(t *testing.T, count int) string {
 	t.Helper()
+	dir := t.TempDir()
 	for i := range count {
 		folder := filepath.Join(dir, fmt.Sprint("d", i/500))
-		_ = os.MkdirAll(folder, 0o755)
-		if err := os.WriteFile(filepath.Join(folder, fmt.Sprint("f", i)), nil, 0o644); err != nil {
+		if i%500 == 0 {
+			_ = os.Mkdir(folder, 0o755)
+		}
+		if err := os.Symlink("none", filepath.Join(folder, fmt.Sprint("f", i))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_ = os.MkdirAll(dir, 0o755)
+	return dir
 }
 
 func TestAKernelThatHoldsItAllIsEnded(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		alone(t)
+	inTurn(t, func(t *testing.T, l *language) {
 		c := limited(t, l, options{})
 		hold := code{
 			python:     "import os; held = os.open('f', os.O_CREAT | os.O_RDWR); os.unlink('f'); os.posix_fallocate(held, 0, 900 << 20)",
 			javascript: `var held = require("fs").openSync("f", "w"); require("fs").unlinkSync("f"); require("child_process").execSync("fallocate -l 900M /proc/self/fd/3", { stdio: ["ignore", "ignore", "ignore", held] })`,
 		}[l]
-		d := c.run(lines(hold, l.sleep.with(600_000)), fields{"grace_ms": short})
+		d := c.run(lines(hold, l.sleep.with(600_000)), request{GraceMS: short})
 		check(t, "error", d.errorName(), "QuotaExceeded")
 		if d.Kernel == "alive" { // it was interrupted first, and still holds it
-			check(t, "kernel", c.await("kernel", 0).Cause, "quota")
+			check(t, "kernel", c.await("kernel", 0).kernel.Cause, "quota")
 		}
 		check(t, "x is there", c.value(string(l.has)), "0")
+	})
+}
+
+func TestALargeTree(t *testing.T) {
+	dir := largeTree(t, 5000)
+	inTurn(t, func(t *testing.T, l *language) {
+		c := limited(t, l, options{dir: dir, init: protocol.Init{VolumeBytes: 200 * mebibyte, VolumeFiles: 1_000_000}})
+		id := c.begin(l.shell.with("exec 3> gone; rm gone; truncate -s 400M /proc/self/fd/3" + forEver))
+		eventually(t, "it goes on", func() bool {
+			c.ping() // while it is counted
+			return len(c.all("done", id)) > 0
+		})
+		check(t, "end", c.done(id).ended()+" "+c.done(id).errorName(), "failed 1 alive quota QuotaExceeded")
+		check(t, "x", c.value(string(l.get)), "1")
 	})
 }
 
@@ -323,8 +328,7 @@ func TestAProgramThatWritesOnIsEndedAndTheKernelIsNot(t *testing.T) {
 func TestAProgramThatHidesBetweenRunsIsEnded(t *testing.T) {
 	for name, way := range hidden {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, l *language) {
-				alone(t)
+			inTurn(t, func(t *testing.T, l *language) {
 				c := limited(t, l, options{})
 				c.completed(l.spawn.with("sleep 1; " + way))
 				pid := number(c.value("p.pid"))
@@ -344,7 +348,7 @@ func TestAKernelThatWritesOnIsEnded(t *testing.T) {
 		} {
 			c := limited(t, l, options{})
 			c.completed(l.every.with(5, statement))
-			k := c.await("kernel", 0)
+			k := c.await("kernel", 0).kernel
 			check(t, "kernel", k.State+" "+k.Cause, "dead quota")
 			check(t, "x is there", c.value(string(l.has)), "0")
 		}
@@ -372,25 +376,6 @@ func TestAnIdleKernelIsLeftAloneWhileAnotherContainerFillsTheDirectory(t *testin
 		check(t, "kernels that died", len(c.all("kernel", "")), 0)
 		check(t, "x", c.value(lines(l.shell.with("rm theirs"), string(l.get))), "1")
 		_ = pid // its programs may have been taken for the one that wrote
-	})
-}
-
-// A large tree ---------------------------------------------------------------------------
-
-func TestALargeTree(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		dir := t.TempDir()
-		makeFiles(t, dir, 20_000)
-		c := limited(t, l, options{dir: dir, init: fields{"volume_bytes": 200 * mebibyte, "volume_files": 1_000_000}})
-		id := c.begin(string(l.spin))
-		for range 50 { // it is counted meanwhile
-			c.ping()
-			time.Sleep(5 * time.Millisecond)
-		}
-		c.interrupt(id, "cancelled")
-		check(t, "end", c.done(id).ended(), "cancelled 130 alive")
-		c.exceeds(l.shell.with("exec 3> gone; rm gone; truncate -s 400M /proc/self/fd/3"+forEver), "alive")
-		check(t, "x", c.value(string(l.get)), "1")
 	})
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // How runs end, and what becomes of kernels and programs.
@@ -18,18 +20,19 @@ func TestStatuses(t *testing.T) {
 		c.completed(l.set.with(1))
 		for _, one := range []struct {
 			code string
-			more fields
+			more request
 			want string
 		}{
-			{"6 * 7", nil, "completed 0 alive"},
-			{l.fail.with("why"), nil, "failed 1 alive"},
-			{l.exit.with(0), nil, "completed 0 alive"},
-			{l.exit.with(3), nil, "failed 3 alive"},
-			{string(l.spin), fields{"timeout_ms": short}, "timed_out 124 alive"},
+			{"6 * 7", request{}, "completed 0 alive"},
+			{l.fail.with("why"), request{}, "failed 1 alive"},
+			{l.exit.with(0), request{}, "completed 0 alive"},
+			{l.exit.with(3), request{}, "failed 3 alive"},
+			{string(l.spin), request{TimeoutMS: short}, "timed_out 124 alive"},
 		} {
 			d := c.run(one.code, one.more)
 			check(t, one.code, d.ended(), one.want)
-			d = c.run(one.code, one.more, fields{"fresh": true})
+			one.more.Fresh = true
+			d = c.run(one.code, one.more)
 			check(t, one.code, d.ended(), strings.Replace(one.want, "alive", "fresh", 1))
 		}
 		check(t, "x", c.value(string(l.get)), "1")
@@ -62,7 +65,7 @@ func TestDeaths(t *testing.T) {
 			check(t, code, d.ended(), "killed 137 dead "+cause)
 			check(t, "output", strings.HasPrefix(d.Stdout.Head, "last words\n"), true)
 			check(t, "x is there", c.value(string(l.has)), "0")
-			d = c.run(code, fields{"fresh": true})
+			d = c.run(code, request{Fresh: true})
 			check(t, code, d.ended(), "killed 137 fresh "+cause)
 		}
 	})
@@ -73,7 +76,7 @@ func TestInterrupt(t *testing.T) {
 		c := start(t, l, options{})
 		c.completed(l.set.with(1))
 		for _, fresh := range []bool{false, true} {
-			id := c.begin(lines(l.print.with("begun"), l.write.with("running", ""), string(l.spin)), fields{"fresh": fresh})
+			id := c.begin(lines(l.print.with("begun"), l.write.with("running", ""), string(l.spin)), request{Fresh: fresh})
 			c.awaitFile("running")
 			c.interrupt(id, "cancelled")
 			d := c.done(id)
@@ -90,7 +93,7 @@ func TestAnInterruptRightBehindItsRun(t *testing.T) {
 		c := start(t, l, options{})
 		for i := range 20 {
 			fresh := i%5 == 4 // in a kernel that only starts
-			id := c.begin(string(l.spin), fields{"fresh": fresh})
+			id := c.begin(string(l.spin), request{Fresh: fresh})
 			c.interrupt(id, "timed_out")
 			c.interrupt(id, "cancelled") // the first one stands
 			check(t, "end", c.done(id).ended(), map[bool]string{false: "timed_out 124 alive", true: "timed_out 124 fresh"}[fresh])
@@ -114,7 +117,7 @@ func TestCodeThatIgnoresInterruptsIsKilled(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := start(t, l, options{})
 		c.completed(l.set.with(1))
-		id := c.begin(l.stubborn.with("running"), fields{"grace_ms": short})
+		id := c.begin(l.stubborn.with("running"), request{GraceMS: short})
 		c.awaitFile("running")
 		c.interrupt(id, "cancelled")
 		check(t, "end", c.done(id).ended(), "cancelled 130 dead ignored_interrupt")
@@ -122,13 +125,13 @@ func TestCodeThatIgnoresInterruptsIsKilled(t *testing.T) {
 		_, _ = os.Remove(c.path("fifo")), os.Remove(c.path("running"))
 
 		c.completed(l.set.with(1))
-		id = c.begin(l.stubborn.with("running"), fields{"grace_ms": short, "fresh": true})
+		id = c.begin(l.stubborn.with("running"), request{GraceMS: short, Fresh: true})
 		c.awaitFile("running")
 		c.interrupt(id, "timed_out")
 		check(t, "a fresh one", c.done(id).ended(), "timed_out 124 fresh ignored_interrupt")
 		check(t, "x", c.value(string(l.get)), "1")
 
-		d := c.run(l.die.with(int(syscall.SIGSTOP)), fields{"timeout_ms": short, "grace_ms": short})
+		d := c.run(l.die.with(int(syscall.SIGSTOP)), request{TimeoutMS: short, GraceMS: short})
 		check(t, "one that has stopped itself", d.ended(), "timed_out 124 dead ignored_interrupt")
 	})
 }
@@ -140,8 +143,8 @@ func TestARunThatEndsAsItsKernelIsKilled(t *testing.T) {
 			python:     "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(%d / 1000); print('x' * 300_000)",
 			javascript: "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, %d); console.log('x'.repeat(300_000))",
 		}[l]
-		for i, pause, step, last := 0, 120, 1, "alive"; i < 40; i++ { // by and by the two meet
-			d := c.run(fmt.Sprintf(code, pause), fields{"timeout_ms": 20, "grace_ms": 100})
+		for i, pause, step, last := 0, 120, 1, "alive"; i < 20; i++ { // by and by the two meet
+			d := c.run(fmt.Sprintf(code, pause), request{TimeoutMS: 20, GraceMS: 100})
 			if step = max(1, step/2); d.Kernel == last {
 				step *= 4
 			}
@@ -210,7 +213,7 @@ func TestAForkBombDiesWithItsKernel(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := start(t, l, options{})
 		bomb := "f() { trap '' INT; ( f ) & sleep 0.01; }; for i in 1 2 3 4 5 6 7 8; do f & done; wait"
-		d := c.run(lines(l.spawn.with(bomb), string(l.spin)), fields{"timeout_ms": 500, "grace_ms": short})
+		d := c.run(lines(l.spawn.with(bomb), string(l.spin)), request{TimeoutMS: 500, GraceMS: short})
 		check(t, "status", d.Status, "timed_out")
 		c.run(l.die.with(9))
 		eventually(t, "some are left", func() bool { return len(offspring(c.pid())) <= 1 })
@@ -222,7 +225,7 @@ func TestADeathBetweenRuns(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := start(t, l, options{})
 		c.completed(lines(l.set.with(1), l.later.with(100, code{python: "import os; os.kill(os.getpid(), 9)", javascript: "process.kill(process.pid, 9)"}[l])))
-		k := c.await("kernel", 0)
+		k := c.await("kernel", 0).kernel
 		check(t, "kernel", k.State+" "+k.Cause, "dead signal 9")
 		check(t, "x is there", c.value(string(l.has)), "0")
 	})
@@ -267,12 +270,12 @@ func TestNoZombiesStay(t *testing.T) {
 func TestFresh(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := start(t, l, options{})
-		d := c.completed(lines(l.set.with(2), l.write.with("made", ""), "1"), fields{"fresh": true}) // it may come first
+		d := c.completed(lines(l.set.with(2), l.write.with("made", ""), "1"), request{Fresh: true}) // it may come first
 		check(t, "end", d.ended(), "completed 0 fresh")
 		check(t, "x is there", c.value(string(l.has)), "0")
 		c.completed(l.set.with(1))
-		check(t, "x is there", c.completed(string(l.has), fields{"fresh": true}).result(), "0")
-		c.completed(lines(l.awaitFile.with("made"), l.set.with(3)), fields{"fresh": true})
+		check(t, "x is there", c.completed(string(l.has), request{Fresh: true}).result(), "0")
+		c.completed(lines(l.awaitFile.with("made"), l.set.with(3)), request{Fresh: true})
 		check(t, "x", c.value(string(l.get)), "1")
 	})
 }
@@ -283,7 +286,7 @@ func TestFreshRunsGoOnBesideOthers(t *testing.T) {
 		main := c.begin(lines(l.print.with("main"), l.awaitFile.with("go"), l.write.with("mine", ""), "1"))
 		var ids []string
 		for range 3 {
-			ids = append(ids, c.begin(lines(l.print.with("fresh"), l.write.with("theirs", ""), l.awaitFile.with("on")), fields{"fresh": true}))
+			ids = append(ids, c.begin(lines(l.print.with("fresh"), l.write.with("theirs", ""), l.awaitFile.with("on")), request{Fresh: true}))
 		}
 		c.awaitFile("theirs")
 		c.write("on", "")
@@ -303,7 +306,7 @@ func TestNoMoreThanSomeFreshRuns(t *testing.T) {
 	var ids []string
 	busy := 0
 	for range 20 {
-		ids = append(ids, c.begin(python.awaitFile.with("go"), fields{"fresh": true}))
+		ids = append(ids, c.begin(python.awaitFile.with("go"), request{Fresh: true}))
 	}
 	c.ping()
 	c.write("go", "")
@@ -322,7 +325,7 @@ func TestAFreshRunTakesItsProgramsAlongAndNoOthers(t *testing.T) {
 		c := start(t, l, options{})
 		c.completed(l.spawn.with(threePrograms))
 		kept := c.pids()
-		id := c.begin(lines(l.spawn.with(threePrograms), l.awaitFile.with("go")), fields{"fresh": true})
+		id := c.begin(lines(l.spawn.with(threePrograms), l.awaitFile.with("go")), request{Fresh: true})
 		own := c.pids()
 		c.write("go", "")
 		c.done(id)
@@ -339,10 +342,10 @@ func TestTheMainKernelMayDieUnderAFreshRun(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := start(t, l, options{})
 		pid := number(c.value(string(l.pid)))
-		id := c.begin(lines(l.write.with("running", ""), l.awaitFile.with("go"), "1"), fields{"fresh": true})
+		id := c.begin(lines(l.write.with("running", ""), l.awaitFile.with("go"), "1"), request{Fresh: true})
 		c.awaitFile("running")
 		_ = syscall.Kill(pid, syscall.SIGKILL)
-		check(t, "kernel", c.await("kernel", 0).Cause, "signal 9")
+		check(t, "kernel", c.await("kernel", 0).kernel.Cause, "signal 9")
 		check(t, "the next", c.value("2"), "2")
 		c.write("go", "")
 		d := c.done(id)
@@ -354,7 +357,7 @@ func TestTheMainKernelMayDieUnderAFreshRun(t *testing.T) {
 
 // reserved starts a supervisor, and waits until a kernel stands by, which it returns.
 func reserved(t *testing.T, l *language) (*client, int) {
-	c := start(t, l, options{init: fields{"warm": true}})
+	c := start(t, l, options{init: protocol.Init{Warm: true}})
 	return c, c.standby(l)
 }
 
@@ -385,7 +388,7 @@ func TestAKernelThatStandsByIsKilledAsARunComes(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c, pid := reserved(t, l)
 		_ = syscall.Kill(c.pid(), syscall.SIGSTOP)
-		id := c.begin("1 + 1", fields{"fresh": true})
+		id := c.begin("1 + 1", request{Fresh: true})
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 		_ = syscall.Kill(c.pid(), syscall.SIGCONT)
 		d := c.done(id)
@@ -397,7 +400,7 @@ func TestAKernelThatStandsByIsStopped(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c, pid := reserved(t, l)
 		_ = syscall.Kill(pid, syscall.SIGSTOP)
-		check(t, "result", c.completed("1 + 1", fields{"fresh": true}).result(), "2")
+		check(t, "result", c.completed("1 + 1", request{Fresh: true}).result(), "2")
 	})
 }
 
@@ -406,7 +409,7 @@ func TestARunThatHasBegunIsNotBegunAgain(t *testing.T) {
 		for _, fresh := range []bool{false, true} {
 			c, _ := reserved(t, l)
 			c.run(l.die.with(9))
-			d := c.run(lines(l.shell.with("echo x >> begun"), l.die.with(9)), fields{"fresh": fresh})
+			d := c.run(lines(l.shell.with("echo x >> begun"), l.die.with(9)), request{Fresh: fresh})
 			check(t, "status", d.Status+" "+d.Cause, "killed signal 9")
 			check(t, "it has begun", c.read("begun"), "x\n")
 		}
@@ -429,7 +432,7 @@ func TestCodeMayKillAllThatIsThere(t *testing.T) {
 				}
 			}
 			check(t, "x", c.value(string(l.get)), "1")
-			check(t, "a fresh run", c.completed("2", fields{"fresh": true}).result(), "2")
+			check(t, "a fresh run", c.completed("2", request{Fresh: true}).result(), "2")
 			c.run(l.die.with(9))
 			check(t, "a new kernel", c.value("3"), "3")
 		}

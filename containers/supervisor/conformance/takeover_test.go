@@ -3,6 +3,7 @@
 package conformance
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // A later server takes over.
@@ -19,18 +22,15 @@ import (
 const token = "7f3c-token-that-only-servers-know"
 
 // waiting starts a supervisor that waits for other servers.
-func waiting(t *testing.T, l *language, more fields) *client {
+func waiting(t *testing.T, l *language, init protocol.Init) *client {
 	t.Helper()
-	init := fields{"token": token, "on_eof": "wait"}
-	for name, value := range more {
-		init[name] = value
-	}
+	init.Token, init.OnEOF = token, cmp.Or(init.OnEOF, "wait")
 	return start(t, l, options{init: init})
 }
 
 func (c *connection) attach() *message {
 	c.t.Helper()
-	c.send(fields{"type": "attach", "protocol": 2, "token": token})
+	c.send(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: token})
 	return c.await("ready", 0)
 }
 
@@ -43,7 +43,7 @@ func (c *client) taken() (*connection, *message) {
 
 func TestALaterServerFindsTheVariables(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := waiting(t, l, nil)
+		c := waiting(t, l, protocol.Init{})
 		last := c.completed(l.set.with(41))
 		_ = c.conn.Close()
 		later, ready := c.taken()
@@ -55,7 +55,7 @@ func TestALaterServerFindsTheVariables(t *testing.T) {
 
 func TestALaterServerBeforeAnyRun(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := waiting(t, l, nil)
+		c := waiting(t, l, protocol.Init{})
 		later, ready := c.taken()
 		check(t, "ready", fmt.Sprint(ready.Run, ready.Runs, ready.Over), "[] []")
 		later.ping()
@@ -65,10 +65,10 @@ func TestALaterServerBeforeAnyRun(t *testing.T) {
 
 func TestARunThatGoesOnIsHeardToItsEnd(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := waiting(t, l, nil)
+		c := waiting(t, l, protocol.Init{})
 		before := c.completed(l.display.with("before"))
 		id := c.begin(lines(l.display.with("a"), l.display.with("b"), l.write.with("begun", ""), l.awaitFile.with("go"), l.display.with("c"), "7"))
-		fresh := c.begin(lines(l.write.with("fresh", ""), l.awaitFile.with("go"), "8"), fields{"fresh": true})
+		fresh := c.begin(lines(l.write.with("fresh", ""), l.awaitFile.with("go"), "8"), request{Fresh: true})
 		c.awaitFile("begun")
 		c.awaitFile("fresh")
 		_ = c.conn.Close()
@@ -89,7 +89,7 @@ func TestARunThatGoesOnIsHeardToItsEnd(t *testing.T) {
 
 func TestARunThatEndedWhileNobodyWasThere(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := waiting(t, l, nil)
+		c := waiting(t, l, protocol.Init{})
 		id := c.begin(lines(l.print.with("printed"), l.display.with("shown"), l.awaitFile.with("go"), l.write.with("over", ""), l.fail.with("why")))
 		c.ping()
 		_ = c.conn.Close()
@@ -107,7 +107,7 @@ func TestARunThatEndedWhileNobodyWasThere(t *testing.T) {
 
 func TestALaterServerInterrupts(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := waiting(t, l, nil)
+		c := waiting(t, l, protocol.Init{})
 		id := c.begin(string(l.spin))
 		c.ping()
 		later, _ := c.taken()
@@ -118,22 +118,22 @@ func TestALaterServerInterrupts(t *testing.T) {
 
 func TestTheServerBeforeIsCutOff(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := waiting(t, l, nil)
+		c := waiting(t, l, protocol.Init{})
 		second, _ := c.taken()
 		c.awaitEnd()
 		third, _ := c.taken()
 		second.awaitEnd()
-		c.send(fields{"type": "stop"}) // nobody listens to it
-		second.send(fields{"type": "stop"})
+		c.send(request{Type: "stop"}) // it is not listened to
+		second.send(request{Type: "stop"})
 		check(t, "result", third.value("1 + 1"), "2")
-		third.send(fields{"type": "stop"})
+		third.send(request{Type: "stop"})
 		c.awaitExit()
 	})
 }
 
 func TestFramesRightBehindAttach(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := waiting(t, l, nil)
+		c := waiting(t, l, protocol.Init{})
 		later := c.later()
 		attach := frame('c', `{"type": "attach", "protocol": 2, "token": "`+token+`"}`)
 		for _, b := range attach[:9] { // in pieces, and the rest with what follows
@@ -147,13 +147,13 @@ func TestFramesRightBehindAttach(t *testing.T) {
 
 func TestWhatIsKeptIsBounded(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := waiting(t, l, fields{"max_displays": 100})
+		c := waiting(t, l, protocol.Init{MaxDisplays: 100})
 		for _, id := range []string{"one", "two"} { // 800 KB of base64 each
 			header := `{"type": "display", "id": "` + id + `", "mime": "image/png", "alt": "`
 			c.completed(l.forge+code{
 				python:     "for i in range(30): send('" + header + "%02d\"}' % i, 600_000)",
 				javascript: "for (let i = 0; i < 30; i++) send('" + header + "' + String(i).padStart(2, '0') + '\"}', 600_000)",
-			}[l], fields{"id": id})
+			}[l], request{ID: id})
 		}
 		before := statusOf(t, c.pid(), "VmRSS")
 		later, _ := c.taken()
@@ -169,7 +169,7 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 
 func TestTheEndOfALaterServer(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := waiting(t, l, nil)
+		c := waiting(t, l, protocol.Init{})
 		later, _ := c.taken()
 		later.completed(l.set.with(5))
 		_ = later.conn.Close()
@@ -180,7 +180,7 @@ func TestTheEndOfALaterServer(t *testing.T) {
 		third, _ := c.taken()
 		check(t, "x", third.value(string(l.get)), "5")
 
-		ends := waiting(t, l, fields{"on_eof": "exit"})
+		ends := waiting(t, l, protocol.Init{OnEOF: "exit"})
 		last, _ := ends.taken()
 		_ = last.conn.Close()
 		ends.awaitExit()
@@ -189,7 +189,7 @@ func TestTheEndOfALaterServer(t *testing.T) {
 
 func TestTheIdleTimeOfALaterServer(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := waiting(t, l, fields{"idle_seconds": 5})
+		c := waiting(t, l, protocol.Init{IdleSeconds: 5})
 		later, _ := c.taken()
 		for began := time.Now(); time.Since(began) < 7*time.Second; time.Sleep(100 * time.Millisecond) {
 			later.ping()
@@ -201,17 +201,17 @@ func TestTheIdleTimeOfALaterServer(t *testing.T) {
 
 // Strangers ------------------------------------------------------------------------------
 
-func TestAWrongTokenIsAnsweredByNothingForASecond(t *testing.T) {
+func TestAWrongTokenIsAnsweredByNothing(t *testing.T) {
 	t.Parallel()
-	c := waiting(t, python, nil)
+	c := waiting(t, python, protocol.Init{})
+	var all []*connection
 	for _, wrong := range []string{"", token[1:], token + "x", "é"} {
 		later := c.later()
-		began := time.Now()
-		later.send(fields{"type": "attach", "protocol": 2, "token": wrong})
+		later.send(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: wrong})
+		all = append(all, later)
+	}
+	for _, later := range all {
 		later.awaitEnd()
-		if waited := time.Since(began); waited < 950*time.Millisecond {
-			t.Errorf("it took %v", waited)
-		}
 		check(t, "messages", len(later.messages), 0)
 	}
 	check(t, "result", c.value("1"), "1")
@@ -219,7 +219,7 @@ func TestAWrongTokenIsAnsweredByNothingForASecond(t *testing.T) {
 
 func TestWhatIsNoAttachIsClosed(t *testing.T) {
 	t.Parallel()
-	c := waiting(t, python, nil)
+	c := waiting(t, python, protocol.Init{})
 	for _, data := range [][]byte{
 		frame('c', "{}"), frame('c', "[]"), frame('c', "\xff"), frame('c', ""), frame('c', strings.Repeat("[", 4000)),
 		frame('c', `{"type": "attach", "token": 5}`), frame('c', `{"type": "run", "id": "x", "code": "1", "token": "`+token+`"}`),
@@ -235,7 +235,7 @@ func TestWhatIsNoAttachIsClosed(t *testing.T) {
 
 func TestWhoSaysNothingIsClosedAndHindersNobody(t *testing.T) {
 	t.Parallel()
-	c := waiting(t, python, nil)
+	c := waiting(t, python, protocol.Init{})
 	var silent []*connection
 	for i := range 7 {
 		silent = append(silent, c.later())
@@ -251,8 +251,9 @@ func TestWhoSaysNothingIsClosedAndHindersNobody(t *testing.T) {
 
 func TestManyThatComeAndGo(t *testing.T) {
 	t.Parallel()
-	c := start(t, python, options{openFiles: 64, init: fields{"token": token, "on_eof": "wait", "idle_seconds": 5}})
+	c := start(t, python, options{openFiles: 64, init: protocol.Init{Token: token, OnEOF: "wait", IdleSeconds: 5}})
 	for range 300 {
+		c.ping() // or it is idle on a slow machine
 		var conn net.Conn
 		eventually(t, "the queue is full", func() (ok bool) {
 			var err error
@@ -294,18 +295,18 @@ func TestWithoutATokenNobodyListens(t *testing.T) {
 
 func TestANameThatIsTaken(t *testing.T) {
 	t.Parallel()
-	c := waiting(t, python, nil)
-	other := start(t, python, options{env: []string{"CODE_SANDBOX_SOCKET=" + c.door}, init: fields{"token": "other"}})
+	c := waiting(t, python, protocol.Init{})
+	other := start(t, python, options{env: []string{"CODE_SANDBOX_SOCKET=" + c.door}, init: protocol.Init{Token: "other"}})
 	check(t, "result", other.value("1"), "1")
 	check(t, "it is told", strings.Contains(other.await("log", 0).Message, "no later server"), true)
 }
 
 func TestCodeHasNeitherTheSocketsNorTheToken(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := waiting(t, l, nil)
+		c := waiting(t, l, protocol.Init{})
 		later, _ := c.taken()
 		for _, fresh := range []bool{false, true} {
-			pid := number(later.completed(lines(l.write.with("running"+strconv.FormatBool(fresh), ""), string(l.pid)), fields{"fresh": false}).result())
+			pid := number(later.completed(lines(l.write.with("running"+strconv.FormatBool(fresh), ""), string(l.pid))).result())
 			links := map[string]bool{}
 			names, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 			for _, name := range names {
@@ -354,7 +355,7 @@ func (c *client) join() (*exec.Cmd, *connection) {
 
 func TestJoin(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := waiting(t, l, nil)
+		c := waiting(t, l, protocol.Init{})
 		first, conn := c.join()
 		conn.attach()
 		text := strings.Repeat("y", 900_000)
