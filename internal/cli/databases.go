@@ -35,10 +35,8 @@ func (s *Settings) connections(environ []string, log *slog.Logger) *sql.Connecti
 
 // isSetting distinguishes a setting's variable, such as SANDBOX_SQL_TIMEOUT, from a connection's.
 func isSetting(variable string) bool {
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	new(Settings).bind(flags)
 	found := false
-	flags.VisitAll(func(f *pflag.Flag) { found = found || variableOf(f.Name) == variable })
+	Flags().VisitAll(func(f *pflag.Flag) { found = found || VariableOf(f.Name) == variable })
 	return found
 }
 

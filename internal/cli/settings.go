@@ -171,8 +171,8 @@ func (s *Settings) load(fs *pflag.FlagSet, lookup func(string) (string, bool)) e
 	var problems []error
 	fromEnv := make(map[string]bool)
 	fs.VisitAll(func(f *pflag.Flag) {
-		name := variableOf(f.Name)
-		if value, ok := lookup(name); ok && !f.Changed && f.Name != "help" {
+		name := VariableOf(f.Name)
+		if value, ok := lookup(name); ok && !f.Changed && f.Name != "help" && (value != "" || mayBeEmpty(f)) {
 			fromEnv[f.Name] = true
 			if err := f.Value.Set(value); err != nil {
 				problems = append(problems, fmt.Errorf("%s=%q: %w", name, value, err))
@@ -186,8 +186,21 @@ func (s *Settings) load(fs *pflag.FlagSet, lookup func(string) (string, bool)) e
 	return errors.Join(problems...)
 }
 
-// variableOf is the environment variable of a flag.
-func variableOf(flag string) string {
+// mayBeEmpty reports whether an empty text is a value of the flag: of a size or a number it is none, and a variable
+// that is empty, as clients set it for a field that was left blank, is as if it were not set.
+func mayBeEmpty(f *pflag.Flag) bool {
+	return slices.Contains([]string{"string", "stringSlice"}, f.Value.Type())
+}
+
+// Flags returns the flags of all settings, with their defaults. They are the caller's: nothing reads them.
+func Flags() *pflag.FlagSet {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	new(Settings).bind(flags)
+	return flags
+}
+
+// VariableOf returns the environment variable of a flag.
+func VariableOf(flag string) string {
 	return "SANDBOX_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 

@@ -75,6 +75,18 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 	}
 }
 
+func TestAnEmptyVariableIsNoSizeAndNoNumber(t *testing.T) {
+	env := make(map[string]string)
+	Flags().VisitAll(func(f *pflag.Flag) { env[VariableOf(f.Name)] = "" })
+	s, err := loadSettings(t, nil, env)
+	if err == nil || strings.Contains(err.Error(), "LIMIT") || strings.Contains(err.Error(), "SQL_TIMEOUT") {
+		t.Errorf("got %v", err) // the log's settings are texts, and an empty one is wrong
+	}
+	if s.MemoryLimit != 1<<30 || s.MaxSessions != 10 || !s.FetchURLs || time.Duration(s.RunTimeout) != time.Minute || len(s.Preload) != 0 {
+		t.Errorf("got %+v", s)
+	}
+}
+
 func TestOtherProgramsNamesAreUnderstood(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(file, []byte("engine-url: unix:///f\npython-image: theirs\n"), 0o600); err != nil {
