@@ -1,0 +1,222 @@
+package e2e
+
+import (
+	"archive/zip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A bundle and the npm packages are made of the program under test, and used as a client's user would.
+
+const repositoryRoot = "../../.."
+
+// releaseOf makes what is published of the program under test, and returns the folder and the version. Other platforms
+// have a program that nobody starts.
+func releaseOf(t *testing.T) (dist, version string) {
+	t.Helper()
+	var extension struct{ Version string }
+	text, err := os.ReadFile(filepath.Join(repositoryRoot, "gemini-extension.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	decode(t, text, &extension)
+	version, dist = extension.Version, t.TempDir()
+	for _, system := range []string{"darwin", "linux", "windows"} {
+		for _, arch := range []string{"amd64", "arm64"} {
+			file := filepath.Join(dist, fmt.Sprintf("code-sandbox-mcp_%s_%s_%s", version, system, arch))
+			if system == "windows" {
+				file += ".exe"
+			}
+			if system == runtime.GOOS && arch == runtime.GOARCH {
+				err = os.Link(shipped, file)
+			} else {
+				err = os.WriteFile(file, nil, 0o755)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	cmd := exec.Command("go", "run", "./internal/release", "build", version, dist)
+	cmd.Dir, cmd.Env = repositoryRoot, append(os.Environ(), "CGO_ENABLED=0", buildTags)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return dist, version
+}
+
+func TestABundleIsValidAndServes(t *testing.T) {
+	t.Parallel()
+	dist, version := releaseOf(t)
+	bundles, err := filepath.Glob(filepath.Join(dist, "bundles", "*.mcpb"))
+	if err != nil || len(bundles) != 6 {
+		t.Fatalf("bundles: %v, %v", bundles, err)
+	}
+	for _, bundle := range bundles {
+		folder := unpack(t, bundle)
+		if out, stderr, err := node(t, "node_modules/@anthropic-ai/mcpb/dist/cli/cli.js", "validate", filepath.Join(folder, "manifest.json")); err != nil {
+			t.Errorf("%s: %v\n%s%s", filepath.Base(bundle), err, out, stderr)
+		}
+	}
+
+	own := unpack(t, filepath.Join(dist, "bundles", fmt.Sprintf("code-sandbox-mcp_%s_%s_%s.mcpb", version, runtime.GOOS, runtime.GOARCH)))
+	var manifest struct {
+		Tools []struct{ Name, Description string }
+	}
+	text, err := os.ReadFile(filepath.Join(own, "manifest.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	decode(t, text, &manifest)
+	for title, filled := range map[string]string{
+		"nothing is filled in":   `{}`,
+		"fields were left blank": `{"memory_limit": "", "cpu_limit": "", "allow_host_dir": "", "sql_database": "", "preload": ""}`,
+		"fields are filled in":   `{"memory_limit": "512m", "max_sessions": 3, "fetch_urls": false, "prewarm": ""}`,
+	} {
+		t.Run(title, func(t *testing.T) {
+			out, stderr, err := node(t, "bundle.mjs", own, filled)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, stderr)
+			}
+			var config struct {
+				Command string
+				Env     map[string]string
+			}
+			decode(t, json.RawMessage(out), &config)
+			with := setup{asShipped: true, program: config.Command}
+			for name, value := range config.Env {
+				with.env = append(with.env, name+"="+value)
+			}
+			isListed(t, start(t, with), manifest.Tools)
+		})
+	}
+}
+
+// isListed compares a server's list of tools with what is told of it.
+func isListed(t *testing.T, s *server, want []struct{ Name, Description string }) {
+	t.Helper()
+	var listed []struct{ Name, Description string }
+	list, _ := lists(s)
+	decode(t, list, &listed)
+	if len(listed) != len(want) {
+		t.Fatalf("%d tools are listed, %d were told of", len(listed), len(want))
+	}
+	for i, tool := range listed {
+		// A tool tells of limits that are set, so its description is compared by its first sentence.
+		first, _, _ := strings.Cut(tool.Description, ".")
+		if tool.Name != want[i].Name || !strings.HasPrefix(want[i].Description, first) {
+			t.Errorf("the tool is %s, %q; told was %s, %q", tool.Name, tool.Description, want[i].Name, want[i].Description)
+		}
+	}
+}
+
+func unpack(t *testing.T, bundle string) string {
+	t.Helper()
+	archive, err := zip.OpenReader(bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	folder := t.TempDir()
+	for _, file := range archive.File {
+		if err := unpackFile(file, filepath.Join(folder, filepath.FromSlash(file.Name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+func unpackFile(file *zip.File, to string) (err error) {
+	from, err := file.Open()
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, file.Mode())
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, from)
+	return errors.Join(err, f.Close())
+}
+
+func TestTheNPMPackageServes(t *testing.T) {
+	t.Parallel()
+	dist, version := releaseOf(t)
+	system, cpu := runtime.GOOS, strings.Replace(runtime.GOARCH, "amd64", "x64", 1)
+	home := t.TempDir()
+	if err := os.WriteFile(filepath.Join(home, "package.json"), []byte("{}"), 0o644); err != nil { // else npm looks in the folders above
+		t.Fatal(err)
+	}
+	for _, folder := range []string{"code-sandbox-mcp-" + system + "-" + cpu, "code-sandbox-mcp"} {
+		npm(t, home, "pack", "--silent", "--pack-destination", home, filepath.Join(dist, "npm", folder))
+	}
+	scope := "code-sandbox-mcp-code-sandbox-mcp-"
+	// With a cache of its own and no network: what is not here cannot be had.
+	npm(t, home, "install", "--offline", "--no-audit", "--no-fund", "--cache", filepath.Join(home, "cache"),
+		"file:"+scope+system+"-"+cpu+"-"+version+".tgz", "file:"+scope+version+".tgz")
+
+	npx := filepath.Join(home, "npx.sh")
+	script := fmt.Sprintf("#!/bin/sh\ncd '%s' && exec npx --offline --cache '%s/cache' -y @code-sandbox-mcp/code-sandbox-mcp \"$@\"\n", home, home)
+	if err := os.WriteFile(npx, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	installed := filepath.Join(home, "node_modules/.bin/code-sandbox-mcp")
+	current := "PATH=" + filepath.Join(npmClients(t), ".bin") + string(os.PathListSeparator) + os.Getenv("PATH")
+	want := toldTools(t)
+	for title, with := range map[string]setup{
+		"by npx":                            {program: npx},
+		"by the machine's own Node":         {program: installed},
+		"by a Node that can give way to it": {program: installed, env: []string{current}},
+	} {
+		t.Run(title, func(t *testing.T) {
+			with.asShipped = true
+			s := start(t, with)
+			isListed(t, s, want)
+			if with.program == npx {
+				return // npm's own processes are between
+			}
+			s.signal(syscall.SIGTERM)
+			if !s.endsIn(patience) {
+				t.Error("it is not told of a signal")
+			}
+		})
+	}
+
+	if err := os.RemoveAll(filepath.Join(home, "node_modules/@code-sandbox-mcp/code-sandbox-mcp-"+system+"-"+cpu)); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(installed, "version").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "--omit=optional") {
+		t.Errorf("without the platform's package: %v, %s", err, out)
+	}
+}
+
+// toldTools are the tools as they are reviewed.
+func toldTools(t *testing.T) (told []struct{ Name, Description string }) {
+	t.Helper()
+	list, _ := lists(start(t, setup{asShipped: true}))
+	decode(t, list, &told)
+	return told
+}
+
+func npm(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "npm", args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("npm %s: %v\n%s", args[0], err, out)
+	}
+}
