@@ -55,8 +55,11 @@ type Recipe struct {
 // Ref names the image that the recipe makes. Another recipe has another name, so an
 // image of an older binary is never taken for this one's.
 func (r Recipe) Ref() string {
-	return fmt.Sprintf("localhost/code-sandbox-mcp-%s:%s", r.Name, r.Hash[:12])
+	return "localhost/" + r.repository() + ":" + r.Hash[:12]
 }
+
+// repository is what the recipe's images are called in every registry.
+func (r Recipe) repository() string { return "code-sandbox-mcp-" + r.Name }
 
 var recipes = []Recipe{load("python", "python"), load("javascript", "node")}
 

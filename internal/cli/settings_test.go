@@ -279,6 +279,7 @@ func TestExitCodes(t *testing.T) {
 		"bad setting":     {[]string{"version", "--max-sessions=0"}, 2},
 		"extra argument":  {[]string{"version", "more"}, 2},
 		"prewarm ruby":    {[]string{"--prewarm", "ruby"}, 2},
+		"no registry":     {[]string{"setup", "--registry", "https://registry.example.com"}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Main(test.args); got != test.want {

@@ -2,6 +2,7 @@
 // each platform, server.json for the MCP registry, and the npm packages.
 //
 //	go run ./internal/release build VERSION DIST   makes them all below DIST, of the binaries in it
+//	go run ./internal/release images NAME=DIGEST…  writes the table of the images that were published, python=sha256:…
 //	go run ./internal/release stamp VERSION        writes VERSION into the files of the repository that name it
 //
 // It runs in the root of the repository. build refuses to work where stamp was not run for the version before.
@@ -30,8 +31,10 @@ func run(ctx context.Context, args []string) error {
 		return release{root: ".", version: args[1], dist: args[2]}.build(ctx)
 	case len(args) == 2 && args[0] == "stamp":
 		return stamp(".", args[1])
+	case len(args) > 1 && args[0] == "images":
+		return fillTable(".", args[1:])
 	}
-	return fmt.Errorf("wrong use: build VERSION DIST or stamp VERSION, not %q", args)
+	return fmt.Errorf("wrong use: build VERSION DIST, images NAME=DIGEST… or stamp VERSION, not %q", args)
 }
 
 // release is one version that is published.

@@ -323,7 +323,7 @@ func TestVersionsAreStampedEverywhere(t *testing.T) {
 }
 
 func TestWrongUseSaysWhatIsRight(t *testing.T) {
-	for _, args := range [][]string{nil, {"build"}, {"stamp"}, {"publish", "1.2.3"}} {
+	for _, args := range [][]string{nil, {"build"}, {"stamp"}, {"images"}, {"publish", "1.2.3"}} {
 		if err := run(t.Context(), args); err == nil || !strings.Contains(err.Error(), "build VERSION DIST") {
 			t.Errorf("%q: %v", args, err)
 		}

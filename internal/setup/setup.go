@@ -22,6 +22,9 @@ import (
 // Options says which images to make ready and from what. The zero value builds every
 // image that is missing, on a base that Images finds by itself.
 type Options struct {
+	// Published are images that were built from the recipes already. One that can be had is
+	// pulled; else the image is built.
+	Published containers.Published
 	// Languages to make images for ("python", "javascript"); empty means all.
 	Languages []string
 	// Pull names, by language, an image of the user's own to use instead of ours. It is
@@ -45,6 +48,7 @@ type Result struct {
 	Language string
 	Ref      string
 	Made     bool // built or pulled by this call; false: it was there
+	Pulled   bool // it was not built here
 }
 
 // Images makes one image for each language ready. ctx carries the connection to the
@@ -121,7 +125,11 @@ func (w *work) image(ctx context.Context, recipe containers.Recipe) (Result, err
 	}
 	result.Made = true
 	if own {
+		result.Pulled = true
 		return result, w.pullOwn(ctx, recipe, result.Ref)
+	}
+	if result.Pulled, err = w.pullPublished(ctx, recipe); result.Pulled || err != nil {
+		return result, err
 	}
 	if waited, err := w.prepare(ctx); err != nil {
 		return result, err

@@ -1,0 +1,34 @@
+package containers
+
+import (
+	_ "embed"
+	"encoding/json"
+)
+
+//go:embed published.json
+var publishedTable []byte
+
+// Published is where images are that were built from recipes already.
+type Published struct {
+	Registry string            `json:"registry"` // the host, and the path below which the images are
+	Digests  map[string]string `json:"digests"`  // of an image for every kind of processor, by Recipe.Hash
+}
+
+// PublishedImages are those that a release has filled in. Before the first one, and in a program that was not built by
+// one, there are none.
+func PublishedImages() Published {
+	var p Published
+	if err := json.Unmarshal(publishedTable, &p); err != nil {
+		panic(err) // it is embedded, and a test reads it
+	}
+	return p
+}
+
+// Ref names the image of a recipe by its digest, so no registry can hand out another; empty where none was published.
+func (p Published) Ref(r Recipe) string {
+	digest := p.Digests[r.Hash]
+	if digest == "" {
+		return ""
+	}
+	return p.Registry + "/" + r.repository() + "@" + digest
+}

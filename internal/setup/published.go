@@ -1,0 +1,62 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/containers/podman/v5/pkg/bindings/images"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+)
+
+// pullPublished pulls the published image of a recipe, and reports whether there is one and it is ready under the
+// recipe's name. A registry that is out of reach, breaks off or hands out something else is no failure: it is said, and
+// the image can be built.
+func (w *work) pullPublished(ctx context.Context, recipe containers.Recipe) (bool, error) {
+	ref := w.opts.Published.Ref(recipe)
+	if ref == "" {
+		return false, nil
+	}
+	task := w.report.Begin(title(recipe))
+	log := newLog(task.Line)
+	task.Step(0, 1, "pulling "+ref)
+	err := pull(ctx, ref, w.opts.Patience, log)
+	if err != nil && ctx.Err() == nil && slices.ContainsFunc(log.tail, isDownload) {
+		// Not every version of Podman goes on by itself. What has come whole is not fetched again.
+		task.Step(0, 1, "the pull broke off, going on with "+ref)
+		err = pull(ctx, ref, w.opts.Patience, log)
+	}
+	if err == nil {
+		err = adopt(ctx, recipe, ref)
+	}
+	switch {
+	case err == nil:
+		task.End("pulled: " + ref)
+		return true, nil
+	case ctx.Err() != nil:
+		task.Fail()
+		return false, log.failure("pull "+ref, context.Cause(ctx), "Run the same command again.")
+	}
+	log.flush()
+	task.End(clean(fmt.Sprintf("not pulled, so it is built here: %v", err)))
+	return false, nil
+}
+
+// isDownload reports whether a line of Podman's says that a layer is being fetched.
+func isDownload(line string) bool { return strings.HasPrefix(line, "Copying blob") }
+
+// adopt gives an image that was pulled the recipe's name, where it is one of that recipe.
+func adopt(ctx context.Context, recipe containers.Recipe, ref string) error {
+	image, err := images.GetImage(ctx, ref, nil)
+	if err != nil {
+		return fmt.Errorf("look at %s: %w", ref, err)
+	}
+	if hash := image.Labels[containers.LabelRecipe]; hash != recipe.Hash {
+		_, _ = images.Remove(ctx, []string{ref}, nil) // one that stays is only untidy
+		return fmt.Errorf("%s is of another recipe, %q", ref, hash)
+	}
+	repository, tag, _ := strings.Cut(recipe.Ref(), ":")
+	return images.Tag(ctx, ref, tag, repository, nil)
+}
