@@ -4,7 +4,7 @@ export CGO_ENABLED ?= 0
 export GOFLAGS := -trimpath -tags=remote,containers_image_openpgp,exclude_graphdriver_btrfs
 
 BIN := bin/code-sandbox-mcp
-.PHONY: build demo setup test test-go test-python test-node test-node-own test-node-image lint bench fuzz clean
+.PHONY: build demo setup test test-unit test-go test-python test-node test-node-own test-node-image lint bench fuzz clean
 
 build:
 	go build -o $(BIN) .
@@ -44,6 +44,11 @@ test-go:
 	gotestsum=$$(scripts/go-tool gotest.tools/gotestsum v1.13.0) && \
 	$(if $(RACE),CGO_ENABLED=1) $$gotestsum --format standard-quiet -- -timeout $(TIMEOUT) $(RACE) -skip '^($(ALONE))$$' ./...
 	go test -run '^($(ALONE))$$' ./tools ./internal/setup
+
+# What needs nothing but Go, also on other systems.
+test-unit:
+	go test ./internal/fault ./internal/fetch ./internal/report ./internal/secrets ./internal/stdio ./internal/text \
+		./sandbox/channel ./sandbox/filewire ./sql ./sql/sqlserver
 
 test-python: bin/supervisor
 	cd containers/kernel/python && python3 -m unittest -q
