@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -189,10 +190,14 @@ func (s *Settings) kernels() map[sandbox.Language]sandbox.KernelConfig {
 	return kernels
 }
 
+// CommandVariable is the environment variable in which whatever starts the program says how a person starts it in a
+// terminal, where that is not by its name.
+const CommandVariable = "CODE_SANDBOX_MCP_COMMAND"
+
 // setupFor is the command that makes an image ready: one of the user's own has to be named, and an engine that only
 // the client's configuration knows. Its address is not for a model to see.
 func (s *Settings) setupFor(flag, image string) string {
-	command := "code-sandbox-mcp setup"
+	command := cmp.Or(os.Getenv(CommandVariable), "code-sandbox-mcp") + " setup"
 	if s.EngineURL != "" {
 		command += " --engine-url THE_SERVERS_OWN"
 	}

@@ -147,6 +147,10 @@ func TestSetupIsNamedWithWhatItNeeds(t *testing.T) {
 			t.Errorf("%q: %q, want %q", test.args, got, test.want)
 		}
 	}
+	t.Setenv(CommandVariable, "npx -y package")
+	if got := new(Settings).setupFor("--python-image", ""); got != "npx -y package setup" {
+		t.Errorf("started by another command: %q", got)
+	}
 }
 
 func TestTheStateDirectoryIsThisUsersOwn(t *testing.T) {

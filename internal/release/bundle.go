@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/cli"
 )
 
 // manifest is manifest.json of a bundle, version 0.3 of the format. It cannot tell processors apart, so each
@@ -63,7 +65,7 @@ type userConfig struct {
 
 const longDescription = `A code interpreter: Python and JavaScript run in hardened containers without a network, and variables, imports and files stay from call to call. Figures come back as images, and a database can be read.
 
-It needs Podman 4.3 or newer on this machine, and images that it makes once: run ` + "`npx -y " + npmName + " setup`" + ` in a terminal, and ` + "`… doctor`" + ` where something is missing.`
+It needs Podman 4.3 or newer on this machine, and images that it makes once: run ` + "`" + npx + " setup`" + ` in a terminal, and ` + "`… doctor`" + ` where something is missing.`
 
 func newManifest(version string, p platform, tools []mcp.Tool) manifest {
 	system, _ := p.node()
@@ -79,7 +81,7 @@ func newManifest(version string, p platform, tools []mcp.Tool) manifest {
 	}
 	m.Server.MCPConfig.Command = "${__dirname}/" + m.Server.EntryPoint
 	m.Server.MCPConfig.Args = []string{}
-	m.Server.MCPConfig.Env = make(map[string]string)
+	m.Server.MCPConfig.Env = map[string]string{cli.CommandVariable: npx} // a bundle's program is in no PATH
 	for _, t := range tools {
 		m.Tools = append(m.Tools, bundledTool{t.Name, t.Description})
 	}

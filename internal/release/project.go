@@ -18,6 +18,7 @@ const (
 	serverName  = "io.github." + owner + "/" + name // in the MCP registry
 	// The name without a scope belongs to somebody else.
 	npmName = "@" + owner + "/" + name
+	npx     = "npx -y " + npmName // starts it in a terminal
 )
 
 var keywords = []string{"code", "interpreter", "sandbox", "python", "javascript", "sql", "podman"}

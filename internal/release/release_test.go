@@ -56,7 +56,9 @@ func runTests(m *testing.M) int {
 }
 
 func makeRelease() error {
-	if out, err := exec.Command("go", "build", "-o", program(), root).CombinedOutput(); err != nil {
+	cmd := exec.Command("go", "build", "-o", program(), root)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is shipped
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
 	for _, p := range platforms {

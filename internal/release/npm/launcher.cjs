@@ -16,6 +16,8 @@ try {
   process.exit(1);
 }
 const args = process.argv.slice(2);
+// What the program tells people to type.
+process.env.CODE_SANDBOX_MCP_COMMAND ??= 'npx -y @code-sandbox-mcp/code-sandbox-mcp';
 
 if (process.execve && process.platform !== 'win32') {
   // In the place of this process: nothing stands between the client and the server, and none of Node's memory stays.

@@ -195,6 +195,13 @@ func TestTheNPMPackageServes(t *testing.T) {
 		})
 	}
 
+	t.Run("it names the command that there is", func(t *testing.T) {
+		s := start(t, setup{program: installed, args: []string{"--python-image", "localhost/no-such-image:1"}})
+		res := s.call(python, object{"code": "1"})
+		res.wantCode(t, "image_missing")
+		res.wantText(t, "npx -y @code-sandbox-mcp/code-sandbox-mcp setup --python-image")
+	})
+
 	if err := os.RemoveAll(filepath.Join(home, "node_modules/@code-sandbox-mcp/code-sandbox-mcp-"+system+"-"+cpu)); err != nil {
 		t.Fatal(err)
 	}
