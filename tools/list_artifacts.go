@@ -2,7 +2,6 @@ package tools
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"fmt"
 	"path"
@@ -122,8 +121,7 @@ func (g glob) matches(file string) bool {
 	return doublestar.MatchUnvalidated(g.pattern, file)
 }
 
-// newest keeps the files that were changed last, however many there are. It is a heap with the oldest
-// on top.
+// newest keeps the files that were changed last, twice as many as are wanted at the most.
 type newest struct {
 	most  int
 	files []sandbox.File
@@ -136,33 +134,18 @@ func order(a, b sandbox.File) int {
 	return cmp.Or(b.Modified.Compare(a.Modified), strings.Compare(a.Path, b.Path))
 }
 
-func (n *newest) Len() int           { return len(n.files) }
-func (n *newest) Less(i, j int) bool { return order(n.files[i], n.files[j]) > 0 }
-func (n *newest) Swap(i, j int)      { n.files[i], n.files[j] = n.files[j], n.files[i] }
-func (n *newest) Push(file any)      { n.files = append(n.files, file.(sandbox.File)) }
-func (n *newest) Pop() any {
-	last := n.files[len(n.files)-1]
-	n.files = n.files[:len(n.files)-1]
-	return last
-}
-
 func (n *newest) add(f sandbox.File) {
 	n.total++
 	n.bytes += f.SizeBytes
-	switch {
-	case len(n.files) < n.most:
-		heap.Push(n, f)
-	case order(f, n.files[0]) < 0:
-		n.files[0] = f
-		heap.Fix(n, 0)
+	if n.files = append(n.files, f); len(n.files) == 2*n.most {
+		n.files = n.sorted()
 	}
 }
 
 // sorted returns the files, newest first.
 func (n *newest) sorted() []sandbox.File {
-	files := slices.Clone(n.files)
-	slices.SortFunc(files, order)
-	return files
+	slices.SortFunc(n.files, order)
+	return n.files[:min(len(n.files), n.most)]
 }
 
 // renderList describes these files, the first of those that were found.

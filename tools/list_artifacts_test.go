@@ -65,7 +65,7 @@ func TestTheNewestFilesAreListed(t *testing.T) {
 	for _, i := range rand.Perm(files) {
 		found.add(sandbox.File{Path: fmt.Sprintf("output/%05d.csv", i), SizeBytes: 1000, Modified: start.Add(time.Duration(i/2) * time.Second)})
 	}
-	if len(found.files) > listedArtifacts {
+	if len(found.files) > 2*listedArtifacts {
 		t.Errorf("%d files are held", len(found.files))
 	}
 	a := renderList(found, found.sorted(), sandbox.WalkEnd{Complete: true})
