@@ -31,12 +31,12 @@ type Config struct {
 	Mask *secrets.Masker
 
 	CodeBytes     int           // the longest code that is accepted
-	OutputBytes   int           // of each stream, that a result tells
+	OutputBytes   int           // of each stream, that a result has
 	SpoolBytes    int           // of each stream, that its file keeps
 	RunTimeout    time.Duration // of a run that does not name its own
 	MaxRunTimeout time.Duration // what a run may ask for
 	Linger        time.Duration // how long a run waits for what it started and what looks endless
-	IdleTimeout   time.Duration // after which a session that nobody uses ends
+	IdleTimeout   time.Duration // after which an unused session ends
 	Lifetime      time.Duration // after which any session ends
 	StartTimeout  time.Duration // for a container and its supervisor to come up, or for a program that is started in one
 	MaxSessions   int
@@ -49,7 +49,7 @@ type Config struct {
 	Visit bool
 	// Prewarm names the languages whose kernel in the default session is made ready ahead.
 	Prewarm []Language
-	// StateDir keeps the locks that tell live servers' sessions from dead ones'. Servers that
+	// StateDir has the locks that distinguish live servers' sessions from dead ones'. Servers that
 	// share an engine and a user must share it.
 	StateDir string
 	// Host marks what this machine's servers made on an engine that others use too.

@@ -18,7 +18,7 @@ const (
 	maxBackground = 4 << 10   // of what earlier runs printed
 	maxName       = 1 << 10   // a name, a message's first line
 	maxPathBytes  = 4 << 10
-	maxTold       = 8 // streams with background output, and names of what goes on
+	maxReported   = 8 // streams with background output, and names of what goes on
 	maxExitCode   = 255
 	maxTookMS     = 1e12 // decades, and far from the end of time.Duration
 )
@@ -28,7 +28,7 @@ func clip(s string, limit int) string {
 	return strings.Map(text.Visible, strings.ToValidUTF8(text.Clip(s, limit), "�"))
 }
 
-// safePath accepts a path below the work directory, in its shortest form, and gives "" for any
+// safePath accepts a path below the work directory, in its shortest form, and returns "" for any
 // other: absolute, with .., a control character or more bytes than a path has.
 func safePath(p string) string {
 	if p == "" || len(p) > maxPathBytes || !utf8.ValidString(p) || path.IsAbs(p) {
@@ -49,7 +49,7 @@ var (
 	maxMomentMS = time.Date(9999, 12, 30, 0, 0, 0, 0, time.UTC).UnixMilli()
 )
 
-// moment gives the time of a file.
+// moment is the time of a file.
 func moment(ms int64) time.Time { return time.UnixMilli(min(max(ms, minMomentMS), maxMomentMS)) }
 
 func stream(m protocol.Stream, limit int) Stream {
@@ -128,24 +128,17 @@ func resultOf(m protocol.Done, limit int) *Result {
 		Duration:      time.Duration(min(max(m.DurationMS, 0), maxTookMS) * float64(time.Millisecond)),
 		VariablesLost: m.Kernel == "dead", Cause: clip(m.Cause, maxName),
 	}
-	for _, b := range m.Background[:min(len(m.Background), maxTold)] {
+	for _, b := range m.Background[:min(len(m.Background), maxReported)] {
 		res.Background = append(res.Background, Background{
 			Path: safePath(b.Path), Text: clip(b.Text, maxBackground), OmittedBytes: max(b.OmittedBytes, 0),
 		})
 	}
-	for _, name := range m.GoesOn[:min(len(m.GoesOn), maxTold)] {
+	for _, name := range m.GoesOn[:min(len(m.GoesOn), maxReported)] {
 		res.GoesOn = append(res.GoesOn, clip(name, maxName))
 	}
 	if m.Result != nil {
 		value := clip(*m.Result, limit)
 		res.Value = &value
 	}
-	return res
-}
-
-// result is what a supervisor's answer says of a run.
-func (s *session) result(run *Run, m protocol.Done) *Result {
-	res := resultOf(m, s.config.OutputBytes)
-	res.SessionID, res.RunID, res.Language, res.Fresh = s.id, run.ID, run.Language, run.options.Fresh
 	return res
 }

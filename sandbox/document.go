@@ -9,7 +9,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
-// documentPatience is how long reading a document may take; its program gives up before.
+// documentPatience is how long reading a document may take; its program ends before.
 const documentPatience = time.Minute
 
 // Document is what is written in a file that is no text itself.
@@ -18,7 +18,7 @@ type Document struct {
 	Complete bool // false: there is more
 }
 
-// ReadDocument gives what is written in a file of an existing session, of at most so many bytes: an office
+// ReadDocument returns what is written in a file of an existing session, of at most so many bytes: an office
 // document, a PDF or an archive, of this MIME type. A program in the session's Python container reads it,
 // because the file is hostile. The error is a fault.
 func (m *Manager) ReadDocument(ctx context.Context, sessionID string, f File, mime string, most int) (Document, error) {
@@ -26,7 +26,7 @@ func (m *Manager) ReadDocument(ctx context.Context, sessionID string, f File, mi
 	if err != nil {
 		return Document{}, err
 	}
-	l := s.lanes[Python]
+	l := s.slots[Python]
 	if l == nil {
 		return Document{}, fault.New(fault.EngineUnavailable, "Read it with code, or switch Python on with --python-image.",
 			"Python is switched off, which reads %q as text.", clip(f.Path, 120))

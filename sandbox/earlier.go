@@ -2,13 +2,13 @@ package sandbox
 
 import (
 	"context"
-	"encoding/json"
-	"slices"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// What a history tells of runs that this server did not see, or has forgotten.
+// Runs of a history that this server did not see, or has forgotten.
 
 // run makes a run of a history a run of this server. One without an end is still to be settled.
 func (e *HistoryEntry) run(parent context.Context, config *Config, session string) *Run {
@@ -32,31 +32,6 @@ func (e *HistoryEntry) run(parent context.Context, config *Config, session strin
 	return r
 }
 
-// maxUnfinished is how many runs without an end are remembered; more can only be forged.
-const maxUnfinished = 256
-
-// unfinishedRuns gives the runs that began in a session and did not end, as far as its history tells.
-func unfinishedRuns(stateDir, id string) ([]HistoryEntry, error) {
-	var open []HistoryEntry
-	err := eachHistoryLine(stateDir, id, func(text []byte) error {
-		run := lineRun(text)
-		if i := slices.IndexFunc(open, func(e HistoryEntry) bool { return e.RunID == run }); i >= 0 {
-			if json.Valid(text) { // and not half a line, of a server that was killed
-				open = slices.Delete(open, i, i+1)
-			}
-			return nil
-		}
-		if line, err := decodeLine(text); err == nil && line.Begin != nil {
-			open = append(open, line.Begin.entry())
-		}
-		if len(open) > maxUnfinished {
-			open = slices.Delete(open, 0, 1)
-		}
-		return nil
-	})
-	return open, err
-}
-
 // findEarlier looks a run up in the histories of the sessions that this server has open, and of those
 // that wait for a server. A run that went on when its server ended is taken up again.
 func (m *Manager) findEarlier(id string) (*Run, error) {
@@ -64,21 +39,22 @@ func (m *Manager) findEarlier(id string) (*Run, error) {
 	for _, s := range m.all() {
 		sessions[s.id] = true
 	}
-	for kept := range keptSessions(m.config.StateDir) {
+	for kept := range state.Kept(m.config.StateDir) {
 		sessions[kept] = true
 	}
 	for session := range sessions {
-		entry, err := FindHistory(m.config.StateDir, session, id)
+		found, err := history.Find(state.Folder(m.config.StateDir, session), id)
 		if err != nil {
 			m.config.Logger.Warn("history", "session", session, "error", err)
 		}
-		if entry == nil {
+		if found == nil {
 			continue
 		}
+		entry := entryOf(found, session)
 		if entry.over() {
 			return entry.run(context.Background(), &m.config, session), nil
 		}
-		return m.takeUp(session, entry)
+		return m.takeUp(session, &entry)
 	}
 	return nil, fault.New(fault.RunNotFound, "Use the run_id of an earlier result; a run is forgotten with its session.",
 		"There is no run %q.", clip(id, 80))
@@ -102,7 +78,7 @@ func (m *Manager) takeUp(session string, entry *HistoryEntry) (*Run, error) {
 	return run, nil
 }
 
-// lostResult is for a run of an earlier server that nobody knows the end of. alive says that its kernel
+// lostResult is for a run of an earlier server whose end is not known. alive says that its kernel
 // still has its variables.
 func lostResult(run *Run, alive bool) *Result {
 	res := &Result{

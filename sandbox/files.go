@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 // File is a regular file of a session.
@@ -19,7 +20,7 @@ type File struct {
 // Upload is a file on its way into a session.
 type Upload struct {
 	SessionID string // empty: the default session
-	Path      string // as CleanPath gives it
+	Path      string // as CleanPath returns it
 	Overwrite bool   // false: a file of that name is left as it is, and is an error
 	Content   io.Reader
 	Modified  time.Time   // zero: now
@@ -27,7 +28,7 @@ type Upload struct {
 	Exact     bool        // a name in another Unicode form is another name
 }
 
-// Upload writes a file into its session, which is made when it does not exist, and gives the
+// Upload writes a file into its session, which is made when it does not exist, and returns the
 // session's id as well. The file is there whole or not at all. An error of Content that is a fault
 // comes back as it is; the others are faults too, among them file_exists, invalid_path and
 // quota_exceeded.
@@ -48,12 +49,12 @@ func (m *Manager) Upload(ctx context.Context, u Upload) (File, string, error) {
 // ReadOptions says what part of a file to read.
 type ReadOptions struct {
 	Offset   int64 // bytes or lines to pass over
-	Limit    int64 // bytes or lines to give; 0: only the facts, -1: to the end
+	Limit    int64 // bytes or lines to return; 0: only the facts, -1: to the end
 	Lines    bool
 	MaxBytes int64 // for lines: how many bytes they may take; 0: no limit
 }
 
-// ReadEnd tells what a reader came to.
+// ReadEnd describes what was read.
 type ReadEnd struct {
 	Bytes     int64
 	FirstLine int64 // of lines: the number of the first one, counted from 1
@@ -80,13 +81,13 @@ type Entry struct {
 	Target string      // of a link; hostile text
 }
 
-// WalkEnd tells what a walk left out.
+// WalkEnd describes what a walk left out.
 type WalkEnd struct {
-	Complete bool  // false: there are more entries than a walk tells
-	Skipped  int64 // names that cannot be told, not being text
+	Complete bool  // false: there are more entries than a walk visits
+	Skipped  int64 // names that are not text
 }
 
-// WalkFiles tells every file of an existing session, outside hidden folders and what programs make
+// WalkFiles visits every file of an existing session, outside hidden folders and what programs make
 // for themselves; with everything all that is in the volume, folders and links too, folders before
 // what is in them. An error of visit ends the walk and comes back.
 func (m *Manager) WalkFiles(ctx context.Context, sessionID string, everything bool, visit func(Entry) error) (WalkEnd, error) {
@@ -116,10 +117,13 @@ func (m *Manager) withFiles(ctx context.Context, sessionID string, use func(cont
 	return s.withFiles(ctx, use)
 }
 
-// existing gives a session that this server has open, or a named one that an earlier server left.
+// existing returns a session that this server has open, or a named one that an earlier server left.
 func (m *Manager) existing(id string) (*session, error) {
 	s, err := m.find(id)
-	if err == nil || id == "" || fault.From(err).Code != fault.SessionNotFound || !keptOnDisk(m.config.StateDir, id) {
+	if err == nil {
+		return s, s.awaitOpen(context.Background())
+	}
+	if id == "" || fault.From(err).Code != fault.SessionNotFound || !state.IsKept(m.config.StateDir, id) {
 		return s, err
 	}
 	return m.open(id)

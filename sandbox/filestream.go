@@ -22,7 +22,7 @@ const (
 	// filesPatience is how long a supervisor may take over one step: a message that it reads, an answer, a
 	// piece of a file.
 	filesPatience = 15 * time.Second
-	// maxWalk is how many entries a walk tells at the most; a supervisor stops before.
+	// maxWalk is how many entries a walk visits at the most; a supervisor stops before.
 	maxWalk = 250_000
 )
 
@@ -108,7 +108,7 @@ func (c fileClient) open(ctx context.Context, name string, o ReadOptions) (*File
 	}, nil
 }
 
-// list tells visit what there is. An error of visit ends it.
+// list calls visit with what there is. An error of visit ends it.
 func (c fileClient) list(ctx context.Context, everything bool, visit func(Entry) error) (WalkEnd, error) {
 	s, err := c.begin(ctx, filewire.Request{Op: filewire.List, Everything: everything})
 	if err != nil {
@@ -129,8 +129,8 @@ func (c fileClient) list(ctx context.Context, everything bool, visit func(Entry)
 		if seen += len(a.Entries); seen > maxWalk {
 			return WalkEnd{Skipped: bad}, nil
 		}
-		for _, told := range a.Entries {
-			entry, ok := checkEntry(told)
+		for _, sent := range a.Entries {
+			entry, ok := checkEntry(sent)
 			if !ok {
 				bad++
 			} else if err := visit(entry); err != nil {
@@ -228,7 +228,7 @@ func (s *fileStream) close() {
 // step does something that reads or writes, in bounded time. set sets the deadline of that.
 func (s *fileStream) step(ctx context.Context, set func(time.Time) error, do func() error) error {
 	_ = set(time.Now().Add(filesPatience))
-	err := ctx.Err() // whoever ends the context sets a deadline afterwards
+	err := ctx.Err() // the end of the context sets a deadline afterwards
 	if err == nil {
 		err = do()
 	}
@@ -243,7 +243,7 @@ func (s *fileStream) step(ctx context.Context, set func(time.Time) error, do fun
 	return fmt.Errorf("%w: %w", errFilesSilent, err)
 }
 
-// answer reads a message in bounded time. An error that it tells of is a fault.
+// answer reads a message in bounded time. An error in it is a fault.
 func (s *fileStream) answer() (a filewire.Answer, err error) {
 	err = s.step(s.ctx, s.conn.SetReadDeadline, func() error {
 		a, err = s.read()
@@ -295,7 +295,7 @@ func (s *fileStream) pour(wanted context.Context, content io.Reader) (contentErr
 	}
 }
 
-// fill reads until b is full, or an error. Unlike io.ReadFull it tells an end from content that was cut off.
+// fill reads until b is full, or an error. Unlike io.ReadFull it distinguishes an end from content that was cut off.
 func fill(b []byte, from io.Reader) (n int, err error) {
 	for n < len(b) && err == nil {
 		var more int
@@ -355,7 +355,7 @@ func (r *FileReader) Read(b []byte) (n int, err error) {
 	return n, err
 }
 
-// Close lets go of the file. What was not read of it is left.
+// Close closes the file. What was not read of it is left.
 func (r *FileReader) Close() error {
 	r.stream.close()
 	if r.done != nil {
@@ -372,22 +372,22 @@ func otherForms(name string) []string {
 	return slices.DeleteFunc(slices.Compact(forms), func(form string) bool { return form == name })
 }
 
-func pathOr(told, asked string) string {
-	if told = safePath(told); told != "" {
-		return told
+func pathOr(sent, asked string) string {
+	if sent = safePath(sent); sent != "" {
+		return sent
 	}
 	return asked
 }
 
-func checkEntry(told filewire.Entry) (Entry, bool) {
+func checkEntry(sent filewire.Entry) (Entry, bool) {
 	e := Entry{
-		File: File{Path: safePath(told.Path), SizeBytes: max(told.SizeBytes, 0), Modified: moment(told.ModifiedMS)},
-		Mode: fs.FileMode(told.Mode).Perm(), Target: told.Target,
+		File: File{Path: safePath(sent.Path), SizeBytes: max(sent.SizeBytes, 0), Modified: moment(sent.ModifiedMS)},
+		Mode: fs.FileMode(sent.Mode).Perm(), Target: sent.Target,
 	}
-	if e.Path == "" || len(told.Kind) != 1 || len(e.Target) > maxPathBytes {
+	if e.Path == "" || len(sent.Kind) != 1 || len(e.Target) > maxPathBytes {
 		return e, false
 	}
-	e.Kind = told.Kind[0]
+	e.Kind = sent.Kind[0]
 	return e, true
 }
 
@@ -396,12 +396,12 @@ func fileFault(e *filewire.Error, name string) *fault.Error {
 	name = clip(name, 120)
 	switch e.Code {
 	case filewire.NotFound:
-		return fault.New(fault.NotFound, "list_artifacts tells which files there are.", "There is no file %q.", name)
+		return fault.New(fault.NotFound, "list_artifacts lists the files.", "There is no file %q.", name)
 	case filewire.FileExists:
 		return fault.New(fault.FileExists, "Pass overwrite: true to replace it, or use another name.", "There is a file %q already.", name).
 			With("size_bytes", e.SizeBytes)
 	case filewire.IsDirectory:
-		return fault.New(fault.InvalidPath, "Name a file; list_artifacts with a glob such as "+path.Join(name, "**")+" tells what is in it.",
+		return fault.New(fault.InvalidPath, "Name a file; list_artifacts with a glob such as "+path.Join(name, "**")+" lists what is in it.",
 			"%q is a folder.", name)
 	case filewire.InvalidPath:
 		return fault.New(fault.InvalidPath, "Name a regular file below "+WorkDir+".",
@@ -409,7 +409,7 @@ func fileFault(e *filewire.Error, name string) *fault.Error {
 	case filewire.QuotaExceeded:
 		return errQuota(e.SizeBytes)
 	}
-	return fault.New(fault.ExecutionFailed, "Look at the file from code; the system said what the message tells.",
+	return fault.New(fault.ExecutionFailed, "Look at the file from code; the message has what the system said.",
 		"The sandbox could not do this with %q: %s", name, clip(e.Message, 200))
 }
 

@@ -108,7 +108,7 @@ func FuzzTake(f *testing.F) {
 		_ = k.take(body)
 		select {
 		case m := <-answer:
-			res := (&session{id: "s", config: &Config{OutputBytes: 100}}).result(run, m)
+			res := resultOf(m, 100)
 			if len(res.Stdout.Head) > 103 || len(res.Artifacts) > maxArtifacts {
 				t.Errorf("not bounded: %+v", res)
 			}

@@ -1,38 +1,35 @@
 package sandbox
 
 import (
-	"bytes"
 	"path"
+	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
 )
 
-// FuzzHistory reads and imports a history that anybody could have written. What was read must be the
-// same when it is written and read again.
-func FuzzHistory(f *testing.F) {
+// FuzzHistoryEntry reads a result that anybody could have put into a history. What was read is the same when it is
+// written and read again.
+func FuzzHistoryEntry(f *testing.F) {
 	for _, seed := range []string{
-		`{"begin":{"run_id":"run-1","language":"python","timeout_ms":5,"started":"2026-01-02T03:04:05Z","code":"1"}}
-{"end":{"run_id":"run-1","ended":"2026-01-02T03:04:06Z","result":{"status":"completed","stdout":{"head":"x"},"displays":[{"data":{"image/png":"AAAA"}}]}}}`,
-		`{"end":{"run_id":"r","fault":{"code":"x","message":"y","hint":"z"}}}`, `{"begin":{"run_id":"../x"}}`,
-		`{"begin":{"run_id":"r"},"end":{"run_id":"r"}}`, `{"begin":{"run_id":"r","started":"x"}}`, "{\"begin\":{\"run_id\":\"r\"\n\n{}",
+		`{"status":"completed","stdout":{"head":"x"},"displays":[{"data":{"image/png":"AAAA"}}]}`, `{}`, `[]`, `{"status":`,
+		`{"status":"odd","result":"\u001b","artifacts":[{"path":"../x","modified_ms":1e300}],"displays":[{"path":"../x"}],"notes":["<"]}`,
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var first, second bytes.Buffer
-		if copyHistory(&first, bytes.NewReader(text)) != nil {
+		first := entryOf(&history.Run{End: &history.End{Result: text}}, "s")
+		if first.Result == nil {
 			return
 		}
-		if err := copyHistory(&second, bytes.NewReader(first.Bytes())); err != nil || !bytes.Equal(first.Bytes(), second.Bytes()) {
-			t.Errorf("%v: what was imported is\n%s\nand again\n%s", err, first.Bytes(), second.Bytes())
+		again, err := history.EncodeJSON(recordOf(first.Result, true))
+		if err != nil {
+			t.Fatal(err)
 		}
-		_ = eachLine(bytes.NewReader(first.Bytes()), func(line []byte) error {
-			record, err := decodeLine(line)
-			if err != nil || lineRun(line) != record.run() {
-				t.Errorf("%v: an imported line of run %q is %s", err, lineRun(line), line)
-			}
-			return nil
-		})
+		if second := entryOf(&history.Run{End: &history.End{Result: again}}, "s"); !reflect.DeepEqual(first, second) {
+			t.Errorf("read was\n%+v\nand again\n%+v", first.Result, second.Result)
+		}
 	})
 }
 

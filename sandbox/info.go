@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 // KernelInfo describes one language of a session.
@@ -18,7 +19,7 @@ type KernelInfo struct {
 	Run      *RunInfo // that has the kernel, as far as is known; nil: none
 }
 
-// Owners of a session, as SessionInfo tells them.
+// Owners of a session, in SessionInfo.
 const (
 	OwnerThis  = "this server"
 	OwnerOther = "another server"
@@ -49,7 +50,7 @@ func (s *session) info(fallback string, kept []Language) SessionInfo {
 	if s.active > 0 {
 		info.LastUsed = time.Now()
 	}
-	for _, l := range s.lanes {
+	for _, l := range s.slots {
 		kernel := l.info(slices.Contains(kept, l.language))
 		if run := s.holder(l); run != nil && kernel.State != "ended" {
 			kernel.Run = run.info()
@@ -63,17 +64,19 @@ func (s *session) info(fallback string, kept []Language) SessionInfo {
 	return info
 }
 
-func (l *lane) info(kept bool) KernelInfo {
+func (l *slot) info(kept bool) KernelInfo {
 	info := KernelInfo{Language: l.language, State: "not started"}
-	k := l.kernelNow()
+	k := l.kernel.Load()
 	switch {
 	case k != nil && k.alive():
-		info.Version = k.version()
+		if ready := k.info.Load(); ready != nil {
+			info.Version = ready.Version
+		}
 		info.State = "idle"
 		if l.inUse() {
 			info.State = "running"
 		}
-	case l.hadKernel():
+	case l.had.Load():
 		info.State = "ended"
 	case kept:
 		info.State = "kept"
@@ -81,9 +84,9 @@ func (l *lane) info(kept bool) KernelInfo {
 	return info
 }
 
-// kept gives the languages whose variables are in a container that an earlier server left running and that
+// kept returns the languages whose variables are in a container that an earlier server left running and that
 // this one has had no reason to speak to yet. left is what the engine has of the session; nil: the engine is
-// asked, where an answer could tell something.
+// asked, where it could make a difference.
 func (s *session) kept(ctx context.Context, left *leftover) []Language {
 	unreached := s.unreached()
 	if len(unreached) == 0 {
@@ -99,24 +102,24 @@ func (s *session) kept(ctx context.Context, left *leftover) []Language {
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(left.running), func(language Language) bool {
-		key, known := unreached[language]
+		key, known := unreached[string(language)]
 		return !known || s.fits(ctx, language, key) != nil
 	})
 }
 
-// unreached tells by language what the containers of earlier servers were made with, where this server has
+// unreached returns by language what the containers of earlier servers were made with, where this server has
 // not had a kernel. It reads the record's file: the record itself is locked while a container starts.
-func (s *session) unreached() map[Language]string {
+func (s *session) unreached() map[string]string {
 	if !s.resumed {
 		return nil
 	}
-	r := loadRecord(s.folder())
+	r := state.LoadRecord(s.config.StateDir, s.id)
 	if r == nil {
 		return nil
 	}
-	maps.DeleteFunc(r.Settings, func(language Language, _ string) bool {
-		l := s.lanes[language]
-		return l == nil || l.hadKernel()
+	maps.DeleteFunc(r.Settings, func(language, _ string) bool {
+		l := s.slots[Language(language)]
+		return l == nil || l.had.Load()
 	})
 	return r.Settings
 }
@@ -124,23 +127,15 @@ func (s *session) unreached() map[Language]string {
 // Session describes a session, the default one for an empty id: also when that one does not exist yet,
 // since it will with the first run. One that this server does not have open is left as it is.
 func (m *Manager) Session(ctx context.Context, id string) (SessionInfo, error) {
-	m.mu.Lock()
-	opening := m.opening[id]
-	m.mu.Unlock()
-	if opening != nil && id != "" {
-		select {
-		case <-opening:
-		case <-ctx.Done():
-			return SessionInfo{}, ctx.Err()
-		}
-	}
 	s, err := m.find(id)
 	switch {
-	case err == nil:
+	case err == nil && s.awaitOpen(ctx) == nil:
 		return m.describe(ctx, s, nil), nil
+	case ctx.Err() != nil:
+		return SessionInfo{}, ctx.Err()
 	case id == "":
 		return m.unborn(), nil
-	case fault.From(err).Code == fault.SessionNotFound:
+	case err == nil, fault.From(err).Code == fault.SessionNotFound:
 		return m.unopened(ctx, id)
 	}
 	return SessionInfo{}, err
@@ -153,7 +148,7 @@ func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) 
 	left, err := leftoverOf(ctx, m.config.Engine, m.config.Host, id)
 	switch {
 	case left != nil:
-	case keptOnDisk(m.config.StateDir, id):
+	case state.IsKept(m.config.StateDir, id):
 		left = &leftover{named: true}
 	case err != nil:
 		return SessionInfo{}, errNotDone(err, "look for session %q", id)
@@ -172,18 +167,18 @@ func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) 
 
 // takeable leaves out the kernels of an unopened session that this server would not take over.
 func (m *Manager) takeable(ctx context.Context, id string, kernels []KernelInfo) []KernelInfo {
-	r := loadRecord(sessionFolder(m.config.StateDir, id))
+	r := state.LoadRecord(m.config.StateDir, id)
 	if r == nil {
 		return nil
 	}
 	as := &session{id: id, named: true, config: &m.config, images: &m.images, record: r}
 	return slices.DeleteFunc(kernels, func(k KernelInfo) bool {
 		_, on := m.config.Kernels[k.Language]
-		return !on || as.fits(ctx, k.Language, r.Settings[k.Language]) != nil
+		return !on || as.fits(ctx, k.Language, r.Settings[string(k.Language)]) != nil
 	})
 }
 
-// describe tells of a session of this server; for left see session.kept.
+// describe describes a session of this server; for left see session.kept.
 func (m *Manager) describe(ctx context.Context, s *session, left *leftover) SessionInfo {
 	m.mu.Lock()
 	fallback := m.fallback
@@ -191,6 +186,21 @@ func (m *Manager) describe(ctx context.Context, s *session, left *leftover) Sess
 	info := s.info(fallback, s.kept(ctx, left))
 	info.SizeBytes = s.size(ctx)
 	return info
+}
+
+// Known describes the sessions that this server has open and that were used, in no order. It asks neither the engine nor
+// a kernel, so it says nothing of sizes, nor of kernels that are kept.
+func (m *Manager) Known() []SessionInfo {
+	m.mu.Lock()
+	fallback := m.fallback
+	m.mu.Unlock()
+	var known []SessionInfo
+	for _, s := range m.all() {
+		if s.isOpen() && s.used.Load() {
+			known = append(known, s.info(fallback, nil))
+		}
+	}
+	return known
 }
 
 // unborn describes the default session before its first run.
@@ -209,7 +219,7 @@ func sortKernels(kernels []KernelInfo) {
 	slices.SortFunc(kernels, func(a, b KernelInfo) int { return cmp.Compare(a.Language.place(), b.Language.place()) })
 }
 
-// listTimeout bounds the wait for an engine that tells of other servers' sessions.
+// listTimeout bounds the wait for an engine that lists other servers' sessions.
 const listTimeout = 10 * time.Second
 
 // Sessions describes this server's sessions that were used and what else is on the engine: sessions of other live
@@ -222,16 +232,16 @@ func (m *Manager) Sessions(ctx context.Context) ([]SessionInfo, error) {
 	if err != nil {
 		err = errNotDone(err, "list the sessions")
 	}
-	others := group(inventory)
+	others := group(inventory, m.config.Host)
 	var list []SessionInfo
 	mine := make(map[string]bool)
 	for _, s := range m.all() {
-		mine[s.id] = true
-		if s.used.Load() {
+		mine[s.id] = s.isOpen()
+		if mine[s.id] && s.used.Load() {
 			list = append(list, m.describe(ctx, s, cmp.Or(others[s.id], &leftover{})))
 		}
 	}
-	for id := range keptSessions(m.config.StateDir) {
+	for id := range state.Kept(m.config.StateDir) {
 		if others[id] == nil {
 			others[id] = &leftover{named: true} // it has nothing on the engine yet, or any more
 		}
@@ -248,17 +258,17 @@ func (m *Manager) Sessions(ctx context.Context) ([]SessionInfo, error) {
 	return list, err
 }
 
-// info describes a session that this server does not have open. false: nobody wants it any more, and the next
+// info describes a session that this server does not have open. false: it is not kept, and the next
 // sweep removes it.
 func (l *leftover) info(config *Config, id string) (SessionInfo, bool) {
 	info := SessionInfo{ID: id, Named: l.named, Owner: OwnerOther, Created: l.newest, LastUsed: l.newest}
-	if r := loadRecord(sessionFolder(config.StateDir, id)); r != nil {
+	if r := state.LoadRecord(config.StateDir, id); r != nil {
 		info.Created = r.Created
 	}
 	busy := busyWith(config, id)
-	lock, err := takeLock(config.StateDir, id)
+	lock, err := state.Take(config.StateDir, id)
 	if err != nil {
-		if used, err := usedUntil(config.StateDir, id); err == nil {
+		if used, err := state.LastUsed(config.StateDir, id); err == nil {
 			info.LastUsed = notAfter(time.Now(), used) // its server keeps that up
 		}
 		for language, run := range busy {
@@ -267,19 +277,19 @@ func (l *leftover) info(config *Config, id string) (SessionInfo, bool) {
 		sortKernels(info.Kernels)
 		return info, true
 	}
-	defer lock.leave()
+	defer lock.Unlock()
 	info.Owner = OwnerNone
 	for _, language := range l.running {
 		info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "kept", Run: busy[language]})
 	}
 	sortKernels(info.Kernels)
-	if lock.kept() {
-		info.LastUsed = notAfter(time.Now(), lock.lastUsed())
+	if lock.Kept() {
+		info.LastUsed = notAfter(time.Now(), lock.LastUsed())
 	}
 	return info, l.wanted(lock)
 }
 
-// notAfter gives the last use by a lock file's time, which lies ahead while code may still run.
+// notAfter returns the last use by a lock file's time, which lies ahead while code may still run.
 func notAfter(now, used time.Time) time.Time {
 	if used.After(now) {
 		return now

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 // listed is what a manager whose engine answers lists.
@@ -40,10 +41,14 @@ func TestToLookAtASessionDoesNotTakeItOver(t *testing.T) {
 func TestALookWaitsForASessionThatIsBeingOpened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newTestManager(t, testConfig(t, completingEngine(t)))
-		opening := make(chan struct{})
-		m.mu.Lock()
-		m.opening["mine"] = opening
-		m.mu.Unlock()
+		lock, err := state.Take(m.config.StateDir, "mine")
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, err := m.Run(RunOptions{Code: "2", SessionID: "mine", Language: Python})
+		if err != nil {
+			t.Fatal(err)
+		}
 		told := make(chan SessionInfo, 1)
 		go func() {
 			info, _ := m.Session(t.Context(), "mine")
@@ -55,14 +60,11 @@ func TestALookWaitsForASessionThatIsBeingOpened(t *testing.T) {
 			t.Errorf("told too early of %+v", info)
 		default:
 		}
-		m.mu.Lock()
-		delete(m.opening, "mine")
-		m.mu.Unlock()
-		mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"})
-		close(opening)
+		lock.Remove()
 		if info := <-told; info.Owner != OwnerThis {
 			t.Errorf("told of %+v", info)
 		}
+		<-run.Done()
 	})
 }
 

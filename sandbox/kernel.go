@@ -18,19 +18,19 @@ const (
 	// interruptGrace is how long code may ignore an interrupt before its kernel is killed.
 	interruptGrace = 5 * time.Second
 	// backstop is how much longer the server waits for the supervisor to enforce a limit before
-	// it takes the container away. JavaScript may have four times interruptGrace, as docs/kernel-protocol.md tells.
+	// it removes the container. JavaScript may have four times interruptGrace, see docs/kernel-protocol.md.
 	backstop = 20 * time.Second
 )
 
 // kernel is the server's end of one container: a supervisor and the interpreter under it. It runs one piece of code
-// at a time, whose caller has the lane's turn, and fresh ones beside it.
+// at a time, whose caller has the slot's turn, and fresh ones beside it.
 type kernel struct {
 	proc   Process
 	conn   *channel.Conn // over proc
 	limits wireLimits
 	log    *slog.Logger
 
-	instead *kernel  // the one whose container it goes on with; set by who makes it, under the lane's starting
+	instead *kernel  // the one whose container it goes on with; set when it is made, under the slot's starting
 	outbox  chan any // messages on their way to the supervisor
 	// onReady is called once, before any frame after ready is looked at. Set before begin; may be nil.
 	onReady func(protocol.Ready)
@@ -38,8 +38,9 @@ type kernel struct {
 
 	mu   sync.Mutex
 	runs map[string]following // that frames are taken for, by id
-	info protocol.Ready
-	lost string // why the interpreter died between runs, or as the one that goes on came; empty while it has not
+
+	info atomic.Pointer[protocol.Ready] // nil before the supervisor has come up
+	lost atomic.Pointer[string]         // why the interpreter died between runs, or as the one that goes on came; nil while it has not
 
 	peeking sync.Mutex // one question at a time
 	peeks   chan protocol.Peek
@@ -47,11 +48,11 @@ type kernel struct {
 	dead chan struct{} // closed when no more frames come
 	// missing says that the image does not have the interpreter.
 	missing atomic.Bool
-	// cut says that the connection ended, and not a frame that nobody can believe. Set before dead is closed.
+	// cut says that the connection ended, and not by a frame that breaks the protocol. Set before dead is closed.
 	cut bool
 }
 
-// wireLimits are the bounds that the supervisor is told, and held to.
+// wireLimits are the bounds that the supervisor gets, and is held to.
 type wireLimits struct {
 	OutputBytes  int
 	SpoolBytes   int
@@ -75,16 +76,16 @@ type following struct {
 	answer chan protocol.Done
 }
 
-// begin starts the exchange with a supervisor, to whom first is said before anything else. A process 1 that has
-// ended by then is no error here: whoever waits for the kernel learns it, and finds what it said.
+// begin starts the exchange with a supervisor, which is sent first before anything else. A process 1 that has
+// ended by then is no error here: awaitReady returns that, and its stderr has the reason.
 func (k *kernel) begin(first any) {
-	k.outbox <- first // it has room, and nobody else sends yet
+	k.outbox <- first // it has room, and nothing else is sent yet
 	go k.listen()
 	go k.speak()
 }
 
 // send hands a message to the writer and never waits: a supervisor that does not read must not
-// hold up whoever wants to stop it.
+// hold up a call that stops it.
 func (k *kernel) send(message any) error {
 	select {
 	case k.outbox <- message:
@@ -192,9 +193,10 @@ func offer[T any](c chan T, m T) {
 	}
 }
 
-// becomeReady notes that the supervisor is up. It says so once; what comes later is forged.
+// becomeReady notes that the supervisor is up. It reports that once; what comes later is forged.
 func (k *kernel) becomeReady(m protocol.Ready) {
-	if !k.setReady(m) {
+	m.Version = clip(m.Version, maxName)
+	if !k.info.CompareAndSwap(nil, &m) {
 		return
 	}
 	if k.onReady != nil {
@@ -215,18 +217,6 @@ func (k *kernel) awaitReady(ctx context.Context) error {
 	}
 }
 
-func (k *kernel) setReady(m protocol.Ready) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.info.Protocol != 0 {
-		return false
-	}
-	m.Version = clip(m.Version, maxName)
-	m.Protocol = max(m.Protocol, 1)
-	k.info = m
-	return true
-}
-
 // onKernel notes the death of an interpreter. Where the image has none, the connection is of no use.
 func (k *kernel) onKernel(body []byte) error {
 	var m protocol.KernelState
@@ -237,50 +227,19 @@ func (k *kernel) onKernel(body []byte) error {
 		k.missing.Store(true)
 		return ErrNoInterpreter
 	}
-	k.setLost(clip(m.Cause, maxName))
+	cause := clip(m.Cause, maxName)
+	k.lost.Store(&cause)
 	return nil
 }
 
-func (k *kernel) setLost(cause string) {
-	k.mu.Lock()
-	k.lost = cause
-	k.mu.Unlock()
-}
-
-// takeLost gives once why the interpreter died between runs, or "".
-func (k *kernel) takeLost() string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	lost := k.lost
-	k.lost = ""
-	return lost
-}
-
 // alive reports whether frames still come.
-func (k *kernel) alive() bool {
-	select {
-	case <-k.dead:
-		return false
-	default:
-		return true
-	}
-}
+func (k *kernel) alive() bool { return !isClosed(k.dead) }
 
-// wasCut reports whether a kernel that came up has only lost its connection, as far as can be told from here.
+// wasCut reports whether a kernel that came up has only lost its connection, as far as is known here.
 func (k *kernel) wasCut() bool { return !k.alive() && k.cut && k.wasReady() }
 
 // wasReady reports whether the supervisor ever came up.
-func (k *kernel) wasReady() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.info.Protocol != 0
-}
-
-func (k *kernel) version() string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.info.Version
-}
+func (k *kernel) wasReady() bool { return k.info.Load() != nil }
 
 // errUnresponsive says that the supervisor did not enforce a limit itself, so its container must go.
 var errUnresponsive = errors.New("supervisor does not answer")
@@ -306,11 +265,11 @@ func (k *kernel) follow(r *Run) chan protocol.Done {
 	k.mu.Lock()
 	k.runs[r.ID] = following{r, answer}
 	k.mu.Unlock()
-	r.setKernel(k)
+	r.kernel.Store(k)
 	return answer
 }
 
-// answerTo gives where the end of a run comes that is followed; nil for another.
+// answerTo returns where the end of a run comes that is followed; nil for another.
 func (k *kernel) answerTo(r *Run) chan protocol.Done {
 	k.mu.Lock()
 	defer k.mu.Unlock()

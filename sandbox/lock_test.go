@@ -1,7 +1,7 @@
 package sandbox
 
 import (
-	"fmt"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 // stateDir makes a state directory in a folder of its own, with a session that waits for a server.
@@ -19,7 +20,7 @@ func stateDir(t *testing.T) string {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "planted"+lockSuffix), []byte(keepMark), 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "planted.lock"), []byte("keep\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -98,35 +99,50 @@ func TestTheStateDirectoryIsNobodyElsesToEnter(t *testing.T) {
 }
 
 func TestASessionIsWaitedForByWhatHoldsIt(t *testing.T) {
-	closing, elsewhere := errBeingClosed("s"), fault.New(fault.SessionBusy, "", "elsewhere")
-	busy := func() *fault.Error { return elsewhere }
 	for name, test := range map[string]struct {
 		closing, locked time.Duration // how long, the one after the other
-		want            error
+		says            string
 	}{
 		"free at once":                    {},
-		"locked for a moment":             {0, time.Second, nil},
-		"locked for long":                 {0, time.Minute, elsewhere},
-		"closed after a while":            {5 * time.Second, 0, nil},
-		"closed, then locked at its end":  {5 * time.Second, time.Second, nil},
-		"closed, then taken by a server":  {5 * time.Second, time.Minute, elsewhere},
-		"closed without coming to an end": {time.Minute, 0, closing},
+		"locked for a moment":             {0, time.Second, ""},
+		"locked for long":                 {0, time.Minute, "another running server"},
+		"closed after a while":            {5 * time.Second, 0, ""},
+		"closed, then locked at its end":  {5 * time.Second, time.Second, ""},
+		"closed, then taken by a server":  {5 * time.Second, time.Minute, "another running server"},
+		"closed without coming to an end": {time.Minute, 0, "being closed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				began := time.Now()
-				_, err := patiently(busy, func() {}, func() (int, error) {
-					switch since := time.Since(began); {
-					case since < test.closing:
-						return 0, closing
-					case since < test.closing+test.locked:
-						return 0, errLocked
+				m := newTestManager(t, testConfig(t, completingEngine(t)))
+				if test.closing > 0 {
+					mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+					s, err := m.find("mine")
+					if err != nil || !s.beginClosing(nil) {
+						t.Fatal("not to be closed", err)
 					}
-					return 1, nil
-				})
-				if fmt.Sprint(err) != fmt.Sprint(test.want) {
-					t.Errorf("it came to %v, not to %v", err, test.want)
+					time.AfterFunc(test.closing, func() {
+						lock := s.lock
+						if test.locked > 0 {
+							s.lock = &state.Lock{} // its own goes on as another server's that has just taken it
+							time.AfterFunc(test.locked, lock.Release)
+						}
+						if err := m.finishClosing(context.Background(), s, false); err != nil {
+							t.Error(err)
+						}
+					})
+				} else if test.locked > 0 {
+					lock, err := state.Take(m.config.StateDir, "mine")
+					if err != nil {
+						t.Fatal(err)
+					}
+					time.AfterFunc(test.locked, lock.Release)
 				}
+				_, err := finish(m, RunOptions{Code: "2", SessionID: "mine"})
+				if err != nil != (test.says != "") || err != nil && !strings.Contains(err.Error(), test.says) {
+					t.Errorf("it came to %v", err)
+				}
+				time.Sleep(2 * time.Minute)
+				mustRun(t, m, RunOptions{Code: "3", SessionID: "mine"})
 			})
 		})
 	}

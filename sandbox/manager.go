@@ -1,32 +1,22 @@
 // Package sandbox keeps sessions: each a volume and at most one kernel per language, on a
 // container engine that it is handed.
 //
-// Start with NewManager and Manager.Run; a Run tells its Result when it is Done. The package knows
+// Start with NewManager and Manager.Run; a Run has its Result when it is Done. The package knows
 // nothing of MCP and nothing of Podman. Whatever comes out of a container is bounded and
 // checked, but it remains the word of hostile code.
 package sandbox
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
-	"fmt"
-	"io"
-	"maps"
-	"os"
-	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
-
-// sessionID is what a session may be called.
-var sessionID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 // Manager owns this server's sessions. Its methods may be called from any goroutine.
 type Manager struct {
@@ -35,10 +25,9 @@ type Manager struct {
 
 	mu       sync.Mutex
 	sessions map[string]*session
-	opening  map[string]chan struct{} // closed when the session by that id, "" for the default one, is made
-	entering map[string]chan struct{} // closed when the last run on its way into the session by that id is in
-	fallback string                   // id of the default session, empty while there is none
-	expired  map[string]string        // what to tell of sessions that have expired, by id, "" for the default one
+	fallback string            // id of the default session, empty while there is none
+	expired  map[string]string // notes about sessions that have expired, by id, "" for the default one
+	refused  []*Run            // the last whose sessions could not be opened
 	closed   bool
 
 	ctx     context.Context // of the background work
@@ -53,14 +42,23 @@ type Manager struct {
 // from Prewarm. Close it in the end.
 func NewManager(config Config) *Manager {
 	ctx, stop := context.WithCancel(context.Background())
-	m := &Manager{config: config, sessions: make(map[string]*session), expired: make(map[string]string),
-		opening: make(map[string]chan struct{}), entering: make(map[string]chan struct{}), ctx: ctx, stop: stop}
-	m.working.Go(m.keepHouse)
+	m := &Manager{config: config, sessions: make(map[string]*session), expired: make(map[string]string), ctx: ctx, stop: stop}
+	m.working.Go(m.expire)
 	m.working.Go(m.keepAlive)
 	return m
 }
 
-// Config gives the settings in force.
+// Watch has changed called whenever a session of this server has come into use or gone, from a goroutine
+// of its own. It is called once, before the manager is used.
+func (m *Manager) Watch(changed func()) { m.changed = changed }
+
+func (m *Manager) notifyChanged() {
+	if m.changed != nil {
+		go m.changed()
+	}
+}
+
+// Config returns the settings in force.
 func (m *Manager) Config() Config { return m.config }
 
 // Prewarm makes the default session's kernels ready ahead, as far as Config.Prewarm names them.
@@ -79,58 +77,31 @@ func (m *Manager) Prewarm() {
 	}
 }
 
-// Run queues code in its session, which is made when it does not exist, and returns when that is done: at
-// once, unless another server has the session or it is just being closed, and is then made anew. The error is
-// a fault: bad options, or no session to be had.
+// Run queues code in its session, which is made when it does not exist, and returns at once. Runs of a session keep the
+// order of their calls, also where another server has the session or its predecessor is just being closed, which the run
+// waits for. The error is a fault: bad options, too many sessions, or a server that ends.
 func (m *Manager) Run(options RunOptions) (*Run, error) {
 	if err := m.check(&options); err != nil {
 		return nil, err
 	}
-	before, leave := m.enter(options.SessionID)
-	defer leave()
-	waiting := options.Waiting
-	if waiting == nil {
-		waiting = func() {}
-	}
-	if before != nil {
-		waiting()
-		<-before
-	}
-	run, err := patiently(m.openElsewhere(options.SessionID), waiting, func() (*Run, error) {
+	for {
 		s, err := m.use(options.SessionID)
 		if err != nil {
 			return nil, err
 		}
-		return s.launch(newID("run-"), options)
-	})
-	if err == nil {
-		m.sweepOnce(run.Done())
-	}
-	return run, err
-}
-
-// enter takes the last place among the runs on their way into a session. before, which may be nil, is
-// closed when those before have come in, and leave lets the next one.
-func (m *Manager) enter(id string) (before <-chan struct{}, leave func()) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if id == m.fallback {
-		id = "" // one session, two names
-	}
-	last, in := m.entering[id], make(chan struct{})
-	m.entering[id] = in
-	return last, func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		close(in)
-		if m.entering[id] == in {
-			delete(m.entering, id)
+		run, err := s.launch(state.NewID("run-"), options)
+		if errors.Is(err, errClosing) {
+			continue // since this moment: the next session of the name takes the run
 		}
+		if err == nil {
+			m.sweepOnce(run.Done())
+		}
+		return run, err
 	}
 }
 
 // sweepOnce removes what dead servers left, once in this server's life, after the first answer: when
-// that is out tells after; nil, now.
+// that is out closes after; nil: now.
 func (m *Manager) sweepOnce(after <-chan struct{}) {
 	m.swept.Do(func() {
 		m.working.Go(func() {
@@ -168,233 +139,7 @@ func (m *Manager) check(o *RunOptions) error {
 	return nil
 }
 
-// CheckSessionID refuses what cannot be a session's name.
-func CheckSessionID(id string) error {
-	if sessionID.MatchString(id) {
-		return nil
-	}
-	return fault.New(fault.InvalidSessionID,
-		"Use 1 to 64 letters, digits, _ or -, beginning with a letter or digit; or leave session_id out for the default session.",
-		"%q is not a session id.", clip(id, 80))
-}
-
-// open gives the session to somebody who uses it, the default one for an empty id, and makes it when it
-// does not exist.
-func (m *Manager) open(id string) (*session, error) {
-	return patiently(m.openElsewhere(id), func() {}, func() (*session, error) { return m.use(id) })
-}
-
-// use is open that does not wait: errLocked and errClosing tell what for.
-func (m *Manager) use(id string) (*session, error) {
-	s, err := m.ensure(id)
-	if err == nil && !s.used.Swap(true) {
-		m.cameOrWent()
-	}
-	return s, err
-}
-
-// ensure is use for nobody yet.
-func (m *Manager) ensure(id string) (*session, error) {
-	if id != "" {
-		if err := CheckSessionID(id); err != nil {
-			return nil, err
-		}
-	}
-	for {
-		s, wait, err := m.claim(id)
-		if s != nil || err != nil {
-			return s, err
-		}
-		if wait == nil {
-			return m.admit(id, m.newSession)
-		}
-		<-wait // another call is just making it
-	}
-}
-
-// claim gives the session that exists, or what to wait for where it is being made; and else marks it as
-// being made, which admit must follow.
-func (m *Manager) claim(id string) (*session, <-chan struct{}, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return nil, nil, errShuttingDown()
-	}
-	key := id
-	if id == "" {
-		key = m.fallback
-	}
-	if s := m.sessions[key]; s != nil {
-		if s.isClosing() {
-			return nil, nil, errBeingClosed(s.id)
-		}
-		return s, nil, nil
-	}
-	if wait := m.opening[id]; wait != nil {
-		return nil, wait, nil
-	}
-	if err := m.room(id); err != nil {
-		return nil, nil, err
-	}
-	m.opening[id] = make(chan struct{})
-	return nil, nil, nil
-}
-
-// admit makes a session that was claimed and lets those in who wait for it. Making reads the disk, so
-// nothing is locked meanwhile.
-func (m *Manager) admit(id string, make func(id string, named bool) (*session, error)) (*session, error) {
-	name := id
-	if id == "" {
-		name = newID("sbx-")
-	}
-	s, err := make(name, id != "")
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	close(m.opening[id])
-	delete(m.opening, id)
-	if err != nil {
-		return nil, err
-	}
-	if m.closed {
-		s.abandon()
-		return nil, errShuttingDown()
-	}
-	m.sessions[name] = s
-	m.tellExpired(id, s)
-	if id == "" {
-		m.fallback = name
-	}
-	return s, nil
-}
-
-func errShuttingDown() *fault.Error {
-	return fault.New(fault.SessionBusy, "Start the server again.", "The server is shutting down.")
-}
-
-func (m *Manager) newSession(id string, named bool) (*session, error) {
-	lock, err := m.tryLock(id)
-	if err != nil {
-		return nil, err
-	}
-	resumed := named && lock.kept()
-	if named && !resumed {
-		// A close that could not remove all, or a server that was killed, may have left a folder.
-		_ = os.RemoveAll(sessionFolder(m.config.StateDir, id))
-	}
-	if named {
-		lock.keep()
-	}
-	return newSession(id, named, resumed, lock, &m.config, &m.images), nil
-}
-
-// lock takes the session's lock, and waits for it. The error is a fault.
-func (m *Manager) lock(id string) (*lockFile, error) {
-	return patiently(m.openElsewhere(id), func() {}, func() (*lockFile, error) { return m.tryLock(id) })
-}
-
-// tryLock is lock without the waiting: errLocked where another server has the session.
-func (m *Manager) tryLock(id string) (*lockFile, error) {
-	lock, err := takeLock(m.config.StateDir, id)
-	if err != nil && !errors.Is(err, errLocked) {
-		m.config.Logger.Warn("session lock", "session", id, "error", err)
-		return nil, errNoState(err)
-	}
-	return lock, err
-}
-
-func errNoState(err error) *fault.Error {
-	if errors.Is(err, errForeign) {
-		return fault.New(fault.ExecutionFailed, "Name a folder of your own with --state-dir, or take that one away; the server's log tells which it is.",
-			"The server's state directory belongs to another user, or others can write to it.").Because(err)
-	}
-	return fault.New(fault.ExecutionFailed, "Check that the home directory can be written to, or name another with --state-dir.",
-		"The server cannot write its state directory.").Because(err)
-}
-
-// BeginImport makes a named session that does not exist yet, with the history that OpenHistory gave of
-// another, which may come from anybody. Until CloseSession with keepFiles it is one that nobody wants:
-// what a killed import leaves is removed by the next sweep. ErrBadHistory says that the history makes no
-// sense; the rest are faults: file_exists, and those of opening a session.
-func (m *Manager) BeginImport(id string, history io.Reader) error {
-	if err := CheckSessionID(id); err != nil {
-		return err
-	}
-	s, wait, err := m.claim(id)
-	switch {
-	case err != nil:
-		return err
-	case s != nil || wait != nil:
-		return errSessionExists(id)
-	}
-	_, err = m.admit(id, func(id string, _ bool) (*session, error) { return m.importSession(id, history) })
-	return err
-}
-
-func (m *Manager) importSession(id string, history io.Reader) (*session, error) {
-	lock, err := m.lock(id)
-	if err != nil {
-		return nil, err
-	}
-	if lock.kept() {
-		lock.release()
-		return nil, errSessionExists(id)
-	}
-	if err := importHistory(sessionFolder(m.config.StateDir, id), history); err != nil {
-		lock.remove()
-		return nil, err
-	}
-	return newSession(id, true, false, lock, &m.config, &m.images), nil
-}
-
-func errSessionExists(id string) *fault.Error {
-	return fault.New(fault.FileExists, "Give it another name, or close that session first.", "There is a session %q already.", id)
-}
-
-// room refuses one more session than there may be. Named ones that no server has open count too: they
-// hold their files and perhaps a kernel. Those of other live servers are theirs to count. The caller holds
-// m.mu.
-func (m *Manager) room(id string) error {
-	now := time.Now()
-	idle := make(map[string]time.Duration)
-	for _, s := range m.sessions {
-		idle[s.id] = s.idleFor(now)
-	}
-	for opening := range m.opening {
-		idle[opening] = 0
-	}
-	waiting := keptSessions(m.config.StateDir)
-	_, waits := waiting[id] // to open it makes none more
-	maps.DeleteFunc(waiting, func(kept string, used time.Time) bool {
-		_, open := idle[kept]
-		return open || kept == id || now.Sub(used) >= idleTimeout(m.config.StateDir, kept, m.config.IdleTimeout)
-	})
-	if len(idle)+len(waiting) < m.config.MaxSessions || waits && len(idle) < m.config.MaxSessions {
-		return nil
-	}
-	for kept, used := range waiting {
-		if !openElsewhere(m.config.StateDir, kept) {
-			idle[kept] = max(0, now.Sub(used))
-		}
-	}
-	if len(idle) < m.config.MaxSessions {
-		return nil
-	}
-	longest := slices.SortedFunc(maps.Keys(idle), func(a, b string) int {
-		return cmp.Or(cmp.Compare(idle[b], idle[a]), cmp.Compare(a, b))
-	})
-	names := make([]string, 0, hintedSessions)
-	for _, id := range longest[:min(len(longest), hintedSessions)] {
-		names = append(names, fmt.Sprintf("%s (idle %d s)", id, int(idle[id].Seconds())))
-	}
-	return fault.New(fault.MaxSessions, "Close one of these with close_session, or use one of them: "+strings.Join(names, ", ")+".",
-		"There are %d sessions, and there may be %d.", len(idle), m.config.MaxSessions).
-		With("limit", m.config.MaxSessions)
-}
-
-// hintedSessions is how many sessions are named to somebody who has too many.
-const hintedSessions = 20
-
-// find gives an existing session, the default one for an empty id. session_not_found otherwise.
+// find returns an existing session, the default one for an empty id. session_not_found otherwise.
 func (m *Manager) find(id string) (*session, error) {
 	if id != "" {
 		if err := CheckSessionID(id); err != nil {
@@ -420,7 +165,7 @@ func notFound(id string) *fault.Error {
 	return fault.New(fault.SessionNotFound, hint, "There is no session %q.", id)
 }
 
-// FindRun gives a run of a session that this server has open or that waits for a server, going on or
+// FindRun returns a run of a session that this server has open or that waits for a server, going on or
 // over. run_not_found otherwise.
 func (m *Manager) FindRun(id string) (*Run, error) {
 	for _, s := range m.all() {
@@ -435,19 +180,27 @@ func (m *Manager) FindRun(id string) (*Run, error) {
 		}
 		return run, nil
 	}
+	m.mu.Lock()
+	refused := m.refused
+	m.mu.Unlock()
+	if run := findRun(refused, id); run != nil {
+		return run, nil
+	}
 	return m.findEarlier(id)
 }
 
 // CloseSession ends a session, the default one for an empty id, and removes its files unless
 // keepFiles. It returns when that is done, with the id of the session that it was.
 func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (string, error) {
-	// Half a removal helps nobody, so it is not cut short when the caller leaves.
+	// Half a removal is of no use, so it is not cut short when the caller leaves.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepTimeout)
 	defer cancel()
 	s, err := m.find(id)
-	var f *fault.Error
-	if id != "" && errors.As(err, &f) && f.Code == fault.SessionNotFound {
+	if id != "" && err != nil && fault.From(err).Code == fault.SessionNotFound {
 		return id, m.closeLeftover(ctx, id, keepFiles)
+	}
+	if err == nil {
+		err = s.awaitOpen(ctx)
 	}
 	if err != nil {
 		return "", err
@@ -461,7 +214,7 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 	if err != nil {
 		return errNotDone(err, "look for session %q", id)
 	}
-	if left == nil && !keptOnDisk(m.config.StateDir, id) {
+	if left == nil && !state.IsKept(m.config.StateDir, id) {
 		return notFound(id)
 	}
 	lock, err := m.lock(id)
@@ -474,30 +227,18 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 			volumes = nil
 		}
 		if err := m.config.Engine.Remove(ctx, left.containers, volumes); err != nil {
-			lock.release()
+			lock.Release()
 			return errNotDone(err, "remove all of session %q", id)
 		}
 	}
 	if keepFiles {
-		lock.keep()
-		lock.touch(time.Now())
-		lock.release()
+		lock.Keep()
+		lock.Touch(time.Now())
+		lock.Release()
 	} else {
-		lock.remove()
+		lock.Remove()
 	}
 	return nil
-}
-
-// openElsewhere tells that another server has the session, and what it runs there.
-func (m *Manager) openElsewhere(id string) func() *fault.Error {
-	return func() *fault.Error {
-		running := ""
-		for _, run := range busyWith(&m.config, id) {
-			running += " It runs " + run.String() + "."
-		}
-		return fault.New(fault.SessionBusy, "Use another session_id, or close the session there first.",
-			"Session %q is open in another running server.%s", id, running)
-	}
 }
 
 // drop closes the session and forgets it.
@@ -508,19 +249,20 @@ func (m *Manager) drop(ctx context.Context, s *session, keepFiles bool) error {
 	return m.finishClosing(ctx, s, keepFiles)
 }
 
-// finishClosing follows beginClosing. The session stays known until it is gone, so that nobody makes it
-// anew in between.
+// finishClosing follows beginClosing. Another session of its name opens when it is done.
 func (m *Manager) finishClosing(ctx context.Context, s *session, keepFiles bool) error {
 	err := s.close(ctx, keepFiles)
 	m.mu.Lock()
-	delete(m.sessions, s.id)
-	wasDefault := m.fallback == s.id
-	if wasDefault {
+	if m.sessions[s.id] == s {
+		delete(m.sessions, s.id)
+	}
+	if m.fallback == s.id {
 		m.fallback = ""
 	}
-	again := wasDefault && !m.closed
+	again := !s.named && !m.closed
+	close(s.gone)
 	m.mu.Unlock()
-	m.cameOrWent()
+	m.notifyChanged()
 	if again {
 		m.Prewarm() // a container is kept ready for the next default session too
 	}
@@ -531,7 +273,7 @@ func (m *Manager) finishClosing(ctx context.Context, s *session, keepFiles bool)
 	return nil
 }
 
-// Close ends the unnamed sessions with their files, and lets go of the named ones, which go on. It
+// Close ends the unnamed sessions with their files, and detaches from the named ones, which go on. It
 // reports whether all of that was done when ctx ended; what was not is left to a sweep after this process.
 func (m *Manager) Close(ctx context.Context) bool {
 	m.mu.Lock()
@@ -540,9 +282,12 @@ func (m *Manager) Close(ctx context.Context) bool {
 		return true
 	}
 	m.closed = true
-	all := make([]*session, 0, len(m.sessions))
+	var all []*session
 	for _, s := range m.sessions {
 		all = append(all, s)
+		if s.before != nil {
+			all = append(all, s.before)
+		}
 	}
 	m.mu.Unlock()
 	m.stop()
@@ -572,14 +317,21 @@ func (m *Manager) Close(ctx context.Context) bool {
 
 // leave is a session's end with its server's.
 func (m *Manager) leave(ctx context.Context, s *session) error {
-	if !s.named {
-		return m.drop(ctx, s, false)
+	<-s.opened // soon: m.ctx has ended
+	if !s.isOpen() {
+		return nil
 	}
-	if s.beginClosing(nil) {
+	switch {
+	case !s.beginClosing(nil): // a call is just closing it
+		select {
+		case <-s.gone:
+			return nil
+		case <-ctx.Done():
+			return errBeingClosed(s.id)
+		}
+	case s.named:
 		s.leaveBehind(ctx)
+		return nil
 	}
-	return nil
+	return m.finishClosing(ctx, s, false)
 }
-
-// newID makes a name with 65 random bits behind the prefix.
-func newID(prefix string) string { return prefix + strings.ToLower(rand.Text()[:13]) }

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -324,10 +325,10 @@ func TestForgedAnswersAreBoundedAndChecked(t *testing.T) {
 	if len(res.Displays) != maxDisplays || res.Displays[0].Path != "" || len(res.Displays[0].Data) != 1 || len(res.Displays[0].Data["text/plain"]) > maxText+3 {
 		t.Errorf("displays: %d, first path %q", len(res.Displays), res.Displays[0].Path)
 	}
-	if b := res.Background; len(b) != maxTold || b[0].Path != "" || len(b[0].Text) > maxBackground+3 || b[0].OmittedBytes != 0 {
+	if b := res.Background; len(b) != maxReported || b[0].Path != "" || len(b[0].Text) > maxBackground+3 || b[0].OmittedBytes != 0 {
 		t.Errorf("background: %d", len(b))
 	}
-	if len(res.GoesOn) != maxTold || len(res.GoesOn[0]) > maxName+3 || strings.Contains(res.GoesOn[0], "\x1b") {
+	if len(res.GoesOn) != maxReported || len(res.GoesOn[0]) > maxName+3 || strings.Contains(res.GoesOn[0], "\x1b") {
 		t.Errorf("what goes on: %d", len(res.GoesOn))
 	}
 }
@@ -487,15 +488,16 @@ func TestASessionOfAnotherServerHoldsNoOtherUp(t *testing.T) {
 	want := []string{"first"}
 	var ended sync.WaitGroup
 	for i := range 20 {
-		code, waits := fmt.Sprintf("open('order', 'a').write('%d ')", i), make(chan struct{})
-		waiting := sync.OnceFunc(func() { close(waits) })
+		run, err := b.Run(RunOptions{Code: fmt.Sprintf("open('order', 'a').write('%d ')", i), SessionID: "mine", Language: Python})
+		if err != nil {
+			t.Fatal(err)
+		}
 		ended.Go(func() {
-			defer waiting()
-			if _, err := finish(b, RunOptions{Code: code, SessionID: "mine", Waiting: waiting}); err != nil {
+			<-run.Done()
+			if _, err := run.Result(); err != nil {
 				t.Error(err)
 			}
 		})
-		<-waits
 		want = append(want, strconv.Itoa(i))
 	}
 	mustRun(t, b, RunOptions{Code: "1", SessionID: "other"})
@@ -509,7 +511,7 @@ func TestASessionOfAnotherServerHoldsNoOtherUp(t *testing.T) {
 	}
 }
 
-func TestARunThatWaitsForACallThatWaitsSaysSo(t *testing.T) {
+func TestARunThatWaitsForASessionIsKnownAndCanBeCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := testConfig(t, completingEngine(t))
 		a, b := newTestManager(t, config), newTestManager(t, config)
@@ -521,17 +523,28 @@ func TestARunThatWaitsForACallThatWaitsSaysSo(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		began, waits := time.Now(), make(chan struct{})
-		waiting := sync.OnceFunc(func() { close(waits) })
-		ended.Go(func() {
-			defer waiting()
-			if _, err := finish(b, RunOptions{Code: "2", SessionID: "mine", Waiting: waiting}); err == nil {
-				t.Error("another server's session ran code")
-			}
-		})
-		<-waits
+		began := time.Now()
+		options := RunOptions{Code: "2", SessionID: "mine", Language: Python}
+		run, err1 := b.Run(options)
+		cancelled, err2 := b.Run(options)
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := b.FindRun(run.ID); err != nil || found != run {
+			t.Errorf("found %v, %v", found, err)
+		}
+		if res := run.SoFar(t.Context()); res.Status != Running || !strings.Contains(strings.Join(res.Notes, ""), "has not begun") {
+			t.Errorf("so far it is %+v", res)
+		}
+		mustCancel(t, cancelled)
 		if waited := time.Since(began); waited != 0 {
-			t.Errorf("it said so after %v", waited)
+			t.Errorf("all of that took %v", waited)
+		}
+		<-run.Done()
+		_, err := run.Result()
+		wantCode(t, err, fault.SessionBusy)
+		if found, err := b.FindRun(run.ID); err != nil || found != run {
+			t.Errorf("when it is over: found %v, %v", found, err)
 		}
 		ended.Wait()
 	})
@@ -569,7 +582,7 @@ func TestAnotherServersSessionIsIdleSinceItsLastUse(t *testing.T) {
 // lastUsedAt says when a session was last used, for servers that do not have it open.
 func lastUsedAt(t *testing.T, config Config, id string, then time.Time) {
 	t.Helper()
-	if err := os.Chtimes(filepath.Join(config.StateDir, id+lockSuffix), then, then); err != nil {
+	if err := os.Chtimes(filepath.Join(config.StateDir, id+".lock"), then, then); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -583,7 +596,7 @@ func TestASweepRemovesWhatADeadServerLeft(t *testing.T) {
 	dead.stop()
 	dead.working.Wait()
 	for _, s := range dead.all() {
-		s.lock.release() // as the operating system does when a process ends
+		s.lock.Release() // as the operating system does when a process ends
 	}
 	live := newTestManager(t, config)
 	mustRun(t, live, RunOptions{Code: "1", SessionID: "live"})

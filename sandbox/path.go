@@ -15,13 +15,13 @@ const (
 	maxNameBytes   = 255
 )
 
-// CleanPath takes a path as a request names it, relative to WorkDir or beginning with it, and gives
+// CleanPath takes a path as a request names it, relative to WorkDir or beginning with it, and returns
 // it relative to WorkDir in its shortest form. Where it leads is looked at later, in the container:
 // no path of a request means anything on the host. The error is the fault invalid_path.
 func CleanPath(p string) (string, error) {
 	refuse := func(why string) (string, error) {
 		return "", fault.New(fault.InvalidPath,
-			"Use a path below "+WorkDir+", such as output/report.csv; list_artifacts tells what is there.",
+			"Use a path below "+WorkDir+", such as output/report.csv; list_artifacts lists the files.",
 			"The path %q %s.", clip(p, 120), why)
 	}
 	switch {

@@ -19,9 +19,6 @@ type RunOptions struct {
 	Code      string
 	Timeout   time.Duration // zero: Config.RunTimeout; clamped to Config.MaxRunTimeout
 	Fresh     bool          // in an interpreter of its own, which ends with the run
-	// Waiting is called, perhaps more than once, where the session is to be waited for before the run can be
-	// queued in it. No later Run of the session overtakes this one then. May be nil.
-	Waiting func()
 }
 
 // Progress is how far a run has come.
@@ -32,7 +29,7 @@ type Progress struct {
 	LastLine    string // the last line of output so far
 }
 
-// errInterrupted ends a run's context when somebody asked for that.
+// errInterrupted ends a run's context on request.
 var errInterrupted = errors.New("interrupted on request")
 
 // Run is one execution of code, queued, running or over. Its methods may be called from any
@@ -44,9 +41,9 @@ type Run struct {
 
 	options RunOptions
 	config  *Config
-	code    string          // with the secrets masked, for whoever reads of the run
+	code    string          // with the secrets masked, for histories and other calls
 	earlier bool            // it was begun by a server before this one
-	ahead   func() *RunInfo // the run that has the kernel meanwhile; nil, or gives nil: none is known
+	ahead   func() *RunInfo // the run that has the kernel meanwhile; nil, or returns nil: none is known
 	// unrecorded says that what this server makes of the run's end is not its end.
 	unrecorded atomic.Bool
 	ending     atomic.Bool // its code is over
@@ -56,12 +53,13 @@ type Run struct {
 	done       chan struct{}
 	moved      chan struct{} // has room for one: something new in progress
 
+	kernel atomic.Pointer[kernel] // while it runs
+
 	mu       sync.Mutex
 	progress Progress
 	displays []Display
 	held     int // bytes of the displays' data
 	notes    []string
-	kernel   *kernel // while it runs
 	result   *Result
 	err      error
 }
@@ -76,9 +74,11 @@ func newRun(parent context.Context, config *Config, id, session string, options 
 }
 
 // over reports whether the run is.
-func (r *Run) over() bool {
+func (r *Run) over() bool { return isClosed(r.done) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-r.done:
+	case <-c:
 		return true
 	default:
 		return false
@@ -89,11 +89,7 @@ func (r *Run) over() bool {
 func (r *Run) lastEnd() time.Time { return r.created.Add(2 * r.options.Timeout) }
 
 // isFollowed reports whether a kernel of this server executes the run.
-func (r *Run) isFollowed() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.kernel != nil
-}
+func (r *Run) isFollowed() bool { return r.kernel.Load() != nil }
 
 // Done is closed when the run is over.
 func (r *Run) Done() <-chan struct{} { return r.done }
@@ -106,15 +102,15 @@ func (r *Run) Moved() <-chan struct{} { return r.moved }
 // ignores the interrupt.
 func (r *Run) Interrupt() { r.cancel(errInterrupted) }
 
-// Result gives what a finished run came to, or the fault that kept it from running. Before Done
-// it gives nil, nil.
+// Result returns what a finished run came to, or the fault that kept it from running. Before Done
+// it returns nil, nil.
 func (r *Run) Result() (*Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.result, r.err
 }
 
-// Progress tells how far the run has come.
+// Progress returns how far the run has come.
 func (r *Run) Progress() Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,14 +119,15 @@ func (r *Run) Progress() Progress {
 	return p
 }
 
-// peekTimeout bounds the wait for a supervisor that tells the output so far.
+// peekTimeout bounds the wait for a supervisor that returns the output so far.
 const peekTimeout = 2 * time.Second
 
-// SoFar gives a result with status running and the output so far. ctx bounds the wait for it;
+// SoFar returns a result with status running and the output so far. ctx bounds the wait for it;
 // when it ends first, or the code has not begun, the streams are empty.
 func (r *Run) SoFar(ctx context.Context) *Result {
+	k := r.kernel.Load()
 	r.mu.Lock()
-	k, displays := r.kernel, append([]Display(nil), r.displays...)
+	displays := slices.Clone(r.displays)
 	r.mu.Unlock()
 	res := &Result{
 		SessionID: r.SessionID, RunID: r.ID, Language: r.Language, Status: Running,
@@ -159,12 +156,6 @@ func (r *Run) before() *RunInfo {
 	return r.ahead()
 }
 
-func (r *Run) setKernel(k *kernel) {
-	r.mu.Lock()
-	r.kernel = k
-	r.mu.Unlock()
-}
-
 func (r *Run) note(text string) {
 	r.mu.Lock()
 	if !slices.Contains(r.notes, text) {
@@ -173,7 +164,7 @@ func (r *Run) note(text string) {
 	r.mu.Unlock()
 }
 
-// passNotes gives the notes away that were taken so far.
+// passNotes moves the notes so far to take.
 func (r *Run) passNotes(take func(string)) {
 	r.mu.Lock()
 	notes := r.notes
@@ -213,14 +204,14 @@ func (r *Run) show(d Display, limit int) {
 	r.displays = append(r.displays, d.masked(r.config))
 }
 
-// dropShown lets go of what the code has shown so far.
+// dropShown drops what the code has shown so far.
 func (r *Run) dropShown() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.displays, r.held = nil, 0
 }
 
-// dropImages lets go of what a finished run has shown, but for the paths of the files.
+// dropImages drops what a finished run has shown, but for the paths of the files.
 func (r *Run) dropImages() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -248,7 +239,8 @@ func (r *Run) finish(res *Result, err error, record func(*Result, error)) {
 			res.Notes = append(r.notes, res.Notes...)
 			res.mask(r.config)
 		}
-		r.result, r.err, r.kernel = res, maskedFault(r.config, err), nil
+		r.result, r.err = res, maskedFault(r.config, err)
+		r.kernel.Store(nil)
 		if record != nil {
 			record(r.result, r.err)
 		}

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
-	"slices"
 	"syscall"
 	"time"
 
@@ -19,15 +17,14 @@ import (
 // mostFiles is how many files of one session are moved at once; more wait.
 const mostFiles = 8
 
-// withFiles lends use what reaches the session's files. The error is a fault, or what use was told by something that
-// is none of ours.
+// withFiles lends use what reaches the session's files. The error is a fault, or an error of use's own.
 func (s *session) withFiles(ctx context.Context, use func(context.Context, fileClient) error) error {
 	c, ctx, done, err := s.borrowFiles(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return s.filesFault(ctx, use(ctx, c)) // while the context still tells whether it was cut short
+	return s.filesFault(ctx, use(ctx, c)) // while the context still has the cause of its end
 }
 
 func (s *session) openFile(ctx context.Context, path string, o ReadOptions) (*FileReader, error) {
@@ -45,7 +42,7 @@ func (s *session) openFile(ctx context.Context, path string, o ReadOptions) (*Fi
 	return r, nil
 }
 
-// borrowFiles gives what reaches the session's files, under a context that ends with the session too. done must be
+// borrowFiles returns what reaches the session's files, under a context that ends with the session too. done must be
 // called.
 func (s *session) borrowFiles(ctx context.Context) (c fileClient, joined context.Context, done func(), err error) {
 	if err := s.enter(); err != nil {
@@ -110,15 +107,11 @@ func errOtherImage(id string) *fault.Error {
 // would end as idle while its files are in use. The error says that there is one which this server does
 // not go on with.
 func (s *session) takeOverForFiles() error {
-	if !s.resumed || s.runningLane() != nil {
+	if !s.resumed || s.runningKernel() != nil {
 		return nil
 	}
 	var other error
-	for _, language := range s.startedEarlier() {
-		l := s.lanes[language]
-		if l == nil {
-			continue
-		}
+	for _, l := range s.startedEarlier() {
 		l.starting.Lock()
 		_, err := s.reachEarlier(l)
 		l.starting.Unlock()
@@ -126,7 +119,7 @@ func (s *session) takeOverForFiles() error {
 			other = err
 		}
 	}
-	if s.runningLane() != nil {
+	if s.runningKernel() != nil {
 		return nil
 	}
 	return other
@@ -136,18 +129,18 @@ func (s *session) takeOverForFiles() error {
 func (s *session) filesInEarlier(ctx context.Context) *channel.Conn {
 	ctx, cancel := context.WithTimeout(ctx, s.config.StartTimeout)
 	defer cancel()
-	for _, language := range s.startedEarlier() {
-		if l := s.lanes[language]; l == nil || l.hadKernel() {
+	for _, l := range s.startedEarlier() {
+		if l.had.Load() {
 			continue
 		}
-		proc, err := s.join(ctx, language)
+		proc, err := s.join(ctx, l.language)
 		if err != nil {
 			continue
 		}
 		conn := channel.New(proc, channel.Options{MaxControl: protocol.MaxToServer})
 		body, err := encodeMessage(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: s.record.Token, FilesOnly: true})
 		if err == nil && conn.Send(body) == nil {
-			go func() { // streams get what comes for them while somebody receives
+			go func() { // streams get what comes for them while messages are received
 				for err == nil {
 					_, err = conn.Receive()
 				}
@@ -159,34 +152,38 @@ func (s *session) filesInEarlier(ctx context.Context) *channel.Conn {
 	return nil
 }
 
-// startedEarlier gives the languages that a named session has had a container of.
-func (s *session) startedEarlier() []Language {
+// startedEarlier returns the slots of a named session that have had a container.
+func (s *session) startedEarlier() []*slot {
 	s.engineMu.Lock()
 	defer s.engineMu.Unlock()
-	return slices.Collect(maps.Keys(s.record.Settings))
+	var started []*slot
+	for language := range s.record.Settings {
+		if l := s.slots[Language(language)]; l != nil {
+			started = append(started, l)
+		}
+	}
+	return started
 }
 
-// runningLane gives a lane whose container runs and is this server's, or nil.
-func (s *session) runningLane() *lane {
+// runningKernel returns a kernel of this server whose container runs, or nil.
+func (s *session) runningKernel() *kernel {
 	for _, language := range Languages {
-		if l := s.lanes[language.Language]; l != nil {
-			if k := l.kernelNow(); k != nil && k.alive() {
-				return l
+		if l := s.slots[language.Language]; l != nil {
+			if k := l.kernel.Load(); k != nil && k.alive() {
+				return k
 			}
 		}
 	}
 	return nil
 }
 
-// someKernel gives a kernel whose container runs, and starts one where none does.
+// someKernel returns a kernel whose container runs, and starts one where none does.
 func (s *session) someKernel() (*kernel, error) {
-	if l := s.runningLane(); l != nil {
-		if k := l.kernelNow(); k != nil {
-			return k, nil
-		}
+	if k := s.runningKernel(); k != nil {
+		return k, nil
 	}
 	for _, language := range Languages {
-		if l := s.lanes[language.Language]; l != nil {
+		if l := s.slots[language.Language]; l != nil {
 			return s.kernel(l, l.noteLater, true)
 		}
 	}

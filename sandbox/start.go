@@ -2,16 +2,101 @@ package sandbox
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// startKernel makes the lane's container and sends it its settings. It does not wait until the
+// kernel returns the slot's live kernel: the one it has, one that runs without a server, or a new one.
+func (s *session) kernel(l *slot, note func(string), warm bool) (*kernel, error) {
+	l.starting.Lock()
+	defer l.starting.Unlock()
+	// In the end, because reachEarlier may add notes.
+	defer func() {
+		for _, text := range l.takeNotes() {
+			note(text)
+		}
+	}()
+	if k := l.kernel.Load(); k != nil && k.alive() {
+		l.noteLost(k, note)
+		return k, nil
+	}
+	if k, err := s.retake(l); k != nil || err != nil {
+		return k, err
+	}
+	k, err := s.reachEarlier(l)
+	switch {
+	case k != nil:
+		return k, nil
+	case err != nil && !isFinal(err):
+		return nil, errNotTakenOver(s.id, l.language).Because(err)
+	case l.had.Load():
+		note(fmt.Sprintf("The %s kernel's container had ended since the last run: its variables are gone, the files are there.", l.language))
+	case errors.Is(err, errOtherSettings):
+		note(fmt.Sprintf("The server's settings or secrets have changed since this session's %s kernel began, so it begins anew: its variables are gone, the files are there.", l.language))
+	}
+	k, err = s.startKernel(l, warm)
+	if err != nil {
+		return nil, err
+	}
+	l.setKernel(k)
+	l.reached = true
+	s.loseUnfinished(l, false) // whatever there was has been replaced
+	return k, nil
+}
+
+// discard removes the container of a kernel that is of no more use, unless it has a follower already.
+func (s *session) discard(l *slot, k *kernel) {
+	l.starting.Lock() // the next one of this name is not started while this one is removed
+	defer l.starting.Unlock()
+	k.close()
+	if l.kernel.Load() != k {
+		return
+	}
+	l.kernel.Store(nil)
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.StartTimeout)
+	defer cancel()
+	s.engineMu.Lock()
+	defer s.engineMu.Unlock()
+	if s.ctx.Err() != nil {
+		return // it is another server's by now, or goes with the session
+	}
+	if err := s.config.Engine.Remove(ctx, []string{s.containerName(l.language)}, nil); err != nil {
+		s.config.Logger.Warn("remove container", "session", s.id, "error", err)
+	}
+}
+
+// warm makes the slot's kernel ready ahead of its first run.
+func (s *session) warm(language Language) {
+	l := s.slots[language]
+	if l == nil {
+		return
+	}
+	if s.awaitOpen(s.ctx) != nil {
+		return
+	}
+	s.mu.Lock()
+	if l.inUse() { // a run was quicker
+		s.mu.Unlock()
+		return
+	}
+	turn := l.enqueue()
+	s.mu.Unlock()
+	defer turn.leave()
+	if _, err := s.kernel(l, l.noteLater, true); err != nil {
+		s.config.Logger.Warn("prewarm", "language", language, "error", err, "cause", errors.Unwrap(err))
+	}
+}
+
+// startKernel makes the slot's container and sends it its settings. It does not wait until the
 // supervisor is up: what follows is read when it is. Neither a cancelled run nor a closing session cuts
-// it short: an engine goes on with a request whose client has left, and what it makes then is nobody's.
-func (s *session) startKernel(l *lane, warm bool) (*kernel, error) {
+// it short: an engine goes on with a request whose client has left, and what it makes then would have no owner.
+func (s *session) startKernel(l *slot, warm bool) (*kernel, error) {
 	s.engineMu.Lock()
 	defer s.engineMu.Unlock()
 	if err := context.Cause(s.ctx); err != nil {
@@ -42,16 +127,16 @@ func (s *session) startKernel(l *lane, warm bool) (*kernel, error) {
 	return k, nil
 }
 
-// makeRoom removes what may still have the name of the lane's container: one that ended, that a dead
+// makeRoom removes what may still have the name of the slot's container: one that ended, that a dead
 // server left, or whose start an engine did not finish; or all of a session that was to be removed.
-func (s *session) makeRoom(ctx context.Context, l *lane) error {
+func (s *session) makeRoom(ctx context.Context, l *slot) error {
 	if s.stale {
 		if err := s.config.Engine.Remove(ctx, s.containerNames(), []string{s.volumeName()}); err != nil {
 			return err
 		}
 		s.stale = false
 	}
-	if !l.tried && !l.hadKernel() && !s.resumed {
+	if !l.tried && !l.had.Load() && !s.resumed {
 		return nil
 	}
 	return s.config.Engine.Remove(ctx, []string{s.containerName(l.language)}, nil)
@@ -102,11 +187,25 @@ func (s *session) noteSettings(language Language, setting KernelConfig, image Im
 	}
 	key, err := s.settingsKey(setting, image)
 	if err == nil {
-		s.record.Settings[language] = key
+		s.record.Settings[string(language)] = key
 		s.saveRecord()
 		return
 	}
 	s.config.Logger.Warn("session record", "session", s.id, "error", err)
+}
+
+// settingsKey is the same for containers that were made with the same image, limits and secrets. It is
+// for the user's eyes alone, as the token in the same file is: a reader of it could try guesses at a secret.
+func (s *session) settingsKey(setting KernelConfig, image ImageInfo) (string, error) {
+	text, err := json.Marshal([]any{
+		s.record.Token, image.ID, setting.Image, setting.Command,
+		s.config.Limits, s.config.Env, s.config.VolumeBytes, s.config.VolumeFiles, s.wireLimits(), s.config.IdleTimeout,
+	})
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
 }
 
 // What a run reports at the most.
@@ -116,7 +215,7 @@ const (
 	maxArtifacts  = 100
 )
 
-// neverReady tells why a container that started did not become a kernel: most often its image has
+// neverReady says why a container that started did not become a kernel: most often its image has
 // an interpreter that is too old, or something else by that name.
 func (s *session) neverReady(k *kernel, language Language) *fault.Error {
 	setting := s.config.Kernels[language]

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 // leftover is what one session has on an engine.
@@ -22,14 +22,14 @@ type leftover struct {
 
 // Sweep removes what servers that no longer live left on the engine under this host's label, and
 // returns the ids of the sessions that it removed something of. A named session keeps its volume, and
-// the containers that still run, until nobody has used it for idle. Sessions of live servers are
+// the containers that still run, until it was not used for idle. Sessions of live servers are
 // passed over.
 func Sweep(ctx context.Context, engine Engine, stateDir, host string, idle time.Duration) ([]string, error) {
 	inventory, err := engine.List(ctx, LabelHost, host)
 	if err != nil {
 		return nil, fmt.Errorf("list leftovers: %w", err)
 	}
-	left := group(inventory)
+	left := group(inventory, host)
 	var swept []string
 	var failed []error
 	for id := range left {
@@ -46,31 +46,30 @@ func Sweep(ctx context.Context, engine Engine, stateDir, host string, idle time.
 	return swept, errors.Join(failed...)
 }
 
-// tidy removes the locks and records of sessions that have nothing on the engine and that nobody
-// could want any more.
+// tidy removes the locks and records of sessions that have nothing on the engine and are not
+// kept any more.
 func tidy(stateDir string, left map[string]*leftover, idle time.Duration) {
-	entries, _ := os.ReadDir(stateDir)
-	for _, entry := range entries {
-		id, ok := strings.CutSuffix(entry.Name(), lockSuffix)
-		if !ok || !sessionID.MatchString(id) || left[id] != nil {
+	for _, id := range state.IDs(stateDir) {
+		if left[id] != nil {
 			continue
 		}
-		lock, err := takeLock(stateDir, id)
+		lock, err := state.Take(stateDir, id)
 		switch {
 		case err != nil: // a live server has it
-		case lock.kept() && time.Since(lock.lastUsed()) < idleTimeout(stateDir, id, idle):
-			lock.release()
+		case lock.Kept() && time.Since(lock.LastUsed()) < state.IdleTimeout(stateDir, id, idle):
+			lock.Release()
 		default:
-			lock.remove()
+			lock.Remove()
 		}
 	}
 }
 
-func group(inventory Inventory) map[string]*leftover {
+// group returns by session what a host's servers have on an engine.
+func group(inventory Inventory, host string) map[string]*leftover {
 	found := make(map[string]*leftover)
 	of := func(labels map[string]string, created time.Time) *leftover {
 		id := labels[LabelSession]
-		if !sessionID.MatchString(id) {
+		if !state.ValidID(id) || labels[LabelHost] != host {
 			return &leftover{} // not made by us: leave it alone
 		}
 		if found[id] == nil {
@@ -98,25 +97,25 @@ func group(inventory Inventory) map[string]*leftover {
 	return found
 }
 
-// leftoverOf gives what one session of this host's servers has on an engine; nil: nothing.
+// leftoverOf returns what one session of this host's servers has on an engine; nil: nothing.
 func leftoverOf(ctx context.Context, engine Engine, host, id string) (*leftover, error) {
 	inventory, err := engine.List(ctx, LabelSession, id)
 	if err != nil {
 		return nil, err
 	}
-	return group(ofHost(inventory, host))[id], nil
+	return group(inventory, host)[id], nil
 }
 
-// wanted tells the holder of the session's lock whether it was to outlive its server.
-func (l *leftover) wanted(lock *lockFile) bool {
-	// Where there is no file, the label alone tells that the session is to stay.
-	return lock.kept() || l.named && !lock.found
+// wanted reports whether a session, whose lock the caller has, outlives its server.
+func (l *leftover) wanted(lock *state.Lock) bool {
+	// Where there is no file, the label alone says that the session stays.
+	return lock.Kept() || l.named && !lock.Found
 }
 
-// sweepSession takes away what nobody wants any more of one session, and reports whether that was anything.
+// sweepSession removes what is not kept of one session, and reports whether that was anything.
 func sweepSession(ctx context.Context, engine Engine, stateDir, host, id string, idle time.Duration) (bool, error) {
-	lock, err := takeLock(stateDir, id)
-	if errors.Is(err, errLocked) {
+	lock, err := state.Take(stateDir, id)
+	if errors.Is(err, state.ErrLocked) {
 		return false, nil
 	}
 	if err != nil {
@@ -125,18 +124,18 @@ func sweepSession(ctx context.Context, engine Engine, stateDir, host, id string,
 	// Between the list and the lock a server may have had the session: what counts is what is there now.
 	l, err := leftoverOf(ctx, engine, host, id)
 	if err != nil {
-		lock.release()
+		lock.Release()
 		return false, err
 	}
 	if l == nil {
 		l = &leftover{newest: time.Now()}
 	}
-	lastUsed := lock.lastUsed()
-	if !lock.kept() {
+	lastUsed := lock.LastUsed()
+	if !lock.Kept() {
 		lastUsed = l.newest // the file is one that we have just made, or an unnamed session's
 	}
 	containers, volumes := l.containers, l.volumes
-	stays := l.wanted(lock) && time.Since(lastUsed) < idleTimeout(stateDir, id, idle)
+	stays := l.wanted(lock) && time.Since(lastUsed) < state.IdleTimeout(stateDir, id, idle)
 	if stays {
 		containers, volumes = l.ended, nil
 	}
@@ -144,20 +143,12 @@ func sweepSession(ctx context.Context, engine Engine, stateDir, host, id string,
 		err = engine.Remove(ctx, containers, volumes)
 	}
 	switch {
-	case err != nil, stays && lock.kept():
-		lock.release()
+	case err != nil, stays && lock.Kept():
+		lock.Release()
 	case stays:
-		lock.undo()
+		lock.Discard()
 	default:
-		lock.remove()
+		lock.Remove()
 	}
 	return len(containers)+len(volumes) > 0, err
-}
-
-// ofHost leaves out what other hosts' servers made on the same engine.
-func ofHost(inventory Inventory, host string) Inventory {
-	return Inventory{
-		Containers: slices.DeleteFunc(inventory.Containers, func(c Container) bool { return c.Labels[LabelHost] != host }),
-		Volumes:    slices.DeleteFunc(inventory.Volumes, func(v Volume) bool { return v.Labels[LabelHost] != host }),
-	}
 }

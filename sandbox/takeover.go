@@ -8,9 +8,10 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// isFinal tells the errors after which there is nothing to be taken over from those after which there may be.
+// isFinal reports whether there is nothing to be taken over after this error.
 func isFinal(err error) bool {
 	return isAny(err, errNeverStarted, errOtherSettings, ErrContainerGone, errKernelGone)
 }
@@ -29,7 +30,7 @@ var (
 // takeOver speaks to the supervisor in a container that runs and that this server has no connection to,
 // through a program that joins its stdio to the supervisor's socket. The kernel has its variables, and what went on
 // goes on. The caller holds l.starting.
-func (s *session) takeOver(l *lane) (*kernel, error) {
+func (s *session) takeOver(l *slot) (*kernel, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.StartTimeout)
 	defer cancel()
 	if err := s.fits(ctx, l.language, s.madeWith(l.language)); err != nil {
@@ -67,7 +68,7 @@ func (s *session) exec(ctx context.Context, language Language, command []string)
 	return s.config.Engine.Exec(ctx, s.containerName(language), command)
 }
 
-// fits tells whether a container is one that this server would make itself, by the key of what it was made
+// fits reports whether a container is one that this server would make itself, by the key of what it was made
 // with: errNeverStarted or errOtherSettings where not.
 func (s *session) fits(ctx context.Context, language Language, key string) error {
 	setting := s.config.Kernels[language]
@@ -87,20 +88,23 @@ func (s *session) fits(ctx context.Context, language Language, key string) error
 	return nil
 }
 
-// madeWith tells what the lane's container was made with.
+// madeWith returns what the slot's container was made with.
 func (s *session) madeWith(language Language) string {
 	s.engineMu.Lock()
 	defer s.engineMu.Unlock()
-	return s.record.Settings[language]
+	return s.record.Settings[string(language)]
 }
 
-// adopt makes the runs that go on in a kernel that was taken over, and those whose ends nobody has read, runs of this
+// adopt makes the runs that go on in a kernel that was taken over, and those whose ends no server has read, runs of this
 // server. It is called before any frame of those runs is looked at.
-func (s *session) adopt(l *lane, k *kernel, m protocol.Ready) {
-	for _, id := range append(m.Over[:min(len(m.Over), maxTold)], m.Runs[:min(len(m.Runs), maxFresh)]...) {
-		run := s.unfinished(id)
+func (s *session) adopt(l *slot, k *kernel, m protocol.Ready) {
+	for _, id := range append(m.Over[:min(len(m.Over), maxReported)], m.Runs[:min(len(m.Runs), maxFresh)]...) {
+		run := s.findRun(id)
+		if run != nil && run.over() {
+			run = nil
+		}
 		switch {
-		case run == nil && id == m.Run && sessionID.MatchString(id):
+		case run == nil && id == m.Run && state.ValidID(id):
 			// It goes on, whatever is recorded of it: the next run has to wait for it.
 			run = (&HistoryEntry{RunID: id, Language: l.language, Started: time.Now(), Timeout: s.config.MaxRunTimeout}).
 				run(s.ctx, s.config, s.id)
@@ -119,10 +123,10 @@ func (s *session) adopt(l *lane, k *kernel, m protocol.Ready) {
 		}
 		answer := k.follow(run)
 		if !run.options.Fresh {
-			l.setAdopted(run)
+			l.adopted.Store(run)
 		}
 		go func() {
-			// When it began is not known; the supervisor is who holds it to its limit.
+			// When it began is not known; the supervisor enforces its limit.
 			done, err := k.await(run, answer, run.options.Timeout)
 			res, err := s.outcome(run, l, k, done, err)
 			s.conclude(run, res, err)
@@ -133,10 +137,10 @@ func (s *session) adopt(l *lane, k *kernel, m protocol.Ready) {
 // maxFresh is how many runs a supervisor has at a time.
 const maxFresh = 32
 
-// reachEarlier takes over the lane's container of an earlier server. nil, nil: there is no reason to look
+// reachEarlier takes over the slot's container of an earlier server. nil, nil: there is no reason to look
 // for one. The caller holds l.starting.
-func (s *session) reachEarlier(l *lane) (*kernel, error) {
-	if !s.resumed || l.reached || l.hadKernel() {
+func (s *session) reachEarlier(l *slot) (*kernel, error) {
+	if !s.resumed || l.reached || l.had.Load() {
 		return nil, nil
 	}
 	k, err := s.takeOver(l)
@@ -157,11 +161,11 @@ func (s *session) reachEarlier(l *lane) (*kernel, error) {
 	return nil, err
 }
 
-// retake takes over the lane's own container where only the connection to it may be lost, as it is when
+// retake takes over the slot's own container where only the connection to it may be lost, as it is when
 // Podman's service ends. nil, nil: there is nothing to be had. The error is a fault: the engine is not
-// there, so nobody can tell. The caller holds l.starting.
-func (s *session) retake(l *lane) (*kernel, error) {
-	lost := l.kernelNow()
+// there, so that is not known. The caller holds l.starting.
+func (s *session) retake(l *slot) (*kernel, error) {
+	lost := l.kernel.Load()
 	if !s.named || lost == nil || !lost.wasCut() {
 		return nil, nil
 	}
@@ -179,15 +183,15 @@ func (s *session) retake(l *lane) (*kernel, error) {
 }
 
 // rejoin goes on with a run whose connection was lost under it: its code may go on meanwhile, be over, or
-// not have begun. It gives what kernel.run does, and the kernel that the run has then.
-func (s *session) rejoin(run *Run, l *lane, lost *kernel) (*kernel, protocol.Done, error) {
+// not have begun. It returns what kernel.run does, and the kernel that the run has then.
+func (s *session) rejoin(run *Run, l *slot, lost *kernel) (*kernel, protocol.Done, error) {
 	if s.ctx.Err() != nil {
-		return lost, protocol.Done{}, errKernelGone // it is us who end it
+		return lost, protocol.Done{}, errKernelGone // this server ends it
 	}
 	l.starting.Lock()
 	k, _ := s.retake(l)
 	if k == nil {
-		k = l.kernelNow() // somebody else was quicker, or there is none
+		k = l.kernel.Load() // another call was quicker, or there is none
 	}
 	follows := k != nil && k.instead == lost
 	l.starting.Unlock()
@@ -203,9 +207,9 @@ func (s *session) rejoin(run *Run, l *lane, lost *kernel) (*kernel, protocol.Don
 }
 
 // reach takes over what an earlier server left running, so that a run of it is known here. The error is a
-// fault that says why the run's state cannot be told.
+// fault that says why the run's state is not known.
 func (s *session) reach(language Language) error {
-	l := s.lanes[language]
+	l := s.slots[language]
 	if l == nil {
 		return fault.New(fault.InvalidArgument, "Start the server with that language on.", "There is no %s here.", language)
 	}
@@ -223,20 +227,11 @@ func (s *session) reach(language Language) error {
 	return nil
 }
 
-// loseUnfinished settles the lane's runs of earlier servers that nobody will tell the end of.
-func (s *session) loseUnfinished(l *lane, alive bool) {
+// loseUnfinished settles the slot's runs of earlier servers whose ends will not be known.
+func (s *session) loseUnfinished(l *slot, alive bool) {
 	for _, run := range s.runsNow() {
 		if run.earlier && !run.over() && run.Language == l.language && !run.isFollowed() {
 			s.settle(run, lostResult(run, alive), nil)
 		}
 	}
-}
-
-// unfinished gives a run whose end is not known.
-func (s *session) unfinished(id string) *Run {
-	run := s.findRun(id)
-	if run == nil || run.over() {
-		return nil
-	}
-	return run
 }

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +16,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 // leaveSessions has a server run code in named sessions and end. It gives the settings for the next one.
@@ -145,7 +146,7 @@ func TestAVisitorLeavesASessionAsItIs(t *testing.T) {
 	if got := e.holds(t); !slices.Equal(got, before) {
 		t.Errorf("the engine holds %q, held %q", got, before)
 	}
-	if idle := loadRecord(sessionFolder(config.StateDir, "mine")).IdleSeconds; idle != config.IdleTimeout.Seconds() {
+	if idle := state.LoadRecord(config.StateDir, "mine").IdleSeconds; idle != config.IdleTimeout.Seconds() {
 		t.Errorf("it stays for %v s", idle)
 	}
 	wantValue(t, mustRun(t, newTestManager(t, config), RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
@@ -157,7 +158,7 @@ func TestAKernelThatCannotBeTakenOverIsReplaced(t *testing.T) {
 		"other secrets":             func(_ *testing.T, c *Config, _ *testEngine) { c.Env = map[string]string{"KEY": "new"} },
 		"a supervisor that refuses": func(_ *testing.T, _ *Config, e *testEngine) { e.fails(faults{exec: refusing}) },
 		"another token": func(t *testing.T, c *Config, e *testEngine) {
-			token := loadRecord(sessionFolder(c.StateDir, "mine")).Token
+			token := state.LoadRecord(c.StateDir, "mine").Token
 			e.fails(faults{exec: func(container string) (Process, error) {
 				p, err := e.Processes.Exec(t.Context(), container, containers.Join())
 				return forging{p, token, strings.Repeat("x", len(token))}, err
@@ -194,7 +195,7 @@ func TestASweepLeavesWhatALaterServerCanTakeOver(t *testing.T) {
 	sweep(0) // what a sweep is told counts less than what the session's own server promised
 	lastUsedAt(t, config, "mine", time.Now().Add(-config.IdleTimeout))
 	sweep(0, "mine")
-	if left := keptSessions(config.StateDir); len(e.holds(t)) != 0 || len(left) != 0 {
+	if left := state.Kept(config.StateDir); len(e.holds(t)) != 0 || len(left) != 0 {
 		t.Errorf("engine holds %q, and the state folder %v", e.holds(t), left)
 	}
 }
@@ -372,7 +373,7 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 	})
 	t.Run("holds up the next one, whatever is recorded of it", func(t *testing.T) {
 		config, id := begin(t, newEngine(t), true)
-		if err := os.Remove(historyPath(config.StateDir, "mine")); err != nil {
+		if err := os.RemoveAll(filepath.Join(state.Folder(config.StateDir, "mine"), "history")); err != nil {
 			t.Fatal(err)
 		}
 		later := newTestManager(t, config)
@@ -425,7 +426,7 @@ func TestRunsThatAHostileSupervisorNames(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, run := range s.runsNow() {
-				if run.ID == "" || !sessionID.MatchString(run.ID) {
+				if run.ID == "" || !state.ValidID(run.ID) {
 					t.Errorf("there is a run %q", run.ID)
 				}
 			}
@@ -440,18 +441,16 @@ func TestRunsThatAHostileSupervisorNames(t *testing.T) {
 func TestOnlySoManyRunsAreTakenOver(t *testing.T) {
 	e := newEngine(t)
 	config := leaveSessions(t, e, "mine")
-	var history bytes.Buffer
+	w := history.NewWriter()
+	if _, err := w.Open(state.Folder(config.StateDir, "mine")); err != nil {
+		t.Fatal(err)
+	}
 	var ids []string
 	for i := range 200 {
 		ids = append(ids, fmt.Sprint("run-", i))
-		begin := map[string]any{"run_id": ids[i], "language": "python", "code": "1", "timeout_ms": 60_000, "started": time.Now()}
-		line, err := json.Marshal(map[string]any{"begin": begin})
-		if err != nil {
-			t.Fatal(err)
-		}
-		history.Write(append(line, '\n'))
+		w.Begin(history.Begin{RunID: ids[i], Language: "python", Code: "1", TimeoutMS: 60_000, Started: time.Now()})
 	}
-	appendTo(t, historyPath(config.StateDir, "mine"), history.Bytes())
+	mustClose(t, w)
 	e.fails(faults{exec: func(string) (Process, error) {
 		return enginetest.Play(played(func(p peer) {
 			p.ready(map[string]any{"run": "", "runs": ids, "over": ids})
@@ -463,6 +462,7 @@ func TestOnlySoManyRunsAreTakenOver(t *testing.T) {
 	}})
 	later := newTestManager(t, config)
 	wantValue(t, mustRun(t, later, RunOptions{Code: "2", SessionID: "mine"}), "2")
+	later.Close(t.Context()) // which writes what waits to be written
 	entries, err := ReadHistory(config.StateDir, "mine")
 	if err != nil {
 		t.Fatal(err)
@@ -473,7 +473,7 @@ func TestOnlySoManyRunsAreTakenOver(t *testing.T) {
 			told++
 		}
 	}
-	if told == 0 || told > maxFresh+maxTold {
+	if told == 0 || told > maxFresh+maxReported {
 		t.Errorf("the ends of %d runs are believed", told)
 	}
 }
@@ -550,7 +550,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "it is known to be lost", func() bool { return !s.lanes[Python].kernelNow().alive() })
+			eventually(t, "it is known to be lost", func() bool { return !s.slots[Python].kernel.Load().alive() })
 			res := mustRun(t, m, RunOptions{Code: "'x' in globals()", SessionID: test.id})
 			if kept := len(e.specs()) == 1 && len(res.Notes) == 0 && *res.Value == "True"; kept != test.kept {
 				t.Errorf("%d containers were started, notes are %q", len(e.specs()), res.Notes)
@@ -597,7 +597,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 		}
 		e.fails(faults{exec: func(string) (Process, error) { return nil, ErrEngineUnavailable }})
 		e.Cut(container)
-		eventually(t, "it is known to be lost", func() bool { return !s.lanes[Python].kernelNow().alive() })
+		eventually(t, "it is known to be lost", func() bool { return !s.slots[Python].kernel.Load().alive() })
 		_, err = finish(m, RunOptions{Code: "2", SessionID: "mine", Language: Python})
 		wantCode(t, err, fault.EngineUnavailable)
 		e.fails(faults{})
@@ -622,7 +622,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it is known", func() bool { return !s.lanes[Python].kernelNow().alive() })
+		eventually(t, "it is known", func() bool { return !s.slots[Python].kernel.Load().alive() })
 		if res := mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}); len(e.specs()) != 2 || len(res.Notes) != 1 || e.joined() != 0 {
 			t.Errorf("%d containers were started, %d joined, notes are %q", len(e.specs()), e.joined(), res.Notes)
 		}
@@ -655,8 +655,8 @@ func TestASessionThatNeverHadAContainerCanBeSeenAndClosed(t *testing.T) {
 	if list := listed(t, later); len(list) != 1 || list[0].ID != "ghost" || list[0].Owner != OwnerNone {
 		t.Errorf("listed %+v", list)
 	}
-	if _, err := later.CloseSession(t.Context(), "ghost", false); err != nil || len(keptSessions(config.StateDir)) != 0 {
-		t.Errorf("closed: %v, kept %v", err, keptSessions(config.StateDir))
+	if _, err := later.CloseSession(t.Context(), "ghost", false); err != nil || len(state.Kept(config.StateDir)) != 0 {
+		t.Errorf("closed: %v, kept %v", err, state.Kept(config.StateDir))
 	}
 }
 

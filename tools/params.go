@@ -237,8 +237,8 @@ func exact(value any) any {
 // check returns the first thing that was wrong with the arguments.
 func (p *params) check() error { return p.first }
 
-// toldUnknown bounds the names of a note.
-const toldUnknown = 5
+// namedUnknown bounds the names of a note.
+const namedUnknown = 5
 
 // ignored is the note that there are arguments that were not read; empty where there are none.
 func (p *params) ignored() string {
@@ -251,8 +251,8 @@ func (p *params) ignored() string {
 	if len(unknown) == 0 {
 		return ""
 	}
-	if more := len(unknown) - toldUnknown; more > 0 {
-		unknown = append(unknown[:toldUnknown], fmt.Sprintf("and %d more", more))
+	if more := len(unknown) - namedUnknown; more > 0 {
+		unknown = append(unknown[:namedUnknown], fmt.Sprintf("and %d more", more))
 	}
 	return fmt.Sprintf("Note: ignored %s: the tool's arguments are %s.", list(unknown), list(p.known))
 }

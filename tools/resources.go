@@ -3,7 +3,6 @@ package tools
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -76,8 +75,7 @@ func (d *Deps) registerResources(s *server.MCPServer) {
 }
 
 func (d *Deps) environments(ctx context.Context, _ string) (string, error) {
-	text, err := json.MarshalIndent(environmentsFields{Environments: d.Environments(ctx), Network: "none", Limits: d.limits()}, "", " ")
-	return string(text), err
+	return indented(environmentsFields{Environments: d.Environments(ctx), Network: "none", Limits: d.limits()})
 }
 
 // readResource masks what a resource says.

@@ -81,7 +81,6 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 			options := sandbox.RunOptions{
 				Language: language.Language, Code: p.required("code"), SessionID: p.text("session_id"),
 				Timeout: p.seconds("timeout_seconds"), Fresh: p.flag("fresh"),
-				Waiting: func() { stdio.Settled(ctx) },
 			}
 			if err := p.check(); err != nil {
 				return nil, err

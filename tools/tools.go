@@ -151,7 +151,7 @@ func (d *Deps) exists(name string) bool {
 }
 
 // wrap makes an MCP handler of a tool's: it reads the arguments, and turns whatever the tool does
-// into a result. It never returns an error to mcp-go but the context's own, whose text nobody sees.
+// into a result. It never returns an error to mcp-go but the context's own, whose text no client shows.
 func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 	return func(ctx context.Context, request mcp.CallToolRequest) (res *mcp.CallToolResult, err error) {
 		defer func() {

@@ -97,7 +97,7 @@ func (d *Deps) handleUpload(ctx context.Context, p *params) (*render.Answer, err
 	return render.Text(text, fields), nil
 }
 
-// uploadContent is the ways in which a call may give a file's content.
+// uploadContent is the ways in which a call may pass a file's content.
 type uploadContent struct {
 	text, base64  content.Text
 	url, hostPath string

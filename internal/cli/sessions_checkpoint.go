@@ -15,6 +15,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/checkpoint"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 // maxBytesFlag bounds a checkpoint's files; 0 means as much as a session may hold.
@@ -72,11 +74,11 @@ func (s *Settings) export(ctx context.Context, manager *sandbox.Manager, id stri
 	if _, err := manager.Resume(ctx, id); err != nil {
 		return checkpoint.Report{}, err
 	}
-	history, size, err := sandbox.OpenHistory(manager.Config().StateDir, id)
+	ran, size, err := history.Export(state.Folder(manager.Config().StateDir, id))
 	if err != nil {
 		return checkpoint.Report{}, err
 	}
-	defer func() { _ = history.Close() }()
+	defer func() { _ = ran.Close() }()
 	manifest := checkpoint.Manifest{
 		SessionID: id, Created: before.Created.UTC(), Program: currentVersion(), PassThroughEnv: s.PassThroughEnv,
 	}
@@ -84,7 +86,7 @@ func (s *Settings) export(ctx context.Context, manager *sandbox.Manager, id stri
 		manifest.Languages = append(manifest.Languages, language)
 	}
 	slices.Sort(manifest.Languages)
-	told, err := checkpoint.Export(ctx, to, manifest, history, size, checkpoint.SessionVolume{Manager: manager, ID: id}, limits)
+	told, err := checkpoint.Export(ctx, to, manifest, ran, size, checkpoint.SessionVolume{Manager: manager, ID: id}, limits)
 	if len(before.Kernels) == 0 {
 		// The container that read the files has no variables that anybody wants.
 		if _, closed := manager.CloseSession(ctx, id, true); err == nil {
@@ -153,8 +155,8 @@ type sessionImport struct {
 
 // run imports the session and releases it, or removes it again.
 func (i *sessionImport) run(ctx context.Context, from io.Reader, limits checkpoint.Limits) (checkpoint.Summary, error) {
-	told, err := checkpoint.Import(ctx, from, limits, func(m checkpoint.Manifest, history io.Reader) (checkpoint.Volume, error) {
-		return i.begin(ctx, m, history)
+	told, err := checkpoint.Import(ctx, from, limits, func(m checkpoint.Manifest, ran io.Reader) (checkpoint.Volume, error) {
+		return i.begin(ctx, m, ran)
 	})
 	switch {
 	case err == nil:
@@ -167,7 +169,7 @@ func (i *sessionImport) run(ctx context.Context, from io.Reader, limits checkpoi
 }
 
 // begin makes the session, with the history, when nothing of its name is there.
-func (i *sessionImport) begin(ctx context.Context, m checkpoint.Manifest, history io.Reader) (checkpoint.Volume, error) {
+func (i *sessionImport) begin(ctx context.Context, m checkpoint.Manifest, ran io.Reader) (checkpoint.Volume, error) {
 	if i.id == "" {
 		i.id = m.SessionID
 	}
@@ -176,8 +178,8 @@ func (i *sessionImport) begin(ctx context.Context, m checkpoint.Manifest, histor
 	} else if fault.From(err).Code != fault.SessionNotFound {
 		return nil, err
 	}
-	if err := i.manager.BeginImport(i.id, history); err != nil {
-		if errors.Is(err, sandbox.ErrBadHistory) {
+	if err := i.manager.BeginImport(i.id, ran); err != nil {
+		if errors.Is(err, history.ErrBad) {
 			err = fault.New(fault.InvalidContent, "Use a file that `code-sandbox-mcp sessions export` wrote.", "The history in the file makes no sense.").Because(err)
 		}
 		return nil, err

@@ -22,6 +22,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
@@ -359,8 +360,8 @@ func homeDir() string {
 	return ""
 }
 
-// isAnothers is sandbox.IsAnothers of a folder; false where there is none, which can be made, perhaps.
+// isAnothers is state.IsAnothers of a folder; false where there is none, which can be made, perhaps.
 func isAnothers(folder string) bool {
 	info, err := os.Stat(folder) //nolint:gosec // it is only looked at
-	return err == nil && sandbox.IsAnothers(info)
+	return err == nil && state.IsAnothers(info)
 }

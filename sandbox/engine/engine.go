@@ -35,7 +35,7 @@ type Spec struct {
 // WorkDir is where every container has its session's volume.
 const WorkDir = "/mnt/data"
 
-// Container is what List tells about a container.
+// Container is what List returns of a container.
 type Container struct {
 	Name    string
 	Labels  map[string]string
@@ -43,7 +43,7 @@ type Container struct {
 	Created time.Time
 }
 
-// Volume is what List tells about a volume.
+// Volume is what List returns of a volume.
 type Volume struct {
 	Name    string
 	Labels  map[string]string
@@ -58,7 +58,7 @@ type Inventory struct {
 
 // Process is the stdio of a container's process 1, or of a program started in it later.
 //
-// Close lets go of the stdio and does not stop a container; use Engine.Remove for
+// Close closes the stdio and does not stop a container; use Engine.Remove for
 // that. Read ends with io.EOF when the container or the engine is gone. Write may be
 // used at the same time as Read, but not by two goroutines at once.
 type Process interface {
@@ -80,7 +80,7 @@ type ImageInfo struct {
 //
 // Every call honours its context's deadline. ErrEngineUnavailable (wrapped) says that
 // no engine answers and that nothing was done; ErrImageMissing that an image is not
-// there; ErrArchitecture that there is no process 1 for it. That it lacks an interpreter, process 1 tells.
+// there; ErrArchitecture that there is no process 1 for it. That it lacks an interpreter, process 1 reports.
 type Engine interface {
 	// Image looks an image up. It never pulls.
 	Image(ctx context.Context, ref string) (ImageInfo, error)
@@ -93,9 +93,9 @@ type Engine interface {
 	Exec(ctx context.Context, container string, command []string) (Process, error)
 	// Remove kills and removes containers by name, then volumes. What is not there is no error.
 	Remove(ctx context.Context, containers, volumes []string) error
-	// List tells what carries the label key with this value, or with any value when it is empty.
+	// List returns what carries the label key with this value, or with any value when it is empty.
 	List(ctx context.Context, key, value string) (Inventory, error)
-	// Close lets go of the engine, and ends a service that it started itself.
+	// Close releases the engine, and ends a service that it started itself.
 	Close() error
 }
 

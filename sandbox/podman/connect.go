@@ -118,7 +118,7 @@ func shuttingDown() error {
 	return &UnavailableError{Reason: "the server is shutting down", Fix: "start it again"}
 }
 
-// limit gives a call the engine's own deadline where its caller set none.
+// limit returns a call the engine's own deadline where its caller set none.
 func (e *Engine) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, set := ctx.Deadline(); set {
 		return context.WithCancel(ctx)
@@ -256,7 +256,7 @@ func listens(ctx context.Context, address string) bool {
 }
 
 // ping connects and waits for the service's first answer. The bindings' ssh and tcp
-// dialers ignore contexts, hence the goroutine, which ends when they give up.
+// dialers ignore contexts, hence the goroutine, which ends when they do.
 func ping(ctx context.Context, address string) (*link, error) {
 	// Not a child of ctx: the connection outlives the call that made it.
 	lasting, release := context.WithCancel(context.Background())

@@ -48,7 +48,7 @@ type Options struct {
 	ConnectTimeout time.Duration
 	// CallTimeout bounds one call to the engine whose caller set no deadline. Zero: 60 s.
 	CallTimeout time.Duration
-	// Logger gets what a person who debugs wants to know. Nil: nothing is logged.
+	// Logger gets what helps to debug. Nil: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -74,7 +74,7 @@ type Engine struct {
 	close   context.CancelFunc
 
 	// connecting holds one token, which guards the fields below it. A channel, because
-	// whoever waits for it must be able to give up.
+	// a call that waits for it must be able to end.
 	connecting chan struct{}
 	link       *link
 

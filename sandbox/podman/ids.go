@@ -111,7 +111,7 @@ func (e *Engine) Prepare(ctx context.Context, image string) error {
 	return removeContainer(conn, spec.Name)
 }
 
-// passwdEntry names the user of a container to programs that ask who they are.
+// passwdEntry names the user of a container to programs that look their user up.
 func passwdEntry(user int64) string {
 	return fmt.Sprintf("sandbox:*:%d:%d:sandbox:/tmp:/bin/sh", user, user)
 }
@@ -162,8 +162,8 @@ func sizeOf(ranges []idtools.IDMap) int64 {
 	return sum
 }
 
-// localIDs tells of the service behind a socket of this machine. It is not ok where the files do not
-// tell all: of another user's service, and where a directory service gives out the ids.
+// localIDs describes the service behind a socket of this machine. It is not ok where the files do not
+// have all: of another user's service, and where a directory service assigns the ids.
 func localIDs(socket string) (space idSpace, ok bool) {
 	info, err := os.Stat(socket)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/containers/podman/v5/pkg/bindings/system"
 )
 
-// Info is what an engine tells about itself and its machine.
+// Info is what an engine reports about itself and its machine.
 type Info struct {
 	Address           string // of the service, without a password
 	OwnService        bool   // this process started it
@@ -75,7 +75,7 @@ func (e *Engine) Info(ctx context.Context) (Info, error) {
 			Arch:              report.Host.Arch,
 			Kernel:            report.Host.Kernel,
 		}
-		// Podman leaves it out where the runtime does not tell its version.
+		// Podman leaves it out where the runtime does not report its version.
 		if oci := report.Host.OCIRuntime; oci != nil {
 			info.OCIRuntime = oci.Name
 			info.RuntimeVersion, _, _ = strings.Cut(oci.Version, "\n")

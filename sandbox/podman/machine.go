@@ -8,7 +8,7 @@ import (
 	"os/exec"
 )
 
-// machine is what `podman machine inspect` tells about a virtual machine.
+// machine is what `podman machine inspect` prints about a virtual machine.
 type machine struct {
 	Name           string
 	State          string

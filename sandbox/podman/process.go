@@ -41,7 +41,7 @@ type process struct {
 }
 
 // attach takes over the stdio of a container that has not been started yet. The empty
-// detach keys matter: by default two bytes of binary input would let go of the container.
+// detach keys matter: by default two bytes of binary input would detach the container.
 func attach(ctx context.Context, id string) (*process, error) {
 	return hijack(ctx, "/containers/"+id+"/attach", "stream=true&stdin=true&stdout=true&stderr=true&logs=false&detachKeys=", "")
 }
@@ -106,7 +106,7 @@ func upgrade(conn net.Conn, request *http.Request) (*bufio.Reader, error) {
 	return nil, (&bindings.APIResponse{Response: answer, Request: request}).Process(nil)
 }
 
-// Read gives what the program wrote to its stdout. Its stderr is set aside on the way.
+// Read returns what the program wrote to its stdout. Its stderr is set aside on the way.
 func (p *process) Read(buffer []byte) (int, error) {
 	p.reading.Lock()
 	defer p.reading.Unlock()

@@ -23,7 +23,7 @@ import (
 
 // The service reads a container's seccomp profile from its own machine. Where that is
 // this one, the profile is a file in the state directory. Where it is not (ssh, tcp, a
-// virtual machine), it goes into a small volume, whose place there Podman tells.
+// virtual machine), it goes into a small volume, whose place there Podman reports.
 
 // profileFile remembers the place of the profile, by link.
 type profileFile struct {

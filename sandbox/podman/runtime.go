@@ -66,7 +66,7 @@ func isolation(ociRuntime string) Isolation {
 
 func isGVisor(ociRuntime string) bool { return isolation(ociRuntime) == GVisor }
 
-// runtimeFlags is what podman has to tell a runtime so that it can start our containers, as an
+// runtimeFlags is what podman has to pass to a runtime so that it can start our containers, as an
 // ordinary user or as root.
 func runtimeFlags(ociRuntime string, rootless bool) []string {
 	if !isGVisor(ociRuntime) {

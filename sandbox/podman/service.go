@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// serviceIdle ends a service that nobody talks to: the safety net for one whose
-	// server was killed where the kernel does not tell it so.
+	// serviceIdle ends an unused service: the safety net for one whose
+	// server was killed where the kernel does not signal that.
 	serviceIdle = 10 * time.Minute
 
 	serviceStopGrace = 300 * time.Millisecond
@@ -130,7 +130,7 @@ func serviceCommand(program, ociRuntime, socket string) *exec.Cmd {
 }
 
 // run owns the process from start to wait, on one thread of its own: the signal that
-// tells the service of our death is sent when the thread that started it ends.
+// signals our death to the service is sent when the thread that started it ends.
 func (s *service) run() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -191,7 +191,7 @@ func (s *service) ended() bool {
 }
 
 // stop ends the service and waits for it, a moment politely and then not. Rootless
-// Podman is two processes, so the whole group is told.
+// Podman is two processes, so the whole group gets the signal.
 func (s *service) stop() {
 	if s.signal(syscall.SIGTERM); s.endsWithin(serviceStopGrace) {
 		return
@@ -218,7 +218,7 @@ func (s *service) endsWithin(grace time.Duration) bool {
 }
 
 // serviceDir is a private directory for one service's socket. A lock on a file in it, which has the number of the
-// service's process group, tells other servers that it is in use, and is gone with the process that held it.
+// service's process group, shows other servers that it is in use, and is gone with the process that held it.
 type serviceDir struct {
 	path string
 	lock *os.File

@@ -54,7 +54,7 @@ type hostFacts struct {
 }
 
 // containerSpec is the whole of what Podman is asked for. It is pure: the same input
-// gives the same container, and a golden file holds it.
+// returns the same container, and a golden file holds it.
 func containerSpec(spec sandbox.Spec, host hostFacts) *specgen.SpecGenerator {
 	return &specgen.SpecGenerator{
 		ContainerBasicConfig:       basics(spec, host),
@@ -145,7 +145,7 @@ func security(host hostFacts) specgen.ContainerSecurityConfig {
 		// Set-user-id programs of the image stay powerless.
 		NoNewPrivileges: ptr(true),
 		Privileged:      ptr(false),
-		// seccomp.go tells what is left.
+		// seccomp.go has what is left.
 		SeccompProfilePath: host.seccompPath,
 		ReadOnlyFilesystem: ptr(true),
 		// Podman's own tmpfs mounts over a read-only root have no size; Mounts has ours. Without them Podman 5

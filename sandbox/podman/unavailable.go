@@ -25,7 +25,7 @@ type UnavailableError struct {
 	Err    error  // for the log; may be nil
 }
 
-// Error gives the reason and, for the log, what lies behind it.
+// Error returns the reason and, for the log, what lies behind it.
 func (e *UnavailableError) Error() string {
 	if e.Err == nil {
 		return e.Reason
@@ -33,7 +33,7 @@ func (e *UnavailableError) Error() string {
 	return e.Reason + ": " + e.Err.Error()
 }
 
-// Explain gives the words for a person: what is wrong, and what mends it.
+// Explain returns the words for a person: what is wrong, and what mends it.
 func (e *UnavailableError) Explain() (reason, fix string) {
 	return e.Reason + ".", e.Fix
 }
@@ -46,7 +46,7 @@ func (e *UnavailableError) Unwrap() []error {
 	return []error{sandbox.ErrEngineUnavailable, e.Err}
 }
 
-// orUnavailable gives the more exact description that err has, or else this one.
+// orUnavailable returns the more exact description that err has, or else this one.
 func orUnavailable(err error, otherwise UnavailableError) *UnavailableError {
 	var exact *UnavailableError
 	if errors.As(err, &exact) {
@@ -95,7 +95,7 @@ func responseCode(err error) (int, bool) {
 }
 
 // says reports whether the engine's answer contains one of the phrases. Podman's API
-// tells most failures apart only in words.
+// distinguishes most failures only in words.
 func says(err error, phrases ...string) bool {
 	text := strings.ToLower(err.Error())
 	for _, phrase := range phrases {

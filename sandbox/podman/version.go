@@ -13,7 +13,7 @@ var oldest = semver.MustParse("4.3.0")
 // errNotPodman is for a service that answers whatever it is asked.
 var errNotPodman = errors.New("what answers there is not Podman")
 
-// checkVersion judges the version that a service gives, which is zero where it gives none.
+// checkVersion judges the version that a service reports, which is zero where it reports none.
 func checkVersion(v semver.Version) error {
 	if v.EQ(semver.Version{}) {
 		return errNotPodman

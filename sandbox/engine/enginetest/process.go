@@ -111,7 +111,7 @@ func (p *process) Read(b []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
-	if !p.closed.Load() && p.said != nil { // whoever reads to the end may ask for what was said before
+	if !p.closed.Load() && p.said != nil { // a reader may ask at the end for what was written before
 		select {
 		case <-p.said:
 		case <-time.After(time.Second): // what it has started goes on

@@ -78,7 +78,7 @@ func (m *machine) writePrograms() (string, error) {
 		return "", err
 	}
 	folder := filepath.Join(m.dir, "programs")
-	// A process that is forked meanwhile would have the file open for writing, and nobody could start it.
+	// A process that is forked meanwhile would have the file open for writing, and it could not be started.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	for _, f := range files {
@@ -257,7 +257,7 @@ func (p *Processes) Close() error {
 // Folder is where a volume's files are.
 func (m *machine) Folder(volume string) string { return filepath.Join(m.dir, "volumes", volume) }
 
-// Cut ends the connection that Start gave to a container, as the end of an engine's service does. The container goes on.
+// Cut ends the connection that Start returned to a container, as the end of an engine's service does. The container goes on.
 func (m *machine) Cut(name string) { _ = m.find(name).main.Close() }
 
 // Kill ends a container, which stays, as a crash of it does.

@@ -30,7 +30,7 @@ func Text(text string, fields any) *Answer {
 	return &Answer{Content: []mcp.Content{mcp.NewTextContent(text)}, Fields: fields}
 }
 
-// slim is fields of which _meta has a part only: ids, status, counts and paths. Several clients give the model the
+// slim is fields of which _meta has a part only: ids, status, counts and paths. Several clients pass the model the
 // whole result, and the text has the rest.
 type slim interface{ Meta() any }
 

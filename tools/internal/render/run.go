@@ -106,13 +106,13 @@ func (r *Renderer) Run(ctx context.Context, res *sandbox.Result) *Answer {
 // renderTexts returns the answer without images, with at most so many bytes of each of its texts; shown are the lines
 // that describe what was displayed.
 func (r *Renderer) renderTexts(res *sandbox.Result, parts []part, shown string, each int) *Answer {
-	var b, told strings.Builder
+	var b, output strings.Builder
 	texts := make(map[string]string)
 	var whole []string
 	for _, p := range parts {
 		p.text = shortenedStream(p.text, each)
 		texts[p.heading] = r.renderStream(p.text)
-		section(&told, p.heading, texts[p.heading])
+		section(&output, p.heading, texts[p.heading])
 		if p.text.Truncated() && p.text.Path != "" {
 			whole = append(whole, sandbox.WorkDir+"/"+p.text.Path)
 		}
@@ -132,10 +132,10 @@ func (r *Renderer) renderTexts(res *sandbox.Result, parts []part, shown string, 
 	for _, note := range res.Notes {
 		b.WriteString("\nNote: " + note)
 	}
-	if res.Status == sandbox.Running && told.Len() > 0 {
+	if res.Status == sandbox.Running && output.Len() > 0 {
 		b.WriteString("\nOutput so far:")
 	}
-	b.WriteString(told.String())
+	b.WriteString(output.String())
 	section(&b, "shown", firstLines(shown, each))
 	files, listed := renderFiles(res, each)
 	section(&b, "files", files)

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// RunInfo names a run that has a kernel, for those who want it.
+// RunInfo names a run that has a kernel, for calls that wait for it.
 type RunInfo struct {
 	RunID      string   `json:"run_id"`
 	Language   Language `json:"-"`
@@ -34,21 +36,21 @@ func (i *RunInfo) String() string {
 	return line
 }
 
-// wayOut tells a model how to get at the kernel that the run has.
+// wayOut is a hint how to get at the kernel that the run has.
 func (i *RunInfo) wayOut() string {
 	return fmt.Sprintf("Wait for it with wait_for_run and run_id %s, or stop it with cancel: true as well, which keeps the variables", i.RunID)
 }
 
-// holder gives the run that has the lane's kernel, as far as is known: one that the kernel was taken over with, or the
+// holder returns the run that has the slot's kernel, as far as is known: one that the kernel was taken over with, or the
 // first in the queue. The caller holds s.mu.
-func (s *session) holder(l *lane) *Run {
-	if adopted := l.adoptedNow(); adopted != nil && !adopted.over() {
+func (s *session) holder(l *slot) *Run {
+	if adopted := l.adopted.Load(); adopted != nil && !adopted.over() {
 		return adopted
 	}
 	return firstOpen(s.runs, l.language)
 }
 
-// firstOpen gives the first run of the language that may go on.
+// firstOpen returns the first run of the language that may go on.
 func firstOpen(runs []*Run, language Language) *Run {
 	now := time.Now()
 	for _, run := range runs {
@@ -59,28 +61,28 @@ func firstOpen(runs []*Run, language Language) *Run {
 	return nil
 }
 
-// ahead gives the run that another one waits for; nil: none.
+// ahead returns the run that another one waits for; nil: none.
 func (s *session) ahead(run *Run) *RunInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if before := s.holder(s.lanes[run.Language]); before != nil && before != run {
+	if before := s.holder(s.slots[run.Language]); before != nil && before != run {
 		return before.info()
 	}
 	return nil
 }
 
-// busyWith tells by language what the kernels of a session that is not open here may be at work on.
+// busyWith returns by language what the kernels of a session that is not open here may be at work on.
 func busyWith(config *Config, id string) map[Language]*RunInfo {
 	// While code runs, the lock's time is when it must be over.
-	if until, err := usedUntil(config.StateDir, id); err != nil || !until.After(time.Now()) {
+	if until, err := state.LastUsed(config.StateDir, id); err != nil || !until.After(time.Now()) {
 		return nil
 	}
-	entries, err := unfinishedRuns(config.StateDir, id)
+	unfinished, err := history.Unfinished(state.Folder(config.StateDir, id))
 	if err != nil {
 		config.Logger.Debug("history", "session", id, "error", err)
 	}
 	var runs []*Run
-	for _, entry := range entries {
+	for _, entry := range entriesOf(unfinished, id) {
 		runs = append(runs, entry.run(context.Background(), config, id))
 	}
 	busy := make(map[Language]*RunInfo)

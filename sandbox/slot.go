@@ -6,49 +6,37 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// lane is one language of a session: its kernel, and whose turn it is to use it.
-type lane struct {
+// slot is one language of a session: its kernel, and whose turn it is to use it.
+type slot struct {
 	language Language
 	last     <-chan struct{} // closed when the last in the queue has had its turn; under the session's lock
 
-	// starting is held by whoever starts or removes the container.
+	// starting is held while the container is started or removed.
 	starting sync.Mutex
 	reached  bool // a container of an earlier server was looked for; under starting
 	tried    bool // a container was asked for, and may be there although that failed; under starting
 
-	mu     sync.Mutex
-	kernel *kernel
-	had    bool     // a kernel existed before, whose variables somebody may expect
-	notes  []string // what the next run should tell
+	kernel atomic.Pointer[kernel]
+	had    atomic.Bool // there was a kernel, whose variables code may expect
 	// adopted is a run of an earlier server that the kernel was busy with when it was taken over.
-	adopted *Run
+	adopted atomic.Pointer[Run]
+
+	mu    sync.Mutex
+	notes []string // for the next run's result
 }
 
-func (l *lane) kernelNow() *kernel {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.kernel
-}
-
-// setKernel exchanges the kernel; nil: it is gone.
-func (l *lane) setKernel(k *kernel) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.kernel = k
-	l.had = l.had || k != nil
-}
-
-func (l *lane) hadKernel() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.had
+// setKernel replaces the kernel.
+func (l *slot) setKernel(k *kernel) {
+	l.kernel.Store(k)
+	l.had.Store(true)
 }
 
 // noteLater keeps a note for the next run, where something else came across it.
-func (l *lane) noteLater(text string) {
+func (l *slot) noteLater(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !slices.Contains(l.notes, text) {
@@ -56,14 +44,14 @@ func (l *lane) noteLater(text string) {
 	}
 }
 
-// noteLost tells once that the kernel had died before the run came to it.
-func (l *lane) noteLost(k *kernel, note func(string)) {
-	if cause := k.takeLost(); cause != "" {
-		note(fmt.Sprintf("The %s kernel had ended since the last run (%s): its variables are gone, the files are there.", l.language, cause))
+// noteLost notes once that the kernel had died before the run came to it.
+func (l *slot) noteLost(k *kernel, note func(string)) {
+	if cause := k.lost.Swap(nil); cause != nil && *cause != "" {
+		note(fmt.Sprintf("The %s kernel had ended since the last run (%s): its variables are gone, the files are there.", l.language, *cause))
 	}
 }
 
-func (l *lane) takeNotes() []string {
+func (l *slot) takeNotes() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	notes := l.notes
@@ -71,13 +59,11 @@ func (l *lane) takeNotes() []string {
 	return notes
 }
 
-func newLane(language Language) *lane {
-	free := make(chan struct{})
-	close(free)
-	return &lane{language: language, last: free}
+func newSlot(language Language) *slot {
+	return &slot{language: language, last: openTurn().before}
 }
 
-// turn is a place in a lane's queue. Places are taken in the order of the calls, so runs are
+// turn is a place in a slot's queue. Places are taken in the order of the calls, so runs are
 // executed in it.
 type turn struct {
 	before <-chan struct{} // closed when those before have had their turns
@@ -92,37 +78,18 @@ func openTurn() turn {
 }
 
 // enqueue takes the last place. The caller holds the session's lock.
-func (l *lane) enqueue() turn {
+func (l *slot) enqueue() turn {
 	t := turn{before: l.last, over: make(chan struct{})}
 	l.last = t.over
 	return t
 }
 
-// inUse reports whether anybody has the turn or waits for it. The caller holds the session's lock.
-func (l *lane) inUse() bool {
-	select {
-	case <-l.last:
-		return false
-	default:
-		return true
-	}
-}
-
-func (l *lane) setAdopted(r *Run) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.adopted = r
-}
-
-func (l *lane) adoptedNow() *Run {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.adopted
-}
+// inUse reports whether a run has the turn or waits for it. The caller holds the session's lock.
+func (l *slot) inUse() bool { return !isClosed(l.last) }
 
 // waitAdopted lets a run wait until the kernel has done with the run that it was taken over with.
-func (l *lane) waitAdopted(run *Run) error {
-	before := l.adoptedNow()
+func (l *slot) waitAdopted(run *Run) error {
+	before := l.adopted.Load()
 	if before == nil {
 		return nil
 	}
@@ -145,8 +112,8 @@ func (t turn) wait(run *Run) error {
 	}
 }
 
-// leave gives the turn to the next in the queue. Who leaves before the turn came does not let the
-// next one overtake those who are still before.
+// leave passes the turn to the next in the queue. One that leaves before its turn does not let the
+// next one overtake those before it.
 func (t turn) leave() {
 	select {
 	case <-t.before:

@@ -4,20 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
 const (
-	// houseInterval is how often idle sessions are looked for and kernels are pinged.
-	houseInterval = 15 * time.Second
+	// checkInterval is how often idle sessions are looked for and kernels are pinged.
+	checkInterval = 15 * time.Second
 	// sweepEvery is how many of those intervals lie between sweeps.
 	sweepEvery = 20
 	// sweepTimeout bounds a sweep's engine calls.
 	sweepTimeout = 60 * time.Second
 )
 
-// keepHouse closes sessions whose time has passed, and sweeps now and then, until the manager closes.
-func (m *Manager) keepHouse() {
+// expire closes sessions whose time has passed, and sweeps now and then, until the manager closes.
+func (m *Manager) expire() {
 	m.eachInterval(func(n int, now time.Time) {
 		m.closeExpired(now)
 		if n%sweepEvery == 0 && m.usedEngine() {
@@ -26,7 +28,7 @@ func (m *Manager) keepHouse() {
 	})
 }
 
-// keepAlive tells the supervisors that their server lives, whatever else the house-keeping waits for.
+// keepAlive pings the supervisors, whatever expire waits for.
 func (m *Manager) keepAlive() {
 	m.eachInterval(func(n int, _ time.Time) {
 		for _, s := range m.all() {
@@ -35,9 +37,9 @@ func (m *Manager) keepAlive() {
 	})
 }
 
-// eachInterval calls work after every house interval, counted from 1, until the manager closes.
+// eachInterval calls work after every checkInterval, counted from 1, until the manager closes.
 func (m *Manager) eachInterval(work func(n int, now time.Time)) {
-	tick := time.NewTicker(houseInterval)
+	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	for n := 1; ; n++ {
 		select {
@@ -52,25 +54,18 @@ func (m *Manager) eachInterval(work func(n int, now time.Time)) {
 func (m *Manager) all() []*session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := make([]*session, 0, len(m.sessions))
-	for _, s := range m.sessions {
-		all = append(all, s)
-	}
-	return all
+	return slices.Collect(maps.Values(m.sessions))
 }
 
 func (m *Manager) usedEngine() bool {
-	for _, s := range m.all() {
-		if s.usedEngine() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(m.all(), (*session).usedEngine)
 }
 
 func (m *Manager) closeExpired(now time.Time) {
 	for _, s := range m.all() {
-		expired := func() bool { return s.idle(now) >= m.config.IdleTimeout || now.Sub(s.created) >= m.config.Lifetime }
+		expired := func() bool {
+			return s.isOpen() && (s.idle(now) >= m.config.IdleTimeout || now.Sub(s.created) >= m.config.Lifetime)
+		}
 		if !s.beginClosing(expired) {
 			continue
 		}
@@ -87,7 +82,7 @@ func (m *Manager) closeExpired(now time.Time) {
 // maxExpired bounds the ids of sessions that have expired.
 const maxExpired = 1000
 
-// noteExpired keeps what to tell whoever uses the session's id next, as if it were still there.
+// noteExpired keeps a note for the next session of that id, whose user may expect this one.
 func (m *Manager) noteExpired(s *session, now time.Time) {
 	why := fmt.Sprintf("it was %v old, and no session becomes older", m.config.Lifetime)
 	if now.Sub(s.created) < m.config.Lifetime {
@@ -100,19 +95,23 @@ func (m *Manager) noteExpired(s *session, now time.Time) {
 		clear(m.expired)
 	}
 	m.expired[s.id] = note
-	if m.fallback == s.id {
+	if !s.named {
 		m.expired[""] = note
 	}
 }
 
-// tellExpired has the session's next runs tell what became of the one before. The caller holds m.mu.
-func (m *Manager) tellExpired(id string, s *session) {
+// noteExpiry has the session's next runs report that the one before has expired. The caller holds m.mu.
+func (m *Manager) noteExpiry(s *session) {
+	id := s.id
+	if !s.named {
+		id = ""
+	}
 	note, expired := m.expired[id]
 	if !expired {
 		return
 	}
 	delete(m.expired, id)
-	for _, l := range s.lanes {
+	for _, l := range s.slots {
 		l.noteLater(note)
 	}
 }

@@ -68,7 +68,7 @@ func TestTheRunThatHasAKernelIsNamed(t *testing.T) {
 	run := mustHang(t, first, RunOptions{SessionID: "mine", Timeout: 10 * time.Minute})
 	looks(t, first, "running", run.ID)
 	looks(t, other, "running", run.ID)
-	if _, err := other.Run(RunOptions{Code: "1", SessionID: "mine", Language: Python}); err == nil || !strings.Contains(err.Error(), run.ID) {
+	if _, err := finish(other, RunOptions{Code: "1", SessionID: "mine"}); err == nil || !strings.Contains(err.Error(), run.ID) {
 		t.Errorf("a session that is open elsewhere: %v", err)
 	}
 	busy(t, first, run.ID)

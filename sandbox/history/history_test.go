@@ -1,0 +1,407 @@
+package history
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var then = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func begin(id string) Begin {
+	return Begin{RunID: id, Language: "python", Fresh: true, TimeoutMS: 5, Started: then, Code: "1 < 2 " + id}
+}
+
+func end(id string) End {
+	return End{RunID: id, Ended: then, Result: []byte(`{"head":"<` + id + `>"}`)}
+}
+
+// writing is an open writer, and what earlier ones have left without an end.
+func writing(t *testing.T, folder string) (*Writer, []string) {
+	t.Helper()
+	w := NewWriter()
+	unfinished, err := w.Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w, ids(unfinished)
+}
+
+func mustClose(t *testing.T, w *Writer) {
+	t.Helper()
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// write has a writer of its own begin some runs, and end those whose id has a mark behind it.
+func write(t *testing.T, folder string, runs ...string) {
+	t.Helper()
+	w, _ := writing(t, folder)
+	for _, run := range runs {
+		id, over := strings.CutSuffix(run, "!")
+		w.Begin(begin(id))
+		if over {
+			w.End(0, func(bool) (End, error) { return end(id), nil })
+		}
+	}
+	mustClose(t, w)
+}
+
+func ids(runs []Run) []string {
+	var list []string
+	for _, run := range runs {
+		id := run.RunID
+		if run.End != nil {
+			id += "!"
+		}
+		list = append(list, id)
+	}
+	return list
+}
+
+func wantRuns(t *testing.T, folder string, want ...string) {
+	t.Helper()
+	runs, err := Read(folder)
+	if got := ids(runs); err != nil || !slices.Equal(got, want) {
+		t.Errorf("the runs are %q, not %q: %v", got, want, err)
+	}
+}
+
+func names(t *testing.T, folder string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(folder, runsFolder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, entry := range entries {
+		list = append(list, entry.Name())
+	}
+	return list
+}
+
+func put(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestARunIsOneFile(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "s")
+	write(t, folder, "run-1!", "run-2", "run-3!")
+	wantRuns(t, folder, "run-1!", "run-2", "run-3!")
+	if got := names(t, folder); !slices.Equal(got, []string{"00000000-run-1.over", "00000001-run-2.begun", "00000002-run-3.over"}) {
+		t.Errorf("the files are %q", got)
+	}
+	want := end("run-1")
+	if run, err := Find(folder, "run-1"); err != nil || !reflect.DeepEqual(run, &Run{begin("run-1"), &want}) {
+		t.Errorf("found %+v, %v", run, err)
+	}
+	if run, err := Find(folder, "run"); run != nil || err != nil {
+		t.Errorf("found %+v, %v", run, err)
+	}
+	for path, want := range map[string]os.FileMode{"": 0o700 | os.ModeDir, runsFolder: 0o700 | os.ModeDir, runsFolder + "/00000000-run-1.over": 0o600} {
+		if info, err := os.Stat(filepath.Join(folder, path)); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+}
+
+func TestWhereThereIsNoHistory(t *testing.T) {
+	wantRuns(t, t.TempDir())
+	if run, err := Find(t.TempDir(), "run-1"); run != nil || err != nil {
+		t.Errorf("found %+v, %v", run, err)
+	}
+	from, size, err := Export(t.TempDir())
+	if err != nil || size != 0 {
+		t.Fatalf("exported %d bytes, %v", size, err)
+	}
+	if text, err := io.ReadAll(from); len(text) != 0 || err != nil {
+		t.Errorf("exported %q, %v", text, err)
+	}
+}
+
+func TestALaterWriterGoesOn(t *testing.T) {
+	folder := t.TempDir()
+	write(t, folder, "run-1!", "run-2", "run-3")
+	w, unfinished := writing(t, folder)
+	if !slices.Equal(unfinished, []string{"run-2", "run-3"}) {
+		t.Errorf("unfinished: %q", unfinished)
+	}
+	w.Begin(begin("run-4"))
+	for _, id := range []string{"run-3", "run-9"} { // of one that it does not know, too
+		w.End(0, func(bool) (End, error) { return end(id), nil })
+	}
+	mustClose(t, w)
+	wantRuns(t, folder, "run-1!", "run-2", "run-3!", "run-4")
+}
+
+func TestWhatIsWrittenBeforeAWriterIsOpenIsKept(t *testing.T) {
+	folder := t.TempDir()
+	write(t, folder, "run-1")
+	w := NewWriter()
+	w.Begin(begin("run-2"))
+	w.End(0, func(bool) (End, error) { return end("run-2"), nil })
+	if unfinished, err := w.Open(folder); err != nil || !slices.Equal(ids(unfinished), []string{"run-1"}) {
+		t.Errorf("unfinished: %q, %v", ids(unfinished), err)
+	}
+	mustClose(t, w)
+	wantRuns(t, folder, "run-1", "run-2!")
+	w = NewWriter()
+	w.Begin(begin("run-3"))
+	mustClose(t, w) // one that was never opened
+}
+
+func TestAKilledWriterAndABrokenFileCostNoOtherRun(t *testing.T) {
+	folder := t.TempDir()
+	dir := filepath.Join(folder, runsFolder)
+	write(t, folder, "run-1!", "run-2!", "run-3!", "run-4", "run-5!")
+	for name, content := range map[string]string{
+		"00000000-run-1.over":       "",                                                        // the machine lost power
+		"00000001-run-2.over":       `{"begin":{"run_id":"run-2"}}` + "\n" + `{"end":{"run_id`, // likewise
+		"00000002-run-3.over":       `{"begin":{"run_id":"run-0"}}`,
+		"00000004-run-5.begun":      `{"begin":{"run_id":"run-5"}}`, // killed before it was removed
+		"00000003-run-4.over.new":   `{"begin":{"run_`,              // killed before it was renamed
+		"what is not ours":          "",
+		"99-run-6.begun":            "",
+		"00000007-run-7-and-a-half": "",
+	} {
+		put(t, filepath.Join(dir, name), content)
+	}
+	wantRuns(t, folder, "run-4", "run-5!")
+	w, unfinished := writing(t, folder)
+	if !slices.Equal(unfinished, []string{"run-4"}) {
+		t.Errorf("unfinished: %q", unfinished)
+	}
+	w.Begin(begin("run-8"))
+	w.End(0, func(bool) (End, error) { return end("run-4"), nil })
+	mustClose(t, w)
+	wantRuns(t, folder, "run-4!", "run-5!", "run-8")
+	if left := names(t, folder); slices.ContainsFunc(left, func(name string) bool { return strings.HasSuffix(name, ".new") }) {
+		t.Errorf("left: %q", left)
+	}
+}
+
+func TestTheOldestRunsGo(t *testing.T) {
+	folder := t.TempDir()
+	write(t, folder, "run-old!", "run-older")
+	for i := range maxRuns - 2 {
+		put(t, filepath.Join(folder, runsFolder, file{number: i + 2, runID: fmt.Sprint("run-", i)}.name()), "x")
+	}
+	w, _ := writing(t, folder)
+	w.Begin(begin("run-last"))
+	w.End(0, func(bool) (End, error) { return end("run-last"), nil })
+	w.End(0, func(bool) (End, error) { return end("run-older"), nil }) // gone by then
+	mustClose(t, w)
+	if got := names(t, folder); len(got) != keepRuns || got[0] != "00002501-run-2499.begun" || got[len(got)-1] != "00010000-run-last.over" {
+		t.Errorf("%d files, from %s to %s", len(got), got[0], got[len(got)-1])
+	}
+}
+
+func TestALargeHistoryKeepsNoImagesAndThenLosesItsOldestRuns(t *testing.T) {
+	folder := t.TempDir()
+	write(t, folder)
+	sparse := func(number int, size int64) {
+		path := filepath.Join(folder, runsFolder, file{number: number, runID: "run-filler", over: true}.name())
+		put(t, path, "")
+		if err := os.Truncate(path, size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var wanted []bool
+	record := func(id string) {
+		w, _ := writing(t, folder)
+		w.Begin(begin(id))
+		w.End(0, func(images bool) (End, error) {
+			wanted = append(wanted, images)
+			return end(id), nil
+		})
+		mustClose(t, w)
+	}
+	record("run-small")
+	sparse(10, imageBytes)
+	record("run-large")
+	sparse(20, maxBytes-imageBytes)
+	record("run-too-large")
+	record("run-again")
+	if !slices.Equal(wanted, []bool{true, false, true, true}) {
+		t.Errorf("images were wanted: %v", wanted)
+	}
+	wantRuns(t, folder, "run-too-large!", "run-again!")
+}
+
+func TestRunsThatComeTooFastAreLeftOut(t *testing.T) {
+	folder := t.TempDir()
+	w, _ := writing(t, folder)
+	w.Begin(begin("run-1"))
+	w.End(queueBytes+1, func(bool) (End, error) { return end("run-1"), nil })
+	if err := w.Close(); !errors.Is(err, errFull) {
+		t.Errorf("got %v", err)
+	}
+	w.Begin(begin("run-2")) // after the end
+	wantRuns(t, folder, "run-1")
+	w = NewWriter()
+	for range queueLength + 1 {
+		w.Begin(begin("run-3"))
+	}
+	if err := w.Close(); !errors.Is(err, errFull) {
+		t.Errorf("got %v", err)
+	}
+}
+
+const oldHistory = `{"begin":{"run_id":"run-1","language":"python","fresh":true,"timeout_ms":5,"started":"2026-01-02T03:04:05Z","code":"1 < 2 run-1"}}
+{"begin":{"run_id":"run-2","language":"python","timeout_ms":5,"started":"2026-01-02T03:04:05Z","code":"2"}}
+{"end":{"run_id":"run-2","ended":"2026-01-02T03:04:05Z","fault":{"code":"x","message":"y","hint":"z"}}}
+{"begin":{"run_id":"run-3","language":"python","timeout_ms":5,"started":"2026-01-02T03:04:05Z","code":"3"}}
+{"end":{"run_id":"run-2","result":{"second":true}}}
+{"begin":{"run_id":"run-3","code":"again"}}
+{"end":{"run_id":"run-9","result":{}}}
+[]
+{"begin":{"run_id":"../x"}}
+{"end":{"run_id":"run-1","ended":"2026-01-02T03:04:05Z","result":{"head":"<run-1>"}}}
+{"end":{"run_id":"run-3","result":{"hea`
+
+// A session that the version before left has all of its runs in one file.
+func TestAHistoryOfAnEarlierVersionIsReadAndThenConverted(t *testing.T) {
+	folder := t.TempDir()
+	old := filepath.Join(folder, oldFile)
+	put(t, old, oldHistory)
+	want := end("run-1")
+	check := func() {
+		t.Helper()
+		wantRuns(t, folder, "run-1!", "run-2!", "run-3")
+		if run, err := Find(folder, "run-1"); err != nil || !reflect.DeepEqual(run, &Run{begin("run-1"), &want}) {
+			t.Errorf("the first is %+v, %v", run, err)
+		}
+		if run, err := Find(folder, "run-2"); err != nil || run.End == nil || run.End.Fault == nil || *run.End.Fault != (Fault{"x", "y", "z"}) {
+			t.Errorf("the second is %+v, %v", run, err)
+		}
+		if run, err := Find(folder, "run-3"); err != nil || run.Code != "3" {
+			t.Errorf("the third is %+v, %v", run, err)
+		}
+	}
+	check()
+	write(t, filepath.Join(folder, "other"), "run-1", "run-9!") // a server was killed when it had begun to convert
+	if err := errors.Join(os.Rename(filepath.Join(folder, "other", runsFolder), filepath.Join(folder, runsFolder)), os.Remove(filepath.Join(folder, "other"))); err != nil {
+		t.Fatal(err)
+	}
+	wantRuns(t, folder, "run-1", "run-9!", "run-2!", "run-3")
+	w, unfinished := writing(t, folder)
+	if !slices.Equal(unfinished, []string{"run-3"}) {
+		t.Errorf("unfinished: %q", unfinished)
+	}
+	mustClose(t, w)
+	wantRuns(t, folder, "run-1!", "run-9!", "run-2!", "run-3")
+	if left, err := filepath.Glob(filepath.Join(folder, "*")); err != nil || len(left) != 1 || filepath.Base(left[0]) != runsFolder {
+		t.Errorf("left: %q, %v", left, err)
+	}
+	put(t, old, oldHistory) // killed before it was removed
+	write(t, folder, "run-4")
+	wantRuns(t, folder, "run-1!", "run-9!", "run-2!", "run-3", "run-4")
+	if _, err := os.Stat(old); err == nil {
+		t.Error("the old file is there")
+	}
+}
+
+func TestAHistoryOfAnEarlierVersionThatCannotBeConvertedStays(t *testing.T) {
+	folder := t.TempDir()
+	put(t, filepath.Join(folder, oldFile), oldHistory+strings.Repeat("x", maxLine))
+	w := NewWriter()
+	if unfinished, err := w.Open(folder); !errors.Is(err, ErrBad) || !slices.Equal(ids(unfinished), []string{"run-3"}) {
+		t.Errorf("got %q, %v", ids(unfinished), err)
+	}
+	w.Begin(begin("run-4")) // of no use any more, and no harm
+	mustClose(t, w)
+	if _, _, err := Export(folder); !errors.Is(err, ErrBad) {
+		t.Errorf("exported: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(folder, oldFile)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAHistoryMovesToAnotherSession(t *testing.T) {
+	folder, other := t.TempDir(), t.TempDir()
+	write(t, folder, "run-1!", "run-2")
+	from, size, err := Export(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, _ := writing(t, folder) // its end comes meanwhile
+	w.End(0, func(bool) (End, error) { return end("run-2"), nil })
+	mustClose(t, w)
+	text, err := io.ReadAll(from)
+	if err != nil || int64(len(text)) != size {
+		t.Fatalf("%d bytes of %d, %v", len(text), size, err)
+	}
+	foreign := `{"begin":{"run_id":"../../x"}}` + "\n[]\n" + `{"end":{"run_id":"lost","result":{}}}` + "\n" + string(text) + string(text)
+	if err := Import(other, strings.NewReader(foreign)); err != nil {
+		t.Fatal(err)
+	}
+	wantRuns(t, other, "run-1!", "run-2")
+}
+
+// endless repeats a text for ever.
+type endless struct {
+	text string
+	at   int
+}
+
+func (r *endless) Read(p []byte) (int, error) {
+	n := copy(p, r.text[r.at:])
+	r.at = (r.at + n) % len(r.text)
+	return n, nil
+}
+
+func TestAHistoryThatIsTooLargeIsNotImported(t *testing.T) {
+	for name, text := range map[string]string{
+		"a line": strings.Repeat("x", 1<<20), "lines": strings.Repeat("{}\n", 1000), "in all": "[\"" + strings.Repeat("x", 1<<20) + "\"]\n",
+	} {
+		if err := Import(t.TempDir(), &endless{text, 0}); !errors.Is(err, ErrBad) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// FuzzImport imports a history that anybody could have written. What was read is the same when it is exported and
+// imported again.
+func FuzzImport(f *testing.F) {
+	for _, seed := range []string{
+		oldHistory, `{"end":{"run_id":"r","fault":{"code":"x","message":"y","hint":"z"}}}`, `{"begin":{"run_id":"../x"}}`,
+		`{"begin":{"run_id":"r"},"end":{"run_id":"r"}}`, `{"begin":{"run_id":"r","started":"x"}}`, "{\"begin\":{\"run_id\":\"r\"\n\n{}",
+		`{"begin":{"run_id":"r"}}` + "\n" + `{"end":{"run_id":"r","result":{"a":[1,"\u2028"]}}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		first, second := t.TempDir(), t.TempDir()
+		if Import(first, bytes.NewReader(text)) != nil {
+			return
+		}
+		from, _, err := Export(first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Import(second, from); err != nil {
+			t.Fatal(err)
+		}
+		a, err1 := Read(first)
+		b, err2 := Read(second)
+		if err := errors.Join(err1, err2); err != nil || !reflect.DeepEqual(a, b) {
+			t.Errorf("%v: what was imported is\n%+v\nand again\n%+v", err, a, b)
+		}
+		if files := names(t, first); len(files) != len(a) {
+			t.Errorf("%d runs are in %q", len(a), files)
+		}
+	})
+}

@@ -1,0 +1,225 @@
+package history
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+)
+
+const (
+	runsFolder = "history"       // in the session's folder
+	oldFile    = "history.jsonl" // of versions that had all runs in one file
+
+	// Behind the name of a run's file: of one that has begun, and of one that is over.
+	begunSuffix = ".begun"
+	overSuffix  = ".over"
+)
+
+// file is a run's file. Its name has a number before the run's id, by which files are in the order of the calls.
+type file struct {
+	number int
+	runID  string
+	over   bool
+	size   int64
+}
+
+func (f file) name() string {
+	if f.over {
+		return f.base() + overSuffix
+	}
+	return f.base() + begunSuffix
+}
+
+func (f file) base() string { return fmt.Sprintf("%08d-%s", f.number, f.runID) }
+
+// list returns the files of a history in the order of the calls. Where a run has two, its writer was killed before it
+// removed the first, which does not count.
+func list(dir string) ([]file, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	files := make([]file, 0, len(entries))
+	for _, entry := range entries {
+		f := file{over: strings.HasSuffix(entry.Name(), overSuffix)}
+		_, _ = fmt.Sscanf(entry.Name(), "%d-", &f.number)
+		_, id, _ := strings.Cut(entry.Name(), "-")
+		f.runID = strings.TrimSuffix(strings.TrimSuffix(id, overSuffix), begunSuffix)
+		info, err := entry.Info()
+		if err != nil || f.name() != entry.Name() || !state.ValidID(f.runID) {
+			continue
+		}
+		f.size = info.Size()
+		if last := len(files) - 1; last >= 0 && files[last].base() == f.base() {
+			files = files[:last] // begun, which sorts before over
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// Read returns what ran in the session whose folder this is, in the order of the calls; nothing where there is no history.
+func Read(folder string) ([]Run, error) {
+	return read(folder, func(string, bool) bool { return true })
+}
+
+// Find returns one run; nil where it is not in the history.
+func Find(folder, runID string) (*Run, error) {
+	runs, err := read(folder, func(id string, _ bool) bool { return id == runID })
+	if len(runs) == 0 {
+		return nil, err
+	}
+	return &runs[0], err
+}
+
+// maxUnfinished is how many runs without an end are returned; more can only be forged.
+const maxUnfinished = 256
+
+// Unfinished returns the newest runs that have no end.
+func Unfinished(folder string) ([]Run, error) {
+	runs, err := read(folder, func(_ string, over bool) bool { return !over })
+	return runs[max(0, len(runs)-maxUnfinished):], err
+}
+
+// read returns the runs that are wanted, by their ids and whether they are over.
+func read(folder string, wanted func(runID string, over bool) bool) (runs []Run, err error) {
+	old, oldErr := readOld(folder) // first: its runs become files
+	dir := filepath.Join(folder, runsFolder)
+	files, err := list(dir)
+	filed := make(map[string]bool)
+	for _, f := range files {
+		filed[f.runID] = true
+		if wanted(f.runID, f.over) {
+			runs = append(runs, f.read(dir)...)
+		}
+	}
+	for _, run := range old {
+		if !filed[run.RunID] && wanted(run.RunID, run.End != nil) {
+			runs = append(runs, run)
+		}
+	}
+	return runs, errors.Join(ignoreAbsent(err), oldErr)
+}
+
+// read returns the file's run; none where it is broken.
+func (f file) read(dir string) []Run {
+	content, err := f.open(dir)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = content.Close() }()
+	runs, err := runsIn(content)
+	if err != nil || len(runs) != 1 || runs[0].RunID != f.runID || f.over && runs[0].End == nil {
+		return nil
+	}
+	return runs
+}
+
+// open opens a run's file, also where the run has ended since the files were listed.
+func (f file) open(dir string) (*os.File, error) {
+	content, err := openFile(filepath.Join(dir, f.name()))
+	if errors.Is(err, fs.ErrNotExist) && !f.over {
+		f.over = true
+		return f.open(dir)
+	}
+	return content, err
+}
+
+func openFile(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+}
+
+// readOld returns the runs that an earlier version has written, and that no server of this version has converted yet.
+func readOld(folder string) ([]Run, error) {
+	content, err := openFile(filepath.Join(folder, oldFile))
+	if err != nil {
+		return nil, ignoreAbsent(err)
+	}
+	defer func() { _ = content.Close() }()
+	return runsIn(content)
+}
+
+// runsIn returns the runs that lines are of. Broken lines are passed over: their writer was killed.
+func runsIn(lines io.Reader) (runs []Run, err error) {
+	place := make(map[string]int)
+	err = eachLine(lines, func(line []byte) error {
+		r, err := decode(line)
+		if err != nil {
+			return nil //nolint:nilerr // see above
+		}
+		at, known := place[r.runID()]
+		switch {
+		case r.Begin != nil && !known:
+			place[r.runID()] = len(runs)
+			runs = append(runs, Run{Begin: *r.Begin})
+		case r.End != nil && known && runs[at].End == nil:
+			runs[at].End = r.End
+		}
+		return nil
+	})
+	return runs, err
+}
+
+// eachLine calls visit with every line, without its end, also with a last one that has none. A line is only
+// good until the next.
+func eachLine(r io.Reader, visit func([]byte) error) error {
+	scanner := bufio.NewScanner(r)
+	scanner.Buffer(nil, maxLine)
+	for scanner.Scan() {
+		if err := visit(scanner.Bytes()); err != nil {
+			return err
+		}
+	}
+	if err := scanner.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return fmt.Errorf("%w: a line of more than %d bytes", ErrBad, maxLine)
+	} else if err != nil {
+		return fmt.Errorf("read history: %w", err)
+	}
+	return nil
+}
+
+// Export opens the history so far of a session that this process has open, as lines that Import takes, and returns how
+// many bytes it has.
+func Export(folder string) (io.ReadCloser, int64, error) {
+	dir := filepath.Join(folder, runsFolder)
+	err := convert(folder)
+	files, listErr := list(dir)
+	if err = errors.Join(err, ignoreAbsent(listErr)); err != nil {
+		return nil, 0, fmt.Errorf("history: %w", err)
+	}
+	var size int64
+	for _, f := range files {
+		size += f.size
+	}
+	r, w := io.Pipe()
+	go func() {
+		for _, f := range files {
+			if err := f.copyTo(w, dir); err != nil {
+				w.CloseWithError(fmt.Errorf("history: %w", err))
+				return
+			}
+		}
+		_ = w.Close()
+	}()
+	return r, size, nil
+}
+
+// copyTo copies what was in the file when it was listed: one that has got its end since then begins in the same way.
+func (f file) copyTo(w io.Writer, dir string) error {
+	content, err := f.open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = content.Close() }()
+	_, err = io.CopyN(w, content, f.size)
+	return err
+}

@@ -1,0 +1,299 @@
+package history
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+)
+
+// The bounds of what waits to be written. What comes beyond them is not kept: an answer does not wait
+// for a slow disk.
+const (
+	queueLength = 4096
+	queueBytes  = 32 << 20
+)
+
+// Writer writes a session's history. Begin and End only queue: encoding and writing happen in a goroutine of the
+// writer's own. Its methods may be called from any goroutine.
+type Writer struct {
+	queue chan item
+	done  chan struct{} // closed when nothing is written any more
+
+	mu     sync.Mutex
+	opened bool
+	closed bool
+	held   int   // bytes that the queue keeps alive
+	failed error // the first
+}
+
+// item is a line to be written. encode returns it, with images where there is room for them.
+type item struct {
+	encode func(images bool) (record, error)
+	bytes  int
+}
+
+var errFull = errors.New("history: runs come faster than they can be written")
+
+// NewWriter returns a writer that keeps what it is given until Open says where it belongs.
+func NewWriter() *Writer {
+	return &Writer{queue: make(chan item, queueLength), done: make(chan struct{})}
+}
+
+// Open has the writer go on with the history in a session's folder, which it makes where it is absent. The caller holds
+// the session's lock. It returns the runs that an earlier writer has left without an end, also beside an error, after
+// which nothing is written.
+func (w *Writer) Open(folder string) ([]Run, error) {
+	converted := convert(folder)
+	s, err := openStore(folder)
+	unfinished, readErr := Unfinished(folder)
+	if err = errors.Join(converted, err, readErr); err != nil {
+		_ = w.Close()
+		return unfinished, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.closed {
+		w.opened = true
+		go w.write(s)
+	}
+	return unfinished, nil
+}
+
+// Begin records that a run was asked for.
+func (w *Writer) Begin(b Begin) {
+	w.enqueue(item{func(bool) (record, error) { return record{Begin: &b}, nil }, len(b.Code)})
+}
+
+// End records what a run came to. end returns it, without the data of images unless they are wanted; it is called later,
+// perhaps, and nothing that it uses may be changed any more. bytes is about how much memory that takes.
+func (w *Writer) End(bytes int, end func(images bool) (End, error)) {
+	w.enqueue(item{func(images bool) (record, error) {
+		e, err := end(images)
+		return record{End: &e}, err
+	}, bytes})
+}
+
+func (w *Writer) enqueue(i item) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	if w.held+i.bytes <= queueBytes {
+		select {
+		case w.queue <- i:
+			w.held += i.bytes
+			return
+		default:
+		}
+	}
+	w.fail(errFull)
+}
+
+// fail keeps the first error. The caller holds w.mu.
+func (w *Writer) fail(err error) {
+	if w.failed == nil {
+		w.failed = err
+	}
+}
+
+// Close writes what is queued, and returns the first error that there was. A writer that was not opened drops it.
+func (w *Writer) Close() error {
+	w.mu.Lock()
+	if !w.closed {
+		w.closed = true
+		close(w.queue)
+		if !w.opened {
+			close(w.done)
+		}
+	}
+	w.mu.Unlock()
+	<-w.done
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failed
+}
+
+// write is the writer's goroutine. It ends with Close.
+func (w *Writer) write(s *store) {
+	defer close(w.done)
+	for i := range w.queue {
+		r, err := i.encode(s.size <= imageBytes)
+		if err == nil {
+			err = s.put(r)
+		}
+		w.mu.Lock()
+		w.held -= i.bytes
+		if err != nil {
+			w.fail(err)
+		}
+		w.mu.Unlock()
+	}
+}
+
+// store is the files of a history, as their only writer has them.
+type store struct {
+	dir   string
+	size  int64 // of all files
+	runs  int
+	next  int             // number of a file
+	begun map[string]file // by the runs' ids
+}
+
+// openStore looks at what an earlier server left, and makes the folder where it is absent.
+func openStore(folder string) (*store, error) {
+	s := &store{dir: filepath.Join(folder, runsFolder), begun: make(map[string]file)}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("history: %w", err)
+	}
+	files, err := list(s.dir)
+	for _, f := range files {
+		s.size += f.size
+		s.runs++
+		s.next = f.number + 1
+		if !f.over {
+			s.begun[f.runID] = f
+		}
+	}
+	broken, _ := filepath.Glob(filepath.Join(s.dir, "*"+state.NewSuffix))
+	for _, path := range broken { // of a server that was killed
+		_ = os.Remove(path)
+	}
+	return s, err
+}
+
+func (s *store) put(r record) error {
+	line, err := r.encode()
+	switch {
+	case err != nil:
+	case r.Begin != nil:
+		err = s.begin(r.Begin.RunID, line)
+	default:
+		err = s.end(r.End.RunID, line)
+	}
+	if err == nil && (s.size > maxBytes || s.runs > maxRuns) {
+		err = s.trim()
+	}
+	if err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	return nil
+}
+
+func (s *store) begin(runID string, line []byte) error {
+	f := file{number: s.next, runID: runID}
+	if err := s.write(f, line); err != nil {
+		return err
+	}
+	s.begun[runID] = f
+	s.next++
+	s.runs++
+	return nil
+}
+
+// end writes the file of a run that is over, and removes that of its begin. A run whose begin is not there is passed
+// over: it was the oldest.
+func (s *store) end(runID string, line []byte) error {
+	f, ok := s.begun[runID]
+	begun := filepath.Join(s.dir, f.name())
+	begin, err := os.ReadFile(begun)
+	if !ok || err != nil {
+		return ignoreAbsent(err)
+	}
+	f.over = true
+	if err := s.write(f, append(begin, line...)); err != nil {
+		return err
+	}
+	delete(s.begun, runID)
+	s.size -= int64(len(begin))
+	return os.Remove(begun)
+}
+
+func (s *store) write(f file, content []byte) error {
+	if err := state.WriteFile(filepath.Join(s.dir, f.name()), content); err != nil {
+		return err
+	}
+	s.size += int64(len(content))
+	return nil
+}
+
+// trim removes the oldest runs.
+func (s *store) trim() error {
+	files, err := list(s.dir)
+	for _, f := range files {
+		if err != nil || s.size <= keepBytes && s.runs <= keepRuns {
+			break
+		}
+		_ = os.Remove(filepath.Join(s.dir, f.base()+begunSuffix)) // also one that a killed server left
+		if f.over {
+			err = os.Remove(filepath.Join(s.dir, f.name()))
+		}
+		s.size -= f.size
+		s.runs--
+	}
+	return err
+}
+
+// ErrBad says that what Import was given is no history.
+var ErrBad = errors.New("not a history")
+
+// Import adds to a session's history what Export returned of another one. That may come from anybody: it is
+// bounded, and lines that make no sense are passed over, as are runs that are there already. The caller holds the lock.
+func Import(folder string, from io.Reader) error {
+	s, err := openStore(folder)
+	if err != nil {
+		return err
+	}
+	files, err := list(s.dir)
+	known := make(map[string]bool)
+	for _, f := range files {
+		known[f.runID] = true
+	}
+	if err != nil {
+		return err
+	}
+	lines := 0
+	in := &io.LimitedReader{R: from, N: maxBytes + maxLine}
+	err = eachLine(in, func(line []byte) error {
+		if lines++; lines > maxLines {
+			return fmt.Errorf("%w: more than %d lines", ErrBad, maxLines)
+		}
+		r, err := decode(line)
+		if err != nil || r.Begin != nil && known[r.runID()] {
+			return nil //nolint:nilerr // as a reader does
+		}
+		known[r.runID()] = true
+		return s.put(r)
+	})
+	if err == nil && in.N == 0 {
+		err = fmt.Errorf("%w: more than %d bytes", ErrBad, maxBytes+maxLine-1)
+	}
+	return err
+}
+
+// convert makes a file for each run of a history that an earlier version has written. One that is cut short is gone on with
+// the next time.
+func convert(folder string) error {
+	old, err := openFile(filepath.Join(folder, oldFile))
+	if err != nil {
+		return ignoreAbsent(err)
+	}
+	defer func() { _ = old.Close() }()
+	if err := Import(folder, old); err != nil {
+		return err
+	}
+	return os.Remove(old.Name())
+}
+
+func ignoreAbsent(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

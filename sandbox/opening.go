@@ -1,0 +1,273 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+)
+
+// CheckSessionID refuses what cannot be a session's name.
+func CheckSessionID(id string) error {
+	if state.ValidID(id) {
+		return nil
+	}
+	return fault.New(fault.InvalidSessionID,
+		"Use 1 to 64 letters, digits, _ or -, beginning with a letter or digit; or leave session_id out for the default session.",
+		"%q is not a session id.", clip(id, 80))
+}
+
+// open returns a session for a call, the default one for an empty id, and makes it when it does not exist. It waits until
+// the session is open.
+func (m *Manager) open(id string) (*session, error) {
+	s, err := m.use(id)
+	if err == nil {
+		err = s.awaitOpen(context.Background())
+	}
+	return s, err
+}
+
+// use is open without the waiting.
+func (m *Manager) use(id string) (*session, error) {
+	s, err := m.ensure(id)
+	if err == nil && !s.used.Swap(true) {
+		go func() {
+			if s.awaitOpen(m.ctx) == nil {
+				m.notifyChanged()
+			}
+		}()
+	}
+	return s, err
+}
+
+// ensure is use for no call yet.
+func (m *Manager) ensure(id string) (*session, error) {
+	if id != "" {
+		if err := CheckSessionID(id); err != nil {
+			return nil, err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.sessions[cmp.Or(id, m.fallback)]; s != nil && !s.isClosing() && !m.closed {
+		return s, nil
+	}
+	return m.add(id, nil)
+}
+
+// BeginImport makes a named session that does not exist yet, with the history that history.Export returned of
+// another one, which may come from anybody. Until CloseSession with keepFiles the session is not kept:
+// what a killed import leaves is removed by the next sweep. history.ErrBad says that the history makes no
+// sense; the rest are faults: file_exists, and those of opening a session.
+func (m *Manager) BeginImport(id string, from io.Reader) error {
+	if err := CheckSessionID(id); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	if m.sessions[id] != nil {
+		m.mu.Unlock()
+		return errSessionExists(id)
+	}
+	s, err := m.add(id, from)
+	m.mu.Unlock()
+	if err == nil {
+		err = s.awaitOpen(context.Background())
+	}
+	return err
+}
+
+// add makes a session, which opens in a goroutine of its own: with an imported history where from is not nil, and
+// after a closing one of its name. The caller holds m.mu.
+func (m *Manager) add(id string, from io.Reader) (*session, error) {
+	if m.closed {
+		return nil, errShuttingDown()
+	}
+	before := m.sessions[cmp.Or(id, m.fallback)]
+	if err := m.room(id, before); err != nil {
+		return nil, err
+	}
+	name := id
+	if id == "" {
+		name = state.NewID("sbx-")
+		m.fallback = name
+	}
+	s := newSession(name, id != "", before, &m.config, &m.images)
+	m.sessions[name] = s
+	m.working.Go(func() {
+		err := m.begin(s, from)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.admit(s, err)
+	})
+	return s, nil
+}
+
+// begin waits for what has the session, and takes it over. It reads the disk, so nothing is locked meanwhile.
+func (m *Manager) begin(s *session, from io.Reader) error {
+	if s.before != nil {
+		select {
+		case <-s.before.gone:
+		case <-time.After(closePatience):
+			return errBeingClosed(s.id)
+		case <-m.ctx.Done():
+			return errShuttingDown()
+		}
+	}
+	lock, err := m.lock(s.id)
+	if err != nil {
+		return err
+	}
+	resumed := s.named && lock.Kept()
+	if resumed && from != nil {
+		lock.Release()
+		return errSessionExists(s.id)
+	}
+	if s.named && !resumed {
+		// A close that could not remove all, or a server that was killed, may have left a folder.
+		_ = os.RemoveAll(s.folder())
+	}
+	if from != nil {
+		if err := history.Import(s.folder(), from); err != nil {
+			lock.Remove()
+			return err
+		}
+	} else if s.named {
+		lock.Keep()
+	}
+	s.begin(lock, resumed)
+	return nil
+}
+
+// admit opens the session for the calls that wait for it, or has them fail with err. The caller holds m.mu.
+func (m *Manager) admit(s *session, err error) {
+	if err == nil && m.closed {
+		s.abandon()
+		err = errShuttingDown()
+	}
+	if err == nil {
+		m.noteExpiry(s)
+	} else {
+		m.refused = append(m.refused, s.runsNow()...)
+		m.refused = m.refused[max(0, len(m.refused)-keptRuns):]
+		delete(m.sessions, s.id)
+		if m.fallback == s.id {
+			m.fallback = ""
+		}
+		if b := s.before; b != nil && !isClosed(b.gone) {
+			m.sessions[b.id] = b // it goes on closing
+		}
+	}
+	s.before, s.openErr = nil, err
+	close(s.opened)
+}
+
+func errShuttingDown() *fault.Error {
+	return fault.New(fault.SessionBusy, "Start the server again.", "The server is shutting down.")
+}
+
+const (
+	// lockPatience is how long a session's lock is waited for: a sweep or a list of another server holds it
+	// for a moment.
+	lockPatience = 2 * time.Second
+	// closePatience is how long the next session of a name waits for the end of the one before.
+	closePatience = 10 * time.Second
+	// retryEvery is how often the lock is tried.
+	retryEvery = 50 * time.Millisecond
+)
+
+// lock takes the session's lock, and waits for it. The error is a fault.
+func (m *Manager) lock(id string) (*state.Lock, error) {
+	for began := time.Now(); ; {
+		lock, err := state.Take(m.config.StateDir, id)
+		switch {
+		case err == nil:
+			return lock, nil
+		case !errors.Is(err, state.ErrLocked):
+			m.config.Logger.Warn("session lock", "session", id, "error", err)
+			return nil, errNoState(err)
+		case time.Since(began) >= lockPatience:
+			return nil, m.errOpenElsewhere(id)
+		}
+		select {
+		case <-time.After(retryEvery):
+		case <-m.ctx.Done():
+			return nil, errShuttingDown()
+		}
+	}
+}
+
+// errOpenElsewhere says that another server has the session, and what it runs there.
+func (m *Manager) errOpenElsewhere(id string) *fault.Error {
+	running := ""
+	for _, run := range busyWith(&m.config, id) {
+		running += " It runs " + run.String() + "."
+	}
+	return fault.New(fault.SessionBusy, "Use another session_id, or close the session there first.",
+		"Session %q is open in another running server.%s", id, running)
+}
+
+func errNoState(err error) *fault.Error {
+	if errors.Is(err, state.ErrForeign) {
+		return fault.New(fault.ExecutionFailed, "Name a folder of your own with --state-dir, or remove that one; the server's log names it.",
+			"The server's state directory belongs to another user, or others can write to it.").Because(err)
+	}
+	return fault.New(fault.ExecutionFailed, "Check that the home directory can be written to, or name another with --state-dir.",
+		"The server cannot write its state directory.").Because(err)
+}
+
+func errSessionExists(id string) *fault.Error {
+	return fault.New(fault.FileExists, "Give it another name, or close that session first.", "There is a session %q already.", id)
+}
+
+// room refuses one more session than there may be, beside the one before that is closing. Named ones that no server has
+// open count too: they hold their files and perhaps a kernel. Those of other live servers are theirs to count. The caller
+// holds m.mu.
+func (m *Manager) room(id string, before *session) error {
+	now := time.Now()
+	idle := make(map[string]time.Duration)
+	for _, s := range m.sessions {
+		if s != before {
+			idle[s.id] = s.idleFor(now)
+		}
+	}
+	waiting := state.Kept(m.config.StateDir)
+	_, waits := waiting[id] // to open it makes none more
+	maps.DeleteFunc(waiting, func(kept string, used time.Time) bool {
+		_, open := idle[kept]
+		return open || kept == id || now.Sub(used) >= state.IdleTimeout(m.config.StateDir, kept, m.config.IdleTimeout)
+	})
+	if len(idle)+len(waiting) < m.config.MaxSessions || waits && len(idle) < m.config.MaxSessions {
+		return nil
+	}
+	for kept, used := range waiting {
+		if !state.OpenElsewhere(m.config.StateDir, kept) {
+			idle[kept] = max(0, now.Sub(used))
+		}
+	}
+	if len(idle) < m.config.MaxSessions {
+		return nil
+	}
+	longest := slices.SortedFunc(maps.Keys(idle), func(a, b string) int {
+		return cmp.Or(cmp.Compare(idle[b], idle[a]), cmp.Compare(a, b))
+	})
+	names := make([]string, 0, hintedSessions)
+	for _, id := range longest[:min(len(longest), hintedSessions)] {
+		names = append(names, fmt.Sprintf("%s (idle %d s)", id, int(idle[id].Seconds())))
+	}
+	return fault.New(fault.MaxSessions, "Close one of these with close_session, or use one of them: "+strings.Join(names, ", ")+".",
+		"There are %d sessions, and there may be %d.", len(idle), m.config.MaxSessions).
+		With("limit", m.config.MaxSessions)
+}
+
+// hintedSessions is how many sessions the hint of max_sessions names.
+const hintedSessions = 20

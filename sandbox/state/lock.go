@@ -1,0 +1,225 @@
+// Package state is what servers keep of sessions in their state directory: for each a lock, a record that a later
+// server needs, and a folder.
+//
+// Start with Take: the holder of a session's lock owns the session and writes its record and its history. Anybody may
+// read them without the lock.
+package state
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A session belongs to the server that holds the lock on its file in the state directory. The
+// operating system releases the lock when that process ends, however it ends, so a lock that
+// can be taken proves that no live server has the session open: a process number could have
+// been reused meanwhile. The file's time of change is when the session was last
+// used, and its content says whether the session outlives its server.
+
+// ErrLocked says that another live server has the session.
+var ErrLocked = errors.New("session is open in another server")
+
+const (
+	keepMark   = "keep\n"
+	lockSuffix = ".lock" // behind the session's id
+)
+
+// ErrForeign says that another user can put things into the state directory, whose contents are trusted.
+var ErrForeign = errors.New("belongs to another user, or others can write to it")
+
+// makeOwn makes the state directory and the folder that it is in, so that this user alone may enter it, where
+// its mode can be changed.
+func makeOwn(dir string) error {
+	for _, folder := range []string{filepath.Dir(dir), dir} {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return err
+		}
+		if err := checkOwn(folder); err != nil {
+			return err
+		}
+	}
+	info, err := os.Stat(dir)
+	if err != nil || info.Mode().Perm() == 0o700 {
+		return err
+	}
+	if err := os.Chmod(dir, 0o700); !errors.Is(err, fs.ErrPermission) { //nolint:gosec // a folder
+		return err
+	}
+	return nil // root's, or of a file system without modes: that it is not another's is what counts
+}
+
+// IsAnothers reports whether a file is of a user that is neither this one nor root, which can change everything anyway.
+func IsAnothers(info fs.FileInfo) bool {
+	owner := int(info.Sys().(*syscall.Stat_t).Uid)
+	return owner != 0 && owner != os.Geteuid()
+}
+
+// checkOwn refuses a folder that another user has made, or a link that one has laid: ErrForeign.
+func checkOwn(folder string) error {
+	for _, look := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} {
+		info, err := look(folder)
+		if err != nil {
+			return err
+		}
+		open := info.Mode().Perm()&0o002 != 0 && info.Mode()&(fs.ModeSticky|fs.ModeSymlink) == 0
+		if IsAnothers(info) || open {
+			return &fs.PathError{Op: "use", Path: folder, Err: ErrForeign}
+		}
+	}
+	return nil
+}
+
+// Lock is a session's lock, held by this process. Its methods may be called from any goroutine until it is released.
+type Lock struct {
+	// Found says that the file was there: a server has had a session of this name.
+	Found bool
+
+	file *os.File
+	path string
+}
+
+// Take locks the session's file, and makes it when it is absent. It does not wait: ErrLocked where another server has
+// the session. ErrForeign: the directory cannot be trusted.
+func Take(dir, id string) (*Lock, error) {
+	if err := makeOwn(dir); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	path := filepath.Join(dir, id+lockSuffix)
+	for {
+		found := true
+		file, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+		if errors.Is(err, fs.ErrNotExist) {
+			found = false
+			file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("session lock: %w", err)
+		}
+		if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			_ = file.Close()
+			if errors.Is(err, unix.EWOULDBLOCK) {
+				return nil, ErrLocked
+			}
+			return nil, fmt.Errorf("session lock: %w", err)
+		}
+		// Its last holder may have removed the file between our open and our lock: then what we
+		// hold is no name's lock any more.
+		held, err1 := file.Stat()
+		named, err2 := os.Stat(path)
+		if err1 == nil && err2 == nil && os.SameFile(held, named) {
+			return &Lock{Found: found, file: file, path: path}, nil
+		}
+		_ = file.Close()
+	}
+}
+
+// Touch records until when the session is in use: now, or the time by which what it does must be over.
+func (l *Lock) Touch(until time.Time) { _ = os.Chtimes(l.path, until, until) }
+
+// LastUsed is the time of the last Touch, by any holder.
+func (l *Lock) LastUsed() time.Time {
+	info, err := l.file.Stat()
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
+
+// LastUsed is Lock.LastUsed of a session that may be open in another server.
+func LastUsed(dir, id string) (time.Time, error) {
+	info, err := os.Stat(filepath.Join(dir, id+lockSuffix))
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
+}
+
+// Kept reports whether the session outlives its server.
+func (l *Lock) Kept() bool {
+	buf := make([]byte, len(keepMark))
+	n, _ := l.file.ReadAt(buf, 0)
+	return string(buf[:n]) == keepMark
+}
+
+// Keep marks the session as one that outlives its server.
+func (l *Lock) Keep() { _, _ = l.file.WriteAt([]byte(keepMark), 0) }
+
+// Unkeep removes the mark.
+func (l *Lock) Unkeep() { _ = l.file.Truncate(0) }
+
+// Release releases the lock and keeps the file, for a session that goes on.
+func (l *Lock) Release() { _ = l.file.Close() }
+
+// Remove removes the file and the session's folder, and releases the lock, for a session that has ended.
+func (l *Lock) Remove() {
+	_ = os.RemoveAll(strings.TrimSuffix(l.path, lockSuffix))
+	l.Discard()
+}
+
+// Discard removes the file alone and releases the lock.
+func (l *Lock) Discard() {
+	_ = os.Remove(l.path)
+	_ = l.file.Close()
+}
+
+// Unlock releases a lock that was taken for a look, and leaves the directory as it was.
+func (l *Lock) Unlock() {
+	if l.Found {
+		l.Release()
+	} else {
+		l.Discard()
+	}
+}
+
+// OpenElsewhere reports whether another live server has the session.
+func OpenElsewhere(dir, id string) bool {
+	lock, err := Take(dir, id)
+	if err != nil {
+		return errors.Is(err, ErrLocked)
+	}
+	lock.Unlock()
+	return false
+}
+
+// IsKept reports whether a session of this name outlives, or has outlived, its server. It takes no lock.
+func IsKept(dir, id string) bool {
+	if !ValidID(id) || checkOwn(filepath.Dir(dir)) != nil || checkOwn(dir) != nil {
+		return false
+	}
+	text, err := os.ReadFile(filepath.Join(dir, id+lockSuffix))
+	return err == nil && string(text) == keepMark
+}
+
+// Kept returns the sessions that outlive their servers, open or not, with their last use.
+func Kept(dir string) map[string]time.Time {
+	kept := make(map[string]time.Time)
+	for _, id := range IDs(dir) {
+		if !IsKept(dir, id) {
+			continue
+		}
+		if used, err := LastUsed(dir, id); err == nil {
+			kept[id] = used
+		}
+	}
+	return kept
+}
+
+// IDs returns the sessions that have a lock file; none where there is no directory yet.
+func IDs(dir string) []string {
+	entries, _ := os.ReadDir(dir)
+	var ids []string
+	for _, entry := range entries {
+		if id, ok := strings.CutSuffix(entry.Name(), lockSuffix); ok && ValidID(id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

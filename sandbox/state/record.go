@@ -1,0 +1,103 @@
+package state
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+var id = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+
+// ValidID reports whether a text can be the id of a session or of a run: it is safe as the name of a file.
+func ValidID(text string) bool { return id.MatchString(text) }
+
+// NewID returns an id with 65 random bits behind the prefix.
+func NewID(prefix string) string { return prefix + strings.ToLower(rand.Text()[:13]) }
+
+// Folder is where a session's record and history are.
+func Folder(dir, id string) string { return filepath.Join(dir, id) }
+
+// Record is what a later server needs to take a named session up again. The lock's holder writes it.
+type Record struct {
+	Created time.Time `json:"created"`
+	// Token proves to a supervisor that a server speaks: code in the sandbox reaches the same socket.
+	Token string `json:"token"`
+	// Settings has by language a key of what the running container was made with, so that a server with
+	// other limits or secrets does not go on with it.
+	Settings map[string]string `json:"settings,omitempty"`
+	// IdleSeconds is how long the session stays unused, by the server that had it last.
+	IdleSeconds float64 `json:"idle_seconds,omitempty"`
+}
+
+const recordFile = "session.json"
+
+// NewRecord returns the record of a session that begins now.
+func NewRecord() *Record {
+	return &Record{Created: time.Now().UTC().Truncate(time.Millisecond), Token: rand.Text(), Settings: make(map[string]string)}
+}
+
+// LoadRecord returns the record of a session; nil where there is none that can be used.
+func LoadRecord(dir, id string) *Record {
+	text, err := os.ReadFile(filepath.Join(Folder(dir, id), recordFile))
+	if err != nil {
+		return nil
+	}
+	r := NewRecord()
+	if json.Unmarshal(text, r) != nil || r.Token == "" || r.Settings == nil {
+		return nil
+	}
+	return r
+}
+
+// Save replaces the session's record, and makes its folder where that is absent.
+func (r *Record) Save(dir, id string) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	folder := Folder(dir, id)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fmt.Errorf("session folder: %w", err)
+	}
+	if err := WriteFile(filepath.Join(folder, recordFile), text); err != nil {
+		return fmt.Errorf("session record: %w", err)
+	}
+	return nil
+}
+
+// IdleTimeout is how long a session stays unused: as its last server had it, or else as given.
+func IdleTimeout(dir, id string, otherwise time.Duration) time.Duration {
+	r := LoadRecord(dir, id)
+	if r == nil || r.IdleSeconds <= 0 {
+		return otherwise
+	}
+	return time.Duration(r.IdleSeconds * float64(time.Second))
+}
+
+// NewSuffix is behind the name of what is not whole yet. A process that was killed may leave it.
+const NewSuffix = ".new"
+
+// WriteFile writes a file under a temporary name and renames it, so that the file is the old one or the new one when
+// the process is killed. The caller has the session's lock: nothing else writes this file.
+func WriteFile(path string, content []byte) error {
+	file, err := os.OpenFile(path+NewSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(path+NewSuffix, path)
+	}
+	if err != nil {
+		_ = os.Remove(path + NewSuffix)
+	}
+	return err
+}
