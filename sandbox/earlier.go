@@ -81,13 +81,12 @@ func (m *Manager) takeUp(session string, entry *HistoryEntry) (*Run, error) {
 // lostResult is for a run of an earlier server whose end is not known. alive says that its kernel
 // still has its variables.
 func lostResult(run *Run, alive bool) *Result {
-	res := &Result{
-		SessionID: run.SessionID, RunID: run.ID, Language: run.Language, Status: Killed, ExitCode: 137,
-		VariablesLost: true, Cause: "its server and its container ended",
-	}
 	if alive {
-		res.Status, res.ExitCode, res.VariablesLost, res.Cause = Cancelled, 130, false, ""
+		res := run.unanswered(Cancelled, 130)
 		res.Notes = []string{"Its server ended before this code began, or before its end was recorded."}
+		return res
 	}
+	res := run.unanswered(Killed, 137)
+	res.VariablesLost, res.Cause = true, "its server and its container ended"
 	return res
 }

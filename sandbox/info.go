@@ -160,22 +160,12 @@ func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) 
 		return SessionInfo{}, notFound(id)
 	}
 	if info.Owner == OwnerNone {
-		info.Kernels = m.takeable(ctx, id, info.Kernels)
+		as := newSession(id, true, nil, &m.config, &m.images)
+		as.resumed, as.record = true, state.LoadRecord(m.config.StateDir, id)
+		kept := as.kept(ctx, left)
+		info.Kernels = slices.DeleteFunc(info.Kernels, func(k KernelInfo) bool { return !slices.Contains(kept, k.Language) })
 	}
 	return info, nil
-}
-
-// takeable leaves out the kernels of an unopened session that this server would not take over.
-func (m *Manager) takeable(ctx context.Context, id string, kernels []KernelInfo) []KernelInfo {
-	r := state.LoadRecord(m.config.StateDir, id)
-	if r == nil {
-		return nil
-	}
-	as := &session{id: id, named: true, config: &m.config, images: &m.images, record: r}
-	return slices.DeleteFunc(kernels, func(k KernelInfo) bool {
-		_, on := m.config.Kernels[k.Language]
-		return !on || as.fits(ctx, k.Language, r.Settings[string(k.Language)]) != nil
-	})
 }
 
 // describe describes a session of this server; for left see session.kept.

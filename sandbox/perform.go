@@ -79,19 +79,16 @@ func (s *session) notInTurn(run *Run, err error) (*Result, error) {
 // container away so that the next run gets a new one.
 func (s *session) lostUnder(run *Run, l *slot, k *kernel, why error) (*Result, error) {
 	if s.isClosing() {
-		return &Result{
-			SessionID: s.id, RunID: run.ID, Language: run.Language, Status: Cancelled, ExitCode: 130,
-			Duration: time.Since(run.created), VariablesLost: true, Cause: causeClosed,
-		}, nil
+		res := run.unanswered(Cancelled, 130)
+		res.Duration, res.VariablesLost, res.Cause = time.Since(run.created), true, causeClosed
+		return res, nil
 	}
 	s.discard(l, k)
 	if !k.wasReady() {
 		return nil, s.neverReady(k, l.language)
 	}
-	res := &Result{
-		SessionID: s.id, RunID: run.ID, Language: run.Language, Status: Killed, ExitCode: 137,
-		Duration: time.Since(run.created), VariablesLost: true, Cause: "the container ended",
-	}
+	res := run.unanswered(Killed, 137)
+	res.Duration, res.VariablesLost, res.Cause = time.Since(run.created), true, "the container ended"
 	if errors.Is(why, errUnresponsive) {
 		res.Status, res.ExitCode, res.Cause = TimedOut, 124, "the kernel did not answer and was removed"
 		if errors.Is(context.Cause(run.ctx), errInterrupted) {

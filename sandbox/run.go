@@ -250,14 +250,18 @@ func (r *Run) finish(res *Result, err error, record func(*Result, error)) {
 	r.cancel(nil)
 }
 
+// unanswered is a result of which a supervisor has said nothing.
+func (r *Run) unanswered(status Status, exitCode int) *Result {
+	return &Result{SessionID: r.SessionID, RunID: r.ID, Language: r.Language, Status: status, ExitCode: exitCode}
+}
+
 // stopped turns the end of the run's context before its code began into a result: cancelled is an
 // ordinary end, and a closed session a fault.
 func (r *Run) stopped() (*Result, error) {
 	if cause := context.Cause(r.ctx); errors.Is(cause, errInterrupted) || errors.Is(cause, errLeaving) {
-		return &Result{
-			SessionID: r.SessionID, RunID: r.ID, Language: r.Language, Status: Cancelled, ExitCode: 130,
-			Notes: []string{"Cancelled before the code began."},
-		}, nil
+		res := r.unanswered(Cancelled, 130)
+		res.Notes = []string{"Cancelled before the code began."}
+		return res, nil
 	}
 	return nil, errSessionClosed(r.SessionID)
 }

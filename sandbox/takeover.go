@@ -33,7 +33,10 @@ var (
 func (s *session) takeOver(l *slot) (*kernel, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.StartTimeout)
 	defer cancel()
-	if err := s.fits(ctx, l.language, s.madeWith(l.language)); err != nil {
+	s.engineMu.Lock()
+	madeWith := s.record.Settings[string(l.language)]
+	s.engineMu.Unlock()
+	if err := s.fits(ctx, l.language, madeWith); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -86,13 +89,6 @@ func (s *session) fits(ctx context.Context, language Language, key string) error
 		return errOtherSettings
 	}
 	return nil
-}
-
-// madeWith returns what the slot's container was made with.
-func (s *session) madeWith(language Language) string {
-	s.engineMu.Lock()
-	defer s.engineMu.Unlock()
-	return s.record.Settings[string(language)]
 }
 
 // adopt makes the runs that go on in a kernel that was taken over, and those whose ends no server has read, runs of this
