@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/containers/podman/v5/pkg/bindings/images"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
 const (
@@ -24,7 +24,7 @@ func (w *work) findBase(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := images.Tag(ctx, ref, "latest", baseName, nil); err != nil {
+	if err := libpod.TagImage(ctx, ref, baseName, "latest"); err != nil {
 		return &Error{Doing: "name the base image " + ref, Err: err, Next: nextEngine}
 	}
 	if w.hostNetwork, err = needsHostNetwork(ctx, baseName, w.host); err != nil {
@@ -94,7 +94,7 @@ func pull(ctx context.Context, ref string, patience time.Duration, log *log) err
 		}
 		return log.Write(p)
 	})
-	_, err := images.Pull(ctx, ref, new(images.PullOptions).WithProgressWriter(answered).WithSkipTLSVerify(onThisMachine(ref)))
+	err := libpod.PullImage(ctx, ref, onThisMachine(ref), answered)
 	// A cancelled pull may return no error.
 	return cause(ctx, err)
 }

@@ -7,8 +7,7 @@ import (
 	"os"
 	"os/exec"
 
-	"github.com/containers/podman/v5/pkg/bindings/images"
-	"github.com/containers/podman/v5/pkg/bindings/system"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
 const suite = "trixie"
@@ -50,7 +49,7 @@ func (h host) bootstrap(ctx context.Context, log *log) error {
 	if err != nil {
 		return errors.New("mmdebstrap is not installed")
 	}
-	info, err := system.Info(ctx, nil)
+	info, err := libpod.Info(ctx)
 	if err != nil {
 		return fmt.Errorf("ask the engine what machine it is on: %w", err)
 	}
@@ -77,10 +76,10 @@ func (h host) bootstrap(ctx context.Context, log *log) error {
 		return err
 	}
 	defer func() { _ = made.Close() }()
-	_, err = images.Import(ctx, made, new(images.ImportOptions).WithReference(madeBase).WithChanges([]string{
+	err = libpod.ImportImage(ctx, made, madeBase, []string{
 		`CMD ["bash"]`,
 		"ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-	}))
+	})
 	if err != nil {
 		return fmt.Errorf("import the base image: %w", err)
 	}

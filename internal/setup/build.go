@@ -9,22 +9,18 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
-	buildah "github.com/containers/buildah/define"
-	engine "github.com/containers/podman/v5/pkg/bindings/containers"
-	"github.com/containers/podman/v5/pkg/bindings/images"
 	"github.com/containers/podman/v5/pkg/specgen"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
 // Podman's default limits are beyond what an engine may give that lacks
@@ -48,14 +44,8 @@ func (w *work) build(ctx context.Context, recipe containers.Recipe) error {
 		}
 		return log.failure(doing, err, "The lines above tell what failed; a mirror or a registry out of reach is the usual reason. Then run the same command again.")
 	}
-	folder, err := writeContext(recipe.Files, w.host.files())
-	if err != nil {
-		return fail(err)
-	}
-	defer func() { _ = os.RemoveAll(folder) }()
-
 	output := &steps{log: log, task: task}
-	id, err := buildImage(ctx, w.buildOptions(folder, &lines{emit: output.read}))
+	id, err := buildImage(ctx, recipe.Files, w.host.files(), w.buildOptions(), &lines{emit: output.read})
 	if err != nil {
 		return fail(err)
 	}
@@ -67,63 +57,49 @@ func (w *work) build(ctx context.Context, recipe containers.Recipe) error {
 	return nil
 }
 
-func (w *work) buildOptions(folder string, out io.Writer) images.BuildOptions {
-	options := baseOptions(folder, out)
-	options.Args = map[string]string{"BASE": w.base}
-	options.ConfigureNetwork = buildah.NetworkEnabled
-	options.NamespaceOptions = buildah.NamespaceOptions{{Name: "network", Host: w.hostNetwork}}
-	options.CommonBuildOpts = &buildah.CommonBuildOptions{
-		HTTPProxy: true,
-		Ulimit:    []string{fmt.Sprintf("nofile=%d:%[1]d", maxFiles), fmt.Sprintf("nproc=%d:%[1]d", maxProcesses)},
+func (w *work) buildOptions() libpod.BuildOptions {
+	return libpod.BuildOptions{
+		Args:        map[string]string{"BASE": w.base},
+		HostNetwork: w.hostNetwork,
+		HTTPProxy:   true,
+		Ulimits:     []string{fmt.Sprintf("nofile=%d:%[1]d", maxFiles), fmt.Sprintf("nproc=%d:%[1]d", maxProcesses)},
 	}
-	return options
 }
 
-func baseOptions(folder string, out io.Writer) images.BuildOptions {
-	return images.BuildOptions{BuildOptions: buildah.BuildOptions{
-		ContextDirectory:        folder,
-		PullPolicy:              buildah.PullNever,
-		RemoveIntermediateCtrs:  true,
-		ForceRmIntermediateCtrs: true,
-		OutputFormat:            buildah.OCIv1ImageManifest,
-		Out:                     out,
-		Err:                     out,
-	}}
-}
-
-// buildImage returns the id of the image.
-func buildImage(ctx context.Context, options images.BuildOptions) (string, error) {
-	report, err := images.Build(ctx, []string{"Containerfile"}, options)
-	if err := cause(ctx, err); err != nil {
-		return "", shortBuildError(err)
-	}
-	if report.ID == "" {
-		return "", errors.New("the engine made no image")
-	}
-	return report.ID, nil
-}
-
-// writeContext writes a recipe and what goes over it into a new folder. Everybody may read
-// it but for the folder itself, so the build's own users can.
-func writeContext(recipe fs.FS, over map[string][]byte) (folder string, err error) {
-	folder, err = os.MkdirTemp("", "code-sandbox-mcp-build-")
+// buildImage builds a recipe with what goes over its files, and returns the id of the image.
+func buildImage(ctx context.Context, recipe fs.FS, over map[string][]byte, options libpod.BuildOptions, output io.Writer) (string, error) {
+	archive, err := buildContext(recipe, over)
 	if err != nil {
 		return "", err
 	}
-	defer func() {
-		if err != nil {
-			_ = os.RemoveAll(folder)
-		}
-	}()
-	if err := os.CopyFS(folder, recipe); err != nil {
-		return "", err
+	id, err := libpod.Build(ctx, archive, options, output)
+	if err := cause(ctx, err); err != nil {
+		return "", shortBuildError(err)
 	}
-	for name, content := range over {
-		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil { //nolint:gosec // apt reads its certificates as a user of its own
-			return "", err
-		}
+	if id == "" {
+		return "", errors.New("the engine made no image")
 	}
-	return folder, nil
+	return id, nil
+}
+
+// buildContext is a recipe and what goes over it as an archive. Everybody may read the files, so the build's own users can.
+func buildContext(recipe fs.FS, over map[string][]byte) (io.Reader, error) {
+	var files []containers.File
+	err := fs.WalkDir(recipe, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || over[path] != nil {
+			return err
+		}
+		content, err := fs.ReadFile(recipe, path)
+		files = append(files, containers.File{Path: path, Mode: 0o644, Content: content})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for path, content := range over {
+		files = append(files, containers.File{Path: path, Mode: 0o644, Content: content})
+	}
+	return containers.Archive(files)
 }
 
 // label gives the image its name, with what is known only now as labels: which recipe it
@@ -133,17 +109,13 @@ func label(ctx context.Context, recipe containers.Recipe, id string) error {
 	if err != nil {
 		return err
 	}
-	folder, err := writeContext(recipe.Files, map[string][]byte{"Containerfile": []byte("FROM " + id + "\n")})
-	if err != nil {
-		return err
+	from := map[string][]byte{"Containerfile": []byte("FROM " + id + "\n")}
+	options := libpod.BuildOptions{
+		Name:   recipe.Ref(),
+		Labels: []string{containers.LabelRecipe + "=" + recipe.Hash, containers.LabelVersions + "=" + string(list)},
+		Layers: true, // else every layer is copied
 	}
-	defer func() { _ = os.RemoveAll(folder) }()
-	options := baseOptions(folder, io.Discard)
-	options.Layers = true // else every layer is copied
-	options.Labels = []string{containers.LabelRecipe + "=" + recipe.Hash, containers.LabelVersions + "=" + string(list)}
-	options.Output = recipe.Ref()
-	_, err = buildImage(ctx, options)
-	if err != nil {
+	if _, err := buildImage(ctx, recipe.Files, from, options, io.Discard); err != nil {
 		return fmt.Errorf("label the image: %w", err)
 	}
 	return nil
@@ -155,17 +127,13 @@ func versions(ctx context.Context, image string) ([]byte, error) {
 	spec := specgen.NewSpecGenerator(image, false)
 	spec.Command = []string{"none"} // never started, but an image may name no command
 	spec.NetNS.NSMode = specgen.NoNetwork
-	created, err := engine.CreateWithSpec(ctx, spec, nil)
+	id, err := libpod.CreateContainer(ctx, spec)
 	if err != nil {
 		return nil, fmt.Errorf("create a container from the image: %w", err)
 	}
-	defer removeContainer(ctx, created.ID)
+	defer removeContainer(ctx, id)
 	var archive bytes.Buffer
-	copyOut, err := engine.CopyToArchive(ctx, created.ID, containers.VersionsFile, &limitedBuffer{&archive, 2 * containers.MaxVersions})
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", containers.VersionsFile, err)
-	}
-	if err := copyOut(); err != nil {
+	if err := libpod.DownloadArchive(ctx, id, containers.VersionsFile, &limitedBuffer{&archive, 2 * containers.MaxVersions}); err != nil {
 		return nil, fmt.Errorf("read %s: %w", containers.VersionsFile, err)
 	}
 	return versionsIn(&archive)
@@ -205,14 +173,14 @@ func removeContainer(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	// The container is stopped and has no name; one that stays is only untidy.
-	_, _ = engine.Remove(ctx, id, new(engine.RemoveOptions).WithForce(true).WithVolumes(true))
+	_ = libpod.RemoveContainer(ctx, id, true)
 }
 
 // removeLeftOver removes the containers of builds that were interrupted. Whoever calls it
 // holds the lock, so no build of ours is going on. One that stays is only untidy.
 func removeLeftOver(ctx context.Context) {
 	ours := map[string][]string{"name": {"^" + path.Base(baseName) + "-working-container"}}
-	list, err := engine.List(ctx, new(engine.ListOptions).WithAll(true).WithExternal(true).WithFilters(ours))
+	list, err := libpod.ListContainers(ctx, ours, true)
 	if err != nil {
 		return
 	}
@@ -231,17 +199,17 @@ func needsHostNetwork(ctx context.Context, base string, h host) (bool, error) {
 	spec := specgen.NewSpecGenerator(base, false)
 	spec.Command = []string{"getent", "ahosts", "deb.debian.org"}
 	spec.Rlimits = []specs.POSIXRlimit{{Type: "nofile", Hard: maxFiles, Soft: maxFiles}, {Type: "nproc", Hard: maxProcesses, Soft: maxProcesses}}
-	created, err := engine.CreateWithSpec(ctx, spec, nil)
+	id, err := libpod.CreateContainer(ctx, spec)
 	if err != nil {
 		return false, err
 	}
-	defer removeContainer(ctx, created.ID)
+	defer removeContainer(ctx, id)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := engine.Start(ctx, created.ID, nil); err != nil {
+	if err := libpod.StartContainer(ctx, id); err != nil {
 		return true, nil
 	}
-	status, err := engine.Wait(ctx, created.ID, nil)
+	status, err := libpod.WaitContainer(ctx, id)
 	return err != nil || status != 0, nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"path"
 	"strings"
@@ -13,12 +15,12 @@ import (
 	"testing/fstest"
 	"time"
 
-	engine "github.com/containers/podman/v5/pkg/bindings/containers"
-	"github.com/containers/podman/v5/pkg/bindings/images"
+	"github.com/containers/podman/v5/pkg/bindings"
 	"github.com/containers/podman/v5/pkg/specgen"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
 // testEngine is real Podman, shared by the tests.
@@ -74,10 +76,20 @@ func removeMarked(t *testing.T, mark string) {
 		t.Error(err)
 		return
 	}
-	marked := map[string][]string{"label": {mark}}
+	client, err := bindings.GetClient(ctx)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	marked := url.Values{"all": {"true"}, "filters": {`{"label":["` + mark + `"]}`}}
 	// An image goes after those that are built on it, so it may be gone or in use once.
 	for range 5 {
-		list, err := images.List(ctx, new(images.ListOptions).WithAll(true).WithFilters(marked))
+		var list []struct{ ID string }
+		answer, err := client.DoRequest(ctx, nil, http.MethodGet, "/images/json", marked, nil)
+		if err == nil {
+			err = answer.Process(&list)
+			answer.Body.Close()
+		}
 		if err != nil {
 			t.Error(err)
 			return
@@ -86,7 +98,10 @@ func removeMarked(t *testing.T, mark string) {
 			return
 		}
 		for _, image := range list {
-			_, _ = images.Remove(ctx, []string{image.ID}, new(images.RemoveOptions).WithForce(true).WithIgnore(true))
+			query := url.Values{"force": {"true"}}
+			if answer, err := client.DoRequest(ctx, nil, http.MethodDelete, "/images/%s", query, nil, image.ID); err == nil {
+				answer.Body.Close()
+			}
 		}
 	}
 	t.Errorf("images marked %s stay", mark)
@@ -120,7 +135,7 @@ func TestAnImageIsBuiltNamedAndLabelled(t *testing.T) {
 	if want := (Result{Language: "python", Ref: recipe.Ref(), Made: true}); result != want {
 		t.Errorf("got %+v, want %+v", result, want)
 	}
-	image, err := images.GetImage(ctx, recipe.Ref(), nil)
+	image, err := libpod.InspectImage(ctx, recipe.Ref())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +196,7 @@ func TestAFailedBuildSaysWhereAndLeavesNoImage(t *testing.T) {
 			if !strings.HasSuffix(report.said(), "\nfail") {
 				t.Errorf("the failure was not reported:\n%s", report.said())
 			}
-			if there, err := images.Exists(ctx, recipe.Ref(), nil); there || err != nil {
+			if there, err := libpod.ImageExists(ctx, recipe.Ref()); there || err != nil {
 				t.Errorf("the image has its name: %t, %v", there, err)
 			}
 		})
@@ -252,9 +267,10 @@ func TestWhatAnInterruptedBuildLeftIsRemovedByTheNext(t *testing.T) {
 	left := createNamed(t, recipe.Ref(), path.Base(baseName)+"-working-container-"+recipe.Name)
 	other := createNamed(t, recipe.Ref(), recipe.Name+"-working-container")
 	removeLeftOver(ctx)
-	for id, want := range map[string]bool{left: false, other: true} {
-		if there, err := engine.Exists(ctx, id, nil); err != nil || there != want {
-			t.Errorf("%s: there is %t, want %t, %v", id, there, want, err)
+	for name, want := range map[string]bool{left: false, other: true} {
+		found, err := libpod.ListContainers(ctx, map[string][]string{"name": {"^" + name + "$"}}, false)
+		if there := len(found) == 1; err != nil || there != want {
+			t.Errorf("%s: there is %t, want %t, %v", name, there, want, err)
 		}
 	}
 }
@@ -275,7 +291,7 @@ func createNamed(t *testing.T, image, name string) string {
 	spec := specgen.NewSpecGenerator(image, false)
 	spec.Name, spec.Command = name, []string{"none"}
 	spec.NetNS.NSMode = specgen.NoNetwork
-	if _, err := engine.CreateWithSpec(ctx, spec, nil); err != nil {
+	if _, err := libpod.CreateContainer(ctx, spec); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -6,9 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/containers/podman/v5/pkg/bindings/images"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
 // pullPublished pulls the published image of a recipe, and reports whether there is one and it is ready under the
@@ -49,14 +48,14 @@ func isDownload(line string) bool { return strings.HasPrefix(line, "Copying blob
 
 // adopt gives an image that was pulled the recipe's name, where it is one of that recipe.
 func adopt(ctx context.Context, recipe containers.Recipe, ref string) error {
-	image, err := images.GetImage(ctx, ref, nil)
+	image, err := libpod.InspectImage(ctx, ref)
 	if err != nil {
 		return fmt.Errorf("look at %s: %w", ref, err)
 	}
 	if hash := image.Labels[containers.LabelRecipe]; hash != recipe.Hash {
-		_, _ = images.Remove(ctx, []string{ref}, nil) // one that stays is only untidy
+		_ = libpod.RemoveImage(ctx, ref) // one that stays is only untidy
 		return fmt.Errorf("%s is of another recipe, %q", ref, hash)
 	}
 	repository, tag, _ := strings.Cut(recipe.Ref(), ":")
-	return images.Tag(ctx, ref, tag, repository, nil)
+	return libpod.TagImage(ctx, ref, repository, tag)
 }

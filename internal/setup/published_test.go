@@ -25,9 +25,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/containers/podman/v5/pkg/bindings/images"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
 const layerBytes = 1 << 20
@@ -167,7 +166,7 @@ func TestAPublishedImageIsPulledByItsDigest(t *testing.T) {
 	if !strings.Contains(report.said(), "end pulled: "+published.Ref(recipe)) {
 		t.Errorf("it was not said:\n%s", report.said())
 	}
-	image, err := images.GetImage(ctx, recipe.Ref(), nil)
+	image, err := libpod.InspectImage(ctx, recipe.Ref())
 	if err != nil || image.Labels[containers.LabelRecipe] != recipe.Hash || image.Architecture != runtime.GOARCH {
 		t.Errorf("got %+v, %v", image, err)
 	}

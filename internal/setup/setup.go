@@ -13,10 +13,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/containers/podman/v5/pkg/bindings/images"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
 // Options says which images to make ready and from what. The zero value builds every
@@ -140,7 +139,7 @@ func (w *work) image(ctx context.Context, recipe containers.Recipe) (Result, err
 }
 
 func exists(ctx context.Context, ref string) (bool, error) {
-	there, err := images.Exists(ctx, ref, nil)
+	there, err := libpod.ImageExists(ctx, ref)
 	if err != nil {
 		return false, &Error{Doing: "look for the image " + ref, Err: err, Next: nextEngine}
 	}

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/containers/podman/v5/pkg/bindings/system"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -273,11 +273,11 @@ func TestConnectionLeavesTheCallersContextInPlace(t *testing.T) {
 	if conn.Value(key{}) != "value" {
 		t.Error("the caller's values are gone")
 	}
-	if _, err := system.Version(conn, nil); err != nil {
+	if _, err := libpod.Info(conn); err != nil {
 		t.Error(err)
 	}
 	cancel()
-	if _, err := system.Version(conn, nil); !errors.Is(err, context.Canceled) {
+	if _, err := libpod.Info(conn); !errors.Is(err, context.Canceled) {
 		t.Errorf("the caller's end is not the connection's: %v", err)
 	}
 	if _, err := testEngine.Image(t.Context(), "x"); errors.Is(err, sandbox.ErrEngineUnavailable) {

@@ -7,10 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/containers/podman/v5/pkg/api/handlers"
-	"github.com/containers/podman/v5/pkg/bindings/containers"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
 var errNoCommand = errors.New("a program in a container needs a command")
@@ -39,12 +37,13 @@ func (e *Engine) Exec(ctx context.Context, container string, command []string) (
 	var p *process
 	var id string
 	err := e.call(ctx, func(conn context.Context) (err error) {
-		config := &handlers.ExecCreateConfig{}
-		config.AttachStdin, config.AttachStdout, config.AttachStderr = true, true, true
-		config.Cmd = command
-		// Not the folder that the session's code writes to.
-		config.WorkingDir = "/"
-		if id, err = containers.ExecCreate(conn, container, config); err != nil {
+		program := libpod.Exec{
+			AttachStdin: true, AttachStdout: true, AttachStderr: true,
+			Cmd: command,
+			// Not the folder that the session's code writes to.
+			WorkingDir: "/",
+		}
+		if id, err = libpod.CreateExec(conn, container, program); err != nil {
 			return err
 		}
 		p, err = hijack(conn, "/exec/"+id+"/start", "", `{"Detach":false,"Tty":false}`)
@@ -79,13 +78,12 @@ func (e *Engine) forgetExec(id string) {
 	defer cancel()
 	err := e.call(ctx, func(conn context.Context) error {
 		for end := time.Now().Add(execGrace); time.Now().Before(end); {
-			program, err := containers.ExecInspect(conn, id, nil)
-			if err != nil || !program.Running {
+			if running, err := libpod.ExecRunning(conn, id); err != nil || !running {
 				break
 			}
 			time.Sleep(execLook)
 		}
-		return containers.ExecRemove(conn, id, new(containers.ExecRemoveOptions).WithForce(true))
+		return libpod.RemoveExec(conn, id)
 	})
 	if err != nil {
 		e.log.Debug("remove the record of a program", "error", err)

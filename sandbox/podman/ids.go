@@ -16,12 +16,11 @@ import (
 	"syscall"
 
 	"github.com/containers/podman/v5/libpod/define"
-	"github.com/containers/podman/v5/pkg/bindings/containers"
-	"github.com/containers/podman/v5/pkg/bindings/system"
-	"github.com/containers/podman/v5/pkg/domain/entities/types"
 	"github.com/containers/podman/v5/pkg/specgen"
 	"go.podman.io/storage/pkg/idtools"
 	storagetypes "go.podman.io/storage/types"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
 // The kernel counts much by user: processes, watches, pipes, keys. And who got out of a container
@@ -105,7 +104,7 @@ func (e *Engine) Prepare(ctx context.Context, image string) error {
 	spec.UserNS, spec.IDMappings = userNS, mappings
 	spec.NetNS = specgen.Namespace{NSMode: specgen.NoNetwork}
 	conn := l.context(ctx)
-	if _, err := containers.CreateWithSpec(conn, spec, nil); err != nil {
+	if _, err := libpod.CreateContainer(conn, spec); err != nil {
 		return fmt.Errorf("prepare image %s: %w", image, createError(err))
 	}
 	return removeContainer(conn, spec.Name)
@@ -134,7 +133,7 @@ func (l *link) idSpace(ctx context.Context) (idSpace, error) {
 		space, ok = localIDs(strings.TrimPrefix(l.address, "unix://"))
 	}
 	if !ok {
-		report, err := system.Info(l.context(ctx), nil)
+		report, err := libpod.Info(l.context(ctx))
 		if err != nil {
 			return idSpace{}, fmt.Errorf("ask the engine which users it has: %w", err)
 		}
@@ -223,7 +222,7 @@ func Subordinate(text, name string, uid int) int {
 func makeSessionVolume(ctx context.Context, name string, labels map[string]string, user int64) (int64, error) {
 	// Podman hands a volume without an owner to the user of the image's folder.
 	owner := map[string]string{"o": fmt.Sprintf("uid=%d,gid=%d", user, user)}
-	volume, err := makeVolume(ctx, types.VolumeCreateOptions{Name: name, Labels: labels, Options: owner})
+	volume, err := makeVolume(ctx, libpod.VolumeOptions{Name: name, Labels: labels, Options: owner})
 	if err != nil {
 		return 0, err
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/containers/podman/v5/pkg/bindings/system"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
 // Info is what an engine reports about itself and its machine.
@@ -56,7 +56,7 @@ func (i Info) Enforces(limit Limit) bool {
 func (e *Engine) Info(ctx context.Context) (Info, error) {
 	var info Info
 	err := e.call(ctx, func(conn context.Context) error {
-		report, err := system.Info(conn, nil)
+		report, err := libpod.Info(conn)
 		if err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (e *Engine) addLink(ctx context.Context, info *Info) error {
 // defaultRuntime is the name of the runtime that the service uses; empty when it does
 // not say.
 func defaultRuntime(conn context.Context) string {
-	report, err := system.Info(conn, nil)
+	report, err := libpod.Info(conn)
 	if err != nil || report.Host == nil || report.Host.OCIRuntime == nil {
 		return ""
 	}

@@ -9,11 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/containers/podman/v5/pkg/bindings/containers"
-	"github.com/containers/podman/v5/pkg/bindings/images"
-	"github.com/containers/podman/v5/pkg/bindings/volumes"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
 // removeAtOnce is how many containers are removed at the same time. Podman takes locks
@@ -26,7 +23,7 @@ const (
 	lastPause  = time.Second
 )
 
-// call runs one of the bindings' functions that may be repeated, with a deadline, and
+// call makes requests that may be repeated, with a deadline, and
 // once more when the connection turns out to be gone.
 func (e *Engine) call(ctx context.Context, do func(context.Context) error) error {
 	for again := false; ; again = true {
@@ -60,7 +57,7 @@ func (e *Engine) callOn(ctx context.Context, l *link, do func(context.Context) e
 func (e *Engine) Image(ctx context.Context, ref string) (sandbox.ImageInfo, error) {
 	var info sandbox.ImageInfo
 	err := e.call(ctx, func(conn context.Context) error {
-		report, err := images.GetImage(conn, ref, nil)
+		report, err := libpod.InspectImage(conn, ref)
 		if err == nil {
 			info = sandbox.ImageInfo{ID: report.ID, Arch: report.Architecture, Labels: report.Labels}
 		}
@@ -105,7 +102,7 @@ func steadily[T any](list func() ([]T, error)) (found []T, err error) {
 }
 
 func listContainers(conn context.Context, filters map[string][]string) ([]sandbox.Container, error) {
-	list, err := containers.List(conn, new(containers.ListOptions).WithAll(true).WithFilters(filters))
+	list, err := libpod.ListContainers(conn, filters, false)
 	if err != nil {
 		return nil, fmt.Errorf("list containers: %w", err)
 	}
@@ -122,7 +119,7 @@ func listContainers(conn context.Context, filters map[string][]string) ([]sandbo
 }
 
 func listVolumes(conn context.Context, filters map[string][]string) ([]sandbox.Volume, error) {
-	list, err := volumes.List(conn, new(volumes.ListOptions).WithFilters(filters))
+	list, err := libpod.ListVolumes(conn, filters)
 	if err != nil {
 		return nil, fmt.Errorf("list volumes: %w", err)
 	}
@@ -159,9 +156,8 @@ func (e *Engine) removeAll(ctx context.Context, names []string, remove func(cont
 // Podman refuses to kill one that has just ended and whose end it has not recorded yet;
 // a moment later it is only a container to remove.
 func removeContainer(conn context.Context, name string) error {
-	options := new(containers.RemoveOptions).WithForce(true).WithIgnore(true).WithTimeout(0)
 	for pause := firstPause; ; pause *= 2 {
-		_, err := containers.Remove(conn, name, options)
+		err := libpod.RemoveContainer(conn, name, false)
 		if err == nil || pause > lastPause || !says(err, "container state improper", "could not be stopped") {
 			return absent(err, "remove container "+name)
 		}
@@ -174,7 +170,7 @@ func removeContainer(conn context.Context, name string) error {
 }
 
 func removeVolume(conn context.Context, name string) error {
-	return absent(volumes.Remove(conn, name, nil), "remove volume "+name)
+	return absent(libpod.RemoveVolume(conn, name), "remove volume "+name)
 }
 
 // absent passes over the error that says that the thing is not there.

@@ -13,12 +13,10 @@ import (
 	"path/filepath"
 	"sync"
 
-	bindings "github.com/containers/podman/v5/pkg/bindings/containers"
-	"github.com/containers/podman/v5/pkg/bindings/volumes"
-	"github.com/containers/podman/v5/pkg/domain/entities/types"
 	"github.com/containers/podman/v5/pkg/specgen"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
 // The service reads a container's seccomp profile from its own machine. Where that is
@@ -109,7 +107,7 @@ func writeProfile(dir, hash string, text []byte) (string, error) {
 // uploadProfile copies the profile into a volume, and returns where the volume is on the engine's machine.
 func uploadProfile(ctx context.Context, image, hash string, text []byte) (string, error) {
 	name := profileVolume + hash
-	volume, err := makeVolume(ctx, types.VolumeCreateOptions{Name: name, Labels: map[string]string{profileLabel: hash}})
+	volume, err := makeVolume(ctx, libpod.VolumeOptions{Name: name, Labels: map[string]string{profileLabel: hash}})
 	if err != nil {
 		return "", err
 	}
@@ -129,7 +127,7 @@ func throughContainer(ctx context.Context, image, volume, label string, use func
 	spec.Command = []string{volumeMount}
 	spec.NetNS = specgen.Namespace{NSMode: specgen.NoNetwork}
 	spec.Volumes = []*specgen.NamedVolume{{Name: volume, Dest: volumeMount}}
-	if _, err := bindings.CreateWithSpec(ctx, spec, nil); err != nil {
+	if _, err := libpod.CreateContainer(ctx, spec); err != nil {
 		return err
 	}
 	defer func() { _ = removeContainer(ctx, spec.Name) }()
@@ -141,24 +139,19 @@ func upload(ctx context.Context, container string, files []containers.File) erro
 	if err != nil {
 		return err
 	}
-	send, err := bindings.CopyFromArchive(ctx, container, volumeMount, archive)
-	if err != nil {
-		return err
-	}
-	return send()
+	return libpod.UploadArchive(ctx, container, volumeMount, archive)
 }
 
 // makeVolume makes a named volume, or leaves the one that is there as it is. It returns what the volume
 // is then.
-func makeVolume(ctx context.Context, options types.VolumeCreateOptions) (*types.VolumeConfigResponse, error) {
+func makeVolume(ctx context.Context, options libpod.VolumeOptions) (libpod.Volume, error) {
 	options.IgnoreIfExists = true
-	volume, err := volumes.Create(ctx, options, nil)
-	// Podman before 4.5 does not know IgnoreIfExists.
+	volume, err := libpod.CreateVolume(ctx, options)
 	if err != nil && says(err, "already exists") {
-		volume, err = volumes.Inspect(ctx, options.Name, nil)
+		volume, err = libpod.InspectVolume(ctx, options.Name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("make volume %s: %w", options.Name, err)
+		return volume, fmt.Errorf("make volume %s: %w", options.Name, err)
 	}
 	return volume, nil
 }

@@ -17,11 +17,9 @@ import (
 	"sync"
 	"time"
 
-	bindings "github.com/containers/podman/v5/pkg/bindings/containers"
-	"github.com/containers/podman/v5/pkg/domain/entities/types"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
 // The supervisor and the kernels get into a container by a volume of their own, which an engine has once for each
@@ -88,7 +86,7 @@ func (e *Engine) mend(ctx context.Context, l *link, spec sandbox.Spec) bool {
 
 // fill makes a volume where there is none, and puts the files into it unless they are there.
 func fill(ctx context.Context, onHost bool, image, name string, files []containers.File) (filled bool, err error) {
-	volume, err := makeVolume(ctx, types.VolumeCreateOptions{Name: name, Labels: map[string]string{programsLabel: name}})
+	volume, err := makeVolume(ctx, libpod.VolumeOptions{Name: name, Labels: map[string]string{programsLabel: name}})
 	if err != nil {
 		return false, err
 	}
@@ -147,11 +145,7 @@ const maxPrograms = 32 << 20
 // download reads what is in a volume.
 func download(ctx context.Context, container string) (archived, error) {
 	var buffer limitedBuffer
-	receive, err := bindings.CopyToArchive(ctx, container, volumeMount, &buffer)
-	if err != nil {
-		return nil, err
-	}
-	if err := receive(); err != nil {
+	if err := libpod.DownloadArchive(ctx, container, volumeMount, &buffer); err != nil {
 		return nil, err
 	}
 	have := make(archived)

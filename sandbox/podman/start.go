@@ -11,10 +11,9 @@ import (
 	"syscall"
 	"time"
 
-	bindings "github.com/containers/podman/v5/pkg/bindings/containers"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
 // cleanupTimeout bounds the removal of what a failed Start made, after its own time.
@@ -98,7 +97,7 @@ func (e *Engine) tryStart(ctx context.Context, l *link, spec sandbox.Spec) (*pro
 	if err != nil {
 		return nil, fmt.Errorf("attach: %w", err)
 	}
-	if err := bindings.Start(conn, id, nil); err != nil {
+	if err := libpod.StartContainer(conn, id); err != nil {
 		_ = p.Close()
 		return nil, err
 	}
@@ -119,9 +118,9 @@ func (e *Engine) create(ctx context.Context, l *link, spec sandbox.Spec, host ho
 		if l.onHost {
 			host.maxOpenFiles, host.maxProcesses = hardLimits()
 		}
-		made, err := bindings.CreateWithSpec(l.context(ctx), e.shape(spec, host), nil)
+		id, err := libpod.CreateContainer(l.context(ctx), e.shape(spec, host))
 		if err == nil {
-			return made.ID, nil
+			return id, nil
 		}
 		if again || !says(err, "seccomp profile") {
 			return "", createError(err)

@@ -11,11 +11,9 @@ import (
 	"time"
 
 	"github.com/containers/podman/v5/pkg/bindings"
-	"github.com/containers/podman/v5/pkg/bindings/containers"
-	"github.com/containers/podman/v5/pkg/bindings/volumes"
-	"github.com/containers/podman/v5/pkg/domain/entities/types"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
 // podmanTime bounds one podman command or question: it can wait for long behind others' on a busy machine.
@@ -74,8 +72,8 @@ func held(ids []string) (holdings, error) {
 		return h, nil
 	}
 	labelled := map[string][]string{"label": {sandbox.LabelSession}}
-	found, err := steadily(func(ctx context.Context) ([]types.ListContainer, error) {
-		return containers.List(ctx, new(containers.ListOptions).WithAll(true).WithFilters(labelled))
+	found, err := steadily(func(ctx context.Context) ([]libpod.Container, error) {
+		return libpod.ListContainers(ctx, labelled, false)
 	})
 	if err != nil {
 		return h, err
@@ -85,8 +83,8 @@ func held(ids []string) (holdings, error) {
 			h.Containers = append(h.Containers, c.Names...)
 		}
 	}
-	kept, err := steadily(func(ctx context.Context) ([]*types.VolumeListReport, error) {
-		return volumes.List(ctx, new(volumes.ListOptions).WithFilters(labelled))
+	kept, err := steadily(func(ctx context.Context) ([]libpod.Volume, error) {
+		return libpod.ListVolumes(ctx, labelled)
 	})
 	if err != nil {
 		return h, err

@@ -1,0 +1,66 @@
+package libpod
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/containers/podman/v5/pkg/auth"
+	"github.com/containers/podman/v5/pkg/bindings"
+)
+
+// Image is what an engine knows of an image.
+type Image struct {
+	ID           string `json:"Id"`
+	Architecture string
+	Labels       map[string]string
+}
+
+// InspectImage describes an image that the engine has.
+func InspectImage(ctx context.Context, ref string) (Image, error) {
+	return ask[Image](ctx, http.MethodGet, "/images/%s/json", to(ref))
+}
+
+// ImageExists reports whether the engine has an image.
+func ImageExists(ctx context.Context, ref string) (bool, error) {
+	err := to(ref).do(ctx, http.MethodGet, "/images/%s/exists")
+	if status, unknown := bindings.CheckResponseCode(err); unknown == nil && status == http.StatusNotFound {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// TagImage gives an image one more name.
+func TagImage(ctx context.Context, ref, repository, tag string) error {
+	r := request{names: []string{ref}, query: url.Values{"repo": {repository}, "tag": {tag}}}
+	return r.do(ctx, http.MethodPost, "/images/%s/tag")
+}
+
+// RemoveImage takes a name from an image, and removes the image where that was the last and no container uses it.
+func RemoveImage(ctx context.Context, ref string) error {
+	return to(ref).do(ctx, http.MethodDelete, "/images/%s")
+}
+
+// ImportImage makes an image of a tar archive; changes are instructions of a Containerfile.
+func ImportImage(ctx context.Context, archive io.Reader, ref string, changes []string) error {
+	r := request{query: url.Values{"reference": {ref}, "changes": changes}, body: archive}
+	return r.do(ctx, http.MethodPost, "/images/import")
+}
+
+// PullImage pulls an image, with the credentials that this machine's user has, and writes how it gets on to progress. An
+// insecure registry may have no certificate that is known. A pull whose ctx ends may end without an error.
+func PullImage(ctx context.Context, ref string, insecure bool, progress io.Writer) error {
+	header, err := auth.MakeXRegistryAuthHeader(nil, "", "")
+	if err != nil {
+		return err
+	}
+	r := request{query: url.Values{"reference": {ref}}, header: header}
+	if insecure {
+		r.query.Set("tlsVerify", "false")
+	}
+	return r.follow(ctx, http.MethodPost, "/images/pull", func(text string) error {
+		_, err := io.WriteString(progress, text)
+		return err
+	})
+}

@@ -1,0 +1,117 @@
+// Package libpod makes those requests of Podman's API that this program needs, over a connection of Podman's own
+// bindings: ctx is what bindings.NewConnection returned, or a child of it.
+//
+// The bindings have a function for each of them, in packages that import buildah, the storage of images, docker and gRPC,
+// which is more than half of a program that uses them. Their connection, their description of a container and their
+// errors are used here as they are.
+//
+// An answer that says no is an error of the bindings' own types, with the status of HTTP; everything else is what
+// net/http returns. All functions may be called from several goroutines.
+package libpod
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/containers/podman/v5/libpod/define"
+	"github.com/containers/podman/v5/pkg/bindings"
+)
+
+// request is what is asked for besides the endpoint, whose %s are the names.
+type request struct {
+	query  url.Values
+	header http.Header
+	body   io.Reader
+	names  []string
+}
+
+// carrying is a request with a body of JSON.
+func carrying(body any, names ...string) (request, error) {
+	text, err := json.Marshal(body)
+	return request{body: bytes.NewReader(text), names: names}, err
+}
+
+func to(name string) request { return request{names: []string{name}} }
+
+// send makes a request and returns its answer, whose body the caller closes.
+func (r request) send(ctx context.Context, method, endpoint string) (*bindings.APIResponse, error) {
+	conn, err := bindings.GetClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := conn.DoRequest(ctx, r.body, method, endpoint, r.query, r.header, r.names...)
+	if err != nil {
+		return nil, err
+	}
+	if answer.IsSuccess() || answer.IsRedirection() {
+		return answer, nil
+	}
+	defer func() { _ = answer.Body.Close() }()
+	return nil, answer.Process(nil)
+}
+
+// do makes a request whose answer says no more than that it was done.
+func (r request) do(ctx context.Context, method, endpoint string) error {
+	answer, err := r.send(ctx, method, endpoint)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	return answer.Process(nil)
+}
+
+// ask makes a request that is answered in JSON.
+func ask[T any](ctx context.Context, method, endpoint string, r request) (T, error) {
+	var told T
+	answer, err := r.send(ctx, method, endpoint)
+	if err != nil {
+		return told, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	err = answer.Process(&told)
+	return told, err
+}
+
+// filters is the query of a list.
+func filters(of map[string][]string) (url.Values, error) {
+	text, err := json.Marshal(of)
+	return url.Values{"filters": {string(text)}}, err
+}
+
+// follow makes a request that is answered bit by bit, for as long as it takes, and has take look at every text. It returns
+// the error that the answer tells of, or take's.
+func (r request) follow(ctx context.Context, method, endpoint string, take func(text string) error) error {
+	answer, err := r.send(ctx, method, endpoint)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	for decoder := json.NewDecoder(answer.Body); ; {
+		var message struct {
+			Stream, Error string
+			ErrorDetail   struct{ Message string }
+		}
+		if err := decoder.Decode(&message); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if failed := cmp.Or(message.ErrorDetail.Message, message.Error); failed != "" {
+			return errors.New(failed)
+		}
+		if err := take(message.Stream); err != nil {
+			return err
+		}
+	}
+}
+
+// Info is the engine's description of itself and its machine.
+func Info(ctx context.Context) (define.Info, error) {
+	return ask[define.Info](ctx, http.MethodGet, "/info", request{})
+}
