@@ -4,9 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"os/exec"
 	"sync"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +16,7 @@ import (
 //
 // Clients kill us within milliseconds of asking us to end, our process group with us, or all that descends from us
 // first. So that process has a session of its own, and a parent that has ended already. It is a shell, which takes a
-// tenth of the memory that a gc would take to wait.
+// tenth of the memory that a gc would take to wait. Windows has none: there the next server's sweep does it.
 type keeper struct {
 	sandbox.Engine
 	cmd   *cobra.Command // whose settings the gc has
@@ -39,26 +37,6 @@ func (k *keeper) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Process,
 		}
 	})
 	return k.Engine.Start(ctx, spec)
-}
-
-// waitForEnd runs its arguments when its descriptor 3 ends, and not where a line comes first.
-const waitForEnd = `{ read -r line || exec "$@"; } <&3 3<&- &`
-
-func (k *keeper) begin() error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	wait, alive, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = wait.Close() }()
-	shell := exec.Command("/bin/sh", append([]string{"-c", waitForEnd, "sh", self, "gc", "--" + afterParentFlag}, sweepArgs(k.cmd)...)...)
-	shell.ExtraFiles = []*os.File{wait}
-	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	k.alive = alive // open in us alone, and for as long as we live
-	return shell.Run()
 }
 
 // dismiss ends the process that waits, where nothing is left to be removed.

@@ -338,6 +338,9 @@ func (s *Settings) stateDir() string {
 	if dir, err := filepath.Abs(s.StateDir); s.StateDir != "" && err == nil {
 		return dir
 	}
+	if cache, err := os.UserCacheDir(); runtime.GOOS == "windows" && err == nil {
+		return filepath.Join(cache, "code-sandbox-mcp") // of the user's profile, and of no other machine
+	}
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) && !isAnothers(dir) {
 		return filepath.Join(dir, "code-sandbox-mcp")
 	}

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
 )
 
 // lock makes sure that one process of this user builds at a time: a second one would only
@@ -25,23 +25,23 @@ func lock(ctx context.Context, path string, waiting func()) (release func(), err
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|filelock.NoFollow, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := await(ctx, int(file.Fd()), waiting); err != nil {
+	if err := await(ctx, file, waiting); err != nil {
 		_ = file.Close()
 		return nil, err
 	}
 	return func() { _ = file.Close() }, nil
 }
 
-func await(ctx context.Context, fd int, waiting func()) error {
+func await(ctx context.Context, file *os.File, waiting func()) error {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-		if !errors.Is(err, unix.EWOULDBLOCK) {
+		err := filelock.Try(file)
+		if !errors.Is(err, filelock.ErrHeld) {
 			return err
 		}
 		if waiting != nil {

@@ -10,8 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -135,7 +134,7 @@ func (f file) open(dir string) (*os.File, error) {
 }
 
 func openFile(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	return os.OpenFile(path, os.O_RDONLY|filelock.NoFollow, 0)
 }
 
 // readOld returns the runs that an earlier version has written, and that no server of this version has converted yet.

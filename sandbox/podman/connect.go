@@ -171,7 +171,7 @@ func (e *Engine) dial(ctx context.Context) (*link, error) {
 			return l, err
 		}
 	}
-	if runtime.GOOS == "darwin" {
+	if runtime.GOOS == "darwin" || runtime.GOOS == "windows" {
 		return e.dialMachine(ctx)
 	}
 	return e.dialOwn(ctx)
@@ -183,7 +183,7 @@ func (e *Engine) dialURL(ctx context.Context, address string) (*link, error) {
 		// The error repeats the address, and with it a password.
 		return nil, &UnavailableError{Reason: "the engine's address is not a URL", Fix: fix}
 	}
-	l, err := ping(ctx, address)
+	l, err := ping(ctx, bindings.Options{URI: address})
 	if err != nil && ctx.Err() != nil {
 		return nil, ended(ctx, e.opts.ConnectTimeout)
 	}
@@ -204,7 +204,7 @@ func (e *Engine) dialListening(ctx context.Context) (*link, error) {
 		if !listens(ctx, address) {
 			continue
 		}
-		l, err := ping(ctx, address)
+		l, err := ping(ctx, bindings.Options{URI: address})
 		if err == nil {
 			return l, nil
 		}
@@ -257,13 +257,13 @@ func listens(ctx context.Context, address string) bool {
 
 // ping connects and waits for the service's first answer. The bindings' ssh and tcp
 // dialers ignore contexts, hence the goroutine, which ends when they do.
-func ping(ctx context.Context, address string) (*link, error) {
+func ping(ctx context.Context, to bindings.Options) (*link, error) {
 	// Not a child of ctx: the connection outlives the call that made it.
 	lasting, release := context.WithCancel(context.Background())
-	l := &link{address: redactURL(address), release: release, onHost: isLocal(address)}
+	l := &link{address: redactURL(to.URI), release: release, onHost: isLocal(to.URI)}
 	failed := make(chan error, 1)
 	go func() {
-		conn, err := bindings.NewConnection(lasting, address)
+		conn, err := bindings.NewConnectionWithOptions(lasting, to)
 		if err == nil {
 			err = checkVersion(*bindings.ServiceVersion(conn))
 		} else {

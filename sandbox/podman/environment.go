@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,12 +22,22 @@ var passedOn = []string{
 	"CONTAINERS_REGISTRIES_CONF", "REGISTRY_AUTH_FILE", "STORAGE_DRIVER", "STORAGE_OPTS",
 	"SSL_CERT_FILE", "SSL_CERT_DIR",
 	"http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
+	// What programs on Windows cannot do without.
+	"SystemRoot", "SystemDrive", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "ProgramData", "ProgramFiles", "PATHEXT", "TEMP", "TMP",
 }
 
-// usualDirs are where distributions and Homebrew put podman and its helpers.
-var usualDirs = []string{
-	"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin",
-	"/opt/homebrew/bin", "/opt/podman/bin",
+// usualDirs are where distributions, Homebrew and Podman's installers put podman and its helpers.
+func usualDirs() []string {
+	if runtime.GOOS == "windows" {
+		return []string{
+			filepath.Join(os.Getenv("ProgramFiles"), "RedHat", "Podman"),
+			filepath.Join(os.Getenv("LOCALAPPDATA"), "Programs", "Podman"),
+		}
+	}
+	return []string{
+		"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin",
+		"/opt/homebrew/bin", "/opt/podman/bin",
+	}
 }
 
 // serviceEnv is the environment for podman: what it may have of ours, and what clients
@@ -35,7 +46,10 @@ func serviceEnv(environ []string) []string {
 	var env []string
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
-		if slices.Contains(passedOn, name) {
+		isName := func(known string) bool {
+			return known == name || runtime.GOOS == "windows" && strings.EqualFold(known, name)
+		}
+		if slices.ContainsFunc(passedOn, isName) {
 			env = append(env, entry)
 		}
 	}
@@ -66,7 +80,7 @@ func withDefault(env []string, name, value string) []string {
 // repairedPath is PATH with the usual directories behind what the user has.
 func repairedPath(path string) string {
 	dirs := filepath.SplitList(path)
-	for _, dir := range usualDirs {
+	for _, dir := range usualDirs() {
 		if !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}
@@ -77,7 +91,7 @@ func repairedPath(path string) string {
 // lookProgram finds a program in PATH or the usual directories; empty when it is in
 // none of them.
 func lookProgram(name string) string {
-	if strings.ContainsRune(name, '/') {
+	if filepath.Base(name) != name {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
 		}

@@ -8,12 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"os"
-	"os/user"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/containers/podman/v5/libpod/define"
 	"github.com/containers/podman/v5/pkg/specgen"
@@ -159,46 +156,6 @@ func sizeOf(ranges []idtools.IDMap) int64 {
 		sum += int64(r.Size)
 	}
 	return sum
-}
-
-// localIDs describes the service behind a socket of this machine. It is not ok where the files do not
-// have all: of another user's service, and where a directory service assigns the ids.
-func localIDs(socket string) (space idSpace, ok bool) {
-	info, err := os.Stat(socket)
-	if err != nil {
-		return idSpace{}, false
-	}
-	stat, isUnix := info.Sys().(*syscall.Stat_t)
-	if !isUnix || int(stat.Uid) != os.Geteuid() {
-		return idSpace{}, false
-	}
-	if stat.Uid == 0 {
-		return idSpace{}, !inUserNamespace()
-	}
-	me, err := user.Current()
-	if err != nil {
-		return idSpace{}, false
-	}
-	// The user itself is the first id in its containers.
-	uids := 1 + subordinate("/etc/subuid", me.Username, os.Geteuid())
-	gids := 1 + subordinate("/etc/subgid", me.Username, os.Geteuid())
-	space = idSpace{rootless: true, count: int64(min(uids, gids))}
-	return space, space.suffices()
-}
-
-// inUserNamespace reports whether root here is somebody else outside, as in a container: Podman then
-// calls itself rootless or not by what it finds.
-func inUserNamespace() bool {
-	text, err := os.ReadFile("/proc/self/uid_map")
-	return err == nil && strings.Join(strings.Fields(string(text)), " ") != "0 0 4294967295"
-}
-
-func subordinate(path, name string, uid int) int {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0
-	}
-	return Subordinate(string(text), name, uid)
 }
 
 // Subordinate adds up how many ids a text in the form of /etc/subuid gives to a user: lines of a name or

@@ -2,6 +2,7 @@ package podman
 
 import (
 	"bufio"
+	"cmp"
 	"io"
 	"os"
 	"runtime"
@@ -20,14 +21,15 @@ var installCommands = map[string]string{
 	"opensuse": "sudo zypper install -y podman",
 	"alpine":   "sudo apk add podman fuse-overlayfs",
 	"darwin":   "brew install podman && podman machine init && podman machine start",
+	"windows":  "winget install -e --id RedHat.Podman, then in a new terminal podman machine init and podman machine start",
 }
 
 const installElsewhere = "install Podman: https://podman.io/docs/installation"
 
 // installFix is the one line that installs Podman on this machine.
 func installFix() string {
-	if runtime.GOOS == "darwin" {
-		return installCommands["darwin"]
+	if runtime.GOOS != "linux" {
+		return cmp.Or(installCommands[runtime.GOOS], installElsewhere)
 	}
 	f, err := os.Open("/etc/os-release")
 	if err != nil {

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"runtime"
+
+	"github.com/containers/podman/v5/pkg/bindings"
 )
 
 // machine is what `podman machine inspect` prints about a virtual machine.
@@ -19,20 +22,40 @@ type machine struct {
 
 const machineFix = "podman machine init (once), then podman machine start"
 
-// dialMachine connects to the virtual machine that Podman on a Mac runs containers in.
+// podmanProgram is the path of the podman command; empty when there is none.
+func (e *Engine) podmanProgram() string {
+	if e.opts.Program != "" {
+		return lookProgram(e.opts.Program)
+	}
+	return lookProgram("podman")
+}
+
+func notInstalled() error {
+	return &UnavailableError{Reason: "Podman is not installed, or not in PATH", Fix: installFix()}
+}
+
+// dialMachine connects to the virtual machine that Podman on a Mac or on Windows runs containers in.
 func (e *Engine) dialMachine(ctx context.Context) (*link, error) {
+	find := machineSocket
+	if runtime.GOOS == "windows" {
+		find = machineOverSSH
+	}
+	return e.dialMachineAt(ctx, find)
+}
+
+func (e *Engine) dialMachineAt(ctx context.Context, find func(ctx context.Context, program string) (bindings.Options, error)) (*link, error) {
 	program := e.podmanProgram()
 	if program == "" {
 		return nil, notInstalled()
 	}
-	socket, err := machineSocket(ctx, program)
+	to, err := find(ctx, program)
 	if ctx.Err() != nil {
 		return nil, ended(ctx, e.opts.ConnectTimeout)
 	}
 	if err != nil {
 		return nil, &UnavailableError{Reason: "Podman's virtual machine is not running", Fix: machineFix, Err: err}
 	}
-	l, err := ping(ctx, "unix://"+socket)
+	l, err := ping(ctx, to)
 	if err != nil {
 		return nil, orUnavailable(err, UnavailableError{Reason: "Podman's virtual machine does not answer", Fix: machineFix})
 	}
@@ -40,20 +63,29 @@ func (e *Engine) dialMachine(ctx context.Context) (*link, error) {
 }
 
 // machineSocket is the socket of a virtual machine that runs: of Podman's default one, or else of the first.
-func machineSocket(ctx context.Context, program string) (string, error) {
-	if path, err := socketOf(ctx, program); err == nil {
-		return path, nil
+func machineSocket(ctx context.Context, program string) (bindings.Options, error) {
+	path, err := socketOf(ctx, program)
+	if err != nil {
+		var name string
+		if name, err = running(ctx, program); err == nil {
+			path, err = socketOf(ctx, program, name)
+		}
 	}
+	return bindings.Options{URI: "unix://" + path}, err
+}
+
+// running is the name of a virtual machine that runs.
+func running(ctx context.Context, program string) (string, error) {
 	var machines []struct {
 		Name    string
 		Running bool
 	}
-	if err := askMachines(ctx, program, &machines, "list", "--format", "json"); err != nil {
+	if err := ask(ctx, program, &machines, "machine", "list", "--format", "json"); err != nil {
 		return "", err
 	}
 	for _, m := range machines {
 		if m.Running {
-			return socketOf(ctx, program, m.Name)
+			return m.Name, nil
 		}
 	}
 	return "", errNoMachine
@@ -62,7 +94,7 @@ func machineSocket(ctx context.Context, program string) (string, error) {
 // socketOf is the socket of the named machine, or of the default one.
 func socketOf(ctx context.Context, program string, name ...string) (string, error) {
 	var machines []machine
-	if err := askMachines(ctx, program, &machines, append([]string{"inspect"}, name...)...); err != nil {
+	if err := ask(ctx, program, &machines, append([]string{"machine", "inspect"}, name...)...); err != nil {
 		return "", err
 	}
 	for _, m := range machines {
@@ -73,11 +105,41 @@ func socketOf(ctx context.Context, program string, name ...string) (string, erro
 	return "", errNoMachine
 }
 
+// machineOverSSH is the connection that Podman itself uses to the virtual machine that runs. On Windows the machine's
+// socket is a named pipe, which the bindings do not know.
+func machineOverSSH(ctx context.Context, program string) (bindings.Options, error) {
+	name, err := running(ctx, program)
+	if err != nil {
+		return bindings.Options{}, err
+	}
+	var connections []struct {
+		Name, URI, Identity string
+		Default             bool
+	}
+	if err := ask(ctx, program, &connections, "system", "connection", "list", "--format", "json"); err != nil {
+		return bindings.Options{}, err
+	}
+	// A machine has two, of a user and of root (NAME-root); the default is the one that it is set to.
+	var found bindings.Options
+	for _, c := range connections {
+		if c.Name != name && c.Name != name+"-root" {
+			continue
+		}
+		if c.Default || found.URI == "" {
+			found = bindings.Options{URI: c.URI, Identity: c.Identity, Machine: true}
+		}
+	}
+	if found.URI == "" {
+		return found, errNoMachine
+	}
+	return found, nil
+}
+
 var errNoMachine = errors.New("no machine is running")
 
-// askMachines runs a command of podman machine that answers in JSON.
-func askMachines(ctx context.Context, program string, answer any, args ...string) error {
-	cmd := exec.CommandContext(ctx, program, append([]string{"machine"}, args...)...)
+// ask runs a command of podman that answers in JSON.
+func ask(ctx context.Context, program string, answer any, args ...string) error {
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = serviceEnv(os.Environ())
 	out, err := cmd.Output()
 	if err != nil {

@@ -1,3 +1,5 @@
+//go:build unix
+
 package podman
 
 import (
@@ -15,7 +17,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/containers/podman/v5/pkg/bindings"
 	"golang.org/x/sys/unix"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
 )
 
 const (
@@ -56,7 +61,7 @@ func (e *Engine) dialOwn(ctx context.Context) (*link, error) {
 		}
 		return nil, serviceFailed(ctx, e.opts.ConnectTimeout, err)
 	}
-	l, err := ping(ctx, s.address)
+	l, err := ping(ctx, bindings.Options{URI: s.address})
 	if err != nil {
 		s.stop()
 		return nil, serviceFailed(ctx, e.opts.ConnectTimeout, err)
@@ -64,18 +69,6 @@ func (e *Engine) dialOwn(ctx context.Context) (*link, error) {
 	l.service, l.runtime = s, e.runtime
 	go s.stayAwake(context.WithoutCancel(ctx))
 	return l, nil
-}
-
-// podmanProgram is the path of the podman command; empty when there is none.
-func (e *Engine) podmanProgram() string {
-	if e.opts.Program != "" {
-		return lookProgram(e.opts.Program)
-	}
-	return lookProgram("podman")
-}
-
-func notInstalled() error {
-	return &UnavailableError{Reason: "Podman is not installed, or not in PATH", Fix: installFix()}
 }
 
 func serviceFailed(ctx context.Context, limit time.Duration, err error) error {
@@ -325,7 +318,7 @@ func lockFile(path string) (*os.File, error) {
 
 // flock locks the file, and closes it at once where another process holds it.
 func flock(f *os.File) (*os.File, error) {
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := filelock.Try(f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil

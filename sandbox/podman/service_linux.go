@@ -7,6 +7,3 @@ import "syscall"
 func serviceAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 }
-
-// rlimitNproc is not in package syscall.
-const rlimitNproc = 6

@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build unix && !linux
 
 package podman
 
@@ -8,6 +8,3 @@ import "syscall"
 func serviceAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
-
-// rlimitNproc is the BSDs'.
-const rlimitNproc = 7

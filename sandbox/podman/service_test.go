@@ -1,3 +1,5 @@
+//go:build linux
+
 package podman
 
 import (
@@ -10,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/containers/podman/v5/pkg/bindings"
 )
 
 // asServer is set for a child of the test binary that plays a server: it starts a service,
@@ -250,13 +254,13 @@ func TestMachineSocket(t *testing.T) {
 	}
 	say(`[{"Name":"a","State":"stopped","ConnectionInfo":{"PodmanSocket":{"Path":"/a"}}},
 {"Name":"b","State":"running","ConnectionInfo":{"PodmanSocket":{"Path":"/b"},"PodmanPipe":null}}]`)
-	if got, err := machineSocket(t.Context(), program); got != "/b" || err != nil {
-		t.Errorf("got %q, %v", got, err)
+	if got, err := machineSocket(t.Context(), program); got.URI != "unix:///b" || err != nil {
+		t.Errorf("got %v, %v", got, err)
 	}
 	for _, answer := range []string{"[]", "", "not JSON", `[{"State":"running","ConnectionInfo":{}}]`} {
 		say(answer)
 		if got, err := machineSocket(t.Context(), program); err == nil {
-			t.Errorf("%q gave %q", answer, got)
+			t.Errorf("%q gave %v", answer, got)
 		}
 	}
 	// Podman inspects its default machine, where no name is given.
@@ -270,13 +274,51 @@ esac
 	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := machineSocket(t.Context(), program); got != "/other" || err != nil {
-		t.Errorf("got %q, %v", got, err)
+	if got, err := machineSocket(t.Context(), program); got.URI != "unix:///other" || err != nil {
+		t.Errorf("got %v, %v", got, err)
 	}
 	e := own(t, Options{Program: program})
 	say("[]")
-	_, err := e.dialMachine(t.Context())
+	_, err := e.dialMachineAt(t.Context(), machineSocket)
 	if u := unavailable(t, err); !strings.Contains(u.Fix, "podman machine start") {
 		t.Errorf("%+v", u)
+	}
+}
+
+// Windows has no socket of a machine, but Podman's own connections to it.
+func TestMachineOverSSH(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "podman")
+	for name, test := range map[string]struct {
+		machines, connections string
+		want                  bindings.Options
+	}{
+		"as its user": {
+			`[{"Name":"off","Running":false},{"Name":"on","Running":true}]`,
+			`[{"Name":"off","URI":"ssh://core@127.0.0.1:1/run/a","Identity":"/k","Default":true},
+			{"Name":"on","URI":"ssh://user@127.0.0.1:2/run/user/1000/podman/podman.sock","Identity":"/key","Default":false},
+			{"Name":"on-root","URI":"ssh://root@127.0.0.1:2/run/podman/podman.sock","Identity":"/key","Default":false}]`,
+			bindings.Options{URI: "ssh://user@127.0.0.1:2/run/user/1000/podman/podman.sock", Identity: "/key", Machine: true},
+		},
+		"as root, where it is set to that": {
+			`[{"Name":"on","Running":true}]`,
+			`[{"Name":"on","URI":"ssh://user@127.0.0.1:2/run/u","Identity":"/key"},
+			{"Name":"on-root","URI":"ssh://root@127.0.0.1:2/run/r","Identity":"/key","Default":true}]`,
+			bindings.Options{URI: "ssh://root@127.0.0.1:2/run/r", Identity: "/key", Machine: true},
+		},
+		"none runs":            {`[{"Name":"off","Running":false}]`, `[{"Name":"off","URI":"ssh://x","Default":true}]`, bindings.Options{}},
+		"none has connections": {`[{"Name":"on","Running":true}]`, `[]`, bindings.Options{}},
+		"no answer":            {``, ``, bindings.Options{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			script := "#!/bin/sh\ncase \"$*\" in\n\"machine list --format json\") echo '" + test.machines + "' ;;\n" +
+				"\"system connection list --format json\") echo '" + test.connections + "' ;;\nesac\n"
+			if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			got, err := machineOverSSH(t.Context(), program)
+			if got != test.want || (err == nil) != (test.want.URI != "") {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		})
 	}
 }

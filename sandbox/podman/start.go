@@ -5,10 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
@@ -167,30 +163,4 @@ func (e *Engine) clean(ctx context.Context, l *link, name string) {
 	if err := removeContainer(l.context(ctx), name); err != nil {
 		e.log.Warn("a container that failed to start could not be removed", "container", name, "error", err)
 	}
-}
-
-// hardLimits are this process's limits, which a service on the same machine has too and
-// which it cannot raise without a capability. Zero: not known.
-func hardLimits() (openFiles, processes uint64) {
-	var limit syscall.Rlimit
-	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
-		openFiles = limit.Max
-	}
-	if syscall.Getrlimit(rlimitNproc, &limit) == nil {
-		processes = limit.Max
-	}
-	// Podman 4.3 lowers its own limit of processes to as many as there can be.
-	return openFiles, atMost(processes, maxPID())
-}
-
-func maxPID() uint64 {
-	text, err := os.ReadFile("/proc/sys/kernel/pid_max")
-	if err != nil {
-		return 0
-	}
-	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }

@@ -66,7 +66,7 @@ func silent(limit time.Duration, err error) *UnavailableError {
 	return &UnavailableError{Reason: reason, Fix: restartFix, Err: err}
 }
 
-const restartFix = "restart Podman's service (systemctl --user restart podman.service; podman machine stop && podman machine start on a Mac), then run code-sandbox-mcp doctor"
+const restartFix = "restart Podman's service (systemctl --user restart podman.service; on a Mac or Windows podman machine stop, then podman machine start), then run code-sandbox-mcp doctor"
 
 // isLost reports whether err means that the connection failed, as opposed to an
 // answer of the engine that says no, or a context that ended.

@@ -12,10 +12,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
 )
 
 // A session belongs to the server that holds the lock on its file in the state directory. The
@@ -56,12 +55,6 @@ func makeOwn(dir string) error {
 	return nil // root's, or of a file system without modes: that it is not another's is what counts
 }
 
-// IsAnothers reports whether a file is of a user that is neither this one nor root, which can change everything anyway.
-func IsAnothers(info fs.FileInfo) bool {
-	owner := int(info.Sys().(*syscall.Stat_t).Uid)
-	return owner != 0 && owner != os.Geteuid()
-}
-
 // checkOwn refuses a folder that another user has made, or a link that one has laid: ErrForeign.
 func checkOwn(folder string) error {
 	for _, look := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} {
@@ -69,8 +62,7 @@ func checkOwn(folder string) error {
 		if err != nil {
 			return err
 		}
-		open := info.Mode().Perm()&0o002 != 0 && info.Mode()&(fs.ModeSticky|fs.ModeSymlink) == 0
-		if IsAnothers(info) || open {
+		if IsAnothers(info) || openToOthers(info) {
 			return &fs.PathError{Op: "use", Path: folder, Err: ErrForeign}
 		}
 	}
@@ -95,17 +87,17 @@ func Take(dir, id string) (*Lock, error) {
 	path := filepath.Join(dir, id+lockSuffix)
 	for {
 		found := true
-		file, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+		file, err := os.OpenFile(path, os.O_RDWR|filelock.NoFollow, 0o600)
 		if errors.Is(err, fs.ErrNotExist) {
 			found = false
-			file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+			file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|filelock.NoFollow, 0o600)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("session lock: %w", err)
 		}
-		if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if err := filelock.Try(file); err != nil {
 			_ = file.Close()
-			if errors.Is(err, unix.EWOULDBLOCK) {
+			if errors.Is(err, filelock.ErrHeld) {
 				return nil, ErrLocked
 			}
 			return nil, fmt.Errorf("session lock: %w", err)
@@ -165,10 +157,7 @@ func (l *Lock) Remove() {
 }
 
 // Discard removes the file alone and releases the lock.
-func (l *Lock) Discard() {
-	_ = os.Remove(l.path)
-	_ = l.file.Close()
-}
+func (l *Lock) Discard() { _ = filelock.Remove(l.file) }
 
 // Unlock releases a lock that was taken for a look, and leaves the directory as it was.
 func (l *Lock) Unlock() {

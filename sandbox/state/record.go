@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
 )
 
 var id = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
@@ -88,7 +88,7 @@ const NewSuffix = ".new"
 // WriteFile writes a file under a temporary name and renames it, so that the file is the old one or the new one when
 // the process is killed. The caller has the session's lock: nothing else writes this file.
 func WriteFile(path string, content []byte) error {
-	file, err := os.OpenFile(path+NewSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	file, err := os.OpenFile(path+NewSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|filelock.NoFollow, 0o600)
 	if err != nil {
 		return err
 	}

@@ -1,3 +1,5 @@
+//go:build unix
+
 // Command bench measures what a user of the server waits for, through MCP over stdio, beside the
 // floor that the engine itself sets, and prints a table. It judges nothing: machines differ, so
 // compare within one run.

@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package image makes the images that tests need and that no user does, with no
 // container registry.
 package image

@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package postgres gives tests and benchmarks a PostgreSQL server of their own.
 //
 // The server is Debian's package, in a folder of its own, reached by a Unix socket in it alone. Nothing

@@ -1,0 +1,3 @@
+package cli
+
+func (k *keeper) begin() error { return nil }

@@ -1,0 +1,46 @@
+package filelock
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func open(t *testing.T, path string) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|NoFollow, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func TestOneOpeningOfAFileHasItsLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	first, second := open(t, path), open(t, path)
+	if err := Try(first); err != nil {
+		t.Fatal(err)
+	}
+	if err := Try(second); !errors.Is(err, ErrHeld) {
+		t.Errorf("the second got %v", err)
+	}
+	// What is locked can be read and written by others.
+	if _, err := first.WriteString("text"); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(path); string(text) != "text" || err != nil {
+		t.Errorf("read %q, %v", text, err)
+	}
+	first.Close()
+	if err := Try(second); err != nil {
+		t.Errorf("after the first was closed: %v", err)
+	}
+	if err := Remove(second); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is there: %v", err)
+	}
+}

@@ -1,0 +1,78 @@
+package podman
+
+import (
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// localIDs tells of the service behind a socket of this machine. It is not ok where the files do not
+// tell all: of another user's service, and where a directory service gives out the ids.
+func localIDs(socket string) (space idSpace, ok bool) {
+	info, err := os.Stat(socket)
+	if err != nil {
+		return idSpace{}, false
+	}
+	stat, isUnix := info.Sys().(*syscall.Stat_t)
+	if !isUnix || int(stat.Uid) != os.Geteuid() {
+		return idSpace{}, false
+	}
+	if stat.Uid == 0 {
+		return idSpace{}, !inUserNamespace()
+	}
+	me, err := user.Current()
+	if err != nil {
+		return idSpace{}, false
+	}
+	// The user itself is the first id in its containers.
+	uids := 1 + subordinate("/etc/subuid", me.Username, os.Geteuid())
+	gids := 1 + subordinate("/etc/subgid", me.Username, os.Geteuid())
+	space = idSpace{rootless: true, count: int64(min(uids, gids))}
+	return space, space.suffices()
+}
+
+// inUserNamespace reports whether root here is somebody else outside, as in a container: Podman then
+// calls itself rootless or not by what it finds.
+func inUserNamespace() bool {
+	text, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && strings.Join(strings.Fields(string(text)), " ") != "0 0 4294967295"
+}
+
+func subordinate(path, name string, uid int) int {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	return Subordinate(string(text), name, uid)
+}
+
+// rlimitNproc is not in package syscall.
+const rlimitNproc = 6
+
+// hardLimits are this process's limits, which a service on the same machine has too and
+// which it cannot raise without a capability. Zero: not known.
+func hardLimits() (openFiles, processes uint64) {
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
+		openFiles = limit.Max
+	}
+	if syscall.Getrlimit(rlimitNproc, &limit) == nil {
+		processes = limit.Max
+	}
+	// Podman 4.3 lowers its own limit of processes to as many as there can be.
+	return openFiles, atMost(processes, maxPID())
+}
+
+func maxPID() uint64 {
+	text, err := os.ReadFile("/proc/sys/kernel/pid_max")
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
