@@ -32,7 +32,7 @@ func (e usageError) Unwrap() error { return e.err }
 // Main runs a command line, without the program's name, and returns its exit code: 0 it worked, 1 it
 // failed, 2 wrong use.
 func Main(args []string) int {
-	root := rootCommand()
+	root := Command()
 	root.SetArgs(args)
 	err := root.Execute()
 	var usage usageError
@@ -49,7 +49,8 @@ func Main(args []string) int {
 	return exitFailed
 }
 
-func rootCommand() *cobra.Command {
+// Command is the whole command line, for Main and for what describes it.
+func Command() *cobra.Command {
 	settings := &Settings{}
 	root := &cobra.Command{
 		Use:   "code-sandbox-mcp",

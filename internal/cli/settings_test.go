@@ -229,7 +229,7 @@ func TestBadSettingsNameTheValue(t *testing.T) {
 // parsed is the command that these arguments name, with its flags read.
 func parsed(t *testing.T, args ...string) *cobra.Command {
 	t.Helper()
-	cmd, rest, err := rootCommand().Find(args)
+	cmd, rest, err := Command().Find(args)
 	if err != nil {
 		t.Fatal(err)
 	}
