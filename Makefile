@@ -87,11 +87,17 @@ fuzz:
 		done; \
 	done
 
+# All that a release has, in dist/, and a look at it. The tests make this machine's part alone.
+.PHONY: release-snapshot
+release-snapshot: deps-test
+	scripts/release --snapshot
+	RELEASE_DIST=$(CURDIR)/dist go test -count=1 ./internal/test/release
+
 lint: deps-test $(NODE_LINT)/node_modules
 	scripts/lint
 
 clean:
-	rm -rf bin output
+	rm -rf bin output dist
 
 # Process 1 of every container, for each kind of processor, as it is committed: the same source makes the same bytes.
 .PHONY: supervisor

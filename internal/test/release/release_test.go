@@ -1,0 +1,242 @@
+//go:build linux
+
+// Package release has the test of what a release is made of.
+package release
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+var update = flag.Bool("update", false, "write the golden file anew, of a dist folder that has everything")
+
+const (
+	root   = "../../.."
+	golden = "testdata/contents.txt"
+
+	// maxProgram is what a stripped program may take, in bytes.
+	maxProgram = 30_000_000
+)
+
+// distFolder is a folder that a release was made in, and whether it has all kinds of machines. RELEASE_DIST names one, as
+// make release-snapshot does; without it one is made for this kind of machine alone, which is a sixth of the work.
+func distFolder(t *testing.T) (dist string, whole bool) {
+	t.Helper()
+	if dist = os.Getenv("RELEASE_DIST"); dist != "" {
+		return dist, true
+	}
+	folder := t.TempDir()
+	dist = filepath.Join(folder, "dist")
+	config := filepath.Join(folder, "goreleaser.yaml")
+	if err := os.WriteFile(config, forThisMachine(t, dist), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "scripts/release", "--snapshot", "--config", config)
+	return dist, false
+}
+
+// forThisMachine is the configuration without the other systems, and without what is made of theirs.
+func forThisMachine(t *testing.T, dist string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, ".goreleaser.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config map[string]any
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		t.Fatal(err)
+	}
+	config["dist"] = dist
+	build := config["builds"].([]any)[0].(map[string]any)
+	build["goos"], build["goarch"] = []string{runtime.GOOS}, []string{runtime.GOARCH}
+	for _, of := range []string{"universal_binaries", "homebrew_casks", "winget"} {
+		delete(config, of)
+	}
+	text, err = yaml.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// command runs a program in the repository's root and returns what it prints.
+func command(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = root
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, stderr.String())
+	}
+	return string(out)
+}
+
+type artifact struct{ Name, Path, Type, Goos, Goarch string }
+
+// made lists what was made, by kind, with paths from anywhere.
+func made(t *testing.T, dist string) (binaries, packed []artifact) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dist, "artifacts.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []artifact
+	if err := json.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range all {
+		if !filepath.IsAbs(a.Path) {
+			a.Path = filepath.Join(root, a.Path)
+		}
+		if a.Path, err = filepath.Abs(a.Path); err != nil {
+			t.Fatal(err)
+		}
+		switch a.Type {
+		case "Binary":
+			binaries = append(binaries, a)
+		case "Archive", "Linux Package":
+			packed = append(packed, a)
+		}
+	}
+	slices.SortFunc(packed, func(a, b artifact) int { return strings.Compare(a.Name, b.Name) })
+	return binaries, packed
+}
+
+// contents is what an archive or a package has: modes and names. bsdtar reads them all, but for the archive in a deb.
+func contents(t *testing.T, a artifact) string {
+	t.Helper()
+	list := `bsdtar -tvf "$1"`
+	if strings.HasSuffix(a.Name, ".deb") {
+		list = `bsdtar -xOf "$1" 'data.tar*' | bsdtar -tvf -`
+	}
+	out := command(t, "sh", "-c", list, "sh", a.Path)
+	var lines []string
+	for line := range strings.Lines(out) {
+		fields := strings.Fields(line)
+		lines = append(lines, "  "+fields[0]+" "+fields[len(fields)-1]+"\n")
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+// version is what all names of a snapshot have in the middle.
+func version(t *testing.T, dist string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dist, "metadata.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var metadata struct{ Version string }
+	if err := json.Unmarshal(text, &metadata); err != nil {
+		t.Fatal(err)
+	}
+	return metadata.Version
+}
+
+func TestARelease(t *testing.T) {
+	command(t, "sh", "-c", `"$(scripts/go-tool github.com/goreleaser/goreleaser/v2 v2.16.0)" check`)
+	dist, whole := distFolder(t)
+	binaries, packed := made(t, dist)
+	version := version(t, dist)
+
+	t.Run("has what it should have", func(t *testing.T) {
+		var got strings.Builder
+		for _, a := range packed {
+			fmt.Fprintf(&got, "%s\n%s\n", strings.ReplaceAll(a.Name, version, "VERSION"), contents(t, a))
+		}
+		if *update && whole {
+			if err := os.WriteFile(golden, []byte(got.String()), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want strings.Builder
+		for section := range strings.SplitAfterSeq(string(text), "\n\n") {
+			if whole || strings.Contains(section, "_"+runtime.GOOS+"_"+runtime.GOARCH+".") {
+				want.WriteString(section)
+			}
+		}
+		if got.String() != want.String() {
+			t.Errorf("got\n%s\nwant\n%s", got.String(), want.String())
+		}
+	})
+	t.Run("is no larger than it may be", func(t *testing.T) {
+		for _, a := range binaries {
+			info, err := os.Stat(a.Path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.Goarch != "all" && info.Size() > maxProgram { // that is two programs
+				t.Errorf("the one for %s/%s takes %d bytes", a.Goos, a.Goarch, info.Size())
+			}
+		}
+	})
+	for _, a := range packed {
+		if a.Goos != runtime.GOOS || a.Goarch != runtime.GOARCH || strings.HasSuffix(a.Name, ".deb") {
+			continue
+		}
+		t.Run("runs from "+filepath.Ext(a.Name), func(t *testing.T) {
+			folder := t.TempDir()
+			command(t, "bsdtar", "-xf", a.Path, "-C", folder)
+			program := filepath.Join(folder, "code-sandbox-mcp")
+			if a.Type != "Archive" {
+				program = filepath.Join(folder, "usr/bin/code-sandbox-mcp")
+			}
+			runs(t, program, version)
+		})
+	}
+	for _, a := range packed {
+		if a.Goos == runtime.GOOS && a.Goarch == runtime.GOARCH && strings.HasSuffix(a.Name, ".deb") {
+			t.Run("is installed and removed by dpkg", func(t *testing.T) { installed(t, a.Path, version) })
+		}
+	}
+}
+
+func runs(t *testing.T, program, version string) {
+	t.Helper()
+	if said := command(t, program, "version"); !strings.HasPrefix(said, "code-sandbox-mcp "+version+" (") {
+		t.Errorf("it says %q", said)
+	}
+}
+
+// installed has dpkg install a package into a system of its own, an empty folder, and take it away again.
+func installed(t *testing.T, deb, version string) {
+	if recommends := command(t, "dpkg-deb", "-f", deb, "Recommends"); strings.TrimSpace(recommends) != "podman" {
+		t.Errorf("it recommends %q", recommends)
+	}
+	system := t.TempDir()
+	for _, dir := range []string{"info", "updates", "triggers"} {
+		if err := os.MkdirAll(filepath.Join(system, "var/lib/dpkg", dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(system, "var/lib/dpkg/status"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dpkg := func(args ...string) {
+		t.Helper()
+		command(t, "dpkg", append([]string{"--root=" + system, "--log=/dev/null", "--force-not-root", "--force-bad-path"}, args...)...)
+	}
+	dpkg("-i", deb)
+	runs(t, filepath.Join(system, "usr/bin/code-sandbox-mcp"), version)
+	dpkg("-P", "code-sandbox-mcp")
+	left, err := filepath.Glob(filepath.Join(system, "usr/*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("it left %q, %v", left, err)
+	}
+}
