@@ -194,10 +194,13 @@ func (s *Settings) kernels() map[sandbox.Language]sandbox.KernelConfig {
 // terminal, where that is not by its name.
 const CommandVariable = "CODE_SANDBOX_MCP_COMMAND"
 
+// ownCommand is what a person types to start this program.
+func ownCommand() string { return cmp.Or(os.Getenv(CommandVariable), "code-sandbox-mcp") }
+
 // setupFor is the command that makes an image ready: one of the user's own has to be named, and an engine that only
 // the client's configuration knows. Its address is not for a model to see.
 func (s *Settings) setupFor(flag, image string) string {
-	command := cmp.Or(os.Getenv(CommandVariable), "code-sandbox-mcp") + " setup"
+	command := ownCommand() + " setup"
 	if s.EngineURL != "" {
 		command += " --engine-url THE_SERVERS_OWN"
 	}

@@ -1,0 +1,181 @@
+package install
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"unicode/utf8"
+)
+
+// largest is the largest configuration that is touched. Claude Code keeps some MB of history in its own.
+const largest = 32 << 20
+
+// errChanged says that somebody else wrote a file between our look at it and our writing.
+var errChanged = errors.New("was changed by another program meanwhile")
+
+// file is a configuration as it was found.
+type file struct {
+	path   string // as the client knows it
+	target string // where its links lead
+	exists bool
+	mode   fs.FileMode
+	info   fs.FileInfo
+	text   []byte
+}
+
+// readFile looks at a configuration. One that is not there is no error; one that cannot be changed safely is, and
+// says why.
+func readFile(path string) (file, error) {
+	f := file{path: path, target: path}
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return f, nil
+	}
+	target, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, fmt.Errorf("%s is a link to a file that is not there", path)
+	}
+	if err != nil {
+		return f, err
+	}
+	f.target = target
+	if f.info, err = os.Stat(target); err != nil {
+		return f, err
+	}
+	switch f.mode = f.info.Mode().Perm(); {
+	case !f.info.Mode().IsRegular():
+		return f, fmt.Errorf("%s is not a regular file", path)
+	case f.info.Size() > largest:
+		return f, fmt.Errorf("%s has %d bytes, more than the %d that a configuration is taken to have", path, f.info.Size(), largest)
+	}
+	if f.text, err = os.ReadFile(target); err != nil {
+		return f, err
+	}
+	f.exists = true
+	switch {
+	case bytes.HasPrefix(f.text, []byte{0xff, 0xfe}), bytes.HasPrefix(f.text, []byte{0xfe, 0xff}):
+		return f, fmt.Errorf("%s is in UTF-16; save it as UTF-8", path)
+	case !utf8.Valid(f.text):
+		return f, fmt.Errorf("%s is not in UTF-8", path)
+	}
+	return f, nil
+}
+
+// checkWritable refuses what its user has made read-only: a rename would take no notice of that.
+func (f file) checkWritable() error {
+	if !f.exists {
+		return nil
+	}
+	if f.mode&0o200 == 0 {
+		return fmt.Errorf("%s is read-only (mode %04o); make it writable, or have the program that looks after it do the change", f.path, f.mode)
+	}
+	w, err := os.OpenFile(f.target, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("%s cannot be written: %w", f.path, errors.Unwrap(err))
+	}
+	return w.Close()
+}
+
+// write puts a text in the file's place, whole or not at all, with its mode and owner. errChanged: it is no longer as
+// it was read. A new file gets the mode.
+func (f file) write(text []byte, mode fs.FileMode) error {
+	if err := f.checkWritable(); err != nil {
+		return err
+	}
+	if f.exists {
+		mode = f.mode
+	} else if err := os.MkdirAll(filepath.Dir(f.target), folderMode(mode)); err != nil {
+		return err
+	}
+	temp, err := writeTemp(f.target, text, mode)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(temp) }() // it is gone where all went well
+	if f.exists {
+		if err := keepOwner(temp, f.info); err != nil {
+			return fmt.Errorf("%s belongs to another user: %w", f.path, err)
+		}
+	}
+	if !f.isAsItWas() {
+		return errChanged
+	}
+	return os.Rename(temp, f.target)
+}
+
+// folderMode lets those enter that may read.
+func folderMode(mode fs.FileMode) fs.FileMode { return mode | mode&0o444>>2 }
+
+// isAsItWas tells whether the file still has what was read.
+func (f file) isAsItWas() bool {
+	now, err := os.ReadFile(f.target)
+	if !f.exists {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	return err == nil && bytes.Equal(now, f.text)
+}
+
+// writeTemp writes a file beside another.
+func writeTemp(path string, text []byte, mode fs.FileMode) (string, error) {
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return "", err
+	}
+	_, err = temp.Write(text)
+	err = errors.Join(err, temp.Chmod(mode), temp.Sync(), temp.Close())
+	if err != nil {
+		_ = os.Remove(temp.Name())
+		return "", err
+	}
+	return temp.Name(), nil
+}
+
+// backupOf is the name of what a file was before it became a text. So what came before is found again exactly where
+// nobody else has changed the file since.
+func (f file) backupOf(after []byte) string {
+	sum := sha256.Sum256(after)
+	return f.target + ".before-code-sandbox-" + hex.EncodeToString(sum[:4])
+}
+
+// backUp keeps what the file has, for the time when it has become a text. Where the server was in it already, an
+// earlier backup is worth more.
+func (f file) backUp(after []byte, hadServer bool) (string, error) {
+	if !f.exists {
+		return "", nil
+	}
+	if _, err := os.Lstat(f.backupOf(after)); err == nil && hadServer {
+		return f.backupOf(after), nil
+	}
+	temp, err := writeTemp(f.target, f.text, f.mode)
+	if err != nil {
+		return "", fmt.Errorf("no backup of %s can be kept: %w", f.path, err)
+	}
+	name := f.backupOf(after)
+	if err := errors.Join(keepOwner(temp, f.info), os.Rename(temp, name)); err != nil {
+		_ = os.Remove(temp)
+		return "", fmt.Errorf("no backup of %s can be kept: %w", f.path, err)
+	}
+	return name, nil
+}
+
+// before is what the file was before a server came into it, and the backups that lead there; nil where that is not
+// known, because there is no backup or somebody has changed the file since.
+func (f file) before(has func(text []byte) bool) (text []byte, backups []string) {
+	text = f.text
+	for {
+		name := f.backupOf(text)
+		earlier, err := readFile(name)
+		if err != nil || !earlier.exists || slices.Contains(backups, name) {
+			return nil, nil
+		}
+		text, backups = earlier.text, append(backups, name)
+		if !has(text) {
+			return text, backups
+		}
+	}
+}

@@ -1,0 +1,558 @@
+// Package install writes this server into the configurations of MCP clients, and takes it out of them. Start with Find
+// and Options.Install. Whatever else is in a configuration keeps every byte: comments, order, indentation, line ends.
+// What cannot be changed so is left alone, and the error says where and why.
+package install
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/diff"
+)
+
+// Options say what to install and where.
+type Options struct {
+	System System
+	// Dir is the project's folder.
+	Dir   string
+	Scope Scope
+	// Name is the server's name in the configurations.
+	Name   string
+	Server Server
+	// Force writes for a client that is not found here too.
+	Force bool
+	// EditFile changes the file also where the client has a command for it.
+	EditFile bool
+	// DryRun changes nothing.
+	DryRun bool
+}
+
+// Done is what became of a file.
+type Done string
+
+// What became of a file.
+const (
+	Added   Done = "added"
+	Updated Done = "updated"
+	Present Done = "present" // it was there, just so
+	Removed Done = "removed"
+	Absent  Done = "absent"
+)
+
+// Outcome is what was done to one file, or would be.
+type Outcome struct {
+	Client *Client
+	File   string
+	Done   Done
+	// Backup is what the file was; "" where there was no file, or where the file is again what its backup was.
+	Backup string
+	// Command is what the client itself did it by, with its program; nil: the file was edited.
+	Command []string
+	// Diff is the change, as a unified diff.
+	Diff []byte
+	// Others are other names under which the file has this server too.
+	Others []string
+	// Note is something to tell beside it.
+	Note string
+}
+
+// ThisSystem is the one that the program runs on.
+func ThisSystem(home string) System {
+	return System{OS: runtime.GOOS, Home: home, Env: os.Getenv}
+}
+
+// Target is a file that a client reads, or would.
+type Target struct {
+	File  string
+	first bool // it is the one that the client's own command writes
+}
+
+// Found are the client's files where it is found here; none where it is not.
+func (o Options) Found(c *Client) []Target {
+	if o.Scope == Project {
+		return nil
+	}
+	var found []Target
+	for i, p := range o.places(c) {
+		if p.isThere() {
+			found = append(found, Target{File: p.file(), first: i == 0})
+		}
+	}
+	if len(found) == 0 && c.isOnMachine(o.System) {
+		return []Target{{File: o.places(c)[0].file(), first: true}}
+	}
+	return found
+}
+
+// places are those of the user's configuration, with every * resolved.
+func (o Options) places(c *Client) []place {
+	var places []place
+	for _, p := range c.user(o.System) {
+		if !strings.Contains(p.root, "*") {
+			places = append(places, p)
+			continue
+		}
+		roots, _ := filepath.Glob(p.root)
+		for _, root := range roots {
+			places = append(places, place{root: root, files: p.files})
+		}
+	}
+	return places
+}
+
+func (p place) isThere() bool {
+	signs := p.signs
+	if len(signs) == 0 {
+		signs = []string{p.root}
+	}
+	return slices.ContainsFunc(signs, exists)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// file is the one of the place's files that is there, or is to be.
+func (p place) file() string {
+	for _, name := range p.files {
+		if path := filepath.Join(p.root, name); exists(path) {
+			return path
+		}
+	}
+	return filepath.Join(p.root, p.files[0])
+}
+
+// isOnMachine tells whether the client's program or application is there.
+func (c *Client) isOnMachine(s System) bool {
+	if _, err := exec.LookPath(c.program); c.program != "" && err == nil {
+		return true
+	}
+	return s.OS == "darwin" && c.app != "" && (exists("/Applications/"+c.app) || exists(s.home("Applications", c.app)))
+}
+
+// targets are the files to write.
+func (o Options) targets(c *Client) ([]Target, error) {
+	if o.Scope == Project {
+		if c.project == "" {
+			return nil, errors.New("it has no configuration for one project; leave --scope project out")
+		}
+		return []Target{{File: filepath.Join(o.Dir, filepath.FromSlash(c.project)), first: true}}, nil
+	}
+	if found := o.Found(c); len(found) > 0 {
+		return found, nil
+	}
+	first := o.places(c)[0]
+	if o.Force {
+		return []Target{{File: first.file(), first: true}}, nil
+	}
+	what := "there is no " + first.root
+	if c.program != "" {
+		what += ", and no program " + c.program + " on the PATH"
+	}
+	return nil, fmt.Errorf("not found on this machine: %s. With --force %s is written all the same", what, first.file())
+}
+
+// Files are those that an installation writes; of a client that is not found, the one that it would have.
+func (o Options) Files(c *Client) ([]string, error) {
+	o.Force = true
+	targets, err := o.targets(c)
+	files := make([]string, len(targets))
+	for i, t := range targets {
+		files[i] = t.File
+	}
+	return files, err
+}
+
+// State says in words whether a file has the server.
+func (o Options) State(c *Client, t Target) string {
+	f, err := readFile(t.File)
+	if err != nil {
+		return err.Error()
+	}
+	values, err := c.format.parse(f.text)
+	names := others(o.address(c).entries(values), "", o.Server.Command)
+	switch {
+	case err != nil:
+		return "it cannot be read: " + err.Error()
+	case len(names) > 0:
+		return "yes, as " + strings.Join(names, ", ")
+	}
+	return "no"
+}
+
+func (o Options) address(c *Client) address { return address{key: c.key, name: o.Name, list: c.list} }
+
+// Install writes the server into the files of a client. What it could do before an error is returned with it.
+func (o Options) Install(ctx context.Context, c *Client) ([]Outcome, error) {
+	targets, err := o.targets(c)
+	if err != nil {
+		return nil, err
+	}
+	var outcomes []Outcome
+	for _, t := range targets {
+		outcome, err := settled(t.File, c, func() (Outcome, error) { return o.installIn(ctx, c, t) })
+		if err != nil {
+			return outcomes, err
+		}
+		outcomes = append(outcomes, outcome)
+	}
+	return outcomes, nil
+}
+
+// attempts is how often a file is looked at again that another program changes just then.
+const attempts = 3
+
+func settled(path string, c *Client, change func() (Outcome, error)) (outcome Outcome, err error) {
+	for range attempts {
+		if outcome, err = change(); !errors.Is(err, errChanged) {
+			return outcome, err
+		}
+	}
+	return outcome, fmt.Errorf("%s %w, %d times; end %s and try again", path, err, attempts, c.Title)
+}
+
+// explain says of an error of a format where it is, and what the user can do by hand.
+func explain(path string, err error, byHand string) error {
+	var where *syntaxError
+	switch {
+	case errors.As(err, &where):
+		return fmt.Errorf("%s:%w\nThe file is left as it is. Correct it there, or %s", path, where, byHand)
+	case errors.Is(err, errUnsafe):
+		return fmt.Errorf("%s %w. It is left as it is; %s", path, err, byHand)
+	}
+	return err
+}
+
+// addByHand is what a user does where Install does not.
+func (o Options) addByHand(c *Client) string {
+	return "add by hand what belongs into it:\n" + o.Snippet(c)
+}
+
+func (o Options) installIn(ctx context.Context, c *Client, t Target) (Outcome, error) {
+	outcome := Outcome{Client: c, File: t.File}
+	f, err := readFile(t.File)
+	if err != nil {
+		return outcome, err
+	}
+	text := f.text
+	if len(text) == 0 {
+		text = []byte(c.fresh)
+	}
+	at, entry := o.address(c), c.entry(o.Name, o.Server)
+	values, err := c.format.parse(text)
+	if err != nil {
+		return outcome, explain(t.File, err, o.addByHand(c))
+	}
+	entries := at.entries(values)
+	outcome.Others = others(entries, o.Name, o.Server.Command)
+	old, there := entries[o.Name]
+	if there && entry.sameAs(old) {
+		outcome.Done = Present
+		return outcome, nil
+	}
+	after, err := c.format.with(text, values, at, entry)
+	if err != nil {
+		return outcome, explain(t.File, err, o.addByHand(c))
+	}
+	if err := f.checkWritable(); err != nil {
+		return outcome, err
+	}
+	outcome.Done = Added
+	if there {
+		outcome.Done = Updated
+	}
+	outcome.Diff = changes(f, after)
+	if t.first && !there {
+		outcome.Command = o.command(c)
+	}
+	if o.DryRun {
+		return outcome, nil
+	}
+	if outcome.Backup, err = f.backUp(after, there); err != nil {
+		return outcome, err
+	}
+	if outcome.Command != nil {
+		return o.installByCommand(ctx, outcome, t, f)
+	}
+	if err := f.write(after, o.newMode()); err != nil {
+		if outcome.Backup != "" && !there {
+			_ = os.Remove(outcome.Backup)
+		}
+		return outcome, err
+	}
+	return outcome, nil
+}
+
+// newMode is that of a new file: a user's configuration may come to hold secrets, a project's is for others to read.
+func (o Options) newMode() os.FileMode {
+	if o.Scope == Project {
+		return 0o644
+	}
+	return 0o600
+}
+
+// changes is the diff of what a file has and will have.
+func changes(f file, after []byte) []byte {
+	old := f.path
+	if !f.exists {
+		old = os.DevNull
+	}
+	text := diff.Diff(old, f.text, f.path, after)
+	_, text, _ = bytes.Cut(text, []byte("\n")) // a line that only says which two are compared
+	return text
+}
+
+// others are the other names under which this server is there.
+func others(entries map[string]any, name, command string) []string {
+	var names []string
+	for other, entry := range entries {
+		if started := startedBy(entry); other != name && (started == command || program(started) == program(command)) && started != "" {
+			names = append(names, other)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// startedBy is the program that an entry starts.
+func startedBy(entry any) string {
+	m, _ := entry.(map[string]any)
+	for _, key := range []string{"command", "cmd"} {
+		switch v := m[key].(type) {
+		case string:
+			return v
+		case []any:
+			if len(v) > 0 {
+				return fmt.Sprint(v[0])
+			}
+		}
+	}
+	return ""
+}
+
+func program(path string) string {
+	name := path[strings.LastIndexAny(path, `/\`)+1:]
+	return strings.TrimSuffix(strings.ToLower(name), ".exe")
+}
+
+// Uninstall takes the server out of all files of a client that have it.
+func (o Options) Uninstall(c *Client) ([]Outcome, error) {
+	var outcomes []Outcome
+	for _, path := range o.filesThere(c) {
+		outcome, err := settled(path, c, func() (Outcome, error) { return o.uninstallFrom(c, path) })
+		if err != nil {
+			return outcomes, err
+		}
+		outcomes = append(outcomes, outcome)
+	}
+	if o.Scope == Project && c.project == "" {
+		_, err := o.targets(c)
+		return nil, err
+	}
+	return outcomes, nil
+}
+
+// filesThere are the files of a client that exist, of all its places.
+func (o Options) filesThere(c *Client) []string {
+	var candidates []string
+	if o.Scope == Project && c.project != "" {
+		candidates = append(candidates, filepath.Join(o.Dir, filepath.FromSlash(c.project)))
+	} else if o.Scope == User {
+		for _, p := range o.places(c) {
+			for _, name := range p.files {
+				candidates = append(candidates, filepath.Join(p.root, name))
+			}
+		}
+	}
+	return slices.DeleteFunc(candidates, func(path string) bool {
+		_, err := os.Lstat(path)
+		return err != nil
+	})
+}
+
+func (o Options) uninstallFrom(c *Client, path string) (Outcome, error) {
+	outcome := Outcome{Client: c, File: path, Done: Absent}
+	f, err := readFile(path)
+	if err != nil {
+		return outcome, err
+	}
+	at := o.address(c)
+	values, err := c.format.parse(f.text)
+	if err != nil {
+		return outcome, explain(path, err, fmt.Sprintf("take %q out by hand", o.Name))
+	}
+	entries := at.entries(values)
+	outcome.Others = others(entries, o.Name, o.Server.Command)
+	if entries[o.Name] == nil {
+		return outcome, nil
+	}
+	outcome.Done = Removed
+	has := func(text []byte) bool {
+		values, err := c.format.parse(text)
+		return err != nil || at.entries(values)[o.Name] != nil
+	}
+	after, backups := f.before(has)
+	if backups == nil {
+		if after, err = c.format.without(f.text, values, at); err != nil {
+			return outcome, explain(path, err, fmt.Sprintf("take %q out by hand", o.Name))
+		}
+	}
+	gone := backups == nil && o.isLeftOver(c, after)
+	if outcome.Diff = changes(f, after); o.DryRun {
+		return outcome, nil
+	}
+	if err := f.checkWritable(); err != nil {
+		return outcome, err
+	}
+	if backups == nil && !gone {
+		if outcome.Backup, err = f.backUp(after, true); err != nil {
+			return outcome, err
+		}
+	}
+	if gone {
+		if !f.isAsItWas() {
+			return outcome, errChanged
+		}
+		return outcome, os.Remove(f.target)
+	}
+	if err := f.write(after, f.mode); err != nil {
+		return outcome, err
+	}
+	for _, name := range backups {
+		_ = os.Remove(name) // the file is what it was
+	}
+	return outcome, nil
+}
+
+// isLeftOver tells whether nothing is in a text but what a new file of ours would have without the server.
+func (o Options) isLeftOver(c *Client, text []byte) bool {
+	fresh := o.newFile(c, c.fresh)
+	values, err := c.format.parse(fresh)
+	if err != nil {
+		return false
+	}
+	left, err := c.format.without(fresh, values, o.address(c))
+	return err == nil && bytes.Equal(left, text)
+}
+
+// newFile is a file that has only this server, and what it begins with.
+func (o Options) newFile(c *Client, begin string) []byte {
+	values, err := c.format.parse([]byte(begin))
+	if err != nil {
+		panic(err) // it is of the table
+	}
+	text, err := c.format.with([]byte(begin), values, o.address(c), c.entry(o.Name, o.Server))
+	if err != nil {
+		panic(err) // nothing was there to be in the way
+	}
+	return text
+}
+
+// Snippet is what belongs into a configuration.
+func (o Options) Snippet(c *Client) string { return string(o.newFile(c, "")) }
+
+// Link is an address that a click installs the server by; "" where the client has none.
+func (o Options) Link(c *Client) string {
+	if c.link == nil {
+		return ""
+	}
+	return c.link(o.Name, o.Server)
+}
+
+// Next is what the user has to do in a client after a change.
+func (c *Client) Next() string { return c.next }
+
+// command is the client's own for an installation, with its program; nil where there is none to be had.
+func (o Options) command(c *Client) []string {
+	if c.command == nil || o.EditFile {
+		return nil
+	}
+	program, err := exec.LookPath(c.program)
+	if err != nil {
+		return nil
+	}
+	argv := c.command(o.Name, o.Server, o.Scope)
+	if argv == nil {
+		return nil
+	}
+	return append([]string{program}, argv...)
+}
+
+const (
+	// commandTime bounds the command of a client. Some unpack themselves at their first start.
+	commandTime = 2 * time.Minute
+	// settleTime is how long an editor that is running may take to write what its command asked for.
+	settleTime = 3 * time.Second
+)
+
+// installByCommand has the client write its configuration by itself, and edits it where that has no effect.
+func (o Options) installByCommand(ctx context.Context, outcome Outcome, t Target, before file) (Outcome, error) {
+	c := outcome.Client
+	said, err := o.run(ctx, outcome.Command)
+	for deadline := time.Now().Add(settleTime); err == nil; {
+		now, readErr := readFile(before.path)
+		if readErr == nil && o.isIn(c, now.text) {
+			outcome.Backup = moveBackup(outcome.Backup, now)
+			return outcome, nil
+		}
+		if time.Now().After(deadline) {
+			err = errors.New("it is not in the file after it")
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if ctx.Err() != nil {
+		return outcome, ctx.Err()
+	}
+	if outcome.Backup != "" {
+		_ = os.Remove(outcome.Backup)
+	}
+	note := fmt.Sprintf("`%s` did not do it (%v%s), so the file was edited.", strings.Join(outcome.Command[:min(3, len(outcome.Command))], " "), err, said)
+	o.EditFile = true
+	outcome, err = o.installIn(ctx, c, t)
+	outcome.Note = note
+	return outcome, err
+}
+
+// moveBackup gives a backup the name by which it is found for what the file has become.
+func moveBackup(name string, now file) string {
+	if name == "" {
+		return ""
+	}
+	if proper := now.backupOf(now.text); os.Rename(name, proper) == nil {
+		return proper
+	}
+	return name
+}
+
+func (o Options) isIn(c *Client, text []byte) bool {
+	values, err := c.format.parse(text)
+	return err == nil && c.entry(o.Name, o.Server).sameAs(o.address(c).entries(values)[o.Name])
+}
+
+// run runs a client's command where its scope wants it, and returns the last line that it said.
+func (o Options) run(ctx context.Context, argv []string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.WaitDelay = time.Second
+	cmd.Dir = o.System.Home
+	if o.Scope == Project {
+		cmd.Dir = o.Dir
+	}
+	out, err := cmd.CombinedOutput()
+	said := strings.TrimSpace(string(out))
+	if said = said[strings.LastIndexByte(said, '\n')+1:]; said != "" {
+		said = ": " + said
+	}
+	return said, err
+}

@@ -1,0 +1,561 @@
+package install
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const serverPath = "/usr/local/bin/code-sandbox-mcp"
+
+// machine is a home folder with nothing in it, where no client has a program.
+func machine(t *testing.T) Options {
+	t.Helper()
+	t.Setenv("PATH", t.TempDir())
+	home := t.TempDir()
+	return Options{
+		System: System{OS: "linux", Home: home, Env: func(string) string { return "" }}, Dir: t.TempDir(),
+		Scope: User, Name: "code-sandbox", Server: Server{Command: serverPath}, EditFile: true,
+	}
+}
+
+// give puts a client's configuration in its place.
+func give(t *testing.T, o Options, c *Client, text []byte) string {
+	t.Helper()
+	o.Force = true
+	files, err := o.Files(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(files[0]), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(files[0], text, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	return files[0]
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func client(t *testing.T, name string) *Client {
+	t.Helper()
+	c, err := Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func golden(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if want := read(t, path); !bytes.Equal(got, want) {
+		t.Errorf("%s: -update rewrites it\ngot:\n%s\nwant:\n%s", path, got, want)
+	}
+}
+
+func mustInstall(t *testing.T, o Options, c *Client) Outcome {
+	t.Helper()
+	outcomes, err := o.Install(t.Context(), c)
+	if err != nil || len(outcomes) != 1 {
+		t.Fatalf("install: %v, %d files", err, len(outcomes))
+	}
+	return outcomes[0]
+}
+
+func mustUninstall(t *testing.T, o Options, c *Client) Outcome {
+	t.Helper()
+	outcomes, err := o.Uninstall(c)
+	if err != nil || len(outcomes) != 1 {
+		t.Fatalf("uninstall: %v, %d files", err, len(outcomes))
+	}
+	return outcomes[0]
+}
+
+// The configurations in testdata are like those that people have. What install makes of them is compared to the byte,
+// and so is what uninstall leaves, with and without the backup.
+func TestEveryClientsConfigurationKeepsEveryByte(t *testing.T) {
+	for _, name := range Names() {
+		t.Run(name, func(t *testing.T) {
+			o, c := machine(t), client(t, name)
+			o.Server.Args = []string{"--memory-limit", "2g"}
+			o.Server.Env = []Variable{{"SANDBOX_PREWARM", "python"}, {"NOTE", "a \"b\" <c> # d"}}
+			dir := filepath.Join("testdata", "configurations", name)
+			before := read(t, filepath.Join(dir, "before"))
+			path := give(t, o, c, before)
+
+			added := mustInstall(t, o, c)
+			after := read(t, path)
+			golden(t, filepath.Join(dir, "after"), after)
+			if added.Done != Added || added.File != path || len(added.Diff) == 0 || !bytes.Equal(read(t, added.Backup), before) {
+				t.Errorf("install: %+v", added)
+			}
+			if again := mustInstall(t, o, c); again.Done != Present || again.Backup != "" || !bytes.Equal(read(t, path), after) {
+				t.Errorf("a second time: %+v", again)
+			}
+			if info, _ := os.Stat(path); info.Mode().Perm() != 0o640 {
+				t.Errorf("the mode is %v", info.Mode())
+			}
+
+			if removed := mustUninstall(t, o, c); removed.Done != Removed || !bytes.Equal(read(t, path), before) {
+				t.Errorf("uninstall: %s", removed.Diff)
+			}
+			wantOnly(t, path)
+
+			mustInstall(t, o, c)
+			if err := os.Remove(added.Backup); err != nil {
+				t.Fatal(err)
+			}
+			mustUninstall(t, o, c)
+			if left := read(t, path); !bytes.Equal(left, before) && !c.addsKeyTo(t, before) {
+				t.Errorf("uninstall without the backup leaves\n%s", left)
+			}
+			if again := mustUninstall(t, o, c); again.Done != Absent {
+				t.Errorf("uninstall a second time: %+v", again)
+			}
+		})
+	}
+}
+
+// addsKeyTo tells whether a text has no servers at all, so that what is left without a backup has an empty key.
+func (c *Client) addsKeyTo(t *testing.T, text []byte) bool {
+	values, err := c.format.parse(text)
+	must(t, err)
+	return address{key: c.key, list: c.list}.entries(values) == nil
+}
+
+func wantOnly(t *testing.T, path string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Name() != filepath.Base(path) {
+			t.Errorf("%s is left", e.Name())
+		}
+	}
+}
+
+func TestAnUpdateKeepsWhatTheUserHasSet(t *testing.T) {
+	for _, c := range []struct{ client, before, after string }{
+		{
+			"cursor",
+			"{\n  \"mcpServers\": {\n    \"code-sandbox\": {\n      \"command\": \"/old\", // mine\n      \"env\": {\"A\": \"B\"},\n      \"disabled\": true\n    }\n  }\n}\n",
+			"{\n  \"mcpServers\": {\n    \"code-sandbox\": {\n      \"command\": \"" + serverPath + "\", // mine\n      \"disabled\": true,\n      \"args\": [\"--images\", \"off\"]\n    }\n  }\n}\n",
+		},
+		{
+			"codex",
+			"[mcp_servers.code-sandbox]\n# mine\ncommand = \"/old\" # the first\nenabled = false\n\n[mcp_servers.code-sandbox.env]\nA = \"B\"\n\n[mcp_servers.code-sandbox.tools.run_python_code]\napproval_mode = \"approve\"\n\n# next\n[tui]\n",
+			"[mcp_servers.code-sandbox]\nargs = [\"--images\", \"off\"]\n# mine\ncommand = \"" + serverPath + "\" # the first\nenabled = false\n\n[mcp_servers.code-sandbox.tools.run_python_code]\napproval_mode = \"approve\"\n\n# next\n[tui]\n",
+		},
+		{
+			"goose",
+			"extensions:\n  code-sandbox:\n    # mine\n    cmd: /old\n    args: []\n    enabled: false\n    envs:\n      A: B\n    name: code-sandbox\n    timeout: 900\n    type: stdio\n  other: {type: builtin}\n",
+			"extensions:\n  code-sandbox:\n    # mine\n    cmd: " + serverPath + "\n    args: [--images, \"off\"]\n    enabled: false\n    envs: {}\n    name: code-sandbox\n    timeout: 900\n    type: stdio\n  other: {type: builtin}\n",
+		},
+		{
+			"continue",
+			"mcpServers:\n- name: code-sandbox\n  command: /old\n  env:\n    A: B\n- name: other\n  command: x\n",
+			"mcpServers:\n- name: code-sandbox\n  command: " + serverPath + "\n  args: [--images, \"off\"]\n- name: other\n  command: x\n",
+		},
+		{
+			"continue",
+			"mcpServers:\n  - env:\n      A: B\n    name: code-sandbox\n    command: /old # mine\n",
+			"mcpServers:\n  - name: code-sandbox\n    command: " + serverPath + "\n    args: [--images, \"off\"]\n",
+		},
+	} {
+		t.Run(c.client, func(t *testing.T) {
+			o, cl := machine(t), client(t, c.client)
+			path := give(t, o, cl, []byte(c.before))
+			o.Server.Args = []string{"--images", "off"}
+			if outcome := mustInstall(t, o, cl); outcome.Done != Updated {
+				t.Errorf("%+v", outcome)
+			}
+			if got := string(read(t, path)); got != c.after {
+				t.Errorf("got:\n%s\nwant:\n%s", got, c.after)
+			}
+			if outcome := mustInstall(t, o, cl); outcome.Done != Present {
+				t.Errorf("a second time: %+v\n%s", outcome, outcome.Diff)
+			}
+		})
+	}
+}
+
+func TestAfterAnUpdateUninstallStillFindsTheFirstBackup(t *testing.T) {
+	o, c := machine(t), client(t, "lmstudio")
+	before := []byte("{ \"mcpServers\" : {  } }")
+	path := give(t, o, c, before)
+	for _, args := range [][]string{nil, {"--images", "off"}, nil, {"--images", "on"}} {
+		o.Server.Args = args
+		mustInstall(t, o, c)
+	}
+	mustUninstall(t, o, c)
+	if got := read(t, path); !bytes.Equal(got, before) {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestUninstallAfterOthersHaveChangedTheFile(t *testing.T) {
+	o, c := machine(t), client(t, "goose")
+	path := give(t, o, c, []byte("extensions:\n  a:\n    type: builtin\n"))
+	mustInstall(t, o, c)
+	text := bytes.Replace(read(t, path), []byte("extensions:\n"), []byte("# new\nextensions:\n"), 1)
+	if err := os.WriteFile(path, append(text, "GOOSE_MODE: auto\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	outcome := mustUninstall(t, o, c)
+	if got := string(read(t, path)); got != "# new\nextensions:\n  a:\n    type: builtin\nGOOSE_MODE: auto\n" || outcome.Backup == "" {
+		t.Errorf("%+v:\n%s", outcome, got)
+	}
+}
+
+func TestAFileThatWasNotThereIsGoneAgain(t *testing.T) {
+	for _, name := range Names() {
+		o, c := machine(t), client(t, name)
+		o.Force = true
+		outcome := mustInstall(t, o, c)
+		if outcome.Backup != "" || !exists(outcome.File) {
+			t.Errorf("%s: %+v", name, outcome)
+		}
+		if info, err := os.Stat(outcome.File); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: a new file has mode %v (%v)", name, info.Mode(), err)
+		}
+		mustUninstall(t, o, c)
+		if exists(outcome.File) {
+			t.Errorf("%s: %s is left:\n%s", name, outcome.File, read(t, outcome.File))
+		}
+	}
+}
+
+func TestLayouts(t *testing.T) {
+	entry := `{"command":"` + serverPath + `","args":[]}`
+	pretty := "\"code-sandbox\": {\n      \"command\": \"" + serverPath + "\",\n      \"args\": []\n    }"
+	for _, c := range []struct{ name, before, after string }{
+		{"nothing", "", "{\n  \"mcpServers\": {\n    " + pretty + "\n  }\n}\n"},
+		{"an empty object", "{}", "{\n  \"mcpServers\": {\n    " + pretty + "\n  }\n}"},
+		{"one line", `{"a":1}`, `{"a":1,"mcpServers":{"code-sandbox":` + entry + `}}`},
+		{"null", "{\n  \"mcpServers\": null\n}", "{\n  \"mcpServers\": {\n    " + pretty + "\n  }\n}"},
+		{"a comment alone", "{\n  \"mcpServers\": { // none yet\n  }\n}", "{\n  \"mcpServers\": { // none yet\n    " + pretty + "\n  }\n}"},
+		{"a comment at the end of the file", "{} // x", "{\n  \"mcpServers\": {\n    " + pretty + "\n  }\n} // x"},
+		{"objects in one line", "{\n  \"mcpServers\": {\"a\": {}}\n}", "{\n  \"mcpServers\": {\"a\": {},\n    " + pretty + "\n  }\n}"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o, cursor := machine(t), client(t, "cursor")
+			path := give(t, o, cursor, []byte(c.before))
+			mustInstall(t, o, cursor)
+			if got := string(read(t, path)); got != c.after {
+				t.Errorf("got:\n%s\nwant:\n%s", got, c.after)
+			}
+			mustUninstall(t, o, cursor)
+			if got := string(read(t, path)); got != c.before {
+				t.Errorf("uninstall leaves %q", got)
+			}
+		})
+	}
+}
+
+func TestYAMLLayouts(t *testing.T) {
+	for _, c := range []struct{ name, before, after string }{
+		{"an empty list", "mcpServers: [] # none\nx: 1\n", "mcpServers: # none\n  - name: code-sandbox\n    command: C\n    args: []\nx: 1\n"},
+		{"no value", "mcpServers:\n\nx: 1\n", "mcpServers:\n  - name: code-sandbox\n    command: C\n    args: []\n\nx: 1\n"},
+		{"null", "mcpServers: null", "mcpServers:\n  - name: code-sandbox\n    command: C\n    args: []\n"},
+		{"comments alone", "# mine\n", "# mine\nmcpServers:\n  - name: code-sandbox\n    command: C\n    args: []\n"},
+		{"a document's marks", "---\nx: 1\n...\n", "---\nx: 1\nmcpServers:\n  - name: code-sandbox\n    command: C\n    args: []\n...\n"},
+		{"a list at the key's own column", "mcpServers:\n- name: a\n  command: b\n# c\nx: |\n  y\n", "mcpServers:\n- name: a\n  command: b\n- name: code-sandbox\n  command: C\n  args: []\n# c\nx: |\n  y\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o, continued := machine(t), client(t, "continue")
+			path := give(t, o, continued, []byte(c.before))
+			mustInstall(t, o, continued)
+			if got, want := string(read(t, path)), strings.ReplaceAll(c.after, ": C\n", ": "+serverPath+"\n"); strings.TrimSuffix(got, "\n") != strings.TrimSuffix(want, "\n") {
+				t.Errorf("got:\n%s\nwant:\n%s", got, want)
+			}
+			mustUninstall(t, o, continued)
+			if got := string(read(t, path)); got != c.before {
+				t.Errorf("uninstall leaves %q", got)
+			}
+		})
+	}
+}
+
+func TestWhatCannotBeChangedIsLeftAlone(t *testing.T) {
+	for _, c := range []struct{ client, text, where, why string }{
+		{"cursor", "{\n  \"mcpServers\": {,}\n}", ":2:18: ", "invalid character ','"},
+		{"cursor", "{\n  \"é\": 1 2\n}", ":2:10: ", "invalid character '2'"},
+		{"cursor", "[]", ":1:1: ", "an object is expected"},
+		{"cursor", `{"mcpServers": []}`, ":1:16: ", `"mcpServers" has to be an object`},
+		{"cursor", "{\"mcpServers\": {},\n\"mcpServers\": {}}", ":2:1: ", "a second time"},
+		{"cursor", `{"mcpServers": {"a": `, ":1:22: ", "unexpected EOF"},
+		{"codex", "a = 1\nb = = 2\n", ":2:5: ", ""},
+		{"codex", "a = 1\na = 2\n", ":2:1: ", ""},
+		{"codex", "mcp_servers = { x = { command = \"y\" } }\n", "", "cannot be changed without"},
+		{"codex", "[mcp_servers]\ncode-sandbox = { command = \"y\" }\n", ":2:1: ", "not written as a table"},
+		{"goose", "a: 1\nextensions:\n  x: {\n", ":3:6: ", ""},
+		{"goose", "extensions:\n  x: 1\n y: 2\n", ":3:2: ", ""},
+		{"goose", "extensions: {x: {type: builtin}}\n", ":1:13: ", "lines of its own"},
+		{"goose", "a: 1\n---\nb: 2\n", ":3:2: ", "a second document"},
+		{"goose", "- a\n", ":1:1: ", "keys and values"},
+		{"goose", "{a: 1}\n", ":1:1: ", "keys and values"},
+		{"goose", "a: 1\nb: 2\r", ":2:5: ", "carriage return"},
+		{"continue", "mcpServers:\n  a: b\n", ":2:4: ", "lines of its own"},
+	} {
+		t.Run(c.client+" "+c.text, func(t *testing.T) {
+			o, cl := machine(t), client(t, c.client)
+			path := give(t, o, cl, []byte(c.text))
+			_, err := o.Install(t.Context(), cl)
+			if err == nil || !strings.HasPrefix(err.Error(), path+c.where) || !strings.Contains(err.Error(), c.why) || !strings.Contains(err.Error(), serverPath) {
+				t.Errorf("%v", err)
+			}
+			if got := string(read(t, path)); got != c.text {
+				t.Errorf("it became %q", got)
+			}
+			wantOnly(t, path)
+		})
+	}
+}
+
+func TestUninstallLeavesAloneWhatItCannotChange(t *testing.T) {
+	for _, c := range []struct{ client, text, where string }{
+		{"cursor", "{\n  \"mcpServers\": {,}\n}", ":2:18: "},
+		{"goose", "extensions: {code-sandbox: {type: stdio}}\n", ":1:13: "},
+		{"codex", "mcp_servers = { code-sandbox = { command = \"y\" } }\n", " is written in a way"},
+	} {
+		o, cl := machine(t), client(t, c.client)
+		path := give(t, o, cl, []byte(c.text))
+		_, err := o.Uninstall(cl)
+		if err == nil || !strings.HasPrefix(err.Error(), path+c.where) || !strings.HasSuffix(err.Error(), `take "code-sandbox" out by hand`) {
+			t.Errorf("%v", err)
+		}
+		if got := string(read(t, path)); got != c.text {
+			t.Errorf("it became %q", got)
+		}
+	}
+}
+
+func TestFilesThatAreRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(t *testing.T, path string)
+		why    string
+	}{
+		"read-only":     {func(t *testing.T, path string) { must(t, os.Chmod(path, 0o444)) }, "read-only"},
+		"too large":     {func(t *testing.T, path string) { must(t, os.Truncate(path, largest+1)) }, "bytes"},
+		"UTF-16":        {func(t *testing.T, path string) { must(t, os.WriteFile(path, []byte("\xff\xfe{\x00}\x00"), 0o600)) }, "UTF-16"},
+		"Latin-1":       {func(t *testing.T, path string) { must(t, os.WriteFile(path, []byte("{\"a\":\"\xe9\"}"), 0o600)) }, "not in UTF-8"},
+		"a folder":      {func(t *testing.T, path string) { must(t, os.Remove(path)); must(t, os.Mkdir(path, 0o700)) }, "not a regular file"},
+		"a broken link": {func(t *testing.T, path string) { must(t, os.Remove(path)); must(t, os.Symlink("nowhere", path)) }, "link to a file that is not there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, cursor := machine(t), client(t, "cursor")
+			path := give(t, o, cursor, []byte("{}\n"))
+			c.change(t, path)
+			before, _ := os.ReadFile(path)
+			if _, err := o.Install(t.Context(), cursor); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), c.why) {
+				t.Errorf("%v", err)
+			}
+			if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
+				t.Error("it was changed")
+			}
+			wantOnly(t, path)
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestALinkStaysALink(t *testing.T) {
+	o, c := machine(t), client(t, "cursor")
+	path := give(t, o, c, nil)
+	target := filepath.Join(t.TempDir(), "mcp.json")
+	must(t, os.Remove(path))
+	must(t, os.WriteFile(target, []byte("{}\n"), 0o644))
+	must(t, os.Symlink(target, path))
+	mustInstall(t, o, c)
+	if to, err := os.Readlink(path); err != nil || to != target || !bytes.Contains(read(t, target), []byte(serverPath)) {
+		t.Errorf("%s, %v", to, err)
+	}
+	mustUninstall(t, o, c)
+	if to, err := os.Readlink(path); err != nil || to != target || string(read(t, target)) != "{}\n" {
+		t.Errorf("%s, %v", to, err)
+	}
+}
+
+func TestAChangeByAnotherProgramIsNotLost(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mcp.json")
+	must(t, os.WriteFile(path, []byte("{}"), 0o600))
+	f, err := readFile(path)
+	must(t, err)
+	must(t, os.WriteFile(path, []byte(`{"a":1}`), 0o600))
+	if err := f.write([]byte(`{"b":1}`), 0o600); !errors.Is(err, errChanged) {
+		t.Errorf("%v", err)
+	}
+	if got := string(read(t, path)); got != `{"a":1}` {
+		t.Errorf("%s", got)
+	}
+	wantOnly(t, path)
+
+	tries := 0
+	_, err = settled(path, client(t, "cursor"), func() (Outcome, error) { tries++; return Outcome{}, errChanged })
+	if tries != attempts || err == nil || !strings.Contains(err.Error(), "end Cursor and try again") {
+		t.Errorf("%d attempts: %v", tries, err)
+	}
+}
+
+func TestAClientThatIsNotHere(t *testing.T) {
+	o, c := machine(t), client(t, "zed")
+	_, err := o.Install(t.Context(), c)
+	if err == nil || !strings.Contains(err.Error(), "not found on this machine: there is no "+o.System.Home) || !strings.Contains(err.Error(), "--force") {
+		t.Errorf("%v", err)
+	}
+	must(t, os.MkdirAll(filepath.Join(o.System.Home, ".config", "zed"), 0o700))
+	if outcome := mustInstall(t, o, c); outcome.Done != Added {
+		t.Errorf("%+v", outcome)
+	}
+}
+
+func TestAllPlacesOfAClientAreWritten(t *testing.T) {
+	o, c := machine(t), client(t, "cline")
+	for _, editor := range []string{"Code", "Cursor"} {
+		must(t, os.MkdirAll(filepath.Join(o.System.Home, ".config", editor, "User/globalStorage/saoudrizwan.claude-dev"), 0o700))
+	}
+	outcomes, err := o.Install(t.Context(), c)
+	if err != nil || len(outcomes) != 2 {
+		t.Fatalf("%v %+v", err, outcomes)
+	}
+	if outcomes, err = o.Uninstall(c); err != nil || len(outcomes) != 2 {
+		t.Fatalf("%v %+v", err, outcomes)
+	}
+}
+
+func TestProjects(t *testing.T) {
+	for _, name := range Names() {
+		o, c := machine(t), client(t, name)
+		o.Scope = Project
+		outcomes, err := o.Install(t.Context(), c)
+		if c.project == "" {
+			if err == nil || !strings.Contains(err.Error(), "no configuration for one project") {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil || outcomes[0].File != filepath.Join(o.Dir, c.project) {
+			t.Errorf("%s: %v %+v", name, err, outcomes)
+		}
+	}
+}
+
+func TestOtherNamesOfTheServerAreTold(t *testing.T) {
+	for name, text := range map[string]string{
+		"cursor":   `{"mcpServers": {"sandbox": {"command": "/opt/code-sandbox-mcp"}, "x": {"command": "y"}}}`,
+		"opencode": `{"mcp": {"sandbox": {"type": "local", "command": ["C:\\bin\\code-sandbox-mcp.exe"]}, "x": {"type": "remote"}}}`,
+		"codex":    "[mcp_servers.sandbox]\ncommand = \"code-sandbox-mcp\"\n",
+		"goose":    "extensions:\n  sandbox: {cmd: code-sandbox-mcp}\n  x: {type: builtin}\n",
+		"continue": "mcpServers:\n  - name: sandbox\n    command: code-sandbox-mcp\n",
+	} {
+		o, c := machine(t), client(t, name)
+		give(t, o, c, []byte(text))
+		if outcome := mustInstall(t, o, c); len(outcome.Others) != 1 || outcome.Others[0] != "sandbox" {
+			t.Errorf("%s: %+v", name, outcome)
+		}
+	}
+}
+
+func TestADryRunChangesNothing(t *testing.T) {
+	o, c := machine(t), client(t, "cursor")
+	path := give(t, o, c, []byte("{}"))
+	o.DryRun = true
+	outcome := mustInstall(t, o, c)
+	if string(read(t, path)) != "{}" || outcome.Backup != "" || !bytes.Contains(outcome.Diff, []byte("--- "+path+"\n+++ "+path+"\n@@ ")) {
+		t.Errorf("%+v\n%s", outcome, outcome.Diff)
+	}
+	wantOnly(t, path)
+}
+
+func TestNames(t *testing.T) {
+	for name, want := range map[string]string{"Claude Desktop": "claude-desktop", "windsurf": "devin", "LM_Studio": "lmstudio", "VS Code": "vscode"} {
+		if c, err := Find(name); err != nil || c.Name != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"emacs", "claude"} { // the second may be either of two
+		if _, err := Find(name); err == nil || !strings.Contains(err.Error(), `"`+name+`"; there are claude-desktop, claude-code, `) {
+			t.Errorf("%v", err)
+		}
+	}
+	seen := map[string]string{}
+	for _, c := range clients {
+		for _, name := range append([]string{c.Name}, c.aliases...) {
+			if other, ok := seen[simple(name)]; ok && other != c.Name {
+				t.Errorf("%s is a name of %s and of %s", name, other, c.Name)
+			}
+			seen[simple(name)] = c.Name
+		}
+		if c.next == "" || c.entry == nil || len(c.key) == 0 {
+			t.Errorf("%s has a gap in its row", c.Name)
+		}
+	}
+}
+
+// Where every client's files are on each system, what belongs into them and the links, in one file to look through.
+func TestTheTable(t *testing.T) {
+	var b strings.Builder
+	for _, system := range []System{
+		{OS: "linux", Home: "/home/ada", Env: func(string) string { return "" }},
+		{OS: "darwin", Home: "/Users/ada", Env: func(string) string { return "" }},
+		{OS: "windows", Home: `C:\Users\ada`, Env: func(name string) string {
+			return map[string]string{"APPDATA": `C:\Users\ada\AppData\Roaming`, "LOCALAPPDATA": `C:\Users\ada\AppData\Local`}[name]
+		}},
+		{OS: "linux", Home: "/home/ada", Env: func(name string) string {
+			return map[string]string{"XDG_CONFIG_HOME": "/x", "CODEX_HOME": "/c", "CLAUDE_CONFIG_DIR": "/d", "COPILOT_HOME": "relative", "CLINE_MCP_SETTINGS_PATH": "/e/f.json"}[name]
+		}},
+	} {
+		fmt.Fprintf(&b, "# %s, home %s, XDG_CONFIG_HOME %q\n", system.OS, system.Home, system.Env("XDG_CONFIG_HOME"))
+		for _, c := range clients {
+			for _, p := range c.user(system) {
+				for _, file := range p.files {
+					if p.root != "" {
+						file = system.join(p.root, file)
+					}
+					fmt.Fprintf(&b, "%-15s %s\n", c.Name, file)
+				}
+			}
+		}
+	}
+	o := machine(t)
+	o.Server = Server{Command: serverPath, Args: []string{"--prewarm=python"}, Env: []Variable{{"A", "b c"}}}
+	for _, c := range clients {
+		fmt.Fprintf(&b, "\n# %s; project: %s\n%s", c.Title, c.project, o.Snippet(&c))
+		if link := o.Link(&c); link != "" {
+			fmt.Fprintf(&b, "%s\n", link)
+		}
+		if c.command != nil {
+			fmt.Fprintf(&b, "%s %q\n", c.program, c.command(o.Name, o.Server, User))
+		}
+	}
+	golden(t, filepath.Join("testdata", "table.txt"), []byte(b.String()))
+}
