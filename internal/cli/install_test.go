@@ -58,7 +58,7 @@ func TestWrongUseOfInstall(t *testing.T) {
 		{"uninstall --client cursor --memory-limits 2g", "unknown flag"},
 	} {
 		t.Setenv("HOME", t.TempDir())
-		root := rootCommand()
+		root := Command()
 		root.SetArgs(strings.Fields(test.args))
 		err := root.Execute()
 		if err == nil || !strings.Contains(err.Error(), test.want) {
