@@ -28,6 +28,7 @@ require (
 	github.com/spf13/pflag v1.0.10
 	github.com/tailscale/hujson v0.0.0-20260727124030-b80ff77dac4f
 	github.com/vbauerster/mpb/v8 v8.10.2
+	github.com/yuin/goldmark v1.8.7
 	go.podman.io/image/v5 v5.39.2
 	go.podman.io/storage v1.62.0
 	go.yaml.in/yaml/v3 v3.0.6
