@@ -217,7 +217,7 @@ func TestCommandsOfTheDocumentationExist(t *testing.T) {
 
 // commandTree is the whole of the program's commands, with those that cobra adds.
 func commandTree() *cobra.Command {
-	root := rootCommand()
+	root := Command()
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	return root
@@ -301,7 +301,7 @@ func addFlags(cmd *cobra.Command, add func(*pflag.Flag)) {
 
 func TestEverySettingIsDocumented(t *testing.T) {
 	documented := readPages(t)["docs/configuration.md"].code()
-	rootCommand().PersistentFlags().VisitAll(func(f *pflag.Flag) {
+	Command().PersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Name != "config" && !slices.Contains(documented, f.Name) {
 			t.Errorf("docs/configuration.md does not have %s", f.Name)
 		}
