@@ -31,11 +31,16 @@ var installClients = sync.OnceValues(func() (string, error) { return npmci.Insta
 // wrote to its stdout.
 func node(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
-	modules := npmClients(t)
+	return runClient(t, clientsDir, nil, filepath.Join(npmClients(t), ".bin", "node"), args...)
+}
+
+// runClient runs a program that starts servers of its own, in a folder, with an environment or else the test's.
+func runClient(t *testing.T, dir string, env []string, program string, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(modules, ".bin", "node"), args...)
-	cmd.Dir = clientsDir
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir, cmd.Env = dir, env
 	// A client that is stopped must not hold the test by a server that has its stderr.
 	cmd.WaitDelay = 10 * time.Second
 	log := &logBuffer{}

@@ -1,0 +1,151 @@
+//go:build unix
+
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmci"
+	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
+)
+
+const examplesDir = "../../../examples"
+
+var installExamples = sync.OnceValues(func() (string, error) { return npmci.Install(examplesDir) })
+
+// example is a script of examples/, as somebody runs it in a folder of their own.
+type example struct {
+	name   string // empty: that of the script
+	script string
+	args   []string
+	env    func(t *testing.T) []string
+	says   []string
+	makes  string // a file in that folder
+	begins string // how that begins
+	api    *api   // of the model that it talks to, which is a scripted one here
+}
+
+const (
+	png = "\x89PNG\r\n"
+	// sales is what somebody's database might be asked.
+	sales = "SELECT month, count * 1.5 AS income FROM (VALUES ('Jan', 10), ('Feb', 20), ('Mar', 12)) AS sales(month, count)"
+)
+
+var examples = []example{
+	{script: "client.mjs", says: []string{"[result]\n285\n", "[result]\n81\n"}, makes: "squares.png", begins: png},
+	{script: "client.py", says: []string{"[result]\n285\n", "[result]\n81\n"}, makes: "squares.png", begins: png},
+	{script: "report/report.mjs", says: []string{"90 orders, sales 14985.60\n"}, makes: "output/report.html", begins: "<!doctype html>"},
+	{script: "chart/chart.mjs", env: withDatabase, says: []string{`"row_count":365,`, "[result]\norders"}, makes: "output/chart.png", begins: png},
+	{name: "chart of a query", script: "chart/chart.mjs", args: []string{sales}, env: withDatabase, says: []string{`"row_count":3,`, "[result]\nincome    63.0\n"}, makes: "output/chart.png", begins: png},
+	{script: "explore/explore.mjs", says: []string{"50,000 rows, 49,252 of them good", " and 1.80 a km\n"}, makes: "output/trips.pdf", begins: "%PDF"},
+	{script: "anthropic.mjs", api: &anthropic},
+	{script: "openai.mjs", api: &openAI},
+	{name: "openai.mjs on Azure", script: "openai.mjs", api: &azure},
+	{script: "gemini.mjs", api: &gemini},
+	{script: "langgraph.mjs", api: &openAI},
+}
+
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	for _, e := range examples {
+		if e.name == "" {
+			e.name = e.script
+		}
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			e.run(t)
+		})
+	}
+}
+
+func (e example) run(t *testing.T) {
+	dir, program := t.TempDir(), filepath.Join(npmClients(t), ".bin", "node")
+	if _, err := installExamples(); err != nil {
+		t.Fatal(err)
+	}
+	if filepath.Ext(e.script) == ".py" {
+		program = "python3"
+	}
+	script, err := filepath.Abs(filepath.Join(examplesDir, e.script))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"HOME=" + os.Getenv("HOME"), "PATH=" + onPath(t) + ":" + os.Getenv("PATH")}
+	if e.env != nil {
+		env = append(env, e.env(t)...)
+	}
+	if e.api != nil {
+		model := startModel(t, *e.api, filepath.Join(dir, "output", "primes.png"))
+		env = append(env, e.api.env(model)...)
+		e.says, e.makes, e.begins = []string{"There are 1229 primes.\n"}, "output/primes.png", png
+	}
+	stdout, stderr, err := runClient(t, dir, env, program, append([]string{script}, e.args...)...)
+	if err != nil {
+		t.Fatalf("%v\n%s\n%s", err, stdout, stderr)
+	}
+	for _, part := range e.says {
+		if !strings.Contains(stdout, part) {
+			t.Errorf("%q is not in\n%s", part, stdout)
+		}
+	}
+	if made, err := os.ReadFile(filepath.Join(dir, e.makes)); err != nil || !bytes.HasPrefix(made, []byte(e.begins)) {
+		t.Errorf("%s begins with %.20q, %v", e.makes, made, err)
+	}
+}
+
+// onPath gives a folder for the PATH, in which the program under test has the name and the settings that it has
+// where it is installed, but for a state directory of its own.
+func onPath(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	text := fmt.Sprintf("#!/bin/sh\nexec env %s '%s' --state-dir '%s' \"$@\"\n", strings.Join(slowly(), " "), binary, clientState(t))
+	if err := os.WriteFile(filepath.Join(dir, "code-sandbox-mcp"), []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func withDatabase(t *testing.T) []string {
+	db, _ := database(t)
+	return []string{"SANDBOX_SQL_MAIN=" + db.DSN(testpg.Superuser)}
+}
+
+// Nothing is in examples/ that is not run here and not listed in its README.
+func TestEveryExampleIsRun(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile(filepath.Join(examplesDir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var scripts []string
+	for _, pattern := range []string{"*.py", "*.mjs", "*/*.mjs"} {
+		found, err := filepath.Glob(filepath.Join(examplesDir, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		scripts = append(scripts, found...)
+	}
+	for _, path := range scripts {
+		name, _ := filepath.Rel(examplesDir, path)
+		if name == "sandbox.mjs" { // what the others share
+			continue
+		}
+		if !slices.ContainsFunc(examples, func(e example) bool { return e.script == name }) {
+			t.Errorf("%s is not run by a test", name)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(text, []byte(filepath.Base(name))) || !bytes.Contains(readme, []byte("("+name+")")) {
+			t.Errorf("%s does not say how it is run, or is not in the README", name)
+		}
+	}
+}
