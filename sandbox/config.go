@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -15,7 +16,10 @@ type KernelConfig struct {
 	Join        []string // that joins its stdio to the socket of a process 1 which no server holds the stdio of
 	Document    []string // the program that reads documents; Python's only
 	Setup       string   // the command that makes the image ready, for a hint
-	Preload     []string // modules to import ahead, where the image has them
+	// MakeImage makes the image ready where it is missing, or fails with the answer for the run that needs it: a
+	// *fault.Error, as a rule. It is called by several runs at once. Nil: a missing image stays missing.
+	MakeImage func(context.Context) error
+	Preload   []string // modules to import ahead, where the image has them
 }
 
 // Config is what a Manager works with. The zero value of a limit is no limit; the command line

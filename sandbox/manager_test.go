@@ -380,6 +380,35 @@ func TestAnImageWithoutTheInterpreterIsToldOf(t *testing.T) {
 	}
 }
 
+func TestAMissingImageIsMadeForTheRunThatNeedsIt(t *testing.T) {
+	e := newEngine(t)
+	config := testConfig(t, e)
+	setting := config.Kernels[Python]
+	asked := 0
+	setting.MakeImage = func(context.Context) error {
+		if asked++; asked == 1 {
+			return fault.New(fault.ImageMissing, "Call again.", "step 3 of 9")
+		}
+		e.fails(faults{})
+		return nil
+	}
+	config.Kernels[Python] = setting
+	e.fails(faults{image: ErrImageMissing})
+	m := newTestManager(t, config)
+	_, err := finish(m, RunOptions{Code: "1"})
+	if f := wantCode(t, err, fault.ImageMissing); f.Message != "step 3 of 9" {
+		t.Errorf("message is %q", f.Message)
+	}
+	for range 2 {
+		if _, err := finish(m, RunOptions{Code: "1"}); err != nil {
+			t.Error(err)
+		}
+	}
+	if asked != 2 {
+		t.Errorf("it was asked for %d times", asked)
+	}
+}
+
 func TestEngineErrorsHaveTheirCodes(t *testing.T) {
 	for name, test := range map[string]struct {
 		image, start error

@@ -97,6 +97,11 @@ func (s *session) warm(language Language) {
 // supervisor is up: what follows is read when it is. Neither a cancelled run nor a closing session cuts
 // it short: an engine goes on with a request whose client has left, and what it makes then would have no owner.
 func (s *session) startKernel(l *slot, warm bool) (*kernel, error) {
+	setting := s.config.Kernels[l.language]
+	image, err := s.image(setting)
+	if err != nil {
+		return nil, engineFault(err, l.language, setting)
+	}
 	s.engineMu.Lock()
 	defer s.engineMu.Unlock()
 	if err := context.Cause(s.ctx); err != nil {
@@ -107,11 +112,6 @@ func (s *session) startKernel(l *slot, warm bool) (*kernel, error) {
 	s.mu.Lock()
 	s.tried = true
 	s.mu.Unlock()
-	setting := s.config.Kernels[l.language]
-	image, err := s.images.get(ctx, s.config.Engine, setting.Image)
-	if err != nil {
-		return nil, engineFault(err, l.language, setting)
-	}
 	if err := s.makeRoom(ctx, l); err != nil {
 		return nil, engineFault(err, l.language, setting)
 	}
@@ -125,6 +125,23 @@ func (s *session) startKernel(l *slot, warm bool) (*kernel, error) {
 	k := newKernel(proc, s.wireLimits(), s.config.Logger.With("session", s.id, "language", l.language))
 	k.begin(s.init(setting, warm))
 	return k, nil
+}
+
+// image looks an image up, and has it made where it is missing and that is possible.
+func (s *session) image(setting KernelConfig) (ImageInfo, error) {
+	look := func() (ImageInfo, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), s.config.StartTimeout)
+		defer cancel()
+		return s.images.get(ctx, s.config.Engine, setting.Image)
+	}
+	image, err := look()
+	if setting.MakeImage == nil || !errors.Is(err, ErrImageMissing) {
+		return image, err
+	}
+	if err := setting.MakeImage(s.ctx); err != nil {
+		return ImageInfo{}, err
+	}
+	return look()
 }
 
 // makeRoom removes what may still have the name of the slot's container: one that ended, that a dead

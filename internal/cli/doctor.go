@@ -1,12 +1,18 @@
 package cli
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
+	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
@@ -15,26 +21,81 @@ import (
 )
 
 func doctorCommand(settings *Settings) *cobra.Command {
-	var asJSON bool
+	var asJSON, fix, yes bool
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check what this machine has and can enforce, and how to mend what is missing", Args: noArgs,
 		Long: `doctor looks for Podman, its service, the OCI runtime, the limits that the machine
 can hold and the images, starts one container of each language, and says of
 everything that is missing what it costs and what mends it.
 
+With --fix it then offers to run the commands that mend what is missing, one by one,
+and looks again: they install Podman, start its virtual machine, give you subordinate
+ids, make the images. Where the fix is a sentence instead of a command, it is for you.
+
 Exit status: 0 all that is needed is there, 1 something needed is missing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return settings.withEngine(cmd.Context(), func(ctx context.Context, engine *podman.Engine, log *slog.Logger) error {
-				return settings.examine(ctx, engine, log, asJSON)
-			})
+			report, err := settings.examine(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if fixes := report.Fixes(); fix && len(fixes) > 0 {
+				if err := report.WriteTable(os.Stderr); err != nil {
+					return err
+				}
+				if err := runFixes(cmd.Context(), fixes, yes); err != nil {
+					return err
+				}
+				if report, err = settings.examine(cmd.Context()); err != nil {
+					return err
+				}
+			}
+			return printReport(report, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the checks as JSON")
+	cmd.Flags().BoolVar(&fix, "fix", false, "offer to run the commands that mend what is missing, and look again")
+	cmd.Flags().BoolVar(&yes, "yes", false, "with --fix, run those commands without asking")
 	return cmd
 }
 
-// examine prints what a doctor finds.
-func (s *Settings) examine(ctx context.Context, engine *podman.Engine, log *slog.Logger, asJSON bool) error {
+// examine returns what a doctor finds, by a connection of its own: what was mended may have started another service.
+func (s *Settings) examine(ctx context.Context) (report doctor.Report, err error) {
+	err = s.withEngine(ctx, func(ctx context.Context, engine *podman.Engine, log *slog.Logger) error {
+		report = s.report(ctx, engine, log)
+		return nil
+	})
+	return report, err
+}
+
+var thisProgram = regexp.MustCompile(`^code-sandbox-mcp\b`)
+
+// runFixes runs the commands that are agreed to. What one that fails was to mend is still missing at the next look.
+func runFixes(ctx context.Context, fixes []string, yes bool) error {
+	if !yes && !term.IsTerminal(int(os.Stdin.Fd())) {
+		return usageError{errors.New("--fix asks before each command, which takes a terminal; --yes runs them without asking")}
+	}
+	answers := bufio.NewReader(os.Stdin)
+	for _, fix := range fixes {
+		fmt.Fprintf(os.Stderr, "\n$ %s\n", fix)
+		if !yes {
+			fmt.Fprint(os.Stderr, "Run this? [y/N] ")
+			if answer, _ := answers.ReadString('\n'); !strings.EqualFold(strings.TrimSpace(answer), "y") {
+				continue
+			}
+		}
+		command := exec.CommandContext(ctx, "sh", "-c", fix)
+		if own, err := os.Executable(); err == nil && thisProgram.MatchString(fix) { // it may not be on the PATH
+			command = exec.CommandContext(ctx, "sh", "-c", thisProgram.ReplaceAllLiteralString(fix, `"$0"`), own)
+		}
+		command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stderr, os.Stderr
+		if err := command.Run(); err != nil {
+			fmt.Fprintf(os.Stderr, "code-sandbox-mcp: that failed: %v\n", err)
+		}
+	}
+	return nil
+}
+
+func (s *Settings) report(ctx context.Context, engine *podman.Engine, log *slog.Logger) doctor.Report {
 	config := s.sandboxConfig(engine, nil, log)
 	options := doctor.Options{
 		Engine: engine, Limits: config.Limits,
@@ -42,13 +103,15 @@ func (s *Settings) examine(ctx context.Context, engine *podman.Engine, log *slog
 	}
 	for _, l := range sandbox.Languages {
 		if kernel, on := config.Kernels[l.Language]; on {
-			options.Images = append(options.Images, doctor.Image{Language: l.Language, Ref: kernel.Image, Setup: kernel.Setup})
+			options.Images = append(options.Images, doctor.Image{
+				Language: l.Language, Ref: kernel.Image, Setup: kernel.Setup, SetupRuns: s.EngineURL == "" && os.Getenv(CommandVariable) == "",
+			})
 		}
 	}
 	report := doctor.Run(ctx, options)
 	report.Checks = append(report.Checks, s.passThroughChecks(os.LookupEnv)...)
 	report.Checks = append(report.Checks, s.databaseChecks(ctx)...)
-	return printReport(report, asJSON)
+	return report
 }
 
 // passThroughChecks tell of variables that cannot be passed through, or not masked.

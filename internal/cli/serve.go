@@ -79,6 +79,9 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	keeper := keepEngine(engine, cmd, log)
 	config := settings.sandboxConfig(keeper, passed, log)
 	config.Mask = mask
+	making, stopMaking := context.WithCancel(ctx)
+	defer stopMaking()
+	imagesSettled := settings.makeMissing(making, engine, config.Kernels, log)
 	manager := sandbox.NewManager(config)
 	manager.Prewarm()
 	err = stdio.Serve(ctx, settings.mcpServer(manager, engine, mask, connections, log), in, out, stdio.Options{
@@ -90,6 +93,8 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	defer cancel()
 	nothingLeft := manager.Close(ending)
 	connections.Close(ending)
+	stopMaking()
+	imagesSettled(ending)
 	_ = engine.Close()
 	if nothingLeft {
 		keeper.dismiss()

@@ -37,12 +37,12 @@ What is ready already is left as it is, so a second call takes no time.`,
 				return usageError{fmt.Errorf("--registry %q is not a registry's name such as registry.example.com/team or localhost:5000", registry)}
 			}
 			return settings.withEngine(cmd.Context(), func(ctx context.Context, engine *podman.Engine, _ *slog.Logger) error {
-				options := setup.Options{Base: base, Rebuild: rebuild, Pull: make(map[string]string)}
+				options := setup.Options{Base: base, Rebuild: rebuild}
 				if !build && !rebuild && base == "" {
 					options.Published = containers.PublishedImages()
 					options.Published.Registry = cmp.Or(registry, options.Published.Registry)
 				}
-				return settings.makeImages(ctx, engine, options)
+				return settings.printImages(ctx, engine, options)
 			})
 		},
 	}
@@ -53,12 +53,9 @@ What is ready already is left as it is, so a second call takes no time.`,
 	return cmd
 }
 
-// makeImages makes the images of the languages that are on, and tells of each.
-func (s *Settings) makeImages(ctx context.Context, engine *podman.Engine, options setup.Options) error {
-	connection, err := engine.Connection(ctx)
-	if err != nil {
-		return err
-	}
+// printImages makes the images of the languages that are on, and prints what became of each.
+func (s *Settings) printImages(ctx context.Context, engine *podman.Engine, options setup.Options) error {
+	options.Pull = make(map[string]string)
 	for _, l := range sandbox.Languages {
 		image, on := s.image(l.Language)
 		if !on {
@@ -72,11 +69,8 @@ func (s *Settings) makeImages(ctx context.Context, engine *podman.Engine, option
 	if len(options.Languages) == 0 {
 		return usageError{fmt.Errorf("both languages are switched off, so there is no image to make")}
 	}
-	results, err := setup.Images(connection, options, setup.NewReporter(os.Stderr))
+	results, err := makeImages(ctx, engine, options, setup.NewReporter(os.Stderr))
 	for _, r := range results {
-		if err := engine.Prepare(ctx, r.Ref); err != nil {
-			return err
-		}
 		how := "was ready"
 		switch {
 		case r.Pulled:
@@ -87,6 +81,21 @@ func (s *Settings) makeImages(ctx context.Context, engine *podman.Engine, option
 		fmt.Printf("%-10s  %s %s\n", r.Language, r.Ref, how)
 	}
 	return err
+}
+
+// makeImages makes images ready for containers, and returns those that are.
+func makeImages(ctx context.Context, engine *podman.Engine, options setup.Options, report setup.Reporter) ([]setup.Result, error) {
+	connection, err := engine.Connection(ctx)
+	if err != nil {
+		return nil, err
+	}
+	results, err := setup.Images(connection, options, report)
+	for i, r := range results {
+		if err := engine.Prepare(ctx, r.Ref); err != nil {
+			return results[:i], err
+		}
+	}
+	return results, err
 }
 
 // explain puts an engine's error into a reason and what mends it, one line each.

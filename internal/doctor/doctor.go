@@ -25,13 +25,14 @@ const (
 )
 
 // Check is one thing that was looked at. Why and Fix are for Warn and Fail: what it costs,
-// and the command or the sentence that mends it.
+// and the command or the sentence that mends it. FixRuns says that Fix is a command for a shell, and nothing else.
 type Check struct {
-	Name   string `json:"name"`
-	Status Status `json:"status"`
-	Found  string `json:"found"`
-	Why    string `json:"why,omitempty"`
-	Fix    string `json:"fix,omitempty"`
+	Name    string `json:"name"`
+	Status  Status `json:"status"`
+	Found   string `json:"found"`
+	Why     string `json:"why,omitempty"`
+	Fix     string `json:"fix,omitempty"`
+	FixRuns bool   `json:"fix_runs,omitempty"`
 }
 
 // Engine is what a doctor needs of *podman.Engine.
@@ -47,6 +48,8 @@ type Image struct {
 	Language sandbox.Language
 	Ref      string
 	Setup    string // the command that makes it ready
+	// SetupRuns says that Setup can be run as it is: nothing in it is for the user to fill in.
+	SetupRuns bool
 }
 
 // Options says what to look at.

@@ -31,7 +31,7 @@ func unreachable(err error) Check {
 	}
 	var unavailable *podman.UnavailableError
 	if errors.As(err, &unavailable) {
-		check.Found, check.Fix, check.Why = unavailable.Reason, unavailable.Fix, ""
+		check.Found, check.Fix, check.Why, check.FixRuns = unavailable.Reason, unavailable.Fix, "", unavailable.Runs
 		if unavailable.Err != nil {
 			check.Why = unavailable.Err.Error()
 		}
@@ -116,7 +116,7 @@ func SessionUsers(info podman.Info) Check {
 	if info.Rootless && info.IDs < podman.MinIDs {
 		check.Status, check.Found = Warn, fmt.Sprintf("one for all sessions, because Podman has %d ids and not %d", info.IDs, podman.MinIDs)
 		check.Why = "sessions share the kernel's limits for a user, and code that broke out of one would own the files of the others"
-		check.Fix = moreIDs("$USER")
+		check.Fix, check.FixRuns = moreIDs("$USER"), true
 	}
 	return check
 }
@@ -186,7 +186,7 @@ func imageCheck(ctx context.Context, engine Engine, image Image) Check {
 	_, err := engine.Image(ctx, image.Ref)
 	switch {
 	case errors.Is(err, sandbox.ErrImageMissing):
-		check.Status, check.Found, check.Fix = Fail, image.Ref+" is not there", image.Setup
+		check.Status, check.Found, check.Fix, check.FixRuns = Fail, image.Ref+" is not there", image.Setup, image.SetupRuns
 		check.Why = "code in " + string(image.Language) + " cannot run"
 	case err != nil:
 		check.Status, check.Found, check.Why = Fail, image.Ref+" could not be looked up", err.Error()

@@ -49,7 +49,7 @@ func userNamespaceCheck(h host) Check {
 		text, err := fs.ReadFile(h.root, off.path)
 		if err == nil && strings.TrimSpace(string(text)) == "0" {
 			check.Status, check.Found = Fail, "switched off by /"+off.path
-			check.Why, check.Fix = "rootless containers are made of them", off.fix
+			check.Why, check.Fix, check.FixRuns = "rootless containers are made of them", off.fix, true
 		}
 	}
 	return check
@@ -67,7 +67,7 @@ func subordinateCheck(h host, file string) Check {
 	check.Found = fmt.Sprintf("%d ids", count)
 	if count < minSubordinate {
 		check.Status, check.Why = Warn, "a container's users need ids on this machine"
-		check.Fix = moreIDs(h.name)
+		check.Fix, check.FixRuns = moreIDs(h.name), true
 	}
 	return check
 }

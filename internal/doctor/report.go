@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/report"
 )
@@ -14,6 +15,17 @@ type Report struct {
 
 // OK reports whether sandboxes work: nothing failed, whatever was warned of.
 func (r Report) OK() bool { return r.count(Fail) == 0 }
+
+// Fixes returns the commands that mend what is missing, each once, in the order to run them.
+func (r Report) Fixes() []string {
+	var fixes []string
+	for _, c := range r.Checks {
+		if c.FixRuns && !slices.Contains(fixes, c.Fix) {
+			fixes = append(fixes, c.Fix)
+		}
+	}
+	return fixes
+}
 
 func (r Report) count(status Status) int {
 	n := 0

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"syscall"
+	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
@@ -67,6 +69,9 @@ func (h host) bootstrap(ctx context.Context, log *log) error {
 
 	command := exec.CommandContext(ctx, path, bootstrapArgs(h.apt, tar.Name())...)
 	command.Stdout, command.Stderr = log, log
+	// It ends what it has started and removes what it has made.
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	command.WaitDelay = 5 * time.Second
 	if err := command.Run(); err != nil {
 		return fmt.Errorf("mmdebstrap: %w", cause(ctx, err))
 	}

@@ -20,7 +20,8 @@ type machine struct {
 	}
 }
 
-const machineFix = "podman machine init (once), then podman machine start"
+// machineFix makes the machine where there is none.
+const machineFix = "podman machine start || (podman machine init && podman machine start)"
 
 // podmanProgram is the path of the podman command; empty when there is none.
 func (e *Engine) podmanProgram() string {
@@ -31,7 +32,10 @@ func (e *Engine) podmanProgram() string {
 }
 
 func notInstalled() error {
-	return &UnavailableError{Reason: "Podman is not installed, or not in PATH", Fix: installFix()}
+	fix := installFix()
+	return &UnavailableError{
+		Reason: "Podman is not installed, or not in PATH", Fix: fix, Runs: runtime.GOOS != "windows" && fix != installElsewhere,
+	}
 }
 
 // dialMachine connects to the virtual machine that Podman on a Mac or on Windows runs containers in.
@@ -53,11 +57,11 @@ func (e *Engine) dialMachineAt(ctx context.Context, find func(ctx context.Contex
 		return nil, ended(ctx, e.opts.ConnectTimeout)
 	}
 	if err != nil {
-		return nil, &UnavailableError{Reason: "Podman's virtual machine is not running", Fix: machineFix, Err: err}
+		return nil, &UnavailableError{Reason: "Podman's virtual machine is not running", Fix: machineFix, Runs: true, Err: err}
 	}
 	l, err := ping(ctx, to)
 	if err != nil {
-		return nil, orUnavailable(err, UnavailableError{Reason: "Podman's virtual machine does not answer", Fix: machineFix})
+		return nil, orUnavailable(err, UnavailableError{Reason: "Podman's virtual machine does not answer", Fix: machineFix, Runs: true})
 	}
 	return l, nil
 }

@@ -22,6 +22,7 @@ import (
 type UnavailableError struct {
 	Reason string // one sentence without a final stop
 	Fix    string // a command, or a sentence that names one
+	Runs   bool   // Fix is a command for a shell, and nothing else
 	Err    error  // for the log; may be nil
 }
 

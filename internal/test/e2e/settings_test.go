@@ -176,6 +176,19 @@ func TestImagesThatCannotServe(t *testing.T) {
 	}
 }
 
+func TestAMissingImageIsMadeMeanwhile(t *testing.T) {
+	t.Parallel()
+	store := t.TempDir()
+	conf := filepath.Join(store, "storage.conf")
+	write(t, conf, fmt.Appendf(nil, "[storage]\ndriver = \"vfs\"\ngraphroot = %q\nrunroot = %q\n", store+"/graph", store+"/run"))
+	s := start(t, setup{args: []string{"--soft-wait", "4"}, env: []string{"CONTAINERS_STORAGE_CONF=" + conf}})
+	for range 2 { // the second waits for what the first began
+		res := s.call(javascript, object{"code": "6 * 7"})
+		res.wantCode(t, "image_missing")
+		res.wantText(t, "is being made", "Call again", "code-sandbox-mcp setup")
+	}
+}
+
 func TestContainerLanguageSaysWhatAnImageIsFor(t *testing.T) {
 	t.Parallel()
 	image := containers.ImageRef("javascript")
