@@ -125,7 +125,11 @@ func TestASessionIsWaitedForByWhatHoldsIt(t *testing.T) {
 					time.AfterFunc(test.closing, func() {
 						lock := s.lock
 						if test.locked > 0 {
-							s.lock = &state.Lock{} // its own goes on as another server's that has just taken it
+							// Its own goes on as another server's that has just taken it.
+							var err error
+							if s.lock, err = state.Take(t.TempDir(), "mine"); err != nil {
+								t.Error(err)
+							}
 							time.AfterFunc(test.locked, lock.Release)
 						}
 						if err := m.finishClosing(context.Background(), s, false); err != nil {
