@@ -635,9 +635,10 @@ func TestASweepRemovesWhatADeadServerLeft(t *testing.T) {
 	want := []string{"csm-host-live-python", "csm-host-mine-python", "volume csm-host-live", "volume csm-host-mine"}
 	eventually(t, "the first sweep is over", func() bool { return slices.Equal(e.holds(t), want) })
 	lastUsedAt(t, config, "mine", time.Now().Add(-config.IdleTimeout-time.Minute))
-	if swept, err := Sweep(t.Context(), e, config.StateDir, config.Host, config.IdleTimeout); err != nil || !slices.Equal(swept, []string{"mine"}) {
-		t.Errorf("swept %q, %v", swept, err)
-	}
+	eventually(t, "it is swept", func() bool { // the live server's own sweep may still have its lock
+		swept, err := Sweep(t.Context(), e, config.StateDir, config.Host, config.IdleTimeout)
+		return err == nil && slices.Equal(swept, []string{"mine"})
+	})
 }
 
 func TestASweepLeavesWhatOthersMadeAlone(t *testing.T) {
