@@ -22,12 +22,12 @@ type KernelConfig struct {
 	Preload   []string // modules to import ahead, where the image has them
 }
 
-// Config is what a Manager works with. The zero value of a limit is no limit; the command line
-// fills all of them in.
+// Config is what a Manager works with. Begin with DefaultConfig, and set Engine, Kernels and StateDir: most of the
+// limits have to be there.
 type Config struct {
 	Engine  Engine
 	Kernels map[Language]KernelConfig // the languages that exist
-	Limits  Limits
+	Limits  Limits                    // of one container
 	// Env is given to the code and to nothing else: it is in no container's configuration.
 	Env map[string]string
 
@@ -59,6 +59,17 @@ type Config struct {
 	// Host marks what this machine's servers made on an engine that others use too.
 	Host   string
 	Logger *slog.Logger
+}
+
+// DefaultConfig returns the limits that the command line has for defaults, and a Logger that writes nothing.
+func DefaultConfig() Config {
+	return Config{
+		Limits:    Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 256, TmpBytes: 256 << 20, FileBytes: 2 << 30, OpenFiles: 1024},
+		CodeBytes: 100_000, OutputBytes: 16_000, SpoolBytes: 64 << 20, VolumeBytes: 2 << 30, VolumeFiles: 200_000,
+		RunTimeout: time.Minute, MaxRunTimeout: time.Hour, Linger: 2 * time.Second,
+		IdleTimeout: 30 * time.Minute, Lifetime: 24 * time.Hour, StartTimeout: time.Minute, MaxSessions: 10,
+		Logger: slog.New(slog.DiscardHandler),
+	}
 }
 
 // Labels on everything that a server makes on an engine. They cannot be changed later, so what

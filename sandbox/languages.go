@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"path"
 	"slices"
 	"strings"
 )
@@ -24,7 +25,7 @@ type LanguageInfo struct {
 	Interpreter string
 	Hello       []string // a command of the interpreter that prints "ready"
 	Exit        string   // by what code ends itself
-	Extension   string   // of a file of code
+	Extensions  []string // of files of code, the usual one first
 	MIMEType    string
 	Fence       string // by what Markdown knows it
 	Jupyter     string // the name under which its Jupyter kernel is commonly installed
@@ -35,11 +36,11 @@ type LanguageInfo struct {
 var Languages = []LanguageInfo{{
 	Language: Python, Title: "Python", Short: "python", Aliases: []string{"python3", "py"},
 	Interpreter: "python3", Hello: []string{"python3", "-c", "print('ready')"}, Exit: "SystemExit",
-	Extension: ".py", MIMEType: "text/x-python", Fence: "python", Jupyter: "python3", JupyterName: "Python 3",
+	Extensions: []string{".py"}, MIMEType: "text/x-python", Fence: "python", Jupyter: "python3", JupyterName: "Python 3",
 }, {
 	Language: JavaScript, Title: "JavaScript", Short: "js", Aliases: []string{"js", "node", "nodejs", "node.js", "typescript", "ts"},
 	Interpreter: "node", Hello: []string{"node", "-e", "console.log('ready')"}, Exit: "process.exit",
-	Extension: ".js", MIMEType: "application/javascript", Fence: "javascript", Jupyter: "javascript", JupyterName: "JavaScript (Node.js)",
+	Extensions: []string{".js", ".mjs", ".cjs", ".ts", ".mts", ".cts"}, MIMEType: "application/javascript", Fence: "javascript", Jupyter: "javascript", JupyterName: "JavaScript (Node.js)",
 }}
 
 // Tool is the name of the tool that runs the language.
@@ -66,6 +67,16 @@ func LanguageCalled(name string) (Language, bool) {
 	name = strings.ToLower(name)
 	for _, i := range Languages {
 		if name == string(i.Language) || slices.Contains(i.Aliases, name) {
+			return i.Language, true
+		}
+	}
+	return "", false
+}
+
+// LanguageOfFile finds the language that a file of code is in, by its name.
+func LanguageOfFile(name string) (Language, bool) {
+	for _, i := range Languages {
+		if slices.Contains(i.Extensions, strings.ToLower(path.Ext(name))) {
 			return i.Language, true
 		}
 	}

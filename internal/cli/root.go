@@ -36,9 +36,12 @@ func Main(args []string) int {
 	root.SetArgs(args)
 	err := root.Execute()
 	var usage usageError
+	var code exitCode
 	switch {
 	case err == nil:
 		return exitWorked
+	case errors.As(err, &code):
+		return int(code)
 	case errors.Is(err, errReported):
 		return exitFailed
 	case errors.As(err, &usage):
@@ -73,7 +76,7 @@ Exit status: 0 it worked, 1 it failed, 2 wrong use.`,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	settings.bind(root.PersistentFlags())
-	root.AddCommand(serveCommand(settings), setupCommand(settings), doctorCommand(settings), selftestCommand(settings), installCommand(), uninstallCommand(), gcCommand(settings), sessionsCommand(settings), versionCommand())
+	root.AddCommand(serveCommand(settings), setupCommand(settings), doctorCommand(settings), selftestCommand(settings), runCommand(settings), installCommand(), uninstallCommand(), gcCommand(settings), sessionsCommand(settings), versionCommand())
 	return root
 }
 

@@ -149,14 +149,15 @@ func (s *Settings) engine(log *slog.Logger) *podman.Engine {
 }
 
 func (s *Settings) sandboxConfig(engine sandbox.Engine, env map[string]string, log *slog.Logger) sandbox.Config {
+	defaults := sandbox.DefaultConfig()
 	config := sandbox.Config{
 		Engine: engine, Kernels: s.kernels(), Env: env, Mask: secrets.New(env),
 		Limits: sandbox.Limits{
 			MemoryBytes: int64(s.MemoryLimit), CPUs: s.CPULimit, PIDs: s.PIDsLimit,
-			TmpBytes: int64(s.TmpSize), FileBytes: int64(min(s.FileLimit, s.VolumeLimit)), OpenFiles: openFiles,
+			TmpBytes: int64(s.TmpSize), FileBytes: int64(min(s.FileLimit, s.VolumeLimit)), OpenFiles: defaults.Limits.OpenFiles,
 		},
 		VolumeBytes: int64(s.VolumeLimit), VolumeFiles: s.VolumeFiles,
-		CodeBytes: int(s.CodeLimit), OutputBytes: int(s.OutputLimit), SpoolBytes: spoolBytes,
+		CodeBytes: int(s.CodeLimit), OutputBytes: int(s.OutputLimit), SpoolBytes: defaults.SpoolBytes,
 		RunTimeout: time.Duration(min(s.RunTimeout, s.MaxRunTimeout)), MaxRunTimeout: time.Duration(s.MaxRunTimeout),
 		Linger:      time.Duration(s.Linger),
 		IdleTimeout: time.Duration(s.IdleTimeout), Lifetime: time.Duration(s.Lifetime),
@@ -170,11 +171,6 @@ func (s *Settings) sandboxConfig(engine sandbox.Engine, env map[string]string, l
 	return config
 }
 
-const (
-	openFiles  = 1024
-	spoolBytes = 64 << 20
-)
-
 // kernels says how each language that is on gets its containers.
 func (s *Settings) kernels() map[sandbox.Language]sandbox.KernelConfig {
 	kernels := make(map[sandbox.Language]sandbox.KernelConfig)
@@ -183,12 +179,10 @@ func (s *Settings) kernels() map[sandbox.Language]sandbox.KernelConfig {
 		if !on {
 			continue
 		}
-		kernel := sandbox.KernelConfig{
-			Image: image, Interpreter: l.Interpreter, Command: containers.Program(string(l.Language)), Join: containers.Join(),
-			Setup: s.setupFor("--"+l.ImageFlag(), *s.LanguageImages[l.Language]),
-		}
+		kernel := podman.Kernel(l.Language, image)
+		kernel.Setup = s.setupFor("--"+l.ImageFlag(), *s.LanguageImages[l.Language])
 		if l.Language == sandbox.Python {
-			kernel.Document, kernel.Preload = containers.Document(), s.Preload
+			kernel.Preload = s.Preload
 		}
 		kernels[l.Language] = kernel
 	}

@@ -111,18 +111,20 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 			"`image` for %s, any with %s; \"off\" switches %[1]s off (default: the one that setup makes)", l.Title, l.Interpreter))
 	}
 
-	s.MemoryLimit, s.TmpSize, s.FileLimit, s.VolumeLimit = 1<<30, 256<<20, 2<<30, 2<<30
+	d := sandbox.DefaultConfig()
+	s.MemoryLimit, s.TmpSize = byteSize(d.Limits.MemoryBytes), byteSize(d.Limits.TmpBytes)
+	s.FileLimit, s.VolumeLimit = byteSize(d.Limits.FileBytes), byteSize(d.VolumeBytes)
 	fs.Var(&s.MemoryLimit, "memory-limit", "memory of one container, swap included")
-	fs.Float64Var(&s.CPULimit, "cpu-limit", 2, "processors of one container, whole or part")
-	fs.Int64Var(&s.PIDsLimit, "pids-limit", 256, "processes and threads of one container")
+	fs.Float64Var(&s.CPULimit, "cpu-limit", d.Limits.CPUs, "processors of one container, whole or part")
+	fs.Int64Var(&s.PIDsLimit, "pids-limit", d.Limits.PIDs, "processes and threads of one container")
 	fs.Var(&s.TmpSize, "tmp-size", "size of /tmp in a container")
 	fs.Var(&s.FileLimit, "file-limit", "largest single file")
 	fs.Var(&s.VolumeLimit, "volume-limit", "what all files of a session may take")
-	fs.Int64Var(&s.VolumeFiles, "volume-files", 200_000, "files and folders of a session")
+	fs.Int64Var(&s.VolumeFiles, "volume-files", d.VolumeFiles, "files and folders of a session")
 
-	s.RunTimeout, s.MaxRunTimeout, s.SoftWait = seconds(time.Minute), seconds(time.Hour), seconds(45*time.Second)
-	s.Linger = seconds(2 * time.Second)
-	s.IdleTimeout, s.Lifetime, s.StartTimeout = seconds(30*time.Minute), seconds(24*time.Hour), seconds(time.Minute)
+	s.RunTimeout, s.MaxRunTimeout, s.SoftWait = seconds(d.RunTimeout), seconds(d.MaxRunTimeout), seconds(45*time.Second)
+	s.Linger = seconds(d.Linger)
+	s.IdleTimeout, s.Lifetime, s.StartTimeout = seconds(d.IdleTimeout), seconds(d.Lifetime), seconds(d.StartTimeout)
 	fs.Var(&s.RunTimeout, "run-timeout", "how long a run may take that does not name its own timeout")
 	fs.Var(&s.MaxRunTimeout, "max-run-timeout", "the longest timeout that a run may name")
 	fs.Var(&s.Linger, "linger", "how long a run waits for what it has started and what looks endless")
@@ -130,8 +132,8 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	fs.Var(&s.IdleTimeout, "idle-timeout", "a session ends when nobody has used it for this long")
 	fs.Var(&s.Lifetime, "lifetime", "a session ends when it is this old")
 	fs.Var(&s.StartTimeout, "start-timeout", "how long a container may take to start")
-	fs.IntVar(&s.MaxSessions, "max-sessions", 10, "sessions at a time")
-	s.CodeLimit, s.OutputLimit = 100_000, 16_000
+	fs.IntVar(&s.MaxSessions, "max-sessions", d.MaxSessions, "sessions at a time")
+	s.CodeLimit, s.OutputLimit = byteSize(d.CodeBytes), byteSize(d.OutputBytes)
 	fs.Var(&s.CodeLimit, "code-limit", "the longest code that a run takes")
 	fs.Var(&s.OutputLimit, "output-limit", "the longest text of an answer; the whole output goes to a file")
 
@@ -139,7 +141,7 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	fs.Var(&s.ArtifactReadLimit, "artifact-read-limit", "the largest binary file that read_artifact gives whole")
 	s.UploadLimit, s.DownloadLimit, s.DownloadTimeout = 50_000_000, 500_000_000, seconds(2*time.Minute)
 	fs.Var(&s.UploadLimit, "upload-limit", "the largest file that is uploaded as text or as base64")
-	fs.Var(&s.DownloadLimit, "download-limit", "the largest file that is fetched from an address or taken from an allowed folder")
+	fs.Var(&s.DownloadLimit, "download-limit", "the largest file that is fetched from an address, taken from an allowed folder or given to run")
 	fs.BoolVar(&s.FetchURLs, "fetch-urls", true, "let upload_file fetch public addresses")
 	fs.Var(&s.DownloadTimeout, "download-timeout", "how long fetching a file may take")
 	fs.StringSliceVar(&s.AllowHostDir, "allow-host-dir", nil, "`folders` of this machine that files may be uploaded from and saved to")

@@ -26,7 +26,7 @@ func Write(w io.Writer, runs []sandbox.HistoryEntry) error {
 		Cells: []any{}, Format: 4, FormatMinor: 5,
 		Metadata: bookMetadata{
 			Kernel:   kernelSpec{Name: language.Jupyter, DisplayName: language.JupyterName, Language: string(language.Language)},
-			Language: languageInfo{Name: string(language.Language), Extension: language.Extension, MIMEType: language.MIMEType},
+			Language: languageInfo{Name: string(language.Language), Extension: language.Extensions[0], MIMEType: language.MIMEType},
 		},
 	}
 	ids := make(map[string]bool)

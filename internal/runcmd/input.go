@@ -1,0 +1,217 @@
+package runcmd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/docker/go-units"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// Request is a command line.
+type Request struct {
+	Args        []string // a file of code, or - for Stdin, and input files
+	Language    string   // empty: what the file's name says
+	Interactive bool     // a prompt; the file of code may be left out then
+	Out         string   // the folder that files are saved to; empty: none
+	Stdin       io.Reader
+	CodeBytes   int64 // the longest code
+	InputBytes  int64 // the largest input file
+	// Kernels are the languages that are on.
+	Kernels map[sandbox.Language]sandbox.KernelConfig
+}
+
+// Job is what a command line asks for.
+type Job struct {
+	Language    sandbox.Language
+	Code        string // empty: a prompt alone
+	Interactive bool
+	Out         string
+	History     string        // the file that keeps what was typed at the prompt
+	inputs      []string      // paths, whose last names are all different
+	dirs        *hostdir.Dirs // Out alone
+}
+
+// fromStdin, as the name of a file, is what comes on stdin.
+const fromStdin = "-"
+
+// Read checks a command line, reads its code and makes the folder that files are saved to. The error is a fault.
+func Read(q Request) (*Job, error) {
+	job := &Job{Interactive: q.Interactive, Out: q.Out, inputs: q.Args}
+	code := fromStdin
+	if !q.Interactive || len(q.Args) > 0 && isCode(q.Args[0]) {
+		code, job.inputs = q.Args[0], q.Args[1:]
+		text, err := readCode(code, q.Stdin, q.CodeBytes)
+		if err != nil {
+			return nil, err
+		}
+		job.Code = text
+	}
+	if err := job.setLanguage(q, code); err != nil {
+		return nil, err
+	}
+	if err := checkInputs(job.inputs, q.InputBytes); err != nil {
+		return nil, err
+	}
+	return job, job.makeOut()
+}
+
+func isCode(name string) bool {
+	_, known := sandbox.LanguageOfFile(name)
+	return known
+}
+
+// setLanguage finds the language: the one that is named, the one that the file's name says, or, at a prompt, the first.
+func (j *Job) setLanguage(q Request, name string) error {
+	language, known := sandbox.LanguageOfFile(name)
+	switch {
+	case q.Language != "":
+		if language, known = sandbox.LanguageCalled(q.Language); !known {
+			return fault.New(fault.InvalidArgument, "Use "+languages()+".", "There is no language %q.", q.Language)
+		}
+	case known:
+	case q.Interactive:
+		language = sandbox.Languages[0].Language
+	case name == fromStdin:
+		return fault.New(fault.InvalidArgument, "Say --language "+languages()+".", "The language of the code on stdin is not known.")
+	default:
+		return fault.New(fault.InvalidArgument,
+			"Say --language "+languages()+", or use one of the endings "+sandbox.JoinLanguages(" ", func(i sandbox.LanguageInfo) string { return strings.Join(i.Extensions, " ") })+".",
+			"The ending of %q is of no language that is known here.", name)
+	}
+	if _, on := q.Kernels[language]; !on {
+		return fault.New(fault.InvalidArgument, "Leave --"+language.Info().ImageFlag()+" off out.", "%s is switched off.", language.Info().Title)
+	}
+	j.Language = language
+	return nil
+}
+
+func languages() string {
+	return sandbox.JoinLanguages(" or ", func(i sandbox.LanguageInfo) string { return string(i.Language) })
+}
+
+// readCode reads a file of code.
+func readCode(name string, stdin io.Reader, limit int64) (string, error) {
+	from := stdin
+	if name != fromStdin {
+		file, err := openRegular(name)
+		if err != nil {
+			return "", err
+		}
+		defer func() { _ = file.Close() }()
+		from = file
+	}
+	text, err := io.ReadAll(io.LimitReader(from, limit+1))
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	switch {
+	case err != nil:
+		return "", cannotRead(name, err)
+	case int64(len(text)) > limit:
+		return "", fault.New(fault.CodeTooLarge, "Raise --code-limit, or give parts of it as input files that the code imports.",
+			"The code in %q has more than %s.", name, units.HumanSize(float64(limit)))
+	case !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0:
+		return "", fault.New(fault.InvalidContent, "Name a file of code, saved as UTF-8, first; files of data come behind it.", "%q is not text in UTF-8.", name)
+	}
+	return string(text), nil
+}
+
+// openRegular opens a file that is neither a folder nor a device. Its error is a fault.
+func openRegular(name string) (*os.File, error) {
+	info, err := os.Stat(name)
+	switch {
+	case err != nil:
+		return nil, cannotRead(name, err)
+	case info.IsDir():
+		return nil, fault.New(fault.InvalidArgument, "Name the files in it.", "%q is a folder.", name)
+	case !info.Mode().IsRegular():
+		return nil, fault.New(fault.InvalidArgument, "Name a file.", "%q is a device or a pipe.", name)
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, cannotRead(name, err)
+	}
+	return file, nil
+}
+
+func cannotRead(name string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fault.New(fault.NotFound, "Check the path: it is taken from the folder that you are in.", "There is no file %q.", name).Because(err)
+	}
+	return fault.New(fault.InvalidArgument, "Name a file that you may read.", "%q cannot be read: %v.", name, plainly(err)).Because(err)
+}
+
+func checkInputs(paths []string, limit int64) error {
+	var names []string
+	for _, path := range paths {
+		file, err := openRegular(path)
+		if err != nil {
+			return err
+		}
+		info, err := file.Stat()
+		_ = file.Close()
+		switch name := filepath.Base(path); {
+		case err != nil:
+			return cannotRead(path, err)
+		case info.Size() > limit:
+			return fault.New(fault.UploadTooLarge, "Raise --download-limit, or give a part of it.",
+				"%q has %s, and an input file may have %s.", path, units.HumanSize(float64(info.Size())), units.HumanSize(float64(limit)))
+		case slices.Contains(names, name):
+			return fault.New(fault.InvalidArgument, "Rename one of them: they come into one folder.", "Two input files are called %q.", name)
+		default:
+			names = append(names, name)
+		}
+	}
+	return nil
+}
+
+// uploadFile puts a file of the host into the session's working directory, under its own name.
+func (r *Runner) uploadFile(ctx context.Context, path string) error {
+	name, err := sandbox.CleanPath(filepath.Base(path))
+	if err != nil {
+		return err
+	}
+	file, err := openRegular(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	_, _, err = r.Manager.Upload(ctx, sandbox.Upload{SessionID: r.SessionID, Path: name, Overwrite: true, Content: file})
+	return err
+}
+
+// makeOut makes the folder that files are saved to.
+func (j *Job) makeOut() (err error) {
+	if j.Out == "" {
+		return nil
+	}
+	if j.Out, err = filepath.Abs(j.Out); err == nil {
+		err = os.MkdirAll(j.Out, 0o755)
+	}
+	if err == nil {
+		j.dirs, err = hostdir.New([]string{j.Out})
+	}
+	if err != nil {
+		return fault.New(fault.InvalidArgument, "Name a folder for --out that exists or can be made.", "Nothing can be saved to %q: %v.", j.Out, plainly(err)).Because(err)
+	}
+	return nil
+}
+
+// plainly leaves out what an error of the file system says of the path, which is told already.
+func plainly(err error) error {
+	var because *fs.PathError
+	if errors.As(err, &because) {
+		return because.Err
+	}
+	return err
+}

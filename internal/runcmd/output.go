@@ -1,0 +1,111 @@
+package runcmd
+
+import (
+	"bufio"
+	"io"
+	"strings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// printer prints one stream of a run as it comes: first what a terminal would show of it, line by line, and where that is
+// too long to be told, what is in the stream's file.
+type printer struct {
+	to       io.Writer
+	open     func(path string, offset int64) (io.ReadCloser, error)
+	mask     *secrets.Masker
+	lines    int64 // printed of what a terminal would show
+	bytes    int64 // of the file, printed or passed over
+	lineOpen bool  // what was printed does not end a line
+}
+
+// soFar prints what is new of a stream that goes on.
+func (p *printer) soFar(s sandbox.Stream) {
+	if s.Truncated() {
+		if p.mask == nil { // a secret may have come half
+			_ = p.printFile(s.Path)
+		}
+		return
+	}
+	whole := int64(strings.Count(s.Head, "\n"))
+	open := int64(0)
+	if s.Head != "" && !strings.HasSuffix(s.Head, "\n") {
+		open = 1
+	}
+	if s.Lines == whole+open { // else the cursor moves, and lines may still change
+		p.print(s.Head[:strings.LastIndexByte(s.Head, '\n')+1])
+	}
+}
+
+// rest prints what is left of a stream that is over, and returns how many of its bytes there is no trace of.
+func (p *printer) rest(s sandbox.Stream) (missing int64) {
+	if !s.Truncated() {
+		p.print(s.Head)
+		return 0
+	}
+	if s.Path != "" && p.printFile(s.Path) == nil {
+		return max(0, s.Bytes-p.bytes)
+	}
+	if p.bytes > 0 {
+		return s.Bytes - p.bytes
+	}
+	p.print(s.Head)
+	p.write("\n…\n" + s.Tail)
+	return s.OmittedBytes
+}
+
+// print prints a text without the lines that are printed already.
+func (p *printer) print(text string) {
+	lines := int64(strings.Count(text, "\n"))
+	for range p.lines {
+		_, text, _ = strings.Cut(text, "\n")
+	}
+	p.lines = max(p.lines, lines)
+	p.write(text)
+}
+
+func (p *printer) write(text string) {
+	if text != "" {
+		_, _ = io.WriteString(p.to, text)
+		p.lineOpen = !strings.HasSuffix(text, "\n")
+	}
+}
+
+// printFile prints what is new in the stream's file.
+func (p *printer) printFile(path string) error {
+	file, err := p.open(path, p.bytes)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	from := bufio.NewReader(file)
+	for p.lines > 0 {
+		line, err := from.ReadString('\n')
+		p.bytes += int64(len(line))
+		if err != nil {
+			return ignoreEOF(err)
+		}
+		p.lines--
+	}
+	if p.mask != nil { // whole: there are secrets of several lines
+		all, err := io.ReadAll(from)
+		p.bytes += int64(len(all))
+		p.write(string(p.mask.MaskBytes(all)))
+		return err
+	}
+	n, err := io.Copy(writerFunc(func(part []byte) (int, error) { p.write(string(part)); return len(part), nil }), from)
+	p.bytes += n
+	return err
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(part []byte) (int, error) { return f(part) }
+
+func ignoreEOF(err error) error {
+	if err == io.EOF { //nolint:errorlint // as a reader returns it
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,209 @@
+// Package runcmd runs files of code, and what is typed at a prompt, in a sandbox: for people and for scripts.
+//
+// Read makes a Job of a command line and touches nothing but the files that it names; Runner.Run does it.
+package runcmd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/docker/go-units"
+	"golang.org/x/term"
+	"golang.org/x/text/runes"
+	"golang.org/x/text/transform"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// Exit codes beside the code's own. What a supervisor gives a run that did not end by itself is 124 for timed out, 130 for
+// interrupted and 137 for killed.
+const (
+	ExitUnsaved     = 1   // the code ran, and its files could not be saved
+	ExitNotRun      = 2   // the code could not be run
+	ExitInterrupted = 130 // before the code began
+)
+
+// Runner does a Job in a session. All of its fields but SessionID have to be set.
+type Runner struct {
+	Manager        *sandbox.Manager
+	Job            *Job
+	SessionID      string // empty: the manager's default session
+	Stdout, Stderr *os.File
+	Draw           Draw        // nil: figures are files alone
+	Complain       func(error) // says what went wrong, which is most often a fault
+	stdout, stderr io.Writer   // harmless to a terminal
+}
+
+// Run does the job and returns the exit code. When ctx ends, what runs is interrupted, and what it has made is saved.
+func (r *Runner) Run(ctx context.Context) int {
+	r.stdout, r.stderr = harmless(r.Stdout), harmless(r.Stderr)
+	if err := r.upload(ctx); err != nil {
+		return r.notRun(ctx, err)
+	}
+	if !r.Job.Interactive {
+		return r.run(ctx, r.Job.Code)
+	}
+	if r.Job.Code != "" {
+		r.runTyped(ctx, r.Job.Code)
+	}
+	return r.prompt(ctx)
+}
+
+// harmless writes control characters as their pictures where a terminal would obey them.
+func harmless(f *os.File) io.Writer {
+	if !term.IsTerminal(int(f.Fd())) {
+		return f
+	}
+	return transform.NewWriter(f, runes.Map(text.Visible))
+}
+
+func (r *Runner) notRun(ctx context.Context, err error) int {
+	if ctx.Err() != nil {
+		return ExitInterrupted
+	}
+	r.Complain(err)
+	return ExitNotRun
+}
+
+func (r *Runner) upload(ctx context.Context) error {
+	for _, path := range r.Job.inputs {
+		if err := r.uploadFile(ctx, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runTyped is run for somebody at a prompt: an interrupt ends the run and not the program.
+func (r *Runner) runTyped(ctx context.Context, code string) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+	defer stop()
+	r.run(ctx, code)
+}
+
+// run runs code and returns its exit code.
+func (r *Runner) run(ctx context.Context, code string) int {
+	before, err := r.files(ctx)
+	if err != nil {
+		return r.notRun(ctx, err)
+	}
+	run, err := r.Manager.Run(sandbox.RunOptions{SessionID: r.SessionID, Language: r.Job.Language, Code: code})
+	if err != nil {
+		return r.notRun(ctx, err)
+	}
+	res, err := r.follow(ctx, run)
+	if err != nil {
+		return r.notRun(ctx, err)
+	}
+	r.show(res)
+	if r.Job.Out == "" {
+		r.listFiles(res)
+		return res.ExitCode
+	}
+	if err := r.save(context.WithoutCancel(ctx), before); err != nil {
+		r.Complain(err)
+		return cmp.Or(res.ExitCode, ExitUnsaved)
+	}
+	return res.ExitCode
+}
+
+// lookEvery is how often new output is looked for.
+const lookEvery = 200 * time.Millisecond
+
+// follow prints the run's output as it comes, and returns what the run came to.
+func (r *Runner) follow(ctx context.Context, run *sandbox.Run) (*sandbox.Result, error) {
+	open := func(path string, offset int64) (io.ReadCloser, error) {
+		return r.Manager.OpenFile(context.WithoutCancel(ctx), run.SessionID, path, sandbox.ReadOptions{Offset: offset, Limit: -1})
+	}
+	mask := r.Manager.Config().Mask
+	stdout, stderr := &printer{to: r.stdout, open: open, mask: mask}, &printer{to: r.stderr, open: open, mask: mask}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	interrupted := ctx.Done()
+	for {
+		select {
+		case <-interrupted:
+			run.Interrupt()
+			interrupted = nil
+		case <-tick.C:
+			soFar := run.SoFar(context.WithoutCancel(ctx))
+			stdout.soFar(soFar.Stdout)
+			stderr.soFar(soFar.Stderr)
+		case <-run.Done():
+			res, err := run.Result()
+			if err != nil {
+				return nil, err
+			}
+			for _, p := range []struct {
+				*printer
+				stream sandbox.Stream
+				name   string
+			}{{stdout, res.Stdout, "stdout"}, {stderr, res.Stderr, "stderr"}} {
+				if missing := p.rest(p.stream); missing > 0 {
+					r.say("%d of %d bytes of %s were not kept", missing, p.stream.Bytes, p.name)
+				}
+				if r.Job.Interactive && p.lineOpen {
+					fmt.Fprintln(p.to) // a prompt begins a line
+				}
+			}
+			return res, nil
+		}
+	}
+}
+
+// say writes what is not the code's own to stderr.
+func (r *Runner) say(format string, args ...any) {
+	fmt.Fprintf(r.stderr, "code-sandbox-mcp: "+format+"\n", args...)
+}
+
+// show prints what a run came to beside its output.
+func (r *Runner) show(res *sandbox.Result) {
+	for _, b := range res.Background {
+		r.say("printed meanwhile by an earlier run:\n%s", b.Text)
+	}
+	for _, d := range res.Displays {
+		r.display(d)
+	}
+	if res.Value != nil && r.Job.Interactive {
+		fmt.Fprintln(r.stdout, *res.Value)
+	}
+	if e := res.Error; e != nil {
+		fmt.Fprintln(r.stderr, cmp.Or(e.Traceback, e.Name+": "+e.Message))
+	}
+	for _, note := range res.Notes {
+		r.say("%s", note)
+	}
+	for _, what := range res.GoesOn {
+		r.say("not waited for any longer: %s", what)
+	}
+	config := r.Manager.Config()
+	switch took := res.Duration.Round(time.Millisecond); {
+	case res.Status == sandbox.TimedOut:
+		r.say("timed out after %v; --run-timeout sets how long it may take", took)
+	case res.Status == sandbox.Cancelled:
+		r.say("interrupted after %v", took)
+	case res.Status == sandbox.Killed && res.Cause == "memory":
+		r.say("killed: it ran out of memory; --memory-limit (%s) sets how much it may have", units.BytesSize(float64(config.Limits.MemoryBytes)))
+	case res.Status == sandbox.Killed:
+		r.say("killed after %v: the interpreter died (%s)", took, cmp.Or(res.Cause, "nobody knows why"))
+	}
+	if res.VariablesLost && r.Job.Interactive {
+		r.say("variables are gone, files are kept")
+	}
+}
+
+// display draws a figure where the terminal can, and prints what was shown as text; other things are files.
+func (r *Runner) display(d sandbox.Display) {
+	if r.Draw != nil && r.Draw(r.Stdout, d.Data) {
+		return
+	}
+	if text := d.Data["text/plain"]; d.Path == "" && len(text) > 0 {
+		fmt.Fprintln(r.stdout, string(text))
+	}
+}

@@ -1,0 +1,104 @@
+package runcmd
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/docker/go-units"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// listFiles says which files a run has made, where none are saved.
+func (r *Runner) listFiles(res *sandbox.Result) {
+	var names []string
+	for _, a := range res.Artifacts {
+		names = append(names, a.Path+" ("+units.HumanSize(float64(a.SizeBytes))+")")
+	}
+	if len(names) > 0 {
+		r.say("%d files made; --out FOLDER saves them: %s", res.ArtifactsTotal, strings.Join(names, ", "))
+	}
+}
+
+// files returns the session's files where they will be saved, by their paths.
+func (r *Runner) files(ctx context.Context) (map[string]sandbox.File, error) {
+	found := make(map[string]sandbox.File)
+	if r.Job.Out == "" {
+		return found, nil
+	}
+	end, err := r.Manager.WalkFiles(ctx, r.SessionID, false, func(e sandbox.Entry) error {
+		if e.Kind == 'f' {
+			found[e.Path] = e.File
+		}
+		return nil
+	})
+	if f := (*fault.Error)(nil); errors.As(err, &f) && f.Code == fault.SessionNotFound { // it comes with the first run
+		return found, nil
+	}
+	if err == nil && (!end.Complete || end.Skipped > 0) {
+		r.say("there are more files than can be listed, and they are not saved")
+	}
+	return found, err
+}
+
+// save copies the files that are new or changed to the folder. Their paths are hostile, and lead nowhere else.
+func (r *Runner) save(ctx context.Context, before map[string]sandbox.File) error {
+	after, err := r.files(ctx)
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(after, func(path string, f sandbox.File) bool {
+		return before[path] == f || strings.HasPrefix(path, "input/")
+	})
+	root, err := os.OpenRoot(r.Job.Out)
+	if err != nil {
+		return cannotRead(r.Job.Out, err)
+	}
+	defer func() { _ = root.Close() }()
+	var problems []error
+	for _, path := range slices.Sorted(maps.Keys(after)) {
+		if err := r.saveFile(ctx, root, path); err != nil {
+			r.Complain(err)
+			problems = append(problems, err)
+		}
+	}
+	if len(problems) > 0 {
+		return fault.New(fault.ExecutionFailed, "See above; run it again with another --out.", "%d of %d files were not saved.", len(problems), len(after))
+	}
+	if len(after) > 0 {
+		r.say("%d files saved to %s: %s", len(after), r.Job.Out, strings.Join(slices.Sorted(maps.Keys(after)), ", "))
+	}
+	return nil
+}
+
+func (r *Runner) saveFile(ctx context.Context, root *os.Root, path string) error {
+	clean, err := sandbox.CleanPath(path)
+	if err != nil {
+		return err
+	}
+	local := filepath.FromSlash(clean)
+	if err := root.MkdirAll(filepath.Dir(local), 0o755); err != nil {
+		return fault.New(fault.InvalidPath, "Move away what is in its place, or name another folder.", "%q cannot be saved to %s: %v.", clean, r.Job.Out, plainly(err)).Because(err)
+	}
+	from, err := r.Manager.OpenFile(ctx, r.SessionID, clean, sandbox.ReadOptions{Limit: -1})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	to, err := r.Job.dirs.Create(filepath.Join(r.Job.Out, local), filepath.Base(local), true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = to.Close() }()
+	if _, err := io.Copy(to, from); err != nil {
+		return err
+	}
+	return to.Commit()
+}

@@ -1,0 +1,21 @@
+package podman
+
+import (
+	"cmp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// Kernel returns how the containers of a language are made on this engine, for sandbox.Config.Kernels: of the image,
+// which needs the language's interpreter and no more, or for "" of the one that `code-sandbox-mcp setup` makes.
+func Kernel(language sandbox.Language, image string) sandbox.KernelConfig {
+	kernel := sandbox.KernelConfig{
+		Image: cmp.Or(image, containers.ImageRef(string(language))), Interpreter: language.Info().Interpreter,
+		Command: containers.Program(string(language)), Join: containers.Join(), Setup: "code-sandbox-mcp setup",
+	}
+	if language == sandbox.Python {
+		kernel.Document = containers.Document()
+	}
+	return kernel
+}
