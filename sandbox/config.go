@@ -56,7 +56,9 @@ type Config struct {
 	// StateDir has the locks that distinguish live servers' sessions from dead ones'. Servers that
 	// share an engine and a user must share it.
 	StateDir string
-	// Host marks what this machine's servers made on an engine that others use too.
+	// Host marks what this machine's servers made on an engine that others use too. What has the mark and no lock in
+	// StateDir is removed. Letters and digits; empty: made of StateDir, which will do where no other machine uses
+	// the engine.
 	Host   string
 	Logger *slog.Logger
 }

@@ -7,8 +7,11 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,8 +42,9 @@ type Manager struct {
 }
 
 // NewManager makes a manager that does nothing yet: the engine is used from the first Run on, or
-// from Prewarm. Close it in the end.
+// from Prewarm. Close it in the end, and the engine after it.
 func NewManager(config Config) *Manager {
+	config.Host = cmp.Or(config.Host, fmt.Sprintf("%x", sha256.Sum256([]byte(config.StateDir)))[:16])
 	ctx, stop := context.WithCancel(context.Background())
 	m := &Manager{config: config, sessions: make(map[string]*session), expired: make(map[string]string), ctx: ctx, stop: stop}
 	m.working.Go(m.expire)

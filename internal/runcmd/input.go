@@ -117,13 +117,19 @@ func readCode(name string, stdin io.Reader, limit int64) (string, error) {
 	switch {
 	case err != nil:
 		return "", cannotRead(name, err)
+	case bytes.IndexByte(text, 0) >= 0:
+		return "", notText(name)
 	case int64(len(text)) > limit:
 		return "", fault.New(fault.CodeTooLarge, "Raise --code-limit, or give parts of it as input files that the code imports.",
 			"The code in %q has more than %s.", name, units.HumanSize(float64(limit)))
-	case !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0:
-		return "", fault.New(fault.InvalidContent, "Name a file of code, saved as UTF-8, first; files of data come behind it.", "%q is not text in UTF-8.", name)
+	case !utf8.Valid(text):
+		return "", notText(name)
 	}
 	return string(text), nil
+}
+
+func notText(name string) error {
+	return fault.New(fault.InvalidContent, "Name a file of code, saved as UTF-8, first; files of data come behind it.", "%q is not text in UTF-8.", name)
 }
 
 // openRegular opens a file that is neither a folder nor a device. Its error is a fault.
@@ -195,10 +201,7 @@ func (j *Job) makeOut() (err error) {
 	if j.Out == "" {
 		return nil
 	}
-	if j.Out, err = filepath.Abs(j.Out); err == nil {
-		err = os.MkdirAll(j.Out, 0o755)
-	}
-	if err == nil {
+	if err = os.MkdirAll(j.Out, 0o755); err == nil {
 		j.dirs, err = hostdir.New([]string{j.Out})
 	}
 	if err != nil {

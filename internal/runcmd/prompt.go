@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/peterh/liner"
+	"golang.org/x/term"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
@@ -39,7 +40,11 @@ func (r *Runner) prompt(ctx context.Context) int {
 // ask reads lines until they make code that is finished.
 func (r *Runner) ask(ctx context.Context, editor *liner.State) (string, error) {
 	var code string
-	for sign := ">>> "; ; sign = "... " {
+	sign, next := ">>> ", "... "
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		sign, next = "", "" // nobody types
+	}
+	for ; ; sign = next {
 		line, err := promptFor(ctx, editor, sign)
 		if err != nil {
 			if errors.Is(err, io.EOF) && code != "" {

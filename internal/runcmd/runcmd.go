@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"time"
 
 	"github.com/docker/go-units"
@@ -174,7 +175,7 @@ func (r *Runner) show(res *sandbox.Result) {
 		fmt.Fprintln(r.stdout, *res.Value)
 	}
 	if e := res.Error; e != nil {
-		fmt.Fprintln(r.stderr, cmp.Or(e.Traceback, e.Name+": "+e.Message))
+		fmt.Fprintln(r.stderr, strings.TrimRight(cmp.Or(e.Traceback, e.Name+": "+e.Message), "\n"))
 	}
 	for _, note := range res.Notes {
 		r.say("%s", note)

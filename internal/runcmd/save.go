@@ -92,7 +92,11 @@ func (r *Runner) saveFile(ctx context.Context, root *os.Root, path string) error
 		return err
 	}
 	defer func() { _ = from.Close() }()
-	to, err := r.Job.dirs.Create(filepath.Join(r.Job.Out, local), filepath.Base(local), true)
+	place, err := filepath.Abs(filepath.Join(r.Job.Out, local))
+	if err != nil {
+		return err
+	}
+	to, err := r.Job.dirs.Create(place, filepath.Base(local), true)
 	if err != nil {
 		return err
 	}
