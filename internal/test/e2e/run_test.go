@@ -1,0 +1,340 @@
+package e2e
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/pty"
+)
+
+// runner is a folder of files in which a person uses `run`.
+type runner struct {
+	dir, state string
+}
+
+func newRunner(t *testing.T, files map[string]string) runner {
+	t.Helper()
+	r := runner{t.TempDir(), t.TempDir()}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(r.dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		eventually(t, "no session is left", func() (bool, string) {
+			list := shell(t, r.state, "sessions", "list")
+			return list.stdout == "no sessions\n", list.stdout + list.stderr
+		})
+	})
+	return r
+}
+
+// command is a command line in the folder, with this environment and no more.
+func (r runner) command(args []string, env ...string) *exec.Cmd {
+	cmd := exec.Command(binary, append([]string{"run", "--state-dir", r.state}, args...)...)
+	cmd.Dir = r.dir
+	cmd.Env = append([]string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}, env...)
+	return cmd
+}
+
+func (r runner) run(stdin string, args []string, env ...string) shellResult {
+	cmd := r.command(args, env...)
+	var stdout, stderr strings.Builder
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	_ = cmd.Run()
+	return shellResult{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// files are the files below a folder, with what is in them as far as it is text.
+func filesBelow(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	found := make(map[string]string)
+	err := filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		name, _ := filepath.Rel(folder, path)
+		found[name] = string(text)
+		if strings.HasSuffix(name, ".png") {
+			found[name] = string(text[1:4])
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// sumPython uses an input file, prints to both streams, draws, makes a file, and ends with a code of its own.
+const sumPython = `import csv, os, sys
+import matplotlib.pyplot as plt
+total = sum(int(row["n"]) for row in csv.DictReader(open("data.csv")))
+print("total", total)
+print("a warning", file=sys.stderr)
+plt.plot([1, 2]); plt.show()
+os.makedirs("tables", exist_ok=True)
+open("tables/sum.txt", "w").write(str(total))
+total
+sys.exit(3)
+`
+
+func TestAFileOfCodeIsRunFromAShell(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t, map[string]string{
+		"sum.py": sumPython, "data.csv": "n\n1\n41\n", "greet.ts": "const who: string = 'you'; console.log(`hello ${who}`)",
+		"raise.py": "def f():\n    return 1 / 0\nf()\n", "long.py": "for i in range(20000):\n    print('row', i)\n", "endless.py": "while True:\n    pass\n",
+		"memory.py": "x = bytearray(400 << 20)\n", "secret.py": "import os\nprint(os.environ['TOKEN'])\n",
+	})
+	var rows strings.Builder
+	for i := range 20000 {
+		rows.WriteString("row " + strconv.Itoa(i) + "\n")
+	}
+	took := regexp.MustCompile(`\d+(\.\d+)?m?s\b`)
+	for _, test := range []struct {
+		name, stdin string
+		args        []string
+		want        shellResult
+	}{
+		{"files are listed", "", []string{"sum.py", "data.csv"},
+			shellResult{"total 42\n", "a warning\ncode-sandbox-mcp: 2 files made; --out FOLDER saves them: tables/sum.txt (2B), output/figure-1.png (16.04kB)\n", 3}},
+		{"files are saved", "", []string{"sum.py", "data.csv", "--out", "results"},
+			shellResult{"total 42\n", "a warning\ncode-sandbox-mcp: 2 files saved to results: output/figure-1.png, tables/sum.txt\n", 3}},
+		{"TypeScript", "", []string{"greet.ts"}, shellResult{"hello you\n", "", 0}},
+		{"stdin", "console.log(6 * 7); process.exit(4)", []string{"-", "--language", "js"}, shellResult{"42\n", "", 4}},
+		{"an exception", "", []string{"raise.py"}, shellResult{"",
+			"Traceback (most recent call last):\n  File \"<cell 1>\", line 3, in <module>\n    f()\n    ~^^\n  File \"<cell 1>\", line 2, in f\n    return 1 / 0\n           ~~^~~\nZeroDivisionError: division by zero\n", 1}},
+		{"output of any length", "", []string{"long.py"}, shellResult{rows.String(), "", 0}},
+		{"a timeout", "", []string{"endless.py", "--run-timeout", "1"}, shellResult{"",
+			"Traceback (most recent call last):\n  File \"<cell 1>\", line N, in <module>\nKeyboardInterrupt\ncode-sandbox-mcp: timed out after TIME; --run-timeout sets how long it may take\n", 124}},
+		{"out of memory", "", []string{"memory.py", "--memory-limit", "128m"},
+			shellResult{"", "code-sandbox-mcp: killed: it ran out of memory; --memory-limit (128MiB) sets how much it may have\n", 137}},
+		{"a secret", "", []string{"secret.py", "--pass-through-env", "TOKEN"}, shellResult{"[masked: TOKEN]\n", "", 0}},
+		{"no such file", "", []string{"no.py"},
+			shellResult{"", "not_found: There is no file \"no.py\".\nHint: Check the path: it is taken from the folder that you are in.\n", 2}},
+		{"no file", "", nil,
+			shellResult{"", "code-sandbox-mcp: run: name a file of code, or - for stdin; or ask for a prompt with -i\nRun 'code-sandbox-mcp --help' for usage.\n", 2}},
+		{"no such session", "", []string{"sum.py", "--session", "../x"}, shellResult{"",
+			"invalid_session_id: \"../x\" is not a session id.\nHint: Use 1 to 64 letters, digits, _ or -, beginning with a letter or digit; or leave session_id out for the default session.\n", 2}},
+		{"no engine", "", []string{"sum.py", "--engine-url", "unix:///no/such/socket"}, shellResult{"",
+			"engine_unavailable: Podman does not answer at the address that --engine-url or CONTAINER_HOST gives.\nHint: check --engine-url and CONTAINER_HOST, or unset them to use this machine's own Podman\n", 2}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := r.run(test.stdin, test.args, "TOKEN=correct-horse-battery")
+			if strings.Contains(test.want.stderr, "TIME") { // and where the loop was
+				got.stderr = took.ReplaceAllString(got.stderr, "TIME")
+				got.stderr = regexp.MustCompile(`line \d, in <module>\n.*\n`).ReplaceAllString(got.stderr, "line N, in <module>\n")
+			}
+			if got != test.want {
+				t.Errorf("got  %d %q %.2000q\nwant %d %q %.2000q", got.code, got.stderr, got.stdout, test.want.code, test.want.stderr, test.want.stdout)
+			}
+		})
+	}
+	if got := filesBelow(t, filepath.Join(r.dir, "results")); len(got) != 2 || got["output/figure-1.png"] != "PNG" || got["tables/sum.txt"] != "42" {
+		t.Errorf("saved: %q", got)
+	}
+}
+
+func TestFilesAreSavedNowhereButInTheFolder(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t, map[string]string{"hostile.py": `import os
+for name in "away/evil.txt", "evil/x.txt", "fine/a.txt", "file.txt":
+    os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+    open(name, "w").write(name)
+os.symlink("/etc/passwd", "passwd.txt")
+os.mkfifo("pipe.txt")
+open("data.csv", "a").write("more")
+`, "data.csv": "n", "outside": "kept"})
+	elsewhere, out := t.TempDir(), filepath.Join(r.dir, "out")
+	for _, err := range []error{
+		os.Mkdir(out, 0o755), os.Symlink(elsewhere, filepath.Join(out, "away")), os.Symlink("../outside", filepath.Join(out, "file.txt")),
+		os.WriteFile(filepath.Join(out, "evil"), []byte("a file"), 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := r.run("", []string{"hostile.py", "data.csv", "--out", "out"})
+	if got.code != 1 || strings.Count(got.stderr, "Hint: ") != 3 || !strings.Contains(got.stderr, `"away/evil.txt"`) && !strings.Contains(got.stderr, "away") ||
+		!strings.Contains(got.stderr, "2 of 5 files were not saved") {
+		t.Errorf("exit status %d: %s", got.code, got.stderr)
+	}
+	if found := filesBelow(t, elsewhere); len(found) != 0 {
+		t.Errorf("outside there is %q", found)
+	}
+	here := filesBelow(t, r.dir)
+	for name, want := range map[string]string{"outside": "kept", "data.csv": "n", "out/evil": "a file", "out/fine/a.txt": "fine/a.txt", "out/file.txt": "file.txt", "out/data.csv": "nmore"} {
+		if here[name] != want {
+			t.Errorf("%s: %q, want %q", name, here[name], want)
+		}
+	}
+	if len(here) != 7 {
+		t.Errorf("there is %q", here)
+	}
+}
+
+func TestASessionOfRunsLasts(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t, map[string]string{"a.py": "x = 41\nopen('old.txt', 'w').write('x')\n", "b.py": "print(x + 1)\nopen('new.txt', 'w').write('y')\n"})
+	const id = "e2e-run-session"
+	if got := r.run("", []string{"a.py", "--session", id}); got.code != 0 {
+		t.Fatal(got)
+	}
+	got := r.run("", []string{"b.py", "--session", id, "--out", "out"})
+	if want := (shellResult{"42\n", "code-sandbox-mcp: 1 files saved to out: new.txt\n", 0}); got != want {
+		t.Errorf("got %+v", got)
+	}
+	// The server's tools have it too, and it is theirs meanwhile.
+	s := start(t, setup{stateDir: r.state})
+	if value := s.complete(python, object{"session_id": id, "code": "x"}).Meta.Run.value(); value != "41" {
+		t.Errorf("x is %s", value)
+	}
+	if got := r.run("", []string{"b.py", "--session", id}); got.code != 2 || !strings.HasPrefix(got.stderr, "session_busy: ") {
+		t.Errorf("got %+v", got)
+	}
+	s.end()
+	mustShell(t, r.state, "sessions", "close", id)
+}
+
+func TestOutputComesAtOnceAndAnInterruptSavesWhatThereIs(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t, map[string]string{"wait.py": "import time\nopen('part.txt', 'w').write('so far')\nprint('begun', flush=True)\ntime.sleep(600)\n"})
+	cmd := r.command([]string{"wait.py", "--run-timeout", "700", "--out", "out"})
+	end := begin(t, cmd, "begun")
+	interrupt(t, cmd)
+	if code, stderr := end(); code != 130 || !strings.Contains(stderr, "KeyboardInterrupt") || !strings.Contains(stderr, "interrupted after") {
+		t.Errorf("exit status %d: %s", code, stderr)
+	}
+	if got := filesBelow(t, filepath.Join(r.dir, "out")); len(got) != 1 || got["part.txt"] != "so far" {
+		t.Errorf("saved: %q", got)
+	}
+}
+
+func TestASecondInterruptEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t, map[string]string{"stubborn.py": `import time
+print("begun", flush=True)
+while True:
+    try:
+        time.sleep(600)
+    except KeyboardInterrupt:
+        print("no", flush=True)
+`})
+	cmd := r.command([]string{"stubborn.py", "--run-timeout", "700"})
+	end := begin(t, cmd, "begun", func() { interrupt(t, cmd) }, "no")
+	interrupt(t, cmd)
+	if code, stderr := end(); code != 130 || strings.Contains(stderr, "interrupted after") {
+		t.Errorf("exit status %d: %s", code, stderr)
+	}
+}
+
+func interrupt(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Error(err)
+	}
+}
+
+// begin starts a command, and awaits lines of its output and does things in between. end awaits its end.
+func begin(t *testing.T, cmd *exec.Cmd, steps ...any) (end func() (code int, stderr string)) {
+	t.Helper()
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	lines := bufio.NewReader(stdout)
+	for _, step := range steps {
+		switch step := step.(type) {
+		case string:
+			if line, err := lines.ReadString('\n'); line != step+"\n" {
+				t.Fatalf("a line is %q, %v", line, err)
+			}
+		case func():
+			step()
+		}
+	}
+	return func() (int, string) {
+		_, _ = io.Copy(io.Discard, lines)
+		_ = cmd.Wait()
+		return cmd.ProcessState.ExitCode(), stderr.String()
+	}
+}
+
+func TestAPromptReadsFromAPipe(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t, map[string]string{"lib.py": "def double(n):\n    return 2 * n\n", "b.js": "const a = 20"})
+	got := r.run("x = double(20)\ndef more(n):\n    return n + 2\n\nmore(x)\nprint('open', end='')\n1/0\nx", []string{"-i", "lib.py"})
+	want := shellResult{"42\nopen\n40\n", "Traceback (most recent call last):\n  File \"<cell 5>\", line 1, in <module>\n    1/0\nZeroDivisionError: division by zero\n", 0}
+	if got.stderr = regexp.MustCompile(`<cell \d>|    ~\^~\n`).ReplaceAllStringFunc(got.stderr, func(s string) string {
+		if s[0] == '<' {
+			return "<cell 5>"
+		}
+		return ""
+	}); got != want {
+		t.Errorf("got %+v", got)
+	}
+	if got := r.run("if (a) {\n  a + 1\n}\n", []string{"-i", "b.js"}); got != (shellResult{"21\n", "", 0}) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestAPromptOnATerminal(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t, nil)
+	screen, other := pty.Open(t, 80)
+	shown := pty.Watch(other)
+	cmd := r.command([]string{"-i"}, "TERM=xterm-kitty")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = screen, screen, screen
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	typed := func(keys, awaited string) {
+		t.Helper()
+		if _, err := other.WriteString(keys); err != nil {
+			t.Fatal(err)
+		}
+		shown.Await(awaited)
+	}
+	const interruptKey, endKey, upKey = "\x03", "\x04", "\x1b[A"
+	shown.Await(">>> ")
+	typed("import time; x = 41\r", "x = 41\r\n")
+	typed("print('loop', 'begins'); time.sleep(600)\r", "loop begins")
+	typed(interruptKey, "interrupted after")
+	typed("half a li"+interruptKey, "half a li")
+	typed("print('x is', x + 1)\r", "x is 42") // and the variables are kept
+	typed("print('\\x1b[31m', 'harmless')\r", "harmless\r\n")
+	typed("import matplotlib.pyplot as plt; plt.plot([1, 2]); plt.show()\r", "\x1b_Gf=100,a=T,m=")
+	shown.Await("figure-1.png")
+	typed("for i in range(2):\r    print('i is', i)\r\r", "i is 1")
+	typed(upKey+upKey+"\x01list(\x05"+"\r", "list(")
+	typed(endKey, "")
+	_ = cmd.Wait()
+	screen.Close()
+	<-shown.Done
+	if code := cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("exit status %d:\n%q", code, shown.String())
+	}
+	if strings.Contains(shown.String(), "\x1b[31m") {
+		t.Error("the code has sent a sequence to the terminal")
+	}
+	if past, err := os.ReadFile(filepath.Join(r.state, "prompt-history")); err != nil || !strings.Contains(string(past), "x = 41\n") || strings.Contains(string(past), "half a li") {
+		t.Errorf("the history has %q, %v", past, err)
+	}
+}

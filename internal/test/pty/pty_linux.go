@@ -1,0 +1,81 @@
+// Package pty has pseudo-terminals for tests.
+package pty
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Open opens a terminal of the given width, until the test ends: what is written to screen can be read from the
+// other end, and what is written there is typed.
+func Open(t testing.TB, columns uint16) (screen, other *os.File) {
+	t.Helper()
+	other, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close() })
+	if err := unix.IoctlSetPointerInt(int(other.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(int(other.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	screen, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = screen.Close() })
+	if err := unix.IoctlSetWinsize(int(screen.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}); err != nil {
+		t.Fatal(err)
+	}
+	return screen, other
+}
+
+// Display keeps what appears on a screen.
+type Display struct {
+	mu    sync.Mutex
+	drawn sync.Cond // something came
+	text  strings.Builder
+	Done  chan struct{} // closed when the screen is
+}
+
+// Watch keeps what is written to the screen of a terminal.
+func Watch(other *os.File) *Display {
+	d := &Display{Done: make(chan struct{})}
+	d.drawn.L = &d.mu
+	go func() {
+		defer close(d.Done)
+		_, _ = io.Copy(d, other) // ends with an error when the screen is closed
+	}()
+	return d
+}
+
+func (d *Display) Write(p []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.drawn.Broadcast()
+	return d.text.Write(p)
+}
+
+// Await returns when text has been drawn.
+func (d *Display) Await(text string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for !strings.Contains(d.text.String(), text) {
+		d.drawn.Wait()
+	}
+}
+
+func (d *Display) String() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.text.String()
+}
