@@ -113,7 +113,6 @@ func readCode(name string, stdin io.Reader, limit int64) (string, error) {
 		from = file
 	}
 	text, err := io.ReadAll(io.LimitReader(from, limit+1))
-	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	switch {
 	case err != nil:
 		return "", cannotRead(name, err)

@@ -30,7 +30,7 @@ func request(args ...string) Request {
 }
 
 func TestACommandLineIsRead(t *testing.T) {
-	folder(t, map[string]string{"a.py": "\ufeffx = 1\r\n", "b.TS": "let x", "c": "2", "data.csv": "1,2"})
+	folder(t, map[string]string{"a.py": "x = 1\r\n", "b.TS": "let x", "c": "2", "data.csv": "1,2"})
 	typed := func(args ...string) Request {
 		q := request(args...)
 		q.Interactive = true

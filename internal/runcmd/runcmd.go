@@ -50,6 +50,7 @@ func (r *Runner) Run(ctx context.Context) int {
 	if !r.Job.Interactive {
 		return r.run(ctx, r.Job.Code)
 	}
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // one that comes just after a run's end must not end us
 	if r.Job.Code != "" {
 		r.runTyped(ctx, r.Job.Code)
 	}
@@ -90,7 +91,7 @@ func (r *Runner) runTyped(ctx context.Context, code string) {
 
 // run runs code and returns its exit code.
 func (r *Runner) run(ctx context.Context, code string) int {
-	before, err := r.files(ctx)
+	before, err := r.filesNow(ctx)
 	if err != nil {
 		return r.notRun(ctx, err)
 	}

@@ -3,6 +3,7 @@ package runcmd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -22,13 +23,23 @@ func (r *Runner) listFiles(res *sandbox.Result) {
 	for _, a := range res.Artifacts {
 		names = append(names, a.Path+" ("+units.HumanSize(float64(a.SizeBytes))+")")
 	}
+	if res.ArtifactsTotal > len(names) {
+		names = append(names, "…")
+	}
 	if len(names) > 0 {
-		r.say("%d files made; --out FOLDER saves them: %s", res.ArtifactsTotal, strings.Join(names, ", "))
+		r.say("%s made; --out FOLDER keeps what is made: %s", files(res.ArtifactsTotal), strings.Join(names, ", "))
 	}
 }
 
-// files returns the session's files where they will be saved, by their paths.
-func (r *Runner) files(ctx context.Context) (map[string]sandbox.File, error) {
+func files(n int) string {
+	if n == 1 {
+		return "1 file"
+	}
+	return fmt.Sprintf("%d files", n)
+}
+
+// filesNow returns the session's files where they will be saved, by their paths.
+func (r *Runner) filesNow(ctx context.Context) (map[string]sandbox.File, error) {
 	found := make(map[string]sandbox.File)
 	if r.Job.Out == "" {
 		return found, nil
@@ -50,7 +61,7 @@ func (r *Runner) files(ctx context.Context) (map[string]sandbox.File, error) {
 
 // save copies the files that are new or changed to the folder. Their paths are hostile, and lead nowhere else.
 func (r *Runner) save(ctx context.Context, before map[string]sandbox.File) error {
-	after, err := r.files(ctx)
+	after, err := r.filesNow(ctx)
 	if err != nil {
 		return err
 	}
@@ -70,10 +81,10 @@ func (r *Runner) save(ctx context.Context, before map[string]sandbox.File) error
 		}
 	}
 	if len(problems) > 0 {
-		return fault.New(fault.ExecutionFailed, "See above; run it again with another --out.", "%d of %d files were not saved.", len(problems), len(after))
+		return fault.New(fault.ExecutionFailed, "See above; run it again with another --out.", "%d of %s could not be saved.", len(problems), files(len(after)))
 	}
 	if len(after) > 0 {
-		r.say("%d files saved to %s: %s", len(after), r.Job.Out, strings.Join(slices.Sorted(maps.Keys(after)), ", "))
+		r.say("%s saved to %s: %s", files(len(after)), r.Job.Out, strings.Join(slices.Sorted(maps.Keys(after)), ", "))
 	}
 	return nil
 }

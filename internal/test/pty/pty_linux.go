@@ -44,6 +44,7 @@ type Display struct {
 	mu    sync.Mutex
 	drawn sync.Cond // something came
 	text  strings.Builder
+	seen  int           // of the text, by Await
 	Done  chan struct{} // closed when the screen is
 }
 
@@ -65,11 +66,15 @@ func (d *Display) Write(p []byte) (int, error) {
 	return d.text.Write(p)
 }
 
-// Await returns when text has been drawn.
+// Await returns when text has been drawn, behind what was awaited before.
 func (d *Display) Await(text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for !strings.Contains(d.text.String(), text) {
+	for {
+		if at := strings.Index(d.text.String()[d.seen:], text); at >= 0 {
+			d.seen += at + len(text)
+			return
+		}
 		d.drawn.Wait()
 	}
 }
