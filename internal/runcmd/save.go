@@ -23,12 +23,21 @@ func (r *Runner) listFiles(res *sandbox.Result) {
 	for _, a := range res.Artifacts {
 		names = append(names, a.Path+" ("+units.HumanSize(float64(a.SizeBytes))+")")
 	}
-	if res.ArtifactsTotal > len(names) {
-		names = append(names, "…")
-	}
 	if len(names) > 0 {
-		r.say("%s made; --out FOLDER keeps what is made: %s", files(res.ArtifactsTotal), strings.Join(names, ", "))
+		r.say("%s made; --out FOLDER keeps what is made: %s", files(res.ArtifactsTotal), named(names, res.ArtifactsTotal))
 	}
+}
+
+// mostNamed is how many files are named.
+const mostNamed = 20
+
+// named joins the names of the first of so many files.
+func named(names []string, total int) string {
+	list := strings.Join(names[:min(len(names), mostNamed)], ", ")
+	if total > mostNamed {
+		list += ", …"
+	}
+	return list
 }
 
 func files(n int) string {
@@ -84,7 +93,7 @@ func (r *Runner) save(ctx context.Context, before map[string]sandbox.File) error
 		return fault.New(fault.ExecutionFailed, "See above; run it again with another --out.", "%d of %s could not be saved.", len(problems), files(len(after)))
 	}
 	if len(after) > 0 {
-		r.say("%s saved to %s: %s", files(len(after)), r.Job.Out, strings.Join(slices.Sorted(maps.Keys(after)), ", "))
+		r.say("%s saved to %s: %s", files(len(after)), r.Job.Out, named(slices.Sorted(maps.Keys(after)), len(after)))
 	}
 	return nil
 }
