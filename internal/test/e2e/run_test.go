@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -31,10 +32,10 @@ func newRunner(t *testing.T, files map[string]string) runner {
 		}
 	}
 	t.Cleanup(func() {
-		eventually(t, "no session is left", func() (bool, string) {
-			list := shell(t, r.state, "sessions", "list")
-			return list.stdout == "no sessions\n", list.stdout + list.stderr
-		})
+		eventually(t, "what clears up is over", func() (bool, string) { k := keepers(r.state); return len(k) == 0, fmt.Sprint(k) })
+		if list := shell(t, r.state, "sessions", "list"); list.stdout != "no sessions\n" {
+			t.Errorf("left: %s%s", list.stdout, list.stderr)
+		}
 	})
 	return r
 }
