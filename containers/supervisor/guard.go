@@ -180,9 +180,12 @@ func (g *guard) endAll(why string) {
 		if r.reason == "" {
 			r.reason = "quota"
 		}
+		if r.kernel == nil {
+			s.finishKilled(r, "quota")
+		}
 	}
 	for _, k := range s.kernels() {
-		if k != s.reserve.kernel && k.begun {
+		if k.begun || s.runOf(k) != nil { // else it waits for a run, and holds nothing
 			k.fills = true
 			s.killKernel(k, "quota")
 		}
