@@ -6,10 +6,12 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
@@ -35,6 +37,17 @@ type faults struct {
 	image, remove, list error
 	start               func(Spec) (Process, error) // nil, nil: as it is
 	exec                func(container string) (Process, error)
+}
+
+// bubble runs a test in a bubble with a clock of its own. The multiplexer keeps its timers in a pool, and a bubble's must
+// not be reset outside it: a pool is empty after two collections.
+func bubble(t *testing.T, test func(*testing.T)) {
+	t.Helper()
+	defer func() {
+		runtime.GC()
+		runtime.GC()
+	}()
+	synctest.Test(t, test)
 }
 
 func newEngine(t *testing.T) *testEngine { return &testEngine{Processes: enginetest.New(t)} }

@@ -20,7 +20,7 @@ func completingEngine(t *testing.T) *testEngine {
 }
 
 func TestIdleSessionsEndAndUsedOnesDoNot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		e := completingEngine(t)
 		m := newTestManager(t, testConfig(t, e))
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "idle"})
@@ -37,7 +37,7 @@ func TestIdleSessionsEndAndUsedOnesDoNot(t *testing.T) {
 }
 
 func TestASessionThatFollowsAnExpiredOneSaysSo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		config := testConfig(t, completingEngine(t))
 		m := newTestManager(t, config)
 		const said = "The session before this one has ended, as nobody had used it for 30m0s: its variables and files are gone."
@@ -77,7 +77,7 @@ func TestASessionThatFollowsAnExpiredOneSaysSo(t *testing.T) {
 }
 
 func TestALifetimeThatIsOverIsSaid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		config := testConfig(t, completingEngine(t))
 		config.Lifetime = time.Hour
 		m := newTestManager(t, config)
@@ -106,7 +106,7 @@ func (f onLog) WithGroup(string) slog.Handler      { return f }
 func TestARunThatComesAsItsSessionExpiresBeginsTheNext(t *testing.T) {
 	for name, id := range map[string]string{"by its name": "mine", "the default one": ""} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
 				var m *Manager
 				config := testConfig(t, completingEngine(t))
 				met := make(chan *Result, 1)
@@ -139,7 +139,7 @@ func TestARunThatComesAsItsSessionExpiresBeginsTheNext(t *testing.T) {
 }
 
 func TestARunIsNotHeldUpByASessionThatDoesNotEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		var m *Manager
 		late := make(chan error, 1)
 		config := testConfig(t, completingEngine(t))

@@ -364,7 +364,7 @@ func TestContentThatDoesNotEndLeavesNothing(t *testing.T) {
 		"the caller gives up": func(end context.CancelCauseFunc) error { end(broken); return io.EOF },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
 				f := newWorkFiles(t)
 				ctx, end := context.WithCancelCause(t.Context())
 				defer end(nil)
@@ -603,7 +603,7 @@ func TestLimitsOfUploads(t *testing.T) {
 }
 
 func TestWhatOthersWriteMeanwhileCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		f := newWorkFiles(t)
 		_, err := f.put(t.Context(), Upload{Path: "a", Content: io.MultiReader(
 			bytes.NewReader(make([]byte, 2*filewire.PieceBytes)),
@@ -911,7 +911,7 @@ func TestFoldersAndLinksAreMade(t *testing.T) {
 }
 
 func TestRequestsThatMeanNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		f := newWorkFiles(t)
 		for raw, answered := range map[string]bool{
 			"\x00\x00\x00\x02{}":                             true,
@@ -947,7 +947,7 @@ func TestRequestsThatMeanNothing(t *testing.T) {
 }
 
 func TestNothingStaysOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		f := newWorkFiles(t)
 		f.write("large", strings.Repeat("x", 4*filewire.PieceBytes))
 		f.check(os.MkdirAll(f.path("a/b"), 0o755))

@@ -13,7 +13,6 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -181,7 +180,7 @@ func TestWhatDoesNotGoOnIsGivenUp(t *testing.T) {
 		"the connection is over": {opens(func() (net.Conn, error) { return nil, io.EOF }), put},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
 				began := time.Now()
 				if err := test.do(t.Context(), fileClient{test.streams}); !errors.Is(err, errFilesSilent) || time.Since(began) > 2*filesPatience {
 					t.Errorf("told as %v after %v", err, time.Since(began))

@@ -41,7 +41,7 @@ func TestToLookAtASessionDoesNotTakeItOver(t *testing.T) {
 }
 
 func TestALookWaitsForASessionThatIsBeingOpened(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		m := newTestManager(t, testConfig(t, completingEngine(t)))
 		lock, err := state.Take(m.config.StateDir, "mine")
 		if err != nil {

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -114,7 +113,7 @@ func TestASessionIsWaitedForByWhatHoldsIt(t *testing.T) {
 		"closed without coming to an end": {time.Minute, 0, "being closed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
 				m := newTestManager(t, testConfig(t, completingEngine(t)))
 				if test.closing > 0 {
 					mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})

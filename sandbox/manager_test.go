@@ -45,7 +45,7 @@ func TestRunKeepsOneContainerPerLanguage(t *testing.T) {
 }
 
 func TestNothingTouchesTheEngineBeforeTheFirstRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		e := newEngine(t)
 		e.fails(faults{image: ErrEngineUnavailable, list: ErrEngineUnavailable})
 		m := newTestManager(t, testConfig(t, e))
@@ -199,7 +199,7 @@ threading.Thread(target=work, name="worker").start()`})
 }
 
 func TestASupervisorThatDoesNotEnforceTheTimeoutLosesItsContainer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		e := newEngine(t)
 		m := newTestManager(t, testConfig(t, e))
 		e.play(hostileTo(func(p peer, _ heard) { p.stay() }))
@@ -437,7 +437,7 @@ func TestEngineErrorsHaveTheirCodes(t *testing.T) {
 }
 
 func TestTheCapOnSessionsNamesThoseThatCouldGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		e := completingEngine(t)
 		m := newTestManager(t, testConfig(t, e))
 		for _, id := range []string{"old", "mid", "new"} {
@@ -543,7 +543,7 @@ func TestASessionOfAnotherServerHoldsNoOtherUp(t *testing.T) {
 }
 
 func TestARunThatWaitsForASessionIsKnownAndCanBeCancelled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		config := testConfig(t, completingEngine(t))
 		a, b := newTestManager(t, config), newTestManager(t, config)
 		mustRun(t, a, RunOptions{Code: "1", SessionID: "mine"})

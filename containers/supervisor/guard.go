@@ -54,7 +54,7 @@ func (g *guard) holders() []int {
 	table := procs.Read()
 	holders := g.s.programs(table)
 	for _, k := range g.s.kernels() {
-		if k != g.s.reserve.kernel {
+		if k.begun { // else it has run no code, and one that was just born cannot be looked at
 			holders[k.pid] = true
 		}
 	}

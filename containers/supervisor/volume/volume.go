@@ -22,7 +22,7 @@ const (
 	fineBytes    = 1 << 20                // a move of the free space that is too small to count for
 	fineFiles    = 64
 	// share is what part of the time is spent on counting.
-	share = 20
+	share = 10
 	// Far over the limit is this many times the limit, and so much more.
 	farTimes = 2
 	farBytes = 512 << 20
