@@ -188,26 +188,14 @@ func (s *Supervisor) finish(r *run, d *protocol.Done) {
 		s.guard.endRun()
 	}
 	if r.Fresh && r.kernel != nil {
-		s.closeFresh(r.kernel)
+		r.kernel.end() // it was killed with its run
+		r.kernel.closePipes()
 	}
 	if s.language.HasZygote {
 		s.reserve.prepare()
 	} else {
 		s.reserve.want() // of all that there is to keep ready, the first run needs none
 	}
-}
-
-// closeFresh lets go of a kernel that was killed with its run.
-func (s *Supervisor) closeFresh(k *kernel) {
-	k.ended = true
-	k.kill.stop()
-	k.conclude.stop()
-	k.link.Close()
-	if k.watcher != nil {
-		k.watcher.Close()
-	}
-	k.releaseNamed()
-	k.closePipes()
 }
 
 // addArtifacts looks for the files of the run; where they are over their limit, it has failed.

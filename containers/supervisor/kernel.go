@@ -276,14 +276,7 @@ func (s *Supervisor) concludeEnd(k *kernel) {
 	if k.ended {
 		return
 	}
-	k.ended = true
-	k.kill.stop()
-	k.conclude.stop()
-	k.link.Close()
-	if k.watcher != nil {
-		k.watcher.Close()
-	}
-	k.releaseNamed()
+	k.end()
 	if k == s.reserve.kernel {
 		k.closePipes()
 		s.reserve.onDeath()
@@ -314,6 +307,18 @@ func (s *Supervisor) concludeEnd(k *kernel) {
 		s.finishKilled(r, cause)
 	}
 	k.closePipes()
+}
+
+// end stops the timers and closes the links of a kernel that is dead, or is taken for it.
+func (k *kernel) end() {
+	k.ended = true
+	k.kill.stop()
+	k.conclude.stop()
+	k.link.Close()
+	if k.watcher != nil {
+		k.watcher.Close()
+	}
+	k.releaseNamed()
 }
 
 const mostLosses = 3 // kernels that may die before they begin a run
