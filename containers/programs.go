@@ -45,7 +45,7 @@ func Program(language string) []string {
 // Join is the command that joins its stdio to the socket of process 1.
 func Join() []string { return []string{path.Join(ProgramsDir, "supervisor"), "join"} }
 
-// Document is the command that gives what is written in a document, in a container with Python.
+// Document is the command that prints the text of a document, in a container with Python.
 func Document() []string {
 	return []string{"python3", "-I", path.Join(ProgramsDir, "python/document.py")}
 }
@@ -58,7 +58,7 @@ type File struct {
 }
 
 // Programs returns what belongs below ProgramsDir on a machine with an architecture as Go names it, and a hash of it.
-// Nobody but root may read the supervisor, so that code of the session can look into no process of it.
+// Only root may read the supervisor, so that code of the session can look into no process of it.
 func Programs(arch string) (files []File, hash string, err error) {
 	p, ok := builtPrograms()[arch]
 	if !ok {

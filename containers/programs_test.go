@@ -37,7 +37,7 @@ func TestEveryArchitectureHasItsPrograms(t *testing.T) {
 				checkSupervisor(t, f.Content, machine)
 			}
 		}
-		// Code of the session may start it and not read it, so nobody can look into the process.
+		// Code of the session may start it and not read it, so the process cannot be looked into.
 		if modes["supervisor"] != 0o711 {
 			t.Errorf("the mode of the supervisor is %v", modes["supervisor"])
 		}
@@ -77,7 +77,7 @@ func checkSupervisor(t *testing.T, content []byte, machine elf.Machine) {
 	}
 }
 
-// sources tells of every file of the kernels in the tree whether it belongs into a container.
+// sources reports for every file of the kernels in the tree whether it belongs into a container.
 func sources(t *testing.T) map[string]bool {
 	t.Helper()
 	found := make(map[string]bool)

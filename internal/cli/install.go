@@ -275,7 +275,7 @@ func (f *installFlags) chosen(options install.Options) ([]*install.Client, error
 	return clients, nil
 }
 
-// listClients tells which clients are here and which have the server.
+// listClients lists which clients are here and which have the server.
 func listClients(w io.Writer, options install.Options) error {
 	options.DryRun, options.EditFile = true, true
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -301,7 +301,7 @@ func listClients(w io.Writer, options install.Options) error {
 	return err
 }
 
-// install installs, tells of each file, and starts the server.
+// install installs, reports each file, and starts the server.
 func (f *installFlags) install(ctx context.Context, options install.Options, clients []*install.Client) error {
 	if f.print {
 		for _, c := range clients {

@@ -111,7 +111,7 @@ func (f file) write(text []byte, mode fs.FileMode) error {
 // folderMode lets those enter that may read.
 func folderMode(mode fs.FileMode) fs.FileMode { return mode | mode&0o444>>2 }
 
-// isAsItWas tells whether the file still has what was read.
+// isAsItWas reports whether the file still has what was read.
 func (f file) isAsItWas() bool {
 	now, err := os.ReadFile(f.target)
 	if !f.exists {

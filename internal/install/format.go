@@ -14,7 +14,7 @@ import (
 // format is a language that configurations are written in. Its functions get a text in UTF-8 without a byte order
 // mark, and change nothing in it but one entry.
 type format struct {
-	// values gives the whole as plain values: map[string]any, []any, string, … The error is a *syntaxError.
+	// values returns the whole as plain values: map[string]any, []any, string, … The error is a *syntaxError.
 	values func(text []byte) (map[string]any, error)
 	// put writes an entry: a new one, or over the one that has its name, of which it keeps what it does not know.
 	put func(text []byte, at address, entry fields) ([]byte, error)
@@ -59,7 +59,7 @@ var errUnsafe = errors.New("is written in a way in which it cannot be changed wi
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
-// parse gives what a text says.
+// parse returns what a text says.
 func (f format) parse(text []byte) (map[string]any, error) {
 	return f.values(bytes.TrimPrefix(text, byteOrderMark))
 }

@@ -84,7 +84,7 @@ func fuzzEditor(f *testing.F, clientName string, seeds ...string) {
 	})
 }
 
-// isSubsequence tells whether all that is not blank in a text is in another, in order.
+// isSubsequence reports whether all that is not blank in a text is in another, in order.
 func isSubsequence(part, whole []byte) bool {
 	for _, b := range bytes.Fields(part) {
 		for _, c := range b {

@@ -132,7 +132,7 @@ func (p place) file() string {
 	return filepath.Join(p.root, p.files[0])
 }
 
-// isOnMachine tells whether the client's program or application is there.
+// isOnMachine reports whether the client's program or application is there.
 func (c *Client) isOnMachine(s System) bool {
 	if _, err := exec.LookPath(c.program); c.program != "" && err == nil {
 		return true
@@ -434,7 +434,7 @@ func (o Options) uninstallFrom(c *Client, path string) (Outcome, error) {
 	return outcome, nil
 }
 
-// isLeftOver tells whether nothing is in a text but what a new file of ours would have without the server.
+// isLeftOver reports whether nothing is in a text but what a new file of ours would have without the server.
 func (o Options) isLeftOver(c *Client, text []byte) bool {
 	fresh := o.newFile(c, c.fresh)
 	values, err := c.format.parse(fresh)
@@ -523,7 +523,7 @@ func (o Options) installByCommand(ctx context.Context, outcome Outcome, t Target
 	return outcome, err
 }
 
-// moveBackup gives a backup the name by which it is found for what the file has become.
+// moveBackup renames a backup to the name by which it is found for what the file has become.
 func moveBackup(name string, now file) string {
 	if name == "" {
 		return ""

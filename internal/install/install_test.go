@@ -137,7 +137,7 @@ func TestEveryClientsConfigurationKeepsEveryByte(t *testing.T) {
 	}
 }
 
-// addsKeyTo tells whether a text has no servers at all, so that what is left without a backup has an empty key.
+// addsKeyTo reports whether a text has no servers at all, so that what is left without a backup has an empty key.
 func (c *Client) addsKeyTo(t *testing.T, text []byte) bool {
 	values, err := c.format.parse(text)
 	must(t, err)

@@ -15,7 +15,7 @@ import (
 
 // JSON is read as clients read it: comments and trailing commas are allowed, an empty file has nothing in it.
 
-// parseJSON gives the tree of a text. Offsets in it are those of the text.
+// parseJSON returns the tree of a text. Offsets in it are those of the text.
 func parseJSON(text []byte) (hujson.Value, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return hujson.Value{Value: &hujson.Object{}, StartOffset: len(text), EndOffset: len(text)}, nil
@@ -140,7 +140,7 @@ func jsonFind(text []byte, path []string) (hujson.ValueTrimmed, error) {
 	return value, nil
 }
 
-// jsonSet gives a path a value, and makes the objects on the way.
+// jsonSet sets the value at a path, and makes the objects on the way.
 func jsonSet(text []byte, path []string, value any) ([]byte, error) {
 	tree, err := parseJSON(text)
 	if err != nil {
@@ -207,7 +207,7 @@ func jsonAdd(text []byte, at hujson.Value, object *hujson.Object, added string, 
 	return slices.Concat(text[:tail], []byte(comma), text[tail:keep], []byte(inLines(before+added, text)), []byte(after), text[end:])
 }
 
-// trailingComma tells whether a comma follows the last member of an object that has members.
+// trailingComma reports whether a comma follows the last member of an object that has members.
 func trailingComma(text []byte, object *hujson.Object) bool {
 	last := object.Members[len(object.Members)-1].Value
 	return text[last.EndOffset+len(last.AfterExtra)] == ','

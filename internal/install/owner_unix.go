@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// keepOwner gives a file to the one that another belongs to: under sudo it would be root's else.
+// keepOwner sets the owner of a file to that of another: under sudo it would be root.
 func keepOwner(path string, like fs.FileInfo) error {
 	want, ok := like.Sys().(*syscall.Stat_t)
 	if !ok {

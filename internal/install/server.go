@@ -82,7 +82,7 @@ func continueEntry(name string, s Server) fields {
 // environments are the keys that clients have for an environment.
 var environments = []string{"env", "envs", "environment"}
 
-// sameAs tells whether an entry of a file already says what is wanted. What a client leaves out where it is empty
+// sameAs reports whether an entry of a file already says what is wanted. What a client leaves out where it is empty
 // counts as empty.
 func (f fields) sameAs(entry any) bool {
 	have, ok := entry.(map[string]any)

@@ -30,7 +30,7 @@ func yamlValues(text []byte) (map[string]any, error) {
 	return values, nil
 }
 
-// parseYAML gives the entries of a text's mapping; none where there is nothing in it.
+// parseYAML returns the entries of a text's mapping; none where there is nothing in it.
 func parseYAML(text []byte) ([]*ast.MappingValueNode, error) {
 	lines := bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
 	if i := bytes.IndexByte(lines, '\r'); i >= 0 { // the two parsers would count lines differently
@@ -72,7 +72,7 @@ func atToken(t *token.Token, format string, args ...any) error {
 	return &syntaxError{line: t.Position.Line, column: t.Position.Column, message: fmt.Sprintf(format, args...)}
 }
 
-// block gives the entries of a mapping that has each in a line of its own.
+// block returns the entries of a mapping that has each in a line of its own.
 func block(node ast.Node) ([]*ast.MappingValueNode, bool) {
 	switch n := node.(type) {
 	case *ast.MappingNode:
@@ -266,7 +266,7 @@ func (l yamlLines) insert(line int, added string) []byte {
 	return replace(l.text, at, at, inLines(added, l.text))
 }
 
-// fill gives a key without a value, or with {} or [], its first lines.
+// fill adds the first lines to a key without a value, or with {} or [].
 func (h holder) fill(added string) []byte {
 	colon := h.offset(h.pair.Start) + 1
 	line := h.pair.Start.Position.Line

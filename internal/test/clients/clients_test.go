@@ -127,9 +127,9 @@ type clientCase struct {
 	list         []string
 	// connects is what the list says of a server that answers; "": it only reads its configuration.
 	connects string
-	// command tells whether the client has a command that installs.
+	// command reports whether the client has a command that installs.
 	command bool
-	// rewrites tells whether the client writes its configuration whenever it is started.
+	// rewrites reports whether the client writes its configuration whenever it is started.
 	rewrites bool
 }
 

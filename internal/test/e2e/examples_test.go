@@ -100,7 +100,7 @@ func (e example) run(t *testing.T) {
 	}
 }
 
-// onPath gives a folder for the PATH, in which the program under test has the name and the settings that it has
+// onPath returns a folder for the PATH, in which the program under test has the name and the settings that it has
 // where it is installed, but for a state directory of its own.
 func onPath(t *testing.T) string {
 	t.Helper()

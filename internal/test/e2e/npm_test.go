@@ -15,7 +15,7 @@ import (
 
 const clientsDir = "clients"
 
-// npmClients gives the folder that the clients of clients/package.json are installed in.
+// npmClients returns the folder that the clients of clients/package.json are installed in.
 func npmClients(t *testing.T) string {
 	t.Helper()
 	modules, err := installClients()

@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package postgres gives tests and benchmarks a PostgreSQL server of their own.
+// Package postgres starts for tests and benchmarks a PostgreSQL server of their own.
 //
 // The server is Debian's package, in a folder of its own, reached by a Unix socket in it alone. Nothing
 // of it is left when it is stopped.

@@ -65,7 +65,7 @@ class LeakedFds {
     this.#opening = this.#others = null;
   }
 
-  // closeLost closes the one descriptor of a file that nobody knows and nothing was done with. More
+  // closeLost closes the one descriptor of a file that is not known and that nothing was done with. More
   // than one may be the code's own, of a stream or a promise.
   #closeLost(path) {
     const lost = [...openNow()].filter((fd) => !this.#others.has(fd) && isFresh(fd, path));
