@@ -138,15 +138,22 @@ func wantNothingLeft(t *testing.T, ids []string) {
 	})
 }
 
-// removeAll takes away what tests leave on purpose, and what failed ones leave.
+// removeAll takes away what tests leave on purpose, and what failed ones leave. Something else may be at it too: what
+// sweeps after a killed server, so what is gone meanwhile is looked at again.
 func removeAll(t *testing.T, ids []string) {
 	t.Helper()
-	h, err := held(ids)
-	if err == nil && len(h.Containers) > 0 {
-		_, err = podman(append([]string{"rm", "--force", "--time", "0"}, h.Containers...)...)
-	}
-	if err == nil && len(h.Volumes) > 0 {
-		_, err = podman(append([]string{"volume", "rm"}, h.Volumes...)...)
+	var err error
+	for range 20 {
+		var h holdings
+		if h, err = held(ids); err == nil && len(h.Containers) > 0 {
+			_, err = podman(append([]string{"rm", "--force", "--time", "0"}, h.Containers...)...)
+		}
+		if err == nil && len(h.Volumes) > 0 {
+			_, err = podman(append([]string{"volume", "rm"}, h.Volumes...)...)
+		}
+		if err == nil || !strings.Contains(err.Error(), "no such") && !strings.Contains(err.Error(), "no volume with name") {
+			break
+		}
 	}
 	if err != nil {
 		t.Error(err)
