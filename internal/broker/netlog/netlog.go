@@ -1,0 +1,76 @@
+// Package netlog records what sessions have sent out and what was refused.
+package netlog
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// maxEntries is how many entries of a session are kept, the newest.
+const maxEntries = 1000
+
+// Entry is one request that left a session or was refused. The zero value of a field that is not known is left out.
+type Entry struct {
+	Time          time.Time `json:"time"`
+	Session       string    `json:"-"`
+	Run           string    `json:"run_id,omitempty"`
+	Kind          string    `json:"kind"` // "proxy", "packages" or "sql"
+	Method        string    `json:"method,omitempty"`
+	Host          string    `json:"host"`           // with the port where it is not the scheme's own
+	Path          string    `json:"path,omitempty"` // without a query; known only where the request was read
+	Allowed       bool      `json:"allowed"`
+	Rule          string    `json:"rule,omitempty"` // what refused it
+	Status        int       `json:"status,omitempty"`
+	SentBytes     int64     `json:"sent_bytes"`
+	ReceivedBytes int64     `json:"received_bytes"`
+	DurationMS    int64     `json:"duration_ms"`
+}
+
+// Log has the newest entries of every session. The zero value is ready; its methods may be called by any goroutine.
+type Log struct {
+	mu       sync.Mutex
+	sessions map[string]*entries
+}
+
+type entries struct {
+	newest []Entry
+	total  int
+}
+
+// Add records an entry, under its session.
+func (l *Log) Add(e Entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sessions == nil {
+		l.sessions = make(map[string]*entries)
+	}
+	s := l.sessions[e.Session]
+	if s == nil {
+		s = &entries{}
+		l.sessions[e.Session] = s
+	}
+	s.total++
+	if len(s.newest) == maxEntries {
+		s.newest = slices.Delete(s.newest, 0, maxEntries/10)
+	}
+	s.newest = append(s.newest, e)
+}
+
+// Of returns the entries of a session that are kept, the oldest first, and how many there were in all.
+func (l *Log) Of(session string) (newest []Entry, total int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.sessions[session]
+	if s == nil {
+		return nil, 0
+	}
+	return slices.Clone(s.newest), s.total
+}
+
+// Forget drops what is recorded of a session.
+func (l *Log) Forget(session string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.sessions, session)
+}
