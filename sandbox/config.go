@@ -31,6 +31,9 @@ type Config struct {
 	// Env is given to the code and to nothing else: it is in no container's configuration.
 	Env map[string]string
 
+	// WayOut serves what code sends out. Nil: nothing listens in the containers.
+	WayOut WayOut
+
 	// Mask takes secrets out of what runs come to, before anybody has it. Nil: there are none.
 	Mask *secrets.Masker
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +35,9 @@ type kernel struct {
 	outbox  chan any // messages on their way to the supervisor
 	// onReady is called once, before any frame after ready is looked at. Set before begin; may be nil.
 	onReady func(protocol.Ready)
-	ready   chan struct{} // closed when the supervisor has come up
+	// serveOut serves what code sends out, and closes it. Set before begin; nil refuses.
+	serveOut func(*kernel, net.Conn)
+	ready    chan struct{} // closed when the supervisor has come up
 
 	mu   sync.Mutex
 	runs map[string]following // that frames are taken for, by id
@@ -82,6 +85,7 @@ func (k *kernel) begin(first any) {
 	k.outbox <- first // it has room, and nothing else is sent yet
 	go k.listen()
 	go k.speak()
+	go k.acceptOut()
 }
 
 // send hands a message to the writer and never waits: a supervisor that does not read must not

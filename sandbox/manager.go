@@ -256,6 +256,9 @@ func (m *Manager) drop(ctx context.Context, s *session, keepFiles bool) error {
 // finishClosing follows beginClosing. Another session of its name opens when it is done.
 func (m *Manager) finishClosing(ctx context.Context, s *session, keepFiles bool) error {
 	err := s.close(ctx, keepFiles)
+	if m.config.WayOut != nil {
+		m.config.WayOut.Forget(s.id)
+	}
 	m.mu.Lock()
 	if m.sessions[s.id] == s {
 		delete(m.sessions, s.id)

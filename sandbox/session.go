@@ -35,7 +35,9 @@ type session struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 
-	before  *session      // of the same name, which is closing; under the manager's lock
+	before       *session // of the same name, which is closing; under the manager's lock
+	certificates string   // that its code trusts beside those of the image, in PEM; set before it is open
+
 	opened  chan struct{} // closed when the session can be used, or openErr says why it cannot
 	openErr error
 	gone    chan struct{} // closed when it has been closed
@@ -79,8 +81,11 @@ func (s *session) begin(lock *state.Lock, resumed bool) {
 	if s.named {
 		s.stale = !resumed && lock.Found
 		s.record = s.loadRecord(resumed)
-		s.saveRecord()
 		created = s.record.Created
+	}
+	s.trust()
+	if s.named {
+		s.saveRecord()
 	}
 	unfinished, err := s.history.Open(s.folder())
 	if err != nil {

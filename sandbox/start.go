@@ -123,6 +123,7 @@ func (s *session) startKernel(l *slot, warm bool) (*kernel, error) {
 	}
 	s.noteSettings(l.language, setting, image)
 	k := newKernel(proc, s.wireLimits(), s.config.Logger.With("session", s.id, "language", l.language))
+	k.serveOut = s.serveOut
 	k.begin(s.init(setting, warm))
 	return k, nil
 }
@@ -170,6 +171,7 @@ func (s *session) spec(language Language, setting KernelConfig, image ImageInfo)
 		Image:   setting.Image,
 		Arch:    image.Arch,
 		Command: setting.Command,
+		Env:     s.outEnvironment(),
 		Limits:  s.config.Limits,
 	}
 }
@@ -188,6 +190,7 @@ func (s *session) init(setting KernelConfig, warm bool) protocol.Init {
 		onEOF, token = "wait", s.record.Token
 	}
 	return protocol.Init{
+		WayOut: s.outPort(), Trust: s.certificates,
 		Type: "init", Protocol: protocol.Version, WorkDir: WorkDir, Env: s.config.Env, Preload: setting.Preload, Warm: warm,
 		IdleSeconds: int64(s.config.IdleTimeout.Seconds()), OnEOF: onEOF, Token: token,
 		OutputBytes: limits.OutputBytes, SpoolBytes: int64(limits.SpoolBytes), ImageBytes: limits.ImageBytes,
@@ -216,7 +219,7 @@ func (s *session) noteSettings(language Language, setting KernelConfig, image Im
 func (s *session) settingsKey(setting KernelConfig, image ImageInfo) (string, error) {
 	text, err := json.Marshal([]any{
 		s.record.Token, image.ID, setting.Image, setting.Command,
-		s.config.Limits, s.config.Env, s.config.VolumeBytes, s.config.VolumeFiles, s.wireLimits(), s.config.IdleTimeout,
+		s.config.Limits, s.outEnvironment(), s.config.Env, s.config.VolumeBytes, s.config.VolumeFiles, s.wireLimits(), s.config.IdleTimeout,
 	})
 	if err != nil {
 		return "", err

@@ -91,21 +91,21 @@ func readAttach(conn net.Conn, token string) *protocol.Attach {
 // Package net's own ways to listen and to dial would bring its resolver of names along.
 
 func listen() (net.Listener, error) {
-	return onSocket(net.FileListener, func(fd int) error {
+	return onSocket(unix.AF_UNIX, net.FileListener, func(fd int) error {
 		return errors.Join(unix.Bind(fd, doorAddress), unix.Listen(fd, doorQueue))
 	})
 }
 
 func dial() (net.Conn, error) {
-	return onSocket(net.FileConn, func(fd int) error { return unix.Connect(fd, doorAddress) })
+	return onSocket(unix.AF_UNIX, net.FileConn, func(fd int) error { return unix.Connect(fd, doorAddress) })
 }
 
-func onSocket[T any](become func(*os.File) (T, error), prepare func(fd int) error) (made T, err error) {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+func onSocket[T any](family int, become func(*os.File) (T, error), prepare func(fd int) error) (made T, err error) {
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return made, err
 	}
-	file := os.NewFile(uintptr(fd), "door")
+	file := os.NewFile(uintptr(fd), "socket")
 	defer func() { _ = file.Close() }()
 	if err := prepare(fd); err != nil {
 		return made, err

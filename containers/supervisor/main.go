@@ -9,6 +9,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"os"
@@ -40,6 +41,7 @@ func run1(args []string) error {
 	if language == nil {
 		return errors.New("no language is called " + args[0])
 	}
+	addToPath()
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(memoryLimit)
 	stdio, err := claimStdio()
@@ -48,6 +50,12 @@ func run1(args []string) error {
 	}
 	newSupervisor(language, args[1], stdio).serve()
 	return nil
+}
+
+// addToPath has the programs of packages that a session has installed found, behind those of the image.
+func addToPath() {
+	path := cmp.Or(os.Getenv("PATH"), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	_ = os.Setenv("PATH", path+":/mnt/data/.local/bin:/mnt/data/node_modules/.bin")
 }
 
 // hide keeps code of the same user out of this process's memory and descriptors, and has orphans come to it.

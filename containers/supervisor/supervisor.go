@@ -256,6 +256,16 @@ func (s *Supervisor) onInit(body []byte) {
 			s.log("warn", "no later server can take this over: "+err.Error())
 		}
 	}
+	if settings.Trust != "" {
+		if err := writeTrust(settings.Trust); err != nil {
+			s.log("error", "the certificates cannot be written: "+err.Error())
+		}
+	}
+	if settings.WayOut > 0 {
+		if err := s.listenOut(settings.WayOut); err != nil {
+			s.log("error", "there is no way out: "+err.Error())
+		}
+	}
 	if s.main != nil {
 		s.main.link.Send(s.initOf())
 	}

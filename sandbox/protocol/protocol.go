@@ -40,7 +40,14 @@ type Init struct {
 	Token        string            `json:"token"`
 	VolumeBytes  int64             `json:"volume_bytes"`
 	VolumeFiles  int64             `json:"volume_files"`
+	// WayOut is the port of loopback whose connections become streams to the server; 0: nobody listens.
+	WayOut int `json:"way_out,omitempty"`
+	// Trust has certificates in PEM, of authorities that the code trusts beside those of the image.
+	Trust string `json:"trust,omitempty"`
 }
+
+// TrustFile is where a supervisor writes what TLS in its container trusts, when init has Trust.
+const TrustFile = "/tmp/.code-sandbox-mcp/certificates.pem"
 
 // Attach is the message attach.
 type Attach struct {

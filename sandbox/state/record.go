@@ -35,6 +35,8 @@ type Record struct {
 	Settings map[string]string `json:"settings,omitempty"`
 	// IdleSeconds is how long the session stays unused, by the server that had it last.
 	IdleSeconds float64 `json:"idle_seconds,omitempty"`
+	// Authority is what Config.WayOut keeps with the session: the key of a certificate authority that its code trusts.
+	Authority []byte `json:"authority,omitempty"`
 }
 
 const recordFile = "session.json"

@@ -1,0 +1,82 @@
+//go:build linux
+
+package conformance
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+)
+
+// say is a shell command that sends a text to a port of loopback, and prints what comes back until the end.
+func say(port int, text string) string {
+	return fmt.Sprintf(`bash -c 'exec 3<>/dev/tcp/127.0.0.1/%d && printf %s >&3 && cat <&3'`, port, text)
+}
+
+func freePort(t *testing.T) int {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// serve answers each stream that the supervisor opens with what it has said, twice.
+func (c *connection) serve(length int) {
+	for {
+		stream, err := c.conn.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			said := make([]byte, length)
+			_, _ = io.ReadFull(stream, said)
+			_, _ = stream.Write([]byte(strings.Repeat(string(said), 2)))
+			_ = stream.Close()
+		}()
+	}
+}
+
+func TestConnectionsOfCodeAreCarriedToTheServer(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		port := freePort(t)
+		c := start(t, l, options{init: protocol.Init{WayOut: port}})
+		go c.serve(5)
+		command := l.shell.with(say(port, "hello"))
+		for range 2 {
+			check(t, "what comes back", c.completed(command).Stdout.Head, "hellohello")
+		}
+		many := l.shell.with("for i in 1 2 3 4 5 6 7 8 9; do for j in 1 2 3 4 5 6 7 8 9; do " + say(port, "again") + " & done; done; wait")
+		check(t, "what comes back from many at a time", strings.Count(c.completed(many).Stdout.Head, "again"), 162)
+	})
+}
+
+func TestNothingListensWithoutAWayOut(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		port := freePort(t)
+		c := start(t, l, options{})
+		d := c.run(l.shell.with(say(port, "hello") + "; true"))
+		check(t, "refused", strings.Contains(d.Stderr.Head, "refused"), true)
+	})
+}
+
+func TestAConnectionOfCodeEndsWhereNoServerIs(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		port := freePort(t)
+		c := waiting(t, l, protocol.Init{WayOut: port})
+		id := c.begin(lines(l.awaitFile.with("go"), l.shell.with(say(port, "hello")+"; echo over"), l.write.with("over", "")))
+		_ = c.stdin.Close()
+		c.awaitEnd()
+		c.write("go", "")
+		c.awaitFile("over")
+		later, _ := c.taken()
+		check(t, "it ends", strings.HasSuffix(later.done(id).Stdout.Head, "over\n"), true)
+		go later.serve(5)
+		check(t, "what comes back from the later server", later.completed(l.shell.with(say(port, "hello"))).Stdout.Head, "hellohello")
+	})
+}

@@ -1,0 +1,192 @@
+// Package broker is the only way out of a sandbox: it serves the connections that code makes to a port of loopback in
+// its container, which has no network. What may leave is decided here, on the host, and recorded.
+//
+// A connection speaks HTTP/1.1. Requests as to a proxy go to the hosts that are allowed, others to the package indexes and
+// to the databases; each has a handler of its own.
+package broker
+
+import (
+	"context"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+const (
+	headerTime     = 30 * time.Second
+	idleTime       = 5 * time.Minute
+	maxHeaderBytes = 64 << 10
+)
+
+// Prefixes of the requests that are for the broker itself.
+const (
+	PyPI = "/pypi/"
+	NPM  = "/npm/"
+	SQL  = "/sql"
+)
+
+// Options are what a Broker works with.
+type Options struct {
+	// Proxy serves requests as to a proxy: CONNECT, and those whose target is a whole URL.
+	Proxy http.Handler
+	// Packages serves what is below PyPI and NPM.
+	Packages http.Handler
+	// SQL serves queries. Nil: there are none.
+	SQL http.Handler
+	// Log has what the handlers record. May be nil.
+	Log *netlog.Log
+	// Authority returns what Trust does. Nil: no session needs an authority.
+	Authority func(session string, kept []byte) (certificates string, keep []byte, err error)
+	// Forgotten is called with each session that has ended. May be nil.
+	Forgotten func(session string)
+}
+
+// Broker implements sandbox.WayOut. Close it in the end.
+type Broker struct {
+	options Options
+	server  *http.Server
+	conns   chan net.Conn
+	done    chan struct{}
+	close   sync.Once
+}
+
+// New begins to serve.
+func New(options Options) *Broker {
+	b := &Broker{options: options, conns: make(chan net.Conn), done: make(chan struct{})}
+	b.server = &http.Server{
+		Handler: b, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog: log.New(io.Discard, "", 0), // of what code does wrong
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return caller.With(ctx, c.(*connection).caller) // Accept returns no other
+		},
+	}
+	go func() { _ = b.server.Serve((*listener)(b)) }()
+	return b
+}
+
+// Close ends all connections.
+func (b *Broker) Close() error {
+	b.close.Do(func() { close(b.done) })
+	return b.server.Close()
+}
+
+// Serve implements sandbox.WayOut: it returns when the connection is closed.
+func (b *Broker) Serve(ctx context.Context, session, run string, conn net.Conn) {
+	c := &connection{Conn: conn, caller: caller.Caller{Session: session, Run: run}, closed: make(chan struct{})}
+	defer func() { _ = c.Close() }()
+	select {
+	case b.conns <- c:
+	case <-b.done:
+		return
+	}
+	select {
+	case <-c.closed:
+	case <-b.done:
+	case <-ctx.Done():
+	}
+}
+
+// Trust implements sandbox.WayOut.
+func (b *Broker) Trust(session string, kept []byte) (string, []byte, error) {
+	if b.options.Authority == nil {
+		return "", nil, nil
+	}
+	return b.options.Authority(session, kept)
+}
+
+// Forget implements sandbox.WayOut.
+func (b *Broker) Forget(session string) {
+	if b.options.Log != nil {
+		b.options.Log.Forget(session)
+	}
+	if b.options.Forgotten != nil {
+		b.options.Forgotten(session)
+	}
+}
+
+// Environment implements sandbox.WayOut.
+func (b *Broker) Environment() map[string]string { return maps.Clone(environment) }
+
+var environment = func() map[string]string {
+	address := "http://127.0.0.1:" + strconv.Itoa(sandbox.WayOutPort)
+	env := map[string]string{
+		"NODE_USE_ENV_PROXY": "1",
+		// What a session installs is in its volume.
+		"PYTHONUSERBASE": sandbox.WorkDir + "/.local",
+		"PIP_INDEX_URL":  address + PyPI + "simple/", "UV_DEFAULT_INDEX": address + PyPI + "simple/",
+		// One answer is enough from an index that is this near; it retries by itself.
+		"PIP_RETRIES": "0", "npm_config_fetch_retries": "0", "UV_HTTP_RETRIES": "0",
+		// The broker's cache serves every session; one in the container would only fill its /tmp.
+		"PIP_NO_CACHE_DIR": "1", "UV_NO_CACHE": "1",
+		"npm_config_registry": address + NPM, "npm_config_audit": "false", "npm_config_fund": "false",
+	}
+	for _, name := range []string{"http_proxy", "https_proxy"} {
+		env[name], env[strings.ToUpper(name)] = address, address
+	}
+	for _, name := range []string{"no_proxy", "NO_PROXY"} {
+		env[name] = "127.0.0.1,localhost,::1"
+	}
+	return env
+}()
+
+// ServeHTTP finds the handler of a request.
+func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var handler http.Handler
+	switch path := r.URL.Path; {
+	case r.Method == http.MethodConnect || r.URL.IsAbs():
+		handler = b.options.Proxy
+	case strings.HasPrefix(path, PyPI), strings.HasPrefix(path, NPM):
+		handler = b.options.Packages
+	case path == SQL:
+		handler = b.options.SQL
+	}
+	if handler == nil {
+		http.Error(w, "There is nothing of that name here.", http.StatusNotFound)
+		return
+	}
+	handler.ServeHTTP(w, r)
+}
+
+// connection is one of a session's container.
+type connection struct {
+	net.Conn
+	caller caller.Caller
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *connection) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// listener hands the connections that Serve gets to the HTTP server.
+type listener Broker
+
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *listener) Close() error { return nil }
+
+func (l *listener) Addr() net.Addr { return address{} }
+
+type address struct{}
+
+func (address) Network() string { return "stream" }
+func (address) String() string  { return "sandbox" }

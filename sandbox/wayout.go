@@ -1,0 +1,119 @@
+package sandbox
+
+import (
+	"context"
+	"maps"
+	"net"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+)
+
+// WayOutPort is the port of loopback, in every container, that leads to Config.WayOut.
+const WayOutPort = 9797
+
+// maxOut is how many connections of one container are served at a time. An honest supervisor opens no more.
+const maxOut = 64
+
+// WayOut serves the connections that code makes to WayOutPort of its container, which has no network otherwise. Its
+// methods may be called by several goroutines at once. Package broker has the one in use.
+type WayOut interface {
+	// Environment returns the variables that lead programs to WayOutPort. They are in the containers' configuration, so
+	// there is no secret among them.
+	Environment() map[string]string
+	// Trust returns the certificates in PEM that a session's code trusts beside those of the image, and what is to be kept
+	// for the session and is given to the next call, which a later server may make. Empty: none.
+	Trust(session string, kept []byte) (certificates string, keep []byte, err error)
+	// Serve serves one connection, and closes it. run is the run that goes on in the container, or empty.
+	// ctx ends with the session.
+	Serve(ctx context.Context, session, run string, conn net.Conn)
+	// Forget drops what is known of a session that has ended, or that this server leaves.
+	Forget(session string)
+}
+
+// trust asks for the certificates of a session that is being opened.
+func (s *session) trust() {
+	if s.config.WayOut == nil {
+		return
+	}
+	var kept []byte
+	if s.record != nil {
+		kept = s.record.Authority
+	}
+	certificates, keep, err := s.config.WayOut.Trust(s.id, kept)
+	if err != nil {
+		s.config.Logger.Warn("certificate authority", "session", s.id, "error", err)
+		return
+	}
+	s.certificates = certificates
+	if s.record != nil {
+		s.record.Authority = keep
+	}
+}
+
+// outEnvironment returns the variables that a container is made with.
+func (s *session) outEnvironment() map[string]string {
+	if s.config.WayOut == nil {
+		return nil
+	}
+	env := maps.Clone(s.config.WayOut.Environment())
+	if s.certificates != "" {
+		for _, name := range trustVariables {
+			env[name] = protocol.TrustFile
+		}
+	}
+	return env
+}
+
+// trustVariables name the file of trusted certificates: for OpenSSL and Python's httpx, for requests, curl, git, pip
+// and Node.
+var trustVariables = []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "NODE_EXTRA_CA_CERTS"}
+
+// outPort returns the port that a supervisor listens to; 0: none.
+func (s *session) outPort() int {
+	if s.config.WayOut == nil {
+		return 0
+	}
+	return WayOutPort
+}
+
+// serveOut serves a connection of one of the session's containers, and closes it.
+func (s *session) serveOut(k *kernel, conn net.Conn) {
+	s.config.WayOut.Serve(s.ctx, s.id, k.current(), conn)
+}
+
+// acceptOut serves the streams that the container opens, until the connection ends.
+func (k *kernel) acceptOut() {
+	places := make(chan struct{}, maxOut)
+	for {
+		conn, err := k.conn.Accept()
+		if err != nil {
+			return
+		}
+		if k.serveOut == nil {
+			_ = conn.Close()
+			continue
+		}
+		select {
+		case places <- struct{}{}:
+			go func() {
+				k.serveOut(k, conn)
+				<-places
+			}()
+		default:
+			_ = conn.Close()
+		}
+	}
+}
+
+// current returns the id of the run that goes on, of one that keeps its variables where there are several; empty: none.
+func (k *kernel) current() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	current := ""
+	for id, f := range k.runs {
+		if current == "" || !f.run.options.Fresh {
+			current = id
+		}
+	}
+	return current
+}
