@@ -113,6 +113,9 @@ func (s *Supervisor) onDone(r *run, m *kernelproc.Report) {
 			d.GoesOn = append(d.GoesOn, clean(name, maxNamed))
 		}
 	}
+	if m.Installed {
+		s.reserve.renew()
+	}
 	s.finish(r, d)
 }
 

@@ -204,9 +204,15 @@ func (r *reserve) onExit(pid int) {
 }
 
 func (r *reserve) dropZygote(z *zygote, why string) {
-	if r.zygote != z {
-		return
+	if r.zygote == z {
+		r.endZygote()
+		r.lose("the zygote: " + why)
 	}
+}
+
+// endZygote ends the zygote, and what it was to fork.
+func (r *reserve) endZygote() {
+	z := r.zygote
 	r.zygote = nil
 	z.limit.stop()
 	procs.Signal(z.pid, syscall.SIGKILL)
@@ -217,7 +223,18 @@ func (r *reserve) dropZygote(z *zygote, why string) {
 		k.link.Close()
 		r.s.provideWaiting()
 	}
-	r.lose("the zygote: " + why)
+}
+
+// renew is called when packages were installed, which the zygote may have imported as they were before.
+func (r *reserve) renew() {
+	if r.zygote == nil {
+		return
+	}
+	r.endZygote()
+	if r.kernel != nil {
+		r.s.killKernel(r.kernel, "")
+	}
+	r.prepare()
 }
 
 // zygoteFamily is the zygote and its children, also one that it forks just now and whose number is not known yet.

@@ -14,6 +14,7 @@ from display import Displays
 from errors import describe, format_error
 from event_loop import EventLoop
 from imports import ImportHook, forget_torn, import_quietly, own_imports
+from installed import Installed
 from interrupts import Interrupt, ignore_signal, without_interrupts
 from ipython_engine import IPythonEngine
 from mimes import PLOTLY, SHOWN_MIMES, mime_bundle, text_of
@@ -60,6 +61,7 @@ class Kernel:
         self.stderr = None
         self.link = None
         self.notices = Notices(self)
+        self.installed = Installed()
         changes = {
             AGG: self._hook_agg,
             IPYTHON: self._hook_ipython,
@@ -167,6 +169,7 @@ class Kernel:
             os.chdir("/")
         sys.argv = [""]
         import_own()
+        self.installed.enter()
         sys.path.insert(0, "")
         self.modules = self.modules or dict(sys.modules)
         self.threads.install()
@@ -281,6 +284,7 @@ class Kernel:
         error = trouble if error is None else error
         report["result"] = self.result
         self._describe_outcome(report, error)
+        report["installed"], _ = self._attempt(self._tell_installed)
         self._attempt(self.notices.end_run)
         self._see_interrupts()
         if self.interrupted:
@@ -292,6 +296,13 @@ class Kernel:
         self.threads.end(self.event_loop.is_waiting())
         self.run_id = None
         self._send(report)
+
+    def _tell_installed(self):
+        """Reports whether packages were installed since the last run."""
+        lines = self.installed.changes()
+        for line in lines or ():
+            print(line, file=self.stderr)
+        return lines is not None
 
     def _stop_started(self, work):
         """Ends the tasks and threads that an interrupted run has started."""

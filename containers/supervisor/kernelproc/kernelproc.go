@@ -61,6 +61,8 @@ type Report struct {
 	Stream   int             `json:"stream"`
 	Message  string          `json:"message"`
 	GoesOn   []string        `json:"goes_on"`
+	// Installed: packages were installed that an interpreter may have imported before.
+	Installed bool `json:"installed"`
 	// Blob is what came behind the JSON.
 	Blob []byte `json:"-"`
 }
