@@ -553,3 +553,19 @@ test('code that uses the inspector, threads and child processes itself', async (
   const child = await client.run('await new Promise((r) => require("child_process").fork("child.cjs").on("message", (m) => console.log(m)).on("exit", r)); 1');
   assert.deepEqual(child.stdout.head.trim().split('\n').sort(), ['from child', '{ args: 0 }']);
 });
+
+test('a package is found in the run that installs it, and by all later ones', async () => {
+  const put = (name, version, type) => `{
+    const fs = await import('node:fs');
+    fs.mkdirSync('node_modules/${name}', { recursive: true });
+    fs.writeFileSync('node_modules/${name}/package.json', '{"name":"${name}","version":"${version}","type":"${type}"}');
+    fs.writeFileSync('node_modules/${name}/index.js', '${type === 'module' ? 'export default' : 'module.exports ='} "${version}"');
+  }`;
+  for (const [type, load] of [['commonjs', (name) => `require('${name}')`], ['module', (name) => `(await import('${name}')).default`]]) {
+    const name = `late-${type}`;
+    const twice = `try { ${load(name)} } catch {}\n${put(name, '1.0.0', type)}\n${load(name)}`;
+    assert.equal(await value(twice), "'1.0.0'");
+    assert.equal(await value(`import late from '${name}'; late`), "'1.0.0'");
+    assert.equal(await value(load(name), { fresh: true }), "'1.0.0'");
+  }
+});
