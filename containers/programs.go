@@ -30,7 +30,7 @@ var supervisors embed.FS
 
 // The kernels are what an interpreter runs.
 //
-//go:embed kernel/python/*.py kernel/node/main.cjs kernel/node/common kernel/node/kernel kernel/node/watcher
+//go:embed kernel/python/*.py kernel/node/main.cjs kernel/node/install.cjs kernel/node/common kernel/node/kernel kernel/node/watcher kernel/lib
 var kernels embed.FS
 
 // ErrArchitecture says that there is no supervisor for a kind of processor.
@@ -48,6 +48,11 @@ func Join() []string { return []string{path.Join(ProgramsDir, "supervisor"), "jo
 // Document is the command that prints the text of a document, in a container with Python.
 func Document() []string {
 	return []string{"python3", "-I", path.Join(ProgramsDir, "python/document.py")}
+}
+
+// Install is the program by which a language's packages are installed.
+func Install(language string) string {
+	return path.Join(ProgramsDir, map[string]string{"python": "python/install.py", "javascript": "node/install.cjs"}[language])
 }
 
 // File is one of the files below ProgramsDir.

@@ -19,6 +19,8 @@ type RunOptions struct {
 	Code      string
 	Timeout   time.Duration // zero: Config.RunTimeout; clamped to Config.MaxRunTimeout
 	Fresh     bool          // in an interpreter of its own, which ends with the run
+	// Unlisted: the code is the server's own, and is not written to the history.
+	Unlisted bool
 }
 
 // Progress is how far a run has come.

@@ -137,7 +137,7 @@ func (s *session) isOpen() bool { return isClosed(s.opened) && s.openErr == nil 
 // settle ends a run and records it.
 func (s *session) settle(run *Run, res *Result, err error) {
 	run.finish(res, err, func(res *Result, err error) {
-		if !run.unrecorded.Load() {
+		if !run.unrecorded.Load() && !run.options.Unlisted {
 			recordEnd(s.history, run.ID, res, err)
 		}
 	})
@@ -182,7 +182,9 @@ func (s *session) launch(id string, options RunOptions) (*Run, error) {
 	s.remember(run)
 	s.active++
 	s.touch()
-	recordBegin(s.history, run)
+	if !options.Unlisted {
+		recordBegin(s.history, run)
+	}
 	go func() {
 		res, err := s.perform(run, turn)
 		s.conclude(run, res, err)

@@ -63,7 +63,7 @@ func (d *Deps) handleDescribeSQL(ctx context.Context, p *params) (*render.Answer
 	if err != nil {
 		return nil, err
 	}
-	limited, cancel := d.limited(ctx)
+	limited, cancel := d.Databases.limited(ctx)
 	defer cancel()
 	fields := describeFields{Connection: source.Name}
 	switch {
@@ -80,7 +80,7 @@ func (d *Deps) handleDescribeSQL(ctx context.Context, p *params) (*render.Answer
 		}
 	}
 	if err != nil {
-		return nil, d.inTime(ctx, err)
+		return nil, d.Databases.inTime(ctx, err)
 	}
 	return d.fitDescription(ctx, fields)
 }

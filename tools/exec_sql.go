@@ -179,11 +179,11 @@ func (d *Deps) handleExecSQL(ctx context.Context, p *params) (*render.Answer, er
 	if err != nil {
 		return nil, err
 	}
-	limited, cancel := d.limited(ctx)
+	limited, cancel := d.Databases.limited(ctx)
 	defer cancel()
 	rows, err := database.Query(limited, call.query)
 	if err != nil {
-		return nil, d.inTime(ctx, err)
+		return nil, d.Databases.inTime(ctx, err)
 	}
 	defer rows.Close()
 	if n := len(rows.Columns()); n > maxColumns {
@@ -193,7 +193,7 @@ func (d *Deps) handleExecSQL(ctx context.Context, p *params) (*render.Answer, er
 	most := int(min(int64(d.Databases.InlineRows), call.maxRows))
 	head, err := sql.ReadHead(rows, most, inlineBytes)
 	if err != nil {
-		return nil, d.inTime(ctx, err)
+		return nil, d.Databases.inTime(ctx, err)
 	}
 	fields := &sqlFields{Connection: source.Name, Columns: head.Columns}
 	inline := call.saveAs == "" && (!head.More || int64(len(head.Rows)) == call.maxRows)
@@ -205,7 +205,7 @@ func (d *Deps) handleExecSQL(ctx context.Context, p *params) (*render.Answer, er
 	if !inline {
 		fields.Rows = nil
 		if err := d.export(ctx, call, head, rows, fields); err != nil {
-			return nil, d.inTime(ctx, err)
+			return nil, d.Databases.inTime(ctx, err)
 		}
 	}
 	fields.DurationMS = time.Since(begun).Milliseconds()
@@ -241,12 +241,12 @@ func (d *Deps) fitSQL(ctx context.Context, f *sqlFields) (*render.Answer, error)
 }
 
 // limited bounds a call: its statement may have to wait as long as another one takes.
-func (d *Deps) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, 2*d.Databases.Timeout+connectMargin)
+func (d *Databases) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, 2*d.Timeout+connectMargin)
 }
 
 // inTime says of a statement's end by the clock what the limit was. What to do about it is the dialect's to say.
-func (d *Deps) inTime(ctx context.Context, err error) error {
+func (d *Databases) inTime(ctx context.Context, err error) error {
 	var said *fault.Error
 	late := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && !errors.As(err, &said)
 	if !late && !errors.Is(err, sql.ErrTimeout) {
@@ -257,8 +257,8 @@ func (d *Deps) inTime(ctx context.Context, err error) error {
 		hint = said.Hint
 	}
 	return fault.New(fault.SQLFailed, hint,
-		"The statement was ended after %s, the most that one may take (--sql-timeout).", d.Databases.Timeout).
-		With("timeout_seconds", d.Databases.Timeout.Seconds()).Because(err)
+		"The statement was ended after %s, the most that one may take (--sql-timeout).", d.Timeout).
+		With("timeout_seconds", d.Timeout.Seconds()).Because(err)
 }
 
 // inline puts the rows into the answer.
@@ -289,21 +289,21 @@ func (d *Deps) export(ctx context.Context, call *sqlCall, head *sql.Head, rows s
 	fields.Preview, _ = jsonRows(head.Rows[:min(previewRows, len(head.Rows))], head.Columns, previewWidth)
 	fields.RowCount, fields.Truncated, fields.TruncatedBy = file.Rows, file.Cut != "", file.Cut
 	fields.Load, fields.Notes = file.Pandas(call.format, fields.Path)
-	if note := d.cutNote(file.Cut, call.maxRows); note != "" {
+	if note := d.Databases.cutNote(file.Cut, call.maxRows); note != "" {
 		fields.Notes = append(fields.Notes, note)
 	}
 	return nil
 }
 
 // cutNote says which limit ended an export. The file is whole rows all the same.
-func (d *Deps) cutNote(cut string, maxRows int64) string {
+func (d *Databases) cutNote(cut string, maxRows int64) string {
 	switch cut {
 	case sql.CutByRows:
 		return fmt.Sprintf("The file has the first %s rows, the most that one result may have; there are more.", humanize.Comma(maxRows))
 	case sql.CutByBytes:
-		return fmt.Sprintf("The file was ended at %s, the most that one may have; there are more rows.", humanize.Bytes(uint64(d.Databases.MaxBytes)))
+		return fmt.Sprintf("The file was ended at %s, the most that one may have; there are more rows.", humanize.Bytes(uint64(d.MaxBytes)))
 	case sql.CutByTime:
-		return fmt.Sprintf("The statement was ended after %s, the most that one may take; the file has the rows until then.", d.Databases.Timeout)
+		return fmt.Sprintf("The statement was ended after %s, the most that one may take; the file has the rows until then.", d.Timeout)
 	}
 	return ""
 }

@@ -234,6 +234,23 @@ func exact(value any) any {
 	return value
 }
 
+// texts reads a list of texts; absent is nil. A text that is no list is a list of one.
+func (p *params) texts(name string) (list []string) {
+	if one, ok := p.given[name].(string); ok && !strings.HasPrefix(strings.TrimSpace(one), "[") {
+		p.known = append(p.known, name)
+		return strings.Fields(one)
+	}
+	for i, value := range p.values(name) {
+		item, ok := value.(string)
+		if !ok || strings.TrimSpace(item) == "" {
+			p.fail("%s[%d] is %s and must be text.", name, i, kind(value))
+			return nil
+		}
+		list = append(list, strings.TrimSpace(item))
+	}
+	return list
+}
+
 // check returns the first thing that was wrong with the arguments.
 func (p *params) check() error { return p.first }
 

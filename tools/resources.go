@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -75,7 +76,7 @@ func (d *Deps) registerResources(s *server.MCPServer) {
 }
 
 func (d *Deps) environments(ctx context.Context, _ string) (string, error) {
-	return indented(environmentsFields{Environments: d.Environments(ctx), Network: "none", Limits: d.limits()})
+	return indented(environmentsFields{Environments: d.Environments(ctx), Network: cmp.Or(d.Network, "none"), Limits: d.limits()})
 }
 
 // readResource masks what a resource says.

@@ -24,7 +24,7 @@ var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 			"Variables, imports and files in /mnt/data stay for later calls.",
 			d.ofImage(sandbox.Python, "IPython syntax works (magics, !cmd, top-level await).",
 				"Top-level await works, and IPython syntax (magics, !cmd) where the image has IPython."),
-			"No network.",
+			d.network(),
 			d.packagesOf(sandbox.Python, "numpy, pandas, matplotlib, scipy, scikit-learn and more"),
 			"Save files to show in output/.",
 		), "As in a notebook cell."
@@ -34,7 +34,7 @@ var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 			"Run "+d.ofImage(sandbox.JavaScript, "JavaScript or TypeScript", "JavaScript, and TypeScript where the image can,")+
 				" with Node.js in a persistent, isolated session and return output, the last value and new files.",
 			"Variables and files in /mnt/data stay for later calls; const, let and class may be declared again.",
-			"Top-level await and import work. No network.",
+			"Top-level await and import work.", d.network(),
 			d.packagesOf(sandbox.JavaScript, "lodash, mathjs, exceljs, sharp and more"),
 			"Save files to show in output/.",
 		), "As in a REPL."
@@ -58,13 +58,29 @@ func (d *Deps) packagesOf(language sandbox.Language, some string) string {
 	if !d.exists(list) {
 		list = "sandbox://environments"
 	}
+	more := ""
+	if d.Packages != nil {
+		more = " install_packages adds others."
+	}
 	return d.ofImage(language, some+" are installed; "+list+" lists them.",
-		list+" lists the installed packages where the image names them; else look with code.")
+		list+" lists the installed packages where the image names them; else look with code.") + more
+}
+
+// network says what code can reach.
+func (d *Deps) network() string {
+	if d.Network == "" {
+		return "No network."
+	}
+	return "Network: " + d.Network + "."
 }
 
 func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 	config := d.Manager.Config()
 	description, code := codeTools[language.Language](d)
+	dependencies := func(*mcp.Tool) {}
+	if d.Packages != nil {
+		dependencies = mcp.WithArray("dependencies", mcp.WithStringItems(), mcp.Description("Packages to install first, where they are missing."))
+	}
 	return tool{
 		output:  mcp.WithOutputSchema[render.RunFields](),
 		ordered: true,
@@ -75,6 +91,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 			mcp.WithNumber("timeout_seconds", mcp.Description(fmt.Sprintf("Stop after this time, %v by default and at most %v; variables stay.",
 				config.RunTimeout.Seconds(), config.MaxRunTimeout.Seconds()))),
 			mcp.WithBoolean("fresh", mcp.Description("New interpreter: same files, no variables.")),
+			dependencies,
 			hints(false), loadedAtOnce,
 		),
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
@@ -82,15 +99,26 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 				Language: language.Language, Code: p.required("code"), SessionID: p.text("session_id"),
 				Timeout: p.seconds("timeout_seconds"), Fresh: p.flag("fresh"),
 			}
+			var missing []string
+			if d.Packages != nil {
+				missing = p.texts("dependencies")
+			}
 			if err := p.check(); err != nil {
 				return nil, err
+			}
+			if len(missing) > 0 {
+				if res, err := d.installed(ctx, options, missing); err != nil {
+					return nil, err
+				} else if res != nil {
+					return d.renderer().Run(ctx, res).Noting("Note: the dependencies are still being installed, and the code was not run; call again when that run is over."), nil
+				}
 			}
 			run, err := d.Manager.Run(options)
 			stdio.Settled(ctx)
 			if err != nil {
 				return nil, err
 			}
-			a, err := d.await(ctx, run, d.SoftWait, true)
+			a, err := d.answer(ctx, run, d.SoftWait, true)
 			return a.Noting(p.lowered("timeout_seconds", config.MaxRunTimeout.Seconds())), err
 		},
 	}
@@ -99,9 +127,22 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 // progressEvery is how often a client that asked for progress hears of a run that says nothing.
 const progressEvery = 5 * time.Second
 
-// await waits for a run until it is over, or until the soft wait has passed and the answer is that
-// the run goes on. A client's cancel interrupts the run when it is this call's own.
-func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, own bool) (*render.Answer, error) {
+// answer waits for a run as await does, and describes what it came to.
+func (d *Deps) answer(ctx context.Context, run *sandbox.Run, wait time.Duration, own bool) (*render.Answer, error) {
+	res, err := d.await(ctx, run, wait, own)
+	if err != nil {
+		return nil, err
+	}
+	a := d.renderer().Run(ctx, res)
+	if res.Status == sandbox.Running {
+		return a, nil
+	}
+	return linked(ctx, a, res), nil
+}
+
+// await waits for a run until it is over, or until the soft wait has passed and the result is how far it has come,
+// with the status Running. A client's cancel interrupts the run when it is this call's own.
+func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, own bool) (*sandbox.Result, error) {
 	soft := time.NewTimer(wait)
 	defer soft.Stop()
 	var tick <-chan time.Time
@@ -114,11 +155,7 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 	for {
 		select {
 		case <-run.Done():
-			res, err := run.Result()
-			if err != nil {
-				return nil, err
-			}
-			return linked(ctx, d.renderer().Run(ctx, res), res), nil
+			return run.Result()
 		case <-ctx.Done():
 			if own && errors.Is(context.Cause(ctx), stdio.ErrCancelledByClient) {
 				run.Interrupt()
@@ -134,7 +171,7 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 			case <-run.Done(): // it ended while its output was asked for
 				continue
 			default:
-				return d.renderer().Run(ctx, sofar), nil
+				return sofar, nil
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -39,6 +40,8 @@ type infoFields struct {
 	Limits    limitFields `json:"limits"`
 	// Packages has versions by name, for the languages whose image lists them, where they are asked for.
 	Packages map[sandbox.Language]map[string]string `json:"packages,omitempty"`
+	// Installed is what the session itself has installed, where packages are asked for.
+	Installed map[sandbox.Language][]sandbox.Package `json:"installed,omitempty"`
 	// PackagesLeftOut is how many there was no room for.
 	PackagesLeftOut int `json:"packages_left_out,omitempty"`
 }
@@ -66,13 +69,22 @@ func (d *Deps) sessionInfo() tool {
 			if !packages {
 				return render.JSON(fields)
 			}
-			all := d.packages(ctx)
+			all := d.imagePackages(ctx)
 			most := 0
+			var installed map[sandbox.Language][]sandbox.Package
+			if info.SizeBytes != nil { // a container is there to look with
+				if installed, err = d.Manager.Packages(ctx, info.ID); err != nil {
+					return nil, err
+				}
+			}
+			for _, list := range installed {
+				most = max(most, len(list))
+			}
 			for _, versions := range all {
 				most = max(most, len(versions))
 			}
 			return d.renderer().Fit(ctx, most, func(each int) *render.Answer {
-				a, _ := render.JSON(fields.with(all, each)) // texts and numbers
+				a, _ := render.JSON(fields.with(all, installed, each)) // texts and numbers
 				return a
 			}), nil
 		},
@@ -80,7 +92,12 @@ func (d *Deps) sessionInfo() tool {
 }
 
 // with adds the first packages of each language.
-func (f infoFields) with(all map[sandbox.Language]map[string]string, each int) infoFields {
+func (f infoFields) with(all map[sandbox.Language]map[string]string, installed map[sandbox.Language][]sandbox.Package, each int) infoFields {
+	f.Installed = make(map[sandbox.Language][]sandbox.Package)
+	for language, list := range installed {
+		f.Installed[language] = list[:min(each, len(list))]
+		f.PackagesLeftOut += max(len(list)-each, 0)
+	}
 	f.Packages = make(map[sandbox.Language]map[string]string)
 	for language, versions := range all {
 		f.Packages[language] = make(map[string]string)
@@ -97,14 +114,14 @@ func (d *Deps) infoFields(info sandbox.SessionInfo) infoFields {
 	return infoFields{
 		sessionFields: describe(info, time.Now()),
 		WorkDir:       sandbox.WorkDir, InputDir: sandbox.WorkDir + "/input", OutputDir: sandbox.WorkDir + "/output",
-		Network: "none", Limits: d.limits(),
+		Network: cmp.Or(d.Network, "none"), Limits: d.limits(),
 	}
 }
 
 // packagesTimeout bounds the wait for an engine that describes images; the answer is then without them.
 const packagesTimeout = 5 * time.Second
 
-func (d *Deps) packages(ctx context.Context) map[sandbox.Language]map[string]string {
+func (d *Deps) imagePackages(ctx context.Context) map[sandbox.Language]map[string]string {
 	ctx, cancel := context.WithTimeout(ctx, packagesTimeout)
 	defer cancel()
 	packages := make(map[sandbox.Language]map[string]string)

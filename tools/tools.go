@@ -40,6 +40,10 @@ type Deps struct {
 	Fetch func(ctx context.Context, address string) (*fetch.Download, error)
 	// HostDirs are the folders of the host that files may come from and go to.
 	HostDirs *hostdir.Dirs
+	// Packages is what install_packages installs by. Nil: there is no such tool.
+	Packages *Packages
+	// Network says in words what code can reach; empty: nothing.
+	Network string
 	// Databases is what the SQL tools read.
 	Databases *Databases
 	// UploadBytes is the most that upload_file takes as text or base64, DownloadBytes from an address or a folder
@@ -58,8 +62,8 @@ type Deps struct {
 	Logger            *slog.Logger
 }
 
-// Instructions describe the whole server, which runs these languages, to a client.
-func Instructions(kernels map[sandbox.Language]sandbox.KernelConfig) string {
+// Instructions describe the whole server, which runs these languages, to a client. network is what code can reach; empty: nothing.
+func Instructions(kernels map[sandbox.Language]sandbox.KernelConfig, network string) string {
 	names := make([]string, 0, len(kernels))
 	for _, l := range sandbox.Languages {
 		if _, on := kernels[l.Language]; on {
@@ -69,11 +73,15 @@ func Instructions(kernels map[sandbox.Language]sandbox.KernelConfig) string {
 	if len(names) == 0 {
 		return "Both languages are switched off."
 	}
-	return "Runs " + strings.Join(names, " and ") + instructions
+	where := " in an isolated container"
+	if network == "" {
+		where += ", no network"
+	}
+	return "Runs " + strings.Join(names, " and ") + where + instructions
 }
 
 // instructions are no longer than what a client that cuts them leaves, with both languages before them.
-const instructions = ` in an isolated container, no network. ` +
+const instructions = `. ` +
 	`Variables and files under /mnt/data stay from call to call. ` +
 	`Save files to show in its output/; figures come back as images. ` +
 	`Leave session_id out unless sessions must be apart.`
@@ -113,7 +121,11 @@ func (d *Deps) list() []tool {
 	for _, l := range sandbox.Languages {
 		list = append(list, d.runCode(l))
 	}
-	list = append(list, d.waitForRun(), d.uploadFile(), d.listArtifacts(), d.readArtifact())
+	list = append(list, d.waitForRun())
+	if d.Packages != nil {
+		list = append(list, d.installPackages())
+	}
+	list = append(list, d.uploadFile(), d.listArtifacts(), d.readArtifact())
 	if d.Databases != nil && len(d.Databases.Connections.Sources()) > 0 {
 		list = append(list, d.execSQL(), d.describeSQL())
 	}
@@ -135,7 +147,7 @@ func Register(s *server.MCPServer, d *Deps) {
 
 // Names lists the tools that could exist, in the order in which clients see them.
 var Names = append(strings.Fields(sandbox.JoinLanguages(" ", sandbox.LanguageInfo.Tool)),
-	"wait_for_run", "upload_file", "list_artifacts", "read_artifact",
+	"wait_for_run", "install_packages", "upload_file", "list_artifacts", "read_artifact",
 	"exec_sql", "describe_sql", "session_info", "list_sessions", "close_session")
 
 func (d *Deps) exists(name string) bool {

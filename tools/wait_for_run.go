@@ -36,7 +36,7 @@ func (d *Deps) waitForRun() tool {
 			if wait == 0 {
 				wait = d.SoftWait
 			}
-			a, err := d.await(ctx, run, min(wait, d.SoftWait), false)
+			a, err := d.answer(ctx, run, min(wait, d.SoftWait), false)
 			return a.Noting(p.lowered("timeout_seconds", d.SoftWait.Seconds())), err
 		},
 	}

@@ -52,10 +52,19 @@ func run1(args []string) error {
 	return nil
 }
 
-// addToPath has the programs of packages that a session has installed found, behind those of the image.
+// addToPath has what a session has installed found behind what the image has, and the module sandbox by both languages.
 func addToPath() {
-	path := cmp.Or(os.Getenv("PATH"), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
-	_ = os.Setenv("PATH", path+":/mnt/data/.local/bin:/mnt/data/node_modules/.bin")
+	const own = "/opt/code-sandbox-mcp/lib/"
+	add("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "/mnt/data/.local/bin:/mnt/data/node_modules/.bin")
+	add("PYTHONPATH", "", own+"python")
+	add("NODE_PATH", "", own+"node")
+}
+
+func add(variable, otherwise, folders string) {
+	if before := cmp.Or(os.Getenv(variable), otherwise); before != "" {
+		folders = before + ":" + folders
+	}
+	_ = os.Setenv(variable, folders)
 }
 
 // hide keeps code of the same user out of this process's memory and descriptors, and has orphans come to it.

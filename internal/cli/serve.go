@@ -111,7 +111,7 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, mask *secrets.Masker, connections *sql.Connections, log *slog.Logger) *server.MCPServer {
 	m := server.NewMCPServer("code-sandbox-mcp", currentVersion(),
 		server.WithTitle("Code sandbox"),
-		server.WithInstructions(tools.Instructions(manager.Config().Kernels)),
+		server.WithInstructions(tools.Instructions(manager.Config().Kernels, "")),
 		server.WithToolCapabilities(false),
 		server.WithResourceCapabilities(false, true),
 		server.WithCacheHints(listTTL.Milliseconds(), mcp.CacheScopePrivate),

@@ -30,6 +30,8 @@ const (
 	SessionBusy        Code = "session_busy"
 	MaxSessions        Code = "max_sessions"
 	QuotaExceeded      Code = "quota_exceeded"
+	PackageDenied      Code = "package_denied"
+	InstallFailed      Code = "install_failed"
 	DownloadFailed     Code = "download_failed"
 	SQLRejected        Code = "sql_rejected"
 	SQLFailed          Code = "sql_failed"

@@ -749,17 +749,20 @@ function installModule(workDir) {
   process.argv = [process.execPath, filename];
 }
 
-/** installLibraries makes Node's own modules globals, each loaded at its first use, as the REPL does. */
+/** installLibraries makes Node's own modules globals, each loaded at its first use, as the REPL does; and the sandbox's. */
 function installLibraries() {
-  for (const name of moduleApi.builtinModules) {
-    if (/^_|[/:]/.test(name) || name in globalThis) continue;
+  const install = (name, path) => {
     const set = (value) => defineGlobal(name, value);
     const get = () => {
-      set(require(name));
+      set(require(path));
       return globalThis[name];
     };
     Object.defineProperty(globalThis, name, { get, set, configurable: true, enumerable: false });
+  };
+  for (const name of moduleApi.builtinModules) {
+    if (!/^_|[/:]/.test(name) && !(name in globalThis)) install(name, name);
   }
+  install('sandbox', '../../lib/node/sandbox.js');
 }
 
 /** features returns what a kernel can do beyond what every one can. */

@@ -1,0 +1,115 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Package is one that a session has installed.
+type Package struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// InstallLog is where the output of the last installation of a language is, relative to WorkDir.
+func InstallLog(language Language) string { return ".packages/" + string(language) + ".log" }
+
+// Install has packages installed into a session, as their ecosystem's installer takes them, which was checked by the caller.
+// It is a run of an interpreter of its own, and is not in the history. See Installed for what came of it.
+func (m *Manager) Install(session string, language Language, packages []string, timeout time.Duration) (*Run, error) {
+	program := m.config.Kernels[language].Install
+	list, err := json.Marshal(packages)
+	if err != nil {
+		return nil, err
+	}
+	log := WorkDir + "/" + InstallLog(language)
+	code := fmt.Sprintf("exec(compile(open(%q).read(), %[1]q, 'exec'))\ninstall(%s, %q)", program, list, log)
+	if language == JavaScript {
+		code = fmt.Sprintf("await require(%q).install(%s, %q)", program, list, log)
+	}
+	return m.Run(RunOptions{SessionID: session, Language: language, Code: code, Timeout: timeout, Fresh: true, Unlisted: true})
+}
+
+// Installed reads what came of an installation that has completed: what was installed, sorted, and the requirements that
+// were met already.
+func Installed(res *Result) (installed []Package, already []string) {
+	var said struct {
+		Installed map[string]string
+		Already   []string
+	}
+	if res.Value == nil || json.Unmarshal([]byte(*res.Value), &said) != nil {
+		return nil, nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(said.Installed)) {
+		installed = append(installed, Package{clip(name, maxName), clip(said.Installed[name], maxName)})
+	}
+	return installed, said.Already
+}
+
+const (
+	npmLock     = "node_modules/.package-lock.json" // npm's own list of what it has installed
+	npmLockSize = 4 << 20
+	mostListed  = 2000 // packages of a language
+)
+
+// Packages lists what was installed into an existing session, sorted, by pip and by npm: by the traces that those leave,
+// which the session's code may have made as well.
+func (m *Manager) Packages(ctx context.Context, sessionID string) (map[Language][]Package, error) {
+	found := make(map[Language][]Package)
+	hasNPM := false
+	_, err := m.WalkFiles(ctx, sessionID, true, func(e Entry) error {
+		hasNPM = hasNPM || e.Path == npmLock
+		if p, ok := pipPackage(e.Path); ok && e.Kind == 'd' && len(found[Python]) < mostListed {
+			found[Python] = append(found[Python], p)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if hasNPM {
+		found[JavaScript] = m.npmPackages(ctx, sessionID)
+	}
+	for _, list := range found {
+		slices.SortFunc(list, func(a, b Package) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return found, nil
+}
+
+// pipPackage reads the name of a folder that pip leaves for each package.
+func pipPackage(entry string) (p Package, ok bool) {
+	dir, name := path.Split(entry)
+	base, ok := strings.CutSuffix(name, ".dist-info")
+	if !ok || !strings.HasPrefix(dir, ".local/lib/python") || !strings.HasSuffix(dir, "/site-packages/") {
+		return Package{}, false
+	}
+	p.Name, p.Version, ok = strings.Cut(clip(base, maxName), "-")
+	return p, ok
+}
+
+// npmPackages reads npm's list; nil where it makes no sense.
+func (m *Manager) npmPackages(ctx context.Context, sessionID string) (list []Package) {
+	file, err := m.OpenFile(ctx, sessionID, npmLock, ReadOptions{Limit: npmLockSize})
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	var lock struct {
+		Packages map[string]struct{ Version string }
+	}
+	if json.NewDecoder(file).Decode(&lock) != nil {
+		return nil
+	}
+	for place, p := range lock.Packages {
+		if name, ok := strings.CutPrefix(place, "node_modules/"); ok && !strings.Contains(name, "/node_modules/") && len(list) < mostListed {
+			list = append(list, Package{clip(name, maxName), clip(p.Version, maxName)})
+		}
+	}
+	return list
+}

@@ -1,0 +1,178 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
+)
+
+// Packages is what install_packages installs by.
+type Packages struct {
+	// Check refuses a requirement that may not be installed, before anything is asked of an index. The error is a fault.
+	Check func(language sandbox.Language, requirement string) error
+	// Summary says in a sentence what may be installed.
+	Summary string
+	// Timeout bounds one installation.
+	Timeout time.Duration
+}
+
+const (
+	mostPackages = 50   // of one call
+	logTail      = 1500 // bytes of an installer's output in an error
+)
+
+type installFields struct {
+	SessionID string            `json:"session_id"`
+	RunID     string            `json:"run_id"`
+	Language  sandbox.Language  `json:"language"`
+	Installed []sandbox.Package `json:"installed"`
+	Already   []string          `json:"already_there,omitempty"`
+	LogPath   string            `json:"log_path,omitempty"`
+}
+
+func (d *Deps) installPackages() tool {
+	definition := mcp.NewTool("install_packages",
+		mcp.WithToolTitle("Install packages"),
+		mcp.WithDescription(sentences("Install packages into the session: from PyPI for Python, from npm for JavaScript. Running kernels can import them at once.", d.Packages.Summary)),
+		mcp.WithString("language", mcp.Required(), mcp.Enum(d.languages()...)),
+		mcp.WithArray("packages", mcp.Required(), mcp.WithStringItems(),
+			mcp.Description("Such as polars or polars>=1.0 for Python, lodash or lodash@4 for JavaScript; or wheels and tarballs in /mnt/data.")),
+		sessionParam(), hints(false))
+	definition.Annotations.OpenWorldHint = mcp.ToBoolPtr(true)
+	definition.Annotations.IdempotentHint = mcp.ToBoolPtr(true)
+	return tool{output: mcp.WithOutputSchema[installFields](), definition: definition, ordered: true, handle: d.handleInstall}
+}
+
+// languages are those that are on.
+func (d *Deps) languages() (names []string) {
+	for _, l := range sandbox.Languages {
+		if _, on := d.Manager.Config().Kernels[l.Language]; on {
+			names = append(names, string(l.Language))
+		}
+	}
+	return names
+}
+
+func (d *Deps) handleInstall(ctx context.Context, p *params) (*render.Answer, error) {
+	name, packages, session := p.required("language"), p.texts("packages"), p.text("session_id")
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	language, known := sandbox.LanguageCalled(name)
+	if !known || !slices.Contains(d.languages(), string(language)) {
+		return nil, fault.New(fault.InvalidArgument, "Use one of: "+strings.Join(d.languages(), ", ")+".",
+			"language %q is none that packages can be installed for here.", text.Shorten(name, 80))
+	}
+	if len(packages) == 0 {
+		return nil, fault.New(fault.InvalidArgument, "Name at least one package.", "packages is empty.")
+	}
+	run, err := d.install(language, packages, session)
+	stdio.Settled(ctx)
+	if err != nil {
+		return nil, err
+	}
+	res, err := d.await(ctx, run, d.SoftWait, true)
+	switch {
+	case err != nil:
+		return nil, err
+	case res.Status == sandbox.Running:
+		return d.renderer().Run(ctx, res), nil
+	}
+	if err := d.installFault(res); err != nil {
+		return nil, err
+	}
+	fields := installFields{SessionID: res.SessionID, RunID: res.RunID, Language: language}
+	fields.Installed, fields.Already = sandbox.Installed(res)
+	var lines []string
+	for _, i := range fields.Installed {
+		lines = append(lines, "installed "+i.Name+" "+i.Version)
+	}
+	for _, requirement := range fields.Already {
+		lines = append(lines, "already there: "+requirement)
+	}
+	if len(fields.Installed) > 0 {
+		fields.LogPath = sandbox.InstallLog(language)
+		lines = append(lines, "The installer's output is in "+sandbox.WorkDir+"/"+fields.LogPath+".")
+	}
+	return d.renderer().Fit(ctx, len(lines), func(each int) *render.Answer {
+		shown := lines[:min(each, len(lines))]
+		text := render.OneLine(strings.Join(shown, "\x00"))
+		if left := len(lines) - len(shown); left > 0 {
+			text += fmt.Sprintf("\x00… and %d more", left)
+		}
+		return render.Text(strings.ReplaceAll(text, "\x00", "\n"), fields)
+	}), nil
+}
+
+// install begins the installation of packages that may be. The error is a fault.
+func (d *Deps) install(language sandbox.Language, packages []string, session string) (*sandbox.Run, error) {
+	if len(packages) > mostPackages {
+		return nil, fault.New(fault.InvalidArgument, "Install them in several calls.", "There are %d packages, and %d are the most in one call.", len(packages), mostPackages)
+	}
+	for _, requirement := range packages {
+		if err := d.Packages.Check(language, requirement); err != nil {
+			return nil, err
+		}
+	}
+	return d.Manager.Install(session, language, packages, d.Packages.Timeout)
+}
+
+// installed installs what a run depends on, and waits for it as long as a call waits. A result is of an installation
+// that goes on. The error is a fault, or the end of ctx.
+func (d *Deps) installed(ctx context.Context, o sandbox.RunOptions, packages []string) (*sandbox.Result, error) {
+	run, err := d.install(o.Language, packages, o.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	res, err := d.await(ctx, run, d.SoftWait, true)
+	switch {
+	case err != nil:
+		return nil, err
+	case res.Status == sandbox.Running:
+		return res, nil
+	}
+	if err := d.installFault(res); err != nil {
+		return nil, err
+	}
+	return nil, nil
+}
+
+// installFault says why an installation did not come to its end; nil: it did.
+func (d *Deps) installFault(res *sandbox.Result) *fault.Error {
+	if res.Status == sandbox.Completed {
+		return nil
+	}
+	output := res.Stdout.Head + res.Stdout.Tail + res.Stderr.Head + res.Stderr.Tail
+	for line := range strings.Lines(output) {
+		if _, words, found := strings.Cut(line, string(fault.PackageDenied)+": "); found {
+			return fault.New(fault.PackageDenied, "Use another package, or have the server's user allow this one.", "%s", text.Shorten(strings.TrimSpace(words), 500))
+		}
+	}
+	why := "The installer failed"
+	if res.Error != nil {
+		output += "\n" + res.Error.Name + ": " + res.Error.Message
+	}
+	switch res.Status {
+	case sandbox.TimedOut:
+		why = fmt.Sprintf("The installation took longer than %v", d.Packages.Timeout)
+	case sandbox.Cancelled:
+		why = "The installation was cancelled"
+	case sandbox.Killed:
+		why = "The installation was killed (" + res.Cause + ")"
+	}
+	if output = strings.TrimSpace(output); len(output) > logTail {
+		output = "…" + output[strings.IndexByte(output[len(output)-logTail:], '\n')+1+len(output)-logTail:]
+	}
+	return fault.New(fault.InstallFailed, "Check the name and version; the whole output is in "+sandbox.WorkDir+"/"+sandbox.InstallLog(res.Language)+".",
+		"%s:\n%s", why, output)
+}
