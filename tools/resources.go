@@ -37,6 +37,7 @@ type environmentsFields struct {
 const (
 	sessionsURI = "sessions://"
 	sessionURI  = "session://"
+	networkPart = "/network" // behind a session's
 	artifactURI = "artifact://"
 )
 
@@ -67,6 +68,13 @@ func (d *Deps) registerResources(s *server.MCPServer) {
 			mcp.WithTemplateDescription("The state of one session: folders, kernels, limits."),
 			mcp.WithTemplateMIMEType(typeJSON)),
 		server.ResourceTemplateHandlerFunc(d.readResource(typeJSON, d.sessionResource)))
+	if d.NetworkLog != nil {
+		s.AddResourceTemplate(
+			mcp.NewResourceTemplate(sessionURI+"{session_id}"+networkPart, "Network of a session",
+				mcp.WithTemplateDescription("What the code of one session has sent out, and what was refused: the newest requests."),
+				mcp.WithTemplateMIMEType(typeJSON)),
+			server.ResourceTemplateHandlerFunc(d.readResource(typeJSON, d.networkResource)))
+	}
 	s.AddResourceTemplate(
 		mcp.NewResourceTemplate(artifactURI+"{session_id}/{+path}", "File of a session",
 			mcp.WithTemplateDescription("A file by its path below "+sandbox.WorkDir+", percent-encoded where a URI needs it.")),

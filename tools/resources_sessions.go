@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -30,6 +32,27 @@ func (d *Deps) sessionResource(ctx context.Context, uri string) (string, error) 
 		return "", err
 	}
 	return indented(d.infoFields(info))
+}
+
+type networkFields struct {
+	SessionID string `json:"session_id"`
+	Network   string `json:"network"`
+	// Total counts all requests, also those that are not kept.
+	Total    int            `json:"total"`
+	Requests []netlog.Entry `json:"requests"`
+}
+
+func (d *Deps) networkResource(ctx context.Context, uri string) (string, error) {
+	id := strings.TrimSuffix(strings.TrimPrefix(uri, sessionURI), networkPart)
+	if err := sandbox.CheckSessionID(id); err != nil {
+		return "", err
+	}
+	if _, err := d.Manager.Session(ctx, id); err != nil {
+		return "", err
+	}
+	fields := networkFields{SessionID: id, Network: cmp.Or(d.Network, "none")}
+	fields.Requests, fields.Total = d.NetworkLog.Of(id)
+	return indented(fields)
 }
 
 func indented(fields any) (string, error) {

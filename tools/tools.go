@@ -16,6 +16,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
@@ -44,6 +45,8 @@ type Deps struct {
 	Packages *Packages
 	// Network says in words what code can reach; empty: nothing.
 	Network string
+	// NetworkLog has what sessions have sent out. Nil: nothing is recorded.
+	NetworkLog *netlog.Log
 	// Databases is what the SQL tools read.
 	Databases *Databases
 	// UploadBytes is the most that upload_file takes as text or base64, DownloadBytes from an address or a folder

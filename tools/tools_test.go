@@ -26,7 +26,7 @@ func TestNamesAreThoseOfTheTools(t *testing.T) {
 	m := sandbox.NewManager(sandbox.Config{RunTimeout: time.Minute, MaxRunTimeout: time.Hour})
 	defer m.Close(t.Context())
 	connections := sql.NewConnections([]sql.Source{{Name: "main", Dialect: sql.PostgreSQL}}, nil)
-	d := &Deps{Manager: m, SoftWait: time.Second, Databases: &Databases{Connections: connections}}
+	d := &Deps{Manager: m, SoftWait: time.Second, Databases: &Databases{Connections: connections}, Packages: &Packages{}}
 	var names []string
 	for _, tool := range d.list() {
 		names = append(names, tool.definition.Name)
