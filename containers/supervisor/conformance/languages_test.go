@@ -53,7 +53,6 @@ type language struct {
 	pid           phrase
 	spawn         phrase // a shell command, which goes on; p is its process
 	shell         phrase // a shell command that is waited for
-	later         phrase // in so many ms, when the run is over, this statement
 	every         phrase // in so many ms, again and again, this statement
 	display       phrase // a page of HTML
 	environment   phrase // a variable
@@ -94,7 +93,6 @@ var python = &language{
 	pid:       `__import__("os").getpid()`,
 	spawn:     `import subprocess; p = subprocess.Popen(["sh", "-c", %s])`,
 	shell:     `import subprocess; _ = subprocess.run(["sh", "-c", %s])`,
-	later:     "import threading; _timer = threading.Timer(%d / 1000, exec, (%s, globals())); _timer.daemon = True; _timer.start()",
 	every: "import threading, time\ndef _again(code=%[2]s):\n    while True:\n        time.sleep(%[1]d / 1000); exec(code, globals())\n" +
 		"threading.Thread(target=_again, daemon=True).start()",
 	display: "try: display\nexcept NameError: from IPython.display import display\n" +
@@ -138,7 +136,6 @@ var javascript = &language{
 	pid:         `process.pid`,
 	spawn:       `var p = require("child_process").spawn("sh", ["-c", %s], { stdio: "inherit" }); p.unref(); await new Promise((r) => p.on("spawn", r));`,
 	shell:       `require("child_process").spawnSync("sh", ["-c", %s], { stdio: "inherit" });`,
-	later:       `setTimeout((code) => (0, eval)(code), %d, %s).unref();`,
 	every:       `setInterval((code) => (0, eval)(code), %d, %s).unref();`,
 	display:     `display({ "text/html": %s });`,
 	environment: `process.env[%s]`,
