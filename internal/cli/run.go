@@ -90,7 +90,11 @@ func (s *Settings) run(cmd *cobra.Command, request runcmd.Request, session strin
 		return notRun(engineFault(err))
 	}
 	keeper := keepEngine(engine, cmd, log)
-	manager := sandbox.NewManager(s.sandboxConfig(keeper, s.passThrough(os.LookupEnv, log), log))
+	config := s.sandboxConfig(keeper, s.passThrough(os.LookupEnv, log), log)
+	connections := s.connections(os.Environ(), log)
+	way := s.wayOut(s.databases(connections))
+	config.WayOut = way
+	manager := sandbox.NewManager(config)
 	runner := &runcmd.Runner{
 		Manager: manager, Job: job, SessionID: session, Stdout: os.Stdout, Stderr: os.Stderr,
 		Complain: func(err error) { _ = notRun(err) },
@@ -104,6 +108,8 @@ func (s *Settings) run(cmd *cobra.Command, request runcmd.Request, session strin
 	if manager.Close(ending) {
 		keeper.dismiss()
 	}
+	_ = way.Close()
+	connections.Close(ending)
 	return exitCode(code)
 }
 

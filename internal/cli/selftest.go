@@ -74,6 +74,9 @@ func (s *Settings) addCanaries() error {
 func (s *Settings) attack(ctx context.Context, keeper *keeper, engine *podman.Engine, log *slog.Logger) (selftest.Report, error) {
 	passed := s.passThrough(os.LookupEnv, log)
 	config := s.sandboxConfig(keeper, passed, log)
+	way := s.wayOut(nil)
+	defer func() { _ = way.Close() }()
+	config.WayOut = way
 	if len(config.Kernels) == 0 {
 		return selftest.Report{}, usageError{errors.New("both languages are switched off, so there is nothing to attack")}
 	}
@@ -85,7 +88,7 @@ func (s *Settings) attack(ctx context.Context, keeper *keeper, engine *podman.En
 		Config: config, Engine: engine, Environ: os.Environ(), Progress: progressTo(os.Stderr),
 		Standard: standard,
 		Server: func(m *sandbox.Manager) selftest.Answer {
-			return answers(s.mcpServer(m, engine, config.Mask, nil, log))
+			return answers(s.mcpServer(m, engine, config.Mask, nil, way, log))
 		},
 	})
 }

@@ -79,12 +79,15 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	keeper := keepEngine(engine, cmd, log)
 	config := settings.sandboxConfig(keeper, passed, log)
 	config.Mask = mask
+	databases := settings.databases(connections)
+	way := settings.wayOut(databases)
+	config.WayOut = way
 	making, stopMaking := context.WithCancel(ctx)
 	defer stopMaking()
 	imagesSettled := settings.makeMissing(making, engine, config.Kernels, log)
 	manager := sandbox.NewManager(config)
 	manager.Prewarm()
-	err = stdio.Serve(ctx, settings.mcpServer(manager, engine, mask, connections, log), in, out, stdio.Options{
+	err = stdio.Serve(ctx, settings.mcpServer(manager, engine, mask, databases, way, log), in, out, stdio.Options{
 		InOrder: true, Logger: log,
 		MaxMessageBytes: max(stdio.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(settings.ArtifactReadLimit))+64<<10),
 	})
@@ -92,6 +95,7 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
 	nothingLeft := manager.Close(ending)
+	_ = way.Close()
 	connections.Close(ending)
 	stopMaking()
 	imagesSettled(ending)
@@ -108,7 +112,7 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 }
 
 // mcpServer puts the protocol's server together. It touches neither Podman nor the disk.
-func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, mask *secrets.Masker, connections *sql.Connections, log *slog.Logger) *server.MCPServer {
+func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, mask *secrets.Masker, databases *tools.Databases, way *wayOut, log *slog.Logger) *server.MCPServer {
 	m := server.NewMCPServer("code-sandbox-mcp", currentVersion(),
 		server.WithTitle("Code sandbox"),
 		server.WithInstructions(tools.Instructions(manager.Config().Kernels, "")),
@@ -125,7 +129,8 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, ma
 	deps := &tools.Deps{
 		Manager: manager, SoftWait: time.Duration(s.SoftWait), Secrets: mask,
 		Environments: environments(manager.Config(), engine),
-		Databases:    s.databases(connections),
+		Databases:    databases,
+		NetworkLog:   way.log,
 		HostDirs:     dirs, UploadBytes: int64(s.UploadLimit), DownloadBytes: int64(s.DownloadLimit), ArtifactBytes: int64(s.ArtifactReadLimit),
 		Enable: s.Tools, Disable: s.DisableTools, Images: s.Images, StructuredContent: s.StructuredContent, Logger: log,
 	}

@@ -69,6 +69,7 @@ type Settings struct {
 	SQLMaxBytes      byteSize
 	SQLTimeout       seconds
 	SQLAllow         []string
+	SQLFromCode      bool
 
 	Prewarm        []string
 	Preload        []string
@@ -152,6 +153,7 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	fs.Var(&s.SQLMaxBytes, "sql-max-bytes", "the largest file that a query's result is written to")
 	fs.Var(&s.SQLTimeout, "sql-timeout", "how long one query may take")
 	fs.StringSliceVar(&s.SQLAllow, "sql-allow-functions", nil, "`functions` of a PostgreSQL database's own that may be called though they are VOLATILE")
+	fs.BoolVar(&s.SQLFromCode, "sql-from-code", true, "let code query the databases too, by its module sandbox")
 
 	fs.StringSliceVar(&s.Prewarm, "prewarm", nil, "`languages` to keep a container ready for; alone: "+prewarmAll)
 	fs.Lookup("prewarm").NoOptDefVal = prewarmAll

@@ -25,6 +25,7 @@ class SQLError extends Error {
 async function sql(query, params = [], { connection = '', maxRows = 0 } = {}) {
   const request = { query, params: params.map(plain), connection, max_rows: maxRows, format: 'jsonl' };
   const answer = await ask(JSON.stringify(request)).catch((error) => {
+    if (error instanceof SQLError) throw error;
     throw new SQLError({ code: 'sql_failed', message: `The server cannot be reached: ${error.message}`, hint: 'Try again.' });
   });
   const rows = [];

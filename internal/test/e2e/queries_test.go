@@ -1,0 +1,52 @@
+//go:build unix
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
+)
+
+func TestQueriesFromCode(t *testing.T) {
+	t.Parallel()
+	s := startSQL(t, testpg.Superuser, "--sql-max-rows", "1000")
+	for name, test := range map[string]struct{ tool, code, want string }{
+		"types":            {python, "import sandbox\nf = sandbox.sql(\"select 1 as n, 'é' as t, null::int as z, timestamp '2026-01-31 10:00' as at\")\n(f.n[0] + 1, f.t[0], str(f.z[0]), f['at'][0].year)", "(np.int64(2), 'é', '<NA>', 2026)"},
+		"params":           {python, "sandbox.sql('select $1::int + 1 as n, $2::text[] as l', [41, ['a', 'b']])['n'].tolist()", "[42]"},
+		"many rows":        {python, "len(sandbox.sql('select generate_series(1, 900) as i, 2.5 as f'))", "900"},
+		"no rows":          {python, "sandbox.sql('select 1 as a where false').shape", "(0, 1)"},
+		"javascript":       {javascript, "await sandbox.sql('select $1::int as n, $2::text as t', [7, 'é'])", "[ { n: 7, t: 'é' } ]"},
+		"javascript, many": {javascript, "(await sandbox.sql('select generate_series(1, 900) as i')).at(-1).i", "900"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code := test.code
+			if test.tool == python {
+				code = "import sandbox\n" + code
+			}
+			if got := s.complete(test.tool, object{"code": code}).Meta.Run.value(); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+	s.py("import sandbox\nsandbox.sql('select generate_series(1, 5000) as i')").wantText(t, "note: The file has the first 1,000 rows")
+	for tool, code := range map[string]string{
+		python:     "import sandbox\nsandbox.sql('delete from pg_class')",
+		javascript: "await sandbox.sql('delete from pg_class')",
+	} {
+		s.call(tool, object{"code": code}).wantText(t, "SQLError", "sql_rejected")
+	}
+	s.py("import os; [name for name in os.listdir('/mnt/data') if 'query' in name]").wantText(t, "[]")
+	s.py("import os; os.chdir('/tmp')\nopen('/tmp/other.py', 'w').write('import sandbox; print(len(sandbox.sql(\"select 1\")))')\n!python3 /tmp/other.py").wantText(t, "1")
+}
+
+func TestNoQueriesFromCodeWhereTheyAreOff(t *testing.T) {
+	t.Parallel()
+	s := startSQL(t, testpg.Superuser, "--sql-from-code=false")
+	got := s.call(python, object{"code": "import sandbox; sandbox.sql('select 1')"})
+	got.wantText(t, "connection_not_found")
+	if strings.Contains(got.text(), "password") {
+		t.Error(got.text())
+	}
+}
