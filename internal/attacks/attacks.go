@@ -53,15 +53,23 @@ type Facts struct {
 	// Namespaces are the host's own, as /proc/self/ns names them.
 	Namespaces map[string]string `json:"namespaces"`
 	Listeners  [][2]any          `json:"listeners"` // address and port of what listens outside
-	Abstract   []string          `json:"abstract"`  // names of abstract sockets that listen outside
-	Sockets    []string          `json:"sockets"`   // paths of the engine's own
-	Files      []string          `json:"files"`     // of the host
-	Given      map[string]string `json:"given"`     // variables that must be there, with the SHA-256 of their values
-	Withheld   map[string]string `json:"withheld"`  // variables that must not, likewise
-	Token      string            `json:"token"`     // names what is another session's, or forged
+	WayOut     WayOut            `json:"way_out"`
+	Abstract   []string          `json:"abstract"` // names of abstract sockets that listen outside
+	Sockets    []string          `json:"sockets"`  // paths of the engine's own
+	Files      []string          `json:"files"`    // of the host
+	Given      map[string]string `json:"given"`    // variables that must be there, with the SHA-256 of their values
+	Withheld   map[string]string `json:"withheld"` // variables that must not, likewise
+	Token      string            `json:"token"`    // names what is another session's, or forged
 	PID        int               `json:"pid"`
 	Volume     string            `json:"volume"`    // of another session
 	Neighbour  []string          `json:"neighbour"` // another session's user and user namespace, as it tells them
+}
+
+// WayOut is what code can reach by the port of loopback that leads to the server.
+type WayOut struct {
+	Port  int      `json:"port"`  // 0: nobody listens
+	Open  bool     `json:"open"`  // to any public address
+	Hosts []string `json:"hosts"` // that are allowed, as the settings name them
 }
 
 // ContainerNames are the names of what needs no more than a container.

@@ -245,3 +245,16 @@ func judgeFrames(ctx context.Context, t *tester, row *Row, source attacks.Attack
 	}
 	return nil
 }
+
+// judgeWayOut believes the attack, and what listens on the host, which nobody may have reached.
+func judgeWayOut(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
+	facts := t.facts
+	facts.WayOut = t.o.WayOut
+	if _, err := t.attack(ctx, t.attacked, row, source, facts, sandbox.RunOptions{}); err != nil {
+		return err
+	}
+	if n := t.reached.Load(); n > 0 {
+		row.broken("code has reached what listens on this host's loopback %d times", n)
+	}
+	return nil
+}

@@ -45,6 +45,7 @@ var promises = []promise{
 	{name: "files"},
 	{name: "core"},
 	{name: "tmpfs"},
+	{name: "way_out", session: true, judge: judgeWayOut},
 	{name: "environment", each: true, session: true},
 	{name: "secrets", each: true, session: true, judge: judgeSecrets},
 	{name: "trespass", session: true, judge: judgeTrespass},

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
@@ -31,6 +32,8 @@ type Options struct {
 	// run, the number of sessions) is widened where an attack needs more. Its Env should have a value.
 	Config sandbox.Config
 	Engine Engine // the same as the one in Config
+	// WayOut is what Config.WayOut lets out.
+	WayOut attacks.WayOut
 	// Server gives answers about the sessions of a manager.
 	Server func(*sandbox.Manager) Answer
 	// Environ is the environment of this process, as os.Environ gives it.

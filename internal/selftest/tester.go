@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
@@ -28,7 +29,8 @@ type tester struct {
 	answer   Answer
 	facts    attacks.Facts
 	bait     []func() // to take away what lies about on the host
-	unclosed bool     // a session could not be removed when its attack was over
+	reached  atomic.Int64
+	unclosed bool // a session could not be removed when its attack was over
 }
 
 // mostFiles is the limit of files that is attacked where the one in force is higher: they are counted in the
@@ -190,6 +192,7 @@ func (t *tester) listen(network, address string) error {
 			if err != nil {
 				return
 			}
+			t.reached.Add(1)
 			_ = conn.Close()
 		}
 	}()
