@@ -4,16 +4,13 @@ import (
 	"compress/flate"
 	"compress/gzip"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"syscall"
-
-	"code.dny.dev/ssrf"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/netguard"
 )
 
 // errTooSlow is the cause of a download's end when its time is over.
@@ -44,35 +41,17 @@ func failed(host, why string) *fault.Error {
 func reason(err error) string {
 	var redirect redirectError
 	var encoding encodingError
-	var lookup *net.DNSError
-	var certificate *tls.CertificateVerificationError
-	var record tls.RecordHeaderError
-	var timeout net.Error
 	switch {
 	case errors.As(err, &redirect):
 		return redirect.why
 	case errors.As(err, &encoding):
 		return encoding.Error()
-	case errors.Is(err, ssrf.ErrProhibitedIP):
-		return "the host has an address that is private, local or reserved; only hosts on the open internet are reached"
-	case errors.Is(err, ssrf.ErrProhibitedPort), errors.Is(err, ssrf.ErrProhibitedNetwork):
-		return "the port is not one of a web server"
-	case errors.As(err, &lookup):
-		return "the host's name could not be found"
-	case errors.As(err, &certificate):
-		return "its TLS certificate is not valid"
-	case errors.As(err, &record):
-		return "it does not speak TLS there"
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "it refused the connection"
 	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), isCorrupt(err):
 		return "what it sent is not the compressed file that it announced"
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return "the connection ended before the file did"
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return "it did not answer in time"
 	}
-	return "the connection failed"
+	return netguard.Reason(err)
 }
 
 func isCorrupt(err error) bool {

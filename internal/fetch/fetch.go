@@ -13,7 +13,6 @@ package fetch
 import (
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -25,6 +24,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/netguard"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
@@ -39,16 +39,12 @@ type Options struct {
 const (
 	defaultMaxBytes = 500_000_000
 	defaultTimeout  = 120 * time.Second
-	dialTimeout     = 15 * time.Second
+	tlsTimeout      = 15 * time.Second
 	headerTimeout   = 30 * time.Second
 	maxHeaderBytes  = 64 << 10
 	maxRedirects    = 5
 	maxURL          = 8 << 10
 )
-
-// ports are those that a web server is expected on. Others are refused, so that a request cannot be
-// read as the words of another protocol.
-var ports = []uint16{80, 443, 8080, 8443}
 
 // Fetcher downloads. Its methods may be called from any goroutine.
 type Fetcher struct {
@@ -64,20 +60,15 @@ func New(options Options) *Fetcher {
 	if options.Timeout <= 0 {
 		options.Timeout = defaultTimeout
 	}
-	return newFetcher(options, connection())
+	return newFetcher(options, netguard.Dial(netguard.WebPorts()...))
 }
 
-// guarded connects to nothing that guard refuses.
-func guarded() *net.Dialer { return &net.Dialer{Timeout: dialTimeout, Control: guard()} }
-
-type dial = func(ctx context.Context, network, address string) (net.Conn, error)
-
-func newFetcher(options Options, connect dial) *Fetcher {
+func newFetcher(options Options, connect netguard.DialFunc) *Fetcher {
 	return &Fetcher{options: options, client: &http.Client{
 		CheckRedirect: checkRedirect,
 		Transport: &http.Transport{
 			Proxy: nil, DialContext: connect,
-			TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: headerTimeout,
+			TLSHandshakeTimeout: tlsTimeout, ResponseHeaderTimeout: headerTimeout,
 			MaxResponseHeaderBytes: maxHeaderBytes,
 			// A connection that is kept could be used again for a name that leads elsewhere by now.
 			DisableKeepAlives:  true,
@@ -189,7 +180,7 @@ func forbidden(u *url.URL) string {
 		return "has a user name or password in it, which are not sent"
 	}
 	if port := u.Port(); port != "" {
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || !slices.Contains(ports, uint16(n)) {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || !slices.Contains(netguard.WebPorts(), uint16(n)) {
 			return "has the port " + clip(port, 6) + "; the ports 80, 443, 8080 and 8443 are allowed"
 		}
 	}
