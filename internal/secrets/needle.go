@@ -94,7 +94,7 @@ func (n *needle) match(text string, place, first int, cutEnd bool) (end int, isW
 		}
 		for _, place := range places {
 			rest := text[place:]
-			if cutEnd && i-first >= n.fragment && n.chars[i].cutAt(rest) {
+			if cutEnd && i-first >= n.fragment && n.cutAt(i, rest) {
 				return len(text), false
 			}
 			for _, f := range *n.chars[i] {
@@ -109,6 +109,12 @@ func (n *needle) match(text string, place, first int, cutEnd bool) (end int, isW
 		places, next = next, places
 	}
 	return slices.Max(places), true
+}
+
+// cutAt reports whether text, which was cut off at its end, may go on with the character, or with what may stand
+// before it.
+func (n *needle) cutAt(i int, text string) bool {
+	return n.chars[i].cutAt(text) || i > 0 && slices.ContainsFunc(n.between, func(b string) bool { return form{text: b}.cutAt(text) })
 }
 
 // elision returns the place of an ellipsis that so many of the needle's characters end at, or 0.

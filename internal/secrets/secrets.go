@@ -110,6 +110,14 @@ type span struct {
 	name     string // of the secret; empty for a part of one
 }
 
+// replacement is what stands for it.
+func (s span) replacement() string {
+	if s.name == "" {
+		return "[masked]"
+	}
+	return "[masked: " + s.name + "]"
+}
+
 func (m *Masker) mask(text string, where cut) string {
 	if m == nil {
 		return text
@@ -122,11 +130,7 @@ func (m *Masker) mask(text string, where cut) string {
 	at := 0
 	for _, s := range spans {
 		b.WriteString(text[at:s.from])
-		if s.name == "" {
-			b.WriteString("[masked]")
-		} else {
-			b.WriteString("[masked: " + s.name + "]")
-		}
+		b.WriteString(s.replacement())
 		at = s.to
 	}
 	b.WriteString(text[at:])

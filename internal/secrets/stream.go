@@ -1,0 +1,115 @@
+package secrets
+
+import (
+	"bytes"
+	"io"
+)
+
+// Stream masks what is written to it on the way to another writer, secrets that are split over several writes too.
+// It holds back no more than what may be the beginning of a secret, so that a stream of events arrives as it comes.
+// It is for one goroutine.
+type Stream struct {
+	masker    *Masker // whose needles go on behind any beginning; nil: nothing is masked
+	to        io.Writer
+	keepsSize bool
+	held      []byte
+	covered   int // how much of held belongs to a secret whose replacement was written
+}
+
+// Stream returns a stream to w in which secrets are replaced as by Mask. Close it for what it holds back.
+func (m *Masker) Stream(w io.Writer) *Stream {
+	s := &Stream{to: w}
+	if m == nil {
+		return s
+	}
+	s.masker = &Masker{rests: m.rests}
+	for b, needles := range m.begins {
+		for _, n := range needles {
+			loose := *n
+			loose.fragment = 0
+			s.masker.begins[b] = append(s.masker.begins[b], &loose)
+		}
+	}
+	return s
+}
+
+// StreamBytes returns a stream to w in which each byte of a secret is an asterisk, so that lengths stay.
+func (m *Masker) StreamBytes(w io.Writer) *Stream {
+	s := m.Stream(w)
+	s.keepsSize = true
+	return s
+}
+
+// Write masks p and writes what cannot be a part of a secret any more. The error is the other writer's.
+func (s *Stream) Write(p []byte) (int, error) {
+	if s.masker == nil {
+		return s.to.Write(p)
+	}
+	s.held = append(s.held, p...)
+	if err := s.release(s.masker.unfinished(string(s.held))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Close writes what was held back: at the end of a text, the beginning of a secret is none. It does not close the
+// other writer.
+func (s *Stream) Close() error { return s.release(len(s.held)) }
+
+// release writes what is held up to a place, with the secrets replaced. One that goes on behind the place is
+// replaced now, and its rest is kept in mind.
+func (s *Stream) release(upTo int) error {
+	if upTo == 0 {
+		return nil
+	}
+	covered := span{to: s.covered}
+	spans := s.masker.find(string(s.held), whole)
+	for len(spans) > 0 && spans[0].from < covered.to {
+		covered.to = max(covered.to, spans[0].to)
+		spans = spans[1:]
+	}
+	out := s.put(nil, min(covered.to, upTo), covered, true)
+	at := covered.to
+	for _, span := range spans {
+		if span.from >= upTo {
+			break
+		}
+		out = append(out, s.held[at:span.from]...)
+		out = s.put(out, min(span.to, upTo)-span.from, span, false)
+		at = span.to
+	}
+	if at < upTo {
+		out = append(out, s.held[at:upTo]...)
+	}
+	s.covered = max(0, at-upTo)
+	s.held = append(s.held[:0], s.held[upTo:]...)
+	if len(out) == 0 {
+		return nil
+	}
+	_, err := s.to.Write(out)
+	return err
+}
+
+// put adds what stands for some bytes of a secret, which has begun before where it is continued.
+func (s *Stream) put(out []byte, length int, secret span, continued bool) []byte {
+	switch {
+	case s.keepsSize:
+		return append(out, bytes.Repeat([]byte("*"), length)...)
+	case continued:
+		return out
+	}
+	return append(out, secret.replacement()...)
+}
+
+// unfinished returns the first place at which a secret may begin that goes on behind the text's end, or the text's
+// length.
+func (m *Masker) unfinished(text string) int {
+	for at := range len(text) {
+		for _, n := range m.begins[text[at]] {
+			if end, isWhole := n.match(text, at, 0, true); end == len(text) && !isWhole {
+				return at
+			}
+		}
+	}
+	return len(text)
+}

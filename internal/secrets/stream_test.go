@@ -1,0 +1,76 @@
+package secrets
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// streamed writes a text in pieces of some length.
+func streamed(t *testing.T, stream *Stream, text string, length int) {
+	t.Helper()
+	for len(text) > 0 {
+		piece := text[:min(length, len(text))]
+		text = text[len(piece):]
+		if _, err := stream.Write([]byte(piece)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := stream.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAStreamIsMaskedHoweverItIsCut(t *testing.T) {
+	m := New(map[string]string{"KEY": secret, "FIRST": "abcdefgh", "SECOND": "efgh-more-of-it", "THIRD": "bcdefghX1"})
+	encoded := base64.StdEncoding.EncodeToString([]byte("user:" + secret + ", and more"))
+	for _, text := range []string{
+		"", "nothing", secret, "key=" + secret + "; and " + url.QueryEscape(secret) + ".", secret[:8], "it is " + secret[:10], secret + secret,
+		encoded, encoded[:20] + "\r\n" + encoded[20:], "abcdefgh", "abcdefgh-more", "abcdefgh-more-of-it.", "abcdefghX1.", "abcdefghX2", "abcdefgabcdefgh",
+	} {
+		for length := 1; length < len(text)+2; length++ {
+			var out, sized strings.Builder
+			streamed(t, m.Stream(&out), text, length)
+			if want := m.Mask(text); out.String() != want {
+				t.Errorf("%q in pieces of %d became %q instead of %q", text, length, out.String(), want)
+			}
+			streamed(t, m.StreamBytes(&sized), text, length)
+			if len(sized.String()) != len(text) || m.In([]byte(sized.String())) || m.In([]byte(text)) != strings.Contains(sized.String(), "****") {
+				t.Errorf("%q in pieces of %d became %q", text, length, sized.String())
+			}
+		}
+	}
+}
+
+func TestAStreamHoldsBackNoMoreThanABeginning(t *testing.T) {
+	var out strings.Builder
+	stream := New(map[string]string{"KEY": "hunter22"}).Stream(&out)
+	for _, step := range []struct{ write, want string }{{"data: 1\n\n", "data: 1\n\n"}, {"a hunt", "data: 1\n\na "}, {"s", "data: 1\n\na hunts"}} {
+		fmt.Fprint(stream, step.write)
+		if out.String() != step.want {
+			t.Errorf("after %q there is %q instead of %q", step.write, out.String(), step.want)
+		}
+	}
+}
+
+func TestAStreamWithoutSecretsChangesNothing(t *testing.T) {
+	var out strings.Builder
+	streamed(t, (*Masker)(nil).StreamBytes(&out), "as it is", 3)
+	if out.String() != "as it is" {
+		t.Errorf("became %q", out.String())
+	}
+}
+
+func FuzzStream(f *testing.F) {
+	f.Add("hunter22", "a hunter22 hunter2hunter22", 3)
+	f.Fuzz(func(t *testing.T, value, text string, length int) {
+		m := New(map[string]string{"X": value, "Y": value + "-" + value})
+		var out strings.Builder
+		streamed(t, m.Stream(&out), text, max(1, length))
+		if !strings.Contains(text, "...") && !strings.Contains(text, "…") && out.String() != m.Mask(text) {
+			t.Errorf("%q with %q became %q instead of %q", text, value, out.String(), m.Mask(text))
+		}
+	})
+}
