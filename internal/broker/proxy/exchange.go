@@ -1,0 +1,178 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/netguard"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+)
+
+// refusal is why a request is not answered by its host.
+type refusal struct {
+	status int
+	rule   string
+	words  string
+}
+
+// Error returns the rule and the words, in one line.
+func (r *refusal) Error() string { return r.rule + ": " + r.words }
+
+// exchange is a request or a tunnel: its bounds, and what is recorded of it.
+type exchange struct {
+	proxy   *Proxy
+	session *session
+	ctx     context.Context // ends with the request, or by a bound, whose refusal is the cause
+	cancel  context.CancelCauseFunc
+	idle    *time.Timer
+	stop    context.CancelFunc
+
+	entry          netlog.Entry
+	silent         atomic.Bool // others are recorded in its place
+	sent, received atomic.Int64
+}
+
+func (p *Proxy) begin(r *http.Request) *exchange {
+	c := caller.Of(r.Context())
+	x := &exchange{proxy: p, session: p.session(c.Session)}
+	x.entry = netlog.Entry{Time: time.Now(), Session: c.Session, Run: c.Run, Kind: "proxy", Method: clip(r.Method), Allowed: true}
+	l := p.options.Limits
+	tooLong := &refusal{http.StatusGatewayTimeout, "time_limit", fmt.Sprintf("it took longer than %v; the server's user can set --network-timeout", l.Total)}
+	ctx, stop := context.WithTimeoutCause(r.Context(), l.Total, tooLong)
+	x.stop = stop
+	x.ctx, x.cancel = context.WithCancelCause(ctx)
+	x.idle = time.AfterFunc(l.Idle, func() {
+		x.cancel(&refusal{http.StatusGatewayTimeout, "idle_limit", fmt.Sprintf("nothing came for %v; the server's user can set --network-idle-timeout", l.Idle)})
+	})
+	return x
+}
+
+// end records the exchange.
+func (x *exchange) end() {
+	if limit := x.limit(); limit != nil && x.entry.Rule == "" {
+		x.entry.Rule = limit.rule
+	}
+	x.idle.Stop()
+	x.cancel(nil)
+	x.stop()
+	if x.silent.Load() {
+		return
+	}
+	x.entry.SentBytes, x.entry.ReceivedBytes = x.sent.Load(), x.received.Load()
+	x.entry.DurationMS = time.Since(x.entry.Time).Milliseconds()
+	x.proxy.options.Log.Add(x.entry)
+}
+
+// limit is the bound that has ended it, if one has.
+func (x *exchange) limit() *refusal {
+	var limit *refusal
+	errors.As(context.Cause(x.ctx), &limit)
+	return limit
+}
+
+// slotWait is how long a request waits for others of its session to end.
+const slotWait = 15 * time.Second
+
+// connection takes one of the session's connections, for as long as release is not called.
+func (x *exchange) connection() (release func(), problem *refusal) {
+	if limit := x.over(0, 0); limit != nil {
+		return nil, limit
+	}
+	wait, cancel := context.WithTimeout(x.ctx, slotWait)
+	defer cancel()
+	select {
+	case x.session.connections <- struct{}{}:
+		return func() { <-x.session.connections }, nil
+	case <-wait.Done():
+		return nil, &refusal{http.StatusServiceUnavailable, "connection_limit", fmt.Sprintf(
+			"this session has %d connections open, the most at a time; close some, or the server's user can set --network-connections", x.proxy.options.Limits.Connections)}
+	}
+}
+
+// send counts bytes on their way out, and returns the bound that they exceed.
+func (x *exchange) send(n int) error { return x.count(&x.sent, &x.session.sent, n) }
+
+// receive counts bytes on their way in.
+func (x *exchange) receive(n int) error { return x.count(&x.received, &x.session.received, n) }
+
+func (x *exchange) count(own, all *atomic.Int64, n int) error {
+	x.idle.Reset(x.proxy.options.Limits.Idle)
+	limit := x.over(own.Add(int64(n)), all.Add(int64(n)))
+	if limit == nil {
+		return nil
+	}
+	x.cancel(limit)
+	return limit
+}
+
+// over says which bound so many bytes exceed, of this exchange and of its session.
+func (x *exchange) over(own, all int64) *refusal {
+	l := x.proxy.options.Limits
+	all = max(all, x.session.sent.Load(), x.session.received.Load())
+	exceeds := func(what string, most int64, setting string) *refusal {
+		return &refusal{http.StatusForbidden, "byte_limit", fmt.Sprintf("%s may send and receive %s each way; the server's user can set %s", what, humanize.IBytes(uint64(most)), setting)}
+	}
+	switch {
+	case own > l.RequestBytes:
+		return exceeds("a request", l.RequestBytes, "--network-request-limit")
+	case all > l.SessionBytes:
+		return exceeds("a session", l.SessionBytes, "--network-byte-limit")
+	}
+	return nil
+}
+
+// failed says why a host could not be asked, or did not answer.
+func (x *exchange) failed(t target, err error) *refusal {
+	var already *refusal
+	switch {
+	case x.limit() != nil:
+		return x.limit()
+	case errors.As(err, &already):
+		return already
+	case netguard.IsRefused(err):
+		return addressDenied(t)
+	}
+	return &refusal{http.StatusBadGateway, "host_unreachable", t.address() + " could not be reached: " + netguard.Reason(err)}
+}
+
+func addressDenied(t target) *refusal {
+	return &refusal{http.StatusForbidden, "address_denied", t.name + " has an address that is private, local or reserved; only hosts on the open internet are reached, whatever is allowed"}
+}
+
+// refuse answers a request with the words, which are the reason of the status line as well: it is all that many
+// clients show.
+func (x *exchange) refuse(w http.ResponseWriter, r *http.Request, problem *refusal) {
+	x.entry.Rule, x.entry.Status = problem.rule, problem.status
+	x.entry.Allowed = problem.status >= http.StatusInternalServerError
+	words := problem.Error()
+	if r.ProtoMajor == 1 && r.Method != http.MethodConnect {
+		// A client that is still sending would not read an answer that the end of the connection follows.
+		_, _ = io.CopyN(io.Discard, r.Body, 256<<10)
+	}
+	if r.ProtoMajor == 1 {
+		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			defer func() { _ = conn.Close() }()
+			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+			head := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n", problem.status, words, len(words)+1)
+			if r.Method != http.MethodHead {
+				head += words + "\n"
+			}
+			_, _ = io.WriteString(conn, head)
+			return
+		}
+	}
+	http.Error(w, words, problem.status)
+}
+
+// clip bounds a text of the request that is only recorded.
+func clip(said string) string { return text.Shorten(strings.ToValidUTF8(said, "?"), 200) }

@@ -1,0 +1,121 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	maxHeaderBytes = 256 << 10 // of a request inside a tunnel, and of an answer
+	tlsTimeout     = 15 * time.Second
+	keepIdle       = 30 * time.Second // a connection to a host, between two requests of one tunnel
+)
+
+// route is where requests go, and what is done with them on the way.
+type route struct {
+	target
+	isSecure  bool     // over TLS
+	secrets   []Secret // whose placeholders are replaced
+	isSecrets bool     // the host is one of secrets': what it answers is masked
+	transport *http.Transport
+}
+
+// route makes one to a target. The connection is used first, if it is not nil.
+func (p *Proxy) route(t target, upstream net.Conn) *route {
+	rt := &route{target: t, isSecrets: len(p.secretsOf(t)) > 0}
+	var first atomic.Pointer[net.Conn]
+	if upstream != nil {
+		first.Store(&upstream)
+	}
+	rt.transport = &http.Transport{
+		Proxy: nil,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if conn := first.Swap(nil); conn != nil {
+				return *conn, nil
+			}
+			return p.dial(ctx, network, address)
+		},
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: p.roots},
+		TLSHandshakeTimeout: tlsTimeout, ExpectContinueTimeout: time.Second, IdleConnTimeout: keepIdle,
+		MaxResponseHeaderBytes: maxHeaderBytes, ForceAttemptHTTP2: true,
+		DisableCompression: !rt.isSecrets,
+	}
+	return rt
+}
+
+// forward sends a request to its host, and the answer back. It answers nothing where it returns a refusal.
+func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, x *exchange, rt *route) *refusal {
+	x.entry.Path = clip(r.URL.EscapedPath())
+	if r.Method == http.MethodConnect {
+		return &refusal{http.StatusMethodNotAllowed, "bad_request", "there is no tunnel within a tunnel"}
+	}
+	out := r.Clone(x.ctx)
+	out.Body = &countedBody{r.Body, x}
+	if r.ContentLength == 0 {
+		out.Body = http.NoBody
+	}
+	if err := x.send(headerBytes(r.Header) + len(r.URL.RequestURI())); err != nil {
+		return x.failed(rt.target, err)
+	}
+	if problem := p.reveal(out, rt); problem != nil {
+		return problem
+	}
+	a := &answer{ResponseWriter: w, x: x, isHead: r.Method == http.MethodHead}
+	if rt.isSecrets {
+		a.masks(p.mask)
+		// What is encoded or a part of something could not be masked. The transport asks for gzip and decodes it.
+		for _, name := range []string{"Accept-Encoding", "Range", "If-Range", "Sec-Websocket-Extensions"} {
+			out.Header.Del(name)
+		}
+	}
+	_ = http.NewResponseController(w).EnableFullDuplex()
+	proxy := &httputil.ReverseProxy{
+		Transport: rt.transport, FlushInterval: -1, ErrorLog: quiet,
+		Rewrite: func(to *httputil.ProxyRequest) {
+			to.Out.URL.Scheme, to.Out.URL.Host, to.Out.URL.User = "http", rt.authority(80), nil
+			to.Out.Host = rt.authority(80)
+			if rt.isSecure {
+				to.Out.URL.Scheme, to.Out.URL.Host, to.Out.Host = "https", rt.authority(443), rt.authority(443)
+			}
+			to.Out.URL.RawQuery = to.In.URL.RawQuery // as it came, also where it is no proper one
+		},
+		ModifyResponse: a.begins,
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			x.refuse(w, r, x.failed(rt.target, err))
+		},
+	}
+	proxy.ServeHTTP(a, out)
+	a.finish()
+	return nil
+}
+
+// countedBody counts what a request sends.
+type countedBody struct {
+	io.ReadCloser
+	x *exchange
+}
+
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		if limit := b.x.send(n); limit != nil {
+			return 0, limit
+		}
+	}
+	return n, err
+}
+
+func headerBytes(h http.Header) (n int) {
+	for name, values := range h {
+		for _, value := range values {
+			n += len(name) + len(value) + 4
+		}
+	}
+	return n
+}

@@ -1,0 +1,185 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/idna"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/netguard"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+)
+
+// Host is an entry of the allow list: a host, or with a wildcard the hosts below one, and its ports.
+type Host struct {
+	name     string // as DNS writes it, or an address
+	below    bool   // the hosts below name, at any depth, and not name itself
+	port     uint16 // 0: those of webPorts
+	original string
+}
+
+// webPorts are those of an entry without a port of its own.
+var webPorts = []uint16{80, 443}
+
+// ParseHost reads api.example.com, *.example.com, example.com:8443 or a public address. The error has the text in it.
+func ParseHost(written string) (Host, error) {
+	fail := func(why string) (Host, error) {
+		return Host{}, fmt.Errorf("%q %s", text.Shorten(written, 100), why)
+	}
+	h := Host{original: strings.TrimSpace(written)}
+	rest := h.original
+	switch {
+	case rest == "":
+		return fail("names no host")
+	case rest == "*":
+		return fail("would allow every host; for that there is --network open")
+	case strings.Contains(rest, "://"):
+		return fail("has a scheme; write the host alone, such as api.example.com")
+	case strings.ContainsAny(rest, "/?#"):
+		return fail("has a path; hosts are allowed as a whole, such as api.example.com")
+	case strings.Contains(rest, "@"):
+		return fail("has a user name; write the host alone")
+	}
+	rest, h.below = strings.CutPrefix(rest, "*.")
+	if strings.Contains(rest, "*") {
+		return fail("has a * that is not the whole first label, as in *.example.com")
+	}
+	if host, port, ok := splitPort(rest); ok {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 {
+			return fail("has no port between 1 and 65535 behind its colon")
+		}
+		rest, h.port = host, uint16(n)
+	}
+	name, err := normalize(rest)
+	if err != nil {
+		return fail("is not a host: " + err.Error())
+	}
+	h.name = name
+	address, err := netip.ParseAddr(name)
+	isAddress := err == nil
+	switch {
+	case isAddress && h.below:
+		return fail("has a wildcard before an address")
+	case isAddress && !netguard.IsPublic(address):
+		return fail("is not on the open internet: private, local and reserved addresses are never reached")
+	case name == "localhost" || strings.HasSuffix(name, ".localhost"):
+		return fail("is this machine, which is never reached")
+	case h.below && !strings.Contains(name, "."):
+		return fail("would allow all of a top-level domain; write more of the name")
+	}
+	return h, nil
+}
+
+// ParseHosts reads a list of them. The error tells of every one that is wrong.
+func ParseHosts(written []string) ([]Host, error) {
+	var hosts []Host
+	var problems []error
+	for _, one := range written {
+		h, err := ParseHost(one)
+		problems = append(problems, err)
+		hosts = append(hosts, h)
+	}
+	return hosts, errors.Join(problems...)
+}
+
+// String returns the entry as it was written.
+func (h Host) String() string { return h.original }
+
+// allows reports whether the entry allows a port of a host, whose name is normalized.
+func (h Host) allows(t target) bool {
+	if h.port != 0 && h.port != t.port || h.port == 0 && !slices.Contains(webPorts, t.port) {
+		return false
+	}
+	return t.name == h.name && !h.below || h.below && strings.HasSuffix(t.name, "."+h.name)
+}
+
+// splitPort splits a port off, where there is one: an address of IPv6 without brackets has none.
+func splitPort(written string) (host, port string, ok bool) {
+	if _, err := netip.ParseAddr(written); err == nil {
+		return written, "", false
+	}
+	at := strings.LastIndex(written, ":")
+	if at < 0 || strings.HasSuffix(written, "]") {
+		return written, "", false
+	}
+	return written[:at], written[at+1:], true
+}
+
+// names turns a host into what DNS knows: in lower case, and in ASCII.
+var names = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.StrictDomainName(false), idna.VerifyDNSLength(true))
+
+// normalize returns a host's name as DNS writes it, or its address. The error does not have the host in it.
+func normalize(written string) (string, error) {
+	inBrackets := strings.HasPrefix(written, "[") && strings.HasSuffix(written, "]")
+	if inBrackets {
+		written = written[1 : len(written)-1]
+	}
+	if address, err := netip.ParseAddr(written); err == nil {
+		if address.Zone() != "" {
+			return "", errors.New("an address has a zone")
+		}
+		return address.String(), nil
+	}
+	if inBrackets {
+		return "", errors.New("there is no address in the brackets")
+	}
+	name, err := names.ToASCII(strings.TrimSuffix(written, "."))
+	name = strings.TrimSuffix(name, ".") // a dot of another script
+	again, unstable := names.ToASCII(name)
+	if err != nil || unstable != nil || again != name {
+		return "", errors.New("it is no name of DNS")
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || label[0] == '-' || label[len(label)-1] == '-' || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+			return "", errors.New("it is no name of DNS")
+		}
+	}
+	// Some resolvers take these for addresses: 127.1, 0x7f.1, 2130706433.
+	last := name[strings.LastIndex(name, ".")+1:]
+	if strings.Trim(last, "0123456789") == "" || strings.HasPrefix(last, "0x") {
+		return "", errors.New("it ends in a number and is no address")
+	}
+	return name, nil
+}
+
+// target is where a request goes.
+type target struct {
+	name string // normalized
+	port uint16
+}
+
+// parseTarget reads the authority of a request. The error does not have it in it.
+func parseTarget(authority string, usual uint16) (target, error) {
+	host, port, ok := splitPort(authority)
+	t := target{port: usual}
+	if ok {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 {
+			return target{}, errors.New("it has no port between 1 and 65535")
+		}
+		t.port = uint16(n)
+	}
+	var err error
+	t.name, err = normalize(host)
+	return t, err
+}
+
+// address is what a dialer takes.
+func (t target) address() string { return net.JoinHostPort(t.name, strconv.Itoa(int(t.port))) }
+
+// authority is the target as it stands in an address whose scheme has a usual port.
+func (t target) authority(usual uint16) string {
+	if t.port != usual {
+		return t.address()
+	}
+	if strings.Contains(t.name, ":") {
+		return "[" + t.name + "]"
+	}
+	return t.name
+}

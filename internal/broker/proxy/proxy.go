@@ -1,0 +1,250 @@
+// Package proxy is the HTTP proxy through which code in a sandbox without a network reaches the hosts that are allowed.
+//
+// Start with New; Proxy is an http.Handler for CONNECT and for requests in absolute form, each with a caller.Caller in
+// its context. Names are resolved and connected to here, to public addresses alone. A tunnel carries TLS to its host,
+// or HTTP that is read. For the hosts of secrets TLS ends here, with a certificate of the session's own Authority:
+// placeholders become values on the way out, and values are masked on the way back, so that code never has one.
+// Bytes, connections and times are bounded, and every request is recorded in a netlog.Log.
+package proxy
+
+import (
+	"cmp"
+	"crypto/x509"
+	"io"
+	"log"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/netguard"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+)
+
+// Mode says which hosts code reaches.
+type Mode string
+
+// The modes.
+const (
+	None      Mode = "none"      // no host
+	Allowlist Mode = "allowlist" // those of Options.Hosts and of secrets
+	Open      Mode = "open"      // every public one on the ports of web servers, and those of the allow list
+)
+
+// Modes are all of them.
+var Modes = []Mode{None, Allowlist, Open}
+
+// Options is what a Proxy lets through.
+type Options struct {
+	Mode    Mode // default None
+	Hosts   []Host
+	Secrets []Secret // with their values; their hosts are allowed as well
+	Limits  Limits
+	Log     *netlog.Log // default: nothing is recorded
+}
+
+// Limits bound what a session may send and receive. The zero value of each field means its default.
+type Limits struct {
+	Connections  int           // of a session at a time; default 32
+	RequestBytes int64         // of a request or a tunnel, each way; default 1 GiB
+	SessionBytes int64         // of a session, each way; default 10 GiB
+	Idle         time.Duration // how long a request or a tunnel may be without a byte; default 5 min
+	Total        time.Duration // how long one may take; default 1 h
+}
+
+// DefaultLimits returns the defaults.
+func DefaultLimits() Limits {
+	return Limits{Connections: 32, RequestBytes: 1 << 30, SessionBytes: 10 << 30, Idle: 5 * time.Minute, Total: time.Hour}
+}
+
+// Proxy lets requests of sessions through. Its methods may be called by any goroutine.
+type Proxy struct {
+	options Options
+	mask    *secrets.Masker
+	dial    netguard.DialFunc
+	roots   *x509.CertPool // that hosts are verified with; nil: this machine's
+
+	mu       sync.Mutex
+	sessions map[string]*session
+}
+
+// session is what is kept of one.
+type session struct {
+	connections    chan struct{} // as many as there may be
+	sent, received atomic.Int64
+	authority      *Authority
+}
+
+// New makes a proxy.
+func New(options Options) *Proxy {
+	d := DefaultLimits()
+	l := &options.Limits
+	l.Connections = cmp.Or(l.Connections, d.Connections)
+	l.RequestBytes, l.SessionBytes = cmp.Or(l.RequestBytes, d.RequestBytes), cmp.Or(l.SessionBytes, d.SessionBytes)
+	l.Idle, l.Total = cmp.Or(l.Idle, d.Idle), cmp.Or(l.Total, d.Total)
+	options.Mode = cmp.Or(options.Mode, None)
+	if options.Log == nil {
+		options.Log = new(netlog.Log)
+	}
+	return &Proxy{options: options, mask: secrets.New(options.Values()), dial: netguard.Dial(), sessions: make(map[string]*session)}
+}
+
+// Values are the values of the secrets by name, for a masker.
+func (o Options) Values() map[string]string {
+	values := make(map[string]string)
+	for _, s := range o.Secrets {
+		values[s.Name] = s.Value
+	}
+	return values
+}
+
+// Environment is what code sees of the secrets: a placeholder in the variable of each.
+func (p *Proxy) Environment() map[string]string {
+	env := make(map[string]string)
+	for _, s := range p.options.Secrets {
+		env[s.Name] = s.Placeholder()
+	}
+	return env
+}
+
+// SecretHosts are the hosts for which TLS ends here, those that an Authority is made for.
+func (p *Proxy) SecretHosts() []string {
+	var hosts []string
+	for _, s := range p.options.Secrets {
+		for _, h := range s.Hosts {
+			hosts = append(hosts, h.name)
+		}
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}
+
+// SetAuthority says which authority a session trusts. Without one the hosts of secrets are not reached.
+func (p *Proxy) SetAuthority(session string, a *Authority) {
+	s := p.session(session)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.authority = a
+}
+
+func (p *Proxy) authority(s *session) *Authority {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return s.authority
+}
+
+// Forget drops what is kept of a session that has ended: its authority, and how much it has sent and received.
+func (p *Proxy) Forget(session string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.sessions, session)
+}
+
+func (p *Proxy) session(id string) *session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.sessions[id]
+	if s == nil {
+		s = &session{connections: make(chan struct{}, p.options.Limits.Connections)}
+		p.sessions[id] = s
+	}
+	return s
+}
+
+// ServeHTTP serves a request in absolute form, or a tunnel.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := p.begin(r)
+	defer x.end()
+	if problem := p.serve(w, r, x); problem != nil {
+		x.refuse(w, r, problem)
+	}
+}
+
+func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, x *exchange) *refusal {
+	usual := uint16(80)
+	if r.Method == http.MethodConnect {
+		usual = 443
+	}
+	t, err := parseTarget(r.URL.Host, usual)
+	switch {
+	case p.options.Mode == None:
+		x.entry.Host = clip(r.URL.Host)
+		return &refusal{http.StatusForbidden, "no_network", "no network; the server's user can allow hosts with --allow-domain"}
+	case r.Method != http.MethodConnect && r.URL.Scheme != "http":
+		return &refusal{http.StatusBadRequest, "bad_request", "a request to this proxy is CONNECT host:port, or begins with http://"}
+	case err != nil:
+		x.entry.Host = clip(r.URL.Host)
+		return &refusal{http.StatusBadRequest, "bad_request", "the host of the request cannot be read: " + err.Error()}
+	}
+	x.entry.Host = t.authority(usual)
+	if problem := p.judge(t); problem != nil {
+		return problem
+	}
+	release, problem := x.connection()
+	if problem != nil {
+		return problem
+	}
+	defer release()
+	if r.Method == http.MethodConnect {
+		return p.connect(w, r, x, t)
+	}
+	rt := p.route(t, nil)
+	rt.transport.DisableKeepAlives = true
+	return p.forward(w, r, x, rt)
+}
+
+// judge says why a target is not reached, if it is not.
+func (p *Proxy) judge(t target) *refusal {
+	allows := func(h Host) bool { return h.allows(t) }
+	switch {
+	case isNeverReached(t.name):
+		return addressDenied(t)
+	case slices.ContainsFunc(p.options.Hosts, allows), len(p.secretsOf(t)) > 0:
+		return nil
+	case p.options.Mode == Open && slices.Contains(netguard.WebPorts(), t.port):
+		return nil
+	case p.options.Mode == Open:
+		return &refusal{http.StatusForbidden, "host_denied", t.name + " is not reached on the port " + strconv.Itoa(int(t.port)) +
+			"; the ports are " + portList() + ", and the server's user can allow it with --allow-domain " + t.address()}
+	}
+	entry := t.name
+	if !slices.Contains(webPorts, t.port) {
+		entry = t.address()
+	}
+	return &refusal{http.StatusForbidden, "host_denied", entry + " is not an allowed host; the server's user can allow it with --allow-domain " + entry}
+}
+
+func portList() string {
+	var ports []string
+	for _, port := range netguard.WebPorts() {
+		ports = append(ports, strconv.Itoa(int(port)))
+	}
+	return strings.Join(ports, ", ")
+}
+
+// isNeverReached reports whether a host is this machine, or an address that is not public.
+func isNeverReached(name string) bool {
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		return true
+	}
+	address, err := netip.ParseAddr(name)
+	return err == nil && !netguard.IsPublic(address)
+}
+
+func (p *Proxy) secretsOf(t target) []Secret {
+	var found []Secret
+	for _, s := range p.options.Secrets {
+		if s.isFor(t) {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// quiet is for servers whose clients are code in a sandbox: what they do wrong is theirs to know.
+var quiet = log.New(io.Discard, "", 0)

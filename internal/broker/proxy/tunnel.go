@@ -1,0 +1,249 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// connect answers CONNECT. What comes through the tunnel is looked at before anything is sent to the host: TLS for
+// the host goes on as it is, or ends here where the host has secrets, and plain HTTP is read. There is nothing else.
+func (p *Proxy) connect(w http.ResponseWriter, _ *http.Request, x *exchange, t target) *refusal {
+	found := p.secretsOf(t)
+	var authority *Authority
+	var upstream net.Conn
+	if len(found) > 0 {
+		authority = p.authority(x.session)
+		if authority == nil || !authority.Covers([]string{t.name}) {
+			return &refusal{http.StatusBadGateway, "no_authority", t.name + " has become a host of a secret after this session began, which has no certificates for it; close the session and begin a new one"}
+		}
+	} else {
+		var err error
+		if upstream, err = p.dial(x.ctx, "tcp", t.address()); err != nil {
+			return x.failed(t, err)
+		}
+		defer func() { _ = upstream.Close() }()
+	}
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return &refusal{http.StatusHTTPVersionNotSupported, "bad_request", "tunnels are for HTTP/1.1"}
+	}
+	_ = conn.SetDeadline(time.Time{})
+	client := &tunnelConn{Conn: conn, reader: buffered.Reader, closed: make(chan struct{})}
+	defer func() { _ = client.Close() }()
+	defer context.AfterFunc(x.ctx, func() { _ = client.Close() })()
+	x.entry.Status = http.StatusOK
+	if _, err := io.WriteString(conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		return nil
+	}
+	first, err := client.reader.Peek(1)
+	switch isTLS := err == nil && first[0] == recordHandshake; {
+	case err != nil:
+	case isTLS && len(found) > 0:
+		rt := p.route(t, nil)
+		rt.isSecure, rt.secrets = true, found
+		p.serveInside(x, client, rt, authority)
+	case isTLS:
+		x.tunnel(client, upstream, t)
+	case 'A' <= first[0] && first[0] <= 'Z':
+		p.serveInside(x, client, p.route(t, upstream), nil)
+	default:
+		x.entry.Allowed, x.entry.Rule = false, "not_tls"
+	}
+	return nil
+}
+
+// recordHandshake is the first byte of TLS.
+const recordHandshake = 0x16
+
+// tunnelConn is the client's end of a tunnel, with what was read ahead.
+type tunnelConn struct {
+	net.Conn
+	reader *bufio.Reader
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *tunnelConn) Read(p []byte) (int, error) { return c.reader.Read(p) }
+
+func (c *tunnelConn) Close() error {
+	err := net.ErrClosed
+	c.once.Do(func() {
+		close(c.closed)
+		err = c.Conn.Close()
+	})
+	return err
+}
+
+// tunnel passes TLS on, if it is for the host.
+func (x *exchange) tunnel(client *tunnelConn, upstream net.Conn, t target) {
+	defer context.AfterFunc(x.ctx, func() { _ = upstream.Close() })()
+	hello, name, err := readHello(x.ctx, client)
+	if err != nil {
+		x.entry.Allowed, x.entry.Rule = false, "not_tls"
+		return
+	}
+	if named, err := normalize(name); name != "" && (err != nil || named != t.name) {
+		// What a client says of an alert is not much, but it says it.
+		_, _ = client.Write(alertUnrecognizedName)
+		x.entry.Allowed, x.entry.Rule = false, "other_host"
+		return
+	}
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		if x.copy(upstream, io.MultiReader(bytes.NewReader(hello), client), x.send) == nil {
+			closeWrite(upstream)
+		}
+	}()
+	if x.copy(client, upstream, x.receive) == nil {
+		closeWrite(client.Conn)
+		_ = client.SetReadDeadline(time.Now().Add(closeWait))
+	} else {
+		_ = client.Close()
+	}
+	<-sent
+}
+
+// closeWait is how long a client has to end its half of a tunnel whose other half has ended.
+const closeWait = 5 * time.Second
+
+// alertUnrecognizedName is the end of TLS for a server name that is none of the host's.
+var alertUnrecognizedName = []byte{0x15, 3, 3, 0, 2, 2, 112}
+
+// copy passes bytes on and counts them. It returns nil at their end.
+func (x *exchange) copy(to io.Writer, from io.Reader, count func(int) error) error {
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 {
+			if err := count(n); err != nil {
+				return err
+			}
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// closeWrite ends one half of a connection, where it has halves.
+func closeWrite(c net.Conn) {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+}
+
+// readHello reads the beginning of TLS, and returns it with the host that it names, if it names one.
+func readHello(ctx context.Context, from net.Conn) (hello []byte, name string, err error) {
+	var read bytes.Buffer
+	isHello := false
+	server := tls.Server(helloConn{from, io.TeeReader(from, &read)}, &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+			isHello, name = true, h.ServerName
+			return nil, errors.New("that is all")
+		},
+	})
+	if err = server.HandshakeContext(ctx); !isHello {
+		return nil, "", fmt.Errorf("no TLS: %w", err)
+	}
+	return read.Bytes(), name, nil
+}
+
+// helloConn is a connection that is only read.
+type helloConn struct {
+	net.Conn
+	reader io.Reader
+}
+
+func (c helloConn) Read(p []byte) (int, error)       { return c.reader.Read(p) }
+func (c helloConn) Write(p []byte) (int, error)      { return len(p), nil }
+func (c helloConn) Close() error                     { return nil }
+func (c helloConn) SetDeadline(time.Time) error      { return nil }
+func (c helloConn) SetReadDeadline(time.Time) error  { return nil }
+func (c helloConn) SetWriteDeadline(time.Time) error { return nil }
+
+// serveInside reads the requests that come through a tunnel, in TLS where there is an authority.
+func (p *Proxy) serveInside(x *exchange, client *tunnelConn, rt *route, authority *Authority) {
+	defer rt.transport.CloseIdleConnections()
+	x.idle.Stop() // each request has its own
+	server := &http.Server{
+		BaseContext:    func(net.Listener) context.Context { return x.ctx },
+		MaxHeaderBytes: maxHeaderBytes, ErrorLog: quiet,
+		ReadHeaderTimeout: p.options.Limits.Idle, IdleTimeout: p.options.Limits.Idle,
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: p.options.Limits.Connections},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			x.silent.Store(true)
+			p.serveRequest(w, r, rt)
+		}),
+	}
+	listener := &oneListener{conn: client}
+	if authority == nil {
+		_ = server.Serve(listener)
+		return
+	}
+	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if name, err := normalize(h.ServerName); h.ServerName != "" && (err != nil || name != rt.name) {
+			return nil, errors.New("the certificate of another host")
+		}
+		return authority.leaf(rt.name)
+	}}
+	x.entry.Rule = "tls_failed" // recorded if no request comes
+	_ = server.ServeTLS(listener, "", "")
+}
+
+// serveRequest serves a request that came through a tunnel.
+func (p *Proxy) serveRequest(w http.ResponseWriter, r *http.Request, rt *route) {
+	x := p.begin(r)
+	defer x.end()
+	usual := uint16(80)
+	if rt.isSecure {
+		usual = 443
+	}
+	x.entry.Host = rt.authority(usual)
+	t, err := parseTarget(r.Host, usual)
+	if err != nil || t.name != rt.name || t.port != rt.port && t.port != usual {
+		x.refuse(w, r, &refusal{http.StatusMisdirectedRequest, "other_host", "this is a connection to " + rt.name + ", and the request names another host"})
+		return
+	}
+	if problem := x.over(0, 0); problem != nil {
+		x.refuse(w, r, problem)
+		return
+	}
+	if problem := p.forward(w, r, x, rt); problem != nil {
+		x.refuse(w, r, problem)
+	}
+}
+
+// oneListener gives a server one connection, and ends when that does.
+type oneListener struct {
+	conn  *tunnelConn
+	given bool
+}
+
+func (l *oneListener) Accept() (net.Conn, error) {
+	if !l.given {
+		l.given = true
+		return l.conn, nil
+	}
+	<-l.conn.closed
+	return nil, net.ErrClosed
+}
+
+func (l *oneListener) Close() error   { return nil }
+func (l *oneListener) Addr() net.Addr { return l.conn.LocalAddr() }
