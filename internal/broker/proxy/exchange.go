@@ -155,12 +155,14 @@ func (x *exchange) refuse(w http.ResponseWriter, r *http.Request, problem *refus
 	x.entry.Rule, x.entry.Status = problem.rule, problem.status
 	x.entry.Allowed = problem.status >= http.StatusInternalServerError
 	words := problem.Error()
-	if r.ProtoMajor == 1 && r.Method != http.MethodConnect {
-		// A client that is still sending would not read an answer that the end of the connection follows.
-		_, _ = io.CopyN(io.Discard, r.Body, 256<<10)
-	}
 	if r.ProtoMajor == 1 {
-		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+		control := http.NewResponseController(w)
+		if r.Method != http.MethodConnect {
+			// A client that is still sending would not read an answer that the end of the connection follows.
+			_ = control.SetReadDeadline(time.Now().Add(time.Second))
+			_, _ = io.CopyN(io.Discard, r.Body, 256<<10)
+		}
+		if conn, _, err := control.Hijack(); err == nil {
 			defer func() { _ = conn.Close() }()
 			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
 			head := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n", problem.status, words, len(words)+1)

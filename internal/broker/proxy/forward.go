@@ -86,7 +86,7 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, x *exchange, rt 
 			to.Out.URL.RawQuery = to.In.URL.RawQuery // as it came, also where it is no proper one
 		},
 		ModifyResponse: a.begins,
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
 			x.refuse(w, r, x.failed(rt.target, err))
 		},
 	}

@@ -1,0 +1,60 @@
+package proxy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// mostNamed is how many hosts a summary names.
+const mostNamed = 20
+
+// Summary says in a line which hosts code reaches and what its placeholders are for, in words for a model.
+func (p *Proxy) Summary() string {
+	var b strings.Builder
+	switch p.options.Mode {
+	case Allowlist:
+		fmt.Fprintf(&b, "Network: only %s by HTTP(S).", p.hostList())
+	case Open:
+		fmt.Fprintf(&b, "Network: public hosts by HTTP(S), on the ports %s.", portList())
+	default:
+		return "Network: none."
+	}
+	for _, s := range p.options.Secrets {
+		where := []string{"headers"}
+		if s.Query {
+			where = append(where, "queries")
+		}
+		if s.Body {
+			where = append(where, "bodies")
+		}
+		var to []string
+		for _, h := range s.Hosts {
+			to = append(to, "https://"+h.String())
+		}
+		fmt.Fprintf(&b, " %s has a placeholder, which is replaced by the value in %s of requests to %s.", s.Name, strings.Join(where, ", "), strings.Join(to, ", "))
+	}
+	return b.String()
+}
+
+// hostList names the hosts that are allowed, those of secrets as well.
+func (p *Proxy) hostList() string {
+	var all []string
+	for _, h := range p.options.Hosts {
+		all = append(all, h.String())
+	}
+	for _, s := range p.options.Secrets {
+		for _, h := range s.Hosts {
+			if !slices.Contains(all, h.String()) {
+				all = append(all, h.String())
+			}
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return "hosts of an empty list"
+	case len(all) > mostNamed:
+		all = append(all[:mostNamed], fmt.Sprintf("and %d more", len(all)-mostNamed))
+	}
+	return strings.Join(all, ", ")
+}
