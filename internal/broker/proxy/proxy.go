@@ -124,12 +124,28 @@ func (p *Proxy) SecretHosts() []string {
 	return slices.Compact(hosts)
 }
 
-// SetAuthority says which authority a session trusts. Without one the hosts of secrets are not reached.
-func (p *Proxy) SetAuthority(session string, a *Authority) {
+// Trust returns the certificate, in PEM, that a session's code has to trust, and what is to be kept for the session:
+// its authority with the private key, which is made anew where what was kept is of no use for the hosts of secrets.
+// Both are empty where there are no secrets. Without it those hosts are not reached.
+func (p *Proxy) Trust(session string, kept []byte) (certificate string, keep []byte, err error) {
+	hosts := p.SecretHosts()
+	if len(hosts) == 0 {
+		return "", nil, nil
+	}
+	a := new(Authority)
+	if len(kept) == 0 || a.UnmarshalText(kept) != nil || !a.Covers(hosts) {
+		if a, err = NewAuthority(hosts); err != nil {
+			return "", nil, err
+		}
+	}
+	if keep, err = a.MarshalText(); err != nil {
+		return "", nil, err
+	}
 	s := p.session(session)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.authority = a
+	return string(a.CertificatePEM()), keep, nil
 }
 
 func (p *Proxy) authority(s *session) *Authority {

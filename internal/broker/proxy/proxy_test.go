@@ -92,10 +92,11 @@ func newWorld(t *testing.T, options Options, handler http.HandlerFunc) *world {
 		return (&net.Dialer{}).DialContext(ctx, network, to.Listener.Addr().String())
 	}
 	if len(options.Secrets) > 0 {
-		if w.session, err = NewAuthority(w.proxy.SecretHosts()); err != nil {
+		_, kept, err := w.proxy.Trust("s", nil)
+		w.session = new(Authority)
+		if err != nil || w.session.UnmarshalText(kept) != nil {
 			t.Fatal(err)
 		}
-		w.proxy.SetAuthority("s", w.session)
 	}
 	server := httptest.NewUnstartedServer(w.proxy)
 	server.Config.ErrorLog = quiet
@@ -685,11 +686,33 @@ func TestAHostThatCannotBeVerifiedGetsNoSecret(t *testing.T) {
 
 func TestASessionWithoutAnAuthority(t *testing.T) {
 	w := newWorld(t, Options{Mode: Allowlist, Secrets: []Secret{theSecret}}, hello)
-	other, _ := NewAuthority([]string{"other.example"})
-	for _, a := range []*Authority{nil, other} {
-		w.proxy.SetAuthority("s", a)
-		if status, _ := w.get("https://api.example/"); !strings.Contains(status, "no_authority: api.example has become a host of a secret after this session began") {
-			t.Error(status)
+	w.proxy.Forget("s")
+	if status, _ := w.get("https://api.example/"); !strings.Contains(status, "no_authority: this session began without certificates for api.example") {
+		t.Error(status)
+	}
+}
+
+func TestTheAuthorityOfASessionIsKept(t *testing.T) {
+	other := theSecret
+	other.Hosts = hosts("other.example")
+	with := func(s ...Secret) *Proxy { return New(Options{Mode: Allowlist, Secrets: s}) }
+	if certificate, kept, err := New(Options{}).Trust("s", []byte("x")); certificate != "" || kept != nil || err != nil {
+		t.Errorf("without secrets: %q %q %v", certificate, kept, err)
+	}
+	first, kept, err := with(theSecret).Trust("s", nil)
+	if err != nil || !strings.HasPrefix(first, "-----BEGIN CERTIFICATE-----") || strings.Contains(first, "PRIVATE") {
+		t.Fatalf("%s %v", first, err)
+	}
+	for _, test := range []struct {
+		name string
+		p    *Proxy
+		kept []byte
+		same bool
+	}{
+		{"the same hosts", with(theSecret), kept, true}, {"other hosts", with(other), kept, false}, {"nothing", with(theSecret), nil, false}, {"garbage", with(theSecret), []byte("x"), false},
+	} {
+		if again, _, err := test.p.Trust("s", test.kept); err != nil || (again == first) != test.same {
+			t.Errorf("%s: the same is %v (%v)", test.name, again == first, err)
 		}
 	}
 }

@@ -22,8 +22,8 @@ func (p *Proxy) connect(w http.ResponseWriter, _ *http.Request, x *exchange, t t
 	var upstream net.Conn
 	if len(found) > 0 {
 		authority = p.authority(x.session)
-		if authority == nil || !authority.Covers([]string{t.name}) {
-			return &refusal{http.StatusBadGateway, "no_authority", t.name + " has become a host of a secret after this session began, which has no certificates for it; close the session and begin a new one"}
+		if authority == nil {
+			return &refusal{http.StatusBadGateway, "no_authority", "this session began without certificates for " + t.name + ", a host of a secret; close the session and begin a new one"}
 		}
 	} else {
 		var err error
@@ -107,8 +107,7 @@ func (x *exchange) tunnel(client *tunnelConn, upstream net.Conn, t target) {
 			closeWrite(upstream)
 		}
 	}()
-	if x.copy(client, upstream, x.receive) == nil {
-		closeWrite(client.Conn)
+	if x.copy(client, upstream, x.receive) == nil && closeWrite(client.Conn) {
 		_ = client.SetReadDeadline(time.Now().Add(closeWait))
 	} else {
 		_ = client.Close()
@@ -144,11 +143,10 @@ func (x *exchange) copy(to io.Writer, from io.Reader, count func(int) error) err
 	}
 }
 
-// closeWrite ends one half of a connection, where it has halves.
-func closeWrite(c net.Conn) {
-	if half, ok := c.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite()
-	}
+// closeWrite ends one half of a connection, and reports whether it has halves.
+func closeWrite(c net.Conn) bool {
+	half, ok := c.(interface{ CloseWrite() error })
+	return ok && half.CloseWrite() == nil
 }
 
 // readHello reads the beginning of TLS, and returns it with the host that it names, if it names one.
