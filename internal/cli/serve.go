@@ -72,10 +72,13 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	if err != nil {
 		return err
 	}
+	if _, err := settings.networkOptions(os.LookupEnv); err != nil {
+		return usageError{err}
+	}
 	engine := settings.engine(log)
 	passed := settings.passThrough(os.LookupEnv, log)
 	connections := settings.connections(os.Environ(), log)
-	mask := secrets.New(withPasswords(passed, connections.Sources()))
+	mask := secrets.New(withPasswords(settings.withSecrets(passed, os.LookupEnv), connections.Sources()))
 	keeper := keepEngine(engine, cmd, log)
 	config := settings.sandboxConfig(keeper, passed, log)
 	config.Mask = mask
@@ -156,7 +159,7 @@ func (s *Settings) engine(log *slog.Logger) *podman.Engine {
 func (s *Settings) sandboxConfig(engine sandbox.Engine, env map[string]string, log *slog.Logger) sandbox.Config {
 	defaults := sandbox.DefaultConfig()
 	config := sandbox.Config{
-		Engine: engine, Kernels: s.kernels(), Env: env, Mask: secrets.New(env),
+		Engine: engine, Kernels: s.kernels(), Env: env, Mask: secrets.New(s.withSecrets(env, os.LookupEnv)),
 		Limits: sandbox.Limits{
 			MemoryBytes: int64(s.MemoryLimit), CPUs: s.CPULimit, PIDs: s.PIDsLimit,
 			TmpBytes: int64(s.TmpSize), FileBytes: int64(min(s.FileLimit, s.VolumeLimit)), OpenFiles: defaults.Limits.OpenFiles,
@@ -259,7 +262,7 @@ func (s *Settings) logger(out io.Writer) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{Level: level}
 	passed := s.passThrough(os.LookupEnv, slog.New(slog.DiscardHandler))
 	sources, _ := sql.Sources(os.Environ(), isSetting) // what is wrong with one is said where it is opened
-	out = secrets.New(withPasswords(passed, sources)).Writer(out)
+	out = secrets.New(withPasswords(s.withSecrets(passed, os.LookupEnv), sources)).Writer(out)
 	if s.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(out, options)), nil
 	}

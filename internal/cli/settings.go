@@ -64,6 +64,8 @@ type Settings struct {
 	FetchURLs         bool
 	AllowHostDir      []string
 
+	Network NetworkSettings
+
 	SQLMaxInlineRows int
 	SQLMaxRows       int64
 	SQLMaxBytes      byteSize
@@ -146,6 +148,8 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&s.FetchURLs, "fetch-urls", true, "let upload_file fetch public addresses")
 	fs.Var(&s.DownloadTimeout, "download-timeout", "how long fetching a file may take")
 	fs.StringSliceVar(&s.AllowHostDir, "allow-host-dir", nil, "`folders` of this machine that files may be uploaded from and saved to")
+
+	s.Network.bind(fs)
 
 	s.SQLMaxBytes, s.SQLTimeout = 1<<30, seconds(time.Minute)
 	fs.IntVar(&s.SQLMaxInlineRows, "sql-max-inline-rows", 30, "rows of a query's result that an answer has; more go to a file")
@@ -299,6 +303,7 @@ func (s *Settings) check() error {
 	wrong(s.SQLMaxRows < 1, "--sql-max-rows %d must be above 0", s.SQLMaxRows)
 	wrong(s.SQLMaxBytes < 1<<20, "--sql-max-bytes %s is too small; 1MiB is the least", s.SQLMaxBytes)
 	wrong(s.DownloadLimit < 1, "--download-limit %s must be above 0", s.DownloadLimit)
+	problems = append(problems, s.Network.check(s.PassThroughEnv))
 	if _, err := hostdir.New(s.AllowHostDir); err != nil {
 		problems = append(problems, fmt.Errorf("--allow-host-dir: %w", err))
 	}
