@@ -265,9 +265,11 @@ func TestATunnelCarriesNothingButTLSForItsHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		fmt.Fprint(conn, connectPublic)
-		if _, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect}); err != nil {
+		response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
+		if err != nil {
 			t.Fatal(err)
 		}
+		response.Body.Close()
 		_, before := w.log.Of("s")
 		inside := tls.Client(conn, &tls.Config{ServerName: name, InsecureSkipVerify: true})
 		err = inside.Handshake()
@@ -807,6 +809,7 @@ func TestWebsockets(t *testing.T) {
 		if response.StatusCode != http.StatusSwitchingProtocols || strings.Contains(response.Header.Get("X-Echo"), "Secret") {
 			t.Fatalf("%s %v", response.Status, response.Header)
 		}
+		defer response.Body.Close()
 		conn := response.Body.(io.ReadWriteCloser)
 		for range 2 {
 			fmt.Fprint(conn, "hello\n")
@@ -815,7 +818,6 @@ func TestWebsockets(t *testing.T) {
 				t.Errorf("%s: %q (%v)", address, got, err)
 			}
 		}
-		conn.Close()
 	}
 }
 

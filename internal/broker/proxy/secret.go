@@ -69,7 +69,7 @@ func ParseSecrets(items []string) ([]Secret, error) {
 		problems = append(problems, all[len(all)-1].add(host))
 	}
 	for _, s := range all {
-		if len(s.Hosts) == 0 {
+		if len(s.Hosts) == 0 && errors.Join(problems...) == nil {
 			problems = append(problems, fmt.Errorf("%s has no host; write %s@api.example.com", s.Name, s.Name))
 		}
 	}

@@ -16,13 +16,13 @@ func describe(all []Secret) string {
 
 func TestSecretsAreParsed(t *testing.T) {
 	for list, want := range map[string]string{
-		"":                                "",
-		"KEY@api.example":                 "KEY=KEY@[api.example] query:false body:false\n",
-		"KEY@a.example,b.example:8443":    "KEY=KEY@[a.example b.example:8443] query:false body:false\n",
-		"KEY@a.example,query,body,b.c":    "KEY=KEY@[a.example b.c] query:true body:true\n",
-		"KEY=OTHER@a.example":             "KEY=OTHER@[a.example] query:false body:false\n",
-		"A@a.example,query,B@a.example":   "A=A@[a.example] query:true body:false\nB=B@[a.example] query:false body:false\n",
-		" A@a.example , b.example ,query": "A=A@[a.example b.example] query:true body:false\n",
+		"":                               "",
+		"KEY@api.example":                "KEY=KEY@[api.example] query:false body:false\n",
+		"KEY@a.example,b.example:8443":   "KEY=KEY@[a.example b.example:8443] query:false body:false\n",
+		"KEY@a.example,query,body,b.c":   "KEY=KEY@[a.example b.c] query:true body:true\n",
+		"KEY=OTHER@a.example":            "KEY=OTHER@[a.example] query:false body:false\n",
+		"A@a.example,query,B@a.example":  "A=A@[a.example] query:true body:false\nB=B@[a.example] query:false body:false\n",
+		"A@a.example , b.example ,query": "A=A@[a.example b.example] query:true body:false\n",
 	} {
 		var items []string
 		if list != "" {
@@ -57,7 +57,7 @@ func TestSecretsAreParsed(t *testing.T) {
 
 func TestValuesOfSecrets(t *testing.T) {
 	for value, words := range map[string]string{
-		"sk-1234567890abcdef\n": "", "short12": "7 bytes", "": "0 bytes", "sk-1234567890\nabcdef": "fits into no header", " sk-1234567890": "fits into no header",
+		"sk-1234567890abcdef\n": "", "short12": "7 bytes", "": "0 bytes", "sk-1234567890\nabcdef": "fits into no header", "sk-1234567890 ": "fits into no header",
 		"localhost": "cannot be masked", "12345678": "cannot be masked",
 	} {
 		s := Secret{Name: "KEY", Variable: "OTHER"}

@@ -39,7 +39,7 @@ func (p *Proxy) connect(w http.ResponseWriter, _ *http.Request, x *exchange, t t
 	_ = conn.SetDeadline(time.Time{})
 	// Behind what was read ahead, the connection itself: the server's own reader would end the request's context with
 	// the first deadline.
-	ahead, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
+	ahead, _ := buffered.Peek(buffered.Reader.Buffered())
 	client := &tunnelConn{Conn: conn, reader: bufio.NewReader(io.MultiReader(bytes.NewReader(bytes.Clone(ahead)), conn)), closed: make(chan struct{})}
 	defer func() { _ = client.Close() }()
 	defer context.AfterFunc(x.ctx, func() { _ = client.Close() })()
