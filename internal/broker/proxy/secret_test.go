@@ -57,7 +57,7 @@ func TestSecretsAreParsed(t *testing.T) {
 
 func TestValuesOfSecrets(t *testing.T) {
 	for value, words := range map[string]string{
-		"sk-1234567890abcdef\n": "", "short12": "7 bytes", "": "0 bytes", "sk-1234567890\nabcdef": "fits into no header", "sk-1234567890 ": "fits into no header",
+		"sk-1234567890abcdef\n": "", "short12": "7 bytes", "": "0 bytes", "sk-1234567890\nabcdef": "fits into no header",
 		"localhost": "cannot be masked", "12345678": "cannot be masked",
 	} {
 		s := Secret{Name: "KEY", Variable: "OTHER"}
