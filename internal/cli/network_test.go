@@ -17,13 +17,13 @@ func TestTheNetworkIsWhatIsSet(t *testing.T) {
 		env  map[string]string
 		want string
 	}{
-		"nothing":                        {nil, nil, "Network: none."},
-		"none":                           {[]string{"--network=none"}, nil, "Network: none."},
-		"hosts are an allow list":        {[]string{"--allow-domain=api.github.com,*.example.com:8443"}, nil, "Network: only api.github.com, *.example.com:8443 by HTTP(S)."},
-		"of the environment":             {nil, map[string]string{"SANDBOX_ALLOW_DOMAIN": "a.example,b.example"}, "Network: only a.example, b.example by HTTP(S)."},
-		"open":                           {[]string{"--network=open", "--allow-domain=a.example:22"}, nil, "Network: public hosts by HTTP(S), on the ports 80, 443, 8080, 8443."},
-		"a secret":                       {[]string{"--secret=API_KEY@a.example,b.example,query,body"}, nil, "Network: only a.example, b.example by HTTP(S). API_KEY has a placeholder, which is replaced by the value in headers, queries, bodies of requests to https://a.example, https://b.example."},
-		"two secrets in the environment": {nil, map[string]string{"SANDBOX_SECRET": "API_KEY@a.example,K=OTHER@b.example"}, "Network: only a.example, b.example by HTTP(S). API_KEY has a placeholder, which is replaced by the value in headers of requests to https://a.example. K has a placeholder, which is replaced by the value in headers of requests to https://b.example."},
+		"nothing":                        {nil, nil, ""},
+		"none":                           {[]string{"--network=none"}, nil, ""},
+		"hosts are an allow list":        {[]string{"--allow-domain=api.github.com,*.example.com:8443"}, nil, "only api.github.com, *.example.com:8443 by HTTP(S)"},
+		"of the environment":             {nil, map[string]string{"SANDBOX_ALLOW_DOMAIN": "a.example,b.example"}, "only a.example, b.example by HTTP(S)"},
+		"open":                           {[]string{"--network=open", "--allow-domain=a.example:22"}, nil, "public hosts by HTTP(S), on the ports 80, 443, 8080, 8443"},
+		"a secret":                       {[]string{"--secret=API_KEY@a.example,b.example,query,body"}, nil, "only a.example, b.example by HTTP(S); API_KEY has a placeholder, which is replaced by the value in headers, queries, bodies of requests to https://a.example, https://b.example"},
+		"two secrets in the environment": {nil, map[string]string{"SANDBOX_SECRET": "API_KEY@a.example,K=OTHER@b.example"}, "only a.example, b.example by HTTP(S); API_KEY has a placeholder, which is replaced by the value in headers of requests to https://a.example; K has a placeholder, which is replaced by the value in headers of requests to https://b.example"},
 	} {
 		s, err := loadSettings(t, test.args, test.env)
 		if err != nil {

@@ -863,10 +863,10 @@ func TestAuthoritiesAreKept(t *testing.T) {
 
 func TestWordsForAModel(t *testing.T) {
 	for want, options := range map[string]Options{
-		"Network: none.": {},
-		"Network: only api.github.com, *.example.com by HTTP(S).":                                                                                        {Mode: Allowlist, Hosts: hosts("api.github.com", "*.example.com")},
-		"Network: public hosts by HTTP(S), on the ports 80, 443, 8080, 8443.":                                                                            {Mode: Open},
-		"Network: only api.example by HTTP(S). API_KEY has a placeholder, which is replaced by the value in headers of requests to https://api.example.": {Mode: Allowlist, Secrets: []Secret{theSecret}},
+		"": {},
+		"only api.github.com, *.example.com by HTTP(S)":             {Mode: Allowlist, Hosts: hosts("api.github.com", "*.example.com")},
+		"public hosts by HTTP(S), on the ports 80, 443, 8080, 8443": {Mode: Open},
+		"only api.example by HTTP(S); API_KEY has a placeholder, which is replaced by the value in headers of requests to https://api.example": {Mode: Allowlist, Secrets: []Secret{theSecret}},
 	} {
 		if got := New(options).Summary(); got != want {
 			t.Errorf("%s", got)

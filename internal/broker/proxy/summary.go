@@ -9,16 +9,17 @@ import (
 // mostNamed is how many hosts a summary names.
 const mostNamed = 20
 
-// Summary says in a line which hosts code reaches and what its placeholders are for, in words for a model.
+// Summary says which hosts code reaches and what its placeholders are for, in words for a model that go on after
+// "Network: " and end without a period. It is empty where code reaches nothing.
 func (p *Proxy) Summary() string {
 	var b strings.Builder
 	switch p.options.Mode {
 	case Allowlist:
-		fmt.Fprintf(&b, "Network: only %s by HTTP(S).", p.hostList())
+		fmt.Fprintf(&b, "only %s by HTTP(S)", p.hostList())
 	case Open:
-		fmt.Fprintf(&b, "Network: public hosts by HTTP(S), on the ports %s.", portList())
+		fmt.Fprintf(&b, "public hosts by HTTP(S), on the ports %s", portList())
 	default:
-		return "Network: none."
+		return ""
 	}
 	for _, s := range p.options.Secrets {
 		where := []string{"headers"}
@@ -32,7 +33,7 @@ func (p *Proxy) Summary() string {
 		for _, h := range s.Hosts {
 			to = append(to, "https://"+h.String())
 		}
-		fmt.Fprintf(&b, " %s has a placeholder, which is replaced by the value in %s of requests to %s.", s.Name, strings.Join(where, ", "), strings.Join(to, ", "))
+		fmt.Fprintf(&b, "; %s has a placeholder, which is replaced by the value in %s of requests to %s", s.Name, strings.Join(where, ", "), strings.Join(to, ", "))
 	}
 	return b.String()
 }
