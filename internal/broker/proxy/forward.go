@@ -20,6 +20,7 @@ const (
 // route is where requests go, and what is done with them on the way.
 type route struct {
 	target
+	denied    *refusal // nil: it is allowed
 	isSecure  bool     // over TLS
 	secrets   []Secret // whose placeholders are replaced
 	isSecrets bool     // the host is one of secrets': what it answers is masked

@@ -188,9 +188,6 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, x *exchange) *refu
 	}
 	t, err := parseTarget(r.URL.Host, usual)
 	switch {
-	case p.options.Mode == None:
-		x.entry.Host = clip(r.URL.Host)
-		return &refusal{http.StatusForbidden, "no_network", "no network; the server's user can allow hosts with --allow-domain"}
 	case r.Method != http.MethodConnect && r.URL.Scheme != "http":
 		return &refusal{http.StatusBadRequest, "bad_request", "a request to this proxy is CONNECT host:port, or begins with http://"}
 	case err != nil:
@@ -198,8 +195,9 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, x *exchange) *refu
 		return &refusal{http.StatusBadRequest, "bad_request", "the host of the request cannot be read: " + err.Error()}
 	}
 	x.entry.Host = t.authority(usual)
-	if problem := p.judge(t); problem != nil {
-		return problem
+	denied := p.judge(t)
+	if denied != nil && !isExplained(r, t) {
+		return denied
 	}
 	release, problem := x.connection()
 	if problem != nil {
@@ -207,17 +205,25 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, x *exchange) *refu
 	}
 	defer release()
 	if r.Method == http.MethodConnect {
-		return p.connect(w, r, x, t)
+		return p.connect(w, r, x, t, denied)
 	}
 	rt := p.route(t, nil)
 	rt.transport.DisableKeepAlives = true
 	return p.forward(w, r, x, rt)
 }
 
+// isExplained reports whether a refusal is answered to the first request inside a tunnel, not to CONNECT, of which
+// some clients show no more than the status: Node's fetch makes tunnels for plain HTTP too.
+func isExplained(r *http.Request, t target) bool {
+	return r.Method == http.MethodConnect && t.port == 80
+}
+
 // judge says why a target is not reached, if it is not.
 func (p *Proxy) judge(t target) *refusal {
 	allows := func(h Host) bool { return h.allows(t) }
 	switch {
+	case p.options.Mode == None:
+		return &refusal{http.StatusForbidden, "no_network", "no network; the server's user can allow hosts with --allow-domain"}
 	case isNeverReached(t.name):
 		return addressDenied(t)
 	case slices.ContainsFunc(p.options.Hosts, allows), len(p.secretsOf(t)) > 0:

@@ -296,6 +296,26 @@ func TestPlainHTTPInATunnelIsRead(t *testing.T) {
 	}
 }
 
+func TestARefusalIsSaidInsideATunnelForPlainHTTP(t *testing.T) {
+	w := newWorld(t, Options{Mode: Allowlist, Hosts: hosts(publicHost, "missing.example")}, hello)
+	for host, want := range map[string]string{"other.example": "HTTP/1.1 403 host_denied: other.example is not", "missing.example": "HTTP/1.1 502 host_unreachable: missing.example:80"} {
+		_, before := w.log.Of("s")
+		connect := "CONNECT " + host + ":80 HTTP/1.1\r\nHost: " + host + "\r\n\r\n"
+		if got := w.raw(connect + "GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n"); !strings.Contains(got, "\r\n\r\n"+want) {
+			t.Errorf("got %q", got)
+		}
+		if e := w.newest(before); !strings.Contains(want, e.Rule) || e.Rule == "" || e.Host != host {
+			t.Errorf("recorded as %+v", e)
+		}
+		if got := w.raw(connect + "\x16\x03\x01"); strings.Count(got, "\n") != 2 {
+			t.Errorf("TLS: got %q", got)
+		}
+		if e := w.newest(before + 1); !strings.Contains(want, e.Rule) || e.Rule == "" || e.Allowed {
+			t.Errorf("recorded as %+v", e)
+		}
+	}
+}
+
 func TestWhatIsNoRequestToAProxyIsRefused(t *testing.T) {
 	w := newWorld(t, Options{Mode: Open}, hello)
 	for _, request := range []string{

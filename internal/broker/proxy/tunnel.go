@@ -16,21 +16,25 @@ import (
 
 // connect answers CONNECT. What comes through the tunnel is looked at before anything is sent to the host: TLS for
 // the host goes on as it is, or ends here where the host has secrets, and plain HTTP is read. There is nothing else.
-func (p *Proxy) connect(w http.ResponseWriter, _ *http.Request, x *exchange, t target) *refusal {
+// Where the host is denied, only plain HTTP is answered.
+func (p *Proxy) connect(w http.ResponseWriter, r *http.Request, x *exchange, t target, denied *refusal) *refusal {
 	found := p.secretsOf(t)
 	var authority *Authority
 	var upstream net.Conn
-	if len(found) > 0 {
+	switch {
+	case denied != nil:
+	case len(found) > 0:
 		authority = p.authority(x.session)
 		if authority == nil {
 			return &refusal{http.StatusBadGateway, "no_authority", "this session began without certificates for " + t.name + ", a host of a secret; close the session and begin a new one"}
 		}
-	} else {
+	default:
 		var err error
-		if upstream, err = p.dial(x.ctx, "tcp", t.address()); err != nil {
-			return x.failed(t, err)
+		if upstream, err = p.dial(x.ctx, "tcp", t.address()); err == nil {
+			defer func() { _ = upstream.Close() }()
+		} else if denied = x.failed(t, err); !isExplained(r, t) {
+			return denied
 		}
-		defer func() { _ = upstream.Close() }()
 	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -50,19 +54,26 @@ func (p *Proxy) connect(w http.ResponseWriter, _ *http.Request, x *exchange, t t
 	first, err := client.reader.Peek(1)
 	switch isTLS := err == nil && first[0] == recordHandshake; {
 	case err != nil:
+	case denied != nil && (isTLS || !isHTTP(first)):
+		x.entry.Allowed, x.entry.Rule = false, denied.rule
 	case isTLS && len(found) > 0:
 		rt := p.route(t, nil)
 		rt.isSecure, rt.secrets = true, found
 		p.serveInside(x, client, rt, authority)
 	case isTLS:
 		x.tunnel(client, upstream, t)
-	case 'A' <= first[0] && first[0] <= 'Z':
-		p.serveInside(x, client, p.route(t, upstream), nil)
+	case isHTTP(first):
+		rt := p.route(t, upstream)
+		rt.denied = denied
+		p.serveInside(x, client, rt, nil)
 	default:
 		x.entry.Allowed, x.entry.Rule = false, "not_tls"
 	}
 	return nil
 }
+
+// isHTTP reports whether a request may begin so.
+func isHTTP(first []byte) bool { return 'A' <= first[0] && first[0] <= 'Z' }
 
 // recordHandshake is the first byte of TLS.
 const recordHandshake = 0x16
@@ -217,6 +228,10 @@ func (p *Proxy) serveRequest(w http.ResponseWriter, r *http.Request, rt *route) 
 		usual = 443
 	}
 	x.entry.Host = rt.authority(usual)
+	if rt.denied != nil {
+		x.refuse(w, r, rt.denied)
+		return
+	}
 	t, err := parseTarget(r.Host, usual)
 	if err != nil || t.name != rt.name || t.port != rt.port && t.port != usual {
 		x.refuse(w, r, &refusal{http.StatusMisdirectedRequest, "other_host", "this is a connection to " + rt.name + ", and the request names another host"})
