@@ -92,7 +92,10 @@ func (s *Settings) run(cmd *cobra.Command, request runcmd.Request, session strin
 	keeper := keepEngine(engine, cmd, log)
 	config := s.sandboxConfig(keeper, s.passThrough(os.LookupEnv, log), log)
 	connections := s.connections(os.Environ(), log)
-	way := s.wayOut(s.databases(connections))
+	way, err := s.wayOut(s.databases(connections))
+	if err != nil {
+		return err
+	}
 	config.WayOut = way
 	manager := sandbox.NewManager(config)
 	runner := &runcmd.Runner{

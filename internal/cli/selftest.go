@@ -75,7 +75,10 @@ func (s *Settings) addCanaries() error {
 func (s *Settings) attack(ctx context.Context, keeper *keeper, engine *podman.Engine, log *slog.Logger) (selftest.Report, error) {
 	passed := s.passThrough(os.LookupEnv, log)
 	config := s.sandboxConfig(keeper, passed, log)
-	way := s.wayOut(nil)
+	way, err := s.wayOut(nil)
+	if err != nil {
+		return selftest.Report{}, err
+	}
 	defer func() { _ = way.Close() }()
 	config.WayOut = way
 	if len(config.Kernels) == 0 {

@@ -72,9 +72,6 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	if err != nil {
 		return err
 	}
-	if _, err := settings.networkOptions(os.LookupEnv); err != nil {
-		return usageError{err}
-	}
 	engine := settings.engine(log)
 	passed := settings.passThrough(os.LookupEnv, log)
 	connections := settings.connections(os.Environ(), log)
@@ -83,7 +80,10 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	config := settings.sandboxConfig(keeper, passed, log)
 	config.Mask = mask
 	databases := settings.databases(connections)
-	way := settings.wayOut(databases)
+	way, err := settings.wayOut(databases)
+	if err != nil {
+		return err
+	}
 	config.WayOut = way
 	making, stopMaking := context.WithCancel(ctx)
 	defer stopMaking()
@@ -118,7 +118,7 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, mask *secrets.Masker, databases *tools.Databases, way *wayOut, log *slog.Logger) *server.MCPServer {
 	m := server.NewMCPServer("code-sandbox-mcp", currentVersion(),
 		server.WithTitle("Code sandbox"),
-		server.WithInstructions(tools.Instructions(manager.Config().Kernels, "")),
+		server.WithInstructions(tools.Instructions(manager.Config().Kernels, way.proxy.Summary())),
 		server.WithToolCapabilities(false),
 		server.WithResourceCapabilities(false, true),
 		server.WithCacheHints(listTTL.Milliseconds(), mcp.CacheScopePrivate),
@@ -133,6 +133,7 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, ma
 		Manager: manager, SoftWait: time.Duration(s.SoftWait), Secrets: mask,
 		Environments: environments(manager.Config(), engine),
 		Databases:    databases,
+		Network:      way.proxy.Summary(),
 		NetworkLog:   way.log,
 		HostDirs:     dirs, UploadBytes: int64(s.UploadLimit), DownloadBytes: int64(s.DownloadLimit), ArtifactBytes: int64(s.ArtifactReadLimit),
 		Enable: s.Tools, Disable: s.DisableTools, Images: s.Images, StructuredContent: s.StructuredContent, Logger: log,
