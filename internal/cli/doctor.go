@@ -110,6 +110,7 @@ func (s *Settings) report(ctx context.Context, engine *podman.Engine, log *slog.
 	}
 	report := doctor.Run(ctx, options)
 	report.Checks = append(report.Checks, s.passThroughChecks(os.LookupEnv)...)
+	report.Checks = append(report.Checks, s.Network.secretChecks(os.LookupEnv)...)
 	report.Checks = append(report.Checks, s.databaseChecks(ctx)...)
 	return report
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/proxy"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 )
 
 // NetworkSettings say which hosts code reaches, and with which credentials.
@@ -102,6 +103,21 @@ func (s *Settings) networkOptions(lookup func(string) (string, bool)) (proxy.Opt
 		}
 	}
 	return options, errors.Join(problems...)
+}
+
+// secretChecks tell of secrets whose values are not there, or are none.
+func (n *NetworkSettings) secretChecks(lookup func(string) (string, bool)) []doctor.Check {
+	options, _ := n.parse() // the settings were checked
+	var checks []doctor.Check
+	for _, s := range options.Secrets {
+		check := doctor.Check{Name: "secret " + s.Name, Status: doctor.OK, Found: fmt.Sprintf("set, for requests to %v", s.Hosts)}
+		if err := s.Fill(lookup); err != nil {
+			check.Status, check.Found = doctor.Fail, err.Error()
+			check.Why, check.Fix = "the server does not start", "set "+s.Variable+" in the client's env for this server"
+		}
+		checks = append(checks, check)
+	}
+	return checks
 }
 
 // withSecrets adds the values of secrets to what is masked. Code does not have them, but a host may tell of them.

@@ -75,6 +75,12 @@ func TestValuesOfSecretsComeFromTheServersEnvironmentAndAreMasked(t *testing.T) 
 		}
 	}
 	lookup := func(string) (string, bool) { return "sk-1234567890", true }
+	for value, want := range map[string]string{"sk-1234567890": "ok: set, for requests to [a.example]", "sk-123": "fail: API_KEY: the value of API_KEY has 6 bytes; a secret has 8 at the least"} {
+		checks := s.Network.secretChecks(func(string) (string, bool) { return value, true })
+		if len(checks) != 1 || string(checks[0].Status)+": "+checks[0].Found != want || checks[0].Name != "secret API_KEY" {
+			t.Errorf("%+v", checks)
+		}
+	}
 	options, err := s.networkOptions(lookup)
 	if err != nil || options.Limits.Total != 90*time.Second {
 		t.Errorf("%+v %v", options.Limits, err)

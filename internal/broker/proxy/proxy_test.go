@@ -47,7 +47,7 @@ func hosts(written ...string) []Host {
 
 // world is a proxy, and an internet in which every host below .example is one handler.
 type world struct {
-	t          *testing.T
+	t          testing.TB
 	proxy      *Proxy
 	log        *netlog.Log
 	address    string // of the proxy
@@ -56,7 +56,7 @@ type world struct {
 	plain, tls *httptest.Server
 }
 
-func newWorld(t *testing.T, options Options, handler http.HandlerFunc) *world {
+func newWorld(t testing.TB, options Options, handler http.HandlerFunc) *world {
 	t.Helper()
 	w := &world{t: t, log: new(netlog.Log)}
 	options.Log = w.log
