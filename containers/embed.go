@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 )
 
 // Labels on an image that was built from a recipe.
@@ -31,6 +32,9 @@ const MaxVersions = 64 << 10
 // LabelVersions.
 const VersionsFile = "/usr/local/share/code-sandbox/versions.json"
 
+// FullContainerfile is the file of a recipe that builds its full image on its standard one.
+const FullContainerfile = "Containerfile.full"
+
 // HostEnvFile is the file of a recipe that says how a build reaches its package
 // sources: shell text, empty but for comments, for the builder to replace. It and what
 // the builder puts beside it are mounted for single steps of the build at HostDir, and
@@ -40,8 +44,8 @@ const (
 	HostDir     = "/run/host"
 )
 
-//go:embed image/python/Containerfile image/python/hosts image/python/host/env image/python/prepare.py image/python/smoke.py
-//go:embed image/node/Containerfile image/node/hosts image/node/host/env image/node/package.json image/node/package-lock.json image/node/smoke.cjs image/node/versions.cjs
+//go:embed image/python/Containerfile image/python/Containerfile.full image/python/hosts image/python/host/env image/python/prepare.py image/python/smoke.py
+//go:embed image/node/Containerfile image/node/Containerfile.full image/node/hosts image/node/host/env image/node/npm image/node/package.json image/node/package-lock.json image/node/smoke.cjs image/node/versions.cjs
 var recipeFiles embed.FS
 
 // Recipe is how the image of one language is built.
@@ -49,13 +53,36 @@ type Recipe struct {
 	Language string // "python" or "javascript"
 	Name     string // the folder's name: "python" or "node"
 	Files    fs.FS  // the build context; Containerfile is at its root
-	Hash     string // hex SHA-256 over the names and contents of Files
+	Hash     string // hex SHA-256 over the names and contents of Files; of a full image with its suffix
+	Full     bool   // the image has a compiler: FullContainerfile builds it, on the one that has none
+}
+
+// fullSuffix tells the full image of a recipe from the standard one.
+const fullSuffix = "-full"
+
+// WithCompiler returns the recipe of the full image.
+func (r Recipe) WithCompiler() Recipe {
+	r.Full, r.Hash = true, r.Hash+fullSuffix
+	return r
+}
+
+// Images returns the recipes of both images, the standard one first.
+func (r Recipe) Images() []Recipe { return []Recipe{r, r.WithCompiler()} }
+
+// Standard returns the recipe of the image that the full one is built on.
+func (r Recipe) Standard() Recipe {
+	r.Full, r.Hash = false, strings.TrimSuffix(r.Hash, fullSuffix)
+	return r
 }
 
 // Ref names the image that the recipe makes. Another recipe has another name, so an
 // image of an older binary is never taken for this one's.
 func (r Recipe) Ref() string {
-	return "localhost/" + r.repository() + ":" + r.Hash[:12]
+	ref := "localhost/" + r.repository() + ":" + r.Hash[:12]
+	if r.Full {
+		ref += fullSuffix
+	}
+	return ref
 }
 
 // repository is what the recipe's images are called in every registry.
@@ -71,6 +98,18 @@ func RecipeFor(language string) (Recipe, bool) {
 	for _, r := range recipes {
 		if r.Language == language {
 			return r, true
+		}
+	}
+	return Recipe{}, false
+}
+
+// RecipeOf returns the recipe that an image has its name from, and whether there is one.
+func RecipeOf(ref string) (Recipe, bool) {
+	for _, r := range recipes {
+		for _, r := range r.Images() {
+			if r.Ref() == ref {
+				return r, true
+			}
 		}
 	}
 	return Recipe{}, false

@@ -27,6 +27,26 @@ func TestEveryLanguageHasARecipeAndAnImageName(t *testing.T) {
 	}
 }
 
+func TestTheFullImageHasANameOfItsOwn(t *testing.T) {
+	for _, recipe := range Recipes() {
+		full := recipe.WithCompiler()
+		if full.Ref() != recipe.Ref()+"-full" || full.Standard().Ref() != recipe.Ref() || full.Hash == recipe.Hash {
+			t.Errorf("the images of %s are %s and %s", recipe.Name, recipe.Ref(), full.Ref())
+		}
+		for _, want := range recipe.Images() {
+			if got, ok := RecipeOf(want.Ref()); !ok || got.Full != want.Full || got.Hash != want.Hash {
+				t.Errorf("%s is of %s, %t", want.Ref(), got.Hash, got.Full)
+			}
+		}
+		if _, err := fs.Stat(recipe.Files, FullContainerfile); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, ok := RecipeOf("localhost/code-sandbox-mcp-python:latest"); ok {
+		t.Error("an image of another name has a recipe")
+	}
+}
+
 func TestRecipesCannotBeChangedByACaller(t *testing.T) {
 	Recipes()[0] = Recipe{}
 	if Recipes()[0].Language != "python" {

@@ -13,6 +13,9 @@ func TestPublishedImagesAreNamedByTheirDigests(t *testing.T) {
 	if ref, want := p.Ref(recipe), "registry.example.com/team/code-sandbox-mcp-node@"+digest; ref != want {
 		t.Errorf("got %q, want %q", ref, want)
 	}
+	if ref := p.Ref(recipe.WithCompiler()); ref != "" {
+		t.Errorf("the full image that was not published is %q", ref)
+	}
 	other, _ := RecipeFor("python")
 	if ref := p.Ref(other); ref != "" {
 		t.Errorf("an image that was not published is %q", ref)
@@ -26,7 +29,7 @@ func TestTheTableIsRead(t *testing.T) {
 		t.Error("it names no registry")
 	}
 	for hash, digest := range table.Digests {
-		if !regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString(hash) || !regexp.MustCompile(`^sha256:[0-9a-f]{64}$`).MatchString(digest) {
+		if !regexp.MustCompile(`^[0-9a-f]{64}(-full)?$`).MatchString(hash) || !regexp.MustCompile(`^sha256:[0-9a-f]{64}$`).MatchString(digest) {
 			t.Errorf("%s: %s", hash, digest)
 		}
 	}

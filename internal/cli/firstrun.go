@@ -19,12 +19,16 @@ import (
 func (s *Settings) makeMissing(ctx context.Context, engine *podman.Engine, kernels map[sandbox.Language]sandbox.KernelConfig, log *slog.Logger) (settled func(context.Context)) {
 	var all []*setup.Background
 	for language, kernel := range kernels {
-		if kernel.Image != containers.ImageRef(string(language)) {
+		recipe, ours := containers.RecipeOf(kernel.Image)
+		if !ours {
 			continue
 		}
 		work := &setup.Background{Make: func(report setup.Reporter) error {
 			log.Info("the image is missing, so it is made now", "language", language)
 			options := setup.Options{Languages: []string{string(language)}, Published: containers.PublishedImages()}
+			if recipe.Full {
+				options.Full = options.Languages
+			}
 			_, err := makeImages(ctx, engine, options, report)
 			if err != nil {
 				log.Error("make the image", "language", language, "error", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -85,8 +86,8 @@ func (s *Settings) attack(ctx context.Context, keeper *keeper, engine *podman.En
 		return selftest.Report{}, usageError{errors.New("both languages are switched off, so there is nothing to attack")}
 	}
 	standard := make(map[sandbox.Language]bool)
-	for language, image := range s.LanguageImages {
-		standard[language] = *image == ""
+	for language, kernel := range config.Kernels {
+		_, standard[language] = containers.RecipeOf(kernel.Image)
 	}
 	return selftest.Run(ctx, selftest.Options{
 		Config: config, Engine: engine, Environ: os.Environ(), Progress: progressTo(os.Stderr),

@@ -139,7 +139,7 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, ma
 		Enable: s.Tools, Disable: s.DisableTools, Images: s.Images, StructuredContent: s.StructuredContent, Logger: log,
 	}
 	for language, kernel := range manager.Config().Kernels {
-		if kernel.Image == containers.ImageRef(string(language)) {
+		if _, ours := containers.RecipeOf(kernel.Image); ours {
 			deps.Standard = append(deps.Standard, language)
 		}
 	}

@@ -90,6 +90,9 @@ type Settings struct {
 // imageOff, as an image's name, switches its language off.
 const imageOff = "off"
 
+// imageFull, as an image's name, is the one of ours that has a compiler.
+const imageFull = "full"
+
 // prewarmAll is what --prewarm means without a value.
 var prewarmAll = languageNames(",")
 
@@ -111,7 +114,7 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	s.LanguageImages = make(map[sandbox.Language]*string)
 	for _, l := range sandbox.Languages {
 		s.LanguageImages[l.Language] = fs.String(l.ImageFlag(), "", fmt.Sprintf(
-			"`image` for %s, any with %s; \"off\" switches %[1]s off (default: the one that setup makes)", l.Title, l.Interpreter))
+			"`image` for %s, any with %s, or \"full\", ours with a compiler; \"off\" switches %[1]s off (default: the one that setup makes)", l.Title, l.Interpreter))
 	}
 
 	d := sandbox.DefaultConfig()
@@ -334,8 +337,12 @@ func (s *Settings) image(language sandbox.Language) (string, bool) {
 	switch set := *s.LanguageImages[language]; set {
 	case imageOff:
 		return "", false
-	case "":
-		return containers.ImageRef(string(language)), true
+	case "", imageFull:
+		recipe, _ := containers.RecipeFor(string(language))
+		if set == imageFull {
+			recipe = recipe.WithCompiler()
+		}
+		return recipe.Ref(), true
 	default:
 		return set, true
 	}

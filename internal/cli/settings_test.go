@@ -52,6 +52,19 @@ func TestDefaultsAreTheDocumented(t *testing.T) {
 	}
 }
 
+func TestTheFullImageIsNamedByAWord(t *testing.T) {
+	s, err := loadSettings(t, []string{"--python-image", "full"}, map[string]string{"SANDBOX_JS_IMAGE": "full"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, recipe := range containers.Recipes() {
+		kernel := s.kernels()[sandbox.Language(recipe.Language)]
+		if kernel.Image != recipe.WithCompiler().Ref() || !strings.HasSuffix(kernel.Setup, "-image full") {
+			t.Errorf("%s: the image is %s, made by %s", recipe.Language, kernel.Image, kernel.Setup)
+		}
+	}
+}
+
 func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	text := "memory-limit: 2g\ncpu-limit: 1.5\nrun-timeout: 90\npreload: [numpy, polars]\nprewarm: python\nmax-sessions: 3\nallow-host-dir: [~/data, /srv/files]\n"

@@ -29,7 +29,7 @@ published with this program, by their digests. Where there are none, or they can
 be had, it builds them from the recipes in this program, on Debian's image from a
 registry or, where no registry answers, on a base made from Debian's package mirror
 (which needs mmdebstrap). An image that is named by --python-image or --js-image is
-pulled when it is not there.
+pulled when it is not there; "full" names the one of ours that has a compiler.
 
 What is ready already is left as it is, so a second call takes no time.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -62,8 +62,10 @@ func (s *Settings) printImages(ctx context.Context, engine *podman.Engine, optio
 			continue
 		}
 		options.Languages = append(options.Languages, string(l.Language))
-		if *s.LanguageImages[l.Language] != "" {
+		if recipe, ours := containers.RecipeOf(image); !ours {
 			options.Pull[string(l.Language)] = image
+		} else if recipe.Full {
+			options.Full = append(options.Full, string(l.Language))
 		}
 	}
 	if len(options.Languages) == 0 {

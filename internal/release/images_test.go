@@ -11,7 +11,8 @@ import (
 func TestTheTableOfImagesIsFilled(t *testing.T) {
 	root := t.TempDir()
 	python, node := "sha256:"+strings.Repeat("a", 64), "sha256:"+strings.Repeat("b", 64)
-	if err := fillTable(root, []string{"node=" + node, "python=" + python}); err != nil {
+	full := "sha256:" + strings.Repeat("c", 64)
+	if err := fillTable(root, []string{"node=" + node, "python=" + python, "node-full=" + full, "python-full=" + full}); err != nil {
 		t.Fatal(err)
 	}
 	var table containers.Published
@@ -21,6 +22,9 @@ func TestTheTableOfImagesIsFilled(t *testing.T) {
 		if ref := table.Ref(recipe); !strings.HasSuffix(ref, "/code-sandbox-mcp-"+recipe.Name+"@"+digest) || !strings.Contains(ref, ".") {
 			t.Errorf("the image for %s is %q", language, ref)
 		}
+		if ref := table.Ref(recipe.WithCompiler()); !strings.HasSuffix(ref, "/code-sandbox-mcp-"+recipe.Name+"@"+full) {
+			t.Errorf("the full image for %s is %q", language, ref)
+		}
 	}
 }
 
@@ -28,8 +32,9 @@ func TestATableWithMistakesIsNotWritten(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("a", 64)
 	for want, pairs := range map[string][]string{
 		"not an image's name and digest":         {"python=latest"},
-		"no digest is given of the image node":   {"python=" + digest},
-		`there is no image "ruby"`:               {"python=" + digest, "node=" + digest, "ruby=" + digest},
+		"no digest is given of the image node":   {"python=" + digest, "python-full=" + digest},
+		`there is no image "ruby"`:               {"python=" + digest, "python-full=" + digest, "node=" + digest, "node-full=" + digest, "ruby=" + digest},
+		"is given of the image python-full":      {"python=" + digest, "node=" + digest, "node-full=" + digest},
 		"no digest is given of the image python": {"=" + digest},
 	} {
 		root := t.TempDir()

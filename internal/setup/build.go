@@ -30,9 +30,9 @@ const (
 	maxProcesses = 2048
 )
 
-// build makes the image of a recipe, on w.base. The name is given last, so an image
+// build makes the image of a recipe, on base. The name is given last, so an image
 // under it is always whole.
-func (w *work) build(ctx context.Context, recipe containers.Recipe) error {
+func (w *work) build(ctx context.Context, recipe containers.Recipe, base string) error {
 	task := w.report.Begin(title(recipe))
 	start := time.Now()
 	log := newLog(task.Line)
@@ -45,7 +45,15 @@ func (w *work) build(ctx context.Context, recipe containers.Recipe) error {
 		return log.failure(doing, err, "The lines above tell what failed; a mirror or a registry out of reach is the usual reason. Then run the same command again.")
 	}
 	output := &steps{log: log, task: task}
-	id, err := buildImage(ctx, recipe.Files, w.host.files(), w.buildOptions(), &lines{emit: output.read})
+	over := w.host.files()
+	if recipe.Full {
+		full, err := fs.ReadFile(recipe.Files, containers.FullContainerfile)
+		if err != nil {
+			return fail(err)
+		}
+		over["Containerfile"] = full
+	}
+	id, err := buildImage(ctx, recipe.Files, over, w.buildOptions(base), &lines{emit: output.read})
 	if err != nil {
 		return fail(err)
 	}
@@ -57,9 +65,9 @@ func (w *work) build(ctx context.Context, recipe containers.Recipe) error {
 	return nil
 }
 
-func (w *work) buildOptions() libpod.BuildOptions {
+func (w *work) buildOptions(base string) libpod.BuildOptions {
 	return libpod.BuildOptions{
-		Args:        map[string]string{"BASE": w.base},
+		Args:        map[string]string{"BASE": base},
 		HostNetwork: w.hostNetwork,
 		HTTPProxy:   true,
 		Ulimits:     []string{fmt.Sprintf("nofile=%d:%[1]d", maxFiles), fmt.Sprintf("nproc=%d:%[1]d", maxProcesses)},
@@ -179,7 +187,7 @@ func removeContainer(ctx context.Context, id string) {
 // removeLeftOver removes the containers of builds that were interrupted. Whoever calls it
 // holds the lock, so no build of ours is going on. One that stays is only untidy.
 func removeLeftOver(ctx context.Context) {
-	ours := map[string][]string{"name": {"^" + path.Base(baseName) + "-working-container"}}
+	ours := map[string][]string{"name": {"^" + path.Base(baseName) + "-working-container", "^code-sandbox-mcp-(python|node)-working-container"}}
 	list, err := libpod.ListContainers(ctx, ours, true)
 	if err != nil {
 		return

@@ -162,11 +162,45 @@ func TestAnImageIsBuiltNamedAndLabelled(t *testing.T) {
 	}
 }
 
+func TestAFullImageIsBuiltOnTheStandardOne(t *testing.T) {
+	ctx := connection(t)
+	recipe, report := tinyRecipe(t, tinyContainerfile), &recorder{}
+	recipe.Files.(fstest.MapFS)[containers.FullContainerfile] = &fstest.MapFile{Data: []byte("ARG BASE\nFROM ${BASE}\nLABEL more=compiler\n")}
+	full := recipe.WithCompiler()
+	result, err := readyWork(report).image(ctx, full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (Result{Language: "python", Ref: recipe.Ref() + "-full", Made: true}); result != want {
+		t.Errorf("got %+v, want %+v", result, want)
+	}
+	standard, err := libpod.InspectImage(ctx, recipe.Ref())
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := libpod.InspectImage(ctx, full.Ref())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if image.Labels[containers.LabelRecipe] != full.Hash || image.Labels["more"] != "compiler" || image.Labels[containers.LabelVersions] != tinyVersions {
+		t.Errorf("its labels are %v", image.Labels)
+	}
+	if standard.Labels[containers.LabelRecipe] != recipe.Hash || standard.Labels["more"] != "" {
+		t.Errorf("the labels of the standard image are %v", standard.Labels)
+	}
+	said := report.said()
+	for _, want := range []string{"begin Python image", "begin full Python image", "end built in "} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q was not reported:\n%s", want, said)
+		}
+	}
+}
+
 func TestTheVersionsOfAFinishedImageCanBeRead(t *testing.T) {
 	ctx := connection(t)
 	recipe := tinyRecipe(t, tinyContainerfile)
 	w := readyWork(&recorder{})
-	if err := w.build(ctx, recipe); err != nil {
+	if err := w.build(ctx, recipe, w.base); err != nil {
 		t.Fatal(err)
 	}
 	got, err := versions(ctx, recipe.Ref())
@@ -208,7 +242,7 @@ func TestABuildCanBeCancelled(t *testing.T) {
 	stop := errors.New("the user pressed ^C")
 	cancel(stop)
 	recipe, report := tinyRecipe(t, tinyContainerfile), &recorder{}
-	err := readyWork(report).build(ctx, recipe)
+	err := readyWork(report).build(ctx, recipe, "scratch")
 	if !errors.Is(err, stop) {
 		t.Errorf("got %v", err)
 	}
@@ -259,7 +293,7 @@ func TestWhatAnInterruptedBuildLeftIsRemovedByTheNext(t *testing.T) {
 	release := holdSetupLock(t)
 	defer release()
 	recipe := tinyRecipe(t, tinyContainerfile)
-	if err := readyWork(&recorder{}).build(ctx, recipe); err != nil {
+	if err := readyWork(&recorder{}).build(ctx, recipe, "scratch"); err != nil {
 		t.Fatal(err)
 	}
 	// A container of ours is known by its name; one that buildah made cannot be had without
@@ -319,7 +353,7 @@ func TestABaseThatIsNamedAndMissingIsNotReplacedByAnother(t *testing.T) {
 func TestWhatIsThereIsTakenAsTheBase(t *testing.T) {
 	ctx := connection(t)
 	recipe := tinyRecipe(t, tinyContainerfile)
-	if err := readyWork(&recorder{}).build(ctx, recipe); err != nil {
+	if err := readyWork(&recorder{}).build(ctx, recipe, "scratch"); err != nil {
 		t.Fatal(err)
 	}
 	w := &work{report: &recorder{}, opts: Options{Base: recipe.Ref()}}

@@ -26,6 +26,8 @@ type Options struct {
 	Published containers.Published
 	// Languages to make images for ("python", "javascript"); empty means all.
 	Languages []string
+	// Full are those of the languages whose image is the full one, with a compiler.
+	Full []string
 	// Pull names, by language, an image of the user's own to use instead of ours. It is
 	// pulled when the engine does not have it.
 	Pull map[string]string
@@ -68,6 +70,9 @@ func Images(ctx context.Context, opts Options, report Reporter) ([]Result, error
 	defer w.release()
 	var results []Result
 	for _, recipe := range recipes {
+		if slices.Contains(opts.Full, recipe.Language) {
+			recipe = recipe.WithCompiler()
+		}
 		result, err := w.image(ctx, recipe)
 		if err != nil {
 			return results, err
@@ -135,7 +140,15 @@ func (w *work) image(ctx context.Context, recipe containers.Recipe) (Result, err
 	} else if waited {
 		return w.image(ctx, recipe) // the process that we waited for may have built it
 	}
-	return result, w.build(ctx, recipe)
+	base := w.base
+	if recipe.Full {
+		standard, err := w.image(ctx, recipe.Standard())
+		if err != nil {
+			return result, err
+		}
+		base = standard.Ref
+	}
+	return result, w.build(ctx, recipe, base)
 }
 
 func exists(ctx context.Context, ref string) (bool, error) {
@@ -191,7 +204,11 @@ func (w *work) pullOwn(ctx context.Context, recipe containers.Recipe, ref string
 
 // title is how an image is called in front of a person.
 func title(recipe containers.Recipe) string {
-	return sandbox.Language(recipe.Language).Info().Title + " image"
+	title := sandbox.Language(recipe.Language).Info().Title + " image"
+	if recipe.Full {
+		title = "full " + title
+	}
+	return title
 }
 
 // cause is why ctx ended, where that explains an error better than the error does.

@@ -4,7 +4,7 @@
 
 const assert = require('node:assert/strict');
 const { execFileSync, spawnSync } = require('node:child_process');
-const { mkdtempSync, rmSync, writeFileSync } = require('node:fs');
+const { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } = require('node:fs');
 const { join } = require('node:path');
 
 const { dependencies } = require('/opt/node/package.json');
@@ -66,14 +66,45 @@ const checks = {
     assert.equal(spawnSync('find', ['/', '-xdev', '-perm', '/6000'], { encoding: 'utf8' }).stdout, '');
   },
 
+  'git and curl work'() {
+    run('git', 'init', '--quiet', 'repository');
+    run('git', '-C', 'repository', '-c', 'user.name=a', '-c', 'user.email=a@example.com', 'commit', '--quiet', '--allow-empty', '-m', 'a');
+    assert.match(run('curl', '--version'), / https /);
+  },
+
   'npm and npx start'() {
     assert.match(run('npm', '--version'), /^\d+\./);
     assert.match(run('npx', '--version'), /^\d+\./);
   },
+
+  'npm installs into a folder that is no project yet'() {
+    mkdirSync(join(folder, 'packed'));
+    file('packed/package.json', '{"name": "packed", "version": "1.0.0"}');
+    run('npm', 'pack', '--silent', './packed');
+    mkdirSync(join(folder, 'fresh'));
+    execFileSync('npm', ['install', '../packed-1.0.0.tgz'], { cwd: join(folder, 'fresh') });
+    assert.ok(existsSync(join(folder, 'fresh/node_modules/packed/package.json')));
+  },
+};
+
+// What the full image has more.
+const compiler = {
+  'packages are compiled'() {
+    file('package.json', '{"name": "compiled", "version": "1.0.0"}');
+    file('binding.gyp', '{"targets": [{"target_name": "compiled", "sources": ["compiled.c"]}]}');
+    file(
+      'compiled.c',
+      `#include <node_api.h>
+       NAPI_MODULE_INIT() { napi_value n; napi_create_int32(env, 42, &n); return n; }`,
+    );
+    run('npm', 'install', '--loglevel=error');
+    assert.equal(run('node', '-p', "require('./build/Release/compiled.node')"), '42');
+    run('dpkg-architecture', '--query', 'DEB_HOST_ARCH');
+  },
 };
 
 try {
-  for (const [name, check] of Object.entries(checks)) {
+  for (const [name, check] of Object.entries({ ...checks, ...(process.argv[2] === 'full' && compiler) })) {
     check();
     console.log(`smoke: ${name}: ok`);
   }

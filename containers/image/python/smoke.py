@@ -6,6 +6,7 @@ import io
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import warnings
 
@@ -126,8 +127,37 @@ def check_bits():
     assert not found.stdout, f"these take another user or group: {found.stdout}"
 
 
+def check_programs():
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["git", "init", "--quiet", folder], check=True)
+        subprocess.run(["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--quiet", "--allow-empty", "-m", "a"], check=True)
+    assert "https" in subprocess.run(["curl", "--version"], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def check_compiler():
+    """That of the full image alone."""
+    import sysconfig
+
+    source = """
+        #include <Python.h>
+        #include <libpq-fe.h>
+        static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "compiled"};
+        PyMODINIT_FUNC PyInit_compiled(void) { return PQlibVersion() ? PyModule_Create(&module) : NULL; }
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "compiled.c").write_text(source)
+        postgres = subprocess.run(["pg_config", "--includedir"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+        flags = ["-shared", "-fPIC", "-I" + sysconfig.get_path("include"), "-I" + postgres, "-lpq"]
+        subprocess.run(["cc", "compiled.c", "-o", "compiled.so", *flags], check=True, cwd=folder)
+        subprocess.run([sys.executable, "-c", "import compiled"], check=True, cwd=folder)
+        subprocess.run(["dpkg-architecture", "--query", "DEB_HOST_ARCH"], check=True, stdout=subprocess.DEVNULL)
+
+
 def main():
-    for check in check_modules, check_tables, check_zones, check_numbers, check_documents, check_plots, check_bits:
+    checks = [check_modules, check_tables, check_zones, check_numbers, check_documents, check_plots, check_bits, check_programs]
+    if "full" in sys.argv:
+        checks.append(check_compiler)
+    for check in checks:
         check()
         print(f"smoke: {check.__name__.removeprefix('check_')} ok", flush=True)
 
