@@ -23,6 +23,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/hint"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
@@ -58,6 +59,9 @@ type Deps struct {
 	// Enable, when not empty, names the only tools that exist; Disable names tools that do not.
 	Enable  []string
 	Disable []string
+	// Can is what the server can do for code, for hints: its packages and its network. What follows from the rest of Deps
+	// is put in by the tools.
+	Can Capabilities
 	// Images is what becomes of images in answers; empty: what suits the client.
 	Images string
 	// StructuredContent puts the fields of a result into structuredContent as well.
@@ -95,6 +99,9 @@ const (
 	errorKey  = "code-sandbox-mcp/error"
 )
 
+// Capabilities is what a server can do for code. The zero value can do nothing.
+type Capabilities = hint.Capabilities
+
 // What may become of images in answers.
 const (
 	ImagesOn   = render.ImagesOn
@@ -103,7 +110,11 @@ const (
 )
 
 func (d *Deps) renderer() *render.Renderer {
-	return &render.Renderer{Manager: d.Manager, Secrets: d.Secrets, Images: d.Images, StructuredContent: d.StructuredContent, Logger: d.Logger}
+	can := d.Can
+	can.FetchURLs, can.Tool = d.Fetch != nil, func(name string) bool {
+		return d.exists(name) && slices.ContainsFunc(d.list(), func(t tool) bool { return t.definition.Name == name })
+	}
+	return &render.Renderer{Manager: d.Manager, Secrets: d.Secrets, Can: can, Images: d.Images, StructuredContent: d.StructuredContent, Logger: d.Logger}
 }
 
 type handler func(context.Context, *params) (*render.Answer, error)

@@ -24,6 +24,11 @@ func (w *wayOut) Environment() map[string]string {
 	return env
 }
 
+// codeQueries reports whether code can query databases.
+func (s *Settings) codeQueries(databases *tools.Databases) bool {
+	return s.SQLFromCode && databases != nil && len(databases.Connections.Sources()) > 0
+}
+
 // wayOut puts it together. Close it after the manager that uses it. The error is of the settings.
 func (s *Settings) wayOut(databases *tools.Databases) (*wayOut, error) {
 	network, err := s.networkOptions(os.LookupEnv)
@@ -34,7 +39,7 @@ func (s *Settings) wayOut(databases *tools.Databases) (*wayOut, error) {
 	network.Log = w.log
 	w.proxy = proxy.New(network)
 	o := broker.Options{Log: w.log, Proxy: w.proxy, Authority: w.proxy.Trust, Forgotten: w.proxy.Forget}
-	if s.SQLFromCode && databases != nil && len(databases.Connections.Sources()) > 0 {
+	if s.codeQueries(databases) {
 		o.SQL = databases.Queries(w.log)
 	}
 	w.Broker = broker.New(o)

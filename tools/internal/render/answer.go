@@ -14,6 +14,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/hint"
 )
 
 // Answer is what a handler returns: text and images for the model, fields for programs.
@@ -100,6 +101,7 @@ func Count(n int64, thing string) string {
 type Renderer struct {
 	Manager           *sandbox.Manager
 	Secrets           *secrets.Masker
+	Can               hint.Capabilities
 	Images            string // what becomes of images; empty: what suits the client
 	StructuredContent bool
 	Logger            *slog.Logger

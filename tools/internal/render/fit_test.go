@@ -138,7 +138,7 @@ func TestAnAnswerFitsTheClientThatAsks(t *testing.T) {
 			defer m.Close(t.Context())
 			r := &Renderer{Manager: m, Logger: slog.New(slog.DiscardHandler)}
 			ctx := from(t, client)
-			a := r.Fit(ctx, 20_000, func(each int) *Answer { return r.renderTexts(res, partsOf(res), "", each) })
+			a := r.Fit(ctx, 20_000, func(each int) *Answer { return r.renderTexts(res, partsOf(res), "", "", each) })
 			text := a.Content[0].(mcp.TextContent).Text
 			if n := clientBytes(r, a); len(text) > 16_000 || most > 0 && n > most {
 				t.Errorf("%s for %q: %d bytes of text, %d as JSON", name, client, len(text), n)

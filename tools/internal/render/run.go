@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -94,7 +95,8 @@ func (r *Renderer) Run(ctx context.Context, res *sandbox.Result) *Answer {
 	for _, p := range parts {
 		each = max(each, len(p.text.Head)+len(p.text.Tail))
 	}
-	render := func(each int) *Answer { return r.renderTexts(res, parts, shown, each) }
+	hint := r.hint(ctx, res)
+	render := func(each int) *Answer { return r.renderTexts(res, parts, shown, hint, each) }
 	a := r.Fit(ctx, each, render)
 	if r.keepWhole(ctx, res, parts, a.each) {
 		a = r.Fit(ctx, a.each, render)
@@ -104,8 +106,8 @@ func (r *Renderer) Run(ctx context.Context, res *sandbox.Result) *Answer {
 }
 
 // renderTexts returns the answer without images, with at most so many bytes of each of its texts; shown are the lines
-// that describe what was displayed.
-func (r *Renderer) renderTexts(res *sandbox.Result, parts []part, shown string, each int) *Answer {
+// that describe what was displayed, and hint is what the answer ends with.
+func (r *Renderer) renderTexts(res *sandbox.Result, parts []part, shown, hint string, each int) *Answer {
 	var b, output strings.Builder
 	texts := make(map[string]string)
 	var whole []string
@@ -142,6 +144,9 @@ func (r *Renderer) renderTexts(res *sandbox.Result, parts []part, shown string, 
 	section(&b, "goes on", strings.Join(res.GoesOn, "\n"))
 	for _, earlier := range res.Background {
 		section(&b, backgroundTitle(earlier), firstLines(earlier.Text, each))
+	}
+	if hint != "" {
+		b.WriteString("\nHint: " + hint)
 	}
 	fields := r.fields(res, texts, each)
 	fields.listed = listed
@@ -259,6 +264,30 @@ func (r *Renderer) fullHint(res *sandbox.Result) string {
 		return fmt.Sprintf("quota_exceeded: the place is full. /tmp holds %s; %s holds more, and keeps it.", humanize.IBytes(uint64(c.Limits.TmpBytes)), sandbox.WorkDir)
 	}
 	return ""
+}
+
+// findTimeout bounds the search for a file of the session that a hint could name.
+const findTimeout = time.Second
+
+// hint is what the answer to a run that stumbled ends with. One that begins with a hint has enough.
+func (r *Renderer) hint(ctx context.Context, res *sandbox.Result) string {
+	if r.quotaFault(res) != nil || r.fullHint(res) != "" {
+		return ""
+	}
+	can, limits := r.Can, r.Manager.Config().Limits
+	can.MemoryLimit, can.TmpLimit = humanize.IBytes(uint64(limits.MemoryBytes)), humanize.IBytes(uint64(limits.TmpBytes))
+	return can.For(res, func(module string) (found string) {
+		ctx, cancel := context.WithTimeout(ctx, findTimeout)
+		defer cancel()
+		_, _ = r.Manager.WalkFiles(ctx, res.SessionID, false, func(e sandbox.Entry) error { // without it the hint is another
+			if strings.HasSuffix("/"+e.Path, "/"+module+".py") {
+				found = e.Path
+				return io.EOF
+			}
+			return nil
+		})
+		return found
+	})
 }
 
 // errorHead is what a failed run begins with: the error's name and the first line of its message.

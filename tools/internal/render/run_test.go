@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"image"
 	"image/png"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/hint"
 )
 
 func newRenderer(t *testing.T) *Renderer {
@@ -35,7 +37,7 @@ func TestARunReadsLikeATerminal(t *testing.T) {
 		want    string
 		isError bool
 	}{
-		"silent": {sandbox.Result{Status: sandbox.Completed, Duration: 3 * ms}, "completed in 3ms", false},
+		"silent": {sandbox.Result{Status: sandbox.Completed, Duration: 3 * ms}, "completed in 3ms\nHint: No output. print() shows a value, and so does a last expression that is not None.", false},
 		"everything": {sandbox.Result{
 			Status: sandbox.Completed, Duration: 12 * ms, Value: value("42"),
 			Stdout: sandbox.Stream{Head: "hello\n"}, Stderr: sandbox.Stream{Head: "careful\n"},
@@ -82,6 +84,29 @@ func TestARunReadsLikeATerminal(t *testing.T) {
 				t.Errorf("got %q, isError %v\nwant %q", got, a.IsError, test.want)
 			}
 		})
+	}
+}
+
+// An answer that is cut ends with its hint, and one that begins with a hint has no other.
+func TestAHintEndsTheAnswer(t *testing.T) {
+	m := sandbox.NewManager(sandbox.Config{OutputBytes: 2000})
+	defer m.Close(t.Context())
+	r := &Renderer{Manager: m, Can: hint.Capabilities{Packages: hint.On}, Logger: slog.New(slog.DiscardHandler)}
+	run := func(e *sandbox.RunError) string {
+		res := &sandbox.Result{
+			Status: sandbox.Failed, Language: sandbox.Python, Error: e, Artifacts: []sandbox.Artifact{{Path: "output/a.csv"}}, ArtifactsTotal: 1,
+			Stdout: sandbox.Stream{Head: strings.Repeat("x\n", 3000)},
+		}
+		return r.Run(t.Context(), res).Content[0].(mcp.TextContent).Text
+	}
+	text := run(&sandbox.RunError{Name: "ModuleNotFoundError", Message: "No module named 'cv2'", Traceback: strings.Repeat("a line\n", 1000)})
+	want := "\nHint: opencv-python-headless is not installed: `%pip install opencv-python-headless` installs it, and the same kernel can then use it."
+	if !strings.HasSuffix(text, want) || len(text) > 2000 || len(text) < 1500 {
+		t.Errorf("%d bytes, which end in %q", len(text), text[max(0, len(text)-200):])
+	}
+	text = run(&sandbox.RunError{Name: "OSError", Message: "[Errno 28] No space left on device"})
+	if strings.Count(text, "Hint: ") != 1 || !strings.Contains(text, "\nHint: quota_exceeded") {
+		t.Errorf("got %.300q", text)
 	}
 }
 

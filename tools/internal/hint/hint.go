@@ -1,0 +1,142 @@
+// Package hint ends the answer of a run that stumbled with one line that says what works here.
+//
+// [Capabilities.For] is all of it. What it looks for is in the table of rules.go, and what it says is true under the
+// server's settings, which [Capabilities] has.
+package hint
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// MaxLength bounds a hint, in characters.
+const MaxLength = 200
+
+// The words of --packages and --network.
+const (
+	Off       = "off"
+	Listed    = "listed"
+	On        = "on"
+	None      = "none"
+	Allowlist = "allowlist"
+	Open      = "open"
+)
+
+// Capabilities is what a server can do for code. The zero value can do nothing.
+type Capabilities struct {
+	Packages string   // what may be installed: On, Listed, or nothing
+	Network  string   // what code reaches: Open, Allowlist, or nothing
+	Hosts    []string // that code reaches under Allowlist, as they are set
+	// CodeSQL says that code can query the databases by its module sandbox.
+	CodeSQL bool
+	// FetchURLs says that upload_file fetches addresses.
+	FetchURLs bool
+	// Tool reports whether a tool exists. Nil: there is none.
+	Tool func(name string) bool
+	// MemoryLimit is that of one container, and TmpLimit that of its /tmp, as text. Empty: not known.
+	MemoryLimit, TmpLimit string
+}
+
+// How much of a run's texts is looked at: what went wrong is at their ends.
+const (
+	traceBytes  = 8 << 10
+	stderrBytes = 4 << 10
+	stdoutBytes = 1 << 10
+)
+
+// setting is a setting's name as a hint has it.
+var setting = regexp.MustCompile(`--[a-z]+(-[a-z]+)*`)
+
+// refused are the words of the server itself where it has refused something, which say why and what helps.
+var refused = regexp.MustCompile(`\b(?:host|address|package)_denied\b`)
+
+// For returns the hint for what a run came to, in at most MaxLength characters of one line; empty where there is nothing
+// to say, or the run's texts say it. find returns the path of a file of this name in the session, or nothing; it is only
+// called for a module that is missing.
+func (c Capabilities) For(res *sandbox.Result, find func(name string) string) string {
+	if res.Status != sandbox.Completed && res.Status != sandbox.Failed {
+		return ""
+	}
+	if isSilent(res) {
+		return silent(res.Language)
+	}
+	s := stumble{Capabilities: c, language: res.Language, find: find}
+	printed := end(res.Stderr, stderrBytes) + "\n" + end(res.Stdout, stdoutBytes)
+	var raised string
+	if e := res.Error; e != nil {
+		raised = e.Name + ": " + e.Message + "\n" + last(e.Traceback, traceBytes)
+	}
+	if refused.MatchString(raised) || refused.MatchString(printed) {
+		return ""
+	}
+	for _, s.quotes = range []bool{true, false} {
+		in := printed
+		if s.quotes {
+			in = raised
+		}
+		for _, r := range rules {
+			found := r.match.FindStringSubmatch(in)
+			if found == nil || r.raised && !s.quotes {
+				continue
+			}
+			hint := r.say(s, found)
+			if hint == "" {
+				continue
+			}
+			told := func(name string) bool { return strings.Contains(raised, name) || strings.Contains(printed, name) }
+			if slices.ContainsFunc(setting.FindAllString(hint, -1), told) {
+				return ""
+			}
+			return text.Shorten(hint, MaxLength-1)
+		}
+	}
+	return ""
+}
+
+// stumble is what a rule says its hint by.
+type stumble struct {
+	Capabilities
+	language sandbox.Language
+	find     func(name string) string
+	// quotes says that the words come from the error of the code itself. What was only printed may be anybody's, so no name
+	// is taken from it.
+	quotes bool
+}
+
+// name is what a rule has found, if it may be quoted, or what stands for it.
+func (s stumble) name(found, other string) string {
+	if s.quotes && found != "" {
+		return found
+	}
+	return other
+}
+
+func (s stumble) has(tool string) bool { return s.Tool != nil && s.Tool(tool) }
+
+// end is the last of a stream.
+func end(stream sandbox.Stream, most int) string {
+	if stream.Truncated() {
+		return last(stream.Tail, most)
+	}
+	return last(stream.Head, most)
+}
+
+func last(s string, most int) string { return s[text.Edge(s, max(0, len(s)-most)):] }
+
+// isSilent reports whether the answer would have nothing but that the run is over.
+func isSilent(res *sandbox.Result) bool {
+	return res.Status == sandbox.Completed && res.Value == nil && res.Stdout.Bytes == 0 && res.Stdout.Head == "" &&
+		res.Stderr.Bytes == 0 && res.Stderr.Head == "" && res.DisplaysTotal == 0 && len(res.Displays) == 0 &&
+		res.ArtifactsTotal == 0 && len(res.Artifacts) == 0 && len(res.GoesOn) == 0 && len(res.Background) == 0 && len(res.Notes) == 0
+}
+
+func silent(language sandbox.Language) string {
+	if language == sandbox.JavaScript {
+		return "No output. console.log() shows a value, and so does a last expression that is not undefined."
+	}
+	return "No output. print() shows a value, and so does a last expression that is not None."
+}

@@ -1,0 +1,303 @@
+package hint
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// rule is one way to stumble. What match finds in parentheses may be quoted, so it matches nothing but letters, digits
+// and what else names need.
+type rule struct {
+	match  *regexp.Regexp
+	raised bool                                   // only what the code raised counts, and not what was printed
+	say    func(s stumble, found []string) string // empty: another rule may know more
+}
+
+// rules are tried in this order; the first that matches is the one.
+var rules = []rule{
+	// Modules and packages.
+	{re(`No module named '([\w.]{1,60})'`), false, stumble.pythonModule},
+	{re(`Missing optional dependency '([\w.-]{1,60})'|ModuleNotFoundError: ([\w.-]{1,60}) is required`), false, func(s stumble, found []string) string {
+		return s.missing(cmp.Or(found[1], found[2]))
+	}},
+	{re(`Cannot find (?:module|package) '((?:@[\w.-]{1,40}/)?[\w.-]{1,40})((?:/[\w.-]{1,20}){0,3})'`), false, stumble.nodeModule},
+	{re(`command '[\w./+-]*(?:gcc|cc|g\+\+|c\+\+)' failed: No such file|Unable to find a compiler|gyp ERR! (?:find Python|stack Error: not found: make)|` + noCommand(`((?:g?cc|g\+\+|c\+\+|make))`)), false, stumble.compiler},
+	{re(`No matching distribution found for|Could not find a version that satisfies|after connection broken by .*: /simple/|npm (?:error|ERR!) code E(?:\d+|AI_AGAIN|NOTFOUND|CONN\w+|NOTCACHED|TARGET|ROFS)`), false, stumble.install},
+	{re(`'pip3?', 'install'|not appear to be a conda environment|Command failed: npm (?:i|install|add)\b`), false, func(s stumble, _ []string) string {
+		if s.installs() { // there are other ways to fail
+			return ""
+		}
+		return s.install(nil)
+	}},
+	// Commands.
+	{re(`E: (?:Could not open lock file|Unable to acquire the dpkg|Unable to locate package|List directory)|` + noCommand(`(?:sudo|su|apt|apt-get|aptitude|yum|dnf|apk|brew|snap|pacman)`)), false, stumble.system},
+	{re(noCommand(`(?:wget|curl|git|ping|nslookup|dig|ssh|scp)`)), false, func(s stumble, _ []string) string {
+		return "That command is not in this image. " + s.network()
+	}},
+	{re(noCommand(`(?:node|npm|npx)`)), false, func(s stumble, _ []string) string { return s.otherLanguage(sandbox.JavaScript) }},
+	{re(noCommand(`(?:python|python3|pip|pip3)`)), false, func(s stumble, _ []string) string { return s.otherLanguage(sandbox.Python) }},
+	{re(noCommand(`([\w.+-]{1,40})`)), false, func(s stumble, found []string) string {
+		name := s.name(cmp.Or(found[1:]...), "That command")
+		return name + " is not in this image, and system packages cannot be added to it."
+	}},
+	// The network, from what is sure to what is not.
+	{re(`\((?:psycopg2?|pymysql|MySQLdb|pyodbc|asyncpg|oracledb)[\w.]*\.\w*Error\)|(?:psycopg2?|pymysql|MySQLdb|pymongo|redis)[\w.]*\.(?:OperationalError|ServerSelectionTimeoutError|ConnectionError)\b|` +
+		`could not translate host name|Can't connect to MySQL server|/node_modules/(?:pg|mysql2?|mssql|tedious|mongodb|ioredis|redis)/`), false, func(s stumble, _ []string) string { return s.database() }},
+	{re(`host='(?:localhost|127\.0\.0\.1)', port=(\d+).*Connection refused|ECONNREFUSED (?:127\.0\.0\.1|::1):(\d+)|fetch failed[^\x00]*'ECONNREFUSED'|\[Errno 111\]|to (?:localhost|127\.0\.0\.1) port (\d+)[^\n]*(?:refused|[Cc]ould not connect|Failed to connect)`), false, stumble.local},
+	{re(`(?:host='([\w.-]{1,80})', port=\d+\)[^\n]*)?` + tunnel(`40[34]`)), false, stumble.refused},
+	{re(tunnel(`50\d`)), false, func(stumble, []string) string {
+		return "The server may reach that host, and could not: check its name, and try again later."
+	}},
+	{re(`Failed to resolve '|EAI_AGAIN|ENOTFOUND|Could not resolve host|gaierror|name resolution|Name or service not known|Network is unreachable|ENETUNREACH|\[Errno 101\]|` +
+		`ConnectError: All connection attempts failed|curl: \([567]\)|\bfetch failed\b`), false, stumble.unreached},
+	// Files.
+	{re(`No space left on device|ENOSPC`), false, func(s stumble, _ []string) string {
+		if s.TmpLimit == "" {
+			return ""
+		}
+		return "A place is full: /tmp holds " + s.TmpLimit + " (--tmp-size); " + sandbox.WorkDir + " holds more, and keeps it."
+	}},
+	{re(`(?m)\[Errno 30\][^\n]*?(?:: '(/[\w./-]{0,60})')?$|EROFS: read-only file system(?:, \w+ '(/[\w./-]{0,60})')?|Read-only file system`), false, stumble.readOnly},
+	{re(`(?:\[Errno 13\] Permission denied: |EACCES: permission denied, \w+ )'(/[\w./-]{0,60})'`), true, stumble.readOnly},
+	{re(`(?m)^\w+: cannot [\w ]+ '(/(?:usr|etc|root|home|opt|var|bin|lib)[\w./-]{0,60})': Permission denied`), false, stumble.readOnly},
+	{re(`No such file or directory[^\n]*'(?:/Users/|/home/|/mnt/user-data|/content/|/workspace|/data/|/app/|/uploads?/|/sandbox/|/root/|~/|[A-Za-z]:[\\/])|ENOENT: [^\n]* '(?:/Users/|/home/|/mnt/user-data|/content/|/workspace|/data/|/app/|/uploads?/|/sandbox/|~/|[A-Za-z]:[\\/])`), true, func(s stumble, _ []string) string {
+		return s.files()
+	}},
+	// What needs a person or a screen.
+	{re(`EOF when reading a line|ReferenceError: prompt is not defined`), false, func(stumble, []string) string {
+		return "Nobody can answer while code runs: put the value into the code, or ask for it before the call."
+	}},
+	{re(`no display name and no \$DISPLAY|[Cc]annot connect to (?:X server|display)|[Cc]ould not connect to display|[Cc]annot open display|Cannot load backend '\w+'|Can't find \$DISPLAY`), false, func(stumble, []string) string {
+		return "There is no screen here. Figures of Matplotlib and Plotly come back as images; save other pictures below output/."
+	}},
+	{re(`ReferenceError: (?:window|document|alert|localStorage|navigator) is not defined`), true, func(stumble, []string) string {
+		return "This is Node.js and no browser: there is no page. console.log() shows text, display() an image or HTML."
+	}},
+	{re(`Pyperclip could not find`), false, func(stumble, []string) string {
+		return "There is no clipboard here: upload_file brings data in, or put the text into the code."
+	}},
+	{re(`^_?(?:Array)?MemoryError|heap out of memory|Array buffer allocation failed|Invalid typed array length`), true, func(s stumble, _ []string) string {
+		if s.MemoryLimit == "" {
+			return ""
+		}
+		return "A session's container has " + s.MemoryLimit + " of memory (--memory-limit): work in parts, or with smaller types."
+	}},
+	{re(`asyncio\.run\(\) cannot be called from a running event loop|This event loop is already running`), true, func(stumble, []string) string {
+		return "A loop runs here already: write `await main()` at the top level."
+	}},
+}
+
+func re(pattern string) *regexp.Regexp { return regexp.MustCompile(pattern) }
+
+// tunnel matches how programs tell that the proxy answers so.
+func tunnel(status string) string {
+	return `(?:Tunnel connection failed: |CONNECT tunnel failed, response |Proxy response \()` + status
+}
+
+// noCommand matches how shells and both languages tell that there is no such command.
+func noCommand(name string) string {
+	return `(?:/bin/)?(?:ba|da)?sh: (?:line )?\d+: ` + name + `: (?:command )?not found|` +
+		`No such file or directory: '` + name + `'\n(?:[^\x00]*\n)?  File "[^\n]*subprocess\.py"|` +
+		`spawn(?:Sync)? ` + name + ` ENOENT`
+}
+
+// install says how packages get in, or that they do not.
+func (s stumble) install([]string) string {
+	if s.installs() {
+		return "pip and npm reach the packages that this server's rules admit: check the name and the version" +
+			s.ifTool("install_packages", "; install_packages says why one is refused") + "."
+	}
+	return "Packages cannot be installed here (--packages off)" + s.ifTool("session_info", "; session_info with packages: true lists those that are there") + "."
+}
+
+func (s stumble) installs() bool { return s.Packages == On || s.Packages == Listed }
+
+func (s stumble) ifTool(tool, words string) string {
+	if s.has(tool) {
+		return words
+	}
+	return ""
+}
+
+// missing says how a package gets in that is not there.
+func (s stumble) missing(name string) string {
+	name = s.name(name, "")
+	what := cmp.Or(name, "The missing package")
+	how := "install_packages"
+	if !s.has(how) {
+		how = "`npm install " + cmp.Or(name, "NAME") + "` in a child process"
+		if s.language == sandbox.Python {
+			how = "`%pip install " + cmp.Or(name, "NAME") + "`"
+		}
+	}
+	switch s.Packages {
+	case On:
+		return what + " is not installed: " + how + " installs it, and the same kernel can then use it."
+	case Listed:
+		return what + " is not installed: " + how + " installs it if it is on this server's list (--packages listed)."
+	}
+	if name == "" {
+		return s.install(nil)
+	}
+	return name + " is not installed, and packages cannot be installed here (--packages off)" +
+		s.ifTool("session_info", "; session_info with packages: true lists those that are there") + "."
+}
+
+// plainPath is a path that means itself in a sentence and in a string of Python's.
+var plainPath = regexp.MustCompile(`^[\w./-]{1,80}$`)
+
+// pythonModule is for a module that Python does not find.
+func (s stumble) pythonModule(found []string) string {
+	module := found[1]
+	top, _, nested := strings.Cut(module, ".")
+	switch {
+	case !s.quotes:
+		return s.missing("")
+	case nested && isDriver[top], isDriver[module]:
+		return s.database()
+	case nested:
+		return fmt.Sprintf("%s is there and has no module %s: another version may have had it, or a file %s.py hides the package.", top, module, top)
+	case foreign[module] != "":
+		return module + foreign[module]
+	}
+	if s.find != nil {
+		if file := s.find(module); plainPath.MatchString(file) {
+			return fmt.Sprintf("%s is in the session, and its folder not on the import path: `import sys; sys.path.append('%s/%s')`.",
+				path.Base(file), sandbox.WorkDir, strings.TrimSuffix(path.Dir("/" + file)[1:], "/"))
+		}
+	}
+	return s.missing(cmp.Or(distributions[module], module))
+}
+
+// nodeModule is for a module that Node does not find.
+func (s stumble) nodeModule(found []string) string {
+	name, inner := found[1], found[2]
+	switch {
+	case strings.HasPrefix(name, "."): // a file
+		return ""
+	case !s.quotes:
+		return s.missing("")
+	case isDriver[name]:
+		return s.database()
+	case inner != "":
+		return fmt.Sprintf("Either %s is not installed, or it has no %s.", name, strings.TrimPrefix(inner, "/"))
+	}
+	return s.missing(name)
+}
+
+func (s stumble) compiler([]string) string {
+	return "There is no compiler in the standard image: take a package with a wheel, or one in plain Python or JavaScript; the full image (--python-image full, --js-image full) has one."
+}
+
+func (s stumble) system([]string) string {
+	hint := "System packages cannot be installed: the root file system is read-only and code is not root"
+	if s.has("install_packages") && s.installs() {
+		hint += "; install_packages installs those of Python and npm"
+	}
+	return hint + "."
+}
+
+// otherLanguage is for a language that is called for from the other's container.
+func (s stumble) otherLanguage(wanted sandbox.Language) string {
+	info := wanted.Info()
+	hint := "Only " + s.language.Info().Title + " is in this container"
+	if s.has(info.Tool()) {
+		hint += "; " + info.Tool() + " runs " + info.Title + ", on the same files"
+	}
+	return hint + "."
+}
+
+// network says what code reaches.
+func (s stumble) network() string {
+	switch s.Network {
+	case Open:
+		return "Code reaches public hosts by HTTP and HTTPS, through the proxy that HTTPS_PROXY names; no others, and in no other way."
+	case Allowlist:
+		return "By HTTP and HTTPS, through the proxy that HTTPS_PROXY names, code reaches " + s.hosts() + " (--allow-domain)."
+	}
+	hint := "Code has no network here (--network none)"
+	if s.FetchURLs && s.has("upload_file") {
+		hint += "; upload_file with url brings a public file into the session"
+	}
+	return hint + "."
+}
+
+// hosts lists those that are allowed, as many as a hint has room for.
+func (s stumble) hosts() string {
+	const room = 70
+	var list string
+	for i, host := range s.Hosts {
+		if len(list)+len(host) > room {
+			if list == "" {
+				return fmt.Sprintf("%d hosts that are set", len(s.Hosts))
+			}
+			return fmt.Sprintf("%s and %d more", list, len(s.Hosts)-i)
+		}
+		if list != "" {
+			list += ", "
+		}
+		list += host
+	}
+	return cmp.Or(list, "no host")
+}
+
+// refused is for a host that the server's proxy did not connect to.
+func (s stumble) refused(found []string) string {
+	host := s.name(found[1], "That host")
+	switch s.Network {
+	case Open:
+		return host + " is not reached: code reaches public hosts on the web's ports, and no private address (--network open)."
+	case Allowlist:
+		return host + " is not allowed. Code reaches " + s.hosts() + " (--allow-domain)."
+	}
+	return s.network()
+}
+
+// unreached is for a host whose name was not resolved, or that was connected to without the proxy.
+func (s stumble) unreached([]string) string {
+	if s.Network != Open && s.Network != Allowlist {
+		return s.network()
+	}
+	return "The host is not known, or was sought without the proxy: code reaches hosts by the proxy that HTTPS_PROXY names alone, with no DNS and no raw TCP (aiohttp: trust_env=True)."
+}
+
+func (s stumble) local(found []string) string {
+	where := "on that port"
+	if port := s.name(cmp.Or(found[1:]...), ""); port != "" {
+		where = "on port " + port
+	}
+	return "Nothing listens " + where + " in the sandbox, whose localhost is its own: servers of the host machine are out of reach."
+}
+
+func (s stumble) database() string {
+	switch {
+	case s.CodeSQL:
+		call := "sandbox.sql(query)"
+		if s.language == sandbox.Python {
+			call = "`import sandbox; " + call + "`"
+		}
+		return "No driver reaches a database from here: " + call + " in code" + s.ifTool("exec_sql", ", or the tool exec_sql,") + " queries the configured ones."
+	case s.has("exec_sql"):
+		return "No driver reaches a database from here: the tool exec_sql queries the configured ones, and its result becomes a file for code."
+	}
+	return "No driver reaches a database from here, because raw TCP never leaves the sandbox, and this server has no database of its own configured."
+}
+
+// readOnly is for a place that code may not write to. Places of the session's own are a matter of the code's.
+func (s stumble) readOnly(found []string) string {
+	place := s.name(cmp.Or(found[1:]...), "")
+	if place == sandbox.WorkDir || strings.HasPrefix(place, sandbox.WorkDir+"/") || strings.HasPrefix(place, "/tmp/") {
+		return ""
+	}
+	return cmp.Or(place, "That place") + " cannot be written here: write below " + sandbox.WorkDir + " (its output/ is for files to show), or below /tmp for what need not stay."
+}
+
+func (s stumble) files() string {
+	return "Code sees the session's files alone, below " + sandbox.WorkDir + " (uploads in input/)" +
+		s.ifTool("list_artifacts", "; list_artifacts lists them") + s.ifTool("upload_file", ", upload_file brings others in") + "."
+}
