@@ -15,7 +15,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
@@ -91,7 +90,7 @@ func (s *Settings) attack(ctx context.Context, keeper *keeper, engine *podman.En
 	}
 	return selftest.Run(ctx, selftest.Options{
 		Config: config, Engine: engine, Environ: os.Environ(), Progress: progressTo(os.Stderr),
-		Standard: standard, WayOut: attacks.WayOut{Port: sandbox.WayOutPort, Hosts: []string{}},
+		Standard: standard, WayOut: way.reach(),
 		Server: func(m *sandbox.Manager) selftest.Answer {
 			return answers(s.mcpServer(m, engine, config.Mask, nil, way, log))
 		},

@@ -4,17 +4,39 @@ import (
 	"maps"
 	"os"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/proxy"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
 // wayOut is how code reaches anything outside its container, and what tools say of that.
 type wayOut struct {
 	*broker.Broker
-	log   *netlog.Log
-	proxy *proxy.Proxy
+	log     *netlog.Log
+	proxy   *proxy.Proxy
+	network proxy.Options
+}
+
+// hosts are those that are allowed, as the settings name them.
+func (w *wayOut) hosts() []string {
+	hosts := []string{}
+	for _, h := range w.network.Hosts {
+		hosts = append(hosts, h.String())
+	}
+	for _, secret := range w.network.Secrets {
+		for _, h := range secret.Hosts {
+			hosts = append(hosts, h.String())
+		}
+	}
+	return hosts
+}
+
+// reach is what a self-test has to find.
+func (w *wayOut) reach() attacks.WayOut {
+	return attacks.WayOut{Port: sandbox.WayOutPort, Open: w.network.Mode == proxy.Open, Hosts: w.hosts()}
 }
 
 // Environment adds the placeholders of secrets to the variables of the way out itself.
@@ -35,7 +57,7 @@ func (s *Settings) wayOut(databases *tools.Databases) (*wayOut, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	w := &wayOut{log: &netlog.Log{}}
+	w := &wayOut{log: &netlog.Log{}, network: network}
 	network.Log = w.log
 	w.proxy = proxy.New(network)
 	o := broker.Options{Log: w.log, Proxy: w.proxy, Authority: w.proxy.Trust, Forgotten: w.proxy.Forget}
