@@ -2,9 +2,12 @@ package proxy
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/base64"
 	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -177,5 +180,34 @@ func TestGitClonesThroughTheProxy(t *testing.T) {
 	} {
 		name := fmt.Sprintf("%x", address)
 		wantAll(t, run("git", "clone", "-q", address, name)+run("git", "-C", name, "log", "--format=commit %s"), want)
+	}
+}
+
+// What a session trusts is of no use for other hosts, should the key ever get out.
+func TestClientsTrustTheAuthorityForItsHostsAlone(t *testing.T) {
+	w, run := realClients(t, hello)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(hello))
+	server.Config.ErrorLog = quiet
+	server.TLS = &tls.Config{GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) { return w.session.leaf(h.ServerName) }}
+	server.StartTLS()
+	defer server.Close()
+	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
+	for host, trusted := range map[string]bool{secretHost: true, "other.example": false} {
+		address, resolve := "https://"+host+":"+port+"/", host+":"+port+":127.0.0.1"
+		for name, got := range map[string]string{
+			"curl": run("curl", "-sS", "--noproxy", "*", "--resolve", resolve, address),
+			"git":  run("git", "-c", "http.curloptResolve="+resolve, "-c", "http.proxy=", "ls-remote", address),
+			"Python": run("python3", "-c", `import socket, ssl, sys
+context = ssl.create_default_context()
+context.verify_flags |= ssl.VERIFY_X509_STRICT
+print(context.wrap_socket(socket.create_connection(("127.0.0.1", int(sys.argv[2]))), server_hostname=sys.argv[1]).version())`, host, port),
+			"Node": run("node", "-e", `const [host, port] = process.argv.slice(1);
+require('tls').connect({port, host: '127.0.0.1', servername: host}, function () { console.log(this.getProtocol()); this.end(); })`, host, port),
+		} {
+			refused := strings.Contains(got, "certificate") || strings.Contains(got, "permitted subtree")
+			if refused == trusted {
+				t.Errorf("%s, %s: %s", host, name, got)
+			}
+		}
 	}
 }
