@@ -219,7 +219,7 @@ func (s *session) noteSettings(language Language, setting KernelConfig, image Im
 func (s *session) settingsKey(setting KernelConfig, image ImageInfo) (string, error) {
 	text, err := json.Marshal([]any{
 		s.record.Token, image.ID, setting.Image, setting.Command,
-		s.config.Limits, s.outEnvironment(), s.config.Env, s.config.VolumeBytes, s.config.VolumeFiles, s.wireLimits(), s.config.IdleTimeout,
+		s.config.Limits, s.outEnvironment(), s.certificates, s.config.Env, s.config.VolumeBytes, s.config.VolumeFiles, s.wireLimits(), s.config.IdleTimeout,
 	})
 	if err != nil {
 		return "", err
