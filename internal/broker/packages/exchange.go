@@ -1,0 +1,120 @@
+package packages
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+)
+
+// exchange is one request and its answer, which is measured for the log.
+type exchange struct {
+	http.ResponseWriter
+	r      *http.Request
+	refuse func(error) // answers with an error as the ecosystem's client shows it
+	isPage bool        // an index page is asked for
+	status int
+	bytes  int64
+	rule   string // that refused it
+}
+
+// WriteHeader remembers the status.
+func (x *exchange) WriteHeader(status int) {
+	x.status = status
+	x.ResponseWriter.WriteHeader(status)
+}
+
+// Write counts.
+func (x *exchange) Write(p []byte) (int, error) {
+	n, err := x.ResponseWriter.Write(p)
+	x.bytes += int64(n)
+	return n, err
+}
+
+// send answers with a body.
+func (x *exchange) send(status int, contentType string, body []byte) {
+	x.Header().Set("Content-Type", contentType)
+	x.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	x.Header().Set("Cache-Control", "no-store")
+	x.WriteHeader(status)
+	if x.r.Method != http.MethodHead {
+		_, _ = x.Write(body)
+	}
+}
+
+// judge turns an error into a status and words. Clients try again what is answered with 5xx, some for half a minute, and
+// print nothing meanwhile; so an index that fails is answered with 424, which nobody tries again.
+func (x *exchange) judge(err error) (int, string) {
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		f = failed("the server", "the request was given up").Because(err)
+	}
+	words := text.Shorten(f.Error(), 400)
+	switch f.Code {
+	case fault.PackageDenied:
+		x.rule, _ = f.Fields["setting"].(string)
+		return http.StatusForbidden, words
+	case fault.NotFound:
+		return http.StatusNotFound, words
+	default:
+		return http.StatusFailedDependency, words
+	}
+}
+
+// refuseNPM answers as npm's registry does: npm prints the field.
+func (x *exchange) refuseNPM(err error) {
+	status, words := x.judge(err)
+	body, _ := json.Marshal(map[string]string{"error": words})
+	x.send(status, "application/json", body)
+}
+
+// refusePython answers so that pip prints the words. Of a file that it cannot have, pip prints the reason phrase of the
+// status line, and uv the title of a problem by RFC 9457. Of an index page, pip prints nothing but the content type of one
+// that it cannot read; where there is no such package, its own words are right.
+func (x *exchange) refusePython(err error) {
+	status, words := x.judge(err)
+	words = plain(words)
+	if x.isPage && status != http.StatusNotFound && isPip(x.r) {
+		x.send(http.StatusOK, words, []byte(words))
+		x.status = status // for the log: it was refused
+		return
+	}
+	body, _ := json.Marshal(map[string]any{"title": words, "status": status, "detail": words})
+	if x.r.ProtoMajor != 1 || !x.hijack(status, words, body) {
+		x.send(status, "application/problem+json", body)
+	}
+}
+
+func isPip(r *http.Request) bool { return strings.HasPrefix(r.UserAgent(), "pip/") }
+
+// hijack answers with a reason phrase of our own, which the standard library has no way to write.
+func (x *exchange) hijack(status int, reason string, body []byte) bool {
+	connection, buffer, err := http.NewResponseController(x.ResponseWriter).Hijack()
+	if err != nil {
+		return false
+	}
+	defer func() { _ = connection.Close() }()
+	x.status, x.bytes = status, int64(len(body))
+	fmt.Fprintf(buffer, "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\nContent-Length: %d\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n",
+		status, reason, len(body))
+	if x.r.Method != http.MethodHead {
+		_, _ = buffer.Write(body)
+	}
+	_ = buffer.Flush()
+	return true
+}
+
+// plain keeps words on one line of a header: printable ASCII.
+func plain(words string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, words)
+}

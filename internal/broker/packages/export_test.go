@@ -1,0 +1,9 @@
+package packages
+
+import "time"
+
+// SetClock has a handler take the time from elsewhere.
+func (h *Handler) SetClock(now func() time.Time) { h.now = now }
+
+// SetAlive changes how often a client that waits is told so.
+func (h *Handler) SetAlive(d time.Duration) { h.alive = d }

@@ -1,0 +1,46 @@
+package packages
+
+import (
+	"strings"
+
+	pep440 "github.com/aquasecurity/go-pep440-version"
+)
+
+// distribution is what the name of a Python package's file says.
+type distribution struct {
+	name, version string // the name normalised
+	wheel         bool   // else a source distribution
+}
+
+// parseFilename reads the name of a wheel or a source distribution of the package, whose name is normalised; "" is for
+// one that is not known. It is false for what is neither, such as eggs and installers, which no client takes any more.
+func parseFilename(file, name string) (distribution, bool) {
+	if strings.ContainsAny(file, `/\`) {
+		return distribution{}, false
+	}
+	if stem, ok := strings.CutSuffix(file, ".whl"); ok {
+		parts := strings.Split(stem, "-")
+		if len(parts) != 5 && len(parts) != 6 {
+			return distribution{}, false
+		}
+		found, ok := PyPI.normalise(parts[0])
+		return distribution{name: found, version: parts[1], wheel: true}, ok && (name == "" || name == found)
+	}
+	stem, ok := strings.CutSuffix(file, ".tar.gz")
+	if !ok {
+		if stem, ok = strings.CutSuffix(file, ".zip"); !ok {
+			return distribution{}, false
+		}
+	}
+	// Old source distributions have the - of their names, so that only what follows tells where the name ends.
+	for i, c := range stem {
+		if c != '-' {
+			continue
+		}
+		found, ok := PyPI.normalise(stem[:i])
+		if _, err := pep440.Parse(stem[i+1:]); err == nil && ok && (name == "" || name == found) {
+			return distribution{name: found, version: stem[i+1:]}, true
+		}
+	}
+	return distribution{}, false
+}
