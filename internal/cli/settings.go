@@ -73,6 +73,8 @@ type Settings struct {
 	SQLAllow         []string
 	SQLFromCode      bool
 
+	Packages PackageSettings
+
 	Prewarm        []string
 	Preload        []string
 	PassThroughEnv []string
@@ -161,6 +163,8 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	fs.Var(&s.SQLTimeout, "sql-timeout", "how long one query may take")
 	fs.StringSliceVar(&s.SQLAllow, "sql-allow-functions", nil, "`functions` of a PostgreSQL database's own that may be called though they are VOLATILE")
 	fs.BoolVar(&s.SQLFromCode, "sql-from-code", true, "let code query the databases too, by its module sandbox")
+
+	s.Packages.bind(fs)
 
 	fs.StringSliceVar(&s.Prewarm, "prewarm", nil, "`languages` to keep a container ready for; alone: "+prewarmAll)
 	fs.Lookup("prewarm").NoOptDefVal = prewarmAll
@@ -310,6 +314,7 @@ func (s *Settings) check() error {
 	if _, err := hostdir.New(s.AllowHostDir); err != nil {
 		problems = append(problems, fmt.Errorf("--allow-host-dir: %w", err))
 	}
+	problems = append(problems, s.Packages.check())
 	for name, value := range map[string]seconds{
 		"download-timeout": s.DownloadTimeout, "sql-timeout": s.SQLTimeout,
 		"run-timeout": s.RunTimeout, "max-run-timeout": s.MaxRunTimeout, "soft-wait": s.SoftWait,

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/docker/go-units"
@@ -30,7 +31,7 @@ func (b byteSize) String() string {
 // Type names the value in a flag's help.
 func (b byteSize) Type() string { return "size" }
 
-// seconds is a flag's duration, written as 90s, 1h30m or a plain number of seconds.
+// seconds is a flag's duration, written as 90s, 1h30m, 7d or a plain number of seconds.
 type seconds time.Duration
 
 func (s *seconds) Set(text string) error {
@@ -38,9 +39,15 @@ func (s *seconds) Set(text string) error {
 		*s = seconds(n * float64(time.Second))
 		return nil
 	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseFloat(days, 64); err == nil {
+			*s = seconds(n * 24 * float64(time.Hour))
+			return nil
+		}
+	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return fmt.Errorf("not a duration such as 90s or 5m: %q", text)
+		return fmt.Errorf("not a duration such as 90s, 5m or 7d: %q", text)
 	}
 	*s = seconds(d)
 	return nil
