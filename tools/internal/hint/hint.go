@@ -52,7 +52,7 @@ const (
 var setting = regexp.MustCompile(`--[a-z]+(-[a-z]+)*`)
 
 // refused are the words of the server itself where it has refused something, which say why and what helps.
-var refused = regexp.MustCompile(`\b(?:host|address|package)_denied\b`)
+var refused = regexp.MustCompile(`\b(?:(?:host|address|package)_denied|host_unreachable)\b`)
 
 // For returns the hint for what a run came to, in at most MaxLength characters of one line; empty where there is nothing
 // to say, or the run's texts say it. find returns the path of a file of this name in the session, or nothing; it is only

@@ -49,7 +49,7 @@ var rules = []rule{
 	{re(`\((?:psycopg2?|pymysql|MySQLdb|pyodbc|asyncpg|oracledb)[\w.]*\.\w*Error\)|(?:psycopg2?|pymysql|MySQLdb|pymongo|redis)[\w.]*\.(?:OperationalError|ServerSelectionTimeoutError|ConnectionError)\b|` +
 		`could not translate host name|Can't connect to MySQL server|/node_modules/(?:pg|mysql2?|mssql|tedious|mongodb|ioredis|redis)/`), false, func(s stumble, _ []string) string { return s.database() }},
 	{re(`host='(?:localhost|127\.0\.0\.1)', port=(\d+).*Connection refused|ECONNREFUSED (?:127\.0\.0\.1|::1):(\d+)|fetch failed[^\x00]*'ECONNREFUSED'|\[Errno 111\]|to (?:localhost|127\.0\.0\.1) port (\d+)[^\n]*(?:refused|[Cc]ould not connect|Failed to connect)`), false, stumble.local},
-	{re(`(?:host='([\w.-]{1,80})', port=\d+\)[^\n]*)?` + tunnel(`40[34]`)), false, stumble.refused},
+	{re(`(?:host='([\w.-]{1,80})', port=\d+\)[^\n]*)?` + tunnel(`40[34]`) + `|\bno_network: `), false, stumble.refused},
 	{re(tunnel(`50\d`)), false, func(stumble, []string) string {
 		return "The server may reach that host, and could not: check its name, and try again later."
 	}},
