@@ -18,8 +18,9 @@ import (
 
 // Packages is what install_packages installs by.
 type Packages struct {
-	// Check refuses a requirement that may not be installed, before anything is asked of an index. The error is a fault.
-	Check func(language sandbox.Language, requirement string) error
+	// Check returns a requirement as an installer takes it, or refuses it before anything is asked of an index. The error
+	// is a fault.
+	Check func(language sandbox.Language, requirement string) (string, error)
 	// Summary says in a sentence what may be installed.
 	Summary string
 	// Timeout bounds one installation.
@@ -33,7 +34,6 @@ const (
 
 type installFields struct {
 	SessionID string            `json:"session_id"`
-	RunID     string            `json:"run_id"`
 	Language  sandbox.Language  `json:"language"`
 	Installed []sandbox.Package `json:"installed"`
 	Already   []string          `json:"already_there,omitempty"`
@@ -91,7 +91,7 @@ func (d *Deps) handleInstall(ctx context.Context, p *params) (*render.Answer, er
 	if err := d.installFault(res); err != nil {
 		return nil, err
 	}
-	fields := installFields{SessionID: res.SessionID, RunID: res.RunID, Language: language}
+	fields := installFields{SessionID: res.SessionID, Language: language}
 	fields.Installed, fields.Already = sandbox.Installed(res)
 	var lines []string
 	for _, i := range fields.Installed {
@@ -119,12 +119,14 @@ func (d *Deps) install(language sandbox.Language, packages []string, session str
 	if len(packages) > mostPackages {
 		return nil, fault.New(fault.InvalidArgument, "Install them in several calls.", "There are %d packages, and %d are the most in one call.", len(packages), mostPackages)
 	}
-	for _, requirement := range packages {
-		if err := d.Packages.Check(language, requirement); err != nil {
+	checked := make([]string, len(packages))
+	for i, requirement := range packages {
+		var err error
+		if checked[i], err = d.Packages.Check(language, requirement); err != nil {
 			return nil, err
 		}
 	}
-	return d.Manager.Install(session, language, packages, d.Packages.Timeout)
+	return d.Manager.Install(session, language, checked, d.Packages.Timeout)
 }
 
 // installed installs what a run depends on, and waits for it as long as a call waits. A result is of an installation
@@ -155,6 +157,7 @@ func (d *Deps) installFault(res *sandbox.Result) *fault.Error {
 	output := res.Stdout.Head + res.Stdout.Tail + res.Stderr.Head + res.Stderr.Tail
 	for line := range strings.Lines(output) {
 		if _, words, found := strings.Cut(line, string(fault.PackageDenied)+": "); found {
+			words, _, _ = strings.Cut(words, " for url: ") // which pip adds, and is of no use
 			return fault.New(fault.PackageDenied, "Use another package, or have the server's user allow this one.", "%s", text.Shorten(strings.TrimSpace(words), 500))
 		}
 	}

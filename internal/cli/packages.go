@@ -56,7 +56,8 @@ func (p *PackageSettings) check() error {
 	if err != nil {
 		return err
 	}
-	return options.Check()
+	_, err = packages.New(options)
+	return err
 }
 
 // options are what the package indexes of the sandboxes are made of, all but the log.

@@ -135,7 +135,8 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, ma
 		Databases:    databases,
 		Network:      way.proxy.Summary(),
 		NetworkLog:   way.log,
-		Can:          tools.Capabilities{CodeSQL: s.codeQueries(databases), Network: string(way.network.Mode), Hosts: way.hosts()},
+		Packages:     way.packages(),
+		Can:          tools.Capabilities{CodeSQL: s.codeQueries(databases), Packages: way.packagesMode, Network: string(way.network.Mode), Hosts: way.hosts()},
 		HostDirs:     dirs, UploadBytes: int64(s.UploadLimit), DownloadBytes: int64(s.DownloadLimit), ArtifactBytes: int64(s.ArtifactReadLimit),
 		Enable: s.Tools, Disable: s.DisableTools, Images: s.Images, StructuredContent: s.StructuredContent, Logger: log,
 	}

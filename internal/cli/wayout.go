@@ -3,10 +3,12 @@ package cli
 import (
 	"maps"
 	"os"
+	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/proxy"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
@@ -18,7 +20,31 @@ type wayOut struct {
 	log     *netlog.Log
 	proxy   *proxy.Proxy
 	network proxy.Options
+	policy  *packages.Policy
+	// packagesMode is what --packages says.
+	packagesMode string
 }
+
+// packages is what install_packages works with; nil where nothing may be installed.
+func (w *wayOut) packages() *tools.Packages {
+	if w.packagesMode == packages.Off {
+		return nil
+	}
+	ecosystems := map[sandbox.Language]packages.Ecosystem{sandbox.Python: packages.PyPI, sandbox.JavaScript: packages.NPM}
+	return &tools.Packages{
+		Summary: w.policy.Summary(), Timeout: installTime,
+		Check: func(language sandbox.Language, requirement string) (string, error) {
+			r, refused := w.policy.Check(ecosystems[language], requirement)
+			if refused != nil {
+				return "", refused
+			}
+			return r.String(), nil
+		},
+	}
+}
+
+// installTime bounds one installation, which may be of many packages.
+const installTime = 15 * time.Minute
 
 // hosts are those that are allowed, as the settings name them.
 func (w *wayOut) hosts() []string {
@@ -60,7 +86,17 @@ func (s *Settings) wayOut(databases *tools.Databases) (*wayOut, error) {
 	w := &wayOut{log: &netlog.Log{}, network: network}
 	network.Log = w.log
 	w.proxy = proxy.New(network)
-	o := broker.Options{Log: w.log, Proxy: w.proxy, Authority: w.proxy.Trust, Forgotten: w.proxy.Forget}
+	indexes, err := s.Packages.options(s.stateDir())
+	if err != nil {
+		return nil, usageError{err}
+	}
+	indexes.Log = w.log
+	w.policy, w.packagesMode = indexes.Policy, s.Packages.Mode
+	served, err := packages.New(indexes)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	o := broker.Options{Log: w.log, Proxy: w.proxy, Packages: served, Authority: w.proxy.Trust, Forgotten: w.proxy.Forget}
 	if s.codeQueries(databases) {
 		o.SQL = databases.Queries(w.log)
 	}

@@ -64,26 +64,8 @@ type Handler struct {
 	alive     time.Duration
 }
 
-// New makes a handler. Its errors name the setting that is wrong.
+// New makes a handler. Its errors name the setting that is wrong. Nothing is made on the disk before the first file comes.
 func New(o Options) (*Handler, error) {
-	h, err := prepare(&o)
-	if err == nil {
-		h.store, err = openStore(o.CacheFolder, o.CacheLimit)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return h, nil
-}
-
-// Check says what New would, without making anything.
-func (o Options) Check() error {
-	_, err := prepare(&o)
-	return err
-}
-
-// prepare fills in defaults and makes a handler that has no store yet.
-func prepare(o *Options) (*Handler, error) {
 	o.PyPI, o.NPM = cmp.Or(o.PyPI, DefaultPyPI), cmp.Or(o.NPM, DefaultNPM)
 	o.CacheLimit = cmp.Or(o.CacheLimit, DefaultCacheLimit)
 	h := &Handler{
@@ -97,6 +79,7 @@ func prepare(o *Options) (*Handler, error) {
 		problems[2] = fmt.Errorf("--package-cache-limit %s is less than --package-size-limit %s; a file is kept before it is passed on",
 			humanize.IBytes(uint64(o.CacheLimit)), humanize.IBytes(uint64(most)))
 	}
+	h.store = &store{folder: o.CacheFolder, limit: o.CacheLimit}
 	return h, errors.Join(problems[:]...)
 }
 

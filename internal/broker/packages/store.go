@@ -23,10 +23,6 @@ type store struct {
 	limit  int64
 }
 
-func openStore(folder string, limit int64) (*store, error) {
-	return &store{folder: folder, limit: limit}, os.MkdirAll(folder, 0o700)
-}
-
 // place is where the file with this identity is kept.
 func (s *store) place(identity string) string {
 	sum := sha256.Sum256([]byte(identity))
@@ -45,7 +41,12 @@ func (s *store) open(identity string) (*os.File, error) {
 }
 
 // create makes a file to be filled, which ends by keep or discard.
-func (s *store) create() (*os.File, error) { return os.CreateTemp(s.folder, temporary) }
+func (s *store) create() (*os.File, error) {
+	if err := os.MkdirAll(s.folder, 0o700); err != nil {
+		return nil, err
+	}
+	return os.CreateTemp(s.folder, temporary)
+}
 
 func (s *store) discard(f *os.File) {
 	_ = f.Close()

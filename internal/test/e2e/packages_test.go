@@ -1,0 +1,143 @@
+//go:build unix
+
+package e2e
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmregistry"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/pypi"
+)
+
+const installPackages = "install_packages"
+
+// startIndexes starts a server whose packages come from indexes of the test's own.
+func startIndexes(t *testing.T, args ...string) (*server, *pypi.Index, *npmregistry.Registry) {
+	t.Helper()
+	index, registry := pypi.Start(t), npmregistry.Start(t)
+	index.Add(
+		pypi.Package{Name: "late-one", Version: "1.0", Requires: []string{"helper"}}, pypi.Package{Name: "helper", Version: "3.1"},
+		pypi.Package{Name: "denied-one", Version: "1.0"}, pypi.Package{Name: "other", Version: "1.0"},
+		pypi.Package{Name: "other", Version: "2.0"}, pypi.Package{Name: "broken", Version: "1.0", WrongHash: true},
+		pypi.Package{Name: "source-only", Version: "1.0", NoWheel: true},
+	)
+	registry.Add(
+		npmregistry.Package{Name: "late-js", Version: "1.2.3", Dependencies: map[string]string{"@scope/helper": "^1.0.0"}},
+		npmregistry.Package{Name: "@scope/helper", Version: "1.5.0"}, npmregistry.Package{Name: "denied-js", Version: "1.0.0"},
+		npmregistry.Package{Name: "other-js", Version: "1.0.0"},
+	)
+	args = append([]string{"--pypi-index-url", index.URL, "--npm-registry", registry.URL, "--packages-deny", "pypi:denied-*,npm:denied-js"}, args...)
+	return start(t, setup{args: args}), index, registry
+}
+
+func TestPackagesAreInstalledInEveryWay(t *testing.T) {
+	t.Parallel()
+	s, index, _ := startIndexes(t)
+	s.call(python, object{"code": "import late_one"}).wantText(t, "ModuleNotFoundError")
+	s.call(installPackages, object{"language": "python", "packages": []string{"late-one", "numpy"}}).
+		wantText(t, "installed helper 3.1", "installed late-one 1.0", "already there: numpy", ".packages/python.log")
+	for code, want := range map[string]string{
+		"import late_one; late_one.__version__":                       "'1.0'", // by the kernel that has missed it
+		"%pip install -q other==1.0\nimport other; other.__version__": "'1.0'",
+		"import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'pip', 'download', '--no-deps', '-q', '-d', '/tmp', 'helper']).returncode": "0",
+	} {
+		if got := s.complete(python, object{"code": code}).Meta.Run.value(); got != want {
+			t.Errorf("%s\ngives %s, want %s", code, got, want)
+		}
+	}
+	s.py("!pip install -q 'other>1'\n").wantText(t, "note: other 2.0 is installed, and other stays imported as 1.0")
+	s.complete(python, object{"code": "import other; other.__version__", "fresh": true}).wantText(t, "'2.0'")
+	s.py("!uname").wantText(t, "Linux")
+
+	s.call(installPackages, object{"language": "javascript", "packages": []string{"late-js@1"}}).wantText(t, "installed @scope/helper 1.5.0", "installed late-js 1.2.3")
+	s.js("require('late-js')").wantText(t, "1.2.3")
+	s.js("require('child_process').execSync('npm install other-js', { encoding: 'utf8' }); (await import('other-js')).default").wantText(t, "1.0.0")
+	s.complete(javascript, object{"code": "require('other-js') + require('lodash').VERSION", "dependencies": []string{"other-js", "lodash"}})
+
+	s.call("session_info", object{"packages": true}).wantText(t, `{"name":"late_one","version":"1.0"}`, `{"name":"late-js","version":"1.2.3"}`)
+	before := len(index.Requests())
+	s.complete(python, object{"session_id": "e2e-again", "code": "import late_one; late_one.__version__", "dependencies": []string{"late-one>=1"}}).wantText(t, "'1.0'")
+	for _, request := range index.Requests()[before:] {
+		if strings.HasSuffix(request, ".whl") {
+			t.Errorf("the second installation asked the index for %s", request)
+		}
+	}
+	s.call("close_session", object{"session_id": "e2e-again"})
+}
+
+func TestPackagesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	s, _, _ := startIndexes(t)
+	for _, test := range []struct {
+		language string
+		packages any
+		code     string
+		says     string
+	}{
+		{"python", []string{"denied-one"}, "package_denied", "denied-*"},
+		{"python", []string{"Denied.One>=1"}, "package_denied", "denied-*"},
+		{"javascript", []string{"denied-js@1.0.0"}, "package_denied", "denied-js"},
+		{"python", []string{"--index-url=http://169.254.169.254/"}, "package_denied", "--index-url"},
+		{"python", []string{"https://example.com/x.whl"}, "package_denied", "example.com"},
+		{"python", []string{"x @ git+https://example.com/x"}, "package_denied", "git+https"},
+		{"javascript", []string{"x@npm:denied-js"}, "package_denied", "npm:denied-js"},
+		{"javascript", []string{"../etc"}, "package_denied", "../etc"},
+		{"python", []string{"pandas==1.0.0"}, "package_denied", "--packages-minimum"},
+		{"python", []string{"is-not-there"}, "install_failed", "is-not-there"},
+		{"python", []string{"broken"}, "install_failed", "broken"},
+		{"python", []string{"source-only"}, "package_denied", "--packages-allow-sdist"},
+		{"javascript", []string{"is-not-there-js"}, "install_failed", "is-not-there-js"},
+		{"ruby", []string{"rails"}, "invalid_argument", "ruby"},
+		{"python", []string{}, "invalid_argument", "packages"},
+		{"python", []any{1}, "invalid_argument", "packages[0]"},
+		{"python", slices.Repeat([]string{"other"}, 51), "invalid_argument", "51"},
+	} {
+		got := s.call(installPackages, object{"language": test.language, "packages": test.packages})
+		got.wantCode(t, test.code)
+		got.wantText(t, test.says)
+	}
+	s.py("!pip install denied-one").wantText(t, "package_denied", "denied-*")
+	s.py("!cd /tmp && python3 -m venv --system-site-packages v && v/bin/pip install -q denied-one").wantText(t, "package_denied")
+	s.js("require('child_process').spawnSync('npm', ['install', 'denied-js'], { encoding: 'utf8' }).stderr").wantText(t, "package_denied", "denied-js")
+	s.call(python, object{"code": "1", "dependencies": []string{"denied-one"}}).wantCode(t, "package_denied")
+	if got := s.py("1 + 1").Meta.Run.value(); got != "2" {
+		t.Error(got)
+	}
+	id := s.py("1").Meta.Run.SessionID
+	var network struct{ Contents []struct{ Text string } }
+	decode(t, s.request("resources/read", object{"uri": "session://" + id + "/network"}).Result, &network)
+	if text := network.Contents[0].Text; !strings.Contains(text, `"path": "/pypi/simple/denied-one/"`) || !strings.Contains(text, `"allowed": false`) {
+		t.Errorf("the log does not have the refusal: %.2000s", text)
+	}
+}
+
+func TestAnUploadedWheelIsInstalled(t *testing.T) {
+	t.Parallel()
+	s, _, _ := startIndexes(t, "--packages", "listed", "--packages-allow", "pypi:helper,pypi:brought,npm:mine")
+	name, wheel, _ := pypi.Package{Name: "brought", Version: "5.0", Requires: []string{"helper"}}.Wheel()
+	s.call("upload_file", object{"filename": name, "content_base64": base64.StdEncoding.EncodeToString(wheel)})
+	s.call(installPackages, object{"language": "python", "packages": []string{"/mnt/data/input/" + name}}).wantText(t, "installed brought 5.0", "installed helper 3.1")
+	s.call(installPackages, object{"language": "python", "packages": []string{"late-one"}}).wantCode(t, "package_denied")
+	if got := s.py("import brought, helper; brought.__version__").Meta.Run.value(); got != "'5.0'" {
+		t.Error(got)
+	}
+	s.call("upload_file", object{"filename": "mine-1.0.0.tgz", "content_base64": base64.StdEncoding.EncodeToString(npmregistry.Package{Name: "mine", Version: "1.0.0"}.Tarball())})
+	s.call(installPackages, object{"language": "javascript", "packages": []string{"/mnt/data/input/mine-1.0.0.tgz"}}).wantText(t, "installed mine 1.0.0")
+}
+
+func TestPackagesAreOff(t *testing.T) {
+	t.Parallel()
+	s, index, _ := startIndexes(t, "--packages", "off")
+	s.py("!pip install late-one").wantText(t, "--packages")
+	s.js("require('child_process').spawnSync('npm', ['install', 'late-js'], { encoding: 'utf8' }).stderr").wantText(t, "--packages")
+	if requests := index.Requests(); len(requests) > 0 {
+		t.Errorf("the index was asked for %s", fmt.Sprint(requests))
+	}
+	if listed := string(s.request("tools/list", nil).Result); strings.Contains(listed, installPackages) {
+		t.Error("there is a tool that can do nothing")
+	}
+}
