@@ -117,27 +117,31 @@ func (b *Broker) Forget(session string) {
 // Environment implements sandbox.WayOut.
 func (b *Broker) Environment() map[string]string { return maps.Clone(environment) }
 
-var environment = func() map[string]string {
-	address := "http://127.0.0.1:" + strconv.Itoa(sandbox.WayOutPort)
-	env := map[string]string{
-		"NODE_USE_ENV_PROXY": "1",
-		// What a session installs is in its volume.
-		"PYTHONUSERBASE": sandbox.WorkDir + "/.local",
-		"PIP_INDEX_URL":  address + PyPI + "simple/", "UV_DEFAULT_INDEX": address + PyPI + "simple/",
-		// One answer is enough from an index that is this near; it retries by itself.
-		"PIP_RETRIES": "0", "npm_config_fetch_retries": "0", "UV_HTTP_RETRIES": "0",
-		// The broker's cache serves every session; one in the container would only fill its /tmp.
-		"PIP_NO_CACHE_DIR": "1", "UV_NO_CACHE": "1",
-		"npm_config_registry": address + NPM, "npm_config_audit": "false", "npm_config_fund": "false",
-	}
+var ownAddress = "http://127.0.0.1:" + strconv.Itoa(sandbox.WayOutPort)
+
+var environment = map[string]string{
+	// What a session installs is in its volume.
+	"PYTHONUSERBASE": sandbox.WorkDir + "/.local",
+	"PIP_INDEX_URL":  ownAddress + PyPI + "simple/", "UV_DEFAULT_INDEX": ownAddress + PyPI + "simple/",
+	// One answer is enough from an index that is this near; it retries by itself.
+	"PIP_RETRIES": "0", "npm_config_fetch_retries": "0", "UV_HTTP_RETRIES": "0",
+	// The broker's cache serves every session; one in the container would only fill its /tmp.
+	"PIP_NO_CACHE_DIR": "1", "UV_NO_CACHE": "1",
+	"npm_config_registry": ownAddress + NPM, "npm_config_audit": "false", "npm_config_fund": "false",
+}
+
+// ProxyEnvironment returns the variables that lead requests to the hosts of the internet through the broker. Without
+// them they fail as they do where there is no network, in the way that each program has for that.
+func ProxyEnvironment() map[string]string {
+	env := map[string]string{"NODE_USE_ENV_PROXY": "1"}
 	for _, name := range []string{"http_proxy", "https_proxy"} {
-		env[name], env[strings.ToUpper(name)] = address, address
+		env[name], env[strings.ToUpper(name)] = ownAddress, ownAddress
 	}
 	for _, name := range []string{"no_proxy", "NO_PROXY"} {
 		env[name] = "127.0.0.1,localhost,::1"
 	}
 	return env
-}()
+}
 
 // ServeHTTP finds the handler of a request.
 func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {

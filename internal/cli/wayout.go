@@ -65,9 +65,12 @@ func (w *wayOut) reach() attacks.WayOut {
 	return attacks.WayOut{Port: sandbox.WayOutPort, Open: w.network.Mode == proxy.Open, Hosts: w.hosts()}
 }
 
-// Environment adds the placeholders of secrets to the variables of the way out itself.
+// Environment adds what leads to the proxy, where that lets anything through, and the placeholders of secrets.
 func (w *wayOut) Environment() map[string]string {
 	env := w.Broker.Environment()
+	if w.network.Mode != proxy.None {
+		maps.Copy(env, broker.ProxyEnvironment())
+	}
 	maps.Copy(env, w.proxy.Environment())
 	return env
 }
