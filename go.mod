@@ -17,6 +17,7 @@ require (
 	github.com/google/go-containerregistry v0.20.6
 	github.com/hashicorp/yamux v0.1.2
 	github.com/jackc/pgx/v5 v5.12.0
+	github.com/joho/godotenv v1.5.1
 	github.com/klauspost/compress v1.18.0
 	github.com/mark3labs/mcp-go v1.2.1
 	github.com/microsoft/go-mssqldb v1.11.2

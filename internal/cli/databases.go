@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"os"
 	"strings"
 	"time"
 
@@ -85,7 +84,7 @@ func passwordOf(source sql.Source) string {
 // databaseChecks tell of each connection whether it works and what its login could do beside reading.
 func (s *Settings) databaseChecks(ctx context.Context) []doctor.Check {
 	var checks []doctor.Check
-	sources, err := sql.Sources(os.Environ(), isSetting)
+	sources, err := sql.Sources(s.env.environ(), isSetting)
 	if err != nil {
 		for _, problem := range strings.Split(err.Error(), "\n") {
 			checks = append(checks, doctor.Check{Name: "database", Status: doctor.Warn, Found: problem,

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,7 +22,7 @@ import (
 )
 
 func doctorCommand(settings *Settings) *cobra.Command {
-	var asJSON, fix, yes bool
+	var asJSON, fix, yes, inForce bool
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check what this machine has and can enforce, and how to mend what is missing", Args: noArgs,
 		Long: `doctor looks for Podman, its service, the OCI runtime, the limits that the machine
@@ -32,8 +33,14 @@ With --fix it then offers to run the commands that mend what is missing, one by 
 and looks again: they install Podman, start its virtual machine, give you subordinate
 ids, make the images. Where the fix is a sentence instead of a command, it is for you.
 
+With --settings, or --config without a file, it checks nothing and prints every setting
+in force, its value, and where that comes from. Secrets are not shown.
+
 Exit status: 0 all that is needed is there, 1 something needed is missing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if inForce {
+				return printReport(settings.inForce(cmd.Root().PersistentFlags()), asJSON)
+			}
 			report, err := settings.examine(cmd.Context())
 			if err != nil {
 				return err
@@ -52,10 +59,24 @@ Exit status: 0 all that is needed is there, 1 something needed is missing.`,
 			return printReport(report, asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the checks as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the checks, or the settings, as JSON")
+	cmd.Flags().BoolVar(&inForce, settingsFlag, false, "print the settings in force and where each comes from, and check nothing (also: --config without a file)")
 	cmd.Flags().BoolVar(&fix, "fix", false, "offer to run the commands that mend what is missing, and look again")
 	cmd.Flags().BoolVar(&yes, "yes", false, "with --fix, run those commands without asking")
 	return cmd
+}
+
+const settingsFlag = "settings"
+
+// withBareConfig makes --settings of doctor's --config where no file follows it: that asks which configuration there is.
+func withBareConfig(args []string) []string {
+	at := slices.Index(args, "--config")
+	if !slices.Contains(args, "doctor") || at < 0 || at+1 < len(args) && !strings.HasPrefix(args[at+1], "-") {
+		return args
+	}
+	args = slices.Clone(args)
+	args[at] = "--" + settingsFlag
+	return args
 }
 
 // examine returns what a doctor finds, by a connection of its own: what was mended may have started another service.
@@ -109,8 +130,8 @@ func (s *Settings) report(ctx context.Context, engine *podman.Engine, log *slog.
 		}
 	}
 	report := doctor.Run(ctx, options)
-	report.Checks = append(report.Checks, s.passThroughChecks(os.LookupEnv)...)
-	report.Checks = append(report.Checks, s.Network.secretChecks(os.LookupEnv)...)
+	report.Checks = append(report.Checks, s.passThroughChecks(s.env.lookup)...)
+	report.Checks = append(report.Checks, s.Network.secretChecks(s.env.lookup)...)
 	report.Checks = append(report.Checks, s.databaseChecks(ctx)...)
 	return report
 }

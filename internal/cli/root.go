@@ -33,7 +33,7 @@ func (e usageError) Unwrap() error { return e.err }
 // failed, 2 wrong use.
 func Main(args []string) int {
 	root := Command()
-	root.SetArgs(args)
+	root.SetArgs(withBareConfig(args))
 	err := root.Execute()
 	var usage usageError
 	var code exitCode
@@ -63,7 +63,9 @@ hardened Podman containers that remember variables, imports and files.
 
 Without a command it serves. Every flag --some-name is also the environment
 variable SANDBOX_SOME_NAME and a key some-name in the --config file; a flag
-beats the environment, the environment the file, the file the default.
+beats the environment, the environment the file, the file the default. Variables
+are also read from --env-file and from a .env beside the --config file.
+doctor --settings shows what is in force and from where.
 
 Exit status: 0 it worked, 1 it failed, 2 wrong use.`,
 		Args:          settings.prewarmArgs,
@@ -76,6 +78,7 @@ Exit status: 0 it worked, 1 it failed, 2 wrong use.`,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	settings.bind(root.PersistentFlags())
+	settings.bindForeignFlags(root.PersistentFlags())
 	root.AddCommand(serveCommand(settings), setupCommand(settings), doctorCommand(settings), selftestCommand(settings), runCommand(settings), installCommand(), uninstallCommand(), gcCommand(settings), sessionsCommand(settings), versionCommand())
 	return root
 }

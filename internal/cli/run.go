@@ -90,8 +90,8 @@ func (s *Settings) run(cmd *cobra.Command, request runcmd.Request, session strin
 		return notRun(engineFault(err))
 	}
 	keeper := keepEngine(engine, cmd, log)
-	config := s.sandboxConfig(keeper, s.passThrough(os.LookupEnv, log), log)
-	connections := s.connections(os.Environ(), log)
+	config := s.sandboxConfig(keeper, s.passThrough(log), log)
+	connections := s.connections(s.env.environ(), log)
 	way, err := s.wayOut(s.databases(connections))
 	if err != nil {
 		return err

@@ -73,7 +73,7 @@ func (s *Settings) addCanaries() error {
 
 // attack reports what a self-test finds.
 func (s *Settings) attack(ctx context.Context, keeper *keeper, engine *podman.Engine, log *slog.Logger) (selftest.Report, error) {
-	passed := s.passThrough(os.LookupEnv, log)
+	passed := s.passThrough(log)
 	config := s.sandboxConfig(keeper, passed, log)
 	way, err := s.wayOut(nil)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Settings) attack(ctx context.Context, keeper *keeper, engine *podman.En
 		_, standard[language] = containers.RecipeOf(kernel.Image)
 	}
 	return selftest.Run(ctx, selftest.Options{
-		Config: config, Engine: engine, Environ: os.Environ(), Progress: progressTo(os.Stderr),
+		Config: config, Engine: engine, Environ: s.env.environ(), Progress: progressTo(os.Stderr),
 		Standard: standard, WayOut: way.reach(),
 		Server: func(m *sandbox.Manager) selftest.Answer {
 			return answers(s.mcpServer(m, engine, config.Mask, nil, way, log))

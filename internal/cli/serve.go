@@ -72,10 +72,11 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	if err != nil {
 		return err
 	}
+	settings.tellNotes(log)
 	engine := settings.engine(log)
-	passed := settings.passThrough(os.LookupEnv, log)
-	connections := settings.connections(os.Environ(), log)
-	mask := secrets.New(withPasswords(settings.withSecrets(passed, os.LookupEnv), connections.Sources()))
+	passed := settings.passThrough(log)
+	connections := settings.connections(settings.env.environ(), log)
+	mask := secrets.New(withPasswords(settings.withSecrets(passed, settings.env.lookup), connections.Sources()))
 	keeper := keepEngine(engine, cmd, log)
 	config := settings.sandboxConfig(keeper, passed, log)
 	config.Mask = mask
@@ -235,10 +236,10 @@ func shortHash(text string) string {
 }
 
 // passThrough takes the values of the named variables; one that is not set is left out.
-func (s *Settings) passThrough(lookup func(string) (string, bool), log *slog.Logger) map[string]string {
+func (s *Settings) passThrough(log *slog.Logger) map[string]string {
 	values := make(map[string]string)
 	for _, name := range s.PassThroughEnv {
-		value, ok := lookup(name)
+		value, ok := s.env.lookup(name)
 		if !ok {
 			log.Warn("variable to pass through is not set", "name", name)
 			continue
@@ -263,9 +264,9 @@ func (s *Settings) logger(out io.Writer) (*slog.Logger, error) {
 		return nil, usageError{fmt.Errorf("--log-level: %w", err)}
 	}
 	options := &slog.HandlerOptions{Level: level}
-	passed := s.passThrough(os.LookupEnv, slog.New(slog.DiscardHandler))
-	sources, _ := sql.Sources(os.Environ(), isSetting) // what is wrong with one is said where it is opened
-	out = secrets.New(withPasswords(s.withSecrets(passed, os.LookupEnv), sources)).Writer(out)
+	passed := s.passThrough(slog.New(slog.DiscardHandler))
+	sources, _ := sql.Sources(s.env.environ(), isSetting) // what is wrong with one is said where it is opened
+	out = secrets.New(withPasswords(s.withSecrets(passed, s.env.lookup), sources)).Writer(out)
 	if s.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(out, options)), nil
 	}

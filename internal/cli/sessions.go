@@ -54,7 +54,7 @@ func (s *Settings) withManager(ctx context.Context, work func(context.Context, *
 		if _, err := engine.Connection(ctx); err != nil {
 			return report(engineFault(err))
 		}
-		config := s.sandboxConfig(engine, s.passThrough(os.LookupEnv, log), log)
+		config := s.sandboxConfig(engine, s.passThrough(log), log)
 		config.Visit = true
 		config.Lifetime = math.MaxInt64 // a session does not end of age under somebody's hands
 		manager := sandbox.NewManager(config)

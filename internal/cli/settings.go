@@ -28,7 +28,8 @@ import (
 
 // Settings is everything that a flag, the environment or the configuration file can say.
 type Settings struct {
-	Config string
+	Config   string
+	EnvFiles fileList
 
 	EngineURL  string
 	DockerHost string
@@ -87,6 +88,11 @@ type Settings struct {
 	LogFile   string
 	LogFormat string
 	LogLevel  string
+
+	env     variables
+	origins map[string]origin // by setting; what is absent has its default
+	foreign foreignFlags
+	notes   []Note
 }
 
 // imageOff, as an image's name, switches its language off.
@@ -107,7 +113,8 @@ var defaultPreload = []string{"IPython", "numpy", "pandas", "matplotlib.pyplot"}
 
 // bind declares the flags with their defaults.
 func (s *Settings) bind(fs *pflag.FlagSet) {
-	fs.StringVar(&s.Config, "config", "", "YAML `file` with settings, named as the flags are")
+	fs.StringVar(&s.Config, "config", "", "YAML `file` with settings, named as the flags are; variables are also read from a .env beside it")
+	fs.Var(&s.EnvFiles, "env-file", "`files` of variables, NAME=value, weaker than those of the environment; of several the last is the strongest")
 
 	fs.StringVar(&s.EngineURL, "engine-url", "", "address of a Podman service, `unix:///…` or ssh://… (also CONTAINER_HOST; default: the user's own, or one that is started)")
 	fs.StringVar(&s.OCIRuntime, "oci-runtime", "", "OCI runtime to start containers with, a `name` or a path; not beside --engine-url (default: Podman's own, or one that works)")
@@ -181,25 +188,46 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&s.LogLevel, "log-level", "info", "`debug`, info, warn or error")
 }
 
-// load fills in what the command line did not say from the environment and then from the file,
-// and checks the whole.
+// load fills in what the command line did not say from variables and then from the file, and checks the whole.
+// Variables are looked up as given, and then in the files of variables.
 func (s *Settings) load(fs *pflag.FlagSet, lookup func(string) (string, bool)) error {
-	var problems []error
-	fromEnv := make(map[string]bool)
+	s.env, s.origins = variables{own: lookup}, make(map[string]origin)
+	fs.Visit(func(f *pflag.Flag) { s.origins[f.Name] = origin{From: fromFlag} })
+	// A file of variables can name the configuration file, and that can have another one beside it, which is weaker.
+	problems := []error{s.takeVariable(fs.Lookup("env-file")), s.env.readFiles(s.EnvFiles), s.takeVariable(fs.Lookup("config"))}
+	if s.Config != "" {
+		problems = append(problems, s.env.readBeside(s.Config))
+	}
 	fs.VisitAll(func(f *pflag.Flag) {
-		name := VariableOf(f.Name)
-		if value, ok := lookup(name); ok && !f.Changed && f.Name != "help" && (value != "" || mayBeEmpty(f)) {
-			fromEnv[f.Name] = true
-			if err := f.Value.Set(value); err != nil {
-				problems = append(problems, fmt.Errorf("%s=%q: %w", name, value, err))
-			}
+		if !slices.Contains([]string{"env-file", "config", "help"}, f.Name) {
+			problems = append(problems, s.takeVariable(f))
 		}
 	})
 	if s.Config != "" {
-		problems = append(problems, s.loadFile(fs, fromEnv))
+		problems = append(problems, s.loadFile(fs))
 	}
-	problems = append(problems, s.loadForeign(fs, fromEnv, lookup), s.check())
-	return errors.Join(problems...)
+	s.translateWords()
+	s.takeEngine()
+	problems = append(problems, s.takeImage(), s.check())
+	if err := errors.Join(problems...); err != nil {
+		return err
+	}
+	s.takeForeignNames(fs)
+	return nil
+}
+
+// takeVariable sets a flag to what its variable says, unless the command line has set it.
+func (s *Settings) takeVariable(f *pflag.Flag) error {
+	name := VariableOf(f.Name)
+	value, file, ok := s.env.find(name)
+	if !ok || f.Changed || value == "" && !mayBeEmpty(f) {
+		return nil
+	}
+	s.origins[f.Name] = origin{From: fromEnvironment, Variable: name, File: file}
+	if err := f.Value.Set(value); err != nil {
+		return fmt.Errorf("%s=%q: %w", name, value, err)
+	}
+	return nil
 }
 
 // mayBeEmpty reports whether an empty text is a value of the flag: of a size or a number it is none, and a variable
@@ -221,7 +249,7 @@ func VariableOf(flag string) string {
 }
 
 // loadFile reads the configuration file into the flags that nothing else has set.
-func (s *Settings) loadFile(fs *pflag.FlagSet, fromEnv map[string]bool) error {
+func (s *Settings) loadFile(fs *pflag.FlagSet) error {
 	text, err := os.ReadFile(s.Config)
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
@@ -233,13 +261,14 @@ func (s *Settings) loadFile(fs *pflag.FlagSet, fromEnv map[string]bool) error {
 	var problems []error
 	for name, value := range values {
 		f := fs.Lookup(name)
-		if f == nil || name == "config" || name == "help" {
+		if f == nil || f.Hidden || slices.Contains([]string{"env-file", "config", "help"}, name) {
 			problems = append(problems, fmt.Errorf("%s: there is no setting %q", s.Config, name))
 			continue
 		}
-		if f.Changed || fromEnv[name] {
+		if s.origins[name].beatsFile() {
 			continue
 		}
+		s.origins[name] = origin{From: fromFile, File: s.Config}
 		if err := f.Value.Set(flat(value)); err != nil {
 			problems = append(problems, fmt.Errorf("%s: %s: %w", s.Config, name, err))
 		}
@@ -259,27 +288,30 @@ func flat(value any) string {
 	return fmt.Sprint(value)
 }
 
-// loadForeign takes over the names that other programs have given to some settings. They are of the
-// environment, so they beat the file, and our own names beat them.
-func (s *Settings) loadForeign(fs *pflag.FlagSet, fromEnv map[string]bool, lookup func(string) (string, bool)) error {
-	free := func(name string) bool { return !fs.Changed(name) && !fromEnv[name] }
-	if value, _ := lookup("CONTAINER_HOST"); value != "" && (free("engine-url") || s.EngineURL == "") {
+// takeEngine takes over the names that Podman's and Docker's own programs have for the address of a service.
+func (s *Settings) takeEngine() {
+	s.DockerHost, _ = s.env.lookup("DOCKER_HOST")
+	value, file, _ := s.env.find("CONTAINER_HOST")
+	if value != "" && (s.EngineURL == "" || !s.origins["engine-url"].beatsFile()) {
 		s.EngineURL = value
+		s.setForeign("engine-url", "CONTAINER_HOST", file)
 	}
-	if value, ok := lookup("DOCKER_HOST"); ok {
-		s.DockerHost = value
-	}
-	image, _ := lookup("CONTAINER_IMAGE")
+}
+
+// takeImage takes over the image that is named together with its language.
+func (s *Settings) takeImage() error {
+	image, file, _ := s.env.find("CONTAINER_IMAGE")
 	if image == "" {
 		return nil
 	}
-	name, _ := lookup("CONTAINER_LANGUAGE")
+	name, _ := s.env.lookup("CONTAINER_LANGUAGE")
 	language, known := sandbox.LanguageCalled(cmp.Or(name, string(sandbox.Python)))
 	if !known {
 		return fmt.Errorf("CONTAINER_LANGUAGE=%q: there is no such language; there are %s", name, languageNames(" and "))
 	}
-	if free(language.Info().ImageFlag()) {
+	if flag := language.Info().ImageFlag(); !s.origins[flag].beatsFile() {
 		*s.LanguageImages[language] = image
+		s.setForeign(flag, "CONTAINER_IMAGE", file)
 	}
 	return nil
 }

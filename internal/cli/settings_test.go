@@ -21,6 +21,7 @@ func loadSettings(t *testing.T, args []string, env map[string]string) (*Settings
 	s := &Settings{}
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	s.bind(fs)
+	s.bindForeignFlags(fs)
 	if err := fs.Parse(args); err != nil {
 		return s, err
 	}

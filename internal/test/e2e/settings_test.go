@@ -54,6 +54,14 @@ func TestWhichToolsExist(t *testing.T) {
 	}
 }
 
+func TestSettingsOfOtherSystemsEndNothing(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{args: []string{"--mode", "mcp"}, env: []string{"SANDBOX_LOG_FORMAT=console", "SANDBOX_LOG_LEVEL=WARNING", "SANDBOX_HTTP_PORT=8080"}})
+	if len(s.toolNames()) == 0 {
+		t.Error("no tools")
+	}
+}
+
 func config(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.yaml")
