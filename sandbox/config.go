@@ -29,6 +29,7 @@ type Config struct {
 	Engine  Engine
 	Kernels map[Language]KernelConfig // the languages that exist
 	Limits  Limits                    // of one container
+	Mounts  []Mount                   // folders of this machine that every container sees
 	// Env is given to the code and to nothing else: it is in no container's configuration.
 	Env map[string]string
 

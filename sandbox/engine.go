@@ -10,6 +10,8 @@ type (
 	Spec = engine.Spec
 	// Limits bounds one.
 	Limits = engine.Limits
+	// Mount is a folder of this machine in one.
+	Mount = engine.Mount
 	// Container is what a list says of a container.
 	Container = engine.Container
 	// Volume is what it says of a volume.
@@ -25,6 +27,9 @@ type (
 // WorkDir is where every container has its session's volume.
 const WorkDir = engine.WorkDir
 
+// MountsDir is where every container has the folders of Config.Mounts, by their names.
+const MountsDir = engine.MountsDir
+
 // Errors that an Engine returns, wrapped with the details for the log.
 var (
 	ErrEngineUnavailable = engine.ErrEngineUnavailable
@@ -32,4 +37,5 @@ var (
 	ErrContainerGone     = engine.ErrContainerGone
 	ErrNoInterpreter     = engine.ErrNoInterpreter
 	ErrArchitecture      = engine.ErrArchitecture
+	ErrNotOnHost         = engine.ErrNotOnHost
 )

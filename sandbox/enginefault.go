@@ -41,6 +41,9 @@ func engineFault(err error, language Language, setting KernelConfig) *fault.Erro
 	case errors.Is(err, ErrNoInterpreter):
 		f = fault.New(fault.ImageMissing, fmt.Sprintf("Name an image that has %s, or leave the image setting out to use the standard one.", setting.Interpreter),
 			"Image %q has no %s, which %s needs.", setting.Image, setting.Interpreter, language)
+	case errors.Is(err, ErrNotOnHost):
+		f = fault.New(fault.EngineError, "Ask the user to start the server without --mount, or with Podman on this machine.",
+			"Podman runs on another machine, which does not have the folders of --mount.")
 	default:
 		return errNotDone(err, "start a %s container", language)
 	}

@@ -679,3 +679,16 @@ func TestPrewarmMakesTheDefaultSessionReady(t *testing.T) {
 		t.Errorf("the run did not take the container that was ready")
 	}
 }
+
+func TestFoldersOfTheHostNeedAnEngineThatHasThem(t *testing.T) {
+	e := newEngine(t)
+	config := testConfig(t, e)
+	config.Mounts = []Mount{{Folder: "/srv/data", Name: "data"}}
+	_, err := finish(newTestManager(t, config), RunOptions{Code: "1"})
+	if f := wantCode(t, err, fault.EngineError); !strings.Contains(f.Message, "another machine") || !strings.Contains(f.Hint, "--mount") {
+		t.Errorf("got %+v", f)
+	}
+	if specs := e.specs(); len(specs) != 1 || !slices.Equal(specs[0].Mounts, config.Mounts) {
+		t.Errorf("asked for %+v", specs)
+	}
+}

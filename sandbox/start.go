@@ -173,6 +173,7 @@ func (s *session) spec(language Language, setting KernelConfig, image ImageInfo)
 		Command: setting.Command,
 		Env:     s.outEnvironment(),
 		Limits:  s.config.Limits,
+		Mounts:  s.config.Mounts,
 	}
 }
 
@@ -214,12 +215,12 @@ func (s *session) noteSettings(language Language, setting KernelConfig, image Im
 	s.config.Logger.Warn("session record", "session", s.id, "error", err)
 }
 
-// settingsKey is the same for containers that were made with the same image, limits and secrets. It is
+// settingsKey is the same for containers that were made with the same image, limits, folders and secrets. It is
 // for the user's eyes alone, as the token in the same file is: a reader of it could try guesses at a secret.
 func (s *session) settingsKey(setting KernelConfig, image ImageInfo) (string, error) {
 	text, err := json.Marshal([]any{
 		s.record.Token, image.ID, setting.Image, setting.Command,
-		s.config.Limits, s.outEnvironment(), s.certificates, s.config.Env, s.config.VolumeBytes, s.config.VolumeFiles, s.wireLimits(), s.config.IdleTimeout,
+		s.config.Limits, s.config.Mounts, s.outEnvironment(), s.certificates, s.config.Env, s.config.VolumeBytes, s.config.VolumeFiles, s.wireLimits(), s.config.IdleTimeout,
 	})
 	if err != nil {
 		return "", err

@@ -25,6 +25,7 @@ var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 			d.ofImage(sandbox.Python, "IPython syntax works (magics, !cmd, top-level await).",
 				"Top-level await works, and IPython syntax (magics, !cmd) where the image has IPython."),
 			d.network(),
+			d.mountsOf(),
 			d.packagesOf(sandbox.Python, "numpy, pandas, matplotlib, scipy, scikit-learn and more"),
 			"Save files to show in output/.",
 		), "As in a notebook cell."
@@ -35,13 +36,35 @@ var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 				" with Node.js in a persistent, isolated session and return output, the last value and new files.",
 			"Variables and files in /mnt/data stay for later calls; const, let and class may be declared again.",
 			"Top-level await and import work.", d.network(),
+			d.mountsOf(),
 			d.packagesOf(sandbox.JavaScript, "lodash, mathjs, exceljs, sharp and more"),
 			"Save files to show in output/.",
 		), "As in a REPL."
 	},
 }
 
-func sentences(list ...string) string { return strings.TrimSpace(strings.Join(list, " ")) }
+func sentences(list ...string) string {
+	return strings.Join(slices.DeleteFunc(list, func(s string) bool { return s == "" }), " ")
+}
+
+// mountsNamed is how many folders of the user's machine a description names: it is short.
+const mountsNamed = 5
+
+// mountsOf describes the folders of the user's machine, where there are some.
+func (d *Deps) mountsOf() string {
+	mounts := d.Manager.Config().Mounts
+	if len(mounts) == 0 {
+		return ""
+	}
+	var names []string
+	for _, m := range mounts[:min(len(mounts), mountsNamed)] {
+		names = append(names, "mounts/"+m.Name)
+	}
+	if len(mounts) > mountsNamed {
+		names = append(names, "more")
+	}
+	return "Folders of the user's machine: " + strings.Join(names, ", ") + "."
+}
 
 // ofImage picks what is true of the language's image: the one that setup makes, or one of the user's own, of which
 // nothing is known before Podman is asked.

@@ -31,13 +31,20 @@ type limitFields struct {
 	AnswerAfterSeconds float64 `json:"answer_after_seconds"`
 }
 
+type mountFields struct {
+	Path     string `json:"path"`
+	Writable bool   `json:"writable"`
+}
+
 type infoFields struct {
 	sessionFields
-	WorkDir   string      `json:"work_dir"`
-	InputDir  string      `json:"input_dir"`
-	OutputDir string      `json:"output_dir"`
-	Network   string      `json:"network"`
-	Limits    limitFields `json:"limits"`
+	WorkDir   string `json:"work_dir"`
+	InputDir  string `json:"input_dir"`
+	OutputDir string `json:"output_dir"`
+	// Mounts are folders of the user's machine, and whether code may write to them.
+	Mounts  []mountFields `json:"mounts,omitempty"`
+	Network string        `json:"network"`
+	Limits  limitFields   `json:"limits"`
 	// Packages has versions by name, for the languages whose image lists them, where they are asked for.
 	Packages map[sandbox.Language]map[string]string `json:"packages,omitempty"`
 	// Installed is what the session itself has installed, where packages are asked for.
@@ -111,9 +118,13 @@ func (f infoFields) with(all map[sandbox.Language]map[string]string, installed m
 }
 
 func (d *Deps) infoFields(info sandbox.SessionInfo) infoFields {
+	var mounts []mountFields
+	for _, m := range d.Manager.Config().Mounts {
+		mounts = append(mounts, mountFields{sandbox.MountsDir + "/" + m.Name, m.Writable})
+	}
 	return infoFields{
-		sessionFields: describe(info, time.Now()),
-		WorkDir:       sandbox.WorkDir, InputDir: sandbox.WorkDir + "/input", OutputDir: sandbox.WorkDir + "/output",
+		sessionFields: describe(info, time.Now()), Mounts: mounts,
+		WorkDir: sandbox.WorkDir, InputDir: sandbox.WorkDir + "/input", OutputDir: sandbox.WorkDir + "/output",
 		Network: cmp.Or(d.Network, "none"), Limits: d.limits(),
 	}
 }

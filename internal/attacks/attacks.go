@@ -62,6 +62,8 @@ type Facts struct {
 	Token      string            `json:"token"`    // names what is another session's, or forged
 	PID        int               `json:"pid"`
 	Volume     string            `json:"volume"`    // of another session
+	Mounts     []string          `json:"mounts"`    // folders of the host that are meant to be there
+	Folders    []string          `json:"folders"`   // those of them that may not be written to
 	Neighbour  []string          `json:"neighbour"` // another session's user and user namespace, as it tells them
 }
 
@@ -151,7 +153,7 @@ func (a Attack) Program(facts Facts) (string, error) {
 
 // filled has no nil, which JSON would make null.
 func (f Facts) filled() Facts {
-	for _, list := range []*[]string{&f.Abstract, &f.Sockets, &f.Files, &f.Neighbour} {
+	for _, list := range []*[]string{&f.Abstract, &f.Sockets, &f.Files, &f.Mounts, &f.Folders, &f.Neighbour} {
 		if *list == nil {
 			*list = []string{}
 		}

@@ -119,7 +119,7 @@ func runFixes(ctx context.Context, fixes []string, yes bool) error {
 func (s *Settings) report(ctx context.Context, engine *podman.Engine, log *slog.Logger) doctor.Report {
 	config := s.sandboxConfig(engine, nil, log)
 	options := doctor.Options{
-		Engine: engine, Limits: config.Limits,
+		Engine: engine, Limits: config.Limits, Mounts: config.Mounts,
 		Labels: map[string]string{sandbox.LabelHost: config.Host, sandbox.LabelNamed: "false"},
 	}
 	for _, l := range sandbox.Languages {
@@ -132,6 +132,7 @@ func (s *Settings) report(ctx context.Context, engine *podman.Engine, log *slog.
 	report := doctor.Run(ctx, options)
 	report.Checks = append(report.Checks, s.passThroughChecks(s.env.lookup)...)
 	report.Checks = append(report.Checks, s.Network.secretChecks(s.env.lookup)...)
+	report.Checks = append(report.Checks, s.mountChecks()...)
 	report.Checks = append(report.Checks, s.databaseChecks(ctx)...)
 	return report
 }

@@ -77,6 +77,8 @@ var foreignNames = []foreignName{
 	{name: "PORT", of: codeBoxMCP, common: true, answer: onlyStdio},
 	{name: "MCP_SERVER_NAME", of: codeBoxMCP, answer: "the name is the one in the client's configuration; `install --name` sets it"},
 
+	{name: "CODEBOX_MOUNT_PATH", of: codeBoxAI, setting: "mount"},
+	{name: "--mount", of: codeBoxAI, taken: true, answer: "`mount`, below `/mnt/data/mounts` and not at the same path"},
 	{name: "--disable-validator", of: codeBoxAI, answer: "no code is refused for what it says, so there is nothing to disable: the container holds it"},
 	{name: "--mode", of: codeBoxAI, fine: []string{"mcp"}, answer: onlyStdio},
 	{name: "--host", of: codeBoxAI, answer: onlyStdio},
@@ -112,7 +114,7 @@ type foreignFlags map[string]*string
 func (s *Settings) bindForeignFlags(fs *pflag.FlagSet) {
 	s.foreign = make(foreignFlags)
 	for _, n := range foreignNames {
-		if name, ok := strings.CutPrefix(n.name, "--"); ok {
+		if name, ok := strings.CutPrefix(n.name, "--"); ok && !n.taken {
 			s.foreign[n.name] = fs.String(name, "", n.answer)
 			_ = fs.MarkHidden(name)
 		}

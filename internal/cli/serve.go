@@ -162,12 +162,17 @@ func (s *Settings) engine(log *slog.Logger) *podman.Engine {
 
 func (s *Settings) sandboxConfig(engine sandbox.Engine, env map[string]string, log *slog.Logger) sandbox.Config {
 	defaults := sandbox.DefaultConfig()
+	mounts, err := s.mounts()
+	if err != nil {
+		log.Error("folders of this machine", "error", err) // not reached: the settings were checked
+	}
 	config := sandbox.Config{
-		Engine: engine, Kernels: s.kernels(), Env: env, Mask: secrets.New(s.withSecrets(env, os.LookupEnv)),
+		Engine: engine, Kernels: s.kernels(), Env: env, Mask: secrets.New(s.withSecrets(env, s.env.lookup)),
 		Limits: sandbox.Limits{
 			MemoryBytes: int64(s.MemoryLimit), CPUs: s.CPULimit, PIDs: s.PIDsLimit,
 			TmpBytes: int64(s.TmpSize), FileBytes: int64(min(s.FileLimit, s.VolumeLimit)), OpenFiles: defaults.Limits.OpenFiles,
 		},
+		Mounts:      mounts,
 		VolumeBytes: int64(s.VolumeLimit), VolumeFiles: s.VolumeFiles,
 		CodeBytes: int(s.CodeLimit), OutputBytes: int(s.OutputLimit), SpoolBytes: defaults.SpoolBytes,
 		RunTimeout: time.Duration(min(s.RunTimeout, s.MaxRunTimeout)), MaxRunTimeout: time.Duration(s.MaxRunTimeout),

@@ -64,6 +64,7 @@ type Settings struct {
 	DownloadTimeout   seconds
 	FetchURLs         bool
 	AllowHostDir      []string
+	Mounts            mountList
 
 	Network NetworkSettings
 
@@ -162,6 +163,7 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&s.AllowHostDir, "allow-host-dir", nil, "`folders` of this machine that files may be uploaded from and saved to")
 
 	s.Network.bind(fs)
+	fs.Var(&s.Mounts, "mount", "`folders` of this machine that code may read in /mnt/data/mounts, HOSTDIR:NAME, with ,rw behind it to write to")
 
 	s.SQLMaxBytes, s.SQLTimeout = 1<<30, seconds(time.Minute)
 	fs.IntVar(&s.SQLMaxInlineRows, "sql-max-inline-rows", 30, "rows of a query's result that an answer has; more go to a file")
@@ -347,6 +349,9 @@ func (s *Settings) check() error {
 		problems = append(problems, fmt.Errorf("--allow-host-dir: %w", err))
 	}
 	problems = append(problems, s.Packages.check())
+	if _, err := s.mounts(); err != nil {
+		problems = append(problems, fmt.Errorf("--mount: %w", err))
+	}
 	for name, value := range map[string]seconds{
 		"download-timeout": s.DownloadTimeout, "sql-timeout": s.SQLTimeout,
 		"run-timeout": s.RunTimeout, "max-run-timeout": s.MaxRunTimeout, "soft-wait": s.SoftWait,

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"maps"
-	"os"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
@@ -82,7 +81,7 @@ func (s *Settings) codeQueries(databases *tools.Databases) bool {
 
 // wayOut puts it together. Close it after the manager that uses it. The error is of the settings.
 func (s *Settings) wayOut(databases *tools.Databases) (*wayOut, error) {
-	network, err := s.networkOptions(os.LookupEnv)
+	network, err := s.networkOptions(s.env.lookup)
 	if err != nil {
 		return nil, usageError{err}
 	}

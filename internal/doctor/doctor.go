@@ -56,7 +56,8 @@ type Image struct {
 type Options struct {
 	Engine Engine // required
 	Images []Image
-	Limits sandbox.Limits // of the containers that are tried; zero: none
+	Limits sandbox.Limits  // of the containers that are tried; zero: none
+	Mounts []sandbox.Mount // that those containers see
 	// Labels are put on the containers that are tried, so that what a killed doctor left
 	// is found.
 	Labels map[string]string

@@ -207,7 +207,7 @@ func probe(ctx context.Context, opts Options, image Image) Check {
 	defer cancel()
 	err := try(limited, opts.Engine, sandbox.Spec{
 		Name: name, Volume: name, Labels: opts.Labels, Image: image.Ref,
-		Command: image.Language.Info().Hello, Limits: opts.Limits,
+		Command: image.Language.Info().Hello, Limits: opts.Limits, Mounts: opts.Mounts,
 	})
 	check.Found = fmt.Sprintf("started and answered in %d ms", time.Since(began).Milliseconds())
 	cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), opts.ProbeTimeout)

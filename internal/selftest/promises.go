@@ -18,6 +18,8 @@ type promise struct {
 	session bool
 	// host tells what doctor knows of this host's ability to hold the promise. Nil: every host can.
 	host func(podman.Info) doctor.Check
+	// needs tells whether there is anything to promise under these settings. Nil: there always is.
+	needs func(*tester) bool
 	// judge tries the attack. Nil: the attack is judged by its own verdict.
 	judge func(ctx context.Context, t *tester, row *Row, source attacks.Attack) error
 }
@@ -34,6 +36,7 @@ var promises = []promise{
 	{name: "readonly"},
 	{name: "network"},
 	{name: "mounts"},
+	{name: "folders", session: true, needs: func(t *tester) bool { return len(t.facts.Folders) > 0 }},
 	{name: "host_files"},
 	{name: "devices"},
 	{name: "kernel_files"},

@@ -116,6 +116,9 @@ type planned struct {
 func (t *tester) plan() []planned {
 	var plan []planned
 	for _, p := range promises {
+		if p.needs != nil && !p.needs(t) {
+			continue
+		}
 		for _, l := range sandbox.Languages {
 			if p.each && t.on(l.Language) {
 				plan = append(plan, planned{p, l.Language})

@@ -58,6 +58,13 @@ func newTester(o Options, info podman.Info) (*tester, error) {
 		Token:           "selftest-" + strings.ToLower(rand.Text()),
 		Given:           digests(c.Env), Withheld: withheld(o.Environ, c.Env),
 	}
+	for _, m := range c.Mounts {
+		place := sandbox.MountsDir + "/" + m.Name
+		t.facts.Mounts = append(t.facts.Mounts, place)
+		if !m.Writable {
+			t.facts.Folders = append(t.facts.Folders, place)
+		}
+	}
 	if err := t.layBait(); err != nil {
 		t.removeBait()
 		return nil, err

@@ -30,7 +30,19 @@ type Spec struct {
 	Command []string // argv of process 1, which the engine brings along
 	Env     map[string]string
 	Limits  Limits
+	Mounts  []Mount
 }
+
+// Mount is a folder of this machine that a container sees as Name below MountsDir. An engine that is on another machine
+// refuses to start a container with one, with ErrNotOnHost.
+type Mount struct {
+	Folder   string // absolute, with no link in its path
+	Name     string
+	Writable bool
+}
+
+// MountsDir is where a container has the folders of the host.
+const MountsDir = WorkDir + "/mounts"
 
 // WorkDir is where every container has its session's volume.
 const WorkDir = "/mnt/data"
@@ -106,4 +118,5 @@ var (
 	ErrContainerGone     = errors.New("container does not run")
 	ErrNoInterpreter     = errors.New("image has no such interpreter")
 	ErrArchitecture      = errors.New("no supervisor for this kind of processor")
+	ErrNotOnHost         = errors.New("the engine does not see this machine's folders")
 )

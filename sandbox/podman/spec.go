@@ -116,12 +116,12 @@ func storage(spec sandbox.Spec, host hostFacts) specgen.ContainerStorageConfig {
 		}},
 		// Every other place that can be written, each with its size. They count against
 		// the memory limit as well.
-		Mounts: []runtimespec.Mount{
+		Mounts: append([]runtimespec.Mount{
 			tmpfs("/tmp", cmp.Or(spec.Limits.TmpBytes, defaultTmpBytes), "mode=1777", "exec"),
 			tmpfs("/var/tmp", varTmpBytes, "mode=1777", "noexec"),
 			tmpfs("/dev/shm", shmBytes, "mode=1777", "noexec"),
 			tmpfs("/run", runBytes, "mode=0755", "noexec"),
-		},
+		}, hostFolders(spec.Mounts)...),
 		IpcNS: private(),
 		// Not where code can write: interpreters import from the folder that they start in. Kernels
 		// go to sandbox.WorkDir by themselves.
@@ -247,6 +247,23 @@ func tmpfs(path string, size int64, options ...string) runtimespec.Mount {
 		Source:      define.TypeTmpfs,
 		Options:     append(options, "rw", "nosuid", "nodev", "notmpcopyup", fmt.Sprintf("size=%d", size)),
 	}
+}
+
+// hostFolders are mounted without what is mounted below them: that would be neither read-only nor without devices. Nothing
+// that is mounted later on either side shows on the other.
+func hostFolders(mounts []sandbox.Mount) []runtimespec.Mount {
+	var list []runtimespec.Mount
+	for _, m := range mounts {
+		access := "ro"
+		if m.Writable {
+			access = "rw"
+		}
+		list = append(list, runtimespec.Mount{
+			Destination: sandbox.MountsDir + "/" + m.Name, Type: define.TypeBind, Source: m.Folder,
+			Options: []string{"bind", access, "nosuid", "nodev", "noexec", "private"},
+		})
+	}
+	return list
 }
 
 func private() specgen.Namespace {

@@ -37,6 +37,7 @@ func TestContainerSpec(t *testing.T) {
 		Limits: sandbox.Limits{
 			MemoryBytes: 1 << 30, CPUs: 1.5, PIDs: 256, TmpBytes: 256 << 20, FileBytes: 1 << 31, OpenFiles: 1024,
 		},
+		Mounts: []sandbox.Mount{{Folder: "/srv/data", Name: "data"}, {Folder: "/srv/results", Name: "out", Writable: true}},
 	}, hostFacts{seccompPath: "/state/seccomp.json", programs: "programs", ids: idSpace{rootless: true, count: MinIDs}, user: 12345})
 	text, err := json.MarshalIndent(spec, "", "  ")
 	if err != nil {

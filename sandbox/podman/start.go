@@ -75,6 +75,9 @@ func (e *Engine) startOn(ctx context.Context, spec sandbox.Spec) (*process, *lin
 }
 
 func (e *Engine) tryStart(ctx context.Context, l *link, spec sandbox.Spec) (*process, error) {
+	if len(spec.Mounts) > 0 && !l.onHost {
+		return nil, sandbox.ErrNotOnHost
+	}
 	conn := l.context(ctx)
 	space, err := l.idSpace(ctx)
 	if err != nil {

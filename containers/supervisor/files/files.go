@@ -101,6 +101,9 @@ func inWords(err error) *filewire.Error {
 	if errors.As(err, &told) {
 		return told
 	}
+	if errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EROFS) {
+		return refusal(filewire.InvalidPath, "it is in a folder of the host, which files are only read from")
+	}
 	var number syscall.Errno
 	if errors.As(err, &number) && codes[number] != "" {
 		return refusal(codes[number], number.Error())

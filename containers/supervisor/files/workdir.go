@@ -118,12 +118,16 @@ func (w *workDir) folder(names []forms, make bool) (fd int, found []string, err 
 }
 
 func (w *workDir) step(above int, name string, make bool) (int, error) {
-	fd, err := openAt(above, name, placeOnly|unix.O_DIRECTORY)
+	resolve := uint64(0)
+	if make { // nothing is written to what is mounted
+		resolve = unix.RESOLVE_NO_XDEV
+	}
+	fd, err := openResolved(above, name, placeOnly|unix.O_DIRECTORY, resolve)
 	if make && errors.Is(err, unix.ENOENT) {
 		if err := unix.Mkdirat(above, name, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
 			return -1, err
 		}
-		if fd, err = openAt(above, name, placeOnly|unix.O_DIRECTORY); errors.Is(err, unix.ENOENT) {
+		if fd, err = openResolved(above, name, placeOnly|unix.O_DIRECTORY, resolve); errors.Is(err, unix.ENOENT) {
 			return -1, refusal(filewire.InvalidPath, "a link in the path leads nowhere")
 		}
 	}
@@ -217,7 +221,11 @@ func (w *workDir) symlink(r filewire.Request) error {
 // openAt opens a name of a folder. Links of /proc, which lead to where no path does, are not followed where the
 // kernel knows them.
 func openAt(folder int, name string, flags int) (int, error) {
-	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_NO_MAGICLINKS}
+	return openResolved(folder, name, flags, 0)
+}
+
+func openResolved(folder int, name string, flags int, resolve uint64) (int, error) {
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_NO_MAGICLINKS | resolve}
 	fd, err := unix.Openat2(folder, name, &how)
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) { // gVisor, an old kernel or an old seccomp profile
 		return unix.Openat(folder, name, flags|unix.O_CLOEXEC, 0)

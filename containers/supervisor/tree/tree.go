@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package tree walks through the folders below one, which hostile code may change meanwhile. No link is followed,
-// and nothing is opened but folders.
+// nothing is opened but folders, and none where something else is mounted.
 package tree
 
 import (
@@ -51,6 +51,7 @@ type Walk struct {
 	// Pause is called now and then, and returns whether to go on. May be nil.
 	Pause func() bool
 
+	device  uint64 // of the root
 	entries int
 	missed  bool // something was not seen
 	ended   bool
@@ -74,6 +75,10 @@ func (w *Walk) Run(root int) (complete bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	var s unix.Stat_t
+	if err := unix.Fstat(fd, &s); err == nil {
+		w.device = s.Dev
+	}
 	w.list(&Dir{FD: fd})
 	return !w.missed, nil
 }
@@ -81,9 +86,25 @@ func (w *Walk) Run(root int) (complete bool, err error) {
 const folderFlags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 
 func (w *Walk) open(dir int, name string) (int, error) {
-	fd, err := unix.Openat(dir, name, folderFlags, 0)
+	fd, err := w.openHere(dir, name)
 	if errors.Is(err, unix.EACCES) && w.Unlock && unlock(dir, name) == nil {
-		fd, err = unix.Openat(dir, name, folderFlags, 0)
+		fd, err = w.openHere(dir, name)
+	}
+	return fd, err
+}
+
+// openHere opens a folder that is no mount: EXDEV where it is one.
+func (w *Walk) openHere(dir int, name string) (int, error) {
+	fd, err := unix.Openat2(dir, name, &unix.OpenHow{Flags: folderFlags, Resolve: unix.RESOLVE_NO_XDEV})
+	if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
+		return fd, err
+	}
+	// gVisor, where each mount is a device of its own, an old kernel or an old seccomp profile.
+	fd, err = unix.Openat(dir, name, folderFlags, 0)
+	var s unix.Stat_t
+	if err == nil && w.device != 0 && unix.Fstat(fd, &s) == nil && s.Dev != w.device {
+		_ = unix.Close(fd)
+		return -1, unix.EXDEV
 	}
 	return fd, err
 }
@@ -137,7 +158,7 @@ func (w *Walk) visit(dir *Dir, name []byte, kind byte) {
 	below := string(name)
 	fd, err := w.open(dir.FD, below)
 	if err != nil {
-		w.missed = true
+		w.missed = w.missed || !errors.Is(err, unix.EXDEV)
 		return
 	}
 	w.list(&Dir{FD: fd, Path: dir.Join(below), Depth: dir.Depth + 1})

@@ -42,7 +42,7 @@ func TestSelftest(t *testing.T) {
 	state := t.TempDir()
 	s := start(t, setup{stateDir: state})
 	s.py("beside = 41")
-	cmd := selftestCommand(state, "--json", "--pass-through-env", "API_KEY")
+	cmd := selftestCommand(state, "--json", "--pass-through-env", "API_KEY", "--mount", sharedFolder(t)+":shared")
 	var logged strings.Builder
 	cmd.Stderr = &logged
 	out, err := cmd.Output()
@@ -65,6 +65,9 @@ func TestSelftest(t *testing.T) {
 	}
 	if !report.OK || len(report.Rows) < 30 {
 		t.Errorf("ok is %v, with %d rows", report.OK, len(report.Rows))
+	}
+	if len(seen["folders"]) != 1 {
+		t.Error("the folder of the host was not attacked")
 	}
 	for _, name := range []string{"environment", "secrets", "take_over", "volume", "volume_files", "process_one", "signals", "frames"} {
 		if !slices.Equal(seen[name], []string{"python", "javascript"}) {

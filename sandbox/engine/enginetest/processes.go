@@ -113,6 +113,9 @@ func (p *Processes) Start(ctx context.Context, spec engine.Spec) (engine.Process
 	if spec.Name == "" || spec.Volume == "" || len(spec.Command) == 0 || strings.Contains(spec.Name+spec.Volume, "/") {
 		return nil, errors.New("a container needs a command, and a name and a volume that are no paths")
 	}
+	if len(spec.Mounts) > 0 {
+		return nil, engine.ErrNotOnHost
+	}
 	if _, err := p.Image(ctx, spec.Image); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,89 @@
+//go:build unix
+
+package podman
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// hostFolder is a folder that everybody may read, as all of what is above it.
+func hostFolder(t *testing.T, mode os.FileMode) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "csm-mount-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	for path, mode := range map[string]os.FileMode{"open.txt": 0o666, "closed.txt": 0o600, "run.sh": 0o755} {
+		if err := os.WriteFile(filepath.Join(folder, path), []byte("#!/bin/sh\necho "+path), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(filepath.Join(folder, path), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(folder, mode); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+const tryMount = `
+import errno, os, subprocess
+def tried(what):
+    try:
+        return what() or "done"
+    except OSError as err:
+        return errno.errorcode[err.errno]
+m = "/mnt/data/mounts/m/"
+print(tried(lambda: open(m + "open.txt").read().split()[-1]), tried(lambda: open(m + "closed.txt").read()),
+      tried(lambda: subprocess.run([m + "run.sh"]).returncode), tried(lambda: open(m + "new.txt", "w").close()),
+      tried(lambda: open(m + "open.txt", "a").close()), tried(lambda: os.mkdir("/mnt/data/mounts/other")))
+`
+
+func TestFoldersOfTheHost(t *testing.T) {
+	for name, test := range map[string]struct {
+		mode     os.FileMode
+		writable bool
+		want     string
+	}{
+		"read-only, though everybody may write":   {0o777, false, "open.txt EACCES EACCES EROFS EROFS EACCES\n"},
+		"read-only":                               {0o755, false, "open.txt EACCES EACCES EROFS EROFS EACCES\n"},
+		"writable":                                {0o777, true, "open.txt EACCES EACCES done done EACCES\n"},
+		"writable, but not to everybody":          {0o755, true, "open.txt EACCES EACCES EACCES done EACCES\n"},
+		"not even readable by everybody, as said": {0o700, false, "EACCES EACCES EACCES EACCES EACCES EACCES\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := python(t, tryMount)
+			folder := hostFolder(t, test.mode)
+			spec.Mounts = []sandbox.Mount{{Folder: folder, Name: "m", Writable: test.writable}}
+			if got := output(t, spec); got != test.want {
+				t.Errorf("got  %swant %s", got, test.want)
+			}
+			_, err := os.Stat(filepath.Join(folder, "new.txt"))
+			if written := err == nil; written != (test.writable && test.mode == 0o777) {
+				t.Errorf("new.txt is there: %v", written)
+			}
+		})
+	}
+}
+
+// An engine elsewhere would mount what has the same path there.
+func TestAnEngineElsewhereHasNoFoldersOfTheHost(t *testing.T) {
+	spec := python(t, "print('started')")
+	spec.Mounts = []sandbox.Mount{{Folder: hostFolder(t, 0o755), Name: "m"}}
+	l, err := testEngine.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := &link{conn: l.conn, address: "tcp://elsewhere"}
+	if _, err := testEngine.tryStart(t.Context(), elsewhere, spec); !errors.Is(err, sandbox.ErrNotOnHost) {
+		t.Errorf("got %v", err)
+	}
+}
