@@ -35,6 +35,9 @@ type SessionInfo struct {
 	Kernels  []KernelInfo
 	Created  time.Time
 	LastUsed time.Time
+	// Limits are those in force, and Limited whether they are the session's own.
+	Limits  SessionLimits
+	Limited bool
 	// SizeBytes is what the session's files take; nil where no kernel is there to count them.
 	SizeBytes *int64
 }
@@ -47,6 +50,7 @@ func (s *session) info(fallback string, kept []Language) SessionInfo {
 		ID: s.id, Default: s.id == fallback, Named: s.named, Owner: OwnerThis,
 		Created: s.created, LastUsed: s.lastUsed,
 	}
+	info.limit(s.limits.SessionLimits, s.config)
 	if s.active > 0 {
 		info.LastUsed = time.Now()
 	}
@@ -62,6 +66,11 @@ func (s *session) info(fallback string, kept []Language) SessionInfo {
 	}
 	sortKernels(info.Kernels)
 	return info
+}
+
+// limit tells of a session's own limits, where it has some.
+func (i *SessionInfo) limit(own SessionLimits, c *Config) {
+	i.Limits, i.Limited = inForce(own, c), own != SessionLimits{}
 }
 
 func (l *slot) info(kept bool) KernelInfo {
@@ -162,6 +171,7 @@ func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) 
 	if info.Owner == OwnerNone {
 		as := newSession(id, true, nil, &m.config, &m.images)
 		as.resumed, as.record = true, state.LoadRecord(m.config.StateDir, id)
+		as.limits.recorded(as.record)
 		kept := as.kept(ctx, left)
 		info.Kernels = slices.DeleteFunc(info.Kernels, func(k KernelInfo) bool { return !slices.Contains(kept, k.Language) })
 	}
@@ -197,6 +207,7 @@ func (m *Manager) Known() []SessionInfo {
 func (m *Manager) unborn() SessionInfo {
 	now := time.Now()
 	info := SessionInfo{Default: true, Owner: OwnerThis, Created: now, LastUsed: now}
+	info.limit(SessionLimits{}, &m.config)
 	for language := range m.config.Kernels {
 		info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "not started"})
 	}
@@ -252,9 +263,12 @@ func (m *Manager) Sessions(ctx context.Context) ([]SessionInfo, error) {
 // sweep removes it.
 func (l *leftover) info(config *Config, id string) (SessionInfo, bool) {
 	info := SessionInfo{ID: id, Named: l.named, Owner: OwnerOther, Created: l.newest, LastUsed: l.newest}
+	var own ownLimits
 	if r := state.LoadRecord(config.StateDir, id); r != nil {
 		info.Created = r.Created
+		own.recorded(r)
 	}
+	info.limit(own.SessionLimits, config)
 	busy := busyWith(config, id)
 	lock, err := state.Take(config.StateDir, id)
 	if err != nil {

@@ -22,7 +22,7 @@ func InstallLog(language Language) string { return ".packages/" + string(languag
 
 // Install has packages installed into a session, as their ecosystem's installer takes them, which was checked by the caller.
 // It is a run of an interpreter of its own, and is not in the history. See Installed for what came of it.
-func (m *Manager) Install(session string, language Language, packages []string, timeout time.Duration) (*Run, error) {
+func (m *Manager) Install(session string, language Language, packages []string, limits SessionLimits, timeout time.Duration) (*Run, error) {
 	program := m.config.Kernels[language].Install
 	list, err := json.Marshal(packages)
 	if err != nil {
@@ -33,7 +33,7 @@ func (m *Manager) Install(session string, language Language, packages []string, 
 	if language == JavaScript {
 		code = fmt.Sprintf("await require(%q).install(%s, %q)", program, list, log)
 	}
-	return m.Run(RunOptions{SessionID: session, Language: language, Code: code, Timeout: timeout, Fresh: true, Unlisted: true})
+	return m.Run(RunOptions{SessionID: session, Language: language, Code: code, Limits: limits, Timeout: timeout, Fresh: true, Unlisted: true})
 }
 
 // Installed reads what came of an installation that has completed: what was installed, sorted, and the requirements that

@@ -254,13 +254,13 @@ func (k *kernel) run(r *Run) (protocol.Done, error) {
 	answer := k.follow(r)
 	err := k.send(protocol.Request{
 		Type: "run", ID: r.ID, Code: r.options.Code, Fresh: r.options.Fresh,
-		TimeoutMS: r.options.Timeout.Milliseconds(), GraceMS: interruptGrace.Milliseconds(), LingerMS: k.limits.Linger.Milliseconds(),
+		TimeoutMS: r.timeout().Milliseconds(), GraceMS: interruptGrace.Milliseconds(), LingerMS: k.limits.Linger.Milliseconds(),
 	})
 	if err != nil {
 		k.leave(r)
 		return protocol.Done{}, err
 	}
-	return k.await(r, answer, r.options.Timeout)
+	return k.await(r, answer, r.timeout())
 }
 
 // follow has frames taken for r.

@@ -26,6 +26,11 @@ func (s *session) perform(run *Run, turn turn) (res *Result, err error) {
 	if err := turn.wait(run); err != nil {
 		return s.notInTurn(run, err)
 	}
+	for _, note := range append(s.ask(run.options.Limits), s.bound(run)) {
+		if note != "" {
+			run.note(note)
+		}
+	}
 	k, err := s.kernel(slot, run.note, false)
 	if err == nil && !run.options.Fresh && slot.adopted.Load() != nil {
 		// The kernel was busy when it was taken over, and may not outlive what it was busy with.

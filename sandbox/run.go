@@ -18,6 +18,7 @@ type RunOptions struct {
 	Language  Language
 	Code      string
 	Timeout   time.Duration // zero: Config.RunTimeout; clamped to Config.MaxRunTimeout
+	Limits    SessionLimits // of the session, where it has no container yet; lowered to the server's
 	Fresh     bool          // in an interpreter of its own, which ends with the run
 	// Unlisted: the code is the server's own, and is not written to the history.
 	Unlisted bool
@@ -42,6 +43,7 @@ type Run struct {
 	Language  Language
 
 	options RunOptions
+	most    time.Duration // that its session allows; zero: not known yet
 	config  *Config
 	code    string          // with the secrets masked, for histories and other calls
 	earlier bool            // it was begun by a server before this one

@@ -52,6 +52,7 @@ type session struct {
 	lock     *state.Lock // nil before it is open
 	created  time.Time
 	resumed  bool // an earlier server left files, and maybe containers, under this id
+	limits   ownLimits
 	slots    map[Language]*slot
 	runs     []*Run // oldest first
 	active   int    // runs that are queued or going on, and other uses
@@ -98,6 +99,7 @@ func (s *session) begin(lock *state.Lock, resumed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lock, s.resumed, s.created = lock, resumed, created
+	s.limits.recorded(s.record)
 	s.runs = append(earlier, s.runs...)
 	s.touch()
 }

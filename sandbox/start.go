@@ -121,6 +121,7 @@ func (s *session) startKernel(l *slot, warm bool) (*kernel, error) {
 		s.images.forget(setting.Image)
 		return nil, engineFault(err, l.language, setting)
 	}
+	s.settleLimits()
 	s.noteSettings(l.language, setting, image)
 	k := newKernel(proc, s.wireLimits(), s.config.Logger.With("session", s.id, "language", l.language))
 	k.serveOut = s.serveOut
@@ -172,7 +173,7 @@ func (s *session) spec(language Language, setting KernelConfig, image ImageInfo)
 		Arch:    image.Arch,
 		Command: setting.Command,
 		Env:     s.outEnvironment(),
-		Limits:  s.config.Limits,
+		Limits:  s.containerLimits(),
 		Mounts:  s.config.Mounts,
 	}
 }
@@ -220,7 +221,7 @@ func (s *session) noteSettings(language Language, setting KernelConfig, image Im
 func (s *session) settingsKey(setting KernelConfig, image ImageInfo) (string, error) {
 	text, err := json.Marshal([]any{
 		s.record.Token, image.ID, setting.Image, setting.Command,
-		s.config.Limits, s.config.Mounts, s.outEnvironment(), s.certificates, s.config.Env, s.config.VolumeBytes, s.config.VolumeFiles, s.wireLimits(), s.config.IdleTimeout,
+		s.containerLimits(), s.config.Mounts, s.outEnvironment(), s.certificates, s.config.Env, s.config.VolumeBytes, s.config.VolumeFiles, s.wireLimits(), s.config.IdleTimeout,
 	})
 	if err != nil {
 		return "", err

@@ -196,7 +196,7 @@ func (s *session) rejoin(run *Run, l *slot, lost *kernel) (*kernel, protocol.Don
 		return lost, protocol.Done{}, errKernelGone
 	}
 	if answer := k.answerTo(run); answer != nil {
-		done, err := k.await(run, answer, run.options.Timeout)
+		done, err := k.await(run, answer, run.timeout())
 		return k, done, err
 	}
 	done, err := k.run(run) // the supervisor has never heard of it

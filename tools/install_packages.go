@@ -76,7 +76,7 @@ func (d *Deps) handleInstall(ctx context.Context, p *params) (*render.Answer, er
 	if len(packages) == 0 {
 		return nil, fault.New(fault.InvalidArgument, "Name at least one package.", "packages is empty.")
 	}
-	run, err := d.install(language, packages, session)
+	run, err := d.install(language, packages, session, sandbox.SessionLimits{})
 	stdio.Settled(ctx)
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (d *Deps) handleInstall(ctx context.Context, p *params) (*render.Answer, er
 }
 
 // install begins the installation of packages that may be. The error is a fault.
-func (d *Deps) install(language sandbox.Language, packages []string, session string) (*sandbox.Run, error) {
+func (d *Deps) install(language sandbox.Language, packages []string, session string, limits sandbox.SessionLimits) (*sandbox.Run, error) {
 	if len(packages) > mostPackages {
 		return nil, fault.New(fault.InvalidArgument, "Install them in several calls.", "There are %d packages, and %d are the most in one call.", len(packages), mostPackages)
 	}
@@ -126,13 +126,13 @@ func (d *Deps) install(language sandbox.Language, packages []string, session str
 			return nil, err
 		}
 	}
-	return d.Manager.Install(session, language, checked, d.Packages.Timeout)
+	return d.Manager.Install(session, language, checked, limits, d.Packages.Timeout)
 }
 
 // installed installs what a run depends on, and waits for it as long as a call waits. A result is of an installation
 // that goes on. The error is a fault, or the end of ctx.
 func (d *Deps) installed(ctx context.Context, o sandbox.RunOptions, packages []string) (*sandbox.Result, error) {
-	run, err := d.install(o.Language, packages, o.SessionID)
+	run, err := d.install(o.Language, packages, o.SessionID, o.Limits)
 	if err != nil {
 		return nil, err
 	}

@@ -33,6 +33,14 @@ type sessionMeta struct {
 type sessionFields struct {
 	sessionMeta
 	Kernels []kernelFields `json:"kernels,omitempty"`
+	// OwnLimits are the limits in force, where they are the session's own.
+	OwnLimits *ownLimitFields `json:"own_limits,omitempty"`
+}
+
+type ownLimitFields struct {
+	MemoryMB       int64   `json:"memory_mb"`
+	CPUs           float64 `json:"cpus"`
+	TimeoutSeconds float64 `json:"timeout_seconds"`
 }
 
 type sessionList struct {
@@ -106,6 +114,9 @@ func (s sessionFields) String() string {
 	if s.SizeBytes != nil {
 		text += ", " + humanize.Bytes(uint64(max(*s.SizeBytes, 0)))
 	}
+	if l := s.OwnLimits; l != nil {
+		text += fmt.Sprintf("; limits %d MiB, %v CPUs, runs of %v s", l.MemoryMB, l.CPUs, l.TimeoutSeconds)
+	}
 	return text
 }
 
@@ -134,6 +145,9 @@ func describe(info sandbox.SessionInfo, now time.Time) sessionFields {
 	}}
 	for _, k := range info.Kernels {
 		f.Kernels = append(f.Kernels, kernelFields(k))
+	}
+	if info.Limited {
+		f.OwnLimits = &ownLimitFields{info.Limits.MemoryBytes >> 20, info.Limits.CPUs, info.Limits.RunTimeout.Seconds()}
 	}
 	return f
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
 )
 
@@ -179,6 +180,49 @@ func (p *params) seconds(name string) time.Duration {
 		return 0
 	}
 	return max(time.Millisecond, time.Duration(min(n, 1e6)*float64(time.Second)))
+}
+
+// limits reads an object of a session's limits; absent is none.
+func (p *params) limits(name string) sandbox.SessionLimits {
+	value := p.plain(name)
+	given, ok := value.(map[string]any)
+	if !ok && value != nil {
+		p.fail("%s is %s and must be an object of %s, %s and %s.", name, kind(value), limitMemory, limitCPUs, limitTimeout)
+	}
+	inner := &params{given: given}
+	limits := sandbox.SessionLimits{
+		MemoryBytes: int64(inner.positive(limitMemory) * (1 << 20)), CPUs: inner.positive(limitCPUs), RunTimeout: inner.seconds(limitTimeout),
+	}
+	for unknown := range given {
+		if !slices.Contains(inner.known, unknown) {
+			inner.fail("%s has no %q: it may have %s.", name, text.Shorten(unknown, 40), list(inner.known))
+		}
+	}
+	if p.first == nil {
+		p.first = inner.first
+	}
+	return limits
+}
+
+// The names in an object of limits.
+const (
+	limitMemory  = "memory_mb"
+	limitCPUs    = "cpus"
+	limitTimeout = "timeout_seconds"
+)
+
+// positive reads a number above zero; absent is zero.
+func (p *params) positive(name string) float64 {
+	value := p.plain(name)
+	if value == nil {
+		return 0
+	}
+	n, ok := value.(float64)
+	if !ok || !(n > 0) || n > 1<<40 {
+		p.fail("%s is %v and must be a number above 0.", name, value)
+		return 0
+	}
+	return n
 }
 
 // lowered is the note that a number was above the most that counts here; empty where it was not.

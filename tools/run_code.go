@@ -20,8 +20,8 @@ import (
 var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 	sandbox.Python: func(d *Deps) (string, string) {
 		return sentences(
-			"Run Python in a persistent, isolated session and return output, the last value, figures and new files.",
-			"Variables, imports and files in /mnt/data stay for later calls.",
+			"Run Python in a persistent, isolated session; return output, last value, figures and new files.",
+			"Variables, imports and files in /mnt/data stay.",
 			d.ofImage(sandbox.Python, "IPython syntax works (magics, !cmd, top-level await).",
 				"Top-level await works, and IPython syntax (magics, !cmd) where the image has IPython."),
 			d.network(),
@@ -33,8 +33,8 @@ var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 	sandbox.JavaScript: func(d *Deps) (string, string) {
 		return sentences(
 			"Run "+d.ofImage(sandbox.JavaScript, "JavaScript or TypeScript", "JavaScript, and TypeScript where the image can,")+
-				" with Node.js in a persistent, isolated session and return output, the last value and new files.",
-			"Variables and files in /mnt/data stay for later calls; const, let and class may be declared again.",
+				" with Node.js in a persistent, isolated session; return output, last value, new files.",
+			"Variables and files in /mnt/data stay; const, let, class may be redeclared.",
 			"Top-level await and import work.", d.network(),
 			d.mountsOf(),
 			d.packagesOf(sandbox.JavaScript, "lodash, mathjs, exceljs, sharp and more"),
@@ -111,16 +111,18 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 			mcp.WithToolTitle("Run "+language.Title), mcp.WithDescription(description),
 			mcp.WithString("code", mcp.Required(), mcp.Description(code)),
 			sessionParam(),
-			mcp.WithNumber("timeout_seconds", mcp.Description(fmt.Sprintf("Stop after this time, %v by default and at most %v; variables stay.",
+			mcp.WithNumber("timeout_seconds", mcp.Description(fmt.Sprintf("%v by default, at most %v.",
 				config.RunTimeout.Seconds(), config.MaxRunTimeout.Seconds()))),
-			mcp.WithBoolean("fresh", mcp.Description("New interpreter: same files, no variables.")),
+			mcp.WithObject("limits", func(schema map[string]any) { delete(schema, "properties") }, // the description has them, in less
+				mcp.Description("New session's "+limitMemory+", "+limitCPUs+", "+limitTimeout)),
+			mcp.WithBoolean("fresh", mcp.Description("New interpreter, same files.")),
 			dependencies,
 			hints(false), loadedAtOnce,
 		),
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
 			options := sandbox.RunOptions{
 				Language: language.Language, Code: p.required("code"), SessionID: p.text("session_id"),
-				Timeout: p.seconds("timeout_seconds"), Fresh: p.flag("fresh"),
+				Timeout: p.seconds("timeout_seconds"), Limits: p.limits("limits"), Fresh: p.flag("fresh"),
 			}
 			var missing []string
 			if d.Packages != nil {

@@ -125,7 +125,7 @@ func (d *Deps) infoFields(info sandbox.SessionInfo) infoFields {
 	return infoFields{
 		sessionFields: describe(info, time.Now()), Mounts: mounts,
 		WorkDir: sandbox.WorkDir, InputDir: sandbox.WorkDir + "/input", OutputDir: sandbox.WorkDir + "/output",
-		Network: cmp.Or(d.Network, "none"), Limits: d.limits(),
+		Network: cmp.Or(d.Network, "none"), Limits: d.limitsOf(info),
 	}
 }
 
@@ -144,6 +144,14 @@ func (d *Deps) imagePackages(ctx context.Context) map[sandbox.Language]map[strin
 		packages[e.Language] = e.Packages
 	}
 	return packages
+}
+
+// limitsOf reports what holds for a session, which may have limits of its own.
+func (d *Deps) limitsOf(info sandbox.SessionInfo) limitFields {
+	l := d.limits()
+	l.MemoryBytes, l.CPUs, l.MaxRunSeconds = info.Limits.MemoryBytes, info.Limits.CPUs, info.Limits.RunTimeout.Seconds()
+	l.RunSeconds = min(l.RunSeconds, l.MaxRunSeconds)
+	return l
 }
 
 // limits reports what holds for every session of this server.

@@ -33,10 +33,19 @@ type Record struct {
 	// Settings has by language a key of what the running container was made with, so that a server with
 	// other limits or secrets does not go on with it.
 	Settings map[string]string `json:"settings,omitempty"`
+	// Limits are the session's own; nil: it has the server's.
+	Limits *Limits `json:"limits,omitempty"`
 	// IdleSeconds is how long the session stays unused, by the server that had it last.
 	IdleSeconds float64 `json:"idle_seconds,omitempty"`
 	// Authority is what Config.WayOut keeps with the session: the key of a certificate authority that its code trusts.
 	Authority []byte `json:"authority,omitempty"`
+}
+
+// Limits bound one session. Zero: no limit of its own.
+type Limits struct {
+	MemoryBytes int64         `json:"memory_bytes,omitempty"` // of each container, swap included
+	CPUs        float64       `json:"cpus,omitempty"`
+	RunTimeout  time.Duration `json:"run_timeout_ns,omitempty"` // the longest that a run may take
 }
 
 const recordFile = "session.json"
