@@ -40,7 +40,7 @@ func TestLimitsOfASession(t *testing.T) {
 				t.Errorf("notes: %q", notes)
 			}
 			info, err := m.Session(context.Background(), "limited")
-			if err != nil || info.Limits != (SessionLimits{test.memory, test.cpus, test.longest}) || info.Limited != (test.asked != SessionLimits{}) {
+			if err != nil || info.Limits != (SessionLimits{MemoryBytes: test.memory, CPUs: test.cpus, RunTimeout: test.longest}) || info.Limited != (test.asked != SessionLimits{}) {
 				t.Errorf("it tells %+v, %v, %v", info.Limits, info.Limited, err)
 			}
 		})

@@ -189,12 +189,12 @@ func TestNoFileOfVariablesOfTheWorkingDirectory(t *testing.T) {
 }
 
 func TestSettingsInForce(t *testing.T) {
-	variables := writeFile(t, "x.env", "KEY=abcdef123\nSANDBOX_SQL_MAIN=postgres://u:hunter22222@h/db\nEXEC_TIMEOUT=9\nPORT=80\n")
+	variables := writeFile(t, "x.env", "KEY=abcdef123\nAPI_KEY=abcdefSECRET\nSANDBOX_SQL_MAIN=postgres://u:hunter22222@h/db\nEXEC_TIMEOUT=9\nPORT=80\n")
 	s := &Settings{}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.bind(flags)
 	s.bindForeignFlags(flags)
-	if err := flags.Parse([]string{"--env-file=" + variables, "--engine-url=tcp://u:hunter22222@h:1", "--pass-through-env=KEY,ABSENT"}); err != nil {
+	if err := flags.Parse([]string{"--env-file=" + variables, "--secret=API_KEY@api.example.com", "--engine-url=tcp://u:hunter22222@h:1", "--pass-through-env=KEY,ABSENT"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.load(flags, func(string) (string, bool) { return "", false }); err != nil {
@@ -206,6 +206,7 @@ func TestSettingsInForce(t *testing.T) {
 		{"max-sessions", "10", "default", "", ""},
 		{"engine-url", "tcp://u:xxxxx@h:1", "flag", "", ""},
 		{"KEY", maskedValue, "environment", "KEY", variables},
+		{"API_KEY", maskedValue, "environment", "API_KEY", variables},
 		{"ABSENT", "", "environment", "ABSENT", ""},
 		{"SANDBOX_SQL_MAIN", maskedValue, "environment", "SANDBOX_SQL_MAIN", variables},
 	} {
@@ -229,7 +230,7 @@ func TestSettingsInForce(t *testing.T) {
 			t.Errorf("got\n%s", text)
 		}
 	}
-	if want := "EXEC_TIMEOUT in " + variables; !strings.Contains(table.String(), want) || !strings.Contains(table.String(), "4 of") {
+	if want := "EXEC_TIMEOUT in " + variables; !strings.Contains(table.String(), want) || !strings.Contains(table.String(), "5 of") {
 		t.Errorf("without %q:\n%s", want, table.String())
 	}
 }

@@ -67,7 +67,7 @@ func inForceFrom(name, value string, o origin) settingInForce {
 // maskedValue stands for a value that is a secret.
 const maskedValue = "•••"
 
-// inForce returns all settings of a command line, and the variables that code or databases get.
+// inForce returns all settings of a command line, and the variables that code, databases or other hosts get.
 func (s *Settings) inForce(flags *pflag.FlagSet) inForce {
 	all := inForce{Settings: []settingInForce{}, Variables: []settingInForce{}, Notes: append([]Note{}, s.notes...)}
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -79,6 +79,10 @@ func (s *Settings) inForce(flags *pflag.FlagSet) inForce {
 	sources, _ := sql.Sources(s.env.environ(), isSetting) // doctor without --config tells what is wrong with one
 	for _, source := range sources {
 		names = append(names[:len(names):len(names)], source.Variable)
+	}
+	network, _ := s.Network.parse() // as above
+	for _, secret := range network.Secrets {
+		names = append(names, secret.Name)
 	}
 	for _, name := range names {
 		variable := inForceFrom(name, "", origin{From: fromEnvironment, Variable: name})
