@@ -99,7 +99,7 @@ func (m *Manager) npmPackages(ctx context.Context, sessionID string) (list []Pac
 	if err != nil {
 		return nil
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	var lock struct {
 		Packages map[string]struct{ Version string }
 	}

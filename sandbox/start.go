@@ -124,7 +124,7 @@ func (s *session) startKernel(l *slot, warm bool) (*kernel, error) {
 	s.settleLimits()
 	s.noteSettings(l.language, setting, image)
 	k := newKernel(proc, s.wireLimits(), s.config.Logger.With("session", s.id, "language", l.language))
-	k.serveOut = s.serveOut
+	k.serveOut = s.outlet()
 	k.begin(s.init(setting, warm))
 	return k, nil
 }

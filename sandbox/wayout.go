@@ -76,9 +76,12 @@ func (s *session) outPort() int {
 	return WayOutPort
 }
 
-// serveOut serves a connection of one of the session's containers, and closes it.
-func (s *session) serveOut(k *kernel, conn net.Conn) {
-	s.config.WayOut.Serve(s.ctx, s.id, k.current(), conn)
+// outlet returns what serves the connections of one of the session's containers; nil where there is nothing.
+func (s *session) outlet() func(*kernel, net.Conn) {
+	if s.config.WayOut == nil {
+		return nil
+	}
+	return func(k *kernel, conn net.Conn) { s.config.WayOut.Serve(s.ctx, s.id, k.current(), conn) }
 }
 
 // acceptOut serves the streams that the container opens, until the connection ends.

@@ -43,10 +43,10 @@ type installFields struct {
 func (d *Deps) installPackages() tool {
 	definition := mcp.NewTool("install_packages",
 		mcp.WithToolTitle("Install packages"),
-		mcp.WithDescription(sentences("Install packages into the session: from PyPI for Python, from npm for JavaScript. Running kernels can import them at once.", d.Packages.Summary)),
-		mcp.WithString("language", mcp.Required(), mcp.Enum(d.languages()...)),
+		mcp.WithDescription(sentences("Install packages from PyPI (Python) or npm (JavaScript) into the session; its kernels can import them at once.", d.Packages.Summary)),
+		mcp.WithString("language", mcp.Required(), mcp.Description("Of the packages."), mcp.Enum(d.languages()...)),
 		mcp.WithArray("packages", mcp.Required(), mcp.WithStringItems(),
-			mcp.Description("Such as polars or polars>=1.0 for Python, lodash or lodash@4 for JavaScript; or wheels and tarballs in /mnt/data.")),
+			mcp.Description("Such as polars>=1.0 or lodash@4, or files below /mnt/data.")),
 		sessionParam(), hints(false))
 	definition.Annotations.OpenWorldHint = mcp.ToBoolPtr(true)
 	definition.Annotations.IdempotentHint = mcp.ToBoolPtr(true)

@@ -55,10 +55,10 @@ func (d *Deps) readArtifact() tool {
 	options := []mcp.ToolOption{
 		mcp.WithToolTitle("Read a file"),
 		mcp.WithDescription("Return a file of the code sandbox: text as text, an image or audio as such, others attached when small. " +
-			"Long text comes in parts, and the answer says where to go on. To work with data, read it with code instead."),
+			"Long text comes in parts, and the answer says where to go on."),
 		mcp.WithString("path", mcp.Required(), mcp.Description("Such as output/report.csv, below "+sandbox.WorkDir+".")),
 		mcp.WithNumber("offset", mcp.Description("Units to pass over.")),
-		mcp.WithNumber("limit", mcp.Description("Units to return, at least 1.")),
+		mcp.WithNumber("limit", mcp.Description("Units to return.")),
 		mcp.WithString("as", mcp.Enum("auto", "text"), mcp.Description("text: an office document or PDF as text, an archive as a list.")),
 		mcp.WithString("unit", mcp.Enum("lines", "bytes"), mcp.Description("Of offset and limit; by default lines for text, else bytes.")),
 	}

@@ -26,19 +26,17 @@ var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 				"Top-level await works, and IPython syntax (magics, !cmd) where the image has IPython."),
 			d.network(),
 			d.mountsOf(),
-			d.packagesOf(sandbox.Python, "numpy, pandas, matplotlib, scipy, scikit-learn and more"),
-			"Save files to show in output/.",
+			d.packagesOf(sandbox.Python, "numpy, pandas, matplotlib, scikit-learn and more"),
 		), "As in a notebook cell."
 	},
 	sandbox.JavaScript: func(d *Deps) (string, string) {
 		return sentences(
 			"Run "+d.ofImage(sandbox.JavaScript, "JavaScript or TypeScript", "JavaScript, and TypeScript where the image can,")+
-				" with Node.js in a persistent, isolated session; return output, last value, new files.",
-			"Variables and files in /mnt/data stay; const, let, class may be redeclared.",
+				" (Node.js) in a persistent, isolated session; return output, last value, new files.",
+			"Variables and files in /mnt/data stay; const may be redeclared.",
 			"Top-level await and import work.", d.network(),
 			d.mountsOf(),
 			d.packagesOf(sandbox.JavaScript, "lodash, mathjs, exceljs, sharp and more"),
-			"Save files to show in output/.",
 		), "As in a REPL."
 	},
 }
@@ -81,12 +79,8 @@ func (d *Deps) packagesOf(language sandbox.Language, some string) string {
 	if !d.exists(list) {
 		list = "sandbox://environments"
 	}
-	more := ""
-	if d.Packages != nil {
-		more = " install_packages adds others."
-	}
-	return d.ofImage(language, some+" are installed; "+list+" lists them.",
-		list+" lists the installed packages where the image names them; else look with code.") + more
+	return d.ofImage(language, some+" are installed.",
+		list+" lists the installed packages where the image names them; else look with code.")
 }
 
 // network says what code can reach.
@@ -102,7 +96,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 	description, code := codeTools[language.Language](d)
 	dependencies := func(*mcp.Tool) {}
 	if d.Packages != nil {
-		dependencies = mcp.WithArray("dependencies", mcp.WithStringItems(), mcp.Description("Packages to install first, where they are missing."))
+		dependencies = mcp.WithArray("dependencies", mcp.WithStringItems(), mcp.Description("Packages to install first."))
 	}
 	return tool{
 		output:  mcp.WithOutputSchema[render.RunFields](),
@@ -114,7 +108,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 			mcp.WithNumber("timeout_seconds", mcp.Description(fmt.Sprintf("%v by default, at most %v.",
 				config.RunTimeout.Seconds(), config.MaxRunTimeout.Seconds()))),
 			mcp.WithObject("limits", func(schema map[string]any) { delete(schema, "properties") }, // the description has them, in less
-				mcp.Description("New session's "+limitMemory+", "+limitCPUs+", "+limitTimeout)),
+				mcp.Description(limitMemory+", "+limitCPUs+", "+limitTimeout)),
 			mcp.WithBoolean("fresh", mcp.Description("New interpreter, same files.")),
 			dependencies,
 			hints(false), loadedAtOnce,
@@ -214,8 +208,7 @@ func (d *Deps) notifyProgress(ctx context.Context, run *sandbox.Run, reported in
 }
 
 func sessionParam() mcp.ToolOption {
-	return mcp.WithString("session_id",
-		mcp.Description("Left out: the default session."))
+	return mcp.WithString("session_id", mcp.Description("Optional.")) // the instructions say more, once for all tools
 }
 
 // loadedAtOnce keeps a tool from being hidden behind a client's search for tools, which costs a turn.

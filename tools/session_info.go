@@ -60,7 +60,7 @@ func (d *Deps) sessionInfo() tool {
 		output: mcp.WithOutputSchema[infoFields](),
 		definition: mcp.NewTool("session_info",
 			mcp.WithToolTitle("Session info"),
-			mcp.WithDescription("Tell of a session of the code sandbox: its folders, the state of its "+sandbox.JoinLanguages(" and ", func(i sandbox.LanguageInfo) string { return i.Title })+" kernels, what they are busy with, the limits in force, its age and how long it has been idle."),
+			mcp.WithDescription("Tell of a session of the code sandbox: folders, kernels and what they are busy with, limits, age, idle time."),
 			sessionParam(), mcp.WithBoolean("packages", mcp.Description("List the installed packages, too.")), hints(true),
 		),
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {

@@ -33,7 +33,7 @@ func (d *Deps) uploadFile() tool {
 		mcp.WithString("content_base64", mcp.Description("Content as base64.")),
 	}
 	if d.Fetch != nil {
-		options = append(options, mcp.WithString("url", mcp.Description("Public http or https address to fetch.")))
+		options = append(options, mcp.WithString("url", mcp.Description("Public address to fetch.")))
 	}
 	if d.HostDirs.Any() {
 		options = append(options, mcp.WithString("host_path", mcp.Description("File of the user's machine, in a folder that the user has allowed.")))
@@ -50,7 +50,7 @@ func (d *Deps) describeUpload() string {
 		sandbox.WorkDir, content.InputDir)
 	var larger []string
 	if d.Fetch != nil {
-		text += "; the server itself fetches a url, which the sandboxed code cannot"
+		text += "; the server itself fetches a url"
 		larger = append(larger, "url")
 	}
 	if d.HostDirs.Any() {

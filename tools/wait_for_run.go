@@ -14,7 +14,7 @@ func (d *Deps) waitForRun() tool {
 		output: mcp.WithOutputSchema[render.RunFields](),
 		definition: mcp.NewTool("wait_for_run",
 			mcp.WithToolTitle("Wait for a run"),
-			mcp.WithDescription("Wait for a run of code that an earlier call reported as still running, and return its result; or cancel it, which keeps the variables. "+
+			mcp.WithDescription("Wait for a run that an earlier call reported as still running, and return its result; or cancel it, which keeps the variables. "+
 				"Returns the output so far when the run is not over in time."),
 			mcp.WithString("run_id", mcp.Required(), mcp.Description("The run_id of the earlier answer.")),
 			mcp.WithNumber("timeout_seconds", mcp.Description(fmt.Sprintf("How long to wait, %v by default and at most.", d.SoftWait.Seconds()))),

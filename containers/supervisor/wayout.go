@@ -84,8 +84,8 @@ func writeTrust(certificates string) error {
 			break
 		}
 	}
-	if err := os.MkdirAll(filepath.Dir(protocol.TrustFile), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(protocol.TrustFile), 0o700); err != nil {
 		return err
 	}
-	return os.WriteFile(protocol.TrustFile, append(own, certificates...), 0o644)
+	return os.WriteFile(protocol.TrustFile, append(own, certificates...), 0o600)
 }

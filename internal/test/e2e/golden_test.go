@@ -166,7 +166,7 @@ func TestReadOnlyToolsAreTheOnesThatOnlyRead(t *testing.T) {
 	tools, _ := listedTools(t)
 	for _, tool := range tools {
 		reads := slices.Contains([]string{"session_info", "list_sessions", "list_artifacts", "read_artifact"}, tool.Name)
-		fetches := tool.Name == "upload_file" // from a public address
+		fetches := tool.Name == "upload_file" || tool.Name == "install_packages" // from a public address, from an index
 		a := tool.Annotations
 		if *a.ReadOnlyHint != reads || *a.DestructiveHint != (tool.Name == "close_session") || *a.OpenWorldHint != fetches {
 			t.Errorf("%s: %s", tool.Name, sprint(a))
