@@ -33,7 +33,31 @@ func (b *bench) databases(ctx context.Context, _ floors) error {
 	if err := b.selectOne(ctx, c, dsn); err != nil {
 		return err
 	}
-	return b.exportRows(c, db)
+	if err := b.exportRows(c, db); err != nil {
+		return err
+	}
+	return b.queryFromCode(c)
+}
+
+// queryFromCode reads the same rows into a DataFrame, beside pandas on the file that they were exported to.
+func (b *bench) queryFromCode(c *client) error {
+	if _, err := c.call("run_python_code", "import sandbox, time, pandas as pd", nil); err != nil {
+		return err
+	}
+	var query, file series
+	for range b.rounds {
+		d, err := c.call("run_python_code", fmt.Sprintf("frame = sandbox.sql(%q); len(frame)", exportedQuery), map[string]any{"timeout_seconds": 300})
+		if err != nil {
+			return err
+		}
+		query = append(query, d)
+		if d, err = c.call("run_python_code", "frame = pd.read_csv('/mnt/data/input/rows.csv', parse_dates=['at']); len(frame)", map[string]any{"timeout_seconds": 300}); err != nil {
+			return err
+		}
+		file = append(file, d)
+	}
+	b.row("sandbox.sql, the same rows into a DataFrame", query.String(), "2 x read_csv", "read_csv of the file "+file.String())
+	return nil
 }
 
 // selectOne asks the least there is, in turn with a bare client: what differs is the tool call, the

@@ -56,6 +56,7 @@ func (b *bench) run(ctx context.Context) error {
 		{"prewarm", b.prewarmed}, {"fresh", b.fresh}, {"imports", b.imports}, {"memory", b.memory}, {"parallel", b.parallel},
 		{"files", b.manyFiles}, {"upload", b.upload}, {"take-over", b.takeOver},
 		{"interrupt", b.interrupt}, {"death", b.death}, {"flood", b.flood}, {"twenty", b.twenty}, {"sql", b.databases},
+		{"packages", b.packages}, {"proxy", b.proxy},
 	} {
 		if !b.only.MatchString(m.name) {
 			continue

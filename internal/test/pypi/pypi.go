@@ -69,12 +69,20 @@ type Index struct {
 // Start starts an index, which ends with the test.
 func Start(t testing.TB) *Index {
 	t.Helper()
-	x := &Index{files: make(map[string][]file), ended: make(chan struct{})}
-	server := httptest.NewServer(x)
-	t.Cleanup(server.Close)
-	t.Cleanup(func() { close(x.ended) })
-	x.URL = server.URL + "/simple/"
+	x, stop := New()
+	t.Cleanup(stop)
 	return x
+}
+
+// New starts an index that stop ends, where there is no test.
+func New() (x *Index, stop func()) {
+	x = &Index{files: make(map[string][]file), ended: make(chan struct{})}
+	server := httptest.NewServer(x)
+	x.URL = server.URL + "/simple/"
+	return x, func() {
+		close(x.ended)
+		server.Close()
+	}
 }
 
 // Add publishes releases.
