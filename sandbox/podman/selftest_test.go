@@ -9,6 +9,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +24,8 @@ import (
 	runtimespec "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
 	testimage "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/image"
@@ -44,6 +48,7 @@ type weakness struct {
 	spec     func(*specgen.SpecGenerator)
 	program  *edit // of the supervisor
 	unmasked bool
+	wayOut   bool // there is one, which lets out whatever asks
 	broken   []string // the rows that must tell, and no other
 }
 
@@ -78,6 +83,7 @@ var weaknesses = []weakness{
 	}},
 	{name: "a variable of the server", broken: []string{"environment"}, spec: func(s *specgen.SpecGenerator) { s.Env = map[string]string{"INNOCENT": canary} }},
 	{name: "answers that are not masked", broken: []string{"secrets"}, unmasked: true},
+	{name: "a way out that asks nobody", broken: []string{"way_out"}, wayOut: true},
 	{name: "a supervisor that can be read", broken: []string{"process_one"}, program: &edit{"main.go", "	hide()\n", ""}},
 	{name: "a supervisor that does not watch", broken: []string{"volume", "volume_files"}, program: &edit{
 		"settings.go", "return s.VolumeBytes > 0 || s.VolumeFiles > 0", "return false",
@@ -193,6 +199,22 @@ func TestSelftestHasTeeth(t *testing.T) {
 	}
 }
 
+// tunnel connects to whatever a request names.
+func tunnel(w http.ResponseWriter, r *http.Request) {
+	to, err := net.Dial("tcp", r.Host)
+	if err != nil || r.Method != http.MethodConnect {
+		http.Error(w, "no", http.StatusBadGateway)
+		return
+	}
+	defer func() { _ = to.Close() }()
+	w.WriteHeader(http.StatusOK)
+	if from, _, err := http.NewResponseController(w).Hijack(); err == nil {
+		defer func() { _ = from.Close() }()
+		go func() { _, _ = io.Copy(to, from) }()
+		_, _ = io.Copy(from, to)
+	}
+}
+
 func (w weakness) attack(t *testing.T) selftest.Report {
 	t.Helper()
 	engine := podman.Open(podman.Options{StateDir: t.TempDir()})
@@ -209,10 +231,18 @@ func (w weakness) attack(t *testing.T) selftest.Report {
 	if w.unmasked {
 		masker = nil
 	}
+	var wayOut sandbox.WayOut
+	var reach attacks.WayOut
+	if w.wayOut {
+		careless := broker.New(broker.Options{Proxy: http.HandlerFunc(tunnel)})
+		defer func() { _ = careless.Close() }()
+		wayOut, reach.Port = careless, sandbox.WayOutPort
+	}
 	report, err := selftest.Run(t.Context(), selftest.Options{
+		WayOut: reach,
 		Engine: engine, Environ: append(os.Environ(), "CODE_SANDBOX_CANARY="+canary),
 		Config: sandbox.Config{
-			Engine: engine, Env: passed, Host: strings.ToLower(rand.Text()), StateDir: filepath.Join(t.TempDir(), "sessions"),
+			Engine: engine, Env: passed, WayOut: wayOut, Host: strings.ToLower(rand.Text()), StateDir: filepath.Join(t.TempDir(), "sessions"),
 			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), StartTimeout: time.Minute,
 			Limits:      sandbox.Limits{MemoryBytes: 128 << 20, CPUs: 1, PIDs: 48, TmpBytes: 16 << 20, FileBytes: 8 << 20, OpenFiles: 128},
 			VolumeBytes: 32 << 20, VolumeFiles: 1000, SpoolBytes: 1 << 20,
