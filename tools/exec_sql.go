@@ -15,7 +15,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
@@ -323,7 +323,7 @@ func (e *exportProgress) Read(p []byte) (int, error) {
 	n, err := e.Export.Read(p)
 	if now := time.Now(); now.Sub(e.reported) >= content.ProgressPause {
 		e.reported = now
-		stdio.NotifyProgress(e.ctx, float64(e.Rows), 0, humanize.Comma(e.Rows)+" rows")
+		rpc.NotifyProgress(e.ctx, float64(e.Rows), 0, humanize.Comma(e.Rows)+" rows")
 	}
 	return n, err
 }

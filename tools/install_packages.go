@@ -10,7 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
@@ -77,7 +77,7 @@ func (d *Deps) handleInstall(ctx context.Context, p *params) (*render.Answer, er
 		return nil, fault.New(fault.InvalidArgument, "Name at least one package.", "packages is empty.")
 	}
 	run, err := d.install(language, packages, session, sandbox.SessionLimits{})
-	stdio.Settled(ctx)
+	rpc.Settled(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
@@ -56,7 +56,7 @@ func (p *params) readRaw(raw []byte) {
 	if string(raw) == "null" {
 		return // as if there were none
 	}
-	err := stdio.Members(raw, func(name string, value []byte) error {
+	err := rpc.Members(raw, func(name string, value []byte) error {
 		if len(value) >= longFrom && value[0] == '"' {
 			p.given[name] = content.LongText(value)
 			return nil

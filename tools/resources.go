@@ -10,7 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -109,7 +109,7 @@ func (d *Deps) resourceError(ctx context.Context, uri string, err error) error {
 		if mcp.IsModernProtocol(server.RequestProtocolVersion(ctx)) {
 			code = mcp.INVALID_PARAMS
 		}
-		stdio.SetErrorCode(ctx, code)
+		rpc.SetErrorCode(ctx, code)
 	}
 	return errors.New(d.Secrets.Mask(f.Error() + " " + f.Hint))
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
@@ -133,7 +133,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 				}
 			}
 			run, err := d.Manager.Run(options)
-			stdio.Settled(ctx)
+			rpc.Settled(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -165,7 +165,7 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 	soft := time.NewTimer(wait)
 	defer soft.Stop()
 	var tick <-chan time.Time
-	if stdio.WantsProgress(ctx) {
+	if rpc.WantsProgress(ctx) {
 		ticker := time.NewTicker(progressEvery)
 		defer ticker.Stop()
 		tick = ticker.C
@@ -176,7 +176,7 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 		case <-run.Done():
 			return run.Result()
 		case <-ctx.Done():
-			if own && errors.Is(context.Cause(ctx), stdio.ErrCancelledByClient) {
+			if own && errors.Is(context.Cause(ctx), rpc.ErrCancelledByClient) {
 				run.Interrupt()
 			}
 			return nil, context.Cause(ctx)
@@ -202,7 +202,7 @@ func (d *Deps) notifyProgress(ctx context.Context, run *sandbox.Run, reported in
 	p := run.Progress()
 	now := int(p.Elapsed.Seconds())
 	if now > reported {
-		stdio.NotifyProgress(ctx, float64(now), 0, cmp.Or(p.LastLine, fmt.Sprintf("running for %d s", now)))
+		rpc.NotifyProgress(ctx, float64(now), 0, cmp.Or(p.LastLine, fmt.Sprintf("running for %d s", now)))
 	}
 	return max(now, reported)
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/hint"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
@@ -124,7 +124,7 @@ type tool struct {
 	definition mcp.Tool
 	output     mcp.ToolOption // the schema of the answer's fields
 	handle     handler
-	// ordered says that the handler calls stdio.Settled itself, when its place in the order of calls
+	// ordered says that the handler calls rpc.Settled itself, when its place in the order of calls
 	// is taken.
 	ordered bool
 }
@@ -187,7 +187,7 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 			}
 		}()
 		if !t.ordered {
-			stdio.Settled(ctx)
+			rpc.Settled(ctx)
 		}
 		p := newParams(request)
 		a, err := t.handle(ctx, p)

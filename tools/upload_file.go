@@ -10,7 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
@@ -165,6 +165,6 @@ func (d *Deps) open(ctx context.Context, c uploadContent) (source, error) {
 // transferProgress reports a transfer to a client that asked for it.
 func transferProgress(ctx context.Context) func(done, total int64) {
 	return func(done, total int64) {
-		stdio.NotifyProgress(ctx, float64(done), float64(total), humanize.Bytes(uint64(done)))
+		rpc.NotifyProgress(ctx, float64(done), float64(total), humanize.Bytes(uint64(done)))
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -93,7 +94,7 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	manager.Prewarm()
 	err = stdio.Serve(ctx, settings.mcpServer(manager, engine, mask, databases, way, log), in, out, stdio.Options{
 		InOrder: true, Logger: log,
-		MaxMessageBytes: max(stdio.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(settings.ArtifactReadLimit))+64<<10),
+		MaxMessageBytes: max(rpc.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(settings.ArtifactReadLimit))+64<<10),
 	})
 	log.Debug("message loop ended", "error", err)
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)

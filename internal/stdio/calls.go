@@ -2,30 +2,26 @@ package stdio
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"runtime"
 	"slices"
 	"sync"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
 // call is a request that runs on a goroutine of its own, or waits to.
 type call struct {
-	id        requestID
-	method    string
-	message   json.RawMessage // for mcp-go
-	arguments json.RawMessage // the large arguments that message lacks, nil for none
-	token     json.RawMessage // of its progress, as sent; nil for none
-	bytes     int             // what it keeps in memory
-	stream    bool            // stays open at the client's will and takes no one's turn
-	ctx       context.Context
-	cancel    context.CancelCauseFunc
-	lane      lane
-	out       *outbox
-	before    <-chan struct{} // closed when the call before has settled
-	settled   chan struct{}   // closed when this one has; nil for a call without order
-	settle    sync.Once
-	errorCode int // of an error in the place of mcp-go's, or 0
+	rpc.Call
+	bytes   int  // what it keeps in memory
+	stream  bool // stays open at the client's will and takes no one's turn
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	lane    lane
+	out     *outbox
+	before  <-chan struct{} // closed when the call before has settled
+	settled chan struct{}   // closed when this one has; nil for a call without order
+	settle  sync.Once
 }
 
 // wait ends when the call before has settled, or with this call.
@@ -50,15 +46,6 @@ func (a *call) letNext() {
 			}()
 		}
 	})
-}
-
-// Settled says that the call to which ctx belongs has taken its place in whatever order matters
-// to it, so that the next call's handler may start; see Options.InOrder. Without it that happens
-// when the handler returns. It does nothing where ctx does not come from Serve.
-func Settled(ctx context.Context) {
-	if a := callFrom(ctx); a != nil && a.settled != nil {
-		a.letNext()
-	}
 }
 
 var (
@@ -111,7 +98,7 @@ func (c *calls) add(a *call) error {
 	if err := c.refusal(a); err != nil {
 		return err
 	}
-	c.inFlight[a.id.key] = a
+	c.inFlight[a.ID.Key] = a
 	c.bytes += a.bytes
 	if a.stream || len(c.active)-c.streams < c.maxRunning {
 		c.activate(a)
@@ -123,7 +110,7 @@ func (c *calls) add(a *call) error {
 
 // refusal is why a call cannot be taken. c.mu is held.
 func (c *calls) refusal(a *call) error {
-	_, known := c.inFlight[a.id.key]
+	_, known := c.inFlight[a.ID.Key]
 	switch {
 	case c.closed:
 		return errClosed
@@ -174,31 +161,31 @@ func (c *calls) done(a *call) {
 func (c *calls) forget(a *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.inFlight[a.id.key] == a {
-		delete(c.inFlight, a.id.key)
+	if c.inFlight[a.ID.Key] == a {
+		delete(c.inFlight, a.ID.Key)
 	}
 }
 
 // cancel ends the request with this id for the client's sake: not a word of it is sent from
 // now on, and its context is done. An id that is not in flight is ignored.
-func (c *calls) cancel(id requestID) {
+func (c *calls) cancel(id rpc.ID) {
 	a := c.remove(id)
 	if a == nil {
 		return
 	}
 	a.out.silence(&a.lane)
-	a.cancel(ErrCancelledByClient)
+	a.cancel(rpc.ErrCancelledByClient)
 }
 
 // remove takes a call out of those in flight, and out of the queue if it waits there.
-func (c *calls) remove(id requestID) *call {
+func (c *calls) remove(id rpc.ID) *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a := c.inFlight[id.key]
+	a := c.inFlight[id.Key]
 	if a == nil {
 		return nil
 	}
-	delete(c.inFlight, id.key)
+	delete(c.inFlight, id.Key)
 	if i := slices.Index(c.queue, a); i >= 0 {
 		c.queue = slices.Delete(c.queue, i, i+1)
 		c.bytes -= a.bytes
@@ -213,12 +200,12 @@ func (c *calls) close() (idle <-chan struct{}) {
 	defer c.mu.Unlock()
 	c.closed = true
 	for _, a := range c.queue {
-		a.cancel(ErrShutdown)
+		a.cancel(rpc.ErrShutdown)
 	}
 	c.queue = nil
 	for a := range c.active {
 		if a.stream {
-			a.cancel(ErrShutdown)
+			a.cancel(rpc.ErrShutdown)
 		}
 	}
 	c.checkIdle()
@@ -230,7 +217,7 @@ func (c *calls) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for a := range c.active {
-		a.cancel(ErrShutdown)
+		a.cancel(rpc.ErrShutdown)
 	}
 }
 

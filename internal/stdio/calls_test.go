@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
 const modernMeta = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"}}`
@@ -163,7 +165,7 @@ func TestCancelRunning(t *testing.T) {
 				d.send(toolCall(`1`, "block", `{"name":"a"}`, withToken))
 				d.settle()
 				d.cancel(`1`)
-				if cause := <-d.fixture.ended; !errors.Is(cause, ErrCancelledByClient) {
+				if cause := <-d.fixture.ended; !errors.Is(cause, rpc.ErrCancelledByClient) {
 					t.Errorf("cause is %v", cause)
 				}
 				d.settle()
@@ -228,7 +230,7 @@ func TestCancelReachesResources(t *testing.T) {
 		d.settle()
 		d.ping()
 		d.cancel(`1`)
-		if cause := <-d.fixture.ended; !errors.Is(cause, ErrCancelledByClient) {
+		if cause := <-d.fixture.ended; !errors.Is(cause, rpc.ErrCancelledByClient) {
 			t.Errorf("cause is %v", cause)
 		}
 		d.ping()

@@ -4,37 +4,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
 // receive handles one message on the reader's goroutine. The line is the loop's to keep.
 func (l *loop) receive(line []byte) {
-	e, f := parseEnvelope(line)
+	e, f := rpc.Parse(line)
 	if f != nil {
 		l.refuse(*f)
 		return
 	}
-	if e.isResponse() {
+	if e.IsResponse() {
 		return // the loop sends no requests, so it waits for no answers
 	}
-	method := e.name()
+	method := e.Method()
 	switch {
-	case method == "notifications/cancelled" && e.id == nil:
-		if id, err := parseRequestID(e.requestID); err == nil {
+	case method == "notifications/cancelled" && e.ID == nil:
+		if id, err := rpc.ParseID(e.RequestID); err == nil {
 			l.calls.cancel(id)
 		}
-	case e.id == nil:
-		l.guard(method, func() { l.server.HandleMessage(l.server.WithContext(l.ctx, l.client), e.message()) })
+	case e.ID == nil:
+		rpc.Guard(l.opts.Logger, method, func() { l.server.HandleMessage(l.server.WithContext(l.ctx, l.client), e.Message()) })
 	default:
 		l.request(&e, method)
 	}
 }
 
 // request answers a control message or sends a call on its way.
-func (l *loop) request(e *envelope, method string) {
-	id, err := parseRequestID(e.id)
+func (l *loop) request(e *rpc.Envelope, method string) {
+	id, err := rpc.ParseID(e.ID)
 	if err != nil {
 		return // not reached: check has parsed it
 	}
@@ -43,42 +44,34 @@ func (l *loop) request(e *envelope, method string) {
 		mcp.MethodCompletionComplete, mcp.MethodTasksResult, mcp.MethodSubscriptionsListen:
 		l.call(e, id, method)
 	case mcp.MethodInitialize:
-		l.send(l.respond(l.server.WithContext(l.ctx, l.client), id, method, e.message()))
+		c := rpc.NewCall(e, id)
+		l.send(l.respond(l.server.WithContext(l.ctx, l.client), &c))
 	default:
-		s := &callSession{client: l.client}
-		s.send = func(n mcp.JSONRPCNotification) { l.notify(n, nil, l.stopping) }
-		line := l.respond(l.server.WithContext(l.ctx, s), id, method, e.message())
-		s.end()
+		c := rpc.NewCall(e, id)
+		s := l.client.Call(func(n mcp.JSONRPCNotification) { l.notify(n, nil, l.stopping) })
+		line := l.respond(l.server.WithContext(l.ctx, s), &c)
+		s.End()
 		l.send(line)
 	}
 }
 
-func (l *loop) call(e *envelope, id requestID, method string) {
-	c := &call{
-		id:        id,
-		method:    method,
-		message:   e.message(),
-		arguments: e.largeArguments(),
-		stream:    method == string(mcp.MethodSubscriptionsListen),
-		out:       l.out,
-	}
+func (l *loop) call(e *rpc.Envelope, id rpc.ID, method string) {
+	c := &call{Call: rpc.NewCall(e, id), stream: method == string(mcp.MethodSubscriptionsListen), out: l.out}
+	c.Notify = func(line []byte) { l.out.putProgress(&c.lane, line) }
 	if l.opts.InOrder && method == string(mcp.MethodToolsCall) {
-		c.settled = make(chan struct{})
+		c.settled, c.Settle = make(chan struct{}), c.letNext
 	}
-	c.bytes = len(c.message) + len(c.arguments)
-	if token, err := parseRequestID(e.progressToken); err == nil {
-		c.token = token.raw // a token may be what an id may be
-	}
-	c.ctx, c.cancel = context.WithCancelCause(context.WithValue(l.ctx, callKey{}, c))
+	c.bytes = len(c.Message) + len(c.Arguments)
+	c.ctx, c.cancel = context.WithCancelCause(rpc.WithCall(l.ctx, &c.Call))
 	err := l.calls.add(c)
 	switch {
 	case err == nil:
 		return
 	case errors.Is(err, errBusy):
-		l.refuse(fault{id, errBusyCode, fmt.Sprintf(
+		l.refuse(rpc.Fault{ID: id, Code: errBusyCode, Message: fmt.Sprintf(
 			"the server is busy: %d calls run at once, and too many are waiting; try again later", l.opts.MaxRunning)})
 	case errors.Is(err, errInFlight):
-		l.refuse(fault{id, mcp.INVALID_REQUEST, "Invalid Request: " + err.Error()})
+		l.refuse(rpc.Fault{ID: id, Code: mcp.INVALID_REQUEST, Message: "Invalid Request: " + err.Error()})
 	}
 	c.cancel(err)
 }
@@ -100,35 +93,16 @@ func (l *loop) run(c *call) {
 	if c.ctx.Err() != nil {
 		return // cancelled between its turn and its start
 	}
-	s := &callSession{client: l.client}
-	s.send = func(n mcp.JSONRPCNotification) { l.notify(n, &c.lane, c.ctx.Done()) }
-	line := l.respond(l.server.WithContext(c.ctx, s), c.id, c.method, c.message)
-	s.end()
+	s := l.client.Call(func(n mcp.JSONRPCNotification) { l.notify(n, &c.lane, c.ctx.Done()) })
+	line := l.respond(l.server.WithContext(c.ctx, s), &c.Call)
+	s.End()
 	answered = l.answer(c, line) == nil
 }
 
 // respond has mcp-go serve a request, and returns the line that answers it.
-func (l *loop) respond(ctx context.Context, id requestID, method string, message []byte) []byte {
-	var line []byte
-	l.guard(method, func() {
-		response := withPlainWords(method, message, l.server.HandleMessage(ctx, message))
-		line = encodeAnswer(id, withErrorCode(ctx, response), l.opts.MaxMessageBytes)
-	})
-	if line == nil {
-		return errorAnswer(id, mcp.INTERNAL_ERROR, "internal error")
-	}
+func (l *loop) respond(ctx context.Context, c *rpc.Call) []byte {
+	line, _ := rpc.Respond(ctx, l.server, c, l.opts.MaxMessageBytes, l.opts.Logger)
 	return line
-}
-
-// guard survives a panic in a handler, or in what encodes its result. It is the server's own
-// business: it goes to the log, and the client learns no more than that there was one.
-func (l *loop) guard(method string, f func()) {
-	defer func() {
-		if r := recover(); r != nil {
-			l.opts.Logger.Error("panic in a handler", "method", method, "panic", r, "stack", string(debug.Stack()))
-		}
-	}()
-	f()
 }
 
 // answer puts a call's answer out, waiting for the client to read where it must. The id is
@@ -138,9 +112,9 @@ func (l *loop) answer(c *call, line []byte) error {
 	return l.out.put(m, 2*l.opts.MaxMessageBytes, c.ctx.Done())
 }
 
-func (l *loop) refuse(f fault) {
-	l.opts.Logger.Debug("message refused", "id", string(f.id.raw), "reason", f.message)
-	l.send(errorAnswer(f.id, f.code, f.message))
+func (l *loop) refuse(f rpc.Fault) {
+	l.opts.Logger.Debug("message refused", "id", string(f.ID.Raw), "reason", f.Message)
+	l.send(rpc.ErrorLine(f.ID, f.Code, f.Message))
 }
 
 // send puts an answer of the reader's out. Its limit is higher than the calls', so that only
@@ -153,10 +127,7 @@ func (l *loop) send(line []byte) {
 
 // notify sends a notification of mcp-go's on, in a call's lane if it has one.
 func (l *loop) notify(n mcp.JSONRPCNotification, in *lane, stop <-chan struct{}) {
-	line, err := encodeLine(n)
-	if err == nil && len(line) > l.opts.MaxMessageBytes {
-		err = fmt.Errorf("%d bytes are over the limit of %d", len(line), l.opts.MaxMessageBytes)
-	}
+	line, err := rpc.EncodeNotification(n, l.opts.MaxMessageBytes)
 	if err == nil {
 		err = l.out.put(&outgoing{line: line, lane: in}, 2*l.opts.MaxMessageBytes, stop)
 	}

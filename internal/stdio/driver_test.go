@@ -13,6 +13,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
 // driver is a client that speaks raw lines to a Serve. Its pipes have no buffer, so what it
@@ -222,7 +224,7 @@ func newFixture() *fixture {
 	f.tool("explosive", f.explosive)
 	f.server.AddResource(mcp.NewResource("test://block", "block"), f.resource)
 	f.server.AddResource(mcp.NewResource("test://gone", "gone"), func(ctx context.Context, _ mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
-		SetErrorCode(ctx, mcp.RESOURCE_NOT_FOUND)
+		rpc.SetErrorCode(ctx, mcp.RESOURCE_NOT_FOUND)
 		return nil, errors.New("it has gone")
 	})
 	return f
@@ -258,7 +260,7 @@ func (f *fixture) hold(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToo
 	case <-f.release[name]:
 		return mcp.NewToolResultText("released " + name), nil
 	case <-ctx.Done():
-		NotifyProgress(ctx, 99, 0, "after the end")
+		rpc.NotifyProgress(ctx, 99, 0, "after the end")
 		f.ended <- context.Cause(ctx)
 		return mcp.NewToolResultText("ended " + name), nil
 	}
@@ -267,7 +269,7 @@ func (f *fixture) hold(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToo
 // place takes its place in the order of calls and then does what block does.
 func (f *fixture) place(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	f.started <- r.GetString("name", "") // before the next call may start
-	Settled(ctx)
+	rpc.Settled(ctx)
 	return f.hold(ctx, r)
 }
 
@@ -284,7 +286,7 @@ func (f *fixture) stubborn(ctx context.Context, r mcp.CallToolRequest) (*mcp.Cal
 func (f *fixture) count(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	n := r.GetInt("n", 0)
 	for i := range n {
-		NotifyProgress(ctx, float64(i+1), float64(n), r.GetString("text", ""))
+		rpc.NotifyProgress(ctx, float64(i+1), float64(n), r.GetString("text", ""))
 	}
 	return mcp.NewToolResultText("counted"), nil
 }

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
 // lineReader cuts a stream into lines of at most max bytes. A line is held once: small ones
@@ -25,7 +27,7 @@ func newLineReader(r io.Reader, max int) *lineReader {
 // next returns the next line with its end. A line over the limit is passed by in bounded
 // memory, and comes back as the sniffer that watched it, with no line. At the end of the
 // stream an unterminated last line is returned before the error.
-func (l *lineReader) next() (line []byte, overlong *idSniffer, err error) {
+func (l *lineReader) next() (line []byte, overlong *rpc.Sniffer, err error) {
 	if l.err != nil {
 		return nil, nil, l.err
 	}
@@ -50,11 +52,11 @@ func (l *lineReader) next() (line []byte, overlong *idSniffer, err error) {
 }
 
 // skip passes by the rest of a line that is too long.
-func (l *lineReader) skip(line, piece []byte, err error) *idSniffer {
-	sniffer := &idSniffer{}
-	sniffer.write(line)
+func (l *lineReader) skip(line, piece []byte, err error) *rpc.Sniffer {
+	sniffer := &rpc.Sniffer{}
+	sniffer.Write(line)
 	for {
-		sniffer.write(piece)
+		sniffer.Write(piece)
 		if err == nil {
 			return sniffer
 		}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
 const hugeInt = "12345678901234567890"
@@ -210,7 +212,7 @@ func TestLineLimit(t *testing.T) {
 
 // Arguments that go round mcp-go arrive whole, wherever in the params they are.
 func TestLargeArguments(t *testing.T) {
-	content := strings.Repeat("y", inlineArguments+1)
+	content := strings.Repeat("y", rpc.InlineArguments+1)
 	tests := map[string]string{
 		"in front":      `{"arguments":{"content":"` + content + `"},"name":"size"}`,
 		"at the end":    `{"name":"size", "arguments" : {"content":"` + content + `"} }`,

@@ -1,13 +1,13 @@
 package stdio
 
 import (
-	"context"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
 func TestProgressComesInOrderBeforeTheAnswer(t *testing.T) {
@@ -42,38 +42,13 @@ func TestNoProgressWithoutAToken(t *testing.T) {
 	}
 }
 
-func TestProgressOutsideOfServe(t *testing.T) {
-	NotifyProgress(context.Background(), 1, 2, "nobody listens")
-}
-
-func TestProgressText(t *testing.T) {
-	long := strings.Repeat("é", 3000)
-	c := &call{token: []byte("1"), out: newOutbox(nil)}
-	ctx := context.WithValue(t.Context(), callKey{}, c)
-	NotifyProgress(ctx, 1, math.Inf(1), "<&>\xff\n")
-	NotifyProgress(ctx, math.NaN(), 1, "dropped")
-	NotifyProgress(ctx, 2, math.NaN(), long)
-	want := []string{
-		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1,"message":"<&>�\n"}}` + "\n",
-		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":2,"message":"` + long[:maxProgressText] + `"}}` + "\n",
-	}
-	for i, m := range c.out.queue {
-		if string(m.line) != want[i] {
-			t.Errorf("got %s, want %s", m.line, want[i])
-		}
-	}
-	if len(c.out.queue) != len(want) {
-		t.Errorf("%d lines", len(c.out.queue))
-	}
-}
-
 // mcp-go's own way of sending keeps the order too, and its cancels.
 func TestServerNotificationsComeBeforeTheAnswer(t *testing.T) {
 	for era, meta := range eras {
 		t.Run(era, func(t *testing.T) {
 			drive(t, Options{}, func(d *driver) {
-				d.send(toolCall(`1`, "log", fmt.Sprintf(`{"n":%d}`, relayBuffer), meta))
-				for i := 1; i <= relayBuffer; i++ {
+				d.send(toolCall(`1`, "log", fmt.Sprintf(`{"n":%d}`, rpc.NotificationBuffer), meta))
+				for i := 1; i <= rpc.NotificationBuffer; i++ {
 					if r := d.next(); r.Params.Progress != float64(i) {
 						t.Fatalf("line %d is %s", i, r.line)
 					}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
 // connect runs a Serve under the official Go SDK's client, over real pipes.
@@ -109,7 +111,7 @@ func sdkCancel(t *testing.T, f *fixture, session *sdk.ClientSession) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if cause := <-f.ended; !errors.Is(cause, ErrCancelledByClient) {
+	if cause := <-f.ended; !errors.Is(cause, rpc.ErrCancelledByClient) {
 		t.Errorf("cause is %v", cause)
 	}
 }

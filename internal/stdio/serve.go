@@ -1,9 +1,7 @@
 // Package stdio serves an MCP server over a pair of streams, one JSON-RPC message a line.
 // mcp-go keeps the protocol, in both its eras; this package is the loop under it.
 //
-// Serve is the whole of it; tools report progress with NotifyProgress and tell a client's
-// cancel from the end of the server with context.Cause (ErrCancelledByClient, ErrShutdown).
-// ClaimStdout keeps everything else in the process off the protocol's stream.
+// Serve is the whole of it; package rpc has what tools do with a request. ClaimStdout keeps everything else in the process off the protocol's stream.
 //
 // What it promises:
 //
@@ -35,15 +33,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
-)
 
-// Causes of a handler's done context, for context.Cause.
-var (
-	// ErrCancelledByClient says that the client cancelled this request: the work should
-	// stop, and whatever the handler returns is thrown away.
-	ErrCancelledByClient = errors.New("cancelled by the client")
-	// ErrShutdown says that the server is ending. An answer given at once is still sent.
-	ErrShutdown = errors.New("the server is shutting down")
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
 // ErrClientGone is wrapped by what Serve returns when the output cannot be written.
@@ -51,10 +42,9 @@ var ErrClientGone = errors.New("the client no longer reads")
 
 // Options bounds a Serve. The zero value of each field means its default.
 type Options struct {
-	// MaxLineBytes is the longest message taken, its newline not counted. Default 72 MiB,
-	// which an upload of 50 MB in base64 fits.
+	// MaxLineBytes is the longest message taken, its newline not counted. Default rpc.MaxMessageBytes.
 	MaxLineBytes int
-	// MaxMessageBytes is the longest message sent, its newline counted. Default UsualMessageBytes.
+	// MaxMessageBytes is the longest message sent, its newline counted. Default rpc.UsualMessageBytes.
 	MaxMessageBytes int
 	// MaxRunning is how many calls run at once. Default 32.
 	MaxRunning int
@@ -70,19 +60,19 @@ type Options struct {
 	// themselves; and after that, what is queued has as long again to be written.
 	// Default 200 ms.
 	StopTime time.Duration
-	// InOrder starts a tool's handler only when the one before has called Settled, or has
+	// InOrder starts a tool's handler only when the one before has called rpc.Settled, or has
 	// returned: for tools whose effects must come in the order of the calls.
 	InOrder bool
 	// Logger gets what no client sees. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// UsualMessageBytes is the longest line that clients are known to take.
-const UsualMessageBytes = 8 << 20
+// sessionID names the one client of a stdio server to mcp-go.
+const sessionID = "stdio"
 
 func (o Options) withDefaults() Options {
-	o.MaxLineBytes = cmp.Or(o.MaxLineBytes, 72<<20)
-	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, UsualMessageBytes)
+	o.MaxLineBytes = cmp.Or(o.MaxLineBytes, rpc.MaxMessageBytes)
+	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, rpc.UsualMessageBytes)
 	o.MaxRunning = cmp.Or(o.MaxRunning, 32)
 	o.MaxQueued = cmp.Or(o.MaxQueued, 1024)
 	o.MaxPendingBytes = cmp.Or(o.MaxPendingBytes, 4*o.MaxLineBytes)
@@ -122,7 +112,7 @@ func Serve(ctx context.Context, s *server.MCPServer, in io.Reader, out io.Writer
 		return fmt.Errorf("register session: %w", err)
 	}
 	defer s.UnregisterSession(l.ctx, sessionID)
-	s.Use(restoreArguments)
+	s.Use(rpc.RestoreArguments)
 
 	go l.out.run()
 	read := make(chan error, 1)
@@ -144,7 +134,7 @@ type loop struct {
 	ctx      context.Context // of handlers: not done when Serve's is
 	server   *server.MCPServer
 	opts     Options
-	client   *session
+	client   *rpc.Session
 	calls    *calls
 	out      *outbox
 	stopping chan struct{}
@@ -155,11 +145,10 @@ func newLoop(ctx context.Context, s *server.MCPServer, out io.Writer, opts Optio
 		ctx:      context.WithoutCancel(ctx),
 		server:   s,
 		opts:     opts,
-		client:   &session{},
 		out:      newOutbox(out),
 		stopping: make(chan struct{}),
 	}
-	l.client.send = func(n mcp.JSONRPCNotification) { l.notify(n, nil, l.stopping) }
+	l.client = rpc.NewSession(sessionID, func(n mcp.JSONRPCNotification) { l.notify(n, nil, l.stopping) })
 	l.calls = newCalls(opts, l.run)
 	return l
 }
@@ -175,8 +164,7 @@ func (l *loop) read(in io.Reader) error {
 		case err != nil:
 			return fmt.Errorf("read: %w", err)
 		case overlong != nil:
-			l.refuse(fault{overlong.id(), mcp.INVALID_REQUEST,
-				fmt.Sprintf("Invalid Request: the message is longer than %d bytes", l.opts.MaxLineBytes)})
+			l.refuse(rpc.Fault{ID: overlong.ID(), Code: mcp.INVALID_REQUEST, Message: fmt.Sprintf("Invalid Request: the message is longer than %d bytes", l.opts.MaxLineBytes)})
 			continue
 		}
 		if first {
@@ -208,7 +196,7 @@ func (l *loop) shutdown() {
 		l.opts.Logger.Warn("calls ignored the end of their contexts and were left behind")
 	}
 	close(l.stopping)
-	l.client.end()
+	l.client.End()
 	l.out.close()
 	if !waitFor(l.out.finished, l.opts.StopTime) {
 		l.opts.Logger.Warn("the client did not read its last answers")

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
 func TestEndOfInputWithNothingRunning(t *testing.T) {
@@ -48,7 +50,7 @@ func TestRunningCallIsStoppedAfterItsGraceTime(t *testing.T) {
 		if took := time.Since(begin); took != time.Second {
 			t.Errorf("took %v", took)
 		}
-		if cause := <-d.fixture.ended; !errors.Is(cause, ErrShutdown) {
+		if cause := <-d.fixture.ended; !errors.Is(cause, rpc.ErrShutdown) {
 			t.Errorf("cause is %v", cause)
 		}
 	})
@@ -130,7 +132,7 @@ func TestClientClosesTheOutput(t *testing.T) {
 		if took := time.Since(begin); took != 0 {
 			t.Errorf("took %v: nobody is left to wait for", took)
 		}
-		if cause := <-d.fixture.ended; !errors.Is(cause, ErrShutdown) {
+		if cause := <-d.fixture.ended; !errors.Is(cause, rpc.ErrShutdown) {
 			t.Errorf("cause is %v", cause)
 		}
 	})

@@ -1,9 +1,9 @@
-package stdio
+package rpc
 
-// idSniffer finds the top-level "id" of a message that is too long to be kept, or too odd
+// Sniffer finds the top-level "id" of a message that is too long to be kept, or too odd
 // to be parsed. It is fed piece by piece, holds a few hundred bytes at most, and trusts
 // nothing: on broken input it finds a wrong id or none, never fails.
-type idSniffer struct {
+type Sniffer struct {
 	started bool
 	done    bool
 	depth   int
@@ -15,8 +15,8 @@ type idSniffer struct {
 	found   []byte
 }
 
-// write looks at the next piece of the message.
-func (f *idSniffer) write(piece []byte) {
+// Write looks at the next piece of the message.
+func (f *Sniffer) Write(piece []byte) {
 	for _, c := range piece {
 		if f.done {
 			return
@@ -32,20 +32,20 @@ func (f *idSniffer) write(piece []byte) {
 	}
 }
 
-// id is the id found so far, nullID if there is none.
-func (f *idSniffer) id() requestID {
+// ID is the id found so far, NullID if there is none.
+func (f *Sniffer) ID() ID {
 	s := scanner{data: f.found}
 	if err := s.value(1); err != nil || s.pos != len(f.found) {
-		return nullID
+		return NullID
 	}
-	id, err := parseRequestID(f.found)
+	id, err := ParseID(f.found)
 	if err != nil {
-		return nullID
+		return NullID
 	}
 	return id
 }
 
-func (f *idSniffer) begin(c byte) {
+func (f *Sniffer) begin(c byte) {
 	switch c {
 	case ' ', '\t', '\r':
 	case '{':
@@ -55,7 +55,7 @@ func (f *idSniffer) begin(c byte) {
 	}
 }
 
-func (f *idSniffer) inString(c byte) {
+func (f *Sniffer) inString(c byte) {
 	f.collect(c)
 	switch {
 	case f.escaped:
@@ -67,7 +67,7 @@ func (f *idSniffer) inString(c byte) {
 	}
 }
 
-func (f *idSniffer) between(c byte) {
+func (f *Sniffer) between(c byte) {
 	switch c {
 	case '"':
 		f.quoted = true
@@ -92,14 +92,14 @@ func (f *idSniffer) between(c byte) {
 }
 
 // collect keeps what may be the name or the value looked for. One byte over the limit is
-// kept too, so that parseRequestID refuses an id that was cut.
-func (f *idSniffer) collect(c byte) {
+// kept too, so that ParseID refuses an id that was cut.
+func (f *Sniffer) collect(c byte) {
 	if f.depth == 1 && (f.atKey || f.inID) && len(f.token) <= maxIDBytes {
 		f.token = append(f.token, c)
 	}
 }
 
-func (f *idSniffer) endKey() {
+func (f *Sniffer) endKey() {
 	if f.depth != 1 || !f.atKey {
 		return
 	}
@@ -108,7 +108,7 @@ func (f *idSniffer) endKey() {
 	f.token = f.token[:0]
 }
 
-func (f *idSniffer) endValue() {
+func (f *Sniffer) endValue() {
 	if f.depth > 1 {
 		return
 	}

@@ -1,4 +1,4 @@
-package stdio
+package rpc
 
 import (
 	"bytes"
@@ -13,38 +13,38 @@ const maxIDBytes = 1024
 
 var errBadID = errors.New("id must be a string or a number of at most 1024 bytes")
 
-// nullID stands in an error answer for an id that could not be read.
-var nullID = requestID{raw: json.RawMessage("null")}
+// NullID stands in an error answer for an id that could not be read.
+var NullID = ID{Raw: json.RawMessage("null")}
 
-// requestID is a JSON-RPC id: the bytes that the client sent, which its answer echoes
+// ID is a JSON-RPC id: the bytes that the client sent, which its answer echoes
 // (1.0 stays 1.0, a number beyond 2^53 keeps its digits), and a key under which equal ids
 // meet: 1, 1.0 and 1e0 are one id, 1 and "1" are two.
-type requestID struct {
-	raw json.RawMessage
-	key string
+type ID struct {
+	Raw json.RawMessage
+	Key string
 }
 
-// parseRequestID reads an id. raw must be one valid JSON value; it is copied, since it
+// ParseID reads an id. raw must be one valid JSON value; it is copied, since it
 // usually lies in a line that must not be kept for the id's sake.
-func parseRequestID(raw []byte) (requestID, error) {
+func ParseID(raw []byte) (ID, error) {
 	if len(raw) == 0 || len(raw) > maxIDBytes {
-		return nullID, errBadID
+		return NullID, errBadID
 	}
 	if raw[0] == '"' {
 		var text string
 		if err := json.Unmarshal(raw, &text); err != nil {
-			return nullID, errBadID
+			return NullID, errBadID
 		}
-		return requestID{raw: bytes.Clone(raw), key: "s" + text}, nil
+		return ID{Raw: bytes.Clone(raw), Key: "s" + text}, nil
 	}
 	if raw[0] != '-' && !isDigit(raw[0]) {
-		return nullID, errBadID
+		return NullID, errBadID
 	}
 	key, err := numberKey(string(raw))
 	if err != nil {
-		return nullID, errBadID
+		return NullID, errBadID
 	}
-	return requestID{raw: bytes.Clone(raw), key: "n" + key}, nil
+	return ID{Raw: bytes.Clone(raw), Key: "n" + key}, nil
 }
 
 // numberKey is one spelling for a number. Integers keep all their digits; what is written

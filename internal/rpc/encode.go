@@ -1,4 +1,4 @@
-package stdio
+package rpc
 
 import (
 	"bytes"
@@ -16,45 +16,51 @@ type answer struct {
 	Error   *mcp.JSONRPCErrorDetails `json:"error,omitempty"`
 }
 
-// errorAnswer is a response line that refuses the request id.
-func errorAnswer(id requestID, code int, message string) []byte {
+// ErrorLine is a response line that refuses the request id.
+func ErrorLine(id ID, code int, message string) []byte {
 	details := mcp.NewJSONRPCErrorDetails(code, message, nil)
-	line, err := encodeLine(answer{JSONRPC: mcp.JSONRPC_VERSION, ID: id.raw, Error: &details})
+	line, err := Encode(answer{JSONRPC: mcp.JSONRPC_VERSION, ID: id.Raw, Error: &details})
 	if err != nil {
 		panic(err) // two strings, a number and an id that was valid JSON
 	}
 	return line
 }
 
-// encodeAnswer is the line for what mcp-go answered. It never fails and is never over limit
-// bytes: what cannot be sent becomes an error that says so.
-func encodeAnswer(id requestID, response mcp.JSONRPCMessage, limit int) []byte {
-	a := answer{JSONRPC: mcp.JSONRPC_VERSION, ID: id.raw}
+// encodeAnswer is the line for what mcp-go answered, and the code of the error in it, 0 for none. It never fails and is
+// never over limit bytes: what cannot be sent becomes an error that says so.
+func encodeAnswer(id ID, response mcp.JSONRPCMessage, limit int) ([]byte, int) {
+	a := answer{JSONRPC: mcp.JSONRPC_VERSION, ID: id.Raw}
 	switch r := response.(type) {
 	case mcp.JSONRPCResponse:
 		a.Result = r.Result
 	case mcp.JSONRPCError:
 		a.Error = &r.Error
 	default:
-		return errorAnswer(id, mcp.INTERNAL_ERROR, "the server had no answer to this request")
+		return failed(id, "the server had no answer to this request")
 	}
 	line, err := a.encode()
 	switch {
 	case err != nil:
-		return errorAnswer(id, mcp.INTERNAL_ERROR, "the answer to this request could not be encoded")
+		return failed(id, "the answer to this request could not be encoded")
 	case len(line) > limit:
 		return oversized(a, len(line), limit)
+	case a.Error != nil:
+		return line, a.Error.Code
 	}
-	return line
+	return line, 0
+}
+
+func failed(id ID, message string) ([]byte, int) {
+	return ErrorLine(id, mcp.INTERNAL_ERROR, message), mcp.INTERNAL_ERROR
 }
 
 // oversized replaces an answer that is too large: a tool's by a tool error, so that the
 // model reads it and can ask for less, and any other by a JSON-RPC error.
-func oversized(a answer, size, limit int) []byte {
+func oversized(a answer, size, limit int) ([]byte, int) {
 	message := fmt.Sprintf("the answer has %d bytes, the limit is %d, and it was not sent", size, limit)
 	result, ok := a.Result.(*mcp.CallToolResult)
 	if !ok {
-		return errorAnswer(requestID{raw: a.ID}, mcp.INTERNAL_ERROR, message)
+		return failed(ID{Raw: a.ID}, message)
 	}
 	const hint = "ask for less at once, or have it written to a file under output/ and read that in parts"
 	small := mcp.NewToolResultError("execution_failed: " + message + "\nHint: " + hint)
@@ -70,9 +76,9 @@ func oversized(a answer, size, limit int) []byte {
 	}
 	line, err := answer{JSONRPC: a.JSONRPC, ID: a.ID, Result: small}.encode()
 	if err != nil {
-		return errorAnswer(requestID{raw: a.ID}, mcp.INTERNAL_ERROR, message)
+		return failed(ID{Raw: a.ID}, message)
 	}
-	return line
+	return line, 0
 }
 
 // encode is the answer as one line. A tool's result has _meta last, and not where the names' order would put it: of
@@ -80,15 +86,15 @@ func oversized(a answer, size, limit int) []byte {
 func (a answer) encode() ([]byte, error) {
 	result, ok := a.Result.(*mcp.CallToolResult)
 	if !ok || result.Meta == nil {
-		return encodeLine(a)
+		return Encode(a)
 	}
 	bare := *result
 	bare.Meta, a.Result = nil, &bare
-	line, err := encodeLine(a)
+	line, err := Encode(a)
 	if err != nil {
 		return nil, err
 	}
-	meta, err := encodeLine(result.Meta)
+	meta, err := Encode(result.Meta)
 	if err != nil {
 		return nil, err
 	}
@@ -96,8 +102,8 @@ func (a answer) encode() ([]byte, error) {
 	return append(append(line, bytes.TrimSuffix(meta, []byte("\n"))...), "}}\n"...), nil
 }
 
-// encodeLine is v as one line of JSON in valid UTF-8, without HTML escapes.
-func encodeLine(v any) ([]byte, error) {
+// Encode is v as one line of JSON in valid UTF-8, without HTML escapes.
+func Encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)

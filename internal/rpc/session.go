@@ -1,0 +1,213 @@
+package rpc
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+)
+
+// Session is a client as mcp-go knows it from its initialize handshake on: what that told, and where broadcasts go.
+type Session struct {
+	identity
+	relay
+	id          string
+	initialized atomic.Bool
+	level       atomic.Value // mcp.LoggingLevel
+}
+
+// The extensions of mcp-go's session that sessions here have.
+type fullSession interface {
+	server.SessionWithLogging
+	server.SessionWithClientInfo
+	server.SessionWithProtocolVersion
+}
+
+var _, _ fullSession = (*Session)(nil), (*CallSession)(nil)
+
+// NewSession returns a session whose broadcasts are sent with send. End it when nothing is to be sent any more.
+func NewSession(id string, send func(mcp.JSONRPCNotification)) *Session {
+	return &Session{id: id, relay: relay{send: send}}
+}
+
+// SessionID returns the name that NewSession was given.
+func (s *Session) SessionID() string { return s.id }
+
+// Initialized reports whether the client has said that it is ready.
+func (s *Session) Initialized() bool { return s.initialized.Load() }
+
+// Initialize notes that the client is ready.
+func (s *Session) Initialize() {
+	s.level.CompareAndSwap(nil, mcp.LoggingLevelError)
+	s.initialized.Store(true)
+}
+
+// SetLogLevel sets the least level that the client asks for.
+func (s *Session) SetLogLevel(level mcp.LoggingLevel) { s.level.Store(level) }
+
+// GetLogLevel returns that level.
+func (s *Session) GetLogLevel() mcp.LoggingLevel {
+	if level, ok := s.level.Load().(mcp.LoggingLevel); ok {
+		return level
+	}
+	return mcp.LoggingLevelError
+}
+
+// CallSession is the same client as one request sees it. What a stateless request tells of
+// the client is its own and no other's; what it sends through mcp-go goes out with the request:
+// before its answer, and not at all once it is cancelled.
+type CallSession struct {
+	identity
+	relay
+	client *Session
+}
+
+// Call returns the client as one request sees it, whose notifications are sent with send. End it before the answer.
+func (s *Session) Call(send func(mcp.JSONRPCNotification)) *CallSession {
+	return &CallSession{client: s, relay: relay{send: send}}
+}
+
+// SessionID returns the client's.
+func (s *CallSession) SessionID() string { return s.client.id }
+
+// Initialize does nothing: a request needs no handshake of its own.
+func (s *CallSession) Initialize() {}
+
+// Initialized is true.
+func (s *CallSession) Initialized() bool { return true }
+
+// SetLogLevel sets the client's.
+func (s *CallSession) SetLogLevel(level mcp.LoggingLevel) { s.client.SetLogLevel(level) }
+
+// GetLogLevel returns the client's.
+func (s *CallSession) GetLogLevel() mcp.LoggingLevel { return s.client.GetLogLevel() }
+
+// GetClientInfo returns what is known of the client.
+func (s *CallSession) GetClientInfo() mcp.Implementation { return s.told().GetClientInfo() }
+
+// ProtocolVersion returns the version that the client speaks.
+func (s *CallSession) ProtocolVersion() string { return s.told().ProtocolVersion() }
+
+// GetClientCapabilities returns what the client can do.
+func (s *CallSession) GetClientCapabilities() mcp.ClientCapabilities {
+	return s.told().GetClientCapabilities()
+}
+
+// told is what is known of the client: from this request, if it said anything, or from the
+// handshake.
+func (s *CallSession) told() *identity {
+	if s.known.Load() {
+		return &s.identity
+	}
+	return &s.client.identity
+}
+
+// identity is who a client says it is. The zero value knows nothing.
+type identity struct {
+	known        atomic.Bool
+	mu           sync.Mutex
+	info         mcp.Implementation
+	capabilities mcp.ClientCapabilities
+	version      string
+}
+
+func (i *identity) GetClientInfo() mcp.Implementation {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.info
+}
+
+func (i *identity) SetClientInfo(info mcp.Implementation) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.info = info
+	i.known.Store(true)
+}
+
+func (i *identity) GetClientCapabilities() mcp.ClientCapabilities {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.capabilities
+}
+
+func (i *identity) SetClientCapabilities(capabilities mcp.ClientCapabilities) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.capabilities = capabilities
+	i.known.Store(true)
+}
+
+func (i *identity) ProtocolVersion() string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.version
+}
+
+// SetProtocolVersion records what initialize has agreed on.
+func (i *identity) SetProtocolVersion(version string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.version = version
+}
+
+// NotificationBuffer is how many notifications may wait between mcp-go and its transport. mcp-go
+// gives up on a notification that finds it full, and tells the sender.
+const NotificationBuffer = 256
+
+// relay carries notifications from the channel that mcp-go wants to where they are sent. It costs
+// nothing until the channel is asked for.
+type relay struct {
+	send    func(mcp.JSONRPCNotification)
+	once    sync.Once
+	channel chan mcp.JSONRPCNotification
+	ended   chan struct{}
+	drained chan struct{}
+}
+
+// NotificationChannel is where mcp-go puts notifications, and none after End.
+func (r *relay) NotificationChannel() chan<- mcp.JSONRPCNotification {
+	r.once.Do(func() {
+		r.channel = make(chan mcp.JSONRPCNotification, NotificationBuffer)
+		r.ended, r.drained = make(chan struct{}), make(chan struct{})
+		go r.run()
+	})
+	return r.channel
+}
+
+func (r *relay) run() {
+	defer close(r.drained)
+	for {
+		select {
+		case n := <-r.channel:
+			r.send(n)
+		case <-r.ended:
+			r.drain()
+			return
+		}
+	}
+}
+
+// drain passes on what was in the channel when the relay ended.
+func (r *relay) drain() {
+	for {
+		select {
+		case n := <-r.channel:
+			r.send(n)
+		default:
+			return
+		}
+	}
+}
+
+// End returns when everything that was put into the channel so far has been sent on. It is
+// called once.
+func (r *relay) End() {
+	unused := false
+	r.once.Do(func() { unused = true })
+	if unused {
+		return
+	}
+	close(r.ended)
+	<-r.drained
+}
