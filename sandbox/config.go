@@ -49,6 +49,9 @@ type Config struct {
 	Lifetime      time.Duration // after which any session ends
 	StartTimeout  time.Duration // for a container and its supervisor to come up, or for a program that is started in one
 	MaxSessions   int
+	// Gone reports whether the client is gone that has a default session, as DefaultOf has it, so that the session may be
+	// closed for another client where there are MaxSessions. It is called with the manager locked. Nil: none is.
+	Gone func(client string) bool
 
 	VolumeBytes int64 // what one session's files may take
 	VolumeFiles int64 // how many files and folders one session may have

@@ -69,13 +69,18 @@ func (m *Manager) closeExpired(now time.Time) {
 		if !s.beginClosing(expired) {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(m.ctx, sweepTimeout)
 		m.config.Logger.Info("session expired", "session", s.id)
 		m.noteExpired(s, now)
-		if err := m.finishClosing(ctx, s, false); err != nil {
-			m.config.Logger.Warn("close session", "session", s.id, "error", err, "cause", errors.Unwrap(err))
-		}
-		cancel()
+		m.endSession(s)
+	}
+}
+
+// endSession follows beginClosing where nobody waits for the answer.
+func (m *Manager) endSession(s *session) {
+	ctx, cancel := context.WithTimeout(m.ctx, sweepTimeout)
+	defer cancel()
+	if err := m.finishClosing(ctx, s, false); err != nil {
+		m.config.Logger.Warn("close session", "session", s.id, "error", err, "cause", errors.Unwrap(err))
 	}
 }
 
@@ -88,15 +93,20 @@ func (m *Manager) noteExpired(s *session, now time.Time) {
 	if now.Sub(s.created) < m.config.Lifetime {
 		why = fmt.Sprintf("nobody had used it for %v", m.config.IdleTimeout)
 	}
-	note := fmt.Sprintf("The session before this one has ended, as %s: its variables and files are gone.", why)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.noteEnded(s, why)
+}
+
+// noteEnded keeps that note. The caller holds m.mu.
+func (m *Manager) noteEnded(s *session, why string) {
+	note := fmt.Sprintf("The session before this one has ended, as %s: its variables and files are gone.", why)
 	if len(m.expired) >= maxExpired {
 		clear(m.expired)
 	}
 	m.expired[s.id] = note
 	if !s.named {
-		m.expired[""] = note
+		m.expired[s.fallback] = note
 	}
 }
 
@@ -104,7 +114,7 @@ func (m *Manager) noteExpired(s *session, now time.Time) {
 func (m *Manager) noteExpiry(s *session) {
 	id := s.id
 	if !s.named {
-		id = ""
+		id = s.fallback
 	}
 	note, expired := m.expired[id]
 	if !expired {

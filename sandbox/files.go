@@ -123,7 +123,7 @@ func (m *Manager) existing(id string) (*session, error) {
 	if err == nil {
 		return s, s.awaitOpen(context.Background())
 	}
-	if id == "" || fault.From(err).Code != fault.SessionNotFound || !state.IsKept(m.config.StateDir, id) {
+	if isDefault(id) || fault.From(err).Code != fault.SessionNotFound || !state.IsKept(m.config.StateDir, id) {
 		return s, err
 	}
 	return m.open(id)

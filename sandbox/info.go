@@ -28,13 +28,15 @@ const (
 
 // SessionInfo describes a session.
 type SessionInfo struct {
-	ID       string
-	Default  bool
-	Named    bool
-	Owner    string
-	Kernels  []KernelInfo
-	Created  time.Time
-	LastUsed time.Time
+	ID      string
+	Default bool
+	// DefaultOf is whose default session it is, as DefaultOf has it: empty for that of a server's only client.
+	DefaultOf string
+	Named     bool
+	Owner     string
+	Kernels   []KernelInfo
+	Created   time.Time
+	LastUsed  time.Time
 	// Limits are those in force, and Limited whether they are the session's own.
 	Limits  SessionLimits
 	Limited bool
@@ -43,11 +45,11 @@ type SessionInfo struct {
 }
 
 // info describes the session; kept are the languages whose kernels wait to be taken over.
-func (s *session) info(fallback string, kept []Language) SessionInfo {
+func (s *session) info(kept []Language) SessionInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	info := SessionInfo{
-		ID: s.id, Default: s.id == fallback, Named: s.named, Owner: OwnerThis,
+		ID: s.id, Named: s.named, Owner: OwnerThis,
 		Created: s.created, LastUsed: s.lastUsed,
 	}
 	info.limit(s.limits.SessionLimits, s.config)
@@ -142,8 +144,8 @@ func (m *Manager) Session(ctx context.Context, id string) (SessionInfo, error) {
 		return m.describe(ctx, s, nil), nil
 	case ctx.Err() != nil:
 		return SessionInfo{}, ctx.Err()
-	case id == "":
-		return m.unborn(), nil
+	case isDefault(id):
+		return m.unborn(id), nil
 	case err == nil, fault.From(err).Code == fault.SessionNotFound:
 		return m.unopened(ctx, id)
 	}
@@ -180,33 +182,39 @@ func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) 
 
 // describe describes a session of this server; for left see session.kept.
 func (m *Manager) describe(ctx context.Context, s *session, left *leftover) SessionInfo {
-	m.mu.Lock()
-	fallback := m.fallback
-	m.mu.Unlock()
-	info := s.info(fallback, s.kept(ctx, left))
+	info := s.info(s.kept(ctx, left))
+	m.setDefault(&info)
 	info.SizeBytes = s.size(ctx)
 	return info
+}
+
+// setDefault says whose default session it is that info is of.
+func (m *Manager) setDefault(info *SessionInfo) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.sessions[info.ID]; s != nil && m.fallback[s.fallback] == s.id {
+		info.Default, info.DefaultOf = true, s.fallback
+	}
 }
 
 // Known describes the sessions that this server has open and that were used, in no order. It asks neither the engine nor
 // a kernel, so it says nothing of sizes, nor of kernels that are kept.
 func (m *Manager) Known() []SessionInfo {
-	m.mu.Lock()
-	fallback := m.fallback
-	m.mu.Unlock()
 	var known []SessionInfo
 	for _, s := range m.all() {
 		if s.isOpen() && s.used.Load() {
-			known = append(known, s.info(fallback, nil))
+			info := s.info(nil)
+			m.setDefault(&info)
+			known = append(known, info)
 		}
 	}
 	return known
 }
 
 // unborn describes the default session before its first run.
-func (m *Manager) unborn() SessionInfo {
+func (m *Manager) unborn(id string) SessionInfo {
 	now := time.Now()
-	info := SessionInfo{Default: true, Owner: OwnerThis, Created: now, LastUsed: now}
+	info := SessionInfo{Default: true, DefaultOf: id, Owner: OwnerThis, Created: now, LastUsed: now}
 	info.limit(SessionLimits{}, &m.config)
 	for language := range m.config.Kernels {
 		info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "not started"})

@@ -28,8 +28,8 @@ type Manager struct {
 
 	mu       sync.Mutex
 	sessions map[string]*session
-	fallback string            // id of the default session, empty while there is none
-	expired  map[string]string // notes about sessions that have expired, by id, "" for the default one
+	fallback map[string]string // ids of the default sessions that there are, by what DefaultOf returns
+	expired  map[string]string // notes about sessions that have expired, by id, and by what DefaultOf returns
 	refused  []*Run            // the last whose sessions could not be opened
 	closed   bool
 
@@ -46,7 +46,7 @@ type Manager struct {
 func NewManager(config Config) *Manager {
 	config.Host = cmp.Or(config.Host, fmt.Sprintf("%x", sha256.Sum256([]byte(config.StateDir)))[:16])
 	ctx, stop := context.WithCancel(context.Background())
-	m := &Manager{config: config, sessions: make(map[string]*session), expired: make(map[string]string), ctx: ctx, stop: stop}
+	m := &Manager{config: config, sessions: make(map[string]*session), fallback: make(map[string]string), expired: make(map[string]string), ctx: ctx, stop: stop}
 	m.working.Go(m.expire)
 	m.working.Go(m.keepAlive)
 	return m
@@ -143,18 +143,42 @@ func (m *Manager) check(o *RunOptions) error {
 	return nil
 }
 
+// DefaultOf returns the id by which a Manager's methods know the default session of one of several clients. It is no
+// session's name, and CheckSessionID refuses it in a request. The empty id is the default session of a server's only
+// client.
+func DefaultOf(client string) string { return "@" + client }
+
+// ClientOf returns the client that DefaultOf was given.
+func ClientOf(id string) string { return strings.TrimPrefix(id, "@") }
+
+func isDefault(id string) bool { return id == "" || id[0] == '@' }
+
+// resolve returns the id of the session that is meant, empty where it is a default one that does not exist. The caller
+// holds m.mu.
+func (m *Manager) resolve(id string) string {
+	if isDefault(id) {
+		return m.fallback[id]
+	}
+	return id
+}
+
+// forgetDefault ends a session's being a default one. The caller holds m.mu.
+func (m *Manager) forgetDefault(s *session) {
+	if m.fallback[s.fallback] == s.id {
+		delete(m.fallback, s.fallback)
+	}
+}
+
 // find returns an existing session, the default one for an empty id. session_not_found otherwise.
 func (m *Manager) find(id string) (*session, error) {
-	if id != "" {
+	if !isDefault(id) {
 		if err := CheckSessionID(id); err != nil {
 			return nil, err
 		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if id == "" {
-		id = m.fallback
-	}
+	id = m.resolve(id)
 	if s := m.sessions[id]; s != nil {
 		return s, nil
 	}
@@ -200,7 +224,7 @@ func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepTimeout)
 	defer cancel()
 	s, err := m.find(id)
-	if id != "" && err != nil && fault.From(err).Code == fault.SessionNotFound {
+	if !isDefault(id) && err != nil && fault.From(err).Code == fault.SessionNotFound {
 		return id, m.closeLeftover(ctx, id, keepFiles)
 	}
 	if err == nil {
@@ -263,10 +287,8 @@ func (m *Manager) finishClosing(ctx context.Context, s *session, keepFiles bool)
 	if m.sessions[s.id] == s {
 		delete(m.sessions, s.id)
 	}
-	if m.fallback == s.id {
-		m.fallback = ""
-	}
-	again := !s.named && !m.closed
+	m.forgetDefault(s)
+	again := !s.named && s.fallback == "" && !m.closed
 	close(s.gone)
 	m.mu.Unlock()
 	m.notifyChanged()

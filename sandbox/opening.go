@@ -52,17 +52,33 @@ func (m *Manager) use(id string) (*session, error) {
 
 // ensure is use for no call yet.
 func (m *Manager) ensure(id string) (*session, error) {
-	if id != "" {
+	if !isDefault(id) {
 		if err := CheckSessionID(id); err != nil {
 			return nil, err
 		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s := m.sessions[cmp.Or(id, m.fallback)]; s != nil && !s.isClosing() && !m.closed {
+	if s := m.sessions[m.resolve(id)]; s != nil && !s.isClosing() && !m.closed {
+		return s, nil
+	}
+	if s := m.takeWarm(id); s != nil {
 		return s, nil
 	}
 	return m.add(id, nil)
+}
+
+// takeWarm gives a client that is one of several the session that is kept ready, if nobody has it yet, and has another
+// one made ready. The caller holds m.mu.
+func (m *Manager) takeWarm(id string) *session {
+	s := m.sessions[m.fallback[""]]
+	if id == "" || !isDefault(id) || s == nil || s.used.Load() || s.isClosing() || m.closed {
+		return nil
+	}
+	m.forgetDefault(s)
+	s.fallback, m.fallback[id] = id, s.id
+	m.working.Go(m.Prewarm)
+	return s
 }
 
 // BeginImport makes a named session that does not exist yet, with the history that history.Export returned of
@@ -92,16 +108,19 @@ func (m *Manager) add(id string, from io.Reader) (*session, error) {
 	if m.closed {
 		return nil, errShuttingDown()
 	}
-	before := m.sessions[cmp.Or(id, m.fallback)]
+	before := m.sessions[m.resolve(id)]
 	if err := m.room(id, before); err != nil {
 		return nil, err
 	}
 	name := id
-	if id == "" {
+	if isDefault(id) {
 		name = state.NewID("sbx-")
-		m.fallback = name
+		m.fallback[id] = name
 	}
-	s := newSession(name, id != "", before, &m.config, &m.images)
+	s := newSession(name, !isDefault(id), before, &m.config, &m.images)
+	if !s.named {
+		s.fallback = id
+	}
 	m.sessions[name] = s
 	m.working.Go(func() {
 		err := m.begin(s, from)
@@ -160,9 +179,7 @@ func (m *Manager) admit(s *session, err error) {
 		m.refused = append(m.refused, s.runsNow()...)
 		m.refused = m.refused[max(0, len(m.refused)-keptRuns):]
 		delete(m.sessions, s.id)
-		if m.fallback == s.id {
-			m.fallback = ""
-		}
+		m.forgetDefault(s)
 		if b := s.before; b != nil && !isClosed(b.gone) {
 			m.sessions[b.id] = b // it goes on closing
 		}
@@ -254,7 +271,7 @@ func (m *Manager) room(id string, before *session) error {
 			idle[kept] = max(0, now.Sub(used))
 		}
 	}
-	if len(idle) < m.config.MaxSessions {
+	if len(idle) < m.config.MaxSessions || id != "" && m.makeRoom(now) { // not for one that is only kept ready
 		return nil
 	}
 	longest := slices.SortedFunc(maps.Keys(idle), func(a, b string) int {
@@ -267,6 +284,27 @@ func (m *Manager) room(id string, before *session) error {
 	return fault.New(fault.MaxSessions, "Close one of these with close_session, or use one of them: "+strings.Join(names, ", ")+".",
 		"There are %d sessions, and there may be %d.", len(idle), m.config.MaxSessions).
 		With("limit", m.config.MaxSessions)
+}
+
+// makeRoom closes the session of a client that is gone, the one that was not used for the longest time, and reports
+// whether there was one. The caller holds m.mu.
+func (m *Manager) makeRoom(now time.Time) bool {
+	if m.config.Gone == nil {
+		return false
+	}
+	left := slices.DeleteFunc(slices.Collect(maps.Values(m.sessions)), func(s *session) bool {
+		return s.named || s.fallback == "" || !m.config.Gone(s.fallback)
+	})
+	slices.SortFunc(left, func(a, b *session) int { return cmp.Compare(b.idleFor(now), a.idleFor(now)) })
+	for _, s := range left {
+		if s.beginClosing(func() bool { return s.idle(now) > 0 }) {
+			m.noteEnded(s, "nothing had been heard of its client, and another one needed its place")
+			m.config.Logger.Info("session makes room for another client's", "session", s.id)
+			m.working.Go(func() { m.endSession(s) })
+			return true
+		}
+	}
+	return false
 }
 
 // hintedSessions is how many sessions the hint of max_sessions names.

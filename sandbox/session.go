@@ -26,14 +26,16 @@ var errLeaving = errors.New("the server is shutting down")
 // session is one volume and at most one kernel per language. It is there before it is open: what uses it queues, and
 // awaits opened. All its engine calls go through engineMu, one at a time.
 type session struct {
-	id      string
-	named   bool // it outlives this server
-	config  *Config
-	images  *imageCache
-	history *history.Writer
-	used    atomic.Bool // by a call; not where it is only kept ready
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
+	id    string
+	named bool // it outlives this server
+	// fallback is whose default session one without a name is, as DefaultOf has it; under the manager's lock.
+	fallback string
+	config   *Config
+	images   *imageCache
+	history  *history.Writer
+	used     atomic.Bool // by a call; not where it is only kept ready
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
 
 	before       *session // of the same name, which is closing; under the manager's lock
 	certificates string   // that its code trusts beside those of the image, in PEM; set before it is open

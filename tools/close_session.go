@@ -23,7 +23,7 @@ func (d *Deps) closeSession() tool {
 	)
 	definition.Annotations.DestructiveHint = mcp.ToBoolPtr(true)
 	return tool{output: mcp.WithOutputSchema[closedSession](), definition: definition, handle: func(ctx context.Context, p *params) (*render.Answer, error) {
-		id, keep := p.text("session_id"), p.flag("keep_files")
+		id, keep := p.session(), p.flag("keep_files")
 		if err := p.check(); err != nil {
 			return nil, err
 		}

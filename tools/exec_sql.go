@@ -128,7 +128,7 @@ type sqlCall struct {
 func (d *Deps) readSQLCall(p *params) (*sqlCall, error) {
 	c := &sqlCall{
 		query:      sql.Query{Text: p.required("query"), Params: p.values("params")},
-		connection: p.text("connection"), session: p.text("session_id"),
+		connection: p.text("connection"), session: p.session(),
 		saveAs: p.text("save_as"), overwrite: p.flag("overwrite"),
 	}
 	maxRows := p.integer("max_rows")

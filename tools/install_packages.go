@@ -64,7 +64,7 @@ func (d *Deps) languages() (names []string) {
 }
 
 func (d *Deps) handleInstall(ctx context.Context, p *params) (*render.Answer, error) {
-	name, packages, session := p.required("language"), p.texts("packages"), p.text("session_id")
+	name, packages, session := p.required("language"), p.texts("packages"), p.session()
 	if err := p.check(); err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func (d *Deps) listArtifacts() tool {
 			sessionParam(), hints(true),
 		),
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
-			session, glob := p.text("session_id"), p.text("glob")
+			session, glob := p.session(), p.text("glob")
 			if err := p.check(); err != nil {
 				return nil, err
 			}

@@ -133,14 +133,15 @@ func (d *Deps) sessionList(ctx context.Context) (sessionList, error) {
 		d.Logger.Info("list sessions", "cause", d.Secrets.Mask(causeText(f)))
 	}
 	for _, info := range infos {
-		list.Sessions = append(list.Sessions, describe(info, time.Now()))
+		list.Sessions = append(list.Sessions, describe(ctx, info))
 	}
 	return list, nil
 }
 
-func describe(info sandbox.SessionInfo, now time.Time) sessionFields {
+func describe(ctx context.Context, info sandbox.SessionInfo) sessionFields {
+	now := time.Now()
 	f := sessionFields{sessionMeta: sessionMeta{
-		SessionID: info.ID, Default: info.Default, Owner: info.Owner, SizeBytes: info.SizeBytes,
+		SessionID: info.ID, Default: info.Default && info.DefaultOf == ownSession(ctx), Owner: info.Owner, SizeBytes: info.SizeBytes,
 		AgeSeconds: int(now.Sub(info.Created).Seconds()), IdleSeconds: int(now.Sub(info.LastUsed).Seconds()),
 	}}
 	for _, k := range info.Kernels {

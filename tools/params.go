@@ -2,6 +2,7 @@ package tools
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -29,10 +30,12 @@ type params struct {
 	raw   json.RawMessage // as they came, where that is known
 	known []string
 	first error
+	// ownSession is where a call goes that names no session.
+	ownSession string
 }
 
-func newParams(request mcp.CallToolRequest) *params {
-	p := &params{raw: request.Params.RawArguments}
+func newParams(ctx context.Context, request mcp.CallToolRequest) *params {
+	p := &params{raw: request.Params.RawArguments, ownSession: ownSession(ctx)}
 	if request.Params.Arguments == nil && len(request.Params.RawArguments) > 0 {
 		p.readRaw(request.Params.RawArguments)
 		return p
@@ -106,6 +109,18 @@ func (p *params) text(name string) string {
 		p.fail("%s is %s and must be text.", name, kind(value))
 	}
 	return s
+}
+
+// session reads session_id; absent is the client's own session.
+func (p *params) session() string {
+	id := p.text("session_id")
+	if id == "" {
+		return p.ownSession
+	}
+	if err := sandbox.CheckSessionID(id); err != nil && p.first == nil {
+		p.first = err
+	}
+	return id
 }
 
 // long reads a string argument that may be very large; absent is nil.

@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
@@ -36,7 +37,7 @@ func TestArgumentsAreCheckedInWords(t *testing.T) {
 		"long text quoted":  {map[string]any{"code": "1", "fresh": strings.Repeat("é", 500)}, "éé…"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newParams(mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: test.arguments}})
+			p := newParams(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: test.arguments}})
 			_, _, _, _ = p.required("code"), p.text("session_id"), p.seconds("timeout_seconds"), p.flag("fresh")
 			err := p.check()
 			if test.want == "" {
@@ -65,7 +66,7 @@ func TestArgumentsMayComeAsText(t *testing.T) {
 		"null":            {map[string]any{"text": nil, "seconds": nil, "flag": "null", "number": nil, "list": nil}, " 0s false 0 []"},
 		"text stays text": {map[string]any{"text": "TRUE 1", "flag": "False"}, "TRUE 1 0s false 0 []"},
 	} {
-		p := newParams(mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: test.given}})
+		p := newParams(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: test.given}})
 		text, seconds, flag, number, list := p.text("text"), p.seconds("seconds"), p.flag("flag"), p.integer("number"), p.values("list")
 		if number == nil {
 			number = new(int64)
@@ -77,7 +78,7 @@ func TestArgumentsMayComeAsText(t *testing.T) {
 }
 
 func TestWhatATextSaysIsLoweredToo(t *testing.T) {
-	p := newParams(mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: map[string]any{"timeout_seconds": "90"}}})
+	p := newParams(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: map[string]any{"timeout_seconds": "90"}}})
 	if p.seconds("timeout_seconds"); !strings.Contains(p.lowered("timeout_seconds", 60), "from 90 to 60") {
 		t.Errorf("the note is %q", p.lowered("timeout_seconds", 60))
 	}
@@ -126,14 +127,14 @@ func TestAFaultNamesWhatWasIgnored(t *testing.T) {
 }
 
 func TestLargeArgumentsAreReadAsTheyCame(t *testing.T) {
-	p := newParams(mcp.CallToolRequest{Params: mcp.CallToolParams{RawArguments: []byte(`{"code":"print(1)"}`)}})
+	p := newParams(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{RawArguments: []byte(`{"code":"print(1)"}`)}})
 	if code := p.required("code"); code != "print(1)" || p.check() != nil {
 		t.Errorf("got %q, %v", code, p.check())
 	}
 }
 
 func TestNoArgumentsMayBeWrittenAsNull(t *testing.T) {
-	p := newParams(mcp.CallToolRequest{Params: mcp.CallToolParams{RawArguments: []byte("null")}})
+	p := newParams(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{RawArguments: []byte("null")}})
 	if id := p.text("session_id"); id != "" || p.check() != nil {
 		t.Errorf("got %q, %v", id, p.check())
 	}
@@ -143,7 +144,7 @@ func FuzzArguments(f *testing.F) {
 	f.Add("code", "text", 1.5, true)
 	f.Fuzz(func(t *testing.T, name, text string, number float64, flag bool) {
 		for _, value := range []any{text, number, flag, nil, []any{text}, map[string]any{name: number}} {
-			p := newParams(mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: map[string]any{name: value}}})
+			p := newParams(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: map[string]any{name: value}}})
 			_, seconds, _ := p.text("a"), p.seconds("b"), p.flag("c")
 			if seconds < 0 {
 				t.Errorf("%v seconds from %v", seconds, value)
@@ -151,4 +152,21 @@ func FuzzArguments(f *testing.F) {
 			_ = p.check()
 		}
 	})
+}
+
+// A call that names no session goes to its client's own, which no call can name.
+func TestTheSessionOfACall(t *testing.T) {
+	own := WithSession(t.Context(), sandbox.DefaultOf("client"))
+	for given, want := range map[string]string{"": sandbox.DefaultOf("client"), "named": "named"} {
+		p := newParams(own, mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: map[string]any{"session_id": given}}})
+		if got := p.session(); got != want || p.check() != nil {
+			t.Errorf("%q: got %q, %v", given, got, p.check())
+		}
+	}
+	p := newParams(own, mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: map[string]any{"session_id": sandbox.DefaultOf("other")}}})
+	_ = p.session()
+	wantCode(t, p.check(), fault.InvalidSessionID, "")
+	if p := newParams(t.Context(), mcp.CallToolRequest{}); p.session() != "" {
+		t.Errorf("without clients: %q", p.session())
+	}
 }

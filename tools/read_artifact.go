@@ -84,7 +84,7 @@ type reading struct {
 
 func (d *Deps) handleRead(ctx context.Context, p *params) (*render.Answer, error) {
 	r := reading{
-		path: p.required("path"), session: p.text("session_id"), offset: p.integer("offset"), limit: p.integer("limit"),
+		path: p.required("path"), session: p.session(), offset: p.integer("offset"), limit: p.integer("limit"),
 		unit: p.choice("unit", "lines", "bytes"), asText: p.choice("as", "auto", "text") == "text", saveTo: p.text("save_to"), overwrite: p.flag("overwrite"),
 	}
 	if r.limit != nil && *r.limit == 0 {

@@ -31,7 +31,7 @@ func (d *Deps) sessionResource(ctx context.Context, uri string) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	return indented(d.infoFields(info))
+	return indented(d.infoFields(ctx, info))
 }
 
 type networkFields struct {
@@ -100,7 +100,7 @@ func (r *sessionResources) update() {
 
 func (r *sessionResources) resource(uri string, info sandbox.SessionInfo) server.ServerResource {
 	name := "Session " + info.ID
-	if info.Default {
+	if info.Default && info.DefaultOf == "" {
 		name = "Default session"
 	}
 	return server.ServerResource{

@@ -64,7 +64,7 @@ func (d *Deps) sessionInfo() tool {
 			sessionParam(), mcp.WithBoolean("packages", mcp.Description("List the installed packages, too.")), hints(true),
 		),
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
-			id, packages := p.text("session_id"), p.flag("packages")
+			id, packages := p.session(), p.flag("packages")
 			if err := p.check(); err != nil {
 				return nil, err
 			}
@@ -72,7 +72,7 @@ func (d *Deps) sessionInfo() tool {
 			if err != nil {
 				return nil, err
 			}
-			fields := d.infoFields(info)
+			fields := d.infoFields(ctx, info)
 			if !packages {
 				return render.JSON(fields)
 			}
@@ -117,13 +117,13 @@ func (f infoFields) with(all map[sandbox.Language]map[string]string, installed m
 	return f
 }
 
-func (d *Deps) infoFields(info sandbox.SessionInfo) infoFields {
+func (d *Deps) infoFields(ctx context.Context, info sandbox.SessionInfo) infoFields {
 	var mounts []mountFields
 	for _, m := range d.Manager.Config().Mounts {
 		mounts = append(mounts, mountFields{sandbox.MountsDir + "/" + m.Name, m.Writable})
 	}
 	return infoFields{
-		sessionFields: describe(info, time.Now()), Mounts: mounts,
+		sessionFields: describe(ctx, info), Mounts: mounts,
 		WorkDir: sandbox.WorkDir, InputDir: sandbox.WorkDir + "/input", OutputDir: sandbox.WorkDir + "/output",
 		Network: cmp.Or(d.Network, "none"), Limits: d.limitsOf(info),
 	}

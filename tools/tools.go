@@ -117,6 +117,19 @@ func (d *Deps) renderer() *render.Renderer {
 	return &render.Renderer{Manager: d.Manager, Secrets: d.Secrets, Can: can, Images: d.Images, StructuredContent: d.StructuredContent, Logger: d.Logger}
 }
 
+type sessionKey struct{}
+
+// WithSession returns a context whose calls go to this session where they name none: sandbox.DefaultOf a client.
+// Without it they go to the default session of the server.
+func WithSession(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, sessionKey{}, id)
+}
+
+func ownSession(ctx context.Context) string {
+	id, _ := ctx.Value(sessionKey{}).(string)
+	return id
+}
+
 type handler func(context.Context, *params) (*render.Answer, error)
 
 // tool is one tool: its definition, and what a call does.
@@ -189,7 +202,7 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 		if !t.ordered {
 			rpc.Settled(ctx)
 		}
-		p := newParams(request)
+		p := newParams(ctx, request)
 		a, err := t.handle(ctx, p)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)

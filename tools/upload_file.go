@@ -64,7 +64,7 @@ func (d *Deps) describeUpload() string {
 }
 
 func (d *Deps) handleUpload(ctx context.Context, p *params) (*render.Answer, error) {
-	upload := sandbox.Upload{SessionID: p.text("session_id"), Overwrite: p.flag("overwrite")}
+	upload := sandbox.Upload{SessionID: p.session(), Overwrite: p.flag("overwrite")}
 	filename, given := p.required("filename"), readContent(p)
 	if err := p.check(); err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ func wantCode(t *testing.T, err error, code fault.Code, words string) {
 func TestALongArgumentIsNotDecodedBeforeItIsAskedFor(t *testing.T) {
 	text := strings.Repeat("line\n", longFrom)
 	raw, _ := json.Marshal(map[string]any{"filename": "x", "text": text, "overwrite": true})
-	p := newParams(mcp.CallToolRequest{Params: mcp.CallToolParams{RawArguments: raw}})
+	p := newParams(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{RawArguments: raw}})
 	given := readContent(p)
 	name, overwrite := p.required("filename"), p.flag("overwrite")
 	if err := p.check(); err != nil || name != "x" || !overwrite {
@@ -49,7 +49,7 @@ func TestContentIsGivenInOneWay(t *testing.T) {
 		"two":      {map[string]any{"text": "x", "url": "https://x"}, "this call has text, url"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newParams(mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: test.arguments}})
+			p := newParams(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: test.arguments}})
 			given := readContent(p)
 			wantCode(t, given.one(), fault.InvalidArgument, test.words)
 		})
