@@ -1,0 +1,74 @@
+package httpserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+)
+
+// A message may take bodyTime, and a second more for each slowest bytes of it.
+const (
+	bodyTime = 30 * time.Second
+	slowest  = 64 << 10
+)
+
+var errTooMuch = errors.New("too many large messages at once")
+
+// readBody reads a message. What it takes of the memory for large ones is given back by release, which is never nil.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (message []byte, release func(), err error) {
+	release = func() {}
+	if r.ContentLength > rpc.MaxMessageBytes {
+		return nil, release, &http.MaxBytesError{Limit: rpc.MaxMessageBytes}
+	}
+	control := http.NewResponseController(w)
+	// The connection is watched for its end from now on, which is no reading that has a time.
+	defer func() {
+		_ = control.SetReadDeadline(time.Time{})
+		_ = control.SetWriteDeadline(time.Now().Add(writeTime))
+	}()
+	body := &paced{body: http.MaxBytesReader(w, r.Body, rpc.MaxMessageBytes), control: control, began: time.Now()}
+	var b bytes.Buffer
+	if r.ContentLength > 0 && r.ContentLength <= smallMessage {
+		b.Grow(int(r.ContentLength) + bytes.MinRead) // what ReadFrom wants beyond the end
+	}
+	if r.ContentLength <= smallMessage {
+		_, err = b.ReadFrom(io.LimitReader(body, smallMessage))
+		if err != nil || b.Len() < smallMessage {
+			return b.Bytes(), release, err
+		}
+	}
+	size := r.ContentLength
+	if size < 0 {
+		size = rpc.MaxMessageBytes
+	}
+	waiting, cancel := context.WithTimeout(r.Context(), slotTime)
+	defer cancel()
+	if s.large.Acquire(waiting, size) != nil {
+		return nil, release, errTooMuch
+	}
+	if r.ContentLength > 0 {
+		b.Grow(int(r.ContentLength) - b.Len() + bytes.MinRead)
+	}
+	_, err = b.ReadFrom(body)
+	return b.Bytes(), func() { s.large.Release(size) }, err
+}
+
+// paced is a body that has to come at a certain pace.
+type paced struct {
+	body    io.Reader
+	control *http.ResponseController
+	began   time.Time
+	got     int64
+}
+
+func (p *paced) Read(b []byte) (int, error) {
+	_ = p.control.SetReadDeadline(p.began.Add(bodyTime + time.Duration(p.got/slowest)*time.Second))
+	n, err := p.body.Read(b)
+	p.got += int64(n)
+	return n, err
+}

@@ -1,0 +1,248 @@
+package httpserver
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+)
+
+func rawPing(more string) string {
+	return "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + more +
+		fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(ping), ping)
+}
+
+func TestOddHTTP(t *testing.T) {
+	f := serve(t, Options{})
+	for name, test := range map[string]struct {
+		sent string
+		want []string // beginnings of the lines of what comes back that are statuses
+	}{
+		"HTTP/1.0":                   {strings.Replace(rawPing(""), "HTTP/1.1", "HTTP/1.0", 1), []string{"HTTP/1.0 200"}},
+		"HTTP/1.0 without a host":    {strings.Replace(strings.Replace(rawPing(""), "HTTP/1.1", "HTTP/1.0", 1), "Host: localhost\r\n", "", 1), []string{"HTTP/1.0 403"}},
+		"HTTP/0.9":                   {"GET /mcp\r\n\r\n", []string{"HTTP/1.1 400"}},
+		"HTTP/2 that was not asked":  {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", []string{"HTTP/1.1 403"}},
+		"no host":                    {strings.Replace(rawPing("Connection: close\r\n"), "Host: localhost\r\n", "", 1), []string{"HTTP/1.1 400"}},
+		"two hosts":                  {rawPing("Host: evil.example\r\n"), []string{"HTTP/1.1 400"}},
+		"two lengths":                {rawPing("Content-Length: 3\r\n"), []string{"HTTP/1.1 400"}},
+		"a pipelined request":        {rawPing("") + rawPing("Connection: close\r\n"), []string{"HTTP/1.1 200", "HTTP/1.1 200"}},
+		"no HTTP":                    {ping + "\n", []string{"HTTP/1.1 400"}},
+		"headers without end":        {"POST /mcp HTTP/1.1\r\n" + strings.Repeat("X: "+strings.Repeat("x", 1000)+"\r\n", 200), []string{"HTTP/1.1 431"}},
+		"an encoding that is not":    {rawPing("Transfer-Encoding: gzip\r\n"), []string{"HTTP/1.1 501"}},
+		"a body longer than allowed": {fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", rpc.MaxMessageBytes+1), []string{"HTTP/1.1 413"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for line := range strings.Lines(f.raw(test.sent)) {
+				// An answer's JSON has no end of line before the next status.
+				if i := strings.Index(line, "HTTP/1."); i >= 0 && !strings.Contains(line, "malformed") {
+					got = append(got, line[i:i+len("HTTP/1.1 200")])
+				}
+			}
+			if fmt.Sprint(got) != fmt.Sprint(test.want) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+	if a := f.post(ping, nil); a.status != http.StatusOK {
+		t.Errorf("%+v", a)
+	}
+}
+
+// A body that does not end is read no further than the longest message goes.
+func TestBodyWithoutEnd(t *testing.T) {
+	f := serve(t, Options{})
+	r := f.request(http.MethodPost, Path, "", nil)
+	endless := &endless{}
+	r.Body, r.ContentLength = io.NopCloser(endless), -1
+	response, err := f.client.Do(r)
+	if err == nil { // or the connection was closed before it could be read
+		response.Body.Close()
+		if response.StatusCode != http.StatusRequestEntityTooLarge {
+			t.Errorf("%v", response)
+		}
+	}
+	if most := int64(2 * rpc.MaxMessageBytes); endless.sent.Load() > most {
+		t.Errorf("%d bytes were taken", endless.sent.Load())
+	}
+	if !f.server.large.TryAcquire(maxLarge) {
+		t.Error("not all memory was given back")
+	}
+}
+
+type endless struct{ sent atomic.Int64 }
+
+func (e *endless) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = ' '
+	}
+	e.sent.Add(int64(len(b)))
+	return len(b), nil
+}
+
+// inBubble runs a test in fake time, against a server on pipes.
+func inBubble(t *testing.T, test func(t *testing.T, f *fixture)) {
+	synctest.Test(t, func(t *testing.T) { test(t, serveInBubble(t)) })
+}
+
+func (f *fixture) conn(t *testing.T) net.Conn {
+	t.Helper()
+	conn, err := f.dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// drip sends a byte every few seconds, and returns when the server has closed the connection.
+func drip(conn net.Conn, text string) {
+	for i := 0; ; i++ {
+		if _, err := conn.Write([]byte{text[i%len(text)]}); err != nil {
+			return
+		}
+		time.Sleep(3 * time.Second)
+	}
+}
+
+func TestSlowClients(t *testing.T) {
+	for name, first := range map[string]string{
+		"headers": "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Long: ",
+		"a body":  "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n",
+		"chunks":  "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n \r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, f *fixture) {
+				conn := f.conn(t)
+				go func() { _, _ = io.Copy(io.Discard, conn) }()
+				_, _ = io.WriteString(conn, first)
+				drip(conn, "1\r\n \r\n")
+				if len(f.server.requests) > 0 {
+					t.Error("a request has not ended")
+				}
+			})
+		})
+	}
+}
+
+func TestClientsThatSayNothing(t *testing.T) {
+	for name, text := range map[string]string{"from the beginning": "", "after a request": rawPing("")} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, f *fixture) {
+				conn := f.conn(t)
+				_, _ = io.WriteString(conn, text)
+				if _, err := io.Copy(io.Discard, conn); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A client that does not read its stream keeps no handler waiting, and is cut off.
+func TestClientsThatDoNotRead(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		conn := f.conn(t)
+		body := call(1, "count", `,"arguments":{"n":5000},"_meta":{"progressToken":1}`)
+		_, _ = fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		time.Sleep(2 * writeTime)
+		if len(f.server.requests) > 0 {
+			t.Error("the request has not ended")
+		}
+	})
+}
+
+// A stream that has nothing to say says that it is alive, also where the answer to a call takes long.
+func TestKeepAlive(t *testing.T) {
+	for name, request := range map[string]func(f *fixture) *http.Request{
+		"of a session": func(f *fixture) *http.Request { return f.request(http.MethodGet, Path, "", f.begin()) },
+		"of a call":    func(f *fixture) *http.Request { return f.request(http.MethodPost, Path, call(1, "wait", ""), nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, f *fixture) {
+				response, err := f.client.Do(request(f))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer response.Body.Close()
+				lines := bufio.NewReader(response.Body)
+				for range 3 {
+					if line, err := lines.ReadString('\n'); err != nil || line != ": keep-alive\n" {
+						t.Errorf("%q, %v", line, err)
+					}
+					_, _ = lines.ReadString('\n')
+				}
+			})
+		})
+	}
+}
+
+// However many connections are open that ask for nothing, one that does is served.
+func TestIdleConnections(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		for range 2 * maxConnections {
+			f.conn(t)
+		}
+		conn := f.conn(t)
+		_, _ = io.WriteString(conn, rawPing("Connection: close\r\n"))
+		if got, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 200") {
+			t.Errorf("%s, %v", got, err)
+		}
+	})
+}
+
+// Calls that run do not lose their connections to new ones.
+func TestConnectionsWithRequestsStay(t *testing.T) {
+	c := newConnections(2)
+	busy, idle, fresh := &net.TCPConn{}, &net.UnixConn{}, &net.UDPConn{}
+	c.note(busy, http.StateNew)
+	c.note(busy, http.StateActive)
+	c.note(idle, http.StateNew)
+	c.note(idle, http.StateIdle)
+	if extra := c.note(fresh, http.StateNew); extra != net.Conn(idle) {
+		t.Errorf("%T was closed", extra)
+	}
+	c.note(fresh, http.StateActive)
+	if extra := c.note(idle, http.StateNew); extra != net.Conn(idle) {
+		t.Errorf("%T was closed", extra)
+	}
+	c.note(busy, http.StateClosed)
+	if extra := c.note(idle, http.StateNew); extra != nil {
+		t.Errorf("%T was closed", extra)
+	}
+}
+
+// Clients are forgotten after long, or where there are too many: the one first that was not heard of for longest.
+func TestClientsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan string, maxClients)
+		c := newClients(func(name string) { ended <- name })
+		first := c.begin()
+		c.leave(first)
+		kept := c.begin() // is in use
+		time.Sleep(quietTime + time.Second)
+		if !c.gone(first.name) || c.gone(kept.name) {
+			t.Error("the wrong one is gone")
+		}
+		for range maxClients - 1 {
+			c.leave(c.begin())
+		}
+		if name := <-ended; name != first.name {
+			t.Errorf("%s was forgotten", name)
+		}
+		time.Sleep(clientTime + time.Second)
+		c.leave(c.begin())
+		if c.enter(kept.name) == nil || len(c.list) != 2 {
+			t.Errorf("%d are left", len(c.list))
+		}
+		synctest.Wait()
+	})
+}

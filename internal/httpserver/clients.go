@@ -1,0 +1,158 @@
+package httpserver
+
+import (
+	"context"
+	"crypto/rand"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+)
+
+// A client that says nothing is gone for the sake of others' room after quietTime, and is forgotten after clientTime.
+const (
+	quietTime  = time.Minute
+	clientTime = 24 * time.Hour
+)
+
+// client is one that has begun a session, or one that stateless requests are known to come from.
+type client struct {
+	name    string
+	session *rpc.Session // what its handshake told
+	ctx     context.Context
+	end     context.CancelFunc
+
+	mu    sync.Mutex
+	calls map[string]context.CancelCauseFunc // those of the session that can be cancelled, by the keys of their ids
+
+	// Under clients.mu.
+	begun bool // with a handshake
+	using int  // requests and streams
+	seen  time.Time
+}
+
+// clients are those that are known, by name. A name that begins a session is a secret, and that of its client alone.
+type clients struct {
+	ended func(name string)
+
+	mu   sync.Mutex
+	list map[string]*client
+}
+
+func newClients(ended func(string)) *clients {
+	return &clients{ended: ended, list: make(map[string]*client)}
+}
+
+// begin makes a client for a handshake. It is in use, as by enter.
+func (c *clients) begin() *client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.add(rand.Text(), true)
+}
+
+// add makes a client, and forgets those that were not heard of for long. c.mu is held.
+func (c *clients) add(name string, begun bool) *client {
+	now := time.Now()
+	for _, old := range c.list {
+		if old.using == 0 && now.Sub(old.seen) > clientTime {
+			c.forget(old)
+		}
+	}
+	if len(c.list) >= maxClients {
+		if unused := slices.DeleteFunc(slices.Collect(maps.Values(c.list)), func(o *client) bool { return o.using > 0 }); len(unused) > 0 {
+			c.forget(slices.MinFunc(unused, func(a, b *client) int { return a.seen.Compare(b.seen) }))
+		}
+	}
+	// Broadcasts go to streams, each of which has a session of its own.
+	n := &client{name: name, session: rpc.NewSession(name, func(mcp.JSONRPCNotification) {}), begun: begun, using: 1, seen: now,
+		calls: make(map[string]context.CancelCauseFunc)}
+	n.ctx, n.end = context.WithCancel(context.Background())
+	c.list[name] = n
+	return n
+}
+
+// forget ends a client's session. c.mu is held.
+func (c *clients) forget(n *client) {
+	delete(c.list, n.name)
+	n.end()
+	if c.ended != nil {
+		go c.ended(n.name)
+	}
+}
+
+// enter returns the client of a session and marks it as in use until leave; nil: there is none.
+func (c *clients) enter(session string) *client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.list[session]
+	if n == nil || !n.begun {
+		return nil
+	}
+	n.using++
+	return n
+}
+
+// stateless is enter for a client that is known by what its requests have in common.
+func (c *clients) stateless(name string) *client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.list[name]; n != nil {
+		n.using++
+		return n
+	}
+	return c.add(name, false)
+}
+
+func (c *clients) leave(n *client) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n.using--
+	n.seen = time.Now()
+}
+
+// remove ends a client's session.
+func (c *clients) remove(n *client) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.list[n.name] == n {
+		c.forget(n)
+	}
+}
+
+func (c *clients) gone(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.list[name]
+	return n == nil || n.using == 0 && time.Since(n.seen) > quietTime
+}
+
+// track makes a request one that its client can cancel, and reports whether it is the only one of its id.
+func (n *client) track(id rpc.ID, cancel context.CancelCauseFunc) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, known := n.calls[id.Key]; known {
+		return false
+	}
+	n.calls[id.Key] = cancel
+	return true
+}
+
+func (n *client) untrack(id rpc.ID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.calls, id.Key)
+}
+
+// cancel cancels a request. An id that is not in flight is ignored.
+func (n *client) cancel(id rpc.ID) {
+	n.mu.Lock()
+	cancel := n.calls[id.Key]
+	n.mu.Unlock()
+	if cancel != nil {
+		cancel(rpc.ErrCancelledByClient)
+	}
+}

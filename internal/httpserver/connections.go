@@ -1,0 +1,56 @@
+package httpserver
+
+import (
+	"container/list"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// connections bounds how many there are: the one that has waited longest for a request gives way to a new one.
+type connections struct {
+	most int
+
+	mu      sync.Mutex
+	waiting *list.List                 // of net.Conn, the longest first
+	all     map[net.Conn]*list.Element // nil for one that has a request
+}
+
+func newConnections(most int) *connections {
+	return &connections{most: most, waiting: list.New(), all: make(map[net.Conn]*list.Element)}
+}
+
+// changed is http.Server's ConnState.
+func (c *connections) changed(conn net.Conn, state http.ConnState) {
+	if extra := c.note(conn, state); extra != nil {
+		_ = extra.Close()
+	}
+}
+
+// note keeps account of a connection, and returns one that is to be closed, if there are too many.
+func (c *connections) note(conn net.Conn, state http.ConnState) (extra net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.all[conn]; e != nil {
+		c.waiting.Remove(e)
+	}
+	switch state {
+	case http.StateNew, http.StateIdle:
+		c.all[conn] = c.waiting.PushBack(conn)
+	case http.StateActive:
+		c.all[conn] = nil
+	default:
+		delete(c.all, conn)
+	}
+	if len(c.all) <= c.most {
+		return nil
+	}
+	longest := c.waiting.Front() // the new one at the least
+	if longest == nil {
+		return nil
+	}
+	extra = longest.Value.(net.Conn)
+	c.waiting.Remove(longest)
+	delete(c.all, extra)
+	return extra
+}

@@ -1,0 +1,172 @@
+package httpserver
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+)
+
+// metadataPath is where clients look for what a protected resource wants (RFC 9728).
+const metadataPath = server.WellKnownProtectedResourcePath
+
+// headerSession names a session of the protocol up to 2025-11-25.
+const headerSession = server.HeaderKeySessionID
+
+// single are the headers that decide who may do what: two of one would leave it to each reader which counts.
+var single = []string{"Authorization", "Origin", headerSession, mcp.HeaderProtocolVersion, mcp.HeaderMethod, mcp.HeaderName}
+
+// guard decides which requests get through.
+type guard struct {
+	token       *[sha256.Size]byte // nil: none is asked for
+	hosts       []string
+	origins     []string
+	certificate *tls.Certificate
+	local       bool // only this machine reaches the server
+	socket      bool // and only by a path: there are no names
+}
+
+func newGuard(o Options) guard {
+	g := guard{hosts: o.AllowHosts, origins: o.AllowOrigins, certificate: o.Certificate}
+	if o.Token != "" {
+		sum := sha256.Sum256([]byte(o.Token))
+		g.token = &sum
+	}
+	return g
+}
+
+func (g *guard) listensOn(address net.Addr) {
+	tcp, ok := address.(*net.TCPAddr)
+	g.socket = !ok
+	g.local = !ok || tcp.IP.IsLoopback()
+}
+
+// admitted refuses what a browser was made to send, and answers browsers that ask whether they may.
+func (g *guard) admitted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, name := range single {
+			if len(r.Header.Values(name)) > 1 {
+				refuse(w, http.StatusBadRequest, "the header "+name+" is there twice; send it once")
+				return
+			}
+		}
+		if !g.isOwnName(r.Host) {
+			refuse(w, http.StatusForbidden, fmt.Sprintf("%q is not a name of this server; use its address, or name it with --allow-host-name", text.Shorten(r.Host, 80)))
+			return
+		}
+		if origin := r.Header.Get("Origin"); origin != "" {
+			if !g.isAllowed(origin, r) {
+				refuse(w, http.StatusForbidden, fmt.Sprintf("pages of %q may not use this server; --allow-origin names those that may", text.Shorten(origin, 80)))
+				return
+			}
+			if allowOrigin(w.Header(), r, origin) {
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isOwnName reports whether a Host header names this server. A page can have its own name lead here, and would be of the
+// same origin then; an address it cannot have.
+func (g *guard) isOwnName(host string) bool {
+	if g.socket {
+		return true
+	}
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
+	if address, err := netip.ParseAddr(name); err == nil {
+		return !g.local || address.IsLoopback()
+	}
+	if name == "localhost" || name != "" && slices.ContainsFunc(g.hosts, func(h string) bool { return strings.EqualFold(h, name) }) {
+		return true
+	}
+	return name != "" && g.certificate != nil && g.certificate.Leaf != nil && g.certificate.Leaf.VerifyHostname(name) == nil
+}
+
+// isAllowed reports whether a page of the origin may use the server: one that came from here, one of this machine
+// where only that reaches the server, and one that was named.
+func (g *guard) isAllowed(origin string, r *http.Request) bool {
+	if slices.ContainsFunc(g.origins, func(o string) bool { return o == "*" || strings.EqualFold(o, origin) }) {
+		return true
+	}
+	u, err := url.Parse(origin)
+	if err != nil || u.Host == "" {
+		return false // "null" is what a page without an origin of its own says
+	}
+	if strings.EqualFold(u.Scheme+"://"+u.Host, baseURL(r)) {
+		return true
+	}
+	address, err := netip.ParseAddr(u.Hostname())
+	return g.local && (u.Hostname() == "localhost" || err == nil && address.IsLoopback())
+}
+
+// allowOrigin tells a browser that the page may read the answer, and reports whether that was all it asked.
+func allowOrigin(h http.Header, r *http.Request, origin string) (preflight bool) {
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Add("Vary", "Origin")
+	h.Set("Access-Control-Expose-Headers", headerSession+", WWW-Authenticate")
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
+	h.Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
+	h.Set("Access-Control-Max-Age", "7200")
+	return true
+}
+
+// authenticated lets through who has the token. Both are hashed first, so the time that it takes tells nothing of the
+// token, nor of its length.
+func (g *guard) authenticated(next http.Handler) http.Handler {
+	if g.token == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		sum := sha256.Sum256([]byte(strings.TrimSpace(given)))
+		if strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		challenge := fmt.Sprintf("Bearer resource_metadata=%q", baseURL(r)+metadataPath+Path)
+		if given != "" {
+			challenge += `, error="invalid_token"`
+		}
+		w.Header().Set("WWW-Authenticate", challenge)
+		refuse(w, http.StatusUnauthorized, "send the header Authorization: Bearer TOKEN; the server's log says where its token is")
+	})
+}
+
+// metadata tells clients that a token in the header is what is wanted. Whom to ask for one is not said: it is in a file.
+func (g *guard) metadata(w http.ResponseWriter, r *http.Request) {
+	if g.token == nil {
+		refuse(w, http.StatusNotFound, "no token is asked for here")
+		return
+	}
+	server.NewProtectedResourceMetadataHandler(server.ProtectedResourceMetadataConfig{
+		Resource: baseURL(r) + Path, ResourceName: "Code sandbox", BearerMethodsSupported: []string{"header"},
+	}).ServeHTTP(w, r)
+}
+
+// baseURL is where the client of a request sees the server.
+func baseURL(r *http.Request) string {
+	if r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}

@@ -1,0 +1,210 @@
+package httpserver
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+
+func TestWhoIsLetThrough(t *testing.T) {
+	f := serve(t, Options{Token: token, AllowOrigins: []string{"https://app.example"}, AllowHosts: []string{"sandbox.internal"}})
+	port := f.address[strings.LastIndex(f.address, ":"):]
+	for name, test := range map[string]struct {
+		h      headers
+		status int
+	}{
+		"with the token":                     {nil, 200},
+		"the scheme in small letters":        {headers{"Authorization": "bearer " + token}, 200},
+		"no token":                           {headers{"Authorization": ""}, 401},
+		"another scheme":                     {headers{"Authorization": "Basic " + token}, 401},
+		"the scheme alone":                   {headers{"Authorization": "Bearer"}, 401},
+		"another token":                      {headers{"Authorization": "Bearer a-token-that-nobody-guessed"}, 401},
+		"the beginning of the token":         {headers{"Authorization": "Bearer a-token"}, 401},
+		"more than the token":                {headers{"Authorization": "Bearer " + token + "-"}, 401},
+		"a token of 10 KB":                   {headers{"Authorization": "Bearer " + strings.Repeat("x", 10_000)}, 401},
+		"a foreign page":                     {headers{"Origin": "https://evil.example"}, 403},
+		"a page without origin":              {headers{"Origin": "null"}, 403},
+		"a page that is no address":          {headers{"Origin": "::"}, 403},
+		"a page that was named":              {headers{"Origin": "https://app.example"}, 200},
+		"its beginning":                      {headers{"Origin": "https://app.example.evil.example"}, 403},
+		"another scheme of it":               {headers{"Origin": "http://app.example"}, 403},
+		"a page of this machine":             {headers{"Origin": "http://localhost:6274"}, 200},
+		"a page that looks like it":          {headers{"Origin": "http://localhost.evil.example"}, 403},
+		"a page of a name that leads here":   {headers{"Origin": "http://evil.example" + port, "Host": "evil.example" + port}, 403},
+		"a name that leads here":             {headers{"Host": "evil.example" + port}, 403},
+		"another machine's address":          {headers{"Host": "192.0.2.1" + port}, 403},
+		"localhost":                          {headers{"Host": "localhost" + port}, 200},
+		"localhost by a tunnel":              {headers{"Host": "localhost:9999"}, 200},
+		"the other loopback address":         {headers{"Host": "[::1]" + port}, 200},
+		"a name that was named":              {headers{"Host": "Sandbox.Internal." + port}, 200},
+		"a name that begins like an address": {headers{"Host": "127.0.0.1.evil.example"}, 403},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := f.post(ping, test.h)
+			if a.status != test.status {
+				t.Errorf("%+v", a)
+			}
+			if challenge := a.header.Get("WWW-Authenticate"); (a.status == 401) != strings.Contains(challenge, "resource_metadata=") {
+				t.Errorf("%d with the challenge %q", a.status, challenge)
+			}
+		})
+	}
+}
+
+func TestHeadersThatAreThereTwice(t *testing.T) {
+	f := serve(t, Options{Token: token})
+	for _, name := range single {
+		r := f.request(http.MethodPost, Path, ping, nil)
+		r.Header.Add(name, r.Header.Get(name))
+		r.Header.Add(name, "another")
+		if a := f.do(r); a.status != http.StatusBadRequest || !strings.Contains(a.body, name) {
+			t.Errorf("%s: %+v", name, a)
+		}
+	}
+}
+
+func TestWithoutToken(t *testing.T) {
+	f := serve(t, Options{})
+	if a := f.post(ping, headers{"Authorization": ""}); a.status != http.StatusOK {
+		t.Errorf("%+v", a)
+	}
+	if a := f.do(f.request(http.MethodGet, metadataPath, "", nil)); a.status != http.StatusNotFound {
+		t.Errorf("metadata: %+v", a)
+	}
+}
+
+func TestMetadata(t *testing.T) {
+	f := serve(t, Options{Token: token})
+	want := fmt.Sprintf(`{"resource":"http://%s/mcp","bearer_methods_supported":["header"],"resource_name":"Code sandbox"}`, f.address)
+	for _, path := range []string{metadataPath, metadataPath + Path} {
+		if a := f.do(f.request(http.MethodGet, path, "", headers{"Authorization": ""})); a.status != http.StatusOK || a.body != want {
+			t.Errorf("%s: %+v", path, a)
+		}
+	}
+}
+
+func TestBrowsersAreAnswered(t *testing.T) {
+	f := serve(t, Options{Token: token, AllowOrigins: []string{"https://app.example"}})
+	asks := headers{"Authorization": "", "Origin": "https://app.example", "Access-Control-Request-Method": "POST",
+		"Access-Control-Request-Headers": "authorization,mcp-session-id"}
+	a := f.do(f.request(http.MethodOptions, Path, "", asks))
+	if a.status != http.StatusNoContent || a.header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
+		a.header.Get("Access-Control-Allow-Headers") != "authorization,mcp-session-id" {
+		t.Errorf("%+v", a)
+	}
+	a = f.post(ping, headers{"Authorization": "", "Origin": "https://app.example"})
+	if a.status != http.StatusUnauthorized || a.header.Get("Access-Control-Allow-Origin") != "https://app.example" {
+		t.Errorf("a page cannot read why it was refused: %+v", a)
+	}
+	asks["Origin"] = "https://evil.example"
+	if a := f.do(f.request(http.MethodOptions, Path, "", asks)); a.status != http.StatusForbidden || a.header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestHeadersAndBodyAgree(t *testing.T) {
+	f := serve(t, Options{Token: token})
+	good, h := modernCall(1, "test", "echo")
+	for name, test := range map[string]struct {
+		body   string
+		h      headers
+		status int
+		code   int
+		says   string
+	}{
+		"all is well":                  {good, nil, 200, 0, ""},
+		"the tool's name in Base64":    {good, headers{mcp.HeaderName: "=?base64?ZWNobw==?="}, 200, 0, ""},
+		"no version":                   {good, headers{mcp.HeaderProtocolVersion: ""}, 400, mcp.HEADER_MISMATCH, "is missing"},
+		"another version":              {good, headers{mcp.HeaderProtocolVersion: "2025-11-25"}, 400, mcp.HEADER_MISMATCH, `2025-11-25`},
+		"a version of the header only": {call(1, "echo", ""), nil, 400, mcp.INVALID_PARAMS, "lacks"},
+		"no method":                    {good, headers{mcp.HeaderMethod: ""}, 400, mcp.HEADER_MISMATCH, "Mcp-Method"},
+		"another method":               {good, headers{mcp.HeaderMethod: "tools/list"}, 400, mcp.HEADER_MISMATCH, "tools/list"},
+		"no name":                      {good, headers{mcp.HeaderName: ""}, 400, mcp.HEADER_MISMATCH, "Mcp-Name"},
+		"another name":                 {good, headers{mcp.HeaderName: "wait"}, 400, mcp.HEADER_MISMATCH, `wait`},
+		"a name that is no Base64":     {good, headers{mcp.HeaderName: "=?base64?!?="}, 400, mcp.HEADER_MISMATCH, "Base64"},
+		"an event to go on from":       {good, headers{"Last-Event-ID": "7"}, 200, 0, ""},
+		"a session":                    {good, headers{headerSession: "none"}, 200, 0, ""},
+		"a version of the future": {strings.ReplaceAll(good, modern, "2099-01-01"), headers{mcp.HeaderProtocolVersion: "2099-01-01"},
+			400, mcp.UNSUPPORTED_PROTOCOL_VERSION, modern},
+		"an unknown method": {strings.Replace(good, "tools/call", "no/such", 1), headers{mcp.HeaderMethod: "no/such"}, 404, mcp.METHOD_NOT_FOUND, ""},
+		"an answer":         {`{"jsonrpc":"2.0","id":1,"result":{}}`, nil, 400, mcp.INVALID_REQUEST, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := headers{}
+			for _, more := range []headers{h, test.h} {
+				for name, value := range more {
+					all[name] = value
+				}
+			}
+			a := f.post(test.body, all)
+			if a.status != test.status || a.code() != test.code || !strings.Contains(a.body, test.says) || a.header.Get(headerSession) != "" {
+				t.Errorf("%+v", a)
+			}
+		})
+	}
+}
+
+func TestOwnToken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state", "http-token")
+	first, err := OwnToken(path)
+	if err != nil || len(first) < 40 {
+		t.Fatalf("%q, %v", first, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if again, err := OwnToken(path); err != nil || again != first {
+		t.Errorf("%q, %v", again, err)
+	}
+	if left, _ := filepath.Glob(path + ".*"); left != nil {
+		t.Errorf("%v was left", left)
+	}
+	for name, spoil := range map[string]func() error{
+		"mode 0640":          func() error { return os.Chmod(path, 0o640) },
+		"characters":         func() error { return os.WriteFile(path, []byte("short"), 0o600) },
+		"one word":           func() error { return os.WriteFile(path, []byte("two words, which is one too many"), 0o600) },
+		"not a regular file": func() error { return os.Symlink("/etc/hostname", path) },
+	} {
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+		if name == "mode 0640" {
+			_, _ = OwnToken(path)
+		}
+		if err := spoil(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := OwnToken(path); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
+// Of several servers that start at once for the first time, all have the same token.
+func TestOwnTokenOfManyServers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "http-token")
+	tokens := make(chan string)
+	const servers = 20
+	for range servers {
+		go func() {
+			token, err := OwnToken(path)
+			if err != nil {
+				token = err.Error()
+			}
+			tokens <- token
+		}()
+	}
+	first := <-tokens
+	for range servers - 1 {
+		if token := <-tokens; token != first {
+			t.Errorf("%q and %q", first, token)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+// Package httpserver serves an MCP server over streamable HTTP, in both eras of the protocol: sessions that begin with
+// an initialize handshake (up to 2025-11-25), and requests that each stand alone (2026-07-28).
+//
+// Start with New and Serve. mcp-go keeps the protocol; this package is the transport around its HandleMessage, as package
+// stdio is the one for pipes, so that both read the same messages and answer with the same words.
+//
+// What it promises:
+//
+//   - Nobody gets further than the token: whoever has none learns where the metadata is, and nothing else. A page of
+//     another origin, and a name that leads here by DNS rebinding, are refused before that.
+//   - Everything is bounded: connections, requests at once, streams, sessions, a message's length, what all large
+//     messages take together, and the time that a client may take to send or to read. What waits without a request gives
+//     way to what comes.
+//   - A request is answered with JSON, or with an event stream once there is progress to tell or it takes long, where the
+//     client accepts one. A stream that says nothing is kept alive by comments.
+//   - A request without a handshake is cancelled when its client closes the connection; one of a session by
+//     notifications/cancelled alone, as its era has it: what it has begun goes on. Nothing is sent for a request that was cancelled.
+//   - The end takes a bounded time, whatever clients do.
+package httpserver
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/mark3labs/mcp-go/server"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+)
+
+// Path is where MCP is served.
+const Path = "/mcp"
+
+// Bounds of what clients may take at once.
+const (
+	// maxConnections is far below the file descriptors that a process usually has.
+	maxConnections = 2048
+	// maxRequests is how many POSTs are served at once; what comes then waits for slotTime.
+	maxRequests = 1024
+	// maxStreams is how many event streams may be open that no request ends.
+	maxStreams = 1024
+	// maxClients is how many clients are remembered.
+	maxClients = 4096
+	// maxLarge is what messages of over smallMessage bytes may take together.
+	maxLarge     = 4 * rpc.MaxMessageBytes
+	smallMessage = 1 << 20
+	maxHeader    = 64 << 10
+)
+
+// Times that clients have.
+const (
+	headerTime = 10 * time.Second
+	idleTime   = 2 * time.Minute
+	writeTime  = 30 * time.Second
+	slotTime   = 10 * time.Second
+	// lostTime is how long a request of a session goes on whose connection is gone.
+	lostTime = 5 * time.Second
+	// keepAlive is how long a stream is silent at most. Proxies give up after a minute or so.
+	keepAlive = 15 * time.Second
+	// graceTime is what running requests have at the server's end to answer as if nothing had happened, and stopTime
+	// what they have then, interrupted.
+	graceTime = 300 * time.Millisecond
+	stopTime  = 200 * time.Millisecond
+)
+
+// Options says what is served, and to whom.
+type Options struct {
+	MCP *server.MCPServer
+	// Token is what clients have to show; empty: nothing.
+	Token string
+	// AllowHosts are names by which clients may reach the server, beside addresses, localhost and the names in the
+	// certificate.
+	AllowHosts []string
+	// AllowOrigins are the origins of pages that may use the server, such as https://example.com; "*": any.
+	AllowOrigins []string
+	// Certificate is for TLS; nil: none.
+	Certificate *tls.Certificate
+	// Context returns the context of a client's requests, by the client's name, which no other one has.
+	Context func(ctx context.Context, client string) context.Context
+	// Ended is called when a client has ended its session, from a goroutine of its own. May be nil.
+	Ended func(client string)
+	// MaxAnswerBytes is the longest message that is sent. Default rpc.UsualMessageBytes.
+	MaxAnswerBytes int
+	Logger         *slog.Logger
+}
+
+// Server serves MCP over HTTP.
+type Server struct {
+	opts    Options
+	guard   guard
+	clients *clients
+
+	requests chan struct{} // a token for each POST that is served
+	streams  chan struct{} // a token for each open stream
+	large    *semaphore.Weighted
+
+	// base is the context of all requests; ending ends streams, which no client would end in time.
+	base   context.Context
+	stop   context.CancelCauseFunc
+	ending context.Context
+	end    context.CancelFunc
+}
+
+// New returns a server that does nothing yet.
+func New(o Options) *Server {
+	o.MaxAnswerBytes = cmp.Or(o.MaxAnswerBytes, rpc.UsualMessageBytes)
+	if o.Context == nil {
+		o.Context = func(ctx context.Context, _ string) context.Context { return ctx }
+	}
+	s := &Server{
+		opts: o, guard: newGuard(o), clients: newClients(o.Ended),
+		requests: make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams),
+		large: semaphore.NewWeighted(maxLarge),
+	}
+	s.base, s.stop = context.WithCancelCause(context.Background())
+	s.ending, s.end = context.WithCancel(context.Background())
+	o.MCP.Use(rpc.RestoreArguments)
+	return s
+}
+
+// Gone reports whether a client has ended its session, or was not heard of for a minute and has no stream open.
+func (s *Server) Gone(client string) bool { return s.clients.gone(client) }
+
+// Serve serves the clients of a listener, which it closes, until ctx is done, and returns nil then. It is called once.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	s.guard.listensOn(l.Addr())
+	connections := newConnections(maxConnections)
+	web := &http.Server{
+		Handler: s.handler(), BaseContext: func(net.Listener) context.Context { return s.base },
+		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, WriteTimeout: writeTime, MaxHeaderBytes: maxHeader,
+		ConnState: connections.changed,
+		ErrorLog:  slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
+	}
+	failed := make(chan error, 1)
+	go func() {
+		if s.opts.Certificate == nil {
+			failed <- web.Serve(l)
+			return
+		}
+		web.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*s.opts.Certificate}, MinVersion: tls.VersionTLS12}
+		failed <- web.ServeTLS(l, "", "")
+	}()
+	select {
+	case err := <-failed:
+		s.stop(rpc.ErrShutdown)
+		s.end()
+		return err
+	case <-ctx.Done():
+		s.shutdown(web)
+		return nil
+	}
+}
+
+// shutdown ends what goes on, in bounded time.
+func (s *Server) shutdown(web *http.Server) {
+	s.end()
+	if !finished(web, graceTime) {
+		s.stop(rpc.ErrShutdown)
+		if !finished(web, stopTime) {
+			s.opts.Logger.Debug("requests were left behind")
+		}
+	}
+	s.stop(rpc.ErrShutdown)
+	_ = web.Close()
+}
+
+func finished(web *http.Server, within time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	return !errors.Is(web.Shutdown(ctx), context.DeadlineExceeded)
+}
+
+// handler is everything that is served, behind what guards it.
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc(metadataPath, s.guard.metadata)
+	mux.HandleFunc(metadataPath+Path, s.guard.metadata)
+	mcp := s.guard.authenticated(http.HandlerFunc(s.serveMCP))
+	mux.Handle(Path, mcp)
+	mux.Handle(Path+"/{$}", mcp)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusNotFound, "there is nothing here; MCP is served at "+Path)
+	})
+	return s.guard.admitted(mux)
+}
+
+// refuse answers a request with a status and the reason.
+func refuse(w http.ResponseWriter, status int, reason string) {
+	http.Error(w, reason, status)
+}

@@ -1,0 +1,332 @@
+package httpserver
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+)
+
+// errDisconnected ends a request of a session whose client went away, which cancels nothing in that era.
+var errDisconnected = errors.New("the client has disconnected")
+
+func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
+	modern := mcp.IsModernProtocol(r.Header.Get(mcp.HeaderProtocolVersion))
+	switch {
+	case r.Method == http.MethodPost:
+		s.post(w, r)
+	case r.Method == http.MethodGet && !modern:
+		s.listen(w, r)
+	case r.Method == http.MethodDelete && !modern:
+		s.delete(w, r)
+	default:
+		notAllowed(w, modern)
+	}
+}
+
+func notAllowed(w http.ResponseWriter, modern bool) {
+	allowed := "POST"
+	if !modern {
+		allowed = "GET, POST, DELETE"
+	}
+	w.Header().Set("Allow", allowed)
+	refuse(w, http.StatusMethodNotAllowed, "use one of "+allowed)
+}
+
+// take waits for a place among the requests that are served at once, and returns what gives it back; nil: there is none.
+func (s *Server) take(ctx context.Context) (giveBack func()) {
+	giveBack = func() { <-s.requests }
+	select {
+	case s.requests <- struct{}{}:
+		return giveBack
+	default:
+	}
+	timer := time.NewTimer(slotTime)
+	defer timer.Stop()
+	select {
+	case s.requests <- struct{}{}:
+		return giveBack
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+func busy(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "1")
+	refuse(w, http.StatusServiceUnavailable, "too many requests at once; try again later")
+}
+
+// post serves a message.
+func (s *Server) post(w http.ResponseWriter, r *http.Request) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		refuse(w, http.StatusUnsupportedMediaType, "send the message as application/json")
+		return
+	}
+	giveBack := s.take(r.Context())
+	if giveBack == nil {
+		busy(w)
+		return
+	}
+	giveBack = sync.OnceFunc(giveBack)
+	defer giveBack()
+	body, release, err := s.readBody(w, r)
+	defer release()
+	if err != nil {
+		refuseBody(w, err)
+		return
+	}
+	e, fault := rpc.Parse(body)
+	if fault != nil {
+		sendError(w, fault.ID, fault.Code, fault.Message)
+		return
+	}
+	x := &exchange{server: s, w: w, r: r, e: &e, id: rpc.NullID, giveBack: giveBack}
+	if e.ID != nil {
+		x.id, _ = rpc.ParseID(e.ID) // Parse has checked it
+	}
+	x.serve()
+}
+
+func refuseBody(w http.ResponseWriter, err error) {
+	var long *http.MaxBytesError
+	switch {
+	case errors.As(err, &long):
+		w.Header().Set("Connection", "close")
+		refuse(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the message is longer than %d bytes", long.Limit))
+	case errors.Is(err, errTooMuch):
+		busy(w)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		w.Header().Set("Connection", "close")
+		refuse(w, http.StatusRequestTimeout, "the message did not come in time")
+	default:
+		refuse(w, http.StatusBadRequest, "the message did not come whole")
+	}
+}
+
+func sendError(w http.ResponseWriter, id rpc.ID, code int, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusBadRequest)
+	_, _ = w.Write(rpc.ErrorLine(id, code, message))
+}
+
+// exchange is one message and what comes of it.
+type exchange struct {
+	server *Server
+	w      http.ResponseWriter
+	r      *http.Request
+	e      *rpc.Envelope
+	id     rpc.ID // NullID for a notification
+	modern bool
+	client *client
+	// giveBack gives its place among the requests to another, at its end at the latest.
+	giveBack func()
+}
+
+func (x *exchange) refuse(code int, message string) {
+	sendError(x.w, x.id, code, message)
+}
+
+// serve finds out whose message it is, and answers it.
+func (x *exchange) serve() {
+	header := x.r.Header.Get(mcp.HeaderProtocolVersion)
+	var version string
+	_ = json.Unmarshal(x.e.Version, &version) // what is no text is no version
+	x.modern = mcp.IsModernProtocol(header) || mcp.IsModernProtocol(version)
+	method := x.e.Method()
+	begins := !x.modern && method == string(mcp.MethodInitialize) && x.e.ID != nil
+	switch {
+	case x.modern && !x.agrees(header, version):
+		return
+	case !x.modern && !begins && header != "" && !mcp.IsValidProtocolVersion(header):
+		refuse(x.w, http.StatusBadRequest, fmt.Sprintf("%q is not a protocol version that is spoken here; there are %v", header, mcp.ValidProtocolVersions))
+		return
+	}
+	if !x.findClient(begins) {
+		return
+	}
+	defer x.server.clients.leave(x.client)
+	switch {
+	case x.e.IsResponse(): // no requests are sent, so no answers are waited for
+		x.w.WriteHeader(http.StatusAccepted)
+	case x.e.ID == nil:
+		x.notification(method)
+	default:
+		x.request(begins)
+	}
+}
+
+// agrees reports whether the headers of a message without a handshake say what its body does, and refuses it otherwise.
+func (x *exchange) agrees(header, version string) bool {
+	switch {
+	case x.e.IsResponse():
+		x.refuse(mcp.INVALID_REQUEST, "Invalid Request: answers are not expected, as nothing is asked")
+	case header == "":
+		x.refuse(mcp.HEADER_MISMATCH, "the header MCP-Protocol-Version is missing")
+	case version == "" && x.e.ID != nil:
+		x.refuse(mcp.INVALID_PARAMS, "Invalid params: _meta lacks "+mcp.MetaKeyProtocolVersion)
+	case version != "" && version != header:
+		x.refuse(mcp.HEADER_MISMATCH, fmt.Sprintf("the header MCP-Protocol-Version is %q, and the message's version %q", header, version))
+	default:
+		var message struct{ Params json.RawMessage }
+		_ = json.Unmarshal(x.e.Message(), &message) // made of parts that were parsed
+		if err := mcp.ValidateStandardHeaders(x.r.Header.Get, header, mcp.MCPMethod(x.e.Method()), message.Params); err != nil {
+			x.refuse(mcp.HEADER_MISMATCH, err.Error())
+			return false
+		}
+		return true
+	}
+	return false
+}
+
+// findClient finds whose message it is, and refuses one of a session that does not exist. The client is in use then.
+func (x *exchange) findClient(begins bool) bool {
+	clients := x.server.clients
+	session := x.r.Header.Get(headerSession)
+	switch {
+	case begins:
+		x.client = clients.begin()
+	case x.modern || session == "":
+		x.client = clients.stateless(x.statelessName())
+	default:
+		if x.client = clients.enter(session); x.client == nil {
+			refuseSession(x.w)
+			return false
+		}
+	}
+	return true
+}
+
+func refuseSession(w http.ResponseWriter) {
+	refuse(w, http.StatusNotFound, "there is no such session, or it has ended; begin another one with initialize")
+}
+
+// statelessName is what the requests of one client have in common, as far as they say: who it says it is, and where it
+// is. All have the same token.
+func (x *exchange) statelessName() string {
+	var info mcp.Implementation
+	_ = json.Unmarshal(x.e.ClientInfo, &info) // mcp-go says what is wrong with it
+	host, _, _ := net.SplitHostPort(x.r.RemoteAddr)
+	sum := sha256.Sum256([]byte(info.Name + "\x00" + host))
+	return "stateless-" + hex.EncodeToString(sum[:16])
+}
+
+// notification passes on a message that nothing answers.
+func (x *exchange) notification(method string) {
+	if method == "notifications/cancelled" {
+		if id, err := rpc.ParseID(x.e.RequestID); err == nil {
+			x.client.cancel(id)
+		}
+	} else {
+		m := x.server.opts.MCP
+		rpc.Guard(x.server.opts.Logger, method, func() { m.HandleMessage(m.WithContext(x.r.Context(), x.client.session), x.e.Message()) })
+	}
+	x.w.WriteHeader(http.StatusAccepted)
+}
+
+// request answers a request.
+func (x *exchange) request(begins bool) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(x.r.Context()))
+	defer cancel(nil)
+	gone := sync.OnceFunc(func() { x.lose(ctx, cancel) })
+	defer context.AfterFunc(x.r.Context(), gone)()
+	if x.client.begun && !x.client.track(x.id, cancel) {
+		x.refuse(mcp.INVALID_REQUEST, "Invalid Request: a request with this id is in flight")
+		return
+	}
+	defer x.client.untrack(x.id)
+	call := rpc.NewCall(x.e, x.id)
+	if call.Method == string(mcp.MethodSubscriptionsListen) {
+		x.subscribe(ctx, &call, cancel, gone)
+		return
+	}
+	answer := newReply(x.w, x.r, gone)
+	call.Notify = answer.event
+	limit := x.server.opts.MaxAnswerBytes
+	session := x.client.session.Call(func(n mcp.JSONRPCNotification) {
+		if line, err := rpc.EncodeNotification(n, limit); err == nil {
+			answer.event(line)
+		}
+	})
+	m := x.server.opts.MCP
+	serving := x.server.opts.Context(rpc.WithCall(ctx, &call), x.client.name)
+	var line []byte
+	var code int
+	if begins {
+		line, code = rpc.Respond(m.WithContext(serving, x.client.session), m, &call, limit, x.server.opts.Logger)
+		x.began(code)
+	} else {
+		line, code = rpc.Respond(m.WithContext(serving, session), m, &call, limit, x.server.opts.Logger)
+	}
+	session.End()
+	if errors.Is(context.Cause(ctx), rpc.ErrCancelledByClient) {
+		answer.drop()
+		return
+	}
+	answer.finish(x.status(code), line)
+}
+
+// began tells the client its session, or forgets the one that has not come to be.
+func (x *exchange) began(code int) {
+	if code != 0 {
+		x.server.clients.remove(x.client)
+		return
+	}
+	x.w.Header().Set(headerSession, x.client.name)
+}
+
+// lose ends a request whose connection has ended. In a session that is no cancel, but some clients close the connection
+// of a request that they cancel: what they have to say of it is waited for.
+func (x *exchange) lose(ctx context.Context, cancel context.CancelCauseFunc) {
+	switch {
+	case errors.Is(context.Cause(x.r.Context()), rpc.ErrShutdown):
+		cancel(rpc.ErrShutdown)
+	case x.modern:
+		cancel(rpc.ErrCancelledByClient)
+	case !x.client.begun:
+		cancel(errDisconnected)
+	default:
+		timer := time.AfterFunc(lostTime, func() { cancel(errDisconnected) })
+		forget := context.AfterFunc(x.server.base, func() { cancel(rpc.ErrShutdown) })
+		context.AfterFunc(ctx, func() { timer.Stop(); forget() })
+	}
+}
+
+// status is the HTTP status of an answer with this error. Before 2026-07-28 that is in the message alone.
+func (x *exchange) status(code int) int {
+	if !x.modern {
+		return http.StatusOK
+	}
+	switch code {
+	case mcp.METHOD_NOT_FOUND:
+		return http.StatusNotFound
+	case mcp.PARSE_ERROR, mcp.INVALID_REQUEST, mcp.INVALID_PARAMS,
+		mcp.HEADER_MISMATCH, mcp.MISSING_REQUIRED_CLIENT_CAPABILITY, mcp.UNSUPPORTED_PROTOCOL_VERSION:
+		return http.StatusBadRequest
+	}
+	return http.StatusOK
+}
+
+// delete ends a session.
+func (s *Server) delete(w http.ResponseWriter, r *http.Request) {
+	client := s.clients.enter(r.Header.Get(headerSession))
+	if client == nil {
+		refuseSession(w)
+		return
+	}
+	s.clients.leave(client)
+	s.clients.remove(client)
+	w.WriteHeader(http.StatusNoContent)
+}

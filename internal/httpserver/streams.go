@@ -1,0 +1,137 @@
+package httpserver
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"sync"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+)
+
+// openStream takes a place among the open streams and reports whether there was one; release gives it back.
+func (s *Server) openStream(w http.ResponseWriter) (release func(), ok bool) {
+	select {
+	case s.streams <- struct{}{}:
+		return func() { <-s.streams }, true
+	default:
+		busy(w)
+		return nil, false
+	}
+}
+
+// endWith ends ctx with the server and with the client's session.
+func (s *Server) endWith(client *client, cancel context.CancelCauseFunc) (release func()) {
+	first := context.AfterFunc(s.ending, func() { cancel(rpc.ErrShutdown) })
+	second := context.AfterFunc(client.ctx, func() { cancel(errDisconnected) })
+	return func() { first(); second() }
+}
+
+// listen serves the stream on which a session hears what concerns no request of its own.
+func (s *Server) listen(w http.ResponseWriter, r *http.Request) {
+	if !accepts(r, typeEvents) {
+		refuse(w, http.StatusNotAcceptable, "what is here is a stream; accept "+typeEvents)
+		return
+	}
+	client := s.clients.enter(r.Header.Get(headerSession))
+	if client == nil {
+		if r.Header.Get(headerSession) == "" {
+			notAllowed(w, true)
+			return
+		}
+		refuseSession(w)
+		return
+	}
+	defer s.clients.leave(client)
+	release, ok := s.openStream(w)
+	if !ok {
+		return
+	}
+	defer release()
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	defer s.endWith(client, cancel)()
+	stream := newReply(w, r, func() { cancel(errDisconnected) })
+	heard := rpc.NewSession(rand.Text(), s.sendOn(stream, nil))
+	heard.Initialize()
+	if err := s.opts.MCP.RegisterSession(ctx, heard); err != nil {
+		s.opts.Logger.Error("register a stream", "error", err) // not reached: the name is new
+	}
+	stream.begin()
+	<-ctx.Done()
+	s.opts.MCP.UnregisterSession(ctx, heard.SessionID())
+	heard.End()
+	stream.finish(http.StatusOK, nil)
+}
+
+// sendOn sends notifications on a stream, for a subscription with its id.
+func (s *Server) sendOn(stream *reply, subscription *rpc.ID) func(mcp.JSONRPCNotification) {
+	return func(n mcp.JSONRPCNotification) {
+		if subscription != nil {
+			meta := map[string]any{mcp.MetaKeySubscriptionID: subscription.Raw}
+			for name, value := range n.Params.Meta {
+				if _, set := meta[name]; !set {
+					meta[name] = value
+				}
+			}
+			n.Params.Meta = meta // a copy: a broadcast shares the map
+		}
+		if line, err := rpc.EncodeNotification(n, s.opts.MaxAnswerBytes); err == nil {
+			stream.event(line)
+		}
+	}
+}
+
+// subscriber is a client as one subscription sees it. Broadcasts reach it, but none before mcp-go has set what the client
+// asked for.
+type subscriber struct {
+	*rpc.CallSession
+	id string
+
+	mu     sync.Mutex
+	filter mcp.SubscriptionFilter
+}
+
+var _ server.SessionWithSubscriptionFilter = (*subscriber)(nil)
+
+func (s *subscriber) SessionID() string { return s.id }
+
+func (s *subscriber) SetSubscriptionFilter(filter mcp.SubscriptionFilter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.filter = filter
+}
+
+func (s *subscriber) SubscriptionFilter() (mcp.SubscriptionFilter, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.filter, true
+}
+
+// subscribe serves subscriptions/listen, which goes on until the client goes.
+func (x *exchange) subscribe(ctx context.Context, call *rpc.Call, cancel context.CancelCauseFunc, gone func()) {
+	s := x.server
+	release, ok := s.openStream(x.w)
+	if !ok {
+		return
+	}
+	defer release()
+	x.giveBack()
+	defer s.endWith(x.client, cancel)()
+	stream := newReply(x.w, x.r, gone)
+	call.Notify = stream.event
+	heard := &subscriber{id: rand.Text(), CallSession: x.client.session.Call(s.sendOn(stream, &call.ID))}
+	if err := s.opts.MCP.RegisterSession(ctx, heard); err != nil {
+		s.opts.Logger.Error("register a stream", "error", err) // not reached: the name is new
+	}
+	line, code := rpc.Respond(s.opts.MCP.WithContext(rpc.WithCall(ctx, call), heard), s.opts.MCP, call, s.opts.MaxAnswerBytes, s.opts.Logger)
+	s.opts.MCP.UnregisterSession(ctx, heard.id)
+	heard.End()
+	if ctx.Err() != nil {
+		line = nil
+	}
+	stream.finish(x.status(code), line)
+}
