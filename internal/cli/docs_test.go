@@ -258,7 +258,7 @@ func checkMake(makefile string, words []string) error {
 }
 
 func TestNamesInTheDocumentationExist(t *testing.T) {
-	flags, variables := make(map[string]bool), make(map[string]bool)
+	flags, variables := make(map[string]bool), map[string]bool{tokenVariable: true}
 	addFlags(commandTree(), func(f *pflag.Flag) {
 		flags["--"+f.Name] = true
 		variables[VariableOf(f.Name)] = true

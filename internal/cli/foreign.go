@@ -34,8 +34,9 @@ const (
 )
 
 const (
-	onlyStdio = "not supported: the server speaks over stdio, and clients start it themselves"
-	noStore   = "not supported: artifacts are read with `read_artifact` and saved to this machine with its `save_to`"
+	onHTTP  = "where `MCP_TRANSPORT` is `streamable-http`, a part of the address `http`"
+	address = "`http` is the address to serve MCP at over HTTP; there is no REST"
+	noStore = "not supported: artifacts are read with `read_artifact` and saved to this machine with its `save_to`"
 )
 
 // foreignNames is every setting of these systems. Of two names for one setting the first that is set counts. The table in
@@ -55,8 +56,8 @@ var foreignNames = []foreignName{
 	{name: "SANDBOX_MAX_ARTIFACT_READ_BYTES", of: gaiar, setting: "artifact-read-limit"},
 	{name: "SANDBOX_MAX_OUTPUT_BYTES", of: gaiar, setting: "output-limit"},
 	{name: "SANDBOX_MAX_CODE_BYTES", of: gaiar, setting: "code-limit"},
-	{name: "SANDBOX_HTTP_HOST", of: gaiar, answer: onlyStdio},
-	{name: "SANDBOX_HTTP_PORT", of: gaiar, answer: onlyStdio},
+	{name: "SANDBOX_HTTP_HOST", of: gaiar, answer: noStore},
+	{name: "SANDBOX_HTTP_PORT", of: gaiar, answer: noStore},
 
 	{name: "EXEC_TIMEOUT", of: codeBoxMCP, setting: "run-timeout"},
 	{name: "IDLE_TIMEOUT", of: codeBoxMCP, setting: "idle-timeout"},
@@ -71,19 +72,19 @@ var foreignNames = []foreignName{
 	{name: "AZURE_BLOB_CONNECTION_STRING", of: codeBoxMCP, answer: noStore},
 	{name: "AZURE_BLOB_CONTAINER_NAME", of: codeBoxMCP, answer: noStore},
 	{name: "BLOB_SAS_EXPIRY_HOURS", of: codeBoxMCP, answer: noStore},
-	{name: "MCP_TRANSPORT", of: codeBoxMCP, fine: []string{"stdio"}, answer: onlyStdio},
-	{name: "MCP_HOST", of: codeBoxMCP, answer: onlyStdio},
-	{name: "MCP_PORT", of: codeBoxMCP, answer: onlyStdio},
-	{name: "PORT", of: codeBoxMCP, common: true, answer: onlyStdio},
+	{name: transportVariable, of: codeBoxMCP, fine: []string{"stdio", streamableHTTP}, answer: "`stdio` and `streamable-http`, which is [`http`](http.md), are those that there are"},
+	{name: "MCP_HOST", of: codeBoxMCP, taken: true, answer: onHTTP + "; 127.0.0.1 by default"},
+	{name: "MCP_PORT", of: codeBoxMCP, taken: true, answer: onHTTP + "; 8000 by default"},
+	{name: "PORT", of: codeBoxMCP, taken: true, answer: "the same, before `MCP_PORT`"},
 	{name: "MCP_SERVER_NAME", of: codeBoxMCP, answer: "the name is the one in the client's configuration; `install --name` sets it"},
 
 	{name: "CODEBOX_MOUNT_PATH", of: codeBoxAI, setting: "mount"},
 	{name: "--mount", of: codeBoxAI, taken: true, answer: "`mount`, below `/mnt/data/mounts` and not at the same path"},
 	{name: "--disable-validator", of: codeBoxAI, answer: "no code is refused for what it says, so there is nothing to disable: the container holds it"},
-	{name: "--mode", of: codeBoxAI, fine: []string{"mcp"}, answer: onlyStdio},
-	{name: "--host", of: codeBoxAI, answer: onlyStdio},
-	{name: "--port", of: codeBoxAI, answer: onlyStdio},
-	{name: "--mcp-port", of: codeBoxAI, answer: onlyStdio},
+	{name: "--mode", of: codeBoxAI, fine: []string{"mcp"}, answer: address},
+	{name: "--host", of: codeBoxAI, answer: address},
+	{name: "--port", of: codeBoxAI, answer: address},
+	{name: "--mcp-port", of: codeBoxAI, answer: address},
 }
 
 // foreignWords are the values that other systems have for settings of the same name as ours.
@@ -132,6 +133,7 @@ type Note struct {
 // takeForeignNames takes the settings of other systems over where neither a flag nor a variable of our own says
 // something else. One that cannot be taken is noted, and ends nothing.
 func (s *Settings) takeForeignNames(fs *pflag.FlagSet) {
+	s.takeTransport()
 	for _, n := range foreignNames {
 		value, file, ok := s.env.find(n.name)
 		if set := s.foreign[n.name]; set != nil && fs.Changed(strings.TrimPrefix(n.name, "--")) {

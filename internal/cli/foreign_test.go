@@ -37,6 +37,9 @@ func TestOtherSystemsSettingsAreTaken(t *testing.T) {
 		"the first of two counts": {nil, map[string]string{"CONTAINER_IMAGE": "one", "SANDBOX_IMAGE": "two"}, func(s *Settings) any { return *s.LanguageImages[sandbox.Python] }, "one"},
 		"console is text":         {nil, map[string]string{"SANDBOX_LOG_FORMAT": "console"}, func(s *Settings) any { return s.LogFormat }, "text"},
 		"WARNING is warn":         {nil, map[string]string{"SANDBOX_LOG_LEVEL": "WARNING"}, func(s *Settings) any { return s.LogLevel }, "warn"},
+		"a transport":             {nil, map[string]string{"MCP_TRANSPORT": "Streamable-HTTP", "MCP_HOST": "::1", "MCP_PORT": "8001"}, func(s *Settings) any { return s.HTTP.Address }, "[::1]:8001"},
+		"its defaults":            {nil, map[string]string{"MCP_TRANSPORT": "streamable-http"}, func(s *Settings) any { return s.HTTP.Address }, "127.0.0.1:8000"},
+		"no transport":            {nil, map[string]string{"PORT": "80", "MCP_HOST": "::1"}, func(s *Settings) any { return s.HTTP.Address }, ""},
 		"critical is error":       {nil, map[string]string{"SANDBOX_LOG_LEVEL": "critical"}, func(s *Settings) any { return s.LogLevel }, "error"},
 		"a wrong value is not":    {nil, map[string]string{"EXEC_TIMEOUT": "soon"}, func(s *Settings) any { return time.Duration(s.RunTimeout) }, time.Minute},
 		"nor one over our bounds": {nil, map[string]string{"SANDBOX_MAX_CODE_BYTES": "99999999"}, func(s *Settings) any { return int64(s.CodeLimit) }, int64(100_000)},
@@ -87,7 +90,9 @@ func TestNotesTellWhatCounts(t *testing.T) {
 		"a flag":            {[]string{"--run-timeout=1"}, map[string]string{"EXEC_TIMEOUT": "2"}, "not used, because run-timeout is set by flag"},
 		"not a value":       {nil, map[string]string{"EXEC_TIMEOUT": "soon"}, `the value "soon" cannot be used, and run-timeout stays as it is`},
 		"over our bounds":   {nil, map[string]string{"SANDBOX_MAX_OUTPUT_BYTES": "1000000"}, "must lie between 1000 and 200000 bytes"},
-		"nothing like that": {nil, map[string]string{"MCP_TRANSPORT": "sse"}, "the server speaks over stdio"},
+		"nothing like that": {nil, map[string]string{"MCP_TRANSPORT": "sse"}, "are those that there are"},
+		"an open door":      {[]string{"--http-no-auth"}, map[string]string{"MCP_TRANSPORT": "streamable-http", "MCP_HOST": "0.0.0.0"}, "would let the whole network run code"},
+		"our address":       {[]string{"--http=8001"}, map[string]string{"MCP_TRANSPORT": "streamable-http"}, "not used, because http is set by flag"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := loadSettings(t, test.args, test.env)
@@ -189,7 +194,7 @@ func TestNoFileOfVariablesOfTheWorkingDirectory(t *testing.T) {
 }
 
 func TestSettingsInForce(t *testing.T) {
-	variables := writeFile(t, "x.env", "KEY=abcdef123\nAPI_KEY=abcdefSECRET\nSANDBOX_SQL_MAIN=postgres://u:hunter22222@h/db\nEXEC_TIMEOUT=9\nPORT=80\n")
+	variables := writeFile(t, "x.env", "KEY=abcdef123\nAPI_KEY=abcdefSECRET\nSANDBOX_SQL_MAIN=postgres://u:hunter22222@h/db\nEXEC_TIMEOUT=9\nBACKEND=docker\n")
 	s := &Settings{}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.bind(flags)
@@ -226,7 +231,7 @@ func TestSettingsInForce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{table.String(), asJSON.String()} {
-		if strings.Contains(text, "hunter2") || strings.Contains(text, "abcdef") || !strings.Contains(text, "PORT") {
+		if strings.Contains(text, "hunter2") || strings.Contains(text, "abcdef") || !strings.Contains(text, "BACKEND") {
 			t.Errorf("got\n%s", text)
 		}
 	}

@@ -58,8 +58,9 @@ func Command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "code-sandbox-mcp",
 		Short: "An MCP server that runs Python and JavaScript in Podman containers",
-		Long: `code-sandbox-mcp is an MCP server over stdio. It runs Python and JavaScript in
-hardened Podman containers that remember variables, imports and files.
+		Long: `code-sandbox-mcp is an MCP server over stdio, or over HTTP with --http. It runs
+Python and JavaScript in hardened Podman containers that remember variables,
+imports and files.
 
 Without a command it serves. Every flag --some-name is also the environment
 variable SANDBOX_SOME_NAME and a key some-name in the --config file; a flag

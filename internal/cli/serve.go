@@ -47,17 +47,21 @@ const listTTL = time.Hour
 
 func serveCommand(settings *Settings) *cobra.Command {
 	return &cobra.Command{
-		Use: "serve", Short: "Serve MCP over stdin and stdout (the default)", Args: settings.prewarmArgs,
+		Use: "serve", Short: "Serve MCP over stdin and stdout (the default), or over HTTP (--http)", Args: settings.prewarmArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd, settings) },
 	}
 }
 
-// serve runs the server until its client goes or a signal comes.
+// serve runs the server until its client goes, where it has one only, or a signal comes.
 func serve(cmd *cobra.Command, settings *Settings) error {
-	in := stdio.OpenStdin()
-	out, err := stdio.ClaimStdout()
-	if err != nil {
-		return err
+	var in io.Reader
+	var out io.Writer
+	if settings.HTTP.Address == "" {
+		in = stdio.OpenStdin()
+		var err error
+		if out, err = stdio.ClaimStdout(); err != nil {
+			return err
+		}
 	}
 	// A client that is gone shows as a failed write; the signal would end us with no clean-up. It is
 	// caught, not ignored, because programs that we start would inherit that it is ignored.
@@ -81,6 +85,13 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	keeper := keepEngine(engine, cmd, log)
 	config := settings.sandboxConfig(keeper, passed, log)
 	config.Mask = mask
+	web, err := settings.HTTP.open(settings.stateDir(), log)
+	if err != nil {
+		return err
+	}
+	if web != nil {
+		config.Gone = web.isGone
+	}
 	databases := settings.databases(connections)
 	way, err := settings.wayOut(databases)
 	if err != nil {
@@ -91,11 +102,17 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	defer stopMaking()
 	imagesSettled := settings.makeMissing(making, engine, config.Kernels, log)
 	manager := sandbox.NewManager(config)
+	mcpServer := settings.mcpServer(manager, engine, mask, databases, way, log)
+	maxAnswer := max(rpc.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(settings.ArtifactReadLimit))+64<<10)
+	if web != nil {
+		web.prepare(context.WithoutCancel(ctx), mcpServer, manager, maxAnswer)
+	}
 	manager.Prewarm()
-	err = stdio.Serve(ctx, settings.mcpServer(manager, engine, mask, databases, way, log), in, out, stdio.Options{
-		InOrder: true, Logger: log,
-		MaxMessageBytes: max(rpc.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(settings.ArtifactReadLimit))+64<<10),
-	})
+	if web != nil {
+		err = web.server.Serve(ctx, web.listener)
+	} else {
+		err = stdio.Serve(ctx, mcpServer, in, out, stdio.Options{InOrder: true, Logger: log, MaxMessageBytes: maxAnswer})
+	}
 	log.Debug("message loop ended", "error", err)
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()

@@ -86,6 +86,8 @@ type Settings struct {
 	Images            string
 	StructuredContent bool
 
+	HTTP HTTPSettings
+
 	LogFile   string
 	LogFormat string
 	LogLevel  string
@@ -185,6 +187,8 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&s.Images, "images", "", "images in answers: `on`, off, or path for where they are (default: on, and path for clients that make text of them)")
 	fs.BoolVar(&s.StructuredContent, "structured-content", false, "put results into structuredContent as well; some clients then hide text and images")
 
+	s.HTTP.bind(fs)
+
 	fs.StringVar(&s.LogFile, "log-file", "", "`file` for the log instead of stderr")
 	fs.StringVar(&s.LogFormat, "log-format", "text", "`text` or json")
 	fs.StringVar(&s.LogLevel, "log-level", "info", "`debug`, info, warn or error")
@@ -210,7 +214,8 @@ func (s *Settings) load(fs *pflag.FlagSet, lookup func(string) (string, bool)) e
 	}
 	s.translateWords()
 	s.takeEngine()
-	problems = append(problems, s.takeImage(), s.check())
+	s.HTTP.tokenVariable, _ = s.env.lookup(tokenVariable)
+	problems = append(problems, s.takeImage(), s.check(), s.HTTP.check())
 	if err := errors.Join(problems...); err != nil {
 		return err
 	}
