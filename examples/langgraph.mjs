@@ -8,10 +8,10 @@ import { MessagesAnnotation, START, StateGraph } from '@langchain/langgraph'
 import { ToolNode, toolsCondition } from '@langchain/langgraph/prebuilt'
 import { MultiServerMCPClient } from '@langchain/mcp-adapters'
 import { ChatOpenAI } from '@langchain/openai'
-import { args, command, prompt } from './sandbox.mjs'
+import { args, command, headers, prompt, url } from './sandbox.mjs'
 
 const servers = new MultiServerMCPClient({
-  mcpServers: { sandbox: { transport: 'stdio', command, args: [...args, '--images', 'path'] } },
+  mcpServers: { sandbox: url ? { transport: 'http', url, headers } : { transport: 'stdio', command, args: [...args, '--images', 'path'] } },
   // A model needs an answer's text. Without this it gets JSON, with data about the answer that is for programs.
   afterToolCall: ({ result: [content] }) => ({ result: [content].flat().map(part => part.text ?? part).join('\n') }),
 })

@@ -3,6 +3,7 @@ import { mkdirSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { getDefaultEnvironment, StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 
 /** The folder that the server saves files to. */
 export const output = resolve('output')
@@ -12,13 +13,19 @@ mkdirSync(output, { recursive: true })
 export const command = 'code-sandbox-mcp'
 export const args = ['--log-level', 'warn', '--allow-host-dir', output]
 
+/** One that runs already, over HTTP: MCP_URL is its address, MCP_TOKEN what it asks for. */
+export const url = process.env.MCP_URL
+export const headers = { Authorization: `Bearer ${process.env.MCP_TOKEN}` }
+
 /** What a model is asked to do, unless the command line says something else. */
 export const prompt = process.argv[2] ?? `How many primes are there below 10,000? Compute it, plot the number of primes below n, and save the figure to ${join(output, 'primes.png')}.`
 
-/** Starts a server with more arguments and variables, and connects to it. */
+/** Starts a server with more arguments and variables, or takes the one that runs, and connects to it. */
 export async function connect(more = [], env = {}) {
   const client = new Client({ name: 'example', version: '1' })
-  await client.connect(new StdioClientTransport({ command, args: [...args, ...more], env: { ...getDefaultEnvironment(), ...env } }))
+  await client.connect(url
+    ? new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } })
+    : new StdioClientTransport({ command, args: [...args, ...more], env: { ...getDefaultEnvironment(), ...env } }))
   return client
 }
 

@@ -1,6 +1,6 @@
 //go:build unix
 
-// Command bench measures what a user of the server waits for, through MCP over stdio, beside the
+// Command bench measures what a user of the server waits for, through MCP over stdio and HTTP, beside the
 // floor that the engine itself sets, and prints a table. It judges nothing: machines differ, so
 // compare within one run.
 //
@@ -52,7 +52,7 @@ func (b *bench) run(ctx context.Context) error {
 		name    string
 		measure func(context.Context, floors) error
 	}{
-		{"initialize", b.initialize}, {"warm-python", b.warmPython}, {"warm-js", b.warmJS}, {"first", b.firstCall},
+		{"initialize", b.initialize}, {"warm-python", b.warmPython}, {"warm-js", b.warmJS}, {"http", b.overHTTP}, {"first", b.firstCall},
 		{"prewarm", b.prewarmed}, {"fresh", b.fresh}, {"imports", b.imports}, {"memory", b.memory}, {"parallel", b.parallel},
 		{"files", b.manyFiles}, {"upload", b.upload}, {"take-over", b.takeOver},
 		{"interrupt", b.interrupt}, {"death", b.death}, {"flood", b.flood}, {"twenty", b.twenty}, {"sql", b.databases},

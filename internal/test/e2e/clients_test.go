@@ -81,20 +81,22 @@ func TestInspector(t *testing.T) {
 func TestGoClient(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28", ""} {
-		t.Run("revision "+version, func(t *testing.T) { useGoClient(t, version) })
+		t.Run("revision "+version, func(t *testing.T) {
+			cmd := exec.Command(binary, "--state-dir", clientState(t))
+			cmd.Env = []string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}
+			useGoClient(t, version, &mcp.CommandTransport{Command: cmd})
+		})
 	}
 }
 
-func useGoClient(t *testing.T, version string) {
+func useGoClient(t *testing.T, version string, transport mcp.Transport) {
 	heard := make(chan float64, 100)
 	client := mcp.NewClient(&mcp.Implementation{Name: "e2e", Version: "1"}, &mcp.ClientOptions{
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
 			heard <- r.Params.Progress
 		},
 	})
-	cmd := exec.Command(binary, "--state-dir", clientState(t))
-	cmd.Env = []string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}
-	session, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	session, err := client.Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,7 @@ type example struct {
 	makes  string // a file in that folder
 	begins string // how that begins
 	api    *api   // of the model that it talks to, which is a scripted one here
+	http   bool   // whether the server runs already
 }
 
 const (
@@ -50,6 +51,9 @@ var examples = []example{
 	{name: "openai.mjs on Azure", script: "openai.mjs", api: &azure},
 	{script: "gemini.mjs", api: &gemini},
 	{script: "langgraph.mjs", api: &openAI},
+	{name: "openai.mjs over HTTP", script: "openai.mjs", api: &openAI, http: true},
+	{name: "anthropic.mjs over HTTP", script: "anthropic.mjs", api: &anthropic, http: true},
+	{name: "langgraph.mjs over HTTP", script: "langgraph.mjs", api: &openAI, http: true},
 }
 
 func TestExamples(t *testing.T) {
@@ -80,6 +84,18 @@ func (e example) run(t *testing.T) {
 	env := []string{"HOME=" + os.Getenv("HOME"), "PATH=" + onPath(t) + ":" + os.Getenv("PATH")}
 	if e.env != nil {
 		env = append(env, e.env(t)...)
+	}
+	if e.http {
+		output := filepath.Join(dir, "output")
+		if err := os.Mkdir(output, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		args := []string{"--allow-host-dir", output, "--structured-content=false"}
+		if !e.api.sees {
+			args = append(args, "--images", "path")
+		}
+		s := startHTTP(t, args...)
+		env = append(env, "MCP_URL="+s.url, "MCP_TOKEN="+s.token)
 	}
 	if e.api != nil {
 		model := startModel(t, *e.api, filepath.Join(dir, "output", "primes.png"))

@@ -1,27 +1,33 @@
 // Drives the server with the official TypeScript clients, and fails where one of them is not served.
 // Usage: node typescript.mjs PROGRAM STATE_DIR legacy|modern
+//        node typescript.mjs URL TOKEN legacy|modern
 import assert from 'node:assert/strict'
 
-const [program, stateDir, era] = process.argv.slice(2)
+const [target, credential, era] = process.argv.slice(2)
+const overHTTP = target.startsWith('http')
 
 /** The client of the older era is the SDK that most clients are built on; the newer one has a package of its own. */
 async function library() {
   if (era === 'modern') {
-    const { Client } = await import('@modelcontextprotocol/client')
+    const { Client, StreamableHTTPClientTransport } = await import('@modelcontextprotocol/client')
     const { StdioClientTransport } = await import('@modelcontextprotocol/client/stdio')
-    return { Client, StdioClientTransport, options: { versionNegotiation: { mode: { pin: '2026-07-28' } } } }
+    return { Client, StdioClientTransport, StreamableHTTPClientTransport, options: { versionNegotiation: { mode: { pin: '2026-07-28' } } } }
   }
   const { Client } = await import('@modelcontextprotocol/sdk/client/index.js')
   const { StdioClientTransport } = await import('@modelcontextprotocol/sdk/client/stdio.js')
-  return { Client, StdioClientTransport, options: {} }
+  const { StreamableHTTPClientTransport } = await import('@modelcontextprotocol/sdk/client/streamableHttp.js')
+  return { Client, StdioClientTransport, StreamableHTTPClientTransport, options: {} }
 }
 
-const { Client, StdioClientTransport, options } = await library()
+const { Client, StdioClientTransport, StreamableHTTPClientTransport, options } = await library()
 const client = new Client({ name: 'e2e', version: '1' }, options)
 const problems = []
 client.onerror = error => problems.push(String(error))
 // No environment is given: the transport passes on what it takes to be safe, as it does everywhere.
-await client.connect(new StdioClientTransport({ command: program, args: ['--state-dir', stateDir], stderr: 'ignore' }))
+const transport = overHTTP
+  ? new StreamableHTTPClientTransport(new URL(target), { requestInit: { headers: { Authorization: `Bearer ${credential}` } } })
+  : new StdioClientTransport({ command: target, args: ['--state-dir', credential], stderr: 'ignore' })
+await client.connect(transport)
 
 /** The newer client takes options second, the older one third, behind a schema. */
 function call(name, args, requestOptions) {
@@ -67,6 +73,7 @@ abort.abort('enough')
 await assert.rejects(endless)
 assert.match(text(await call('run_python_code', { code: 'x' })), /41/)
 
+if (overHTTP && era === 'legacy') await transport.terminateSession()
 await client.close()
 assert.deepEqual(problems, [])
 console.log('ok')

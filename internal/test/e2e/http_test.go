@@ -1,0 +1,339 @@
+//go:build unix
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// httpServer is a server that is reached over HTTP.
+type httpServer struct {
+	*server
+	url   string
+	token string // empty: none is asked for
+}
+
+var servedAt = regexp.MustCompile(`url=(http\S+)`)
+
+// startHTTP starts a server at an address of its own, which ends with the test.
+func startHTTP(t *testing.T, args ...string) *httpServer {
+	t.Helper()
+	s := &httpServer{server: start(t, setup{silent: true, args: append([]string{"--http", "127.0.0.1:0"}, args...)})}
+	t.Cleanup(func() { _ = s.cmd.Process.Signal(syscall.SIGTERM) })
+	eventually(t, "it says where it is", func() (bool, string) {
+		found := servedAt.FindStringSubmatch(s.stderr.String())
+		if found != nil {
+			s.url = found[1]
+		}
+		return found != nil, s.stderr.String()
+	})
+	if token, err := os.ReadFile(filepath.Join(s.stateDir, "http-token")); err == nil {
+		s.token = strings.TrimSpace(string(token))
+	}
+	return s
+}
+
+// authorized adds the token to a client's requests.
+type authorized string
+
+func (token authorized) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(token))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+func (s *httpServer) transport() mcp.Transport {
+	return &mcp.StreamableClientTransport{Endpoint: s.url, HTTPClient: &http.Client{Transport: authorized(s.token)}}
+}
+
+// httpClient is a client of the older era that knows no more than it has to: a message for each POST, and JSON for answers.
+type httpClient struct {
+	server  *httpServer
+	session string
+	client  *http.Client
+}
+
+func (s *httpServer) plain() *httpClient { return &httpClient{server: s, client: http.DefaultClient} }
+
+// post sends a message and returns the status and the answer's result.
+func (c *httpClient) post(ctx context.Context, message object, more http.Header) (int, json.RawMessage, error) {
+	text, err := json.Marshal(message)
+	if err != nil {
+		return 0, nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.server.url, bytes.NewReader(text))
+	if err != nil {
+		return 0, nil, err
+	}
+	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"}, "Authorization": {"Bearer " + c.server.token}}
+	if c.session != "" {
+		r.Header.Set("Mcp-Session-Id", c.session)
+	}
+	for name, values := range more {
+		r.Header[name] = values
+	}
+	response, err := c.client.Do(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer response.Body.Close()
+	if session := response.Header.Get("Mcp-Session-Id"); session != "" {
+		c.session = session
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil || len(body) == 0 {
+		return response.StatusCode, nil, err
+	}
+	var answer struct {
+		Result json.RawMessage
+		Error  json.RawMessage
+	}
+	if err := json.Unmarshal(body, &answer); err != nil || answer.Error != nil {
+		return response.StatusCode, nil, fmt.Errorf("%d: %s", response.StatusCode, body)
+	}
+	return response.StatusCode, answer.Result, nil
+}
+
+func (c *httpClient) request(ctx context.Context, method string, params object) (json.RawMessage, error) {
+	_, res, err := c.post(ctx, object{"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, nil)
+	return res, err
+}
+
+func (c *httpClient) initialize(ctx context.Context) error {
+	_, err := c.request(ctx, "initialize", object{
+		"protocolVersion": "2025-06-18", "capabilities": object{}, "clientInfo": object{"name": "plain", "version": "1"},
+	})
+	if err == nil {
+		_, _, err = c.post(ctx, object{"jsonrpc": "2.0", "method": "notifications/initialized"}, nil)
+	}
+	return err
+}
+
+// run runs Python and returns the answer's text and its session.
+func (c *httpClient) run(t *testing.T, arguments object) (text, session string) {
+	t.Helper()
+	res, err := c.request(t.Context(), "tools/call", object{"name": python, "arguments": arguments})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var result struct {
+		Content []struct{ Text string }
+		Meta    map[string]struct {
+			SessionID string `json:"session_id"`
+		} `json:"_meta"`
+	}
+	decode(t, res, &result)
+	session = result.Meta["code-sandbox-mcp/result"].SessionID
+	c.server.mu.Lock()
+	c.server.sessions[session] = true
+	c.server.mu.Unlock()
+	return result.Content[0].Text, session
+}
+
+func TestTypeScriptClientsOverHTTP(t *testing.T) {
+	t.Parallel()
+	for _, generation := range []string{"legacy", "modern"} {
+		t.Run(generation, func(t *testing.T) {
+			s := startHTTP(t)
+			stdout, stderr, err := node(t, "typescript.mjs", s.url, s.token, generation)
+			if err != nil || strings.TrimSpace(stdout) != "ok" {
+				t.Errorf("%v\n%s\n%s", err, stdout, stderr)
+			}
+		})
+	}
+}
+
+func TestGoClientOverHTTP(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28", ""} {
+		t.Run("revision "+version, func(t *testing.T) { useGoClient(t, version, startHTTP(t).transport()) })
+	}
+}
+
+// Clients that name no session do not share one, and one that they name they do.
+func TestClientsOverHTTPAreApart(t *testing.T) {
+	t.Parallel()
+	s := startHTTP(t)
+	a, b := s.plain(), s.plain()
+	for value, c := range map[string]*httpClient{"1": a, "2": b} {
+		if err := c.initialize(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.run(t, object{"code": "x = " + value})
+	}
+	text, first := a.run(t, object{"code": "x"})
+	other, second := b.run(t, object{"code": "x"})
+	if !strings.HasSuffix(text, "[result]\n1") || !strings.HasSuffix(other, "[result]\n2") || first == second {
+		t.Errorf("%s has %s; %s has %s", first, text, second, other)
+	}
+	a.run(t, object{"code": "x = 3", "session_id": "shared"})
+	if text, _ := b.run(t, object{"code": "x", "session_id": "shared"}); !strings.HasSuffix(text, "[result]\n3") {
+		t.Errorf("of a session with a name: %s", text)
+	}
+	// A client's own session ends with it, and the others do not.
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, s.url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+s.token)
+	r.Header.Set("Mcp-Session-Id", a.session)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil || response.StatusCode != http.StatusNoContent {
+		t.Fatalf("%v, %v", response, err)
+	}
+	response.Body.Close()
+	wantNothingLeft(t, []string{first})
+	if text, _ := b.run(t, object{"code": "x"}); !strings.HasSuffix(text, "[result]\n2") {
+		t.Errorf("after another's end: %s", text)
+	}
+}
+
+// Without a handshake, closing the connection is the cancel. The variables stay.
+func TestClosingTheConnectionCancels(t *testing.T) {
+	t.Parallel()
+	c := startHTTP(t).plain()
+	meta := modernMeta(nil)
+	modernRun := func(ctx context.Context, code string) (json.RawMessage, error) {
+		_, res, err := c.post(ctx, object{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": object{
+			"name": python, "arguments": object{"code": code}, "_meta": meta,
+		}}, http.Header{"Mcp-Protocol-Version": {string(modern)}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {python}})
+		return res, err
+	}
+	if _, err := modernRun(t.Context(), "x = 41"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := modernRun(ctx, "open('began', 'w').close()\nwhile True: pass")
+		done <- err
+	}()
+	eventually(t, "the code runs", func() (bool, string) {
+		_, res, err := c.post(t.Context(), object{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": object{
+			"name": "list_artifacts", "arguments": object{}, "_meta": meta,
+		}}, http.Header{"Mcp-Protocol-Version": {string(modern)}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"list_artifacts"}})
+		return bytes.Contains(res, []byte("began")), fmt.Sprintf("%s, %v", res, err)
+	})
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if res, err := modernRun(t.Context(), "x + 1"); err != nil || !bytes.Contains(res, []byte(`[result]\n42`)) {
+		t.Errorf("%s, %v", res, err)
+	}
+}
+
+func TestHTTPServersEndInOrder(t *testing.T) {
+	t.Parallel()
+	for how, sig := range map[string]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGINT": syscall.SIGINT} {
+		t.Run(how, func(t *testing.T) {
+			s := startHTTP(t)
+			c := s.plain()
+			if err := c.initialize(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			c.run(t, object{"code": "x = 1"})
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_, _ = c.request(t.Context(), "tools/call", object{"name": python, "arguments": object{"code": "while True: pass"}})
+			}()
+			s.endBy(how, func() { s.signal(sig) })
+			<-done
+		})
+	}
+}
+
+// The log says where the token is, and never what it is.
+func TestTokenIsNotInTheLog(t *testing.T) {
+	t.Parallel()
+	s := startHTTP(t)
+	c := s.plain()
+	if err := c.initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wrong := &httpClient{server: &httpServer{url: s.url, token: "not-" + s.token}, client: http.DefaultClient}
+	if status, _, _ := wrong.post(t.Context(), object{"jsonrpc": "2.0", "id": 1, "method": "ping"}, nil); status != http.StatusUnauthorized {
+		t.Errorf("%d with another token", status)
+	}
+	if log := s.stderr.String(); strings.Contains(log, s.token) || !strings.Contains(log, filepath.Join(s.stateDir, "http-token")) {
+		t.Errorf("log: %s", log)
+	}
+}
+
+// What a thousand clients at once ask is answered, and takes little memory.
+func TestAThousandClients(t *testing.T) {
+	t.Parallel()
+	s := startHTTP(t)
+	const clients = 1000
+	before := s.peakMB(t)
+	problems := make(chan error, clients)
+	var all sync.WaitGroup
+	// Each has a connection of its own, and all are open at once.
+	begun := make(chan struct{})
+	var ready sync.WaitGroup
+	ready.Add(clients)
+	for range clients {
+		all.Go(func() {
+			c := &httpClient{server: s, client: &http.Client{Transport: &http.Transport{}}}
+			defer c.client.CloseIdleConnections()
+			err := c.initialize(t.Context())
+			ready.Done()
+			<-begun
+			for _, ask := range []struct {
+				method string
+				params object
+			}{{"tools/list", nil}, {"ping", nil}, {"tools/call", object{"name": "session_info"}}} {
+				if err == nil {
+					_, err = c.request(t.Context(), ask.method, ask.params)
+				}
+			}
+			if err != nil {
+				problems <- err
+			}
+		})
+	}
+	ready.Wait()
+	close(begun)
+	all.Wait()
+	close(problems)
+	for err := range problems {
+		t.Error(err)
+	}
+	const most = 160 // MB, of which a thousand connections and as many goroutines need a part
+	if after := s.peakMB(t); after-before > most && !raceDetector {
+		t.Errorf("the server took %d MB more", after-before)
+	} else {
+		t.Logf("%d MB before, %d MB at the most", before, after)
+	}
+}
+
+// peakMB is the most memory that the server has taken so far; 0 where the system does not tell.
+func (s *server) peakMB(t *testing.T) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			return atoi(strings.Fields(rest)[0]) >> 10
+		}
+	}
+	return 0
+}
