@@ -3,6 +3,7 @@ package sandbox
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"strings"
@@ -46,6 +47,24 @@ func TestAFrameOfTooManyValuesEndsItsKernel(t *testing.T) {
 			t.Errorf("%d values: %s", values, res.Status)
 		}
 	}
+}
+
+func TestAStreamThatNobodyAskedForIsClosed(t *testing.T) {
+	e := newEngine(t)
+	e.play(hostileTo(func(p peer, run heard) {
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			p.stay()
+		}()
+		conn, err := p.Open()
+		if err == nil {
+			_, err = io.ReadAll(conn)
+		}
+		p.done(run.ID, map[string]any{"result": fmt.Sprint(err)})
+		<-over
+	}))
+	wantValue(t, mustRun(t, newTestManager(t, testConfig(t, e)), RunOptions{Code: "1"}), "<nil>")
 }
 
 // What cannot be written as JSON would take the whole answer with it.
