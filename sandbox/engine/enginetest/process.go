@@ -24,7 +24,7 @@ type process struct {
 	stderr lastBytes
 	said   chan struct{} // closed when nothing more comes to stderr
 	folder string        // that stands for engine.WorkDir
-	begun  bool          // something was written to it
+	begun  bool          // it was told its settings
 	closed atomic.Bool
 	ended  chan struct{}
 	stop   func(patient bool)
@@ -120,10 +120,11 @@ func (p *process) Read(b []byte) (int, error) {
 	return n, io.EOF // there is one end that readers know
 }
 
-// Write passes bytes on. The first message of a server says where the work directory is, which is elsewhere here.
+// Write passes bytes on. A server's init, which a stream may overtake, says where the work directory is, which is
+// elsewhere here.
 func (p *process) Write(b []byte) (int, error) {
 	const kind = 4
-	if first := !p.begun; first && len(b) > kind && bytes.HasPrefix(b[kind:], []byte(`c{"type":"init"`)) && p.folder != "" {
+	if !p.begun && len(b) > kind && bytes.HasPrefix(b[kind:], []byte(`c{"type":"init"`)) && p.folder != "" {
 		moved := bytes.Replace(b, fmt.Appendf(nil, `"work_dir":%q`, engine.WorkDir), fmt.Appendf(nil, `"work_dir":%q`, p.folder), 1)
 		binary.BigEndian.PutUint32(moved, uint32(len(moved)-kind-1))
 		if _, err := p.stdin.Write(moved); err != nil {
@@ -132,7 +133,6 @@ func (p *process) Write(b []byte) (int, error) {
 		p.begun = true
 		return len(b), nil
 	}
-	p.begun = true
 	return p.stdin.Write(b)
 }
 
