@@ -26,14 +26,19 @@ type Upload struct {
 	Modified  time.Time   // zero: now
 	Mode      fs.FileMode // zero: 0644
 	Exact     bool        // a name in another Unicode form is another name
+	Existing  bool        // a session that does not exist is not made: session_not_found
 }
 
-// Upload writes a file into its session, which is made when it does not exist, and returns the
-// session's id as well. The file is there whole or not at all. An error of Content that is a fault
+// Upload writes a file into its session, which is made when it does not exist unless Existing says otherwise, and
+// returns the session's id as well. The file is there whole or not at all. An error of Content that is a fault
 // comes back as it is; the others are faults too, among them file_exists, invalid_path and
 // quota_exceeded.
 func (m *Manager) Upload(ctx context.Context, u Upload) (File, string, error) {
-	s, err := m.open(u.SessionID)
+	find := m.open
+	if u.Existing {
+		find = m.existing
+	}
+	s, err := find(u.SessionID)
 	if err != nil {
 		return File{}, "", err
 	}

@@ -152,6 +152,29 @@ func (m *Manager) Session(ctx context.Context, id string) (SessionInfo, error) {
 	return SessionInfo{}, err
 }
 
+// Term is which session an id stands for, and for how long.
+type Term struct {
+	SessionID string
+	Created   time.Time // in milliseconds; another session of the same id has another time
+	Ends      time.Time // when it ends though it is used
+}
+
+// Term describes the session of an id, the default one for an empty id. With begin one that does not exist is made, and
+// else that is session_not_found. It asks neither the engine nor a kernel.
+func (m *Manager) Term(id string, begin bool) (Term, error) {
+	find := m.existing
+	if begin {
+		find = m.open
+	}
+	s, err := find(id)
+	if err != nil {
+		return Term{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Term{s.id, s.created.Truncate(time.Millisecond), s.created.Add(m.config.Lifetime)}, nil
+}
+
 // unopened describes a session that this server does not have open.
 func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
