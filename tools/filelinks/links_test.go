@@ -1,0 +1,526 @@
+package filelinks
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
+)
+
+const (
+	id    = "links"
+	limit = 40 << 20 // of a session's files
+	put   = 20 << 20 // of an upload
+)
+
+// served is a server of links, with a manager whose containers are processes.
+type served struct {
+	*Links
+	t       *testing.T
+	manager *sandbox.Manager
+	engine  *enginetest.Processes
+	address string
+}
+
+func serve(t *testing.T) *served {
+	t.Helper()
+	engine := enginetest.New(t)
+	config := sandbox.DefaultConfig()
+	config.Engine, config.StateDir, config.VolumeBytes, config.Host = engine, t.TempDir(), limit, "host"
+	config.Kernels = map[sandbox.Language]sandbox.KernelConfig{
+		sandbox.Python: {Image: enginetest.Image, Interpreter: "python3", Command: containers.Program("python"), Join: containers.Join()},
+	}
+	s := &served{t: t, engine: engine, manager: sandbox.NewManager(config)}
+	t.Cleanup(func() { s.manager.Close(context.Background()) })
+	l, err := Listen("127.0.0.1:0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.address = l.Addr().String()
+	s.Links = New(Options{Manager: s.manager, BaseURL: l.BaseURL, UploadBytes: put})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, l, s.Links, 100*time.Millisecond, slog.New(slog.DiscardHandler)) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+	return s
+}
+
+// write puts a file into a session, and returns a link to it.
+func (s *served) write(session, path string, content []byte) string {
+	s.t.Helper()
+	_, _, err := s.manager.Upload(s.t.Context(), sandbox.Upload{SessionID: session, Path: path, Content: bytes.NewReader(content), Overwrite: true})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	link := s.Download(session, path)
+	if link == "" {
+		s.t.Fatalf("there is no link to %q", path)
+	}
+	return link
+}
+
+// folder is where the session's files are.
+func (s *served) folder() string { return s.engine.Folder("csm-host-" + id) }
+
+func (s *served) grant(session, path string, overwrite bool) string {
+	s.t.Helper()
+	g, err := s.Upload(session, path, overwrite)
+	if err != nil || g.LimitBytes != put || g.Expires.Before(time.Now()) {
+		s.t.Fatalf("got %+v, %v", g, err)
+	}
+	return g.URL
+}
+
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (s *served) do(method, link string, body io.Reader, headers ...string) answer {
+	s.t.Helper()
+	request, err := http.NewRequestWithContext(s.t.Context(), method, link, body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	request.Host = request.Header.Get("Host")
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	response, err := client.Do(request)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Error(err)
+	}
+	return answer{response.StatusCode, response.Header, string(text)}
+}
+
+// raw sends a request as it is, and returns the status of the answer.
+func (s *served) raw(text string) int {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", s.address)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, _ = io.WriteString(conn, text)
+	return statusOf(s.t, conn)
+}
+
+// statusOf reads an answer, and closes the connection.
+func statusOf(t *testing.T, conn net.Conn) int {
+	t.Helper()
+	defer conn.Close()
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
+func target(link string) string {
+	u, _ := url.Parse(link)
+	return u.RequestURI()
+}
+
+func TestAFileIsServedWholeAndInParts(t *testing.T) {
+	s := serve(t)
+	text := []byte("0123456789")
+	link := s.write(id, "output/räport 1%.csv", text)
+	whole := s.do("GET", link, nil)
+	if whole.status != 200 || whole.body != string(text) {
+		t.Fatalf("got %d %q", whole.status, whole.body)
+	}
+	for name, want := range map[string]string{
+		"Content-Type": "text/csv; charset=utf-8", "Content-Disposition": "inline; filename*=utf-8''r%C3%A4port%201%25.csv",
+		"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+		"Cross-Origin-Resource-Policy": "same-origin", "Accept-Ranges": "bytes", "Content-Length": "10", "Content-Security-Policy": policy,
+	} {
+		if got := whole.header.Get(name); got != want {
+			t.Errorf("%s is %q, not %q", name, got, want)
+		}
+	}
+	tag, modified := whole.header.Get("ETag"), whole.header.Get("Last-Modified")
+	for name, test := range map[string]struct {
+		method  string
+		headers []string
+		status  int
+		body    string
+		ranged  string
+	}{
+		"HEAD":                     {"HEAD", nil, 200, "", ""},
+		"HEAD of a part":           {"HEAD", []string{"Range", "bytes=2-3"}, 206, "", "bytes 2-3/10"},
+		"part":                     {"GET", []string{"Range", "bytes=2-3"}, 206, "23", "bytes 2-3/10"},
+		"to the end":               {"GET", []string{"Range", "bytes=7-"}, 206, "789", "bytes 7-9/10"},
+		"the last":                 {"GET", []string{"Range", "bytes=-2"}, 206, "89", "bytes 8-9/10"},
+		"beyond the end":           {"GET", []string{"Range", "bytes=10-"}, 416, "invalid range: failed to overlap\n", "bytes */10"},
+		"no range":                 {"GET", []string{"Range", "bytes=x"}, 416, "invalid range\n", ""},
+		"several":                  {"GET", []string{"Range", "bytes=0-1,4-5"}, 200, string(text), ""},
+		"If-Range, as it was":      {"GET", []string{"Range", "bytes=2-3", "If-Range", tag}, 206, "23", "bytes 2-3/10"},
+		"If-Range, by time":        {"GET", []string{"Range", "bytes=2-3", "If-Range", modified}, 206, "23", "bytes 2-3/10"},
+		"If-Range, another":        {"GET", []string{"Range", "bytes=2-3", "If-Range", `"b-1"`}, 200, string(text), ""},
+		"If-None-Match":            {"GET", []string{"If-None-Match", tag}, 304, "", ""},
+		"If-Match, another":        {"GET", []string{"If-Match", `"b-1"`}, 412, "", ""},
+		"a part longer than there": {"GET", []string{"Range", "bytes=8-99999999999"}, 206, "89", "bytes 8-9/10"},
+	} {
+		got := s.do(test.method, link, nil, test.headers...)
+		if got.status != test.status || got.body != test.body || got.header.Get("Content-Range") != test.ranged {
+			t.Errorf("%s: got %d %q %q", name, got.status, got.body, got.header.Get("Content-Range"))
+		}
+	}
+}
+
+func TestWhatIsShownAndWhatIsSaved(t *testing.T) {
+	s := serve(t)
+	for path, test := range map[string]struct{ content, kind, how, policy string }{
+		"a.html":   {"<!DOCTYPE html><script>alert(1)</script>", "text/html; charset=utf-8", "inline", policy},
+		"a.svg":    {`<svg xmlns="http://www.w3.org/2000/svg"/>`, "image/svg+xml; charset=utf-8", "inline", policy},
+		"a.pdf":    {"%PDF-1.7\n", "application/pdf", "inline", policyPDF},
+		"a.txt":    {"caf\xe9 au lait", "text/plain", "inline", policy},
+		"a.json":   {`{"a": 1}`, "application/json; charset=utf-8", "inline", policy},
+		"a.zip":    {"PK\x03\x04", "application/zip", "attachment", policy},
+		"a.bin":    {"\x00\x01\x02", "application/octet-stream", "attachment", policy},
+		"liar.png": {"<html><script>", "text/html; charset=utf-8", "inline", policy},
+		"empty":    {"", "text/plain; charset=utf-8", "inline", policy},
+	} {
+		got := s.do("GET", s.write(id, path, []byte(test.content)), nil)
+		if got.body != test.content || got.header.Get("Content-Type") != test.kind || got.header.Get("Content-Disposition") != test.how+"; filename="+path ||
+			got.header.Get("Content-Security-Policy") != test.policy {
+			t.Errorf("%s: got %d %q, %v", path, got.status, got.body, got.header)
+		}
+	}
+}
+
+func TestLinksThatAreRefused(t *testing.T) {
+	s := serve(t)
+	link := s.write(id, "output/a.txt", []byte("secret"))
+	other := s.write("other", "output/a.txt", []byte("other"))
+	missing := strings.Replace(s.Download(id, "output/no.txt"), "\n", "", 1)
+	folder := s.Download(id, "output")
+	upload := s.grant(id, "input/b.txt", false)
+	if err := os.Symlink("/etc/passwd", filepath.Join(s.folder(), "out")); err != nil {
+		t.Fatal(err)
+	}
+	outside := s.Download(id, "out")
+	noFile := "not_found: There is no such file.\nHint: list_artifacts lists the files there are, with links.\n"
+	change := func(link, from, to string) string { return strings.Replace(link, from, to, 1) }
+	place, query, _ := strings.Cut(link, "?")
+	_, others, _ := strings.Cut(other, "?")
+	query, others = "?"+query, "?"+others
+	base := "http://" + s.address
+	last := link[len(link)-1:]
+	changed := "A"
+	if last == changed {
+		changed = "B"
+	}
+	for name, test := range map[string]struct {
+		method, link string
+		status       int
+	}{
+		"no signature":                {"GET", place, 403},
+		"one character of it changed": {"GET", link[:len(link)-1] + changed, 403},
+		"too short":                   {"GET", link[:len(link)-4], 403},
+		"another path":                {"GET", change(link, "a.txt", "b.txt"), 403},
+		"another session":             {"GET", change(link, "/"+id+"/", "/other/"), 403},
+		"another session's signature": {"GET", place + others, 403},
+		"another expiry":              {"GET", change(link, "expires=", "expires=1"), 403},
+		"expiry with a sign":          {"GET", change(link, "expires=", "expires=%2B"), 403},
+		"no expiry":                   {"GET", change(link, "expires=", "e="), 403},
+		"a download's to upload":      {"PUT", link, 403},
+		"an upload's to download":     {"GET", upload, 403},
+		"POST":                        {"POST", link, 405},
+		"DELETE":                      {"DELETE", link, 405},
+		"OPTIONS":                     {"OPTIONS", link, 405},
+		"no file":                     {"GET", missing, 404},
+		"a folder":                    {"GET", folder, 404},
+		"a link that leads out":       {"GET", outside, 404},
+		"elsewhere":                   {"GET", base + "/", 404},
+		"no path":                     {"GET", base + "/files/" + id + query, 404},
+		"no session":                  {"GET", base + "/files//output/a.txt" + query, 404},
+		"a bad session":               {"GET", base + "/files/..%2F/output/a.txt" + query, 404},
+		"encoded slash":               {"GET", change(link, "output/", "output%2F"), 404},
+		"encoded dots":                {"GET", change(link, "output/", "output/%2e%2e/output/"), 404},
+		"two slashes":                 {"GET", change(link, "output/", "output//"), 404},
+		"a dot":                       {"GET", change(link, "output/", "output/./"), 404},
+		"NUL":                         {"GET", change(link, "a.txt", "a%00.txt"), 404},
+		"work directory":              {"GET", change(link, "output/", "/mnt/data/output/"), 404},
+		"not UTF-8":                   {"GET", change(link, "a.txt", "a%ff.txt"), 404},
+	} {
+		got := s.do(test.method, test.link, nil)
+		if got.status != test.status || strings.Contains(got.body, "secret") || got.header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: got %d %q", name, got.status, got.body)
+		}
+		if test.status == 404 && got.body != noFile {
+			t.Errorf("%s: the words are %q", name, got.body)
+		}
+	}
+	if got := s.do("GET", link, nil); got.body != "secret" {
+		t.Errorf("the link itself: %d %q", got.status, got.body)
+	}
+	ends := s.now().Add(s.o.Lifetime)
+	s.now = func() time.Time { return ends }
+	if got := s.do("GET", link, nil); got.status != 403 || !strings.Contains(got.body, "has expired") {
+		t.Errorf("expired: got %d %q", got.status, got.body)
+	}
+}
+
+func TestRequestsThatNoClientSends(t *testing.T) {
+	s := serve(t)
+	link := target(s.write(id, "a.txt", []byte("x")))
+	for name, test := range map[string]struct {
+		request string
+		status  int
+	}{
+		"as it should be":     {"GET " + link + " HTTP/1.1\r\nHost: " + s.address + "\r\n\r\n", 200},
+		"by another name":     {"GET " + link + " HTTP/1.1\r\nHost: LOCALHOST:1\r\n\r\n", 200},
+		"IPv6":                {"GET " + link + " HTTP/1.1\r\nHost: [::1]\r\n\r\n", 200},
+		"HTTP/1.0":            {"GET " + link + " HTTP/1.0\r\n\r\n", 200},
+		"pipelined":           {strings.Repeat("GET "+link+" HTTP/1.1\r\nHost: localhost\r\n\r\n", 3), 200},
+		"DNS rebinding":       {"GET " + link + " HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403},
+		"a private address":   {"GET " + link + " HTTP/1.1\r\nHost: 192.168.0.1\r\n\r\n", 403},
+		"rebinding, absolute": {"GET http://evil.example" + link + " HTTP/1.1\r\nHost: localhost\r\n\r\n", 403},
+		"no Host":             {"GET " + link + " HTTP/1.1\r\n\r\n", 400},
+		"..":                  {"GET /files/" + id + "/../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", 404},
+		"bad escape":          {"GET /files/" + id + "/%zz HTTP/1.1\r\nHost: localhost\r\n\r\n", 400},
+		"a long header":       {"GET " + link + " HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 2*maxHeaderBytes) + "\r\n\r\n", 431},
+		"no HTTP":             {"hello\r\n\r\n", 400},
+	} {
+		if got := s.raw(test.request); got != test.status {
+			t.Errorf("%s: got %d", name, got)
+		}
+	}
+}
+
+func TestALinkEndsWithItsSession(t *testing.T) {
+	s := serve(t)
+	link, upload := s.write(id, "a.txt", []byte("first")), s.grant(id, "b.txt", false)
+	for _, again := range []bool{false, true} {
+		if _, err := s.manager.CloseSession(t.Context(), id, false); err != nil && !again {
+			t.Fatal(err)
+		}
+		if again {
+			s.write(id, "a.txt", []byte("second"))
+		}
+		if got := s.do("GET", link, nil); got.status != 404 {
+			t.Errorf("another session of the name %v: got %d %q", again, got.status, got.body)
+		}
+		if got := s.do("PUT", upload, strings.NewReader("x")); got.status != 404 {
+			t.Errorf("an upload, another session of the name %v: got %d %q", again, got.status, got.body)
+		}
+	}
+	if s.Download("never", "a.txt") != "" || s.Download("", "a.txt") != "" || s.Download(id, "../a.txt") != "" || (*Links)(nil).Download(id, "a.txt") != "" {
+		t.Error("there is a link to nothing")
+	}
+}
+
+func TestALinkIsNoLongerGoodThanItsSession(t *testing.T) {
+	s := serve(t)
+	s.o.Lifetime = 48 * time.Hour
+	s.write(id, "a.txt", nil)
+	term, err := s.manager.Term(id, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := s.Upload(id, "b.txt", false)
+	if want := term.Created.Add(24 * time.Hour).Truncate(time.Second); err != nil || !g.Expires.Equal(want) {
+		t.Errorf("it ends %v, and its session %v, %v", g.Expires, want, err)
+	}
+}
+
+func TestAFileThatIsTooLargeOrChanges(t *testing.T) {
+	s := serve(t)
+	link := s.write(id, "a.bin", []byte("x"))
+	if err := os.Truncate(filepath.Join(s.folder(), "a.bin"), limit+1); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.do("GET", link, nil); got.status != 413 || !strings.HasPrefix(got.body, "artifact_too_large: ") {
+		t.Errorf("got %d %q", got.status, got.body)
+	}
+	if err := os.Remove(filepath.Join(s.folder(), "a.bin")); err != nil {
+		t.Fatal(err)
+	}
+	link = s.write(id, "b.bin", make([]byte, 30<<20))
+	response, err := http.Get(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if err := os.Truncate(filepath.Join(s.folder(), "b.bin"), 29<<20); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.Copy(io.Discard, response.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a file that became shorter came as %d bytes, %v", n, err)
+	}
+}
+
+func TestAnUpload(t *testing.T) {
+	s := serve(t)
+	content := bytes.Repeat([]byte("line\n"), 1<<20)
+	link := s.grant(id, "input/däta.csv", false)
+	got := s.do("PUT", link, bytes.NewReader(content))
+	var told uploaded
+	if err := json.Unmarshal([]byte(got.body), &told); err != nil || got.status != 201 {
+		t.Fatalf("got %d %s", got.status, got.body)
+	}
+	sum := sha256.Sum256(content)
+	if want := (uploaded{id, "input/däta.csv", int64(len(content)), hex.EncodeToString(sum[:]), "text/csv"}); told != want {
+		t.Errorf("got %+v", told)
+	}
+	if back := s.do("GET", s.Download(id, "input/däta.csv"), nil); back.body != string(content) {
+		t.Errorf("%d bytes came back", len(back.body))
+	}
+	if got := s.do("PUT", link, strings.NewReader("x")); got.status != 403 || !strings.Contains(got.body, "has been used") {
+		t.Errorf("again: %d %s", got.status, got.body)
+	}
+}
+
+// What is refused leaves the link as it was.
+func TestUploadsThatAreRefused(t *testing.T) {
+	const unknown = -1
+	s := serve(t)
+	s.write(id, "there.txt", []byte("mine"))
+	s.write(id, "full.bin", make([]byte, 25<<20))
+	for name, test := range map[string]struct {
+		path    string
+		bytes   int
+		headers []string
+		status  int
+		code    fault.Code
+	}{
+		"there already": {"there.txt", 1, nil, 409, fault.FileExists},
+		"too large":     {"a", put + 1, nil, 413, fault.UploadTooLarge},
+		"no length":     {"a", unknown, nil, 411, fault.InvalidContent},
+		"a part":        {"a", 1, []string{"Content-Range", "bytes 0-0/2"}, 400, fault.InvalidContent},
+		"no room":       {"a", put - 1, nil, 507, fault.QuotaExceeded},
+		"below a file":  {"there.txt/a", 1, nil, 404, fault.NotFound},
+	} {
+		link := s.grant(id, test.path, false)
+		for range 2 {
+			body := io.Reader(bytes.NewReader(make([]byte, max(1, test.bytes))))
+			if test.bytes == unknown {
+				body = struct{ io.Reader }{body}
+			}
+			got := s.do("PUT", link, body, test.headers...)
+			if got.status != test.status || !strings.HasPrefix(got.body, string(test.code)+": ") {
+				t.Errorf("%s: got %d %s", name, got.status, got.body)
+			}
+		}
+	}
+	if got := s.do("PUT", s.grant(id, "there.txt", true), strings.NewReader("x")); got.status != 201 {
+		t.Errorf("overwrite: %d %s", got.status, got.body)
+	}
+	if _, err := s.Upload(id, "../a", false); fault.From(err).Code != fault.InvalidPath {
+		t.Errorf("a path that leads out: %v", err)
+	}
+	for _, pattern := range []string{"a", ".uploads/*"} {
+		if left, _ := filepath.Glob(filepath.Join(s.folder(), pattern)); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	}
+}
+
+func TestAnUploadThatIsCutOffCanBeSentAgain(t *testing.T) {
+	s := serve(t)
+	link := s.grant(id, "a.txt", false)
+	head := fmt.Sprintf("PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf", target(link))
+	conn, err := net.Dial("tcp", s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(conn, head)
+	s.eventually("the link is in use", func() bool { return s.do("PUT", link, strings.NewReader("x")).status == 409 })
+	_ = conn.(*net.TCPConn).CloseWrite()
+	if got := statusOf(t, conn); got != http.StatusBadRequest {
+		t.Errorf("cut off: %d", got)
+	}
+	if got := s.do("PUT", link, strings.NewReader("whole")); got.status != 201 {
+		t.Errorf("again: %d %s", got.status, got.body)
+	}
+}
+
+// eventually waits for what another goroutine brings about, until the test is out of time.
+func (s *served) eventually(what string, is func() bool) {
+	s.t.Helper()
+	for !is() {
+		select {
+		case <-s.t.Context().Done():
+			s.t.Fatal("not so: " + what)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func TestClientsThatStandStill(t *testing.T) {
+	s := serve(t)
+	s.paceTime = 300 * time.Millisecond
+	link := s.write(id, "large.bin", make([]byte, 35<<20))
+	upload := s.grant(id, "a.txt", true)
+	for range sessionTransfers + 1 { // each gives its turn back, or the last would have none
+		response, err := http.Get(link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close() // nothing is read
+	}
+	for range sessionTransfers + 1 {
+		if got := s.raw(fmt.Sprintf("PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf", target(upload))); got != 408 {
+			t.Errorf("an upload that does not go on: %d", got)
+		}
+	}
+	s.eventually("no transfer goes on", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.turns) == 0
+	})
+}
+
+func TestUploadLinksAreBounded(t *testing.T) {
+	s := serve(t)
+	first := s.grant(id, "a.txt", false)
+	later := s.now().Add(time.Second)
+	s.now = func() time.Time { return later }
+	last := ""
+	for range maxGrants {
+		last = s.grant(id, "b.txt", false)
+	}
+	if got := s.do("PUT", first, strings.NewReader("x")); got.status != 403 {
+		t.Errorf("the first of many: %d %s", got.status, got.body)
+	}
+	if got := s.do("PUT", last, strings.NewReader("x")); got.status != 201 {
+		t.Errorf("the last of many: %d %s", got.status, got.body)
+	}
+	later = later.Add(2 * s.o.Lifetime)
+	s.grant(id, "c.txt", false)
+	if len(s.grants) != 1 {
+		t.Errorf("%d are kept", len(s.grants))
+	}
+}

@@ -1,0 +1,295 @@
+package filelinks
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
+)
+
+// A document of a session may have been made to attack whoever opens it. It runs no script, loads nothing, sends no form,
+// and is of no origin.
+const (
+	policy = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; media-src data:; " +
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+	// policyPDF is without the sandbox, in which Chromium shows no PDF; a viewer of its own does, and the file is no page.
+	policyPDF = "default-src 'none'; object-src 'self'; style-src 'unsafe-inline'; frame-ancestors 'self'"
+)
+
+// Statuses of what goes wrong, where it is not 500.
+var statuses = map[fault.Code]int{
+	fault.FileExists:        http.StatusConflict,
+	fault.UploadTooLarge:    http.StatusRequestEntityTooLarge,
+	fault.ArtifactTooLarge:  http.StatusRequestEntityTooLarge,
+	fault.QuotaExceeded:     http.StatusInsufficientStorage,
+	fault.SessionBusy:       http.StatusServiceUnavailable,
+	fault.MaxSessions:       http.StatusServiceUnavailable,
+	fault.EngineUnavailable: http.StatusServiceUnavailable,
+	fault.ImageMissing:      http.StatusServiceUnavailable,
+}
+
+// ServeHTTP answers a link: GET and HEAD of a download's, PUT of an upload's. It does not say whether a session or a file
+// exists to whoever has no link to it. No path is looked for on the host. A ResponseWriter around a server's own has to have
+// an Unwrap, by which deadlines are set.
+func (l *Links) ServeHTTP(to http.ResponseWriter, r *http.Request) {
+	w := l.pacedWriter(to)
+	defer w.end()
+	header := w.Header()
+	header.Set("Cache-Control", "private, no-store")
+	header.Set("Content-Security-Policy", policy)
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Referrer-Policy", "no-referrer") // the address is a secret
+	header.Set("X-Content-Type-Options", "nosniff")
+	if !l.isOurs(r.Host) {
+		refuse(w, http.StatusForbidden, fault.New(fault.InvalidArgument, "Open the link as it was given.", "The address of this request is not that of this server."))
+		return
+	}
+	method, serve := r.Method, l.download
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		method = http.MethodGet
+	case http.MethodPut:
+		serve = l.upload
+	default:
+		header.Set("Allow", "GET, HEAD, PUT")
+		refuse(w, http.StatusMethodNotAllowed, fault.New(fault.InvalidArgument, "GET downloads a file, PUT uploads one, each with a link of its own.", "Links take no %.20q.", r.Method))
+		return
+	}
+	session, path, ok := parse(r.URL)
+	if !ok {
+		refuse(w, http.StatusNotFound, errNoFile())
+		return
+	}
+	query := r.URL.Query()
+	mark, ok := l.verify(method, session, path, query.Get("expires"), query.Get("signature"))
+	if !ok {
+		refuse(w, http.StatusForbidden, fault.New(fault.InvalidArgument, "Take the whole link, for this method, from a later answer: links end with the server that gave them.", "The signature of this link is not valid."))
+		return
+	}
+	if end, err := strconv.ParseInt(query.Get("expires"), 10, 64); err != nil || l.now().Unix() >= end {
+		refuse(w, http.StatusForbidden, fault.New(fault.InvalidArgument, "Ask for the file once more: list_artifacts gives new links.", "This link has expired."))
+		return
+	}
+	leave, ok := l.enter(r.Context(), session)
+	if !ok {
+		header.Set("Retry-After", "5")
+		refuse(w, http.StatusServiceUnavailable, fault.New(fault.SessionBusy, "Try again when another transfer has ended.", "Too many files of this session are transferred at once."))
+		return
+	}
+	defer leave()
+	serve(w, r, request{session, path, mark})
+}
+
+// isOurs reports whether a request was meant for this server, and not for a name that was made to lead here. A browser
+// always says for whom it is; what says nothing is none.
+func (l *Links) isOurs(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	return host == "" || isLoopback(host) || strings.EqualFold(host, l.o.BaseURL.Hostname())
+}
+
+func isLoopback(host string) bool {
+	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
+}
+
+// refuse answers with words.
+func refuse(w http.ResponseWriter, status int, f *fault.Error) {
+	http.Error(w, render.FaultText(f), status)
+}
+
+// errNoFile is the answer where there is no such file, session or path, which are not told apart.
+func errNoFile() *fault.Error {
+	return fault.New(fault.NotFound, "list_artifacts lists the files there are, with links.", "There is no such file.")
+}
+
+// fail answers with what went wrong in a session.
+func (l *Links) fail(w http.ResponseWriter, r request, err error) {
+	f := fault.From(err)
+	l.o.Logger.Info("file link refused", "session", r.session, "code", f.Code, "cause", f.Unwrap())
+	switch f.Code {
+	case fault.NotFound, fault.SessionNotFound, fault.InvalidPath, fault.InvalidSessionID:
+		refuse(w, http.StatusNotFound, errNoFile())
+	default:
+		refuse(w, cmp.Or(statuses[f.Code], http.StatusInternalServerError), f)
+	}
+}
+
+// check reports a session that is not the one that a link was made for.
+func (l *Links) check(r request, begin mark) error {
+	term, err := l.o.Manager.Term(r.session, false)
+	if err == nil && markOf(term) != begin {
+		err = errNoFile()
+	}
+	return err
+}
+
+func (l *Links) download(w http.ResponseWriter, r *http.Request, link request) {
+	from, head, err := l.look(r, link)
+	if err != nil {
+		l.fail(w, link, err)
+		return
+	}
+	defer from.close()
+	kind := content.Detect(head, from.file.Path)
+	header := w.Header()
+	header.Set("Content-Type", typeOf(kind, head))
+	header.Set("Content-Disposition", disposition(kind.MIME, from.file.Path))
+	header.Set("ETag", fmt.Sprintf(`"%x-%x"`, from.file.SizeBytes, from.file.Modified.UnixMilli()))
+	if kind.MIME == "application/pdf" {
+		header.Set("Content-Security-Policy", policyPDF)
+	}
+	if strings.Contains(r.Header.Get("Range"), ",") {
+		r.Header.Del("Range") // many small parts would be many streams; the whole is what may be sent instead
+	}
+	http.ServeContent(w, r, "", from.file.Modified, from)
+	if from.err != nil {
+		l.o.Logger.Info("download cut off", "session", link.session, "error", from.err)
+	}
+}
+
+// look opens a file, and reads as much of it as shows what it is.
+func (l *Links) look(r *http.Request, link request) (*source, []byte, error) {
+	if err := l.check(link, link.mark); err != nil {
+		return nil, nil, err
+	}
+	open := func(o sandbox.ReadOptions) (*sandbox.FileReader, error) {
+		return l.o.Manager.OpenFile(r.Context(), link.session, link.path, o)
+	}
+	from, err := open(sandbox.ReadOptions{Limit: content.SniffBytes})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = from.Close() }()
+	file := from.File()
+	// Its size is only what the sandbox says, and with holes it has no bounds.
+	if most := l.o.Manager.Config().VolumeBytes; most > 0 && file.SizeBytes > most {
+		return nil, nil, fault.New(fault.ArtifactTooLarge, "Write what is needed of it to smaller files with code, without holes; the setting is --volume-limit.",
+			"The file has %s, holes included, and all files of a session may take %s.", humanize.IBytes(uint64(file.SizeBytes)), humanize.IBytes(uint64(most))).
+			With("size_bytes", file.SizeBytes).With("limit_bytes", most)
+	}
+	head, err := io.ReadAll(io.LimitReader(from, content.SniffBytes))
+	return &source{open: open, file: file}, head, err
+}
+
+// typeOf is the type with the encoding of a text: browsers take one that says nothing for Windows' own.
+func typeOf(kind content.Detected, head []byte) string {
+	cut := head
+	for i := 0; i < utf8.UTFMax && !utf8.Valid(cut) && len(cut) > 0; i++ {
+		cut = cut[:len(cut)-1] // a character that goes on behind the head
+	}
+	if kind.IsText && utf8.Valid(cut) {
+		return kind.MIME + "; charset=utf-8"
+	}
+	return kind.MIME
+}
+
+// disposition has a browser show what it can, and save the rest.
+func disposition(kind, file string) string {
+	how := "attachment"
+	family, _, _ := strings.Cut(kind, "/")
+	if slices.Contains([]string{"image", "text", "audio", "video"}, family) || kind == "application/pdf" || kind == "application/json" {
+		how = "inline"
+	}
+	return cmp.Or(mime.FormatMediaType(how, map[string]string{"filename": path.Base(file)}), how)
+}
+
+// uploaded is the answer to an upload.
+type uploaded struct {
+	SessionID string `json:"session_id"`
+	Path      string `json:"path"`
+	SizeBytes int64  `json:"size_bytes"`
+	SHA256    string `json:"sha256"`
+	MIMEType  string `json:"mime_type"`
+}
+
+func (l *Links) upload(w http.ResponseWriter, r *http.Request, link request) {
+	g, status, refusal := l.claim(link.mark)
+	if refusal != nil {
+		refuse(w, status, refusal)
+		return
+	}
+	done := false
+	defer func() { l.release(link.mark, done) }()
+	switch most := l.o.UploadBytes; {
+	case r.Header.Get("Content-Range") != "":
+		refuse(w, http.StatusBadRequest, fault.New(fault.InvalidContent, "Send the whole file in one request.", "A part of a file cannot be uploaded."))
+		return
+	case r.ContentLength < 0:
+		refuse(w, http.StatusLengthRequired, fault.New(fault.InvalidContent, "Send it with a Content-Length, as curl -T FILE does.", "The length of the file is not said."))
+		return
+	case most > 0 && r.ContentLength > most:
+		refuse(w, http.StatusRequestEntityTooLarge, content.UploadTooLarge(most).With("size_bytes", r.ContentLength))
+		return
+	}
+	if err := l.check(link, g.session); err != nil {
+		l.fail(w, link, err)
+		return
+	}
+	body := l.pacedReader(w, r.Body)
+	measured := content.Measure(body, l.o.UploadBytes, r.ContentLength, nil)
+	file, id, err := l.o.Manager.Upload(r.Context(), sandbox.Upload{
+		SessionID: link.session, Path: link.path, Overwrite: g.overwrite, Existing: true, Content: measured,
+	})
+	switch {
+	case errors.Is(body.err, os.ErrDeadlineExceeded):
+		refuse(w, http.StatusRequestTimeout, fault.New(fault.InvalidContent, "Send it again by the same link.", "The file came too slowly, and nothing was kept."))
+		return
+	case body.err != nil:
+		refuse(w, http.StatusBadRequest, fault.New(fault.InvalidContent, "Send it again by the same link.", "The file ended before its length was reached, and nothing was kept."))
+		return
+	case err != nil:
+		l.fail(w, link, err)
+		return
+	}
+	done = true
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusCreated)
+	_ = json.NewEncoder(w).Encode(uploaded{
+		SessionID: id, Path: file.Path, SizeBytes: measured.Size, SHA256: measured.SHA256(), MIMEType: content.Detect(measured.Head, file.Path).MIME,
+	})
+}
+
+// claim takes an upload link for one request.
+func (l *Links) claim(nonce mark) (grant, int, *fault.Error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.grants[nonce]
+	switch {
+	case g == nil:
+		return grant{}, http.StatusForbidden, fault.New(fault.InvalidArgument, "upload_file gives another one.", "This link has been used, and is good for one file.")
+	case g.busy:
+		return grant{}, http.StatusConflict, fault.New(fault.SessionBusy, "Wait for it, or try again when it has failed.", "A file is being uploaded by this link.")
+	}
+	g.busy = true
+	return *g, 0, nil
+}
+
+// release gives an upload link back, unless its file is there.
+func (l *Links) release(nonce mark, used bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if used {
+		delete(l.grants, nonce)
+	} else if g := l.grants[nonce]; g != nil {
+		g.busy = false
+	}
+}

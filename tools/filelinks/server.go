@@ -1,0 +1,103 @@
+package filelinks
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"golang.org/x/net/netutil"
+)
+
+// What a client may take of a server of links: connections at once, time for a request's header and between two requests,
+// and bytes of a header.
+const (
+	maxConnections = 64
+	headerTimeout  = 10 * time.Second
+	idleTimeout    = 30 * time.Second
+	maxHeaderBytes = 16 << 10
+)
+
+// Listener is an address that links can lead to.
+type Listener struct {
+	net.Listener
+	// BaseURL is that of the address.
+	BaseURL *url.URL
+	// Moved is why the port is another than was asked for; nil: it is not.
+	Moved error
+}
+
+// CheckAddress refuses an address to listen on, HOST:PORT, that others than this machine's own programs could reach, unless
+// public says that they may.
+func CheckAddress(address string, public bool) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%q is not HOST:PORT, such as 127.0.0.1:0", address)
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		return fmt.Errorf("%q has no port: %q", address, port)
+	}
+	if !public && !isLoopback(host) {
+		return fmt.Errorf("%q can be reached from other machines", address)
+	}
+	return nil
+}
+
+// ParseBaseURL reads what comes before Prefix in links.
+func ParseBaseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("%q is not http://HOST or https://HOST, with a port and a path at the most", text)
+	}
+	return u, nil
+}
+
+// Listen opens an address for links; 0 is any port that is free. With base they lead there, which is led to the address
+// by something else. Without, another port will do where the one of the address cannot be had: several servers are started
+// with one setting, and their links say where each is.
+func Listen(address string, base *url.URL) (*Listener, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", address)
+	moved := err
+	if err != nil && base == nil && port != "0" {
+		l, err = net.Listen("tcp", net.JoinHostPort(host, "0"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if base == nil {
+		_, port, _ = net.SplitHostPort(l.Addr().String())
+		base = &url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}
+	}
+	return &Listener{l, base, moved}, nil
+}
+
+// Serve answers links on a listener, with bounds on what a client may take, until it is closed: by the context's end,
+// after which transfers have the grace to end in, or by an error of the listener.
+func Serve(ctx context.Context, l net.Listener, links http.Handler, grace time.Duration, log *slog.Logger) error {
+	server := &http.Server{
+		Handler: links, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		defer cancel()
+		if server.Shutdown(ending) != nil {
+			_ = server.Close()
+		}
+	})
+	err := server.Serve(netutil.LimitListener(l, maxConnections))
+	if stop() { // the listener failed
+		return err
+	}
+	<-ended
+	return nil
+}
