@@ -169,6 +169,27 @@ func (c *client) tool(name string, arguments map[string]any) (time.Duration, err
 	return a.at.Sub(began), nil
 }
 
+// fields calls a tool and decodes what its answer has for programs.
+func (c *client) fields(name string, arguments map[string]any, into any) error {
+	a := <-c.send("tools/call", map[string]any{"name": name, "arguments": arguments})
+	if a.err != nil {
+		return a.err
+	}
+	var result struct {
+		IsError bool
+		Meta    struct {
+			Result json.RawMessage `json:"code-sandbox-mcp/result"`
+		} `json:"_meta"`
+	}
+	if err := json.Unmarshal(a.result, &result); err != nil {
+		return err
+	}
+	if result.IsError {
+		return fmt.Errorf("%s: %.300s", name, a.result)
+	}
+	return json.Unmarshal(result.Meta.Result, into)
+}
+
 // rss is the server's resident memory as the system tells it.
 func (c *client) rss() string { return inMB(c.memory("VmRSS:")) }
 

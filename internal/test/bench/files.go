@@ -5,6 +5,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -107,6 +109,81 @@ func (b *bench) upload(ctx context.Context, _ floors) error {
 	}
 	b.row("read_artifact of a small text", read.String(), "", "")
 	return nil
+}
+
+// linkBytes is what a download and an upload by a link move in the measurement of what they cost.
+const linkBytes = 500_000_000
+
+// links measures a large file's way by download and upload links, and what it costs the server.
+func (b *bench) links(ctx context.Context, floor floors) error {
+	c, err := start(ctx, b.server, "--files-http", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	var made struct {
+		Artifacts []struct {
+			URL string `json:"download_url"`
+		}
+	}
+	code := fmt.Sprintf("import os\nwith open('output/large.bin', 'wb') as f:\n    for i in range(500): f.write(os.urandom(%d))", linkBytes/500)
+	if err := c.fields("run_python_code", map[string]any{"code": code}, &made); err != nil {
+		return err
+	}
+	if len(made.Artifacts) != 1 {
+		return fmt.Errorf("a file was made, and %d are listed", len(made.Artifacts))
+	}
+	before := c.memory("VmRSS:")
+	var took series
+	for range b.rounds {
+		d, err := move(ctx, http.MethodGet, made.Artifacts[0].URL, nil)
+		if err != nil {
+			return err
+		}
+		took = append(took, d)
+	}
+	b.row("download of 500 MB by a link", fmt.Sprintf("%s, %.0f MB/s", took, linkBytes/1e6/took.at(50).Seconds()), "200 MB/s",
+		fmt.Sprintf("attached stdout %.0f MB/s", pourBytes/1e6/floor.pour.at(50).Seconds()))
+	b.row("server RSS at the peak of that, over before", inMB(c.memory("VmHWM:")-before), "16 MB", "")
+	var put struct {
+		URL string `json:"upload_url"`
+	}
+	if err := c.fields("upload_file", map[string]any{"filename": "large.bin"}, &put); err != nil {
+		return err
+	}
+	d, err := move(ctx, http.MethodPut, put.URL, io.LimitReader(zeros{}, linkBytes))
+	if err != nil {
+		return err
+	}
+	b.row("upload of 500 MB by a link", fmt.Sprintf("%s, %.0f MB/s", short(d), linkBytes/1e6/d.Seconds()), "", "")
+	return nil
+}
+
+// zeros is content without an end.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+// move sends or gets a large file by a link, and returns how long that took.
+func move(ctx context.Context, method, link string, content io.Reader) (time.Duration, error) {
+	request, err := http.NewRequestWithContext(ctx, method, link, content)
+	if err != nil {
+		return 0, err
+	}
+	if content != nil {
+		request.ContentLength = linkBytes
+	}
+	began := time.Now()
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, answer.Body, make([]byte, 256<<10))
+	if err == nil && (answer.StatusCode/100 != 2 || method == http.MethodGet && n != linkBytes) {
+		err = fmt.Errorf("%s: %s, %d bytes", method, answer.Status, n)
+	}
+	return time.Since(began), err
 }
 
 // takeOver measures the first call of a server in a session that an earlier one left.

@@ -19,12 +19,20 @@ type floors struct {
 	containerUp series // from the request to make a container to its program's first line
 	roundTrip   series // one line there and back over the attached stdio
 	rested      series // the same, each after a pause
+	pour        series // pourBytes from the attached stdio
 }
 
-// echo answers every line with itself, and says first that it is there.
+// pourBytes is how much a program writes at once in the measurement of what the engine carries.
+const pourBytes = 100_000_000
+
+// echo answers every line with itself, and a number with so many bytes; it says first that it is there.
 const echo = `import sys
 print("up", flush=True)
-for line in sys.stdin: print(line, end="", flush=True)`
+for line in sys.stdin:
+    if line == "x\n": print(line, end="", flush=True)
+    else:
+        for left in range(int(line), 0, -32768): sys.stdout.buffer.write(bytes(min(left, 32768)))
+        sys.stdout.flush()`
 
 func measureFloor(ctx context.Context, rounds, calls int) (floors, error) {
 	var f floors
@@ -73,7 +81,13 @@ func (f *floors) round(ctx context.Context, engine *podman.Engine, i, calls int)
 		}
 		f.rested = append(f.rested, took)
 	}
-	return nil
+	began = time.Now()
+	if _, err := fmt.Fprintln(p, pourBytes); err != nil {
+		return err
+	}
+	_, err = io.CopyN(io.Discard, lines, pourBytes)
+	f.pour = append(f.pour, time.Since(began))
+	return err
 }
 
 // trip measures a line's way there and back.
