@@ -22,6 +22,7 @@ import (
 
 const (
 	listedArtifacts  = 200
+	linkedArtifacts  = 10  // of them with a link in the text
 	maxGlob          = 300 // bytes
 	maxGlobBranching = 8   // of ** and of { in a pattern: each multiplies the work
 )
@@ -31,6 +32,7 @@ type listedArtifact struct {
 	SizeBytes int64     `json:"size_bytes"`
 	MIMEType  string    `json:"mime_type"`
 	Modified  time.Time `json:"modified"`
+	Download  string    `json:"download_url,omitempty"`
 }
 
 type listMeta struct {
@@ -79,7 +81,7 @@ func (d *Deps) listArtifacts() tool {
 				return nil, err
 			}
 			files := found.sorted()
-			return d.renderer().Fit(ctx, len(files), func(most int) *render.Answer { return renderList(found, files[:most], end) }), nil
+			return d.renderer().Fit(ctx, len(files), func(most int) *render.Answer { return d.renderList(session, found, files[:most], end) }), nil
 		},
 	}
 }
@@ -149,13 +151,16 @@ func (n *newest) sorted() []sandbox.File {
 }
 
 // renderList describes these files, the first of those that were found.
-func renderList(found *newest, files []sandbox.File, end sandbox.WalkEnd) *render.Answer {
+func (d *Deps) renderList(session string, found *newest, files []sandbox.File, end sandbox.WalkEnd) *render.Answer {
 	fields := listFields{listMeta{found.total, found.bytes, end.Complete}, []listedArtifact{}}
 	var b strings.Builder
 	for _, f := range files {
-		a := listedArtifact{Path: f.Path, SizeBytes: f.SizeBytes, MIMEType: content.TypeByName(f.Path), Modified: f.Modified.UTC()}
+		a := listedArtifact{Path: f.Path, SizeBytes: f.SizeBytes, MIMEType: content.TypeByName(f.Path), Modified: f.Modified.UTC(), Download: d.Links.Download(session, f.Path)}
 		fields.Artifacts = append(fields.Artifacts, a)
 		fmt.Fprintf(&b, "\n%s  %s  %s  %s", a.Path, humanize.Bytes(uint64(max(a.SizeBytes, 0))), a.MIMEType, a.Modified.Format("2006-01-02 15:04:05"))
+		if a.Download != "" && len(fields.Artifacts) <= linkedArtifacts {
+			b.WriteString("  " + a.Download)
+		}
 	}
 	if more := found.total - len(fields.Artifacts); more > 0 {
 		fmt.Fprintf(&b, "\n… and %s older ones; narrow the list with glob, such as output/*.csv", humanize.Comma(int64(more)))

@@ -42,6 +42,7 @@ type readFields struct {
 	Changed    bool   `json:"changed,omitempty"`
 	SavedTo    string `json:"saved_to,omitempty"`
 	SHA256     string `json:"sha256,omitempty"` // of what was saved
+	Download   string `json:"download_url,omitempty"`
 	// Content is the text, where clients are given structured content and nothing else.
 	Content string `json:"content,omitempty"`
 }
@@ -158,7 +159,10 @@ func (d *Deps) read(ctx context.Context, r reading) (*render.Answer, error) {
 		return nil, err
 	}
 	kind := content.Detect(head.data, head.file.Path)
-	fields := readFields{Path: head.file.Path, SizeBytes: head.file.SizeBytes, MIMEType: kind.MIME, Modified: head.file.Modified.UTC()}
+	fields := readFields{
+		Path: head.file.Path, SizeBytes: head.file.SizeBytes, MIMEType: kind.MIME, Modified: head.file.Modified.UTC(),
+		Download: d.Links.Download(head.session, head.file.Path),
+	}
 	switch {
 	case r.asText && !kind.IsText && !content.IsWide(head.data):
 		return d.readDocument(ctx, r, fields)
@@ -191,8 +195,8 @@ func (d *Deps) readImage(ctx context.Context, r reading, fields readFields, mime
 	}
 	fitted, err := d.renderer().FitImage(ctx, mime, whole.data)
 	if content.IsTooLarge(err) {
-		return nil, fault.New(fault.ArtifactTooLarge, "Make a smaller image with code and read that; or pass save_to, where a folder for that is allowed.",
-			"%q (%s) cannot be shown: %v.", text.Shorten(fields.Path, 120), fields.MIMEType, err).With("size_bytes", fields.SizeBytes)
+		return nil, fields.linked(fault.New(fault.ArtifactTooLarge, "Make a smaller image with code and read that; or pass save_to, where a folder for that is allowed.",
+			"%q (%s) cannot be shown: %v.", text.Shorten(fields.Path, 120), fields.MIMEType, err)).With("size_bytes", fields.SizeBytes)
 	}
 	if err != nil {
 		return nil, err
@@ -275,10 +279,19 @@ func (f *readFields) took(r reading, part piece, units int64) {
 
 // tooLarge refuses a file that no answer can hold.
 func tooLarge(fields readFields, limit int64, instead string) *fault.Error {
-	return fault.New(fault.ArtifactTooLarge, instead+"; or pass save_to to put it on the user's machine, where a folder for that is allowed.",
+	return fields.linked(fault.New(fault.ArtifactTooLarge, instead+"; or pass save_to to put it on the user's machine, where a folder for that is allowed.",
 		"%q (%s) has %s, and an answer holds at most %s of it.", text.Shorten(fields.Path, 120), fields.MIMEType,
-		humanize.Bytes(uint64(fields.SizeBytes)), humanize.Bytes(uint64(limit))).
+		humanize.Bytes(uint64(fields.SizeBytes)), humanize.Bytes(uint64(limit)))).
 		With("size_bytes", fields.SizeBytes).With("limit_bytes", limit)
+}
+
+// linked adds the link by which the user gets what the model cannot.
+func (f readFields) linked(refusal *fault.Error) *fault.Error {
+	if f.Download == "" {
+		return refusal
+	}
+	refusal.Hint += " The user can download it: " + f.Download
+	return refusal.With("download_url", f.Download)
 }
 
 // textAnswer is fileAnswer for what is text.
@@ -334,7 +347,7 @@ func (d *Deps) save(ctx context.Context, r reading) (*render.Answer, error) {
 	}
 	fields := readFields{
 		Path: file.Path, SizeBytes: measured.Size, MIMEType: content.Detect(measured.Head, file.Path).MIME, Modified: file.Modified.UTC(),
-		Encoding: "file", SavedTo: to.Path(), SHA256: measured.SHA256(),
+		Encoding: "file", SavedTo: to.Path(), SHA256: measured.SHA256(), Download: d.Links.Download(from.SessionID(), file.Path),
 	}
 	text := fmt.Sprintf("Saved %s (%s) to %s.", file.Path, humanize.Bytes(uint64(measured.Size)), to.Path())
 	return render.Text(text, fields), nil

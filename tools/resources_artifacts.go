@@ -65,7 +65,7 @@ func (d *Deps) readArtifactResource(ctx context.Context, uri string) (mcp.Resour
 	kind := content.Detect(head.data, head.file.Path)
 	most := max(maxResource, d.ArtifactBytes)
 	if head.file.SizeBytes > most {
-		return nil, tooLarge(readFields{Path: path, SizeBytes: head.file.SizeBytes, MIMEType: kind.MIME}, most, "Read it in parts with read_artifact")
+		return nil, tooLarge(readFields{Path: path, SizeBytes: head.file.SizeBytes, MIMEType: kind.MIME, Download: d.Links.Download(session, path)}, most, "Read it in parts with read_artifact")
 	}
 	whole, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: -1}, most)
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/hint"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
@@ -56,6 +57,8 @@ type Deps struct {
 	DownloadBytes int64
 	// ArtifactBytes is the largest binary file that read_artifact returns whole.
 	ArtifactBytes int64
+	// Links gives download and upload links. Nil: there are none.
+	Links *filelinks.Links
 	// Enable, when not empty, names the only tools that exist; Disable names tools that do not.
 	Enable  []string
 	Disable []string
@@ -114,7 +117,7 @@ func (d *Deps) renderer() *render.Renderer {
 	can.FetchURLs, can.Tool = d.Fetch != nil, func(name string) bool {
 		return d.exists(name) && slices.ContainsFunc(d.list(), func(t tool) bool { return t.definition.Name == name })
 	}
-	return &render.Renderer{Manager: d.Manager, Secrets: d.Secrets, Can: can, Images: d.Images, StructuredContent: d.StructuredContent, Logger: d.Logger}
+	return &render.Renderer{Manager: d.Manager, Secrets: d.Secrets, Can: can, Images: d.Images, StructuredContent: d.StructuredContent, Logger: d.Logger, Link: d.Links.Download}
 }
 
 type sessionKey struct{}

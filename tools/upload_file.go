@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/mark3labs/mcp-go/mcp"
@@ -19,9 +20,13 @@ import (
 type uploadFields struct {
 	SessionID string `json:"session_id"`
 	Path      string `json:"path"`
-	SizeBytes int64  `json:"size_bytes"`
-	SHA256    string `json:"sha256"`
-	MIMEType  string `json:"mime_type"`
+	SizeBytes *int64 `json:"size_bytes,omitempty"` // of what was uploaded, with the two below
+	SHA256    string `json:"sha256,omitempty"`
+	MIMEType  string `json:"mime_type,omitempty"`
+	// UploadURL is where the file is to be put, where no content was given.
+	UploadURL  string     `json:"upload_url,omitempty"`
+	Expires    *time.Time `json:"expires,omitempty"`
+	LimitBytes int64      `json:"limit_bytes,omitempty"`
 }
 
 func (d *Deps) uploadFile() tool {
@@ -60,6 +65,9 @@ func (d *Deps) describeUpload() string {
 	if len(larger) > 0 {
 		text += fmt.Sprintf(", or %s from a %s", humanize.Bytes(uint64(d.DownloadBytes)), strings.Join(larger, " or "))
 	}
+	if d.Links != nil {
+		text += fmt.Sprintf("; or none, for a link to PUT up to %s to", humanize.Bytes(uint64(d.DownloadBytes)))
+	}
 	return text + "."
 }
 
@@ -68,6 +76,9 @@ func (d *Deps) handleUpload(ctx context.Context, p *params) (*render.Answer, err
 	filename, given := p.required("filename"), readContent(p)
 	if err := p.check(); err != nil {
 		return nil, err
+	}
+	if len(given.given) == 0 && d.Links != nil {
+		return d.uploadLink(upload.SessionID, filename, upload.Overwrite)
 	}
 	if err := given.one(); err != nil {
 		return nil, err
@@ -90,10 +101,26 @@ func (d *Deps) handleUpload(ctx context.Context, p *params) (*render.Answer, err
 		return nil, err
 	}
 	fields := uploadFields{
-		SessionID: id, Path: file.Path, SizeBytes: measured.Size, SHA256: measured.SHA256(),
+		SessionID: id, Path: file.Path, SizeBytes: &measured.Size, SHA256: measured.SHA256(),
 		MIMEType: content.Detect(measured.Head, file.Path).MIME,
 	}
-	text := fmt.Sprintf("Uploaded %s/%s (%s, %s).", sandbox.WorkDir, fields.Path, humanize.Bytes(uint64(fields.SizeBytes)), fields.MIMEType)
+	text := fmt.Sprintf("Uploaded %s/%s (%s, %s).", sandbox.WorkDir, fields.Path, humanize.Bytes(uint64(measured.Size)), fields.MIMEType)
+	return render.Text(text, fields), nil
+}
+
+// uploadLink answers with a link for a file that no argument can hold.
+func (d *Deps) uploadLink(session, filename string, overwrite bool) (*render.Answer, error) {
+	path, err := content.InputPath(filename, "")
+	if err != nil {
+		return nil, err
+	}
+	g, err := d.Links.Upload(session, path, overwrite)
+	if err != nil {
+		return nil, err
+	}
+	fields := uploadFields{SessionID: g.SessionID, Path: path, UploadURL: g.URL, Expires: &g.Expires, LimitBytes: g.LimitBytes}
+	text := fmt.Sprintf("Nothing is uploaded yet. Until %s this link takes one file of at most %s by PUT, as %s/%s:\ncurl -T FILE '%s'",
+		g.Expires.UTC().Format("2006-01-02 15:04:05 UTC"), humanize.Bytes(uint64(g.LimitBytes)), sandbox.WorkDir, path, g.URL)
 	return render.Text(text, fields), nil
 }
 

@@ -31,6 +31,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 )
 
 // closeTime is what sessions have to end in. With the message loop's own grace it stays under the
@@ -78,6 +79,10 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 		return err
 	}
 	settings.tellNotes(log)
+	linked, err := settings.Links.listen(log)
+	if err != nil {
+		return err
+	}
 	engine := settings.engine(log)
 	passed := settings.passThrough(log)
 	connections := settings.connections(settings.env.environ(), log)
@@ -102,7 +107,8 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	defer stopMaking()
 	imagesSettled := settings.makeMissing(making, engine, config.Kernels, log)
 	manager := sandbox.NewManager(config)
-	mcpServer := settings.mcpServer(manager, engine, mask, databases, way, log)
+	links, stopLinks := settings.serveLinks(linked, manager, log)
+	mcpServer := settings.mcpServer(manager, engine, mask, databases, links, way, log)
 	maxAnswer := max(rpc.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(settings.ArtifactReadLimit))+64<<10)
 	if web != nil {
 		web.prepare(context.WithoutCancel(ctx), mcpServer, manager, maxAnswer)
@@ -116,6 +122,7 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	log.Debug("message loop ended", "error", err)
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
+	stopLinks()
 	nothingLeft := manager.Close(ending)
 	_ = way.Close()
 	connections.Close(ending)
@@ -134,7 +141,7 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 }
 
 // mcpServer puts the protocol's server together. It touches neither Podman nor the disk.
-func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, mask *secrets.Masker, databases *tools.Databases, way *wayOut, log *slog.Logger) *server.MCPServer {
+func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, mask *secrets.Masker, databases *tools.Databases, links *filelinks.Links, way *wayOut, log *slog.Logger) *server.MCPServer {
 	m := server.NewMCPServer("code-sandbox-mcp", currentVersion(),
 		server.WithTitle("Code sandbox"),
 		server.WithInstructions(tools.Instructions(manager.Config().Kernels, way.proxy.Summary())),
@@ -156,6 +163,7 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, ma
 		NetworkLog:   way.log,
 		Packages:     way.packages(),
 		Can:          tools.Capabilities{CodeSQL: s.codeQueries(databases), Packages: way.packagesMode, Network: string(way.network.Mode), Hosts: way.hosts()},
+		Links:        links,
 		HostDirs:     dirs, UploadBytes: int64(s.UploadLimit), DownloadBytes: int64(s.DownloadLimit), ArtifactBytes: int64(s.ArtifactReadLimit),
 		Enable: s.Tools, Disable: s.DisableTools, Images: s.Images, StructuredContent: s.StructuredContent, Logger: log,
 	}

@@ -67,6 +67,7 @@ type Settings struct {
 	Mounts            mountList
 
 	Network NetworkSettings
+	Links   LinkSettings
 
 	SQLMaxInlineRows int
 	SQLMaxRows       int64
@@ -159,12 +160,13 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	fs.Var(&s.ArtifactReadLimit, "artifact-read-limit", "the largest binary file that read_artifact gives whole")
 	s.UploadLimit, s.DownloadLimit, s.DownloadTimeout = 50_000_000, 500_000_000, seconds(2*time.Minute)
 	fs.Var(&s.UploadLimit, "upload-limit", "the largest file that is uploaded as text or as base64")
-	fs.Var(&s.DownloadLimit, "download-limit", "the largest file that is fetched from an address, taken from an allowed folder or given to run")
+	fs.Var(&s.DownloadLimit, "download-limit", "the largest file that is fetched from an address, taken from an allowed folder, put to a link or given to run")
 	fs.BoolVar(&s.FetchURLs, "fetch-urls", true, "let upload_file fetch public addresses")
 	fs.Var(&s.DownloadTimeout, "download-timeout", "how long fetching a file may take")
 	fs.StringSliceVar(&s.AllowHostDir, "allow-host-dir", nil, "`folders` of this machine that files may be uploaded from and saved to")
 
 	s.Network.bind(fs)
+	s.Links.bind(fs)
 	fs.Var(&s.Mounts, "mount", "`folders` of this machine that code may read in /mnt/data/mounts, HOSTDIR:NAME, with ,rw behind it to write to")
 
 	s.SQLMaxBytes, s.SQLTimeout = 1<<30, seconds(time.Minute)
@@ -357,6 +359,7 @@ func (s *Settings) check() error {
 	if _, err := s.mounts(); err != nil {
 		problems = append(problems, fmt.Errorf("--mount: %w", err))
 	}
+	problems = append(problems, s.Links.check())
 	for name, value := range map[string]seconds{
 		"download-timeout": s.DownloadTimeout, "sql-timeout": s.SQLTimeout,
 		"run-timeout": s.RunTimeout, "max-run-timeout": s.MaxRunTimeout, "soft-wait": s.SoftWait,

@@ -25,12 +25,16 @@ type fileFields struct {
 	Encoding   string `json:"encoding"`
 	NextOffset *int64 `json:"next_offset"`
 	Artifacts  []struct {
-		Path      string `json:"path"`
-		SizeBytes int64  `json:"size_bytes"`
-		MIMEType  string `json:"mime_type"`
-		Modified  string `json:"modified"`
+		Path        string `json:"path"`
+		SizeBytes   int64  `json:"size_bytes"`
+		MIMEType    string `json:"mime_type"`
+		Modified    string `json:"modified"`
+		DownloadURL string `json:"download_url"`
 	} `json:"artifacts"`
-	Total int `json:"total"`
+	DownloadURL string `json:"download_url"`
+	UploadURL   string `json:"upload_url"`
+	LimitBytes  int64  `json:"limit_bytes"`
+	Total       int    `json:"total"`
 }
 
 // fields decodes the fields of an answer that must not be an error.

@@ -91,8 +91,9 @@ type content struct {
 // errorFields is the fields of a coded error.
 type errorFields struct {
 	Code, Message, Hint string
-	LimitBytes          int `json:"limit_bytes"`
-	SizeBytes           int `json:"size_bytes"`
+	LimitBytes          int    `json:"limit_bytes"`
+	SizeBytes           int    `json:"size_bytes"`
+	DownloadURL         string `json:"download_url"`
 }
 
 // runResult is what a run came to, and the fields of the other tools' answers.
@@ -121,6 +122,8 @@ type artifact struct {
 	Filename  string `json:"filename"`
 	SizeBytes int64  `json:"size_bytes"`
 	MIMEType  string `json:"mime_type"`
+	// DownloadURL is there with --files-http.
+	DownloadURL string `json:"download_url"`
 }
 
 // text is what a model reads.

@@ -77,6 +77,7 @@ func TestWrongSettingsEndWithStatus2(t *testing.T) {
 		{"--no-such-flag"}, {"no-such-command"}, {"--memory-limit", "much"}, {"--memory-limit", "1k"}, {"--run-timeout", "-1s"},
 		{"--max-sessions", "0"}, {"--prewarm=cobol"}, {"--log-level", "loud"}, {"--config", "/no/such/file"},
 		{"--config", config(t, "no-such-setting: 1")}, {"--config", config(t, "{")},
+		{"--files-http", "8080"}, {"--files-http", "0.0.0.0:8080"}, {"--files-http-url", "https://x"}, {"--files-http", ":0", "--files-http-url", "x"}, {"--link-lifetime", "0"},
 	} {
 		cmd := exec.Command(binary, args...)
 		out, err := cmd.Output()

@@ -105,4 +105,13 @@ type Renderer struct {
 	Images            string // what becomes of images; empty: what suits the client
 	StructuredContent bool
 	Logger            *slog.Logger
+	// Link returns a download link of a file, or nothing. Nil: there are none.
+	Link func(session, path string) string
+}
+
+func (r *Renderer) link(session, path string) string {
+	if r.Link == nil {
+		return ""
+	}
+	return r.Link(session, path)
 }

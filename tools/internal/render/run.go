@@ -22,6 +22,7 @@ type artifactFields struct {
 	Filename  string `json:"filename"`
 	SizeBytes int64  `json:"size_bytes"`
 	MIMEType  string `json:"mime_type"`
+	Download  string `json:"download_url,omitempty"`
 }
 
 // runMeta is what a run came to, in ids and figures.
@@ -51,13 +52,14 @@ type RunFields struct {
 type artifactMeta struct {
 	Path      string `json:"path"`
 	SizeBytes int64  `json:"size_bytes"`
+	Download  string `json:"download_url,omitempty"`
 }
 
 // Meta returns what a program needs and the text does not repeat.
 func (f RunFields) Meta() any {
 	var files []artifactMeta
 	for _, a := range f.Artifacts[:min(len(f.Artifacts), f.listed)] {
-		files = append(files, artifactMeta{a.Path, a.SizeBytes})
+		files = append(files, artifactMeta{a.Path, a.SizeBytes, a.Download})
 	}
 	return struct {
 		runMeta
@@ -139,7 +141,7 @@ func (r *Renderer) renderTexts(res *sandbox.Result, parts []part, shown, hint st
 	}
 	b.WriteString(output.String())
 	section(&b, "shown", firstLines(shown, each))
-	files, listed := renderFiles(res, each)
+	files, listed := r.renderFiles(res, each)
 	section(&b, "files", files)
 	section(&b, "goes on", strings.Join(res.GoesOn, "\n"))
 	for _, earlier := range res.Background {
@@ -379,10 +381,13 @@ func (r *Renderer) keepWhole(ctx context.Context, res *sandbox.Result, parts []p
 const (
 	listedFiles = 20
 	listedBytes = 8 << 10
+	// linkedFiles is how many of them have a link, and linkBytes how long it may be: a model copies it for a person.
+	linkedFiles = 5
+	linkBytes   = 250
 )
 
 // renderFiles lists a run's files in at most so many bytes, and returns how many they are.
-func renderFiles(res *sandbox.Result, most int) (list string, listed int) {
+func (r *Renderer) renderFiles(res *sandbox.Result, most int) (list string, listed int) {
 	var b strings.Builder
 	shown := make(map[string]bool) // listed already, where the display is
 	for _, d := range res.Displays {
@@ -394,7 +399,11 @@ func renderFiles(res *sandbox.Result, most int) (list string, listed int) {
 		}
 		listed++
 		if !shown[a.Path] {
-			fmt.Fprintf(&b, "%s  %s  %s\n", a.Path, humanize.Bytes(uint64(a.SizeBytes)), content.TypeByName(a.Path))
+			fmt.Fprintf(&b, "%s  %s  %s", a.Path, humanize.Bytes(uint64(a.SizeBytes)), content.TypeByName(a.Path))
+			if link := r.link(res.SessionID, a.Path); link != "" && listed <= linkedFiles && len(link) <= linkBytes {
+				b.WriteString("  " + link)
+			}
+			b.WriteByte('\n')
 		}
 	}
 	if more := max(res.ArtifactsTotal, len(res.Artifacts)) - listed; more > 0 {
@@ -429,11 +438,13 @@ func (r *Renderer) fields(res *sandbox.Result, texts map[string]string, each int
 	}
 	names := namesBytes
 	for _, a := range res.Artifacts {
-		if names -= len(a.Path); names < 0 {
+		link := r.link(res.SessionID, a.Path)
+		if names -= len(a.Path) + len(link); names < 0 {
 			break
 		}
 		f.Artifacts = append(f.Artifacts, artifactFields{
 			Path: a.Path, Filename: a.Path[strings.LastIndex(a.Path, "/")+1:], SizeBytes: a.SizeBytes, MIMEType: content.TypeByName(a.Path),
+			Download: link,
 		})
 	}
 	return f

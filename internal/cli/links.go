@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
+)
+
+// linksGrace is how long transfers by links may go on when the server ends; sessions end after that.
+const linksGrace = 200 * time.Millisecond
+
+// LinkSettings say whether and where there are links to the files of sessions.
+type LinkSettings struct {
+	Address  string
+	URL      string
+	Lifetime seconds
+}
+
+func (s *LinkSettings) bind(fs *pflag.FlagSet) {
+	s.Lifetime = seconds(time.Hour)
+	fs.StringVar(&s.Address, "files-http", "", "`address` to give out links to the session's files on, such as 127.0.0.1:8080; port 0 is one that is free")
+	fs.StringVar(&s.URL, "files-http-url", "", "`URL` by which that address is reached from elsewhere; without it only a loopback address is allowed")
+	fs.Var(&s.Lifetime, "link-lifetime", "how long such a link is good for")
+}
+
+// check refuses what cannot be used.
+func (s *LinkSettings) check() error {
+	var problems []error
+	if s.Lifetime <= 0 {
+		problems = append(problems, fmt.Errorf("--link-lifetime %s must be above 0", s.Lifetime))
+	}
+	if s.URL != "" {
+		if _, err := filelinks.ParseBaseURL(s.URL); err != nil {
+			problems = append(problems, fmt.Errorf("--files-http-url: %w", err))
+		}
+		if s.Address == "" {
+			problems = append(problems, fmt.Errorf("--files-http-url %s has no effect without --files-http", s.URL))
+		}
+	}
+	if s.Address != "" {
+		if err := filelinks.CheckAddress(s.Address, s.URL != ""); err != nil {
+			problems = append(problems, fmt.Errorf("--files-http: %w; name one of 127.0.0.1, or say with --files-http-url how it is reached", err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// listen opens the address of links; nil where there are none.
+func (s *LinkSettings) listen(log *slog.Logger) (*filelinks.Listener, error) {
+	if s.Address == "" {
+		return nil, nil
+	}
+	var base *url.URL
+	if s.URL != "" {
+		base, _ = filelinks.ParseBaseURL(s.URL) // the settings were checked
+	}
+	l, err := filelinks.Listen(s.Address, base)
+	if err != nil {
+		return nil, fmt.Errorf("--files-http: %w", err)
+	}
+	if l.Moved != nil {
+		log.Warn("links are on another port", "address", l.Addr().String(), "error", l.Moved)
+	}
+	log.Info("links to files", "address", l.Addr().String(), "url", l.BaseURL.String())
+	return l, nil
+}
+
+// serveLinks gives out links and answers them until stop is called; nil where there is nothing to listen on.
+func (s *Settings) serveLinks(on *filelinks.Listener, manager *sandbox.Manager, log *slog.Logger) (links *filelinks.Links, stop func()) {
+	if on == nil {
+		return nil, func() {}
+	}
+	links = filelinks.New(filelinks.Options{
+		Manager: manager, BaseURL: on.BaseURL, Lifetime: time.Duration(s.Links.Lifetime), UploadBytes: int64(s.DownloadLimit), Logger: log,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := filelinks.Serve(ctx, on, links, linksGrace, log); err != nil {
+			log.Error("links to files", "error", err)
+		}
+	}()
+	return links, func() {
+		cancel()
+		<-ended
+	}
+}
