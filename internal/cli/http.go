@@ -22,6 +22,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 )
 
 // tokenVariable has the token itself. It is no flag, which everybody on the machine could see, and the code and the
@@ -215,14 +216,32 @@ func hostOf(address string) []string {
 	return []string{host}
 }
 
+// base is what comes before the paths of the server, by what the settings say, or by the address that it has; nil where
+// that tells nobody how to get there.
+func (w *web) base(set string) *url.URL {
+	if set != "" {
+		base, _ := filelinks.ParseBaseURL(set) // the settings were checked
+		return base
+	}
+	tcp, is := w.listener.Addr().(*net.TCPAddr)
+	if !is || tcp.IP.IsUnspecified() {
+		return nil
+	}
+	return &url.URL{Scheme: w.scheme(), Host: tcp.String()}
+}
+
+func (w *web) scheme() string {
+	if w.options.Certificate != nil {
+		return "https"
+	}
+	return "http"
+}
+
 // announce logs where clients find the server and the token, which itself is in no log.
 func (w *web) announce(where string, local bool, log *slog.Logger) {
 	at := socketScheme + w.listener.Addr().String()
 	if w.listener.Addr().Network() == "tcp" {
-		at = "http://" + w.listener.Addr().String()
-		if w.options.Certificate != nil {
-			at = "https://" + w.listener.Addr().String()
-		}
+		at = w.scheme() + "://" + w.listener.Addr().String()
 	}
 	log.Info("serving MCP over HTTP", "url", at+httpserver.Path, "token_in", cmp.Or(where, "none is asked for"))
 	if !local && w.options.Certificate == nil {

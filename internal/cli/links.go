@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -27,12 +28,12 @@ type LinkSettings struct {
 func (s *LinkSettings) bind(fs *pflag.FlagSet) {
 	s.Lifetime = seconds(time.Hour)
 	fs.StringVar(&s.Address, "files-http", "", "`address` to give out links to the session's files on, such as 127.0.0.1:8080; port 0 is one that is free")
-	fs.StringVar(&s.URL, "files-http-url", "", "`URL` by which that address is reached from elsewhere; without it only a loopback address is allowed")
+	fs.StringVar(&s.URL, "files-http-url", "", "`URL` by which that address, or that of --http, is reached from elsewhere; without it links are for this machine")
 	fs.Var(&s.Lifetime, "link-lifetime", "how long such a link is good for")
 }
 
-// check refuses what cannot be used.
-func (s *LinkSettings) check() error {
+// check refuses what cannot be used. overHTTP says that there is an HTTP server for MCP, which serves links too.
+func (s *LinkSettings) check(overHTTP bool) error {
 	var problems []error
 	if s.Lifetime <= 0 {
 		problems = append(problems, fmt.Errorf("--link-lifetime %s must be above 0", s.Lifetime))
@@ -41,8 +42,8 @@ func (s *LinkSettings) check() error {
 		if _, err := filelinks.ParseBaseURL(s.URL); err != nil {
 			problems = append(problems, fmt.Errorf("--files-http-url: %w", err))
 		}
-		if s.Address == "" {
-			problems = append(problems, fmt.Errorf("--files-http-url %s has no effect without --files-http", s.URL))
+		if s.Address == "" && !overHTTP {
+			problems = append(problems, fmt.Errorf("--files-http-url %s has no effect without --files-http or --http", s.URL))
 		}
 	}
 	if s.Address != "" {
@@ -73,14 +74,27 @@ func (s *LinkSettings) listen(log *slog.Logger) (*filelinks.Listener, error) {
 	return l, nil
 }
 
-// serveLinks gives out links and answers them until stop is called; nil where there is nothing to listen on.
-func (s *Settings) serveLinks(on *filelinks.Listener, manager *sandbox.Manager, log *slog.Logger) (links *filelinks.Links, stop func()) {
-	if on == nil {
+// serveLinks gives out links and answers them until stop is called: on an address of their own, or else where MCP is
+// served over HTTP; nil where there is neither.
+func (s *Settings) serveLinks(on *filelinks.Listener, over *web, manager *sandbox.Manager, log *slog.Logger) (links *filelinks.Links, stop func()) {
+	var base *url.URL
+	switch {
+	case on != nil:
+		base = on.BaseURL
+	case over != nil:
+		base = over.base(s.Links.URL)
+	}
+	if base == nil {
 		return nil, func() {}
 	}
 	links = filelinks.New(filelinks.Options{
-		Manager: manager, BaseURL: on.BaseURL, Lifetime: time.Duration(s.Links.Lifetime), UploadBytes: int64(s.DownloadLimit), Logger: log,
+		Manager: manager, BaseURL: base, Lifetime: time.Duration(s.Links.Lifetime), UploadBytes: int64(s.DownloadLimit), Logger: log,
 	})
+	if on == nil {
+		over.options.AllowHosts = append(over.options.AllowHosts, base.Hostname())
+		over.options.Open = map[string]http.Handler{filelinks.Prefix: links}
+		return links, func() {}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {

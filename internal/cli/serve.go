@@ -107,7 +107,7 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	defer stopMaking()
 	imagesSettled := settings.makeMissing(making, engine, config.Kernels, log)
 	manager := sandbox.NewManager(config)
-	links, stopLinks := settings.serveLinks(linked, manager, log)
+	links, stopLinks := settings.serveLinks(linked, web, manager, log)
 	mcpServer := settings.mcpServer(manager, engine, mask, databases, links, way, log)
 	maxAnswer := max(rpc.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(settings.ArtifactReadLimit))+64<<10)
 	if web != nil {

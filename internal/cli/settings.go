@@ -359,7 +359,7 @@ func (s *Settings) check() error {
 	if _, err := s.mounts(); err != nil {
 		problems = append(problems, fmt.Errorf("--mount: %w", err))
 	}
-	problems = append(problems, s.Links.check())
+	problems = append(problems, s.Links.check(s.HTTP.Address != ""))
 	for name, value := range map[string]seconds{
 		"download-timeout": s.DownloadTimeout, "sql-timeout": s.SQLTimeout,
 		"run-timeout": s.RunTimeout, "max-run-timeout": s.MaxRunTimeout, "soft-wait": s.SoftWait,

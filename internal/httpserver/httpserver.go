@@ -85,6 +85,8 @@ type Options struct {
 	Context func(ctx context.Context, client string) context.Context
 	// Ended is called when a client has ended its session, from a goroutine of its own. May be nil.
 	Ended func(client string)
+	// Open are handlers by their pattern for what needs no token, such as links that are signed.
+	Open map[string]http.Handler
 	// MaxAnswerBytes is the longest message that is sent. Default rpc.UsualMessageBytes.
 	MaxAnswerBytes int
 	Logger         *slog.Logger
@@ -184,6 +186,9 @@ func (s *Server) handler() http.Handler {
 	mcp := s.guard.authenticated(http.HandlerFunc(s.serveMCP))
 	mux.Handle(Path, mcp)
 	mux.Handle(Path+"/{$}", mcp)
+	for pattern, handler := range s.opts.Open {
+		mux.Handle(pattern, handler)
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusNotFound, "there is nothing here; MCP is served at "+Path)
 	})
