@@ -457,7 +457,17 @@ func TestAnUploadThatIsCutOffCanBeSentAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = io.WriteString(conn, head)
-	s.eventually("the link is in use", func() bool { return s.do("PUT", link, strings.NewReader("x")).status == 409 })
+	s.eventually("the link is in use", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, g := range s.grants {
+			return g.busy
+		}
+		return false
+	})
+	if got := s.do("PUT", link, strings.NewReader("x")); got.status != http.StatusConflict {
+		t.Errorf("while it is in use: %d %s", got.status, got.body)
+	}
 	_ = conn.(*net.TCPConn).CloseWrite()
 	if got := statusOf(t, conn); got != http.StatusBadRequest {
 		t.Errorf("cut off: %d", got)
@@ -467,14 +477,12 @@ func TestAnUploadThatIsCutOffCanBeSentAgain(t *testing.T) {
 	}
 }
 
-// eventually waits for what another goroutine brings about, until the test is out of time.
+// eventually waits for what another goroutine brings about.
 func (s *served) eventually(what string, is func() bool) {
 	s.t.Helper()
-	for !is() {
-		select {
-		case <-s.t.Context().Done():
+	for late := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(late) {
 			s.t.Fatal("not so: " + what)
-		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }
