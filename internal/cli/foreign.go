@@ -56,8 +56,8 @@ var foreignNames = []foreignName{
 	{name: "SANDBOX_MAX_ARTIFACT_READ_BYTES", of: gaiar, setting: "artifact-read-limit"},
 	{name: "SANDBOX_MAX_OUTPUT_BYTES", of: gaiar, setting: "output-limit"},
 	{name: "SANDBOX_MAX_CODE_BYTES", of: gaiar, setting: "code-limit"},
-	{name: "SANDBOX_HTTP_HOST", of: gaiar, answer: noStore},
-	{name: "SANDBOX_HTTP_PORT", of: gaiar, answer: noStore},
+	{name: fileHostVariable, of: gaiar, taken: true, answer: "the address `files-http`; 127.0.0.1 by default"},
+	{name: filePortVariable, of: gaiar, taken: true, answer: "its port; 8080 by default"},
 
 	{name: "EXEC_TIMEOUT", of: codeBoxMCP, setting: "run-timeout"},
 	{name: "IDLE_TIMEOUT", of: codeBoxMCP, setting: "idle-timeout"},
@@ -134,6 +134,7 @@ type Note struct {
 // something else. One that cannot be taken is noted, and ends nothing.
 func (s *Settings) takeForeignNames(fs *pflag.FlagSet) {
 	s.takeTransport()
+	s.takeFileServer()
 	for _, n := range foreignNames {
 		value, file, ok := s.env.find(n.name)
 		if set := s.foreign[n.name]; set != nil && fs.Changed(strings.TrimPrefix(n.name, "--")) {

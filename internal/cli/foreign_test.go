@@ -38,6 +38,7 @@ func TestOtherSystemsSettingsAreTaken(t *testing.T) {
 		"console is text":         {nil, map[string]string{"SANDBOX_LOG_FORMAT": "console"}, func(s *Settings) any { return s.LogFormat }, "text"},
 		"WARNING is warn":         {nil, map[string]string{"SANDBOX_LOG_LEVEL": "WARNING"}, func(s *Settings) any { return s.LogLevel }, "warn"},
 		"a transport":             {nil, map[string]string{"MCP_TRANSPORT": "Streamable-HTTP", "MCP_HOST": "::1", "MCP_PORT": "8001"}, func(s *Settings) any { return s.HTTP.Address }, "[::1]:8001"},
+		"an address of files":     {nil, map[string]string{"SANDBOX_HTTP_PORT": "8099"}, func(s *Settings) any { return s.Links.Address }, "127.0.0.1:8099"},
 		"its defaults":            {nil, map[string]string{"MCP_TRANSPORT": "streamable-http"}, func(s *Settings) any { return s.HTTP.Address }, "127.0.0.1:8000"},
 		"no transport":            {nil, map[string]string{"PORT": "80", "MCP_HOST": "::1"}, func(s *Settings) any { return s.HTTP.Address }, ""},
 		"critical is error":       {nil, map[string]string{"SANDBOX_LOG_LEVEL": "critical"}, func(s *Settings) any { return s.LogLevel }, "error"},

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -52,6 +54,37 @@ func (s *LinkSettings) check(overHTTP bool) error {
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// Another system's variables for the address of its files.
+const (
+	fileHostVariable = "SANDBOX_HTTP_HOST"
+	filePortVariable = "SANDBOX_HTTP_PORT"
+)
+
+// takeFileServer gives out links to files where one of those variables says where, and no setting of our own does.
+func (s *Settings) takeFileServer() {
+	for _, name := range []string{fileHostVariable, filePortVariable} {
+		value, file, _ := s.env.find(name)
+		if value == "" {
+			continue
+		}
+		if s.origins["files-http"].beatsFile() {
+			s.note(name, slog.LevelInfo, "not used, because files-http is set by %s", s.origins["files-http"])
+			return
+		}
+		host, _ := s.env.lookup(fileHostVariable)
+		port, _ := s.env.lookup(filePortVariable)
+		before := s.Links.Address
+		s.Links.Address = net.JoinHostPort(cmp.Or(host, "127.0.0.1"), cmp.Or(port, "8080"))
+		if err := s.Links.check(s.HTTP.Address != ""); err != nil {
+			s.note(name, slog.LevelWarn, "cannot be used: %v", err)
+			s.Links.Address = before
+			return
+		}
+		s.setForeign("files-http", name, file)
+		return
+	}
 }
 
 // listen opens the address of links; nil where there are none.
