@@ -87,5 +87,5 @@ func writeTrust(certificates string) error {
 	if err := os.MkdirAll(filepath.Dir(protocol.TrustFile), 0o700); err != nil {
 		return err
 	}
-	return os.WriteFile(protocol.TrustFile, append(own, certificates...), 0o600)
+	return os.WriteFile(protocol.TrustFile, append(own, certificates...), 0o600) //nolint:gosec // a path of our own
 }

@@ -48,7 +48,7 @@ type weakness struct {
 	spec     func(*specgen.SpecGenerator)
 	program  *edit // of the supervisor
 	unmasked bool
-	wayOut   bool // there is one, which lets out whatever asks
+	wayOut   bool     // there is one, which lets out whatever asks
 	broken   []string // the rows that must tell, and no other
 }
 

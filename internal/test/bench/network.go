@@ -11,7 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+	"regexp"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/pypi"
@@ -119,21 +119,16 @@ func (b *bench) proxy(ctx context.Context, _ floors) error {
 	return nil
 }
 
+var list = regexp.MustCompile(`\[[-0-9.e, ]+\]`)
+
 // add takes the times, in seconds, of the list in a text.
 func (s *series) add(text string) error {
-	begin, end := strings.Index(text, "["), -1
-	for at := begin; at >= 0; at = strings.Index(text, "[") {
-		var taken []float64
-		if end = strings.Index(text[at:], "]"); end < 0 {
-			break
-		}
-		if json.Unmarshal([]byte(text[at:at+end+1]), &taken) == nil && len(taken) > 0 {
-			for _, t := range taken {
-				*s = append(*s, time.Duration(t*float64(time.Second)))
-			}
-			return nil
-		}
-		text = text[at+1:]
+	var taken []float64
+	if err := json.Unmarshal([]byte(list.FindString(text)), &taken); err != nil {
+		return fmt.Errorf("no times in %.300s", text)
 	}
-	return fmt.Errorf("no times in %.300s", text)
+	for _, t := range taken {
+		*s = append(*s, time.Duration(t*float64(time.Second)))
+	}
+	return nil
 }
