@@ -1,6 +1,5 @@
 """Packages that come into the user's site while the kernel runs, as pip puts them there. This is about installed.py."""
 
-import os
 import tempfile
 
 from test_support import Client, SupervisorTest
