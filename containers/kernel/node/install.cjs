@@ -33,7 +33,9 @@ function isThere(spec) {
     try {
       const has = JSON.parse(fs.readFileSync(path.join(folder, 'node_modules', name, 'package.json'), 'utf8')).version;
       return version === undefined || has === version;
-    } catch {}
+    } catch {
+      // not there
+    }
   }
   return false;
 }
