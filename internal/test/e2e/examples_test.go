@@ -5,6 +5,8 @@ package e2e
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,6 +33,8 @@ type example struct {
 	begins string // how that begins
 	api    *api   // of the model that it talks to, which is a scripted one here
 	http   bool   // whether the server runs already
+	// prepare returns the program that is on the PATH, and variables. Nil: the one under test.
+	prepare func(t *testing.T) (program string, env []string)
 }
 
 const (
@@ -50,6 +54,7 @@ var examples = []example{
 	{script: "openai.mjs", api: &openAI},
 	{name: "openai.mjs on Azure", script: "openai.mjs", api: &azure},
 	{script: "gemini.mjs", api: &gemini},
+	{script: "inside.mjs", says: []string{"sent with sandbox-secret-GEMINI_API_KEY", "Portuguese\n"}, prepare: withGemini},
 	{script: "langgraph.mjs", api: &openAI},
 	{name: "openai.mjs over HTTP", script: "openai.mjs", api: &openAI, http: true},
 	{name: "anthropic.mjs over HTTP", script: "anthropic.mjs", api: &anthropic, http: true},
@@ -81,7 +86,11 @@ func (e example) run(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := []string{"HOME=" + os.Getenv("HOME"), "PATH=" + onPath(t) + ":" + os.Getenv("PATH")}
+	server, more := binary, []string(nil)
+	if e.prepare != nil {
+		server, more = e.prepare(t)
+	}
+	env := append([]string{"HOME=" + os.Getenv("HOME"), "PATH=" + onPath(t, server) + ":" + os.Getenv("PATH")}, more...)
 	if e.env != nil {
 		env = append(env, e.env(t)...)
 	}
@@ -111,6 +120,9 @@ func (e example) run(t *testing.T) {
 			t.Errorf("%q is not in\n%s", part, stdout)
 		}
 	}
+	if e.makes == "" {
+		return
+	}
 	if made, err := os.ReadFile(filepath.Join(dir, e.makes)); err != nil || !bytes.HasPrefix(made, []byte(e.begins)) {
 		t.Errorf("%s begins with %.20q, %v", e.makes, made, err)
 	}
@@ -118,14 +130,26 @@ func (e example) run(t *testing.T) {
 
 // onPath returns a folder for the PATH, in which the program under test has the name and the settings that it has
 // where it is installed, but for a state directory of its own.
-func onPath(t *testing.T) string {
+func onPath(t *testing.T, server string) string {
 	t.Helper()
 	dir := t.TempDir()
-	text := fmt.Sprintf("#!/bin/sh\nexec env %s '%s' --state-dir '%s' \"$@\"\n", strings.Join(slowly(), " "), binary, clientState(t))
+	text := fmt.Sprintf("#!/bin/sh\nexec env %s '%s' --state-dir '%s' \"$@\"\n", strings.Join(slowly(), " "), server, clientState(t))
 	if err := os.WriteFile(filepath.Join(dir, "code-sandbox-mcp"), []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// withGemini is a stand-in for Gemini that answers whoever brings the key.
+func withGemini(t *testing.T) (program string, env []string) {
+	const key = "AIza-a-key-that-code-never-sees"
+	return programOfNetwork(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Goog-Api-Key") != key || !strings.HasSuffix(r.URL.Path, ":generateContent") {
+			http.Error(w, "no", http.StatusForbidden)
+			return
+		}
+		_, _ = io.WriteString(w, `{"candidates": [{"content": {"parts": [{"text": "Portuguese"}]}}]}`)
+	}, []string{"GEMINI_API_KEY=" + key, "GOOGLE_GEMINI_BASE_URL=https://api.example"})
 }
 
 func withDatabase(t *testing.T) []string {

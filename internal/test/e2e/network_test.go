@@ -25,6 +25,13 @@ import (
 // startNetwork starts a server for which every host below .example is the handler, by HTTP and by HTTPS.
 func startNetwork(t *testing.T, handler http.HandlerFunc, env []string, args ...string) *server {
 	t.Helper()
+	program, env := programOfNetwork(t, handler, env)
+	return start(t, setup{program: program, args: args, env: env})
+}
+
+// programOfNetwork builds the program that startNetwork starts, and returns its variables after those that are given.
+func programOfNetwork(t *testing.T, handler http.HandlerFunc, env []string) (string, []string) {
+	t.Helper()
 	program := filepath.Join(t.TempDir(), "code-sandbox-mcp-fetchtest")
 	if err := buildWith(program, ",fetchtest"); err != nil {
 		t.Fatal(err)
@@ -50,8 +57,8 @@ func startNetwork(t *testing.T, handler http.HandlerFunc, env []string, args ...
 	secure.StartTLS()
 	t.Cleanup(plain.Close)
 	t.Cleanup(secure.Close)
-	return start(t, setup{program: program, args: args, env: append(env,
-		"CODE_SANDBOX_FETCHTEST="+plain.Listener.Addr().String(), "CODE_SANDBOX_FETCHTEST_TLS="+secure.Listener.Addr().String(), "SSL_CERT_FILE="+bundle)})
+	return program, append(env,
+		"CODE_SANDBOX_FETCHTEST="+plain.Listener.Addr().String(), "CODE_SANDBOX_FETCHTEST_TLS="+secure.Listener.Addr().String(), "SSL_CERT_FILE="+bundle)
 }
 
 func TestAllowedHostsAndCredentials(t *testing.T) {
