@@ -1,0 +1,300 @@
+// Package artifactstore copies files of sessions to an object store, and makes an address for each by which anybody can read it
+// for a while.
+//
+// Start with Parse, which takes the store's address apart, and Open. A store is asked for nothing before there is a file
+// for it. Credentials come from the environment; no error, note or address of this package has one in it.
+package artifactstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+)
+
+const (
+	// MaxFiles is how many files of one run go to a store.
+	MaxFiles = 100
+	// MaxFileBytes is the most that a store takes in one request.
+	MaxFileBytes = 5 << 30
+
+	uploadTime = 5 * time.Minute  // for all files of a run
+	attempts   = 3                // at a file, where the store or the way to it fails
+	firstPause = time.Second / 2  // before the second attempt; twice that before the third
+	downPause  = 30 * time.Second // in which a store that did not answer is not asked again
+	atOnce     = 4                // uploads
+	maxKey     = 1024             // bytes; what all stores take
+	namedFiles = 3                // of those that a note is about
+)
+
+// Options is what a store works with.
+type Options struct {
+	LinkLifetime time.Duration                    // of an address
+	FileBytes    int64                            // the largest file that is uploaded
+	Lookup       func(name string) (string, bool) // of the environment
+	Logger       *slog.Logger                     // hears why uploads failed
+	Now          func() time.Time                 // nil: time.Now
+}
+
+// File is a file of a session that goes to the store.
+type File struct {
+	Path      string // below the session's work directory, in its shortest form
+	SizeBytes int64
+	MIMEType  string
+}
+
+// OpenFile opens a file of the session for reading, and says how large it is.
+type OpenFile func(ctx context.Context, path string) (content io.ReadCloser, size int64, err error)
+
+// Store is a place for files. It is safe for use by several goroutines.
+type Store struct {
+	address Address
+	options Options
+	bucket  bucket
+	problem error // why there is no bucket
+	slots   chan struct{}
+
+	mu        sync.Mutex
+	downUntil time.Time
+	down      string // why
+
+	creating sync.Mutex
+}
+
+// bucket is what differs between the kinds of stores. Errors are as the store's own library has them; see explain.
+type bucket interface {
+	// put writes an object of exactly so many bytes, in the place of one that is there.
+	put(ctx context.Context, key, mime string, size int64, content io.Reader) error
+	// create makes the bucket. That there is one is no error.
+	create(ctx context.Context) error
+	// link returns an address that reads an object until the lifetime is over.
+	link(ctx context.Context, key string, lifetime time.Duration) (string, error)
+}
+
+// Open returns the store. It makes no connection; what is wrong with the credentials is told of each upload.
+func Open(address Address, o Options) *Store {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	s := &Store{address: address, options: o, slots: make(chan struct{}, atOnce)}
+	s.bucket, s.problem = kinds[address.scheme].open(address, o.Lookup)
+	return s
+}
+
+// Problem says why nothing can be uploaded, as far as that is known without asking the store; nil: nothing is known.
+func (s *Store) Problem() error { return s.problem }
+
+// String is the store's address, without what was said of how it is reached.
+func (s *Store) String() string { return s.address.String() }
+
+// Outcome is what came of uploading files.
+type Outcome struct {
+	// Links are the addresses, by the files' paths.
+	Links map[string]string
+	// Note says which files were not uploaded and why; empty: all were.
+	Note string
+}
+
+// Upload copies files of a session to <prefix>/<session>/<path>, and replaces what is there. It returns when that is done or
+// has failed, after some minutes at the most. A file is never held in memory.
+func (s *Store) Upload(ctx context.Context, session string, files []File, open OpenFile) Outcome {
+	ctx, cancel := context.WithTimeoutCause(ctx, uploadTime, errSlow)
+	defer cancel()
+	o := Outcome{Links: make(map[string]string)}
+	failed := make(map[string][]string) // paths, by the reason
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for i, f := range files {
+		wg.Go(func() {
+			link, err := "", error(errTooMany)
+			if i < MaxFiles {
+				link, err = s.upload(ctx, session, f, open)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				reason := explain(err).words
+				failed[reason] = append(failed[reason], f.Path)
+			}
+			if link != "" {
+				o.Links[f.Path] = link
+			}
+		})
+	}
+	wg.Wait()
+	o.Note = s.note(failed, len(files))
+	return o
+}
+
+// upload takes a file to the store, in its turn.
+func (s *Store) upload(ctx context.Context, session string, f File, open OpenFile) (string, error) {
+	if s.problem != nil {
+		return "", s.problem
+	}
+	key := s.address.key(session, f.Path)
+	if len(key) > maxKey {
+		return "", errLongKey
+	}
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	if err := s.isDown(); err != nil {
+		return "", err
+	}
+	err := s.persist(ctx, key, f, open)
+	if err == nil {
+		var link string
+		if link, err = s.bucket.link(ctx, key, s.options.LinkLifetime); err == nil {
+			return link, nil
+		}
+		s.options.Logger.Warn("make an address of an artifact", "store", s.String(), "key", key, "error", withoutAddress(err))
+		return "", errNoLink
+	}
+	if ctx.Err() != nil {
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	s.options.Logger.Warn("upload an artifact", "store", s.String(), "key", key, "error", withoutAddress(err))
+	if e := explain(err); e.unreachable {
+		s.wentDown(e.words)
+	}
+	return "", err
+}
+
+// persist puts a file, with a new reader for each attempt.
+func (s *Store) persist(ctx context.Context, key string, f File, open OpenFile) (err error) {
+	pause := firstPause
+	for attempt := range attempts {
+		if err = s.put(ctx, key, f, open); err == nil {
+			return nil
+		}
+		e := explain(err)
+		if e.missing && attempt == 0 {
+			if err := s.create(ctx); err != nil {
+				return fmt.Errorf("%w: %w", errNotMade, err)
+			}
+			continue
+		}
+		if !e.passing && !e.missing || attempt == attempts-1 {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+			pause *= 2
+		case <-ctx.Done():
+			return err
+		}
+	}
+	return err
+}
+
+// create makes the bucket, by one request of many that miss it.
+func (s *Store) create(ctx context.Context) error {
+	s.creating.Lock()
+	defer s.creating.Unlock()
+	return s.bucket.create(ctx)
+}
+
+func (s *Store) put(ctx context.Context, key string, f File, open OpenFile) error {
+	content, size, err := open(ctx, f.Path)
+	if err != nil {
+		return unreadable{err}
+	}
+	defer func() { _ = content.Close() }()
+	if size > s.options.FileBytes {
+		return tooLarge(s.options.FileBytes)
+	}
+	source := &exactly{from: content, left: size}
+	err = s.bucket.put(ctx, key, f.MIMEType, size, source)
+	if source.err != nil { // the store's words about that are of no interest
+		return source.err
+	}
+	return err
+}
+
+// exactly reads as many bytes as were promised, and remembers why it could not. Libraries take content that seeks for
+// something to read twice.
+type exactly struct {
+	from io.Reader
+	left int64
+	err  error
+}
+
+// Read implements io.Reader.
+func (r *exactly) Read(b []byte) (int, error) {
+	if r.left == 0 {
+		return 0, io.EOF
+	}
+	n, err := r.from.Read(b[:min(int64(len(b)), r.left)])
+	r.left -= int64(n)
+	switch {
+	case r.left == 0, err == nil:
+		return n, nil
+	case errors.Is(err, io.EOF):
+		r.err = errChanged
+	default:
+		r.err = unreadable{err}
+	}
+	return n, r.err
+}
+
+func (s *Store) isDown() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if left := s.downUntil.Sub(s.options.Now()); left > 0 {
+		return &known{words: fmt.Sprintf("%s; the next try is in %v", s.down, max(left.Round(time.Second), time.Second))}
+	}
+	return nil
+}
+
+func (s *Store) wentDown(why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down, s.downUntil = why, s.options.Now().Add(downPause)
+}
+
+// note says what was not uploaded, with the reason of the most files first.
+func (s *Store) note(failed map[string][]string, files int) string {
+	n := 0
+	for _, paths := range failed {
+		n += len(paths)
+	}
+	if n == 0 {
+		return ""
+	}
+	reasons := slices.SortedFunc(maps.Keys(failed), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(failed[b]), len(failed[a])), cmp.Compare(a, b))
+	})
+	parts := make([]string, len(reasons))
+	for i, reason := range reasons {
+		parts[i] = reason
+		if n < files || len(reasons) > 1 {
+			parts[i] += " (" + names(failed[reason]) + ")"
+		}
+	}
+	return fmt.Sprintf("%d of %d files not uploaded to %s: %s.", n, files, s, strings.Join(parts, "; "))
+}
+
+func names(paths []string) string {
+	slices.Sort(paths)
+	shown := make([]string, 0, namedFiles)
+	for _, p := range paths[:min(namedFiles, len(paths))] {
+		shown = append(shown, text.Shorten(p, 80))
+	}
+	list := strings.Join(shown, ", ")
+	if more := len(paths) - len(shown); more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	return list
+}
