@@ -51,6 +51,7 @@ type sqlFields struct {
 	SessionID string   `json:"session_id,omitempty"`
 	Path      string   `json:"path,omitempty"`
 	SizeBytes int64    `json:"size_bytes,omitempty"`
+	StoreURL  string   `json:"store_url,omitempty"` // where anybody can read the file, for a while
 	Preview   []sqlRow `json:"preview,omitempty"`
 	RowCount  int64    `json:"row_count"`
 	Truncated bool     `json:"truncated"`
@@ -290,6 +291,10 @@ func (d *Deps) export(ctx context.Context, call *sqlCall, head *sql.Head, rows s
 	fields.RowCount, fields.Truncated, fields.TruncatedBy = file.Rows, file.Cut != "", file.Cut
 	fields.Load, fields.Notes = file.Pandas(call.format, fields.Path)
 	if note := d.Databases.cutNote(file.Cut, call.maxRows); note != "" {
+		fields.Notes = append(fields.Notes, note)
+	}
+	links, note := d.deliverFile(session, written.Path, file.Bytes).await(ctx, "")
+	if fields.StoreURL = links[written.Path]; note != "" {
 		fields.Notes = append(fields.Notes, note)
 	}
 	return nil

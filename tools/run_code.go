@@ -137,6 +137,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 			if err != nil {
 				return nil, err
 			}
+			d.deliverRun(run)
 			a, err := d.answer(ctx, run, d.SoftWait, true)
 			return a.Noting(p.lowered("timeout_seconds", config.MaxRunTimeout.Seconds())), err
 		},
@@ -152,11 +153,17 @@ func (d *Deps) answer(ctx context.Context, run *sandbox.Run, wait time.Duration,
 	if err != nil {
 		return nil, err
 	}
-	a := d.renderer().Run(ctx, res)
+	r := d.renderer()
 	if res.Status == sandbox.Running {
-		return a, nil
+		return r.Run(ctx, res), nil
 	}
-	return linked(ctx, a, res), nil
+	links, note := d.deliverRun(run).await(ctx, "; wait_for_run with run_id "+run.ID+" gives their addresses")
+	r.StoreLinks = links
+	a := linked(ctx, r.Run(ctx, res), res)
+	if note != "" {
+		a.Noting("Note: " + note)
+	}
+	return a, nil
 }
 
 // await waits for a run until it is over, or until the soft wait has passed and the result is how far it has come,

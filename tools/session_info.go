@@ -44,7 +44,9 @@ type infoFields struct {
 	// Mounts are folders of the user's machine, and whether code may write to them.
 	Mounts  []mountFields `json:"mounts,omitempty"`
 	Network string        `json:"network"`
-	Limits  limitFields   `json:"limits"`
+	// ArtifactStore is where new files go besides, where there is such a place.
+	ArtifactStore string      `json:"artifact_store,omitempty"`
+	Limits        limitFields `json:"limits"`
 	// Packages has versions by name, for the languages whose image lists them, where they are asked for.
 	Packages map[sandbox.Language]map[string]string `json:"packages,omitempty"`
 	// Installed is what the session itself has installed, where packages are asked for.
@@ -125,7 +127,7 @@ func (d *Deps) infoFields(ctx context.Context, info sandbox.SessionInfo) infoFie
 	return infoFields{
 		sessionFields: describe(ctx, info), Mounts: mounts,
 		WorkDir: sandbox.WorkDir, InputDir: sandbox.WorkDir + "/input", OutputDir: sandbox.WorkDir + "/output",
-		Network: cmp.Or(d.Network, "none"), Limits: d.limitsOf(info),
+		Network: cmp.Or(d.Network, "none"), ArtifactStore: d.storeName(), Limits: d.limitsOf(info),
 	}
 }
 

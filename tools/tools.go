@@ -49,6 +49,8 @@ type Deps struct {
 	Network string
 	// NetworkLog has what sessions have sent out. Nil: nothing is recorded.
 	NetworkLog *netlog.Log
+	// Store is where artifacts go besides. Nil: nowhere.
+	Store *Store
 	// Databases is what the SQL tools read.
 	Databases *Databases
 	// UploadBytes is the most that upload_file takes as text or base64, DownloadBytes from an address or a folder

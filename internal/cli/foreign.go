@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -15,7 +16,7 @@ type foreignName struct {
 	name    string // a variable, or a flag with its dashes
 	of      string
 	setting string // ours that has the same meaning; empty: there is none
-	suffix  string // that makes the value one of ours: "m" behind a number of minutes
+	suffix  string // that makes the value one of ours: "m" behind a number of minutes, "h" of hours
 	// answer is what to do instead. Of a name with a setting, or that is taken over elsewhere, it only explains.
 	answer string
 	fine   []string // values that are as it is here, and need no answer
@@ -36,7 +37,6 @@ const (
 const (
 	onHTTP  = "where `MCP_TRANSPORT` is `streamable-http`, a part of the address `http`"
 	address = "`http` is the address to serve MCP at over HTTP; there is no REST"
-	noStore = "not supported: artifacts are read with `read_artifact` and saved to this machine with its `save_to`"
 )
 
 // foreignNames is every setting of these systems. Of two names for one setting the first that is set counts. The table in
@@ -69,9 +69,9 @@ var foreignNames = []foreignName{
 	{name: "AZURE_DATABASE_CONNECTION_STRING", of: codeBoxMCP, taken: true, answer: "the [connection](sql.md#connections) `azure`"},
 	{name: "AZURE_DATABASE_PASSWORD", of: codeBoxMCP, taken: true, answer: "its password"},
 	{name: "BASE_WORKDIR", of: codeBoxMCP, answer: "sessions' files are in Podman's volumes; `allow-host-dir` names folders to exchange files with"},
-	{name: "AZURE_BLOB_CONNECTION_STRING", of: codeBoxMCP, answer: noStore},
-	{name: "AZURE_BLOB_CONTAINER_NAME", of: codeBoxMCP, answer: noStore},
-	{name: "BLOB_SAS_EXPIRY_HOURS", of: codeBoxMCP, answer: noStore},
+	{name: "AZURE_BLOB_CONNECTION_STRING", of: codeBoxMCP, taken: true, answer: "`artifact-store`, with the next as its container, and [its credentials](artifact-store.md#credentials)"},
+	{name: "AZURE_BLOB_CONTAINER_NAME", of: codeBoxMCP, taken: true, answer: "the container, `code-interpreter-artifacts` by default"},
+	{name: "BLOB_SAS_EXPIRY_HOURS", of: codeBoxMCP, setting: "artifact-link-lifetime", suffix: "h"},
 	{name: transportVariable, of: codeBoxMCP, fine: []string{"stdio", streamableHTTP}, answer: "`stdio` and `streamable-http`, which is [`http`](http.md), are those that there are"},
 	{name: "MCP_HOST", of: codeBoxMCP, taken: true, answer: onHTTP + "; 127.0.0.1 by default"},
 	{name: "MCP_PORT", of: codeBoxMCP, taken: true, answer: onHTTP + "; 8000 by default"},
@@ -162,6 +162,21 @@ func (s *Settings) takeForeignNames(fs *pflag.FlagSet) {
 	}
 }
 
+// takeStore takes over the container of Azure's Blob Storage that another system was set up for.
+func (s *Settings) takeStore(f *pflag.Flag) {
+	const connection = "AZURE_BLOB_CONNECTION_STRING"
+	value, file, _ := s.env.find(connection)
+	if value == "" || s.origins[f.Name].beatsFile() {
+		return
+	}
+	container, _ := s.env.lookup("AZURE_BLOB_CONTAINER_NAME")
+	if err := s.takeForeign(f, "azblob://"+cmp.Or(container, "code-interpreter-artifacts")); err != nil {
+		s.note("AZURE_BLOB_CONTAINER_NAME", slog.LevelWarn, "the value %q cannot be used, and artifacts are not uploaded: %v", container, err)
+		return
+	}
+	s.setForeign(f.Name, connection, file)
+}
+
 // setForeign remembers that a variable of another system has set a setting.
 func (s *Settings) setForeign(setting, variable, file string) {
 	s.origins[setting] = origin{From: fromEnvironment, Variable: variable, File: file, isForeign: true}
@@ -217,8 +232,8 @@ func (n foreignName) meaning() string {
 		return n.answer
 	}
 	meaning := "`" + n.setting + "`"
-	if n.suffix == "m" {
-		meaning += ", in minutes"
+	if unit := map[string]string{"m": "minutes", "h": "hours"}[n.suffix]; unit != "" {
+		meaning += ", in " + unit
 	}
 	if n.answer != "" {
 		meaning += "; " + n.answer

@@ -73,6 +73,7 @@ func (s *Settings) addCanaries() error {
 
 // attack reports what a self-test finds.
 func (s *Settings) attack(ctx context.Context, keeper *keeper, engine *podman.Engine, log *slog.Logger) (selftest.Report, error) {
+	s.ArtifactStore = "" // the files of attacks are of no use there
 	passed := s.passThrough(log)
 	config := s.sandboxConfig(keeper, passed, log)
 	way, err := s.wayOut(nil)

@@ -86,7 +86,7 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	engine := settings.engine(log)
 	passed := settings.passThrough(log)
 	connections := settings.connections(settings.env.environ(), log)
-	mask := secrets.New(withPasswords(settings.withSecrets(passed, settings.env.lookup), connections.Sources()))
+	mask := secrets.New(settings.withStoreSecrets(withPasswords(settings.withSecrets(passed, settings.env.lookup), connections.Sources())))
 	keeper := keepEngine(engine, cmd, log)
 	config := settings.sandboxConfig(keeper, passed, log)
 	config.Mask = mask
@@ -160,6 +160,7 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, ma
 		Environments: environments(manager.Config(), engine),
 		Databases:    databases,
 		Network:      way.proxy.Summary(),
+		Store:        s.store(log),
 		NetworkLog:   way.log,
 		Packages:     way.packages(),
 		Can:          tools.Capabilities{CodeSQL: s.codeQueries(databases), Packages: way.packagesMode, Network: string(way.network.Mode), Hosts: way.hosts()},
@@ -297,7 +298,7 @@ func (s *Settings) logger(out io.Writer) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{Level: level}
 	passed := s.passThrough(slog.New(slog.DiscardHandler))
 	sources, _ := sql.Sources(s.env.environ(), isSetting) // what is wrong with one is said where it is opened
-	out = secrets.New(withPasswords(s.withSecrets(passed, s.env.lookup), sources)).Writer(out)
+	out = secrets.New(s.withStoreSecrets(withPasswords(s.withSecrets(passed, s.env.lookup), sources))).Writer(out)
 	if s.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(out, options)), nil
 	}

@@ -20,6 +20,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
@@ -68,6 +69,10 @@ type Settings struct {
 
 	Network NetworkSettings
 	Links   LinkSettings
+
+	ArtifactStore        string
+	ArtifactStoreLimit   byteSize
+	ArtifactLinkLifetime seconds
 
 	SQLMaxInlineRows int
 	SQLMaxRows       int64
@@ -163,6 +168,10 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	fs.Var(&s.DownloadLimit, "download-limit", "the largest file that is fetched from an address, taken from an allowed folder, put to a link or given to run")
 	fs.BoolVar(&s.FetchURLs, "fetch-urls", true, "let upload_file fetch public addresses")
 	fs.Var(&s.DownloadTimeout, "download-timeout", "how long fetching a file may take")
+	s.ArtifactStoreLimit, s.ArtifactLinkLifetime = 100<<20, seconds(24*time.Hour)
+	fs.StringVar(&s.ArtifactStore, "artifact-store", "", "object store that new files go to besides, such as `azblob://container`, s3://bucket/prefix?region=… or gs://bucket; off: none (default: none, or that of AZURE_BLOB_CONNECTION_STRING)")
+	fs.Var(&s.ArtifactStoreLimit, "artifact-store-limit", "the largest file that goes to the store")
+	fs.Var(&s.ArtifactLinkLifetime, "artifact-link-lifetime", "how long an address of a file in the store is good for")
 	fs.StringSliceVar(&s.AllowHostDir, "allow-host-dir", nil, "`folders` of this machine that files may be uploaded from and saved to")
 
 	s.Network.bind(fs)
@@ -221,6 +230,7 @@ func (s *Settings) load(fs *pflag.FlagSet, lookup func(string) (string, bool)) e
 	if err := errors.Join(problems...); err != nil {
 		return err
 	}
+	s.takeStore(fs.Lookup("artifact-store"))
 	s.takeForeignNames(fs)
 	return nil
 }
@@ -352,6 +362,10 @@ func (s *Settings) check() error {
 	wrong(s.SQLMaxBytes < 1<<20, "--sql-max-bytes %s is too small; 1MiB is the least", s.SQLMaxBytes)
 	wrong(s.DownloadLimit < 1, "--download-limit %s must be above 0", s.DownloadLimit)
 	problems = append(problems, s.Network.check(s.PassThroughEnv))
+	wrong(s.ArtifactStoreLimit < 1 || s.ArtifactStoreLimit > artifactstore.MaxFileBytes, "--artifact-store-limit %s must lie between 1 byte and 5GiB", s.ArtifactStoreLimit)
+	if _, _, err := s.storeAddress(); err != nil {
+		problems = append(problems, err)
+	}
 	if _, err := hostdir.New(s.AllowHostDir); err != nil {
 		problems = append(problems, fmt.Errorf("--allow-host-dir: %w", err))
 	}
@@ -362,7 +376,7 @@ func (s *Settings) check() error {
 	problems = append(problems, s.Links.check(s.HTTP.Address != ""))
 	for name, value := range map[string]seconds{
 		"download-timeout": s.DownloadTimeout, "sql-timeout": s.SQLTimeout,
-		"run-timeout": s.RunTimeout, "max-run-timeout": s.MaxRunTimeout, "soft-wait": s.SoftWait,
+		"run-timeout": s.RunTimeout, "max-run-timeout": s.MaxRunTimeout, "soft-wait": s.SoftWait, "artifact-link-lifetime": s.ArtifactLinkLifetime,
 		"idle-timeout": s.IdleTimeout, "lifetime": s.Lifetime, "start-timeout": s.StartTimeout,
 	} {
 		wrong(value <= 0, "--%s %s must be above 0", name, value)

@@ -134,6 +134,29 @@ func TestOtherProgramsNamesAreUnderstood(t *testing.T) {
 	}
 }
 
+func TestAnothersStoreIsUnderstood(t *testing.T) {
+	connection := map[string]string{"AZURE_BLOB_CONNECTION_STRING": "AccountKey=hunter2"}
+	container := map[string]string{"AZURE_BLOB_CONNECTION_STRING": "AccountKey=hunter2", "AZURE_BLOB_CONTAINER_NAME": "theirs"}
+	for name, test := range map[string]struct {
+		args []string
+		env  map[string]string
+		want string
+	}{
+		"none":                 {nil, map[string]string{"AZURE_BLOB_CONTAINER_NAME": "theirs"}, ""},
+		"its usual container":  {nil, connection, "azblob://code-interpreter-artifacts"},
+		"its container":        {nil, container, "azblob://theirs"},
+		"our setting beats it": {[]string{"--artifact-store=s3://ours/a"}, container, "s3://ours/a"},
+		"it is switched off":   {[]string{"--artifact-store=off"}, container, ""},
+		"its name is wrong":    {nil, map[string]string{"AZURE_BLOB_CONNECTION_STRING": "AccountKey=hunter2", "AZURE_BLOB_CONTAINER_NAME": "A B"}, ""},
+	} {
+		s, err := loadSettings(t, test.args, test.env)
+		address, ok, _ := s.storeAddress()
+		if err != nil || ok != (test.want != "") || ok && address.String() != test.want {
+			t.Errorf("%s: %s, %v, %v", name, address, ok, err)
+		}
+	}
+}
+
 func TestALanguageCanBeSwitchedOff(t *testing.T) {
 	s, err := loadSettings(t, []string{"--js-image=off"}, nil)
 	if err != nil {
@@ -229,7 +252,13 @@ func TestBadSettingsNameTheValue(t *testing.T) {
 		"a runtime for another's service": {
 			[]string{"--oci-runtime=runsc"}, map[string]string{"CONTAINER_HOST": "tcp://user:hunter2@h:1"}, "--oci-runtime runsc has no effect",
 		},
-		"key in file": {[]string{"--config", bad}, nil, `no setting "memory_limit"`},
+		"store":                     {[]string{"--artifact-store=ftp://bucket"}, nil, "--artifact-store: the address of a store begins with azblob://, s3:// or gs://"},
+		"store without a bucket":    {nil, map[string]string{"SANDBOX_ARTIFACT_STORE": "s3://"}, "--artifact-store: s3:// names no bucket"},
+		"store with a key":          {[]string{"--artifact-store=s3://id:hunter2@bucket"}, nil, "credentials do not belong into the address"},
+		"size for a store":          {[]string{"--artifact-store-limit=6g"}, nil, "--artifact-store-limit 6GiB must lie between 1 byte and 5GiB"},
+		"an address that lasts":     {[]string{"--artifact-store=s3://bucket", "--artifact-link-lifetime=169h"}, nil, "--artifact-link-lifetime: 169h0m0s is longer"},
+		"an address that is no use": {[]string{"--artifact-link-lifetime=0"}, nil, "--artifact-link-lifetime 0s must be above 0"},
+		"key in file":               {[]string{"--config", bad}, nil, `no setting "memory_limit"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := loadSettings(t, test.args, test.env)

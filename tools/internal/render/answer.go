@@ -104,6 +104,7 @@ type Renderer struct {
 	Can               hint.Capabilities
 	Images            string // what becomes of images; empty: what suits the client
 	StructuredContent bool
+	StoreLinks        map[string]string // addresses of files in the store, by their paths
 	Logger            *slog.Logger
 	// Link returns a download link of a file, or nothing. Nil: there are none.
 	Link func(session, path string) string

@@ -23,6 +23,7 @@ type artifactFields struct {
 	SizeBytes int64  `json:"size_bytes"`
 	MIMEType  string `json:"mime_type"`
 	Download  string `json:"download_url,omitempty"`
+	StoreURL  string `json:"store_url,omitempty"` // where anybody can read it, for a while
 }
 
 // runMeta is what a run came to, in ids and figures.
@@ -53,13 +54,14 @@ type artifactMeta struct {
 	Path      string `json:"path"`
 	SizeBytes int64  `json:"size_bytes"`
 	Download  string `json:"download_url,omitempty"`
+	StoreURL  string `json:"store_url,omitempty"`
 }
 
 // Meta returns what a program needs and the text does not repeat.
 func (f RunFields) Meta() any {
 	var files []artifactMeta
 	for _, a := range f.Artifacts[:min(len(f.Artifacts), f.listed)] {
-		files = append(files, artifactMeta{a.Path, a.SizeBytes, a.Download})
+		files = append(files, artifactMeta{a.Path, a.SizeBytes, a.Download, a.StoreURL})
 	}
 	return struct {
 		runMeta
@@ -381,7 +383,8 @@ func (r *Renderer) keepWhole(ctx context.Context, res *sandbox.Result, parts []p
 const (
 	listedFiles = 20
 	listedBytes = 8 << 10
-	// linkedFiles is how many of them have a link, and linkBytes how long it may be: a model copies it for a person.
+	// linkedFiles is how many of them have a link, to this server and to a store, and linkBytes how long one to this server may
+	// be: a model copies it for a person.
 	linkedFiles = 5
 	linkBytes   = 250
 )
@@ -389,6 +392,7 @@ const (
 // renderFiles lists a run's files in at most so many bytes, and returns how many they are.
 func (r *Renderer) renderFiles(res *sandbox.Result, most int) (list string, listed int) {
 	var b strings.Builder
+	links := 0
 	shown := make(map[string]bool) // listed already, where the display is
 	for _, d := range res.Displays {
 		shown[d.Path] = true
@@ -398,16 +402,30 @@ func (r *Renderer) renderFiles(res *sandbox.Result, most int) (list string, list
 			break
 		}
 		listed++
-		if !shown[a.Path] {
+		stored := r.StoreLinks[a.Path]
+		if links == linkedFiles || b.Len()+len(a.Path)+len(stored) > most {
+			stored = ""
+		}
+		switch {
+		case !shown[a.Path]:
 			fmt.Fprintf(&b, "%s  %s  %s", a.Path, humanize.Bytes(uint64(a.SizeBytes)), content.TypeByName(a.Path))
 			if link := r.link(res.SessionID, a.Path); link != "" && listed <= linkedFiles && len(link) <= linkBytes {
 				b.WriteString("  " + link)
 			}
 			b.WriteByte('\n')
+		case stored != "":
+			b.WriteString(a.Path + "\n")
+		}
+		if stored != "" {
+			links++
+			b.WriteString("  " + stored + "\n")
 		}
 	}
 	if more := max(res.ArtifactsTotal, len(res.Artifacts)) - listed; more > 0 {
 		fmt.Fprintf(&b, "… and %d more\n", more)
+	}
+	if more := len(r.StoreLinks) - links; more > 0 {
+		fmt.Fprintf(&b, "… and %d more of them in the store, in the same place\n", more)
 	}
 	return b.String(), listed
 }
@@ -444,7 +462,7 @@ func (r *Renderer) fields(res *sandbox.Result, texts map[string]string, each int
 		}
 		f.Artifacts = append(f.Artifacts, artifactFields{
 			Path: a.Path, Filename: a.Path[strings.LastIndex(a.Path, "/")+1:], SizeBytes: a.SizeBytes, MIMEType: content.TypeByName(a.Path),
-			Download: link,
+			Download: link, StoreURL: r.StoreLinks[a.Path],
 		})
 	}
 	return f

@@ -1,0 +1,132 @@
+package tools
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
+)
+
+const (
+	// storePatience is how long an answer waits for files that go to the store. They go on afterwards.
+	storePatience = 10 * time.Second
+	// keptDeliveries is of how many runs it is known that their files are in the store.
+	keptDeliveries = 200
+)
+
+// Store brings artifacts to an object store. Its zero value is not usable; nil: there is no store.
+type Store struct {
+	to *artifactstore.Store
+
+	mu    sync.Mutex
+	byRun map[string]*delivery
+	order []string // of the runs, the first delivered first
+}
+
+// NewStore returns what brings artifacts to a store.
+func NewStore(to *artifactstore.Store) *Store {
+	return &Store{to: to, byRun: make(map[string]*delivery)}
+}
+
+// delivery is files on their way to the store.
+type delivery struct {
+	done    chan struct{}
+	outcome artifactstore.Outcome // when that is closed
+}
+
+// deliver brings what files returns to the store, apart from any call.
+func (d *Deps) deliver(files func() (session string, list []artifactstore.File)) *delivery {
+	way := &delivery{done: make(chan struct{})}
+	go func() {
+		defer close(way.done)
+		session, list := files()
+		if len(list) > 0 {
+			way.outcome = d.Store.to.Upload(context.Background(), session, list, d.openFor(session))
+		}
+	}()
+	return way
+}
+
+// deliverRun brings the files of a run to the store when it is over, once.
+func (d *Deps) deliverRun(run *sandbox.Run) *delivery {
+	if d.Store == nil {
+		return nil
+	}
+	s := d.Store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if way := s.byRun[run.ID]; way != nil {
+		return way
+	}
+	if len(s.order) == keptDeliveries {
+		delete(s.byRun, s.order[0])
+		s.order = s.order[1:]
+	}
+	way := d.deliver(func() (string, []artifactstore.File) {
+		<-run.Done()
+		res, err := run.Result()
+		if err != nil {
+			return "", nil
+		}
+		list := make([]artifactstore.File, len(res.Artifacts))
+		for i, a := range res.Artifacts {
+			list[i] = storeFile(a.Path, a.SizeBytes)
+		}
+		return res.SessionID, list
+	})
+	s.byRun[run.ID], s.order = way, append(s.order, run.ID)
+	return way
+}
+
+// deliverFile brings one file to the store, as deliverRun does.
+func (d *Deps) deliverFile(session, path string, size int64) *delivery {
+	if d.Store == nil {
+		return nil
+	}
+	return d.deliver(func() (string, []artifactstore.File) {
+		return session, []artifactstore.File{storeFile(path, size)}
+	})
+}
+
+func storeFile(path string, size int64) artifactstore.File {
+	return artifactstore.File{Path: path, SizeBytes: size, MIMEType: content.TypeByName(path)}
+}
+
+func (d *Deps) openFor(session string) artifactstore.OpenFile {
+	return func(ctx context.Context, path string) (io.ReadCloser, int64, error) {
+		r, err := d.Manager.OpenFile(ctx, session, path, sandbox.ReadOptions{Limit: -1})
+		if err != nil {
+			return nil, 0, err
+		}
+		return r, r.File().SizeBytes, nil
+	}
+}
+
+// await returns what came of a delivery, and a note where it is not over in time; later says what then gives the addresses.
+// Nil is a delivery of nothing.
+func (w *delivery) await(ctx context.Context, later string) (links map[string]string, note string) {
+	if w == nil {
+		return nil, ""
+	}
+	patience := time.NewTimer(storePatience)
+	defer patience.Stop()
+	select {
+	case <-w.done:
+		return w.outcome.Links, w.outcome.Note
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+	return nil, "The files are still being uploaded to the store" + later + "."
+}
+
+// storeName is the store as session_info names it.
+func (d *Deps) storeName() string {
+	if d.Store == nil {
+		return ""
+	}
+	return d.Store.to.String()
+}
