@@ -25,6 +25,9 @@ const (
 	share = 10
 	// Far over the limit is this many times the limit, and so much more.
 	farTimes = 2
+	// unsureCounts is how many counts in a row must not have seen everything before what has gone from the disk is taken for
+	// the work directory's: a single one misses what is just being renamed, and others write to the same disk.
+	unsureCounts = 3
 	farBytes = 512 << 20
 	farFiles = 10_000
 )
@@ -61,6 +64,7 @@ type Watch struct {
 	level     Level // by the last count
 	sure      Level // by the last count that saw everything
 	sureSpace space // when that began
+	unsure    int   // counts since then
 	space     space // when the last count began
 	due       time.Time
 	rested    time.Time // from when on the next count takes no more than its share of the time
@@ -126,8 +130,9 @@ func (w *Watch) take(r Result) {
 	pause := w.pause
 	w.level, w.space = r.level, r.space
 	if r.level.isSure() || !w.known {
-		w.sure, w.sureSpace = r.level, r.space
+		w.sure, w.sureSpace, w.unsure = r.level, r.space, 0
 	} else {
+		w.unsure++
 		pause = suspicious
 	}
 	w.known = true
@@ -185,14 +190,14 @@ func (w *Watch) Over() string {
 	}
 }
 
-// FarOver returns how the second limit is passed, by what is on the disk, or nothing. Where counts do not see everything,
+// FarOver returns how the second limit is passed, by what is on the disk, or nothing. Where counts go on not seeing everything,
 // what has gone from the free space since one did is taken for the work directory's.
 func (w *Watch) FarOver() string {
 	if !w.known {
 		return ""
 	}
 	bytes, files := w.level.Disk, w.level.Files
-	if !w.level.isSure() {
+	if w.unsure >= unsureCounts {
 		now := w.readSpace()
 		bytes = max(bytes, w.sure.Disk+w.sureSpace.bytes-now.bytes)
 		files = max(files, w.sure.Files+w.sureSpace.files-now.files)
