@@ -28,6 +28,10 @@ func (e *HistoryEntry) run(parent context.Context, config *Config, session strin
 			r.displays = e.Result.Displays
 		}
 		r.finish(e.Result, err, nil)
+		r.ended = r.created
+		if e.Result != nil {
+			r.ended = r.created.Add(e.Result.Duration)
+		}
 	}
 	return r
 }

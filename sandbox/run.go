@@ -63,6 +63,7 @@ type Run struct {
 	progress Progress
 	displays []Display
 	held     int // bytes of the displays' data
+	ended    time.Time
 	notes    []string
 	result   *Result
 	err      error
@@ -121,6 +122,13 @@ func (r *Run) Progress() Progress {
 	p := r.progress
 	p.Elapsed = time.Since(r.created)
 	return p
+}
+
+// Times returns when the run was begun and when it was over; zero: it is not.
+func (r *Run) Times() (begun, ended time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.created, r.ended
 }
 
 // peekTimeout bounds the wait for a supervisor that returns the output so far.
@@ -245,6 +253,7 @@ func (r *Run) finish(res *Result, err error, record func(*Result, error)) {
 		}
 		r.result, r.err = res, maskedFault(r.config, err)
 		r.kernel.Store(nil)
+		r.ended = time.Now()
 		if record != nil {
 			record(r.result, r.err)
 		}
