@@ -138,7 +138,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 				return nil, err
 			}
 			d.deliverRun(run)
-			a, err := d.answer(ctx, run, d.SoftWait, true)
+			a, err := d.answer(ctx, run, d.wait(ctx), true)
 			return a.Noting(p.lowered("timeout_seconds", config.MaxRunTimeout.Seconds())), err
 		},
 	}

@@ -34,7 +34,7 @@ func (d *Deps) waitForRun() tool {
 				run.Interrupt()
 			}
 			if wait == 0 {
-				wait = d.SoftWait
+				wait = d.wait(ctx)
 			}
 			a, err := d.answer(ctx, run, min(wait, d.SoftWait), false)
 			return a.Noting(p.lowered("timeout_seconds", d.SoftWait.Seconds())), err
