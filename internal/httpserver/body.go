@@ -58,6 +58,40 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (message []byt
 	return b.Bytes(), func() { s.large.Release(size) }, err
 }
 
+// bounded bounds the POSTs of a handler as those of MCP.
+func (s *Server) bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			next.ServeHTTP(w, r)
+			return
+		}
+		giveBack := s.take(r.Context())
+		if giveBack == nil {
+			busy(w)
+			return
+		}
+		defer giveBack()
+		body, release, err := s.readBody(w, r)
+		defer release()
+		if errors.Is(err, errTooMuch) {
+			busy(w)
+			return
+		}
+		if err != nil {
+			w.Header().Set("Connection", "close")
+			r.Body = io.NopCloser(failed{err})
+		} else {
+			r.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// failed is a body that could not be read.
+type failed struct{ err error }
+
+func (f failed) Read([]byte) (int, error) { return 0, f.err }
+
 // paced is a body that has to come at a certain pace.
 type paced struct {
 	body    io.Reader

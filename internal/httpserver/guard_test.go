@@ -1,7 +1,9 @@
 package httpserver
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -9,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
 const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
@@ -206,5 +210,45 @@ func TestOwnTokenOfManyServers(t *testing.T) {
 		if token := <-tokens; token != first {
 			t.Errorf("%q and %q", first, token)
 		}
+	}
+}
+
+// Other routes are behind the same token, and their POSTs within the same bounds.
+func TestOtherRoutes(t *testing.T) {
+	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%d %v", len(body), err)
+	})
+	f := serve(t, Options{Token: token, Routes: map[string]http.Handler{"/other/": echo}, Open: map[string]http.Handler{"/other/open": echo}})
+	for name, test := range map[string]struct {
+		path, token string
+		body        int
+		status      int
+		want        string
+	}{
+		"token":            {"/other/x", token, 5, 200, "5 <nil>"},
+		"no token":         {"/other/x", "", 5, 401, "send the header"},
+		"open":             {"/other/open", "", 5, 200, "5 <nil>"},
+		"a body too large": {"/other/x", token, rpc.MaxMessageBytes + 1, 200, "0 http: request body too large"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+f.address+test.path, bytes.NewReader(make([]byte, test.body)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Expect", "100-continue")
+			if test.token != "" {
+				r.Header.Set("Authorization", "Bearer "+test.token)
+			}
+			response, err := f.client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			text, _ := io.ReadAll(response.Body)
+			if response.StatusCode != test.status || !strings.HasPrefix(string(text), test.want) {
+				t.Errorf("got %d %s", response.StatusCode, text)
+			}
+		})
 	}
 }

@@ -83,6 +83,9 @@ type Options struct {
 	Certificate *tls.Certificate
 	// Context returns the context of a client's requests, by the client's name, which no other one has.
 	Context func(ctx context.Context, client string) context.Context
+	// Routes are what else is served to who may use MCP, by patterns of http.ServeMux. The body of a POST is read before, within
+	// the bounds of messages; what was wrong with it is the error of its reader.
+	Routes map[string]http.Handler
 	// Ended is called when a client has ended its session, from a goroutine of its own. May be nil.
 	Ended func(client string)
 	// Open are handlers by their pattern for what needs no token, such as links that are signed.
@@ -186,6 +189,9 @@ func (s *Server) handler() http.Handler {
 	mcp := s.guard.authenticated(http.HandlerFunc(s.serveMCP))
 	mux.Handle(Path, mcp)
 	mux.Handle(Path+"/{$}", mcp)
+	for pattern, handler := range s.opts.Routes {
+		mux.Handle(pattern, s.guard.authenticated(s.bounded(handler)))
+	}
 	for pattern, handler := range s.opts.Open {
 		mux.Handle(pattern, handler)
 	}
