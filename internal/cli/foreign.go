@@ -36,7 +36,7 @@ const (
 
 const (
 	onHTTP  = "where `MCP_TRANSPORT` is `streamable-http`, a part of the address `http`"
-	address = "`http` is the address to serve MCP at over HTTP; there is no REST"
+	address = "`http` is the address to serve at over HTTP, MCP at `/mcp` and [REST](rest.md) at `/v1`"
 )
 
 // foreignNames is every setting of these systems. Of two names for one setting the first that is set counts. The table in

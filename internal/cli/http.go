@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
@@ -20,6 +22,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
@@ -273,13 +276,19 @@ func listenSocket(path string) (net.Listener, error) {
 func (w *web) isGone(id string) bool { return w.server.Gone(sandbox.ClientOf(id)) }
 
 // prepare makes the server for the manager's sessions. A client's calls go to a session of its own, which ends with it.
-func (w *web) prepare(ctx context.Context, m *server.MCPServer, manager *sandbox.Manager, maxAnswer int) {
+func (w *web) prepare(ctx context.Context, m *server.MCPServer, deps *tools.Deps, maxAnswer int) {
 	w.options.MCP, w.options.MaxAnswerBytes = m, maxAnswer
+	api := rest.New(rest.Options{Deps: deps, Version: currentVersion(), Logger: deps.Logger})
+	w.options.Routes = api.Routes()
+	if w.options.Open == nil {
+		w.options.Open = make(map[string]http.Handler)
+	}
+	maps.Copy(w.options.Open, api.Open())
 	w.options.Context = func(ctx context.Context, client string) context.Context {
 		return tools.WithSession(ctx, sandbox.DefaultOf(client))
 	}
 	w.options.Ended = func(client string) {
-		_, err := manager.CloseSession(ctx, sandbox.DefaultOf(client), false)
+		_, err := deps.Manager.CloseSession(ctx, sandbox.DefaultOf(client), false)
 		w.options.Logger.Debug("client has ended its session", "error", err)
 	}
 	w.server = httpserver.New(w.options)

@@ -93,7 +93,8 @@ func (s *Settings) attack(ctx context.Context, keeper *keeper, engine *podman.En
 		Config: config, Engine: engine, Environ: s.env.environ(), Progress: progressTo(os.Stderr),
 		Standard: standard, WayOut: way.reach(),
 		Server: func(m *sandbox.Manager) selftest.Answer {
-			return answers(s.mcpServer(m, engine, config.Mask, nil, nil, way, log))
+			mcpServer, _ := s.mcpServer(m, engine, config.Mask, nil, nil, way, log)
+			return answers(mcpServer)
 		},
 	})
 }

@@ -108,10 +108,10 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	imagesSettled := settings.makeMissing(making, engine, config.Kernels, log)
 	manager := sandbox.NewManager(config)
 	links, stopLinks := settings.serveLinks(linked, web, manager, log)
-	mcpServer := settings.mcpServer(manager, engine, mask, databases, links, way, log)
+	mcpServer, deps := settings.mcpServer(manager, engine, mask, databases, links, way, log)
 	maxAnswer := max(rpc.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(settings.ArtifactReadLimit))+64<<10)
 	if web != nil {
-		web.prepare(context.WithoutCancel(ctx), mcpServer, manager, maxAnswer)
+		web.prepare(context.WithoutCancel(ctx), mcpServer, deps, maxAnswer)
 	}
 	manager.Prewarm()
 	if web != nil {
@@ -140,8 +140,8 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	return errReported
 }
 
-// mcpServer puts the protocol's server together. It touches neither Podman nor the disk.
-func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, mask *secrets.Masker, databases *tools.Databases, links *filelinks.Links, way *wayOut, log *slog.Logger) *server.MCPServer {
+// mcpServer puts the protocol's server together, and returns what its tools work with. It touches neither Podman nor the disk.
+func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, mask *secrets.Masker, databases *tools.Databases, links *filelinks.Links, way *wayOut, log *slog.Logger) (*server.MCPServer, *tools.Deps) {
 	m := server.NewMCPServer("code-sandbox-mcp", currentVersion(),
 		server.WithTitle("Code sandbox"),
 		server.WithInstructions(tools.Instructions(manager.Config().Kernels, way.proxy.Summary())),
@@ -177,7 +177,7 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, ma
 		deps.Fetch = fetch.New(fetch.Options{MaxBytes: int64(s.DownloadLimit), Timeout: time.Duration(s.DownloadTimeout)}).Open
 	}
 	tools.Register(m, deps)
-	return m
+	return m, deps
 }
 
 func (s *Settings) engine(log *slog.Logger) *podman.Engine {

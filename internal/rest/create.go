@@ -1,0 +1,131 @@
+package rest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+)
+
+// newSession is the body of a request that makes one.
+type newSession struct {
+	SessionID string `json:"session_id,omitempty" jsonschema:"Its name; one is made up where it is left out."`
+	Language  string `json:"language,omitempty" jsonschema:"With limits: the language whose container is started first."`
+	Limits    limits `json:"limits,omitzero" jsonschema:"Of the session, below those of the server; larger ones are lowered. A container is started at once."`
+}
+
+type limits struct {
+	MemoryMB       float64 `json:"memory_mb,omitempty"`
+	CPUs           float64 `json:"cpus,omitempty"`
+	TimeoutSeconds float64 `json:"timeout_seconds,omitempty" jsonschema:"The most that a run may take."`
+}
+
+func (l limits) session() (of sandbox.SessionLimits, err error) {
+	const most = 1 << 40
+	for name, value := range map[string]float64{"memory_mb": l.MemoryMB, "cpus": l.CPUs, "timeout_seconds": l.TimeoutSeconds} {
+		if value < 0 || value > most {
+			return of, fault.New(fault.InvalidArgument, "Leave it out, or pass a number above 0.", "%s is %v.", name, value)
+		}
+	}
+	return sandbox.SessionLimits{
+		MemoryBytes: int64(l.MemoryMB * (1 << 20)), CPUs: l.CPUs, RunTimeout: time.Duration(min(l.TimeoutSeconds, 1e6) * float64(time.Second)),
+	}, nil
+}
+
+// decode reads a body into a struct.
+func decode(r *http.Request, into any) error {
+	given, err := body(r)
+	if err != nil {
+		return err
+	}
+	whole, _ := json.Marshal(given) // it was parsed
+	if err := json.Unmarshal(whole, into); err != nil {
+		return fault.New(fault.InvalidArgument, "/v1/openapi.json has the types of all members.", "The body does not fit: %s.", text.Shorten(strings.TrimPrefix(err.Error(), "json: "), 200))
+	}
+	return nil
+}
+
+func (s *Server) createSession(w http.ResponseWriter, r *http.Request) {
+	var wanted newSession
+	var o outcome
+	status := http.StatusCreated
+	err := decode(r, &wanted)
+	if err == nil && wanted.SessionID != "" {
+		err = sandbox.CheckSessionID(wanted.SessionID)
+	}
+	if err == nil && wanted.SessionID != "" {
+		if _, missing := s.manager.Session(r.Context(), wanted.SessionID); missing == nil {
+			status = http.StatusOK
+		} else if fault.From(missing).Code != fault.SessionNotFound {
+			err = missing
+		}
+	}
+	var language sandbox.LanguageInfo
+	var of sandbox.SessionLimits
+	if err == nil {
+		language, err = s.language(wanted.Language)
+	}
+	if err == nil {
+		of, err = wanted.Limits.session()
+	}
+	var term sandbox.Term
+	if err == nil {
+		term, err = s.begin(r.Context(), wanted.SessionID, language.Language, of, "")
+	}
+	if err == nil {
+		given := make(arguments)
+		given.set("session_id", term.SessionID)
+		o, err = s.call(r.Context(), "session_info", given)
+		w.Header().Set("Location", "/v1/sessions/"+term.SessionID)
+	}
+	s.send(w, r, o, err, status)
+}
+
+// begin makes a session, of a new name for an empty id. Where it has limits or code to run first, a container is started. One
+// that could not be begun is closed again, if it is new.
+func (s *Server) begin(ctx context.Context, id string, language sandbox.Language, of sandbox.SessionLimits, code string) (sandbox.Term, error) {
+	isNew := id == ""
+	if isNew {
+		id = state.NewID("s-")
+	}
+	term, err := s.manager.Term(id, true)
+	if err == nil && (code != "" || of != sandbox.SessionLimits{}) {
+		nothing := "0" // in every language
+		err = s.runFirst(ctx, sandbox.RunOptions{SessionID: id, Language: language, Code: cmp.Or(code, nothing), Limits: of, Unlisted: true})
+	}
+	if err != nil && isNew {
+		_, _ = s.manager.CloseSession(context.WithoutCancel(ctx), id, false)
+	}
+	return term, err
+}
+
+// runFirst runs code of our own.
+func (s *Server) runFirst(ctx context.Context, o sandbox.RunOptions) error {
+	run, err := s.manager.Run(o)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-run.Done():
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	res, err := run.Result()
+	switch {
+	case err != nil:
+		return err
+	case res.Status == sandbox.Completed:
+		return nil
+	case res.Error != nil:
+		return fault.New(fault.InvalidArgument, "Check the names and values of the variables.", "The session could not be prepared: %s: %s.",
+			text.Shorten(res.Error.Name, 80), text.Shorten(res.Error.Message, 200))
+	}
+	return fault.New(fault.ExecutionFailed, "Try again, with more memory or time.", "The session could not be prepared: it was %s.", res.Status)
+}

@@ -1,0 +1,176 @@
+package rest
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+)
+
+// object is a part of the document.
+type object = map[string]any
+
+// media is a body of one type.
+func media(kind string, schema object) object { return object{kind: object{"schema": schema}} }
+
+// asObject is a schema as it is in JSON.
+func asObject(value any) (o object) {
+	raw, _ := json.Marshal(value) // schemas can be
+	_ = json.Unmarshal(raw, &o)
+	return o
+}
+
+// schemaOf is the body that a struct is read from or written to.
+func schemaOf[T any]() object {
+	var t mcp.Tool
+	mcp.WithOutputSchema[T]()(&t)
+	return media("application/json", asObject(t.OutputSchema))
+}
+
+func ref(part, name string) object { return object{"$ref": "#/components/" + part + "/" + name} }
+
+// toolAnswer is the body with a tool's fields.
+func toolAnswer(name string) object { return media("application/json", ref("schemas", name)) }
+
+// document is the OpenAPI document of routes.
+func document(routes []route, by map[string]server.ServerTool, version string) []byte {
+	d := documenter{tools: by, schemas: object{
+		"error": object{
+			"type": "object", "required": []string{"code", "message", "hint"},
+			"properties": object{
+				"code":    object{"type": "string", "description": "Kind of error."},
+				"message": object{"type": "string", "description": "What happened."},
+				"hint":    object{"type": "string", "description": "What to do next."},
+			},
+		},
+	}}
+	paths := make(object)
+	var tags []object // in the order in which they are to be shown
+	for _, r := range routes {
+		if tag := (object{"name": r.group()}); !slices.ContainsFunc(tags, func(t object) bool { return t["name"] == tag["name"] }) {
+			tags = append(tags, tag)
+		}
+		path := strings.ReplaceAll(r.path, "...", "")
+		operations, _ := paths[path].(object)
+		if operations == nil {
+			operations = make(object)
+			paths[path] = operations
+		}
+		operations[strings.ToLower(r.method)] = d.operation(&r)
+	}
+	text, _ := json.Marshal(object{ // it is made of what can be
+		"openapi": "3.1.0",
+		"info": object{
+			"title": "code-sandbox-mcp", "version": version,
+			"description": "Runs code in isolated sessions. Whatever a tool can do is here under a path of its own.",
+		},
+		"servers":  []object{{"url": "/"}},
+		"security": []object{{"token": []string{}}},
+		"tags":     tags,
+		"paths":    paths,
+		"components": object{
+			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer"}},
+			"schemas":         d.schemas,
+			"responses":       object{"error": object{"description": "It could not be done.", "content": toolAnswer("error")}},
+		},
+	})
+	return text
+}
+
+type documenter struct {
+	tools   map[string]server.ServerTool
+	schemas object
+}
+
+// result returns the name of the schema of a tool's fields.
+func (d *documenter) result(tool string) string {
+	if _, known := d.schemas[tool]; !known {
+		schema := asObject(d.tools[tool].Tool.OutputSchema)
+		if properties, ok := schema["properties"].(object); ok {
+			properties["notes"] = object{"type": "array", "items": object{"type": "string"}, "description": "What is to be known of the call, such as a limit that was lowered."}
+			properties["fault"] = ref("schemas", "error")
+		}
+		d.schemas[tool] = schema
+	}
+	return tool
+}
+
+// tool is the one that describes a route: that of the first language where it is of all.
+func (d *documenter) tool(r *route) (name string, input object) {
+	name = r.tool
+	if name != runTool {
+		return name, asObject(d.tools[name].Tool.InputSchema)
+	}
+	var languages []any
+	for _, l := range languagesOf(d.tools) {
+		languages = append(languages, string(l.Language))
+	}
+	name = languagesOf(d.tools)[0].Tool()
+	input = asObject(d.tools[name].Tool.InputSchema)
+	input["properties"].(object)["language"] = object{"type": "string", "enum": languages, "default": languages[0]}
+	return name, input
+}
+
+func (d *documenter) operation(r *route) object {
+	o := object{"operationId": r.id, "summary": r.summary, "tags": []string{r.group()}}
+	name, input := d.tool(r)
+	properties, _ := input["properties"].(object)
+	var parameters []object
+	parameter := func(in, name string, schema any) {
+		parameters = append(parameters, object{"name": name, "in": in, "required": in == "path", "schema": schema})
+	}
+	for _, name := range r.names() {
+		parameter("path", name, object{"type": "string"})
+		delete(properties, name)
+	}
+	for name := range r.always {
+		delete(properties, name)
+	}
+	answer := r.answer
+	switch {
+	case r.serve != nil:
+		properties = r.query
+		if r.request != nil {
+			o["requestBody"] = object{"required": true, "content": r.request}
+		}
+		if r.answerOf != "" {
+			answer = toolAnswer(d.result(r.answerOf))
+		}
+	default:
+		answer = toolAnswer(d.result(name))
+	}
+	if r.serve == nil && r.method == http.MethodPost {
+		required, _ := input["required"].([]any)
+		schema := object{"type": "object", "properties": maps.Clone(properties)}
+		if required = slices.DeleteFunc(required, func(name any) bool { return properties[name.(string)] == nil }); len(required) > 0 {
+			schema["required"] = required
+		}
+		o["requestBody"] = object{"required": len(required) > 0, "content": media("application/json", schema)}
+		properties = nil
+	}
+	if r.waits {
+		delete(properties, "timeout_seconds")
+		parameter("query", "wait_seconds", object{"type": "number", "minimum": 0, "default": 0, "description": "How long to wait for the end of the run."})
+	}
+	for _, name := range sorted(properties) {
+		parameter("query", name, properties[name])
+	}
+	if len(parameters) > 0 {
+		o["parameters"] = parameters
+	}
+	responses := object{
+		strconv.Itoa(max(r.status, http.StatusOK)): object{"description": "Done.", "content": answer},
+		"default": ref("responses", "error"),
+	}
+	if r.serve == nil && slices.Contains([]string{runTool, "wait_for_run", "install_packages"}, r.tool) {
+		run := languagesOf(d.tools)[0].Tool()
+		responses["202"] = object{"description": "The run goes on; its run_id is for /v1/runs/{run_id}.", "content": toolAnswer(d.result(run))}
+	}
+	o["responses"] = responses
+	return o
+}

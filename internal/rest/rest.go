@@ -1,0 +1,299 @@
+// Package rest serves the tools as a REST interface below /v1, and the five endpoints of another system for code that was
+// written for it.
+//
+// Start with New. A table of routes (routes.go) says which tool answers what; its arguments are those of the path, the
+// query and the body, its answer is the fields that programs get of the tool, and an error is {code, message, hint} with the
+// status of its code. The OpenAPI document is made of the same table and the tools' own schemas. Who may ask at all, and how
+// long a body may be, is for the transport in front of it to decide.
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
+)
+
+// Options are what a Server is made with. All of them have to be there.
+type Options struct {
+	Deps    *tools.Deps
+	Version string
+	Logger  *slog.Logger
+}
+
+// Server answers requests. It is for any number of goroutines.
+type Server struct {
+	manager   *sandbox.Manager
+	log       *slog.Logger
+	tools     map[string]server.ServerTool
+	links     *filelinks.Links
+	mux       *http.ServeMux
+	document  []byte
+	followers chan struct{} // a token for each stream of output
+}
+
+// New returns a server of the tools that exist under these settings.
+func New(o Options) *Server {
+	s := &Server{
+		manager: o.Deps.Manager, log: o.Logger, tools: make(map[string]server.ServerTool), mux: http.NewServeMux(),
+		links: filelinks.New(filelinks.Options{
+			Manager: o.Deps.Manager, BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, UploadBytes: o.Deps.DownloadBytes, Logger: o.Logger,
+		}),
+		followers: make(chan struct{}, maxFollowers),
+	}
+	for _, t := range tools.ForPrograms(o.Deps) {
+		s.tools[t.Tool.Name] = t
+	}
+	served := s.routes()
+	for _, r := range served {
+		s.mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, request *http.Request) { s.serve(w, request, r) })
+	}
+	s.document = document(served, s.tools, o.Version)
+	s.mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, json.RawMessage(s.document)) })
+	s.mux.HandleFunc("/", s.nothing)
+	return s
+}
+
+// Routes are the handlers by patterns of http.ServeMux.
+func (s *Server) Routes() map[string]http.Handler {
+	list := make(map[string]http.Handler)
+	for _, pattern := range []string{"/v1/", "/sessions", "/sessions/", "/execute", "/execute/"} {
+		list[pattern] = s.mux
+	}
+	return list
+}
+
+// Open are the handlers of what tells nothing of this server, so that anybody may see it: a page to try the interface with,
+// which asks for the token.
+func (s *Server) Open() map[string]http.Handler {
+	return map[string]http.Handler{"GET /v1/docs": http.HandlerFunc(page)}
+}
+
+// nothing answers requests that are for no route.
+func (s *Server) nothing(w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete} {
+		other := r.Clone(r.Context())
+		other.Method = method
+		if _, pattern := s.mux.Handler(other); pattern != "/" {
+			allowed = append(allowed, method)
+		}
+	}
+	if len(allowed) == 0 {
+		s.refuse(w, r, fault.New(fault.NotFound, "/v1/openapi.json lists what there is.", "There is nothing at %q.", text.Shorten(r.URL.Path, 120)))
+		return
+	}
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	s.write(w, r, http.StatusMethodNotAllowed, fieldsOf(fault.New(fault.InvalidArgument, "Use "+strings.Join(allowed, " or ")+".",
+		"%q takes no %.20q.", text.Shorten(r.URL.Path, 120), r.Method)))
+}
+
+// statuses are those of the codes.
+var statuses = map[fault.Code]int{
+	fault.InvalidSessionID:   http.StatusBadRequest,
+	fault.InvalidArgument:    http.StatusBadRequest,
+	fault.InvalidFilename:    http.StatusBadRequest,
+	fault.InvalidPath:        http.StatusBadRequest,
+	fault.InvalidContent:     http.StatusBadRequest,
+	fault.CodeTooLarge:       http.StatusRequestEntityTooLarge,
+	fault.UploadTooLarge:     http.StatusRequestEntityTooLarge,
+	fault.ArtifactTooLarge:   http.StatusRequestEntityTooLarge,
+	fault.FileExists:         http.StatusConflict,
+	fault.NotFound:           http.StatusNotFound,
+	fault.SessionNotFound:    http.StatusNotFound,
+	fault.RunNotFound:        http.StatusNotFound,
+	fault.ConnectionNotFound: http.StatusNotFound,
+	fault.SessionBusy:        http.StatusConflict,
+	fault.MaxSessions:        http.StatusTooManyRequests,
+	fault.QuotaExceeded:      http.StatusInsufficientStorage,
+	fault.PackageDenied:      http.StatusForbidden,
+	fault.InstallFailed:      http.StatusUnprocessableEntity,
+	fault.DownloadFailed:     http.StatusBadGateway,
+	fault.SQLRejected:        http.StatusUnprocessableEntity,
+	fault.SQLFailed:          http.StatusUnprocessableEntity,
+	fault.EngineUnavailable:  http.StatusServiceUnavailable,
+	fault.ImageMissing:       http.StatusServiceUnavailable,
+	fault.EngineError:        http.StatusInternalServerError,
+	fault.ExecutionFailed:    http.StatusInternalServerError,
+}
+
+// statusOf is the status of a code as it is in the fields of an error.
+func statusOf(code any) int {
+	if status := statuses[fault.Code(fmt.Sprint(code))]; status != 0 {
+		return status
+	}
+	return http.StatusInternalServerError
+}
+
+func fieldsOf(f *fault.Error) map[string]any {
+	fields := map[string]any{"code": f.Code, "message": f.Message, "hint": f.Hint}
+	for name, value := range f.Fields {
+		fields[name] = value
+	}
+	return fields
+}
+
+// refuse answers with an error.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, rpc.ErrShutdown) {
+		err = fault.New(fault.EngineUnavailable, "Try again when it is back.", "The server is shutting down.")
+	}
+	f := fault.From(err)
+	s.log.Info("request refused", "path", r.Pattern, "code", f.Code, "cause", f.Unwrap())
+	fields := fieldsOf(f)
+	s.write(w, r, statusOf(f.Code), fields)
+}
+
+// write answers with an error's fields.
+func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, fields map[string]any) {
+	if !strings.HasPrefix(r.URL.Path, "/v1") {
+		fields["status"] = "error" // the shape of the other system's errors
+	}
+	writeJSON(w, status, fields)
+}
+
+// answerTime is what a client has to read an answer in.
+const answerTime = 30 * time.Second
+
+func writeJSON(w http.ResponseWriter, status int, value any) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(value) // the client is gone, or will see half an answer
+}
+
+// arguments are those of a call, as JSON.
+type arguments map[string]json.RawMessage
+
+func (a arguments) set(name string, value any) {
+	a[name], _ = json.Marshal(value) // texts, numbers and lists of them
+}
+
+func (a arguments) text(name string) (value string) {
+	_ = json.Unmarshal(a[name], &value) // what is no text is for the tool to refuse
+	return value
+}
+
+// body reads the object that a request has; none is an empty one.
+func body(r *http.Request) (arguments, error) {
+	raw, err := io.ReadAll(r.Body)
+	var long *http.MaxBytesError
+	switch {
+	case errors.As(err, &long):
+		return nil, fault.New(fault.UploadTooLarge, "Upload large files with PUT, as they are.", "The body is longer than %d bytes.", long.Limit).With("limit_bytes", long.Limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, fault.New(fault.InvalidContent, "Send it again.", "The body came too slowly.")
+	case err != nil:
+		return nil, fault.New(fault.InvalidContent, "Send it again.", "The body did not come whole.").Because(err)
+	}
+	given := make(arguments)
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return given, nil
+	}
+	if err := json.Unmarshal(raw, &given); err != nil || given == nil {
+		return nil, fault.New(fault.InvalidArgument, `Send an object such as {"code": "6 * 7"}; /v1/openapi.json has its members.`,
+			"The body is not a JSON object but begins with %q.", text.Shorten(strings.ToValidUTF8(string(raw[:min(len(raw), 200)]), "?"), 60))
+	}
+	return given, nil
+}
+
+// read reads a request's arguments: of its body where it is a POST, else of its query, and of its path.
+func read(r *http.Request, names []string) (arguments, error) {
+	given := make(arguments)
+	if r.Method == http.MethodPost {
+		var err error
+		if given, err = body(r); err != nil {
+			return nil, err
+		}
+	} else {
+		for name, values := range r.URL.Query() {
+			given.set(name, values[0])
+		}
+	}
+	for _, name := range names {
+		given.set(name, r.PathValue(name))
+	}
+	return given, nil
+}
+
+// outcome is what a tool answered.
+type outcome struct {
+	fields any
+	fault  map[string]any // nil: it did what it should
+	notes  []string
+}
+
+// call calls a tool. The error is that of a context that has ended, or a fault.
+func (s *Server) call(ctx context.Context, name string, given arguments) (o outcome, err error) {
+	t, ok := s.tools[name]
+	if !ok {
+		return o, fault.New(fault.InvalidArgument, "/v1/openapi.json lists what there is.", "This server has no %s.", text.Shorten(name, 80))
+	}
+	request := mcp.CallToolRequest{}
+	request.Params.Name = name
+	request.Params.RawArguments, _ = json.Marshal(given) // it was parsed
+	res, err := t.Handler(ctx, request)
+	if err != nil {
+		return o, err
+	}
+	o.fields, o.fault = res.StructuredContent, tools.FaultOf(res)
+	for _, c := range res.Content {
+		if c, ok := c.(mcp.TextContent); ok && strings.HasPrefix(c.Text, "Note: ") {
+			o.notes = append(o.notes, c.Text)
+		}
+	}
+	return o, nil
+}
+
+// members are the fields of an answer, and beside them what a model would read in its text.
+func (o outcome) members() arguments {
+	members := make(arguments)
+	fields, _ := json.Marshal(o.fields) // a tool's always can be
+	_ = json.Unmarshal(fields, &members)
+	if len(o.notes) > 0 {
+		members.set("notes", o.notes)
+	}
+	if o.fault != nil {
+		members.set("fault", o.fault)
+	}
+	return members
+}
+
+// send answers with what a tool answered.
+func (s *Server) send(w http.ResponseWriter, r *http.Request, o outcome, err error, status int) {
+	switch {
+	case err != nil:
+		s.refuse(w, r, err)
+	case o.fields == nil && o.fault != nil:
+		s.write(w, r, statusOf(o.fault["code"]), o.fault)
+	default:
+		members := o.members()
+		if sandbox.Status(members.text("status")) == sandbox.Running {
+			status = http.StatusAccepted
+			w.Header().Set("Location", "/v1/runs/"+members.text("run_id"))
+		}
+		writeJSON(w, status, members)
+	}
+}

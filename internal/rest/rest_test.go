@@ -1,0 +1,525 @@
+package rest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mark3labs/mcp-go/server"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+)
+
+var update = flag.Bool("update", false, "write testdata anew")
+
+const token = "a-token-that-nobody-guesses"
+
+// fixture is the interface on a real server, with a manager whose containers are processes.
+type fixture struct {
+	*Server
+	t   *testing.T
+	url string
+}
+
+// deps are those of a server that can do everything.
+func deps(manager *sandbox.Manager) *tools.Deps {
+	return &tools.Deps{
+		Manager: manager, SoftWait: 45 * time.Second, Secrets: secrets.New(map[string]string{"KEY": "hunter22"}), Logger: slog.New(slog.DiscardHandler),
+		Packages:    &tools.Packages{Summary: "All."},
+		Databases:   &tools.Databases{Connections: sql.NewConnections([]sql.Source{{Name: "main", Dialect: sql.PostgreSQL}}, nil), InlineRows: 30, MaxRows: 1000},
+		UploadBytes: 1 << 20, DownloadBytes: 2 << 20, ArtifactBytes: 1 << 20,
+		Environments: func(context.Context) []tools.Environment { return nil },
+	}
+}
+
+func start(t *testing.T, change func(*tools.Deps)) *fixture {
+	t.Helper()
+	config := sandbox.DefaultConfig()
+	config.Engine, config.StateDir, config.Host = enginetest.New(t), t.TempDir(), "host"
+	config.Kernels = map[sandbox.Language]sandbox.KernelConfig{
+		sandbox.Python: {Image: enginetest.Image, Interpreter: "python3", Command: containers.Program("python"), Join: containers.Join()},
+	}
+	manager := sandbox.NewManager(config)
+	t.Cleanup(func() { manager.Close(context.Background()) })
+	d := deps(manager)
+	change(d)
+	f := &fixture{t: t, Server: New(Options{Deps: d, Version: "1.2.3", Logger: d.Logger})}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.url = "http://" + l.Addr().String()
+	web := httpserver.New(httpserver.Options{MCP: server.NewMCPServer("x", "1"), Token: token, Routes: f.Routes(), Open: f.Open(), Logger: d.Logger})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- web.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+func everything(*tools.Deps) {}
+
+func (f *fixture) send(ctx context.Context, method, path string, body io.Reader, headers ...string) *http.Response {
+	f.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, f.url+path, body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return response
+}
+
+// do sends a request and returns the status and the text of the answer.
+func (f *fixture) do(method, path, body string, headers ...string) (int, string) {
+	f.t.Helper()
+	response := f.send(f.t.Context(), method, path, strings.NewReader(body), headers...)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// want sends a request, and returns the members of the answer, which has to be of that status.
+func (f *fixture) want(status int, method, path, body string) (members map[string]any) {
+	f.t.Helper()
+	got, text := f.do(method, path, body)
+	if got != status {
+		f.t.Fatalf("%s %s: %d, want %d: %s", method, path, got, status, text)
+	}
+	if err := json.Unmarshal([]byte(text), &members); err != nil {
+		f.t.Fatalf("%s %s: %s", method, path, text)
+	}
+	return members
+}
+
+func TestSessionsAndRuns(t *testing.T) {
+	f := start(t, everything)
+	if made := f.want(201, "POST", "/v1/sessions", `{"session_id": "a"}`); made["session_id"] != "a" {
+		t.Errorf("made %v", made)
+	}
+	f.want(200, "POST", "/v1/sessions", `{"session_id": "a"}`)
+	other := f.want(201, "POST", "/v1/sessions", `{"limits": {"timeout_seconds": 7}}`)
+	if limits := other["own_limits"].(map[string]any); limits["timeout_seconds"] != 7.0 {
+		t.Errorf("with limits: %v", other)
+	}
+	done := f.want(200, "POST", "/v1/sessions/a/runs?wait_seconds=60", `{"code": "print('hi <', 'hunt' + 'er22')\n12345678901234567", "language": "py", "color": "red"}`)
+	if done["status"] != "completed" || done["stdout"] != "hi < [masked: KEY]\n" || done["result"] != "12345678901234567" || !strings.Contains(done["notes"].([]any)[0].(string), `ignored "color"`) {
+		t.Errorf("ran: %v", done)
+	}
+	failed := f.want(200, "POST", "/v1/sessions/a/runs?wait_seconds=60", `{"code": "1/0"}`)
+	if failed["status"] != "failed" || failed["error"].(map[string]any)["name"] != "ZeroDivisionError" {
+		t.Errorf("failed: %v", failed)
+	}
+	begun := f.want(202, "POST", "/v1/sessions/a/runs", `{"code": "import time\nprint('begun', flush=True)\ntime.sleep(600)"}`)
+	run := "/v1/runs/" + begun["run_id"].(string)
+	// A GET changes nothing, whatever it says.
+	if now := f.want(202, "GET", run+"?cancel=true", ""); now["status"] != "running" {
+		t.Errorf("it goes on: %v", now)
+	}
+	if ended := f.want(200, "POST", run+"/cancel", ""); ended["status"] != "cancelled" {
+		t.Errorf("cancelled: %v", ended)
+	}
+	f.want(200, "GET", run, "")
+	if list := f.want(200, "GET", "/v1/sessions", "")["sessions"].([]any); len(list) != 2 {
+		t.Errorf("listed: %v", list)
+	}
+	f.want(200, "DELETE", "/v1/sessions/a", "")
+	f.want(404, "GET", "/v1/sessions/a", "")
+}
+
+func TestFiles(t *testing.T) {
+	f := start(t, everything)
+	f.want(201, "PUT", "/v1/sessions/a/files/output/in%20two%25.csv", "0123456789")
+	if again := f.want(409, "PUT", "/v1/sessions/a/files/output/in%20two%25.csv", "x"); again["code"] != "file_exists" {
+		t.Errorf("again: %v", again)
+	}
+	f.want(201, "POST", "/v1/sessions/a/files", `{"filename": "b.txt", "text": "b"}`)
+	if list := f.want(200, "GET", "/v1/sessions/a/files?glob=output/*.csv", "")["artifacts"].([]any); len(list) != 1 || list[0].(map[string]any)["path"] != "output/in two%.csv" {
+		t.Errorf("listed: %v", list)
+	}
+	for name, test := range map[string]struct {
+		method, path, ranges string
+		status               int
+		want                 string
+	}{
+		"whole":            {"GET", "output/in%20two%25.csv", "", 200, "0123456789"},
+		"head":             {"HEAD", "output/in%20two%25.csv", "", 200, ""},
+		"part":             {"GET", "output/in%20two%25.csv", "bytes=2-3", 206, "23"},
+		"beyond the end":   {"GET", "output/in%20two%25.csv", "bytes=10-", 416, `"invalid_argument"`},
+		"that is not":      {"GET", "output/none", "", 404, `"not_found"`},
+		"a folder":         {"GET", "output", "", 404, `"not_found"`},
+		"outside":          {"GET", "..%2f..%2fetc%2fpasswd", "", 400, `"invalid_path"`},
+		"an upload of ..":  {"PUT", "a%2f..%2f..%2fb", "", 400, `"invalid_path"`},
+		"an odd overwrite": {"PUT", "b?overwrite=perhaps", "", 400, `"invalid_argument"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, text := f.do(test.method, "/v1/sessions/a/files/"+test.path, "", "Range", test.ranges)
+			if status != test.status || !strings.Contains(text, test.want) {
+				t.Errorf("got %d %s", status, text)
+			}
+		})
+	}
+	if status, text := f.do("PUT", "/v1/sessions/a/files/large", strings.Repeat("x", 2<<20+1)); status != 413 || !strings.Contains(text, `"upload_too_large"`) {
+		t.Errorf("too large: %d %s", status, text)
+	}
+	if status, text := f.do("GET", "/v1/sessions/nobody/files/x", ""); status != 404 || !strings.Contains(text, `"session_not_found"`) {
+		t.Errorf("of no session: %d %s", status, text)
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	f := start(t, everything)
+	f.want(201, "POST", "/v1/sessions", `{"session_id": "a"}`)
+	for name, test := range map[string]struct {
+		method, path, body string
+		status             int
+		want               string
+	}{
+		"unknown session":          {"GET", "/v1/sessions/nobody", "", 404, `"session_not_found"`},
+		"close of an unknown one":  {"DELETE", "/v1/sessions/nobody", "", 404, `"session_not_found"`},
+		"bad session":              {"POST", "/v1/sessions/%2e%2e%2fx/runs", `{"code": "1"}`, 400, `"invalid_session_id"`},
+		"bad name of a new one":    {"POST", "/v1/sessions", `{"session_id": "a b"}`, 400, `"invalid_session_id"`},
+		"negative limit":           {"POST", "/v1/sessions", `{"limits": {"cpus": -1}}`, 400, "cpus is -1"},
+		"wrong type of a limit":    {"POST", "/v1/sessions", `{"limits": {"cpus": "many"}}`, 400, `limits.cpus`},
+		"no language":              {"POST", "/v1/sessions/a/runs", `{"code": "1", "language": "cobol"}`, 400, `language \"cobol\"`},
+		"one that is off":          {"POST", "/v1/sessions/a/runs", `{"code": "1", "language": "javascript"}`, 400, `There are: python`},
+		"half a body":              {"POST", "/v1/sessions/a/runs", `{"code": `, 400, `begins with \"{\\\"code`},
+		"a list":                   {"POST", "/v1/sessions/a/runs", `[1]`, 400, `"invalid_argument"`},
+		"null":                     {"POST", "/v1/sessions/a/runs", `null`, 400, `"invalid_argument"`},
+		"no body":                  {"POST", "/v1/sessions/a/runs", ``, 400, `code is missing`},
+		"wrong type":               {"POST", "/v1/sessions/a/runs", `{"code": 5}`, 400, `code is the number 5`},
+		"odd wait":                 {"POST", "/v1/sessions/a/runs?wait_seconds=long", `{"code": "1"}`, 400, `wait_seconds is \"long\"`},
+		"negative wait":            {"GET", "/v1/runs/x?wait_seconds=-1", ``, 400, `wait_seconds is \"-1\"`},
+		"no such run":              {"GET", "/v1/runs/x", ``, 404, `"run_not_found"`},
+		"no output":                {"GET", "/v1/runs/x/output", ``, 404, `"run_not_found"`},
+		"odd glob":                 {"GET", "/v1/sessions/a/files?glob=%5B", ``, 400, `"invalid_argument"`},
+		"no such database":         {"POST", "/v1/sessions/a/sql", `{"query": "SELECT 1", "connection": "none"}`, 404, `"connection_not_found"`},
+		"no packages":              {"POST", "/v1/sessions/a/packages", `{"language": "python", "packages": []}`, 400, `packages is empty`},
+		"code that is too large":   {"POST", "/v1/sessions/a/runs", `{"code": "` + strings.Repeat("#", 200_000) + `"}`, 413, `"code_too_large"`},
+		"method":                   {"PATCH", "/v1/sessions", ``, 405, `Use GET or POST`},
+		"path":                     {"GET", "/v1/else", ``, 404, `"not_found"`},
+		"mounts":                   {"POST", "/sessions", `{"execution_options": {"mount_points": [{"host_path": "/"}]}}`, 400, `"status":"error"`},
+		"memory":                   {"POST", "/sessions", `{"execution_options": {"memory_limit": "much"}}`, 400, `memory_limit is \"much\"`},
+		"processors":               {"POST", "/sessions", `{"execution_options": {"cpu_limit": "NaN"}}`, 400, `cpu_limit is \"NaN\"`},
+		"a variable without name":  {"POST", "/sessions", `{"execution_options": {"environment_variables": {"": "x"}}}`, 400, `could not be prepared`},
+		"execution in no session":  {"POST", "/execute", `{"code": "1"}`, 400, `session_id is missing`},
+		"execution in unknown one": {"POST", "/execute", `{"code": "1", "session_id": "nobody"}`, 404, `"status":"error"`},
+		"execution of nothing":     {"POST", "/execute", `{"session_id": "a"}`, 400, `The code is empty`},
+		"status of nothing":        {"GET", "/execute/x/status", ``, 404, `"run_not_found"`},
+		"results of nothing":       {"GET", "/execute/x/results", ``, 404, `"run_not_found"`},
+		"clean-up of nothing":      {"DELETE", "/sessions/nobody", ``, 404, `"session_not_found"`},
+		"another method of theirs": {"GET", "/execute", ``, 405, `Use POST`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, text := f.do(test.method, test.path, test.body)
+			var refusal struct{ Code, Message, Hint string }
+			if err := json.Unmarshal([]byte(text), &refusal); err != nil || refusal.Code == "" || refusal.Message == "" || refusal.Hint == "" {
+				t.Errorf("%v: %s", err, text)
+			}
+			if status != test.status || !strings.Contains(text, test.want) {
+				t.Errorf("got %d %s", status, text)
+			}
+		})
+	}
+	// What could not be prepared is not left behind.
+	if list := f.want(200, "GET", "/v1/sessions", "")["sessions"].([]any); len(list) != 1 {
+		t.Errorf("there are %v", list)
+	}
+}
+
+func TestTooLargeABodyIsRefusedInTheSameWords(t *testing.T) {
+	f := start(t, everything)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/v1/sessions/a/runs", bytes.NewReader(make([]byte, 73<<20)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Expect", "100-continue")
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, _ := io.ReadAll(response.Body)
+	if response.StatusCode != http.StatusRequestEntityTooLarge || !strings.Contains(string(text), `"upload_too_large"`) {
+		t.Errorf("got %d %s", response.StatusCode, text)
+	}
+}
+
+func TestWhoMayAsk(t *testing.T) {
+	f := start(t, everything)
+	for path, want := range map[string]int{
+		"/v1/sessions": 401, "/v1/openapi.json": 401, "/v1/else": 401, "/sessions": 401, "/execute/x/status": 401, "/v1/docs": 200,
+	} {
+		if status, _ := f.do("GET", path, "", "Authorization", ""); status != want {
+			t.Errorf("%s: %d, want %d", path, status, want)
+		}
+		if status, _ := f.do("GET", path, "", "Origin", "https://elsewhere.example"); status != 403 {
+			t.Errorf("%s for a foreign page: %d", path, status)
+		}
+	}
+}
+
+// events reads a stream to its end, as event and data.
+func eventsOf(t *testing.T, from io.Reader) (list [][2]string) {
+	t.Helper()
+	lines := bufio.NewScanner(from)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+			list = append(list, [2]string{name})
+		} else if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			list[len(list)-1][1] = data
+		}
+	}
+	return list
+}
+
+func TestOutputComesAsItIsPrinted(t *testing.T) {
+	f := start(t, everything)
+	begun := f.want(202, "POST", "/v1/sessions/a/runs", `{"code": "print('é1', flush=True)\nimport os, time\nwhile not os.path.exists('go'): time.sleep(.01)\nprint('2')\n3"}`)
+	response := f.send(t.Context(), "GET", "/v1/runs/"+begun["run_id"].(string)+"/output", nil)
+	defer response.Body.Close()
+	if kind := response.Header.Get("Content-Type"); kind != "text/event-stream" {
+		t.Fatalf("it is %s", kind)
+	}
+	first := make([]byte, 1<<10)
+	n, err := response.Body.Read(first) // it came while the code runs
+	if err != nil || !strings.Contains(string(first[:n]), `{"stream":"stdout","text":"é1\n"}`) {
+		t.Fatalf("%q, %v", first[:n], err)
+	}
+	f.want(201, "PUT", "/v1/sessions/a/files/go", "x")
+	rest := eventsOf(t, response.Body)
+	if len(rest) != 2 || rest[0] != [2]string{"output", `{"stream":"stdout","text":"2\n"}`} || rest[1][0] != "result" || !strings.Contains(rest[1][1], `"result":"3"`) {
+		t.Errorf("then %q", rest)
+	}
+}
+
+func TestAFollowerThatGoesAwayEndsNothingElse(t *testing.T) {
+	f := start(t, everything)
+	begun := f.want(202, "POST", "/v1/sessions/a/runs", `{"code": "import time\ntime.sleep(600)"}`)
+	run := "/v1/runs/" + begun["run_id"].(string)
+	ctx, leave := context.WithCancel(t.Context())
+	response := f.send(ctx, "GET", run+"/output", nil)
+	if len(f.followers) != 1 {
+		t.Errorf("%d follow", len(f.followers))
+	}
+	leave()
+	response.Body.Close()
+	f.followers <- struct{}{}
+	for len(f.followers) > 1 { // the test's own timeout is the bound
+		time.Sleep(time.Millisecond)
+	}
+	if now := f.want(202, "GET", run, ""); now["status"] != "running" {
+		t.Errorf("the run is %v", now)
+	}
+	for len(f.followers) < maxFollowers {
+		f.followers <- struct{}{}
+	}
+	if refused := f.want(503, "GET", run+"/output", ""); refused["code"] != "session_busy" {
+		t.Errorf("got %v", refused)
+	}
+	f.want(200, "POST", run+"/cancel", "")
+}
+
+func TestPrintedTextsAreSentOnce(t *testing.T) {
+	for name, test := range map[string]struct {
+		looks []sandbox.Stream
+		want  string
+	}{
+		"whole":                              {[]sandbox.Stream{{Head: "ab", Bytes: 2}, {Head: "ab", Bytes: 2}, {Head: "abcd", Bytes: 4}}, "ab|cd"},
+		"a character that comes in parts":    {[]sandbox.Stream{{Head: "a\ufffd", Bytes: 2}, {Head: "aé", Bytes: 3}}, "a\ufffd|é"},
+		"a secret that is masked once whole": {[]sandbox.Stream{{Head: "key=hun", Bytes: 7}, {Head: "key=[masked: KEY]!", Bytes: 13}}, "key=hun|[masked: KEY]!"},
+		"that was cut at once":               {[]sandbox.Stream{{Head: "aa", Tail: "zz", Bytes: 10, OmittedBytes: 6}}, "aa|6:zz"},
+		"that is cut then": {[]sandbox.Stream{{Head: "aabb", Bytes: 4}, {Head: "aa", Tail: "yz", Bytes: 7, OmittedBytes: 3}, {Head: "aa", Tail: "z!", Bytes: 8, OmittedBytes: 4},
+			{Head: "aa", Tail: "89", Bytes: 20, OmittedBytes: 16}}, "aabb|1:yz|!|10:89"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			e := &events{ok: true, w: nowhere{func(text string) {
+				var event outputEvent
+				_, data, _ := strings.Cut(text, "data: ")
+				if err := json.Unmarshal([]byte(data), &event); err != nil {
+					t.Error(err)
+				}
+				if event.OmittedBytes > 0 {
+					event.Text = string(rune('0' + event.OmittedBytes/10))[:1] + string(rune('0'+event.OmittedBytes%10)) + ":" + event.Text
+					event.Text = strings.TrimLeft(event.Text, "0")
+				}
+				got = append(got, event.Text)
+			}}}
+			e.control = http.NewResponseController(e.w)
+			var p printed
+			for _, look := range test.looks {
+				p.follow(e, "stdout", look)
+			}
+			if strings.Join(got, "|") != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// nowhere is a client that tells what it was sent.
+type nowhere struct{ take func(string) }
+
+func (nowhere) Header() http.Header           { return http.Header{} }
+func (nowhere) WriteHeader(int)               {}
+func (n nowhere) Write(b []byte) (int, error) { n.take(string(b)); return len(b), nil }
+func (nowhere) FlushError() error             { return nil }
+
+func TestTheOtherSystemsShapes(t *testing.T) {
+	f := start(t, everything)
+	made := f.want(200, "POST", "/sessions", `{"dependencies": [], "execution_options": {"timeout": 300, "memory_limit": "512M", "cpu_limit": "1", "environment_variables": {"A": "b\"'\\c"}}}`)
+	session := made["session_id"].(string)
+	if made["status"] != "created" || made["created_at"] == "" {
+		t.Errorf("made %v", made)
+	}
+	begun := f.want(200, "POST", "/execute", `{"code": "import os\nprint(os.environ['A'])\n[n for n in dir() if 'json' in n]", "session_id": "`+session+`", "disable_validation": ["x"]}`)
+	if begun["status"] != "created" || len(begun) != 3 {
+		t.Errorf("begun %v", begun)
+	}
+	id := begun["request_id"].(string)
+	f.want(200, "GET", "/v1/runs/"+id+"?wait_seconds=60", "")
+	status := f.want(200, "GET", "/execute/"+id+"/status", "")
+	if status["status"] != "completed" || status["completed_at"] == nil || status["created_at"] != begun["created_at"] || status["request_id"] != id {
+		t.Errorf("status %v", status)
+	}
+	_, results := f.do("GET", "/execute/"+id+"/results", "")
+	if !strings.HasPrefix(results, `{"status":"completed","output":[{"type":"stream","content":"b\"'\\c\n"},{"type":"result","content":"[]"}],"error":null,"files":[],"completed_at":"`) {
+		t.Errorf("results %s", results)
+	}
+	id = f.want(200, "POST", "/execute", `{"code": "1/0", "session_id": "`+session+`"}`)["request_id"].(string)
+	f.want(200, "GET", "/v1/runs/"+id+"?wait_seconds=60", "")
+	failed := f.want(200, "GET", "/execute/"+id+"/results", "")["error"].(map[string]any)
+	if failed["ename"] != "ZeroDivisionError" || failed["evalue"] != "division by zero" || len(failed["traceback"].([]any)) < 2 {
+		t.Errorf("failed %v", failed)
+	}
+	id = f.want(200, "POST", "/execute", `{"code": "import time; time.sleep(600)", "session_id": "`+session+`"}`)["request_id"].(string)
+	if now := f.want(200, "GET", "/execute/"+id+"/results", ""); now["status"] != "running" || now["completed_at"] != nil {
+		t.Errorf("running %v", now)
+	}
+	if closed := f.want(200, "DELETE", "/sessions/"+session, ""); len(closed) != 1 || closed["status"] != "cleaned up" {
+		t.Errorf("closed %v", closed)
+	}
+}
+
+func TestToolsThatAreOffAreNotServed(t *testing.T) {
+	f := start(t, func(d *tools.Deps) { d.Disable = []string{"read_artifact", "upload_file", "list_sessions"} })
+	for _, request := range []string{"GET /v1/sessions/a/files/x", "PUT /v1/sessions/a/files/x", "POST /v1/sessions/a/files", "GET /v1/sessions"} {
+		method, path, _ := strings.Cut(request, " ")
+		if status, _ := f.do(method, path, "{}"); status != 404 && status != 405 {
+			t.Errorf("%s: %d", request, status)
+		}
+	}
+	if _, text := f.do("GET", "/v1/openapi.json", ""); strings.Contains(text, "files/{path}") || !strings.Contains(text, "/v1/runs/{run_id}") {
+		t.Errorf("the document has %s", text)
+	}
+}
+
+// The document is reviewed like code, and what it refers to is there.
+func TestTheDocument(t *testing.T) {
+	f := start(t, everything)
+	_, text := f.do("GET", "/v1/openapi.json", "")
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, []byte(text), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	const golden = "testdata/openapi.json"
+	if *update {
+		if err := os.WriteFile(golden, indented.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(golden); err != nil || !bytes.Equal(want, indented.Bytes()) {
+		t.Errorf("%v; it is not %s: look at what -update makes of it", err, golden)
+	}
+	var document struct {
+		OpenAPI string
+		Info    struct{ Title, Version string }
+		Paths   map[string]map[string]struct {
+			OperationID string
+			Summary     string
+			Tags        []string
+			Parameters  []struct {
+				Name, In string
+				Required bool
+				Schema   map[string]any
+			}
+			RequestBody map[string]any
+			Responses   map[string]map[string]any
+		}
+		Components map[string]map[string]any
+	}
+	if err := json.Unmarshal([]byte(text), &document); err != nil {
+		t.Fatal(err)
+	}
+	if document.OpenAPI != "3.1.0" || document.Info.Title == "" || document.Info.Version != "1.2.3" {
+		t.Errorf("it is %s of %+v", document.OpenAPI, document.Info)
+	}
+	for _, found := range regexp.MustCompile(`"\$ref":"([^"]+)"`).FindAllStringSubmatch(text, -1) {
+		parts := strings.Split(found[1], "/")
+		if len(parts) != 4 || document.Components[parts[2]][parts[3]] == nil {
+			t.Errorf("there is no %s", found[1])
+		}
+	}
+	ids := make(map[string]bool)
+	for path, operations := range document.Paths {
+		for method, o := range operations {
+			if ids[o.OperationID] || o.Summary == "" || len(o.Tags) != 1 || len(o.Responses) < 2 || (method == "post" || method == "put") != (o.RequestBody != nil) {
+				t.Errorf("%s %s: %+v", method, path, o)
+			}
+			ids[o.OperationID] = true
+			var inPath, declared []string
+			for _, found := range wildcard.FindAllStringSubmatch(path, -1) {
+				inPath = append(inPath, found[1])
+			}
+			for _, p := range o.Parameters {
+				if p.In == "path" && p.Required {
+					declared = append(declared, p.Name)
+				}
+				if p.Schema == nil {
+					t.Errorf("%s %s: %s has no schema", method, path, p.Name)
+				}
+			}
+			if !slices.Equal(inPath, declared) {
+				t.Errorf("%s %s: parameters %v", method, path, declared)
+			}
+		}
+	}
+	if len(ids) != len(table()) {
+		t.Errorf("%d of %d routes are in it", len(ids), len(table()))
+	}
+}
