@@ -29,13 +29,30 @@ type HistoryEntry struct {
 
 func (e *HistoryEntry) over() bool { return e.Result != nil || e.Error != nil }
 
+// Status is what is known of the run: running also where its server was killed, or the code of its Error.
+func (e *HistoryEntry) Status() string {
+	switch {
+	case e.Result != nil:
+		return string(e.Result.Status)
+	case e.Error != nil:
+		return string(e.Error.Code)
+	}
+	return string(Running)
+}
+
 // ReadHistory returns what ran in a session, in the order of the calls, and nothing for a session
 // that has no history. It takes no lock: the session may be open in any server.
 func ReadHistory(stateDir, id string) ([]HistoryEntry, error) {
+	return SelectHistory(stateDir, id, func(string, bool) bool { return true })
+}
+
+// SelectHistory is ReadHistory for the runs that are wanted, by their ids and whether they are over. Others are not read,
+// so it costs little to ask often.
+func SelectHistory(stateDir, id string, wanted func(runID string, over bool) bool) ([]HistoryEntry, error) {
 	if err := CheckSessionID(id); err != nil {
 		return nil, err
 	}
-	runs, err := history.Read(state.Folder(stateDir, id))
+	runs, err := history.Select(state.Folder(stateDir, id), wanted)
 	return entriesOf(runs, id), err
 }
 

@@ -151,7 +151,7 @@ type historyFields struct {
 func writeSession(w io.Writer, info sandbox.SessionInfo, runs []sandbox.HistoryEntry) error {
 	last := []historyFields{}
 	for _, r := range lastOf(runs) {
-		f := historyFields{RunID: r.RunID, Language: r.Language, Status: statusOf(r), Started: r.Started.UTC(), Code: r.Code}
+		f := historyFields{RunID: r.RunID, Language: r.Language, Status: r.Status(), Started: r.Started.UTC(), Code: r.Code}
 		if r.Result != nil {
 			f.DurationMS = float64(r.Result.Duration.Microseconds()) / 1000
 		}
@@ -166,16 +166,6 @@ func writeSession(w io.Writer, info sandbox.SessionInfo, runs []sandbox.HistoryE
 
 func lastOf(runs []sandbox.HistoryEntry) []sandbox.HistoryEntry {
 	return runs[max(0, len(runs)-shownRuns):]
-}
-
-func statusOf(run sandbox.HistoryEntry) string {
-	switch {
-	case run.Result != nil:
-		return string(run.Result.Status)
-	case run.Error != nil:
-		return string(run.Error.Code)
-	}
-	return string(sandbox.Running)
 }
 
 func describe(w io.Writer, info sandbox.SessionInfo, runs []sandbox.HistoryEntry) error {
@@ -198,7 +188,7 @@ func describe(w io.Writer, info sandbox.SessionInfo, runs []sandbox.HistoryEntry
 	table = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "RUN\tSTARTED\tLANGUAGE\tSTATUS\tCODE")
 	for _, r := range lastOf(runs) {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", r.RunID, r.Started.Local().Format(time.DateTime), printable(string(r.Language)), printable(statusOf(r)), printable(r.Code))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", r.RunID, r.Started.Local().Format(time.DateTime), printable(string(r.Language)), printable(r.Status()), printable(r.Code))
 	}
 	return table.Flush()
 }

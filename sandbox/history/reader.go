@@ -68,12 +68,12 @@ func list(dir string) ([]file, error) {
 
 // Read returns what ran in the session whose folder this is, in the order of the calls; nothing where there is no history.
 func Read(folder string) ([]Run, error) {
-	return read(folder, func(string, bool) bool { return true })
+	return Select(folder, func(string, bool) bool { return true })
 }
 
 // Find returns one run; nil where it is not in the history.
 func Find(folder, runID string) (*Run, error) {
-	runs, err := read(folder, func(id string, _ bool) bool { return id == runID })
+	runs, err := Select(folder, func(id string, _ bool) bool { return id == runID })
 	if len(runs) == 0 {
 		return nil, err
 	}
@@ -85,12 +85,13 @@ const maxUnfinished = 256
 
 // Unfinished returns the newest runs that have no end.
 func Unfinished(folder string) ([]Run, error) {
-	runs, err := read(folder, func(_ string, over bool) bool { return !over })
+	runs, err := Select(folder, func(_ string, over bool) bool { return !over })
 	return runs[max(0, len(runs)-maxUnfinished):], err
 }
 
-// read returns the runs that are wanted, by their ids and whether they are over.
-func read(folder string, wanted func(runID string, over bool) bool) (runs []Run, err error) {
+// Select is Read for the runs that are wanted, by their ids and whether they are over. The files of others are not read, so
+// a wanted that notes what it is asked, and wants nothing, lists a history.
+func Select(folder string, wanted func(runID string, over bool) bool) (runs []Run, err error) {
 	old, oldErr := readOld(folder) // first: its runs become files
 	dir := filepath.Join(folder, runsFolder)
 	files, err := list(dir)
