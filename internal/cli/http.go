@@ -21,8 +21,10 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/spf13/pflag"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/webui"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
@@ -246,7 +248,7 @@ func (w *web) announce(where string, local bool, log *slog.Logger) {
 	if w.listener.Addr().Network() == "tcp" {
 		at = w.scheme() + "://" + w.listener.Addr().String()
 	}
-	log.Info("serving MCP over HTTP", "url", at+httpserver.Path, "token_in", cmp.Or(where, "none is asked for"))
+	log.Info("serving MCP over HTTP", "url", at+httpserver.Path, "page", at+"/", "token_in", cmp.Or(where, "none is asked for"))
 	if !local && w.options.Certificate == nil {
 		log.Warn("the token and all that is said cross the network unencrypted; set --tls-cert and --tls-key, or have a proxy in front that does")
 	}
@@ -274,6 +276,22 @@ func listenSocket(path string) (net.Listener, error) {
 
 // isGone is sandbox.Config.Gone.
 func (w *web) isGone(id string) bool { return w.server.Gone(sandbox.ClientOf(id)) }
+
+// showPage serves the page for a person at /, until ctx ends.
+func (w *web) showPage(ctx context.Context, manager *sandbox.Manager, links *filelinks.Links, network *netlog.Log) {
+	o := webui.Options{
+		Sandbox: manager, Network: network, Token: w.options.Token, NoAuth: w.options.Token == "",
+		Ending: ctx, Logger: w.options.Logger,
+	}
+	if links != nil {
+		o.FileLink = links.Download
+	}
+	page := webui.New(o)
+	if w.options.Open == nil {
+		w.options.Open = make(map[string]http.Handler)
+	}
+	w.options.Open["/{$}"], w.options.Open[webui.Prefix] = page, page
+}
 
 // prepare makes the server for the manager's sessions. A client's calls go to a session of its own, which ends with it.
 func (w *web) prepare(ctx context.Context, m *server.MCPServer, deps *tools.Deps, maxAnswer int) {

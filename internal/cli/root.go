@@ -80,7 +80,7 @@ Exit status: 0 it worked, 1 it failed, 2 wrong use.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	settings.bind(root.PersistentFlags())
 	settings.bindForeignFlags(root.PersistentFlags())
-	root.AddCommand(serveCommand(settings), setupCommand(settings), doctorCommand(settings), selftestCommand(settings), runCommand(settings), installCommand(), uninstallCommand(), gcCommand(settings), sessionsCommand(settings), versionCommand())
+	root.AddCommand(serveCommand(settings), setupCommand(settings), doctorCommand(settings), selftestCommand(settings), runCommand(settings), installCommand(), uninstallCommand(), gcCommand(settings), sessionsCommand(settings), uiCommand(settings), versionCommand())
 	return root
 }
 

@@ -111,6 +111,7 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	mcpServer, deps := settings.mcpServer(manager, engine, mask, databases, links, way, log)
 	maxAnswer := max(rpc.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(settings.ArtifactReadLimit))+64<<10)
 	if web != nil {
+		web.showPage(ctx, manager, links, way.log)
 		web.prepare(context.WithoutCancel(ctx), mcpServer, deps, maxAnswer)
 	}
 	manager.Prewarm()

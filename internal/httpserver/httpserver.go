@@ -71,6 +71,7 @@ const (
 
 // Options says what is served, and to whom.
 type Options struct {
+	// MCP is served at Path; nil: there is only what Open has.
 	MCP *server.MCPServer
 	// Token is what clients have to show; empty: nothing.
 	Token string
@@ -125,7 +126,9 @@ func New(o Options) *Server {
 	}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.ending, s.end = context.WithCancel(context.Background())
-	o.MCP.Use(rpc.RestoreArguments)
+	if o.MCP != nil {
+		o.MCP.Use(rpc.RestoreArguments)
+	}
 	return s
 }
 
@@ -184,20 +187,24 @@ func finished(web *http.Server, within time.Duration) bool {
 // handler is everything that is served, behind what guards it.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc(metadataPath, s.guard.metadata)
-	mux.HandleFunc(metadataPath+Path, s.guard.metadata)
-	mcp := s.guard.authenticated(http.HandlerFunc(s.serveMCP))
-	mux.Handle(Path, mcp)
-	mux.Handle(Path+"/{$}", mcp)
+	if s.opts.MCP != nil {
+		mux.HandleFunc(metadataPath, s.guard.metadata)
+		mux.HandleFunc(metadataPath+Path, s.guard.metadata)
+		mcp := s.guard.authenticated(http.HandlerFunc(s.serveMCP))
+		mux.Handle(Path, mcp)
+		mux.Handle(Path+"/{$}", mcp)
+	}
 	for pattern, handler := range s.opts.Routes {
 		mux.Handle(pattern, s.guard.authenticated(s.bounded(handler)))
 	}
 	for pattern, handler := range s.opts.Open {
 		mux.Handle(pattern, handler)
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		refuse(w, http.StatusNotFound, "there is nothing here; MCP is served at "+Path)
-	})
+	nothing := "there is nothing here"
+	if s.opts.MCP != nil {
+		nothing += "; MCP is served at " + Path
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { refuse(w, http.StatusNotFound, nothing) })
 	return s.guard.admitted(mux)
 }
 

@@ -1,0 +1,161 @@
+package webui
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// linkTime is how long a link is good for, where nobody uses it.
+	linkTime = 10 * time.Minute
+	// loginTime is how long a browser is let in by its cookie, which it may forget before.
+	loginTime = 12 * time.Hour
+	// maxKeys bounds the links, and the cookies, that are good at once; the one that ends first makes room.
+	maxKeys = 100
+	maxForm = 8 << 10
+)
+
+// keys are secrets that are good for a time, by their sums, so that looking one up tells nothing of the others.
+type keys struct {
+	mu   sync.Mutex
+	ends map[[sha256.Size]byte]time.Time
+}
+
+// add makes a key.
+func (k *keys) add(lasts time.Duration) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ends == nil {
+		k.ends = make(map[[sha256.Size]byte]time.Time)
+	}
+	if len(k.ends) >= maxKeys {
+		var first [sha256.Size]byte
+		for sum, end := range k.ends {
+			if k.ends[first].IsZero() || end.Before(k.ends[first]) {
+				first = sum
+			}
+		}
+		delete(k.ends, first)
+	}
+	key := rand.Text() + rand.Text()
+	k.ends[sha256.Sum256([]byte(key))] = time.Now().Add(lasts)
+	return key
+}
+
+func (k *keys) has(key string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return time.Now().Before(k.ends[sha256.Sum256([]byte(key))])
+}
+
+// take reports whether the key is good, which it is not any more then.
+func (k *keys) take(key string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	sum := sha256.Sum256([]byte(key))
+	end := k.ends[sum]
+	delete(k.ends, sum)
+	return time.Now().Before(end)
+}
+
+// visitors are those who may see the page.
+type visitors struct {
+	everybody     bool
+	token         *[sha256.Size]byte // nil: there is none
+	links, logins *keys
+}
+
+func newVisitors(o Options) visitors {
+	v := visitors{everybody: o.NoAuth, links: &keys{}, logins: &keys{}}
+	if o.Token != "" {
+		sum := sha256.Sum256([]byte(o.Token))
+		v.token = &sum
+	}
+	return v
+}
+
+// cookieName is another for each port: browsers send a machine's cookies to all of its ports, where others would
+// overwrite this one.
+func cookieName(r *http.Request) string {
+	_, port, _ := net.SplitHostPort(r.Host)
+	return "code_sandbox_" + port
+}
+
+func cookieOf(r *http.Request) string {
+	cookie, err := r.Cookie(cookieName(r))
+	if err != nil {
+		return ""
+	}
+	return cookie.Value
+}
+
+func (v *visitors) isKnown(r *http.Request) bool { return v.everybody || v.logins.has(cookieOf(r)) }
+
+// isToken compares in a time that tells nothing of the token, nor of its length.
+func (v *visitors) isToken(given string) bool {
+	sum := sha256.Sum256([]byte(strings.TrimSpace(given)))
+	return v.token != nil && subtle.ConstantTimeCompare(sum[:], v.token[:]) == 1
+}
+
+// letIn makes the browser one that is known. Its next page is one that it asks for from here: to a request that another
+// site led to, browsers do not add the cookie, however it is redirected.
+func (v *visitors) letIn(w http.ResponseWriter, r *http.Request) {
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure is where the page is
+		Name: cookieName(r), Value: v.logins.add(loginTime), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		// Behind a proxy that speaks TLS, the origin alone tells of it.
+		Secure: r.TLS != nil || strings.HasPrefix(r.Header.Get("Origin"), "https://"),
+	})
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write([]byte(`<!doctype html><html lang="en"><meta http-equiv="refresh" content="0;url=/"><title>Code sandbox</title><a href="/">Go on</a>`))
+}
+
+// Link returns the path of a link that lets the first one in who opens it within ten minutes.
+func (h *Handler) Link() string { return Prefix + "enter?key=" + h.visitors.links.add(linkTime) }
+
+func (h *Handler) enter(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet { // HEAD: somebody looks whether the link is there
+		return
+	}
+	if !h.visitors.links.take(r.URL.Query().Get("key")) {
+		h.askForToken(w, http.StatusForbidden, "This link has been used before, or has expired.")
+		return
+	}
+	h.visitors.letIn(w, r)
+}
+
+func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if !h.visitors.isToken(r.PostFormValue("token")) {
+		h.askForToken(w, http.StatusForbidden, "That is not the token.")
+		return
+	}
+	h.visitors.letIn(w, r)
+}
+
+func (h *Handler) logout(w http.ResponseWriter, r *http.Request) {
+	h.visitors.logins.take(cookieOf(r))
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+// ownHeader is sent by the page's script, and by no form or link of another page.
+const ownHeader = "X-Sandbox-Page"
+
+// known serves those who may see the page, when it is the page that asks.
+func (h *Handler) known(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch site := r.Header.Get("Sec-Fetch-Site"); {
+		case site != "" && site != "same-origin" && site != "none", r.Method == http.MethodPost && r.Header.Get(ownHeader) == "":
+			http.Error(w, "this did not come from the page", http.StatusForbidden)
+		case !h.visitors.isKnown(r):
+			http.Error(w, "open / first", http.StatusUnauthorized)
+		default:
+			serve(w, r)
+		}
+	}
+}
