@@ -48,6 +48,7 @@ func (m *Manager) Upload(ctx context.Context, u Upload) (File, string, error) {
 		return err
 	})
 	m.sweepOnce(nil)
+	m.config.countBytes(In, file.SizeBytes)
 	return file, s.id, err
 }
 

@@ -312,7 +312,9 @@ type FileReader struct {
 	file    File
 	end     ReadEnd
 	err     error
-	done    func() // may be nil
+	done    func()      // may be nil
+	count   func(int64) // is called with the bytes that were read; may be nil
+	read    int64
 	session string // its id
 	// explain puts an error of the stream into words; may be nil.
 	explain func(context.Context, error) error
@@ -340,6 +342,7 @@ func (r *FileReader) Read(b []byte) (n int, err error) {
 		}
 		return err
 	})
+	r.read += int64(n)
 	if ended && err == nil {
 		var a filewire.Answer
 		if a, err = s.answer(); err == nil {
@@ -361,6 +364,10 @@ func (r *FileReader) Close() error {
 	if r.done != nil {
 		r.done()
 		r.done = nil
+	}
+	if r.count != nil {
+		r.count(r.read)
+		r.count = nil
 	}
 	return nil
 }

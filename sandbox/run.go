@@ -22,6 +22,8 @@ type RunOptions struct {
 	Fresh     bool          // in an interpreter of its own, which ends with the run
 	// Unlisted: the code is the server's own, and is not written to the history.
 	Unlisted bool
+	// Caller is on whose behalf it runs, for Config.Watcher: its values count, and not its end. May be nil.
+	Caller context.Context
 }
 
 // Progress is how far a run has come.
@@ -55,7 +57,8 @@ type Run struct {
 	ctx        context.Context // ends with an interrupt, or with the session
 	cancel     context.CancelCauseFunc
 	done       chan struct{}
-	moved      chan struct{} // has room for one: something new in progress
+	watched    func(*Result, error) // of the watcher; may be nil
+	moved      chan struct{}        // has room for one: something new in progress
 
 	kernel atomic.Pointer[kernel] // while it runs
 
@@ -256,6 +259,9 @@ func (r *Run) finish(res *Result, err error, record func(*Result, error)) {
 		r.ended = time.Now()
 		if record != nil {
 			record(r.result, r.err)
+		}
+		if r.watched != nil {
+			r.watched(r.result, r.err)
 		}
 		close(r.done)
 	}

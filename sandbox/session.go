@@ -183,6 +183,7 @@ func (s *session) launch(id string, options RunOptions) (*Run, error) {
 	if !options.Fresh {
 		turn = s.slots[options.Language].enqueue()
 	}
+	s.config.watchRun(run)
 	s.remember(run)
 	s.active++
 	s.touch()

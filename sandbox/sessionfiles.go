@@ -39,6 +39,7 @@ func (s *session) openFile(ctx context.Context, path string, o ReadOptions) (*Fi
 		return nil, err
 	}
 	r.done, r.explain, r.session = done, s.filesFault, s.id
+	r.count = func(n int64) { s.config.countBytes(Out, n) }
 	return r, nil
 }
 

@@ -89,7 +89,7 @@ func (s *session) warm(language Language) {
 	s.mu.Unlock()
 	defer turn.leave()
 	if _, err := s.kernel(l, l.noteLater, true); err != nil {
-		s.config.Logger.Warn("prewarm", "language", language, "error", err, "cause", errors.Unwrap(err))
+		s.config.Logger.Warn("prewarm", "session", s.id, "language", language, "error", err, "cause", errors.Unwrap(err))
 	}
 }
 

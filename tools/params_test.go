@@ -99,7 +99,7 @@ func TestWhatAClientAddsIsIgnoredWithANote(t *testing.T) {
 		"lines":         {map[string]any{"code": "1", "a\nb": 1.0}, `"a\nb"`},
 		"very many":     {many, "and 95 more"},
 	} {
-		res, err := wrapDeps().wrap(tool{handle: func(_ context.Context, p *params) (*render.Answer, error) {
+		res, err := wrapDeps(t).wrap(tool{handle: func(_ context.Context, p *params) (*render.Answer, error) {
 			_, _ = p.required("code"), p.flag("fresh")
 			return &render.Answer{Content: []mcp.Content{mcp.NewTextContent("done")}}, p.check()
 		}})(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: test.given}})
@@ -117,7 +117,7 @@ func TestWhatAClientAddsIsIgnoredWithANote(t *testing.T) {
 }
 
 func TestAFaultNamesWhatWasIgnored(t *testing.T) {
-	res, _ := wrapDeps().wrap(tool{handle: func(_ context.Context, p *params) (*render.Answer, error) {
+	res, _ := wrapDeps(t).wrap(tool{handle: func(_ context.Context, p *params) (*render.Answer, error) {
 		p.required("code")
 		return nil, p.check()
 	}})(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: map[string]any{"script": "1"}}})

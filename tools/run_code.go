@@ -116,7 +116,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
 			options := sandbox.RunOptions{
 				Language: language.Language, Code: p.required("code"), SessionID: p.session(),
-				Timeout: p.seconds("timeout_seconds"), Limits: p.limits("limits"), Fresh: p.flag("fresh"),
+				Timeout: p.seconds("timeout_seconds"), Limits: p.limits("limits"), Fresh: p.flag("fresh"), Caller: ctx,
 			}
 			var missing []string
 			if d.Packages != nil {

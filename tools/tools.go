@@ -22,6 +22,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/hint"
@@ -71,8 +72,17 @@ type Deps struct {
 	Images string
 	// StructuredContent puts the fields of a result into structuredContent as well.
 	StructuredContent bool
-	Logger            *slog.Logger
+	// Called is told of each call as it begins; the context is for what the call does, and ended is called with the code of
+	// its fault, or CodeOK or CodeCancelled. Nil: nobody is told.
+	Called func(ctx context.Context, request mcp.CallToolRequest) (in context.Context, ended func(code string))
+	Logger *slog.Logger
 }
+
+// Codes of calls that no fault ended, for Deps.Called.
+const (
+	CodeOK        = "ok"
+	CodeCancelled = "cancelled"
+)
 
 // Instructions describe the whole server, which runs these languages, to a client. network is what code can reach; empty: nothing.
 func Instructions(kernels map[sandbox.Language]sandbox.KernelConfig, network string) string {
@@ -198,10 +208,17 @@ func (d *Deps) exists(name string) bool {
 // into a result. It never returns an error to mcp-go but the context's own, whose text no client shows.
 func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 	return func(ctx context.Context, request mcp.CallToolRequest) (res *mcp.CallToolResult, err error) {
+		code := CodeOK
+		if d.Called != nil {
+			in, ended := d.Called(ctx, request)
+			ctx = in
+			defer func() { ended(code) }()
+		}
 		defer func() {
 			if r := recover(); r != nil {
 				d.Logger.Error("tool panicked", "tool", request.Params.Name, "panic", r)
-				res, err = d.errorResult(fault.From(nil)), nil
+				f := fault.From(nil)
+				res, err, code = d.errorResult(f), nil, string(f.Code)
 			}
 		}()
 		if !t.ordered {
@@ -210,16 +227,42 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 		p := newParams(ctx, request)
 		a, err := t.handle(ctx, p)
 		if ctx.Err() != nil {
+			code = CodeCancelled
 			return nil, context.Cause(ctx)
 		}
 		if err != nil {
 			f := *fault.From(err) // a copy: some are shared
 			f.Hint = sentences(f.Hint, p.ignored())
-			d.Logger.Info("tool refused", "tool", request.Params.Name, "code", f.Code, "cause", d.Secrets.Mask(causeText(&f)))
+			code = string(f.Code)
+			d.Logger.With(d.about(p)...).Info("tool refused", "tool", request.Params.Name, "code", code, "cause", d.Secrets.Mask(causeText(&f)))
 			return d.errorResult(&f), nil
+		}
+		if a.Fault != nil {
+			code = string(a.Fault.Code)
 		}
 		return d.result(d.renderer().WithoutImages(ctx, a).Noting(p.ignored())), nil
 	}
+}
+
+// about says for the log which session and run a call was about, as far as it does: it may name anything.
+func (d *Deps) about(p *params) (attributes []any) {
+	named := func(key, id string) {
+		if id != "" {
+			attributes = append(attributes, key, d.Secrets.Mask(text.Shorten(id, 80)))
+		}
+	}
+	session, _ := p.given["session_id"].(string)
+	if session == "" {
+		for _, known := range d.Manager.Known() {
+			if known.Default && known.DefaultOf == p.ownSession {
+				session = known.ID
+			}
+		}
+	}
+	run, _ := p.given["run_id"].(string)
+	named("session", session)
+	named("run", run)
+	return attributes
 }
 
 func causeText(f *fault.Error) string {

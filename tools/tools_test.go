@@ -18,8 +18,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
-func wrapDeps() *Deps {
-	return &Deps{Logger: slog.New(slog.DiscardHandler), Secrets: secrets.New(map[string]string{"KEY": "hunter22"})}
+func wrapDeps(t *testing.T) *Deps {
+	m := sandbox.NewManager(sandbox.Config{})
+	t.Cleanup(func() { m.Close(context.Background()) })
+	return &Deps{Manager: m, Logger: slog.New(slog.DiscardHandler), Secrets: secrets.New(map[string]string{"KEY": "hunter22"})}
 }
 
 func TestNamesAreThoseOfTheTools(t *testing.T) {
@@ -69,7 +71,7 @@ func TestTheWrapperTurnsEveryEndIntoAResult(t *testing.T) {
 		"panic": {func(context.Context, *params) (*render.Answer, error) { panic("/home/me") }, "execution_failed: The server could not do this"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			res, err := wrapDeps().wrap(tool{handle: test.handle})(t.Context(), mcp.CallToolRequest{})
+			res, err := wrapDeps(t).wrap(tool{handle: test.handle})(t.Context(), mcp.CallToolRequest{})
 			if err != nil || !res.IsError {
 				t.Fatalf("got %+v, %v", res, err)
 			}
@@ -90,8 +92,43 @@ func TestACallWhoseContextEndedIsNotAnswered(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("the client has gone")
 	cancel(cause)
-	_, err := wrapDeps().wrap(tool{handle: func(context.Context, *params) (*render.Answer, error) { return render.JSON(1) }})(ctx, mcp.CallToolRequest{})
+	_, err := wrapDeps(t).wrap(tool{handle: func(context.Context, *params) (*render.Answer, error) { return render.JSON(1) }})(ctx, mcp.CallToolRequest{})
 	if !errors.Is(err, cause) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Who counts calls learns of each what it came to.
+func TestCallsAreToldOf(t *testing.T) {
+	for want, handle := range map[string]handler{
+		CodeOK: func(context.Context, *params) (*render.Answer, error) { return render.JSON(1) },
+		"not_found": func(context.Context, *params) (*render.Answer, error) {
+			return nil, fault.New(fault.NotFound, "", "There is none.")
+		},
+		"quota_exceeded": func(context.Context, *params) (*render.Answer, error) {
+			return &render.Answer{IsError: true, Fault: fault.New(fault.QuotaExceeded, "", "It is full.")}, nil
+		},
+		"execution_failed": func(context.Context, *params) (*render.Answer, error) { panic("bad") },
+		CodeCancelled: func(ctx context.Context, _ *params) (*render.Answer, error) {
+			ctx.Value(cancelKey{}).(context.CancelFunc)()
+			return nil, ctx.Err()
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			d, got := wrapDeps(t), []string{}
+			d.Called = func(ctx context.Context, request mcp.CallToolRequest) (context.Context, func(string)) {
+				ctx, cancel := context.WithCancel(ctx)
+				return context.WithValue(ctx, cancelKey{}, cancel), func(code string) {
+					cancel()
+					got = append(got, request.Params.Name+" "+code)
+				}
+			}
+			_, _ = d.wrap(tool{handle: handle})(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Name: "a_tool"}})
+			if len(got) != 1 || got[0] != "a_tool "+want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+type cancelKey struct{}

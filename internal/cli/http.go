@@ -25,6 +25,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/webui"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/watch"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
@@ -183,7 +184,7 @@ func (s *HTTPSettings) open(stateDir string, log *slog.Logger) (*web, error) {
 		return nil, nil
 	}
 	_ = os.Unsetenv(tokenVariable)
-	w := &web{options: httpserver.Options{AllowHosts: s.AllowHosts, AllowOrigins: s.AllowOrigins, Logger: log}}
+	w := &web{options: httpserver.Options{Routes: make(map[string]http.Handler), Open: make(map[string]http.Handler), AllowHosts: s.AllowHosts, AllowOrigins: s.AllowOrigins, Logger: log}}
 	network, address, err := s.listenAddress()
 	if err != nil {
 		return nil, err // not reached: the settings were checked
@@ -274,6 +275,14 @@ func listenSocket(path string) (net.Listener, error) {
 	return l, nil
 }
 
+// watch serves what operators ask for. Only figures are for who has the token.
+func (w *web) watch(watched *watch.Watch, now *watch.Now) {
+	w.options.Around = watched.Requests
+	w.options.Open["GET "+watch.HealthPath] = watch.Healthy()
+	w.options.Open["GET "+watch.ReadyPath] = now.Ready()
+	w.options.Routes["GET "+watch.MetricsPath] = watched.Metrics(now)
+}
+
 // isGone is sandbox.Config.Gone.
 func (w *web) isGone(id string) bool { return w.server.Gone(sandbox.ClientOf(id)) }
 
@@ -297,10 +306,7 @@ func (w *web) showPage(ctx context.Context, manager *sandbox.Manager, links *fil
 func (w *web) prepare(ctx context.Context, m *server.MCPServer, deps *tools.Deps, maxAnswer int) {
 	w.options.MCP, w.options.MaxAnswerBytes = m, maxAnswer
 	api := rest.New(rest.Options{Deps: deps, Version: currentVersion(), Logger: deps.Logger})
-	w.options.Routes = api.Routes()
-	if w.options.Open == nil {
-		w.options.Open = make(map[string]http.Handler)
-	}
+	maps.Copy(w.options.Routes, api.Routes())
 	maps.Copy(w.options.Open, api.Open())
 	w.options.Context = func(ctx context.Context, client string) context.Context {
 		return tools.WithSession(ctx, sandbox.DefaultOf(client))

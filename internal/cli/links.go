@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/url"
 	"time"
 
@@ -125,7 +124,7 @@ func (s *Settings) serveLinks(on *filelinks.Listener, over *web, manager *sandbo
 	})
 	if on == nil {
 		over.options.AllowHosts = append(over.options.AllowHosts, base.Hostname())
-		over.options.Open = map[string]http.Handler{filelinks.Prefix: links}
+		over.options.Open[filelinks.Prefix] = links
 		return links, func() {}
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -93,7 +93,7 @@ func (s *Settings) attack(ctx context.Context, keeper *keeper, engine *podman.En
 		Config: config, Engine: engine, Environ: s.env.environ(), Progress: progressTo(os.Stderr),
 		Standard: standard, WayOut: way.reach(),
 		Server: func(m *sandbox.Manager) selftest.Answer {
-			mcpServer, _ := s.mcpServer(m, engine, config.Mask, nil, nil, way, log)
+			mcpServer, _ := s.mcpServer(m, engine, config.Mask, nil, nil, way, nil, log)
 			return answers(mcpServer)
 		},
 	})

@@ -27,6 +27,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/watch"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
@@ -90,6 +91,8 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	keeper := keepEngine(engine, cmd, log)
 	config := settings.sandboxConfig(keeper, passed, log)
 	config.Mask = mask
+	watched := watch.New(watch.Options{Version: currentVersion(), Variables: settings.env.lookup, Logger: log})
+	config.Watcher = watched
 	web, err := settings.HTTP.open(settings.stateDir(), log)
 	if err != nil {
 		return err
@@ -102,16 +105,18 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	if err != nil {
 		return err
 	}
+	way.log.Added = watched.Network
 	config.WayOut = way
 	making, stopMaking := context.WithCancel(ctx)
 	defer stopMaking()
 	imagesSettled := settings.makeMissing(making, engine, config.Kernels, log)
 	manager := sandbox.NewManager(config)
 	links, stopLinks := settings.serveLinks(linked, web, manager, log)
-	mcpServer, deps := settings.mcpServer(manager, engine, mask, databases, links, way, log)
+	mcpServer, deps := settings.mcpServer(manager, engine, mask, databases, links, way, watched, log)
 	maxAnswer := max(rpc.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(settings.ArtifactReadLimit))+64<<10)
 	if web != nil {
 		web.showPage(ctx, manager, links, way.log)
+		web.watch(watched, watch.NewNow(manager, log))
 		web.prepare(context.WithoutCancel(ctx), mcpServer, deps, maxAnswer)
 	}
 	manager.Prewarm()
@@ -130,6 +135,7 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	stopMaking()
 	imagesSettled(ending)
 	_ = engine.Close()
+	watched.Close(ending)
 	if nothingLeft {
 		keeper.dismiss()
 	}
@@ -142,7 +148,7 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 }
 
 // mcpServer puts the protocol's server together, and returns what its tools work with. It touches neither Podman nor the disk.
-func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, mask *secrets.Masker, databases *tools.Databases, links *filelinks.Links, way *wayOut, log *slog.Logger) (*server.MCPServer, *tools.Deps) {
+func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, mask *secrets.Masker, databases *tools.Databases, links *filelinks.Links, way *wayOut, watched *watch.Watch, log *slog.Logger) (*server.MCPServer, *tools.Deps) {
 	m := server.NewMCPServer("code-sandbox-mcp", currentVersion(),
 		server.WithTitle("Code sandbox"),
 		server.WithInstructions(tools.Instructions(manager.Config().Kernels, way.proxy.Summary())),
@@ -167,7 +173,11 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, ma
 		Can:          tools.Capabilities{CodeSQL: s.codeQueries(databases), Packages: way.packagesMode, Network: string(way.network.Mode), Hosts: way.hosts()},
 		Links:        links,
 		HostDirs:     dirs, UploadBytes: int64(s.UploadLimit), DownloadBytes: int64(s.DownloadLimit), ArtifactBytes: int64(s.ArtifactReadLimit),
-		Enable: s.Tools, Disable: s.DisableTools, Images: s.Images, StructuredContent: s.StructuredContent, Logger: log,
+		Enable: s.Tools, Disable: s.DisableTools, Images: s.Images, StructuredContent: s.StructuredContent,
+		Logger: log,
+	}
+	if watched != nil {
+		deps.Called = watched.Call
 	}
 	for language, kernel := range manager.Config().Kernels {
 		if _, ours := containers.RecipeOf(kernel.Image); ours {
@@ -286,7 +296,7 @@ func (s *Settings) passThrough(log *slog.Logger) map[string]string {
 // sandbox said.
 func (s *Settings) logger(out io.Writer) (*slog.Logger, error) {
 	if s.LogFile != "" {
-		file, err := os.OpenFile(s.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		file, err := openLogFile(s.LogFile, int64(s.LogMaxSize), s.LogKeep)
 		if err != nil {
 			return nil, usageError{fmt.Errorf("--log-file: %w", err)}
 		}

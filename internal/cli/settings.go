@@ -94,9 +94,11 @@ type Settings struct {
 
 	HTTP HTTPSettings
 
-	LogFile   string
-	LogFormat string
-	LogLevel  string
+	LogFile    string
+	LogMaxSize byteSize
+	LogKeep    int
+	LogFormat  string
+	LogLevel   string
 
 	env     variables
 	origins map[string]origin // by setting; what is absent has its default
@@ -201,6 +203,9 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	s.HTTP.bind(fs)
 
 	fs.StringVar(&s.LogFile, "log-file", "", "`file` for the log instead of stderr")
+	s.LogMaxSize = 10_000_000
+	fs.Var(&s.LogMaxSize, "log-max-size", "size at which the --log-file is renamed to FILE.1 and begins anew; 0: never")
+	fs.IntVar(&s.LogKeep, "log-keep", 3, "how many such files are kept")
 	fs.StringVar(&s.LogFormat, "log-format", "text", "`text` or json")
 	fs.StringVar(&s.LogLevel, "log-level", "info", "`debug`, info, warn or error")
 }
@@ -389,6 +394,7 @@ func (s *Settings) check() error {
 		wrong(!known, "--prewarm: there is no language %q; there are %s", language, languageNames(" and "))
 	}
 	wrong(!slices.Contains([]string{"", tools.ImagesOn, tools.ImagesPath, tools.ImagesOff}, s.Images), "--images %q is not on, off or path", s.Images)
+	wrong(s.LogKeep < 0 || s.LogKeep > maxLogKeep, "--log-keep %d must lie between 0 and %d", s.LogKeep, maxLogKeep)
 	wrong(s.LogFormat != "text" && s.LogFormat != "json", "--log-format %q is neither text nor json", s.LogFormat)
 	var level slog.Level
 	wrong(level.UnmarshalText([]byte(s.LogLevel)) != nil, "--log-level %q is not debug, info, warn or error", s.LogLevel)

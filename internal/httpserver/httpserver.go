@@ -91,6 +91,8 @@ type Options struct {
 	Ended func(client string)
 	// Open are handlers by their pattern for what needs no token, such as links that are signed.
 	Open map[string]http.Handler
+	// Around wraps all that is served, as what counts requests does. Nil: nothing does.
+	Around func(http.Handler) http.Handler
 	// MaxAnswerBytes is the longest message that is sent. Default rpc.UsualMessageBytes.
 	MaxAnswerBytes int
 	Logger         *slog.Logger
@@ -205,6 +207,9 @@ func (s *Server) handler() http.Handler {
 		nothing += "; MCP is served at " + Path
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { refuse(w, http.StatusNotFound, nothing) })
+	if s.opts.Around != nil {
+		return s.opts.Around(s.guard.admitted(mux))
+	}
 	return s.guard.admitted(mux)
 }
 

@@ -65,7 +65,7 @@ func (e *Engine) startOn(ctx context.Context, spec sandbox.Spec) (*process, *lin
 		return p, l, nil
 	}
 	if !errors.Is(err, errNameInUse) && !errors.Is(err, sandbox.ErrImageMissing) {
-		e.clean(ctx, l, spec.Name)
+		e.clean(ctx, l, spec)
 	}
 	if limited.Err() != nil {
 		go e.check(context.WithoutCancel(ctx), l)
@@ -160,10 +160,10 @@ func startError(err error) error {
 }
 
 // clean removes what a failed attempt may have made, also when its context is over.
-func (e *Engine) clean(ctx context.Context, l *link, name string) {
+func (e *Engine) clean(ctx context.Context, l *link, spec sandbox.Spec) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	if err := removeContainer(l.context(ctx), name); err != nil {
-		e.log.Warn("a container that failed to start could not be removed", "container", name, "error", err)
+	if err := removeContainer(l.context(ctx), spec.Name); err != nil {
+		e.log.Warn("a container that failed to start could not be removed", "session", spec.Labels[sandbox.LabelSession], "container", spec.Name, "error", err)
 	}
 }

@@ -29,6 +29,9 @@ type Entry struct {
 
 // Log has the newest entries of every session. The zero value is ready; its methods may be called by any goroutine.
 type Log struct {
+	// Added is called with each entry, and must not wait. Set before the first one; nil: nothing is.
+	Added func(Entry)
+
 	mu       sync.Mutex
 	sessions map[string]*entries
 }
@@ -40,6 +43,9 @@ type entries struct {
 
 // Add records an entry, under its session.
 func (l *Log) Add(e Entry) {
+	if l.Added != nil {
+		l.Added(e)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.sessions == nil {

@@ -371,7 +371,7 @@ func (r *Renderer) keepWhole(ctx context.Context, res *sandbox.Result, parts []p
 			Path: ".runs/" + res.RunID + "." + cmp.Or(p.heading, "stdout") + ".txt",
 		})
 		if err != nil {
-			r.Logger.Debug("keep a text whole", "run", res.RunID, "error", err)
+			r.Logger.Debug("keep a text whole", "session", res.SessionID, "run", res.RunID, "error", err)
 			continue
 		}
 		parts[i].text.Path, wrote = file.Path, true

@@ -1,0 +1,106 @@
+// Package watch tells operators what a server does: figures for Prometheus, traces for OpenTelemetry, a line of the log for
+// each run, and whether the server is ready.
+//
+// Start with New, and hand its methods to those who have something to tell: the sandbox has a Watcher, the tools a hook
+// around each call, the network log one for each entry, and the HTTP server one around each request. Labels of figures come from
+// fixed sets, so nothing that a client or its code says is in one. Traces and the log have the ids of sessions and runs.
+package watch
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+)
+
+// Options says what is watched.
+type Options struct {
+	Version string
+	// Variables looks up one of OpenTelemetry's, as os.LookupEnv does.
+	Variables func(string) (string, bool)
+	Logger    *slog.Logger
+}
+
+// Watch is told what happens. Its methods may be called by any goroutine.
+type Watch struct {
+	metrics *metrics
+	tracer  *tracer
+	log     *slog.Logger
+}
+
+// New returns a watch without a server.
+func New(o Options) *Watch {
+	return &Watch{metrics: newMetrics(o.Version), tracer: newTracer(o), log: o.Logger}
+}
+
+// Close sends the traces that are left, while ctx lasts.
+func (w *Watch) Close(ctx context.Context) { w.tracer.close(ctx) }
+
+// Call is tools.Deps.Called.
+func (w *Watch) Call(ctx context.Context, request mcp.CallToolRequest) (in context.Context, ended func(code string)) {
+	if meta := request.Params.Meta; meta != nil { // which has the W3C's fields where the transport has no headers
+		parent, _ := meta.AdditionalFields["traceparent"].(string)
+		ctx = under(ctx, parent)
+	}
+	tool := request.Params.Name
+	ctx, span := w.tracer.start(ctx, "tools/call "+tool, kindServer)
+	span.with("mcp.method.name", "tools/call").with("gen_ai.tool.name", tool)
+	return ctx, func(code string) {
+		w.metrics.calls.add(1, tool, code)
+		if code != tools.CodeOK {
+			span.with("error.type", code)
+		}
+		if code != tools.CodeOK && code != tools.CodeCancelled {
+			w.metrics.refusals.add(1, "tool", code)
+			span.fail()
+		}
+		span.end()
+	}
+}
+
+// RunBegan is part of sandbox.Watcher.
+func (w *Watch) RunBegan(caller context.Context, run *sandbox.Run) (over func(*sandbox.Result, error)) {
+	began, language := time.Now(), string(run.Language)
+	log := w.log.With("session", run.SessionID, "run", run.ID, "language", language)
+	log.Debug("run began")
+	_, span := w.tracer.start(caller, "run "+language, kindInternal)
+	span.with("code_sandbox.language", language).with("code_sandbox.session.id", run.SessionID).with("code_sandbox.run.id", run.ID)
+	return func(res *sandbox.Result, err error) {
+		took, status := time.Since(began), statusError
+		if err != nil {
+			code := string(fault.From(err).Code)
+			span.with("error.type", code)
+			span.fail()
+			log = log.With("code", code)
+		} else {
+			status = string(res.Status)
+		}
+		span.with("code_sandbox.status", status).end()
+		w.metrics.runs.add(1, language, status)
+		w.metrics.runSeconds.observe(took.Seconds(), language)
+		log.Info("run ended", "status", status, "seconds", took.Round(time.Millisecond).Seconds())
+	}
+}
+
+// statusError is the status of a run that did not come to run.
+const statusError = "error"
+
+// FileBytes is part of sandbox.Watcher.
+func (w *Watch) FileBytes(d sandbox.Direction, n int64) { w.metrics.fileBytes.add(n, string(d)) }
+
+// Network is told of each entry of the network log.
+func (w *Watch) Network(e netlog.Entry) {
+	w.metrics.networkRequests.add(1, e.Kind, strconv.FormatBool(e.Allowed))
+	w.metrics.networkBytes.add(e.SentBytes, e.Kind, "sent")
+	w.metrics.networkBytes.add(e.ReceivedBytes, e.Kind, "received")
+	if !e.Allowed {
+		w.metrics.refusals.add(1, "network", e.Kind)
+	}
+}
