@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"html/template"
+	"html"
 	"io"
 	"net"
 	"net/http"
@@ -65,8 +65,14 @@ func (s *Settings) showPage(ctx context.Context, manager *sandbox.Manager, noBro
 	return server.Serve(ctx, l)
 }
 
-var forward = template.Must(template.New("").Parse(`<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={{.}}"><a href="{{.}}">Open the page</a>
-`))
+// forward leads a browser on to a link.
+const forward = `<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=%[1]s"><a href="%[1]s">Open the page</a>
+`
+
+func writeForward(w io.Writer, link string) error {
+	_, err := fmt.Fprintf(w, forward, html.EscapeString(link))
+	return err
+}
 
 // openBrowser opens a link by a file that only this user can read: what a program is started with, every user of the
 // machine can read. remove removes the file.
@@ -80,7 +86,7 @@ func openBrowser(dir, link string) (remove func(), err error) {
 		return remove, err
 	}
 	remove = func() { _ = os.Remove(file.Name()) }
-	if err := errors.Join(forward.Execute(file, link), file.Close()); err != nil {
+	if err := errors.Join(writeForward(file, link), file.Close()); err != nil {
 		return remove, err
 	}
 	path, err := filepath.Abs(file.Name())

@@ -16,7 +16,8 @@ import (
 	"cmp"
 	"context"
 	"embed"
-	"html/template"
+	"fmt"
+	"html"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -72,7 +73,18 @@ const maxStreams = 64
 //go:embed page/app.js page/index.html page/login.html page/style.css
 var files embed.FS
 
-var login = template.Must(template.ParseFS(files, "page/login.html"))
+// What stands in login.html in the places of <!--wrong--> and <!--way-->. Package html/template would have the linker keep
+// every method of every type, a quarter of the program.
+const (
+	wrongHere = `<p role="alert" class="wrong">%s</p>`
+	byToken   = `<form method="post" action="/ui/login">
+<label for="token">The server's token</label>
+<input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
+<button>Open</button>
+</form>
+<p>The server's log says which file has it. It is kept for no longer than this takes.</p>`
+	byLink = `<p>Open the link that <code>code-sandbox-mcp ui</code> has printed. Each is good once, for ten minutes; another one comes with another start.</p>`
+)
 
 // policy has a browser run and load nothing but what is served here, and make no markup of texts.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
@@ -147,8 +159,13 @@ func serveFile(name, kind string) http.HandlerFunc {
 func (h *Handler) askForToken(w http.ResponseWriter, status int, wrong string) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_ = login.Execute(w, struct {
-		Wrong   string
-		ByToken bool
-	}{wrong, h.o.Token != ""})
+	page, _ := files.ReadFile("page/login.html") // it is embedded
+	if wrong != "" {
+		wrong = fmt.Sprintf(wrongHere, html.EscapeString(wrong))
+	}
+	way := byLink
+	if h.o.Token != "" {
+		way = byToken
+	}
+	_, _ = strings.NewReplacer("<!--wrong-->", wrong, "<!--way-->", way).WriteString(w, string(page))
 }
