@@ -1,7 +1,6 @@
 package httpserver
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -222,32 +221,21 @@ func TestOtherRoutes(t *testing.T) {
 	f := serve(t, Options{Token: token, Routes: map[string]http.Handler{"/other/": echo}, Open: map[string]http.Handler{"/other/open": echo}})
 	for name, test := range map[string]struct {
 		path, token string
-		body        int
+		length      int
+		body        string
 		status      int
 		want        string
 	}{
-		"token":            {"/other/x", token, 5, 200, "5 <nil>"},
-		"no token":         {"/other/x", "", 5, 401, "send the header"},
-		"open":             {"/other/open", "", 5, 200, "5 <nil>"},
-		"a body too large": {"/other/x", token, rpc.MaxMessageBytes + 1, 200, "0 http: request body too large"},
+		"token":            {"/other/x", token, 5, "12345", 200, "5 <nil>"},
+		"no token":         {"/other/x", "", 5, "12345", 401, "send the header"},
+		"open":             {"/other/open", "", 5, "12345", 200, "5 <nil>"},
+		"a body too large": {"/other/x", token, rpc.MaxMessageBytes + 1, "", 200, "0 http: request body too large"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+f.address+test.path, bytes.NewReader(make([]byte, test.body)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Header.Set("Expect", "100-continue")
-			if test.token != "" {
-				r.Header.Set("Authorization", "Bearer "+test.token)
-			}
-			response, err := f.client.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer response.Body.Close()
-			text, _ := io.ReadAll(response.Body)
-			if response.StatusCode != test.status || !strings.HasPrefix(string(text), test.want) {
-				t.Errorf("got %d %s", response.StatusCode, text)
+			answer := f.raw(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s",
+				test.path, test.token, test.length, test.body))
+			if !strings.HasPrefix(answer, fmt.Sprintf("HTTP/1.1 %d ", test.status)) || !strings.Contains(answer, "\r\n\r\n"+test.want) {
+				t.Errorf("got %s", answer)
 			}
 		})
 	}
