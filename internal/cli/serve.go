@@ -128,6 +128,7 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	log.Debug("message loop ended", "error", err)
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
+	watched.Flush() // the engine may take all the time that there is
 	stopLinks()
 	nothingLeft := manager.Close(ending)
 	_ = way.Close()

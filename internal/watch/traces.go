@@ -65,6 +65,7 @@ type tracer struct {
 	exporter *exporter
 	queue    chan *span
 	lost     atomic.Int64
+	now      chan struct{}        // has room for one: not to wait for others
 	stop     chan context.Context // how long there is for what is left
 	stopped  chan struct{}
 }
@@ -79,7 +80,7 @@ func newTracer(o Options) *tracer {
 		return nil
 	}
 	o.Logger.Info("sending traces", "url", e.url.Redacted())
-	t := &tracer{sampler: samplerOf(o), exporter: e, queue: make(chan *span, queueSize), stop: make(chan context.Context), stopped: make(chan struct{})}
+	t := &tracer{sampler: samplerOf(o), exporter: e, queue: make(chan *span, queueSize), now: make(chan struct{}, 1), stop: make(chan context.Context), stopped: make(chan struct{})}
 	go t.run()
 	return t
 }
@@ -92,6 +93,11 @@ func (t *tracer) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var batch []*span
+	drain := func() {
+		for len(t.queue) > 0 {
+			batch = append(batch, <-t.queue)
+		}
+	}
 	send := func() {
 		if len(batch) > 0 {
 			t.exporter.export(ctx, batch)
@@ -109,14 +115,26 @@ func (t *tracer) run() {
 			}
 		case <-tick.C:
 			send()
+		case <-t.now:
+			drain()
+			send()
 		case ending := <-t.stop:
 			defer context.AfterFunc(ending, cancel)()
-			for len(t.queue) > 0 {
-				batch = append(batch, <-t.queue)
-			}
+			drain()
 			send()
 			return
 		}
+	}
+}
+
+// flush has what there is sent at once, and does not wait for that.
+func (t *tracer) flush() {
+	if t == nil {
+		return
+	}
+	select {
+	case t.now <- struct{}{}:
+	default:
 	}
 }
 

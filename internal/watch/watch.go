@@ -40,6 +40,9 @@ func New(o Options) *Watch {
 	return &Watch{metrics: newMetrics(o.Version), tracer: newTracer(o), log: o.Logger}
 }
 
+// Flush begins to send the traces so far, and does not wait for that.
+func (w *Watch) Flush() { w.tracer.flush() }
+
 // Close sends the traces that are left, while ctx lasts.
 func (w *Watch) Close(ctx context.Context) { w.tracer.close(ctx) }
 
