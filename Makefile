@@ -103,3 +103,4 @@ clean:
 .PHONY: supervisor
 supervisor:
 	scripts/build-supervisor containers/supervisor/build
+	zstd --ultra -22 --quiet --force --rm containers/supervisor/build/linux-amd64 containers/supervisor/build/linux-arm64

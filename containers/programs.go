@@ -3,13 +3,11 @@ package containers
 import (
 	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"path"
@@ -17,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 // ProgramsDir is where a container has the programs of ours, on a volume that it can only read.
@@ -25,12 +25,12 @@ const ProgramsDir = "/opt/code-sandbox-mcp"
 // The supervisor is a static program, built by `make supervisor` for each kind of processor, because `go install`
 // compiles nothing for another system. A test builds both again and compares them.
 //
-//go:embed supervisor/build/*.gz
+//go:embed supervisor/build/*.zst
 var supervisors embed.FS
 
-// The kernels are what an interpreter runs.
+// The kernels are what an interpreter runs; the patterns leave their tests (test_*.py) out.
 //
-//go:embed kernel/python/*.py kernel/node/main.cjs kernel/node/install.cjs kernel/node/common kernel/node/kernel kernel/node/watcher kernel/lib
+//go:embed kernel/python/[a-su-z]*.py kernel/python/t[a-df-z]*.py kernel/node/main.cjs kernel/node/install.cjs kernel/node/common kernel/node/kernel kernel/node/watcher kernel/lib
 var kernels embed.FS
 
 // ErrArchitecture says that there is no supervisor for a kind of processor.
@@ -87,7 +87,7 @@ var builtPrograms = sync.OnceValue(func() map[string]programs {
 		panic(err) // it is embedded
 	}
 	for _, entry := range entries {
-		arch := strings.TrimSuffix(strings.TrimPrefix(entry.Name(), "linux-"), ".gz")
+		arch := strings.TrimSuffix(strings.TrimPrefix(entry.Name(), "linux-"), ".zst")
 		files := append([]File{{"supervisor", 0o711, readSupervisor(entry.Name())}}, kernelFiles()...)
 		sum := sha256.New()
 		for _, f := range files {
@@ -104,11 +104,12 @@ func readSupervisor(name string) []byte {
 	if err != nil {
 		panic(err)
 	}
-	r, err := gzip.NewReader(bytes.NewReader(packed))
+	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		panic(err)
 	}
-	content, err := io.ReadAll(r)
+	defer r.Close()
+	content, err := r.DecodeAll(packed, nil)
 	if err != nil {
 		panic(err)
 	}
@@ -117,7 +118,7 @@ func readSupervisor(name string) []byte {
 
 func kernelFiles() (files []File) {
 	err := fs.WalkDir(kernels, "kernel", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || strings.HasPrefix(entry.Name(), "test_") {
+		if err != nil || entry.IsDir() {
 			return err
 		}
 		content, err := kernels.ReadFile(name)

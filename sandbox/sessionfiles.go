@@ -81,10 +81,11 @@ func (s *session) borrowFiles(ctx context.Context) (c fileClient, joined context
 // starts. Files are no reason to end a kernel that was made with other settings.
 func (s *session) reachFiles(ctx context.Context) (fileClient, func(), error) {
 	if err := s.takeOverForFiles(); err != nil {
-		if conn := s.filesInEarlier(ctx); conn != nil {
+		conn, gone := s.filesInEarlier(ctx)
+		switch {
+		case conn != nil:
 			return fileClient{conn}, func() { _ = conn.Close() }, nil
-		}
-		if s.config.Visit {
+		case s.config.Visit && !gone:
 			return fileClient{}, nil, errOtherImage(s.id)
 		}
 	}
@@ -126,18 +127,22 @@ func (s *session) takeOverForFiles() error {
 	return other
 }
 
-// filesInEarlier connects to the supervisor of a container that this server does not take over, for its files alone.
-func (s *session) filesInEarlier(ctx context.Context) *channel.Conn {
+// filesInEarlier connects to the supervisor of a container that this server does not take over, for its files alone. gone
+// reports that there is none any more.
+func (s *session) filesInEarlier(ctx context.Context) (conn *channel.Conn, gone bool) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.StartTimeout)
 	defer cancel()
+	gone = true
 	for _, l := range s.startedEarlier() {
 		if l.had.Load() {
 			continue
 		}
 		proc, err := s.join(ctx, l.language)
 		if err != nil {
+			gone = gone && errors.Is(err, ErrContainerGone)
 			continue
 		}
+		gone = false
 		conn := channel.New(proc, channel.Options{MaxControl: protocol.MaxToServer})
 		body, err := encodeMessage(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: s.record.Token, FilesOnly: true})
 		if err == nil && conn.Send(body) == nil {
@@ -146,11 +151,11 @@ func (s *session) filesInEarlier(ctx context.Context) *channel.Conn {
 					_, err = conn.Receive()
 				}
 			}()
-			return conn
+			return conn, false
 		}
 		_ = conn.Close()
 	}
-	return nil
+	return nil, gone
 }
 
 // startedEarlier returns the slots of a named session that have had a container.

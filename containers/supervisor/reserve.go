@@ -216,6 +216,9 @@ func (r *reserve) endZygote() {
 	r.zygote = nil
 	z.limit.stop()
 	procs.Signal(z.pid, syscall.SIGKILL)
+	if g := r.s.guard; g != nil {
+		g.watch.Forget() // until it has ended, it looks like a program that hides what it has open
+	}
 	z.link.Close()
 	if k := r.kernel; k != nil && !k.ready {
 		r.kernel = nil

@@ -28,8 +28,8 @@ const (
 	// unsureCounts is how many counts in a row must not have seen everything before what has gone from the disk is taken for
 	// the work directory's: a single one misses what is just being renamed, and others write to the same disk.
 	unsureCounts = 3
-	farBytes = 512 << 20
-	farFiles = 10_000
+	farBytes     = 512 << 20
+	farFiles     = 10_000
 )
 
 // Limits are what a work directory may hold; zero is no limit.
