@@ -63,10 +63,7 @@ func (m *Manager) usedEngine() bool {
 
 func (m *Manager) closeExpired(now time.Time) {
 	for _, s := range m.all() {
-		expired := func() bool {
-			return s.isOpen() && (s.idle(now) >= m.config.IdleTimeout || now.Sub(s.created) >= m.config.Lifetime)
-		}
-		if !s.beginClosing(expired) {
+		if !s.beginClosing(func() bool { return s.hasExpired(now) }) {
 			continue
 		}
 		m.config.Logger.Info("session expired", "session", s.id)
@@ -89,9 +86,10 @@ const maxExpired = 1000
 
 // noteExpired keeps a note for the next session of that id, whose user may expect this one.
 func (m *Manager) noteExpired(s *session, now time.Time) {
-	why := fmt.Sprintf("it was %v old, and no session becomes older", m.config.Lifetime)
-	if now.Sub(s.created) < m.config.Lifetime {
-		why = fmt.Sprintf("nobody had used it for %v", m.config.IdleTimeout)
+	most := s.timesNow()
+	why := fmt.Sprintf("it was %v old, and may not become older", most.Lifetime)
+	if now.Sub(s.created) < most.Lifetime {
+		why = fmt.Sprintf("nobody had used it for %v", most.IdleTimeout)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -26,6 +26,7 @@ type Upload struct {
 	Modified  time.Time   // zero: now
 	Mode      fs.FileMode // zero: 0644
 	Exact     bool        // a name in another Unicode form is another name
+	Times     Times       // of the session, where nobody has used it yet; lowered to the server's
 	Existing  bool        // a session that does not exist is not made: session_not_found
 }
 
@@ -42,6 +43,7 @@ func (m *Manager) Upload(ctx context.Context, u Upload) (File, string, error) {
 	if err != nil {
 		return File{}, "", err
 	}
+	s.giveTimes(u.Times)
 	var file File
 	err = s.withFiles(ctx, func(ctx context.Context, c fileClient) (err error) {
 		file, err = c.put(ctx, u, s.config.VolumeBytes, s.config.VolumeFiles)

@@ -39,6 +39,7 @@ type SessionInfo struct {
 	LastUsed  time.Time
 	// Limits are those in force, and Limited whether they are the session's own.
 	Limits  SessionLimits
+	Times   Times // in force
 	Limited bool
 	// SizeBytes is what the session's files take; nil where no kernel is there to count them.
 	SizeBytes *int64
@@ -53,6 +54,7 @@ func (s *session) info(kept []Language) SessionInfo {
 		Created: s.created, LastUsed: s.lastUsed,
 	}
 	info.limit(s.limits.SessionLimits, s.config)
+	info.Times = timesInForce(s.times.Times, s.config)
 	if s.active > 0 {
 		info.LastUsed = time.Now()
 	}
@@ -197,6 +199,7 @@ func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) 
 		as := newSession(id, true, nil, &m.config, &m.images)
 		as.resumed, as.record = true, state.LoadRecord(m.config.StateDir, id)
 		as.limits.recorded(as.record)
+		as.times.recorded(as.record)
 		kept := as.kept(ctx, left)
 		info.Kernels = slices.DeleteFunc(info.Kernels, func(k KernelInfo) bool { return !slices.Contains(kept, k.Language) })
 	}
@@ -239,6 +242,7 @@ func (m *Manager) unborn(id string) SessionInfo {
 	now := time.Now()
 	info := SessionInfo{Default: true, DefaultOf: id, Owner: OwnerThis, Created: now, LastUsed: now}
 	info.limit(SessionLimits{}, &m.config)
+	info.Times = timesInForce(Times{}, &m.config)
 	for language := range m.config.Kernels {
 		info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "not started"})
 	}
@@ -295,11 +299,14 @@ func (m *Manager) Sessions(ctx context.Context) ([]SessionInfo, error) {
 func (l *leftover) info(config *Config, id string) (SessionInfo, bool) {
 	info := SessionInfo{ID: id, Named: l.named, Owner: OwnerOther, Created: l.newest, LastUsed: l.newest}
 	var own ownLimits
+	var times ownTimes
 	if r := state.LoadRecord(config.StateDir, id); r != nil {
 		info.Created = r.Created
 		own.recorded(r)
+		times.recorded(r)
 	}
 	info.limit(own.SessionLimits, config)
+	info.Times = timesInForce(times.Times, config)
 	busy := busyWith(config, id)
 	lock, err := state.Take(config.StateDir, id)
 	if err != nil {

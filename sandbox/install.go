@@ -8,7 +8,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Package is one that a session has installed.
@@ -21,19 +20,21 @@ type Package struct {
 func InstallLog(language Language) string { return ".packages/" + string(language) + ".log" }
 
 // Install has packages installed into a session, as their ecosystem's installer takes them, which was checked by the caller.
-// It is a run of an interpreter of its own, and is not in the history. See Installed for what came of it.
-func (m *Manager) Install(session string, language Language, packages []string, limits SessionLimits, timeout time.Duration) (*Run, error) {
-	program := m.config.Kernels[language].Install
+// It is a run of an interpreter of its own, and is not in the history; o says all of it but the code. See Installed for what
+// came of it.
+func (m *Manager) Install(o RunOptions, packages []string) (*Run, error) {
+	program := m.config.Kernels[o.Language].Install
 	list, err := json.Marshal(packages)
 	if err != nil {
 		return nil, err
 	}
-	log := WorkDir + "/" + InstallLog(language)
-	code := fmt.Sprintf("exec(compile(open(%q).read(), %[1]q, 'exec'))\ninstall(%s, %q)", program, list, log)
-	if language == JavaScript {
-		code = fmt.Sprintf("await require(%q).install(%s, %q)", program, list, log)
+	log := WorkDir + "/" + InstallLog(o.Language)
+	o.Code = fmt.Sprintf("exec(compile(open(%q).read(), %[1]q, 'exec'))\ninstall(%s, %q)", program, list, log)
+	if o.Language == JavaScript {
+		o.Code = fmt.Sprintf("await require(%q).install(%s, %q)", program, list, log)
 	}
-	return m.Run(RunOptions{SessionID: session, Language: language, Code: code, Limits: limits, Timeout: timeout, Fresh: true, Unlisted: true})
+	o.Fresh, o.Unlisted = true, true
+	return m.Run(o)
 }
 
 // Installed reads what came of an installation that has completed: what was installed, sorted, and the requirements that

@@ -124,6 +124,7 @@ func (s *session) settleLimits() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.limits.settled = true
+	s.recordTimes()
 	if s.named && s.limits.SessionLimits != (SessionLimits{}) {
 		own := s.limits.SessionLimits
 		s.record.Limits = &own

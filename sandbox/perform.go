@@ -26,7 +26,7 @@ func (s *session) perform(run *Run, turn turn) (res *Result, err error) {
 	if err := turn.wait(run); err != nil {
 		return s.notInTurn(run, err)
 	}
-	for _, note := range append(s.ask(run.options.Limits), s.bound(run)) {
+	for _, note := range append(s.ask(run.options.Limits), s.bound(run), s.giveTimes(run.options.Times)) {
 		if note != "" {
 			run.note(note)
 		}

@@ -19,6 +19,7 @@ type RunOptions struct {
 	Code      string
 	Timeout   time.Duration // zero: Config.RunTimeout; clamped to Config.MaxRunTimeout
 	Limits    SessionLimits // of the session, where it has no container yet; lowered to the server's
+	Times     Times         // of the session, where nobody has used it yet; likewise
 	Fresh     bool          // in an interpreter of its own, which ends with the run
 	// Unlisted: the code is the server's own, and is not written to the history.
 	Unlisted bool

@@ -55,6 +55,7 @@ type session struct {
 	created  time.Time
 	resumed  bool // an earlier server left files, and maybe containers, under this id
 	limits   ownLimits
+	times    ownTimes
 	slots    map[Language]*slot
 	runs     []*Run // oldest first
 	active   int    // runs that are queued or going on, and other uses
@@ -102,6 +103,7 @@ func (s *session) begin(lock *state.Lock, resumed bool) {
 	defer s.mu.Unlock()
 	s.lock, s.resumed, s.created = lock, resumed, created
 	s.limits.recorded(s.record)
+	s.times.recorded(s.record)
 	s.runs = append(earlier, s.runs...)
 	s.touch()
 }
@@ -115,7 +117,9 @@ func (s *session) loadRecord(resumed bool) *state.Record {
 		r = state.NewRecord()
 	}
 	if !s.config.Visit || r.IdleSeconds == 0 {
-		r.IdleSeconds = s.config.IdleTimeout.Seconds()
+		var own ownTimes
+		own.recorded(r)
+		r.IdleSeconds = timesInForce(own.Times, s.config).IdleTimeout.Seconds()
 	}
 	return r
 }

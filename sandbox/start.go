@@ -194,7 +194,7 @@ func (s *session) init(setting KernelConfig, warm bool) protocol.Init {
 	return protocol.Init{
 		WayOut: s.outPort(), Trust: s.certificates,
 		Type: "init", Protocol: protocol.Version, WorkDir: WorkDir, Env: s.config.Env, Preload: setting.Preload, Warm: warm,
-		IdleSeconds: int64(s.config.IdleTimeout.Seconds()), OnEOF: onEOF, Token: token,
+		IdleSeconds: int64(s.timesNow().IdleTimeout.Seconds()), OnEOF: onEOF, Token: token,
 		OutputBytes: limits.OutputBytes, SpoolBytes: int64(limits.SpoolBytes), ImageBytes: limits.ImageBytes,
 		MaxDisplays: limits.MaxDisplays, MaxArtifacts: limits.MaxArtifacts,
 		VolumeBytes: s.config.VolumeBytes, VolumeFiles: s.config.VolumeFiles,
@@ -221,7 +221,7 @@ func (s *session) noteSettings(language Language, setting KernelConfig, image Im
 func (s *session) settingsKey(setting KernelConfig, image ImageInfo) (string, error) {
 	text, err := json.Marshal([]any{
 		s.record.Token, image.ID, setting.Image, setting.Command,
-		s.containerLimits(), s.config.Mounts, s.outEnvironment(), s.certificates, s.config.Env, s.config.VolumeBytes, s.config.VolumeFiles, s.wireLimits(), s.config.IdleTimeout,
+		s.containerLimits(), s.config.Mounts, s.outEnvironment(), s.certificates, s.config.Env, s.config.VolumeBytes, s.config.VolumeFiles, s.wireLimits(), s.timesNow().IdleTimeout,
 	})
 	if err != nil {
 		return "", err

@@ -29,6 +29,8 @@ type Source struct {
 	Dialect  Dialect
 	DSN      string
 	Password string // beside the DSN; empty: the DSN has it, or there is none
+	// Foreign says that somebody else than the server's user has written it: it may use no file and no login of this machine.
+	Foreign bool
 }
 
 // Names of variables that hold connections.
@@ -172,6 +174,9 @@ func (c *Connections) find(name string) (Source, error) {
 		names[i] = s.Name
 	}
 	what := fmt.Sprintf("There is no connection %.80q.", name)
+	if len(c.sources) == 0 {
+		return Source{}, fault.New(fault.ConnectionNotFound, "Ask the user to configure one, or to send one with the client's requests.", "There is no connection.")
+	}
 	if name == "" {
 		what = "There are several connections and the call names none."
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
@@ -46,7 +47,7 @@ func (d *Deps) describeSQL() tool {
 		mcp.WithBoolean("examples", mcp.Description("With table: a few distinct values of each column.")),
 		hints(true))
 	definition.Annotations.OpenWorldHint = mcp.ToBoolPtr(true)
-	return tool{output: mcp.WithOutputSchema[describeFields](), definition: definition, handle: d.handleDescribeSQL}
+	return tool{output: mcp.WithOutputSchema[describeFields](), definition: definition, handle: d.handleDescribeSQL, uses: []clientheader.Use{clientheader.Queries}}
 }
 
 func (d *Deps) handleDescribeSQL(ctx context.Context, p *params) (*render.Answer, error) {
@@ -55,14 +56,15 @@ func (d *Deps) handleDescribeSQL(ctx context.Context, p *params) (*render.Answer
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	connections := d.Databases.Connections
-	if connection == "" && len(connections.Sources()) > 1 && schema+table+glob == "" {
-		return render.JSON(describeFields{Connections: listConnections(connections), Hint: "Call again with a connection."})
+	sources := d.Databases.sources(ctx)
+	if connection == "" && len(sources) > 1 && schema+table+glob == "" {
+		return render.JSON(describeFields{Connections: listConnections(sources), Hint: "Call again with a connection."})
 	}
-	source, database, err := connections.Get(connection)
+	source, database, release, err := d.Databases.get(ctx, connection)
 	if err != nil {
 		return nil, err
 	}
+	defer release()
 	limited, cancel := d.Databases.limited(ctx)
 	defer cancel()
 	fields := describeFields{Connection: source.Name}
@@ -72,8 +74,8 @@ func (d *Deps) handleDescribeSQL(ctx context.Context, p *params) (*render.Answer
 	case schema != "" || glob != "":
 		err = fields.listTables(limited, database, sql.TableFilter{Schema: schema, Glob: glob})
 	default:
-		if len(connections.Sources()) == 1 {
-			fields.Connections = listConnections(connections)
+		if len(sources) == 1 {
+			fields.Connections = listConnections(sources)
 		}
 		if fields.Schemas, err = database.Schemas(limited); err == nil && len(fields.Schemas) == 1 {
 			err = fields.listTables(limited, database, sql.TableFilter{Schema: fields.Schemas[0].Name})
@@ -133,9 +135,9 @@ func (f *describeFields) halved() {
 	}
 }
 
-func listConnections(connections *sql.Connections) []describedConnection {
+func listConnections(sources []sql.Source) []describedConnection {
 	var list []describedConnection
-	for _, s := range connections.Sources() {
+	for _, s := range sources {
 		list = append(list, describedConnection{Name: s.Name, Dialect: s.Dialect})
 	}
 	return list

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -19,6 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
@@ -27,6 +29,9 @@ import (
 // neither tool exists.
 type Databases struct {
 	Connections *sql.Connections
+	// FromClients says that clients may give one by the headers of their requests, and Open opens it.
+	FromClients bool
+	Open        sql.Opener
 	InlineRows  int   // the most rows of a result that an answer has
 	MaxRows     int64 // of one result; max_rows may ask for fewer
 	MaxBytes    int64 // of one exported file
@@ -87,13 +92,16 @@ func (d *Deps) execSQL() tool {
 		mcp.WithBoolean("overwrite", mcp.Description("Replace a file of that name.")),
 		sessionParam(), hints(false))
 	definition.Annotations.OpenWorldHint = mcp.ToBoolPtr(true)
-	return tool{output: mcp.WithOutputSchema[sqlFields](), definition: definition, handle: d.handleExecSQL}
+	return tool{output: mcp.WithOutputSchema[sqlFields](), definition: definition, handle: d.handleExecSQL, uses: []clientheader.Use{clientheader.Queries, clientheader.Sessions}}
 }
 
 func connectionParam(databases *Databases) mcp.ToolOption {
 	names := make([]string, 0, 4)
 	for _, s := range databases.Connections.Sources() {
 		names = append(names, s.Name)
+	}
+	if databases.FromClients {
+		names = append(names, clientheader.DatabaseName+" (which the client's requests give)")
 	}
 	text := "Which database: " + strings.Join(names, ", ") + "."
 	if len(names) == 1 {
@@ -105,7 +113,11 @@ func connectionParam(databases *Databases) mcp.ToolOption {
 // dialects names the kinds of database there are.
 func (d *Deps) dialects() string {
 	var found []string
-	for _, s := range d.Databases.Connections.Sources() {
+	sources := d.Databases.Connections.Sources()
+	if d.Databases.FromClients {
+		sources = append(slices.Clip(sources), sql.Source{Dialect: sql.SQLServer})
+	}
+	for _, s := range sources {
 		name := map[sql.Dialect]string{sql.PostgreSQL: "PostgreSQL", sql.SQLServer: "T-SQL"}[s.Dialect]
 		if len(found) == 0 || found[len(found)-1] != name && found[0] != name {
 			found = append(found, name)
@@ -143,11 +155,6 @@ func (d *Deps) readSQLCall(p *params) (*sqlCall, error) {
 		}
 		c.maxRows = min(*maxRows, c.maxRows)
 	}
-	if c.session != "" {
-		if err := sandbox.CheckSessionID(c.session); err != nil {
-			return nil, err
-		}
-	}
 	return c, c.readTarget()
 }
 
@@ -176,10 +183,11 @@ func (d *Deps) handleExecSQL(ctx context.Context, p *params) (*render.Answer, er
 		return nil, err
 	}
 	begun := time.Now()
-	source, database, err := d.Databases.Connections.Get(call.connection)
+	source, database, release, err := d.Databases.get(ctx, call.connection)
 	if err != nil {
 		return nil, err
 	}
+	defer release()
 	limited, cancel := d.Databases.limited(ctx)
 	defer cancel()
 	rows, err := database.Query(limited, call.query)
@@ -191,7 +199,7 @@ func (d *Deps) handleExecSQL(ctx context.Context, p *params) (*render.Answer, er
 		return nil, fault.New(fault.SQLFailed, "Name the columns that you need in SELECT.",
 			"The result has %s columns, and %s are the most.", humanize.Comma(int64(n)), humanize.Comma(maxColumns)).With("columns", n)
 	}
-	most := int(min(int64(d.Databases.InlineRows), call.maxRows))
+	most := int(min(clientheader.Lower(int64(d.Databases.InlineRows), clientheader.Of(ctx).Bounds().InlineRows), call.maxRows))
 	head, err := sql.ReadHead(rows, most, inlineBytes)
 	if err != nil {
 		return nil, d.Databases.inTime(ctx, err)
@@ -241,6 +249,26 @@ func (d *Deps) fitSQL(ctx context.Context, f *sqlFields) (*render.Answer, error)
 	}
 }
 
+// sources returns the connections that a call can name. The client's own comes first.
+func (d *Databases) sources(ctx context.Context) []sql.Source {
+	if own := clientheader.Of(ctx); own != nil && own.Database != nil {
+		return append([]sql.Source{*own.Database}, d.Connections.Sources()...)
+	}
+	return d.Connections.Sources()
+}
+
+// get finds a connection, and returns what is to be called after its use. The client's own is the one that is meant where
+// none is named; it is opened for this call alone, so that nobody else ever has it.
+func (d *Databases) get(ctx context.Context, name string) (source sql.Source, database sql.Database, release func(), err error) {
+	connections, release := d.Connections, func() {}
+	if own := clientheader.Of(ctx); own != nil && own.Database != nil && (name == "" || strings.EqualFold(name, own.Database.Name)) {
+		connections = sql.NewConnections([]sql.Source{*own.Database}, d.Open)
+		release = func() { connections.Close(ctx) }
+	}
+	source, database, err = connections.Get(name)
+	return source, database, release, err
+}
+
 // limited bounds a call: its statement may have to wait as long as another one takes.
 func (d *Databases) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, 2*d.Timeout+connectMargin)
@@ -279,7 +307,7 @@ func (f *sqlFields) inline(head *sql.Head) {
 func (d *Deps) export(ctx context.Context, call *sqlCall, head *sql.Head, rows sql.Rows, fields *sqlFields) error {
 	file := sql.NewExport(call.format, head, rows, sql.ExportLimits{Rows: call.maxRows, Bytes: d.Databases.MaxBytes})
 	written, session, err := d.Manager.Upload(ctx, sandbox.Upload{
-		SessionID: call.session, Path: call.path, Overwrite: call.overwrite,
+		SessionID: call.session, Path: call.path, Overwrite: call.overwrite, Times: askedTimes(ctx),
 		Content: &exportProgress{Export: file, ctx: ctx, reported: time.Now()},
 	})
 	if err != nil {

@@ -76,7 +76,7 @@ func (d *Deps) handleInstall(ctx context.Context, p *params) (*render.Answer, er
 	if len(packages) == 0 {
 		return nil, fault.New(fault.InvalidArgument, "Name at least one package.", "packages is empty.")
 	}
-	run, err := d.install(language, packages, session, sandbox.SessionLimits{})
+	run, err := d.install(sandbox.RunOptions{SessionID: session, Language: language, Times: askedTimes(ctx)}, packages)
 	rpc.Settled(ctx)
 	if err != nil {
 		return nil, err
@@ -115,24 +115,25 @@ func (d *Deps) handleInstall(ctx context.Context, p *params) (*render.Answer, er
 }
 
 // install begins the installation of packages that may be. The error is a fault.
-func (d *Deps) install(language sandbox.Language, packages []string, session string, limits sandbox.SessionLimits) (*sandbox.Run, error) {
+func (d *Deps) install(o sandbox.RunOptions, packages []string) (*sandbox.Run, error) {
 	if len(packages) > mostPackages {
 		return nil, fault.New(fault.InvalidArgument, "Install them in several calls.", "There are %d packages, and %d are the most in one call.", len(packages), mostPackages)
 	}
 	checked := make([]string, len(packages))
 	for i, requirement := range packages {
 		var err error
-		if checked[i], err = d.Packages.Check(language, requirement); err != nil {
+		if checked[i], err = d.Packages.Check(o.Language, requirement); err != nil {
 			return nil, err
 		}
 	}
-	return d.Manager.Install(session, language, checked, limits, d.Packages.Timeout)
+	o.Timeout = d.Packages.Timeout
+	return d.Manager.Install(o, checked)
 }
 
 // installed installs what a run depends on, and waits for it as long as a call waits. A result is of an installation
 // that goes on. The error is a fault, or the end of ctx.
 func (d *Deps) installed(ctx context.Context, o sandbox.RunOptions, packages []string) (*sandbox.Result, error) {
-	run, err := d.install(o.Language, packages, o.SessionID, o.Limits)
+	run, err := d.install(o, packages)
 	if err != nil {
 		return nil, err
 	}

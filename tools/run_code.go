@@ -13,6 +13,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
@@ -100,7 +101,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 	}
 	return tool{
 		output:  mcp.WithOutputSchema[render.RunFields](),
-		ordered: true,
+		ordered: true, uses: []clientheader.Use{clientheader.Runs, clientheader.Sessions},
 		definition: mcp.NewTool(language.Tool(),
 			mcp.WithToolTitle("Run "+language.Title), mcp.WithDescription(description),
 			mcp.WithString("code", mcp.Required(), mcp.Description(code)),
@@ -116,7 +117,11 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
 			options := sandbox.RunOptions{
 				Language: language.Language, Code: p.required("code"), SessionID: p.session(),
-				Timeout: p.seconds("timeout_seconds"), Limits: p.limits("limits"), Fresh: p.flag("fresh"), Caller: ctx,
+				Timeout: p.seconds("timeout_seconds"), Limits: p.limits("limits"), Fresh: p.flag("fresh"), Times: askedTimes(ctx), Caller: ctx,
+			}
+			longest := clientheader.Lower(config.MaxRunTimeout, clientheader.Of(ctx).Bounds().RunTimeout)
+			if longest < cmp.Or(options.Timeout, config.RunTimeout) {
+				options.Timeout = longest
 			}
 			var missing []string
 			if d.Packages != nil {
@@ -139,7 +144,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 			}
 			d.deliverRun(run)
 			a, err := d.answer(ctx, run, d.wait(ctx), true)
-			return a.Noting(p.lowered("timeout_seconds", config.MaxRunTimeout.Seconds())), err
+			return a.Noting(p.lowered("timeout_seconds", longest.Seconds())), err
 		},
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
@@ -65,6 +66,7 @@ func (d *Deps) sessionInfo() tool {
 			mcp.WithDescription("Tell of a session of the code sandbox: folders, kernels and what they are busy with, limits, age, idle time."),
 			sessionParam(), mcp.WithBoolean("packages", mcp.Description("List the installed packages, too.")), hints(true),
 		),
+		uses: clientheader.AllUses,
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
 			id, packages := p.session(), p.flag("packages")
 			if err := p.check(); err != nil {
@@ -127,7 +129,7 @@ func (d *Deps) infoFields(ctx context.Context, info sandbox.SessionInfo) infoFie
 	return infoFields{
 		sessionFields: describe(ctx, info), Mounts: mounts,
 		WorkDir: sandbox.WorkDir, InputDir: sandbox.WorkDir + "/input", OutputDir: sandbox.WorkDir + "/output",
-		Network: cmp.Or(d.Network, "none"), ArtifactStore: d.storeName(), Limits: d.limitsOf(info),
+		Network: cmp.Or(d.Network, "none"), ArtifactStore: d.storeName(), Limits: d.limitsOf(ctx, info),
 	}
 }
 
@@ -148,10 +150,12 @@ func (d *Deps) imagePackages(ctx context.Context) map[sandbox.Language]map[strin
 	return packages
 }
 
-// limitsOf reports what holds for a session, which may have limits of its own.
-func (d *Deps) limitsOf(info sandbox.SessionInfo) limitFields {
+// limitsOf reports what holds for a session, which may have limits of its own, and for a call to it.
+func (d *Deps) limitsOf(ctx context.Context, info sandbox.SessionInfo) limitFields {
 	l := d.limits()
-	l.MemoryBytes, l.CPUs, l.MaxRunSeconds = info.Limits.MemoryBytes, info.Limits.CPUs, info.Limits.RunTimeout.Seconds()
+	l.MemoryBytes, l.CPUs = info.Limits.MemoryBytes, info.Limits.CPUs
+	l.MaxRunSeconds = clientheader.Lower(info.Limits.RunTimeout, clientheader.Of(ctx).Bounds().RunTimeout).Seconds()
+	l.IdleSeconds, l.LifetimeSeconds = info.Times.IdleTimeout.Seconds(), info.Times.Lifetime.Seconds()
 	l.RunSeconds = min(l.RunSeconds, l.MaxRunSeconds)
 	return l
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/hint"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
@@ -40,8 +41,9 @@ type Deps struct {
 	Standard []sandbox.Language
 	// Environments reports the versions of languages and packages, for session_info and sandbox://environments.
 	Environments func(context.Context) []Environment
-	// Fetch opens a download for upload_file, of at most DownloadBytes. Nil: addresses are not fetched.
-	Fetch func(ctx context.Context, address string) (*fetch.Download, error)
+	// Fetch opens a download for upload_file, of at most DownloadBytes, and of what within says where that is less. Nil:
+	// addresses are not fetched.
+	Fetch func(ctx context.Context, address string, within fetch.Options) (*fetch.Download, error)
 	// HostDirs are the folders of the host that files may come from and go to.
 	HostDirs *hostdir.Dirs
 	// Packages is what install_packages installs by. Nil: there is no such tool.
@@ -155,6 +157,14 @@ type tool struct {
 	// ordered says that the handler calls rpc.Settled itself, when its place in the order of calls
 	// is taken.
 	ordered bool
+	// uses is what a client's headers bound in it: what is to be said of them is in its answers.
+	uses []clientheader.Use
+}
+
+// askedTimes are those of a session that a client's headers ask for.
+func askedTimes(ctx context.Context) sandbox.Times {
+	asked := clientheader.Of(ctx).Bounds()
+	return sandbox.Times{IdleTimeout: asked.IdleTimeout, Lifetime: asked.Lifetime}
 }
 
 // list is every tool that could exist, in the order in which clients see them.
@@ -168,7 +178,7 @@ func (d *Deps) list() []tool {
 		list = append(list, d.installPackages())
 	}
 	list = append(list, d.uploadFile(), d.listArtifacts(), d.readArtifact())
-	if d.Databases != nil && len(d.Databases.Connections.Sources()) > 0 {
+	if d.Databases != nil && (len(d.Databases.Connections.Sources()) > 0 || d.Databases.FromClients) {
 		list = append(list, d.execSQL(), d.describeSQL())
 	}
 	return append(list, d.sessionInfo(), d.listSessions(), d.closeSession())
@@ -214,6 +224,7 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 			ctx = in
 			defer func() { ended(code) }()
 		}
+		d := d.forCaller(ctx)
 		defer func() {
 			if r := recover(); r != nil {
 				d.Logger.Error("tool panicked", "tool", request.Params.Name, "panic", r)
@@ -232,7 +243,7 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 		}
 		if err != nil {
 			f := *fault.From(err) // a copy: some are shared
-			f.Hint = sentences(f.Hint, p.ignored())
+			f.Hint = sentences(f.Hint, p.ignored(), clientheader.Of(ctx).Notes(t.uses...))
 			code = string(f.Code)
 			d.Logger.With(d.about(p)...).Info("tool refused", "tool", request.Params.Name, "code", code, "cause", d.Secrets.Mask(causeText(&f)))
 			return d.errorResult(&f), nil
@@ -240,7 +251,7 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 		if a.Fault != nil {
 			code = string(a.Fault.Code)
 		}
-		return d.result(d.renderer().WithoutImages(ctx, a).Noting(p.ignored())), nil
+		return d.result(d.renderer().WithoutImages(ctx, a).Noting(p.ignored()).Noting(clientheader.Of(ctx).Notes(t.uses...))), nil
 	}
 }
 
@@ -263,6 +274,17 @@ func (d *Deps) about(p *params) (attributes []any) {
 	named("session", session)
 	named("run", run)
 	return attributes
+}
+
+// forCaller is what answers a call: the secrets of its client are masked as well.
+func (d *Deps) forCaller(ctx context.Context) *Deps {
+	own := clientheader.Of(ctx)
+	if own == nil || own.Secrets == nil {
+		return d
+	}
+	masking := *d
+	masking.Secrets = d.Secrets.And(own.Secrets)
+	return &masking
 }
 
 func causeText(f *fault.Error) string {

@@ -11,8 +11,10 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
@@ -47,7 +49,7 @@ func (d *Deps) uploadFile() tool {
 		mcp.WithBoolean("overwrite", mcp.Description("Replace a file of that name.")),
 		sessionParam(), hints(false))...)
 	definition.Annotations.OpenWorldHint = mcp.ToBoolPtr(d.Fetch != nil)
-	return tool{output: mcp.WithOutputSchema[uploadFields](), definition: definition, handle: d.handleUpload}
+	return tool{output: mcp.WithOutputSchema[uploadFields](), definition: definition, handle: d.handleUpload, uses: []clientheader.Use{clientheader.Downloads, clientheader.Sessions}}
 }
 
 func (d *Deps) describeUpload() string {
@@ -72,7 +74,7 @@ func (d *Deps) describeUpload() string {
 }
 
 func (d *Deps) handleUpload(ctx context.Context, p *params) (*render.Answer, error) {
-	upload := sandbox.Upload{SessionID: p.session(), Overwrite: p.flag("overwrite")}
+	upload := sandbox.Upload{SessionID: p.session(), Overwrite: p.flag("overwrite"), Times: askedTimes(ctx)}
 	filename, given := p.required("filename"), readContent(p)
 	if err := p.check(); err != nil {
 		return nil, err
@@ -172,7 +174,8 @@ func (d *Deps) open(ctx context.Context, c uploadContent) (source, error) {
 	case c.given[0] == "url" && d.Fetch == nil:
 		return source{}, fault.New(fault.DownloadFailed, "Upload the content itself, as text or content_base64.", "This server fetches no addresses.")
 	case c.given[0] == "url":
-		download, err := d.Fetch(ctx, c.url)
+		asked := clientheader.Of(ctx).Bounds()
+		download, err := d.Fetch(ctx, c.url, fetch.Options{MaxBytes: asked.DownloadBytes, Timeout: asked.DownloadTimeout})
 		if err != nil {
 			return source{}, err
 		}

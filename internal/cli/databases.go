@@ -41,6 +41,11 @@ func isSetting(variable string) bool {
 
 func (s *Settings) openDatabase(source sql.Source) (sql.Database, error) {
 	limits := sql.Limits{Timeout: time.Duration(s.SQLTimeout), TempBytes: sqlTempBytes, RowBytes: sqlRowBytes, Functions: s.SQLAllow}
+	if source.Foreign {
+		if err := sqlserver.CheckForeign(source.DSN); err != nil {
+			return nil, err
+		}
+	}
 	if source.Dialect == sql.SQLServer {
 		return sqlserver.Open(source.DSN, source.Password, limits)
 	}
@@ -49,8 +54,9 @@ func (s *Settings) openDatabase(source sql.Source) (sql.Database, error) {
 
 func (s *Settings) databases(connections *sql.Connections) *tools.Databases {
 	return &tools.Databases{
-		Connections: connections, InlineRows: s.SQLMaxInlineRows,
-		MaxRows: s.SQLMaxRows, MaxBytes: int64(s.SQLMaxBytes), Timeout: time.Duration(s.SQLTimeout),
+		Connections: connections, Open: s.openDatabase, FromClients: s.HTTP.Address != "" && s.HTTP.HeaderCredentials,
+		InlineRows: s.SQLMaxInlineRows,
+		MaxRows:    s.SQLMaxRows, MaxBytes: int64(s.SQLMaxBytes), Timeout: time.Duration(s.SQLTimeout),
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/spf13/pflag"
@@ -24,10 +25,13 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/watch"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/webui"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 )
 
@@ -37,14 +41,16 @@ const tokenVariable = "SANDBOX_HTTP_TOKEN" //nolint:gosec // a name
 
 // HTTPSettings say how MCP is served over HTTP, if it is.
 type HTTPSettings struct {
-	Address       string
-	TokenFile     string
-	NoAuth        bool
-	Certificate   string
-	Key           string
-	AllowOrigins  []string
-	AllowHosts    []string
-	tokenVariable string
+	Address      string
+	TokenFile    string
+	NoAuth       bool
+	Certificate  string
+	Key          string
+	AllowOrigins []string
+	AllowHosts   []string
+	// HeaderCredentials lets a client's requests bring a database's connection string and password.
+	HeaderCredentials bool
+	tokenVariable     string
 }
 
 func (s *HTTPSettings) bind(fs *pflag.FlagSet) {
@@ -54,6 +60,7 @@ func (s *HTTPSettings) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&s.Certificate, "tls-cert", "", "`file` with the certificate of --http, and those that it hangs on")
 	fs.StringVar(&s.Key, "tls-key", "", "`file` with its key")
 	fs.StringSliceVar(&s.AllowOrigins, "allow-origin", nil, "`origins` of web pages that may use --http, such as https://example.com")
+	fs.BoolVar(&s.HeaderCredentials, "header-credentials", false, "let clients of --http name a database, and its password, in their requests' headers; the server connects wherever they say")
 	fs.StringSliceVar(&s.AllowHosts, "allow-host-name", nil, "host `names` by which clients reach --http, beside addresses, localhost and the names in the certificate")
 }
 
@@ -169,6 +176,18 @@ func (s *HTTPSettings) token(stateDir string) (token, where string, err error) {
 	where = filepath.Join(stateDir, "http-token")
 	token, err = httpserver.OwnToken(where)
 	return token, where, err
+}
+
+// asked reads what a client asks for in a request's headers.
+func (s *Settings) asked(h http.Header) *clientheader.Asked {
+	asked := clientheader.Read(h, clientheader.Bounds{
+		Lifetime: time.Duration(s.Lifetime), IdleTimeout: time.Duration(s.IdleTimeout), RunTimeout: time.Duration(s.MaxRunTimeout),
+		DownloadTimeout: time.Duration(s.DownloadTimeout), DownloadBytes: int64(s.DownloadLimit), InlineRows: int64(s.SQLMaxInlineRows),
+	}, s.HTTP.HeaderCredentials)
+	if asked != nil && asked.Database != nil {
+		asked.Secrets = secrets.New(withPasswords(nil, []sql.Source{*asked.Database}))
+	}
+	return asked
 }
 
 // web is what MCP is served on over HTTP.
@@ -303,13 +322,14 @@ func (w *web) showPage(ctx context.Context, manager *sandbox.Manager, links *fil
 }
 
 // prepare makes the server for the manager's sessions. A client's calls go to a session of its own, which ends with it.
-func (w *web) prepare(ctx context.Context, m *server.MCPServer, deps *tools.Deps, maxAnswer int) {
+// asked reads what the headers of its requests ask for.
+func (w *web) prepare(ctx context.Context, m *server.MCPServer, deps *tools.Deps, maxAnswer int, asked func(http.Header) *clientheader.Asked) {
 	w.options.MCP, w.options.MaxAnswerBytes = m, maxAnswer
 	api := rest.New(rest.Options{Deps: deps, Version: currentVersion(), Logger: deps.Logger})
 	maps.Copy(w.options.Routes, api.Routes())
 	maps.Copy(w.options.Open, api.Open())
-	w.options.Context = func(ctx context.Context, client string) context.Context {
-		return tools.WithSession(ctx, sandbox.DefaultOf(client))
+	w.options.Context = func(ctx context.Context, client string, h http.Header) context.Context {
+		return clientheader.With(tools.WithSession(ctx, sandbox.DefaultOf(client)), asked(h))
 	}
 	w.options.Ended = func(client string) {
 		_, err := deps.Manager.CloseSession(ctx, sandbox.DefaultOf(client), false)

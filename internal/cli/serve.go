@@ -117,7 +117,7 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	if web != nil {
 		web.showPage(ctx, manager, links, way.log)
 		web.watch(watched, watch.NewNow(manager, log))
-		web.prepare(context.WithoutCancel(ctx), mcpServer, deps, maxAnswer)
+		web.prepare(context.WithoutCancel(ctx), mcpServer, deps, maxAnswer, settings.asked)
 	}
 	manager.Prewarm()
 	if web != nil {
@@ -186,7 +186,10 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, ma
 		}
 	}
 	if s.FetchURLs {
-		deps.Fetch = fetch.New(fetch.Options{MaxBytes: int64(s.DownloadLimit), Timeout: time.Duration(s.DownloadTimeout)}).Open
+		fetcher := fetch.New(fetch.Options{MaxBytes: int64(s.DownloadLimit), Timeout: time.Duration(s.DownloadTimeout)})
+		deps.Fetch = func(ctx context.Context, address string, within fetch.Options) (*fetch.Download, error) {
+			return fetcher.Within(within).Open(ctx, address)
+		}
 	}
 	tools.Register(m, deps)
 	return m, deps

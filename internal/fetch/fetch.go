@@ -77,6 +77,18 @@ func newFetcher(options Options, connect netguard.DialFunc) *Fetcher {
 	}}
 }
 
+// Within returns a fetcher with bounds of at most these; zero leaves one as it is.
+func (f *Fetcher) Within(o Options) *Fetcher {
+	least := *f
+	if o.MaxBytes > 0 {
+		least.options.MaxBytes = min(o.MaxBytes, f.options.MaxBytes)
+	}
+	if o.Timeout > 0 {
+		least.options.Timeout = min(o.Timeout, f.options.Timeout)
+	}
+	return &least
+}
+
 // Download is a file that is being read. Close its Body in any case.
 type Download struct {
 	// Body is the file, decompressed where the server had compressed it for the way. Its errors are

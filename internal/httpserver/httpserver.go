@@ -82,8 +82,9 @@ type Options struct {
 	AllowOrigins []string
 	// Certificate is for TLS; nil: none.
 	Certificate *tls.Certificate
-	// Context returns the context of a client's requests, by the client's name, which no other one has.
-	Context func(ctx context.Context, client string) context.Context
+	// Context returns the context of a client's request, by the client's name, which no other one has, and the request's
+	// headers.
+	Context func(ctx context.Context, client string, h http.Header) context.Context
 	// Routes are what else is served to who may use MCP, by patterns of http.ServeMux. The body of a POST is read before, within
 	// the bounds of messages; what was wrong with it is the error of its reader.
 	Routes map[string]http.Handler
@@ -119,7 +120,7 @@ type Server struct {
 func New(o Options) *Server {
 	o.MaxAnswerBytes = cmp.Or(o.MaxAnswerBytes, rpc.UsualMessageBytes)
 	if o.Context == nil {
-		o.Context = func(ctx context.Context, _ string) context.Context { return ctx }
+		o.Context = func(ctx context.Context, _ string, _ http.Header) context.Context { return ctx }
 	}
 	s := &Server{
 		opts: o, guard: newGuard(o), clients: newClients(o.Ended),

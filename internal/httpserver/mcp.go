@@ -261,7 +261,7 @@ func (x *exchange) request(begins bool) {
 		}
 	})
 	m := x.server.opts.MCP
-	serving := x.server.opts.Context(rpc.WithCall(ctx, &call), x.client.name)
+	serving := x.server.opts.Context(rpc.WithCall(ctx, &call), x.client.name, x.r.Header)
 	var line []byte
 	var code int
 	if begins {

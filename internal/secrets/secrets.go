@@ -2,6 +2,7 @@
 package secrets
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"maps"
@@ -23,13 +24,26 @@ type Masker struct {
 
 // New masks the values of secrets, by name, but for those that are not Maskable.
 func New(secrets map[string]string) *Masker {
-	m := &Masker{rests: make(map[[2]byte][]rest)}
+	var needles []*needle
 	for _, name := range slices.Sorted(maps.Keys(secrets)) {
-		m.needles = append(m.needles, needlesOf(name, secrets[name])...)
+		needles = append(needles, needlesOf(name, secrets[name])...)
 	}
-	if len(m.needles) == 0 {
+	return newMasker(needles)
+}
+
+// And masks what either of the two does.
+func (m *Masker) And(other *Masker) *Masker {
+	if m == nil || other == nil {
+		return cmp.Or(m, other)
+	}
+	return newMasker(slices.Concat(m.needles, other.needles))
+}
+
+func newMasker(needles []*needle) *Masker {
+	if len(needles) == 0 {
 		return nil
 	}
+	m := &Masker{needles: needles, rests: make(map[[2]byte][]rest)}
 	for _, n := range m.needles {
 		for _, b := range n.chars[0].beginnings() {
 			m.begins[b] = append(m.begins[b], n)

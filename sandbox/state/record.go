@@ -35,6 +35,8 @@ type Record struct {
 	Settings map[string]string `json:"settings,omitempty"`
 	// Limits are the session's own; nil: it has the server's.
 	Limits *Limits `json:"limits,omitempty"`
+	// Times are the session's own; nil: it has the server's.
+	Times *Times `json:"times,omitempty"`
 	// IdleSeconds is how long the session stays unused, by the server that had it last.
 	IdleSeconds float64 `json:"idle_seconds,omitempty"`
 	// Authority is what Config.WayOut keeps with the session: the key of a certificate authority that its code trusts.
@@ -46,6 +48,12 @@ type Limits struct {
 	MemoryBytes int64         `json:"memory_bytes,omitempty"` // of each container, swap included
 	CPUs        float64       `json:"cpus,omitempty"`
 	RunTimeout  time.Duration `json:"run_timeout_ns,omitempty"` // the longest that a run may take
+}
+
+// Times are when one session ends. Zero: no time of its own.
+type Times struct {
+	IdleTimeout time.Duration `json:"idle_timeout_ns,omitempty"` // after which it ends unused
+	Lifetime    time.Duration `json:"lifetime_ns,omitempty"`     // after which it ends
 }
 
 const recordFile = "session.json"

@@ -110,6 +110,27 @@ func parseDSN(dsn, password string) (msdsn.Config, error) {
 	return config, err
 }
 
+// ownLogins are the ways to log in that need nothing of this machine.
+var ownLogins = append(slices.Clone(plainLogins), "activedirectorypassword", "activedirectoryserviceprincipal")
+
+// CheckForeign refuses a connection string that would have the server read a file of this machine, or log in as somebody
+// that it is: one from a client may not.
+func CheckForeign(dsn string) error {
+	settings, err := split(strings.TrimSpace(dsn))
+	if err != nil {
+		return badDSN(err.Error())
+	}
+	for _, name := range []string{"certificate", "servercertificate", "clientcertpath", "tokenfilepath"} {
+		if settings[name] != "" {
+			return badDSN("it names a file (" + name + "), and comes from a client")
+		}
+	}
+	if !slices.Contains(ownLogins, strings.ToLower(strings.ReplaceAll(settings["fedauth"], " ", ""))) {
+		return badDSN("its Authentication takes a login of the server's machine, and it comes from a client")
+	}
+	return nil
+}
+
 // entra has a connection log in by a token. Whoever gets one can be the login elsewhere too, and the server says
 // what the token is to be for: so it must have proved who it is.
 func entra(c msdsn.Config, login string) error {

@@ -1,0 +1,209 @@
+//go:build unix
+
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	testmssql "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/mssql"
+)
+
+// withHeaders adds headers to a client's requests.
+type withHeaders map[string]string
+
+func (h withHeaders) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for name, value := range h {
+		r.Header.Set(name, value)
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// client returns a client in a session of its own that sends these headers.
+func (s *httpServer) client(t *testing.T, h withHeaders) *httpClient {
+	t.Helper()
+	c := s.plain()
+	c.client = &http.Client{Transport: h}
+	if err := c.initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// call returns the whole text of an answer.
+func (c *httpClient) call(t *testing.T, tool string, arguments object) string {
+	t.Helper()
+	res, err := c.request(t.Context(), "tools/call", object{"name": tool, "arguments": arguments})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var result struct{ Content []struct{ Text string } }
+	decode(t, res, &result)
+	var parts []string
+	for _, part := range result.Content {
+		parts = append(parts, part.Text)
+	}
+	return strings.Join(parts, "\n")
+}
+
+func TestHeadersBoundTheirOwnClientAlone(t *testing.T) {
+	t.Parallel()
+	s := startHTTP(t, "--idle-timeout", "30m", "--lifetime", "24h", "--max-run-timeout", "1h")
+	for name, test := range map[string]struct {
+		headers        withHeaders
+		longest, idle  float64
+		lifetime       float64
+		said, saidInfo []string
+	}{
+		"none": {nil, 3600, 1800, 86400, nil, nil},
+		"low": {
+			withHeaders{"X-Exec-Timeout": "20", "X-Idle-Timeout": "60", "X-Session-TTL": "600"},
+			20, 60, 600, []string{"timeout_seconds was lowered from 100 to 20"}, nil,
+		},
+		"high and wrong": {
+			withHeaders{"X-Exec-Timeout": "7200", "X-Idle-Timeout": "soon", "X-Session-TTL": "-1", "X-Db-Password": "correct-horse", "X-Blob-Container-Name": "mine"},
+			3600, 1800, 86400,
+			[]string{"X-Exec-Timeout was lowered from 7200 to 3600", `X-Idle-Timeout is "soon"`, `X-Session-TTL is "-1"`},
+			[]string{"ignored X-Db-Password: this server takes no credentials", "X-Blob-Container-Name was ignored"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := s.client(t, test.headers)
+			c.run(t, object{"code": "1"})
+			told := c.call(t, python, object{"code": "1", "timeout_seconds": 100})
+			if strings.Contains(told, "Note:") != (test.said != nil) {
+				t.Errorf("%s", told)
+			}
+			for _, note := range test.said {
+				if !strings.Contains(told, note) {
+					t.Errorf("%q is not in %s", note, told)
+				}
+			}
+			info := c.call(t, "session_info", object{})
+			var fields struct {
+				Limits struct {
+					Longest  float64 `json:"max_run_seconds"`
+					Idle     float64 `json:"idle_seconds"`
+					Lifetime float64 `json:"lifetime_seconds"`
+				}
+			}
+			if err := json.NewDecoder(strings.NewReader(info)).Decode(&fields); err != nil {
+				t.Fatalf("%v in %s", err, info)
+			}
+			if l := fields.Limits; l.Longest != test.longest || l.Idle != test.idle || l.Lifetime != test.lifetime {
+				t.Errorf("%+v", l)
+			}
+			for _, note := range test.saidInfo {
+				if !strings.Contains(info, note) {
+					t.Errorf("%q is not in %s", note, info)
+				}
+			}
+		})
+	}
+}
+
+func TestARunEndsWhenItsClientsHeaderSays(t *testing.T) {
+	t.Parallel()
+	s := startHTTP(t)
+	c := s.client(t, withHeaders{"X-Exec-Timeout": "1"})
+	if text, _ := c.run(t, object{"code": "while True: pass"}); !strings.Contains(text, "timed out") {
+		t.Errorf("%s", text)
+	}
+}
+
+// clientDatabase starts one that answers queries of dbo.values with rows of a column, and those of dbo.leak with an error that
+// tells the password.
+func clientDatabase(t *testing.T, column testmssql.Column, rows ...any) *testmssql.Server {
+	t.Helper()
+	reply := testmssql.Reply{Columns: []testmssql.Column{column}}
+	for _, value := range rows {
+		reply.Rows = append(reply.Rows, []any{value})
+	}
+	fails := func(message string) testmssql.Reply {
+		return testmssql.Reply{Error: &testmssql.Error{Number: 208, State: 1, Class: 16, Message: message, Line: 1}}
+	}
+	db, err := testmssql.Start(func(r testmssql.Request) testmssql.Reply {
+		switch {
+		case strings.Contains(r.Text, "describe_first_result_set"):
+			return fails("Invalid object name 'sys.dm_exec_describe_first_result_set'.")
+		case strings.Contains(r.Text, "dbo.leak"):
+			return fails("No " + testmssql.Password + " here.")
+		case strings.Contains(r.Text, "dbo.values"):
+			return reply
+		}
+		return testmssql.Reply{}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Stop)
+	return db
+}
+
+// Each client's database is its own, and its password is in no answer and not in the log.
+func TestDatabasesOfClientsAreTheirOwn(t *testing.T) {
+	t.Parallel()
+	s := startHTTP(t, "--header-credentials")
+	clients := make(map[string]*httpClient)
+	databases := make(map[string]*testmssql.Server)
+	for _, name := range []string{"first", "second"} {
+		db := clientDatabase(t, testmssql.Column{Name: "value", Type: testmssql.NVarChar(100)}, "of "+name, testmssql.Password)
+		databases[name] = db
+		clients[name] = s.client(t, withHeaders{
+			"X-Db-Connection-String": "Driver={ODBC Driver 18 for SQL Server};Server=tcp:" + strings.Replace(db.Address(), ":", ",", 1) +
+				";Database=shop;Uid=" + testmssql.User + ";Pwd={your_password_here};Encrypt=disable;",
+			"X-Db-Password": testmssql.Password,
+		})
+	}
+	var answers []string
+	for name, c := range clients {
+		answer := c.call(t, execSQL, object{"query": "SELECT * FROM dbo.values"})
+		if !strings.Contains(answer, "of "+name) || !strings.Contains(answer, `"connection":"header"`) || !strings.Contains(answer, "[masked") {
+			t.Errorf("%s: %s", name, answer)
+		}
+		answers = append(answers, answer, c.call(t, execSQL, object{"query": "SELECT * FROM dbo.leak", "connection": "header"}), c.call(t, "describe_sql", object{}))
+	}
+	none := s.client(t, nil).call(t, execSQL, object{"query": "SELECT * FROM dbo.values", "connection": "header"})
+	if !strings.Contains(none, "connection_not_found") {
+		t.Errorf("a client without headers: %s", none)
+	}
+	for _, dsn := range []string{"Server=db.example;Certificate=/etc/passwd;Uid=me", "Server=db.example;Authentication=ActiveDirectoryDefault"} {
+		c := s.client(t, withHeaders{"X-Db-Connection-String": dsn, "X-Db-Password": "correct-horse"})
+		if refused := c.call(t, execSQL, object{"query": "SELECT 1"}); !strings.Contains(refused, "comes from a client") {
+			t.Errorf("%s: %s", dsn, refused)
+		}
+	}
+	half := s.client(t, withHeaders{"X-Db-Password": "correct-horse"}).call(t, execSQL, object{"query": "SELECT 1"})
+	if !strings.Contains(half, "connection_not_found") || !strings.Contains(half, "a database needs both") {
+		t.Errorf("a password alone: %s", half)
+	}
+	for name, db := range databases {
+		for _, l := range db.Logins() {
+			if l.Password != testmssql.Password {
+				t.Errorf("%s: it logged in as %+v", name, l)
+			}
+		}
+	}
+	if strings.Contains(s.stderr.String()+strings.Join(answers, ""), testmssql.Password) {
+		t.Errorf("the password is in the log or in an answer: %q", answers)
+	}
+}
+
+func TestInlineRowsOfAClient(t *testing.T) {
+	t.Parallel()
+	db := clientDatabase(t, testmssql.Column{Name: "n", Type: testmssql.Int(8)}, 1, 2)
+	s := startHTTP(t, "--header-credentials")
+	for rows, want := range map[string]string{"1": `"path":"/mnt/data/input/`, "2": `"rows":[[1],[2]]`} {
+		c := s.client(t, withHeaders{
+			"X-Db-Connection-String": "Server=" + strings.Replace(db.Address(), ":", ",", 1) + ";Database=shop;User ID=" + testmssql.User + ";Encrypt=disable",
+			"X-Db-Password":          testmssql.Password, "X-Sql-Max-Inline-Rows": rows,
+		})
+		if answer := c.call(t, execSQL, object{"query": "SELECT n FROM dbo.values"}); !strings.Contains(answer, want) {
+			t.Errorf("at most %s: %s", rows, answer)
+		}
+	}
+}

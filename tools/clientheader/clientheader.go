@@ -1,0 +1,201 @@
+// Package clientheader reads what clients ask for in the headers of their HTTP requests: bounds below the server's, and a
+// database of their own. The names are those of MadhanMohanReddy2301/CodeBoxMCP, as are the rules: of the client's bound
+// and the server's the lower one counts, and of a value that is none the server's.
+//
+// Start with Read, and With to have a request's context carry what was read; Of has it again.
+//
+// What it promises: nothing that a client asks for reaches another one's request, and no credential is read where the
+// server does not allow it, nor quoted in a note.
+package clientheader
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+)
+
+// Bounds are the limits that headers can lower. As what a client asks for, zero is: nothing.
+type Bounds struct {
+	Lifetime        time.Duration // of a session
+	IdleTimeout     time.Duration // of a session
+	RunTimeout      time.Duration // the longest that a run may take
+	DownloadTimeout time.Duration // of a file that is fetched
+	DownloadBytes   int64         // likewise
+	InlineRows      int64         // of a query's result in an answer
+}
+
+// Use is what a header is for: its notes are said where that is done.
+type Use int
+
+// The uses.
+const (
+	Sessions Use = iota
+	Runs
+	Downloads
+	Queries
+	Store
+)
+
+// AllUses is every one.
+var AllUses = []Use{Sessions, Runs, Downloads, Queries, Store}
+
+// DatabaseName is the connection that headers give.
+const DatabaseName = "header"
+
+const (
+	databaseHeader = "X-Db-Connection-String"
+	passwordHeader = "X-Db-Password"
+)
+
+// Headers are those that are understood, and what each bounds.
+var headers = []struct {
+	name string
+	use  Use
+	// isSecret is of a credential, which is read only where the server allows it.
+	isSecret bool
+	read     func(a *Asked, name, value string, most *Bounds)
+}{
+	{"X-Session-TTL", Sessions, false, number(Sessions, func(b *Bounds) *time.Duration { return &b.Lifetime }, time.Second)},
+	{"X-Idle-Timeout", Sessions, false, number(Sessions, func(b *Bounds) *time.Duration { return &b.IdleTimeout }, time.Second)},
+	{"X-Exec-Timeout", Runs, false, number(Runs, func(b *Bounds) *time.Duration { return &b.RunTimeout }, time.Second)},
+	{"X-Download-Timeout", Downloads, false, number(Downloads, func(b *Bounds) *time.Duration { return &b.DownloadTimeout }, time.Second)},
+	{"X-Max-Download-Size", Downloads, false, number(Downloads, func(b *Bounds) *int64 { return &b.DownloadBytes }, 1)},
+	{"X-Sql-Max-Inline-Rows", Queries, false, number(Queries, func(b *Bounds) *int64 { return &b.InlineRows }, 1)},
+	{databaseHeader, Queries, true, func(a *Asked, _, value string, _ *Bounds) { a.database().DSN = value }},
+	{passwordHeader, Queries, true, func(a *Asked, _, value string, _ *Bounds) { a.database().Password = value }},
+	{"X-Blob-Connection-String", Store, true, unsupported},
+	{"X-Blob-Container-Name", Store, false, unsupported},
+	{"X-Blob-SAS-Expiry-Hours", Store, false, unsupported},
+}
+
+// Asked is what a request's headers ask for. Its methods may be called on nil, which asks for nothing.
+type Asked struct {
+	bounds Bounds
+	// Database is the one that the headers give. Nil: they give none.
+	Database *sql.Source
+	// Secrets are masked in answers to this client, beside the server's own. Nil: there are none.
+	Secrets *secrets.Masker
+
+	notes []note
+}
+
+type note struct {
+	use  Use
+	text string
+}
+
+// Read reads a request's headers. most is what the server allows, and withCredentials whether it takes credentials. It
+// returns nil where none of the headers is there.
+func Read(h http.Header, most Bounds, withCredentials bool) *Asked {
+	a := &Asked{}
+	var refused []string
+	for _, header := range headers {
+		values := slices.Compact(slices.Clone(h.Values(header.name)))
+		switch {
+		case len(values) == 0 || len(values) == 1 && values[0] == "":
+		case header.isSecret && !withCredentials:
+			refused = append(refused, header.name)
+		case len(values) > 1:
+			a.note(header.use, "Note: the header %s was ignored: it came %d times, with different values.", header.name, len(values))
+		default:
+			header.read(a, header.name, values[0], &most)
+		}
+	}
+	if len(refused) > 0 {
+		a.note(Queries, "Note: ignored %s: this server takes no credentials in headers (--header-credentials).", strings.Join(refused, ", "))
+	}
+	if d := a.Database; d != nil && (d.DSN == "" || d.Password == "") {
+		a.Database = nil
+		a.note(Queries, "Note: one of %s and %s was ignored: a database needs both.", databaseHeader, passwordHeader)
+	}
+	if a.bounds == (Bounds{}) && a.Database == nil && a.notes == nil {
+		return nil
+	}
+	return a
+}
+
+// number reads a bound: a whole number of units above 0.
+func number[T ~int64](use Use, field func(*Bounds) *T, unit T) func(*Asked, string, string, *Bounds) {
+	return func(a *Asked, name, value string, most *Bounds) {
+		n, err := strconv.ParseUint(value, 10, 64) // the largest there is where it has more digits
+		allowed := *field(most)
+		switch {
+		case n == 0 || err != nil && n < 1<<64-1:
+			a.note(use, "Note: the header %s is %q and not a whole number above 0; the server's %d counts.", name, text.Shorten(value, 40), allowed/unit)
+		case n > uint64(allowed/unit):
+			a.note(use, "Note: the header %s was lowered from %s to %d, the most that this server allows.", name, text.Shorten(value, 40), allowed/unit)
+		default:
+			*field(&a.bounds) = T(n) * unit
+		}
+	}
+}
+
+// unsupported answers what names an object store of the client's own, as long as only the server has one.
+func unsupported(a *Asked, name, _ string, _ *Bounds) {
+	a.note(Store, "Note: the header %s was ignored: an object store of a client is not supported yet; the server's own (--artifact-store) counts.", name)
+}
+
+func (a *Asked) database() *sql.Source {
+	if a.Database == nil {
+		a.Database = &sql.Source{Name: DatabaseName, Variable: databaseHeader, Dialect: sql.SQLServer, Foreign: true}
+	}
+	return a.Database
+}
+
+func (a *Asked) note(use Use, format string, args ...any) {
+	a.notes = append(a.notes, note{use, fmt.Sprintf(format, args...)})
+}
+
+// Bounds returns what is asked for below the server's bounds; zero is nothing.
+func (a *Asked) Bounds() Bounds {
+	if a == nil {
+		return Bounds{}
+	}
+	return a.bounds
+}
+
+// Lower returns the lower one of the server's bound and the client's, which is none where it is zero.
+func Lower[T ~int | ~int64](server, asked T) T {
+	if asked > 0 {
+		return min(server, asked)
+	}
+	return server
+}
+
+// Notes returns what there is to say of the headers for these uses, a sentence on each line; empty where there is nothing.
+func (a *Asked) Notes(uses ...Use) string {
+	if a == nil {
+		return ""
+	}
+	var lines []string
+	for _, n := range a.notes {
+		if slices.Contains(uses, n.use) {
+			lines = append(lines, n.text)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+type key struct{}
+
+// With has a request's context carry what its headers ask for.
+func With(ctx context.Context, a *Asked) context.Context {
+	if a == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, key{}, a)
+}
+
+// Of returns what the headers of a context's request ask for; nil: nothing.
+func Of(ctx context.Context) *Asked {
+	a, _ := ctx.Value(key{}).(*Asked)
+	return a
+}

@@ -1,0 +1,117 @@
+package clientheader
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+var server = Bounds{
+	Lifetime: 24 * time.Hour, IdleTimeout: 30 * time.Minute, RunTimeout: time.Hour,
+	DownloadTimeout: 2 * time.Minute, DownloadBytes: 500_000_000, InlineRows: 30,
+}
+
+// Every header that bounds something, by what it bounds.
+var bounds = map[string]func(n int64) Bounds{
+	"X-Session-TTL":         func(n int64) Bounds { return Bounds{Lifetime: time.Duration(n) * time.Second} },
+	"X-Idle-Timeout":        func(n int64) Bounds { return Bounds{IdleTimeout: time.Duration(n) * time.Second} },
+	"X-Exec-Timeout":        func(n int64) Bounds { return Bounds{RunTimeout: time.Duration(n) * time.Second} },
+	"X-Download-Timeout":    func(n int64) Bounds { return Bounds{DownloadTimeout: time.Duration(n) * time.Second} },
+	"X-Max-Download-Size":   func(n int64) Bounds { return Bounds{DownloadBytes: n} },
+	"X-Sql-Max-Inline-Rows": func(n int64) Bounds { return Bounds{InlineRows: n} },
+}
+
+func TestTheLowerBoundCounts(t *testing.T) {
+	for name, test := range map[string]struct {
+		values []string
+		want   int64  // zero: the server's counts
+		note   string // a part of it; empty: there is none
+	}{
+		"below":                     {[]string{"7"}, 7, ""},
+		"above":                     {[]string{"600000000"}, 0, "was lowered from 600000000 to"},
+		"huge":                      {[]string{"99999999999999999999999999"}, 0, "was lowered from 99999999999999999999999999 to"},
+		"that of a 64-bit number":   {[]string{"18446744073709551615"}, 0, "was lowered"},
+		"zero":                      {[]string{"0"}, 0, `is "0" and not a whole number above 0`},
+		"negative":                  {[]string{"-7"}, 0, `is "-7" and not a whole number above 0`},
+		"hugely negative":           {[]string{"-99999999999999999999"}, 0, "not a whole number"},
+		"text":                      {[]string{"7s"}, 0, `is "7s" and not`},
+		"long text":                 {[]string{strings.Repeat("x", 10_000)}, 0, `xxx…" and not`},
+		"a fraction":                {[]string{"7.5"}, 0, "not a whole number"},
+		"a list":                    {[]string{"7, 8"}, 0, "not a whole number"},
+		"empty":                     {[]string{""}, 0, ""},
+		"twice the same":            {[]string{"7", "7"}, 7, ""},
+		"two that disagree":         {[]string{"7", "8"}, 0, "came 2 times, with different values"},
+		"two of which one is empty": {[]string{"7", ""}, 0, "came 2 times"},
+	} {
+		for header, want := range bounds {
+			asked := Read(http.Header{http.CanonicalHeaderKey(header): test.values}, server, false)
+			note := asked.Notes(AllUses...)
+			if asked.Bounds() != want(test.want) || !strings.Contains(note, test.note) || (note == "") != (test.note == "") || len(note) > 300 {
+				t.Errorf("%s, %s: %+v, %q", header, name, asked.Bounds(), note)
+			}
+			if note != "" && !strings.Contains(note, header) {
+				t.Errorf("%s is not named in %q", header, note)
+			}
+		}
+	}
+}
+
+func TestCredentialsNeedPermission(t *testing.T) {
+	const dsn, password, key = "Server=db.example;Database=shop;User ID=me;Password={your_password_here}", "correct-horse", "AccountKey=abcdef"
+	for name, test := range map[string]struct {
+		headers map[string]string
+		allowed bool
+		given   bool
+		note    string
+	}{
+		"both":                   {map[string]string{"X-Db-Connection-String": dsn, "X-Db-Password": password}, true, true, ""},
+		"both, not allowed":      {map[string]string{"X-Db-Connection-String": dsn, "X-Db-Password": password}, false, false, "ignored X-Db-Connection-String, X-Db-Password: this server takes no credentials in headers"},
+		"no password":            {map[string]string{"X-Db-Connection-String": dsn}, true, false, "a database needs both"},
+		"no database":            {map[string]string{"X-Db-Password": password}, true, false, "a database needs both"},
+		"a store":                {map[string]string{"X-Blob-Connection-String": key}, true, false, "an object store of a client is not supported yet"},
+		"a store, not allowed":   {map[string]string{"X-Blob-Connection-String": key}, false, false, "this server takes no credentials"},
+		"a store's other values": {map[string]string{"X-Blob-Container-Name": "mine", "X-Blob-SAS-Expiry-Hours": "2"}, false, false, "X-Blob-SAS-Expiry-Hours was ignored: an object store of a client is not supported yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := make(http.Header)
+			for header, value := range test.headers {
+				h.Set(header, value)
+			}
+			asked := Read(h, server, test.allowed)
+			note := asked.Notes(AllUses...)
+			if (asked.Database != nil) != test.given || !strings.Contains(note, test.note) || (note == "") != (test.note == "") {
+				t.Errorf("%+v, %q", asked.Database, note)
+			}
+			if test.given && (asked.Database.DSN != dsn || asked.Database.Password != password || !asked.Database.Foreign) {
+				t.Errorf("%+v", asked.Database)
+			}
+			for _, secret := range []string{dsn, password, key} {
+				if strings.Contains(note, secret) {
+					t.Errorf("a credential is in %q", note)
+				}
+			}
+		})
+	}
+}
+
+func TestNotesAreSaidWhereTheyMatter(t *testing.T) {
+	h := http.Header{"X-Exec-Timeout": {"no"}, "X-Sql-Max-Inline-Rows": {"no"}}
+	asked := Read(h, server, false)
+	if runs := asked.Notes(Runs, Sessions); !strings.Contains(runs, "X-Exec-Timeout") || strings.Contains(runs, "Rows") {
+		t.Errorf("%q", runs)
+	}
+	if none := asked.Notes(); none != "" {
+		t.Errorf("%q", none)
+	}
+}
+
+func TestRequestsWithoutHeadersAskForNothing(t *testing.T) {
+	asked := Read(http.Header{"Accept": {"*/*"}}, server, true)
+	if asked != nil || asked.Bounds() != (Bounds{}) || asked.Notes(AllUses...) != "" {
+		t.Errorf("%+v", asked)
+	}
+	if ctx := With(t.Context(), asked); Of(ctx) != nil {
+		t.Errorf("%+v", Of(ctx))
+	}
+}
