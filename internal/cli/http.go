@@ -54,7 +54,7 @@ type HTTPSettings struct {
 }
 
 func (s *HTTPSettings) bind(fs *pflag.FlagSet) {
-	fs.StringVar(&s.Address, "http", "", "`address` to serve MCP at over HTTP instead of stdin and stdout, such as 127.0.0.1:8000 or unix:///run/user/1000/sandbox.sock")
+	fs.StringVar(&s.Address, "http", "", "`address` to serve MCP at over HTTP instead of stdin and stdout, such as 127.0.0.1:8000 or unix:///run/user/1000/sandbox.sock; "+passedSocket+" is the socket that systemd passes")
 	fs.StringVar(&s.TokenFile, "http-token-file", "", "`file` with the token that clients of --http have to send (also "+tokenVariable+", the token itself; default: http-token in the --state-dir, which is made)")
 	fs.BoolVar(&s.NoAuth, "http-no-auth", false, "ask clients of --http for no token; only on a loopback address or a socket")
 	fs.StringVar(&s.Certificate, "tls-cert", "", "`file` with the certificate of --http, and those that it hangs on")
@@ -96,8 +96,14 @@ func (s *Settings) takeTransport() {
 // socketScheme begins the address of a Unix socket.
 const socketScheme = "unix://"
 
+// passedSocket, as an address, is the socket that a service manager has and passes.
+const passedSocket = "fd://"
+
 // listenAddress takes an address apart as net.Listen wants it. A port alone is one of this machine only.
 func (s *HTTPSettings) listenAddress() (network, address string, err error) {
+	if s.Address == passedSocket {
+		return "fd", "", nil
+	}
 	if path, is := strings.CutPrefix(s.Address, socketScheme); is {
 		if !filepath.IsAbs(path) {
 			return "", "", fmt.Errorf("--http %s: the path of a socket begins with /", s.Address)
@@ -123,7 +129,7 @@ func (s *HTTPSettings) listenAddress() (network, address string, err error) {
 
 // isLocal reports whether only this machine reaches an address of listenAddress.
 func isLocal(network, address string) bool {
-	if network == "unix" {
+	if network == "unix" || network == "fd" { // of which open asks again
 		return true
 	}
 	host, _, _ := net.SplitHostPort(address)
@@ -146,7 +152,9 @@ func (s *HTTPSettings) check() error {
 			problems = append(problems, fmt.Errorf(format, args...))
 		}
 	}
-	wrong(s.NoAuth && !isLocal(network, address), "--http-no-auth on %s would let the whole network run code; listen on 127.0.0.1, or leave it out", address)
+	if s.NoAuth && !isLocal(network, address) {
+		problems = append(problems, errOpenToAll(address))
+	}
 	wrong(s.NoAuth && s.TokenFile != "", "--http-no-auth and --http-token-file exclude each other; leave one of the two out")
 	wrong((s.Certificate == "") != (s.Key == ""), "--tls-cert and --tls-key go together; one of them is missing")
 	for _, origin := range s.AllowOrigins {
@@ -160,6 +168,10 @@ func (s *HTTPSettings) check() error {
 		}
 	}
 	return errors.Join(problems...)
+}
+
+func errOpenToAll(address string) error {
+	return fmt.Errorf("--http-no-auth on %s would let the whole network run code; listen on 127.0.0.1, or leave it out", address)
 }
 
 // token returns what clients have to send, and where a person finds it; both empty where nothing is asked for.
@@ -223,11 +235,19 @@ func (s *HTTPSettings) open(stateDir string, log *slog.Logger) (*web, error) {
 	if info, err := os.Stat(s.TokenFile); err == nil && info.Mode().Perm()&0o007 != 0 && runtime.GOOS != "windows" {
 		log.Warn("every user of this machine can read or change the token", "file", s.TokenFile)
 	}
-	if network == "unix" {
+	switch network {
+	case "unix":
 		w.listener, err = listenSocket(address)
-	} else {
+	case "fd":
+		if w.listener, err = httpserver.Activated(); err == nil {
+			network, address = w.listener.Addr().Network(), w.listener.Addr().String()
+		}
+	default:
 		w.options.AllowHosts = append(hostOf(address), w.options.AllowHosts...)
 		w.listener, err = net.Listen(network, address)
+	}
+	if err == nil && s.NoAuth && !isLocal(network, address) {
+		err = errors.Join(errOpenToAll(address), w.listener.Close())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--http: %w", err)

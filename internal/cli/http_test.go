@@ -25,6 +25,7 @@ func TestAddressesOfHTTP(t *testing.T) {
 		"[::]:8000":             {"tcp", "[::]:8000", false},
 		"192.0.2.7:8000":        {"tcp", "192.0.2.7:8000", false},
 		"sandbox.internal:80":   {"tcp", "sandbox.internal:80", false},
+		"fd://":                 {"fd", "", true},
 		"unix:///run/sandbox.s": {"unix", "/run/sandbox.s", true},
 	} {
 		s := HTTPSettings{Address: given}

@@ -1,0 +1,33 @@
+package httpserver
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+)
+
+// firstPassed is the descriptor of the first socket that is passed, after stdin, stdout and stderr.
+const firstPassed = 3
+
+// Activated returns the socket that a service manager listens on for this process, as systemd passes it: LISTEN_FDS is
+// how many there are, and LISTEN_PID for whom. It is called once; what this process starts does not get the socket.
+func Activated() (net.Listener, error) {
+	pid, count := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS")
+	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
+		_ = os.Unsetenv(name)
+	}
+	switch {
+	case count == "" || pid != strconv.Itoa(os.Getpid()):
+		return nil, errors.New("no socket was passed to this process; start it by a .socket unit of systemd, or by systemd-socket-activate")
+	case count != "1":
+		return nil, fmt.Errorf("%s sockets were passed, and one is served; have one ListenStream in the .socket unit", count)
+	}
+	file := os.NewFile(firstPassed, "LISTEN_FD_3")
+	l, err := net.FileListener(file) // which has a descriptor of its own, that is closed on exec
+	if err := errors.Join(err, file.Close()); err != nil {
+		return nil, fmt.Errorf("the socket that was passed: %w", err)
+	}
+	return l, nil
+}
