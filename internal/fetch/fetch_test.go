@@ -305,3 +305,27 @@ func FuzzSegment(f *testing.F) {
 		}
 	})
 }
+
+// Bounds of one caller lower those of the fetcher, and never raise them.
+func TestBoundsOfACaller(t *testing.T) {
+	f := fetcher(t, Options{MaxBytes: 1000, Timeout: time.Minute}, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/never" {
+			<-r.Context().Done()
+			return
+		}
+		_, _ = w.Write(make([]byte, 500))
+	})
+	for most, refused := range map[int64]bool{0: false, 500: false, 499: true, 1 << 40: false} {
+		_, content, err := download(t, f.Within(Options{MaxBytes: most}), "http://files.example/500")
+		if refused {
+			wantFault(t, err, fault.UploadTooLarge, "more than 499 B")
+		} else if err != nil || len(content) != 500 {
+			t.Errorf("at most %d: %d bytes, %v", most, len(content), err)
+		}
+	}
+	_, _, err := download(t, f.Within(Options{Timeout: 50 * time.Millisecond}), "http://files.example/never")
+	wantFault(t, err, fault.DownloadFailed, "it took longer than 50ms")
+	if got := f.Within(Options{MaxBytes: 1 << 40, Timeout: time.Hour}).options; got != f.options {
+		t.Errorf("%+v", got)
+	}
+}
