@@ -174,7 +174,7 @@ func (m *Manager) Term(id string, begin bool) (Term, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Term{s.id, s.created.Truncate(time.Millisecond), s.created.Add(m.config.Lifetime)}, nil
+	return Term{s.id, s.created.Truncate(time.Millisecond), s.created.Add(timesInForce(s.times.Times, s.config).Lifetime)}, nil
 }
 
 // unopened describes a session that this server does not have open.

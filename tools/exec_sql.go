@@ -307,7 +307,7 @@ func (f *sqlFields) inline(head *sql.Head) {
 func (d *Deps) export(ctx context.Context, call *sqlCall, head *sql.Head, rows sql.Rows, fields *sqlFields) error {
 	file := sql.NewExport(call.format, head, rows, sql.ExportLimits{Rows: call.maxRows, Bytes: d.Databases.MaxBytes})
 	written, session, err := d.Manager.Upload(ctx, sandbox.Upload{
-		SessionID: call.session, Path: call.path, Overwrite: call.overwrite, Times: askedTimes(ctx),
+		SessionID: call.session, Path: call.path, Overwrite: call.overwrite, Times: clientheader.Of(ctx).Times(),
 		Content: &exportProgress{Export: file, ctx: ctx, reported: time.Now()},
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
@@ -76,7 +77,7 @@ func (d *Deps) handleInstall(ctx context.Context, p *params) (*render.Answer, er
 	if len(packages) == 0 {
 		return nil, fault.New(fault.InvalidArgument, "Name at least one package.", "packages is empty.")
 	}
-	run, err := d.install(sandbox.RunOptions{SessionID: session, Language: language, Times: askedTimes(ctx)}, packages)
+	run, err := d.install(sandbox.RunOptions{SessionID: session, Language: language, Times: clientheader.Of(ctx).Times()}, packages)
 	rpc.Settled(ctx)
 	if err != nil {
 		return nil, err

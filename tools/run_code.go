@@ -117,7 +117,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
 			options := sandbox.RunOptions{
 				Language: language.Language, Code: p.required("code"), SessionID: p.session(),
-				Timeout: p.seconds("timeout_seconds"), Limits: p.limits("limits"), Fresh: p.flag("fresh"), Times: askedTimes(ctx), Caller: ctx,
+				Timeout: p.seconds("timeout_seconds"), Limits: p.limits("limits"), Fresh: p.flag("fresh"), Times: clientheader.Of(ctx).Times(), Caller: ctx,
 			}
 			longest := clientheader.Lower(config.MaxRunTimeout, clientheader.Of(ctx).Bounds().RunTimeout)
 			if longest < cmp.Or(options.Timeout, config.RunTimeout) {

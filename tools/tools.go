@@ -161,12 +161,6 @@ type tool struct {
 	uses []clientheader.Use
 }
 
-// askedTimes are those of a session that a client's headers ask for.
-func askedTimes(ctx context.Context) sandbox.Times {
-	asked := clientheader.Of(ctx).Bounds()
-	return sandbox.Times{IdleTimeout: asked.IdleTimeout, Lifetime: asked.Lifetime}
-}
-
 // list is every tool that could exist, in the order in which clients see them.
 func (d *Deps) list() []tool {
 	var list []tool

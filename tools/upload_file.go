@@ -74,7 +74,7 @@ func (d *Deps) describeUpload() string {
 }
 
 func (d *Deps) handleUpload(ctx context.Context, p *params) (*render.Answer, error) {
-	upload := sandbox.Upload{SessionID: p.session(), Overwrite: p.flag("overwrite"), Times: askedTimes(ctx)}
+	upload := sandbox.Upload{SessionID: p.session(), Overwrite: p.flag("overwrite"), Times: clientheader.Of(ctx).Times()}
 	filename, given := p.required("filename"), readContent(p)
 	if err := p.check(); err != nil {
 		return nil, err

@@ -346,7 +346,11 @@ func (w *web) showPage(ctx context.Context, manager *sandbox.Manager, links *fil
 func (w *web) prepare(ctx context.Context, m *server.MCPServer, deps *tools.Deps, maxAnswer int, asked func(http.Header) *clientheader.Asked) {
 	w.options.MCP, w.options.MaxAnswerBytes = m, maxAnswer
 	api := rest.New(rest.Options{Deps: deps, Version: currentVersion(), Logger: deps.Logger})
-	maps.Copy(w.options.Routes, api.Routes())
+	for pattern, route := range api.Routes() {
+		w.options.Routes[pattern] = http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
+			route.ServeHTTP(to, r.WithContext(clientheader.With(r.Context(), asked(r.Header))))
+		})
+	}
 	maps.Copy(w.options.Open, api.Open())
 	w.options.Context = func(ctx context.Context, client string, h http.Header) context.Context {
 		return clientheader.With(tools.WithSession(ctx, sandbox.DefaultOf(client)), asked(h))

@@ -12,6 +12,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 )
 
 // newSession is the body of a request that makes one.
@@ -98,7 +99,7 @@ func (s *Server) begin(ctx context.Context, id string, language sandbox.Language
 	term, err := s.manager.Term(id, true)
 	if err == nil && (code != "" || of != sandbox.SessionLimits{}) {
 		nothing := "0" // in every language
-		err = s.runFirst(ctx, sandbox.RunOptions{SessionID: id, Language: language, Code: cmp.Or(code, nothing), Limits: of, Unlisted: true})
+		err = s.runFirst(ctx, sandbox.RunOptions{SessionID: id, Language: language, Code: cmp.Or(code, nothing), Limits: of, Times: clientheader.Of(ctx).Times(), Unlisted: true})
 	}
 	if err != nil && isNew {
 		_, _ = s.manager.CloseSession(context.WithoutCancel(ctx), id, false)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
@@ -160,6 +161,12 @@ func (a *Asked) Bounds() Bounds {
 		return Bounds{}
 	}
 	return a.bounds
+}
+
+// Times returns what is asked for of a session.
+func (a *Asked) Times() sandbox.Times {
+	asked := a.Bounds()
+	return sandbox.Times{IdleTimeout: asked.IdleTimeout, Lifetime: asked.Lifetime}
 }
 
 // Lower returns the lower one of the server's bound and the client's, which is none where it is zero.
