@@ -57,7 +57,7 @@ type Recipe struct {
 	Full     bool   // the image has a compiler: FullContainerfile builds it, on the one that has none
 }
 
-// fullSuffix tells the full image of a recipe from the standard one.
+// fullSuffix distinguishes the full image of a recipe from the standard one.
 const fullSuffix = "-full"
 
 // WithCompiler returns the recipe of the full image.

@@ -77,20 +77,13 @@ func (d *Deps) handleInstall(ctx context.Context, p *params) (*render.Answer, er
 	if len(packages) == 0 {
 		return nil, fault.New(fault.InvalidArgument, "Name at least one package.", "packages is empty.")
 	}
-	run, err := d.install(sandbox.RunOptions{SessionID: session, Language: language, Times: clientheader.Of(ctx).Times()}, packages)
-	rpc.Settled(ctx)
-	if err != nil {
-		return nil, err
-	}
-	res, err := d.await(ctx, run, d.SoftWait, true)
+	o := sandbox.RunOptions{SessionID: session, Language: language, Times: clientheader.Of(ctx).Times()}
+	res, err := d.installed(ctx, o, packages, func() { rpc.Settled(ctx) })
 	switch {
 	case err != nil:
 		return nil, err
 	case res.Status == sandbox.Running:
 		return d.renderer().Run(ctx, res), nil
-	}
-	if err := d.installFault(res); err != nil {
-		return nil, err
 	}
 	fields := installFields{SessionID: res.SessionID, Language: language}
 	fields.Installed, fields.Already = sandbox.Installed(res)
@@ -131,24 +124,22 @@ func (d *Deps) install(o sandbox.RunOptions, packages []string) (*sandbox.Run, e
 	return d.Manager.Install(o, checked)
 }
 
-// installed installs what a run depends on, and waits for it as long as a call waits. A result is of an installation
-// that goes on. The error is a fault, or the end of ctx.
-func (d *Deps) installed(ctx context.Context, o sandbox.RunOptions, packages []string) (*sandbox.Result, error) {
+// installed installs packages, and waits as long as a call waits: the result has completed, or goes on with the status
+// Running. begun is called when the installation is queued, or was refused. The error is a fault, or the end of ctx.
+func (d *Deps) installed(ctx context.Context, o sandbox.RunOptions, packages []string, begun func()) (*sandbox.Result, error) {
 	run, err := d.install(o, packages)
+	begun()
 	if err != nil {
 		return nil, err
 	}
 	res, err := d.await(ctx, run, d.SoftWait, true)
-	switch {
-	case err != nil:
-		return nil, err
-	case res.Status == sandbox.Running:
-		return res, nil
+	if err != nil || res.Status == sandbox.Running {
+		return res, err
 	}
-	if err := d.installFault(res); err != nil {
-		return nil, err
+	if refused := d.installFault(res); refused != nil {
+		return nil, refused
 	}
-	return nil, nil
+	return res, nil
 }
 
 // installFault says why an installation did not come to its end; nil: it did.

@@ -1,10 +1,8 @@
 package tools
 
 import (
-	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -94,7 +92,7 @@ func (d *Databases) serveQuery(r *http.Request, out io.Writer) (connection strin
 		limits.Rows = min(asked.MaxRows, limits.Rows)
 	}
 	file := sql.NewExport(asked.Format, head, rows, limits)
-	if _, err := io.Copy(out, file); err != nil && !errors.Is(err, context.Canceled) {
+	if _, err := io.Copy(out, file); err != nil {
 		return connection, end, d.inTime(r.Context(), err)
 	}
 	end = queryEnd{Columns: file.Columns, Rows: file.Rows, Truncated: file.Cut}

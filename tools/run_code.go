@@ -131,9 +131,11 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 				return nil, err
 			}
 			if len(missing) > 0 {
-				if res, err := d.installed(ctx, options, missing); err != nil {
+				res, err := d.installed(ctx, options, missing, func() {}) // the run behind it takes the place in the order
+				if err != nil {
 					return nil, err
-				} else if res != nil {
+				}
+				if res.Status == sandbox.Running {
 					return d.renderer().Run(ctx, res).Noting("Note: the dependencies are still being installed, and the code was not run; call again when that run is over."), nil
 				}
 			}

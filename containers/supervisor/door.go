@@ -38,27 +38,33 @@ func listenAtDoor(token string, adopt func(conn net.Conn, filesOnly bool)) error
 	if err != nil {
 		return err
 	}
-	places := make(chan struct{}, doorWaiting)
-	go func() {
-		for {
-			places <- struct{}{}
-			conn, err := listener.Accept()
-			if err != nil { // gone again, or no descriptor is left
-				time.Sleep(wrongWait)
-				<-places
-				continue
-			}
-			go func() {
-				if m := readAttach(conn, token); m != nil {
-					adopt(conn, m.FilesOnly)
-				} else {
-					_ = conn.Close()
-				}
-				<-places
-			}()
+	go acceptAll(listener, doorWaiting, wrongWait, func(conn net.Conn) {
+		if m := readAttach(conn, token); m != nil {
+			adopt(conn, m.FilesOnly)
+		} else {
+			_ = conn.Close()
 		}
-	}()
+	})
 	return nil
+}
+
+// acceptAll serves the connections of a listener, so many at a time; the next ones wait. again is the time after which
+// it is tried once more to accept one, where the connection is gone again or no descriptor is left.
+func acceptAll(listener net.Listener, most int, again time.Duration, serve func(net.Conn)) {
+	places := make(chan struct{}, most)
+	for {
+		places <- struct{}{}
+		conn, err := listener.Accept()
+		if err != nil {
+			time.Sleep(again)
+			<-places
+			continue
+		}
+		go func() {
+			serve(conn)
+			<-places
+		}()
+	}
 }
 
 // readAttach returns the first message of a connection that shows the token, else nil.

@@ -34,22 +34,7 @@ func (s *Supervisor) listenOut(port int) error {
 	if err != nil {
 		return err
 	}
-	places := make(chan struct{}, maxOut)
-	go func() {
-		for {
-			places <- struct{}{}
-			conn, err := listener.Accept()
-			if err != nil {
-				time.Sleep(outAgain)
-				<-places
-				continue
-			}
-			go func() {
-				s.carryOut(conn)
-				<-places
-			}()
-		}
-	}()
+	go acceptAll(listener, maxOut, outAgain, s.carryOut)
 	return nil
 }
 

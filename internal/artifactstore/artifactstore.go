@@ -80,7 +80,7 @@ type bucket interface {
 	link(ctx context.Context, key string, lifetime time.Duration) (string, error)
 }
 
-// Open returns the store. It makes no connection; what is wrong with the credentials is told of each upload.
+// Open returns the store. It makes no connection; each upload reports what is wrong with the credentials.
 func Open(address Address, o Options) *Store {
 	if o.Now == nil {
 		o.Now = time.Now

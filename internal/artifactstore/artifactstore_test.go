@@ -81,7 +81,7 @@ type place struct {
 	env     environment
 	// wrong is the environment with a secret that does not open it; nil: it looks at none.
 	wrong environment
-	// down is the environment, and the options, with an address where nobody listens.
+	// down is the environment, and the options, with an address where nothing listens.
 	down        environment
 	downOptions string
 }
@@ -263,7 +263,7 @@ func TestAStoreThatCannotBeUsedIsANote(t *testing.T) {
 	}
 }
 
-// answers is an S3 that gives each request the next of its answers, and then always the last.
+// answers is an S3 that answers each request with the next of its answers, and then always the last.
 func answers(t *testing.T, list ...string) (endpoint string, requests *atomic.Int32) {
 	t.Helper()
 	requests = new(atomic.Int32)

@@ -32,7 +32,7 @@ type google struct {
 	key      *rsa.PrivateKey
 }
 
-// serviceAccount is the file that Google gives a service account's key in.
+// serviceAccount is the file in which Google stores a service account's key.
 type serviceAccount struct {
 	Type    string `json:"type"`
 	Project string `json:"project_id"`

@@ -177,6 +177,23 @@ func (s *Settings) takeStore(f *pflag.Flag) {
 	s.setForeign(f.Name, connection, file)
 }
 
+// takeAddress gives a setting the address that another system's variable stands for, unless it is set by its own name, or the
+// address cannot be used. file is where the variable comes from.
+func (s *Settings) takeAddress(setting string, to *string, address, variable, file string, check func() error) {
+	if s.origins[setting].beatsFile() {
+		s.note(variable, slog.LevelInfo, "not used, because %s is set by %s", setting, s.origins[setting])
+		return
+	}
+	before := *to
+	*to = address
+	if err := check(); err != nil {
+		s.note(variable, slog.LevelWarn, "cannot be used: %v", err)
+		*to = before
+		return
+	}
+	s.setForeign(setting, variable, file)
+}
+
 // setForeign remembers that a variable of another system has set a setting.
 func (s *Settings) setForeign(setting, variable, file string) {
 	s.origins[setting] = origin{From: fromEnvironment, Variable: variable, File: file, isForeign: true}

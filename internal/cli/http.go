@@ -76,21 +76,11 @@ func (s *Settings) takeTransport() {
 	if !strings.EqualFold(transport, streamableHTTP) {
 		return
 	}
-	if s.origins["http"].beatsFile() {
-		s.note(transportVariable, slog.LevelInfo, "not used, because http is set by %s", s.origins["http"])
-		return
-	}
 	host, _ := s.env.lookup("MCP_HOST")
 	port, _ := s.env.lookup("PORT")
 	other, _ := s.env.lookup("MCP_PORT")
-	before := s.HTTP.Address
-	s.HTTP.Address = net.JoinHostPort(cmp.Or(host, "127.0.0.1"), cmp.Or(port, other, "8000"))
-	if err := s.HTTP.check(); err != nil {
-		s.note(transportVariable, slog.LevelWarn, "cannot be used: %v", err)
-		s.HTTP.Address = before
-		return
-	}
-	s.setForeign("http", transportVariable, file)
+	address := net.JoinHostPort(cmp.Or(host, "127.0.0.1"), cmp.Or(port, other, "8000"))
+	s.takeAddress("http", &s.HTTP.Address, address, transportVariable, file, s.HTTP.check)
 }
 
 // socketScheme begins the address of a Unix socket.

@@ -68,20 +68,10 @@ func (s *Settings) takeFileServer() {
 		if value == "" {
 			continue
 		}
-		if s.origins["files-http"].beatsFile() {
-			s.note(name, slog.LevelInfo, "not used, because files-http is set by %s", s.origins["files-http"])
-			return
-		}
 		host, _ := s.env.lookup(fileHostVariable)
 		port, _ := s.env.lookup(filePortVariable)
-		before := s.Links.Address
-		s.Links.Address = net.JoinHostPort(cmp.Or(host, "127.0.0.1"), cmp.Or(port, "8080"))
-		if err := s.Links.check(s.HTTP.Address != ""); err != nil {
-			s.note(name, slog.LevelWarn, "cannot be used: %v", err)
-			s.Links.Address = before
-			return
-		}
-		s.setForeign("files-http", name, file)
+		address := net.JoinHostPort(cmp.Or(host, "127.0.0.1"), cmp.Or(port, "8080"))
+		s.takeAddress("files-http", &s.Links.Address, address, name, file, func() error { return s.Links.check(s.HTTP.Address != "") })
 		return
 	}
 }

@@ -48,7 +48,7 @@ func (x *exchange) send(status int, contentType string, body []byte) {
 }
 
 // judge turns an error into a status and words. Clients try again what is answered with 5xx, some for half a minute, and
-// print nothing meanwhile; so an index that fails is answered with 424, which nobody tries again.
+// print nothing meanwhile; so an index that fails is answered with 424, which no client retries.
 func (x *exchange) judge(err error) (int, string) {
 	var f *fault.Error
 	if !errors.As(err, &f) {

@@ -32,7 +32,7 @@ func parseFilename(file, name string) (distribution, bool) {
 			return distribution{}, false
 		}
 	}
-	// Old source distributions have the - of their names, so that only what follows tells where the name ends.
+	// Old source distributions have the - of their names, so that only what follows shows where the name ends.
 	for i, c := range stem {
 		if c != '-' {
 			continue
