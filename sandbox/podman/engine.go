@@ -53,7 +53,7 @@ type Options struct {
 }
 
 const (
-	defaultConnectTimeout = 15 * time.Second
+	defaultConnectTimeout = time.Minute
 	defaultCallTimeout    = 60 * time.Second
 
 	// pingPatience is how long a service that failed a call has to show that it lives.
