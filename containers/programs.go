@@ -65,39 +65,43 @@ type File struct {
 // Programs returns what belongs below ProgramsDir on a machine with an architecture as Go names it, and a hash of it.
 // Only root may read the supervisor, so that code of the session can look into no process of it.
 func Programs(arch string) (files []File, hash string, err error) {
-	p, ok := builtPrograms()[arch]
+	build, ok := builtPrograms[arch]
 	if !ok {
 		return nil, "", fmt.Errorf("%w: %s", ErrArchitecture, arch)
 	}
+	p := build()
 	return p.files, p.hash, nil
 }
 
 // Architectures lists the kinds of processors that there is a supervisor for.
-func Architectures() []string { return slices.Sorted(maps.Keys(builtPrograms())) }
+func Architectures() []string { return slices.Sorted(maps.Keys(builtPrograms)) }
 
 type programs struct {
 	files []File
 	hash  string
 }
 
-var builtPrograms = sync.OnceValue(func() map[string]programs {
-	built := make(map[string]programs)
+// builtPrograms unpacks the programs of a kind of processor when they are first asked for: that takes ten milliseconds.
+var builtPrograms = func() map[string]func() programs {
+	built := make(map[string]func() programs)
 	entries, err := supervisors.ReadDir("supervisor/build")
 	if err != nil {
 		panic(err) // it is embedded
 	}
 	for _, entry := range entries {
 		arch := strings.TrimSuffix(strings.TrimPrefix(entry.Name(), "linux-"), ".zst")
-		files := append([]File{{"supervisor", 0o711, readSupervisor(entry.Name())}}, kernelFiles()...)
-		sum := sha256.New()
-		for _, f := range files {
-			fmt.Fprintf(sum, "%s %o %d ", f.Path, f.Mode, len(f.Content))
-			sum.Write(f.Content)
-		}
-		built[arch] = programs{files, hex.EncodeToString(sum.Sum(nil))}
+		built[arch] = sync.OnceValue(func() programs {
+			files := append([]File{{"supervisor", 0o711, readSupervisor(entry.Name())}}, kernelFiles()...)
+			sum := sha256.New()
+			for _, f := range files {
+				fmt.Fprintf(sum, "%s %o %d ", f.Path, f.Mode, len(f.Content))
+				sum.Write(f.Content)
+			}
+			return programs{files, hex.EncodeToString(sum.Sum(nil))}
+		})
 	}
 	return built
-})
+}()
 
 func readSupervisor(name string) []byte {
 	packed, err := supervisors.ReadFile("supervisor/build/" + name)

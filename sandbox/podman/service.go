@@ -20,6 +20,7 @@ import (
 	"github.com/containers/podman/v5/pkg/bindings"
 	"golang.org/x/sys/unix"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
 )
 
@@ -98,6 +99,7 @@ func startService(ctx context.Context, program, ociRuntime string) (*service, er
 	}
 	s.cmd.Stderr = s.stderr
 	go s.run()
+	go func() { _, _, _ = containers.Programs(runtime.GOARCH) }() // the first container wants them as soon as the service is up
 	if err := s.accepts(ctx); err != nil {
 		s.stop()
 		return nil, err
