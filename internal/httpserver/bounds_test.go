@@ -220,6 +220,43 @@ func TestConnectionsWithRequestsStay(t *testing.T) {
 	}
 }
 
+// Who closes its stream and says no more is gone soon, and who goes on without one is not.
+func TestClientsThatHangUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClients(nil)
+		open := func() *client {
+			n := c.begin()
+			c.leave(n)
+			return c.enter(n.name)
+		}
+		ended, again, calls, busy := open(), open(), open(), open()
+		c.enter(busy.name) // a call, which goes on
+		for _, n := range []*client{ended, again, calls, busy} {
+			c.hangUp(n)
+		}
+		time.Sleep(hungUpTime / 2)
+		c.enter(again.name)
+		c.leave(c.enter(calls.name))
+		if c.gone(ended.name) {
+			t.Error("one is gone whose stream may have broken")
+		}
+		time.Sleep(quietTime / 2)
+		c.leave(busy)
+		for name, n := range map[string]*client{"streams": again, "calls": calls, "has called": busy} {
+			if c.gone(n.name) {
+				t.Errorf("one is gone that %s", name)
+			}
+		}
+		if !c.gone(ended.name) {
+			t.Error("one is not gone that has hung up")
+		}
+		time.Sleep(quietTime + time.Second)
+		if c.gone(again.name) || !c.gone(calls.name) || !c.gone(busy.name) {
+			t.Error("who says no more is not gone, or who has a stream is")
+		}
+	})
+}
+
 // Clients are forgotten after long, or where there are too many: the one first that was not heard of for longest.
 func TestClientsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

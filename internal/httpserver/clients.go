@@ -13,9 +13,12 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
-// A client that says nothing is gone for the sake of others' room after quietTime, and is forgotten after clientTime.
+// A client that says nothing is gone for the sake of others' room after quietTime, or after hungUpTime where it had a
+// stream and closed that: many clients end so, without DELETE, and one whose stream broke opens another after a second. It
+// is forgotten after clientTime.
 const (
 	quietTime  = time.Minute
+	hungUpTime = 2 * time.Second
 	clientTime = 24 * time.Hour
 )
 
@@ -30,9 +33,10 @@ type client struct {
 	calls map[string]context.CancelCauseFunc // those of the session that can be cancelled, by the keys of their ids
 
 	// Under clients.mu.
-	begun bool // with a handshake
-	using int  // requests and streams
-	seen  time.Time
+	begun  bool // with a handshake
+	using  int  // requests and streams
+	hungUp bool // the last that was heard of it is the end of a stream
+	seen   time.Time
 }
 
 // clients are those that are known, by name. A name that begins a session is a secret, and that of its client alone.
@@ -93,6 +97,7 @@ func (c *clients) enter(session string) *client {
 		return nil
 	}
 	n.using++
+	n.hungUp = false
 	return n
 }
 
@@ -114,6 +119,14 @@ func (c *clients) leave(n *client) {
 	n.seen = time.Now()
 }
 
+// hangUp is leave for a stream that has ended.
+func (c *clients) hangUp(n *client) {
+	c.leave(n)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n.hungUp = n.using == 0
+}
+
 // remove ends a client's session.
 func (c *clients) remove(n *client) {
 	c.mu.Lock()
@@ -127,7 +140,14 @@ func (c *clients) gone(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.list[name]
-	return n == nil || n.using == 0 && time.Since(n.seen) > quietTime
+	if n == nil {
+		return true
+	}
+	after := quietTime
+	if n.hungUp {
+		after = hungUpTime
+	}
+	return n.using == 0 && time.Since(n.seen) > after
 }
 
 // track makes a request one that its client can cancel, and reports whether it is the only one of its id.

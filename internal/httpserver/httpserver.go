@@ -135,7 +135,8 @@ func New(o Options) *Server {
 	return s
 }
 
-// Gone reports whether a client has ended its session, or was not heard of for a minute and has no stream open.
+// Gone reports whether a client has ended its session, or has no stream open and was not heard of for a minute, or for two
+// seconds since it closed its stream.
 func (s *Server) Gone(client string) bool { return s.clients.gone(client) }
 
 // Serve serves the clients of a listener, which it closes, until ctx is done, and returns nil then. It is called once.

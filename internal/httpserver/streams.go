@@ -45,11 +45,12 @@ func (s *Server) listen(w http.ResponseWriter, r *http.Request) {
 		refuseSession(w)
 		return
 	}
-	defer s.clients.leave(client)
 	release, ok := s.openStream(w)
 	if !ok {
+		s.clients.leave(client)
 		return
 	}
+	defer s.clients.hangUp(client)
 	defer release()
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
