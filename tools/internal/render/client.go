@@ -30,6 +30,7 @@ var clients = []client{
 	{name: "ai-sdk", textImages: true},
 	{name: "genai", textImages: true},
 	{name: "mastra", textImages: true},
+	{name: "mcpclienttool", textImages: true}, // n8n's node for agents; its node for workflows makes files of images
 	{name: "visual studio code", opensLinks: true},
 }
 

@@ -102,6 +102,8 @@ func TestImagesComeWhereTheyAreWanted(t *testing.T) {
 		{"", "", 1, "[shown]\noutput/figure-1.png  10 B\nshown"},
 		{"", "continue-client", 0, "[shown]\noutput/figure-1.png  10 B\nshown"},
 		{"", "ai-sdk-mcp-client", 0, "[shown]\noutput/figure-1.png  10 B\nshown"},
+		{"", "@n8n/n8n-nodes-langchain.mcpClientTool", 0, "[shown]\noutput/figure-1.png  10 B\nshown"},
+		{"", "@n8n/n8n-nodes-langchain.mcpClient", 1, "[shown]\noutput/figure-1.png  10 B\nshown"},
 		{"on", "continue-client", 1, "[shown]\noutput/figure-1.png  10 B\nshown"},
 		{"path", "claude-code", 0, "[shown]\noutput/figure-1.png  10 B\nshown"},
 		{"off", "claude-code", 0, "[shown]\nshown\n[files]\noutput/figure-1.png  10 B  image/png"},
