@@ -95,6 +95,7 @@ func (d *Deps) network() string {
 func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 	config := d.Manager.Config()
 	description, code := codeTools[language.Language](d)
+	number := map[string]any{"type": "number"}
 	dependencies := func(*mcp.Tool) {}
 	if d.Packages != nil {
 		dependencies = mcp.WithArray("dependencies", mcp.WithStringItems(), mcp.Description("Packages to install first."))
@@ -108,8 +109,9 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 			sessionParam(),
 			mcp.WithNumber("timeout_seconds", mcp.Description(fmt.Sprintf("%v by default, at most %v.",
 				config.RunTimeout.Seconds(), config.MaxRunTimeout.Seconds()))),
-			mcp.WithObject("limits", func(schema map[string]any) { delete(schema, "properties") }, // the description has them, in less
-				mcp.Description(limitMemory+", "+limitCPUs+", "+limitTimeout)),
+			// An object has to name its properties: Gemini's API refuses one that does not, and strict mode of OpenAI's cannot be used.
+			mcp.WithObject("limits", mcp.Properties(map[string]any{limitMemory: number, limitCPUs: number, limitTimeout: number}),
+				mcp.Description("Of the session.")),
 			mcp.WithBoolean("fresh", mcp.Description("New interpreter, same files.")),
 			dependencies,
 			hints(false), loadedAtOnce,
