@@ -57,6 +57,31 @@ var openAI = api{
 	answer: chatCompletion,
 }
 
+var responses = api{
+	path: "/v1/responses", header: "Authorization", sees: true,
+	env: openAI.env,
+	answer: func(number int, a answer) object {
+		args, _ := json.Marshal(a.args)
+		item := object{
+			"id": fmt.Sprint("fc_", number), "type": "function_call", "call_id": fmt.Sprint("call_", number), "name": a.tool,
+			"arguments": string(args), "status": "completed",
+		}
+		if a.text != "" {
+			item = object{
+				"id": fmt.Sprint("msg_", number), "type": "message", "role": "assistant", "status": "completed",
+				"content": []any{object{"type": "output_text", "text": a.text, "annotations": []any{}}},
+			}
+		}
+		return object{
+			"id": fmt.Sprint("resp_", number), "object": "response", "created_at": 1, "status": "completed", "model": "scripted",
+			"output": []any{item}, "usage": object{
+				"input_tokens": 1, "output_tokens": 1, "total_tokens": 2,
+				"input_tokens_details": object{"cached_tokens": 0}, "output_tokens_details": object{"reasoning_tokens": 0},
+			},
+		}
+	},
+}
+
 var azure = api{
 	path: "/openai/deployments/my-gpt/chat/completions?api-version=2024-10-21", header: "Api-Key",
 	env: func(url string) []string {
