@@ -214,6 +214,7 @@ func (g *guard) judgeQuiet() {
 		s.log("warn", "programs that write between runs are ended: "+why)
 		s.killAll(s.programs)
 		g.watch.Forget()
+		g.between = nil // until its end a program has written more, which is not the kernel's
 		return
 	}
 	if s.main == nil {

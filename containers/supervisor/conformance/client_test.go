@@ -34,7 +34,7 @@ var (
 	// slowness is how many times slower than others the machine is: 10 where it is emulated.
 	slowness = max(1, number(os.Getenv("E2E_SLOWNESS")))
 	// patience is when a test gives up. No test measures time by it.
-	patience = time.Duration(slowness) * time.Minute
+	patience = time.Duration(slowness) * 3 * time.Minute
 	// grace, in milliseconds, is what code has where its end by force is not what is tested; short where it is.
 	grace = int64(20_000 * slowness)
 )
