@@ -31,21 +31,19 @@ func atoi(text string) int {
 // slowed is how long what takes d elsewhere may take on this machine.
 func slowed(d time.Duration) time.Duration { return time.Duration(slowness) * d }
 
-// slowly gives the settings of a server on a slow machine.
+// slowly gives the settings of a server on a busy machine, or on a slow one.
 func slowly() []string {
-	if slowness == 1 {
-		return nil
+	settings := []string{"SANDBOX_SOFT_WAIT=" + slowed(3*time.Minute).String(), "SANDBOX_START_TIMEOUT=" + slowed(3*time.Minute).String()}
+	if slowness > 1 {
+		minute := slowed(time.Minute).String()
+		settings = append(settings, "SANDBOX_RUN_TIMEOUT="+minute, "SANDBOX_SQL_TIMEOUT="+minute)
 	}
-	minute := slowed(time.Minute).String()
-	return []string{
-		"SANDBOX_SOFT_WAIT=" + slowed(45*time.Second).String(), "SANDBOX_RUN_TIMEOUT=" + minute,
-		"SANDBOX_START_TIMEOUT=" + minute, "SANDBOX_SQL_TIMEOUT=" + minute,
-	}
+	return settings
 }
 
 // patience bounds every wait for an answer. It is generous: the tests share a machine, and none of
 // them is about speed.
-var patience = slowed(90 * time.Second)
+var patience = slowed(5 * time.Minute)
 
 // An era is a generation of the protocol.
 type era string

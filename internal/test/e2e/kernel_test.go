@@ -35,7 +35,7 @@ func TestTheKernelsTestsWithIPython(t *testing.T) {
 	if err != nil || len(h.Containers) != 1 {
 		t.Fatalf("the session's container: %v, %v", h, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), slowed(5*time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), slowed(15*time.Minute))
 	defer cancel()
 	printed, err := exec.CommandContext(ctx, "podman", "exec", "--env", "E2E_SLOWNESS="+strconv.Itoa(slowness), "--env", "SUPERVISOR=/opt/code-sandbox-mcp/supervisor", "--env", "CODE_SANDBOX_SOCKET=@tests", "--workdir", "/mnt/data/tests", h.Containers[0], "python3", "-m", "unittest", "-q", tests).CombinedOutput()
 	want := len(regexp.MustCompile(`(?m)^    (?:async )?def test_`).FindAll(source, -1))
