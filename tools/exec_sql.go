@@ -92,7 +92,7 @@ func (d *Deps) execSQL() tool {
 		mcp.WithBoolean("overwrite", mcp.Description("Replace a file of that name.")),
 		sessionParam(), hints(false))
 	definition.Annotations.OpenWorldHint = mcp.ToBoolPtr(true)
-	return tool{output: mcp.WithOutputSchema[sqlFields](), definition: definition, handle: d.handleExecSQL, uses: []clientheader.Use{clientheader.Queries, clientheader.Sessions}}
+	return tool{output: mcp.WithOutputSchema[sqlFields](), definition: definition, handle: d.handleExecSQL, uses: []clientheader.Use{clientheader.Queries, clientheader.Sessions, clientheader.Stores}}
 }
 
 func connectionParam(databases *Databases) mcp.ToolOption {
@@ -321,7 +321,7 @@ func (d *Deps) export(ctx context.Context, call *sqlCall, head *sql.Head, rows s
 	if note := d.Databases.cutNote(file.Cut, call.maxRows); note != "" {
 		fields.Notes = append(fields.Notes, note)
 	}
-	links, note := d.deliverFile(session, written.Path, file.Bytes).await(ctx, "")
+	links, note := d.deliverFile(ctx, session, written.Path, file.Bytes).await(ctx, "")
 	if fields.StoreURL = links[written.Path]; note != "" {
 		fields.Notes = append(fields.Notes, note)
 	}

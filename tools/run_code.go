@@ -102,7 +102,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 	}
 	return tool{
 		output:  mcp.WithOutputSchema[render.RunFields](),
-		ordered: true, uses: []clientheader.Use{clientheader.Runs, clientheader.Sessions},
+		ordered: true, uses: []clientheader.Use{clientheader.Runs, clientheader.Sessions, clientheader.Stores},
 		definition: mcp.NewTool(language.Tool(),
 			mcp.WithToolTitle("Run "+language.Title), mcp.WithDescription(description),
 			mcp.WithString("code", mcp.Required(), mcp.Description(code)),
@@ -146,7 +146,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 			if err != nil {
 				return nil, err
 			}
-			d.deliverRun(run)
+			d.deliverRun(ctx, run)
 			a, err := d.answer(ctx, run, d.wait(ctx), true)
 			return a.Noting(p.lowered("timeout_seconds", longest.Seconds())), err
 		},
@@ -166,7 +166,7 @@ func (d *Deps) answer(ctx context.Context, run *sandbox.Run, wait time.Duration,
 	if res.Status == sandbox.Running {
 		return r.Run(ctx, res), nil
 	}
-	links, note := d.deliverRun(run).await(ctx, "; wait_for_run with run_id "+run.ID+" gives their addresses")
+	links, note := d.deliverRun(ctx, run).await(ctx, "; wait_for_run with run_id "+run.ID+" gives their addresses")
 	r.StoreLinks = links
 	a := linked(ctx, r.Run(ctx, res), res)
 	if note != "" {

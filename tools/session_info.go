@@ -129,7 +129,7 @@ func (d *Deps) infoFields(ctx context.Context, info sandbox.SessionInfo) infoFie
 	return infoFields{
 		sessionFields: describe(ctx, info), Mounts: mounts,
 		WorkDir: sandbox.WorkDir, InputDir: sandbox.WorkDir + "/input", OutputDir: sandbox.WorkDir + "/output",
-		Network: cmp.Or(d.Network, "none"), ArtifactStore: d.storeName(), Limits: d.limitsOf(ctx, info),
+		Network: cmp.Or(d.Network, "none"), ArtifactStore: d.storeName(ctx), Limits: d.limitsOf(ctx, info),
 	}
 }
 

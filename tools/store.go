@@ -8,6 +8,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
 )
 
@@ -20,39 +21,56 @@ const (
 
 // Store brings artifacts to an object store. Its zero value is not usable; nil: there is no store.
 type Store struct {
-	to *artifactstore.Store
+	own  *artifactstore.Store
+	open func(clientheader.Store) *artifactstore.Store
 
 	mu    sync.Mutex
 	byRun map[string]*delivery
 	order []string // of the runs, the first delivered first
 }
 
-// NewStore returns what brings artifacts to a store.
-func NewStore(to *artifactstore.Store) *Store {
-	return &Store{to: to, byRun: make(map[string]*delivery)}
+// NewStore returns what brings artifacts to the server's own store, or to the one that a client's headers name, which open
+// opens. own is nil where the server has none.
+func NewStore(own *artifactstore.Store, open func(clientheader.Store) *artifactstore.Store) *Store {
+	return &Store{own: own, open: open, byRun: make(map[string]*delivery)}
 }
 
 // delivery is files on their way to the store.
 type delivery struct {
+	of      *clientheader.Store // nil: it is the server's own
 	done    chan struct{}
 	outcome artifactstore.Outcome // when that is closed
 }
 
-// deliver brings what files returns to the store, apart from any call.
-func (d *Deps) deliver(files func() (session string, list []artifactstore.File)) *delivery {
-	way := &delivery{done: make(chan struct{})}
+// deliver brings what files returns to the store of a call, apart from the call. A client's own is opened for that alone.
+func (d *Deps) deliver(ctx context.Context, files func() (session string, list []artifactstore.File)) *delivery {
+	if d.Store == nil {
+		return nil
+	}
+	of, links := clientheader.Of(ctx).OwnStore(), clientheader.Of(ctx).Bounds().LinkLifetime
+	if of == nil && d.Store.own == nil {
+		return nil
+	}
+	way := &delivery{of: of, done: make(chan struct{})}
+	ctx = context.WithoutCancel(ctx)
 	go func() {
 		defer close(way.done)
 		session, list := files()
-		if len(list) > 0 {
-			way.outcome = d.Store.to.Upload(context.Background(), session, list, d.openFor(session))
+		if len(list) == 0 {
+			return
 		}
+		to := d.Store.own
+		if of != nil {
+			to = d.Store.open(*of)
+			defer to.Close()
+		}
+		way.outcome = to.Upload(ctx, artifactstore.Batch{Session: session, Files: list, Open: d.openFor(session), LinkLifetime: links})
 	}()
 	return way
 }
 
-// deliverRun brings the files of a run to the store when it is over, once.
-func (d *Deps) deliverRun(run *sandbox.Run) *delivery {
+// deliverRun brings the files of a run to the store when it is over, once: to that of the call that began it.
+func (d *Deps) deliverRun(ctx context.Context, run *sandbox.Run) *delivery {
 	if d.Store == nil {
 		return nil
 	}
@@ -62,11 +80,7 @@ func (d *Deps) deliverRun(run *sandbox.Run) *delivery {
 	if way := s.byRun[run.ID]; way != nil {
 		return way
 	}
-	if len(s.order) == keptDeliveries {
-		delete(s.byRun, s.order[0])
-		s.order = s.order[1:]
-	}
-	way := d.deliver(func() (string, []artifactstore.File) {
+	way := d.deliver(ctx, func() (string, []artifactstore.File) {
 		<-run.Done()
 		res, err := run.Result()
 		if err != nil {
@@ -78,16 +92,20 @@ func (d *Deps) deliverRun(run *sandbox.Run) *delivery {
 		}
 		return res.SessionID, list
 	})
+	if way == nil {
+		return nil
+	}
+	if len(s.order) == keptDeliveries {
+		delete(s.byRun, s.order[0])
+		s.order = s.order[1:]
+	}
 	s.byRun[run.ID], s.order = way, append(s.order, run.ID)
 	return way
 }
 
 // deliverFile brings one file to the store, as deliverRun does.
-func (d *Deps) deliverFile(session, path string, size int64) *delivery {
-	if d.Store == nil {
-		return nil
-	}
-	return d.deliver(func() (string, []artifactstore.File) {
+func (d *Deps) deliverFile(ctx context.Context, session, path string, size int64) *delivery {
+	return d.deliver(ctx, func() (string, []artifactstore.File) {
 		return session, []artifactstore.File{storeFile(path, size)}
 	})
 }
@@ -107,10 +125,13 @@ func (d *Deps) openFor(session string) artifactstore.OpenFile {
 }
 
 // await returns what came of a delivery, and a note where it is not over in time; later says what then gives the addresses.
-// Nil is a delivery of nothing.
+// Those in a client's own store are for who has its credentials. Nil is a delivery of nothing.
 func (w *delivery) await(ctx context.Context, later string) (links map[string]string, note string) {
 	if w == nil {
 		return nil, ""
+	}
+	if asks := clientheader.Of(ctx).OwnStore(); w.of != nil && (asks == nil || *asks != *w.of) {
+		return nil, "The files go to the store of the client that ran the code; the requests that name it get their addresses."
 	}
 	patience := time.NewTimer(storePatience)
 	defer patience.Stop()
@@ -124,9 +145,15 @@ func (w *delivery) await(ctx context.Context, later string) (links map[string]st
 }
 
 // storeName is the store as session_info names it.
-func (d *Deps) storeName() string {
+func (d *Deps) storeName(ctx context.Context) string {
 	if d.Store == nil {
 		return ""
 	}
-	return d.Store.to.String()
+	if of := clientheader.Of(ctx).OwnStore(); of != nil {
+		return d.Store.open(*of).String()
+	}
+	if d.Store.own == nil {
+		return ""
+	}
+	return d.Store.own.String()
 }

@@ -4,16 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 // kind is a kind of store.
 type kind struct {
-	open func(Address, func(string) (string, bool)) (bucket, error)
+	open func(Address, *http.Client, func(string) (string, bool)) (bucket, error)
 	// options are what an address may say behind its question mark.
 	options []string
 	// lifetime is the longest that an address may be good for; 0: any.
@@ -42,13 +45,13 @@ type Address struct {
 var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]$`)
 
 // Parse takes an address apart. Errors do not repeat what could be a secret.
-func Parse(text string) (Address, error) {
-	scheme, _, _ := strings.Cut(text, "://")
+func Parse(address string) (Address, error) {
+	scheme, _, _ := strings.Cut(address, "://")
 	k, ok := kinds[scheme]
 	if !ok {
 		return Address{}, errors.New("the address of a store begins with azblob://, s3:// or gs://")
 	}
-	u, err := url.Parse(text)
+	u, err := url.Parse(address)
 	if err != nil {
 		return Address{}, fmt.Errorf("what follows %s:// is not the name of a bucket, a prefix and options", scheme)
 	}
@@ -60,7 +63,7 @@ func Parse(text string) (Address, error) {
 	case a.bucket == "":
 		return Address{}, fmt.Errorf("%s://%s names no bucket", scheme, u.Path)
 	case !bucketName.MatchString(a.bucket):
-		return Address{}, fmt.Errorf("%q cannot be the name of a bucket: it has 3 to 63 small letters, digits, dots and dashes", a.bucket)
+		return Address{}, badName(a.bucket)
 	case u.Fragment != "" || slices.ContainsFunc(strings.Split(a.prefix, "/"), func(name string) bool {
 		return name == "." || name == ".." || name == "" && a.prefix != ""
 	}):
@@ -81,6 +84,10 @@ func Parse(text string) (Address, error) {
 		}
 	}
 	return a, nil
+}
+
+func badName(bucket string) error {
+	return &known{words: fmt.Sprintf("%q cannot be the name of a bucket: it has 3 to 63 small letters, digits, dots and dashes", text.Shorten(bucket, 80))}
 }
 
 func choices(options []string) string {
@@ -136,12 +143,18 @@ func (a Address) Secrets(lookup func(string) (string, bool)) map[string]string {
 		if value == "" {
 			continue
 		}
-		found[name] = value
-		for field := range strings.SplitSeq(value, ";") { // of a connection string
-			for _, secret := range []string{"AccountKey", "SharedAccessSignature"} {
-				if key, ok := strings.CutPrefix(strings.TrimSpace(field), secret+"="); ok && key != "" {
-					found[name+"."+secret] = key
-				}
+		maps.Copy(found, ConnectionSecrets(name, value))
+	}
+	return found
+}
+
+// ConnectionSecrets returns what is to be masked of a connection string, or of a key, with names that begin with this one.
+func ConnectionSecrets(name, connection string) map[string]string {
+	found := map[string]string{name: connection}
+	for field := range strings.SplitSeq(connection, ";") {
+		for _, secret := range []string{"AccountKey", "SharedAccessSignature"} {
+			if key, ok := strings.CutPrefix(strings.TrimSpace(field), secret+"="); ok && key != "" {
+				found[name+"."+secret] = key
 			}
 		}
 	}

@@ -2,7 +2,8 @@
 // for a while.
 //
 // Start with Parse, which takes the store's address apart, and Open. A store is asked for nothing before there is a file
-// for it. Credentials come from the environment; no error, note or address of this package has one in it.
+// for it. Credentials come from the environment, or from the caller of OpenAzure; no error, note or address of this package
+// has one in it.
 package artifactstore
 
 import (
@@ -13,6 +14,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -43,6 +45,7 @@ type Options struct {
 	Lookup       func(name string) (string, bool) // of the environment
 	Logger       *slog.Logger                     // hears why uploads failed
 	Now          func() time.Time                 // nil: time.Now
+	Shared       chan struct{}                    // has a token for each upload of several stores; nil: they are not bounded together
 }
 
 // File is a file of a session that goes to the store.
@@ -59,6 +62,7 @@ type OpenFile func(ctx context.Context, path string) (content io.ReadCloser, siz
 type Store struct {
 	address Address
 	options Options
+	client  *http.Client
 	bucket  bucket
 	problem error // why there is no bucket
 	slots   chan struct{}
@@ -85,10 +89,24 @@ func Open(address Address, o Options) *Store {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &Store{address: address, options: o, slots: make(chan struct{}, atOnce)}
-	s.bucket, s.problem = kinds[address.scheme].open(address, o.Lookup)
+	s := &Store{address: address, options: o, client: &http.Client{Transport: newTransport()}, slots: make(chan struct{}, atOnce)}
+	s.bucket, s.problem = kinds[address.scheme].open(address, s.client, o.Lookup)
 	return s
 }
+
+// OpenAzure returns the store that is a container of Azure Blob, by a connection string alone: nothing of the environment opens
+// it. Each upload reports what is wrong with either.
+func OpenAzure(connection, container string, o Options) *Store {
+	o.Lookup = func(name string) (string, bool) { return connection, name == "AZURE_STORAGE_CONNECTION_STRING" }
+	s := Open(Address{scheme: "azblob", bucket: container}, o)
+	if !bucketName.MatchString(container) {
+		s.problem, s.address.bucket = badName(container), text.Shorten(container, 80)
+	}
+	return s
+}
+
+// Close closes the connections that no upload uses any more. The store can be used afterwards.
+func (s *Store) Close() { s.client.CloseIdleConnections() }
 
 // Problem says why nothing can be uploaded, as far as that is known without asking the store; nil: nothing is known.
 func (s *Store) Problem() error { return s.problem }
@@ -104,20 +122,29 @@ type Outcome struct {
 	Note string
 }
 
+// Batch is files of a session.
+type Batch struct {
+	Session string
+	Files   []File
+	Open    OpenFile
+	// LinkLifetime is how long the addresses are good for where that is less than Options says; 0: it is not.
+	LinkLifetime time.Duration
+}
+
 // Upload copies files of a session to <prefix>/<session>/<path>, and replaces what is there. It returns when that is done or
 // has failed, after some minutes at the most. A file is never held in memory.
-func (s *Store) Upload(ctx context.Context, session string, files []File, open OpenFile) Outcome {
+func (s *Store) Upload(ctx context.Context, b Batch) Outcome {
 	ctx, cancel := context.WithTimeoutCause(ctx, uploadTime, errSlow)
 	defer cancel()
 	o := Outcome{Links: make(map[string]string)}
 	failed := make(map[string][]string) // paths, by the reason
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for i, f := range files {
+	for i, f := range b.Files {
 		wg.Go(func() {
 			link, err := "", error(errTooMany)
 			if i < MaxFiles {
-				link, err = s.upload(ctx, session, f, open)
+				link, err = s.upload(ctx, b, f)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -131,32 +158,37 @@ func (s *Store) Upload(ctx context.Context, session string, files []File, open O
 		})
 	}
 	wg.Wait()
-	o.Note = s.note(failed, len(files))
+	o.Note = s.note(failed, len(b.Files))
 	return o
 }
 
 // upload takes a file to the store, in its turn.
-func (s *Store) upload(ctx context.Context, session string, f File, open OpenFile) (string, error) {
+func (s *Store) upload(ctx context.Context, b Batch, f File) (string, error) {
 	if s.problem != nil {
 		return "", s.problem
 	}
-	key := s.address.key(session, f.Path)
+	key := s.address.key(b.Session, f.Path)
 	if len(key) > maxKey {
 		return "", errLongKey
 	}
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
+	for _, slots := range []chan struct{}{s.slots, s.options.Shared} {
+		if slots == nil {
+			continue
+		}
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
 	}
 	if err := s.isDown(); err != nil {
 		return "", err
 	}
-	err := s.persist(ctx, key, f, open)
+	err := s.persist(ctx, key, f, b.Open)
 	if err == nil {
 		var link string
-		if link, err = s.bucket.link(ctx, key, s.options.LinkLifetime); err == nil {
+		if link, err = s.bucket.link(ctx, key, min(cmp.Or(b.LinkLifetime, s.options.LinkLifetime), s.options.LinkLifetime)); err == nil {
 			return link, nil
 		}
 		s.options.Logger.Warn("make an address of an artifact", "store", s.String(), "key", key, "error", withoutAddress(err))

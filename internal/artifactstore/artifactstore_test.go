@@ -150,7 +150,7 @@ func TestFilesAreReadByTheirAddresses(t *testing.T) {
 			}
 			for _, round := range []string{"", "changed "} { // the second replaces what the first made
 				files["again.txt"] = round
-				got := s.Upload(t.Context(), "my-session", files.list(), files.open)
+				got := s.Upload(t.Context(), artifactstore.Batch{Session: "my-session", Files: files.list(), Open: files.open})
 				if got.Note != "" || len(got.Links) != len(files) {
 					t.Fatalf("%d of %d files have an address: %s", len(got.Links), len(files), got.Note)
 				}
@@ -161,7 +161,7 @@ func TestFilesAreReadByTheirAddresses(t *testing.T) {
 					}
 				}
 			}
-			other := s.Upload(t.Context(), "other", session{"again.txt": "of another"}.list(), session{"again.txt": "of another"}.open)
+			other := s.Upload(t.Context(), artifactstore.Batch{Session: "other", Files: session{"again.txt": "of another"}.list(), Open: session{"again.txt": "of another"}.open})
 			if _, _, body := get(t, http.MethodGet, other.Links["again.txt"]); body != "of another" {
 				t.Errorf("the other session's file is %q", body)
 			}
@@ -224,7 +224,7 @@ func TestALogHasNoSignature(t *testing.T) {
 	var log bytes.Buffer
 	env := environment{"AZURE_STORAGE_CONNECTION_STRING": "BlobEndpoint=http://127.0.0.1:1/a;SharedAccessSignature=sv=2024-11-04&ss=b&sig=hunter22"}
 	s := open(t, "azblob://artifacts", env, func(o *artifactstore.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-	got := s.Upload(t.Context(), "s", session{"a.txt": "a"}.list(), session{"a.txt": "a"}.open)
+	got := s.Upload(t.Context(), artifactstore.Batch{Session: "s", Files: session{"a.txt": "a"}.list(), Open: session{"a.txt": "a"}.open})
 	if text := got.Note + log.String(); strings.Contains(text, "hunter22") || !strings.Contains(text, "refused") {
 		t.Errorf("it says %s", text)
 	}
@@ -248,7 +248,7 @@ func TestAStoreThatCannotBeUsedIsANote(t *testing.T) {
 			t.Run(name+" "+what, func(t *testing.T) {
 				var log bytes.Buffer
 				s := open(t, p.address+test.options, test.env, func(o *artifactstore.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-				got := s.Upload(t.Context(), "s", files.list(), files.open)
+				got := s.Upload(t.Context(), artifactstore.Batch{Session: "s", Files: files.list(), Open: files.open})
 				want := "2 of 2 files not uploaded to " + p.address + test.want
 				if len(got.Links) > 0 || !strings.HasPrefix(got.Note, want) {
 					t.Errorf("%v\n%s\nwant %s", got.Links, got.Note, want)
@@ -303,7 +303,7 @@ func TestErrorsOfTheStore(t *testing.T) {
 			endpoint, requests := answers(t, test.answers...)
 			s := open(t, "s3://bucket?region=here&endpoint="+endpoint, s3Env("secret"), nil)
 			files := session{"a.txt": "content"}
-			got := s.Upload(t.Context(), "s", files.list(), files.open)
+			got := s.Upload(t.Context(), artifactstore.Batch{Session: "s", Files: files.list(), Open: files.open})
 			want := ""
 			if test.want != "" {
 				want = "1 of 1 files not uploaded to s3://bucket: " + test.want + "."
@@ -323,7 +323,7 @@ func TestFilesThatAreNotUploaded(t *testing.T) {
 	s := open(t, "s3://bucket?region=here&endpoint="+endpoint, s3Env("secret"), func(o *artifactstore.Options) { o.FileBytes = 10 })
 	content := session{"good": "0123456789", "large": "0123456789x", strings.Repeat("k/", 511) + "k": ""}
 	files := append(content.list(), artifactstore.File{Path: "gone"}, artifactstore.File{Path: "broken"}, artifactstore.File{Path: "shorter"})
-	got := s.Upload(t.Context(), "s", files, func(ctx context.Context, path string) (io.ReadCloser, int64, error) {
+	got := s.Upload(t.Context(), artifactstore.Batch{Session: "s", Files: files, Open: func(ctx context.Context, path string) (io.ReadCloser, int64, error) {
 		switch path {
 		case "broken":
 			return io.NopCloser(io.MultiReader(strings.NewReader("ab"), broken{})), 5, nil
@@ -331,7 +331,7 @@ func TestFilesThatAreNotUploaded(t *testing.T) {
 			return io.NopCloser(io.MultiReader(strings.NewReader("ab"))), 5, nil
 		}
 		return content.open(ctx, path)
-	})
+	}})
 	want := "5 of 6 files not uploaded to s3://bucket: " + strings.Join([]string{
 		`larger than 10 B, the most that is uploaded (--artifact-store-limit) (large)`,
 		`the file could not be read: The sandbox is gone. (broken)`,
@@ -346,9 +346,9 @@ func TestFilesThatAreNotUploaded(t *testing.T) {
 	for i := range artifactstore.MaxFiles + 5 {
 		many = append(many, artifactstore.File{Path: fmt.Sprintf("file-%03d", i)})
 	}
-	got = s.Upload(t.Context(), "s", many, func(context.Context, string) (io.ReadCloser, int64, error) {
+	got = s.Upload(t.Context(), artifactstore.Batch{Session: "s", Files: many, Open: func(context.Context, string) (io.ReadCloser, int64, error) {
 		return io.NopCloser(strings.NewReader("")), 0, nil
-	})
+	}})
 	want = "5 of 105 files not uploaded to s3://bucket: 100 files of a run are uploaded at the most (file-100, file-101, file-102 and 2 more)."
 	if got.Note != want || len(got.Links) != artifactstore.MaxFiles {
 		t.Errorf("got  %s\nwant %s", got.Note, want)
@@ -375,21 +375,21 @@ func TestAStoreThatDoesNotAnswer(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	got := s.Upload(ctx, "s", files.list(), files.open)
+	got := s.Upload(ctx, artifactstore.Batch{Session: "s", Files: files.list(), Open: files.open})
 	if want := "1 of 1 files not uploaded to s3://bucket: the store does not answer."; got.Note != want {
 		t.Errorf("got %s", got.Note)
 	}
 	// It is left alone for a while, which costs the next run no time and reads no file of it.
 	opened := errors.New("opened")
 	untouched := func(context.Context, string) (io.ReadCloser, int64, error) { return nil, 0, opened }
-	got = s.Upload(t.Context(), "s", files.list(), untouched)
+	got = s.Upload(t.Context(), artifactstore.Batch{Session: "s", Files: files.list(), Open: untouched})
 	if want := "1 of 1 files not uploaded to s3://bucket: the store does not answer; the next try is in 30s."; got.Note != want {
 		t.Errorf("got %s", got.Note)
 	}
 	mu.Lock()
 	now = now.Add(time.Minute)
 	mu.Unlock()
-	got = s.Upload(t.Context(), "s", files.list(), untouched)
+	got = s.Upload(t.Context(), artifactstore.Batch{Session: "s", Files: files.list(), Open: untouched})
 	if !strings.Contains(got.Note, "the file could not be read") {
 		t.Errorf("got %s", got.Note)
 	}
@@ -445,10 +445,76 @@ func TestCredentialsThatAreNone(t *testing.T) {
 		"S3, an odd endpoint": {"s3://artifacts", environment{"AWS_ENDPOINT_URL": "ftp://hunter22"}, "AWS_ENDPOINT_URL is malformed"},
 	} {
 		s := open(t, test.address, test.env, nil)
-		got := s.Upload(t.Context(), "s", session{"a": ""}.list(), nil).Note
+		got := s.Upload(t.Context(), artifactstore.Batch{Session: "s", Files: session{"a": ""}.list()}).Note
 		if !strings.Contains(got, test.want) || strings.Contains(got, "hunter22") || s.Problem() == nil {
 			t.Errorf("%s: %s", name, got)
 		}
+	}
+}
+
+func expiry(t *testing.T, link string) time.Time {
+	t.Helper()
+	u, err := url.Parse(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, err := time.Parse(time.RFC3339, u.Query().Get("se"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return end
+}
+
+// A client's store is opened by its connection string alone, whatever the environment has.
+func TestAStoreByItsConnectionStringAlone(t *testing.T) {
+	connection := stores.Azure(t)
+	files := session{"a.txt": "a"}
+	options := artifactstore.Options{LinkLifetime: 10 * time.Hour, FileBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler), Shared: make(chan struct{}, 1)}
+	options.Lookup = environment{"AZURE_BLOB_CONNECTION_STRING": connection, "AZURE_STORAGE_ACCOUNT": stores.Key, "AZURE_STORAGE_KEY": stores.Secret}.lookup
+	s := artifactstore.OpenAzure(connection, "of-a-client", options)
+	defer s.Close()
+	for asked, want := range map[time.Duration]time.Duration{0: 10 * time.Hour, 2 * time.Hour: 2 * time.Hour, 20 * time.Hour: 10 * time.Hour} {
+		before := time.Now().Truncate(time.Second)
+		got := s.Upload(t.Context(), artifactstore.Batch{Session: "s", Files: files.list(), Open: files.open, LinkLifetime: asked})
+		if got.Note != "" || !strings.Contains(got.Links["a.txt"], "/of-a-client/s%2Fa.txt?") {
+			t.Fatalf("%+v", got)
+		}
+		if end := expiry(t, got.Links["a.txt"]); end.Before(before.Add(want)) || end.After(time.Now().Add(want)) {
+			t.Errorf("asked for %v, it is good until %v", asked, end)
+		}
+	}
+	for name, test := range map[string]struct{ connection, container, want string }{
+		"no connection string": {"hunter22", "of-a-client", "azblob://of-a-client: the connection string is malformed"},
+		"none at all":          {"", "of-a-client", "there are no credentials"},
+		"no address":           {"BlobEndpoint=%zz;AccountName=a;AccountKey=aHVudGVyMjI=", "of-a-client", "the "},
+		"no container":         {connection, "../other", `"../other" cannot be the name of a bucket`},
+		"a long one":           {connection, strings.Repeat("x", 10_000), `x…" cannot be the name of a bucket`},
+		"a key that is wrong":  {strings.Replace(connection, stores.Secret, "aHVudGVyMjI=", 1), "of-a-client", "the store refuses the credentials (403 "},
+	} {
+		got := artifactstore.OpenAzure(test.connection, test.container, options).Upload(t.Context(), artifactstore.Batch{Session: "s", Files: files.list(), Open: files.open})
+		if len(got.Links) > 0 || !strings.Contains(got.Note, test.want) || strings.Contains(got.Note, "hunter22") || strings.Contains(got.Note, "aHVudGVyMjI=") || len(got.Note) > 500 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// What a store answers without end is not read without end.
+func TestAnAnswerWithoutEnd(t *testing.T) {
+	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		for r.Context().Err() == nil {
+			if _, err := w.Write(make([]byte, 32<<10)); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(endless.Close)
+	files := session{"a.txt": "a"}
+	s := artifactstore.OpenAzure("AccountName=a;AccountKey=aHVudGVyMjI=;BlobEndpoint="+endless.URL, "bucket", artifactstore.Options{
+		LinkLifetime: time.Hour, FileBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler),
+	})
+	if got := s.Upload(t.Context(), artifactstore.Batch{Session: "s", Files: files.list(), Open: files.open}); !strings.Contains(got.Note, "the store refuses the credentials (403)") {
+		t.Errorf("%+v", got)
 	}
 }
 

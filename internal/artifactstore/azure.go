@@ -24,18 +24,18 @@ const blockBytes = 1 << 20
 // azure is a container of a storage account.
 type azure struct{ container *container.Client }
 
-func openAzure(a Address, lookup func(string) (string, bool)) (bucket, error) {
+func openAzure(a Address, client *http.Client, lookup func(string) (string, bool)) (bucket, error) {
 	get := func(name string) string { value, _ := lookup(name); return value }
 	options := &container.ClientOptions{ClientOptions: azcore.ClientOptions{
-		Transport: &http.Client{Transport: transport()},
+		Transport: client,
 		Retry:     policy.RetryOptions{MaxRetries: -1}, // that is for all stores alike
 	}}
 	if text := cmp.Or(get("AZURE_BLOB_CONNECTION_STRING"), get("AZURE_STORAGE_CONNECTION_STRING")); text != "" {
-		client, err := container.NewClientFromConnectionString(text, a.bucket, options)
+		container, err := container.NewClientFromConnectionString(text, a.bucket, options)
 		if err != nil { // which may repeat a part of the text
 			return nil, &known{words: "the connection string is malformed; copy it from the storage account's access keys"}
 		}
-		return azure{client}, nil
+		return azure{container}, nil
 	}
 	account, key := get("AZURE_STORAGE_ACCOUNT"), get("AZURE_STORAGE_KEY")
 	if account == "" || key == "" {
@@ -45,11 +45,11 @@ func openAzure(a Address, lookup func(string) (string, bool)) (bucket, error) {
 	if err != nil {
 		return nil, &known{words: "AZURE_STORAGE_KEY is no key of a storage account: it is not base64"}
 	}
-	client, err := container.NewClientWithSharedKeyCredential("https://"+account+".blob.core.windows.net/"+a.bucket, credential, options)
+	container, err := container.NewClientWithSharedKeyCredential("https://"+account+".blob.core.windows.net/"+a.bucket, credential, options)
 	if err != nil {
 		return nil, &known{words: "AZURE_STORAGE_ACCOUNT is no name of a storage account"}
 	}
-	return azure{client}, nil
+	return azure{container}, nil
 }
 
 func (a azure) put(ctx context.Context, key, mime string, _ int64, content io.Reader) error {

@@ -45,18 +45,16 @@ const (
 	googleTime = "20060102T150405Z"
 	// requestTime is how long an address of the server's own is good for.
 	requestTime = 2 * uploadTime
-	// maxErrorBytes bounds what is read of an answer that is an error.
-	maxErrorBytes = 64 << 10
 )
 
-func openGoogle(a Address, lookup func(string) (string, bool)) (bucket, error) {
+func openGoogle(a Address, client *http.Client, lookup func(string) (string, bool)) (bucket, error) {
 	get := func(name string) string { value, _ := lookup(name); return value }
 	if a.endpoint == nil {
 		a.endpoint = &url.URL{Scheme: "https", Host: "storage.googleapis.com"}
 	}
 	if id, secret := get("GS_ACCESS_KEY_ID"), get("GS_SECRET_ACCESS_KEY"); id != "" && secret != "" {
 		a.region = "us-east-1" // by which Google puts a new bucket where it does by default, and signatures are as good as any
-		return newS3(a, credentials.NewStaticV4(id, secret, ""), "")
+		return newS3(a, client, credentials.NewStaticV4(id, secret, ""), "")
 	}
 	path := get("GOOGLE_APPLICATION_CREDENTIALS")
 	if path == "" {
@@ -66,7 +64,7 @@ func openGoogle(a Address, lookup func(string) (string, bool)) (bucket, error) {
 	if err != nil {
 		return nil, &known{words: "the file of GOOGLE_APPLICATION_CREDENTIALS cannot be read"}
 	}
-	g := &google{client: &http.Client{Transport: transport()}, endpoint: *a.endpoint, bucket: a.bucket}
+	g := &google{client: client, endpoint: *a.endpoint, bucket: a.bucket}
 	if err := json.Unmarshal(text, &g.account); err == nil && g.account.Type == "service_account" && g.account.Email != "" {
 		g.key, err = jwt.ParseRSAPrivateKeyFromPEM([]byte(g.account.KeyPEM))
 		if err == nil {
@@ -157,11 +155,11 @@ func (g *google) do(request *http.Request) error {
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode < http.StatusMultipleChoices {
-		_, err := io.Copy(io.Discard, io.LimitReader(answer.Body, maxErrorBytes)) // so that the connection can be used again
+		_, err := io.Copy(io.Discard, answer.Body) // so that the connection can be used again
 		return err
 	}
 	said := minio.ErrorResponse{}
-	_ = xml.NewDecoder(io.LimitReader(answer.Body, maxErrorBytes)).Decode(&said) // what is no XML has its status alone
+	_ = xml.NewDecoder(answer.Body).Decode(&said) // what is no XML has its status alone
 	said.StatusCode = answer.StatusCode
 	return said
 }

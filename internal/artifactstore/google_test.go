@@ -25,7 +25,7 @@ func TestAddressesAreSignedAsGooglesLibraryDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := openGoogle(a, func(name string) (string, bool) {
+	b, err := openGoogle(a, nil, func(name string) (string, bool) {
 		return map[string]string{"GOOGLE_APPLICATION_CREDENTIALS": "testdata/google-key.json"}[name], true
 	})
 	if err != nil {

@@ -26,11 +26,13 @@ type s3 struct {
 const (
 	dialTime   = 5 * time.Second // to reach a store
 	answerTime = time.Minute     // for its answer to a whole request
+	// maxAnswerBytes bounds what is read of an answer.
+	maxAnswerBytes = 64 << 10
 	// metadataTime is what the machine's own metadata service has to say who it is.
 	metadataTime = 2 * time.Second
 )
 
-func openS3(a Address, lookup func(string) (string, bool)) (bucket, error) {
+func openS3(a Address, client *http.Client, lookup func(string) (string, bool)) (bucket, error) {
 	get := func(name string) string { value, _ := lookup(name); return value }
 	if endpoint := cmp.Or(get("AWS_ENDPOINT_URL_S3"), get("AWS_ENDPOINT_URL")); a.endpoint == nil && endpoint != "" {
 		var err error
@@ -52,12 +54,12 @@ func openS3(a Address, lookup func(string) (string, bool)) (bucket, error) {
 	if a.endpoint == nil {
 		a.endpoint = &url.URL{Scheme: "https", Host: "s3.amazonaws.com"}
 	}
-	return newS3(a, credentials.NewChainCredentials(sources), "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE")
+	return newS3(a, client, credentials.NewChainCredentials(sources), "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE")
 }
 
-func newS3(a Address, c *credentials.Credentials, howToGive string) (bucket, error) {
+func newS3(a Address, via *http.Client, c *credentials.Credentials, howToGive string) (bucket, error) {
 	client, err := minio.New(a.endpoint.Host, &minio.Options{
-		Creds: c, Secure: a.endpoint.Scheme == "https", Region: a.region, Transport: transport(), MaxRetries: 1,
+		Creds: c, Secure: a.endpoint.Scheme == "https", Region: a.region, Transport: via.Transport, MaxRetries: 1,
 	})
 	if err != nil {
 		return nil, &known{words: "the endpoint is malformed"}
@@ -66,13 +68,27 @@ func newS3(a Address, c *credentials.Credentials, howToGive string) (bucket, err
 }
 
 // transport is that of http, with a shorter patience.
-func transport() *http.Transport {
+type transport struct{ *http.Transport }
+
+func newTransport() transport {
 	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is one
 	t.DialContext = (&net.Dialer{Timeout: dialTime}).DialContext
 	t.ResponseHeaderTimeout = answerTime
 	t.MaxIdleConnsPerHost = atOnce
 	t.DisableCompression = true
-	return t
+	return transport{t}
+}
+
+// RoundTrip implements http.RoundTripper. Answers of a store are short, and its libraries would read any of an error whole.
+func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	answer, err := t.Transport.RoundTrip(request)
+	if err == nil {
+		answer.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(answer.Body, maxAnswerBytes), answer.Body}
+	}
+	return answer, err
 }
 
 func (b *s3) put(ctx context.Context, key, mime string, size int64, content io.Reader) error {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 )
 
 // storeAddress is where artifacts go; ok is false where they go nowhere.
@@ -24,20 +26,36 @@ func (s *Settings) storeAddress() (address artifactstore.Address, ok bool, err e
 	return address, true, nil
 }
 
-// store brings artifacts to where the settings say; nil: nowhere.
+// clientUploads is how many files go to stores of clients at once; each takes some memory.
+const clientUploads = 32
+
+// store brings artifacts to where the settings say, or the clients, where they may; nil: nowhere.
 func (s *Settings) store(log *slog.Logger) *tools.Store {
-	address, ok, _ := s.storeAddress() // the settings were checked
-	if !ok {
-		return nil
-	}
-	store := artifactstore.Open(address, artifactstore.Options{
+	options := artifactstore.Options{
 		LinkLifetime: time.Duration(s.ArtifactLinkLifetime), FileBytes: int64(s.ArtifactStoreLimit),
 		Lookup: s.env.lookup, Logger: log,
-	})
-	if problem := store.Problem(); problem != nil {
-		log.Warn("artifacts will not be uploaded", "store", store.String(), "problem", problem)
 	}
-	return tools.NewStore(store)
+	var own *artifactstore.Store
+	address, ok, _ := s.storeAddress() // the settings were checked
+	switch {
+	case ok:
+		own = artifactstore.Open(address, options)
+		if problem := own.Problem(); problem != nil {
+			log.Warn("artifacts will not be uploaded", "store", own.String(), "problem", problem)
+		}
+	case !s.HTTP.HeaderCredentials:
+		return nil
+	}
+	options.Shared = make(chan struct{}, clientUploads)
+	return tools.NewStore(own, func(of clientheader.Store) *artifactstore.Store {
+		return artifactstore.OpenAzure(of.Connection, cmp.Or(of.Container, s.azureContainer()), options)
+	})
+}
+
+// azureContainer is the container of Azure Blob where none is named, as another system has it.
+func (s *Settings) azureContainer() string {
+	name, _ := s.env.lookup("AZURE_BLOB_CONTAINER_NAME")
+	return cmp.Or(name, "code-interpreter-artifacts")
 }
 
 // withStoreSecrets adds what opens the store to what is masked. It never goes into the sandbox.

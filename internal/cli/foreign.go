@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -169,8 +168,8 @@ func (s *Settings) takeStore(f *pflag.Flag) {
 	if value == "" || s.origins[f.Name].beatsFile() {
 		return
 	}
-	container, _ := s.env.lookup("AZURE_BLOB_CONTAINER_NAME")
-	if err := s.takeForeign(f, "azblob://"+cmp.Or(container, "code-interpreter-artifacts")); err != nil {
+	container := s.azureContainer()
+	if err := s.takeForeign(f, "azblob://"+container); err != nil {
 		s.note("AZURE_BLOB_CONTAINER_NAME", slog.LevelWarn, "the value %q cannot be used, and artifacts are not uploaded: %v", container, err)
 		return
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/spf13/pflag"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
@@ -48,7 +49,7 @@ type HTTPSettings struct {
 	Key          string
 	AllowOrigins []string
 	AllowHosts   []string
-	// HeaderCredentials lets a client's requests bring a database's connection string and password.
+	// HeaderCredentials lets a client's requests bring the credentials of a database and of an object store.
 	HeaderCredentials bool
 	tokenVariable     string
 }
@@ -60,7 +61,7 @@ func (s *HTTPSettings) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&s.Certificate, "tls-cert", "", "`file` with the certificate of --http, and those that it hangs on")
 	fs.StringVar(&s.Key, "tls-key", "", "`file` with its key")
 	fs.StringSliceVar(&s.AllowOrigins, "allow-origin", nil, "`origins` of web pages that may use --http, such as https://example.com")
-	fs.BoolVar(&s.HeaderCredentials, "header-credentials", false, "let clients of --http name a database, and its password, in their requests' headers; the server connects wherever they say")
+	fs.BoolVar(&s.HeaderCredentials, "header-credentials", false, "let clients of --http name a database and an object store, with their credentials, in their requests' headers; the server connects wherever they say")
 	fs.StringSliceVar(&s.AllowHosts, "allow-host-name", nil, "host `names` by which clients reach --http, beside addresses, localhost and the names in the certificate")
 }
 
@@ -185,10 +186,19 @@ func (s *Settings) asked(h http.Header) *clientheader.Asked {
 	asked := clientheader.Read(h, clientheader.Bounds{
 		Lifetime: time.Duration(s.Lifetime), IdleTimeout: time.Duration(s.IdleTimeout), RunTimeout: time.Duration(s.MaxRunTimeout),
 		DownloadTimeout: time.Duration(s.DownloadTimeout), DownloadBytes: int64(s.DownloadLimit), InlineRows: int64(s.SQLMaxInlineRows),
+		LinkLifetime: time.Duration(s.ArtifactLinkLifetime),
 	}, s.HTTP.HeaderCredentials)
-	if asked != nil && asked.Database != nil {
-		asked.Secrets = secrets.New(withPasswords(nil, []sql.Source{*asked.Database}))
+	if asked == nil {
+		return nil
 	}
+	own := make(map[string]string)
+	if asked.Database != nil {
+		own = withPasswords(own, []sql.Source{*asked.Database})
+	}
+	if asked.Store != nil {
+		maps.Copy(own, artifactstore.ConnectionSecrets(clientheader.StoreHeader, asked.Store.Connection))
+	}
+	asked.Secrets = secrets.New(own)
 	return asked
 }
 

@@ -1,5 +1,5 @@
-// Package clientheader reads what clients ask for in the headers of their HTTP requests: bounds below the server's, and a
-// database of their own. The names are those of MadhanMohanReddy2301/CodeBoxMCP, as are the rules: of the client's bound
+// Package clientheader reads what clients ask for in the headers of their HTTP requests: bounds below the server's, a
+// database and an object store of their own. The names are those of MadhanMohanReddy2301/CodeBoxMCP, as are the rules: of the client's bound
 // and the server's the lower one counts, and of a value that is none the server's.
 //
 // Start with Read, and With to have a request's context carry what was read; Of has it again.
@@ -17,6 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -31,6 +33,7 @@ type Bounds struct {
 	DownloadTimeout time.Duration // of a file that is fetched
 	DownloadBytes   int64         // likewise
 	InlineRows      int64         // of a query's result in an answer
+	LinkLifetime    time.Duration // of an address of a file in an object store
 }
 
 // Use is what a header is for: its notes are said where that is done.
@@ -42,11 +45,11 @@ const (
 	Runs
 	Downloads
 	Queries
-	Store
+	Stores
 )
 
 // AllUses is every one.
-var AllUses = []Use{Sessions, Runs, Downloads, Queries, Store}
+var AllUses = []Use{Sessions, Runs, Downloads, Queries, Stores}
 
 // DatabaseName is the connection that headers give.
 const DatabaseName = "header"
@@ -54,7 +57,16 @@ const DatabaseName = "header"
 const (
 	databaseHeader = "X-Db-Connection-String"
 	passwordHeader = "X-Db-Password"
+	// StoreHeader has the connection string of a client's object store.
+	StoreHeader     = "X-Blob-Connection-String"
+	containerHeader = "X-Blob-Container-Name"
 )
+
+// Store is a container of Azure Blob that belongs to a client.
+type Store struct {
+	Connection string // its credentials; never empty
+	Container  string // empty: the one that the server has by default
+}
 
 // Headers are those that are understood, and what each bounds.
 var headers = []struct {
@@ -72,9 +84,9 @@ var headers = []struct {
 	{"X-Sql-Max-Inline-Rows", Queries, false, number(Queries, func(b *Bounds) *int64 { return &b.InlineRows }, 1)},
 	{databaseHeader, Queries, true, func(a *Asked, _, value string, _ *Bounds) { a.database().DSN = value }},
 	{passwordHeader, Queries, true, func(a *Asked, _, value string, _ *Bounds) { a.database().Password = value }},
-	{"X-Blob-Connection-String", Store, true, unsupported},
-	{"X-Blob-Container-Name", Store, false, unsupported},
-	{"X-Blob-SAS-Expiry-Hours", Store, false, unsupported},
+	{StoreHeader, Stores, true, func(a *Asked, _, value string, _ *Bounds) { a.store().Connection = value }},
+	{containerHeader, Stores, true, func(a *Asked, _, value string, _ *Bounds) { a.store().Container = value }},
+	{"X-Blob-SAS-Expiry-Hours", Stores, false, number(Stores, func(b *Bounds) *time.Duration { return &b.LinkLifetime }, time.Hour)},
 }
 
 // Asked is what a request's headers ask for. Its methods may be called on nil, which asks for nothing.
@@ -82,6 +94,8 @@ type Asked struct {
 	bounds Bounds
 	// Database is the one that the headers give. Nil: they give none.
 	Database *sql.Source
+	// Store is where artifacts go instead of the server's. Nil: the headers name none.
+	Store *Store
 	// Secrets are masked in answers to this client, beside the server's own. Nil: there are none.
 	Secrets *secrets.Masker
 
@@ -97,27 +111,34 @@ type note struct {
 // returns nil where none of the headers is there.
 func Read(h http.Header, most Bounds, withCredentials bool) *Asked {
 	a := &Asked{}
-	var refused []string
+	refused := make(map[Use][]string)
 	for _, header := range headers {
 		values := slices.Compact(slices.Clone(h.Values(header.name)))
 		switch {
 		case len(values) == 0 || len(values) == 1 && values[0] == "":
 		case header.isSecret && !withCredentials:
-			refused = append(refused, header.name)
+			refused[header.use] = append(refused[header.use], header.name)
 		case len(values) > 1:
 			a.note(header.use, "Note: the header %s was ignored: it came %d times, with different values.", header.name, len(values))
 		default:
 			header.read(a, header.name, values[0], &most)
 		}
 	}
-	if len(refused) > 0 {
-		a.note(Queries, "Note: ignored %s: this server takes no credentials in headers (--header-credentials).", strings.Join(refused, ", "))
+	for _, use := range AllUses {
+		if names := refused[use]; names != nil {
+			a.note(use, "Note: ignored %s: this server takes no credentials in headers (--header-credentials).", strings.Join(names, ", "))
+		}
 	}
 	if d := a.Database; d != nil && (d.DSN == "" || d.Password == "") {
 		a.Database = nil
 		a.note(Queries, "Note: one of %s and %s was ignored: a database needs both.", databaseHeader, passwordHeader)
 	}
-	if a.bounds == (Bounds{}) && a.Database == nil && a.notes == nil {
+	// Without its credentials a container would be one of the server's, and which of those is not for a client to choose.
+	if a.Store != nil && a.Store.Connection == "" {
+		a.Store = nil
+		a.note(Stores, "Note: the header %s was ignored: it names a container of what %s opens, which is not there.", containerHeader, StoreHeader)
+	}
+	if a.bounds == (Bounds{}) && a.Database == nil && a.Store == nil && a.notes == nil {
 		return nil
 	}
 	return a
@@ -130,18 +151,18 @@ func number[T ~int64](use Use, field func(*Bounds) *T, unit T) func(*Asked, stri
 		allowed := *field(most)
 		switch {
 		case n == 0 || err != nil && n < 1<<64-1:
-			a.note(use, "Note: the header %s is %q and not a whole number above 0; the server's %d counts.", name, text.Shorten(value, 40), allowed/unit)
+			a.note(use, "Note: the header %s is %q and not a whole number above 0; the server's %s counts.", name, text.Shorten(value, 40), inUnits(allowed, unit))
 		case n > uint64(allowed/unit):
-			a.note(use, "Note: the header %s was lowered from %s to %d, the most that this server allows.", name, text.Shorten(value, 40), allowed/unit)
+			a.note(use, "Note: the header %s was lowered from %s to %s, the most that this server allows.", name, text.Shorten(value, 40), inUnits(allowed, unit))
 		default:
 			*field(&a.bounds) = T(n) * unit
 		}
 	}
 }
 
-// unsupported answers what names an object store of the client's own, as long as only the server has one.
-func unsupported(a *Asked, name, _ string, _ *Bounds) {
-	a.note(Store, "Note: the header %s was ignored: an object store of a client is not supported yet; the server's own (--artifact-store) counts.", name)
+// inUnits writes the server's bound, which may be no whole number of them.
+func inUnits[T ~int64](bound, unit T) string {
+	return humanize.FtoaWithDigits(float64(bound)/float64(unit), 2)
 }
 
 func (a *Asked) database() *sql.Source {
@@ -149,6 +170,13 @@ func (a *Asked) database() *sql.Source {
 		a.Database = &sql.Source{Name: DatabaseName, Variable: databaseHeader, Dialect: sql.SQLServer, Foreign: true}
 	}
 	return a.Database
+}
+
+func (a *Asked) store() *Store {
+	if a.Store == nil {
+		a.Store = &Store{}
+	}
+	return a.Store
 }
 
 func (a *Asked) note(use Use, format string, args ...any) {
@@ -161,6 +189,14 @@ func (a *Asked) Bounds() Bounds {
 		return Bounds{}
 	}
 	return a.bounds
+}
+
+// OwnStore returns where artifacts go instead of the server's store; nil: the headers name none.
+func (a *Asked) OwnStore() *Store {
+	if a == nil {
+		return nil
+	}
+	return a.Store
 }
 
 // Times returns what is asked for of a session.

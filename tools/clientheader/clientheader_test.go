@@ -9,17 +9,18 @@ import (
 
 var server = Bounds{
 	Lifetime: 24 * time.Hour, IdleTimeout: 30 * time.Minute, RunTimeout: time.Hour,
-	DownloadTimeout: 2 * time.Minute, DownloadBytes: 500_000_000, InlineRows: 30,
+	DownloadTimeout: 2 * time.Minute, DownloadBytes: 500_000_000, InlineRows: 30, LinkLifetime: 24 * time.Hour,
 }
 
 // Every header that bounds something, by what it bounds.
 var bounds = map[string]func(n int64) Bounds{
-	"X-Session-TTL":         func(n int64) Bounds { return Bounds{Lifetime: time.Duration(n) * time.Second} },
-	"X-Idle-Timeout":        func(n int64) Bounds { return Bounds{IdleTimeout: time.Duration(n) * time.Second} },
-	"X-Exec-Timeout":        func(n int64) Bounds { return Bounds{RunTimeout: time.Duration(n) * time.Second} },
-	"X-Download-Timeout":    func(n int64) Bounds { return Bounds{DownloadTimeout: time.Duration(n) * time.Second} },
-	"X-Max-Download-Size":   func(n int64) Bounds { return Bounds{DownloadBytes: n} },
-	"X-Sql-Max-Inline-Rows": func(n int64) Bounds { return Bounds{InlineRows: n} },
+	"X-Session-TTL":           func(n int64) Bounds { return Bounds{Lifetime: time.Duration(n) * time.Second} },
+	"X-Idle-Timeout":          func(n int64) Bounds { return Bounds{IdleTimeout: time.Duration(n) * time.Second} },
+	"X-Exec-Timeout":          func(n int64) Bounds { return Bounds{RunTimeout: time.Duration(n) * time.Second} },
+	"X-Download-Timeout":      func(n int64) Bounds { return Bounds{DownloadTimeout: time.Duration(n) * time.Second} },
+	"X-Max-Download-Size":     func(n int64) Bounds { return Bounds{DownloadBytes: n} },
+	"X-Sql-Max-Inline-Rows":   func(n int64) Bounds { return Bounds{InlineRows: n} },
+	"X-Blob-SAS-Expiry-Hours": func(n int64) Bounds { return Bounds{LinkLifetime: time.Duration(n) * time.Hour} },
 }
 
 func TestTheLowerBoundCounts(t *testing.T) {
@@ -62,16 +63,18 @@ func TestCredentialsNeedPermission(t *testing.T) {
 	for name, test := range map[string]struct {
 		headers map[string]string
 		allowed bool
-		given   bool
+		given   bool // a database
+		store   Store
 		note    string
 	}{
-		"both":                   {map[string]string{"X-Db-Connection-String": dsn, "X-Db-Password": password}, true, true, ""},
-		"both, not allowed":      {map[string]string{"X-Db-Connection-String": dsn, "X-Db-Password": password}, false, false, "ignored X-Db-Connection-String, X-Db-Password: this server takes no credentials in headers"},
-		"no password":            {map[string]string{"X-Db-Connection-String": dsn}, true, false, "a database needs both"},
-		"no database":            {map[string]string{"X-Db-Password": password}, true, false, "a database needs both"},
-		"a store":                {map[string]string{"X-Blob-Connection-String": key}, true, false, "an object store of a client is not supported yet"},
-		"a store, not allowed":   {map[string]string{"X-Blob-Connection-String": key}, false, false, "this server takes no credentials"},
-		"a store's other values": {map[string]string{"X-Blob-Container-Name": "mine", "X-Blob-SAS-Expiry-Hours": "2"}, false, false, "X-Blob-SAS-Expiry-Hours was ignored: an object store of a client is not supported yet"},
+		"both":                 {map[string]string{"X-Db-Connection-String": dsn, "X-Db-Password": password}, true, true, Store{}, ""},
+		"both, not allowed":    {map[string]string{"X-Db-Connection-String": dsn, "X-Db-Password": password}, false, false, Store{}, "ignored X-Db-Connection-String, X-Db-Password: this server takes no credentials in headers"},
+		"no password":          {map[string]string{"X-Db-Connection-String": dsn}, true, false, Store{}, "a database needs both"},
+		"no database":          {map[string]string{"X-Db-Password": password}, true, false, Store{}, "a database needs both"},
+		"a store":              {map[string]string{"X-Blob-Connection-String": key}, true, false, Store{Connection: key}, ""},
+		"a store's container":  {map[string]string{"X-Blob-Connection-String": key, "X-Blob-Container-Name": "mine"}, true, false, Store{key, "mine"}, ""},
+		"a container alone":    {map[string]string{"X-Blob-Container-Name": "mine"}, true, false, Store{}, "X-Blob-Container-Name was ignored: it names a container of what X-Blob-Connection-String opens"},
+		"a store, not allowed": {map[string]string{"X-Blob-Connection-String": key, "X-Blob-Container-Name": "mine"}, false, false, Store{}, "ignored X-Blob-Connection-String, X-Blob-Container-Name: this server takes no credentials"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := make(http.Header)
@@ -83,6 +86,9 @@ func TestCredentialsNeedPermission(t *testing.T) {
 			if (asked.Database != nil) != test.given || !strings.Contains(note, test.note) || (note == "") != (test.note == "") {
 				t.Errorf("%+v, %q", asked.Database, note)
 			}
+			if got := asked.OwnStore(); got == nil && test.store != (Store{}) || got != nil && *got != test.store {
+				t.Errorf("the store is %+v", got)
+			}
 			if test.given && (asked.Database.DSN != dsn || asked.Database.Password != password || !asked.Database.Foreign) {
 				t.Errorf("%+v", asked.Database)
 			}
@@ -92,6 +98,16 @@ func TestCredentialsNeedPermission(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A server's bound may be no whole number of a header's units.
+func TestBoundsAreToldInTheHeadersUnits(t *testing.T) {
+	for lifetime, want := range map[time.Duration]string{90 * time.Minute: "from 2 to 1.5,", 20 * time.Minute: "from 2 to 0.33,"} {
+		asked := Read(http.Header{"X-Blob-Sas-Expiry-Hours": {"2"}}, Bounds{LinkLifetime: lifetime}, false)
+		if note := asked.Notes(Stores); asked.Bounds().LinkLifetime != 0 || !strings.Contains(note, want) {
+			t.Errorf("%v: %q", lifetime, note)
+		}
 	}
 }
 
@@ -108,7 +124,7 @@ func TestNotesAreSaidWhereTheyMatter(t *testing.T) {
 
 func TestRequestsWithoutHeadersAskForNothing(t *testing.T) {
 	asked := Read(http.Header{"Accept": {"*/*"}}, server, true)
-	if asked != nil || asked.Bounds() != (Bounds{}) || asked.Notes(AllUses...) != "" {
+	if asked != nil || asked.OwnStore() != nil || asked.Bounds() != (Bounds{}) || asked.Notes(AllUses...) != "" {
 		t.Errorf("%+v", asked)
 	}
 	if ctx := With(t.Context(), asked); Of(ctx) != nil {

@@ -64,10 +64,10 @@ func TestHeadersBoundTheirOwnClientAlone(t *testing.T) {
 			20, 60, 600, []string{"timeout_seconds was lowered from 100 to 20"}, nil,
 		},
 		"high and wrong": {
-			withHeaders{"X-Exec-Timeout": "7200", "X-Idle-Timeout": "soon", "X-Session-TTL": "-1", "X-Db-Password": "correct-horse", "X-Blob-Container-Name": "mine"},
+			withHeaders{"X-Exec-Timeout": "7200", "X-Idle-Timeout": "soon", "X-Session-TTL": "-1", "X-Db-Password": "correct-horse", "X-Blob-Container-Name": "mine", "X-Blob-SAS-Expiry-Hours": "48"},
 			3600, 1800, 86400,
-			[]string{"X-Exec-Timeout was lowered from 7200 to 3600", `X-Idle-Timeout is "soon"`, `X-Session-TTL is "-1"`},
-			[]string{"ignored X-Db-Password: this server takes no credentials", "X-Blob-Container-Name was ignored"},
+			[]string{"X-Exec-Timeout was lowered from 7200 to 3600", `X-Idle-Timeout is "soon"`, `X-Session-TTL is "-1"`, "X-Blob-SAS-Expiry-Hours was lowered from 48 to 24", "ignored X-Blob-Container-Name: this server takes no credentials"},
+			[]string{"ignored X-Db-Password: this server takes no credentials"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -33,7 +33,13 @@ var servedAt = regexp.MustCompile(`url=(http\S+)`)
 // startHTTP starts a server at an address of its own, which ends with the test.
 func startHTTP(t *testing.T, args ...string) *httpServer {
 	t.Helper()
-	s := &httpServer{server: start(t, setup{silent: true, args: append([]string{"--http", "127.0.0.1:0"}, args...)})}
+	return startHTTPWith(t, setup{args: args})
+}
+
+func startHTTPWith(t *testing.T, o setup) *httpServer {
+	t.Helper()
+	o.silent, o.args = true, append([]string{"--http", "127.0.0.1:0"}, o.args...)
+	s := &httpServer{server: start(t, o)}
 	t.Cleanup(func() { _ = s.cmd.Process.Signal(syscall.SIGTERM) })
 	eventually(t, "it says where it is", func() (bool, string) {
 		found := servedAt.FindStringSubmatch(s.stderr.String())

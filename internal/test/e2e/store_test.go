@@ -3,14 +3,17 @@
 package e2e
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/stores"
@@ -147,4 +150,155 @@ func TestAStoreThatIsDownCostsNoRun(t *testing.T) {
 		return strings.Contains(s.stderr.String(), "upload an artifact"), s.stderr.String()
 	})
 	s.py("print("+"'c3RvcmFnZS1hY2NvdW50' + 'LWtleS1mb3ItdGVzdHM=')").wantText(t, "masked: AZURE_BLOB_CONNECTION_STRING")
+}
+
+// storeURL is the address that an answer's text has of a file in Azure.
+var storeURL = regexp.MustCompile(`http://\S+[?&]sig=\S+`)
+
+// goodFor fails where an address is not good for so long from when the test began.
+func goodFor(t *testing.T, address string, began time.Time, lifetime time.Duration) {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, err := time.Parse(time.RFC3339, u.Query().Get("se"))
+	if err != nil || end.Before(began.Truncate(time.Second).Add(lifetime)) || end.After(time.Now().Add(lifetime)) {
+		t.Errorf("%s is not good for %v: %v", address, lifetime, err)
+	}
+}
+
+func TestStoresOfClientsAreTheirOwn(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	azure := stores.Azure(t)
+	db, _ := database(t)
+	s := startHTTPWith(t, setup{args: []string{"--header-credentials"}, env: []string{"SANDBOX_SQL_MAIN=" + db.DSN(testpg.Superuser), "AZURE_BLOB_CONTAINER_NAME=by-default"}})
+	var answers []string
+	for name, test := range map[string]struct {
+		headers   withHeaders
+		container string
+		lifetime  time.Duration
+	}{
+		"first":        {withHeaders{"X-Blob-Connection-String": azure, "X-Blob-Container-Name": "first", "X-Blob-SAS-Expiry-Hours": "2"}, "first", 2 * time.Hour},
+		"second":       {withHeaders{"X-Blob-Connection-String": azure, "X-Blob-Container-Name": "second", "X-Blob-SAS-Expiry-Hours": "48"}, "second", 24 * time.Hour},
+		"no container": {withHeaders{"X-Blob-Connection-String": azure}, "by-default", 24 * time.Hour},
+	} {
+		c := s.client(t, test.headers)
+		ran := c.call(t, python, object{"code": fmt.Sprintf("open('a.txt', 'w').write('of %s'); print('%s' + '%s')", name, stores.Secret[:9], stores.Secret[9:])})
+		address := storeURL.FindString(ran)
+		if !strings.Contains(address, "/testing/"+test.container+"/") || !strings.Contains(ran, "[masked: X-Blob-Connection-String") {
+			t.Errorf("%s: %s", name, ran)
+			continue
+		}
+		wantContent(t, address, "of "+name)
+		goodFor(t, address, began, test.lifetime)
+		if lowered := strings.Contains(ran, "X-Blob-SAS-Expiry-Hours was lowered from 48 to 24"); lowered != (name == "second") {
+			t.Errorf("%s: %s", name, ran)
+		}
+		info := c.call(t, "session_info", object{})
+		if !strings.Contains(info, `"artifact_store":"azblob://`+test.container+`"`) {
+			t.Errorf("%s: %s", name, info)
+		}
+		table := c.call(t, execSQL, object{"query": "SELECT 1 AS n", "save_as": "t.csv"})
+		if !strings.Contains(table, "/testing/"+test.container+"/") {
+			t.Errorf("%s: %s", name, table)
+		}
+		answers = append(answers, ran, info, table)
+	}
+	none := s.client(t, nil)
+	if ran := none.call(t, python, object{"code": "open('a.txt', 'w').write('of nobody')"}); storeURL.MatchString(ran) || strings.Contains(ran, "Note:") {
+		t.Errorf("a client without headers: %s", ran)
+	}
+	if info := none.call(t, "session_info", object{}); strings.Contains(info, "artifact_store") {
+		t.Errorf("a client without headers: %s", info)
+	}
+	if strings.Contains(s.stderr.String()+strings.Join(answers, ""), stores.Secret) {
+		t.Errorf("the key is in the log or in an answer: %q", answers)
+	}
+}
+
+// Over REST a run is asked for by requests that may have other headers.
+func TestAddressesInAClientsStoreAreForIt(t *testing.T) {
+	t.Parallel()
+	s := startHTTP(t, "--header-credentials")
+	own := []string{"-H", "X-Blob-Connection-String: " + stores.Azure(t), "-H", "X-Blob-Container-Name: mine"}
+	type answer struct {
+		RunID     string `json:"run_id"`
+		Notes     []string
+		Artifacts []struct {
+			StoreURL string `json:"store_url"`
+		}
+	}
+	var ran, again, others answer
+	s.ask(&ran, "/v1/sessions/rest/runs?wait_seconds=60", append(own, post(object{"code": "open('a.txt', 'w').write('a')"})...)...)
+	s.ask(&again, "/v1/runs/"+ran.RunID, own...)
+	s.ask(&others, "/v1/runs/"+ran.RunID)
+	for _, a := range []answer{ran, again} {
+		if len(a.Artifacts) != 1 || a.Notes != nil {
+			t.Fatalf("%+v", a)
+		}
+		wantContent(t, a.Artifacts[0].StoreURL, "a")
+	}
+	if len(others.Artifacts) != 1 || others.Artifacts[0].StoreURL != "" || !strings.Contains(sprint(others.Notes), "the store of the client that ran the code") {
+		t.Errorf("%+v", others)
+	}
+	var closed object
+	s.ask(&closed, "/v1/sessions/rest", "-X", "DELETE")
+}
+
+// What the server's own credentials open is the server's to choose.
+func TestClientsChooseNothingOfTheServersStore(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	azure := stores.Azure(t)
+	env := []string{"AZURE_BLOB_CONNECTION_STRING=" + azure}
+	strict, open := startHTTPWith(t, setup{env: env}), startHTTPWith(t, setup{env: env, args: []string{"--header-credentials"}})
+	for name, test := range map[string]struct {
+		server  *httpServer
+		headers withHeaders
+		note    string
+	}{
+		"no credentials allowed": {strict, withHeaders{"X-Blob-Connection-String": "AccountName=a;AccountKey=aHVudGVyMjI=", "X-Blob-Container-Name": "other"}, "ignored X-Blob-Connection-String, X-Blob-Container-Name"},
+		"a container alone":      {strict, withHeaders{"X-Blob-Container-Name": "other"}, "ignored X-Blob-Container-Name"},
+		"without its key":        {open, withHeaders{"X-Blob-Container-Name": "other"}, "X-Blob-Container-Name was ignored"},
+	} {
+		test.headers["X-Blob-SAS-Expiry-Hours"] = "3"
+		ran := test.server.client(t, test.headers).call(t, python, object{"code": "open('a.txt', 'w').write('a')"})
+		address := storeURL.FindString(ran)
+		if !strings.Contains(address, "/testing/code-interpreter-artifacts/") || !strings.Contains(ran, test.note) {
+			t.Errorf("%s: %s", name, ran)
+			continue
+		}
+		goodFor(t, address, began, 3*time.Hour)
+		wantContent(t, address, "a")
+	}
+}
+
+func TestAClientsStoreThatCannotBeUsedCostsNoRun(t *testing.T) {
+	t.Parallel()
+	const key = "aHVudGVyMjItaHVudGVyMjI="
+	s := startHTTP(t, "--header-credentials")
+	for name, test := range map[string]struct {
+		headers withHeaders
+		want    string
+	}{
+		"no connection string": {withHeaders{"X-Blob-Connection-String": "AccountKey=" + key}, "the connection string is malformed"},
+		"words":                {withHeaders{"X-Blob-Connection-String": key}, "the connection string is malformed"},
+		"nobody listens":       {withHeaders{"X-Blob-Connection-String": "AccountName=a;AccountKey=" + key + ";BlobEndpoint=http://127.0.0.1:1/a"}, "the store cannot be reached"},
+		"another protocol":     {withHeaders{"X-Blob-Connection-String": "AccountName=a;AccountKey=" + key + ";BlobEndpoint=file:///etc"}, "the store cannot be reached"},
+		"no store":             {withHeaders{"X-Blob-Connection-String": "AccountName=a;AccountKey=" + key + ";BlobEndpoint=" + strings.TrimSuffix(s.url, "/mcp")}, "not uploaded to azblob://"},
+		"another's key":        {withHeaders{"X-Blob-Connection-String": strings.Replace(stores.Azure(t), stores.Secret, key, 1)}, "the store refuses the credentials (403"},
+		"no container":         {withHeaders{"X-Blob-Connection-String": stores.Azure(t), "X-Blob-Container-Name": "../Other"}, `"../Other" cannot be the name of a bucket`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ran := s.client(t, test.headers).call(t, python, object{"code": "open('a.txt', 'w').write('a'); print('it ran')"})
+			if !strings.Contains(ran, "it ran") || !strings.Contains(ran, "a.txt  1 B") || !strings.Contains(ran, "Note: 1 of 1 files not uploaded to azblob://") || !strings.Contains(ran, test.want) {
+				t.Errorf("%s", ran)
+			}
+			if strings.Contains(ran+s.stderr.String(), key) {
+				t.Errorf("the key is in the log or in %s", ran)
+			}
+		})
+	}
 }
