@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	testmssql "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/mssql"
+	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/pypi"
 )
 
@@ -123,4 +125,75 @@ func TestOutputOfARunByCurl(t *testing.T) {
 	}
 	s.ask(&closed, "/v1/sessions/"+session, "-X", "DELETE")
 	wantNothingLeft(t, []string{session})
+}
+
+// What a client's headers bound holds for its requests over REST as for those of MCP.
+func TestHeadersOverREST(t *testing.T) {
+	t.Parallel()
+	db, _ := database(t)
+	own := clientDatabase(t, testmssql.Column{Name: "value", Type: testmssql.NVarChar(100)}, "of the client", testmssql.Password)
+	s := startHTTPWith(t, setup{
+		args: []string{"--header-credentials", "--idle-timeout", "30m", "--lifetime", "24h", "--max-run-timeout", "1h", "--max-sessions", "20"},
+		env:  []string{"SANDBOX_SQL_MAIN=" + db.DSN(testpg.Superuser)},
+	})
+	run := object{"code": "while True: pass", "timeout_seconds": 3000}
+	for name, test := range map[string]struct {
+		path    string // below the session's
+		body    object // nil: it is a GET
+		headers withHeaders
+		want    []string // in the answer
+	}{
+		"a run's time": {"/runs?wait_seconds=60", run, withHeaders{"X-Exec-Timeout": "1"}, []string{
+			`"status":"timed_out"`, "timeout_seconds was lowered from 3000 to 1",
+		}},
+		"a run's time that is none": {"/runs?wait_seconds=60", object{"code": "1"}, withHeaders{"X-Exec-Timeout": "1s"}, []string{
+			`"status":"completed"`, `the header X-Exec-Timeout is \"1s\" and not a whole number above 0`,
+		}},
+		"a run's time that is too long": {"/runs?wait_seconds=60", object{"code": "1"}, withHeaders{"X-Exec-Timeout": "7200"}, []string{
+			`"status":"completed"`, "X-Exec-Timeout was lowered from 7200 to 3600",
+		}},
+		"a session's times": {"/packages", nil, withHeaders{"X-Idle-Timeout": "60", "X-Session-TTL": "600", "X-Exec-Timeout": "20"}, []string{
+			`"idle_seconds":60,`, `"lifetime_seconds":600,`, `"max_run_seconds":20,`,
+		}},
+		"a session's times that are none": {"/packages", nil, withHeaders{"X-Idle-Timeout": "0", "X-Session-TTL": "86401"}, []string{
+			`"idle_seconds":1800,`, `"lifetime_seconds":86400,`, "X-Idle-Timeout is", "X-Session-TTL was lowered from 86401 to 86400",
+		}},
+		"a download": {"/files", object{"url": "http://127.0.0.1/x", "filename": "x"}, withHeaders{"X-Max-Download-Size": "none", "X-Download-Timeout": "5"}, []string{
+			"X-Max-Download-Size is",
+		}},
+		"few rows": {"/sql", object{"query": "SELECT * FROM generate_series(1, 3)"}, withHeaders{"X-Sql-Max-Inline-Rows": "2"}, []string{`"row_count":3`, `"path":"/mnt/data/`}},
+		"rows":     {"/sql", object{"query": "SELECT * FROM generate_series(1, 3)"}, withHeaders{"X-Sql-Max-Inline-Rows": "3"}, []string{`"rows":[[1],[2],[3]]`}},
+		"a database": {"/sql", object{"query": "SELECT * FROM dbo.values"}, withHeaders{
+			"X-Db-Connection-String": "Server=" + strings.Replace(own.Address(), ":", ",", 1) + ";Database=shop;User ID=" + testmssql.User + ";Encrypt=disable",
+			"X-Db-Password":          testmssql.Password,
+		}, []string{`"connection":"header"`, "of the client", "[masked"}},
+		"half a database": {"/sql", object{"query": "SELECT 1", "connection": "header"}, withHeaders{"X-Db-Password": testmssql.Password}, []string{
+			`"connection_not_found"`, "a database needs both",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := "/v1/sessions/" + strings.NewReplacer(" ", "-", "'", "").Replace(name)
+			var args []string
+			for header, value := range test.headers {
+				args = append(args, "-H", header+": "+value)
+			}
+			if made, status := s.curl(path+"/runs?wait_seconds=60", append(args, post(object{"code": "1"})...)...); status != "200" {
+				t.Fatalf("%s %s", status, made)
+			}
+			if test.body != nil {
+				args = append(args, post(test.body)...)
+			}
+			body, status := s.curl(path+test.path, args...)
+			for _, want := range test.want {
+				if !strings.Contains(string(body), want) {
+					t.Errorf("%s is not in %s %s", want, status, body)
+				}
+			}
+			if strings.Contains(string(body), testmssql.Password) {
+				t.Errorf("the password is in %s", body)
+			}
+			var closed object
+			s.ask(&closed, path, "-X", "DELETE")
+		})
+	}
 }
