@@ -352,6 +352,7 @@ func (w *web) prepare(ctx context.Context, m *server.MCPServer, deps *tools.Deps
 		})
 	}
 	maps.Copy(w.options.Open, api.Open())
+	w.options.Refuse = api.Refuse
 	w.options.Context = func(ctx context.Context, client string, h http.Header) context.Context {
 		return clientheader.With(tools.WithSession(ctx, sandbox.DefaultOf(client)), asked(h))
 	}

@@ -42,6 +42,13 @@ const (
 	ExecutionFailed    Code = "execution_failed"
 )
 
+// The codes of HTTP servers alone, for requests that they do not let in.
+const (
+	Unauthorized Code = "unauthorized"
+	Forbidden    Code = "forbidden"
+	ServerBusy   Code = "server_busy"
+)
+
 // Error is a failure in words for a model. The zero value is of no use; make one with New.
 type Error struct {
 	Code    Code

@@ -67,14 +67,14 @@ func (s *Server) bounded(next http.Handler) http.Handler {
 		}
 		giveBack := s.take(r.Context())
 		if giveBack == nil {
-			busy(w)
+			s.busy(w, r)
 			return
 		}
 		defer giveBack()
 		body, release, err := s.readBody(w, r)
 		defer release()
 		if errors.Is(err, errTooMuch) {
-			busy(w)
+			s.busy(w, r)
 			return
 		}
 		if err != nil {

@@ -90,7 +90,7 @@ func (e *endless) Read(b []byte) (int, error) {
 
 // inBubble runs a test in fake time, against a server on pipes.
 func inBubble(t *testing.T, test func(t *testing.T, f *fixture)) {
-	synctest.Test(t, func(t *testing.T) { test(t, serveInBubble(t)) })
+	synctest.Test(t, func(t *testing.T) { test(t, serveInBubble(t, Options{})) })
 }
 
 func (f *fixture) conn(t *testing.T) net.Conn {

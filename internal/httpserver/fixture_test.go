@@ -146,8 +146,8 @@ func (p *pipes) Close() error {
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
 
 // serveInBubble serves on pipes, for tests in a synctest bubble.
-func serveInBubble(t *testing.T) *fixture {
-	f := newFixture(t, Options{})
+func serveInBubble(t *testing.T, o Options) *fixture {
+	f := newFixture(t, o)
 	p := newPipes()
 	f.address, f.dial = "pipe", p.dial
 	f.start(p)

@@ -35,10 +35,11 @@ type guard struct {
 	certificate *tls.Certificate
 	local       bool // only this machine reaches the server
 	socket      bool // and only by a path: there are no names
+	refuse      refuser
 }
 
-func newGuard(o Options) guard {
-	g := guard{hosts: o.AllowHosts, origins: o.AllowOrigins, certificate: o.Certificate}
+func newGuard(o Options, refuse refuser) guard {
+	g := guard{refuse: refuse, hosts: o.AllowHosts, origins: o.AllowOrigins, certificate: o.Certificate}
 	if o.Token != "" {
 		sum := sha256.Sum256([]byte(o.Token))
 		g.token = &sum
@@ -57,17 +58,17 @@ func (g *guard) admitted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range single {
 			if len(r.Header.Values(name)) > 1 {
-				refuse(w, http.StatusBadRequest, "the header "+name+" is there twice; send it once")
+				g.refuse(w, r, http.StatusBadRequest, "the header "+name+" is there twice", "send it once")
 				return
 			}
 		}
 		if !g.isOwnName(r.Host) {
-			refuse(w, http.StatusForbidden, fmt.Sprintf("%q is not a name of this server; use its address, or name it with --allow-host-name", text.Shorten(r.Host, 80)))
+			g.refuse(w, r, http.StatusForbidden, fmt.Sprintf("%q is not a name of this server", text.Shorten(r.Host, 80)), "use its address, or name it with --allow-host-name")
 			return
 		}
 		if origin := r.Header.Get("Origin"); origin != "" {
 			if !g.isAllowed(origin, r) {
-				refuse(w, http.StatusForbidden, fmt.Sprintf("pages of %q may not use this server; --allow-origin names those that may", text.Shorten(origin, 80)))
+				g.refuse(w, r, http.StatusForbidden, fmt.Sprintf("pages of %q may not use this server", text.Shorten(origin, 80)), "--allow-origin names those that may")
 				return
 			}
 			if allowOrigin(w.Header(), r, origin) {
@@ -148,7 +149,7 @@ func (g *guard) authenticated(next http.Handler) http.Handler {
 			challenge += `, error="invalid_token"`
 		}
 		w.Header().Set("WWW-Authenticate", challenge)
-		refuse(w, http.StatusUnauthorized, "send the header Authorization: Bearer TOKEN; the server's log says where its token is")
+		g.refuse(w, r, http.StatusUnauthorized, "send the header Authorization: Bearer TOKEN", "the server's log says where its token is")
 	})
 }
 

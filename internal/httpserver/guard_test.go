@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -239,4 +240,43 @@ func TestOtherRoutes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is refused before it gets to a route is answered as the routes answer, and to clients of MCP with a line of text.
+func TestRefusalsHaveTheShapeOfTheirRoute(t *testing.T) {
+	o := Options{
+		Token: token, Routes: map[string]http.Handler{"/other/": http.NotFoundHandler()},
+		Refuse: func(w http.ResponseWriter, r *http.Request, status int, problem, advice string) {
+			w.WriteHeader(status)
+			fmt.Fprintf(w, "%s: %s | %s", r.URL.Path, problem, advice)
+		},
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f := serveInBubble(t, o)
+		for range maxRequests {
+			f.server.requests <- struct{}{}
+		}
+		for name, test := range map[string]struct {
+			headers headers
+			status  int
+			problem string
+			advice  string
+		}{
+			"no token":       {headers{"Authorization": ""}, 401, "send the header Authorization: Bearer TOKEN", "the server's log says where its token is"},
+			"a foreign page": {headers{"Origin": "https://evil.example; x"}, 403, `pages of "https://evil.example; x" may not use this server`, "--allow-origin names those that may"},
+			"too many":       {nil, 503, "too many requests at once", "try again later"},
+		} {
+			for path, want := range map[string]string{
+				"/other/x": "/other/x: " + test.problem + " | " + test.advice, Path: test.problem + "; " + test.advice + "\n",
+			} {
+				a := f.do(f.request(http.MethodPost, path, "{}", test.headers))
+				if a.status != test.status || a.body != want || (a.status == 401) != (a.header.Get("WWW-Authenticate") != "") || (a.status == 503) != (a.header.Get("Retry-After") != "") {
+					t.Errorf("%s, %s: %+v", name, path, a)
+				}
+			}
+		}
+		for range maxRequests {
+			<-f.server.requests
+		}
+	})
 }

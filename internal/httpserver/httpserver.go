@@ -88,6 +88,9 @@ type Options struct {
 	// Routes are what else is served to who may use MCP, by patterns of http.ServeMux. The body of a POST is read before, within
 	// the bounds of messages; what was wrong with it is the error of its reader.
 	Routes map[string]http.Handler
+	// Refuse answers requests for Routes that do not get there, such as those without the token. Nil: a line of text does, as it
+	// does for all others.
+	Refuse refuser
 	// Ended is called when a client has ended its session, from a goroutine of its own. May be nil.
 	Ended func(client string)
 	// Open are handlers by their pattern for what needs no token, such as links that are signed.
@@ -99,11 +102,15 @@ type Options struct {
 	Logger         *slog.Logger
 }
 
+// refuser answers a request with a status, what is wrong and what to do.
+type refuser func(w http.ResponseWriter, r *http.Request, status int, problem, advice string)
+
 // Server serves MCP over HTTP.
 type Server struct {
 	opts    Options
 	guard   guard
 	clients *clients
+	routes  *http.ServeMux // those of Options, to tell what they are
 
 	requests chan struct{} // a token for each POST that is served
 	streams  chan struct{} // a token for each open stream
@@ -123,10 +130,14 @@ func New(o Options) *Server {
 		o.Context = func(ctx context.Context, _ string, _ http.Header) context.Context { return ctx }
 	}
 	s := &Server{
-		opts: o, guard: newGuard(o), clients: newClients(o.Ended),
+		opts: o, clients: newClients(o.Ended), routes: http.NewServeMux(),
 		requests: make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams),
 		large: semaphore.NewWeighted(maxLarge),
 	}
+	for pattern, handler := range o.Routes {
+		s.routes.Handle(pattern, handler)
+	}
+	s.guard = newGuard(o, s.refuse)
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.ending, s.end = context.WithCancel(context.Background())
 	if o.MCP != nil {
@@ -213,6 +224,15 @@ func (s *Server) handler() http.Handler {
 		return s.opts.Around(s.guard.admitted(mux))
 	}
 	return s.guard.admitted(mux)
+}
+
+// refuse answers a request that is let in nowhere, with a status, what is wrong and what to do.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, status int, problem, advice string) {
+	if _, pattern := s.routes.Handler(r); pattern != "" && s.opts.Refuse != nil {
+		s.opts.Refuse(w, r, status, problem, advice)
+		return
+	}
+	refuse(w, status, problem+"; "+advice)
 }
 
 // refuse answers a request with a status and the reason.

@@ -64,9 +64,9 @@ func (s *Server) take(ctx context.Context) (giveBack func()) {
 	return nil
 }
 
-func busy(w http.ResponseWriter) {
+func (s *Server) busy(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Retry-After", "1")
-	refuse(w, http.StatusServiceUnavailable, "too many requests at once; try again later")
+	s.refuse(w, r, http.StatusServiceUnavailable, "too many requests at once", "try again later")
 }
 
 // post serves a message.
@@ -77,7 +77,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	}
 	giveBack := s.take(r.Context())
 	if giveBack == nil {
-		busy(w)
+		s.busy(w, r)
 		return
 	}
 	giveBack = sync.OnceFunc(giveBack)
@@ -85,7 +85,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	body, release, err := s.readBody(w, r)
 	defer release()
 	if err != nil {
-		refuseBody(w, err)
+		s.refuseBody(w, r, err)
 		return
 	}
 	e, fault := rpc.Parse(body)
@@ -100,14 +100,14 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	x.serve()
 }
 
-func refuseBody(w http.ResponseWriter, err error) {
+func (s *Server) refuseBody(w http.ResponseWriter, r *http.Request, err error) {
 	var long *http.MaxBytesError
 	switch {
 	case errors.As(err, &long):
 		w.Header().Set("Connection", "close")
 		refuse(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the message is longer than %d bytes", long.Limit))
 	case errors.Is(err, errTooMuch):
-		busy(w)
+		s.busy(w, r)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.Header().Set("Connection", "close")
 		refuse(w, http.StatusRequestTimeout, "the message did not come in time")

@@ -13,12 +13,12 @@ import (
 )
 
 // openStream takes a place among the open streams and reports whether there was one; release gives it back.
-func (s *Server) openStream(w http.ResponseWriter) (release func(), ok bool) {
+func (s *Server) openStream(w http.ResponseWriter, r *http.Request) (release func(), ok bool) {
 	select {
 	case s.streams <- struct{}{}:
 		return func() { <-s.streams }, true
 	default:
-		busy(w)
+		s.busy(w, r)
 		return nil, false
 	}
 }
@@ -45,7 +45,7 @@ func (s *Server) listen(w http.ResponseWriter, r *http.Request) {
 		refuseSession(w)
 		return
 	}
-	release, ok := s.openStream(w)
+	release, ok := s.openStream(w, r)
 	if !ok {
 		s.clients.leave(client)
 		return
@@ -115,7 +115,7 @@ func (s *subscriber) SubscriptionFilter() (mcp.SubscriptionFilter, bool) {
 // subscribe serves subscriptions/listen, which goes on until the client goes.
 func (x *exchange) subscribe(ctx context.Context, call *rpc.Call, cancel context.CancelCauseFunc, gone func()) {
 	s := x.server
-	release, ok := s.openStream(x.w)
+	release, ok := s.openStream(x.w, x.r)
 	if !ok {
 		return
 	}

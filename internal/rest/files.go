@@ -53,25 +53,25 @@ func (s *Server) byLink(w http.ResponseWriter, r *http.Request, link string) {
 	}
 	to := r.Clone(r.Context())
 	to.URL, to.Host = u, u.Host
-	refusal := &refusals{ResponseWriter: w}
+	refusal := &refusedLink{ResponseWriter: w}
 	s.links.ServeHTTP(refusal, to)
 	if refusal.status != 0 {
 		s.refuseAs(w, r, refusal)
 	}
 }
 
-// refusals keeps what a link answers in words, where it refuses.
-type refusals struct {
+// refusedLink keeps what a link answers in words, where it refuses.
+type refusedLink struct {
 	http.ResponseWriter
 	status int
 	words  bytes.Buffer
 }
 
 // Unwrap is for http.ResponseController.
-func (w *refusals) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *refusedLink) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // FlushError is for http.ResponseController, and would send a header.
-func (w *refusals) FlushError() error {
+func (w *refusedLink) FlushError() error {
 	if w.status != 0 {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (w *refusals) FlushError() error {
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (w *refusals) WriteHeader(status int) {
+func (w *refusedLink) WriteHeader(status int) {
 	if status >= http.StatusBadRequest && w.status == 0 {
 		w.status = status
 		return
@@ -88,7 +88,7 @@ func (w *refusals) WriteHeader(status int) {
 }
 
 // Write implements http.ResponseWriter.
-func (w *refusals) Write(b []byte) (int, error) {
+func (w *refusedLink) Write(b []byte) (int, error) {
 	if w.status != 0 {
 		return w.words.Write(b)
 	}
@@ -96,7 +96,7 @@ func (w *refusals) Write(b []byte) (int, error) {
 }
 
 // refuseAs answers with a link's refusal, in the shape of all others: its first line is CODE: message, its second one a hint.
-func (s *Server) refuseAs(w http.ResponseWriter, r *http.Request, refusal *refusals) {
+func (s *Server) refuseAs(w http.ResponseWriter, r *http.Request, refusal *refusedLink) {
 	code, message, coded := strings.Cut(strings.TrimSpace(refusal.words.String()), ": ")
 	message, hint, _ := strings.Cut(message, "\nHint: ")
 	status := statuses[fault.Code(code)]

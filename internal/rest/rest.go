@@ -67,7 +67,9 @@ func New(o Options) *Server {
 		s.mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, request *http.Request) { s.serve(w, request, r) })
 	}
 	s.document = document(served, s.tools, o.Version)
-	s.mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, json.RawMessage(s.document)) })
+	for _, path := range []string{"/v1/openapi.json", "/openapi.json"} {
+		s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, json.RawMessage(s.document)) })
+	}
 	s.mux.HandleFunc("/", s.nothing)
 	return s
 }
@@ -75,16 +77,30 @@ func New(o Options) *Server {
 // Routes are the handlers by patterns of http.ServeMux.
 func (s *Server) Routes() map[string]http.Handler {
 	list := make(map[string]http.Handler)
-	for _, pattern := range []string{"/v1/", "/sessions", "/sessions/", "/execute", "/execute/"} {
+	for _, pattern := range []string{"/v1/", "/sessions", "/sessions/", "/execute", "/execute/", "/openapi.json"} {
 		list[pattern] = s.mux
 	}
 	return list
 }
 
+// refusals are the codes of requests that the transport in front does not let in, by their status.
+var refusals = map[int]fault.Code{
+	http.StatusBadRequest:         fault.InvalidArgument,
+	http.StatusUnauthorized:       fault.Unauthorized,
+	http.StatusForbidden:          fault.Forbidden,
+	http.StatusServiceUnavailable: fault.ServerBusy,
+}
+
+// Refuse answers a request that the transport in front does not let in, as all others that are refused.
+func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, status int, problem, advice string) {
+	sentence := func(words string) string { return strings.ToUpper(words[:1]) + words[1:] + "." }
+	s.write(w, r, status, fieldsOf(fault.New(refusals[status], sentence(advice), "%s", sentence(problem))))
+}
+
 // Open are the handlers of what tells nothing of this server, so that anybody may see it: a page to try the interface with,
 // which asks for the token.
 func (s *Server) Open() map[string]http.Handler {
-	return map[string]http.Handler{"GET /v1/docs": http.HandlerFunc(page)}
+	return map[string]http.Handler{"GET /v1/docs": http.HandlerFunc(page), "GET /docs": http.HandlerFunc(page)}
 }
 
 // nothing answers requests that are for no route.
@@ -158,8 +174,11 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	f := fault.From(err)
 	s.log.Info("request refused", "path", r.Pattern, "code", f.Code, "cause", f.Unwrap())
-	fields := fieldsOf(f)
-	s.write(w, r, statusOf(f.Code), fields)
+	status := statusOf(f.Code)
+	if errors.Is(err, os.ErrDeadlineExceeded) && f.Code == fault.InvalidContent {
+		status = http.StatusRequestTimeout
+	}
+	s.write(w, r, status, fieldsOf(f))
 }
 
 // write answers with an error's fields.
@@ -204,7 +223,7 @@ func body(r *http.Request) (arguments, error) {
 	case errors.As(err, &long):
 		return nil, fault.New(fault.UploadTooLarge, "Upload large files with PUT, as they are.", "The body is longer than %d bytes.", long.Limit).With("limit_bytes", long.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, fault.New(fault.InvalidContent, "Send it again.", "The body came too slowly.")
+		return nil, fault.New(fault.InvalidContent, "Send it again.", "The body came too slowly.").Because(err)
 	case err != nil:
 		return nil, fault.New(fault.InvalidContent, "Send it again.", "The body did not come whole.").Because(err)
 	}

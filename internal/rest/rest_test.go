@@ -11,11 +11,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/mark3labs/mcp-go/server"
@@ -68,7 +70,7 @@ func start(t *testing.T, change func(*tools.Deps)) *fixture {
 		t.Fatal(err)
 	}
 	f.url = "http://" + l.Addr().String()
-	web := httpserver.New(httpserver.Options{MCP: server.NewMCPServer("x", "1"), Token: token, Routes: f.Routes(), Open: f.Open(), Logger: d.Logger})
+	web := httpserver.New(httpserver.Options{MCP: server.NewMCPServer("x", "1"), Token: token, Routes: f.Routes(), Open: f.Open(), Refuse: f.Refuse, Logger: d.Logger})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- web.Serve(ctx, l) }()
@@ -283,13 +285,54 @@ func TestTooLargeABodyIsRefusedInTheSameWords(t *testing.T) {
 func TestWhoMayAsk(t *testing.T) {
 	f := start(t, everything)
 	for path, want := range map[string]int{
-		"/v1/sessions": 401, "/v1/openapi.json": 401, "/v1/else": 401, "/sessions": 401, "/execute/x/status": 401, "/v1/docs": 200,
+		"/v1/sessions": 401, "/v1/openapi.json": 401, "/v1/else": 401, "/sessions": 401, "/execute/x/status": 401, "/openapi.json": 401,
+		"/v1/docs": 200, "/docs": 200,
 	} {
-		if status, _ := f.do("GET", path, "", "Authorization", ""); status != want {
-			t.Errorf("%s: %d, want %d", path, status, want)
+		status, text := f.do("GET", path, "", "Authorization", "")
+		if status != want || want == 401 && !f.isError(path, text, "unauthorized", "Send the header Authorization: Bearer TOKEN.") {
+			t.Errorf("%s: %d, want %d: %s", path, status, want, text)
 		}
-		if status, _ := f.do("GET", path, "", "Origin", "https://elsewhere.example"); status != 403 {
-			t.Errorf("%s for a foreign page: %d", path, status)
+		status, text = f.do("GET", path, "", "Origin", "https://elsewhere.example")
+		if status != 403 || path != "/docs" && !f.isError(path, text, "forbidden", `Pages of "https://elsewhere.example" may not use this server.`) {
+			t.Errorf("%s for a foreign page: %d %s", path, status, text)
+		}
+	}
+	response := f.send(t.Context(), "GET", "/v1/sessions", nil, "Authorization", "Bearer wrong")
+	response.Body.Close()
+	if h := response.Header; !strings.Contains(h.Get("WWW-Authenticate"), "invalid_token") || h.Get("Content-Type") != "application/json" {
+		t.Errorf("a wrong token: %v", h)
+	}
+}
+
+// isError reports whether a text is an error in the shape of a path's, with this code and message.
+func (f *fixture) isError(path, text, code, message string) bool {
+	f.t.Helper()
+	var fields map[string]string
+	if err := json.Unmarshal([]byte(text), &fields); err != nil {
+		f.t.Errorf("%s: %q is no JSON: %v", path, text, err)
+	}
+	return fields["code"] == code && fields["message"] == message && fields["hint"] != "" && (fields["status"] == "error") == !strings.HasPrefix(path, "/v1/")
+}
+
+// What is refused of the bodies that the transport reads.
+func TestBodiesThatDoNotCome(t *testing.T) {
+	f := start(t, everything)
+	for name, test := range map[string]struct {
+		err    error
+		status int
+		code   string
+	}{
+		"too slow":   {os.ErrDeadlineExceeded, http.StatusRequestTimeout, "invalid_content"},
+		"too long":   {&http.MaxBytesError{Limit: 7}, http.StatusRequestEntityTooLarge, "upload_too_large"},
+		"broken off": {io.ErrUnexpectedEOF, http.StatusBadRequest, "invalid_content"},
+	} {
+		for path, route := range map[string]string{"/v1/sessions/a/runs": "/v1/", "/execute": "/execute"} {
+			w := httptest.NewRecorder()
+			f.Routes()[route].ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, iotest.ErrReader(test.err)))
+			var fields map[string]any
+			if err := json.Unmarshal(w.Body.Bytes(), &fields); err != nil || w.Code != test.status || fields["code"] != test.code {
+				t.Errorf("%s, %s: %d %s", name, path, w.Code, w.Body)
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ package e2e
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -196,4 +197,57 @@ func TestHeadersOverREST(t *testing.T) {
 			s.ask(&closed, path, "-X", "DELETE")
 		})
 	}
+}
+
+func TestSQLOverREST(t *testing.T) {
+	t.Parallel()
+	db, conn := database(t)
+	for _, statement := range []string{
+		"CREATE SCHEMA rest", "CREATE TABLE rest.orders (id int PRIMARY KEY, state text)", "INSERT INTO rest.orders SELECT n, 'open' FROM generate_series(1, 100) n",
+	} {
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := startHTTPWith(t, setup{env: []string{"SANDBOX_SQL_MAIN=" + db.DSN(testpg.Superuser)}})
+	type answer struct {
+		Connection string
+		Columns    []struct{ Name, Type string }
+		Rows       [][]any
+		RowCount   int `json:"row_count"`
+		Path       string
+		Tables     []struct{ Table string }
+		Schemas    []struct{ Schema string }
+	}
+	const path = "/v1/sessions/sql-by-rest"
+	var few, many, saved, described, schemas answer
+	s.ask(&few, path+"/sql", post(object{"query": "SELECT id, state FROM rest.orders WHERE id <= $1 ORDER BY id", "params": []any{2}})...)
+	if got := fmt.Sprint(few); got != "{main [{id integer} {state text}] [[1 open] [2 open]] 2  [] []}" {
+		t.Errorf("few rows: %s", got)
+	}
+	s.ask(&many, path+"/sql", post(object{"query": "SELECT id FROM rest.orders ORDER BY id"})...)
+	s.ask(&saved, path+"/sql", post(object{"query": "SELECT count(*) AS n FROM rest.orders", "save_as": "count.csv"})...)
+	if many.RowCount != 100 || many.Rows != nil || saved.Path != "/mnt/data/input/count.csv" {
+		t.Errorf("many rows: %+v, saved: %+v", many, saved)
+	}
+	for file, want := range map[string]string{many.Path: "id\n1\n2\n", saved.Path: "n\n100\n"} {
+		if content, status := s.curl(path + "/files/" + strings.TrimPrefix(file, "/mnt/data/")); status != "200" || !strings.HasPrefix(string(content), want) {
+			t.Errorf("%s: %s %.100s", file, status, content)
+		}
+	}
+	s.ask(&described, "/v1/sql?schema=rest")
+	s.ask(&schemas, "/v1/sql")
+	if got := fmt.Sprint(described.Tables); got != "[{orders}]" || !strings.Contains(fmt.Sprint(schemas.Schemas), "{rest}") {
+		t.Errorf("described as %s and %+v", got, schemas)
+	}
+	for query, want := range map[string]string{"DELETE FROM rest.orders": "sql_rejected", "SELECT 1/0": "sql_failed"} {
+		body, status := s.curl(path+"/sql", post(object{"query": query})...)
+		var refused struct{ Code, Message, Hint string }
+		if decode(t, body, &refused); status != "422" || refused.Code != want || refused.Message == "" {
+			t.Errorf("%s: %s %s", query, status, body)
+		}
+	}
+	var closed object
+	s.ask(&closed, path, "-X", "DELETE")
+	wantNothingLeft(t, []string{"sql-by-rest"})
 }
