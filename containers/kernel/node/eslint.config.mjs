@@ -1,4 +1,5 @@
-// The rules for all JavaScript of containers/, which is where ESLint is run. ESLint itself is in lint/.
+// The rules for all JavaScript: of containers/ and, from the top of the repository, of examples and pages. ESLint itself is
+// in lint/.
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 
@@ -28,6 +29,7 @@ const rules = {
 };
 
 const commonGlobals = ['Buffer', 'TextDecoder', 'URL', 'clearInterval', 'clearTimeout', 'console', 'performance', 'process', 'setImmediate', 'setInterval', 'setTimeout'];
+const browserGlobals = ['EventSource', 'Node', 'URLSearchParams', 'addEventListener', 'document', 'fetch', 'location', 'setInterval', 'setTimeout'];
 
 export default [
   { ignores: ['**/node_modules/'] },
@@ -46,6 +48,11 @@ export default [
   {
     files: ['**/*.mjs'],
     languageOptions: { sourceType: 'module', globals: readonly(commonGlobals) },
+    rules,
+  },
+  {
+    files: ['internal/**/*.js'],
+    languageOptions: { sourceType: 'script', globals: readonly(browserGlobals) },
     rules,
   },
 ];

@@ -5,8 +5,8 @@ const byId = id => document.getElementById(id);
 
 // visible shows what would hide or turn around what stands beside it: control characters, and those of writing direction.
 const visible = text => String(text ?? "").replace(/\r\n/g, "\n")
-	.replace(/[\u0000-\u0008\u000b-\u001f]/g, c => String.fromCharCode(0x2400 + c.charCodeAt(0)))
-	.replace(/[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, "\ufffd");
+	.replace(/[^\P{Cc}\t\n]/gu, c => c < " " ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : "\ufffd")
+	.replace(/[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, "\ufffd");
 
 // make makes an element with properties and children; children that are not elements are texts.
 function make(name, properties, ...children) {
@@ -15,26 +15,34 @@ function make(name, properties, ...children) {
 	return element;
 }
 
+const isGiven = value => value !== null && value !== undefined;
+
 const bytes = n => {
-	if (n == null) return "";
+	if (!isGiven(n)) return "";
 	const units = ["B", "kB", "MB", "GB", "TB"];
 	let at = 0;
 	for (; n >= 1000 && at < units.length - 1; at++) n /= 1000;
-	return (at && n < 10 ? n.toFixed(1) : Math.round(n)) + " " + units[at];
+	return `${at && n < 10 ? n.toFixed(1) : Math.round(n)} ${units[at]}`;
 };
 
-const seconds = s => s < 1 ? Math.round(s * 1000) + " ms" : s < 60 ? s.toFixed(1) + " s" : s < 3600 ? Math.round(s / 60) + " min" : s < 172800 ? Math.round(s / 3600) + " h" : Math.round(s / 86400) + " days";
+const seconds = s => {
+	if (s < 1) return `${Math.round(s * 1000)} ms`;
+	if (s < 60) return `${s.toFixed(1)} s`;
+	if (s < 3600) return `${Math.round(s / 60)} min`;
+	return s < 172800 ? `${Math.round(s / 3600)} h` : `${Math.round(s / 86400)} days`;
+};
 
 const ago = when => {
 	const s = Math.max(0, (Date.now() - new Date(when)) / 1000);
-	return s < 5 ? "just now" : (s < 60 ? Math.round(s) + " s" : seconds(s)) + " ago";
+	if (s < 5) return "just now";
+	return s < 60 ? `${Math.round(s)} s ago` : `${seconds(s)} ago`;
 };
 
 // time is a moment that says how long ago it was, and goes on doing so.
 const time = when => make("time", {dateTime: when, title: new Date(when).toLocaleString()}, ago(when));
 setInterval(() => document.querySelectorAll("time").forEach(t => { t.textContent = ago(t.dateTime); }), 5000);
 
-const address = (what, parameters) => "/ui/" + what + "?" + new URLSearchParams(parameters);
+const address = (what, parameters) => `/ui/${what}?${new URLSearchParams(parameters)}`;
 
 // ask gets JSON, and throws what the server said is wrong.
 async function ask(url, options) {
@@ -45,10 +53,10 @@ async function ask(url, options) {
 	if (answer.ok) return JSON.parse(text);
 	let wrong;
 	try { wrong = JSON.parse(text); } catch { wrong = {message: text, hint: ""}; }
-	throw new Error(wrong.message + " " + wrong.hint);
+	throw new Error(`${wrong.message} ${wrong.hint}`);
 }
 
-const order = (what, body) => ask("/ui/" + what, {
+const order = (what, body) => ask(`/ui/${what}`, {
 	method: "POST", headers: {"Content-Type": "application/json", "X-Sandbox-Page": "1"}, body: JSON.stringify(body),
 });
 
@@ -89,7 +97,7 @@ function showSessions(list) {
 	byId("note").textContent = visible(list.note || (list.sessions.length ? "" : "There are none."));
 	const focused = document.activeElement?.dataset?.session;
 	byId("sessions").replaceChildren(...list.sessions.map(s => {
-		const link = make("a", {href: "#/" + encodeURIComponent(s.session_id)},
+		const link = make("a", {href: `#/${encodeURIComponent(s.session_id)}`},
 			make("span", {className: "text"}, s.session_id), make("small", {}, describe(s)));
 		link.dataset.session = s.session_id;
 		if (s.session_id === chosen) link.setAttribute("aria-current", "true");
@@ -100,19 +108,19 @@ function showSessions(list) {
 }
 
 const describe = s => {
-	const kernels = s.kernels.filter(k => k.state !== "not started").map(k => k.language + " " + k.state).join(", ");
-	return (s.owner === "none" ? "open in no server" : "open in " + s.owner) + (kernels ? "; " + kernels : "");
+	const kernels = s.kernels.filter(k => k.state !== "not started").map(k => `${k.language} ${k.state}`).join(", ");
+	return (s.owner === "none" ? "open in no server" : `open in ${s.owner}`) + (kernels ? `; ${kernels}` : "");
 };
 
 function showFacts() {
 	const s = sessions.get(chosen);
 	byId("session").hidden = !s;
 	byId("none").hidden = !!s;
-	byId("none").textContent = visible(chosen === null ? "Choose a session." : "There is no session " + chosen + " now.");
+	byId("none").textContent = visible(chosen === null ? "Choose a session." : `There is no session ${chosen} now.`);
 	if (!s) return;
 	byId("name").textContent = visible(s.session_id);
 	byId("facts").replaceChildren(visible(describe(s)), "; begun ", time(s.created), "; used ", time(s.last_used),
-		s.size_bytes == null ? "" : "; files: " + bytes(s.size_bytes));
+		isGiven(s.size_bytes) ? `; files: ${bytes(s.size_bytes)}` : "");
 	byId("elsewhere").textContent = {
 		"another server": "Another server has this session open. Output is shown here once its run is over; output as it comes, the files and the network log are known to that server alone, and runs are cancelled there.",
 		"none": "No server has this session open. Its runs are shown; its files and its network log are not.",
@@ -161,7 +169,7 @@ function showRuns(list) {
 			item.run = run;
 			item.summary.replaceChildren(make("strong", {className: toned(run.status)}, run.status.replaceAll("_", " ")), " ",
 				make("span", {className: "text"}, run.language), " ", make("span", {className: "dim"}, time(run.started),
-					run.duration_ms ? ", " + seconds(run.duration_ms / 1000) : ""), " ",
+					run.duration_ms ? `, ${seconds(run.duration_ms / 1000)}` : ""), " ",
 				make("code", {className: "text"}, run.code.trim().split("\n")[0]));
 			if (item.details.open) fill(item);
 		}
@@ -174,7 +182,7 @@ function newItem(id) {
 	const item = {id, run: null, summary: make("summary"), body: make("div"), output: null};
 	item.details = make("details", {}, item.summary, item.body);
 	item.details.addEventListener("toggle", () => { if (item.details.open) fill(item); });
-	item.element = make("li", {id: "run-" + id}, item.details);
+	item.element = make("li", {id: `run-${id}`}, item.details);
 	return item;
 }
 
@@ -218,13 +226,13 @@ function showResult(item, r) {
 	const parts = [];
 	const output = (label, stream) => {
 		if (!stream.head && !stream.tail) return;
-		const cut = stream.omitted_bytes > 0 ? `\n… ${bytes(stream.omitted_bytes)} left out${stream.path ? ", all of it is in " + stream.path : ""} …\n` : "";
+		const cut = stream.omitted_bytes > 0 ? `\n… ${bytes(stream.omitted_bytes)} left out${stream.path ? `, all of it is in ${stream.path}` : ""} …\n` : "";
 		parts.push(make("p", {className: "dim"}, label), make("pre", {}, stream.head + cut + stream.tail));
 	};
 	output("output", r.stdout);
 	output("errors", r.stderr);
-	if (r.value != null) parts.push(make("p", {className: "dim"}, "value"), make("pre", {}, r.value));
-	if (r.error) parts.push(make("pre", {className: "bad"}, r.error.traceback || r.error.name + ": " + r.error.message));
+	if (isGiven(r.value)) parts.push(make("p", {className: "dim"}, "value"), make("pre", {}, r.value));
+	if (r.error) parts.push(make("pre", {className: "bad"}, r.error.traceback || `${r.error.name}: ${r.error.message}`));
 	r.displays.forEach((d, at) => {
 		if (d.figure) {
 			const image = make("img", {src: address("figure", {session: chosen, run: item.id, at}), alt: visible(d.alt || "a figure of this run"), loading: "lazy"});
@@ -232,7 +240,7 @@ function showResult(item, r) {
 		} else if (d.text) {
 			parts.push(make("pre", {}, d.text));
 		} else if (d.path) {
-			parts.push(make("p", {className: "text"}, "shown: " + d.path));
+			parts.push(make("p", {className: "text"}, `shown: ${d.path}`));
 		}
 	});
 	if (r.artifacts.length) {
@@ -260,11 +268,16 @@ const showFiles = () => attempt(async () => {
 	fillTable("file-rows", list.files.map(f => [list.links ? fileLink(f) : f.path, bytes(f.size_bytes), time(f.modified)]));
 });
 
+const verdict = e => {
+	if (e.allowed) return e.status ? `allowed, ${e.status}` : "allowed";
+	return e.rule ? `refused: ${e.rule}` : "refused";
+};
+
 function showNetwork(log) {
 	byId("network-note").textContent = !log.total ? "Nothing was sent out, and nothing refused."
 		: log.total > log.requests.length ? `The newest ${log.requests.length} of ${log.total}.` : "";
-	fillTable("network-rows", log.requests.map(e => [time(e.time), e.kind + " " + (e.method ?? ""), e.host + (e.path ?? ""),
-		make("span", {className: e.allowed ? "good" : "bad"}, e.allowed ? "allowed" + (e.status ? ", " + e.status : "") : "refused" + (e.rule ? ": " + e.rule : "")),
+	fillTable("network-rows", log.requests.map(e => [time(e.time), `${e.kind} ${e.method ?? ""}`, e.host + (e.path ?? ""),
+		make("span", {className: e.allowed ? "good" : "bad"}, verdict(e)),
 		bytes(e.sent_bytes), bytes(e.received_bytes)]));
 }
 
