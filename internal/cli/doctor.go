@@ -17,6 +17,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/watch"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
@@ -134,7 +135,23 @@ func (s *Settings) report(ctx context.Context, engine *podman.Engine, log *slog.
 	report.Checks = append(report.Checks, s.Network.secretChecks(s.env.lookup)...)
 	report.Checks = append(report.Checks, s.mountChecks()...)
 	report.Checks = append(report.Checks, s.databaseChecks(ctx)...)
+	report.Checks = append(report.Checks, traceChecks(s.env.lookup)...)
 	return report
+}
+
+// traceChecks tell where traces go, where anything asks for them.
+func traceChecks(lookup func(string) (string, bool)) []doctor.Check {
+	address, note, err := watch.Traces(lookup)
+	check := doctor.Check{Name: "traces", Status: doctor.OK, Found: "to " + address + " as http/json"}
+	switch {
+	case err != nil:
+		check.Status, check.Found, check.Why, check.Fix = doctor.Warn, "none are sent", err.Error(), "correct the variable, or unset it"
+	case address == "":
+		return nil
+	case note != "":
+		check.Status, check.Why, check.Fix = doctor.Warn, note, "set OTEL_EXPORTER_OTLP_PROTOCOL=http/json for this server, if its collector takes that"
+	}
+	return []doctor.Check{check}
 }
 
 // passThroughChecks tell of variables that cannot be passed through, or not masked.

@@ -24,6 +24,7 @@ type exporter struct {
 	log      *slog.Logger
 	client   *http.Client
 	failing  bool
+	note     string // of what the variables ask for and is done otherwise; empty: nothing
 }
 
 // export sends a batch, and again where the collector has no time. What cannot be sent is lost; the log says so once.

@@ -79,7 +79,10 @@ func newTracer(o Options) *tracer {
 	if e == nil {
 		return nil
 	}
-	o.Logger.Info("sending traces", "url", e.url.Redacted())
+	o.Logger.Info("sending traces", "url", e.url.Redacted(), "protocol", jsonProtocol)
+	if e.note != "" {
+		o.Logger.Warn("traces are sent otherwise than asked", "note", e.note)
+	}
 	t := &tracer{sampler: samplerOf(o), exporter: e, queue: make(chan *span, queueSize), now: make(chan struct{}, 1), stop: make(chan context.Context), stopped: make(chan struct{})}
 	go t.run()
 	return t

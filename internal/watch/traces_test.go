@@ -175,8 +175,10 @@ func TestWhetherTracesAreSent(t *testing.T) {
 		"none":                  {map[string]string{"OTEL_TRACES_EXPORTER": "none", endpoint: "http://c"}, "", ""},
 		"disabled":              {map[string]string{"OTEL_SDK_DISABLED": "TRUE", endpoint: "http://c"}, "", ""},
 		"another exporter":      {map[string]string{"OTEL_TRACES_EXPORTER": "console"}, "", `OTEL_TRACES_EXPORTER=\"console\" is not supported`},
-		"gRPC":                  {map[string]string{endpoint: "http://c", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "", "use http/json"},
-		"a binary protocol":     {map[string]string{endpoint: "http://c", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, "http://c/v1/traces", ""},
+		"gRPC":                  {map[string]string{endpoint: "http://c", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "", `OTEL_EXPORTER_OTLP_PROTOCOL=\"grpc\" is not supported; use http/json`},
+		"gRPC for traces alone": {map[string]string{endpoint: "http://c", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, "", "use http/json"},
+		"JSON":                  {map[string]string{endpoint: "http://c", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, "http://c/v1/traces", "protocol=http/json"},
+		"a binary protocol":     {map[string]string{endpoint: "http://c", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, "http://c/v1/traces", "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf: traces are sent as http/json"},
 		"no address":            {map[string]string{endpoint: "c:4318?" + secret}, "", endpoint + " is not an address"},
 		"a header that is none": {map[string]string{endpoint: "http://c", "OTEL_EXPORTER_OTLP_HEADERS": secret}, "", "OTEL_EXPORTER_OTLP_HEADERS is not"},
 		"bad escapes":           {map[string]string{endpoint: "http://c", "OTEL_EXPORTER_OTLP_HEADERS": "a=%" + secret}, "", "OTEL_EXPORTER_OTLP_HEADERS is not"},
@@ -188,6 +190,9 @@ func TestWhetherTracesAreSent(t *testing.T) {
 			tracing(test.variables, &log).Close(t.Context())
 			told := log.String()
 			if sends := strings.Contains(told, "sending traces"); sends != (test.url != "") || !strings.Contains(told, "url="+test.url) && sends || !strings.Contains(told, test.log) || strings.Contains(told, secret) {
+				t.Errorf("the log is %s", told)
+			}
+			if otherwise := strings.Contains(told, "otherwise than asked"); otherwise != (name == "a binary protocol") {
 				t.Errorf("the log is %s", told)
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
 	"net/url"
@@ -12,7 +13,20 @@ import (
 	"time"
 )
 
-const serviceName = "code-sandbox-mcp"
+const (
+	serviceName  = "code-sandbox-mcp"
+	jsonProtocol = "http/json"
+)
+
+// Traces says where traces go by OpenTelemetry's variables, without a password, and what is to be known of that. An empty
+// address is nowhere; the error says which value cannot be used.
+func Traces(variables func(string) (string, bool)) (address, note string, err error) {
+	e, err := exporterOf(Options{Variables: variables, Logger: slog.New(slog.DiscardHandler)})
+	if e == nil {
+		return "", "", err
+	}
+	return e.url.Redacted(), e.note, nil
+}
 
 // exporterOf reads the variables of OpenTelemetry that say where traces go; nil: nowhere. That is so without a variable that
 // asks for them: a server that nobody told so calls nobody.
@@ -31,8 +45,11 @@ func exporterOf(o Options) (*exporter, error) {
 	case kind != "" && kind != "otlp":
 		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER=%q is not supported; use otlp or none", kind)
 	}
+	note := ""
 	switch protocol := of("PROTOCOL"); protocol {
-	case "", "http/json", "http/protobuf":
+	case "", jsonProtocol:
+	case "http/protobuf":
+		note = "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf: traces are sent as http/json all the same, which collectors take at the same address"
 	default:
 		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL=%q is not supported; use http/json, which collectors take on port 4318", protocol)
 	}
@@ -45,7 +62,7 @@ func exporterOf(o Options) (*exporter, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errors.New("OTEL_EXPORTER_OTLP_ENDPOINT is not an address such as http://localhost:4318") // which may have a password
 	}
-	e := &exporter{url: u, header: http.Header{"Content-Type": {"application/json"}}, timeout: 10 * time.Second, log: o.Logger, client: &http.Client{}, resource: resourceOf(o)}
+	e := &exporter{url: u, header: http.Header{"Content-Type": {"application/json"}}, timeout: 10 * time.Second, log: o.Logger, client: &http.Client{}, resource: resourceOf(o), note: note}
 	headers, ok := pairsOf(of("HEADERS"))
 	if !ok {
 		return nil, errors.New("OTEL_EXPORTER_OTLP_HEADERS is not as name=value,name=value, with special characters as %XX") // it is a secret
