@@ -3,6 +3,8 @@ package tools
 import (
 	"context"
 	"io"
+	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -17,22 +19,90 @@ const (
 	storePatience = 10 * time.Second
 	// keptDeliveries is of how many runs it is known that their files are in the store.
 	keptDeliveries = 200
+	// lostFiles is how many of the files that were not uploaded the log names.
+	lostFiles = 20
 )
 
 // Store brings artifacts to an object store. Its zero value is not usable; nil: there is no store.
 type Store struct {
 	own  *artifactstore.Store
 	open func(clientheader.Store) *artifactstore.Store
+	log  *slog.Logger
 
-	mu    sync.Mutex
-	byRun map[string]*delivery
-	order []string // of the runs, the first delivered first
+	ending context.Context // of all uploads
+	end    context.CancelFunc
+
+	mu     sync.Mutex
+	byRun  map[string]*delivery
+	order  []string                 // of the runs, the first delivered first
+	onWay  map[*delivery]unfinished // to a store
+	closed bool
+}
+
+// unfinished is what is on its way.
+type unfinished struct {
+	store, session string
+	files          []artifactstore.File
 }
 
 // NewStore returns what brings artifacts to the server's own store, or to the one that a client's headers name, which open
-// opens. own is nil where the server has none.
-func NewStore(own *artifactstore.Store, open func(clientheader.Store) *artifactstore.Store) *Store {
-	return &Store{own: own, open: open, byRun: make(map[string]*delivery)}
+// opens. own is nil where the server has none. The log hears what is lost at the end.
+func NewStore(own *artifactstore.Store, open func(clientheader.Store) *artifactstore.Store, log *slog.Logger) *Store {
+	s := &Store{own: own, open: open, log: log, byRun: make(map[string]*delivery), onWay: make(map[*delivery]unfinished)}
+	s.ending, s.end = context.WithCancel(context.Background())
+	return s
+}
+
+// Close waits for the files that are on their way, as long as ctx lasts, and logs those that it has to give up. What comes
+// then is not uploaded. It may be called on nil.
+func (s *Store) Close(ctx context.Context) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	s.closed = true
+	onWay := maps.Clone(s.onWay)
+	s.mu.Unlock()
+	for way, what := range onWay {
+		select {
+		case <-way.done:
+			continue
+		case <-ctx.Done():
+		}
+		select {
+		case <-way.done:
+		default:
+			s.lose(what)
+		}
+	}
+	s.end()
+}
+
+// lose logs files that are not uploaded, because the server ends.
+func (s *Store) lose(lost unfinished) {
+	paths := make([]string, 0, lostFiles)
+	for _, f := range lost.files[:min(len(lost.files), lostFiles)] {
+		paths = append(paths, f.Path)
+	}
+	s.log.Warn("the server is ending; files may not be in the store", "store", lost.store, "session", lost.session, "files", len(lost.files), "paths", paths)
+}
+
+// begin notes that files are on their way, and reports whether they may go.
+func (s *Store) begin(way *delivery, what unfinished) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		s.lose(what)
+		return false
+	}
+	s.onWay[way] = what
+	return true
+}
+
+func (s *Store) ended(way *delivery) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.onWay, way)
 }
 
 // delivery is files on their way to the store.
@@ -43,28 +113,28 @@ type delivery struct {
 }
 
 // deliver brings what files returns to the store of a call, apart from the call. A client's own is opened for that alone.
-func (d *Deps) deliver(ctx context.Context, files func() (session string, list []artifactstore.File)) *delivery {
-	if d.Store == nil {
-		return nil
-	}
-	of, links := clientheader.Of(ctx).OwnStore(), clientheader.Of(ctx).Bounds().LinkLifetime
-	if of == nil && d.Store.own == nil {
+func (s *Store) deliver(asked *clientheader.Asked, open func(session string) artifactstore.OpenFile, files func() (session string, list []artifactstore.File)) *delivery {
+	of := asked.OwnStore()
+	if s == nil || of == nil && s.own == nil {
 		return nil
 	}
 	way := &delivery{of: of, done: make(chan struct{})}
-	ctx = context.WithoutCancel(ctx)
 	go func() {
 		defer close(way.done)
 		session, list := files()
 		if len(list) == 0 {
 			return
 		}
-		to := d.Store.own
+		to := s.own
 		if of != nil {
-			to = d.Store.open(*of)
+			to = s.open(*of)
 			defer to.Close()
 		}
-		way.outcome = to.Upload(ctx, artifactstore.Batch{Session: session, Files: list, Open: d.openFor(session), LinkLifetime: links})
+		if !s.begin(way, unfinished{to.String(), session, list}) {
+			return
+		}
+		defer s.ended(way)
+		way.outcome = to.Upload(s.ending, artifactstore.Batch{Session: session, Files: list, Open: open(session), LinkLifetime: asked.Bounds().LinkLifetime})
 	}()
 	return way
 }
@@ -80,7 +150,7 @@ func (d *Deps) deliverRun(ctx context.Context, run *sandbox.Run) *delivery {
 	if way := s.byRun[run.ID]; way != nil {
 		return way
 	}
-	way := d.deliver(ctx, func() (string, []artifactstore.File) {
+	way := s.deliver(clientheader.Of(ctx), d.openFor, func() (string, []artifactstore.File) {
 		<-run.Done()
 		res, err := run.Result()
 		if err != nil {
@@ -105,7 +175,7 @@ func (d *Deps) deliverRun(ctx context.Context, run *sandbox.Run) *delivery {
 
 // deliverFile brings one file to the store, as deliverRun does.
 func (d *Deps) deliverFile(ctx context.Context, session, path string, size int64) *delivery {
-	return d.deliver(ctx, func() (string, []artifactstore.File) {
+	return d.Store.deliver(clientheader.Of(ctx), d.openFor, func() (string, []artifactstore.File) {
 		return session, []artifactstore.File{storeFile(path, size)}
 	})
 }

@@ -49,7 +49,7 @@ func (s *Settings) store(log *slog.Logger) *tools.Store {
 	options.Shared = make(chan struct{}, clientUploads)
 	return tools.NewStore(own, func(of clientheader.Store) *artifactstore.Store {
 		return artifactstore.OpenAzure(of.Connection, cmp.Or(of.Container, s.azureContainer()), options)
-	})
+	}, log)
 }
 
 // azureContainer is the container of Azure Blob where none is named, as another system has it.

@@ -39,6 +39,9 @@ import (
 // 1.5 s that an orderly end may take: clients kill after 2 s.
 const closeTime = 700 * time.Millisecond
 
+// uploadTime is what files that are on their way to the object store have of that.
+const uploadTime = 300 * time.Millisecond
+
 // memoryLimit is where the server begins to collect its garbage eagerly, so that an image or a large
 // upload does not leave it large. It is no bound.
 const memoryLimit = 96 << 20
@@ -130,6 +133,10 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	defer cancel()
 	watched.Flush() // the engine may take all the time that there is
 	stopLinks()
+	// Files are read from their sessions, which end next.
+	uploading, stopUploading := context.WithTimeout(ending, uploadTime)
+	deps.Store.Close(uploading)
+	stopUploading()
 	nothingLeft := manager.Close(ending)
 	_ = way.Close()
 	connections.Close(ending)

@@ -131,6 +131,29 @@ func TestARunThatGoesOnIsUploadedWhenItIsOver(t *testing.T) {
 	wantContent(t, f.Artifacts[0].StoreURL, "late")
 }
 
+func TestFilesOnTheirWayAtTheEndAreInTheLog(t *testing.T) {
+	t.Parallel()
+	arrived := make(chan string, 10)
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // or its end is not seen
+		arrived <- r.URL.Path
+		<-r.Context().Done()
+	}))
+	t.Cleanup(silent.Close)
+	s := start(t, setup{
+		env:  []string{"AWS_ACCESS_KEY_ID=" + stores.Key, "AWS_SECRET_ACCESS_KEY=" + stores.Secret},
+		args: []string{"--soft-wait", "100ms", "--artifact-store", "s3://artifacts?region=us-east-1&endpoint=" + silent.URL},
+	})
+	res := s.run(python, object{"code": "import time, os\nwhile not os.path.exists('input/go'): time.sleep(.05)\nopen('lost.txt', 'w').write('lost')"}, "running")
+	s.call("upload_file", object{"filename": "go", "text": ""}).fields(t)
+	<-arrived
+	s.end()
+	want := "files may not be in the store\" store=s3://artifacts session=" + res.Meta.Run.SessionID + " files=1 paths=[lost.txt]"
+	if !strings.Contains(s.stderr.String(), want) {
+		t.Errorf("%s is not in the log: %s", want, s.stderr.String())
+	}
+}
+
 func TestAStoreThatIsDownCostsNoRun(t *testing.T) {
 	t.Parallel()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,0 +1,123 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
+)
+
+// slowStore is a store that takes files only when it is let.
+type slowStore struct {
+	*Store
+	log     lockedBuffer
+	arrived chan string   // the path of each request
+	let     chan struct{} // closed: they are answered
+	broken  chan string   // the path of each request whose client gave up
+}
+
+// lockedBuffer is a log that is read while it is written.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func newSlowStore(t *testing.T) *slowStore {
+	s := &slowStore{arrived: make(chan string, 10), let: make(chan struct{}), broken: make(chan string, 10)}
+	web := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		s.arrived <- r.URL.Path
+		select {
+		case <-s.let:
+		case <-r.Context().Done():
+			s.broken <- r.URL.Path
+		}
+	}))
+	t.Cleanup(web.Close)
+	address, err := artifactstore.Parse("s3://bucket?region=here&endpoint=" + web.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	variables := map[string]string{"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "hunter22"}
+	log := slog.New(slog.NewTextHandler(&s.log, nil))
+	s.Store = NewStore(artifactstore.Open(address, artifactstore.Options{
+		LinkLifetime: 1e9, FileBytes: 1 << 20, Logger: log,
+		Lookup: func(name string) (string, bool) { value, set := variables[name]; return value, set },
+	}), nil, log)
+	return s
+}
+
+// send brings files to the store.
+func (s *slowStore) send(session string, paths ...string) *delivery {
+	open := func(string) artifactstore.OpenFile {
+		return func(context.Context, string) (io.ReadCloser, int64, error) {
+			return io.NopCloser(strings.NewReader("content")), 7, nil
+		}
+	}
+	return s.deliver(nil, open, func() (string, []artifactstore.File) {
+		var list []artifactstore.File
+		for _, path := range paths {
+			list = append(list, storeFile(path, 7))
+		}
+		return session, list
+	})
+}
+
+func TestFilesOnTheirWayAreWaitedForAtTheEnd(t *testing.T) {
+	s := newSlowStore(t)
+	way := s.send("s", "a.txt")
+	<-s.arrived
+	ended := make(chan struct{})
+	go func() { s.Close(context.Background()); close(ended) }()
+	close(s.let)
+	<-ended
+	if <-way.done; len(way.outcome.Links) != 1 || s.log.String() != "" {
+		t.Errorf("%+v, the log is %s", way.outcome, s.log.String())
+	}
+}
+
+func TestFilesThatAreGivenUpAtTheEndAreLogged(t *testing.T) {
+	s := newSlowStore(t)
+	way := s.send("s", "a.txt", "b c.txt")
+	<-s.arrived
+	<-s.arrived
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.Close(late)
+	if want := `msg="the server is ending; files may not be in the store" store=s3://bucket session=s files=2 paths="[a.txt b c.txt]"`; !strings.Contains(s.log.String(), want) {
+		t.Errorf("%s is not in the log: %s", want, s.log.String())
+	}
+	<-s.broken // nothing goes on in secret
+	<-s.broken
+	if <-way.done; len(way.outcome.Links) > 0 || !strings.Contains(way.outcome.Note, "the server is ending") {
+		t.Errorf("%+v", way.outcome)
+	}
+	// What ends only now has nowhere to go.
+	if after := s.send("later", "c.txt"); after != nil {
+		<-after.done
+	}
+	if !strings.Contains(s.log.String(), "session=later files=1 paths=[c.txt]") {
+		t.Errorf("the log is %s", s.log.String())
+	}
+	var none *Store
+	none.Close(t.Context())
+}
