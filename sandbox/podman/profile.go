@@ -3,7 +3,6 @@ package podman
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/containers/podman/v5/pkg/specgen"
 
@@ -112,25 +112,59 @@ func uploadProfile(ctx context.Context, image, hash string, text []byte) (string
 		return "", err
 	}
 	files := []containers.File{{Path: profileName, Mode: 0o644, Content: text}}
-	err = throughContainer(ctx, image, name, profileLabel, func(container string) error { return upload(ctx, container, files) })
-	if err != nil {
+	if _, err := (cargo{image, name, profileLabel, files}).bring(ctx, false); err != nil {
 		return "", err
 	}
 	return path.Join(volume.Mountpoint, profileName), nil
 }
 
-// throughContainer has use reach a volume by way of a container that is never started: it is mounted at volumeMount.
-func throughContainer(ctx context.Context, image, volume, label string, use func(container string) error) error {
-	spec := specgen.NewSpecGenerator(image, false)
-	spec.Name = volume + "-" + rand.Text()[:profileHashLen]
-	spec.Labels = map[string]string{label: volume}
+// Containers that fill a volume have one name, so that an engine has one of them, whichever server made it.
+const (
+	fillSuffix = "filling"
+	fillPause  = 100 * time.Millisecond // between looks whether it is gone
+	// fillTime is how long one may be there before it is one that its server did not come to remove.
+	fillTime = 20 * time.Second
+	// removeTime is what its removal may take when the time for the rest is up.
+	removeTime = 5 * time.Second
+)
+
+// throughContainer has use reach a volume by way of a container that is never started: it is mounted at volumeMount. It waits
+// until there is no other one with this suffix of its name.
+func (c cargo) throughContainer(ctx context.Context, suffix string, use func(container string) error) error {
+	spec := specgen.NewSpecGenerator(c.image, false)
+	spec.Name = c.volume + "-" + suffix
+	spec.Labels = map[string]string{c.label: c.volume}
 	spec.Command = []string{volumeMount}
 	spec.NetNS = specgen.Namespace{NSMode: specgen.NoNetwork}
-	spec.Volumes = []*specgen.NamedVolume{{Name: volume, Dest: volumeMount}}
-	if _, err := libpod.CreateContainer(ctx, spec); err != nil {
-		return err
+	spec.Volumes = []*specgen.NamedVolume{{Name: c.volume, Dest: volumeMount}}
+	holder, since := "", time.Now()
+	for {
+		_, err := libpod.CreateContainer(ctx, spec)
+		if err == nil {
+			break
+		}
+		if !says(err, "already in use") {
+			return err
+		}
+		if err.Error() != holder { // which names the other one
+			holder, since = err.Error(), time.Now()
+		}
+		if time.Since(since) > fillTime {
+			if err := removeContainer(ctx, spec.Name); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-time.After(fillPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	defer func() { _ = removeContainer(ctx, spec.Name) }()
+	defer func() {
+		removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
+		defer cancel()
+		_ = removeContainer(removing, spec.Name)
+	}()
 	return use(spec.Name)
 }
 

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -93,14 +94,38 @@ func fill(ctx context.Context, onHost bool, image, name string, files []containe
 	if onHost && holds(onDisk(volume.Mountpoint), files) {
 		return false, nil
 	}
-	err = throughContainer(ctx, image, name, programsLabel, func(container string) error {
-		if !onHost {
-			if have, err := download(ctx, container); err == nil && holds(have.find, files) {
-				return nil
-			}
+	return cargo{image, name, programsLabel, files}.bring(ctx, onHost)
+}
+
+// cargo is files for a volume, and what a container needs that brings them there.
+type cargo struct {
+	image, volume, label string
+	files                []containers.File
+}
+
+// bring puts the files into the volume unless they are there; missing says that it is known that they are not.
+func (c cargo) bring(ctx context.Context, missing bool) (filled bool, err error) {
+	isWhole := func(container string) bool {
+		have, err := download(ctx, container)
+		return err == nil && holds(have.find, c.files)
+	}
+	if !missing {
+		err := c.throughContainer(ctx, rand.Text()[:profileHashLen], func(container string) error {
+			missing = !isWhole(container)
+			return nil
+		})
+		if err != nil || !missing {
+			return false, err
+		}
+	}
+	// Two servers that unpacked the same files at once would be in each other's way, or in that of a container which starts with what
+	// the first has brought.
+	err = c.throughContainer(ctx, fillSuffix, func(container string) error {
+		if isWhole(container) {
+			return nil
 		}
 		filled = true
-		return upload(ctx, container, files)
+		return upload(ctx, container, c.files)
 	})
 	return filled, err
 }

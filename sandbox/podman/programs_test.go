@@ -13,10 +13,13 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	testimage "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/image"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
 // testVolume is the name of a volume that is the test's own.
@@ -28,6 +31,16 @@ func testVolume(t *testing.T, prefix string) string {
 		}
 	})
 	return name
+}
+
+// connection returns a context for requests to the engine.
+func connection(t *testing.T) context.Context {
+	t.Helper()
+	conn, err := testEngine.Connection(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
 }
 
 func mountpoint(t *testing.T, volume string) string {
@@ -66,10 +79,7 @@ print([line.split()[3] for line in open("/proc/mounts") if " /opt/code-sandbox-m
 func TestAVolumeOfProgramsIsMended(t *testing.T) {
 	files := []containers.File{{Path: "supervisor", Mode: 0o711, Content: []byte("program")}, {Path: "python/main.py", Mode: 0o644, Content: []byte("text")}}
 	name := testVolume(t, "csm-test-")
-	conn, err := testEngine.Connection(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := connection(t)
 	filled := func(onHost bool) bool {
 		t.Helper()
 		filled, err := fill(conn, onHost, testimage.BarePython(t), name, files)
@@ -108,17 +118,68 @@ func TestAVolumeOfProgramsIsMended(t *testing.T) {
 	}
 }
 
-func TestAVolumeThatIsTooLargeIsNotReadToItsEnd(t *testing.T) {
-	name := testVolume(t, "csm-test-")
-	conn, err := testEngine.Connection(t.Context())
+// Servers that start at once, here and elsewhere, find one volume that nobody has filled yet. Once one of them says that it is
+// whole, it stays so.
+func TestAVolumeIsFilledByManyAtOnce(t *testing.T) {
+	t.Parallel()
+	files, _, err := containers.Programs(runtime.GOARCH)
 	if err != nil {
 		t.Fatal(err)
 	}
+	image, conn := testimage.BarePython(t), connection(t)
+	for range 2 {
+		name := testVolume(t, "csm-test-")
+		var fillers atomic.Int32
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				filled, err := fill(conn, i%2 == 0, image, name, files)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if filled {
+					fillers.Add(1)
+				}
+				if volume, err := libpod.InspectVolume(conn, name); err != nil || !holds(onDisk(volume.Mountpoint), files) {
+					t.Errorf("it is not whole: %v", err)
+				}
+			})
+		}
+		all.Wait()
+		if n := fillers.Load(); n != 1 {
+			t.Errorf("%d have filled it", n)
+		}
+	}
+}
+
+// A server that was killed while it filled a volume has left its container, which is removed after a while; and one that is still at
+// it is not waited for longer than a call may take.
+func TestAVolumeWhoseFillerWasKilled(t *testing.T) {
+	t.Parallel()
+	files := []containers.File{{Path: "supervisor", Mode: 0o711, Content: []byte("program")}}
+	image, name, conn := testimage.BarePython(t), testVolume(t, "csm-test-"), connection(t)
+	left := exec.CommandContext(t.Context(), "podman", "create", "--name", name+"-"+fillSuffix, "--volume", name+":"+volumeMount, image, "true")
+	if out, err := left.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	short, cancel := context.WithTimeout(conn, 4*fillPause)
+	defer cancel()
+	if _, err := fill(short, true, image, name, files); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("waiting came to %v", err)
+	}
+	if filled, err := fill(conn, true, image, name, files); err != nil || !filled {
+		t.Errorf("filled: %v, %v", filled, err)
+	}
+}
+
+func TestAVolumeThatIsTooLargeIsNotReadToItsEnd(t *testing.T) {
+	name, conn := testVolume(t, "csm-test-"), connection(t)
 	files := []containers.File{{Path: "large", Mode: 0o644, Content: make([]byte, maxPrograms)}}
 	if _, err := fill(conn, false, testimage.BarePython(t), name, files); err != nil {
 		t.Fatal(err)
 	}
-	err = throughContainer(conn, testimage.BarePython(t), name, programsLabel, func(container string) error {
+	err := cargo{testimage.BarePython(t), name, programsLabel, nil}.throughContainer(conn, "reading", func(container string) error {
 		_, err := download(conn, container)
 		return err
 	})
