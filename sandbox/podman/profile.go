@@ -143,7 +143,7 @@ func (c cargo) throughContainer(ctx context.Context, suffix string, use func(con
 		if err == nil {
 			break
 		}
-		if !says(err, "already in use") {
+		if !says(err, "already in use", "is in use") {
 			return err
 		}
 		if err.Error() != holder { // which names the other one

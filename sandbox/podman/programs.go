@@ -87,6 +87,15 @@ func (e *Engine) mend(ctx context.Context, l *link, spec sandbox.Spec) bool {
 
 // fill makes a volume where there is none, and puts the files into it unless they are there.
 func fill(ctx context.Context, onHost bool, image, name string, files []containers.File) (filled bool, err error) {
+	filled, err = tryFill(ctx, onHost, image, name, files)
+	// A volume that is made while Podman removes it can lose its folder, and stays like that. One that anybody uses is not removed.
+	if err != nil && says(err, "no such file or directory") && removeVolume(ctx, name) == nil {
+		return tryFill(ctx, onHost, image, name, files)
+	}
+	return filled, err
+}
+
+func tryFill(ctx context.Context, onHost bool, image, name string, files []containers.File) (filled bool, err error) {
 	volume, err := makeVolume(ctx, libpod.VolumeOptions{Name: name, Labels: map[string]string{programsLabel: name}})
 	if err != nil {
 		return false, err

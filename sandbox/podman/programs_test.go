@@ -97,6 +97,7 @@ func TestAVolumeOfProgramsIsMended(t *testing.T) {
 		"nothing":            func() error { return nil },
 		"a file was removed": func() error { return os.Remove(inside("python/main.py")) },
 		"all was removed":    func() error { return errors.Join(os.RemoveAll(inside("python")), os.Remove(inside("supervisor"))) },
+		"its folder was":     func() error { return os.RemoveAll(filepath.Dir(folder)) },
 		"a file was changed": func() error { return os.WriteFile(inside("supervisor"), []byte("PROGRAM"), 0o711) },
 		"a file was cut":     func() error { return os.Truncate(inside("supervisor"), 3) },
 		"its mode was":       func() error { return os.Chmod(inside("supervisor"), 0o644) },
@@ -201,6 +202,7 @@ func TestAVolumeThatGoesUnderAServerIsMended(t *testing.T) {
 	spec := testSpec(t, containers.Join()...) // which ends at once: no process 1 has a socket
 	for _, spoil := range []func() error{
 		func() error { return e.Remove(t.Context(), nil, []string{name}) },
+		func() error { return os.RemoveAll(filepath.Dir(mountpoint(t, name))) },
 		func() error { return os.Remove(filepath.Join(mountpoint(t, name), "supervisor")) },
 		func() error { return os.Chmod(filepath.Join(mountpoint(t, name), "supervisor"), 0o600) },
 		func() error { return nil },

@@ -147,7 +147,7 @@ var errProgramsGone = errors.New("the volume of our programs is not as it should
 // a command that was not found too.
 func startError(err error) error {
 	switch {
-	case says(err, "error mounting"):
+	case says(err, "error mounting") && !says(err, "no such file or directory"):
 		return err
 	case says(err, "exec format error"):
 		return fmt.Errorf("%w: %w", sandbox.ErrArchitecture, err)
