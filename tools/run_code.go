@@ -21,20 +21,20 @@ import (
 var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 	sandbox.Python: func(d *Deps) (string, string) {
 		return sentences(
-			"Run Python in a persistent, isolated session; return output, last value, figures and new files.",
-			"Variables, imports and files in /mnt/data stay.",
-			d.ofImage(sandbox.Python, "IPython syntax works (magics, !cmd, top-level await).",
+			"Run Python in a persistent, isolated session; return output, value, figures, new files.",
+			"Variables, imports, files in /mnt/data stay.",
+			d.ofImage(sandbox.Python, "IPython works (magics, !cmd, await).",
 				"Top-level await works, and IPython syntax (magics, !cmd) where the image has IPython."),
 			d.network(),
 			d.mountsOf(),
 			d.packagesOf(sandbox.Python, "numpy, pandas, matplotlib, scikit-learn and more"),
-		), "As in a notebook cell."
+		), "A cell."
 	},
 	sandbox.JavaScript: func(d *Deps) (string, string) {
 		return sentences(
 			"Run "+d.ofImage(sandbox.JavaScript, "JavaScript or TypeScript", "JavaScript, and TypeScript where the image can,")+
-				" (Node.js) in a persistent, isolated session; return output, last value, new files.",
-			"Variables and files in /mnt/data stay; const may be redeclared.",
+				" (Node.js) in a persistent, isolated session; return output, value, new files.",
+			"Variables and files in /mnt/data stay.",
 			"Top-level await and import work.", d.network(),
 			d.mountsOf(),
 			d.packagesOf(sandbox.JavaScript, "lodash, mathjs, exceljs, sharp and more"),
@@ -98,7 +98,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 	number := map[string]any{"type": "number"}
 	dependencies := func(*mcp.Tool) {}
 	if d.Packages != nil {
-		dependencies = mcp.WithArray("dependencies", mcp.WithStringItems(), mcp.Description("Packages to install first."))
+		dependencies = mcp.WithArray("dependencies", mcp.WithStringItems(), mcp.Description("To install first."))
 	}
 	return tool{
 		output:  mcp.WithOutputSchema[render.RunFields](),
@@ -107,10 +107,10 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 			mcp.WithToolTitle("Run "+language.Title), mcp.WithDescription(description),
 			mcp.WithString("code", mcp.Required(), mcp.Description(code)),
 			sessionParam(),
-			mcp.WithNumber("timeout_seconds", mcp.Description(fmt.Sprintf("%v by default, at most %v.",
+			mcp.WithNumber("timeout_seconds", mcp.Description(fmt.Sprintf("Default %v, max %v.",
 				config.RunTimeout.Seconds(), config.MaxRunTimeout.Seconds()))),
 			// An object has to name its properties: Gemini's API refuses one that does not, and strict mode of OpenAI's cannot be used.
-			mcp.WithObject("limits", mcp.Properties(map[string]any{limitMemory: number, limitCPUs: number, limitTimeout: number}),
+			mcp.WithObject("limits", mcp.Properties(map[string]any{limitMemory: number, limitCPUs: number}), // and limitTimeout, for which there is an argument
 				mcp.Description("Of the session.")),
 			mcp.WithBoolean("fresh", mcp.Description("New interpreter, same files.")),
 			dependencies,

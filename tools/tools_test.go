@@ -41,7 +41,7 @@ func TestNamesAreThoseOfTheTools(t *testing.T) {
 func TestDescriptionsPromiseWhatIsKnownOfTheImage(t *testing.T) {
 	m := sandbox.NewManager(sandbox.Config{RunTimeout: time.Minute, MaxRunTimeout: time.Hour})
 	defer m.Close(t.Context())
-	promises := []string{"IPython syntax works (magics", "numpy, pandas", "Run JavaScript or TypeScript (Node.js)", "lodash, mathjs"}
+	promises := []string{"IPython works (magics", "numpy, pandas", "Run JavaScript or TypeScript (Node.js)", "lodash, mathjs"}
 	for _, standard := range []bool{true, false} {
 		d := &Deps{Manager: m, SoftWait: time.Second}
 		if standard {
