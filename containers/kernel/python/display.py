@@ -8,6 +8,13 @@ from mimes import PLOTLY, SHOWN_MIMES, as_bytes, text_of
 from pictures import MOST_PIXELS, RASTERS, figure_png, figure_title, pixels_of_png, smaller_picture
 
 
+def same_renderer(module):
+    """Has each of plotly's renderers give the figure: theirs need a notebook, a browser or a program that draws."""
+    for name in list(module.renderers):
+        if name != "json":
+            module.renderers[name] = module.renderers["plotly_mimetype"]
+
+
 class Displays:
     """Shows images and documents: a file in full, and a frame where it is small enough."""
 
@@ -38,7 +45,9 @@ class Displays:
             if bundle.get(mime):
                 data = as_bytes(mime, bundle[mime])
                 if again or hash(data) not in self.pictures_shown:
-                    self._show(mime, data, alt, "page" if mime == "text/html" else stem)
+                    page = mime == "text/html"
+                    # A page that works by scripts has nothing to read.
+                    self._show(mime, data, alt, "page" if page else stem, in_frame=not page or b"<script" not in data)
                 return
         text = text_of(bundle)
         if text:

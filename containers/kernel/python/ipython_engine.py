@@ -3,7 +3,7 @@
 import sys
 
 from errors import format_error
-from mimes import PICTURES, is_bare
+from mimes import PICTURES, STYLER, is_bare, styled_text
 from pictures import figure_png, figure_title, is_figure
 from plain_engine import remember_source
 from stand_ins import Exiter
@@ -206,7 +206,7 @@ def make_shell(engine, kernel):
     formatters = shell.display_formatter.formatters
     formatters["image/png"].for_type_by_name("matplotlib.figure", "Figure", figure_png)
     formatters["text/plain"] = Text(parent=shell.display_formatter)
-    formatters["text/plain"].for_type_by_name("pandas.io.formats.style", "Styler", print_styler)
+    formatters["text/plain"].for_type_by_name(*STYLER, lambda value, printer, _: printer.text(styled_text(value)))
     for message in ("To exit: use", "This is now an optional IPython functionality"):
         warnings.filterwarnings("ignore", message=message, module="IPython")
     return shell
@@ -228,11 +228,6 @@ class BoundedText:
         self.left -= len(text)
         if self.left < 0:
             raise Enough
-
-
-def print_styler(styler, printer, _cycle):
-    """A styled table as text; its own repr says nothing, and its HTML little to a model."""
-    printer.text(styler.to_string(delimiter="  ").rstrip("\n"))
 
 
 def show_in_pager(_shell, data, **_):

@@ -10,7 +10,7 @@ import sys
 from _thread import get_ident
 
 from descriptors import close_quietly, move_high
-from display import Displays
+from display import Displays, same_renderer
 from errors import describe, format_error
 from event_loop import EventLoop
 from imports import ImportHook, forget_torn, import_quietly, own_imports
@@ -24,7 +24,7 @@ from plain_engine import PlainEngine
 from prctl import set_dumpable
 from preload import Preload
 from spawning import hook_spawn
-from stand_ins import Exiter, NoInput
+from stand_ins import Exiter, NoInput, plain_bars
 from started import Started
 from tables import widen_numpy, widen_pandas
 from threads import Threads
@@ -72,7 +72,9 @@ class Kernel:
             "multiprocessing.spawn": lambda spawn: hook_spawn(spawn, self.namespace),
             "numpy": widen_numpy,
             "pandas": lambda pandas: widen_pandas(pandas, settings.output_bytes),
+            "plotly.io._renderers": same_renderer,
             "sympy.interactive.printing": self._hook_sympy,
+            "tqdm.notebook": plain_bars,
             "PIL.Image": hook_images,
             "PIL.ImageShow": lambda module: module.register(Viewer(self.displays), 0),
         }

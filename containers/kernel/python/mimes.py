@@ -93,9 +93,19 @@ def call_repr(kind, name, value):
     return content[0] if isinstance(content, tuple) else content
 
 
+STYLER = ("pandas.io.formats.style", "Styler")
+
+
+def styled_text(styler):
+    """A styled table as text; its own repr says nothing, and its HTML little to a model."""
+    return styler.to_string(delimiter="  ").rstrip("\n")
+
+
 def plain_text(value):
     """repr(), with containers laid out and cut as notebooks do it."""
     most = 1000
+    if (type(value).__module__, type(value).__name__) == STYLER:
+        return styled_text(value)
     if type(value) not in (list, tuple, set, frozenset, dict) or not value:
         return repr(value)
     import itertools

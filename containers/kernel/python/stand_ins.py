@@ -1,4 +1,4 @@
-"""What code finds in the place of stdin, exit() and quit()."""
+"""What code finds in the place of stdin, exit(), quit() and progress bars that are widgets."""
 
 
 class NoInput:
@@ -50,3 +50,11 @@ class Exiter:
 
     def __repr__(self):
         return "%s() ends this run; the variables stay" % self.name
+
+
+def plain_bars(module):
+    """Gives tqdm.notebook the bars of a terminal: its own are widgets, which nothing here could show."""
+    from tqdm import std
+
+    module.tqdm = module.tqdm_notebook = std.tqdm
+    module.trange = module.tnrange = std.trange

@@ -78,6 +78,10 @@ class Displays(SupervisorTest):
         self.assertEqual(display["data"], {"text/html": "<b>bold</b>"})
         self.assertNotIn("path", display)
 
+    def test_a_page_that_works_by_scripts_is_a_file(self):
+        (display,) = self.completed("Html('<p><script>1</script>', 'n')").displays
+        self.assertEqual((display["data"], display["path"]), ({}, "output/page-1.html"))
+
     def test_an_object_with_text_of_its_own_shows_no_html(self):
         answer = self.completed("class T(Html):\n    def __repr__(self): return 'a  b\\n1  2'\nT('<table>', 'n')")
         self.assertEqual((answer.result, answer.displays), ("a  b\n1  2", []))

@@ -206,6 +206,15 @@ func TestOtherThingsThatAreShown(t *testing.T) {
 		t.Error("broken data is handed on as an image")
 	}
 	res.wantText(t, "goes on", "not attached")
+	for _, renderer := range []string{"notebook", "colab", "browser", "png"} {
+		s.py("import plotly.graph_objects as go\ngo.Figure().show('"+renderer+"')").wantText(t, ".html  ", "an interactive figure")
+	}
+	res = s.py("from IPython.display import HTML\nHTML('<div id=\"a\"></div><script>draw(\"a\")</script>')")
+	res.wantText(t, "output/page-")
+	if strings.Contains(res.text(), "draw") {
+		t.Errorf("a page's script is shown:\n%s", res.text())
+	}
+	s.py("from tqdm.notebook import tqdm\nfor _ in tqdm(range(3)): pass").wantText(t, "3/3")
 	js := s.js("const sharp = require('sharp'); display(await sharp({ create: { width: 30, height: 20, channels: 3, background: 'red' } }).png().toBuffer())")
 	if len(js.images()) != 1 || decodeImage(t, js.images()[0]) != image.Pt(30, 20) {
 		t.Errorf("an image from JavaScript:\n%s", js.text())

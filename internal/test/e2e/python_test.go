@@ -74,6 +74,8 @@ func TestPythonShowsDataWhole(t *testing.T) {
 	play(t, start(t, setup{}), python, []step{
 		{code: frame + "df", text: []string{"col_0 ", "col_15", "col_29"}, absent: []string{"..."}},
 		{code: "print(df.describe())", text: []string{"col_0 ", "col_15", "col_29"}, absent: []string{"..."}},
+		{code: "df.style.format('{:.1f}')", text: []string{"col_29\n0  0.0  0.0"}, absent: []string{"<td"}},
+		{code: "%time df.style", text: []string{"col_29\n0  0.0"}, absent: []string{"<td"}},
 		{code: "print(np.zeros((2, 30)))", stdout: "[[" + strings.Repeat("0. ", 29) + "0.]\n [" + strings.Repeat("0. ", 29) + "0.]]\n"},
 		{code: "pd.set_option('display.max_columns', 4)\ndf", text: []string{"[3 rows x 30 columns]", "..."}},
 	})
@@ -127,6 +129,7 @@ func TestPythonErrorsDoNotCostTheState(t *testing.T) {
 	play(t, start(t, setup{}), python, []step{
 		{code: "kept = 3\nprint('before')\n1 / 0", status: "failed", err: "ZeroDivisionError", stdout: "before\n",
 			text: []string{"ZeroDivisionError: division by zero", "exit code 1", "before"}, absent: []string{`\u001b[`}},
+		{code: "raise ValueError('\\nsaid in the second line')", status: "failed", err: "ValueError", text: []string{"ValueError: said in the second line (failed"}},
 		{code: "kept", result: "3"},
 		{code: "if True print(1)", status: "failed", err: "SyntaxError"},
 		{code: "  x = 1\n y = 2", status: "failed", err: "IndentationError"},

@@ -294,13 +294,13 @@ func (r *Renderer) hint(ctx context.Context, res *sandbox.Result) string {
 	})
 }
 
-// errorHead is what a failed run begins with: the error's name and the first line of its message.
+// errorHead is what a failed run begins with: the error's name and the first line that its message says something in.
 func (r *Renderer) errorHead(res *sandbox.Result) string {
 	if res.Error == nil {
 		return cmp.Or(res.Language.Info().Exit, "SystemExit")
 	}
 	name := text.Shorten(OneLine(res.Error.Name), 100)
-	message, _, _ := strings.Cut(res.Error.Message, "\n")
+	message, _, _ := strings.Cut(strings.TrimLeft(res.Error.Message, "\r\n"), "\n")
 	if message == "" {
 		return name
 	}
