@@ -3,7 +3,9 @@ package sandbox
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -85,7 +87,8 @@ func (a documentAnswer) fault(f File, mime string) *fault.Error {
 	name := clip(f.Path, 120)
 	switch a.Error {
 	case "unsupported":
-		return fault.New(fault.InvalidArgument, "Leave as out, or read it with code.", "%q is %s, which is not given as text. %s", name, mime, clip(a.Detail, 200))
+		message := fmt.Sprintf("%q is %s, which is not given as text. %s", name, mime, clip(a.Detail, 200))
+		return fault.New(fault.InvalidArgument, "Leave as out, or read it with code.", "%s", strings.TrimSpace(message))
 	case "encrypted":
 		return fault.New(fault.InvalidContent, "Ask the user for the password, and open it with code.", "%q is encrypted.", name)
 	case "missing":

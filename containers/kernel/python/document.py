@@ -107,6 +107,43 @@ def open_document(path):
     return parts(path, ["content"], mixed=True)
 
 
+def workbook(path):
+    """The sheets of an Excel file. A formula stands for itself where no program has worked out its value yet."""
+    import csv
+    import io
+    import itertools
+    import zipfile
+
+    import openpyxl
+
+    check_size(path)
+    with zipfile.ZipFile(path) as archive:
+        computed = any(b"<f" in archive.read(name) for name in archive.namelist() if name.startswith("xl/worksheets/"))
+    readings = (True, False) if computed else (True,)
+    books = [openpyxl.load_workbook(path, read_only=True, data_only=values) for values in readings]
+    for sheets in zip(*(book.worksheets for book in books)):
+        for sheet in sheets:
+            sheet.reset_dimensions()  # they may say anything
+        rows = itertools.islice(zip(*(sheet.values for sheet in sheets)), ROWS + 1)
+        table = [[told(cell) for cell in zip(*row)] for row in rows]
+        while table and not any(table[-1]):
+            table.pop()
+        width = max((at for row in table for at, cell in enumerate(row, 1) if cell), default=0)
+        text = io.StringIO()
+        out = csv.writer(text, lineterminator="\n")
+        out.writerows(row[:width] + [""] * (width - len(row)) for row in table[:ROWS])
+        yield f"--- sheet {sheets[0].title} ---\n" + text.getvalue()
+        if len(table) > ROWS:
+            raise OutOfTime
+
+
+def told(readings):
+    """What is in a cell, by the first of its readings that has something."""
+    value = next((value for value in readings if value is not None), "")
+    value = getattr(value, "text", value)  # of a formula for several cells
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
 def sheets(path):
     import zipfile
 
@@ -145,26 +182,75 @@ def zip_list(path):
             yield entry(info.file_size, info.date_time, info.filename)
 
 
-def compressed(path):
-    """The list of a tar archive, or the text that is compressed alone."""
+class Unzstd:
+    """A file of Zstandard, to be read in pieces. The library's own reader does not tell one that is cut."""
+
+    def __init__(self, path):
+        self.pieces = self.decompressed(path)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.pieces.close()
+
+    def read(self, _size):
+        return next(self.pieces, b"")
+
+    def decompressed(self, path):
+        import zstandard
+
+        with open(path, "rb") as file:
+            while data := file.read(1 << 16):
+                while data:
+                    frame = zstandard.ZstdDecompressor().decompressobj()
+                    while not frame.eof:
+                        if piece := frame.decompress(data):
+                            yield piece
+                        data = frame.unused_data if frame.eof else file.read(1 << 16)
+                        if not data and not frame.eof:
+                            raise EOFError("it is cut")
+
+
+def opener(path):
+    """What opens a compressed file to be read, by how it begins."""
     import bz2
-    import codecs
+    import functools
     import gzip
     import lzma
+
+    with open(path, "rb") as file:
+        head = file.read(4)
+    for magic, opens in (
+        (b"\x1f\x8b", gzip.open),
+        (b"BZ", bz2.open),
+        (b"\xfd7zX", lzma.open),
+        (b"\x28\xb5\x2f\xfd", Unzstd),
+    ):
+        if head.startswith(magic):
+            return opens
+    return functools.partial(open, mode="rb")
+
+
+def compressed(path):
+    """The list of a tar archive, or the text that is compressed alone."""
+    import codecs
     import tarfile
     import time
 
-    if tarfile.is_tarfile(path):
-        with tarfile.open(path) as archive:
-            for member in archive:
-                target = f" -> {member.linkname}" if member.linkname else "/" if member.isdir() else ""
-                yield entry(member.size, time.gmtime(member.mtime), member.name + target)
+    opened = opener(path)
+    with opened(path) as file:
+        try:
+            archive = tarfile.open(fileobj=file, mode="r|")
+        except tarfile.ReadError:
+            archive = ()
+        for member in archive:
+            target = f" -> {member.linkname}" if member.linkname else "/" if member.isdir() else ""
+            yield entry(member.size, time.gmtime(member.mtime), member.name + target)
+    if archive:
         return
-    with open(path, "rb") as file:
-        head = file.read(3)
-    opener = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open}.get(head[:2], lzma.open)
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
-    with opener(path) as file:
+    with opened(path) as file:
         while True:
             data = file.read(1 << 16)
             try:
@@ -178,7 +264,7 @@ def compressed(path):
 READERS = {
     OFFICE + "wordprocessingml.document": word,
     OFFICE + "presentationml.presentation": slides,
-    OFFICE + "spreadsheetml.sheet": sheets,
+    OFFICE + "spreadsheetml.sheet": workbook,
     "application/vnd.ms-excel": sheets,
     OPEN + "spreadsheet": sheets,
     OPEN + "text": open_document,
@@ -192,6 +278,7 @@ READERS = {
     "application/gzip": compressed,
     "application/x-bzip2": compressed,
     "application/x-xz": compressed,
+    "application/zstd": compressed,
 }
 
 

@@ -14,7 +14,7 @@ import (
 // makeDocuments writes one file of each kind that is given as text, and some that cannot be.
 const makeDocuments = `
 import bz2, gzip, io, lzma, os, tarfile, zipfile
-import docx, pandas as pd, pypdf
+import docx, openpyxl, pandas as pd, pypdf, zstandard
 from odf import opendocument, table, text
 from reportlab.pdfgen import canvas
 os.makedirs('d', exist_ok=True)
@@ -31,6 +31,10 @@ two = {'Sales': pd.DataFrame({'city': ['Köln', 'Łódź'], 'n': [1, 2.5], 'day'
 for name in 'd/a.xlsx', 'd/a.ods':
     with pd.ExcelWriter(name) as book:
         for sheet, frame in two.items(): frame.to_excel(book, sheet_name=sheet, index=False)
+book = openpyxl.Workbook()
+for row in ('a, b', 1), ('c', 2.0), ('sum', '=SUM(B1:B2)'): book.active.append(row)
+book.active['F9'].font = openpyxl.styles.Font(bold=True)
+book.save('d/formula.xlsx')
 
 def archive(name, files):
     with zipfile.ZipFile(name, 'w', zipfile.ZIP_DEFLATED) as z:
@@ -55,6 +59,10 @@ archive('d/a.zip', {'folder/one.txt': 'x' * 1000, 'zwei.csv': 'a'})
 for end in 'tar', 'tar.gz', 'tar.bz2', 'tar.xz':
     with tarfile.open(f'd/a.{end}', 'w:' + end.partition('.')[2]) as tar: tar.add('d/a.zip')
 open('d/a.csv.gz', 'wb').write(gzip.compress('a,b\n1,ü\n'.encode()))
+zst = zstandard.compress('a,b\n'.encode()) + zstandard.compress('1,ü\n'.encode())
+open('d/a.csv.zst', 'wb').write(zst)
+open('d/broken.zst', 'wb').write(zst[:-2])
+open('d/a.tar.zst', 'wb').write(zstandard.compress(open('d/a.tar', 'rb').read()))
 open('d/noise.gz', 'wb').write(gzip.compress(bytes(range(256))))
 
 open('d/broken.docx', 'wb').write(open('d/a.docx', 'rb').read()[:3000])
@@ -90,12 +98,16 @@ func TestDocumentsAreGivenAsText(t *testing.T) {
 		"a.tar.bz2": {"d/a.zip\n"},
 		"a.tar.xz":  {"d/a.zip\n"},
 		"a.csv.gz":  {"a,b\n1,ü\n"},
+		"a.csv.zst": {"a,b\n1,ü\n"},
+		"a.tar.zst": {"d/a.zip\n"},
+
+		"formula.xlsx": {"--- sheet Sheet ---\n\"a, b\",1\nc,2\nsum,=SUM(B1:B2)\n"},
 	} {
 		s.call("read_artifact", object{"path": "d/" + name, "as": "text"}).wantText(t, want...)
 	}
 	for name, want := range map[string]string{
 		"locked.pdf": "invalid_content", "broken.docx": "invalid_content", "other.docx": "invalid_content", "broken.pdf": "invalid_content",
-		"broken.gz": "invalid_content", "laughs.docx": "invalid_content", "deep.docx": "invalid_content",
+		"broken.gz": "invalid_content", "broken.zst": "invalid_content", "laughs.docx": "invalid_content", "deep.docx": "invalid_content",
 		"bomb.docx": "artifact_too_large", "bomb.xlsx": "artifact_too_large",
 		"noise.gz": "invalid_argument", "a.npy": "invalid_argument",
 	} {
