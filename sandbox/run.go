@@ -33,6 +33,7 @@ type Progress struct {
 	StdoutBytes int64
 	StderrBytes int64
 	LastLine    string // the last line of output so far
+	WaitsFor    string // the run that has the kernel, where the code has not begun
 }
 
 // errInterrupted ends a run's context on request.
@@ -122,9 +123,14 @@ func (r *Run) Result() (*Result, error) {
 // Progress returns how far the run has come.
 func (r *Run) Progress() Progress {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	p := r.progress
+	r.mu.Unlock()
 	p.Elapsed = time.Since(r.created)
+	if !r.isFollowed() {
+		if before := r.before(); before != nil {
+			p.WaitsFor = before.String()
+		}
+	}
 	return p
 }
 

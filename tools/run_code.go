@@ -218,7 +218,11 @@ func (d *Deps) notifyProgress(ctx context.Context, run *sandbox.Run, reported in
 	p := run.Progress()
 	now := int(p.Elapsed.Seconds())
 	if now > reported {
-		rpc.NotifyProgress(ctx, float64(now), 0, cmp.Or(p.LastLine, fmt.Sprintf("running for %d s", now)))
+		message := fmt.Sprintf("running for %d s", now)
+		if p.WaitsFor != "" {
+			message = "waits for " + p.WaitsFor
+		}
+		rpc.NotifyProgress(ctx, float64(now), 0, cmp.Or(p.LastLine, message))
 	}
 	return max(now, reported)
 }

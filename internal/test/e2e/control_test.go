@@ -165,6 +165,21 @@ func TestProgressOfCodeThatSaysNothing(t *testing.T) {
 	}
 }
 
+func TestProgressOfACallThatWaits(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	holds := s.begin("tools/call", object{"name": python, "arguments": object{"code": "# holds it\nimport time; time.sleep(7)"}})
+	s.beginTracked(python, object{"code": "1"}, "waits").result().wantStatus(t, "completed")
+	holds.result().wantStatus(t, "completed")
+	s.mu.Lock()
+	told := progressOf(s.messages, "waits")
+	s.mu.Unlock()
+	wantSeconds(t, told)
+	if len(told) == 0 || !strings.HasPrefix(told[0].Message, "waits for run-") || !strings.Contains(told[0].Message, "# holds it") {
+		t.Errorf("told: %s", sprint(told))
+	}
+}
+
 func TestNoProgressForACallThatDidNotAsk(t *testing.T) {
 	t.Parallel()
 	s := start(t, setup{})
