@@ -326,8 +326,12 @@ func exemplify(ctx context.Context, q querier, detail *sql.TableDetail) error {
 	for _, column := range detail.Columns {
 		name := pgx.Identifier{column.Name}.Sanitize()
 		names = append(names, name)
-		values = append(values, fmt.Sprintf("CASE WHEN pg_catalog.pg_column_size(%s) <= %d THEN pg_catalog.left(%[1]s::text, %d) END",
-			name, exampleBytes, exampleRunes+1))
+		value := name
+		if column.Type == "money" || strings.HasSuffix(column.Type, "(a domain of money)") {
+			value += "::numeric" // as in a result, whatever lc_monetary
+		}
+		values = append(values, fmt.Sprintf("CASE WHEN pg_catalog.pg_column_size(%s) <= %d THEN pg_catalog.left(%s::text, %d) END",
+			name, exampleBytes, value, exampleRunes+1))
 	}
 	query := fmt.Sprintf("SELECT ARRAY[%s] FROM (SELECT %s FROM %s LIMIT %d) AS sample", strings.Join(values, ", "),
 		strings.Join(names, ", "), pgx.Identifier{detail.Schema, detail.Name}.Sanitize(), min(sampleRows, max(exampleCount, sampleValues/len(names))))

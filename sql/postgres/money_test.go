@@ -59,6 +59,8 @@ func makeLocale(t *testing.T, name string) {
 }
 
 func TestMoneyIsExactInEveryLocale(t *testing.T) {
+	exec(t, server.DSN("owner"), "CREATE DOMAIN price AS money; CREATE VIEW amounts AS SELECT (-1234567.5)::numeric::money AS a, (-1234567.5)::numeric::price AS b")
+	t.Cleanup(func() { exec(t, server.DSN("owner"), "DROP VIEW amounts; DROP DOMAIN price") })
 	for name, c := range map[string]struct{ large, half, cent string }{
 		"":            {"-1234567.50", "0.50", "0.01"},
 		"behind":      {"-1234567.50", "0.50", "0.01"},
@@ -73,7 +75,8 @@ func TestMoneyIsExactInEveryLocale(t *testing.T) {
 				makeLocale(t, name)
 				dsn += " options='-c lc_monetary=" + name + "'"
 			}
-			_, rows, err := rowsOf(t, open(t, dsn, sql.Limits{}), `SELECT (-1234567.5)::numeric::money, ARRAY[0.01::numeric::money, NULL],
+			db := open(t, dsn, sql.Limits{})
+			_, rows, err := rowsOf(t, db, `SELECT (-1234567.5)::numeric::money, ARRAY[0.01::numeric::money, NULL],
 				$1::money, $2::money, $3::money, $4::money[], $1::money = (-1234567.5)::numeric::money`,
 				json.Number("-1234567.5"), "0.5", json.Number("1e-2"), []any{"0.5", json.Number("-1234567.50"), nil})
 			if err != nil {
@@ -83,6 +86,15 @@ func TestMoneyIsExactInEveryLocale(t *testing.T) {
 				fmt.Sprintf("[%s,%s,null]", c.half, c.large), "true"}
 			if got := rows[0]; !slices.Equal(got, want) {
 				t.Errorf("got  %q\nwant %q", got, want)
+			}
+			detail, err := db.Table(t.Context(), "public", "amounts", true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, column := range detail.Columns {
+				if !slices.Equal(column.Examples, []string{c.large}) {
+					t.Errorf("examples of %s are %q", column.Type, column.Examples)
+				}
 			}
 		})
 	}
