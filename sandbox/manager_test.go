@@ -193,7 +193,7 @@ threading.Thread(target=work, name="worker").start()`})
 		told = append(told, next.Background...)
 		return len(told) > 0
 	})
-	if len(told) != 1 || !strings.HasPrefix(told[0].Text, "from before\n") || told[0].Path != ".runs/"+res.RunID+".stdout.txt" || told[0].OmittedBytes != 0 {
+	if len(told) != 1 || !strings.HasPrefix(told[0].Text, "from before") || told[0].Path != ".runs/"+res.RunID+".stdout.txt" || told[0].OmittedBytes != 0 {
 		t.Errorf("told of %+v", told)
 	}
 }
