@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	_ "embed"
 	"encoding/base64"
 	"encoding/json"
@@ -138,6 +139,11 @@ func fieldDatabase(t *testing.T) string {
 	if _, err := conn.Exec(t.Context(), "CREATE DATABASE field"); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if _, err := conn.Exec(context.Background(), "DROP DATABASE field WITH (FORCE)"); err != nil {
+			t.Error(err)
+		}
+	})
 	dsn := strings.Replace(db.DSN(testpg.Superuser), "dbname=postgres", "dbname=field", 1)
 	in, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
