@@ -199,7 +199,12 @@ func (c *client) memory(name string) int {
 	if err != nil {
 		return 0
 	}
-	for line := range strings.Lines(string(status)) {
+	return kilobytes(status, name)
+}
+
+// kilobytes finds a line by its name, as /proc has them; 0: there is none.
+func kilobytes(text []byte, name string) int {
+	for line := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(line, name); ok {
 			var kb int
 			if _, err := fmt.Sscan(rest, &kb); err == nil {

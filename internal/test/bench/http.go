@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // web is the least a client over HTTP can be: a connection that is kept, and JSON for answers.
@@ -27,7 +29,7 @@ type web struct {
 const benchToken = "a-token-for-measurements"
 
 // startWeb starts a server over HTTP and begins a session.
-func startWeb(ctx context.Context, server string) (*web, error) {
+func startWeb(ctx context.Context, server string, args ...string) (*web, error) {
 	dir, err := os.MkdirTemp("", "bench-")
 	if err != nil {
 		return nil, err
@@ -43,24 +45,27 @@ func startWeb(ctx context.Context, server string) (*web, error) {
 	}
 	address := free.Addr().String()
 	_ = free.Close()
-	w := &web{
-		process: exec.CommandContext(ctx, server, "--log-level=warn", "--http", address, "--http-token-file", token),
-		url:     "http://" + address + "/mcp",
-		headers: http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Authorization": {"Bearer " + benchToken}},
-	}
+	args = append([]string{"--log-level=warn", "--http", address, "--http-token-file", token}, args...)
+	w := &web{process: exec.CommandContext(ctx, server, args...), url: "http://" + address + "/mcp"}
 	w.process.Stderr = os.Stderr
 	if err := w.process.Start(); err != nil {
 		return nil, err
 	}
 	for tries := 0; ; tries++ {
-		_, err = w.request(ctx, "initialize", map[string]any{
-			"protocolVersion": "2025-11-25", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "bench", "version": "1"},
-		})
-		if err == nil || tries == 100 {
+		if err := w.begin(ctx); err == nil || tries == 100 {
 			return w, err
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
+}
+
+// begin begins a session.
+func (w *web) begin(ctx context.Context) error {
+	w.headers = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Authorization": {"Bearer " + benchToken}}
+	_, err := w.request(ctx, "initialize", map[string]any{
+		"protocolVersion": "2025-11-25", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "bench", "version": "1"},
+	})
+	return err
 }
 
 func (w *web) request(ctx context.Context, method string, params any) ([]byte, error) {
@@ -132,4 +137,63 @@ func (b *bench) overHTTP(ctx context.Context, _ floors) error {
 	}
 	b.row("warm call in Python by HTTP, in turns with stdio", http.String(), "0.6 ms over stdio", "stdio "+stdio.String())
 	return nil
+}
+
+const (
+	manyClients   = 200
+	manyRate      = 10 // calls a second, of all of them
+	manyCalls     = 400
+	sessionMemory = 100 << 10 // KiB that a session takes at the most, without what is preloaded
+)
+
+// crowd measures calls of many clients, each with a session of its own, at a steady rate.
+func (b *bench) crowd(ctx context.Context, _ floors) error {
+	most := freeMemory() / sessionMemory
+	if most < manyClients {
+		b.row(fmt.Sprintf("%d clients, a session each", manyClients), fmt.Sprintf("not measured: memory for %d", most), "", "")
+		return nil
+	}
+	w, err := startWeb(ctx, b.server, "--preload=", fmt.Sprintf("--max-sessions=%d", manyClients))
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	var clients []*web
+	const tool, code = "run_python_code", "x = 1"
+	for range manyClients {
+		c := &web{url: w.url}
+		if err := c.begin(ctx); err != nil {
+			return err
+		}
+		if _, err := c.call(ctx, tool, code); err != nil {
+			return err
+		}
+		clients = append(clients, c)
+	}
+	time.Sleep(settle)
+	took := make(series, manyCalls)
+	var calls errgroup.Group
+	tick := time.NewTicker(time.Second / manyRate)
+	defer tick.Stop()
+	for i := range took {
+		<-tick.C
+		calls.Go(func() (err error) {
+			took[i], err = clients[i*7%manyClients].call(ctx, tool, code) // in no order of their starts
+			return err
+		})
+	}
+	if err := calls.Wait(); err != nil {
+		return err
+	}
+	b.row(fmt.Sprintf("%d clients, a session each, %d calls a second", manyClients, manyRate), fmt.Sprintf("%v, p99 %s", took, short(took.at(99))), "p99 50 ms", "")
+	return nil
+}
+
+// freeMemory is what the machine has to give, in KiB; 0 where it does not say.
+func freeMemory() int {
+	info, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	return kilobytes(info, "MemAvailable:")
 }
