@@ -246,13 +246,20 @@ func (d *serviceDir) remove() {
 	_ = d.lock.Close()
 }
 
-// endService ends the service of a server that was killed, where it still listens: then its process group is there,
-// and the number is nobody else's.
+// endService ends the service of a server that was killed. One that a signal meets while it starts a container has been
+// seen to hang with the lock of that, and every other Podman with it, so it is not left to end by itself.
 func (d *serviceDir) endService() {
 	text, _ := io.ReadAll(d.lock)
 	group, err := strconv.Atoi(string(text))
-	if err == nil && group > 1 && listens(context.Background(), "unix://"+filepath.Join(d.path, "s")) {
-		_ = syscall.Kill(-group, syscall.SIGTERM)
+	if err != nil || group <= 1 || !d.isServedBy(group) {
+		return
+	}
+	_ = syscall.Kill(-group, syscall.SIGTERM)
+	for deadline := time.Now().Add(serviceStopGrace); d.isServedBy(group); time.Sleep(socketPoll) {
+		if time.Now().After(deadline) {
+			_ = syscall.Kill(-group, syscall.SIGKILL)
+			return
+		}
 	}
 }
 

@@ -2,9 +2,19 @@
 
 package podman
 
-import "syscall"
+import (
+	"context"
+	"path/filepath"
+	"syscall"
+)
 
 // serviceAttr keeps the terminal's signals from the service.
 func serviceAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
+}
+
+// isServedBy reports whether the service at this folder still listens: then its process group is there, and the number
+// is nobody else's.
+func (d *serviceDir) isServedBy(int) bool {
+	return listens(context.Background(), "unix://"+filepath.Join(d.path, "s"))
 }

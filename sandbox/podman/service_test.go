@@ -76,6 +76,21 @@ func TestSweepEndsTheServiceOfAKilledServer(t *testing.T) {
 	}
 }
 
+// One that hears no signal any more, and does not listen either, goes too: it may have a lock that all others wait for.
+func TestSweepEndsAServiceThatHangs(t *testing.T) {
+	left := own(t, Options{})
+	if _, err := left.Connection(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	service := left.link.service
+	service.signal(syscall.SIGSTOP)
+	if err := errors.Join(service.dir.lock.Close(), os.Remove(filepath.Join(service.dir.path, "s"))); err != nil {
+		t.Fatal(err)
+	}
+	sweepServiceDirs(filepath.Dir(service.dir.path))
+	<-service.done
+}
+
 func TestTwoServicesDoNotDisturbEachOther(t *testing.T) {
 	first, second := own(t, Options{}), own(t, Options{})
 	for _, e := range []*Engine{first, second} {
