@@ -101,6 +101,9 @@ func (k *kernel) send(message any) error {
 	}
 }
 
+// lastWords is for reading what a program has said that ended before it was written to.
+const lastWords = time.Second
+
 // speak writes what send was given, until the connection ends.
 func (k *kernel) speak() {
 	for {
@@ -114,6 +117,10 @@ func (k *kernel) speak() {
 			}
 			if err != nil {
 				k.log.Debug("write to supervisor", "error", err)
+				select {
+				case <-k.dead:
+				case <-time.After(lastWords): // it goes on, and only does not read
+				}
 				k.close()
 				return
 			}
