@@ -52,11 +52,11 @@ func (b *bench) run(ctx context.Context) error {
 		name    string
 		measure func(context.Context, floors) error
 	}{
-		{"initialize", b.initialize}, {"warm-python", b.warmPython}, {"warm-js", b.warmJS}, {"http", b.overHTTP}, {"crowd", b.crowd}, {"first", b.firstCall},
+		{"initialize", b.initialize}, {"warm-python", b.warmPython}, {"warm-js", b.warmJS}, {"http", b.overHTTP}, {"first", b.firstCall},
 		{"prewarm", b.prewarmed}, {"fresh", b.fresh}, {"imports", b.imports}, {"memory", b.memory}, {"parallel", b.parallel},
 		{"files", b.manyFiles}, {"upload", b.upload}, {"links", b.links}, {"take-over", b.takeOver},
 		{"interrupt", b.interrupt}, {"death", b.death}, {"flood", b.flood}, {"twenty", b.twenty}, {"sql", b.databases},
-		{"packages", b.packages}, {"proxy", b.proxy},
+		{"packages", b.packages}, {"proxy", b.proxy}, {"crowd", b.crowd},
 	} {
 		if !b.only.MatchString(m.name) {
 			continue
