@@ -255,7 +255,7 @@ func (d *serviceDir) endService() {
 		return
 	}
 	_ = syscall.Kill(-group, syscall.SIGTERM)
-	for deadline := time.Now().Add(serviceStopGrace); d.isServedBy(group); time.Sleep(socketPoll) {
+	for deadline := time.Now().Add(serviceStopGrace); syscall.Kill(-group, 0) == nil; time.Sleep(socketPoll) {
 		if time.Now().After(deadline) {
 			_ = syscall.Kill(-group, syscall.SIGKILL)
 			return

@@ -14,7 +14,7 @@ func serviceAttr() *syscall.SysProcAttr {
 }
 
 // isServedBy reports whether the service at this folder still listens: then its process group is there, and the number
-// is nobody else's.
+// is not another group's.
 func (d *serviceDir) isServedBy(int) bool {
 	return listens(context.Background(), "unix://"+filepath.Join(d.path, "s"))
 }
