@@ -176,7 +176,7 @@ func (s *Settings) takeStore(f *pflag.Flag) {
 	s.setForeign(f.Name, connection, file)
 }
 
-// takeAddress gives a setting the address that another system's variable stands for, unless it is set by its own name, or the
+// takeAddress sets a setting to the address that another system's variable stands for, unless it is set by its own name, or the
 // address cannot be used. file is where the variable comes from.
 func (s *Settings) takeAddress(setting string, to *string, address, variable, file string, check func() error) {
 	if s.origins[setting].beatsFile() {

@@ -119,7 +119,7 @@ func TestAVolumeOfProgramsIsMended(t *testing.T) {
 	}
 }
 
-// Servers that start at once, here and elsewhere, find one volume that nobody has filled yet. Once one of them says that it is
+// Servers that start at once, here and elsewhere, find one volume that is still empty. Once one of them says that it is
 // whole, it stays so.
 func TestAVolumeIsFilledByManyAtOnce(t *testing.T) {
 	t.Parallel()

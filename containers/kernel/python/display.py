@@ -9,7 +9,7 @@ from pictures import MOST_PIXELS, RASTERS, figure_png, figure_title, pixels_of_p
 
 
 def same_renderer(module):
-    """Has each of plotly's renderers give the figure: theirs need a notebook, a browser or a program that draws."""
+    """Makes each of plotly's renderers return the figure: theirs need a notebook, a browser or a program that draws."""
     for name in list(module.renderers):
         if name != "json":
             module.renderers[name] = module.renderers["plotly_mimetype"]

@@ -119,25 +119,27 @@ def workbook(path):
     check_size(path)
     with zipfile.ZipFile(path) as archive:
         computed = any(b"<f" in archive.read(name) for name in archive.namelist() if name.startswith("xl/worksheets/"))
-    readings = (True, False) if computed else (True,)
-    books = [openpyxl.load_workbook(path, read_only=True, data_only=values) for values in readings]
-    for sheets in zip(*(book.worksheets for book in books)):
-        for sheet in sheets:
+    books = [
+        openpyxl.load_workbook(path, read_only=True, data_only=values)
+        for values in ((True, False) if computed else (True,))
+    ]
+    for readings in zip(*(book.worksheets for book in books)):
+        for sheet in readings:
             sheet.reset_dimensions()  # they may say anything
-        rows = itertools.islice(zip(*(sheet.values for sheet in sheets)), ROWS + 1)
-        table = [[told(cell) for cell in zip(*row)] for row in rows]
+        rows = itertools.islice(zip(*(sheet.values for sheet in readings)), ROWS + 1)
+        table = [[cell_text(cell) for cell in zip(*row)] for row in rows]
         while table and not any(table[-1]):
             table.pop()
         width = max((at for row in table for at, cell in enumerate(row, 1) if cell), default=0)
         text = io.StringIO()
         out = csv.writer(text, lineterminator="\n")
         out.writerows(row[:width] + [""] * (width - len(row)) for row in table[:ROWS])
-        yield f"--- sheet {sheets[0].title} ---\n" + text.getvalue()
+        yield f"--- sheet {readings[0].title} ---\n" + text.getvalue()
         if len(table) > ROWS:
             raise OutOfTime
 
 
-def told(readings):
+def cell_text(readings):
     """What is in a cell, by the first of its readings that has something."""
     value = next((value for value in readings if value is not None), "")
     value = getattr(value, "text", value)  # of a formula for several cells
@@ -183,7 +185,7 @@ def zip_list(path):
 
 
 class Unzstd:
-    """A file of Zstandard, to be read in pieces. The library's own reader does not tell one that is cut."""
+    """A file of Zstandard, to be read in pieces. The library's own reader does not report one that is cut."""
 
     def __init__(self, path):
         self.pieces = self.decompressed(path)

@@ -53,7 +53,7 @@ class Exiter:
 
 
 def plain_bars(module):
-    """Gives tqdm.notebook the bars of a terminal: its own are widgets, which nothing here could show."""
+    """Replaces the bars of tqdm.notebook by those of a terminal: its own are widgets, which nothing here could show."""
     from tqdm import std
 
     module.tqdm = module.tqdm_notebook = std.tqdm

@@ -31,7 +31,7 @@ func atoi(text string) int {
 // slowed is how long what takes d elsewhere may take on this machine.
 func slowed(d time.Duration) time.Duration { return time.Duration(slowness) * d }
 
-// slowly gives the settings of a server on a busy machine, or on a slow one.
+// slowly returns the settings of a server on a busy machine, or on a slow one.
 func slowly() []string {
 	settings := []string{"SANDBOX_SOFT_WAIT=" + slowed(3*time.Minute).String(), "SANDBOX_START_TIMEOUT=" + slowed(3*time.Minute).String()}
 	if slowness > 1 {

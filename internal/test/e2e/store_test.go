@@ -95,6 +95,18 @@ print(sorted(name for name in os.environ if name.startswith('AWS')))`)
 	}
 }
 
+// writesLater starts a server with a store at an address, and a run that writes "late" to a file when its call was answered.
+func writesLater(t *testing.T, endpoint, file string) (*server, toolResult) {
+	t.Helper()
+	s := start(t, setup{
+		env:  []string{"AWS_ACCESS_KEY_ID=" + stores.Key, "AWS_SECRET_ACCESS_KEY=" + stores.Secret},
+		args: []string{"--soft-wait", "100ms", "--artifact-store", "s3://artifacts?region=us-east-1&endpoint=" + endpoint},
+	})
+	res := s.run(python, object{"code": "import time, os\nwhile not os.path.exists('input/go'): time.sleep(.05)\nopen('" + file + "', 'w').write('late')"}, "running")
+	s.call("upload_file", object{"filename": "go", "text": ""}).fields(t)
+	return s, res
+}
+
 func TestARunThatGoesOnIsUploadedWhenItIsOver(t *testing.T) {
 	t.Parallel()
 	gateway, err := url.Parse(stores.S3(t))
@@ -113,12 +125,7 @@ func TestARunThatGoesOnIsUploadedWhenItIsOver(t *testing.T) {
 		}
 	}))
 	t.Cleanup(front.Close)
-	s := start(t, setup{
-		env:  []string{"AWS_ACCESS_KEY_ID=" + stores.Key, "AWS_SECRET_ACCESS_KEY=" + stores.Secret},
-		args: []string{"--soft-wait", "100ms", "--artifact-store", "s3://artifacts?region=us-east-1&endpoint=" + front.URL},
-	})
-	res := s.run(python, object{"code": "import time, os\nwhile not os.path.exists('input/go'): time.sleep(.05)\nopen('late.txt', 'w').write('late')"}, "running")
-	s.call("upload_file", object{"filename": "go", "text": ""}).fields(t)
+	s, res := writesLater(t, front.URL, "late.txt")
 	for path := range arrived { // though nobody asks for the run's end
 		if strings.HasSuffix(path, "/late.txt") {
 			break
@@ -140,12 +147,7 @@ func TestFilesOnTheirWayAtTheEndAreInTheLog(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(silent.Close)
-	s := start(t, setup{
-		env:  []string{"AWS_ACCESS_KEY_ID=" + stores.Key, "AWS_SECRET_ACCESS_KEY=" + stores.Secret},
-		args: []string{"--soft-wait", "100ms", "--artifact-store", "s3://artifacts?region=us-east-1&endpoint=" + silent.URL},
-	})
-	res := s.run(python, object{"code": "import time, os\nwhile not os.path.exists('input/go'): time.sleep(.05)\nopen('lost.txt', 'w').write('lost')"}, "running")
-	s.call("upload_file", object{"filename": "go", "text": ""}).fields(t)
+	s, res := writesLater(t, silent.URL, "lost.txt")
 	<-arrived
 	s.end()
 	want := "files may not be in the store\" store=s3://artifacts session=" + res.Meta.Run.SessionID + " files=1 paths=[lost.txt]"

@@ -45,7 +45,7 @@ for (const protocolVersionDiscovery of [true, false]) {
   await sandbox.close()
 }
 
-// Under its own name the SDK is told where the figure is: what many providers make of it is text.
+// Under its own name the SDK gets the path of the figure: what many providers make of it is text.
 const sandbox = await connect()
 const tools = await sandbox.tools()
 const [[place, ...rest]] = await loop(tools, draw)
