@@ -46,7 +46,7 @@ test-go:
 
 # What needs nothing but Go, also on other systems.
 test-unit:
-	go test ./internal/fault ./internal/fetch ./internal/netguard ./internal/report ./internal/rpc ./internal/secrets ./internal/stdio ./internal/text \
+	go test ./internal/fault ./internal/fetch ./internal/jsonbound ./internal/netguard ./internal/report ./internal/rpc ./internal/secrets ./internal/stdio ./internal/text \
 		./sandbox/channel ./sandbox/filewire ./sql ./sql/sqlserver
 
 test-python: bin/supervisor

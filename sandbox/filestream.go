@@ -260,7 +260,7 @@ func (s *fileStream) read() (a filewire.Answer, err error) {
 	if err != nil {
 		return a, err
 	}
-	if err = checkShape(text); err == nil {
+	if err = frameLimits.Check(text); err == nil {
 		err = json.Unmarshal(text, &a)
 	}
 	if err != nil {

@@ -71,7 +71,7 @@ func TestWhatIsReadIsBelievedOnlySoFar(t *testing.T) {
 		"an error on the way":   {[]string{facts, "+abc", "+", `{"error":{"code":"failed","message":"I/O \u001b[31merror"}}`}, "abc", nil, fault.ExecutionFailed},
 		"too large a piece":     {[]string{facts, "=\x00\x10\x00\x00"}, "", errFilesFrame, ""},
 		"too large an answer":   {[]string{facts, "+abc", "+", "=\x7f\xff\xff\xff"}, "abc", errFilesFrame, ""},
-		"too many values":       {[]string{facts, "+abc", "+", `{"x":[0` + strings.Repeat(",0", maxFrameValues) + `]}`}, "abc", errFilesFrame, ""},
+		"too many values":       {[]string{facts, "+abc", "+", `{"x":[0` + strings.Repeat(",0", frameLimits.Values) + `]}`}, "abc", errFilesFrame, ""},
 		"too deep":              {[]string{facts, "+abc", "+", strings.Repeat("[", 1000)}, "abc", errFilesFrame, ""},
 		"no JSON, and no paths": {[]string{`{"path":"../../etc/passwd","size_bytes":-1,"modified_ms":9223372036854775807}`, "+abc", "+", "{{"}, "abc", errFilesFrame, ""},
 	} {

@@ -23,20 +23,9 @@ func TestAMessageThatIsTooLargeIsNotSent(t *testing.T) {
 	}
 }
 
-func TestShapeCountsWhatIsOutsideOfText(t *testing.T) {
-	for text, want := range map[string][2]int{
-		``: {}, `1`: {}, `{}`: {1, 1}, `[[]]`: {2, 2}, `"[[[[,,"`: {}, `["\"[[,", [1]]`: {2, 3}, `{"a":[{"b":1}],"c":{}}`: {3, 5}, `"\\"[`: {1, 1},
-	} {
-		deepest, values := shape([]byte(text))
-		if got := [2]int{deepest, values}; got != want {
-			t.Errorf("shape(%s) = %v, want %v", text, got, want)
-		}
-	}
-}
-
 // A frame within the bound of its length could cost a hundred times that to decode.
 func TestAFrameOfTooManyValuesEndsItsKernel(t *testing.T) {
-	for values, want := range map[int]Status{maxFrameValues - 10: Completed, maxFrameValues: Killed} {
+	for values, want := range map[int]Status{frameLimits.Values - 10: Completed, frameLimits.Values: Killed} {
 		e := newEngine(t)
 		e.play(hostileTo(func(p peer, run heard) {
 			p.say(map[string]any{"type": "log", "more": make([]int, values)})

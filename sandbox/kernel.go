@@ -139,7 +139,7 @@ func (k *kernel) listen() {
 		body, err := k.conn.Receive()
 		cut := err != nil && !isAny(err, channel.ErrFrameTooLarge, channel.ErrUnknownFrame, channel.ErrFlooded)
 		if err == nil {
-			err = checkShape(body)
+			err = frameLimits.Check(body)
 		}
 		if err == nil {
 			err = k.take(body)

@@ -267,7 +267,7 @@ func TestHostileFramesCostOnlyTheirOwnSession(t *testing.T) {
 		"not JSON":              frame('c', "hello"),
 		"an array":              frame('c', `[1,2]`),
 		"deep":                  frame('c', `{"type":"done","x":`+strings.Repeat("[", 5000)+strings.Repeat("]", 5000)+`}`),
-		"too many values":       frame('c', `{"type":"log","more":[`+strings.Repeat("0,", maxFrameValues)+`0]}`),
+		"too many values":       frame('c', `{"type":"log","more":[`+strings.Repeat("0,", frameLimits.Values)+`0]}`),
 		"wrong types":           frame('c', `{"type":"log","message":{"a":1}}`),
 		"id not a text":         frame('c', `{"type":"done","id":5}`),
 		"lists not of texts":    frame('c', `{"type":"done","id":"`+"ID"+`","goes_on":[{}]}`),

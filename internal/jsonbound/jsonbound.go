@@ -1,0 +1,60 @@
+// Package jsonbound bounds JSON text before it is decoded: a value may take fifty times the bytes that it is written in.
+package jsonbound
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	ErrTooManyValues = errors.New("too many JSON values")
+	ErrTooDeep       = errors.New("JSON nested too deeply")
+)
+
+// Limits are what a text may have at the most.
+type Limits struct {
+	Depth  int // brackets within brackets
+	Values int // elements and members, nested ones included
+}
+
+// Request is for what a client or code asks for: about 10 MB when decoded, besides the strings themselves.
+var Request = Limits{Depth: 100, Values: 100_000}
+
+// Check refuses text that exceeds the limits. It does not tell whether the text is JSON: the decoder does, afterwards.
+func (l Limits) Check(text []byte) error {
+	deepest, values := shape(text)
+	if deepest > l.Depth {
+		return fmt.Errorf("%w: more than %d levels", ErrTooDeep, l.Depth)
+	}
+	if values > l.Values {
+		return fmt.Errorf("%w: %d, where at most %d are taken", ErrTooManyValues, values, l.Values)
+	}
+	return nil
+}
+
+// shape is how deeply brackets nest in JSON text, and how many values it has: no fewer than there are in brackets.
+// On text that is not JSON these are some numbers.
+func shape(text []byte) (deepest, values int) {
+	now := 0
+	inString, escaped := false, false
+	for _, c := range text {
+		switch {
+		case escaped:
+			escaped = false
+		case inString && c == '\\':
+			escaped = true
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			now++
+			values++
+			deepest = max(deepest, now)
+		case c == '}' || c == ']':
+			now--
+		case c == ',':
+			values++
+		}
+	}
+	return deepest, values
+}
