@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/memory"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
@@ -58,11 +59,14 @@ type Broker struct {
 	conns   chan net.Conn
 	done    chan struct{}
 	close   sync.Once
+
+	mu     sync.Mutex
+	memory map[string]*memory.Budget // by session
 }
 
 // New begins to serve.
 func New(options Options) *Broker {
-	b := &Broker{options: options, conns: make(chan net.Conn), done: make(chan struct{})}
+	b := &Broker{options: options, conns: make(chan net.Conn), done: make(chan struct{}), memory: make(map[string]*memory.Budget)}
 	b.server = &http.Server{
 		Handler: b, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: log.New(io.Discard, "", 0), // of what code does wrong
@@ -82,7 +86,8 @@ func (b *Broker) Close() error {
 
 // Serve implements sandbox.WayOut: it returns when the connection is closed.
 func (b *Broker) Serve(ctx context.Context, session, run string, conn net.Conn) {
-	c := &connection{Conn: conn, caller: caller.Caller{Session: session, Run: run}, closed: make(chan struct{})}
+	by := caller.Caller{Session: session, Run: run, Memory: b.budget(session)}
+	c := &connection{Conn: conn, caller: by, closed: make(chan struct{})}
 	defer func() { _ = c.Close() }()
 	select {
 	case b.conns <- c:
@@ -96,6 +101,16 @@ func (b *Broker) Serve(ctx context.Context, session, run string, conn net.Conn) 
 	}
 }
 
+// budget returns the memory of a session's requests.
+func (b *Broker) budget(session string) *memory.Budget {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.memory[session] == nil {
+		b.memory[session] = memory.New()
+	}
+	return b.memory[session]
+}
+
 // Trust implements sandbox.WayOut.
 func (b *Broker) Trust(session string, kept []byte) (string, []byte, error) {
 	if b.options.Authority == nil {
@@ -106,6 +121,9 @@ func (b *Broker) Trust(session string, kept []byte) (string, []byte, error) {
 
 // Forget implements sandbox.WayOut.
 func (b *Broker) Forget(session string) {
+	b.mu.Lock()
+	delete(b.memory, session)
+	b.mu.Unlock()
 	if b.options.Log != nil {
 		b.options.Log.Forget(session)
 	}

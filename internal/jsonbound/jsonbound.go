@@ -6,6 +6,7 @@ import (
 	"fmt"
 )
 
+// What Check returns, with the numbers.
 var (
 	ErrTooManyValues = errors.New("too many JSON values")
 	ErrTooDeep       = errors.New("JSON nested too deeply")

@@ -1,0 +1,31 @@
+// Package memory bounds what the requests of one session hold in the server's memory, all doors of the broker together.
+package memory
+
+import (
+	"context"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// PerSession is what one session's requests may hold at a time. Garbage may take as much again for a moment.
+const PerSession = 48 << 20
+
+// Budget is what one session has. A nil one has no bound. It may be used by any goroutine.
+type Budget struct{ free *semaphore.Weighted }
+
+// New returns a budget of PerSession.
+func New() *Budget { return &Budget{semaphore.NewWeighted(PerSession)} }
+
+// Take waits until there is room for so many bytes, and returns what gives them back, once. What exceeds PerSession
+// takes all of it. The error is the context's cause. A holder must not take more, or two could wait for each other.
+func (b *Budget) Take(ctx context.Context, bytes int64) (release func(), err error) {
+	if b == nil {
+		return func() {}, nil
+	}
+	bytes = min(bytes, PerSession)
+	if b.free.Acquire(ctx, bytes) != nil {
+		return nil, context.Cause(ctx)
+	}
+	return sync.OnceFunc(func() { b.free.Release(bytes) }), nil
+}
