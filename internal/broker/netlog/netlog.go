@@ -3,12 +3,18 @@ package netlog
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 // maxEntries is how many entries of a session are kept, the newest.
 const maxEntries = 1000
+
+// maxText is how many characters of each text of an entry are kept: all of them may be words of the code's.
+const maxText = 200
 
 // Entry is one request that left a session or was refused. The zero value of a field that is not known is left out.
 type Entry struct {
@@ -41,8 +47,11 @@ type entries struct {
 	total  int
 }
 
-// Add records an entry, under its session.
+// Add records an entry, under its session. Its texts are clipped here, and may be of any length.
 func (l *Log) Add(e Entry) {
+	for _, said := range []*string{&e.Run, &e.Kind, &e.Method, &e.Host, &e.Path, &e.Rule} {
+		*said = strings.Clone(strings.ToValidUTF8(text.Shorten(*said, maxText), "?")) // a part would keep the whole of a request
+	}
 	if l.Added != nil {
 		l.Added(e)
 	}

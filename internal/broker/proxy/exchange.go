@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/netguard"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 // refusal is why a request is not answered by its host.
@@ -45,7 +43,7 @@ type exchange struct {
 func (p *Proxy) begin(r *http.Request) *exchange {
 	c := caller.Of(r.Context())
 	x := &exchange{proxy: p, session: p.session(c.Session)}
-	x.entry = netlog.Entry{Time: time.Now(), Session: c.Session, Run: c.Run, Kind: "proxy", Method: clip(r.Method), Allowed: true}
+	x.entry = netlog.Entry{Time: time.Now(), Session: c.Session, Run: c.Run, Kind: "proxy", Method: r.Method, Allowed: true}
 	l := p.options.Limits
 	tooLong := &refusal{http.StatusGatewayTimeout, "time_limit", fmt.Sprintf("it took longer than %v; the server's user can set --network-timeout", l.Total)}
 	ctx, stop := context.WithTimeoutCause(r.Context(), l.Total, tooLong)
@@ -175,6 +173,3 @@ func (x *exchange) refuse(w http.ResponseWriter, r *http.Request, problem *refus
 	}
 	http.Error(w, words, problem.status)
 }
-
-// clip bounds a text of the request that is only recorded.
-func clip(said string) string { return text.Shorten(strings.ToValidUTF8(said, "?"), 200) }

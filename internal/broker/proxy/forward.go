@@ -52,7 +52,7 @@ func (p *Proxy) route(t target, upstream net.Conn) *route {
 
 // forward sends a request to its host, and the answer back. It answers nothing where it returns a refusal.
 func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, x *exchange, rt *route) *refusal {
-	x.entry.Path = clip(r.URL.EscapedPath())
+	x.entry.Path = r.URL.EscapedPath()
 	if r.Method == http.MethodConnect {
 		return &refusal{http.StatusMethodNotAllowed, "bad_request", "there is no tunnel within a tunnel"}
 	}

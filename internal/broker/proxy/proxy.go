@@ -191,7 +191,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, x *exchange) *refu
 	case r.Method != http.MethodConnect && r.URL.Scheme != "http":
 		return &refusal{http.StatusBadRequest, "bad_request", "a request to this proxy is CONNECT host:port, or begins with http://"}
 	case err != nil:
-		x.entry.Host = clip(r.URL.Host)
+		x.entry.Host = r.URL.Host
 		return &refusal{http.StatusBadRequest, "bad_request", "the host of the request cannot be read: " + err.Error()}
 	}
 	x.entry.Host = t.authority(usual)
