@@ -95,6 +95,7 @@ func display(m protocol.Display) Display {
 		Path:      safePath(m.Path),
 		SizeBytes: max(m.SizeBytes, 0),
 		Alt:       clip(m.Alt, maxName),
+		key:       clip(m.Key, maxName),
 	}
 	for mime, value := range m.Data {
 		if len(d.Data) > 0 {

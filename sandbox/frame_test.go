@@ -98,6 +98,32 @@ func TestSafePathKeepsWithinTheWorkDirectory(t *testing.T) {
 	}
 }
 
+func TestDisplaysAreReplacedAndTakenBack(t *testing.T) {
+	k := newKernel(enginetest.Play(func(io.ReadWriteCloser) {}), wireLimits{MaxDisplays: 2}, discardLog)
+	defer k.close()
+	run := newRun(t.Context(), &Config{}, "r", "s", RunOptions{})
+	k.follow(run)
+	for _, test := range []struct{ key, text, want string }{
+		{"a", "1", "1"}, {"", "2", "1 2"}, {"a", "33", "33 2"}, {"b", "4", "33 2"}, {"a", "5", "5 2"}, {"clear", "", ""}, {"a", "6", "6"}, {"", "7", "6 7"},
+	} {
+		message := `{"type":"display","id":"r","key":"` + test.key + `","data":{"text/plain":"` + test.text + `"}}`
+		if test.key == "clear" {
+			message = `{"type":"clear","id":"r"}`
+		}
+		if err := k.take([]byte(message)); err != nil {
+			t.Fatal(err)
+		}
+		var shown []string
+		held := 0
+		for _, d := range run.displays {
+			shown, held = append(shown, string(d.Data["text/plain"])), held+len(d.Data["text/plain"])
+		}
+		if got := strings.Join(shown, " "); got != test.want || run.held != held {
+			t.Errorf("after %s: %q, %d bytes are held", message, got, run.held)
+		}
+	}
+}
+
 // FuzzTake feeds a kernel whatever a taken-over supervisor could send.
 func FuzzTake(f *testing.F) {
 	for _, seed := range []string{

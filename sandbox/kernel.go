@@ -176,6 +176,8 @@ func (k *kernel) take(body []byte) error {
 	switch head.Type {
 	case "progress":
 		return decode(body, run.advance)
+	case "clear":
+		run.dropShown()
 	case "display":
 		return decode(body, func(m protocol.Display) { run.show(display(m), k.limits.MaxDisplays) })
 	case "peek":

@@ -55,6 +55,7 @@ type Display struct {
 	Path      string            // file with the whole, relative to WorkDir, or empty
 	SizeBytes int64
 	Alt       string
+	key       string // of a display that one with the same key takes the place of; or empty
 }
 
 // Background is the last that runs which are over have printed to one stream.

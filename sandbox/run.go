@@ -213,8 +213,14 @@ const heldDisplayBytes = 8 << 20
 func (r *Run) show(d Display, limit int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.displays) >= limit {
+	at := slices.IndexFunc(r.displays, func(o Display) bool { return d.key != "" && o.key == d.key })
+	if at < 0 && len(r.displays) >= limit {
 		return
+	}
+	if at >= 0 {
+		for _, data := range r.displays[at].Data {
+			r.held -= len(data)
+		}
 	}
 	for mime, data := range d.Data {
 		if r.held+len(data) > heldDisplayBytes {
@@ -223,7 +229,11 @@ func (r *Run) show(d Display, limit int) {
 		}
 		r.held += len(data)
 	}
-	r.displays = append(r.displays, d.masked(r.config))
+	if d = d.masked(r.config); at >= 0 {
+		r.displays[at] = d
+	} else {
+		r.displays = append(r.displays, d)
+	}
 }
 
 // dropShown drops what the code has shown so far.

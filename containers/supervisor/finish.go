@@ -4,8 +4,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/base64"
-	"encoding/json"
 	"os"
 	"strings"
 	"time"
@@ -18,7 +16,6 @@ import (
 const (
 	progressEvery = time.Second
 	progressQuiet = 5 * time.Second // between two messages where nothing has changed
-	maxAlt        = 1000
 	maxNamed      = 200
 	maxTraceback  = 32_000
 	mostGoesOn    = 8
@@ -30,6 +27,7 @@ const (
 
 func (s *Supervisor) onProgress(r *run) {
 	s.set(r, "progress", progressEvery, func() { s.onProgress(r) })
+	s.sendDisplays(r)
 	now := [2]int64{r.streams[0].bytes(), r.streams[1].bytes()}
 	if now == r.reported && time.Since(r.reportedAt) < progressQuiet {
 		return
@@ -42,44 +40,6 @@ func (s *Supervisor) onProgress(r *run) {
 	s.server.send(protocol.Progress{
 		Type: "progress", ID: r.ID, ElapsedMS: r.elapsed(), StdoutBytes: now[0], StderrBytes: now[1], LastLine: latest.lastLine(),
 	}, true)
-}
-
-func (s *Supervisor) onDisplay(r *run, m *kernelproc.Report) {
-	r.displays++
-	if r.displays > s.settings.MaxDisplays || !isMime(m.Mime) {
-		return
-	}
-	d := protocol.Display{
-		Type: "display", ID: r.ID, Data: protocol.Data{}, Path: relativePath(m.Path),
-		SizeBytes: min(max(m.Size, 0), 1<<50), Alt: clean(m.Alt, maxAlt),
-	}
-	if n := len(m.Blob); n > 0 && n <= s.settings.ImageBytes {
-		d.Data[m.Mime] = displayText(m.Mime, m.Blob)
-	}
-	if d.SizeBytes == 0 {
-		d.SizeBytes = int64(len(m.Blob))
-	}
-	frame, err := json.Marshal(d)
-	if err != nil || len(frame) > protocol.MaxToServer {
-		d.Data = protocol.Data{}
-		frame, _ = json.Marshal(d)
-	}
-	if s.settings.Token != "" {
-		r.record.addDisplay(frame)
-	}
-	s.server.sendBody(frame, false)
-}
-
-func isMime(mime string) bool {
-	kind, sub, found := strings.Cut(mime, "/")
-	return found && kind != "" && sub != "" && len(mime) <= 100 && strings.Trim(mime, "abcdefghijklmnopqrstuvwxyz0123456789.+-/") == ""
-}
-
-func displayText(mime string, data []byte) string {
-	if strings.HasPrefix(mime, "image/") && mime != "image/svg+xml" {
-		return base64.StdEncoding.EncodeToString(data)
-	}
-	return strings.ToValidUTF8(string(data), "\uFFFD")
 }
 
 // onDone takes a kernel's word about how a run ended.
@@ -163,13 +123,14 @@ func (s *Supervisor) finish(r *run, d *protocol.Done) {
 	if r.Fresh && r.kernel != nil {
 		s.endFresh(r)
 	}
+	s.sendDisplays(r)
 	s.addArtifacts(r, d)
 	delete(s.runs, r.ID)
 	if s.kept == r {
 		s.kept = nil
 	}
 	s.lastFrame, s.logs = time.Now(), 0
-	d.Type, d.ID, d.DisplaysTotal, d.DurationMS = "done", r.ID, r.displays, float64(r.elapsed())
+	d.Type, d.ID, d.DisplaysTotal, d.DurationMS = "done", r.ID, r.record.total, float64(r.elapsed())
 	d.Background = s.takeBackground()
 	if d.GoesOn == nil {
 		d.GoesOn = []string{}
@@ -178,7 +139,7 @@ func (s *Supervisor) finish(r *run, d *protocol.Done) {
 		return r.streams[0].report(limit), r.streams[1].report(limit)
 	})
 	if s.settings.Token != "" {
-		r.record.frames, r.record.bytes = append(r.record.frames, frame), r.record.bytes+len(frame)
+		r.record.over, r.record.bytes = frame, r.record.bytes+len(frame)
 	}
 	s.server.sendBody(frame, false)
 	// What follows does not keep the answer waiting.

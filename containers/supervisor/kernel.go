@@ -162,6 +162,8 @@ func (s *Supervisor) onReport(k *kernel, m *kernelproc.Report) {
 		k.begun = true
 	case "display":
 		s.onDisplay(r, m)
+	case "clear":
+		s.onClear(r)
 	case "done":
 		// One that came to its end as it was killed is over with its kernel: the next run needs another.
 		if !k.killed {

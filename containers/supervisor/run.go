@@ -27,8 +27,7 @@ type run struct {
 	reason         string       // why it was interrupted: timed_out, cancelled or quota
 	over           string       // how the files were over their limit then
 	condemned      bool         // killed because it ignored that
-	displays       int
-	streams        [2]*stream // stdout and stderr
+	streams        [2]*stream   // stdout and stderr
 	pipes          []*kernelproc.Pipe
 	timers         map[string]*timer
 	record         record
@@ -142,22 +141,4 @@ func (r *run) dropTimers() {
 	for _, t := range r.timers {
 		t.stop()
 	}
-}
-
-// record is what is sent to a later server of a run: its displays, and its end.
-type record struct {
-	frames [][]byte
-	bytes  int
-	full   bool
-}
-
-const recordBytes = 8 << 20
-
-// addDisplay keeps a display unless there is no room: the newest are missing then, not some in between.
-func (r *record) addDisplay(frame []byte) {
-	if r.full = r.full || r.bytes+len(frame) > recordBytes; r.full {
-		return
-	}
-	r.frames = append(r.frames, frame)
-	r.bytes += len(frame)
 }

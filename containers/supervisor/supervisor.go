@@ -193,12 +193,6 @@ func (s *Supervisor) takeOver(conn net.Conn) {
 	}
 }
 
-func (s *Supervisor) replay(r *run) {
-	for _, frame := range r.record.frames {
-		s.server.sendBody(frame, false)
-	}
-}
-
 func (s *Supervisor) onFrame(body []byte) {
 	s.lastFrame = time.Now()
 	var m protocol.Request

@@ -15,9 +15,10 @@ type printer struct {
 	to       io.Writer
 	open     func(path string, offset int64) (io.ReadCloser, error)
 	mask     *secrets.Masker
-	lines    int64 // printed of what a terminal would show
-	bytes    int64 // of the file, printed or passed over
-	lineOpen bool  // what was printed does not end a line
+	shown    string // printed of what a terminal would show
+	lines    int64  // of that
+	bytes    int64  // of the file, printed or passed over
+	lineOpen bool   // what was printed does not end a line
 }
 
 // soFar prints what is new of a stream that goes on.
@@ -55,14 +56,13 @@ func (p *printer) rest(s sandbox.Stream) (missing int64) {
 	return s.OmittedBytes
 }
 
-// print prints a text without the lines that are printed already.
+// print prints what is new of a text: all of it, where what is printed already was cleared or has changed since.
 func (p *printer) print(text string) {
-	lines := int64(strings.Count(text, "\n"))
-	for range p.lines {
-		_, text, _ = strings.Cut(text, "\n")
+	if !strings.HasPrefix(text, p.shown) {
+		p.shown = ""
 	}
-	p.lines = max(p.lines, lines)
-	p.write(text)
+	p.write(text[len(p.shown):])
+	p.shown, p.lines = text, int64(strings.Count(text, "\n"))
 }
 
 func (p *printer) write(text string) {

@@ -44,6 +44,10 @@ func TestAStreamIsPrintedOnceAndAsItComes(t *testing.T) {
 			{whole("start\n20%\n", 3), "", false, "", 0}, // the cursor has moved up a line
 			{whole("start\n100%\ndone", 4), "", true, "start\n100%\ndone", 0},
 		}},
+		"what was cleared": {"", []step{
+			{whole("a\nb\n", 2), "", false, "a\nb\n", 0},
+			{whole("c", 3), "", true, "a\nb\nc", 0},
+		}},
 		"a long one goes on in the file": {"", []step{
 			{whole("a\nb\nhal", 3), "", false, "a\nb\n", 0},
 			{cut(30), "a\nb\nhalf\nnex", false, "a\nb\nhalf\nnex", 0},

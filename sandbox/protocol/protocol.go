@@ -104,6 +104,8 @@ type Display struct {
 	Path      string `json:"path,omitempty"`
 	SizeBytes int64  `json:"size_bytes"`
 	Alt       string `json:"alt"`
+	// Key: it takes the place of the run's earlier display with the same one. Empty: of none.
+	Key string `json:"key,omitempty"`
 }
 
 // Data has what is displayed, by its MIME type.

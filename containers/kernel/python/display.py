@@ -1,11 +1,16 @@
 """What code shows: pictures and documents, in frames and as files below output/."""
 
+import itertools
 import os
 import sys
+import time
+import weakref
 
 from imports import has_module
 from mimes import PLOTLY, SHOWN_MIMES, as_bytes, text_of
 from pictures import MOST_PIXELS, RASTERS, figure_png, figure_title, pixels_of_png, smaller_picture
+
+MOST_REDRAW_SECONDS = 10  # of a run's pauses; how its figures are in the end is drawn in any case
 
 
 def same_renderer(module):
@@ -18,28 +23,50 @@ def same_renderer(module):
 class Displays:
     """Shows images and documents: a file in full, and a frame where it is small enough."""
 
-    def __init__(self, settings, tell):
+    def __init__(self, settings, kernel):
         self.settings = settings
-        self.tell = tell
+        self.kernel = kernel
         self.numbers = {}
+        self.files = {}  # of what this run shows: where it is by its key, and what it was when it was written
         self.pictures_shown = set()  # hashes
+        self.redrawn = weakref.WeakKeyDictionary()  # figures that code redraws: the keys of their displays
+        self.redraws = itertools.count(1)
+        self.redraw_seconds = 0
         self.capturing = lambda: None  # gives the publisher of code that captures what it shows
 
     def begin_run(self):
         self.pictures_shown.clear()
+        self.files.clear()
+        self.redraw_seconds = 0
 
-    def publish(self, bundle, alt="", again=True, stem="image"):
+    def clear(self, wait):
+        """Takes back what the run has shown and printed, with wait as soon as there is something else."""
+        self.kernel.flush()  # what was written before may wait for the end of its line
+        threads = self.kernel.threads
+        threads.before_output(self._clear)
+        if not wait:
+            threads.begin_output()
+
+    def _clear(self):
+        if not self.kernel.in_run():
+            return
+        self.pictures_shown.clear()
+        for key in list(self.files):
+            self._remove(key)
+        self.kernel.clear_output()
+
+    def publish(self, bundle, alt="", again=True, stem="image", key=""):
         """Shows a MIME bundle: its best picture, or else its text on stdout.
 
-        With again false not a picture that this run has shown already. Code that captures what it shows
-        has it instead.
+        With again false not a picture that this run has shown already. With a key it takes the place of what the run
+        has shown with the same one. Code that captures what it shows has it instead.
         """
         capturing = self.capturing()
         if capturing is not None:
             capturing.publish(bundle, {"alt": alt})
             return
         if PLOTLY in bundle:
-            self._show_plotly(bundle[PLOTLY])
+            self._show_plotly(bundle[PLOTLY], key)
             return
         for mime in SHOWN_MIMES:
             if bundle.get(mime):
@@ -47,27 +74,37 @@ class Displays:
                 if again or hash(data) not in self.pictures_shown:
                     page = mime == "text/html"
                     # A page that works by scripts has nothing to read.
-                    self._show(mime, data, alt, "page" if page else stem, in_frame=not page or b"<script" not in data)
+                    in_frame = not page or b"<script" not in data
+                    self._show(mime, data, alt, "page" if page else stem, in_frame, key)
                 return
         text = text_of(bundle)
-        if text:
+        if text and key:  # what is printed could not be replaced
+            self._show("text/plain", text.encode("utf-8", "replace"), alt, "text", key=key)
+        elif text:
             print(text)
 
-    def _show_plotly(self, figure):
+    def _show_plotly(self, figure, key):
         """Keeps an interactive figure as a page; what it is made of would tell a reader little."""
         from plotly.io import to_html, to_image
 
         title = str(figure.get("layout", {}).get("title", {}).get("text") or "an interactive figure")[:500]
         page = to_html(figure, include_plotlyjs="cdn", validate=False)
-        self._show("text/html", page.encode("utf-8"), title, "figure", in_frame=False)
+        self._show("text/html", page.encode("utf-8"), title, "figure", False, key)
         if has_module("kaleido"):
             try:
-                self._show("image/png", to_image(figure, format="png", validate=False), title, "figure")
+                picture = to_image(figure, format="png", validate=False)
+                self._show("image/png", picture, title, "figure", key=key and key + " as a picture")
             except Exception as e:  # it may want a browser that is not there
                 print("the figure is a page only: %s" % str(e)[:200], file=sys.stderr)
 
-    def _show(self, mime, data, alt, stem, in_frame=True):
+    def _show(self, mime, data, alt, stem, in_frame=True, key=""):
+        in_run = self.kernel.in_run()
+        if in_run:
+            self.kernel.threads.begin_output()
         header = {"type": "display", "mime": mime, "size": len(data), "alt": alt}
+        if key and in_run:
+            header.update(key=key, again=key in self.files)
+            self._remove(key)
         most = self.settings.image_bytes if mime.startswith("image/") else self.settings.output_bytes
         shown = data if in_frame and len(data) <= most else b""
         if mime.startswith("image/"):
@@ -75,10 +112,33 @@ class Displays:
             if mime in RASTERS and (not shown or pixels_of_png(data) > MOST_PIXELS):
                 header["mime"], shown = smaller_picture(mime, data, self.settings.image_bytes)
         if mime.startswith("image/") or not shown:
-            path = self._save(data, stem, SHOWN_MIMES[mime])
+            path = self._save(data, stem, SHOWN_MIMES.get(mime, "txt"))
             if path:
                 header["path"] = path
-        self.tell(header, shown)
+        if in_run:
+            path = header.get("path")
+            self.files[key or object()] = path and (stem, self.numbers[stem], path, self._state(path))
+        self.kernel.send_display(header, shown)
+
+    def _state(self, path):
+        try:
+            found = os.lstat(os.path.join(self.settings.work_dir, path))
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def _remove(self, key):
+        """Removes the file of what is not shown any longer, unless code has changed it."""
+        file = self.files.pop(key, None)
+        if not file:
+            return
+        stem, number, path, state = file
+        if state is not None and self._state(path) == state:
+            try:
+                os.unlink(os.path.join(self.settings.work_dir, path))
+            except OSError:
+                return
+            self.numbers[stem] = min(self.numbers[stem], number - 1)
 
     def _save(self, data, stem, extension):
         """Writes a new file under output/ and tells its path, or nothing when that cannot be."""
@@ -105,16 +165,36 @@ class Displays:
 
     def show_figure(self, figure, again=True):
         bundle = {"image/png": figure_png(figure), "text/plain": repr(figure)}
-        self.publish(bundle, figure_title(figure), again, "figure")
+        self.publish(bundle, figure_title(figure), again, "figure", self.redrawn.get(figure, ""))
+
+    def pause(self, seconds):
+        """pyplot.pause(), by which code redraws figures in a loop: each has one display, of how it was last."""
+        began = time.monotonic()
+        for manager in managers_of_figures():
+            figure = manager.canvas.figure
+            self.redrawn.setdefault(figure, "figure %d of pause()" % next(self.redraws))
+            if self.redraw_seconds < MOST_REDRAW_SECONDS:
+                self.show_figure(figure, again=False)
+        took = time.monotonic() - began
+        self.redraw_seconds += took
+        time.sleep(max(0, seconds - took))
 
     def show_open_figures(self, again=True):
         """Shows and closes what pyplot holds open, in the order of its numbers."""
-        helpers = sys.modules.get("matplotlib._pylab_helpers")
-        if not getattr(getattr(helpers, "Gcf", None), "figs", None):
-            return
-        managers = helpers.Gcf.get_all_fig_managers()
+        managers = managers_of_figures()
         try:
             for manager in managers:
-                self.show_figure(manager.canvas.figure, again)
+                figure = manager.canvas.figure
+                if figure.axes or figure not in self.redrawn:  # else it was cleared for a state that did not come
+                    self.show_figure(figure, again)
         finally:
-            helpers.Gcf.destroy_all()
+            if managers:
+                sys.modules["matplotlib._pylab_helpers"].Gcf.destroy_all()
+
+
+def managers_of_figures():
+    """What manages the figures that pyplot holds open, in the order of their numbers."""
+    helpers = sys.modules.get("matplotlib._pylab_helpers")
+    if not getattr(getattr(helpers, "Gcf", None), "figs", None):
+        return []
+    return helpers.Gcf.get_all_fig_managers()

@@ -141,11 +141,12 @@ def make_shell(engine, kernel):
             kernel.show(result, data)
 
     class Publisher(DisplayPublisher):
-        def publish(self, data, metadata=None, source=None, **_):
-            displays.publish(data, str((metadata or {}).get("alt") or ""))
+        def publish(self, data, metadata=None, source=None, *, transient=None, **_):
+            key = str((transient or {}).get("display_id") or "")
+            displays.publish(data, str((metadata or {}).get("alt") or ""), key=key)
 
         def clear_output(self, wait=False):
-            pass
+            displays.clear(wait)
 
     class InlineBackend(Configurable):
         """Takes the %config lines that notebooks begin with; figures are shown without it."""
@@ -157,7 +158,10 @@ def make_shell(engine, kernel):
         compiler_class = Compiler
         display_pub_class = Publisher
         displayhook_class = Hook
-        system = InteractiveShell.system_raw  # the piped one needs a pseudo terminal
+
+        def system(self, command):
+            kernel.threads.begin_output()
+            self.system_raw(command)  # the piped one needs a pseudo terminal
 
         def init_profile_dir(self, profile_dir):
             self.profile_dir = ProfileDir.create_profile_dir(tempfile.mkdtemp(prefix=".ipython-"))

@@ -32,6 +32,7 @@ from threads import Threads
 PRELOAD_SECONDS = 0.05  # idle time of a kernel before it starts to preload, and until it looks whether that is done
 IPYTHON = "IPython.core.interactiveshell"
 AGG = "matplotlib.backends.backend_agg"
+CLEAR = "\x1b[H\x1b[2J\x1b[3J"  # what is on a terminal's screen, and what it can be scrolled back to
 
 
 class Kernel:
@@ -47,7 +48,7 @@ class Kernel:
         self.started = Started(self.threads, self.event_loop)
         self.interrupted = False
         self.on_interrupt = Interrupt(self.is_wanted)
-        self.displays = Displays(settings, self.send_display)
+        self.displays = Displays(settings, self)
         self.plain = PlainEngine(self)
         self.engine = None
         self.building = False
@@ -69,6 +70,7 @@ class Kernel:
             "concurrent.futures.process": self._hook_pools,
             "concurrent.futures.thread": self._hook_pools,
             "logging": self.notices.hook_logging,
+            "matplotlib.pyplot": self._hook_pyplot,
             "multiprocessing.spawn": lambda spawn: hook_spawn(spawn, self.namespace),
             "numpy": widen_numpy,
             "pandas": lambda pandas: widen_pandas(pandas, settings.output_bytes),
@@ -103,6 +105,10 @@ class Kernel:
     def _hook_agg(self, module):
         """Gives matplotlib's Agg backend, the default here, a show() that shows."""
         module.show = lambda *args, **kwargs: self.displays.show_open_figures()
+
+    def _hook_pyplot(self, module):
+        """Its own pause() needs a window, or shows the figure and closes it."""
+        module.pause = self.displays.pause
 
     def _hook_pools(self, module):
         kind = getattr(module, "_WorkItem", None)
@@ -223,6 +229,14 @@ class Kernel:
         header["id"] = self.run_id
         without_interrupts(self._send, header, blob)
 
+    def clear_output(self):
+        """Takes back what the run has displayed and printed."""
+        self.flush()
+        without_interrupts(self._send, {"type": "clear", "id": self.run_id})
+        for stream in (self.stdout, self.stderr):
+            stream.write(CLEAR)
+            stream.flush()
+
     def in_run(self):
         """Whether the caller is the run that goes on: no forked child of it, and no thread of one before."""
         return self.run_id is not None and not self.is_child() and self.threads.earlier_work() is None
@@ -283,6 +297,7 @@ class Kernel:
             self._end_child(error)
         linger = None if isinstance(error, KeyboardInterrupt) else message.get("linger_ms", 0) / 1000
         report["goes_on"], trouble = self._attempt(self._finish, linger)
+        self.threads.before_output(None)
         error = trouble if error is None else error
         report["result"] = self.result
         self._describe_outcome(report, error)
@@ -383,12 +398,12 @@ class Kernel:
     def _finish(self, linger):
         """Waits for what the run has started, then shows what a notebook does at the end of a cell."""
         try:
-            return self.started.wait(linger, self._flush) if linger is not None else []
+            return self.started.wait(linger, self.flush) if linger is not None else []
         finally:
             try:
                 self.displays.show_open_figures(again=False)
             finally:
-                self._flush()
+                self.flush()
 
     def _check_interrupt(self):
         """Sees an interrupt that came before the signal could be taken."""
@@ -412,6 +427,7 @@ class Kernel:
 
     def show(self, value, bundle):
         """Takes the value of a cell's last expression: as the result, and as a display if it is a picture."""
+        self.threads.begin_output()
         self.result = cut_text(text_of(bundle), self.settings.output_bytes) or None  # none: it has shown itself
         if PLOTLY in bundle or any(bundle.get(mime) for mime in SHOWN_MIMES):
             self.displays.publish(bundle, figure_title(value) if is_figure(value) else "", again=False)
@@ -443,7 +459,7 @@ class Kernel:
     def _print_exit(code):
         print(code, file=sys.stderr)
 
-    def _flush(self):
+    def flush(self):
         for stream in {sys.stdout, sys.stderr, self.stdout, self.stderr}:
             try:
                 stream.flush()
@@ -453,7 +469,7 @@ class Kernel:
     def _end_child(self, error):
         """Code that forked and did not exit in the child ends here, as a script would."""
         code, trouble = self._attempt(self._finish_child, error)
-        self._flush()
+        self.flush()
         if isinstance(trouble or error, KeyboardInterrupt):
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)

@@ -139,12 +139,45 @@ class IPython(SupervisorTest):
 
     def test_display_of_documents(self):
         answer = self.completed(
-            "from IPython.display import display, HTML, Markdown, SVG, JSON, clear_output\n"
-            "display(HTML('<b>x</b>')); display(Markdown('# head')); display(SVG('<svg></svg>')); print('end')\n"
-            "clear_output()"
+            "from IPython.display import display, HTML, Markdown, SVG, JSON\n"
+            "display(HTML('<b>x</b>')); display(Markdown('# head')); display(SVG('<svg></svg>')); print('end')"
         )
         self.assertEqual([list(d["data"]) for d in answer.displays], [["text/html"], ["image/svg+xml"]])
         self.assertEqual(answer.out, "# head\nend\n")
+
+    def test_what_was_cleared_is_not_shown(self):
+        self.completed("from IPython.display import *; import os, sys\ndef svg(n): display(SVG('<svg>%s</svg>' % n))")
+        for code, out, shown in (
+            ("svg(1); print(1); clear_output(); print(2)", "2\n", []),
+            ("svg(1); print(1); clear_output(wait=True); svg(2)", "", [2]),
+            ("svg(1); print(1); clear_output(wait=True); print(2)", "2\n", []),
+            ("svg(1); print(1, end=''); clear_output(wait=True)", "1", [1]),  # nothing came behind it
+            ("for n in range(3):\n    clear_output(wait=True); svg(n); print(n)", "2\n", [2]),
+            ("for n in range(3):\n    clear_output(wait=True)\n    !echo $n", "2\n", []),
+            ("for n in range(99): print(n)\nclear_output(wait=True); sys.stdout.buffer.write(b'b'); None", "b", []),
+            ("print(1); clear_output(wait=True); 5", "", []),
+            ("print(1); clear_output(wait=True)\nif os.fork(): os.wait()\nelse: print('child'); os._exit(0)", "1\nchild\n", []),
+        ):
+            with self.subTest(code):
+                answer = self.completed(code)
+                texts = [d["data"]["image/svg+xml"] for d in answer.displays]
+                self.assertEqual((answer.out, texts), (out, ["<svg>%d</svg>" % n for n in shown]))
+                self.assertEqual(answer.displays_total, len(shown))
+                self.assertEqual([a["path"] for a in answer.artifacts], [d["path"] for d in answer.displays])
+
+    def test_an_update_takes_the_place_of_what_it_updates(self):
+        self.completed("from IPython.display import *")
+        code = "h = display(SVG('<svg>1</svg>'), display_id=True); display(SVG('<svg/>')); display('a', display_id='t'); print(1)\n"
+        answer = self.completed(code + "for n in range(3): h.update(SVG('<svg>%d</svg>' % n)); update_display(n, display_id='t')")
+        shown = [*({"image/svg+xml": text} for text in ("<svg>2</svg>", "<svg/>")), {"text/plain": "2"}]
+        self.assertEqual(([d["data"] for d in answer.displays], answer.out, answer.displays_total), (shown, "1\n", 3))
+        self.assertEqual([d.get("path") for d in answer.displays], ["output/image-1.svg", "output/image-2.svg", None])
+        answer = self.completed("h.update(SVG('<svg>3</svg>'))")  # what an earlier run has shown stays as it was
+        self.assertEqual([d["path"] for d in answer.displays], ["output/image-3.svg"])
+
+    def test_a_file_that_code_has_changed_stays(self):
+        code = "from IPython.display import *\ndisplay(SVG('<svg/>')); open('output/image-1.svg', 'w').write('mine'); clear_output()"
+        self.assertEqual([a["path"] for a in self.completed(code).artifacts], ["output/image-1.svg"])
 
     def test_a_long_document_is_a_file(self):
         answer = self.completed("from IPython.display import display, HTML\ndisplay(HTML('<p>' + 'x' * 100_000))")
@@ -171,6 +204,16 @@ class Figures(SupervisorTest):
         self.assertEqual([d["path"] for d in answer.displays], ["output/figure-1.png", "output/figure-2.png"])
         self.assertEqual([d["alt"] for d in answer.displays], ["One", ""])
         self.assertEqual(self.completed("plt.get_fignums()").result, "[]")
+
+    def test_a_figure_that_is_redrawn_has_one_display(self):
+        begin = "import matplotlib.pyplot as plt\nfrom IPython.display import clear_output, display\nfig, ax = plt.subplots()\n"
+        for step in (
+            "clear_output(wait=True); display(fig)", "plt.pause(0.01)", "plt.pause(0.01); plt.clf(); ax = plt.subplot()",
+            "clear_output(wait=True); plt.show(); fig, ax = plt.subplots()",
+        ):
+            with self.subTest(step):
+                answer = self.completed(begin + "for n in range(5): ax.plot([n, 1]); ax.set_title(n); " + step + "\nif not ax.lines: plt.close()")
+                self.assertEqual(([d["alt"] for d in answer.displays], len(answer.artifacts)), (["4"], 1))
 
     def test_show_shows_in_order(self):
         code = (

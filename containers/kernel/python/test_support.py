@@ -31,7 +31,14 @@ class Answer:
     def __init__(self, done, frames):
         self.done = done
         self.frames = frames
-        self.displays = [frame for frame in frames if frame["type"] == "display"]
+        self.displays = []
+        for frame in frames:
+            if frame["type"] == "display":
+                keys = [earlier.get("key") or earlier for earlier in self.displays]
+                at = keys.index(frame["key"]) if frame.get("key") in keys else len(keys)
+                self.displays[at : at + 1] = [frame]
+            elif frame["type"] == "clear":
+                self.displays.clear()
 
     def __getattr__(self, name):
         try:

@@ -57,6 +57,8 @@ class Output(io.TextIOWrapper):
     def _write(self, text):
         earlier = self.threads.earlier_work()
         if earlier is None:
+            if text:
+                self.threads.begin_output()
             return super().write(text)
         earlier.write(self.number, text)
         return len(text)
@@ -78,6 +80,8 @@ class Buffer(io.BufferedWriter):
     def write(self, data):
         earlier = self.threads and self.threads.routing and self.threads.earlier_work()
         if not earlier:
+            if self.threads and self.threads.routing:
+                self.threads.begin_output()
             return super().write(data)
         earlier.write(self.number, str(data, "utf-8", "replace"))
         return len(data)
@@ -96,6 +100,7 @@ class Threads:
         self.loop_runs = lambda: False  # whether the kernel's event loop does
         self.routing = False
         self.outputs = ()
+        self.waiting = None  # what is to be done before the run shows or prints anything more
         self.lock = _thread.RLock()
 
     def install(self):
@@ -206,6 +211,17 @@ class Threads:
             self.routing = True
             for output in self.outputs:
                 output.look_which_thread_writes()
+
+    def before_output(self, act):
+        """Has something done before the run shows or prints anything more; None: no longer."""
+        self.waiting = act
+        if act is not None:
+            self.route_all()
+
+    def begin_output(self):
+        act, self.waiting = self.waiting, None
+        if act is not None:
+            act()
 
     def make_outputs(self):
         self.outputs = [open_output(fd, Output, Buffer) for fd in (1, 2)]

@@ -117,7 +117,7 @@ func decode(body []byte) (*message, error) {
 	m.Type, m.ID = head.Type, head.ID
 	return m, json.Unmarshal(body, map[string]any{
 		"ready": &m.Ready, "progress": &m.Progress, "display": &m.Display, "done": &m.Done, "pong": &m.Pong, "log": &m.Log,
-		"peek": &m.peek, "kernel": &m.kernel,
+		"peek": &m.peek, "kernel": &m.kernel, "clear": &head,
 	}[m.Type])
 }
 
@@ -278,6 +278,26 @@ func (c *connection) all(kind, id string) []*message {
 		}
 	}
 	return found
+}
+
+// shown returns the texts beside what a run shows in the end.
+func (c *connection) shown(id string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var keys, texts []string
+	for _, m := range c.messages {
+		switch {
+		case m.ID != id:
+		case m.Type == "clear":
+			keys, texts = nil, nil
+		case m.Type != "display":
+		case m.Key != "" && slices.Contains(keys, m.Key):
+			texts[slices.Index(keys, m.Key)] = m.Alt
+		default:
+			keys, texts = append(keys, m.Key), append(texts, m.Alt)
+		}
+	}
+	return strings.Join(texts, " ")
 }
 
 var runs atomic.Int64

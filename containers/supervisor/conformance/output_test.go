@@ -289,6 +289,45 @@ func TestArtifactsOfOneRunAfterTheOther(t *testing.T) {
 
 // Displays ---------------------------------------------------------------------------------
 
+func TestWhatIsShownIsReplacedAndTakenBack(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := waiting(t, l, protocol.Init{MaxDisplays: 3})
+		c.completed(l.forge)
+		send := func(header string) string { return "send(" + quote(header) + ", 1)" }
+		ended := map[string]string{}
+		for steps, want := range map[string]string{ // a key, and a text behind it; - takes all back
+			"a1 2 a3":             "3 2, 2 in all",
+			"a1 2 3 b4 b5 b6 a7 ": "7 2 3, 4 in all",
+			"a1 2 - a3 4 5":       "3 4 5, 3 in all",
+			"1 2 3 4 - 5":         "5, 1 in all",
+			"a1 -":                ", 0 in all",
+		} {
+			id := fmt.Sprintf("x%d", len(ended))
+			var code []string
+			shown := map[string]bool{}
+			for _, step := range strings.Fields(steps) {
+				key := strings.TrimRight(step, "0123456789")
+				if step == "-" {
+					clear(shown)
+					code = append(code, send(`{"type": "clear", "id": "`+id+`"}`))
+					continue
+				}
+				code = append(code, send(fmt.Sprintf(`{"type": "display", "id": %q, "mime": "text/html", "alt": %q, "key": %q, "again": %v}`, id, step[len(key):], key, shown[key])))
+				shown[key] = key != ""
+			}
+			d := c.run(lines(append(code, "1")...), request{ID: id})
+			check(t, steps, fmt.Sprintf("%s, %d in all", c.shown(id), d.DisplaysTotal), want)
+			ended[id] = c.shown(id)
+		}
+		_ = c.conn.Close()
+		later, _ := c.taken()
+		later.ping()
+		for id, want := range ended {
+			check(t, "to a later server", later.shown(id), want)
+		}
+	})
+}
+
 func TestDisplays(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := start(t, l, options{init: protocol.Init{MaxDisplays: 3, ImageBytes: 1000}})

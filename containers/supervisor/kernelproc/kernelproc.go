@@ -54,6 +54,8 @@ type Report struct {
 	Mime     string          `json:"mime"`
 	Path     string          `json:"path"`
 	Alt      string          `json:"alt"`
+	Key      string          `json:"key"`
+	Again    bool            `json:"again"`
 	Size     int64           `json:"size"`
 	Result   *string         `json:"result"`
 	Exit     *int            `json:"exit"`

@@ -143,15 +143,18 @@ type terminal struct {
 
 func newTerminal(rows, lineChars, headMax, tailMax int) *terminal {
 	t := &terminal{headMax: headMax, tailMax: tailMax}
-	t.screen = screen.New(rows, lineChars, t.settle)
+	t.screen = screen.New(rows, lineChars, t.settle, t.forget)
 	return t
 }
 
 // clear forgets the text, and not that a character or a sequence has begun.
 func (t *terminal) clear() {
 	t.screen.Clear()
-	t.head, t.tail, t.bytes, t.lineEnds = nil, nil, 0, 0
+	t.forget()
 }
+
+// forget forgets what has left the screen.
+func (t *terminal) forget() { t.head, t.tail, t.bytes, t.lineEnds = nil, nil, 0, 0 }
 
 func (t *terminal) settle(p []byte) {
 	t.bytes += int64(len(p))

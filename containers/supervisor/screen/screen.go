@@ -32,6 +32,7 @@ const (
 type Screen struct {
 	rows, lineChars int
 	settled         func([]byte)
+	forget          func()
 	lines           []line // never none
 	row, column     int
 	savedRow        int
@@ -59,9 +60,10 @@ const (
 )
 
 // New returns an empty screen of so many rows whose lines are cut to lineChars when they are twice as
-// long. It calls settled with what cannot change any more, whose bytes are valid during the call only.
-func New(rows, lineChars int, settled func([]byte)) *Screen {
-	return &Screen{rows: rows, lineChars: lineChars, settled: settled, lines: make([]line, 1)}
+// long. It calls settled with what cannot change any more, whose bytes are valid during the call only, and forget when
+// all that was settled is erased.
+func New(rows, lineChars int, settled func([]byte), forget func()) *Screen {
+	return &Screen{rows: rows, lineChars: lineChars, settled: settled, forget: forget, lines: make([]line, 1)}
 }
 
 // Write takes the next bytes, in pieces of any size.
@@ -494,7 +496,10 @@ func (s *Screen) erase(what int) {
 		s.eraseInLine(1)
 		end = s.row
 	case 2:
+		s.lines = s.lines[:s.row+1]
 		end = len(s.lines)
+	case 3: // what a terminal can be scrolled back to
+		s.forget()
 	}
 	for i := range end {
 		s.lines[i].chars = s.lines[i].chars[:0]

@@ -17,7 +17,7 @@ var bounds = [][2]int{{Rows, LineChars}, {2, 4}, {3, 3}, {5, 8}}
 func shown(t *testing.T, bounds [2]int, pieces ...[]byte) string {
 	t.Helper()
 	var text []byte
-	s := New(bounds[0], bounds[1], func(p []byte) { text = append(text, p...) })
+	s := New(bounds[0], bounds[1], func(p []byte) { text = append(text, p...) }, func() { text = nil })
 	for _, piece := range pieces {
 		s.Write(piece)
 		checkBounded(t, s)
@@ -118,6 +118,8 @@ func TestShown(t *testing.T) {
 		"ab\x1b[sc\x1b[1Gd\x1b[ue":                 "dbe",
 		"top\nwait\x1b[2K\x1b[A\na  \n" + strings.Repeat("b\n", 60): "top\na\n" + strings.Repeat("b\n", 60),
 		"a\x1b[3db": "a\n\n b",
+		strings.Repeat("a\n", 99) + "\x1b[H\x1b[2J\x1b[3Jb": "b",
+		strings.Repeat("a\n", 51) + "\x1b[3Jb":              strings.Repeat("a\n", 49) + "b",
 	} {
 		checkShown(t, written, expected)
 	}
@@ -134,7 +136,7 @@ func TestMovesHaveBounds(t *testing.T) {
 }
 
 func TestItHoldsABoundedPart(t *testing.T) {
-	s := New(Rows, LineChars, func([]byte) {})
+	s := New(Rows, LineChars, func([]byte) {}, func() {})
 	for _, part := range []string{
 		"😀", "x", "x\n", "\x1b[999;999Hx", "x\b", "\x1b]", "\x1b[1;1;", "\x1b[200C\x1b[9999P", "\r x", strings.Repeat("y", 4095) + "\n",
 		strings.Repeat("y", 4095) + "\x1b[B\r", "\x1b[H" + strings.Repeat(strings.Repeat("z", 4095)+"\x1b[B\r", Rows), "\xf0\x9f",
@@ -153,7 +155,7 @@ func TestLastLine(t *testing.T) {
 		strings.Repeat("é", 300) + "  ":     strings.Repeat("é", 200),
 		"  a\x1b[1mb\x1b[0m\n\x1b[2Kwait\r": "wait",
 	} {
-		s := New(Rows, LineChars, func([]byte) {})
+		s := New(Rows, LineChars, func([]byte) {}, func() {})
 		s.Write([]byte(written))
 		if line := s.LastLine(); line != expected {
 			t.Errorf("%q: the last line is %q, not %q", written, line, expected)
@@ -162,7 +164,7 @@ func TestLastLine(t *testing.T) {
 }
 
 func TestClearKeepsWhatHasBegun(t *testing.T) {
-	s := New(Rows, LineChars, func(p []byte) { t.Errorf("settled: %q", p) })
+	s := New(Rows, LineChars, func(p []byte) { t.Errorf("settled: %q", p) }, func() {})
 	s.Write([]byte("one\ntwo\xe2\x82"))
 	s.Clear()
 	s.Write([]byte("\xac\x1b[3"))
@@ -176,7 +178,7 @@ func TestClearKeepsWhatHasBegun(t *testing.T) {
 var parts = []string{
 	"\r", "\n", "\b", "\a", "\r\n", "\x1b", "\x1b[", "\x1b[1", "\x1b[1;2", "m", "[", " ", "   ", "\x18", "\xff\xe2\x82", "\x9f\x98",
 	"\xf0\x9f\x98\x80", "é", "\x1b[A", "\x1b[2A", "\x1b[B", "\x1b[E", "\x1b[F", "\x1b[K", "\x1b[1K", "\x1b[2K", "\x1b[J",
-	"\x1b[1J", "\x1b[2J", "\x1b[H", "\x1b[3;5H", "\x1b[5C", "\x1b[999C", "\x1b[3D", "\x1b[10G", "\x1b[7d", "\x1b[2P",
+	"\x1b[1J", "\x1b[2J", "\x1b[3J", "\x1b[H", "\x1b[3;5H", "\x1b[5C", "\x1b[999C", "\x1b[3D", "\x1b[10G", "\x1b[7d", "\x1b[2P",
 	"\x1b[31;1m", "\x1b[0m", "\x1b\x1b[1m", "\x1b]0;title\a", "\x1b]8;;u\x1b\\", "\x1b]x", "\x1bP", "\x1b7", "\x1b8",
 	"\x1bM", "\x1bD", "\x1bc", "\x1b[s", "\x1b[u", "\x1b[?25l", "\x1b(B", "\u009b", "\u009d", "\xc2",
 }
@@ -236,7 +238,7 @@ func BenchmarkWrite(b *testing.B) {
 		chunk := bytes.Repeat([]byte(line), 65536/len(line))
 		for size, pieces := range map[string][][]byte{"chunks": {chunk}, "lines": split(chunk, func() int { return len(line) })} {
 			b.Run(name+" in "+size, func(b *testing.B) {
-				s := New(Rows, LineChars, func([]byte) {})
+				s := New(Rows, LineChars, func([]byte) {}, func() {})
 				b.SetBytes(int64(len(chunk)))
 				b.ReportAllocs()
 				for b.Loop() {

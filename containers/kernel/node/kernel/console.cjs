@@ -4,6 +4,8 @@
 const { whole } = require('./inspect.cjs');
 
 const PRINTING = ['debug', 'dirxml', 'error', 'group', 'groupCollapsed', 'info', 'log', 'trace', 'warn'];
+// What is on a terminal's screen, and what it can be scrolled back to.
+const CLEAR = '\x1b[H\x1b[2J\x1b[3J';
 
 /**
  * fillConsole makes the global console print to these streams, and values whole as far as limit() characters go. Node's
@@ -14,6 +16,7 @@ function fillConsole({ stdout, stderr }, limit) {
   const plain = new console.Console({ stdout, stderr, colorMode: false });
   const shown = (make) => whole(make, limit());
   const own = {
+    clear: () => stdout.write(CLEAR), // Node's own does nothing where there is no terminal
     dir: (value, options) => plain.log(shown((more) => inspect(value, { customInspect: false, ...more, ...options }))),
     table: (data, columns) => {
       if (!isDeep(data)) return plain.log(data);

@@ -117,3 +117,7 @@ test('what is due when a run ends is still its own', async () => {
   assert.deepEqual((await client.run(code)).stdout.head.split('\n').sort(), ['', 'immediate', 'micro', 'sync', 'tick']);
 });
 
+test('console.clear takes back what was printed', async () => {
+  const done = await client.run('for (let i = 0; i < 99; i++) { console.clear(); console.log("step", i); console.log("x\\n".repeat(i)) }; console.clear(); console.log("last")');
+  assert.equal(done.stdout.head, 'last\n');
+});

@@ -1,0 +1,137 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+)
+
+const (
+	maxAlt      = 1000
+	maxKey      = 200
+	recordBytes = 8 << 20
+)
+
+// record is what a server is sent of a run: its displays as they are now, and its end. Of a session that a later server
+// may take over, all of it is kept; else what is still to be sent.
+type record struct {
+	displays []shown
+	total    int    // displays, also those that are not reported
+	over     []byte // the message done
+	bytes    int
+	full     bool
+	redrawn  bool // a display was replaced or taken back: what comes next may be, too
+	cleared  bool // and the server has not heard of it
+}
+
+// shown is one display. frame is nil where it was sent and is not kept.
+type shown struct {
+	key   string
+	frame []byte
+	sent  bool
+}
+
+func (s *Supervisor) onDisplay(r *run, m *kernelproc.Report) {
+	if !isMime(m.Mime) {
+		r.record.total++
+		return
+	}
+	key := clean(m.Key, maxKey)
+	at := slices.IndexFunc(r.record.displays, func(d shown) bool { return key != "" && d.key == key })
+	if at < 0 && m.Again { // it takes the place of one that is not reported
+		return
+	}
+	if at < 0 {
+		r.record.total++
+		if len(r.record.displays) == s.settings.MaxDisplays {
+			return
+		}
+		at = len(r.record.displays)
+		r.record.displays = append(r.record.displays, shown{key: key})
+	} else {
+		r.record.redrawn = true
+	}
+	r.record.bytes -= len(r.record.displays[at].frame)
+	frame := s.displayFrame(r, m, key)
+	r.record.displays[at] = shown{key: key, frame: frame}
+	r.record.bytes += len(frame)
+	if !r.record.redrawn || r.record.bytes > recordBytes {
+		s.sendDisplays(r)
+	}
+}
+
+func (s *Supervisor) displayFrame(r *run, m *kernelproc.Report, key string) []byte {
+	d := protocol.Display{
+		Type: "display", ID: r.ID, Data: protocol.Data{}, Path: relativePath(m.Path),
+		SizeBytes: min(max(m.Size, 0), 1<<50), Alt: clean(m.Alt, maxAlt), Key: key,
+	}
+	if n := len(m.Blob); n > 0 && n <= s.settings.ImageBytes {
+		d.Data[m.Mime] = displayText(m.Mime, m.Blob)
+	}
+	if d.SizeBytes == 0 {
+		d.SizeBytes = int64(len(m.Blob))
+	}
+	frame, err := json.Marshal(d)
+	if err != nil || len(frame) > protocol.MaxToServer {
+		d.Data = protocol.Data{}
+		frame, _ = json.Marshal(d)
+	}
+	return frame
+}
+
+// onClear takes back what the run has shown.
+func (s *Supervisor) onClear(r *run) { r.record = record{redrawn: true, cleared: true} }
+
+// sendDisplays sends what has changed of what the run shows. A run that redraws may do that many times a second,
+// and waits for this until a second or the run is over.
+func (s *Supervisor) sendDisplays(r *run) {
+	if r.record.cleared {
+		s.server.send(protocol.Head{Type: "clear", ID: r.ID}, false)
+		r.record.cleared = false
+	}
+	for i := range r.record.displays {
+		d := &r.record.displays[i]
+		if d.sent {
+			continue
+		}
+		s.server.sendBody(d.frame, false)
+		d.sent = true
+		// Where there is no room, the newest are missing for a later server, and not some in between.
+		if r.record.full = r.record.full || r.record.bytes > recordBytes; r.record.full || s.settings.Token == "" {
+			r.record.bytes -= len(d.frame)
+			d.frame = nil
+		}
+	}
+}
+
+// replay sends a later server what the one before may not have heard of a run.
+func (s *Supervisor) replay(r *run) {
+	r.record.cleared = false // it has no displays of the run
+	for i := range r.record.displays {
+		if frame := r.record.displays[i].frame; frame != nil {
+			s.server.sendBody(frame, false)
+			r.record.displays[i].sent = true
+		}
+	}
+	if r.record.over != nil {
+		s.server.sendBody(r.record.over, false)
+	}
+}
+
+func isMime(mime string) bool {
+	kind, sub, found := strings.Cut(mime, "/")
+	return found && kind != "" && sub != "" && len(mime) <= 100 && strings.Trim(mime, "abcdefghijklmnopqrstuvwxyz0123456789.+-/") == ""
+}
+
+func displayText(mime string, data []byte) string {
+	if strings.HasPrefix(mime, "image/") && mime != "image/svg+xml" {
+		return base64.StdEncoding.EncodeToString(data)
+	}
+	return strings.ToValidUTF8(string(data), "\uFFFD")
+}
