@@ -3,7 +3,7 @@
 import sys
 
 from errors import format_error
-from mimes import PICTURES, STYLER, is_bare, styled_text
+from mimes import PICTURES, STYLER, Unshown, is_bare, styled_text
 from pictures import figure_png, figure_title, is_figure
 from plain_engine import remember_source
 from stand_ins import Exiter
@@ -15,6 +15,7 @@ class IPythonEngine:
     def __init__(self, kernel, plain):
         self.kernel = kernel
         self.error = None
+        self.unshown = None  # of the value that is being formatted
         self.shell = make_shell(self, kernel)
         self._take_over(plain)
 
@@ -66,6 +67,9 @@ class IPythonEngine:
 
     def on_traceback(self, error):
         """IPython would print this error. It fails the run instead, also one in a %magic."""
+        if self.unshown is not None and error is not None:
+            self.unshown.tell(error)
+            return
         if error is None:
             error = getattr(sys, "last_value", None)  # %tb
             if error is not None:
@@ -82,7 +86,7 @@ def make_shell(engine, kernel):
     from IPython.core.compilerop import CachingCompiler
     from IPython.core.displayhook import DisplayHook
     from IPython.core.displaypub import DisplayPublisher
-    from IPython.core.formatters import DisplayFormatter, PlainTextFormatter
+    from IPython.core.formatters import DisplayFormatter, MimeBundleFormatter, PlainTextFormatter
     from IPython.core.interactiveshell import InteractiveShell
     from IPython.core.profiledir import ProfileDir
     from IPython.lib.pretty import RepresentationPrinter
@@ -98,15 +102,28 @@ def make_shell(engine, kernel):
         """Asks for HTML and the like only where there is neither a picture nor a text of its own."""
 
         def format(self, obj, include=None, exclude=None):
-            if include or exclude:
-                return super().format(obj, include, exclude)
-            is_formula = type(obj).__module__.startswith("sympy.")  # whose picture says no more than its text
-            data, metadata = super().format(obj, include="text/plain" if is_formula else PICTURES)
-            if is_figure(obj):
-                metadata["alt"] = figure_title(obj)
-            if not data or len(data) > 1 or not is_bare(data.get("text/plain", "")):
-                return data, metadata
-            return super().format(obj)
+            outer, engine.unshown = engine.unshown, Unshown(obj)
+            try:
+                if include or exclude:
+                    return self._checked(obj, include, exclude)
+                is_formula = type(obj).__module__.startswith("sympy.")  # whose picture says no more than its text
+                data, metadata = self._checked(obj, "text/plain" if is_formula else PICTURES)
+                if is_figure(obj):
+                    metadata["alt"] = figure_title(obj)
+                if not data or len(data) > 1 or not is_bare(data.get("text/plain", "")):
+                    return data, metadata
+                return self._checked(obj)
+            finally:
+                engine.unshown = outer
+
+        def _checked(self, obj, include=None, exclude=None):
+            data, metadata = super().format(obj, include, exclude)
+            return engine.unshown.checked(data), metadata
+
+    class Bundles(MimeBundleFormatter):
+        def _check_return(self, r, obj):
+            data, metadata = (*super()._check_return(r, obj), None)[:2]  # of whatever length it is
+            return data, metadata if isinstance(metadata, dict) else {}
 
     class Text(PlainTextFormatter):
         """Ends where the rest would be cut off: a large value takes minutes to lay out."""
@@ -207,6 +224,7 @@ def make_shell(engine, kernel):
     shell.user_ns.update(ends)
     shell.user_ns_hidden.update(ends)
     shell.set_hook("show_in_pager", show_in_pager)
+    shell.display_formatter.mimebundle_formatter = Bundles(parent=shell.display_formatter)
     formatters = shell.display_formatter.formatters
     formatters["image/png"].for_type_by_name("matplotlib.figure", "Figure", figure_png)
     formatters["text/plain"] = Text(parent=shell.display_formatter)

@@ -1,7 +1,9 @@
 """What a value looks like: MIME bundles by Jupyter's rules, and text for a terminal."""
 
 import json
+import sys
 
+from errors import message_of, user_frames
 from pictures import figure_png, is_figure
 
 # What reads as text in a display goes to stdout, where a terminal would show it. The rest is
@@ -30,15 +32,15 @@ LAID_OUT_CHARS = 100_000  # laying out what is longer takes too long
 
 def as_bytes(mime, value):
     """The content of a MIME bundle's entry: images come as base64 or as bytes."""
-    if isinstance(value, bytes):
-        return value
-    if not isinstance(value, str):
-        value = str(value)
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value)
     if mime.startswith("image/") and mime != "image/svg+xml":
         import binascii
 
+        if not isinstance(value, str):
+            raise TypeError("%s has to be bytes or text in base64, not %s" % (mime, type(value).__name__))
         return binascii.a2b_base64(value)
-    return value.encode("utf-8", "replace")
+    return str(value).encode("utf-8", "replace")
 
 
 def text_of(bundle):
@@ -50,7 +52,10 @@ def text_of(bundle):
         if is_bare(plain) and isinstance(bundle.get(mime), str):
             return bundle[mime]
     if is_bare(plain) and "application/json" in bundle:
-        return json.dumps(bundle["application/json"], indent=2, ensure_ascii=False, default=repr)
+        try:
+            return json.dumps(bundle["application/json"], indent=2, ensure_ascii=False, default=repr)
+        except (TypeError, ValueError, RecursionError):  # it has itself in it, or a key that JSON has not
+            pass
     return plain
 
 
@@ -66,19 +71,17 @@ def mime_bundle(value):
     nor a text of its own: a table is better read as text.
     """
     bundle = {"text/plain": plain_text(value)}
-    kind = type(value)
-    if is_figure(value):
-        bundle["image/png"] = figure_png(value)
-        return bundle
     if isinstance(value, type):
         return bundle
-    found = call_repr(kind, "_repr_mimebundle_", value) or {}
+    unshown = Unshown(value)
+    if is_figure(value):
+        return unshown.checked({**bundle, "image/png": unshown.attempt(figure_png, value)})
+    found = unshown.attempt(call_repr, "_repr_mimebundle_", value)
+    found = unshown.checked(found) if isinstance(found, dict) else {}
     bundle.update((mime, content) for mime, content in found.items() if wanted(mime, bundle))
     for mime, name in REPR_METHODS.items():
         if mime not in found and wanted(mime, bundle):
-            content = call_repr(kind, name, value)
-            if content is not None:
-                bundle[mime] = content
+            bundle.update(unshown.checked({mime: unshown.attempt(call_repr, name, value)}))
     return bundle
 
 
@@ -86,11 +89,50 @@ def wanted(mime, bundle):
     return mime in PICTURES or is_bare(bundle["text/plain"])
 
 
-def call_repr(kind, name, value):
+def call_repr(name, value):
     """What a display method of a class returns, without the metadata that may come with it."""
-    method = getattr(kind, name, None)
+    method = getattr(type(value), name, None)
     content = method(value) if method is not None else None
-    return content[0] if isinstance(content, tuple) else content
+    return content[0] if isinstance(content, tuple) and content else content
+
+
+class Unshown:
+    """Says what of a value cannot be shown, and why: it is shown by the rest then, and the run goes on."""
+
+    def __init__(self, value):
+        self.kind = type(value).__name__
+        self.said = set()
+
+    def attempt(self, method, *args):
+        try:
+            return method(*args)
+        except NotImplementedError:
+            return None
+        except Exception as e:
+            self.tell(e)
+            return None
+
+    def checked(self, bundle):
+        """A MIME bundle without what is nothing of its type."""
+        kept = {}
+        for mime, content in bundle.items():
+            if content is None:
+                continue
+            if mime == "text/plain" and not isinstance(content, str):
+                content = self.attempt(str, content) or ""
+            if mime not in SHOWN_MIMES or self.attempt(as_bytes, mime, content):
+                kept[mime] = content
+        return kept
+
+    def tell(self, error):
+        frames = [(frame.f_code, line) for frame, line in user_frames(error)]
+        name = "%s() raised " % frames[0][0].co_name if frames else ""
+        places = [(code.co_filename, line) for code, line in frames if code.co_filename.startswith("<cell ")]
+        place = " (%s, line %d)" % places[-1] if places else ""
+        why = "%s%s: %s%s" % (name, type(error).__name__, message_of(error)[:500], place)
+        if why not in self.said:
+            self.said.add(why)
+            print("note: this %s is shown without what failed: %s" % (self.kind, why), file=sys.stderr)
 
 
 STYLER = ("pandas.io.formats.style", "Styler")

@@ -6,7 +6,7 @@ import struct
 import unittest
 import zlib
 
-from test_support import LONG_GRACE, SupervisorTest
+from test_support import LONG_GRACE, SupervisorTest, can_import
 
 
 def tiny_png(width=1, height=1):
@@ -104,10 +104,38 @@ class Displays(SupervisorTest):
         self.assertNotIn("path", answer.displays[0])
         self.assertIn("not saved", answer.err)
 
-    def test_a_picture_that_raises_fails_the_run_or_is_left_out(self):
-        answer = self.run_code("class Bad(Png):\n    def _repr_png_(self): raise ValueError('bad')\nBad(b'', 'n')")
-        self.assertEqual(answer.displays, [])
-        self.assertEqual(self.completed("1").result, "1")
+    def test_a_form_that_fails_is_left_out_with_a_note(self):
+        self.check_failing_forms()
+        if can_import("IPython"):
+            self.completed("get_ipython()")
+            self.check_failing_forms()
+
+    def check_failing_forms(self):
+        plain = "<__main__.Bad "
+        for method, noted, result, shown in (
+            ("_repr_png_(self): raise ValueError('bad')", "_repr_png_() raised ValueError: bad (<cell ", plain, []),
+            ("_repr_jpeg_(self): 1/0", "_repr_jpeg_() raised ZeroDivisionError: ", plain, []),
+            ("_repr_svg_(self): raise KeyError('k')", "KeyError: 'k'", plain, []),
+            ("_repr_html_(self): 1/0", "_repr_html_() raised ZeroDivisionError: ", plain, []),
+            ("_repr_markdown_(self): 1/0", "_repr_markdown_() raised ZeroDivisionError: ", plain, []),
+            ("_repr_json_(self): 1/0", "_repr_json_() raised ZeroDivisionError: ", plain, []),
+            ("_repr_mimebundle_(self, **_): raise ValueError('bad')", "_repr_mimebundle_() raised ValueError: bad", plain, []),
+            ("_repr_mimebundle_(self, **_): return {'image/png': 5, 'text/html': '<b>'}", "not int", plain, ["text/html"]),
+            ("_repr_mimebundle_(self, **_): return {'text/plain': 5}", "", "5", []),
+            ("_repr_mimebundle_(self, **_): return {'text/html': '<b>'}, None, 3", "", plain, ["text/html"]),
+            ("_repr_png_(self): raise NotImplementedError", "", plain, []),
+            ("_repr_png_(self): return None", "", plain, []),
+            ("_repr_png_(self): return b''", "", plain, []),
+            ("_repr_json_(self): a = {}; a['a'] = a; return a", "", plain, []),
+        ):
+            with self.subTest(method):
+                answer = self.completed("class Bad:\n    def %s\nBad()" % method)
+                self.assertTrue(answer.result.startswith(result), answer)
+                self.assertEqual([list(d["data"]) for d in answer.displays], [shown] if shown else [])
+                self.assertIn(noted, answer.err)
+                self.assertEqual(answer.err.count("note: this Bad is shown without what failed: "), 1 if noted else 0)
+        answer = self.completed("class Bad:\n    def _repr_png_(self): 1/0\nkept = 1\ndisplay(Bad())\nprint('next')")
+        self.assertRegex(answer.out, "^<__main__.Bad .*>\nnext\n$")
 
     def test_displays_of_a_forked_child_do_not_tear_the_link(self):
         code = (
