@@ -36,6 +36,9 @@ type Database interface {
 	Close()
 }
 
+// PoolSize is how many statements run at once on one connection; more wait for their turn.
+const PoolSize = 4
+
 // Limits bound what one statement may cost and call. They are parts of every Database.
 type Limits struct {
 	// Timeout ends a statement. Lock waits and pauses within it are bounded by it too.

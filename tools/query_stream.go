@@ -1,6 +1,8 @@
 package tools
 
 import (
+	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"io"
@@ -8,13 +10,25 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
 // queryBytes bounds the request of a query: its statement and its parameters.
 const queryBytes = 8 << 20
+
+// codeQuery is a query as code asks for it.
+type codeQuery struct {
+	Query      string
+	Params     []any
+	Connection string
+	MaxRows    int64 `json:"max_rows"`
+	Format     sql.Format
+	File       string
+}
 
 // queryEnd is what follows the rows of a query that code has made.
 type queryEnd struct {
@@ -36,11 +50,15 @@ type queryError struct {
 // params, connection, max_rows, format (csv or jsonl) and file, the name that the code gives the rows. The answer is
 // the rows in pieces, each with a 4-byte big-endian length before it, an empty one behind the last, and a queryEnd as JSON.
 func (d *Databases) Queries(log *netlog.Log) http.Handler {
+	turns := make(map[string]*fair.Places)
+	for _, source := range d.Connections.Sources() {
+		turns[source.Name] = fair.New(sql.PoolSize - 1) // one is left for the tools
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun, who := time.Now(), caller.Of(r.Context())
 		out := &pieces{to: w}
 		w.Header().Set("Content-Type", "application/octet-stream")
-		connection, end, err := d.serveQuery(r, out)
+		connection, end, err := d.serveQuery(r, out, turns)
 		if err != nil {
 			f := fault.From(err)
 			end.Error = &queryError{f.Code, f.Message, f.Hint}
@@ -57,19 +75,15 @@ func (d *Databases) Queries(log *netlog.Log) http.Handler {
 	})
 }
 
-func (d *Databases) serveQuery(r *http.Request, out io.Writer) (connection string, end queryEnd, err error) {
-	var asked struct {
-		Query      string
-		Params     []any
-		Connection string
-		MaxRows    int64 `json:"max_rows"`
-		Format     sql.Format
-		File       string
+func (d *Databases) serveQuery(r *http.Request, out io.Writer, turns map[string]*fair.Places) (connection string, end queryEnd, err error) {
+	release, err := caller.Of(r.Context()).Memory.Take(r.Context(), queryCost(r))
+	if err != nil {
+		return "", end, err
 	}
-	body := json.NewDecoder(http.MaxBytesReader(nil, r.Body, queryBytes))
-	body.UseNumber()
-	if r.Method != http.MethodPost || body.Decode(&asked) != nil {
-		return "", end, fault.New(fault.InvalidArgument, "Use the module sandbox.", "The request is no query.")
+	defer release()
+	asked, err := readQuery(r)
+	if err != nil {
+		return "", end, err
 	}
 	source, database, err := d.Connections.Get(asked.Connection)
 	if err != nil {
@@ -78,6 +92,11 @@ func (d *Databases) serveQuery(r *http.Request, out io.Writer) (connection strin
 	connection = source.Name
 	ctx, cancel := d.limited(r.Context())
 	defer cancel()
+	leave, err := takeTurn(ctx, turns[connection])
+	if err != nil {
+		return connection, end, err
+	}
+	defer leave()
 	rows, err := database.Query(ctx, sql.Query{Text: asked.Query, Params: asked.Params})
 	if err != nil {
 		return connection, end, d.inTime(r.Context(), err)
@@ -103,6 +122,42 @@ func (d *Databases) serveQuery(r *http.Request, out io.Writer) (connection strin
 		end.Notes = append(end.Notes, note)
 	}
 	return connection, end, nil
+}
+
+// queryCost is what a request takes in memory at the most: its text, the values that it has, and what is sent of them.
+func queryCost(r *http.Request) int64 {
+	length := r.ContentLength
+	if length < 0 || length > queryBytes {
+		length = queryBytes
+	}
+	return 4*length + 64*min(length/2, int64(jsonbound.Request.Values))
+}
+
+func readQuery(r *http.Request) (asked codeQuery, err error) {
+	var text bytes.Buffer
+	text.Grow(int(min(max(r.ContentLength, 0), queryBytes)) + bytes.MinRead)
+	if _, err := text.ReadFrom(http.MaxBytesReader(nil, r.Body, queryBytes)); err != nil || r.Method != http.MethodPost {
+		return asked, fault.New(fault.InvalidArgument, "Use the module sandbox.", "The request is no query, or has more than %d bytes.", queryBytes)
+	}
+	if err := jsonbound.Request.Check(text.Bytes()); err != nil {
+		return asked, fault.New(fault.InvalidArgument, "Pass fewer values in params, and make several queries.", "The parameters of the query have %v.", err)
+	}
+	body := json.NewDecoder(&text)
+	body.UseNumber()
+	if body.Decode(&asked) != nil {
+		return asked, fault.New(fault.InvalidArgument, "Use the module sandbox.", "The request is no query.")
+	}
+	return asked, nil
+}
+
+// takeTurn waits until the session may have one more statement on a connection.
+func takeTurn(ctx context.Context, turns *fair.Places) (leave func(), err error) {
+	leave, err = turns.Take(ctx, caller.Of(ctx).Session)
+	if err != nil {
+		return nil, fault.New(fault.SQLFailed, "Wait for a query that still runs, or make one after the other.",
+			"As many queries of code run on this connection as there may be: %d of one session, %d in all.", turns.Each(), sql.PoolSize-1).Because(err)
+	}
+	return leave, nil
 }
 
 // pieces writes a length before each of its parts.

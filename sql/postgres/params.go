@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 )
 
 // encodeParams writes the values in the wire's text form, which the server reads as the type that the
@@ -43,6 +44,9 @@ func count(n int, what string) string {
 func (m typeMap) encodeParam(value any, oid uint32) ([]byte, error) {
 	info := m[oid]
 	if text, ok := value.(string); ok && info.element != 0 && strings.HasPrefix(text, "[") {
+		if err := jsonbound.Request.Check([]byte(text)); err != nil {
+			return nil, fmt.Errorf("is a list of %w", err)
+		}
 		decoder := json.NewDecoder(strings.NewReader(text))
 		decoder.UseNumber()
 		var list []any

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	poolSize    = 4
+	poolSize    = sql.PoolSize
 	idleTime    = 5 * time.Minute
 	connectTime = 10 * time.Second
 	// enterTime is for a connection that was idle to show that it is still one: where the computer slept, or

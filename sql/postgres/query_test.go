@@ -222,6 +222,7 @@ func TestWhatCannotRunIsSaid(t *testing.T) {
 		{"a number that is not whole", "SELECT $1::bigint", []any{json.Number("9007199254740993.0000000000000001")}, fault.SQLFailed, []string{"22P02"}},
 		{"an object where a number is asked", "SELECT $1::int", []any{map[string]any{}}, fault.SQLRejected, []string{"params[0]", "$1", "object"}},
 		{"a list where a number is asked", "SELECT $1::int", []any{[]any{1.0}}, fault.SQLRejected, []string{"params[0]", "list", "integer"}},
+		{"a list of more values than are taken", "SELECT $1::int[]", []any{"[0" + strings.Repeat(",0", 200_000) + "]"}, fault.SQLRejected, []string{"params[0]", "too many JSON values"}},
 		{"NUL in a text", "SELECT $1::text", []any{"a\x00b"}, fault.SQLRejected, []string{"NUL"}},
 		{"a type that cannot be told", "SELECT pg_typeof($1)", []any{"x"}, fault.SQLFailed, []string{"42P18", "$1::int"}},
 		{"an error in the middle of the rows", "SELECT 1/(500-n) FROM generate_series(1, 1000) n", nil, fault.SQLFailed, []string{"22012", "division by zero"}},

@@ -19,8 +19,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
-// poolSize is how many statements run at once; more wait for their turn.
-const poolSize = 4
+const poolSize = sql.PoolSize
 
 // idleTime is how long an unused connection stays open.
 const idleTime = 5 * time.Minute

@@ -1,0 +1,85 @@
+// Package fair shares a number of places among sessions.
+package fair
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// Places are what the sessions of a server share. Make them with New; the methods may be called by any goroutine.
+type Places struct {
+	total, each int
+
+	mu      sync.Mutex
+	taken   int
+	held    map[string]int
+	waiting []*waiter // the first to come first
+}
+
+type waiter struct {
+	session string
+	turn    chan struct{} // closed when it has a place
+}
+
+// New makes so many places, of which one session has half at the most.
+func New(total int) *Places {
+	return &Places{total: total, each: (total + 1) / 2, held: make(map[string]int)}
+}
+
+// Each is how many places one session has at the most.
+func (p *Places) Each() int { return p.each }
+
+// Take waits for a place, which is given back by leave. A place that becomes free goes to the session that has the
+// fewest, and among those to the one that has waited for longest. The error is the context's cause.
+func (p *Places) Take(ctx context.Context, session string) (leave func(), err error) {
+	w := &waiter{session, make(chan struct{})}
+	p.mu.Lock()
+	p.waiting = append(p.waiting, w)
+	p.assign()
+	p.mu.Unlock()
+	leave = sync.OnceFunc(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.taken--
+		if p.held[session]--; p.held[session] == 0 {
+			delete(p.held, session)
+		}
+		p.assign()
+	})
+	select {
+	case <-w.turn:
+		return leave, nil
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	at := slices.Index(p.waiting, w)
+	if at >= 0 {
+		p.waiting = slices.Delete(p.waiting, at, at+1)
+	}
+	p.mu.Unlock()
+	if at < 0 { // its turn came at the same time
+		leave()
+	}
+	return nil, context.Cause(ctx)
+}
+
+// assign fills the places that are free.
+func (p *Places) assign() {
+	for p.taken < p.total {
+		next := -1
+		for i, w := range p.waiting {
+			if held := p.held[w.session]; held < p.each && (next < 0 || held < p.held[p.waiting[next].session]) {
+				next = i
+			}
+		}
+		if next < 0 {
+			return
+		}
+		w := p.waiting[next]
+		p.waiting = slices.Delete(p.waiting, next, next+1)
+		p.taken++
+		p.held[w.session]++
+		close(w.turn)
+	}
+}

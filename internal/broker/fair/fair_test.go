@@ -1,0 +1,98 @@
+package fair_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/fair"
+)
+
+// asking has requests that wait in goroutines, and what has become of them.
+type asking struct {
+	t      *testing.T
+	places *fair.Places
+	leave  map[string][]func()
+	came   []string
+}
+
+func (a *asking) ask(sessions ...string) {
+	for _, session := range sessions {
+		go func() {
+			if leave, err := a.places.Take(a.t.Context(), session); err == nil {
+				a.leave[session] = append(a.leave[session], leave)
+				a.came = append(a.came, session)
+			}
+		}()
+		synctest.Wait() // and so nothing of it is touched by two at once
+	}
+}
+
+func (a *asking) end(session string) {
+	leave := a.leave[session][0]
+	a.leave[session] = a.leave[session][1:]
+	leave()
+	leave() // a second time changes nothing
+	synctest.Wait()
+}
+
+func (a *asking) expect(came ...string) {
+	a.t.Helper()
+	if !slices.Equal(a.came, came) {
+		a.t.Errorf("%q have come, want %q", a.came, came)
+	}
+	a.came = nil
+}
+
+func TestOneSessionHasHalfOfThePlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &asking{t: t, places: fair.New(4), leave: map[string][]func(){}}
+		a.ask("a", "a", "a", "a")
+		a.expect("a", "a")
+		a.ask("b", "b", "b")
+		a.expect("b", "b")
+		a.ask("c")
+		a.expect()
+		a.end("a")
+		a.expect("c") // before those of a and b, who have waited for longer and have more
+		a.end("b")
+		a.expect("a")
+		a.end("c")
+		a.expect("b")
+	})
+}
+
+func TestOnePlaceIsTakenInTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &asking{t: t, places: fair.New(1), leave: map[string][]func(){}}
+		a.ask("a", "a", "b")
+		for _, session := range []string{"a", "a", "b"} {
+			a.expect(session)
+			a.end(session)
+		}
+	})
+}
+
+func TestWhoLeavesTheQueueTakesNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &asking{t: t, places: fair.New(1), leave: map[string][]func(){}}
+		a.ask("a")
+		gone := errors.New("gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		left := make(chan error, 1)
+		go func() {
+			_, err := a.places.Take(ctx, "b")
+			left <- err
+		}()
+		synctest.Wait()
+		cancel(gone)
+		if err := <-left; !errors.Is(err, gone) {
+			t.Errorf("got %v", err)
+		}
+		a.ask("c")
+		a.end("a")
+		a.expect("a", "c")
+	})
+}

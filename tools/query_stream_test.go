@@ -1,0 +1,130 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/memory"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/heap"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+)
+
+// sleeping is a database whose statements take until they are cancelled, where they are no other.
+type sleeping struct {
+	sql.Database
+	began chan string
+}
+
+func (d *sleeping) Query(ctx context.Context, q sql.Query) (sql.Rows, error) {
+	d.began <- q.Text
+	if q.Text == "sleep" {
+		<-ctx.Done()
+	}
+	return nil, errors.New("there are no rows")
+}
+
+func (d *sleeping) queries(log *netlog.Log) http.Handler {
+	connections := sql.NewConnections([]sql.Source{{Name: "main"}}, func(sql.Source) (sql.Database, error) { return d, nil })
+	return (&Databases{Connections: connections, Timeout: time.Minute}).Queries(log)
+}
+
+// ask makes a query of a session, and returns the end of the answer.
+func ask(ctx context.Context, h http.Handler, by caller.Caller, body string) (end queryEnd) {
+	recorder := httptest.NewRecorder()
+	h.ServeHTTP(recorder, httptest.NewRequestWithContext(caller.With(ctx, by), http.MethodPost, "/sql", strings.NewReader(body)))
+	answer := recorder.Body.Bytes()
+	for len(answer) >= 4 && binary.BigEndian.Uint32(answer) > 0 {
+		answer = answer[4+binary.BigEndian.Uint32(answer):]
+	}
+	_ = json.Unmarshal(bytes.TrimPrefix(answer, make([]byte, 4)), &end)
+	return end
+}
+
+func TestAQueryHasABoundOfValues(t *testing.T) {
+	body := `{"query":"none","params":[` + strings.Repeat("0,", queryBytes/2-100) + `0]}`
+	h := (&sleeping{}).queries(&netlog.Log{})
+	by := caller.Caller{Session: "s", Memory: memory.New()}
+	heap.Bound(t, func() {
+		var clients sync.WaitGroup
+		for range 24 {
+			clients.Go(func() {
+				end := ask(t.Context(), h, by, body)
+				if end.Error == nil || end.Error.Code != fault.InvalidArgument || !strings.Contains(end.Error.Message, "too many JSON values: 4194") {
+					t.Errorf("got %+v", end.Error)
+				}
+			})
+		}
+		clients.Wait()
+	})
+}
+
+// What is within the bounds waits until there is room for it.
+func TestQueriesOfASessionShareItsMemory(t *testing.T) {
+	body := `{"query":"sleep","params":["` + strings.Repeat("x", queryBytes-100) + `"]}`
+	d := &sleeping{began: make(chan string, 24)}
+	h := d.queries(&netlog.Log{})
+	by := caller.Caller{Session: "s", Memory: memory.New()}
+	ctx, cancel := context.WithCancel(t.Context())
+	heap.Bound(t, func() {
+		var clients sync.WaitGroup
+		for range 24 {
+			clients.Go(func() { ask(ctx, h, by, body) })
+		}
+		<-d.began
+		cancel()
+		clients.Wait()
+	})
+}
+
+func TestTheLogHasNoLongNameOfAConnection(t *testing.T) {
+	log := &netlog.Log{}
+	ask(t.Context(), (&sleeping{}).queries(log), caller.Caller{Session: "s"}, `{"query":"none","connection":"`+strings.Repeat("x", 100_000)+`"}`)
+	if newest, _ := log.Of("s"); len(newest) != 1 || newest[0].Allowed || len(newest[0].Host) > 210 {
+		t.Errorf("got %.1000v", newest)
+	}
+}
+
+func TestCodeOfOneSessionLeavesStatementsToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &sleeping{began: make(chan string, 20)}
+		h := d.queries(&netlog.Log{})
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 8 {
+			go ask(ctx, h, caller.Caller{Session: "busy"}, `{"query":"sleep"}`)
+		}
+		synctest.Wait()
+		if n := len(d.began); n >= sql.PoolSize-1 {
+			t.Errorf("one session has %d statements", n)
+		}
+		for len(d.began) > 0 {
+			<-d.began
+		}
+		if end := ask(t.Context(), h, caller.Caller{Session: "other"}, `{"query":"quick"}`); <-d.began != "quick" {
+			t.Errorf("got %+v", end)
+		}
+		go ask(ctx, h, caller.Caller{Session: "other"}, `{"query":"sleep"}`)
+		synctest.Wait()
+		<-d.began
+		impatient, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		end := ask(impatient, h, caller.Caller{Session: "third"}, `{"query":"quick"}`)
+		if end.Error == nil || !strings.HasPrefix(end.Error.Message, "As many queries of code run on this connection as there may be: 2 of one session, 3 in all.") {
+			t.Errorf("got %+v", end.Error)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
