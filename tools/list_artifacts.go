@@ -54,7 +54,7 @@ func (d *Deps) listArtifacts() tool {
 		definition: mcp.NewTool("list_artifacts",
 			mcp.WithToolTitle("List files"),
 			mcp.WithDescription(fmt.Sprintf("List the files of a code sandbox's session below %s, newest first, with size, type and time; at most %d. "+
-				"Left out are hidden files, and %s/ unless the glob begins with it.", sandbox.WorkDir, listedArtifacts, content.InputDir)),
+				"Left out are hidden files, and %s/ unless the glob begins with it or nothing else matches.", sandbox.WorkDir, listedArtifacts, content.InputDir)),
 			mcp.WithString("glob", mcp.Description("Pattern such as *.csv (in any folder), output/*.png, models/** or *.{png,svg}.")),
 			sessionParam(), hints(true),
 		),
@@ -67,30 +67,54 @@ func (d *Deps) listArtifacts() tool {
 			if err != nil {
 				return nil, err
 			}
-			found := &newest{most: listedArtifacts}
-			end, err := d.Manager.WalkFiles(ctx, session, false, func(e sandbox.Entry) error {
-				if e.Kind == 'f' && wanted.matches(e.Path) {
-					found.add(e.File)
-				}
-				return nil
-			})
+			list := newListing(wanted)
+			end, err := d.Manager.WalkFiles(ctx, session, false, list.visit)
 			if session == "" && err != nil && fault.From(err).Code == fault.SessionNotFound {
 				end, err = sandbox.WalkEnd{Complete: true}, nil // it begins with the first run, and is empty until then
 			}
 			if err != nil {
 				return nil, err
 			}
+			found := list.found()
 			files := found.sorted()
 			return d.renderer().Fit(ctx, len(files), func(most int) *render.Answer { return d.renderList(session, found, files[:most], end) }), nil
 		},
 	}
 }
 
+// listing keeps the files that a walk meets and a glob matches, those of input/ apart.
+type listing struct {
+	glob
+	own, uploads *newest
+}
+
+func newListing(g glob) *listing {
+	return &listing{g, &newest{most: listedArtifacts}, &newest{most: listedArtifacts}}
+}
+
+func (l *listing) visit(e sandbox.Entry) error {
+	switch {
+	case e.Kind != 'f' || !l.matches(e.Path):
+	case strings.HasPrefix(e.Path, content.InputDir+"/"):
+		l.uploads.add(e.File)
+	default:
+		l.own.add(e.File)
+	}
+	return nil
+}
+
+// found returns the files to list.
+func (l *listing) found() *newest {
+	if l.own.total > 0 {
+		return l.own
+	}
+	return l.uploads
+}
+
 // glob chooses files by their paths below WorkDir.
 type glob struct {
-	pattern  string
-	byName   bool // a pattern without a slash is for names in any folder
-	hasInput bool
+	pattern string
+	byName  bool // a pattern without a slash is for names in any folder
 }
 
 func newGlob(pattern string) (glob, error) {
@@ -106,14 +130,10 @@ func newGlob(pattern string) (glob, error) {
 		return glob{}, fault.New(fault.InvalidArgument, "Use a pattern relative to "+sandbox.WorkDir+", such as *.csv, output/*.png or models/**.",
 			"The glob %q is no pattern that can be used.", text.Shorten(pattern, 80))
 	}
-	first, _, isPath := strings.Cut(short, "/")
-	return glob{pattern: short, byName: !isPath && short != "**", hasInput: first == content.InputDir && isPath}, nil
+	return glob{pattern: short, byName: !strings.Contains(short, "/") && short != "**"}, nil
 }
 
 func (g glob) matches(file string) bool {
-	if !g.hasInput && strings.HasPrefix(file, content.InputDir+"/") {
-		return false
-	}
 	if g.pattern == "" {
 		return true
 	}

@@ -30,6 +30,8 @@ func TestGlobsChooseFiles(t *testing.T) {
 		"/mnt/data/":             "a.csv output/b.csv output/deep/c.csv output/plot.png output/logo.svg input.txt",
 		"input/**":               "input/in.csv input/more/in.txt",
 		"input/*.csv":            "input/in.csv",
+		"in.*":                   "input/in.csv input/more/in.txt", // nothing else matches
+		"{input,output}/*.csv":   "output/b.csv",
 		"nothing":                "",
 	} {
 		g, err := newGlob(pattern)
@@ -37,11 +39,13 @@ func TestGlobsChooseFiles(t *testing.T) {
 			t.Errorf("%q: %v", pattern, err)
 			continue
 		}
+		list := newListing(g)
+		for i, file := range files {
+			_ = list.visit(sandbox.Entry{Kind: 'f', File: sandbox.File{Path: file, Modified: time.Unix(int64(-i), 0)}})
+		}
 		var got []string
-		for _, file := range files {
-			if g.matches(file) {
-				got = append(got, file)
-			}
+		for _, file := range list.found().sorted() {
+			got = append(got, file.Path)
 		}
 		if strings.Join(got, " ") != want {
 			t.Errorf("%q: got %q, want %q", pattern, got, want)

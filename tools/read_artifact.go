@@ -97,14 +97,32 @@ func (d *Deps) handleRead(ctx context.Context, p *params) (*render.Answer, error
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	var err error
-	if r.path, err = sandbox.CleanPath(r.path); err != nil {
-		return nil, err
+	clean, err := sandbox.CleanPath(r.path)
+	var a *render.Answer
+	if err == nil {
+		r.path = clean
+		a, err = d.readOrSave(ctx, r)
 	}
+	return a, d.namingNearest(ctx, r.session, r.path, err)
+}
+
+func (d *Deps) readOrSave(ctx context.Context, r reading) (*render.Answer, error) {
 	if r.saveTo != "" {
 		return d.save(ctx, r)
 	}
 	return d.read(ctx, r)
+}
+
+// namingNearest adds to a path that leads nowhere the file of the session that it most likely means.
+func (d *Deps) namingNearest(ctx context.Context, session, path string, err error) error {
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != fault.NotFound && f.Code != fault.InvalidPath {
+		return err
+	}
+	if near := d.Manager.Nearest(ctx, session, path); near != "" && near != path {
+		f.Hint = fmt.Sprintf("The session has this file as %q.", near)
+	}
+	return err
 }
 
 // part reports whether only a part of the file is wanted.

@@ -60,7 +60,7 @@ func (d *Deps) readArtifactResource(ctx context.Context, uri string) (mcp.Resour
 	r := reading{session: session, path: path}
 	head, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: content.SniffBytes}, content.SniffBytes)
 	if err != nil {
-		return nil, err
+		return nil, d.namingNearest(ctx, session, path, err)
 	}
 	kind := content.Detect(head.data, head.file.Path)
 	most := max(maxResource, d.ArtifactBytes)

@@ -55,9 +55,9 @@ var setting = regexp.MustCompile(`--[a-z]+(-[a-z]+)*`)
 var refused = regexp.MustCompile(`\b(?:(?:host|address|package)_denied|host_unreachable)\b`)
 
 // For returns the hint for what a run came to, in at most MaxLength characters of one line; empty where there is nothing
-// to say, or the run's texts say it. find returns the path of a file of this name in the session, or nothing; it is only
-// called for a module that is missing.
-func (c Capabilities) For(res *sandbox.Result, find func(name string) string) string {
+// to say, or the run's texts say it. find returns the path of the session's file that a path which leads nowhere most likely
+// means, or nothing; it is called for a file or module that is missing.
+func (c Capabilities) For(res *sandbox.Result, find func(path string) string) string {
 	if res.Status != sandbox.Completed && res.Status != sandbox.Failed {
 		return ""
 	}
@@ -101,7 +101,7 @@ func (c Capabilities) For(res *sandbox.Result, find func(name string) string) st
 type stumble struct {
 	Capabilities
 	language sandbox.Language
-	find     func(name string) string
+	find     func(path string) string
 	// quotes says that the words come from the error of the code itself. What was only printed may be anybody's, so no name
 	// is taken from it.
 	quotes bool

@@ -20,6 +20,8 @@ type rule struct {
 
 // rules are tried in this order; the first that matches is the one.
 var rules = []rule{
+	// Files that are there, and elsewhere.
+	{re(`(?m)^.*(?:[Nn]o such file or directory|ENOENT|Cannot find module|Input file is missing|errno = 2\b).*$`), false, stumble.elsewhere},
 	// Modules and packages.
 	{re(`No module named '([\w.]{1,60})'`), false, stumble.pythonModule},
 	{re(`Missing optional dependency '([\w.-]{1,60})'|ModuleNotFoundError: ([\w.-]{1,60}) is required`), false, func(s stumble, found []string) string {
@@ -166,7 +168,7 @@ func (s stumble) pythonModule(found []string) string {
 		return module + foreign[module]
 	}
 	if s.find != nil {
-		if file := s.find(module); plainPath.MatchString(file) {
+		if file := s.find(module + ".py"); plainPath.MatchString(file) && path.Base(file) == module+".py" {
 			return fmt.Sprintf("%s is in the session, and its folder not on the import path: `import sys; sys.path.append('%s/%s')`.",
 				path.Base(file), sandbox.WorkDir, strings.TrimSuffix(path.Dir("/" + file)[1:], "/"))
 		}
@@ -295,6 +297,33 @@ func (s stumble) readOnly(found []string) string {
 		return ""
 	}
 	return cmp.Or(place, "That place") + " cannot be written here: write below " + sandbox.WorkDir + " (its output/ is for files to show), or below /tmp for what need not stay."
+}
+
+// named are the paths in a line about a file that is missing, however a program writes them.
+var named = regexp.MustCompile(`'([^'\n]+)'|"([^"\n]+)"|([^\s:,'"]+\.\w+)`)
+
+// sessionFile is a path that a hint can quote: its last part was asked for, and so is in the answer already.
+var sessionFile = regexp.MustCompile(`^(?:[\pL\pM\pN._-]+/)*[\pL\pM\pN ._()+,@&-]{1,100}$`)
+
+// elsewhere is for a path that leads nowhere while the session has a file of its name.
+func (s stumble) elsewhere(found []string) string {
+	if s.find == nil || strings.Contains(found[0], "bad interpreter") {
+		return ""
+	}
+	const most = 3 // each is sought
+	for _, name := range named.FindAllStringSubmatch(found[0], most) {
+		asked := cmp.Or(name[1:]...)
+		file := s.find(asked)
+		if file == "" || !sessionFile.MatchString(file) || asked == sandbox.WorkDir+"/"+file {
+			continue
+		}
+		hint := "This file of the session is " + sandbox.WorkDir + "/" + file
+		if strings.HasPrefix(file, "input/") {
+			hint += " (uploads are in input/)"
+		}
+		return hint + "."
+	}
+	return ""
 }
 
 func (s stumble) files() string {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -270,9 +269,6 @@ func (r *Renderer) fullHint(res *sandbox.Result) string {
 	return ""
 }
 
-// findTimeout bounds the search for a file of the session that a hint could name.
-const findTimeout = time.Second
-
 // hint is what the answer to a run that stumbled ends with. One that begins with a hint has enough.
 func (r *Renderer) hint(ctx context.Context, res *sandbox.Result) string {
 	if r.quotaFault(res) != nil || r.fullHint(res) != "" {
@@ -280,18 +276,7 @@ func (r *Renderer) hint(ctx context.Context, res *sandbox.Result) string {
 	}
 	can, limits := r.Can, r.Manager.Config().Limits
 	can.MemoryLimit, can.TmpLimit = humanize.IBytes(uint64(limits.MemoryBytes)), humanize.IBytes(uint64(limits.TmpBytes))
-	return can.For(res, func(module string) (found string) {
-		ctx, cancel := context.WithTimeout(ctx, findTimeout)
-		defer cancel()
-		_, _ = r.Manager.WalkFiles(ctx, res.SessionID, false, func(e sandbox.Entry) error { // without it the hint is another
-			if strings.HasSuffix("/"+e.Path, "/"+module+".py") {
-				found = e.Path
-				return io.EOF
-			}
-			return nil
-		})
-		return found
-	})
+	return can.For(res, func(path string) string { return r.Manager.Nearest(ctx, res.SessionID, path) })
 }
 
 // errorHead is what a failed run begins with: the error's name and the first line that its message says something in.
