@@ -21,7 +21,7 @@ type Document struct {
 }
 
 // ReadDocument returns what is written in a file of an existing session, of at most so many bytes: an office
-// document, a PDF or an archive, of this MIME type. A program in the session's Python container reads it,
+// document, a PDF, a notebook or an archive, of this MIME type. A program in the session's Python container reads it,
 // because the file is hostile. The error is a fault.
 func (m *Manager) ReadDocument(ctx context.Context, sessionID string, f File, mime string, most int) (Document, error) {
 	s, err := m.existing(sessionID)

@@ -64,11 +64,11 @@ type ReadOptions struct {
 
 // ReadEnd describes what was read.
 type ReadEnd struct {
-	Bytes     int64
-	FirstLine int64 // of lines: the number of the first one, counted from 1
-	Lines     int64 // of lines: how many
-	Complete  bool  // the end of the file was reached
-	Changed   bool  // the file was changed meanwhile
+	Bytes    int64
+	Lines    int64 // of lines: how many
+	Start    int64 // of lines: the byte that the first begins at
+	Complete bool  // the end of the file was reached
+	Changed  bool  // the file was changed meanwhile
 }
 
 // OpenFile opens a file of an existing session for reading. The reader must be closed. Faults:

@@ -346,7 +346,7 @@ func (r *FileReader) Read(b []byte) (n int, err error) {
 	if ended && err == nil {
 		var a filewire.Answer
 		if a, err = s.answer(); err == nil {
-			r.end = ReadEnd{Bytes: max(a.Bytes, 0), Lines: max(a.Lines, 0), Complete: a.Complete, Changed: a.Changed}
+			r.end = ReadEnd{Bytes: max(a.Bytes, 0), Lines: max(a.Lines, 0), Start: max(a.Start, 0), Complete: a.Complete, Changed: a.Changed}
 			r.err = io.EOF
 			return n, r.err
 		}

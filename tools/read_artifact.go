@@ -60,7 +60,7 @@ func (d *Deps) readArtifact() tool {
 		mcp.WithString("path", mcp.Required(), mcp.Description("Such as output/report.csv, below "+sandbox.WorkDir+".")),
 		mcp.WithNumber("offset", mcp.Description("Units to pass over.")),
 		mcp.WithNumber("limit", mcp.Description("Units to return.")),
-		mcp.WithString("as", mcp.Enum("auto", "text"), mcp.Description("text: an office document or PDF as text, an archive as a list.")),
+		mcp.WithString("as", mcp.Enum("auto", "text"), mcp.Description("text: an office document, PDF or notebook as text, an archive as a list.")),
 		mcp.WithString("unit", mcp.Enum("lines", "bytes"), mcp.Description("Of offset and limit; by default lines for text, else bytes.")),
 	}
 	if d.HostDirs.Any() {
@@ -182,7 +182,7 @@ func (d *Deps) read(ctx context.Context, r reading) (*render.Answer, error) {
 		Download: d.Links.Download(head.session, head.file.Path),
 	}
 	switch {
-	case r.asText && !kind.IsText && !content.IsWide(head.data):
+	case r.asText && (kind.MIME == content.Notebook || !kind.IsText && !content.IsWide(head.data)):
 		return d.readDocument(ctx, r, fields)
 	case kind.Image != "" && !r.part():
 		a, err := d.readImage(ctx, r, fields, kind.Image)
@@ -191,7 +191,7 @@ func (d *Deps) read(ctx context.Context, r reading) (*render.Answer, error) {
 		}
 	case strings.HasPrefix(kind.MIME, "audio/") && !r.part():
 		return d.readAudio(ctx, r, fields)
-	case content.IsWide(head.data) && r.unit != "bytes":
+	case content.IsWide(head.data):
 		return d.readWide(ctx, r, fields)
 	case kind.IsText && r.unit != "bytes":
 		return d.readLines(ctx, r, fields)

@@ -19,9 +19,9 @@ func readText(d *Deps, text string, r reading, most int64) (string, readFields) 
 	fields := readFields{Path: file.Path, SizeBytes: file.SizeBytes, MIMEType: "text/plain"}
 	var a *render.Answer
 	if r.unit == "bytes" {
-		from := min(r.from(), int64(len(text)))
-		to := min(from+r.amount(most, most), int64(len(text)))
-		a = d.renderBytes(r, fields, piece{file: file, data: []byte(text[from:to]), end: sandbox.ReadEnd{Bytes: to - from, Complete: to == int64(len(text))}})
+		whole := piece{file: file, data: []byte(text), end: sandbox.ReadEnd{Complete: true}}
+		r, part := r.letters(whole, r.from(), r.amount(most, most))
+		a = d.renderBytes(r, fields, part)
 	} else {
 		limit := int64(-1)
 		if r.limit != nil {
@@ -50,11 +50,13 @@ func TestTextIsReadInParts(t *testing.T) {
 		"the last lines":    {long, reading{offset: number(2)}, 100, "[output/a.txt, 19 B, text/plain, lines 3 to 4]\nthree\nfour\n", 0},
 		"behind the end":    {long, reading{offset: number(9)}, 100, "[output/a.txt, 19 B, text/plain, no lines behind 9]", 0},
 		"as many as fit":    {long, reading{}, 10, "[output/a.txt, 19 B, text/plain, lines 1 to 2; go on with offset 2]\none\ntwo\n", 2},
-		"one that is large": {long, reading{offset: number(2)}, 3, "[output/a.txt, 19 B, text/plain, lines 3 to 3; go on with offset 3; this line is longer and is cut here, unit bytes reads it on]\nthr", 3},
+		"one that is large": {long, reading{offset: number(2)}, 3, "[output/a.txt, 19 B, text/plain, lines 3 to 3; go on with offset 3; this line is longer and is cut here, unit: bytes with offset 11 reads it on]\nthr", 3},
 		"bytes":             {long, reading{unit: "bytes", offset: number(4), limit: number(3)}, 100, "[output/a.txt, 19 B, text/plain, bytes 4 to 7; go on with offset 7]\ntwo", 7},
 		"all bytes":         {long, reading{unit: "bytes"}, 100, "[output/a.txt, 19 B, text/plain]\n" + long, 0},
 		"whole characters":  {"aéb", reading{unit: "bytes", limit: number(2)}, 100, "[output/a.txt, 4 B, text/plain, bytes 0 to 1; go on with offset 1]\na", 1},
-		"a part of one":     {"€", reading{unit: "bytes", limit: number(1)}, 100, "[output/a.txt, 3 B, text/plain, bytes 0 to 1; go on with offset 1; not UTF-8, what cannot be read is \ufffd]\n\ufffd", 1},
+		"one at least":      {"€x", reading{unit: "bytes", limit: number(1)}, 100, "[output/a.txt, 4 B, text/plain, bytes 0 to 3; go on with offset 3]\n€", 3},
+		"from within one":   {"a日本語", reading{unit: "bytes", offset: number(6), limit: number(4)}, 100, "[output/a.txt, 10 B, text/plain, bytes 4 to 10]\n本語", 0},
+		"bytes behind it":   {long, reading{unit: "bytes", offset: number(40)}, 100, "[output/a.txt, 19 B, text/plain, bytes 40 to 40]", 0},
 		"a byte order mark": {"\xef\xbb\xbfone\n", reading{}, 100, "[output/a.txt, 7 B, text/plain]\none\n", 0},
 		"Latin-1":           {"caf\xe9\n", reading{}, 100, "[output/a.txt, 5 B, text/plain; not UTF-8, what cannot be read is \ufffd]\ncaf\ufffd\n", 0},
 	} {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 	"golang.org/x/text/encoding/unicode"
@@ -45,7 +46,10 @@ func (d *Deps) renderPart(r reading, fields readFields, part piece) *render.Answ
 	fields.took(r, part, part.end.Lines)
 	note := lineNote(fields)
 	if cut {
-		note += "; this line is longer and is cut here, unit bytes reads it on"
+		note += fmt.Sprintf("; this line is longer and is cut here, unit: bytes with offset %d reads it on", part.end.Start+int64(len(part.data)))
+	}
+	if fields.MIMEType == content.Notebook {
+		note += "; as: text returns its cells"
 	}
 	text, broken := content.Plain(part.data, r.from() == 0)
 	return d.textAnswer(fields, note+broken, d.Secrets.MaskPart(text))
@@ -82,14 +86,25 @@ func lineNote(fields readFields) string {
 	return note
 }
 
-// readBytes returns text by its bytes, and whole characters of it.
+// readBytes returns text by its bytes, and whole letters of it: what is around shows where they begin and end.
 func (d *Deps) readBytes(ctx context.Context, r reading, fields readFields) (*render.Answer, error) {
-	most := r.amount(d.textLimit(), d.textLimit())
-	part, err := d.fetch(ctx, r, sandbox.ReadOptions{Offset: r.from(), Limit: most}, most)
+	const around = utf8.UTFMax - 1
+	most, before := r.amount(d.textLimit(), d.textLimit()), min(r.from(), around)
+	part, err := d.fetch(ctx, r, sandbox.ReadOptions{Offset: r.from() - before, Limit: before + most + around}, before+most+around)
 	if err != nil {
 		return nil, err
 	}
+	r, part = r.letters(part, before, most)
 	return d.renderBytesFitted(ctx, r, fields, part), nil
+}
+
+// letters returns the letters that most bytes behind the first of a text are, and the reading as if it had asked for them.
+func (r reading) letters(of piece, before, most int64) (reading, piece) {
+	at := int(min(before, int64(len(of.data))))
+	start, end := content.Letters(of.data, at, int(most))
+	offset, part := r.from()-int64(at-start), of.upTo(end)
+	r.offset, part.data = &offset, part.data[start:]
+	return r, part
 }
 
 func (d *Deps) renderBytesFitted(ctx context.Context, r reading, fields readFields, part piece) *render.Answer {
@@ -162,8 +177,9 @@ func (d *Deps) renderDecoded(ctx context.Context, r reading, fields readFields, 
 	}
 	var a *render.Answer
 	if r.unit == "bytes" {
-		part := piece{file: of.file, data: text[min(r.from(), int64(len(text))):], end: sandbox.ReadEnd{Complete: true}}
-		a = d.renderBytesFitted(ctx, r, fields, part.upTo(int(min(r.amount(d.textLimit(), d.textLimit()), int64(len(part.data))))))
+		whole := piece{file: of.file, data: text, end: sandbox.ReadEnd{Complete: true}}
+		r, part := r.letters(whole, r.from(), r.amount(d.textLimit(), d.textLimit()))
+		a = d.renderBytesFitted(ctx, r, fields, part)
 	} else {
 		a = d.renderLines(ctx, r, fields, cutLines(of, text, r.from(), lines, d.textLimit()))
 	}
@@ -176,10 +192,12 @@ func (d *Deps) renderDecoded(ctx context.Context, r reading, fields readFields, 
 // cutLines does to a text in memory what the supervisor does to a file: it passes over so many
 // lines and returns so many, or all for -1, of at most so many bytes.
 func cutLines(of piece, text []byte, offset, limit, most int64) piece {
-	for ; offset > 0 && len(text) > 0; offset-- {
-		text = text[content.LineEnd(text):]
-	}
 	part := piece{file: of.file, end: of.end}
+	for ; offset > 0 && len(text) > 0; offset-- {
+		passed := content.LineEnd(text)
+		text = text[passed:]
+		part.end.Start += int64(passed)
+	}
 	taken, lines := 0, int64(0)
 	for taken < len(text) && lines != limit {
 		end := taken + content.LineEnd(text[taken:])

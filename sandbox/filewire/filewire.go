@@ -66,6 +66,7 @@ type Answer struct {
 	Bytes      int64   `json:"bytes,omitempty"`
 	Files      int64   `json:"files,omitempty"`
 	Lines      int64   `json:"lines,omitempty"`
+	Start      int64   `json:"start,omitempty"` // of lines: the byte that the first begins at
 	Complete   bool    `json:"complete,omitempty"`
 	Changed    bool    `json:"changed,omitempty"`
 }

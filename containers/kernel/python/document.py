@@ -1,4 +1,4 @@
-"""The document program: gives what is written in an office document, a PDF or an archive as text.
+"""The document program: gives what is written in an office document, a PDF, a notebook or an archive as text.
 
 It is started as ``python3 -I document.py`` in the session's container, reads one line of JSON from stdin,
 ``{work_dir, path, type, limit_bytes}``, and answers with one: ``{text, complete}``, or ``{error, detail}``. The files
@@ -171,6 +171,43 @@ def pdf(path):
         yield f"--- page {number} ---\n" + page.extract_text().strip("\n") + "\n"
 
 
+def notebook(path):
+    """The cells of a Jupyter notebook with what each came to. Of a picture it has the type and the size."""
+    import re
+
+    def text(parts):
+        joined = parts if isinstance(parts, str) else "".join(parts)
+        joined = re.sub(r"\x1b\[[\d;]*m", "", joined)
+        return re.sub(r"data:([\w/.+-]+);base64,([\w+/=]+)", lambda found: held(found[1], found[2]), joined)
+
+    def held(mime, base64):
+        return f"[{mime}, {len(base64) * 3 // 4} bytes]"
+
+    def shown(data):
+        for mime in ("text/markdown", "text/plain", "text/latex", "text/html"):
+            if mime in data:
+                yield text(data[mime])
+                break
+        for mime, parts in data.items():
+            if not mime.startswith("text/"):
+                yield held(mime, text(parts)) if isinstance(parts, (str, list)) else f"[{mime}]"
+
+    def told(output):
+        if output["output_type"] == "error":
+            return [text("\n".join(output["traceback"]))]
+        return [text(output["text"])] if "text" in output else shown(output.get("data", {}))
+
+    with open(path, encoding="utf-8") as file:
+        book = json.load(file)
+    for number, cell in enumerate(book["cells"], 1):
+        count = f" [{cell['execution_count']}]" if cell.get("execution_count") else ""
+        yield f"--- cell {number}, {cell['cell_type']}{count} ---\n" + text(cell["source"]).rstrip("\n") + "\n"
+        for output in cell.get("outputs", ()):
+            yield f"--- output of cell {number} ---\n"
+            for piece in told(output):
+                yield piece.rstrip("\n") + "\n"
+
+
 def entry(size, moment, name):
     name = name if name.isprintable() else repr(name)
     return f"{size:>12} {moment[0]:04}-{moment[1]:02}-{moment[2]:02} {moment[3]:02}:{moment[4]:02} {name}\n"
@@ -272,6 +309,7 @@ READERS = {
     OPEN + "text": open_document,
     OPEN + "presentation": open_document,
     "application/pdf": pdf,
+    "application/x-ipynb+json": notebook,
     "application/zip": zip_list,
     "application/epub+zip": zip_list,
     "application/java-archive": zip_list,

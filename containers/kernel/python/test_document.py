@@ -1,5 +1,6 @@
 """Tests of document.py with the standard library alone: python3 -m unittest. The image's e2e tests read the rest."""
 
+import base64
 import gzip
 import io
 import json
@@ -14,6 +15,7 @@ import zipfile
 PROGRAM = pathlib.Path(__file__).with_name("document.py").read_text()
 OFFICE = "application/vnd.openxmlformats-officedocument."
 WORD = OFFICE + "wordprocessingml.document"
+NOTEBOOK = "application/x-ipynb+json"
 OPEN_TEXT = "application/vnd.oasis.opendocument.text"
 
 
@@ -62,6 +64,31 @@ class ReadsDocuments(unittest.TestCase):
                 answer = self.read(content, mime)
                 self.assertEqual(answer.get("text", answer), want)
 
+    def test_a_notebook_is_its_cells(self):
+        picture = base64.b64encode(bytes(3000)).decode()
+        outputs = [
+            {"output_type": "stream", "name": "stdout", "text": ["one\n", "two\n"]},
+            {"output_type": "display_data", "data": {"image/png": picture + "\n", "text/plain": ["<Figure>"]}},
+            {"output_type": "execute_result", "data": {"text/html": "<b>x</b>", "text/plain": "x", "a/b+json": {"c": 1}}},
+            {"output_type": "error", "ename": "E", "evalue": "e", "traceback": ["\x1b[0;31mE\x1b[0m: e"]},
+        ]
+        cells = [
+            {"cell_type": "markdown", "source": ["# Title\n", f"![](data:image/png;base64,{picture})"]},
+            {"cell_type": "code", "source": "x", "execution_count": 4, "outputs": outputs},
+            {"cell_type": "code", "source": [], "execution_count": None, "outputs": []},
+        ]
+        answer = self.read(json.dumps({"cells": cells, "nbformat": 4}).encode(), NOTEBOOK)
+        want = (
+            "--- cell 1, markdown ---\n# Title\n![]([image/png, 3000 bytes])\n"
+            "--- cell 2, code [4] ---\nx\n"
+            "--- output of cell 2 ---\none\ntwo\n"
+            "--- output of cell 2 ---\n<Figure>\n[image/png, 3000 bytes]\n"
+            "--- output of cell 2 ---\nx\n[a/b+json]\n"
+            "--- output of cell 2 ---\nE: e\n"
+            "--- cell 3, code ---\n\n"
+        )
+        self.assertEqual(answer.get("text", answer), want)
+
     def test_a_list_shows_names_that_are_no_names(self):
         made = io.BytesIO()
         with tarfile.open(fileobj=made, mode="w") as archive:
@@ -75,6 +102,7 @@ class ReadsDocuments(unittest.TestCase):
         for name, content, mime, want in (
             ("no document", b"text", WORD, "broken"),
             ("another archive", zipped(other="<x/>"), WORD, "broken"),
+            ("no notebook", b'{"a": 1}', NOTEBOOK, "broken"),
             ("no XML", zipped(word__document="<x>"), WORD, "broken"),
             ("nested without end", word("<w:x>" * 50_000 + "</w:x>" * 50_000), WORD, "broken"),
             ("a bomb", zipped(word__document=bytes(201 << 20)), WORD, "too_large"),

@@ -104,6 +104,7 @@ func (s *source) sendLines(offset, limit, most int64) error {
 	if err := s.passLines(offset, limit); err != nil {
 		return err
 	}
+	s.told.Start = s.at
 	open := false // a line whose end has not come yet
 	for most > 0 && limit > 0 {
 		b, err := s.read(most)

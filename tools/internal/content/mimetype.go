@@ -16,7 +16,7 @@ var mimeTypes = map[string]string{
 	".docx":    "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
 	".geojson": "application/geo+json",
 	".gz":      "application/gzip",
-	".ipynb":   "application/x-ipynb+json",
+	".ipynb":   Notebook,
 	".jsonl":   "application/jsonl",
 	".log":     "text/plain",
 	".md":      "text/markdown",
@@ -41,6 +41,9 @@ var mimeTypes = map[string]string{
 	".yml":     "application/yaml",
 	".zip":     "application/zip",
 }
+
+// Notebook is the type of Jupyter's notebooks, which are text and have another text in them.
+const Notebook = "application/x-ipynb+json"
 
 // TypeByName is a file's MIME type by its name, without parameters.
 func TypeByName(name string) string {

@@ -23,6 +23,30 @@ func WholeCharacters(data []byte) []byte {
 	return data
 }
 
+// Letters returns the part of a text that most bytes from at on are: a letter that begins before at is whole in it, and so
+// is the first, however long it is; one that ends behind is left out.
+func Letters(text []byte, at, most int) (start, end int) {
+	start, end = letterStart(text, at), letterStart(text, min(at+most, len(text)))
+	if end <= start {
+		_, size := utf8.DecodeRune(text[start:])
+		end = start + size
+	}
+	return start, end
+}
+
+// letterStart returns where the letter begins that at is within, or else at.
+func letterStart(text []byte, at int) int {
+	for start := at - 1; start >= max(0, at-utf8.UTFMax+1); start-- {
+		if utf8.RuneStart(text[start]) {
+			if _, size := utf8.DecodeRune(text[start:]); start+size > at {
+				return start
+			}
+			break
+		}
+	}
+	return at
+}
+
 // Plain makes valid text of a file's bytes, and says so where they were not.
 func Plain(data []byte, fromStart bool) (text, note string) {
 	if fromStart {
