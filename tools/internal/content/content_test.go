@@ -160,6 +160,8 @@ func TestATypeIsToldByContent(t *testing.T) {
 		{"a: 1\n", "x.yaml", "application/yaml"},
 		{`{"type":"x"}`, "x.json", "application/json"},
 		{`{"cells":[]}`, "x.ipynb", "application/x-ipynb+json"},
+		{`{"cells":[{"source":"` + strings.Repeat("x ", SniffBytes/2), "x.ipynb", "application/x-ipynb+json"},
+		{"cells, and what is in them", "x.ipynb", "text/plain"},
 		{"import os\n", "x.py", "text/x-python"},
 		{"", "x.csv", "text/csv"},
 		{"", "x", "text/plain"},

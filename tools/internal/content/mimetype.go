@@ -1,6 +1,7 @@
 package content
 
 import (
+	"bytes"
 	"mime"
 	"path"
 	"strings"
@@ -85,19 +86,22 @@ func Detect(head []byte, name string) Detected {
 	if len(head) == 0 {
 		d.IsText = true
 	}
-	if byName := TypeByName(name); d.allows(byName, len(head) == 0) {
+	if byName := TypeByName(name); d.allows(byName, head) {
 		d.MIME = byName
 	}
 	return d
 }
 
 // allows reports whether a file that looks like d can be of the type that its name says.
-func (d Detected) allows(byName string, empty bool) bool {
+func (d Detected) allows(byName string, head []byte) bool {
 	switch {
 	case byName == "application/octet-stream":
 		return false
-	case empty:
+	case len(head) == 0:
 		return true
+	case d.MIME == "text/plain" && strings.HasSuffix(byName, "json"): // cut in the middle, it is seldom found to be so
+		begin := bytes.TrimSpace(head)
+		return len(begin) > 0 && (begin[0] == '{' || begin[0] == '[')
 	case d.MIME == "text/plain":
 		return looksLikeText(byName)
 	case d.MIME == "application/json":
