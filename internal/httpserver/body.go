@@ -8,14 +8,12 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
-// A message may take bodyTime, and a second more for each slowest bytes of it.
-const (
-	bodyTime = 30 * time.Second
-	slowest  = 64 << 10
-)
+// A message may take admission.BodyTime, and a second more for each slowest bytes of it.
+const slowest = 64 << 10
 
 var errTooMuch = errors.New("too many large messages at once")
 
@@ -28,8 +26,9 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (message []byt
 	control := http.NewResponseController(w)
 	// The connection is watched for its end from now on, which is no reading that has a time.
 	defer func() {
+		admission.Keep(r.Context())
 		_ = control.SetReadDeadline(time.Time{})
-		_ = control.SetWriteDeadline(time.Now().Add(writeTime))
+		_ = control.SetWriteDeadline(time.Now().Add(admission.WriteTime))
 	}()
 	body := &paced{body: http.MaxBytesReader(w, r.Body, rpc.MaxMessageBytes), control: control, began: time.Now()}
 	var b bytes.Buffer
@@ -78,7 +77,7 @@ func (s *Server) bounded(next http.Handler) http.Handler {
 			return
 		}
 		if err != nil {
-			w.Header().Set("Connection", "close")
+			admission.Refuse(w)
 			r.Body = io.NopCloser(failed{err})
 		} else {
 			r.Body = io.NopCloser(bytes.NewReader(body))
@@ -101,7 +100,7 @@ type paced struct {
 }
 
 func (p *paced) Read(b []byte) (int, error) {
-	_ = p.control.SetReadDeadline(p.began.Add(bodyTime + time.Duration(p.got/slowest)*time.Second))
+	_ = p.control.SetReadDeadline(p.began.Add(admission.BodyTime + time.Duration(p.got/slowest)*time.Second))
 	n, err := p.body.Read(b)
 	p.got += int64(n)
 	return n, err

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
@@ -153,7 +154,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 		conn := f.conn(t)
 		body := call(1, "count", `,"arguments":{"n":5000},"_meta":{"progressToken":1}`)
 		_, _ = fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-		time.Sleep(2 * writeTime)
+		time.Sleep(2 * admission.WriteTime)
 		if len(f.server.requests) > 0 {
 			t.Error("the request has not ended")
 		}
@@ -185,38 +186,34 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
-// However many connections are open that ask for nothing, one that does is served.
-func TestIdleConnections(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fixture) {
-		for range 2 * maxConnections {
-			f.conn(t)
-		}
-		conn := f.conn(t)
-		_, _ = io.WriteString(conn, rawPing("Connection: close\r\n"))
-		if got, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 200") {
-			t.Errorf("%s, %v", got, err)
-		}
-	})
-}
-
-// Calls that run do not lose their connections to new ones.
-func TestConnectionsWithRequestsStay(t *testing.T) {
-	c := newConnections(2)
-	busy, idle, fresh := &net.TCPConn{}, &net.UnixConn{}, &net.UDPConn{}
-	c.note(busy, http.StateNew)
-	c.note(busy, http.StateActive)
-	c.note(idle, http.StateNew)
-	c.note(idle, http.StateIdle)
-	if extra := c.note(fresh, http.StateNew); extra != net.Conn(idle) {
-		t.Errorf("%T was closed", extra)
-	}
-	c.note(fresh, http.StateActive)
-	if extra := c.note(idle, http.StateNew); extra != net.Conn(idle) {
-		t.Errorf("%T was closed", extra)
-	}
-	c.note(busy, http.StateClosed)
-	if extra := c.note(idle, http.StateNew); extra != nil {
-		t.Errorf("%T was closed", extra)
+// However many connections are open of whom has no token, or asks for nothing, a request of one who has it is served, and one that
+// has begun goes on.
+func TestConnectionsWithoutTokenMakeRoom(t *testing.T) {
+	for name, sent := range map[string]string{
+		"silent":                  "",
+		"bodies that do not come": strings.Replace(rawPing(""), ping, "", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := serveInBubble(t, Options{Token: token})
+				slow := f.conn(t)
+				authorization := "Authorization: Bearer " + token + "\r\n"
+				_, _ = io.WriteString(slow, strings.Replace(rawPing(authorization+"Connection: close\r\n"), ping, ping[:1], 1))
+				for range 2 * maxConnections {
+					conn := f.conn(t)
+					go func() { _, _ = io.WriteString(conn, sent) }()
+				}
+				conn := f.conn(t)
+				_, _ = io.WriteString(conn, rawPing(authorization+"Connection: close\r\n"))
+				if got, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 200") {
+					t.Errorf("%s, %v", got, err)
+				}
+				_, _ = io.WriteString(slow, ping[1:])
+				if got, err := io.ReadAll(slow); err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 200") {
+					t.Errorf("one that had begun: %s, %v", got, err)
+				}
+			})
+		})
 	}
 }
 

@@ -31,6 +31,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
@@ -50,15 +51,11 @@ const (
 	// maxLarge is what messages of over smallMessage bytes may take together.
 	maxLarge     = 4 * rpc.MaxMessageBytes
 	smallMessage = 1 << 20
-	maxHeader    = 64 << 10
 )
 
 // Times that clients have.
 const (
-	headerTime = 10 * time.Second
-	idleTime   = 2 * time.Minute
-	writeTime  = 30 * time.Second
-	slotTime   = 10 * time.Second
+	slotTime = 10 * time.Second
 	// lostTime is how long a request of a session goes on whose connection is gone.
 	lostTime = 5 * time.Second
 	// keepAlive is how long a stream is silent at most. Proxies give up after a minute or so.
@@ -153,13 +150,8 @@ func (s *Server) Gone(client string) bool { return s.clients.gone(client) }
 // Serve serves the clients of a listener, which it closes, until ctx is done, and returns nil then. It is called once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.guard.listensOn(l.Addr())
-	connections := newConnections(maxConnections)
-	web := &http.Server{
-		Handler: s.handler(), BaseContext: func(net.Listener) context.Context { return s.base },
-		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, WriteTimeout: writeTime, MaxHeaderBytes: maxHeader,
-		ConnState: connections.changed,
-		ErrorLog:  slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
-	}
+	web := admission.Server(s.handler(), maxConnections, s.opts.Logger)
+	web.BaseContext = func(net.Listener) context.Context { return s.base }
 	failed := make(chan error, 1)
 	go func() {
 		if s.opts.Certificate == nil {
@@ -228,6 +220,7 @@ func (s *Server) handler() http.Handler {
 
 // refuse answers a request that is let in nowhere, with a status, what is wrong and what to do.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, status int, problem, advice string) {
+	admission.Refuse(w)
 	if _, pattern := s.routes.Handler(r); pattern != "" && s.opts.Refuse != nil {
 		s.opts.Refuse(w, r, status, problem, advice)
 		return
@@ -235,7 +228,8 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, status int, prob
 	refuse(w, status, problem+"; "+advice)
 }
 
-// refuse answers a request with a status and the reason.
+// refuse answers a request with a status and the reason, and closes the connection.
 func refuse(w http.ResponseWriter, status int, reason string) {
+	admission.Refuse(w)
 	http.Error(w, reason, status)
 }

@@ -104,12 +104,10 @@ func (s *Server) refuseBody(w http.ResponseWriter, r *http.Request, err error) {
 	var long *http.MaxBytesError
 	switch {
 	case errors.As(err, &long):
-		w.Header().Set("Connection", "close")
 		refuse(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the message is longer than %d bytes", long.Limit))
 	case errors.Is(err, errTooMuch):
 		s.busy(w, r)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		w.Header().Set("Connection", "close")
 		refuse(w, http.StatusRequestTimeout, "the message did not come in time")
 	default:
 		refuse(w, http.StatusBadRequest, "the message did not come whole")

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 )
 
 // maxQueuedEvents is how many unsent events a reply has before the newest begin to replace one another.
@@ -117,7 +119,7 @@ func (p *reply) finish(status int, line []byte) {
 	if line != nil {
 		p.w.Header().Set("Content-Type", "application/json")
 	}
-	_ = p.control.SetWriteDeadline(time.Now().Add(writeTime))
+	_ = p.control.SetWriteDeadline(time.Now().Add(admission.WriteTime))
 	p.w.WriteHeader(status)
 	_, _ = p.w.Write(line)
 }
@@ -170,7 +172,7 @@ func (p *reply) take() (lines [][]byte, done bool) {
 
 // write writes to the stream and reports whether the client took it.
 func (p *reply) write(parts ...[]byte) bool {
-	_ = p.control.SetWriteDeadline(time.Now().Add(writeTime))
+	_ = p.control.SetWriteDeadline(time.Now().Add(admission.WriteTime))
 	for _, part := range parts {
 		if _, err := p.w.Write(part); err != nil { //nolint:gosec // JSON, by its type
 			p.failed()

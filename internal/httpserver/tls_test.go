@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 )
 
 // testCertificate is for example.com and 127.0.0.1.
@@ -88,14 +90,14 @@ func TestSlowAnswers(t *testing.T) {
 					got <- f.do(secured(f.request(http.MethodPost, Path, call(1, "wait", ""), headers{"Accept": "application/json"})))
 				}()
 				<-f.began
-				time.Sleep(3 * writeTime)
+				time.Sleep(3 * admission.WriteTime)
 				f.stop()
 				<-f.ended
 				if a := <-got; a.text(t) != "waited" {
 					t.Errorf("%+v", a)
 				}
 				f.close()
-				time.Sleep(writeTime) // both ends say goodbye over a pipe that neither reads any more
+				time.Sleep(admission.WriteTime) // both ends say goodbye over a pipe that neither reads any more
 			})
 		})
 	}

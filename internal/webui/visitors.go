@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 )
 
 const (
@@ -155,6 +157,7 @@ func (h *Handler) known(serve http.HandlerFunc) http.HandlerFunc {
 		case !h.visitors.isKnown(r):
 			http.Error(w, "open / first", http.StatusUnauthorized)
 		default:
+			admission.Keep(r.Context())
 			serve(w, r)
 		}
 	}

@@ -311,7 +311,7 @@ func TestRequestsThatNoClientSends(t *testing.T) {
 		"no Host":             {"GET " + link + " HTTP/1.1\r\n\r\n", 400},
 		"..":                  {"GET /files/" + id + "/../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", 404},
 		"bad escape":          {"GET /files/" + id + "/%zz HTTP/1.1\r\nHost: localhost\r\n\r\n", 400},
-		"a long header":       {"GET " + link + " HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 2*maxHeaderBytes) + "\r\n\r\n", 431},
+		"a long header":       {"GET " + link + " HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 128<<10) + "\r\n\r\n", 431},
 		"no HTTP":             {"hello\r\n\r\n", 400},
 	} {
 		if got := s.raw(test.request); got != test.status {
@@ -509,6 +509,26 @@ func TestClientsThatStandStill(t *testing.T) {
 		defer s.mu.Unlock()
 		return len(s.turns) == 0
 	})
+}
+
+// Who has no link keeps nobody from a file, with however many connections.
+func TestConnectionsWithoutLinksMakeRoom(t *testing.T) {
+	s := serve(t)
+	link := s.write(id, "a.txt", []byte("content"))
+	forged := strings.Replace(target(s.grant(id, "b.txt", false)), "signature=", "signature=x", 1)
+	for _, sent := range []string{"", fmt.Sprintf("PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n", forged)} {
+		for range 2 * maxConnections {
+			conn, err := net.Dial("tcp", s.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_, _ = io.WriteString(conn, sent)
+		}
+		if got := s.do("GET", link, nil); got.status != 200 || got.body != "content" {
+			t.Errorf("after %.3q: %d %s", sent, got.status, got.body)
+		}
+	}
 }
 
 func TestUploadLinksAreBounded(t *testing.T) {

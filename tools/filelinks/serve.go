@@ -18,6 +18,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
@@ -87,6 +88,7 @@ func (l *Links) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, fault.New(fault.InvalidArgument, "Ask for the file once more: list_artifacts gives new links.", "This link has expired."))
 		return
 	}
+	admission.Keep(r.Context())
 	leave, ok := l.enter(r.Context(), session)
 	if !ok {
 		header.Set("Retry-After", "5")
@@ -111,8 +113,9 @@ func isLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }
 
-// refuse answers with words.
+// refuse answers with words, and closes the connection.
 func refuse(w http.ResponseWriter, status int, f *fault.Error) {
+	admission.Refuse(w)
 	http.Error(w, render.FaultText(f), status)
 }
 

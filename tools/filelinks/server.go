@@ -9,17 +9,11 @@ import (
 	"net/url"
 	"time"
 
-	"golang.org/x/net/netutil"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 )
 
-// What a client may take of a server of links: connections at once, time for a request's header and between two requests,
-// and bytes of a header.
-const (
-	maxConnections = 64
-	headerTimeout  = 10 * time.Second
-	idleTimeout    = 30 * time.Second
-	maxHeaderBytes = 16 << 10
-)
+// maxConnections is how many connections a server of links has at once.
+const maxConnections = 64
 
 // Listener is an address that links can lead to.
 type Listener struct {
@@ -81,10 +75,7 @@ func Listen(address string, base *url.URL) (*Listener, error) {
 // Serve answers links on a listener, with bounds on what a client may take, until it is closed: by the context's end,
 // after which transfers have the grace to end in, or by an error of the listener.
 func Serve(ctx context.Context, l net.Listener, links http.Handler, grace time.Duration, log *slog.Logger) error {
-	server := &http.Server{
-		Handler: links, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
+	server := admission.Server(links, maxConnections, log)
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)
@@ -94,7 +85,7 @@ func Serve(ctx context.Context, l net.Listener, links http.Handler, grace time.D
 			_ = server.Close()
 		}
 	})
-	err := server.Serve(netutil.LimitListener(l, maxConnections))
+	err := server.Serve(l)
 	if stop() { // the listener failed
 		return err
 	}

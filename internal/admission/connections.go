@@ -1,4 +1,4 @@
-package httpserver
+package admission
 
 import (
 	"container/list"
@@ -7,13 +7,14 @@ import (
 	"sync"
 )
 
-// connections bounds how many there are: the one that has waited longest for a request gives way to a new one.
+// connections bounds how many there are: of those that are not kept, the one that has done nothing for longest gives way to a new
+// one.
 type connections struct {
 	most int
 
 	mu      sync.Mutex
 	waiting *list.List                 // of net.Conn, the longest first
-	all     map[net.Conn]*list.Element // nil for one that has a request
+	all     map[net.Conn]*list.Element // nil for one that is kept
 }
 
 func newConnections(most int) *connections {
@@ -27,20 +28,29 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// note keeps account of a connection, and returns one that is to be closed, if there are too many.
-func (c *connections) note(conn net.Conn, state http.ConnState) (extra net.Conn) {
+// keep has a connection keep its place until its state changes.
+func (c *connections) keep(conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.all[conn]; e != nil {
 		c.waiting.Remove(e)
-	}
-	switch state {
-	case http.StateNew, http.StateIdle:
-		c.all[conn] = c.waiting.PushBack(conn)
-	case http.StateActive:
 		c.all[conn] = nil
-	default:
+	}
+}
+
+// note keeps account of a connection, and returns one that is to be closed, if there are too many.
+func (c *connections) note(conn net.Conn, state http.ConnState) (extra net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, known := c.all[conn]
+	if e != nil {
+		c.waiting.Remove(e)
+	}
+	switch {
+	case state == http.StateHijacked || state == http.StateClosed:
 		delete(c.all, conn)
+	case known || state == http.StateNew: // any other was closed to make room
+		c.all[conn] = c.waiting.PushBack(conn)
 	}
 	if len(c.all) <= c.most {
 		return nil

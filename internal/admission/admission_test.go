@@ -1,0 +1,183 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const most = 8
+
+// pipes is a listener whose connections know only the time of a synctest bubble.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+func (p pipes) Close() error   { return nil }
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }
+
+// serve serves requests for /kept, which are kept and wait until release is closed, for /refused, which are refused, and for /read, whose bodies
+// are read, in a bubble. dial begins a connection that sends a text.
+func serve(t *testing.T, test func(t *testing.T, dial func(text string) net.Conn, release chan struct{})) {
+	synctest.Test(t, func(t *testing.T) {
+		p, release := make(pipes), make(chan struct{})
+		mux := http.NewServeMux()
+		mux.HandleFunc("/kept", func(_ http.ResponseWriter, r *http.Request) {
+			Keep(r.Context())
+			<-release
+		})
+		mux.HandleFunc("/refused", func(w http.ResponseWriter, _ *http.Request) {
+			Refuse(w)
+			http.Error(w, "no", http.StatusUnauthorized)
+		})
+		mux.HandleFunc("/read", func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+		mux.HandleFunc("/long", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) })
+		server := Server(mux, most, slog.New(slog.DiscardHandler))
+		ended := make(chan error)
+		go func() { ended <- server.Serve(p) }()
+		var all []net.Conn
+		test(t, func(text string) net.Conn {
+			ours, theirs := net.Pipe()
+			all = append(all, ours)
+			p <- theirs
+			go func() { _, _ = io.WriteString(ours, text) }()
+			return ours
+		}, release)
+		for _, conn := range all {
+			_ = conn.Close()
+		}
+		close(p)
+		<-ended
+		_ = server.Shutdown(context.Background())
+	})
+}
+
+func request(method, path, more string) string {
+	return method + " " + path + " HTTP/1.1\r\nHost: localhost\r\n" + more
+}
+
+// stalled is what a client sends before it says nothing more, by the phase in which a request is then.
+var stalled = map[string]string{
+	"silent":                        "",
+	"headers without an end":        request("POST", "/read", "X-Long: "),
+	"a body that is refused":        request("POST", "/refused", "Content-Length: 1000\r\n\r\n"),
+	"a long body that is refused":   request("POST", "/refused", "Content-Length: 1000000\r\n\r\n"),
+	"chunks that are refused":       request("POST", "/refused", "Transfer-Encoding: chunked\r\n\r\n"),
+	"a body that is not read":       request("POST", "/no-such", "Content-Length: 1000\r\n\r\n"),
+	"a body that is read":           request("POST", "/read", "Content-Length: 1000\r\n\r\nbegins"),
+	"chunks that are read":          request("POST", "/read", "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"),
+	"an answer that is not read":    request("GET", "/long", "\r\n"),
+	"one request and no other":      request("GET", "/read", "\r\n"),
+	"one request and half of other": request("GET", "/read", "\r\n") + request("GET", "/read", ""),
+}
+
+// However many connections stand still in whatever phase, a request is served, and one that was kept goes on.
+func TestStalledConnectionsMakeRoom(t *testing.T) {
+	for phase, text := range stalled {
+		t.Run(phase, func(t *testing.T) {
+			serve(t, func(t *testing.T, dial func(string) net.Conn, release chan struct{}) {
+				kept := dial(request("GET", "/kept", "Connection: close\r\n\r\n"))
+				synctest.Wait()
+				for range 2 * most {
+					dial(text)
+					synctest.Wait()
+				}
+				began := time.Now()
+				got, err := io.ReadAll(dial(request("GET", "/read", "Connection: close\r\n\r\n")))
+				if !strings.HasPrefix(string(got), "HTTP/1.1 200") || err != nil || time.Since(began) > 0 {
+					t.Errorf("%q, %v, after %v", got, err, time.Since(began))
+				}
+				close(release)
+				if got, err := io.ReadAll(kept); !strings.HasPrefix(string(got), "HTTP/1.1 200") || err != nil {
+					t.Errorf("the one that was kept: %q, %v", got, err)
+				}
+			})
+		})
+	}
+}
+
+// A connection that stands still is closed after the time of its phase.
+func TestPhasesHaveDeadlines(t *testing.T) {
+	for phase, text := range stalled {
+		t.Run(phase, func(t *testing.T) {
+			serve(t, func(t *testing.T, dial func(string) net.Conn, _ chan struct{}) {
+				began := time.Now()
+				conn := dial(text)
+				if phase == "an answer that is not read" {
+					time.Sleep(WriteTime + time.Second)
+				}
+				_, _ = io.Copy(io.Discard, conn)
+				if took := time.Since(began); took > IdleTime {
+					t.Errorf("it was closed after %v", took)
+				} else if strings.Contains(phase, "refused") && took > refusedTime+time.Second {
+					t.Errorf("it was refused, and closed after %v", took)
+				}
+			})
+		})
+	}
+}
+
+// A client whose body is still on the way reads why it was refused.
+func TestRefusedClientsReadWhy(t *testing.T) {
+	server := Server(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		Refuse(w)
+		http.Error(w, "no", http.StatusUnauthorized)
+	}), most, slog.New(slog.DiscardHandler))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+	for _, size := range []int{1, 100, 100_000, 10_000_000} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			response, err := http.Post("http://"+l.Addr().String(), "text/plain", strings.NewReader(strings.Repeat("x", size)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			if response.StatusCode != http.StatusUnauthorized || !response.Close {
+				t.Errorf("%v", response)
+			}
+		})
+	}
+}
+
+// Who has no request that is kept gives way, in the order in which they last did something.
+func TestWhichConnectionGivesWay(t *testing.T) {
+	c := newConnections(2)
+	kept, idle, fresh := &net.TCPConn{}, &net.UnixConn{}, &net.UDPConn{}
+	c.note(kept, http.StateNew)
+	c.note(kept, http.StateActive)
+	c.keep(kept)
+	c.note(idle, http.StateNew)
+	c.note(idle, http.StateActive)
+	if extra := c.note(fresh, http.StateNew); extra != net.Conn(idle) {
+		t.Errorf("%T was closed", extra)
+	}
+	c.note(idle, http.StateIdle) // which it was, just before it was closed
+	c.note(fresh, http.StateActive)
+	c.keep(fresh)
+	if extra := c.note(idle, http.StateNew); extra != net.Conn(idle) {
+		t.Errorf("%T was closed", extra)
+	}
+	c.note(kept, http.StateClosed)
+	if extra := c.note(idle, http.StateNew); extra != nil {
+		t.Errorf("%T was closed", extra)
+	}
+	c.note(fresh, http.StateIdle)
+	if extra := c.note(kept, http.StateNew); extra != net.Conn(idle) {
+		t.Errorf("%T was closed", extra)
+	}
+}
