@@ -129,7 +129,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Content-Security-Policy", policy)
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
-	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Referrer-Policy", "same-origin") // with no-referrer, a browser would send the page's own forms with Origin: null
 	header.Set("X-Content-Type-Options", "nosniff")
 	// A cookie goes to every port of a machine and comes from pages of each, so that alone it does not tell whose request it is.
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {

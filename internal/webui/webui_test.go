@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 )
@@ -52,13 +55,32 @@ func serve(t *testing.T, o Options) *served {
 		o.Ending = ending
 	}
 	s.Handler = New(o)
-	server := httptest.NewServer(s.Handler)
-	t.Cleanup(server.Close) // which waits for streams
+	s.url = s.open()
 	t.Cleanup(end)
 	jar, _ := cookiejar.New(nil)
-	s.url, s.client = server.URL, &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	s.client = &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	t.Cleanup(s.client.CloseIdleConnections)
 	return s
+}
+
+// open serves the page as the program does, behind what guards it, and returns its address.
+func (s *served) open() string {
+	s.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	server := httpserver.New(httpserver.Options{Open: map[string]http.Handler{"/{$}": s.Handler, Prefix: s.Handler}, Logger: slog.New(slog.DiscardHandler)})
+	ctx, stop := context.WithCancel(context.Background())
+	stopped := make(chan error)
+	go func() { stopped <- server.Serve(ctx, l) }()
+	s.t.Cleanup(func() {
+		stop()
+		if err := <-stopped; err != nil {
+			s.t.Error(err)
+		}
+	})
+	return "http://" + l.Addr().String()
 }
 
 // otherServer is a manager beside the page's.
@@ -351,7 +373,7 @@ func TestEveryAnswerKeepsTheBrowserIn(t *testing.T) {
 				t.Errorf("%s: the policy %q lacks %s", path, csp, part)
 			}
 		}
-		if a.header.Get("X-Content-Type-Options") != "nosniff" || a.header.Get("Cache-Control") != "no-store" || a.header.Get("Referrer-Policy") != "no-referrer" {
+		if a.header.Get("X-Content-Type-Options") != "nosniff" || a.header.Get("Cache-Control") != "no-store" || a.header.Get("Referrer-Policy") != "same-origin" {
 			t.Errorf("%s: %v", path, a.header)
 		}
 		if strings.Contains(a.body, "<style") || strings.Contains(a.body, "<script>") || strings.Contains(a.body, "http://") || strings.Contains(a.body, "https://") {
