@@ -285,16 +285,14 @@ func (x *exchange) began(code int) {
 	x.w.Header().Set(headerSession, x.client.name)
 }
 
-// lose ends a request whose connection has ended. In a session that is no cancel, but some clients close the connection
-// of a request that they cancel: what they have to say of it is waited for.
+// lose ends a request whose connection has ended. Without a session that is the only cancel there is. In one it is none, but
+// some clients close the connection of a request that they cancel: what they have to say of it is waited for.
 func (x *exchange) lose(ctx context.Context, cancel context.CancelCauseFunc) {
 	switch {
 	case errors.Is(context.Cause(x.r.Context()), rpc.ErrShutdown):
 		cancel(rpc.ErrShutdown)
-	case x.modern:
-		cancel(rpc.ErrCancelledByClient)
 	case !x.client.begun:
-		cancel(errDisconnected)
+		cancel(rpc.ErrCancelledByClient)
 	default:
 		timer := time.AfterFunc(lostTime, func() { cancel(errDisconnected) })
 		forget := context.AfterFunc(x.server.base, func() { cancel(rpc.ErrShutdown) })

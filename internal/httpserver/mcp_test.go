@@ -160,7 +160,7 @@ func TestClientsThatCloseTheConnection(t *testing.T) {
 		want            error
 	}{
 		"in the new era":            {modern: true, want: rpc.ErrCancelledByClient},
-		"without a session":         {want: errDisconnected},
+		"without a session":         {want: rpc.ErrCancelledByClient},
 		"in a session":              {session: true, want: errDisconnected},
 		"in a session, as a cancel": {session: true, after: cancelled, want: rpc.ErrCancelledByClient},
 	} {
