@@ -52,29 +52,28 @@ func (d *base64Digits) Read(p []byte) (int, error) {
 		d.started = true
 		d.skipDataURL()
 	}
-	for n := 0; ; {
-		c, err := d.from.ReadByte()
-		if err != nil {
-			if errors.Is(err, io.EOF) && n == 0 {
-				return 0, d.end()
-			}
-			if n > 0 {
-				return n, nil
+	n := 0
+	for n == 0 && len(p) > 0 {
+		if _, err := d.from.Peek(1); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = d.end()
 			}
 			return 0, err
 		}
-		digit, err := d.digit(c)
-		if err != nil {
-			return n, err
+		piece, _ := d.from.Peek(min(d.from.Buffered(), len(p)))
+		for _, c := range piece {
+			digit, err := d.digit(c)
+			if err != nil {
+				return n, err
+			}
+			if digit != 0 {
+				p[n] = digit
+				n++
+			}
 		}
-		if digit != 0 {
-			p[n] = digit
-			n++
-		}
-		if n == len(p) {
-			return n, nil
-		}
+		_, _ = d.from.Discard(len(piece))
 	}
+	return n, nil
 }
 
 // digit is a byte of the standard alphabet, or 0 for what only stands between or behind digits.

@@ -1,6 +1,7 @@
 package content
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -29,7 +30,11 @@ func (l LongText) Decoded() string {
 // Reader reads the text in UTF-8. What cannot be text, such as half a surrogate pair, becomes U+FFFD, as
 // with any JSON parser.
 func (l LongText) Reader() io.Reader {
-	return transform.NewReader(&unquoter{rest: bytes.TrimSuffix(bytes.TrimPrefix(l, []byte{'"'}), []byte{'"'})}, runes.ReplaceIllFormed())
+	u := &unquoter{rest: bytes.TrimSuffix(bytes.TrimPrefix(l, []byte{'"'}), []byte{'"'})}
+	if utf8.Valid(l) { // as every message is
+		return bufio.NewReader(u)
+	}
+	return transform.NewReader(u, runes.ReplaceIllFormed())
 }
 
 // Text is a text argument that may be long.
@@ -46,21 +51,22 @@ var errEscape = errors.New("not a JSON string")
 // unquoter undoes the escapes of a JSON string. Its input has no quotation marks around it.
 type unquoter struct{ rest []byte }
 
+// Read needs room for a character, which the buffers above it have.
 func (u *unquoter) Read(p []byte) (int, error) {
 	n := 0
 	for len(u.rest) > 0 && n < len(p) {
-		plain := bytes.IndexByte(u.rest, '\\')
-		if plain < 0 {
-			plain = len(u.rest)
-		}
-		if plain > 0 {
-			copied := copy(p[n:], u.rest[:plain])
-			n, u.rest = n+copied, u.rest[copied:]
+		if u.rest[0] != '\\' {
+			plain := u.rest[:min(len(u.rest), len(p)-n)] // a search of the whole rest would be made again for each piece
+			if i := bytes.IndexByte(plain, '\\'); i >= 0 {
+				plain = plain[:i]
+			}
+			n += copy(p[n:], plain)
+			u.rest = u.rest[len(plain):]
 			continue
 		}
 		if len(p)-n < utf8.UTFMax {
 			if n == 0 {
-				return 0, io.ErrShortBuffer // transform.Reader's buffer is larger
+				return 0, io.ErrShortBuffer
 			}
 			return n, nil
 		}
@@ -77,14 +83,14 @@ func (u *unquoter) Read(p []byte) (int, error) {
 }
 
 // escapes are those of one character.
-var escapes = map[byte]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
 // escape writes the character of the escape that the rest begins with.
 func (u *unquoter) escape(p []byte) (int, error) {
 	if len(u.rest) < 2 {
 		return 0, errEscape
 	}
-	if c, ok := escapes[u.rest[1]]; ok {
+	if c := escapes[u.rest[1]]; c != 0 {
 		p[0], u.rest = c, u.rest[2:]
 		return 1, nil
 	}
