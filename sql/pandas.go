@@ -19,8 +19,10 @@ type profile struct {
 // onlyEmpty reports that what is empty in a column of a CSV is a value and no NULL.
 func (p profile) onlyEmpty() bool { return p.empty && !p.null }
 
-// floatDigits is how many significant digits any float64 keeps.
-const floatDigits = 15
+const (
+	floatDigits = 15  // how many significant digits any float64 keeps
+	floatLength = 300 // how long a number of so few is written at the most; a longer one may be nearer to 0 than any float64
+)
 
 func (p *profile) note(kind Kind, value []byte) {
 	switch {
@@ -35,7 +37,7 @@ func (p *profile) note(kind Kind, value []byte) {
 	}
 	switch kind {
 	case Decimal:
-		p.hard = significant(value) > floatDigits
+		p.hard = significant(value) > floatDigits || len(value) > floatLength
 	case Date, Timestamp, TimestampTZ:
 		p.hard = !inNanoseconds(value)
 	}

@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
@@ -24,6 +26,7 @@ const queryBytes = 8 << 20
 type codeQuery struct {
 	Query      string
 	Params     []any
+	Numbers    []int
 	Connection string
 	MaxRows    int64 `json:"max_rows"`
 	Format     sql.Format
@@ -37,7 +40,9 @@ type queryEnd struct {
 	Truncated string       `json:"truncated_by,omitempty"`
 	Notes     []string     `json:"notes,omitempty"`
 	Load      string       `json:"load,omitempty"` // Python that reads the rows as CSV from the file that the request named
-	Error     *queryError  `json:"error,omitempty"`
+	// Numbers has the columns of JSON lines whose numbers may be written as text, with what they are: float or decimal.
+	Numbers map[string]string `json:"numbers,omitempty"`
+	Error   *queryError       `json:"error,omitempty"`
 }
 
 type queryError struct {
@@ -47,7 +52,8 @@ type queryError struct {
 }
 
 // Queries serves the queries of a session's code, under the same checks and limits as exec_sql. A request is JSON: query,
-// params, connection, max_rows, format (csv or jsonl) and file, the name that the code gives the rows. The answer is
+// params, numbers (the places of params whose text is a number), connection, max_rows, format (csv or jsonl) and file, the
+// name that the code gives the rows. The answer is
 // the rows in pieces, each with a 4-byte big-endian length before it, an empty one behind the last, and a queryEnd as JSON.
 func (d *Databases) Queries(log *netlog.Log) http.Handler {
 	turns := make(map[string]*fair.Places)
@@ -85,6 +91,7 @@ func (d *Databases) serveQuery(r *http.Request, out io.Writer, turns map[string]
 	if err != nil {
 		return "", end, err
 	}
+	asNumbers(asked.Params, asked.Numbers)
 	source, database, err := d.Connections.Get(asked.Connection)
 	if err != nil {
 		return asked.Connection, end, err
@@ -115,7 +122,9 @@ func (d *Databases) serveQuery(r *http.Request, out io.Writer, turns map[string]
 		return connection, end, d.inTime(r.Context(), err)
 	}
 	end = queryEnd{Columns: file.Columns, Rows: file.Rows, Truncated: file.Cut}
-	if asked.Format != sql.JSONL {
+	if asked.Format == sql.JSONL {
+		end.Numbers = numbersOf(file.Columns)
+	} else {
 		end.Load, end.Notes = file.Pandas(sql.CSV, asked.File)
 	}
 	if note := d.cutNote(file.Cut, limits.Rows); note != "" {
@@ -158,6 +167,34 @@ func takeTurn(ctx context.Context, turns *fair.Places) (leave func(), err error)
 			"As many queries of code run on this connection as there may be: %d of one session, %d in all.", turns.Each(), sql.PoolSize-1).Because(err)
 	}
 	return leave, nil
+}
+
+// asNumbers makes numbers of the params at some places, which are texts because JSON has no such numbers.
+func asNumbers(params []any, places []int) {
+	for _, i := range places {
+		if i < 0 || i >= len(params) {
+			continue
+		}
+		if digits, ok := params[i].(string); ok {
+			if _, err := strconv.ParseFloat(digits, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+				params[i] = json.Number(digits)
+			}
+		}
+	}
+}
+
+// numbersOf says which columns have numbers that are not whole, and how they are kept.
+func numbersOf(columns []sql.Column) map[string]string {
+	numbers := make(map[string]string)
+	for _, c := range columns {
+		switch c.Kind {
+		case sql.Float:
+			numbers[c.Name] = "float"
+		case sql.Decimal:
+			numbers[c.Name] = "decimal"
+		}
+	}
+	return numbers
 }
 
 // pieces writes a length before each of its parts.

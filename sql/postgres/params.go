@@ -68,7 +68,11 @@ func (m typeMap) scalarParam(value any, oid uint32) ([]byte, error) {
 		if text, ok := value.(string); ok && json.Valid([]byte(text)) {
 			return []byte(text), nil
 		}
-		return json.Marshal(value)
+		text, err := json.Marshal(value)
+		if err != nil {
+			return nil, fmt.Errorf("is %v, which JSON does not have", value)
+		}
+		return text, nil
 	}
 	switch v := value.(type) {
 	case bool:

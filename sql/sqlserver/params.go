@@ -4,6 +4,7 @@ import (
 	dbsql "database/sql"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -47,7 +48,11 @@ func bindNumber(n int, digits string) (any, error) {
 	if whole, err := strconv.ParseInt(digits, 10, 64); err == nil {
 		return whole, nil
 	}
-	if float, err := strconv.ParseFloat(digits, 64); err == nil && sameNumber(digits, strconv.FormatFloat(float, 'e', -1, 64)) {
+	float, err := strconv.ParseFloat(digits, 64)
+	if math.IsNaN(float) || err == nil && math.IsInf(float, 0) {
+		return nil, fault.New(fault.SQLRejected, "Use NULL, or leave such rows out.", "Parameter %d is %s, which SQL Server's numbers cannot be.", n, digits)
+	}
+	if err == nil && sameNumber(digits, strconv.FormatFloat(float, 'e', -1, 64)) {
 		return float, nil
 	}
 	return nil, fault.New(fault.SQLRejected, castHint, "Parameter %d, %.60s, is a number that neither bigint nor float holds exactly.", n, digits)

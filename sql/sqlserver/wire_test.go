@@ -290,6 +290,8 @@ func TestParametersThatCannotBeBoundAreRefused(t *testing.T) {
 		"an object":            {map[string]any{}, "Parameters are"},
 		"a whole number":       {json.Number("9223372036854775808"), "CAST"},
 		"a long fraction":      {json.Number("0.12345678901234567890123"), "CAST"},
+		"not a number":         {json.Number("NaN"), "NULL"},
+		"infinity":             {json.Number("-Infinity"), "NULL"},
 		"too large":            {json.Number("1e999"), "CAST"},
 		"too small":            {json.Number("1e-999999999"), "CAST"},
 		"no number":            {json.Number("1; DROP TABLE t"), "CAST"},

@@ -4,9 +4,13 @@
 //
 // The statement is checked and limited as that of the tool exec_sql. No password and no connection is in the container.
 'use strict';
+const { randomUUID } = require('node:crypto');
 const http = require('node:http');
 
 const PORT = 9797;
+
+// In a cell the kernel ends what is pending when the run is interrupted. Another program's queries end with it.
+const STARTED = Symbol.for('code-sandbox-mcp.started');
 
 /** SQLError is a query that was refused or has failed. `code` is the kind of failure, `hint` what to do. */
 class SQLError extends Error {
@@ -20,10 +24,11 @@ class SQLError extends Error {
 
 /**
  * sql runs one reading statement and returns its rows, as objects. `params` are the values of $1, $2 … (PostgreSQL) or
- * @p1, @p2 … (SQL Server).
+ * @p1, @p2 … (SQL Server). A whole number that is not exact as a number is a BigInt, any other one its digits as text.
  */
 async function sql(query, params = [], { connection = '', maxRows = 0 } = {}) {
-  const request = { query, params: params.map(plain), connection, max_rows: maxRows, format: 'jsonl' };
+  const numbers = [...params.keys()].filter((i) => isOddNumber(params[i]));
+  const request = { query, params: params.map(plain), numbers, connection, max_rows: maxRows, format: 'jsonl' };
   const answer = await ask(JSON.stringify(request)).catch((error) => {
     if (error instanceof SQLError) throw error;
     throw new SQLError({ code: 'sql_failed', message: `The server cannot be reached: ${error.message}`, hint: 'Try again.' });
@@ -39,21 +44,106 @@ async function sql(query, params = [], { connection = '', maxRows = 0 } = {}) {
     if (size === 0) break;
     const lines = (rest + decoder.decode(answer.subarray(at, at + size), { stream: true })).split('\n');
     rest = lines.pop();
-    for (const line of lines) rows.push(JSON.parse(line));
+    for (const line of lines) rows.push(parseExactly(line));
     at += size;
   }
   const end = JSON.parse(answer.toString('utf8', at));
   if (end.error) throw new SQLError(end.error);
+  for (const [column, kind] of Object.entries(end.numbers ?? {})) convert(rows, column, NUMBERS[kind]);
   for (const note of end.notes ?? []) console.error(`note: ${note}`);
   return rows;
 }
 
+// Parameters ----------------------------------------------------------------------
+
+/** isOddNumber reports whether JSON has no number for a value that is one: it is sent as text, and named as a number. */
+const isOddNumber = (value) => typeof value === 'bigint' || (typeof value === 'number' && !Number.isFinite(value));
+
 /** plain is a parameter as JSON has it; a date is sent as text. */
 function plain(value) {
   if (Array.isArray(value)) return value.map(plain);
-  if (typeof value === 'bigint') return value.toString();
+  if (isOddNumber(value)) return String(value);
   return value === undefined ? null : value;
 }
+
+// Numbers of a result -------------------------------------------------------------
+
+/** NUMBERS is what becomes of values that are no number yet, by the kind of their column. */
+const NUMBERS = {
+  float: Number, // NaN and infinity too
+  decimal: (value) => (/^-?(?:NaN|Infinity)$/.test(value) ? Number(value) : String(value)),
+};
+
+function convert(rows, column, kind) {
+  let texts = 0;
+  for (const row of rows) {
+    if (row[column] === null || typeof row[column] === 'number') continue;
+    row[column] = kind(row[column]);
+    if (typeof row[column] === 'string') texts++;
+  }
+  if (texts > 0) console.error(`note: ${column} has ${texts === 1 ? 'a value' : `${texts} values`} as text, with more digits than a number holds`);
+}
+
+const MARK = `${randomUUID()} `; // begins the text that stands for a number
+const MAYBE = /[\d.]{16}|\d[eE]/; // fifteen digits are always exact
+const LONGEST = 400; // has more than any number's digits and the zeros before them
+const TOKENS = /"|-?\d[\d.]*(?:[eE][-+]?\d+)?/g;
+
+/** parseExactly is JSON.parse, which would round numbers without a word. */
+function parseExactly(line) {
+  const text = MAYBE.test(line) ? mark(line) : line;
+  if (text === line) return JSON.parse(line);
+  return JSON.parse(text, (_, value) => {
+    if (typeof value !== 'string' || !value.startsWith(MARK)) return value;
+    const digits = value.slice(MARK.length);
+    return /^-?\d+$/.test(digits) ? BigInt(digits) : digits;
+  });
+}
+
+/** mark makes marked texts of the numbers that would be rounded. */
+function mark(line) {
+  let marked = '';
+  let copied = 0;
+  TOKENS.lastIndex = 0;
+  for (let found; (found = TOKENS.exec(line)) !== null; ) {
+    const [token] = found;
+    if (token === '"') {
+      TOKENS.lastIndex = endOfText(line, found.index);
+    } else if (MAYBE.test(token) && !isExact(token)) {
+      marked += `${line.slice(copied, found.index)}"${MARK}${token}"`;
+      copied = TOKENS.lastIndex;
+    }
+  }
+  return marked + line.slice(copied);
+}
+
+/** endOfText is where a JSON text that begins at begin is over. */
+function endOfText(line, begin) {
+  for (let end = begin; ; ) {
+    end = line.indexOf('"', end + 1);
+    let escapes = 0;
+    while (line[end - 1 - escapes] === '\\') escapes++;
+    if (escapes % 2 === 0) return end + 1;
+  }
+}
+
+/** isExact reports whether a number in JSON is the same one, digit by digit, when JavaScript has read it. */
+function isExact(digits) {
+  const number = Number(digits);
+  if (/^-?\d+$/.test(digits)) return Number.isSafeInteger(number);
+  return Number.isFinite(number) && digits.length < LONGEST && scientific(digits) === scientific(String(number));
+}
+
+/** scientific is a number as digits without zeros around them and a power of ten. */
+function scientific(number) {
+  const [, sign, whole, fraction = '', power = 0] = /^(-?)(\d+)(?:\.(\d+))?(?:e([-+]?\d+))?$/i.exec(number);
+  const digits = (whole + fraction).replace(/0+$/, '');
+  const zeros = whole.length + fraction.length - digits.length;
+  const kept = digits.replace(/^0+/, '');
+  return kept === '' ? '0' : `${sign}${kept}e${Number(power) - fraction.length + zeros}`;
+}
+
+// Requests --------------------------------------------------------------------------
 
 function ask(body) {
   return new Promise((resolve, reject) => {
@@ -68,6 +158,8 @@ function ask(body) {
       });
     });
     request.on('error', reject);
+    // Code that awaits the rows is not to go on after its interrupt: it gets neither rows nor an error.
+    process[STARTED]?.(request, 'close', () => request.removeListener('error', reject).on('error', () => {}).destroy());
     request.end(body);
   });
 }

@@ -6,7 +6,9 @@
 The statement is checked and limited as that of the tool exec_sql. No password and no connection is in the container.
 """
 
+import decimal as _decimal
 import json as _json
+import math as _math
 import os as _os
 
 __all__ = ["sql", "SQLError"]
@@ -32,7 +34,11 @@ def sql(query, params=None, connection=None, max_rows=None):
     import tempfile
 
     has_pandas = importlib.util.find_spec("pandas") is not None
-    request = {"query": query, "params": [_plain(p) for p in params or ()], "connection": connection or ""}
+    values = [_plain(p) for p in params or ()]
+    numbers = [i for i, value in enumerate(values) if isinstance(value, float) and not _math.isfinite(value)]
+    for i in numbers:
+        values[i] = str(values[i])  # JSON has no such numbers
+    request = {"query": query, "params": values, "numbers": numbers, "connection": connection or ""}
     request.update(max_rows=max_rows or 0, format="csv" if has_pandas else "jsonl")
     folder = "/mnt/data" if _os.access("/mnt/data", _os.W_OK) else None  # /tmp is small
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".query-") as file:
@@ -42,15 +48,28 @@ def sql(query, params=None, connection=None, max_rows=None):
             print("note: " + note)
         if not has_pandas:
             file.seek(0)
-            return [_json.loads(line) for line in file]
+            rows = [_json.loads(line, parse_float=_number) for line in file]
+            for name, kind in (end.get("numbers") or {}).items():
+                for row in rows:
+                    if isinstance(row[name], str):  # NaN and infinity
+                        row[name] = (float if kind == "float" else _decimal.Decimal)(row[name])
+            return rows
         names = {}
         exec(end["load"], names)
         return names["df"]
 
 
+def _number(digits):
+    """A number as float, or as Decimal where that would be another one."""
+    number, exact = float(digits), _decimal.Decimal(digits)
+    return number if _decimal.Decimal(repr(number)) == exact else exact
+
+
 def _plain(value):
     """A parameter as JSON has it; what is no number, truth value or list is sent as text."""
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # of pandas
+        return None
+    if isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]

@@ -17,6 +17,7 @@ const { putOffImmediates } = require('./turns.cjs');
 const { looseWorkers } = require('./unfinished.cjs');
 
 const MOST_MS = 2 ** 31 - 1; // that a timer can wait
+const STARTED = Symbol.for('code-sandbox-mcp.started'); // lib/node/sandbox.js has it too
 
 /** CLOSED is what the readers of a stream get that is closed under them: no fault of theirs. */
 const CLOSED = Object.assign(new Error('the run that has opened this was interrupted'), { name: 'AbortError', code: 'ABORT_ERR' });
@@ -37,6 +38,8 @@ class Started {
     process.nextTick = this.#wrapTick(process.nextTick);
     this.#installWorkers();
     this.#installReadStreams();
+    // The module sandbox has its requests ended so, whose copies are Node's.
+    Object.defineProperty(process, STARTED, { value: (...args) => this.#add(...args) });
     syncBuiltinESMExports();
   }
 
@@ -49,6 +52,12 @@ class Started {
   end(run) {
     this.#immediates.resume();
     run.unfinished.end();
+  }
+
+  #add(emitter, event, ending) {
+    const run = this.#runs.owner();
+    if (run?.cancelled) ending();
+    else run?.unfinished.add(emitter, event, ending);
   }
 
   #installTimers() {

@@ -1,5 +1,5 @@
 'use strict';
-/* Files of TypeScript that user code imports or requires, and paths without their endings. */
+/* Files of TypeScript that user code imports or requires, paths without their endings, and modules that only require finds. */
 
 const moduleApi = require('node:module');
 const { readFileSync, statSync } = require('./builtins.cjs');
@@ -19,7 +19,8 @@ function serveTypeScript(translate) {
     try {
       return next(specifier, context);
     } catch (error) {
-      const path = /^(?:\.{0,2}\/|file:|\.{1,2}$)/.test(specifier) && findPath(fileURLToPath(new URL(specifier, context.parentURL)));
+      const isPath = /^(?:\.{0,2}\/|file:|\.{1,2}$)/.test(specifier);
+      const path = isPath ? findPath(fileURLToPath(new URL(specifier, context.parentURL))) : findByRequire(specifier, context.parentURL);
       if (!path) throw error;
       return { url: pathToFileURL(path).href, shortCircuit: true };
     }
@@ -41,6 +42,16 @@ function serveTypeScript(translate) {
   };
 
   moduleApi.registerHooks?.({ resolve, load });
+}
+
+// findByRequire finds what is in the folders of NODE_PATH, which import does not look into: the module sandbox.
+function findByRequire(specifier, parent) {
+  try {
+    const path = moduleApi.createRequire(parent).resolve(specifier);
+    return path.startsWith('/') ? path : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 // findPath finds the file that a path means: without its ending, as a folder, or with that of what is made of it.
