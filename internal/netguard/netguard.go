@@ -107,6 +107,16 @@ func Reason(err error) string {
 	return "the connection failed"
 }
 
+// MayPass reports whether a connection that failed so may succeed when it is tried again.
+func MayPass(err error) bool {
+	var lookup *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	lasts := IsRefused(err) || errors.Is(err, ssrf.ErrProhibitedPort) || errors.Is(err, ssrf.ErrProhibitedNetwork) ||
+		errors.As(err, &lookup) && lookup.IsNotFound || errors.As(err, &certificate) || errors.As(err, &record)
+	return !lasts
+}
+
 // near reports whether an address lies in one of the networks of this machine: with IPv6, and in data
 // centres, the neighbours' addresses are public ones too.
 func near(to netip.Addr, addresses []net.Addr) bool {

@@ -23,6 +23,8 @@ type world struct {
 	npm   *npmregistry.Registry
 	cache string
 	here  string // the handler's address
+
+	handler *packages.Handler // that was served last
 }
 
 // start serves under rules, with what else is changed in the options.
@@ -48,6 +50,7 @@ func (w *world) serve(t *testing.T, rules packages.Rules, change ...func(*packag
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.handler = handler
 	server := httptest.NewServer(http.Handler(handler))
 	t.Cleanup(server.Close)
 	return server.URL

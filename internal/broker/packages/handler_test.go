@@ -400,6 +400,7 @@ func TestWhatIsWrongIsToldInWordsAndNothingIsKept(t *testing.T) {
 				timeout = 100 * time.Millisecond
 			}
 			w := start(t, packages.Rules{FileLimit: 100_000}, func(o *packages.Options) { o.Timeout = timeout })
+			w.handler.Hurry(time.Millisecond, time.Minute)
 			c.demo.Name, c.demo.Version = "demo", "1.0"
 			w.pypi.Add(c.demo)
 			w.pypi.Set(c.knobs)

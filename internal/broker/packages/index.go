@@ -32,9 +32,8 @@ const (
 )
 
 const (
-	maxRedirects  = 5
-	dialTimeout   = 15 * time.Second
-	headerTimeout = 30 * time.Second
+	maxRedirects = 5
+	dialTimeout  = 15 * time.Second
 )
 
 // errTooSlow is the cause of a request's end when its time is over.
@@ -47,6 +46,7 @@ type index struct {
 	// trusted reaches the index itself, which may be on a private address and behind a proxy. What the index points to
 	// elsewhere is somebody else's word, and open reaches the open internet alone.
 	trusted, open *http.Client
+	patience      time.Duration
 }
 
 // newIndex makes one. Errors do not quote the address: it may have a password.
@@ -58,7 +58,7 @@ func newIndex(setting, address string) (*index, error) {
 	if base.RawQuery != "" || base.Fragment != "" {
 		return nil, fmt.Errorf("--%s (%s) has a query or a fragment, which no index has", setting, base.Host)
 	}
-	x := &index{base: base}
+	x := &index{base: base, patience: patience}
 	if user := base.User; user != nil {
 		password, both := user.Password()
 		switch {
@@ -74,7 +74,7 @@ func newIndex(setting, address string) (*index, error) {
 	}
 	transport := func() *http.Transport {
 		return &http.Transport{
-			TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: headerTimeout,
+			TLSHandshakeTimeout:    dialTimeout,
 			MaxResponseHeaderBytes: 64 << 10, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
 		}
 	}
@@ -109,7 +109,7 @@ func (x *index) get(ctx context.Context, u *url.URL, header http.Header) (*http.
 		if x.authorization != "" && x.isOwn(u) {
 			request.Header.Set("Authorization", x.authorization)
 		}
-		response, err := x.client(u).Do(request)
+		response, err := impatient(x.client(u), request, x.patience)
 		if err != nil {
 			return nil, failure(ctx, u.Host, err)
 		}
@@ -134,6 +134,14 @@ func (x *index) refusal(response *http.Response, host string) error {
 		return nil
 	}
 	_ = response.Body.Close()
+	f := statusFailure(status, host)
+	if busy(status) {
+		return f.Because(&passing{errors.New(response.Status), retryAfter(response.Header)})
+	}
+	return f
+}
+
+func statusFailure(status int, host string) *fault.Error {
 	switch status {
 	case http.StatusNotFound, http.StatusGone:
 		return fault.New(fault.NotFound, "Check the name.", "%s does not have it", clip(host))
@@ -155,7 +163,11 @@ func failure(ctx context.Context, host string, err error) error {
 	if errors.Is(context.Cause(ctx), errTooSlow) {
 		return failed(host, "it took too long (--package-timeout)")
 	}
-	return failed(host, netguard.Reason(err))
+	f := failed(host, netguard.Reason(err))
+	if ctx.Err() == nil && netguard.MayPass(err) {
+		return f.Because(&passing{error: err})
+	}
+	return f
 }
 
 func failed(host, why string) *fault.Error {

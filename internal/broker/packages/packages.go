@@ -62,6 +62,7 @@ type Handler struct {
 	seats     seats
 	now       func() time.Time
 	alive     time.Duration
+	pause     time.Duration // before work is done again
 }
 
 // New makes a handler. Its errors name the setting that is wrong. Nothing is made on the disk before the first file comes.
@@ -69,7 +70,7 @@ func New(o Options) (*Handler, error) {
 	o.PyPI, o.NPM = cmp.Or(o.PyPI, DefaultPyPI), cmp.Or(o.NPM, DefaultNPM)
 	o.CacheLimit = cmp.Or(o.CacheLimit, DefaultCacheLimit)
 	h := &Handler{
-		policy: o.Policy, log: o.Log, now: time.Now, alive: alive,
+		policy: o.Policy, log: o.Log, now: time.Now, alive: alive, pause: firstPause,
 		timeout: cmp.Or(o.Timeout, DefaultTimeout), free: make(chan struct{}, cmp.Or(o.Concurrent, DefaultConcurrent)),
 	}
 	var problems [3]error
@@ -146,15 +147,17 @@ func (h *Handler) wait(x *exchange, key string, timeout time.Duration, work func
 		return h.flight.DoChan(key, func() (any, error) {
 			ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(asked), timeout, errTooSlow)
 			defer cancel()
-			select {
-			case h.free <- struct{}{}:
-				defer func() { <-h.free }()
-			case <-asked.Done():
-				return nil, errGone
-			case <-ctx.Done():
-				return nil, failed("the server", "too many packages are being installed at a time; try again")
-			}
-			return work(ctx)
+			return h.again(ctx, func() (any, error) {
+				select {
+				case h.free <- struct{}{}:
+					defer func() { <-h.free }()
+				case <-asked.Done():
+					return nil, errGone
+				case <-ctx.Done():
+					return nil, failed("the server", "too many packages are being installed at a time; try again")
+				}
+				return work(ctx)
+			})
 		})
 	}
 	result := begin()
