@@ -5,10 +5,9 @@ import (
 	"path"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -31,10 +30,7 @@ func clip(s string, limit int) string {
 // safePath accepts a path below the work directory, in its shortest form, and returns "" for any
 // other: absolute, with .., a control character or more bytes than a path has.
 func safePath(p string) string {
-	if p == "" || len(p) > maxPathBytes || !utf8.ValidString(p) || path.IsAbs(p) {
-		return ""
-	}
-	if strings.ContainsFunc(p, unicode.IsControl) {
+	if p == "" || len(p) > maxPathBytes || !filewire.IsName(p) || path.IsAbs(p) {
 		return ""
 	}
 	if p = path.Clean(p); p == "." || p == ".." || strings.HasPrefix(p, "../") {
@@ -125,7 +121,7 @@ func resultOf(m protocol.Done, limit int) *Result {
 	res := &Result{
 		Status: status, ExitCode: min(max(m.ExitCode, 0), maxExitCode),
 		Stdout: stream(m.Stdout, limit), Stderr: stream(m.Stderr, limit), Error: runError(m.Error),
-		Artifacts: artifacts(m.Artifacts, maxArtifacts), ArtifactsTotal: max(m.ArtifactsTotal, 0), DisplaysTotal: max(m.DisplaysTotal, 0),
+		Artifacts: artifacts(m.Artifacts, MaxArtifacts), ArtifactsTotal: max(m.ArtifactsTotal, 0), DisplaysTotal: max(m.DisplaysTotal, 0),
 		Duration:      time.Duration(min(max(m.DurationMS, 0), maxTookMS) * float64(time.Millisecond)),
 		VariablesLost: m.Kernel == "dead", Cause: clip(m.Cause, maxName),
 	}

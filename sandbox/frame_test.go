@@ -143,7 +143,7 @@ func FuzzTake(f *testing.F) {
 		select {
 		case m := <-answer:
 			res := resultOf(m, 100)
-			if len(res.Stdout.Head) > 103 || len(res.Artifacts) > maxArtifacts {
+			if len(res.Stdout.Head) > 103 || len(res.Artifacts) > MaxArtifacts {
 				t.Errorf("not bounded: %+v", res)
 			}
 		default:

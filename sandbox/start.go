@@ -181,7 +181,7 @@ func (s *session) spec(language Language, setting KernelConfig, image ImageInfo)
 func (s *session) wireLimits() wireLimits {
 	return wireLimits{
 		OutputBytes: s.config.OutputBytes, SpoolBytes: s.config.SpoolBytes,
-		ImageBytes: maxImageBytes, MaxDisplays: maxDisplays, MaxArtifacts: maxArtifacts, Linger: s.config.Linger,
+		ImageBytes: maxImageBytes, MaxDisplays: maxDisplays, MaxArtifacts: MaxArtifacts, Linger: s.config.Linger,
 	}
 }
 
@@ -230,11 +230,13 @@ func (s *session) settingsKey(setting KernelConfig, image ImageInfo) (string, er
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// What a run reports at the most.
+// MaxArtifacts is how many files a run's Result lists, the newest.
+const MaxArtifacts = 100
+
+// What else a run reports at the most.
 const (
 	maxImageBytes = 5 << 20
 	maxDisplays   = 16
-	maxArtifacts  = 100
 )
 
 // neverReady says why a container that started did not become a kernel: most often its image has

@@ -44,6 +44,7 @@ type listMeta struct {
 type listFields struct {
 	listMeta
 	Artifacts []listedArtifact `json:"artifacts"`
+	Notes     []string         `json:"notes,omitempty"`
 }
 
 func (f listFields) Meta() any { return f.listMeta }
@@ -172,7 +173,7 @@ func (n *newest) sorted() []sandbox.File {
 
 // renderList describes these files, the first of those that were found.
 func (d *Deps) renderList(session string, found *newest, files []sandbox.File, end sandbox.WalkEnd) *render.Answer {
-	fields := listFields{listMeta{found.total, found.bytes, end.Complete}, []listedArtifact{}}
+	fields := listFields{listMeta: listMeta{found.total, found.bytes, end.Complete}, Artifacts: []listedArtifact{}}
 	var b strings.Builder
 	for _, f := range files {
 		a := listedArtifact{Path: f.Path, SizeBytes: f.SizeBytes, MIMEType: content.TypeByName(f.Path), Modified: f.Modified.UTC(), Download: d.Links.Download(session, f.Path)}
@@ -186,10 +187,13 @@ func (d *Deps) renderList(session string, found *newest, files []sandbox.File, e
 		fmt.Fprintf(&b, "\n… and %s older ones; narrow the list with glob, such as output/*.csv", humanize.Comma(int64(more)))
 	}
 	if !end.Complete {
-		b.WriteString("\nNote: there are more files than are looked at; these need not be the newest. List a folder with code instead.")
+		fields.Notes = append(fields.Notes, "there are more files than are looked at; these need not be the newest. List a folder with code instead.")
 	}
 	if end.Skipped > 0 {
-		fmt.Fprintf(&b, "\nNote: %s with names that are not text are left out.", render.Count(end.Skipped, "file"))
+		fields.Notes = append(fields.Notes, render.Count(end.Skipped, "file")+" with names that are not text, or have control characters, are left out; rename them with code.")
+	}
+	for _, note := range fields.Notes {
+		b.WriteString("\nNote: " + note)
 	}
 	return render.Text(listHead(found)+b.String(), fields)
 }

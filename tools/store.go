@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -112,8 +113,9 @@ type delivery struct {
 	outcome artifactstore.Outcome // when that is closed
 }
 
-// deliver brings what files returns to the store of a call, apart from the call. A client's own is opened for that alone.
-func (s *Store) deliver(asked *clientheader.Asked, open func(session string) artifactstore.OpenFile, files func() (session string, list []artifactstore.File)) *delivery {
+// deliver brings what files returns to the store of a call, apart from the call. A client's own is opened for that alone. omitted
+// is how many files belong to the list and are not in it.
+func (s *Store) deliver(asked *clientheader.Asked, open func(session string) artifactstore.OpenFile, files func() (session string, list []artifactstore.File, omitted int)) *delivery {
 	of := asked.OwnStore()
 	if s == nil || of == nil && s.own == nil {
 		return nil
@@ -121,8 +123,8 @@ func (s *Store) deliver(asked *clientheader.Asked, open func(session string) art
 	way := &delivery{of: of, done: make(chan struct{})}
 	go func() {
 		defer close(way.done)
-		session, list := files()
-		if len(list) == 0 {
+		session, list, omitted := files()
+		if len(list)+omitted == 0 {
 			return
 		}
 		to := s.own
@@ -135,6 +137,10 @@ func (s *Store) deliver(asked *clientheader.Asked, open func(session string) art
 		}
 		defer s.ended(way)
 		way.outcome = to.Upload(s.ending, artifactstore.Batch{Session: session, Files: list, Open: open(session), LinkLifetime: asked.Bounds().LinkLifetime})
+		if omitted > 0 {
+			way.outcome.Note = sentences(fmt.Sprintf("%d of %d files not uploaded to %s: at most the %d newest of a run are, and none with control characters in its name. Pack many into an archive.",
+				omitted, len(list)+omitted, to, sandbox.MaxArtifacts), way.outcome.Note)
+		}
 	}()
 	return way
 }
@@ -150,17 +156,17 @@ func (d *Deps) deliverRun(ctx context.Context, run *sandbox.Run) *delivery {
 	if way := s.byRun[run.ID]; way != nil {
 		return way
 	}
-	way := s.deliver(clientheader.Of(ctx), d.openFor, func() (string, []artifactstore.File) {
+	way := s.deliver(clientheader.Of(ctx), d.openFor, func() (string, []artifactstore.File, int) {
 		<-run.Done()
 		res, err := run.Result()
 		if err != nil {
-			return "", nil
+			return "", nil, 0
 		}
 		list := make([]artifactstore.File, len(res.Artifacts))
 		for i, a := range res.Artifacts {
 			list[i] = storeFile(a.Path, a.SizeBytes)
 		}
-		return res.SessionID, list
+		return res.SessionID, list, max(0, res.ArtifactsTotal-len(list))
 	})
 	if way == nil {
 		return nil
@@ -175,8 +181,8 @@ func (d *Deps) deliverRun(ctx context.Context, run *sandbox.Run) *delivery {
 
 // deliverFile brings one file to the store, as deliverRun does.
 func (d *Deps) deliverFile(ctx context.Context, session, path string, size int64) *delivery {
-	return d.Store.deliver(clientheader.Of(ctx), d.openFor, func() (string, []artifactstore.File) {
-		return session, []artifactstore.File{storeFile(path, size)}
+	return d.Store.deliver(clientheader.Of(ctx), d.openFor, func() (string, []artifactstore.File, int) {
+		return session, []artifactstore.File{storeFile(path, size)}, 0
 	})
 }
 

@@ -11,7 +11,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 )
 
 // slowStore is a store that takes files only when it is let.
@@ -42,7 +45,7 @@ func (b *lockedBuffer) String() string {
 }
 
 func newSlowStore(t *testing.T) *slowStore {
-	s := &slowStore{arrived: make(chan string, 10), let: make(chan struct{}), broken: make(chan string, 10)}
+	s := &slowStore{arrived: make(chan string, 200), let: make(chan struct{}), broken: make(chan string, 10)}
 	web := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		s.arrived <- r.URL.Path
@@ -73,12 +76,12 @@ func (s *slowStore) send(session string, paths ...string) *delivery {
 			return io.NopCloser(strings.NewReader("content")), 7, nil
 		}
 	}
-	return s.deliver(nil, open, func() (string, []artifactstore.File) {
+	return s.deliver(nil, open, func() (string, []artifactstore.File, int) {
 		var list []artifactstore.File
 		for _, path := range paths {
 			list = append(list, storeFile(path, 7))
 		}
-		return session, list
+		return session, list, 0
 	})
 }
 
@@ -120,4 +123,41 @@ func TestFilesThatAreGivenUpAtTheEndAreLogged(t *testing.T) {
 	}
 	var none *Store
 	none.Close(t.Context())
+}
+
+// Of a run, in the process of a real supervisor: more files than its result lists, and a name that no list has.
+func TestFilesThatARunDoesNotListAreNoted(t *testing.T) {
+	config := sandbox.DefaultConfig()
+	config.Engine, config.StateDir, config.Host = enginetest.New(t), t.TempDir(), "host"
+	config.Kernels = map[sandbox.Language]sandbox.KernelConfig{
+		sandbox.Python: {Image: enginetest.Image, Interpreter: "python3", Command: containers.Program("python"), Join: containers.Join()},
+	}
+	manager := sandbox.NewManager(config)
+	t.Cleanup(func() { manager.Close(context.Background()) })
+	s := newSlowStore(t)
+	close(s.let)
+	d := &Deps{Manager: manager, Store: s.Store}
+	for _, test := range []struct {
+		code  string
+		links int
+		note  string
+	}{
+		{"for i in range(104): open(f'{i}.txt', 'w').close()", 100, "4 of 104 files"},
+		{"open('a\\tb', 'w').close(); open('c', 'w').close()", 1, "1 of 2 files"},
+		{"open('a\\nb', 'w').close()", 0, "1 of 1 files"},
+		{"open('d', 'w').close()", 1, ""},
+	} {
+		run, err := manager.Run(sandbox.RunOptions{Language: sandbox.Python, Code: test.code})
+		if err != nil {
+			t.Fatal(err)
+		}
+		way := d.deliverRun(t.Context(), run)
+		<-way.done
+		if test.note != "" {
+			test.note += " not uploaded to s3://bucket: at most the 100 newest of a run are, and none with control characters in its name. Pack many into an archive."
+		}
+		if o := way.outcome; len(o.Links) != test.links || o.Note != test.note {
+			t.Errorf("%s: %d links, %q", test.code, len(o.Links), o.Note)
+		}
+	}
 }

@@ -24,8 +24,6 @@ import (
 )
 
 const (
-	// MaxFiles is how many files of one run go to a store.
-	MaxFiles = 100
 	// MaxFileBytes is the most that a store takes in one request.
 	MaxFileBytes = 5 << 30
 
@@ -140,12 +138,9 @@ func (s *Store) Upload(ctx context.Context, b Batch) Outcome {
 	failed := make(map[string][]string) // paths, by the reason
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for i, f := range b.Files {
+	for _, f := range b.Files {
 		wg.Go(func() {
-			link, err := "", error(errTooMany)
-			if i < MaxFiles {
-				link, err = s.upload(ctx, b, f)
-			}
+			link, err := s.upload(ctx, b, f)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {

@@ -28,7 +28,6 @@ func (e *known) Error() string { return e.words }
 
 var (
 	errSlow    = &known{words: fmt.Sprintf("the store did not take them in %v", uploadTime), unreachable: true}
-	errTooMany = &known{words: fmt.Sprintf("%d files of a run are uploaded at the most", MaxFiles)}
 	errLongKey = &known{words: fmt.Sprintf("the path is too long for the store, which takes %d bytes with the prefix and the session", maxKey)}
 	errChanged = &known{words: "the file was changed while it was uploaded", passing: true}
 	errNoLink  = &known{words: "uploaded, but the credentials cannot make an address"}

@@ -11,6 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 const (
@@ -25,6 +28,11 @@ const (
 
 // ErrTooLarge says that a message or a piece is longer than it may be.
 var ErrTooLarge = errors.New("a message about files is too large")
+
+// IsName reports whether a name or a path is one that is reported: what is no text, or has lines of its own, is counted alone.
+func IsName(name string) bool {
+	return utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
+}
 
 // Operations.
 const (

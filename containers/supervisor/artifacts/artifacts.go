@@ -9,9 +9,9 @@ import (
 	"runtime"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/tree"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"golang.org/x/sys/unix"
 )
@@ -63,8 +63,8 @@ func (s *Scanner) Begin() Mark {
 	return Mark(time.Now().Add(-lag).UnixNano())
 }
 
-// Scan returns the artifacts of a run that began at a mark, newest first and at most so many; how many there
-// are, and how many bytes these have.
+// Scan returns the artifacts of a run that began at a mark, newest first and at most so many, without those whose names are
+// not reported; how many there are, and how many bytes these have.
 func (s *Scanner) Scan(since Mark, most int) (files []protocol.Artifact, total int, bytes int64) {
 	recentFrom := int64(s.Begin()) - int64(recently)
 	recent, files := map[string]facts{}, []protocol.Artifact{}
@@ -73,13 +73,16 @@ func (s *Scanner) Scan(since Mark, most int) (files []protocol.Artifact, total i
 			recent[f.path] = f.facts
 		}
 		if f.change >= int64(since) && s.recent[f.path] != f.facts {
-			files = append(files, protocol.Artifact{Path: f.path, SizeBytes: f.size, ModifiedMS: f.modified / 1e6})
+			total++
 			bytes += f.size
+			if filewire.IsName(f.path) {
+				files = append(files, protocol.Artifact{Path: f.path, SizeBytes: f.size, ModifiedMS: f.modified / 1e6})
+			}
 		}
 	}
 	s.recent = recent
 	slices.SortFunc(files, func(a, b protocol.Artifact) int { return cmp.Compare(b.ModifiedMS, a.ModifiedMS) })
-	return bounded(files, most), len(files), bytes
+	return bounded(files, most), total, bytes
 }
 
 type found struct {
@@ -155,7 +158,7 @@ func (b *batch) look(root int, since int64, changed []found) []found {
 		if unix.Fstatat(root, path, &info, unix.AT_SYMLINK_NOFOLLOW) != nil || info.Mode&unix.S_IFMT != unix.S_IFREG {
 			continue
 		}
-		if change := info.Ctim.Nano(); change >= since && utf8.ValidString(path) {
+		if change := info.Ctim.Nano(); change >= since {
 			changed = append(changed, found{path, facts{info.Ino, info.Size, info.Mtim.Nano(), change}})
 		}
 	}

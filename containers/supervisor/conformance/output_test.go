@@ -261,11 +261,12 @@ func TestArtifacts(t *testing.T) {
 			{"rm renamed.txt", ""},
 			{"mkdir -p .hidden node_modules __pycache__ sub/.git sub/input; for d in input .hidden node_modules __pycache__ sub/.git sub/input output; do : > $d/f; done; : > .e", "output/f sub/input/f"},
 			{"ln -s /etc/passwd link; ln -s /etc dirlink; ln -s . loop; mkfifo fifo; : > real", "real"},
-			{`: > "$(printf 'bad\377')"; : > "$(printf 'new\nline')"`, "new\nline"},
 			{"top=$PWD; for i in $(seq 300); do mkdir d; cd d; done; : > deep; cd $top; : > flat", "flat"},
 		} {
 			check(t, step.code, c.completed(l.shell.with(step.code)).paths(), step.want)
 		}
+		d = c.completed(l.shell.with(`: > "$(printf 'bad\377')"; : > "$(printf 'new\nline')"; : > "$(printf 'tab\t')"; : > plain`))
+		check(t, "names that are counted alone", d.paths()+fmt.Sprint(d.ArtifactsTotal), "plain4")
 		check(t, "of a failed run", c.run(lines(l.write.with("failed", ""), l.fail.with("why"))).paths(), "failed")
 		check(t, "of a fresh run", c.run(l.write.with("fresh", ""), request{Fresh: true}).paths(), "fresh")
 		check(t, "of one that timed out", c.run(lines(l.write.with("slow", ""), string(l.spin)), request{TimeoutMS: short}).paths(), "slow")

@@ -49,7 +49,7 @@ func (l *list) visit(d *tree.Dir, raw []byte, kind byte) bool {
 		return false
 	}
 	path := d.Join(name)
-	if !isText(name) || len(path) > maxPath {
+	if !filewire.IsName(name) || len(path) > maxPath {
 		l.skipped++
 		return false
 	}
@@ -88,7 +88,7 @@ func (l *list) isPassedOver(d *tree.Dir, name string) bool {
 func target(folder int, name string) string {
 	room := make([]byte, maxPath+1)
 	n, err := unix.Readlinkat(folder, name, room)
-	if err != nil || !isText(string(room[:n])) {
+	if err != nil || !filewire.IsName(string(room[:n])) {
 		return ""
 	}
 	return string(room[:n])

@@ -7,8 +7,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"golang.org/x/sys/unix"
@@ -42,10 +40,6 @@ func openWorkDir(path string) (*workDir, error) {
 
 func (w *workDir) close() { _ = unix.Close(w.fd) }
 
-func isText(name string) bool {
-	return utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
-}
-
 // forms are the ways in which one name of a path may be written, the one that was asked for first.
 type forms []string
 
@@ -70,7 +64,7 @@ func namesOf(r filewire.Request) ([]forms, error) {
 }
 
 func split(path string) ([]string, error) {
-	if !isText(path) || len(path) > maxPath {
+	if !filewire.IsName(path) || len(path) > maxPath {
 		return nil, refusal(filewire.InvalidPath, "the path is too long, no UTF-8, or has control characters")
 	}
 	parts := strings.Split(path, "/")
@@ -206,7 +200,7 @@ func (w *workDir) symlink(r filewire.Request) error {
 	if err != nil {
 		return err
 	}
-	if r.Target == "" || len(r.Target) > maxPath || !isText(r.Target) {
+	if r.Target == "" || len(r.Target) > maxPath || !filewire.IsName(r.Target) {
 		return refusal(filewire.InvalidPath, "the target of a link is empty, too long, or no text")
 	}
 	last := len(names) - 1

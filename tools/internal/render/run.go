@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +46,7 @@ type RunFields struct {
 	Result    *string           `json:"result"`
 	Error     *sandbox.RunError `json:"error"`
 	Artifacts []artifactFields  `json:"artifacts"`
+	Notes     []string          `json:"notes,omitempty"`
 	listed    int               // of the artifacts, in the text
 }
 
@@ -426,7 +428,7 @@ func (r *Renderer) fields(res *sandbox.Result, texts map[string]string, each int
 			DurationMS: float64(res.Duration.Microseconds()) / 1000,
 		},
 		Stdout: texts[""], Stderr: texts["stderr"],
-		Artifacts: []artifactFields{},
+		Artifacts: []artifactFields{}, Notes: res.Notes,
 	}
 	if res.Value != nil {
 		value := texts["result"]
@@ -449,6 +451,9 @@ func (r *Renderer) fields(res *sandbox.Result, texts map[string]string, each int
 			Path: a.Path, Filename: a.Path[strings.LastIndex(a.Path, "/")+1:], SizeBytes: a.SizeBytes, MIMEType: content.TypeByName(a.Path),
 			Download: link, StoreURL: r.StoreLinks[a.Path],
 		})
+	}
+	if more := res.ArtifactsTotal - len(f.Artifacts); more > 0 {
+		f.Notes = append(slices.Clone(f.Notes), Count(int64(more), "more file")+" of this run not listed.")
 	}
 	return f
 }
