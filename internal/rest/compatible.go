@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -37,6 +38,7 @@ type compatibleMade struct {
 	SessionID string    `json:"session_id"`
 	Status    string    `json:"status"`
 	CreatedAt time.Time `json:"created_at"`
+	Notes     []string  `json:"notes,omitempty" jsonschema:"What was lowered."`
 }
 
 type compatibleCode struct {
@@ -115,23 +117,23 @@ func (o *compatibleOptions) limits() (of sandbox.SessionLimits, err error) {
 
 func (s *Server) compatibleCreate(w http.ResponseWriter, r *http.Request) {
 	var wanted compatibleSession
-	if err := decode(r, &wanted); err != nil {
+	if _, err := decode(r, &wanted); err != nil {
 		s.refuse(w, r, err)
 		return
 	}
-	term, err := s.compatibleBegin(r.Context(), &wanted)
+	term, notes, err := s.compatibleBegin(r.Context(), &wanted)
 	if err != nil {
 		s.refuse(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, compatibleMade{term.SessionID, "created", term.Created.UTC()})
+	writeJSON(w, http.StatusOK, compatibleMade{term.SessionID, "created", term.Created.UTC(), notes})
 }
 
 // compatibleBegin makes a session with all that was asked for, or none.
-func (s *Server) compatibleBegin(ctx context.Context, wanted *compatibleSession) (term sandbox.Term, err error) {
+func (s *Server) compatibleBegin(ctx context.Context, wanted *compatibleSession) (term sandbox.Term, notes []string, err error) {
 	of, err := wanted.Options.limits()
 	if err != nil {
-		return term, err
+		return term, nil, err
 	}
 	code := ""
 	if len(wanted.Options.Environment) > 0 {
@@ -139,13 +141,13 @@ func (s *Server) compatibleBegin(ctx context.Context, wanted *compatibleSession)
 		literal, _ := json.Marshal(string(values)) // a text of JSON's is one of Python's
 		code = "import json as _json, os as _os; _os.environ.update(_json.loads(" + string(literal) + ")); del _json, _os"
 	}
-	if term, err = s.begin(ctx, "", sandbox.Python, of, code); err != nil || len(wanted.Dependencies) == 0 {
-		return term, err
+	if term, notes, err = s.begin(ctx, "", sandbox.Python, of, code); err != nil || len(wanted.Dependencies) == 0 {
+		return term, notes, err
 	}
 	if err = s.install(ctx, term.SessionID, wanted.Dependencies); err != nil {
 		_, _ = s.manager.CloseSession(context.WithoutCancel(ctx), term.SessionID, false)
 	}
-	return term, err
+	return term, notes, err
 }
 
 // install installs Python packages, however long it takes.
@@ -196,7 +198,7 @@ func faultOf(fields map[string]any) *fault.Error {
 
 func (s *Server) compatibleExecute(w http.ResponseWriter, r *http.Request) {
 	var wanted compatibleCode
-	err := decode(r, &wanted)
+	_, err := decode(r, &wanted)
 	if err == nil && wanted.SessionID == "" {
 		err = fault.New(fault.InvalidArgument, "POST /sessions makes one.", "session_id is missing.")
 	}
@@ -234,7 +236,18 @@ func (s *Server) compatibleExecute(w http.ResponseWriter, r *http.Request) {
 
 func compatibleOf(run *sandbox.Run, status sandbox.Status) compatibleRun {
 	begun, _ := run.Times()
-	return compatibleRun{run.ID, string(status), inMicroseconds(begun)}
+	return compatibleRun{run.ID, asTheirs(status), inMicroseconds(begun)}
+}
+
+const theirError = "error"
+
+// asTheirs is a status as that system has it. Its clients ask on for ever after any other end than completed, failed and error.
+func asTheirs(status sandbox.Status) string {
+	switch status {
+	case sandbox.TimedOut, sandbox.Cancelled, sandbox.Killed:
+		return theirError
+	}
+	return string(status)
 }
 
 // inMicroseconds is a time as Python reads it.
@@ -271,7 +284,7 @@ func (s *Server) compatibleResults(w http.ResponseWriter, r *http.Request) {
 	if run == nil {
 		return
 	}
-	answer := compatibleResult{Status: string(res.Status), Output: []compatibleOutput{}, Files: []string{}, CompletedAt: completed}
+	answer := compatibleResult{Status: asTheirs(res.Status), Output: []compatibleOutput{}, Files: []string{}, CompletedAt: completed}
 	add := func(kind, content string) {
 		if content != "" {
 			answer.Output = append(answer.Output, compatibleOutput{kind, content})
@@ -289,8 +302,10 @@ func (s *Server) compatibleResults(w http.ResponseWriter, r *http.Request) {
 	}
 	if e := res.Error; e != nil {
 		answer.Error = &compatibleError{e.Name, e.Message, strings.Split(strings.TrimRight(e.Traceback, "\n"), "\n")}
-	} else if res.Status != sandbox.Completed && res.Status != sandbox.Running {
-		answer.Error = &compatibleError{string(res.Status), "The run was " + strings.ReplaceAll(string(res.Status), "_", " ") + ".", []string{}}
+	}
+	if answer.Status == theirError { // which does not say how it ended
+		answer.Error = cmp.Or(answer.Error, &compatibleError{Traceback: []string{}})
+		answer.Error.Name, answer.Error.Value = string(res.Status), "The run was "+strings.ReplaceAll(string(res.Status), "_", " ")+"."
 	}
 	for _, d := range res.Displays {
 		if png := d.Data["image/png"]; len(png) > 0 {

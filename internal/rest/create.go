@@ -4,7 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,24 +44,59 @@ func (l limits) session() (of sandbox.SessionLimits, err error) {
 	}, nil
 }
 
-// decode reads a body into a struct.
-func decode(r *http.Request, into any) error {
-	given, err := body(r)
-	if err != nil {
-		return err
+// decode reads a body into a struct, and returns it as it is.
+func decode(r *http.Request, into any) (given arguments, err error) {
+	if given, err = body(r); err != nil {
+		return nil, err
 	}
-	whole, _ := json.Marshal(given) // it was parsed
-	if err := json.Unmarshal(whole, into); err != nil {
-		return fault.New(fault.InvalidArgument, "/v1/openapi.json has the types of all members.", "The body does not fit: %s.", text.Shorten(strings.TrimPrefix(err.Error(), "json: "), 200))
+	var wrong *json.UnmarshalTypeError
+	switch err := json.Unmarshal(encode(given), into); {
+	case errors.As(err, &wrong):
+		return nil, fault.New(fault.InvalidArgument, "/v1/openapi.json has the types of all members.", "%s", misfit(wrong)).Because(err)
+	case err != nil:
+		return nil, fault.New(fault.InvalidContent, "/v1/openapi.json has the types of all members.", "The body does not fit.").Because(err)
 	}
-	return nil
+	return given, nil
+}
+
+// ignored notes the members of an object that a struct has no field for.
+func ignored(given arguments, of any) (notes []string) {
+	var known []string
+	for _, field := range reflect.VisibleFields(reflect.TypeOf(of)) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		known = append(known, name)
+	}
+	for _, name := range sorted(given) {
+		if !slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) }) {
+			notes = append(notes, fmt.Sprintf("ignored %q: the members are %s.", text.Shorten(name, 80), strings.Join(known, ", ")))
+		}
+	}
+	return notes[:min(len(notes), maxIgnored)]
+}
+
+// maxIgnored is how many members are named that are ignored.
+const maxIgnored = 10
+
+// kinds are what JSON has for the kinds of values of ours.
+var kinds = map[reflect.Kind]string{
+	reflect.String: "a text", reflect.Float64: "a number", reflect.Slice: "a list", reflect.Map: "an object", reflect.Struct: "an object",
+}
+
+// misfit says in JSON's words what is wrong with a member.
+func misfit(e *json.UnmarshalTypeError) string {
+	name := text.Shorten(e.Field, 80)
+	if number, ok := strings.CutPrefix(e.Value, "number "); ok {
+		return fmt.Sprintf("%s is %s, which is out of range.", name, text.Shorten(number, 40))
+	}
+	has := map[string]string{"string": "a text", "number": "a number", "bool": "true or false", "array": "a list", "object": "an object"}[e.Value]
+	return fmt.Sprintf("%s has %s where %s belongs.", name, has, kinds[e.Type.Kind()])
 }
 
 func (s *Server) createSession(w http.ResponseWriter, r *http.Request) {
 	var wanted newSession
 	var o outcome
 	status := http.StatusCreated
-	err := decode(r, &wanted)
+	asked, err := decode(r, &wanted)
 	if err == nil && wanted.SessionID != "" {
 		err = sandbox.CheckSessionID(wanted.SessionID)
 	}
@@ -77,56 +116,58 @@ func (s *Server) createSession(w http.ResponseWriter, r *http.Request) {
 		of, err = wanted.Limits.session()
 	}
 	var term sandbox.Term
+	var notes []string
 	if err == nil {
-		term, err = s.begin(r.Context(), wanted.SessionID, language.Language, of, "")
+		term, notes, err = s.begin(r.Context(), wanted.SessionID, language.Language, of, "")
 	}
 	if err == nil {
 		given := make(arguments)
 		given.set("session_id", term.SessionID)
 		o, err = s.call(r.Context(), "session_info", given)
+		o.notes = slices.Concat(ignored(asked, wanted), ignored(asked.object("limits"), wanted.Limits), notes, o.notes)
 		w.Header().Set("Location", "/v1/sessions/"+term.SessionID)
 	}
 	s.send(w, r, o, err, status)
 }
 
-// begin makes a session, of a new name for an empty id. Where it has limits or code to run first, a container is started. One
-// that could not be begun is closed again, if it is new.
-func (s *Server) begin(ctx context.Context, id string, language sandbox.Language, of sandbox.SessionLimits, code string) (sandbox.Term, error) {
+// begin makes a session, of a new name for an empty id, and returns what is to be said of its limits. Where it has limits or code to
+// run first, a container is started. One that could not be begun is closed again, if it is new.
+func (s *Server) begin(ctx context.Context, id string, language sandbox.Language, of sandbox.SessionLimits, code string) (term sandbox.Term, notes []string, err error) {
 	isNew := id == ""
 	if isNew {
 		id = state.NewID("s-")
 	}
-	term, err := s.manager.Term(id, true)
+	term, err = s.manager.Term(id, true)
 	if err == nil && (code != "" || of != sandbox.SessionLimits{}) {
 		nothing := "0" // in every language
-		err = s.runFirst(ctx, sandbox.RunOptions{SessionID: id, Language: language, Code: cmp.Or(code, nothing), Limits: of, Times: clientheader.Of(ctx).Times(), Unlisted: true})
+		notes, err = s.runFirst(ctx, sandbox.RunOptions{SessionID: id, Language: language, Code: cmp.Or(code, nothing), Limits: of, Times: clientheader.Of(ctx).Times(), Unlisted: true})
 	}
 	if err != nil && isNew {
 		_, _ = s.manager.CloseSession(context.WithoutCancel(ctx), id, false)
 	}
-	return term, err
+	return term, notes, err
 }
 
-// runFirst runs code of our own.
-func (s *Server) runFirst(ctx context.Context, o sandbox.RunOptions) error {
+// runFirst runs code of our own, and returns the notes of the run.
+func (s *Server) runFirst(ctx context.Context, o sandbox.RunOptions) (notes []string, err error) {
 	run, err := s.manager.Run(o)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	select {
 	case <-run.Done():
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 	res, err := run.Result()
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case res.Status == sandbox.Completed:
-		return nil
+		return res.Notes, nil
 	case res.Error != nil:
-		return fault.New(fault.InvalidArgument, "Check the names and values of the variables.", "The session could not be prepared: %s: %s.",
+		return nil, fault.New(fault.InvalidArgument, "Check the names and values of the variables.", "The session could not be prepared: %s: %s.",
 			text.Shorten(res.Error.Name, 80), text.Shorten(res.Error.Message, 200))
 	}
-	return fault.New(fault.ExecutionFailed, "Try again, with more memory or time.", "The session could not be prepared: it was %s.", res.Status)
+	return nil, fault.New(fault.ExecutionFailed, "Try again, with more memory or time.", "The session could not be prepared: it was %s.", res.Status)
 }

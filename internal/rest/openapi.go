@@ -63,7 +63,7 @@ func document(routes []route, by map[string]server.ServerTool, version string) [
 		}
 		operations[strings.ToLower(r.method)] = d.operation(&r)
 	}
-	text, _ := json.Marshal(object{ // it is made of what can be
+	return encode(object{
 		"openapi": "3.1.0",
 		"info": object{
 			"title": "code-sandbox-mcp", "version": version,
@@ -79,7 +79,6 @@ func document(routes []route, by map[string]server.ServerTool, version string) [
 			"responses":       object{"error": object{"description": "It could not be done.", "content": toolAnswer("error")}},
 		},
 	})
-	return text
 }
 
 type documenter struct {
@@ -166,6 +165,9 @@ func (d *documenter) operation(r *route) object {
 	responses := object{
 		strconv.Itoa(max(r.status, http.StatusOK)): object{"description": "Done.", "content": answer},
 		"default": ref("responses", "error"),
+	}
+	for status, description := range r.also {
+		responses[strconv.Itoa(status)] = object{"description": description, "content": answer}
 	}
 	if r.serve == nil && slices.Contains([]string{runTool, "wait_for_run", "install_packages"}, r.tool) {
 		run := languagesOf(d.tools)[0].Tool()

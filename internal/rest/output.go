@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -101,8 +100,7 @@ type events struct {
 }
 
 func (e *events) event(name string, data any) {
-	text, _ := json.Marshal(data) // texts and numbers
-	e.send(fmt.Sprintf("event: %s\ndata: %s\n\n", name, text))
+	e.send(fmt.Sprintf("event: %s\ndata: %s\n\n", name, encode(data)))
 }
 
 func (e *events) keepAlive() {

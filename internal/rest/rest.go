@@ -198,21 +198,34 @@ func writeJSON(w http.ResponseWriter, status int, value any) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	encoder := json.NewEncoder(w)
+	_, _ = w.Write(append(encode(value), '\n')) // the client is gone, or will see half an answer
+}
+
+// encode writes what can be written as JSON, in which & and < stay what they are: people copy addresses from answers.
+func encode(value any) []byte {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(value) // the client is gone, or will see half an answer
+	_ = encoder.Encode(value)
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n"))
 }
 
 // arguments are those of a call, as JSON.
 type arguments map[string]json.RawMessage
 
 func (a arguments) set(name string, value any) {
-	a[name], _ = json.Marshal(value) // texts, numbers and lists of them
+	a[name] = encode(value)
 }
 
 func (a arguments) text(name string) (value string) {
 	_ = json.Unmarshal(a[name], &value) // what is no text is for the tool to refuse
 	return value
+}
+
+// object is the members of an argument that is one.
+func (a arguments) object(name string) (members arguments) {
+	_ = json.Unmarshal(a[name], &members)
+	return members
 }
 
 // body reads the object that a request has; none is an empty one.
@@ -272,15 +285,17 @@ func (s *Server) call(ctx context.Context, name string, given arguments) (o outc
 	}
 	request := mcp.CallToolRequest{}
 	request.Params.Name = name
-	request.Params.RawArguments, _ = json.Marshal(given) // it was parsed
+	request.Params.RawArguments = encode(given)
 	res, err := t.Handler(ctx, request)
 	if err != nil {
 		return o, err
 	}
 	o.fields, o.fault = res.StructuredContent, tools.FaultOf(res)
 	for _, c := range res.Content {
-		if c, ok := c.(mcp.TextContent); ok && strings.HasPrefix(c.Text, "Note: ") {
-			o.notes = append(o.notes, c.Text)
+		if c, ok := c.(mcp.TextContent); ok {
+			if note, ok := strings.CutPrefix(c.Text, "Note: "); ok {
+				o.notes = append(o.notes, note)
+			}
 		}
 	}
 	return o, nil
@@ -289,10 +304,11 @@ func (s *Server) call(ctx context.Context, name string, given arguments) (o outc
 // members are the fields of an answer, and beside them what a model would read in its text.
 func (o outcome) members() arguments {
 	members := make(arguments)
-	fields, _ := json.Marshal(o.fields) // a tool's always can be
-	_ = json.Unmarshal(fields, &members)
+	_ = json.Unmarshal(encode(o.fields), &members)
 	if len(o.notes) > 0 {
-		members.set("notes", o.notes)
+		var own []string // of the fields
+		_ = json.Unmarshal(members["notes"], &own)
+		members.set("notes", append(own, o.notes...))
 	}
 	if o.fault != nil {
 		members.set("fault", o.fault)

@@ -134,12 +134,29 @@ func TestSessionsAndRuns(t *testing.T) {
 	}
 	f.want(200, "POST", "/v1/sessions", `{"session_id": "a"}`)
 	other := f.want(201, "POST", "/v1/sessions", `{"limits": {"timeout_seconds": 7}}`)
-	if limits := other["own_limits"].(map[string]any); limits["timeout_seconds"] != 7.0 {
+	if limits := other["own_limits"].(map[string]any); limits["timeout_seconds"] != 7.0 || other["notes"] != nil {
 		t.Errorf("with limits: %v", other)
 	}
+	lowered := f.want(201, "POST", "/v1/sessions", `{"session_id": "low", "limits": {"memory_mb": 99999, "cpu": 1}, "<odd>": 1}`)
+	if notes := fmt.Sprint(lowered["notes"]); notes != `[ignored "<odd>": the members are session_id, language, limits. ignored "cpu": the members are memory_mb, cpus, timeout_seconds.`+
+		` Limits were changed to what this server allows: memory from 98 GiB to 1.0 GiB.]` {
+		t.Errorf("lowered: %s", notes)
+	}
+	again := f.want(200, "POST", "/v1/sessions", `{"session_id": "low", "limits": {"memory_mb": 64}}`)
+	if !strings.Contains(fmt.Sprint(again["notes"]), "keeps the limits that it began with") {
+		t.Errorf("again: %v", again)
+	}
+	f.want(200, "DELETE", "/v1/sessions/low", "")
 	done := f.want(200, "POST", "/v1/sessions/a/runs?wait_seconds=60", `{"code": "print('hi <', 'hunt' + 'er22')\n12345678901234567", "language": "py", "color": "red"}`)
 	if done["status"] != "completed" || done["stdout"] != "hi < [masked: KEY]\n" || done["result"] != "12345678901234567" || !strings.Contains(done["notes"].([]any)[0].(string), `ignored "color"`) {
 		t.Errorf("ran: %v", done)
+	}
+	many := f.want(200, "POST", "/v1/sessions/a/runs?wait_seconds=60", `{"code": "for i in range(102): open(f'{i}.txt', 'w').close()\nopen('a\\tb', 'w').close()"}`)
+	if notes := fmt.Sprint(many["notes"]); notes != "[3 more files of this run not listed.]" {
+		t.Errorf("many files: %s", notes)
+	}
+	if list := f.want(200, "GET", "/v1/sessions/a/files", ""); list["total"] != 102.0 || !strings.Contains(fmt.Sprint(list["notes"]), "1 file with names that") {
+		t.Errorf("files: %v, %v", list["total"], list["notes"])
 	}
 	failed := f.want(200, "POST", "/v1/sessions/a/runs?wait_seconds=60", `{"code": "1/0"}`)
 	if failed["status"] != "failed" || failed["error"].(map[string]any)["name"] != "ZeroDivisionError" {
@@ -171,6 +188,16 @@ func TestFiles(t *testing.T) {
 	f.want(201, "POST", "/v1/sessions/a/files", `{"filename": "b.txt", "text": "b"}`)
 	if list := f.want(200, "GET", "/v1/sessions/a/files?glob=output/*.csv", "")["artifacts"].([]any); len(list) != 1 || list[0].(map[string]any)["path"] != "output/in two%.csv" {
 		t.Errorf("listed: %v", list)
+	}
+	// People copy paths and addresses from answers.
+	for _, request := range []struct{ method, path, body, want string }{
+		{"PUT", "/v1/sessions/a/files/a%26b%3Cc", "x", `"a&b<c"`},
+		{"GET", "/v1/sessions/a/files", "", `"a&b<c"`},
+		{"POST", "/v1/sessions/a/runs?wait_seconds=60", `{"code": "'a&b<c'"}`, `"'a&b<c'"`},
+	} {
+		if _, text := f.do(request.method, request.path, request.body); !strings.Contains(text, request.want) {
+			t.Errorf("%s %s: %s", request.method, request.path, text)
+		}
 	}
 	for name, test := range map[string]struct {
 		method, path, ranges string
@@ -215,7 +242,13 @@ func TestBadInput(t *testing.T) {
 		"bad session":              {"POST", "/v1/sessions/%2e%2e%2fx/runs", `{"code": "1"}`, 400, `"invalid_session_id"`},
 		"bad name of a new one":    {"POST", "/v1/sessions", `{"session_id": "a b"}`, 400, `"invalid_session_id"`},
 		"negative limit":           {"POST", "/v1/sessions", `{"limits": {"cpus": -1}}`, 400, "cpus is -1"},
-		"wrong type of a limit":    {"POST", "/v1/sessions", `{"limits": {"cpus": "many"}}`, 400, `limits.cpus`},
+		"wrong type of a limit":    {"POST", "/v1/sessions", `{"limits": {"cpus": "many"}}`, 400, `"limits.cpus has a text where a number belongs."`},
+		"wrong type of the limits": {"POST", "/v1/sessions", `{"limits": [2]}`, 400, `"limits has a list where an object belongs."`},
+		"a number for a name":      {"POST", "/v1/sessions", `{"session_id": 5}`, 400, `"session_id has a number where a text belongs."`},
+		"a number out of range":    {"POST", "/v1/sessions", `{"limits": {"cpus": 1e999}}`, 400, `"limits.cpus is 1e999, which is out of range."`},
+		"a text for a list":        {"POST", "/sessions", `{"dependencies": "numpy"}`, 400, `"dependencies has a text where a list belongs."`},
+		"numbers for texts":        {"POST", "/sessions", `{"dependencies": [true]}`, 400, `"dependencies has true or false where a text belongs."`},
+		"a list for an object":     {"POST", "/sessions", `{"execution_options": {"environment_variables": []}}`, 400, `"execution_options.environment_variables has a list where an object belongs."`},
 		"no language":              {"POST", "/v1/sessions/a/runs", `{"code": "1", "language": "cobol"}`, 400, `language \"cobol\"`},
 		"one that is off":          {"POST", "/v1/sessions/a/runs", `{"code": "1", "language": "javascript"}`, 400, `There are: python`},
 		"half a body":              {"POST", "/v1/sessions/a/runs", `{"code": `, 400, `begins with \"{\\\"code`},
@@ -354,7 +387,7 @@ func eventsOf(t *testing.T, from io.Reader) (list [][2]string) {
 
 func TestOutputComesAsItIsPrinted(t *testing.T) {
 	f := start(t, everything)
-	begun := f.want(202, "POST", "/v1/sessions/a/runs", `{"code": "print('é1', flush=True)\nimport os, time\nwhile not os.path.exists('go'): time.sleep(.01)\nprint('2')\n3"}`)
+	begun := f.want(202, "POST", "/v1/sessions/a/runs", `{"code": "print('é1&', flush=True)\nimport os, time\nwhile not os.path.exists('go'): time.sleep(.01)\nprint('2')\n3"}`)
 	response := f.send(t.Context(), "GET", "/v1/runs/"+begun["run_id"].(string)+"/output", nil)
 	defer response.Body.Close()
 	if kind := response.Header.Get("Content-Type"); kind != "text/event-stream" {
@@ -362,7 +395,7 @@ func TestOutputComesAsItIsPrinted(t *testing.T) {
 	}
 	first := make([]byte, 1<<10)
 	n, err := response.Body.Read(first) // it came while the code runs
-	if err != nil || !strings.Contains(string(first[:n]), `{"stream":"stdout","text":"é1\n"}`) {
+	if err != nil || !strings.Contains(string(first[:n]), `{"stream":"stdout","text":"é1&\n"}`) {
 		t.Fatalf("%q, %v", first[:n], err)
 	}
 	f.want(201, "PUT", "/v1/sessions/a/files/go", "x")
@@ -476,8 +509,30 @@ func TestTheOtherSystemsShapes(t *testing.T) {
 	if now := f.want(200, "GET", "/execute/"+id+"/results", ""); now["status"] != "running" || now["completed_at"] != nil {
 		t.Errorf("running %v", now)
 	}
+	// Its clients ask until a status is one of theirs.
+	f.want(200, "POST", "/v1/runs/"+id+"/cancel", "")
+	f.ended(id, "cancelled")
+	id = f.want(200, "POST", "/execute", `{"code": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "session_id": "`+session+`"}`)["request_id"].(string)
+	f.want(200, "GET", "/v1/runs/"+id+"?wait_seconds=60", "")
+	f.ended(id, "killed")
+	lowered := f.want(200, "POST", "/sessions", `{"execution_options": {"timeout": 1, "memory_limit": "900G"}}`)
+	if !strings.Contains(fmt.Sprint(lowered["notes"]), "memory from 900 GiB to 1.0 GiB") {
+		t.Errorf("lowered %v", lowered)
+	}
+	id = f.want(200, "POST", "/execute", `{"code": "import time; time.sleep(600)", "session_id": "`+lowered["session_id"].(string)+`"}`)["request_id"].(string)
+	f.want(200, "GET", "/v1/runs/"+id+"?wait_seconds=60", "")
+	f.ended(id, "timed_out")
 	if closed := f.want(200, "DELETE", "/sessions/"+session, ""); len(closed) != 1 || closed["status"] != "cleaned up" {
 		t.Errorf("closed %v", closed)
+	}
+}
+
+// ended checks what the other system's clients see of a run that ended in a way that it has no word for.
+func (f *fixture) ended(id, name string) {
+	f.t.Helper()
+	status, results := f.want(200, "GET", "/execute/"+id+"/status", ""), f.want(200, "GET", "/execute/"+id+"/results", "")
+	if wrong, _ := results["error"].(map[string]any); status["status"] != "error" || status["completed_at"] == nil || results["status"] != "error" || wrong["ename"] != name {
+		f.t.Errorf("%s: %v, %v", name, status, results)
 	}
 }
 

@@ -28,7 +28,8 @@ type route struct {
 	always map[string]any
 	// waits says that the request says how long it waits for a run, by wait_seconds in its query: not at all by default.
 	waits  bool
-	status int // 0: 200
+	status int            // 0: 200
+	also   map[int]string // other statuses with the same answer, and what they say
 	// serve answers in the place of a tool; what it takes and gives is described by itself.
 	serve   func(s *Server, w http.ResponseWriter, r *http.Request)
 	query   object // schemas of parameters
@@ -51,7 +52,7 @@ func table() []route {
 	return []route{
 		{method: "GET", path: "/v1/sessions", id: "sessions.list", summary: "List the sessions.", tool: "list_sessions"},
 		{method: "POST", path: "/v1/sessions", id: "sessions.create", summary: "Make a session, or describe the one of that session_id.", tool: "session_info",
-			serve: (*Server).createSession, request: schemaOf[newSession](), answerOf: "session_info", status: http.StatusCreated},
+			serve: (*Server).createSession, request: schemaOf[newSession](), answerOf: "session_info", status: http.StatusCreated, also: map[int]string{http.StatusOK: "It was there."}},
 		{method: "GET", path: inSession, id: "sessions.get", summary: "Describe a session.", tool: "session_info"},
 		{method: "DELETE", path: inSession, id: "sessions.close", summary: "End a session.", tool: "close_session"},
 		{method: "POST", path: inSession + "/runs", id: "runs.start", summary: "Run code. 202 and a run_id where it goes on; a session that does not exist is made.", tool: runTool, waits: true},
@@ -62,7 +63,7 @@ func table() []route {
 		{method: "GET", path: inSession + "/files", id: "files.list", summary: "List files.", tool: "list_artifacts"},
 		{method: "POST", path: inSession + "/files", id: "files.add", summary: "Put a file into input/, by its text, as base64 or from an address.", tool: "upload_file", status: http.StatusCreated},
 		{method: "GET", path: inSession + "/files/{path...}", id: "files.read", summary: "Read a file as it is, or a range of it.", tool: "read_artifact",
-			serve: (*Server).download, answer: media("application/octet-stream", object{})},
+			serve: (*Server).download, answer: media("application/octet-stream", object{}), also: map[int]string{http.StatusPartialContent: "The range that was asked for."}},
 		{method: "PUT", path: inSession + "/files/{path...}", id: "files.upload", summary: "Upload a file as it is, with a Content-Length.", tool: "upload_file",
 			serve: (*Server).upload, query: object{"overwrite": object{"type": "boolean", "description": "Replace a file of that name."}},
 			request: media("application/octet-stream", object{}), answerOf: "upload_file", status: http.StatusCreated},

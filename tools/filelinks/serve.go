@@ -266,7 +266,9 @@ func (l *Links) upload(w http.ResponseWriter, r *http.Request, link request) {
 	done = true
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)
-	_ = json.NewEncoder(w).Encode(uploaded{
+	answer := json.NewEncoder(w)
+	answer.SetEscapeHTML(false)
+	_ = answer.Encode(uploaded{
 		SessionID: id, Path: file.Path, SizeBytes: measured.Size, SHA256: measured.SHA256(), MIMEType: content.Detect(measured.Head, file.Path).MIME,
 	})
 }
