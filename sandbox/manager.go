@@ -126,6 +126,10 @@ func (m *Manager) check(o *RunOptions) error {
 	if _, ok := m.config.Kernels[o.Language]; !ok {
 		return fault.New(fault.InvalidArgument, "Use a language that session_info lists.", "There is no language %q here.", clip(string(o.Language), 40))
 	}
+	var note string
+	if o.Code, note = withoutFence(o.Code, o.Language.Info()); note != "" {
+		o.notes = append(o.notes, note)
+	}
 	if strings.TrimSpace(o.Code) == "" {
 		return fault.New(fault.InvalidArgument, "Pass the code to run as text.", "The code is empty.")
 	}

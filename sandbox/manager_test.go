@@ -44,6 +44,17 @@ func TestRunKeepsOneContainerPerLanguage(t *testing.T) {
 	}
 }
 
+func TestCodeInAFenceIsRunWithANote(t *testing.T) {
+	m := newTestManager(t, testConfig(t, newEngine(t)))
+	res := mustRun(t, m, RunOptions{Code: "```python\nx = 5\nx + 1\n```"})
+	if wantNote(t, res, "Markdown fence"); res.Value == nil || *res.Value != "6" {
+		t.Errorf("it came to %+v", res)
+	}
+	if res = mustRun(t, m, RunOptions{Code: "```\n\n1/0\n```"}); res.Error == nil || !strings.Contains(res.Error.Traceback, "line 3,") {
+		t.Errorf("an error in its third line is said to be elsewhere: %+v", res.Error)
+	}
+}
+
 func TestNothingTouchesTheEngineBeforeTheFirstRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := newEngine(t)

@@ -25,6 +25,8 @@ type RunOptions struct {
 	Unlisted bool
 	// Caller is on whose behalf it runs, for Config.Watcher: its values count, and not its end. May be nil.
 	Caller context.Context
+
+	notes []string // for the answer
 }
 
 // Progress is how far a run has come.
@@ -78,7 +80,7 @@ func newRun(parent context.Context, config *Config, id, session string, options 
 	ctx, cancel := context.WithCancelCause(parent)
 	return &Run{
 		ID: id, SessionID: session, Language: options.Language,
-		options: options, config: config, code: config.Mask.Mask(options.Code), created: time.Now(), ctx: ctx, cancel: cancel,
+		options: options, config: config, code: config.Mask.Mask(options.Code), notes: options.notes, created: time.Now(), ctx: ctx, cancel: cancel,
 		done: make(chan struct{}), moved: make(chan struct{}, 1),
 	}
 }

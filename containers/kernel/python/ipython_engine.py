@@ -1,5 +1,6 @@
 """Running code in IPython's shell, where the image has it."""
 
+import re
 import sys
 
 from errors import format_error
@@ -7,6 +8,8 @@ from mimes import PICTURES, STYLER, Unshown, is_bare, styled_text
 from pictures import figure_png, figure_title, is_figure
 from plain_engine import remember_source
 from stand_ins import Exiter
+
+BLANK = re.compile(r"(?:[^\S\n]*\n)*")
 
 
 class IPythonEngine:
@@ -215,6 +218,9 @@ def make_shell(engine, kernel):
         config=config, user_module=sys.modules["__main__"], user_ns=kernel.namespace, ipython_dir=folder
     )
     shell.configurables.append(InlineBackend(parent=shell))
+    transform = shell.input_transformer_manager.transform_cell
+    # IPython drops empty lines before the code, by which the lines of errors would be others than those that were sent.
+    shell.input_transformer_manager.transform_cell = lambda cell: BLANK.match(cell)[0] + transform(cell)
     shell.loop_runner = kernel.event_loop.run
     publisher = shell.display_pub
     displays.capturing = lambda: None if shell.display_pub is publisher else shell.display_pub

@@ -129,6 +129,13 @@ class IPython(SupervisorTest):
     def test_inline_and_its_settings_are_taken(self):
         self.completed("%matplotlib inline\n%config InlineBackend.figure_format = 'retina'")
 
+    def test_lines_have_the_numbers_that_were_sent(self):
+        self.completed("get_ipython();")
+        for code in ("\n \n1/0", "\n\n  1/0", "\n\n!true\n1/0", "\n\n(", "1\n2\n3/0"):
+            with self.subTest(code):
+                self.assertIn("line %d" % len(code.splitlines()), self.run_code(code).error["traceback"])
+        self.assertEqual(self.completed("\n\n%%bash\necho 1").out, "1\n")
+
     def test_semicolons_and_await(self):
         self.completed("get_ipython();")
         self.assertIsNone(self.completed("5;").result)

@@ -92,6 +92,9 @@ var rules = []rule{
 	{re(`asyncio\.run\(\) cannot be called from a running event loop|This event loop is already running`), true, func(stumble, []string) string {
 		return "A loop runs here already: write `await main()` at the top level."
 	}},
+	{re("^(?:SyntaxError|TypeError)[^\x00]*\n *```"), true, func(stumble, []string) string {
+		return "Markdown fences are no code: pass the code of one block, without its fence and the words around it."
+	}},
 }
 
 func re(pattern string) *regexp.Regexp { return regexp.MustCompile(pattern) }

@@ -1,0 +1,83 @@
+package sandbox
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	// fenceLine is a line that opens or closes a Markdown fence.
+	fenceLine = regexp.MustCompile("^[ \t]*(`{3,}|~{3,})[^`]*$")
+	// ownStatement is how a line of code begins that cannot go on with what the line before has begun, but for operator.
+	ownStatement = regexp.MustCompile(`^[\pL\pN_$'"{@]`)
+	operator     = regexp.MustCompile(`^(?:in|instanceof)\b`)
+)
+
+// withoutFence returns the code of what models write around it: a Markdown fence, or a first line that names the language.
+// Its lines keep their numbers. note says what was left out; empty: nothing was. Code that is legal as it stands is never
+// changed: no Python begins with three backticks, and JavaScript that does calls a text, which throws.
+func withoutFence(code string, language LanguageInfo) (bare, note string) {
+	lines := strings.Split(strings.TrimPrefix(code, "\ufeff"), "\n")
+	first := slices.IndexFunc(lines, func(line string) bool { return strings.TrimSpace(line) != "" })
+	if first < 0 {
+		return code, ""
+	}
+	word := strings.TrimSpace(lines[first])
+	switch opened := fenceLine.FindStringSubmatch(word); {
+	case opened != nil:
+		end, ok := endOfFence(lines[first+1:], opened[1])
+		if !ok {
+			return code, ""
+		}
+		lines, note = lines[:first+1+end], "The Markdown fence around the code was left out: pass the code alone."
+	case isNamed(language, word) && beginsStatement(lines[first+1:]):
+		note = fmt.Sprintf("The first line, %q, was left out: pass the code alone.", word)
+	default:
+		return code, ""
+	}
+	lines[first] = ""
+	return strings.Join(lines, "\n"), note
+}
+
+// endOfFence returns how many lines are in a fence that was opened. Behind its end there may be words, and in it what looks
+// like fences, as in a docstring, but not both: then it is not known what is code.
+func endOfFence(lines []string, opened string) (end int, ok bool) {
+	closed, fences := -1, 0
+	for i, line := range lines {
+		found := fenceLine.FindStringSubmatch(strings.TrimRight(line, "\r"))
+		if found == nil {
+			continue
+		}
+		fences++
+		if mark := strings.TrimSpace(line); strings.HasPrefix(mark, opened) && strings.Trim(mark, opened[:1]) == "" {
+			closed = i
+		}
+	}
+	switch {
+	case closed < 0:
+		return len(lines), opened[0] == '`' // ~~~x is an expression
+	case strings.TrimSpace(strings.Join(lines[closed+1:], "")) == "":
+		return closed, true
+	}
+	return closed, fences == 1 && opened[0] == '`'
+}
+
+// isNamed reports whether a line is one of the language's names.
+func isNamed(language LanguageInfo, line string) bool {
+	line = strings.ToLower(line)
+	return line == string(language.Language) || slices.Contains(language.Aliases, line)
+}
+
+// beginsStatement reports whether there is code, and its first line is a statement of its own: a name before it is nothing but
+// looked up then.
+func beginsStatement(lines []string) bool {
+	for _, line := range lines {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "//") {
+			return ownStatement.MatchString(line) && !operator.MatchString(line)
+		}
+	}
+	return false
+}
