@@ -15,6 +15,18 @@ def pixels_of_png(data):
     return width * height
 
 
+def upright(picture):
+    """A picture as its camera was held; without what else the file says of it, such as the place."""
+    from PIL import ImageOps
+
+    try:
+        picture = ImageOps.exif_transpose(picture) or picture
+    except Exception:  # its EXIF is damaged
+        pass
+    picture.info = {name: value for name, value in picture.info.items() if name == "icc_profile"}
+    return picture
+
+
 def smaller_picture(mime, data, most_bytes):
     """A picture that fits into a frame, as (type, data); no data where that cannot be made."""
     import io
@@ -33,6 +45,7 @@ def smaller_picture(mime, data, most_bytes):
         while scale * min(picture.size) >= 1:
             if scale < 1:
                 picture = picture.resize([max(1, int(scale * side)) for side in picture.size])
+            picture = upright(picture)
             for kind, mode in (("png", picture.mode), ("jpeg", "RGB")):
                 buffer = io.BytesIO()
                 picture.convert(mode).save(buffer, kind)

@@ -264,6 +264,18 @@ class Figures(SupervisorTest):
         self.assertLessEqual(width * height, 4_000_000)
         self.assertAlmostEqual(width / height, 2, places=2)
 
+    def test_a_photo_is_upright_where_it_is_made_smaller(self):
+        code = (
+            "from PIL import Image\nfrom IPython.display import Image as Photo\nexif = Image.Exif(); exif[274] = %d; exif[270] = 'at home'\n"
+            "Image.effect_noise((3000, 1500), 60).save('photo.jpg', quality=95, exif=exif, comment='at home'); Photo('photo.jpg')"
+        )
+        for orientation, portrait in ((1, False), (3, False), (6, True), (7, True), (999, False)):
+            with self.subTest(orientation):
+                (display,) = self.completed(code % orientation).displays
+                width, height = self.size(display)
+                self.assertEqual(height > width, portrait)
+                self.assertNotIn(b"at home", base64.b64decode(next(iter(display["data"].values()))))
+
     def test_a_large_picture_of_16_bits_keeps_its_greys(self):
         code = "from PIL import Image\nImage.linear_gradient('L').resize((3000, 3000)).convert('I').point(lambda v: v * 256)"
         (display,) = self.completed(code + ".convert('I;16').show()").displays

@@ -58,7 +58,7 @@ func IsTooLarge(err error) bool {
 var decoding = make(chan struct{}, 1)
 
 // FitImage returns an image within the bounds: as it is where it fits and not only its pixels are wanted,
-// else scaled down and encoded anew.
+// else scaled down, turned as its camera says, and encoded anew.
 func FitImage(ctx context.Context, mime string, data []byte, pixelsOnly bool) (Image, error) {
 	config, format, err := image.DecodeConfig(bytes.NewReader(data))
 	if err != nil || "image/"+format != mime {
@@ -89,7 +89,7 @@ func FitImage(ctx context.Context, mime string, data []byte, pixelsOnly bool) (I
 		return Image{mime, data}, nil
 	}
 	for side := maxImageSide; side >= maxImageSide/4; side = side * 3 / 4 {
-		if f, ok := encode(scale(source, side)); ok {
+		if f, ok := encode(turned(scale(source, side), orientation(format, data))); ok {
 			return f, nil
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"image"
 	"image/jpeg"
 	"image/png"
@@ -94,5 +95,84 @@ func TestACancelledCallDoesNotWaitForAnotherOnesImage(t *testing.T) {
 	cancel()
 	if _, err := FitImage(ctx, "image/png", noise(5, 5), false); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestAPhotoIsUprightWhereItIsMadeSmaller(t *testing.T) {
+	// 2 by 2 blocks of grey, as they are stored for each orientation of the first one.
+	upright := [4]uint8{0, 80, 160, 240}
+	stored := map[int][4]uint8{
+		1: upright, 2: {80, 0, 240, 160}, 3: {240, 160, 80, 0}, 4: {160, 240, 0, 80},
+		5: {0, 160, 80, 240}, 6: {80, 240, 0, 160}, 7: {240, 80, 160, 0}, 8: {160, 0, 240, 80},
+	}
+	for orientation, greys := range stored {
+		for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
+			const width, height = 1600, 800
+			img := image.NewGray(image.Rect(0, 0, width, height))
+			for i := range img.Pix {
+				img.Pix[i] = greys[i%width/(width/2)+i/width/(height/2)*2]
+			}
+			exif := append([]byte(map[bool]string{true: "II", false: "MM"}[order.String() == "LittleEndian"]), order.AppendUint16(nil, 42)...)
+			exif = order.AppendUint32(exif, 8)
+			exif = order.AppendUint16(exif, 2)
+			for _, entry := range [][4]uint16{{0x010f, 2, 1, 8}, {0x0112, 3, 1, uint16(orientation)}} {
+				exif = order.AppendUint16(order.AppendUint16(exif, entry[0]), entry[1])
+				exif = order.AppendUint16(order.AppendUint32(exif, uint32(entry[2])), entry[3])
+				exif = order.AppendUint16(exif, 0)
+			}
+			for mime, data := range map[string][]byte{"image/jpeg": withEXIF(img, exif), "image/png": pngWithEXIF(img, exif)} {
+				got, err := FitImage(t.Context(), mime, data, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				shown, _, err := image.Decode(bytes.NewReader(got.Data))
+				if err != nil {
+					t.Fatal(err)
+				}
+				size := shown.Bounds().Size()
+				if portrait := orientation >= 5; portrait != (size.Y > size.X) {
+					t.Errorf("%s, orientation %d: it is %v", mime, orientation, size)
+				}
+				for i, want := range upright {
+					x, y := size.X/4+i%2*size.X/2, size.Y/4+i/2*size.Y/2
+					grey, _, _, _ := shown.At(x, y).RGBA()
+					if off := int(grey>>8) - int(want); max(off, -off) > 8 { // JPEG is not exact
+						t.Errorf("%s, orientation %d: the grey at %d, %d is off by %d", mime, orientation, x, y, off)
+					}
+				}
+				if bytes.Contains(got.Data, exif[:8]) {
+					t.Errorf("%s, orientation %d: its EXIF is still there", mime, orientation)
+				}
+			}
+		}
+	}
+}
+
+func withEXIF(img image.Image, exif []byte) []byte {
+	var b bytes.Buffer
+	_ = jpeg.Encode(&b, img, nil)
+	segment := append([]byte("Exif\x00\x00"), exif...)
+	return slices.Concat([]byte{0xff, 0xd8, 0xff, 0xe1}, binary.BigEndian.AppendUint16(nil, uint16(2+len(segment))), segment, b.Bytes()[2:])
+}
+
+func pngWithEXIF(img image.Image, exif []byte) []byte {
+	var b bytes.Buffer
+	_ = png.Encode(&b, img)
+	const behindHeader = 8 + 12 + 13
+	body := append([]byte("eXIf"), exif...)
+	chunk := binary.BigEndian.AppendUint32(append(binary.BigEndian.AppendUint32(nil, uint32(len(exif))), body...), crc32.ChecksumIEEE(body))
+	return slices.Concat(b.Bytes()[:behindHeader], chunk, b.Bytes()[behindHeader:])
+}
+
+func TestDamagedEXIFTurnsNothing(t *testing.T) {
+	for _, exif := range []string{"", "II", "II*\x00\xff\xff\xff\xff", "II*\x00\x08\x00\x00\x00", "II*\x00\x08\x00\x00\x00\x01\x00\x12\x01\x03\x00\x01\x00\x00\x00\x09", "XX*\x00\x08\x00\x00\x00\x01\x00\x12\x01\x03\x00\x01\x00\x00\x00\x06\x00\x00\x00"} {
+		for format, mark := range exifMarks {
+			if got := orientation(format, slices.Concat(mark, []byte(exif))); got != 1 {
+				t.Errorf("%s of %q: %d", format, exif, got)
+			}
+		}
+	}
+	if got := orientation("webp", []byte("EXIF\x20\x00\x00\x00Exif\x00\x00MM\x00*\x00\x00\x00\x08\x00\x01\x01\x12\x00\x03\x00\x00\x00\x01\x00\x06\x00\x00")); got != 6 {
+		t.Errorf("WebP: %d", got)
 	}
 }
