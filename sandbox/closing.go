@@ -25,7 +25,7 @@ func (s *session) isClosing() bool {
 }
 
 // close ends everything in the session: runs are cut off, containers removed, and the volume too
-// unless keepFiles. It returns the engine's error; the session is over all the same.
+// unless keepFiles, for which the session is marked already. It returns the engine's error; the session is over all the same.
 func (s *session) close(ctx context.Context, keepFiles bool) error {
 	s.cancel(errClosing)
 	s.engineMu.Lock()
@@ -33,9 +33,10 @@ func (s *session) close(ctx context.Context, keepFiles bool) error {
 	var volumes []string
 	if !keepFiles {
 		volumes = []string{s.volumeName()}
-	}
-	if !keepFiles {
-		s.lock.Unkeep() // should the removal fail, a later sweep knows that the files are not kept
+		// Should the removal fail, a later sweep knows that the files are not kept.
+		if err := s.lock.Drop(); err != nil {
+			s.config.Logger.Warn("session lock", "session", s.id, "error", err)
+		}
 	}
 	var err error
 	if s.usedEngine() {
@@ -49,7 +50,6 @@ func (s *session) close(ctx context.Context, keepFiles bool) error {
 	s.closeHistory()
 	switch {
 	case keepFiles:
-		s.lock.Keep()
 		s.lock.Touch(time.Now())
 		s.lock.Release()
 	case err != nil:

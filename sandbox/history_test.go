@@ -265,7 +265,9 @@ func TestTheHistoryOfASessionInUseIsNotReplaced(t *testing.T) {
 	if err := m.BeginImport("s", strings.NewReader("")); fault.From(err).Code != fault.SessionBusy {
 		t.Errorf("open elsewhere: %v", err)
 	}
-	lock.Keep()
+	if err := lock.Keep(); err != nil {
+		t.Fatal(err)
+	}
 	lock.Release()
 	if err := m.BeginImport("s", strings.NewReader("")); fault.From(err).Code != fault.FileExists {
 		t.Errorf("a kept session: %v", err)

@@ -1,13 +1,74 @@
 package sandbox
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
+
+func TestAFullStateDisk(t *testing.T) {
+	disk, free := fullDisk(t)
+	e := newEngine(t)
+	config := testConfig(t, e)
+	config.StateDir = filepath.Join(disk, "state", "sessions")
+	m := newTestManager(t, config)
+	refused := func(err error) {
+		t.Helper()
+		if f := wantCode(t, err, fault.QuotaExceeded); !strings.Contains(f.Message, "state directory is full") || strings.Contains(f.Message+f.Hint, disk) {
+			t.Errorf("got %q, %q", f.Message, f.Hint)
+		}
+	}
+	_, err := finish(m, RunOptions{Code: "1", SessionID: "mine"})
+	refused(err)
+	refused(m.BeginImport("mine", strings.NewReader("")))
+	id := mustRun(t, m, RunOptions{Code: "open('file', 'w').close()"}).SessionID
+	_, err = m.CloseSession(t.Context(), "", true)
+	refused(err)
+	mustRun(t, m, RunOptions{Code: "open('file').close()"}) // it goes on
+	if left := state.IDs(config.StateDir); !slices.Equal(left, []string{id}) {
+		t.Errorf("the directory has %q", left)
+	}
+	free()
+	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+	if _, err := m.CloseSession(t.Context(), "", true); err != nil {
+		t.Error(err)
+	}
+	if kept := state.Kept(config.StateDir); len(kept) != 2 {
+		t.Errorf("kept %v", kept)
+	}
+}
+
+// fullDisk mounts a small disk on which no byte can be written until free is called.
+func fullDisk(t *testing.T) (dir string, free func()) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m,mode=0700"); err != nil {
+		t.Skip("a disk cannot be mounted: ", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	filler := filepath.Join(dir, "filler")
+	if err := os.WriteFile(filler, make([]byte, 2<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatal("the disk is not full: ", err)
+	}
+	return dir, func() {
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
 func TestAStateDirectoryWhoseModeIsRootsIsUsed(t *testing.T) {
 	if os.Geteuid() != 0 {

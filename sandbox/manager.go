@@ -253,6 +253,12 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 	if err != nil {
 		return err
 	}
+	if keepFiles {
+		if err := lock.Keep(); err != nil {
+			lock.Unlock()
+			return errNoState(err)
+		}
+	}
 	if left != nil {
 		volumes := left.volumes
 		if keepFiles {
@@ -264,7 +270,6 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 		}
 	}
 	if keepFiles {
-		lock.Keep()
 		lock.Touch(time.Now())
 		lock.Release()
 	} else {
@@ -273,9 +278,19 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 	return nil
 }
 
-// drop closes the session and forgets it.
+// drop closes the session and forgets it, but where its files are to be kept and it cannot be marked so.
 func (m *Manager) drop(ctx context.Context, s *session, keepFiles bool) error {
-	if !s.beginClosing(nil) {
+	var unmarked error
+	closing := s.beginClosing(func() bool {
+		if keepFiles {
+			unmarked = s.lock.Keep()
+		}
+		return unmarked == nil
+	})
+	switch {
+	case unmarked != nil:
+		return errNoState(unmarked)
+	case !closing:
 		return errBeingClosed(s.id)
 	}
 	return m.finishClosing(ctx, s, keepFiles)

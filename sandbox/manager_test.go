@@ -21,6 +21,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 func TestRunKeepsOneContainerPerLanguage(t *testing.T) {
@@ -650,6 +651,46 @@ func TestASweepRemovesWhatADeadServerLeft(t *testing.T) {
 		swept, err := Sweep(t.Context(), e, config.StateDir, config.Host, config.IdleTimeout)
 		return err == nil && slices.Equal(swept, []string{"mine"})
 	})
+}
+
+// A power cut, a full disk or a person may take the mark of a named session, or its lock.
+func TestTheFilesOfANamedSessionOutliveItsMark(t *testing.T) {
+	for name, lose := range map[string]func(path string) error{
+		"the mark is gone":     func(path string) error { return os.Truncate(path, 0) },
+		"the lock is gone":     os.Remove,
+		"the directory is new": func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
+	} {
+		for _, swept := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, swept %v", name, swept), func(t *testing.T) {
+				e := newEngine(t)
+				config := leaveSessions(t, e, "mine")
+				if err := e.Remove(t.Context(), []string{"csm-host-mine-python"}, nil); err != nil {
+					t.Fatal(err)
+				}
+				file := filepath.Join(e.Folder("csm-host-mine"), "file")
+				writeFile(t, file)
+				if err := lose(filepath.Join(config.StateDir, "mine.lock")); err != nil {
+					t.Fatal(err)
+				}
+				if swept {
+					if _, err := Sweep(t.Context(), e, config.StateDir, config.Host, config.IdleTimeout); err != nil {
+						t.Error(err)
+					}
+				}
+				if swept != state.IsKept(config.StateDir, "mine") {
+					t.Errorf("swept %v, and marked %v", swept, !swept)
+				}
+				m := newTestManager(t, config)
+				if list := listed(t, m); len(list) != 1 || list[0].ID != "mine" {
+					t.Errorf("listed %+v", list)
+				}
+				mustRun(t, m, RunOptions{Code: "open('file').close()", SessionID: "mine"})
+				if !state.IsKept(config.StateDir, "mine") {
+					t.Error("it is not marked after its use")
+				}
+			})
+		}
+	}
 }
 
 func TestASweepLeavesWhatOthersMadeAlone(t *testing.T) {

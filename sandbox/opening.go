@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -146,7 +147,8 @@ func (m *Manager) begin(s *session, from io.Reader) error {
 	if err != nil {
 		return err
 	}
-	resumed := s.named && lock.Kept()
+	// Where the mark is lost, it is the record that only a named session has.
+	resumed := s.named && (lock.Kept() || !lock.Dropped() && state.LoadRecord(m.config.StateDir, s.id) != nil)
 	if resumed && from != nil {
 		lock.Release()
 		return errSessionExists(s.id)
@@ -155,13 +157,25 @@ func (m *Manager) begin(s *session, from io.Reader) error {
 		// A close that could not remove all, or a server that was killed, may have left a folder.
 		_ = os.RemoveAll(s.folder())
 	}
+	s.stale = s.named && lock.Dropped()
+	switch {
+	case !s.named:
+		_ = lock.Drop() // for who uses its id as a name; a sweep goes by the volume's label
+	case from != nil:
+		err = lock.Drop()
+	default:
+		err = lock.Keep()
+	}
+	if err != nil {
+		lock.Unlock()
+		m.config.Logger.Warn("session lock", "session", s.id, "error", err)
+		return errNoState(err)
+	}
 	if from != nil {
 		if err := history.Import(s.folder(), from); err != nil {
 			lock.Remove()
 			return err
 		}
-	} else if s.named {
-		lock.Keep()
 	}
 	s.begin(lock, resumed)
 	return nil
@@ -237,6 +251,10 @@ func errNoState(err error) *fault.Error {
 	if errors.Is(err, state.ErrForeign) {
 		return fault.New(fault.ExecutionFailed, "Name a folder of your own with --state-dir, or remove that one; the server's log names it.",
 			"The server's state directory belongs to another user, or others can write to it.").Because(err)
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fault.New(fault.QuotaExceeded, "The user has to make room there, then try again; without a session_id code runs meanwhile.",
+			"The disk that has the server's state directory is full, so the files of a named session could be lost.").Because(err)
 	}
 	return fault.New(fault.ExecutionFailed, "Check that the home directory can be written to, or name another with --state-dir.",
 		"The server cannot write its state directory.").Because(err)

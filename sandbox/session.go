@@ -83,7 +83,6 @@ func newSession(id string, named bool, before *session, config *Config, images *
 func (s *session) begin(lock *state.Lock, resumed bool) {
 	created := s.created
 	if s.named {
-		s.stale = !resumed && lock.Found
 		s.record = s.loadRecord(resumed)
 		created = s.record.Created
 	}

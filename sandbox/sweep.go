@@ -106,10 +106,10 @@ func leftoverOf(ctx context.Context, engine Engine, host, id string) (*leftover,
 	return group(inventory, host)[id], nil
 }
 
-// wanted reports whether a session, whose lock the caller has, outlives its server.
+// wanted reports whether a session, whose lock the caller has, outlives its server. Where the lock has no mark, because it
+// is a new one or the mark was lost, the volume's label alone says so.
 func (l *leftover) wanted(lock *state.Lock) bool {
-	// Where there is no file, the label alone says that the session stays.
-	return lock.Kept() || l.named && !lock.Found
+	return lock.Kept() || l.named && !lock.Dropped()
 }
 
 // sweepSession removes what is not kept of one session, and reports whether that was anything.
@@ -123,19 +123,18 @@ func sweepSession(ctx context.Context, engine Engine, stateDir, host, id string,
 	}
 	// Between the list and the lock a server may have had the session: what counts is what is there now.
 	l, err := leftoverOf(ctx, engine, host, id)
+	if err == nil && l != nil && l.wanted(lock) {
+		err = lock.Keep() // where the mark was lost, its time counts from now
+	}
 	if err != nil {
-		lock.Release()
+		lock.Unlock()
 		return false, err
 	}
 	if l == nil {
-		l = &leftover{newest: time.Now()}
-	}
-	lastUsed := lock.LastUsed()
-	if !lock.Kept() {
-		lastUsed = l.newest // the file is one that we have just made, or an unnamed session's
+		l = &leftover{}
 	}
 	containers, volumes := l.containers, l.volumes
-	stays := l.wanted(lock) && time.Since(lastUsed) < state.IdleTimeout(stateDir, id, idle)
+	stays := lock.Kept() && time.Since(lock.LastUsed()) < state.IdleTimeout(stateDir, id, idle)
 	if stays {
 		containers, volumes = l.ended, nil
 	}
@@ -143,10 +142,8 @@ func sweepSession(ctx context.Context, engine Engine, stateDir, host, id string,
 		err = engine.Remove(ctx, containers, volumes)
 	}
 	switch {
-	case err != nil, stays && lock.Kept():
+	case err != nil, stays:
 		lock.Release()
-	case stays:
-		lock.Discard()
 	default:
 		lock.Remove()
 	}

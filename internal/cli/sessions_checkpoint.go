@@ -158,10 +158,10 @@ func (i *sessionImport) run(ctx context.Context, from io.Reader, limits checkpoi
 	told, err := checkpoint.Import(ctx, from, limits, func(m checkpoint.Manifest, ran io.Reader) (checkpoint.Volume, error) {
 		return i.begin(ctx, m, ran)
 	})
-	switch {
-	case err == nil:
+	if err == nil {
 		_, err = i.manager.CloseSession(ctx, i.id, true)
-	case i.begun:
+	}
+	if err != nil && i.begun {
 		_, undone := i.manager.CloseSession(ctx, i.id, false)
 		err = errors.Join(err, undone)
 	}

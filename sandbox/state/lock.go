@@ -21,14 +21,16 @@ import (
 // operating system releases the lock when that process ends, however it ends, so a lock that
 // can be taken proves that no live server has the session open: a process number could have
 // been reused meanwhile. The file's time of change is when the session was last
-// used, and its content says whether the session outlives its server.
+// used, and its content says whether the session outlives its server. One without a
+// mark says nothing: the mark may be lost, and the label of the session's volume counts.
 
 // ErrLocked says that another live server has the session.
 var ErrLocked = errors.New("session is open in another server")
 
 const (
 	keepMark   = "keep\n"
-	lockSuffix = ".lock" // behind the session's id
+	dropMark   = "drop\n" // as long as the other, so that it can be written over it where the disk is full
+	lockSuffix = ".lock"
 )
 
 // ErrForeign says that another user can put things into the state directory, whose contents are trusted.
@@ -84,7 +86,7 @@ func Take(dir, id string) (*Lock, error) {
 	if err := makeOwn(dir); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
-	path := filepath.Join(dir, id+lockSuffix)
+	path := lockPath(dir, id)
 	for {
 		found := true
 		file, err := os.OpenFile(path, os.O_RDWR|filelock.NoFollow, 0o600)
@@ -127,33 +129,61 @@ func (l *Lock) LastUsed() time.Time {
 
 // LastUsed is Lock.LastUsed of a session that may be open in another server.
 func LastUsed(dir, id string) (time.Time, error) {
-	info, err := os.Stat(filepath.Join(dir, id+lockSuffix))
+	info, err := os.Stat(lockPath(dir, id))
 	if err != nil {
 		return time.Time{}, err
 	}
 	return info.ModTime(), nil
 }
 
-// Kept reports whether the session outlives its server.
-func (l *Lock) Kept() bool {
+// Kept reports whether the session is marked as one that outlives its server.
+func (l *Lock) Kept() bool { return l.mark() == keepMark }
+
+// Dropped reports whether the session is marked as one of which nothing is to be left.
+func (l *Lock) Dropped() bool { return l.mark() == dropMark }
+
+func (l *Lock) mark() string {
 	buf := make([]byte, len(keepMark))
 	n, _ := l.file.ReadAt(buf, 0)
-	return string(buf[:n]) == keepMark
+	return string(buf[:n])
 }
 
-// Keep marks the session as one that outlives its server.
-func (l *Lock) Keep() { _, _ = l.file.WriteAt([]byte(keepMark), 0) }
+// Keep marks the session as one that outlives its server. When it returns nil the mark is on the disk.
+func (l *Lock) Keep() error {
+	if l.Kept() {
+		return nil
+	}
+	if _, err := l.file.WriteAt([]byte(keepMark), 0); err != nil {
+		return err
+	}
+	if err := l.file.Sync(); err != nil {
+		return err
+	}
+	if folder, err := os.Open(filepath.Dir(l.path)); err == nil {
+		_ = folder.Sync() // not every file system can
+		_ = folder.Close()
+	}
+	return nil
+}
 
-// Unkeep removes the mark.
-func (l *Lock) Unkeep() { _ = l.file.Truncate(0) }
+// Drop marks the session as one of which nothing is to be left.
+func (l *Lock) Drop() error {
+	_, err := l.file.WriteAt([]byte(dropMark), 0)
+	return err
+}
 
 // Release releases the lock and keeps the file, for a session that goes on.
 func (l *Lock) Release() { _ = l.file.Close() }
 
-// Remove removes the file and the session's folder, and releases the lock, for a session that has ended.
+// Remove removes the session's folder and the file, and releases the lock, for a session that has ended. Where the folder
+// cannot be removed the file stays, and says that it is to go.
 func (l *Lock) Remove() {
-	_ = os.RemoveAll(strings.TrimSuffix(l.path, lockSuffix))
-	l.Discard()
+	if os.RemoveAll(strings.TrimSuffix(l.path, lockSuffix)) == nil {
+		l.Discard()
+		return
+	}
+	_ = l.Drop()
+	l.Release()
 }
 
 // Discard removes the file alone and releases the lock.
@@ -183,7 +213,7 @@ func IsKept(dir, id string) bool {
 	if !ValidID(id) || checkOwn(filepath.Dir(dir)) != nil || checkOwn(dir) != nil {
 		return false
 	}
-	text, err := os.ReadFile(filepath.Join(dir, id+lockSuffix))
+	text, err := os.ReadFile(lockPath(dir, id))
 	return err == nil && string(text) == keepMark
 }
 
@@ -206,7 +236,8 @@ func IDs(dir string) []string {
 	entries, _ := os.ReadDir(dir)
 	var ids []string
 	for _, entry := range entries {
-		if id, ok := strings.CutSuffix(entry.Name(), lockSuffix); ok && ValidID(id) {
+		name, ok := strings.CutSuffix(entry.Name(), lockSuffix)
+		if id := idOf(name); ok && ValidID(id) && fileName(id) == name {
 			ids = append(ids, id)
 		}
 	}

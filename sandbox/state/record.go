@@ -10,20 +10,50 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
 )
 
 var id = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
-// ValidID reports whether a text can be the id of a session or of a run: it is safe as the name of a file.
+// ValidID reports whether a text can be the id of a session or of a run: it is safe as a part of a file's name.
 func ValidID(text string) bool { return id.MatchString(text) }
+
+// capital is before a letter that is a capital in the id: names that differ in case alone are one file on macOS and Windows.
+const capital = "+"
+
+// fileName returns how the names of a session's files begin.
+func fileName(id string) string {
+	var name strings.Builder
+	for _, r := range id {
+		if 'A' <= r && r <= 'Z' {
+			name.WriteString(capital)
+		}
+		name.WriteRune(unicode.ToLower(r))
+	}
+	return name.String()
+}
+
+// idOf returns the id whose fileName is name, where there is one.
+func idOf(name string) string {
+	first, parts, _ := strings.Cut(name, capital)
+	id := first
+	for part := range strings.SplitSeq(parts, capital) {
+		if part != "" {
+			id += strings.ToUpper(part[:1]) + part[1:]
+		}
+	}
+	return id
+}
+
+func lockPath(dir, id string) string { return filepath.Join(dir, fileName(id)+lockSuffix) }
 
 // NewID returns an id with 65 random bits behind the prefix.
 func NewID(prefix string) string { return prefix + strings.ToLower(rand.Text()[:13]) }
 
 // Folder is where a session's record and history are.
-func Folder(dir, id string) string { return filepath.Join(dir, id) }
+func Folder(dir, id string) string { return filepath.Join(dir, fileName(id)) }
 
 // Record is what a later server needs to take a named session up again. The lock's holder writes it.
 type Record struct {

@@ -1,0 +1,50 @@
+package state
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSessionsWhoseNamesDifferInCaseShareNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state", "sessions")
+	ids := []string{"0", "MINE", "Mine", "a_-Z", "mINE", "mine", "minE", strings.Repeat("Z", 64)}
+	for _, id := range ids {
+		lock, err := Take(dir, id)
+		if err != nil || lock.Found {
+			t.Fatalf("%s: found %v, %v", id, lock.Found, err)
+		}
+		defer lock.Release()
+		if err := lock.Keep(); err != nil {
+			t.Fatal(err)
+		}
+		if err := NewRecord().Save(dir, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Of names that are not written so there is another one, which counts.
+	if err := os.WriteFile(filepath.Join(dir, "OLD.lock"), []byte(keepMark), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(ids)
+	found := IDs(dir)
+	slices.Sort(found)
+	if kept := slices.Sorted(maps.Keys(Kept(dir))); !slices.Equal(found, ids) || !slices.Equal(kept, ids) {
+		t.Errorf("the directory has %q, of which are kept %q", found, kept)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 2*len(ids)+1 {
+		t.Errorf("%d entries, %v", len(entries), err)
+	}
+	names := make(map[string]bool)
+	for _, entry := range entries {
+		if name := strings.ToLower(entry.Name()); names[name] {
+			t.Errorf("%s is there in another case too", entry.Name())
+		} else {
+			names[name] = true
+		}
+	}
+}
