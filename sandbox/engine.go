@@ -38,4 +38,5 @@ var (
 	ErrNoInterpreter     = engine.ErrNoInterpreter
 	ErrArchitecture      = engine.ErrArchitecture
 	ErrNotOnHost         = engine.ErrNotOnHost
+	ErrNoPlaceForMounts  = engine.ErrNoPlaceForMounts
 )

@@ -44,6 +44,10 @@ func engineFault(err error, language Language, setting KernelConfig) *fault.Erro
 	case errors.Is(err, ErrNotOnHost):
 		f = fault.New(fault.EngineError, "Ask the user to start the server without --mount, or with Podman on this machine.",
 			"Podman runs on another machine, which does not have the folders of --mount.")
+	case errors.Is(err, ErrNoPlaceForMounts):
+		f = fault.New(fault.EngineError,
+			"Use another session_id, or close this session. To save its files, ask the user to rename `mounts` in it with code under `code-sandbox-mcp run --session NAME` without --mount.",
+			"This session does not start: its %s is not a folder, or has something else where the folders of --mount belong. Other sessions start.", MountsDir)
 	default:
 		return errNotDone(err, "start a %s container", language)
 	}

@@ -432,6 +432,7 @@ func TestEngineErrorsHaveTheirCodes(t *testing.T) {
 		"another processor": {nil, fmt.Errorf("start: %w: s390x", ErrArchitecture), fault.ImageMissing, "no supervisor"},
 		"no engine":         {ErrEngineUnavailable, nil, fault.EngineUnavailable, ""},
 		"too slow":          {nil, context.DeadlineExceeded, fault.EngineUnavailable, "in time"},
+		"a file for mounts": {nil, fmt.Errorf("start: %w: not a directory", ErrNoPlaceForMounts), fault.EngineError, "/mnt/data/mounts"},
 		"anything else":     {nil, context.Canceled, fault.EngineError, "start a python container"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -119,4 +119,5 @@ var (
 	ErrNoInterpreter     = errors.New("image has no such interpreter")
 	ErrArchitecture      = errors.New("no supervisor for this kind of processor")
 	ErrNotOnHost         = errors.New("the engine does not see this machine's folders")
+	ErrNoPlaceForMounts  = errors.New("the volume has something else where this machine's folders belong")
 )

@@ -396,6 +396,24 @@ func TestRuntimeThatCannotStartContainersIsReplaced(t *testing.T) {
 	}
 }
 
+// What has started a container fails for other reasons, and what isolates more is not replaced by what isolates less.
+func TestRuntimeThatIsNotReplaced(t *testing.T) {
+	for _, name := range []string{"runsc", "kata", "krun", "unknown", ""} {
+		if next := own(t, Options{Program: "/bin/false"}).untriedRuntime(t.Context(), &link{conn: t.Context(), runtime: runtimeChoice{name: name}}); next != "" {
+			t.Errorf("%q is replaced by %q", name, next)
+		}
+	}
+	e := own(t, Options{})
+	p, err := e.Start(t.Context(), python(t, "print(1)"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	if before := e.link; e.nextRuntime(t.Context(), before) || e.link != before {
+		t.Errorf("it is replaced by %+v", e.runtime)
+	}
+}
+
 // Another runtime than the one asked for is never used, and the error says what to do.
 func TestRuntimeThatWasAskedForIsKept(t *testing.T) {
 	for _, test := range []struct{ runtime, reason, fix string }{

@@ -11,6 +11,7 @@ package podman
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/containers/podman/v5/pkg/specgen"
@@ -80,6 +81,7 @@ type Engine struct {
 
 	runtime        runtimeChoice
 	failedRuntimes []string
+	runtimeWorks   atomic.Bool // a container has started
 
 	profile profileFile
 	volumes programVolumes

@@ -74,6 +74,48 @@ func TestFoldersOfTheHost(t *testing.T) {
 	}
 }
 
+// Code that replaces the folder that the host's are mounted in ends its own session alone.
+func TestWhatIsInTheWayOfFoldersOfTheHost(t *testing.T) {
+	for _, runtime := range []string{"", "runsc"} {
+		if runtime != "" && lookProgram(runtime) == "" {
+			continue
+		}
+		for name, code := range map[string]string{
+			"a file":              "open(m, 'w').close()",
+			"a link to itself":    "os.symlink(m, m)",
+			"a file in a folder":  "os.mkdir(m); open(m + '/m', 'w').close()",
+			"a link to no folder": "os.mkdir(m); os.symlink('/etc/passwd', m + '/m')",
+		} {
+			t.Run(runtime+" "+name, func(t *testing.T) {
+				t.Parallel()
+				spec := python(t, "import os; m = '/mnt/data/mounts'; "+code)
+				output(t, spec)
+				if err := testEngine.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
+					t.Fatal(err)
+				}
+				spec.Mounts = []sandbox.Mount{{Folder: hostFolder(t, 0o755), Name: "m"}}
+				e := own(t, Options{OCIRuntime: runtime}) // whose first container it is
+				before := e.runtime
+				for range 2 {
+					if _, err := e.Start(t.Context(), spec); !errors.Is(err, sandbox.ErrNoPlaceForMounts) {
+						t.Errorf("it came to %v", err)
+					}
+				}
+				if e.runtime != before {
+					t.Errorf("the runtime is %+v", e.runtime)
+				}
+				other := python(t, "print(1)")
+				other.Mounts = spec.Mounts
+				p, err := e.Start(t.Context(), other)
+				if err != nil {
+					t.Fatal("another session: ", err)
+				}
+				p.Close()
+			})
+		}
+	}
+}
+
 // An engine elsewhere would mount what has the same path there.
 func TestAnEngineElsewhereHasNoFoldersOfTheHost(t *testing.T) {
 	spec := python(t, "print('started')")

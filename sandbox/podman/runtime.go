@@ -151,10 +151,10 @@ func runtimeFailed(err error) bool {
 }
 
 // nextRuntime switches to a runtime that has not failed yet and reports whether there
-// was one. It only ever changes services of our own on this machine, and never what the
-// user asked for.
+// was one. It only ever changes services of our own on this machine, and neither what the
+// user asked for nor a runtime that has started a container: sessions depend on its service.
 func (e *Engine) nextRuntime(ctx context.Context, failed *link) bool {
-	if e.opts.URL != "" || e.opts.OCIRuntime != "" || runtime.GOOS != "linux" {
+	if e.runtimeWorks.Load() || e.opts.URL != "" || e.opts.OCIRuntime != "" || runtime.GOOS != "linux" {
 		return false
 	}
 	select {
@@ -177,10 +177,14 @@ func (e *Engine) nextRuntime(ctx context.Context, failed *link) bool {
 	return true
 }
 
+// untriedRuntime returns no runtime that isolates less than the one that failed.
 func (e *Engine) untriedRuntime(ctx context.Context, failed *link) string {
 	current := failed.runtime.name
 	if current == "" {
 		current = defaultRuntime(failed.context(ctx))
+	}
+	if isolation(current) != HostKernel {
+		return ""
 	}
 	for _, name := range ociRuntimes {
 		if name != current && !slices.Contains(e.failedRuntimes, name) && lookProgram(name) != "" {

@@ -38,6 +38,8 @@ func (e *Engine) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Process,
 			return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
 		}
 	case l != nil && errors.Is(err, errProgramsGone) && e.mend(ctx, l, spec):
+	case l != nil && mayBeMounts(spec, err) && e.startsOnAnotherVolume(ctx, spec):
+		return nil, fmt.Errorf("%w: %w", sandbox.ErrNoPlaceForMounts, err)
 	case l != nil && runtimeFailed(err) && e.nextRuntime(ctx, l):
 	case l != nil && e.asksForRuntime() && (runtimeFailed(err) || says(err, "container create failed")):
 		return nil, e.runtimeUnfit(err)
@@ -62,6 +64,7 @@ func (e *Engine) startOn(ctx context.Context, spec sandbox.Spec) (*process, *lin
 	defer cancel()
 	p, err := e.tryStart(limited, l, spec)
 	if err == nil {
+		e.runtimeWorks.Store(true)
 		return p, l, nil
 	}
 	if !errors.Is(err, errNameInUse) && !errors.Is(err, sandbox.ErrImageMissing) {
@@ -72,6 +75,26 @@ func (e *Engine) startOn(ctx context.Context, spec sandbox.Spec) (*process, *lin
 		return nil, l, fmt.Errorf("start container %s: %w", spec.Name, e.ended(ctx, limited))
 	}
 	return nil, l, fmt.Errorf("start container %s: %w", spec.Name, startError(err))
+}
+
+// mayBeMounts reports whether a container may have failed to start because code has put something else where the folders of
+// this machine belong. Runtimes say that in many ways, or not at all.
+func mayBeMounts(spec sandbox.Spec, err error) bool {
+	return len(spec.Mounts) > 0 && (runtimeFailed(err) || errors.Is(err, sandbox.ErrNoInterpreter))
+}
+
+// startsOnAnotherVolume reports whether a container that did not start does so on an empty volume. It leaves nothing.
+func (e *Engine) startsOnAnotherVolume(ctx context.Context, spec sandbox.Spec) bool {
+	spec.Name += "-empty"
+	spec.Volume += "-empty"
+	p, _, err := e.startOn(ctx, spec)
+	if err == nil {
+		_ = p.Close()
+	}
+	if err := e.Remove(context.WithoutCancel(ctx), []string{spec.Name}, []string{spec.Volume}); err != nil {
+		e.log.Warn("a container on an empty volume could not be removed", "container", spec.Name, "error", err)
+	}
+	return err == nil
 }
 
 func (e *Engine) tryStart(ctx context.Context, l *link, spec sandbox.Spec) (*process, error) {
