@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -205,46 +204,6 @@ func TestAnImportThatFailsLeavesNothing(t *testing.T) {
 		if left, _ := os.ReadDir(dir); len(left) != 0 {
 			t.Errorf("left %v", left)
 		}
-	}
-}
-
-// A session of the version before, whose history is one file with the lines of all runs.
-func TestASessionOfAnEarlierVersionKeepsItsHistory(t *testing.T) {
-	config := leaveSessions(t, newEngine(t), "mine")
-	folder := state.Folder(config.StateDir, "mine")
-	from, _, err := history.Export(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines, err := io.ReadAll(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Its server was killed while it wrote.
-	lines = append(lines, `{"begin":{"run_id":"run-killed","language":"python","timeout_ms":60000,"started":"2026-01-02T03:04:05Z","code":"killed"}}`+"\n"+`{"end":{"run_`...)
-	if err := errors.Join(os.RemoveAll(filepath.Join(folder, "history")), os.WriteFile(filepath.Join(folder, "history.jsonl"), lines, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	before, err := ReadHistory(config.StateDir, "mine")
-	if err != nil || len(before) != 2 || before[0].Result == nil {
-		t.Fatalf("before a server opens it: %+v, %v", before, err)
-	}
-	m := newTestManager(t, config)
-	if found, err := m.FindRun(before[0].RunID); err != nil || !found.over() {
-		t.Errorf("found %+v, %v", found, err)
-	}
-	wantValue(t, mustRun(t, m, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
-	killed, err := m.FindRun("run-killed")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if res, err := killed.Result(); err != nil || res == nil || res.Status != Cancelled {
-		t.Errorf("the run of the server that was killed came to %+v, %v", res, err)
-	}
-	m.Close(t.Context())
-	after, err := ReadHistory(config.StateDir, "mine")
-	if err != nil || codes(after) != before[0].Code+" killed x + 1" || !reflect.DeepEqual(after[0], before[0]) || !after[1].over() {
-		t.Errorf("afterwards: %+v, %v", after, err)
 	}
 }
 

@@ -259,77 +259,6 @@ func TestRunsThatComeTooFastAreLeftOut(t *testing.T) {
 	}
 }
 
-const oldHistory = `{"begin":{"run_id":"run-1","language":"python","fresh":true,"timeout_ms":5,"started":"2026-01-02T03:04:05Z","code":"1 < 2 run-1"}}
-{"begin":{"run_id":"run-2","language":"python","timeout_ms":5,"started":"2026-01-02T03:04:05Z","code":"2"}}
-{"end":{"run_id":"run-2","ended":"2026-01-02T03:04:05Z","fault":{"code":"x","message":"y","hint":"z"}}}
-{"begin":{"run_id":"run-3","language":"python","timeout_ms":5,"started":"2026-01-02T03:04:05Z","code":"3"}}
-{"end":{"run_id":"run-2","result":{"second":true}}}
-{"begin":{"run_id":"run-3","code":"again"}}
-{"end":{"run_id":"run-9","result":{}}}
-[]
-{"begin":{"run_id":"../x"}}
-{"end":{"run_id":"run-1","ended":"2026-01-02T03:04:05Z","result":{"head":"<run-1>"}}}
-{"end":{"run_id":"run-3","result":{"hea`
-
-// A session that the version before left has all of its runs in one file.
-func TestAHistoryOfAnEarlierVersionIsReadAndThenConverted(t *testing.T) {
-	folder := t.TempDir()
-	old := filepath.Join(folder, oldFile)
-	put(t, old, oldHistory)
-	want := end("run-1")
-	check := func() {
-		t.Helper()
-		wantRuns(t, folder, "run-1!", "run-2!", "run-3")
-		if run, err := Find(folder, "run-1"); err != nil || !reflect.DeepEqual(run, &Run{begin("run-1"), &want}) {
-			t.Errorf("the first is %+v, %v", run, err)
-		}
-		if run, err := Find(folder, "run-2"); err != nil || run.End == nil || run.End.Fault == nil || *run.End.Fault != (Fault{"x", "y", "z"}) {
-			t.Errorf("the second is %+v, %v", run, err)
-		}
-		if run, err := Find(folder, "run-3"); err != nil || run.Code != "3" {
-			t.Errorf("the third is %+v, %v", run, err)
-		}
-	}
-	check()
-	write(t, filepath.Join(folder, "other"), "run-1", "run-9!") // a server was killed when it had begun to convert
-	if err := errors.Join(os.Rename(filepath.Join(folder, "other", runsFolder), filepath.Join(folder, runsFolder)), os.Remove(filepath.Join(folder, "other"))); err != nil {
-		t.Fatal(err)
-	}
-	wantRuns(t, folder, "run-1", "run-9!", "run-2!", "run-3")
-	w, unfinished := writing(t, folder)
-	if !slices.Equal(unfinished, []string{"run-3"}) {
-		t.Errorf("unfinished: %q", unfinished)
-	}
-	mustClose(t, w)
-	wantRuns(t, folder, "run-1!", "run-9!", "run-2!", "run-3")
-	if left, err := filepath.Glob(filepath.Join(folder, "*")); err != nil || len(left) != 1 || filepath.Base(left[0]) != runsFolder {
-		t.Errorf("left: %q, %v", left, err)
-	}
-	put(t, old, oldHistory) // killed before it was removed
-	write(t, folder, "run-4")
-	wantRuns(t, folder, "run-1!", "run-9!", "run-2!", "run-3", "run-4")
-	if _, err := os.Stat(old); err == nil {
-		t.Error("the old file is there")
-	}
-}
-
-func TestAHistoryOfAnEarlierVersionThatCannotBeConvertedStays(t *testing.T) {
-	folder := t.TempDir()
-	put(t, filepath.Join(folder, oldFile), oldHistory+strings.Repeat("x", maxLine))
-	w := NewWriter()
-	if unfinished, err := w.Open(folder); !errors.Is(err, ErrBad) || !slices.Equal(ids(unfinished), []string{"run-3"}) {
-		t.Errorf("got %q, %v", ids(unfinished), err)
-	}
-	w.Begin(begin("run-4")) // of no use any more, and no harm
-	mustClose(t, w)
-	if _, _, err := Export(folder); !errors.Is(err, ErrBad) {
-		t.Errorf("exported: %v", err)
-	}
-	if _, err := os.Stat(filepath.Join(folder, oldFile)); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestAHistoryMovesToAnotherSession(t *testing.T) {
 	folder, other := t.TempDir(), t.TempDir()
 	write(t, folder, "run-1!", "run-2")
@@ -377,7 +306,7 @@ func TestAHistoryThatIsTooLargeIsNotImported(t *testing.T) {
 // imported again.
 func FuzzImport(f *testing.F) {
 	for _, seed := range []string{
-		oldHistory, `{"end":{"run_id":"r","fault":{"code":"x","message":"y","hint":"z"}}}`, `{"begin":{"run_id":"../x"}}`,
+		`{"begin":{"run_id":"run-1","language":"python","fresh":true,"timeout_ms":5,"started":"2026-01-02T03:04:05Z","code":"1 < 2"}}` + "\n[]\n" + `{"end":{"run_id":"run-1","result":{"hea`, `{"end":{"run_id":"r","fault":{"code":"x","message":"y","hint":"z"}}}`, `{"begin":{"run_id":"../x"}}`,
 		`{"begin":{"run_id":"r"},"end":{"run_id":"r"}}`, `{"begin":{"run_id":"r","started":"x"}}`, "{\"begin\":{\"run_id\":\"r\"\n\n{}",
 		`{"begin":{"run_id":"r"}}` + "\n" + `{"end":{"run_id":"r","result":{"a":[1,"\u2028"]}}}`,
 	} {

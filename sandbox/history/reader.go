@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	runsFolder = "history"       // in the session's folder
-	oldFile    = "history.jsonl" // of versions that had all runs in one file
+	runsFolder = "history" // in the session's folder
 
 	// Behind the name of a run's file: of one that has begun, and of one that is over.
 	begunSuffix = ".begun"
@@ -92,36 +91,43 @@ func Unfinished(folder string) ([]Run, error) {
 // Select is Read for the runs that are wanted, by their ids and whether they are over. The files of others are not read, so
 // a wanted that notes what it is asked, and wants nothing, lists a history.
 func Select(folder string, wanted func(runID string, over bool) bool) (runs []Run, err error) {
-	old, oldErr := readOld(folder) // first: its runs become files
 	dir := filepath.Join(folder, runsFolder)
 	files, err := list(dir)
-	filed := make(map[string]bool)
 	for _, f := range files {
-		filed[f.runID] = true
-		if wanted(f.runID, f.over) {
-			runs = append(runs, f.read(dir)...)
+		if !wanted(f.runID, f.over) {
+			continue
+		}
+		if run := f.read(dir); run != nil {
+			runs = append(runs, *run)
 		}
 	}
-	for _, run := range old {
-		if !filed[run.RunID] && wanted(run.RunID, run.End != nil) {
-			runs = append(runs, run)
-		}
-	}
-	return runs, errors.Join(ignoreAbsent(err), oldErr)
+	return runs, ignoreAbsent(err)
 }
 
-// read returns the file's run; none where it is broken.
-func (f file) read(dir string) []Run {
+// read returns the file's run; nil where it is broken.
+func (f file) read(dir string) *Run {
 	content, err := f.open(dir)
 	if err != nil {
 		return nil
 	}
 	defer func() { _ = content.Close() }()
-	runs, err := runsIn(content)
-	if err != nil || len(runs) != 1 || runs[0].RunID != f.runID || f.over && runs[0].End == nil {
+	var run *Run
+	err = eachLine(content, func(line []byte) error {
+		r, err := decode(line)
+		switch {
+		case err != nil || r.runID() != f.runID:
+			return ErrBad
+		case r.Begin != nil && run == nil:
+			run = &Run{Begin: *r.Begin}
+		case r.End != nil && run != nil:
+			run.End = r.End
+		}
+		return nil
+	})
+	if err != nil || run == nil || f.over && run.End == nil {
 		return nil
 	}
-	return runs
+	return run
 }
 
 // open opens a run's file, also where the run has ended since the files were listed.
@@ -136,37 +142,6 @@ func (f file) open(dir string) (*os.File, error) {
 
 func openFile(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|filelock.NoFollow, 0)
-}
-
-// readOld returns the runs that an earlier version has written, and that no server of this version has converted yet.
-func readOld(folder string) ([]Run, error) {
-	content, err := openFile(filepath.Join(folder, oldFile))
-	if err != nil {
-		return nil, ignoreAbsent(err)
-	}
-	defer func() { _ = content.Close() }()
-	return runsIn(content)
-}
-
-// runsIn returns the runs that lines are of. Broken lines are passed over: their writer was killed.
-func runsIn(lines io.Reader) (runs []Run, err error) {
-	place := make(map[string]int)
-	err = eachLine(lines, func(line []byte) error {
-		r, err := decode(line)
-		if err != nil {
-			return nil //nolint:nilerr // see above
-		}
-		at, known := place[r.runID()]
-		switch {
-		case r.Begin != nil && !known:
-			place[r.runID()] = len(runs)
-			runs = append(runs, Run{Begin: *r.Begin})
-		case r.End != nil && known && runs[at].End == nil:
-			runs[at].End = r.End
-		}
-		return nil
-	})
-	return runs, err
 }
 
 // eachLine calls visit with every line, without its end, also with a last one that has none. A line is only
@@ -191,9 +166,8 @@ func eachLine(r io.Reader, visit func([]byte) error) error {
 // many bytes it has.
 func Export(folder string) (io.ReadCloser, int64, error) {
 	dir := filepath.Join(folder, runsFolder)
-	err := convert(folder)
-	files, listErr := list(dir)
-	if err = errors.Join(err, ignoreAbsent(listErr)); err != nil {
+	files, err := list(dir)
+	if err = ignoreAbsent(err); err != nil {
 		return nil, 0, fmt.Errorf("history: %w", err)
 	}
 	var size int64

@@ -49,10 +49,9 @@ func NewWriter() *Writer {
 // the session's lock. It returns the runs that an earlier writer has left without an end, also beside an error, after
 // which nothing is written.
 func (w *Writer) Open(folder string) ([]Run, error) {
-	converted := convert(folder)
 	s, err := openStore(folder)
 	unfinished, readErr := Unfinished(folder)
-	if err = errors.Join(converted, err, readErr); err != nil {
+	if err = errors.Join(err, readErr); err != nil {
 		_ = w.Close()
 		return unfinished, err
 	}
@@ -275,20 +274,6 @@ func Import(folder string, from io.Reader) error {
 		err = fmt.Errorf("%w: more than %d bytes", ErrBad, maxBytes+maxLine-1)
 	}
 	return err
-}
-
-// convert makes a file for each run of a history that an earlier version has written. One that is cut short is gone on with
-// the next time.
-func convert(folder string) error {
-	old, err := openFile(filepath.Join(folder, oldFile))
-	if err != nil {
-		return ignoreAbsent(err)
-	}
-	defer func() { _ = old.Close() }()
-	if err := Import(folder, old); err != nil {
-		return err
-	}
-	return os.Remove(old.Name())
 }
 
 func ignoreAbsent(err error) error {
