@@ -147,10 +147,10 @@ func (s *Supervisor) handOver(r *run, k *kernel) {
 	var writers []*os.File
 	for i, out := range r.streams {
 		if !s.language.TakesPipes {
-			k.pipes[i].Drain(out.write) // what is there by now is not this run's
+			k.pipes[i].Drain(out.Write) // what is there by now is not this run's
 			continue
 		}
-		p, w, err := kernelproc.NewPipe(out.write, nil)
+		p, w, err := kernelproc.NewPipe(out.Write, nil)
 		if err != nil {
 			s.log("error", "no pipe could be made: "+err.Error())
 			s.killKernel(k, "")

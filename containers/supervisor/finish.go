@@ -28,7 +28,7 @@ const (
 func (s *Supervisor) onProgress(r *run) {
 	s.set(r, "progress", progressEvery, func() { s.onProgress(r) })
 	s.sendDisplays(r)
-	now := [2]int64{r.streams[0].bytes(), r.streams[1].bytes()}
+	now := [2]int64{r.streams[0].Bytes(), r.streams[1].Bytes()}
 	if now == r.reported && time.Since(r.reportedAt) < progressQuiet {
 		return
 	}
@@ -38,7 +38,7 @@ func (s *Supervisor) onProgress(r *run) {
 	}
 	r.reported, r.reportedAt = now, time.Now()
 	s.server.send(protocol.Progress{
-		Type: "progress", ID: r.ID, ElapsedMS: r.elapsed(), StdoutBytes: now[0], StderrBytes: now[1], LastLine: latest.lastLine(),
+		Type: "progress", ID: r.ID, ElapsedMS: r.elapsed(), StdoutBytes: now[0], StderrBytes: now[1], LastLine: latest.LastLine(),
 	}, true)
 }
 
@@ -106,7 +106,7 @@ func (s *Supervisor) finishKilled(r *run, cause string) {
 // ranOutOfHeap reports whether V8 says that it has ended itself because its heap was full.
 func (s *Supervisor) ranOutOfHeap(r *run) bool {
 	r.drain()
-	said := r.streams[1].report(s.settings.OutputBytes)
+	said := r.streams[1].Report(s.settings.OutputBytes)
 	text := said.Head + said.Tail
 	return strings.Contains(text, "heap out of memory") || strings.Contains(text, "Allocation failed")
 }
@@ -115,10 +115,10 @@ func (s *Supervisor) ranOutOfHeap(r *run) bool {
 func (s *Supervisor) finish(r *run, d *protocol.Done) {
 	r.dropTimers()
 	for i, p := range r.outputPipes() {
-		p.Drain(r.streams[i].writeBackground)
+		p.Drain(r.streams[i].WriteBackground)
 	}
 	for _, out := range r.streams {
-		out.finish()
+		out.Finish()
 	}
 	if r.Fresh && r.kernel != nil {
 		s.endFresh(r)
@@ -136,7 +136,7 @@ func (s *Supervisor) finish(r *run, d *protocol.Done) {
 		d.GoesOn = []string{}
 	}
 	frame := pack(d, s.settings.OutputBytes, func(limit int) (protocol.Stream, protocol.Stream) {
-		return r.streams[0].report(limit), r.streams[1].report(limit)
+		return r.streams[0].Report(limit), r.streams[1].Report(limit)
 	})
 	if s.settings.Token != "" {
 		r.record.over, r.record.bytes = frame, r.record.bytes+len(frame)
@@ -194,7 +194,7 @@ func (s *Supervisor) hasNewPrograms(k *kernel) bool {
 // leavePipes leaves a kernel's pipes to the programs that hold them, and sends it others.
 func (s *Supervisor) leavePipes(r *run) {
 	k := r.kernel
-	named, err := kernelproc.NewNamedPipes([2]func([]byte){r.streams[0].writeBackground, r.streams[1].writeBackground})
+	named, err := kernelproc.NewNamedPipes([2]func([]byte){r.streams[0].WriteBackground, r.streams[1].WriteBackground})
 	if err != nil {
 		s.log("warn", "what programs that were left behind print may be taken for a later run's: "+err.Error())
 		return
@@ -208,7 +208,7 @@ func (s *Supervisor) leavePipes(r *run) {
 // retire keeps a run that is over in mind, for what comes in the background and for a later server.
 func (s *Supervisor) retire(r *run) {
 	for _, out := range r.streams {
-		out.release()
+		out.Release()
 	}
 	s.past = append(s.past, r)
 	if len(s.past) > mostPast {
@@ -216,7 +216,7 @@ func (s *Supervisor) retire(r *run) {
 			p.Close()
 		}
 		for _, out := range s.past[0].streams {
-			out.close()
+			out.Close()
 		}
 		s.past = append(s.past[:0], s.past[1:]...)
 	}
@@ -242,7 +242,7 @@ func (s *Supervisor) takeBackground() []protocol.Background {
 			if len(told) == mostBackground {
 				return told
 			}
-			if b, ok := out.takeBackground(); ok {
+			if b, ok := out.TakeBackground(); ok {
 				told = append(told, b)
 			}
 		}
@@ -254,7 +254,7 @@ func (s *Supervisor) takeBackground() []protocol.Background {
 func (s *Supervisor) keepBackground(id string, stream int, data []byte) {
 	for _, r := range s.past {
 		if r.ID == id {
-			r.streams[stream].writeBackground(data)
+			r.streams[stream].WriteBackground(data)
 			return
 		}
 	}

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"sync"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
@@ -21,80 +20,18 @@ type run struct {
 	startedTicks   int64
 	mark           artifacts.Mark // when it began, by the clock that stamps files
 	kernel         *kernel
-	losses         int          // kernels that died before they began it
-	before         map[int]bool // the processes that were there when a fresh run began
-	overlaps       bool         // with a run of the kernel that stays: for a fresh run
-	reason         string       // why it was interrupted: timed_out, cancelled or quota
-	over           string       // how the files were over their limit then
-	condemned      bool         // killed because it ignored that
-	streams        [2]*stream   // stdout and stderr
+	losses         int               // kernels that died before they began it
+	before         map[int]bool      // the processes that were there when a fresh run began
+	overlaps       bool              // with a run of the kernel that stays: for a fresh run
+	reason         string            // why it was interrupted: timed_out, cancelled or quota
+	over           string            // how the files were over their limit then
+	condemned      bool              // killed because it ignored that
+	streams        [2]*output.Stream // stdout and stderr
 	pipes          []*kernelproc.Pipe
 	timers         map[string]*timer
 	record         record
 	reported       [2]int64 // what the last progress message counted
 	reportedAt     time.Time
-}
-
-// stream is one output stream of a run, which pipes write to and the supervisor's loop reads.
-type stream struct {
-	mu sync.Mutex
-	s  *output.Stream
-}
-
-func (s *stream) write(data []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.s.Write(data)
-}
-
-func (s *stream) writeBackground(data []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.s.WriteBackground(data)
-}
-
-func (s *stream) takeBackground() (protocol.Background, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.s.TakeBackground()
-}
-
-func (s *stream) report(limit int) protocol.Stream {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.s.Report(limit)
-}
-
-// finish ends what the run itself wrote, once.
-func (s *stream) finish() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.s.Finish()
-}
-
-// release forgets what was reported; what comes in the background still gets its file.
-func (s *stream) release() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.s.Release()
-}
-
-func (s *stream) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.s.Close()
-}
-
-func (s *stream) bytes() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.s.Bytes()
-}
-
-func (s *stream) lastLine() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.s.LastLine()
 }
 
 const (
@@ -115,7 +52,7 @@ func (s *Supervisor) newRun(r protocol.Request) *run {
 		n.grace = defaultGrace
 	}
 	for i, name := range []string{"stdout", "stderr"} {
-		n.streams[i] = &stream{s: output.NewStream(s.settings.OutputBytes, output.NewSpool(s.workFD(), r.ID, name, s.settings.SpoolBytes))}
+		n.streams[i] = output.NewStream(s.settings.OutputBytes, output.NewSpool(s.workFD(), r.ID, name, s.settings.SpoolBytes))
 	}
 	return n
 }

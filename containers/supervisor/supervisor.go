@@ -360,7 +360,7 @@ func (s *Supervisor) onPeek(m protocol.Request) {
 	r.drain()
 	most := s.settings.OutputBytes
 	s.server.send(protocol.Peek{
-		Type: "peek", ID: r.ID, Stdout: r.streams[0].report(most), Stderr: r.streams[1].report(most), ElapsedMS: r.elapsed(),
+		Type: "peek", ID: r.ID, Stdout: r.streams[0].Report(most), Stderr: r.streams[1].Report(most), ElapsedMS: r.elapsed(),
 	}, true)
 }
 

@@ -1,11 +1,12 @@
 //go:build linux
 
 // Package output keeps what runs write to stdout and stderr: the part that is reported, and the file that
-// takes the rest. Nothing here may be used by two goroutines at once.
+// takes the rest. A Stream may be used by several goroutines, a Spool by one.
 package output
 
 import (
 	"bytes"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/screen"
@@ -23,6 +24,7 @@ const (
 // limit, beyond that its two ends. Counts and the file are of the stream as it came. Memory stays near three
 // times the limit, whatever comes.
 type Stream struct {
+	mu         sync.Mutex // pipes write, the supervisor's loop reads
 	limit      int
 	spool      *Spool
 	isSpooled  bool
@@ -38,12 +40,14 @@ type Stream struct {
 // NewStream returns an empty stream of which limit bytes are reported. It closes the spool in the end.
 func NewStream(limit int, spool *Spool) *Stream {
 	s := &Stream{limit: max(limit, 0), spool: spool}
-	s.Release()
+	s.release()
 	return s
 }
 
 // Write takes what the run itself has written.
 func (s *Stream) Write(p []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if len(p) == 0 {
 		return
 	}
@@ -60,16 +64,30 @@ func (s *Stream) Write(p []byte) {
 }
 
 // Bytes is how much the run itself has written.
-func (s *Stream) Bytes() int64 { return s.bytes }
+func (s *Stream) Bytes() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes
+}
 
 // LastLine is the lowest line that is not blank, at most the last 200 characters of it.
-func (s *Stream) LastLine() string { return s.shown.screen.LastLine() }
+func (s *Stream) LastLine() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shown.screen.LastLine()
+}
 
 // Finish ends what the run itself writes: a character that has only begun is none.
-func (s *Stream) Finish() { s.shown.screen.Finish() }
+func (s *Stream) Finish() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shown.screen.Finish()
+}
 
 // Report returns what is reported, of a run that goes on too, with no more than limit bytes of text.
 func (s *Stream) Report(limit int) protocol.Stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	limit = max(0, min(limit, s.limit))
 	c := s.shown.cut(limit-limit/2, limit/2)
 	report := protocol.Stream{Head: string(c.head), Tail: string(c.tail), Bytes: s.bytes, Lines: s.lineEnds, OmittedBytes: c.omittedBytes, OmittedLines: c.omittedLines}
@@ -86,11 +104,19 @@ func (s *Stream) Report(limit int) protocol.Stream {
 // Release forgets what was reported. What the run wrote is kept as far as the file begins with it, should
 // background output come.
 func (s *Stream) Release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.release()
+}
+
+func (s *Stream) release() {
 	s.shown = newTerminal(screen.Rows, screen.LineChars, s.limit-s.limit/2, s.limit/2)
 }
 
 // WriteBackground takes what came after the end of the run, from what it has left behind.
 func (s *Stream) WriteBackground(p []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if len(p) == 0 {
 		return
 	}
@@ -105,6 +131,8 @@ func (s *Stream) WriteBackground(p []byte) {
 
 // TakeBackground returns what came since it was last called, and whether that is anything.
 func (s *Stream) TakeBackground() (protocol.Background, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !s.hasMore {
 		return protocol.Background{}, false
 	}
@@ -116,7 +144,9 @@ func (s *Stream) TakeBackground() (protocol.Background, bool) {
 
 // Close forgets all but the counts, and closes the file.
 func (s *Stream) Close() {
-	s.Release()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.release()
 	s.raw, s.isSpooled = nil, true
 	s.background, s.hasMore = nil, false
 	s.spool.Close()
