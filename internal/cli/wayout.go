@@ -92,7 +92,7 @@ func (s *Settings) wayOut(databases *tools.Databases) (*wayOut, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	indexes.Log = w.log
+	indexes.Log, indexes.Received = w.log, w.proxy.Receive
 	w.policy, w.packagesMode = indexes.Policy, s.Packages.Mode
 	served, err := packages.New(indexes)
 	if err != nil {

@@ -30,12 +30,14 @@ var faults = map[string]http.HandlerFunc{
 		_ = c.Close()
 	},
 	"an end in the middle": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", simpleJSON)
 		w.Header().Set("Content-Length", "1000")
-		_, _ = w.Write([]byte("begun"))
+		_, _ = w.Write([]byte(`{"begun":`))
 	},
 	"silence": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 	"silence in the middle": func(w http.ResponseWriter, r *http.Request) {
-		_, _ = w.Write([]byte("begun"))
+		w.Header().Set("Content-Type", simpleJSON)
+		_, _ = w.Write([]byte(`{"begun":`))
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	},

@@ -1,6 +1,7 @@
 package packages
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
@@ -16,6 +18,9 @@ import (
 type exchange struct {
 	http.ResponseWriter
 	r      *http.Request
+	by     caller.Caller
+	room   int64       // what its page may take of the session's memory
+	give   func()      // gives it back
 	refuse func(error) // answers with an error as the ecosystem's client shows it
 	isPage bool        // an index page is asked for
 	status int
@@ -44,6 +49,34 @@ func (x *exchange) send(status int, contentType string, body []byte) {
 	x.WriteHeader(status)
 	if x.r.Method != http.MethodHead {
 		_, _ = x.Write(body)
+	}
+}
+
+// stream answers with a body that is written bit by bit.
+func (x *exchange) stream(contentType string, write func(*bufio.Writer)) {
+	x.Header().Set("Content-Type", contentType)
+	x.Header().Set("Cache-Control", "no-store")
+	x.WriteHeader(http.StatusOK)
+	if x.r.Method != http.MethodHead {
+		out := bufio.NewWriterSize(x, 32<<10)
+		write(out)
+		_ = out.Flush()
+	}
+}
+
+// take takes so much of the session's memory, in the place of what the request has. It waits where others have it.
+func (x *exchange) take(room int64) error {
+	if x.give != nil {
+		x.give()
+	}
+	give, err := x.by.Memory.Take(x.r.Context(), room)
+	x.room, x.give = room, give
+	return err
+}
+
+func (x *exchange) end() {
+	if x.give != nil {
+		x.give()
 	}
 }
 

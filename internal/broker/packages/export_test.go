@@ -12,3 +12,13 @@ func (h *Handler) SetAlive(d time.Duration) { h.alive = d }
 func (h *Handler) Hurry(pause, patience time.Duration) {
 	h.pause, h.pypi.patience, h.npm.patience = pause, patience, patience
 }
+
+// Waiting is how many requests wait for the index.
+func (h *Handler) Waiting() (n int) {
+	h.flights.mu.Lock()
+	defer h.flights.mu.Unlock()
+	for _, f := range h.flights.going {
+		n += f.waiting
+	}
+	return n
+}

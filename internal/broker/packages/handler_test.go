@@ -388,7 +388,7 @@ func TestWhatIsWrongIsToldInWordsAndNothingIsKept(t *testing.T) {
 		{"an index that has had enough", pypi.Package{}, pypi.Knobs{Status: 429}, file, "424 download_failed: HOST: it gets too many requests"},
 		{"an index that knows us not", pypi.Package{}, pypi.Knobs{User: "u", Password: "p"}, file, "424 download_failed: HOST: it answered 401 to the server's request"},
 		{"an index that is slow", pypi.Package{}, pypi.Knobs{Delay: time.Hour}, file, "424 download_failed: HOST: it took too long (--package-timeout)"},
-		{"an index without an end", pypi.Package{}, pypi.Knobs{Endless: true}, file, "424 download_failed: HOST: its page has more than 64 MiB"},
+		{"an index without an end", pypi.Package{}, pypi.Knobs{Endless: true}, file, "424 download_failed: HOST: its page is not one of an index"},
 		{"an index that redirects elsewhere", pypi.Package{}, pypi.Knobs{Redirect: private.URL}, file, "424 download_failed: PRIVATE: the port is not one of a web server"},
 		{"an index that redirects to metadata", pypi.Package{}, pypi.Knobs{Redirect: "http://169.254.169.254/latest/"}, file, "424 download_failed: 169.254.169.254: the host has an address that is private, local or reserved"},
 		{"an index that redirects in circles", pypi.Package{}, pypi.Knobs{Redirect: "/simple/demo/"}, file, "424 download_failed: HOST: it redirected more than 5 times"},
@@ -581,7 +581,7 @@ func TestASessionThatWaitsHoldsUpNoOther(t *testing.T) {
 		w.pypi.Add(pypi.Package{Name: fmt.Sprintf("demo%d", i), Version: "1.0"})
 	}
 	w.pypi.Set(pypi.Knobs{Delay: time.Hour})
-	h, err := packages.New(packages.Options{Policy: policy(t, packages.Rules{}), CacheFolder: w.cache, PyPI: w.pypi.URL, NPM: w.npm.URL, Concurrent: 100})
+	h, err := packages.New(packages.Options{Policy: policy(t, packages.Rules{}), CacheFolder: w.cache, PyPI: w.pypi.URL, NPM: w.npm.URL})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package packages
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha1" //nolint:gosec // what npm's registry has for old tarballs, and nothing else
 	"crypto/sha256"
 	"crypto/sha512"
@@ -156,9 +157,8 @@ func statusFailure(status int, host string) *fault.Error {
 
 // failure puts what went wrong on the way into words that have no address but the host in them.
 func failure(ctx context.Context, host string, err error) error {
-	var already *fault.Error
-	if errors.As(err, &already) {
-		return already
+	if already := (*fault.Error)(nil); errors.As(err, &already) {
+		return err
 	}
 	if errors.Is(context.Cause(ctx), errTooSlow) {
 		return failed(host, "it took too long (--package-timeout)")
@@ -212,21 +212,39 @@ type wanted struct {
 	size    int64 // as the index says, or -1
 }
 
-// identity is what tells the file's content from every other, as far as the index says.
-func (w wanted) identity() string {
+// identity is what tells the file's content from every other, as far as the index says: its hash, or else its address and
+// how the answer's headers tell a version of it. What nothing tells from a file that is published in its place later is one
+// of its own each time, and nothing is kept under the address alone.
+func (w wanted) identity(answer http.Header) string {
 	if w.digest.sum != "" {
 		return w.digest.algorithm + ":" + w.digest.sum
 	}
-	return w.address.String()
+	version := answer.Get("ETag") + answer.Get("Last-Modified")
+	if version == "" {
+		version = rand.Text()
+	}
+	return w.address.String() + " " + version + " " + answer.Get("Content-Length")
 }
 
-// download gets a file into the store, or nothing.
-func (h *Handler) download(ctx context.Context, x *index, w wanted) error {
+// download gets a file into the store, if it is not there, and returns its identity.
+func (h *Handler) download(ctx context.Context, x *index, w wanted) (string, error) {
+	if h.store.has(w.identity(nil)) {
+		return w.identity(nil), nil
+	}
 	response, err := x.get(ctx, w.address, http.Header{"Accept": {"*/*"}, "Accept-Encoding": {"identity"}})
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { _ = response.Body.Close() }()
+	identity := w.identity(response.Header)
+	if h.store.has(identity) {
+		return identity, nil
+	}
+	return identity, h.receive(ctx, response, w, identity)
+}
+
+// receive writes a file to the store, or nothing.
+func (h *Handler) receive(ctx context.Context, response *http.Response, w wanted, identity string) error {
 	host := response.Request.URL.Host
 	if f := h.policy.checkSize(w.name, response.ContentLength); f != nil {
 		return f
@@ -241,7 +259,7 @@ func (h *Handler) download(ctx context.Context, x *index, w wanted) error {
 	}
 	sum := w.digest.hash()
 	// One byte more than what may come shows whether there is more.
-	n, err := io.Copy(writer{io.MultiWriter(f, sum)}, io.LimitReader(response.Body, most+1))
+	n, err := io.Copy(writer{io.MultiWriter(f, sum)}, io.LimitReader(h.meter(ctx, response), most+1))
 	var local *writeError
 	switch {
 	case errors.As(err, &local):
@@ -259,7 +277,7 @@ func (h *Handler) download(ctx context.Context, x *index, w wanted) error {
 		h.store.discard(f)
 		return err
 	}
-	if err := h.store.keep(f, w.identity()); err != nil {
+	if err := h.store.keep(f, identity); err != nil {
 		return noRoom(err)
 	}
 	return nil

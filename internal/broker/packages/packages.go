@@ -20,9 +20,9 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
@@ -46,6 +46,8 @@ type Options struct {
 	Timeout     time.Duration // of one file; a page may take a minute of it. Default 5 min
 	Concurrent  int           // requests to the indexes at a time, default 8
 	Log         *netlog.Log   // nil: nothing is recorded
+	// Received counts what came from an index for a session, and returns the bound that it exceeds. Nil: there is none.
+	Received func(session string, bytes int) error
 }
 
 // Handler serves the indexes. It may be used by any goroutine. pip prints why it gets no file only where the ResponseWriter
@@ -57,9 +59,9 @@ type Handler struct {
 	log       *netlog.Log
 	store     *store
 	pages     pages
-	flight    singleflight.Group
-	free      chan struct{} // a place for each request to an index
-	seats     seats
+	flights   flights
+	places    *fair.Places // one for each request to an index
+	received  func(session string, bytes int) error
 	now       func() time.Time
 	alive     time.Duration
 	pause     time.Duration // before work is done again
@@ -71,7 +73,10 @@ func New(o Options) (*Handler, error) {
 	o.CacheLimit = cmp.Or(o.CacheLimit, DefaultCacheLimit)
 	h := &Handler{
 		policy: o.Policy, log: o.Log, now: time.Now, alive: alive, pause: firstPause,
-		timeout: cmp.Or(o.Timeout, DefaultTimeout), free: make(chan struct{}, cmp.Or(o.Concurrent, DefaultConcurrent)),
+		timeout: cmp.Or(o.Timeout, DefaultTimeout), places: fair.New(cmp.Or(o.Concurrent, DefaultConcurrent)), received: o.Received,
+	}
+	if h.received == nil {
+		h.received = func(string, int) error { return nil }
 	}
 	var problems [3]error
 	h.pypi, problems[0] = newIndex(pypiSetting, o.PyPI)
@@ -90,8 +95,8 @@ func CacheFolder(stateDir string) string { return filepath.Join(stateDir, "packa
 // ServeHTTP answers one request and records it.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begun, by := time.Now(), caller.Of(r.Context())
-	x := &exchange{ResponseWriter: w, r: r, status: http.StatusOK}
-	host := h.serve(x, by)
+	x := &exchange{ResponseWriter: w, r: r, by: by, status: http.StatusOK}
+	host := h.serve(x)
 	if h.log == nil {
 		return
 	}
@@ -103,12 +108,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve answers and returns the host of the index that is meant.
-func (h *Handler) serve(x *exchange, by caller.Caller) string {
-	leave, err := h.seats.take(x.r.Context(), by.Session)
-	if err != nil {
-		return "" // nobody waits any more
+func (h *Handler) serve(x *exchange) string {
+	defer x.end()
+	if x.take(usualRoom) != nil {
+		return "" // the client has gone
 	}
-	defer leave()
 	section, rest, _ := strings.Cut(strings.TrimPrefix(x.r.URL.Path, "/"), "/")
 	switch section {
 	case "pypi":
@@ -136,43 +140,21 @@ func nothingHere(what string) error {
 // without a byte, and an interim response is one.
 const alive = 5 * time.Second
 
-// errGone is why work was not begun: whoever asked for it first had gone.
-var errGone = errors.New("nobody waits for it")
-
-// wait runs work that requests for the same key share, and which goes on when this one's client has gone: it comes back
-// for the rest. A number of works run at a time at most, and those that have to wait for their turn go with their client.
-func (h *Handler) wait(x *exchange, key string, timeout time.Duration, work func(ctx context.Context) (any, error)) (any, error) {
-	asked := x.r.Context()
-	begin := func() <-chan singleflight.Result {
-		return h.flight.DoChan(key, func() (any, error) {
-			ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(asked), timeout, errTooSlow)
-			defer cancel()
-			return h.again(ctx, func() (any, error) {
-				select {
-				case h.free <- struct{}{}:
-					defer func() { <-h.free }()
-				case <-asked.Done():
-					return nil, errGone
-				case <-ctx.Done():
-					return nil, failed("the server", "too many packages are being installed at a time; try again")
-				}
-				return work(ctx)
-			})
-		})
-	}
-	result := begin()
+// wait returns what work does, which requests for the same key share, and meanwhile tells the client that it is worked on.
+func (h *Handler) wait(x *exchange, key string, timeout time.Duration, work func(ctx context.Context) (any, error)) (value any, err error) {
+	over, cancel := context.WithTimeout(x.r.Context(), timeout)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		value, err = h.again(over, func() (any, error) { return h.share(over, x, key, work) })
+	}()
 	tick := time.NewTicker(h.alive)
 	defer tick.Stop()
 	for {
 		select {
-		case r := <-result:
-			if errors.Is(r.Err, errGone) && asked.Err() == nil {
-				result = begin() // it was another client
-				continue
-			}
-			return r.Val, r.Err
-		case <-asked.Done():
-			return nil, context.Cause(asked)
+		case <-done:
+			return value, err
 		case <-tick.C:
 			if x.r.ProtoAtLeast(1, 1) {
 				x.ResponseWriter.WriteHeader(http.StatusContinue)
@@ -181,14 +163,85 @@ func (h *Handler) wait(x *exchange, key string, timeout time.Duration, work func
 	}
 }
 
-// page returns what an index says at an address, parsed, from memory where that is fresh.
-func (h *Handler) page(x *exchange, from *index, address *url.URL, accept string, parse func(*http.Response, []byte) (any, error)) (any, error) {
-	key := accept + " " + address.String()
-	known, ok := h.pages.get(key, h.now())
-	if ok && h.now().Sub(known.asked) < freshFor {
-		return known.parsed, nil
+// share does work, or waits for a request that does it, at one of the places that sessions share. Its time is that of over.
+func (h *Handler) share(over context.Context, x *exchange, key string, work func(ctx context.Context) (any, error)) (any, error) {
+	leave, err := h.places.Take(over, x.by.Session)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = failed("the server", "too many packages are being installed at a time; try again")
 	}
-	return h.wait(x, key, min(maxPageTime, h.timeout), func(ctx context.Context) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	end, _ := over.Deadline()
+	for {
+		value, err := h.flights.do(x.r.Context(), key, func(ctx context.Context) (any, error) {
+			ctx, cancel := context.WithDeadlineCause(ctx, end, errTooSlow)
+			defer cancel()
+			return work(ctx)
+		})
+		var limit *limitError
+		if !errors.As(err, &limit) || limit.session == x.by.Session {
+			return value, err
+		}
+		// Another session's limit has ended the work that was shared with it.
+	}
+}
+
+// limitError says that a session has received as much as it may.
+type limitError struct {
+	error
+	session string
+}
+
+func (e *limitError) Unwrap() error { return e.error }
+
+// metered counts what a session receives.
+type metered struct {
+	io.Reader
+	received func(session string, bytes int) error
+	session  string
+}
+
+func (m *metered) Read(p []byte) (int, error) {
+	n, err := m.Reader.Read(p)
+	if limit := m.received(m.session, n); limit != nil {
+		return n, &limitError{fault.New(fault.PackageDenied, "", "%v", limit).With("setting", "--network-byte-limit"), m.session}
+	}
+	return n, err
+}
+
+// meter returns the body of an answer to a request that a session's work makes.
+func (h *Handler) meter(ctx context.Context, response *http.Response) io.Reader {
+	return &metered{response.Body, h.received, caller.Of(ctx).Session}
+}
+
+// parser reads a page into what is kept of it. The errors of into are returned as they are.
+type parser func(response *http.Response, body io.Reader, into *packer) (any, error)
+
+// page returns what an index says at an address, parsed, from memory where that is fresh.
+func (h *Handler) page(x *exchange, from *index, address *url.URL, accept string, parse parser) (any, error) {
+	parsed, err := h.pageWithin(x, from, address, accept, parse)
+	if errors.Is(err, errHeavy) && x.take(maxKept) == nil {
+		parsed, err = h.pageWithin(x, from, address, accept, parse)
+	}
+	if errors.Is(err, errHeavy) {
+		return nil, failed(from.base.Host, fmt.Sprintf("its page takes more than %d MiB of memory", maxKept>>20))
+	}
+	return parsed, err
+}
+
+// pageWithin is page for what takes no more than the request has of its session's memory; errHeavy is for what takes more.
+func (h *Handler) pageWithin(x *exchange, from *index, address *url.URL, accept string, parse parser) (any, error) {
+	key, room := accept+" "+address.String(), x.room
+	if parsed, err := h.kept(key, room); parsed != nil || err != nil {
+		return parsed, err
+	}
+	return h.wait(x, fmt.Sprint(room, " ", key), min(maxPageTime, h.timeout), func(ctx context.Context) (any, error) {
+		if parsed, err := h.kept(key, room); parsed != nil || err != nil {
+			return parsed, err
+		}
+		known, _ := h.pages.get(key, h.now())
 		header := http.Header{"Accept": {accept}}
 		if known.etag != "" {
 			header.Set("If-None-Match", known.etag)
@@ -198,30 +251,52 @@ func (h *Handler) page(x *exchange, from *index, address *url.URL, accept string
 			return nil, err
 		}
 		defer func() { _ = response.Body.Close() }()
-		host := response.Request.URL.Host
 		if response.StatusCode == http.StatusNotModified {
 			if known.etag == "" {
-				return nil, failed(host, "it answered 304 to a request that was not for changes")
+				return nil, failed(response.Request.URL.Host, "it answered 304 to a request that was not for changes")
 			}
 			known.asked = h.now()
 			h.pages.put(key, known)
-			return known.parsed, nil
+			return h.kept(key, room)
 		}
-		body, err := io.ReadAll(io.LimitReader(response.Body, maxPage+1))
-		if err != nil {
-			return nil, failure(ctx, host, err)
+		added, err := h.readPage(ctx, response, parse, room)
+		if err == nil {
+			h.pages.put(key, added)
 		}
-		if len(body) > maxPage {
-			return nil, failed(host, fmt.Sprintf("its page has more than %d MiB", maxPage>>20))
-		}
-		parsed, err := parse(response, body)
-		if err != nil {
-			return nil, failed(host, "its page is not one of an index").Because(err)
-		}
-		now := h.now()
-		h.pages.put(key, page{parsed: parsed, bytes: int64(len(body)) + pageOverhead, etag: response.Header.Get("ETag"), asked: now, used: now})
-		return parsed, nil
+		return added.parsed, err
 	})
+}
+
+// kept returns a page that is fresh, nil where there is none.
+func (h *Handler) kept(key string, room int64) (any, error) {
+	known, ok := h.pages.get(key, h.now())
+	switch {
+	case !ok || h.now().Sub(known.asked) >= freshFor:
+		return nil, nil
+	case known.bytes > room:
+		return nil, errHeavy
+	}
+	return known.parsed, nil
+}
+
+func (h *Handler) readPage(ctx context.Context, response *http.Response, parse parser, room int64) (page, error) {
+	host := response.Request.URL.Host
+	body := &pageBody{from: h.meter(ctx, response), host: host}
+	into := newPacker(room - pageOverhead)
+	parsed, err := parse(response, body, into)
+	switch {
+	case err == nil:
+	case errors.Is(err, errHeavy):
+		return page{}, errHeavy
+	case body.err != nil:
+		return page{}, failure(ctx, host, body.err)
+	case errors.Is(err, errListsTooMany), errors.Is(err, errValueTooLong):
+		return page{}, failed(host, "its page has "+err.Error())
+	default:
+		return page{}, failed(host, "its page is not one of an index").Because(err)
+	}
+	now := h.now()
+	return page{parsed: parsed, bytes: into.cost() + pageOverhead, etag: response.Header.Get("ETag"), asked: now, used: now}, nil
 }
 
 // file answers with a file that an index has listed, from the store where it is there.
@@ -229,19 +304,19 @@ func (h *Handler) file(x *exchange, from *index, w wanted) error {
 	if f := h.policy.checkSize(w.name, w.size); f != nil {
 		return f
 	}
-	f, err := h.store.open(w.identity())
+	f, err := h.store.open(w.identity(nil))
 	// A full cache may have lost a file again before it is opened.
 	for range 3 {
 		if !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
-		_, err = h.wait(x, "file "+w.identity(), h.timeout, func(ctx context.Context) (any, error) {
-			return nil, h.download(ctx, from, w)
+		identity, failed := h.wait(x, "file "+w.digest.sum+" "+w.address.String(), h.timeout, func(ctx context.Context) (any, error) {
+			return h.download(ctx, from, w)
 		})
-		if err != nil {
-			return err
+		if failed != nil {
+			return failed
 		}
-		f, err = h.store.open(w.identity())
+		f, err = h.store.open(identity.(string))
 	}
 	if err != nil {
 		return noRoom(err)

@@ -1,17 +1,27 @@
 package packages
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"sync"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/memory"
 )
 
 const (
 	freshFor     = 10 * time.Minute
-	maxPages     = 128 << 20 // bytes of pages that are kept, as they came
-	maxPage      = 64 << 20  // of one page, decompressed
+	maxPages     = maxKept  // bytes of memory that pages take which are kept
+	maxPage      = 64 << 20 // of one page as it comes, decompressed
+	maxKept      = 24 << 20 // of one page in memory
+	usualRoom    = memory.PerSession / 16
 	maxPageTime  = time.Minute
 	pageOverhead = 1 << 10
 )
+
+// Of a session's memory, a request has usualRoom: 16 are answered at a time, and the others wait. One whose page takes more
+// has maxKept, which is half of it.
 
 // page is what an index said of a package. It is not changed once it is kept.
 type page struct {
@@ -58,4 +68,24 @@ func (p *pages) put(key string, added page) {
 		p.bytes -= p.kept[oldest].bytes
 		delete(p.kept, oldest)
 	}
+}
+
+// pageBody is a page as it comes. Its error is what went wrong there, and not in what the page says.
+type pageBody struct {
+	from  io.Reader
+	host  string
+	bytes int
+	err   error
+}
+
+func (b *pageBody) Read(p []byte) (int, error) {
+	n, err := b.from.Read(p)
+	b.bytes += n
+	if b.bytes > maxPage {
+		err = failed(b.host, fmt.Sprintf("its page has more than %d MiB", maxPage>>20))
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.err = err
+	}
+	return n, err
 }

@@ -1,7 +1,8 @@
 package packages
 
 import (
-	"encoding/json"
+	"bufio"
+	"io"
 	"net/http"
 	"strings"
 
@@ -32,40 +33,35 @@ func (h *Handler) servePython(x *exchange, rest string) error {
 	return nothingHere(x.r.URL.Path)
 }
 
-// pythonFiles returns what the index lists of a package, whose name may be written in any way.
-func (h *Handler) pythonFiles(x *exchange, said string) (name string, files []pythonFile, err error) {
+// pythonPage returns what the index lists of a package, whose name may be written in any way.
+func (h *Handler) pythonPage(x *exchange, said string) (page pythonPage, err error) {
 	name, ok := PyPI.normalise(said)
 	if !ok {
-		return "", nil, fault.New(fault.NotFound, "", "%s is not the name of a package", clip(said))
+		return page, fault.New(fault.NotFound, "", "%s is not the name of a package", clip(said))
 	}
 	if f := h.policy.checkName(PyPI, name); f != nil {
-		return "", nil, f
+		return page, f
 	}
 	accept := simpleJSON + ", " + simpleHTML + ";q=0.2, text/html;q=0.1"
-	parsed, err := h.page(x, h.pypi, h.pypi.base.JoinPath(name+"/"), accept, func(response *http.Response, body []byte) (any, error) {
-		return parseSimple(name, response, body)
+	parsed, err := h.page(x, h.pypi, h.pypi.base.JoinPath(name+"/"), accept, func(response *http.Response, body io.Reader, into *packer) (any, error) {
+		return parseSimple(name, response, body, into)
 	})
 	if err != nil {
-		return "", nil, err
+		return page, err
 	}
-	return name, parsed.([]pythonFile), nil
+	return parsed.(pythonPage), nil
 }
 
 func (h *Handler) simple(x *exchange, said string) error {
-	name, files, err := h.pythonFiles(x, said)
+	page, err := h.pythonPage(x, said)
 	if err != nil {
 		return err
 	}
-	page := h.writeSimple(name, files, isPip(x.r))
-	if !wantsJSON(x.r.Header.Get("Accept")) {
-		x.send(http.StatusOK, "text/html; charset=utf-8", page.html())
-		return nil
+	kind, write := "text/html; charset=utf-8", h.writeHTML
+	if wantsJSON(x.r.Header.Get("Accept")) {
+		kind, write = simpleJSON, h.writeJSON
 	}
-	body, err := json.Marshal(page)
-	if err != nil {
-		return err
-	}
-	x.send(http.StatusOK, simpleJSON, body)
+	x.stream(kind, func(out *bufio.Writer) { write(out, page, isPip(x.r)) })
 	return nil
 }
 
@@ -87,16 +83,16 @@ func (h *Handler) checkPythonFile(name string, f pythonFile) *fault.Error {
 
 // pythonFile answers with a file that the page of its package lists; there is no other way to name one.
 func (h *Handler) pythonFile(x *exchange, said, filename string) error {
-	name, files, err := h.pythonFiles(x, said)
+	page, err := h.pythonPage(x, said)
 	if err != nil {
 		return err
 	}
 	whole, isMetadata := strings.CutSuffix(filename, ".metadata")
-	for _, f := range files {
+	for f := range page.files() {
 		if f.name != whole || isMetadata && !f.metadata {
 			continue
 		}
-		if refused := h.checkPythonFile(name, f); refused != nil {
+		if refused := h.checkPythonFile(page.name, f); refused != nil {
 			return refused
 		}
 		w := wanted{name: f.name, address: f.address, digest: strongest(f.hashes), size: f.size}
@@ -107,5 +103,5 @@ func (h *Handler) pythonFile(x *exchange, said, filename string) error {
 		}
 		return h.file(x, h.pypi, w)
 	}
-	return fault.New(fault.NotFound, "", "the index does not list the file %s of %s", clip(filename), name)
+	return fault.New(fault.NotFound, "", "the index does not list the file %s of %s", clip(filename), page.name)
 }

@@ -1,23 +1,19 @@
 package packages
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"html"
-	"maps"
+	"io"
+	"iter"
 	"mime"
 	"net/http"
 	"net/url"
 	"path"
-	"regexp"
-	"slices"
 	"strings"
 	"time"
 
 	nethtml "golang.org/x/net/html"
-
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
 const (
@@ -40,16 +36,26 @@ type pythonFile struct {
 	uploaded       time.Time         // zero: not known
 }
 
-// simplePage is a page as PEP 691 has it in JSON. Only what is passed on is read, and written.
-type simplePage struct {
-	Meta struct {
-		Version string `json:"api-version"`
-	} `json:"meta"`
-	Name     string       `json:"name"`
-	Versions []string     `json:"versions,omitempty"`
-	Files    []simpleFile `json:"files"`
+// pythonPage is what an index lists of a package.
+type pythonPage struct {
+	name   string
+	listed packed // of each file a simpleFile as JSON, with its whole address
 }
 
+// files returns what is listed, in its order.
+func (p pythonPage) files() iter.Seq[pythonFile] {
+	return func(yield func(pythonFile) bool) {
+		for record := range p.listed.each(1) {
+			var l simpleFile
+			_ = json.Unmarshal(record[0], &l) // it was written here
+			if f, ok := l.file(p.name, &url.URL{}); ok && !yield(f) {
+				return
+			}
+		}
+	}
+}
+
+// simpleFile is a file as PEP 691 has it in JSON. Only what is passed on is read, and written.
 type simpleFile struct {
 	Filename       string            `json:"filename"`
 	URL            string            `json:"url"`
@@ -63,35 +69,60 @@ type simpleFile struct {
 }
 
 // parseSimple reads an index page of a package, in JSON or HTML. Files that are not of the package are left out.
-func parseSimple(name string, response *http.Response, body []byte) (any, error) {
-	base := response.Request.URL
+func parseSimple(name string, response *http.Response, body io.Reader, into *packer) (any, error) {
 	kind, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if err != nil {
 		return nil, err
 	}
-	var listed []simpleFile
+	base := response.Request.URL
+	list := func(l simpleFile) error {
+		f, ok := l.file(name, base)
+		if !ok {
+			return into.list()
+		}
+		l.URL = f.address.String()
+		text, err := json.Marshal(l)
+		return errors.Join(err, into.list(), into.add(text))
+	}
 	switch kind {
 	case simpleJSON:
-		var p simplePage
-		if err := json.Unmarshal(body, &p); err != nil {
-			return nil, err
-		}
-		if !strings.HasPrefix(p.Meta.Version, "1.") {
-			return nil, fmt.Errorf("version %q of the interface", p.Meta.Version)
-		}
-		listed = p.Files
+		err = parseListing(body, list)
 	case simpleHTML, "text/html":
-		listed, base = parseAnchors(base, body)
+		err = parseAnchors(base, body, list)
 	default:
-		return nil, fmt.Errorf("content type %q", kind)
+		err = fmt.Errorf("content type %q", kind)
 	}
-	files := make([]pythonFile, 0, len(listed))
-	for _, l := range listed {
-		if f, ok := l.file(name, base); ok {
-			files = append(files, f)
+	return pythonPage{name, into.close()}, err
+}
+
+func parseListing(body io.Reader, list func(simpleFile) error) error {
+	var meta struct {
+		Version string `json:"api-version"`
+	}
+	v := readValues(body)
+	err := v.object(func(name string) error {
+		switch name {
+		case "meta":
+			return v.into(&meta)
+		case "files":
+			return v.list(func() error {
+				var l simpleFile
+				if err := v.into(&l); err != nil {
+					return err
+				}
+				return list(l)
+			})
 		}
+		_, err := v.raw()
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case !strings.HasPrefix(meta.Version, "1."):
+		return fmt.Errorf("version %q of the interface", meta.Version)
 	}
-	return files, nil
+	return v.end()
 }
 
 func (l simpleFile) file(name string, base *url.URL) (pythonFile, bool) {
@@ -138,23 +169,30 @@ func metadataOf(said any) (bool, map[string]string) {
 	return false, nil
 }
 
-// parseAnchors reads the files of a page by PEP 503, and what its addresses are relative to.
-func parseAnchors(base *url.URL, body []byte) (listed []simpleFile, from *url.URL) {
-	z := nethtml.NewTokenizer(bytes.NewReader(body))
+// parseAnchors reads the files of a page by PEP 503.
+func parseAnchors(base *url.URL, body io.Reader, list func(simpleFile) error) error {
+	z := nethtml.NewTokenizer(body)
+	z.SetMaxBuf(maxValue)
 	for {
 		switch z.Next() {
 		case nethtml.ErrorToken:
-			return listed, base
+			if errors.Is(z.Err(), io.EOF) {
+				return nil
+			}
+			return z.Err()
 		case nethtml.StartTagToken, nethtml.SelfClosingTagToken:
 			token := z.Token()
 			attributes := make(map[string]string)
 			for _, a := range token.Attr {
 				attributes[a.Key] = a.Val
 			}
-			if to, err := base.Parse(attributes["href"]); token.Data == "base" && err == nil {
+			to, err := base.Parse(attributes["href"])
+			if token.Data == "base" && err == nil {
 				base = to
 			} else if token.Data == "a" && err == nil && attributes["href"] != "" {
-				listed = append(listed, anchored(to, attributes))
+				if err := list(anchored(to, attributes)); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -184,61 +222,6 @@ func anchored(to *url.URL, attributes map[string]string) simpleFile {
 		}
 	}
 	return f
-}
-
-// writeSimple makes the page that a client sees. A file that the policy refuses is listed as yanked, which no client takes
-// unless exactly its version is asked for; then it asks for the file, and is told why it does not get it. Where nothing is
-// left, all are listed as they are, for the same reason.
-func (h *Handler) writeSimple(name string, files []pythonFile, toPip bool) simplePage {
-	page := simplePage{Name: name, Files: make([]simpleFile, 0, len(files))}
-	page.Meta.Version = "1.1"
-	verdicts, left := make([]*fault.Error, len(files)), false
-	for i, f := range files {
-		verdicts[i] = h.checkPythonFile(name, f)
-		left = left || verdicts[i] == nil
-	}
-	if toPip && left {
-		page.Files = noteRefusals(name, files, verdicts)
-	}
-	seen := make(map[string]bool)
-	for i, f := range files {
-		l := f.listed(name)
-		if verdicts[i] != nil {
-			l.CoreMetadata = nil // a resolver would go by it
-		}
-		if verdicts[i] != nil && left {
-			l.Yanked = "refused by the policy of this sandbox"
-		}
-		page.Files = append(page.Files, l)
-		if !seen[f.version] {
-			seen[f.version] = true
-			page.Versions = append(page.Versions, f.version)
-		}
-	}
-	if slices.ContainsFunc(page.Files, func(l simpleFile) bool { return l.Size == nil }) {
-		page.Meta.Version, page.Versions = "1.0", nil // 1.1 promises sizes
-	}
-	return page
-}
-
-// noteRefusals makes entries of a page that tell pip what each rule refuses. Of a range that has refused versions alone it
-// says only that there are none, and which versions ask for another Python; so a rule is written as what a version asks for.
-// Source distributions beside wheels are not worth a note: nearly every package has them.
-func noteRefusals(name string, files []pythonFile, verdicts []*fault.Error) []simpleFile {
-	hasWheel := make(map[string]bool)
-	for _, f := range files {
-		hasWheel[f.version] = hasWheel[f.version] || f.wheel
-	}
-	notes := make(map[any]simpleFile)
-	for i, f := range files {
-		if verdicts[i] != nil && (f.wheel || !hasWheel[f.version]) {
-			notes[verdicts[i].Fields["setting"]] = simpleFile{
-				Filename: f.name, URL: fileURL(name, f) + "?note", Hashes: map[string]string{}, // pip takes one file an address
-				RequiresPython: "===" + asVersion(verdicts[i].Error()),
-			}
-		}
-	}
-	return slices.Collect(maps.Values(notes))
 }
 
 // listed is the file as a page of ours lists it.
@@ -271,60 +254,6 @@ func (f pythonFile) listed(name string) simpleFile {
 // fileURL is a file's address here, as its page refers to it.
 func fileURL(name string, f pythonFile) string {
 	return "../../files/" + name + "/" + url.PathEscape(f.name)
-}
-
-var marks = regexp.MustCompile(`[^A-Za-z0-9]+`)
-
-// asVersion writes words as a version, in the only part of one that takes words. pip 24 fails at what is no version.
-func asVersion(words string) string {
-	return "0+" + strings.Trim(marks.ReplaceAllStringFunc(words, func(between string) string {
-		if between == "_" || between == "-" {
-			return between
-		}
-		return "."
-	}), ".-_")
-}
-
-// html writes the page by PEP 503.
-func (p simplePage) html() []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "<!DOCTYPE html>\n<html><head><meta name=\"pypi:repository-version\" content=\"%s\"><title>%s</title></head><body>\n",
-		p.Meta.Version, html.EscapeString(p.Name))
-	for _, f := range p.Files {
-		attribute := func(name, value string) {
-			fmt.Fprintf(&b, " %s=\"%s\"", name, html.EscapeString(value))
-		}
-		address := f.URL
-		if d := strongest(f.Hashes); d.sum != "" {
-			address += "#" + d.algorithm + "=" + d.sum
-		}
-		b.WriteString("<a")
-		attribute("href", address)
-		if f.RequiresPython != "" {
-			attribute("data-requires-python", f.RequiresPython)
-		}
-		switch yanked := f.Yanked.(type) {
-		case bool:
-			attribute("data-yanked", "")
-		case string:
-			attribute("data-yanked", yanked)
-		}
-		metadata := ""
-		switch m := f.CoreMetadata.(type) {
-		case bool:
-			metadata = "true"
-		case map[string]string:
-			d := strongest(m)
-			metadata = d.algorithm + "=" + d.sum
-		}
-		if metadata != "" {
-			attribute("data-core-metadata", metadata)
-			attribute("data-dist-info-metadata", metadata)
-		}
-		fmt.Fprintf(&b, ">%s</a><br>\n", html.EscapeString(f.Filename))
-	}
-	b.WriteString("</body></html>\n")
-	return b.Bytes()
 }
 
 // wantsJSON reports whether a client prefers JSON to HTML. One that says nothing gets HTML, as PEP 691 has it.

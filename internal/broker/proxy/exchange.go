@@ -129,6 +129,15 @@ func (x *exchange) over(own, all int64) *refusal {
 	return nil
 }
 
+// Receive counts bytes that came for a session in another way than through the proxy, and returns the bound that they exceed.
+func (p *Proxy) Receive(session string, bytes int) error {
+	x := &exchange{proxy: p, session: p.session(session)}
+	if limit := x.over(0, x.session.received.Add(int64(bytes))); limit != nil {
+		return limit
+	}
+	return nil
+}
+
 // failed says why a host could not be asked, or did not answer.
 func (x *exchange) failed(t target, err error) *refusal {
 	var already *refusal

@@ -438,6 +438,22 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+func TestWhatComesInAnotherWayCountsForItsSession(t *testing.T) {
+	w := newWorld(t, Options{Mode: Open, Limits: Limits{SessionBytes: 1 << 20}}, func(http.ResponseWriter, *http.Request) {})
+	if err := w.proxy.Receive("s", 1<<20); err != nil {
+		t.Error(err)
+	}
+	if err := w.proxy.Receive("s", 1); err == nil || err.Error() != "byte_limit: a session may send and receive 1.0 MiB each way; the server's user can set --network-byte-limit" {
+		t.Errorf("got %v", err)
+	}
+	if err := w.proxy.Receive("other", 1); err != nil {
+		t.Error(err)
+	}
+	if status, _ := w.get("http://public.example/"); !strings.HasPrefix(status, "403 byte_limit") {
+		t.Error(status)
+	}
+}
+
 func TestABodyThatIsTooLongIsCut(t *testing.T) {
 	w := newWorld(t, Options{Mode: Open, Limits: Limits{RequestBytes: 1 << 20}}, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 	response, err := w.client().Post("http://public.example/", "text/plain", io.LimitReader(endlessReader{}, 20<<20))
