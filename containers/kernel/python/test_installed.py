@@ -5,7 +5,7 @@ import tempfile
 from test_support import Client, SupervisorTest
 
 PUT = """
-import os, site
+import os, site, time
 def put(name, version, body=""):
     folder = site.getusersitepackages()
     os.makedirs(folder, exist_ok=True)
@@ -15,11 +15,14 @@ def put(name, version, body=""):
             os.rmdir(os.path.join(folder, old))
     os.makedirs(os.path.join(folder, name), exist_ok=True)
     with open(os.path.join(folder, name, "__init__.py"), "w") as file:
-        file.write("__version__ = %r\\n" % version + body + "#" * len(os.listdir(folder)))
+        file.write((body or "__version__ = %r\\n" % version) + "#" * len(os.listdir(folder)))
     info = os.path.join(folder, "%s-%s.dist-info" % (name, version))
     os.mkdir(info)
     with open(os.path.join(info, "RECORD"), "w") as file:
         file.write("%s/__init__.py,sha256=x,1\\n%s/RECORD,,\\n" % (name, os.path.basename(info)))
+    now = time.time_ns()
+    while os.stat(info).st_mtime_ns <= now:  # the clock that stamps files goes in steps
+        os.utime(info)
 """
 
 
@@ -43,6 +46,14 @@ class Installs(SupervisorTest):
         self.assertIn("note: late 2.0 is installed, and late stays imported as 1.0", second.err)
         self.assertEqual(self.completed("import late; late.__version__").err, "")
         self.assertEqual(self.completed("import late; late.__version__", fresh=True).result, "'2.0'")
+
+    def test_one_without_a_version_is_told_of_too(self):
+        self.completed("put('late', '1.0', 'x = 1\\n'); import late")
+        answer = self.completed("put('late', '2.0', 'x = 2\\n'); late.x")
+        self.assertEqual(answer.result, "1")
+        self.assertIn("note: late 2.0 is installed, and late stays imported as 1.0", answer.err)
+        answer = self.completed("put('late', '3.0', 'x = 3\\n'); import importlib; importlib.reload(late).x")
+        self.assertEqual((answer.result, answer.err), ("3", ""))
 
     def test_one_that_another_process_installs_is_told_of_by_the_next_run(self):
         self.completed("put('late', '1.0'); import late")
