@@ -91,6 +91,7 @@ func display(m protocol.Display) Display {
 		Path:      safePath(m.Path),
 		SizeBytes: max(m.SizeBytes, 0),
 		Alt:       clip(m.Alt, maxName),
+		Saved:     safePath(m.Saved),
 		key:       clip(m.Key, maxName),
 	}
 	for mime, value := range m.Data {

@@ -57,6 +57,7 @@ func (s Stream) masked(config *Config, status Status) Stream {
 }
 
 func (d Display) masked(config *Config) Display {
+	d.Saved = config.Mask.Mask(d.Saved)
 	d.Path, d.Alt = config.Mask.Mask(d.Path), config.Mask.MaskHead(d.Alt) // every alt text may be a cut one
 	data := make(map[string][]byte, len(d.Data))
 	for mime, content := range d.Data {

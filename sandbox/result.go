@@ -55,6 +55,7 @@ type Display struct {
 	Path      string            // file with the whole, relative to WorkDir, or empty
 	SizeBytes int64
 	Alt       string
+	Saved     string // file that the code itself has saved it to, relative to WorkDir, or empty
 	key       string // of a display that one with the same key takes the place of; or empty
 }
 

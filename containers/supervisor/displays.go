@@ -70,6 +70,7 @@ func (s *Supervisor) displayFrame(r *run, m *kernelproc.Report, key string) []by
 	d := protocol.Display{
 		Type: "display", ID: r.ID, Data: protocol.Data{}, Path: relativePath(m.Path),
 		SizeBytes: min(max(m.Size, 0), 1<<50), Alt: clean(m.Alt, maxAlt), Key: key,
+		Saved: relativePath(m.Saved),
 	}
 	if n := len(m.Blob); n > 0 && n <= s.settings.ImageBytes {
 		d.Data[m.Mime] = displayText(m.Mime, m.Blob)

@@ -28,8 +28,9 @@ func runCommand(settings *Settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "run FILE|- [INPUT…]", Short: "Run a file of code, or a prompt, from a shell",
 		Long: `run runs a file of code in a sandbox and passes on its output and exit code. The
-language is what the file's ending says; - reads the code from stdin. Input files
-come into the folder that the code runs in, under their own names.
+language is what the file's ending says; - reads the code from stdin, as Python
+unless --language says otherwise. Input files come into the folder that the code
+runs in, under their own names.
 
 The session ends with the run, unless --session names one, which keeps variables
 and files for the next time, and which the server's tools can use too. Files that

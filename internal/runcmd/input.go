@@ -72,7 +72,7 @@ func isCode(name string) bool {
 	return known
 }
 
-// setLanguage finds the language: the one that is named, the one that the file's name says, or, at a prompt, the first.
+// setLanguage finds the language: the one that is named, the one that the file's name says, or, at a prompt and for stdin, the first.
 func (j *Job) setLanguage(q Request, name string) error {
 	language, known := sandbox.LanguageOfFile(name)
 	switch {
@@ -81,10 +81,8 @@ func (j *Job) setLanguage(q Request, name string) error {
 			return fault.New(fault.InvalidArgument, "Use "+languages()+".", "There is no language %q.", q.Language)
 		}
 	case known:
-	case q.Interactive:
+	case q.Interactive, name == fromStdin:
 		language = sandbox.Languages[0].Language
-	case name == fromStdin:
-		return fault.New(fault.InvalidArgument, "Say --language "+languages()+".", "The language of the code on stdin is not known.")
 	default:
 		return fault.New(fault.InvalidArgument,
 			"Say --language "+languages()+", or use one of the endings "+sandbox.JoinLanguages(" ", func(i sandbox.LanguageInfo) string { return strings.Join(i.Extensions, " ") })+".",

@@ -108,7 +108,7 @@ func (r *Runner) run(ctx context.Context, code string) int {
 		r.listFiles(res)
 		return res.ExitCode
 	}
-	if err := r.save(context.WithoutCancel(ctx), before); err != nil {
+	if err := r.save(context.WithoutCancel(ctx), before, res); err != nil {
 		r.Complain(err)
 		return cmp.Or(res.ExitCode, ExitUnsaved)
 	}

@@ -20,12 +20,22 @@ import (
 // listFiles says which files a run has made, where none are saved.
 func (r *Runner) listFiles(res *sandbox.Result) {
 	var names []string
+	total := res.ArtifactsTotal
 	for _, a := range res.Artifacts {
+		if isCopy(res, a.Path) {
+			total--
+			continue
+		}
 		names = append(names, a.Path+" ("+units.HumanSize(float64(a.SizeBytes))+")")
 	}
 	if len(names) > 0 {
-		r.say("%s made; --out FOLDER keeps what is made: %s", files(res.ArtifactsTotal), named(names, res.ArtifactsTotal))
+		r.say("%s made; --out FOLDER keeps what is made: %s", files(total), named(names, total))
 	}
+}
+
+// isCopy reports whether a file has a figure that the code has saved itself, to another one.
+func isCopy(res *sandbox.Result, path string) bool {
+	return slices.ContainsFunc(res.Displays, func(d sandbox.Display) bool { return d.Path == path && d.Saved != "" })
 }
 
 // mostNamed is how many files are named.
@@ -68,14 +78,14 @@ func (r *Runner) filesNow(ctx context.Context) (map[string]sandbox.File, error) 
 	return found, err
 }
 
-// save copies the files that are new or changed to the folder. Their paths are hostile, and lead nowhere else.
-func (r *Runner) save(ctx context.Context, before map[string]sandbox.File) error {
+// save copies the files that a run has made or changed to the folder. Their paths are hostile, and lead nowhere else.
+func (r *Runner) save(ctx context.Context, before map[string]sandbox.File, res *sandbox.Result) error {
 	after, err := r.filesNow(ctx)
 	if err != nil {
 		return err
 	}
 	maps.DeleteFunc(after, func(path string, f sandbox.File) bool {
-		return before[path] == f || strings.HasPrefix(path, "input/")
+		return before[path] == f || strings.HasPrefix(path, "input/") || isCopy(res, path)
 	})
 	root, err := os.OpenRoot(r.Job.Out)
 	if err != nil {

@@ -106,6 +106,8 @@ type Display struct {
 	Alt       string `json:"alt"`
 	// Key: it takes the place of the run's earlier display with the same one. Empty: of none.
 	Key string `json:"key,omitempty"`
+	// Saved is the file that the code itself has saved it to, as it is, relative to the work directory.
+	Saved string `json:"saved,omitempty"`
 }
 
 // Data has what is displayed, by its MIME type.

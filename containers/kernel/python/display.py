@@ -31,6 +31,7 @@ class Displays:
         self.pictures_shown = set()  # hashes
         self.redrawn = weakref.WeakKeyDictionary()  # figures that code redraws: the keys of their displays
         self.redraws = itertools.count(1)
+        self.saved = weakref.WeakKeyDictionary()  # figures that code has saved: the file
         self.redraw_seconds = 0
         self.capturing = lambda: None  # gives the publisher of code that captures what it shows
 
@@ -55,11 +56,12 @@ class Displays:
             self._remove(key)
         self.kernel.clear_output()
 
-    def publish(self, bundle, alt="", again=True, stem="image", key=""):
+    def publish(self, bundle, alt="", again=True, stem="image", key="", saved=""):
         """Shows a MIME bundle: its best picture, or else its text on stdout.
 
         With again false not a picture that this run has shown already. With a key it takes the place of what the run
-        has shown with the same one. Code that captures what it shows has it instead.
+        has shown with the same one. saved is the file that code has saved it to. Code that captures what it shows has it
+        instead.
         """
         capturing = self.capturing()
         if capturing is not None:
@@ -75,7 +77,7 @@ class Displays:
                     page = mime == "text/html"
                     # A page that works by scripts has nothing to read.
                     in_frame = not page or b"<script" not in data
-                    self._show(mime, data, alt, "page" if page else stem, in_frame, key)
+                    self._show(mime, data, alt, "page" if page else stem, in_frame, key, saved)
                 return
         text = text_of(bundle)
         if text and key:  # what is printed could not be replaced
@@ -97,11 +99,11 @@ class Displays:
             except Exception as e:  # it may want a browser that is not there
                 print("the figure is a page only: %s" % str(e)[:200], file=sys.stderr)
 
-    def _show(self, mime, data, alt, stem, in_frame=True, key=""):
+    def _show(self, mime, data, alt, stem, in_frame=True, key="", saved=""):
         in_run = self.kernel.in_run()
         if in_run:
             self.kernel.threads.begin_output()
-        header = {"type": "display", "mime": mime, "size": len(data), "alt": alt}
+        header = {"type": "display", "mime": mime, "size": len(data), "alt": alt, "saved": saved}
         if key and in_run:
             header.update(key=key, again=key in self.files)
             self._remove(key)
@@ -164,8 +166,20 @@ class Displays:
     # -- matplotlib
 
     def show_figure(self, figure, again=True):
+        saved = "" if figure.stale else self.saved.get(figure, "")
         bundle = {"image/png": figure_png(figure), "text/plain": repr(figure)}
-        self.publish(bundle, figure_title(figure), again, "figure", self.redrawn.get(figure, ""))
+        self.publish(bundle, figure_title(figure), again, "figure", self.redrawn.get(figure, ""), saved)
+
+    def note_saved(self, figure, place):
+        """Keeps in mind that code has saved a figure as it is."""
+        if not isinstance(place, (str, os.PathLike)):
+            return
+        place = os.fspath(place)
+        for path in (place, "%s.%s" % (place, figure.canvas.get_default_filetype())):
+            if os.path.isfile(path):
+                self.saved[figure] = os.path.relpath(os.path.realpath(path), os.path.realpath(self.settings.work_dir))
+                figure.stale = False  # until code changes it
+                return
 
     def pause(self, seconds):
         """pyplot.pause(), by which code redraws figures in a loop: each has one display, of how it was last."""

@@ -19,7 +19,7 @@ from interrupts import Interrupt, ignore_signal, without_interrupts
 from ipython_engine import IPythonEngine
 from mimes import PLOTLY, SHOWN_MIMES, mime_bundle, text_of
 from notices import Notices
-from pictures import Viewer, figure_title, hook_images, is_figure
+from pictures import Viewer, figure_title, hook_images, hook_savefig, is_figure
 from plain_engine import PlainEngine
 from prctl import set_dumpable
 from preload import Preload
@@ -70,6 +70,7 @@ class Kernel:
             "concurrent.futures.process": self._hook_pools,
             "concurrent.futures.thread": self._hook_pools,
             "logging": self.notices.hook_logging,
+            "matplotlib.figure": lambda module: hook_savefig(module, self.displays.note_saved),
             "matplotlib.pyplot": self._hook_pyplot,
             "multiprocessing.spawn": lambda spawn: hook_spawn(spawn, self.namespace),
             "numpy": widen_numpy,

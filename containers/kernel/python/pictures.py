@@ -83,6 +83,20 @@ def is_figure(value):
     return type(value).__name__ == "Figure" and type(value).__module__ == "matplotlib.figure"
 
 
+def hook_savefig(module, note):
+    """Has note(figure, place) called for each figure that code saves."""
+    import functools
+
+    original = module.Figure.savefig
+
+    @functools.wraps(original)
+    def savefig(figure, fname, *args, **kwargs):
+        original(figure, fname, *args, **kwargs)
+        note(figure, fname)
+
+    module.Figure.savefig = savefig
+
+
 def figure_title(figure):
     """The titles that a figure bears, for those who cannot see it."""
     titles = [getattr(figure, "_suptitle", None)] + [axes.title for axes in figure.axes]

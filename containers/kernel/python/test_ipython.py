@@ -212,6 +212,17 @@ class Figures(SupervisorTest):
         self.assertEqual([d["alt"] for d in answer.displays], ["One", ""])
         self.assertEqual(self.completed("plt.get_fignums()").result, "[]")
 
+    def test_a_figure_says_where_code_has_saved_it_as_it_is(self):
+        code = "import matplotlib.pyplot as plt, io, os\nfig, ax = plt.subplots(); ax.plot([1, 2])\n"
+        for step, saved in (
+            ("plt.savefig('a.png')", "a.png"), ("fig.savefig('output/b.pdf'); plt.show()", "output/b.pdf"), ("plt.savefig('c')", "c.png"),
+            ("os.chdir('output'); plt.savefig('d.svg'); os.chdir('..')", "output/d.svg"),
+            ("plt.savefig('a.png'); ax.set_title('later')", None), ("plt.savefig(io.BytesIO())", None), ("plt.savefig('/tmp/a.png')", None), ("", None),
+        ):
+            with self.subTest(step):
+                (display,) = self.completed(code + step).displays
+                self.assertEqual(display.get("saved"), saved)
+
     def test_a_figure_that_is_redrawn_has_one_display(self):
         begin = "import matplotlib.pyplot as plt\nfrom IPython.display import clear_output, display\nfig, ax = plt.subplots()\n"
         for step in (

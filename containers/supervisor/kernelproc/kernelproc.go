@@ -56,6 +56,7 @@ type Report struct {
 	Alt      string          `json:"alt"`
 	Key      string          `json:"key"`
 	Again    bool            `json:"again"`
+	Saved    string          `json:"saved"`
 	Size     int64           `json:"size"`
 	Result   *string         `json:"result"`
 	Exit     *int            `json:"exit"`

@@ -96,6 +96,7 @@ func TestAFileOfCodeIsRunFromAShell(t *testing.T) {
 	r := newRunner(t, map[string]string{
 		"sum.py": sumPython, "data.csv": "n\n1\n41\n", "greet.ts": "const who: string = 'you'; console.log(`hello ${who}`)",
 		"raise.py": "def f():\n    return 1 / 0\nf()\n", "long.py": "for i in range(20000):\n    print('row', i)\n", "endless.py": "while True:\n    pass\n",
+		"plot.py":   "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.savefig('plot.pdf')\n",
 		"memory.py": "x = bytearray(400 << 20)\n", "secret.py": "import os\nprint(os.environ['TOKEN'])\n",
 	})
 	var rows strings.Builder
@@ -112,6 +113,10 @@ func TestAFileOfCodeIsRunFromAShell(t *testing.T) {
 			shellResult{"total 42\n", "a warning\ncode-sandbox-mcp: 2 files made; --out FOLDER keeps what is made: tables/sum.txt (2B), output/figure-1.png (16.04kB)\n", 3}},
 		{"files are saved", "", []string{"sum.py", "data.csv", "--out", "results"},
 			shellResult{"total 42\n", "a warning\ncode-sandbox-mcp: 2 files saved to results: output/figure-1.png, tables/sum.txt\n", 3}},
+		{"a figure that the code saves", "", []string{"plot.py", "--out", "figures"}, shellResult{"", "code-sandbox-mcp: 1 file saved to figures: plot.pdf\n", 0}},
+		{"a figure that the code saves is listed once", "", []string{"plot.py"},
+			shellResult{"", "code-sandbox-mcp: 1 file made; --out FOLDER keeps what is made: plot.pdf (SIZE)\n", 0}},
+		{"stdin without a language", "print(6 * 7)", []string{"-"}, shellResult{"42\n", "", 0}},
 		{"TypeScript", "", []string{"greet.ts"}, shellResult{"hello you\n", "", 0}},
 		{"stdin", "console.log(6 * 7); process.exit(4)", []string{"-", "--language", "js"}, shellResult{"42\n", "", 4}},
 		{"an exception", "", []string{"raise.py"}, shellResult{"",
@@ -136,6 +141,9 @@ func TestAFileOfCodeIsRunFromAShell(t *testing.T) {
 			if strings.Contains(test.want.stderr, "TIME") { // and where the loop was
 				got.stderr = took.ReplaceAllString(got.stderr, "TIME")
 				got.stderr = regexp.MustCompile(`line \d, in <module>\n.*\n`).ReplaceAllString(got.stderr, "line N, in <module>\n")
+			}
+			if strings.Contains(test.want.stderr, "SIZE") {
+				got.stderr = regexp.MustCompile(`\([\d.]+kB\)`).ReplaceAllString(got.stderr, "(SIZE)")
 			}
 			if got != test.want {
 				t.Errorf("got  %d %q %.2000q\nwant %d %q %.2000q", got.code, got.stderr, got.stdout, test.want.code, test.want.stderr, test.want.stdout)
