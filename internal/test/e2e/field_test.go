@@ -9,8 +9,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"image"
+	_ "image/gif"
 	_ "image/jpeg"
 	_ "image/png"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -34,7 +36,8 @@ type fieldCase struct {
 	Kind   string
 	Why    string
 	Needs  []string // "python:" or "js:" and a package of the image, or "sql": fieldDatabase
-	Steps  []fieldStep
+	Server fieldServer
+	Steps  []json.RawMessage // of a fieldStep, in which {{NAME}} is what was kept, or CA
 	Expect []fieldAnswer
 }
 
@@ -42,6 +45,8 @@ type fieldStep struct {
 	Tool      string
 	Arguments object
 	DelayMS   int `json:"delay_ms"` // before the step: files that it meets are that old
+	HTTP      *fieldRequest
+	Keep      map[string]string // headers of the answer, by name
 }
 
 // fieldAnswer is what the answer to a step must be; what is left out is not looked at.
@@ -59,12 +64,17 @@ type fieldAnswer struct {
 	MaxText      int              `json:"max_text"` // characters
 	Images       *int
 	ImageMaxSide int      `json:"image_max_side"`
+	Portrait     bool     `json:"image_portrait"`
 	Artifacts    []string `json:"artifacts_include"`
 	IsError      *bool
 	ErrorCodeIn  []string `json:"error_code_in"`
 	NoStructured bool     `json:"no_structured"`
 	MaxRestBytes int      `json:"max_rest_bytes"` // of the whole answer without its images
 	MaxMS        int      `json:"max_ms"`
+	HTTPStatus   int      `json:"http_status"`
+	HTTPStatusIn []int    `json:"http_status_in"`
+	// HTTPHeaders has a pattern for each, or nil where there is to be none.
+	HTTPHeaders map[string]*string `json:"http_headers"`
 }
 
 // times is how often: a number, or the least and the most.
@@ -85,38 +95,34 @@ const fieldPatience = 5
 func TestField(t *testing.T) {
 	t.Parallel()
 	var cases []fieldCase
-	decoder := json.NewDecoder(bytes.NewReader(fieldText))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&cases); err != nil {
+	if err := strictly(fieldText, &cases); err != nil {
 		t.Fatal(err)
 	}
-	kinds := make(map[string][]fieldCase)
+	servers := make(map[string][]fieldCase) // by what is equal for the cases of one
 	for _, c := range cases {
-		kinds[c.Kind] = append(kinds[c.Kind], c)
+		servers[c.Kind+sprint(c.Server)] = append(servers[c.Kind+sprint(c.Server)], c)
 	}
-	for kind, cases := range kinds {
-		t.Run(kind, func(t *testing.T) {
+	for _, key := range slices.Sorted(maps.Keys(servers)) {
+		cases := servers[key]
+		t.Run(cases[0].Kind, func(t *testing.T) {
 			t.Parallel()
-			s := startField(t, cases)
+			s, named := startField(t, cases)
 			for _, c := range cases {
-				t.Run(c.ID, func(t *testing.T) { c.play(t, s) })
+				t.Run(c.ID, func(t *testing.T) { c.play(t, s, maps.Clone(named)) })
 			}
 		})
 	}
 }
 
-// startField starts a server as most clients do, with the database that cases of this kind need, if any.
-func startField(t *testing.T, cases []fieldCase) *server {
-	t.Helper()
-	with := setup{env: []string{"SANDBOX_STRUCTURED_CONTENT=false"}}
-	if slices.ContainsFunc(cases, func(c fieldCase) bool { return slices.Contains(c.Needs, "sql") }) {
-		with.env = append(with.env, "SANDBOX_SQL_MAIN="+fieldDatabase(t))
-	}
-	return start(t, with)
+// strictly reads JSON that has no fields but those of into.
+func strictly(text []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(into)
 }
 
 // wantNeeds checks that the images have what the case needs.
-func (c fieldCase) wantNeeds(t *testing.T, s *server) {
+func (c fieldCase) wantNeeds(t *testing.T, s *httpServer) {
 	t.Helper()
 	for _, need := range c.Needs {
 		var res toolResult
@@ -163,27 +169,52 @@ func fieldDatabase(t *testing.T) string {
 	return dsn
 }
 
-func (c fieldCase) play(t *testing.T, s *server) {
+func (c fieldCase) play(t *testing.T, s *httpServer, named map[string]string) {
 	c.wantNeeds(t, s)
 	id := "field-" + c.ID
-	t.Cleanup(func() { s.call("close_session", object{"session_id": id}) })
-	for i, step := range c.Steps {
+	if !c.Server.HTTP {
+		t.Cleanup(func() { s.call("close_session", object{"session_id": id}) })
+	}
+	for i, text := range c.Steps {
+		var step fieldStep
+		for name, value := range named {
+			quoted, _ := json.Marshal(value)
+			text = bytes.ReplaceAll(text, []byte("{{"+name+"}}"), quoted[1:len(quoted)-1])
+		}
+		if err := strictly(text, &step); err != nil {
+			t.Fatal(err)
+		}
 		time.Sleep(time.Duration(step.DelayMS) * time.Millisecond)
-		step.Arguments["session_id"] = id
 		began := time.Now()
-		res := s.call(step.Tool, step.Arguments)
-		if run := res.Meta.Run; run != nil && run.Status == "running" {
-			res = s.wait(run.RunID)
+		res, head := step.take(t, s, id)
+		for name, header := range step.Keep {
+			named[name] = head.Get(header)
 		}
 		for _, want := range c.Expect {
 			if want.Step == i+1 {
 				want.check(t, res, time.Since(began))
+				want.checkHTTP(t, head)
 			}
 		}
 		if t.Failed() {
 			t.Fatalf("step %d: %s\n%s", i+1, c.Why, tail(res.text()))
 		}
 	}
+}
+
+// take takes the step in the session, unless the step names another. The head is of a request over HTTP alone.
+func (step fieldStep) take(t *testing.T, s *httpServer, id string) (toolResult, fieldHead) {
+	if step.HTTP != nil {
+		return step.HTTP.send(t, s)
+	}
+	if step.Arguments["session_id"] == nil {
+		step.Arguments["session_id"] = id
+	}
+	res := s.call(step.Tool, step.Arguments)
+	if run := res.Meta.Run; run != nil && run.Status == "running" {
+		res = s.wait(run.RunID)
+	}
+	return res, fieldHead{}
 }
 
 // fieldValue is what a model reads as the value.
@@ -232,10 +263,11 @@ func (want fieldAnswer) check(t *testing.T, res toolResult, took time.Duration) 
 	must(want.Images == nil || len(images) == *want.Images, "the number of images", len(images), want.Images)
 	for _, i := range images {
 		rest -= len(i.Data)
-		if want.ImageMaxSide > 0 {
+		if want.ImageMaxSide > 0 || want.Portrait {
 			data, _ := base64.StdEncoding.DecodeString(i.Data)
 			size, _, err := image.DecodeConfig(bytes.NewReader(data))
-			must(err == nil && max(size.Width, size.Height) <= want.ImageMaxSide, "an image's size", size, want.ImageMaxSide)
+			must(err == nil && (want.ImageMaxSide == 0 || max(size.Width, size.Height) <= want.ImageMaxSide), "an image's size", size, want.ImageMaxSide)
+			must(!want.Portrait || size.Height > size.Width, "an image's size", size, "higher than wide")
 		}
 	}
 	for _, path := range want.Artifacts {
@@ -247,4 +279,17 @@ func (want fieldAnswer) check(t *testing.T, res toolResult, took time.Duration) 
 	must(want.MaxRestBytes == 0 || rest <= want.MaxRestBytes, "the answer without its images", rest, want.MaxRestBytes)
 	most := slowed(fieldPatience * time.Duration(want.MaxMS) * time.Millisecond)
 	must(most == 0 || took <= most, "the time that it took", took.String(), most.String())
+}
+
+func (want fieldAnswer) checkHTTP(t *testing.T, head fieldHead) {
+	t.Helper()
+	if want.HTTPStatus != 0 && head.status != want.HTTPStatus || want.HTTPStatusIn != nil && !slices.Contains(want.HTTPStatusIn, head.status) {
+		t.Errorf("the status is %d, want %d%v", head.status, want.HTTPStatus, want.HTTPStatusIn)
+	}
+	for name, pattern := range want.HTTPHeaders {
+		got := head.Values(name)
+		if pattern == nil && got != nil || pattern != nil && !regexp.MustCompile("(?i)"+*pattern).MatchString(strings.Join(got, ",")) {
+			t.Errorf("%s is %q, want %s", name, got, sprint(pattern))
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/internet"
 )
 
 const module = "github.com/code-sandbox-mcp/code-sandbox-mcp"
@@ -26,6 +27,9 @@ var binary string
 var shipped string
 
 func TestMain(m *testing.M) {
+	if code, done := internet.Serve(); done {
+		os.Exit(code)
+	}
 	flag.Parse()
 	os.Exit(run(m))
 }

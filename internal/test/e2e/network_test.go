@@ -3,23 +3,17 @@
 package e2e
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/internet"
 )
 
 // startNetwork starts a server for which every host below .example is the handler, by HTTP and by HTTPS.
@@ -36,29 +30,21 @@ func programOfNetwork(t *testing.T, handler http.HandlerFunc, env []string) (str
 	if err := buildWith(program, ",fetchtest"); err != nil {
 		t.Fatal(err)
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
+	dir := t.TempDir()
+	if err := internet.Certify(dir, "api.example", "public.example"); err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		DNSNames: []string{"api.example", "public.example"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	certificate, err := tls.LoadX509KeyPair(filepath.Join(dir, "host.pem"), filepath.Join(dir, "host.key"))
 	if err != nil {
-		t.Fatal(err)
-	}
-	bundle := filepath.Join(t.TempDir(), "bundle.pem")
-	if err := os.WriteFile(bundle, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	plain, secure := httptest.NewServer(handler), httptest.NewUnstartedServer(handler)
-	secure.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{raw}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}
+	secure.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
 	secure.StartTLS()
 	t.Cleanup(plain.Close)
 	t.Cleanup(secure.Close)
 	return program, append(env,
-		"CODE_SANDBOX_FETCHTEST="+plain.Listener.Addr().String(), "CODE_SANDBOX_FETCHTEST_TLS="+secure.Listener.Addr().String(), "SSL_CERT_FILE="+bundle)
+		"CODE_SANDBOX_FETCHTEST="+plain.Listener.Addr().String(), "CODE_SANDBOX_FETCHTEST_TLS="+secure.Listener.Addr().String(), "SSL_CERT_FILE="+filepath.Join(dir, "ca.pem"))
 }
 
 func TestAllowedHostsAndCredentials(t *testing.T) {

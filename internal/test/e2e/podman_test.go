@@ -39,16 +39,20 @@ func podman(args ...string) (string, error) {
 // a podman command takes a busy machine seconds to begin.
 var podmanAPI context.Context
 
+// podmanURL is where that service is.
+var podmanURL string
+
 // servePodman starts that service with its socket in dir, and gives what ends it.
 func servePodman(dir string) (stop func(), err error) {
 	socket := filepath.Join(dir, "podman")
+	podmanURL = "unix://" + socket
 	cmd, err := beginService(socket)
 	if err != nil {
 		return nil, err
 	}
 	stop = func() { endService(cmd) }
 	for deadline := time.Now().Add(podmanTime); ; time.Sleep(20 * time.Millisecond) {
-		if podmanAPI, err = bindings.NewConnection(context.Background(), "unix://"+socket); err == nil {
+		if podmanAPI, err = bindings.NewConnection(context.Background(), podmanURL); err == nil {
 			return stop, nil
 		}
 		if time.Now().After(deadline) {

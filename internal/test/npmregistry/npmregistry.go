@@ -5,6 +5,7 @@ package npmregistry
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha1" //nolint:gosec // the registry's protocol has it
 	"crypto/sha512"
@@ -22,10 +23,12 @@ import (
 	"time"
 )
 
-// Package is one version of a package. The last that is added has the tag latest.
+// Package is one version of a package. The last that is added without a tag has the tag latest.
 type Package struct {
 	Name, Version string
+	Tag           string
 	Dependencies  map[string]string
+	Manifest      map[string]any    // what else is in package.json and in the registry's answer
 	Files         map[string]string // content by path; nil: an index.js that exports the version
 	Published     time.Time         // zero: not told
 
@@ -97,7 +100,7 @@ func (p Package) Tarball() []byte {
 	if files == nil {
 		files = map[string]string{"index.js": `module.exports = "` + p.Version + "\"\n"}
 	}
-	manifest, _ := json.Marshal(map[string]any{"name": p.Name, "version": p.Version, "main": "index.js", "dependencies": p.Dependencies})
+	manifest, _ := json.Marshal(p.manifest())
 	files["package.json"] = string(manifest)
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
@@ -108,6 +111,12 @@ func (p Package) Tarball() []byte {
 	}
 	_, _ = t.Close(), z.Close()
 	return b.Bytes()
+}
+
+func (p Package) manifest() map[string]any {
+	m := map[string]any{"name": p.Name, "version": p.Version, "main": "index.js", "dependencies": p.Dependencies}
+	maps.Copy(m, p.Manifest)
+	return m
 }
 
 // ServeHTTP answers as a registry.
@@ -145,7 +154,7 @@ func (b built) file() string { return path.Base(b.Name) + "-" + b.Version + ".tg
 
 func (x *Registry) packument(w http.ResponseWriter, r *http.Request, versions []built) {
 	const abbreviated = "application/vnd.npm.install-v1+json"
-	manifests, times := make(map[string]any), make(map[string]string)
+	manifests, times, tags := make(map[string]any), make(map[string]string), make(map[string]string)
 	for _, v := range versions {
 		content := v.tarball
 		if v.WrongHash {
@@ -156,13 +165,15 @@ func (x *Registry) packument(w http.ResponseWriter, r *http.Request, versions []
 		if !v.OldHash {
 			dist["integrity"] = "sha512-" + base64.StdEncoding.EncodeToString(strong[:])
 		}
-		manifests[v.Version] = map[string]any{"name": v.Name, "version": v.Version, "dependencies": v.Dependencies, "dist": dist}
+		manifest := v.manifest()
+		manifest["dist"] = dist
+		manifests[v.Version] = manifest
+		tags[cmp.Or(v.Tag, "latest")] = v.Version
 		if !v.Published.IsZero() {
 			times[v.Version] = v.Published.UTC().Format(time.RFC3339Nano)
 		}
 	}
-	last := versions[len(versions)-1]
-	answer := map[string]any{"name": last.Name, "dist-tags": map[string]string{"latest": last.Version}, "versions": manifests}
+	answer := map[string]any{"name": versions[0].Name, "dist-tags": tags, "versions": manifests}
 	kind := "application/json"
 	if strings.Contains(r.Header.Get("Accept"), abbreviated) {
 		kind = abbreviated

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/base64"
@@ -25,6 +26,9 @@ type file struct {
 	content, metadata []byte // metadata: of a wheel
 }
 
+// extra is what a requirement is for, where it is not for all.
+var extra = regexp.MustCompile(`extra == "([^"]+)"`)
+
 var runs = regexp.MustCompile(`[-_.]+`)
 
 func normalised(name string) string { return strings.ToLower(runs.ReplaceAllString(name, "-")) }
@@ -41,14 +45,14 @@ func (p Package) build() (files []file) {
 	return files
 }
 
-// Wheel makes the package's wheel, which runs on every Python 3, and returns its name and the METADATA in it too.
+// Wheel makes the package's wheel, which runs on every Python 3 unless Tag says otherwise, and returns its name and the METADATA in it too.
 func (p Package) Wheel() (name string, content, metadata []byte) {
-	stem := runs.ReplaceAllString(p.Name, "_")
+	stem, tag := runs.ReplaceAllString(p.Name, "_"), cmp.Or(p.Tag, "py3-none-any")
 	info := stem + "-" + p.Version + ".dist-info/"
 	metadata = p.metadata()
 	contents := map[string][]byte{
 		info + "METADATA": metadata,
-		info + "WHEEL":    []byte("Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"),
+		info + "WHEEL":    []byte("Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: " + tag + "\n"),
 	}
 	if p.Modules == nil {
 		contents[strings.ToLower(stem)+".py"] = fmt.Appendf(nil, "__version__ = %q\n", p.Version)
@@ -69,11 +73,16 @@ func (p Package) Wheel() (name string, content, metadata []byte) {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
 	for _, name := range slices.Sorted(maps.Keys(contents)) {
-		w, _ := z.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Store}) // a buffer takes everything
+		head := &zip.FileHeader{Name: name, Method: zip.Store}
+		head.SetMode(0o644)
+		if strings.Contains(name, ".data/scripts/") {
+			head.SetMode(0o755)
+		}
+		w, _ := z.CreateHeader(head) // a buffer takes everything
 		_, _ = w.Write(contents[name])
 	}
 	_ = z.Close()
-	return stem + "-" + p.Version + "-py3-none-any.whl", b.Bytes(), metadata
+	return stem + "-" + p.Version + "-" + tag + ".whl", b.Bytes(), metadata
 }
 
 func (p Package) metadata() []byte {
@@ -84,6 +93,9 @@ func (p Package) metadata() []byte {
 	}
 	for _, r := range p.Requires {
 		fmt.Fprintf(&b, "Requires-Dist: %s\n", r)
+		if found := extra.FindStringSubmatch(r); found != nil {
+			fmt.Fprintf(&b, "Provides-Extra: %s\n", found[1])
+		}
 	}
 	return b.Bytes()
 }

@@ -3,6 +3,7 @@
 package pypi
 
 import (
+	"compress/gzip"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +20,7 @@ type Package struct {
 	Modules        map[string]string // source by path; nil: a module of the package's name with __version__ in it
 	Requires       []string          // requirements by PEP 508
 	RequiresPython string
+	Tag            string    // of the wheel; empty: py3-none-any
 	Uploaded       time.Time // zero: not told
 	Yanked         string    // why
 	Sdist          bool      // there is a source distribution too
@@ -47,6 +49,7 @@ const (
 // Knobs are what may be wrong with the index.
 type Knobs struct {
 	Form     Form
+	Static   bool          // as a server of files has it: packed, and redirected to where the address has no / at its end
 	User     string        // with Password, what requests have to bring
 	Password string        //
 	Status   int           // answered to everything
@@ -148,6 +151,10 @@ func (x *Index) page(w http.ResponseWriter, r *http.Request, name string, knobs 
 		http.NotFound(w, r)
 		return
 	}
+	if knobs.Static && !strings.HasSuffix(r.URL.Path, "/") {
+		http.Redirect(w, r, r.URL.Path+"/", http.StatusMovedPermanently)
+		return
+	}
 	x.wait(r, knobs.Delay)
 	etag := fmt.Sprintf(`"%d-%d"`, len(files), knobs.Form)
 	w.Header().Set("ETag", etag)
@@ -159,6 +166,13 @@ func (x *Index) page(w http.ResponseWriter, r *http.Request, name string, knobs 
 	x.record(r.URL.Path)
 	body, kind := pageOf(name, files, knobs.Form)
 	w.Header().Set("Content-Type", kind)
+	if knobs.Static {
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		_, _ = z.Write(body)
+		_ = z.Close()
+		return
+	}
 	_, _ = w.Write(body)
 	if knobs.Endless {
 		endless(w)
