@@ -24,7 +24,7 @@ func withProgram(t *testing.T, o *Options, c *Client, script string) string {
 	return files[0]
 }
 
-const written = `{ "mcpServers": { "code-sandbox": { "command": "` + serverPath + `", "args": [], "env": {} } }, "by": "itself" }`
+const written = `{ "mcpServers": { "code-sandbox": { "command": "` + serverPath + `", "args": [], "env": {} } }, "a": 1, "by": "itself" }`
 
 func TestAClientsOwnCommandIsUsed(t *testing.T) {
 	o, c := machine(t), client(t, "gemini")
@@ -62,6 +62,49 @@ func TestTheFileIsEditedWhereTheCommandDoesNotDoIt(t *testing.T) {
 			}
 			if name == "it fails" && !strings.Contains(outcome.Note, "exit status 3: not logged in") {
 				t.Error(outcome.Note)
+			}
+		})
+	}
+}
+
+func TestAFileThatACommandHasDamagedIsPutBack(t *testing.T) {
+	const before = "{\"a\": {\"b\": [1, 2]}, // mine\n \"mcpServers\": {\"other\": {\"command\": \"x\"}}}\n"
+	const kept = `{"a": {"b": [1, 2], "c": 3}, "mcpServers": {"other": {"command": "x"}}}`
+	for name, test := range map[string]struct{ script, has, note string }{
+		"it has emptied it":       {`: > "$FILE"; exit 1`, before, "put back"},
+		"it has written half":     {`printf '{"a": {' > "$FILE"; kill -9 $$`, before, "put back"},
+		"it has removed it":       {`rm "$FILE"; exit 1`, before, "put back"},
+		"it has lost a setting":   {`echo '{"mcpServers": {"other": {"command": "x"}}}' > "$FILE"; exit 1`, before, "put back"},
+		"it has lost a server":    {`echo '` + written + `' > "$FILE"`, before, "put back"},
+		"it has changed a server": {`sed -i s/x/y/ "$FILE"; exit 1`, before, "put back"},
+		"it has lost a link":      {`rm "$FILE"; echo '{}' > "$FILE"; exit 1`, before, "put back"},
+		"it has added a setting":  {`echo '` + kept + `' > "$FILE"; exit 1`, kept + "\n", "did not do it"},
+		"it has done nothing":     {`exit 1`, before, "did not do it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, c := machine(t), client(t, "gemini")
+			twin, edited := machine(t), ""
+			edited = give(t, twin, c, []byte(test.has))
+			mustInstall(t, twin, c)
+			path := withProgram(t, &o, c, test.script)
+			real := filepath.Join(t.TempDir(), "settings.json")
+			must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			must(t, os.WriteFile(real, []byte(before), 0o640))
+			must(t, os.Symlink(real, path))
+			outcome := mustInstall(t, o, c)
+			if got, want := string(read(t, path)), string(read(t, edited)); got != want || !strings.Contains(outcome.Note, test.note) {
+				t.Errorf("%s\n%s", outcome.Note, got)
+			}
+			if got := string(read(t, outcome.Backup)); got != test.has {
+				t.Errorf("the backup is %s", got)
+			}
+			info, err := os.Stat(path)
+			if link, _ := os.Readlink(path); err != nil || link != real || info.Mode().Perm() != 0o640 {
+				t.Errorf("it is a link to %q, with %v, %v", link, info.Mode(), err)
+			}
+			mustUninstall(t, o, c)
+			if left, _ := filepath.Glob(filepath.Dir(real) + "/*"); string(read(t, path)) != test.has || len(left) != 1 {
+				t.Errorf("uninstall leaves %q", left)
 			}
 		})
 	}

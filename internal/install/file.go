@@ -23,6 +23,7 @@ var errChanged = errors.New("was changed by another program meanwhile")
 type file struct {
 	path   string // as the client knows it
 	target string // where its links lead
+	link   string // what it says, where the file is a link itself
 	exists bool
 	mode   fs.FileMode
 	info   fs.FileInfo
@@ -44,6 +45,7 @@ func readFile(path string) (file, error) {
 		return f, err
 	}
 	f.target = target
+	f.link, _ = os.Readlink(path)
 	if f.info, err = os.Stat(target); err != nil {
 		return f, err
 	}
@@ -106,6 +108,23 @@ func (f file) write(text []byte, mode fs.FileMode) error {
 		return errChanged
 	}
 	return os.Rename(temp, f.target)
+}
+
+// restore puts the file back as it was read, whatever has become of it.
+func (f file) restore() error {
+	temp, err := writeTemp(f.target, f.text, f.mode)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(temp) }() // it is gone where all went well
+	if err := errors.Join(keepOwner(temp, f.info), os.Rename(temp, f.target)); err != nil {
+		return err
+	}
+	if link, _ := os.Readlink(f.path); link == f.link {
+		return nil
+	}
+	_ = os.Remove(f.path) // it may be gone
+	return os.Symlink(f.link, f.path)
 }
 
 // folderMode lets those enter that may read.

@@ -14,7 +14,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/rogpeppe/go-internal/diff"
 )
@@ -471,88 +470,3 @@ func (o Options) Link(c *Client) string {
 
 // Next is what the user has to do in a client after a change.
 func (c *Client) Next() string { return c.next }
-
-// command is the client's own for an installation, with its program; nil where there is none to be had.
-func (o Options) command(c *Client) []string {
-	if c.command == nil || o.EditFile {
-		return nil
-	}
-	program, err := exec.LookPath(c.program)
-	if err != nil {
-		return nil
-	}
-	argv := c.command(o.Name, o.Server, o.Scope)
-	if argv == nil {
-		return nil
-	}
-	return append([]string{program}, argv...)
-}
-
-const (
-	// commandTime bounds the command of a client. Some unpack themselves at their first start.
-	commandTime = 2 * time.Minute
-	// settleTime is how long an editor that is running may take to write what its command asked for.
-	settleTime = 3 * time.Second
-)
-
-// installByCommand has the client write its configuration by itself, and edits it where that has no effect.
-func (o Options) installByCommand(ctx context.Context, outcome Outcome, t Target, before file) (Outcome, error) {
-	c := outcome.Client
-	said, err := o.run(ctx, outcome.Command)
-	for deadline := time.Now().Add(settleTime); err == nil; {
-		now, readErr := readFile(before.path)
-		if readErr == nil && o.isIn(c, now.text) {
-			outcome.Backup = moveBackup(outcome.Backup, now)
-			return outcome, nil
-		}
-		if time.Now().After(deadline) {
-			err = errors.New("it is not in the file after it")
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	if ctx.Err() != nil {
-		return outcome, ctx.Err()
-	}
-	if outcome.Backup != "" {
-		_ = os.Remove(outcome.Backup)
-	}
-	note := fmt.Sprintf("`%s` did not do it (%v%s), so the file was edited.", strings.Join(outcome.Command[:min(3, len(outcome.Command))], " "), err, said)
-	o.EditFile = true
-	outcome, err = o.installIn(ctx, c, t)
-	outcome.Note = note
-	return outcome, err
-}
-
-// moveBackup renames a backup to the name by which it is found for what the file has become.
-func moveBackup(name string, now file) string {
-	if name == "" {
-		return ""
-	}
-	if proper := now.backupOf(now.text); os.Rename(name, proper) == nil {
-		return proper
-	}
-	return name
-}
-
-func (o Options) isIn(c *Client, text []byte) bool {
-	values, err := c.format.parse(text)
-	return err == nil && c.entry(o.Name, o.Server).sameAs(o.address(c).entries(values)[o.Name])
-}
-
-// run runs a client's command where its scope wants it, and returns the last line that it said.
-func (o Options) run(ctx context.Context, argv []string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, commandTime)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.WaitDelay = time.Second
-	cmd.Dir = o.System.Home
-	if o.Scope == Project {
-		cmd.Dir = o.Dir
-	}
-	out, err := cmd.CombinedOutput()
-	said := strings.TrimSpace(string(out))
-	if said = said[strings.LastIndexByte(said, '\n')+1:]; said != "" {
-		said = ": " + said
-	}
-	return said, err
-}
