@@ -105,11 +105,11 @@ func refuseMount(folder, home string, withheld []string) error {
 			return fmt.Errorf("%s holds %s, which is not for code to see; name a folder below it", folder, one)
 		}
 	}
-	for _, one := range []string{real(home), "/root"} {
-		if one != "" && below(folder, one) || filepath.Dir(folder) == "/home" {
+	for _, one := range homesNear(folder, home) {
+		if below(folder, one) {
 			return fmt.Errorf("%s is a home folder, or holds one, with the keys and passwords in it; name a folder below it", folder)
 		}
-		if rel, err := filepath.Rel(one, folder); err == nil && one != "" && strings.HasPrefix(rel, ".") && filepath.IsLocal(rel) {
+		if rel, err := filepath.Rel(one, folder); err == nil && strings.HasPrefix(rel, ".") && filepath.IsLocal(rel) {
 			return fmt.Errorf("%s is a hidden folder of the home folder, where programs have keys and settings; name another", folder)
 		}
 	}
@@ -123,6 +123,24 @@ func refuseMount(folder, home string, withheld []string) error {
 		}
 	}
 	return nil
+}
+
+// homesNear returns the home folders that a folder may be, hold or be in: this user's, root's, and of the others the one on the
+// way to the folder or else the place where all are.
+func homesNear(folder, home string) []string {
+	homes := []string{real("/root")}
+	if home != "" {
+		homes = append(homes, real(home))
+	}
+	for _, place := range []string{"/home", "/Users"} {
+		place = real(place)
+		if rel, err := filepath.Rel(place, folder); err == nil && rel != "." && filepath.IsLocal(rel) {
+			name, _, _ := strings.Cut(rel, string(os.PathSeparator))
+			place = filepath.Join(place, name)
+		}
+		homes = append(homes, place)
+	}
+	return homes
 }
 
 // real is a path without links, or the path itself where there is nothing yet.

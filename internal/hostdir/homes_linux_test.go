@@ -1,0 +1,29 @@
+package hostdir
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestHomeFoldersAreNeverMounted(t *testing.T) {
+	for folder, want := range map[string]string{
+		"/home":                "or holds one",
+		"/home/bob":            "is a home folder",
+		"/home/bob/.ssh/keys":  "hidden folder",
+		"/home/bob/none":       "no such file",
+		"/home/.hidden":        "is a home folder",
+		"/Users":               "or holds one",
+		"/Users/bob":           "is a home folder",
+		"/Users/bob/.config":   "hidden folder",
+		"/root":                "is a home folder",
+		"/root/.config":        "hidden folder",
+		"/srv/people":          "or holds one",
+		"/srv/people/me":       "is a home folder",
+		"/srv/people/me/.aws":  "hidden folder",
+		"/srv/people/you/none": "no such file",
+	} {
+		if err := refuseMount(folder, "/srv/people/me", nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", folder, err, want)
+		}
+	}
+}
