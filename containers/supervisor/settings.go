@@ -26,7 +26,7 @@ func readSettings(frame []byte) (*settings, error) {
 		s.Env = map[string]string{}
 	}
 	// Six bytes of JSON may stand for one of output, and a frame holds five such texts.
-	s.OutputBytes = orDefault(s.OutputBytes, 30_000, 256, 200_000)
+	s.OutputBytes = orDefault(s.OutputBytes, 30_000, 256, 200<<10)
 	s.SpoolBytes = orDefault(s.SpoolBytes, 64<<20, 1, 1<<40)
 	s.ImageBytes = orDefault(s.ImageBytes, 1<<20, 1, 6<<20-64<<10)
 	s.MaxDisplays = orDefault(s.MaxDisplays, 20, 1, 1000)

@@ -63,7 +63,7 @@ type Facts struct {
 	PID        int               `json:"pid"`
 	Volume     string            `json:"volume"`    // of another session
 	Mounts     []string          `json:"mounts"`    // folders of the host that are meant to be there
-	Folders    []string          `json:"folders"`   // those of them that may not be written to
+	Writable   []string          `json:"writable"`  // those of them that code may write to
 	Neighbour  []string          `json:"neighbour"` // another session's user and user namespace, as it tells them
 }
 
@@ -153,7 +153,7 @@ func (a Attack) Program(facts Facts) (string, error) {
 
 // filled has no nil, which JSON would make null.
 func (f Facts) filled() Facts {
-	for _, list := range []*[]string{&f.Abstract, &f.Sockets, &f.Files, &f.Mounts, &f.Folders, &f.Neighbour} {
+	for _, list := range []*[]string{&f.Abstract, &f.Sockets, &f.Files, &f.Mounts, &f.Writable, &f.Neighbour} {
 		if *list == nil {
 			*list = []string{}
 		}

@@ -19,6 +19,7 @@ type foreignName struct {
 	// answer is what to do instead. Of a name with a setting, or that is taken over elsewhere, it only explains.
 	answer string
 	fine   []string // values that are as it is here, and need no answer
+	with   string   // without this name, or this name and value, it has no effect, which is told of
 	// taken says that code of its own takes the name over.
 	taken bool
 	// common is a name that programs of all kinds have, so that it is probably not meant for us: it is told of and not warned of.
@@ -34,15 +35,16 @@ const (
 )
 
 const (
-	onHTTP  = "where `MCP_TRANSPORT` is `streamable-http`, a part of the address `http`"
-	address = "`http` is the address to serve at over HTTP, MCP at `/mcp` and [REST](rest.md) at `/v1`"
+	onHTTP   = "where `MCP_TRANSPORT` is `streamable-http`, a part of the address `http`"
+	overHTTP = transportVariable + "=" + streamableHTTP
+	address  = "`http` is the address to serve at over HTTP, MCP at `/mcp` and [REST](rest.md) at `/v1`"
 )
 
 // foreignNames is every setting of these systems. Of two names for one setting the first that is set counts. The table in
 // docs/configuration.md is made of it.
 var foreignNames = []foreignName{
 	{name: "CONTAINER_IMAGE", of: philschmid, taken: true, answer: "`python-image`, or `js-image` where `CONTAINER_LANGUAGE` says so"},
-	{name: "CONTAINER_LANGUAGE", of: philschmid, taken: true, answer: "the language of `CONTAINER_IMAGE`: `python` (default) or `javascript`, also written `js`, `node`, `typescript`"},
+	{name: "CONTAINER_LANGUAGE", of: philschmid, taken: true, with: "CONTAINER_IMAGE", answer: "the language of `CONTAINER_IMAGE`: `python` (default) or `javascript`, also written `js`, `node`, `typescript`"},
 	{name: "PASSTHROUGH_ENV", of: philschmid, setting: "pass-through-env"},
 	{name: "BACKEND", of: philschmid, common: true, fine: []string{"podman"}, answer: "`podman` is the one that there is; `engine-url` says where"},
 	{name: "VERBOSE", of: philschmid, common: true, fine: []string{"0", "false", "no", "off"}, answer: "`log-level` debug tells more"},
@@ -66,15 +68,15 @@ var foreignNames = []foreignName{
 	{name: "MAX_DOWNLOAD_SIZE", of: codeBoxMCP, setting: "download-limit"},
 	{name: "SQL_MAX_INLINE_ROWS", of: codeBoxMCP, setting: "sql-max-inline-rows"},
 	{name: "AZURE_DATABASE_CONNECTION_STRING", of: codeBoxMCP, taken: true, answer: "the [connection](sql.md#connections) `azure`"},
-	{name: "AZURE_DATABASE_PASSWORD", of: codeBoxMCP, taken: true, answer: "its password"},
+	{name: "AZURE_DATABASE_PASSWORD", of: codeBoxMCP, taken: true, with: "AZURE_DATABASE_CONNECTION_STRING", answer: "its password"},
 	{name: "BASE_WORKDIR", of: codeBoxMCP, answer: "sessions' files are in Podman's volumes; `allow-host-dir` names folders to exchange files with"},
 	{name: "AZURE_BLOB_CONNECTION_STRING", of: codeBoxMCP, taken: true, answer: "`artifact-store`, with the next as its container, and [its credentials](artifact-store.md#credentials)"},
 	{name: "AZURE_BLOB_CONTAINER_NAME", of: codeBoxMCP, taken: true, answer: "the container, `code-interpreter-artifacts` by default"},
 	{name: "BLOB_SAS_EXPIRY_HOURS", of: codeBoxMCP, setting: "artifact-link-lifetime", suffix: "h"},
 	{name: transportVariable, of: codeBoxMCP, fine: []string{"stdio", streamableHTTP}, answer: "`stdio` and `streamable-http`, which is [`http`](http.md), are those that there are"},
-	{name: "MCP_HOST", of: codeBoxMCP, taken: true, answer: onHTTP + "; 127.0.0.1 by default"},
-	{name: "MCP_PORT", of: codeBoxMCP, taken: true, answer: onHTTP + "; 8000 by default"},
-	{name: "PORT", of: codeBoxMCP, taken: true, answer: "the same, before `MCP_PORT`"},
+	{name: "MCP_HOST", of: codeBoxMCP, taken: true, with: overHTTP, answer: onHTTP + "; 127.0.0.1 by default"},
+	{name: "MCP_PORT", of: codeBoxMCP, taken: true, with: overHTTP, answer: onHTTP + "; 8000 by default"},
+	{name: "PORT", of: codeBoxMCP, taken: true, common: true, with: overHTTP, answer: "the same, before `MCP_PORT`"},
 	{name: "MCP_SERVER_NAME", of: codeBoxMCP, answer: "the name is the one in the client's configuration; `install --name` sets it"},
 
 	{name: "CODEBOX_MOUNT_PATH", of: codeBoxAI, setting: "mount"},
@@ -139,13 +141,15 @@ func (s *Settings) takeForeignNames(fs *pflag.FlagSet) {
 		if set := s.foreign[n.name]; set != nil && fs.Changed(strings.TrimPrefix(n.name, "--")) {
 			value, ok = *set, true
 		}
+		level := slog.LevelWarn
+		if n.common {
+			level = slog.LevelInfo
+		}
 		switch {
+		case value != "" && !s.isSet(n.with):
+			s.note(n.name, level, "has no effect without %s", n.with)
 		case !ok || n.taken || value == "" || slices.Contains(n.fine, strings.ToLower(value)):
 		case n.setting == "":
-			level := slog.LevelWarn
-			if n.common {
-				level = slog.LevelInfo
-			}
 			s.note(n.name, level, "%s", plainText(n.answer))
 		case s.origins[n.setting].isForeign:
 			s.note(n.name, slog.LevelWarn, "not used, because %s says what %s is; leave one of them out", s.origins[n.setting].Variable, n.setting)
@@ -159,6 +163,13 @@ func (s *Settings) takeForeignNames(fs *pflag.FlagSet) {
 			s.setForeign(n.setting, n.name, file)
 		}
 	}
+}
+
+// isSet reports whether a variable is set, to its value where that is behind it. The empty name always is.
+func (s *Settings) isSet(name string) bool {
+	name, wanted, only := strings.Cut(name, "=")
+	value, _ := s.env.lookup(name)
+	return name == "" || value != "" && (!only || strings.EqualFold(value, wanted))
 }
 
 // takeStore takes over the container of Azure's Blob Storage that another system was set up for.

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"flag"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,7 +59,7 @@ func TestOtherSystemsSettingsAreTaken(t *testing.T) {
 // Whatever the name, and whatever its value, the server starts, and says something or has taken it over.
 func TestEveryNameOfOtherSystemsIsAnswered(t *testing.T) {
 	for _, n := range foreignNames {
-		if n.taken {
+		if n.taken && n.with == "" {
 			continue
 		}
 		args, env := []string(nil), map[string]string{n.name: "7"}
@@ -71,6 +73,12 @@ func TestEveryNameOfOtherSystemsIsAnswered(t *testing.T) {
 		}
 		if n.setting != "" && Flags().Lookup(n.setting) == nil {
 			t.Errorf("%s: there is no setting %s", n.name, n.setting)
+		}
+		if n.with != "" {
+			name, value, _ := strings.Cut(n.with, "=")
+			if s, err := loadSettings(t, nil, map[string]string{n.name: "js", name: cmp.Or(value, "x")}); slices.ContainsFunc(s.notes, func(note Note) bool { return note.Name == n.name }) {
+				t.Errorf("%s, with %s: %v, %+v", n.name, n.with, err, s.notes)
+			}
 		}
 		for _, value := range append(n.fine, "") {
 			if s, err := loadSettings(t, nil, map[string]string{n.name: strings.ToUpper(value)}); err != nil || len(s.notes) > 0 {
@@ -90,9 +98,11 @@ func TestNotesTellWhatCounts(t *testing.T) {
 		"our variable":      {nil, map[string]string{"SANDBOX_RUN_TIMEOUT": "1", "EXEC_TIMEOUT": "2"}, "not used, because run-timeout is set by SANDBOX_RUN_TIMEOUT"},
 		"a flag":            {[]string{"--run-timeout=1"}, map[string]string{"EXEC_TIMEOUT": "2"}, "not used, because run-timeout is set by flag"},
 		"not a value":       {nil, map[string]string{"EXEC_TIMEOUT": "soon"}, `the value "soon" cannot be used, and run-timeout stays as it is`},
-		"over our bounds":   {nil, map[string]string{"SANDBOX_MAX_OUTPUT_BYTES": "1000000"}, "must lie between 1000 and 200000 bytes"},
+		"over our bounds":   {nil, map[string]string{"SANDBOX_MAX_OUTPUT_BYTES": "1000000"}, "must lie between 1000 bytes and 200KiB"},
 		"nothing like that": {nil, map[string]string{"MCP_TRANSPORT": "sse"}, "are those that there are"},
 		"an open door":      {[]string{"--http-no-auth"}, map[string]string{"MCP_TRANSPORT": "streamable-http", "MCP_HOST": "0.0.0.0"}, "would let the whole network run code"},
+		"a port alone":      {nil, map[string]string{"PORT": "3000"}, "has no effect without MCP_TRANSPORT=streamable-http"},
+		"another transport": {nil, map[string]string{"MCP_TRANSPORT": "stdio", "MCP_HOST": "::1"}, "has no effect without MCP_TRANSPORT=streamable-http"},
 		"our address":       {[]string{"--http=8001"}, map[string]string{"MCP_TRANSPORT": "streamable-http"}, "not used, because http is set by flag"},
 	} {
 		t.Run(name, func(t *testing.T) {

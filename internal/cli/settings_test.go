@@ -28,6 +28,19 @@ func loadSettings(t *testing.T, args []string, env map[string]string) (*Settings
 	return s, s.load(fs, func(name string) (string, bool) { v, ok := env[name]; return v, ok })
 }
 
+// What the documentation and the messages have as a bound is within it, however it is written.
+func TestTheBoundsOfSizesAreWithinThem(t *testing.T) {
+	for _, arg := range []string{
+		"--output-limit=200KB", "--output-limit=200k", "--output-limit=200KiB", "--output-limit=200000", "--code-limit=150KB", "--code-limit=150k",
+		"--upload-limit=50MB", "--artifact-read-limit=50MB", "--artifact-store-limit=5GB", "--memory-limit=64MB", "--file-limit=1MB", "--volume-limit=1MB",
+		"--tmp-size=1MB", "--sql-max-bytes=1MB", "--network-request-limit=1KB",
+	} {
+		if _, err := loadSettings(t, []string{arg}, nil); err != nil {
+			t.Errorf("%s: %v", arg, err)
+		}
+	}
+}
+
 func TestDefaultsAreTheDocumented(t *testing.T) {
 	s, err := loadSettings(t, nil, nil)
 	if err != nil {
@@ -242,6 +255,8 @@ func TestBadSettingsNameTheValue(t *testing.T) {
 		"no sessions":       {[]string{"--max-sessions=0"}, nil, "--max-sessions 0"},
 		"tool":              {[]string{"--tools=run_cobol"}, nil, `no tool "run_cobol"`},
 		"upload size":       {[]string{"--upload-limit=1g"}, nil, "--upload-limit 1GiB"},
+		"output":            {[]string{"--output-limit=204801"}, nil, "--output-limit 204801 must lie between 1000 bytes and 200KiB"},
+		"code":              {[]string{"--code-limit=151k"}, nil, "--code-limit 154624 must lie between 1 byte and 150KiB"},
 		"download time":     {[]string{"--download-timeout=0"}, nil, "--download-timeout 0s must be above 0"},
 		"whole file system": {nil, map[string]string{"SANDBOX_ALLOW_HOST_DIR": "/tmp,/"}, "--allow-host-dir: the whole file system"},
 		"language":          {[]string{"--prewarm=ruby"}, nil, `no language "ruby"`},

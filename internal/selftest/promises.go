@@ -36,7 +36,7 @@ var promises = []promise{
 	{name: "readonly"},
 	{name: "network"},
 	{name: "mounts"},
-	{name: "folders", session: true, needs: func(t *tester) bool { return len(t.facts.Folders) > 0 }},
+	{name: "folders", session: true, needs: func(t *tester) bool { return len(t.facts.Mounts) > 0 }},
 	{name: "host_files"},
 	{name: "devices"},
 	{name: "kernel_files"},

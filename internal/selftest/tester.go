@@ -61,8 +61,8 @@ func newTester(o Options, info podman.Info) (*tester, error) {
 	for _, m := range c.Mounts {
 		place := sandbox.MountsDir + "/" + m.Name
 		t.facts.Mounts = append(t.facts.Mounts, place)
-		if !m.Writable {
-			t.facts.Folders = append(t.facts.Folders, place)
+		if m.Writable {
+			t.facts.Writable = append(t.facts.Writable, place)
 		}
 	}
 	if err := t.layBait(); err != nil {
@@ -124,15 +124,19 @@ func digests(values map[string]string) map[string]string {
 // unremarkable variables have the same value in many places, and tell nothing.
 var unremarkable = []string{"PATH", "HOME", "PWD", "OLDPWD", "TERM", "LANG", "SHELL", "TMPDIR", "TZ", "USER", "LOGNAME", "HOSTNAME"}
 
-// minTelling is how long a value must be for its presence to be no accident.
-const minTelling = 6
+// minTelling is how long a value must be for its presence to be no accident: a container has "podman", "sandbox" and
+// "xterm-256color" in its environment by itself.
+const minTelling = 16
+
+// isTelling reports whether a value, found in a container, comes from the server. Paths are the same on many machines.
+func isTelling(value string) bool { return len(value) >= minTelling && !strings.HasPrefix(value, "/") }
 
 // withheld gives the variables of this process that code must not see.
 func withheld(environ []string, given map[string]string) map[string]string {
 	values := make(map[string]string)
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		if len(value) >= minTelling && !slices.Contains(unremarkable, name) && !strings.HasPrefix(name, "LC_") && !hasValue(given, value) {
+		if isTelling(value) && !slices.Contains(unremarkable, name) && !strings.HasPrefix(name, "LC_") && !hasValue(given, value) {
 			values[name] = value
 		}
 	}

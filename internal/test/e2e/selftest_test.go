@@ -42,7 +42,8 @@ func TestSelftest(t *testing.T) {
 	state := t.TempDir()
 	s := start(t, setup{stateDir: state})
 	s.py("beside = 41")
-	cmd := selftestCommand(state, "--json", "--pass-through-env", "API_KEY", "--mount", sharedFolder(t)+":shared")
+	cmd := selftestCommand(state, "--json", "--pass-through-env", "API_KEY", "--mount", sharedFolder(t)+":shared", "--mount", sharedFolder(t)+":out,rw")
+	cmd.Env = append(cmd.Env, "BACKEND=podman") // a value that every container of Podman has
 	var logged strings.Builder
 	cmd.Stderr = &logged
 	out, err := cmd.Output()
@@ -66,8 +67,8 @@ func TestSelftest(t *testing.T) {
 	if !report.OK || len(report.Rows) < 30 {
 		t.Errorf("ok is %v, with %d rows", report.OK, len(report.Rows))
 	}
-	if len(seen["folders"]) != 1 {
-		t.Error("the folder of the host was not attacked")
+	if len(seen["folders"]) != 1 || !strings.Contains(string(out), "1 read-only, 1 writable") {
+		t.Error("the folders of the host were not attacked")
 	}
 	for _, name := range []string{"environment", "secrets", "take_over", "volume", "volume_files", "process_one", "signals", "frames"} {
 		if !slices.Equal(seen[name], []string{"python", "javascript"}) {
