@@ -221,7 +221,6 @@ type fileStream struct {
 
 func (s *fileStream) close() {
 	s.stop()
-	_ = s.conn.SetDeadline(longAgo) // closing does not end what reads
 	_ = s.conn.Close()
 }
 

@@ -137,7 +137,7 @@ func (k *kernel) listen() {
 	defer close(k.dead)
 	for {
 		body, err := k.conn.Receive()
-		cut := err != nil && !isAny(err, channel.ErrFrameTooLarge, channel.ErrUnknownFrame, channel.ErrFlooded)
+		cut := err != nil && !isAny(err, channel.ErrFrameTooLarge, channel.ErrUnknownFrame, channel.ErrBrokenStreams)
 		if err == nil {
 			err = frameLimits.Check(body)
 		}

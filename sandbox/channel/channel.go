@@ -33,8 +33,8 @@ const (
 	// bulkBytes is how much of the streams' bytes is in one frame: a control frame waits for one at the most.
 	bulkBytes = 32 << 10
 	// maxPending bounds the streams' bytes that have come and that the multiplexer has not taken. It takes
-	// them at once, and windows bound what an honest end sends.
-	maxPending = 8 << 20
+	// them as soon as it runs, unless it waits for an end that breaks the rules and does not read. More waits in the pipe.
+	maxPending = 1 << 20
 	// maxBacklog is how many streams the other end may have opened that were not accepted.
 	maxBacklog = 64
 	// writeTimeout bounds how long a stream waits for an end that does not read. Whoever uses a stream has
@@ -48,7 +48,7 @@ const (
 var (
 	ErrFrameTooLarge = errors.New("frame too large")
 	ErrUnknownFrame  = errors.New("frame of an unknown kind")
-	ErrFlooded       = errors.New("more stream data than windows allow")
+	ErrBrokenStreams = errors.New("stream data that breaks the multiplexer's rules")
 )
 
 // Conn is one end of a connection. It must be closed.
@@ -140,11 +140,18 @@ func (c *Conn) readBody(n int) ([]byte, error) {
 	return body, nil
 }
 
-// Open begins a stream, which must be closed. It does not wait for the other end.
-func (c *Conn) Open() (net.Conn, error) { return c.mux.OpenStream() }
+// Open begins a stream, which must be closed. It waits where the other end has maxBacklog of them to accept.
+func (c *Conn) Open() (net.Conn, error) { return newStream(c.mux.OpenStream()) }
 
 // Accept returns the next stream that the other end began, which must be closed.
-func (c *Conn) Accept() (net.Conn, error) { return c.mux.AcceptStream() }
+func (c *Conn) Accept() (net.Conn, error) { return newStream(c.mux.AcceptStream()) }
+
+func newStream(muxed *yamux.Stream, err error) (net.Conn, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &stream{Conn: muxed}, nil
+}
 
 // Close ends the connection and all of its streams. It may be called more than once.
 func (c *Conn) Close() error {
@@ -227,6 +234,12 @@ func (s *sender) release() {
 	s.busy = false
 	s.mu.Unlock()
 	s.free.Broadcast()
+}
+
+func (s *sender) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
 
 func (s *sender) close() {

@@ -225,7 +225,7 @@ func heap() int64 {
 func TestFloodsAreBounded(t *testing.T) {
 	const most = 40 << 20
 	chunk := make([]byte, bulkBytes-muxHeadBytes)
-	const goes, ends, either = "goes on", "ends", "" // either, as the multiplexer is quick to drop what comes
+	const goes, ends, waits, either = "goes on", "ends", "waits", "" // either, as the multiplexer is quick to drop what comes
 	for name, test := range map[string]struct {
 		reads   bool
 		then    string
@@ -234,7 +234,7 @@ func TestFloodsAreBounded(t *testing.T) {
 	}{
 		"ten thousand streams":               {true, goes, 10_000, func(i uint32) []byte { return muxFrame(typeWindow, flagSYN, 2*i+2, 0) }},
 		"ten thousand, and it does not read": {false, goes, 10_000, func(i uint32) []byte { return muxFrame(typeWindow, flagSYN, 2*i+2, 0) }},
-		"a million, and it does not read":    {false, ends, 1_000_000, func(i uint32) []byte { return muxFrame(typeWindow, flagSYN, 2*i+2, 0) }},
+		"a million, and it does not read":    {false, waits, 1_000_000, func(i uint32) []byte { return muxFrame(typeWindow, flagSYN, 2*i+2, 0) }},
 		"ten thousand with something in them": {true, either, 10_000, func(i uint32) []byte {
 			return append(muxFrame(typeData, flagSYN, 2*i+2, uint32(len(chunk))), chunk...)
 		}},
@@ -261,6 +261,15 @@ func TestFloodsAreBounded(t *testing.T) {
 				go func() { _, _ = io.Copy(io.Discard, hostile.Reader) }()
 			}
 			before := heap()
+			if test.then == waits { // until the server closes
+				go func() {
+					server.pipe.waitsForRoom()
+					if used := heap() - before; used > most {
+						t.Errorf("it takes %d MiB", used>>20)
+					}
+					_ = server.Close()
+				}()
+			}
 			batch := make([]byte, 0, bulkBytes)
 			var err error
 			for i := range test.frames {
@@ -288,11 +297,45 @@ func TestFloodsAreBounded(t *testing.T) {
 					t.Errorf("the connection goes on with %q", m)
 				}
 			case err := <-ended:
-				if test.then == goes || !errors.Is(err, ErrFlooded) && !errors.Is(err, ErrUnknownFrame) {
+				if test.then == waits && errors.Is(err, net.ErrClosed) {
+					return
+				}
+				if test.then == goes || test.then == waits || !errors.Is(err, ErrBrokenStreams) && !errors.Is(err, ErrUnknownFrame) {
 					t.Errorf("it ended with %v", err)
 				}
 			}
 		})
+	}
+}
+
+// waitsForRoom returns when more has come than there is room for.
+func (p *pipe) waitsForRoom() {
+	for full := false; !full; time.Sleep(time.Millisecond) {
+		p.mu.Lock()
+		full = len(p.pending)-p.taken > maxPending-bulkBytes
+		p.mu.Unlock()
+	}
+}
+
+// What windows allow all streams together is more than what waits for the multiplexer, which may be late on a busy machine.
+func TestStreamDataWaitsForAMultiplexerThatIsLate(t *testing.T) {
+	p := newPipe(&sender{})
+	sent := append(muxFrame(typeData, 0, 2, 16<<20), random(16<<20)...)
+	filled := make(chan error, 1)
+	go func() {
+		from := bytes.NewReader(sent)
+		for from.Len() > 0 {
+			if err := p.fill(from, min(from.Len(), bulkBytes)); err != nil {
+				filled <- err
+				break
+			}
+		}
+		_ = p.Close()
+	}()
+	p.waitsForRoom()
+	got, err := io.ReadAll(p)
+	if len(filled) > 0 || err != nil || !bytes.Equal(got, sent) {
+		t.Errorf("%d bytes of %d came, %v", len(got), len(sent), err)
 	}
 }
 

@@ -3,6 +3,7 @@ package channel
 import (
 	"encoding/binary"
 	"io"
+	"net"
 	"sync"
 )
 
@@ -18,7 +19,7 @@ type pipe struct {
 	bodyLeft uint32 // bytes of a stream that are to come behind it
 
 	mu      sync.Mutex
-	more    sync.Cond
+	changed sync.Cond
 	pending []byte
 	taken   int // of pending
 	closed  bool
@@ -26,12 +27,11 @@ type pipe struct {
 
 func newPipe(s *sender) *pipe {
 	p := &pipe{sender: s, frame: make([]byte, headBytes, headBytes+bulkBytes)}
-	p.more.L = &p.mu
+	p.changed.L = &p.mu
 	return p
 }
 
-// fill takes n bytes of a stream frame, at most bulkBytes. It never waits for the multiplexer, and
-// is for one goroutine.
+// fill takes n bytes of a stream frame, at most bulkBytes, as soon as there is room for them. It is for one goroutine.
 func (p *pipe) fill(from io.Reader, n int) error {
 	if p.arriving == nil {
 		p.arriving = make([]byte, bulkBytes)
@@ -44,15 +44,21 @@ func (p *pipe) fill(from io.Reader, n int) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.pending)-p.taken+n > maxPending {
-		return ErrFlooded
+	for len(p.pending)-p.taken+n > maxPending && !p.closed {
+		p.changed.Wait()
+	}
+	switch {
+	case p.closed && p.sender.isClosed():
+		return net.ErrClosed
+	case p.closed: // by the multiplexer, which has ended over what came
+		return ErrBrokenStreams
 	}
 	if p.taken > len(p.pending)/2 {
 		p.pending = p.pending[:copy(p.pending, p.pending[p.taken:])]
 		p.taken = 0
 	}
 	p.pending = append(p.pending, p.arriving[:n]...)
-	p.more.Signal()
+	p.changed.Broadcast()
 	return nil
 }
 
@@ -96,10 +102,11 @@ func (p *pipe) Read(b []byte) (int, error) {
 		if p.closed {
 			return 0, io.EOF
 		}
-		p.more.Wait()
+		p.changed.Wait()
 	}
 	n := copy(b, p.pending[p.taken:])
 	p.taken += n
+	p.changed.Broadcast()
 	if p.taken == len(p.pending) {
 		p.pending, p.taken = p.pending[:0], 0
 		if cap(p.pending) > 256<<10 {
@@ -126,6 +133,6 @@ func (p *pipe) Close() error {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	p.more.Broadcast()
+	p.changed.Broadcast()
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -27,6 +28,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/netguard"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 )
 
 const (
@@ -99,15 +101,56 @@ func newWorld(t testing.TB, options Options, handler http.HandlerFunc) *world {
 		}
 	}
 	server := httptest.NewUnstartedServer(w.proxy)
+	w.address = server.Listener.Addr().String()
+	server.Listener = overChannel(t, server.Listener)
 	server.Config.ErrorLog = quiet
 	server.Config.BaseContext = func(net.Listener) context.Context {
 		return caller.With(context.Background(), caller.Caller{Session: "s", Run: "r"})
 	}
 	server.Start()
-	w.address = server.Listener.Addr().String()
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close(); w.plain.Close(); w.tls.Close() })
 	return w
 }
+
+// overChannel returns a listener whose connections are those of another one, brought as a container brings them.
+func overChannel(t testing.TB, from net.Listener) net.Listener {
+	one, other := net.Pipe()
+	server, supervisor := channel.New(one, channel.Options{}), channel.New(other, channel.Options{Supervisor: true})
+	go func() { _, _ = server.Receive() }()
+	go func() { _, _ = supervisor.Receive() }()
+	t.Cleanup(func() { _, _ = server.Close(), supervisor.Close() })
+	go func() {
+		for {
+			conn, err := from.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				stream, err := supervisor.Open()
+				if err != nil {
+					return
+				}
+				go func() {
+					_, _ = io.Copy(stream, conn)
+					_, _ = stream.Close(), conn.Close()
+				}()
+				_, _ = io.Copy(conn, stream)
+				_ = stream.Close()
+			}()
+		}
+	}()
+	return channelListener{from, server}
+}
+
+type channelListener struct {
+	net.Listener
+	conn *channel.Conn
+}
+
+func (l channelListener) Accept() (net.Conn, error) { return l.conn.Accept() }
+
+func (l channelListener) Close() error { return errors.Join(l.conn.Close(), l.Listener.Close()) }
 
 // client is one that uses the proxy as code does.
 func (w *world) client() *http.Client {
@@ -809,6 +852,33 @@ func TestHintsTrailersAndNamesAreMasked(t *testing.T) {
 	const want = "[masked: API_KEY]"
 	if hint != want || string(body) != want || response.Header.Get("Link") != want || response.Trailer.Get("X-Echo") != want || response.Trailer.Get("X-Late") != want {
 		t.Errorf("hint %q, body %q, header %v, trailer %v", hint, body, response.Header, response.Trailer)
+	}
+}
+
+// A client keeps its connection to a host, and nothing that happens between two requests ends it.
+func TestConnectionsAreKeptAlive(t *testing.T) {
+	w := newWorld(t, Options{Mode: Open, Secrets: []Secret{theSecret}}, hello)
+	for _, address := range []string{"http://public.example/", "https://public.example/", "https://api.example/"} {
+		client := w.client()
+		client.Transport.(*http.Transport).ForceAttemptHTTP2 = false
+		made := 0
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
+			if !c.Reused {
+				made++
+			}
+		}})
+		for range 40 {
+			r, _ := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader("body"))
+			response, err := client.Do(r)
+			if err != nil {
+				t.Fatalf("%s: %v", address, err)
+			}
+			_, _ = io.Copy(io.Discard, response.Body)
+			response.Body.Close()
+		}
+		if made != 1 {
+			t.Errorf("%s: 40 requests took %d connections", address, made)
+		}
 	}
 }
 
