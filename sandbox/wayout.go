@@ -11,9 +11,6 @@ import (
 // WayOutPort is the port of loopback, in every container, that leads to Config.WayOut.
 const WayOutPort = 9797
 
-// maxOut is how many connections of one container are served at a time. An honest supervisor opens no more.
-const maxOut = 64
-
 // WayOut serves the connections that code makes to WayOutPort of its container, which has no network otherwise. Its
 // methods may be called by several goroutines at once. Package broker has the one in use.
 type WayOut interface {
@@ -84,9 +81,10 @@ func (s *session) outlet() func(*kernel, net.Conn) {
 	return func(k *kernel, conn net.Conn) { s.config.WayOut.Serve(s.ctx, s.id, k.current(), conn) }
 }
 
-// acceptOut serves the streams that the container opens, until the connection ends.
+// acceptOut serves the streams that the container opens, until the connection ends. What waits here and in the
+// multiplexer is bounded, so the supervisor opens no more until there is room.
 func (k *kernel) acceptOut() {
-	places := make(chan struct{}, maxOut)
+	open := newOutConns()
 	for {
 		conn, err := k.conn.Accept()
 		if err != nil {
@@ -96,15 +94,11 @@ func (k *kernel) acceptOut() {
 			_ = conn.Close()
 			continue
 		}
-		select {
-		case places <- struct{}{}:
-			go func() {
-				k.serveOut(k, conn)
-				<-places
-			}()
-		default:
-			_ = conn.Close()
-		}
+		c := open.enter(conn)
+		go func() {
+			defer open.leave(c)
+			k.serveOut(k, c)
+		}()
 	}
 }
 

@@ -226,7 +226,7 @@ func TestStreamsThatNobodyReadsHinderNothing(t *testing.T) {
 			_ = stream.Close()
 		}
 		check(t, "x", c.value(string(l.get)), "1")
-		if grown := statusOf(t, c.pid(), "VmRSS") - before; grown > 64<<10 {
+		if grown := statusOf(t, c.pid(), "VmRSS") - before; grown > 96<<10 { // a goroutine for each
 			t.Errorf("it grew by %d KiB", grown)
 		}
 		stream, err := c.conn.Open()

@@ -40,7 +40,6 @@ func Serve(stream net.Conn, workDir string) {
 		answer = filewire.Answer{Error: inWords(err)}
 	}
 	_ = filewire.Write(stream, answer)
-	_ = stream.SetDeadline(time.Unix(1, 0)) // whatever still waits for the server
 }
 
 func serve(stream net.Conn, workDir string, text []byte) (filewire.Answer, error) {
@@ -56,7 +55,7 @@ func serve(stream net.Conn, workDir string, text []byte) (filewire.Answer, error
 	if r.Op == filewire.Put {
 		return w.put(r, &filewire.Content{From: stream})
 	}
-	go hearEnd(stream)
+	go func() { _, _ = stream.Read(make([]byte, 1)) }() // whose end is that of what is written
 	switch r.Op {
 	case filewire.Get:
 		return w.get(r, stream)
@@ -71,12 +70,6 @@ func serve(stream net.Conn, workDir string, text []byte) (filewire.Answer, error
 		return filewire.Answer{Files: l.Files, Bytes: l.Bytes, Complete: l.Complete}, nil
 	}
 	return filewire.Answer{}, refusal(filewire.Failed, "there is no such request")
-}
-
-// hearEnd ends what waits for a server that has closed its end, which a multiplexer does not do by itself.
-func hearEnd(stream net.Conn) {
-	_, _ = stream.Read(make([]byte, 1)) // nothing comes after such a request
-	_ = stream.SetWriteDeadline(time.Unix(1, 0))
 }
 
 func refusal(code, message string) *filewire.Error {

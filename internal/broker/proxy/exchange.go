@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,9 @@ type exchange struct {
 	idle    *time.Timer
 	stop    context.CancelFunc
 
+	mu      sync.Mutex
+	entered bool // it is one of the session's connections
+
 	entry          netlog.Entry
 	silent         atomic.Bool // others are recorded in its place
 	sent, received atomic.Int64
@@ -60,6 +64,7 @@ func (x *exchange) end() {
 	if limit := x.limit(); limit != nil && x.entry.Rule == "" {
 		x.entry.Rule = limit.rule
 	}
+	x.leave()
 	x.idle.Stop()
 	x.cancel(nil)
 	x.stop()
@@ -78,22 +83,49 @@ func (x *exchange) limit() *refusal {
 	return limit
 }
 
-// slotWait is how long a request waits for others of its session to end.
-const slotWait = 15 * time.Second
+const (
+	// slotWait is how long a request waits for others of its session to end.
+	slotWait = 15 * time.Second
+	// quietWait is how long a tunnel is without a byte before it is none of the session's connections, until the next.
+	quietWait = 250 * time.Millisecond
+)
 
-// connection takes one of the session's connections, for as long as release is not called.
-func (x *exchange) connection() (release func(), problem *refusal) {
+// enter takes one of the session's connections, which leave puts back.
+func (x *exchange) enter() *refusal {
 	if limit := x.over(0, 0); limit != nil {
-		return nil, limit
+		return limit
 	}
 	wait, cancel := context.WithTimeout(x.ctx, slotWait)
 	defer cancel()
+	if x.resume(wait) == nil {
+		return nil
+	}
+	return &refusal{http.StatusServiceUnavailable, "connection_limit", fmt.Sprintf(
+		"this session has %d connections in use, the most at a time; use fewer, or the server's user can set --network-connections", x.proxy.options.Limits.Connections)}
+}
+
+// resume takes one of the session's connections if the exchange has none.
+func (x *exchange) resume(ctx context.Context) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.entered {
+		return nil
+	}
 	select {
 	case x.session.connections <- struct{}{}:
-		return func() { <-x.session.connections }, nil
-	case <-wait.Done():
-		return nil, &refusal{http.StatusServiceUnavailable, "connection_limit", fmt.Sprintf(
-			"this session has %d connections open, the most at a time; close some, or the server's user can set --network-connections", x.proxy.options.Limits.Connections)}
+		x.entered = true
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (x *exchange) leave() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.entered {
+		<-x.session.connections
+		x.entered = false
 	}
 }
 

@@ -50,7 +50,7 @@ type Options struct {
 
 // Limits bound what a session may send and receive. The zero value of each field means its default.
 type Limits struct {
-	Connections  int           // of a session at a time; default 32
+	Connections  int           // of a session in use at a time; default 32
 	RequestBytes int64         // of a request or a tunnel, each way; default 1 GiB
 	SessionBytes int64         // of a session, each way; default 10 GiB
 	Idle         time.Duration // how long a request or a tunnel may be without a byte; default 5 min
@@ -199,11 +199,9 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, x *exchange) *refu
 	if denied != nil && !isExplained(r, t) {
 		return denied
 	}
-	release, problem := x.connection()
-	if problem != nil {
+	if problem := x.enter(); problem != nil {
 		return problem
 	}
-	defer release()
 	if r.Method == http.MethodConnect {
 		return p.connect(w, r, x, t, denied)
 	}

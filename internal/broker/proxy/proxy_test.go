@@ -518,7 +518,7 @@ func (endlessReader) Read(p []byte) (int, error) { return len(p), nil }
 func TestConnectionsOfASession(t *testing.T) {
 	release := make(chan bool)
 	var most, now atomic.Int32
-	w := newWorld(t, Options{Mode: Open, Limits: Limits{Connections: 2}}, func(http.ResponseWriter, *http.Request) {
+	w := newWorld(t, Options{Mode: Open, Limits: Limits{Connections: 2}, Secrets: []Secret{theSecret}}, func(http.ResponseWriter, *http.Request) {
 		for n := now.Add(1); ; {
 			if old := most.Load(); n <= old || most.CompareAndSwap(old, n) {
 				break
@@ -529,18 +529,41 @@ func TestConnectionsOfASession(t *testing.T) {
 	})
 	var all sync.WaitGroup
 	for range 4 {
-		all.Go(func() {
-			if status, _ := w.get("http://public.example/"); status != "200 OK" {
-				t.Error(status)
-			}
-		})
+		for _, address := range []string{"http://public.example/", "https://api.example/"} {
+			all.Go(func() {
+				if status, _ := w.get(address); status != "200 OK" {
+					t.Error(address, status)
+				}
+			})
+		}
 	}
-	for range 4 {
+	for range 8 {
 		release <- true
 	}
 	all.Wait()
 	if most.Load() > 2 {
 		t.Errorf("there were %d at a time", most.Load())
+	}
+}
+
+// A tunnel that a client keeps for later is none of the session's connections until it uses it again.
+func TestIdleTunnelsTakeNoConnection(t *testing.T) {
+	w := newWorld(t, Options{Mode: Open, Limits: Limits{Connections: 2}, Secrets: []Secret{theSecret}}, hello)
+	for _, address := range []string{"https://public.example/", "https://api.example/"} {
+		var clients []*http.Client
+		for range 6 {
+			clients = append(clients, w.client())
+		}
+		for range 2 {
+			for _, client := range clients {
+				response, err := client.Get(address)
+				if err != nil {
+					t.Fatalf("%s: %v", address, err)
+				}
+				_, _ = io.Copy(io.Discard, response.Body)
+				response.Body.Close()
+			}
+		}
 	}
 }
 

@@ -111,14 +111,25 @@ func (x *exchange) tunnel(client *tunnelConn, upstream net.Conn, t target) {
 		x.entry.Allowed, x.entry.Rule = false, "other_host"
 		return
 	}
+	quiet := time.AfterFunc(quietWait, x.leave)
+	defer quiet.Stop()
+	passing := func(count func(int) error) func(int) error {
+		return func(n int) error {
+			if err := x.resume(x.ctx); err != nil {
+				return err
+			}
+			quiet.Reset(quietWait)
+			return count(n)
+		}
+	}
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		if x.copy(upstream, io.MultiReader(bytes.NewReader(hello), client), x.send) == nil {
+		if x.copy(upstream, io.MultiReader(bytes.NewReader(hello), client), passing(x.send)) == nil {
 			closeWrite(upstream)
 		}
 	}()
-	if x.copy(client, upstream, x.receive) == nil && closeWrite(client.Conn) {
+	if x.copy(client, upstream, passing(x.receive)) == nil && closeWrite(client.Conn) {
 		_ = client.SetReadDeadline(time.Now().Add(closeWait))
 	} else {
 		_ = client.Close()
@@ -193,7 +204,8 @@ func (c helloConn) SetWriteDeadline(time.Time) error { return nil }
 // serveInside reads the requests that come through a tunnel, in TLS where there is an authority.
 func (p *Proxy) serveInside(x *exchange, client *tunnelConn, rt *route, authority *Authority) {
 	defer rt.transport.CloseIdleConnections()
-	x.idle.Stop() // each request has its own
+	x.idle.Stop() // each request has its own, and is one of the session's connections
+	x.leave()
 	server := &http.Server{
 		BaseContext:    func(net.Listener) context.Context { return x.ctx },
 		MaxHeaderBytes: maxHeaderBytes, ErrorLog: quiet,
@@ -237,7 +249,7 @@ func (p *Proxy) serveRequest(w http.ResponseWriter, r *http.Request, rt *route) 
 		x.refuse(w, r, &refusal{http.StatusMisdirectedRequest, "other_host", "this is a connection to " + rt.name + ", and the request names another host"})
 		return
 	}
-	if problem := x.over(0, 0); problem != nil {
+	if problem := x.enter(); problem != nil {
 		x.refuse(w, r, problem)
 		return
 	}

@@ -1,0 +1,87 @@
+package sandbox
+
+import (
+	"io"
+	"net"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
+)
+
+// wayOut is a container's way out, and opens connections as code does. What is served is asked for by single bytes.
+func wayOut(t *testing.T) (open func() net.Conn) {
+	one, other := net.Pipe()
+	k := &kernel{conn: channel.New(one, channel.Options{}), serveOut: func(_ *kernel, conn net.Conn) {
+		defer conn.Close()
+		for asked := make([]byte, 1); readFull(conn, asked) == nil; {
+			switch asked[0] {
+			case 'a': // an answer
+				_, _ = conn.Write(asked)
+			case 'd': // a download without end
+				go func() {
+					for {
+						if _, err := conn.Write(make([]byte, 64<<10)); err != nil {
+							return
+						}
+					}
+				}()
+			}
+		}
+	}}
+	supervisor := channel.New(other, channel.Options{Supervisor: true})
+	t.Cleanup(func() { _, _ = supervisor.Close(), k.conn.Close() })
+	go func() { _, _ = k.conn.Receive() }()
+	go func() { _, _ = supervisor.Receive() }()
+	go k.acceptOut()
+	return func() net.Conn {
+		conn, err := supervisor.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+}
+
+func readFull(conn net.Conn, into []byte) error {
+	_, err := io.ReadFull(conn, into)
+	return err
+}
+
+// ask asks for something of which the first byte comes.
+func ask(t *testing.T, conn net.Conn, what string) {
+	t.Helper()
+	if _, err := conn.Write([]byte(what)); err != nil {
+		t.Fatal(err)
+	}
+	if err := readFull(conn, make([]byte, 1)); err != nil {
+		t.Fatalf("no answer: %v", err)
+	}
+}
+
+// Clients keep connections that they have made, as Node does with those of a Promise.all.
+func TestConnectionsThatAreIdleMakeRoomForMore(t *testing.T) {
+	open := wayOut(t)
+	waiting, downloading := open(), open()
+	if _, err := waiting.Write([]byte("w")); err != nil {
+		t.Fatal(err)
+	}
+	ask(t, downloading, "d")
+	for range maxOut + 2 {
+		ask(t, open(), "a")
+	}
+	ask(t, waiting, "a")
+	if err := readFull(downloading, make([]byte, 1<<20)); err != nil {
+		t.Errorf("the download ended: %v", err)
+	}
+}
+
+// What code has given up leaves its place, even where nothing that was sent to it was read.
+func TestConnectionsThatAreGivenUpLeaveTheirPlaces(t *testing.T) {
+	open := wayOut(t)
+	for range 3 * maxOut {
+		conn := open()
+		ask(t, conn, "d")
+		_ = conn.Close()
+	}
+	ask(t, open(), "a")
+}
