@@ -85,7 +85,7 @@ func (k *kernel) begin(first any) {
 	k.outbox <- first // it has room, and nothing else is sent yet
 	go k.listen()
 	go k.speak()
-	go k.acceptOut()
+	go k.acceptOut(newOutConns(maxOut, outIdle))
 }
 
 // send hands a message to the writer and never waits: a supervisor that does not read must not

@@ -9,10 +9,10 @@ import (
 
 const (
 	// maxOut is how many connections of one container are served at a time. The next ones wait.
-	maxOut = 64
+	maxOut = 128
 	// outIdle is how long a connection is without a byte, after one to the code, before it makes room for another: clients
-	// keep connections that they may never use again.
-	outIdle = 2 * time.Second
+	// keep connections that they may never use again. A busy machine is slower than hosts.
+	outIdle = 10 * time.Second
 	// outAgain is the time after which it is looked once more for one that makes room.
 	outAgain = 100 * time.Millisecond
 )
@@ -41,12 +41,13 @@ func (c *outConn) Write(p []byte) (int, error) {
 // outConns are the connections of one container that are served.
 type outConns struct {
 	places chan struct{}
+	idle   time.Duration // after which one makes room
 	mu     sync.Mutex
 	open   map[*outConn]struct{}
 }
 
-func newOutConns() *outConns {
-	return &outConns{places: make(chan struct{}, maxOut), open: make(map[*outConn]struct{})}
+func newOutConns(most int, idle time.Duration) *outConns {
+	return &outConns{places: make(chan struct{}, most), idle: idle, open: make(map[*outConn]struct{})}
 }
 
 // enter waits for a place, which the connection that has been idle for longest leaves.
@@ -54,7 +55,7 @@ func (o *outConns) enter(conn net.Conn) *outConn {
 	c := &outConn{Conn: conn}
 	c.idleSince.Store(time.Now().UnixNano())
 	for entered := false; !entered; {
-		if len(o.places) == maxOut {
+		if len(o.places) == cap(o.places) {
 			o.makeRoom()
 		}
 		select {
@@ -81,7 +82,7 @@ func (o *outConns) makeRoom() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var idlest *outConn
-	since := time.Now().Add(-outIdle).UnixNano()
+	since := time.Now().Add(-o.idle).UnixNano()
 	for c := range o.open {
 		if at := c.idleSince.Load(); at != 0 && at < since {
 			idlest, since = c, at

@@ -4,17 +4,23 @@ import (
 	"io"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 )
 
+const most = 8 // connections of a container in these tests
+
 // wayOut is a container's way out, and opens connections as code does. What is served is asked for by single bytes.
-func wayOut(t *testing.T) (open func() net.Conn) {
+func wayOut(t *testing.T) (open func() net.Conn, heard <-chan bool) {
 	one, other := net.Pipe()
+	hear := make(chan bool)
 	k := &kernel{conn: channel.New(one, channel.Options{}), serveOut: func(_ *kernel, conn net.Conn) {
 		defer conn.Close()
 		for asked := make([]byte, 1); readFull(conn, asked) == nil; {
 			switch asked[0] {
+			case 'w': // what takes its time
+				hear <- true
 			case 'a': // an answer
 				_, _ = conn.Write(asked)
 			case 'd': // a download without end
@@ -32,14 +38,14 @@ func wayOut(t *testing.T) (open func() net.Conn) {
 	t.Cleanup(func() { _, _ = supervisor.Close(), k.conn.Close() })
 	go func() { _, _ = k.conn.Receive() }()
 	go func() { _, _ = supervisor.Receive() }()
-	go k.acceptOut()
+	go k.acceptOut(newOutConns(most, 50*time.Millisecond))
 	return func() net.Conn {
 		conn, err := supervisor.Open()
 		if err != nil {
 			t.Fatal(err)
 		}
 		return conn
-	}
+	}, hear
 }
 
 func readFull(conn net.Conn, into []byte) error {
@@ -60,13 +66,14 @@ func ask(t *testing.T, conn net.Conn, what string) {
 
 // Clients keep connections that they have made, as Node does with those of a Promise.all.
 func TestConnectionsThatAreIdleMakeRoomForMore(t *testing.T) {
-	open := wayOut(t)
+	open, heard := wayOut(t)
 	waiting, downloading := open(), open()
 	if _, err := waiting.Write([]byte("w")); err != nil {
 		t.Fatal(err)
 	}
+	<-heard
 	ask(t, downloading, "d")
-	for range maxOut + 2 {
+	for range most + 2 {
 		ask(t, open(), "a")
 	}
 	ask(t, waiting, "a")
@@ -77,8 +84,8 @@ func TestConnectionsThatAreIdleMakeRoomForMore(t *testing.T) {
 
 // What code has given up leaves its place, even where nothing that was sent to it was read.
 func TestConnectionsThatAreGivenUpLeaveTheirPlaces(t *testing.T) {
-	open := wayOut(t)
-	for range 3 * maxOut {
+	open, _ := wayOut(t)
+	for range 3 * most {
 		conn := open()
 		ask(t, conn, "d")
 		_ = conn.Close()

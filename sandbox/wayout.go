@@ -83,8 +83,7 @@ func (s *session) outlet() func(*kernel, net.Conn) {
 
 // acceptOut serves the streams that the container opens, until the connection ends. What waits here and in the
 // multiplexer is bounded, so the supervisor opens no more until there is room.
-func (k *kernel) acceptOut() {
-	open := newOutConns()
+func (k *kernel) acceptOut(open *outConns) {
 	for {
 		conn, err := k.conn.Accept()
 		if err != nil {

@@ -272,6 +272,35 @@ func TestATunnelIsRecorded(t *testing.T) {
 	}
 }
 
+// A host that keeps a connection open keeps no tunnel that code has given up.
+func TestATunnelEndsWithItsClient(t *testing.T) {
+	w := newWorld(t, Options{Mode: Open}, hello)
+	arrived := make(chan net.Conn, 1)
+	w.proxy.dial = func(context.Context, string, string) (net.Conn, error) {
+		one, other := net.Pipe()
+		arrived <- other
+		return one, nil
+	}
+	conn, err := net.Dial("tcp", w.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprint(conn, connectPublic)
+	if _, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect}); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = tls.Client(conn, &tls.Config{ServerName: publicHost}).Handshake() }()
+	host := <-arrived
+	if _, err := host.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, host) }()
+	conn.Close()
+	if e := w.newest(0); e.Host != publicHost {
+		t.Errorf("recorded as %+v", e)
+	}
+}
+
 // raw sends bytes to the proxy and returns all that comes back.
 func (w *world) raw(sent string) string {
 	w.t.Helper()

@@ -125,20 +125,13 @@ func (x *exchange) tunnel(client *tunnelConn, upstream net.Conn, t target) {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		if x.copy(upstream, io.MultiReader(bytes.NewReader(hello), client), passing(x.send)) == nil {
-			closeWrite(upstream)
-		}
+		_ = x.copy(upstream, io.MultiReader(bytes.NewReader(hello), client), passing(x.send))
+		_ = upstream.Close() // connections of code have no halves
 	}()
-	if x.copy(client, upstream, passing(x.receive)) == nil && closeWrite(client.Conn) {
-		_ = client.SetReadDeadline(time.Now().Add(closeWait))
-	} else {
-		_ = client.Close()
-	}
+	_ = x.copy(client, upstream, passing(x.receive))
+	_ = client.Close()
 	<-sent
 }
-
-// closeWait is how long a client has to end its half of a tunnel whose other half has ended.
-const closeWait = 5 * time.Second
 
 // alertUnrecognizedName is the end of TLS for a server name that is none of the host's.
 var alertUnrecognizedName = []byte{0x15, 3, 3, 0, 2, 2, 112}
@@ -163,12 +156,6 @@ func (x *exchange) copy(to io.Writer, from io.Reader, count func(int) error) err
 			return err
 		}
 	}
-}
-
-// closeWrite ends one half of a connection, and reports whether it has halves.
-func closeWrite(c net.Conn) bool {
-	half, ok := c.(interface{ CloseWrite() error })
-	return ok && half.CloseWrite() == nil
 }
 
 // readHello reads the beginning of TLS, and returns it with the host that it names, if it names one.
