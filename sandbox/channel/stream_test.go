@@ -79,13 +79,13 @@ func TestAStreamIsOverWhenEitherEndCloses(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = one.Close()
-	if n, err := other.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+	if n, err := other.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("read: %d, %v", n, err)
 	}
 	if err := <-ended; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("write: %v", err)
 	}
-	if n, err := other.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+	if n, err := other.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("read once more: %d, %v", n, err)
 	}
 }

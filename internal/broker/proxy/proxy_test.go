@@ -286,9 +286,11 @@ func TestATunnelEndsWithItsClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Fprint(conn, connectPublic)
-	if _, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect}); err != nil {
+	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
+	if err != nil {
 		t.Fatal(err)
 	}
+	response.Body.Close()
 	go func() { _ = tls.Client(conn, &tls.Config{ServerName: publicHost}).Handshake() }()
 	host := <-arrived
 	if _, err := host.Read(make([]byte, 1)); err != nil {
