@@ -21,7 +21,8 @@ type rule struct {
 // rules are tried in this order; the first that matches is the one.
 var rules = []rule{
 	// Files that are there, and elsewhere.
-	{re(`(?m)^.*(?:[Nn]o such file or directory|ENOENT|Cannot find module|Input file is missing|errno = 2\b).*$`), false, stumble.elsewhere},
+	{re(`(?m)^.*(?:[Nn]o such file|ENOENT|(?:File|Package)NotFoundError: |Cannot find module|Input file is missing|errno = 2\b|: not found|File [^\n]* (?:not found|does not exist)|` +
+		`failed to load external entity|unable to open database).*$`), false, stumble.elsewhere},
 	// Modules and packages.
 	{re(`No module named '([\w.]{1,60})'`), false, stumble.pythonModule},
 	{re(`Missing optional dependency '([\w.-]{1,60})'|ModuleNotFoundError: ([\w.-]{1,60}) is required`), false, func(s stumble, found []string) string {
@@ -67,7 +68,7 @@ var rules = []rule{
 	{re(`(?m)\[Errno 30\][^\n]*?(?:: '(/[\w./-]{0,60})')?$|EROFS: read-only file system(?:, \w+ '(/[\w./-]{0,60})')?|Read-only file system`), false, stumble.readOnly},
 	{re(`(?:\[Errno 13\] Permission denied: |EACCES: permission denied, \w+ )'(/[\w./-]{0,60})'`), true, stumble.readOnly},
 	{re(`(?m)^\w+: cannot [\w ]+ '(/(?:usr|etc|root|home|opt|var|bin|lib)[\w./-]{0,60})': Permission denied`), false, stumble.readOnly},
-	{re(`No such file or directory[^\n]*'(?:/Users/|/home/|/mnt/user-data|/content/|/workspace|/data/|/app/|/uploads?/|/sandbox/|/root/|~/|[A-Za-z]:[\\/])|ENOENT: [^\n]* '(?:/Users/|/home/|/mnt/user-data|/content/|/workspace|/data/|/app/|/uploads?/|/sandbox/|~/|[A-Za-z]:[\\/])`), true, func(s stumble, _ []string) string {
+	{re(`No such file or directory[^\n]*'(?:/Users/|/home/|/mnt/user-data|(?:/mnt/data/|\./)?uploads?['/]|/content/|/workspace|/data/|/app/|/uploads?/|/sandbox/|/root/|~/|[A-Za-z]:[\\/])|ENOENT: [^\n]* '(?:/Users/|/home/|/mnt/user-data|(?:/mnt/data/|\./)?uploads?['/]|/content/|/workspace|/data/|/app/|/uploads?/|/sandbox/|~/|[A-Za-z]:[\\/])`), true, func(s stumble, _ []string) string {
 		return s.files()
 	}},
 	// What needs a person or a screen.
@@ -320,7 +321,7 @@ func (s stumble) elsewhere(found []string) string {
 		if file == "" || !sessionFile.MatchString(file) || asked == sandbox.WorkDir+"/"+file {
 			continue
 		}
-		hint := "This file of the session is " + sandbox.WorkDir + "/" + file
+		hint := "The session has this file as " + sandbox.WorkDir + "/" + file
 		if strings.HasPrefix(file, "input/") {
 			hint += " (uploads are in input/)"
 		}
