@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"net"
+	"strconv"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
@@ -53,6 +54,7 @@ func (s *session) outEnvironment() map[string]string {
 		return nil
 	}
 	env := maps.Clone(s.config.WayOut.Environment())
+	env[protocol.WayOutVariable] = strconv.Itoa(WayOutPort)
 	if s.certificates != "" {
 		for _, name := range trustVariables {
 			env[name] = protocol.TrustFile

@@ -33,12 +33,13 @@ const (
 // listenAtDoor hands each connection over that shows the token in its first frame. It is the session's
 // code too that can connect: a connection that is wrong keeps its place for a while, and no more than
 // four have one at a time.
-func listenAtDoor(token string, adopt func(conn net.Conn, filesOnly bool)) error {
-	listener, err := listen()
-	if err != nil {
-		return err
+func (s *Supervisor) listenAtDoor(token string, adopt func(conn net.Conn, filesOnly bool)) (err error) {
+	if s.door == nil {
+		if s.door, err = listen(); err != nil {
+			return err
+		}
 	}
-	go acceptAll(listener, doorWaiting, wrongWait, func(conn net.Conn) {
+	go acceptAll(s.door, doorWaiting, wrongWait, func(conn net.Conn) {
 		if m := readAttach(conn, token); m != nil {
 			adopt(conn, m.FilesOnly)
 		} else {

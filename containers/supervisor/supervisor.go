@@ -39,6 +39,8 @@ type Supervisor struct {
 	scanner  *artifacts.Scanner
 	guard    *guard // nil where the work directory has no limit
 
+	door, out net.Listener // for a later server and for what code sends; nil where it is not listened yet
+
 	main    *kernel // that keeps the session's variables
 	reserve *reserve
 	runs    map[string]*run // that go on
@@ -75,6 +77,7 @@ func (s *Supervisor) serve() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGQUIT, syscall.SIGABRT,
 		syscall.SIGALRM, syscall.SIGXFSZ, syscall.SIGXCPU, syscall.SIGTRAP, syscall.SIGSYS, syscall.SIGBUS, syscall.SIGFPE,
 		syscall.SIGSEGV, syscall.SIGILL, syscall.SIGVTALRM, syscall.SIGPROF, syscall.SIGSTKFLT, syscall.SIGIO, syscall.SIGPWR)
+	s.takePlaces()
 	// An interpreter takes some tens of milliseconds to start, so it does not wait for init.
 	main, err := s.spawn()
 	if errors.Is(err, kernelproc.ErrNoInterpreter) {
@@ -237,9 +240,8 @@ func (s *Supervisor) onInit(body []byte) {
 	if home := homeOf(settings); home != "" {
 		_ = os.MkdirAll(home, 0o700) // the root is read-only, and a tmpfs starts empty
 	}
-	// Before a kernel hears of anything: no code of the session may take the place.
 	if settings.Token != "" {
-		err := listenAtDoor(settings.Token, func(c net.Conn, filesOnly bool) {
+		err := s.listenAtDoor(settings.Token, func(c net.Conn, filesOnly bool) {
 			if filesOnly {
 				go s.visit(c)
 				return
@@ -249,6 +251,8 @@ func (s *Supervisor) onInit(body []byte) {
 		if err != nil {
 			s.log("warn", "no later server can take this over: "+err.Error())
 		}
+	} else if s.door != nil {
+		_ = s.door.Close()
 	}
 	if settings.Trust != "" {
 		if err := writeTrust(settings.Trust); err != nil {
@@ -256,7 +260,7 @@ func (s *Supervisor) onInit(body []byte) {
 		}
 	}
 	if settings.WayOut > 0 {
-		if err := s.listenOut(settings.WayOut); err != nil {
+		if err := s.openOut(settings.WayOut); err != nil {
 			s.log("error", "there is no way out: "+err.Error())
 		}
 	}

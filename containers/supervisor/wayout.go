@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
@@ -23,18 +24,33 @@ const (
 	outAgain = 100 * time.Millisecond
 )
 
-// listenOut carries what code sends to a port of loopback to the server, a stream for each connection. What is
-// said there, and what may leave, is not decided here.
-func (s *Supervisor) listenOut(port int) error {
-	listener, err := onSocket(unix.AF_INET, net.FileListener, func(fd int) error {
+// listenOut listens on a port of loopback.
+func listenOut(port int) (net.Listener, error) {
+	return onSocket(unix.AF_INET, net.FileListener, func(fd int) error {
 		return errors.Join(
 			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
 			unix.Bind(fd, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, outQueue))
 	})
-	if err != nil {
-		return err
+}
+
+// takePlaces begins to listen before the first interpreter starts. What cannot be had now is tried for again when init
+// asks for it.
+func (s *Supervisor) takePlaces() {
+	s.door, _ = listen()
+	if port, err := strconv.Atoi(os.Getenv(protocol.WayOutVariable)); err == nil {
+		s.out, _ = listenOut(port)
 	}
-	go acceptAll(listener, maxOut, outAgain, s.carryOut)
+}
+
+// openOut carries what code sends to a port of loopback to the server, a stream for each connection. What is
+// said there, and what may leave, is not decided here.
+func (s *Supervisor) openOut(port int) (err error) {
+	if s.out == nil {
+		if s.out, err = listenOut(port); err != nil {
+			return err
+		}
+	}
+	go acceptAll(s.out, maxOut, outAgain, s.carryOut)
 	return nil
 }
 

@@ -46,6 +46,10 @@ type Init struct {
 	Trust string `json:"trust,omitempty"`
 }
 
+// WayOutVariable is the variable of a supervisor with the port of Init.WayOut, which is taken before any interpreter runs
+// what a session has put beside its packages.
+const WayOutVariable = "CODE_SANDBOX_WAY_OUT"
+
 // TrustFile is where a supervisor writes what TLS in its container trusts, when init has Trust.
 const TrustFile = "/tmp/.code-sandbox-mcp/certificates.pem"
 

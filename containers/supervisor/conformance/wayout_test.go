@@ -3,9 +3,14 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -54,6 +59,34 @@ func TestConnectionsOfCodeAreCarriedToTheServer(t *testing.T) {
 		many := l.shell.with("for i in 1 2 3 4 5 6 7 8 9; do for j in 1 2 3 4 5 6 7 8 9; do " + say(port, "again") + " & done; done; wait")
 		check(t, "what comes back from many at a time", strings.Count(c.completed(many).Stdout.Head, "again"), 162)
 	})
+}
+
+// Python runs what is beside the packages of the session before anything else, such as the lines of a .pth file, and may
+// be faster than the server's first message.
+func TestNoCodeOfTheSessionTakesThePlaceOfTheWayOut(t *testing.T) {
+	t.Parallel()
+	port, dir := freePort(t), t.TempDir()
+	door := "@conformance-first-" + strconv.Itoa(port)
+	version, err := exec.Command("python3", "-c", "import sys; print('python%d.%d' % sys.version_info[:2])").Output()
+	packages := filepath.Join(dir, ".local", "lib", strings.TrimSpace(string(version)), "site-packages")
+	early := fmt.Sprintf("import socket\ntaken = []\nfor family, at in (socket.AF_INET, ('127.0.0.1', %d)), (socket.AF_UNIX, '\\0%s'):\n"+
+		"    s = socket.socket(family)\n    try:\n        s.bind(at), s.listen(), taken.append(s)\n    except OSError:\n        pass\nopen(%q, 'w')\n",
+		port, door[1:], filepath.Join(dir, "early"))
+	err = errors.Join(err, os.MkdirAll(packages, 0o755))
+	for name, text := range map[string]string{"early.pth": "import early\n", "early.py": early} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(packages, name), []byte(text), 0o644))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, python, options{noInit: true, dir: dir, env: []string{
+		"PYTHONUSERBASE=" + filepath.Join(dir, ".local"), "CODE_SANDBOX_SOCKET=" + door, protocol.WayOutVariable + "=" + strconv.Itoa(port),
+	}})
+	c.awaitFile("early")
+	c.send(c.init(protocol.Init{WayOut: port, Token: "token"}))
+	go c.serve(5)
+	check(t, "what was early", c.completed("import sys; print(len(sys.modules['early'].taken))").Stdout.Head, "0\n")
+	check(t, "what comes back", c.completed(python.shell.with(say(port, "hello"))).Stdout.Head, "hellohello")
 }
 
 func TestNothingListensWithoutAWayOut(t *testing.T) {
