@@ -1,215 +1,14 @@
 package webui
 
 import (
-	"bufio"
-	"encoding/json"
-	"errors"
-	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
+	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
-
-// tab is a page in a real browser, which is told what to do over pipes (--remote-debugging-pipe): messages in JSON that
-// end with a zero byte.
-type tab struct {
-	t       *testing.T
-	to      io.Writer
-	session string
-
-	mu      sync.Mutex
-	last    int
-	answers map[int]chan json.RawMessage
-	loaded  []string // addresses that were asked for
-	said    []string // on the console: errors, and what the policy has refused
-}
-
-// patience is how long a browser may take for anything; it is for a busy machine.
-const patience = time.Minute
-
-func findChromium(t *testing.T) string {
-	t.Helper()
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	t.Skip("there is no Chromium; scripts/install-deps test installs it")
-	return ""
-}
-
-// openTab opens an empty page.
-func openTab(t *testing.T) *tab {
-	t.Helper()
-	if runtime.GOOS == "windows" {
-		t.Skip("a program gets no more than three files there")
-	}
-	command := exec.Command(findChromium(t), "--headless=new", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu", "--disable-dev-shm-usage",
-		"--disable-background-networking", "--user-data-dir="+filepath.Join(t.TempDir(), "profile"), "about:blank")
-	if os.Getuid() == 0 {
-		command.Args = append(command.Args, "--no-sandbox") // which it has for users alone
-	}
-	theirIn, in, err := os.Pipe()
-	out, theirOut, err2 := os.Pipe()
-	if err = errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
-	command.ExtraFiles = []*os.File{theirIn, theirOut}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	_, _ = theirIn.Close(), theirOut.Close()
-	p := &tab{t: t, to: in, answers: make(map[int]chan json.RawMessage)}
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		p.read(bufio.NewReader(out))
-	}()
-	t.Cleanup(func() {
-		_ = in.Close() // which ends it
-		stuck := time.AfterFunc(patience, func() { _ = command.Process.Kill() })
-		defer stuck.Stop()
-		_ = command.Wait()
-		<-read
-		_ = out.Close()
-	})
-	var made struct{ TargetID, SessionID string }
-	p.call("Target.createTarget", map[string]any{"url": "about:blank"}, &made)
-	p.call("Target.attachToTarget", map[string]any{"targetId": made.TargetID, "flatten": true}, &made)
-	p.session = made.SessionID
-	for _, domain := range []string{"Page", "Runtime", "Network", "Log"} {
-		p.call(domain+".enable", nil, nil)
-	}
-	return p
-}
-
-func (p *tab) read(from *bufio.Reader) {
-	for {
-		text, err := from.ReadBytes(0)
-		if err != nil {
-			return
-		}
-		var m struct {
-			ID     int
-			Method string
-			Result json.RawMessage
-			Error  json.RawMessage
-			Params struct {
-				Request          struct{ URL string }
-				Entry            struct{ Level, Text string }
-				ExceptionDetails json.RawMessage
-			}
-		}
-		_ = json.Unmarshal(text[:len(text)-1], &m)
-		p.mu.Lock()
-		switch {
-		case m.ID != 0 && p.answers[m.ID] != nil:
-			if m.Error != nil {
-				p.said = append(p.said, string(m.Error))
-			}
-			p.answers[m.ID] <- m.Result
-			delete(p.answers, m.ID)
-		case m.Method == "Network.requestWillBeSent":
-			p.loaded = append(p.loaded, m.Params.Request.URL)
-		case m.Method == "Log.entryAdded" && m.Params.Entry.Level == "error":
-			p.said = append(p.said, m.Params.Entry.Text)
-		case m.Method == "Runtime.exceptionThrown":
-			p.said = append(p.said, string(m.Params.ExceptionDetails))
-		}
-		p.mu.Unlock()
-	}
-}
-
-// call has the browser do something, and reads what came of it.
-func (p *tab) call(method string, params any, result any) {
-	p.t.Helper()
-	answer := make(chan json.RawMessage, 1)
-	p.mu.Lock()
-	p.last++
-	id := p.last
-	p.answers[id] = answer
-	p.mu.Unlock()
-	message := map[string]any{"id": id, "method": method}
-	if params != nil {
-		message["params"] = params
-	}
-	if p.session != "" {
-		message["sessionId"] = p.session
-	}
-	text, err := json.Marshal(message)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if _, err := p.to.Write(append(text, 0)); err != nil {
-		p.t.Fatalf("%s: %v", method, err)
-	}
-	select {
-	case text := <-answer:
-		if result != nil {
-			_ = json.Unmarshal(text, result)
-		}
-	case <-time.After(patience):
-		p.t.Fatalf("%s: the browser does not answer", method)
-	}
-}
-
-// see returns what an expression comes to on the page.
-func (p *tab) see(expression string) any {
-	p.t.Helper()
-	var r struct{ Result struct{ Value any } }
-	p.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
-	return r.Result.Value
-}
-
-// await waits until an expression is true on the page.
-func (p *tab) await(expression string) {
-	p.t.Helper()
-	for end := time.Now().Add(patience); p.see("!!("+expression+")") != true; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			text := p.see("document.body.innerText")
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.t.Fatalf("it does not come to %s:\n%v\n%s", expression, text, p.said)
-		}
-	}
-}
-
-// press presses a key.
-func (p *tab) press(key string) {
-	p.t.Helper()
-	event := map[string]any{"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": map[string]int{"Tab": 9, "Enter": 13, "Escape": 27}[key]}
-	if key == "Enter" {
-		event["text"] = "\r"
-	}
-	p.call("Input.dispatchKeyEvent", event, nil)
-	event["type"] = "keyUp"
-	delete(event, "text")
-	p.call("Input.dispatchKeyEvent", event, nil)
-}
-
-// tabTo presses Tab until what has the focus is as wanted, which it does not do for ever.
-func (p *tab) tabTo(wanted string) {
-	p.t.Helper()
-	for range 60 {
-		if p.see("(e => "+wanted+")(document.activeElement)") == true {
-			return
-		}
-		p.press("Tab")
-	}
-	p.t.Fatalf("Tab does not lead to %s:\n%v", wanted, p.see("document.body.innerHTML"))
-}
-
-func (p *tab) scheme(scheme string) {
-	p.t.Helper()
-	p.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
-}
 
 // A person with a keyboard alone, and a session that attacks the page.
 func TestThePageInChromium(t *testing.T) {
@@ -296,6 +95,75 @@ func TestThePageInChromium(t *testing.T) {
 	}
 	for _, text := range p.said {
 		if !strings.Contains(text, "favicon.ico") && !strings.Contains(text, "404") && !strings.Contains(text, "127.0.0.1:1/") && !strings.Contains(text, "TrustedHTML") {
+			t.Errorf("the console has %s", text)
+		}
+	}
+}
+
+// A person who looks on while code runs, finds a run again and takes its code along, on a screen and on a phone.
+func TestThePageFollowsWhatRuns(t *testing.T) {
+	p := openTab(t)
+	s := serve(t, Options{NoAuth: true})
+	s.finish(s.manager, "older", "1")
+	const fails = "import os\n# Divide\nx = 1 / len('')"
+	s.finish(s.manager, "mine", fails)
+	p.call("Page.navigate", map[string]any{"url": s.url}, nil)
+	p.await("location.hash === '#/mine' && document.querySelector('#runs pre.code')?.textContent === " + fmt.Sprintf("%q", fails))
+	for _, part := range []string{"keyword:import", "comment:# Divide", "number:1", "string:''"} {
+		kind, text, _ := strings.Cut(part, ":")
+		p.await(fmt.Sprintf("[...document.querySelectorAll('.code .%s')].some(e => e.textContent === %q)", kind, text))
+	}
+	p.await("document.querySelector('#runs summary').innerText.includes('Divide')")
+
+	// What begins is open, and its end is in sight until somebody scrolls back, which they can.
+	run := s.begin(s.manager, "mine", "import os, time\nfor i in range(10_000):\n    while i >= 200 and not os.path.exists('go'): time.sleep(.01)\n    print('step', i, flush=True)\n    time.sleep(.001)")
+	output := "document.querySelector('#run-" + run.ID + " section pre')"
+	p.await(output + "?.textContent.includes('step 199') && " + output + ".scrollTop > 0 && " + output + ".scrollHeight - " + output + ".scrollTop - " + output + ".clientHeight < 10")
+	p.see(output + ".scrollTop = 30")
+	p.see("window.before = " + output)
+	if _, _, err := s.manager.Upload(t.Context(), sandbox.Upload{SessionID: "mine", Path: "go", Content: strings.NewReader("")}); err != nil {
+		t.Fatal(err)
+	}
+	p.await(output + ".textContent.includes('step 300')")
+	if p.see(output+" === window.before && "+output+".scrollTop === 30") != true {
+		t.Error("what was read has moved")
+	}
+	run.Interrupt()
+	p.await("document.querySelector('#run-" + run.ID + " summary strong.dim')?.textContent === 'cancelled' && document.querySelectorAll('#runs .bad').length > 0")
+
+	for _, filter := range []string{"document.querySelector('#failed').click()", "(e => { e.value = 'DIVIDE'; e.dispatchEvent(new Event('input')) })(document.querySelector('#search'))"} {
+		p.await("[...document.querySelectorAll('#runs > li')].every(e => !e.hidden)")
+		p.see(filter)
+		p.await("[...document.querySelectorAll('#runs > li')].filter(e => !e.hidden).map(e => e.innerText).join().includes('Divide') && document.querySelector('#runs-note').textContent === '1 of 2 are shown.'")
+		p.see("document.querySelector('#failed').checked && document.querySelector('#failed').click()")
+	}
+	p.call("Browser.grantPermissions", map[string]any{"origin": s.url, "permissions": []string{"clipboardReadWrite", "clipboardSanitizedWrite"}}, nil)
+	p.see("document.querySelector('#runs > li:last-child details').open = true")
+	p.await("document.querySelector('#runs > li:last-child .copy')")
+	p.see("document.querySelector('#runs > li:last-child .copy').click()")
+	p.await("document.querySelector('#runs > li:last-child .copy').textContent === 'Copied'")
+	if got := p.see("navigator.clipboard.readText()"); got != fails {
+		t.Errorf("copied %v", got)
+	}
+
+	p.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": true}, nil)
+	visible := func(what string) bool {
+		return p.see("document.querySelector('"+what+"').offsetParent !== null") == true
+	}
+	if visible("nav") || !visible("#session") || p.see("document.documentElement.scrollWidth") != 390.0 {
+		t.Error("on a phone a session shares the screen, or does not fit")
+	}
+	p.see("document.querySelector('.back a').click()")
+	p.await("document.querySelector('nav').offsetParent !== null")
+	if visible("main") {
+		t.Error("on a phone the list shares the screen")
+	}
+	p.see("location.hash = '#/%zz'")
+	p.await("document.querySelector('#none').innerText === 'There is no session %zz now.'")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, text := range p.said {
+		if !strings.Contains(text, "favicon.ico") && !strings.Contains(text, "404") {
 			t.Errorf("the console has %s", text)
 		}
 	}

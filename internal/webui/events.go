@@ -96,14 +96,15 @@ type runFields struct {
 	Status     string           `json:"status"`
 	Started    time.Time        `json:"started"`
 	DurationMS float64          `json:"duration_ms"`
+	Title      string           `json:"title"`
 	Code       string           `json:"code"` // its beginning, in a list
 }
 
-// maxListedCode is how much of the code a list has.
-const maxListedCode = 200
+// maxListedCode is how many characters of the code a list has: they are searched.
+const maxListedCode = 1000
 
 func listed(e *sandbox.HistoryEntry) runFields {
-	f := runFields{RunID: e.RunID, Language: e.Language, Status: e.Status(), Started: e.Started, Code: e.Code}
+	f := runFields{RunID: e.RunID, Language: e.Language, Status: e.Status(), Started: e.Started, Title: title(e.Code), Code: e.Code}
 	if code := []rune(e.Code); len(code) > maxListedCode {
 		f.Code = string(code[:maxListedCode]) + "…"
 	}
@@ -213,7 +214,7 @@ func (s *stream) tellSession(ctx context.Context, info *sandbox.SessionInfo) err
 	err = errors.Join(err, s.send("live", live))
 	if s.h.o.Network != nil {
 		requests, total := s.h.o.Network.Of(s.session)
-		requests = requests[max(0, len(requests)-shownRequests):]
+		requests = append([]netlog.Entry{}, requests[max(0, len(requests)-shownRequests):]...) // none is a list, too
 		slices.Reverse(requests)
 		err = errors.Join(err, s.send("network", struct {
 			Requests []netlog.Entry `json:"requests"` // newest first
@@ -233,7 +234,7 @@ func (s *stream) listRuns() (runs []runFields, total int, err error) {
 		over[id] = isOver
 		return false
 	}); err != nil {
-		return nil, 0, err
+		return []runFields{}, 0, err
 	}
 	total = len(names)
 	names = names[max(0, total-shownRuns):]

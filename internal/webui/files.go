@@ -40,8 +40,9 @@ func (h *Handler) files(w http.ResponseWriter, r *http.Request) {
 		Files    []fileFields `json:"files"`
 		Total    int          `json:"total"`
 		Complete bool         `json:"complete"`
-		Links    bool         `json:"links"` // whether the files can be had
-	}{found[:min(len(found), shownFiles)], len(found), end.Complete, h.o.FileLink != nil})
+		Skipped  int64        `json:"skipped"` // names that no list has
+		Links    bool         `json:"links"`   // whether the files can be had
+	}{found[:min(len(found), shownFiles)], len(found), end.Complete, end.Skipped, h.o.FileLink != nil})
 }
 
 // file leads to a file of a session.

@@ -43,7 +43,7 @@ type displayFields struct {
 func fieldsOf(r *sandbox.Result) resultFields {
 	f := resultFields{
 		Stdout: streamOf(r.Stdout), Stderr: streamOf(r.Stderr), Value: r.Value, Error: r.Error,
-		Displays: []displayFields{}, Artifacts: []fileFields{}, Notes: slices.Clone(r.Notes),
+		Displays: []displayFields{}, Artifacts: []fileFields{}, Notes: append([]string{}, r.Notes...),
 	}
 	if r.Cause != "" {
 		f.Notes = append(f.Notes, "Ended because "+r.Cause+".")

@@ -70,7 +70,7 @@ type Handler struct {
 // maxStreams is how many streams are open at once; a page has one.
 const maxStreams = 64
 
-//go:embed page/app.js page/index.html page/login.html page/style.css
+//go:embed page/app.js page/dom.js page/highlight.js page/runs.js page/index.html page/login.html page/style.css
 var files embed.FS
 
 // What stands in login.html in the places of <!--wrong--> and <!--way-->. Package html/template would have the linker keep
@@ -109,7 +109,9 @@ func New(o Options) *Handler {
 	h.mux.HandleFunc("POST "+Prefix+"login", h.login)
 	h.mux.HandleFunc("POST "+Prefix+"logout", h.logout)
 	h.mux.HandleFunc("GET "+Prefix+"enter", h.enter)
-	for name, kind := range map[string]string{"app.js": "text/javascript", "style.css": "text/css"} {
+	for name, kind := range map[string]string{
+		"app.js": "text/javascript", "dom.js": "text/javascript", "highlight.js": "text/javascript", "runs.js": "text/javascript", "style.css": "text/css",
+	} {
 		h.mux.HandleFunc("GET "+Prefix+name, serveFile(name, kind))
 	}
 	for pattern, serve := range map[string]http.HandlerFunc{

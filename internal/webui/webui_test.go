@@ -422,7 +422,8 @@ func TestAStreamTellsWhatIsNew(t *testing.T) {
 	next := s.listen("mine")
 	next("sessions", with(`"session_id":"mine"`, `"owner":"this server"`))
 	next("runs", with(`"total":1`, "an earlier one"))
-	next("network", with(`"total":0`))
+	next("live", with("{}"))
+	next("network", with(`"requests":[]`, `"total":0`))
 
 	run := s.begin(s.manager, "mine", "import time\nprint('so ' + 'far', flush=True)\ntime.sleep(600)")
 	next("runs", with(`"total":2`, run.ID, `"status":"running"`))
@@ -512,12 +513,12 @@ func TestSessionsOfOtherServers(t *testing.T) {
 func TestLongHistories(t *testing.T) {
 	s := serve(t, Options{NoAuth: true})
 	for i := range shownRuns + 2 {
-		s.finish(s.manager, "mine", fmt.Sprintf("%d # %s", i, strings.Repeat("x", 2*maxListedCode)))
+		s.finish(s.manager, "mine", fmt.Sprintf("import os\n%d # %s", i, strings.Repeat("x", 2*maxListedCode)))
 	}
 	data := s.listen("mine")("runs", with(fmt.Sprintf(`"total":%d`, shownRuns+2)))
 	var list struct{ Runs []runFields }
 	if err := json.Unmarshal([]byte(data), &list); err != nil || len(list.Runs) != shownRuns ||
-		!strings.HasPrefix(list.Runs[0].Code, fmt.Sprintf("%d # ", shownRuns+1)) || len([]rune(list.Runs[0].Code)) != maxListedCode+1 {
+		!strings.HasPrefix(list.Runs[0].Title, fmt.Sprintf("%d # ", shownRuns+1)) || !strings.HasPrefix(list.Runs[0].Code, "import os\n") || len([]rune(list.Runs[0].Code)) != maxListedCode+1 {
 		t.Errorf("%d runs, %v", len(list.Runs), err)
 	}
 }

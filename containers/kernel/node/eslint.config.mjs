@@ -29,7 +29,7 @@ const rules = {
 };
 
 const commonGlobals = ['Buffer', 'TextDecoder', 'URL', 'clearInterval', 'clearTimeout', 'console', 'performance', 'process', 'setImmediate', 'setInterval', 'setTimeout'];
-const browserGlobals = ['EventSource', 'Node', 'URLSearchParams', 'addEventListener', 'document', 'fetch', 'location', 'setInterval', 'setTimeout'];
+const browserGlobals = ['EventSource', 'Node', 'URLSearchParams', 'addEventListener', 'document', 'fetch', 'location', 'navigator', 'setInterval', 'setTimeout'];
 
 export default [
   { ignores: ['**/node_modules/'] },
@@ -52,7 +52,7 @@ export default [
   },
   {
     files: ['internal/**/*.js'],
-    languageOptions: { sourceType: 'script', globals: readonly(browserGlobals) },
+    languageOptions: { sourceType: 'module', globals: readonly(browserGlobals) },
     rules,
   },
 ];

@@ -1,0 +1,157 @@
+// The runs of the session that is shown.
+import {address, arrange, ask, attempt, button, byId, bytes, copyButton, isGiven, make, order, seconds, time, visible} from "./dom.js";
+import {highlight} from "./highlight.js";
+
+let session = null; // whose runs these are
+let isHere = () => false;
+let live = {};
+let total = 0;
+const shown = new Map(); // by run: its item in the list, and what is known of it
+
+// begin empties the list for a session. here says whether this server has it open.
+export function begin(id, here) {
+	[session, isHere, live, total] = [id, here, {}, 0];
+	shown.clear();
+	byId("runs").replaceChildren();
+	byId("runs-note").textContent = "";
+}
+
+const tones = {completed: "good", running: "busy", cancelled: "dim"};
+const isFailed = run => !(run.status in tones);
+
+// showRuns shows the list, and returns whether a run has ended since the last one.
+export function showRuns(list) {
+	const isFirst = shown.size === 0;
+	const ended = list.runs.some(run => run.status !== "running" && shown.get(run.run_id)?.run.status === "running");
+	const there = new Set(list.runs.map(run => run.run_id));
+	for (const id of shown.keys()) if (!there.has(id)) shown.delete(id);
+	total = list.total;
+	list.runs.forEach((run, at) => {
+		const known = shown.get(run.run_id);
+		const item = known ?? newItem(run.run_id);
+		shown.set(run.run_id, item);
+		if (JSON.stringify(item.run) !== JSON.stringify(run)) {
+			item.run = run;
+			item.summary.replaceChildren(make("strong", {className: tones[run.status] ?? "bad"}, run.status.replaceAll("_", " ")), " ",
+				make("code", {className: "text"}, run.title), " ",
+				make("span", {className: "dim"}, run.language, ", ", time(run.started), run.duration_ms ? `, ${seconds(run.duration_ms / 1000)}` : ""));
+			if (item.details.open) fill(item);
+		}
+		if (!known && (at === 0 || !isFirst && run.status === "running")) item.details.open = true;
+	});
+	arrange(byId("runs"), list.runs.map(run => shown.get(run.run_id).element));
+	choose();
+	return ended;
+}
+
+// choose shows those runs alone that are searched for.
+function choose() {
+	const words = byId("search").value.trim().toLowerCase(), failed = byId("failed").checked;
+	let seen = 0;
+	for (const {element, run, id} of shown.values()) {
+		element.hidden = failed && !isFailed(run) || !`${run.title}\n${run.code}\n${run.language}\n${id}`.toLowerCase().includes(words);
+		if (!element.hidden) seen++;
+	}
+	byId("filter").hidden = !shown.size;
+	byId("runs-note").textContent = [
+		total ? "" : "Nothing has run here yet.",
+		seen < shown.size ? `${seen} of ${shown.size} are shown.` : "",
+		total > shown.size ? `These are the newest of ${total}.` : "",
+	].filter(Boolean).join(" ");
+}
+
+function newItem(id) {
+	const item = {id, run: null, parts: new Map(), summary: make("summary"), code: make("div", {className: "copied"}), actions: make("div"), output: make("div"), rest: make("div")};
+	item.details = make("details", {}, item.summary, item.code, item.actions, item.output, item.rest);
+	item.details.addEventListener("toggle", () => { if (item.details.open) fill(item); });
+	item.element = make("li", {id: `run-${id}`}, item.details);
+	return item;
+}
+
+// fill shows all of a run; while it runs, what comes is shown as it comes.
+async function fill(item) {
+	const of = session, asked = item.run;
+	try {
+		const run = await ask(address("run", {session: of, run: item.id}));
+		if (session !== of || item.run !== asked) return;
+		if (!item.code.hasChildNodes()) item.code.append(copyButton("the code", () => visible(run.code)), make("pre", {className: "code"}, ...highlight(run.code, run.language)));
+		item.actions.replaceChildren(...cancelButton(item));
+		showResult(item, asked.status === "running" && live[item.id] || run);
+		item.rest.replaceChildren(...run.hint ? [make("p", {className: "note text"}, run.hint)] : [], make("p", {className: "id"}, item.id));
+	} catch (e) {
+		item.rest.replaceChildren(make("p", {className: "wrong text"}, e.message));
+	}
+}
+
+function cancelButton(item) {
+	if (item.run.status !== "running") return [];
+	if (!isHere()) return [make("p", {className: "note"}, "What it prints is not known here while it runs.")];
+	return [make("p", {}, button("Cancel the run", {className: "danger"}, pressed => attempt(async () => {
+		pressed.disabled = true;
+		try { await order("cancel", {session, run: item.id}); } catch (e) { pressed.disabled = false; throw e; }
+	})))];
+}
+
+export function showLive(runs) {
+	live = runs;
+	for (const [id, result] of Object.entries(runs)) {
+		const item = shown.get(id);
+		if (item?.code.hasChildNodes() && item.run.status === "running") showResult(item, result);
+	}
+}
+
+// part returns the part of a run's result that has a key, made once.
+function part(item, key, create) {
+	if (!item.parts.has(key)) item.parts.set(key, create());
+	return item.parts.get(key);
+}
+
+// block returns a text under a heading. While its run goes on its end stays in sight, unless somebody has scrolled back.
+function block(item, heading, said, className) {
+	const text = visible(said);
+	const element = part(item, heading, () => {
+		const pre = make("pre", {className: className ?? ""});
+		return make("section", {className: "copied"}, make("p", {className: "dim"}, heading), copyButton(heading, () => pre.textContent), pre);
+	});
+	const pre = element.lastChild, had = pre.textContent;
+	if (text === had) return element;
+	const atEnd = pre.scrollHeight - pre.scrollTop - pre.clientHeight < 10;
+	if (text.startsWith(had)) pre.append(text.slice(had.length)); else pre.textContent = text; // what is selected stays so
+	if (atEnd && item.run.status === "running") item.follow.push(pre);
+	return element;
+}
+
+function showResult(item, r) {
+	item.follow = [];
+	const parts = [];
+	for (const [heading, stream] of [["output", r.stdout], ["errors", r.stderr]]) {
+		if (!stream.head && !stream.tail) continue;
+		parts.push(block(item, heading, stream.head + (stream.omitted_bytes > 0 ? `\n… ${bytes(stream.omitted_bytes)} left out …\n` : "") + stream.tail));
+		if (stream.path) parts.push(part(item, `all ${heading}`, () => make("p", {}, "all of it: ", fileLink(stream))));
+	}
+	if (isGiven(r.value)) parts.push(block(item, "value", r.value));
+	if (r.error) parts.push(block(item, "error", r.error.traceback || `${r.error.name}: ${r.error.message}`, tones[item.run.status] ?? "bad"));
+	r.displays.forEach((d, at) => {
+		if (d.figure) {
+			parts.push(part(item, `figure ${at} ${d.path}`, () => make("figure", {},
+				make("img", {src: address("figure", {session, run: item.id, at}), alt: visible(d.alt || "a figure of this run"), loading: "lazy"}),
+				make("figcaption", {className: "dim text"}, d.path))));
+		} else if (d.text) {
+			parts.push(block(item, `shown ${at + 1}`, d.text));
+		} else if (d.path) {
+			parts.push(part(item, `shown ${at} ${d.path}`, () => make("p", {className: "text"}, `shown: ${d.path}`)));
+		}
+	});
+	if (r.artifacts.length) {
+		parts.push(make("section", {}, make("p", {className: "dim"}, "files"),
+			make("ul", {}, ...r.artifacts.map(f => make("li", {className: "text"}, fileLink(f), " ", bytes(f.size_bytes))))));
+	}
+	parts.push(...r.notes.map(note => make("p", {className: "note text"}, note)));
+	arrange(item.output, parts);
+	for (const pre of item.follow) pre.scrollTop = pre.scrollHeight;
+}
+
+export const fileLink = f => isHere()
+	? make("a", {href: address("file", {session, path: f.path}), target: "_blank", rel: "noopener"}, f.path) : make("span", {}, f.path);
+
+for (const id of ["search", "failed"]) byId(id).addEventListener("input", choose);

@@ -1,0 +1,63 @@
+package webui
+
+import (
+	"regexp"
+	"strings"
+	"unicode"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+)
+
+const (
+	maxTitle = 120 // characters
+	// titleBytes is how much of the code is looked at for a title.
+	titleBytes = 24 << 10
+)
+
+var (
+	// preparing begins lines that say nothing of what code does.
+	preparing = regexp.MustCompile(`^(import\b|from\s+\S+\s+import\b|(const|let|var)\s.*=\s*(await\s+)?(require|import)\s*\(|['"]use strict['"]|%(matplotlib|load_ext|config|autoreload)\b|try\s*[:{]$)`)
+	// noWords are comments that are for programs.
+	noWords = regexp.MustCompile(`^(#!|#.*-\*-|# ?%%|# In ?\[|// ?@ts-|/[*/] ?eslint|# ?(noqa|type:|pylint|ruff))`)
+)
+
+// title is the line of code that says what it does: the first one, comments included, that does more than prepare, or else the first.
+func title(code string) string {
+	first, open := "", 0
+	for line := range strings.SplitSeq(code[:min(len(code), titleBytes)], "\n") {
+		line = strings.TrimSpace(line)
+		for line != "" {
+			if first == "" {
+				first = line
+			}
+			if open <= 0 && !preparing.MatchString(line) {
+				break
+			}
+			var statement string
+			statement, line, _ = strings.Cut(line, ";")
+			open += strings.Count(statement, "(") + strings.Count(statement, "{") - strings.Count(statement, ")") - strings.Count(statement, "}")
+			line = strings.TrimSpace(line)
+		}
+		words := strings.TrimLeft(line, "#/*\"' ")
+		if noWords.MatchString(line) || !strings.ContainsFunc(words, isWord) {
+			continue
+		}
+		if isComment(line) {
+			line, _, _ = strings.Cut(words, "*/")
+			line = strings.TrimRight(line, "\"' ")
+		}
+		return text.Shorten(line, maxTitle)
+	}
+	return text.Shorten(first, maxTitle)
+}
+
+func isWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+
+func isComment(line string) bool {
+	for _, mark := range []string{"#", "//", "/*", `"""`, "'''"} {
+		if strings.HasPrefix(line, mark) {
+			return true
+		}
+	}
+	return false
+}
