@@ -216,13 +216,15 @@ func (r *Run) show(d Display, limit int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := slices.IndexFunc(r.displays, func(o Display) bool { return d.key != "" && o.key == d.key })
-	if at < 0 && len(r.displays) >= limit {
-		return
-	}
-	if at >= 0 {
-		for _, data := range r.displays[at].Data {
-			r.held -= len(data)
+	if at < 0 {
+		if at = len(r.displays); at >= limit {
+			return
 		}
+		r.displays = append(r.displays, Display{})
+	}
+	d = d.masked(r.config)
+	for _, data := range r.displays[at].Data {
+		r.held -= len(data)
 	}
 	for mime, data := range d.Data {
 		if r.held+len(data) > heldDisplayBytes {
@@ -231,11 +233,7 @@ func (r *Run) show(d Display, limit int) {
 		}
 		r.held += len(data)
 	}
-	if d = d.masked(r.config); at >= 0 {
-		r.displays[at] = d
-	} else {
-		r.displays = append(r.displays, d)
-	}
+	r.displays[at] = d
 }
 
 // dropShown drops what the code has shown so far.

@@ -58,6 +58,9 @@ func (p *printer) rest(s sandbox.Stream) (missing int64) {
 
 // print prints what is new of a text: all of it, where what is printed already was cleared or has changed since.
 func (p *printer) print(text string) {
+	if text == "" { // also where the supervisor did not answer in time
+		return
+	}
 	if !strings.HasPrefix(text, p.shown) {
 		p.shown = ""
 	}

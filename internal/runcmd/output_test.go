@@ -37,6 +37,7 @@ func TestAStreamIsPrintedOnceAndAsItComes(t *testing.T) {
 			{whole("a", 1), "", false, "", 0},
 			{whole("a\nb", 2), "", false, "a\n", 0},
 			{whole("a\nb\n", 2), "", false, "a\nb\n", 0},
+			{whole("", 0), "", false, "a\nb\n", 0}, // not known
 			{whole("a\nb\nc", 3), "", true, "a\nb\nc", 0},
 		}},
 		"the last state of what overwrites itself": {"", []step{

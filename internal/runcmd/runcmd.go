@@ -105,7 +105,7 @@ func (r *Runner) run(ctx context.Context, code string) int {
 	}
 	r.show(res)
 	if r.Job.Out == "" {
-		r.listFiles(res)
+		r.listFiles(context.WithoutCancel(ctx), res)
 		return res.ExitCode
 	}
 	if err := r.save(context.WithoutCancel(ctx), before, res); err != nil {

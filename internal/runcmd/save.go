@@ -2,6 +2,7 @@ package runcmd
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -18,12 +19,12 @@ import (
 )
 
 // listFiles says which files a run has made, where none are saved.
-func (r *Runner) listFiles(res *sandbox.Result) {
+func (r *Runner) listFiles(ctx context.Context, res *sandbox.Result) {
 	var names []string
-	total := res.ArtifactsTotal
+	copies := r.copies(ctx, res)
+	total := res.ArtifactsTotal - len(copies)
 	for _, a := range res.Artifacts {
-		if isCopy(res, a.Path) {
-			total--
+		if copies[a.Path] {
 			continue
 		}
 		names = append(names, a.Path+" ("+units.HumanSize(float64(a.SizeBytes))+")")
@@ -33,9 +34,35 @@ func (r *Runner) listFiles(res *sandbox.Result) {
 	}
 }
 
-// isCopy reports whether a file has a figure that the code has saved itself, to another one.
-func isCopy(res *sandbox.Result, path string) bool {
-	return slices.ContainsFunc(res.Displays, func(d sandbox.Display) bool { return d.Path == path && d.Saved != "" })
+// copies returns the files of what was shown that the code has saved itself: as it says of a figure, or with the same content.
+func (r *Runner) copies(ctx context.Context, res *sandbox.Result) map[string]bool {
+	shown, copies := make(map[string]sandbox.Display), make(map[string]bool)
+	for _, d := range res.Displays {
+		shown[d.Path] = d
+	}
+	for _, a := range res.Artifacts {
+		if d, ok := shown[a.Path]; ok && (d.Saved != "" || slices.ContainsFunc(res.Artifacts, func(b sandbox.Artifact) bool {
+			_, ok := shown[b.Path]
+			return !ok && a.SizeBytes == b.SizeBytes && r.hash(ctx, a.Path) == r.hash(ctx, b.Path)
+		})) {
+			copies[a.Path] = true
+		}
+	}
+	return copies
+}
+
+// hash returns the hash of a file's content, or its path where that cannot be read.
+func (r *Runner) hash(ctx context.Context, path string) string {
+	from, err := r.Manager.OpenFile(ctx, r.SessionID, path, sandbox.ReadOptions{Limit: -1})
+	if err != nil {
+		return path
+	}
+	defer func() { _ = from.Close() }()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, from); err != nil {
+		return path
+	}
+	return string(hash.Sum(nil))
 }
 
 // mostNamed is how many files are named.
@@ -84,8 +111,9 @@ func (r *Runner) save(ctx context.Context, before map[string]sandbox.File, res *
 	if err != nil {
 		return err
 	}
+	copies := r.copies(ctx, res)
 	maps.DeleteFunc(after, func(path string, f sandbox.File) bool {
-		return before[path] == f || strings.HasPrefix(path, "input/") || isCopy(res, path)
+		return before[path] == f || strings.HasPrefix(path, "input/") || copies[path]
 	})
 	root, err := os.OpenRoot(r.Job.Out)
 	if err != nil {

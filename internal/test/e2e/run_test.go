@@ -96,6 +96,7 @@ func TestAFileOfCodeIsRunFromAShell(t *testing.T) {
 	r := newRunner(t, map[string]string{
 		"sum.py": sumPython, "data.csv": "n\n1\n41\n", "greet.ts": "const who: string = 'you'; console.log(`hello ${who}`)",
 		"raise.py": "def f():\n    return 1 / 0\nf()\n", "long.py": "for i in range(20000):\n    print('row', i)\n", "endless.py": "while True:\n    pass\n",
+		"dot.js":    "const dot = require('@napi-rs/canvas').createCanvas(9, 9).toBuffer('image/png'); require('fs').writeFileSync('dot.png', dot); display(dot); 0\n",
 		"plot.py":   "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.savefig('plot.pdf')\n",
 		"memory.py": "x = bytearray(400 << 20)\n", "secret.py": "import os\nprint(os.environ['TOKEN'])\n",
 	})
@@ -116,6 +117,7 @@ func TestAFileOfCodeIsRunFromAShell(t *testing.T) {
 		{"a figure that the code saves", "", []string{"plot.py", "--out", "figures"}, shellResult{"", "code-sandbox-mcp: 1 file saved to figures: plot.pdf\n", 0}},
 		{"a figure that the code saves is listed once", "", []string{"plot.py"},
 			shellResult{"", "code-sandbox-mcp: 1 file made; --out FOLDER keeps what is made: plot.pdf (SIZE)\n", 0}},
+		{"a picture that the code saves", "", []string{"dot.js", "--out", "dots"}, shellResult{"", "code-sandbox-mcp: 1 file saved to dots: dot.png\n", 0}},
 		{"stdin without a language", "print(6 * 7)", []string{"-"}, shellResult{"42\n", "", 0}},
 		{"TypeScript", "", []string{"greet.ts"}, shellResult{"hello you\n", "", 0}},
 		{"stdin", "console.log(6 * 7); process.exit(4)", []string{"-", "--language", "js"}, shellResult{"42\n", "", 4}},
