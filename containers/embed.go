@@ -45,7 +45,7 @@ const (
 )
 
 //go:embed image/python/Containerfile image/python/Containerfile.full image/python/hosts image/python/host/env image/python/prepare.py image/python/smoke.py
-//go:embed image/node/Containerfile image/node/Containerfile.full image/node/hosts image/node/host/env image/node/npm image/node/package.json image/node/package-lock.json image/node/smoke.cjs image/node/versions.cjs
+//go:embed image/node/Containerfile image/node/Containerfile.full image/node/hosts image/node/host/env image/node/canvas.cjs image/node/npm image/node/package.json image/node/package-lock.json image/node/smoke.cjs image/node/versions.cjs
 var recipeFiles embed.FS
 
 // Recipe is how the image of one language is built.

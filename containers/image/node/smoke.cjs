@@ -48,6 +48,26 @@ const checks = {
     assert.equal(run('node', 'native.mjs'), '90 true');
   },
 
+  // Of boxes all are alike, and so are pictures of two letters that are none.
+  'text on a canvas has the letters of every script'() {
+    const { createCanvas } = require('@napi-rs/canvas');
+    const picture = (font, letter) => {
+      const canvas = createCanvas(40, 40);
+      const context = canvas.getContext('2d');
+      if (font !== undefined) context.font = font;
+      context.fillText(letter, 4, 30);
+      return canvas.toBuffer('image/png').toString('base64');
+    };
+    for (const font of [undefined, '20px sans-serif', 'bold 20px serif', '20px monospace', '20px Arial', '20px "No Such", Helvetica', '20px Symbola']) {
+      for (const [one, other] of ['aß', 'Жд', 'Ωλ', 'عس', 'שא', '你好', 'あカ', '한글', 'नम', 'กข', '😀🎉', '✓★'].map((two) => [...two])) {
+        assert.notEqual(picture(font, one), picture(font, other), `${one} and ${other} in ${font}`);
+      }
+    }
+    const { width: narrow } = Object.assign(createCanvas(1, 1).getContext('2d'), { font: '20px monospace' }).measureText('ii');
+    const { width: wide } = Object.assign(createCanvas(1, 1).getContext('2d'), { font: '20px monospace' }).measureText('WW');
+    assert.equal(narrow, wide);
+  },
+
   'time zones have their old names'() {
     const summer = new Date('2024-07-01T12:00:00Z');
     for (const [zone, offset] of Object.entries({

@@ -46,6 +46,7 @@ func TestQueriesFromCode(t *testing.T) {
 		t.Errorf("imported in a cell: %s", got)
 	}
 	s.js("require('fs').writeFileSync('q.mjs', `"+imports+"export const n = (await sql('select 7 as n'))[0].n; console.log('n is', n)`); (await import('./q.mjs')).n").wantText(t, "n is 7")
+	s.js("require('child_process').execFileSync('node', ['q.mjs'], { encoding: 'utf8' })").wantText(t, "n is 7")
 	s.py("import os; [name for name in os.listdir('/mnt/data') if 'query' in name]").wantText(t, "[]")
 	s.py("import os; os.chdir('/tmp')\nopen('/tmp/other.py', 'w').write('import sandbox; print(len(sandbox.sql(\"select 1\")))')\n!python3 /tmp/other.py").wantText(t, "1")
 }
