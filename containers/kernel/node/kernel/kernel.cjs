@@ -29,6 +29,7 @@ const { RunContext } = require('./run_context.cjs');
 const { cutText, isText } = require('../common/text.cjs');
 const { CLOSED, Started } = require('./started.cjs');
 const { LeakedFds } = require('./leaked_fds.cjs');
+const { Loaded } = require('./loaded.cjs');
 const { serveTypeScript } = require('./typescript_files.cjs');
 const { Unfinished } = require('./unfinished.cjs');
 const { resumeImmediates, startImmediate } = require('./turns.cjs');
@@ -57,6 +58,7 @@ class Kernel {
   #pipes = [];
   #finished = ''; // the id of the last run that has ended
   #leakedFds = null; // what interrupted calls have left open
+  #loaded = new Loaded('/');
   #started = null;
   #loop = null;
   #thrown = null; // the last exception out of a timer, with the timer's run
@@ -195,7 +197,8 @@ class Kernel {
     }
     this.importer.workDir = workDir;
     installModule(workDir);
-    serveTypeScript((question) => this.#translate({ ...question, workDir }));
+    this.#loaded = new Loaded(workDir);
+    serveTypeScript((question) => this.#translate({ ...question, workDir }), (path, isAsked) => this.#loaded.add(path, isAsked));
     this.send({ type: 'hello', pid: process.pid, version: process.version.slice(1), features: features(workDir) });
     for (const name of preload) promiseThen(this.importer.call(name), undefined, () => {});
     startImmediate(() => this.#warmUp());
@@ -296,6 +299,14 @@ class Kernel {
     for (const told of run.warnings.values()) {
       if (told.times > 1) this.write(run, 2, Buffer.from(`(${told.kind}: came ${told.times} times, told once)\n`));
       told.times = 0;
+    }
+  }
+
+  #tellInstalled(run) {
+    try {
+      for (const line of this.#loaded.changes()) this.write(run, 2, Buffer.from(`${line}\n`));
+    } catch {
+      // Code has broken something that this needs.
     }
   }
 
@@ -651,6 +662,7 @@ class Kernel {
   #finish(run, outcome, hit = false) {
     if (run.finished) return;
     this.#tellRepeated(run);
+    this.#tellInstalled(run);
     Atomics.store(this.#interruptState, IN_RUN, 0);
     this.#endInterrupt(hit);
     this.#loop.stop();

@@ -10,14 +10,16 @@ const TYPESCRIPT = /\.(?:[cm]?tsx?|jsx)$/;
 
 /**
  * serveTypeScript has Node translate such files by translate(question), where it lets anybody do that. It takes only
- * what needs no translation itself.
+ * what needs no translation itself. Each file that is found is told to found(path, isAsked), where isAsked says that no package asks.
  */
-function serveTypeScript(translate) {
+function serveTypeScript(translate, found) {
   const { fileURLToPath, pathToFileURL } = require('node:url');
 
   const resolve = (specifier, context, next) => {
     try {
-      return next(specifier, context);
+      const answer = next(specifier, context);
+      if (answer.url.startsWith('file:')) found(fileURLToPath(answer.url), !context.parentURL?.includes('/node_modules/'));
+      return answer;
     } catch (error) {
       const isPath = /^(?:\.{0,2}\/|file:|\.{1,2}$)/.test(specifier);
       const path = isPath ? findPath(fileURLToPath(new URL(specifier, context.parentURL))) : findByRequire(specifier, context.parentURL);

@@ -1,0 +1,62 @@
+'use strict';
+/* Packages that are loaded, and told of where another version is installed over them: Node keeps the one that it has. */
+
+const { readFileSync, statSync } = require('./builtins.cjs');
+
+const PACKAGE = /^(.*\/node_modules)\/((?:@[^/]+\/)?[^/]+)\//;
+
+/** Loaded knows the packages that code has loaded in a session whose own ones are installed in workDir. */
+class Loaded {
+  #folder;
+  #packages = new Map(); // by their folders
+  #stamp;
+
+  constructor(workDir) {
+    this.#folder = `${workDir}/node_modules`;
+    this.#stamp = this.#readStamp();
+  }
+
+  /** add notes the file that an import or a require has found; isAsked says that the code's own has asked, and no package. */
+  add(file, isAsked) {
+    const [, place, name] = PACKAGE.exec(file) ?? [];
+    if (name === undefined) return;
+    const folder = `${place}/${name}`;
+    if (!this.#packages.has(folder)) {
+      const version = versionIn(folder);
+      this.#packages.set(folder, { name, version, told: version, isAsked: false });
+    }
+    this.#packages.get(folder).isAsked ||= isAsked;
+  }
+
+  /** changes returns a line for each package that another version was installed of since the last call. */
+  changes() {
+    const stamp = this.#readStamp();
+    if (stamp === this.#stamp) return [];
+    this.#stamp = stamp;
+    const lines = [];
+    for (const [folder, found] of this.#packages) {
+      // Code that asks again gets what it has got; a package in another's folder is another one.
+      const now = versionIn(found.isAsked ? `${this.#folder}/${found.name}` : folder) ?? versionIn(folder);
+      if (now === undefined || now === found.told) continue;
+      found.told = now;
+      if (now === found.version) continue;
+      lines.push(`note: ${found.name} ${now} is installed, and ${found.name} stays loaded as ${found.version} until a new interpreter starts (fresh: true has one).`);
+    }
+    return lines;
+  }
+
+  // npm writes its own list anew whenever it changes anything.
+  #readStamp() {
+    return statSync(`${this.#folder}/.package-lock.json`, { throwIfNoEntry: false })?.mtimeMs;
+  }
+}
+
+function versionIn(folder) {
+  try {
+    return JSON.parse(readFileSync(`${folder}/package.json`, 'utf8')).version;
+  } catch {
+    return undefined; // it is not there
+  }
+}
+
+module.exports = { Loaded };
