@@ -133,10 +133,15 @@ function signOfLife(thing) {
 function namesOf(things) {
   const inner = new Set(things.flatMap((thing) => (thing instanceof childProcess.ChildProcess ? thing.stdio : [])));
   const names = new Set();
-  for (const thing of things) if (!inner.has(thing)) names.add(nameOf(thing));
+  for (const thing of things) if (!inner.has(thing) && !isClosing(thing)) names.add(nameOf(thing));
   names.delete('');
   if (names.has('worker')) names.delete('message port'); // that is how they talk
   return [...names].slice(0, MOST_NAMES);
+}
+
+// What has been ended is listed until Node has told of it, which a run that fails does not wait for.
+function isClosing(thing) {
+  return thing.destroyed || (thing instanceof net.Server && !thing.listening) || (thing.exitCode ?? thing.signalCode ?? null) !== null;
 }
 
 function nameOf(thing) {

@@ -142,6 +142,20 @@ describe('what looks endless goes on after linger_ms, and is named', () => {
     });
   }
 
+  const ended = {
+    'a connection': 'const end = net.connect(port, "127.0.0.1"); await events.once(end, "connect"); end.destroy(); throw 1',
+    'a server': 'const door = net.createServer().listen(0); await events.once(door, "listening"); door.close(); throw 1',
+    'a program': 'const child = child_process.spawn("true"); child.on("exit", () => { throw 1 }); await events.once(child, "close")',
+  };
+  for (const [name, code] of Object.entries(ended)) {
+    test(`but not ${name} that has been ended`, async () => {
+      await client.run('var door = net.createServer().listen(0, "127.0.0.1").unref(); await events.once(door, "listening"); var { port } = door.address()');
+      const done = await client.run(`{ ${code} }`);
+      assert.deepEqual([done.status, done.goes_on], ['failed', []]);
+      await client.run('door.close(); 0');
+    });
+  }
+
   test('not at all where that is 0', async () => {
     const done = await client.run('var left = setInterval(() => {}, 20); 0', { linger_ms: 0 });
     assert.deepEqual([done.status, done.goes_on], ['completed', ['interval of 20 ms']]);
