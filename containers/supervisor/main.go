@@ -57,7 +57,7 @@ func addToPath() {
 	const own = "/opt/code-sandbox-mcp/lib/"
 	add("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "/mnt/data/.local/bin:/mnt/data/node_modules/.bin")
 	add("PYTHONPATH", "", own+"python")
-	add("NODE_PATH", "", own+"node")
+	add("NODE_PATH", "", own+"node:/mnt/data/.local/lib/node_modules")
 }
 
 func add(variable, otherwise, folders string) {

@@ -34,6 +34,47 @@ func startIndexes(t *testing.T, args ...string) (*server, *pypi.Index, *npmregis
 	return start(t, setup{args: args}), index, registry
 }
 
+func TestNodeSaysWhichPackageStaysLoaded(t *testing.T) {
+	t.Parallel()
+	s, _, registry := startIndexes(t)
+	registry.Add(npmregistry.Package{Name: "lodash", Version: "4.99.0"}, npmregistry.Package{Name: "form-data", Version: "99.0.0"},
+		npmregistry.Package{Name: "d3", Version: "99.0.0", Files: map[string]string{"index.js": "exports.version = '99.0.0'"}},
+		npmregistry.Package{Name: "other-js", Version: "2.0.0"})
+	s.js("require('lodash'); require('axios'); (await import('d3')).version")
+	s.call(installPackages, object{"language": "javascript", "packages": []string{"lodash@4.99.0", "form-data@99.0.0"}}).wantText(t, "installed lodash 4.99.0")
+	got := s.js("require('lodash').VERSION + ' and ' + require('form-data')")
+	got.wantText(t, "4.", " and 99.0.0", "note: lodash 4.99.0 is installed, and lodash stays loaded as 4.1", "fresh: true")
+	if strings.Contains(got.text(), "form-data stays") {
+		t.Error("what a package has loaded for itself is none of the code's: " + got.text())
+	}
+	got = s.js("require('child_process').execSync('npm install d3@99 other-js@1', { encoding: 'utf8' }); (await import('d3')).version")
+	got.wantText(t, "note: d3 99.0.0 is installed, and d3 stays loaded as 7.")
+	if strings.Contains(got.text(), "lodash stays") {
+		t.Error("it was said before: " + got.text())
+	}
+	if fresh := s.complete(javascript, object{"code": "(await import('d3')).version + require('lodash')", "fresh": true}); fresh.Meta.Run.value() != "'99.0.04.99.0'" {
+		t.Error(fresh.text())
+	}
+	s.js("require('other-js'); require('child_process').execSync('npm install other-js@2', { encoding: 'utf8' }); 1").
+		wantText(t, "note: other-js 2.0.0 is installed, and other-js stays loaded as 1.0.0")
+	s.js("require('child_process').execSync('npm uninstall other-js', { encoding: 'utf8' }); require('other-js')").wantText(t, "'1.0.0'")
+}
+
+func TestWhatNpmInstallsGloballyIsFound(t *testing.T) {
+	t.Parallel()
+	s, _, registry := startIndexes(t)
+	registry.Add(npmregistry.Package{Name: "cli-js", Version: "1.0.0", Manifest: map[string]any{"bin": map[string]string{"say-hello": "say.js"}}, Files: map[string]string{
+		"say.js": "#!/usr/bin/env node\nconsole.log('hello from', require('./package.json').version)", "index.js": "module.exports = 'the library'",
+	}})
+	for _, flag := range []string{"-g", "--global", "--location=global"} {
+		s.js("require('child_process').execSync('npm install "+flag+" cli-js && say-hello && npm uninstall "+flag+" cli-js', { encoding: 'utf8' })").
+			wantText(t, "hello from 1.0.0")
+	}
+	s.js("require('child_process').execSync('npm install -g cli-js'); require('cli-js')").wantText(t, "the library")
+	s.js("(await import('cli-js')).default").wantText(t, "the library")
+	s.call("list_artifacts", object{}).wantText(t, "no files")
+}
+
 func TestPackagesAreInstalledInEveryWay(t *testing.T) {
 	t.Parallel()
 	s, index, _ := startIndexes(t)
