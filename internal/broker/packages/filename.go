@@ -10,6 +10,12 @@ import (
 type distribution struct {
 	name, version string // the name normalised
 	wheel         bool   // else a source distribution
+	platform      string // that a wheel is for, such as any or win_amd64
+}
+
+// elsewhere reports whether a file is for other systems alone: containers are Linux.
+func (d distribution) elsewhere() bool {
+	return d.wheel && d.platform != "any" && !strings.Contains(d.platform, "linux")
 }
 
 // parseFilename reads the name of a wheel or a source distribution of the package, whose name is normalised; "" is for
@@ -24,7 +30,7 @@ func parseFilename(file, name string) (distribution, bool) {
 			return distribution{}, false
 		}
 		found, ok := PyPI.normalise(parts[0])
-		return distribution{name: found, version: parts[1], wheel: true}, ok && (name == "" || name == found)
+		return distribution{name: found, version: parts[1], wheel: true, platform: parts[len(parts)-1]}, ok && (name == "" || name == found)
 	}
 	stem, ok := strings.CutSuffix(file, ".tar.gz")
 	if !ok {

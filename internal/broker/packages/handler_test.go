@@ -206,6 +206,24 @@ func TestRefusedFilesAreNotOfferedUnlessAskedFor(t *testing.T) {
 	}
 }
 
+func TestAPackageForOtherSystemsAloneSaysSo(t *testing.T) {
+	w := start(t, packages.Rules{})
+	for _, tag := range []string{"py3-none-win_amd64", "cp313-cp313-macosx_11_0_arm64"} {
+		w.pypi.Add(pypi.Package{Name: "foreign", Version: "1.0", Tag: tag}, pypi.Package{Name: "ours", Version: "1.0", Tag: tag})
+	}
+	w.pypi.Add(pypi.Package{Name: "ours", Version: "1.0", Tag: "py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64"})
+	const words = "download_failed: foreign: its wheels are for other systems alone (macosx_11_0_arm64), and this is Linux"
+	if a := get(t, w.here+"/pypi/simple/foreign/", "User-Agent", "pip/25.1"); a.kind != words {
+		t.Errorf("pip: %+v", a)
+	}
+	if a := get(t, w.here+"/pypi/simple/foreign/"); !strings.Contains(a.body, words) {
+		t.Errorf("another client: %+v", a)
+	}
+	if l := w.list(t, "ours"); len(l.Files) != 3 {
+		t.Errorf("%+v", l)
+	}
+}
+
 func TestTheSecondInstallAsksForNoFile(t *testing.T) {
 	w := start(t, packages.Rules{})
 	w.pypi.Add(pypi.Package{Name: "demo", Version: "1.0"})

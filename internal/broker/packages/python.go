@@ -57,12 +57,27 @@ func (h *Handler) simple(x *exchange, said string) error {
 	if err != nil {
 		return err
 	}
+	if platform := page.elsewhere(); platform != "" {
+		return fault.New(fault.DownloadFailed, "Use another package.", "%s: its wheels are for other systems alone (%s), and this is Linux",
+			page.name, clip(platform))
+	}
 	kind, write := "text/html; charset=utf-8", h.writeHTML
 	if wantsJSON(x.r.Header.Get("Accept")) {
 		kind, write = simpleJSON, h.writeJSON
 	}
 	x.stream(kind, func(out *bufio.Writer) { write(out, page, isPip(x.r)) })
 	return nil
+}
+
+// elsewhere returns the platform of a package that is for other systems alone, and otherwise nothing.
+func (p pythonPage) elsewhere() (platform string) {
+	for f := range p.files() {
+		if !f.elsewhere() {
+			return ""
+		}
+		platform = f.platform
+	}
+	return platform
 }
 
 // checkPythonFile is the verdict on one file of a package that is allowed.
