@@ -91,6 +91,7 @@ def make_shell(engine, kernel):
     from IPython.core.displaypub import DisplayPublisher
     from IPython.core.formatters import DisplayFormatter, MimeBundleFormatter, PlainTextFormatter
     from IPython.core.interactiveshell import InteractiveShell
+    from IPython.core.magics import packaging
     from IPython.core.profiledir import ProfileDir
     from IPython.lib.pretty import RepresentationPrinter
     from traitlets.config import Any, Config, Configurable
@@ -237,6 +238,9 @@ def make_shell(engine, kernel):
     formatters["text/plain"].for_type_by_name(*STYLER, lambda value, printer, _: printer.text(styled_text(value)))
     for message in ("To exit: use", "This is now an optional IPython functionality"):
         warnings.filterwarnings("ignore", message=message, module="IPython")
+    # What either installs is found at once, by this kernel too (installed.py).
+    warnings.filterwarnings("ignore", message="You executed the system command !(pip|conda|mamba|uv)")
+    packaging.print = lambda *_: None  # that the kernel may have to be restarted
     return shell
 
 

@@ -13,6 +13,12 @@ from test_support import LONG_GRACE, Client, SupervisorTest
 
 
 class IPython(SupervisorTest):
+    def test_installers_have_no_warnings_that_are_untrue_here(self):
+        done = self.completed("!pip --version\n%pip --version\n%pip --version")
+        self.assertEqual((len(done.out.splitlines()), done.err), (3, ""))
+        self.assertNotIn("restart", done.out)
+        self.assertIn("may not work as expected", self.completed("!cd /").err)
+
     def test_code_that_displays_through_ipython_has_it_from_the_first_run_on(self):
         code = "from IPython.display import display, HTML\ndisplay(HTML('<i>x</i>'))"
         self.assertEqual([d["data"] for d in self.completed(code).displays], [{"text/html": "<i>x</i>"}])

@@ -30,6 +30,7 @@ var rules = []rule{
 	}},
 	{re(`Cannot find (?:module|package) '((?:@[\w.-]{1,40}/)?[\w.-]{1,40})((?:/[\w.-]{1,20}){0,3})'`), false, stumble.nodeModule},
 	{re(`command '[\w./+-]*(?:gcc|cc|g\+\+|c\+\+)' failed: No such file|Unable to find a compiler|gyp ERR! (?:find Python|stack Error: not found: make)|` + noCommand(`((?:g?cc|g\+\+|c\+\+|make))`)), false, stumble.compiler},
+	{re(`(?s)Looking in indexes: ([^\n]*).*\(from versions: |\(from versions: .*Looking in indexes: ([^\n]*)|request to (https?://[\w.-]+)[^\n]* failed`), false, stumble.foreignIndex},
 	{re(`No matching distribution found for|Could not find a version that satisfies|after connection broken by .*: /simple/|npm (?:error|ERR!) code E(?:\d+|AI_AGAIN|NOTFOUND|CONN\w+|NOTCACHED|TARGET|ROFS)`), false, stumble.install},
 	{re(`'pip3?', 'install'|not appear to be a conda environment|Command failed: npm (?:i|install|add)\b`), false, func(s stumble, _ []string) string {
 		if s.installs() { // there are other ways to fail
@@ -38,7 +39,13 @@ var rules = []rule{
 		return s.install(nil)
 	}},
 	// Commands.
-	{re(`E: (?:Could not open lock file|Unable to acquire the dpkg|Unable to locate package|List directory)|` + noCommand(`(?:sudo|su|apt|apt-get|aptitude|yum|dnf|apk|brew|snap|pacman)`)), false, stumble.system},
+	{re(noCommand(`(uvx?|conda|mamba|micromamba|poetry|pipenv|pdm|pipx|rye|hatch)`)), false, func(s stumble, found []string) string {
+		return s.installer(sandbox.Python, "%pip install", found)
+	}},
+	{re(noCommand(`(yarn|pnpm|bun)`)), false, func(s stumble, found []string) string {
+		return s.installer(sandbox.JavaScript, "npm install", found)
+	}},
+	{re(`E(?:rror)?: (?:Could not open lock file|Unable to acquire the dpkg|Unable to locate package|List directory)|` + noCommand(`(?:sudo|su|apt|apt-get|aptitude|yum|dnf|apk|brew|snap|pacman)`)), false, stumble.system},
 	{re(noCommand(`(?:wget|curl|git|ping|nslookup|dig|ssh|scp)`)), false, func(s stumble, _ []string) string {
 		return "That command is not in this image. " + s.network()
 	}},
@@ -115,10 +122,38 @@ func noCommand(name string) string {
 // install says how packages get in, or that they do not.
 func (s stumble) install([]string) string {
 	if s.installs() {
-		return "pip and npm reach the packages that this server's rules admit: check the name and the version" +
+		return "pip and npm reach the packages that this server's rules admit: check the name and the version, and name no other index" +
 			s.ifTool("install_packages", "; install_packages says why one is refused") + "."
 	}
 	return "Packages cannot be installed here (--packages off)" + s.ifTool("session_info", "; session_info with packages: true lists those that are there") + "."
+}
+
+// foreignIndex is for an installer that was told to ask another index than the server's.
+func (s stumble) foreignIndex(found []string) string {
+	own := true
+	for index := range strings.SplitSeq(cmp.Or(found[1:]...), ", ") {
+		own = own && strings.HasPrefix(index, "http://127.0.0.1:")
+	}
+	if own || !s.installs() || s.Network == Open {
+		return "" // it was asked
+	}
+	reach := "no other one is in reach"
+	if s.Network == Allowlist {
+		reach = "reach others by --allow-domain alone"
+	}
+	return "pip and npm ask this server's index by themselves, and " + reach + ": leave --index-url, --extra-index-url and --registry out."
+}
+
+// installer is for an installer that is not there, of a language that has another one.
+func (s stumble) installer(language sandbox.Language, command string, found []string) string {
+	if s.language != language {
+		return s.otherLanguage(language)
+	}
+	name := cmp.Or(found[1:]...) // one of the rule's
+	if !s.installs() {
+		return name + " is not in this image, and packages cannot be installed here (--packages off)."
+	}
+	return name + " is not in this image: `" + command + "` installs packages" + s.ifTool("install_packages", ", and so does install_packages") + "."
 }
 
 func (s stumble) installs() bool { return s.Packages == On || s.Packages == Listed }
