@@ -1,0 +1,46 @@
+package broker_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/memory"
+)
+
+func TestAllConnectionsOfASessionHaveOneBudget(t *testing.T) {
+	seen := make(chan *memory.Budget, 1)
+	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- caller.Of(r.Context()).Memory })
+	b := broker.New(broker.Options{Packages: handler, SQL: handler, Proxy: handler})
+	defer b.Close()
+	ask := func(session, target string) *memory.Budget {
+		t.Helper()
+		server, client := net.Pipe()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go b.Serve(ctx, session, "", server)
+		go fmt.Fprintf(client, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", target)
+		if _, err := bufio.NewReader(client).ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		return <-seen
+	}
+	first := ask("a", "/npm/demo")
+	for _, target := range []string{"/pypi/simple/demo/", "/sql", "http://example.com/"} {
+		if got := ask("a", target); got != first || got == nil {
+			t.Errorf("%s has a budget of its own", target)
+		}
+	}
+	if ask("b", "/sql") == first {
+		t.Error("two sessions share one")
+	}
+	b.Forget("a")
+	if ask("a", "/sql") == first {
+		t.Error("it is not forgotten")
+	}
+}
