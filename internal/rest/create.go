@@ -165,9 +165,9 @@ func (s *Server) runFirst(ctx context.Context, o sandbox.RunOptions) (notes []st
 		return nil, err
 	case res.Status == sandbox.Completed:
 		return res.Notes, nil
-	case res.Error != nil:
+	case res.Status == sandbox.Failed && res.Error != nil:
 		return nil, fault.New(fault.InvalidArgument, "Check the names and values of the variables.", "The session could not be prepared: %s: %s.",
 			text.Shorten(res.Error.Name, 80), text.Shorten(res.Error.Message, 200))
 	}
-	return nil, fault.New(fault.ExecutionFailed, "Try again, with more memory or time.", "The session could not be prepared: it was %s.", res.Status)
+	return nil, fault.New(fault.ExecutionFailed, "Try again, with more memory or time.", "The session could not be prepared: its first run was %s.", strings.ReplaceAll(string(res.Status), "_", " "))
 }

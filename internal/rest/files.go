@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -101,7 +102,8 @@ func (s *Server) refuseAs(w http.ResponseWriter, r *http.Request, refusal *refus
 	message, hint, _ := strings.Cut(message, "\nHint: ")
 	status := statuses[fault.Code(code)]
 	if !coded || status == 0 { // of http.ServeContent
-		code, message, hint = string(fault.InvalidArgument), strings.TrimSpace(refusal.words.String()), "Ask for bytes that the file has; Content-Range says how many there are."
+		code, hint = string(fault.InvalidArgument), "Ask for bytes that the file has; Content-Range says how many there are."
+		message = fmt.Sprintf("The range %q is none of the file's.", text.Shorten(r.Header.Get("Range"), 80))
 	}
 	w.Header().Del("Content-Length")
 	s.write(w, r, refusal.status, fieldsOf(fault.New(fault.Code(code), hint, "%s", message)))

@@ -316,6 +316,16 @@ func (o outcome) members() arguments {
 	return members
 }
 
+// outOfPlace notes what a POST says in its address, where nothing but a wait is read.
+func outOfPlace(r *http.Request) (notes []string) {
+	for _, name := range sorted(r.URL.Query()) {
+		if r.Method == http.MethodPost && name != "wait_seconds" && len(notes) < maxIgnored {
+			notes = append(notes, fmt.Sprintf("ignored %q in the address: a POST has its arguments in its body.", text.Shorten(name, 80)))
+		}
+	}
+	return notes
+}
+
 // send answers with what a tool answered.
 func (s *Server) send(w http.ResponseWriter, r *http.Request, o outcome, err error, status int) {
 	switch {
@@ -324,6 +334,7 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, o outcome, err err
 	case o.fields == nil && o.fault != nil:
 		s.write(w, r, statusOf(o.fault["code"]), o.fault)
 	default:
+		o.notes = append(o.notes, outOfPlace(r)...)
 		members := o.members()
 		if sandbox.Status(members.text("status")) == sandbox.Running {
 			status = http.StatusAccepted

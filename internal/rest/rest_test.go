@@ -151,6 +151,9 @@ func TestSessionsAndRuns(t *testing.T) {
 	if done["status"] != "completed" || done["stdout"] != "hi < [masked: KEY]\n" || done["result"] != "12345678901234567" || !strings.Contains(done["notes"].([]any)[0].(string), `ignored "color"`) {
 		t.Errorf("ran: %v", done)
 	}
+	if out := f.want(200, "POST", "/v1/sessions/a/runs?wait_seconds=60&timeout_seconds=5", `{"code": "1"}`); fmt.Sprint(out["notes"]) != `[ignored "timeout_seconds" in the address: a POST has its arguments in its body.]` {
+		t.Errorf("out of place: %v", out["notes"])
+	}
 	many := f.want(200, "POST", "/v1/sessions/a/runs?wait_seconds=60", `{"code": "for i in range(102): open(f'{i}.txt', 'w').close()\nopen('a\\tb', 'w').close()"}`)
 	if notes := fmt.Sprint(many["notes"]); notes != "[3 more files of this run not listed.]" {
 		t.Errorf("many files: %s", notes)
@@ -207,7 +210,8 @@ func TestFiles(t *testing.T) {
 		"whole":            {"GET", "output/in%20two%25.csv", "", 200, "0123456789"},
 		"head":             {"HEAD", "output/in%20two%25.csv", "", 200, ""},
 		"part":             {"GET", "output/in%20two%25.csv", "bytes=2-3", 206, "23"},
-		"beyond the end":   {"GET", "output/in%20two%25.csv", "bytes=10-", 416, `"invalid_argument"`},
+		"beyond the end":   {"GET", "output/in%20two%25.csv", "bytes=10-", 416, `"The range \"bytes=10-\" is none of the file's."`},
+		"no range":         {"GET", "output/in%20two%25.csv", "bytes=x", 416, `"The range \"bytes=x\" is none of the file's."`},
 		"that is not":      {"GET", "output/none", "", 404, `"not_found"`},
 		"a folder":         {"GET", "output", "", 404, `"not_found"`},
 		"outside":          {"GET", "..%2f..%2fetc%2fpasswd", "", 400, `"invalid_path"`},
@@ -515,12 +519,11 @@ func TestTheOtherSystemsShapes(t *testing.T) {
 	id = f.want(200, "POST", "/execute", `{"code": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "session_id": "`+session+`"}`)["request_id"].(string)
 	f.want(200, "GET", "/v1/runs/"+id+"?wait_seconds=60", "")
 	f.ended(id, "killed")
-	lowered := f.want(200, "POST", "/sessions", `{"execution_options": {"timeout": 1, "memory_limit": "900G"}}`)
+	lowered := f.want(200, "POST", "/sessions", `{"execution_options": {"memory_limit": "900G"}}`)
 	if !strings.Contains(fmt.Sprint(lowered["notes"]), "memory from 900 GiB to 1.0 GiB") {
 		t.Errorf("lowered %v", lowered)
 	}
-	id = f.want(200, "POST", "/execute", `{"code": "import time; time.sleep(600)", "session_id": "`+lowered["session_id"].(string)+`"}`)["request_id"].(string)
-	f.want(200, "GET", "/v1/runs/"+id+"?wait_seconds=60", "")
+	id = f.want(200, "POST", "/v1/sessions/"+session+"/runs?wait_seconds=60", `{"code": "import time; time.sleep(600)", "timeout_seconds": 1}`)["run_id"].(string)
 	f.ended(id, "timed_out")
 	if closed := f.want(200, "DELETE", "/sessions/"+session, ""); len(closed) != 1 || closed["status"] != "cleaned up" {
 		t.Errorf("closed %v", closed)

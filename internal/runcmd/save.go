@@ -100,7 +100,7 @@ func (r *Runner) filesNow(ctx context.Context) (map[string]sandbox.File, error) 
 		return found, nil
 	}
 	if err == nil && (!end.Complete || end.Skipped > 0) {
-		r.say("there are more files than can be listed, and they are not saved")
+		r.say("there are files that cannot be listed, and they are not saved: too many, or with names that are not text or have control characters")
 	}
 	return found, err
 }
