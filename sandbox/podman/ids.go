@@ -175,13 +175,13 @@ func Subordinate(text, name string, uid int) int {
 }
 
 // makeSessionVolume makes the volume of a session for the given user, or leaves the one that is there as
-// it is. It returns the user that the volume is for.
-func makeSessionVolume(ctx context.Context, name string, labels map[string]string, user int64) (int64, error) {
+// it is. It returns the user that the volume is for, and where it is on the engine's machine.
+func makeSessionVolume(ctx context.Context, name string, labels map[string]string, user int64) (int64, string, error) {
 	// Podman hands a volume without an owner to the user of the image's folder.
 	owner := map[string]string{"o": fmt.Sprintf("uid=%d,gid=%d", user, user)}
 	volume, err := makeVolume(ctx, libpod.VolumeOptions{Name: name, Labels: labels, Options: owner})
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
-	return cmp.Or(int64(volume.UID), plainUser), nil
+	return cmp.Or(int64(volume.UID), plainUser), volume.Mountpoint, nil
 }

@@ -84,6 +84,7 @@ func TestWhatIsInTheWayOfFoldersOfTheHost(t *testing.T) {
 			"a file":              "open(m, 'w').close()",
 			"a link to itself":    "os.symlink(m, m)",
 			"a file in a folder":  "os.mkdir(m); open(m + '/m', 'w').close()",
+			"a link to programs":  "os.symlink('/opt/code-sandbox-mcp', m)",
 			"a link to no folder": "os.mkdir(m); os.symlink('/etc/passwd', m + '/m')",
 		} {
 			t.Run(runtime+" "+name, func(t *testing.T) {
@@ -113,6 +114,27 @@ func TestWhatIsInTheWayOfFoldersOfTheHost(t *testing.T) {
 				p.Close()
 			})
 		}
+	}
+}
+
+// Where this user may not look into a volume, another one tells.
+func TestWhetherItIsTheVolume(t *testing.T) {
+	e := own(t, Options{})
+	spec := python(t, "print(1)")
+	if !e.startsOnAnotherVolume(t.Context(), spec) || !e.runtimeWorks.Load() {
+		t.Error("a container does not start on an empty volume")
+	}
+	spec.Image = "no.example/such:image"
+	if e.startsOnAnotherVolume(t.Context(), spec) {
+		t.Error("a container starts without an image")
+	}
+	oci := errors.New("crun: OCI runtime error")
+	if mayBeMounts(spec, oci) {
+		t.Error("it may be mounts where there are none")
+	}
+	spec.Mounts = []sandbox.Mount{{Name: "m"}}
+	if !mayBeMounts(spec, oci) || !mayBeMounts(spec, sandbox.ErrNoInterpreter) || mayBeMounts(spec, sandbox.ErrImageMissing) {
+		t.Error("it is not known when it may be mounts")
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
@@ -77,6 +79,26 @@ func (e *Engine) startOn(ctx context.Context, spec sandbox.Spec) (*process, *lin
 	return nil, l, fmt.Errorf("start container %s: %w", spec.Name, startError(err))
 }
 
+// checkPlaces refuses a volume that has something else where the folders of this machine belong. A link is refused too: gVisor
+// would make a folder where it leads, also in the volume of our programs, which all sessions have. What this user may not see
+// is left to the runtime.
+func checkPlaces(volume string, mounts []sandbox.Mount) error {
+	if len(mounts) == 0 {
+		return nil
+	}
+	folder := filepath.Join(volume, filepath.Base(sandbox.MountsDir))
+	places := []string{folder}
+	for _, m := range mounts {
+		places = append(places, filepath.Join(folder, m.Name))
+	}
+	for _, place := range places {
+		if info, err := os.Lstat(place); err == nil && !info.IsDir() {
+			return sandbox.ErrNoPlaceForMounts
+		}
+	}
+	return nil
+}
+
 // mayBeMounts reports whether a container may have failed to start because code has put something else where the folders of
 // this machine belong. Runtimes say that in many ways, or not at all.
 func mayBeMounts(spec sandbox.Spec, err error) bool {
@@ -106,8 +128,11 @@ func (e *Engine) tryStart(ctx context.Context, l *link, spec sandbox.Spec) (*pro
 	if err != nil {
 		return nil, err
 	}
-	user, err := makeSessionVolume(conn, spec.Volume, spec.Labels, space.userOf(spec.Volume))
+	user, place, err := makeSessionVolume(conn, spec.Volume, spec.Labels, space.userOf(spec.Volume))
 	if err != nil {
+		return nil, err
+	}
+	if err := checkPlaces(place, spec.Mounts); err != nil {
 		return nil, err
 	}
 	id, err := e.create(ctx, l, spec, hostFacts{ids: space, user: user})
