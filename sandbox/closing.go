@@ -50,7 +50,7 @@ func (s *session) close(ctx context.Context, keepFiles bool) error {
 	s.closeHistory()
 	switch {
 	case keepFiles:
-		s.lock.Touch(time.Now())
+		s.touchLock(s.lock, time.Now())
 		s.lock.Release()
 	case err != nil:
 		s.lock.Release() // what is left over is removed by a sweep, which can take the lock

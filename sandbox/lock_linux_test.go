@@ -16,7 +16,8 @@ import (
 )
 
 func TestAFullStateDisk(t *testing.T) {
-	disk, free := fullDisk(t)
+	disk, fill, free := smallDisk(t)
+	fill()
 	e := newEngine(t)
 	config := testConfig(t, e)
 	config.StateDir = filepath.Join(disk, "state", "sessions")
@@ -45,10 +46,15 @@ func TestAFullStateDisk(t *testing.T) {
 	if kept := state.Kept(config.StateDir); len(kept) != 2 {
 		t.Errorf("kept %v", kept)
 	}
+	if _, err := m.Term("late", true); err != nil {
+		t.Fatal(err)
+	}
+	fill()
+	wantNote(t, mustRun(t, m, RunOptions{Code: "1", SessionID: "late"}), "cannot write its state directory")
 }
 
-// fullDisk mounts a small disk on which no byte can be written until free is called.
-func fullDisk(t *testing.T) (dir string, free func()) {
+// smallDisk mounts a disk, on which no byte can be written after fill until free is called.
+func smallDisk(t *testing.T) (dir string, fill, free func()) {
 	t.Helper()
 	dir = t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m,mode=0700"); err != nil {
@@ -60,10 +66,12 @@ func fullDisk(t *testing.T) (dir string, free func()) {
 		}
 	})
 	filler := filepath.Join(dir, "filler")
-	if err := os.WriteFile(filler, make([]byte, 2<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
-		t.Fatal("the disk is not full: ", err)
+	fill = func() {
+		if err := os.WriteFile(filler, make([]byte, 2<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+			t.Fatal("the disk is not full: ", err)
+		}
 	}
-	return dir, func() {
+	return dir, fill, func() {
 		if err := os.Remove(filler); err != nil {
 			t.Fatal(err)
 		}

@@ -254,7 +254,7 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 		return err
 	}
 	if keepFiles {
-		if err := lock.Keep(); err != nil {
+		if err := errors.Join(lock.Keep(), lock.Touch(time.Now())); err != nil {
 			lock.Unlock()
 			return errNoState(err)
 		}
@@ -270,7 +270,6 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 		}
 	}
 	if keepFiles {
-		lock.Touch(time.Now())
 		lock.Release()
 	} else {
 		lock.Remove()

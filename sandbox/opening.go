@@ -153,20 +153,8 @@ func (m *Manager) begin(s *session, from io.Reader) error {
 		lock.Release()
 		return errSessionExists(s.id)
 	}
-	if s.named && !resumed {
-		// A close that could not remove all, or a server that was killed, may have left a folder.
-		_ = os.RemoveAll(s.folder())
-	}
 	s.stale = s.named && lock.Dropped()
-	switch {
-	case !s.named:
-		_ = lock.Drop() // for who uses its id as a name; a sweep goes by the volume's label
-	case from != nil:
-		err = lock.Drop()
-	default:
-		err = lock.Keep()
-	}
-	if err != nil {
+	if err := s.mark(lock, resumed, from != nil); err != nil {
 		lock.Unlock()
 		m.config.Logger.Warn("session lock", "session", s.id, "error", err)
 		return errNoState(err)
@@ -179,6 +167,24 @@ func (m *Manager) begin(s *session, from io.Reader) error {
 	}
 	s.begin(lock, resumed)
 	return nil
+}
+
+// mark has the session's lock say whether the session outlives its server: an import does when it is whole.
+func (s *session) mark(lock *state.Lock, resumed, isImport bool) error {
+	if !s.named {
+		_ = lock.Drop() // for who uses its id as a name; a sweep goes by the volume's label
+		return nil
+	}
+	if !resumed {
+		// A close that could not remove all, or a server that was killed, may have left a folder.
+		if err := os.RemoveAll(s.folder()); err != nil {
+			return err
+		}
+	}
+	if isImport {
+		return lock.Drop()
+	}
+	return lock.Keep()
 }
 
 // admit opens the session for the calls that wait for it, or has them fail with err. The caller holds m.mu.

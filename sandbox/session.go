@@ -126,6 +126,9 @@ func (s *session) loadRecord(resumed bool) *state.Record {
 func (s *session) saveRecord() {
 	if err := s.record.Save(s.config.StateDir, s.id); err != nil {
 		s.config.Logger.Warn("session record", "session", s.id, "error", err)
+		for _, l := range s.slots {
+			l.noteLater("The server cannot write its state directory, whose disk may be full: its successor may not find this session's variables. The files stay.")
+		}
 	}
 }
 
@@ -238,7 +241,14 @@ func (s *session) touch() {
 		}
 	}
 	if s.lock != nil {
-		s.lock.Touch(until)
+		s.touchLock(s.lock, until)
+	}
+}
+
+// touchLock records until when the session is in use. Where that fails, a later server may remove it before its time.
+func (s *session) touchLock(lock *state.Lock, until time.Time) {
+	if err := lock.Touch(until); err != nil {
+		s.config.Logger.Warn("session lock", "session", s.id, "error", err)
 	}
 }
 

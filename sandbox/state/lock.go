@@ -116,7 +116,7 @@ func Take(dir, id string) (*Lock, error) {
 }
 
 // Touch records until when the session is in use: now, or the time by which what it does must be over.
-func (l *Lock) Touch(until time.Time) { _ = os.Chtimes(l.path, until, until) }
+func (l *Lock) Touch(until time.Time) error { return os.Chtimes(l.path, until, until) }
 
 // LastUsed is the time of the last Touch, by any holder.
 func (l *Lock) LastUsed() time.Time {
