@@ -5,11 +5,14 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 var (
 	// fenceLine is a line that opens or closes a Markdown fence.
 	fenceLine = regexp.MustCompile("^[ \t]*(`{3,}|~{3,})[^`]*$")
+	// oneLine is a fence with its code in one line.
+	oneLine = regexp.MustCompile("^`{3,}[ \t]*([^`\n]*[^`\n \t])[ \t]*`{3,}$")
 	// ownStatement is how a line of code begins that cannot go on with what the line before has begun, but for operator.
 	ownStatement = regexp.MustCompile(`^[\pL\pN_$'"{@]`)
 	operator     = regexp.MustCompile(`^(?:in|instanceof)\b`)
@@ -19,19 +22,30 @@ var (
 // Its lines keep their numbers. note says what was left out; empty: nothing was. Code that is legal as it stands is never
 // changed: no Python begins with three backticks, and JavaScript that does calls a text, which throws.
 func withoutFence(code string, language LanguageInfo) (bare, note string) {
-	lines := strings.Split(strings.TrimPrefix(code, "\ufeff"), "\n")
+	lines := strings.Split(strings.TrimRightFunc(strings.TrimPrefix(code, "\ufeff"), unicode.IsSpace), "\n")
 	first := slices.IndexFunc(lines, func(line string) bool { return strings.TrimSpace(line) != "" })
 	if first < 0 {
 		return code, ""
 	}
 	word := strings.TrimSpace(lines[first])
+	const fenceNote = "The Markdown fence around the code was left out: pass the code alone."
+	if within := oneLine.FindStringSubmatch(strings.TrimSpace(strings.Join(lines[first:], "\n"))); within != nil {
+		name, rest, _ := strings.Cut(within[1], " ")
+		if isNamed(language, name) && rest != "" {
+			within[1] = rest
+		}
+		return strings.Repeat("\n", first) + within[1], fenceNote
+	}
 	switch opened := fenceLine.FindStringSubmatch(word); {
 	case opened != nil:
+		rest := len(lines) - first - 1
 		end, ok := endOfFence(lines[first+1:], opened[1])
 		if !ok {
 			return code, ""
 		}
-		lines, note = lines[:first+1+end], "The Markdown fence around the code was left out: pass the code alone."
+		if lines, note = lines[:first+1+end], fenceNote; end == rest { // its last line may end with what closes it
+			lines[first+end] = strings.TrimSuffix(lines[first+end], opened[1])
+		}
 	case isNamed(language, word) && beginsStatement(lines[first+1:]):
 		note = fmt.Sprintf("The first line, %q, was left out: pass the code alone.", word)
 	default:

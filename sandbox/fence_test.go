@@ -19,6 +19,11 @@ func TestCodeIsTakenOutOfItsFence(t *testing.T) {
 		"a long fence":                     {Python, "````\n'''\n```\n'''\n````", "\n'''\n```\n'''", fence},
 		"lines of Windows":                 {Python, "\ufeff```python\r\nx = 1\r\ny\r\n```\r\n", "\nx = 1\r\ny\r", fence},
 		"a fence that is not closed":       {JavaScript, "```js\nlet a = `x`", "\nlet a = `x`", fence},
+		"one that ends the last line":      {Python, "```python\nx = 5\nx + 1```", "\nx = 5\nx + 1", fence},
+		"one that ends behind a template":  {JavaScript, "```js\nlet a = `x````\n", "\nlet a = `x`", fence},
+		"one line":                         {Python, "```print(1)```", "print(1)", fence},
+		"a name in one line":               {Python, "\n``` python print(1) ```\n", "\nprint(1)", fence},
+		"one name in one line":             {Python, "```py```", "py", fence},
 		"words behind it":                  {Python, "```python\nx\n```\nThis shows `x`.", "\nx", fence},
 		"a docstring with a fence, in one": {Python, "```py\ndef f():\n    '''\n```\nf()\n```\n    '''\n```", "\ndef f():\n    '''\n```\nf()\n```\n    '''", fence},
 		"a template with a fence, in one":  {JavaScript, "```js\nconst m = `\n\\`\\`\\`\n`\n```", "\nconst m = `\n\\`\\`\\`\n`", fence},
@@ -46,6 +51,7 @@ func TestCodeIsTakenOutOfItsFence(t *testing.T) {
 		"a fence in a comment":            {JavaScript, "/*\n```js\nx\n```\n*/ 5", "", ""},
 		"an inversion":                    {Python, "~~~5", "", ""},
 		"inversions":                      {JavaScript, "~~~a\n~~~\nb", "", ""},
+		"texts and templates":             {JavaScript, "`a` + ``", "", ""},
 		"a template of no text":           {JavaScript, "`` + `x`", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -87,10 +87,14 @@ class Displays:
 
     def _show_plotly(self, figure, key):
         """Keeps an interactive figure as a page; what it is made of would tell a reader little."""
-        from plotly.io import to_html, to_image
+        try:
+            from plotly.io import to_html, to_image
 
-        title = str(figure.get("layout", {}).get("title", {}).get("text") or "an interactive figure")[:500]
-        page = to_html(figure, include_plotlyjs="cdn", validate=False)
+            title = str(figure.get("layout", {}).get("title", {}).get("text") or "an interactive figure")[:500]
+            page = to_html(figure, include_plotlyjs="cdn", validate=False)
+        except Exception as e:  # it is none, or of something else that has plotly's type
+            print("note: an interactive figure is not shown: %s: %s" % (type(e).__name__, str(e)[:200]), file=sys.stderr)
+            return
         self._show("text/html", page.encode("utf-8"), title, "figure", False, key)
         if has_module("kaleido"):
             try:

@@ -122,6 +122,7 @@ class Displays(SupervisorTest):
             ("_repr_mimebundle_(self, **_): raise ValueError('bad')", "_repr_mimebundle_() raised ValueError: bad", plain, []),
             ("_repr_mimebundle_(self, **_): return {'image/png': 5, 'text/html': '<b>'}", "not int", plain, ["text/html"]),
             ("_repr_mimebundle_(self, **_): return {'text/plain': 5}", "", "5", []),
+            ("_repr_mimebundle_(self, **_): return {'application/vnd.plotly.v1+json': 5}", "", plain.rstrip(), []),
             ("_repr_mimebundle_(self, **_): return {'text/html': '<b>'}, None, 3", "", plain, ["text/html"]),
             ("_repr_png_(self): raise NotImplementedError", "", plain, []),
             ("_repr_png_(self): return None", "", plain, []),
