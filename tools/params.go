@@ -53,6 +53,10 @@ func newParams(ctx context.Context, request mcp.CallToolRequest) *params {
 // longFrom is the size from which a text argument is not decoded before it is asked for.
 const longFrom = 64 << 10
 
+// maxText is the longest text argument that is decoded, in bytes: no code and no query may have as many. A file's content is read
+// as a stream.
+const maxText = 4 << 20
+
 // readRaw reads arguments that the message loop hands on as they came, because they are large.
 func (p *params) readRaw(raw []byte) {
 	p.given = make(map[string]any)
@@ -102,6 +106,10 @@ func (p *params) plain(name string) any {
 func (p *params) text(name string) string {
 	value := p.take(name)
 	if long, ok := value.(content.LongText); ok {
+		if len(long) > maxText {
+			p.fail("%s has %d bytes and may have %d.", name, len(long), maxText)
+			return ""
+		}
 		return long.Decoded()
 	}
 	s, ok := value.(string)

@@ -9,19 +9,40 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
 // A message may take admission.BodyTime, and a second more for each slowest bytes of it.
 const slowest = 64 << 10
 
-var errTooMuch = errors.New("too many large messages at once")
+// A body of which the length is not said has firstRoom before it has room for the longest.
+const firstRoom = 1 << 20
 
-// readBody reads a message. What it takes of the memory for large ones is given back by release, which is never nil.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (message []byte, release func(), err error) {
-	release = func() {}
-	if r.ContentLength > rpc.MaxMessageBytes {
-		return nil, release, &http.MaxBytesError{Limit: rpc.MaxMessageBytes}
+// bodyBounds are those of a kind of bodies, in bytes.
+type bodyBounds struct {
+	length  int64 // of the longest
+	decoded int64 // how much is decoded as a whole
+}
+
+// mcp-go decodes what is beside large arguments; a route decodes all, and takes large files as they are.
+var (
+	messageBounds = bodyBounds{length: rpc.MaxMessageBytes, decoded: rpc.MaxEnvelope}
+	routeBounds   = bodyBounds{length: 16 << 20, decoded: 16 << 20}
+)
+
+var errTooMuch = errors.New("the messages that are being served take too much memory")
+
+// memory is what a body of a length may take.
+func (b bodyBounds) memory(length int64) int64 {
+	return rpc.MemoryBytes(length, min(length, b.decoded), min(length/2, int64(jsonbound.Request.Values)))
+}
+
+// readBody reads a body. Its share of the memory is the caller's to give back, also after an error.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most bodyBounds) (message []byte, taken *share, err error) {
+	taken = s.memory.share(addressOf(r))
+	if r.ContentLength > most.length {
+		return nil, taken, &http.MaxBytesError{Limit: most.length}
 	}
 	control := http.NewResponseController(w)
 	// The connection is watched for its end from now on, which is no reading that has a time.
@@ -30,31 +51,31 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (message []byt
 		_ = control.SetReadDeadline(time.Time{})
 		_ = control.SetWriteDeadline(time.Now().Add(admission.WriteTime))
 	}()
-	body := &paced{body: http.MaxBytesReader(w, r.Body, rpc.MaxMessageBytes), control: control, began: time.Now()}
+	room := func(length int64) bool {
+		waiting, cancel := context.WithTimeout(r.Context(), slotTime)
+		defer cancel()
+		return taken.resize(waiting, most.memory(length))
+	}
+	first := r.ContentLength
+	if first < 0 {
+		first = firstRoom
+	}
+	if !room(first) {
+		return nil, taken, errTooMuch
+	}
+	body := &paced{body: http.MaxBytesReader(w, r.Body, most.length), control: control, began: time.Now()}
 	var b bytes.Buffer
-	if r.ContentLength > 0 && r.ContentLength <= smallMessage {
-		b.Grow(int(r.ContentLength) + bytes.MinRead) // what ReadFrom wants beyond the end
-	}
-	if r.ContentLength <= smallMessage {
-		_, err = b.ReadFrom(io.LimitReader(body, smallMessage))
-		if err != nil || b.Len() < smallMessage {
-			return b.Bytes(), release, err
+	b.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead) // what ReadFrom wants beyond the end
+	_, err = b.ReadFrom(io.LimitReader(body, first))
+	if r.ContentLength < 0 && err == nil && int64(b.Len()) == first {
+		if !room(most.length) {
+			return nil, taken, errTooMuch
 		}
+		b.Grow(int(most.length-first) + bytes.MinRead) // memory that is not written to costs nothing
+		_, err = b.ReadFrom(body)
 	}
-	size := r.ContentLength
-	if size < 0 {
-		size = rpc.MaxMessageBytes
-	}
-	waiting, cancel := context.WithTimeout(r.Context(), slotTime)
-	defer cancel()
-	if s.large.Acquire(waiting, size) != nil {
-		return nil, release, errTooMuch
-	}
-	if r.ContentLength > 0 {
-		b.Grow(int(r.ContentLength) - b.Len() + bytes.MinRead)
-	}
-	_, err = b.ReadFrom(body)
-	return b.Bytes(), func() { s.large.Release(size) }, err
+	taken.shrink(most.memory(int64(b.Len())))
+	return b.Bytes(), taken, err
 }
 
 // bounded bounds the POSTs of a handler as those of MCP.
@@ -70,8 +91,8 @@ func (s *Server) bounded(next http.Handler) http.Handler {
 			return
 		}
 		defer giveBack()
-		body, release, err := s.readBody(w, r)
-		defer release()
+		body, taken, err := s.readBody(w, r, routeBounds)
+		defer taken.giveBack()
 		if errors.Is(err, errTooMuch) {
 			s.busy(w, r)
 			return

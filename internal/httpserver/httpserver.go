@@ -8,8 +8,8 @@
 //
 //   - Nobody gets further than the token: whoever has none learns where the metadata is, and nothing else. A page of
 //     another origin, and a name that leads here by DNS rebinding, are refused before that.
-//   - Everything is bounded: connections, requests at once, streams, sessions, a message's length, what all large
-//     messages take together, and the time that a client may take to send or to read. What waits without a request gives
+//   - Everything is bounded: connections, requests at once, streams, sessions, a message's length, the memory
+//     that the messages of a client, and of all, take together, and the time that a client may take to send or to read. What waits without a request gives
 //     way to what comes.
 //   - A request is answered with JSON, or with an event stream once there is progress to tell or it takes long, where the
 //     client accepts one. A stream that says nothing is kept alive by comments.
@@ -29,7 +29,6 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/server"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
@@ -48,9 +47,6 @@ const (
 	maxStreams = 1024
 	// maxClients is how many clients are remembered.
 	maxClients = 4096
-	// maxLarge is what messages of over smallMessage bytes may take together.
-	maxLarge     = 4 * rpc.MaxMessageBytes
-	smallMessage = 1 << 20
 )
 
 // Times that clients have.
@@ -111,7 +107,7 @@ type Server struct {
 
 	requests chan struct{} // a token for each POST that is served
 	streams  chan struct{} // a token for each open stream
-	large    *semaphore.Weighted
+	memory   *memory
 
 	// base is the context of all requests; ending ends streams, which no client would end in time.
 	base   context.Context
@@ -129,7 +125,7 @@ func New(o Options) *Server {
 	s := &Server{
 		opts: o, clients: newClients(o.Ended), routes: http.NewServeMux(),
 		requests: make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams),
-		large: semaphore.NewWeighted(maxLarge),
+		memory: newMemory(),
 	}
 	for pattern, handler := range o.Routes {
 		s.routes.Handle(pattern, handler)

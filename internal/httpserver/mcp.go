@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"mime"
-	"net"
 	"net/http"
 	"os"
 	"sync"
@@ -82,8 +81,8 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	}
 	giveBack = sync.OnceFunc(giveBack)
 	defer giveBack()
-	body, release, err := s.readBody(w, r)
-	defer release()
+	body, taken, err := s.readBody(w, r, messageBounds)
+	defer taken.giveBack()
 	if err != nil {
 		s.refuseBody(w, r, err)
 		return
@@ -93,6 +92,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		sendError(w, fault.ID, fault.Code, fault.Message)
 		return
 	}
+	taken.shrink(e.MemoryBytes())
 	x := &exchange{server: s, w: w, r: r, e: &e, id: rpc.NullID, giveBack: giveBack}
 	if e.ID != nil {
 		x.id, _ = rpc.ParseID(e.ID) // Parse has checked it
@@ -216,8 +216,7 @@ func refuseSession(w http.ResponseWriter) {
 func (x *exchange) statelessName() string {
 	var info mcp.Implementation
 	_ = json.Unmarshal(x.e.ClientInfo, &info) // mcp-go says what is wrong with it
-	host, _, _ := net.SplitHostPort(x.r.RemoteAddr)
-	sum := sha256.Sum256([]byte(info.Name + "\x00" + host))
+	sum := sha256.Sum256([]byte(info.Name + "\x00" + addressOf(x.r)))
 	return "stateless-" + hex.EncodeToString(sum[:16])
 }
 

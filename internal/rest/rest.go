@@ -25,6 +25,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -230,7 +231,9 @@ func (a arguments) object(name string) (members arguments) {
 
 // body reads the object that a request has; none is an empty one.
 func body(r *http.Request) (arguments, error) {
-	raw, err := io.ReadAll(r.Body)
+	var read bytes.Buffer // which takes a body that is there already as it is, and grows no further
+	_, err := io.Copy(&read, r.Body)
+	raw := read.Bytes()
 	var long *http.MaxBytesError
 	switch {
 	case errors.As(err, &long):
@@ -243,6 +246,9 @@ func body(r *http.Request) (arguments, error) {
 	given := make(arguments)
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return given, nil
+	}
+	if err := jsonbound.Request.Check(raw); err != nil {
+		return nil, fault.New(fault.InvalidArgument, "Upload many values as a file, and read that with code.", "The body has %v.", err)
 	}
 	if err := json.Unmarshal(raw, &given); err != nil || given == nil {
 		return nil, fault.New(fault.InvalidArgument, `Send an object such as {"code": "6 * 7"}; /v1/openapi.json has its members.`,

@@ -267,6 +267,7 @@ func TestBadInput(t *testing.T) {
 		"odd glob":                 {"GET", "/v1/sessions/a/files?glob=%5B", ``, 400, `"invalid_argument"`},
 		"no such database":         {"POST", "/v1/sessions/a/sql", `{"query": "SELECT 1", "connection": "none"}`, 404, `"connection_not_found"`},
 		"no packages":              {"POST", "/v1/sessions/a/packages", `{"language": "python", "packages": []}`, 400, `packages is empty`},
+		"too many values":          {"POST", "/v1/sessions/a/runs", `{"code": "1", "more": [` + strings.Repeat("0,", 100_000) + `0]}`, 400, "too many JSON values"},
 		"code that is too large":   {"POST", "/v1/sessions/a/runs", `{"code": "` + strings.Repeat("#", 200_000) + `"}`, 413, `"code_too_large"`},
 		"method":                   {"PATCH", "/v1/sessions", ``, 405, `Use GET or POST`},
 		"path":                     {"GET", "/v1/else", ``, 404, `"not_found"`},

@@ -14,8 +14,8 @@ const (
 	// InlineArguments is the size up to which a call's arguments go through mcp-go, which
 	// parses and copies them several times; see RestoreArguments for the larger ones.
 	InlineArguments = 256 << 10
-	// maxEnvelope bounds a message without the arguments set apart.
-	maxEnvelope = 1 << 20
+	// MaxEnvelope bounds a message without the arguments set apart.
+	MaxEnvelope = 1 << 20
 )
 
 var errDuplicate = errors.New("duplicate member")
@@ -29,6 +29,8 @@ type Fault struct {
 
 // Envelope is a message taken apart as far as its transport needs it. Its slices lie in the message.
 type Envelope struct {
+	length  int // of the message
+	values  int // in it
 	version []byte
 	ID      []byte
 	method  []byte // as a JSON string
@@ -59,6 +61,7 @@ func Parse(line []byte) (Envelope, *Fault) {
 	if err := e.scan(&s); err != nil {
 		return e, scanFault(line, err)
 	}
+	e.length, e.values = len(line), s.values
 	if s.space(); s.pos != len(line) {
 		return e, &Fault{NullID, mcp.PARSE_ERROR, "Parse error: more than one message on a line"}
 	}
@@ -180,9 +183,9 @@ func (e *Envelope) check(line []byte) *Fault {
 		return &Fault{id, mcp.INVALID_REQUEST, "Invalid Request: " + idErr.Error()}
 	case len(e.method) == 0 || e.method[0] != '"':
 		return &Fault{id, mcp.INVALID_REQUEST, "Invalid Request: method must be a string"}
-	case len(e.Params)+len(e.method)-len(e.LargeArguments()) > maxEnvelope:
+	case len(e.Params)+len(e.method)-len(e.LargeArguments()) > MaxEnvelope:
 		return &Fault{id, mcp.INVALID_REQUEST,
-			fmt.Sprintf("Invalid Request: over %d bytes beside the arguments", maxEnvelope)}
+			fmt.Sprintf("Invalid Request: over %d bytes beside the arguments", MaxEnvelope)}
 	}
 	return nil
 }
@@ -205,6 +208,17 @@ func (e *Envelope) LargeArguments() json.RawMessage {
 		return nil
 	}
 	return e.arguments
+}
+
+// MemoryBytes is about what the message takes until it is answered.
+func (e *Envelope) MemoryBytes() int64 {
+	return MemoryBytes(int64(e.length), int64(e.length-len(e.LargeArguments())), int64(e.values))
+}
+
+// MemoryBytes is about what JSON text of a length takes, where a part of it is decoded as a whole, with copies, and has so many values.
+func MemoryBytes(length, decoded, values int64) int64 {
+	const copies, value = 8, 64
+	return length + copies*decoded + value*values
 }
 
 // Message builds what mcp-go gets: the members that were checked and no others, so that its

@@ -27,14 +27,14 @@ func addSeeds(f *testing.F) {
 	}
 }
 
-// The scanner takes exactly what encoding/json takes, up to its depth.
+// The scanner takes exactly what encoding/json takes, up to its bounds.
 func FuzzScanner(f *testing.F) {
 	addSeeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := scanner{data: data}
 		s.space()
 		err := s.value(1)
-		if errors.Is(err, errDepth) {
+		if errors.Is(err, errDepth) || errors.Is(err, errValues) {
 			return
 		}
 		s.space()

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 )
 
 // maxDepth bounds how deeply a message may nest, far above what any tool's arguments need
@@ -13,13 +16,15 @@ const maxDepth = 256
 var (
 	errSyntax = errors.New("not valid JSON")
 	errDepth  = errors.New("nested too deeply")
+	errValues = fmt.Errorf("%w: at most %d are taken; upload many as a file, and read that with code", jsonbound.ErrTooManyValues, jsonbound.Request.Values)
 )
 
 // scanner walks one JSON text in place: it checks what it passes against RFC 8259, copies
 // nothing, and so costs a 50 MB upload one look at each byte.
 type scanner struct {
-	data []byte
-	pos  int
+	data   []byte
+	pos    int
+	values int // so far
 }
 
 // peek is the byte at the position, or zero at the end. A zero byte is never valid outside
@@ -60,6 +65,9 @@ func (s *scanner) span(depth int) ([]byte, error) {
 }
 
 func (s *scanner) value(depth int) error {
+	if s.values++; s.values > jsonbound.Request.Values {
+		return errValues
+	}
 	switch c := s.peek(); {
 	case c == '{':
 		return s.object(depth, func([]byte) error { return s.value(depth + 1) })

@@ -13,8 +13,8 @@ import (
 // call is a request that runs on a goroutine of its own, or waits to.
 type call struct {
 	rpc.Call
-	bytes   int  // what it keeps in memory
-	stream  bool // stays open at the client's will and takes no one's turn
+	bytes   int64 // what it takes of the memory
+	stream  bool  // stays open at the client's will and takes no one's turn
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	lane    lane
@@ -63,14 +63,14 @@ type calls struct {
 	start      func(*call) // runs a call; must end in done
 	maxRunning int
 	maxQueued  int
-	maxBytes   int // of all calls together
+	maxBytes   int64 // of all calls together
 
 	mu       sync.Mutex
 	inFlight map[string]*call
 	queue    []*call
 	active   map[*call]struct{} // running calls and open streams
 	streams  int
-	bytes    int
+	bytes    int64
 	last     <-chan struct{} // the newest ordered call's settled
 	closed   bool
 	idle     chan struct{} // closed when closed and nothing is active
@@ -83,7 +83,7 @@ func newCalls(opts Options, start func(*call)) *calls {
 		start:      start,
 		maxRunning: opts.MaxRunning,
 		maxQueued:  opts.MaxQueued,
-		maxBytes:   opts.MaxPendingBytes,
+		maxBytes:   int64(opts.MaxPendingBytes),
 		inFlight:   make(map[string]*call),
 		active:     make(map[*call]struct{}),
 		idle:       make(chan struct{}),

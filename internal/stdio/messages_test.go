@@ -49,6 +49,8 @@ func TestBadLines(t *testing.T) {
 		"nested too deeply":              {`{"jsonrpc":"2.0","method":"ping","params":` + deep(300) + `,"id":"x"}`, `"x"`, mcp.INVALID_REQUEST},
 		"nested too deeply by a million": {`{"jsonrpc":"2.0","id":3,"method":"ping","params":` + deep(1_000_000) + `}`, `3`, mcp.INVALID_REQUEST},
 		"nested and never closed":        {strings.Repeat(`{"a":`, 1_000_000), `null`, mcp.INVALID_REQUEST},
+		"too many values":                {`{"jsonrpc":"2.0","id":7,"method":"ping","params":{"x":[` + strings.Repeat("0,", 100_000) + `0]}}`, `7`, mcp.INVALID_REQUEST},
+		"too many members":               {`{"jsonrpc":"2.0","method":"tools/call","params":{"arguments":{` + strings.Repeat(`"a":{},`, 100_000) + `"b":0}},"id":7}`, `7`, mcp.INVALID_REQUEST},
 		"large without arguments":        {`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"` + strings.Repeat("x", 1<<20) + `"}}`, `1`, mcp.INVALID_REQUEST},
 		"params that are a list":         {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[1]}`, `1`, mcp.INVALID_REQUEST},
 		"an unknown method":              {`{"jsonrpc":"2.0","id":1,"method":"no/such"}`, `1`, mcp.METHOD_NOT_FOUND},

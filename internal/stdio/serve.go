@@ -50,8 +50,8 @@ type Options struct {
 	MaxRunning int
 	// MaxQueued is how many calls may wait for their turn. Default 1024.
 	MaxQueued int
-	// MaxPendingBytes bounds the messages of running and waiting calls together; one
-	// alone is always taken. Default four times MaxLineBytes.
+	// MaxPendingBytes bounds what the messages of running and waiting calls take of the memory
+	// together, by rpc.MemoryBytes; one alone is always taken. Default MaxLineBytes.
 	MaxPendingBytes int
 	// GraceTime is what running calls have, after the end of the input or of the context,
 	// to answer as if nothing had happened. Default 300 ms.
@@ -75,7 +75,7 @@ func (o Options) withDefaults() Options {
 	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, rpc.UsualMessageBytes)
 	o.MaxRunning = cmp.Or(o.MaxRunning, 32)
 	o.MaxQueued = cmp.Or(o.MaxQueued, 1024)
-	o.MaxPendingBytes = cmp.Or(o.MaxPendingBytes, 4*o.MaxLineBytes)
+	o.MaxPendingBytes = cmp.Or(o.MaxPendingBytes, o.MaxLineBytes)
 	o.GraceTime = cmp.Or(o.GraceTime, 300*time.Millisecond)
 	o.StopTime = cmp.Or(o.StopTime, 200*time.Millisecond)
 	if o.Logger == nil {

@@ -1,0 +1,96 @@
+package httpserver
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
+)
+
+// A client that sends beginnings of messages waits for itself alone, and its share comes back.
+func TestMemoryIsSharedByClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := serveInBubble(t, Options{})
+		const begun = 100
+		head := "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
+		answers := make(chan string, begun)
+		for range begun {
+			conn := f.conn(t)
+			go func() { _, _ = io.WriteString(conn, head+"{") }()
+			go func() {
+				got, _ := io.ReadAll(conn)
+				answers <- string(got[:min(len(got), len("HTTP/1.1 503"))])
+			}()
+		}
+		synctest.Wait()
+		share := messageBounds.memory(1_000_000)
+		other := f.server.memory.share("another")
+		if !other.resize(t.Context(), clientMemory) {
+			t.Error("another client waits")
+		}
+		other.giveBack()
+		counts := make(map[string]int64)
+		for range begun {
+			counts[<-answers]++
+		}
+		if want := map[string]int64{"HTTP/1.1 503": begun - clientMemory/share, "HTTP/1.1 408": clientMemory / share}; fmt.Sprint(counts) != fmt.Sprint(want) {
+			t.Errorf("got %v, want %v", counts, want)
+		}
+		if a := f.post(ping, nil); a.status != http.StatusOK {
+			t.Errorf("afterwards: %+v", a)
+		}
+		synctest.Wait()
+		if len(f.server.memory.of) > 0 || !f.server.memory.all.TryAcquire(allMemory) {
+			t.Error("not all memory was given back")
+		}
+		time.Sleep(admission.IdleTime)
+	})
+}
+
+// However many clients there are, all together take no more than allMemory.
+func TestMemoryOfAllClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		var shares []*share
+		for i := range allMemory / clientMemory {
+			s := m.share(fmt.Sprint(i))
+			s.resize(t.Context(), 2*clientMemory) // takes all of it
+			shares = append(shares, s)
+		}
+		last := m.share("last")
+		got := make(chan bool)
+		go func() { got <- last.resize(t.Context(), 1) }()
+		synctest.Wait()
+		if len(got) > 0 {
+			t.Error("there was room for another")
+		}
+		shares[0].shrink(1000)
+		if !<-got {
+			t.Error("there was no room for another")
+		}
+		for _, s := range append(shares, last) {
+			s.giveBack()
+		}
+		if len(m.of) > 0 {
+			t.Errorf("%d are left", len(m.of))
+		}
+	})
+}
+
+// A message in chunks takes what it has once it is whole, and waits for room where it is long.
+func TestMemoryOfChunks(t *testing.T) {
+	f := serve(t, Options{})
+	for _, length := range []int{10, firstRoom - len(call(1, "size", `,"arguments":{"text":""}`)), firstRoom, 5 * firstRoom} {
+		body := call(1, "size", `,"arguments":{"text":"`+strings.Repeat("x", length)+`"}`)
+		r := f.request(http.MethodPost, Path, "", nil)
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), -1
+		if a := f.do(r); a.status != http.StatusOK {
+			t.Errorf("%d bytes: %+v", length, a)
+		}
+	}
+}
