@@ -1,7 +1,9 @@
 package sandbox
 
 import (
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -77,4 +79,54 @@ func TestAClientThatIsGoneMakesRoom(t *testing.T) {
 		time.Sleep(time.Second)
 		wantNote(t, mustRun(t, m, RunOptions{Code: "1", SessionID: DefaultOf("b")}), "another one needed its place")
 	})
+}
+
+// A client whose session somebody else has closed reads so at its next call; one that has closed its own does not.
+func TestASessionThatWasClosedElsewhereIsSaid(t *testing.T) {
+	const nothing = ""
+	for name, test := range map[string]struct {
+		session   string
+		byItsID   bool
+		keepFiles bool
+		alone     bool // there is one client
+		ready     bool // the next session is kept ready
+		want      string
+	}{
+		"a client's own, by its id":             {session: DefaultOf("a"), byItsID: true, want: "it was closed: its variables and files are gone"},
+		"a client's own, and the next is ready": {session: DefaultOf("a"), byItsID: true, ready: true, want: "it was closed: its variables and files are gone"},
+		"a named one":                           {session: "named", byItsID: true, want: "it was closed: its variables and files are gone"},
+		"a named one, its files kept":           {session: "named", byItsID: true, keepFiles: true, want: "it was closed: its variables are gone, the files are there"},
+		"a client's own, by itself":             {session: DefaultOf("a"), want: nothing},
+		"where there is one client":             {session: "named", byItsID: true, alone: true, want: nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				config := testConfig(t, completingEngine(t))
+				if !test.alone {
+					config.Gone = func(string) bool { return false }
+				}
+				if test.ready {
+					config.Prewarm = []Language{Python}
+				}
+				m := newTestManager(t, config)
+				m.Prewarm()
+				synctest.Wait()
+				id := test.session
+				if first := mustRun(t, m, RunOptions{Code: "1", SessionID: test.session}); test.byItsID {
+					id = first.SessionID
+				}
+				synctest.Wait()
+				if _, err := m.CloseSession(t.Context(), id, test.keepFiles); err != nil {
+					t.Fatal(err)
+				}
+				next := mustRun(t, m, RunOptions{Code: "2", SessionID: test.session})
+				if notes := strings.Join(next.Notes, "\n"); !strings.Contains(notes, test.want) || test.want == nothing && notes != "" {
+					t.Errorf("the notes are %q", notes)
+				}
+				if again := mustRun(t, m, RunOptions{Code: "3", SessionID: test.session}); len(again.Notes) > 0 {
+					t.Errorf("then they are %q", again.Notes)
+				}
+			})
+		})
+	}
 }

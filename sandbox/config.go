@@ -72,6 +72,8 @@ type Config struct {
 	// the engine.
 	Host   string
 	Logger *slog.Logger
+
+	starts chan struct{} // a token for each container that comes up
 }
 
 // DefaultConfig returns the limits that the command line has for defaults, and a Logger that writes nothing.

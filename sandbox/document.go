@@ -37,7 +37,7 @@ func (m *Manager) ReadDocument(ctx context.Context, sessionID string, f File, mi
 		return Document{}, err
 	}
 	defer s.leave()
-	if _, err := s.kernel(l, l.noteLater, true); err != nil {
+	if _, err := s.kernel(ctx, l, l.noteLater, true); err != nil {
 		return Document{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, documentPatience)

@@ -93,12 +93,16 @@ func (m *Manager) noteExpired(s *session, now time.Time) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.noteEnded(s, why)
+	m.noteEnded(s, why, false)
 }
 
 // noteEnded keeps that note. The caller holds m.mu.
-func (m *Manager) noteEnded(s *session, why string) {
-	note := fmt.Sprintf("The session before this one has ended, as %s: its variables and files are gone.", why)
+func (m *Manager) noteEnded(s *session, why string, filesKept bool) {
+	lost := "its variables and files are gone"
+	if filesKept {
+		lost = "its variables are gone, the files are there"
+	}
+	note := fmt.Sprintf("The session before this one has ended, as %s: %s.", why, lost)
 	if len(m.expired) >= maxExpired {
 		clear(m.expired)
 	}

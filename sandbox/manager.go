@@ -45,6 +45,7 @@ type Manager struct {
 // from Prewarm. Close it in the end, and the engine after it.
 func NewManager(config Config) *Manager {
 	config.Host = cmp.Or(config.Host, fmt.Sprintf("%x", sha256.Sum256([]byte(config.StateDir)))[:16])
+	config.starts = make(chan struct{}, mostStarts)
 	ctx, stop := context.WithCancel(context.Background())
 	m := &Manager{config: config, sessions: make(map[string]*session), fallback: make(map[string]string), expired: make(map[string]string), ctx: ctx, stop: stop}
 	m.working.Go(m.expire)
@@ -236,6 +237,11 @@ func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (
 	}
 	if err != nil {
 		return "", err
+	}
+	if !isDefault(id) && m.config.Gone != nil && s.usedEngine() { // another client may use it
+		m.mu.Lock()
+		m.noteEnded(s, "it was closed", keepFiles)
+		m.mu.Unlock()
 	}
 	return s.id, m.drop(ctx, s, keepFiles)
 }

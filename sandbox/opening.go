@@ -78,6 +78,7 @@ func (m *Manager) takeWarm(id string) *session {
 	}
 	m.forgetDefault(s)
 	s.fallback, m.fallback[id] = id, s.id
+	m.noteExpiry(s)
 	m.working.Go(m.Prewarm)
 	return s
 }
@@ -322,7 +323,7 @@ func (m *Manager) makeRoom(now time.Time) bool {
 	slices.SortFunc(left, func(a, b *session) int { return cmp.Compare(b.idleFor(now), a.idleFor(now)) })
 	for _, s := range left {
 		if s.beginClosing(func() bool { return s.idle(now) > 0 }) {
-			m.noteEnded(s, "nothing had been heard of its client, and another one needed its place")
+			m.noteEnded(s, "nothing had been heard of its client, and another one needed its place", false)
 			m.config.Logger.Info("session makes room for another client's", "session", s.id)
 			m.working.Go(func() { m.endSession(s) })
 			return true

@@ -31,13 +31,13 @@ func (s *session) perform(run *Run, turn turn) (res *Result, err error) {
 			run.note(note)
 		}
 	}
-	k, err := s.kernel(slot, run.note, false)
+	k, err := s.kernel(run.ctx, slot, run.note, false)
 	if err == nil && !run.options.Fresh && slot.adopted.Load() != nil {
 		// The kernel was busy when it was taken over, and may not outlive what it was busy with.
 		if err := slot.waitAdopted(run); err != nil {
 			return s.notInTurn(run, err)
 		}
-		k, err = s.kernel(slot, run.note, false)
+		k, err = s.kernel(run.ctx, slot, run.note, false)
 	}
 	if run.ctx.Err() != nil {
 		return run.stopped()

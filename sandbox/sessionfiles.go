@@ -89,7 +89,7 @@ func (s *session) reachFiles(ctx context.Context) (fileClient, func(), error) {
 			return fileClient{}, nil, errOtherImage(s.id)
 		}
 	}
-	k, err := s.someKernel()
+	k, err := s.someKernel(ctx)
 	if err != nil {
 		return fileClient{}, nil, err
 	}
@@ -184,13 +184,13 @@ func (s *session) runningKernel() *kernel {
 }
 
 // someKernel returns a kernel whose container runs, and starts one where none does.
-func (s *session) someKernel() (*kernel, error) {
+func (s *session) someKernel(ctx context.Context) (*kernel, error) {
 	if k := s.runningKernel(); k != nil {
 		return k, nil
 	}
 	for _, language := range Languages {
 		if l := s.slots[language.Language]; l != nil {
-			return s.kernel(l, l.noteLater, true)
+			return s.kernel(ctx, l, l.noteLater, true)
 		}
 	}
 	return nil, fault.New(fault.EngineUnavailable, "Switch a language on, with "+imageFlags(" or ")+".", "No language is switched on.")

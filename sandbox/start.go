@@ -7,13 +7,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// kernel returns the slot's live kernel: the one it has, one that runs without a server, or a new one.
-func (s *session) kernel(l *slot, note func(string), warm bool) (*kernel, error) {
+// kernel returns the slot's live kernel: the one it has, one that runs without a server, or a new one, for whose turn to start it
+// waits until ctx ends.
+func (s *session) kernel(ctx context.Context, l *slot, note func(string), warm bool) (*kernel, error) {
 	l.starting.Lock()
 	defer l.starting.Unlock()
 	// In the end, because reachEarlier may add notes.
@@ -40,7 +42,7 @@ func (s *session) kernel(l *slot, note func(string), warm bool) (*kernel, error)
 	case errors.Is(err, errOtherSettings):
 		note(fmt.Sprintf("The server's settings or secrets have changed since this session's %s kernel began, so it begins anew: its variables are gone, the files are there.", l.language))
 	}
-	k, err = s.startKernel(l, warm)
+	k, err = s.startKernel(ctx, l, warm)
 	if err != nil {
 		return nil, err
 	}
@@ -88,20 +90,45 @@ func (s *session) warm(language Language) {
 	turn := l.enqueue()
 	s.mu.Unlock()
 	defer turn.leave()
-	if _, err := s.kernel(l, l.noteLater, true); err != nil {
+	if _, err := s.kernel(s.ctx, l, l.noteLater, true); err != nil {
 		s.config.Logger.Warn("prewarm", "session", s.id, "language", language, "error", err, "cause", errors.Unwrap(err))
 	}
 }
 
+// mostStarts is how many containers of a server come up at once: an engine that starts many is slow with each. The others wait,
+// which their start-timeout does not count.
+const mostStarts = 8
+
+// awaitStart waits for one of these places. leave gives it back.
+func (s *session) awaitStart(ctx context.Context) (leave func(), err error) {
+	select {
+	case s.config.starts <- struct{}{}:
+		return sync.OnceFunc(func() { <-s.config.starts }), nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-s.ctx.Done():
+		return nil, context.Cause(s.ctx)
+	}
+}
+
 // startKernel makes the slot's container and sends it its settings. It does not wait until the
-// supervisor is up: what follows is read when it is. Neither a cancelled run nor a closing session cuts
+// supervisor is up: what follows is read when it is. Once it has begun, neither a cancelled run nor a closing session cuts
 // it short: an engine goes on with a request whose client has left, and what it makes then would have no owner.
-func (s *session) startKernel(l *slot, warm bool) (*kernel, error) {
+func (s *session) startKernel(waiting context.Context, l *slot, warm bool) (k *kernel, err error) {
 	setting := s.config.Kernels[l.language]
 	image, err := s.image(setting)
 	if err != nil {
 		return nil, engineFault(err, l.language, setting)
 	}
+	leave, err := s.awaitStart(waiting)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if k == nil {
+			leave()
+		}
+	}()
 	s.engineMu.Lock()
 	defer s.engineMu.Unlock()
 	if err := context.Cause(s.ctx); err != nil {
@@ -123,9 +150,15 @@ func (s *session) startKernel(l *slot, warm bool) (*kernel, error) {
 	}
 	s.settleLimits()
 	s.noteSettings(l.language, setting, image)
-	k := newKernel(proc, s.wireLimits(), s.config.Logger.With("session", s.id, "language", l.language))
+	k = newKernel(proc, s.wireLimits(), s.config.Logger.With("session", s.id, "language", l.language))
 	k.serveOut = s.outlet()
 	k.begin(s.init(setting, warm))
+	go func() {
+		defer leave()
+		ctx, cancel := context.WithTimeout(context.Background(), s.config.StartTimeout)
+		defer cancel()
+		_ = k.awaitReady(ctx)
+	}()
 	return k, nil
 }
 
