@@ -303,15 +303,7 @@ func listenSocket(path string) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
 		_ = os.Remove(path)
 	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		_ = l.Close()
-		return nil, err
-	}
-	return l, nil
+	return listenPrivately(path)
 }
 
 // watch serves what operators ask for. Only figures are for who has the token.

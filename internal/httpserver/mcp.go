@@ -211,12 +211,12 @@ func refuseSession(w http.ResponseWriter) {
 	refuse(w, http.StatusNotFound, "there is no such session, or it has ended; begin another one with initialize")
 }
 
-// statelessName is what the requests of one client have in common, as far as they say: who it says it is, and where it
-// is. All have the same token.
+// statelessName is what the requests of one client have in common, as far as they say: who it says it is, where it is, and what
+// it shows, which differs where the server asks for no token and a proxy before it does.
 func (x *exchange) statelessName() string {
 	var info mcp.Implementation
 	_ = json.Unmarshal(x.e.ClientInfo, &info) // mcp-go says what is wrong with it
-	sum := sha256.Sum256([]byte(info.Name + "\x00" + addressOf(x.r)))
+	sum := sha256.Sum256([]byte(info.Name + "\x00" + addressOf(x.r) + "\x00" + x.r.Header.Get("Authorization")))
 	return "stateless-" + hex.EncodeToString(sum[:16])
 }
 

@@ -103,6 +103,13 @@ func TestClientsWithoutSession(t *testing.T) {
 	if plain := f.post(call(1, "who", ""), nil).text(t); plain == first || plain != f.post(call(2, "who", ""), nil).text(t) {
 		t.Errorf("%s without a name", plain)
 	}
+	open := serve(t, Options{})
+	by := func(token string) string {
+		return open.post(call(1, "who", ""), headers{"Authorization": "Bearer " + token}).text(t)
+	}
+	if one, again, another := by("one"), by("one"), by("another"); one != again || one == another {
+		t.Errorf("by their tokens: %s, %s and %s", one, again, another)
+	}
 }
 
 // Clients may use the same ids at the same time, and one session may not.
