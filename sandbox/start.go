@@ -155,7 +155,7 @@ func (s *session) startKernel(waiting context.Context, l *slot, warm bool) (k *k
 	k.begin(s.init(setting, warm))
 	go func() {
 		defer leave()
-		ctx, cancel := context.WithTimeout(context.Background(), s.config.StartTimeout)
+		ctx, cancel := context.WithTimeout(s.ctx, s.config.StartTimeout)
 		defer cancel()
 		_ = k.awaitReady(ctx)
 	}()

@@ -22,6 +22,9 @@ import (
 
 const token = "a-token-that-nobody-guesses"
 
+// largeAnswer is the length of what the tool large returns.
+const largeAnswer = 6 << 20
+
 type clientKey struct{}
 
 // fixture is a server with tools for tests.
@@ -51,6 +54,9 @@ func newFixture(t *testing.T, o Options) *fixture {
 	})
 	f.mcp.AddTool(mcp.NewTool("size"), func(_ context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return mcp.NewToolResultText(fmt.Sprint(len(r.Params.RawArguments))), nil
+	})
+	f.mcp.AddTool(mcp.NewTool("large"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return mcp.NewToolResultText(strings.Repeat("x", largeAnswer)), nil
 	})
 	f.mcp.AddTool(mcp.NewTool("who"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return mcp.NewToolResultText(ctx.Value(clientKey{}).(string)), nil

@@ -93,7 +93,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	taken.shrink(e.MemoryBytes())
-	x := &exchange{server: s, w: w, r: r, e: &e, id: rpc.NullID, giveBack: giveBack}
+	x := &exchange{server: s, w: w, r: r, e: &e, id: rpc.NullID, giveBack: giveBack, taken: taken}
 	if e.ID != nil {
 		x.id, _ = rpc.ParseID(e.ID) // Parse has checked it
 	}
@@ -117,7 +117,7 @@ func (s *Server) refuseBody(w http.ResponseWriter, r *http.Request, err error) {
 func sendError(w http.ResponseWriter, id rpc.ID, code int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusBadRequest)
-	_, _ = w.Write(rpc.ErrorLine(id, code, message))
+	_, _ = w.Write(rpc.ErrorLine(id, code, message)) //nolint:gosec // JSON, by its type
 }
 
 // exchange is one message and what comes of it.
@@ -131,6 +131,7 @@ type exchange struct {
 	client *client
 	// giveBack gives its place among the requests to another, at its end at the latest.
 	giveBack func()
+	taken    *share
 }
 
 func (x *exchange) refuse(code int, message string) {
@@ -257,6 +258,10 @@ func (x *exchange) request(begins bool) {
 			answer.event(line)
 		}
 	})
+	if call.Method == string(mcp.MethodResourcesRead) && !x.room(2*int64(limit)) { // a file, and its encoding
+		answer.finish(x.status(busyCode), x.tooMuch())
+		return
+	}
 	m := x.server.opts.MCP
 	serving := x.server.opts.Context(rpc.WithCall(ctx, &call), x.client.name, x.r.Header)
 	var line []byte
@@ -272,7 +277,30 @@ func (x *exchange) request(begins bool) {
 		answer.drop()
 		return
 	}
+	if !x.room(int64(len(line))) {
+		line, code = x.tooMuch(), busyCode
+	}
 	answer.finish(x.status(code), line)
+}
+
+// busyCode is that of a request without room for its answer, in JSON-RPC's range for servers.
+const busyCode = -32000
+
+func (x *exchange) tooMuch() []byte {
+	return rpc.ErrorLine(x.id, busyCode, "too much of what was asked has not been read yet; read those answers, and try again")
+}
+
+// smallAnswer is the size up to which an answer takes no more room than its request, in bytes.
+const smallAnswer = 64 << 10
+
+// room waits until there is room for an answer in the place of its request, and reports whether there was.
+func (x *exchange) room(size int64) bool {
+	if size <= smallAnswer {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(x.r.Context(), slotTime)
+	defer cancel()
+	return x.taken.resize(ctx, size)
 }
 
 // began tells the client its session, or forgets the one that has not come to be.

@@ -3,6 +3,7 @@ package httpserver
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -78,6 +79,40 @@ func TestMemoryOfAllClients(t *testing.T) {
 		}
 		if len(m.of) > 0 {
 			t.Errorf("%d are left", len(m.of))
+		}
+	})
+}
+
+// Answers that their client does not read take of its share, and those that find no room are not kept for it.
+func TestMemoryOfAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := serveInBubble(t, Options{})
+		const asked, room = 20, clientMemory / largeAnswer
+		body := call(1, "large", "")
+		var conns []net.Conn
+		for range asked {
+			conn := f.conn(t)
+			conns = append(conns, conn)
+			go func() {
+				_, _ = fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+			}()
+		}
+		time.Sleep(slotTime + time.Second)
+		whole, refused := 0, 0
+		for _, conn := range conns {
+			switch got, _ := io.ReadAll(conn); {
+			case len(got) > largeAnswer:
+				whole++
+			case strings.Contains(string(got), "has not been read yet"):
+				refused++
+			}
+		}
+		if whole < room-1 || whole > room || whole+refused != asked {
+			t.Errorf("%d are whole, and %d refused", whole, refused)
+		}
+		synctest.Wait()
+		if len(f.server.memory.of) > 0 {
+			t.Error("not all memory was given back")
 		}
 	})
 }
