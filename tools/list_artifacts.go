@@ -55,7 +55,7 @@ func (d *Deps) listArtifacts() tool {
 		definition: mcp.NewTool("list_artifacts",
 			mcp.WithToolTitle("List files"),
 			mcp.WithDescription(fmt.Sprintf("List the files of a code sandbox's session below %s, newest first, with size, type and time; at most %d. "+
-				"Left out are hidden files, and %s/ unless the glob begins with it or nothing else matches.", sandbox.WorkDir, listedArtifacts, content.InputDir)),
+				"Hidden files are left out, and %s/ where other files match.", sandbox.WorkDir, listedArtifacts, content.InputDir)),
 			mcp.WithString("glob", mcp.Description("Pattern such as *.csv (in any folder), output/*.png, models/** or *.{png,svg}.")),
 			sessionParam(), hints(true),
 		),

@@ -197,7 +197,7 @@ def notebook(path):
             return [text("\n".join(output["traceback"]))]
         return [text(output["text"])] if "text" in output else shown(output.get("data", {}))
 
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8-sig") as file:
         book = json.load(file)
     for number, cell in enumerate(book["cells"], 1):
         count = f" [{cell['execution_count']}]" if cell.get("execution_count") else ""

@@ -32,7 +32,7 @@ type fieldServer struct {
 func startField(t *testing.T, cases []fieldCase) (s *httpServer, named map[string]string) {
 	t.Helper()
 	want, named := cases[0].Server, make(map[string]string)
-	with := setup{env: []string{"SANDBOX_STRUCTURED_CONTENT=false"}}
+	with := setup{env: []string{"SANDBOX_STRUCTURED_CONTENT=false", "SANDBOX_RUN_TIMEOUT=" + slowed(fieldPatience*time.Minute).String()}}
 	places := fieldIndexes(t, sprint(want))
 	for _, arg := range want.Args {
 		with.args = append(with.args, places.Replace(arg))
