@@ -101,12 +101,12 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"method": r.Method, "url": r.URL.String(), "headers": r.Header, "body": string(body)})
 }
 
-// events sends four, with more than a second between the first and the last.
+// events sends four, with far more than a second between the first and the last.
 func events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for i := range 4 {
 		if i > 0 {
-			time.Sleep(400 * time.Millisecond)
+			time.Sleep(time.Second)
 		}
 		_, _ = fmt.Fprintf(w, "event: word\ndata: %d\n\n", i)
 		_ = http.NewResponseController(w).Flush()
