@@ -46,6 +46,7 @@ type Server struct {
 	log       *slog.Logger
 	tools     map[string]server.ServerTool
 	links     *filelinks.Links
+	softWait  time.Duration
 	mux       *http.ServeMux
 	document  []byte
 	followers chan struct{} // a token for each stream of output
@@ -58,7 +59,7 @@ func New(o Options) *Server {
 		links: filelinks.New(filelinks.Options{
 			Manager: o.Deps.Manager, BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, UploadBytes: o.Deps.DownloadBytes, Logger: o.Logger,
 		}),
-		followers: make(chan struct{}, maxFollowers),
+		followers: make(chan struct{}, maxFollowers), softWait: o.Deps.SoftWait,
 	}
 	for _, t := range tools.ForPrograms(o.Deps) {
 		s.tools[t.Tool.Name] = t

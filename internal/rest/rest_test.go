@@ -148,13 +148,14 @@ func TestSessionsAndRuns(t *testing.T) {
 	}
 	f.want(200, "DELETE", "/v1/sessions/low", "")
 	done := f.want(200, "POST", "/v1/sessions/a/runs?wait_seconds=60", `{"code": "print('hi <', 'hunt' + 'er22')\n12345678901234567", "language": "py", "color": "red"}`)
-	if done["status"] != "completed" || done["stdout"] != "hi < [masked: KEY]\n" || done["result"] != "12345678901234567" || !strings.Contains(done["notes"].([]any)[0].(string), `ignored "color"`) {
+	if done["status"] != "completed" || done["stdout"] != "hi < [masked: KEY]\n" || done["result"] != "12345678901234567" || !strings.Contains(done["notes"].([]any)[0].(string), `ignored "color"`) ||
+		done["notes"].([]any)[1] != "wait_seconds was lowered from 60 to 45, the most that this server allows." {
 		t.Errorf("ran: %v", done)
 	}
-	if out := f.want(200, "POST", "/v1/sessions/a/runs?wait_seconds=60&timeout_seconds=5", `{"code": "1"}`); fmt.Sprint(out["notes"]) != `[ignored "timeout_seconds" in the address: a POST has its arguments in its body.]` {
+	if out := f.want(200, "POST", "/v1/sessions/a/runs?wait_seconds=45&timeout_seconds=5", `{"code": "1"}`); fmt.Sprint(out["notes"]) != `[ignored "timeout_seconds" in the address: a POST has its arguments in its body.]` {
 		t.Errorf("out of place: %v", out["notes"])
 	}
-	many := f.want(200, "POST", "/v1/sessions/a/runs?wait_seconds=60", `{"code": "for i in range(102): open(f'{i}.txt', 'w').close()\nopen('a\\tb', 'w').close()"}`)
+	many := f.want(200, "POST", "/v1/sessions/a/runs?wait_seconds=45", `{"code": "for i in range(102): open(f'{i}.txt', 'w').close()\nopen('a\\tb', 'w').close()"}`)
 	if notes := fmt.Sprint(many["notes"]); notes != "[3 more files of this run not listed.]" {
 		t.Errorf("many files: %s", notes)
 	}

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"regexp"
@@ -147,9 +148,9 @@ func (s *Server) serve(w http.ResponseWriter, request *http.Request, r route) {
 		return
 	}
 	given, err := read(request, r.names())
-	ctx := request.Context()
+	ctx, lowered := request.Context(), ""
 	if err == nil && r.waits {
-		ctx, err = waiting(ctx, request.URL.Query().Get("wait_seconds"))
+		ctx, lowered, err = s.waiting(ctx, request.URL.Query().Get("wait_seconds"))
 		delete(given, "wait_seconds")
 	}
 	tool := r.tool
@@ -168,19 +169,25 @@ func (s *Server) serve(w http.ResponseWriter, request *http.Request, r route) {
 		given.set(name, value)
 	}
 	o, err := s.call(ctx, tool, given)
+	if lowered != "" {
+		o.notes = append(o.notes, lowered)
+	}
 	s.send(w, request, o, err, max(r.status, http.StatusOK))
 }
 
-// waiting returns a context whose calls wait for runs as long as a parameter says.
-func waiting(ctx context.Context, given string) (context.Context, error) {
+// waiting returns a context whose calls wait for runs as long as a parameter says, and a note where that is too long.
+func (s *Server) waiting(ctx context.Context, given string) (_ context.Context, lowered string, err error) {
 	if given == "" {
 		given = "0"
 	}
 	seconds, err := strconv.ParseFloat(given, 64)
 	if err != nil || !(seconds >= 0) {
-		return ctx, fault.New(fault.InvalidArgument, "Leave it out, or pass a number such as 10.", "wait_seconds is %q and must be a number of seconds.", text.Shorten(given, 40))
+		return ctx, "", fault.New(fault.InvalidArgument, "Leave it out, or pass a number such as 10.", "wait_seconds is %q and must be a number of seconds.", text.Shorten(given, 40))
 	}
-	return tools.WithWait(ctx, time.Duration(min(seconds, 1e6)*float64(time.Second))), nil
+	if most := s.softWait.Seconds(); seconds > most {
+		lowered = fmt.Sprintf("wait_seconds was lowered from %v to %v, the most that this server allows.", seconds, most)
+	}
+	return tools.WithWait(ctx, time.Duration(min(seconds, 1e6)*float64(time.Second))), lowered, nil
 }
 
 func sorted[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
