@@ -3,6 +3,7 @@ package webui
 import (
 	"context"
 	"encoding/json"
+	"hash/crc32"
 	"maps"
 	"net/http"
 	"slices"
@@ -34,10 +35,11 @@ type streamFields struct {
 }
 
 type displayFields struct {
-	Figure string `json:"figure"` // its type, where it is an image that is there
-	Text   string `json:"text"`
-	Path   string `json:"path"`
-	Alt    string `json:"alt"`
+	Figure  string `json:"figure"`  // its type, where it is an image that is there
+	Version string `json:"version"` // of the image: code may draw another one in its place
+	Text    string `json:"text"`
+	Path    string `json:"path"`
+	Alt     string `json:"alt"`
 }
 
 func fieldsOf(r *sandbox.Result) resultFields {
@@ -71,8 +73,8 @@ func streamOf(s sandbox.Stream) streamFields {
 func displayOf(d *sandbox.Display) displayFields {
 	f := displayFields{Path: d.Path, Alt: d.Alt}
 	for _, kind := range figureTypes {
-		if len(d.Data[kind]) > 0 {
-			f.Figure = kind
+		if image := d.Data[kind]; len(image) > 0 {
+			f.Figure, f.Version = kind, strconv.FormatUint(uint64(crc32.ChecksumIEEE(image)), 36)
 			return f
 		}
 	}

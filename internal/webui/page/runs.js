@@ -133,8 +133,8 @@ function showResult(item, r) {
 	if (r.error) parts.push(block(item, "error", r.error.traceback || `${r.error.name}: ${r.error.message}`, tones[item.run.status] ?? "bad"));
 	r.displays.forEach((d, at) => {
 		if (d.figure) {
-			parts.push(part(item, `figure ${at} ${d.path}`, () => make("figure", {},
-				make("img", {src: address("figure", {session, run: item.id, at}), alt: visible(d.alt || "a figure of this run"), loading: "lazy"}),
+			parts.push(part(item, `figure ${at} ${d.path} ${d.version}`, () => make("figure", {},
+				make("img", {src: address("figure", {session, run: item.id, at, version: d.version}), alt: visible(d.alt || "a figure of this run"), loading: "lazy"}),
 				make("figcaption", {className: "dim text"}, d.path))));
 		} else if (d.text) {
 			parts.push(block(item, `shown ${at + 1}`, d.text));
@@ -148,6 +148,7 @@ function showResult(item, r) {
 	}
 	parts.push(...r.notes.map(note => make("p", {className: "note text"}, note)));
 	arrange(item.output, parts);
+	for (const [key, element] of item.parts) if (!parts.includes(element)) item.parts.delete(key);
 	for (const pre of item.follow) pre.scrollTop = pre.scrollHeight;
 }
 
