@@ -222,7 +222,7 @@ func (d *Deps) readImage(ctx context.Context, r reading, fields readFields, mime
 	fields.Encoding, fields.Changed = "image", whole.end.Changed
 	note := ""
 	if len(fitted.Data) != len(whole.data) {
-		note = ", scaled down to be shown"
+		note = ", scaled down or turned upright to be shown"
 	}
 	return fileAnswer(fields, note, "", mcp.NewImageContent(base64.StdEncoding.EncodeToString(fitted.Data), fitted.MIME)), nil
 }

@@ -57,8 +57,8 @@ func IsTooLarge(err error) bool {
 // decoding bounds the memory that images take: one at a time.
 var decoding = make(chan struct{}, 1)
 
-// FitImage returns an image within the bounds: as it is where it fits and not only its pixels are wanted,
-// else scaled down, turned as its camera says, and encoded anew.
+// FitImage returns an image within the bounds: as it is where it fits, is upright and not only its pixels are wanted,
+// else scaled down, turned as its camera says, and encoded anew. Models' makers do not all look at EXIF.
 func FitImage(ctx context.Context, mime string, data []byte, pixelsOnly bool) (Image, error) {
 	config, format, err := image.DecodeConfig(bytes.NewReader(data))
 	if err != nil || "image/"+format != mime {
@@ -85,11 +85,12 @@ func FitImage(ctx context.Context, mime string, data []byte, pixelsOnly bool) (I
 	if err != nil {
 		return Image{}, ErrBadImage // half an image is refused by models' makers too
 	}
-	if config.Width <= maxImageSide && config.Height <= maxImageSide && len(data) <= maxImageBytes && !pixelsOnly {
+	turn := orientation(format, data)
+	if config.Width <= maxImageSide && config.Height <= maxImageSide && len(data) <= maxImageBytes && !pixelsOnly && turn == 1 {
 		return Image{mime, data}, nil
 	}
 	for side := maxImageSide; side >= maxImageSide/4; side = side * 3 / 4 {
-		if f, ok := encode(turned(scale(source, side), orientation(format, data))); ok {
+		if f, ok := encode(turned(scale(source, side), turn)); ok {
 			return f, nil
 		}
 	}

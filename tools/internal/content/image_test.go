@@ -98,7 +98,7 @@ func TestACancelledCallDoesNotWaitForAnotherOnesImage(t *testing.T) {
 	}
 }
 
-func TestAPhotoIsUprightWhereItIsMadeSmaller(t *testing.T) {
+func TestAPhotoIsUpright(t *testing.T) {
 	// 2 by 2 blocks of grey, as they are stored for each orientation of the first one.
 	upright := [4]uint8{0, 80, 160, 240}
 	stored := map[int][4]uint8{
@@ -107,7 +107,10 @@ func TestAPhotoIsUprightWhereItIsMadeSmaller(t *testing.T) {
 	}
 	for orientation, greys := range stored {
 		for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
-			const width, height = 1600, 800
+			width, height := 1600, 800 // is made smaller
+			if order.String() == "BigEndian" {
+				width, height = 64, 32 // and fits
+			}
 			img := image.NewGray(image.Rect(0, 0, width, height))
 			for i := range img.Pix {
 				img.Pix[i] = greys[i%width/(width/2)+i/width/(height/2)*2]
@@ -140,7 +143,7 @@ func TestAPhotoIsUprightWhereItIsMadeSmaller(t *testing.T) {
 						t.Errorf("%s, orientation %d: the grey at %d, %d is off by %d", mime, orientation, x, y, off)
 					}
 				}
-				if bytes.Contains(got.Data, exif[:8]) {
+				if width > maxImageSide && bytes.Contains(got.Data, exif[:8]) {
 					t.Errorf("%s, orientation %d: its EXIF is still there", mime, orientation)
 				}
 			}
