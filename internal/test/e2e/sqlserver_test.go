@@ -81,6 +81,8 @@ func TestSQLServerIsReadThroughTheTools(t *testing.T) {
 	if text := res.text(); strings.Contains(text, "wrong") || strings.Contains(text, "no NULL") {
 		t.Error(text)
 	}
+	s.js("const rows = await sandbox.sql('SELECT * FROM dbo.everything'); rows.map(({ id, exact, price, ratio, raw }) => [id, exact, price, ratio, raw].join()).join('; ')").
+		wantText(t, "'9007199254740993,1234567890123456789012345678.0123456789,12.5,0.1,00ff; ,,,,'", "note: exact has a value as text")
 	s.query(object{"query": "SELECT * FROM dbo.everything WHERE id = @p1 AND ratio < @p2", "params": []any{json.Number("9007199254740993"), 1.5}})
 	failed := s.call(execSQL, object{"query": "SELECT * FROM dbo.nothing"})
 	failed.wantCode(t, "sql_failed")
