@@ -149,10 +149,10 @@ func (s *session) startKernel(waiting context.Context, l *slot, warm bool) (k *k
 		return nil, engineFault(err, l.language, setting)
 	}
 	s.settleLimits()
-	s.noteSettings(l.language, setting, image)
 	k = newKernel(proc, s.wireLimits(), s.config.Logger.With("session", s.id, "language", l.language))
 	k.serveOut = s.outlet()
 	k.begin(s.init(setting, warm))
+	s.noteSettings(l.language, setting, image) // while the supervisor comes up
 	go func() {
 		defer leave()
 		ctx, cancel := context.WithTimeout(s.ctx, s.config.StartTimeout)

@@ -112,6 +112,9 @@ func Take(dir, id string) (*Lock, error) {
 			return &Lock{Found: found, file: file, path: path}, nil
 		}
 		_ = file.Close()
+		if err1 != nil || err2 != nil && !errors.Is(err2, fs.ErrNotExist) {
+			return nil, fmt.Errorf("session lock: %w", errors.Join(err1, err2))
+		}
 	}
 }
 

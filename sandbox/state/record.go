@@ -116,7 +116,8 @@ func (r *Record) Save(dir, id string) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return fmt.Errorf("session folder: %w", err)
 	}
-	if err := WriteFile(filepath.Join(folder, recordFile), text); err != nil {
+	// Synced, because it says how long the session's files stay.
+	if err := writeFile(filepath.Join(folder, recordFile), text, (*os.File).Sync); err != nil {
 		return fmt.Errorf("session record: %w", err)
 	}
 	return nil
@@ -137,12 +138,17 @@ const NewSuffix = ".new"
 // WriteFile writes a file under a temporary name and renames it, so that the file is the old one or the new one when
 // the process is killed. The caller has the session's lock: nothing else writes this file.
 func WriteFile(path string, content []byte) error {
+	return writeFile(path, content, func(*os.File) error { return nil })
+}
+
+// writeFile is WriteFile that calls finish before the file has its name.
+func writeFile(path string, content []byte, finish func(*os.File) error) error {
 	file, err := os.OpenFile(path+NewSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|filelock.NoFollow, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = file.Write(content)
-	if err = errors.Join(err, file.Close()); err == nil {
+	if err = errors.Join(err, finish(file), file.Close()); err == nil {
 		err = os.Rename(path+NewSuffix, path)
 	}
 	if err != nil {
