@@ -3,7 +3,6 @@ package proxy
 import (
 	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -29,13 +28,13 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // begins looks at what the host says first.
 func (a *answer) begins(response *http.Response) error {
-	if a.body != nil {
-		if encoding := strings.ToLower(response.Header.Get("Content-Encoding")); encoding != "" && encoding != "identity" {
-			return &refusal{http.StatusBadGateway, "encoding", "the host sent its answer in an encoding that was not asked for, in which values of secrets could not be masked"}
-		}
-	}
 	if limit := a.x.over(response.ContentLength, 0); limit != nil && !a.isHead {
 		return limit
+	}
+	if a.body != nil {
+		if problem := decode(response, a.isHead); problem != nil {
+			return problem
+		}
 	}
 	if response.StatusCode == http.StatusSwitchingProtocols {
 		maskHeader(a.mask, response.Header)

@@ -45,7 +45,7 @@ func (p *Proxy) route(t target, upstream net.Conn) *route {
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: p.roots},
 		TLSHandshakeTimeout: tlsTimeout, ExpectContinueTimeout: time.Second, IdleConnTimeout: keepIdle,
 		MaxResponseHeaderBytes: maxHeaderBytes, ForceAttemptHTTP2: true,
-		DisableCompression: !rt.isSecrets,
+		DisableCompression: true,
 	}
 	return rt
 }
@@ -70,10 +70,7 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, x *exchange, rt 
 	a := &answer{ResponseWriter: w, x: x, isHead: r.Method == http.MethodHead}
 	if rt.isSecrets {
 		a.masks(p.mask)
-		// What is encoded or a part of something could not be masked. The transport asks for gzip and decodes it.
-		for _, name := range []string{"Accept-Encoding", "Range", "If-Range", "Sec-Websocket-Extensions"} {
-			out.Header.Del(name)
-		}
+		askPlainly(out.Header)
 	}
 	_ = http.NewResponseController(w).EnableFullDuplex()
 	proxy := &httputil.ReverseProxy{

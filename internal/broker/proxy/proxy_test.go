@@ -852,29 +852,55 @@ func TestTheAuthorityOfASessionIsKept(t *testing.T) {
 	}
 }
 
-func TestAnswersInEncodingsAreMasked(t *testing.T) {
-	w := newWorld(t, Options{Mode: Allowlist, Secrets: []Secret{theSecret}}, func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.URL.Path == "/unasked":
-			w.Header().Set("Content-Encoding", "br")
-			fmt.Fprint(w, r.Header.Get("X-Api-Key"))
-		case r.Header.Get("Range") != "" || r.Header.Get("Accept-Encoding") != "gzip":
-			t.Errorf("the headers are %v", r.Header)
-		default:
-			w.Header().Set("Content-Encoding", "gzip")
-			z := gzip.NewWriter(w)
-			fmt.Fprint(z, "it is "+r.Header.Get("X-Api-Key"))
-			_ = z.Close()
-		}
-	})
-	for _, accept := range []string{"gzip, br", "br", "identity"} {
-		status, body := w.get("https://api.example/", "X-Api-Key", theSecret.Placeholder(), "Accept-Encoding", accept, "Range", "bytes=1-2")
-		if status != "200 OK" || body != "it is [masked: API_KEY]" {
-			t.Errorf("%s: %s %q", accept, status, body)
-		}
-	}
-	if status, body := w.get("https://api.example/unasked", "X-Api-Key", theSecret.Placeholder()); !strings.HasPrefix(status, "502") || !strings.HasPrefix(body, "encoding: ") {
-		t.Errorf("%s %q", status, body)
+func gzipped(text string) string {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	fmt.Fprint(z, text)
+	_ = z.Close()
+	return b.String()
+}
+
+func TestAnswersAreMaskedWhateverTheirEncodingsOrRefused(t *testing.T) {
+	const masked, refused = "it is [masked: API_KEY]", "encoding: the host "
+	for _, test := range []struct {
+		name      string
+		status    int
+		encodings []string // of headers
+		times     int      // that the body is encoded
+		want      string
+	}{
+		{"none", 200, nil, 0, masked},
+		{"one that is none", 200, []string{"Identity", " "}, 0, masked},
+		{"the one that was asked for", 200, []string{"gzip"}, 1, masked},
+		{"its older name", 200, []string{" X-GZip "}, 1, masked},
+		{"behind one that is none", 200, []string{"identity", "gzip"}, 1, masked},
+		{"in one header with one that is none", 200, []string{"identity, gzip,"}, 1, masked},
+		{"twice", 200, []string{"gzip", "gzip"}, 2, refused},
+		{"twice in one header", 200, []string{"gzip, x-gzip"}, 2, refused},
+		{"one that was not asked for", 200, []string{"br"}, 0, refused},
+		{"within the one that was asked for", 200, []string{"gzip", "br"}, 1, refused},
+		{"a part", 206, nil, 0, refused},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, Options{Mode: Allowlist, Secrets: []Secret{theSecret}}, func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Range") != "" || r.Header.Get("Accept-Encoding") != "gzip" {
+					t.Errorf("the headers are %v", r.Header)
+				}
+				body := "it is " + r.Header.Get("X-Api-Key")
+				for range test.times {
+					body = gzipped(body)
+				}
+				w.Header()["Content-Encoding"] = test.encodings
+				w.WriteHeader(test.status)
+				fmt.Fprint(w, body)
+			})
+			for _, accept := range []string{"gzip, br", "br", "identity"} {
+				status, body := w.get("https://api.example/", "X-Api-Key", theSecret.Placeholder(), "Accept-Encoding", accept, "Range", "bytes=1-2")
+				if !strings.HasPrefix(body, test.want) || (test.want == masked) != (status == "200 OK") {
+					t.Errorf("%s: %s %q", accept, status, body)
+				}
+			}
+		})
 	}
 }
 
@@ -978,6 +1004,25 @@ func TestWebsockets(t *testing.T) {
 				t.Errorf("%s: %q (%v)", address, got, err)
 			}
 		}
+	}
+}
+
+func TestAWebsocketThatIsCompressedIsRefused(t *testing.T) {
+	w := newWorld(t, Options{Mode: Allowlist, Secrets: []Secret{theSecret}}, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Sec-Websocket-Extensions") != "" {
+			t.Errorf("the headers are %v", r.Header)
+		}
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n")
+	})
+	status, body := w.get("https://api.example/", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Extensions", "permessage-deflate")
+	if !strings.HasPrefix(status, "502") || !strings.HasPrefix(body, "encoding: the host compresses the messages of a websocket") {
+		t.Errorf("%s %q", status, body)
 	}
 }
 
