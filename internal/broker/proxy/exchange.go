@@ -86,6 +86,8 @@ func (x *exchange) limit() *refusal {
 const (
 	// slotWait is how long a request waits for others of its session to end.
 	slotWait = 15 * time.Second
+	// maxWaiting is how many of a session wait at a time, as each holds its headers. By HTTP/2 there could be thousands.
+	maxWaiting = 256
 	// quietWait is how long a tunnel is without a byte before it is none of the session's connections, until the next.
 	quietWait = 250 * time.Millisecond
 )
@@ -97,7 +99,8 @@ func (x *exchange) enter() *refusal {
 	}
 	wait, cancel := context.WithTimeout(x.ctx, slotWait)
 	defer cancel()
-	if x.resume(wait) == nil {
+	defer x.session.waiting.Add(-1)
+	if x.session.waiting.Add(1) <= maxWaiting && x.resume(wait) == nil {
 		return nil
 	}
 	return &refusal{http.StatusServiceUnavailable, "connection_limit", fmt.Sprintf(

@@ -12,9 +12,14 @@ import (
 )
 
 const (
-	maxHeaderBytes = 256 << 10 // of a request inside a tunnel, and of an answer
-	tlsTimeout     = 15 * time.Second
-	keepIdle       = 30 * time.Second // a connection to a host, between two requests of one tunnel
+	maxHeaderBytes = 32 << 10  // of a request inside a tunnel
+	maxAnswerBytes = 256 << 10 // of the headers of an answer
+	// What HTTP/2 keeps of a body that is not read: of a host for each request, and of code, which has more connections.
+	hostWindow = 256 << 10
+	codeWindow = 64 << 10 // clients send as much before they have heard of a smaller one
+	maxStreams = 16       // requests of one connection of HTTP/2 at a time
+	tlsTimeout = 15 * time.Second
+	keepIdle   = 30 * time.Second // a connection to a host, between two requests of one tunnel
 )
 
 // route is where requests go, and what is done with them on the way.
@@ -44,7 +49,10 @@ func (p *Proxy) route(t target, upstream net.Conn) *route {
 		},
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: p.roots},
 		TLSHandshakeTimeout: tlsTimeout, ExpectContinueTimeout: time.Second, IdleConnTimeout: keepIdle,
-		MaxResponseHeaderBytes: maxHeaderBytes, ForceAttemptHTTP2: true,
+		MaxResponseHeaderBytes: maxAnswerBytes, ForceAttemptHTTP2: true,
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerStream: hostWindow, MaxReceiveBufferPerConnection: hostWindow * p.options.Limits.Connections,
+		},
 		DisableCompression: true,
 	}
 	return rt

@@ -76,6 +76,7 @@ type Proxy struct {
 // session is what is kept of one.
 type session struct {
 	connections    chan struct{} // as many as there may be
+	waiting        atomic.Int32  // for one of them
 	sent, received atomic.Int64
 	authority      *Authority
 }

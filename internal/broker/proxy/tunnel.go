@@ -197,7 +197,10 @@ func (p *Proxy) serveInside(x *exchange, client *tunnelConn, rt *route, authorit
 		BaseContext:    func(net.Listener) context.Context { return x.ctx },
 		MaxHeaderBytes: maxHeaderBytes, ErrorLog: quiet,
 		ReadHeaderTimeout: p.options.Limits.Idle, IdleTimeout: p.options.Limits.Idle,
-		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: p.options.Limits.Connections},
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: codeWindow / 4,
+			MaxReceiveBufferPerStream: codeWindow, MaxReceiveBufferPerConnection: 4 * codeWindow,
+		},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			x.silent.Store(true)
 			p.serveRequest(w, r, rt)
