@@ -6,10 +6,14 @@
 package attacks
 
 import (
+	"crypto/sha256"
 	"embed"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"path"
 	"strconv"
 	"strings"
@@ -72,6 +76,26 @@ type WayOut struct {
 	Port  int      `json:"port"`  // 0: nobody listens
 	Open  bool     `json:"open"`  // to any public address
 	Hosts []string `json:"hosts"` // that are allowed, as the settings name them
+	// Secrets are those of --secret.
+	Secrets []Secret `json:"secrets"`
+}
+
+// Secret is a value that code uses and must not have.
+type Secret struct {
+	Variable string   `json:"variable"` // which has the placeholder
+	Hosts    []string `json:"hosts"`    // that the value is for
+	Forms    [][2]any `json:"forms"`    // the length and the SHA-256 of each way to write the value
+}
+
+// NewSecret hides a value in its sums.
+func NewSecret(variable, value string, hosts ...string) Secret {
+	s := Secret{Variable: variable, Hosts: hosts}
+	forms := []string{value, base64.RawStdEncoding.EncodeToString([]byte(value)), hex.EncodeToString([]byte(value)), url.QueryEscape(value)}
+	for _, form := range forms {
+		sum := sha256.Sum256([]byte(form))
+		s.Forms = append(s.Forms, [2]any{len(form), hex.EncodeToString(sum[:])})
+	}
+	return s
 }
 
 // ContainerNames are the names of what needs no more than a container.
@@ -153,7 +177,7 @@ func (a Attack) Program(facts Facts) (string, error) {
 
 // filled has no nil, which JSON would make null.
 func (f Facts) filled() Facts {
-	for _, list := range []*[]string{&f.Abstract, &f.Sockets, &f.Files, &f.Mounts, &f.Writable, &f.Neighbour} {
+	for _, list := range []*[]string{&f.Abstract, &f.Sockets, &f.Files, &f.Mounts, &f.Writable, &f.Neighbour, &f.WayOut.Hosts} {
 		if *list == nil {
 			*list = []string{}
 		}
@@ -165,6 +189,9 @@ func (f Facts) filled() Facts {
 	}
 	if f.Listeners == nil {
 		f.Listeners = [][2]any{}
+	}
+	if f.WayOut.Secrets == nil {
+		f.WayOut.Secrets = []Secret{}
 	}
 	return f
 }

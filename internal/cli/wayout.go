@@ -61,7 +61,15 @@ func (w *wayOut) hosts() []string {
 
 // reach is what a self-test has to find.
 func (w *wayOut) reach() attacks.WayOut {
-	return attacks.WayOut{Port: sandbox.WayOutPort, Open: w.network.Mode == proxy.Open, Hosts: w.hosts()}
+	way := attacks.WayOut{Port: sandbox.WayOutPort, Open: w.network.Mode == proxy.Open, Hosts: w.hosts()}
+	for _, s := range w.network.Secrets {
+		var hosts []string
+		for _, h := range s.Hosts {
+			hosts = append(hosts, h.String())
+		}
+		way.Secrets = append(way.Secrets, attacks.NewSecret(s.Name, s.Value, hosts...))
+	}
+	return way
 }
 
 // Environment adds what leads to the proxy, where that lets anything through, and the placeholders of secrets.

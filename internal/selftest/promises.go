@@ -49,6 +49,7 @@ var promises = []promise{
 	{name: "core"},
 	{name: "tmpfs"},
 	{name: "way_out", session: true, judge: judgeWayOut},
+	{name: "credentials", session: true, needs: func(t *tester) bool { return len(t.o.WayOut.Secrets) > 0 }, judge: judgeCredentials},
 	{name: "environment", each: true, session: true},
 	{name: "secrets", each: true, session: true, judge: judgeSecrets},
 	{name: "trespass", session: true, judge: judgeTrespass},

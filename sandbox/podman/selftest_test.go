@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -42,14 +43,17 @@ type edit struct{ file, safeguard, instead string }
 // canary is in this process's environment, and may not be in a container's.
 const canary = "a-value-of-the-server"
 
+// theToken is a value that a way out has for code.
+var theToken = struct{ placeholder, value string }{"a-placeholder-of-TOKEN", "the-value-of-the-token"}
+
 // A weakness is one line of the specification, or of another layer, that is not what it should be.
 type weakness struct {
 	name     string
 	spec     func(*specgen.SpecGenerator)
 	program  *edit // of the supervisor
 	unmasked bool
-	wayOut   bool     // there is one, which lets out whatever asks
-	broken   []string // the rows that must tell, and no other
+	wayOut   http.HandlerFunc // what serves the way out; nil: there is none
+	broken   []string         // the rows that must tell, and no other
 }
 
 var weaknesses = []weakness{
@@ -83,7 +87,10 @@ var weaknesses = []weakness{
 	}},
 	{name: "a variable of the server", broken: []string{"environment"}, spec: func(s *specgen.SpecGenerator) { s.Env = map[string]string{"INNOCENT": canary} }},
 	{name: "answers that are not masked", broken: []string{"secrets"}, unmasked: true},
-	{name: "a way out that asks nobody", broken: []string{"way_out"}, wayOut: true},
+	{name: "a way out that asks nobody", broken: []string{"way_out"}, wayOut: tunnel},
+	{name: "a way out that reveals secrets", broken: []string{"credentials"}, wayOut: func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, strings.ReplaceAll(fmt.Sprint(r.Header), theToken.placeholder, theToken.value), http.StatusNotFound)
+	}},
 	{name: "a supervisor that can be read", broken: []string{"process_one"}, program: &edit{"main.go", "	hide()\n", ""}},
 	{name: "a supervisor that does not watch", broken: []string{"volume", "volume_files"}, program: &edit{
 		"settings.go", "return s.VolumeBytes > 0 || s.VolumeFiles > 0", "return false",
@@ -226,17 +233,18 @@ func (w weakness) attack(t *testing.T) selftest.Report {
 	if w.program != nil {
 		w.program.give(t, engine)
 	}
-	passed := map[string]string{"SECRET": "one that nobody may read"}
+	passed := map[string]string{"SECRET": "one that nobody may read", "TOKEN": theToken.placeholder}
 	masker := secrets.New(passed)
 	if w.unmasked {
 		masker = nil
 	}
 	var wayOut sandbox.WayOut
 	var reach attacks.WayOut
-	if w.wayOut {
-		careless := broker.New(broker.Options{Proxy: http.HandlerFunc(tunnel)})
+	if w.wayOut != nil {
+		careless := broker.New(broker.Options{Proxy: w.wayOut})
 		defer func() { _ = careless.Close() }()
 		wayOut, reach.Port = careless, sandbox.WayOutPort
+		reach.Secrets = []attacks.Secret{attacks.NewSecret("TOKEN", theToken.value, "api.invalid")}
 	}
 	report, err := selftest.Run(t.Context(), selftest.Options{
 		WayOut: reach,

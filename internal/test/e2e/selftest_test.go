@@ -3,12 +3,16 @@
 package e2e
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 )
@@ -42,8 +46,19 @@ func TestSelftest(t *testing.T) {
 	state := t.TempDir()
 	s := start(t, setup{stateDir: state})
 	s.py("beside = 41")
-	cmd := selftestCommand(state, "--json", "--pass-through-env", "API_KEY", "--mount", sharedFolder(t)+":shared", "--mount", sharedFolder(t)+":out,rw")
-	cmd.Env = append(cmd.Env, "BACKEND=podman") // a value that every container of Podman has
+	const token = "tok-Secret/Value+1234567"
+	var echoed atomic.Int32
+	program, env := programOfNetwork(t, func(w http.ResponseWriter, r *http.Request) { // a host that repeats what it hears
+		if strings.Contains(fmt.Sprint(r.Header), token) {
+			echoed.Add(1)
+		}
+		w.Header().Set("X-Echo", r.Header.Get("X-Api-Key"))
+		fmt.Fprintf(w, "%s %q %x %s", r.RequestURI, r.Header, r.Header.Get("X-Api-Key"), base64.StdEncoding.EncodeToString([]byte(r.Header.Get("X-Api-Key"))))
+	}, nil)
+	cmd := selftestCommand(state, "--json", "--pass-through-env", "API_KEY", "--mount", sharedFolder(t)+":shared", "--mount", sharedFolder(t)+":out,rw",
+		"--secret", "TOKEN@api.example")
+	cmd.Path = program
+	cmd.Env = append(append(cmd.Env, env...), "TOKEN="+token, "BACKEND=podman") // a value that every container of Podman has
 	var logged strings.Builder
 	cmd.Stderr = &logged
 	out, err := cmd.Output()
@@ -63,6 +78,9 @@ func TestSelftest(t *testing.T) {
 		if row.Status != "proven" && (row.Status != "not_enforced" || row.Fix == "") || row.Failed || row.Tried == "" {
 			t.Errorf("%+v", row)
 		}
+	}
+	if len(seen["credentials"]) != 1 || echoed.Load() == 0 {
+		t.Errorf("the host of the secret has heard its value %d times: %v", echoed.Load(), seen["credentials"])
 	}
 	if !report.OK || len(report.Rows) < 30 {
 		t.Errorf("ok is %v, with %d rows", report.OK, len(report.Rows))
