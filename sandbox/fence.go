@@ -11,6 +11,8 @@ import (
 var (
 	// fenceLine is a line that opens or closes a Markdown fence.
 	fenceLine = regexp.MustCompile("^[ \t]*(`{3,}|~{3,})[^`]*$")
+	// infoString is what may stand behind an opening fence. Other words there are code, such as the code's first line.
+	infoString = regexp.MustCompile(`^[\w.+#-]*(?:[ \t]*\{[^{}]*\}|[ \t]+[\w-]+="[^"]*")*$`)
 	// oneLine is a fence with its code in one line.
 	oneLine = regexp.MustCompile("^`{3,}[ \t]*([^`\n]*[^`\n \t])[ \t]*`{3,}$")
 	// ownStatement is how a line of code begins that cannot go on with what the line before has begun, but for operator.
@@ -40,7 +42,7 @@ func withoutFence(code string, language LanguageInfo) (bare, note string) {
 	case opened != nil:
 		rest := len(lines) - first - 1
 		end, ok := endOfFence(lines[first+1:], opened[1])
-		if !ok {
+		if !ok || !infoString.MatchString(strings.Trim(word, "`~ \t")) {
 			return code, ""
 		}
 		if lines, note = lines[:first+1+end], fenceNote; end == rest { // its last line may end with what closes it
