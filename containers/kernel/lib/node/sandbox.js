@@ -24,7 +24,7 @@ class SQLError extends Error {
 
 /**
  * sql runs one reading statement and returns its rows, as objects. `params` are the values of $1, $2 … (PostgreSQL) or
- * @p1, @p2 … (SQL Server). A whole number that is not exact as a number is a BigInt, any other one its digits as text.
+ * @p1, @p2 … (SQL Server). What is not exact as a number is a BigInt in a column of whole numbers, else its digits as text.
  */
 async function sql(query, params = [], { connection = '', maxRows = 0 } = {}) {
   const numbers = [...params.keys()].filter((i) => isOddNumber(params[i]));
@@ -147,19 +147,24 @@ function scientific(number) {
 
 function ask(body) {
   return new Promise((resolve, reject) => {
+    // Code that awaits the rows is not to go on after its interrupt: it gets neither rows nor an error.
+    let ended = false;
+    const fail = (error) => ended || reject(error);
     const headers = { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) };
     const request = http.request({ host: '127.0.0.1', port: PORT, path: '/sql', method: 'POST', headers, agent: false }, (answer) => {
       const parts = [];
       answer.on('data', (part) => parts.push(part));
-      answer.on('error', reject);
+      answer.on('error', fail);
       answer.on('end', () => {
         if (answer.statusCode === 200) return resolve(Buffer.concat(parts));
         reject(new SQLError({ code: 'connection_not_found', message: 'This server has no databases.', hint: 'Its user can add some, see docs/sql.md.' }));
       });
     });
-    request.on('error', reject);
-    // Code that awaits the rows is not to go on after its interrupt: it gets neither rows nor an error.
-    process[STARTED]?.(request, 'close', () => request.removeListener('error', reject).on('error', () => {}).destroy());
+    request.on('error', fail);
+    process[STARTED]?.(request, 'close', () => {
+      ended = true;
+      request.destroy();
+    });
     request.end(body);
   });
 }

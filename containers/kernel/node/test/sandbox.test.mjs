@@ -67,19 +67,30 @@ test('numbers that JSON has not are sent by name', async () => {
   assert.deepEqual(asked.numbers, [0, 2, 3]);
 });
 
-test('a run that is interrupted ends its queries, and does not go on', async (t) => {
-  const client = await Client.start();
-  t.after(() => client.stop());
-  const arrived = new Promise((resolve) => {
-    answer = resolve;
+for (const streams of [false, true]) {
+  test(`a run that is interrupted ends its queries, and does not go on, ${streams ? 'while rows come' : 'before any rows'}`, async (t) => {
+    const client = await Client.start();
+    t.after(() => client.stop());
+    let outgoing;
+    const arrived = new Promise((resolve) => {
+      answer = (to, from) => {
+        if (from.url === '/seen') return resolve(to.end());
+        outgoing = to;
+        return streams ? to.write(Buffer.from([0, 0, 0, 9])) : resolve();
+      };
+    });
+    await client.run(`
+      const { request } = http;
+      const seen = () => request({ host: '127.0.0.1', port: ${port}, path: '/seen', method: 'POST' }).end('{}');
+      http.request = (options, onAnswer) => request({ ...options, port: ${port} }, (incoming) => onAnswer(incoming.once('data', seen)));
+      var wentOn = false;
+    `);
+    const id = client.begin('try { await sandbox.sql("slow") } finally { wentOn = true }');
+    await arrived;
+    client.send({ type: 'interrupt', id, reason: 'cancelled' });
+    assert.equal((await client.done(id)).status, 'cancelled');
+    if (!outgoing.closed) await once(outgoing, 'close');
+    const next = await client.run('wentOn');
+    assert.deepEqual([next.result, next.stderr.bytes], ['false', 0]);
   });
-  const redirect = `const { request } = http; http.request = (options, onAnswer) => request({ ...options, port: ${port} }, onAnswer);`;
-  assert.equal((await client.run(`${redirect} var wentOn = false; 0`)).status, 'completed');
-  const id = client.begin('try { await sandbox.sql("slow") } finally { wentOn = true }');
-  const outgoing = await arrived;
-  client.send({ type: 'interrupt', id, reason: 'cancelled' });
-  assert.equal((await client.done(id)).status, 'cancelled');
-  if (!outgoing.closed) await once(outgoing, 'close');
-  const next = await client.run('wentOn');
-  assert.deepEqual([next.result, next.stderr.bytes], ['false', 0]);
-});
+}
