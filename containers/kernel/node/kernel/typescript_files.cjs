@@ -46,13 +46,20 @@ function serveTypeScript(translate, found) {
   moduleApi.registerHooks?.({ resolve, load });
 }
 
+let isAsking = false;
+
 // findByRequire finds what is in the folders of NODE_PATH, which import does not look into: the module sandbox.
+// Newer versions of Node ask the hooks in resolve too, which would ask it again without end.
 function findByRequire(specifier, parent) {
+  if (isAsking) return undefined;
+  isAsking = true;
   try {
     const path = moduleApi.createRequire(parent).resolve(specifier);
     return path.startsWith('/') ? path : undefined;
   } catch {
     return undefined;
+  } finally {
+    isAsking = false;
   }
 }
 

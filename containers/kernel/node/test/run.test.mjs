@@ -399,6 +399,15 @@ describe('TypeScript', { skip: noTypeScript }, () => {
     ];
     for (const [code, expected] of files) test(code, async () => assert.equal(await value(code), expected));
 
+    test('what is in no folder is sought once more', async () => {
+      await value('var asked = 0; require("node:module").registerHooks({ resolve: (specifier, context, next) => (asked++, next(specifier, context)) }); 0');
+      for (const code of ['import "nowhere-to-be-found"', 'require("nowhere-to-be-found")']) {
+        await value('asked = 0');
+        assert.match((await failure(code)).message, /^Cannot find (?:module|package) 'nowhere-to-be-found'/);
+        assert.ok(Number(await value('asked')) < 10, code);
+      }
+    });
+
     test('errors have the lines of the file', async () => {
       assert.match((await failure('new P(3).fail()')).traceback, /\nError: in P 3deep\n {4}at P\.fail \((?:file:)?.*ts\/util\.ts:5:\d+\)\n {4}at cell-\d+\.js:1:10$/);
     });
