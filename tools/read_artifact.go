@@ -120,7 +120,7 @@ func (d *Deps) namingNearest(ctx context.Context, session, path string, err erro
 		return err
 	}
 	if near := d.Manager.Nearest(ctx, session, path); near != "" && near != path {
-		f.Hint = fmt.Sprintf("The session has this file as %q.", near)
+		f.Hint = fmt.Sprintf("The session has a file of this name: %q.", near)
 	}
 	return err
 }

@@ -74,12 +74,12 @@ func (c Capabilities) For(res *sandbox.Result, find func(path string) string) st
 		return ""
 	}
 	for _, s.quotes = range []bool{true, false} {
-		in := printed
+		s.text = printed
 		if s.quotes {
-			in = raised
+			s.text = raised
 		}
 		for _, r := range rules {
-			found := r.match.FindStringSubmatch(in)
+			found := r.match.FindStringSubmatch(s.text)
 			if found == nil || r.raised && !s.quotes {
 				continue
 			}
@@ -105,6 +105,7 @@ type stumble struct {
 	// quotes says that the words come from the error of the code itself. What was only printed may be anybody's, so no name
 	// is taken from it.
 	quotes bool
+	text   string // all the words that are looked at
 }
 
 // name is what a rule has found, if it may be quoted, or what stands for it.

@@ -30,7 +30,7 @@ var rules = []rule{
 	}},
 	{re(`Cannot find (?:module|package) '((?:@[\w.-]{1,40}/)?[\w.-]{1,40})((?:/[\w.-]{1,20}){0,3})'`), false, stumble.nodeModule},
 	{re(`command '[\w./+-]*(?:gcc|cc|g\+\+|c\+\+)' failed: No such file|Unable to find a compiler|gyp ERR! (?:find Python|stack Error: not found: make)|` + noCommand(`((?:g?cc|g\+\+|c\+\+|make))`)), false, stumble.compiler},
-	{re(`(?s)Looking in indexes: ([^\n]*).*\(from versions: |\(from versions: .*Looking in indexes: ([^\n]*)|request to (https?://[\w.-]+)[^\n]* failed`), false, stumble.foreignIndex},
+	{re(`(?s)Looking in indexes: ([^\n]*).*\(from versions: |\(from versions: .*Looking in indexes: ([^\n]*)|npm (?:error|ERR!)[^\n]* request to (https?://[\w.-]+)[^\n]* failed`), false, stumble.foreignIndex},
 	{re(`No matching distribution found for|Could not find a version that satisfies|after connection broken by .*: /simple/|npm (?:error|ERR!) code E(?:\d+|AI_AGAIN|NOTFOUND|CONN\w+|NOTCACHED|TARGET|ROFS)`), false, stumble.install},
 	{re(`'pip3?', 'install'|not appear to be a conda environment|Command failed: npm (?:i|install|add)\b`), false, func(s stumble, _ []string) string {
 		if s.installs() { // there are other ways to fail
@@ -344,6 +344,10 @@ var named = regexp.MustCompile(`'([^'\n]+)'|"([^"\n]+)"|([^\s:,'"]+\.\w+)`)
 // sessionFile is a path that a hint can quote: its last part was asked for, and so is in the answer already.
 var sessionFile = regexp.MustCompile(`^(?:[\pL\pM\pN._-]+/)*[\pL\pM\pN ._()+,@&-]{1,100}$`)
 
+// writes are calls that write files, as tracebacks show them: what is missing may be the folder.
+var writes = regexp.MustCompile(`\b(?:(?:save|write|copy|move|rename|mkdir)\w*|to_[a-z]\w*|imwrite|dump|toFile|createWriteStream)\s*\(|` +
+	`\bopen\((?:[^\n]*,)?\s*(?:mode\s*=\s*)?['"][wax][bt+]{0,2}['"]`)
+
 // elsewhere is for a path that leads nowhere while the session has a file of its name.
 func (s stumble) elsewhere(found []string) string {
 	if s.find == nil || strings.Contains(found[0], "bad interpreter") {
@@ -353,16 +357,27 @@ func (s stumble) elsewhere(found []string) string {
 	for _, name := range named.FindAllStringSubmatch(found[0], most) {
 		asked := cmp.Or(name[1:]...)
 		file := s.find(asked)
-		if file == "" || !sessionFile.MatchString(file) || asked == sandbox.WorkDir+"/"+file {
+		if file == "" || !sessionFile.MatchString(file) || strings.TrimPrefix(path.Clean(asked), sandbox.WorkDir+"/") == file {
 			continue
 		}
-		hint := "The session has this file as " + sandbox.WorkDir + "/" + file
+		hint := "The session has a file of this name: "
+		if strings.Contains(asked, "/") && writes.MatchString(s.text) {
+			hint = "To write a file there, make its folder first: " + s.makeFolder() + ". To read one of this name: "
+		}
+		hint += sandbox.WorkDir + "/" + file
 		if strings.HasPrefix(file, "input/") {
 			hint += " (uploads are in input/)"
 		}
 		return hint + "."
 	}
 	return ""
+}
+
+func (s stumble) makeFolder() string {
+	if s.language == sandbox.JavaScript {
+		return "fs.mkdirSync(folder, { recursive: true })"
+	}
+	return "os.makedirs(folder, exist_ok=True)"
 }
 
 func (s stumble) files() string {
