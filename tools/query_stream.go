@@ -22,6 +22,9 @@ import (
 // queryBytes bounds the request of a query: its statement and its parameters.
 const queryBytes = 8 << 20
 
+// writeMargin is how long after the time of a query its answer may be written, so that an error still reaches the code.
+const writeMargin = 5 * time.Second
+
 // codeQuery is a query as code asks for it.
 type codeQuery struct {
 	Query      string
@@ -64,7 +67,7 @@ func (d *Databases) Queries(log *netlog.Log) http.Handler {
 		begun, who := time.Now(), caller.Of(r.Context())
 		out := &pieces{to: w}
 		w.Header().Set("Content-Type", "application/octet-stream")
-		connection, end, err := d.serveQuery(r, out, turns)
+		connection, end, err := d.serveQuery(w, r, out, turns)
 		if err != nil {
 			f := fault.From(err)
 			end.Error = &queryError{f.Code, f.Message, f.Hint}
@@ -81,7 +84,7 @@ func (d *Databases) Queries(log *netlog.Log) http.Handler {
 	})
 }
 
-func (d *Databases) serveQuery(r *http.Request, out io.Writer, turns map[string]*fair.Places) (connection string, end queryEnd, err error) {
+func (d *Databases) serveQuery(w http.ResponseWriter, r *http.Request, out io.Writer, turns map[string]*fair.Places) (connection string, end queryEnd, err error) {
 	release, err := caller.Of(r.Context()).Memory.Take(r.Context(), queryCost(r))
 	if err != nil {
 		return "", end, err
@@ -104,6 +107,11 @@ func (d *Databases) serveQuery(r *http.Request, out io.Writer, turns map[string]
 		return connection, end, err
 	}
 	defer leave()
+	// Where code does not read the answer, a write waits, and the end of ctx does not end it.
+	control := http.NewResponseController(w)
+	deadline, _ := ctx.Deadline()
+	_ = control.SetWriteDeadline(deadline.Add(writeMargin))
+	defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
 	rows, err := database.Query(ctx, sql.Query{Text: asked.Query, Params: asked.Params})
 	if err != nil {
 		return connection, end, d.inTime(r.Context(), err)

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/memory"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
@@ -30,15 +33,26 @@ type sleeping struct {
 
 func (d *sleeping) Query(ctx context.Context, q sql.Query) (sql.Rows, error) {
 	d.began <- q.Text
-	if q.Text == "sleep" {
+	switch q.Text {
+	case "sleep":
 		<-ctx.Done()
+	case "endless":
+		return endlessRows{}, nil
 	}
 	return nil, errors.New("there are no rows")
 }
 
+// endlessRows are rows without an end.
+type endlessRows struct{ sql.Rows }
+
+func (endlessRows) Columns() []sql.Column { return []sql.Column{{Name: "x"}} }
+func (endlessRows) Next() bool            { return true }
+func (endlessRows) Values() [][]byte      { return [][]byte{[]byte("x")} }
+func (endlessRows) Close()                {}
+
 func (d *sleeping) queries(log *netlog.Log) http.Handler {
 	connections := sql.NewConnections([]sql.Source{{Name: "main"}}, func(sql.Source) (sql.Database, error) { return d, nil })
-	return (&Databases{Connections: connections, Timeout: time.Minute}).Queries(log)
+	return (&Databases{Connections: connections, Timeout: time.Minute, MaxRows: 1 << 40, MaxBytes: 1 << 40}).Queries(log)
 }
 
 // ask makes a query of a session, and returns the end of the answer.
@@ -126,5 +140,27 @@ func TestCodeOfOneSessionLeavesStatementsToOthers(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
+	})
+}
+
+func TestAQueryWhoseAnswerIsNotReadLeavesItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &sleeping{began: make(chan string, 20)}
+		log := &netlog.Log{}
+		b := broker.New(broker.Options{SQL: d.queries(log)})
+		defer b.Close()
+		for range sql.PoolSize {
+			server, client := net.Pipe()
+			defer client.Close()
+			go b.Serve(t.Context(), "s", "", server)
+			const body = `{"query":"endless","format":"csv"}`
+			if _, err := fmt.Fprintf(client, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", broker.SQL, len(body), body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Hour)
+		if _, total := log.Of("s"); total != sql.PoolSize {
+			t.Errorf("%d queries have ended", total)
+		}
 	})
 }
