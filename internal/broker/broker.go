@@ -143,6 +143,8 @@ var environment = map[string]string{
 	"PIP_INDEX_URL": ownAddress + PyPI + "simple/", "UV_DEFAULT_INDEX": ownAddress + PyPI + "simple/",
 	// One answer is enough from an index that is this near; it retries by itself.
 	"PIP_RETRIES": "0", "npm_config_fetch_retries": "0", "UV_HTTP_RETRIES": "0",
+	// A file is sent once the server has all of it; uv would wait 30 seconds for that, and --package-timeout is 5 minutes.
+	"UV_HTTP_TIMEOUT": "330",
 	// The broker's cache serves every session; one in the container would only fill its /tmp.
 	"PIP_NO_CACHE_DIR": "1", "UV_NO_CACHE": "1",
 	"npm_config_registry": ownAddress + NPM, "npm_config_audit": "false", "npm_config_fund": "false",

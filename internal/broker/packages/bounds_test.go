@@ -17,6 +17,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/memory"
@@ -281,6 +283,36 @@ func TestASessionsLimitIsNotAnothersError(t *testing.T) {
 	wait(2)
 	close(joined)
 	both.Wait()
+}
+
+// A request that joins the work of an earlier one has its own time all the same.
+func TestAnEarlierRequestsTimeIsNotAnothersError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, err := packages.New(packages.Options{Policy: policy(t, packages.Rules{}), CacheFolder: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := 0
+		ask := func(session string) (any, error) {
+			return h.Wait(t.Context(), session, time.Minute, func(ctx context.Context) (any, error) {
+				if asked++; asked > 1 {
+					return "page", nil
+				}
+				<-ctx.Done()
+				return nil, packages.Fail(ctx, ctx.Err())
+			})
+		}
+		go func() {
+			if value, err := ask("first"); err == nil || !strings.Contains(err.Error(), "it took too long (--package-timeout)") {
+				t.Errorf("first got %v, %v", value, err)
+			}
+		}()
+		time.Sleep(59 * time.Second)
+		if value, err := ask("second"); err != nil || value != "page" {
+			t.Errorf("second got %v, %v", value, err)
+		}
+		synctest.Wait()
+	})
 }
 
 // Where no hash tells, the answer's headers do, or nothing.

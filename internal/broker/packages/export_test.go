@@ -1,6 +1,23 @@
 package packages
 
-import "time"
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
+)
+
+// Wait does work for a request of a session, as requests for one page do.
+func (h *Handler) Wait(ctx context.Context, session string, timeout time.Duration, work func(ctx context.Context) (any, error)) (any, error) {
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+	x := &exchange{ResponseWriter: httptest.NewRecorder(), r: r, by: caller.Caller{Session: session}}
+	return h.wait(x, "page", timeout, work)
+}
+
+// Fail is what a request to an index fails with.
+func Fail(ctx context.Context, err error) error { return failure(ctx, "host", err) }
 
 // SetClock has a handler take the time from elsewhere.
 func (h *Handler) SetClock(now func() time.Time) { h.now = now }

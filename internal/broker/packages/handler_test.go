@@ -216,11 +216,10 @@ func TestAPackageForOtherSystemsAloneSaysSo(t *testing.T) {
 	if a := get(t, w.here+"/pypi/simple/foreign/", "User-Agent", "pip/25.1"); a.kind != words {
 		t.Errorf("pip: %+v", a)
 	}
-	if a := get(t, w.here+"/pypi/simple/foreign/"); !strings.Contains(a.body, words) {
-		t.Errorf("another client: %+v", a)
-	}
-	if l := w.list(t, "ours"); len(l.Files) != 3 {
-		t.Errorf("%+v", l)
+	for name, files := range map[string]int{"foreign": 2, "ours": 3} { // as uv asks, which may resolve for other systems
+		if l := w.list(t, name); len(l.Files) != files {
+			t.Errorf("%s: %+v", name, l)
+		}
 	}
 }
 
@@ -293,7 +292,13 @@ func TestAPageIsAskedForAgainAfterAWhile(t *testing.T) {
 	if got, want := w.pypi.Requests(), []string{"/simple/demo/", "304 /simple/demo/"}; !slices.Equal(got, want) {
 		t.Errorf("asked for %q", got)
 	}
-	later.Store(int64(time.Hour))
+	slow := w.with(t, func(h *packages.Handler) { // what it has kept is not there when it looks again
+		h.SetClock(func() time.Time { return time.Now().Add(time.Duration(later.Add(int64(time.Hour)))) })
+	})
+	for range 2 {
+		expect(t, get(t, slow+"/pypi/simple/demo/").body, "demo-1.0")
+	}
+	later.Add(int64(time.Hour))
 	w.pypi.Add(pypi.Package{Name: "demo", Version: "2.0"})
 	expect(t, get(t, here+"/pypi/simple/demo/").body, "demo-2.0")
 }

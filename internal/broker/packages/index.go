@@ -161,7 +161,7 @@ func failure(ctx context.Context, host string, err error) error {
 		return err
 	}
 	if errors.Is(context.Cause(ctx), errTooSlow) {
-		return failed(host, "it took too long (--package-timeout)")
+		return failed(host, "it took too long (--package-timeout)").Because(errTooSlow)
 	}
 	f := failed(host, netguard.Reason(err))
 	if ctx.Err() == nil && netguard.MayPass(err) {

@@ -181,10 +181,11 @@ func (h *Handler) share(over context.Context, x *exchange, key string, work func
 			return work(ctx)
 		})
 		var limit *limitError
-		if !errors.As(err, &limit) || limit.session == x.by.Session {
+		others := errors.As(err, &limit) && limit.session != x.by.Session || errors.Is(err, errTooSlow)
+		if !others || !time.Now().Before(end) {
 			return value, err
 		}
-		// Another session's limit has ended the work that was shared with it.
+		// Another session's limit, or the time of an earlier request, has ended the work that was shared with it.
 	}
 }
 
@@ -257,7 +258,10 @@ func (h *Handler) pageWithin(x *exchange, from *index, address *url.URL, accept 
 			}
 			known.asked = h.now()
 			h.pages.put(key, known)
-			return h.kept(key, room)
+			if known.bytes > room {
+				return nil, errHeavy
+			}
+			return known.parsed, nil
 		}
 		added, err := h.readPage(ctx, response, parse, room)
 		if err == nil {

@@ -57,7 +57,8 @@ func (h *Handler) simple(x *exchange, said string) error {
 	if err != nil {
 		return err
 	}
-	if platform := page.elsewhere(); platform != "" {
+	// Resolvers for several systems need the page; pip would say no more than that it finds no version.
+	if platform := page.elsewhere(); platform != "" && isPip(x.r) {
 		return fault.New(fault.DownloadFailed, "Use another package.", "%s: its wheels are for other systems alone (%s), and this is Linux",
 			page.name, clip(platform))
 	}
