@@ -1,4 +1,4 @@
-// Package memory bounds what the requests of one session hold in the server's memory, all doors of the broker together.
+// Package memory bounds what the requests of one session for packages and queries hold in the server's memory together.
 package memory
 
 import (
