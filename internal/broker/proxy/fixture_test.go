@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -215,3 +216,19 @@ func (w *world) raw(sent string) string {
 }
 
 const connectPublic = "CONNECT public.example:443 HTTP/1.1\r\nHost: public.example:443\r\n\r\n"
+
+// tunnel returns a connection that the proxy has opened to the public host.
+func (w *world) tunnel() net.Conn {
+	w.t.Helper()
+	conn, err := net.Dial("tcp", w.address)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	fmt.Fprint(conn, connectPublic)
+	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	response.Body.Close()
+	return conn
+}

@@ -93,16 +93,7 @@ func TestATunnelEndsWithItsClient(t *testing.T) {
 		arrived <- other
 		return one, nil
 	}
-	conn, err := net.Dial("tcp", w.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fmt.Fprint(conn, connectPublic)
-	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
-	if err != nil {
-		t.Fatal(err)
-	}
-	response.Body.Close()
+	conn := w.tunnel()
 	go func() { _ = tls.Client(conn, &tls.Config{ServerName: publicHost}).Handshake() }()
 	host := <-arrived
 	if _, err := host.Read(make([]byte, 1)); err != nil {
@@ -130,19 +121,10 @@ func TestATunnelCarriesNothingButTLSForItsHost(t *testing.T) {
 		t.Errorf("recorded as %+v", e)
 	}
 	for name, want := range map[string]string{"other.example": "other_host", "public.example": "", "": ""} {
-		conn, err := net.Dial("tcp", w.address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fmt.Fprint(conn, connectPublic)
-		response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
+		conn := w.tunnel()
 		_, before := w.log.Of("s")
 		inside := tls.Client(conn, &tls.Config{ServerName: name, InsecureSkipVerify: true})
-		err = inside.Handshake()
+		err := inside.Handshake()
 		conn.Close()
 		if e := w.newest(before); e.Rule != want || (want != "") != (err != nil && e.SentBytes == 0) && name != "" {
 			t.Errorf("the name %q: %v, recorded as %+v", name, err, e)
