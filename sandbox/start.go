@@ -99,7 +99,7 @@ func (s *session) warm(language Language) {
 // which their start-timeout does not count.
 const mostStarts = 8
 
-// awaitStart waits for one of these places. leave gives it back.
+// awaitStart waits for one of these places. leave releases it.
 func (s *session) awaitStart(ctx context.Context) (leave func(), err error) {
 	select {
 	case s.config.starts <- struct{}{}:

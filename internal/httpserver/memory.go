@@ -76,7 +76,7 @@ func (s *share) resize(ctx context.Context, size int64) bool {
 	return true
 }
 
-// shrink gives back what the share has beyond a size.
+// shrink releases what the share has beyond a size.
 func (s *share) shrink(size int64) { s.resize(context.Background(), min(size, s.size)) }
 
 // giveBack ends the share.

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// tab is a page in a real browser, which is told what to do over pipes (--remote-debugging-pipe): messages in JSON that
+// tab is a page in a real browser, which takes commands over pipes (--remote-debugging-pipe): messages in JSON that
 // end with a zero byte.
 type tab struct {
 	t       *testing.T

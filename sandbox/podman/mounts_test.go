@@ -117,7 +117,7 @@ func TestWhatIsInTheWayOfFoldersOfTheHost(t *testing.T) {
 	}
 }
 
-// Where this user may not look into a volume, another one tells.
+// Where this user may not look into a volume, a container on an empty one decides.
 func TestWhetherItIsTheVolume(t *testing.T) {
 	e := own(t, Options{})
 	spec := python(t, "print(1)")

@@ -87,7 +87,7 @@ var weaknesses = []weakness{
 	}},
 	{name: "a variable of the server", broken: []string{"environment"}, spec: func(s *specgen.SpecGenerator) { s.Env = map[string]string{"INNOCENT": canary} }},
 	{name: "answers that are not masked", broken: []string{"secrets"}, unmasked: true},
-	{name: "a way out that asks nobody", broken: []string{"way_out"}, wayOut: tunnel},
+	{name: "a way out without a policy", broken: []string{"way_out"}, wayOut: tunnel},
 	{name: "a way out that reveals secrets", broken: []string{"credentials"}, wayOut: func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, strings.ReplaceAll(fmt.Sprint(r.Header), theToken.placeholder, theToken.value), http.StatusNotFound)
 	}},

@@ -511,7 +511,7 @@ func TestClientsThatStandStill(t *testing.T) {
 	})
 }
 
-// Who has no link keeps nobody from a file, with however many connections.
+// Connections without a link keep no client from a file, however many there are.
 func TestConnectionsWithoutLinksMakeRoom(t *testing.T) {
 	s := serve(t)
 	link := s.write(id, "a.txt", []byte("content"))

@@ -1,4 +1,4 @@
-"""The document program: gives what is written in an office document, a PDF, a notebook or an archive as text.
+"""The document program: returns the text of an office document, a PDF, a notebook or an archive.
 
 It is started as ``python3 -I document.py`` in the session's container, reads one line of JSON from stdin,
 ``{work_dir, path, type, limit_bytes}``, and answers with one: ``{text, complete}``, or ``{error, detail}``. The files

@@ -17,7 +17,7 @@ type Budget struct{ free *semaphore.Weighted }
 // New returns a budget of PerSession.
 func New() *Budget { return &Budget{semaphore.NewWeighted(PerSession)} }
 
-// Take waits until there is room for so many bytes, and returns what gives them back, once. What exceeds PerSession
+// Take waits until there is room for so many bytes, and returns a function that releases them, once. What exceeds PerSession
 // takes all of it. The error is the context's cause. A holder must not take more, or two could wait for each other.
 func (b *Budget) Take(ctx context.Context, bytes int64) (release func(), err error) {
 	if b == nil {

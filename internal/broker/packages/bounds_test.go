@@ -158,7 +158,7 @@ func TestPagesAreBoundedInMemory(t *testing.T) {
 	}
 }
 
-// endless is an index whose file has no end; ended is told when nobody reads it any more.
+// endless is an index whose file has no end; ended is called when its client has hung up.
 type endless struct{ began, ended chan struct{} }
 
 func (e *endless) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -315,7 +315,7 @@ func TestAnEarlierRequestsTimeIsNotAnothersError(t *testing.T) {
 	})
 }
 
-// Where no hash tells, the answer's headers do, or nothing.
+// Without a hash the answer's headers identify a version, if they can.
 func TestAFileWithoutAHashThatIsPublishedAgainIsSeen(t *testing.T) {
 	for name, tagged := range map[string]bool{"tagged": true, "untagged": false} {
 		t.Run(name, func(t *testing.T) {

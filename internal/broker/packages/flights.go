@@ -59,7 +59,7 @@ func (s *flights) join(asked context.Context, key string, work func(context.Cont
 	return f
 }
 
-// leave reports whether nobody waits any more, in which case the work is ended.
+// leave reports whether no request waits any more, in which case the work is cancelled.
 func (s *flights) leave(key string, f *flight) (last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -105,7 +105,7 @@ func (h *Handler) writeJSON(out *bufio.Writer, page pythonPage, toPip bool) {
 		text, _ := json.Marshal(l) // of what was parsed
 		_, _ = out.WriteString(between)
 		if _, err := out.Write(text); err != nil {
-			return // nobody reads on
+			return // the client has hung up
 		}
 		between = ","
 	}
@@ -139,7 +139,7 @@ func (h *Handler) writeHTML(out *bufio.Writer, page pythonPage, toPip bool) {
 		o.version(), html.EscapeString(page.name))
 	for l := range entries {
 		if err := l.anchor(out); err != nil {
-			return // nobody reads on
+			return // the client has hung up
 		}
 	}
 	_, _ = out.WriteString("</body></html>\n")

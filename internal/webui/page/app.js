@@ -108,7 +108,7 @@ const showFiles = () => attempt(async () => {
 		list.total > list.files.length ? `The newest ${list.files.length} of ${list.total}.` : "",
 		list.complete ? "" : "There are more than were looked at.",
 		list.skipped ? `Not listed: ${list.skipped} with names that are not text, or have control characters.` : "",
-		list.links ? "" : "This server gives no links to them.",
+		list.links ? "" : "This server makes no links to them.",
 	].filter(Boolean).join(" ");
 	fillTable("file-rows", list.files.map(f => [list.links ? fileLink(f) : f.path, bytes(f.size_bytes), time(f.modified)]));
 });
