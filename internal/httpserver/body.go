@@ -16,8 +16,8 @@ import (
 // A message may take admission.BodyTime, and a second more for each slowest bytes of it.
 const slowest = 64 << 10
 
-// A body of which the length is not said has firstRoom before it has room for the longest.
-const firstRoom = 1 << 20
+// A body of which the length is not said has firstRoom, which is a small share, before it has room for the longest.
+const firstRoom = 16 << 10
 
 // bodyBounds are those of a kind of bodies, in bytes.
 type bodyBounds struct {
@@ -101,6 +101,7 @@ func (s *Server) bounded(next http.Handler) http.Handler {
 			admission.Refuse(w)
 			r.Body = io.NopCloser(failed{err})
 		} else {
+			taken.shrink(rpc.MemoryBytes(int64(len(body)), int64(len(body)), int64(jsonbound.Count(body))))
 			r.Body = io.NopCloser(bytes.NewReader(body))
 		}
 		next.ServeHTTP(w, r)

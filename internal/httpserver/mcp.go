@@ -278,7 +278,8 @@ func (x *exchange) request(begins bool) {
 		return
 	}
 	if !x.room(int64(len(line))) {
-		line, code = x.tooMuch(), busyCode
+		line, code = rpc.ErrorLine(x.id, busyCode, "the call was carried out, but there is no room for its answer while others have not been read: "+
+			"do not repeat it; session_info and list_artifacts show what it did"), busyCode
 	}
 	answer.finish(x.status(code), line)
 }

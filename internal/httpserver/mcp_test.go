@@ -311,7 +311,7 @@ func TestLargeArguments(t *testing.T) {
 	if a := f.do(r); a.text(t) != want {
 		t.Errorf("in chunks: %+v", a)
 	}
-	if !f.server.memory.all.TryAcquire(allMemory) || len(f.server.memory.of) > 0 {
+	if !f.server.memory.all.large.TryAcquire(allMemory) || len(f.server.memory.of) > 0 {
 		t.Error("not all memory was given back")
 	}
 }

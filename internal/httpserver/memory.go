@@ -11,27 +11,46 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
-// What requests may take of the memory together: those of one client, which are known by its address, and all.
+// What requests may take of the memory together, in bytes: those of one client, which are known by its address, and all. Shares of
+// smallShare and less have room of their own, so that a ping, a cancel or an ordinary answer never waits behind large messages.
 const (
 	clientMemory = rpc.MaxMessageBytes
 	allMemory    = 4 * clientMemory
+
+	smallShare  = 1 << 20
+	clientSmall = 16 << 20
+	allSmall    = 4 * clientSmall
 )
 
 // memory is what requests may take.
 type memory struct {
-	all *semaphore.Weighted
+	all room
 
 	mu sync.Mutex
 	of map[string]*budget // of clients that have requests, by their addresses
 }
 
+// room is what is free for large shares and for small ones.
+type room struct{ large, small *semaphore.Weighted }
+
+func newRoom(large, small int64) room {
+	return room{semaphore.NewWeighted(large), semaphore.NewWeighted(small)}
+}
+
+func (r room) of(large bool) *semaphore.Weighted {
+	if large {
+		return r.large
+	}
+	return r.small
+}
+
 type budget struct {
-	free  *semaphore.Weighted
+	free  room
 	users int
 }
 
 func newMemory() *memory {
-	return &memory{all: semaphore.NewWeighted(allMemory), of: make(map[string]*budget)}
+	return &memory{all: newRoom(allMemory, allSmall), of: make(map[string]*budget)}
 }
 
 // share is what one request has taken.
@@ -40,6 +59,7 @@ type share struct {
 	client string
 	own    *budget
 	size   int64
+	large  bool // a share that was large once stays so
 }
 
 // share returns the share of a client's request, which is nothing yet. It must be given back.
@@ -48,7 +68,7 @@ func (m *memory) share(client string) *share {
 	defer m.mu.Unlock()
 	b := m.of[client]
 	if b == nil {
-		b = &budget{free: semaphore.NewWeighted(clientMemory)}
+		b = &budget{free: newRoom(clientMemory, clientSmall)}
 		m.of[client] = b
 	}
 	b.users++
@@ -59,21 +79,37 @@ func (m *memory) share(client string) *share {
 // clientMemory takes all of it.
 func (s *share) resize(ctx context.Context, size int64) bool {
 	size = min(size, clientMemory)
-	more := size - s.size
-	if more > 0 {
-		if s.own.free.Acquire(ctx, more) != nil {
-			return false
-		}
-		if s.of.all.Acquire(ctx, more) != nil {
-			s.own.free.Release(more)
-			return false
-		}
-	} else {
-		s.own.free.Release(-more)
-		s.of.all.Release(-more)
+	large := s.large || size > smallShare
+	more := size
+	if large == s.large {
+		more -= s.size
 	}
-	s.size = size
+	if more > 0 && !s.acquire(ctx, large, more) {
+		return false
+	}
+	if large != s.large {
+		s.release(s.large, s.size)
+	} else if more < 0 {
+		s.release(large, -more)
+	}
+	s.size, s.large = size, large
 	return true
+}
+
+func (s *share) acquire(ctx context.Context, large bool, size int64) bool {
+	if s.own.free.of(large).Acquire(ctx, size) != nil {
+		return false
+	}
+	if s.of.all.of(large).Acquire(ctx, size) != nil {
+		s.own.free.of(large).Release(size)
+		return false
+	}
+	return true
+}
+
+func (s *share) release(large bool, size int64) {
+	s.own.free.of(large).Release(size)
+	s.of.all.of(large).Release(size)
 }
 
 // shrink releases what the share has beyond a size.

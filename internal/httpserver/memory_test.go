@@ -46,7 +46,7 @@ func TestMemoryIsSharedByClients(t *testing.T) {
 			t.Errorf("afterwards: %+v", a)
 		}
 		synctest.Wait()
-		if len(f.server.memory.of) > 0 || !f.server.memory.all.TryAcquire(allMemory) {
+		if len(f.server.memory.of) > 0 || !f.server.memory.all.large.TryAcquire(allMemory) {
 			t.Error("not all memory was given back")
 		}
 		time.Sleep(admission.IdleTime)
@@ -65,12 +65,15 @@ func TestMemoryOfAllClients(t *testing.T) {
 		}
 		last := m.share("last")
 		got := make(chan bool)
-		go func() { got <- last.resize(t.Context(), 1) }()
+		if !last.resize(t.Context(), smallShare) {
+			t.Error("there was no room for a small one")
+		}
+		go func() { got <- last.resize(t.Context(), smallShare+1) }()
 		synctest.Wait()
 		if len(got) > 0 {
 			t.Error("there was room for another")
 		}
-		shares[0].shrink(1000)
+		shares[0].shrink(smallShare / 2) // a share that was large takes none of the room of small ones
 		if !<-got {
 			t.Error("there was no room for another")
 		}
@@ -103,7 +106,7 @@ func TestMemoryOfAnswers(t *testing.T) {
 			switch got, _ := io.ReadAll(conn); {
 			case len(got) > largeAnswer:
 				whole++
-			case strings.Contains(string(got), "has not been read yet"):
+			case strings.Contains(string(got), "was carried out, but there is no room"):
 				refused++
 			}
 		}

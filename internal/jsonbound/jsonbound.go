@@ -33,6 +33,12 @@ func (l Limits) Check(text []byte) error {
 	return nil
 }
 
+// Count returns how many values text has: no fewer than there are in brackets.
+func Count(text []byte) int {
+	_, values := shape(text)
+	return values
+}
+
 // shape is how deeply brackets nest in JSON text, and how many values it has: no fewer than there are in brackets.
 // On text that is not JSON these are some numbers.
 func shape(text []byte) (deepest, values int) {
