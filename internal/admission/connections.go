@@ -2,6 +2,7 @@ package admission
 
 import (
 	"container/list"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -23,9 +24,14 @@ func newConnections(most int) *connections {
 
 // changed is http.Server's ConnState.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
-	if extra := c.note(conn, state); extra != nil {
-		_ = extra.Close()
+	extra := c.note(conn, state)
+	if extra == nil {
+		return
 	}
+	if secure, ok := extra.(*tls.Conn); ok {
+		extra = secure.NetConn() // TLS' own Close may wait for a client that does not read, and this is the accept loop
+	}
+	_ = extra.Close()
 }
 
 // keep has a connection keep its place until its state changes.

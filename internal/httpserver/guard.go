@@ -111,7 +111,9 @@ func (g *guard) isAllowed(origin string, r *http.Request) bool {
 	if err != nil || u.Host == "" {
 		return false // "null" is what a page without an origin of its own says
 	}
-	if strings.EqualFold(u.Scheme+"://"+u.Host, baseURL(r)) {
+	// Behind a proxy that speaks TLS the page's own origin begins with https, and the request does not.
+	own := u.Scheme + "://" + u.Host
+	if strings.EqualFold(own, baseURL(r)) || r.TLS == nil && strings.EqualFold(own, "https://"+r.Host) {
 		return true
 	}
 	address, err := netip.ParseAddr(u.Hostname())

@@ -48,6 +48,8 @@ func TestWhoIsLetThrough(t *testing.T) {
 		"localhost by a tunnel":              {headers{"Host": "localhost:9999"}, 200},
 		"the other loopback address":         {headers{"Host": "[::1]" + port}, 200},
 		"a name that was named":              {headers{"Host": "Sandbox.Internal." + port}, 200},
+		"its own page behind TLS":            {headers{"Host": "sandbox.internal", "Origin": "https://sandbox.internal"}, 200},
+		"another page behind TLS":            {headers{"Host": "sandbox.internal", "Origin": "https://sandbox.internal.evil.example"}, 403},
 		"a name that begins like an address": {headers{"Host": "127.0.0.1.evil.example"}, 403},
 	} {
 		t.Run(name, func(t *testing.T) {
