@@ -30,13 +30,12 @@ func title(code string) string {
 			if first == "" {
 				first = line
 			}
-			if open <= 0 && !preparing.MatchString(line) {
+			statement, rest, _ := strings.Cut(line, ";")
+			if open <= 0 && !preparing.MatchString(strings.TrimSpace(statement)) {
 				break
 			}
-			var statement string
-			statement, line, _ = strings.Cut(line, ";")
 			open += strings.Count(statement, "(") + strings.Count(statement, "{") - strings.Count(statement, ")") - strings.Count(statement, "}")
-			line = strings.TrimSpace(line)
+			line = strings.TrimSpace(rest)
 		}
 		words := strings.TrimLeft(line, "#/*\"' ")
 		if noWords.MatchString(line) || !strings.ContainsFunc(words, isWord) {

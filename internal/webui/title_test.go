@@ -25,6 +25,7 @@ func TestTitles(t *testing.T) {
 		"#######\n# Totals\n#######":                                     "Totals",
 		"import a\ntry:\n    a.b()\nexcept: pass":                        "a.b()",
 		"%pip install polars":                                            "%pip install polars",
+		"let a = require('a'); let b = 1; b":                             "let b = 1; b",
 		"import a\n6 * 7":                                                "6 * 7",
 		"6 * 7":                                                          "6 * 7",
 		"imported = 1":                                                   "imported = 1",
