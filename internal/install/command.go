@@ -42,7 +42,7 @@ func (o Options) installByCommand(ctx context.Context, outcome Outcome, t Target
 	said, failed := o.run(ctx, outcome.Command)
 	for deadline := time.Now().Add(settleTime); ; time.Sleep(50 * time.Millisecond) {
 		now, err := readFile(before.path)
-		if err == nil && o.isIn(c, now.text) && o.keeps(c, now.text, before.text) {
+		if err == nil && o.isIn(c, now.text) && o.keeps(c, now.text, before.text, failed == nil) {
 			outcome.Backup = moveBackup(first, now)
 			return outcome, nil
 		}
@@ -82,33 +82,38 @@ func (o Options) putBack(c *Client, before file) (bool, error) {
 		return false, nil
 	}
 	now, err := readFile(before.path)
-	if err == nil && now.exists && now.target == before.target && o.keeps(c, now.text, before.text) {
+	if err == nil && now.exists && now.target == before.target && o.keeps(c, now.text, before.text, false) {
 		return false, nil
 	}
 	return true, before.restore()
 }
 
-// keeps reports whether a text says all that the one before says, but for the entry. Clients add things of their own.
-func (o Options) keeps(c *Client, text, before []byte) bool {
+// keeps reports whether a text says all that the one before says, but for the entry. Clients add things of their own, and one that
+// is running changes them meanwhile, such as counters: with changed true only its servers must be what they were.
+func (o Options) keeps(c *Client, text, before []byte, changed bool) bool {
 	if bytes.Equal(text, before) || len(before) == 0 {
 		return true
 	}
 	was, err1 := c.format.parse(before)
 	is, err2 := c.format.parse(text)
+	if err1 != nil || err2 != nil {
+		return false
+	}
 	at := o.address(c)
-	return err1 == nil && err2 == nil && holds(at.without(is), at.without(was))
+	now, old := at.without(is), at.without(was)
+	return holds(now, old, changed) && holds(at.entries(now), at.entries(old), false)
 }
 
-// holds reports whether values have all that others have.
-func holds(values, others any) bool {
+// holds reports whether values have all that others have, with changed true whatever it is now.
+func holds(values, others any, changed bool) bool {
 	part, ok := others.(map[string]any)
 	if !ok {
-		return reflect.DeepEqual(values, others)
+		return changed || reflect.DeepEqual(values, others)
 	}
 	whole, ok := values.(map[string]any)
 	for key, other := range part {
 		value, there := whole[key]
-		ok = ok && there && holds(value, other)
+		ok = ok && there && holds(value, other, changed)
 	}
 	return ok
 }

@@ -47,6 +47,16 @@ func TestAClientsOwnCommandIsUsed(t *testing.T) {
 	}
 }
 
+func TestWhatARunningClientChangesMeanwhileStays(t *testing.T) {
+	o, c := machine(t), client(t, "gemini")
+	path := withProgram(t, &o, c, `echo '`+written+`' > "$FILE"`)
+	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must(t, os.WriteFile(path, []byte(`{"a": 7, "by": ["another"]}`), 0o600))
+	if outcome := mustInstall(t, o, c); string(read(t, path)) != written+"\n" || outcome.Note != "" {
+		t.Errorf("%+v\n%s", outcome, read(t, path))
+	}
+}
+
 func TestTheFileIsEditedWhereTheCommandDoesNotDoIt(t *testing.T) {
 	for name, script := range map[string]string{
 		"it fails":          `echo "not logged in" >&2; exit 3`,
@@ -76,6 +86,7 @@ func TestAFileThatACommandHasDamagedIsPutBack(t *testing.T) {
 		"it has removed it":       {`rm "$FILE"; exit 1`, before, "put back"},
 		"it has lost a setting":   {`echo '{"mcpServers": {"other": {"command": "x"}}}' > "$FILE"; exit 1`, before, "put back"},
 		"it has lost a server":    {`echo '` + written + `' > "$FILE"`, before, "put back"},
+		"it has changed another":  {`echo '{"a": {"b": []}, "mcpServers": {"other": {"command": "y"}, "code-sandbox": {"command": "` + serverPath + `", "args": [], "env": {}}}}' > "$FILE"`, before, "put back"},
 		"it has changed a server": {`sed -i s/x/y/ "$FILE"; exit 1`, before, "put back"},
 		"it has lost a link":      {`rm "$FILE"; echo '{}' > "$FILE"; exit 1`, before, "put back"},
 		"it has added a setting":  {`echo '` + kept + `' > "$FILE"; exit 1`, kept + "\n", "did not do it"},
