@@ -51,6 +51,7 @@ func (a *call) letNext() {
 var (
 	errInFlight = errors.New("a request with this id is in flight")
 	errBusy     = errors.New("too many requests are waiting")
+	errTooMuch  = errors.New("the calls that are being served take too much memory")
 	errClosed   = errors.New("the server is shutting down")
 )
 
@@ -116,10 +117,10 @@ func (c *calls) refusal(a *call) error {
 		return errClosed
 	case known:
 		return errInFlight
-	case a.stream && c.streams >= maxStreams,
-		!a.stream && len(c.queue) >= c.maxQueued,
-		c.bytes > 0 && c.bytes+a.bytes > c.maxBytes:
+	case a.stream && c.streams >= maxStreams, !a.stream && len(c.queue) >= c.maxQueued:
 		return errBusy
+	case c.bytes > 0 && c.bytes+a.bytes > c.maxBytes:
+		return errTooMuch
 	}
 	return nil
 }

@@ -70,6 +70,8 @@ func (l *loop) call(e *rpc.Envelope, id rpc.ID, method string) {
 	case errors.Is(err, errBusy):
 		l.refuse(rpc.Fault{ID: id, Code: errBusyCode, Message: fmt.Sprintf(
 			"the server is busy: %d calls run at once, and too many are waiting; try again later", l.opts.MaxRunning)})
+	case errors.Is(err, errTooMuch):
+		l.refuse(rpc.Fault{ID: id, Code: errBusyCode, Message: "the calls that are being served take too much memory for this one beside them; send it again when one of them is answered"})
 	case errors.Is(err, errInFlight):
 		l.refuse(rpc.Fault{ID: id, Code: mcp.INVALID_REQUEST, Message: "Invalid Request: " + err.Error()})
 	}
