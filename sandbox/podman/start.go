@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -81,8 +83,8 @@ func (e *Engine) startOn(ctx context.Context, spec sandbox.Spec) (*process, *lin
 
 // checkPlaces refuses a volume that has something else where the folders of this machine belong. A link is refused too: gVisor
 // would make a folder where it leads, also in the volume of our programs, which all sessions have. What this user may not see
-// is left to the runtime.
-func checkPlaces(volume string, mounts []sandbox.Mount) error {
+// is left to the runtime, unless that is gVisor's.
+func checkPlaces(volume string, mounts []sandbox.Mount, gVisor bool) error {
 	if len(mounts) == 0 {
 		return nil
 	}
@@ -92,7 +94,8 @@ func checkPlaces(volume string, mounts []sandbox.Mount) error {
 		places = append(places, filepath.Join(folder, m.Name))
 	}
 	for _, place := range places {
-		if info, err := os.Lstat(place); err == nil && !info.IsDir() {
+		info, err := os.Lstat(place)
+		if err == nil && !info.IsDir() || err != nil && gVisor && !errors.Is(err, fs.ErrNotExist) {
 			return sandbox.ErrNoPlaceForMounts
 		}
 	}
@@ -109,6 +112,8 @@ func mayBeMounts(spec sandbox.Spec, err error) bool {
 func (e *Engine) startsOnAnotherVolume(ctx context.Context, spec sandbox.Spec) bool {
 	spec.Name += "-empty"
 	spec.Volume += "-empty"
+	spec.Labels = maps.Clone(spec.Labels)
+	spec.Labels[sandbox.LabelNamed] = "false" // a sweep removes it, should this server end before it does
 	p, _, err := e.startOn(ctx, spec)
 	if err == nil {
 		_ = p.Close()
@@ -132,7 +137,7 @@ func (e *Engine) tryStart(ctx context.Context, l *link, spec sandbox.Spec) (*pro
 	if err != nil {
 		return nil, err
 	}
-	if err := checkPlaces(place, spec.Mounts); err != nil {
+	if err := checkPlaces(place, spec.Mounts, e.asksForGVisor()); err != nil {
 		return nil, err
 	}
 	id, err := e.create(ctx, l, spec, hostFacts{ids: space, user: user})

@@ -169,10 +169,12 @@ func (l *Lock) Keep() error {
 	return nil
 }
 
-// Drop marks the session as one of which nothing is to be left.
+// Drop marks the session as one of which nothing is to be left. When it returns nil the mark is on the disk.
 func (l *Lock) Drop() error {
-	_, err := l.file.WriteAt([]byte(dropMark), 0)
-	return err
+	if _, err := l.file.WriteAt([]byte(dropMark), 0); err != nil {
+		return err
+	}
+	return l.file.Sync()
 }
 
 // Release releases the lock and keeps the file, for a session that goes on.
