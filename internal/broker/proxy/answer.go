@@ -38,6 +38,7 @@ func (a *answer) begins(response *http.Response) error {
 	}
 	if response.StatusCode == http.StatusSwitchingProtocols {
 		maskHeader(a.mask, response.Header)
+		response.Status = "" // the host's own words, which would be passed on
 		a.x.entry.Status = response.StatusCode
 		response.Body = upgrade(response.Body.(io.ReadWriteCloser), a)
 	}
