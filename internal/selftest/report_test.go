@@ -140,12 +140,13 @@ func TestWhoseFaultItIs(t *testing.T) {
 
 // What a container has by itself, or many machines have, proves nothing.
 func TestTheValuesThatAreLookedForAreOnesThatNoContainerHasByItself(t *testing.T) {
-	given := map[string]string{"TOKEN": "a-token-that-is-passed-through"}
+	known := []string{"a-token-that-is-passed-through", "3.14.1"}
 	got := withheld([]string{
 		"BACKEND=podman", "APP=sandbox", "LANGUAGE=C.UTF-8", "COLORS=xterm-256color", "MOUNT=/mnt/data/files/of/mine", "PATH=/usr/local/bin:/usr/bin:/bin",
-		"container=podman", "TOKEN=a-token-that-is-passed-through", "COPY=a-token-that-is-passed-through", "KEY=sk-0123456789abcdef",
-	}, given)
-	if want := digests(map[string]string{"KEY": "sk-0123456789abcdef"}); !maps.Equal(got, want) {
+		"container=podman", "TOKEN=a-token-that-is-passed-through", "COPY=a-token-that-is-passed-through", "PYTHON_VERSION=3.14.1", "DEBUG=false",
+		"KEY=sk-0123456789abcdef", "DB_PASSWORD=hunter",
+	}, known)
+	if want := digests(map[string]string{"KEY": "sk-0123456789abcdef", "DB_PASSWORD": "hunter"}); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -56,7 +57,7 @@ func newTester(o Options, info podman.Info) (*tester, error) {
 		GVisor: info.Isolation == podman.GVisor, Rootless: info.Rootless,
 		PatienceSeconds: c.RunTimeout.Seconds() / patiencePart,
 		Token:           "selftest-" + strings.ToLower(rand.Text()),
-		Given:           digests(c.Env), Withheld: withheld(o.Environ, c.Env),
+		Given:           digests(c.Env),
 	}
 	for _, m := range c.Mounts {
 		place := sandbox.MountsDir + "/" + m.Name
@@ -83,7 +84,30 @@ func (t *tester) begin(ctx context.Context) error {
 			return fmt.Errorf("the %s kernel does not work: %s%s", language, res.Status, errorOf(res))
 		}
 	}
-	return nil
+	known, err := t.known(ctx)
+	t.facts.Withheld = withheld(t.o.Environ, known)
+	return err
+}
+
+// known returns the values that containers have in their environment by right: those passed through, of the way out and
+// of the images.
+func (t *tester) known(ctx context.Context) ([]string, error) {
+	c := t.o.Config
+	values := slices.Collect(maps.Values(c.Env))
+	if c.WayOut != nil {
+		values = slices.AppendSeq(values, maps.Values(c.WayOut.Environment()))
+	}
+	for _, setting := range c.Kernels {
+		image, err := t.o.Engine.Image(ctx, setting.Image)
+		if err != nil {
+			return nil, err
+		}
+		for _, entry := range image.Env {
+			_, value, _ := strings.Cut(entry, "=")
+			values = append(values, value)
+		}
+	}
+	return values, nil
 }
 
 // close reports whether all sessions are removed.
@@ -124,32 +148,27 @@ func digests(values map[string]string) map[string]string {
 // unremarkable variables have the same value in many places, and tell nothing.
 var unremarkable = []string{"PATH", "HOME", "PWD", "OLDPWD", "TERM", "LANG", "SHELL", "TMPDIR", "TZ", "USER", "LOGNAME", "HOSTNAME"}
 
-// minTelling is how long a value must be for its presence to be no accident: a container has "podman", "sandbox" and
-// "xterm-256color" in its environment by itself.
-const minTelling = 16
+// ordinary values are in the environment of containers, whatever their image is.
+var ordinary = []string{"podman", "sandbox", "xterm-256color", "C.UTF-8"}
+
+// minTelling is how long a value must be for its presence to be no accident.
+const minTelling = 6
 
 // isTelling reports whether a value, found in a container, comes from the server. Paths are the same on many machines.
-func isTelling(value string) bool { return len(value) >= minTelling && !strings.HasPrefix(value, "/") }
+func isTelling(value string) bool {
+	return len(value) >= minTelling && !strings.HasPrefix(value, "/") && !slices.Contains(ordinary, value)
+}
 
-// withheld gives the variables of this process that code must not see.
-func withheld(environ []string, given map[string]string) map[string]string {
+// withheld returns the variables of this process that code must not see.
+func withheld(environ, known []string) map[string]string {
 	values := make(map[string]string)
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		if isTelling(value) && !slices.Contains(unremarkable, name) && !strings.HasPrefix(name, "LC_") && !hasValue(given, value) {
+		if isTelling(value) && !slices.Contains(unremarkable, name) && !strings.HasPrefix(name, "LC_") && !slices.Contains(known, value) {
 			values[name] = value
 		}
 	}
 	return digests(values)
-}
-
-func hasValue(values map[string]string, value string) bool {
-	for _, v := range values {
-		if v == value {
-			return true
-		}
-	}
-	return false
 }
 
 // layBait puts on this host what must not be reached, where the engine is on it.

@@ -84,6 +84,7 @@ type ImageInfo struct {
 	ID     string
 	Arch   string // kind of processor, as Go names it
 	Labels map[string]string
+	Env    []string // what its containers have in their environment
 }
 
 // Engine owns containers. Implementations are safe for use by several goroutines;

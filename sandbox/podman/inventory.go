@@ -59,7 +59,7 @@ func (e *Engine) Image(ctx context.Context, ref string) (sandbox.ImageInfo, erro
 	err := e.call(ctx, func(conn context.Context) error {
 		report, err := libpod.InspectImage(conn, ref)
 		if err == nil {
-			info = sandbox.ImageInfo{ID: report.ID, Arch: report.Architecture, Labels: report.Labels}
+			info = sandbox.ImageInfo{ID: report.ID, Arch: report.Architecture, Labels: report.Labels, Env: report.Config.Env}
 		}
 		return err
 	})

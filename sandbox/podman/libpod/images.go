@@ -15,6 +15,7 @@ type Image struct {
 	ID           string `json:"Id"`
 	Architecture string
 	Labels       map[string]string
+	Config       struct{ Env []string }
 }
 
 // InspectImage describes an image that the engine has.
