@@ -37,6 +37,7 @@ type kernel struct {
 	onReady func(protocol.Ready)
 	// serveOut serves what code sends out, and closes it. Set before begin; nil refuses.
 	serveOut func(*kernel, net.Conn)
+	out      *outConns     // the session's; set before begin where something is served
 	ready    chan struct{} // closed when the supervisor has come up
 
 	mu   sync.Mutex
@@ -85,7 +86,7 @@ func (k *kernel) begin(first any) {
 	k.outbox <- first // it has room, and nothing else is sent yet
 	go k.listen()
 	go k.speak()
-	go k.acceptOut(newOutConns(maxOut, outIdle))
+	go k.acceptOut()
 }
 
 // send hands a message to the writer and never waits: a supervisor that does not read must not

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// maxOut is how many connections of one container are served at a time. The next ones wait.
+	// maxOut is how many connections of one session are served at a time. The next ones wait.
 	maxOut = 128
 	// outIdle is how long a connection is without a byte, after one to the code, before it makes room for another: clients
 	// keep connections that they may never use again. A busy machine is slower than hosts.
@@ -38,7 +38,7 @@ func (c *outConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// outConns are the connections of one container that are served.
+// outConns are the connections of one session that are served. Each may hold what the server has not read.
 type outConns struct {
 	places chan struct{}
 	idle   time.Duration // after which one makes room

@@ -9,13 +9,13 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 )
 
-const most = 8 // connections of a container in these tests
+const most = 8 // connections of a session in these tests
 
 // wayOut is a container's way out, and opens connections as code does. What is served is asked for by single bytes.
 func wayOut(t *testing.T) (open func() net.Conn, heard <-chan bool) {
 	one, other := net.Pipe()
 	hear := make(chan bool)
-	k := &kernel{conn: channel.New(one, channel.Options{}), serveOut: func(_ *kernel, conn net.Conn) {
+	k := &kernel{conn: channel.New(one, channel.Options{}), out: newOutConns(most, 50*time.Millisecond), serveOut: func(_ *kernel, conn net.Conn) {
 		defer conn.Close()
 		for asked := make([]byte, 1); readFull(conn, asked) == nil; {
 			switch asked[0] {
@@ -38,7 +38,7 @@ func wayOut(t *testing.T) (open func() net.Conn, heard <-chan bool) {
 	t.Cleanup(func() { _, _ = supervisor.Close(), k.conn.Close() })
 	go func() { _, _ = k.conn.Receive() }()
 	go func() { _, _ = supervisor.Receive() }()
-	go k.acceptOut(newOutConns(most, 50*time.Millisecond))
+	go k.acceptOut()
 	return func() net.Conn {
 		conn, err := supervisor.Open()
 		if err != nil {

@@ -47,6 +47,7 @@ type session struct {
 	engineMu sync.Mutex
 	record   *state.Record // of a named session; under engineMu
 	stale    bool          // what is on the engine under this id is of a session that has ended; under engineMu
+	out      *outConns     // of all its containers
 	// filesTurn holds a token for each use of the files.
 	filesTurn chan struct{}
 
@@ -71,6 +72,7 @@ func newSession(id string, named bool, before *session, config *Config, images *
 		id: id, named: named, before: before, config: config, images: images, history: history.NewWriter(),
 		created: now, lastUsed: now, ctx: ctx, cancel: cancel, slots: make(map[Language]*slot),
 		opened: make(chan struct{}), gone: make(chan struct{}), filesTurn: make(chan struct{}, mostFiles),
+		out: newOutConns(maxOut, outIdle),
 	}
 	for language := range config.Kernels {
 		s.slots[language] = newSlot(language)

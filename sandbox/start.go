@@ -150,7 +150,7 @@ func (s *session) startKernel(waiting context.Context, l *slot, warm bool) (k *k
 	}
 	s.settleLimits()
 	k = newKernel(proc, s.wireLimits(), s.config.Logger.With("session", s.id, "language", l.language))
-	k.serveOut = s.outlet()
+	k.serveOut, k.out = s.outlet(), s.out
 	k.begin(s.init(setting, warm))
 	s.noteSettings(l.language, setting, image) // while the supervisor comes up
 	go func() {

@@ -48,7 +48,7 @@ func (s *session) takeOver(l *slot) (*kernel, error) {
 	}
 	k := newKernel(proc, s.wireLimits(), s.config.Logger.With("session", s.id, "language", l.language))
 	k.onReady = func(m protocol.Ready) { s.adopt(l, k, m) }
-	k.serveOut = s.outlet()
+	k.serveOut, k.out = s.outlet(), s.out
 	k.begin(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: s.record.Token})
 	if err := k.awaitReady(ctx); err != nil {
 		k.close()

@@ -85,7 +85,7 @@ func (s *session) outlet() func(*kernel, net.Conn) {
 
 // acceptOut serves the streams that the container opens, until the connection ends. What waits here and in the
 // multiplexer is bounded, so the supervisor opens no more until there is room.
-func (k *kernel) acceptOut(open *outConns) {
+func (k *kernel) acceptOut() {
 	for {
 		conn, err := k.conn.Accept()
 		if err != nil {
@@ -95,9 +95,9 @@ func (k *kernel) acceptOut(open *outConns) {
 			_ = conn.Close()
 			continue
 		}
-		c := open.enter(conn)
+		c := k.out.enter(conn)
 		go func() {
-			defer open.leave(c)
+			defer k.out.leave(c)
 			k.serveOut(k, c)
 		}()
 	}

@@ -17,6 +17,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -35,13 +36,15 @@ const (
 	// maxPending bounds the streams' bytes that have come and that the multiplexer has not taken. It takes
 	// them as soon as it runs, unless it waits for an end that breaks the rules and does not read. More waits in the pipe.
 	maxPending = 1 << 20
-	// maxBacklog is how many streams the other end may have opened that were not accepted.
-	maxBacklog = 64
-	// writeTimeout bounds how long a stream waits for an end that does not read. Whoever uses a stream has
-	// a limit of its own, which is shorter.
+	// maxBacklog is how many streams the other end may have opened that were not accepted. Either end waits before it opens
+	// more, so both need the same. Each may hold a window of bytes that nothing reads yet.
+	maxBacklog = 16
+	// maxStreams is how many streams there may be, those included that were closed here and not by the other end. A supervisor
+	// that keeps to the rules has fewer.
+	maxStreams = 512
+	// writeTimeout bounds how long a stream waits for an end that does not read, before and after it is closed: what was sent
+	// by then is lost after it. Whoever uses a stream has a limit of its own, which is shorter.
 	writeTimeout = 10 * time.Minute
-	// closeTimeout is how long a closed stream is kept whose other end was not.
-	closeTimeout = 30 * time.Second
 )
 
 // Errors of [Conn.Receive]: the other end broke the rules, and the connection is over.
@@ -59,6 +62,7 @@ type Conn struct {
 	pipe   *pipe
 	mux    *yamux.Session
 	sender sender
+	broken atomic.Bool // there were more streams than maxStreams
 }
 
 // Options says which end a connection is.
@@ -78,7 +82,7 @@ func New(raw io.ReadWriteCloser, o Options) *Conn {
 	config.EnableKeepAlive = false // the end of the pipes says it
 	config.StreamOpenTimeout = 0   // which would end all streams for one that is slow
 	config.ConnectionWriteTimeout = writeTimeout
-	config.StreamCloseTimeout = closeTimeout
+	config.StreamCloseTimeout = writeTimeout
 	config.LogOutput = io.Discard
 	start := yamux.Client
 	if o.Supervisor {
@@ -98,6 +102,14 @@ func (c *Conn) Send(message []byte) error { return c.sender.control(message) }
 // Receive returns the next control message. Streams get what comes for them while somebody
 // receives, so one goroutine always should. io.EOF: the other end closed.
 func (c *Conn) Receive() ([]byte, error) {
+	message, err := c.receive()
+	if err != nil && c.broken.Load() {
+		return nil, ErrBrokenStreams
+	}
+	return message, err
+}
+
+func (c *Conn) receive() ([]byte, error) {
 	for {
 		kind, n, err := c.readHead()
 		if err != nil {
@@ -143,14 +155,23 @@ func (c *Conn) readBody(n int) ([]byte, error) {
 // Open begins a stream, which must be closed. It waits where the other end has maxBacklog of them to accept.
 func (c *Conn) Open() (net.Conn, error) { return newStream(c.mux.OpenStream()) }
 
-// Accept returns the next stream that the other end began, which must be closed.
-func (c *Conn) Accept() (net.Conn, error) { return newStream(c.mux.AcceptStream()) }
+// Accept returns the next stream that the other end began, which must be closed. An end with more streams than the rules
+// allow ends the connection.
+func (c *Conn) Accept() (net.Conn, error) {
+	muxed, err := c.mux.AcceptStream()
+	if err == nil && c.mux.NumStreams() > maxStreams {
+		c.broken.Store(true)
+		_ = c.Close()
+		return nil, ErrBrokenStreams
+	}
+	return newStream(muxed, err)
+}
 
 func newStream(muxed *yamux.Stream, err error) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stream{Conn: muxed}, nil
+	return &stream{Stream: muxed}, nil
 }
 
 // Close ends the connection and all of its streams. It may be called more than once.

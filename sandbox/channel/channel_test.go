@@ -308,6 +308,67 @@ func TestFloodsAreBounded(t *testing.T) {
 	}
 }
 
+// A supervisor that never closes what the server has closed would have it keep all of that.
+func TestStreamsThatTheServerAloneHasClosedAreBounded(t *testing.T) {
+	server, hostile := against(t)
+	go func() { _, _ = io.Copy(io.Discard, hostile.Reader) }()
+	_, ended := receiving(server)
+	for i := range uint32(maxStreams) {
+		if _, err := hostile.Write(frame('s', muxFrame(typeWindow, flagSYN, 2*i+2, 0))); err != nil {
+			t.Fatal(err)
+		}
+		stream, err := server.Accept()
+		if err != nil {
+			t.Fatalf("stream %d: %v", i, err)
+		}
+		_ = stream.Close()
+	}
+	if _, err := hostile.Write(frame('s', muxFrame(typeWindow, flagSYN, 2*maxStreams+2, 0))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.Accept(); !errors.Is(err, ErrBrokenStreams) {
+		t.Errorf("one more: %v", err)
+	}
+	if err := <-ended; !errors.Is(err, ErrBrokenStreams) {
+		t.Errorf("the connection ended with %v", err)
+	}
+}
+
+// Many streams that are opened at once wait for one another, and none is reset.
+func TestStreamsThatAreNotAcceptedYetWait(t *testing.T) {
+	server, supervisor := pair(t)
+	receiving(server)
+	receiving(supervisor)
+	var all sync.WaitGroup
+	for range 5 * maxBacklog {
+		all.Go(func() {
+			stream, err := supervisor.Open()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer stream.Close()
+			if _, err := stream.Write([]byte("x")); err != nil {
+				t.Error(err)
+			}
+			if got, err := io.ReadAll(stream); err != nil || string(got) != "x" {
+				t.Errorf("%q came, %v", got, err)
+			}
+		})
+	}
+	for range 5 * maxBacklog {
+		stream, err := server.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			_, _ = io.CopyN(stream, stream, 1)
+			_ = stream.Close()
+		})
+	}
+	all.Wait()
+}
+
 // waitsForRoom returns when more has come than there is room for.
 func (p *pipe) waitsForRoom() {
 	for full := false; !full; time.Sleep(time.Millisecond) {

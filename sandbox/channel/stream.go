@@ -17,7 +17,7 @@ import (
 // It has no halves: where one end closes, what it has sent can be read, and then the other end is closed too. So
 // nothing waits for the window of an end that reads no more.
 type stream struct {
-	net.Conn // *yamux.Stream
+	*yamux.Stream
 
 	mu              sync.Mutex
 	closed          bool
@@ -31,9 +31,12 @@ func (s *stream) Read(b []byte) (int, error) {
 	if err := s.over(&s.readBy); err != nil {
 		return 0, err
 	}
-	n, err := s.Conn.Read(b)
+	n, err := s.Stream.Read(b)
+	if n < len(b) {
+		s.Shrink() // nothing is left in its buffer, which is up to twice as large as the window
+	}
 	if errors.Is(err, io.EOF) {
-		_ = s.Conn.Close()
+		_ = s.Stream.Close()
 	}
 	return n, s.translate(err)
 }
@@ -42,7 +45,7 @@ func (s *stream) Write(b []byte) (int, error) {
 	if err := s.over(&s.writeBy); err != nil {
 		return 0, err
 	}
-	n, err := s.Conn.Write(b)
+	n, err := s.Stream.Write(b)
 	return n, s.translate(err)
 }
 
@@ -77,9 +80,9 @@ func (s *stream) translate(err error) error {
 func (s *stream) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	_ = s.Conn.SetDeadline(longAgo) // the multiplexer's Close does not end what reads
+	_ = s.Stream.SetDeadline(longAgo) // the multiplexer's Close does not end what reads
 	s.mu.Unlock()
-	return s.Conn.Close()
+	return s.Stream.Close()
 }
 
 func (s *stream) SetDeadline(t time.Time) error {
@@ -87,11 +90,11 @@ func (s *stream) SetDeadline(t time.Time) error {
 }
 
 func (s *stream) SetReadDeadline(t time.Time) error {
-	return s.set(&s.readBy, t, s.Conn.SetReadDeadline)
+	return s.set(&s.readBy, t, s.Stream.SetReadDeadline)
 }
 
 func (s *stream) SetWriteDeadline(t time.Time) error {
-	return s.set(&s.writeBy, t, s.Conn.SetWriteDeadline)
+	return s.set(&s.writeBy, t, s.Stream.SetWriteDeadline)
 }
 
 func (s *stream) set(by *time.Time, t time.Time, set func(time.Time) error) error {
