@@ -182,7 +182,7 @@ func (d *Deps) read(ctx context.Context, r reading) (*render.Answer, error) {
 		Download: d.Links.Download(head.session, head.file.Path),
 	}
 	switch {
-	case r.asText && (kind.MIME == content.Notebook || !kind.IsText && !content.IsWide(head.data)):
+	case r.asText && (d.readsCells(kind.MIME) || !kind.IsText && !content.IsWide(head.data)):
 		return d.readDocument(ctx, r, fields)
 	case kind.Image != "" && !r.part():
 		a, err := d.readImage(ctx, r, fields, kind.Image)

@@ -48,7 +48,7 @@ func (d *Deps) renderPart(r reading, fields readFields, part piece) *render.Answ
 	if cut {
 		note += fmt.Sprintf("; this line is longer and is cut here, unit: bytes with offset %d reads it on", part.end.Start+int64(len(part.data)))
 	}
-	if fields.MIMEType == content.Notebook {
+	if d.readsCells(fields.MIMEType) {
 		note += "; as: text returns its cells"
 	}
 	text, broken := content.Plain(part.data, r.from() == 0)
@@ -153,6 +153,12 @@ func (d *Deps) readWide(ctx context.Context, r reading, fields readFields) (*ren
 		return d.readBinary(ctx, r, fields)
 	}
 	return d.renderDecoded(ctx, r, fields, "utf-16", whole, decoded), nil
+}
+
+// readsCells reports whether a file is a notebook whose cells can be read: that is Python's work.
+func (d *Deps) readsCells(mime string) bool {
+	_, on := d.Manager.Config().Kernels[sandbox.Python]
+	return on && mime == content.Notebook
 }
 
 // readDocument returns lines or bytes of what is written in a file that is no text.

@@ -35,16 +35,19 @@ func (r *Runner) listFiles(ctx context.Context, res *sandbox.Result) {
 }
 
 // copies returns the files of what was shown that the code has saved itself: as it says of a figure, or with the same content.
+// Of several figures that were saved to one file it has the last, which is not known where not all displays are.
 func (r *Runner) copies(ctx context.Context, res *sandbox.Result) map[string]bool {
-	shown, copies := make(map[string]sandbox.Display), make(map[string]bool)
+	shown, last, copies := make(map[string]bool), make(map[string]string), make(map[string]bool)
 	for _, d := range res.Displays {
-		shown[d.Path] = d
+		shown[d.Path] = true
+		if res.DisplaysTotal == len(res.Displays) {
+			last[d.Saved] = d.Path
+		}
 	}
 	for _, a := range res.Artifacts {
-		if d, ok := shown[a.Path]; ok && (d.Saved != "" || slices.ContainsFunc(res.Artifacts, func(b sandbox.Artifact) bool {
-			_, ok := shown[b.Path]
-			return !ok && a.SizeBytes == b.SizeBytes && r.hash(ctx, a.Path) == r.hash(ctx, b.Path)
-		})) {
+		if shown[a.Path] && slices.ContainsFunc(res.Artifacts, func(b sandbox.Artifact) bool {
+			return !shown[b.Path] && (last[b.Path] == a.Path || a.SizeBytes == b.SizeBytes && r.hash(ctx, a.Path) == r.hash(ctx, b.Path))
+		}) {
 			copies[a.Path] = true
 		}
 	}

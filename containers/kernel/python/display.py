@@ -10,7 +10,7 @@ from imports import has_module
 from mimes import PLOTLY, SHOWN_MIMES, as_bytes, text_of
 from pictures import MOST_PIXELS, RASTERS, figure_png, figure_title, pixels_of_png, smaller_picture
 
-MOST_REDRAW_SECONDS = 10  # of a run's pauses; how its figures are in the end is drawn in any case
+MOST_REDRAW_SECONDS = 10  # of a run's pauses; later ones redraw once a second
 
 
 def same_renderer(module):
@@ -28,15 +28,16 @@ class Displays:
         self.kernel = kernel
         self.numbers = {}
         self.files = {}  # of what this run shows: where it is by its key, and what it was when it was written
-        self.pictures_shown = set()  # hashes
+        self.pictures = {}  # of what this run shows: the hashes by the keys
         self.redrawn = weakref.WeakKeyDictionary()  # figures that code redraws: the keys of their displays
         self.redraws = itertools.count(1)
-        self.saved = weakref.WeakKeyDictionary()  # figures that code has saved: the file
+        self.saved = weakref.WeakKeyDictionary()  # figures that code has saved: the file, and what it was then
         self.redraw_seconds = 0
+        self.next_redraw = 0
         self.capturing = lambda: None  # gives the publisher of code that captures what it shows
 
     def begin_run(self):
-        self.pictures_shown.clear()
+        self.pictures.clear()
         self.files.clear()
         self.redraw_seconds = 0
 
@@ -51,7 +52,7 @@ class Displays:
     def _clear(self):
         if not self.kernel.in_run():
             return
-        self.pictures_shown.clear()
+        self.pictures.clear()
         for key in list(self.files):
             self._remove(key)
         self.kernel.clear_output()
@@ -59,8 +60,8 @@ class Displays:
     def publish(self, bundle, alt="", again=True, stem="image", key="", saved=""):
         """Shows a MIME bundle: its best picture, or else its text on stdout.
 
-        With again false not a picture that this run has shown already. With a key it takes the place of what the run
-        has shown with the same one. saved is the file that code has saved it to. Code that captures what it shows has it
+        With a key it takes the place of what the run has shown with the same one. With again false not a picture that is
+        shown there already, or without a key anywhere in this run. saved is the file that code has saved it to. Code that captures what it shows has it
         instead.
         """
         capturing = self.capturing()
@@ -73,14 +74,15 @@ class Displays:
         for mime in SHOWN_MIMES:
             if bundle.get(mime):
                 data = as_bytes(mime, bundle[mime])
-                if again or hash(data) not in self.pictures_shown:
+                shown = [self.pictures.get(key)] if key else self.pictures.values()
+                if again or hash(data) not in shown:
                     page = mime == "text/html"
                     # A page that works by scripts has nothing to read.
                     in_frame = not page or b"<script" not in data
                     self._show(mime, data, alt, "page" if page else stem, in_frame, key, saved)
                 return
         text = text_of(bundle)
-        if text and key:  # what is printed could not be replaced
+        if text and key and self.kernel.in_run():  # what is printed could not be replaced
             self._show("text/plain", text.encode("utf-8", "replace"), alt, "text", key=key)
         elif text:
             print(text)
@@ -114,7 +116,7 @@ class Displays:
         most = self.settings.image_bytes if mime.startswith("image/") else self.settings.output_bytes
         shown = data if in_frame and len(data) <= most else b""
         if mime.startswith("image/"):
-            self.pictures_shown.add(hash(data))
+            self.pictures[key or object()] = hash(data)
             if mime in RASTERS and (not shown or pixels_of_png(data) > MOST_PIXELS):
                 header["mime"], shown = smaller_picture(mime, data, self.settings.image_bytes)
         if mime.startswith("image/") or not shown:
@@ -135,6 +137,7 @@ class Displays:
 
     def _remove(self, key):
         """Removes the file of what is not shown any longer, unless code has changed it."""
+        self.pictures.pop(key, None)
         file = self.files.pop(key, None)
         if not file:
             return
@@ -170,7 +173,9 @@ class Displays:
     # -- matplotlib
 
     def show_figure(self, figure, again=True):
-        saved = "" if figure.stale else self.saved.get(figure, "")
+        saved, state = self.saved.get(figure, ("", None))
+        if figure.stale or self._state(saved) != state:
+            saved = ""
         bundle = {"image/png": figure_png(figure), "text/plain": repr(figure)}
         self.publish(bundle, figure_title(figure), again, "figure", self.redrawn.get(figure, ""), saved)
 
@@ -181,20 +186,25 @@ class Displays:
         place = os.fspath(place)
         for path in (place, "%s.%s" % (place, figure.canvas.get_default_filetype())):
             if os.path.isfile(path):
-                self.saved[figure] = os.path.relpath(os.path.realpath(path), os.path.realpath(self.settings.work_dir))
+                saved = os.path.relpath(os.path.realpath(path), os.path.realpath(self.settings.work_dir))
+                self.saved[figure] = saved, self._state(saved)
                 figure.stale = False  # until code changes it
                 return
 
     def pause(self, seconds):
         """pyplot.pause(), by which code redraws figures in a loop: each has one display, of how it was last."""
         began = time.monotonic()
+        redraw = self.redraw_seconds < MOST_REDRAW_SECONDS or began >= self.next_redraw
         for manager in managers_of_figures():
             figure = manager.canvas.figure
             self.redrawn.setdefault(figure, "figure %d of pause()" % next(self.redraws))
-            if self.redraw_seconds < MOST_REDRAW_SECONDS:
+            if redraw:
                 self.show_figure(figure, again=False)
-        took = time.monotonic() - began
+        ended = time.monotonic()
+        took = ended - began
         self.redraw_seconds += took
+        if redraw:
+            self.next_redraw = ended + 1
         time.sleep(max(0, seconds - took))
 
     def show_open_figures(self, again=True):

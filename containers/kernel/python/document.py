@@ -171,6 +171,20 @@ def pdf(path):
         yield f"--- page {number} ---\n" + page.extract_text().strip("\n") + "\n"
 
 
+# What an output has beside its type up to nbformat 3, which later ones have in a MIME bundle.
+OLD_MIMES = {
+    "text": "text/plain",
+    "html": "text/html",
+    "latex": "text/latex",
+    "png": "image/png",
+    "jpeg": "image/jpeg",
+    "svg": "image/svg+xml",
+    "pdf": "application/pdf",
+    "javascript": "application/javascript",
+    "json": "application/json",
+}
+
+
 def notebook(path):
     """The cells of a Jupyter notebook with what each came to. Of a picture it has the type and the size."""
     import re
@@ -190,18 +204,23 @@ def notebook(path):
                 break
         for mime, parts in data.items():
             if not mime.startswith("text/"):
-                yield held(mime, text(parts)) if isinstance(parts, (str, list)) else f"[{mime}]"
+                is_text = isinstance(parts, (str, list)) and not mime.endswith("json")
+                yield held(mime, text(parts)) if is_text else f"[{mime}]"
 
     def told(output):
-        if output["output_type"] == "error":
-            return [text("\n".join(output["traceback"]))]
-        return [text(output["text"])] if "text" in output else shown(output.get("data", {}))
+        if output["output_type"] in ("error", "pyerr"):
+            return [text("\n".join(output.get("traceback") or [f"{output['ename']}: {output['evalue']}"]))]
+        if output["output_type"] == "stream":
+            return [text(output["text"])]
+        return shown(output.get("data") or {OLD_MIMES[name]: output[name] for name in output if name in OLD_MIMES})
 
     with open(path, encoding="utf-8-sig") as file:
         book = json.load(file)
-    for number, cell in enumerate(book["cells"], 1):
-        count = f" [{cell['execution_count']}]" if cell.get("execution_count") else ""
-        yield f"--- cell {number}, {cell['cell_type']}{count} ---\n" + text(cell["source"]).rstrip("\n") + "\n"
+    cells = book["cells"] if "cells" in book else [cell for sheet in book["worksheets"] for cell in sheet["cells"]]
+    for number, cell in enumerate(cells, 1):
+        count = cell.get("execution_count") or cell.get("prompt_number")
+        source = cell["input"] if "input" in cell else cell["source"]
+        yield f"--- cell {number}, {cell['cell_type']}{f' [{count}]' if count else ''} ---\n" + text(source).rstrip("\n") + "\n"
         for output in cell.get("outputs", ()):
             yield f"--- output of cell {number} ---\n"
             for piece in told(output):

@@ -5,7 +5,10 @@ import os
 import struct
 import unittest
 import zlib
+from types import SimpleNamespace
+from unittest import mock
 
+import display
 from test_support import LONG_GRACE, SupervisorTest, can_import
 
 
@@ -31,6 +34,29 @@ class Svg(Shown):
 class Html(Shown):
     def _repr_html_(self): return self.data
 """
+
+
+class Pauses(unittest.TestCase):
+    def test_slow_redraws_become_rare_and_do_not_end(self):
+        class Figure:
+            pass
+
+        clock, drawn = [0.0], []
+        managers = [SimpleNamespace(canvas=SimpleNamespace(figure=Figure()))]
+
+        def draw(figure, again):
+            drawn.append(clock[0])
+            clock[0] += 4
+
+        def sleep(seconds):
+            clock[0] += seconds
+
+        time = SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep)
+        displays = display.Displays(None, None)
+        with mock.patch.multiple(display, time=time, managers_of_figures=lambda: managers), mock.patch.object(displays, "show_figure", draw):
+            for _ in range(7):
+                displays.pause(0.5)
+        self.assertEqual(drawn, [0, 4, 8, 13])  # after three of them one second without
 
 
 class Displays(SupervisorTest):

@@ -70,7 +70,9 @@ class ReadsDocuments(unittest.TestCase):
             {"output_type": "stream", "name": "stdout", "text": ["one\n", "two\n"]},
             {"output_type": "display_data", "data": {"image/png": picture + "\n", "text/plain": ["<Figure>"]}},
             {"output_type": "execute_result", "data": {"text/html": "<b>x</b>", "text/plain": "x", "a/b+json": {"c": 1}}},
+            {"output_type": "display_data", "data": {"application/json": [1, 2, 3]}},
             {"output_type": "error", "ename": "E", "evalue": "e", "traceback": ["\x1b[0;31mE\x1b[0m: e"]},
+            {"output_type": "error", "ename": "F", "evalue": "f"},
         ]
         cells = [
             {"cell_type": "markdown", "source": ["# Title\n", f"![](data:image/png;base64,{picture})"]},
@@ -84,8 +86,27 @@ class ReadsDocuments(unittest.TestCase):
             "--- output of cell 2 ---\none\ntwo\n"
             "--- output of cell 2 ---\n<Figure>\n[image/png, 3000 bytes]\n"
             "--- output of cell 2 ---\nx\n[a/b+json]\n"
+            "--- output of cell 2 ---\n[application/json]\n"
             "--- output of cell 2 ---\nE: e\n"
+            "--- output of cell 2 ---\nF: f\n"
             "--- cell 3, code ---\n\n"
+        )
+        self.assertEqual(answer.get("text", answer), want)
+
+    def test_a_notebook_of_an_old_format(self):
+        outputs = [
+            {"output_type": "stream", "stream": "stdout", "text": "one"},
+            {"output_type": "pyout", "prompt_number": 4, "metadata": {}, "text": ["<Figure>"], "png": base64.b64encode(bytes(30)).decode()},
+            {"output_type": "pyerr", "ename": "E", "evalue": "e", "traceback": ["E: e"]},
+        ]
+        sheets = [
+            {"cells": [{"cell_type": "heading", "level": 1, "source": ["Title"]}]},
+            {"cells": [{"cell_type": "code", "input": ["x"], "prompt_number": 4, "outputs": outputs}]},
+        ]
+        answer = self.read(json.dumps({"nbformat": 3, "worksheets": sheets}).encode(), NOTEBOOK)
+        want = (
+            "--- cell 1, heading ---\nTitle\n--- cell 2, code [4] ---\nx\n--- output of cell 2 ---\none\n"
+            "--- output of cell 2 ---\n<Figure>\n[image/png, 30 bytes]\n--- output of cell 2 ---\nE: e\n"
         )
         self.assertEqual(answer.get("text", answer), want)
 

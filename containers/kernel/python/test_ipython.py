@@ -188,6 +188,12 @@ class IPython(SupervisorTest):
         answer = self.completed("h.update(SVG('<svg>3</svg>'))")  # what an earlier run has shown stays as it was
         self.assertEqual([d["path"] for d in answer.displays], ["output/image-3.svg"])
 
+    def test_an_update_that_is_no_longer_of_its_run_is_printed(self):
+        begin = "import os, sys\nfrom IPython.display import display\nh = display('0%', display_id=True)\n"
+        child = "if not (child := os.fork()):\n    h.update('50%')\n    sys.stdout.flush()\n    os._exit(0)\nos.waitpid(child, 0);"
+        answer = self.completed(begin + child)
+        self.assertEqual((answer.out, [d["data"] for d in answer.displays]), ("'50%'\n", [{"text/plain": "'0%'"}]))
+
     def test_a_file_that_code_has_changed_stays(self):
         code = "from IPython.display import *\ndisplay(SVG('<svg/>')); open('output/image-1.svg', 'w').write('mine'); clear_output()"
         self.assertEqual([a["path"] for a in self.completed(code).artifacts], ["output/image-1.svg"])
@@ -223,7 +229,8 @@ class Figures(SupervisorTest):
         for step, saved in (
             ("plt.savefig('a.png')", "a.png"), ("fig.savefig('output/b.pdf'); plt.show()", "output/b.pdf"), ("plt.savefig('c')", "c.png"),
             ("os.chdir('output'); plt.savefig('d.svg'); os.chdir('..')", "output/d.svg"),
-            ("plt.savefig('a.png'); ax.set_title('later')", None), ("plt.savefig(io.BytesIO())", None), ("plt.savefig('/tmp/a.png')", None), ("", None),
+            ("plt.savefig('a.png'); ax.set_title('later')", None), ("plt.savefig('a.png'); os.remove('a.png')", None),
+            ("plt.savefig('a.png'); plt.figure(); plt.savefig('a.png'); plt.close()", None), ("plt.savefig(io.BytesIO())", None), ("plt.savefig('/tmp/a.png')", None), ("", None),
         ):
             with self.subTest(step):
                 (display,) = self.completed(code + step).displays
@@ -233,7 +240,7 @@ class Figures(SupervisorTest):
         begin = "import matplotlib.pyplot as plt\nfrom IPython.display import clear_output, display\nfig, ax = plt.subplots()\n"
         for step in (
             "clear_output(wait=True); display(fig)", "plt.pause(0.01)", "plt.pause(0.01); plt.clf(); ax = plt.subplot()",
-            "clear_output(wait=True); plt.show(); fig, ax = plt.subplots()",
+            "clear_output(wait=True); plt.show(); fig, ax = plt.subplots()", "ax.clear(); ax.set_title((n + 1) % 2 * 4); plt.pause(0.01)",
         ):
             with self.subTest(step):
                 answer = self.completed(begin + "for n in range(5): ax.plot([n, 1]); ax.set_title(n); " + step + "\nif not ax.lines: plt.close()")

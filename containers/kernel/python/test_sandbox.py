@@ -40,6 +40,8 @@ class TestSandbox(unittest.TestCase):
         _, asked = self.query([float("nan"), "nan", float("-inf"), Missing(), None, 0.5, 2**60])
         self.assertEqual(asked["params"], ["nan", "nan", "-inf", None, None, 0.5, 2**60])
         self.assertEqual(asked["numbers"], [0, 2])
+        _, asked = self.query([[1.0, float("nan")], [[float("inf")], (Missing(), 2)]])
+        self.assertEqual((asked["params"], asked["numbers"]), ([[1.0, "nan"], [["inf"], [None, 2]]], []))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"strings"
 	"testing"
 
 	testimage "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/image"
@@ -138,6 +139,10 @@ func TestDocumentsAreReadByWhatThereIs(t *testing.T) {
 	off := start(t, setup{args: []string{"--python-image", "off"}})
 	off.js("fs.writeFileSync('a.pdf', '%PDF-1.4')")
 	off.call("read_artifact", object{"path": "a.pdf", "as": "text"}).wantCode(t, "engine_unavailable")
+	off.js("fs.writeFileSync('a.ipynb', '{\"cells\": []}')")
+	if res := off.call("read_artifact", object{"path": "a.ipynb", "as": "text"}); !strings.HasSuffix(res.text(), "ipynb+json]\n{\"cells\": []}") {
+		t.Errorf("a notebook without Python:\n%s", res.text())
+	}
 	both := start(t, setup{})
 	both.js("fs.writeFileSync('a.gz', zlib.gzipSync('by JavaScript'))")
 	both.call("read_artifact", object{"path": "a.gz", "as": "text"}).wantText(t, "by JavaScript")

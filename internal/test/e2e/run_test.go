@@ -98,6 +98,10 @@ func TestAFileOfCodeIsRunFromAShell(t *testing.T) {
 		"raise.py": "def f():\n    return 1 / 0\nf()\n", "long.py": "for i in range(20000):\n    print('row', i)\n", "endless.py": "while True:\n    pass\n",
 		"dot.js":    "const dot = require('@napi-rs/canvas').createCanvas(9, 9).toBuffer('image/png'); require('fs').writeFileSync('dot.png', dot); display(dot); 0\n",
 		"plot.py":   "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.savefig('plot.pdf')\n",
+		"same.py":   "import matplotlib.pyplot as plt\nfor n in range(3):\n    plt.plot([n, 1]); plt.savefig('plot.pdf'); plt.show()\n",
+		"many.py":   "import matplotlib.pyplot as plt\nfor n in range(17):\n    plt.plot([n, 1]); plt.savefig('plot.pdf'); plt.show()\n",
+		"gone.py":   "import matplotlib.pyplot as plt, os\nplt.plot([1, 2]); plt.savefig('plot.pdf'); plt.show(); os.remove('plot.pdf')\n",
+		"in.py":     "import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.savefig('input/plot.pdf')\n",
 		"memory.py": "x = bytearray(400 << 20)\n", "secret.py": "import os\nprint(os.environ['TOKEN'])\n",
 	})
 	var rows strings.Builder
@@ -117,6 +121,13 @@ func TestAFileOfCodeIsRunFromAShell(t *testing.T) {
 		{"a figure that the code saves", "", []string{"plot.py", "--out", "figures"}, shellResult{"", "code-sandbox-mcp: 1 file saved to figures: plot.pdf\n", 0}},
 		{"a figure that the code saves is listed once", "", []string{"plot.py"},
 			shellResult{"", "code-sandbox-mcp: 1 file made; --out FOLDER keeps what is made: plot.pdf (SIZE)\n", 0}},
+		{"figures that the code saves to one file", "", []string{"same.py", "--out", "same"},
+			shellResult{"", "code-sandbox-mcp: 3 files saved to same: output/figure-1.png, output/figure-2.png, plot.pdf\n", 0}},
+		{"more figures than are shown", "", []string{"many.py", "--out", "many"}, shellResult{"", "code-sandbox-mcp: 18 files saved to many: FIGURES, plot.pdf\n", 0}},
+		{"a figure that the code saves and removes", "", []string{"gone.py", "--out", "gone"},
+			shellResult{"", "code-sandbox-mcp: 1 file saved to gone: output/figure-1.png\n", 0}},
+		{"a figure that the code saves among the input", "", []string{"in.py", "data.csv", "--out", "in"},
+			shellResult{"", "code-sandbox-mcp: 1 file saved to in: output/figure-1.png\n", 0}},
 		{"a picture that the code saves", "", []string{"dot.js", "--out", "dots"}, shellResult{"", "code-sandbox-mcp: 1 file saved to dots: dot.png\n", 0}},
 		{"stdin without a language", "print(6 * 7)", []string{"-"}, shellResult{"42\n", "", 0}},
 		{"TypeScript", "", []string{"greet.ts"}, shellResult{"hello you\n", "", 0}},
@@ -147,6 +158,7 @@ func TestAFileOfCodeIsRunFromAShell(t *testing.T) {
 			if strings.Contains(test.want.stderr, "SIZE") {
 				got.stderr = regexp.MustCompile(`\([\d.]+kB\)`).ReplaceAllString(got.stderr, "(SIZE)")
 			}
+			got.stderr = regexp.MustCompile(`(output/figure-\d+\.png, ){17}`).ReplaceAllString(got.stderr, "FIGURES, ")
 			if got != test.want {
 				t.Errorf("got  %d %q %.2000q\nwant %d %q %.2000q", got.code, got.stderr, got.stdout, test.want.code, test.want.stderr, test.want.stdout)
 			}

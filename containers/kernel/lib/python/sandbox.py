@@ -35,9 +35,9 @@ def sql(query, params=None, connection=None, max_rows=None):
 
     has_pandas = importlib.util.find_spec("pandas") is not None
     values = [_plain(p) for p in params or ()]
-    numbers = [i for i, value in enumerate(values) if isinstance(value, float) and not _math.isfinite(value)]
+    numbers = [i for i, value in enumerate(values) if _is_odd_number(value)]
     for i in numbers:
-        values[i] = str(values[i])  # JSON has no such numbers
+        values[i] = str(values[i])
     request = {"query": query, "params": values, "numbers": numbers, "connection": connection or ""}
     request.update(max_rows=max_rows or 0, format="csv" if has_pandas else "jsonl")
     folder = "/mnt/data" if _os.access("/mnt/data", _os.W_OK) else None  # /tmp is small
@@ -65,6 +65,11 @@ def _number(digits):
     return number if _decimal.Decimal(repr(number)) == exact else exact
 
 
+def _is_odd_number(value):
+    """Whether JSON has no number for a value that is one: it is sent as text."""
+    return isinstance(value, float) and not _math.isfinite(value)
+
+
 def _plain(value):
     """A parameter as JSON has it; what is no number, truth value or list is sent as text."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):  # of pandas
@@ -72,7 +77,7 @@ def _plain(value):
     if isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [str(item) if _is_odd_number(item) else item for item in map(_plain, value)]
     item = getattr(value, "item", None)  # of numpy
     return _plain(item()) if callable(item) and not getattr(value, "shape", None) else str(value)
 
