@@ -39,7 +39,7 @@ const (
 	// maxBacklog is how many streams the other end may have opened that were not accepted. Either end waits before it opens
 	// more, so both need the same. Each may hold a window of bytes that nothing reads yet.
 	maxBacklog = 16
-	// maxStreams is how many streams there may be, those included that were closed here and not by the other end. A supervisor
+	// maxStreams is how many streams a server takes, those included that it has closed and the supervisor has not. A supervisor
 	// that keeps to the rules has fewer.
 	maxStreams = 512
 	// writeTimeout bounds how long a stream waits for an end that does not read, before and after it is closed: what was sent
@@ -59,6 +59,7 @@ type Conn struct {
 	raw    io.ReadWriteCloser
 	in     *bufio.Reader
 	most   int
+	trusts bool // the other end is a server
 	pipe   *pipe
 	mux    *yamux.Session
 	sender sender
@@ -73,7 +74,7 @@ type Options struct {
 
 // New begins a connection over raw, which it owns from now on.
 func New(raw io.ReadWriteCloser, o Options) *Conn {
-	c := &Conn{raw: raw, in: bufio.NewReaderSize(raw, 64<<10), most: o.MaxControl}
+	c := &Conn{raw: raw, in: bufio.NewReaderSize(raw, 64<<10), most: o.MaxControl, trusts: o.Supervisor}
 	c.sender.raw = raw
 	c.sender.free.L = &c.sender.mu
 	c.pipe = newPipe(&c.sender)
@@ -155,11 +156,11 @@ func (c *Conn) readBody(n int) ([]byte, error) {
 // Open begins a stream, which must be closed. It waits where the other end has maxBacklog of them to accept.
 func (c *Conn) Open() (net.Conn, error) { return newStream(c.mux.OpenStream()) }
 
-// Accept returns the next stream that the other end began, which must be closed. An end with more streams than the rules
-// allow ends the connection.
+// Accept returns the next stream that the other end began, which must be closed. A supervisor with more streams than
+// the rules allow ends the connection.
 func (c *Conn) Accept() (net.Conn, error) {
 	muxed, err := c.mux.AcceptStream()
-	if err == nil && c.mux.NumStreams() > maxStreams {
+	if err == nil && !c.trusts && c.mux.NumStreams() > maxStreams {
 		c.broken.Store(true)
 		_ = c.Close()
 		return nil, ErrBrokenStreams

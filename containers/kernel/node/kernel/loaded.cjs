@@ -47,7 +47,11 @@ class Loaded {
 
   // npm writes its own list anew whenever it changes anything.
   #readStamp() {
-    return statSync(`${this.#folder}/.package-lock.json`, { throwIfNoEntry: false })?.mtimeMs;
+    try {
+      return statSync(`${this.#folder}/.package-lock.json`).mtimeMs;
+    } catch {
+      return undefined; // it is not there, or code lets nothing look
+    }
   }
 }
 
