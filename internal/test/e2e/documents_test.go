@@ -140,7 +140,7 @@ func TestDocumentsAreReadByWhatThereIs(t *testing.T) {
 	off.js("fs.writeFileSync('a.pdf', '%PDF-1.4')")
 	off.call("read_artifact", object{"path": "a.pdf", "as": "text"}).wantCode(t, "engine_unavailable")
 	off.js("fs.writeFileSync('a.ipynb', '{\"cells\": []}')")
-	if res := off.call("read_artifact", object{"path": "a.ipynb", "as": "text"}); !strings.HasSuffix(res.text(), "ipynb+json]\n{\"cells\": []}") {
+	if res := off.call("read_artifact", object{"path": "a.ipynb", "as": "text"}); !strings.HasSuffix(strings.TrimSpace(res.text()), "ipynb+json]\n{\"cells\": []}") {
 		t.Errorf("a notebook without Python:\n%s", res.text())
 	}
 	both := start(t, setup{})
