@@ -157,8 +157,11 @@ func (d *Deps) readWide(ctx context.Context, r reading, fields readFields) (*ren
 
 // readsCells reports whether a file is a notebook whose cells can be read: that is Python's work.
 func (d *Deps) readsCells(mime string) bool {
+	if mime != content.Notebook {
+		return false
+	}
 	_, on := d.Manager.Config().Kernels[sandbox.Python]
-	return on && mime == content.Notebook
+	return on
 }
 
 // readDocument returns lines or bytes of what is written in a file that is no text.

@@ -17,6 +17,9 @@ import (
 // lateRequest is how long Podman may go on with a request whose client has gone.
 const lateRequest = 10 * time.Second
 
+// lateSweeps is how often what waited for a server's end sweeps again while a busy Podman refuses a removal.
+const lateSweeps = 6
+
 // gcTimeout bounds a sweep; an engine that needs longer is broken.
 const gcTimeout = 2 * time.Minute
 
@@ -34,10 +37,15 @@ needed where that process was killed too and no server will be started again.`,
 			if !afterParent {
 				return settings.withEngine(cmd.Context(), settings.sweep)
 			}
-			first := settings.withEngine(cmd.Context(), settings.sweep)
-			// Podman may still be at work on our parent's last request, and make something yet.
-			time.Sleep(lateRequest)
-			return errors.Join(first, settings.withEngine(cmd.Context(), settings.sweep))
+			err := settings.withEngine(cmd.Context(), settings.sweep)
+			for range lateSweeps {
+				// Podman may still be at work on our parent's last request, and make something yet.
+				time.Sleep(lateRequest)
+				if err = settings.withEngine(cmd.Context(), settings.sweep); err == nil {
+					break
+				}
+			}
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&afterParent, afterParentFlag, false, "")
