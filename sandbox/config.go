@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // KernelConfig says how one language's containers are made.
@@ -26,10 +27,10 @@ type KernelConfig struct {
 // Config is what a Manager works with. Begin with DefaultConfig, and set Engine, Kernels and StateDir: most of the
 // limits have to be there.
 type Config struct {
-	Engine  Engine
+	Engine  engine.Engine
 	Kernels map[Language]KernelConfig // the languages that exist
-	Limits  Limits                    // of one container
-	Mounts  []Mount                   // folders of this machine that every container sees
+	Limits  engine.Limits             // of one container
+	Mounts  []engine.Mount            // folders of this machine that every container sees
 	// Env is given to the code and to nothing else: it is in no container's configuration.
 	Env map[string]string
 
@@ -79,7 +80,7 @@ type Config struct {
 // DefaultConfig returns the limits that the command line has for defaults, and a Logger that writes nothing.
 func DefaultConfig() Config {
 	return Config{
-		Limits:    Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 256, TmpBytes: 256 << 20, FileBytes: 2 << 30, OpenFiles: 1024},
+		Limits:    engine.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 256, TmpBytes: 256 << 20, FileBytes: 2 << 30, OpenFiles: 1024},
 		CodeBytes: 100_000, OutputBytes: 16_000, SpoolBytes: 64 << 20, VolumeBytes: 2 << 30, VolumeFiles: 200_000,
 		RunTimeout: time.Minute, MaxRunTimeout: time.Hour, Linger: 2 * time.Second,
 		IdleTimeout: 30 * time.Minute, Lifetime: 24 * time.Hour, StartTimeout: time.Minute, MaxSessions: 10,

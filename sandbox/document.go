@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // documentPatience is how long reading a document may take; its program ends before.
@@ -69,8 +70,8 @@ type documentAnswer struct {
 	Detail string // hostile text
 }
 
-func askDocument(proc Process, path, mime string, most int) (a documentAnswer, err error) {
-	request, err := json.Marshal(map[string]any{"work_dir": WorkDir, "path": path, "type": mime, "limit_bytes": most})
+func askDocument(proc engine.Process, path, mime string, most int) (a documentAnswer, err error) {
+	request, err := json.Marshal(map[string]any{"work_dir": engine.WorkDir, "path": path, "type": mime, "limit_bytes": most})
 	if err != nil {
 		return a, err
 	}

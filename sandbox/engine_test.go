@@ -17,6 +17,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
@@ -28,15 +29,15 @@ type testEngine struct {
 
 	mu      sync.Mutex
 	faults  faults
-	started []Spec
+	started []engine.Spec
 	joins   int
 }
 
 // faults are calls that fail, or that are answered by the test. Those that are nil are as they are.
 type faults struct {
 	image, remove, list error
-	start               func(Spec) (Process, error) // nil, nil: as it is
-	exec                func(container string) (Process, error)
+	start               func(engine.Spec) (engine.Process, error) // nil, nil: as it is
+	exec                func(container string) (engine.Process, error)
 }
 
 // bubble runs a test in a bubble with a clock of its own. The multiplexer keeps its timers in a pool, and a bubble's must
@@ -65,14 +66,14 @@ func (e *testEngine) faultsNow() faults {
 	return e.faults
 }
 
-func (e *testEngine) Image(ctx context.Context, ref string) (ImageInfo, error) {
+func (e *testEngine) Image(ctx context.Context, ref string) (engine.ImageInfo, error) {
 	if err := e.faultsNow().image; err != nil {
-		return ImageInfo{}, err
+		return engine.ImageInfo{}, err
 	}
 	return e.Processes.Image(ctx, ref)
 }
 
-func (e *testEngine) Start(ctx context.Context, spec Spec) (Process, error) {
+func (e *testEngine) Start(ctx context.Context, spec engine.Spec) (engine.Process, error) {
 	e.mu.Lock()
 	e.started = append(e.started, spec)
 	e.mu.Unlock()
@@ -84,7 +85,7 @@ func (e *testEngine) Start(ctx context.Context, spec Spec) (Process, error) {
 	return e.Processes.Start(ctx, spec)
 }
 
-func (e *testEngine) Exec(ctx context.Context, container string, command []string) (Process, error) {
+func (e *testEngine) Exec(ctx context.Context, container string, command []string) (engine.Process, error) {
 	e.mu.Lock()
 	e.joins++
 	e.mu.Unlock()
@@ -108,15 +109,15 @@ func (e *testEngine) Remove(ctx context.Context, names, volumes []string) error 
 	return e.Processes.Remove(ctx, names, volumes)
 }
 
-func (e *testEngine) List(ctx context.Context, key, value string) (Inventory, error) {
+func (e *testEngine) List(ctx context.Context, key, value string) (engine.Inventory, error) {
 	if err := e.faultsNow().list; err != nil {
-		return Inventory{}, err
+		return engine.Inventory{}, err
 	}
 	return e.Processes.List(ctx, key, value)
 }
 
 // specs are the containers that were asked for.
-func (e *testEngine) specs() []Spec {
+func (e *testEngine) specs() []engine.Spec {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.started)
@@ -156,7 +157,7 @@ func played(script func(p peer)) func(io.ReadWriteCloser) {
 
 // play has every container's process 1 be played by a script.
 func (e *testEngine) play(script func(p peer)) {
-	e.Play = func(Spec) func(io.ReadWriteCloser) { return played(script) }
+	e.Play = func(engine.Spec) func(io.ReadWriteCloser) { return played(script) }
 }
 
 // heard is any message of a server.

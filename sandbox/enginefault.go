@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // Explainer is an engine's error that has words for a person: what is wrong, and what mends it.
@@ -32,22 +33,22 @@ func engineFault(err error, language Language, setting KernelConfig) *fault.Erro
 	switch {
 	case errors.As(err, &f):
 		return f
-	case errors.Is(err, ErrImageMissing):
+	case errors.Is(err, engine.ErrImageMissing):
 		f = fault.New(fault.ImageMissing, "Run `"+setting.Setup+"` in a terminal to make the image ready, then try again.",
 			"Image %q for %s is not on this machine.", setting.Image, language)
-	case errors.Is(err, ErrArchitecture):
+	case errors.Is(err, engine.ErrArchitecture):
 		f = fault.New(fault.ImageMissing, "Use an image for amd64 or arm64, or leave the image setting out to use the standard one.",
 			"Image %q is for a kind of processor that this server has no supervisor for.", setting.Image)
-	case errors.Is(err, ErrNoInterpreter):
+	case errors.Is(err, engine.ErrNoInterpreter):
 		f = fault.New(fault.ImageMissing, fmt.Sprintf("Name an image that has %s, or leave the image setting out to use the standard one.", setting.Interpreter),
 			"Image %q has no %s, which %s needs.", setting.Image, setting.Interpreter, language)
-	case errors.Is(err, ErrNotOnHost):
+	case errors.Is(err, engine.ErrNotOnHost):
 		f = fault.New(fault.EngineError, "Ask the user to start the server without --mount, or with Podman on this machine.",
 			"Podman runs on another machine, which does not have the folders of --mount.")
-	case errors.Is(err, ErrNoPlaceForMounts):
+	case errors.Is(err, engine.ErrNoPlaceForMounts):
 		f = fault.New(fault.EngineError,
 			"Use another session_id, or close this session. To save its files, ask the user to rename `mounts` in it with code under `code-sandbox-mcp run --session NAME` without --mount.",
-			"This session does not start: its %s is not a folder, or has something else where the folders of --mount belong. Other sessions start.", MountsDir)
+			"This session does not start: its %s is not a folder, or has something else where the folders of --mount belong. Other sessions start.", engine.MountsDir)
 	default:
 		return errNotDone(err, "start a %s container", language)
 	}
@@ -62,7 +63,7 @@ func errNotDone(err error, what string, args ...any) *fault.Error {
 	switch {
 	case errors.As(err, &f):
 		return f
-	case errors.Is(err, ErrEngineUnavailable):
+	case errors.Is(err, engine.ErrEngineUnavailable):
 		reason, fix, ok := ExplainUnavailable(err)
 		if !ok {
 			reason, fix = "Podman cannot be reached.", "Run `code-sandbox-mcp doctor` in a terminal; it says what is missing."
@@ -86,24 +87,24 @@ func isAny(err error, wanted ...error) bool {
 // imageCache remembers what was found out about images, so that a new session does not ask again.
 type imageCache struct {
 	mu    sync.Mutex
-	known map[string]ImageInfo
+	known map[string]engine.ImageInfo
 }
 
-func (c *imageCache) get(ctx context.Context, engine Engine, ref string) (ImageInfo, error) {
+func (c *imageCache) get(ctx context.Context, on engine.Engine, ref string) (engine.ImageInfo, error) {
 	c.mu.Lock()
 	info, ok := c.known[ref]
 	c.mu.Unlock()
 	if ok {
 		return info, nil
 	}
-	info, err := engine.Image(ctx, ref)
+	info, err := on.Image(ctx, ref)
 	if err != nil {
-		return ImageInfo{}, err
+		return engine.ImageInfo{}, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known == nil {
-		c.known = make(map[string]ImageInfo)
+		c.known = make(map[string]engine.ImageInfo)
 	}
 	c.known[ref] = info
 	return info, nil

@@ -13,9 +13,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 )
 
 const (
@@ -172,7 +174,7 @@ func (c fileClient) begin(ctx context.Context, r filewire.Request) (*fileStream,
 	if err != nil {
 		return nil, err
 	}
-	s := &fileStream{ctx: ctx, conn: conn, name: cmp.Or(r.Path, WorkDir)}
+	s := &fileStream{ctx: ctx, conn: conn, name: cmp.Or(r.Path, engine.WorkDir)}
 	s.stop = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(longAgo) })
 	if err := s.step(ctx, conn.SetWriteDeadline, func() error { return filewire.Write(conn, r) }); err != nil {
 		s.close()
@@ -410,8 +412,8 @@ func fileFault(e *filewire.Error, name string) *fault.Error {
 		return fault.New(fault.InvalidPath, "Name a file; list_artifacts with a glob such as "+path.Join(name, "**")+" lists what is in it.",
 			"%q is a folder.", name)
 	case filewire.InvalidPath:
-		return fault.New(fault.InvalidPath, "Name a regular file below "+WorkDir+".",
-			"%q is no regular file below %s, or a link leads out of it.", name, WorkDir)
+		return fault.New(fault.InvalidPath, "Name a regular file below "+engine.WorkDir+".",
+			"%q is no regular file below %s, or a link leads out of it.", name, engine.WorkDir)
 	case filewire.QuotaExceeded:
 		return errQuota(e.SizeBytes)
 	}

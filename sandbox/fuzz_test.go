@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
 )
 
@@ -49,13 +50,13 @@ func FuzzCleanPath(f *testing.F) {
 		if clean == "" || clean == "." || path.IsAbs(clean) || clean != path.Clean(clean) || safePath(clean) != clean {
 			t.Errorf("%q became %q", p, clean)
 		}
-		if !strings.HasPrefix(path.Join(WorkDir, clean), WorkDir+"/") {
-			t.Errorf("%q leads to %q", p, path.Join(WorkDir, clean))
+		if !strings.HasPrefix(path.Join(engine.WorkDir, clean), engine.WorkDir+"/") {
+			t.Errorf("%q leads to %q", p, path.Join(engine.WorkDir, clean))
 		}
 		if again, err := CleanPath(clean); err != nil || again != clean {
 			t.Errorf("%q became %q and then %q: %v", p, clean, again, err)
 		}
-		if below, err := CleanPath(WorkDir + "/" + clean); err != nil || below != clean {
+		if below, err := CleanPath(engine.WorkDir + "/" + clean); err != nil || below != clean {
 			t.Errorf("%q is %q below the work directory: %v", clean, below, err)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -91,7 +92,7 @@ func TestAnEngineThatDoesNotAnswerIsToldOf(t *testing.T) {
 	m := newQuietManager(t, leaveSessions(t, e, "left"))
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 	for code, failure := range map[fault.Code]error{
-		fault.EngineUnavailable: fmt.Errorf("%w: gone", ErrEngineUnavailable),
+		fault.EngineUnavailable: fmt.Errorf("%w: gone", engine.ErrEngineUnavailable),
 		fault.EngineError:       errors.New("database is locked"),
 	} {
 		e.fails(faults{list: failure})

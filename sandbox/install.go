@@ -8,6 +8,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // Package is one that a session has installed.
@@ -28,7 +30,7 @@ func (m *Manager) Install(o RunOptions, packages []string) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	log := WorkDir + "/" + InstallLog(o.Language)
+	log := engine.WorkDir + "/" + InstallLog(o.Language)
 	o.Code = fmt.Sprintf("exec(compile(open(%q).read(), %[1]q, 'exec'))\ninstall(%s, %q)", program, list, log)
 	if o.Language == JavaScript {
 		o.Code = fmt.Sprintf("await require(%q).install(%s, %q)", program, list, log)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -26,7 +27,7 @@ const (
 // kernel is the server's end of one container: a supervisor and the interpreter under it. It runs one piece of code
 // at a time, whose caller has the slot's turn, and fresh ones beside it.
 type kernel struct {
-	proc   Process
+	proc   engine.Process
 	conn   *channel.Conn // over proc
 	limits wireLimits
 	log    *slog.Logger
@@ -66,7 +67,7 @@ type wireLimits struct {
 	Linger       time.Duration // how long a run waits for what looks endless
 }
 
-func newKernel(proc Process, limits wireLimits, log *slog.Logger) *kernel {
+func newKernel(proc engine.Process, limits wireLimits, log *slog.Logger) *kernel {
 	return &kernel{
 		proc: proc, conn: channel.New(proc, channel.Options{MaxControl: protocol.MaxToServer}), limits: limits, log: log,
 		outbox: make(chan any, 32), peeks: make(chan protocol.Peek, 1),
@@ -239,7 +240,7 @@ func (k *kernel) onKernel(body []byte) error {
 	}
 	if m.State == "missing" {
 		k.missing.Store(true)
-		return ErrNoInterpreter
+		return engine.ErrNoInterpreter
 	}
 	cause := clip(m.Cause, maxName)
 	k.lost.Store(&cause)

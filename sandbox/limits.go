@@ -8,6 +8,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -113,7 +114,7 @@ func (s *session) limitsNow() SessionLimits {
 }
 
 // containerLimits are those of the session's containers.
-func (s *session) containerLimits() Limits {
+func (s *session) containerLimits() engine.Limits {
 	l, own := s.config.Limits, s.limitsNow()
 	l.MemoryBytes, l.CPUs = own.MemoryBytes, own.CPUs
 	return l

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 func TestLimitsOfASession(t *testing.T) {
@@ -28,7 +30,7 @@ func TestLimitsOfASession(t *testing.T) {
 			e := newEngine(t)
 			e.play(completingRuns)
 			config := testConfig(t, e)
-			config.Limits = Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 100}
+			config.Limits = engine.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 100}
 			config.MaxRunTimeout = time.Hour
 			m := newTestManager(t, config)
 			res := mustRun(t, m, RunOptions{SessionID: "limited", Language: Python, Code: "1", Limits: test.asked})
@@ -51,7 +53,7 @@ func TestASessionKeepsTheLimitsThatItBeganWith(t *testing.T) {
 	e := newEngine(t)
 	e.play(completingRuns)
 	config := testConfig(t, e)
-	config.Limits = Limits{MemoryBytes: 1 << 30, CPUs: 2}
+	config.Limits = engine.Limits{MemoryBytes: 1 << 30, CPUs: 2}
 	m := newTestManager(t, config)
 	first := SessionLimits{MemoryBytes: 256 << 20, RunTimeout: 20 * time.Second}
 	mustRun(t, m, RunOptions{SessionID: "s", Language: Python, Code: "1", Limits: first})
@@ -85,7 +87,7 @@ func TestASessionKeepsTheLimitsThatItBeganWith(t *testing.T) {
 func TestLimitsOutliveTheirServer(t *testing.T) {
 	e := newEngine(t)
 	config := testConfig(t, e)
-	config.Limits = Limits{MemoryBytes: 1 << 30, CPUs: 2}
+	config.Limits = engine.Limits{MemoryBytes: 1 << 30, CPUs: 2}
 	limits := SessionLimits{MemoryBytes: 256 << 20, CPUs: 0.5, RunTimeout: 20 * time.Second}
 	m := newTestManager(t, config)
 	mustRun(t, m, RunOptions{SessionID: "s", Language: Python, Code: "x = 41", Limits: limits})

@@ -21,6 +21,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -59,7 +60,7 @@ func TestCodeInAFenceIsRunWithANote(t *testing.T) {
 func TestNothingTouchesTheEngineBeforeTheFirstRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := newEngine(t)
-		e.fails(faults{image: ErrEngineUnavailable, list: ErrEngineUnavailable})
+		e.fails(faults{image: engine.ErrEngineUnavailable, list: engine.ErrEngineUnavailable})
 		m := newTestManager(t, testConfig(t, e))
 		if _, err := m.Session(context.Background(), ""); err != nil {
 			t.Error(err)
@@ -405,7 +406,7 @@ func TestAMissingImageIsMadeForTheRunThatNeedsIt(t *testing.T) {
 		return nil
 	}
 	config.Kernels[Python] = setting
-	e.fails(faults{image: ErrImageMissing})
+	e.fails(faults{image: engine.ErrImageMissing})
 	m := newTestManager(t, config)
 	_, err := finish(m, RunOptions{Code: "1"})
 	if f := wantCode(t, err, fault.ImageMissing); f.Message != "step 3 of 9" {
@@ -427,18 +428,18 @@ func TestEngineErrorsHaveTheirCodes(t *testing.T) {
 		code         fault.Code
 		says         string
 	}{
-		"image missing":     {ErrImageMissing, nil, fault.ImageMissing, "not on this machine"},
-		"no interpreter":    {nil, ErrNoInterpreter, fault.ImageMissing, "has no python3"},
-		"another processor": {nil, fmt.Errorf("start: %w: s390x", ErrArchitecture), fault.ImageMissing, "no supervisor"},
-		"no engine":         {ErrEngineUnavailable, nil, fault.EngineUnavailable, ""},
+		"image missing":     {engine.ErrImageMissing, nil, fault.ImageMissing, "not on this machine"},
+		"no interpreter":    {nil, engine.ErrNoInterpreter, fault.ImageMissing, "has no python3"},
+		"another processor": {nil, fmt.Errorf("start: %w: s390x", engine.ErrArchitecture), fault.ImageMissing, "no supervisor"},
+		"no engine":         {engine.ErrEngineUnavailable, nil, fault.EngineUnavailable, ""},
 		"too slow":          {nil, context.DeadlineExceeded, fault.EngineUnavailable, "in time"},
-		"a file for mounts": {nil, fmt.Errorf("start: %w: not a directory", ErrNoPlaceForMounts), fault.EngineError, "/mnt/data/mounts"},
+		"a file for mounts": {nil, fmt.Errorf("start: %w: not a directory", engine.ErrNoPlaceForMounts), fault.EngineError, "/mnt/data/mounts"},
 		"anything else":     {nil, context.Canceled, fault.EngineError, "start a python container"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEngine(t)
 			m := newTestManager(t, testConfig(t, e))
-			e.fails(faults{image: test.image, start: func(Spec) (Process, error) { return nil, test.start }})
+			e.fails(faults{image: test.image, start: func(engine.Spec) (engine.Process, error) { return nil, test.start }})
 			_, err := finish(m, RunOptions{Code: "1"})
 			if f := wantCode(t, err, test.code); !strings.Contains(f.Message, test.says) {
 				t.Errorf("it says %q", f.Message)
@@ -700,7 +701,7 @@ func TestASweepLeavesWhatOthersMadeAlone(t *testing.T) {
 		"theirs":  {LabelHost: "other host", LabelSession: "a"},
 		"strange": {LabelHost: "host", LabelSession: "../../x"},
 	} {
-		p, err := e.Start(t.Context(), Spec{Name: name, Volume: name, Labels: labels, Image: testConfig(t, e).Kernels[Python].Image, Command: []string{"true"}})
+		p, err := e.Start(t.Context(), engine.Spec{Name: name, Volume: name, Labels: labels, Image: testConfig(t, e).Kernels[Python].Image, Command: []string{"true"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -736,7 +737,7 @@ func TestPrewarmMakesTheDefaultSessionReady(t *testing.T) {
 func TestFoldersOfTheHostNeedAnEngineThatHasThem(t *testing.T) {
 	e := newEngine(t)
 	config := testConfig(t, e)
-	config.Mounts = []Mount{{Folder: "/srv/data", Name: "data"}}
+	config.Mounts = []engine.Mount{{Folder: "/srv/data", Name: "data"}}
 	_, err := finish(newTestManager(t, config), RunOptions{Code: "1"})
 	if f := wantCode(t, err, fault.EngineError); !strings.Contains(f.Message, "another machine") || !strings.Contains(f.Hint, "--mount") {
 		t.Errorf("got %+v", f)

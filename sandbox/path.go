@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // The bounds of a path that a request names, as Linux has them for a name and as is sane for the whole.
@@ -21,7 +22,7 @@ const (
 func CleanPath(p string) (string, error) {
 	refuse := func(why string) (string, error) {
 		return "", fault.New(fault.InvalidPath,
-			"Use a path below "+WorkDir+", such as output/report.csv; list_artifacts lists the files.",
+			"Use a path below "+engine.WorkDir+", such as output/report.csv; list_artifacts lists the files.",
 			"The path %q %s.", clip(p, 120), why)
 	}
 	switch {
@@ -34,9 +35,9 @@ func CleanPath(p string) (string, error) {
 	case strings.ContainsFunc(p, unicode.IsControl):
 		return refuse("has control characters")
 	}
-	rest, below := strings.CutPrefix(p, WorkDir+"/")
+	rest, below := strings.CutPrefix(p, engine.WorkDir+"/")
 	if !below && path.IsAbs(p) {
-		return refuse("is not below " + WorkDir)
+		return refuse("is not below " + engine.WorkDir)
 	}
 	for name := range strings.SplitSeq(rest, "/") {
 		if name == ".." {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -139,7 +140,7 @@ func (s *session) filesInEarlier(ctx context.Context) (conn *channel.Conn, gone 
 		}
 		proc, err := s.join(ctx, l.language)
 		if err != nil {
-			gone = gone && errors.Is(err, ErrContainerGone)
+			gone = gone && errors.Is(err, engine.ErrContainerGone)
 			continue
 		}
 		gone = false
@@ -211,7 +212,7 @@ func (s *session) filesFault(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	case errors.Is(err, errFilesSilent) && s.engineHangs():
 		return engineFault(fmt.Errorf("%w: %w", context.DeadlineExceeded, err), "files", KernelConfig{})
-	case isAny(err, errFilesSilent, errFilesFrame, ErrContainerGone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET):
+	case isAny(err, errFilesSilent, errFilesFrame, engine.ErrContainerGone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET):
 		return fault.New(fault.EngineError, "Try again; if it stays so, code of this session may be using up its processes or memory: close the session.",
 			"The sandbox of session %q did not answer.", s.id).Because(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -163,18 +164,18 @@ func (s *session) startKernel(waiting context.Context, l *slot, warm bool) (k *k
 }
 
 // image looks an image up, and has it made where it is missing and that is possible.
-func (s *session) image(setting KernelConfig) (ImageInfo, error) {
-	look := func() (ImageInfo, error) {
+func (s *session) image(setting KernelConfig) (engine.ImageInfo, error) {
+	look := func() (engine.ImageInfo, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), s.config.StartTimeout)
 		defer cancel()
 		return s.images.get(ctx, s.config.Engine, setting.Image)
 	}
 	image, err := look()
-	if setting.MakeImage == nil || !errors.Is(err, ErrImageMissing) {
+	if setting.MakeImage == nil || !errors.Is(err, engine.ErrImageMissing) {
 		return image, err
 	}
 	if err := setting.MakeImage(s.ctx); err != nil {
-		return ImageInfo{}, err
+		return engine.ImageInfo{}, err
 	}
 	return look()
 }
@@ -194,8 +195,8 @@ func (s *session) makeRoom(ctx context.Context, l *slot) error {
 	return s.config.Engine.Remove(ctx, []string{s.containerName(l.language)}, nil)
 }
 
-func (s *session) spec(language Language, setting KernelConfig, image ImageInfo) Spec {
-	return Spec{
+func (s *session) spec(language Language, setting KernelConfig, image engine.ImageInfo) engine.Spec {
+	return engine.Spec{
 		Name:   s.containerName(language),
 		Volume: s.volumeName(),
 		Labels: map[string]string{
@@ -226,7 +227,7 @@ func (s *session) init(setting KernelConfig, warm bool) protocol.Init {
 	}
 	return protocol.Init{
 		WayOut: s.outPort(), Trust: s.certificates,
-		Type: "init", Protocol: protocol.Version, WorkDir: WorkDir, Env: s.config.Env, Preload: setting.Preload, Warm: warm,
+		Type: "init", Protocol: protocol.Version, WorkDir: engine.WorkDir, Env: s.config.Env, Preload: setting.Preload, Warm: warm,
 		IdleSeconds: int64(s.timesNow().IdleTimeout.Seconds()), OnEOF: onEOF, Token: token,
 		OutputBytes: limits.OutputBytes, SpoolBytes: int64(limits.SpoolBytes), ImageBytes: limits.ImageBytes,
 		MaxDisplays: limits.MaxDisplays, MaxArtifacts: limits.MaxArtifacts,
@@ -236,7 +237,7 @@ func (s *session) init(setting KernelConfig, warm bool) protocol.Init {
 
 // noteSettings records what a named session's container was made with. Where that fails, a later
 // server makes a new one.
-func (s *session) noteSettings(language Language, setting KernelConfig, image ImageInfo) {
+func (s *session) noteSettings(language Language, setting KernelConfig, image engine.ImageInfo) {
 	if !s.named {
 		return
 	}
@@ -251,7 +252,7 @@ func (s *session) noteSettings(language Language, setting KernelConfig, image Im
 
 // settingsKey is the same for containers that were made with the same image, limits, folders and secrets. It is
 // for the user's eyes alone, as the token in the same file is: a reader of it could try guesses at a secret.
-func (s *session) settingsKey(setting KernelConfig, image ImageInfo) (string, error) {
+func (s *session) settingsKey(setting KernelConfig, image engine.ImageInfo) (string, error) {
 	text, err := json.Marshal([]any{
 		s.record.Token, image.ID, setting.Image, setting.Command,
 		s.containerLimits(), s.config.Mounts, s.outEnvironment(), s.certificates, s.config.Env, s.config.VolumeBytes, s.config.VolumeFiles, s.wireLimits(), s.timesNow().IdleTimeout,
@@ -277,7 +278,7 @@ const (
 func (s *session) neverReady(k *kernel, language Language) *fault.Error {
 	setting := s.config.Kernels[language]
 	if k.missing.Load() {
-		return engineFault(ErrNoInterpreter, language, setting)
+		return engineFault(engine.ErrNoInterpreter, language, setting)
 	}
 	f := fault.New(fault.ExecutionFailed,
 		fmt.Sprintf("Use an image with a working %s, or leave the image setting out to use the standard one.", setting.Interpreter),

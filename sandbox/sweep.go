@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -24,7 +25,7 @@ type leftover struct {
 // returns the ids of the sessions that it removed something of. A named session keeps its volume, and
 // the containers that still run, until it was not used for idle. Sessions of live servers are
 // passed over.
-func Sweep(ctx context.Context, engine Engine, stateDir, host string, idle time.Duration) ([]string, error) {
+func Sweep(ctx context.Context, engine engine.Engine, stateDir, host string, idle time.Duration) ([]string, error) {
 	inventory, err := engine.List(ctx, LabelHost, host)
 	if err != nil {
 		return nil, fmt.Errorf("list leftovers: %w", err)
@@ -65,7 +66,7 @@ func tidy(stateDir string, left map[string]*leftover, idle time.Duration) {
 }
 
 // group returns by session what a host's servers have on an engine.
-func group(inventory Inventory, host string) map[string]*leftover {
+func group(inventory engine.Inventory, host string) map[string]*leftover {
 	found := make(map[string]*leftover)
 	of := func(labels map[string]string, created time.Time) *leftover {
 		id := labels[LabelSession]
@@ -98,7 +99,7 @@ func group(inventory Inventory, host string) map[string]*leftover {
 }
 
 // leftoverOf returns what one session of this host's servers has on an engine; nil: nothing.
-func leftoverOf(ctx context.Context, engine Engine, host, id string) (*leftover, error) {
+func leftoverOf(ctx context.Context, engine engine.Engine, host, id string) (*leftover, error) {
 	inventory, err := engine.List(ctx, LabelSession, id)
 	if err != nil {
 		return nil, err
@@ -113,7 +114,7 @@ func (l *leftover) wanted(lock *state.Lock) bool {
 }
 
 // sweepSession removes what is not kept of one session, and reports whether that was anything.
-func sweepSession(ctx context.Context, engine Engine, stateDir, host, id string, idle time.Duration) (bool, error) {
+func sweepSession(ctx context.Context, engine engine.Engine, stateDir, host, id string, idle time.Duration) (bool, error) {
 	lock, err := state.Take(stateDir, id)
 	if errors.Is(err, state.ErrLocked) {
 		return false, nil

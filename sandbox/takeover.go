@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 // isFinal reports whether there is nothing to be taken over after this error.
 func isFinal(err error) bool {
-	return isAny(err, errNeverStarted, errOtherSettings, ErrContainerGone, errKernelGone)
+	return isAny(err, errNeverStarted, errOtherSettings, engine.ErrContainerGone, errKernelGone)
 }
 
 func errNotTakenOver(id string, language Language) *fault.Error {
@@ -58,12 +59,12 @@ func (s *session) takeOver(l *slot) (*kernel, error) {
 }
 
 // join starts what joins its stdio to the socket of process 1 in one of the session's containers.
-func (s *session) join(ctx context.Context, language Language) (Process, error) {
+func (s *session) join(ctx context.Context, language Language) (engine.Process, error) {
 	return s.exec(ctx, language, s.config.Kernels[language].Join)
 }
 
 // exec starts a program in one of the session's containers.
-func (s *session) exec(ctx context.Context, language Language, command []string) (Process, error) {
+func (s *session) exec(ctx context.Context, language Language, command []string) (engine.Process, error) {
 	s.engineMu.Lock()
 	defer s.engineMu.Unlock()
 	if err := context.Cause(s.ctx); err != nil {
@@ -173,7 +174,7 @@ func (s *session) retake(l *slot) (*kernel, error) {
 		return k, nil
 	}
 	s.config.Logger.Debug("take over again", "session", s.id, "language", l.language, "error", err)
-	if isAny(err, ErrEngineUnavailable, context.DeadlineExceeded) {
+	if isAny(err, engine.ErrEngineUnavailable, context.DeadlineExceeded) {
 		return nil, engineFault(err, l.language, s.config.Kernels[l.language])
 	}
 	return nil, nil

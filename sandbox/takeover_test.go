@@ -17,6 +17,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
@@ -34,14 +35,14 @@ func leaveSessions(t *testing.T, e *testEngine, ids ...string) Config {
 }
 
 // refusing plays what joins a supervisor that lets nobody in.
-func refusing(string) (Process, error) { return enginetest.Play(played(func(peer) {})), nil }
+func refusing(string) (engine.Process, error) { return enginetest.Play(played(func(peer) {})), nil }
 
 // silent plays what joins a supervisor that says nothing.
-func silent(string) (Process, error) { return enginetest.Play(played(peer.stay)), nil }
+func silent(string) (engine.Process, error) { return enginetest.Play(played(peer.stay)), nil }
 
 // losing is a connection that loses what a server says from something on.
 type losing struct {
-	Process
+	engine.Process
 	from string
 	lost atomic.Bool
 }
@@ -56,7 +57,7 @@ func (l *losing) Write(b []byte) (int, error) {
 
 // loses has the connections of containers lose what a server says from something on.
 func (e *testEngine) loses(from string) {
-	e.fails(faults{start: func(spec Spec) (Process, error) {
+	e.fails(faults{start: func(spec engine.Spec) (engine.Process, error) {
 		p, err := e.Processes.Start(context.Background(), spec)
 		return &losing{Process: p, from: from}, err
 	}})
@@ -64,7 +65,7 @@ func (e *testEngine) loses(from string) {
 
 // forging is a connection on which a text is exchanged for another as long.
 type forging struct {
-	Process
+	engine.Process
 	text, other string
 }
 
@@ -141,7 +142,7 @@ func TestAVisitorLeavesASessionAsItIs(t *testing.T) {
 	if err := walk(); err != nil {
 		t.Errorf("its files, which need no kernel: %v", err)
 	}
-	e.fails(faults{exec: func(string) (Process, error) { return nil, errors.New("no such program") }})
+	e.fails(faults{exec: func(string) (engine.Process, error) { return nil, errors.New("no such program") }})
 	wantCode(t, walk(), fault.EngineError)
 	m.Close(t.Context())
 	e.fails(faults{})
@@ -161,7 +162,7 @@ func TestAKernelThatCannotBeTakenOverIsReplaced(t *testing.T) {
 		"a supervisor that refuses": func(_ *testing.T, _ *Config, e *testEngine) { e.fails(faults{exec: refusing}) },
 		"another token": func(t *testing.T, c *Config, e *testEngine) {
 			token := state.LoadRecord(c.StateDir, "mine").Token
-			e.fails(faults{exec: func(container string) (Process, error) {
+			e.fails(faults{exec: func(container string) (engine.Process, error) {
 				p, err := e.Processes.Exec(t.Context(), container, containers.Join())
 				return forging{p, token, strings.Repeat("x", len(token))}, err
 			}})
@@ -415,7 +416,7 @@ func TestRunsThatAHostileSupervisorNames(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := newEngine(t)
 			config := leaveSessions(t, e, "mine")
-			e.fails(faults{exec: func(string) (Process, error) {
+			e.fails(faults{exec: func(string) (engine.Process, error) {
 				return enginetest.Play(played(func(p peer) {
 					p.ready(forged)
 					completingRuns(p)
@@ -453,7 +454,7 @@ func TestOnlySoManyRunsAreTakenOver(t *testing.T) {
 		w.Begin(history.Begin{RunID: ids[i], Language: "python", Code: "1", TimeoutMS: 60_000, Started: time.Now()})
 	}
 	mustClose(t, w)
-	e.fails(faults{exec: func(string) (Process, error) {
+	e.fails(faults{exec: func(string) (engine.Process, error) {
 		return enginetest.Play(played(func(p peer) {
 			p.ready(map[string]any{"run": "", "runs": ids, "over": ids})
 			for _, id := range ids {
@@ -597,7 +598,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.fails(faults{exec: func(string) (Process, error) { return nil, ErrEngineUnavailable }})
+		e.fails(faults{exec: func(string) (engine.Process, error) { return nil, engine.ErrEngineUnavailable }})
 		e.Cut(container)
 		eventually(t, "it is known to be lost", func() bool { return !s.slots[Python].kernel.Load().alive() })
 		_, err = finish(m, RunOptions{Code: "2", SessionID: "mine", Language: Python})
@@ -648,7 +649,7 @@ func TestAListLeavesToTheSweepWhatACloseCouldNotRemove(t *testing.T) {
 func TestASessionThatNeverHadAContainerCanBeSeenAndClosed(t *testing.T) {
 	e := newEngine(t)
 	config := testConfig(t, e)
-	e.fails(faults{image: ErrImageMissing})
+	e.fails(faults{image: engine.ErrImageMissing})
 	first := NewManager(config)
 	_, err := finish(first, RunOptions{Code: "1", SessionID: "ghost"})
 	wantCode(t, err, fault.ImageMissing)
@@ -671,7 +672,7 @@ func TestThatVariablesAreGoneIsTold(t *testing.T) {
 			}
 		},
 		"after a start that failed": func(t *testing.T, m *Manager, e *testEngine) {
-			e.fails(faults{exec: refusing, start: func(Spec) (Process, error) { return nil, errors.New("no room") }})
+			e.fails(faults{exec: refusing, start: func(engine.Spec) (engine.Process, error) { return nil, errors.New("no room") }})
 			_, err := finish(m, RunOptions{Code: "2", SessionID: "mine"})
 			wantCode(t, err, fault.EngineError)
 		},

@@ -19,6 +19,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
@@ -81,7 +82,7 @@ func (d *Deps) execSQL() tool {
 		mcp.WithToolTitle("Query a database"),
 		mcp.WithDescription(fmt.Sprintf("Run one reading SQL statement (%s); nothing can be written. Up to %d rows come back; "+
 			"a larger result becomes a CSV file below %s/%s of the session, with a preview and the Python that loads it. Use describe_sql first to see tables and columns.",
-			d.dialects(), d.Databases.InlineRows, sandbox.WorkDir, content.InputDir)),
+			d.dialects(), d.Databases.InlineRows, engine.WorkDir, content.InputDir)),
 		mcp.WithString("query", mcp.Required(), mcp.Description("One SELECT, WITH, VALUES, SHOW or EXPLAIN (also ANALYZE). Put values into params, not into the text.")),
 		// Gemini's clients leave a tool out whose lists do not name one type for their items. Any value can be text;
 		// the others are taken as well.
@@ -313,7 +314,7 @@ func (d *Deps) export(ctx context.Context, call *sqlCall, head *sql.Head, rows s
 	if err != nil {
 		return err
 	}
-	fields.SessionID, fields.Path, fields.SizeBytes = session, sandbox.WorkDir+"/"+written.Path, file.Bytes
+	fields.SessionID, fields.Path, fields.SizeBytes = session, engine.WorkDir+"/"+written.Path, file.Bytes
 	fields.Columns = file.Columns
 	fields.Preview, _ = jsonRows(head.Rows[:min(previewRows, len(head.Rows))], head.Columns, previewWidth)
 	fields.RowCount, fields.Truncated, fields.TruncatedBy = file.Rows, file.Cut != "", file.Cut

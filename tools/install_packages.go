@@ -13,6 +13,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
@@ -96,7 +97,7 @@ func (d *Deps) handleInstall(ctx context.Context, p *params) (*render.Answer, er
 	}
 	if len(fields.Installed) > 0 {
 		fields.LogPath = sandbox.InstallLog(language)
-		lines = append(lines, "The installer's output is in "+sandbox.WorkDir+"/"+fields.LogPath+".")
+		lines = append(lines, "The installer's output is in "+engine.WorkDir+"/"+fields.LogPath+".")
 	}
 	return d.renderer().Fit(ctx, len(lines), func(each int) *render.Answer {
 		shown := lines[:min(each, len(lines))]
@@ -169,6 +170,6 @@ func (d *Deps) installFault(res *sandbox.Result) *fault.Error {
 	if output = strings.TrimSpace(output); len(output) > logTail {
 		output = "…" + output[strings.IndexByte(output[len(output)-logTail:], '\n')+1+len(output)-logTail:]
 	}
-	return fault.New(fault.InstallFailed, "Check the name and version; the whole output is in "+sandbox.WorkDir+"/"+sandbox.InstallLog(res.Language)+".",
+	return fault.New(fault.InstallFailed, "Check the name and version; the whole output is in "+engine.WorkDir+"/"+sandbox.InstallLog(res.Language)+".",
 		"%s:\n%s", why, output)
 }

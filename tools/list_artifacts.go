@@ -16,6 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
@@ -55,7 +56,7 @@ func (d *Deps) listArtifacts() tool {
 		definition: mcp.NewTool("list_artifacts",
 			mcp.WithToolTitle("List files"),
 			mcp.WithDescription(fmt.Sprintf("List the files of a code sandbox's session below %s, newest first, with size, type and time; at most %d. "+
-				"Hidden files are left out, and %s/ where other files match.", sandbox.WorkDir, listedArtifacts, content.InputDir)),
+				"Hidden files are left out, and %s/ where other files match.", engine.WorkDir, listedArtifacts, content.InputDir)),
 			mcp.WithString("glob", mcp.Description("Pattern such as *.csv (in any folder), output/*.png, models/** or *.{png,svg}.")),
 			sessionParam(), hints(true),
 		),
@@ -119,7 +120,7 @@ type glob struct {
 }
 
 func newGlob(pattern string) (glob, error) {
-	short := strings.TrimPrefix(strings.TrimPrefix(pattern, sandbox.WorkDir+"/"), "./")
+	short := strings.TrimPrefix(strings.TrimPrefix(pattern, engine.WorkDir+"/"), "./")
 	if pattern != "" && short == "" {
 		short = "**"
 	}
@@ -128,7 +129,7 @@ func newGlob(pattern string) (glob, error) {
 	}
 	branching := strings.Count(short, "**") + strings.Count(short, "{")
 	if len(short) > maxGlob || branching > maxGlobBranching || !doublestar.ValidatePattern(short) || path.IsAbs(short) {
-		return glob{}, fault.New(fault.InvalidArgument, "Use a pattern relative to "+sandbox.WorkDir+", such as *.csv, output/*.png or models/**.",
+		return glob{}, fault.New(fault.InvalidArgument, "Use a pattern relative to "+engine.WorkDir+", such as *.csv, output/*.png or models/**.",
 			"The glob %q is no pattern that can be used.", text.Shorten(pattern, 80))
 	}
 	return glob{pattern: short, byName: !strings.Contains(short, "/") && short != "**"}, nil

@@ -17,6 +17,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
@@ -57,7 +58,7 @@ func (d *Deps) readArtifact() tool {
 		mcp.WithToolTitle("Read a file"),
 		mcp.WithDescription("Return a file of the code sandbox: text as text, an image or audio as such, others attached when small. " +
 			"Long text comes in parts, and the answer says where to go on."),
-		mcp.WithString("path", mcp.Required(), mcp.Description("Such as output/report.csv, below "+sandbox.WorkDir+".")),
+		mcp.WithString("path", mcp.Required(), mcp.Description("Such as output/report.csv, below "+engine.WorkDir+".")),
 		mcp.WithNumber("offset", mcp.Description("Units to pass over.")),
 		mcp.WithNumber("limit", mcp.Description("Units to return.")),
 		mcp.WithString("as", mcp.Enum("auto", "text"), mcp.Description("text: an office document, PDF or notebook as text, an archive as a list.")),

@@ -12,6 +12,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // Environment is what one language's image has.
@@ -77,7 +78,7 @@ func (d *Deps) registerResources(s *server.MCPServer) {
 	}
 	s.AddResourceTemplate(
 		mcp.NewResourceTemplate(artifactURI+"{session_id}/{+path}", "File of a session",
-			mcp.WithTemplateDescription("A file by its path below "+sandbox.WorkDir+", percent-encoded where a URI needs it.")),
+			mcp.WithTemplateDescription("A file by its path below "+engine.WorkDir+", percent-encoded where a URI needs it.")),
 		server.ResourceTemplateHandlerFunc(d.artifactResource))
 	listed := &sessionResources{deps: d, server: s}
 	d.Manager.Watch(listed.update)

@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
@@ -124,11 +125,11 @@ func (f infoFields) with(all map[sandbox.Language]map[string]string, installed m
 func (d *Deps) infoFields(ctx context.Context, info sandbox.SessionInfo) infoFields {
 	var mounts []mountFields
 	for _, m := range d.Manager.Config().Mounts {
-		mounts = append(mounts, mountFields{sandbox.MountsDir + "/" + m.Name, m.Writable})
+		mounts = append(mounts, mountFields{engine.MountsDir + "/" + m.Name, m.Writable})
 	}
 	return infoFields{
 		sessionFields: describe(ctx, info), Mounts: mounts,
-		WorkDir: sandbox.WorkDir, InputDir: sandbox.WorkDir + "/input", OutputDir: sandbox.WorkDir + "/output",
+		WorkDir: engine.WorkDir, InputDir: engine.WorkDir + "/input", OutputDir: engine.WorkDir + "/output",
 		Network: cmp.Or(d.Network, "none"), ArtifactStore: d.storeName(ctx), Limits: d.limitsOf(ctx, info),
 	}
 }

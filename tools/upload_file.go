@@ -14,6 +14,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
@@ -54,7 +55,7 @@ func (d *Deps) uploadFile() tool {
 
 func (d *Deps) describeUpload() string {
 	text := fmt.Sprintf("Put a file into the code sandbox, below %s/%s, and return its path, size and type. Give the content in exactly one way",
-		sandbox.WorkDir, content.InputDir)
+		engine.WorkDir, content.InputDir)
 	var larger []string
 	if d.Fetch != nil {
 		text += "; the server itself fetches a url"
@@ -106,7 +107,7 @@ func (d *Deps) handleUpload(ctx context.Context, p *params) (*render.Answer, err
 		SessionID: id, Path: file.Path, SizeBytes: &measured.Size, SHA256: measured.SHA256(),
 		MIMEType: content.Detect(measured.Head, file.Path).MIME,
 	}
-	text := fmt.Sprintf("Uploaded %s/%s (%s, %s).", sandbox.WorkDir, fields.Path, humanize.Bytes(uint64(measured.Size)), fields.MIMEType)
+	text := fmt.Sprintf("Uploaded %s/%s (%s, %s).", engine.WorkDir, fields.Path, humanize.Bytes(uint64(measured.Size)), fields.MIMEType)
 	return render.Text(text, fields), nil
 }
 
@@ -122,7 +123,7 @@ func (d *Deps) uploadLink(session, filename string, overwrite bool) (*render.Ans
 	}
 	fields := uploadFields{SessionID: g.SessionID, Path: path, UploadURL: g.URL, Expires: &g.Expires, LimitBytes: g.LimitBytes}
 	text := fmt.Sprintf("Nothing is uploaded yet. Until %s this link takes one file of at most %s by PUT, as %s/%s:\ncurl -T FILE '%s'",
-		g.Expires.UTC().Format("2006-01-02 15:04:05 UTC"), humanize.Bytes(uint64(g.LimitBytes)), sandbox.WorkDir, path, g.URL)
+		g.Expires.UTC().Format("2006-01-02 15:04:05 UTC"), humanize.Bytes(uint64(g.LimitBytes)), engine.WorkDir, path, g.URL)
 	return render.Text(text, fields), nil
 }
 

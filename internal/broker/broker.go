@@ -21,6 +21,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/memory"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 const (
@@ -139,7 +140,7 @@ var ownAddress = "http://127.0.0.1:" + strconv.Itoa(sandbox.WayOutPort)
 
 var environment = map[string]string{
 	// What a session installs is in its volume.
-	"PYTHONUSERBASE": sandbox.WorkDir + "/.local", "npm_config_prefix": sandbox.WorkDir + "/.local",
+	"PYTHONUSERBASE": engine.WorkDir + "/.local", "npm_config_prefix": engine.WorkDir + "/.local",
 	"PIP_INDEX_URL": ownAddress + PyPI + "simple/", "UV_DEFAULT_INDEX": ownAddress + PyPI + "simple/",
 	// One answer is enough from an index that is this near; it retries by itself.
 	"PIP_RETRIES": "0", "npm_config_fetch_retries": "0", "UV_HTTP_RETRIES": "0",

@@ -9,6 +9,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
@@ -22,7 +23,7 @@ type versions struct {
 }
 
 // environments reads what the images say of themselves. No container is started for it.
-func environments(config sandbox.Config, engine sandbox.Engine) func(context.Context) []tools.Environment {
+func environments(config sandbox.Config, engine engine.Engine) func(context.Context) []tools.Environment {
 	return func(ctx context.Context) []tools.Environment {
 		var list []tools.Environment
 		for _, l := range sandbox.Languages {
@@ -39,11 +40,11 @@ func isAid(name string) bool {
 	return strings.HasPrefix(name, "types-") || strings.HasPrefix(name, "@types/") || strings.HasSuffix(name, "-stubs") || strings.Contains(name, "._")
 }
 
-func environment(ctx context.Context, engine sandbox.Engine, language sandbox.Language, kernel sandbox.KernelConfig) tools.Environment {
+func environment(ctx context.Context, on engine.Engine, language sandbox.Language, kernel sandbox.KernelConfig) tools.Environment {
 	e := tools.Environment{Language: language, Image: kernel.Image}
-	info, err := engine.Image(ctx, kernel.Image)
+	info, err := on.Image(ctx, kernel.Image)
 	switch {
-	case errors.Is(err, sandbox.ErrImageMissing):
+	case errors.Is(err, engine.ErrImageMissing):
 		e.Problem = "the image is not on this machine; run `" + kernel.Setup + "`"
 		return e
 	case err != nil:

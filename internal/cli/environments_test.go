@@ -8,17 +8,18 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // labelled is an engine that has one image, of which nothing is known but a label.
 type labelled struct {
-	sandbox.Engine
+	engine.Engine
 
 	versions string
 }
 
-func (e labelled) Image(context.Context, string) (sandbox.ImageInfo, error) {
-	return sandbox.ImageInfo{Labels: map[string]string{containers.LabelVersions: e.versions}}, nil
+func (e labelled) Image(context.Context, string) (engine.ImageInfo, error) {
+	return engine.ImageInfo{Labels: map[string]string{containers.LabelVersions: e.versions}}, nil
 }
 
 func TestWhatAnImageSaysOfItselfIsBounded(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // mountList is a flag's list of folders, HOSTDIR[:NAME], each with ",rw" behind it where code may write.
@@ -65,7 +65,7 @@ func (l *mountList) String() string { return strings.Join(l.GetSlice(), ",") }
 func (l *mountList) Type() string { return "folders" }
 
 // mounts returns the folders as they are mounted, or why one of them may not be.
-func (s *Settings) mounts() ([]sandbox.Mount, error) {
+func (s *Settings) mounts() ([]engine.Mount, error) {
 	if len(s.Mounts) == 0 {
 		return nil, nil
 	}
@@ -83,9 +83,9 @@ func (s *Settings) mounts() ([]sandbox.Mount, error) {
 		}
 	}
 	checked, err := hostdir.CheckMounts(s.Mounts, homeDir(), withheld)
-	mounts := make([]sandbox.Mount, 0, len(checked))
+	mounts := make([]engine.Mount, 0, len(checked))
 	for _, m := range checked {
-		mounts = append(mounts, sandbox.Mount(m))
+		mounts = append(mounts, engine.Mount(m))
 	}
 	return mounts, err
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/watch"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
@@ -156,7 +157,7 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 }
 
 // mcpServer puts the protocol's server together, and returns what its tools work with. It touches neither Podman nor the disk.
-func (s *Settings) mcpServer(manager *sandbox.Manager, engine sandbox.Engine, mask *secrets.Masker, databases *tools.Databases, links *filelinks.Links, way *wayOut, watched *watch.Watch, log *slog.Logger) (*server.MCPServer, *tools.Deps) {
+func (s *Settings) mcpServer(manager *sandbox.Manager, engine engine.Engine, mask *secrets.Masker, databases *tools.Databases, links *filelinks.Links, way *wayOut, watched *watch.Watch, log *slog.Logger) (*server.MCPServer, *tools.Deps) {
 	m := server.NewMCPServer("code-sandbox-mcp", currentVersion(),
 		server.WithTitle("Code sandbox"),
 		server.WithInstructions(tools.Instructions(manager.Config().Kernels, way.proxy.Summary())),
@@ -209,15 +210,15 @@ func (s *Settings) engine(log *slog.Logger) *podman.Engine {
 	})
 }
 
-func (s *Settings) sandboxConfig(engine sandbox.Engine, env map[string]string, log *slog.Logger) sandbox.Config {
+func (s *Settings) sandboxConfig(on engine.Engine, env map[string]string, log *slog.Logger) sandbox.Config {
 	defaults := sandbox.DefaultConfig()
 	mounts, err := s.mounts()
 	if err != nil {
 		log.Error("folders of this machine", "error", err) // not reached: the settings were checked
 	}
 	config := sandbox.Config{
-		Engine: engine, Kernels: s.kernels(), Env: env, Mask: secrets.New(s.withSecrets(env, s.env.lookup)),
-		Limits: sandbox.Limits{
+		Engine: on, Kernels: s.kernels(), Env: env, Mask: secrets.New(s.withSecrets(env, s.env.lookup)),
+		Limits: engine.Limits{
 			MemoryBytes: int64(s.MemoryLimit), CPUs: s.CPULimit, PIDs: s.PIDsLimit,
 			TmpBytes: int64(s.TmpSize), FileBytes: int64(min(s.FileLimit, s.VolumeLimit)), OpenFiles: defaults.Limits.OpenFiles,
 		},

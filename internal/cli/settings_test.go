@@ -13,6 +13,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // loadSettings reads settings as the program does.
@@ -47,7 +48,7 @@ func TestDefaultsAreTheDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := s.sandboxConfig(nil, nil, nil)
-	limits := sandbox.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 256, TmpBytes: 256 << 20, FileBytes: 2 << 30, OpenFiles: 1024}
+	limits := engine.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 256, TmpBytes: 256 << 20, FileBytes: 2 << 30, OpenFiles: 1024}
 	if c.Limits != limits {
 		t.Errorf("limits are %+v", c.Limits)
 	}

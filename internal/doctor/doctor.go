@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
@@ -38,8 +39,8 @@ type Check struct {
 // Engine is what a doctor needs of *podman.Engine.
 type Engine interface {
 	Info(ctx context.Context) (podman.Info, error)
-	Image(ctx context.Context, ref string) (sandbox.ImageInfo, error)
-	Start(ctx context.Context, spec sandbox.Spec) (sandbox.Process, error)
+	Image(ctx context.Context, ref string) (engine.ImageInfo, error)
+	Start(ctx context.Context, spec engine.Spec) (engine.Process, error)
 	Remove(ctx context.Context, containers, volumes []string) error
 }
 
@@ -56,8 +57,8 @@ type Image struct {
 type Options struct {
 	Engine Engine // required
 	Images []Image
-	Limits sandbox.Limits  // of the containers that are tried; zero: none
-	Mounts []sandbox.Mount // that those containers see
+	Limits engine.Limits  // of the containers that are tried; zero: none
+	Mounts []engine.Mount // that those containers see
 	// Labels are put on the containers that are tried, so that what a killed doctor left
 	// is found.
 	Labels map[string]string

@@ -19,11 +19,12 @@ import (
 
 	testimage "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/image"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
-// engine plays an engine in which one thing is wrong.
-type engine struct {
+// standIn plays an engine in which one thing is wrong.
+type standIn struct {
 	info              podman.Info
 	infoErr, imageErr error
 	startErr, gone    error
@@ -32,13 +33,13 @@ type engine struct {
 	removed           []string
 }
 
-func (e *engine) Info(context.Context) (podman.Info, error) { return e.info, e.infoErr }
+func (e *standIn) Info(context.Context) (podman.Info, error) { return e.info, e.infoErr }
 
-func (e *engine) Image(context.Context, string) (sandbox.ImageInfo, error) {
-	return sandbox.ImageInfo{ID: "x"}, e.imageErr
+func (e *standIn) Image(context.Context, string) (engine.ImageInfo, error) {
+	return engine.ImageInfo{ID: "x"}, e.imageErr
 }
 
-func (e *engine) Start(_ context.Context, spec sandbox.Spec) (sandbox.Process, error) {
+func (e *standIn) Start(_ context.Context, spec engine.Spec) (engine.Process, error) {
 	if e.startErr != nil {
 		return nil, e.startErr
 	}
@@ -49,7 +50,7 @@ func (e *engine) Start(_ context.Context, spec sandbox.Spec) (sandbox.Process, e
 	return p, nil
 }
 
-func (e *engine) Remove(_ context.Context, containers, volumes []string) error {
+func (e *standIn) Remove(_ context.Context, containers, volumes []string) error {
 	e.removed = append(append(e.removed, containers...), volumes...)
 	return e.gone
 }
@@ -102,7 +103,7 @@ func check(t *testing.T, r Report, name string) Check {
 }
 
 func TestHealthyMachine(t *testing.T) {
-	e := &engine{info: healthy(), says: "ready\n"}
+	e := &standIn{info: healthy(), says: "ready\n"}
 	r := Run(t.Context(), Options{Engine: e, Images: []Image{{Language: sandbox.Python, Ref: "a"}, {Language: sandbox.JavaScript, Ref: "b"}}})
 	for _, c := range r.Checks {
 		if slices.ContainsFunc(hostChecks(thisHost()), func(h Check) bool { return h.Name == c.Name }) {
@@ -121,33 +122,33 @@ func TestHealthyMachine(t *testing.T) {
 func TestWhatIsWrong(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		change func(*engine)
+		change func(*standIn)
 		check  string
 		want   Status
 		says   string // in the check's fix
 	}{
-		{"root", func(e *engine) { e.info.Rootless = false }, "rootless", Warn, "ordinary user"},
-		{"cgroup version 1", func(e *engine) { e.info.CgroupVersion = "v1" }, "cgroups", Warn, "unified_cgroup_hierarchy"},
-		{"cgroup version 1", func(e *engine) { e.info.CgroupVersion = "v1" }, "memory limit", Warn, "version 2"},
-		{"no delegation", func(e *engine) { e.info.CgroupControllers = []string{"memory", "pids"} }, "cpu limit", Warn, "Delegate="},
-		{"no pids", func(e *engine) { e.info.CgroupControllers = nil }, "pids limit", Warn, "Delegate="},
-		{"vfs", func(e *engine) { e.info.StorageDriver = "vfs" }, "storage", Warn, "storage.conf"},
-		{"gVisor as an ordinary user", func(e *engine) { e.info.Isolation = podman.GVisor }, "memory limit", Warn, "as root"},
-		{"an unknown runtime", func(e *engine) { e.info.Isolation = podman.Unknown }, "OCI runtime", Info, ""},
-		{"no seccomp", func(e *engine) { e.info.Seccomp = false }, "seccomp", Fail, "kernel"},
-		{"no image", func(e *engine) { e.imageErr = fmt.Errorf("%w: x", sandbox.ErrImageMissing) }, "python image", Fail, "setup"},
-		{"image unknown", func(e *engine) { e.imageErr = errors.New("broken store") }, "python image", Fail, "doctor"},
-		{"no interpreter", func(e *engine) { e.startErr = sandbox.ErrNoInterpreter }, "python container", Fail, "interpreter"},
-		{"no start", func(e *engine) { e.startErr = errors.New("OCI runtime error") }, "python container", Fail, "podman run"},
-		{"wrong answer", func(e *engine) { e.says = "what?" }, "python container", Fail, "podman run"},
-		{"no removal", func(e *engine) { e.gone = errors.New("busy") }, "python container", Fail, "podman run"},
-		{"no answer", func(e *engine) { e.hangs = true }, "python container", Fail, "podman run"},
-		{"engine lost", func(e *engine) { e.startErr = &podman.UnavailableError{Reason: "gone", Fix: "bring it back"} }, "python container", Fail, "bring it back"},
-		{"no engine", func(e *engine) { e.infoErr = &podman.UnavailableError{Reason: "gone", Fix: "bring it back"} }, "Podman", Fail, "bring it back"},
-		{"odd engine", func(e *engine) { e.infoErr = errors.New("odd") }, "Podman", Fail, "podman info"},
+		{"root", func(e *standIn) { e.info.Rootless = false }, "rootless", Warn, "ordinary user"},
+		{"cgroup version 1", func(e *standIn) { e.info.CgroupVersion = "v1" }, "cgroups", Warn, "unified_cgroup_hierarchy"},
+		{"cgroup version 1", func(e *standIn) { e.info.CgroupVersion = "v1" }, "memory limit", Warn, "version 2"},
+		{"no delegation", func(e *standIn) { e.info.CgroupControllers = []string{"memory", "pids"} }, "cpu limit", Warn, "Delegate="},
+		{"no pids", func(e *standIn) { e.info.CgroupControllers = nil }, "pids limit", Warn, "Delegate="},
+		{"vfs", func(e *standIn) { e.info.StorageDriver = "vfs" }, "storage", Warn, "storage.conf"},
+		{"gVisor as an ordinary user", func(e *standIn) { e.info.Isolation = podman.GVisor }, "memory limit", Warn, "as root"},
+		{"an unknown runtime", func(e *standIn) { e.info.Isolation = podman.Unknown }, "OCI runtime", Info, ""},
+		{"no seccomp", func(e *standIn) { e.info.Seccomp = false }, "seccomp", Fail, "kernel"},
+		{"no image", func(e *standIn) { e.imageErr = fmt.Errorf("%w: x", engine.ErrImageMissing) }, "python image", Fail, "setup"},
+		{"image unknown", func(e *standIn) { e.imageErr = errors.New("broken store") }, "python image", Fail, "doctor"},
+		{"no interpreter", func(e *standIn) { e.startErr = engine.ErrNoInterpreter }, "python container", Fail, "interpreter"},
+		{"no start", func(e *standIn) { e.startErr = errors.New("OCI runtime error") }, "python container", Fail, "podman run"},
+		{"wrong answer", func(e *standIn) { e.says = "what?" }, "python container", Fail, "podman run"},
+		{"no removal", func(e *standIn) { e.gone = errors.New("busy") }, "python container", Fail, "podman run"},
+		{"no answer", func(e *standIn) { e.hangs = true }, "python container", Fail, "podman run"},
+		{"engine lost", func(e *standIn) { e.startErr = &podman.UnavailableError{Reason: "gone", Fix: "bring it back"} }, "python container", Fail, "bring it back"},
+		{"no engine", func(e *standIn) { e.infoErr = &podman.UnavailableError{Reason: "gone", Fix: "bring it back"} }, "Podman", Fail, "bring it back"},
+		{"odd engine", func(e *standIn) { e.infoErr = errors.New("odd") }, "Podman", Fail, "podman info"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			e := &engine{info: healthy(), says: "ready\n"}
+			e := &standIn{info: healthy(), says: "ready\n"}
 			test.change(e)
 			r := Run(t.Context(), Options{Engine: e, Images: []Image{{Language: sandbox.Python, Ref: "a", Setup: setupCommand}}, ProbeTimeout: 20 * time.Millisecond})
 			c := check(t, r, test.check)
@@ -209,13 +210,13 @@ func TestVirtualMachinesNeedKVM(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	e := &engine{info: healthy(), says: "ready\n"}
+	e := &standIn{info: healthy(), says: "ready\n"}
 	e.info.Isolation = podman.VirtualMachine
 	check(t, Run(t.Context(), Options{Engine: e}), "/dev/kvm")
 }
 
 func TestRuntimeIsNamedWithWhatItIsolatesBy(t *testing.T) {
-	e := &engine{info: healthy()}
+	e := &standIn{info: healthy()}
 	e.info.Isolation, e.info.RuntimeVersion, e.info.RuntimeReason = podman.GVisor, "runsc version 1", "asked for"
 	if c := check(t, Run(t.Context(), Options{Engine: e}), "OCI runtime"); c.Found != "runsc version 1 (asked for); isolates by "+string(podman.GVisor) {
 		t.Errorf("%+v", c)

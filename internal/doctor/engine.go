@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
@@ -181,11 +181,11 @@ func Seccomp(info podman.Info) Check {
 	}
 }
 
-func imageCheck(ctx context.Context, engine Engine, image Image) Check {
+func imageCheck(ctx context.Context, on Engine, image Image) Check {
 	check := Check{Name: string(image.Language) + " image", Status: OK, Found: image.Ref}
-	_, err := engine.Image(ctx, image.Ref)
+	_, err := on.Image(ctx, image.Ref)
 	switch {
-	case errors.Is(err, sandbox.ErrImageMissing):
+	case errors.Is(err, engine.ErrImageMissing):
 		check.Status, check.Found, check.Fix, check.FixRuns = Fail, image.Ref+" is not there", image.Setup, image.SetupRuns
 		check.Why = "code in " + string(image.Language) + " cannot run"
 	case err != nil:
@@ -205,7 +205,7 @@ func probe(ctx context.Context, opts Options, image Image) Check {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, opts.ProbeTimeout)
 	defer cancel()
-	err := try(limited, opts.Engine, sandbox.Spec{
+	err := try(limited, opts.Engine, engine.Spec{
 		Name: name, Volume: name, Labels: opts.Labels, Image: image.Ref,
 		Command: image.Language.Info().Hello, Limits: opts.Limits, Mounts: opts.Mounts,
 	})
@@ -223,8 +223,8 @@ func probe(ctx context.Context, opts Options, image Image) Check {
 }
 
 // try runs the spec and reads its answer, no longer than ctx allows.
-func try(ctx context.Context, engine Engine, spec sandbox.Spec) error {
-	p, err := engine.Start(ctx, spec)
+func try(ctx context.Context, on Engine, spec engine.Spec) error {
+	p, err := on.Start(ctx, spec)
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func probeFix(err error) string {
 	switch {
 	case errors.As(err, &unavailable):
 		return unavailable.Fix
-	case errors.Is(err, sandbox.ErrNoInterpreter):
+	case errors.Is(err, engine.ErrNoInterpreter):
 		return "name an image that has the interpreter, or leave the image setting out"
 	case runtime.GOOS == "linux":
 		return "try another runtime: --oci-runtime runc or --oci-runtime crun; `podman run --rm --network none IMAGE true` shows more"

@@ -13,12 +13,13 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
 // Engine is what a self-test needs of *podman.Engine.
 type Engine interface {
-	sandbox.Engine
+	engine.Engine
 	Info(ctx context.Context) (podman.Info, error)
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
@@ -60,7 +61,7 @@ func newTester(o Options, info podman.Info) (*tester, error) {
 		Given:           digests(c.Env),
 	}
 	for _, m := range c.Mounts {
-		place := sandbox.MountsDir + "/" + m.Name
+		place := engine.MountsDir + "/" + m.Name
 		t.facts.Mounts = append(t.facts.Mounts, place)
 		if m.Writable {
 			t.facts.Writable = append(t.facts.Writable, place)

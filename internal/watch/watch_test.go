@@ -17,38 +17,39 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
-// engine is one that only answers questions.
-type engine struct {
-	sandbox.Engine
+// standIn is one that only answers questions.
+type standIn struct {
+	engine.Engine
 	down    bool
 	missing bool
 	asked   int
 }
 
-func (e *engine) List(context.Context, string, string) (sandbox.Inventory, error) {
+func (e *standIn) List(context.Context, string, string) (engine.Inventory, error) {
 	e.asked++
 	if e.down {
-		return sandbox.Inventory{}, errors.New("no engine")
+		return engine.Inventory{}, errors.New("no engine")
 	}
-	container := func(language sandbox.Language, running bool) sandbox.Container {
-		return sandbox.Container{Running: running, Labels: map[string]string{sandbox.LabelLanguage: string(language)}}
+	container := func(language sandbox.Language, running bool) engine.Container {
+		return engine.Container{Running: running, Labels: map[string]string{sandbox.LabelLanguage: string(language)}}
 	}
-	return sandbox.Inventory{Containers: []sandbox.Container{
+	return engine.Inventory{Containers: []engine.Container{
 		container(sandbox.Python, true), container(sandbox.Python, true), container(sandbox.Python, false), container(`a "stranger"`, true),
 	}}, nil
 }
 
-func (e *engine) Image(context.Context, string) (sandbox.ImageInfo, error) {
+func (e *standIn) Image(context.Context, string) (engine.ImageInfo, error) {
 	if e.missing {
-		return sandbox.ImageInfo{}, sandbox.ErrImageMissing
+		return engine.ImageInfo{}, engine.ErrImageMissing
 	}
-	return sandbox.ImageInfo{}, nil
+	return engine.ImageInfo{}, nil
 }
 
-func nowOf(t *testing.T, e *engine, log *slog.Logger) *Now {
+func nowOf(t *testing.T, e *standIn, log *slog.Logger) *Now {
 	config := sandbox.DefaultConfig()
 	config.Engine, config.StateDir = e, t.TempDir()
 	config.Kernels = map[sandbox.Language]sandbox.KernelConfig{sandbox.Python: {Image: "python"}, sandbox.JavaScript: {Image: "js"}}
@@ -114,7 +115,7 @@ func TestFiguresMove(t *testing.T) {
 	w.FileBytes(sandbox.Out, 7)
 	w.Network(netlog.Entry{Kind: "proxy", Host: "example.com", Allowed: true, SentBytes: 3, ReceivedBytes: 4})
 	w.Network(netlog.Entry{Kind: "packages", Host: "example.com", Rule: "no"})
-	got := figures(t, get(w.Metrics(nowOf(t, &engine{}, slog.New(slog.DiscardHandler))), "GET", MetricsPath).Body.String())
+	got := figures(t, get(w.Metrics(nowOf(t, &standIn{}, slog.New(slog.DiscardHandler))), "GET", MetricsPath).Body.String())
 	want := map[string]float64{
 		"build_info 1.2.3": 1, "ready": 1, "sessions": 0,
 		"tool_calls_total read_artifact ok": 2, "tool_calls_total read_artifact cancelled": 1, "tool_calls_total read_artifact not_found": 1,
@@ -159,7 +160,7 @@ func TestRequestsAreCountedByWhatIsThere(t *testing.T) {
 		defer func() { _ = recover() }()
 		get(h, "GET", "/gone")
 	}()
-	got := figures(t, get(w.Metrics(nowOf(t, &engine{}, slog.New(slog.DiscardHandler))), "GET", MetricsPath).Body.String())
+	got := figures(t, get(w.Metrics(nowOf(t, &standIn{}, slog.New(slog.DiscardHandler))), "GET", MetricsPath).Body.String())
 	for series, value := range map[string]float64{
 		"http_requests_total /files/{name} GET 200": 2, "http_requests_total none other 404": 1, "http_requests_total none POST 405": 1,
 		"http_requests_total /gone GET 200": 1, "refusals_total http 404": 1, "refusals_total http 405": 1,
@@ -177,13 +178,13 @@ func TestRequestsAreCountedByWhatIsThere(t *testing.T) {
 
 func TestReady(t *testing.T) {
 	for name, test := range map[string]struct {
-		engine engine
+		engine standIn
 		status int
 		log    string
 	}{
-		"ready":     {engine{}, http.StatusOK, "level=INFO msg=ready"},
-		"no engine": {engine{down: true}, http.StatusServiceUnavailable, `level=WARN msg="not ready" error="no engine"`},
-		"no image":  {engine{missing: true}, http.StatusServiceUnavailable, `level=WARN msg="not ready" error="image`},
+		"ready":     {standIn{}, http.StatusOK, "level=INFO msg=ready"},
+		"no engine": {standIn{down: true}, http.StatusServiceUnavailable, `level=WARN msg="not ready" error="no engine"`},
+		"no image":  {standIn{missing: true}, http.StatusServiceUnavailable, `level=WARN msg="not ready" error="image`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
@@ -205,7 +206,7 @@ func TestReady(t *testing.T) {
 }
 
 func TestContainersAreNotToldWithoutTheEngine(t *testing.T) {
-	now := nowOf(t, &engine{down: true}, slog.New(slog.DiscardHandler))
+	now := nowOf(t, &standIn{down: true}, slog.New(slog.DiscardHandler))
 	got := figures(t, get(New(quiet()).Metrics(now), "GET", MetricsPath).Body.String())
 	if _, told := got["containers python"]; told || got["ready"] != 0 {
 		t.Errorf("got %v", got)

@@ -21,6 +21,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 )
 
@@ -84,7 +85,7 @@ func (s *served) open() string {
 }
 
 // otherServer is a manager beside the page's.
-func (s *served) otherServer(engine sandbox.Engine) *sandbox.Manager {
+func (s *served) otherServer(engine engine.Engine) *sandbox.Manager {
 	config := s.config
 	config.Engine = engine
 	manager := sandbox.NewManager(config)

@@ -18,10 +18,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
 // own is an engine with a service of its own, apart from the one that the tests share.
@@ -39,7 +39,7 @@ func own(t *testing.T, opts Options) *Engine {
 func unavailable(t *testing.T, err error) *UnavailableError {
 	t.Helper()
 	var u *UnavailableError
-	if !errors.As(err, &u) || !errors.Is(err, sandbox.ErrEngineUnavailable) {
+	if !errors.As(err, &u) || !errors.Is(err, engine.ErrEngineUnavailable) {
 		t.Fatalf("not an UnavailableError: %v", err)
 	}
 	if u.Reason == "" || u.Fix == "" {
@@ -135,7 +135,7 @@ func TestCallersDeadlineAndCancellation(t *testing.T) {
 
 	ctx, cancel = context.WithCancel(t.Context())
 	cancel()
-	if _, err := e.Image(ctx, "x"); !errors.Is(err, context.Canceled) || errors.Is(err, sandbox.ErrEngineUnavailable) {
+	if _, err := e.Image(ctx, "x"); !errors.Is(err, context.Canceled) || errors.Is(err, engine.ErrEngineUnavailable) {
 		t.Errorf("a cancelled call gave %v", err)
 	}
 }
@@ -149,7 +149,7 @@ func TestWaitingForAnothersConnection(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			_, err := e.Image(ctx, "x")
-			if !errors.Is(err, sandbox.ErrEngineUnavailable) {
+			if !errors.Is(err, engine.ErrEngineUnavailable) {
 				t.Error(err)
 			}
 		})
@@ -183,21 +183,21 @@ func stuckEngine(t *testing.T) string {
 
 func TestCallThatHangsIsUnavailableInTime(t *testing.T) {
 	e := own(t, Options{URL: "unix://" + stuckEngine(t), CallTimeout: 50 * time.Millisecond})
-	spec := sandbox.Spec{Name: "csm-test-stuck", Volume: "csm-test-stuck", Image: "x", Command: []string{"x"}}
+	spec := engine.Spec{Name: "csm-test-stuck", Volume: "csm-test-stuck", Image: "x", Command: []string{"x"}}
 	for name, call := range map[string]func() error{
 		"image":  func() error { _, err := e.Image(t.Context(), "x"); return err },
 		"list":   func() error { _, err := e.List(t.Context(), "x", ""); return err },
 		"info":   func() error { _, err := e.Info(t.Context()); return err },
 		"remove": func() error { return e.Remove(t.Context(), []string{"x"}, nil) },
 	} {
-		if err := call(); !errors.Is(err, sandbox.ErrEngineUnavailable) {
+		if err := call(); !errors.Is(err, engine.ErrEngineUnavailable) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// The clean-up of a start has time of its own.
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := e.Start(ctx, spec); !errors.Is(err, sandbox.ErrEngineUnavailable) {
+	if _, err := e.Start(ctx, spec); !errors.Is(err, engine.ErrEngineUnavailable) {
 		t.Errorf("start: %v", err)
 	}
 }
@@ -282,7 +282,7 @@ func TestConnectionLeavesTheCallersContextInPlace(t *testing.T) {
 	if _, err := libpod.Info(conn); !errors.Is(err, context.Canceled) {
 		t.Errorf("the caller's end is not the connection's: %v", err)
 	}
-	if _, err := testEngine.Image(t.Context(), "x"); errors.Is(err, sandbox.ErrEngineUnavailable) {
+	if _, err := testEngine.Image(t.Context(), "x"); errors.Is(err, engine.ErrEngineUnavailable) {
 		t.Error("one caller's end was everyone's")
 	}
 }
@@ -322,7 +322,7 @@ func TestSlowCallLeavesTheServiceAlone(t *testing.T) {
 	l := e.link
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := e.Info(ctx); !errors.Is(err, sandbox.ErrEngineUnavailable) {
+	if _, err := e.Info(ctx); !errors.Is(err, engine.ErrEngineUnavailable) {
 		t.Errorf("a call of a millisecond gave %v", err)
 	}
 	e.check(t.Context(), l)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/containers/podman/v5/pkg/specgen"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // Options says where the engine is and how to treat it. The zero value uses this
@@ -68,7 +68,7 @@ type Engine struct {
 
 	patience time.Duration // pingPatience, but in tests
 	// shape is containerSpec, but in tests that weaken it.
-	shape func(sandbox.Spec, hostFacts) *specgen.SpecGenerator
+	shape func(engine.Spec, hostFacts) *specgen.SpecGenerator
 
 	// closing ends when Close is called, and with it whatever connects.
 	closing context.Context
@@ -87,7 +87,7 @@ type Engine struct {
 	volumes programVolumes
 }
 
-var _ sandbox.Engine = (*Engine)(nil)
+var _ engine.Engine = (*Engine)(nil)
 
 // Open prepares an engine. It neither connects nor starts anything; the first call
 // that needs Podman does.

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 )
@@ -63,7 +62,7 @@ const who = "import os, pwd; print(os.getuid(), os.getgid(), pwd.getpwuid(os.get
 
 // Without limits of the caller's, and with ones that no host has, the container starts.
 func TestLimitsThatCannotBeSet(t *testing.T) {
-	for name, limits := range map[string]sandbox.Limits{
+	for name, limits := range map[string]engine.Limits{
 		"none": {}, "too large": {OpenFiles: 1 << 40, PIDs: 1 << 20, CPUs: 0.1},
 	} {
 		spec := python(t, "print(1)")

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
@@ -30,7 +30,7 @@ func (p *execProcess) Close() error {
 
 // Exec implements sandbox.Engine. The program has the container's user, limits, seccomp
 // profile and no capabilities, as process 1 has.
-func (e *Engine) Exec(ctx context.Context, container string, command []string) (sandbox.Process, error) {
+func (e *Engine) Exec(ctx context.Context, container string, command []string) (engine.Process, error) {
 	if len(command) == 0 {
 		return nil, errNoCommand
 	}
@@ -59,7 +59,7 @@ func (e *Engine) Exec(ctx context.Context, container string, command []string) (
 func execError(err error) error {
 	code, answered := responseCode(err)
 	if answered && (code == 404 || code == 409) || says(err, "no such container", "container state improper") {
-		return fmt.Errorf("%w: %w", sandbox.ErrContainerGone, err)
+		return fmt.Errorf("%w: %w", engine.ErrContainerGone, err)
 	}
 	return startError(err)
 }

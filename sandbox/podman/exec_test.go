@@ -11,13 +11,13 @@ import (
 	"github.com/blang/semver/v4"
 	"github.com/containers/podman/v5/pkg/bindings"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // idle is a process 1 that does nothing until its stdin ends.
 const idle = "import sys; sys.stdin.read()"
 
-func execIn(t *testing.T, container string, command ...string) sandbox.Process {
+func execIn(t *testing.T, container string, command ...string) engine.Process {
 	t.Helper()
 	p, err := testEngine.Exec(t.Context(), container, command)
 	if err != nil {

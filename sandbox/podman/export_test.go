@@ -8,12 +8,12 @@ import (
 	"github.com/containers/podman/v5/pkg/specgen"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // Weaken makes the engine's containers otherwise than they should be.
 func (e *Engine) Weaken(change func(*specgen.SpecGenerator)) {
-	e.shape = func(spec sandbox.Spec, host hostFacts) *specgen.SpecGenerator {
+	e.shape = func(spec engine.Spec, host hostFacts) *specgen.SpecGenerator {
 		s := containerSpec(spec, host)
 		change(s)
 		return s

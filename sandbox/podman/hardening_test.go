@@ -14,7 +14,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // Every attack attacks a container of its own, as Start makes it.
@@ -173,7 +173,7 @@ new Worker("require('node:worker_threads').parentPort.postMessage(process.pid)",
 			}
 			spec := testSpec(t, test.command...)
 			spec.Image = test.image
-			spec.Limits = sandbox.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 256, TmpBytes: 256 << 20, FileBytes: 1 << 30, OpenFiles: 1024}
+			spec.Limits = engine.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 256, TmpBytes: 256 << 20, FileBytes: 1 << 30, OpenFiles: 1024}
 			if got := output(t, spec); got != "held\n" {
 				t.Error(got)
 			}

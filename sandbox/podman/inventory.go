@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
@@ -54,34 +54,34 @@ func (e *Engine) callOn(ctx context.Context, l *link, do func(context.Context) e
 }
 
 // Image implements sandbox.Engine.
-func (e *Engine) Image(ctx context.Context, ref string) (sandbox.ImageInfo, error) {
-	var info sandbox.ImageInfo
+func (e *Engine) Image(ctx context.Context, ref string) (engine.ImageInfo, error) {
+	var info engine.ImageInfo
 	err := e.call(ctx, func(conn context.Context) error {
 		report, err := libpod.InspectImage(conn, ref)
 		if err == nil {
-			info = sandbox.ImageInfo{ID: report.ID, Arch: report.Architecture, Labels: report.Labels, Env: report.Config.Env}
+			info = engine.ImageInfo{ID: report.ID, Arch: report.Architecture, Labels: report.Labels, Env: report.Config.Env}
 		}
 		return err
 	})
 	if code, answered := responseCode(err); err != nil && answered && code == http.StatusNotFound {
-		return info, fmt.Errorf("%w: %s: %w", sandbox.ErrImageMissing, ref, err)
+		return info, fmt.Errorf("%w: %s: %w", engine.ErrImageMissing, ref, err)
 	}
 	return info, err
 }
 
 // List implements sandbox.Engine.
-func (e *Engine) List(ctx context.Context, key, value string) (sandbox.Inventory, error) {
+func (e *Engine) List(ctx context.Context, key, value string) (engine.Inventory, error) {
 	label := key
 	if value != "" {
 		label += "=" + value
 	}
 	filters := map[string][]string{"label": {label}}
-	var found sandbox.Inventory
+	var found engine.Inventory
 	err := e.call(ctx, func(conn context.Context) (err error) {
-		if found.Containers, err = steadily(func() ([]sandbox.Container, error) { return listContainers(conn, filters) }); err != nil {
+		if found.Containers, err = steadily(func() ([]engine.Container, error) { return listContainers(conn, filters) }); err != nil {
 			return err
 		}
-		found.Volumes, err = steadily(func() ([]sandbox.Volume, error) { return listVolumes(conn, filters) })
+		found.Volumes, err = steadily(func() ([]engine.Volume, error) { return listVolumes(conn, filters) })
 		return err
 	})
 	return found, err
@@ -101,31 +101,31 @@ func steadily[T any](list func() ([]T, error)) (found []T, err error) {
 	return found, err
 }
 
-func listContainers(conn context.Context, filters map[string][]string) ([]sandbox.Container, error) {
+func listContainers(conn context.Context, filters map[string][]string) ([]engine.Container, error) {
 	list, err := libpod.ListContainers(conn, filters, false)
 	if err != nil {
 		return nil, fmt.Errorf("list containers: %w", err)
 	}
-	var found []sandbox.Container
+	var found []engine.Container
 	for _, c := range list {
 		if len(c.Names) == 0 {
 			continue
 		}
-		found = append(found, sandbox.Container{
+		found = append(found, engine.Container{
 			Name: c.Names[0], Labels: c.Labels, Running: strings.EqualFold(c.State, "running"), Created: c.Created,
 		})
 	}
 	return found, nil
 }
 
-func listVolumes(conn context.Context, filters map[string][]string) ([]sandbox.Volume, error) {
+func listVolumes(conn context.Context, filters map[string][]string) ([]engine.Volume, error) {
 	list, err := libpod.ListVolumes(conn, filters)
 	if err != nil {
 		return nil, fmt.Errorf("list volumes: %w", err)
 	}
-	var found []sandbox.Volume
+	var found []engine.Volume
 	for _, v := range list {
-		found = append(found, sandbox.Volume{Name: v.Name, Labels: v.Labels, Created: v.CreatedAt})
+		found = append(found, engine.Volume{Name: v.Name, Labels: v.Labels, Created: v.CreatedAt})
 	}
 	return found, nil
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	testimage "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/image"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // testLabel is on everything that these tests make, with a value of this process's own.
@@ -50,13 +50,13 @@ func run(m *testing.M) int {
 }
 
 // testLimits are small, so that what goes over them is as well.
-var testLimits = sandbox.Limits{
+var testLimits = engine.Limits{
 	MemoryBytes: 128 << 20, CPUs: 0.5, PIDs: 48, TmpBytes: 64 << 20, FileBytes: 32 << 20, OpenFiles: 128,
 }
 
 // testSpec is a container that runs a command under the limits that the attacks expect.
 // What it makes is removed when the test ends.
-func testSpec(tb testing.TB, command ...string) sandbox.Spec {
+func testSpec(tb testing.TB, command ...string) engine.Spec {
 	tb.Helper()
 	name := "csm-test-" + strings.ToLower(rand.Text()[:12])
 	tb.Cleanup(func() {
@@ -64,7 +64,7 @@ func testSpec(tb testing.TB, command ...string) sandbox.Spec {
 			tb.Error(err)
 		}
 	})
-	return sandbox.Spec{
+	return engine.Spec{
 		Name:    name,
 		Volume:  name,
 		Labels:  map[string]string{testLabel: testRun},
@@ -75,7 +75,7 @@ func testSpec(tb testing.TB, command ...string) sandbox.Spec {
 	}
 }
 
-func start(tb testing.TB, spec sandbox.Spec) sandbox.Process {
+func start(tb testing.TB, spec engine.Spec) engine.Process {
 	tb.Helper()
 	p, err := testEngine.Start(tb.Context(), spec)
 	if err != nil {
@@ -86,7 +86,7 @@ func start(tb testing.TB, spec sandbox.Spec) sandbox.Process {
 }
 
 // output runs a container to its end and returns what it wrote to stdout.
-func output(tb testing.TB, spec sandbox.Spec) string {
+func output(tb testing.TB, spec engine.Spec) string {
 	tb.Helper()
 	p := start(tb, spec)
 	out, err := io.ReadAll(p)
@@ -99,7 +99,7 @@ func output(tb testing.TB, spec sandbox.Spec) string {
 	return string(out)
 }
 
-func python(tb testing.TB, code string) sandbox.Spec {
+func python(tb testing.TB, code string) engine.Spec {
 	return testSpec(tb, "python3", "-c", code)
 }
 

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // hostFolder is a folder that everybody may read, as all of what is above it.
@@ -62,7 +62,7 @@ func TestFoldersOfTheHost(t *testing.T) {
 			t.Parallel()
 			spec := python(t, tryMount)
 			folder := hostFolder(t, test.mode)
-			spec.Mounts = []sandbox.Mount{{Folder: folder, Name: "m", Writable: test.writable}}
+			spec.Mounts = []engine.Mount{{Folder: folder, Name: "m", Writable: test.writable}}
 			if got := output(t, spec); got != test.want {
 				t.Errorf("got  %swant %s", got, test.want)
 			}
@@ -94,11 +94,11 @@ func TestWhatIsInTheWayOfFoldersOfTheHost(t *testing.T) {
 				if err := testEngine.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
 					t.Fatal(err)
 				}
-				spec.Mounts = []sandbox.Mount{{Folder: hostFolder(t, 0o755), Name: "m"}}
+				spec.Mounts = []engine.Mount{{Folder: hostFolder(t, 0o755), Name: "m"}}
 				e := own(t, Options{OCIRuntime: runtime}) // whose first container it is
 				before := e.runtime
 				for range 2 {
-					if _, err := e.Start(t.Context(), spec); !errors.Is(err, sandbox.ErrNoPlaceForMounts) {
+					if _, err := e.Start(t.Context(), spec); !errors.Is(err, engine.ErrNoPlaceForMounts) {
 						t.Errorf("it came to %v", err)
 					}
 				}
@@ -132,8 +132,8 @@ func TestWhetherItIsTheVolume(t *testing.T) {
 	if mayBeMounts(spec, oci) {
 		t.Error("it may be mounts where there are none")
 	}
-	spec.Mounts = []sandbox.Mount{{Name: "m"}}
-	if !mayBeMounts(spec, oci) || !mayBeMounts(spec, sandbox.ErrNoInterpreter) || mayBeMounts(spec, sandbox.ErrImageMissing) {
+	spec.Mounts = []engine.Mount{{Name: "m"}}
+	if !mayBeMounts(spec, oci) || !mayBeMounts(spec, engine.ErrNoInterpreter) || mayBeMounts(spec, engine.ErrImageMissing) {
 		t.Error("it is not known when it may be mounts")
 	}
 }
@@ -141,13 +141,13 @@ func TestWhetherItIsTheVolume(t *testing.T) {
 // An engine elsewhere would mount what has the same path there.
 func TestAnEngineElsewhereHasNoFoldersOfTheHost(t *testing.T) {
 	spec := python(t, "print('started')")
-	spec.Mounts = []sandbox.Mount{{Folder: hostFolder(t, 0o755), Name: "m"}}
+	spec.Mounts = []engine.Mount{{Folder: hostFolder(t, 0o755), Name: "m"}}
 	l, err := testEngine.connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	elsewhere := &link{conn: l.conn, address: "tcp://elsewhere"}
-	if _, err := testEngine.tryStart(t.Context(), elsewhere, spec); !errors.Is(err, sandbox.ErrNotOnHost) {
+	if _, err := testEngine.tryStart(t.Context(), elsewhere, spec); !errors.Is(err, engine.ErrNotOnHost) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
@@ -41,14 +41,14 @@ type programVolumes struct {
 
 // programs makes sure that the engine has the volume for a kind of processor, and that it holds what it should. With
 // again it is looked at once more. filled says that it did not.
-func (e *Engine) programs(ctx context.Context, l *link, spec sandbox.Spec, again bool) (name string, filled bool, err error) {
+func (e *Engine) programs(ctx context.Context, l *link, spec engine.Spec, again bool) (name string, filled bool, err error) {
 	arch := spec.Arch
 	if arch == "" {
 		arch = runtime.GOARCH
 	}
 	files, hash, err := containers.Programs(arch)
 	if err != nil {
-		return "", false, fmt.Errorf("%w: %w", sandbox.ErrArchitecture, err)
+		return "", false, fmt.Errorf("%w: %w", engine.ErrArchitecture, err)
 	}
 	e.volumes.mu.Lock()
 	defer e.volumes.mu.Unlock()
@@ -78,7 +78,7 @@ const readableSuffix = "-readable"
 
 // mend fills the volume that a container's process 1 should be on, and reports whether something was missing there:
 // Podman makes a volume that was removed anew, with nothing in it.
-func (e *Engine) mend(ctx context.Context, l *link, spec sandbox.Spec) bool {
+func (e *Engine) mend(ctx context.Context, l *link, spec engine.Spec) bool {
 	limited, cancel := e.limit(ctx)
 	defer cancel()
 	_, filled, err := e.programs(limited, l, spec, true)

@@ -31,6 +31,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
 	testimage "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/image"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
@@ -224,14 +225,14 @@ func tunnel(w http.ResponseWriter, r *http.Request) {
 
 func (w weakness) attack(t *testing.T) selftest.Report {
 	t.Helper()
-	engine := podman.Open(podman.Options{StateDir: t.TempDir()})
-	defer engine.Close()
+	weak := podman.Open(podman.Options{StateDir: t.TempDir()})
+	defer weak.Close()
 	t.Cleanup(func() { _ = podman.Open(podman.Options{}).Remove(context.Background(), nil, []string{sharedVolume}) })
 	if w.spec != nil {
-		engine.Weaken(w.spec)
+		weak.Weaken(w.spec)
 	}
 	if w.program != nil {
-		w.program.give(t, engine)
+		w.program.give(t, weak)
 	}
 	passed := map[string]string{"SECRET": "one that nobody may read", "TOKEN": theToken.placeholder}
 	masker := secrets.New(passed)
@@ -248,11 +249,11 @@ func (w weakness) attack(t *testing.T) selftest.Report {
 	}
 	report, err := selftest.Run(t.Context(), selftest.Options{
 		WayOut: reach,
-		Engine: engine, Environ: append(os.Environ(), "CODE_SANDBOX_CANARY="+canary),
+		Engine: weak, Environ: append(os.Environ(), "CODE_SANDBOX_CANARY="+canary),
 		Config: sandbox.Config{
-			Engine: engine, Env: passed, WayOut: wayOut, Host: strings.ToLower(rand.Text()), StateDir: filepath.Join(t.TempDir(), "sessions"),
+			Engine: weak, Env: passed, WayOut: wayOut, Host: strings.ToLower(rand.Text()), StateDir: filepath.Join(t.TempDir(), "sessions"),
 			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), StartTimeout: time.Minute,
-			Limits:      sandbox.Limits{MemoryBytes: 128 << 20, CPUs: 1, PIDs: 48, TmpBytes: 16 << 20, FileBytes: 8 << 20, OpenFiles: 128},
+			Limits:      engine.Limits{MemoryBytes: 128 << 20, CPUs: 1, PIDs: 48, TmpBytes: 16 << 20, FileBytes: 8 << 20, OpenFiles: 128},
 			VolumeBytes: 32 << 20, VolumeFiles: 1000, SpoolBytes: 1 << 20,
 			Kernels: map[sandbox.Language]sandbox.KernelConfig{sandbox.Python: {
 				Image: testimage.BarePython(t), Interpreter: "python3", Command: containers.Program("python"), Join: containers.Join(),

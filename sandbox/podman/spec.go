@@ -12,7 +12,7 @@ import (
 	"go.podman.io/image/v5/manifest"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 const (
@@ -55,7 +55,7 @@ type hostFacts struct {
 
 // containerSpec is the whole of what Podman is asked for. It is pure: the same input
 // returns the same container, and a golden file holds it.
-func containerSpec(spec sandbox.Spec, host hostFacts) *specgen.SpecGenerator {
+func containerSpec(spec engine.Spec, host hostFacts) *specgen.SpecGenerator {
 	return &specgen.SpecGenerator{
 		ContainerBasicConfig:       basics(spec, host),
 		ContainerStorageConfig:     storage(spec, host),
@@ -67,7 +67,7 @@ func containerSpec(spec sandbox.Spec, host hostFacts) *specgen.SpecGenerator {
 	}
 }
 
-func basics(spec sandbox.Spec, host hostFacts) specgen.ContainerBasicConfig {
+func basics(spec engine.Spec, host hostFacts) specgen.ContainerBasicConfig {
 	return specgen.ContainerBasicConfig{
 		Name:    spec.Name,
 		Labels:  spec.Labels,
@@ -96,7 +96,7 @@ func basics(spec sandbox.Spec, host hostFacts) specgen.ContainerBasicConfig {
 	}
 }
 
-func storage(spec sandbox.Spec, host hostFacts) specgen.ContainerStorageConfig {
+func storage(spec engine.Spec, host hostFacts) specgen.ContainerStorageConfig {
 	return specgen.ContainerStorageConfig{
 		Image:        spec.Image,
 		RawImageName: spec.Image,
@@ -106,7 +106,7 @@ func storage(spec sandbox.Spec, host hostFacts) specgen.ContainerStorageConfig {
 		// programs, so it may be executed from; set-user-id files and devices mean nothing.
 		Volumes: []*specgen.NamedVolume{{
 			Name:    spec.Volume,
-			Dest:    sandbox.WorkDir,
+			Dest:    engine.WorkDir,
 			Options: []string{"rw", "nosuid", "nodev"},
 		}, {
 			// Process 1 and the kernels.
@@ -169,14 +169,14 @@ func network() specgen.ContainerNetworkConfig {
 	}
 }
 
-func resources(limits sandbox.Limits, host hostFacts) specgen.ContainerResourceConfig {
+func resources(limits engine.Limits, host hostFacts) specgen.ContainerResourceConfig {
 	return specgen.ContainerResourceConfig{
 		ResourceLimits: cgroupLimits(limits, host),
 		Rlimits:        rlimits(limits, host),
 	}
 }
 
-func cgroupLimits(limits sandbox.Limits, host hostFacts) *runtimespec.LinuxResources {
+func cgroupLimits(limits engine.Limits, host hostFacts) *runtimespec.LinuxResources {
 	r := &runtimespec.LinuxResources{}
 	if limits.MemoryBytes > 0 {
 		// Swap counts memory and swap together: as much as memory alone is no swap.
@@ -198,7 +198,7 @@ func cgroupLimits(limits sandbox.Limits, host hostFacts) *runtimespec.LinuxResou
 // rlimits are named as Podman's API wants them, which puts RLIMIT_ before the name.
 // Podman 4.3 raises nproc to a default of its own, and fails where it may not, unless
 // nproc is given wherever nofile is.
-func rlimits(limits sandbox.Limits, host hostFacts) []runtimespec.POSIXRlimit {
+func rlimits(limits engine.Limits, host hostFacts) []runtimespec.POSIXRlimit {
 	list := []runtimespec.POSIXRlimit{
 		// A core dump would fill the volume with a copy of the memory.
 		rlimit("core", 0),
@@ -251,7 +251,7 @@ func tmpfs(path string, size int64, options ...string) runtimespec.Mount {
 
 // hostFolders are mounted without what is mounted below them: that would be neither read-only nor without devices. Nothing
 // that is mounted later on either side shows on the other.
-func hostFolders(mounts []sandbox.Mount) []runtimespec.Mount {
+func hostFolders(mounts []engine.Mount) []runtimespec.Mount {
 	var list []runtimespec.Mount
 	for _, m := range mounts {
 		access := "ro"
@@ -259,7 +259,7 @@ func hostFolders(mounts []sandbox.Mount) []runtimespec.Mount {
 			access = "rw"
 		}
 		list = append(list, runtimespec.Mount{
-			Destination: sandbox.MountsDir + "/" + m.Name, Type: define.TypeBind, Source: m.Folder,
+			Destination: engine.MountsDir + "/" + m.Name, Type: define.TypeBind, Source: m.Folder,
 			Options: []string{"bind", access, "nosuid", "nodev", "noexec", "private"},
 		})
 	}

@@ -9,7 +9,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -27,17 +27,17 @@ func golden(t *testing.T, path string, got []byte) {
 }
 
 func TestContainerSpec(t *testing.T) {
-	spec := containerSpec(sandbox.Spec{
+	spec := containerSpec(engine.Spec{
 		Name:    "name",
 		Volume:  "volume",
 		Labels:  map[string]string{"key": "value"},
 		Image:   "localhost/image:tag",
 		Command: []string{"python3", "-c", "source"},
 		Env:     map[string]string{"NAME": "value"},
-		Limits: sandbox.Limits{
+		Limits: engine.Limits{
 			MemoryBytes: 1 << 30, CPUs: 1.5, PIDs: 256, TmpBytes: 256 << 20, FileBytes: 1 << 31, OpenFiles: 1024,
 		},
-		Mounts: []sandbox.Mount{{Folder: "/srv/data", Name: "data"}, {Folder: "/srv/results", Name: "out", Writable: true}},
+		Mounts: []engine.Mount{{Folder: "/srv/data", Name: "data"}, {Folder: "/srv/results", Name: "out", Writable: true}},
 	}, hostFacts{seccompPath: "/state/seccomp.json", programs: "programs", ids: idSpace{rootless: true, count: MinIDs}, user: 12345})
 	text, err := json.MarshalIndent(spec, "", "  ")
 	if err != nil {
@@ -47,7 +47,7 @@ func TestContainerSpec(t *testing.T) {
 }
 
 func TestSpecKeepsToTheHostsHardLimits(t *testing.T) {
-	limits := sandbox.Limits{PIDs: 256, OpenFiles: 1024}
+	limits := engine.Limits{PIDs: 256, OpenFiles: 1024}
 	got := make(map[string]uint64)
 	for _, l := range rlimits(limits, hostFacts{maxOpenFiles: 512, maxProcesses: 300}) {
 		if l.Soft != l.Hard {
@@ -61,29 +61,29 @@ func TestSpecKeepsToTheHostsHardLimits(t *testing.T) {
 }
 
 func TestZeroLimitsSetNone(t *testing.T) {
-	r := cgroupLimits(sandbox.Limits{}, hostFacts{})
+	r := cgroupLimits(engine.Limits{}, hostFacts{})
 	if r.Memory != nil || r.CPU != nil || r.Pids != nil {
 		t.Errorf("got %+v", r)
 	}
-	if got := rlimits(sandbox.Limits{}, hostFacts{}); len(got) != 1 || got[0].Type != "core" {
+	if got := rlimits(engine.Limits{}, hostFacts{}); len(got) != 1 || got[0].Type != "core" {
 		t.Errorf("got %+v", got)
 	}
 	// Podman's default for open files may be more than its service can set.
-	if got := rlimits(sandbox.Limits{}, hostFacts{maxOpenFiles: 512, maxProcesses: 300}); len(got) != 3 || got[1].Hard != 512 {
+	if got := rlimits(engine.Limits{}, hostFacts{maxOpenFiles: 512, maxProcesses: 300}); len(got) != 3 || got[1].Hard != 512 {
 		t.Errorf("got %+v", got)
 	}
 }
 
 // gVisor's process has several threads for a process of the code's.
 func TestGVisorHasMoreTasks(t *testing.T) {
-	r := cgroupLimits(sandbox.Limits{PIDs: 100}, hostFacts{gVisor: true})
+	r := cgroupLimits(engine.Limits{PIDs: 100}, hostFacts{gVisor: true})
 	if r.Pids == nil || r.Pids.Limit != 400 {
 		t.Errorf("got %+v", r.Pids)
 	}
 }
 
 func TestSpecIsPure(t *testing.T) {
-	spec := sandbox.Spec{Name: "n", Image: "i", Limits: sandbox.Limits{MemoryBytes: 5, CPUs: 1}}
+	spec := engine.Spec{Name: "n", Image: "i", Limits: engine.Limits{MemoryBytes: 5, CPUs: 1}}
 	first, err := json.Marshal(containerSpec(spec, hostFacts{}))
 	if err != nil {
 		t.Fatal(err)

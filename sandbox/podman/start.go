@@ -13,6 +13,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
@@ -25,7 +26,7 @@ var (
 )
 
 // Start implements sandbox.Engine.
-func (e *Engine) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Process, error) {
+func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Process, error) {
 	if spec.Name == "" || spec.Volume == "" || len(spec.Command) == 0 {
 		// Podman would make up a name, or run what the image says.
 		return nil, errIncomplete
@@ -43,7 +44,7 @@ func (e *Engine) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Process,
 		}
 	case l != nil && errors.Is(err, errProgramsGone) && e.mend(ctx, l, spec):
 	case l != nil && mayBeMounts(spec, err) && e.startsOnAnotherVolume(ctx, spec):
-		return nil, fmt.Errorf("%w: %w", sandbox.ErrNoPlaceForMounts, err)
+		return nil, fmt.Errorf("%w: %w", engine.ErrNoPlaceForMounts, err)
 	case l != nil && runtimeFailed(err) && e.nextRuntime(ctx, l):
 	case l != nil && e.asksForRuntime() && (runtimeFailed(err) || says(err, "container create failed")):
 		return nil, e.runtimeUnfit(err)
@@ -59,7 +60,7 @@ func (e *Engine) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Process,
 
 // startOn makes one attempt, and leaves nothing when it fails. The link is the one that
 // it was made on, nil when there was none.
-func (e *Engine) startOn(ctx context.Context, spec sandbox.Spec) (*process, *link, error) {
+func (e *Engine) startOn(ctx context.Context, spec engine.Spec) (*process, *link, error) {
 	l, err := e.connect(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -71,7 +72,7 @@ func (e *Engine) startOn(ctx context.Context, spec sandbox.Spec) (*process, *lin
 		e.runtimeWorks.Store(true)
 		return p, l, nil
 	}
-	if !errors.Is(err, errNameInUse) && !errors.Is(err, sandbox.ErrImageMissing) {
+	if !errors.Is(err, errNameInUse) && !errors.Is(err, engine.ErrImageMissing) {
 		e.clean(ctx, l, spec)
 	}
 	if limited.Err() != nil {
@@ -84,11 +85,11 @@ func (e *Engine) startOn(ctx context.Context, spec sandbox.Spec) (*process, *lin
 // checkPlaces refuses a volume that has something else where the folders of this machine belong. A link is refused too: gVisor
 // would make a folder where it leads, also in the volume of our programs, which all sessions have. What this user may not see
 // is left to the runtime, unless that is gVisor's.
-func checkPlaces(volume string, mounts []sandbox.Mount, gVisor bool) error {
+func checkPlaces(volume string, mounts []engine.Mount, gVisor bool) error {
 	if len(mounts) == 0 {
 		return nil
 	}
-	folder := filepath.Join(volume, filepath.Base(sandbox.MountsDir))
+	folder := filepath.Join(volume, filepath.Base(engine.MountsDir))
 	places := []string{folder}
 	for _, m := range mounts {
 		places = append(places, filepath.Join(folder, m.Name))
@@ -96,7 +97,7 @@ func checkPlaces(volume string, mounts []sandbox.Mount, gVisor bool) error {
 	for _, place := range places {
 		info, err := os.Lstat(place)
 		if err == nil && !info.IsDir() || err != nil && gVisor && !errors.Is(err, fs.ErrNotExist) {
-			return sandbox.ErrNoPlaceForMounts
+			return engine.ErrNoPlaceForMounts
 		}
 	}
 	return nil
@@ -104,12 +105,12 @@ func checkPlaces(volume string, mounts []sandbox.Mount, gVisor bool) error {
 
 // mayBeMounts reports whether a container may have failed to start because code has put something else where the folders of
 // this machine belong. Runtimes say that in many ways, or not at all.
-func mayBeMounts(spec sandbox.Spec, err error) bool {
-	return len(spec.Mounts) > 0 && (runtimeFailed(err) || errors.Is(err, sandbox.ErrNoInterpreter))
+func mayBeMounts(spec engine.Spec, err error) bool {
+	return len(spec.Mounts) > 0 && (runtimeFailed(err) || errors.Is(err, engine.ErrNoInterpreter))
 }
 
 // startsOnAnotherVolume reports whether a container that did not start does so on an empty volume. It leaves nothing.
-func (e *Engine) startsOnAnotherVolume(ctx context.Context, spec sandbox.Spec) bool {
+func (e *Engine) startsOnAnotherVolume(ctx context.Context, spec engine.Spec) bool {
 	spec.Name += "-empty"
 	spec.Volume += "-empty"
 	spec.Labels = maps.Clone(spec.Labels)
@@ -124,9 +125,9 @@ func (e *Engine) startsOnAnotherVolume(ctx context.Context, spec sandbox.Spec) b
 	return err == nil
 }
 
-func (e *Engine) tryStart(ctx context.Context, l *link, spec sandbox.Spec) (*process, error) {
+func (e *Engine) tryStart(ctx context.Context, l *link, spec engine.Spec) (*process, error) {
 	if len(spec.Mounts) > 0 && !l.onHost {
-		return nil, sandbox.ErrNotOnHost
+		return nil, engine.ErrNotOnHost
 	}
 	conn := l.context(ctx)
 	space, err := l.idSpace(ctx)
@@ -157,7 +158,7 @@ func (e *Engine) tryStart(ctx context.Context, l *link, spec sandbox.Spec) (*pro
 }
 
 // create makes the container and returns its id.
-func (e *Engine) create(ctx context.Context, l *link, spec sandbox.Spec, host hostFacts) (string, error) {
+func (e *Engine) create(ctx context.Context, l *link, spec engine.Spec, host hostFacts) (string, error) {
 	for again := false; ; again = true {
 		place, err := e.profilePath(ctx, l, spec.Image, again)
 		if err != nil {
@@ -185,7 +186,7 @@ func createError(err error) error {
 	code, _ := responseCode(err)
 	switch {
 	case says(err, "no such image", "image not known"):
-		return fmt.Errorf("%w: %w", sandbox.ErrImageMissing, err)
+		return fmt.Errorf("%w: %w", engine.ErrImageMissing, err)
 	case code == http.StatusConflict || says(err, "is already in use"):
 		return fmt.Errorf("%w: %w", errNameInUse, err)
 	}
@@ -203,17 +204,17 @@ func startError(err error) error {
 	case says(err, "error mounting") && !says(err, "no such file or directory"):
 		return err
 	case says(err, "exec format error"):
-		return fmt.Errorf("%w: %w", sandbox.ErrArchitecture, err)
+		return fmt.Errorf("%w: %w", engine.ErrArchitecture, err)
 	case says(err, containers.ProgramsDir):
 		return fmt.Errorf("%w: %w", errProgramsGone, err)
 	case says(err, "executable file", "command that was not found", `exec: "`, "open executable", "is not executable", "is not a regular file"):
-		return fmt.Errorf("%w: %w", sandbox.ErrNoInterpreter, err)
+		return fmt.Errorf("%w: %w", engine.ErrNoInterpreter, err)
 	}
 	return err
 }
 
 // clean removes what a failed attempt may have made, also when its context is over.
-func (e *Engine) clean(ctx context.Context, l *link, spec sandbox.Spec) {
+func (e *Engine) clean(ctx context.Context, l *link, spec engine.Spec) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	if err := removeContainer(l.context(ctx), spec.Name); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/containers/podman/v5/pkg/bindings"
 	"github.com/containers/podman/v5/pkg/errorhandling"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // UnavailableError says that no engine answers and that nothing was done. It matches
@@ -42,9 +42,9 @@ func (e *UnavailableError) Explain() (reason, fix string) {
 // Unwrap lets errors.Is find sandbox.ErrEngineUnavailable and the cause.
 func (e *UnavailableError) Unwrap() []error {
 	if e.Err == nil {
-		return []error{sandbox.ErrEngineUnavailable}
+		return []error{engine.ErrEngineUnavailable}
 	}
-	return []error{sandbox.ErrEngineUnavailable, e.Err}
+	return []error{engine.ErrEngineUnavailable, e.Err}
 }
 
 // orUnavailable returns the more exact description that err has, or else this one.

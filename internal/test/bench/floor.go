@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
@@ -49,13 +49,13 @@ func measureFloor(ctx context.Context, rounds, calls int) (floors, error) {
 	return f, nil
 }
 
-func (f *floors) round(ctx context.Context, engine *podman.Engine, i, calls int) error {
+func (f *floors) round(ctx context.Context, on *podman.Engine, i, calls int) error {
 	name := fmt.Sprintf("csm-bench-%d-%d", time.Now().UnixNano(), i)
-	defer func() { _ = engine.Remove(ctx, []string{name}, []string{name}) }()
+	defer func() { _ = on.Remove(ctx, []string{name}, []string{name}) }()
 	began := time.Now()
-	p, err := engine.Start(ctx, sandbox.Spec{
+	p, err := on.Start(ctx, engine.Spec{
 		Name: name, Volume: name, Image: containers.ImageRef("python"), Command: []string{"python3", "-Sc", echo},
-		Limits: sandbox.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 64, TmpBytes: 64 << 20, FileBytes: 1 << 30, OpenFiles: 256},
+		Limits: engine.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 64, TmpBytes: 64 << 20, FileBytes: 1 << 30, OpenFiles: 256},
 	})
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // InputDir is where uploads go.
@@ -20,7 +21,7 @@ const InputDir = "input"
 func InputPath(filename, source string) (string, error) {
 	refuse := func(why string) (string, error) {
 		return "", fault.New(fault.InvalidFilename,
-			"Use a plain name such as data.csv, or folder/data.csv; it is put below "+sandbox.WorkDir+"/"+InputDir+".",
+			"Use a plain name such as data.csv, or folder/data.csv; it is put below "+engine.WorkDir+"/"+InputDir+".",
 			"The filename %q %s.", text.Shorten(filename, 120), why)
 	}
 	// One form for every name, so that the code finds it however it types the accents.
@@ -41,9 +42,9 @@ func InputPath(filename, source string) (string, error) {
 	case strings.Contains(name, `\`):
 		return refuse(`has a \ in it`)
 	}
-	name = strings.TrimPrefix(name, sandbox.WorkDir+"/")
+	name = strings.TrimPrefix(name, engine.WorkDir+"/")
 	if path.IsAbs(name) {
-		return refuse("is an absolute path outside " + sandbox.WorkDir)
+		return refuse("is an absolute path outside " + engine.WorkDir)
 	}
 	name = strings.TrimPrefix(name, InputDir+"/")
 	for part := range strings.SplitSeq(name, "/") {

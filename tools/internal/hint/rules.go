@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // rule is one way to stumble. What match finds in parentheses may be quoted, so it matches nothing but letters, digits
@@ -70,7 +71,7 @@ var rules = []rule{
 		if s.TmpLimit == "" {
 			return ""
 		}
-		return "A place is full: /tmp holds " + s.TmpLimit + " (--tmp-size); " + sandbox.WorkDir + " holds more, and keeps it."
+		return "A place is full: /tmp holds " + s.TmpLimit + " (--tmp-size); " + engine.WorkDir + " holds more, and keeps it."
 	}},
 	{re(`(?m)\[Errno 30\][^\n]*?(?:: '(/[\w./-]{0,60})')?$|EROFS: read-only file system(?:, \w+ '(/[\w./-]{0,60})')?|Read-only file system`), false, stumble.readOnly},
 	{re(`(?:\[Errno 13\] Permission denied: |EACCES: permission denied, \w+ )'(/[\w./-]{0,60})'`), true, stumble.readOnly},
@@ -209,7 +210,7 @@ func (s stumble) pythonModule(found []string) string {
 	if s.find != nil {
 		if file := s.find(module + ".py"); plainPath.MatchString(file) && path.Base(file) == module+".py" {
 			return fmt.Sprintf("%s is in the session, and its folder not on the import path: `import sys; sys.path.append('%s/%s')`.",
-				path.Base(file), sandbox.WorkDir, strings.TrimSuffix(path.Dir("/" + file)[1:], "/"))
+				path.Base(file), engine.WorkDir, strings.TrimSuffix(path.Dir("/" + file)[1:], "/"))
 		}
 	}
 	return s.missing(cmp.Or(distributions[module], module))
@@ -332,10 +333,10 @@ func (s stumble) database() string {
 // readOnly is for a place that code may not write to. Places of the session's own are a matter of the code's.
 func (s stumble) readOnly(found []string) string {
 	place := s.name(cmp.Or(found[1:]...), "")
-	if place == sandbox.WorkDir || strings.HasPrefix(place, sandbox.WorkDir+"/") || strings.HasPrefix(place, "/tmp/") {
+	if place == engine.WorkDir || strings.HasPrefix(place, engine.WorkDir+"/") || strings.HasPrefix(place, "/tmp/") {
 		return ""
 	}
-	return cmp.Or(place, "That place") + " cannot be written here: write below " + sandbox.WorkDir + " (its output/ is for files to show), or below /tmp for what need not stay."
+	return cmp.Or(place, "That place") + " cannot be written here: write below " + engine.WorkDir + " (its output/ is for files to show), or below /tmp for what need not stay."
 }
 
 // named are the paths in a line about a file that is missing, however a program writes them.
@@ -357,14 +358,14 @@ func (s stumble) elsewhere(found []string) string {
 	for _, name := range named.FindAllStringSubmatch(found[0], most) {
 		asked := cmp.Or(name[1:]...)
 		file := s.find(asked)
-		if file == "" || !sessionFile.MatchString(file) || strings.TrimPrefix(path.Clean(asked), sandbox.WorkDir+"/") == file {
+		if file == "" || !sessionFile.MatchString(file) || strings.TrimPrefix(path.Clean(asked), engine.WorkDir+"/") == file {
 			continue
 		}
 		hint := "The session has a file of this name: "
 		if strings.Contains(asked, "/") && writes.MatchString(s.text) {
 			hint = "To write a file there, make its folder first: " + s.makeFolder() + ". To read one of this name: "
 		}
-		hint += sandbox.WorkDir + "/" + file
+		hint += engine.WorkDir + "/" + file
 		if strings.HasPrefix(file, "input/") {
 			hint += " (uploads are in input/)"
 		}
@@ -381,6 +382,6 @@ func (s stumble) makeFolder() string {
 }
 
 func (s stumble) files() string {
-	return "Code sees the session's files alone, below " + sandbox.WorkDir + " (uploads in input/)" +
+	return "Code sees the session's files alone, below " + engine.WorkDir + " (uploads in input/)" +
 		s.ifTool("list_artifacts", "; list_artifacts lists them") + s.ifTool("upload_file", ", upload_file brings others in") + "."
 }

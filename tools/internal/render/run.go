@@ -14,6 +14,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
 )
 
@@ -121,7 +122,7 @@ func (r *Renderer) renderTexts(res *sandbox.Result, parts []part, shown, hint st
 		texts[p.heading] = r.renderStream(p.text)
 		section(&output, p.heading, texts[p.heading])
 		if p.text.Truncated() && p.text.Path != "" {
-			whole = append(whole, sandbox.WorkDir+"/"+p.text.Path)
+			whole = append(whole, engine.WorkDir+"/"+p.text.Path)
 		}
 	}
 	refusal := r.quotaFault(res)
@@ -266,7 +267,7 @@ func (r *Renderer) fullHint(res *sandbox.Result) string {
 	case strings.Contains(head, "[Errno 27]"), strings.Contains(head, "EFBIG"):
 		return fmt.Sprintf("quota_exceeded: a single file may have %s here, holes included.", humanize.IBytes(uint64(c.Limits.FileBytes)))
 	case strings.Contains(head, "[Errno 28]"), strings.Contains(head, "ENOSPC"):
-		return fmt.Sprintf("quota_exceeded: the place is full. /tmp holds %s; %s holds more, and keeps it.", humanize.IBytes(uint64(c.Limits.TmpBytes)), sandbox.WorkDir)
+		return fmt.Sprintf("quota_exceeded: the place is full. /tmp holds %s; %s holds more, and keeps it.", humanize.IBytes(uint64(c.Limits.TmpBytes)), engine.WorkDir)
 	}
 	return ""
 }
@@ -329,9 +330,9 @@ func (r *Renderer) renderStream(s sandbox.Stream) string {
 	}
 	where := ""
 	if s.Path != "" {
-		where = "; the whole text is in " + sandbox.WorkDir + "/" + s.Path
+		where = "; the whole text is in " + engine.WorkDir + "/" + s.Path
 		if most := r.Manager.Config().SpoolBytes; most > 0 && s.Bytes > int64(most) {
-			where = "; the first " + humanize.IBytes(uint64(most)) + " are in " + sandbox.WorkDir + "/" + s.Path
+			where = "; the first " + humanize.IBytes(uint64(most)) + " are in " + engine.WorkDir + "/" + s.Path
 		}
 	}
 	return fmt.Sprintf("%s\n… %s lines (%s) left out%s …\n%s",

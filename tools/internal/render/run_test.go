@@ -12,11 +12,12 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/hint"
 )
 
 func newRenderer(t *testing.T) *Renderer {
-	m := sandbox.NewManager(sandbox.Config{Limits: sandbox.Limits{MemoryBytes: 1 << 30}, VolumeBytes: 2 << 30, VolumeFiles: 1000, SpoolBytes: 1 << 20})
+	m := sandbox.NewManager(sandbox.Config{Limits: engine.Limits{MemoryBytes: 1 << 30}, VolumeBytes: 2 << 30, VolumeFiles: 1000, SpoolBytes: 1 << 20})
 	t.Cleanup(func() { m.Close(t.Context()) })
 	return &Renderer{Manager: m}
 }
