@@ -13,6 +13,7 @@ type closedSession struct {
 	Status    string `json:"status"`
 }
 
+// closeSession returns the tool close_session.
 func (d *Deps) closeSession() tool {
 	definition := mcp.NewTool("close_session",
 		mcp.WithToolTitle("Close a session"),

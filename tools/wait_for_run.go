@@ -9,6 +9,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
+// waitForRun returns the tool wait_for_run.
 func (d *Deps) waitForRun() tool {
 	return tool{
 		output: mcp.WithOutputSchema[render.RunFields](),

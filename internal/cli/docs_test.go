@@ -345,28 +345,3 @@ func TestMessagesOfTheTroubleshootingPageAreTheProgramsOwn(t *testing.T) {
 		}
 	}
 }
-
-var notIndexed = regexp.MustCompile(`_test\.go$|(^|/)test_\w+\.py$|\.test\.\w+$|/(test|testdata|conformance)/`)
-
-func TestTheArchitecturePageListsEveryFile(t *testing.T) {
-	listed := make(map[string]bool)
-	indexed := []string{"sandbox", "tools", "containers"}
-	for _, s := range readPages(t)["docs/architecture.md"].spans {
-		folder, _, _ := strings.Cut(s.heading, "/")
-		if !s.isSubject || !slices.Contains(indexed, folder) {
-			continue
-		}
-		name := path.Join(s.heading, s.code)
-		listed[name] = true
-		if !exists(name) {
-			t.Errorf("it lists %s, which is not there", name)
-		}
-	}
-	for _, folder := range indexed {
-		files(t, folder, func(name string) {
-			if !listed[name] && !notIndexed.MatchString(name) {
-				t.Errorf("it does not list %s", name)
-			}
-		})
-	}
-}

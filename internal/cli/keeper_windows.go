@@ -1,3 +1,5 @@
+// Windows has no process that waits for a server to end.
+
 package cli
 
 func (k *keeper) begin() error { return nil }

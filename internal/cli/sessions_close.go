@@ -9,6 +9,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
+// closeCommand returns the command `sessions close`.
 func closeCommand(settings *Settings) *cobra.Command {
 	var keepFiles bool
 	cmd := &cobra.Command{

@@ -11,6 +11,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
+// notebookCommand returns the command `sessions notebook`.
 func notebookCommand(settings *Settings) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{

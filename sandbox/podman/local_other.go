@@ -1,8 +1,8 @@
 //go:build !linux
 
-package podman
+// On other systems containers are elsewhere than on this machine, which so tells nothing of them.
 
-// Containers are elsewhere than on this machine, so it tells nothing of them.
+package podman
 
 func localIDs(string) (space idSpace, ok bool) { return idSpace{}, false }
 
