@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -12,9 +13,8 @@ import (
 // checker looks at the tokens of one statement that are neither space nor comment.
 type checker struct {
 	tokens []token
-	closes map[int]int // of every ( the ) that belongs to it
-	start  int         // where the query begins; behind EXPLAIN and its options
-	levels []level     // the brackets that are open at the token being looked at
+	start  int     // where the query begins; behind EXPLAIN and its options
+	levels []level // the brackets that are open at the token being looked at
 	uses   *uses
 }
 
@@ -24,15 +24,15 @@ type level struct {
 	commas int
 }
 
-// check admits one statement that reads and returns what it uses, or a *fault.Error of sql_rejected. It is not
-// what keeps the database as it is; the read-only transaction is. It refuses early and in clear words what the
-// transaction would refuse, and it refuses what the transaction would let through: see refused. What a function
-// of the database's own does, only the database can tell: see uses.
+// check admits one statement that begins as one that reads and returns what it uses, or a *fault.Error of
+// sql_rejected. It is not what keeps the database as it is; the read-only transaction is, which refuses writes inside
+// the statement. The check refuses what the transaction would let through: see refused. What a function of the
+// database's own does, only the database can tell: see uses.
 func check(text string) (*uses, error) {
 	if err := characters(text); err != nil {
 		return nil, err
 	}
-	c := &checker{closes: make(map[int]int), uses: newUses()}
+	c := &checker{uses: newUses()}
 	for l := newLexer(text); l.more(); {
 		switch t := l.next(); t.kind {
 		case space, comment:
@@ -102,19 +102,12 @@ func (c *checker) statement() error {
 	return nil
 }
 
-// alone refuses a second statement, and finds the brackets on the way.
+// alone refuses a second statement.
 func (c *checker) alone() error {
-	var open []int
 	for i, t := range c.tokens {
-		switch {
-		case t.punct(";"):
+		if t.punct(";") {
 			return reject(c.at(i+1), c.words(i+1), "It is a second statement, and a query is one.",
 				"Send each statement in a call of its own.")
-		case t.punct("("):
-			open = append(open, i)
-		case t.punct(")") && len(open) > 0:
-			c.closes[open[len(open)-1]] = i
-			open = open[:len(open)-1]
 		}
 	}
 	return nil
@@ -126,7 +119,7 @@ func (c *checker) reads(i int) error {
 		i++
 	}
 	t := c.at(i)
-	if t.is("select", "table") || t.is("values") && c.at(i+1).punct("(") || t.is("with") && (i == c.start || c.at(i-1).punct("(")) {
+	if t.is("select", "table") || t.is("values") && c.at(i+1).punct("(") || t.is("with") {
 		return nil
 	}
 	if t.kind == space {
@@ -157,11 +150,7 @@ func hint(t token) string {
 func (c *checker) explain() error {
 	i := 1
 	if c.at(1).punct("(") && c.reads(1) != nil {
-		end, ok := c.closes[1]
-		if !ok {
-			return reject(c.at(0), c.words(0), "The parenthesis has no end.", "Close it.")
-		}
-		i = end + 1
+		i += 1 + slices.IndexFunc(c.tokens[1:], func(t token) bool { return t.punct(")") }) // no option has one in it
 	}
 	for c.at(i).is("verbose", "analyze", "analyse") {
 		i++
@@ -181,12 +170,10 @@ func (c *checker) look(i int) error {
 		c.levels[len(c.levels)-1].commas++
 	case t.kind == quotedName, t.kind == name && c.labels(i):
 		return c.named(i)
-	case t.is("with") && (i == c.start || c.at(i-1).punct("(")):
-		return c.with(i)
 	case t.is("into"):
 		return reject(t, c.words(i), "SELECT … INTO makes a table.", "Leave INTO out; a long result becomes a file.")
-	case t.is("for") && c.locks(i):
-		return reject(t, c.words(i), "It locks the rows.", "Leave it out.")
+	case c.start > 0 && c.writes(i):
+		return reject(t, c.words(i), "It writes or locks rows.", hint(t))
 	case t.kind == name:
 		return c.named(i)
 	case t.kind == operator:
@@ -195,6 +182,17 @@ func (c *checker) look(i int) error {
 		}
 	}
 	return nil
+}
+
+// writes reports whether the token at i begins an INSERT, UPDATE, DELETE or MERGE behind WITH, or a lock of rows. It is
+// asked of explained statements alone: those that run are refused by the read-only transaction.
+func (c *checker) writes(i int) bool {
+	t, before, next := c.at(i), c.at(i-1), c.at(i+1)
+	if t.is("for") {
+		return next.is("update", "share", "no", "key")
+	}
+	return t.is("insert", "update", "delete", "merge") && (next.kind == name || next.kind == quotedName) &&
+		(before.punct("(") || before.punct(")") || c.at(i-2).is("set", "using")) // SEARCH … SET x, CYCLE … USING x
 }
 
 // labels reports whether a keyword at i would be a mere name: behind a dot or AS, unless that AS is a name too.
@@ -208,11 +206,6 @@ func (c *checker) of() token {
 		return token{}
 	}
 	return c.at(c.levels[len(c.levels)-1].of)
-}
-
-// locks reports whether the FOR at i is that of FOR UPDATE and its like, and not that of substring(a FOR b).
-func (c *checker) locks(i int) bool {
-	return c.at(i+1).is("update", "share", "no", "key") && !c.of().is("substring", "overlay")
 }
 
 // closed ends a bracket, and with it a call, whose arguments are known now. ts_rewrite runs a query where it has
@@ -264,61 +257,6 @@ func (c *checker) schema(i int) string {
 		return c.at(i - 2).value
 	}
 	return ""
-}
-
-// with looks at the parts of a WITH; those that are in parentheses of their own are looked at in their turn.
-func (c *checker) with(i int) error {
-	begin := i
-	i++
-	if c.at(i).is("recursive") {
-		i++
-	}
-	for {
-		body := c.body(i)
-		if body < 0 {
-			return reject(c.at(begin), c.words(begin), "This WITH is not WITH name AS (query) and so on.",
-				"Write it as WITH name AS (SELECT …) SELECT …")
-		}
-		if err := c.reads(body); err != nil {
-			return err
-		}
-		i = c.behind(c.closes[body-1] + 1)
-		if !c.at(i).punct(",") {
-			return c.reads(i)
-		}
-		i++
-	}
-}
-
-// body finds where the query of name (columns) AS NOT MATERIALIZED (query) begins, whose name is at i; -1
-// where there is none.
-func (c *checker) body(i int) int {
-	i++ // the name
-	if end, ok := c.closes[i]; ok {
-		i = end + 1
-	}
-	if !c.at(i).is("as") {
-		return -1
-	}
-	for i++; c.at(i).is("not", "materialized"); i++ {
-	}
-	if _, ok := c.closes[i]; !ok {
-		return -1
-	}
-	return i + 1
-}
-
-// behind goes over SEARCH … SET name and CYCLE … USING name.
-func (c *checker) behind(i int) int {
-	for _, clause := range [][2]string{{"search", "set"}, {"cycle", "using"}} {
-		if !c.at(i).is(clause[0]) {
-			continue
-		}
-		for i++; i < len(c.tokens) && !c.at(i).is(clause[1]) && !c.at(i).punct("("); i++ {
-		}
-		i += 2
-	}
-	return i
 }
 
 // named refuses a function that is not to be called. A call has a parenthesis behind it, or it is x.f, which

@@ -198,11 +198,14 @@ func TestTheTransactionAloneRefusesWrites(t *testing.T) {
 	}
 }
 
-// What the check cannot see is what the database's own functions do.
-func TestTheCheckAloneRefusesAllButTheDatabasesFunctions(t *testing.T) {
+// What the check cannot see is what the database's own functions do; it leaves writes inside a statement to the
+// read-only transaction, and in an explained one, which may not run, it refuses them.
+func TestTheCheckAloneRefusesAllButTheDatabasesFunctionsAndWrites(t *testing.T) {
 	own := regexp.MustCompile(`(?i)deposit|run_text|write_|write\\|writing|written|checked|hidden_read|>>>>|notes|_to_xml|^SELECT stolen FROM accounts$`)
+	written := regexp.MustCompile(`(?i)^[^;]*(\(|\)|SET o,.*)\W*(INSERT|UPDATE|DELETE|MERGE)\W|FOR\W.*(UPDATE|SHARE)`)
+	explained := regexp.MustCompile(`^EXPLAIN`)
 	for _, text := range sqltest.Corpus(t, "attacks") {
-		if _, err := check(text); err == nil && !own.MatchString(text) {
+		if _, err := check(text); err == nil && !own.MatchString(text) && (explained.MatchString(text) || !written.MatchString(text)) {
 			t.Errorf("this was not refused: %s", text)
 		}
 	}
@@ -255,18 +258,18 @@ func significant(text string) []token {
 
 func TestARefusalSaysWhatWhereAndWhatToDo(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                   "no statement",
-		"SELECT 1;\nDELETE FROM t":           "line 2, `DELETE FROM t`: It is a second statement",
-		"SELECT\n\n pg_read_file('x')":       "line 3, `pg_read_file`: It reaches files",
-		"SELECT cron.schedule('a', 'b')":     "`cron.schedule`: It starts jobs",
-		"EXPLAIN\nANALYZE\nDELETE FROM t":    "line 3, `DELETE FROM t`: It is no statement that only reads",
-		"SELECT 'a":                          "without its closing quote",
-		"SELECT\n1\x00":                      "line 2",
-		"SELECT '\xff'":                      "not UTF-8",
-		"WITH a AS (DELETE FROM t) SELECT 1": "`DELETE FROM t`",
-		"WITH a SELECT 1":                    "`WITH a SELECT`",
-		"EXPLAIN":                            "missing",
-		strings.Repeat("SELECT 1 ", 200_000): "1800000 bytes",
+		"":                                "no statement",
+		"SELECT 1;\nDELETE FROM t":        "line 2, `DELETE FROM t`: It is a second statement",
+		"SELECT\n\n pg_read_file('x')":    "line 3, `pg_read_file`: It reaches files",
+		"SELECT cron.schedule('a', 'b')":  "`cron.schedule`: It starts jobs",
+		"EXPLAIN\nANALYZE\nDELETE FROM t": "line 3, `DELETE FROM t`: It is no statement that only reads",
+		"SELECT 'a":                       "without its closing quote",
+		"SELECT\n1\x00":                   "line 2",
+		"SELECT '\xff'":                   "not UTF-8",
+		"EXPLAIN WITH a AS (DELETE FROM t) SELECT 1":   "`DELETE FROM t`",
+		"EXPLAIN SELECT 1 FOR UPDATE":                  "`FOR UPDATE`",
+		"EXPLAIN":                                      "missing",
+		strings.Repeat("SELECT 1 ", 200_000):           "1800000 bytes",
 		"SELECT " + strings.Repeat("x", 1000) + "\x01": "does not know",
 	} {
 		_, err := check(text)

@@ -216,6 +216,8 @@ func TestWhatCannotRunIsSaid(t *testing.T) {
 	}{
 		{"a syntax error at the end shows its place", "SELECT 1 +", nil, fault.SQLFailed, []string{"line 1: SELECT 1 +\n                  ^"}},
 		{"a syntax error shows its place", "SELECT 1,\n  é, FROM x", nil, fault.SQLFailed, []string{"42601", "line 2:   é, FROM x\n             ^"}},
+		{"a lock of rows", "TABLE pg_class FOR UPDATE", nil, fault.SQLRejected, []string{"25006", "read-only", "exec_sql reads"}},
+		{"a write inside a query", "WITH x AS (DELETE FROM pg_class RETURNING 1) SELECT 1", nil, fault.SQLRejected, []string{"25006", "read-only", "exec_sql reads"}},
 		{"an unknown table", "SELECT * FROM nowhere", nil, fault.SQLFailed, []string{"42P01", `"nowhere"`, "describe_sql"}},
 		{"an unknown column", "SELECT nothing FROM pg_class", nil, fault.SQLFailed, []string{"42703", "describe_sql"}},
 		{"too few values", "SELECT $1::int, $2::int", []any{1.0}, fault.SQLRejected, []string{"2 parameters", "1 value"}},
