@@ -3,6 +3,7 @@
 package main
 
 import (
+	"os"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
@@ -78,4 +79,60 @@ func (r *run) dropTimers() {
 	for _, t := range r.timers {
 		t.stop()
 	}
+}
+
+type runFrame struct {
+	Type     string `json:"type"`
+	ID       string `json:"id"`
+	Code     string `json:"code"`
+	LingerMS int64  `json:"linger_ms"`
+}
+
+// handOver sends a kernel the run, and the pipes that it is to write to.
+func (s *Supervisor) handOver(r *run, k *kernel) {
+	r.kernel = k
+	var writers []*os.File
+	for i, out := range r.streams {
+		if !s.language.TakesPipes {
+			k.pipes[i].Drain(out.Write) // what is there by now is not this run's
+			continue
+		}
+		p, w, err := kernelproc.NewPipe(out.Write, nil)
+		if err != nil {
+			s.log("error", "no pipe could be made: "+err.Error())
+			s.killKernel(k, "")
+			return
+		}
+		r.pipes, writers = append(r.pipes, p), append(writers, w)
+	}
+	k.link.Send(runFrame{"run", r.ID, r.Code, r.LingerMS}, writers...)
+	if s.guard != nil {
+		s.guard.beginRun()
+	}
+}
+
+// fate is what became of the variables: of a fresh run it is always the same.
+func (r *run) fate(kernel string) string {
+	if r.Fresh {
+		return "fresh"
+	}
+	return kernel
+}
+
+func (s *Supervisor) onPeek(m protocol.Request) {
+	r := s.runs[m.ID]
+	if r == nil {
+		return
+	}
+	r.drain()
+	most := s.settings.OutputBytes
+	s.server.send(protocol.Peek{
+		Type: "peek", ID: r.ID, Stdout: r.streams[0].Report(most), Stderr: r.streams[1].Report(most), ElapsedMS: r.elapsed(),
+	}, true)
+}
+
+// set replaces a timer of a run by another.
+func (s *Supervisor) set(r *run, name string, d time.Duration, f func()) {
+	r.timers[name].stop()
+	r.timers[name] = s.after(d, f)
 }

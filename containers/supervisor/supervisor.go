@@ -64,9 +64,6 @@ func newSupervisor(language *kernelproc.Language, program string, stdio io.ReadW
 	return s
 }
 
-// post has the loop run f, and waits until it begins to: one that floods the loop waits for it.
-func (s *Supervisor) post(f func()) { s.events <- f }
-
 // serve is the loop. It does not return.
 func (s *Supervisor) serve() {
 	ended := make(chan os.Signal, 1)
@@ -354,32 +351,4 @@ func (s *Supervisor) onIdle() {
 		s.shutDown()
 	}
 	s.after(left, s.onIdle)
-}
-
-func (s *Supervisor) onPeek(m protocol.Request) {
-	r := s.runs[m.ID]
-	if r == nil {
-		return
-	}
-	r.drain()
-	most := s.settings.OutputBytes
-	s.server.send(protocol.Peek{
-		Type: "peek", ID: r.ID, Stdout: r.streams[0].Report(most), Stderr: r.streams[1].Report(most), ElapsedMS: r.elapsed(),
-	}, true)
-}
-
-// kernels lists all that there are.
-func (s *Supervisor) kernels() []*kernel {
-	var all []*kernel
-	for _, k := range []*kernel{s.main, s.reserve.kernel} {
-		if k != nil {
-			all = append(all, k)
-		}
-	}
-	for _, r := range s.runs {
-		if r.kernel != nil && r.kernel != s.main {
-			all = append(all, r.kernel)
-		}
-	}
-	return all
 }

@@ -3,10 +3,8 @@
 package main
 
 import (
-	"os"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
@@ -134,40 +132,11 @@ func (s *Supervisor) adopt(r *run, k *kernel) {
 	s.reserve.prepare()
 }
 
-type runFrame struct {
-	Type     string `json:"type"`
-	ID       string `json:"id"`
-	Code     string `json:"code"`
-	LingerMS int64  `json:"linger_ms"`
-}
-
-// handOver sends a kernel the run, and the pipes that it is to write to.
-func (s *Supervisor) handOver(r *run, k *kernel) {
-	r.kernel = k
-	var writers []*os.File
-	for i, out := range r.streams {
-		if !s.language.TakesPipes {
-			k.pipes[i].Drain(out.Write) // what is there by now is not this run's
-			continue
+func (s *Supervisor) runOf(k *kernel) *run {
+	for _, r := range s.runs {
+		if r.kernel == k {
+			return r
 		}
-		p, w, err := kernelproc.NewPipe(out.Write, nil)
-		if err != nil {
-			s.log("error", "no pipe could be made: "+err.Error())
-			s.killKernel(k, "")
-			return
-		}
-		r.pipes, writers = append(r.pipes, p), append(writers, w)
 	}
-	k.link.Send(runFrame{"run", r.ID, r.Code, r.LingerMS}, writers...)
-	if s.guard != nil {
-		s.guard.beginRun()
-	}
-}
-
-// fate is what became of the variables: of a fresh run it is always the same.
-func (r *run) fate(kernel string) string {
-	if r.Fresh {
-		return "fresh"
-	}
-	return kernel
+	return nil
 }

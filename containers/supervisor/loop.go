@@ -31,8 +31,5 @@ func (t *timer) stop() {
 	}
 }
 
-// set replaces a timer of a run by another.
-func (s *Supervisor) set(r *run, name string, d time.Duration, f func()) {
-	r.timers[name].stop()
-	r.timers[name] = s.after(d, f)
-}
+// post has the loop run f, and waits until it begins to: one that floods the loop waits for it.
+func (s *Supervisor) post(f func()) { s.events <- f }
