@@ -86,7 +86,7 @@ const maxExpired = 1000
 
 // noteExpired keeps a note for the next session of that id, whose user may expect this one.
 func (m *Manager) noteExpired(s *session, now time.Time) {
-	most := s.timesNow()
+	most := s.limits.ends()
 	why := fmt.Sprintf("it was %v old, and may not become older", most.Lifetime)
 	if now.Sub(s.created) < most.Lifetime {
 		why = fmt.Sprintf("nobody had used it for %v", most.IdleTimeout)

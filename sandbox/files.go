@@ -43,7 +43,7 @@ func (m *Manager) Upload(ctx context.Context, u Upload) (File, string, error) {
 	if err != nil {
 		return File{}, "", err
 	}
-	s.giveTimes(u.Times)
+	s.limits.ask(&RunOptions{Times: u.Times})
 	var file File
 	err = s.withFiles(ctx, func(ctx context.Context, c fileClient) (err error) {
 		file, err = c.put(ctx, u, s.config.VolumeBytes, s.config.VolumeFiles)

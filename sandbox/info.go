@@ -53,8 +53,7 @@ func (s *session) info(kept []Language) SessionInfo {
 		ID: s.id, Named: s.named, Owner: OwnerThis,
 		Created: s.created, LastUsed: s.lastUsed,
 	}
-	info.limit(s.limits.SessionLimits, s.config)
-	info.Times = timesInForce(s.times.Times, s.config)
+	s.limits.describe(&info)
 	if s.active > 0 {
 		info.LastUsed = time.Now()
 	}
@@ -70,11 +69,6 @@ func (s *session) info(kept []Language) SessionInfo {
 	}
 	sortKernels(info.Kernels)
 	return info
-}
-
-// limit tells of a session's own limits, where it has some.
-func (i *SessionInfo) limit(own SessionLimits, c *Config) {
-	i.Limits, i.Limited = inForce(own, c), own != SessionLimits{}
 }
 
 func (l *slot) info(kept bool) KernelInfo {
@@ -174,7 +168,7 @@ func (m *Manager) Term(id string, begin bool) (Term, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Term{s.id, s.created.Truncate(time.Millisecond), s.created.Add(timesInForce(s.times.Times, s.config).Lifetime)}, nil
+	return Term{s.id, s.created.Truncate(time.Millisecond), s.created.Add(s.limits.ends().Lifetime)}, nil
 }
 
 // unopened describes a session that this server does not have open.
@@ -198,8 +192,7 @@ func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) 
 	if info.Owner == OwnerNone {
 		as := newSession(id, true, nil, &m.config, &m.images)
 		as.resumed, as.record = true, state.LoadRecord(m.config.StateDir, id)
-		as.limits.recorded(as.record)
-		as.times.recorded(as.record)
+		as.limits.restore(as.record)
 		kept := as.kept(ctx, left)
 		info.Kernels = slices.DeleteFunc(info.Kernels, func(k KernelInfo) bool { return !slices.Contains(kept, k.Language) })
 	}
@@ -241,8 +234,7 @@ func (m *Manager) Known() []SessionInfo {
 func (m *Manager) unborn(id string) SessionInfo {
 	now := time.Now()
 	info := SessionInfo{Default: true, DefaultOf: id, Owner: OwnerThis, Created: now, LastUsed: now}
-	info.limit(SessionLimits{}, &m.config)
-	info.Times = timesInForce(Times{}, &m.config)
+	(&limits{config: &m.config}).describe(&info)
 	for language := range m.config.Kernels {
 		info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "not started"})
 	}
@@ -298,15 +290,12 @@ func (m *Manager) Sessions(ctx context.Context) ([]SessionInfo, error) {
 // sweep removes it.
 func (l *leftover) info(config *Config, id string) (SessionInfo, bool) {
 	info := SessionInfo{ID: id, Named: l.named, Owner: OwnerOther, Created: l.newest, LastUsed: l.newest}
-	var own ownLimits
-	var times ownTimes
+	own := limits{config: config}
 	if r := state.LoadRecord(config.StateDir, id); r != nil {
 		info.Created = r.Created
-		own.recorded(r)
-		times.recorded(r)
+		own.restore(r)
 	}
-	info.limit(own.SessionLimits, config)
-	info.Times = timesInForce(times.Times, config)
+	own.describe(&info)
 	busy := busyWith(config, id)
 	lock, err := state.Take(config.StateDir, id)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -14,6 +15,9 @@ import (
 
 // SessionLimits are limits of one session, below those of the server. Zero: the server's.
 type SessionLimits = state.Limits
+
+// Times are when one session ends, sooner than the server's would. Zero: the server's.
+type Times = state.Times
 
 // The least that a session can be given: below it no interpreter starts.
 const (
@@ -56,90 +60,122 @@ func between[T int64 | float64 | time.Duration](asked, least, most T) T {
 
 func size(bytes int64) string { return humanize.IBytes(uint64(bytes)) }
 
-// inForce returns what holds for a session with limits of its own: those, or the server's.
-func inForce(own SessionLimits, c *Config) SessionLimits {
-	return SessionLimits{
-		MemoryBytes: cmp.Or(between(own.MemoryBytes, 0, c.Limits.MemoryBytes), c.Limits.MemoryBytes),
-		CPUs:        cmp.Or(between(own.CPUs, 0, c.Limits.CPUs), c.Limits.CPUs),
-		RunTimeout:  cmp.Or(between(own.RunTimeout, 0, c.MaxRunTimeout), c.MaxRunTimeout),
-	}
+// limits are those that one session was given, of its own. The first container settles what it may take, because what has
+// variables is not made anew for others, and the first user settles when it ends: nobody's session ends earlier because
+// another client comes. Their methods may be called from any goroutine.
+type limits struct {
+	config *Config
+
+	mu      sync.Mutex
+	own     SessionLimits
+	times   Times
+	settled bool // there was a container, or earlier servers recorded limits
+	used    bool // somebody has asked for times, or none, or earlier servers recorded some
 }
 
-// ownLimits are the limits that a session was given. They are for its first container, and stay: what has variables is
-// not made anew for others.
-type ownLimits struct {
-	SessionLimits
-	settled bool
-}
-
-// recorded takes over the limits of a session that earlier servers had.
-func (o *ownLimits) recorded(r *state.Record) {
+// restore takes over what earlier servers recorded of the session; nil: nothing.
+func (l *limits) restore(r *state.Record) {
 	if r == nil {
 		return
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.settled, l.used = r.Limits != nil || len(r.Settings) > 0, r.Times != nil || len(r.Settings) > 0
 	if r.Limits != nil {
-		o.SessionLimits = *r.Limits
+		l.own = *r.Limits
 	}
-	o.settled = r.Limits != nil || len(r.Settings) > 0
+	if r.Times != nil {
+		l.times = *r.Times
+	}
 }
 
-// ask notes the limits that a run asks for, where the session has no container yet, and returns what is to be said of them.
-// Limits of an earlier run whose container did not start are forgotten.
-func (s *session) ask(asked SessionLimits) (notes []string) {
-	if asked == (SessionLimits{}) {
-		return nil
-	}
-	allowed, note := within(asked, s.config)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.limits.settled {
-		s.limits.SessionLimits = allowed
-		if note != "" {
-			notes = append(notes, note)
+// ask gives the session what a use of it asks for, as far as that is not settled, and returns how long its runs may take
+// and notes for the user. Limits of an earlier run whose container did not start are forgotten.
+func (l *limits) ask(o *RunOptions) (longest time.Duration, notes []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	allowed, changed := within(o.Limits, l.config)
+	switch has := inForce(l.own, l.config); {
+	case o.Limits == SessionLimits{}:
+	case !l.settled:
+		l.own = allowed
+		if changed != "" {
+			notes = append(notes, changed)
 		}
-		return notes
-	}
-	if has := inForce(s.limits.SessionLimits, s.config); inForce(allowed, s.config) != has {
+	case inForce(allowed, l.config) != has:
 		notes = append(notes, fmt.Sprintf("This session keeps the limits that it began with (%s memory, %v processors, runs of at most %s); close it first, or use another session_id, for others.",
 			size(has.MemoryBytes), has.CPUs, has.RunTimeout))
 	}
-	return notes
+	longest = inForce(l.own, l.config).RunTimeout
+	if o.Timeout > longest && o.Timeout != l.config.RunTimeout {
+		notes = append(notes, fmt.Sprintf("The timeout was lowered from %s to %s, the limit of this session.", o.Timeout, longest))
+	}
+	if !l.used {
+		l.times, l.used = o.Times, true
+		return longest, notes
+	}
+	has, wants := timesInForce(l.times, l.config), timesInForce(o.Times, l.config)
+	if o.Times.IdleTimeout > 0 && wants.IdleTimeout != has.IdleTimeout || o.Times.Lifetime > 0 && wants.Lifetime != has.Lifetime {
+		notes = append(notes, fmt.Sprintf("This session keeps the times that it began with: it ends when nobody has used it for %s, or when it is %s old.",
+			has.IdleTimeout, has.Lifetime))
+	}
+	return longest, notes
 }
 
-// limitsNow returns the limits in force.
-func (s *session) limitsNow() SessionLimits {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return inForce(s.limits.SessionLimits, s.config)
-}
-
-// containerLimits are those of the session's containers.
-func (s *session) containerLimits() engine.Limits {
-	l, own := s.config.Limits, s.limitsNow()
-	l.MemoryBytes, l.CPUs = own.MemoryBytes, own.CPUs
-	return l
-}
-
-// settleLimits keeps the limits that the session's first container was made with. The caller holds engineMu.
-func (s *session) settleLimits() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.limits.settled = true
-	s.recordTimes()
-	if s.named && s.limits.SessionLimits != (SessionLimits{}) {
-		own := s.limits.SessionLimits
-		s.record.Limits = &own
+// settle keeps the limits, which a container is made with, and writes them to the record of a named session; nil: it has none.
+func (l *limits) settle(r *state.Record) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.settled = true
+	if own := l.own; r != nil && own != (SessionLimits{}) {
+		r.Limits = &own
+	}
+	if times := l.times; r != nil && times != (Times{}) {
+		r.Times, r.IdleSeconds = &times, timesInForce(times, l.config).IdleTimeout.Seconds()
 	}
 }
 
-// bound shortens a run to what its session allows, and returns what is to be said of it.
-func (s *session) bound(run *Run) string {
-	most := s.limitsNow().RunTimeout
-	run.most = most
-	if run.options.Timeout <= most || run.options.Timeout == s.config.RunTimeout {
-		return ""
+// ends returns when the session ends.
+func (l *limits) ends() Times {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return timesInForce(l.times, l.config)
+}
+
+// container returns the limits of the session's containers.
+func (l *limits) container() engine.Limits {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all, own := l.config.Limits, inForce(l.own, l.config)
+	all.MemoryBytes, all.CPUs = own.MemoryBytes, own.CPUs
+	return all
+}
+
+// describe fills in the limits in force.
+func (l *limits) describe(i *SessionInfo) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i.Limits, i.Limited, i.Times = inForce(l.own, l.config), l.own != SessionLimits{}, timesInForce(l.times, l.config)
+}
+
+// inForce returns what holds for a session with limits of its own: those, or the server's.
+func inForce(own SessionLimits, c *Config) SessionLimits {
+	return SessionLimits{
+		MemoryBytes: below(own.MemoryBytes, c.Limits.MemoryBytes), CPUs: below(own.CPUs, c.Limits.CPUs), RunTimeout: below(own.RunTimeout, c.MaxRunTimeout),
 	}
-	return fmt.Sprintf("The timeout was lowered from %s to %s, the limit of this session.", run.options.Timeout, most)
+}
+
+// timesInForce is inForce for times.
+func timesInForce(own Times, c *Config) Times {
+	if c.Visit { // it ends no session under somebody's hands
+		own.Lifetime = 0
+	}
+	return Times{IdleTimeout: below(own.IdleTimeout, c.IdleTimeout), Lifetime: below(own.Lifetime, c.Lifetime)}
+}
+
+// below returns a session's own limit, or the server's where it has none or more than that.
+func below[T int64 | float64 | time.Duration](own, server T) T {
+	return cmp.Or(between(own, 0, server), server)
 }
 
 // timeout is how long the code may take.

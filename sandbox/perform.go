@@ -26,10 +26,10 @@ func (s *session) perform(run *Run, turn turn) (res *Result, err error) {
 	if err := turn.wait(run); err != nil {
 		return s.notInTurn(run, err)
 	}
-	for _, note := range append(s.ask(run.options.Limits), s.bound(run), s.giveTimes(run.options.Times)) {
-		if note != "" {
-			run.note(note)
-		}
+	longest, notes := s.limits.ask(&run.options)
+	run.most = longest
+	for _, note := range notes {
+		run.note(note)
 	}
 	k, err := s.kernel(run.ctx, slot, run.note, false)
 	if err == nil && !run.options.Fresh && slot.adopted.Load() != nil {

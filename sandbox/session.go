@@ -48,6 +48,7 @@ type session struct {
 	record   *state.Record // of a named session; under engineMu
 	stale    bool          // what is on the engine under this id is of a session that has ended; under engineMu
 	out      *outConns     // of all its containers
+	limits   limits
 	// filesTurn holds a token for each use of the files.
 	filesTurn chan struct{}
 
@@ -55,8 +56,6 @@ type session struct {
 	lock     *state.Lock // nil before it is open
 	created  time.Time
 	resumed  bool // an earlier server left files, and maybe containers, under this id
-	limits   ownLimits
-	times    ownTimes
 	slots    map[Language]*slot
 	runs     []*Run // oldest first
 	active   int    // runs that are queued or going on, and other uses
@@ -72,7 +71,7 @@ func newSession(id string, named bool, before *session, config *Config, images *
 		id: id, named: named, before: before, config: config, images: images, history: history.NewWriter(),
 		created: now, lastUsed: now, ctx: ctx, cancel: cancel, slots: make(map[Language]*slot),
 		opened: make(chan struct{}), gone: make(chan struct{}), filesTurn: make(chan struct{}, mostFiles),
-		out: newOutConns(maxOut, outIdle),
+		out: newOutConns(maxOut, outIdle), limits: limits{config: config},
 	}
 	for language := range config.Kernels {
 		s.slots[language] = newSlot(language)
@@ -103,8 +102,7 @@ func (s *session) begin(lock *state.Lock, resumed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lock, s.resumed, s.created = lock, resumed, created
-	s.limits.recorded(s.record)
-	s.times.recorded(s.record)
+	s.limits.restore(s.record)
 	s.runs = append(earlier, s.runs...)
 	s.touch()
 }
@@ -118,9 +116,9 @@ func (s *session) loadRecord(resumed bool) *state.Record {
 		r = state.NewRecord()
 	}
 	if !s.config.Visit || r.IdleSeconds == 0 {
-		var own ownTimes
-		own.recorded(r)
-		r.IdleSeconds = timesInForce(own.Times, s.config).IdleTimeout.Seconds()
+		own := limits{config: s.config}
+		own.restore(r)
+		r.IdleSeconds = own.ends().IdleTimeout.Seconds()
 	}
 	return r
 }
@@ -304,6 +302,12 @@ func (s *session) idle(now time.Time) time.Duration {
 		return 0
 	}
 	return now.Sub(s.lastUsed)
+}
+
+// hasExpired reports whether the session's time is over. The caller holds s.mu.
+func (s *session) hasExpired(now time.Time) bool {
+	most := s.limits.ends()
+	return s.isOpen() && (s.idle(now) >= most.IdleTimeout || now.Sub(s.created) >= most.Lifetime)
 }
 
 // awaits reports whether a run of an earlier server may still go on. The caller holds s.mu.

@@ -149,7 +149,7 @@ func (s *session) startKernel(waiting context.Context, l *slot, warm bool) (k *k
 		s.images.forget(setting.Image)
 		return nil, engineFault(err, l.language, setting)
 	}
-	s.settleLimits()
+	s.limits.settle(s.record)
 	k = newKernel(proc, s.wireLimits(), s.config.Logger.With("session", s.id, "language", l.language))
 	k.serveOut, k.out = s.outlet(), s.out
 	k.begin(s.init(setting, warm))
@@ -207,7 +207,7 @@ func (s *session) spec(language Language, setting KernelConfig, image engine.Ima
 		Arch:    image.Arch,
 		Command: setting.Command,
 		Env:     s.outEnvironment(),
-		Limits:  s.containerLimits(),
+		Limits:  s.limits.container(),
 		Mounts:  s.config.Mounts,
 	}
 }
@@ -228,7 +228,7 @@ func (s *session) init(setting KernelConfig, warm bool) protocol.Init {
 	return protocol.Init{
 		WayOut: s.outPort(), Trust: s.certificates,
 		Type: "init", Protocol: protocol.Version, WorkDir: engine.WorkDir, Env: s.config.Env, Preload: setting.Preload, Warm: warm,
-		IdleSeconds: int64(s.timesNow().IdleTimeout.Seconds()), OnEOF: onEOF, Token: token,
+		IdleSeconds: int64(s.limits.ends().IdleTimeout.Seconds()), OnEOF: onEOF, Token: token,
 		OutputBytes: limits.OutputBytes, SpoolBytes: int64(limits.SpoolBytes), ImageBytes: limits.ImageBytes,
 		MaxDisplays: limits.MaxDisplays, MaxArtifacts: limits.MaxArtifacts,
 		VolumeBytes: s.config.VolumeBytes, VolumeFiles: s.config.VolumeFiles,
@@ -255,7 +255,7 @@ func (s *session) noteSettings(language Language, setting KernelConfig, image en
 func (s *session) settingsKey(setting KernelConfig, image engine.ImageInfo) (string, error) {
 	text, err := json.Marshal([]any{
 		s.record.Token, image.ID, setting.Image, setting.Command,
-		s.containerLimits(), s.config.Mounts, s.outEnvironment(), s.certificates, s.config.Env, s.config.VolumeBytes, s.config.VolumeFiles, s.wireLimits(), s.timesNow().IdleTimeout,
+		s.limits.container(), s.config.Mounts, s.outEnvironment(), s.certificates, s.config.Env, s.config.VolumeBytes, s.config.VolumeFiles, s.wireLimits(), s.limits.ends().IdleTimeout,
 	})
 	if err != nil {
 		return "", err
