@@ -88,6 +88,17 @@ func DefaultConfig() Config {
 	}
 }
 
+// MaxArtifacts is how many files a run's Result lists, the newest.
+const MaxArtifacts = 100
+
+// Bounds of a run that no setting changes, as Config has the others. A supervisor has none but what it is sent.
+const (
+	maxImageBytes = 5 << 20
+	maxDisplays   = 16
+	// interruptGrace is how long code may ignore an interrupt before its kernel is killed.
+	interruptGrace = 5 * time.Second
+)
+
 // Labels on everything that a server makes on an engine. They cannot be changed later, so what
 // changes (the owner, the last use) is in the lock file.
 const (

@@ -16,13 +16,9 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-const (
-	// interruptGrace is how long code may ignore an interrupt before its kernel is killed.
-	interruptGrace = 5 * time.Second
-	// backstop is how much longer the server waits for the supervisor to enforce a limit before
-	// it removes the container. JavaScript may have four times interruptGrace, see docs/kernel-protocol.md.
-	backstop = 20 * time.Second
-)
+// backstop is how much longer the server waits for the supervisor to enforce a limit before
+// it removes the container. JavaScript may have four times interruptGrace, see docs/kernel-protocol.md.
+const backstop = 20 * time.Second
 
 // kernel is the server's end of one container: a supervisor and the interpreter under it. It runs one piece of code
 // at a time, whose caller has the slot's turn, and fresh ones beside it.

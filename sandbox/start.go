@@ -264,15 +264,6 @@ func (s *session) settingsKey(setting KernelConfig, image engine.ImageInfo) (str
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// MaxArtifacts is how many files a run's Result lists, the newest.
-const MaxArtifacts = 100
-
-// What else a run reports at the most.
-const (
-	maxImageBytes = 5 << 20
-	maxDisplays   = 16
-)
-
 // neverReady says why a container that started did not become a kernel: most often its image has
 // an interpreter that is too old, or something else by that name.
 func (s *session) neverReady(k *kernel, language Language) *fault.Error {

@@ -35,10 +35,7 @@ type run struct {
 	reportedAt     time.Time
 }
 
-const (
-	defaultGrace = 2 * time.Second
-	mostTimeout  = 400 * 24 * time.Hour
-)
+const mostTimeout = 400 * 24 * time.Hour
 
 func (s *Supervisor) newRun(r protocol.Request) *run {
 	milliseconds := func(n int64) time.Duration {
@@ -49,9 +46,6 @@ func (s *Supervisor) newRun(r protocol.Request) *run {
 		started: time.Now(), startedTicks: procs.TicksNow(), timers: map[string]*timer{},
 	}
 	n.reportedAt = n.started
-	if n.grace == 0 {
-		n.grace = defaultGrace
-	}
 	for i, name := range []string{"stdout", "stderr"} {
 		n.streams[i] = output.NewStream(s.settings.OutputBytes, output.NewSpool(s.workFD(), r.ID, name, s.settings.SpoolBytes))
 	}

@@ -26,21 +26,16 @@ func readSettings(frame []byte) (*settings, error) {
 		s.Env = map[string]string{}
 	}
 	// Six bytes of JSON may stand for one of output, and a frame holds five such texts.
-	s.OutputBytes = orDefault(s.OutputBytes, 30_000, 256, 200<<10)
-	s.SpoolBytes = orDefault(s.SpoolBytes, 64<<20, 1, 1<<40)
-	s.ImageBytes = orDefault(s.ImageBytes, 1<<20, 1, 6<<20-64<<10)
-	s.MaxDisplays = orDefault(s.MaxDisplays, 20, 1, 1000)
-	s.MaxArtifacts = orDefault(s.MaxArtifacts, 100, 1, 1000)
+	s.OutputBytes = bounded(s.OutputBytes, 256, 200<<10)
+	s.SpoolBytes = bounded(s.SpoolBytes, 1, 1<<40)
+	s.ImageBytes = bounded(s.ImageBytes, 1, 6<<20-64<<10)
+	s.MaxDisplays = bounded(s.MaxDisplays, 1, 1000)
+	s.MaxArtifacts = bounded(s.MaxArtifacts, 1, 1000)
 	return s, nil
 }
 
-// orDefault bounds a number; zero is the default.
-func orDefault[T int | int64](n, otherwise, low, high T) T {
-	if n == 0 {
-		return otherwise
-	}
-	return min(max(n, low), high)
-}
+// bounded returns the number that is nearest to n within the bounds that a supervisor can keep.
+func bounded[T int | int64](n, low, high T) T { return min(max(n, low), high) }
 
 func (s *settings) idle() time.Duration { return time.Duration(s.IdleSeconds) * time.Second }
 

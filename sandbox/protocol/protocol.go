@@ -22,7 +22,7 @@ type Head struct {
 
 // To a supervisor ----------------------------------------------------------------------
 
-// Init is the message init. A bound of zero is the supervisor's own default, and a limit of zero is none.
+// Init is the message init. Each bound is the server's, and the nearest that a supervisor can keep; a limit of zero is none.
 type Init struct {
 	Type         string            `json:"type"`
 	Protocol     int               `json:"protocol"`

@@ -460,6 +460,8 @@ func (c *client) asNobody(t testing.TB) {
 
 func (c *client) init(i protocol.Init) protocol.Init {
 	i.Type, i.Protocol, i.WorkDir = "init", protocol.Version, cmp.Or(i.WorkDir, c.dir)
+	i.OutputBytes, i.SpoolBytes, i.ImageBytes = cmp.Or(i.OutputBytes, 30_000), cmp.Or(i.SpoolBytes, 64<<20), cmp.Or(i.ImageBytes, 1<<20)
+	i.MaxDisplays, i.MaxArtifacts = cmp.Or(i.MaxDisplays, 20), cmp.Or(i.MaxArtifacts, 100)
 	return i
 }
 

@@ -504,6 +504,7 @@ func (g Target) supervisor(t *testing.T) {
 	first := connect(g.start(t, spec))
 	first.say(t, protocol.Init{
 		Type: "init", Protocol: protocol.Version, WorkDir: engine.WorkDir, OnEOF: "wait", Token: "a token", IdleSeconds: 600,
+		OutputBytes: 1000, SpoolBytes: 1000,
 	})
 	first.hear(t, "ready")
 	first.say(t, protocol.Request{Type: "run", ID: "1", Code: "import os; x = os.path.exists('output'); x"})

@@ -44,7 +44,7 @@ const { chdir } = process;
 /** Kernel is the process that user code lives in: one per process, from start to its death. */
 class Kernel {
   #boot; // what main.cjs gave it: watcherFile, load
-  settings = { workDir: '/', outputBytes: 30_000, imageBytes: 1 << 20 };
+  settings = { workDir: '/', outputBytes: 0, imageBytes: 0 }; // until init
   #context = new RunContext();
   #evaluator = new Evaluator();
   #run = null;
