@@ -3,6 +3,7 @@ package sandbox
 import (
 	"encoding/base64"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,43 +46,25 @@ var (
 	maxMomentMS = time.Date(9999, 12, 30, 0, 0, 0, 0, time.UTC).UnixMilli()
 )
 
-// moment is the time of a file.
-func moment(ms int64) time.Time { return time.UnixMilli(min(max(ms, minMomentMS), maxMomentMS)) }
+func boundMoment(ms int64) int64 { return min(max(ms, minMomentMS), maxMomentMS) }
 
-func stream(m protocol.Stream, limit int) Stream {
-	return Stream{
-		Head:         clip(m.Head, limit),
-		Tail:         clip(m.Tail, limit),
-		Bytes:        max(m.Bytes, 0),
-		Lines:        max(m.Lines, 0),
-		OmittedBytes: max(m.OmittedBytes, 0),
-		OmittedLines: max(m.OmittedLines, 0),
-		Path:         safePath(m.Path),
-	}
+// moment returns the time of a file.
+func moment(ms int64) time.Time { return time.UnixMilli(boundMoment(ms)) }
+
+func boundStream(s *Stream, limit int) {
+	s.Head, s.Tail, s.Path = clip(s.Head, limit), clip(s.Tail, limit), safePath(s.Path)
+	s.Bytes, s.Lines = max(s.Bytes, 0), max(s.Lines, 0)
+	s.OmittedBytes, s.OmittedLines = max(s.OmittedBytes, 0), max(s.OmittedLines, 0)
 }
 
-func runError(m *protocol.Error) *RunError {
-	if m == nil {
-		return nil
-	}
-	return &RunError{
-		Name:      clip(m.Name, maxName),
-		Message:   clip(m.Message, maxText),
-		Traceback: clip(m.Traceback, maxText),
-	}
-}
-
-func artifacts(list []protocol.Artifact, limit int) []Artifact {
-	out := make([]Artifact, 0, min(len(list), limit))
+func boundArtifacts(list []Artifact) []Artifact {
+	kept := list[:0]
 	for _, a := range list {
-		if len(out) == limit {
-			break
-		}
-		if p := safePath(a.Path); p != "" {
-			out = append(out, Artifact{Path: p, SizeBytes: max(a.SizeBytes, 0), Modified: moment(a.ModifiedMS)})
+		if a.Path = safePath(a.Path); a.Path != "" && len(kept) < MaxArtifacts {
+			kept = append(kept, Artifact{Path: a.Path, SizeBytes: max(a.SizeBytes, 0), ModifiedMS: boundMoment(a.ModifiedMS)})
 		}
 	}
-	return out
+	return kept
 }
 
 // display decodes a display frame's MIME bundle. Entries that do not decode are left out.
@@ -107,36 +90,36 @@ func display(m protocol.Display) Display {
 	return d
 }
 
-// statuses maps what a supervisor may say of a finished run.
-var statuses = map[string]Status{
-	"completed": Completed, "failed": Failed, "timed_out": TimedOut, "cancelled": Cancelled, "killed": Killed,
-}
+// ends are the statuses that a supervisor may report of a finished run.
+var ends = []Status{Completed, Failed, TimedOut, Cancelled, Killed}
 
 // resultOf turns a supervisor's answer into a Result, everything bounded again: the value and each end of a stream to
 // limit bytes. Whose run it was is left to the caller.
 func resultOf(m protocol.Done, limit int) *Result {
-	status, ok := statuses[m.Status]
-	if !ok {
+	status := Status(m.Status)
+	if !slices.Contains(ends, status) {
 		status = Failed
 	}
-	res := &Result{
-		Status: status, ExitCode: min(max(m.ExitCode, 0), maxExitCode),
-		Stdout: stream(m.Stdout, limit), Stderr: stream(m.Stderr, limit), Error: runError(m.Error),
-		Artifacts: artifacts(m.Artifacts, MaxArtifacts), ArtifactsTotal: max(m.ArtifactsTotal, 0), DisplaysTotal: max(m.DisplaysTotal, 0),
-		Duration:      time.Duration(min(max(m.DurationMS, 0), maxTookMS) * float64(time.Millisecond)),
-		VariablesLost: m.Kernel == "dead", Cause: clip(m.Cause, maxName),
-	}
-	for _, b := range m.Background[:min(len(m.Background), maxReported)] {
-		res.Background = append(res.Background, Background{
-			Path: safePath(b.Path), Text: clip(b.Text, maxBackground), OmittedBytes: max(b.OmittedBytes, 0),
-		})
-	}
-	for _, name := range m.GoesOn[:min(len(m.GoesOn), maxReported)] {
-		res.GoesOn = append(res.GoesOn, clip(name, maxName))
-	}
+	boundStream(&m.Stdout, limit)
+	boundStream(&m.Stderr, limit)
 	if m.Result != nil {
-		value := clip(*m.Result, limit)
-		res.Value = &value
+		*m.Result = clip(*m.Result, limit)
 	}
-	return res
+	if e := m.Error; e != nil {
+		e.Name, e.Message, e.Traceback = clip(e.Name, maxName), clip(e.Message, maxText), clip(e.Traceback, maxText)
+	}
+	m.Background = m.Background[:min(len(m.Background), maxReported)]
+	for i, b := range m.Background {
+		m.Background[i] = Background{Path: safePath(b.Path), Text: clip(b.Text, maxBackground), OmittedBytes: max(b.OmittedBytes, 0)}
+	}
+	m.GoesOn = m.GoesOn[:min(len(m.GoesOn), maxReported)]
+	for i, name := range m.GoesOn {
+		m.GoesOn[i] = clip(name, maxName)
+	}
+	return &Result{
+		Status: status, ExitCode: min(max(m.ExitCode, 0), maxExitCode), Stdout: m.Stdout, Stderr: m.Stderr, Value: m.Result, Error: m.Error,
+		Artifacts: boundArtifacts(m.Artifacts), ArtifactsTotal: max(m.ArtifactsTotal, 0), DisplaysTotal: max(m.DisplaysTotal, 0),
+		Duration:      time.Duration(min(max(m.DurationMS, 0), maxTookMS) * float64(time.Millisecond)),
+		VariablesLost: m.Kernel == "dead", Cause: clip(m.Cause, maxName), Background: m.Background, GoesOn: m.GoesOn,
+	}
 }

@@ -71,7 +71,7 @@ func TestForgedTimesAndNumbersAreBoundedInResults(t *testing.T) {
 		if res.ExitCode != want.ExitCode || res.Duration != want.Duration || len(res.Artifacts) != 1 {
 			t.Fatalf("got %+v", res)
 		}
-		if _, err := json.Marshal(res.Artifacts[0].Modified); err != nil {
+		if _, err := json.Marshal(moment(res.Artifacts[0].ModifiedMS)); err != nil {
 			t.Error(err)
 		}
 	}

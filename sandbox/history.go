@@ -141,8 +141,8 @@ const maxNotes = 100
 func recordOf(res *Result, images bool) *resultRecord {
 	r := &resultRecord{
 		Done: protocol.Done{
-			Status: string(res.Status), ExitCode: res.ExitCode, Result: res.Value, Error: (*protocol.Error)(res.Error),
-			Stdout: protocol.Stream(res.Stdout), Stderr: protocol.Stream(res.Stderr),
+			Status: string(res.Status), ExitCode: res.ExitCode, Result: res.Value, Error: res.Error,
+			Stdout: res.Stdout, Stderr: res.Stderr, Artifacts: res.Artifacts,
 			ArtifactsTotal: res.ArtifactsTotal, DisplaysTotal: res.DisplaysTotal,
 			DurationMS: float64(res.Duration) / float64(time.Millisecond), Cause: res.Cause, Kernel: "alive",
 		},
@@ -150,9 +150,6 @@ func recordOf(res *Result, images bool) *resultRecord {
 	}
 	if res.VariablesLost {
 		r.Kernel = "dead"
-	}
-	for _, a := range res.Artifacts {
-		r.Artifacts = append(r.Artifacts, protocol.Artifact{Path: a.Path, SizeBytes: a.SizeBytes, ModifiedMS: a.Modified.UnixMilli()})
 	}
 	for _, d := range res.Displays {
 		r.Displays = append(r.Displays, displayOf(d, images))

@@ -66,7 +66,7 @@ func fullResult(run string) *Result {
 		Stdout: Stream{Head: "one\n", Tail: "last\n", Bytes: 5000, Lines: 90, OmittedBytes: 4991, OmittedLines: 88, Path: ".runs/r.stdout.txt"},
 		Stderr: Stream{Head: "careful <b>\n", Bytes: 12, Lines: 1}, Value: &value,
 		Error:     &RunError{Name: "ValueError", Message: "bad", Traceback: "Traceback…\nValueError: bad"},
-		Artifacts: []Artifact{{Path: "output/a.csv", SizeBytes: 7, Modified: time.UnixMilli(1700000000123)}}, ArtifactsTotal: 3,
+		Artifacts: []Artifact{{Path: "output/a.csv", SizeBytes: 7, ModifiedMS: 1700000000123}}, ArtifactsTotal: 3,
 		Displays: []Display{
 			{Data: map[string][]byte{"image/png": {0, 1, 0xff}}, Path: "output/figure-1.png", SizeBytes: 3, Alt: "a figure"},
 			{Data: map[string][]byte{"image/svg+xml": []byte("<svg/>")}},

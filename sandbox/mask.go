@@ -15,7 +15,7 @@ func (r *Result) mask(config *Config) {
 	if m == nil {
 		return
 	}
-	r.Stdout, r.Stderr = r.Stdout.masked(config, r.Status), r.Stderr.masked(config, r.Status)
+	r.Stdout, r.Stderr = maskedStream(config, r.Stdout, r.Status), maskedStream(config, r.Stderr, r.Status)
 	if r.Value != nil {
 		value := maskedText(config, *r.Value)
 		r.Value = &value
@@ -41,8 +41,8 @@ func (r *Result) mask(config *Config) {
 	r.Cause = m.Mask(r.Cause)
 }
 
-// masked is the stream of a run of that status. Where it goes on, its code may be about to write the rest of a secret.
-func (s Stream) masked(config *Config, status Status) Stream {
+// maskedStream returns the stream of a run of that status without secrets. Where it goes on, its code may be about to write the rest of a secret.
+func maskedStream(config *Config, s Stream, status Status) Stream {
 	m := config.Mask
 	s.Path = m.Mask(s.Path)
 	switch {

@@ -41,8 +41,8 @@ func TestNoPartOfASecretIsLeftOfWhatARunCameTo(t *testing.T) {
 			}
 		}
 	}
-	going := Stream{Head: "a " + head}.masked(config, Running)
-	if over := (Stream{Head: "a hun"}).masked(config, Completed); going.Head != "a [masked]" || over.Head != "a hun" {
+	going := maskedStream(config, Stream{Head: "a " + head}, Running)
+	if over := maskedStream(config, Stream{Head: "a hun"}, Completed); going.Head != "a [masked]" || over.Head != "a hun" {
 		t.Errorf("while it runs: %q, when it is over: %q", going.Head, over.Head)
 	}
 	run := newRun(t.Context(), config, "r", "s", RunOptions{})

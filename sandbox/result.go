@@ -2,6 +2,8 @@ package sandbox
 
 import (
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // Status says how a run ended, or that it has not.
@@ -21,33 +23,17 @@ const (
 // causeClosed is the Cause of a run whose session was closed under it.
 const causeClosed = "its session was closed"
 
-// Stream is one output stream of a run as far as it is reported.
-type Stream struct {
-	Head         string // all of it, when nothing was left out
-	Tail         string // what followed the part that was left out
-	Bytes        int64  // of the whole stream
-	Lines        int64
-	OmittedBytes int64
-	OmittedLines int64
-	Path         string // file with the whole text, relative to WorkDir; empty when Head is all
-}
-
-// Truncated reports whether something lies between Head and Tail.
-func (s Stream) Truncated() bool { return s.OmittedBytes > 0 }
-
-// RunError is an exception of the code.
-type RunError struct {
-	Name      string `json:"name"`
-	Message   string `json:"message"`
-	Traceback string `json:"traceback"`
-}
-
-// Artifact is a file that a run created or changed.
-type Artifact struct {
-	Path      string // relative to WorkDir
-	SizeBytes int64
-	Modified  time.Time
-}
+// The parts of a Result that are as a supervisor reports them, each field bounded and checked.
+type (
+	// Stream is one output stream of a run. Path is relative to WorkDir, and empty when Head is all of it.
+	Stream = protocol.Stream
+	// RunError is an exception of the code.
+	RunError = protocol.Error
+	// Artifact is a file that a run created or changed. Path is relative to WorkDir.
+	Artifact = protocol.Artifact
+	// Background is the last that runs which are over have printed to one stream.
+	Background = protocol.Background
+)
 
 // Display is something that the code showed: an image, HTML and the like.
 type Display struct {
@@ -57,13 +43,6 @@ type Display struct {
 	Alt       string
 	Saved     string // file that the code itself has saved it to, relative to WorkDir, or empty
 	key       string // of a display that one with the same key takes the place of; or empty
-}
-
-// Background is the last that runs which are over have printed to one stream.
-type Background struct {
-	Path         string // the stream's file, relative to WorkDir, which has all of it up to its limit; or empty
-	Text         string
-	OmittedBytes int64 // before Text
 }
 
 // Result is what a run came to. Texts come from hostile code: bounded and valid UTF-8, and

@@ -167,7 +167,9 @@ func (r *Run) SoFar(ctx context.Context) *Result {
 	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
 	defer cancel()
 	if answer, ok := k.peek(ctx, r); ok {
-		res.Stdout, res.Stderr = stream(answer.Stdout, maxText), stream(answer.Stderr, maxText)
+		boundStream(&answer.Stdout, maxText)
+		boundStream(&answer.Stderr, maxText)
+		res.Stdout, res.Stderr = answer.Stdout, answer.Stderr
 		res.mask(r.config) // its displays are masked already
 	}
 	return res

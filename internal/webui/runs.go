@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -60,7 +61,7 @@ func fieldsOf(r *sandbox.Result) resultFields {
 		f.Displays = append(f.Displays, displayOf(&r.Displays[i]))
 	}
 	for _, a := range r.Artifacts {
-		f.Artifacts = append(f.Artifacts, fileFields(a))
+		f.Artifacts = append(f.Artifacts, fileFields{a.Path, a.SizeBytes, time.UnixMilli(a.ModifiedMS)})
 	}
 	return f
 }

@@ -213,3 +213,6 @@ type Log struct {
 	Level   string `json:"level"`
 	Message string `json:"message"`
 }
+
+// Truncated reports whether something lies between Head and Tail.
+func (s Stream) Truncated() bool { return s.OmittedBytes > 0 }
