@@ -159,7 +159,7 @@ func removeContainer(conn context.Context, name string) error {
 	for pause := firstPause; ; pause *= 2 {
 		err := libpod.RemoveContainer(conn, name, false)
 		if err == nil || pause > lastPause || !says(err, "container state improper", "could not be stopped") {
-			return absent(err, "remove container "+name)
+			return absent(err, "container", name)
 		}
 		select {
 		case <-time.After(pause):
@@ -170,19 +170,14 @@ func removeContainer(conn context.Context, name string) error {
 }
 
 func removeVolume(conn context.Context, name string) error {
-	return absent(libpod.RemoveVolume(conn, name), "remove volume "+name)
+	return absent(libpod.RemoveVolume(conn, name), "volume", name)
 }
 
-// absent passes over the error that says that the thing is not there.
-func absent(err error, what string) error {
-	if err == nil {
+// absent passes over the error that says that the thing is not there. One about something else is none of these: a volume
+// may be refused for a container of it that goes just now.
+func absent(err error, kind, name string) error {
+	if code, answered := responseCode(err); err == nil || answered && code == http.StatusNotFound || says(err, "no such "+kind) {
 		return nil
 	}
-	if code, answered := responseCode(err); answered && code == http.StatusNotFound {
-		return nil
-	}
-	if says(err, "no such container", "no such volume") {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", what, err)
+	return fmt.Errorf("remove %s %s: %w", kind, name, err)
 }
