@@ -17,7 +17,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/watch"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
@@ -141,7 +141,7 @@ func (s *Settings) report(ctx context.Context, engine *podman.Engine, log *slog.
 
 // traceChecks tell where traces go, where anything asks for them.
 func traceChecks(lookup func(string) (string, bool)) []doctor.Check {
-	address, note, err := watch.Traces(lookup)
+	address, note, err := telemetry.Traces(lookup)
 	check := doctor.Check{Name: "traces", Status: doctor.OK, Found: "to " + address + " as http/json"}
 	switch {
 	case err != nil:

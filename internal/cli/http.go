@@ -27,7 +27,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/watch"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/webui"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
@@ -307,11 +307,11 @@ func listenSocket(path string) (net.Listener, error) {
 }
 
 // watch serves what operators ask for. Only figures are for who has the token.
-func (w *web) watch(watched *watch.Watch, now *watch.Now) {
+func (w *web) watch(watched *telemetry.Watch, now *telemetry.Now) {
 	w.options.Around = watched.Requests
-	w.options.Open["GET "+watch.HealthPath] = watch.Healthy()
-	w.options.Open["GET "+watch.ReadyPath] = now.Ready()
-	w.options.Routes["GET "+watch.MetricsPath] = watched.Metrics(now)
+	w.options.Open["GET "+telemetry.HealthPath] = telemetry.Healthy()
+	w.options.Open["GET "+telemetry.ReadyPath] = now.Ready()
+	w.options.Routes["GET "+telemetry.MetricsPath] = watched.Metrics(now)
 }
 
 // isGone is sandbox.Config.Gone.

@@ -27,7 +27,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/watch"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
@@ -95,7 +95,7 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	keeper := keepEngine(engine, cmd, log)
 	config := settings.sandboxConfig(keeper, passed, log)
 	config.Mask = mask
-	watched := watch.New(watch.Options{Version: currentVersion(), Variables: settings.env.lookup, Logger: log})
+	watched := telemetry.New(telemetry.Options{Version: currentVersion(), Variables: settings.env.lookup, Logger: log})
 	config.Watcher = watched
 	web, err := settings.HTTP.open(settings.stateDir(), log)
 	if err != nil {
@@ -120,7 +120,7 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	maxAnswer := max(rpc.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(settings.ArtifactReadLimit))+64<<10)
 	if web != nil {
 		web.showPage(ctx, manager, links, way.log)
-		web.watch(watched, watch.NewNow(manager, log))
+		web.watch(watched, telemetry.NewNow(manager, log))
 		web.prepare(context.WithoutCancel(ctx), mcpServer, deps, maxAnswer, settings.asked)
 	}
 	manager.Prewarm()
@@ -157,7 +157,7 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 }
 
 // mcpServer puts the protocol's server together, and returns what its tools work with. It touches neither Podman nor the disk.
-func (s *Settings) mcpServer(manager *sandbox.Manager, engine engine.Engine, mask *secrets.Masker, databases *tools.Databases, links *filelinks.Links, way *wayOut, watched *watch.Watch, log *slog.Logger) (*server.MCPServer, *tools.Deps) {
+func (s *Settings) mcpServer(manager *sandbox.Manager, engine engine.Engine, mask *secrets.Masker, databases *tools.Databases, links *filelinks.Links, way *wayOut, watched *telemetry.Watch, log *slog.Logger) (*server.MCPServer, *tools.Deps) {
 	m := server.NewMCPServer("code-sandbox-mcp", currentVersion(),
 		server.WithTitle("Code sandbox"),
 		server.WithInstructions(tools.Instructions(manager.Config().Kernels, way.proxy.Summary())),

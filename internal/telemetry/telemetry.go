@@ -1,10 +1,10 @@
-// Package watch tells operators what a server does: figures for Prometheus, traces for OpenTelemetry, a line of the log for
+// Package telemetry tells operators what a server does: figures for Prometheus, traces for OpenTelemetry, a line of the log for
 // each run, and whether the server is ready.
 //
 // Start with New, and hand its methods to those who have something to tell: the sandbox has a Watcher, the tools a hook
 // around each call, the network log one for each entry, and the HTTP server one around each request. Labels of figures come from
 // fixed sets, so nothing that a client or its code says is in one. Traces and the log have the ids of sessions and runs.
-package watch
+package telemetry
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package watch
+package telemetry
 
 import (
 	"compress/gzip"
