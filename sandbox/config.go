@@ -37,8 +37,8 @@ type Config struct {
 	// WayOut serves what code sends out. Nil: nothing listens in the containers.
 	WayOut WayOut
 
-	// Watcher is told of runs and of the bytes of files. May be nil.
-	Watcher Watcher
+	// Observer is told of runs and of the bytes of files. May be nil.
+	Observer Observer
 
 	// Mask takes secrets out of what runs come to, before anybody has it. Nil: there are none.
 	Mask *secrets.Masker

@@ -23,7 +23,7 @@ type RunOptions struct {
 	Fresh     bool          // in an interpreter of its own, which ends with the run
 	// Unlisted: the code is the server's own, and is not written to the history.
 	Unlisted bool
-	// Caller is on whose behalf it runs, for Config.Watcher: its values count, and not its end. May be nil.
+	// Caller is on whose behalf it runs, for Config.Observer: its values count, and not its end. May be nil.
 	Caller context.Context
 
 	notes []string // for the answer
@@ -61,7 +61,7 @@ type Run struct {
 	ctx        context.Context // ends with an interrupt, or with the session
 	cancel     context.CancelCauseFunc
 	done       chan struct{}
-	watched    func(*Result, error) // of the watcher; may be nil
+	observed   func(*Result, error) // of the observer; may be nil
 	moved      chan struct{}        // has room for one: something new in progress
 
 	kernel atomic.Pointer[kernel] // while it runs
@@ -279,8 +279,8 @@ func (r *Run) finish(res *Result, err error, record func(*Result, error)) {
 		if record != nil {
 			record(r.result, r.err)
 		}
-		if r.watched != nil {
-			r.watched(r.result, r.err)
+		if r.observed != nil {
+			r.observed(r.result, r.err)
 		}
 		close(r.done)
 	}

@@ -189,7 +189,7 @@ func (s *session) launch(id string, options RunOptions) (*Run, error) {
 	if !options.Fresh {
 		turn = s.slots[options.Language].enqueue()
 	}
-	s.config.watchRun(run)
+	s.config.observeRun(run)
 	s.remember(run)
 	s.active++
 	s.touch()

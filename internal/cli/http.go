@@ -307,7 +307,7 @@ func listenSocket(path string) (net.Listener, error) {
 }
 
 // watch serves what operators ask for. Only figures are for who has the token.
-func (w *web) watch(watched *telemetry.Watch, now *telemetry.Now) {
+func (w *web) watch(watched *telemetry.Recorder, now *telemetry.Now) {
 	w.options.Around = watched.Requests
 	w.options.Open["GET "+telemetry.HealthPath] = telemetry.Healthy()
 	w.options.Open["GET "+telemetry.ReadyPath] = now.Ready()

@@ -96,7 +96,7 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	config := settings.sandboxConfig(keeper, passed, log)
 	config.Mask = mask
 	watched := telemetry.New(telemetry.Options{Version: currentVersion(), Variables: settings.env.lookup, Logger: log})
-	config.Watcher = watched
+	config.Observer = watched
 	web, err := settings.HTTP.open(settings.stateDir(), log)
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 }
 
 // mcpServer puts the protocol's server together, and returns what its tools work with. It touches neither Podman nor the disk.
-func (s *Settings) mcpServer(manager *sandbox.Manager, engine engine.Engine, mask *secrets.Masker, databases *tools.Databases, links *filelinks.Links, way *wayOut, watched *telemetry.Watch, log *slog.Logger) (*server.MCPServer, *tools.Deps) {
+func (s *Settings) mcpServer(manager *sandbox.Manager, engine engine.Engine, mask *secrets.Masker, databases *tools.Databases, links *filelinks.Links, way *wayOut, watched *telemetry.Recorder, log *slog.Logger) (*server.MCPServer, *tools.Deps) {
 	m := server.NewMCPServer("code-sandbox-mcp", currentVersion(),
 		server.WithTitle("Code sandbox"),
 		server.WithInstructions(tools.Instructions(manager.Config().Kernels, way.proxy.Summary())),

@@ -93,7 +93,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	taken.shrink(e.MemoryBytes())
-	x := &exchange{server: s, w: w, r: r, e: &e, id: rpc.NullID, giveBack: giveBack, taken: taken}
+	x := &post{server: s, w: w, r: r, e: &e, id: rpc.NullID, giveBack: giveBack, taken: taken}
 	if e.ID != nil {
 		x.id, _ = rpc.ParseID(e.ID) // Parse has checked it
 	}
@@ -120,8 +120,8 @@ func sendError(w http.ResponseWriter, id rpc.ID, code int, message string) {
 	_, _ = w.Write(rpc.ErrorLine(id, code, message)) //nolint:gosec // JSON, by its type
 }
 
-// exchange is one message and what comes of it.
-type exchange struct {
+// post serves one POST: it finds its client, runs it and writes the reply.
+type post struct {
 	server *Server
 	w      http.ResponseWriter
 	r      *http.Request
@@ -134,12 +134,12 @@ type exchange struct {
 	taken    *share
 }
 
-func (x *exchange) refuse(code int, message string) {
+func (x *post) refuse(code int, message string) {
 	sendError(x.w, x.id, code, message)
 }
 
 // serve finds out whose message it is, and answers it.
-func (x *exchange) serve() {
+func (x *post) serve() {
 	header := x.r.Header.Get(mcp.HeaderProtocolVersion)
 	var version string
 	_ = json.Unmarshal(x.e.Version, &version) // what is no text is no version
@@ -168,7 +168,7 @@ func (x *exchange) serve() {
 }
 
 // agrees reports whether the headers of a message without a handshake say what its body does, and refuses it otherwise.
-func (x *exchange) agrees(header, version string) bool {
+func (x *post) agrees(header, version string) bool {
 	switch {
 	case x.e.IsResponse():
 		x.refuse(mcp.INVALID_REQUEST, "Invalid Request: answers are not expected, as nothing is asked")
@@ -191,7 +191,7 @@ func (x *exchange) agrees(header, version string) bool {
 }
 
 // findClient finds whose message it is, and refuses one of a session that does not exist. The client is in use then.
-func (x *exchange) findClient(begins bool) bool {
+func (x *post) findClient(begins bool) bool {
 	clients := x.server.clients
 	session := x.r.Header.Get(headerSession)
 	switch {
@@ -214,7 +214,7 @@ func refuseSession(w http.ResponseWriter) {
 
 // statelessName is what the requests of one client have in common, as far as they say: who it says it is, where it is, and what
 // it shows, which differs where the server asks for no token and a proxy before it does.
-func (x *exchange) statelessName() string {
+func (x *post) statelessName() string {
 	var info mcp.Implementation
 	_ = json.Unmarshal(x.e.ClientInfo, &info) // mcp-go says what is wrong with it
 	sum := sha256.Sum256([]byte(info.Name + "\x00" + addressOf(x.r) + "\x00" + x.r.Header.Get("Authorization")))
@@ -222,7 +222,7 @@ func (x *exchange) statelessName() string {
 }
 
 // notification passes on a message that nothing answers.
-func (x *exchange) notification(method string) {
+func (x *post) notification(method string) {
 	if method == "notifications/cancelled" {
 		if id, err := rpc.ParseID(x.e.RequestID); err == nil {
 			x.client.cancel(id)
@@ -235,7 +235,7 @@ func (x *exchange) notification(method string) {
 }
 
 // request answers a request.
-func (x *exchange) request(begins bool) {
+func (x *post) request(begins bool) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(x.r.Context()))
 	defer cancel(nil)
 	gone := sync.OnceFunc(func() { x.lose(ctx, cancel) })
@@ -287,7 +287,7 @@ func (x *exchange) request(begins bool) {
 // busyCode is that of a request without room for its answer, in JSON-RPC's range for servers.
 const busyCode = -32000
 
-func (x *exchange) tooMuch() []byte {
+func (x *post) tooMuch() []byte {
 	return rpc.ErrorLine(x.id, busyCode, "too much of what was asked has not been read yet; read those answers, and try again")
 }
 
@@ -295,7 +295,7 @@ func (x *exchange) tooMuch() []byte {
 const smallAnswer = 64 << 10
 
 // room waits until there is room for an answer in the place of its request, and reports whether there was.
-func (x *exchange) room(size int64) bool {
+func (x *post) room(size int64) bool {
 	if size <= smallAnswer {
 		return true
 	}
@@ -305,7 +305,7 @@ func (x *exchange) room(size int64) bool {
 }
 
 // began tells the client its session, or forgets the one that has not come to be.
-func (x *exchange) began(code int) {
+func (x *post) began(code int) {
 	if code != 0 {
 		x.server.clients.remove(x.client)
 		return
@@ -315,7 +315,7 @@ func (x *exchange) began(code int) {
 
 // lose ends a request whose connection has ended. Without a session that is the only cancel there is. In one it is none, but
 // some clients close the connection of a request that they cancel: what they have to say of it is waited for.
-func (x *exchange) lose(ctx context.Context, cancel context.CancelCauseFunc) {
+func (x *post) lose(ctx context.Context, cancel context.CancelCauseFunc) {
 	switch {
 	case errors.Is(context.Cause(x.r.Context()), rpc.ErrShutdown):
 		cancel(rpc.ErrShutdown)
@@ -329,7 +329,7 @@ func (x *exchange) lose(ctx context.Context, cancel context.CancelCauseFunc) {
 }
 
 // status is the HTTP status of an answer with this error. Before 2026-07-28 that is in the message alone.
-func (x *exchange) status(code int) int {
+func (x *post) status(code int) int {
 	if !x.modern {
 		return http.StatusOK
 	}

@@ -113,7 +113,7 @@ func (s *subscriber) SubscriptionFilter() (mcp.SubscriptionFilter, bool) {
 }
 
 // subscribe serves subscriptions/listen, which goes on until the client goes.
-func (x *exchange) subscribe(ctx context.Context, call *rpc.Call, cancel context.CancelCauseFunc, gone func()) {
+func (x *post) subscribe(ctx context.Context, call *rpc.Call, cancel context.CancelCauseFunc, gone func()) {
 	s := x.server
 	release, ok := s.openStream(x.w, x.r)
 	if !ok {

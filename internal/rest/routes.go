@@ -23,7 +23,7 @@ import (
 type route struct {
 	method, path string
 	id, summary  string // for the document; the first part of the id is its group
-	// tool is the one that answers, or the one without which there is no such route. runTool is that of the language.
+	// tool serves the route, which exists only if the tool does. runTool is that of the language.
 	tool string
 	// always are arguments that no request gives.
 	always map[string]any

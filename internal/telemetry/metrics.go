@@ -10,7 +10,7 @@ import (
 	victoria "github.com/VictoriaMetrics/metrics"
 )
 
-// metrics are the figures. What is there now is asked for when they are read; see Watch.gauges.
+// metrics are the figures. What is there now is asked for when they are read; see Recorder.gauges.
 type metrics struct {
 	families []*family
 
@@ -92,14 +92,14 @@ func (f *family) write(w io.Writer) {
 }
 
 // Metrics serves the figures in Prometheus' text format, with those of the process and of what is there now.
-func (w *Watch) Metrics(now *Now) http.Handler {
-	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+func (rec *Recorder) Metrics(now *Now) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var text bytes.Buffer
-		for _, f := range append(w.metrics.families, now.gauges(r.Context())...) {
+		for _, f := range append(rec.metrics.families, now.gauges(r.Context())...) {
 			f.write(&text)
 		}
 		victoria.WriteProcessMetrics(&text)
-		rw.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		_, _ = rw.Write(text.Bytes())
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		_, _ = w.Write(text.Bytes())
 	})
 }

@@ -14,20 +14,20 @@ const (
 )
 
 // Requests counts the requests of a handler, and traces them.
-func (w *Watch) Requests(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+func (rec *Recorder) Requests(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, span := r.Context(), (*span)(nil)
 		if r.URL.Path != MetricsPath && r.URL.Path != HealthPath && r.URL.Path != ReadyPath {
-			ctx, span = w.tracer.start(under(ctx, r.Header.Get("Traceparent")), methodOf(r), kindServer)
+			ctx, span = rec.tracer.start(under(ctx, r.Header.Get("Traceparent")), methodOf(r), kindServer)
 		}
 		r = r.WithContext(ctx)
-		answer := &response{ResponseWriter: rw, status: http.StatusOK}
+		answer := &response{ResponseWriter: w, status: http.StatusOK}
 		defer func() { // also where the handler gives the connection up by a panic
 			method, route := methodOf(r), routeOf(r)
 			status := strconv.Itoa(answer.status)
-			w.metrics.requests.add(1, route, method, status)
+			rec.metrics.requests.add(1, route, method, status)
 			if answer.status >= http.StatusBadRequest {
-				w.metrics.refusals.add(1, "http", status)
+				rec.metrics.refusals.add(1, "http", status)
 			}
 			span.name(method + " " + route)
 			span.with("http.request.method", method).with("http.route", route).with("http.response.status_code", answer.status)

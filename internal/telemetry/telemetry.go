@@ -1,7 +1,7 @@
 // Package telemetry tells operators what a server does: figures for Prometheus, traces for OpenTelemetry, a line of the log for
 // each run, and whether the server is ready.
 //
-// Start with New, and hand its methods to those who have something to tell: the sandbox has a Watcher, the tools a hook
+// Start with New, and hand its methods to those who have something to tell: the sandbox has a Observer, the tools a hook
 // around each call, the network log one for each entry, and the HTTP server one around each request. Labels of figures come from
 // fixed sets, so nothing that a client or its code says is in one. Traces and the log have the ids of sessions and runs.
 package telemetry
@@ -20,7 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
-// Options says what is watched.
+// Options says what is recorded, and where to.
 type Options struct {
 	Version string
 	// Variables looks up one of OpenTelemetry's, as os.LookupEnv does.
@@ -28,52 +28,52 @@ type Options struct {
 	Logger    *slog.Logger
 }
 
-// Watch is told what happens. Its methods may be called by any goroutine.
-type Watch struct {
+// Recorder counts, traces and logs what it is told. Its methods may be called by any goroutine.
+type Recorder struct {
 	metrics *metrics
 	tracer  *tracer
 	log     *slog.Logger
 }
 
-// New returns a watch without a server.
-func New(o Options) *Watch {
-	return &Watch{metrics: newMetrics(o.Version), tracer: newTracer(o), log: o.Logger}
+// New returns a recorder without a server.
+func New(o Options) *Recorder {
+	return &Recorder{metrics: newMetrics(o.Version), tracer: newTracer(o), log: o.Logger}
 }
 
 // Flush begins to send the traces so far, and does not wait for that.
-func (w *Watch) Flush() { w.tracer.flush() }
+func (rec *Recorder) Flush() { rec.tracer.flush() }
 
 // Close sends the traces that are left, while ctx lasts.
-func (w *Watch) Close(ctx context.Context) { w.tracer.close(ctx) }
+func (rec *Recorder) Close(ctx context.Context) { rec.tracer.close(ctx) }
 
 // Call is tools.Deps.Called.
-func (w *Watch) Call(ctx context.Context, request mcp.CallToolRequest) (in context.Context, ended func(code string)) {
+func (rec *Recorder) Call(ctx context.Context, request mcp.CallToolRequest) (in context.Context, ended func(code string)) {
 	if meta := request.Params.Meta; meta != nil { // which has the W3C's fields where the transport has no headers
 		parent, _ := meta.AdditionalFields["traceparent"].(string)
 		ctx = under(ctx, parent)
 	}
 	tool := request.Params.Name
-	ctx, span := w.tracer.start(ctx, "tools/call "+tool, kindServer)
+	ctx, span := rec.tracer.start(ctx, "tools/call "+tool, kindServer)
 	span.with("mcp.method.name", "tools/call").with("gen_ai.tool.name", tool)
 	return ctx, func(code string) {
-		w.metrics.calls.add(1, tool, code)
+		rec.metrics.calls.add(1, tool, code)
 		if code != tools.CodeOK {
 			span.with("error.type", code)
 		}
 		if code != tools.CodeOK && code != tools.CodeCancelled {
-			w.metrics.refusals.add(1, "tool", code)
+			rec.metrics.refusals.add(1, "tool", code)
 			span.fail()
 		}
 		span.end()
 	}
 }
 
-// RunBegan is part of sandbox.Watcher.
-func (w *Watch) RunBegan(caller context.Context, run *sandbox.Run) (over func(*sandbox.Result, error)) {
+// RunBegan is part of sandbox.Observer.
+func (rec *Recorder) RunBegan(caller context.Context, run *sandbox.Run) (over func(*sandbox.Result, error)) {
 	began, language := time.Now(), string(run.Language)
-	log := w.log.With("session", run.SessionID, "run", run.ID, "language", language)
+	log := rec.log.With("session", run.SessionID, "run", run.ID, "language", language)
 	log.Debug("run began")
-	_, span := w.tracer.start(caller, "run "+language, kindInternal)
+	_, span := rec.tracer.start(caller, "run "+language, kindInternal)
 	span.with("code_sandbox.language", language).with("code_sandbox.session.id", run.SessionID).with("code_sandbox.run.id", run.ID)
 	return func(res *sandbox.Result, err error) {
 		took, status := time.Since(began), statusError
@@ -86,8 +86,8 @@ func (w *Watch) RunBegan(caller context.Context, run *sandbox.Run) (over func(*s
 			status = string(res.Status)
 		}
 		span.with("code_sandbox.status", status).end()
-		w.metrics.runs.add(1, language, status)
-		w.metrics.runSeconds.observe(took.Seconds(), language)
+		rec.metrics.runs.add(1, language, status)
+		rec.metrics.runSeconds.observe(took.Seconds(), language)
 		log.Info("run ended", "status", status, "seconds", took.Round(time.Millisecond).Seconds())
 	}
 }
@@ -95,15 +95,15 @@ func (w *Watch) RunBegan(caller context.Context, run *sandbox.Run) (over func(*s
 // statusError is the status of a run that did not come to run.
 const statusError = "error"
 
-// FileBytes is part of sandbox.Watcher.
-func (w *Watch) FileBytes(d sandbox.Direction, n int64) { w.metrics.fileBytes.add(n, string(d)) }
+// FileBytes is part of sandbox.Observer.
+func (rec *Recorder) FileBytes(d sandbox.Direction, n int64) { rec.metrics.fileBytes.add(n, string(d)) }
 
 // Network is told of each entry of the network log.
-func (w *Watch) Network(e netlog.Entry) {
-	w.metrics.networkRequests.add(1, e.Kind, strconv.FormatBool(e.Allowed))
-	w.metrics.networkBytes.add(e.SentBytes, e.Kind, "sent")
-	w.metrics.networkBytes.add(e.ReceivedBytes, e.Kind, "received")
+func (rec *Recorder) Network(e netlog.Entry) {
+	rec.metrics.networkRequests.add(1, e.Kind, strconv.FormatBool(e.Allowed))
+	rec.metrics.networkBytes.add(e.SentBytes, e.Kind, "sent")
+	rec.metrics.networkBytes.add(e.ReceivedBytes, e.Kind, "received")
 	if !e.Allowed {
-		w.metrics.refusals.add(1, "network", e.Kind)
+		rec.metrics.refusals.add(1, "network", e.Kind)
 	}
 }

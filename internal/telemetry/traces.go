@@ -222,7 +222,7 @@ func (s *span) with(key string, value any) *span {
 // statusFailed is OTLP's.
 const statusFailed = 2
 
-// fail says that what it is of has failed.
+// fail marks the span as failed.
 func (s *span) fail() {
 	if s != nil {
 		s.Status.Code = statusFailed

@@ -81,7 +81,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func tracing(variables map[string]string, log io.Writer) *Watch {
+func tracing(variables map[string]string, log io.Writer) *Recorder {
 	return New(Options{Version: "1.2.3", Logger: slog.New(slog.NewTextHandler(log, nil)), Variables: func(name string) (string, bool) {
 		value, set := variables[name]
 		return value, set

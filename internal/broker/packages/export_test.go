@@ -12,7 +12,7 @@ import (
 // Wait does work for a request of a session, as requests for one page do.
 func (h *Handler) Wait(ctx context.Context, session string, timeout time.Duration, work func(ctx context.Context) (any, error)) (any, error) {
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
-	x := &exchange{ResponseWriter: httptest.NewRecorder(), r: r, by: caller.Caller{Session: session}}
+	x := &reply{ResponseWriter: httptest.NewRecorder(), r: r, by: caller.Caller{Session: session}}
 	return h.wait(x, "page", timeout, work)
 }
 

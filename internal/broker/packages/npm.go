@@ -17,7 +17,7 @@ import (
 const abbreviated = "application/vnd.npm.install-v1+json"
 
 // serveNPM answers below /npm/: NAME, NAME/VERSION and NAME/-/FILE.tgz, where NAME may be @SCOPE/NAME.
-func (h *Handler) serveNPM(x *exchange, rest string) error {
+func (h *Handler) serveNPM(x *reply, rest string) error {
 	if strings.HasPrefix(rest, "-/npm/v1/security/") {
 		// What is asked for here is no package. npm prints an error where there is no answer, and says nothing of an empty one.
 		_, _ = io.Copy(io.Discard, io.LimitReader(x.r.Body, maxPage))
@@ -49,7 +49,7 @@ func (h *Handler) serveNPM(x *exchange, rest string) error {
 
 // ask returns what the registry says of a package: all of it, or what an installation needs, where that is enough for
 // the policy: only all of it tells when versions were published.
-func (h *Handler) ask(x *exchange, name string, all bool) (*packument, error) {
+func (h *Handler) ask(x *reply, name string, all bool) (*packument, error) {
 	accept := abbreviated + ", application/json;q=0.5"
 	if all || h.policy.rules.MinAge > 0 {
 		accept = "application/json"
@@ -72,7 +72,7 @@ func (h *Handler) checkNPM(p *packument, name, number string) *fault.Error {
 
 // packument answers with what the policy leaves of a package. Refused versions are where npm looks for those: it takes
 // them last, and prints the message instead of installing one.
-func (h *Handler) packument(x *exchange, name string) error {
+func (h *Handler) packument(x *reply, name string) error {
 	all := !strings.Contains(x.r.Header.Get("Accept"), abbreviated)
 	p, err := h.ask(x, name, all)
 	if err != nil {
@@ -95,13 +95,13 @@ func (h *Handler) packument(x *exchange, name string) error {
 }
 
 // tarballAt is the address of a tarball here.
-func tarballAt(x *exchange, name, number string) string {
+func tarballAt(x *reply, name, number string) string {
 	here := url.URL{Scheme: "http", Host: x.r.Host, Path: "/npm/" + name + "/-/" + path.Base(name) + "-" + number + ".tgz"}
 	return here.String()
 }
 
 // manifest answers with one version, by its number or a tag.
-func (h *Handler) manifest(x *exchange, name, asked string) error {
+func (h *Handler) manifest(x *reply, name, asked string) error {
 	p, err := h.ask(x, name, false)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (h *Handler) manifest(x *exchange, name, asked string) error {
 }
 
 // tarball answers with the file of a version that the registry lists.
-func (h *Handler) tarball(x *exchange, name, file string) error {
+func (h *Handler) tarball(x *reply, name, file string) error {
 	number, ok := strings.CutPrefix(strings.TrimSuffix(file, ".tgz"), path.Base(name)+"-")
 	p, err := h.ask(x, name, false)
 	if err != nil {

@@ -95,7 +95,7 @@ func CacheFolder(stateDir string) string { return filepath.Join(stateDir, "packa
 // ServeHTTP answers one request and records it.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begun, by := time.Now(), caller.Of(r.Context())
-	x := &exchange{ResponseWriter: w, r: r, by: by, status: http.StatusOK}
+	x := &reply{ResponseWriter: w, r: r, by: by, status: http.StatusOK}
 	host := h.serve(x)
 	if h.log == nil {
 		return
@@ -108,7 +108,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve answers and returns the host of the index that is meant.
-func (h *Handler) serve(x *exchange) string {
+func (h *Handler) serve(x *reply) string {
 	defer x.end()
 	if x.take(usualRoom) != nil {
 		return "" // the client has gone
@@ -141,7 +141,7 @@ func nothingHere(what string) error {
 const alive = 5 * time.Second
 
 // wait returns what work does, which requests for the same key share, and meanwhile tells the client that it is worked on.
-func (h *Handler) wait(x *exchange, key string, timeout time.Duration, work func(ctx context.Context) (any, error)) (value any, err error) {
+func (h *Handler) wait(x *reply, key string, timeout time.Duration, work func(ctx context.Context) (any, error)) (value any, err error) {
 	over, cancel := context.WithTimeout(x.r.Context(), timeout)
 	defer cancel()
 	done := make(chan struct{})
@@ -164,7 +164,7 @@ func (h *Handler) wait(x *exchange, key string, timeout time.Duration, work func
 }
 
 // share does work, or waits for a request that does it, at one of the places that sessions share. Its time is that of over.
-func (h *Handler) share(over context.Context, x *exchange, key string, work func(ctx context.Context) (any, error)) (any, error) {
+func (h *Handler) share(over context.Context, x *reply, key string, work func(ctx context.Context) (any, error)) (any, error) {
 	leave, err := h.places.Take(over, x.by.Session)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = failed("the server", "too many packages are being installed at a time; try again")
@@ -221,7 +221,7 @@ func (h *Handler) meter(ctx context.Context, response *http.Response) io.Reader 
 type parser func(response *http.Response, body io.Reader, into *packer) (any, error)
 
 // page returns what an index says at an address, parsed, from memory where that is fresh.
-func (h *Handler) page(x *exchange, from *index, address *url.URL, accept string, parse parser) (any, error) {
+func (h *Handler) page(x *reply, from *index, address *url.URL, accept string, parse parser) (any, error) {
 	parsed, err := h.pageWithin(x, from, address, accept, parse)
 	if errors.Is(err, errHeavy) && x.take(maxKept) == nil {
 		parsed, err = h.pageWithin(x, from, address, accept, parse)
@@ -233,7 +233,7 @@ func (h *Handler) page(x *exchange, from *index, address *url.URL, accept string
 }
 
 // pageWithin is page for what takes no more than the request has of its session's memory; errHeavy is for what takes more.
-func (h *Handler) pageWithin(x *exchange, from *index, address *url.URL, accept string, parse parser) (any, error) {
+func (h *Handler) pageWithin(x *reply, from *index, address *url.URL, accept string, parse parser) (any, error) {
 	key, room := accept+" "+address.String(), x.room
 	if parsed, err := h.kept(key, room); parsed != nil || err != nil {
 		return parsed, err
@@ -304,7 +304,7 @@ func (h *Handler) readPage(ctx context.Context, response *http.Response, parse p
 }
 
 // file answers with a file that an index has listed, from the store where it is there.
-func (h *Handler) file(x *exchange, from *index, w wanted) error {
+func (h *Handler) file(x *reply, from *index, w wanted) error {
 	if f := h.policy.checkSize(w.name, w.size); f != nil {
 		return f
 	}
@@ -329,7 +329,7 @@ func (h *Handler) file(x *exchange, from *index, w wanted) error {
 	return x.sendFile(f)
 }
 
-func (x *exchange) sendFile(f *os.File) error {
+func (x *reply) sendFile(f *os.File) error {
 	x.Header().Set("Content-Type", "application/octet-stream")
 	x.Header().Set("Cache-Control", "no-store") // the cache is here, and the session's disk is small
 	http.ServeContent(x, x.r, "", time.Time{}, f)

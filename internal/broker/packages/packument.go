@@ -132,7 +132,7 @@ func withTarball(head []byte, address string) []byte {
 	return append(append(head, quoted...), tarballEnd...)
 }
 
-func (p *packument) write(out *bufio.Writer, x *exchange, name string, allowed map[string]bool, messages map[any]string) {
+func (p *packument) write(out *bufio.Writer, x *reply, name string, allowed map[string]bool, messages map[any]string) {
 	member := func(name string, value any) {
 		text, _ := json.Marshal(value) // of what was parsed
 		fmt.Fprintf(out, "%q:%s,", name, text)
@@ -160,7 +160,7 @@ func (p *packument) write(out *bufio.Writer, x *exchange, name string, allowed m
 }
 
 // writeVersions writes an object of manifests, until the client does not take them.
-func (p *packument) writeVersions(out *bufio.Writer, x *exchange, name string, has func(number string) bool) {
+func (p *packument) writeVersions(out *bufio.Writer, x *reply, name string, has func(number string) bool) {
 	before := byte('{')
 	for version := range p.manifests.each(3) {
 		number := string(version[0])

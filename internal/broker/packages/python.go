@@ -10,7 +10,7 @@ import (
 )
 
 // servePython answers below /pypi/: simple/NAME/, files/NAME/FILE and files/NAME/FILE.metadata.
-func (h *Handler) servePython(x *exchange, rest string) error {
+func (h *Handler) servePython(x *reply, rest string) error {
 	if x.r.Method != http.MethodGet && x.r.Method != http.MethodHead {
 		return nothingHere(x.r.Method + " " + x.r.URL.Path)
 	}
@@ -34,7 +34,7 @@ func (h *Handler) servePython(x *exchange, rest string) error {
 }
 
 // pythonPage returns what the index lists of a package, whose name may be written in any way.
-func (h *Handler) pythonPage(x *exchange, said string) (page pythonPage, err error) {
+func (h *Handler) pythonPage(x *reply, said string) (page pythonPage, err error) {
 	name, ok := PyPI.normalise(said)
 	if !ok {
 		return page, fault.New(fault.NotFound, "", "%s is not the name of a package", clip(said))
@@ -52,7 +52,7 @@ func (h *Handler) pythonPage(x *exchange, said string) (page pythonPage, err err
 	return parsed.(pythonPage), nil
 }
 
-func (h *Handler) simple(x *exchange, said string) error {
+func (h *Handler) simple(x *reply, said string) error {
 	page, err := h.pythonPage(x, said)
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (h *Handler) checkPythonFile(name string, f pythonFile) *fault.Error {
 }
 
 // pythonFile answers with a file that the page of its package lists; there is no other way to name one.
-func (h *Handler) pythonFile(x *exchange, said, filename string) error {
+func (h *Handler) pythonFile(x *reply, said, filename string) error {
 	page, err := h.pythonPage(x, said)
 	if err != nil {
 		return err

@@ -76,7 +76,7 @@ func (x *exchange) end() {
 	x.proxy.options.Log.Add(x.entry)
 }
 
-// limit is the bound that has ended it, if one has.
+// limit returns the refusal that cancelled the context, or nil.
 func (x *exchange) limit() *refusal {
 	var limit *refusal
 	errors.As(context.Cause(x.ctx), &limit)

@@ -2,8 +2,8 @@ package sandbox
 
 import "context"
 
-// Watcher is told of what goes on, for figures and traces. Its methods are called by several goroutines, and must not wait.
-type Watcher interface {
+// Observer is told of what goes on, for figures and traces. Its methods are called by several goroutines, and must not wait.
+type Observer interface {
 	// RunBegan is told of a run when it is queued, with RunOptions.Caller. What it returns is called once, with what the
 	// run came to, before anybody else has that.
 	RunBegan(caller context.Context, run *Run) (over func(*Result, error))
@@ -20,9 +20,9 @@ const (
 	Out Direction = "out"
 )
 
-// watchRun tells the watcher of a run. The server's own are none of its business.
-func (c *Config) watchRun(run *Run) {
-	if c.Watcher == nil || run.options.Unlisted {
+// observeRun reports a run to the observer, unless it is one of the server's own.
+func (c *Config) observeRun(run *Run) {
+	if c.Observer == nil || run.options.Unlisted {
 		return
 	}
 	caller := run.options.Caller
@@ -30,11 +30,11 @@ func (c *Config) watchRun(run *Run) {
 		caller = context.Background()
 	}
 	run.options.Caller = nil // a run is kept for longer than a request
-	run.watched = c.Watcher.RunBegan(caller, run)
+	run.observed = c.Observer.RunBegan(caller, run)
 }
 
 func (c *Config) countBytes(d Direction, n int64) {
-	if c.Watcher != nil && n > 0 {
-		c.Watcher.FileBytes(d, n)
+	if c.Observer != nil && n > 0 {
+		c.Observer.FileBytes(d, n)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
-// exchange is one request and its answer, which is measured for the log.
-type exchange struct {
+// reply writes the answer to one request, and measures it for the log.
+type reply struct {
 	http.ResponseWriter
 	r      *http.Request
 	by     caller.Caller
@@ -29,20 +29,20 @@ type exchange struct {
 }
 
 // WriteHeader remembers the status.
-func (x *exchange) WriteHeader(status int) {
+func (x *reply) WriteHeader(status int) {
 	x.status = status
 	x.ResponseWriter.WriteHeader(status)
 }
 
 // Write counts.
-func (x *exchange) Write(p []byte) (int, error) {
+func (x *reply) Write(p []byte) (int, error) {
 	n, err := x.ResponseWriter.Write(p)
 	x.bytes += int64(n)
 	return n, err
 }
 
 // send answers with a body.
-func (x *exchange) send(status int, contentType string, body []byte) {
+func (x *reply) send(status int, contentType string, body []byte) {
 	x.Header().Set("Content-Type", contentType)
 	x.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	x.Header().Set("Cache-Control", "no-store")
@@ -53,7 +53,7 @@ func (x *exchange) send(status int, contentType string, body []byte) {
 }
 
 // stream answers with a body that is written bit by bit.
-func (x *exchange) stream(contentType string, write func(*bufio.Writer)) {
+func (x *reply) stream(contentType string, write func(*bufio.Writer)) {
 	x.Header().Set("Content-Type", contentType)
 	x.Header().Set("Cache-Control", "no-store")
 	x.WriteHeader(http.StatusOK)
@@ -65,7 +65,7 @@ func (x *exchange) stream(contentType string, write func(*bufio.Writer)) {
 }
 
 // take takes so much of the session's memory, in the place of what the request has. It waits where others have it.
-func (x *exchange) take(room int64) error {
+func (x *reply) take(room int64) error {
 	if x.give != nil {
 		x.give()
 	}
@@ -74,7 +74,7 @@ func (x *exchange) take(room int64) error {
 	return err
 }
 
-func (x *exchange) end() {
+func (x *reply) end() {
 	if x.give != nil {
 		x.give()
 	}
@@ -82,7 +82,7 @@ func (x *exchange) end() {
 
 // judge turns an error into a status and words. Clients try again what is answered with 5xx, some for half a minute, and
 // print nothing meanwhile; so an index that fails is answered with 424, which no client retries.
-func (x *exchange) judge(err error) (int, string) {
+func (x *reply) judge(err error) (int, string) {
 	var f *fault.Error
 	if !errors.As(err, &f) {
 		f = failed("the server", "the request was given up").Because(err)
@@ -100,7 +100,7 @@ func (x *exchange) judge(err error) (int, string) {
 }
 
 // refuseNPM answers as npm's registry does: npm prints the field.
-func (x *exchange) refuseNPM(err error) {
+func (x *reply) refuseNPM(err error) {
 	status, words := x.judge(err)
 	body, _ := json.Marshal(map[string]string{"error": words})
 	x.send(status, "application/json", body)
@@ -109,7 +109,7 @@ func (x *exchange) refuseNPM(err error) {
 // refusePython answers so that pip prints the words. Of a file that it cannot have, pip prints the reason phrase of the
 // status line, and uv the title of a problem by RFC 9457. Of an index page, pip prints nothing but the content type of one
 // that it cannot read; where there is no such package, its own words are right.
-func (x *exchange) refusePython(err error) {
+func (x *reply) refusePython(err error) {
 	status, words := x.judge(err)
 	words = plain(words)
 	if x.isPage && status != http.StatusNotFound && isPip(x.r) {
@@ -126,7 +126,7 @@ func (x *exchange) refusePython(err error) {
 func isPip(r *http.Request) bool { return strings.HasPrefix(r.UserAgent(), "pip/") }
 
 // hijack answers with a reason phrase of our own, which the standard library has no way to write.
-func (x *exchange) hijack(status int, reason string, body []byte) bool {
+func (x *reply) hijack(status int, reason string, body []byte) bool {
 	connection, buffer, err := http.NewResponseController(x.ResponseWriter).Hijack()
 	if err != nil {
 		return false
