@@ -144,7 +144,7 @@ func isEmpty(value any) bool {
 
 // inline is the entry as one line of JSON, with more settings before it.
 func (s Server) inline(extra ...field) string {
-	return string(jsonText(standard(extra...)("", s), layout{}))
+	return layout{}.value(standard(extra...)("", s), "").String()
 }
 
 func base64Link(prefix string) func(string, Server) string {

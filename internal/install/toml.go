@@ -9,6 +9,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
+	"github.com/tailscale/hujson"
 )
 
 func tomlValues(text []byte) (map[string]any, error) {
@@ -239,7 +240,7 @@ func tomlText(value any) string {
 		return "[" + strings.Join(items, ", ") + "]"
 	}
 	if text, ok := value.(string); ok {
-		return strings.ReplaceAll(string(jsonText(text, layout{})), "\x7f", `\u007f`)
+		return strings.ReplaceAll(string(hujson.String(text)), "\x7f", `\u007f`)
 	}
 	return fmt.Sprint(value)
 }
