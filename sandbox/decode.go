@@ -2,13 +2,11 @@ package sandbox
 
 import (
 	"encoding/base64"
-	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -17,42 +15,16 @@ const (
 	maxText       = 256 << 10 // one text field
 	maxBackground = 4 << 10   // of what earlier runs printed
 	maxName       = 1 << 10   // a name, a message's first line
-	maxPathBytes  = 4 << 10
-	maxReported   = 8 // streams with background output, and names of what goes on
+	maxReported   = 8         // streams with background output, and names of what goes on
 	maxExitCode   = 255
 	maxTookMS     = 1e12 // decades, and far from the end of time.Duration
 )
 
 // clip bounds a text at a character's edge and makes it valid UTF-8, without control characters.
-func clip(s string, limit int) string {
-	return strings.Map(text.Visible, strings.ToValidUTF8(text.Clip(s, limit), "�"))
-}
-
-// safePath accepts a path below the work directory, in its shortest form, and returns "" for any
-// other: absolute, with .., a control character or more bytes than a path has.
-func safePath(p string) string {
-	if p == "" || len(p) > maxPathBytes || !filewire.IsName(p) || path.IsAbs(p) {
-		return ""
-	}
-	if p = path.Clean(p); p == "." || p == ".." || strings.HasPrefix(p, "../") {
-		return ""
-	}
-	return p
-}
-
-// The times that JSON and tar have a form for, with room for any zone.
-var (
-	minMomentMS = time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC).UnixMilli()
-	maxMomentMS = time.Date(9999, 12, 30, 0, 0, 0, 0, time.UTC).UnixMilli()
-)
-
-func boundMoment(ms int64) int64 { return min(max(ms, minMomentMS), maxMomentMS) }
-
-// moment returns the time of a file.
-func moment(ms int64) time.Time { return time.UnixMilli(boundMoment(ms)) }
+func clip(s string, limit int) string { return text.Safe(s, limit) }
 
 func boundStream(s *Stream, limit int) {
-	s.Head, s.Tail, s.Path = clip(s.Head, limit), clip(s.Tail, limit), safePath(s.Path)
+	s.Head, s.Tail, s.Path = clip(s.Head, limit), clip(s.Tail, limit), files.SafePath(s.Path)
 	s.Bytes, s.Lines = max(s.Bytes, 0), max(s.Lines, 0)
 	s.OmittedBytes, s.OmittedLines = max(s.OmittedBytes, 0), max(s.OmittedLines, 0)
 }
@@ -60,8 +32,8 @@ func boundStream(s *Stream, limit int) {
 func boundArtifacts(list []Artifact) []Artifact {
 	kept := list[:0]
 	for _, a := range list {
-		if a.Path = safePath(a.Path); a.Path != "" && len(kept) < MaxArtifacts {
-			kept = append(kept, Artifact{Path: a.Path, SizeBytes: max(a.SizeBytes, 0), ModifiedMS: boundMoment(a.ModifiedMS)})
+		if a.Path = files.SafePath(a.Path); a.Path != "" && len(kept) < MaxArtifacts {
+			kept = append(kept, Artifact{Path: a.Path, SizeBytes: max(a.SizeBytes, 0), ModifiedMS: files.BoundMoment(a.ModifiedMS)})
 		}
 	}
 	return kept
@@ -71,10 +43,10 @@ func boundArtifacts(list []Artifact) []Artifact {
 func display(m protocol.Display) Display {
 	d := Display{
 		Data:      make(map[string][]byte, len(m.Data)),
-		Path:      safePath(m.Path),
+		Path:      files.SafePath(m.Path),
 		SizeBytes: max(m.SizeBytes, 0),
 		Alt:       clip(m.Alt, maxName),
-		Saved:     safePath(m.Saved),
+		Saved:     files.SafePath(m.Saved),
 		key:       clip(m.Key, maxName),
 	}
 	for mime, value := range m.Data {
@@ -110,7 +82,7 @@ func resultOf(m protocol.Done, limit int) *Result {
 	}
 	m.Background = m.Background[:min(len(m.Background), maxReported)]
 	for i, b := range m.Background {
-		m.Background[i] = Background{Path: safePath(b.Path), Text: clip(b.Text, maxBackground), OmittedBytes: max(b.OmittedBytes, 0)}
+		m.Background[i] = Background{Path: files.SafePath(b.Path), Text: clip(b.Text, maxBackground), OmittedBytes: max(b.OmittedBytes, 0)}
 	}
 	m.GoesOn = m.GoesOn[:min(len(m.GoesOn), maxReported)]
 	for i, name := range m.GoesOn {

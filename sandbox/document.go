@@ -46,14 +46,14 @@ func (m *Manager) ReadDocument(ctx context.Context, sessionID string, f File, mi
 	defer context.AfterFunc(s.ctx, cancel)()
 	proc, err := s.exec(ctx, Python, s.config.Kernels[Python].Document)
 	if err != nil {
-		return Document{}, s.filesFault(ctx, err)
+		return Document{}, s.files.fault(ctx, err)
 	}
 	defer context.AfterFunc(ctx, func() { _ = proc.Close() })()
 	defer func() { _ = proc.Close() }()
 	a, err := askDocument(proc, f.Path, mime, most)
 	switch {
 	case ctx.Err() != nil && s.ctx.Err() != nil:
-		return Document{}, s.filesFault(ctx, err)
+		return Document{}, s.files.fault(ctx, err)
 	case err != nil || a.Error != "":
 		s.config.Logger.Debug("document program", "session", s.id, "error", err, "stderr", clip(proc.Stderr(), 2000))
 		return Document{}, a.fault(f, mime)

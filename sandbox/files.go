@@ -7,15 +7,21 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// File is a regular file of a session.
-type File struct {
-	Path      string // relative to WorkDir
-	SizeBytes int64
-	Modified  time.Time
-}
+// What the files of a session are described by.
+type (
+	File        = files.File
+	ReadOptions = files.ReadOptions
+	ReadEnd     = files.ReadEnd
+	Entry       = files.Entry
+	WalkEnd     = files.WalkEnd
+)
+
+// CleanPath is [files.CleanPath].
+func CleanPath(p string) (string, error) { return files.CleanPath(p) }
 
 // Upload is a file on its way into a session.
 type Upload struct {
@@ -45,30 +51,16 @@ func (m *Manager) Upload(ctx context.Context, u Upload) (File, string, error) {
 	}
 	s.limits.ask(&RunOptions{Times: u.Times})
 	var file File
-	err = s.withFiles(ctx, func(ctx context.Context, c fileClient) (err error) {
-		file, err = c.put(ctx, u, s.config.VolumeBytes, s.config.VolumeFiles)
+	err = s.files.use(ctx, func(ctx context.Context, c files.Client) (err error) {
+		file, err = c.Put(ctx, files.Upload{
+			Path: u.Path, Overwrite: u.Overwrite, Content: u.Content, Modified: u.Modified, Mode: u.Mode, Exact: u.Exact,
+			LimitBytes: s.config.VolumeBytes, LimitFiles: s.config.VolumeFiles,
+		})
 		return err
 	})
 	m.sweepOnce(nil)
 	m.config.countBytes(In, file.SizeBytes)
 	return file, s.id, err
-}
-
-// ReadOptions says what part of a file to read.
-type ReadOptions struct {
-	Offset   int64 // bytes or lines to pass over
-	Limit    int64 // bytes or lines to return; 0: only the facts, -1: to the end
-	Lines    bool
-	MaxBytes int64 // for lines: how many bytes they may take; 0: no limit
-}
-
-// ReadEnd describes what was read.
-type ReadEnd struct {
-	Bytes    int64
-	Lines    int64 // of lines: how many
-	Start    int64 // of lines: the byte that the first begins at
-	Complete bool  // the end of the file was reached
-	Changed  bool  // the file was changed meanwhile
 }
 
 // OpenFile opens a file of an existing session for reading. The reader must be closed. Faults:
@@ -78,21 +70,7 @@ func (m *Manager) OpenFile(ctx context.Context, sessionID, path string, o ReadOp
 	if err != nil {
 		return nil, err
 	}
-	return s.openFile(ctx, path, o)
-}
-
-// Entry is one thing in a session's volume.
-type Entry struct {
-	File
-	Kind   byte        // 'f' a regular file, 'd' a folder, 'l' a link
-	Mode   fs.FileMode // permission bits
-	Target string      // of a link; hostile text
-}
-
-// WalkEnd describes what a walk left out.
-type WalkEnd struct {
-	Complete bool  // false: there are more entries than a walk visits
-	Skipped  int64 // names that are not text
+	return s.files.open(ctx, path, o)
 }
 
 // WalkFiles visits every file of an existing session, outside hidden folders and what programs make
@@ -100,8 +78,8 @@ type WalkEnd struct {
 // what is in them. An error of visit ends the walk and comes back.
 func (m *Manager) WalkFiles(ctx context.Context, sessionID string, everything bool, visit func(Entry) error) (WalkEnd, error) {
 	var end WalkEnd
-	err := m.withFiles(ctx, sessionID, func(ctx context.Context, c fileClient) (err error) {
-		end, err = c.list(ctx, everything, visit)
+	err := m.useFiles(ctx, sessionID, func(ctx context.Context, c files.Client) (err error) {
+		end, err = c.List(ctx, everything, visit)
 		return err
 	})
 	return end, err
@@ -109,20 +87,20 @@ func (m *Manager) WalkFiles(ctx context.Context, sessionID string, everything bo
 
 // MakeDir makes a folder in an existing session, and the folders above it. One that exists is no error.
 func (m *Manager) MakeDir(ctx context.Context, sessionID, path string) error {
-	return m.withFiles(ctx, sessionID, func(ctx context.Context, c fileClient) error { return c.mkdir(ctx, path) })
+	return m.useFiles(ctx, sessionID, func(ctx context.Context, c files.Client) error { return c.MakeDir(ctx, path) })
 }
 
 // MakeLink makes a symbolic link in an existing session.
 func (m *Manager) MakeLink(ctx context.Context, sessionID, path, target string) error {
-	return m.withFiles(ctx, sessionID, func(ctx context.Context, c fileClient) error { return c.symlink(ctx, path, target) })
+	return m.useFiles(ctx, sessionID, func(ctx context.Context, c files.Client) error { return c.MakeLink(ctx, path, target) })
 }
 
-func (m *Manager) withFiles(ctx context.Context, sessionID string, use func(context.Context, fileClient) error) error {
+func (m *Manager) useFiles(ctx context.Context, sessionID string, use func(context.Context, files.Client) error) error {
 	s, err := m.existing(sessionID)
 	if err != nil {
 		return err
 	}
-	return s.withFiles(ctx, use)
+	return s.files.use(ctx, use)
 }
 
 // existing returns a session that this server has open, or a named one that an earlier server left.

@@ -9,7 +9,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// frameLimits bound a frame from a supervisor. The most values that are honest are 500 files of seven.
+// frameLimits bound a frame from a supervisor.
 var frameLimits = jsonbound.Limits{Depth: 32, Values: 20_000}
 
 var errFrameTooLarge = errors.New("frame too large")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
@@ -49,8 +50,7 @@ type session struct {
 	stale    bool          // what is on the engine under this id is of a session that has ended; under engineMu
 	out      *outConns     // of all its containers
 	limits   limits
-	// filesTurn holds a token for each use of the files.
-	filesTurn chan struct{}
+	files    *sessionFiles
 
 	mu       sync.Mutex
 	lock     *state.Lock // nil before it is open
@@ -70,9 +70,10 @@ func newSession(id string, named bool, before *session, config *Config, images *
 	s := &session{
 		id: id, named: named, before: before, config: config, images: images, history: history.NewWriter(),
 		created: now, lastUsed: now, ctx: ctx, cancel: cancel, slots: make(map[Language]*slot),
-		opened: make(chan struct{}), gone: make(chan struct{}), filesTurn: make(chan struct{}, mostFiles),
+		opened: make(chan struct{}), gone: make(chan struct{}),
 		out: newOutConns(maxOut, outIdle), limits: limits{config: config},
 	}
+	s.files = newSessionFiles(s)
 	for language := range config.Kernels {
 		s.slots[language] = newSlot(language)
 	}
@@ -337,7 +338,7 @@ func (s *session) size(ctx context.Context) *int64 {
 	ctx, cancel := context.WithTimeout(ctx, sizeTimeout)
 	defer cancel()
 	for _, k := range s.liveKernels() {
-		if _, bytes, _, err := (fileClient{k.conn}).usage(ctx); err == nil {
+		if _, bytes, _, err := (files.Client{Streams: k.conn}).Usage(ctx); err == nil {
 			return &bytes
 		}
 	}

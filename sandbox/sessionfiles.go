@@ -12,41 +12,83 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // mostFiles is how many files of one session are moved at once; more wait.
 const mostFiles = 8
 
-// withFiles lends use what reaches the session's files. The error is a fault, or an error of use's own.
-func (s *session) withFiles(ctx context.Context, use func(context.Context, fileClient) error) error {
-	c, ctx, done, err := s.borrowFiles(ctx)
+// sessionFiles reaches the files of a session: it finds a supervisor, and limits how many streams there are.
+type sessionFiles struct {
+	*session
+	turn chan struct{} // holds a token for each use
+}
+
+func newSessionFiles(s *session) *sessionFiles {
+	return &sessionFiles{session: s, turn: make(chan struct{}, mostFiles)}
+}
+
+// use lends what reaches the session's files. The error is a fault, or an error of use's own.
+func (s *sessionFiles) use(ctx context.Context, use func(context.Context, files.Client) error) error {
+	c, ctx, done, err := s.borrow(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return s.filesFault(ctx, use(ctx, c)) // while the context still has the cause of its end
+	return s.fault(ctx, use(ctx, c)) // while the context still has the cause of its end
 }
 
-func (s *session) openFile(ctx context.Context, path string, o ReadOptions) (*FileReader, error) {
-	c, ctx, done, err := s.borrowFiles(ctx)
+// FileReader reads a part of a session's file. It must be closed. It is for one goroutine.
+type FileReader struct {
+	*files.Reader
+	session *session
+	explain func(error) error
+	done    func()
+	read    int64
+}
+
+// SessionID names the session that the file is in.
+func (r *FileReader) SessionID() string { return r.session.id }
+
+// Read reads the part of the file that was asked for.
+func (r *FileReader) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	r.read += int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = r.explain(err)
+	}
+	return n, err
+}
+
+// Close closes the file. What was not read of it is left.
+func (r *FileReader) Close() error {
+	err := r.Reader.Close()
+	if r.done != nil {
+		r.done()
+		r.session.config.countBytes(Out, r.read)
+		r.done = nil
+	}
+	return err
+}
+
+func (s *sessionFiles) open(ctx context.Context, path string, o ReadOptions) (*FileReader, error) {
+	c, ctx, done, err := s.borrow(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.open(ctx, path, o)
+	r, err := c.Open(ctx, path, o)
 	if err != nil {
-		err = s.filesFault(ctx, err)
+		err = s.fault(ctx, err)
 		done()
 		return nil, err
 	}
-	r.done, r.explain, r.session = done, s.filesFault, s.id
-	r.count = func(n int64) { s.config.countBytes(Out, n) }
-	return r, nil
+	return &FileReader{Reader: r, session: s.session, explain: func(err error) error { return s.fault(ctx, err) }, done: done}, nil
 }
 
-// borrowFiles returns what reaches the session's files, under a context that ends with the session too. done must be
+// borrow returns what reaches the session's files, under a context that ends with the session too. done must be
 // called.
-func (s *session) borrowFiles(ctx context.Context) (c fileClient, joined context.Context, done func(), err error) {
+func (s *sessionFiles) borrow(ctx context.Context) (c files.Client, joined context.Context, done func(), err error) {
 	if err := s.enter(); err != nil {
 		return c, nil, nil, err
 	}
@@ -58,43 +100,43 @@ func (s *session) borrowFiles(ctx context.Context) (c fileClient, joined context
 		s.leave()
 	}
 	select {
-	case s.filesTurn <- struct{}{}:
+	case s.turn <- struct{}{}:
 	case <-joined.Done():
-		err = s.filesFault(joined, context.Cause(joined))
+		err = s.fault(joined, context.Cause(joined))
 		leave()
 		return c, nil, nil, err
 	}
-	c, release, err := s.reachFiles(joined)
+	c, release, err := s.reach(joined)
 	if err != nil {
-		err = s.filesFault(joined, err)
-		<-s.filesTurn
+		err = s.fault(joined, err)
+		<-s.turn
 		leave()
 		return c, nil, nil, err
 	}
 	return c, joined, func() {
 		release()
-		<-s.filesTurn
+		<-s.turn
 		leave()
 	}, nil
 }
 
-// reachFiles finds a supervisor that reaches the session's files: of a kernel that this server has, or takes over, or
+// reach finds a supervisor that reaches the session's files: of a kernel that this server has, or takes over, or
 // starts. Files are no reason to end a kernel that was made with other settings.
-func (s *session) reachFiles(ctx context.Context) (fileClient, func(), error) {
-	if err := s.takeOverForFiles(); err != nil {
-		conn, gone := s.filesInEarlier(ctx)
+func (s *sessionFiles) reach(ctx context.Context) (files.Client, func(), error) {
+	if err := s.takeOver(); err != nil {
+		conn, gone := s.inEarlier(ctx)
 		switch {
 		case conn != nil:
-			return fileClient{conn}, func() { _ = conn.Close() }, nil
+			return files.Client{Streams: conn}, func() { _ = conn.Close() }, nil
 		case s.config.Visit && !gone:
-			return fileClient{}, nil, errOtherImage(s.id)
+			return files.Client{}, nil, errOtherImage(s.id)
 		}
 	}
 	k, err := s.someKernel(ctx)
 	if err != nil {
-		return fileClient{}, nil, err
+		return files.Client{}, nil, err
 	}
-	return fileClient{k.conn}, func() {}, nil
+	return files.Client{Streams: k.conn}, func() {}, nil
 }
 
 func imageFlags(between string) string {
@@ -106,10 +148,10 @@ func errOtherImage(id string) *fault.Error {
 		"Session %q has a container whose image is another: its files cannot be read in it, and it is not ended for that.", id)
 }
 
-// takeOverForFiles takes over a kernel that an earlier server left, where none is this server's: it
+// takeOver takes over a kernel that an earlier server left, where none is this server's: it
 // would end as idle while its files are in use. The error says that there is one which this server does
 // not go on with.
-func (s *session) takeOverForFiles() error {
+func (s *sessionFiles) takeOver() error {
 	if !s.resumed || s.runningKernel() != nil {
 		return nil
 	}
@@ -128,9 +170,9 @@ func (s *session) takeOverForFiles() error {
 	return other
 }
 
-// filesInEarlier connects to the supervisor of a container that this server does not take over, for its files alone. gone
+// inEarlier connects to the supervisor of a container that this server does not take over, for its files alone. gone
 // reports that there is none any more.
-func (s *session) filesInEarlier(ctx context.Context) (conn *channel.Conn, gone bool) {
+func (s *sessionFiles) inEarlier(ctx context.Context) (conn *channel.Conn, gone bool) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.StartTimeout)
 	defer cancel()
 	gone = true
@@ -160,7 +202,7 @@ func (s *session) filesInEarlier(ctx context.Context) (conn *channel.Conn, gone 
 }
 
 // startedEarlier returns the slots of a named session that have had a container.
-func (s *session) startedEarlier() []*slot {
+func (s *sessionFiles) startedEarlier() []*slot {
 	s.engineMu.Lock()
 	defer s.engineMu.Unlock()
 	var started []*slot
@@ -173,7 +215,7 @@ func (s *session) startedEarlier() []*slot {
 }
 
 // runningKernel returns a kernel of this server whose container runs, or nil.
-func (s *session) runningKernel() *kernel {
+func (s *sessionFiles) runningKernel() *kernel {
 	for _, language := range Languages {
 		if l := s.slots[language.Language]; l != nil {
 			if k := l.kernel.Load(); k != nil && k.alive() {
@@ -185,7 +227,7 @@ func (s *session) runningKernel() *kernel {
 }
 
 // someKernel returns a kernel whose container runs, and starts one where none does.
-func (s *session) someKernel(ctx context.Context) (*kernel, error) {
+func (s *sessionFiles) someKernel(ctx context.Context) (*kernel, error) {
 	if k := s.runningKernel(); k != nil {
 		return k, nil
 	}
@@ -197,8 +239,8 @@ func (s *session) someKernel(ctx context.Context) (*kernel, error) {
 	return nil, fault.New(fault.EngineUnavailable, "Switch a language on, with "+imageFlags(" or ")+".", "No language is switched on.")
 }
 
-// filesFault puts what went wrong between here and a supervisor into words.
-func (s *session) filesFault(ctx context.Context, err error) error {
+// fault puts what went wrong between here and a supervisor into words.
+func (s *sessionFiles) fault(ctx context.Context, err error) error {
 	var f *fault.Error
 	switch {
 	case err == nil:
@@ -210,9 +252,9 @@ func (s *session) filesFault(ctx context.Context, err error) error {
 		return f
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, errFilesSilent) && s.engineHangs():
+	case errors.Is(err, files.ErrSilent) && s.engineHangs():
 		return engineFault(fmt.Errorf("%w: %w", context.DeadlineExceeded, err), "files", KernelConfig{})
-	case isAny(err, errFilesSilent, errFilesFrame, engine.ErrContainerGone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET):
+	case isAny(err, files.ErrSilent, files.ErrFrame, engine.ErrContainerGone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET):
 		return fault.New(fault.EngineError, "Try again; if it stays so, code of this session may be using up its processes or memory: close the session.",
 			"The sandbox of session %q did not answer.", s.id).Because(err)
 	}
@@ -223,7 +265,7 @@ func (s *session) filesFault(ctx context.Context, err error) error {
 const hangTimeout = 3 * time.Second
 
 // engineHangs reports whether the engine, through which all that a supervisor says comes, does not answer.
-func (s *session) engineHangs() bool {
+func (s *sessionFiles) engineHangs() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), hangTimeout)
 	defer cancel()
 	_, err := s.config.Engine.List(ctx, LabelSession, s.id)

@@ -23,6 +23,11 @@ func Shorten(s string, characters int) string {
 // Clip is for a text whose bytes are bounded: the whole characters of at most so many.
 func Clip(s string, bytes int) string { return s[:Edge(s, min(bytes, len(s)))] }
 
+// Safe returns at most so many bytes of a text from anywhere: valid UTF-8 without control characters.
+func Safe(s string, bytes int) string {
+	return strings.Map(Visible, strings.ToValidUTF8(Clip(s, bytes), "\ufffd"))
+}
+
 // Edge is the last place, at or before at, where a character begins.
 func Edge(s string, at int) int {
 	for at > 0 && at < len(s) && !utf8.RuneStart(s[at]) {

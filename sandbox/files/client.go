@@ -1,4 +1,4 @@
-package sandbox
+package files
 
 import (
 	"cmp"
@@ -16,39 +16,40 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 )
 
 const (
-	// filesPatience is how long a supervisor may take over one step: a message that it reads, an answer, a
+	// Patience is how long a supervisor may take over one step: a message that it reads, an answer, a
 	// piece of a file.
-	filesPatience = 15 * time.Second
+	Patience = 15 * time.Second
 	// maxWalk is how many entries a walk visits at the most; a supervisor stops before.
 	maxWalk = 250_000
 )
 
 var (
-	// errFilesSilent ends a stream that does not go on.
-	errFilesSilent = errors.New("the supervisor does not go on with files")
-	// errFilesFrame ends one whose answers cannot be believed.
-	errFilesFrame = errors.New("an answer about files breaks the protocol")
+	// ErrSilent ends a stream that does not go on.
+	ErrSilent = errors.New("the supervisor does not go on with files")
+	// ErrFrame ends one whose answers cannot be believed.
+	ErrFrame = errors.New("an answer about files breaks the protocol")
 )
 
 // longAgo is a deadline that ends what waits.
 var longAgo = time.Unix(1, 0)
 
-// streams opens streams to a supervisor: a [channel.Conn].
-type streams interface{ Open() (net.Conn, error) }
+// Streams opens streams to a supervisor: a [channel.Conn].
+type Streams interface{ Open() (net.Conn, error) }
 
-// fileClient brings files into a session's work directory and out of it, by a stream for each request. Errors are
-// faults, the cause of the context's end, those of content and visit, and else errFilesSilent or errFilesFrame.
-type fileClient struct{ streams streams }
+// Client brings files into a session's work directory and out of it, by a stream for each request. Errors are
+// faults, the cause of the context's end, those of content and visit, and else ErrSilent or ErrFrame.
+type Client struct{ Streams Streams }
 
-// put sends a file. The supervisor may refuse while the content still comes, so its answer is listened for all the time.
-func (c fileClient) put(ctx context.Context, u Upload, limitBytes, limitFiles int64) (File, error) {
+// Put sends a file. The supervisor may refuse while the content still comes, so its answer is listened for all the time.
+func (c Client) Put(ctx context.Context, u Upload) (File, error) {
 	r := filewire.Request{
-		Op: filewire.Put, Path: u.Path, Overwrite: u.Overwrite, LimitBytes: limitBytes, LimitFiles: limitFiles, Mode: uint32(u.Mode.Perm()),
+		Op: filewire.Put, Path: u.Path, Overwrite: u.Overwrite, LimitBytes: u.LimitBytes, LimitFiles: u.LimitFiles, Mode: uint32(u.Mode.Perm()),
 	}
 	if !u.Exact {
 		r.Forms = otherForms(u.Path)
@@ -86,13 +87,13 @@ func (c fileClient) put(ctx context.Context, u Upload, limitBytes, limitFiles in
 		return File{}, err
 	}
 	if a.Error != nil {
-		return File{}, fileFault(a.Error, u.Path)
+		return File{}, inWords(a.Error, u.Path)
 	}
 	return File{Path: pathOr(a.Path, u.Path), SizeBytes: max(a.SizeBytes, 0), Modified: time.Now()}, nil
 }
 
-// open asks for a part of a file and reads its facts.
-func (c fileClient) open(ctx context.Context, name string, o ReadOptions) (*FileReader, error) {
+// Open asks for a part of a file and reads its facts.
+func (c Client) Open(ctx context.Context, name string, o ReadOptions) (*Reader, error) {
 	s, err := c.begin(ctx, filewire.Request{
 		Op: filewire.Get, Path: name, Forms: otherForms(name), Offset: o.Offset, Limit: o.Limit, Lines: o.Lines, MaxBytes: o.MaxBytes,
 	})
@@ -104,14 +105,14 @@ func (c fileClient) open(ctx context.Context, name string, o ReadOptions) (*File
 		s.close()
 		return nil, err
 	}
-	return &FileReader{
+	return &Reader{
 		stream: s, content: filewire.Content{From: s.conn},
-		file: File{Path: pathOr(a.Path, name), SizeBytes: max(a.SizeBytes, 0), Modified: moment(a.ModifiedMS)},
+		file: File{Path: pathOr(a.Path, name), SizeBytes: max(a.SizeBytes, 0), Modified: Moment(a.ModifiedMS)},
 	}, nil
 }
 
-// list calls visit with what there is. An error of visit ends it.
-func (c fileClient) list(ctx context.Context, everything bool, visit func(Entry) error) (WalkEnd, error) {
+// List calls visit with what there is. An error of visit ends it.
+func (c Client) List(ctx context.Context, everything bool, visit func(Entry) error) (WalkEnd, error) {
 	s, err := c.begin(ctx, filewire.Request{Op: filewire.List, Everything: everything})
 	if err != nil {
 		return WalkEnd{}, err
@@ -126,7 +127,7 @@ func (c fileClient) list(ctx context.Context, everything bool, visit func(Entry)
 		case a.End:
 			return WalkEnd{Complete: a.Complete, Skipped: max(a.Skipped, 0) + bad}, nil
 		case len(a.Entries) == 0: // it says nothing, for ever
-			return WalkEnd{}, errFilesFrame
+			return WalkEnd{}, ErrFrame
 		}
 		if seen += len(a.Entries); seen > maxWalk {
 			return WalkEnd{Skipped: bad}, nil
@@ -142,24 +143,25 @@ func (c fileClient) list(ctx context.Context, everything bool, visit func(Entry)
 	}
 }
 
-// mkdir makes a folder and those above it. One that exists is no error.
-func (c fileClient) mkdir(ctx context.Context, name string) error {
+// MakeDir makes a folder and those above it. One that exists is no error.
+func (c Client) MakeDir(ctx context.Context, name string) error {
 	_, err := c.ask(ctx, filewire.Request{Op: filewire.MakeDir, Path: name})
 	return err
 }
 
-func (c fileClient) symlink(ctx context.Context, name, target string) error {
+// MakeLink makes a symbolic link.
+func (c Client) MakeLink(ctx context.Context, name, target string) error {
 	_, err := c.ask(ctx, filewire.Request{Op: filewire.Symlink, Path: name, Target: target})
 	return err
 }
 
-// usage counts what the work directory holds; complete is false where something was not seen.
-func (c fileClient) usage(ctx context.Context) (files, bytes int64, complete bool, err error) {
+// Usage counts what the work directory holds; complete is false where something was not seen.
+func (c Client) Usage(ctx context.Context) (files, bytes int64, complete bool, err error) {
 	a, err := c.ask(ctx, filewire.Request{Op: filewire.Usage})
 	return max(a.Files, 0), max(a.Bytes, 0), a.Complete, err
 }
 
-func (c fileClient) ask(ctx context.Context, r filewire.Request) (filewire.Answer, error) {
+func (c Client) ask(ctx context.Context, r filewire.Request) (filewire.Answer, error) {
 	s, err := c.begin(ctx, r)
 	if err != nil {
 		return filewire.Answer{}, err
@@ -169,12 +171,12 @@ func (c fileClient) ask(ctx context.Context, r filewire.Request) (filewire.Answe
 }
 
 // begin opens a stream, which must be closed, and sends a request.
-func (c fileClient) begin(ctx context.Context, r filewire.Request) (*fileStream, error) {
+func (c Client) begin(ctx context.Context, r filewire.Request) (*stream, error) {
 	conn, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &fileStream{ctx: ctx, conn: conn, name: cmp.Or(r.Path, engine.WorkDir)}
+	s := &stream{ctx: ctx, conn: conn, name: cmp.Or(r.Path, engine.WorkDir)}
 	s.stop = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(longAgo) })
 	if err := s.step(ctx, conn.SetWriteDeadline, func() error { return filewire.Write(conn, r) }); err != nil {
 		s.close()
@@ -184,8 +186,8 @@ func (c fileClient) begin(ctx context.Context, r filewire.Request) (*fileStream,
 }
 
 // connect opens a stream in bounded time: where a supervisor has answered none of many, a multiplexer waits.
-func (c fileClient) connect(ctx context.Context) (net.Conn, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, filesPatience, errFilesSilent)
+func (c Client) connect(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, Patience, ErrSilent)
 	defer cancel()
 	type opened struct {
 		conn net.Conn
@@ -193,7 +195,7 @@ func (c fileClient) connect(ctx context.Context) (net.Conn, error) {
 	}
 	result := make(chan opened)
 	go func() {
-		conn, err := c.streams.Open()
+		conn, err := c.Streams.Open()
 		select {
 		case result <- opened{conn, err}:
 		case <-ctx.Done():
@@ -205,7 +207,7 @@ func (c fileClient) connect(ctx context.Context) (net.Conn, error) {
 	select {
 	case r := <-result:
 		if r.err != nil {
-			return nil, fmt.Errorf("%w: %w", errFilesSilent, r.err)
+			return nil, fmt.Errorf("%w: %w", ErrSilent, r.err)
 		}
 		return r.conn, nil
 	case <-ctx.Done():
@@ -213,65 +215,65 @@ func (c fileClient) connect(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// fileStream is the server's end of one request.
-type fileStream struct {
+// stream is the server's end of one request.
+type stream struct {
 	ctx  context.Context
 	conn net.Conn
 	name string // of the file, for words
 	stop func() bool
 }
 
-func (s *fileStream) close() {
+func (s *stream) close() {
 	s.stop()
 	_ = s.conn.Close()
 }
 
 // step does something that reads or writes, in bounded time. set sets the deadline of that.
-func (s *fileStream) step(ctx context.Context, set func(time.Time) error, do func() error) error {
-	_ = set(time.Now().Add(filesPatience))
+func (s *stream) step(ctx context.Context, set func(time.Time) error, do func() error) error {
+	_ = set(time.Now().Add(Patience))
 	err := ctx.Err() // the end of the context sets a deadline afterwards
 	if err == nil {
 		err = do()
 	}
 	switch {
-	case err == nil, errors.Is(err, errFilesFrame):
+	case err == nil, errors.Is(err, ErrFrame):
 		return err
 	case s.ctx.Err() != nil:
 		return context.Cause(s.ctx)
 	case errors.Is(err, filewire.ErrTooLarge):
-		return fmt.Errorf("%w: %w", errFilesFrame, err)
+		return fmt.Errorf("%w: %w", ErrFrame, err)
 	}
-	return fmt.Errorf("%w: %w", errFilesSilent, err)
+	return fmt.Errorf("%w: %w", ErrSilent, err)
 }
 
 // answer reads a message in bounded time. An error in it is a fault.
-func (s *fileStream) answer() (a filewire.Answer, err error) {
+func (s *stream) answer() (a filewire.Answer, err error) {
 	err = s.step(s.ctx, s.conn.SetReadDeadline, func() error {
 		a, err = s.read()
 		return err
 	})
 	if err == nil && a.Error != nil {
-		err = fileFault(a.Error, s.name)
+		err = inWords(a.Error, s.name)
 	}
 	return a, err
 }
 
-func (s *fileStream) read() (a filewire.Answer, err error) {
-	text, err := filewire.ReadText(s.conn, filewire.MaxAnswer)
+func (s *stream) read() (a filewire.Answer, err error) {
+	raw, err := filewire.ReadText(s.conn, filewire.MaxAnswer)
 	if err != nil {
 		return a, err
 	}
-	if err = frameLimits.Check(text); err == nil {
-		err = json.Unmarshal(text, &a)
+	if err = answerLimits.Check(raw); err == nil {
+		err = json.Unmarshal(raw, &a)
 	}
 	if err != nil {
-		return filewire.Answer{}, fmt.Errorf("%w: %w", errFilesFrame, err)
+		return filewire.Answer{}, fmt.Errorf("%w: %w", ErrFrame, err)
 	}
 	return a, nil
 }
 
 // pour sends the content and its end, as long as that is wanted.
-func (s *fileStream) pour(wanted context.Context, content io.Reader) (contentErr, sendErr error) {
+func (s *stream) pour(wanted context.Context, content io.Reader) (contentErr, sendErr error) {
 	var piece filewire.Piece
 	for {
 		n, err := fill(piece.Room(), content)
@@ -306,32 +308,23 @@ func fill(b []byte, from io.Reader) (n int, err error) {
 	return n, err
 }
 
-// FileReader reads a part of a session's file. It must be closed. It is for one goroutine.
-type FileReader struct {
-	stream  *fileStream
+// Reader reads a part of a file. It must be closed. It is for one goroutine.
+type Reader struct {
+	stream  *stream
 	content filewire.Content
 	file    File
 	end     ReadEnd
 	err     error
-	done    func()      // may be nil
-	count   func(int64) // is called with the bytes that were read; may be nil
-	read    int64
-	session string // its id
-	// explain puts an error of the stream into words; may be nil.
-	explain func(context.Context, error) error
 }
 
 // File returns what is read: its size is that of the whole.
-func (r *FileReader) File() File { return r.file }
-
-// SessionID names the session that the file is in.
-func (r *FileReader) SessionID() string { return r.session }
+func (r *Reader) File() File { return r.file }
 
 // End returns what was read, once Read has returned io.EOF.
-func (r *FileReader) End() ReadEnd { return r.end }
+func (r *Reader) End() ReadEnd { return r.end }
 
 // Read reads the part of the file that was asked for.
-func (r *FileReader) Read(b []byte) (n int, err error) {
+func (r *Reader) Read(b []byte) (n int, err error) {
 	if r.err != nil || len(b) == 0 {
 		return 0, r.err
 	}
@@ -343,7 +336,6 @@ func (r *FileReader) Read(b []byte) (n int, err error) {
 		}
 		return err
 	})
-	r.read += int64(n)
 	if ended && err == nil {
 		var a filewire.Answer
 		if a, err = s.answer(); err == nil {
@@ -352,24 +344,13 @@ func (r *FileReader) Read(b []byte) (n int, err error) {
 			return n, r.err
 		}
 	}
-	if err != nil && r.explain != nil {
-		err = r.explain(s.ctx, err)
-	}
 	r.err = err
 	return n, err
 }
 
 // Close closes the file. What was not read of it is left.
-func (r *FileReader) Close() error {
+func (r *Reader) Close() error {
 	r.stream.close()
-	if r.done != nil {
-		r.done()
-		r.done = nil
-	}
-	if r.count != nil {
-		r.count(r.read)
-		r.count = nil
-	}
 	return nil
 }
 
@@ -381,7 +362,7 @@ func otherForms(name string) []string {
 }
 
 func pathOr(sent, asked string) string {
-	if sent = safePath(sent); sent != "" {
+	if sent = SafePath(sent); sent != "" {
 		return sent
 	}
 	return asked
@@ -389,19 +370,19 @@ func pathOr(sent, asked string) string {
 
 func checkEntry(sent filewire.Entry) (Entry, bool) {
 	e := Entry{
-		File: File{Path: safePath(sent.Path), SizeBytes: max(sent.SizeBytes, 0), Modified: moment(sent.ModifiedMS)},
+		File: File{Path: SafePath(sent.Path), SizeBytes: max(sent.SizeBytes, 0), Modified: Moment(sent.ModifiedMS)},
 		Mode: fs.FileMode(sent.Mode).Perm(), Target: sent.Target,
 	}
-	if e.Path == "" || len(sent.Kind) != 1 || len(e.Target) > maxPathBytes {
+	if e.Path == "" || len(sent.Kind) != 1 || len(e.Target) > maxPath {
 		return e, false
 	}
 	e.Kind = sent.Kind[0]
 	return e, true
 }
 
-// fileFault puts a supervisor's error about a file into words of our own: its message is hostile text.
-func fileFault(e *filewire.Error, name string) *fault.Error {
-	name = clip(name, 120)
+// inWords puts a supervisor's error about a file into words of our own: its message is hostile text.
+func inWords(e *filewire.Error, name string) *fault.Error {
+	name = text.Safe(name, 120)
 	switch e.Code {
 	case filewire.NotFound:
 		return fault.New(fault.NotFound, "list_artifacts lists the files.", "There is no file %q.", name)
@@ -418,7 +399,7 @@ func fileFault(e *filewire.Error, name string) *fault.Error {
 		return errQuota(e.SizeBytes)
 	}
 	return fault.New(fault.ExecutionFailed, "Look at the file from code; the message has what the system said.",
-		"The sandbox could not do this with %q: %s", name, clip(e.Message, 200))
+		"The sandbox could not do this with %q: %s", name, text.Safe(e.Message, 200))
 }
 
 func errQuota(bytes int64) *fault.Error {

@@ -1,4 +1,4 @@
-package sandbox
+package files
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ import (
 // workFiles is a work directory that a supervisor's end serves. What is sent has been read when it is sent: the
 // streams hold nothing.
 type workFiles struct {
-	fileClient
+	Client
 	t      *testing.T
 	base   string
 	work   string
@@ -42,7 +42,7 @@ func newWorkFiles(t *testing.T) *workFiles {
 	f := &workFiles{t: t, base: t.TempDir()}
 	f.work = filepath.Join(f.base, "work")
 	f.check(os.Mkdir(f.work, 0o755))
-	f.streams = f
+	f.Streams = f
 	return f
 }
 
@@ -116,7 +116,7 @@ func (f *workFiles) upload(name, content string, change ...func(*Upload)) error 
 	for _, c := range change {
 		c(&u)
 	}
-	_, err := f.put(f.t.Context(), u, 0, 0)
+	_, err := f.Put(f.t.Context(), u)
 	return err
 }
 
@@ -136,7 +136,7 @@ type then func() error
 func (t then) Read([]byte) (int, error) { return 0, t() }
 
 func (f *workFiles) read(name string, o ReadOptions) (string, ReadEnd, error) {
-	r, err := f.open(f.t.Context(), name, o)
+	r, err := f.Client.Open(f.t.Context(), name, o)
 	if err != nil {
 		return "", ReadEnd{}, err
 	}
@@ -148,7 +148,7 @@ func (f *workFiles) read(name string, o ReadOptions) (string, ReadEnd, error) {
 func (f *workFiles) walk(everything bool) ([]Entry, WalkEnd) {
 	f.t.Helper()
 	var entries []Entry
-	end, err := f.list(f.t.Context(), everything, func(e Entry) error {
+	end, err := f.List(f.t.Context(), everything, func(e Entry) error {
 		entries = append(entries, e)
 		return nil
 	})
@@ -196,8 +196,8 @@ func TestPathsThatAreNone(t *testing.T) {
 	f := newWorkFiles(t)
 	for _, path := range badPaths {
 		f.wants(f.upload(path, "x"), "invalid_path", path)
-		f.wants(f.mkdir(t.Context(), path), "invalid_path", path)
-		f.wants(f.symlink(t.Context(), path, "x"), "invalid_path", path)
+		f.wants(f.MakeDir(t.Context(), path), "invalid_path", path)
+		f.wants(f.MakeLink(t.Context(), path, "x"), "invalid_path", path)
 		_, _, err := f.read(path, ReadOptions{Limit: -1})
 		f.wants(err, "invalid_path", path)
 	}
@@ -208,7 +208,7 @@ func TestAFileComes(t *testing.T) {
 	f := newWorkFiles(t)
 	content := rand.Text() + strings.Repeat("é", filewire.PieceBytes)
 	pieces := io.MultiReader(strings.NewReader(content[:7]), strings.NewReader(""), strings.NewReader(content[7:]))
-	file, err := f.put(t.Context(), Upload{Path: "a/ü/c.bin", Content: pieces}, 0, 0)
+	file, err := f.Put(t.Context(), Upload{Path: "a/ü/c.bin", Content: pieces})
 	f.check(err)
 	if file.Path != "a/ü/c.bin" || file.SizeBytes != int64(len(content)) || f.content("a/ü/c.bin") != content {
 		t.Errorf("came as %+v", file)
@@ -364,12 +364,12 @@ func TestContentThatDoesNotEndLeavesNothing(t *testing.T) {
 		"the caller gives up": func(end context.CancelCauseFunc) error { end(broken); return io.EOF },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				f := newWorkFiles(t)
 				ctx, end := context.WithCancelCause(t.Context())
 				defer end(nil)
-				_, err := f.put(ctx, Upload{Path: "d/a", Content: io.MultiReader(
-					bytes.NewReader(make([]byte, 2*filewire.PieceBytes)), then(func() error { return fails(end) }))}, 0, 0)
+				_, err := f.Put(ctx, Upload{Path: "d/a", Content: io.MultiReader(
+					bytes.NewReader(make([]byte, 2*filewire.PieceBytes)), then(func() error { return fails(end) }))})
 				if !errors.Is(err, broken) && !errors.Is(err, io.ErrUnexpectedEOF) {
 					t.Errorf("told as %v", err)
 				}
@@ -473,9 +473,9 @@ func (f *workFiles) followLinks() {
 	for _, path := range []string{"o7/a", "o7/new/a", "o4/a", "o4/work/a", "dangling/a", "o5/a", "d/a/b", "d/a/b/c"} {
 		f.wants(f.upload(path, "x", overwrite), "invalid_path", path)
 		if !strings.HasPrefix(path, "d/") {
-			f.wants(f.mkdir(t.Context(), path), "invalid_path", path)
+			f.wants(f.MakeDir(t.Context(), path), "invalid_path", path)
 		}
-		f.wants(f.symlink(t.Context(), path, "x"), "invalid_path", path)
+		f.wants(f.MakeLink(t.Context(), path, "x"), "invalid_path", path)
 	}
 	f.has(f.base, "work", "work-secret")
 	f.hasNoParts()
@@ -517,7 +517,7 @@ func TestWhatSwingsNeverLeadsOut(t *testing.T) {
 			}
 			codes[codeOf(err)] = true
 			codes[codeOf(f.upload(fmt.Sprintf("at/new-%d", i), "x"))] = true
-			codes[codeOf(f.mkdir(t.Context(), fmt.Sprintf("at/folder-%d", i)))] = true
+			codes[codeOf(f.MakeDir(t.Context(), fmt.Sprintf("at/folder-%d", i)))] = true
 		}
 	}, "real", "../outside")
 	f.swinging("file", func() {
@@ -542,14 +542,14 @@ func TestNamesAreFoundInOtherUnicodeForms(t *testing.T) {
 	const composed, decomposed = "caf\u00e9/\u00e9.txt", "cafe\u0301/e\u0301.txt"
 	for there, asked := range map[string]string{composed: decomposed, decomposed: composed} {
 		f.write(there, "x")
-		r, err := f.open(t.Context(), asked, ReadOptions{Limit: -1})
+		r, err := f.Client.Open(t.Context(), asked, ReadOptions{Limit: -1})
 		f.check(err)
 		if r.File().Path != there {
 			t.Errorf("%+q was found as %+q", asked, r.File().Path)
 		}
 		f.check(r.Close())
 		f.wants(f.upload(asked, "y"), "file_exists", asked)
-		file, err := f.put(t.Context(), Upload{Path: asked, Overwrite: true, Content: strings.NewReader("y")}, 0, 0)
+		file, err := f.Put(t.Context(), Upload{Path: asked, Overwrite: true, Content: strings.NewReader("y")})
 		f.check(err)
 		if file.Path != there || f.content(there) != "y" {
 			t.Errorf("%+q was replaced as %+q", asked, file.Path)
@@ -592,7 +592,7 @@ func TestLimitsOfUploads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newWorkFiles(t)
 			test.prepare(f)
-			_, err := f.put(t.Context(), Upload{Path: test.path, Content: io.LimitReader(unending{}, int64(test.size))}, test.bytes, test.files)
+			_, err := f.Put(t.Context(), Upload{Path: test.path, Content: io.LimitReader(unending{}, int64(test.size)), LimitBytes: test.bytes, LimitFiles: test.files})
 			f.wants(err, test.want, name)
 			if err != nil && test.bytes > 0 && wantCode(t, err, fault.QuotaExceeded).Fields["size_bytes"].(int64) <= test.bytes {
 				t.Errorf("it says %v", fault.From(err).Fields)
@@ -603,9 +603,9 @@ func TestLimitsOfUploads(t *testing.T) {
 }
 
 func TestWhatOthersWriteMeanwhileCounts(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newWorkFiles(t)
-		_, err := f.put(t.Context(), Upload{Path: "a", Content: io.MultiReader(
+		_, err := f.Put(t.Context(), Upload{Path: "a", Content: io.MultiReader(
 			bytes.NewReader(make([]byte, 2*filewire.PieceBytes)),
 			then(func() error {
 				f.write("other", strings.Repeat("x", 1_000_000))
@@ -613,7 +613,7 @@ func TestWhatOthersWriteMeanwhileCounts(t *testing.T) {
 				return io.EOF           // of this part of the content
 			}),
 			unending{},
-		)}, 1_000_000, 0)
+		), LimitBytes: 1_000_000})
 		f.wants(err, "quota_exceeded", "a")
 	})
 }
@@ -635,16 +635,16 @@ func TestAFolderThatItsOwnerHasLockedCounts(t *testing.T) {
 		}
 		return nil
 	}
-	_, err := f.put(t.Context(), Upload{Path: "a", Content: strings.NewReader("x")}, 60_000, 0)
+	_, err := f.Put(t.Context(), Upload{Path: "a", Content: strings.NewReader("x"), LimitBytes: 60_000})
 	f.wants(err, "quota_exceeded", "a")
-	if _, _, complete, err := f.usage(t.Context()); !complete || err != nil {
+	if _, _, complete, err := f.Usage(t.Context()); !complete || err != nil {
 		t.Errorf("counted: %v, %v", complete, err)
 	}
 }
 
 func TestUsageCountsEverything(t *testing.T) {
 	f := newWorkFiles(t)
-	if n, bytes, complete, err := f.usage(t.Context()); n != 0 || bytes != 0 || !complete || err != nil {
+	if n, bytes, complete, err := f.Usage(t.Context()); n != 0 || bytes != 0 || !complete || err != nil {
 		t.Errorf("of nothing: %d, %d, %v, %v", n, bytes, complete, err)
 	}
 	f.write("d/file", strings.Repeat("x", 1<<20))
@@ -662,7 +662,7 @@ func TestUsageCountsEverything(t *testing.T) {
 		}
 		return nil
 	}))
-	n, bytes, complete, err := f.usage(t.Context())
+	n, bytes, complete, err := f.Usage(t.Context())
 	if n != 104 || bytes != want || !complete || err != nil {
 		t.Errorf("counted %d, %d, %v, %v; want %d bytes", n, bytes, complete, err, want)
 	}
@@ -674,7 +674,7 @@ func TestAFileGoes(t *testing.T) {
 	f.write("a", content)
 	at := time.Unix(0, 1_600_000_000_123_456_789)
 	f.check(os.Chtimes(f.path("a"), time.Time{}, at))
-	r, err := f.open(t.Context(), "a", ReadOptions{Limit: -1})
+	r, err := f.Client.Open(t.Context(), "a", ReadOptions{Limit: -1})
 	f.check(err)
 	defer func() { _ = r.Close() }()
 	got, err := io.ReadAll(r)
@@ -774,7 +774,7 @@ func TestAFileThatChangesWhileItIsRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newWorkFiles(t)
 			f.write("a", strings.Repeat("x", size))
-			r, err := f.open(t.Context(), "a", ReadOptions{Limit: -1})
+			r, err := f.Client.Open(t.Context(), "a", ReadOptions{Limit: -1})
 			f.check(err)
 			defer func() { _ = r.Close() }()
 			_, err = io.ReadFull(r, make([]byte, filewire.PieceBytes))
@@ -894,29 +894,29 @@ func TestFoldersAndLinksAreMade(t *testing.T) {
 	f := newWorkFiles(t)
 	ctx := t.Context()
 	for range 2 {
-		f.check(f.mkdir(ctx, "a/b/c"))
+		f.check(f.MakeDir(ctx, "a/b/c"))
 	}
 	f.write("f", "")
 	for _, path := range []string{"f", "f/x"} {
-		f.wants(f.mkdir(ctx, path), "file_exists", path)
+		f.wants(f.MakeDir(ctx, path), "file_exists", path)
 	}
 	for i, target := range []string{"b", "/usr/bin/python3", "../x"} {
 		path := fmt.Sprintf("d/%d", i)
-		f.check(f.symlink(ctx, path, target))
+		f.check(f.MakeLink(ctx, path, target))
 		if got, err := os.Readlink(f.path(path)); got != target {
 			t.Errorf("leads to %q, %v", got, err)
 		}
 	}
 	for _, path := range []string{"d/0", "f", "a"} {
-		f.wants(f.symlink(ctx, path, "x"), "file_exists", path)
+		f.wants(f.MakeLink(ctx, path, "x"), "file_exists", path)
 	}
 	for _, target := range []string{"", "a\x00b", "a\nb", "\xff\n", strings.Repeat("x", 5000)} {
-		f.wants(f.symlink(ctx, "l", target), "invalid_path", target)
+		f.wants(f.MakeLink(ctx, "l", target), "invalid_path", target)
 	}
 }
 
 func TestRequestsThatMeanNothing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newWorkFiles(t)
 		for raw, answered := range map[string]bool{
 			"\x00\x00\x00\x02{}":                             true,
@@ -947,12 +947,12 @@ func TestRequestsThatMeanNothing(t *testing.T) {
 		synctest.Wait() // until the supervisor's end has heard of it
 		f.hasNoParts()
 		f.work = f.path("none")
-		f.wants(f.mkdir(t.Context(), "a"), "not_found", "a")
+		f.wants(f.MakeDir(t.Context(), "a"), "not_found", "a")
 	})
 }
 
 func TestNothingStaysOpen(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		f := newWorkFiles(t)
 		f.write("large", strings.Repeat("x", 4*filewire.PieceBytes))
 		f.check(os.MkdirAll(f.path("a/b"), 0o755))
@@ -966,18 +966,18 @@ func TestNothingStaysOpen(t *testing.T) {
 		before := open()
 		for _, path := range []string{"a/b", "a/none/x", "a/out/etc", "a/b/none", "..", "large", "large/x"} {
 			_, _, _ = f.read(path, ReadOptions{Limit: -1})
-			_, _ = f.put(t.Context(), Upload{Path: path, Content: strings.NewReader("x"), Overwrite: true}, 1, 0)
-			_, _ = f.put(t.Context(), Upload{Path: path, Content: then(func() error { return io.ErrUnexpectedEOF }), Overwrite: true}, 0, 0)
-			_ = f.mkdir(t.Context(), path)
-			_ = f.symlink(t.Context(), path, "x")
+			_, _ = f.Put(t.Context(), Upload{Path: path, Content: strings.NewReader("x"), Overwrite: true, LimitBytes: 1})
+			_, _ = f.Put(t.Context(), Upload{Path: path, Content: then(func() error { return io.ErrUnexpectedEOF }), Overwrite: true})
+			_ = f.MakeDir(t.Context(), path)
+			_ = f.MakeLink(t.Context(), path, "x")
 			_, _ = f.walk(true)
 		}
-		r, err := f.open(t.Context(), "large", ReadOptions{Limit: -1})
+		r, err := f.Client.Open(t.Context(), "large", ReadOptions{Limit: -1})
 		f.check(err)
 		_, err = r.Read(make([]byte, 10))
 		f.check(err)
 		f.check(r.Close())
-		_, err = f.list(t.Context(), true, func(Entry) error { return io.ErrClosedPipe })
+		_, err = f.List(t.Context(), true, func(Entry) error { return io.ErrClosedPipe })
 		if !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("told as %v", err)
 		}
@@ -995,9 +995,9 @@ func TestStreamsThatNobodyUsesHoldUpNoOther(t *testing.T) {
 		f.check(err)
 		defer func() { _ = conn.Close() }()
 	}
-	var readers []*FileReader
+	var readers []*Reader
 	for range 20 {
-		r, err := f.open(t.Context(), "large", ReadOptions{Limit: -1})
+		r, err := f.Client.Open(t.Context(), "large", ReadOptions{Limit: -1})
 		f.check(err)
 		readers = append(readers, r)
 	}
@@ -1047,7 +1047,7 @@ func overChannel(t testing.TB, work string) (_ *channel.Conn, served *sync.WaitG
 func TestManyStreamsOverOneConnection(t *testing.T) {
 	f := newWorkFiles(t)
 	conn, served := overChannel(t, f.work)
-	f.streams = conn
+	f.Streams = conn
 	f.write("large", strings.Repeat("x", 2<<20))
 	var all sync.WaitGroup
 	for i := range 24 {
@@ -1060,12 +1060,12 @@ func TestManyStreamsOverOneConnection(t *testing.T) {
 			if text, _, err := f.read(name, ReadOptions{Limit: -1}); text != content {
 				t.Errorf("%s came back as %d bytes, %v", name, len(text), err)
 			}
-			r, err := f.open(t.Context(), "large", ReadOptions{Limit: -1}) // which is given up
+			r, err := f.Client.Open(t.Context(), "large", ReadOptions{Limit: -1}) // which is given up
 			if err == nil {
 				_, err = r.Read(make([]byte, 10))
 				err = errors.Join(err, r.Close())
 			}
-			_, full := f.put(t.Context(), Upload{Path: name, Overwrite: true, Content: unending{}}, 1, 0)
+			_, full := f.Put(t.Context(), Upload{Path: name, Overwrite: true, Content: unending{}, LimitBytes: 1})
 			if codeOf(full) != "quota_exceeded" || err != nil {
 				t.Errorf("%v, %v", err, full)
 			}
@@ -1084,14 +1084,14 @@ func BenchmarkFiles(b *testing.B) {
 	const size = 500 << 20
 	work := b.TempDir()
 	conn, _ := overChannel(b, work)
-	c := fileClient{conn}
+	c := Client{conn}
 	for name, do := range map[string]func() error{
 		"put": func() error {
-			_, err := c.put(b.Context(), Upload{Path: "large", Overwrite: true, Content: io.LimitReader(unending{}, size)}, 1<<40, 1<<20)
+			_, err := c.Put(b.Context(), Upload{Path: "large", Overwrite: true, Content: io.LimitReader(unending{}, size), LimitBytes: 1 << 40, LimitFiles: 1 << 20})
 			return err
 		},
 		"get": func() error {
-			r, err := c.open(b.Context(), "large", ReadOptions{Limit: -1})
+			r, err := c.Open(b.Context(), "large", ReadOptions{Limit: -1})
 			if err == nil {
 				_, err = io.Copy(io.Discard, r)
 				err = errors.Join(err, r.Close())

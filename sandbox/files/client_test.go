@@ -1,6 +1,6 @@
 //go:build linux
 
-package sandbox
+package files
 
 import (
 	"bytes"
@@ -13,12 +13,22 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 )
+
+func wantCode(t *testing.T, err error, code fault.Code) *fault.Error {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != code || f.Hint == "" {
+		t.Fatalf("got error %v, want code %s with a hint", err, code)
+	}
+	return f
+}
 
 // streamsTo opens streams whose other end is hostile: it is handed each, with the request read.
 type streamsTo func(conn net.Conn)
@@ -48,8 +58,8 @@ func says(parts ...string) []byte {
 	return out
 }
 
-func answering(parts ...string) fileClient {
-	return fileClient{streamsTo(func(conn net.Conn) {
+func answering(parts ...string) Client {
+	return Client{streamsTo(func(conn net.Conn) {
 		go func() { _, _ = io.Copy(io.Discard, conn) }()
 		_, _ = conn.Write(says(parts...))
 	})}
@@ -64,19 +74,19 @@ func TestWhatIsReadIsBelievedOnlySoFar(t *testing.T) {
 		code fault.Code
 	}{
 		"whole":                 {[]string{facts, "+abc", "+def", "+", `{"bytes":6,"complete":true}`}, "abcdef", nil, ""},
-		"it ends":               {[]string{facts, "+abc"}, "abc", errFilesSilent, ""},
-		"it ends in a piece":    {[]string{facts, "=\x00\x00\x00\x09abc"}, "abc", errFilesSilent, ""},
-		"it ends in a length":   {[]string{facts, "+abc", "=\x00\x00"}, "abc", errFilesSilent, ""},
-		"it says no end":        {[]string{facts, "+abc", "+"}, "abc", errFilesSilent, ""},
+		"it ends":               {[]string{facts, "+abc"}, "abc", ErrSilent, ""},
+		"it ends in a piece":    {[]string{facts, "=\x00\x00\x00\x09abc"}, "abc", ErrSilent, ""},
+		"it ends in a length":   {[]string{facts, "+abc", "=\x00\x00"}, "abc", ErrSilent, ""},
+		"it says no end":        {[]string{facts, "+abc", "+"}, "abc", ErrSilent, ""},
 		"an error on the way":   {[]string{facts, "+abc", "+", `{"error":{"code":"failed","message":"I/O \u001b[31merror"}}`}, "abc", nil, fault.ExecutionFailed},
-		"too large a piece":     {[]string{facts, "=\x00\x10\x00\x00"}, "", errFilesFrame, ""},
-		"too large an answer":   {[]string{facts, "+abc", "+", "=\x7f\xff\xff\xff"}, "abc", errFilesFrame, ""},
-		"too many values":       {[]string{facts, "+abc", "+", `{"x":[0` + strings.Repeat(",0", frameLimits.Values) + `]}`}, "abc", errFilesFrame, ""},
-		"too deep":              {[]string{facts, "+abc", "+", strings.Repeat("[", 1000)}, "abc", errFilesFrame, ""},
-		"no JSON, and no paths": {[]string{`{"path":"../../etc/passwd","size_bytes":-1,"modified_ms":9223372036854775807}`, "+abc", "+", "{{"}, "abc", errFilesFrame, ""},
+		"too large a piece":     {[]string{facts, "=\x00\x10\x00\x00"}, "", ErrFrame, ""},
+		"too large an answer":   {[]string{facts, "+abc", "+", "=\x7f\xff\xff\xff"}, "abc", ErrFrame, ""},
+		"too many values":       {[]string{facts, "+abc", "+", `{"x":[0` + strings.Repeat(",0", answerLimits.Values) + `]}`}, "abc", ErrFrame, ""},
+		"too deep":              {[]string{facts, "+abc", "+", strings.Repeat("[", 1000)}, "abc", ErrFrame, ""},
+		"no JSON, and no paths": {[]string{`{"path":"../../etc/passwd","size_bytes":-1,"modified_ms":9223372036854775807}`, "+abc", "+", "{{"}, "abc", ErrFrame, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := answering(test.says...).open(t.Context(), "a", ReadOptions{Limit: -1})
+			r, err := answering(test.says...).Open(t.Context(), "a", ReadOptions{Limit: -1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,12 +114,12 @@ func TestForgedEntriesOfAListAreLeftOut(t *testing.T) {
 	forged := []filewire.Entry{
 		{Path: "good.txt", Kind: "f", SizeBytes: 5, ModifiedMS: 1000, Mode: 0o644},
 		{Path: "../../etc/passwd", Kind: "f"}, {Path: "/etc/passwd", Kind: "f"}, {Path: "a\nb", Kind: "f"}, {Path: "a\u009b31mb", Kind: "f"},
-		{Path: "kind", Kind: "device"}, {Path: "no kind"}, {Kind: "f"}, {Path: "far", Kind: "l", Target: strings.Repeat("x", maxPathBytes+1)},
+		{Path: "kind", Kind: "device"}, {Path: "no kind"}, {Kind: "f"}, {Path: "far", Kind: "l", Target: strings.Repeat("x", maxPath+1)},
 		{Path: "negative", Kind: "f", SizeBytes: -5, ModifiedMS: math.MinInt64, Mode: 0o7777},
 	}
 	batch, _ := json.Marshal(filewire.Answer{Entries: forged})
 	var got []Entry
-	end, err := answering(string(batch), `{"end":true,"complete":true,"skipped":2}`).list(t.Context(), true, func(e Entry) error {
+	end, err := answering(string(batch), `{"end":true,"complete":true,"skipped":2}`).List(t.Context(), true, func(e Entry) error {
 		got = append(got, e)
 		return nil
 	})
@@ -126,15 +136,15 @@ func TestAListHasAnEnd(t *testing.T) {
 	for name, test := range map[string]struct {
 		again string
 		err   error
-	}{"too many": {string(full), nil}, "none": {`{}`, errFilesFrame}, "another type": {`{"entries":[["a","f"]]}`, errFilesFrame}} {
-		c := fileClient{streamsTo(func(conn net.Conn) {
+	}{"too many": {string(full), nil}, "none": {`{}`, ErrFrame}, "another type": {`{"entries":[["a","f"]]}`, ErrFrame}} {
+		c := Client{streamsTo(func(conn net.Conn) {
 			for {
 				if _, err := conn.Write(says(test.again)); err != nil {
 					return
 				}
 			}
 		})}
-		if end, err := c.list(t.Context(), true, func(Entry) error { return nil }); !errors.Is(err, test.err) || end.Complete {
+		if end, err := c.List(t.Context(), true, func(Entry) error { return nil }); !errors.Is(err, test.err) || end.Complete {
 			t.Errorf("%s: %+v, %v", name, end, err)
 		}
 	}
@@ -145,20 +155,20 @@ func TestWhatDoesNotGoOnIsGivenUp(t *testing.T) {
 	silent := func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 	deaf := func(net.Conn) { time.Sleep(24 * time.Hour) }
 	upload := Upload{Path: "a", Content: io.LimitReader(unending{}, 1<<20)}
-	put := func(ctx context.Context, c fileClient) error {
-		_, err := c.put(ctx, upload, 0, 0)
+	put := func(ctx context.Context, c Client) error {
+		_, err := c.Put(ctx, upload)
 		return err
 	}
-	get := func(ctx context.Context, c fileClient) error {
-		r, err := c.open(ctx, "a", ReadOptions{Limit: -1})
+	get := func(ctx context.Context, c Client) error {
+		r, err := c.Open(ctx, "a", ReadOptions{Limit: -1})
 		if err == nil {
 			_, err = io.Copy(io.Discard, r)
 			_ = r.Close()
 		}
 		return err
 	}
-	list := func(ctx context.Context, c fileClient) error {
-		_, err := c.list(ctx, true, func(Entry) error { return nil })
+	list := func(ctx context.Context, c Client) error {
+		_, err := c.List(ctx, true, func(Entry) error { return nil })
 		return err
 	}
 	begun := func(conn net.Conn) {
@@ -166,8 +176,8 @@ func TestWhatDoesNotGoOnIsGivenUp(t *testing.T) {
 		silent(conn)
 	}
 	for name, test := range map[string]struct {
-		streams streams
-		do      func(context.Context, fileClient) error
+		streams Streams
+		do      func(context.Context, Client) error
 	}{
 		"put, not answered":      {streamsTo(silent), put},
 		"put, not read":          {streamsTo(deaf), put},
@@ -180,9 +190,9 @@ func TestWhatDoesNotGoOnIsGivenUp(t *testing.T) {
 		"the connection is over": {opens(func() (net.Conn, error) { return nil, io.EOF }), put},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				if err := test.do(t.Context(), fileClient{test.streams}); !errors.Is(err, errFilesSilent) || time.Since(began) > 2*filesPatience {
+				if err := test.do(t.Context(), Client{test.streams}); !errors.Is(err, ErrSilent) || time.Since(began) > 2*Patience {
 					t.Errorf("told as %v after %v", err, time.Since(began))
 				}
 				if strings.HasPrefix(name, "the connection") {
@@ -192,7 +202,7 @@ func TestWhatDoesNotGoOnIsGivenUp(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(time.Second, func() { cancel(gone) })
 				began = time.Now()
-				if err := test.do(ctx, fileClient{test.streams}); !errors.Is(err, gone) || time.Since(began) > 2*time.Second {
+				if err := test.do(ctx, Client{test.streams}); !errors.Is(err, gone) || time.Since(began) > 2*time.Second {
 					t.Errorf("given up as %v after %v", err, time.Since(began))
 				}
 				time.Sleep(48 * time.Hour) // the other ends end
@@ -228,7 +238,7 @@ func FuzzFileAnswers(f *testing.F) {
 		f.Add(says(seed...))
 	}
 	f.Fuzz(func(t *testing.T, answers []byte) {
-		c := fileClient{opens(func() (net.Conn, error) { return scripted{Reader: bytes.NewReader(answers)}, nil })}
+		c := Client{opens(func() (net.Conn, error) { return scripted{Reader: bytes.NewReader(answers)}, nil })}
 		inWords := func(err error) {
 			var told *fault.Error
 			if errors.As(err, &told) && !utf8.ValidString(told.Message) {
@@ -236,16 +246,16 @@ func FuzzFileAnswers(f *testing.F) {
 			}
 		}
 		isGood := func(file File) {
-			if safePath(file.Path) != file.Path || file.Path == "" || file.SizeBytes < 0 {
+			if SafePath(file.Path) != file.Path || file.Path == "" || file.SizeBytes < 0 {
 				t.Errorf("a file %+v", file)
 			}
 		}
-		if file, err := c.put(t.Context(), Upload{Path: "x", Content: strings.NewReader("x")}, 0, 0); err != nil {
+		if file, err := c.Put(t.Context(), Upload{Path: "x", Content: strings.NewReader("x")}); err != nil {
 			inWords(err)
 		} else {
 			isGood(file)
 		}
-		if r, err := c.open(t.Context(), "x", ReadOptions{Limit: -1}); err != nil {
+		if r, err := c.Open(t.Context(), "x", ReadOptions{Limit: -1}); err != nil {
 			inWords(err)
 		} else {
 			isGood(r.File())
@@ -255,12 +265,12 @@ func FuzzFileAnswers(f *testing.F) {
 			}
 			inWords(err)
 		}
-		_, err := c.list(t.Context(), true, func(e Entry) error {
+		_, err := c.List(t.Context(), true, func(e Entry) error {
 			isGood(e.File)
 			return nil
 		})
 		inWords(err)
-		if n, bytes, _, err := c.usage(t.Context()); n < 0 || bytes < 0 {
+		if n, bytes, _, err := c.Usage(t.Context()); n < 0 || bytes < 0 {
 			t.Errorf("%d files, %d bytes, %v", n, bytes, err)
 		}
 	})

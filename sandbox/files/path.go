@@ -1,4 +1,4 @@
-package sandbox
+package files
 
 import (
 	"path"
@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -23,7 +24,7 @@ func CleanPath(p string) (string, error) {
 	refuse := func(why string) (string, error) {
 		return "", fault.New(fault.InvalidPath,
 			"Use a path below "+engine.WorkDir+", such as output/report.csv; list_artifacts lists the files.",
-			"The path %q %s.", clip(p, 120), why)
+			"The path %q %s.", text.Safe(p, 120), why)
 	}
 	switch {
 	case p == "":

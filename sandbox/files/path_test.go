@@ -1,10 +1,12 @@
-package sandbox
+package files
 
 import (
+	"path"
 	"strings"
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 func TestPathsOfRequests(t *testing.T) {
@@ -20,4 +22,43 @@ func TestPathsOfRequests(t *testing.T) {
 			t.Errorf("CleanPath(%q) = %q, %v", given, got, err)
 		}
 	}
+}
+
+func TestSafePathKeepsWithinTheWorkDirectory(t *testing.T) {
+	for path, want := range map[string]string{
+		"a.txt": "a.txt", "a/./b//c": "a/b/c", "a/../b": "b", "": "", ".": "", "..": "", "../a": "", "a/../../b": "",
+		"/etc/passwd": "", "a\x00b": "", "a\nb": "", "a\x7fb": "", "a\u009b31mb": "", "\xff": "", strings.Repeat("a", 5000): "", "...": "...", "..a/b": "..a/b",
+	} {
+		if got := SafePath(path); got != want {
+			t.Errorf("SafePath(%.20q) = %q, want %q", path, got, want)
+		}
+	}
+}
+
+// FuzzCleanPath holds every path that a request may name against what a path is.
+func FuzzCleanPath(f *testing.F) {
+	for _, seed := range []string{
+		"a.txt", "output/a.csv", "/mnt/data/a", "/mnt/data", "/mnt/data/", "/mnt/data//etc/passwd", "/etc/passwd", "..", "a/../b", "./a/./b//c",
+		"/mnt/data/../data/a", "a\x00b", "a\nb", "\xff", ".", "...", "..a", "~/a", `a\b`, "C:/a", "/mnt/database/a", strings.Repeat("a/", 600),
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, p string) {
+		clean, err := CleanPath(p)
+		if err != nil {
+			return
+		}
+		if clean == "" || clean == "." || path.IsAbs(clean) || clean != path.Clean(clean) || SafePath(clean) != clean {
+			t.Errorf("%q became %q", p, clean)
+		}
+		if !strings.HasPrefix(path.Join(engine.WorkDir, clean), engine.WorkDir+"/") {
+			t.Errorf("%q leads to %q", p, path.Join(engine.WorkDir, clean))
+		}
+		if again, err := CleanPath(clean); err != nil || again != clean {
+			t.Errorf("%q became %q and then %q: %v", p, clean, again, err)
+		}
+		if below, err := CleanPath(engine.WorkDir + "/" + clean); err != nil || below != clean {
+			t.Errorf("%q is %q below the work directory: %v", clean, below, err)
+		}
+	})
 }

@@ -1,0 +1,92 @@
+// Package files brings files into a session's work directory and out of it, at the server's end: docs/kernel-protocol.md,
+// "Files: streams". A Client asks a supervisor by a stream for each request; what it answers is hostile, and bounded here.
+package files
+
+import (
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
+)
+
+// File is a regular file of a session.
+type File struct {
+	Path      string // relative to WorkDir
+	SizeBytes int64
+	Modified  time.Time
+}
+
+// Upload is a file on its way in.
+type Upload struct {
+	Path                   string // as CleanPath returns it
+	Overwrite              bool   // false: a file of that name is left as it is, and is an error
+	Content                io.Reader
+	Modified               time.Time   // zero: now
+	Mode                   fs.FileMode // zero: 0644
+	Exact                  bool        // a name in another Unicode form is another name
+	LimitBytes, LimitFiles int64       // of the work directory; zero: none
+}
+
+// ReadOptions says what part of a file to read.
+type ReadOptions struct {
+	Offset   int64 // bytes or lines to pass over
+	Limit    int64 // bytes or lines to return; 0: only the facts, -1: to the end
+	Lines    bool
+	MaxBytes int64 // for lines: how many bytes they may take; 0: no limit
+}
+
+// ReadEnd describes what was read.
+type ReadEnd struct {
+	Bytes    int64
+	Lines    int64 // of lines: how many
+	Start    int64 // of lines: the byte that the first begins at
+	Complete bool  // the end of the file was reached
+	Changed  bool  // the file was changed meanwhile
+}
+
+// Entry is one thing in a session's volume.
+type Entry struct {
+	File
+	Kind   byte        // 'f' a regular file, 'd' a folder, 'l' a link
+	Mode   fs.FileMode // permission bits
+	Target string      // of a link; hostile text
+}
+
+// WalkEnd describes what a walk left out.
+type WalkEnd struct {
+	Complete bool  // false: there are more entries than a walk visits
+	Skipped  int64 // names that are not text
+}
+
+// answerLimits bound a supervisor's answer. The most values that are honest are 500 files of seven.
+var answerLimits = jsonbound.Limits{Depth: 32, Values: 20_000}
+
+const maxPath = 4 << 10
+
+// SafePath accepts a path below the work directory as a supervisor reports it, in its shortest form, and returns "" for any
+// other: absolute, with .., a control character or more bytes than a path has.
+func SafePath(p string) string {
+	if p == "" || len(p) > maxPath || !filewire.IsName(p) || path.IsAbs(p) {
+		return ""
+	}
+	if p = path.Clean(p); p == "." || p == ".." || strings.HasPrefix(p, "../") {
+		return ""
+	}
+	return p
+}
+
+// The times that JSON and tar have a form for, with room for any zone.
+var (
+	minMomentMS = time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC).UnixMilli()
+	maxMomentMS = time.Date(9999, 12, 30, 0, 0, 0, 0, time.UTC).UnixMilli()
+)
+
+// BoundMoment keeps a file's time within those that have a form.
+func BoundMoment(ms int64) int64 { return min(max(ms, minMomentMS), maxMomentMS) }
+
+// Moment returns the time of a file.
+func Moment(ms int64) time.Time { return time.UnixMilli(BoundMoment(ms)) }
