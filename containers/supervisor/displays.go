@@ -37,7 +37,7 @@ type shown struct {
 	sent  bool
 }
 
-func (s *Supervisor) onDisplay(r *run, m *kernelproc.Report) {
+func (r *run) show(m *kernelproc.Report) {
 	if !isMime(m.Mime) {
 		r.record.total++
 		return
@@ -49,7 +49,7 @@ func (s *Supervisor) onDisplay(r *run, m *kernelproc.Report) {
 	}
 	if at < 0 {
 		r.record.total++
-		if len(r.record.displays) == s.settings.MaxDisplays {
+		if len(r.record.displays) == r.s.settings.MaxDisplays {
 			return
 		}
 		at = len(r.record.displays)
@@ -58,21 +58,21 @@ func (s *Supervisor) onDisplay(r *run, m *kernelproc.Report) {
 		r.record.redrawn = true
 	}
 	r.record.bytes -= len(r.record.displays[at].frame)
-	frame := s.displayFrame(r, m, key)
+	frame := r.displayFrame(m, key)
 	r.record.displays[at] = shown{key: key, frame: frame}
 	r.record.bytes += len(frame)
 	if !r.record.redrawn || r.record.bytes > recordBytes {
-		s.sendDisplays(r)
+		r.sendDisplays()
 	}
 }
 
-func (s *Supervisor) displayFrame(r *run, m *kernelproc.Report, key string) []byte {
+func (r *run) displayFrame(m *kernelproc.Report, key string) []byte {
 	d := protocol.Display{
 		Type: "display", ID: r.ID, Data: protocol.Data{}, Path: relativePath(m.Path),
 		SizeBytes: min(max(m.Size, 0), 1<<50), Alt: clean(m.Alt, maxAlt), Key: key,
 		Saved: relativePath(m.Saved),
 	}
-	if n := len(m.Blob); n > 0 && n <= s.settings.ImageBytes {
+	if n := len(m.Blob); n > 0 && n <= r.s.settings.ImageBytes {
 		d.Data[m.Mime] = displayText(m.Mime, m.Blob)
 	}
 	if d.SizeBytes == 0 {
@@ -87,11 +87,12 @@ func (s *Supervisor) displayFrame(r *run, m *kernelproc.Report, key string) []by
 }
 
 // onClear takes back what the run has shown.
-func (s *Supervisor) onClear(r *run) { r.record = record{redrawn: true, cleared: true} }
+func (r *run) clear() { r.record = record{redrawn: true, cleared: true} }
 
 // sendDisplays sends what has changed of what the run shows. A run that redraws may do that many times a second,
 // and waits for this until a second or the run is over.
-func (s *Supervisor) sendDisplays(r *run) {
+func (r *run) sendDisplays() {
+	s := r.s
 	if r.record.cleared {
 		s.server.send(protocol.Head{Type: "clear", ID: r.ID}, false)
 		r.record.cleared = false
@@ -112,16 +113,16 @@ func (s *Supervisor) sendDisplays(r *run) {
 }
 
 // replay sends a later server what the one before may not have heard of a run.
-func (s *Supervisor) replay(r *run) {
+func (r *run) replay() {
 	r.record.cleared = false // it has no displays of the run
 	for i := range r.record.displays {
 		if frame := r.record.displays[i].frame; frame != nil {
-			s.server.sendBody(frame, false)
+			r.s.server.sendBody(frame, false)
 			r.record.displays[i].sent = true
 		}
 	}
 	if r.record.over != nil {
-		s.server.sendBody(r.record.over, false)
+		r.s.server.sendBody(r.record.over, false)
 	}
 }
 

@@ -30,16 +30,23 @@ const (
 	attachHead   = 5 // of a control frame: its length and its kind
 )
 
-// listenAtDoor hands each connection over that shows the token in its first frame. It is the session's
-// code too that can connect: a connection that is wrong keeps its place for a while, and no more than
-// four have one at a time.
-func (s *Supervisor) listenAtDoor(token string, adopt func(conn net.Conn, filesOnly bool)) (err error) {
-	if s.door == nil {
-		if s.door, err = listen(); err != nil {
+// door is where a later server comes with the session's token. It is the session's code too that can connect: a connection
+// that is wrong keeps its place for a while, and no more than four have one at a time.
+type door struct {
+	listener net.Listener // nil where it is not listened yet
+}
+
+// takePlace begins to listen before the first interpreter starts. What cannot be had now is tried for again by serve.
+func (d *door) takePlace() { d.listener, _ = listen() }
+
+// serve hands each connection over that shows the token in its first frame.
+func (d *door) serve(token string, adopt func(conn net.Conn, filesOnly bool)) (err error) {
+	if d.listener == nil {
+		if d.listener, err = listen(); err != nil {
 			return err
 		}
 	}
-	go acceptAll(s.door, doorWaiting, wrongWait, func(conn net.Conn) {
+	go acceptAll(d.listener, doorWaiting, wrongWait, func(conn net.Conn) {
 		if m := readAttach(conn, token); m != nil {
 			adopt(conn, m.FilesOnly)
 		} else {
@@ -47,6 +54,13 @@ func (s *Supervisor) listenAtDoor(token string, adopt func(conn net.Conn, filesO
 		}
 	})
 	return nil
+}
+
+// close has nothing listen any longer.
+func (d *door) close() {
+	if d.listener != nil {
+		_ = d.listener.Close()
+	}
 }
 
 // acceptAll serves the connections of a listener, so many at a time; the next ones wait. again is the time after which

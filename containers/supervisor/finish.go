@@ -17,15 +17,11 @@ const (
 	maxNamed      = 200
 	maxTraceback  = 32_000
 	mostGoesOn    = 8
-	// mostPast is how many runs that are over are listened to, and may say what came in the background.
-	mostPast       = 32
-	mostBackground = 8 // files that an answer names
-	mostLast       = 8 // runs that are over, for a later server
 )
 
-func (s *Supervisor) onProgress(r *run) {
-	s.set(r, "progress", progressEvery, func() { s.onProgress(r) })
-	s.sendDisplays(r)
+func (r *run) onProgress() {
+	r.set("progress", progressEvery, r.onProgress)
+	r.sendDisplays()
 	now := [2]int64{r.streams[0].Bytes(), r.streams[1].Bytes()}
 	if now == r.reported && time.Since(r.reportedAt) < progressQuiet {
 		return
@@ -35,15 +31,16 @@ func (s *Supervisor) onProgress(r *run) {
 		latest = r.streams[1]
 	}
 	r.reported, r.reportedAt = now, time.Now()
-	s.server.send(protocol.Progress{
+	r.s.server.send(protocol.Progress{
 		Type: "progress", ID: r.ID, ElapsedMS: r.elapsed(), StdoutBytes: now[0], StderrBytes: now[1], LastLine: latest.LastLine(),
 	}, true)
 }
 
 // onDone takes a kernel's word about how a run ended.
-func (s *Supervisor) onDone(r *run, m *kernelproc.Report) {
+func (r *run) onDone(m *kernelproc.Report) {
+	s := r.s
 	if r.reason != "" && !r.Fresh {
-		s.endPrograms(r)
+		r.endPrograms()
 	}
 	d := &protocol.Done{Status: "completed", Kernel: r.fate("alive")}
 	if m.Result != nil {
@@ -74,7 +71,7 @@ func (s *Supervisor) onDone(r *run, m *kernelproc.Report) {
 	if m.Installed {
 		s.reserve.renew()
 	}
-	s.finish(r, d)
+	r.finish(d)
 }
 
 func overQuota(d *protocol.Done, why string) {
@@ -83,10 +80,10 @@ func overQuota(d *protocol.Done, why string) {
 }
 
 // finishKilled ends a run whose kernel is dead, or that never had one.
-func (s *Supervisor) finishKilled(r *run, cause string) {
+func (r *run) finishKilled(cause string) {
 	d := &protocol.Done{Status: "killed", ExitCode: exitCodes["killed"], Kernel: r.fate("dead"), Cause: cause}
 	switch {
-	case cause == "signal 6" && s.ranOutOfHeap(r):
+	case cause == "signal 6" && r.ranOutOfHeap():
 		d.Cause = "memory"
 	case r.reason == "quota" || cause == "quota":
 		overQuota(d, r.over)
@@ -95,22 +92,23 @@ func (s *Supervisor) finishKilled(r *run, cause string) {
 	case r.reason != "" && cause != "memory":
 		d.Status, d.ExitCode = r.reason, exitCodes[r.reason]
 	}
-	if r.kernel == nil && !r.Fresh && s.main != nil {
+	if r.kernel == nil && !r.Fresh && r.s.kernels.main != nil {
 		d.Kernel = "alive"
 	}
-	s.finish(r, d)
+	r.finish(d)
 }
 
 // ranOutOfHeap reports whether V8 says that it has ended itself because its heap was full.
-func (s *Supervisor) ranOutOfHeap(r *run) bool {
+func (r *run) ranOutOfHeap() bool {
 	r.drain()
-	said := r.streams[1].Report(s.settings.OutputBytes)
+	said := r.streams[1].Report(r.s.settings.OutputBytes)
 	text := said.Head + said.Tail
 	return strings.Contains(text, "heap out of memory") || strings.Contains(text, "Allocation failed")
 }
 
 // finish answers a run.
-func (s *Supervisor) finish(r *run, d *protocol.Done) {
+func (r *run) finish(d *protocol.Done) {
+	s := r.s
 	r.dropTimers()
 	for i, p := range r.outputPipes() {
 		p.Drain(r.streams[i].WriteBackground)
@@ -119,17 +117,17 @@ func (s *Supervisor) finish(r *run, d *protocol.Done) {
 		out.Finish()
 	}
 	if r.Fresh && r.kernel != nil {
-		s.endFresh(r)
+		r.endFresh()
 	}
-	s.sendDisplays(r)
-	s.addArtifacts(r, d)
-	delete(s.runs, r.ID)
-	if s.kept == r {
-		s.kept = nil
+	r.sendDisplays()
+	r.addArtifacts(d)
+	delete(s.runs.all, r.ID)
+	if s.runs.kept == r {
+		s.runs.kept = nil
 	}
 	s.lastFrame, s.logs = time.Now(), 0
 	d.Type, d.ID, d.DisplaysTotal, d.DurationMS = "done", r.ID, r.record.total, float64(r.elapsed())
-	d.Background = s.takeBackground()
+	d.Background = s.past.takeBackground()
 	if d.GoesOn == nil {
 		d.GoesOn = []string{}
 	}
@@ -141,11 +139,11 @@ func (s *Supervisor) finish(r *run, d *protocol.Done) {
 	}
 	s.server.sendBody(frame, false)
 	// What follows does not keep the answer waiting.
-	if k := r.kernel; k != nil && r.pipes == nil && !r.Fresh && !k.ended && s.hasNewPrograms(k) {
-		s.leavePipes(r)
+	if k := r.kernel; k != nil && r.pipes == nil && !r.Fresh && !k.ended && k.hasNewPrograms() {
+		k.leavePipes(r)
 	}
-	s.noteOOMKills()
-	s.retire(r)
+	s.kernels.noteOOMKills()
+	s.past.add(r, s.settings.Token != "")
 	if s.guard != nil {
 		s.guard.endRun()
 	}
@@ -161,7 +159,8 @@ func (s *Supervisor) finish(r *run, d *protocol.Done) {
 }
 
 // addArtifacts looks for the files of the run; where they are over their limit, it has failed.
-func (s *Supervisor) addArtifacts(r *run, d *protocol.Done) {
+func (r *run) addArtifacts(d *protocol.Done) {
+	s := r.s
 	d.Artifacts = []protocol.Artifact{}
 	if s.scanner == nil {
 		return

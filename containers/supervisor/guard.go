@@ -52,8 +52,8 @@ func newGuard(s *Supervisor) *guard {
 // holders are the processes that code of the session runs in.
 func (g *guard) holders() []int {
 	table := procs.Read()
-	holders := g.s.programs(table)
-	for _, k := range g.s.kernels() {
+	holders := g.s.kernels.programs(table)
+	for _, k := range g.s.kernels.all() {
 		if k.begun { // else it has run no code, and one that was just born cannot be looked at
 			holders[k.pid] = true
 		}
@@ -137,7 +137,7 @@ func (g *guard) lookIn(d time.Duration) {
 func (g *guard) look() {
 	g.watch.Look()
 	pause := volume.Tick
-	if main := g.s.main; len(g.s.runs) == 0 && len(g.s.programs(procs.Read())) == 0 {
+	if main := g.s.kernels.main; len(g.s.runs.all) == 0 && len(g.s.kernels.programs(procs.Read())) == 0 {
 		if main == nil {
 			return
 		}
@@ -156,7 +156,7 @@ func (g *guard) judge() {
 		g.endAll(far)
 		return
 	}
-	if len(g.s.runs) == 0 {
+	if len(g.s.runs.all) == 0 {
 		g.judgeQuiet()
 		return
 	}
@@ -164,9 +164,9 @@ func (g *guard) judge() {
 	if why == "" {
 		return
 	}
-	for _, r := range g.s.runs {
+	for _, r := range g.s.runs.all {
 		r.over = why
-		g.s.interrupt(r, "quota")
+		r.interrupt("quota")
 	}
 }
 
@@ -174,20 +174,20 @@ func (g *guard) judge() {
 func (g *guard) endAll(why string) {
 	s := g.s
 	s.log("warn", "all programs and kernels are ended: "+why)
-	s.killAll(s.programs)
-	for _, r := range s.runs {
+	killAll(s.kernels.programs)
+	for _, r := range s.runs.all {
 		r.over = why
 		if r.reason == "" {
 			r.reason = "quota"
 		}
 		if r.kernel == nil {
-			s.finishKilled(r, "quota")
+			r.finishKilled("quota")
 		}
 	}
-	for _, k := range s.kernels() {
-		if k.begun || s.runOf(k) != nil { // else it waits for a run, and holds nothing
+	for _, k := range s.kernels.all() {
+		if k.begun || s.runs.of(k) != nil { // else it waits for a run, and holds nothing
 			k.fills = true
-			s.killKernel(k, "quota")
+			k.kill("quota")
 		}
 	}
 	g.watch.Forget()
@@ -199,8 +199,8 @@ func (g *guard) judgeQuiet() {
 	s, level, before := g.s, g.watch.Level(), g.between
 	g.between = &level
 	active, then := procs.Activity{}, g.activity
-	if s.main != nil {
-		active = procs.Watch(s.main.pid)
+	if s.kernels.main != nil {
+		active = procs.Watch(s.kernels.main.pid)
 		g.activity = active
 	}
 	why := g.watch.Over()
@@ -210,14 +210,14 @@ func (g *guard) judgeQuiet() {
 	if level.Hider == 0 && level.Bytes <= before.Bytes && level.Files <= before.Files {
 		return
 	}
-	if len(s.programs(procs.Read())) > 0 {
+	if len(s.kernels.programs(procs.Read())) > 0 {
 		s.log("warn", "programs that write between runs are ended: "+why)
-		s.killAll(s.programs)
+		killAll(s.kernels.programs)
 		g.watch.Forget()
 		g.between = nil // until its end a program has written more, which is not the kernel's
 		return
 	}
-	if s.main == nil {
+	if s.kernels.main == nil {
 		return
 	}
 	hasWritten := active.CPU != then.CPU
@@ -225,7 +225,7 @@ func (g *guard) judgeQuiet() {
 		hasWritten = 2*(active.Written-then.Written) >= level.Bytes-before.Bytes
 	}
 	if level.Hider != 0 || hasWritten {
-		s.main.fills = true
-		s.killKernel(s.main, "quota")
+		s.kernels.main.fills = true
+		s.kernels.main.kill("quota")
 	}
 }

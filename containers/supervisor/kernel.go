@@ -20,6 +20,7 @@ const (
 
 // kernel is an interpreter that code runs in, as the supervisor's loop sees it.
 type kernel struct {
+	s       *Supervisor
 	pid     int // 0 until one that the zygote forked has reported it
 	link    *kernelproc.Link
 	watcher *kernelproc.Link
@@ -38,7 +39,7 @@ type kernel struct {
 	heard      time.Time // when its watcher was there to hear of interrupts; zero: not yet
 	interrupts int
 	cause      string
-	kill       *timer
+	taken      *timer // for dead, when it fires
 	conclude   *timer
 }
 
@@ -46,14 +47,15 @@ type kernel struct {
 func (k *kernel) isEnding() bool { return k.killed || k.exited || k.linkEnded }
 
 // listen has the loop hear of what a kernel sends.
-func (s *Supervisor) listen(k *kernel) {
+func (k *kernel) listen() {
+	s := k.s
 	go func() {
-		err := k.link.Read(func(r *kernelproc.Report) { s.post(func() { s.onReport(k, r) }) })
-		s.post(func() { s.onLinkEnd(k, err) })
+		err := k.link.Read(func(r *kernelproc.Report) { s.post(func() { k.onReport(r) }) })
+		s.post(func() { k.onLinkEnd(err) })
 	}()
 	if k.watcher != nil {
 		go func() {
-			_ = k.watcher.Read(func(*kernelproc.Report) { s.post(func() { s.onHeard(k) }) })
+			_ = k.watcher.Read(func(*kernelproc.Report) { s.post(k.onHeard) })
 		}()
 	}
 }
@@ -61,37 +63,38 @@ func (s *Supervisor) listen(k *kernel) {
 // onHeard is called by a watcher that is there, and then each time that it has stopped code. Only then may the
 // programs end that code waits for in a call: it stops when the call returns, and does not go on with
 // their failure. That the two come as one does no harm: interrupts are repeated.
-func (s *Supervisor) onHeard(k *kernel) {
+func (k *kernel) onHeard() {
 	if k.heard.IsZero() {
 		k.heard = time.Now()
 		return
 	}
-	if r := s.runOf(k); r != nil && r.reason != "" {
-		s.signalPrograms(r, syscall.SIGKILL)
+	if r := k.s.runs.of(k); r != nil && r.reason != "" {
+		r.signalPrograms(syscall.SIGKILL)
 	}
 }
 
-func (s *Supervisor) onReport(k *kernel, m *kernelproc.Report) {
+func (k *kernel) onReport(m *kernelproc.Report) {
+	s := k.s
 	if k.ended {
 		return
 	}
 	switch m.Type {
 	case "hello":
-		s.onHello(k, m)
+		k.onHello(m)
 	case "loaded":
-		if k == s.main && s.language.HasZygote {
+		if k == s.kernels.main && s.language.HasZygote {
 			s.reserve.want()
 		}
 	case "log":
 		s.log("info", m.Message)
 	case "background":
 		if m.Stream == 1 || m.Stream == 2 {
-			s.keepBackground(m.ID, m.Stream-1, m.Blob)
+			s.past.keepBackground(m.ID, m.Stream-1, m.Blob)
 		}
 	case "piped":
 		k.releaseNamed()
 	}
-	r := s.runs[m.ID]
+	r := s.runs.all[m.ID]
 	if r == nil || r.kernel != k {
 		return
 	}
@@ -99,18 +102,19 @@ func (s *Supervisor) onReport(k *kernel, m *kernelproc.Report) {
 	case "begun":
 		k.begun = true
 	case "display":
-		s.onDisplay(r, m)
+		r.show(m)
 	case "clear":
-		s.onClear(r)
+		r.clear()
 	case "done":
 		// One that came to its end as it was killed is over with its kernel: the next run needs another.
 		if !k.killed {
-			s.onDone(r, m)
+			r.onDone(m)
 		}
 	}
 }
 
-func (s *Supervisor) onHello(k *kernel, m *kernelproc.Report) {
+func (k *kernel) onHello(m *kernelproc.Report) {
+	s := k.s
 	if k.ready {
 		return
 	}
@@ -125,26 +129,26 @@ func (s *Supervisor) onHello(k *kernel, m *kernelproc.Report) {
 }
 
 // onLinkEnd is called when nothing more comes from a kernel: mostly at a death whose status is on its way.
-func (s *Supervisor) onLinkEnd(k *kernel, err error) {
+func (k *kernel) onLinkEnd(err error) {
 	k.linkEnded = true
 	switch {
 	case k.ended:
 	case k.exited:
-		s.concludeEnd(k)
+		k.concludeEnd()
 	case !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET):
-		s.log("warn", "a kernel is killed, because it sent "+err.Error())
-		s.killKernel(k, "")
+		k.s.log("warn", "a kernel is killed, because it sent "+err.Error())
+		k.kill("")
 	default:
-		s.after(lostWait, func() {
+		k.s.after(lostWait, func() {
 			if !k.exited {
-				s.killKernel(k, "")
+				k.kill("")
 			}
 		})
 	}
 }
 
 // killKernel ends a kernel and, as soon as that is known, what it had started.
-func (s *Supervisor) killKernel(k *kernel, cause string) {
+func (k *kernel) kill(cause string) {
 	if k.ended {
 		return
 	}
@@ -153,14 +157,15 @@ func (s *Supervisor) killKernel(k *kernel, cause string) {
 		k.cause = cause
 	}
 	procs.Signal(k.pid, syscall.SIGKILL)
-	if k.kill == nil {
+	if k.taken == nil {
 		// One that no signal can end, in a file system that hangs, must not keep the session locked.
-		k.kill = s.after(killWait, func() { s.concludeEnd(k) })
+		k.taken = k.s.after(killWait, k.concludeEnd)
 	}
 }
 
 // concludeEnd does what the end of a kernel asks for, once.
-func (s *Supervisor) concludeEnd(k *kernel) {
+func (k *kernel) concludeEnd() {
+	s := k.s
 	if k.ended {
 		return
 	}
@@ -170,10 +175,10 @@ func (s *Supervisor) concludeEnd(k *kernel) {
 		s.reserve.onDeath()
 		return
 	}
-	r := s.runOf(k)
-	if k == s.main {
-		s.main = nil
-		s.killLeftovers()
+	r := s.runs.of(k)
+	if k == s.kernels.main {
+		s.kernels.main = nil
+		s.kernels.killLeftovers()
 	}
 	cause := k.cause
 	if cause == "" {
@@ -185,14 +190,14 @@ func (s *Supervisor) concludeEnd(k *kernel) {
 	switch {
 	case r == nil:
 		s.server.send(protocol.KernelState{Type: "kernel", State: "dead", Cause: cause}, false)
-		s.provideWaiting()
+		s.runs.provideWaiting()
 		s.reserve.prepare()
-	case s.canBeGivenAgain(r):
+	case r.canBeGivenAgain():
 		// Its pipes have nothing of the run yet.
 		r.kernel, r.pipes = nil, nil
-		s.provide(r)
+		s.runs.provide(r)
 	default:
-		s.finishKilled(r, cause)
+		r.finishKilled(cause)
 	}
 	k.closePipes()
 }
@@ -200,25 +205,13 @@ func (s *Supervisor) concludeEnd(k *kernel) {
 // end stops the timers and closes the links of a kernel that is dead, or is taken for it.
 func (k *kernel) end() {
 	k.ended = true
-	k.kill.stop()
+	k.taken.stop()
 	k.conclude.stop()
 	k.link.Close()
 	if k.watcher != nil {
 		k.watcher.Close()
 	}
 	k.releaseNamed()
-}
-
-const mostLosses = 3 // kernels that may die before they begin a run
-
-// canBeGivenAgain reports whether a run that its kernel has died over can go to another: code of runs before
-// may have killed the kernel as it stood by, and its death was not known yet.
-func (s *Supervisor) canBeGivenAgain(r *run) bool {
-	if r.kernel.begun || r.reason != "" {
-		return false
-	}
-	r.losses++
-	return r.losses < mostLosses
 }
 
 func (k *kernel) closePipes() {
@@ -234,4 +227,28 @@ func (k *kernel) releaseNamed() {
 		k.named.Release()
 		k.named = nil
 	}
+}
+
+// hasNewPrograms reports whether any program of the kernel may have been given the pipes that it has.
+func (k *kernel) hasNewPrograms() bool {
+	table := procs.Read()
+	for pid := range k.s.kernels.programs(table) {
+		if table[pid].Start >= k.pipedTicks {
+			return true
+		}
+	}
+	return false
+}
+
+// leavePipes leaves the kernel's pipes to the programs that hold them, as those of the run that has ended, and sends it others.
+func (k *kernel) leavePipes(r *run) {
+	named, err := kernelproc.NewNamedPipes([2]func([]byte){r.streams[0].WriteBackground, r.streams[1].WriteBackground})
+	if err != nil {
+		k.s.log("warn", "what programs that were left behind print may be taken for a later run's: "+err.Error())
+		return
+	}
+	k.releaseNamed()
+	r.pipes = k.pipes
+	k.pipes, k.named, k.pipedTicks = named.Readers, named, procs.TicksNow()
+	k.link.Send(map[string]any{"type": "pipes", "paths": named.Paths})
 }

@@ -11,16 +11,24 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 )
 
-// kernels lists all that there are.
-func (s *Supervisor) kernels() []*kernel {
+// kernels keeps the interpreters that there are: the main one, the one in reserve, and those of fresh runs.
+type kernels struct {
+	s       *Supervisor
+	program string  // for the interpreter
+	main    *kernel // that keeps the session's variables
+	oomSeen int64
+}
+
+// all lists them.
+func (ks *kernels) all() []*kernel {
 	var all []*kernel
-	for _, k := range []*kernel{s.main, s.reserve.kernel} {
+	for _, k := range []*kernel{ks.main, ks.s.reserve.kernel} {
 		if k != nil {
 			all = append(all, k)
 		}
 	}
-	for _, r := range s.runs {
-		if r.kernel != nil && r.kernel != s.main {
+	for _, r := range ks.s.runs.all {
+		if r.kernel != nil && r.kernel != ks.main {
 			all = append(all, r.kernel)
 		}
 	}
@@ -37,14 +45,14 @@ type initMessage struct {
 	MaxDisplays int               `json:"max_displays"`
 }
 
-func (s *Supervisor) initOf() initMessage {
-	c := s.settings
+func initOf(c *settings) initMessage {
 	return initMessage{"init", c.WorkDir, c.Env, c.Preload, c.OutputBytes, c.ImageBytes, c.MaxDisplays}
 }
 
 // spawn starts a kernel with nothing imported.
-func (s *Supervisor) spawn() (*kernel, error) {
-	k := &kernel{pipedTicks: procs.TicksNow()}
+func (ks *kernels) spawn() (*kernel, error) {
+	s := ks.s
+	k := &kernel{s: s, pipedTicks: procs.TicksNow()}
 	var writers [2]*os.File
 	defer func() {
 		for _, w := range writers {
@@ -56,7 +64,7 @@ func (s *Supervisor) spawn() (*kernel, error) {
 	stdout, stderr := os.Stderr, os.Stderr // where an interpreter that cannot start says why
 	if !s.language.TakesPipes {
 		for i := range writers {
-			p, w, err := kernelproc.NewPipe(s.betweenRuns(i), nil)
+			p, w, err := kernelproc.NewPipe(betweenRuns(i), nil)
 			if err != nil {
 				k.closePipes()
 				return nil, err
@@ -65,21 +73,21 @@ func (s *Supervisor) spawn() (*kernel, error) {
 		}
 		stdout, stderr = writers[0], writers[1]
 	}
-	process, err := kernelproc.Spawn(s.language, s.program, "kernel", stdout, stderr)
+	process, err := kernelproc.Spawn(s.language, ks.program, "kernel", stdout, stderr)
 	if err != nil {
 		k.closePipes()
 		return nil, err
 	}
 	k.pid, k.link, k.watcher = process.PID, process.Link, process.Watcher
-	s.listen(k)
+	k.listen()
 	if s.settings != nil {
-		k.link.Send(s.initOf())
+		k.link.Send(initOf(s.settings))
 	}
 	return k, nil
 }
 
 // betweenRuns takes what comes by the pipes of a kernel that no run has begun in.
-func (s *Supervisor) betweenRuns(stream int) func([]byte) {
+func betweenRuns(stream int) func([]byte) {
 	return func(data []byte) {
 		if stream == 1 { // an interpreter that cannot start says why
 			_, _ = os.Stderr.Write(data[:min(len(data), 4096)])
@@ -88,8 +96,8 @@ func (s *Supervisor) betweenRuns(stream int) func([]byte) {
 }
 
 // reap takes the status of every process that has ended.
-func (s *Supervisor) reap() {
-	defer s.noteOOMKills()
+func (ks *kernels) reap() {
+	defer ks.noteOOMKills()
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
@@ -99,42 +107,42 @@ func (s *Supervisor) reap() {
 		if err != nil || pid <= 0 {
 			return
 		}
-		s.onExit(pid, status)
+		ks.onExit(pid, status)
 	}
 }
 
-func (s *Supervisor) onExit(pid int, status syscall.WaitStatus) {
-	s.reserve.onExit(pid)
-	for _, k := range s.kernels() {
+func (ks *kernels) onExit(pid int, status syscall.WaitStatus) {
+	ks.s.reserve.onExit(pid)
+	for _, k := range ks.all() {
 		if k.pid != pid || k.exited {
 			continue
 		}
 		k.exited = true
 		if k.cause == "" {
-			k.cause = s.causeOf(status)
+			k.cause = ks.causeOf(status)
 		}
 		// What it said before counts, and its link ends with it; unless a child of it holds that open.
 		if k.linkEnded {
-			s.concludeEnd(k)
+			k.concludeEnd()
 		} else {
-			k.conclude = s.after(lostWait, func() { s.concludeEnd(k) })
+			k.conclude = ks.s.after(lostWait, k.concludeEnd)
 		}
 	}
 }
 
-func (s *Supervisor) causeOf(status syscall.WaitStatus) string {
+func (ks *kernels) causeOf(status syscall.WaitStatus) string {
 	if !status.Signaled() {
 		return "exit " + strconv.Itoa(status.ExitStatus())
 	}
-	if status.Signal() == syscall.SIGKILL && procs.OOMKills() > s.oomSeen {
+	if status.Signal() == syscall.SIGKILL && procs.OOMKills() > ks.oomSeen {
 		return "memory"
 	}
 	return "signal " + strconv.Itoa(int(status.Signal()))
 }
 
 // noteOOMKills counts those that are of no run that goes on, so that none is taken for the cause of a later death.
-func (s *Supervisor) noteOOMKills() {
-	if len(s.runs) == 0 {
-		s.oomSeen = procs.OOMKills()
+func (ks *kernels) noteOOMKills() {
+	if len(ks.s.runs.all) == 0 {
+		ks.oomSeen = procs.OOMKills()
 	}
 }

@@ -4,17 +4,23 @@ package main
 
 import "time"
 
-// timer calls back on the supervisor's loop.
+// loop is the one goroutine that all of a supervisor's state belongs to: it runs what others post to it.
+type loop chan func()
+
+// post has the loop run f, and waits until it begins to: one that floods the loop waits for it.
+func (l loop) post(f func()) { l <- f }
+
+// timer calls back on the loop.
 type timer struct {
 	t       *time.Timer
 	stopped bool
 }
 
 // after has f called on the loop in a while, unless the timer is stopped on the loop before.
-func (s *Supervisor) after(d time.Duration, f func()) *timer {
+func (l loop) after(d time.Duration, f func()) *timer {
 	t := &timer{}
 	t.t = time.AfterFunc(d, func() {
-		s.post(func() {
+		l.post(func() {
 			if !t.stopped {
 				t.stopped = true
 				f()
@@ -30,6 +36,3 @@ func (t *timer) stop() {
 		t.t.Stop()
 	}
 }
-
-// post has the loop run f, and waits until it begins to: one that floods the loop waits for it.
-func (s *Supervisor) post(f func()) { s.events <- f }

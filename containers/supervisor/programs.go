@@ -9,15 +9,15 @@ import (
 )
 
 // programs are what runs have started and have left behind: all that is no kernel and no zygote.
-func (s *Supervisor) programs(table procs.Table) map[int]bool {
+func (ks *kernels) programs(table procs.Table) map[int]bool {
 	programs := table.Family(os.Getpid())
-	for pid := range s.reserve.zygoteFamily(table) {
+	for pid := range ks.s.reserve.zygoteFamily(table) {
 		delete(programs, pid)
 	}
-	for _, k := range s.kernels() {
+	for _, k := range ks.all() {
 		delete(programs, k.pid)
 	}
-	for _, r := range s.runs {
+	for _, r := range ks.s.runs.all {
 		if r.Fresh && r.kernel != nil {
 			for pid := range ownedBy(table, r.kernel.pid) {
 				delete(programs, pid)
@@ -39,10 +39,10 @@ func ownedBy(table procs.Table, kernel int) map[int]bool {
 }
 
 // strays are the programs that do not belong to a kernel that stays.
-func (s *Supervisor) strays(table procs.Table) map[int]bool {
-	strays := s.programs(table)
-	if s.main != nil {
-		for pid := range table.Family(s.main.pid) {
+func (ks *kernels) strays(table procs.Table) map[int]bool {
+	strays := ks.programs(table)
+	if ks.main != nil {
+		for pid := range table.Family(ks.main.pid) {
 			delete(strays, pid)
 		}
 	}
@@ -50,10 +50,10 @@ func (s *Supervisor) strays(table procs.Table) map[int]bool {
 }
 
 // killLeftovers kills what a dead main kernel had started, and nothing of fresh runs that go on.
-func (s *Supervisor) killLeftovers() { s.killAll(s.programs) }
+func (ks *kernels) killLeftovers() { killAll(ks.programs) }
 
-func (s *Supervisor) killAll(choose func(procs.Table) map[int]bool) {
+func killAll(choose func(procs.Table) map[int]bool) {
 	if !procs.KillAll(choose) && os.Getpid() == 1 {
-		s.shutDown() // the end of the container is the end of everything
+		shutDown() // the end of the container is the end of everything
 	}
 }

@@ -59,11 +59,11 @@ func (r *reserve) prepare() {
 			r.order()
 		}
 		return
-	case s.language.HasZygote && len(s.runs) > 0:
+	case s.language.HasZygote && len(s.runs.all) > 0:
 		return // the end of the run asks again
 	case !s.language.HasZygote:
 		wait = max(wait, spareDelay)
-		for _, run := range s.runs {
+		for _, run := range s.runs.all {
 			wait = max(wait, spareYields-time.Since(run.started))
 		}
 	}
@@ -81,12 +81,12 @@ func (r *reserve) prepareNow() {
 		return
 	}
 	if s.language.HasZygote {
-		if r.zygote == nil && len(s.runs) == 0 {
+		if r.zygote == nil && len(s.runs.all) == 0 {
 			r.startZygote()
 		}
 		return
 	}
-	k, err := s.spawn()
+	k, err := s.kernels.spawn()
 	if err != nil {
 		r.lose("it could not be started: " + err.Error())
 		return
@@ -115,7 +115,7 @@ func (r *reserve) giveUp(run *run) {
 		r.kernel.waitedFor = true
 	}
 	if run.kernel == nil {
-		r.s.provide(run)
+		r.s.runs.provide(run)
 	}
 }
 
@@ -126,7 +126,7 @@ func (r *reserve) onReady() {
 	} else {
 		r.losses = 0
 	}
-	r.s.provideWaiting()
+	r.s.runs.provideWaiting()
 }
 
 // onDeath is called when the kernel is dead.
@@ -155,14 +155,14 @@ func (r *reserve) patience(d time.Duration) time.Duration { return d << min(r.lo
 
 func (r *reserve) startZygote() {
 	s := r.s
-	process, err := kernelproc.Spawn(s.language, s.program, "zygote", os.Stderr, os.Stderr)
+	process, err := kernelproc.Spawn(s.language, s.kernels.program, "zygote", os.Stderr, os.Stderr)
 	if err != nil {
 		r.lose("the zygote could not be started: " + err.Error())
 		return
 	}
 	z := &zygote{pid: process.PID, link: process.Link}
 	r.zygote = z
-	z.link.Send(s.initOf())
+	z.link.Send(initOf(s.settings))
 	z.limit = s.after(r.patience(loadWait), func() { r.dropZygote(z, "it did not load in time") })
 	go func() {
 		err := z.link.Read(func(m *kernelproc.Report) { s.post(func() { r.onZygote(z, m) }) })
@@ -180,7 +180,7 @@ func (r *reserve) onZygote(z *zygote, m *kernelproc.Report) {
 		z.limit.stop()
 		r.prepare()
 	case "exit":
-		r.s.onExit(m.PID, syscall.WaitStatus(m.Status))
+		r.s.kernels.onExit(m.PID, syscall.WaitStatus(m.Status))
 	}
 }
 
@@ -191,8 +191,8 @@ func (r *reserve) order() {
 		return
 	}
 	z := r.zygote
-	r.kernel = &kernel{link: link, pipedTicks: procs.TicksNow()}
-	r.s.listen(r.kernel)
+	r.kernel = &kernel{s: r.s, link: link, pipedTicks: procs.TicksNow()}
+	r.kernel.listen()
 	z.link.Send(map[string]any{"type": "fork"}, theirs)
 	z.limit = r.s.after(r.patience(forkWait), func() { r.dropZygote(z, "it did not fork in time") })
 }
@@ -224,7 +224,7 @@ func (r *reserve) endZygote() {
 		r.kernel = nil
 		k.ended = true
 		k.link.Close()
-		r.s.provideWaiting()
+		r.s.runs.provideWaiting()
 	}
 }
 
@@ -235,7 +235,7 @@ func (r *reserve) renew() {
 	}
 	r.endZygote()
 	if r.kernel != nil {
-		r.s.killKernel(r.kernel, "")
+		r.kernel.kill("")
 	}
 	r.prepare()
 }

@@ -15,6 +15,7 @@ import (
 
 // run is one execution of code, from its request to the end of what it left behind.
 type run struct {
+	s *Supervisor
 	protocol.Request
 	timeout, grace time.Duration
 	started        time.Time
@@ -37,12 +38,12 @@ type run struct {
 
 const mostTimeout = 400 * 24 * time.Hour
 
-func (s *Supervisor) newRun(r protocol.Request) *run {
+func newRun(s *Supervisor, r protocol.Request) *run {
 	milliseconds := func(n int64) time.Duration {
 		return time.Duration(min(max(n, 0), int64(mostTimeout/time.Millisecond))) * time.Millisecond
 	}
 	n := &run{
-		Request: r, timeout: milliseconds(r.TimeoutMS), grace: milliseconds(r.GraceMS),
+		s: s, Request: r, timeout: milliseconds(r.TimeoutMS), grace: milliseconds(r.GraceMS),
 		started: time.Now(), startedTicks: procs.TicksNow(), timers: map[string]*timer{},
 	}
 	n.reportedAt = n.started
@@ -83,7 +84,8 @@ type runFrame struct {
 }
 
 // handOver sends a kernel the run, and the pipes that it is to write to.
-func (s *Supervisor) handOver(r *run, k *kernel) {
+func (r *run) handOver(k *kernel) {
+	s := r.s
 	r.kernel = k
 	var writers []*os.File
 	for i, out := range r.streams {
@@ -94,7 +96,7 @@ func (s *Supervisor) handOver(r *run, k *kernel) {
 		p, w, err := kernelproc.NewPipe(out.Write, nil)
 		if err != nil {
 			s.log("error", "no pipe could be made: "+err.Error())
-			s.killKernel(k, "")
+			k.kill("")
 			return
 		}
 		r.pipes, writers = append(r.pipes, p), append(writers, w)
@@ -113,20 +115,29 @@ func (r *run) fate(kernel string) string {
 	return kernel
 }
 
-func (s *Supervisor) onPeek(m protocol.Request) {
-	r := s.runs[m.ID]
-	if r == nil {
-		return
-	}
+// peek sends what the run has printed by now.
+func (r *run) peek() {
 	r.drain()
-	most := s.settings.OutputBytes
-	s.server.send(protocol.Peek{
+	most := r.s.settings.OutputBytes
+	r.s.server.send(protocol.Peek{
 		Type: "peek", ID: r.ID, Stdout: r.streams[0].Report(most), Stderr: r.streams[1].Report(most), ElapsedMS: r.elapsed(),
 	}, true)
 }
 
-// set replaces a timer of a run by another.
-func (s *Supervisor) set(r *run, name string, d time.Duration, f func()) {
+// set replaces a timer by another.
+func (r *run) set(name string, d time.Duration, f func()) {
 	r.timers[name].stop()
-	r.timers[name] = s.after(d, f)
+	r.timers[name] = r.s.after(d, f)
+}
+
+const mostLosses = 3 // kernels that may die before they begin a run
+
+// canBeGivenAgain reports whether a run that its kernel has died over can go to another: code of runs before
+// may have killed the kernel as it stood by, and its death was not known yet.
+func (r *run) canBeGivenAgain() bool {
+	if r.kernel.begun || r.reason != "" {
+		return false
+	}
+	r.losses++
+	return r.losses < mostLosses
 }

@@ -12,65 +12,74 @@ import (
 // mostFresh is how many fresh runs go on at a time.
 const mostFresh = 16
 
-func (s *Supervisor) onRun(m protocol.Request) {
+// runs keeps the runs that go on.
+type runs struct {
+	s    *Supervisor
+	all  map[string]*run
+	kept *run // the one of them that keeps its variables
+}
+
+// begin answers a request that no run can begin for; else it makes one, and finds it a kernel.
+func (rs *runs) begin(m protocol.Request) {
+	s := rs.s
 	switch {
-	case s.settings == nil || m.ID == "" || s.runs[m.ID] != nil:
+	case s.settings == nil || m.ID == "" || rs.all[m.ID] != nil:
 		s.log("warn", "a run without an id, before init or of an id that goes on was ignored")
 		return
-	case !m.Fresh && s.kept != nil, m.Fresh && s.freshRuns() >= mostFresh:
-		s.refuse(m.ID, "SessionBusy", "another run goes on in this kernel", "")
+	case !m.Fresh && rs.kept != nil, m.Fresh && rs.fresh() >= mostFresh:
+		rs.refuse(m.ID, "SessionBusy", "another run goes on in this kernel", "")
 		return
 	case s.guard == nil && s.settings.hasVolumeLimit():
-		s.refuse(m.ID, "WorkDirectoryError", "the work directory cannot be used, so its limit could not be kept", "")
+		rs.refuse(m.ID, "WorkDirectoryError", "the work directory cannot be used, so its limit could not be kept", "")
 		return
 	}
 	if s.guard != nil {
 		if why := s.guard.refuses(); why != "" {
-			s.refuse(m.ID, "QuotaExceeded", why, "full")
+			rs.refuse(m.ID, "QuotaExceeded", why, "full")
 			return
 		}
-		if len(s.runs) == 0 {
+		if len(rs.all) == 0 {
 			s.guard.expectRun()
 		}
 	}
-	r := s.newRun(m)
+	r := newRun(s, m)
 	if s.scanner != nil {
 		r.mark = s.scanner.Begin()
 	}
-	s.runs[r.ID] = r
+	rs.all[r.ID] = r
 	if !r.Fresh {
-		s.kept = r
-		s.overlap()
+		rs.kept = r
+		rs.overlap()
 	} else {
-		r.overlaps = s.kept != nil
+		r.overlaps = rs.kept != nil
 	}
 	if r.timeout > 0 {
-		s.set(r, "timeout", r.timeout, func() { s.interrupt(r, "timed_out") })
+		r.set("timeout", r.timeout, func() { r.interrupt("timed_out") })
 	}
-	s.set(r, "progress", time.Second, func() { s.onProgress(r) })
-	s.provide(r)
+	r.set("progress", time.Second, r.onProgress)
+	rs.provide(r)
 }
 
-func (s *Supervisor) freshRuns() int {
-	if s.kept != nil {
-		return len(s.runs) - 1
+func (rs *runs) fresh() int {
+	if rs.kept != nil {
+		return len(rs.all) - 1
 	}
-	return len(s.runs)
+	return len(rs.all)
 }
 
 // overlap notes with the fresh runs that go on that what is started now may be another's.
-func (s *Supervisor) overlap() {
-	for _, r := range s.runs {
+func (rs *runs) overlap() {
+	for _, r := range rs.all {
 		r.overlaps = r.Fresh
 	}
 }
 
-func (s *Supervisor) refuse(id, name, message, cause string) {
+func (rs *runs) refuse(id, name, message, cause string) {
 	fate := "alive"
-	if s.main == nil {
+	if rs.s.kernels.main == nil {
 		fate = "dead"
 	}
-	s.server.send(&protocol.Done{
+	rs.s.server.send(&protocol.Done{
 		Type: "done", ID: clean(id, 64), Status: "failed", ExitCode: 1, Error: &protocol.Error{Name: name, Message: message},
 		Artifacts: []protocol.Artifact{}, Cause: cause, Kernel: fate, Background: []protocol.Background{}, GoesOn: []string{},
 	}, false)
@@ -80,45 +89,46 @@ func (s *Supervisor) refuse(id, name, message, cause string) {
 const standbyWait = 500 * time.Millisecond
 
 // provide hands a run to the main kernel, to one from the reserve or to a new one; or has it wait for one of them.
-func (s *Supervisor) provide(r *run) {
-	if !r.Fresh && s.main != nil {
-		if !s.main.isEnding() { // else the run waits for its end, and for the next one
-			s.handOver(r, s.main)
+func (rs *runs) provide(r *run) {
+	s := rs.s
+	if !r.Fresh && s.kernels.main != nil {
+		if !s.kernels.main.isEnding() { // else the run waits for its end, and for the next one
+			r.handOver(s.kernels.main)
 		}
 		return
 	}
 	if k := s.reserve.take(); k != nil {
-		s.adopt(r, k)
+		rs.adopt(r, k)
 	} else if s.reserve.isPromising() {
-		s.set(r, "standby wait", standbyWait, func() { s.reserve.giveUp(r) })
+		r.set("standby wait", standbyWait, func() { s.reserve.giveUp(r) })
 	} else {
-		s.adoptNew(r)
+		rs.adoptNew(r)
 	}
 }
 
 // provideWaiting asks again what runs that wait for a kernel can have.
-func (s *Supervisor) provideWaiting() {
-	for _, r := range s.runs {
+func (rs *runs) provideWaiting() {
+	for _, r := range rs.all {
 		if r.kernel == nil {
 			r.timers["standby wait"].stop()
-			s.provide(r)
+			rs.provide(r)
 		}
 	}
 }
 
-func (s *Supervisor) adoptNew(r *run) {
-	k, err := s.spawn()
+func (rs *runs) adoptNew(r *run) {
+	k, err := rs.s.kernels.spawn()
 	if err != nil {
-		s.finish(r, &protocol.Done{
+		r.finish(&protocol.Done{
 			Status: "failed", ExitCode: 1, Kernel: r.fate("dead"),
 			Error: &protocol.Error{Name: "KernelStartError", Message: "no interpreter could be started: " + err.Error()},
 		})
 		return
 	}
-	s.adopt(r, k)
+	rs.adopt(r, k)
 }
 
-func (s *Supervisor) adopt(r *run, k *kernel) {
+func (rs *runs) adopt(r *run, k *kernel) {
 	if r.Fresh {
 		r.before = map[int]bool{}
 		for pid := range procs.Read() {
@@ -126,14 +136,14 @@ func (s *Supervisor) adopt(r *run, k *kernel) {
 		}
 		delete(r.before, k.pid)
 	} else {
-		s.main = k
+		rs.s.kernels.main = k
 	}
-	s.handOver(r, k)
-	s.reserve.prepare()
+	r.handOver(k)
+	rs.s.reserve.prepare()
 }
 
-func (s *Supervisor) runOf(k *kernel) *run {
-	for _, r := range s.runs {
+func (rs *runs) of(k *kernel) *run {
+	for _, r := range rs.all {
 		if r.kernel == k {
 			return r
 		}

@@ -15,51 +15,51 @@ const leaveWait = 500 * time.Millisecond
 var exitCodes = map[string]int{"completed": 0, "failed": 1, "quota": 1, "timed_out": 124, "cancelled": 130, "killed": 137}
 
 // interrupt stops a run, once. The kernel is killed if that takes longer than the grace.
-func (s *Supervisor) interrupt(r *run, reason string) {
+func (r *run) interrupt(reason string) {
 	if r.reason != "" {
 		return
 	}
 	r.reason = reason
 	if r.kernel == nil {
-		s.finishKilled(r, "")
+		r.finishKilled("")
 		return
 	}
-	s.set(r, "grace", r.grace, func() { s.onGraceOver(r) })
-	s.keepInterrupting(r)
+	r.set("grace", r.grace, r.onGraceOver)
+	r.keepInterrupting()
 }
 
 // onGraceOver condemns the run. A kernel that has only begun cannot hear of an interrupt while it computes, before
 // its watcher is there: the grace counts from then on. Code could put that off for ever, so there is an end to it.
-func (s *Supervisor) onGraceOver(r *run) {
+func (r *run) onGraceOver() {
 	k := r.kernel
-	if k != nil && s.language.HasWatcher {
-		left := time.Duration(s.language.Unheard) * r.grace
+	if k != nil && r.s.language.HasWatcher {
+		left := time.Duration(r.s.language.Unheard) * r.grace
 		if !k.heard.IsZero() {
 			left = min(time.Until(k.heard.Add(r.grace)), left)
 		}
 		if left > 0 {
-			s.set(r, "grace", left, func() { s.condemn(r) })
+			r.set("grace", left, r.condemn)
 			return
 		}
 	}
-	s.condemn(r)
+	r.condemn()
 }
 
-func (s *Supervisor) condemn(r *run) {
+func (r *run) condemn() {
 	r.condemned = true
 	r.timers["again"].stop()
 	if r.kernel != nil {
-		s.killKernel(r.kernel, "")
+		r.kernel.kill("")
 	}
 }
 
 // keepInterrupting interrupts again while the grace lasts: os.system() and some handlers swallow a signal.
-func (s *Supervisor) keepInterrupting(r *run) {
-	again := s.language.Again
+func (r *run) keepInterrupting() {
+	again := r.s.language.Again
 	if again == 0 {
 		again = max(r.grace/4, 50*time.Millisecond)
 	}
-	s.set(r, "again", again, func() { s.keepInterrupting(r) })
+	r.set("again", again, r.keepInterrupting)
 	k := r.kernel
 	if k == nil {
 		return
@@ -72,13 +72,13 @@ func (s *Supervisor) keepInterrupting(r *run) {
 		return
 	}
 	if k.ready { // an interpreter that is just starting would end
-		s.signalPrograms(r, syscall.SIGINT)
+		r.signalPrograms(syscall.SIGINT)
 		procs.Signal(k.pid, syscall.SIGINT)
 	}
 }
 
 // signalPrograms signals what a run has started, as the terminal's Ctrl-C would; what earlier runs left is let alone.
-func (s *Supervisor) signalPrograms(r *run, signal syscall.Signal) {
+func (r *run) signalPrograms(signal syscall.Signal) {
 	table := procs.Read()
 	for pid := range table.Family(r.kernel.pid) {
 		if table[pid].Start >= r.startedTicks {
@@ -88,14 +88,14 @@ func (s *Supervisor) signalPrograms(r *run, signal syscall.Signal) {
 }
 
 // endPrograms sees to it that what an interrupted run started ends, also what ignores interrupts.
-func (s *Supervisor) endPrograms(r *run) {
+func (r *run) endPrograms() {
 	type one struct {
 		pid   int
 		start int64
 	}
 	table := procs.Read()
 	started := map[one]bool{}
-	for pid := range s.programs(table) {
+	for pid := range r.s.kernels.programs(table) {
 		if table[pid].Start >= r.startedTicks {
 			started[one{pid, table[pid].Start}] = true
 		}
@@ -103,8 +103,8 @@ func (s *Supervisor) endPrograms(r *run) {
 	if len(started) == 0 {
 		return
 	}
-	s.after(leaveWait, func() {
-		s.killAll(func(t procs.Table) map[int]bool {
+	r.s.after(leaveWait, func() {
+		killAll(func(t procs.Table) map[int]bool {
 			left := map[int]bool{}
 			for p := range started {
 				if now, ok := t[p.pid]; ok && now.Start == p.start {
@@ -121,11 +121,11 @@ func (s *Supervisor) endPrograms(r *run) {
 
 // endFresh kills what a fresh run leaves: its kernel, and all that was not there before it where no other run could
 // have started that.
-func (s *Supervisor) endFresh(r *run) {
+func (r *run) endFresh() {
 	k := r.kernel
 	owned := ownedBy(procs.Read(), k.pid)
 	procs.Signal(k.pid, syscall.SIGKILL)
-	s.killAll(func(t procs.Table) map[int]bool {
+	killAll(func(t procs.Table) map[int]bool {
 		left := map[int]bool{}
 		for pid := range ownedBy(t, k.pid) {
 			left[pid] = true
@@ -136,7 +136,7 @@ func (s *Supervisor) endFresh(r *run) {
 			}
 		}
 		if !r.overlaps {
-			for pid := range s.strays(t) {
+			for pid := range r.s.kernels.strays(t) {
 				if !r.before[pid] {
 					left[pid] = true
 				}

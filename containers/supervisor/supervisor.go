@@ -21,12 +21,11 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// Supervisor is process 1 of a container. All of its state belongs to one goroutine, its loop, which
-// runs what others post to it. It never runs code of the session, and trusts nothing that comes from it.
+// Supervisor is process 1 of a container. Its state belongs to its loop, and to the parts that have a type of their own. It
+// never runs code of the session, and trusts nothing that comes from it.
 type Supervisor struct {
+	loop
 	language *kernelproc.Language
-	program  string // the kernel's, for the interpreter
-	events   chan func()
 
 	initialised chan struct{} // closed when settings are there, which never change
 	moving      atomic.Int32  // streams about files that are being served
@@ -39,15 +38,12 @@ type Supervisor struct {
 	scanner  *artifacts.Scanner
 	guard    *guard // nil where the work directory has no limit
 
-	door, out net.Listener // for a later server and for what code sends; nil where it is not listened yet
-
-	main    *kernel // that keeps the session's variables
+	door    door
+	out     wayOut
+	kernels *kernels
 	reserve *reserve
-	runs    map[string]*run // that go on
-	kept    *run            // the one of them that keeps its variables
-	past    []*run          // that are over, and whose background output is kept; the newest last
-	last    []*run          // that are over, for a later server; the newest last
-	oomSeen int64
+	runs    *runs
+	past    past
 
 	lastFrame time.Time
 	logs      int // since a run has ended
@@ -55,11 +51,12 @@ type Supervisor struct {
 
 func newSupervisor(language *kernelproc.Language, program string, stdio io.ReadWriteCloser) *Supervisor {
 	s := &Supervisor{
-		language: language, program: program, events: make(chan func()), initialised: make(chan struct{}), runs: map[string]*run{},
-		lastFrame: time.Now(), oomSeen: procs.OOMKills(),
+		loop: make(loop), language: language, initialised: make(chan struct{}), features: []string{}, lastFrame: time.Now(),
 	}
-	s.features = []string{}
+	s.kernels = &kernels{s: s, program: program, oomSeen: procs.OOMKills()}
 	s.reserve = &reserve{s: s}
+	s.runs = &runs{s: s, all: map[string]*run{}}
+	s.out.open = s.openStream
 	s.server = s.attach(stdio)
 	return s
 }
@@ -74,32 +71,33 @@ func (s *Supervisor) serve() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGQUIT, syscall.SIGABRT,
 		syscall.SIGALRM, syscall.SIGXFSZ, syscall.SIGXCPU, syscall.SIGTRAP, syscall.SIGSYS, syscall.SIGBUS, syscall.SIGFPE,
 		syscall.SIGSEGV, syscall.SIGILL, syscall.SIGVTALRM, syscall.SIGPROF, syscall.SIGSTKFLT, syscall.SIGIO, syscall.SIGPWR)
-	s.takePlaces()
+	s.door.takePlace()
+	s.out.takePlace()
 	// An interpreter takes some tens of milliseconds to start, so it does not wait for init.
-	main, err := s.spawn()
+	main, err := s.kernels.spawn()
 	if errors.Is(err, kernelproc.ErrNoInterpreter) {
 		s.server.send(protocol.KernelState{Type: "kernel", State: "missing", Cause: err.Error()}, false)
 	}
-	s.main = main // where it cannot start, the first run says so
+	s.kernels.main = main // where it cannot start, the first run says so
 	for {
 		select {
 		case <-ended:
-			s.shutDown()
+			shutDown()
 		default: // and before what comes at the same moment: code that ends its own container has no next run in it
 		}
 		select {
-		case f := <-s.events:
+		case f := <-s.loop:
 			f()
 		case <-children:
-			s.reap()
+			s.kernels.reap()
 		case <-ended:
-			s.shutDown()
+			shutDown()
 		}
 	}
 }
 
 // shutDown ends the container: as process 1 by ending itself, and else what it has started.
-func (s *Supervisor) shutDown() {
+func shutDown() {
 	if os.Getpid() != 1 {
 		procs.KillAll(func(t procs.Table) map[int]bool { return t.Family(os.Getpid()) })
 	}
@@ -165,6 +163,13 @@ func (s *Supervisor) serveFiles(stream net.Conn) {
 	files.Serve(stream, s.settings.WorkDir)
 }
 
+// openStream opens a stream to the server of this moment.
+func (s *Supervisor) openStream() (net.Conn, error) {
+	links := make(chan *link, 1)
+	s.post(func() { links <- s.server })
+	return (<-links).conn.Open()
+}
+
 // onEnd is called when a server is gone, or broke the protocol.
 func (s *Supervisor) onEnd(l *link, err error) {
 	if l != s.server {
@@ -174,7 +179,7 @@ func (s *Supervisor) onEnd(l *link, err error) {
 		s.log("error", "the connection ended: "+err.Error())
 	}
 	if s.settings == nil || s.settings.OnEOF != "wait" {
-		s.shutDown()
+		shutDown()
 	}
 	l.close()
 }
@@ -185,11 +190,11 @@ func (s *Supervisor) takeOver(conn net.Conn) {
 	s.server = s.attach(conn)
 	s.lastFrame = time.Now()
 	s.sendReady()
-	for _, r := range s.last {
-		s.replay(r)
+	for _, r := range s.past.last {
+		r.replay()
 	}
-	for _, r := range s.runs {
-		s.replay(r)
+	for _, r := range s.runs.all {
+		r.replay()
 	}
 }
 
@@ -204,21 +209,23 @@ func (s *Supervisor) onFrame(body []byte) {
 	case "init":
 		s.onInit(body)
 	case "run":
-		s.onRun(m)
+		s.runs.begin(m)
 	case "interrupt":
-		if r := s.runs[m.ID]; r != nil {
+		if r := s.runs.all[m.ID]; r != nil {
 			reason := "cancelled"
 			if m.Reason == "timed_out" {
 				reason = m.Reason
 			}
-			s.interrupt(r, reason)
+			r.interrupt(reason)
 		}
 	case "peek":
-		s.onPeek(m)
+		if r := s.runs.all[m.ID]; r != nil {
+			r.peek()
+		}
 	case "ping":
 		s.server.send(protocol.Pong{Type: "pong", N: m.N}, true)
 	case "stop":
-		s.shutDown()
+		shutDown()
 	}
 }
 
@@ -229,7 +236,7 @@ func (s *Supervisor) onInit(body []byte) {
 	settings, err := readSettings(body)
 	if err != nil {
 		s.log("error", "init: "+err.Error())
-		s.shutDown()
+		shutDown()
 	}
 	s.settings = settings
 	close(s.initialised)
@@ -238,7 +245,7 @@ func (s *Supervisor) onInit(body []byte) {
 		_ = os.MkdirAll(home, 0o700) // the root is read-only, and a tmpfs starts empty
 	}
 	if settings.Token != "" {
-		err := s.listenAtDoor(settings.Token, func(c net.Conn, filesOnly bool) {
+		err := s.door.serve(settings.Token, func(c net.Conn, filesOnly bool) {
 			if filesOnly {
 				go s.visit(c)
 				return
@@ -248,8 +255,8 @@ func (s *Supervisor) onInit(body []byte) {
 		if err != nil {
 			s.log("warn", "no later server can take this over: "+err.Error())
 		}
-	} else if s.door != nil {
-		_ = s.door.Close()
+	} else {
+		s.door.close()
 	}
 	if settings.Trust != "" {
 		if err := writeTrust(settings.Trust); err != nil {
@@ -257,12 +264,12 @@ func (s *Supervisor) onInit(body []byte) {
 		}
 	}
 	if settings.WayOut > 0 {
-		if err := s.openOut(settings.WayOut); err != nil {
+		if err := s.out.serve(settings.WayOut); err != nil {
 			s.log("error", "there is no way out: "+err.Error())
 		}
 	}
-	if s.main != nil {
-		s.main.link.Send(s.initOf())
+	if s.kernels.main != nil {
+		s.kernels.main.link.Send(initOf(s.settings))
 	}
 	if s.version != "" {
 		s.sendReady()
@@ -298,13 +305,13 @@ func (s *Supervisor) noteVersion(m *kernelproc.Report) {
 
 func (s *Supervisor) sendReady() {
 	m := protocol.Ready{Type: "ready", Protocol: protocol.Version, Language: s.language.Name, Version: s.version, Features: s.features, Runs: []string{}, Over: []string{}}
-	if s.kept != nil {
-		m.Run = s.kept.ID
+	if s.runs.kept != nil {
+		m.Run = s.runs.kept.ID
 	}
-	for id := range s.runs {
+	for id := range s.runs.all {
 		m.Runs = append(m.Runs, id)
 	}
-	for _, r := range s.last {
+	for _, r := range s.past.last {
 		m.Over = append(m.Over, r.ID)
 	}
 	s.server.send(m, false)
@@ -344,11 +351,11 @@ func (s *Supervisor) workFD() int {
 
 func (s *Supervisor) onIdle() {
 	left := time.Until(s.lastFrame.Add(s.settings.idle()))
-	if len(s.runs) > 0 || s.moving.Load() > 0 {
+	if len(s.runs.all) > 0 || s.moving.Load() > 0 {
 		left = s.settings.idle()
 	}
 	if left <= 0 {
-		s.shutDown()
+		shutDown()
 	}
 	s.after(left, s.onIdle)
 }

@@ -24,6 +24,13 @@ const (
 	outAgain = 100 * time.Millisecond
 )
 
+// wayOut carries what code sends to a port of loopback to the server, a stream for each connection. What is said there,
+// and what may leave, is not decided here.
+type wayOut struct {
+	listener net.Listener // nil where it is not listened yet
+	open     func() (net.Conn, error)
+}
+
 // listenOut listens on a port of loopback.
 func listenOut(port int) (net.Listener, error) {
 	return onSocket(unix.AF_INET, net.FileListener, func(fd int) error {
@@ -33,33 +40,28 @@ func listenOut(port int) (net.Listener, error) {
 	})
 }
 
-// takePlaces begins to listen before the first interpreter starts. What cannot be had now is tried for again when init
-// asks for it.
-func (s *Supervisor) takePlaces() {
-	s.door, _ = listen()
+// takePlace begins to listen before the first interpreter starts. What cannot be had now is tried for again by serve.
+func (w *wayOut) takePlace() {
 	if port, err := strconv.Atoi(os.Getenv(protocol.WayOutVariable)); err == nil {
-		s.out, _ = listenOut(port)
+		w.listener, _ = listenOut(port)
 	}
 }
 
-// openOut carries what code sends to a port of loopback to the server, a stream for each connection. What is
-// said there, and what may leave, is not decided here.
-func (s *Supervisor) openOut(port int) (err error) {
-	if s.out == nil {
-		if s.out, err = listenOut(port); err != nil {
+// serve begins to carry connections.
+func (w *wayOut) serve(port int) (err error) {
+	if w.listener == nil {
+		if w.listener, err = listenOut(port); err != nil {
 			return err
 		}
 	}
-	go acceptAll(s.out, maxOut, outAgain, s.carryOut)
+	go acceptAll(w.listener, maxOut, outAgain, w.carry)
 	return nil
 }
 
-// carryOut copies both ways until one end closes.
-func (s *Supervisor) carryOut(conn net.Conn) {
+// carry copies both ways until one end closes.
+func (w *wayOut) carry(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
-	links := make(chan *link, 1)
-	s.post(func() { links <- s.server })
-	stream, err := (<-links).conn.Open()
+	stream, err := w.open()
 	if err != nil {
 		return // no server is there
 	}

@@ -1,0 +1,73 @@
+//go:build linux
+
+package main
+
+import "github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+
+const (
+	// mostPast is how many runs that are over are listened to, and may say what came in the background.
+	mostPast       = 32
+	mostBackground = 8 // files that an answer names
+	mostLast       = 8 // runs that are over, for a later server
+)
+
+// past keeps the runs that are over; the newest last.
+type past struct {
+	heard []*run // whose background output is kept
+	last  []*run // for a later server
+}
+
+// add keeps a run for what comes in the background and, where one may come, for a later server.
+func (p *past) add(r *run, laterServer bool) {
+	for _, out := range r.streams {
+		out.Release()
+	}
+	p.heard = append(p.heard, r)
+	if len(p.heard) > mostPast {
+		for _, pipe := range p.heard[0].pipes {
+			pipe.Close()
+		}
+		for _, out := range p.heard[0].streams {
+			out.Close()
+		}
+		p.heard = append(p.heard[:0], p.heard[1:]...)
+	}
+	if !laterServer {
+		return
+	}
+	p.last = append(p.last, r)
+	bytes := 0
+	for i := len(p.last) - 1; i >= 0; i-- {
+		bytes += p.last[i].record.bytes
+		if len(p.last)-i > mostLast || bytes > recordBytes && i < len(p.last)-1 {
+			p.last[i].record = record{}
+			p.last = append(p.last[:0], p.last[i+1:]...)
+			break
+		}
+	}
+}
+
+func (p *past) takeBackground() []protocol.Background {
+	told := []protocol.Background{}
+	for _, r := range p.heard {
+		for _, out := range r.streams {
+			if len(told) == mostBackground {
+				return told
+			}
+			if b, ok := out.TakeBackground(); ok {
+				told = append(told, b)
+			}
+		}
+	}
+	return told
+}
+
+// keepBackground takes what a kernel itself says for a run that is over.
+func (p *past) keepBackground(id string, stream int, data []byte) {
+	for _, r := range p.heard {
+		if r.ID == id {
+			r.streams[stream].WriteBackground(data)
+			return
+		}
+	}
+}
