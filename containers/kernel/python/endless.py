@@ -8,10 +8,6 @@ from imports import OWN, is_stdlib
 
 _SERVERS = ("serve_forever", "accept")
 _LOCKS = ("/asyncio/locks.py", "/asyncio/queues.py")
-_ASKS = ("is_set", "wait", "is_alive")  # methods whose answer the asking does not change
-_ENDLESS_ITERATORS = ("count", "cycle")
-# Errors of which a loop is not told when its work is done.
-_STOPS = ("BaseException", "Exception", "KeyboardInterrupt", "SystemExit", "CancelledError")
 
 
 def is_endless_thread(frame):
@@ -114,7 +110,7 @@ def _reads_program(stream):
 
 @functools.lru_cache(256)
 def is_in_endless_loop(code, line):
-    """Whether a line of a function is in a loop that nothing in it ends."""
+    """Whether a line of a function is in a `while True` without a way out."""
     import ast
     import linecache
 
@@ -127,7 +123,7 @@ def is_in_endless_loop(code, line):
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     around = [
         node for node in ast.walk(tree)
-        if isinstance(node, (ast.While, ast.For, *functions)) and node.lineno <= line <= node.end_lineno
+        if isinstance(node, (ast.While, *functions)) and node.lineno <= line <= node.end_lineno
     ]
     around.sort(key=lambda node: (node.lineno, -node.end_lineno))
     starts = [index for index, node in enumerate(around) if isinstance(node, functions)]
@@ -137,72 +133,16 @@ def is_in_endless_loop(code, line):
 def _never_ends(loop):
     import ast
 
-    if isinstance(loop, ast.For):
-        changed = _changed_names([loop.target, *loop.body])
-        settled = isinstance(loop.iter, ast.Call) and _name(loop.iter.func) in _ENDLESS_ITERATORS
-    else:
-        changed = _changed_names(loop.body)
-        settled = _is_settled(loop.test, changed)
-    return settled and not any(_leaves(node, changed, True) for node in loop.body)
+    return isinstance(loop.test, ast.Constant) and bool(loop.test.value) and not any(map(_leaves, loop.body))
 
 
-def _changed_names(statements):
-    """What statements may change: names and attributes that they set, and what they call methods of."""
-    import ast
-
-    changed = set()
-    for statement in statements:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                if node.func.attr not in _ASKS:
-                    changed.add(_name(node.func.value))
-            elif isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del)):
-                changed.add(_name(node))
-    return changed
-
-
-def _name(node):
-    """The last part of what an expression names: of a, x.a and a[0] it is a."""
-    import ast
-
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return getattr(node, "attr", getattr(node, "id", ""))
-
-
-def _is_settled(test, changed):
-    """Whether what a loop does cannot change the answer to a test: True, a flag, an event that others set."""
-    import ast
-
-    if isinstance(test, ast.Constant):
-        return bool(test.value)
-    for node in ast.walk(test):
-        if isinstance(node, ast.Call):
-            if not isinstance(node.func, ast.Attribute) or node.func.attr not in _ASKS:
-                return False
-            if _name(node.func.value) in changed:
-                return False
-        elif isinstance(node, (ast.Await, ast.NamedExpr)):
-            return False
-    outermost = test.operand if isinstance(test, ast.UnaryOp) else test
-    named = [node for node in ast.walk(outermost) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))]
-    inner = {id(node.value) for node in named if not isinstance(node, ast.Name)}
-    return not any(_name(node) in changed for node in named if id(node) not in inner)
-
-
-def _leaves(node, changed, is_own):
-    """Whether a statement of a loop's body may end the loop when its work is done."""
+def _leaves(node, is_own=True):
+    """Whether a statement of a loop's body may end the loop."""
     import ast
 
     if isinstance(node, (ast.Return, ast.Raise, ast.Yield, ast.YieldFrom)) or is_own and isinstance(node, ast.Break):
         return True
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
         return False
-    if isinstance(node, ast.ExceptHandler) and (node.type is None or _name(node.type) in _STOPS):
-        return False
-    if isinstance(node, (ast.While, ast.For, ast.AsyncFor)):
-        is_own = False
-    within = ast.iter_child_nodes(node)
-    if isinstance(node, ast.If) and _is_settled(node.test, changed):  # `if stop.is_set(): break`
-        within = node.orelse
-    return any(_leaves(child, changed, is_own) for child in within)
+    is_own = is_own and not isinstance(node, (ast.While, ast.For, ast.AsyncFor))
+    return any(_leaves(child, is_own) for child in ast.iter_child_nodes(node))
