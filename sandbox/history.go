@@ -40,6 +40,24 @@ func (e *HistoryEntry) Status() string {
 	return string(Running)
 }
 
+// HistoryFields is a run of a history in JSON.
+type HistoryFields struct {
+	RunID      string    `json:"run_id"`
+	Language   Language  `json:"language"`
+	Status     string    `json:"status"`
+	Started    time.Time `json:"started"`
+	DurationMS float64   `json:"duration_ms"`
+}
+
+// Fields returns the run in JSON, without its code and its result.
+func (e *HistoryEntry) Fields() HistoryFields {
+	f := HistoryFields{RunID: e.RunID, Language: e.Language, Status: e.Status(), Started: e.Started.UTC()}
+	if e.Result != nil {
+		f.DurationMS = e.Result.Milliseconds()
+	}
+	return f
+}
+
 // ReadHistory returns what ran in a session, in the order of the calls, and nothing for a session
 // that has no history. It takes no lock: the session may be open in any server.
 func ReadHistory(stateDir, id string) ([]HistoryEntry, error) {

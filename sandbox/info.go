@@ -13,10 +13,10 @@ import (
 
 // KernelInfo describes one language of a session.
 type KernelInfo struct {
-	Language Language
-	State    string   // "running", "idle", "not started", "ended", or "kept": no server speaks to it now, and its variables are there
-	Version  string   // of the interpreter; empty before it has come up
-	Run      *RunInfo // that has the kernel, as far as is known; nil: none
+	Language Language `json:"language"`
+	State    string   `json:"state"`             // "running", "idle", "not started", "ended", or "kept": no server speaks to it now, and its variables are there
+	Version  string   `json:"version,omitempty"` // of the interpreter; empty before it has come up
+	Run      *RunInfo `json:"run,omitempty"`     // that has the kernel, as far as is known; nil: none
 }
 
 // Owners of a session, in SessionInfo.

@@ -76,3 +76,6 @@ type Result struct {
 	// Notes are sentences for the reader: an earlier kernel's end, a clamped limit.
 	Notes []string
 }
+
+// Milliseconds is how long the run took, to the microsecond.
+func (r *Result) Milliseconds() float64 { return float64(r.Duration.Microseconds()) / 1000 }

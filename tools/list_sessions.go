@@ -14,13 +14,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
-type kernelFields struct {
-	Language sandbox.Language `json:"language"`
-	State    string           `json:"state"`
-	Version  string           `json:"version,omitempty"`
-	Run      *sandbox.RunInfo `json:"run,omitempty"` // that the kernel is busy with
-}
-
 type sessionMeta struct {
 	SessionID   string `json:"session_id"`
 	Default     bool   `json:"default,omitempty"`
@@ -30,9 +23,10 @@ type sessionMeta struct {
 	SizeBytes   *int64 `json:"size_bytes,omitempty"`
 }
 
-type sessionFields struct {
+// SessionFields is a session in JSON.
+type SessionFields struct {
 	sessionMeta
-	Kernels []kernelFields `json:"kernels,omitempty"`
+	Kernels []sandbox.KernelInfo `json:"kernels,omitempty"`
 	// OwnLimits are the limits in force, where they are the session's own.
 	OwnLimits *ownLimitFields `json:"own_limits,omitempty"`
 }
@@ -44,7 +38,7 @@ type ownLimitFields struct {
 }
 
 type sessionList struct {
-	Sessions []sessionFields `json:"sessions"`
+	Sessions []SessionFields `json:"sessions"`
 	// Note says why sessions may be missing.
 	Note string `json:"note,omitempty"`
 }
@@ -94,7 +88,7 @@ func (l sessionList) render(most int) *render.Answer {
 	return render.Text(b.String(), sessionList{l.Sessions[:most], l.Note})
 }
 
-func (s sessionFields) String() string {
+func (s SessionFields) String() string {
 	text := s.SessionID
 	if s.Default {
 		text += " (default)"
@@ -122,7 +116,7 @@ func (s sessionFields) String() string {
 
 // sessionList reports what is known, with a note where the engine did not answer, and fails where that is nothing.
 func (d *Deps) sessionList(ctx context.Context) (sessionList, error) {
-	list := sessionList{Sessions: []sessionFields{}}
+	list := sessionList{Sessions: []SessionFields{}}
 	infos, err := d.Manager.Sessions(ctx)
 	if err != nil && len(infos) == 0 {
 		return list, err
@@ -133,20 +127,17 @@ func (d *Deps) sessionList(ctx context.Context) (sessionList, error) {
 		d.Logger.Info("list sessions", "cause", d.Secrets.Mask(causeText(f)))
 	}
 	for _, info := range infos {
-		list.Sessions = append(list.Sessions, describe(ctx, info))
+		list.Sessions = append(list.Sessions, FieldsOf(ctx, info))
 	}
 	return list, nil
 }
 
-func describe(ctx context.Context, info sandbox.SessionInfo) sessionFields {
-	now := time.Now()
-	f := sessionFields{sessionMeta: sessionMeta{
+// FieldsOf returns a session in JSON, for who calls.
+func FieldsOf(ctx context.Context, info sandbox.SessionInfo) SessionFields {
+	f := SessionFields{Kernels: info.Kernels, sessionMeta: sessionMeta{
 		SessionID: info.ID, Default: info.Default && info.DefaultOf == ownSession(ctx), Owner: info.Owner, SizeBytes: info.SizeBytes,
-		AgeSeconds: int(now.Sub(info.Created).Seconds()), IdleSeconds: int(now.Sub(info.LastUsed).Seconds()),
+		AgeSeconds: int(max(0, time.Since(info.Created)).Seconds()), IdleSeconds: int(max(0, time.Since(info.LastUsed)).Seconds()),
 	}}
-	for _, k := range info.Kernels {
-		f.Kernels = append(f.Kernels, kernelFields(k))
-	}
 	if info.Limited {
 		f.OwnLimits = &ownLimitFields{info.Limits.MemoryBytes >> 20, info.Limits.CPUs, info.Limits.RunTimeout.Seconds()}
 	}

@@ -39,7 +39,7 @@ type mountFields struct {
 }
 
 type infoFields struct {
-	sessionFields
+	SessionFields
 	WorkDir   string `json:"work_dir"`
 	InputDir  string `json:"input_dir"`
 	OutputDir string `json:"output_dir"`
@@ -128,7 +128,7 @@ func (d *Deps) infoFields(ctx context.Context, info sandbox.SessionInfo) infoFie
 		mounts = append(mounts, mountFields{engine.MountsDir + "/" + m.Name, m.Writable})
 	}
 	return infoFields{
-		sessionFields: describe(ctx, info), Mounts: mounts,
+		SessionFields: FieldsOf(ctx, info), Mounts: mounts,
 		WorkDir: engine.WorkDir, InputDir: engine.WorkDir + "/input", OutputDir: engine.WorkDir + "/output",
 		Network: cmp.Or(d.Network, "none"), ArtifactStore: d.storeName(ctx), Limits: d.limitsOf(ctx, info),
 	}

@@ -16,34 +16,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
-// sessionFields is a session in JSON, by the names that the tools use.
+// sessionFields is a session in JSON: what the tools tell of it, with what they leave out.
 type sessionFields struct {
-	SessionID   string         `json:"session_id"`
-	Owner       string         `json:"owner"`
-	Named       bool           `json:"named"`
-	Kernels     []kernelFields `json:"kernels"`
-	Created     time.Time      `json:"created"`
-	AgeSeconds  int            `json:"age_seconds"`
-	IdleSeconds int            `json:"idle_seconds"`
-	SizeBytes   *int64         `json:"size_bytes"` // null where only its server could tell
-}
-
-type kernelFields struct {
-	Language sandbox.Language `json:"language"`
-	State    string           `json:"state"`
+	tools.SessionFields
+	Named     bool                 `json:"named"`
+	Kernels   []sandbox.KernelInfo `json:"kernels"`
+	Created   time.Time            `json:"created"`
+	SizeBytes *int64               `json:"size_bytes"` // null where only its server could tell
 }
 
 func fieldsOf(info sandbox.SessionInfo) sessionFields {
-	f := sessionFields{
-		SessionID: info.ID, Owner: info.Owner, Named: info.Named, Kernels: []kernelFields{}, Created: info.Created.UTC(),
-		AgeSeconds: int(since(info.Created).Seconds()), IdleSeconds: int(since(info.LastUsed).Seconds()), SizeBytes: info.SizeBytes,
-	}
-	for _, k := range info.Kernels {
-		f.Kernels = append(f.Kernels, kernelFields{k.Language, k.State})
-	}
-	return f
+	return sessionFields{tools.FieldsOf(context.Background(), info), info.Named, append([]sandbox.KernelInfo{}, info.Kernels...), info.Created.UTC(), info.SizeBytes}
 }
 
 func since(t time.Time) time.Duration { return max(0, time.Since(t)) }
@@ -139,28 +125,20 @@ func showCommand(settings *Settings) *cobra.Command {
 	return cmd
 }
 
-type historyFields struct {
-	RunID      string           `json:"run_id"`
-	Language   sandbox.Language `json:"language"`
-	Status     string           `json:"status"`
-	Started    time.Time        `json:"started"`
-	DurationMS float64          `json:"duration_ms"`
-	Code       string           `json:"code"`
+type runFields struct {
+	sandbox.HistoryFields
+	Code string `json:"code"`
 }
 
 func writeSession(w io.Writer, info sandbox.SessionInfo, runs []sandbox.HistoryEntry) error {
-	last := []historyFields{}
+	last := []runFields{}
 	for _, r := range lastOf(runs) {
-		f := historyFields{RunID: r.RunID, Language: r.Language, Status: r.Status(), Started: r.Started.UTC(), Code: r.Code}
-		if r.Result != nil {
-			f.DurationMS = float64(r.Result.Duration.Microseconds()) / 1000
-		}
-		last = append(last, f)
+		last = append(last, runFields{r.Fields(), r.Code})
 	}
 	return writeJSON(w, struct {
 		sessionFields
-		Runs     int             `json:"runs"`
-		LastRuns []historyFields `json:"last_runs"`
+		Runs     int         `json:"runs"`
+		LastRuns []runFields `json:"last_runs"`
 	}{fieldsOf(info), len(runs), last})
 }
 

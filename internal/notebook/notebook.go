@@ -119,7 +119,7 @@ func metadataOf(run *sandbox.HistoryEntry) metadata {
 	m := metadata{Run: runMetadata{RunID: run.RunID, Language: run.Language, Started: run.Started.UTC()}}
 	if res := run.Result; res != nil {
 		m.Run.Status = res.Status
-		m.Run.DurationMS = float64(res.Duration.Microseconds()) / 1000
+		m.Run.DurationMS = res.Milliseconds()
 	}
 	if run.Fresh {
 		m.Tags = []string{"fresh"} // it had an interpreter of its own

@@ -109,7 +109,7 @@ func listed(e *sandbox.HistoryEntry) runFields {
 		f.Code = string(code[:maxListedCode]) + "…"
 	}
 	if e.Result != nil {
-		f.DurationMS = float64(e.Result.Duration.Microseconds()) / 1000
+		f.DurationMS = e.Result.Milliseconds()
 	}
 	return f
 }

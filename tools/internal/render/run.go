@@ -426,7 +426,7 @@ func (r *Renderer) fields(res *sandbox.Result, texts map[string]string, each int
 		runMeta: runMeta{
 			SessionID: res.SessionID, RunID: res.RunID, Language: res.Language, Status: res.Status,
 			StdoutTruncated: shortenedStream(res.Stdout, each).Truncated(), StderrTruncated: shortenedStream(res.Stderr, each).Truncated(),
-			DurationMS: float64(res.Duration.Microseconds()) / 1000,
+			DurationMS: res.Milliseconds(),
 		},
 		Stdout: texts[""], Stderr: texts["stderr"],
 		Artifacts: []artifactFields{}, Notes: res.Notes,
