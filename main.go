@@ -5,9 +5,9 @@ package main
 import (
 	"os"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/cli"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 
 func main() {
-	os.Exit(cli.Main(os.Args[1:]))
+	os.Exit(server.Main(os.Args[1:]))
 }

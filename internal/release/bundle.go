@@ -11,7 +11,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/cli"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 
 // manifest is manifest.json of a bundle, version 0.3 of the format. It cannot tell processors apart, so each
@@ -81,7 +81,7 @@ func newManifest(version string, p platform, tools []mcp.Tool) manifest {
 	}
 	m.Server.MCPConfig.Command = "${__dirname}/" + m.Server.EntryPoint
 	m.Server.MCPConfig.Args = []string{}
-	m.Server.MCPConfig.Env = map[string]string{cli.CommandVariable: npx} // a bundle's program is in no PATH
+	m.Server.MCPConfig.Env = map[string]string{server.CommandVariable: npx} // a bundle's program is in no PATH
 	for _, t := range tools {
 		m.Tools = append(m.Tools, bundledTool{t.Name, t.Description})
 	}

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/cli"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 
 // setting is one that bundles and registries ask a person for. What it is worth by default, and of what type it is, the
@@ -45,7 +45,7 @@ func (s setting) env() string {
 	if s.flag == "" {
 		return s.variable
 	}
-	return cli.VariableOf(s.flag)
+	return server.VariableOf(s.flag)
 }
 
 // value is what the setting is worth by default, as its flag says it: text, a number or a truth value.
@@ -53,7 +53,7 @@ func (s setting) value() any {
 	if s.flag == "" {
 		return ""
 	}
-	f := cli.Flags().Lookup(s.flag)
+	f := server.Flags().Lookup(s.flag)
 	switch f.Value.Type() {
 	case "bool":
 		return f.DefValue == "true"

@@ -1,5 +1,0 @@
-// Windows has no process that waits for a server to end.
-
-package cli
-
-func (k *keeper) begin() error { return nil }

@@ -1,0 +1,67 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"maps"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
+)
+
+// storeAddress is where artifacts go; ok is false where they go nowhere.
+func (s *Settings) storeAddress() (address artifactstore.Address, ok bool, err error) {
+	if s.ArtifactStore == "" || s.ArtifactStore == "off" {
+		return address, false, nil
+	}
+	if address, err = artifactstore.Parse(s.ArtifactStore); err != nil {
+		return address, false, fmt.Errorf("--artifact-store: %w", err)
+	}
+	if err := address.CheckLifetime(time.Duration(s.ArtifactLinkLifetime)); err != nil {
+		return address, false, fmt.Errorf("--artifact-link-lifetime: %w", err)
+	}
+	return address, true, nil
+}
+
+// clientUploads is how many files go to stores of clients at once; each takes some memory.
+const clientUploads = 32
+
+// store brings artifacts to where the settings say, or the clients, where they may; nil: nowhere.
+func (s *Settings) store(log *slog.Logger) *tools.Store {
+	options := artifactstore.Options{
+		LinkLifetime: time.Duration(s.ArtifactLinkLifetime), FileBytes: int64(s.ArtifactStoreLimit),
+		Lookup: s.env.lookup, Logger: log,
+	}
+	var own *artifactstore.Store
+	address, ok, _ := s.storeAddress() // the settings were checked
+	switch {
+	case ok:
+		own = artifactstore.Open(address, options)
+		if problem := own.Problem(); problem != nil {
+			log.Warn("artifacts will not be uploaded", "store", own.String(), "problem", problem)
+		}
+	case !s.HTTP.HeaderCredentials:
+		return nil
+	}
+	options.Shared = make(chan struct{}, clientUploads)
+	return tools.NewStore(own, func(of clientheader.Store) *artifactstore.Store {
+		return artifactstore.OpenAzure(of.Connection, cmp.Or(of.Container, s.azureContainer()), options)
+	}, log)
+}
+
+// azureContainer is the container of Azure Blob where none is named, as another system has it.
+func (s *Settings) azureContainer() string {
+	name, _ := s.env.lookup("AZURE_BLOB_CONTAINER_NAME")
+	return cmp.Or(name, "code-interpreter-artifacts")
+}
+
+// withStoreSecrets adds what opens the store to what is masked. It never goes into the sandbox.
+func (s *Settings) withStoreSecrets(secrets map[string]string) map[string]string {
+	if address, ok, _ := s.storeAddress(); ok {
+		maps.Copy(secrets, address.Secrets(s.env.lookup))
+	}
+	return secrets
+}

@@ -1,0 +1,47 @@
+package server
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+)
+
+// withEngine runs a shell command's work with an engine, under a context that ends with a signal.
+func (s *Settings) withEngine(ctx context.Context, work func(context.Context, *podman.Engine, *slog.Logger) error) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	log, err := s.logger(os.Stderr)
+	if err != nil {
+		return err
+	}
+	engine := s.engine(log)
+	defer func() { _ = engine.Close() }()
+	return explain(work(ctx, engine, log))
+}
+
+// verdict is what checks or attacks came to.
+type verdict interface {
+	WriteTable(w io.Writer) error
+	WriteJSON(w io.Writer) error
+	OK() bool
+}
+
+// printReport prints the report, and makes the exit status tell whether it is good.
+func printReport(report verdict, asJSON bool) error {
+	write := report.WriteTable
+	if asJSON {
+		write = report.WriteJSON
+	}
+	if err := write(os.Stdout); err != nil {
+		return err
+	}
+	if !report.OK() {
+		return errReported
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/postgres"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqlserver"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+)
+
+const (
+	sqlTempBytes = 1 << 30
+	sqlRowBytes  = 16 << 20
+)
+
+// connections are the databases of the environment. One whose variable is wrong is left out, and said in
+// the log.
+func (s *Settings) connections(environ []string, log *slog.Logger) *sql.Connections {
+	sources, err := sql.Sources(environ, isSetting)
+	if err != nil {
+		log.Warn("connections left out", "error", err)
+	}
+	return sql.NewConnections(sources, s.openDatabase)
+}
+
+// isSetting distinguishes a setting's variable, such as SANDBOX_SQL_TIMEOUT, from a connection's.
+func isSetting(variable string) bool {
+	found := false
+	Flags().VisitAll(func(f *pflag.Flag) { found = found || VariableOf(f.Name) == variable })
+	return found
+}
+
+func (s *Settings) openDatabase(source sql.Source) (sql.Database, error) {
+	limits := sql.Limits{Timeout: time.Duration(s.SQLTimeout), TempBytes: sqlTempBytes, RowBytes: sqlRowBytes, Functions: s.SQLAllow}
+	if source.Foreign {
+		if err := sqlserver.CheckForeign(source.DSN); err != nil {
+			return nil, err
+		}
+	}
+	if source.Dialect == sql.SQLServer {
+		return sqlserver.Open(source.DSN, source.Password, limits)
+	}
+	return postgres.Open(source.DSN, limits)
+}
+
+func (s *Settings) databases(connections *sql.Connections) *tools.Databases {
+	return &tools.Databases{
+		Connections: connections, Open: s.openDatabase, FromClients: s.HTTP.Address != "" && s.HTTP.HeaderCredentials,
+		InlineRows: s.SQLMaxInlineRows,
+		MaxRows:    s.SQLMaxRows, MaxBytes: int64(s.SQLMaxBytes), Timeout: time.Duration(s.SQLTimeout),
+	}
+}
+
+// minPassword is the length from which a database's password is masked in answers: a short one is a word
+// that answers have by chance.
+const minPassword = 8
+
+// withPasswords adds the databases' passwords to what is masked. They never go into the sandbox, and no
+// answer should have one; masking is for what nobody thought of.
+func withPasswords(secrets map[string]string, sources []sql.Source) map[string]string {
+	masked := make(map[string]string, len(secrets)+len(sources))
+	maps.Copy(masked, secrets)
+	for _, source := range sources {
+		for _, password := range []string{source.Password, passwordOf(source)} {
+			// A password that stands in the address a second time is the user's or the database's name.
+			if len(password) >= minPassword && strings.Count(source.DSN, password) < 2 {
+				masked[source.Variable] = password
+			}
+		}
+	}
+	return masked
+}
+
+func passwordOf(source sql.Source) string {
+	if source.Dialect == sql.SQLServer {
+		return sqlserver.Password(source.DSN)
+	}
+	return postgres.Password(source.DSN)
+}
+
+// databaseChecks tell of each connection whether it works and what its login could do beside reading.
+func (s *Settings) databaseChecks(ctx context.Context) []doctor.Check {
+	var checks []doctor.Check
+	sources, err := sql.Sources(s.env.environ(), isSetting)
+	if err != nil {
+		for _, problem := range strings.Split(err.Error(), "\n") {
+			checks = append(checks, doctor.Check{Name: "database", Status: doctor.Warn, Found: problem,
+				Why: "the tools do not use this variable", Fix: "correct the variable in the client's env for this server"})
+		}
+	}
+	connections := sql.NewConnections(sources, s.openDatabase)
+	defer connections.Close(ctx)
+	for _, source := range sources {
+		checks = append(checks, databaseChecksOf(ctx, connections, source)...)
+	}
+	return checks
+}
+
+func databaseChecksOf(ctx context.Context, connections *sql.Connections, source sql.Source) []doctor.Check {
+	name := "database " + source.Name
+	_, database, err := connections.Get(source.Name)
+	var findings []sql.Finding
+	if err == nil {
+		findings, err = database.Rights(ctx)
+	}
+	if err != nil {
+		f := fault.From(err)
+		return []doctor.Check{{Name: name, Status: doctor.Warn, Found: f.Message,
+			Why: "exec_sql cannot read it", Fix: "check " + source.Variable + " and the database. " + f.Hint}}
+	}
+	if len(findings) == 0 {
+		return []doctor.Check{{Name: name, Status: doctor.OK, Found: "answers; the login can only read"}}
+	}
+	var checks []doctor.Check
+	for _, finding := range findings {
+		checks = append(checks, doctor.Check{Name: name, Status: doctor.Warn, Found: "the login " + finding.What,
+			Why: "it could do more than read, should a statement get past the rules", Fix: finding.Fix})
+	}
+	return checks
+}

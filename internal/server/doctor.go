@@ -1,0 +1,177 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+)
+
+func doctorCommand(settings *Settings) *cobra.Command {
+	var asJSON, fix, yes, inForce bool
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "Check what this machine has and can enforce, and how to mend what is missing", Args: noArgs,
+		Long: `doctor looks for Podman, its service, the OCI runtime, the limits that the machine
+can hold and the images, starts one container of each language, and says of
+everything that is missing what it costs and what mends it.
+
+With --fix it then offers to run the commands that mend what is missing, one by one,
+and looks again: they install Podman, start its virtual machine, give you subordinate
+ids, make the images. Where the fix is a sentence instead of a command, it is for you.
+
+With --settings, or --config without a file, it checks nothing and prints every setting
+in force, its value, and where that comes from. Secrets are not shown.
+
+Exit status: 0 all that is needed is there, 1 something needed is missing.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if inForce {
+				return printReport(settings.inForce(cmd.Root().PersistentFlags()), asJSON)
+			}
+			report, err := settings.examine(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if fixes := report.Fixes(); fix && len(fixes) > 0 {
+				if err := report.WriteTable(os.Stderr); err != nil {
+					return err
+				}
+				if err := runFixes(cmd.Context(), fixes, yes); err != nil {
+					return err
+				}
+				if report, err = settings.examine(cmd.Context()); err != nil {
+					return err
+				}
+			}
+			return printReport(report, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the checks, or the settings, as JSON")
+	cmd.Flags().BoolVar(&inForce, settingsFlag, false, "print the settings in force and where each comes from, and check nothing (also: --config without a file)")
+	cmd.Flags().BoolVar(&fix, "fix", false, "offer to run the commands that mend what is missing, and look again")
+	cmd.Flags().BoolVar(&yes, "yes", false, "with --fix, run those commands without asking")
+	return cmd
+}
+
+const settingsFlag = "settings"
+
+// withBareConfig makes --settings of doctor's --config where no file follows it: that asks which configuration there is.
+func withBareConfig(args []string) []string {
+	at := slices.Index(args, "--config")
+	if !slices.Contains(args, "doctor") || at < 0 || at+1 < len(args) && !strings.HasPrefix(args[at+1], "-") {
+		return args
+	}
+	args = slices.Clone(args)
+	args[at] = "--" + settingsFlag
+	return args
+}
+
+// examine returns what a doctor finds, by a connection of its own: what was mended may have started another service.
+func (s *Settings) examine(ctx context.Context) (report doctor.Report, err error) {
+	err = s.withEngine(ctx, func(ctx context.Context, engine *podman.Engine, log *slog.Logger) error {
+		report = s.report(ctx, engine, log)
+		return nil
+	})
+	return report, err
+}
+
+var thisProgram = regexp.MustCompile(`^code-sandbox-mcp\b`)
+
+// runFixes runs the commands that are agreed to. What one that fails was to mend is still missing at the next look.
+func runFixes(ctx context.Context, fixes []string, yes bool) error {
+	if !yes && !term.IsTerminal(int(os.Stdin.Fd())) {
+		return usageError{errors.New("--fix asks before each command, which takes a terminal; --yes runs them without asking")}
+	}
+	answers := bufio.NewReader(os.Stdin)
+	for _, fix := range fixes {
+		fmt.Fprintf(os.Stderr, "\n$ %s\n", fix)
+		if !yes {
+			fmt.Fprint(os.Stderr, "Run this? [y/N] ")
+			if answer, _ := answers.ReadString('\n'); !strings.EqualFold(strings.TrimSpace(answer), "y") {
+				continue
+			}
+		}
+		command := exec.CommandContext(ctx, "sh", "-c", fix)
+		if own, err := os.Executable(); err == nil && thisProgram.MatchString(fix) { // it may not be on the PATH
+			command = exec.CommandContext(ctx, "sh", "-c", thisProgram.ReplaceAllLiteralString(fix, `"$0"`), own)
+		}
+		command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stderr, os.Stderr
+		if err := command.Run(); err != nil {
+			fmt.Fprintf(os.Stderr, "code-sandbox-mcp: that failed: %v\n", err)
+		}
+	}
+	return nil
+}
+
+func (s *Settings) report(ctx context.Context, engine *podman.Engine, log *slog.Logger) doctor.Report {
+	config := s.sandboxConfig(engine, nil, log)
+	options := doctor.Options{
+		Engine: engine, Limits: config.Limits, Mounts: config.Mounts,
+		Labels: map[string]string{sandbox.LabelHost: config.Host, sandbox.LabelNamed: "false"},
+	}
+	for _, l := range sandbox.Languages {
+		if kernel, on := config.Kernels[l.Language]; on {
+			options.Images = append(options.Images, doctor.Image{
+				Language: l.Language, Ref: kernel.Image, Setup: kernel.Setup, SetupRuns: s.EngineURL == "" && os.Getenv(CommandVariable) == "",
+			})
+		}
+	}
+	report := doctor.Run(ctx, options)
+	report.Checks = append(report.Checks, s.passThroughChecks(s.env.lookup)...)
+	report.Checks = append(report.Checks, s.Network.secretChecks(s.env.lookup)...)
+	report.Checks = append(report.Checks, s.mountChecks()...)
+	report.Checks = append(report.Checks, s.databaseChecks(ctx)...)
+	report.Checks = append(report.Checks, traceChecks(s.env.lookup)...)
+	return report
+}
+
+// traceChecks tell where traces go, where anything asks for them.
+func traceChecks(lookup func(string) (string, bool)) []doctor.Check {
+	address, note, err := telemetry.Traces(lookup)
+	check := doctor.Check{Name: "traces", Status: doctor.OK, Found: "to " + address + " as http/json"}
+	switch {
+	case err != nil:
+		check.Status, check.Found, check.Why, check.Fix = doctor.Warn, "none are sent", err.Error(), "correct the variable, or unset it"
+	case address == "":
+		return nil
+	case note != "":
+		check.Status, check.Why, check.Fix = doctor.Warn, note, "set OTEL_EXPORTER_OTLP_PROTOCOL=http/json for this server, if its collector takes that"
+	}
+	return []doctor.Check{check}
+}
+
+// passThroughChecks tell of variables that cannot be passed through, or not masked.
+func (s *Settings) passThroughChecks(lookup func(string) (string, bool)) []doctor.Check {
+	var checks []doctor.Check
+	for _, name := range s.PassThroughEnv {
+		check := doctor.Check{Name: "variable " + name, Status: doctor.OK, Found: "set, masked in answers"}
+		switch value, ok := lookup(name); {
+		case !ok:
+			check.Status, check.Found = doctor.Warn, "not set"
+			check.Why, check.Fix = "the code will not have it", "set it in the client's env for this server"
+		case len(value) < secrets.Shortest:
+			check.Status, check.Found = doctor.Warn, fmt.Sprintf("set, shorter than %d characters", secrets.Shortest)
+			check.Why, check.Fix = "so short a value is not masked in answers", "use a longer secret"
+		case !secrets.Maskable(value):
+			check.Status, check.Found = doctor.Warn, "set, to something that is no secret"
+			check.Why = "so common a value is not masked: answers have it by chance"
+			check.Fix = "use another value where it is to be a secret; what is none can be written into the code"
+		}
+		checks = append(checks, check)
+	}
+	return checks
+}

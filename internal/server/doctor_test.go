@@ -1,0 +1,71 @@
+package server
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
+)
+
+func TestVariablesThatAreNotMasked(t *testing.T) {
+	for _, test := range []struct {
+		name, value string
+		unset       bool
+		want        doctor.Status
+		found       string
+	}{
+		{name: "a secret", value: "sk-7f3a90", want: doctor.OK, found: "masked"},
+		{name: "not set", unset: true, want: doctor.Warn, found: "not set"},
+		{name: "empty", value: "", want: doctor.Warn, found: "shorter than 6"},
+		{name: "five characters", value: "abcde", want: doctor.Warn, found: "shorter than 6"},
+		{name: "six", value: "abcdef", want: doctor.OK, found: "masked"},
+		{name: "a word", value: "Production", want: doctor.Warn, found: "no secret"},
+		{name: "a word in a longer text", value: "production-7f3a90", want: doctor.OK, found: "masked"},
+		{name: "one character many times", value: "********", want: doctor.Warn, found: "no secret"},
+		{name: "a number", value: "5432100", want: doctor.Warn, found: "no secret"},
+		{name: "a long number", value: "54321005432100", want: doctor.OK, found: "masked"},
+		{name: "the work folder", value: "/mnt/data/", want: doctor.Warn, found: "no secret"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := &Settings{PassThroughEnv: []string{"NAME"}}
+			checks := s.passThroughChecks(func(string) (string, bool) { return test.value, !test.unset })
+			if len(checks) != 1 {
+				t.Fatalf("%+v", checks)
+			}
+			c := checks[0]
+			if c.Name != "variable NAME" || c.Status != test.want || !strings.Contains(c.Found, test.found) || (c.Fix == "") != (c.Status == doctor.OK) {
+				t.Errorf("%+v", c)
+			}
+			if test.value != "" && strings.Contains(c.Found+c.Why+c.Fix, test.value) {
+				t.Errorf("it tells the value: %+v", c)
+			}
+		})
+	}
+}
+
+func TestWhatADoctorSaysOfTraces(t *testing.T) {
+	const endpoint, protocol = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL"
+	for name, test := range map[string]struct {
+		variables map[string]string
+		status    doctor.Status // empty: nothing is said
+		want      string
+	}{
+		"nobody asks":  {nil, "", ""},
+		"by default":   {map[string]string{endpoint: "http://me:hunter22@c:4318"}, doctor.OK, "to http://me:xxxxx@c:4318/v1/traces as http/json"},
+		"protobuf":     {map[string]string{endpoint: "http://c:4318", protocol: "http/protobuf"}, doctor.Warn, "traces are sent as http/json all the same"},
+		"gRPC":         {map[string]string{endpoint: "http://c:4317", protocol: "grpc"}, doctor.Warn, "OTEL_EXPORTER_OTLP_PROTOCOL=\"grpc\" is not supported; use http/json"},
+		"no exporter":  {map[string]string{"OTEL_TRACES_EXPORTER": "zipkin"}, doctor.Warn, "OTEL_TRACES_EXPORTER=\"zipkin\" is not supported"},
+		"switched off": {map[string]string{endpoint: "http://c:4317", protocol: "grpc", "OTEL_SDK_DISABLED": "true"}, "", ""},
+	} {
+		checks := traceChecks(func(variable string) (string, bool) { value, set := test.variables[variable]; return value, set })
+		if test.status == "" {
+			if len(checks) > 0 {
+				t.Errorf("%s: %+v", name, checks)
+			}
+			continue
+		}
+		if len(checks) != 1 || checks[0].Status != test.status || !strings.Contains(checks[0].Found+checks[0].Why, test.want) || (checks[0].Status == doctor.OK) != (checks[0].Fix == "") {
+			t.Errorf("%s: %+v", name, checks)
+		}
+	}
+}

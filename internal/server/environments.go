@@ -1,0 +1,70 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+)
+
+// versions is the text of an image's label containers.LabelVersions.
+type versions struct {
+	Version  string `json:"version"`
+	Packages []struct {
+		Name    string `json:"name"`
+		Version string `json:"version"`
+	} `json:"packages"`
+}
+
+// environments reads what the images say of themselves. No container is started for it.
+func environments(config sandbox.Config, engine engine.Engine) func(context.Context) []tools.Environment {
+	return func(ctx context.Context) []tools.Environment {
+		var list []tools.Environment
+		for _, l := range sandbox.Languages {
+			if kernel, on := config.Kernels[l.Language]; on {
+				list = append(list, environment(ctx, engine, l.Language, kernel))
+			}
+		}
+		return list
+	}
+}
+
+// isAid reports whether a package is one that nobody would call installed: types for editors, or a part of another.
+func isAid(name string) bool {
+	return strings.HasPrefix(name, "types-") || strings.HasPrefix(name, "@types/") || strings.HasSuffix(name, "-stubs") || strings.Contains(name, "._")
+}
+
+func environment(ctx context.Context, on engine.Engine, language sandbox.Language, kernel sandbox.KernelConfig) tools.Environment {
+	e := tools.Environment{Language: language, Image: kernel.Image}
+	info, err := on.Image(ctx, kernel.Image)
+	switch {
+	case errors.Is(err, engine.ErrImageMissing):
+		e.Problem = "the image is not on this machine; run `" + kernel.Setup + "`"
+		return e
+	case err != nil:
+		e.Problem = "Podman does not answer; run `code-sandbox-mcp doctor`"
+		return e
+	}
+	label := info.Labels[containers.LabelVersions]
+	var v versions
+	if len(label) > containers.MaxVersions || json.Unmarshal([]byte(label), &v) != nil {
+		e.Problem = "this image does not list its packages; ask with code"
+		return e
+	}
+	// An image may be anybody's.
+	visible := func(s string) string { return strings.Map(text.Visible, s) }
+	e.Version, e.Packages = visible(v.Version), make(map[string]string, len(v.Packages))
+	for _, p := range v.Packages {
+		if isAid(p.Name) {
+			continue
+		}
+		e.Packages[visible(p.Name)] = visible(p.Version)
+	}
+	return e
+}

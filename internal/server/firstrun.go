@@ -1,0 +1,74 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setup"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+)
+
+// makeMissing has the images that setup makes made by the first call that misses one, until ctx ends. An image of the
+// user's own is left alone: what it is and where it comes from is for the user to say. settled waits for the end of what
+// goes on when ctx ends.
+func (s *Settings) makeMissing(ctx context.Context, engine *podman.Engine, kernels map[sandbox.Language]sandbox.KernelConfig, log *slog.Logger) (settled func(context.Context)) {
+	var all []*setup.Background
+	for language, kernel := range kernels {
+		recipe, ours := containers.RecipeOf(kernel.Image)
+		if !ours {
+			continue
+		}
+		work := &setup.Background{Make: func(report setup.Reporter) error {
+			log.Info("the image is missing, so it is made now", "language", language)
+			options := setup.Options{Languages: []string{string(language)}, Published: containers.PublishedImages()}
+			if recipe.Full {
+				options.Full = options.Languages
+			}
+			_, err := makeImages(ctx, engine, options, report)
+			if err != nil {
+				log.Error("make the image", "language", language, "error", err)
+			}
+			return err
+		}}
+		all = append(all, work)
+		kernel.MakeImage = func(ctx context.Context) error {
+			status, err := work.Await(ctx, s.imagePatience())
+			return imageFault(language, kernel.Setup, status, err)
+		}
+		kernels[language] = kernel
+	}
+	return func(ctx context.Context) {
+		for _, work := range all {
+			work.Wait(ctx)
+		}
+	}
+}
+
+// imagePatience is how long a call waits for an image: it answers before it would say that its run goes on.
+func (s *Settings) imagePatience() time.Duration {
+	soft := time.Duration(s.SoftWait)
+	return max(soft-5*time.Second, soft/2)
+}
+
+// imageFault is the answer for a call that got no image; nil where it has one now. What went wrong in detail is in the log,
+// and in a terminal: it may name what is on this machine.
+func imageFault(language sandbox.Language, command, status string, err error) error {
+	title := language.Info().Title
+	var failed *setup.Error
+	switch {
+	case errors.As(err, &failed):
+		return fault.New(fault.ImageMissing, "Run `"+command+"` in a terminal: it shows what went wrong, and goes on behind what is ready.",
+			"The image for %s is not on this machine, and it could not be made: to %s failed.", title, failed.Doing).Because(err)
+	case err != nil:
+		return err
+	case status != "":
+		return fault.New(fault.ImageMissing, "Call again: the next call waits for it. `"+command+"` in a terminal shows the same work.",
+			"The image for %s is being made, once for this machine, and is not ready yet: %s.", title, status)
+	}
+	return nil
+}

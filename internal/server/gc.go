@@ -1,0 +1,89 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+)
+
+// lateRequest is how long Podman may go on with a request whose client has gone.
+const lateRequest = 10 * time.Second
+
+// lateSweeps is how often what waited for a server's end sweeps again while a busy Podman refuses a removal.
+const lateSweeps = 6
+
+// gcTimeout bounds a sweep; an engine that needs longer is broken.
+const gcTimeout = 2 * time.Minute
+
+func gcCommand(settings *Settings) *cobra.Command {
+	var afterParent bool
+	cmd := &cobra.Command{
+		Use: "gc", Short: "Remove what servers that no longer live left behind", Args: noArgs,
+		Long: `gc removes the containers and files of sessions that no live server has open:
+all of an unnamed session, and of a named one the containers that have ended, and
+all of it once nobody has used it for the idle time; and the volumes that other
+versions of this program made for themselves and that no container uses. A process that waits for the end
+of each server does the same, and servers do after their first answer, so this is only
+needed where that process was killed too and no server will be started again.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !afterParent {
+				return settings.withEngine(cmd.Context(), settings.sweep)
+			}
+			err := settings.withEngine(cmd.Context(), settings.sweep)
+			for range lateSweeps {
+				// Podman may still be at work on our parent's last request, and make something yet.
+				time.Sleep(lateRequest)
+				if err = settings.withEngine(cmd.Context(), settings.sweep); err == nil {
+					break
+				}
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&afterParent, afterParentFlag, false, "")
+	_ = cmd.Flags().MarkHidden(afterParentFlag)
+	return cmd
+}
+
+const afterParentFlag = "after-parent"
+
+// sweep removes what dead servers left, and tells of which sessions.
+func (s *Settings) sweep(ctx context.Context, engine *podman.Engine, _ *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, gcTimeout)
+	defer cancel()
+	swept, err := sandbox.Sweep(ctx, engine, s.sessionDir(), s.hostLabel(), time.Duration(s.IdleTimeout))
+	for _, id := range swept {
+		fmt.Println("removed what was left of session", id)
+	}
+	volumes, err2 := engine.RemoveOldVolumes(ctx)
+	for _, name := range volumes {
+		fmt.Println("removed the volume of another version", name)
+	}
+	err = errors.Join(err, err2)
+	if err == nil && len(swept)+len(volumes) == 0 {
+		fmt.Println("nothing to remove")
+	}
+	return err
+}
+
+// sweepArgs passes the settings of a command line to a gc. Lists are left out: of languages, tools and
+// names, none of which matters to a sweep.
+func sweepArgs(cmd *cobra.Command) []string {
+	var args []string
+	settings := cmd.Root().PersistentFlags()
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		_, list := f.Value.(pflag.SliceValue)
+		if !list && settings.Lookup(f.Name) != nil {
+			args = append(args, "--"+f.Name+"="+f.Value.String())
+		}
+	})
+	return args
+}

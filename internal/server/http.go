@@ -1,0 +1,356 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mark3labs/mcp-go/server"
+	"github.com/spf13/pflag"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/webui"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
+)
+
+// tokenVariable has the token itself. It is no flag, which everybody on the machine could see, and the code and the
+// programs that are started do not get it.
+const tokenVariable = "SANDBOX_HTTP_TOKEN" //nolint:gosec // a name
+
+// HTTPSettings say how MCP is served over HTTP, if it is.
+type HTTPSettings struct {
+	Address      string
+	TokenFile    string
+	NoAuth       bool
+	Certificate  string
+	Key          string
+	AllowOrigins []string
+	AllowHosts   []string
+	// HeaderCredentials lets a client's requests bring the credentials of a database and of an object store.
+	HeaderCredentials bool
+	tokenVariable     string
+}
+
+func (s *HTTPSettings) bind(fs *pflag.FlagSet) {
+	fs.StringVar(&s.Address, "http", "", "`address` to serve MCP at over HTTP instead of stdin and stdout, such as 127.0.0.1:8000 or unix:///run/user/1000/sandbox.sock; "+passedSocket+" is the socket that systemd passes")
+	fs.StringVar(&s.TokenFile, "http-token-file", "", "`file` with the token that clients of --http have to send (also "+tokenVariable+", the token itself; default: http-token in the --state-dir, which is made)")
+	fs.BoolVar(&s.NoAuth, "http-no-auth", false, "ask clients of --http for no token; only on a loopback address or a socket")
+	fs.StringVar(&s.Certificate, "tls-cert", "", "`file` with the certificate of --http, and those that it hangs on")
+	fs.StringVar(&s.Key, "tls-key", "", "`file` with its key")
+	fs.StringSliceVar(&s.AllowOrigins, "allow-origin", nil, "`origins` of web pages that may use --http, such as https://example.com")
+	fs.BoolVar(&s.HeaderCredentials, "header-credentials", false, "let clients of --http name a database and an object store, with their credentials, in their requests' headers; the server connects wherever they say")
+	fs.StringSliceVar(&s.AllowHosts, "allow-host-name", nil, "host `names` by which clients reach --http, beside addresses, localhost and the names in the certificate")
+}
+
+// Another system's variable for the transport, and its name for this one.
+const (
+	transportVariable = "MCP_TRANSPORT"
+	streamableHTTP    = "streamable-http"
+)
+
+// takeTransport serves over HTTP where that variable says so and no setting of our own has another address.
+func (s *Settings) takeTransport() {
+	transport, file, _ := s.env.find(transportVariable)
+	if !strings.EqualFold(transport, streamableHTTP) {
+		return
+	}
+	host, _ := s.env.lookup("MCP_HOST")
+	port, _ := s.env.lookup("PORT")
+	other, _ := s.env.lookup("MCP_PORT")
+	address := net.JoinHostPort(cmp.Or(host, "127.0.0.1"), cmp.Or(port, other, "8000"))
+	s.takeAddress("http", &s.HTTP.Address, address, transportVariable, file, s.HTTP.check)
+}
+
+// socketScheme begins the address of a Unix socket.
+const socketScheme = "unix://"
+
+// passedSocket, as an address, is the socket that a service manager has and passes.
+const passedSocket = "fd://"
+
+// listenAddress takes an address apart as net.Listen wants it. A port alone is one of this machine only.
+func (s *HTTPSettings) listenAddress() (network, address string, err error) {
+	if s.Address == passedSocket {
+		return "fd", "", nil
+	}
+	if path, is := strings.CutPrefix(s.Address, socketScheme); is {
+		if !filepath.IsAbs(path) {
+			return "", "", fmt.Errorf("--http %s: the path of a socket begins with /", s.Address)
+		}
+		return "unix", path, nil
+	}
+	address = s.Address
+	if _, err := strconv.ParseUint(address, 10, 16); err == nil {
+		address = ":" + address
+	}
+	host, port, err := net.SplitHostPort(strings.TrimPrefix(address, "http://"))
+	if err != nil {
+		return "", "", fmt.Errorf("--http %q is not an address such as 127.0.0.1:8000", s.Address)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return "", "", fmt.Errorf("--http %q: %q is not a port", s.Address, port)
+	}
+	if host == "" && strings.HasPrefix(address, ":") {
+		host = "127.0.0.1"
+	}
+	return "tcp", net.JoinHostPort(host, port), nil
+}
+
+// isLocal reports whether only this machine reaches an address of listenAddress.
+func isLocal(network, address string) bool {
+	if network == "unix" || network == "fd" { // of which open asks again
+		return true
+	}
+	host, _, _ := net.SplitHostPort(address)
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// check refuses what nobody can be served with, or what lets everybody in.
+func (s *HTTPSettings) check() error {
+	if s.Address == "" {
+		return nil
+	}
+	network, address, err := s.listenAddress()
+	if err != nil {
+		return err
+	}
+	var problems []error
+	wrong := func(bad bool, format string, args ...any) {
+		if bad {
+			problems = append(problems, fmt.Errorf(format, args...))
+		}
+	}
+	if s.NoAuth && !isLocal(network, address) {
+		problems = append(problems, errOpenToAll(address))
+	}
+	wrong(s.NoAuth && s.TokenFile != "", "--http-no-auth and --http-token-file exclude each other; leave one of the two out")
+	wrong((s.Certificate == "") != (s.Key == ""), "--tls-cert and --tls-key go together; one of them is missing")
+	for _, origin := range s.AllowOrigins {
+		u, err := url.Parse(origin)
+		wrong(origin != "*" && (err != nil || u.Host == "" || u.Scheme+"://"+u.Host != origin), "--allow-origin %q is not an origin such as https://example.com", origin)
+		wrong(origin == "*" && s.NoAuth, "--allow-origin * and --http-no-auth together would let every web page run code; leave one of the two out")
+	}
+	if s.tokenVariable != "" && !s.NoAuth && s.TokenFile == "" {
+		if err := httpserver.CheckToken(s.tokenVariable); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", tokenVariable, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func errOpenToAll(address string) error {
+	return fmt.Errorf("--http-no-auth on %s would let the whole network run code; listen on 127.0.0.1, or leave it out", address)
+}
+
+// token returns what clients have to send, and where a person finds it; both empty where nothing is asked for.
+func (s *HTTPSettings) token(stateDir string) (token, where string, err error) {
+	switch {
+	case s.NoAuth:
+		return "", "", nil
+	case s.TokenFile != "":
+		token, err = httpserver.ReadToken(s.TokenFile)
+		return token, s.TokenFile, err
+	case s.tokenVariable != "":
+		return s.tokenVariable, tokenVariable, nil
+	}
+	where = filepath.Join(stateDir, "http-token")
+	token, err = httpserver.OwnToken(where)
+	return token, where, err
+}
+
+// asked reads what a client asks for in a request's headers.
+func (s *Settings) asked(h http.Header) *clientheader.Asked {
+	asked := clientheader.Read(h, clientheader.Bounds{
+		Lifetime: time.Duration(s.Lifetime), IdleTimeout: time.Duration(s.IdleTimeout), RunTimeout: time.Duration(s.MaxRunTimeout),
+		DownloadTimeout: time.Duration(s.DownloadTimeout), DownloadBytes: int64(s.DownloadLimit), InlineRows: int64(s.SQLMaxInlineRows),
+		LinkLifetime: time.Duration(s.ArtifactLinkLifetime),
+	}, s.HTTP.HeaderCredentials)
+	if asked == nil {
+		return nil
+	}
+	own := make(map[string]string)
+	if asked.Database != nil {
+		own = withPasswords(own, []sql.Source{*asked.Database})
+	}
+	if asked.Store != nil {
+		maps.Copy(own, artifactstore.ConnectionSecrets(clientheader.StoreHeader, asked.Store.Connection))
+	}
+	asked.Secrets = secrets.New(own)
+	return asked
+}
+
+// web is what MCP is served on over HTTP.
+type web struct {
+	listener net.Listener
+	options  httpserver.Options
+	server   *httpserver.Server
+}
+
+// open listens, so that an address that cannot be had is known before anything is begun. nil: HTTP is not asked for.
+func (s *HTTPSettings) open(stateDir string, log *slog.Logger) (*web, error) {
+	if s.Address == "" {
+		return nil, nil
+	}
+	_ = os.Unsetenv(tokenVariable)
+	w := &web{options: httpserver.Options{Routes: make(map[string]http.Handler), Open: make(map[string]http.Handler), AllowHosts: s.AllowHosts, AllowOrigins: s.AllowOrigins, Logger: log}}
+	network, address, err := s.listenAddress()
+	if err != nil {
+		return nil, err // not reached: the settings were checked
+	}
+	if s.Certificate != "" {
+		certificate, err := tls.LoadX509KeyPair(s.Certificate, s.Key)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--tls-cert %s: %w", s.Certificate, err)}
+		}
+		w.options.Certificate = &certificate
+	}
+	token, where, err := s.token(stateDir)
+	if err != nil {
+		return nil, fmt.Errorf("the token for --http: %w", err)
+	}
+	w.options.Token = token
+	if info, err := os.Stat(s.TokenFile); err == nil && info.Mode().Perm()&0o007 != 0 && runtime.GOOS != "windows" {
+		log.Warn("every user of this machine can read or change the token", "file", s.TokenFile)
+	}
+	switch network {
+	case "unix":
+		w.listener, err = listenSocket(address)
+	case "fd":
+		if w.listener, err = httpserver.Activated(); err == nil {
+			network, address = w.listener.Addr().Network(), w.listener.Addr().String()
+		}
+	default:
+		w.options.AllowHosts = append(hostOf(address), w.options.AllowHosts...)
+		w.listener, err = net.Listen(network, address)
+	}
+	if err == nil && s.NoAuth && !isLocal(network, address) {
+		err = errors.Join(errOpenToAll(address), w.listener.Close())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--http: %w", err)
+	}
+	w.announce(where, isLocal(network, address), log)
+	return w, nil
+}
+
+func hostOf(address string) []string {
+	host, _, _ := net.SplitHostPort(address)
+	return []string{host}
+}
+
+// base is what comes before the paths of the server, by what the settings say, or by the address that it has; nil where
+// that tells nobody how to get there.
+func (w *web) base(set string) *url.URL {
+	if set != "" {
+		base, _ := filelinks.ParseBaseURL(set) // the settings were checked
+		return base
+	}
+	tcp, is := w.listener.Addr().(*net.TCPAddr)
+	if !is || tcp.IP.IsUnspecified() {
+		return nil
+	}
+	return &url.URL{Scheme: w.scheme(), Host: tcp.String()}
+}
+
+func (w *web) scheme() string {
+	if w.options.Certificate != nil {
+		return "https"
+	}
+	return "http"
+}
+
+// announce logs where clients find the server and the token, which itself is in no log.
+func (w *web) announce(where string, local bool, log *slog.Logger) {
+	at := socketScheme + w.listener.Addr().String()
+	if w.listener.Addr().Network() == "tcp" {
+		at = w.scheme() + "://" + w.listener.Addr().String()
+	}
+	log.Info("serving MCP over HTTP", "url", at+httpserver.Path, "page", at+"/", "token_in", cmp.Or(where, "none is asked for"))
+	if !local && w.options.Certificate == nil {
+		log.Warn("the token and all that is said cross the network unencrypted; set --tls-cert and --tls-key, or have a proxy in front that does")
+	}
+}
+
+// listenSocket listens on a socket that only this user reaches. What a killed server left there is removed.
+func listenSocket(path string) (net.Listener, error) {
+	if conn, err := net.Dial("unix", path); err == nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("another server listens on %s", path)
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
+		_ = os.Remove(path)
+	}
+	return listenPrivately(path)
+}
+
+// watch serves what operators ask for. Only figures are for who has the token.
+func (w *web) watch(watched *telemetry.Recorder, now *telemetry.Now) {
+	w.options.Around = watched.Requests
+	w.options.Open["GET "+telemetry.HealthPath] = telemetry.Healthy()
+	w.options.Open["GET "+telemetry.ReadyPath] = now.Ready()
+	w.options.Routes["GET "+telemetry.MetricsPath] = watched.Metrics(now)
+}
+
+// isGone is sandbox.Config.Gone.
+func (w *web) isGone(id string) bool { return w.server.Gone(sandbox.ClientOf(id)) }
+
+// showPage serves the page for a person at /, until ctx ends.
+func (w *web) showPage(ctx context.Context, manager *sandbox.Manager, links *filelinks.Links, network *netlog.Log) {
+	o := webui.Options{
+		Sandbox: manager, Network: network, Token: w.options.Token, NoAuth: w.options.Token == "",
+		Ending: ctx, Logger: w.options.Logger,
+	}
+	if links != nil {
+		o.FileLink = links.Download
+	}
+	page := webui.New(o)
+	if w.options.Open == nil {
+		w.options.Open = make(map[string]http.Handler)
+	}
+	w.options.Open["/{$}"], w.options.Open[webui.Prefix] = page, page
+}
+
+// prepare makes the server for the manager's sessions. A client's calls go to a session of its own, which ends with it.
+// asked reads what the headers of its requests ask for.
+func (w *web) prepare(ctx context.Context, m *server.MCPServer, deps *tools.Deps, maxAnswer int, asked func(http.Header) *clientheader.Asked) {
+	w.options.MCP, w.options.MaxAnswerBytes = m, maxAnswer
+	api := rest.New(rest.Options{Deps: deps, Version: currentVersion(), Logger: deps.Logger})
+	for pattern, route := range api.Routes() {
+		w.options.Routes[pattern] = http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
+			route.ServeHTTP(to, r.WithContext(clientheader.With(r.Context(), asked(r.Header))))
+		})
+	}
+	maps.Copy(w.options.Open, api.Open())
+	w.options.Refuse = api.Refuse
+	w.options.Context = func(ctx context.Context, client string, h http.Header) context.Context {
+		return clientheader.With(tools.WithSession(ctx, sandbox.DefaultOf(client)), asked(h))
+	}
+	w.options.Ended = func(client string) {
+		_, err := deps.Manager.CloseSession(ctx, sandbox.DefaultOf(client), false)
+		w.options.Logger.Debug("client has ended its session", "error", err)
+	}
+	w.server = httpserver.New(w.options)
+}

@@ -1,0 +1,434 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/install"
+)
+
+// installFlags are what install and uninstall are told.
+type installFlags struct {
+	clients  []string
+	all      bool
+	scope    string
+	name     string
+	env      []string
+	args     []string
+	print    bool
+	start    bool
+	dryRun   bool
+	force    bool
+	editFile bool
+}
+
+func (f *installFlags) bind(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&f.clients, "client", nil, "the `clients`, by name")
+	fs.BoolVar(&f.all, "all", false, "all clients that are found on this machine")
+	fs.StringVar(&f.scope, "scope", string(install.User), "whose configuration: `user`, or project for that of this folder")
+	fs.StringVar(&f.name, "name", "code-sandbox", "`name` of the server in the client")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "change nothing, print what would change")
+}
+
+func installCommand() *cobra.Command {
+	f := &installFlags{}
+	cmd := &cobra.Command{
+		Use: "install --client NAME… [-- SERVER FLAGS]", Short: "Put this server into the configuration of AI clients",
+		Long: `install puts this server into the configuration of the clients that are named. Where
+a client has a command of its own for that, and it is on the PATH, that is used; else
+its file is edited, and nothing else in it changes. What the file was is kept beside
+it, and uninstall brings it back. Then the server is started once, as a client does.
+
+Flags of the server, given here or after --, go into the entry.
+Without a client it lists which are found here. The clients are
+
+` + clientList() + `
+
+Exit status: 0 it is there, 1 it is not, or the server does not answer, 2 wrong use.`,
+		Example: `  code-sandbox-mcp install --client claude-desktop
+  code-sandbox-mcp install --client cursor,zed --dry-run
+  code-sandbox-mcp install --client vscode --scope project
+  code-sandbox-mcp install --all -- --memory-limit 2g`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			names, serverArgs := args, []string(nil)
+			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+				names, serverArgs = args[:dash], args[dash:]
+			}
+			f.clients = append(f.clients, names...)
+			options, err := f.options(slices.Concat(changedFlags(cmd.InheritedFlags()), f.args, serverArgs))
+			if err != nil {
+				return usageError{err}
+			}
+			options.Force, options.EditFile = f.force, f.editFile
+			if len(f.clients) == 0 && !f.all {
+				return listClients(os.Stdout, options)
+			}
+			clients, err := f.chosen(options)
+			if err != nil {
+				return usageError{err}
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return f.install(ctx, options, clients)
+		},
+	}
+	f.bind(cmd.Flags())
+	cmd.Flags().StringArrayVar(&f.env, "env", nil, "a `variable` for the server, as NAME=VALUE")
+	cmd.Flags().StringArrayVar(&f.args, "arg", nil, "an `argument` for the server")
+	cmd.Flags().BoolVar(&f.print, "print", false, "change nothing, print what belongs into the configuration, and the link that installs it where there is one")
+	cmd.Flags().BoolVar(&f.force, "force", false, "write for a client that is not found here too")
+	cmd.Flags().BoolVar(&f.editFile, "edit-file", false, "edit the file also where the client has a command for it")
+	cmd.Flags().BoolVar(&f.start, "start", true, "start the server once afterwards, as a client does")
+	return cmd
+}
+
+func uninstallCommand() *cobra.Command {
+	f := &installFlags{}
+	cmd := &cobra.Command{
+		Use: "uninstall --client NAME…", Short: "Take this server out of the configuration of AI clients",
+		Long: `uninstall takes this server out of the configuration of the clients that are named. A
+file that nobody has changed since install is again what it was, to the byte; of
+another nothing but the server's entry goes. Sessions and images stay:
+gc, sessions close and podman image rm remove those.`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			f.clients = append(f.clients, args...)
+			options, err := f.options(nil)
+			if err != nil {
+				return usageError{err}
+			}
+			if len(f.clients) == 0 && !f.all {
+				return usageError{errors.New("say of which clients: --client NAME, or --all")}
+			}
+			clients, err := f.chosen(options)
+			if err != nil {
+				return usageError{err}
+			}
+			return f.uninstall(options, clients)
+		},
+	}
+	f.bind(cmd.Flags())
+	cmd.Flags().Lookup("all").Usage = "all clients that have it"
+	return cmd
+}
+
+// clientList is the clients' names in lines of a terminal's width.
+func clientList() string {
+	var b strings.Builder
+	width := 0
+	for i, name := range install.Names() {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if width+len(name) > 76 {
+			b.WriteString("\n")
+			width = 0
+		}
+		if width > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(name)
+		width += len(name) + 2
+	}
+	return b.String()
+}
+
+// changedFlags are the server's flags that the command line has.
+func changedFlags(fs *pflag.FlagSet) []string {
+	var args []string
+	fs.VisitAll(func(f *pflag.Flag) {
+		if !f.Changed {
+			return
+		}
+		value := f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			value = strings.Join(list.GetSlice(), ",")
+		}
+		args = append(args, "--"+f.Name+"="+value)
+	})
+	return args
+}
+
+var (
+	serverName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,59}$`)
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+)
+
+// options checks what was said, the arguments for the server too.
+func (f *installFlags) options(serverArgs []string) (install.Options, error) {
+	scope := install.Scope(f.scope)
+	if scope != install.User && scope != install.Project {
+		return install.Options{}, fmt.Errorf("--scope %q is neither user nor project", f.scope)
+	}
+	if !serverName.MatchString(f.name) {
+		return install.Options{}, fmt.Errorf("--name %q: a name has up to 60 letters, digits, - and _, and begins with none of the last two", f.name)
+	}
+	if err := checkServerArgs(serverArgs); err != nil {
+		return install.Options{}, fmt.Errorf("for the server: %w", err)
+	}
+	server := install.Server{Args: serverArgs}
+	for _, pair := range f.env {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || !variableName.MatchString(name) {
+			return install.Options{}, fmt.Errorf("--env %q is not of the form NAME=VALUE", pair)
+		}
+		server.Env = append(server.Env, install.Variable{Name: name, Value: value})
+	}
+	var err error
+	if server.Command, err = ownPath(); err != nil {
+		return install.Options{}, err
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return install.Options{}, err
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return install.Options{}, err
+	}
+	return install.Options{System: install.ThisSystem(home), Dir: dir, Scope: scope, Name: f.name, Server: server, DryRun: f.dryRun}, nil
+}
+
+// checkServerArgs refuses what the server would refuse at its start.
+func checkServerArgs(args []string) error {
+	var s Settings
+	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.Usage = func() {}
+	s.bind(fs)
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	if rest := fs.Args(); len(rest) > 1 || len(rest) == 1 && rest[0] != "serve" {
+		return fmt.Errorf("%q is not a flag", rest[0])
+	}
+	return s.load(fs, func(string) (string, bool) { return "", false })
+}
+
+// ownPath is where this program is. A link to it, as package managers have on the PATH, is worth more than where it
+// leads: that changes with every version.
+func ownPath() (string, error) {
+	self, err := os.Executable()
+	if called, notFound := exec.LookPath(os.Args[0]); err == nil && notFound == nil && sameFile(called, self) {
+		return filepath.Abs(called)
+	}
+	return self, err
+}
+
+func sameFile(a, b string) bool {
+	infoA, errA := os.Stat(a) //nolint:gosec // it is only looked at
+	infoB, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
+}
+
+// notPassedOn are the variables that are set here for a server, and that a client would not give it.
+func notPassedOn(environ []string, server install.Server) []string {
+	var names []string
+	for _, pair := range environ {
+		name, _, _ := strings.Cut(pair, "=")
+		ours := strings.HasPrefix(name, "SANDBOX_") || slices.Contains([]string{"CONTAINER_HOST", "DOCKER_HOST", "CONTAINER_IMAGE", "CONTAINER_LANGUAGE"}, name)
+		if ours && !slices.ContainsFunc(server.Env, func(v install.Variable) bool { return v.Name == name }) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// chosen are the clients that are meant.
+func (f *installFlags) chosen(options install.Options) ([]*install.Client, error) {
+	var clients []*install.Client
+	names := f.clients
+	if f.all {
+		names = append(names, install.Names()...)
+	}
+	for i, name := range names {
+		c, err := install.Find(name)
+		if err != nil {
+			return nil, err
+		}
+		all := i >= len(f.clients)
+		if !slices.Contains(clients, c) && (!all || options.Scope == install.User) && (!all || len(options.Found(c)) > 0) {
+			clients = append(clients, c)
+		}
+	}
+	switch {
+	case f.all && options.Scope == install.Project:
+		return nil, errors.New("--all is for --scope user; a folder does not tell which clients are used in it")
+	case len(clients) == 0:
+		return nil, fmt.Errorf("none of the clients is found on this machine; `%s install --help` has their names", ownCommand())
+	}
+	return clients, nil
+}
+
+// listClients lists which clients are here and which have the server.
+func listClients(w io.Writer, options install.Options) error {
+	options.DryRun, options.EditFile = true, true
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "CLIENT\tFILE\tHAS THE SERVER")
+	found := 0
+	for _, name := range install.Names() {
+		c, err := install.Find(name)
+		if err != nil {
+			return err
+		}
+		for _, target := range options.Found(c) {
+			found++
+			fmt.Fprintf(table, "%s\t%s\t%s\n", c.Name, target.File, options.State(c, target))
+		}
+	}
+	if found == 0 {
+		fmt.Fprintln(table, "none is found here\t\t")
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nInstall with `%s install --client NAME`, or --all for these.\n", ownCommand())
+	return err
+}
+
+// install installs, reports each file, and starts the server.
+func (f *installFlags) install(ctx context.Context, options install.Options, clients []*install.Client) error {
+	if f.print {
+		for _, c := range clients {
+			printSnippet(os.Stdout, options, c)
+		}
+		return nil
+	}
+	if strings.Contains(filepath.ToSlash(options.Server.Command), "/_npx/") {
+		fmt.Fprintf(os.Stderr, "%s is in a cache of npm, which may be emptied: `npm install -g` puts the program where it stays.\n", options.Server.Command)
+	}
+	if names := notPassedOn(os.Environ(), options.Server); len(names) > 0 {
+		fmt.Fprintf(os.Stderr, "%s: set here, but clients do not pass such variables on. Give the server its own with --env NAME=VALUE.\n", strings.Join(names, ", "))
+	}
+	failed := false
+	for _, c := range clients {
+		outcomes, err := options.Install(ctx, c)
+		for _, o := range outcomes {
+			tell(os.Stdout, options, o)
+		}
+		if err != nil {
+			failed = true
+			fmt.Fprintf(os.Stderr, "%s: %v\n", c.Title, err)
+		}
+	}
+	if !options.DryRun && f.start && !failed {
+		failed = !startOnce(ctx, options)
+	}
+	if failed {
+		return errReported
+	}
+	return nil
+}
+
+func printSnippet(w io.Writer, options install.Options, c *install.Client) {
+	files, err := options.Files(c)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", c.Title, err)
+		return
+	}
+	fmt.Fprintf(w, "%s, in %s:\n%s", c.Title, strings.Join(files, " and "), options.Snippet(c))
+	if link := options.Link(c); link != "" {
+		fmt.Fprintf(w, "or open %s\n", link)
+	}
+	fmt.Fprintln(w)
+}
+
+// tell says what was done, or would be.
+func tell(w io.Writer, options install.Options, o install.Outcome) {
+	would := ""
+	if options.DryRun {
+		would = "would be "
+	}
+	fmt.Fprintf(w, "%s: %s\n", o.Client.Title, sentence(options.Name, would, o))
+	if o.Note != "" {
+		fmt.Fprintf(w, "  %s\n", o.Note)
+	}
+	if options.DryRun {
+		fmt.Fprintf(w, "%s", o.Diff)
+	} else if o.Backup != "" {
+		fmt.Fprintf(w, "  The file as it was before: %s\n", o.Backup)
+	}
+	for _, other := range o.Others {
+		fmt.Fprintf(w, "  The file has this server as %q too; `%s uninstall --client %s --name %s` takes that out.\n", other, ownCommand(), o.Client.Name, other)
+	}
+	switch {
+	case options.DryRun || o.Done == install.Present || o.Done == install.Absent:
+	case o.Done == install.Removed:
+		fmt.Fprintf(w, "  What of %s runs now keeps it until it is started again.\n", o.Client.Title)
+	default:
+		fmt.Fprintf(w, "  %s\n", o.Client.Next())
+	}
+}
+
+func sentence(name, would string, o install.Outcome) string {
+	switch {
+	case o.Done == install.Present:
+		return fmt.Sprintf("%s is in %s already, and was left as it is", name, o.File)
+	case o.Done == install.Absent:
+		return fmt.Sprintf("%s is not in %s", name, o.File)
+	case o.Done == install.Removed:
+		return fmt.Sprintf("%s %s", name, is(would, "taken out of "+o.File))
+	case o.Done == install.Updated:
+		return fmt.Sprintf("%s %s", name, is(would, "updated in "+o.File))
+	case o.Command != nil:
+		return fmt.Sprintf("%s %s", name, is(would, fmt.Sprintf("added to %s, by `%s`", o.File, strings.Join(o.Command[:min(3, len(o.Command))], " "))))
+	}
+	return fmt.Sprintf("%s %s", name, is(would, "added to "+o.File))
+}
+
+func is(would, done string) string {
+	if would != "" {
+		return would + done
+	}
+	return "is " + done
+}
+
+// startOnce starts the server and says whether it answers.
+func startOnce(ctx context.Context, options install.Options) bool {
+	answer, err := options.Probe(ctx)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "The server does not answer when it is started as a client does it: %v\nThe configuration has it all the same; `%s doctor` says what is missing.\n", err, ownCommand())
+		return false
+	}
+	fmt.Printf("The server answers when it is started as a client does it: %s %s, %d tools, in %d ms. Its images come from `%s setup`, once.\n",
+		answer.Name, answer.Version, answer.Tools, answer.Took.Round(time.Millisecond).Milliseconds(), ownCommand())
+	return true
+}
+
+func (f *installFlags) uninstall(options install.Options, clients []*install.Client) error {
+	failed := false
+	for _, c := range clients {
+		outcomes, err := options.Uninstall(c)
+		if len(outcomes) == 0 && err == nil {
+			fmt.Printf("%s: there is no configuration that it could be in\n", c.Title)
+		}
+		for _, o := range outcomes {
+			if o.Done != install.Absent || !f.all {
+				tell(os.Stdout, options, o)
+			}
+		}
+		if err != nil {
+			failed = true
+			fmt.Fprintf(os.Stderr, "%s: %v\n", c.Title, err)
+		}
+	}
+	if failed {
+		return errReported
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package server
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/install"
+)
+
+func TestArgumentsForTheServerAreChecked(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want string // in the error; "" for none
+	}{
+		{args: nil},
+		{args: []string{"--memory-limit", "2g", "--prewarm=python"}},
+		{args: []string{"serve", "--images=off"}},
+		{args: []string{"--memory-limits", "2g"}, want: "memory-limits"},
+		{args: []string{"--memory-limit", "1m"}, want: "64MiB is the least"},
+		{args: []string{"doctor"}, want: `"doctor" is not a flag`},
+		{args: []string{"--config", "/nowhere/config.yaml"}, want: "/nowhere/config.yaml"},
+	} {
+		err := checkServerArgs(test.args)
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%q: %v", test.args, err)
+		}
+	}
+}
+
+func TestFlagsOfTheServerGoIntoTheEntry(t *testing.T) {
+	var s Settings
+	fs := pflag.NewFlagSet("install", pflag.ContinueOnError)
+	s.bind(fs)
+	if err := fs.Parse([]string{"--memory-limit", "2g", "--allow-host-dir", "/a,/b", "--prewarm", "--fetch-urls=false"}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"--allow-host-dir=/a,/b", "--fetch-urls=false", "--memory-limit=2GiB", "--prewarm=" + prewarmAll}
+	if got := changedFlags(fs); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if err := checkServerArgs(want); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWrongUseOfInstall(t *testing.T) {
+	for _, test := range []struct{ args, want string }{
+		{"install --client emacs", `there is no client "emacs"; there are claude-desktop, `},
+		{"install --client cursor --scope all", `--scope "all" is neither user nor project`},
+		{"install --client cursor --name -x", `--name "-x"`},
+		{"install --client cursor --env A", `--env "A" is not of the form NAME=VALUE`},
+		{"install --client cursor --arg --nothing", "unknown flag: --nothing"},
+		{"install --all --scope project", "--all is for --scope user"},
+		{"uninstall", "say of which clients"},
+		{"uninstall --client cursor --memory-limits 2g", "unknown flag"},
+	} {
+		t.Setenv("HOME", t.TempDir())
+		root := Command()
+		root.SetArgs(strings.Fields(test.args))
+		err := root.Execute()
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v", test.args, err)
+		}
+		if code := Main(strings.Fields(test.args)); code != exitUsage {
+			t.Errorf("%s: exit code %d", test.args, code)
+		}
+	}
+}
+
+func TestHelpNamesEveryClient(t *testing.T) {
+	help := installCommand().Long
+	for _, name := range install.Names() {
+		if !strings.Contains(help, name) {
+			t.Errorf("%s is missing", name)
+		}
+	}
+	for _, line := range strings.Split(help, "\n") {
+		if len(line) > 85 {
+			t.Errorf("a long line: %s", line)
+		}
+	}
+}
+
+func TestVariablesThatClientsDoNotPassOn(t *testing.T) {
+	server := install.Server{Env: []install.Variable{{Name: "SANDBOX_PREWARM", Value: "python"}}}
+	got := notPassedOn([]string{"HOME=/x", "SANDBOX_PREWARM=js", "SANDBOX_IMAGES=off", "CONTAINER_HOST=unix:///x"}, server)
+	if want := []string{"CONTAINER_HOST", "SANDBOX_IMAGES"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

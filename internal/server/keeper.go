@@ -1,0 +1,48 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+)
+
+// keeper is an engine that leaves nothing behind when this process is killed: before the first container it starts a
+// process that waits for our end and then becomes a gc.
+//
+// Clients kill us within milliseconds of asking us to end, our process group with us, or all that descends from us
+// first. So that process has a session of its own, and a parent that has ended already. It is a shell, which takes a
+// tenth of the memory that a gc would take to wait. Windows has none: there the next server's sweep does it.
+type keeper struct {
+	engine.Engine
+	cmd   *cobra.Command // whose settings the gc has
+	log   *slog.Logger
+	once  sync.Once
+	alive *os.File // ends with us, however we end
+}
+
+func keepEngine(engine engine.Engine, cmd *cobra.Command, log *slog.Logger) *keeper {
+	return &keeper{Engine: engine, cmd: cmd, log: log}
+}
+
+// Start starts a container, as sandbox.Engine has it.
+func (k *keeper) Start(ctx context.Context, spec engine.Spec) (engine.Process, error) {
+	k.once.Do(func() {
+		if err := k.begin(); err != nil {
+			k.log.Warn("start what clears up after this process", "error", err)
+		}
+	})
+	return k.Engine.Start(ctx, spec)
+}
+
+// dismiss ends the process that waits, where nothing is left to be removed.
+func (k *keeper) dismiss() {
+	k.once.Do(func() {}) // whatever still wants a container comes too late
+	if k.alive != nil {
+		_, _ = k.alive.WriteString("\n")
+	}
+}

@@ -1,0 +1,29 @@
+//go:build unix
+
+package server
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// waitForEnd runs its arguments when its descriptor 3 ends, and not where a line comes first.
+const waitForEnd = `{ read -r line || exec "$@"; } <&3 3<&- &`
+
+func (k *keeper) begin() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	wait, alive, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = wait.Close() }()
+	shell := exec.Command("/bin/sh", append([]string{"-c", waitForEnd, "sh", self, "gc", "--" + afterParentFlag}, sweepArgs(k.cmd)...)...)
+	shell.ExtraFiles = []*os.File{wait}
+	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	k.alive = alive // open in us alone, and for as long as we live
+	return shell.Run()
+}

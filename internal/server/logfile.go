@@ -1,0 +1,108 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
+)
+
+// maxLogKeep bounds the files that are renamed for a line.
+const maxLogKeep = 1000
+
+// logFile is a log that several servers may write to, since all that a client starts have the same settings. When it has
+// its size it is renamed to FILE.1, what that was to FILE.2, and so on.
+type logFile struct {
+	path string
+	max  int64 // bytes; 0: it only grows
+	keep int   // how many old ones stay
+
+	mu   sync.Mutex
+	file *os.File
+}
+
+func openLogFile(path string, most int64, keep int) (*logFile, error) {
+	l := &logFile{path: path, max: most, keep: keep}
+	return l, l.open()
+}
+
+func (l *logFile) open() error {
+	file, err := os.OpenFile(l.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if l.file != nil {
+		_ = l.file.Close()
+	}
+	l.file = file
+	return nil
+}
+
+// Write writes a line, in whole to one file.
+func (l *logFile) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.max > 0 {
+		l.rotate(int64(len(line)))
+	}
+	return l.file.Write(line)
+}
+
+// rotate makes room for more bytes. Where that fails the file grows: a line too much is better than one that is lost.
+func (l *logFile) rotate(more int64) {
+	here, moved := l.look()
+	switch {
+	case moved: // by another server, or by a program that rotates logs
+		_ = l.open()
+		return
+	case here == nil || here.Size() == 0 || here.Size()+more <= l.max:
+		return
+	case filelock.Try(l.file) != nil: // another server is at it
+		return
+	}
+	if _, moved = l.look(); !moved {
+		if runtime.GOOS == "windows" { // an open file cannot be renamed there, neither ours nor another server's
+			_ = l.file.Close()
+		}
+		l.shift()
+	}
+	_ = l.open() // which gives the lock back
+}
+
+// look reports whether the file is not the one of its name any more. here is nil where it cannot be renamed: it is none, such
+// as a terminal, or a link to one.
+func (l *logFile) look() (here os.FileInfo, moved bool) {
+	here, err := os.Lstat(l.path)
+	ours, ourErr := l.file.Stat()
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, true
+	case err != nil || ourErr != nil || !here.Mode().IsRegular():
+		return nil, false
+	}
+	return here, !os.SameFile(here, ours)
+}
+
+// shift renames the old ones and then the file, whose lock keeps other servers from doing the same until there is another
+// file of its name. Where it cannot be renamed, there is a gap among the old ones, which is filled the next time.
+func (l *logFile) shift() {
+	if l.keep == 0 {
+		_ = os.Remove(l.path)
+		return
+	}
+	old := func(n int) string { return fmt.Sprintf("%s.%d", l.path, n) }
+	free := 1
+	for free < l.keep {
+		if _, err := os.Lstat(old(free)); err != nil {
+			break
+		}
+		free++
+	}
+	for n := free; n > 1; n-- {
+		_ = os.Rename(old(n-1), old(n))
+	}
+	_ = os.Rename(l.path, old(1))
+}

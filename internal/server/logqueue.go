@@ -1,0 +1,86 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// logQueueLines is how many lines wait for stderr at the most: a burst is kept, and not more.
+	logQueueLines = 1024
+	// logFlushTime is what the last lines have to get out in. It is a part of the 1.5 s that an end may
+	// take, and is only used up where nobody reads.
+	logFlushTime = 200 * time.Millisecond
+)
+
+// logQueue writes lines by a goroutine of its own, and drops them while too many wait: a client need not
+// read our stderr, and a write into its full pipe would hold whoever logs for good.
+type logQueue struct {
+	to      io.Writer
+	lines   chan queuedLine
+	dropped atomic.Int64
+}
+
+// queuedLine is a line, or the wish to be told that all before it are written.
+type queuedLine struct {
+	missing int64 // lines that were dropped just before it
+	text    []byte
+	written chan<- struct{}
+}
+
+func newLogQueue(to io.Writer) *logQueue {
+	q := &logQueue{to: to, lines: make(chan queuedLine, logQueueLines)}
+	go q.run()
+	return q
+}
+
+// run goes on until the process ends.
+func (q *logQueue) run() {
+	for line := range q.lines {
+		q.tell(line.missing)
+		if line.written == nil {
+			_, _ = q.to.Write(line.text) // there is nowhere to tell of an error
+		}
+		if len(q.lines) == 0 {
+			q.tell(q.dropped.Swap(0)) // perhaps no line follows
+		}
+		if line.written != nil {
+			close(line.written)
+		}
+	}
+}
+
+func (q *logQueue) tell(missing int64) {
+	if missing > 0 {
+		_, _ = fmt.Fprintf(q.to, "code-sandbox-mcp: %d lines of the log are missing here: stderr was not read\n", missing)
+	}
+}
+
+// Write takes a line over, and never waits.
+func (q *logQueue) Write(line []byte) (int, error) {
+	missing := q.dropped.Swap(0)
+	select {
+	case q.lines <- queuedLine{missing: missing, text: bytes.Clone(line)}:
+	default:
+		q.dropped.Add(missing + 1)
+	}
+	return len(line), nil
+}
+
+// flush waits until the lines so far are written, but not for long.
+func (q *logQueue) flush() {
+	late := time.After(logFlushTime)
+	written := make(chan struct{})
+	select {
+	case q.lines <- queuedLine{written: written}:
+	case <-late:
+		return
+	}
+	select {
+	case <-written:
+	case <-late:
+	}
+}

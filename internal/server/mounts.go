@@ -1,0 +1,110 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+)
+
+// mountList is a flag's list of folders, HOSTDIR[:NAME], each with ",rw" behind it where code may write.
+type mountList []hostdir.Mount
+
+// Set adds what a text names. Words and folders have the same comma between them, so that a list of the configuration file or
+// of a variable may have both; a folder is never called rw, because it begins with / or ~.
+func (l *mountList) Set(text string) error {
+	for _, part := range strings.Split(text, ",") {
+		if part == "rw" || part == "ro" {
+			if len(*l) == 0 {
+				return fmt.Errorf("%q stands behind no folder", part)
+			}
+			(*l)[len(*l)-1].Writable = part == "rw"
+			continue
+		}
+		m, err := hostdir.ParseMount(part)
+		if err != nil {
+			return err
+		}
+		*l = append(*l, m)
+	}
+	return nil
+}
+
+// Append, Replace and GetSlice are pflag.SliceValue.
+func (l *mountList) Append(text string) error { return l.Set(text) }
+
+// Replace begins the list anew.
+func (l *mountList) Replace(texts []string) error {
+	*l = nil
+	return l.Set(strings.Join(texts, ","))
+}
+
+// GetSlice returns a text for each folder.
+func (l *mountList) GetSlice() []string {
+	var texts []string
+	for _, m := range *l {
+		text := m.Folder + ":" + m.Name
+		if m.Writable {
+			text += ",rw"
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+func (l *mountList) String() string { return strings.Join(l.GetSlice(), ",") }
+
+// Type names the value in a flag's help.
+func (l *mountList) Type() string { return "folders" }
+
+// mounts returns the folders as they are mounted, or why one of them may not be.
+func (s *Settings) mounts() ([]engine.Mount, error) {
+	if len(s.Mounts) == 0 {
+		return nil, nil
+	}
+	if runtime.GOOS != "linux" {
+		return nil, errors.New("containers run in a virtual machine here, which does not have this machine's folders; upload files, or allow a folder with --allow-host-dir")
+	}
+	withheld := []string{s.stateDir()}
+	for _, address := range []string{s.EngineURL, s.DockerHost} {
+		u, err := url.Parse(address)
+		switch {
+		case err == nil && u.Scheme == "unix":
+			withheld = append(withheld, filepath.Dir(u.Path))
+		case address != "" && address == s.EngineURL:
+			return nil, errors.New("the Podman that --engine-url or CONTAINER_HOST names is on another machine, which does not have this one's folders; upload files, or allow a folder with --allow-host-dir")
+		}
+	}
+	checked, err := hostdir.CheckMounts(s.Mounts, homeDir(), withheld)
+	mounts := make([]engine.Mount, 0, len(checked))
+	for _, m := range checked {
+		mounts = append(mounts, engine.Mount(m))
+	}
+	return mounts, err
+}
+
+// mountChecks tell of the folders that code sees, and whether it can read them: it is another user.
+func (s *Settings) mountChecks() []doctor.Check {
+	mounts, _ := s.mounts() // the settings were checked
+	var checks []doctor.Check
+	for _, m := range mounts {
+		check := doctor.Check{Name: "mount " + m.Name, Status: doctor.OK, Found: m.Folder + ", read-only"}
+		needed := os.FileMode(0o005)
+		if m.Writable {
+			check.Found, needed = m.Folder+", code may write to it", 0o007
+		}
+		if info, err := os.Stat(m.Folder); err != nil || info.Mode()&needed != needed {
+			check.Status, check.Why = doctor.Warn, "code is a user that this machine does not know, and may do there what everybody may"
+			check.Fix = "give others the rights that code needs, as `chmod -R o+rX` does for reading"
+		}
+		checks = append(checks, check)
+	}
+	return checks
+}

@@ -1,0 +1,136 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	reports "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/report"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+)
+
+// Where settings come from.
+const (
+	fromFlag        = "flag"
+	fromEnvironment = "environment"
+	fromFile        = "file"
+	fromDefault     = "default"
+)
+
+// origin is where a setting comes from. The zero value is its default.
+type origin struct {
+	From     string
+	Variable string // of the environment
+	File     string // the configuration file, or the file of variables
+
+	isForeign bool // the variable is another system's
+}
+
+// beatsFile reports whether the command line or a variable of our own has set the setting.
+func (o origin) beatsFile() bool {
+	return !o.isForeign && (o.From == fromFlag || o.From == fromEnvironment)
+}
+
+func (o origin) String() string {
+	switch {
+	case o.Variable != "" && o.File != "":
+		return o.Variable + " in " + o.File
+	case o.Variable != "" || o.File != "":
+		return o.Variable + o.File
+	}
+	return cmp.Or(o.From, fromDefault)
+}
+
+// inForce is what doctor --config prints.
+type inForce struct {
+	Settings  []settingInForce `json:"settings"`
+	Variables []settingInForce `json:"variables"` // that hold secrets: their values are not told
+	Notes     []Note           `json:"notes"`     // of settings of other systems
+}
+
+type settingInForce struct {
+	Name     string `json:"name"`
+	Value    string `json:"value"`
+	From     string `json:"from"`
+	Variable string `json:"variable,omitempty"`
+	File     string `json:"file,omitempty"`
+}
+
+func inForceFrom(name, value string, o origin) settingInForce {
+	return settingInForce{Name: name, Value: value, From: cmp.Or(o.From, fromDefault), Variable: o.Variable, File: o.File}
+}
+
+// maskedValue stands for a value that is a secret.
+const maskedValue = "•••"
+
+// inForce returns all settings of a command line, and the variables that code, databases or other hosts get.
+func (s *Settings) inForce(flags *pflag.FlagSet) inForce {
+	all := inForce{Settings: []settingInForce{}, Variables: []settingInForce{}, Notes: append([]Note{}, s.notes...)}
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			all.Settings = append(all.Settings, inForceFrom(f.Name, shownValue(f), s.origins[f.Name]))
+		}
+	})
+	names := s.PassThroughEnv
+	sources, _ := sql.Sources(s.env.environ(), isSetting) // doctor without --config tells what is wrong with one
+	for _, source := range sources {
+		names = append(names[:len(names):len(names)], source.Variable)
+	}
+	network, _ := s.Network.parse() // as above
+	for _, secret := range network.Secrets {
+		names = append(names, secret.Name)
+	}
+	for _, name := range names {
+		variable := inForceFrom(name, "", origin{From: fromEnvironment, Variable: name})
+		if value, file, ok := s.env.find(name); ok && value != "" {
+			variable.Value, variable.File = maskedValue, file
+		}
+		all.Variables = append(all.Variables, variable)
+	}
+	return all
+}
+
+// shownValue is a flag's value, without what is secret in an address.
+func shownValue(f *pflag.Flag) string {
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		return strings.Join(list.GetSlice(), ",")
+	}
+	value := f.Value.String()
+	if u, err := url.Parse(value); err == nil && u.User != nil {
+		if _, has := u.User.Password(); has {
+			u.User = url.UserPassword(u.User.Username(), "xxxxx")
+		}
+		return u.String()
+	}
+	return value
+}
+
+// OK reports true: what is in force has been checked.
+func (c inForce) OK() bool { return true }
+
+// WriteJSON writes one object: settings, variables and notes.
+func (c inForce) WriteJSON(w io.Writer) error { return reports.WriteJSON(w, c) }
+
+// WriteTable writes a line for each setting and variable, and what there is to say of other systems' settings.
+func (c inForce) WriteTable(w io.Writer) error {
+	var rows []reports.Row
+	for _, s := range append(c.Settings, c.Variables...) {
+		from := origin{From: s.From, Variable: s.Variable, File: s.File}
+		rows = append(rows, reports.Row{Cells: []string{s.Name, cmp.Or(s.Value, "-"), from.String()}})
+	}
+	var notes strings.Builder
+	for _, n := range c.Notes {
+		fmt.Fprintf(&notes, "%s: %s\n", n.Name, n.Text)
+	}
+	changed := 0
+	for _, s := range c.Settings {
+		if s.From != fromDefault {
+			changed++
+		}
+	}
+	return reports.WriteTable(w, rows, fmt.Sprintf("%s%d of %d settings are not the defaults.", notes.String(), changed, len(c.Settings)))
+}

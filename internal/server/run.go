@@ -1,0 +1,145 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/runcmd"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+)
+
+// exitCode ends the program with a code that has been explained already, or that needs no words.
+type exitCode int
+
+func (exitCode) Error() string { return "exit code" }
+
+func runCommand(settings *Settings) *cobra.Command {
+	var request runcmd.Request
+	var session string
+	cmd := &cobra.Command{
+		Use: "run FILE|- [INPUT…]", Short: "Run a file of code, or a prompt, from a shell",
+		Long: `run runs a file of code in a sandbox and passes on its output and exit code. The
+language is what the file's ending says; - reads the code from stdin, as Python
+unless --language says otherwise. Input files come into the folder that the code
+runs in, under their own names.
+
+The session ends with the run, unless --session names one, which keeps variables
+and files for the next time, and which the server's tools can use too. Files that
+the code makes are saved to the folder --out, replacing what is there, and nothing
+is written elsewhere. Figures are shown in kitty, Ghostty, iTerm2 and WezTerm.
+
+With -i there is a prompt, after the file where one is given. An empty line ends a
+block, Ctrl-C interrupts what runs, Ctrl-D ends. Else Ctrl-C interrupts the code,
+saves what it has made and ends; a second one ends at once.
+
+Output is what a terminal would show of it, and exactly what was written where it is
+longer than --output-limit. Exit status: the code's own, 124 timed out, 130
+interrupted, 137 killed; 2 it could not be run, 1 it failed or its files could not be
+saved.`,
+		Example: `  code-sandbox-mcp run script.py data.csv --out results
+  echo 'console.log(6 * 7)' | code-sandbox-mcp run - --language js
+  code-sandbox-mcp run -i --session work`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 && !request.Interactive {
+				return usageError{errors.New("run: name a file of code, or - for stdin; or ask for a prompt with -i")}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request.Args, request.Stdin = args, os.Stdin
+			return settings.run(cmd, request, session)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&request.Out, "out", "", "`folder` that files are saved to (default: they are only listed)")
+	flags.StringVar(&request.Language, "language", "", "`language` of the code (default: by the file's ending)")
+	flags.StringVar(&session, "session", "", "`name` of a session that lasts (default: one that ends with the run)")
+	flags.BoolVarP(&request.Interactive, "interactive", "i", false, "a prompt")
+	return cmd
+}
+
+// run does what the command line asks for, and cleans up.
+func (s *Settings) run(cmd *cobra.Command, request runcmd.Request, session string) error {
+	s.MaxRunTimeout = max(s.MaxRunTimeout, s.RunTimeout) // both are this person's own
+	request.CodeBytes, request.InputBytes, request.Kernels = int64(s.CodeLimit), int64(s.DownloadLimit), s.kernels()
+	job, err := runcmd.Read(request)
+	if err == nil && session != "" {
+		err = sandbox.CheckSessionID(session)
+	}
+	if err != nil {
+		return notRun(err)
+	}
+	job.History = filepath.Join(s.stateDir(), "prompt-history")
+	ctx, stop := interruptible(cmd.Context(), request.Interactive)
+	defer stop()
+	log, err := s.logger(os.Stderr)
+	if err != nil {
+		return err
+	}
+	engine := s.engine(log)
+	defer func() { _ = engine.Close() }()
+	if _, err := engine.Connection(ctx); err != nil {
+		return notRun(engineFault(err))
+	}
+	keeper := keepEngine(engine, cmd, log)
+	config := s.sandboxConfig(keeper, s.passThrough(log), log)
+	connections := s.connections(s.env.environ(), log)
+	way, err := s.wayOut(s.databases(connections))
+	if err != nil {
+		return err
+	}
+	config.WayOut = way
+	manager := sandbox.NewManager(config)
+	runner := &runcmd.Runner{
+		Manager: manager, Job: job, SessionID: session, Stdout: os.Stdout, Stderr: os.Stderr,
+		Complain: func(err error) { _ = notRun(err) },
+	}
+	if term.IsTerminal(int(os.Stdout.Fd())) && (s.Images == "" || s.Images == tools.ImagesOn) {
+		runner.Draw = runcmd.DrawIn(os.Getenv)
+	}
+	code := runner.Run(ctx)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveManagerTime)
+	defer cancel()
+	if manager.Close(ending) {
+		keeper.dismiss()
+	}
+	_ = way.Close()
+	connections.Close(ending)
+	return exitCode(code)
+}
+
+// interruptible returns a context that ends with a signal. A second one ends the program at once: what it leaves is removed
+// by what keepEngine has started. At a prompt an interrupt is not such a signal.
+func interruptible(ctx context.Context, prompt bool) (context.Context, context.CancelFunc) {
+	signals := []os.Signal{syscall.SIGTERM, syscall.SIGHUP}
+	if !prompt {
+		signals = append(signals, os.Interrupt)
+	}
+	caught := make(chan os.Signal, len(signals))
+	signal.Notify(caught, signals...)
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		<-caught
+		cancel()
+		<-caught
+		os.Exit(runcmd.ExitInterrupted)
+	}()
+	return ctx, cancel
+}
+
+// notRun says what is wrong, and what to do.
+func notRun(err error) error {
+	if !errors.Is(report(err), errReported) {
+		_ = report(fault.From(err).Because(err))
+	}
+	return exitCode(runcmd.ExitNotRun)
+}

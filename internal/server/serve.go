@@ -1,0 +1,329 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+	"github.com/spf13/cobra"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
+)
+
+// closeTime is what sessions have to end in. With the message loop's own grace it stays under the
+// 1.5 s that an orderly end may take: clients kill after 2 s.
+const closeTime = 700 * time.Millisecond
+
+// uploadTime is what files that are on their way to the object store have of that.
+const uploadTime = 300 * time.Millisecond
+
+// memoryLimit is where the server begins to collect its garbage eagerly, so that an image or a large
+// upload does not leave it large. It is no bound.
+const memoryLimit = 96 << 20
+
+// listTTL is how long a client may keep the lists that never change while a server lives: all but the
+// resources, which sessions are among.
+const listTTL = time.Hour
+
+func serveCommand(settings *Settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "serve", Short: "Serve MCP over stdin and stdout (the default), or over HTTP (--http)", Args: settings.prewarmArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd, settings) },
+	}
+}
+
+// serve runs the server until its client goes, where it has one only, or a signal comes.
+func serve(cmd *cobra.Command, settings *Settings) error {
+	var in io.Reader
+	var out io.Writer
+	if settings.HTTP.Address == "" {
+		in = stdio.OpenStdin()
+		var err error
+		if out, err = stdio.ClaimStdout(); err != nil {
+			return err
+		}
+	}
+	// A client that is gone shows as a failed write; the signal would end us with no clean-up. It is
+	// caught, not ignored, because programs that we start would inherit that it is ignored.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	stderr := newLogQueue(os.Stderr)
+	defer stderr.flush()
+	log, err := settings.logger(stderr)
+	if err != nil {
+		return err
+	}
+	settings.tellNotes(log)
+	linked, err := settings.Links.listen(log)
+	if err != nil {
+		return err
+	}
+	engine := settings.engine(log)
+	passed := settings.passThrough(log)
+	connections := settings.connections(settings.env.environ(), log)
+	mask := secrets.New(settings.withStoreSecrets(withPasswords(settings.withSecrets(passed, settings.env.lookup), connections.Sources())))
+	keeper := keepEngine(engine, cmd, log)
+	config := settings.sandboxConfig(keeper, passed, log)
+	config.Mask = mask
+	watched := telemetry.New(telemetry.Options{Version: currentVersion(), Variables: settings.env.lookup, Logger: log})
+	config.Observer = watched
+	web, err := settings.HTTP.open(settings.stateDir(), log)
+	if err != nil {
+		return err
+	}
+	if web != nil {
+		config.Gone = web.isGone
+	}
+	databases := settings.databases(connections)
+	way, err := settings.wayOut(databases)
+	if err != nil {
+		return err
+	}
+	way.log.Added = watched.Network
+	config.WayOut = way
+	making, stopMaking := context.WithCancel(ctx)
+	defer stopMaking()
+	imagesSettled := settings.makeMissing(making, engine, config.Kernels, log)
+	manager := sandbox.NewManager(config)
+	links, stopLinks := settings.serveLinks(linked, web, manager, log)
+	mcpServer, deps := settings.mcpServer(manager, engine, mask, databases, links, way, watched, log)
+	maxAnswer := max(rpc.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(settings.ArtifactReadLimit))+64<<10)
+	if web != nil {
+		web.showPage(ctx, manager, links, way.log)
+		web.watch(watched, telemetry.NewNow(manager, log))
+		web.prepare(context.WithoutCancel(ctx), mcpServer, deps, maxAnswer, settings.asked)
+	}
+	manager.Prewarm()
+	if web != nil {
+		err = web.server.Serve(ctx, web.listener)
+	} else {
+		err = stdio.Serve(ctx, mcpServer, in, out, stdio.Options{InOrder: true, Logger: log, MaxMessageBytes: maxAnswer})
+	}
+	log.Debug("message loop ended", "error", err)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	defer cancel()
+	watched.Flush() // the engine may take all the time that there is
+	stopLinks()
+	// Files are read from their sessions, which end next.
+	uploading, stopUploading := context.WithTimeout(ending, uploadTime)
+	deps.Store.Close(uploading)
+	stopUploading()
+	nothingLeft := manager.Close(ending)
+	_ = way.Close()
+	connections.Close(ending)
+	stopMaking()
+	imagesSettled(ending)
+	_ = engine.Close()
+	watched.Close(ending)
+	if nothingLeft {
+		keeper.dismiss()
+	}
+	if err == nil || errors.Is(err, stdio.ErrClientGone) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	// Through the queue, as the log: written directly, it would wait for a client that does not read.
+	_, _ = fmt.Fprintf(stderr, "code-sandbox-mcp: %v\n", err)
+	return errReported
+}
+
+// mcpServer puts the protocol's server together, and returns what its tools work with. It touches neither Podman nor the disk.
+func (s *Settings) mcpServer(manager *sandbox.Manager, engine engine.Engine, mask *secrets.Masker, databases *tools.Databases, links *filelinks.Links, way *wayOut, watched *telemetry.Recorder, log *slog.Logger) (*server.MCPServer, *tools.Deps) {
+	m := server.NewMCPServer("code-sandbox-mcp", currentVersion(),
+		server.WithTitle("Code sandbox"),
+		server.WithInstructions(tools.Instructions(manager.Config().Kernels, way.proxy.Summary())),
+		server.WithToolCapabilities(false),
+		server.WithResourceCapabilities(false, true),
+		server.WithCacheHints(listTTL.Milliseconds(), mcp.CacheScopePrivate),
+		server.WithMethodCacheHints(mcp.MethodResourcesList, 0, mcp.CacheScopePrivate),
+		server.WithMethodCacheHints(mcp.MethodResourcesRead, 0, mcp.CacheScopePrivate),
+	)
+	dirs, err := hostdir.New(s.AllowHostDir)
+	if err != nil {
+		log.Error("allowed folders", "error", err) // not reached: the settings were checked
+	}
+	deps := &tools.Deps{
+		Manager: manager, SoftWait: time.Duration(s.SoftWait), Secrets: mask,
+		Environments: environments(manager.Config(), engine),
+		Databases:    databases,
+		Network:      way.proxy.Summary(),
+		Store:        s.store(log),
+		NetworkLog:   way.log,
+		Packages:     way.packages(),
+		Can:          tools.Capabilities{CodeSQL: s.codeQueries(databases), Packages: way.packagesMode, Network: string(way.network.Mode), Hosts: way.hosts()},
+		Links:        links,
+		HostDirs:     dirs, UploadBytes: int64(s.UploadLimit), DownloadBytes: int64(s.DownloadLimit), ArtifactBytes: int64(s.ArtifactReadLimit),
+		Enable: s.Tools, Disable: s.DisableTools, Images: s.Images, StructuredContent: s.StructuredContent,
+		Logger: log,
+	}
+	if watched != nil {
+		deps.Called = watched.Call
+	}
+	for language, kernel := range manager.Config().Kernels {
+		if _, ours := containers.RecipeOf(kernel.Image); ours {
+			deps.Standard = append(deps.Standard, language)
+		}
+	}
+	if s.FetchURLs {
+		fetcher := fetch.New(fetch.Options{MaxBytes: int64(s.DownloadLimit), Timeout: time.Duration(s.DownloadTimeout)})
+		deps.Fetch = func(ctx context.Context, address string, within fetch.Options) (*fetch.Download, error) {
+			return fetcher.Within(within).Open(ctx, address)
+		}
+	}
+	tools.Register(m, deps)
+	return m, deps
+}
+
+func (s *Settings) engine(log *slog.Logger) *podman.Engine {
+	return podman.Open(podman.Options{
+		URL: s.EngineURL, DockerHost: s.DockerHost, OCIRuntime: s.OCIRuntime, StateDir: s.stateDir(),
+		ConnectTimeout: time.Duration(s.StartTimeout), Logger: log,
+	})
+}
+
+func (s *Settings) sandboxConfig(on engine.Engine, env map[string]string, log *slog.Logger) sandbox.Config {
+	defaults := sandbox.DefaultConfig()
+	mounts, err := s.mounts()
+	if err != nil {
+		log.Error("folders of this machine", "error", err) // not reached: the settings were checked
+	}
+	config := sandbox.Config{
+		Engine: on, Kernels: s.kernels(), Env: env, Mask: secrets.New(s.withSecrets(env, s.env.lookup)),
+		Limits: engine.Limits{
+			MemoryBytes: int64(s.MemoryLimit), CPUs: s.CPULimit, PIDs: s.PIDsLimit,
+			TmpBytes: int64(s.TmpSize), FileBytes: int64(min(s.FileLimit, s.VolumeLimit)), OpenFiles: defaults.Limits.OpenFiles,
+		},
+		Mounts:      mounts,
+		VolumeBytes: int64(s.VolumeLimit), VolumeFiles: s.VolumeFiles,
+		CodeBytes: int(s.CodeLimit), OutputBytes: int(s.OutputLimit), SpoolBytes: defaults.SpoolBytes,
+		RunTimeout: time.Duration(min(s.RunTimeout, s.MaxRunTimeout)), MaxRunTimeout: time.Duration(s.MaxRunTimeout),
+		Linger:      time.Duration(s.Linger),
+		IdleTimeout: time.Duration(s.IdleTimeout), Lifetime: time.Duration(s.Lifetime),
+		StartTimeout: time.Duration(s.StartTimeout), MaxSessions: s.MaxSessions,
+		StateDir: s.sessionDir(), Host: s.hostLabel(), Logger: log,
+	}
+	for _, name := range s.Prewarm {
+		language, _ := sandbox.LanguageCalled(name) // the settings were checked
+		config.Prewarm = append(config.Prewarm, language)
+	}
+	return config
+}
+
+// kernels says how each language that is on gets its containers.
+func (s *Settings) kernels() map[sandbox.Language]sandbox.KernelConfig {
+	kernels := make(map[sandbox.Language]sandbox.KernelConfig)
+	for _, l := range sandbox.Languages {
+		image, on := s.image(l.Language)
+		if !on {
+			continue
+		}
+		kernel := podman.Kernel(l.Language, image)
+		kernel.Setup = s.setupFor("--"+l.ImageFlag(), *s.LanguageImages[l.Language])
+		if l.Language == sandbox.Python {
+			kernel.Preload = s.Preload
+		}
+		kernels[l.Language] = kernel
+	}
+	return kernels
+}
+
+// CommandVariable is the environment variable in which whatever starts the program says how a person starts it in a
+// terminal, where that is not by its name.
+const CommandVariable = "CODE_SANDBOX_MCP_COMMAND"
+
+// ownCommand is what a person types to start this program.
+func ownCommand() string { return cmp.Or(os.Getenv(CommandVariable), "code-sandbox-mcp") }
+
+// setupFor is the command that makes an image ready: one of the user's own has to be named, and an engine that only
+// the client's configuration knows. Its address is not for a model to see.
+func (s *Settings) setupFor(flag, image string) string {
+	command := ownCommand() + " setup"
+	if s.EngineURL != "" {
+		command += " --engine-url THE_SERVERS_OWN"
+	}
+	if image != "" {
+		command += " " + flag + " " + image
+	}
+	return command
+}
+
+// sessionDir keeps the locks of one engine's sessions: the same name on two engines is two sessions.
+func (s *Settings) sessionDir() string {
+	name := "sessions"
+	if s.EngineURL != "" {
+		name += "-" + shortHash(s.EngineURL)
+	}
+	return filepath.Join(s.stateDir(), name)
+}
+
+func shortHash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}
+
+// passThrough takes the values of the named variables; one that is not set is left out.
+func (s *Settings) passThrough(log *slog.Logger) map[string]string {
+	values := make(map[string]string)
+	for _, name := range s.PassThroughEnv {
+		value, ok := s.env.lookup(name)
+		if !ok {
+			log.Warn("variable to pass through is not set", "name", name)
+			continue
+		}
+		values[name] = value
+	}
+	return values
+}
+
+// logger writes to stderr, which is given, or to the file, with the secrets masked: a log tells what the
+// sandbox said.
+func (s *Settings) logger(out io.Writer) (*slog.Logger, error) {
+	if s.LogFile != "" {
+		file, err := openLogFile(s.LogFile, int64(s.LogMaxSize), s.LogKeep)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--log-file: %w", err)}
+		}
+		out = file
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s.LogLevel)); err != nil {
+		return nil, usageError{fmt.Errorf("--log-level: %w", err)}
+	}
+	options := &slog.HandlerOptions{Level: level}
+	passed := s.passThrough(slog.New(slog.DiscardHandler))
+	sources, _ := sql.Sources(s.env.environ(), isSetting) // what is wrong with one is said where it is opened
+	out = secrets.New(s.withStoreSecrets(withPasswords(s.withSecrets(passed, s.env.lookup), sources))).Writer(out)
+	if s.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(out, options)), nil
+	}
+	return slog.New(slog.NewTextHandler(out, options)), nil
+}

@@ -1,0 +1,109 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+)
+
+func sessionsCommand(settings *Settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "sessions", Short: "List, show, close, export and import sessions",
+		Long: `sessions tells of the sessions that servers of this user have open or have left, closes
+them, and carries them from machine to machine. Nothing is done to a session that a
+running server has open.
+
+Settings that say where sessions are (--state-dir, --engine-url) must be the server's.`,
+		Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return usageError{errors.New("say what to do: sessions list, show, close, export, import or notebook")}
+		},
+	}
+	cmd.AddCommand(listCommand(settings), showCommand(settings), closeCommand(settings),
+		exportCommand(settings), importCommand(settings), notebookCommand(settings))
+	return cmd
+}
+
+// takes allows so many arguments.
+func takes(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return usageError{fmt.Errorf("%s: %d arguments are given; usage: code-sandbox-mcp %s", cmd.Name(), len(args), "sessions "+cmd.Use)}
+		}
+		return nil
+	}
+}
+
+// leaveManagerTime bounds the end of a shell command's manager.
+const leaveManagerTime = 30 * time.Second
+
+// withManager runs a shell command's work with a manager of its own, which releases all sessions in the
+// end.
+func (s *Settings) withManager(ctx context.Context, work func(context.Context, *sandbox.Manager) error) error {
+	return s.withEngine(ctx, func(ctx context.Context, engine *podman.Engine, log *slog.Logger) error {
+		if _, err := engine.Connection(ctx); err != nil {
+			return report(engineFault(err))
+		}
+		config := s.sandboxConfig(engine, s.passThrough(log), log)
+		config.Visit = true
+		config.Lifetime = math.MaxInt64 // a session does not end of age under somebody's hands
+		manager := sandbox.NewManager(config)
+		err := work(ctx, manager)
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveManagerTime)
+		defer cancel()
+		if !manager.Close(ending) {
+			log.Warn("not all was let go of in time")
+		}
+		return report(err)
+	})
+}
+
+// engineFault gives an engine that is not in reach the code that a tool would have for it.
+func engineFault(err error) error {
+	reason, fix, ok := sandbox.ExplainUnavailable(err)
+	if !ok {
+		return err
+	}
+	return fault.New(fault.EngineUnavailable, fix, "%s", reason).Because(err)
+}
+
+// report prints a fault with its hint.
+func report(err error) error {
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "%s: %s\nHint: %s\n", f.Code, f.Message, f.Hint)
+	return errReported
+}
+
+// findSession returns what is known of a session, without opening it.
+func findSession(ctx context.Context, manager *sandbox.Manager, id string) (sandbox.SessionInfo, error) {
+	if err := sandbox.CheckSessionID(id); err != nil {
+		return sandbox.SessionInfo{}, err
+	}
+	sessions, err := manager.Sessions(ctx)
+	if err != nil {
+		return sandbox.SessionInfo{}, err
+	}
+	for _, info := range sessions {
+		if info.ID == id {
+			return info, nil
+		}
+	}
+	return sandbox.SessionInfo{}, noSession(id)
+}
+
+func noSession(id string) error {
+	return fault.New(fault.SessionNotFound, "`code-sandbox-mcp sessions list` tells which there are.", "There is no session %q.", id)
+}

@@ -1,0 +1,189 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/docker/go-units"
+	"github.com/spf13/cobra"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/checkpoint"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+)
+
+// maxBytesFlag bounds a checkpoint's files; 0 means as much as a session may hold.
+func maxBytesFlag(cmd *cobra.Command) *byteSize {
+	var size byteSize
+	cmd.Flags().Var(&size, "max-bytes", "most that the files may take together (default: --volume-limit)")
+	cmd.Flags().Lookup("max-bytes").DefValue = "" // that it is 0 would say nothing
+	return &size
+}
+
+func (s *Settings) checkpointLimits(maxBytes byteSize) checkpoint.Limits {
+	limits := checkpoint.Limits{Bytes: int64(s.VolumeLimit), Entries: s.VolumeFiles}
+	if maxBytes > 0 {
+		limits.Bytes = int64(maxBytes)
+	}
+	return limits
+}
+
+func exportCommand(settings *Settings) *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use: "export NAME FILE.tar.zst", Short: "Write a session's files and history to a file", Args: takes(2, 2),
+		Long: `export writes a session's files and history to one file that import takes on another
+machine. Variables are not in it. The session stays as it is; no running server may have it
+open. The files are written as they are: what code has put into them is in the export,
+secrets too.
+
+Kernels that wait for a server keep their variables, and code that runs goes on.`,
+	}
+	maxBytes := maxBytesFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return settings.withManager(cmd.Context(), func(ctx context.Context, manager *sandbox.Manager) error {
+			var told checkpoint.Report
+			err := writeWhole(args[1], force, func(to io.Writer) (err error) {
+				told, err = settings.export(ctx, manager, args[0], to, settings.checkpointLimits(*maxBytes))
+				return err
+			})
+			if err == nil {
+				fmt.Printf("exported %s to %s: %s\n", args[0], args[1], counted(told.Summary))
+				warnOf(told)
+			}
+			return err
+		})
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "replace the file where it exists")
+	return cmd
+}
+
+// export opens the session, writes it, and leaves it as it was.
+func (s *Settings) export(ctx context.Context, manager *sandbox.Manager, id string, to io.Writer, limits checkpoint.Limits) (checkpoint.Report, error) {
+	before, err := findSession(ctx, manager, id)
+	if err != nil {
+		return checkpoint.Report{}, err
+	}
+	if _, err := manager.Resume(ctx, id); err != nil {
+		return checkpoint.Report{}, err
+	}
+	ran, size, err := history.Export(state.Folder(manager.Config().StateDir, id))
+	if err != nil {
+		return checkpoint.Report{}, err
+	}
+	defer func() { _ = ran.Close() }()
+	manifest := checkpoint.Manifest{
+		SessionID: id, Created: before.Created.UTC(), Program: currentVersion(), PassThroughEnv: s.PassThroughEnv,
+	}
+	for language := range manager.Config().Kernels {
+		manifest.Languages = append(manifest.Languages, language)
+	}
+	slices.Sort(manifest.Languages)
+	told, err := checkpoint.Export(ctx, to, manifest, ran, size, checkpoint.SessionVolume{Manager: manager, ID: id}, limits)
+	if len(before.Kernels) == 0 {
+		// The container that read the files has no variables that anybody wants.
+		if _, closed := manager.CloseSession(ctx, id, true); err == nil {
+			err = closed
+		}
+	}
+	return told, err
+}
+
+func counted(s checkpoint.Summary) string {
+	text := fmt.Sprintf("%d files, %s", s.Files, units.BytesSize(float64(s.Bytes)))
+	if s.Links > 0 {
+		text += fmt.Sprintf(", %d links", s.Links)
+	}
+	return text
+}
+
+// warnOf reports what is not in an export as it was.
+func warnOf(told checkpoint.Report) {
+	for _, w := range []struct {
+		count int64
+		text  string
+	}{
+		{told.Skipped, "with names that no other machine would take are left out"},
+		{told.Gone, "were removed meanwhile"},
+		{told.Changed, "were changed while they were read"},
+	} {
+		if w.count > 0 {
+			fmt.Fprintf(os.Stderr, "warning: %d files %s\n", w.count, w.text)
+		}
+	}
+}
+
+func importCommand(settings *Settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "import FILE.tar.zst [NAME]", Short: "Make a session from an exported file", Args: takes(1, 2),
+		Long: `import makes a named session from a file that export wrote, under its old name or under
+NAME, which must not exist yet. A server that opens it finds the files; variables begin anew. The
+file may come from anybody: what is damaged or unsound in it is refused, and nothing is left.`,
+	}
+	maxBytes := maxBytesFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		file, err := os.Open(args[0])
+		if err != nil {
+			return report(fault.New(fault.NotFound, "Name a file that export wrote.", "The file %q cannot be read: %v.", args[0], errors.Unwrap(err)))
+		}
+		defer func() { _ = file.Close() }()
+		return settings.withManager(cmd.Context(), func(ctx context.Context, manager *sandbox.Manager) error {
+			i := &sessionImport{manager: manager, id: strings.Join(args[1:], "")}
+			told, err := i.run(ctx, file, settings.checkpointLimits(*maxBytes))
+			if err == nil {
+				fmt.Printf("imported %s: %s\n", i.id, counted(told))
+			}
+			return err
+		})
+	}
+	return cmd
+}
+
+// sessionImport is one import on its way.
+type sessionImport struct {
+	manager *sandbox.Manager
+	id      string // empty: as the checkpoint says
+	begun   bool   // the session is ours to remove
+}
+
+// run imports the session and releases it, or removes it again.
+func (i *sessionImport) run(ctx context.Context, from io.Reader, limits checkpoint.Limits) (checkpoint.Summary, error) {
+	told, err := checkpoint.Import(ctx, from, limits, func(m checkpoint.Manifest, ran io.Reader) (checkpoint.Volume, error) {
+		return i.begin(ctx, m, ran)
+	})
+	if err == nil {
+		_, err = i.manager.CloseSession(ctx, i.id, true)
+	}
+	if err != nil && i.begun {
+		_, undone := i.manager.CloseSession(ctx, i.id, false)
+		err = errors.Join(err, undone)
+	}
+	return told, err
+}
+
+// begin makes the session, with the history, when nothing of its name is there.
+func (i *sessionImport) begin(ctx context.Context, m checkpoint.Manifest, ran io.Reader) (checkpoint.Volume, error) {
+	if i.id == "" {
+		i.id = m.SessionID
+	}
+	if _, err := findSession(ctx, i.manager, i.id); err == nil {
+		return nil, fault.New(fault.FileExists, "Give it another name: code-sandbox-mcp sessions import FILE NAME.", "There is a session %q already.", i.id)
+	} else if fault.From(err).Code != fault.SessionNotFound {
+		return nil, err
+	}
+	if err := i.manager.BeginImport(i.id, ran); err != nil {
+		if errors.Is(err, history.ErrBad) {
+			err = fault.New(fault.InvalidContent, "Use a file that `code-sandbox-mcp sessions export` wrote.", "The history in the file makes no sense.").Because(err)
+		}
+		return nil, err
+	}
+	i.begun = true
+	return checkpoint.SessionVolume{Manager: i.manager, ID: i.id}, nil
+}

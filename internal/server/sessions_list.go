@@ -1,0 +1,189 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/docker/go-units"
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+)
+
+// sessionFields is a session in JSON: what the tools tell of it, with what they leave out.
+type sessionFields struct {
+	tools.SessionFields
+	Named     bool                 `json:"named"`
+	Kernels   []sandbox.KernelInfo `json:"kernels"`
+	Created   time.Time            `json:"created"`
+	SizeBytes *int64               `json:"size_bytes"` // null where only its server could tell
+}
+
+func fieldsOf(info sandbox.SessionInfo) sessionFields {
+	return sessionFields{tools.FieldsOf(context.Background(), info), info.Named, append([]sandbox.KernelInfo{}, info.Kernels...), info.Created.UTC(), info.SizeBytes}
+}
+
+func since(t time.Time) time.Duration { return max(0, time.Since(t)) }
+
+func listCommand(settings *Settings) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the sessions of this user's servers", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return settings.withManager(cmd.Context(), func(ctx context.Context, manager *sandbox.Manager) error {
+				sessions, err := manager.Sessions(ctx)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return writeSessions(os.Stdout, sessions)
+				}
+				return tabulate(os.Stdout, sessions)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the sessions as JSON")
+	return cmd
+}
+
+func writeSessions(w io.Writer, sessions []sandbox.SessionInfo) error {
+	fields := []sessionFields{}
+	for _, info := range sessions {
+		fields = append(fields, fieldsOf(info))
+	}
+	return writeJSON(w, struct {
+		Sessions []sessionFields `json:"sessions"`
+	}{fields})
+}
+
+func writeJSON(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(value)
+}
+
+func tabulate(w io.Writer, sessions []sandbox.SessionInfo) error {
+	if len(sessions) == 0 {
+		_, err := fmt.Fprintln(w, "no sessions")
+		return err
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "SESSION\tOPEN IN\tKERNELS\tAGE\tIDLE")
+	for _, info := range sessions {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", info.ID, info.Owner, kernelsOf(info),
+			units.HumanDuration(since(info.Created)), units.HumanDuration(since(info.LastUsed)))
+	}
+	return table.Flush()
+}
+
+func kernelsOf(info sandbox.SessionInfo) string {
+	var kernels []string
+	for _, k := range info.Kernels {
+		kernels = append(kernels, fmt.Sprintf("%s %s", k.Language, k.State))
+	}
+	if len(kernels) == 0 {
+		return "-"
+	}
+	return strings.Join(kernels, ", ")
+}
+
+// shownRuns is how many of the last runs show tells.
+const shownRuns = 10
+
+func showCommand(settings *Settings) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "show NAME", Short: "Show a session and what ran in it last", Args: takes(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return settings.withManager(cmd.Context(), func(ctx context.Context, manager *sandbox.Manager) error {
+				info, err := findSession(ctx, manager, args[0])
+				if err != nil {
+					return err
+				}
+				runs, err := sandbox.ReadHistory(manager.Config().StateDir, info.ID)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return writeSession(os.Stdout, info, runs)
+				}
+				return describe(os.Stdout, info, runs)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the session as JSON")
+	return cmd
+}
+
+type runFields struct {
+	sandbox.HistoryFields
+	Code string `json:"code"`
+}
+
+func writeSession(w io.Writer, info sandbox.SessionInfo, runs []sandbox.HistoryEntry) error {
+	last := []runFields{}
+	for _, r := range lastOf(runs) {
+		last = append(last, runFields{r.Fields(), r.Code})
+	}
+	return writeJSON(w, struct {
+		sessionFields
+		Runs     int         `json:"runs"`
+		LastRuns []runFields `json:"last_runs"`
+	}{fieldsOf(info), len(runs), last})
+}
+
+func lastOf(runs []sandbox.HistoryEntry) []sandbox.HistoryEntry {
+	return runs[max(0, len(runs)-shownRuns):]
+}
+
+func describe(w io.Writer, info sandbox.SessionInfo, runs []sandbox.HistoryEntry) error {
+	size := "not known here"
+	if info.SizeBytes != nil {
+		size = humanize.Bytes(uint64(max(0, *info.SizeBytes)))
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, line := range [][2]string{
+		{"session", info.ID}, {"open in", info.Owner}, {"kernels", kernelsOf(info)},
+		{"created", info.Created.Local().Format(time.DateTime)}, {"idle for", units.HumanDuration(since(info.LastUsed))},
+		{"files", size}, {"runs", humanize.Comma(int64(len(runs)))},
+	} {
+		fmt.Fprintf(table, "%s\t%s\n", line[0], line[1])
+	}
+	if err := table.Flush(); err != nil || len(runs) == 0 {
+		return err
+	}
+	fmt.Fprintln(w)
+	table = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "RUN\tSTARTED\tLANGUAGE\tSTATUS\tCODE")
+	for _, r := range lastOf(runs) {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", r.RunID, r.Started.Local().Format(time.DateTime), printable(string(r.Language)), printable(r.Status()), printable(r.Code))
+	}
+	return table.Flush()
+}
+
+// printable is a text's beginning in one line, with nothing in it that a terminal would act upon.
+func printable(text string) string {
+	const most = 60
+	var b strings.Builder
+	for i, r := range []rune(strings.Join(strings.Fields(text), " ")) {
+		if i == most {
+			b.WriteRune('…')
+			break
+		}
+		if !unicode.IsPrint(r) {
+			r = '·'
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}

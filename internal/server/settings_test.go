@@ -1,0 +1,353 @@
+package server
+
+import (
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+)
+
+// loadSettings reads settings as the program does.
+func loadSettings(t *testing.T, args []string, env map[string]string) (*Settings, error) {
+	t.Helper()
+	s := &Settings{}
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	s.bind(fs)
+	s.bindForeignFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		return s, err
+	}
+	return s, s.load(fs, func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+}
+
+// What the documentation and the messages have as a bound is within it, however it is written.
+func TestTheBoundsOfSizesAreWithinThem(t *testing.T) {
+	for _, arg := range []string{
+		"--output-limit=200KB", "--output-limit=200k", "--output-limit=200KiB", "--output-limit=200000", "--code-limit=150KB", "--code-limit=150k",
+		"--upload-limit=50MB", "--artifact-read-limit=50MB", "--artifact-store-limit=5GB", "--memory-limit=64MB", "--file-limit=1MB", "--volume-limit=1MB",
+		"--tmp-size=1MB", "--sql-max-bytes=1MB", "--network-request-limit=1KB",
+	} {
+		if _, err := loadSettings(t, []string{arg}, nil); err != nil {
+			t.Errorf("%s: %v", arg, err)
+		}
+	}
+}
+
+func TestDefaultsAreTheDocumented(t *testing.T) {
+	s, err := loadSettings(t, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.sandboxConfig(nil, nil, nil)
+	limits := engine.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 256, TmpBytes: 256 << 20, FileBytes: 2 << 30, OpenFiles: 1024}
+	if c.Limits != limits {
+		t.Errorf("limits are %+v", c.Limits)
+	}
+	got := []any{c.RunTimeout, c.MaxRunTimeout, time.Duration(s.SoftWait), c.IdleTimeout, c.Lifetime, c.MaxSessions, c.CodeBytes, c.OutputBytes, c.SpoolBytes}
+	want := []any{time.Minute, time.Hour, 45 * time.Second, 30 * time.Minute, 24 * time.Hour, 10, 100_000, 16_000, 64 << 20}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("default %d is %v, want %v", i, got[i], want[i])
+		}
+	}
+	if s.UploadLimit != 50_000_000 || s.DownloadLimit != 500_000_000 || time.Duration(s.DownloadTimeout) != 2*time.Minute || len(s.AllowHostDir) != 0 {
+		t.Errorf("files: %v, %v, %v, %q", s.UploadLimit, s.DownloadLimit, s.DownloadTimeout, s.AllowHostDir)
+	}
+	if len(c.Kernels) != 2 || c.Kernels[sandbox.Python].Image != containers.ImageRef("python") {
+		t.Errorf("kernels are %+v", c.Kernels)
+	}
+}
+
+func TestTheFullImageIsNamedByAWord(t *testing.T) {
+	s, err := loadSettings(t, []string{"--python-image", "full"}, map[string]string{"SANDBOX_JS_IMAGE": "full"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, recipe := range containers.Recipes() {
+		kernel := s.kernels()[sandbox.Language(recipe.Language)]
+		if kernel.Image != recipe.WithCompiler().Ref() || !strings.HasSuffix(kernel.Setup, "-image full") {
+			t.Errorf("%s: the image is %s, made by %s", recipe.Language, kernel.Image, kernel.Setup)
+		}
+	}
+}
+
+func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	text := "memory-limit: 2g\ncpu-limit: 1.5\nrun-timeout: 90\npreload: [numpy, polars]\nprewarm: python\nmax-sessions: 3\nallow-host-dir: [~/data, /srv/files]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := loadSettings(t, []string{"--config", file, "--max-sessions=5"}, map[string]string{
+		"SANDBOX_MAX_SESSIONS": "4", "SANDBOX_CPU_LIMIT": "0.5", "SANDBOX_PASS_THROUGH_ENV": "A,B",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.MaxSessions != 5 || s.CPULimit != 0.5 || s.MemoryLimit != 2<<30 || time.Duration(s.RunTimeout) != 90*time.Second {
+		t.Errorf("got %+v", s)
+	}
+	if strings.Join(s.AllowHostDir, " ") != "~/data /srv/files" {
+		t.Errorf("folders are %q", s.AllowHostDir)
+	}
+	if strings.Join(s.Preload, " ") != "numpy polars" || strings.Join(s.Prewarm, " ") != "python" || strings.Join(s.PassThroughEnv, " ") != "A B" {
+		t.Errorf("lists are %q %q %q", s.Preload, s.Prewarm, s.PassThroughEnv)
+	}
+}
+
+func TestAnEmptyVariableIsNoSizeAndNoNumber(t *testing.T) {
+	env := make(map[string]string)
+	Flags().VisitAll(func(f *pflag.Flag) { env[VariableOf(f.Name)] = "" })
+	s, err := loadSettings(t, nil, env)
+	if err == nil || strings.Contains(err.Error(), "LIMIT") || strings.Contains(err.Error(), "SQL_TIMEOUT") {
+		t.Errorf("got %v", err) // the log's settings are texts, and an empty one is wrong
+	}
+	if s.MemoryLimit != 1<<30 || s.MaxSessions != 10 || !s.FetchURLs || time.Duration(s.RunTimeout) != time.Minute || len(s.Preload) != 0 {
+		t.Errorf("got %+v", s)
+	}
+}
+
+func TestOtherProgramsNamesAreUnderstood(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte("engine-url: unix:///f\npython-image: theirs\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		args   []string
+		env    map[string]string
+		python string
+		js     string
+		engine string
+	}{
+		"image alone is Python":   {nil, map[string]string{"CONTAINER_IMAGE": "img"}, "img", "", ""},
+		"image for JavaScript":    {nil, map[string]string{"CONTAINER_IMAGE": "img", "CONTAINER_LANGUAGE": "Node"}, "", "img", ""},
+		"the flag beats it":       {[]string{"--python-image=mine"}, map[string]string{"CONTAINER_IMAGE": "img"}, "mine", "", ""},
+		"our variable beats it":   {nil, map[string]string{"CONTAINER_IMAGE": "img", "SANDBOX_PYTHON_IMAGE": "ours"}, "ours", "", ""},
+		"a word for TypeScript":   {nil, map[string]string{"CONTAINER_IMAGE": "img", "CONTAINER_LANGUAGE": "ts"}, "", "img", ""},
+		"it beats the file":       {[]string{"--config", file}, map[string]string{"CONTAINER_HOST": "ssh://h", "CONTAINER_IMAGE": "img"}, "img", "", "ssh://h"},
+		"empty, it does not":      {[]string{"--config", file}, map[string]string{"CONTAINER_HOST": "", "CONTAINER_IMAGE": ""}, "theirs", "", "unix:///f"},
+		"engine of the bindings":  {nil, map[string]string{"CONTAINER_HOST": "ssh://h"}, "", "", "ssh://h"},
+		"ours, empty, does not":   {nil, map[string]string{"CONTAINER_HOST": "ssh://h", "SANDBOX_ENGINE_URL": ""}, "", "", "ssh://h"},
+		"our engine setting wins": {[]string{"--engine-url=unix:///s"}, map[string]string{"CONTAINER_HOST": "ssh://h"}, "", "", "unix:///s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := loadSettings(t, test.args, test.env)
+			python, js := *s.LanguageImages[sandbox.Python], *s.LanguageImages[sandbox.JavaScript]
+			if err != nil || python != test.python || js != test.js || s.EngineURL != test.engine {
+				t.Errorf("got %q %q %q, %v", python, js, s.EngineURL, err)
+			}
+		})
+	}
+}
+
+func TestAnothersStoreIsUnderstood(t *testing.T) {
+	connection := map[string]string{"AZURE_BLOB_CONNECTION_STRING": "AccountKey=hunter2"}
+	container := map[string]string{"AZURE_BLOB_CONNECTION_STRING": "AccountKey=hunter2", "AZURE_BLOB_CONTAINER_NAME": "theirs"}
+	for name, test := range map[string]struct {
+		args []string
+		env  map[string]string
+		want string
+	}{
+		"none":                 {nil, map[string]string{"AZURE_BLOB_CONTAINER_NAME": "theirs"}, ""},
+		"its usual container":  {nil, connection, "azblob://code-interpreter-artifacts"},
+		"its container":        {nil, container, "azblob://theirs"},
+		"our setting beats it": {[]string{"--artifact-store=s3://ours/a"}, container, "s3://ours/a"},
+		"it is switched off":   {[]string{"--artifact-store=off"}, container, ""},
+		"its name is wrong":    {nil, map[string]string{"AZURE_BLOB_CONNECTION_STRING": "AccountKey=hunter2", "AZURE_BLOB_CONTAINER_NAME": "A B"}, ""},
+	} {
+		s, err := loadSettings(t, test.args, test.env)
+		address, ok, _ := s.storeAddress()
+		if err != nil || ok != (test.want != "") || ok && address.String() != test.want {
+			t.Errorf("%s: %s, %v, %v", name, address, ok, err)
+		}
+	}
+}
+
+func TestALanguageCanBeSwitchedOff(t *testing.T) {
+	s, err := loadSettings(t, []string{"--js-image=off"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kernels := s.kernels(); len(kernels) != 1 || kernels[sandbox.Python].Image == "" {
+		t.Errorf("kernels are %+v", kernels)
+	}
+}
+
+func TestSetupIsNamedWithWhatItNeeds(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "code-sandbox-mcp setup"},
+		{[]string{"--python-image", "mine"}, "code-sandbox-mcp setup --python-image mine"},
+		{[]string{"--engine-url", "tcp://user:secret@host:1"}, "code-sandbox-mcp setup --engine-url THE_SERVERS_OWN"},
+	} {
+		s, err := loadSettings(t, test.args, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.kernels()[sandbox.Python].Setup; got != test.want {
+			t.Errorf("%q: %q, want %q", test.args, got, test.want)
+		}
+	}
+	t.Setenv(CommandVariable, "npx -y package")
+	if got := new(Settings).setupFor("--python-image", ""); got != "npx -y package setup" {
+		t.Errorf("started by another command: %q", got)
+	}
+}
+
+func TestTheStateDirectoryIsThisUsersOwn(t *testing.T) {
+	self, err := user.Current()
+	if err != nil {
+		t.Skip(err)
+	}
+	mine, theirs := t.TempDir(), t.TempDir()
+	for name, test := range map[string]struct {
+		xdg, home, want string
+	}{
+		"XDG_STATE_HOME":              {"/xdg", mine, "/xdg/code-sandbox-mcp"},
+		"a relative XDG_STATE_HOME":   {"xdg", mine, mine + "/.local/state/code-sandbox-mcp"},
+		"another's XDG_STATE_HOME":    {theirs, mine, mine + "/.local/state/code-sandbox-mcp"},
+		"both are another's":          {theirs, theirs, self.HomeDir + "/.local/state/code-sandbox-mcp"},
+		"no HOME":                     {"", "", self.HomeDir + "/.local/state/code-sandbox-mcp"},
+		"a relative HOME":             {"", "home", self.HomeDir + "/.local/state/code-sandbox-mcp"},
+		"a HOME that can yet be made": {"", mine + "/new", mine + "/new/.local/state/code-sandbox-mcp"},
+		"another user's HOME":         {"", theirs, self.HomeDir + "/.local/state/code-sandbox-mcp"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.xdg == theirs || test.home == theirs {
+				if err := os.Chown(theirs, 65534, 65534); err != nil {
+					t.Skip(err) // only root can give a folder away
+				}
+			}
+			t.Setenv("XDG_STATE_HOME", test.xdg)
+			t.Setenv("HOME", test.home)
+			if got := (&Settings{}).stateDir(); got != test.want {
+				t.Errorf("it is %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestBadSettingsNameTheValue(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(bad, []byte("memory_limit: 1g\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		args []string
+		env  map[string]string
+		want string
+	}{
+		"size":              {[]string{"--memory-limit=lots"}, nil, `"lots"`},
+		"no number":         {[]string{"--cpu-limit=nan"}, nil, "--cpu-limit NaN"},
+		"no file size":      {[]string{"--file-limit=0"}, nil, "--file-limit 0"},
+		"too little memory": {[]string{"--memory-limit=1m"}, nil, "64MiB is the least"},
+		"duration":          {nil, map[string]string{"SANDBOX_RUN_TIMEOUT": "soon"}, `SANDBOX_RUN_TIMEOUT="soon"`},
+		"negative duration": {[]string{"--idle-timeout=-5s"}, nil, "--idle-timeout -5s must be above 0"},
+		"no sessions":       {[]string{"--max-sessions=0"}, nil, "--max-sessions 0"},
+		"tool":              {[]string{"--tools=run_cobol"}, nil, `no tool "run_cobol"`},
+		"upload size":       {[]string{"--upload-limit=1g"}, nil, "--upload-limit 1GiB"},
+		"output":            {[]string{"--output-limit=204801"}, nil, "--output-limit 204801 must lie between 1000 bytes and 200KiB"},
+		"code":              {[]string{"--code-limit=151k"}, nil, "--code-limit 154624 must lie between 1 byte and 150KiB"},
+		"download time":     {[]string{"--download-timeout=0"}, nil, "--download-timeout 0s must be above 0"},
+		"whole file system": {nil, map[string]string{"SANDBOX_ALLOW_HOST_DIR": "/tmp,/"}, "--allow-host-dir: the whole file system"},
+		"language":          {[]string{"--prewarm=ruby"}, nil, `no language "ruby"`},
+		"log format":        {[]string{"--log-format=xml"}, nil, `"xml"`},
+		"log level":         {[]string{"--log-level=loud"}, nil, `"loud"`},
+		"no file":           {[]string{"--config=/does/not/exist"}, nil, "no such file"},
+		"another language":  {nil, map[string]string{"CONTAINER_IMAGE": "img", "CONTAINER_LANGUAGE": "cobol"}, `CONTAINER_LANGUAGE="cobol"`},
+		"a runtime for another's service": {
+			[]string{"--oci-runtime=runsc"}, map[string]string{"CONTAINER_HOST": "tcp://user:hunter2@h:1"}, "--oci-runtime runsc has no effect",
+		},
+		"store":                     {[]string{"--artifact-store=ftp://bucket"}, nil, "--artifact-store: the address of a store begins with azblob://, s3:// or gs://"},
+		"store without a bucket":    {nil, map[string]string{"SANDBOX_ARTIFACT_STORE": "s3://"}, "--artifact-store: s3:// names no bucket"},
+		"store with a key":          {[]string{"--artifact-store=s3://id:hunter2@bucket"}, nil, "credentials do not belong into the address"},
+		"size for a store":          {[]string{"--artifact-store-limit=6g"}, nil, "--artifact-store-limit 6GiB must lie between 1 byte and 5GiB"},
+		"an address that lasts":     {[]string{"--artifact-store=s3://bucket", "--artifact-link-lifetime=169h"}, nil, "--artifact-link-lifetime: 169h0m0s is longer"},
+		"an address that is no use": {[]string{"--artifact-link-lifetime=0"}, nil, "--artifact-link-lifetime 0s must be above 0"},
+		"key in file":               {[]string{"--config", bad}, nil, `no setting "memory_limit"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := loadSettings(t, test.args, test.env)
+			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// parsed is the command that these arguments name, with its flags read.
+func parsed(t *testing.T, args ...string) *cobra.Command {
+	t.Helper()
+	cmd, rest, err := Command().Find(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Args(cmd, cmd.Flags().Args()); err != nil {
+		t.Errorf("%q: %v", args, err)
+	}
+	return cmd
+}
+
+func TestPrewarmTakesTheNextWord(t *testing.T) {
+	for _, args := range [][]string{{"--prewarm", "js"}, {"--prewarm=js"}, {"serve", "--prewarm", "js"}} {
+		parsed(t, args...)
+	}
+}
+
+func TestTheSweepLeftBehindHasTheServersSettings(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"none":                   {nil, ""},
+		"the command's own name": {[]string{"serve", "--state-dir", "serve"}, "--state-dir=serve"},
+		"a flag of the command":  {[]string{"selftest", "--json", "--state-dir", "there"}, "--state-dir=there"},
+		"a list in two words":    {[]string{"--prewarm", "python", "--idle-timeout", "90"}, "--idle-timeout=1m30s"},
+		"all kinds": {
+			[]string{"--memory-limit=1.5g", "--cpu-limit", "0.5", "--fetch-urls=false", "--tools=run_js_code", "--log-file", "a b"},
+			"--cpu-limit=0.5 --fetch-urls=false --log-file=a b --memory-limit=1.5GiB",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := sweepArgs(parsed(t, test.args...))
+			if got := strings.Join(args, " "); got != test.want {
+				t.Errorf("it is called with %q, want %q", got, test.want)
+			}
+			parsed(t, append([]string{"gc", "--" + afterParentFlag}, args...)...)
+		})
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		want int
+	}{
+		"version":         {[]string{"version"}, 0},
+		"unknown command": {[]string{"serv"}, 2},
+		"unknown flag":    {[]string{"--nope"}, 2},
+		"bad setting":     {[]string{"version", "--max-sessions=0"}, 2},
+		"extra argument":  {[]string{"version", "more"}, 2},
+		"prewarm ruby":    {[]string{"--prewarm", "ruby"}, 2},
+		"no registry":     {[]string{"setup", "--registry", "https://registry.example.com"}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Main(test.args); got != test.want {
+				t.Errorf("exit code %d, want %d", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,98 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"github.com/pkg/browser"
+	"github.com/spf13/cobra"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/webui"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+func uiCommand(settings *Settings) *cobra.Command {
+	var noBrowser bool
+	cmd := &cobra.Command{
+		Use: "ui", Short: "Show the sessions, and what ran in them, on a page in the browser", Args: noArgs,
+		Long: `ui serves a page on this machine until it is interrupted, and opens it: the sessions of
+this user's servers, their runs with output and figures, new ones as they end. It
+closes sessions that no running server has open, and does nothing else to them.
+
+What a running server alone knows is not on it: output as it comes, files, and what
+was sent out. A server with --http has a page that shows these, at /.
+
+The page's link is good once, for ten minutes. Settings that say where sessions are
+(--state-dir, --engine-url) must be the server's.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return settings.withManager(cmd.Context(), func(ctx context.Context, manager *sandbox.Manager) error {
+				return settings.showPage(ctx, manager, noBrowser)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "print the page's link, and open nothing")
+	return cmd
+}
+
+// showPage serves the page until ctx ends.
+func (s *Settings) showPage(ctx context.Context, manager *sandbox.Manager, noBrowser bool) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	log := manager.Config().Logger
+	page := webui.New(webui.Options{Sandbox: manager, Ending: ctx, Logger: log})
+	server := httpserver.New(httpserver.Options{
+		Open: map[string]http.Handler{"/{$}": page, webui.Prefix: page}, Logger: log,
+	})
+	link := "http://" + l.Addr().String() + page.Link()
+	fmt.Printf("The page is at this link, which is good once; Ctrl-C ends it.\n%s\n", link)
+	if !noBrowser {
+		remove, err := openBrowser(s.stateDir(), link)
+		defer remove()
+		if err != nil {
+			log.Info("no browser was opened", "error", err)
+		}
+	}
+	return server.Serve(ctx, l)
+}
+
+// forward leads a browser on to a link.
+const forward = `<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=%[1]s"><a href="%[1]s">Open the page</a>
+`
+
+func writeForward(w io.Writer, link string) error {
+	_, err := fmt.Fprintf(w, forward, html.EscapeString(link))
+	return err
+}
+
+// openBrowser opens a link by a file that only this user can read: what a program is started with, every user of the
+// machine can read. remove removes the file.
+func openBrowser(dir, link string) (remove func(), err error) {
+	remove = func() {}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return remove, err
+	}
+	file, err := os.CreateTemp(dir, "page-*.html") // for this user alone
+	if err != nil {
+		return remove, err
+	}
+	remove = func() { _ = os.Remove(file.Name()) }
+	if err := errors.Join(writeForward(file, link), file.Close()); err != nil {
+		return remove, err
+	}
+	path, err := filepath.Abs(file.Name())
+	if err != nil {
+		return remove, err
+	}
+	browser.Stdout, browser.Stderr = io.Discard, io.Discard
+	return remove, browser.OpenFile(path)
+}

@@ -1,0 +1,105 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/joho/godotenv"
+)
+
+// variables is where variables are looked up: in the process's own, and then in files of variables. Its zero value
+// has the process's own. It is not changed once the settings are loaded.
+type variables struct {
+	own   func(name string) (string, bool)
+	files []variableFile // the stronger first
+}
+
+type variableFile struct {
+	path   string
+	values map[string]string
+}
+
+// find returns a variable and the file that it is from; no file: from the process's environment.
+func (e *variables) find(name string) (value, file string, ok bool) {
+	own := e.own
+	if own == nil {
+		own = os.LookupEnv
+	}
+	if value, ok := own(name); ok {
+		return value, "", true
+	}
+	for _, f := range e.files {
+		if value, ok := f.values[name]; ok {
+			return value, f.path, true
+		}
+	}
+	return "", "", false
+}
+
+func (e *variables) lookup(name string) (string, bool) {
+	value, _, ok := e.find(name)
+	return value, ok
+}
+
+// environ returns all variables as os.Environ does. What the process has itself stands last, where it counts.
+func (e *variables) environ() []string {
+	var all []string
+	for _, f := range slices.Backward(e.files) {
+		for name, value := range f.values {
+			all = append(all, name+"="+value)
+		}
+	}
+	return append(all, os.Environ()...)
+}
+
+// read adds a file, weaker than those before it. The errors name no line: a line may hold a secret.
+func (e *variables) read(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	values, err := godotenv.UnmarshalBytes(text)
+	if err != nil {
+		return fmt.Errorf("%s: a line of it does not have the form NAME=value; a value with spaces, quotes, # or $ stands in 'single quotes'", path)
+	}
+	e.files = append(e.files, variableFile{path, values})
+	return nil
+}
+
+// readFiles reads what --env-file names, of which a later file is stronger.
+func (e *variables) readFiles(paths []string) error {
+	var problems []error
+	for _, path := range slices.Backward(paths) {
+		if err := e.read(path); err != nil {
+			problems = append(problems, fmt.Errorf("--env-file: %w", err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// readBeside reads the .env in the folder of the configuration file, where there is one. None is looked for in the
+// working directory: clients start servers in whatever folder is open, whose .env is a stranger's or another program's.
+func (e *variables) readBeside(config string) error {
+	err := e.read(filepath.Join(filepath.Dir(config), ".env"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// fileList is a flag's list of files. Unlike other lists it is passed on to a gc, to which the variables matter.
+type fileList []string
+
+func (l *fileList) Set(text string) error {
+	*l = append(*l, strings.Split(text, ",")...)
+	return nil
+}
+
+func (l *fileList) String() string { return strings.Join(*l, ",") }
+
+// Type names the value in a flag's help.
+func (l *fileList) Type() string { return "files" }

@@ -1,0 +1,115 @@
+package server
+
+import (
+	"maps"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/proxy"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+)
+
+// wayOut is how code reaches anything outside its container, and what tools say of that.
+type wayOut struct {
+	*broker.Broker
+	log     *netlog.Log
+	proxy   *proxy.Proxy
+	network proxy.Options
+	policy  *packages.Policy
+	// packagesMode is what --packages says.
+	packagesMode string
+}
+
+// packages is what install_packages works with; nil where nothing may be installed.
+func (w *wayOut) packages() *tools.Packages {
+	if w.packagesMode == packages.Off {
+		return nil
+	}
+	ecosystems := map[sandbox.Language]packages.Ecosystem{sandbox.Python: packages.PyPI, sandbox.JavaScript: packages.NPM}
+	return &tools.Packages{
+		Summary: w.policy.Summary(), Timeout: installTime,
+		Check: func(language sandbox.Language, requirement string) (string, error) {
+			r, refused := w.policy.Check(ecosystems[language], requirement)
+			if refused != nil {
+				return "", refused
+			}
+			return r.String(), nil
+		},
+	}
+}
+
+// installTime bounds one installation, which may be of many packages.
+const installTime = 15 * time.Minute
+
+// hosts are those that are allowed, as the settings name them.
+func (w *wayOut) hosts() []string {
+	hosts := []string{}
+	for _, h := range w.network.Hosts {
+		hosts = append(hosts, h.String())
+	}
+	for _, secret := range w.network.Secrets {
+		for _, h := range secret.Hosts {
+			hosts = append(hosts, h.String())
+		}
+	}
+	return hosts
+}
+
+// reach is what a self-test has to find.
+func (w *wayOut) reach() attacks.WayOut {
+	way := attacks.WayOut{Port: sandbox.WayOutPort, Open: w.network.Mode == proxy.Open, Hosts: w.hosts()}
+	for _, s := range w.network.Secrets {
+		var hosts []string
+		for _, h := range s.Hosts {
+			hosts = append(hosts, h.String())
+		}
+		way.Secrets = append(way.Secrets, attacks.NewSecret(s.Name, s.Value, hosts...))
+	}
+	return way
+}
+
+// Environment adds what leads to the proxy, where that lets anything through, and the placeholders of secrets.
+func (w *wayOut) Environment() map[string]string {
+	env := w.Broker.Environment()
+	if w.network.Mode != proxy.None {
+		maps.Copy(env, broker.ProxyEnvironment())
+	}
+	maps.Copy(env, w.proxy.Environment())
+	return env
+}
+
+// codeQueries reports whether code can query databases.
+func (s *Settings) codeQueries(databases *tools.Databases) bool {
+	return s.SQLFromCode && databases != nil && len(databases.Connections.Sources()) > 0
+}
+
+// wayOut puts it together. Close it after the manager that uses it. The error is of the settings.
+func (s *Settings) wayOut(databases *tools.Databases) (*wayOut, error) {
+	network, err := s.networkOptions(s.env.lookup)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	w := &wayOut{log: &netlog.Log{}, network: network}
+	network.Log = w.log
+	w.proxy = proxy.New(network)
+	indexes, err := s.Packages.options(s.stateDir())
+	if err != nil {
+		return nil, usageError{err}
+	}
+	indexes.Log, indexes.Received = w.log, w.proxy.Receive
+	w.policy, w.packagesMode = indexes.Policy, s.Packages.Mode
+	served, err := packages.New(indexes)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	o := broker.Options{Log: w.log, Proxy: w.proxy, Packages: served, Authority: w.proxy.Trust, Forgotten: w.proxy.Forget}
+	if s.codeQueries(databases) {
+		o.SQL = databases.Queries(w.log)
+	}
+	w.Broker = broker.New(o)
+	return w, nil
+}
