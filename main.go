@@ -5,9 +5,9 @@ package main
 import (
 	"os"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/cmd"
 )
 
 func main() {
-	os.Exit(server.Main(os.Args[1:]))
+	os.Exit(cmd.Main(os.Args[1:]))
 }

@@ -29,7 +29,7 @@ func (s *Settings) makeMissing(ctx context.Context, engine *podman.Engine, kerne
 			if recipe.Full {
 				options.Full = options.Languages
 			}
-			_, err := makeImages(ctx, engine, options, report)
+			_, err := MakeImages(ctx, engine, options, report)
 			if err != nil {
 				log.Error("make the image", "language", language, "error", err)
 			}
@@ -71,4 +71,19 @@ func imageFault(language sandbox.Language, command, status string, err error) er
 			"The image for %s is being made, once for this machine, and is not ready yet: %s.", title, status)
 	}
 	return nil
+}
+
+// MakeImages makes images ready for containers, and returns those that are.
+func MakeImages(ctx context.Context, engine *podman.Engine, options setup.Options, report setup.Reporter) ([]setup.Result, error) {
+	connection, err := engine.Connection(ctx)
+	if err != nil {
+		return nil, err
+	}
+	results, err := setup.Images(connection, options, report)
+	for i, r := range results {
+		if err := engine.Prepare(ctx, r.Ref); err != nil {
+			return results[:i], err
+		}
+	}
+	return results, err
 }

@@ -2,16 +2,17 @@ package server
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
 
-// hostLabel distinguishes the servers that share this machine, this user and this folder of locks from others
+// HostLabel distinguishes the servers that share this machine, this user and this folder of locks from others
 // that use the same engine: only by the locks can one tell whether another's sessions are alive.
-func (s *Settings) hostLabel() string {
-	return shortHash(fmt.Sprintf("%s %d %s", machineID("/etc/machine-id", s.stateDir()), os.Getuid(), s.sessionDir()))
+func (s *Settings) HostLabel() string {
+	return shortHash(fmt.Sprintf("%s %d %s", machineID("/etc/machine-id", s.StateFolder()), os.Getuid(), s.SessionDir()))
 }
 
 // machineID is what the system's file says, or, where there is none (on a Mac, in a container), something of our own
@@ -39,8 +40,16 @@ func makeID(file string) {
 	if os.MkdirAll(filepath.Dir(file), 0o700) != nil {
 		return
 	}
-	_ = writeWhole(file, false, func(to io.Writer) error {
-		_, err := io.WriteString(to, rand.Text())
-		return err
-	})
+	own, err := os.CreateTemp(filepath.Dir(file), "machine-id-*")
+	if err != nil {
+		return
+	}
+	defer func() { _ = os.Remove(own.Name()) }()
+	_, err = own.WriteString(rand.Text())
+	if err = errors.Join(err, own.Close()); err != nil {
+		return
+	}
+	if err := os.Link(own.Name(), file); err != nil && !errors.Is(err, fs.ErrExist) {
+		_ = os.Rename(own.Name(), file) // a file system without hard links
+	}
 }

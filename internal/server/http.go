@@ -223,7 +223,7 @@ func (s *HTTPSettings) open(stateDir string, log *slog.Logger) (*web, error) {
 	if s.Certificate != "" {
 		certificate, err := tls.LoadX509KeyPair(s.Certificate, s.Key)
 		if err != nil {
-			return nil, usageError{fmt.Errorf("--tls-cert %s: %w", s.Certificate, err)}
+			return nil, UsageError{Err: fmt.Errorf("--tls-cert %s: %w", s.Certificate, err)}
 		}
 		w.options.Certificate = &certificate
 	}
@@ -337,7 +337,7 @@ func (w *web) showPage(ctx context.Context, manager *sandbox.Manager, links *fil
 // asked reads what the headers of its requests ask for.
 func (w *web) prepare(ctx context.Context, m *server.MCPServer, deps *tools.Deps, maxAnswer int, asked func(http.Header) *clientheader.Asked) {
 	w.options.MCP, w.options.MaxAnswerBytes = m, maxAnswer
-	api := rest.New(rest.Options{Deps: deps, Version: currentVersion(), Logger: deps.Logger})
+	api := rest.New(rest.Options{Deps: deps, Version: CurrentVersion(), Logger: deps.Logger})
 	for pattern, route := range api.Routes() {
 		w.options.Routes[pattern] = http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
 			route.ServeHTTP(to, r.WithContext(clientheader.With(r.Context(), asked(r.Header))))

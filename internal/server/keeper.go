@@ -6,8 +6,6 @@ import (
 	"os"
 	"sync"
 
-	"github.com/spf13/cobra"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -19,14 +17,14 @@ import (
 // tenth of the memory that a gc would take to wait. Windows has none: there the next server's sweep does it.
 type keeper struct {
 	engine.Engine
-	cmd   *cobra.Command // whose settings the gc has
+	args  []string // of this program, as a gc
 	log   *slog.Logger
 	once  sync.Once
 	alive *os.File // ends with us, however we end
 }
 
-func keepEngine(engine engine.Engine, cmd *cobra.Command, log *slog.Logger) *keeper {
-	return &keeper{Engine: engine, cmd: cmd, log: log}
+func keepEngine(engine engine.Engine, gcArgs []string, log *slog.Logger) *keeper {
+	return &keeper{Engine: engine, args: gcArgs, log: log}
 }
 
 // Start starts a container, as sandbox.Engine has it.

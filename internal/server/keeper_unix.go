@@ -21,7 +21,7 @@ func (k *keeper) begin() error {
 		return err
 	}
 	defer func() { _ = wait.Close() }()
-	shell := exec.Command("/bin/sh", append([]string{"-c", waitForEnd, "sh", self, "gc", "--" + afterParentFlag}, sweepArgs(k.cmd)...)...)
+	shell := exec.Command("/bin/sh", append([]string{"-c", waitForEnd, "sh", self}, k.args...)...)
 	shell.ExtraFiles = []*os.File{wait}
 	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	k.alive = alive // open in us alone, and for as long as we live

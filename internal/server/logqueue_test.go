@@ -17,7 +17,7 @@ func TestALogThatNobodyReadsHoldsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = reader.Close() }()
-	log, err := (&Settings{LogFormat: "text", LogLevel: "info"}).logger(newLogQueue(writer))
+	log, err := (&Settings{LogFormat: "text", LogLevel: "info"}).Logger(newLogQueue(writer))
 	if err != nil {
 		t.Fatal(err)
 	}

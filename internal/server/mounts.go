@@ -72,7 +72,7 @@ func (s *Settings) mounts() ([]engine.Mount, error) {
 	if runtime.GOOS != "linux" {
 		return nil, errors.New("containers run in a virtual machine here, which does not have this machine's folders; upload files, or allow a folder with --allow-host-dir")
 	}
-	withheld := []string{s.stateDir()}
+	withheld := []string{s.StateFolder()}
 	for _, address := range []string{s.EngineURL, s.DockerHost} {
 		u, err := url.Parse(address)
 		switch {

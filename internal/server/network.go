@@ -20,8 +20,8 @@ type NetworkSettings struct {
 	Secret      []string
 
 	Connections  int
-	RequestLimit byteSize
-	ByteLimit    byteSize
+	RequestLimit ByteSize
+	ByteLimit    ByteSize
 	Timeout      seconds
 	IdleTimeout  seconds
 }
@@ -31,7 +31,7 @@ func (n *NetworkSettings) bind(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&n.AllowDomain, "allow-domain", nil, "`hosts` that code reaches, such as api.github.com, *.example.com or example.com:8443")
 	fs.StringSliceVar(&n.Secret, "secret", nil, "credential that code uses and never sees: `NAME@host`[,host][,query][,body]; the value is in the server's variable NAME")
 	d := proxy.DefaultLimits()
-	n.RequestLimit, n.ByteLimit, n.Timeout, n.IdleTimeout = byteSize(d.RequestBytes), byteSize(d.SessionBytes), seconds(d.Total), seconds(d.Idle)
+	n.RequestLimit, n.ByteLimit, n.Timeout, n.IdleTimeout = ByteSize(d.RequestBytes), ByteSize(d.SessionBytes), seconds(d.Total), seconds(d.Idle)
 	fs.IntVar(&n.Connections, "network-connections", d.Connections, "connections of a session in use at a time")
 	fs.Var(&n.RequestLimit, "network-request-limit", "what a request or a connection may send, and receive")
 	fs.Var(&n.ByteLimit, "network-byte-limit", "what a session may send, and receive")

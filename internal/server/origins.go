@@ -67,8 +67,8 @@ func inForceFrom(name, value string, o origin) settingInForce {
 // maskedValue stands for a value that is a secret.
 const maskedValue = "•••"
 
-// inForce returns all settings of a command line, and the variables that code, databases or other hosts get.
-func (s *Settings) inForce(flags *pflag.FlagSet) inForce {
+// InForce returns all settings of a command line, and the variables that code, databases or other hosts get.
+func (s *Settings) InForce(flags *pflag.FlagSet) inForce {
 	all := inForce{Settings: []settingInForce{}, Variables: []settingInForce{}, Notes: append([]Note{}, s.notes...)}
 	flags.VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {

@@ -21,9 +21,9 @@ type PackageSettings struct {
 	AllowSdist bool
 
 	PyPI, NPM  indexURL
-	SizeLimit  byteSize
+	SizeLimit  ByteSize
 	Timeout    seconds
-	CacheLimit byteSize
+	CacheLimit ByteSize
 }
 
 func (p *PackageSettings) bind(fs *pflag.FlagSet) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -19,7 +20,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
-	"github.com/spf13/cobra"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
@@ -51,18 +51,15 @@ const memoryLimit = 96 << 20
 // resources, which sessions are among.
 const listTTL = time.Hour
 
-func serveCommand(settings *Settings) *cobra.Command {
-	return &cobra.Command{
-		Use: "serve", Short: "Serve MCP over stdin and stdout (the default), or over HTTP (--http)", Args: settings.prewarmArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd, settings) },
-	}
-}
+// ErrReported says that something has failed, and that a person has been told why.
+var ErrReported = errors.New("reported")
 
-// serve runs the server until its client goes, where it has one only, or a signal comes.
-func serve(cmd *cobra.Command, settings *Settings) error {
+// Serve runs the server until its client goes, where it has one only, or a signal comes. gcArgs are the arguments by which
+// this program removes what is left of a server that is killed.
+func (s *Settings) Serve(ctx context.Context, gcArgs []string) error {
 	var in io.Reader
 	var out io.Writer
-	if settings.HTTP.Address == "" {
+	if s.HTTP.Address == "" {
 		in = stdio.OpenStdin()
 		var err error
 		if out, err = stdio.ClaimStdout(); err != nil {
@@ -75,37 +72,37 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
 	}
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	stderr := newLogQueue(os.Stderr)
 	defer stderr.flush()
-	log, err := settings.logger(stderr)
+	log, err := s.Logger(stderr)
 	if err != nil {
 		return err
 	}
-	settings.tellNotes(log)
-	linked, err := settings.Links.listen(log)
+	s.tellNotes(log)
+	linked, err := s.Links.listen(log)
 	if err != nil {
 		return err
 	}
-	engine := settings.engine(log)
-	passed := settings.passThrough(log)
-	connections := settings.connections(settings.env.environ(), log)
-	mask := secrets.New(settings.withStoreSecrets(withPasswords(settings.withSecrets(passed, settings.env.lookup), connections.Sources())))
-	keeper := keepEngine(engine, cmd, log)
-	config := settings.sandboxConfig(keeper, passed, log)
+	engine := s.Engine(log)
+	passed := s.passThrough(log)
+	connections := s.connections(s.env.environ(), log)
+	mask := secrets.New(s.withStoreSecrets(withPasswords(s.withSecrets(passed, s.env.lookup), connections.Sources())))
+	keeper := keepEngine(engine, gcArgs, log)
+	config := s.sandboxConfig(keeper, passed, log)
 	config.Mask = mask
-	watched := telemetry.New(telemetry.Options{Version: currentVersion(), Variables: settings.env.lookup, Logger: log})
+	watched := telemetry.New(telemetry.Options{Version: CurrentVersion(), Variables: s.env.lookup, Logger: log})
 	config.Observer = watched
-	web, err := settings.HTTP.open(settings.stateDir(), log)
+	web, err := s.HTTP.open(s.StateFolder(), log)
 	if err != nil {
 		return err
 	}
 	if web != nil {
 		config.Gone = web.isGone
 	}
-	databases := settings.databases(connections)
-	way, err := settings.wayOut(databases)
+	databases := s.databases(connections)
+	way, err := s.wayOut(databases)
 	if err != nil {
 		return err
 	}
@@ -113,15 +110,15 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	config.WayOut = way
 	making, stopMaking := context.WithCancel(ctx)
 	defer stopMaking()
-	imagesSettled := settings.makeMissing(making, engine, config.Kernels, log)
+	imagesSettled := s.makeMissing(making, engine, config.Kernels, log)
 	manager := sandbox.NewManager(config)
-	links, stopLinks := settings.serveLinks(linked, web, manager, log)
-	mcpServer, deps := settings.mcpServer(manager, engine, mask, databases, links, way, watched, log)
-	maxAnswer := max(rpc.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(settings.ArtifactReadLimit))+64<<10)
+	links, stopLinks := s.serveLinks(linked, web, manager, log)
+	mcpServer, deps := s.mcpServer(manager, engine, mask, databases, links, way, watched, log)
+	maxAnswer := max(rpc.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(s.ArtifactReadLimit))+64<<10)
 	if web != nil {
 		web.showPage(ctx, manager, links, way.log)
 		web.watch(watched, telemetry.NewNow(manager, log))
-		web.prepare(context.WithoutCancel(ctx), mcpServer, deps, maxAnswer, settings.asked)
+		web.prepare(context.WithoutCancel(ctx), mcpServer, deps, maxAnswer, s.asked)
 	}
 	manager.Prewarm()
 	if web != nil {
@@ -153,12 +150,12 @@ func serve(cmd *cobra.Command, settings *Settings) error {
 	}
 	// Through the queue, as the log: written directly, it would wait for a client that does not read.
 	_, _ = fmt.Fprintf(stderr, "code-sandbox-mcp: %v\n", err)
-	return errReported
+	return ErrReported
 }
 
 // mcpServer puts the protocol's server together, and returns what its tools work with. It touches neither Podman nor the disk.
 func (s *Settings) mcpServer(manager *sandbox.Manager, engine engine.Engine, mask *secrets.Masker, databases *tools.Databases, links *filelinks.Links, way *wayOut, watched *telemetry.Recorder, log *slog.Logger) (*server.MCPServer, *tools.Deps) {
-	m := server.NewMCPServer("code-sandbox-mcp", currentVersion(),
+	m := server.NewMCPServer("code-sandbox-mcp", CurrentVersion(),
 		server.WithTitle("Code sandbox"),
 		server.WithInstructions(tools.Instructions(manager.Config().Kernels, way.proxy.Summary())),
 		server.WithToolCapabilities(false),
@@ -203,9 +200,48 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine engine.Engine, mas
 	return m, deps
 }
 
-func (s *Settings) engine(log *slog.Logger) *podman.Engine {
+// Sandbox is a manager with what it works with.
+type Sandbox struct {
+	Manager     *sandbox.Manager
+	keeper      *keeper
+	way         *wayOut
+	connections *sql.Connections
+}
+
+// Sandbox opens one for a command that runs code. gcArgs are as those of Serve.
+func (s *Settings) Sandbox(engine *podman.Engine, gcArgs []string, log *slog.Logger) (*Sandbox, error) {
+	keeper := keepEngine(engine, gcArgs, log)
+	config := s.sandboxConfig(keeper, s.passThrough(log), log)
+	connections := s.connections(s.env.environ(), log)
+	way, err := s.wayOut(s.databases(connections))
+	if err != nil {
+		return nil, err
+	}
+	config.WayOut = way
+	return &Sandbox{Manager: sandbox.NewManager(config), keeper: keeper, way: way, connections: connections}, nil
+}
+
+// Close ends its sessions.
+func (b *Sandbox) Close(ctx context.Context) {
+	if b.Manager.Close(ctx) {
+		b.keeper.dismiss()
+	}
+	_ = b.way.Close()
+	b.connections.Close(ctx)
+}
+
+// Visitor returns a manager for a command that looks after sessions and runs nothing.
+func (s *Settings) Visitor(engine *podman.Engine, log *slog.Logger) *sandbox.Manager {
+	config := s.sandboxConfig(engine, s.passThrough(log), log)
+	config.Visit = true
+	config.Lifetime = math.MaxInt64 // a session does not end of age under somebody's hands
+	return sandbox.NewManager(config)
+}
+
+// Engine returns the Podman that the settings name, which is looked for when it is needed.
+func (s *Settings) Engine(log *slog.Logger) *podman.Engine {
 	return podman.Open(podman.Options{
-		URL: s.EngineURL, DockerHost: s.DockerHost, OCIRuntime: s.OCIRuntime, StateDir: s.stateDir(),
+		URL: s.EngineURL, DockerHost: s.DockerHost, OCIRuntime: s.OCIRuntime, StateDir: s.StateFolder(),
 		ConnectTimeout: time.Duration(s.StartTimeout), Logger: log,
 	})
 }
@@ -217,7 +253,7 @@ func (s *Settings) sandboxConfig(on engine.Engine, env map[string]string, log *s
 		log.Error("folders of this machine", "error", err) // not reached: the settings were checked
 	}
 	config := sandbox.Config{
-		Engine: on, Kernels: s.kernels(), Env: env, Mask: secrets.New(s.withSecrets(env, s.env.lookup)),
+		Engine: on, Kernels: s.Kernels(), Env: env, Mask: secrets.New(s.withSecrets(env, s.env.lookup)),
 		Limits: engine.Limits{
 			MemoryBytes: int64(s.MemoryLimit), CPUs: s.CPULimit, PIDs: s.PIDsLimit,
 			TmpBytes: int64(s.TmpSize), FileBytes: int64(min(s.FileLimit, s.VolumeLimit)), OpenFiles: defaults.Limits.OpenFiles,
@@ -229,7 +265,7 @@ func (s *Settings) sandboxConfig(on engine.Engine, env map[string]string, log *s
 		Linger:      time.Duration(s.Linger),
 		IdleTimeout: time.Duration(s.IdleTimeout), Lifetime: time.Duration(s.Lifetime),
 		StartTimeout: time.Duration(s.StartTimeout), MaxSessions: s.MaxSessions,
-		StateDir: s.sessionDir(), Host: s.hostLabel(), Logger: log,
+		StateDir: s.SessionDir(), Host: s.HostLabel(), Logger: log,
 	}
 	for _, name := range s.Prewarm {
 		language, _ := sandbox.LanguageCalled(name) // the settings were checked
@@ -238,11 +274,11 @@ func (s *Settings) sandboxConfig(on engine.Engine, env map[string]string, log *s
 	return config
 }
 
-// kernels says how each language that is on gets its containers.
-func (s *Settings) kernels() map[sandbox.Language]sandbox.KernelConfig {
+// Kernels says how each language that is on gets its containers.
+func (s *Settings) Kernels() map[sandbox.Language]sandbox.KernelConfig {
 	kernels := make(map[sandbox.Language]sandbox.KernelConfig)
 	for _, l := range sandbox.Languages {
-		image, on := s.image(l.Language)
+		image, on := s.Image(l.Language)
 		if !on {
 			continue
 		}
@@ -260,13 +296,13 @@ func (s *Settings) kernels() map[sandbox.Language]sandbox.KernelConfig {
 // terminal, where that is not by its name.
 const CommandVariable = "CODE_SANDBOX_MCP_COMMAND"
 
-// ownCommand is what a person types to start this program.
-func ownCommand() string { return cmp.Or(os.Getenv(CommandVariable), "code-sandbox-mcp") }
+// OwnCommand is what a person types to start this program.
+func OwnCommand() string { return cmp.Or(os.Getenv(CommandVariable), "code-sandbox-mcp") }
 
 // setupFor is the command that makes an image ready: one of the user's own has to be named, and an engine that only
 // the client's configuration knows. Its address is not for a model to see.
 func (s *Settings) setupFor(flag, image string) string {
-	command := ownCommand() + " setup"
+	command := OwnCommand() + " setup"
 	if s.EngineURL != "" {
 		command += " --engine-url THE_SERVERS_OWN"
 	}
@@ -276,13 +312,13 @@ func (s *Settings) setupFor(flag, image string) string {
 	return command
 }
 
-// sessionDir keeps the locks of one engine's sessions: the same name on two engines is two sessions.
-func (s *Settings) sessionDir() string {
+// SessionDir keeps the locks of one engine's sessions: the same name on two engines is two sessions.
+func (s *Settings) SessionDir() string {
 	name := "sessions"
 	if s.EngineURL != "" {
 		name += "-" + shortHash(s.EngineURL)
 	}
-	return filepath.Join(s.stateDir(), name)
+	return filepath.Join(s.StateFolder(), name)
 }
 
 func shortHash(text string) string {
@@ -304,19 +340,19 @@ func (s *Settings) passThrough(log *slog.Logger) map[string]string {
 	return values
 }
 
-// logger writes to stderr, which is given, or to the file, with the secrets masked: a log tells what the
+// Logger writes to stderr, which is given, or to the file, with the secrets masked: a log tells what the
 // sandbox said.
-func (s *Settings) logger(out io.Writer) (*slog.Logger, error) {
+func (s *Settings) Logger(out io.Writer) (*slog.Logger, error) {
 	if s.LogFile != "" {
 		file, err := openLogFile(s.LogFile, int64(s.LogMaxSize), s.LogKeep)
 		if err != nil {
-			return nil, usageError{fmt.Errorf("--log-file: %w", err)}
+			return nil, UsageError{Err: fmt.Errorf("--log-file: %w", err)}
 		}
 		out = file
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(s.LogLevel)); err != nil {
-		return nil, usageError{fmt.Errorf("--log-level: %w", err)}
+		return nil, UsageError{Err: fmt.Errorf("--log-level: %w", err)}
 	}
 	options := &slog.HandlerOptions{Level: level}
 	passed := s.passThrough(slog.New(slog.DiscardHandler))

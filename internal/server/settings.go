@@ -1,3 +1,8 @@
+// Package server has the settings, which are read here and nowhere else, and puts a server together of them: the engine, the
+// manager of sessions, MCP over stdio or HTTP, links to files, the way out, databases, the log. Start with Settings.
+//
+// What it promises: settings are checked before anything is begun, a server that is killed leaves nothing on the engine, and
+// no credential is in the log.
 package server
 
 import (
@@ -40,12 +45,12 @@ type Settings struct {
 	// LanguageImages are the images that are set, by language; empty: the one that setup makes.
 	LanguageImages map[sandbox.Language]*string
 
-	MemoryLimit byteSize
+	MemoryLimit ByteSize
 	CPULimit    float64
 	PIDsLimit   int64
-	TmpSize     byteSize
-	FileLimit   byteSize
-	VolumeLimit byteSize
+	TmpSize     ByteSize
+	FileLimit   ByteSize
+	VolumeLimit ByteSize
 	VolumeFiles int64
 
 	RunTimeout    seconds
@@ -56,12 +61,12 @@ type Settings struct {
 	Lifetime      seconds
 	StartTimeout  seconds
 	MaxSessions   int
-	CodeLimit     byteSize
-	OutputLimit   byteSize
+	CodeLimit     ByteSize
+	OutputLimit   ByteSize
 
-	UploadLimit       byteSize
-	ArtifactReadLimit byteSize
-	DownloadLimit     byteSize
+	UploadLimit       ByteSize
+	ArtifactReadLimit ByteSize
+	DownloadLimit     ByteSize
 	DownloadTimeout   seconds
 	FetchURLs         bool
 	AllowHostDir      []string
@@ -71,12 +76,12 @@ type Settings struct {
 	Links   LinkSettings
 
 	ArtifactStore        string
-	ArtifactStoreLimit   byteSize
+	ArtifactStoreLimit   ByteSize
 	ArtifactLinkLifetime seconds
 
 	SQLMaxInlineRows int
 	SQLMaxRows       int64
-	SQLMaxBytes      byteSize
+	SQLMaxBytes      ByteSize
 	SQLTimeout       seconds
 	SQLAllow         []string
 	SQLFromCode      bool
@@ -95,7 +100,7 @@ type Settings struct {
 	HTTP HTTPSettings
 
 	LogFile    string
-	LogMaxSize byteSize
+	LogMaxSize ByteSize
 	LogKeep    int
 	LogFormat  string
 	LogLevel   string
@@ -138,8 +143,8 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	}
 
 	d := sandbox.DefaultConfig()
-	s.MemoryLimit, s.TmpSize = byteSize(d.Limits.MemoryBytes), byteSize(d.Limits.TmpBytes)
-	s.FileLimit, s.VolumeLimit = byteSize(d.Limits.FileBytes), byteSize(d.VolumeBytes)
+	s.MemoryLimit, s.TmpSize = ByteSize(d.Limits.MemoryBytes), ByteSize(d.Limits.TmpBytes)
+	s.FileLimit, s.VolumeLimit = ByteSize(d.Limits.FileBytes), ByteSize(d.VolumeBytes)
 	fs.Var(&s.MemoryLimit, "memory-limit", "memory of one container, swap included")
 	fs.Float64Var(&s.CPULimit, "cpu-limit", d.Limits.CPUs, "processors of one container, whole or part")
 	fs.Int64Var(&s.PIDsLimit, "pids-limit", d.Limits.PIDs, "processes and threads of one container")
@@ -159,7 +164,7 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	fs.Var(&s.Lifetime, "lifetime", "a session ends when it is this old")
 	fs.Var(&s.StartTimeout, "start-timeout", "how long a container may take to start")
 	fs.IntVar(&s.MaxSessions, "max-sessions", d.MaxSessions, "sessions at a time")
-	s.CodeLimit, s.OutputLimit = byteSize(d.CodeBytes), byteSize(d.OutputBytes)
+	s.CodeLimit, s.OutputLimit = ByteSize(d.CodeBytes), ByteSize(d.OutputBytes)
 	fs.Var(&s.CodeLimit, "code-limit", "the longest code that a run takes")
 	fs.Var(&s.OutputLimit, "output-limit", "the longest text of an answer; the whole output goes to a file")
 
@@ -208,6 +213,45 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 	fs.IntVar(&s.LogKeep, "log-keep", 3, "how many such files are kept")
 	fs.StringVar(&s.LogFormat, "log-format", "text", "`text` or json")
 	fs.StringVar(&s.LogLevel, "log-level", "info", "`debug`, info, warn or error")
+}
+
+// UsageError is a mistake in the command line or in another place that settings come from.
+type UsageError struct{ Err error }
+
+func (e UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the mistake.
+func (e UsageError) Unwrap() error { return e.Err }
+
+// Bind declares the flags of all settings, and those of other systems.
+func (s *Settings) Bind(fs *pflag.FlagSet) {
+	s.bind(fs)
+	s.bindForeignFlags(fs)
+}
+
+// Load fills in what the command line did not say from the environment and from files, and checks the whole. Its errors
+// are of UsageError.
+func (s *Settings) Load(fs *pflag.FlagSet) error {
+	if err := s.load(fs, os.LookupEnv); err != nil {
+		return UsageError{Err: err}
+	}
+	return nil
+}
+
+// CheckArgs refuses a command line that the server would refuse at its start.
+func CheckArgs(args []string) error {
+	var s Settings
+	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.Usage = func() {}
+	s.bind(fs)
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	if rest := fs.Args(); len(rest) > 1 || len(rest) == 1 && rest[0] != "serve" {
+		return fmt.Errorf("%q is not a flag", rest[0])
+	}
+	return s.load(fs, func(string) (string, bool) { return "", false })
 }
 
 // load fills in what the command line did not say from variables and then from the file, and checks the whole.
@@ -401,9 +445,9 @@ func (s *Settings) check() error {
 	return errors.Join(problems...)
 }
 
-// image is the image of a language: the one that is set, or the one that setup makes; and whether
+// Image returns the image of a language: the one that is set, or the one that setup makes; and whether
 // the language is on at all.
-func (s *Settings) image(language sandbox.Language) (string, bool) {
+func (s *Settings) Image(language sandbox.Language) (string, bool) {
 	switch set := *s.LanguageImages[language]; set {
 	case imageOff:
 		return "", false
@@ -418,9 +462,9 @@ func (s *Settings) image(language sandbox.Language) (string, bool) {
 	}
 }
 
-// stateDir is where locks and profiles are kept. It depends on the user alone, so that all of a
+// StateFolder is where locks and profiles are kept. It depends on the user alone, so that all of a
 // user's servers share it.
-func (s *Settings) stateDir() string {
+func (s *Settings) StateFolder() string {
 	if dir, err := filepath.Abs(s.StateDir); s.StateDir != "" && err == nil {
 		return dir
 	}

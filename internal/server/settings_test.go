@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
@@ -73,7 +72,7 @@ func TestTheFullImageIsNamedByAWord(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, recipe := range containers.Recipes() {
-		kernel := s.kernels()[sandbox.Language(recipe.Language)]
+		kernel := s.Kernels()[sandbox.Language(recipe.Language)]
 		if kernel.Image != recipe.WithCompiler().Ref() || !strings.HasSuffix(kernel.Setup, "-image full") {
 			t.Errorf("%s: the image is %s, made by %s", recipe.Language, kernel.Image, kernel.Setup)
 		}
@@ -176,7 +175,7 @@ func TestALanguageCanBeSwitchedOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kernels := s.kernels(); len(kernels) != 1 || kernels[sandbox.Python].Image == "" {
+	if kernels := s.Kernels(); len(kernels) != 1 || kernels[sandbox.Python].Image == "" {
 		t.Errorf("kernels are %+v", kernels)
 	}
 }
@@ -194,7 +193,7 @@ func TestSetupIsNamedWithWhatItNeeds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.kernels()[sandbox.Python].Setup; got != test.want {
+		if got := s.Kernels()[sandbox.Python].Setup; got != test.want {
 			t.Errorf("%q: %q, want %q", test.args, got, test.want)
 		}
 	}
@@ -230,7 +229,7 @@ func TestTheStateDirectoryIsThisUsersOwn(t *testing.T) {
 			}
 			t.Setenv("XDG_STATE_HOME", test.xdg)
 			t.Setenv("HOME", test.home)
-			if got := (&Settings{}).stateDir(); got != test.want {
+			if got := (&Settings{}).StateFolder(); got != test.want {
 				t.Errorf("it is %s, want %s", got, test.want)
 			}
 		})
@@ -285,69 +284,22 @@ func TestBadSettingsNameTheValue(t *testing.T) {
 	}
 }
 
-// parsed is the command that these arguments name, with its flags read.
-func parsed(t *testing.T, args ...string) *cobra.Command {
-	t.Helper()
-	cmd, rest, err := Command().Find(args)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.ParseFlags(rest); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Args(cmd, cmd.Flags().Args()); err != nil {
-		t.Errorf("%q: %v", args, err)
-	}
-	return cmd
-}
-
-func TestPrewarmTakesTheNextWord(t *testing.T) {
-	for _, args := range [][]string{{"--prewarm", "js"}, {"--prewarm=js"}, {"serve", "--prewarm", "js"}} {
-		parsed(t, args...)
-	}
-}
-
-func TestTheSweepLeftBehindHasTheServersSettings(t *testing.T) {
-	for name, test := range map[string]struct {
+func TestArgumentsForTheServerAreChecked(t *testing.T) {
+	for _, test := range []struct {
 		args []string
-		want string
+		want string // in the error; "" for none
 	}{
-		"none":                   {nil, ""},
-		"the command's own name": {[]string{"serve", "--state-dir", "serve"}, "--state-dir=serve"},
-		"a flag of the command":  {[]string{"selftest", "--json", "--state-dir", "there"}, "--state-dir=there"},
-		"a list in two words":    {[]string{"--prewarm", "python", "--idle-timeout", "90"}, "--idle-timeout=1m30s"},
-		"all kinds": {
-			[]string{"--memory-limit=1.5g", "--cpu-limit", "0.5", "--fetch-urls=false", "--tools=run_js_code", "--log-file", "a b"},
-			"--cpu-limit=0.5 --fetch-urls=false --log-file=a b --memory-limit=1.5GiB",
-		},
+		{args: nil},
+		{args: []string{"--memory-limit", "2g", "--prewarm=python"}},
+		{args: []string{"serve", "--images=off"}},
+		{args: []string{"--memory-limits", "2g"}, want: "memory-limits"},
+		{args: []string{"--memory-limit", "1m"}, want: "64MiB is the least"},
+		{args: []string{"doctor"}, want: `"doctor" is not a flag`},
+		{args: []string{"--config", "/nowhere/config.yaml"}, want: "/nowhere/config.yaml"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			args := sweepArgs(parsed(t, test.args...))
-			if got := strings.Join(args, " "); got != test.want {
-				t.Errorf("it is called with %q, want %q", got, test.want)
-			}
-			parsed(t, append([]string{"gc", "--" + afterParentFlag}, args...)...)
-		})
-	}
-}
-
-func TestExitCodes(t *testing.T) {
-	for name, test := range map[string]struct {
-		args []string
-		want int
-	}{
-		"version":         {[]string{"version"}, 0},
-		"unknown command": {[]string{"serv"}, 2},
-		"unknown flag":    {[]string{"--nope"}, 2},
-		"bad setting":     {[]string{"version", "--max-sessions=0"}, 2},
-		"extra argument":  {[]string{"version", "more"}, 2},
-		"prewarm ruby":    {[]string{"--prewarm", "ruby"}, 2},
-		"no registry":     {[]string{"setup", "--registry", "https://registry.example.com"}, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := Main(test.args); got != test.want {
-				t.Errorf("exit code %d, want %d", got, test.want)
-			}
-		})
+		err := CheckArgs(test.args)
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%q: %v", test.args, err)
+		}
 	}
 }

@@ -9,19 +9,19 @@ import (
 	"github.com/docker/go-units"
 )
 
-// byteSize is a flag's value in bytes, written as 512m, 1GiB or a plain number; units are binary.
-type byteSize int64
+// ByteSize is a flag's value in bytes, written as 512m, 1GiB or a plain number; units are binary.
+type ByteSize int64
 
-func (b *byteSize) Set(text string) error {
+func (b *ByteSize) Set(text string) error {
 	n, err := units.RAMInBytes(text)
 	if err != nil {
 		return fmt.Errorf("not a size such as 512m or 2g: %q", text)
 	}
-	*b = byteSize(n)
+	*b = ByteSize(n)
 	return nil
 }
 
-func (b byteSize) String() string {
+func (b ByteSize) String() string {
 	if b >= 1<<20 && b < 1<<60 { // RAMInBytes knows no name for more
 		return units.BytesSize(float64(b))
 	}
@@ -29,7 +29,7 @@ func (b byteSize) String() string {
 }
 
 // Type names the value in a flag's help.
-func (b byteSize) Type() string { return "size" }
+func (b ByteSize) Type() string { return "size" }
 
 // seconds is a flag's duration, written as 90s, 1h30m, 7d or a plain number of seconds.
 type seconds time.Duration

@@ -1,17 +1,12 @@
 package server
 
-import (
-	"fmt"
-	"runtime"
-	"runtime/debug"
-
-	"github.com/spf13/cobra"
-)
+import "runtime/debug"
 
 // version may be set when the program is linked (-ldflags -X); without it the module's own counts.
 var version = ""
 
-func currentVersion() string {
+// CurrentVersion returns the version of the program.
+func CurrentVersion() string {
 	if version != "" {
 		return version
 	}
@@ -19,14 +14,4 @@ func currentVersion() string {
 		return info.Main.Version
 	}
 	return "(devel)"
-}
-
-func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			fmt.Fprintf(cmd.OutOrStdout(), "code-sandbox-mcp %s (%s, %s/%s)\n", currentVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return nil
-		},
-	}
 }

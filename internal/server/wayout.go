@@ -91,20 +91,20 @@ func (s *Settings) codeQueries(databases *tools.Databases) bool {
 func (s *Settings) wayOut(databases *tools.Databases) (*wayOut, error) {
 	network, err := s.networkOptions(s.env.lookup)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, UsageError{Err: err}
 	}
 	w := &wayOut{log: &netlog.Log{}, network: network}
 	network.Log = w.log
 	w.proxy = proxy.New(network)
-	indexes, err := s.Packages.options(s.stateDir())
+	indexes, err := s.Packages.options(s.StateFolder())
 	if err != nil {
-		return nil, usageError{err}
+		return nil, UsageError{Err: err}
 	}
 	indexes.Log, indexes.Received = w.log, w.proxy.Receive
 	w.policy, w.packagesMode = indexes.Policy, s.Packages.Mode
 	served, err := packages.New(indexes)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, UsageError{Err: err}
 	}
 	o := broker.Options{Log: w.log, Proxy: w.proxy, Packages: served, Authority: w.proxy.Trust, Forgotten: w.proxy.Forget}
 	if s.codeQueries(databases) {

@@ -1,4 +1,4 @@
-package server
+package cmd
 
 import (
 	"bufio"
@@ -16,13 +16,11 @@ import (
 	"golang.org/x/term"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
-func doctorCommand(settings *Settings) *cobra.Command {
+func doctorCommand(settings *server.Settings) *cobra.Command {
 	var asJSON, fix, yes, inForce bool
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check what this machine has and can enforce, and how to mend what is missing", Args: noArgs,
@@ -40,9 +38,9 @@ in force, its value, and where that comes from. Secrets are not shown.
 Exit status: 0 all that is needed is there, 1 something needed is missing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if inForce {
-				return printReport(settings.inForce(cmd.Root().PersistentFlags()), asJSON)
+				return printReport(settings.InForce(cmd.Root().PersistentFlags()), asJSON)
 			}
-			report, err := settings.examine(cmd.Context())
+			report, err := examine(cmd.Context(), settings)
 			if err != nil {
 				return err
 			}
@@ -53,7 +51,7 @@ Exit status: 0 all that is needed is there, 1 something needed is missing.`,
 				if err := runFixes(cmd.Context(), fixes, yes); err != nil {
 					return err
 				}
-				if report, err = settings.examine(cmd.Context()); err != nil {
+				if report, err = examine(cmd.Context(), settings); err != nil {
 					return err
 				}
 			}
@@ -81,9 +79,9 @@ func withBareConfig(args []string) []string {
 }
 
 // examine returns what a doctor finds, by a connection of its own: what was mended may have started another service.
-func (s *Settings) examine(ctx context.Context) (report doctor.Report, err error) {
-	err = s.withEngine(ctx, func(ctx context.Context, engine *podman.Engine, log *slog.Logger) error {
-		report = s.report(ctx, engine, log)
+func examine(ctx context.Context, s *server.Settings) (report doctor.Report, err error) {
+	err = withEngine(ctx, s, func(ctx context.Context, engine *podman.Engine, log *slog.Logger) error {
+		report = s.Examine(ctx, engine, log)
 		return nil
 	})
 	return report, err
@@ -94,7 +92,7 @@ var thisProgram = regexp.MustCompile(`^code-sandbox-mcp\b`)
 // runFixes runs the commands that are agreed to. What one that fails was to mend is still missing at the next look.
 func runFixes(ctx context.Context, fixes []string, yes bool) error {
 	if !yes && !term.IsTerminal(int(os.Stdin.Fd())) {
-		return usageError{errors.New("--fix asks before each command, which takes a terminal; --yes runs them without asking")}
+		return usage(errors.New("--fix asks before each command, which takes a terminal; --yes runs them without asking"))
 	}
 	answers := bufio.NewReader(os.Stdin)
 	for _, fix := range fixes {
@@ -115,63 +113,4 @@ func runFixes(ctx context.Context, fixes []string, yes bool) error {
 		}
 	}
 	return nil
-}
-
-func (s *Settings) report(ctx context.Context, engine *podman.Engine, log *slog.Logger) doctor.Report {
-	config := s.sandboxConfig(engine, nil, log)
-	options := doctor.Options{
-		Engine: engine, Limits: config.Limits, Mounts: config.Mounts,
-		Labels: map[string]string{sandbox.LabelHost: config.Host, sandbox.LabelNamed: "false"},
-	}
-	for _, l := range sandbox.Languages {
-		if kernel, on := config.Kernels[l.Language]; on {
-			options.Images = append(options.Images, doctor.Image{
-				Language: l.Language, Ref: kernel.Image, Setup: kernel.Setup, SetupRuns: s.EngineURL == "" && os.Getenv(CommandVariable) == "",
-			})
-		}
-	}
-	report := doctor.Run(ctx, options)
-	report.Checks = append(report.Checks, s.passThroughChecks(s.env.lookup)...)
-	report.Checks = append(report.Checks, s.Network.secretChecks(s.env.lookup)...)
-	report.Checks = append(report.Checks, s.mountChecks()...)
-	report.Checks = append(report.Checks, s.databaseChecks(ctx)...)
-	report.Checks = append(report.Checks, traceChecks(s.env.lookup)...)
-	return report
-}
-
-// traceChecks tell where traces go, where anything asks for them.
-func traceChecks(lookup func(string) (string, bool)) []doctor.Check {
-	address, note, err := telemetry.Traces(lookup)
-	check := doctor.Check{Name: "traces", Status: doctor.OK, Found: "to " + address + " as http/json"}
-	switch {
-	case err != nil:
-		check.Status, check.Found, check.Why, check.Fix = doctor.Warn, "none are sent", err.Error(), "correct the variable, or unset it"
-	case address == "":
-		return nil
-	case note != "":
-		check.Status, check.Why, check.Fix = doctor.Warn, note, "set OTEL_EXPORTER_OTLP_PROTOCOL=http/json for this server, if its collector takes that"
-	}
-	return []doctor.Check{check}
-}
-
-// passThroughChecks tell of variables that cannot be passed through, or not masked.
-func (s *Settings) passThroughChecks(lookup func(string) (string, bool)) []doctor.Check {
-	var checks []doctor.Check
-	for _, name := range s.PassThroughEnv {
-		check := doctor.Check{Name: "variable " + name, Status: doctor.OK, Found: "set, masked in answers"}
-		switch value, ok := lookup(name); {
-		case !ok:
-			check.Status, check.Found = doctor.Warn, "not set"
-			check.Why, check.Fix = "the code will not have it", "set it in the client's env for this server"
-		case len(value) < secrets.Shortest:
-			check.Status, check.Found = doctor.Warn, fmt.Sprintf("set, shorter than %d characters", secrets.Shortest)
-			check.Why, check.Fix = "so short a value is not masked in answers", "use a longer secret"
-		case !secrets.Maskable(value):
-			check.Status, check.Found = doctor.Warn, "set, to something that is no secret"
-			check.Why = "so common a value is not masked: answers have it by chance"
-			check.Fix = "use another value where it is to be a secret; what is none can be written into the code"
-		}
-		checks = append(checks, check)
-	}
-	return checks
 }

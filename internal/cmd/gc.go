@@ -1,4 +1,4 @@
-package server
+package cmd
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
@@ -23,7 +24,7 @@ const lateSweeps = 6
 // gcTimeout bounds a sweep; an engine that needs longer is broken.
 const gcTimeout = 2 * time.Minute
 
-func gcCommand(settings *Settings) *cobra.Command {
+func gcCommand(settings *server.Settings) *cobra.Command {
 	var afterParent bool
 	cmd := &cobra.Command{
 		Use: "gc", Short: "Remove what servers that no longer live left behind", Args: noArgs,
@@ -34,14 +35,19 @@ versions of this program made for themselves and that no container uses. A proce
 of each server does the same, and servers do after their first answer, so this is only
 needed where that process was killed too and no server will be started again.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !afterParent {
-				return settings.withEngine(cmd.Context(), settings.sweep)
+			once := func() error {
+				return withEngine(cmd.Context(), settings, func(ctx context.Context, engine *podman.Engine, _ *slog.Logger) error {
+					return sweep(ctx, settings, engine)
+				})
 			}
-			err := settings.withEngine(cmd.Context(), settings.sweep)
+			err := once()
+			if !afterParent {
+				return err
+			}
 			for range lateSweeps {
 				// Podman may still be at work on our parent's last request, and make something yet.
 				time.Sleep(lateRequest)
-				if err = settings.withEngine(cmd.Context(), settings.sweep); err == nil {
+				if err = once(); err == nil {
 					break
 				}
 			}
@@ -56,10 +62,10 @@ needed where that process was killed too and no server will be started again.`,
 const afterParentFlag = "after-parent"
 
 // sweep removes what dead servers left, and tells of which sessions.
-func (s *Settings) sweep(ctx context.Context, engine *podman.Engine, _ *slog.Logger) error {
+func sweep(ctx context.Context, s *server.Settings, engine *podman.Engine) error {
 	ctx, cancel := context.WithTimeout(ctx, gcTimeout)
 	defer cancel()
-	swept, err := sandbox.Sweep(ctx, engine, s.sessionDir(), s.hostLabel(), time.Duration(s.IdleTimeout))
+	swept, err := sandbox.Sweep(ctx, engine, s.SessionDir(), s.HostLabel(), time.Duration(s.IdleTimeout))
 	for _, id := range swept {
 		fmt.Println("removed what was left of session", id)
 	}
@@ -74,10 +80,10 @@ func (s *Settings) sweep(ctx context.Context, engine *podman.Engine, _ *slog.Log
 	return err
 }
 
-// sweepArgs passes the settings of a command line to a gc. Lists are left out: of languages, tools and
-// names, none of which matters to a sweep.
-func sweepArgs(cmd *cobra.Command) []string {
-	var args []string
+// gcArgs returns the command line of a gc that waits for the end of this process, with the settings of a command. Lists are
+// left out: of languages, tools and names, none of which matters to a sweep.
+func gcArgs(cmd *cobra.Command) []string {
+	args := []string{"gc", "--" + afterParentFlag}
 	settings := cmd.Root().PersistentFlags()
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		_, list := f.Value.(pflag.SliceValue)

@@ -1,4 +1,4 @@
-package server
+package cmd
 
 import (
 	"context"
@@ -14,20 +14,21 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/checkpoint"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 // maxBytesFlag bounds a checkpoint's files; 0 means as much as a session may hold.
-func maxBytesFlag(cmd *cobra.Command) *byteSize {
-	var size byteSize
+func maxBytesFlag(cmd *cobra.Command) *server.ByteSize {
+	var size server.ByteSize
 	cmd.Flags().Var(&size, "max-bytes", "most that the files may take together (default: --volume-limit)")
 	cmd.Flags().Lookup("max-bytes").DefValue = "" // that it is 0 would say nothing
 	return &size
 }
 
-func (s *Settings) checkpointLimits(maxBytes byteSize) checkpoint.Limits {
+func checkpointLimits(s *server.Settings, maxBytes server.ByteSize) checkpoint.Limits {
 	limits := checkpoint.Limits{Bytes: int64(s.VolumeLimit), Entries: s.VolumeFiles}
 	if maxBytes > 0 {
 		limits.Bytes = int64(maxBytes)
@@ -35,7 +36,7 @@ func (s *Settings) checkpointLimits(maxBytes byteSize) checkpoint.Limits {
 	return limits
 }
 
-func exportCommand(settings *Settings) *cobra.Command {
+func exportCommand(settings *server.Settings) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use: "export NAME FILE.tar.zst", Short: "Write a session's files and history to a file", Args: takes(2, 2),
@@ -48,10 +49,10 @@ Kernels that wait for a server keep their variables, and code that runs goes on.
 	}
 	maxBytes := maxBytesFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return settings.withManager(cmd.Context(), func(ctx context.Context, manager *sandbox.Manager) error {
+		return withManager(cmd.Context(), settings, func(ctx context.Context, manager *sandbox.Manager) error {
 			var told checkpoint.Report
 			err := writeWhole(args[1], force, func(to io.Writer) (err error) {
-				told, err = settings.export(ctx, manager, args[0], to, settings.checkpointLimits(*maxBytes))
+				told, err = export(ctx, settings, manager, args[0], to, checkpointLimits(settings, *maxBytes))
 				return err
 			})
 			if err == nil {
@@ -66,7 +67,7 @@ Kernels that wait for a server keep their variables, and code that runs goes on.
 }
 
 // export opens the session, writes it, and leaves it as it was.
-func (s *Settings) export(ctx context.Context, manager *sandbox.Manager, id string, to io.Writer, limits checkpoint.Limits) (checkpoint.Report, error) {
+func export(ctx context.Context, s *server.Settings, manager *sandbox.Manager, id string, to io.Writer, limits checkpoint.Limits) (checkpoint.Report, error) {
 	before, err := findSession(ctx, manager, id)
 	if err != nil {
 		return checkpoint.Report{}, err
@@ -80,7 +81,7 @@ func (s *Settings) export(ctx context.Context, manager *sandbox.Manager, id stri
 	}
 	defer func() { _ = ran.Close() }()
 	manifest := checkpoint.Manifest{
-		SessionID: id, Created: before.Created.UTC(), Program: currentVersion(), PassThroughEnv: s.PassThroughEnv,
+		SessionID: id, Created: before.Created.UTC(), Program: server.CurrentVersion(), PassThroughEnv: s.PassThroughEnv,
 	}
 	for language := range manager.Config().Kernels {
 		manifest.Languages = append(manifest.Languages, language)
@@ -120,7 +121,7 @@ func warnOf(told checkpoint.Report) {
 	}
 }
 
-func importCommand(settings *Settings) *cobra.Command {
+func importCommand(settings *server.Settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "import FILE.tar.zst [NAME]", Short: "Make a session from an exported file", Args: takes(1, 2),
 		Long: `import makes a named session from a file that export wrote, under its old name or under
@@ -134,9 +135,9 @@ file may come from anybody: what is damaged or unsound in it is refused, and not
 			return report(fault.New(fault.NotFound, "Name a file that export wrote.", "The file %q cannot be read: %v.", args[0], errors.Unwrap(err)))
 		}
 		defer func() { _ = file.Close() }()
-		return settings.withManager(cmd.Context(), func(ctx context.Context, manager *sandbox.Manager) error {
+		return withManager(cmd.Context(), settings, func(ctx context.Context, manager *sandbox.Manager) error {
 			i := &sessionImport{manager: manager, id: strings.Join(args[1:], "")}
-			told, err := i.run(ctx, file, settings.checkpointLimits(*maxBytes))
+			told, err := i.run(ctx, file, checkpointLimits(settings, *maxBytes))
 			if err == nil {
 				fmt.Printf("imported %s: %s\n", i.id, counted(told))
 			}

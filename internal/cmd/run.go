@@ -1,4 +1,4 @@
-package server
+package cmd
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/runcmd"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -22,7 +23,7 @@ type exitCode int
 
 func (exitCode) Error() string { return "exit code" }
 
-func runCommand(settings *Settings) *cobra.Command {
+func runCommand(settings *server.Settings) *cobra.Command {
 	var request runcmd.Request
 	var session string
 	cmd := &cobra.Command{
@@ -50,13 +51,13 @@ saved.`,
   code-sandbox-mcp run -i --session work`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 && !request.Interactive {
-				return usageError{errors.New("run: name a file of code, or - for stdin; or ask for a prompt with -i")}
+				return usage(errors.New("run: name a file of code, or - for stdin; or ask for a prompt with -i"))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request.Args, request.Stdin = args, os.Stdin
-			return settings.run(cmd, request, session)
+			return run(cmd, settings, request, session)
 		},
 	}
 	flags := cmd.Flags()
@@ -68,9 +69,9 @@ saved.`,
 }
 
 // run does what the command line asks for, and cleans up.
-func (s *Settings) run(cmd *cobra.Command, request runcmd.Request, session string) error {
+func run(cmd *cobra.Command, s *server.Settings, request runcmd.Request, session string) error {
 	s.MaxRunTimeout = max(s.MaxRunTimeout, s.RunTimeout) // both are this person's own
-	request.CodeBytes, request.InputBytes, request.Kernels = int64(s.CodeLimit), int64(s.DownloadLimit), s.kernels()
+	request.CodeBytes, request.InputBytes, request.Kernels = int64(s.CodeLimit), int64(s.DownloadLimit), s.Kernels()
 	job, err := runcmd.Read(request)
 	if err == nil && session != "" {
 		err = sandbox.CheckSessionID(session)
@@ -78,29 +79,24 @@ func (s *Settings) run(cmd *cobra.Command, request runcmd.Request, session strin
 	if err != nil {
 		return notRun(err)
 	}
-	job.History = filepath.Join(s.stateDir(), "prompt-history")
+	job.History = filepath.Join(s.StateFolder(), "prompt-history")
 	ctx, stop := interruptible(cmd.Context(), request.Interactive)
 	defer stop()
-	log, err := s.logger(os.Stderr)
+	log, err := s.Logger(os.Stderr)
 	if err != nil {
 		return err
 	}
-	engine := s.engine(log)
+	engine := s.Engine(log)
 	defer func() { _ = engine.Close() }()
 	if _, err := engine.Connection(ctx); err != nil {
 		return notRun(engineFault(err))
 	}
-	keeper := keepEngine(engine, cmd, log)
-	config := s.sandboxConfig(keeper, s.passThrough(log), log)
-	connections := s.connections(s.env.environ(), log)
-	way, err := s.wayOut(s.databases(connections))
+	box, err := s.Sandbox(engine, gcArgs(cmd), log)
 	if err != nil {
 		return err
 	}
-	config.WayOut = way
-	manager := sandbox.NewManager(config)
 	runner := &runcmd.Runner{
-		Manager: manager, Job: job, SessionID: session, Stdout: os.Stdout, Stderr: os.Stderr,
+		Manager: box.Manager, Job: job, SessionID: session, Stdout: os.Stdout, Stderr: os.Stderr,
 		Complain: func(err error) { _ = notRun(err) },
 	}
 	if term.IsTerminal(int(os.Stdout.Fd())) && (s.Images == "" || s.Images == tools.ImagesOn) {
@@ -109,11 +105,7 @@ func (s *Settings) run(cmd *cobra.Command, request runcmd.Request, session strin
 	code := runner.Run(ctx)
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveManagerTime)
 	defer cancel()
-	if manager.Close(ending) {
-		keeper.dismiss()
-	}
-	_ = way.Close()
-	connections.Close(ending)
+	box.Close(ending)
 	return exitCode(code)
 }
 
@@ -138,7 +130,7 @@ func interruptible(ctx context.Context, prompt bool) (context.Context, context.C
 
 // notRun says what is wrong, and what to do.
 func notRun(err error) error {
-	if !errors.Is(report(err), errReported) {
+	if !errors.Is(report(err), server.ErrReported) {
 		_ = report(fault.From(err).Because(err))
 	}
 	return exitCode(runcmd.ExitNotRun)

@@ -1,4 +1,4 @@
-package server
+package cmd
 
 import (
 	"slices"
@@ -8,40 +8,21 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/install"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 
-func TestArgumentsForTheServerAreChecked(t *testing.T) {
-	for _, test := range []struct {
-		args []string
-		want string // in the error; "" for none
-	}{
-		{args: nil},
-		{args: []string{"--memory-limit", "2g", "--prewarm=python"}},
-		{args: []string{"serve", "--images=off"}},
-		{args: []string{"--memory-limits", "2g"}, want: "memory-limits"},
-		{args: []string{"--memory-limit", "1m"}, want: "64MiB is the least"},
-		{args: []string{"doctor"}, want: `"doctor" is not a flag`},
-		{args: []string{"--config", "/nowhere/config.yaml"}, want: "/nowhere/config.yaml"},
-	} {
-		err := checkServerArgs(test.args)
-		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
-			t.Errorf("%q: %v", test.args, err)
-		}
-	}
-}
-
 func TestFlagsOfTheServerGoIntoTheEntry(t *testing.T) {
-	var s Settings
+	var s server.Settings
 	fs := pflag.NewFlagSet("install", pflag.ContinueOnError)
-	s.bind(fs)
+	s.Bind(fs)
 	if err := fs.Parse([]string{"--memory-limit", "2g", "--allow-host-dir", "/a,/b", "--prewarm", "--fetch-urls=false"}); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"--allow-host-dir=/a,/b", "--fetch-urls=false", "--memory-limit=2GiB", "--prewarm=" + prewarmAll}
+	want := []string{"--allow-host-dir=/a,/b", "--fetch-urls=false", "--memory-limit=2GiB", "--prewarm=" + fs.Lookup("prewarm").NoOptDefVal}
 	if got := changedFlags(fs); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if err := checkServerArgs(want); err != nil {
+	if err := server.CheckArgs(want); err != nil {
 		t.Error(err)
 	}
 }
@@ -85,8 +66,8 @@ func TestHelpNamesEveryClient(t *testing.T) {
 }
 
 func TestVariablesThatClientsDoNotPassOn(t *testing.T) {
-	server := install.Server{Env: []install.Variable{{Name: "SANDBOX_PREWARM", Value: "python"}}}
-	got := notPassedOn([]string{"HOME=/x", "SANDBOX_PREWARM=js", "SANDBOX_IMAGES=off", "CONTAINER_HOST=unix:///x"}, server)
+	entry := install.Server{Env: []install.Variable{{Name: "SANDBOX_PREWARM", Value: "python"}}}
+	got := notPassedOn([]string{"HOME=/x", "SANDBOX_PREWARM=js", "SANDBOX_IMAGES=off", "CONTAINER_HOST=unix:///x"}, entry)
 	if want := []string{"CONTAINER_HOST", "SANDBOX_IMAGES"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

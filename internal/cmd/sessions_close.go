@@ -1,4 +1,4 @@
-package server
+package cmd
 
 import (
 	"context"
@@ -6,18 +6,19 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
 // closeCommand returns the command `sessions close`.
-func closeCommand(settings *Settings) *cobra.Command {
+func closeCommand(settings *server.Settings) *cobra.Command {
 	var keepFiles bool
 	cmd := &cobra.Command{
 		Use: "close NAME", Short: "End a session that no running server has open", Args: takes(1, 1),
 		Long: `close removes a session's containers, and its files and history unless --keep-files is
 given. One that a running server has open is closed there, with close_session.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return settings.withManager(cmd.Context(), func(ctx context.Context, manager *sandbox.Manager) error {
+			return withManager(cmd.Context(), settings, func(ctx context.Context, manager *sandbox.Manager) error {
 				if _, err := findSession(ctx, manager, args[0]); err != nil {
 					return err
 				}

@@ -1,4 +1,4 @@
-package server
+package cmd
 
 import (
 	"errors"
@@ -20,6 +20,8 @@ import (
 	"github.com/yuin/goldmark/extension"
 	extensions "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/text"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 
 // repository is what the documentation describes, and is a part of.
@@ -258,18 +260,24 @@ func checkMake(makefile string, words []string) error {
 }
 
 func TestNamesInTheDocumentationExist(t *testing.T) {
-	flags, variables := make(map[string]bool), map[string]bool{tokenVariable: true}
+	flags, variables := make(map[string]bool), map[string]bool{"SANDBOX_HTTP_TOKEN": true}
 	addFlags(commandTree(), func(f *pflag.Flag) {
 		flags["--"+f.Name] = true
-		variables[VariableOf(f.Name)] = true
+		variables[server.VariableOf(f.Name)] = true
 	})
-	for name, p := range readPages(t) {
+	pages := readPages(t)
+	for _, s := range pages["docs/configuration.md"].spans { // which has a table of other systems' names
+		if s.isSubject {
+			variables[s.code] = true
+		}
+	}
+	for name, p := range pages {
 		if name == "CHANGELOG.md" { // which tells of what there was
 			continue
 		}
 		for _, line := range p.code() {
 			for _, v := range variable.FindAllString(line, -1) {
-				if !variables[v] && !isForeign(v) && !strings.HasPrefix(v, "SANDBOX_SQL_") {
+				if !variables[v] && !strings.HasPrefix(v, "SANDBOX_SQL_") {
 					t.Errorf("%s: there is no setting %s", name, v)
 				}
 			}
@@ -284,10 +292,6 @@ func TestNamesInTheDocumentationExist(t *testing.T) {
 			}
 		}
 	}
-}
-
-func isForeign(name string) bool {
-	return slices.ContainsFunc(foreignNames, func(n foreignName) bool { return n.name == name })
 }
 
 func exists(name string) bool {

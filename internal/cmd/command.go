@@ -1,4 +1,4 @@
-package server
+package cmd
 
 import (
 	"context"
@@ -8,18 +8,19 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
 // withEngine runs a shell command's work with an engine, under a context that ends with a signal.
-func (s *Settings) withEngine(ctx context.Context, work func(context.Context, *podman.Engine, *slog.Logger) error) error {
+func withEngine(ctx context.Context, s *server.Settings, work func(context.Context, *podman.Engine, *slog.Logger) error) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	log, err := s.logger(os.Stderr)
+	log, err := s.Logger(os.Stderr)
 	if err != nil {
 		return err
 	}
-	engine := s.engine(log)
+	engine := s.Engine(log)
 	defer func() { _ = engine.Close() }()
 	return explain(work(ctx, engine, log))
 }
@@ -41,7 +42,7 @@ func printReport(report verdict, asJSON bool) error {
 		return err
 	}
 	if !report.OK() {
-		return errReported
+		return server.ErrReported
 	}
 	return nil
 }

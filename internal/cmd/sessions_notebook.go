@@ -1,4 +1,4 @@
-package server
+package cmd
 
 import (
 	"fmt"
@@ -8,11 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/notebook"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
 // notebookCommand returns the command `sessions notebook`.
-func notebookCommand(settings *Settings) *cobra.Command {
+func notebookCommand(settings *server.Settings) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use: "notebook NAME FILE.ipynb|-", Short: "Write what ran in a session as a Jupyter notebook", Args: takes(2, 2),
@@ -20,15 +21,15 @@ func notebookCommand(settings *Settings) *cobra.Command {
 stdout for -. It only reads the history, so a running server may have the session open. The language
 with more runs is the notebook's; runs of the other become text with code in it.`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return report(settings.writeNotebook(args[0], args[1], force))
+			return report(writeNotebook(settings, args[0], args[1], force))
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file where it exists")
 	return cmd
 }
 
-func (s *Settings) writeNotebook(id, path string, force bool) error {
-	runs, err := sandbox.ReadHistory(s.sessionDir(), id)
+func writeNotebook(s *server.Settings, id, path string, force bool) error {
+	runs, err := sandbox.ReadHistory(s.SessionDir(), id)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package server
+package cmd
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/install"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 
 // installFlags are what install and uninstall are told.
@@ -72,7 +73,7 @@ Exit status: 0 it is there, 1 it is not, or the server does not answer, 2 wrong 
 			f.clients = append(f.clients, names...)
 			options, err := f.options(slices.Concat(changedFlags(cmd.InheritedFlags()), f.args, serverArgs))
 			if err != nil {
-				return usageError{err}
+				return usage(err)
 			}
 			options.Force, options.EditFile = f.force, f.editFile
 			if len(f.clients) == 0 && !f.all {
@@ -80,7 +81,7 @@ Exit status: 0 it is there, 1 it is not, or the server does not answer, 2 wrong 
 			}
 			clients, err := f.chosen(options)
 			if err != nil {
-				return usageError{err}
+				return usage(err)
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
@@ -109,14 +110,14 @@ gc, sessions close and podman image rm remove those.`,
 			f.clients = append(f.clients, args...)
 			options, err := f.options(nil)
 			if err != nil {
-				return usageError{err}
+				return usage(err)
 			}
 			if len(f.clients) == 0 && !f.all {
-				return usageError{errors.New("say of which clients: --client NAME, or --all")}
+				return usage(errors.New("say of which clients: --client NAME, or --all"))
 			}
 			clients, err := f.chosen(options)
 			if err != nil {
-				return usageError{err}
+				return usage(err)
 			}
 			return f.uninstall(options, clients)
 		},
@@ -177,19 +178,19 @@ func (f *installFlags) options(serverArgs []string) (install.Options, error) {
 	if !serverName.MatchString(f.name) {
 		return install.Options{}, fmt.Errorf("--name %q: a name has up to 60 letters, digits, - and _, and begins with none of the last two", f.name)
 	}
-	if err := checkServerArgs(serverArgs); err != nil {
+	if err := server.CheckArgs(serverArgs); err != nil {
 		return install.Options{}, fmt.Errorf("for the server: %w", err)
 	}
-	server := install.Server{Args: serverArgs}
+	entry := install.Server{Args: serverArgs}
 	for _, pair := range f.env {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok || !variableName.MatchString(name) {
 			return install.Options{}, fmt.Errorf("--env %q is not of the form NAME=VALUE", pair)
 		}
-		server.Env = append(server.Env, install.Variable{Name: name, Value: value})
+		entry.Env = append(entry.Env, install.Variable{Name: name, Value: value})
 	}
 	var err error
-	if server.Command, err = ownPath(); err != nil {
+	if entry.Command, err = ownPath(); err != nil {
 		return install.Options{}, err
 	}
 	dir, err := os.Getwd()
@@ -200,23 +201,7 @@ func (f *installFlags) options(serverArgs []string) (install.Options, error) {
 	if err != nil {
 		return install.Options{}, err
 	}
-	return install.Options{System: install.ThisSystem(home), Dir: dir, Scope: scope, Name: f.name, Server: server, DryRun: f.dryRun}, nil
-}
-
-// checkServerArgs refuses what the server would refuse at its start.
-func checkServerArgs(args []string) error {
-	var s Settings
-	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	fs.Usage = func() {}
-	s.bind(fs)
-	if err := fs.Parse(args); err != nil {
-		return err
-	}
-	if rest := fs.Args(); len(rest) > 1 || len(rest) == 1 && rest[0] != "serve" {
-		return fmt.Errorf("%q is not a flag", rest[0])
-	}
-	return s.load(fs, func(string) (string, bool) { return "", false })
+	return install.Options{System: install.ThisSystem(home), Dir: dir, Scope: scope, Name: f.name, Server: entry, DryRun: f.dryRun}, nil
 }
 
 // ownPath is where this program is. A link to it, as package managers have on the PATH, is worth more than where it
@@ -270,7 +255,7 @@ func (f *installFlags) chosen(options install.Options) ([]*install.Client, error
 	case f.all && options.Scope == install.Project:
 		return nil, errors.New("--all is for --scope user; a folder does not tell which clients are used in it")
 	case len(clients) == 0:
-		return nil, fmt.Errorf("none of the clients is found on this machine; `%s install --help` has their names", ownCommand())
+		return nil, fmt.Errorf("none of the clients is found on this machine; `%s install --help` has their names", server.OwnCommand())
 	}
 	return clients, nil
 }
@@ -297,7 +282,7 @@ func listClients(w io.Writer, options install.Options) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nInstall with `%s install --client NAME`, or --all for these.\n", ownCommand())
+	_, err := fmt.Fprintf(w, "\nInstall with `%s install --client NAME`, or --all for these.\n", server.OwnCommand())
 	return err
 }
 
@@ -330,7 +315,7 @@ func (f *installFlags) install(ctx context.Context, options install.Options, cli
 		failed = !startOnce(ctx, options)
 	}
 	if failed {
-		return errReported
+		return server.ErrReported
 	}
 	return nil
 }
@@ -364,7 +349,7 @@ func tell(w io.Writer, options install.Options, o install.Outcome) {
 		fmt.Fprintf(w, "  The file as it was before: %s\n", o.Backup)
 	}
 	for _, other := range o.Others {
-		fmt.Fprintf(w, "  The file has this server as %q too; `%s uninstall --client %s --name %s` takes that out.\n", other, ownCommand(), o.Client.Name, other)
+		fmt.Fprintf(w, "  The file has this server as %q too; `%s uninstall --client %s --name %s` takes that out.\n", other, server.OwnCommand(), o.Client.Name, other)
 	}
 	switch {
 	case options.DryRun || o.Done == install.Present || o.Done == install.Absent:
@@ -402,11 +387,11 @@ func is(would, done string) string {
 func startOnce(ctx context.Context, options install.Options) bool {
 	answer, err := options.Probe(ctx)
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "The server does not answer when it is started as a client does it: %v\nThe configuration has it all the same; `%s doctor` says what is missing.\n", err, ownCommand())
+		fmt.Fprintf(os.Stderr, "The server does not answer when it is started as a client does it: %v\nThe configuration has it all the same; `%s doctor` says what is missing.\n", err, server.OwnCommand())
 		return false
 	}
 	fmt.Printf("The server answers when it is started as a client does it: %s %s, %d tools, in %d ms. Its images come from `%s setup`, once.\n",
-		answer.Name, answer.Version, answer.Tools, answer.Took.Round(time.Millisecond).Milliseconds(), ownCommand())
+		answer.Name, answer.Version, answer.Tools, answer.Took.Round(time.Millisecond).Milliseconds(), server.OwnCommand())
 	return true
 }
 
@@ -428,7 +413,7 @@ func (f *installFlags) uninstall(options install.Options, clients []*install.Cli
 		}
 	}
 	if failed {
-		return errReported
+		return server.ErrReported
 	}
 	return nil
 }

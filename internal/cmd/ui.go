@@ -1,4 +1,4 @@
-package server
+package cmd
 
 import (
 	"context"
@@ -15,11 +15,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/webui"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
-func uiCommand(settings *Settings) *cobra.Command {
+func uiCommand(settings *server.Settings) *cobra.Command {
 	var noBrowser bool
 	cmd := &cobra.Command{
 		Use: "ui", Short: "Show the sessions, and what ran in them, on a page in the browser", Args: noArgs,
@@ -33,8 +34,8 @@ was sent out. A server with --http has a page that shows these, at /.
 The page's link is good once, for ten minutes. Settings that say where sessions are
 (--state-dir, --engine-url) must be the server's.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return settings.withManager(cmd.Context(), func(ctx context.Context, manager *sandbox.Manager) error {
-				return settings.showPage(ctx, manager, noBrowser)
+			return withManager(cmd.Context(), settings, func(ctx context.Context, manager *sandbox.Manager) error {
+				return showPage(ctx, settings, manager, noBrowser)
 			})
 		},
 	}
@@ -43,26 +44,26 @@ The page's link is good once, for ten minutes. Settings that say where sessions 
 }
 
 // showPage serves the page until ctx ends.
-func (s *Settings) showPage(ctx context.Context, manager *sandbox.Manager, noBrowser bool) error {
+func showPage(ctx context.Context, s *server.Settings, manager *sandbox.Manager, noBrowser bool) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	log := manager.Config().Logger
 	page := webui.New(webui.Options{Sandbox: manager, Ending: ctx, Logger: log})
-	server := httpserver.New(httpserver.Options{
+	pages := httpserver.New(httpserver.Options{
 		Open: map[string]http.Handler{"/{$}": page, webui.Prefix: page}, Logger: log,
 	})
 	link := "http://" + l.Addr().String() + page.Link()
 	fmt.Printf("The page is at this link, which is good once; Ctrl-C ends it.\n%s\n", link)
 	if !noBrowser {
-		remove, err := openBrowser(s.stateDir(), link)
+		remove, err := openBrowser(s.StateFolder(), link)
 		defer remove()
 		if err != nil {
 			log.Info("no browser was opened", "error", err)
 		}
 	}
-	return server.Serve(ctx, l)
+	return pages.Serve(ctx, l)
 }
 
 // forward leads a browser on to a link.

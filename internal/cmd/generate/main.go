@@ -1,7 +1,7 @@
 // Command generate writes what a release has beside the program, into the folders man and completions of the one that is named:
 // a man page for each command, and completions for each shell.
 //
-//	go run ./internal/server/generate FOLDER
+//	go run ./internal/cmd/generate FOLDER
 //
 // Pages are dated by SOURCE_DATE_EPOCH where that is set.
 package main
@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/cmd"
 )
 
 func main() {
@@ -23,7 +23,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: generate FOLDER")
 		os.Exit(2)
 	}
-	if err := generate(server.Command(), os.Args[1]); err != nil {
+	if err := generate(cmd.Command(), os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "generate:", err)
 		os.Exit(1)
 	}

@@ -1,4 +1,4 @@
-package server
+package cmd
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setup"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
@@ -19,7 +20,7 @@ import (
 // registryName is a host, which cannot be taken for a part of a path, and a path.
 var registryName = regexp.MustCompile(`^(localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+|[A-Za-z0-9.-]+:\d+|localhost:\d+)(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
 
-func setupCommand(settings *Settings) *cobra.Command {
+func setupCommand(settings *server.Settings) *cobra.Command {
 	var base, registry string
 	var build, rebuild bool
 	cmd := &cobra.Command{
@@ -34,15 +35,15 @@ pulled when it is not there; "full" names the one of ours that has a compiler.
 What is ready already is left as it is, so a second call takes no time.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if registry != "" && !registryName.MatchString(registry) {
-				return usageError{fmt.Errorf("--registry %q is not a registry's name such as registry.example.com/team or localhost:5000", registry)}
+				return usage(fmt.Errorf("--registry %q is not a registry's name such as registry.example.com/team or localhost:5000", registry))
 			}
-			return settings.withEngine(cmd.Context(), func(ctx context.Context, engine *podman.Engine, _ *slog.Logger) error {
+			return withEngine(cmd.Context(), settings, func(ctx context.Context, engine *podman.Engine, _ *slog.Logger) error {
 				options := setup.Options{Base: base, Rebuild: rebuild}
 				if !build && !rebuild && base == "" {
 					options.Published = containers.PublishedImages()
 					options.Published.Registry = cmp.Or(registry, options.Published.Registry)
 				}
-				return settings.printImages(ctx, engine, options)
+				return printImages(ctx, settings, engine, options)
 			})
 		},
 	}
@@ -54,10 +55,10 @@ What is ready already is left as it is, so a second call takes no time.`,
 }
 
 // printImages makes the images of the languages that are on, and prints what became of each.
-func (s *Settings) printImages(ctx context.Context, engine *podman.Engine, options setup.Options) error {
+func printImages(ctx context.Context, s *server.Settings, engine *podman.Engine, options setup.Options) error {
 	options.Pull = make(map[string]string)
 	for _, l := range sandbox.Languages {
-		image, on := s.image(l.Language)
+		image, on := s.Image(l.Language)
 		if !on {
 			continue
 		}
@@ -69,9 +70,9 @@ func (s *Settings) printImages(ctx context.Context, engine *podman.Engine, optio
 		}
 	}
 	if len(options.Languages) == 0 {
-		return usageError{fmt.Errorf("both languages are switched off, so there is no image to make")}
+		return usage(fmt.Errorf("both languages are switched off, so there is no image to make"))
 	}
-	results, err := makeImages(ctx, engine, options, setup.NewReporter(os.Stderr))
+	results, err := server.MakeImages(ctx, engine, options, setup.NewReporter(os.Stderr))
 	for _, r := range results {
 		how := "was ready"
 		switch {
@@ -83,21 +84,6 @@ func (s *Settings) printImages(ctx context.Context, engine *podman.Engine, optio
 		fmt.Printf("%-10s  %s %s\n", r.Language, r.Ref, how)
 	}
 	return err
-}
-
-// makeImages makes images ready for containers, and returns those that are.
-func makeImages(ctx context.Context, engine *podman.Engine, options setup.Options, report setup.Reporter) ([]setup.Result, error) {
-	connection, err := engine.Connection(ctx)
-	if err != nil {
-		return nil, err
-	}
-	results, err := setup.Images(connection, options, report)
-	for i, r := range results {
-		if err := engine.Prepare(ctx, r.Ref); err != nil {
-			return results[:i], err
-		}
-	}
-	return results, err
 }
 
 // explain puts an engine's error into a reason and what mends it, one line each.

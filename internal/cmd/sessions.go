@@ -1,22 +1,22 @@
-package server
+package cmd
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
-func sessionsCommand(settings *Settings) *cobra.Command {
+func sessionsCommand(settings *server.Settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "sessions", Short: "List, show, close, export and import sessions",
 		Long: `sessions tells of the sessions that servers of this user have open or have left, closes
@@ -26,7 +26,7 @@ running server has open.
 Settings that say where sessions are (--state-dir, --engine-url) must be the server's.`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return usageError{errors.New("say what to do: sessions list, show, close, export, import or notebook")}
+			return usage(errors.New("say what to do: sessions list, show, close, export, import or notebook"))
 		},
 	}
 	cmd.AddCommand(listCommand(settings), showCommand(settings), closeCommand(settings),
@@ -38,7 +38,7 @@ Settings that say where sessions are (--state-dir, --engine-url) must be the ser
 func takes(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			return usageError{fmt.Errorf("%s: %d arguments are given; usage: code-sandbox-mcp %s", cmd.Name(), len(args), "sessions "+cmd.Use)}
+			return usage(fmt.Errorf("%s: %d arguments are given; usage: code-sandbox-mcp %s", cmd.Name(), len(args), "sessions "+cmd.Use))
 		}
 		return nil
 	}
@@ -49,15 +49,12 @@ const leaveManagerTime = 30 * time.Second
 
 // withManager runs a shell command's work with a manager of its own, which releases all sessions in the
 // end.
-func (s *Settings) withManager(ctx context.Context, work func(context.Context, *sandbox.Manager) error) error {
-	return s.withEngine(ctx, func(ctx context.Context, engine *podman.Engine, log *slog.Logger) error {
+func withManager(ctx context.Context, s *server.Settings, work func(context.Context, *sandbox.Manager) error) error {
+	return withEngine(ctx, s, func(ctx context.Context, engine *podman.Engine, log *slog.Logger) error {
 		if _, err := engine.Connection(ctx); err != nil {
 			return report(engineFault(err))
 		}
-		config := s.sandboxConfig(engine, s.passThrough(log), log)
-		config.Visit = true
-		config.Lifetime = math.MaxInt64 // a session does not end of age under somebody's hands
-		manager := sandbox.NewManager(config)
+		manager := s.Visitor(engine, log)
 		err := work(ctx, manager)
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveManagerTime)
 		defer cancel()
@@ -84,7 +81,7 @@ func report(err error) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "%s: %s\nHint: %s\n", f.Code, f.Message, f.Hint)
-	return errReported
+	return server.ErrReported
 }
 
 // findSession returns what is known of a session, without opening it.

@@ -1,4 +1,4 @@
-package server
+package cmd
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -34,12 +35,12 @@ func fieldsOf(info sandbox.SessionInfo) sessionFields {
 
 func since(t time.Time) time.Duration { return max(0, time.Since(t)) }
 
-func listCommand(settings *Settings) *cobra.Command {
+func listCommand(settings *server.Settings) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the sessions of this user's servers", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return settings.withManager(cmd.Context(), func(ctx context.Context, manager *sandbox.Manager) error {
+			return withManager(cmd.Context(), settings, func(ctx context.Context, manager *sandbox.Manager) error {
 				sessions, err := manager.Sessions(ctx)
 				if err != nil {
 					return err
@@ -100,12 +101,12 @@ func kernelsOf(info sandbox.SessionInfo) string {
 // shownRuns is how many of the last runs show tells.
 const shownRuns = 10
 
-func showCommand(settings *Settings) *cobra.Command {
+func showCommand(settings *server.Settings) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "show NAME", Short: "Show a session and what ran in it last", Args: takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return settings.withManager(cmd.Context(), func(ctx context.Context, manager *sandbox.Manager) error {
+			return withManager(cmd.Context(), settings, func(ctx context.Context, manager *sandbox.Manager) error {
 				info, err := findSession(ctx, manager, args[0])
 				if err != nil {
 					return err

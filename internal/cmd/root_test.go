@@ -1,0 +1,89 @@
+package cmd
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// parsed is the command that these arguments name, with its flags read.
+func parsed(t *testing.T, args ...string) *cobra.Command {
+	t.Helper()
+	cmd, rest, err := Command().Find(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Args(cmd, cmd.Flags().Args()); err != nil {
+		t.Errorf("%q: %v", args, err)
+	}
+	return cmd
+}
+
+func TestPrewarmTakesTheNextWord(t *testing.T) {
+	for _, args := range [][]string{{"--prewarm", "js"}, {"--prewarm=js"}, {"serve", "--prewarm", "js"}} {
+		parsed(t, args...)
+	}
+}
+
+func TestTheSweepLeftBehindHasTheServersSettings(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"none":                   {nil, ""},
+		"the command's own name": {[]string{"serve", "--state-dir", "serve"}, "--state-dir=serve"},
+		"a flag of the command":  {[]string{"selftest", "--json", "--state-dir", "there"}, "--state-dir=there"},
+		"a list in two words":    {[]string{"--prewarm", "python", "--idle-timeout", "90"}, "--idle-timeout=1m30s"},
+		"all kinds": {
+			[]string{"--memory-limit=1.5g", "--cpu-limit", "0.5", "--fetch-urls=false", "--tools=run_js_code", "--log-file", "a b"},
+			"--cpu-limit=0.5 --fetch-urls=false --log-file=a b --memory-limit=1.5GiB",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := gcArgs(parsed(t, test.args...))
+			if got := strings.Join(args, " "); got != strings.TrimSpace("gc --after-parent "+test.want) {
+				t.Errorf("it is called with %q, want %q", got, test.want)
+			}
+			parsed(t, args...)
+		})
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		want int
+	}{
+		"version":         {[]string{"version"}, 0},
+		"unknown command": {[]string{"serv"}, 2},
+		"unknown flag":    {[]string{"--nope"}, 2},
+		"bad setting":     {[]string{"version", "--max-sessions=0"}, 2},
+		"extra argument":  {[]string{"version", "more"}, 2},
+		"prewarm ruby":    {[]string{"--prewarm", "ruby"}, 2},
+		"no registry":     {[]string{"setup", "--registry", "https://registry.example.com"}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Main(test.args); got != test.want {
+				t.Errorf("exit code %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+func TestDoctorsConfigWithoutAFile(t *testing.T) {
+	for args, want := range map[string]string{
+		"doctor --config":        "doctor --settings",
+		"doctor --config --json": "doctor --settings --json",
+		"doctor --config FILE":   "doctor --config FILE",
+		"serve --config":         "serve --config",
+		"doctor --json":          "doctor --json",
+	} {
+		if got := strings.Join(withBareConfig(strings.Fields(args)), " "); got != want {
+			t.Errorf("%s: %s, want %s", args, got, want)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+)
+
+func selftestCommand(settings *server.Settings) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "selftest", Short: "Attack a session from inside and show what holds", Args: noArgs,
+		Long: `selftest starts sessions with the settings in force, attacks them from inside, and
+prints for each promise of the sandbox whether it held, what was tried and what
+refused it:
+
+  proven             the attack was made and failed
+  not enforced here  this machine cannot hold the promise, and why (doctor too)
+  BROKEN             the attack came through
+  not tried          the attack could not be made, for want of a program in the image
+
+What the kernel of the machine refuses is attacked in Python only: it is the same
+for every language. The sessions are removed afterwards; others are left alone.
+
+Exit status: 0 nothing is broken, 1 something is, or an attack could not be made in
+an image of this program's own.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := settings.AddCanaries(); err != nil {
+				return err
+			}
+			return withEngine(cmd.Context(), settings, func(ctx context.Context, engine *podman.Engine, log *slog.Logger) error {
+				report, err := settings.SelfTest(ctx, engine, gcArgs(cmd), progressTo(os.Stderr), log)
+				if err != nil {
+					return err
+				}
+				return printReport(report, asJSON)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the rows as JSON")
+	return cmd
+}
+
+// progressTo shows on a terminal what is attacked, in one line that is drawn anew.
+func progressTo(f *os.File) func(name string, language sandbox.Language, done, total int) {
+	if !term.IsTerminal(int(f.Fd())) {
+		return nil
+	}
+	return func(name string, language sandbox.Language, done, total int) {
+		end := ""
+		if done == total-1 {
+			end = "\r\033[K"
+		}
+		fmt.Fprintf(f, "\r\033[K%d/%d %s (%s)%s", done+1, total, name, language, end)
+	}
+}

@@ -1,0 +1,15 @@
+package cmd
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+)
+
+// serveCommand returns the command `serve`.
+func serveCommand(settings *server.Settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "serve", Short: "Serve MCP over stdin and stdout (the default), or over HTTP (--http)", Args: prewarmArgs(settings),
+		RunE: func(cmd *cobra.Command, _ []string) error { return settings.Serve(cmd.Context(), gcArgs(cmd)) },
+	}
+}

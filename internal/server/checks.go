@@ -1,0 +1,74 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+)
+
+// Examine reports what this machine has and can enforce, and what of the settings has no effect on it.
+func (s *Settings) Examine(ctx context.Context, engine *podman.Engine, log *slog.Logger) doctor.Report {
+	config := s.sandboxConfig(engine, nil, log)
+	options := doctor.Options{
+		Engine: engine, Limits: config.Limits, Mounts: config.Mounts,
+		Labels: map[string]string{sandbox.LabelHost: config.Host, sandbox.LabelNamed: "false"},
+	}
+	for _, l := range sandbox.Languages {
+		if kernel, on := config.Kernels[l.Language]; on {
+			options.Images = append(options.Images, doctor.Image{
+				Language: l.Language, Ref: kernel.Image, Setup: kernel.Setup, SetupRuns: s.EngineURL == "" && os.Getenv(CommandVariable) == "",
+			})
+		}
+	}
+	report := doctor.Run(ctx, options)
+	report.Checks = append(report.Checks, s.passThroughChecks(s.env.lookup)...)
+	report.Checks = append(report.Checks, s.Network.secretChecks(s.env.lookup)...)
+	report.Checks = append(report.Checks, s.mountChecks()...)
+	report.Checks = append(report.Checks, s.databaseChecks(ctx)...)
+	report.Checks = append(report.Checks, traceChecks(s.env.lookup)...)
+	return report
+}
+
+// traceChecks tell where traces go, where anything asks for them.
+func traceChecks(lookup func(string) (string, bool)) []doctor.Check {
+	address, note, err := telemetry.Traces(lookup)
+	check := doctor.Check{Name: "traces", Status: doctor.OK, Found: "to " + address + " as http/json"}
+	switch {
+	case err != nil:
+		check.Status, check.Found, check.Why, check.Fix = doctor.Warn, "none are sent", err.Error(), "correct the variable, or unset it"
+	case address == "":
+		return nil
+	case note != "":
+		check.Status, check.Why, check.Fix = doctor.Warn, note, "set OTEL_EXPORTER_OTLP_PROTOCOL=http/json for this server, if its collector takes that"
+	}
+	return []doctor.Check{check}
+}
+
+// passThroughChecks tell of variables that cannot be passed through, or not masked.
+func (s *Settings) passThroughChecks(lookup func(string) (string, bool)) []doctor.Check {
+	var checks []doctor.Check
+	for _, name := range s.PassThroughEnv {
+		check := doctor.Check{Name: "variable " + name, Status: doctor.OK, Found: "set, masked in answers"}
+		switch value, ok := lookup(name); {
+		case !ok:
+			check.Status, check.Found = doctor.Warn, "not set"
+			check.Why, check.Fix = "the code will not have it", "set it in the client's env for this server"
+		case len(value) < secrets.Shortest:
+			check.Status, check.Found = doctor.Warn, fmt.Sprintf("set, shorter than %d characters", secrets.Shortest)
+			check.Why, check.Fix = "so short a value is not masked in answers", "use a longer secret"
+		case !secrets.Maskable(value):
+			check.Status, check.Found = doctor.Warn, "set, to something that is no secret"
+			check.Why = "so common a value is not masked: answers have it by chance"
+			check.Fix = "use another value where it is to be a secret; what is none can be written into the code"
+		}
+		checks = append(checks, check)
+	}
+	return checks
+}
