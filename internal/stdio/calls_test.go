@@ -17,17 +17,22 @@ const modernMeta = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.
 var eras = map[string]string{"legacy": "{}", "modern": modernMeta}
 
 func TestHandshakes(t *testing.T) {
-	drive(t, Options{}, func(d *driver) {
-		d.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
-		if r := d.expectID(`1`); !strings.Contains(r.line, `"protocolVersion":"2025-11-25"`) {
-			t.Errorf("got %s", r.line)
-		}
-		d.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
-			`{"jsonrpc":"2.0","id":2,"method":"server/discover","params":{"_meta":`+modernMeta+`}}`)
-		if r := d.expectID(`2`); !strings.Contains(r.line, `"2026-07-28"`) {
-			t.Errorf("got %s", r.line)
-		}
-	})
+	for asked, want := range map[string]string{
+		"2024-11-05": "2024-11-05", "2025-03-26": "2025-03-26", "2025-06-18": "2025-06-18", "2025-11-25": "2025-11-25",
+		"1999-01-01": "2025-11-25", "2026-07-28": "2025-11-25",
+	} {
+		drive(t, Options{}, func(d *driver) {
+			d.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+asked+`","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+			if r := d.expectID(`1`); !strings.Contains(r.line, `"protocolVersion":"`+want+`"`) {
+				t.Errorf("got %s", r.line)
+			}
+			d.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+				`{"jsonrpc":"2.0","id":2,"method":"server/discover","params":{"_meta":`+modernMeta+`}}`)
+			if r := d.expectID(`2`); !strings.Contains(r.line, `"2026-07-28"`) {
+				t.Errorf("got %s", r.line)
+			}
+		})
+	}
 }
 
 const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"elicitation":{}},"clientInfo":{"name":"legacy","version":"1"}}}`

@@ -43,6 +43,7 @@ class IPython(SupervisorTest):
         self.assertEqual(self.completed("!echo hi; echo err >&2").out, "hi\n")
         self.assertEqual(self.completed("files = !echo one two\nfiles").result, "['one two']")
         self.assertEqual(self.completed("%%bash\necho $((6 * 7))").out, "42\n")
+        self.assertEqual(self.completed("\ufeff%%bash\r\nfor n in 1 2; do\r\n  echo $n\r\ndone\r\n").out, "1\n2\n")
         self.assertEqual(self.completed("%%capture kept\nprint('x')").out, "")
         self.assertEqual(self.completed("kept.stdout").result, "'x\\n'")
         self.assertIn("loop", self.completed("%timeit -n1 -r1 pass").out)
@@ -270,6 +271,14 @@ class Figures(SupervisorTest):
             "for n, f in enumerate(figs): f.suptitle(str(n))\ndisplay(figs[2])\nfigs[1]"
         )
         self.assertEqual([d["alt"] for d in self.completed(code).displays], ["2", "1", "0"])
+
+    def test_captured_figures_are_shown_when_they_are_asked_for(self):
+        self.completed("import matplotlib.pyplot as plt")
+        for code in ("_ = plt.plot([1, 2])", "plt.plot([1, 2]); plt.show()"):
+            with self.subTest(code):
+                self.assertEqual(self.completed("%%capture kept\n" + code).displays, [])
+                self.assertEqual(self.completed("len(kept.outputs), plt.get_fignums()").result, "(1, [])")
+                self.assertEqual(len(self.completed("kept.show()").displays), 1)
 
     def size(self, display):
         data = base64.b64decode(next(iter(display["data"].values())))

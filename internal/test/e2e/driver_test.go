@@ -370,16 +370,6 @@ func (s *server) waitFor(what string, ready func([]message) bool) {
 	}
 }
 
-// refusals counts the errors that name no request.
-func refusals(messages []message) (codes []int) {
-	for _, m := range messages {
-		if m.Error != nil && string(m.ID) == "null" {
-			codes = append(codes, m.Error.Code)
-		}
-	}
-	return codes
-}
-
 func decode(t *testing.T, text json.RawMessage, into any) {
 	t.Helper()
 	if err := json.Unmarshal(text, into); err != nil {

@@ -4,8 +4,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -36,23 +34,6 @@ func (s *server) listed() []sessionFields {
 		res.wantText(s.t, "\n"+one.SessionID)
 	}
 	return list.Sessions
-}
-
-func TestSessionsAreSeparate(t *testing.T) {
-	t.Parallel()
-	s := start(t, setup{})
-	s.complete(python, object{"session_id": "e2e-sep-A_1", "code": "x = 1; open('mine.txt', 'w').write('x')"})
-	s.complete(python, object{"session_id": "e2e-sep-B", "code": "x = 2"})
-	res := s.complete(python, object{"session_id": "e2e-sep-B", "code": "import os; x, os.path.exists('mine.txt')"})
-	if got := res.Meta.Run.value(); got != "(2, False)" {
-		t.Errorf("got %s", got)
-	}
-	if got := s.py("'x' in globals()").Meta.Run.value(); got != "False" {
-		t.Errorf("the default session has %s", got)
-	}
-	for _, id := range []string{"e2e-sep-A_1", "e2e-sep-B"} {
-		s.call("close_session", object{"session_id": id}).wantText(t, "closed")
-	}
 }
 
 // sessionInfo is what session_info tells of a session.
@@ -147,76 +128,4 @@ func TestCloseSessionKeepsFiles(t *testing.T) {
 		t.Errorf("after a close without: %s", got)
 	}
 	s.call("close_session", id)
-}
-
-func TestClosingASessionEndsItsRuns(t *testing.T) {
-	t.Parallel()
-	s := start(t, setup{})
-	r := s.beginTracked(python, object{"code": "print('on', flush=True)\nwhile True: pass"}, "busy")
-	s.waitFor("the code runs", func(all []message) bool { return len(progressOf(all, "busy")) > 0 })
-	s.call("close_session", nil).wantText(t, "closed")
-	if res := r.result(); !res.IsError && res.Meta.Run.Status == "completed" {
-		t.Errorf("the run: %s", res.text())
-	}
-}
-
-func TestTheMostSessions(t *testing.T) {
-	t.Parallel()
-	s := start(t, setup{args: []string{"--max-sessions", "2"}})
-	ids := []string{"e2e-max-1", "e2e-max-2"}
-	for _, id := range ids {
-		s.complete(javascript, object{"session_id": id, "code": "1"})
-	}
-	res := s.call(javascript, object{"session_id": "e2e-max-3", "code": "1"})
-	res.wantCode(t, "max_sessions")
-	res.wantText(t, "e2e-max-1", "e2e-max-2", "close_session")
-	s.call("close_session", object{"session_id": ids[0]})
-	s.complete(javascript, object{"session_id": "e2e-max-3", "code": "1"})
-	for _, id := range []string{ids[1], "e2e-max-3"} {
-		s.call("close_session", object{"session_id": id})
-	}
-}
-
-func TestIdleSessionsEnd(t *testing.T) {
-	t.Parallel()
-	s := start(t, setup{args: []string{"--idle-timeout", "2s"}})
-	id := s.py("x = 1").Meta.Run.SessionID
-	eventually(t, "an idle session is removed", func() (bool, string) {
-		h := mustHold(t, []string{id})
-		return h.empty(), sprint(h)
-	})
-	if got := s.py("'x' in globals()").Meta.Run.value(); got != "False" {
-		t.Errorf("afterwards: %s", got)
-	}
-}
-
-func TestManySessionsAtOnce(t *testing.T) {
-	t.Parallel()
-	s := start(t, setup{})
-	var runs []*request
-	var ids []string
-	for i := range 6 {
-		ids = append(ids, fmt.Sprintf("e2e-many-%d", i))
-		runs = append(runs, s.beginCall(javascript, object{"session_id": ids[i], "code": fmt.Sprintf("const n = %d; n * n", i)}))
-	}
-	for i, r := range runs {
-		if got := r.result(); got.Meta.Run.value() != fmt.Sprint(i*i) {
-			t.Errorf("%s: %s", ids[i], got.text())
-		}
-	}
-	var listed []string
-	for _, f := range s.listed() {
-		listed = append(listed, f.SessionID)
-	}
-	slices.Sort(listed)
-	if !slices.Equal(listed, ids) {
-		t.Errorf("listed: %s", strings.Join(listed, " "))
-	}
-	var closing []*request
-	for _, id := range ids {
-		closing = append(closing, s.beginCall("close_session", object{"session_id": id}))
-	}
-	for _, r := range closing {
-		r.result()
-	}
 }
