@@ -53,21 +53,15 @@ func TestHeadersBoundTheirOwnClientAlone(t *testing.T) {
 	t.Parallel()
 	s := startHTTP(t, "--idle-timeout", "30m", "--lifetime", "24h", "--max-run-timeout", "1h")
 	for name, test := range map[string]struct {
-		headers        withHeaders
-		longest, idle  float64
-		lifetime       float64
-		said, saidInfo []string
+		headers       withHeaders
+		longest, idle float64
+		lifetime      float64
+		said          []string
 	}{
-		"none": {nil, 3600, 1800, 86400, nil, nil},
+		"none": {nil, 3600, 1800, 86400, nil},
 		"low": {
 			withHeaders{"X-Exec-Timeout": "20", "X-Idle-Timeout": "60", "X-Session-TTL": "600"},
-			20, 60, 600, []string{"timeout_seconds was lowered from 100 to 20"}, nil,
-		},
-		"high and wrong": {
-			withHeaders{"X-Exec-Timeout": "7200", "X-Idle-Timeout": "soon", "X-Session-TTL": "-1", "X-Db-Password": "correct-horse", "X-Blob-Container-Name": "mine", "X-Blob-SAS-Expiry-Hours": "48"},
-			3600, 1800, 86400,
-			[]string{"X-Exec-Timeout was lowered from 7200 to 3600", `X-Idle-Timeout is "soon"`, `X-Session-TTL is "-1"`, "X-Blob-SAS-Expiry-Hours was lowered from 48 to 24", "ignored X-Blob-Container-Name: this server takes no credentials"},
-			[]string{"ignored X-Db-Password: this server takes no credentials"},
+			20, 60, 600, []string{"timeout_seconds was lowered from 100 to 20"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -97,21 +91,7 @@ func TestHeadersBoundTheirOwnClientAlone(t *testing.T) {
 			if l := fields.Limits; l.Longest != test.longest || l.Idle != test.idle || l.Lifetime != test.lifetime {
 				t.Errorf("%+v", l)
 			}
-			for _, note := range test.saidInfo {
-				if !strings.Contains(info, note) {
-					t.Errorf("%q is not in %s", note, info)
-				}
-			}
 		})
-	}
-}
-
-func TestARunEndsWhenItsClientsHeaderSays(t *testing.T) {
-	t.Parallel()
-	s := startHTTP(t)
-	c := s.client(t, withHeaders{"X-Exec-Timeout": "1"})
-	if text, _ := c.run(t, object{"code": "while True: pass"}); !strings.Contains(text, "timed out") {
-		t.Errorf("%s", text)
 	}
 }
 
@@ -190,20 +170,5 @@ func TestDatabasesOfClientsAreTheirOwn(t *testing.T) {
 	}
 	if strings.Contains(s.stderr.String()+strings.Join(answers, ""), testmssql.Password) {
 		t.Errorf("the password is in the log or in an answer: %q", answers)
-	}
-}
-
-func TestInlineRowsOfAClient(t *testing.T) {
-	t.Parallel()
-	db := clientDatabase(t, testmssql.Column{Name: "n", Type: testmssql.Int(8)}, 1, 2)
-	s := startHTTP(t, "--header-credentials")
-	for rows, want := range map[string]string{"1": `"path":"/mnt/data/input/`, "2": `"rows":[[1],[2]]`} {
-		c := s.client(t, withHeaders{
-			"X-Db-Connection-String": "Server=" + strings.Replace(db.Address(), ":", ",", 1) + ";Database=shop;User ID=" + testmssql.User + ";Encrypt=disable",
-			"X-Db-Password":          testmssql.Password, "X-Sql-Max-Inline-Rows": rows,
-		})
-		if answer := c.call(t, execSQL, object{"query": "SELECT n FROM dbo.values"}); !strings.Contains(answer, want) {
-			t.Errorf("at most %s: %s", rows, answer)
-		}
 	}
 }

@@ -24,10 +24,3 @@ func TestARunThatStumblesIsToldWhatWorks(t *testing.T) {
 		{code: "require('left-pad')", status: "failed", text: []string{"\nHint: left-pad is not installed"}},
 	})
 }
-
-func TestALanguageCanBeSwitchedOff(t *testing.T) {
-	t.Parallel()
-	s := start(t, setup{args: []string{"--python-image", "off"}})
-	s.refuse("tools/call", object{"name": python, "arguments": object{"code": "1"}}, invalidParams)
-	s.js("1")
-}

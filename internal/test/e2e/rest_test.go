@@ -3,12 +3,9 @@
 package e2e
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -81,53 +78,6 @@ func TestTheFiveEndpointsByCurl(t *testing.T) {
 	wantNothingLeft(t, []string{session})
 }
 
-// Output arrives while the code runs: the code goes on only when its first line was seen.
-func TestOutputOfARunByCurl(t *testing.T) {
-	t.Parallel()
-	s := startHTTP(t)
-	var made, begun map[string]any
-	s.ask(&made, "/v1/sessions", post(object{})...)
-	session := made["session_id"].(string)
-	s.ask(&begun, "/v1/sessions/"+session+"/runs", post(object{"code": "import os, time\nprint('first', flush=True)\nwhile not os.path.exists('input/go'): time.sleep(.05)\nprint('second')"})...)
-	follow := exec.CommandContext(t.Context(), "curl", "-sSN", "-m", "300", "-H", "Authorization: Bearer "+s.token,
-		strings.TrimSuffix(s.url, "/mcp")+"/v1/runs/"+begun["run_id"].(string)+"/output")
-	stdout, err := follow.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := follow.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(stdout)
-	wantLine := func(part string) {
-		t.Helper()
-		for lines.Scan() {
-			if strings.Contains(lines.Text(), part) {
-				return
-			}
-		}
-		t.Fatalf("the stream ended without %s", part)
-	}
-	wantLine(`{"stream":"stdout","text":"first\n"}`)
-	file := filepath.Join(t.TempDir(), "go")
-	if err := os.WriteFile(file, []byte("0123456789"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var uploaded, closed map[string]any
-	s.ask(&uploaded, "/v1/sessions/"+session+"/files/input/go", "-T", file)
-	wantLine(`{"stream":"stdout","text":"second\n"}`)
-	wantLine("event: result")
-	wantLine(`"status":"completed"`)
-	if err := follow.Wait(); err != nil {
-		t.Error(err)
-	}
-	if part, status := s.curl("/v1/sessions/"+session+"/files/input/go", "-r", "3-5"); status != "206" || string(part) != "345" {
-		t.Errorf("a part is %s %s", status, part)
-	}
-	s.ask(&closed, "/v1/sessions/"+session, "-X", "DELETE")
-	wantNothingLeft(t, []string{session})
-}
-
 // What a client's headers bound holds for its requests over REST as for those of MCP.
 func TestHeadersOverREST(t *testing.T) {
 	t.Parallel()
@@ -147,20 +97,8 @@ func TestHeadersOverREST(t *testing.T) {
 		"a run's time": {"/runs?wait_seconds=60", run, withHeaders{"X-Exec-Timeout": "1"}, []string{
 			`"status":"timed_out"`, "timeout_seconds was lowered from 3000 to 1",
 		}},
-		"a run's time that is none": {"/runs?wait_seconds=60", object{"code": "1"}, withHeaders{"X-Exec-Timeout": "1s"}, []string{
-			`"status":"completed"`, `the header X-Exec-Timeout is \"1s\" and not a whole number above 0`,
-		}},
-		"a run's time that is too long": {"/runs?wait_seconds=60", object{"code": "1"}, withHeaders{"X-Exec-Timeout": "7200"}, []string{
-			`"status":"completed"`, "X-Exec-Timeout was lowered from 7200 to 3600",
-		}},
 		"a session's times": {"/packages", nil, withHeaders{"X-Idle-Timeout": "60", "X-Session-TTL": "600", "X-Exec-Timeout": "20"}, []string{
 			`"idle_seconds":60,`, `"lifetime_seconds":600,`, `"max_run_seconds":20,`,
-		}},
-		"a session's times that are none": {"/packages", nil, withHeaders{"X-Idle-Timeout": "0", "X-Session-TTL": "86401"}, []string{
-			`"idle_seconds":1800,`, `"lifetime_seconds":86400,`, "X-Idle-Timeout is", "X-Session-TTL was lowered from 86401 to 86400",
-		}},
-		"a download": {"/files", object{"url": "http://127.0.0.1/x", "filename": "x"}, withHeaders{"X-Max-Download-Size": "none", "X-Download-Timeout": "5"}, []string{
-			"X-Max-Download-Size is",
 		}},
 		"few rows": {"/sql", object{"query": "SELECT * FROM generate_series(1, 3)"}, withHeaders{"X-Sql-Max-Inline-Rows": "2"}, []string{`"row_count":3`, `"path":"/mnt/data/`}},
 		"rows":     {"/sql", object{"query": "SELECT * FROM generate_series(1, 3)"}, withHeaders{"X-Sql-Max-Inline-Rows": "3"}, []string{`"rows":[[1],[2],[3]]`}},
@@ -168,9 +106,6 @@ func TestHeadersOverREST(t *testing.T) {
 			"X-Db-Connection-String": "Server=" + strings.Replace(own.Address(), ":", ",", 1) + ";Database=shop;User ID=" + testmssql.User + ";Encrypt=disable",
 			"X-Db-Password":          testmssql.Password,
 		}, []string{`"connection":"header"`, "of the client", "[masked"}},
-		"half a database": {"/sql", object{"query": "SELECT 1", "connection": "header"}, withHeaders{"X-Db-Password": testmssql.Password}, []string{
-			`"connection_not_found"`, "a database needs both",
-		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := "/v1/sessions/" + strings.NewReplacer(" ", "-", "'", "").Replace(name)

@@ -58,35 +58,24 @@ func (v *vault) silent(what string, line []byte) {
 func TestSecretsDoNotLeave(t *testing.T) {
 	t.Parallel()
 	v := openVault(t, "--output-limit", "2KiB")
-	v.py("import os, sys, re, json, html, base64, urllib.parse\nall = [os.environ[n] for n in ('TOKEN', 'LONGER', 'PREFIX', 'KEY')]")
+	v.py("import os, sys\nall = [os.environ[n] for n in ('TOKEN', 'LONGER', 'PREFIX', 'KEY')]")
 	for _, code := range []string{
 		"for s in all: print(s)",
 		"for s in all: print(s, file=sys.stderr)",
 		"all", "'\\n'.join(all)", "{s: [s] for s in all}", "str(all).encode()",
-		"print(json.dumps(all)); print(json.dumps(json.dumps(all))); print(json.dumps(all, ensure_ascii=False))",
-		"for s in all: print(urllib.parse.quote(s), urllib.parse.quote(s, safe=''), urllib.parse.quote_plus(s), re.sub('%..', lambda m: m[0].lower(), urllib.parse.quote(s)))",
-		"for s in all: print(html.escape(s))",
-		"for s in all:\n  for p in ('', 'x', 'xy'): print(base64.b64encode((p + s).encode()).decode(), base64.urlsafe_b64encode((p + s).encode()).decode())",
-		"for s in all: print(base64.encodebytes(s.encode()).decode(), s.encode().hex(), s.encode().hex(' '), s.encode().hex().upper())",
 		"for s in all:\n  for c in s: print(c, end='', flush=True)",
 		"for s in all: os.write(1, s.encode()[:7]); os.write(1, s.encode()[7:] + b'\\n')",
-		"for s in all:\n  for n in range(200): print('.' * (n % 40), s)", // the cut in the middle falls everywhere
+		"for s in all:\n  for n in range(200): print('.' * (n % 40), s)",                // the cut in the middle falls everywhere
 		"print((all[1] + 'x') * 200)", "all[1] * 200", "raise ValueError(all[1] * 200)", // and always in a secret
 		"!echo \"$TOKEN\"; echo $KEY; env; printf '%q' \"$TOKEN\"",
 		"from IPython.display import display, Markdown, HTML\nfor s in all: display(Markdown(s)); display(HTML(s))",
 		"import matplotlib.pyplot as plt\nplt.plot([1]); plt.title(all[1]); plt.savefig('output/p.png', metadata={'Title': all[1]}); plt.show()",
 		"for s in all[1:3]: open('output/a ' + s + '.txt', 'w').write(s)",
 	} {
-		for _, extra := range []object{nil, {"fresh": true}} {
-			args := object{"code": code}
-			if extra != nil {
-				args["fresh"], args["code"] = true, "import os, sys, re, json, html, base64, urllib.parse\nall = [os.environ[n] for n in ('TOKEN', 'LONGER', 'PREFIX', 'KEY')]\n"+code
-			}
-			res := v.call(python, args)
-			v.silent(code, res.line)
-			if !strings.Contains(code, "open(") && !strings.Contains(string(res.line), "[masked") {
-				t.Errorf("%s: nothing is masked: %s", code, res.text())
-			}
+		res := v.call(python, object{"code": code})
+		v.silent(code, res.line)
+		if !strings.Contains(code, "open(") && !strings.Contains(string(res.line), "[masked") {
+			t.Errorf("%s: nothing is masked: %s", code, res.text())
 		}
 	}
 	for _, code := range []string{
@@ -159,19 +148,4 @@ func TestSecretsInWhatARunTellsOnItsWay(t *testing.T) {
 	for _, m := range v.messages {
 		v.silent("a message", m.line)
 	}
-}
-
-func TestSecretsAreNotKept(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	const id = "e2e-secret-kept"
-	v := openVault(t, "--state-dir", dir)
-	v.run(python, object{"session_id": id, "code": "import os\nfor n in ('TOKEN', 'LONGER', 'KEY'): print(os.environ[n])\nopen(os.environ['LONGER'] + '.txt', 'w').close()\nraise ValueError(os.environ['TOKEN'])"}, "failed")
-	v.call("close_session", object{"session_id": id, "keep_files": true})
-	for _, secret := range v.absent {
-		noSecret(t, dir, secret)
-	}
-	v.silent("the notebook", []byte(mustShell(t, dir, "sessions", "notebook", id, "-")))
-	v.silent("the session", []byte(mustShell(t, dir, "sessions", "show", id, "--json")))
-	mustShell(t, dir, "sessions", "close", id)
 }

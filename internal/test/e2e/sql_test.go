@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -91,18 +90,6 @@ func (s *server) query(arguments object) (f sqlFields) {
 	return f
 }
 
-func TestSQLToolsExistWithAConnection(t *testing.T) {
-	t.Parallel()
-	names := func(s *server) string { return string(s.request("tools/list", object{}).Result) }
-	if list := names(start(t, setup{})); strings.Contains(list, "_sql") {
-		t.Error("there are SQL tools and no connection")
-	}
-	s := startSQL(t, testpg.Superuser)
-	if list := names(s); !strings.Contains(list, `"exec_sql"`) || !strings.Contains(list, `"describe_sql"`) {
-		t.Errorf("the SQL tools are missing: %.300s", list)
-	}
-}
-
 func TestSmallResultsComeInline(t *testing.T) {
 	t.Parallel()
 	s := startSQL(t, testpg.Superuser)
@@ -112,10 +99,6 @@ func TestSmallResultsComeInline(t *testing.T) {
 	}
 	if f.RowCount != 3 || f.Truncated || f.Path != "" || f.Columns[1].Type != "numeric" {
 		t.Errorf("odd fields: %+v", f)
-	}
-	f = s.query(object{"query": "SELECT $1::int8::text, $2::int, $3::int[]::text, $4::text", "params": []any{json.Number("9007199254740993"), json.Number("3.0"), []any{json.Number("1e2"), nil}, 0.1}})
-	if got, want := fmt.Sprint(f.Rows), "[[9007199254740993 3 {100,NULL} 0.1]]"; got != want {
-		t.Errorf("rows %s, want %s", got, want)
 	}
 	f = s.query(object{"query": "SELECT generate_series(1, 500) AS n", "max_rows": 7})
 	if len(f.Rows) != 7 || !f.Truncated || f.TruncatedBy != "rows" || f.Path != "" {
@@ -152,7 +135,9 @@ func TestLargeResultsGoToTheSession(t *testing.T) {
 	s.query(object{"query": "SELECT 5 AS n", "save_as": "tables/one.jsonl", "overwrite": true})
 	s.py("print(open('input/tables/one.jsonl').read())").wantText(t, `{"n":5}`)
 	s.call(execSQL, object{"query": "SELECT 5", "save_as": "one.xls"}).wantCode(t, "invalid_filename")
-	s.call(execSQL, object{"query": "SELECT 5", "save_as": "../one.csv"}).wantCode(t, "invalid_filename")
+	// An error in the middle is an error, and leaves no file.
+	s.call(execSQL, object{"query": "SELECT 1/(500-n) AS q FROM generate_series(1, 900) n", "save_as": "half.csv"}).wantCode(t, "sql_failed")
+	s.py("import os\nprint(os.path.exists('input/half.csv'))").wantText(t, "False")
 }
 
 // everyType is an expression of each type, and what pandas is to make of it: a Python expression of value.
@@ -248,36 +233,6 @@ func TestPandasReadsOddResults(t *testing.T) {
 	}
 }
 
-func TestLimitsLeaveACompleteFile(t *testing.T) {
-	t.Parallel()
-	most := slowed(3 * time.Second).String()
-	s := startSQL(t, testpg.Superuser, "--sql-max-rows", "1000", "--sql-max-bytes", "1MiB", "--sql-timeout", most)
-	whole := func(f sqlFields) {
-		t.Helper()
-		s.py(f.Load+"\nprint(len(df), df.isna().any().any())").wantText(t, fmt.Sprintf("%d False", f.RowCount))
-	}
-	f := s.query(object{"query": "SELECT n, n AS m FROM generate_series(1, 5000) n"})
-	if f.RowCount != 1000 || f.TruncatedBy != "rows" || !strings.Contains(strings.Join(f.Notes, " "), "first 1,000 rows") {
-		t.Errorf("by rows: %+v", f)
-	}
-	whole(f)
-	f = s.query(object{"query": "SELECT n, repeat('x', 5000) AS m FROM generate_series(1, 900) n"})
-	if f.RowCount < 150 || f.RowCount > 220 || f.TruncatedBy != "bytes" {
-		t.Errorf("by bytes: %d rows, %s", f.RowCount, f.TruncatedBy)
-	}
-	whole(f)
-	f = s.query(object{"query": "SELECT n, repeat('x', 500) AS m, pg_sleep(CASE WHEN n > 200 THEN 100 ELSE 0 END) FROM (SELECT generate_series(1, 900) AS n) s"})
-	if f.RowCount < 31 || f.RowCount > 200 || f.TruncatedBy != "time" {
-		t.Errorf("by time: %d rows, %s", f.RowCount, f.TruncatedBy)
-	}
-	res := s.call(execSQL, object{"query": "SELECT pg_sleep(100)"})
-	res.wantCode(t, "sql_failed")
-	res.wantText(t, most, "--sql-timeout")
-	// An error in the middle is an error, and leaves no file.
-	s.call(execSQL, object{"query": "SELECT 1/(500-n) AS q FROM generate_series(1, 900) n", "save_as": "half.csv"}).wantCode(t, "sql_failed")
-	s.py("import os\nprint(os.path.exists('input/half.csv'))").wantText(t, "False")
-}
-
 func TestWhatIsWrongWithAQueryIsSaid(t *testing.T) {
 	t.Parallel()
 	db, conn := database(t)
@@ -295,16 +250,9 @@ func TestWhatIsWrongWithAQueryIsSaid(t *testing.T) {
 		words     []string
 	}{
 		{"no connection named", object{"query": "SELECT 1"}, "connection_not_found", []string{"broken, gone, main"}},
-		{"an unknown connection", object{"query": "SELECT 1", "connection": "mian"}, "connection_not_found", []string{`"mian"`, "gone, main"}},
-		{"a host that is down", object{"query": "SELECT 1", "connection": "gone"}, "sql_failed", []string{"nothing listens"}},
 		{"a connection string that is none", object{"query": "SELECT 1", "connection": "broken"}, "sql_failed", []string{"SANDBOX_SQL_BROKEN"}},
-		{"empty text", object{"query": " ", "connection": "main"}, "sql_rejected", nil},
-		{"two statements", object{"query": "SELECT 1; SELECT 2", "connection": "main"}, "sql_rejected", nil},
 		{"a write", object{"query": "DELETE FROM private_things", "connection": "main"}, "sql_rejected", []string{"DELETE"}},
 		{"a syntax error", object{"query": "SELECT 1 +\n FROM x", "connection": "main"}, "sql_failed", []string{"42601", "line 2:  FROM x"}},
-		{"what the login may not read", object{"query": "SELECT * FROM private_things", "connection": "main"}, "sql_failed", []string{"42501", "private_things"}},
-		{"params that are none", object{"query": "SELECT 1", "connection": "main", "params": "x"}, "invalid_argument", []string{"params"}},
-		{"too few params", object{"query": "SELECT $1::int", "connection": "main"}, "sql_rejected", []string{"1 parameter ", "0 values"}},
 		{"no rows asked for", object{"query": "SELECT 1", "connection": "main", "max_rows": 0}, "invalid_argument", []string{"max_rows"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -322,56 +270,14 @@ func TestWhatIsWrongWithAQueryIsSaid(t *testing.T) {
 	s.py("import os\nprint([v for v in os.environ.values() if 'ghost' in v or 'confined' in v])").wantText(t, "[]")
 }
 
-func TestACancelledQueryEndsInTheDatabase(t *testing.T) {
-	t.Parallel()
-	s := startSQL(t, testpg.Superuser)
-	_, conn := database(t)
-	running := func() (n int) {
-		if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(4321)%' AND pid <> pg_backend_pid() AND state = 'active'").Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	call := s.beginCall(execSQL, object{"query": "SELECT pg_sleep(4321)"})
-	eventually(t, "the query runs", func() (bool, string) { return running() == 1, "" })
-	call.cancel()
-	eventually(t, "the query has ended", func() (bool, string) { return running() == 0, "" })
-	if f := s.query(object{"query": "SELECT 1"}); f.RowCount != 1 {
-		t.Errorf("afterwards: %+v", f)
-	}
-}
-
-func TestAMillionRowsAreAStream(t *testing.T) {
-	t.Parallel()
-	db, _ := database(t)
-	s := start(t, setup{program: shipped, env: []string{"SANDBOX_SQL_MAIN=" + db.DSN(testpg.Superuser)}})
-	query := `SELECT n AS id, n * 2 AS b, 'name ' || n AS name, n / 7.0 AS price, n %% 2 = 0 AS even,
-		timestamptz '2026-01-01' + n * interval '1 second' AS at, n::float8 / 3 AS ratio, md5(n::text) AS hash FROM generate_series(1, %d) n`
-	s.query(object{"query": fmt.Sprintf(query, 1000), "save_as": "warm.csv"})
-	before := s.peakMemory()
-	f := s.query(object{"query": fmt.Sprintf(query, 1_000_000), "save_as": "rows.csv"})
-	if f.RowCount != 1_000_000 || f.Truncated {
-		t.Errorf("%d rows, truncated by %q", f.RowCount, f.TruncatedBy)
-	}
-	const most = 16 << 20
-	if grown := s.peakMemory() - before; grown > most {
-		t.Errorf("a million rows took %d bytes of memory", grown)
-	} else {
-		t.Logf("a million rows took %d kB of memory", grown>>10)
-	}
-	s.py("print(sum(1 for _ in open('input/rows.csv')))").wantText(t, "1000001")
-}
-
 func TestADatabaseIsDescribed(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)
 	for _, statement := range []string{
-		"CREATE SCHEMA shop", "CREATE TYPE shop.state AS ENUM ('open', 'paid')",
+		"CREATE SCHEMA shop",
 		"CREATE TABLE shop.customers (id int PRIMARY KEY, name text NOT NULL)",
-		"COMMENT ON TABLE shop.customers IS 'Who buys'",
-		"CREATE TABLE shop.orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, customer int NOT NULL REFERENCES shop.customers, state shop.state DEFAULT 'open', total numeric(10,2) CHECK (total >= 0))",
-		"CREATE INDEX ON shop.orders (state)", "CREATE VIEW shop.open_orders AS SELECT * FROM shop.orders WHERE state = 'open'",
-		"INSERT INTO shop.customers VALUES (1, 'Ada'), (2, 'Bob')", "ANALYZE shop.customers",
+		"CREATE TABLE shop.orders (id bigint PRIMARY KEY, customer int NOT NULL REFERENCES shop.customers)", "CREATE VIEW shop.open_orders AS SELECT * FROM shop.orders",
+		"INSERT INTO shop.customers VALUES (1, 'Ada'), (2, 'Bob')",
 	} {
 		if _, err := conn.Exec(t.Context(), statement); err != nil {
 			t.Fatal(err)
@@ -379,10 +285,7 @@ func TestADatabaseIsDescribed(t *testing.T) {
 	}
 	s := startSQL(t, testpg.Superuser)
 	s.call(describeSQL, object{}).wantText(t, `"schema":"shop"`, `"connection":"main"`)
-	s.call(describeSQL, object{"schema": "shop"}).wantText(t, `"table":"customers"`, `"kind":"view"`, `"rows_estimate":2`, "Who buys")
-	s.call(describeSQL, object{"glob": "open_*"}).wantText(t, `"table":"open_orders"`)
-	s.call(describeSQL, object{"table": "shop.orders"}).
-		wantText(t, `"name":"total"`, "numeric(10,2)", `"primary_key":["id"]`, `"references":"shop.customers"`, `"open"`, "CREATE INDEX", "total >= ")
+	s.call(describeSQL, object{"glob": "open_*"}).wantText(t, `"table":"open_orders"`, `"kind":"view"`)
 	s.call(describeSQL, object{"table": "customers", "schema": "shop", "examples": true}).wantText(t, `"Ada"`, `"referenced_by"`)
 	res := s.call(describeSQL, object{"table": "shop.order"})
 	res.wantCode(t, "not_found")
@@ -439,7 +342,6 @@ func TestAnswersAreBoundedWhateverTheDatabaseHas(t *testing.T) {
 	for _, statement := range []string{
 		"CREATE SCHEMA wide", "CREATE TABLE wide.plain (" + columns("c") + ")", "CREATE TABLE wide.nasty (" + columns(long) + ")",
 		"INSERT INTO wide.nasty DEFAULT VALUES", "INSERT INTO wide.plain SELECT FROM generate_series(1, 30)",
-		"COMMENT ON TABLE wide.nasty IS '" + strings.Repeat("\x01", 1_000_000) + "'",
 	} {
 		if _, err := conn.Exec(t.Context(), statement); err != nil {
 			t.Fatal(err)
@@ -458,19 +360,10 @@ func TestAnswersAreBoundedWhateverTheDatabaseHas(t *testing.T) {
 	if f.RowCount != 25 || len(f.Rows)+len(f.Preview) < 5 {
 		t.Errorf("%d rows inline, %d in the preview", len(f.Rows), len(f.Preview))
 	}
-	bounded("a long error", execSQL, object{"query": "SELECT repeat('x', 2000000)::int"}).wantCode(t, "sql_failed")
 	bounded("a long connection", execSQL, object{"query": "SELECT 1", "connection": strings.Repeat("x", 2_000_000)}).wantCode(t, "connection_not_found")
 	bounded("1600 columns", execSQL, object{"query": "TABLE wide.plain", "save_as": "plain.csv"}).wantText(t, "Only the first", `"row_count":30`)
-	var some []string
-	for i := range 150 {
-		some = append(some, fmt.Sprintf("c%04d", i))
-	}
-	bounded("150 columns", execSQL, object{"query": "SELECT " + strings.Join(some, ", ") + " FROM wide.plain"}).wantText(t, `"c0149"`, "read_csv", `"row_count":30`)
-	bounded("1600 long names", execSQL, object{"query": "TABLE wide.nasty"}).wantText(t, "Only the first")
 	bounded("1600 long names in a file", execSQL, object{"query": "TABLE wide.nasty", "save_as": "nasty.csv"}).wantText(t, "Only the first", `"row_count":1`)
-	bounded("1600 long values", execSQL, object{"query": "SELECT " + strings.TrimSuffix(strings.Repeat("(SELECT repeat(E'\\x01', 5000)),", 1600), ",")}).wantText(t, `"row_count":1`)
 	bounded("a table of long names", describeSQL, object{"table": "wide.nasty", "examples": true}).wantText(t, "left out")
-	bounded("a long comment", describeSQL, object{"schema": "wide"}).wantText(t, `"nasty"`)
 	if f := s.query(object{"query": "SELECT FROM generate_series(1, 2)"}); f.Columns == nil || f.RowCount != 2 {
 		t.Errorf("no columns: %+v", f)
 	}
@@ -489,18 +382,12 @@ func runningIn(t *testing.T, conn *pgx.Conn, text string) (n int) {
 func TestAQueryEndsWithItsServer(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)
-	for _, c := range []struct{ name, query string }{
-		{"before its first row", "SELECT pg_sleep(8765)"},
-		{"between its rows", "SELECT n, repeat('x', 1000), pg_sleep(0.001) AS s8766 FROM generate_series(1, 1000000) n"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := startSQL(t, testpg.Superuser)
-			s.beginCall(execSQL, object{"query": c.query, "save_as": "ended.csv"})
-			eventually(t, "the query runs", func() (bool, string) { return runningIn(t, conn, c.query) == 1, "" })
-			s.end()
-			eventually(t, "the query has ended", func() (bool, string) { return runningIn(t, conn, c.query) == 0, "" })
-		})
-	}
+	s := startSQL(t, testpg.Superuser)
+	const query = "SELECT n, repeat('x', 1000), pg_sleep(0.001) AS s8766 FROM generate_series(1, 1000000) n"
+	s.beginCall(execSQL, object{"query": query, "save_as": "ended.csv"})
+	eventually(t, "the query runs", func() (bool, string) { return runningIn(t, conn, query) == 1, "" })
+	s.end()
+	eventually(t, "the query has ended", func() (bool, string) { return runningIn(t, conn, query) == 0, "" })
 }
 
 func TestACancelledExportLeavesNoFile(t *testing.T) {

@@ -5,10 +5,7 @@ package e2e
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"regexp"
 	"strings"
@@ -93,88 +90,6 @@ print(sorted(name for name in os.environ if name.startswith('AWS')))`)
 	if none := s.py("1").stored(t); len(none.Artifacts) > 0 {
 		t.Errorf("of a run without files: %+v", none)
 	}
-}
-
-// writesLater starts a server with a store at an address, and a run that writes "late" to a file when its call was answered.
-func writesLater(t *testing.T, endpoint, file string) (*server, toolResult) {
-	t.Helper()
-	s := start(t, setup{
-		env:  []string{"AWS_ACCESS_KEY_ID=" + stores.Key, "AWS_SECRET_ACCESS_KEY=" + stores.Secret},
-		args: []string{"--soft-wait", "100ms", "--artifact-store", "s3://artifacts?region=us-east-1&endpoint=" + endpoint},
-	})
-	res := s.run(python, object{"code": "import time, os\nwhile not os.path.exists('input/go'): time.sleep(.05)\nopen('" + file + "', 'w').write('late')"}, "running")
-	s.call("upload_file", object{"filename": "go", "text": ""}).fields(t)
-	return s, res
-}
-
-func TestARunThatGoesOnIsUploadedWhenItIsOver(t *testing.T) {
-	t.Parallel()
-	gateway, err := url.Parse(stores.S3(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	arrived := make(chan string, 10)
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(gateway)
-		r.Out.Host = r.In.Host // which is signed
-	}}
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		proxy.ServeHTTP(w, r)
-		if r.Method == http.MethodPut {
-			arrived <- r.URL.Path
-		}
-	}))
-	t.Cleanup(front.Close)
-	s, res := writesLater(t, front.URL, "late.txt")
-	for path := range arrived { // though nobody asks for the run's end
-		if strings.HasSuffix(path, "/late.txt") {
-			break
-		}
-	}
-	f := s.wait(res.Meta.Run.RunID).stored(t)
-	if len(f.Artifacts) != 1 {
-		t.Fatalf("artifacts: %+v", f)
-	}
-	wantContent(t, f.Artifacts[0].StoreURL, "late")
-}
-
-func TestFilesOnTheirWayAtTheEndAreInTheLog(t *testing.T) {
-	t.Parallel()
-	arrived := make(chan string, 10)
-	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // or its end is not seen
-		arrived <- r.URL.Path
-		<-r.Context().Done()
-	}))
-	t.Cleanup(silent.Close)
-	s, res := writesLater(t, silent.URL, "lost.txt")
-	<-arrived
-	s.end()
-	want := "files may not be in the store\" store=s3://artifacts session=" + res.Meta.Run.SessionID + " files=1 paths=[lost.txt]"
-	if !strings.Contains(s.stderr.String(), want) {
-		t.Errorf("%s is not in the log: %s", want, s.stderr.String())
-	}
-}
-
-func TestAStoreThatIsDownCostsNoRun(t *testing.T) {
-	t.Parallel()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close()
-	s := start(t, setup{env: []string{
-		"AZURE_BLOB_CONNECTION_STRING=AccountName=" + stores.Key + ";AccountKey=" + stores.Secret + ";BlobEndpoint=http://" + closed.Addr().String() + "/testing;",
-	}})
-	res := s.py("open('a.txt', 'w').write('a'); open('b.txt', 'w').write('b')")
-	res.wantText(t, "a.txt  1 B", "Note: 2 of 2 files not uploaded to azblob://code-interpreter-artifacts: the store cannot be reached")
-	if strings.Contains(string(res.line)+s.stderr.String(), stores.Secret) {
-		t.Error("the key of the store is told")
-	}
-	eventually(t, "the log says why", func() (bool, string) {
-		return strings.Contains(s.stderr.String(), "upload an artifact"), s.stderr.String()
-	})
-	s.py("print("+"'c3RvcmFnZS1hY2NvdW50' + 'LWtleS1mb3ItdGVzdHM=')").wantText(t, "masked: AZURE_BLOB_CONNECTION_STRING")
 }
 
 // storeURL is the address that an answer's text has of a file in Azure.
@@ -272,34 +187,6 @@ func TestAddressesInAClientsStoreAreForIt(t *testing.T) {
 	s.ask(&closed, "/v1/sessions/rest", "-X", "DELETE")
 }
 
-// What the server's own credentials open is the server's to choose.
-func TestClientsChooseNothingOfTheServersStore(t *testing.T) {
-	t.Parallel()
-	began := time.Now()
-	azure := stores.Azure(t)
-	env := []string{"AZURE_BLOB_CONNECTION_STRING=" + azure}
-	strict, open := startHTTPWith(t, setup{env: env}), startHTTPWith(t, setup{env: env, args: []string{"--header-credentials"}})
-	for name, test := range map[string]struct {
-		server  *httpServer
-		headers withHeaders
-		note    string
-	}{
-		"no credentials allowed": {strict, withHeaders{"X-Blob-Connection-String": "AccountName=a;AccountKey=aHVudGVyMjI=", "X-Blob-Container-Name": "other"}, "ignored X-Blob-Connection-String, X-Blob-Container-Name"},
-		"a container alone":      {strict, withHeaders{"X-Blob-Container-Name": "other"}, "ignored X-Blob-Container-Name"},
-		"without its key":        {open, withHeaders{"X-Blob-Container-Name": "other"}, "X-Blob-Container-Name was ignored"},
-	} {
-		test.headers["X-Blob-SAS-Expiry-Hours"] = "3"
-		ran := test.server.client(t, test.headers).call(t, python, object{"code": "open('a.txt', 'w').write('a')"})
-		address := storeURL.FindString(ran)
-		if !strings.Contains(address, "/testing/code-interpreter-artifacts/") || !strings.Contains(ran, test.note) {
-			t.Errorf("%s: %s", name, ran)
-			continue
-		}
-		goodFor(t, address, began, 3*time.Hour)
-		wantContent(t, address, "a")
-	}
-}
-
 func TestAClientsStoreThatCannotBeUsedCostsNoRun(t *testing.T) {
 	t.Parallel()
 	const key = "aHVudGVyMjItaHVudGVyMjI="
@@ -308,13 +195,8 @@ func TestAClientsStoreThatCannotBeUsedCostsNoRun(t *testing.T) {
 		headers withHeaders
 		want    string
 	}{
-		"no connection string": {withHeaders{"X-Blob-Connection-String": "AccountKey=" + key}, "the connection string is malformed"},
-		"words":                {withHeaders{"X-Blob-Connection-String": key}, "the connection string is malformed"},
-		"nobody listens":       {withHeaders{"X-Blob-Connection-String": "AccountName=a;AccountKey=" + key + ";BlobEndpoint=http://127.0.0.1:1/a"}, "the store cannot be reached"},
-		"another protocol":     {withHeaders{"X-Blob-Connection-String": "AccountName=a;AccountKey=" + key + ";BlobEndpoint=file:///etc"}, "the store cannot be reached"},
-		"no store":             {withHeaders{"X-Blob-Connection-String": "AccountName=a;AccountKey=" + key + ";BlobEndpoint=" + strings.TrimSuffix(s.url, "/mcp")}, "not uploaded to azblob://"},
-		"another's key":        {withHeaders{"X-Blob-Connection-String": strings.Replace(stores.Azure(t), stores.Secret, key, 1)}, "the store refuses the credentials (403"},
-		"no container":         {withHeaders{"X-Blob-Connection-String": stores.Azure(t), "X-Blob-Container-Name": "../Other"}, `"../Other" cannot be the name of a bucket`},
+		"words":        {withHeaders{"X-Blob-Connection-String": key}, "the connection string is malformed"},
+		"no container": {withHeaders{"X-Blob-Connection-String": stores.Azure(t), "X-Blob-Container-Name": "../Other"}, `"../Other" cannot be the name of a bucket`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ran := s.client(t, test.headers).call(t, python, object{"code": "open('a.txt', 'w').write('a'); print('it ran')"})
