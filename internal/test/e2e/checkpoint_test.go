@@ -125,29 +125,14 @@ func TestAHostileCheckpointLeavesNothing(t *testing.T) {
 	const id = "e2e-hostile-import"
 	manifest := `{"format":"code-sandbox-mcp checkpoint","version":1,"session_id":"` + id + `"}`
 	good := []string{"manifest.json", manifest, "history.jsonl", "", "files/good.txt", "good"}
-	cut := archive(t, append(good, "files/large", strings.Repeat("x", 1<<20))...)
-	text, err := os.ReadFile(cut)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(cut, text[:len(text)-30], 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for name, test := range map[string]struct {
 		path string
 		code string
 		args []string
 	}{
-		"dots":             {archive(t, append(good, "files/../../x", "x")...), "invalid_path", nil},
-		"absolute":         {archive(t, append(good, "files//etc/passwd", "x")...), "invalid_path", nil},
-		"twice":            {archive(t, append(good, "files/good.txt", "x")...), "invalid_content", nil},
-		"below a file":     {archive(t, append(good, "files/good.txt/x", "x")...), "invalid_path|execution_failed|is_directory", nil},
-		"no end":           {archive(t, good...), "invalid_content", nil},
-		"cut off":          {cut, "invalid_content", nil},
-		"too large":        {archive(t, append(good, "files/large", strings.Repeat("x", 2<<20))...), "upload_too_large", []string{"--max-bytes", "1m"}},
-		"over the quota":   {archive(t, append(good, "files/large", strings.Repeat("x", 3<<20))...), "quota_exceeded", []string{"--volume-limit", "2m", "--max-bytes", "1g"}},
-		"bad history":      {archive(t, "manifest.json", manifest, "history.jsonl", strings.Repeat("{}\n", 40_000)), "invalid_content", nil},
-		"a bad session id": {archive(t, "manifest.json", strings.Replace(manifest, id, "../x", 1), "history.jsonl", ""), "invalid_session_id", nil},
+		"dots":           {archive(t, append(good, "files/../../x", "x")...), "invalid_path", nil},
+		"no end":         {archive(t, good...), "invalid_content", nil},
+		"over the quota": {archive(t, append(good, "files/large", strings.Repeat("x", 3<<20))...), "quota_exceeded", []string{"--volume-limit", "2m", "--max-bytes", "1g"}},
 	} {
 		shell(t, dir, append([]string{"sessions", "import", test.path}, test.args...)...).wantFault(t, "("+test.code+")")
 		if h := mustHold(t, []string{id}); !h.empty() {
@@ -227,13 +212,6 @@ open('large', 'wb').write(os.urandom(16 << 20))`})
 			t.Errorf("left: %s", left)
 		}
 	})
-	t.Run("for the next server", func(t *testing.T) {
-		dir := t.TempDir()
-		killImport(t, dir, file, id)
-		next := start(t, setup{stateDir: dir})
-		next.py("1")
-		eventually(t, "it removes what is left", func() (bool, string) { return gone(t, dir) })
-	})
 	t.Run("for the next import", func(t *testing.T) {
 		dir := t.TempDir()
 		killImport(t, dir, file, id)
@@ -264,25 +242,4 @@ func TestAnExportLeavesNoContainer(t *testing.T) {
 		t.Errorf("left: %s", sprint(h))
 	}
 	removeAll(t, []string{id})
-}
-
-// A shell whose settings are not the server's reads the files beside a kernel that waits, and code that
-// runs in it goes on.
-func TestAnExportDisturbsNothing(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	const id = "e2e-export-warm"
-	first := start(t, setup{stateDir: dir, args: []string{"--soft-wait", "1s"}})
-	first.complete(python, object{"session_id": id, "code": "x = 41"})
-	run := first.goesOn(python, object{"session_id": id, "timeout_seconds": 600,
-		"code": "import os, time\nprint('begun', flush=True)\nwhile not os.path.exists('go'): time.sleep(.02)\nx + 1"})
-	first.kill()
-	mustShell(t, dir, "sessions", "export", "--memory-limit", "600MiB", id, filepath.Join(t.TempDir(), "warm.tar.zst"))
-	second := start(t, setup{stateDir: dir})
-	second.call("upload_file", object{"session_id": id, "filename": "x.txt", "text": "x"}).fields(t)
-	second.complete(javascript, object{"session_id": id, "code": "require('fs').writeFileSync('go', '')"})
-	if got := second.call("wait_for_run", object{"run_id": run}).Meta.Run.value(); got != "42" {
-		t.Errorf("the run came to %s", got)
-	}
-	second.call("close_session", object{"session_id": id})
 }

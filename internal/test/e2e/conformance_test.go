@@ -72,13 +72,10 @@ func TestConformance(t *testing.T) {
 		"2025-11-25": {"server-initialize", "ping", "tools-list", "resources-list"},
 		"2026-07-28": {"tools-list", "resources-list", "sep-2164-resource-not-found"},
 	} {
+		web := httptest.NewServer(&bridge{server: start(t, setup{silent: true})})
+		t.Cleanup(web.Close)
 		for _, scenario := range scenarios {
-			t.Run(revision+" "+scenario, func(t *testing.T) {
-				b := &bridge{server: start(t, setup{silent: true})}
-				web := httptest.NewServer(b)
-				defer web.Close()
-				wantConforming(t, web.URL+"/mcp", revision, scenario)
-			})
+			t.Run(revision+" "+scenario, func(t *testing.T) { wantConforming(t, web.URL+"/mcp", revision, scenario) })
 		}
 	}
 }

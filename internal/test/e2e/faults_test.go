@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,36 +89,30 @@ func (s *server) loses(tool string) {
 
 func TestAContainerThatGoesIsReplaced(t *testing.T) {
 	t.Parallel()
-	for how, remove := range removals {
-		t.Run(how, func(t *testing.T) {
-			s := start(t, setup{})
-			unharmed := s.bystander()
-			var files int
-			for round := range 2 {
-				for _, tool := range []string{python, javascript} {
-					id := s.complete(tool, object{"code": "kept = 7"}).Meta.Run.SessionID
-					remove(t, s.containerOf(id, tool))()
-					s.loses(tool)
+	s := start(t, setup{})
+	unharmed := s.bystander()
+	var files int
+	for n, how := range slices.Sorted(maps.Keys(removals)) {
+		id := s.py("kept = 7").Meta.Run.SessionID
+		removals[how](t, s.containerOf(id, python))()
+		s.loses(python)
 
-					s.complete(tool, object{"code": "kept = 7"})
-					running := s.busy(tool, nil)
-					remove(t, s.containerOf(id, tool))()
-					res := running.result()
-					res.wantStatus(t, "killed")
-					res.wantText(t, "variables are gone")
-					s.loses(tool)
-				}
-				s.call("upload_file", object{"filename": fmt.Sprintf("%d.txt", round), "text": "x"}).fields(t)
-				if round == 0 {
-					files = s.openFiles()
-				}
-			}
-			if now := s.openFiles(); now > files+4 {
-				t.Errorf("%d open files became %d", files, now)
-			}
-			unharmed()
-		})
+		s.js("kept = 7")
+		running := s.busy(javascript, nil)
+		removals[how](t, s.containerOf(id, javascript))()
+		res := running.result()
+		res.wantStatus(t, "killed")
+		res.wantText(t, "variables are gone")
+		s.loses(javascript)
+		s.call("upload_file", object{"filename": fmt.Sprintf("%d.txt", n), "text": "x"}).fields(t)
+		if n == 0 {
+			files = s.openFiles()
+		}
 	}
+	if now := s.openFiles(); now > files+4 {
+		t.Errorf("%d open files became %d", files, now)
+	}
+	unharmed()
 }
 
 // A container that goes before it has come up.
@@ -125,26 +120,24 @@ func TestAContainerThatGoesWhileItStarts(t *testing.T) {
 	t.Parallel()
 	s := start(t, setup{})
 	unharmed := s.bystander()
-	for _, tool := range []string{python, javascript} {
-		call := s.beginCall(tool, object{"code": "kept = 7"})
-		var container string
-		eventually(t, "the container runs", func() (bool, string) {
-			out, err := podman("ps", "--filter", "label=code-sandbox-mcp.session", "--format", "{{.Names}}")
-			for _, name := range strings.Fields(out) {
-				for _, id := range unnamed(s.sessionIDs()) {
-					if strings.Contains(name, id) && strings.HasSuffix(name, map[string]string{python: "python", javascript: "javascript"}[tool]) {
-						container = name
-					}
+	call := s.beginCall(python, object{"code": "kept = 7"})
+	var container string
+	eventually(t, "the container runs", func() (bool, string) {
+		out, err := podman("ps", "--filter", "label=code-sandbox-mcp.session", "--format", "{{.Names}}")
+		for _, name := range strings.Fields(out) {
+			for _, id := range unnamed(s.sessionIDs()) {
+				if strings.Contains(name, id) {
+					container = name
 				}
 			}
-			return container != "", fmt.Sprint(out, err)
-		})
-		_, _ = podman("kill", container)
-		if res := call.result(); res.Meta.Error != nil {
-			res.wantCode(t, "execution_failed")
 		}
-		s.loses(tool)
+		return container != "", fmt.Sprint(out, err)
+	})
+	_, _ = podman("kill", container)
+	if res := call.result(); res.Meta.Error != nil {
+		res.wantCode(t, "execution_failed")
 	}
+	s.loses(python)
 	unharmed()
 }
 
@@ -165,7 +158,8 @@ func TestOtherCallsMeetAContainerThatGoes(t *testing.T) {
 		{"upload_file", object{"filename": "b.txt", "text": "b"}, []string{"engine_error"}},
 		{"close_session", nil, nil},
 	} {
-		for how, remove := range removals {
+		for _, how := range []string{"process 1 is killed", "its volume is removed"} {
+			remove := removals[how]
 			id := s.py("kept = 7; open('a.txt', 'w').write('a')").Meta.Run.SessionID
 			act := remove(t, s.containerOf(id, python))
 			begun := make(chan struct{})
@@ -210,18 +204,15 @@ func TestAContainerThatDoesNotGoOn(t *testing.T) {
 	t.Parallel()
 	s := start(t, setup{})
 	unharmed := s.bystander()
-	for _, tool := range []string{python, javascript} {
-		id := s.complete(tool, object{"code": "kept = 7"}).Meta.Run.SessionID
-		freeze, _ := freezer(t, s.containerOf(id, tool))
-		running := s.busy(tool, object{"timeout_seconds": 3})
-		freeze()
-		s.listed()
-		s.call("session_info", nil)
-		res := running.result()
-		res.wantStatus(t, "timed_out")
-		res.wantText(t, "variables are gone")
-		s.loses(tool)
-	}
+	freeze, _ := freezer(t, s.containerOf(s.js("kept = 7").Meta.Run.SessionID, javascript))
+	running := s.busy(javascript, object{"timeout_seconds": 3})
+	freeze()
+	s.listed()
+	s.call("session_info", nil)
+	res := running.result()
+	res.wantStatus(t, "timed_out")
+	res.wantText(t, "variables are gone")
+	s.loses(javascript)
 	// A freeze that is over in time costs nothing.
 	id := s.py("kept = 7; open('a.txt', 'w').write('a')").Meta.Run.SessionID
 	s.call("read_artifact", object{"path": "a.txt"}).wantText(t, "a")
@@ -246,31 +237,32 @@ func TestAContainerThatDoesNotGoOn(t *testing.T) {
 // The container that a next server takes up goes at that very moment.
 func TestAContainerThatGoesWhileItIsTakenUp(t *testing.T) {
 	t.Parallel()
+	dir := t.TempDir()
+	first := start(t, setup{stateDir: dir})
+	idOf := func(how string) string { return "e2e-fault-take-" + strings.ReplaceAll(how, " ", "-") }
+	for how := range removals {
+		first.complete(python, object{"session_id": idOf(how), "code": "kept = 7"})
+	}
+	first.end()
+	second := start(t, setup{stateDir: dir})
 	for how, remove := range removals {
-		t.Run(how, func(t *testing.T) {
-			dir := t.TempDir()
-			id := "e2e-fault-take-" + strings.ReplaceAll(how, " ", "-")
-			first := start(t, setup{stateDir: dir})
-			first.complete(python, object{"session_id": id, "code": "kept = 7"})
-			first.end()
-			second := start(t, setup{stateDir: dir})
-			act := remove(t, second.containerOf(id, python))
-			gone := make(chan struct{})
-			go func() {
-				defer close(gone)
-				act()
-			}()
-			code := object{"session_id": id, "code": "'kept' in globals()"}
-			res := second.call(python, code)
-			<-gone
-			if res.Meta.Error != nil { // a volume can go between being made and being used
-				res.wantCode(t, "engine_error")
-			}
-			if res = second.call(python, code); res.Meta.Run != nil && res.Meta.Run.Status == "killed" {
-				res = second.call(python, code)
-			}
-			res.wantStatus(t, "completed")
-			second.call("close_session", object{"session_id": id})
-		})
+		id := idOf(how)
+		act := remove(t, second.containerOf(id, python))
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			act()
+		}()
+		code := object{"session_id": id, "code": "'kept' in globals()"}
+		res := second.call(python, code)
+		<-gone
+		if res.Meta.Error != nil { // a volume can go between being made and being used
+			res.wantCode(t, "engine_error")
+		}
+		if res = second.call(python, code); res.Meta.Run != nil && res.Meta.Run.Status == "killed" {
+			res = second.call(python, code)
+		}
+		res.wantStatus(t, "completed")
+		second.call("close_session", object{"session_id": id})
 	}
 }

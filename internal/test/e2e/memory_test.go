@@ -44,16 +44,11 @@ func TestMemoryOfOneClient(t *testing.T) {
 		body   func() string
 		unsent int // bytes of each that never come
 	}{
-		"numbers in a message":         {path: "/mcp", bodies: 4, body: func() string { return calling("run_python_code", "more", manyNumbers(60<<20)) }},
-		"members in a message":         {path: "/mcp", bodies: 4, body: func() string { return calling("run_python_code", "more", manyMembers(24<<20)) }},
-		"numbers in small messages":    {path: "/mcp", bodies: 200, body: func() string { return calling("run_python_code", "timeout_seconds", manyNumbers(190_000)) }},
-		"long code":                    {path: "/mcp", bodies: 4, body: func() string { return calling("run_python_code", "code", `"`+long+`"`) }},
-		"long files":                   {path: "/mcp", bodies: 4, body: func() string { return calling("upload_file", "text", `"`+long[:49_000_000]+`"`) }},
-		"messages that do not end":     {path: "/mcp", bodies: 1000, body: func() string { return calling("run_python_code", "more", `"`+long[:1_000_000]+`"`) }, unsent: 10},
-		"numbers in a query":           {path: "/v1/sessions/a/sql", bodies: 4, body: func() string { return `{"sql":"select 1","parameters":` + manyNumbers(15<<20) + `}` }},
-		"long files by REST":           {path: "/v1/sessions/a/files", bodies: 4, body: func() string { return `{"filename":"f","text":"` + long[:15<<20] + `"}` }},
-		"too long a file by REST":      {path: "/v1/sessions/a/files", bodies: 4, body: func() string { return `{"filename":"f","text":"` + long + `"}` }},
-		"REST's bodies without an end": {path: "/v1/sessions/a/runs", bodies: 1000, body: func() string { return `{"code":"` + long[:1_000_000] + `"}` }, unsent: 10},
+		"numbers in a message":      {path: "/mcp", bodies: 4, body: func() string { return calling("run_python_code", "more", manyNumbers(60<<20)) }},
+		"numbers in small messages": {path: "/mcp", bodies: 200, body: func() string { return calling("run_python_code", "timeout_seconds", manyNumbers(190_000)) }},
+		"long files":                {path: "/mcp", bodies: 4, body: func() string { return calling("upload_file", "text", `"`+long[:49_000_000]+`"`) }},
+		"messages that do not end":  {path: "/mcp", bodies: 1000, body: func() string { return calling("run_python_code", "more", `"`+long[:1_000_000]+`"`) }, unsent: 10},
+		"long files by REST":        {path: "/v1/sessions/a/files", bodies: 4, body: func() string { return `{"filename":"f","text":"` + long[:15<<20] + `"}` }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := startHTTP(t)

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"encoding/base64"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -22,8 +21,7 @@ func startIndexes(t *testing.T, args ...string) (*server, *pypi.Index, *npmregis
 	index.Add(
 		pypi.Package{Name: "late-one", Version: "1.0", Requires: []string{"helper"}}, pypi.Package{Name: "helper", Version: "3.1"},
 		pypi.Package{Name: "denied-one", Version: "1.0"}, pypi.Package{Name: "other", Version: "1.0"},
-		pypi.Package{Name: "other", Version: "2.0"}, pypi.Package{Name: "broken", Version: "1.0", WrongHash: true},
-		pypi.Package{Name: "source-only", Version: "1.0", NoWheel: true},
+		pypi.Package{Name: "other", Version: "2.0"},
 	)
 	registry.Add(
 		npmregistry.Package{Name: "late-js", Version: "1.2.3", Dependencies: map[string]string{"@scope/helper": "^1.0.0"}},
@@ -34,42 +32,14 @@ func startIndexes(t *testing.T, args ...string) (*server, *pypi.Index, *npmregis
 	return start(t, setup{args: args}), index, registry
 }
 
-func TestNodeSaysWhichPackageStaysLoaded(t *testing.T) {
-	t.Parallel()
-	s, _, registry := startIndexes(t)
-	registry.Add(npmregistry.Package{Name: "lodash", Version: "4.99.0"}, npmregistry.Package{Name: "form-data", Version: "99.0.0"},
-		npmregistry.Package{Name: "d3", Version: "99.0.0", Files: map[string]string{"index.js": "exports.version = '99.0.0'"}},
-		npmregistry.Package{Name: "other-js", Version: "2.0.0"})
-	s.js("require('lodash'); require('axios'); (await import('d3')).version")
-	s.call(installPackages, object{"language": "javascript", "packages": []string{"lodash@4.99.0", "form-data@99.0.0"}}).wantText(t, "installed lodash 4.99.0")
-	got := s.js("require('lodash').VERSION + ' and ' + require('form-data')")
-	got.wantText(t, "4.", " and 99.0.0", "note: lodash 4.99.0 is installed, and lodash stays loaded as 4.1", "fresh: true")
-	if strings.Contains(got.text(), "form-data stays") {
-		t.Error("what a package has loaded for itself is none of the code's: " + got.text())
-	}
-	got = s.js("require('child_process').execSync('npm install d3@99 other-js@1', { encoding: 'utf8' }); (await import('d3')).version")
-	got.wantText(t, "note: d3 99.0.0 is installed, and d3 stays loaded as 7.")
-	if strings.Contains(got.text(), "lodash stays") {
-		t.Error("it was said before: " + got.text())
-	}
-	if fresh := s.complete(javascript, object{"code": "(await import('d3')).version + require('lodash')", "fresh": true}); fresh.Meta.Run.value() != "'99.0.04.99.0'" {
-		t.Error(fresh.text())
-	}
-	s.js("require('other-js'); require('child_process').execSync('npm install other-js@2', { encoding: 'utf8' }); 1").
-		wantText(t, "note: other-js 2.0.0 is installed, and other-js stays loaded as 1.0.0")
-	s.js("require('child_process').execSync('npm uninstall other-js', { encoding: 'utf8' }); require('other-js')").wantText(t, "'1.0.0'")
-}
-
 func TestWhatNpmInstallsGloballyIsFound(t *testing.T) {
 	t.Parallel()
 	s, _, registry := startIndexes(t)
 	registry.Add(npmregistry.Package{Name: "cli-js", Version: "1.0.0", Manifest: map[string]any{"bin": map[string]string{"say-hello": "say.js"}}, Files: map[string]string{
 		"say.js": "#!/usr/bin/env node\nconsole.log('hello from', require('./package.json').version)", "index.js": "module.exports = 'the library'",
 	}})
-	for _, flag := range []string{"-g", "--global", "--location=global"} {
-		s.js("require('child_process').execSync('npm install "+flag+" cli-js && say-hello && npm uninstall "+flag+" cli-js', { encoding: 'utf8' })").
-			wantText(t, "hello from 1.0.0")
-	}
+	s.js("require('child_process').execSync('npm install --location=global cli-js && say-hello && npm uninstall -g cli-js', { encoding: 'utf8' })").
+		wantText(t, "hello from 1.0.0")
 	s.js("require('child_process').execSync('npm install -g cli-js'); require('cli-js')").wantText(t, "the library")
 	s.js("(await import('cli-js')).default").wantText(t, "the library")
 	s.call("list_artifacts", object{}).wantText(t, "no files")
@@ -120,21 +90,10 @@ func TestPackagesThatAreRefused(t *testing.T) {
 		says     string
 	}{
 		{"python", []string{"denied-one"}, "package_denied", "denied-*"},
-		{"python", []string{"Denied.One>=1"}, "package_denied", "denied-*"},
 		{"javascript", []string{"denied-js@1.0.0"}, "package_denied", "denied-js"},
-		{"python", []string{"--index-url=http://169.254.169.254/"}, "package_denied", "--index-url"},
-		{"python", []string{"https://example.com/x.whl"}, "package_denied", "example.com"},
-		{"python", []string{"x @ git+https://example.com/x"}, "package_denied", "git+https"},
-		{"javascript", []string{"x@npm:denied-js"}, "package_denied", "npm:denied-js"},
-		{"javascript", []string{"../etc"}, "package_denied", "../etc"},
-		{"python", []string{"pandas==1.0.0"}, "package_denied", "--packages-minimum"},
 		{"python", []string{"is-not-there"}, "install_failed", "is-not-there"},
-		{"python", []string{"broken"}, "install_failed", "broken"},
-		{"python", []string{"source-only"}, "package_denied", "--packages-allow-sdist"},
 		{"javascript", []string{"is-not-there-js"}, "install_failed", "is-not-there-js"},
 		{"ruby", []string{"rails"}, "invalid_argument", "ruby"},
-		{"python", []string{}, "invalid_argument", "packages"},
-		{"python", []any{1}, "invalid_argument", "packages[0]"},
 		{"python", slices.Repeat([]string{"other"}, 51), "invalid_argument", "51"},
 	} {
 		got := s.call(installPackages, object{"language": test.language, "packages": test.packages})
@@ -168,17 +127,4 @@ func TestAnUploadedWheelIsInstalled(t *testing.T) {
 	}
 	s.call("upload_file", object{"filename": "mine-1.0.0.tgz", "content_base64": base64.StdEncoding.EncodeToString(npmregistry.Package{Name: "mine", Version: "1.0.0"}.Tarball())})
 	s.call(installPackages, object{"language": "javascript", "packages": []string{"/mnt/data/input/mine-1.0.0.tgz"}}).wantText(t, "installed mine 1.0.0")
-}
-
-func TestPackagesAreOff(t *testing.T) {
-	t.Parallel()
-	s, index, _ := startIndexes(t, "--packages", "off")
-	s.py("!pip install late-one").wantText(t, "--packages")
-	s.js("require('child_process').spawnSync('npm', ['install', 'late-js'], { encoding: 'utf8' }).stderr").wantText(t, "--packages")
-	if requests := index.Requests(); len(requests) > 0 {
-		t.Errorf("the index was asked for %s", fmt.Sprint(requests))
-	}
-	if listed := string(s.request("tools/list", nil).Result); strings.Contains(listed, installPackages) {
-		t.Error("there is a tool that can do nothing")
-	}
 }

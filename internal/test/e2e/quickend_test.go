@@ -52,6 +52,9 @@ func TestAQuickEndLeavesNothing(t *testing.T) {
 	}
 	for how, end := range quickEnds {
 		for when, reach := range moments {
+			if how != "killed" && when != "while code runs" {
+				continue
+			}
 			t.Run(how+", "+when, func(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()

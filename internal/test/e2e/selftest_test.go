@@ -103,25 +103,6 @@ func TestSelftest(t *testing.T) {
 	wantSwept(t, state)
 }
 
-// With Python off, what is attacked in Python alone is not tried, which is nobody's failure.
-func TestSelftestAsATable(t *testing.T) {
-	t.Parallel()
-	state := t.TempDir()
-	out, err := selftestCommand(state, "--python-image", "off").Output()
-	if err != nil {
-		t.Error(err)
-	}
-	for _, want := range []string{
-		"proven     secrets       javascript  The values", "not tried  seccomp       python      The system calls",
-		"why       the attack is in python, which is switched off", "tried     its memory, descriptors", "met       EACCES ×", " proven, 23 not tried.\n",
-	} {
-		if !strings.Contains(string(out), want) {
-			t.Errorf("there is no %q in\n%s", want, out)
-		}
-	}
-	wantSwept(t, state)
-}
-
 func TestSelftestThatCannotBegin(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

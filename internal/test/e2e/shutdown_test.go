@@ -17,29 +17,6 @@ var endings = map[string]func(*server){
 	"closed stdout": func(s *server) { _ = s.stdout.Close(); s.line(`{"jsonrpc":"2.0","id":"unread","method":"tools/list"}`) },
 }
 
-func TestEndsInOrderWhenIdle(t *testing.T) {
-	t.Parallel()
-	for how, act := range endings {
-		t.Run(how, func(t *testing.T) {
-			s := start(t, setup{})
-			s.py("x = 1")
-			s.js("const x = 1")
-			s.endBy(how, func() { act(s) })
-		})
-	}
-}
-
-func TestEndsInOrderBeforeAnyCall(t *testing.T) {
-	t.Parallel()
-	for how, act := range endings {
-		t.Run(how, func(t *testing.T) {
-			s := start(t, setup{})
-			s.ping()
-			s.endBy(how, func() { act(s) })
-		})
-	}
-}
-
 func TestEndsInOrderWhileCodeRuns(t *testing.T) {
 	t.Parallel()
 	for how, act := range endings {
@@ -102,64 +79,5 @@ func TestTheNextServerClearsWhatAKilledOneLeft(t *testing.T) {
 	res := next.complete(python, object{"session_id": named, "code": "open('x.txt').read()"})
 	if got := res.Meta.Run.value(); got != "'kept'" {
 		t.Errorf("a named session's file: %s", got)
-	}
-}
-
-// A container whose server was killed ends by itself, though no other server ever comes.
-func TestContainersOfAKilledServerEnd(t *testing.T) {
-	t.Parallel()
-	s := start(t, setup{})
-	s.py("1")
-	s.beginTracked(javascript, object{"code": "console.log('busy'); while (true) {}"}, "js")
-	s.waitFor("the code runs", func(all []message) bool { return len(progressOf(all, "js")) > 0 })
-	ids := s.sessionIDs()
-	s.kill()
-	eventually(t, "no container of it runs", func() (bool, string) {
-		out, err := podman("ps", "--filter", "label=code-sandbox-mcp.session="+ids[0], "--format", "{{.Names}}")
-		return err == nil && strings.TrimSpace(out) == "", out
-	})
-}
-
-func TestTwoServersDoNotDisturbEachOther(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	const shared = "e2e-shared"
-	one, two := start(t, setup{stateDir: dir}), start(t, setup{stateDir: dir})
-	one.py("who = 'one'")
-	two.py("who = 'two'")
-	one.complete(python, object{"session_id": shared, "code": "x = 1"})
-	busy := two.call(python, object{"session_id": shared, "code": "x = 2"})
-	busy.wantCode(t, "session_busy")
-	busy.wantText(t, shared)
-	two.call("close_session", object{"session_id": shared}).wantCode(t, "session_busy")
-	for s, want := range map[*server]string{one: "'one'", two: "'two'"} {
-		if got := s.py("who").Meta.Run.value(); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	}
-	two.end()
-	if got := one.complete(python, object{"session_id": shared, "code": "x"}).Meta.Run.value(); got != "1" {
-		t.Errorf("after the other's end: %s", got)
-	}
-	one.call("close_session", object{"session_id": shared})
-}
-
-// Servers with other state directories cannot see each other's locks, and must leave each other's
-// sessions alone all the same.
-func TestServersOfOtherStateDirectoriesAreLeftAlone(t *testing.T) {
-	t.Parallel()
-	one := start(t, setup{})
-	one.py("x = 1")
-	dir := t.TempDir()
-	killed := start(t, setup{stateDir: dir})
-	left := []string{killed.py("1").Meta.Run.SessionID}
-	killed.kill()
-	start(t, setup{stateDir: dir}).py("1")
-	eventually(t, "the other has cleared up", func() (bool, string) {
-		h := mustHold(t, left)
-		return h.empty(), sprint(h)
-	})
-	if got := one.py("x").Meta.Run.value(); got != "1" {
-		t.Errorf("got %s", got)
 	}
 }
