@@ -22,7 +22,7 @@ func TestHandshakes(t *testing.T) {
 		"1999-01-01": "2025-11-25", "2026-07-28": "2025-11-25",
 	} {
 		drive(t, Options{}, func(d *driver) {
-			d.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+asked+`","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+			d.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + asked + `","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
 			if r := d.expectID(`1`); !strings.Contains(r.line, `"protocolVersion":"`+want+`"`) {
 				t.Errorf("got %s", r.line)
 			}

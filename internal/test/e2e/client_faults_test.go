@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -115,26 +114,4 @@ func TestAClientThatStopsReading(t *testing.T) {
 	if got := s.py("kept").Meta.Run.value(); got != "7" {
 		t.Errorf("got %s", got)
 	}
-}
-
-func TestAClientThatDoesNotReadTheLog(t *testing.T) {
-	t.Parallel()
-	unread, stderr, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unread.Close() })
-	s := start(t, setup{stderr: stderr})
-	_ = stderr.Close()
-	refused := make([]*request, 0, 1000)
-	for range cap(refused) { // each is a line or two of the log; the pipe takes some hundred
-		refused = append(refused, s.beginCall("wait_for_run", object{"run_id": "none"}))
-	}
-	for _, r := range refused {
-		r.result().wantCode(t, "run_not_found")
-	}
-	if got := s.py("6 * 7").Meta.Run.value(); got != "42" {
-		t.Errorf("got %s", got)
-	}
-	s.end()
 }

@@ -27,7 +27,6 @@ type fileFields struct {
 		Path        string `json:"path"`
 		SizeBytes   int64  `json:"size_bytes"`
 		MIMEType    string `json:"mime_type"`
-		Modified    string `json:"modified"`
 		DownloadURL string `json:"download_url"`
 	} `json:"artifacts"`
 	DownloadURL string `json:"download_url"`

@@ -98,19 +98,17 @@ type errorFields struct {
 
 // runResult is what a run came to, and the fields of the other tools' answers.
 type runResult struct {
-	SessionID       string    `json:"session_id"`
-	RunID           string    `json:"run_id"`
-	Language        string    `json:"language"`
-	Status          string    `json:"status"`
-	ExitCode        *int      `json:"exit_code"`
-	Stdout          string    `json:"stdout"`
-	Stderr          string    `json:"stderr"`
-	StdoutTruncated bool      `json:"stdout_truncated"`
-	StderrTruncated bool      `json:"stderr_truncated"`
-	Result          *string   `json:"result"`
-	Error           *runError `json:"error"`
-	Artifacts       []artifact
-	DurationMS      float64 `json:"duration_ms"`
+	SessionID  string    `json:"session_id"`
+	RunID      string    `json:"run_id"`
+	Language   string    `json:"language"`
+	Status     string    `json:"status"`
+	ExitCode   *int      `json:"exit_code"`
+	Stdout     string    `json:"stdout"`
+	Stderr     string    `json:"stderr"`
+	Result     *string   `json:"result"`
+	Error      *runError `json:"error"`
+	Artifacts  []artifact
+	DurationMS float64 `json:"duration_ms"`
 }
 
 type runError struct {
@@ -119,7 +117,6 @@ type runError struct {
 
 type artifact struct {
 	Path      string `json:"path"`
-	Filename  string `json:"filename"`
 	SizeBytes int64  `json:"size_bytes"`
 	MIMEType  string `json:"mime_type"`
 	// DownloadURL is there with --files-http.

@@ -93,20 +93,6 @@ func TestNothingIsMadeBeforeTheFirstCall(t *testing.T) {
 	}
 }
 
-func TestPrewarmMakesTheDefaultSession(t *testing.T) {
-	t.Parallel()
-	s := start(t, setup{args: []string{"--prewarm=python"}})
-	eventually(t, "a container is kept ready", func() (bool, string) {
-		ids := s.sessionIDs()
-		h := mustHold(t, ids)
-		return len(ids) == 1 && len(h.Containers) == 1, sprint(h)
-	})
-	warm := s.sessionIDs()[0]
-	if got := s.py("1").Meta.Run.SessionID; got != warm {
-		t.Errorf("the default session is %s, and %s was kept ready", got, warm)
-	}
-}
-
 func TestResourcesTellOfTheEnvironments(t *testing.T) {
 	t.Parallel()
 	s := start(t, setup{})
@@ -143,22 +129,13 @@ func TestAnswersWithoutPodman(t *testing.T) {
 	empty := t.TempDir()
 	for name, with := range map[string]setup{
 		"CONTAINER_HOST where nothing listens":   {env: []string{"PATH=" + empty, "CONTAINER_HOST=unix://" + filepath.Join(empty, "no.sock")}},
-		"CONTAINER_HOST that is no address":      {env: []string{"CONTAINER_HOST=:\x01//"}},
-		"an --engine-url where nothing listens":  {args: []string{"--engine-url", "tcp://127.0.0.1:1"}},
-		"an OCI runtime that there is not":       {args: []string{"--oci-runtime", filepath.Join(empty, "runc")}},
 		"the same for a client of the later era": {era: modern, env: []string{"CONTAINER_HOST=unix://" + filepath.Join(empty, "no.sock")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, with)
 			lists(s)
 			s.call("list_sessions", nil).wantCode(t, "engine_unavailable")
-			for range 2 {
-				res := s.call(python, object{"code": "1"})
-				res.wantCode(t, "engine_unavailable")
-				if strings.Contains(res.text(), empty) && !strings.Contains(strings.Join(with.env, ""), empty) {
-					t.Errorf("a host path is in the answer:\n%s", res.text())
-				}
-			}
+			s.call(python, object{"code": "1"}).wantCode(t, "engine_unavailable")
 			s.ping()
 			s.call("list_sessions", nil).wantText(t, "sbx-", "may be missing")
 			s.call("session_info", nil).wantText(t, "/mnt/data")
@@ -166,14 +143,6 @@ func TestAnswersWithoutPodman(t *testing.T) {
 				t.Errorf("environments: %.500s", got.line)
 			}
 		})
-	}
-}
-
-func TestRunsWithAPathThatLacksPodman(t *testing.T) {
-	t.Parallel()
-	s := start(t, setup{env: []string{"PATH=" + t.TempDir()}})
-	if got := s.py("6 * 7").Meta.Run.value(); got != "42" {
-		t.Errorf("got %q", got)
 	}
 }
 

@@ -8,15 +8,6 @@ import (
 	"time"
 )
 
-func TestTimeoutAboveTheMostIsLoweredAndSaid(t *testing.T) {
-	t.Parallel()
-	s := start(t, setup{args: []string{"--max-run-timeout", "1s", "--soft-wait", "45s"}})
-	res := s.run(python, object{"code": "while True: pass", "timeout_seconds": 20_000_000}, "timed_out")
-	res.wantText(t, "timeout_seconds was lowered from 20000000 to 1,")
-	waited := s.run("wait_for_run", object{"run_id": res.Meta.Run.RunID, "timeout_seconds": 45.5}, "timed_out")
-	waited.wantText(t, "timeout_seconds was lowered from 45.5 to 45,")
-}
-
 // What a kernel dies of otherwise needs no container.
 func TestKernelsThatEatMemory(t *testing.T) {
 	t.Parallel()
@@ -87,22 +78,15 @@ func (s *server) wait(id string) toolResult {
 func TestALongRunIsCancelled(t *testing.T) {
 	t.Parallel()
 	s := start(t, setup{args: []string{"--soft-wait", "500ms"}})
-	for tool, code := range map[string]struct{ before, long string }{
-		python:     {"kept = 1", "while True: pass"},
-		javascript: {"const kept = 1", "while (true) {}"},
-	} {
-		// In a run of its own: half a second is not enough everywhere to come to the second line.
-		s.complete(tool, object{"code": code.before})
-		run := s.run(tool, object{"code": code.long}, "running").Meta.Run
-		res := s.call("wait_for_run", object{"run_id": run.RunID, "cancel": true})
-		if res.Meta.Run.Status == "running" {
-			res = s.wait(run.RunID)
-		}
-		res.wantStatus(t, "cancelled")
-		res.wantText(t, "variables are kept")
-		if got := s.complete(tool, object{"code": "kept"}).Meta.Run.value(); got != "1" {
-			t.Errorf("got %s", got)
-		}
+	s.py("kept = 1") // half a second is not enough everywhere to come to a second line
+	run := s.run(python, object{"code": "while True: pass"}, "running").Meta.Run
+	res := s.call("wait_for_run", object{"run_id": run.RunID, "cancel": true})
+	if res.Meta.Run.Status == "running" {
+		res = s.wait(run.RunID)
 	}
-	s.call("wait_for_run", object{"run_id": "run-unknown"}).wantCode(t, "run_not_found")
+	res.wantStatus(t, "cancelled")
+	res.wantText(t, "variables are kept")
+	if got := s.py("kept").Meta.Run.value(); got != "1" {
+		t.Errorf("got %s", got)
+	}
 }

@@ -88,7 +88,6 @@ func TestWatchingAServer(t *testing.T) {
 	_, session := c.run(t, object{"code": "x = 1"})
 	c.run(t, object{"code": "1/0"})
 	call("upload_file", object{"filename": "a.txt", "text": "twelve bytes"})
-	call("read_artifact", object{"path": "input/a.txt"})
 	call("read_artifact", object{"path": "no-such-file"})
 	call("wait_for_run", object{"run_id": "run-of-nobody"})
 	after := s.figures(t)
@@ -98,22 +97,14 @@ func TestWatchingAServer(t *testing.T) {
 		labels []string
 	}{
 		{2, "tool_calls_total", []string{"tool", python, "code", "ok"}},
-		{1, "tool_calls_total", []string{"tool", "read_artifact", "code", "not_found"}},
-		{1, "tool_calls_total", []string{"tool", "wait_for_run", "code", "run_not_found"}},
 		{1, "refusals_total", []string{"by", "tool", "code", "not_found"}},
-		{1, "runs_total", []string{"language", "python", "status", "completed"}},
 		{1, "runs_total", []string{"language", "python", "status", "failed"}},
-		{2, "run_duration_seconds", []string{"language", "python"}},
 		{12, "file_bytes_total", []string{"direction", "in"}},
-		{1, "sessions", nil},
 		{1, "kernels", []string{"language", "python", "state", "idle"}},
 	} {
 		if got := after(moved.name, moved.labels...) - before(moved.name, moved.labels...); got != moved.by {
 			t.Errorf("%s %v moved by %v, want %v", moved.name, moved.labels, got, moved.by)
 		}
-	}
-	if after("file_bytes_total", "direction", "out") == 0 || after("http_requests_total", "route", "/mcp", "status", "200") < 6 || after("refusals_total", "by", "http", "code", "401") != 1 {
-		t.Error("the bytes that were read, the requests or the refusal of one are missing")
 	}
 	if _, text := s.look(t, "/metrics", s.token); strings.Contains(text, session) || strings.Contains(text, s.token) || strings.Contains(text, "no-such-file") {
 		t.Errorf("the figures tell too much:\n%s", text)
@@ -123,21 +114,6 @@ func TestWatchingAServer(t *testing.T) {
 		if !regexp.MustCompile(line).MatchString(log) {
 			t.Errorf("the log lacks %s:\n%s", line, log)
 		}
-	}
-}
-
-func TestAServerWithoutItsEngineIsNotReady(t *testing.T) {
-	t.Parallel()
-	s := startHTTP(t, "--engine-url", "unix://"+t.TempDir()+"/nothing.sock")
-	status, body := s.look(t, "/readyz", "")
-	if alive, _ := s.look(t, "/healthz", ""); status != http.StatusServiceUnavailable || body != "not ready\n" || alive != http.StatusOK {
-		t.Errorf("%d %q, and /healthz %d", status, body, alive)
-	}
-	if ready := s.figures(t)("ready"); ready != 0 {
-		t.Errorf("ready is %v", ready)
-	}
-	if log := s.stderr.String(); !strings.Contains(log, `msg="not ready"`) {
-		t.Errorf("the log does not say why:\n%s", log)
 	}
 }
 
