@@ -97,7 +97,7 @@ var weaknesses = []weakness{
 		"settings.go", "return s.VolumeBytes > 0 || s.VolumeFiles > 0", "return false",
 	}},
 	{name: "a supervisor that believes its kernel", broken: []string{"frames"}, program: &edit{
-		"kernel.go", "r := s.runs[m.ID]\n	if r == nil || r.kernel != k {", "r := s.runOf(k)\n	if r == nil {",
+		"kernel.go", "r := s.runs.all[m.ID]\n	if r == nil || r.kernel != k {", "r := s.runs.of(k)\n	if r == nil {",
 	}},
 }
 
