@@ -3,18 +3,12 @@
 const fs = require('node:fs');
 
 const refusals = {};
-const notes = [];
 
 class GaveWay extends Error {}
-class NotTried extends Error {}
 class Unenforced extends Error {}
 
 function count(name) {
   refusals[name] = (refusals[name] ?? 0) + 1;
-}
-
-function check(holds, why) {
-  if (!holds) throw new GaveWay(why);
 }
 
 function refused(attempt, what) {
@@ -34,7 +28,7 @@ async function attack(make) {
   } catch (error) {
     if (error instanceof GaveWay) outcome = 'gave way';
     else outcome = error instanceof Unenforced ? 'not enforced' : 'not tried';
-    why = String(error instanceof GaveWay || error instanceof NotTried || error instanceof Unenforced ? error.message : error.stack);
+    why = String(error instanceof GaveWay || error instanceof Unenforced ? error.message : error.stack);
   }
-  console.log(`\n${JSON.stringify({ outcome, why: why.slice(0, 2000), refusals, notes })}`);
+  console.log(`\n${JSON.stringify({ outcome, why: why.slice(0, 2000), refusals, notes: [] })}`);
 }

@@ -13,7 +13,7 @@ import (
 // promise is what the sandbox promises, and how that is attacked.
 type promise struct {
 	name string
-	each bool // in every language, because each has something of its own to hold it
+	each bool // in every language, because its kernel has a process, descriptors and frames of its own
 	// session says that the attack is one of those that need a session.
 	session bool
 	// host tells what doctor knows of this host's ability to hold the promise. Nil: every host can.
@@ -50,14 +50,14 @@ var promises = []promise{
 	{name: "tmpfs"},
 	{name: "way_out", session: true, judge: judgeWayOut},
 	{name: "credentials", session: true, needs: func(t *tester) bool { return len(t.o.WayOut.Secrets) > 0 }, judge: judgeCredentials},
-	{name: "environment", each: true, session: true},
-	{name: "secrets", each: true, session: true, judge: judgeSecrets},
+	{name: "environment", session: true},
+	{name: "secrets", session: true, judge: judgeSecrets},
 	{name: "trespass", session: true, judge: judgeTrespass},
-	{name: "take_over", each: true, session: true, judge: judgeTakeOver},
-	{name: "volume", each: true, session: true, judge: judgeVolume},
-	{name: "volume_files", each: true, session: true, judge: judgeVolume},
+	{name: "take_over", session: true, judge: judgeTakeOver},
+	{name: "volume", session: true, judge: judgeVolume},
+	{name: "volume_files", session: true, judge: judgeVolume},
 	{name: "process_one", each: true, session: true, judge: judgeProcessOne},
-	{name: "signals", each: true, session: true, judge: judgeSignals},
+	{name: "signals", session: true, judge: judgeSignals},
 	{name: "frames", each: true, session: true, judge: judgeFrames},
 }
 
@@ -65,7 +65,7 @@ func limit(l podman.Limit) func(podman.Info) doctor.Check {
 	return func(info podman.Info) doctor.Check { return doctor.Limit(info, l) }
 }
 
-// load finds the attack in a language. What the kernel refuses is attacked in Python alone.
+// load returns the attack in a language. What the machine, the engine or the supervisor refuses is attacked in Python alone.
 func (p promise) load(language sandbox.Language) (attacks.Attack, error) {
 	if p.session {
 		return attacks.Session(p.name, string(language))

@@ -2,7 +2,8 @@
 // whether it held.
 //
 // Run makes a Report; Report.WriteTable and Report.WriteJSON print it, and Report.OK decides the exit
-// status. What the kernel refuses is attacked in one language only, Python: it is the same for both.
+// status. What the machine, the engine and the supervisor refuse is attacked in one language only,
+// Python: they are the same for both.
 package selftest
 
 import (
