@@ -41,13 +41,13 @@ func (i *RunInfo) wayOut() string {
 	return fmt.Sprintf("Wait for it with wait_for_run and run_id %s, or stop it with cancel: true as well, which keeps the variables", i.RunID)
 }
 
-// holder returns the run that has the slot's kernel, as far as is known: one that the kernel was taken over with, or the
-// first in the queue. The caller holds s.mu.
-func (s *session) holder(l *slot) *Run {
+// holder returns the run that has the kernel, as far as is known: one that the kernel was taken over with, or the first in
+// the queue.
+func (l *link) holder() *Run {
 	if adopted := l.adopted.Load(); adopted != nil && !adopted.over() {
 		return adopted
 	}
-	return firstOpen(s.runs, l.language)
+	return firstOpen(l.uses.all(), l.language)
 }
 
 // firstOpen returns the first run of the language that may go on.
@@ -62,10 +62,8 @@ func firstOpen(runs []*Run, language Language) *Run {
 }
 
 // ahead returns the run that another one waits for; nil: none.
-func (s *session) ahead(run *Run) *RunInfo {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if before := s.holder(s.slots[run.Language]); before != nil && before != run {
+func (l *link) ahead(run *Run) *RunInfo {
+	if before := l.holder(); before != nil && before != run {
 		return before.info()
 	}
 	return nil

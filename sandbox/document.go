@@ -29,22 +29,22 @@ func (m *Manager) ReadDocument(ctx context.Context, sessionID string, f File, mi
 	if err != nil {
 		return Document{}, err
 	}
-	l := s.slots[Python]
+	l := s.links[Python]
 	if l == nil {
 		return Document{}, fault.New(fault.EngineUnavailable, "Read it with code, or switch Python on with --python-image.",
 			"Python is switched off, which reads %q as text.", clip(f.Path, 120))
 	}
-	if err := s.enter(); err != nil {
+	if err := s.uses.enter(); err != nil {
 		return Document{}, err
 	}
-	defer s.leave()
-	if _, err := s.kernel(ctx, l, l.noteLater, true); err != nil {
+	defer s.uses.leave()
+	if _, err := l.connect(ctx, l.noteLater, true); err != nil {
 		return Document{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, documentPatience)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	proc, err := s.exec(ctx, Python, s.config.Kernels[Python].Document)
+	proc, err := s.engine.exec(ctx, Python, s.config.Kernels[Python].Document)
 	if err != nil {
 		return Document{}, s.files.fault(ctx, err)
 	}

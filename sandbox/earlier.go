@@ -73,13 +73,23 @@ func (m *Manager) takeUp(session string, entry *HistoryEntry) (*Run, error) {
 	if err := s.reach(entry.Language); err != nil {
 		return nil, err
 	}
-	if run := s.findRun(entry.RunID); run != nil {
+	if run := s.uses.find(entry.RunID); run != nil {
 		return run, nil
 	}
 	// It ended this very moment, and its end is just being recorded.
 	run := entry.run(context.Background(), &m.config, session)
 	run.finish(lostResult(run, true), nil, nil)
 	return run, nil
+}
+
+// reach takes over what an earlier server left running of a language, so that a run of it is known here. The error is a
+// fault that says why the run's state is not known.
+func (s *session) reach(language Language) error {
+	l := s.links[language]
+	if l == nil {
+		return fault.New(fault.InvalidArgument, "Start the server with that language on.", "There is no %s here.", language)
+	}
+	return l.reach()
 }
 
 // lostResult is for a run of an earlier server whose end is not known. alive says that its kernel

@@ -58,12 +58,12 @@ func (m *Manager) all() []*session {
 }
 
 func (m *Manager) usedEngine() bool {
-	return slices.ContainsFunc(m.all(), (*session).usedEngine)
+	return slices.ContainsFunc(m.all(), func(s *session) bool { return s.engine.used() })
 }
 
 func (m *Manager) closeExpired(now time.Time) {
 	for _, s := range m.all() {
-		if !s.beginClosing(func() bool { return s.hasExpired(now) }) {
+		if !s.uses.beginClosing(func() bool { return s.uses.hasExpired(now) }) {
 			continue
 		}
 		m.config.Logger.Info("session expired", "session", s.id)
@@ -88,7 +88,7 @@ const maxExpired = 1000
 func (m *Manager) noteExpired(s *session, now time.Time) {
 	most := s.limits.ends()
 	why := fmt.Sprintf("it was %v old, and may not become older", most.Lifetime)
-	if now.Sub(s.created) < most.Lifetime {
+	if now.Sub(s.uses.created) < most.Lifetime {
 		why = fmt.Sprintf("nobody had used it for %v", most.IdleTimeout)
 	}
 	m.mu.Lock()
@@ -123,9 +123,7 @@ func (m *Manager) noteExpiry(s *session) {
 		return
 	}
 	delete(m.expired, id)
-	for _, l := range s.slots {
-		l.noteLater(note)
-	}
+	s.noteLater(note)
 }
 
 // sweep removes what dead servers of this machine left on the engine: all of an unnamed

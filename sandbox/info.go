@@ -47,19 +47,12 @@ type SessionInfo struct {
 
 // info describes the session; kept are the languages whose kernels wait to be taken over.
 func (s *session) info(kept []Language) SessionInfo {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	info := SessionInfo{
-		ID: s.id, Named: s.named, Owner: OwnerThis,
-		Created: s.created, LastUsed: s.lastUsed,
-	}
+	info := SessionInfo{ID: s.id, Named: s.named, Owner: OwnerThis}
+	s.uses.describe(&info)
 	s.limits.describe(&info)
-	if s.active > 0 {
-		info.LastUsed = time.Now()
-	}
-	for _, l := range s.slots {
+	for _, l := range s.links {
 		kernel := l.info(slices.Contains(kept, l.language))
-		if run := s.holder(l); run != nil && kernel.State != "ended" {
+		if run := l.holder(); run != nil && kernel.State != "ended" {
 			kernel.Run = run.info()
 			if kernel.State == "idle" { // of an earlier server's run
 				kernel.State = "running"
@@ -71,7 +64,7 @@ func (s *session) info(kept []Language) SessionInfo {
 	return info
 }
 
-func (l *slot) info(kept bool) KernelInfo {
+func (l *link) info(kept bool) KernelInfo {
 	info := KernelInfo{Language: l.language, State: "not started"}
 	k := l.kernel.Load()
 	switch {
@@ -110,14 +103,14 @@ func (s *session) kept(ctx context.Context, left *leftover) []Language {
 	}
 	return slices.DeleteFunc(slices.Clone(left.running), func(language Language) bool {
 		key, known := unreached[string(language)]
-		return !known || s.fits(ctx, language, key) != nil
+		return !known || s.engine.fits(ctx, language, key) != nil
 	})
 }
 
 // unreached returns by language what the containers of earlier servers were made with, where this server has
 // not had a kernel. It reads the record's file: the record itself is locked while a container starts.
 func (s *session) unreached() map[string]string {
-	if !s.resumed {
+	if !s.engine.resumed.Load() {
 		return nil
 	}
 	r := state.LoadRecord(s.config.StateDir, s.id)
@@ -125,7 +118,7 @@ func (s *session) unreached() map[string]string {
 		return nil
 	}
 	maps.DeleteFunc(r.Settings, func(language, _ string) bool {
-		l := s.slots[Language(language)]
+		l := s.links[Language(language)]
 		return l == nil || l.had.Load()
 	})
 	return r.Settings
@@ -166,9 +159,9 @@ func (m *Manager) Term(id string, begin bool) (Term, error) {
 	if err != nil {
 		return Term{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return Term{s.id, s.created.Truncate(time.Millisecond), s.created.Add(s.limits.ends().Lifetime)}, nil
+	var info SessionInfo
+	s.uses.describe(&info)
+	return Term{s.id, info.Created.Truncate(time.Millisecond), info.Created.Add(s.limits.ends().Lifetime)}, nil
 }
 
 // unopened describes a session that this server does not have open.
@@ -191,8 +184,9 @@ func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) 
 	}
 	if info.Owner == OwnerNone {
 		as := newSession(id, true, nil, &m.config, &m.images)
-		as.resumed, as.record = true, state.LoadRecord(m.config.StateDir, id)
-		as.limits.restore(as.record)
+		as.engine.resumed.Store(true)
+		as.engine.record = state.LoadRecord(m.config.StateDir, id)
+		as.limits.restore(as.engine.record)
 		kept := as.kept(ctx, left)
 		info.Kernels = slices.DeleteFunc(info.Kernels, func(k KernelInfo) bool { return !slices.Contains(kept, k.Language) })
 	}

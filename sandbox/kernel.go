@@ -21,14 +21,14 @@ import (
 const backstop = 20 * time.Second
 
 // kernel is the server's end of one container: a supervisor and the interpreter under it. It runs one piece of code
-// at a time, whose caller has the slot's turn, and fresh ones beside it.
+// at a time, whose caller has the turn, and fresh ones beside it.
 type kernel struct {
 	proc   engine.Process
 	conn   *channel.Conn // over proc
 	limits wireLimits
 	log    *slog.Logger
 
-	instead *kernel  // the one whose container it goes on with; set when it is made, under the slot's starting
+	instead *kernel  // the one whose container it goes on with; set when it is made, under the link's starting
 	outbox  chan any // messages on their way to the supervisor
 	// onReady is called once, before any frame after ready is looked at. Set before begin; may be nil.
 	onReady func(protocol.Ready)
@@ -61,6 +61,13 @@ type wireLimits struct {
 	MaxDisplays  int
 	MaxArtifacts int
 	Linger       time.Duration // how long a run waits for what looks endless
+}
+
+func (c *Config) wireLimits() wireLimits {
+	return wireLimits{
+		OutputBytes: c.OutputBytes, SpoolBytes: c.SpoolBytes,
+		ImageBytes: maxImageBytes, MaxDisplays: maxDisplays, MaxArtifacts: MaxArtifacts, Linger: c.Linger,
+	}
 }
 
 func newKernel(proc engine.Process, limits wireLimits, log *slog.Logger) *kernel {

@@ -118,15 +118,15 @@ func TestASessionIsWaitedForByWhatHoldsIt(t *testing.T) {
 				if test.closing > 0 {
 					mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 					s, err := m.find("mine")
-					if err != nil || !s.beginClosing(nil) {
+					if err != nil || !s.uses.beginClosing(nil) {
 						t.Fatal("not to be closed", err)
 					}
 					time.AfterFunc(test.closing, func() {
-						lock := s.lock
+						lock := s.uses.lock
 						if test.locked > 0 {
 							// Its own goes on as another server's that has just taken it.
 							var err error
-							if s.lock, err = state.Take(t.TempDir(), "mine"); err != nil {
+							if s.uses.lock, err = state.Take(t.TempDir(), "mine"); err != nil {
 								t.Error(err)
 							}
 							time.AfterFunc(test.locked, lock.Release)

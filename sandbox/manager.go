@@ -202,7 +202,7 @@ func notFound(id string) *fault.Error {
 // over. run_not_found otherwise.
 func (m *Manager) FindRun(id string) (*Run, error) {
 	for _, s := range m.all() {
-		run := s.findRun(id)
+		run := s.uses.find(id)
 		if run == nil {
 			continue
 		}
@@ -238,7 +238,7 @@ func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (
 	if err != nil {
 		return "", err
 	}
-	if !isDefault(id) && m.config.Gone != nil && s.usedEngine() { // another client may use it
+	if !isDefault(id) && m.config.Gone != nil && s.engine.used() { // another client may use it
 		m.mu.Lock()
 		m.noteEnded(s, "it was closed", keepFiles)
 		m.mu.Unlock()
@@ -286,9 +286,9 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 // drop closes the session and forgets it, but where its files are to be kept and it cannot be marked so.
 func (m *Manager) drop(ctx context.Context, s *session, keepFiles bool) error {
 	var unmarked error
-	closing := s.beginClosing(func() bool {
+	closing := s.uses.beginClosing(func() bool {
 		if keepFiles {
-			unmarked = s.lock.Keep()
+			unmarked = s.uses.lock.Keep()
 		}
 		return unmarked == nil
 	})
@@ -375,7 +375,7 @@ func (m *Manager) leave(ctx context.Context, s *session) error {
 		return nil
 	}
 	switch {
-	case !s.beginClosing(nil): // a call is just closing it
+	case !s.uses.beginClosing(nil): // a call is just closing it
 		select {
 		case <-s.gone:
 			return nil

@@ -641,7 +641,7 @@ func TestASweepRemovesWhatADeadServerLeft(t *testing.T) {
 	dead.stop()
 	dead.working.Wait()
 	for _, s := range dead.all() {
-		s.lock.Release() // as the operating system does when a process ends
+		s.uses.lock.Release() // as the operating system does when a process ends
 	}
 	live := newTestManager(t, config)
 	mustRun(t, live, RunOptions{Code: "1", SessionID: "live"})

@@ -60,7 +60,7 @@ func (m *Manager) ensure(id string) (*session, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s := m.sessions[m.resolve(id)]; s != nil && !s.isClosing() && !m.closed {
+	if s := m.sessions[m.resolve(id)]; s != nil && !s.uses.isClosing() && !m.closed {
 		return s, nil
 	}
 	if s := m.takeWarm(id); s != nil {
@@ -73,7 +73,7 @@ func (m *Manager) ensure(id string) (*session, error) {
 // one made ready. The caller holds m.mu.
 func (m *Manager) takeWarm(id string) *session {
 	s := m.sessions[m.fallback[""]]
-	if id == "" || !isDefault(id) || s == nil || s.used.Load() || s.isClosing() || m.closed {
+	if id == "" || !isDefault(id) || s == nil || s.used.Load() || s.uses.isClosing() || m.closed {
 		return nil
 	}
 	m.forgetDefault(s)
@@ -154,7 +154,7 @@ func (m *Manager) begin(s *session, from io.Reader) error {
 		lock.Release()
 		return errSessionExists(s.id)
 	}
-	s.stale = s.named && lock.Dropped()
+	s.engine.stale = s.named && lock.Dropped()
 	if err := s.mark(lock, resumed, from != nil); err != nil {
 		lock.Unlock()
 		m.config.Logger.Warn("session lock", "session", s.id, "error", err)
@@ -197,7 +197,7 @@ func (m *Manager) admit(s *session, err error) {
 	if err == nil {
 		m.noteExpiry(s)
 	} else {
-		m.refused = append(m.refused, s.runsNow()...)
+		m.refused = append(m.refused, s.uses.all()...)
 		m.refused = m.refused[max(0, len(m.refused)-keptRuns):]
 		delete(m.sessions, s.id)
 		m.forgetDefault(s)
@@ -279,7 +279,7 @@ func (m *Manager) room(id string, before *session) error {
 	idle := make(map[string]time.Duration)
 	for _, s := range m.sessions {
 		if s != before {
-			idle[s.id] = s.idleFor(now)
+			idle[s.id] = s.uses.idleFor(now)
 		}
 	}
 	waiting := state.Kept(m.config.StateDir)
@@ -320,9 +320,9 @@ func (m *Manager) makeRoom(now time.Time) bool {
 	left := slices.DeleteFunc(slices.Collect(maps.Values(m.sessions)), func(s *session) bool {
 		return s.named || s.fallback == "" || !m.config.Gone(s.fallback)
 	})
-	slices.SortFunc(left, func(a, b *session) int { return cmp.Compare(b.idleFor(now), a.idleFor(now)) })
+	slices.SortFunc(left, func(a, b *session) int { return cmp.Compare(b.uses.idleFor(now), a.uses.idleFor(now)) })
 	for _, s := range left {
-		if s.beginClosing(func() bool { return s.idle(now) > 0 }) {
+		if s.uses.beginClosing(func() bool { return s.uses.idle(now) > 0 }) {
 			m.noteEnded(s, "nothing had been heard of its client, and another one needed its place", false)
 			m.config.Logger.Info("session makes room for another client's", "session", s.id)
 			m.working.Go(func() { m.endSession(s) })

@@ -89,7 +89,7 @@ func (s *sessionFiles) open(ctx context.Context, path string, o ReadOptions) (*F
 // borrow returns what reaches the session's files, under a context that ends with the session too. done must be
 // called.
 func (s *sessionFiles) borrow(ctx context.Context) (c files.Client, joined context.Context, done func(), err error) {
-	if err := s.enter(); err != nil {
+	if err := s.uses.enter(); err != nil {
 		return c, nil, nil, err
 	}
 	joined, cancel := context.WithCancelCause(ctx)
@@ -97,7 +97,7 @@ func (s *sessionFiles) borrow(ctx context.Context) (c files.Client, joined conte
 	leave := func() {
 		stop()
 		cancel(nil)
-		s.leave()
+		s.uses.leave()
 	}
 	select {
 	case s.turn <- struct{}{}:
@@ -152,13 +152,13 @@ func errOtherImage(id string) *fault.Error {
 // would end as idle while its files are in use. The error says that there is one which this server does
 // not go on with.
 func (s *sessionFiles) takeOver() error {
-	if !s.resumed || s.runningKernel() != nil {
+	if !s.engine.resumed.Load() || s.runningKernel() != nil {
 		return nil
 	}
 	var other error
 	for _, l := range s.startedEarlier() {
 		l.starting.Lock()
-		_, err := s.reachEarlier(l)
+		_, err := l.reachEarlier()
 		l.starting.Unlock()
 		if errors.Is(err, errOtherSettings) {
 			other = err
@@ -180,14 +180,14 @@ func (s *sessionFiles) inEarlier(ctx context.Context) (conn *channel.Conn, gone 
 		if l.had.Load() {
 			continue
 		}
-		proc, err := s.join(ctx, l.language)
+		proc, err := s.engine.join(ctx, l.language)
 		if err != nil {
 			gone = gone && errors.Is(err, engine.ErrContainerGone)
 			continue
 		}
 		gone = false
 		conn := channel.New(proc, channel.Options{MaxControl: protocol.MaxToServer})
-		body, err := encodeMessage(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: s.record.Token, FilesOnly: true})
+		body, err := encodeMessage(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: s.engine.record.Token, FilesOnly: true})
 		if err == nil && conn.Send(body) == nil {
 			go func() { // streams get what comes for them while messages are received
 				for err == nil {
@@ -201,13 +201,13 @@ func (s *sessionFiles) inEarlier(ctx context.Context) (conn *channel.Conn, gone 
 	return nil, gone
 }
 
-// startedEarlier returns the slots of a named session that have had a container.
-func (s *sessionFiles) startedEarlier() []*slot {
-	s.engineMu.Lock()
-	defer s.engineMu.Unlock()
-	var started []*slot
-	for language := range s.record.Settings {
-		if l := s.slots[Language(language)]; l != nil {
+// startedEarlier returns the links of a named session that have had a container.
+func (s *sessionFiles) startedEarlier() []*link {
+	s.engine.mu.Lock()
+	defer s.engine.mu.Unlock()
+	var started []*link
+	for language := range s.engine.record.Settings {
+		if l := s.links[Language(language)]; l != nil {
 			started = append(started, l)
 		}
 	}
@@ -217,7 +217,7 @@ func (s *sessionFiles) startedEarlier() []*slot {
 // runningKernel returns a kernel of this server whose container runs, or nil.
 func (s *sessionFiles) runningKernel() *kernel {
 	for _, language := range Languages {
-		if l := s.slots[language.Language]; l != nil {
+		if l := s.links[language.Language]; l != nil {
 			if k := l.kernel.Load(); k != nil && k.alive() {
 				return k
 			}
@@ -232,8 +232,8 @@ func (s *sessionFiles) someKernel(ctx context.Context) (*kernel, error) {
 		return k, nil
 	}
 	for _, language := range Languages {
-		if l := s.slots[language.Language]; l != nil {
-			return s.kernel(ctx, l, l.noteLater, true)
+		if l := s.links[language.Language]; l != nil {
+			return l.connect(ctx, l.noteLater, true)
 		}
 	}
 	return nil, fault.New(fault.EngineUnavailable, "Switch a language on, with "+imageFlags(" or ")+".", "No language is switched on.")

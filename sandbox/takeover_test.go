@@ -428,12 +428,12 @@ func TestRunsThatAHostileSupervisorNames(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, run := range s.runsNow() {
+			for _, run := range s.uses.all() {
 				if run.ID == "" || !state.ValidID(run.ID) {
 					t.Errorf("there is a run %q", run.ID)
 				}
 			}
-			if n := len(s.runsNow()); n > 3 {
+			if n := len(s.uses.all()); n > 3 {
 				t.Errorf("there are %d runs", n)
 			}
 		})
@@ -553,7 +553,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "it is known to be lost", func() bool { return !s.slots[Python].kernel.Load().alive() })
+			eventually(t, "it is known to be lost", func() bool { return !s.links[Python].kernel.Load().alive() })
 			res := mustRun(t, m, RunOptions{Code: "'x' in globals()", SessionID: test.id})
 			if kept := len(e.specs()) == 1 && len(res.Notes) == 0 && *res.Value == "True"; kept != test.kept {
 				t.Errorf("%d containers were started, notes are %q", len(e.specs()), res.Notes)
@@ -600,7 +600,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 		}
 		e.fails(faults{exec: func(string) (engine.Process, error) { return nil, engine.ErrEngineUnavailable }})
 		e.Cut(container)
-		eventually(t, "it is known to be lost", func() bool { return !s.slots[Python].kernel.Load().alive() })
+		eventually(t, "it is known to be lost", func() bool { return !s.links[Python].kernel.Load().alive() })
 		_, err = finish(m, RunOptions{Code: "2", SessionID: "mine", Language: Python})
 		wantCode(t, err, fault.EngineUnavailable)
 		e.fails(faults{})
@@ -625,7 +625,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it is known", func() bool { return !s.slots[Python].kernel.Load().alive() })
+		eventually(t, "it is known", func() bool { return !s.links[Python].kernel.Load().alive() })
 		if res := mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}); len(e.specs()) != 2 || len(res.Notes) != 1 || e.joined() != 0 {
 			t.Errorf("%d containers were started, %d joined, notes are %q", len(e.specs()), e.joined(), res.Notes)
 		}

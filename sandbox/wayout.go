@@ -29,33 +29,33 @@ type WayOut interface {
 }
 
 // trust asks for the certificates of a session that is being opened.
-func (s *session) trust() {
-	if s.config.WayOut == nil {
+func (e *engineSide) trust() {
+	if e.config.WayOut == nil {
 		return
 	}
 	var kept []byte
-	if s.record != nil {
-		kept = s.record.Authority
+	if e.record != nil {
+		kept = e.record.Authority
 	}
-	certificates, keep, err := s.config.WayOut.Trust(s.id, kept)
+	certificates, keep, err := e.config.WayOut.Trust(e.id, kept)
 	if err != nil {
-		s.config.Logger.Warn("certificate authority", "session", s.id, "error", err)
+		e.config.Logger.Warn("certificate authority", "session", e.id, "error", err)
 		return
 	}
-	s.certificates = certificates
-	if s.record != nil {
-		s.record.Authority = keep
+	e.certificates = certificates
+	if e.record != nil {
+		e.record.Authority = keep
 	}
 }
 
 // outEnvironment returns the variables that a container is made with.
-func (s *session) outEnvironment() map[string]string {
-	if s.config.WayOut == nil {
+func (e *engineSide) outEnvironment() map[string]string {
+	if e.config.WayOut == nil {
 		return nil
 	}
-	env := maps.Clone(s.config.WayOut.Environment())
+	env := maps.Clone(e.config.WayOut.Environment())
 	env[protocol.WayOutVariable] = strconv.Itoa(WayOutPort)
-	if s.certificates != "" {
+	if e.certificates != "" {
 		for _, name := range trustVariables {
 			env[name] = protocol.TrustFile
 		}
@@ -63,25 +63,25 @@ func (s *session) outEnvironment() map[string]string {
 	return env
 }
 
-// trustVariables name the file of trusted certificates: for OpenSSL and Python's httpx, for requests, curl, git, pip
-// and Node.
-var trustVariables = []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "NODE_EXTRA_CA_CERTS"}
-
 // outPort returns the port that a supervisor listens to; 0: none.
-func (s *session) outPort() int {
-	if s.config.WayOut == nil {
+func (e *engineSide) outPort() int {
+	if e.config.WayOut == nil {
 		return 0
 	}
 	return WayOutPort
 }
 
 // outlet returns what serves the connections of one of the session's containers; nil where there is nothing.
-func (s *session) outlet() func(*kernel, net.Conn) {
-	if s.config.WayOut == nil {
+func (e *engineSide) outlet() func(*kernel, net.Conn) {
+	if e.config.WayOut == nil {
 		return nil
 	}
-	return func(k *kernel, conn net.Conn) { s.config.WayOut.Serve(s.ctx, s.id, k.current(), conn) }
+	return func(k *kernel, conn net.Conn) { e.config.WayOut.Serve(e.ctx, e.id, k.current(), conn) }
 }
+
+// trustVariables name the file of trusted certificates: for OpenSSL and Python's httpx, for requests, curl, git, pip
+// and Node.
+var trustVariables = []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "NODE_EXTRA_CA_CERTS"}
 
 // acceptOut serves the streams that the container opens, until the connection ends. What waits here and in the
 // multiplexer is bounded, so the supervisor opens no more until there is room.

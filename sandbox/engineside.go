@@ -1,0 +1,258 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+)
+
+// engineSide is what one session has on the engine, a volume and a container for each language, and what they are made
+// with, which a named session records for later servers.
+type engineSide struct {
+	id     string
+	named  bool
+	config *Config
+	images *imageCache
+	limits *limits
+	ctx    context.Context   // the session's
+	note   func(text string) // for the next run of each language
+	out    *outConns         // of all containers
+
+	certificates string      // that the code trusts beside those of the image, in PEM; set before the session is open
+	resumed      atomic.Bool // an earlier server left files, and maybe containers, under this id
+	tried        atomic.Bool // a container was asked for
+
+	mu     sync.Mutex    // one engine call at a time
+	record *state.Record // of a named session
+	stale  bool          // what is on the engine under this id is of a session that has ended
+}
+
+// Names ----------------------------------------------------------------------------
+
+// volumeName carries a part of the host's label, so that servers that do not share their locks cannot
+// reach each other's sessions by using the same session id on one engine.
+func (e *engineSide) volumeName() string {
+	host := e.config.Host
+	return "csm-" + host[:min(6, len(host))] + "-" + e.id
+}
+
+func (e *engineSide) name(language Language) string {
+	return e.volumeName() + "-" + string(language)
+}
+
+// names returns the names that any of the session's containers could have.
+func (e *engineSide) names() []string {
+	names := make([]string, 0, len(e.config.Kernels))
+	for language := range e.config.Kernels {
+		names = append(names, e.name(language))
+	}
+	slices.Sort(names)
+	return names
+}
+
+// The record ----------------------------------------------------------------------
+
+// begin takes over what earlier servers left of a session that is being opened, and returns its record; nil: it has none.
+// resumed says that they left it on purpose.
+func (e *engineSide) begin(resumed bool) *state.Record {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.named {
+		e.record = e.loadRecord(resumed)
+	}
+	e.trust()
+	if e.named {
+		e.saveRecord()
+	}
+	e.resumed.Store(resumed)
+	return e.record
+}
+
+func (e *engineSide) loadRecord(resumed bool) *state.Record {
+	var r *state.Record
+	if resumed {
+		r = state.LoadRecord(e.config.StateDir, e.id)
+	}
+	if r == nil {
+		r = state.NewRecord()
+	}
+	if !e.config.Visit || r.IdleSeconds == 0 {
+		own := limits{config: e.config}
+		own.restore(r)
+		r.IdleSeconds = own.ends().IdleTimeout.Seconds()
+	}
+	return r
+}
+
+func (e *engineSide) saveRecord() {
+	if err := e.record.Save(e.config.StateDir, e.id); err != nil {
+		e.config.Logger.Warn("session record", "session", e.id, "error", err)
+		e.note("The server cannot write its state directory, whose disk may be full: its successor may not find this session's variables. The files stay.")
+	}
+}
+
+// noteSettings records what a named session's container was made with. Where that fails, a later
+// server makes a new one.
+func (e *engineSide) noteSettings(language Language, setting KernelConfig, image engine.ImageInfo) {
+	if !e.named {
+		return
+	}
+	key, err := e.settingsKey(setting, image)
+	if err == nil {
+		e.record.Settings[string(language)] = key
+		e.saveRecord()
+		return
+	}
+	e.config.Logger.Warn("session record", "session", e.id, "error", err)
+}
+
+// settingsKey is the same for containers that were made with the same image, limits, folders and secrets. It is
+// for the user's eyes alone, as the token in the same file is: a reader of it could try guesses at a secret.
+func (e *engineSide) settingsKey(setting KernelConfig, image engine.ImageInfo) (string, error) {
+	text, err := json.Marshal([]any{
+		e.record.Token, image.ID, setting.Image, setting.Command,
+		e.limits.container(), e.config.Mounts, e.outEnvironment(), e.certificates, e.config.Env, e.config.VolumeBytes, e.config.VolumeFiles, e.config.wireLimits(), e.limits.ends().IdleTimeout,
+	})
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// fits reports whether a container is one that this server would make itself, by the key of what it was made
+// with: errNeverStarted or errOtherSettings where not.
+func (e *engineSide) fits(ctx context.Context, language Language, key string) error {
+	setting := e.config.Kernels[language]
+	image, err := e.images.get(ctx, e.config.Engine, setting.Image)
+	if err != nil {
+		return err
+	}
+	own, err := e.settingsKey(setting, image)
+	switch {
+	case err != nil:
+		return err
+	case key == "":
+		return errNeverStarted
+	case key != own:
+		return errOtherSettings
+	}
+	return nil
+}
+
+// Containers -----------------------------------------------------------------------
+
+// image looks an image up, and has it made where it is missing and that is possible.
+func (e *engineSide) image(setting KernelConfig) (engine.ImageInfo, error) {
+	look := func() (engine.ImageInfo, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), e.config.StartTimeout)
+		defer cancel()
+		return e.images.get(ctx, e.config.Engine, setting.Image)
+	}
+	image, err := look()
+	if setting.MakeImage == nil || !errors.Is(err, engine.ErrImageMissing) {
+		return image, err
+	}
+	if err := setting.MakeImage(e.ctx); err != nil {
+		return engine.ImageInfo{}, err
+	}
+	return look()
+}
+
+func (e *engineSide) spec(language Language, setting KernelConfig, image engine.ImageInfo) engine.Spec {
+	return engine.Spec{
+		Name:   e.name(language),
+		Volume: e.volumeName(),
+		Labels: map[string]string{
+			LabelSession: e.id, LabelHost: e.config.Host, LabelLanguage: string(language),
+			LabelNamed: fmt.Sprint(e.named),
+		},
+		Image:   setting.Image,
+		Arch:    image.Arch,
+		Command: setting.Command,
+		Env:     e.outEnvironment(),
+		Limits:  e.limits.container(),
+		Mounts:  e.config.Mounts,
+	}
+}
+
+func (e *engineSide) init(setting KernelConfig, warm bool) protocol.Init {
+	limits := e.config.wireLimits()
+	onEOF, token := "exit", ""
+	if e.named {
+		onEOF, token = "wait", e.record.Token
+	}
+	return protocol.Init{
+		WayOut: e.outPort(), Trust: e.certificates,
+		Type: "init", Protocol: protocol.Version, WorkDir: engine.WorkDir, Env: e.config.Env, Preload: setting.Preload, Warm: warm,
+		IdleSeconds: int64(e.limits.ends().IdleTimeout.Seconds()), OnEOF: onEOF, Token: token,
+		OutputBytes: limits.OutputBytes, SpoolBytes: int64(limits.SpoolBytes), ImageBytes: limits.ImageBytes,
+		MaxDisplays: limits.MaxDisplays, MaxArtifacts: limits.MaxArtifacts,
+		VolumeBytes: e.config.VolumeBytes, VolumeFiles: e.config.VolumeFiles,
+	}
+}
+
+// makeRoom removes what may still have the name of a container: one that ended, that a dead server left, or whose start an
+// engine did not finish; or all of a session that was to be removed. The caller holds e.mu.
+func (e *engineSide) makeRoom(ctx context.Context, language Language, mayBeThere bool) error {
+	if e.stale {
+		if err := e.config.Engine.Remove(ctx, e.names(), []string{e.volumeName()}); err != nil {
+			return err
+		}
+		e.stale = false
+	}
+	if !mayBeThere && !e.resumed.Load() {
+		return nil
+	}
+	return e.config.Engine.Remove(ctx, []string{e.name(language)}, nil)
+}
+
+// remove removes a container, but not where the session ends meanwhile, with which it goes, or which is another server's then.
+func (e *engineSide) remove(ctx context.Context, language Language) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ctx.Err() != nil {
+		return nil
+	}
+	return e.config.Engine.Remove(ctx, []string{e.name(language)}, nil)
+}
+
+// join starts what joins its stdio to the socket of process 1 in one of the session's containers.
+func (e *engineSide) join(ctx context.Context, language Language) (engine.Process, error) {
+	return e.exec(ctx, language, e.config.Kernels[language].Join)
+}
+
+// exec starts a program in one of the session's containers.
+func (e *engineSide) exec(ctx context.Context, language Language, command []string) (engine.Process, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := context.Cause(e.ctx); err != nil {
+		return nil, err // the container may be another server's by now
+	}
+	return e.config.Engine.Exec(ctx, e.name(language), command)
+}
+
+// used reports whether anything of this session can be on the engine.
+func (e *engineSide) used() bool { return e.resumed.Load() || e.tried.Load() }
+
+// lock takes mu when it can be had while ctx lasts, and reports whether it was.
+func (e *engineSide) lock(ctx context.Context) bool {
+	for !e.mu.TryLock() {
+		if ctx.Err() != nil {
+			return false
+		}
+		time.Sleep(leaveTime / 40)
+	}
+	return true
+}

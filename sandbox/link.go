@@ -1,0 +1,144 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// link is a session's connection with the kernel of one language, for the runs in its queue. connect brings it up, in phases
+// that each have a file: to a container that runs without a server (takeover.go) or to a new one (start.go); kernel.go has
+// what is said on it then, perform.go the runs, and wayout.go what code sends out.
+type link struct {
+	queue
+	language Language
+	config   *Config
+	engine   *engineSide
+	uses     *usage
+
+	// starting is held while the container is started or removed.
+	starting sync.Mutex
+	reached  bool // a container of an earlier server was looked for; under starting
+	tried    bool // a container was asked for, and may be there although that failed; under starting
+
+	kernel atomic.Pointer[kernel]
+	had    atomic.Bool // there was a kernel, whose variables code may expect
+	// adopted is a run of an earlier server that the kernel was busy with when it was taken over.
+	adopted atomic.Pointer[Run]
+
+	noted sync.Mutex
+	notes []string // for the next run's result
+}
+
+func newLink(language Language, on *engineSide, uses *usage) *link {
+	return &link{queue: newQueue(), language: language, config: on.config, engine: on, uses: uses}
+}
+
+// connect returns a live kernel: the one that there is, one that runs without a server, or a new one, for whose turn to
+// start it waits until ctx ends.
+func (l *link) connect(ctx context.Context, note func(string), warm bool) (*kernel, error) {
+	l.starting.Lock()
+	defer l.starting.Unlock()
+	// In the end, because reachEarlier may add notes.
+	defer func() {
+		for _, text := range l.takeNotes() {
+			note(text)
+		}
+	}()
+	if k := l.kernel.Load(); k != nil && k.alive() {
+		l.noteLost(k, note)
+		return k, nil
+	}
+	if k, err := l.retake(); k != nil || err != nil {
+		return k, err
+	}
+	k, err := l.reachEarlier()
+	switch {
+	case k != nil:
+		return k, nil
+	case err != nil && !isFinal(err):
+		return nil, errNotTakenOver(l.engine.id, l.language).Because(err)
+	case l.had.Load():
+		note(fmt.Sprintf("The %s kernel's container had ended since the last run: its variables are gone, the files are there.", l.language))
+	case errors.Is(err, errOtherSettings):
+		note(fmt.Sprintf("The server's settings or secrets have changed since this session's %s kernel began, so it begins anew: its variables are gone, the files are there.", l.language))
+	}
+	k, err = l.start(ctx, warm)
+	if err != nil {
+		return nil, err
+	}
+	l.setKernel(k)
+	l.reached = true
+	l.loseUnfinished(false) // whatever there was has been replaced
+	return k, nil
+}
+
+// discard removes the container of a kernel that is of no more use, unless it has a follower already.
+func (l *link) discard(k *kernel) {
+	l.starting.Lock() // the next one of this name is not started while this one is removed
+	defer l.starting.Unlock()
+	k.close()
+	if l.kernel.Load() != k {
+		return
+	}
+	l.kernel.Store(nil)
+	ctx, cancel := context.WithTimeout(context.Background(), l.config.StartTimeout)
+	defer cancel()
+	if err := l.engine.remove(ctx, l.language); err != nil {
+		l.config.Logger.Warn("remove container", "session", l.engine.id, "error", err)
+	}
+}
+
+// warm makes the kernel ready ahead of its first run.
+func (l *link) warm() {
+	turn, ok := l.enqueueAlone()
+	if !ok { // a run was quicker
+		return
+	}
+	defer turn.leave()
+	if _, err := l.connect(l.engine.ctx, l.noteLater, true); err != nil {
+		l.config.Logger.Warn("prewarm", "session", l.engine.id, "language", l.language, "error", err, "cause", errors.Unwrap(err))
+	}
+}
+
+// setKernel replaces the kernel.
+func (l *link) setKernel(k *kernel) {
+	l.kernel.Store(k)
+	l.had.Store(true)
+}
+
+// noteLater keeps a note for the next run, where something else came across it.
+func (l *link) noteLater(text string) {
+	l.noted.Lock()
+	defer l.noted.Unlock()
+	if !slices.Contains(l.notes, text) {
+		l.notes = append(l.notes, text)
+	}
+}
+
+// noteLost notes once that the kernel had died before the run came to it.
+func (l *link) noteLost(k *kernel, note func(string)) {
+	if cause := k.lost.Swap(nil); cause != nil && *cause != "" {
+		note(fmt.Sprintf("The %s kernel had ended since the last run (%s): its variables are gone, the files are there.", l.language, *cause))
+	}
+}
+
+func (l *link) takeNotes() []string {
+	l.noted.Lock()
+	defer l.noted.Unlock()
+	notes := l.notes
+	l.notes = nil
+	return notes
+}
+
+// waitAdopted lets a run wait until the kernel has done with the run that it was taken over with.
+func (l *link) waitAdopted(run *Run) error {
+	before := l.adopted.Load()
+	if before == nil {
+		return nil
+	}
+	return turn{before: before.done}.wait(run)
+}
