@@ -1,10 +1,11 @@
 package secrets
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf16"
@@ -16,28 +17,6 @@ import (
 // Shortest is the shortest value, in bytes, that is masked: shorter ones occur by chance, and
 // masking them would garble ordinary output.
 const Shortest = 6
-
-// The shortest parts of a secret that are masked at a cut, in characters of its form.
-const (
-	plainFragment  = 3
-	base64Fragment = 4
-	hexFragment    = 6
-)
-
-// elidedFragment is the shortest part of a secret that is masked before or behind an ellipsis, as displays put
-// in the place of what is too long: Python's reprlib leaves 12 characters.
-const elidedFragment = 12
-
-// mostElided is how many characters before its needle's end a part may begin that stands behind an ellipsis, so
-// that the rests of a long secret are no more than those of a token.
-const mostElided = 128
-
-// publicBeginning is what many secrets begin with and all may know, so that it stands before an ellipsis in
-// ordinary text: an address's scheme, the line before a key, the header of a JWT, a long prefix of API keys.
-var publicBeginning = regexp.MustCompile(`^([a-zA-Z0-9+.-]+://|-----BEGIN [A-Z0-9 ]+-----(\s|\\n)*|eyJ[a-zA-Z0-9_-]+\.|sk-ant-[a-z]+[0-9]+-)`)
-
-// publicEnd is the same behind one: a word, as the name of a database is, or the line behind a key.
-var publicEnd = regexp.MustCompile(`^(\pL\p{Ll}*|\p{Lu}+|(\s|\\n)*-----END [A-Z0-9 ]+-----)$`)
 
 // minLine is the shortest line of a secret of several lines that is masked without the others: a key's
 // lines are long, and those of a settings file can be anything.
@@ -70,26 +49,26 @@ func Maskable(value string) bool {
 	return len(value) >= Shortest && len(different) > 2 && !number && !common
 }
 
-// needlesOf returns every way in which a value is looked for.
-func needlesOf(name, value string) (needles []*needle) {
+// patternsOf returns every way in which a value is looked for: as texts have it, and in base64 and hexadecimal digits.
+func patternsOf(name, value string) (texts, digits []pattern) {
 	if !Maskable(value) {
-		return nil
+		return nil, nil
 	}
-	forms := make(plainForms)
 	value = strings.TrimSpace(value)
-	public := len(publicBeginning.FindString(value))
-	add := func(chars []*char, between []string, fragment, elided int) {
-		needles = append(needles, &needle{name: name, chars: chars, between: between, fragment: fragment, elided: elided})
-	}
-	add(forms.of(value), wide, plainFragment, elidedFragment+public)
-	for _, line := range linesOf(value) {
-		add(forms.of(line), wide, plainFragment, elidedFragment)
+	texts = []pattern{{value, name, plainFragment}}
+	for _, whole := range append([]string{value}, linesOf(value)...) {
+		texts = append(texts, pattern{whole, name, plainFragment})
+		for _, form := range writtenForms(whole) {
+			texts = append(texts, pattern{form, name, encodedFragment})
+		}
 	}
 	for _, core := range base64Cores(value) {
-		add(base64Chars(core), base64Breaks, base64Fragment, elidedFragment+base64.RawStdEncoding.EncodedLen(public))
+		for _, form := range []string{core, strings.NewReplacer("+", "-", "/", "_").Replace(core), percent(core, alphanumeric, "%%%02X"), percent(core, alphanumeric, "%%%02x")} {
+			digits = append(digits, pattern{form, name, base64Fragment})
+		}
 	}
-	add(hexChars(hex.EncodeToString([]byte(value))), hexBreaks, hexFragment, elidedFragment+hex.EncodedLen(public))
-	return needles
+	inHex := hex.EncodeToString([]byte(value))
+	return texts, append(digits, pattern{inHex, name, encodedFragment}, pattern{strings.ToUpper(inHex), name, encodedFragment})
 }
 
 // linesOf returns the lines of a value of several lines that are secrets by themselves. In a variable
@@ -109,78 +88,111 @@ func linesOf(value string) (lines []string) {
 	return lines
 }
 
-// plainForms are the forms of the characters met so far.
-type plainForms map[string]*char
+const (
+	alphanumeric = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	printable    = alphanumeric + " !\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+	// shellSpecial is what bash's printf %q puts a backslash before.
+	shellSpecial = " !\"#$&'()*,;<>?[\\]^`{|}"
+)
 
-func (p plainForms) of(text string) (chars []*char) {
-	for len(text) > 0 {
-		_, size := utf8.DecodeRuneInString(text)
-		c := p[text[:size]]
-		if c == nil {
-			c = plainChar(text[:size])
-			p[text[:size]] = c
+// urlSafe are the characters beside letters and digits that encoders of addresses leave as they are: Python's
+// quote_plus and Go's QueryEscape, Python's quote, JavaScript's encodeURIComponent, encodeURI and URLSearchParams, and
+// Go's PathEscape.
+var urlSafe = []string{"-_.~", "-_.~/", "-_.!~*'()", "-_.!~*'();/?:@&=+$,#", "-_.*", "-_.~$&+:=@"}
+
+// htmlQuotes are how quotes are written in HTML: not at all, by Go, by Python, and by others.
+var htmlQuotes = [][2]string{{`"`, "'"}, {"&#34;", "&#39;"}, {"&quot;", "&#x27;"}, {"&quot;", "&#39;"}, {"&quot;", "&#039;"}, {"&quot;", "&apos;"}}
+
+// writtenForms are the whole forms that encoders give a value: in addresses, JSON, HTML, quoted-printable, the strings
+// of Python and JavaScript, and a shell's words; quoted twice as well.
+func writtenForms(value string) (forms []string) {
+	add := func(more ...string) { forms = append(forms, more...) }
+	add(strings.Map(text.Visible, strings.ToValidUTF8(value, "\ufffd")),
+		strings.ReplaceAll(value, "\n", "\r\n"), strings.ReplaceAll(value, "\n", " "))
+	for _, format := range []string{"%%%02X", "%%%02x"} {
+		add(percent(value, "", format), latin1(value, format))
+		for _, safe := range urlSafe {
+			encoded := percent(value, alphanumeric+safe, format)
+			add(encoded, strings.ReplaceAll(encoded, "%20", "+"))
 		}
-		chars = append(chars, c)
-		text = text[size:]
 	}
-	return chars
+	for _, quotes := range htmlQuotes {
+		add(strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, quotes[0], "'", quotes[1]).Replace(value))
+	}
+	add(percent(value, strings.ReplaceAll(printable, "=", ""), "=%02X"), inShell(value))
+	for _, quote := range []string{`'"'"'`, `'\''`} {
+		add(strings.ReplaceAll(value, "'", quote))
+	}
+	for _, q := range quoted(value) {
+		add(append(quoted(q), q, strings.ReplaceAll(q, "'", `\'`), strings.ReplaceAll(q, "/", `\/`))...)
+	}
+	return forms
 }
 
-// plainChar returns the ways in which a character is written: as it is, and where texts are quoted,
-// escaped or encoded.
-func plainChar(written string) *char {
-	c := char{{text: written}, {percent(written), true}}
-	r, _ := utf8.DecodeRuneInString(written)
-	if isAlphanumeric(r) {
-		return &c
-	}
-	for _, short := range namedForms[r] {
-		c = append(c, form{text: short})
-	}
-	if r == utf8.RuneError {
-		c = append(c, form{text: "\ufffd"}) // a byte that is no UTF-8
-	}
-	if r >= ' ' && r < utf8.RuneSelf {
-		c = append(c, form{text: `\` + written}, form{text: `\\\` + written})
-	}
-	if shown := text.Visible(r); shown != r {
-		c = append(c, form{text: string(shown)})
-	}
-	units := ""
-	for _, unit := range utf16.Encode([]rune{r}) {
-		units += fmt.Sprintf(`\u%04x`, unit)
-	}
-	c = append(c, form{strings.ReplaceAll(units, `\`, "%"), true}, form{units, true}, form{`\` + units, true}, form{byteEscapes(written), true},
-		form{fmt.Sprintf("&#%d;", r), false}, form{fmt.Sprintf("&#%03d;", r), false}, form{fmt.Sprintf("&#x%x;", r), true})
-	if r < 0x100 {
-		c = append(c, form{fmt.Sprintf(`\x%02x`, r), true}, form{fmt.Sprintf("%%%02x", r), true})
-	}
-	return &c
+// quoted are the ways in which a value stands within quotes: of JSON, of JSON that is safe in HTML, both in ASCII too,
+// of Python and JavaScript, and of Python's bytes.
+func quoted(value string) []string {
+	plain, safe := inJSON(value, false), inJSON(value, true)
+	escaped := strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`, "\t", `\t`).Replace(value)
+	return []string{plain, safe, inASCII(plain), inASCII(safe), escaped, percent(escaped, printable, `\x%02x`)}
 }
 
-// namedForms are those that encoders have for single characters.
-var namedForms = map[rune][]string{
-	' ': {"+"}, '\t': {`\t`, `\\t`}, '\r': {`\r`, `\\r`},
-	'\n': {"\r\n", `\n`, `\r\n`, `\\n`, "%0D%0A", " "}, // the last one is a shell's
-	'&':  {"&amp;"}, '<': {"&lt;"}, '>': {"&gt;"}, '"': {"&quot;"}, '\'': {"&apos;", `'"'"'`, `'\''`}, '\\': {`\\`, `\\\\`},
-}
-
-func isAlphanumeric(r rune) bool {
-	return '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z'
-}
-
-func percent(text string) string {
+// percent writes each byte that is not among the safe ones by a format.
+func percent(value, safe, format string) string {
 	var b strings.Builder
-	for i := range len(text) {
-		fmt.Fprintf(&b, "%%%02x", text[i])
+	for i := range len(value) {
+		if strings.IndexByte(safe, value[i]) >= 0 {
+			b.WriteByte(value[i])
+		} else {
+			fmt.Fprintf(&b, format, value[i])
+		}
 	}
 	return b.String()
 }
 
-func byteEscapes(text string) string {
+// latin1 writes a value as JavaScript's escape does.
+func latin1(value, format string) string {
 	var b strings.Builder
-	for i := range len(text) {
-		fmt.Fprintf(&b, `\x%02x`, text[i])
+	for _, unit := range utf16.Encode([]rune(value)) {
+		switch {
+		case unit < utf8.RuneSelf && strings.IndexByte(alphanumeric+"@*_+-./", byte(unit)) >= 0:
+			b.WriteByte(byte(unit))
+		case unit <= 0xff:
+			fmt.Fprintf(&b, format, unit)
+		default:
+			fmt.Fprintf(&b, strings.Replace(format, "%02", "u%04", 1), unit)
+		}
+	}
+	return b.String()
+}
+
+func inJSON(value string, safeInHTML bool) string {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(safeInHTML)
+	_ = encoder.Encode(value) // a text can be encoded
+	return b.String()[1 : b.Len()-len("\"\n")]
+}
+
+func inASCII(value string) string {
+	var b strings.Builder
+	for _, unit := range utf16.Encode([]rune(value)) {
+		if unit < utf8.RuneSelf {
+			b.WriteByte(byte(unit))
+		} else {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	return b.String()
+}
+
+func inShell(value string) string {
+	var b strings.Builder
+	for i := range len(value) {
+		if strings.IndexByte(shellSpecial, value[i]) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(value[i])
 	}
 	return b.String()
 }
@@ -198,35 +210,4 @@ func base64Cores(value string) (cores []string) {
 		}
 	}
 	return cores
-}
-
-// What stands between characters in wider encodings, and what breaks base64 and hexadecimal digits into lines and groups.
-var (
-	base64Breaks = []string{"\n", "\r\n", `\n`, `\r\n`, "%0A", "%0D%0A"}
-	wide         = []string{"\x00", "\x00\x00\x00", "\u2400", "\u2400\u2400\u2400"} // UTF-16 and UTF-32, and as the sandbox shows them
-	hexBreaks    = []string{" ", ":", "-", "\n", `\n`}
-)
-
-// base64Chars are the digits of either alphabet.
-func base64Chars(core string) (chars []*char) {
-	plus := &char{{text: "+"}, {text: "-"}, {"%2b", true}, {`\u002b`, true}, {"&#43;", false}}
-	slash := &char{{text: "/"}, {text: "_"}, {"%2f", true}, {`\/`, false}, {`\u002f`, true}, {"&#x2f;", true}}
-	for i := range len(core) {
-		switch core[i] {
-		case '+':
-			chars = append(chars, plus)
-		case '/':
-			chars = append(chars, slash)
-		default:
-			chars = append(chars, &char{{text: core[i : i+1]}})
-		}
-	}
-	return chars
-}
-
-func hexChars(digits string) (chars []*char) {
-	for i := range len(digits) {
-		chars = append(chars, &char{{digits[i : i+1], true}})
-	}
-	return chars
 }

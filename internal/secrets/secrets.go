@@ -17,18 +17,20 @@ import (
 // It keeps a secret from slipping into a conversation. Code that means to get one out can always write
 // it in a way of its own.
 type Masker struct {
-	needles []*needle
-	begins  [256][]*needle     // those that can begin with a byte
-	rests   map[[2]byte][]rest // what may follow an ellipsis, by its first two bytes: one is that of too many
+	automata []*automaton
 }
 
 // New masks the values of secrets, by name, but for those that are not Maskable.
 func New(secrets map[string]string) *Masker {
-	var needles []*needle
+	var texts, digits []pattern
 	for _, name := range slices.Sorted(maps.Keys(secrets)) {
-		needles = append(needles, needlesOf(name, secrets[name])...)
+		t, d := patternsOf(name, secrets[name])
+		texts, digits = append(texts, t...), append(digits, d...)
 	}
-	return newMasker(needles)
+	if len(texts) == 0 {
+		return nil
+	}
+	return &Masker{automata: []*automaton{newAutomaton(texts, false), newAutomaton(digits, true)}}
 }
 
 // And masks what either of the two does.
@@ -36,25 +38,7 @@ func (m *Masker) And(other *Masker) *Masker {
 	if m == nil || other == nil {
 		return cmp.Or(m, other)
 	}
-	return newMasker(slices.Concat(m.needles, other.needles))
-}
-
-func newMasker(needles []*needle) *Masker {
-	if len(needles) == 0 {
-		return nil
-	}
-	m := &Masker{needles: needles, rests: make(map[[2]byte][]rest)}
-	for _, n := range m.needles {
-		for _, b := range n.chars[0].beginnings() {
-			m.begins[b] = append(m.begins[b], n)
-		}
-		for first := max(1, len(n.chars)-mostElided); first+elidedFragment <= len(n.chars); first++ {
-			for _, pair := range n.pairs(first) {
-				m.rests[pair] = append(m.rests[pair], rest{n, first})
-			}
-		}
-	}
-	return m
+	return &Masker{automata: slices.Concat(m.automata, other.automata)}
 }
 
 // Mask replaces every secret in the text.
@@ -82,9 +66,7 @@ func (m *Masker) MaskBytes(data []byte) []byte {
 	data = slices.Clone(data)
 	for _, s := range spans {
 		for i := s.from; i < s.to; i++ {
-			if data[i] != 0 { // a half of a character of UTF-16
-				data[i] = '*'
-			}
+			data[i] = '*'
 		}
 	}
 	return data
@@ -154,31 +136,15 @@ func (m *Masker) mask(text string, where cut) string {
 // find returns what is to be masked, in order. What overlaps, as a secret does that begins in the middle
 // of another, is one span.
 func (m *Masker) find(text string, where cut) (spans []span) {
-	if where.beginning {
-		if to := m.remainder(text, where.end); to > 0 {
-			spans = append(spans, span{to: to})
-		}
+	var all []span
+	for _, a := range m.automata {
+		found, _ := a.find(text, where)
+		all = append(all, found...)
 	}
-	for at := range len(text) {
-		found := span{from: at}
-		for _, n := range m.begins[text[at]] {
-			to, isWhole := n.match(text, at, 0, where.end)
-			if to > found.to {
-				found.to, found.name = to, ""
-				if isWhole {
-					found.name = n.name
-				}
-			}
-		}
-		if found.to == 0 && at+1 < len(text) && endsInEllipsis(text[:at]) {
-			for _, r := range m.rests[[2]byte{text[at], text[at+1]}] {
-				if to, _ := r.needle.match(text, at, r.first, where.end); to > found.to && !publicEnd.MatchString(text[at:to]) {
-					found.to = to
-				}
-			}
-		}
-		if found.to > 0 {
-			spans = join(spans, found)
+	slices.SortStableFunc(all, func(a, b span) int { return cmp.Or(a.from-b.from, b.to-a.to) })
+	for i, s := range all {
+		if i == 0 || s.from > all[i-1].from { // the first of those that begin there is the longest
+			spans = join(spans, s)
 		}
 	}
 	return spans
@@ -195,14 +161,6 @@ func join(spans []span, s span) []span {
 	}
 	last.to = max(last.to, s.to)
 	return spans
-}
-
-// remainder is how much of the text is the rest of a secret that began before it.
-func (m *Masker) remainder(text string, cutEnd bool) (longest int) {
-	for _, n := range m.needles {
-		longest = max(longest, n.remainder(text, cutEnd))
-	}
-	return longest
 }
 
 // MaskJSON returns fields with every text in them masked; without secrets, the fields themselves.

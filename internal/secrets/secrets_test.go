@@ -29,14 +29,15 @@ func TestSecretsAreMaskedInEveryForm(t *testing.T) {
 		"JSON":                    string(quoted),
 		"JSON in JSON":            string(inner),
 		"JSON as others write it": `s3cret\/Pa+ss \"word\"&%`,
-		"a Python string":         `s3cret/Pa+ss \"word\"\x26%`,
+		"bytes in Python's bytes": `b'[b\'s3cret/Pa+ss "word"&%\']'`,
+		"quoted-printable":        `s3cret/Pa+ss "word"&%=20`,
 		"a shell's word":          `s3cret/Pa+ss\ \"word\"\&%`,
 		"HTML":                    html.EscapeString(secret),
 		"HTML with names":         "s3cret/Pa+ss &quot;word&quot;&amp;%",
 		"query":                   url.QueryEscape(secret),
 		"path":                    url.PathEscape(secret),
 		"URL in lower case":       "s3cret%2fPa%2bss%20%22word%22%26%25",
-		"URL, all of it":          percent(secret),
+		"URL, all of it":          percent(secret, "", "%%%02x"),
 		"base64":                  base64.StdEncoding.EncodeToString([]byte(secret)),
 		"base64, shifted 1":       base64.StdEncoding.EncodeToString([]byte("a" + secret + "zz")),
 		"base64, shifted 2":       base64.StdEncoding.EncodeToString([]byte("ab" + secret + "z")),
@@ -128,58 +129,6 @@ func TestBytesAreMaskedInTheirPlace(t *testing.T) {
 	m := New(map[string]string{"KEY": "hunter22"})
 	for text, want := range map[string]string{"\x00hunter22\xff": "\x00********\xff", "ter22\xff": "*****\xff", "\xffhunt": "\xff****", "ter2": "****", "\xff": "\xff"} {
 		if got := string(m.MaskBytes([]byte(text))); got != want {
-			t.Errorf("%q became %q", text, got)
-		}
-	}
-}
-
-func TestWideTextIsMasked(t *testing.T) {
-	m := New(map[string]string{"KEY": "hunter22"})
-	for _, zeros := range []string{"\x00", "\x00\x00\x00"} {
-		for _, before := range []string{"a" + zeros, zeros + "a" + zeros} { // the lower half first, or the higher one
-			text := before + strings.Join(strings.Split("hunter22", ""), zeros) + zeros + "b"
-			want := strings.Repeat("*"+zeros, len("hunter22")) + "b"
-			if got := string(m.MaskBytes([]byte(text))); !strings.HasSuffix(got, want) || len(got) != len(text) {
-				t.Errorf("%q became %q", text, got)
-			}
-		}
-	}
-	if got := m.Mask("h␀u␀n␀t␀e␀r␀2␀2␀"); got != "[masked: KEY]␀" {
-		t.Errorf("UTF-16 in an output became %q", got)
-	}
-}
-
-// Displays shorten what is long: pandas keeps its beginning, reprlib and others both ends.
-func TestPartsOfASecretAtAnEllipsisAreMasked(t *testing.T) {
-	const token, address = "ghp_aB3xY9kLmN2pQr7sTuVw", "https://user:" + "dR4gonfl1@db.example"
-	m := New(map[string]string{"TOKEN": token, "URL": address, "KEY": key, "LETTERS": "7aB3xY9kLpQrSsTuVwXyZ"})
-	in64, inHex := base64.StdEncoding.EncodeToString, func(text string) string { return hex.EncodeToString([]byte(text)) }
-	for text, want := range map[string]string{
-		"TOK    ghp_aB3xY9kL...\nH x": "TOK    [masked]...\nH x", "'ghp_aB3xY9kL…2pQr7sTuVw'": "'[masked]…2pQr7sTuVw'", "'ghp_aB3xY9kL...mN2pQr7sTuVw'": "'[masked]...[masked]'",
-		"…mN2pQr7sTuVw, x": "…[masked], x", "..." + token: "...[masked: TOKEN]", "...aB3xY9kLmN2p...": "...[masked]...", "...LpQrSsTuVwXyZ": "...[masked]",
-		"https://user:dR4gonf...": "[masked]...", "...@db.example": "...@db.example", "...1@db.example": "...[masked]", "...fl1%40db.example": "...[masked]", "MIIEvQIBADAN...": "[masked]...",
-		in64([]byte(token))[:12] + "...": "[masked]...", in64([]byte(address))[:23] + "...": "[masked]...", "..." + in64([]byte(token))[12:]: "...[masked]",
-		inHex(token)[:12] + "...": "[masked]...", inHex(address)[:28] + "...": "[masked]...", "..." + inHex(token)[36:]: "...[masked]",
-	} {
-		if got := m.Mask(text); got != want {
-			t.Errorf("%q became %q instead of %q", text, got, want)
-		}
-	}
-}
-
-func TestWhatAllMayKnowIsNotMaskedAtAnEllipsis(t *testing.T) {
-	m := New(map[string]string{
-		"PROJECT": "sk-proj-ab3xY9kLmN2pQr7s", "ANT": "sk-ant-api03-aB3xY9kLmN2pQr7s", "PAT": "github_pat_11AB3xY9kLmN2pQr7s", "JWT": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.aB3xY9kLmN2pQr7s",
-		"KEY": key, "DB": "postgresql://u:x7@db/postgres", "WORDS": "https://u:x7@h/internationalization", "PLAIN": "ghp_aB3xY9kLmN2pQr7sTuVw",
-	})
-	for _, text := range []string{
-		"OPENAI_API_KEY=sk-proj-...", "ANTHROPIC_API_KEY=sk-ant-api03-...", "github_pat_...", "github_pat_…", "Authorization: Bearer eyJhbGciOiJIUzI1NiJ9...", "eyJhbGciOiJIUzI1NiJ9.eyJ...",
-		"-----BEGIN...", "-----BEGIN PRIVATE KEY-----\n...\n-----END PRIVATE KEY-----", "...-----END PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----...",
-		"connecting to...postgres", "words...internationalization", "postgresql://...", "https://...",
-		base64.StdEncoding.EncodeToString([]byte("postgresql://"))[:17] + "...", "aHR0cHM6Ly9...", hex.EncodeToString([]byte("postgresql://")) + "...", "68747470...", "68747470733a2f2f...",
-		"ghp_aB3xY9kL and ...", "ghp_aB3...", "...r7sTuVw", "....",
-	} {
-		if got := m.Mask(text); got != text {
 			t.Errorf("%q became %q", text, got)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // It holds back no more than what may be the beginning of a secret, so that a stream of events arrives as it comes.
 // It is for one goroutine.
 type Stream struct {
-	masker    *Masker // whose needles go on behind any beginning; nil: nothing is masked
+	masker    *Masker // nil: nothing is masked
 	to        io.Writer
 	keepsSize bool
 	held      []byte
@@ -18,19 +18,7 @@ type Stream struct {
 
 // Stream returns a stream to w in which secrets are replaced as by Mask. Close it for what it holds back.
 func (m *Masker) Stream(w io.Writer) *Stream {
-	s := &Stream{to: w}
-	if m == nil {
-		return s
-	}
-	s.masker = &Masker{rests: m.rests}
-	for b, needles := range m.begins {
-		for _, n := range needles {
-			loose := *n
-			loose.fragment = 0
-			s.masker.begins[b] = append(s.masker.begins[b], &loose)
-		}
-	}
-	return s
+	return &Stream{masker: m, to: w}
 }
 
 // StreamBytes returns a stream to w in which each byte of a secret is an asterisk, so that lengths stay.
@@ -104,12 +92,10 @@ func (s *Stream) put(out []byte, length int, secret span, continued bool) []byte
 // unfinished returns the first place at which a secret may begin that goes on behind the text's end, or the text's
 // length.
 func (m *Masker) unfinished(text string) int {
-	for at := range len(text) {
-		for _, n := range m.begins[text[at]] {
-			if end, isWhole := n.match(text, at, 0, true); end == len(text) && !isWhole {
-				return at
-			}
-		}
+	first := len(text)
+	for _, a := range m.automata {
+		_, at := a.find(text, whole)
+		first = min(first, at)
 	}
-	return len(text)
+	return first
 }

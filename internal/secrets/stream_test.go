@@ -69,7 +69,7 @@ func FuzzStream(f *testing.F) {
 		m := New(map[string]string{"X": value, "Y": value + "-" + value})
 		var out strings.Builder
 		streamed(t, m.Stream(&out), text, max(1, length))
-		if !strings.Contains(text, "...") && !strings.Contains(text, "…") && out.String() != m.Mask(text) {
+		if out.String() != m.Mask(text) {
 			t.Errorf("%q with %q became %q instead of %q", text, value, out.String(), m.Mask(text))
 		}
 	})
