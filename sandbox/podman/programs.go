@@ -1,17 +1,9 @@
 package podman
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -104,114 +96,6 @@ func tryFill(ctx context.Context, onHost bool, image, name string, files []conta
 		return false, nil
 	}
 	return cargo{image, name, programsLabel, files}.bring(ctx, onHost)
-}
-
-// cargo is files for a volume, and what a container needs that brings them there.
-type cargo struct {
-	image, volume, label string
-	files                []containers.File
-}
-
-// bring puts the files into the volume unless they are there; missing says that it is known that they are not.
-func (c cargo) bring(ctx context.Context, missing bool) (filled bool, err error) {
-	isWhole := func(container string) bool {
-		have, err := download(ctx, container)
-		return err == nil && holds(have.find, c.files)
-	}
-	if !missing {
-		err := c.throughContainer(ctx, rand.Text()[:profileHashLen], func(container string) error {
-			missing = !isWhole(container)
-			return nil
-		})
-		if err != nil || !missing {
-			return false, err
-		}
-	}
-	// Two servers that unpacked the same files at once would be in each other's way, or in that of a container which starts with what
-	// the first has brought.
-	err = c.throughContainer(ctx, fillSuffix, func(container string) error {
-		if isWhole(container) {
-			return nil
-		}
-		filled = true
-		return upload(ctx, container, c.files)
-	})
-	return filled, err
-}
-
-// holds reports whether all files are found as they should be: a volume may have been changed, or not been filled to
-// its end.
-func holds(find func(path string) (containers.File, error), files []containers.File) bool {
-	return !slices.ContainsFunc(files, func(f containers.File) bool {
-		have, err := find(f.Path)
-		return err != nil || have.Mode != f.Mode || !bytes.Equal(have.Content, f.Content)
-	})
-}
-
-func onDisk(folder string) func(path string) (containers.File, error) {
-	return func(path string) (containers.File, error) {
-		content, err := os.ReadFile(filepath.Join(folder, path))
-		if err != nil {
-			return containers.File{}, err
-		}
-		info, err := os.Lstat(filepath.Join(folder, path))
-		if err != nil {
-			return containers.File{}, err
-		}
-		return containers.File{Path: path, Mode: info.Mode(), Content: content}, nil
-	}
-}
-
-// archived is what a tar archive holds.
-type archived map[string]containers.File
-
-func (a archived) find(path string) (containers.File, error) {
-	f, ok := a[path]
-	if !ok {
-		return f, fs.ErrNotExist
-	}
-	return f, nil
-}
-
-// maxPrograms bounds what is read of a volume.
-const maxPrograms = 32 << 20
-
-// download reads what is in a volume.
-func download(ctx context.Context, container string) (archived, error) {
-	var buffer limitedBuffer
-	if err := libpod.DownloadArchive(ctx, container, volumeMount, &buffer); err != nil {
-		return nil, err
-	}
-	have := make(archived)
-	for r := tar.NewReader(&buffer.have); ; {
-		header, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return have, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if header.Typeflag != tar.TypeReg {
-			continue
-		}
-		// The folder's own name is before the others', or is not, as the version of Podman is.
-		name := strings.TrimPrefix(path.Join("/", header.Name), volumeMount)[1:]
-		content, err := io.ReadAll(r)
-		if err != nil {
-			return nil, err
-		}
-		have[name] = containers.File{Path: name, Mode: header.FileInfo().Mode(), Content: content}
-	}
-}
-
-// limitedBuffer has no method of bytes.Buffer but this one: io.Copy would fill it by another.
-type limitedBuffer struct{ have bytes.Buffer }
-
-func (b *limitedBuffer) Write(p []byte) (int, error) {
-	if b.have.Len()+len(p) > maxPrograms {
-		return 0, errors.New("the volume holds more than it should")
-	}
-	return b.have.Write(p)
 }
 
 // leftoverAge is after how long a container that only reached a volume is one that its server did not come to remove.
