@@ -19,7 +19,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(stateDir)
-	engine := podman.Open(podman.Options{StateDir: stateDir})
+	engine := podman.Open(podman.Options{})
 	defer engine.Close()
 	config := sandbox.DefaultConfig()
 	config.Engine, config.StateDir = engine, stateDir

@@ -286,7 +286,7 @@ func TestRealMachine(t *testing.T) {
 		}
 	}
 	t.Setenv("PATH", "/usr/bin:/bin")
-	e := podman.Open(podman.Options{StateDir: t.TempDir()})
+	e := podman.Open(podman.Options{})
 	defer e.Close()
 	r := Run(t.Context(), Options{Engine: e, Images: []Image{
 		{Language: sandbox.Python, Ref: image}, {Language: sandbox.JavaScript, Ref: image},
@@ -309,7 +309,7 @@ func TestRealMachine(t *testing.T) {
 }
 
 func TestNoPodman(t *testing.T) {
-	e := podman.Open(podman.Options{StateDir: t.TempDir(), Sockets: []string{}, Program: "/no/such/podman"})
+	e := podman.Open(podman.Options{Sockets: []string{}, Program: "/no/such/podman"})
 	defer e.Close()
 	r := Run(t.Context(), Options{Engine: e, Images: []Image{{Language: sandbox.Python, Ref: "x"}}})
 	if c := check(t, r, "Podman"); r.OK() || c.Status != Fail || !strings.Contains(c.Fix, "install") {

@@ -241,7 +241,7 @@ func (s *Settings) Visitor(engine *podman.Engine, log *slog.Logger) *sandbox.Man
 // Engine returns the Podman that the settings name, which is looked for when it is needed.
 func (s *Settings) Engine(log *slog.Logger) *podman.Engine {
 	return podman.Open(podman.Options{
-		URL: s.EngineURL, DockerHost: s.DockerHost, OCIRuntime: s.OCIRuntime, StateDir: s.StateFolder(),
+		URL: s.EngineURL, DockerHost: s.DockerHost, OCIRuntime: s.OCIRuntime,
 		ConnectTimeout: time.Duration(s.StartTimeout), Logger: log,
 	})
 }

@@ -134,7 +134,7 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 
 	fs.StringVar(&s.EngineURL, "engine-url", "", "address of a Podman service, `unix:///…` or ssh://… (also CONTAINER_HOST; default: the user's own, or one that is started)")
 	fs.StringVar(&s.OCIRuntime, "oci-runtime", "", "OCI runtime to start containers with, a `name` or a path; not beside --engine-url (default: Podman's own, or one that works)")
-	fs.StringVar(&s.StateDir, "state-dir", "", "`folder` for locks, histories and the seccomp profile (default: $XDG_STATE_HOME/code-sandbox-mcp, else ~/.local/state/code-sandbox-mcp)")
+	fs.StringVar(&s.StateDir, "state-dir", "", "`folder` for locks and histories (default: $XDG_STATE_HOME/code-sandbox-mcp, else ~/.local/state/code-sandbox-mcp)")
 
 	s.LanguageImages = make(map[sandbox.Language]*string)
 	for _, l := range sandbox.Languages {

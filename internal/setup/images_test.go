@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -29,13 +28,7 @@ var testEngine *podman.Engine
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	state, err := os.MkdirTemp("", "setup-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(state)
-	testEngine = podman.Open(podman.Options{StateDir: state})
+	testEngine = podman.Open(podman.Options{})
 	defer testEngine.Close()
 	return m.Run()
 }

@@ -30,7 +30,6 @@ func own(t *testing.T, opts Options) *Engine {
 	if opts.Sockets == nil {
 		opts.Sockets = []string{}
 	}
-	opts.StateDir = t.TempDir()
 	e := Open(opts)
 	t.Cleanup(func() { e.Close() })
 	return e
@@ -480,13 +479,21 @@ func TestOpenTouchesNothing(t *testing.T) {
 	}
 }
 
-// Where the service does not see this machine's files, the profile is in a volume.
-func TestProfileReachesARemoteEngine(t *testing.T) {
+// The profile is in the volume of the programs, also where the service does not see this machine's files.
+func TestProfileReachesTheEngine(t *testing.T) {
+	for name, onHost := range map[string]bool{"here": true, "elsewhere": false} {
+		t.Run(name, func(t *testing.T) { profileReaches(t, onHost) })
+	}
+}
+
+func profileReaches(t *testing.T, onHost bool) {
+	t.Helper()
 	e := own(t, Options{})
 	if _, err := e.Connection(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	e.link.onHost = false
+	e.link.onHost = onHost
+	e.volumes.prefix = testVolume(t, "csm-test-") + "-"
 	attack, err := attacks.Container("seccomp")
 	if err != nil {
 		t.Fatal(err)
@@ -516,12 +523,9 @@ func TestProfileReachesARemoteEngine(t *testing.T) {
 	if got := start(); got != attacks.Held {
 		t.Error(got)
 	}
-	place := e.profile.place
-	if strings.HasPrefix(place, e.opts.StateDir) || !strings.HasSuffix(place, profileName) {
-		t.Errorf("the profile is at %s", place)
-	}
-	// Someone prunes volumes.
-	if err := os.Remove(place); err != nil {
+	at := e.volumes.ready[runtime.GOARCH]
+	// Someone spoils volumes.
+	if err := os.Remove(filepath.Join(at.place, profileName)); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
@@ -530,8 +534,7 @@ func TestProfileReachesARemoteEngine(t *testing.T) {
 	if got := start(); got != attacks.Held {
 		t.Error(got)
 	}
-	volume := filepath.Base(filepath.Dir(filepath.Dir(place)))
-	if err := e.Remove(t.Context(), []string{spec.Name}, []string{volume}); err != nil {
+	if err := e.Remove(t.Context(), []string{spec.Name}, []string{at.volume}); err != nil {
 		t.Error(err)
 	}
 }

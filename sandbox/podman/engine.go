@@ -35,9 +35,6 @@ type Options struct {
 	// Empty: the service's default, or another that works where that one cannot. Ignored
 	// when URL is set.
 	OCIRuntime string
-	// StateDir is where the seccomp profile is written. Empty: code-sandbox-mcp in the
-	// user's cache directory.
-	StateDir string
 	// Sockets are the unix sockets looked at, in order, before a service is started.
 	// Nil: the usual places of rootless Podman and, for root, the system's. An empty
 	// slice: none.
@@ -83,7 +80,6 @@ type Engine struct {
 	failedRuntimes []string
 	runtimeWorks   atomic.Bool // a container has started
 
-	profile profileFile
 	volumes programVolumes
 }
 

@@ -24,7 +24,7 @@ func (e *Engine) Weaken(change func(*specgen.SpecGenerator)) {
 func (e *Engine) FillVolume(ctx context.Context, image, name string, files []containers.File) error {
 	conn, err := e.Connection(ctx)
 	if err == nil {
-		_, err = fill(conn, true, image, name, files)
+		_, _, err = fill(conn, true, image, name, files)
 	}
 	return err
 }

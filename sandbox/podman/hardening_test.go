@@ -107,7 +107,7 @@ func TestEnvironmentHoldsOnlyWhatIsGiven(t *testing.T) {
 		t.Setenv(name, "http://user:secret@proxy.invalid:1")
 	}
 	// A service of its own, started under this environment.
-	e := Open(Options{StateDir: t.TempDir(), Sockets: []string{}})
+	e := Open(Options{Sockets: []string{}})
 	t.Cleanup(func() { e.Close() })
 	spec := python(t, "import os, json; print(json.dumps(dict(os.environ)))")
 	p, err := e.Start(t.Context(), spec)

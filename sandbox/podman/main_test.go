@@ -30,13 +30,7 @@ func TestMain(m *testing.M) {
 
 // run shares one engine among the tests, as a server does, and counts what they left.
 func run(m *testing.M) int {
-	state, err := os.MkdirTemp("", "podman-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(state)
-	testEngine = Open(Options{StateDir: state})
+	testEngine = Open(Options{})
 	defer testEngine.Close()
 	code := m.Run()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -2,6 +2,8 @@ package podman
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"runtime"
@@ -16,11 +18,14 @@ import (
 )
 
 // The supervisor and the kernels get into a container by a volume of their own, which an engine has once for each
-// version of them: so any image will do, and a remote engine too.
+// version of them: so any image will do, and a remote engine too. The seccomp profile lies there as well: the service reads
+// it from its own machine, where Podman reports the volume's place.
 
 const (
 	programsVolume = "code-sandbox-mcp-programs-"
 	programsLabel  = "code-sandbox-mcp.programs"
+	profileName    = "seccomp.json"
+	hashLen        = 12
 )
 
 // programVolumes remembers which volumes are known to be whole, by link.
@@ -28,45 +33,59 @@ type programVolumes struct {
 	prefix string // of their names: programsVolume, but in tests
 	mu     sync.Mutex
 	at     *link
-	ready  map[string]string // by kind of processor
+	ready  map[string]programsAt // by kind of processor
+}
+
+// programsAt is a volume and its place on the engine's machine.
+type programsAt struct{ volume, place string }
+
+// programFiles returns what belongs into the volume for a kind of processor, and what its name ends with.
+func programFiles(arch string, gVisor bool) (files []containers.File, hash string, err error) {
+	files, hash, err = containers.Programs(arch)
+	if err != nil {
+		return nil, "", err
+	}
+	profile := containers.File{Path: profileName, Mode: 0o644, Content: SeccompProfile()}
+	if gVisor {
+		profile.Content = gVisorProfile()
+	}
+	files = append(slices.Clone(files), profile)
+	if gVisor {
+		for i := range files {
+			files[i].Mode |= 0o044 // it reads a program as the container's user to start it
+		}
+	}
+	sum := sha256.Sum256(append([]byte(hash), profile.Content...))
+	return files, hex.EncodeToString(sum[:])[:hashLen], nil
 }
 
 // programs makes sure that the engine has the volume for a kind of processor, and that it holds what it should. With
 // again it is looked at once more. filled says that it did not.
-func (e *Engine) programs(ctx context.Context, l *link, spec engine.Spec, again bool) (name string, filled bool, err error) {
+func (e *Engine) programs(ctx context.Context, l *link, spec engine.Spec, again bool) (at programsAt, filled bool, err error) {
 	arch := spec.Arch
 	if arch == "" {
 		arch = runtime.GOARCH
 	}
-	files, hash, err := containers.Programs(arch)
+	files, hash, err := programFiles(arch, e.asksForGVisor())
 	if err != nil {
-		return "", false, fmt.Errorf("%w: %w", engine.ErrArchitecture, err)
+		return at, false, fmt.Errorf("%w: %w", engine.ErrArchitecture, err)
 	}
 	e.volumes.mu.Lock()
 	defer e.volumes.mu.Unlock()
 	if e.volumes.at != l {
-		e.volumes.at, e.volumes.ready = l, make(map[string]string)
+		e.volumes.at, e.volumes.ready = l, make(map[string]programsAt)
 	}
-	if name := e.volumes.ready[arch]; name != "" && !again {
-		return name, false, nil
+	if at, ready := e.volumes.ready[arch]; ready && !again {
+		return at, false, nil
 	}
-	name = e.volumes.prefix + hash[:profileHashLen]
-	if e.asksForGVisor() {
-		// It reads a program as the container's user to start it.
-		name += readableSuffix
-		files = slices.Clone(files)
-		for i := range files {
-			files[i].Mode |= 0o044
-		}
+	at.volume = e.volumes.prefix + hash
+	at.place, filled, err = fill(l.context(ctx), l.onHost, spec.Image, at.volume, files)
+	if err != nil {
+		return at, false, fmt.Errorf("hand the supervisor to the engine: %w", err)
 	}
-	if filled, err = fill(l.context(ctx), l.onHost, spec.Image, name, files); err != nil {
-		return "", false, fmt.Errorf("hand the supervisor to the engine: %w", err)
-	}
-	e.volumes.ready[arch] = name
-	return name, filled, nil
+	e.volumes.ready[arch] = at
+	return at, filled, nil
 }
-
-const readableSuffix = "-readable"
 
 // mend fills the volume that a container's process 1 should be on, and reports whether something was missing there:
 // Podman makes a volume that was removed anew, with nothing in it.
@@ -77,63 +96,65 @@ func (e *Engine) mend(ctx context.Context, l *link, spec engine.Spec) bool {
 	return filled && err == nil
 }
 
-// fill makes a volume where there is none, and puts the files into it unless they are there.
-func fill(ctx context.Context, onHost bool, image, name string, files []containers.File) (filled bool, err error) {
-	filled, err = tryFill(ctx, onHost, image, name, files)
+// fill makes a volume where there is none, and puts the files into it unless they are there. It returns its place on the
+// engine's machine.
+func fill(ctx context.Context, onHost bool, image, name string, files []containers.File) (place string, filled bool, err error) {
+	place, filled, err = tryFill(ctx, onHost, image, name, files)
 	// A volume that is made while Podman removes it can lose its folder, and stays like that. One that anybody uses is not removed.
 	if err != nil && says(err, "no such file or directory") && removeVolume(ctx, name) == nil {
 		return tryFill(ctx, onHost, image, name, files)
 	}
-	return filled, err
+	return place, filled, err
 }
 
-func tryFill(ctx context.Context, onHost bool, image, name string, files []containers.File) (filled bool, err error) {
+func tryFill(ctx context.Context, onHost bool, image, name string, files []containers.File) (place string, filled bool, err error) {
 	volume, err := makeVolume(ctx, libpod.VolumeOptions{Name: name, Labels: map[string]string{programsLabel: name}})
 	if err != nil {
-		return false, err
+		return "", false, err
 	}
 	if onHost && holds(onDisk(volume.Mountpoint), files) {
-		return false, nil
+		return volume.Mountpoint, false, nil
 	}
-	return cargo{image, name, programsLabel, files}.bring(ctx, onHost)
+	filled, err = cargo{image, name, files}.bring(ctx, onHost)
+	return volume.Mountpoint, filled, err
 }
 
 // leftoverAge is after how long a container that only reached a volume is one that its server did not come to remove.
 const leftoverAge = time.Hour
 
-// RemoveOldVolumes removes the volumes of programs and seccomp profiles that are of other versions and that no container
-// uses, and returns their names. A server of such a version that still lives makes its own again.
+// RemoveOldVolumes removes the volumes of programs that are of other versions and that no container uses, and returns
+// their names. A server of such a version that still lives makes its own again.
 func (e *Engine) RemoveOldVolumes(ctx context.Context) ([]string, error) {
-	current := []string{profileVolume + profileHash(SeccompProfile()), profileVolume + profileHash(gVisorProfile())}
+	var current []string
 	for _, arch := range containers.Architectures() {
-		_, hash, err := containers.Programs(arch)
-		if err != nil {
-			return nil, err
+		for _, gVisor := range []bool{false, true} {
+			_, hash, err := programFiles(arch, gVisor)
+			if err != nil {
+				return nil, err
+			}
+			current = append(current, programsVolume+hash)
 		}
-		current = append(current, programsVolume+hash[:profileHashLen])
+	}
+	found, err := e.List(ctx, programsLabel, "")
+	if err != nil {
+		return nil, err
 	}
 	var removed []string
 	var failed []error
-	for label, prefix := range map[string]string{programsLabel: programsVolume, profileLabel: profileVolume} {
-		found, err := e.List(ctx, label, "")
-		if err != nil {
-			return removed, err
+	for _, c := range found.Containers {
+		if strings.HasPrefix(c.Name, programsVolume) && !c.Running && time.Since(c.Created) > leftoverAge {
+			failed = append(failed, e.Remove(ctx, []string{c.Name}, nil))
 		}
-		for _, c := range found.Containers {
-			if strings.HasPrefix(c.Name, prefix) && !c.Running && time.Since(c.Created) > leftoverAge {
-				failed = append(failed, e.Remove(ctx, []string{c.Name}, nil))
-			}
+	}
+	for _, v := range found.Volumes {
+		if !strings.HasPrefix(v.Name, programsVolume) || slices.Contains(current, v.Name) {
+			continue
 		}
-		for _, v := range found.Volumes {
-			if !strings.HasPrefix(v.Name, prefix) || slices.Contains(current, strings.TrimSuffix(v.Name, readableSuffix)) {
-				continue
-			}
-			switch err := e.Remove(ctx, nil, []string{v.Name}); {
-			case err == nil:
-				removed = append(removed, v.Name)
-			case !says(err, "being used"):
-				failed = append(failed, err)
-			}
+		switch err := e.Remove(ctx, nil, []string{v.Name}); {
+		case err == nil:
+			removed = append(removed, v.Name)
+		case !says(err, "being used"):
+			failed = append(failed, err)
 		}
 	}
 	return removed, errors.Join(failed...)

@@ -82,7 +82,7 @@ func TestAVolumeOfProgramsIsMended(t *testing.T) {
 	conn := connection(t)
 	filled := func(onHost bool) bool {
 		t.Helper()
-		filled, err := fill(conn, onHost, testimage.BarePython(t), name, files)
+		_, filled, err := fill(conn, onHost, testimage.BarePython(t), name, files)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func TestAVolumeIsFilledByManyAtOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 8 {
 			all.Go(func() {
-				filled, err := fill(conn, i%2 == 0, image, name, files)
+				_, filled, err := fill(conn, i%2 == 0, image, name, files)
 				if err != nil {
 					t.Error(err)
 					return
@@ -166,10 +166,10 @@ func TestAVolumeWhoseFillerWasKilled(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(conn, 4*fillPause)
 	defer cancel()
-	if _, err := fill(short, true, image, name, files); !errors.Is(err, context.DeadlineExceeded) {
+	if _, _, err := fill(short, true, image, name, files); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("waiting came to %v", err)
 	}
-	if filled, err := fill(conn, true, image, name, files); err != nil || !filled {
+	if _, filled, err := fill(conn, true, image, name, files); err != nil || !filled {
 		t.Errorf("filled: %v, %v", filled, err)
 	}
 }
@@ -177,10 +177,10 @@ func TestAVolumeWhoseFillerWasKilled(t *testing.T) {
 func TestAVolumeThatIsTooLargeIsNotReadToItsEnd(t *testing.T) {
 	name, conn := testVolume(t, "csm-test-"), connection(t)
 	files := []containers.File{{Path: "large", Mode: 0o644, Content: make([]byte, maxPrograms)}}
-	if _, err := fill(conn, false, testimage.BarePython(t), name, files); err != nil {
+	if _, _, err := fill(conn, false, testimage.BarePython(t), name, files); err != nil {
 		t.Fatal(err)
 	}
-	err := cargo{testimage.BarePython(t), name, programsLabel, nil}.throughContainer(conn, "reading", func(container string) error {
+	err := cargo{testimage.BarePython(t), name, nil}.throughContainer(conn, "reading", func(container string) error {
 		_, err := download(conn, container)
 		return err
 	})
@@ -192,12 +192,12 @@ func TestAVolumeThatIsTooLargeIsNotReadToItsEnd(t *testing.T) {
 // Volumes are pruned, or spoilt, under a server that knows that they were whole.
 func TestAVolumeThatGoesUnderAServerIsMended(t *testing.T) {
 	e := own(t, Options{})
-	_, hash, err := containers.Programs(runtime.GOARCH)
+	_, hash, err := programFiles(runtime.GOARCH, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.volumes.prefix = testVolume(t, "csm-test-") + "-"
-	name := e.volumes.prefix + hash[:profileHashLen]
+	name := e.volumes.prefix + hash
 	t.Cleanup(func() { _ = testEngine.Remove(context.Background(), nil, []string{name}) })
 	spec := testSpec(t, containers.Join()...) // which ends at once: no process 1 has a socket
 	for _, spoil := range []func() error{
@@ -222,9 +222,9 @@ func TestAVolumeThatGoesUnderAServerIsMended(t *testing.T) {
 }
 
 func TestVolumesOfOtherVersionsAreRemoved(t *testing.T) {
-	other, used, foreign := testVolume(t, programsVolume), testVolume(t, profileVolume), testVolume(t, "csm-test-")
-	for name, label := range map[string]string{other: programsLabel, used: profileLabel, foreign: programsLabel} {
-		out, err := exec.CommandContext(t.Context(), "podman", "volume", "create", "--label", label+"="+name, name).CombinedOutput()
+	other, used, foreign := testVolume(t, programsVolume), testVolume(t, programsVolume), testVolume(t, "csm-test-")
+	for _, name := range []string{other, used, foreign} {
+		out, err := exec.CommandContext(t.Context(), "podman", "volume", "create", "--label", programsLabel+"="+name, name).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -242,8 +242,8 @@ func TestVolumesOfOtherVersionsAreRemoved(t *testing.T) {
 			t.Errorf("%s was removed: %v", name, gone)
 		}
 	}
-	_, hash, err := containers.Programs(runtime.GOARCH)
-	if current := programsVolume + hash[:profileHashLen]; err != nil || !slices.Contains(after, current) {
+	_, hash, err := programFiles(runtime.GOARCH, false)
+	if current := programsVolume + hash; err != nil || !slices.Contains(after, current) {
 		t.Errorf("%s, of this version, is not there: %v", current, err)
 	}
 }

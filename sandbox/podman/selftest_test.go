@@ -225,7 +225,7 @@ func tunnel(w http.ResponseWriter, r *http.Request) {
 
 func (w weakness) attack(t *testing.T) selftest.Report {
 	t.Helper()
-	weak := podman.Open(podman.Options{StateDir: t.TempDir()})
+	weak := podman.Open(podman.Options{})
 	defer weak.Close()
 	t.Cleanup(func() { _ = podman.Open(podman.Options{}).Remove(context.Background(), nil, []string{sharedVolume}) })
 	if w.spec != nil {

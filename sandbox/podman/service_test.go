@@ -22,7 +22,7 @@ const asServer = "CODE_SANDBOX_MCP_TEST_SERVER"
 
 func TestServiceEndsWhenItsServerIsKilled(t *testing.T) {
 	if os.Getenv(asServer) != "" {
-		e := Open(Options{StateDir: t.TempDir(), Sockets: []string{}})
+		e := Open(Options{Sockets: []string{}})
 		if _, err := e.Connection(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"time"
 
@@ -160,14 +161,11 @@ func (e *Engine) tryStart(ctx context.Context, l *link, spec engine.Spec) (*proc
 // create makes the container and returns its id.
 func (e *Engine) create(ctx context.Context, l *link, spec engine.Spec, host hostFacts) (string, error) {
 	for again := false; ; again = true {
-		place, err := e.profilePath(ctx, l, spec.Image, again)
+		at, _, err := e.programs(ctx, l, spec, again)
 		if err != nil {
 			return "", createError(err)
 		}
-		host.seccompPath, host.gVisor = place, e.asksForGVisor()
-		if host.programs, _, err = e.programs(ctx, l, spec, again); err != nil {
-			return "", createError(err)
-		}
+		host.programs, host.seccompPath, host.gVisor = at.volume, path.Join(at.place, profileName), e.asksForGVisor()
 		if l.onHost {
 			host.maxOpenFiles, host.maxProcesses = hardLimits()
 		}
@@ -178,7 +176,7 @@ func (e *Engine) create(ctx context.Context, l *link, spec engine.Spec, host hos
 		if again || !says(err, "seccomp profile") {
 			return "", createError(err)
 		}
-		// Someone removed the file or the volume since.
+		// Someone removed the file since.
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/containers/podman/v5/pkg/specgen"
@@ -25,104 +22,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
-// The service reads a container's seccomp profile from its own machine. Where that is
-// this one, the profile is a file in the state directory. Where it is not (ssh, tcp, a
-// virtual machine), it goes into a small volume, whose place there Podman reports.
-
-// profileFile remembers the place of the profile, by link.
-type profileFile struct {
-	mu    sync.Mutex
-	at    *link
-	place string
-}
-
-const (
-	profileName    = "seccomp.json"
-	volumeMount    = "/volume"
-	profileVolume  = "code-sandbox-mcp-seccomp-"
-	profileLabel   = "code-sandbox-mcp.seccomp"
-	profileHashLen = 12
-)
-
-// profilePath makes the profile readable for l's service and returns its path there.
-// The image is one that the engine is known to hold. A path that was given before is
-// given again, unless again is true, which a caller says when the service did not find it.
-func (e *Engine) profilePath(ctx context.Context, l *link, image string, again bool) (string, error) {
-	e.profile.mu.Lock()
-	defer e.profile.mu.Unlock()
-	if e.profile.at == l && !again {
-		return e.profile.place, nil
-	}
-	place, err := e.placeProfile(l.context(ctx), l.onHost, image)
-	if err != nil {
-		return "", fmt.Errorf("hand the seccomp profile to the engine: %w", err)
-	}
-	e.profile.at, e.profile.place = l, place
-	return place, nil
-}
-
-func (e *Engine) placeProfile(ctx context.Context, onHost bool, image string) (string, error) {
-	text := SeccompProfile()
-	if e.asksForGVisor() {
-		text = gVisorProfile()
-	}
-	hash := profileHash(text)
-	if onHost {
-		return writeProfile(e.stateDir(), hash, text)
-	}
-	return uploadProfile(ctx, image, hash, text)
-}
-
-func profileHash(text []byte) string {
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])[:profileHashLen]
-}
-
-func (e *Engine) stateDir() string {
-	if e.opts.StateDir != "" {
-		return e.opts.StateDir
-	}
-	if cache, err := os.UserCacheDir(); err == nil {
-		return filepath.Join(cache, "code-sandbox-mcp")
-	}
-	return filepath.Join(os.TempDir(), fmt.Sprintf("code-sandbox-mcp-%d", os.Getuid()))
-}
-
-// writeProfile makes sure that the file is there and holds just this text. Its name
-// follows from its content, so that servers of different versions do not meet.
-func writeProfile(dir, hash string, text []byte) (string, error) {
-	file := filepath.Join(dir, "seccomp-"+hash+".json")
-	if have, err := os.ReadFile(file); err == nil && bytes.Equal(have, text) {
-		return file, nil
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", err
-	}
-	part, err := os.CreateTemp(dir, "seccomp-*.part")
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = os.Remove(part.Name()) }()
-	_, err = part.Write(text)
-	if err := errors.Join(err, part.Close()); err != nil {
-		return "", err
-	}
-	return file, os.Rename(part.Name(), file)
-}
-
-// uploadProfile copies the profile into a volume, and returns where the volume is on the engine's machine.
-func uploadProfile(ctx context.Context, image, hash string, text []byte) (string, error) {
-	name := profileVolume + hash
-	volume, err := makeVolume(ctx, libpod.VolumeOptions{Name: name, Labels: map[string]string{profileLabel: hash}})
-	if err != nil {
-		return "", err
-	}
-	files := []containers.File{{Path: profileName, Mode: 0o644, Content: text}}
-	if _, err := (cargo{image, name, profileLabel, files}).bring(ctx, false); err != nil {
-		return "", err
-	}
-	return path.Join(volume.Mountpoint, profileName), nil
-}
+const volumeMount = "/volume"
 
 // Containers that fill a volume have one name, so that an engine has one of them, whichever server made it.
 const (
@@ -139,7 +39,7 @@ const (
 func (c cargo) throughContainer(ctx context.Context, suffix string, use func(container string) error) error {
 	spec := specgen.NewSpecGenerator(c.image, false)
 	spec.Name = c.volume + "-" + suffix
-	spec.Labels = map[string]string{c.label: c.volume}
+	spec.Labels = map[string]string{programsLabel: c.volume}
 	spec.Command = []string{volumeMount}
 	spec.NetNS = specgen.Namespace{NSMode: specgen.NoNetwork}
 	spec.Volumes = []*specgen.NamedVolume{{Name: c.volume, Dest: volumeMount}}
@@ -198,8 +98,8 @@ func makeVolume(ctx context.Context, options libpod.VolumeOptions) (libpod.Volum
 
 // cargo is files for a volume, and what a container needs that brings them there.
 type cargo struct {
-	image, volume, label string
-	files                []containers.File
+	image, volume string
+	files         []containers.File
 }
 
 // bring puts the files into the volume unless they are there; missing says that it is known that they are not.
@@ -209,7 +109,7 @@ func (c cargo) bring(ctx context.Context, missing bool) (filled bool, err error)
 		return err == nil && holds(have.find, c.files)
 	}
 	if !missing {
-		err := c.throughContainer(ctx, rand.Text()[:profileHashLen], func(container string) error {
+		err := c.throughContainer(ctx, rand.Text()[:hashLen], func(container string) error {
 			missing = !isWhole(container)
 			return nil
 		})
