@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -80,16 +79,8 @@ func sweep(ctx context.Context, s *server.Settings, engine *podman.Engine) error
 	return err
 }
 
-// gcArgs returns the command line of a gc that waits for the end of this process, with the settings of a command. Lists are
-// left out: of languages, tools and names, none of which matters to a sweep.
+// gcArgs returns the command line of a gc that waits for the end of this process, with all settings of a command: without
+// some of them the others may be refused.
 func gcArgs(cmd *cobra.Command) []string {
-	args := []string{"gc", "--" + afterParentFlag}
-	settings := cmd.Root().PersistentFlags()
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		_, list := f.Value.(pflag.SliceValue)
-		if !list && settings.Lookup(f.Name) != nil {
-			args = append(args, "--"+f.Name+"="+f.Value.String())
-		}
-	})
-	return args
+	return append([]string{"gc", "--" + afterParentFlag}, changedFlags(cmd.Root().PersistentFlags())...)
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 
 // parsed is the command that these arguments name, with its flags read.
@@ -37,10 +39,14 @@ func TestTheSweepLeftBehindHasTheServersSettings(t *testing.T) {
 		"none":                   {nil, ""},
 		"the command's own name": {[]string{"serve", "--state-dir", "serve"}, "--state-dir=serve"},
 		"a flag of the command":  {[]string{"selftest", "--json", "--state-dir", "there"}, "--state-dir=there"},
-		"a list in two words":    {[]string{"--prewarm", "python", "--idle-timeout", "90"}, "--idle-timeout=1m30s"},
+		"a list in two words":    {[]string{"--prewarm", "python", "--idle-timeout", "90"}, "--idle-timeout=1m30s --prewarm=python"},
+		"what needs a list": {
+			[]string{"--packages=listed", "--packages-allow=pypi:a,npm:b", "--network=allowlist", "--allow-domain=a.example"},
+			"--allow-domain=a.example --network=allowlist --packages=listed --packages-allow=pypi:a,npm:b",
+		},
 		"all kinds": {
 			[]string{"--memory-limit=1.5g", "--cpu-limit", "0.5", "--fetch-urls=false", "--tools=run_js_code", "--log-file", "a b"},
-			"--cpu-limit=0.5 --fetch-urls=false --log-file=a b --memory-limit=1.5GiB",
+			"--cpu-limit=0.5 --fetch-urls=false --log-file=a b --memory-limit=1.5GiB --tools=run_js_code",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,6 +55,9 @@ func TestTheSweepLeftBehindHasTheServersSettings(t *testing.T) {
 				t.Errorf("it is called with %q, want %q", got, test.want)
 			}
 			parsed(t, args...)
+			if err := server.CheckArgs(args[2:]); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }

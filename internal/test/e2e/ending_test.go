@@ -89,6 +89,11 @@ func lockedSessions(stateDir string) (ids []string) {
 // cleanUp is every test's end: a server that still runs ends in order, and what a failed test may
 // have left is removed.
 func (s *server) cleanUp() {
+	defer func() {
+		if s.t.Failed() {
+			s.t.Logf("the server's log:\n%s", tail(s.stderr.String()))
+		}
+	}()
 	ids := s.sessionIDs()
 	_ = s.stdin.Close()
 	if !s.endsIn(endTime) {
@@ -109,7 +114,4 @@ func (s *server) cleanUp() {
 		}
 	}
 	_ = s.stdout.Close()
-	if s.t.Failed() {
-		s.t.Logf("the server's log:\n%s", tail(s.stderr.String()))
-	}
 }
