@@ -15,7 +15,10 @@ import (
 	"time"
 )
 
-// client is the least an MCP client can be, so that what is measured is the server.
+// object is a JSON object.
+type object = map[string]any
+
+// client is the least an MCP client can be, so that what is measured is the server. What fails ends the measurement.
 type client struct {
 	process     *exec.Cmd
 	in          io.WriteCloser
@@ -32,49 +35,41 @@ type answer struct {
 	at     time.Time
 }
 
-func start(ctx context.Context, server string, args ...string) (*client, error) {
+// hello is what a client says first.
+var hello = object{"protocolVersion": "2025-11-25", "capabilities": object{}, "clientInfo": object{"name": "bench", "version": "1"}}
+
+func (b *bench) start(ctx context.Context, args ...string) *client {
+	return start(ctx, b.server, args...)
+}
+
+func start(ctx context.Context, server string, args ...string) *client {
 	began := time.Now()
 	process := exec.CommandContext(ctx, server, append([]string{"--log-level=warn"}, args...)...)
 	process.Stderr = os.Stderr
-	in, err := process.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := process.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := process.Start(); err != nil {
-		return nil, err
-	}
-	c := &client{process: process, in: in, waiting: make(map[int]chan answer)}
+	c := &client{process: process, in: must(process.StdinPipe()), waiting: make(map[int]chan answer)}
+	out := must(process.StdoutPipe())
+	check(process.Start())
 	go c.read(out)
-	err = c.request("initialize", map[string]any{
-		"protocolVersion": "2025-11-25", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "bench", "version": "1"},
-	})
+	c.request("initialize", hello)
 	c.initialized = time.Since(began)
-	if err != nil {
-		return nil, err
-	}
-	_, err = io.WriteString(in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n")
-	return c, err
+	must(io.WriteString(c.in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"))
+	return c
 }
 
 func (c *client) read(out io.Reader) {
 	lines := bufio.NewReader(out)
 	for {
 		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			c.fail(err)
-			return
-		}
 		at := time.Now()
 		var message struct {
 			ID     int
 			Result json.RawMessage
 			Error  *struct{ Message string }
 		}
-		if err := json.Unmarshal(line, &message); err != nil {
+		if err == nil {
+			err = json.Unmarshal(line, &message)
+		}
+		if err != nil {
 			c.fail(err)
 			return
 		}
@@ -108,111 +103,90 @@ func (c *client) send(method string, params any) chan answer {
 	id := c.next
 	c.waiting[id] = ch
 	c.mu.Unlock()
-	line, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": params})
-	if err == nil {
-		_, err = c.in.Write(append(line, '\n'))
-	}
-	if err != nil {
+	if _, err := c.in.Write(append(must(json.Marshal(object{"jsonrpc": "2.0", "id": id, "method": method, "params": params})), '\n')); err != nil {
 		c.fail(err)
 	}
 	return ch
 }
 
-// request waits for an answer of which only the arrival matters.
-func (c *client) request(method string, params any) error {
+func (c *client) request(method string, params any) answer {
 	a := <-c.send(method, params)
-	return a.err
+	check(a.err)
+	return a
 }
 
-func codeCall(tool, code string, more map[string]any) map[string]any {
-	arguments := map[string]any{"code": code}
+func codeCall(tool, code string, more object) object {
+	arguments := object{"code": code}
 	for name, value := range more {
 		arguments[name] = value
 	}
-	return map[string]any{"name": tool, "arguments": arguments}
+	return object{"name": tool, "arguments": arguments}
 }
 
-// call runs code and gives the time from request to answer. A run that did not complete is an error.
-func (c *client) call(tool, code string, more map[string]any) (time.Duration, error) {
-	params := codeCall(tool, code, more)
-	began := time.Now()
-	a := <-c.send("tools/call", params)
-	if a.err != nil {
-		return 0, a.err
-	}
-	var result struct {
-		Content []struct{ Text string }
-	}
-	if err := json.Unmarshal(a.result, &result); err != nil {
-		return 0, err
-	}
-	if len(result.Content) == 0 || !strings.HasPrefix(result.Content[0].Text, "completed") {
-		return 0, fmt.Errorf("%s %q: %s", tool, code, a.result)
-	}
-	return a.at.Sub(began), nil
+// result is what the measurements read of an answer to tools/call.
+type result struct {
+	IsError bool
+	Content []struct{ Text string }
+	Meta    struct {
+		Result json.RawMessage `json:"code-sandbox-mcp/result"`
+	} `json:"_meta"`
 }
 
-// tool calls a tool that answers at once, and gives the time that it took.
-func (c *client) tool(name string, arguments map[string]any) (time.Duration, error) {
+// ask calls a tool and returns its answer, what that holds and how long it took.
+func (c *client) ask(params object) (a answer, r result, took time.Duration) {
 	began := time.Now()
-	a := <-c.send("tools/call", map[string]any{"name": name, "arguments": arguments})
-	if a.err != nil {
-		return 0, a.err
+	a = c.request("tools/call", params)
+	check(json.Unmarshal(a.result, &r))
+	return a, r, a.at.Sub(began)
+}
+
+// call runs code and returns the time from request to answer. A run that did not complete is an error.
+func (c *client) call(tool, code string, more object) time.Duration {
+	a, r, took := c.ask(codeCall(tool, code, more))
+	if len(r.Content) == 0 || !strings.HasPrefix(r.Content[0].Text, "completed") {
+		check(fmt.Errorf("%s %q: %s", tool, code, a.result))
 	}
-	var result struct{ IsError bool }
-	if err := json.Unmarshal(a.result, &result); err != nil {
-		return 0, err
+	return took
+}
+
+// tool calls a tool that answers at once, and returns the time that it took.
+func (c *client) tool(name string, arguments object) time.Duration {
+	a, r, took := c.ask(object{"name": name, "arguments": arguments})
+	if r.IsError {
+		check(fmt.Errorf("%s: %.300s", name, a.result))
 	}
-	if result.IsError {
-		return 0, fmt.Errorf("%s: %.300s", name, a.result)
-	}
-	return a.at.Sub(began), nil
+	return took
 }
 
 // fields calls a tool and decodes what its answer has for programs.
-func (c *client) fields(name string, arguments map[string]any, into any) error {
-	a := <-c.send("tools/call", map[string]any{"name": name, "arguments": arguments})
-	if a.err != nil {
-		return a.err
+func (c *client) fields(name string, arguments object, into any) {
+	a, r, _ := c.ask(object{"name": name, "arguments": arguments})
+	if r.IsError {
+		check(fmt.Errorf("%s: %.300s", name, a.result))
 	}
-	var result struct {
-		IsError bool
-		Meta    struct {
-			Result json.RawMessage `json:"code-sandbox-mcp/result"`
-		} `json:"_meta"`
-	}
-	if err := json.Unmarshal(a.result, &result); err != nil {
-		return err
-	}
-	if result.IsError {
-		return fmt.Errorf("%s: %.300s", name, a.result)
-	}
-	return json.Unmarshal(result.Meta.Result, into)
+	check(json.Unmarshal(r.Meta.Result, into))
 }
+
+// closeSession ends a session.
+func (c *client) closeSession(id string) { c.tool("close_session", object{"session_id": id}) }
 
 // rss is the server's resident memory as the system tells it.
 func (c *client) rss() string { return inMB(c.memory("VmRSS:")) }
 
 // memory is a line of the system's account of the server, in KiB; 0 where it tells none.
 func (c *client) memory(name string) int {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.process.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	return kilobytes(status, name)
+	return kilobytes(fmt.Sprintf("/proc/%d/status", c.process.Process.Pid), name)
 }
 
-// kilobytes finds a line by its name, as /proc has them; 0: there is none.
-func kilobytes(text []byte, name string) int {
+// kilobytes finds a line by its name in a file of /proc; 0: there is none.
+func kilobytes(path, name string) (kb int) {
+	text, _ := os.ReadFile(path)
 	for line := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(line, name); ok {
-			var kb int
-			if _, err := fmt.Sscan(rest, &kb); err == nil {
-				return kb
-			}
+			_, _ = fmt.Sscan(rest, &kb)
 		}
 	}
-	return 0
+	return kb
 }
 
 func inMB(kb int) string {

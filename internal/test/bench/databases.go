@@ -15,76 +15,44 @@ import (
 )
 
 // databases measures exec_sql on a PostgreSQL of its own, beside PostgreSQL's own clients.
-func (b *bench) databases(ctx context.Context, _ floors) error {
-	db, err := testpg.Start(ctx)
-	if err != nil {
-		return err
-	}
+func (b *bench) databases(ctx context.Context) {
+	db := must(testpg.Start(ctx))
 	defer db.Stop()
 	dsn := db.DSN(testpg.Superuser)
-	if err := os.Setenv("SANDBOX_SQL_BENCH", dsn); err != nil {
-		return err
-	}
-	c, err := start(ctx, b.server)
-	if err != nil {
-		return err
-	}
+	check(os.Setenv("SANDBOX_SQL_BENCH", dsn))
+	c := b.start(ctx)
 	defer c.close()
-	if err := b.selectOne(ctx, c, dsn); err != nil {
-		return err
-	}
-	if err := b.exportRows(c, db); err != nil {
-		return err
-	}
-	return b.queryFromCode(c)
+	b.selectOne(ctx, c, dsn)
+	b.exportRows(c, db)
+	b.queryFromCode(c)
 }
 
 // queryFromCode reads the same rows into a DataFrame, beside pandas on the file that they were exported to.
-func (b *bench) queryFromCode(c *client) error {
-	if _, err := c.call("run_python_code", "import sandbox, time, pandas as pd", nil); err != nil {
-		return err
-	}
+func (b *bench) queryFromCode(c *client) {
+	c.call("run_python_code", "import sandbox, time, pandas as pd", nil)
+	patient := object{"timeout_seconds": 300}
 	var query, file series
 	for range b.rounds {
-		d, err := c.call("run_python_code", fmt.Sprintf("frame = sandbox.sql(%q); len(frame)", exportedQuery), map[string]any{"timeout_seconds": 300})
-		if err != nil {
-			return err
-		}
-		query = append(query, d)
-		if d, err = c.call("run_python_code", "frame = pd.read_csv('/mnt/data/input/rows.csv', parse_dates=['at']); len(frame)", map[string]any{"timeout_seconds": 300}); err != nil {
-			return err
-		}
-		file = append(file, d)
+		query = append(query, c.call("run_python_code", fmt.Sprintf("frame = sandbox.sql(%q); len(frame)", exportedQuery), patient))
+		file = append(file, c.call("run_python_code", "frame = pd.read_csv('/mnt/data/input/rows.csv', parse_dates=['at']); len(frame)", patient))
 	}
 	b.row("sandbox.sql, the same rows into a DataFrame", query.String(), "2 x read_csv", "read_csv of the file "+file.String())
-	return nil
 }
 
 // selectOne asks the least there is, in turn with a bare client: what differs is the tool call, the
 // read-only transaction and the masking.
-func (b *bench) selectOne(ctx context.Context, c *client, dsn string) error {
-	conn, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		return err
-	}
+func (b *bench) selectOne(ctx context.Context, c *client, dsn string) {
+	conn := must(pgx.Connect(ctx, dsn))
 	defer func() { _ = conn.Close(ctx) }()
 	var tool, bare series
-	for i := range b.calls + 1 {
-		d, err := c.tool("exec_sql", map[string]any{"query": "SELECT 1"})
-		if err != nil {
-			return err
-		}
+	for range b.calls + 1 {
+		tool = append(tool, c.tool("exec_sql", object{"query": "SELECT 1"}))
 		began := time.Now()
 		var one int
-		if err := conn.QueryRow(ctx, "SELECT 1").Scan(&one); err != nil {
-			return err
-		}
-		if i > 0 { // the first connects
-			tool, bare = append(tool, d), append(bare, time.Since(began))
-		}
+		check(conn.QueryRow(ctx, "SELECT 1").Scan(&one))
+		bare = append(bare, time.Since(began))
 	}
-	b.row("exec_sql, SELECT 1, warm", tool.String(), "pgx + 1 ms", "pgx "+bare.String())
-	return nil
+	b.row("exec_sql, SELECT 1, warm", tool[1:].String(), "pgx + 1 ms", "pgx "+bare[1:].String()) // the first connects
 }
 
 const (
@@ -94,40 +62,27 @@ const (
 )
 
 // exportRows writes a million rows into the session, in turn with COPY through psql.
-func (b *bench) exportRows(c *client, db *testpg.Server) error {
+func (b *bench) exportRows(c *client, db *testpg.Server) {
 	create := fmt.Sprintf("CREATE TABLE bench_numbers AS SELECT n FROM generate_series(1, %d) n", exportedRows)
 	for _, statement := range []string{create, "VACUUM ANALYZE bench_numbers", "CHECKPOINT"} {
 		if out, err := db.Psql("-q", "-c", statement).CombinedOutput(); err != nil {
-			return fmt.Errorf("psql: %w\n%s", err, out)
+			check(fmt.Errorf("psql: %w\n%s", err, out))
 		}
 	}
-	if _, err := c.call("run_python_code", "1", nil); err != nil {
-		return err
-	}
+	c.call("run_python_code", "1", nil)
 	// The first export pays for what the others find there.
-	if _, err := c.tool("exec_sql", map[string]any{"query": "SELECT 1 AS n", "save_as": "rows.csv"}); err != nil {
-		return err
-	}
+	c.tool("exec_sql", object{"query": "SELECT 1 AS n", "save_as": "rows.csv"})
 	before := c.memory("VmHWM:")
 	var tool, psql series
 	for range b.rounds {
-		d, err := c.tool("exec_sql", map[string]any{"query": exportedQuery, "save_as": "rows.csv", "overwrite": true})
-		if err != nil {
-			return err
-		}
-		tool = append(tool, d)
+		tool = append(tool, c.tool("exec_sql", object{"query": exportedQuery, "save_as": "rows.csv", "overwrite": true}))
 		copying := db.Psql("-c", "COPY ("+exportedQuery+") TO STDOUT (FORMAT csv, HEADER)")
 		copying.Stdout = io.Discard
 		began := time.Now()
-		if err := copying.Run(); err != nil {
-			return fmt.Errorf("psql: %w", err)
-		}
+		check(copying.Run())
 		psql = append(psql, time.Since(began))
 	}
-	rate := func(s series) string {
-		return fmt.Sprintf("%.0f rows/s", exportedRows/s.at(50).Seconds())
-	}
+	rate := func(s series) string { return fmt.Sprintf("%.0f rows/s", exportedRows/s.at(50).Seconds()) }
 	b.row("exec_sql, 1,000,000 rows of 8 columns to CSV in the session", rate(tool)+" ("+tool.String()+")", "0.5 of psql", "COPY by psql "+rate(psql))
 	b.row("server memory at its most while that ran, more than before", inMB(c.memory("VmHWM:")-before), "16 MB", "")
-	return nil
 }

@@ -12,49 +12,26 @@ import (
 	"time"
 )
 
-// fileCount is how many files a session has in the measurement of what they cost.
-const fileCount = 20_000
-
 // manyFiles measures what a run costs that changes one file among many, beside one that changes one
 // where there are none, and what it costs to list them.
-func (b *bench) manyFiles(ctx context.Context, _ floors) error {
-	c, err := start(ctx, b.server)
-	if err != nil {
-		return err
-	}
+func (b *bench) manyFiles(ctx context.Context) {
+	c := b.start(ctx)
 	defer c.close()
-	if _, err := c.call("run_python_code", "import os", nil); err != nil {
-		return err
-	}
+	c.call("run_python_code", "import os", nil)
 	time.Sleep(settle)
-	alone, err := b.writes(c)
-	if err != nil {
-		return err
-	}
-	const many = `for i in range(%d):
-    os.makedirs(f"many/{i %% 100}", exist_ok=True)
-    open(f"many/{i %% 100}/{i}.txt", "w").close()`
-	if _, err := c.call("run_python_code", fmt.Sprintf(many, fileCount), nil); err != nil {
-		return err
-	}
-	among, err := b.writes(c)
-	if err != nil {
-		return err
-	}
-	b.row("a run that changes one file of 20,000", among.String(), "", "of one: "+alone.String())
+	alone := b.writes(c)
+	c.call("run_python_code", `for i in range(20_000):
+    os.makedirs(f"many/{i % 100}", exist_ok=True)
+    open(f"many/{i % 100}/{i}.txt", "w").close()`, nil)
+	b.row("a run that changes one file of 20,000", b.writes(c).String(), "", "of one: "+alone.String())
 	var took series
 	for range b.rounds {
-		d, err := c.tool("list_artifacts", map[string]any{"glob": "many/7/*"})
-		if err != nil {
-			return err
-		}
-		took = append(took, d)
+		took = append(took, c.tool("list_artifacts", object{"glob": "many/7/*"}))
 	}
 	b.row("list_artifacts of 20,000 files with a glob", took.String(), "", "")
-	return nil
 }
 
-func (b *bench) writes(c *client) (series, error) {
+func (b *bench) writes(c *client) series {
 	return calls(c, 10*b.rounds, 0, "run_python_code", `open("one.txt", "a").write("x")`)
 }
 
@@ -62,64 +39,36 @@ func (b *bench) writes(c *client) (series, error) {
 const uploadBytes = 500 << 20
 
 // upload measures a large file's way in, and what it costs the server.
-func (b *bench) upload(ctx context.Context, _ floors) error {
-	dir, err := os.MkdirTemp("", "bench-upload-")
-	if err != nil {
-		return err
-	}
+func (b *bench) upload(ctx context.Context) {
+	dir := must(os.MkdirTemp("", "bench-upload-"))
 	defer func() { _ = os.RemoveAll(dir) }()
 	path := filepath.Join(dir, "large.bin")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		return err
-	}
-	if err := os.Truncate(path, uploadBytes); err != nil {
-		return err
-	}
-	c, err := start(ctx, b.server, "--allow-host-dir", dir, "--download-limit", "600MiB")
-	if err != nil {
-		return err
-	}
+	check(os.WriteFile(path, nil, 0o600))
+	check(os.Truncate(path, uploadBytes))
+	c := b.start(ctx, "--allow-host-dir", dir, "--download-limit", "600MiB")
 	defer c.close()
-	if _, err := c.tool("upload_file", map[string]any{"filename": "small.txt", "text": "x"}); err != nil {
-		return err
-	}
+	c.tool("upload_file", object{"filename": "small.txt", "text": "x"})
 	before := c.memory("VmRSS:")
-	took, err := c.tool("upload_file", map[string]any{"filename": "large.bin", "host_path": path})
-	if err != nil {
-		return err
-	}
+	took := c.tool("upload_file", object{"filename": "large.bin", "host_path": path})
 	b.row("upload_file of 500 MiB from the host", fmt.Sprintf("%v, %.0f MiB/s", took.Round(time.Millisecond), 500/took.Seconds()), "", "")
 	b.row("server RSS at the peak of that, over before", inMB(c.memory("VmHWM:")-before), "16 MB", "")
-	var small series
+	var small, read series
 	for i := range 10 * b.rounds {
-		d, err := c.tool("upload_file", map[string]any{"filename": fmt.Sprintf("small-%d.txt", i), "text": "x"})
-		if err != nil {
-			return err
-		}
-		small = append(small, d)
+		small = append(small, c.tool("upload_file", object{"filename": fmt.Sprintf("small-%d.txt", i), "text": "x"}))
 	}
 	b.row("upload_file of a small text", small.String(), "", "")
-	var read series
 	for range 10 * b.rounds {
-		d, err := c.tool("read_artifact", map[string]any{"path": "input/small-0.txt"})
-		if err != nil {
-			return err
-		}
-		read = append(read, d)
+		read = append(read, c.tool("read_artifact", object{"path": "input/small-0.txt"}))
 	}
 	b.row("read_artifact of a small text", read.String(), "", "")
-	return nil
 }
 
 // linkBytes is what a download and an upload by a link move in the measurement of what they cost.
 const linkBytes = 500_000_000
 
 // links measures a large file's way by download and upload links, and what it costs the server.
-func (b *bench) links(ctx context.Context, floor floors) error {
-	c, err := start(ctx, b.server, "--files-http", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
+func (b *bench) links(ctx context.Context) {
+	c := b.start(ctx, "--files-http", "127.0.0.1:0")
 	defer c.close()
 	var made struct {
 		Artifacts []struct {
@@ -127,36 +76,23 @@ func (b *bench) links(ctx context.Context, floor floors) error {
 		}
 	}
 	code := fmt.Sprintf("import os\nwith open('output/large.bin', 'wb') as f:\n    for i in range(500): f.write(os.urandom(%d))", linkBytes/500)
-	if err := c.fields("run_python_code", map[string]any{"code": code}, &made); err != nil {
-		return err
-	}
-	if len(made.Artifacts) != 1 {
-		return fmt.Errorf("a file was made, and %d are listed", len(made.Artifacts))
+	if c.fields("run_python_code", object{"code": code}, &made); len(made.Artifacts) != 1 {
+		check(fmt.Errorf("a file was made, and %d are listed", len(made.Artifacts)))
 	}
 	before := c.memory("VmRSS:")
 	var took series
 	for range b.rounds {
-		d, err := move(ctx, http.MethodGet, made.Artifacts[0].URL, nil)
-		if err != nil {
-			return err
-		}
-		took = append(took, d)
+		took = append(took, move(ctx, http.MethodGet, made.Artifacts[0].URL, nil))
 	}
 	b.row("download of 500 MB by a link", fmt.Sprintf("%s, %.0f MB/s", took, linkBytes/1e6/took.at(50).Seconds()), "200 MB/s",
-		fmt.Sprintf("attached stdout %.0f MB/s", pourBytes/1e6/floor.pour.at(50).Seconds()))
+		fmt.Sprintf("attached stdout %.0f MB/s", pourBytes/1e6/b.floor.pour.at(50).Seconds()))
 	b.row("server RSS at the peak of that, over before", inMB(c.memory("VmHWM:")-before), "16 MB", "")
 	var put struct {
 		URL string `json:"upload_url"`
 	}
-	if err := c.fields("upload_file", map[string]any{"filename": "large.bin"}, &put); err != nil {
-		return err
-	}
-	d, err := move(ctx, http.MethodPut, put.URL, io.LimitReader(zeros{}, linkBytes))
-	if err != nil {
-		return err
-	}
+	c.fields("upload_file", object{"filename": "large.bin"}, &put)
+	d := move(ctx, http.MethodPut, put.URL, io.LimitReader(zeros{}, linkBytes))
 	b.row("upload of 500 MB by a link", fmt.Sprintf("%s, %.0f MB/s", short(d), linkBytes/1e6/d.Seconds()), "", "")
-	return nil
 }
 
 // zeros is content without an end.
@@ -165,50 +101,30 @@ type zeros struct{}
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
 // move sends or gets a large file by a link, and returns how long that took.
-func move(ctx context.Context, method, link string, content io.Reader) (time.Duration, error) {
-	request, err := http.NewRequestWithContext(ctx, method, link, content)
-	if err != nil {
-		return 0, err
-	}
+func move(ctx context.Context, method, link string, content io.Reader) time.Duration {
+	request := must(http.NewRequestWithContext(ctx, method, link, content))
 	if content != nil {
 		request.ContentLength = linkBytes
 	}
 	began := time.Now()
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, err
-	}
+	answer := must(http.DefaultClient.Do(request))
 	defer func() { _ = answer.Body.Close() }()
-	n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, answer.Body, make([]byte, 256<<10))
-	if err == nil && (answer.StatusCode/100 != 2 || method == http.MethodGet && n != linkBytes) {
-		err = fmt.Errorf("%s: %s, %d bytes", method, answer.Status, n)
+	n := must(io.CopyBuffer(struct{ io.Writer }{io.Discard}, answer.Body, make([]byte, 256<<10)))
+	if answer.StatusCode/100 != 2 || method == http.MethodGet && n != linkBytes {
+		check(fmt.Errorf("%s: %s, %d bytes", method, answer.Status, n))
 	}
-	return time.Since(began), err
+	return time.Since(began)
 }
 
 // takeOver measures the first call of a server in a session that an earlier one left.
-func (b *bench) takeOver(ctx context.Context, floor floors) error {
+func (b *bench) takeOver(ctx context.Context) {
 	const id = "bench-kept"
-	session := map[string]any{"session_id": id}
-	var took series
-	for range b.rounds + 1 {
-		c, err := start(ctx, b.server)
-		if err != nil {
-			return err
-		}
-		d, err := c.call("run_python_code", "x = 1", session)
-		if err != nil {
-			return err
-		}
-		took = append(took, d)
-		c.close()
-	}
-	b.row("first call of a server that takes a session over", took[1:].String(), "", "container up "+floor.containerUp.String())
-	c, err := start(ctx, b.server)
-	if err != nil {
-		return err
-	}
+	first := func(c *client) time.Duration { return c.call("run_python_code", "x = 1", object{"session_id": id}) }
+	c := b.start(ctx)
+	first(c)
+	c.close()
+	b.row("first call of a server that takes a session over", b.newServers(ctx, first).String(), "", "container up "+b.floor.containerUp.String())
+	c = b.start(ctx)
 	defer c.close()
-	_, err = c.tool("close_session", session)
-	return err
+	c.closeSession(id)
 }

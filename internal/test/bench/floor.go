@@ -34,68 +34,42 @@ for line in sys.stdin:
         for left in range(int(line), 0, -32768): sys.stdout.buffer.write(bytes(min(left, 32768)))
         sys.stdout.flush()`
 
-func measureFloor(ctx context.Context, rounds, calls int) (floors, error) {
-	var f floors
-	engine := podman.Open(podman.Options{})
-	defer func() { _ = engine.Close() }()
-	if _, err := engine.Connection(ctx); err != nil {
-		return f, err
+func (b *bench) measureFloor(ctx context.Context) {
+	on := podman.Open(podman.Options{})
+	defer func() { _ = on.Close() }()
+	must(on.Connection(ctx))
+	for i := range b.rounds {
+		b.floor.round(ctx, on, i, b.calls/b.rounds)
 	}
-	for i := range rounds {
-		if err := f.round(ctx, engine, i, calls/rounds); err != nil {
-			return f, err
-		}
-	}
-	return f, nil
 }
 
-func (f *floors) round(ctx context.Context, on *podman.Engine, i, calls int) error {
+func (f *floors) round(ctx context.Context, on *podman.Engine, i, calls int) {
 	name := fmt.Sprintf("csm-bench-%d-%d", time.Now().UnixNano(), i)
 	defer func() { _ = on.Remove(ctx, []string{name}, []string{name}) }()
 	began := time.Now()
-	p, err := on.Start(ctx, engine.Spec{
+	p := must(on.Start(ctx, engine.Spec{
 		Name: name, Volume: name, Image: containers.ImageRef("python"), Command: []string{"python3", "-Sc", echo},
 		Limits: engine.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 64, TmpBytes: 64 << 20, FileBytes: 1 << 30, OpenFiles: 256},
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	defer func() { _ = p.Close() }()
 	lines := bufio.NewReader(p)
-	if _, err := lines.ReadString('\n'); err != nil {
-		return err
-	}
+	must(lines.ReadString('\n'))
 	f.containerUp = append(f.containerUp, time.Since(began))
+	trip := func() time.Duration {
+		began := time.Now()
+		must(io.WriteString(p, "x\n"))
+		must(lines.ReadString('\n'))
+		return time.Since(began)
+	}
 	for range calls {
-		took, err := trip(p, lines)
-		if err != nil {
-			return err
-		}
-		f.roundTrip = append(f.roundTrip, took)
+		f.roundTrip = append(f.roundTrip, trip())
 	}
 	for range max(1, calls/restedPart) {
 		time.Sleep(rest)
-		took, err := trip(p, lines)
-		if err != nil {
-			return err
-		}
-		f.rested = append(f.rested, took)
+		f.rested = append(f.rested, trip())
 	}
 	began = time.Now()
-	if _, err := fmt.Fprintln(p, pourBytes); err != nil {
-		return err
-	}
-	_, err = io.CopyN(io.Discard, lines, pourBytes)
+	must(fmt.Fprintln(p, pourBytes))
+	must(io.CopyN(io.Discard, lines, pourBytes))
 	f.pour = append(f.pour, time.Since(began))
-	return err
-}
-
-// trip measures a line's way there and back.
-func trip(w io.Writer, lines *bufio.Reader) (time.Duration, error) {
-	began := time.Now()
-	if _, err := w.Write([]byte("x\n")); err != nil {
-		return 0, err
-	}
-	_, err := lines.ReadString('\n')
-	return time.Since(began), err
 }

@@ -29,76 +29,56 @@ type web struct {
 const benchToken = "a-token-for-measurements"
 
 // startWeb starts a server over HTTP and begins a session.
-func startWeb(ctx context.Context, server string, args ...string) (*web, error) {
-	dir, err := os.MkdirTemp("", "bench-")
-	if err != nil {
-		return nil, err
-	}
+func (b *bench) startWeb(ctx context.Context, args ...string) *web {
+	dir := must(os.MkdirTemp("", "bench-"))
 	defer func() { _ = os.RemoveAll(dir) }()
 	token := filepath.Join(dir, "token")
-	if err := os.WriteFile(token, []byte(benchToken), 0o600); err != nil {
-		return nil, err
-	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
+	check(os.WriteFile(token, []byte(benchToken), 0o600))
+	free := must(net.Listen("tcp", "127.0.0.1:0"))
 	address := free.Addr().String()
 	_ = free.Close()
 	args = append([]string{"--log-level=warn", "--http", address, "--http-token-file", token}, args...)
-	w := &web{process: exec.CommandContext(ctx, server, args...), url: "http://" + address + "/mcp"}
+	w := &web{process: exec.CommandContext(ctx, b.server, args...), url: "http://" + address + "/mcp"}
 	w.process.Stderr = os.Stderr
-	if err := w.process.Start(); err != nil {
-		return nil, err
-	}
+	check(w.process.Start())
 	for tries := 0; ; tries++ {
-		if err := w.begin(ctx); err == nil || tries == 100 {
-			return w, err
+		if err := try(func() { w.begin(ctx) }); err == nil {
+			return w
+		} else if tries == 100 {
+			check(err)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 }
 
 // begin begins a session.
-func (w *web) begin(ctx context.Context) error {
+func (w *web) begin(ctx context.Context) {
 	w.headers = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Authorization": {"Bearer " + benchToken}}
-	_, err := w.request(ctx, "initialize", map[string]any{
-		"protocolVersion": "2025-11-25", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "bench", "version": "1"},
-	})
-	return err
+	w.request(ctx, "initialize", hello)
 }
 
-func (w *web) request(ctx context.Context, method string, params any) ([]byte, error) {
-	text, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
-	if err != nil {
-		return nil, err
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(text))
-	if err != nil {
-		return nil, err
-	}
+func (w *web) request(ctx context.Context, method string, params any) []byte {
+	text := must(json.Marshal(object{"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
+	r := must(http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(text)))
 	r.Header = w.headers
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return nil, err
-	}
+	response := must(http.DefaultClient.Do(r))
 	defer func() { _ = response.Body.Close() }()
 	if session := response.Header.Get("Mcp-Session-Id"); session != "" {
 		w.headers.Set("Mcp-Session-Id", session)
 	}
-	return io.ReadAll(response.Body)
+	return must(io.ReadAll(response.Body))
 }
 
-// call runs code and gives the time from request to answer.
-func (w *web) call(ctx context.Context, tool, code string) (time.Duration, error) {
-	params := codeCall(tool, code, nil)
+// call sets a variable in Python and returns the time from request to answer.
+func (w *web) call(ctx context.Context) time.Duration {
+	params := codeCall("run_python_code", "x = 1", nil)
 	began := time.Now()
-	answer, err := w.request(ctx, "tools/call", params)
+	answer := w.request(ctx, "tools/call", params)
 	took := time.Since(began)
-	if err == nil && !bytes.Contains(answer, []byte(`"text":"completed`)) {
-		err = fmt.Errorf("%s %q: %s", tool, code, answer)
+	if !bytes.Contains(answer, []byte(`"text":"completed`)) {
+		check(fmt.Errorf("%s", answer))
 	}
-	return took, err
+	return took
 }
 
 func (w *web) close() {
@@ -107,36 +87,19 @@ func (w *web) close() {
 }
 
 // overHTTP measures warm calls over stdio and over HTTP in turns, so that both find the machine the same.
-func (b *bench) overHTTP(ctx context.Context, _ floors) error {
-	pipe, err := start(ctx, b.server)
-	if err != nil {
-		return err
-	}
+func (b *bench) overHTTP(ctx context.Context) {
+	pipe := b.start(ctx)
 	defer pipe.close()
-	web, err := startWeb(ctx, b.server)
-	if err != nil {
-		return err
-	}
+	web := b.startWeb(ctx)
 	defer web.close()
-	const tool, code = "run_python_code", "x = 1"
+	pipe.call("run_python_code", "x = 1", nil)
+	web.call(ctx)
+	time.Sleep(settle) // the sessions have begun
 	var stdio, http series
-	for i := range b.calls + 1 {
-		d, err := pipe.call(tool, code, nil)
-		if err != nil {
-			return err
-		}
-		h, err := web.call(ctx, tool, code)
-		if err != nil {
-			return err
-		}
-		if i == 0 { // the session began
-			time.Sleep(settle)
-			continue
-		}
-		stdio, http = append(stdio, d), append(http, h)
+	for range b.calls {
+		stdio, http = append(stdio, pipe.call("run_python_code", "x = 1", nil)), append(http, web.call(ctx))
 	}
 	b.row("warm call in Python by HTTP, in turns with stdio", http.String(), "0.6 ms over stdio", "stdio "+stdio.String())
-	return nil
 }
 
 const (
@@ -147,27 +110,18 @@ const (
 )
 
 // crowd measures calls of many clients, each with a session of its own, at a steady rate.
-func (b *bench) crowd(ctx context.Context, _ floors) error {
-	most := freeMemory() / sessionMemory
-	if most < manyClients {
+func (b *bench) crowd(ctx context.Context) {
+	if most := kilobytes("/proc/meminfo", "MemAvailable:") / sessionMemory; most < manyClients {
 		b.row(fmt.Sprintf("%d clients, a session each", manyClients), fmt.Sprintf("not measured: memory for %d", most), "", "")
-		return nil
+		return
 	}
-	w, err := startWeb(ctx, b.server, "--preload=", fmt.Sprintf("--max-sessions=%d", manyClients))
-	if err != nil {
-		return err
-	}
+	w := b.startWeb(ctx, "--preload=", fmt.Sprintf("--max-sessions=%d", manyClients))
 	defer w.close()
 	var clients []*web
-	const tool, code = "run_python_code", "x = 1"
 	for range manyClients {
 		c := &web{url: w.url}
-		if err := c.begin(ctx); err != nil {
-			return err
-		}
-		if _, err := c.call(ctx, tool, code); err != nil {
-			return err
-		}
+		c.begin(ctx)
+		c.call(ctx)
 		clients = append(clients, c)
 	}
 	time.Sleep(settle)
@@ -177,23 +131,10 @@ func (b *bench) crowd(ctx context.Context, _ floors) error {
 	defer tick.Stop()
 	for i := range took {
 		<-tick.C
-		calls.Go(func() (err error) {
-			took[i], err = clients[i*7%manyClients].call(ctx, tool, code) // in no order of their starts
-			return err
+		calls.Go(func() error {
+			return try(func() { took[i] = clients[i*7%manyClients].call(ctx) }) // in no order of their starts
 		})
 	}
-	if err := calls.Wait(); err != nil {
-		return err
-	}
+	check(calls.Wait())
 	b.row(fmt.Sprintf("%d clients, a session each, %d calls a second", manyClients, manyRate), fmt.Sprintf("%v, p99 %s", took, short(took.at(99))), "p99 50 ms", "")
-	return nil
-}
-
-// freeMemory is what the machine has to give, in KiB; 0 where it does not say.
-func freeMemory() int {
-	info, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	return kilobytes(info, "MemAvailable:")
 }

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"time"
 )
 
@@ -40,31 +41,59 @@ type bench struct {
 	rounds int
 	calls  int
 	only   *regexp.Regexp
+	floor  floors
 }
 
 func (b *bench) run(ctx context.Context) error {
 	b.row("what", "measured", "to reach", "floor in this run")
-	floor, err := measureFloor(ctx, b.rounds, b.calls)
-	if err != nil {
-		return fmt.Errorf("floor: %w", err)
-	}
 	for _, m := range []struct {
 		name    string
-		measure func(context.Context, floors) error
+		measure func(context.Context)
 	}{
-		{"initialize", b.initialize}, {"warm-python", b.warmPython}, {"warm-js", b.warmJS}, {"http", b.overHTTP}, {"first", b.firstCall},
-		{"prewarm", b.prewarmed}, {"fresh", b.fresh}, {"imports", b.imports}, {"memory", b.memory}, {"parallel", b.parallel},
+		{"", b.measureFloor}, {"initialize", b.initialize}, {"warm-python", b.warmPython}, {"warm-js", b.warmJS}, {"http", b.overHTTP},
+		{"first", b.firstCall}, {"prewarm", b.prewarmed}, {"fresh", b.fresh}, {"imports", b.imports}, {"memory", b.memory}, {"parallel", b.parallel},
 		{"files", b.manyFiles}, {"upload", b.upload}, {"links", b.links}, {"take-over", b.takeOver},
 		{"interrupt", b.interrupt}, {"death", b.death}, {"flood", b.flood}, {"twenty", b.twenty}, {"sql", b.databases},
 		{"packages", b.packages}, {"proxy", b.proxy}, {"crowd", b.crowd},
 	} {
-		if !b.only.MatchString(m.name) {
+		if m.name != "" && !b.only.MatchString(m.name) {
 			continue
 		}
-		if err := m.measure(ctx, floor); err != nil {
+		if err := try(func() { m.measure(ctx) }); err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
 	}
+	return nil
+}
+
+// A failure ends a measurement.
+type failure struct{ error }
+
+// check ends the measurement if there is an error.
+func check(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// must returns the value, or ends the measurement.
+func must[T any](value T, err error) T {
+	check(err)
+	return value
+}
+
+// try returns the error that has ended what it calls.
+func try(measure func()) (err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case failure:
+			err = p.error
+		default:
+			panic(p)
+		}
+	}()
+	measure()
 	return nil
 }
 
@@ -73,63 +102,44 @@ func (b *bench) row(what, measured, reach, floor string) {
 	fmt.Printf("%-70s %-34s %-20s %s\n", what, measured, reach, floor)
 }
 
-func (b *bench) initialize(ctx context.Context, _ floors) error {
-	var took series
+// newServers measures something of so many new servers.
+func (b *bench) newServers(ctx context.Context, measure func(*client) time.Duration, args ...string) (took series) {
 	for range b.rounds {
-		c, err := start(ctx, b.server)
-		if err != nil {
-			return err
-		}
-		took = append(took, c.initialized)
+		c := b.start(ctx, args...)
+		took = append(took, measure(c))
 		c.close()
 	}
+	return took
+}
+
+func (b *bench) initialize(ctx context.Context) {
+	took := b.newServers(ctx, func(c *client) time.Duration { return c.initialized })
 	b.row("initialize answered after process start", took.String(), "50 ms", "")
-	return nil
 }
 
-func (b *bench) warmPython(ctx context.Context, floor floors) error {
-	return b.warm(ctx, floor, "run_python_code", "x = 1", "warm call in Python")
+func (b *bench) warmPython(ctx context.Context) {
+	b.warm(ctx, "run_python_code", "warm call in Python")
 }
 
-func (b *bench) warmJS(ctx context.Context, floor floors) error {
-	return b.warm(ctx, floor, "run_js_code", "x = 1", "warm call in JavaScript")
-}
+func (b *bench) warmJS(ctx context.Context) { b.warm(ctx, "run_js_code", "warm call in JavaScript") }
 
 // warm waits until the kernel has loaded what it loads ahead: that is what a call is warm after.
-func (b *bench) warm(ctx context.Context, floor floors, tool, code, what string) error {
-	c, err := start(ctx, b.server)
-	if err != nil {
-		return err
-	}
+func (b *bench) warm(ctx context.Context, tool, what string) {
+	c := b.start(ctx)
 	defer c.close()
-	if _, err := c.call(tool, code, nil); err != nil {
-		return err
-	}
+	c.call(tool, "x = 1", nil)
 	time.Sleep(settle)
-	took, err := calls(c, b.calls, 0, tool, code)
-	if err != nil {
-		return err
-	}
-	b.row(what, took.String(), "p50 1 ms, p95 3 ms", "attached round trip "+floor.roundTrip.String())
-	if took, err = calls(c, max(1, b.calls/restedPart), rest, tool, code); err != nil {
-		return err
-	}
-	b.row("the same, each after a pause of "+rest.String(), took.String(), "", "the same "+floor.rested.String())
-	return nil
+	b.row(what, calls(c, b.calls, 0, tool, "x = 1").String(), "p50 1 ms, p95 3 ms", "attached round trip "+b.floor.roundTrip.String())
+	b.row("the same, each after a pause of "+rest.String(), calls(c, max(1, b.calls/restedPart), rest, tool, "x = 1").String(), "", "the same "+b.floor.rested.String())
 }
 
 // calls makes a call several times, each after a pause.
-func calls(c *client, times int, pause time.Duration, tool, code string) (series, error) {
-	var took series
+func calls(c *client, times int, pause time.Duration, tool, code string) (took series) {
 	for range times {
 		time.Sleep(pause)
-		d, err := c.call(tool, code, nil)
-		if err != nil {
-			return nil, err
-		}
-		took = append(took, d)
+		took = append(took, c.call(tool, code, nil))
 	}
-	return took, nil
+	return took
 }
 
 // A model pauses between its calls. What a call goes through is asleep then, and the processors' caches
@@ -142,157 +152,92 @@ const (
 // settle is how long a session is left alone for what it does when idle.
 const settle = 5 * time.Second
 
-func (b *bench) firstCall(ctx context.Context, floor floors) error {
-	for tool, code := range map[string]string{"run_python_code": "print(1)", "run_js_code": "console.log(1)"} {
-		var took series
-		for range b.rounds {
-			c, err := start(ctx, b.server)
-			if err != nil {
-				return err
-			}
-			d, err := c.call(tool, code, nil)
-			if err != nil {
-				return err
-			}
-			took = append(took, d)
-			c.close()
-		}
-		b.row("first call of a new server and session, "+tool, took.String(), "400 ms", "container up "+floor.containerUp.String())
+// printOne is the least code that prints, by the tool that runs it.
+var printOne = map[string]string{"run_python_code": "print(1)", "run_js_code": "console.log(1)"}
+
+func (b *bench) firstCall(ctx context.Context) {
+	up := "container up " + b.floor.containerUp.String()
+	for tool, code := range printOne {
+		took := b.newServers(ctx, func(c *client) time.Duration { return c.call(tool, code, nil) })
+		b.row("first call of a new server and session, "+tool, took.String(), "400 ms", up)
 	}
-	c, err := start(ctx, b.server)
-	if err != nil {
-		return err
-	}
+	c := b.start(ctx)
 	defer c.close()
 	var took series
-	for i := range b.rounds {
-		d, err := c.call("run_python_code", "print(1)", map[string]any{"session_id": fmt.Sprintf("bench-%d", i)})
-		if err != nil {
-			return err
-		}
-		took = append(took, d)
-		if err := c.request("tools/call", map[string]any{"name": "close_session", "arguments": map[string]any{"session_id": fmt.Sprintf("bench-%d", i)}}); err != nil {
-			return err
-		}
+	for _, id := range names(b.rounds) {
+		took = append(took, c.call("run_python_code", "print(1)", object{"session_id": id}))
+		c.closeSession(id)
 	}
-	b.row("first call of a further session, run_python_code", took.String(), "400 ms", "container up "+floor.containerUp.String())
-	return nil
+	b.row("first call of a further session, run_python_code", took.String(), "400 ms", up)
 }
 
-func (b *bench) prewarmed(ctx context.Context, _ floors) error {
-	var took series
-	for range b.rounds {
-		c, err := start(ctx, b.server, "--prewarm=python")
-		if err != nil {
-			return err
-		}
+func (b *bench) prewarmed(ctx context.Context) {
+	took := b.newServers(ctx, func(c *client) time.Duration {
 		time.Sleep(3 * time.Second)
-		d, err := c.call("run_python_code", "print(1)", nil)
-		if err != nil {
-			return err
-		}
-		took = append(took, d)
-		c.close()
-	}
+		return c.call("run_python_code", "print(1)", nil)
+	}, "--prewarm=python")
 	b.row("first call with --prewarm, 3 s after start", took.String(), "15 ms", "")
-	return nil
 }
 
-func (b *bench) fresh(ctx context.Context, _ floors) error {
-	for tool, code := range map[string]string{"run_python_code": "print(1)", "run_js_code": "console.log(1)"} {
-		c, err := start(ctx, b.server)
-		if err != nil {
-			return err
-		}
-		if _, err := c.call(tool, code, nil); err != nil {
-			return err
-		}
+func (b *bench) fresh(ctx context.Context) {
+	for tool, code := range printOne {
+		c := b.start(ctx)
+		c.call(tool, code, nil)
 		time.Sleep(2 * settle)
 		var took series
 		for range b.rounds {
-			d, err := c.call(tool, code, map[string]any{"fresh": true})
-			if err != nil {
-				return err
-			}
-			took = append(took, d)
+			took = append(took, c.call(tool, code, object{"fresh": true}))
 			time.Sleep(time.Second) // a person's or a model's pause: the next interpreter is made ready in it
 		}
 		c.close()
 		b.row("fresh run, "+tool, took.String(), "25 ms", "")
 	}
-	return nil
 }
 
-func (b *bench) imports(ctx context.Context, _ floors) error {
-	var took series
-	for range b.rounds {
-		c, err := start(ctx, b.server)
-		if err != nil {
-			return err
-		}
-		if _, err := c.call("run_python_code", "print(1)", nil); err != nil {
-			return err
-		}
+func (b *bench) imports(ctx context.Context) {
+	took := b.newServers(ctx, func(c *client) time.Duration {
+		c.call("run_python_code", "print(1)", nil)
 		time.Sleep(settle)
-		d, err := c.call("run_python_code", "import numpy, pandas, matplotlib.pyplot", nil)
-		if err != nil {
-			return err
-		}
-		took = append(took, d)
-		c.close()
-	}
+		return c.call("run_python_code", "import numpy, pandas, matplotlib.pyplot", nil)
+	})
 	b.row("import numpy, pandas, matplotlib.pyplot, 5 s after the session began", took.String(), "10 ms", "")
-	return nil
 }
 
-func (b *bench) memory(ctx context.Context, _ floors) error {
-	c, err := start(ctx, b.server, "--max-sessions=10")
-	if err != nil {
-		return err
-	}
+func (b *bench) memory(ctx context.Context) {
+	c := b.start(ctx, "--max-sessions=10")
 	defer c.close()
 	time.Sleep(time.Second)
 	b.row("server RSS, idle", c.rss(), "40 MB", "")
-	for i := range 10 {
-		if _, err := c.call("run_python_code", "print(1)", map[string]any{"session_id": fmt.Sprintf("bench-%d", i)}); err != nil {
-			return err
-		}
+	for _, id := range names(10) {
+		c.call("run_python_code", "print(1)", object{"session_id": id})
 	}
 	b.row("server RSS, with 10 sessions", c.rss(), "80 MB", "")
-	for i := range 10 {
-		if err := c.request("tools/call", map[string]any{"name": "close_session", "arguments": map[string]any{"session_id": fmt.Sprintf("bench-%d", i)}}); err != nil {
-			return err
-		}
+	for _, id := range names(10) {
+		c.closeSession(id)
 	}
-	return nil
 }
 
-func (b *bench) parallel(ctx context.Context, _ floors) error {
-	c, err := start(ctx, b.server)
-	if err != nil {
-		return err
+// series is the times of one measurement.
+type series []time.Duration
+
+func (s series) at(percent int) time.Duration {
+	sorted := slices.Sorted(slices.Values(s))
+	return sorted[min(len(sorted)-1, len(sorted)*percent/100)]
+}
+
+func (s series) String() string {
+	if len(s) == 0 {
+		return "nothing"
 	}
-	defer c.close()
-	for _, id := range []string{"bench-a", "bench-b"} {
-		if _, err := c.call("run_python_code", "import time", map[string]any{"session_id": id}); err != nil {
-			return err
-		}
+	if len(s) < 20 {
+		return fmt.Sprintf("%s (of %d: %s to %s)", short(s.at(50)), len(s), short(slices.Min(s)), short(slices.Max(s)))
 	}
-	began := time.Now()
-	answers := []chan answer{
-		c.send("tools/call", codeCall("run_python_code", "time.sleep(2)", map[string]any{"session_id": "bench-a"})),
-		c.send("tools/call", codeCall("run_python_code", "time.sleep(2)", map[string]any{"session_id": "bench-b"})),
+	return fmt.Sprintf("p50 %s, p95 %s", short(s.at(50)), short(s.at(95)))
+}
+
+func short(d time.Duration) string {
+	if d < 10*time.Millisecond {
+		return fmt.Sprintf("%.2f ms", float64(d.Microseconds())/1000)
 	}
-	for _, a := range answers {
-		if got := <-a; got.err != nil {
-			return got.err
-		}
-	}
-	b.row("two sessions, each 2 s of sleep, at once", time.Since(began).Round(time.Millisecond).String(), "2.5 s", "2 s")
-	for _, id := range []string{"bench-a", "bench-b"} {
-		if err := c.request("tools/call", map[string]any{"name": "close_session", "arguments": map[string]any{"session_id": id}}); err != nil {
-			return err
-		}
-	}
-	return nil
+	return fmt.Sprintf("%.0f ms", float64(d.Microseconds())/1000)
 }
