@@ -25,6 +25,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
@@ -409,7 +410,7 @@ func start(t testing.TB, l *language, o options) *client {
 	if o.asNobody && os.Getuid() == 0 {
 		c.asNobody(t)
 	}
-	var stderr lockedBuffer
+	var stderr locked.Buffer
 	c.cmd.Stderr = &stderr
 	in, err := c.cmd.StdinPipe()
 	if err != nil {
@@ -590,26 +591,6 @@ func statusOf(t testing.TB, pid int, name string) int {
 		}
 	}
 	return 0
-}
-
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.text) < 64<<10 {
-		b.text = append(b.text, p...)
-	}
-	return len(p), nil
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return string(b.text)
 }
 
 func check(t testing.TB, what string, got, want any) {

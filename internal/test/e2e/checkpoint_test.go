@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
 )
 
 // fill makes files of every kind that a session can have.
@@ -161,7 +163,7 @@ func killImport(t *testing.T, dir, file, id string) {
 		t.Fatal(err)
 	}
 	defer feed.Close()
-	var stderr logBuffer
+	var stderr locked.Buffer
 	cmd := exec.Command(binary, "sessions", "import", pipe, id, "--state-dir", dir)
 	cmd.Env, cmd.Stderr = []string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}, &stderr
 	if err := cmd.Start(); err != nil {

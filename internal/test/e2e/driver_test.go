@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -17,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
 )
 
 // slowness is how many times slower than usual the machine is, from E2E_SLOWNESS: an emulated one is ten times.
@@ -74,7 +75,7 @@ type server struct {
 	cmd      *exec.Cmd
 	stdin    io.WriteCloser
 	stdout   *os.File
-	stderr   *logBuffer
+	stderr   *locked.Buffer
 	exited   chan struct{} // closed when the process has ended and all of its output is read
 	lastID   int
 	shared   bool // others use the state directory too
@@ -95,7 +96,7 @@ type server struct {
 func start(t *testing.T, with setup) *server {
 	t.Helper()
 	s := &server{
-		t: t, era: with.era, stateDir: with.stateDir, stderr: &logBuffer{}, exited: make(chan struct{}),
+		t: t, era: with.era, stateDir: with.stateDir, stderr: &locked.Buffer{}, exited: make(chan struct{}),
 		changed: make(chan struct{}), waiting: make(map[string]chan message),
 		refused: make(map[string]bool), sessions: make(map[string]bool),
 	}
@@ -375,24 +376,6 @@ func decode(t *testing.T, text json.RawMessage, into any) {
 	if err := json.Unmarshal(text, into); err != nil {
 		t.Fatalf("%v: %.300s", err, text)
 	}
-}
-
-// logBuffer keeps what a process wrote to its stderr.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // tail is the end of a log, for a failure's message.

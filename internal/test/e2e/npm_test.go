@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmci"
 )
 
@@ -43,7 +44,7 @@ func runClient(t *testing.T, dir string, env []string, program string, args ...s
 	cmd.Dir, cmd.Env = dir, env
 	// A client that is stopped must not hold the test by a server that has its stderr.
 	cmd.WaitDelay = 10 * time.Second
-	log := &logBuffer{}
+	log := &locked.Buffer{}
 	cmd.Stderr = log
 	out, err := cmd.Output()
 	return string(out), log.String(), err

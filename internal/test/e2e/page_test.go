@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
 )
 
 // visitor is a browser, as far as a page's address and its cookies go.
@@ -102,7 +104,7 @@ func TestThePageBesideAServer(t *testing.T) {
 	t.Cleanup(func() { removeAll(t, []string{session}) })
 	s.complete(python, object{"session_id": session, "code": "print('beside ' + 'it')"})
 	cmd := exec.Command(binary, "ui", "--no-browser", "--state-dir", dir)
-	var stderr logBuffer
+	var stderr locked.Buffer
 	cmd.Env, cmd.Stderr = []string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}, &stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
