@@ -26,13 +26,6 @@ class StopTest(SupervisorTest):
 
 
 class Interrupts(StopTest):
-    def test_a_timeout_keeps_the_variables(self):
-        self.completed("x = 1")
-        answer = self.run_code("print('partial')\nwhile True: pass", timeout_ms=300)
-        self.assertEqual((answer.status, answer.exit_code, answer.kernel), ("timed_out", 124, "alive"))
-        self.assertEqual((answer.error["name"], answer.out, answer.cause), ("KeyboardInterrupt", "partial\n", ""))
-        self.assertEqual(self.completed("x").result, "1")
-
     def write_modules(self, texts):
         for path, text in texts.items():
             path = self.client.path(path)

@@ -268,28 +268,6 @@ test('calls that an interrupt tore leave no file open (leaked_fds.cjs), and what
   assert.equal((await client.run('files.writeSync(mine, "x"); files.closeSync(mine); const { readFileSync } = await import("fs"); readFileSync("mine", "latin1")')).result, "'x'");
 });
 
-test('interrupts never hit the run that follows', async () => {
-  for (let i = 0; i < 40; i++) {
-    // The run ends by itself at about the time at which it is interrupted.
-    const id = client.begin(`const until = performance.now() + ${35 + (i % 12)}; while (performance.now() < until);`);
-    client.send({ type: 'interrupt', id, reason: 'cancelled' });
-    await client.done(id);
-    const next = await client.run(`let sum = 0; for (let n = 0; n < 2e5; n++) sum += n; ${i}`);
-    assert.deepEqual([next.status, next.result, next.error], ['completed', String(i), null]);
-  }
-});
-
-test('an interrupt as the code is about to begin costs the next run nothing', async () => {
-  const long = `const names = [${'"name", '.repeat(60_000)}];`; // mostly the watcher stops the code as soon as it has translated it
-  for (let i = 0; i < 40; i++) {
-    const id = client.begin(long, { grace_ms: PATIENT });
-    client.send({ type: 'interrupt', id, reason: 'cancelled' });
-    await client.done(id);
-    const next = await client.run(`const turn = ${i}; turn`);
-    assert.deepEqual([next.status, next.result, next.error], ['completed', String(i), null]);
-  }
-});
-
 // Of several a termination can hit one that Node's loop over them then never gets past.
 test('Node has one immediate at a time, the kernel\'s own among them', async () => {
   const count = 'process.getActiveResourcesInfo().filter((what) => what === "Immediate").length';

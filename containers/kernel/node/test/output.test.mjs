@@ -1,15 +1,10 @@
 // The ways in which JavaScript prints, what belongs to which run, and what must not appear.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { Client } from './harness.mjs';
 
 const client = await Client.start();
 after(() => client.stop());
-
-/** read gives the text of a file of the work directory. */
-const read = (path) => readFileSync(join(client.workDir, path), 'utf8');
 
 test('the streams are apart', async () => {
   const done = await client.run('console.log("out"); console.error("err"); console.table([{ a: 1 }]); console.warn("w"); console.info("i")');
@@ -98,18 +93,6 @@ describe('what an earlier run prints later is not taken for the output of the ne
       assert.ok(told.length > 0 || name === 'an exit');
     });
   }
-});
-
-test('what an earlier run prints later is in its file, and the next answer names that', async () => {
-  const code = 'console.log("own"); setTimeout(() => { console.log("late"); console.error("late error"); display({ "text/html": "<p>" }); throw new Error("late throw") }, 30).unref()';
-  const { id } = await client.run(code);
-  const next = await client.run('await new Promise((r) => setTimeout(r, 100)); 1');
-  const files = [`.runs/${id}.stdout.txt`, `.runs/${id}.stderr.txt`];
-  const lateOf = ({ background }) => background.map(({ path }) => path).filter((path) => path.includes(`/${id}.`)); // others may go on
-  assert.deepEqual(lateOf(next), files);
-  assert.equal(read(files[0]), 'own\nlate\n[text/html]\n');
-  assert.match(read(files[1]), /^late error\n[^]*Error: late throw\n/);
-  assert.deepEqual(lateOf(await client.run('1')), []);
 });
 
 test('what is due when a run ends is still its own', async () => {
