@@ -64,7 +64,7 @@ const afterParentFlag = "after-parent"
 func sweep(ctx context.Context, s *server.Settings, engine *podman.Engine) error {
 	ctx, cancel := context.WithTimeout(ctx, gcTimeout)
 	defer cancel()
-	swept, err := sandbox.Sweep(ctx, engine, s.SessionDir(), s.HostLabel(), time.Duration(s.IdleTimeout))
+	swept, err := sandbox.Sweep(ctx, engine, s.SessionDir(), s.HostLabel(), s.Sandbox.IdleTimeout)
 	for _, id := range swept {
 		fmt.Println("removed what was left of session", id)
 	}

@@ -70,8 +70,8 @@ saved.`,
 
 // run does what the command line asks for, and cleans up.
 func run(cmd *cobra.Command, s *server.Settings, request runcmd.Request, session string) error {
-	s.MaxRunTimeout = max(s.MaxRunTimeout, s.RunTimeout) // both are this person's own
-	request.CodeBytes, request.InputBytes, request.Kernels = int64(s.CodeLimit), int64(s.DownloadLimit), s.Kernels()
+	s.Sandbox.MaxRunTimeout = max(s.Sandbox.MaxRunTimeout, s.Sandbox.RunTimeout) // both are this person's own
+	request.CodeBytes, request.InputBytes, request.Kernels = int64(s.Sandbox.CodeBytes), s.Tools.DownloadBytes, s.Kernels()
 	job, err := runcmd.Read(request)
 	if err == nil && session != "" {
 		err = sandbox.CheckSessionID(session)
@@ -91,7 +91,7 @@ func run(cmd *cobra.Command, s *server.Settings, request runcmd.Request, session
 	if _, err := engine.Connection(ctx); err != nil {
 		return notRun(engineFault(err))
 	}
-	box, err := s.Sandbox(engine, gcArgs(cmd), log)
+	box, err := s.NewSandbox(engine, gcArgs(cmd), log)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func run(cmd *cobra.Command, s *server.Settings, request runcmd.Request, session
 		Manager: box.Manager, Job: job, SessionID: session, Stdout: os.Stdout, Stderr: os.Stderr,
 		Complain: func(err error) { _ = notRun(err) },
 	}
-	if term.IsTerminal(int(os.Stdout.Fd())) && (s.Images == "" || s.Images == tools.ImagesOn) {
+	if term.IsTerminal(int(os.Stdout.Fd())) && (s.Tools.Images == "" || s.Tools.Images == tools.ImagesOn) {
 		runner.Draw = runcmd.DrawIn(os.Getenv)
 	}
 	code := runner.Run(ctx)

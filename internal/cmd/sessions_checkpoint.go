@@ -21,17 +21,17 @@ import (
 )
 
 // maxBytesFlag bounds a checkpoint's files; 0 means as much as a session may hold.
-func maxBytesFlag(cmd *cobra.Command) *server.ByteSize {
-	var size server.ByteSize
-	cmd.Flags().Var(&size, "max-bytes", "most that the files may take together (default: --volume-limit)")
+func maxBytesFlag(cmd *cobra.Command) *int64 {
+	var size int64
+	cmd.Flags().Var(server.Size(&size), "max-bytes", "most that the files may take together (default: --volume-limit)")
 	cmd.Flags().Lookup("max-bytes").DefValue = "" // that it is 0 would say nothing
 	return &size
 }
 
-func checkpointLimits(s *server.Settings, maxBytes server.ByteSize) checkpoint.Limits {
-	limits := checkpoint.Limits{Bytes: int64(s.VolumeLimit), Entries: s.VolumeFiles}
+func checkpointLimits(s *server.Settings, maxBytes int64) checkpoint.Limits {
+	limits := checkpoint.Limits{Bytes: s.Sandbox.VolumeBytes, Entries: s.Sandbox.VolumeFiles}
 	if maxBytes > 0 {
-		limits.Bytes = int64(maxBytes)
+		limits.Bytes = maxBytes
 	}
 	return limits
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
@@ -20,7 +19,7 @@ func (s *Settings) storeAddress() (address artifactstore.Address, ok bool, err e
 	if address, err = artifactstore.Parse(s.ArtifactStore); err != nil {
 		return address, false, fmt.Errorf("--artifact-store: %w", err)
 	}
-	if err := address.CheckLifetime(time.Duration(s.ArtifactLinkLifetime)); err != nil {
+	if err := address.CheckLifetime(s.ArtifactLinkLifetime); err != nil {
 		return address, false, fmt.Errorf("--artifact-link-lifetime: %w", err)
 	}
 	return address, true, nil
@@ -32,7 +31,7 @@ const clientUploads = 32
 // store brings artifacts to where the settings say, or the clients, where they may; nil: nowhere.
 func (s *Settings) store(log *slog.Logger) *tools.Store {
 	options := artifactstore.Options{
-		LinkLifetime: time.Duration(s.ArtifactLinkLifetime), FileBytes: int64(s.ArtifactStoreLimit),
+		LinkLifetime: s.ArtifactLinkLifetime, FileBytes: s.ArtifactStoreLimit,
 		Lookup: s.env.lookup, Logger: log,
 	}
 	var own *artifactstore.Store

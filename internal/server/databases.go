@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"maps"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -40,7 +39,7 @@ func isSetting(variable string) bool {
 }
 
 func (s *Settings) openDatabase(source sql.Source) (sql.Database, error) {
-	limits := sql.Limits{Timeout: time.Duration(s.SQLTimeout), TempBytes: sqlTempBytes, RowBytes: sqlRowBytes, Functions: s.SQLAllow}
+	limits := sql.Limits{Timeout: s.SQL.Timeout, TempBytes: sqlTempBytes, RowBytes: sqlRowBytes, Functions: s.SQLAllow}
 	if source.Foreign {
 		if err := sqlserver.CheckForeign(source.DSN); err != nil {
 			return nil, err
@@ -53,11 +52,9 @@ func (s *Settings) openDatabase(source sql.Source) (sql.Database, error) {
 }
 
 func (s *Settings) databases(connections *sql.Connections) *tools.Databases {
-	return &tools.Databases{
-		Connections: connections, Open: s.openDatabase, FromClients: s.HTTP.Address != "" && s.HTTP.HeaderCredentials,
-		InlineRows: s.SQLMaxInlineRows,
-		MaxRows:    s.SQLMaxRows, MaxBytes: int64(s.SQLMaxBytes), Timeout: time.Duration(s.SQLTimeout),
-	}
+	d := s.SQL
+	d.Connections, d.Open, d.FromClients = connections, s.openDatabase, s.HTTP.Address != "" && s.HTTP.HeaderCredentials
+	return &d
 }
 
 // minPassword is the length from which a database's password is masked in answers: a short one is a word

@@ -51,7 +51,7 @@ func (s *Settings) makeMissing(ctx context.Context, engine *podman.Engine, kerne
 
 // imagePatience is how long a call waits for an image: it answers before it would say that its run goes on.
 func (s *Settings) imagePatience() time.Duration {
-	soft := time.Duration(s.SoftWait)
+	soft := s.Tools.SoftWait
 	return max(soft-5*time.Second, soft/2)
 }
 

@@ -24,17 +24,17 @@ func TestOtherSystemsSettingsAreTaken(t *testing.T) {
 		got  func(*Settings) any
 		want any
 	}{
-		"seconds":                 {nil, map[string]string{"SANDBOX_EXEC_TIMEOUT_S": "90"}, func(s *Settings) any { return time.Duration(s.RunTimeout) }, 90 * time.Second},
-		"seconds, of another":     {nil, map[string]string{"EXEC_TIMEOUT": "300"}, func(s *Settings) any { return time.Duration(s.RunTimeout) }, 5 * time.Minute},
-		"minutes":                 {nil, map[string]string{"SANDBOX_SESSION_TTL_M": "45"}, func(s *Settings) any { return time.Duration(s.IdleTimeout) }, 45 * time.Minute},
-		"seconds of a lifetime":   {nil, map[string]string{"SESSION_TTL": "3600"}, func(s *Settings) any { return time.Duration(s.Lifetime) }, time.Hour},
-		"bytes":                   {nil, map[string]string{"SANDBOX_MAX_UPLOAD_BYTES": "52428800"}, func(s *Settings) any { return int64(s.UploadLimit) }, int64(50 << 20)},
-		"a number":                {nil, map[string]string{"SQL_MAX_INLINE_ROWS": "7"}, func(s *Settings) any { return s.SQLMaxInlineRows }, 7},
+		"seconds":                 {nil, map[string]string{"SANDBOX_EXEC_TIMEOUT_S": "90"}, func(s *Settings) any { return s.Sandbox.RunTimeout }, 90 * time.Second},
+		"seconds, of another":     {nil, map[string]string{"EXEC_TIMEOUT": "300"}, func(s *Settings) any { return s.Sandbox.RunTimeout }, 5 * time.Minute},
+		"minutes":                 {nil, map[string]string{"SANDBOX_SESSION_TTL_M": "45"}, func(s *Settings) any { return s.Sandbox.IdleTimeout }, 45 * time.Minute},
+		"seconds of a lifetime":   {nil, map[string]string{"SESSION_TTL": "3600"}, func(s *Settings) any { return s.Sandbox.Lifetime }, time.Hour},
+		"bytes":                   {nil, map[string]string{"SANDBOX_MAX_UPLOAD_BYTES": "52428800"}, func(s *Settings) any { return s.Tools.UploadBytes }, int64(50 << 20)},
+		"a number":                {nil, map[string]string{"SQL_MAX_INLINE_ROWS": "7"}, func(s *Settings) any { return s.SQL.InlineRows }, 7},
 		"a list":                  {nil, map[string]string{"PASSTHROUGH_ENV": "A,B"}, func(s *Settings) any { return strings.Join(s.PassThroughEnv, " ") }, "A B"},
 		"an image":                {nil, map[string]string{"SANDBOX_IMAGE": "llm-sandbox:latest"}, func(s *Settings) any { return *s.LanguageImages[sandbox.Python] }, "llm-sandbox:latest"},
-		"it beats the file":       {[]string{"--config", file}, map[string]string{"EXEC_TIMEOUT": "7"}, func(s *Settings) any { return time.Duration(s.RunTimeout) }, 7 * time.Second},
-		"our variable beats it":   {nil, map[string]string{"EXEC_TIMEOUT": "7", "SANDBOX_RUN_TIMEOUT": "8"}, func(s *Settings) any { return time.Duration(s.RunTimeout) }, 8 * time.Second},
-		"the flag beats it":       {[]string{"--run-timeout=9"}, map[string]string{"EXEC_TIMEOUT": "7"}, func(s *Settings) any { return time.Duration(s.RunTimeout) }, 9 * time.Second},
+		"it beats the file":       {[]string{"--config", file}, map[string]string{"EXEC_TIMEOUT": "7"}, func(s *Settings) any { return s.Sandbox.RunTimeout }, 7 * time.Second},
+		"our variable beats it":   {nil, map[string]string{"EXEC_TIMEOUT": "7", "SANDBOX_RUN_TIMEOUT": "8"}, func(s *Settings) any { return s.Sandbox.RunTimeout }, 8 * time.Second},
+		"the flag beats it":       {[]string{"--run-timeout=9"}, map[string]string{"EXEC_TIMEOUT": "7"}, func(s *Settings) any { return s.Sandbox.RunTimeout }, 9 * time.Second},
 		"the first of two counts": {nil, map[string]string{"CONTAINER_IMAGE": "one", "SANDBOX_IMAGE": "two"}, func(s *Settings) any { return *s.LanguageImages[sandbox.Python] }, "one"},
 		"console is text":         {nil, map[string]string{"SANDBOX_LOG_FORMAT": "console"}, func(s *Settings) any { return s.LogFormat }, "text"},
 		"WARNING is warn":         {nil, map[string]string{"SANDBOX_LOG_LEVEL": "WARNING"}, func(s *Settings) any { return s.LogLevel }, "warn"},
@@ -43,8 +43,8 @@ func TestOtherSystemsSettingsAreTaken(t *testing.T) {
 		"its defaults":            {nil, map[string]string{"MCP_TRANSPORT": "streamable-http"}, func(s *Settings) any { return s.HTTP.Address }, "127.0.0.1:8000"},
 		"no transport":            {nil, map[string]string{"PORT": "80", "MCP_HOST": "::1"}, func(s *Settings) any { return s.HTTP.Address }, ""},
 		"critical is error":       {nil, map[string]string{"SANDBOX_LOG_LEVEL": "critical"}, func(s *Settings) any { return s.LogLevel }, "error"},
-		"a wrong value is not":    {nil, map[string]string{"EXEC_TIMEOUT": "soon"}, func(s *Settings) any { return time.Duration(s.RunTimeout) }, time.Minute},
-		"nor one over our bounds": {nil, map[string]string{"SANDBOX_MAX_CODE_BYTES": "99999999"}, func(s *Settings) any { return int64(s.CodeLimit) }, int64(100_000)},
+		"a wrong value is not":    {nil, map[string]string{"EXEC_TIMEOUT": "soon"}, func(s *Settings) any { return s.Sandbox.RunTimeout }, time.Minute},
+		"nor one over our bounds": {nil, map[string]string{"SANDBOX_MAX_CODE_BYTES": "99999999"}, func(s *Settings) any { return s.Sandbox.CodeBytes }, 100_000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := loadSettings(t, test.args, test.env)
@@ -151,7 +151,7 @@ func TestFilesOfVariables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Config != config || s.MemoryLimit != 3<<30 || time.Duration(s.RunTimeout) != 6*time.Second || s.MaxSessions != 5 || s.CPULimit != 0.75 || time.Duration(s.Lifetime) != time.Minute {
+	if s.Config != config || s.Sandbox.Limits.MemoryBytes != 3<<30 || s.Sandbox.RunTimeout != 6*time.Second || s.Sandbox.MaxSessions != 5 || s.Sandbox.Limits.CPUs != 0.75 || s.Sandbox.Lifetime != time.Minute {
 		t.Errorf("got %+v", s)
 	}
 	for setting, want := range map[string]string{
@@ -198,8 +198,8 @@ func TestNoFileOfVariablesOfTheWorkingDirectory(t *testing.T) {
 	folder := t.TempDir()
 	writeIn(t, folder, ".env", "SANDBOX_MAX_SESSIONS=4\n")
 	t.Chdir(folder)
-	if s, err := loadSettings(t, nil, nil); err != nil || s.MaxSessions != 10 {
-		t.Errorf("%d sessions, %v", s.MaxSessions, err)
+	if s, err := loadSettings(t, nil, nil); err != nil || s.Sandbox.MaxSessions != 10 {
+		t.Errorf("%d sessions, %v", s.Sandbox.MaxSessions, err)
 	}
 }
 

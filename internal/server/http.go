@@ -17,10 +17,8 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/mark3labs/mcp-go/server"
-	"github.com/spf13/pflag"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
@@ -52,17 +50,6 @@ type HTTPSettings struct {
 	// HeaderCredentials lets a client's requests bring the credentials of a database and of an object store.
 	HeaderCredentials bool
 	tokenVariable     string
-}
-
-func (s *HTTPSettings) bind(fs *pflag.FlagSet) {
-	fs.StringVar(&s.Address, "http", "", "`address` to serve MCP at over HTTP instead of stdin and stdout, such as 127.0.0.1:8000 or unix:///run/user/1000/sandbox.sock; "+passedSocket+" is the socket that systemd passes")
-	fs.StringVar(&s.TokenFile, "http-token-file", "", "`file` with the token that clients of --http have to send (also "+tokenVariable+", the token itself; default: http-token in the --state-dir, which is made)")
-	fs.BoolVar(&s.NoAuth, "http-no-auth", false, "ask clients of --http for no token; only on a loopback address or a socket")
-	fs.StringVar(&s.Certificate, "tls-cert", "", "`file` with the certificate of --http, and those that it hangs on")
-	fs.StringVar(&s.Key, "tls-key", "", "`file` with its key")
-	fs.StringSliceVar(&s.AllowOrigins, "allow-origin", nil, "`origins` of web pages that may use --http, such as https://example.com")
-	fs.BoolVar(&s.HeaderCredentials, "header-credentials", false, "let clients of --http name a database and an object store, with their credentials, in their requests' headers; the server connects wherever they say")
-	fs.StringSliceVar(&s.AllowHosts, "allow-host-name", nil, "host `names` by which clients reach --http, beside addresses, localhost and the names in the certificate")
 }
 
 // Another system's variable for the transport, and its name for this one.
@@ -184,9 +171,9 @@ func (s *HTTPSettings) token(stateDir string) (token, where string, err error) {
 // asked reads what a client asks for in a request's headers.
 func (s *Settings) asked(h http.Header) *clientheader.Asked {
 	asked := clientheader.Read(h, clientheader.Bounds{
-		Lifetime: time.Duration(s.Lifetime), IdleTimeout: time.Duration(s.IdleTimeout), RunTimeout: time.Duration(s.MaxRunTimeout),
-		DownloadTimeout: time.Duration(s.DownloadTimeout), DownloadBytes: int64(s.DownloadLimit), InlineRows: int64(s.SQLMaxInlineRows),
-		LinkLifetime: time.Duration(s.ArtifactLinkLifetime),
+		Lifetime: s.Sandbox.Lifetime, IdleTimeout: s.Sandbox.IdleTimeout, RunTimeout: s.Sandbox.MaxRunTimeout,
+		DownloadTimeout: s.DownloadTimeout, DownloadBytes: s.Tools.DownloadBytes, InlineRows: int64(s.SQL.InlineRows),
+		LinkLifetime: s.ArtifactLinkLifetime,
 	}, s.HTTP.HeaderCredentials)
 	if asked == nil {
 		return nil

@@ -10,8 +10,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 )
@@ -23,22 +21,12 @@ const linksGrace = 200 * time.Millisecond
 type LinkSettings struct {
 	Address  string
 	URL      string
-	Lifetime seconds
-}
-
-func (s *LinkSettings) bind(fs *pflag.FlagSet) {
-	s.Lifetime = seconds(time.Hour)
-	fs.StringVar(&s.Address, "files-http", "", "`address` to give out links to the session's files on, such as 127.0.0.1:8080; port 0 is one that is free")
-	fs.StringVar(&s.URL, "files-http-url", "", "`URL` by which that address, or that of --http, is reached from elsewhere; without it links are for this machine")
-	fs.Var(&s.Lifetime, "link-lifetime", "how long such a link is good for")
+	Lifetime time.Duration
 }
 
 // check refuses what cannot be used. overHTTP says that there is an HTTP server for MCP, which serves links too.
 func (s *LinkSettings) check(overHTTP bool) error {
 	var problems []error
-	if s.Lifetime <= 0 {
-		problems = append(problems, fmt.Errorf("--link-lifetime %s must be above 0", s.Lifetime))
-	}
 	if s.URL != "" {
 		if _, err := filelinks.ParseBaseURL(s.URL); err != nil {
 			problems = append(problems, fmt.Errorf("--files-http-url: %w", err))
@@ -110,7 +98,7 @@ func (s *Settings) serveLinks(on *filelinks.Listener, over *web, manager *sandbo
 		return nil, func() {}
 	}
 	links = filelinks.New(filelinks.Options{
-		Manager: manager, BaseURL: base, Lifetime: time.Duration(s.Links.Lifetime), UploadBytes: int64(s.DownloadLimit), Logger: log,
+		Manager: manager, BaseURL: base, Lifetime: s.Links.Lifetime, UploadBytes: s.Tools.DownloadBytes, Logger: log,
 	})
 	if on == nil {
 		over.options.AllowHosts = append(over.options.AllowHosts, base.Hostname())

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
-
-	"github.com/spf13/pflag"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/proxy"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
@@ -18,25 +15,7 @@ type NetworkSettings struct {
 	Network     string // empty: by the two below
 	AllowDomain []string
 	Secret      []string
-
-	Connections  int
-	RequestLimit ByteSize
-	ByteLimit    ByteSize
-	Timeout      seconds
-	IdleTimeout  seconds
-}
-
-func (n *NetworkSettings) bind(fs *pflag.FlagSet) {
-	fs.StringVar(&n.Network, "network", "", "hosts that code reaches by HTTP and HTTPS: `none`, allowlist or open, which is all public ones (default: none, and allowlist with --allow-domain or --secret)")
-	fs.StringSliceVar(&n.AllowDomain, "allow-domain", nil, "`hosts` that code reaches, such as api.github.com, *.example.com or example.com:8443")
-	fs.StringSliceVar(&n.Secret, "secret", nil, "credential that code uses and never sees: `NAME@host`[,host][,query][,body]; the value is in the server's variable NAME")
-	d := proxy.DefaultLimits()
-	n.RequestLimit, n.ByteLimit, n.Timeout, n.IdleTimeout = ByteSize(d.RequestBytes), ByteSize(d.SessionBytes), seconds(d.Total), seconds(d.Idle)
-	fs.IntVar(&n.Connections, "network-connections", d.Connections, "connections of a session in use at a time")
-	fs.Var(&n.RequestLimit, "network-request-limit", "what a request or a connection may send, and receive")
-	fs.Var(&n.ByteLimit, "network-byte-limit", "what a session may send, and receive")
-	fs.Var(&n.Timeout, "network-timeout", "how long a request or a connection may take")
-	fs.Var(&n.IdleTimeout, "network-idle-timeout", "how long one may be without a byte")
+	Limits      proxy.Limits
 }
 
 // check refuses what cannot be meant.
@@ -57,11 +36,8 @@ func (n *NetworkSettings) check(passed []string) error {
 	for _, s := range options.Secrets {
 		wrong(slices.Contains(passed, s.Name), "--secret: %s is in --pass-through-env as well, which would give code its value", s.Name)
 	}
-	wrong(n.Connections < 1, "--network-connections %d must be at least 1", n.Connections)
-	wrong(n.RequestLimit < 1<<10, "--network-request-limit %s is too small; 1024 bytes are the least", n.RequestLimit)
-	wrong(n.ByteLimit < n.RequestLimit, "--network-byte-limit %s is less than --network-request-limit %s", n.ByteLimit, n.RequestLimit)
-	wrong(n.Timeout <= 0, "--network-timeout %s must be above 0", n.Timeout)
-	wrong(n.IdleTimeout <= 0, "--network-idle-timeout %s must be above 0", n.IdleTimeout)
+	l := n.Limits
+	wrong(l.SessionBytes < l.RequestBytes, "--network-byte-limit %s is less than --network-request-limit %s", Size(&l.SessionBytes), Size(&l.RequestBytes))
 	return errors.Join(problems...)
 }
 
@@ -83,13 +59,7 @@ func (n *NetworkSettings) parse() (proxy.Options, error) {
 	if wrongSecrets != nil {
 		problems = append(problems, fmt.Errorf("--secret: %w", wrongSecrets))
 	}
-	return proxy.Options{
-		Mode: mode, Hosts: hosts, Secrets: secrets,
-		Limits: proxy.Limits{
-			Connections: n.Connections, RequestBytes: int64(n.RequestLimit), SessionBytes: int64(n.ByteLimit),
-			Total: time.Duration(n.Timeout), Idle: time.Duration(n.IdleTimeout),
-		},
-	}, errors.Join(problems...)
+	return proxy.Options{Mode: mode, Hosts: hosts, Secrets: secrets, Limits: n.Limits}, errors.Join(problems...)
 }
 
 // networkOptions are the options of the proxy, with the values of secrets from the server's environment. The error

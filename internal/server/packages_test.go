@@ -24,7 +24,7 @@ func TestPackageSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if age := time.Duration(s.Packages.MinAge); age != 7*24*time.Hour {
+	if age := s.Packages.Rules.MinAge; age != 7*24*time.Hour {
 		t.Errorf("the age is %s", age)
 	}
 	for argument, says := range map[string]string{
@@ -32,8 +32,8 @@ func TestPackageSettings(t *testing.T) {
 		"--packages-deny=a b":         `--packages-deny: "a b"`,
 		"--package-min-age=sevend":    "not a duration such as 90s, 5m or 7d",
 		"--package-size-limit=3g":     "--package-cache-limit 2.0 GiB is less than --package-size-limit 3.0 GiB",
-		"--package-size-limit=0":      "--package-size-limit must be above 0",
-		"--package-timeout=0":         "--package-timeout must be above 0",
+		"--package-size-limit=0":      "--package-size-limit 0 must be above 0",
+		"--package-timeout=0":         "--package-timeout 0s must be above 0",
 		"--pypi-index-url=pypi":       "--pypi-index-url is not an address",
 		"--npm-registry=ftp://a:b@c/": "--npm-registry is not an address",
 	} {

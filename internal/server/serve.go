@@ -114,7 +114,7 @@ func (s *Settings) Serve(ctx context.Context, gcArgs []string) error {
 	manager := sandbox.NewManager(config)
 	links, stopLinks := s.serveLinks(linked, web, manager, log)
 	mcpServer, deps := s.mcpServer(manager, engine, mask, databases, links, way, watched, log)
-	maxAnswer := max(rpc.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(s.ArtifactReadLimit))+64<<10)
+	maxAnswer := max(rpc.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(s.Tools.ArtifactBytes))+64<<10)
 	if web != nil {
 		web.showPage(ctx, manager, links, way.log)
 		web.watch(watched, telemetry.NewNow(manager, log))
@@ -168,20 +168,12 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine engine.Engine, mas
 	if err != nil {
 		log.Error("allowed folders", "error", err) // not reached: the settings were checked
 	}
-	deps := &tools.Deps{
-		Manager: manager, SoftWait: time.Duration(s.SoftWait), Secrets: mask,
-		Environments: environments(manager.Config(), engine),
-		Databases:    databases,
-		Network:      way.proxy.Summary(),
-		Store:        s.store(log),
-		NetworkLog:   way.log,
-		Packages:     way.packages(),
-		Can:          tools.Capabilities{CodeSQL: s.codeQueries(databases), Packages: way.packagesMode, Network: string(way.network.Mode), Hosts: way.hosts()},
-		Links:        links,
-		HostDirs:     dirs, UploadBytes: int64(s.UploadLimit), DownloadBytes: int64(s.DownloadLimit), ArtifactBytes: int64(s.ArtifactReadLimit),
-		Enable: s.Tools, Disable: s.DisableTools, Images: s.Images, StructuredContent: s.StructuredContent,
-		Logger: log,
-	}
+	own := s.Tools
+	deps := &own
+	deps.Manager, deps.Secrets, deps.Databases, deps.Links, deps.HostDirs, deps.Logger = manager, mask, databases, links, dirs, log
+	deps.Environments, deps.Store = environments(manager.Config(), engine), s.store(log)
+	deps.Network, deps.NetworkLog, deps.Packages = way.proxy.Summary(), way.log, way.packages()
+	deps.Can = tools.Capabilities{CodeSQL: s.codeQueries(databases), Packages: way.packagesMode, Network: string(way.network.Mode), Hosts: way.hosts()}
 	if watched != nil {
 		deps.Called = watched.Call
 	}
@@ -191,7 +183,7 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine engine.Engine, mas
 		}
 	}
 	if s.FetchURLs {
-		fetcher := fetch.New(fetch.Options{MaxBytes: int64(s.DownloadLimit), Timeout: time.Duration(s.DownloadTimeout)})
+		fetcher := fetch.New(fetch.Options{MaxBytes: s.Tools.DownloadBytes, Timeout: s.DownloadTimeout})
 		deps.Fetch = func(ctx context.Context, address string, within fetch.Options) (*fetch.Download, error) {
 			return fetcher.Within(within).Open(ctx, address)
 		}
@@ -208,8 +200,8 @@ type Sandbox struct {
 	connections *sql.Connections
 }
 
-// Sandbox opens one for a command that runs code. gcArgs are as those of Serve.
-func (s *Settings) Sandbox(engine *podman.Engine, gcArgs []string, log *slog.Logger) (*Sandbox, error) {
+// NewSandbox opens one for a command that runs code. gcArgs are as those of Serve.
+func (s *Settings) NewSandbox(engine *podman.Engine, gcArgs []string, log *slog.Logger) (*Sandbox, error) {
 	keeper := keepEngine(engine, gcArgs, log)
 	config := s.sandboxConfig(keeper, s.passThrough(log), log)
 	connections := s.connections(s.env.environ(), log)
@@ -242,31 +234,21 @@ func (s *Settings) Visitor(engine *podman.Engine, log *slog.Logger) *sandbox.Man
 func (s *Settings) Engine(log *slog.Logger) *podman.Engine {
 	return podman.Open(podman.Options{
 		URL: s.EngineURL, DockerHost: s.DockerHost, OCIRuntime: s.OCIRuntime,
-		ConnectTimeout: time.Duration(s.StartTimeout), Logger: log,
+		ConnectTimeout: s.Sandbox.StartTimeout, Logger: log,
 	})
 }
 
 func (s *Settings) sandboxConfig(on engine.Engine, env map[string]string, log *slog.Logger) sandbox.Config {
-	defaults := sandbox.DefaultConfig()
 	mounts, err := s.mounts()
 	if err != nil {
 		log.Error("folders of this machine", "error", err) // not reached: the settings were checked
 	}
-	config := sandbox.Config{
-		Engine: on, Kernels: s.Kernels(), Env: env, Mask: secrets.New(s.withSecrets(env, s.env.lookup)),
-		Limits: engine.Limits{
-			MemoryBytes: int64(s.MemoryLimit), CPUs: s.CPULimit, PIDs: s.PIDsLimit,
-			TmpBytes: int64(s.TmpSize), FileBytes: int64(min(s.FileLimit, s.VolumeLimit)), OpenFiles: defaults.Limits.OpenFiles,
-		},
-		Mounts:      mounts,
-		VolumeBytes: int64(s.VolumeLimit), VolumeFiles: s.VolumeFiles,
-		CodeBytes: int(s.CodeLimit), OutputBytes: int(s.OutputLimit), SpoolBytes: defaults.SpoolBytes,
-		RunTimeout: time.Duration(min(s.RunTimeout, s.MaxRunTimeout)), MaxRunTimeout: time.Duration(s.MaxRunTimeout),
-		Linger:      time.Duration(s.Linger),
-		IdleTimeout: time.Duration(s.IdleTimeout), Lifetime: time.Duration(s.Lifetime),
-		StartTimeout: time.Duration(s.StartTimeout), MaxSessions: s.MaxSessions,
-		StateDir: s.SessionDir(), Host: s.HostLabel(), Logger: log,
-	}
+	config := s.Sandbox
+	config.Engine, config.Kernels, config.Mounts, config.Logger = on, s.Kernels(), mounts, log
+	config.Env, config.Mask = env, secrets.New(s.withSecrets(env, s.env.lookup))
+	config.Limits.FileBytes = min(config.Limits.FileBytes, config.VolumeBytes)
+	config.RunTimeout = min(config.RunTimeout, config.MaxRunTimeout)
+	config.StateDir, config.Host = s.SessionDir(), s.HostLabel()
 	for _, name := range s.Prewarm {
 		language, _ := sandbox.LanguageCalled(name) // the settings were checked
 		config.Prewarm = append(config.Prewarm, language)
@@ -344,7 +326,7 @@ func (s *Settings) passThrough(log *slog.Logger) map[string]string {
 // sandbox said.
 func (s *Settings) Logger(out io.Writer) (*slog.Logger, error) {
 	if s.LogFile != "" {
-		file, err := openLogFile(s.LogFile, int64(s.LogMaxSize), s.LogKeep)
+		file, err := openLogFile(s.LogFile, s.LogMaxSize, s.LogKeep)
 		if err != nil {
 			return nil, UsageError{Err: fmt.Errorf("--log-file: %w", err)}
 		}

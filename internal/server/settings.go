@@ -25,7 +25,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
@@ -45,46 +44,24 @@ type Settings struct {
 	// LanguageImages are the images that are set, by language; empty: the one that setup makes.
 	LanguageImages map[sandbox.Language]*string
 
-	MemoryLimit ByteSize
-	CPULimit    float64
-	PIDsLimit   int64
-	TmpSize     ByteSize
-	FileLimit   ByteSize
-	VolumeLimit ByteSize
-	VolumeFiles int64
+	Sandbox sandbox.Config  // its limits
+	Tools   tools.Deps      // what answers look like, which tools there are, and the limits of files
+	SQL     tools.Databases // its limits
 
-	RunTimeout    seconds
-	MaxRunTimeout seconds
-	Linger        seconds
-	SoftWait      seconds
-	IdleTimeout   seconds
-	Lifetime      seconds
-	StartTimeout  seconds
-	MaxSessions   int
-	CodeLimit     ByteSize
-	OutputLimit   ByteSize
-
-	UploadLimit       ByteSize
-	ArtifactReadLimit ByteSize
-	DownloadLimit     ByteSize
-	DownloadTimeout   seconds
-	FetchURLs         bool
-	AllowHostDir      []string
-	Mounts            mountList
+	DownloadTimeout time.Duration
+	FetchURLs       bool
+	AllowHostDir    []string
+	Mounts          mountList
 
 	Network NetworkSettings
 	Links   LinkSettings
 
 	ArtifactStore        string
-	ArtifactStoreLimit   ByteSize
-	ArtifactLinkLifetime seconds
+	ArtifactStoreLimit   int64
+	ArtifactLinkLifetime time.Duration
 
-	SQLMaxInlineRows int
-	SQLMaxRows       int64
-	SQLMaxBytes      ByteSize
-	SQLTimeout       seconds
-	SQLAllow         []string
-	SQLFromCode      bool
+	SQLAllow    []string
+	SQLFromCode bool
 
 	Packages PackageSettings
 
@@ -92,19 +69,15 @@ type Settings struct {
 	Preload        []string
 	PassThroughEnv []string
 
-	Tools             []string
-	DisableTools      []string
-	Images            string
-	StructuredContent bool
-
 	HTTP HTTPSettings
 
 	LogFile    string
-	LogMaxSize ByteSize
+	LogMaxSize int64
 	LogKeep    int
 	LogFormat  string
 	LogLevel   string
 
+	groups  []settingGroup
 	env     variables
 	origins map[string]origin // by setting; what is absent has its default
 	foreign foreignFlags
@@ -122,97 +95,6 @@ var prewarmAll = languageNames(",")
 
 func languageNames(between string) string {
 	return sandbox.JoinLanguages(between, func(i sandbox.LanguageInfo) string { return string(i.Language) })
-}
-
-// defaultPreload is what most Python sessions import, the interpreter's own shell first.
-var defaultPreload = []string{"IPython", "numpy", "pandas", "matplotlib.pyplot"}
-
-// bind declares the flags with their defaults.
-func (s *Settings) bind(fs *pflag.FlagSet) {
-	fs.StringVar(&s.Config, "config", "", "YAML `file` with settings, named as the flags are; variables are also read from a .env beside it")
-	fs.Var(&s.EnvFiles, "env-file", "`files` of variables, NAME=value, weaker than those of the environment; of several the last is the strongest")
-
-	fs.StringVar(&s.EngineURL, "engine-url", "", "address of a Podman service, `unix:///…` or ssh://… (also CONTAINER_HOST; default: the user's own, or one that is started)")
-	fs.StringVar(&s.OCIRuntime, "oci-runtime", "", "OCI runtime to start containers with, a `name` or a path; not beside --engine-url (default: Podman's own, or one that works)")
-	fs.StringVar(&s.StateDir, "state-dir", "", "`folder` for locks and histories (default: $XDG_STATE_HOME/code-sandbox-mcp, else ~/.local/state/code-sandbox-mcp)")
-
-	s.LanguageImages = make(map[sandbox.Language]*string)
-	for _, l := range sandbox.Languages {
-		s.LanguageImages[l.Language] = fs.String(l.ImageFlag(), "", fmt.Sprintf(
-			"`image` for %s, any with %s, or \"full\", ours with a compiler; \"off\" switches %[1]s off (default: the one that setup makes)", l.Title, l.Interpreter))
-	}
-
-	d := sandbox.DefaultConfig()
-	s.MemoryLimit, s.TmpSize = ByteSize(d.Limits.MemoryBytes), ByteSize(d.Limits.TmpBytes)
-	s.FileLimit, s.VolumeLimit = ByteSize(d.Limits.FileBytes), ByteSize(d.VolumeBytes)
-	fs.Var(&s.MemoryLimit, "memory-limit", "memory of one container, swap included")
-	fs.Float64Var(&s.CPULimit, "cpu-limit", d.Limits.CPUs, "processors of one container, whole or part")
-	fs.Int64Var(&s.PIDsLimit, "pids-limit", d.Limits.PIDs, "processes and threads of one container")
-	fs.Var(&s.TmpSize, "tmp-size", "size of /tmp in a container")
-	fs.Var(&s.FileLimit, "file-limit", "largest single file")
-	fs.Var(&s.VolumeLimit, "volume-limit", "what all files of a session may take")
-	fs.Int64Var(&s.VolumeFiles, "volume-files", d.VolumeFiles, "files and folders of a session")
-
-	s.RunTimeout, s.MaxRunTimeout, s.SoftWait = seconds(d.RunTimeout), seconds(d.MaxRunTimeout), seconds(45*time.Second)
-	s.Linger = seconds(d.Linger)
-	s.IdleTimeout, s.Lifetime, s.StartTimeout = seconds(d.IdleTimeout), seconds(d.Lifetime), seconds(d.StartTimeout)
-	fs.Var(&s.RunTimeout, "run-timeout", "how long a run may take that does not name its own timeout")
-	fs.Var(&s.MaxRunTimeout, "max-run-timeout", "the longest timeout that a run may name")
-	fs.Var(&s.Linger, "linger", "how long a run waits for what it has started and what looks endless")
-	fs.Var(&s.SoftWait, "soft-wait", "how long a call waits for its run before it answers that the run goes on")
-	fs.Var(&s.IdleTimeout, "idle-timeout", "a session ends when nobody has used it for this long")
-	fs.Var(&s.Lifetime, "lifetime", "a session ends when it is this old")
-	fs.Var(&s.StartTimeout, "start-timeout", "how long a container may take to start")
-	fs.IntVar(&s.MaxSessions, "max-sessions", d.MaxSessions, "sessions at a time")
-	s.CodeLimit, s.OutputLimit = ByteSize(d.CodeBytes), ByteSize(d.OutputBytes)
-	fs.Var(&s.CodeLimit, "code-limit", "the longest code that a run takes")
-	fs.Var(&s.OutputLimit, "output-limit", "the longest text of an answer; the whole output goes to a file")
-
-	s.ArtifactReadLimit = 100_000
-	fs.Var(&s.ArtifactReadLimit, "artifact-read-limit", "the largest binary file that read_artifact gives whole")
-	s.UploadLimit, s.DownloadLimit, s.DownloadTimeout = 50_000_000, 500_000_000, seconds(2*time.Minute)
-	fs.Var(&s.UploadLimit, "upload-limit", "the largest file that is uploaded as text or as base64")
-	fs.Var(&s.DownloadLimit, "download-limit", "the largest file that is fetched from an address, taken from an allowed folder, put to a link or given to run")
-	fs.BoolVar(&s.FetchURLs, "fetch-urls", true, "let upload_file fetch public addresses")
-	fs.Var(&s.DownloadTimeout, "download-timeout", "how long fetching a file may take")
-	s.ArtifactStoreLimit, s.ArtifactLinkLifetime = 100<<20, seconds(24*time.Hour)
-	fs.StringVar(&s.ArtifactStore, "artifact-store", "", "object store that new files go to besides, such as `azblob://container`, s3://bucket/prefix?region=… or gs://bucket; off: none (default: none, or that of AZURE_BLOB_CONNECTION_STRING)")
-	fs.Var(&s.ArtifactStoreLimit, "artifact-store-limit", "the largest file that goes to the store")
-	fs.Var(&s.ArtifactLinkLifetime, "artifact-link-lifetime", "how long an address of a file in the store is good for")
-	fs.StringSliceVar(&s.AllowHostDir, "allow-host-dir", nil, "`folders` of this machine that files may be uploaded from and saved to")
-
-	s.Network.bind(fs)
-	s.Links.bind(fs)
-	fs.Var(&s.Mounts, "mount", "`folders` of this machine that code may read in /mnt/data/mounts, HOSTDIR:NAME, with ,rw behind it to write to")
-
-	s.SQLMaxBytes, s.SQLTimeout = 1<<30, seconds(time.Minute)
-	fs.IntVar(&s.SQLMaxInlineRows, "sql-max-inline-rows", 30, "rows of a query's result that an answer has; more go to a file")
-	fs.Int64Var(&s.SQLMaxRows, "sql-max-rows", 5_000_000, "rows that one query may have")
-	fs.Var(&s.SQLMaxBytes, "sql-max-bytes", "the largest file that a query's result is written to")
-	fs.Var(&s.SQLTimeout, "sql-timeout", "how long one query may take")
-	fs.StringSliceVar(&s.SQLAllow, "sql-allow-functions", nil, "`functions` of a PostgreSQL database's own that may be called though they are VOLATILE")
-	fs.BoolVar(&s.SQLFromCode, "sql-from-code", true, "let code query the databases too, by its module sandbox")
-
-	s.Packages.bind(fs)
-
-	fs.StringSliceVar(&s.Prewarm, "prewarm", nil, "`languages` to keep a container ready for; alone: "+prewarmAll)
-	fs.Lookup("prewarm").NoOptDefVal = prewarmAll
-	fs.StringSliceVar(&s.Preload, "preload", defaultPreload, "Python `modules` to import ahead")
-	fs.StringSliceVar(&s.PassThroughEnv, "pass-through-env", nil, "`names` of environment variables for the code; their values are masked in answers")
-
-	fs.StringSliceVar(&s.Tools, "tools", nil, "the only `tools` that exist")
-	fs.StringSliceVar(&s.DisableTools, "disable-tools", nil, "`tools` that do not exist")
-	fs.StringVar(&s.Images, "images", "", "images in answers: `on`, off, or path for where they are (default: on, and path for clients that make text of them)")
-	fs.BoolVar(&s.StructuredContent, "structured-content", false, "put results into structuredContent as well; some clients then hide text and images")
-
-	s.HTTP.bind(fs)
-
-	fs.StringVar(&s.LogFile, "log-file", "", "`file` for the log instead of stderr")
-	s.LogMaxSize = 10_000_000
-	fs.Var(&s.LogMaxSize, "log-max-size", "size at which the --log-file is renamed to FILE.1 and begins anew; 0: never")
-	fs.IntVar(&s.LogKeep, "log-keep", 3, "how many such files are kept")
-	fs.StringVar(&s.LogFormat, "log-format", "text", "`text` or json")
-	fs.StringVar(&s.LogLevel, "log-level", "info", "`debug`, info, warn or error")
 }
 
 // UsageError is a mistake in the command line or in another place that settings come from.
@@ -392,26 +274,14 @@ func (s *Settings) check() error {
 			problems = append(problems, fmt.Errorf(format, args...))
 		}
 	}
-	wrong(s.MemoryLimit < 64<<20, "--memory-limit %s is too small; 64MiB is the least", s.MemoryLimit)
-	wrong(!(s.CPULimit > 0) || s.CPULimit > 1024, "--cpu-limit %v must be above 0 and at most 1024", s.CPULimit)
-	wrong(s.FileLimit < 1<<20, "--file-limit %s is too small; 1MiB is the least", s.FileLimit)
-	wrong(s.VolumeLimit < 1<<20, "--volume-limit %s is too small; 1MiB is the least", s.VolumeLimit)
-	wrong(s.VolumeFiles < 100, "--volume-files %d is too small; 100 is the least", s.VolumeFiles)
-	wrong(s.TmpSize < 1<<20, "--tmp-size %s is too small; 1MiB is the least", s.TmpSize)
-	wrong(s.PIDsLimit < 16, "--pids-limit %d is too small; 16 is the least", s.PIDsLimit)
+	for _, g := range s.groups {
+		for _, r := range g.settings {
+			problems = append(problems, r.check())
+		}
+	}
 	wrong(s.OCIRuntime != "" && s.EngineURL != "", "--oci-runtime %s has no effect on the Podman service that --engine-url or CONTAINER_HOST names, which has a runtime of its own; leave one of the two out", s.OCIRuntime)
 	wrong(s.OCIRuntime != "" && runtime.GOOS != "linux", "--oci-runtime %s has no effect here: containers run in Podman's virtual machine, whose containers.conf names the runtime", s.OCIRuntime)
-	wrong(s.MaxSessions < 1, "--max-sessions %d must be at least 1", s.MaxSessions)
-	wrong(s.OutputLimit < 1000 || s.OutputLimit > 200<<10, "--output-limit %s must lie between 1000 bytes and 200KiB", s.OutputLimit)
-	wrong(s.CodeLimit < 1 || s.CodeLimit > 150<<10, "--code-limit %s must lie between 1 byte and 150KiB", s.CodeLimit)
-	wrong(s.ArtifactReadLimit < 1 || s.ArtifactReadLimit > 50<<20, "--artifact-read-limit %s must lie between 1 byte and 50MiB", s.ArtifactReadLimit)
-	wrong(s.UploadLimit < 1 || s.UploadLimit > 50<<20, "--upload-limit %s must lie between 1 byte and 50MiB; larger files come from an address or a folder of the host", s.UploadLimit)
-	wrong(s.SQLMaxInlineRows < 1 || s.SQLMaxInlineRows > 1000, "--sql-max-inline-rows %d must lie between 1 and 1000", s.SQLMaxInlineRows)
-	wrong(s.SQLMaxRows < 1, "--sql-max-rows %d must be above 0", s.SQLMaxRows)
-	wrong(s.SQLMaxBytes < 1<<20, "--sql-max-bytes %s is too small; 1MiB is the least", s.SQLMaxBytes)
-	wrong(s.DownloadLimit < 1, "--download-limit %s must be above 0", s.DownloadLimit)
 	problems = append(problems, s.Network.check(s.PassThroughEnv))
-	wrong(s.ArtifactStoreLimit < 1 || s.ArtifactStoreLimit > artifactstore.MaxFileBytes, "--artifact-store-limit %s must lie between 1 byte and 5GiB", s.ArtifactStoreLimit)
 	if _, _, err := s.storeAddress(); err != nil {
 		problems = append(problems, err)
 	}
@@ -423,22 +293,14 @@ func (s *Settings) check() error {
 		problems = append(problems, fmt.Errorf("--mount: %w", err))
 	}
 	problems = append(problems, s.Links.check(s.HTTP.Address != ""))
-	for name, value := range map[string]seconds{
-		"download-timeout": s.DownloadTimeout, "sql-timeout": s.SQLTimeout,
-		"run-timeout": s.RunTimeout, "max-run-timeout": s.MaxRunTimeout, "soft-wait": s.SoftWait, "artifact-link-lifetime": s.ArtifactLinkLifetime,
-		"idle-timeout": s.IdleTimeout, "lifetime": s.Lifetime, "start-timeout": s.StartTimeout,
-	} {
-		wrong(value <= 0, "--%s %s must be above 0", name, value)
-	}
-	for _, name := range slices.Concat(s.Tools, s.DisableTools) {
+	for _, name := range slices.Concat(s.Tools.Enable, s.Tools.Disable) {
 		wrong(!slices.Contains(tools.Names, name), "there is no tool %q; there are %s", name, strings.Join(tools.Names, ", "))
 	}
 	for _, language := range s.Prewarm {
 		_, known := sandbox.LanguageCalled(language)
 		wrong(!known, "--prewarm: there is no language %q; there are %s", language, languageNames(" and "))
 	}
-	wrong(!slices.Contains([]string{"", tools.ImagesOn, tools.ImagesPath, tools.ImagesOff}, s.Images), "--images %q is not on, off or path", s.Images)
-	wrong(s.LogKeep < 0 || s.LogKeep > maxLogKeep, "--log-keep %d must lie between 0 and %d", s.LogKeep, maxLogKeep)
+	wrong(!slices.Contains([]string{"", tools.ImagesOn, tools.ImagesPath, tools.ImagesOff}, s.Tools.Images), "--images %q is not on, off or path", s.Tools.Images)
 	wrong(s.LogFormat != "text" && s.LogFormat != "json", "--log-format %q is neither text nor json", s.LogFormat)
 	var level slog.Level
 	wrong(level.UnmarshalText([]byte(s.LogLevel)) != nil, "--log-level %q is not debug, info, warn or error", s.LogLevel)

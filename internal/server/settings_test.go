@@ -51,15 +51,15 @@ func TestDefaultsAreTheDocumented(t *testing.T) {
 	if c.Limits != limits {
 		t.Errorf("limits are %+v", c.Limits)
 	}
-	got := []any{c.RunTimeout, c.MaxRunTimeout, time.Duration(s.SoftWait), c.IdleTimeout, c.Lifetime, c.MaxSessions, c.CodeBytes, c.OutputBytes, c.SpoolBytes}
+	got := []any{c.RunTimeout, c.MaxRunTimeout, s.Tools.SoftWait, c.IdleTimeout, c.Lifetime, c.MaxSessions, c.CodeBytes, c.OutputBytes, c.SpoolBytes}
 	want := []any{time.Minute, time.Hour, 45 * time.Second, 30 * time.Minute, 24 * time.Hour, 10, 100_000, 16_000, 64 << 20}
 	for i := range want {
 		if got[i] != want[i] {
 			t.Errorf("default %d is %v, want %v", i, got[i], want[i])
 		}
 	}
-	if s.UploadLimit != 50_000_000 || s.DownloadLimit != 500_000_000 || time.Duration(s.DownloadTimeout) != 2*time.Minute || len(s.AllowHostDir) != 0 {
-		t.Errorf("files: %v, %v, %v, %q", s.UploadLimit, s.DownloadLimit, s.DownloadTimeout, s.AllowHostDir)
+	if s.Tools.UploadBytes != 50_000_000 || s.Tools.DownloadBytes != 500_000_000 || s.DownloadTimeout != 2*time.Minute || len(s.AllowHostDir) != 0 {
+		t.Errorf("files: %v, %v, %v, %q", s.Tools.UploadBytes, s.Tools.DownloadBytes, s.DownloadTimeout, s.AllowHostDir)
 	}
 	if len(c.Kernels) != 2 || c.Kernels[sandbox.Python].Image != containers.ImageRef("python") {
 		t.Errorf("kernels are %+v", c.Kernels)
@@ -91,7 +91,7 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.MaxSessions != 5 || s.CPULimit != 0.5 || s.MemoryLimit != 2<<30 || time.Duration(s.RunTimeout) != 90*time.Second {
+	if s.Sandbox.MaxSessions != 5 || s.Sandbox.Limits.CPUs != 0.5 || s.Sandbox.Limits.MemoryBytes != 2<<30 || s.Sandbox.RunTimeout != 90*time.Second {
 		t.Errorf("got %+v", s)
 	}
 	if strings.Join(s.AllowHostDir, " ") != "~/data /srv/files" {
@@ -109,7 +109,7 @@ func TestAnEmptyVariableIsNoSizeAndNoNumber(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "LIMIT") || strings.Contains(err.Error(), "SQL_TIMEOUT") {
 		t.Errorf("got %v", err) // the log's settings are texts, and an empty one is wrong
 	}
-	if s.MemoryLimit != 1<<30 || s.MaxSessions != 10 || !s.FetchURLs || time.Duration(s.RunTimeout) != time.Minute || len(s.Preload) != 0 {
+	if s.Sandbox.Limits.MemoryBytes != 1<<30 || s.Sandbox.MaxSessions != 10 || !s.FetchURLs || s.Sandbox.RunTimeout != time.Minute || len(s.Preload) != 0 {
 		t.Errorf("got %+v", s)
 	}
 }

@@ -2,37 +2,93 @@ package server
 
 import (
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/docker/go-units"
+	"github.com/spf13/pflag"
 )
 
-// ByteSize is a flag's value in bytes, written as 512m, 1GiB or a plain number; units are binary.
-type ByteSize int64
+// What follows makes values of flags from what they fill, and sets their defaults.
 
-func (b *ByteSize) Set(text string) error {
+func number[T int | int64](to *T, byDefault T) *T {
+	*to = byDefault
+	return to
+}
+
+func word(to *string, byDefault string) *string {
+	*to = byDefault
+	return to
+}
+
+func list(to *[]string, byDefault ...string) *[]string {
+	*to = byDefault
+	return to
+}
+
+func on(to *bool) *bool {
+	*to = true
+	return to
+}
+
+// measured is a value that is a number of some unit. write writes one such number as a bound.
+type measured interface {
+	measure() (value float64, write func(float64) string)
+}
+
+// byteSize is a value in bytes, written as 512m, 1GiB or a plain number; units are binary.
+type byteSize[T int | int64] struct{ to *T }
+
+// Size returns the value of a flag that takes bytes.
+func Size[T int | int64](to *T, byDefault ...T) pflag.Value {
+	for _, n := range byDefault {
+		*to = n
+	}
+	return byteSize[T]{to}
+}
+
+func (b byteSize[T]) Set(text string) error {
 	n, err := units.RAMInBytes(text)
 	if err != nil {
 		return fmt.Errorf("not a size such as 512m or 2g: %q", text)
 	}
-	*b = ByteSize(n)
+	*b.to = T(n)
 	return nil
 }
 
-func (b ByteSize) String() string {
-	if b >= 1<<20 && b < 1<<60 { // RAMInBytes knows no name for more
-		return units.BytesSize(float64(b))
+func (b byteSize[T]) String() string {
+	if n := int64(*b.to); n < 1<<20 || n >= 1<<60 || n%1024 != 0 { // RAMInBytes knows no name for more
+		return strconv.FormatInt(n, 10)
 	}
-	return strconv.FormatInt(int64(b), 10)
+	return units.BytesSize(float64(*b.to))
 }
 
-// Type names the value in a flag's help.
-func (b ByteSize) Type() string { return "size" }
+// Type names the value for what describes flags.
+func (b byteSize[T]) Type() string { return "size" }
 
-// seconds is a flag's duration, written as 90s, 1h30m, 7d or a plain number of seconds.
+func (b byteSize[T]) measure() (float64, func(float64) string) {
+	return float64(*b.to), func(n float64) string {
+		switch {
+		case n == 1:
+			return "1 byte"
+		case int64(n)%1024 != 0:
+			return fmt.Sprintf("%d bytes", int64(n))
+		}
+		return units.BytesSize(n)
+	}
+}
+
+// seconds is a duration, written as 90s, 1h30m, 7d or a plain number of seconds.
 type seconds time.Duration
+
+func duration(to *time.Duration, byDefault ...time.Duration) pflag.Value {
+	for _, d := range byDefault {
+		*to = d
+	}
+	return (*seconds)(to)
+}
 
 func (s *seconds) Set(text string) error {
 	if n, err := strconv.ParseFloat(text, 64); err == nil {
@@ -53,7 +109,38 @@ func (s *seconds) Set(text string) error {
 	return nil
 }
 
-func (s seconds) String() string { return time.Duration(s).String() }
+func (s *seconds) String() string { return time.Duration(*s).String() }
 
-// Type names the value in a flag's help.
-func (s seconds) Type() string { return "duration" }
+// Type names the value for what describes flags.
+func (s *seconds) Type() string { return "duration" }
+
+func (s *seconds) measure() (float64, func(float64) string) {
+	return float64(*s), func(n float64) string { return time.Duration(n).String() }
+}
+
+// indexURL is an address that may have credentials, which are not in what it prints.
+type indexURL string
+
+func index(to *string, byDefault string) pflag.Value {
+	*to = byDefault
+	return (*indexURL)(to)
+}
+
+func (u *indexURL) Set(text string) error {
+	*u = indexURL(text) // packages checks it
+	return nil
+}
+
+func (u *indexURL) String() string {
+	parsed, err := url.Parse(string(*u))
+	if err != nil {
+		return "an address that cannot be read"
+	}
+	if parsed.User != nil {
+		parsed.User = url.User("xxxxx") // as net/url hides passwords; a name may be a token
+	}
+	return parsed.String()
+}
+
+// Type names the value for what describes flags.
+func (u *indexURL) Type() string { return "url" }

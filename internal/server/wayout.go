@@ -101,7 +101,7 @@ func (s *Settings) wayOut(databases *tools.Databases) (*wayOut, error) {
 		return nil, UsageError{Err: err}
 	}
 	indexes.Log, indexes.Received = w.log, w.proxy.Receive
-	w.policy, w.packagesMode = indexes.Policy, s.Packages.Mode
+	w.policy, w.packagesMode = indexes.Policy, s.Packages.Rules.Mode
 	served, err := packages.New(indexes)
 	if err != nil {
 		return nil, UsageError{Err: err}

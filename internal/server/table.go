@@ -1,0 +1,225 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/proxy"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// setting is a row of the table of settings: a flag, a variable, a key of the configuration file and a row of
+// docs/configuration.md, with the bounds of its value.
+type setting struct {
+	name string
+	kind string // of the value, as --help has it; a switch has none
+	// value is what it fills, which has the default already: a pointer or a pflag.Value.
+	value any
+	// least and most bound a number; most is 0 where nothing does.
+	least, most float64
+	help        string
+}
+
+// settingGroup is what belongs together in --help and in the documentation.
+type settingGroup struct {
+	title    string
+	settings []setting
+}
+
+// above0 is the least of what may be as small as one likes and must be something.
+const above0 = math.SmallestNonzeroFloat64
+
+// table sets all defaults, and returns the settings.
+func (s *Settings) table() []settingGroup {
+	s.Sandbox, s.Network.Limits = sandbox.DefaultConfig(), proxy.DefaultLimits()
+	c, d, n, p := &s.Sandbox, &s.Tools, &s.Network, &s.Packages
+	engine := settingGroup{"Sandbox", []setting{
+		{"config", "FILE", &s.Config, 0, 0, "YAML file with settings, named as the flags are; variables are also read from a .env beside it"},
+		{"env-file", "FILES", &s.EnvFiles, 0, 0, "files of variables, NAME=value, weaker than those of the environment; of several the last is the strongest"},
+		{"engine-url", "ADDRESS", &s.EngineURL, 0, 0, "address of a Podman service, unix:///… or ssh://… (also CONTAINER_HOST; default: the user's own, or one that is started)"},
+		{"oci-runtime", "NAME", &s.OCIRuntime, 0, 0, "OCI runtime to start containers with, a name or a path; not beside --engine-url (default: Podman's own, or one that works)"},
+		{"state-dir", "FOLDER", &s.StateDir, 0, 0, "folder for locks and histories (default: $XDG_STATE_HOME/code-sandbox-mcp, else ~/.local/state/code-sandbox-mcp)"},
+	}}
+	s.LanguageImages = make(map[sandbox.Language]*string)
+	for _, l := range sandbox.Languages {
+		s.LanguageImages[l.Language] = new(string)
+		engine.settings = append(engine.settings, setting{l.ImageFlag(), "IMAGE", s.LanguageImages[l.Language], 0, 0, fmt.Sprintf(
+			"image for %s, any with %s, or \"full\", ours with a compiler; \"off\" switches %[1]s off (default: the one that setup makes)", l.Title, l.Interpreter)})
+	}
+	engine.settings = append(engine.settings,
+		setting{"memory-limit", "SIZE", Size(&c.Limits.MemoryBytes), 64 << 20, 0, "memory of one container, swap included"},
+		setting{"cpu-limit", "N", &c.Limits.CPUs, above0, 1024, "processors of one container, whole or part"},
+		setting{"pids-limit", "N", &c.Limits.PIDs, 16, 0, "processes and threads of one container"},
+		setting{"tmp-size", "SIZE", Size(&c.Limits.TmpBytes), 1 << 20, 0, "size of /tmp in a container"},
+		setting{"start-timeout", "DURATION", duration(&c.StartTimeout), above0, 0, "how long a container may take to start"},
+		setting{"mount", "FOLDERS", &s.Mounts, 0, 0, "folders of this machine that code may read in /mnt/data/mounts, HOSTDIR:NAME, with ,rw behind it to write to"},
+		setting{"pass-through-env", "NAMES", &s.PassThroughEnv, 0, 0, "names of environment variables for the code; their values are masked in answers"},
+	)
+	return []settingGroup{engine, {"Sessions and answers", []setting{
+		{"run-timeout", "DURATION", duration(&c.RunTimeout), above0, 0, "how long a run may take that does not name its own timeout"},
+		{"max-run-timeout", "DURATION", duration(&c.MaxRunTimeout), above0, 0, "the longest timeout that a run may name"},
+		{"linger", "DURATION", duration(&c.Linger), 0, 0, "how long a run waits for what it has started and what looks endless"},
+		{"soft-wait", "DURATION", duration(&d.SoftWait, 45*time.Second), above0, 0, "how long a call waits for its run before it answers that the run goes on"},
+		{"idle-timeout", "DURATION", duration(&c.IdleTimeout), above0, 0, "a session ends when nobody has used it for this long"},
+		{"lifetime", "DURATION", duration(&c.Lifetime), above0, 0, "a session ends when it is this old"},
+		{"max-sessions", "N", &c.MaxSessions, 1, 0, "sessions at a time"},
+		{"prewarm", "LANGUAGES", &s.Prewarm, 0, 0, "languages to keep a container ready for; alone: " + prewarmAll},
+		{"preload", "MODULES", list(&s.Preload, "IPython", "numpy", "pandas", "matplotlib.pyplot"), 0, 0, "Python modules to import ahead"},
+		{"code-limit", "SIZE", Size(&c.CodeBytes), 1, 150 << 10, "the longest code that a run takes"},
+		{"output-limit", "SIZE", Size(&c.OutputBytes), 1000, 200 << 10, "the longest text of an answer; the whole output goes to a file"},
+		{"images", "MODE", &d.Images, 0, 0, "images in answers: on, off, or path for where they are (default: on, and path for clients that make text of them)"},
+		{"structured-content", "", &d.StructuredContent, 0, 0, "put results into structuredContent as well; some clients then hide text and images"},
+		{"tools", "TOOLS", &d.Enable, 0, 0, "the only tools that exist (default: all)"},
+		{"disable-tools", "TOOLS", &d.Disable, 0, 0, "tools that do not exist"},
+	}}, {"Files", []setting{
+		{"file-limit", "SIZE", Size(&c.Limits.FileBytes), 1 << 20, 0, "largest single file"},
+		{"volume-limit", "SIZE", Size(&c.VolumeBytes), 1 << 20, 0, "what all files of a session may take"},
+		{"volume-files", "N", &c.VolumeFiles, 100, 0, "files and folders of a session"},
+		{"upload-limit", "SIZE", Size(&d.UploadBytes, 50_000_000), 1, 50 << 20, "the largest file that is uploaded as text or as base64; larger ones come from an address or a folder of the host"},
+		{"download-limit", "SIZE", Size(&d.DownloadBytes, 500_000_000), 1, 0, "the largest file that is fetched from an address, taken from an allowed folder, put to a link or given to run"},
+		{"download-timeout", "DURATION", duration(&s.DownloadTimeout, 2*time.Minute), above0, 0, "how long fetching a file may take"},
+		{"fetch-urls", "", on(&s.FetchURLs), 0, 0, "let upload_file fetch public addresses"},
+		{"allow-host-dir", "FOLDERS", &s.AllowHostDir, 0, 0, "folders of this machine that files may be uploaded from and saved to"},
+		{"artifact-read-limit", "SIZE", Size(&d.ArtifactBytes, 100_000), 1, 50 << 20, "the largest binary file that read_artifact gives whole"},
+		{"files-http", "ADDRESS", &s.Links.Address, 0, 0, "address to give out links to the session's files on, such as 127.0.0.1:8080; port 0 is one that is free"},
+		{"files-http-url", "URL", &s.Links.URL, 0, 0, "URL by which that address, or that of --http, is reached from elsewhere; without it links are for this machine"},
+		{"link-lifetime", "DURATION", duration(&s.Links.Lifetime, time.Hour), above0, 0, "how long such a link is good for"},
+		{"artifact-store", "ADDRESS", &s.ArtifactStore, 0, 0, "object store that new files go to besides, such as azblob://container, s3://bucket/prefix?region=… or gs://bucket; off: none (default: none, or that of AZURE_BLOB_CONNECTION_STRING)"},
+		{"artifact-store-limit", "SIZE", Size(&s.ArtifactStoreLimit, 100<<20), 1, artifactstore.MaxFileBytes, "the largest file that goes to the store"},
+		{"artifact-link-lifetime", "DURATION", duration(&s.ArtifactLinkLifetime, 24*time.Hour), above0, 0, "how long an address of a file in the store is good for"},
+	}}, {"Network", []setting{
+		{"network", "MODE", &n.Network, 0, 0, "hosts that code reaches by HTTP and HTTPS: none, allowlist or open, which is all public ones (default: none, and allowlist with --allow-domain or --secret)"},
+		{"allow-domain", "HOSTS", &n.AllowDomain, 0, 0, "hosts that code reaches, such as api.github.com, *.example.com or example.com:8443"},
+		{"secret", "NAME@HOST", &n.Secret, 0, 0, "credential that code uses and never sees: NAME@host[,host][,query][,body]; the value is in the server's variable NAME"},
+		{"network-connections", "N", &n.Limits.Connections, 1, 0, "connections of a session in use at a time"},
+		{"network-request-limit", "SIZE", Size(&n.Limits.RequestBytes), 1 << 10, 0, "what a request or a connection may send, and receive"},
+		{"network-byte-limit", "SIZE", Size(&n.Limits.SessionBytes), 1 << 10, 0, "what a session may send, and receive"},
+		{"network-timeout", "DURATION", duration(&n.Limits.Total), above0, 0, "how long a request or a connection may take"},
+		{"network-idle-timeout", "DURATION", duration(&n.Limits.Idle), above0, 0, "how long one may be without a byte"},
+	}}, {"Packages", []setting{
+		{"packages", "MODE", word(&p.Rules.Mode, packages.On), 0, 0, "what code may install: off, listed for what --packages-allow names, or on"},
+		{"packages-allow", "NAMES", &p.Rules.Allow, 0, 0, "names that may be installed, such as numpy, pypi:scikit-* or npm:@aws-sdk/*"},
+		{"packages-deny", "NAMES", &p.Rules.Deny, 0, 0, "names that may not be installed, written in the same way"},
+		{"packages-deny-set", "SET", &p.Rules.DenySet, 0, 0, "a set of packages that may not be installed: " + packages.Cautious},
+		{"packages-minimum", "VERSIONS", list(&p.Rules.Minimum, packages.DefaultMinimum...), 0, 0, "the least versions; npm's as npm:lodash>=4.17.21"},
+		{"package-min-age", "DURATION", duration(&p.Rules.MinAge), 0, 0, "how long ago a version must have been published, such as 7d"},
+		{"packages-allow-sdist", "", &p.Rules.AllowSdist, 0, 0, "install source distributions of Python packages too"},
+		{"pypi-index-url", "URL", index(&p.PyPI, packages.DefaultPyPI), 0, 0, "index of Python packages; credentials in it stay with the server"},
+		{"npm-registry", "URL", index(&p.NPM, packages.DefaultNPM), 0, 0, "registry of npm packages, likewise"},
+		{"package-size-limit", "SIZE", Size(&p.Rules.FileLimit, packages.DefaultFileLimit), 1, 0, "the largest file of a package"},
+		{"package-timeout", "DURATION", duration(&p.Timeout, packages.DefaultTimeout), above0, 0, "how long fetching one may take"},
+		{"package-cache-limit", "SIZE", Size(&p.CacheLimit, packages.DefaultCacheLimit), 1, 0, "what the files of packages may take on this machine, for all sessions"},
+	}}, {"Databases", []setting{
+		{"sql-max-inline-rows", "N", number(&s.SQL.InlineRows, 30), 1, 1000, "rows of a query's result that an answer has; more go to a file"},
+		{"sql-max-rows", "N", number(&s.SQL.MaxRows, 5_000_000), 1, 0, "rows that one query may have"},
+		{"sql-max-bytes", "SIZE", Size(&s.SQL.MaxBytes, 1<<30), 1 << 20, 0, "the largest file that a query's result is written to"},
+		{"sql-timeout", "DURATION", duration(&s.SQL.Timeout, time.Minute), above0, 0, "how long one query may take"},
+		{"sql-allow-functions", "NAMES", &s.SQLAllow, 0, 0, "functions of a PostgreSQL database's own that may be called though they are VOLATILE"},
+		{"sql-from-code", "", on(&s.SQLFromCode), 0, 0, "let code query the databases too, by its module sandbox"},
+	}}, {"HTTP", []setting{
+		{"http", "ADDRESS", &s.HTTP.Address, 0, 0, "address to serve MCP at over HTTP instead of stdin and stdout, such as 127.0.0.1:8000 or unix:///run/user/1000/sandbox.sock; " + passedSocket + " is the socket that systemd passes"},
+		{"http-token-file", "FILE", &s.HTTP.TokenFile, 0, 0, "file with the token that clients of --http have to send (also " + tokenVariable + ", the token itself; default: http-token in the --state-dir, which is made)"},
+		{"http-no-auth", "", &s.HTTP.NoAuth, 0, 0, "ask clients of --http for no token; only on a loopback address or a socket"},
+		{"tls-cert", "FILE", &s.HTTP.Certificate, 0, 0, "file with the certificate of --http, and those that it hangs on"},
+		{"tls-key", "FILE", &s.HTTP.Key, 0, 0, "file with its key"},
+		{"allow-origin", "ORIGINS", &s.HTTP.AllowOrigins, 0, 0, "origins of web pages that may use --http, such as https://example.com"},
+		{"allow-host-name", "NAMES", &s.HTTP.AllowHosts, 0, 0, "host names by which clients reach --http, beside addresses, localhost and the names in the certificate"},
+		{"header-credentials", "", &s.HTTP.HeaderCredentials, 0, 0, "let clients of --http name a database and an object store, with their credentials, in their requests' headers; the server connects wherever they say"},
+	}}, {"Log", []setting{
+		{"log-file", "FILE", &s.LogFile, 0, 0, "file for the log (default: stderr)"},
+		{"log-format", "FORMAT", word(&s.LogFormat, "text"), 0, 0, "text or json"},
+		{"log-level", "LEVEL", word(&s.LogLevel, "info"), 0, 0, "debug, info, warn or error"},
+		{"log-max-size", "SIZE", Size(&s.LogMaxSize, 10_000_000), 0, 0, "size at which the --log-file is renamed to FILE.1 and begins anew; 0: never"},
+		{"log-keep", "N", number(&s.LogKeep, 3), 0, maxLogKeep, "how many such files are kept"},
+	}}}
+}
+
+// Annotations of the flags, for --help.
+const (
+	GroupAnnotation = "group" // the title of the group
+	KindAnnotation  = "kind"  // of the value; absent where there is none
+)
+
+// bind sets the defaults and declares the flags, in the order of the table.
+func (s *Settings) bind(fs *pflag.FlagSet) {
+	s.groups = s.table()
+	for _, g := range s.groups {
+		for _, r := range g.settings {
+			switch to := r.value.(type) {
+			case *string:
+				fs.StringVar(to, r.name, *to, r.help)
+			case *bool:
+				fs.BoolVar(to, r.name, *to, r.help)
+			case *int:
+				fs.IntVar(to, r.name, *to, r.help)
+			case *int64:
+				fs.Int64Var(to, r.name, *to, r.help)
+			case *float64:
+				fs.Float64Var(to, r.name, *to, r.help)
+			case *[]string:
+				fs.StringSliceVar(to, r.name, *to, r.help)
+			case pflag.Value:
+				fs.Var(to, r.name, r.help)
+			}
+			fs.Lookup(r.name).Annotations = map[string][]string{GroupAnnotation: {g.title}, KindAnnotation: {r.kind}}
+		}
+	}
+	fs.Lookup("prewarm").NoOptDefVal = prewarmAll
+}
+
+// measure returns a value as a number and a writer of its bounds; nil: it is no number.
+func (r setting) measure() (value float64, write func(float64) string) {
+	plain := func(n float64) string { return fmt.Sprint(n) }
+	switch to := r.value.(type) {
+	case *int:
+		return float64(*to), plain
+	case *int64:
+		return float64(*to), plain
+	case *float64:
+		return *to, plain
+	case measured:
+		return to.measure()
+	}
+	return 0, nil
+}
+
+// bounds returns the bounds in words; empty: there are none.
+func (r setting) bounds() string {
+	_, write := r.measure()
+	switch {
+	case write == nil || r.least == 0 && r.most == 0:
+		return ""
+	case r.most == 0 && r.least <= 1:
+		return "above 0"
+	case r.most == 0:
+		return "at least " + write(r.least)
+	case r.least == above0:
+		return "above 0 and at most " + write(r.most)
+	}
+	return "between " + write(r.least) + " and " + write(r.most)
+}
+
+// check refuses a value beyond the bounds.
+func (r setting) check() error {
+	n, write := r.measure()
+	if write == nil || n >= r.least && (r.most == 0 || n <= r.most) { // which is not a number is within none
+		return nil
+	}
+	shown, rule := fmt.Sprint(n), "must be "+cmp.Or(r.bounds(), "at least 0")
+	if v, is := r.value.(pflag.Value); is {
+		shown = v.String()
+	}
+	switch {
+	case r.most != 0 && r.least != above0:
+		rule = "must lie " + r.bounds()
+	case r.most == 0 && r.least > 1:
+		rule = "is too small; " + write(r.least) + " is the least"
+	}
+	return fmt.Errorf("--%s %s %s", r.name, shown, rule)
+}
