@@ -57,49 +57,33 @@ type Options struct {
 type Broker struct {
 	options Options
 	server  *http.Server
-	conns   chan net.Conn
-	done    chan struct{}
-	close   sync.Once
 
 	mu     sync.Mutex
 	memory map[string]*memory.Budget // by session
 }
 
-// New begins to serve.
+// New returns a Broker that is ready to serve.
 func New(options Options) *Broker {
-	b := &Broker{options: options, conns: make(chan net.Conn), done: make(chan struct{}), memory: make(map[string]*memory.Budget)}
+	b := &Broker{options: options, memory: make(map[string]*memory.Budget)}
 	b.server = &http.Server{
 		Handler: b, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: log.New(io.Discard, "", 0), // of what code does wrong
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return caller.With(ctx, c.(*connection).caller) // Accept returns no other
+			return caller.With(ctx, c.(*caller.Conn).Caller) // Serve serves no other
 		},
 	}
-	go func() { _ = b.server.Serve((*listener)(b)) }()
 	return b
 }
 
 // Close ends all connections.
-func (b *Broker) Close() error {
-	b.close.Do(func() { close(b.done) })
-	return b.server.Close()
-}
+func (b *Broker) Close() error { return b.server.Close() }
 
 // Serve implements sandbox.WayOut: it returns when the connection is closed.
 func (b *Broker) Serve(ctx context.Context, session, run string, conn net.Conn) {
-	by := caller.Caller{Session: session, Run: run, Memory: b.budget(session)}
-	c := &connection{Conn: conn, caller: by, closed: make(chan struct{})}
-	defer func() { _ = c.Close() }()
-	select {
-	case b.conns <- c:
-	case <-b.done:
-		return
-	}
-	select {
-	case <-c.closed:
-	case <-b.done:
-	case <-ctx.Done():
-	}
+	c := caller.NewConn(conn, conn)
+	c.Caller = caller.Caller{Session: session, Run: run, Memory: b.budget(session)}
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	_ = b.server.Serve(c) // which closes it in the end
 }
 
 // budget returns the memory of a session's requests.
@@ -181,37 +165,3 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	handler.ServeHTTP(w, r)
 }
-
-// connection is one of a session's container.
-type connection struct {
-	net.Conn
-	caller caller.Caller
-	once   sync.Once
-	closed chan struct{}
-}
-
-func (c *connection) Close() error {
-	c.once.Do(func() { close(c.closed) })
-	return c.Conn.Close()
-}
-
-// listener hands the connections that Serve gets to the HTTP server.
-type listener Broker
-
-func (l *listener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *listener) Close() error { return nil }
-
-func (l *listener) Addr() net.Addr { return address{} }
-
-type address struct{}
-
-func (address) Network() string { return "stream" }
-func (address) String() string  { return "sandbox" }

@@ -1,4 +1,4 @@
-// Package caller says on whose behalf a request of the broker is made.
+// Package caller says on whose behalf a request of the broker is made, and has the connections that code makes.
 package caller
 
 import (

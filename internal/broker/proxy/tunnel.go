@@ -10,8 +10,9 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"sync"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
 )
 
 // connect answers CONNECT. What comes through the tunnel is looked at before anything is sent to the host: TLS for
@@ -44,14 +45,15 @@ func (p *Proxy) connect(w http.ResponseWriter, r *http.Request, x *exchange, t t
 	// Behind what was read ahead, the connection itself: the server's own reader would end the request's context with
 	// the first deadline.
 	ahead, _ := buffered.Peek(buffered.Reader.Buffered())
-	client := &tunnelConn{Conn: conn, reader: bufio.NewReader(io.MultiReader(bytes.NewReader(bytes.Clone(ahead)), conn)), closed: make(chan struct{})}
+	reader := bufio.NewReader(io.MultiReader(bytes.NewReader(bytes.Clone(ahead)), conn))
+	client := caller.NewConn(conn, reader)
 	defer func() { _ = client.Close() }()
 	defer context.AfterFunc(x.ctx, func() { _ = client.Close() })()
 	x.entry.Status = http.StatusOK
 	if _, err := io.WriteString(conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		return nil
 	}
-	first, err := client.reader.Peek(1)
+	first, err := reader.Peek(1)
 	switch isTLS := err == nil && first[0] == recordHandshake; {
 	case err != nil:
 	case denied != nil && (isTLS || !isHTTP(first)):
@@ -78,27 +80,8 @@ func isHTTP(first []byte) bool { return 'A' <= first[0] && first[0] <= 'Z' }
 // recordHandshake is the first byte of TLS.
 const recordHandshake = 0x16
 
-// tunnelConn is the client's end of a tunnel, with what was read ahead.
-type tunnelConn struct {
-	net.Conn
-	reader *bufio.Reader
-	once   sync.Once
-	closed chan struct{}
-}
-
-func (c *tunnelConn) Read(p []byte) (int, error) { return c.reader.Read(p) }
-
-func (c *tunnelConn) Close() error {
-	err := net.ErrClosed
-	c.once.Do(func() {
-		close(c.closed)
-		err = c.Conn.Close()
-	})
-	return err
-}
-
 // tunnel passes TLS on, if it is for the host.
-func (x *exchange) tunnel(client *tunnelConn, upstream net.Conn, t target) {
+func (x *exchange) tunnel(client *caller.Conn, upstream net.Conn, t target) {
 	defer context.AfterFunc(x.ctx, func() { _ = upstream.Close() })()
 	hello, name, err := readHello(x.ctx, client)
 	if err != nil {
@@ -189,7 +172,7 @@ func (c helloConn) SetReadDeadline(time.Time) error  { return nil }
 func (c helloConn) SetWriteDeadline(time.Time) error { return nil }
 
 // serveInside reads the requests that come through a tunnel, in TLS where there is an authority.
-func (p *Proxy) serveInside(x *exchange, client *tunnelConn, rt *route, authority *Authority) {
+func (p *Proxy) serveInside(x *exchange, client *caller.Conn, rt *route, authority *Authority) {
 	defer rt.transport.CloseIdleConnections()
 	x.idle.Stop() // each request has its own, and is one of the session's connections
 	x.leave()
@@ -206,9 +189,8 @@ func (p *Proxy) serveInside(x *exchange, client *tunnelConn, rt *route, authorit
 			p.serveRequest(w, r, rt)
 		}),
 	}
-	listener := &oneListener{conn: client}
 	if authority == nil {
-		_ = server.Serve(listener)
+		_ = server.Serve(client)
 		return
 	}
 	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -218,7 +200,7 @@ func (p *Proxy) serveInside(x *exchange, client *tunnelConn, rt *route, authorit
 		return authority.leaf(rt.name)
 	}}
 	x.entry.Rule = "tls_failed" // recorded if no request comes
-	_ = server.ServeTLS(listener, "", "")
+	_ = server.ServeTLS(client, "", "")
 }
 
 // serveRequest serves a request that came through a tunnel.
@@ -247,21 +229,3 @@ func (p *Proxy) serveRequest(w http.ResponseWriter, r *http.Request, rt *route) 
 		x.refuse(w, r, problem)
 	}
 }
-
-// oneListener gives a server one connection, and ends when that does.
-type oneListener struct {
-	conn  *tunnelConn
-	given bool
-}
-
-func (l *oneListener) Accept() (net.Conn, error) {
-	if !l.given {
-		l.given = true
-		return l.conn, nil
-	}
-	<-l.conn.closed
-	return nil, net.ErrClosed
-}
-
-func (l *oneListener) Close() error   { return nil }
-func (l *oneListener) Addr() net.Addr { return l.conn.LocalAddr() }
