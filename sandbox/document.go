@@ -25,7 +25,7 @@ type Document struct {
 // document, a PDF, a notebook or an archive, of this MIME type. A program in the session's Python container reads it,
 // because the file is hostile. The error is a fault.
 func (m *Manager) ReadDocument(ctx context.Context, sessionID string, f File, mime string, most int) (Document, error) {
-	s, err := m.existing(sessionID)
+	s, err := m.open(sessionID, toResume)
 	if err != nil {
 		return Document{}, err
 	}

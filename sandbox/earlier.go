@@ -66,7 +66,7 @@ func (m *Manager) findEarlier(id string) (*Run, error) {
 
 // takeUp opens the session of a run whose end is not known, so that it is.
 func (m *Manager) takeUp(session string, entry *HistoryEntry) (*Run, error) {
-	s, err := m.open(session)
+	s, err := m.open(session, toUse)
 	if err != nil {
 		return nil, err
 	}

@@ -6,9 +6,7 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 // What the files of a session are described by.
@@ -41,11 +39,11 @@ type Upload struct {
 // comes back as it is; the others are faults too, among them file_exists, invalid_path and
 // quota_exceeded.
 func (m *Manager) Upload(ctx context.Context, u Upload) (File, string, error) {
-	find := m.open
+	need := toUse
 	if u.Existing {
-		find = m.existing
+		need = toResume
 	}
-	s, err := find(u.SessionID)
+	s, err := m.open(u.SessionID, need)
 	if err != nil {
 		return File{}, "", err
 	}
@@ -66,7 +64,7 @@ func (m *Manager) Upload(ctx context.Context, u Upload) (File, string, error) {
 // OpenFile opens a file of an existing session for reading. The reader must be closed. Faults:
 // not_found, invalid_path, session_not_found and those of the engine.
 func (m *Manager) OpenFile(ctx context.Context, sessionID, path string, o ReadOptions) (*FileReader, error) {
-	s, err := m.existing(sessionID)
+	s, err := m.open(sessionID, toResume)
 	if err != nil {
 		return nil, err
 	}
@@ -96,29 +94,17 @@ func (m *Manager) MakeLink(ctx context.Context, sessionID, path, target string) 
 }
 
 func (m *Manager) useFiles(ctx context.Context, sessionID string, use func(context.Context, files.Client) error) error {
-	s, err := m.existing(sessionID)
+	s, err := m.open(sessionID, toResume)
 	if err != nil {
 		return err
 	}
 	return s.files.use(ctx, use)
 }
 
-// existing returns a session that this server has open, or a named one that an earlier server left.
-func (m *Manager) existing(id string) (*session, error) {
-	s, err := m.find(id)
-	if err == nil {
-		return s, s.awaitOpen(context.Background())
-	}
-	if isDefault(id) || fault.From(err).Code != fault.SessionNotFound || !state.IsKept(m.config.StateDir, id) {
-		return s, err
-	}
-	return m.open(id)
-}
-
 // Resume opens a named session that an earlier server left, or one that is open here already, and
 // never makes one: session_not_found then.
 func (m *Manager) Resume(ctx context.Context, id string) (SessionInfo, error) {
-	s, err := m.existing(id)
+	s, err := m.open(id, toResume)
 	if err != nil {
 		return SessionInfo{}, err
 	}

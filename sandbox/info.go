@@ -127,7 +127,7 @@ func (s *session) unreached() map[string]string {
 // Session describes a session, the default one for an empty id: also when that one does not exist yet,
 // since it will with the first run. One that this server does not have open is left as it is.
 func (m *Manager) Session(ctx context.Context, id string) (SessionInfo, error) {
-	s, err := m.find(id)
+	s, err := m.get(id, toFind)
 	switch {
 	case err == nil && s.awaitOpen(ctx) == nil:
 		return m.describe(ctx, s, nil), nil
@@ -151,11 +151,11 @@ type Term struct {
 // Term describes the session of an id, the default one for an empty id. With begin one that does not exist is made, and
 // else that is session_not_found. It asks neither the engine nor a kernel.
 func (m *Manager) Term(id string, begin bool) (Term, error) {
-	find := m.existing
+	need := toResume
 	if begin {
-		find = m.open
+		need = toUse
 	}
-	s, err := find(id)
+	s, err := m.open(id, need)
 	if err != nil {
 		return Term{}, err
 	}

@@ -117,7 +117,7 @@ func TestASessionIsWaitedForByWhatHoldsIt(t *testing.T) {
 				m := newTestManager(t, testConfig(t, completingEngine(t)))
 				if test.closing > 0 {
 					mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
-					s, err := m.find("mine")
+					s, err := m.get("mine", toFind)
 					if err != nil || !s.uses.beginClosing(nil) {
 						t.Fatal("not to be closed", err)
 					}

@@ -72,7 +72,7 @@ func (m *Manager) Prewarm() {
 	if len(m.config.Prewarm) == 0 {
 		return
 	}
-	s, err := m.ensure("")
+	s, err := m.get("", toWarm)
 	if err != nil {
 		m.config.Logger.Warn("prewarm", "error", err)
 		return
@@ -90,7 +90,7 @@ func (m *Manager) Run(options RunOptions) (*Run, error) {
 		return nil, err
 	}
 	for {
-		s, err := m.use(options.SessionID)
+		s, err := m.get(options.SessionID, toUse)
 		if err != nil {
 			return nil, err
 		}
@@ -174,22 +174,6 @@ func (m *Manager) forgetDefault(s *session) {
 	}
 }
 
-// find returns an existing session, the default one for an empty id. session_not_found otherwise.
-func (m *Manager) find(id string) (*session, error) {
-	if !isDefault(id) {
-		if err := CheckSessionID(id); err != nil {
-			return nil, err
-		}
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	id = m.resolve(id)
-	if s := m.sessions[id]; s != nil {
-		return s, nil
-	}
-	return nil, notFound(id)
-}
-
 func notFound(id string) *fault.Error {
 	const hint = "Run code with this session_id first: that opens or makes the session."
 	if id == "" {
@@ -228,7 +212,7 @@ func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (
 	// Half a removal is of no use, so it is not cut short when the caller leaves.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepTimeout)
 	defer cancel()
-	s, err := m.find(id)
+	s, err := m.get(id, toFind)
 	if !isDefault(id) && err != nil && fault.From(err).Code == fault.SessionNotFound {
 		return id, m.closeLeftover(ctx, id, keepFiles)
 	}

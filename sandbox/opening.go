@@ -28,31 +28,19 @@ func CheckSessionID(id string) error {
 		"%q is not a session id.", clip(id, 80))
 }
 
-// open returns a session for a call, the default one for an empty id, and makes it when it does not exist. It waits until
-// the session is open.
-func (m *Manager) open(id string) (*session, error) {
-	s, err := m.use(id)
-	if err == nil {
-		err = s.awaitOpen(context.Background())
-	}
-	return s, err
-}
+// need says what a session is wanted for, and so whether it has to be there.
+type need int
 
-// use is open without the waiting.
-func (m *Manager) use(id string) (*session, error) {
-	s, err := m.ensure(id)
-	if err == nil && !s.used.Swap(true) {
-		go func() {
-			if s.awaitOpen(m.ctx) == nil {
-				m.notifyChanged()
-			}
-		}()
-	}
-	return s, err
-}
+const (
+	toFind   need = iota // it is open here, or opening or closing
+	toResume             // or it is a named one that an earlier server left
+	toUse                // or it is made
+	toWarm               // as toUse, for no call yet
+)
 
-// ensure is use for no call yet.
-func (m *Manager) ensure(id string) (*session, error) {
+// get returns a session, the default one for an empty id: session_not_found where it is not there and would have to be. It
+// does not wait until the session is open.
+func (m *Manager) get(id string, need need) (*session, error) {
 	if !isDefault(id) {
 		if err := CheckSessionID(id); err != nil {
 			return nil, err
@@ -60,13 +48,41 @@ func (m *Manager) ensure(id string) (*session, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s := m.sessions[m.resolve(id)]; s != nil && !s.uses.isClosing() && !m.closed {
-		return s, nil
+	s := m.sessions[m.resolve(id)]
+	if need <= toResume {
+		switch {
+		case s != nil:
+			return s, nil
+		case need == toFind, isDefault(id), !state.IsKept(m.config.StateDir, id):
+			return nil, notFound(m.resolve(id))
+		}
 	}
-	if s := m.takeWarm(id); s != nil {
-		return s, nil
+	if s == nil || s.uses.isClosing() || m.closed {
+		s = m.takeWarm(id)
 	}
-	return m.add(id, nil)
+	if s == nil {
+		var err error
+		if s, err = m.add(id, nil); err != nil {
+			return nil, err
+		}
+	}
+	if need != toWarm && !s.used.Swap(true) {
+		go func() {
+			if s.awaitOpen(m.ctx) == nil {
+				m.notifyChanged()
+			}
+		}()
+	}
+	return s, nil
+}
+
+// open is get that waits until the session is open.
+func (m *Manager) open(id string, need need) (*session, error) {
+	s, err := m.get(id, need)
+	if err == nil {
+		err = s.awaitOpen(context.Background())
+	}
+	return s, err
 }
 
 // takeWarm gives a client that is one of several the session that is kept ready, if nobody has it yet, and has another

@@ -424,7 +424,7 @@ func TestRunsThatAHostileSupervisorNames(t *testing.T) {
 			}})
 			later := newTestManager(t, config)
 			wantValue(t, mustRun(t, later, RunOptions{Code: "2", SessionID: "mine"}), "2")
-			s, err := later.find("mine")
+			s, err := later.get("mine", toFind)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -549,7 +549,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 			mustRun(t, m, RunOptions{Code: "x = 41", SessionID: test.id})
 			e.Cut(e.specs()[0].Name)
 			test.change(e)
-			s, err := m.find(test.id)
+			s, err := m.get(test.id, toFind)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -594,7 +594,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 		e := newEngine(t)
 		m := newTestManager(t, testConfig(t, e))
 		mustRun(t, m, RunOptions{Code: "x = 41", SessionID: "mine"})
-		s, err := m.find("mine")
+		s, err := m.get("mine", toFind)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -621,7 +621,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 		m := newTestManager(t, testConfig(t, e))
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 		e.Play = nil
-		s, err := m.find("mine")
+		s, err := m.get("mine", toFind)
 		if err != nil {
 			t.Fatal(err)
 		}
