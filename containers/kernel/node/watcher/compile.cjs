@@ -33,7 +33,7 @@ function compile(typescript, { code, path, workDir, format, commonJS, earlier = 
   const [wrong] = program.getSyntacticDiagnostics(file);
   if (wrong !== undefined) throw syntaxErrorOf(typescript, wrong);
   const other = {};
-  if (code.includes('@') && options.experimentalDecorators === undefined && hasLegacyDecorators(typescript, program, file)) Object.assign(other, LEGACY);
+  if (options.experimentalDecorators === undefined && decoratesParameters(typescript, file)) Object.assign(other, LEGACY);
   const isScript = commonJS || (path !== undefined && !/^module/.test(format) && usesCommonJS(typescript, file));
   if (isScript) other.module = typescript.ModuleKind.CommonJS;
   if (Object.keys(other).length > 0) program = programOf(typescript, { ...options, ...other }, texts);
@@ -85,38 +85,10 @@ function shortText(typescript, node) {
   return isIdentifier(node) || isPropertyAccessExpression(node) || isCallExpression(node) ? node.getText() : '';
 }
 
-// The two kinds of decorators look alike where they are used; what they are called with differs.
-function hasLegacyDecorators(typescript, program, file) {
-  const checker = program.getTypeChecker();
-  const verdicts = new Set();
-  const visit = (node) => {
-    const decorators = typescript.canHaveDecorators(node) ? (typescript.getDecorators(node) ?? []) : [];
-    for (const { expression } of decorators) verdicts.add(typescript.isParameter(node) || isLegacy(typescript, checker, expression));
-    typescript.forEachChild(node, visit);
-  };
-  visit(file);
-  return verdicts.has(true);
-}
-
-function isLegacy(typescript, checker, expression) {
-  const [signature] = checker.getTypeAtLocation(expression).getCallSignatures();
-  if (signature === undefined) return isFromPackage(typescript, checker, expression);
-  const [, second, third] = signature.parameters;
-  if (third !== undefined) return true;
-  const { name, type } = second?.valueDeclaration ?? {};
-  if (name === undefined || !typescript.isIdentifier(name)) return false;
-  const said = type?.getText() ?? 'any';
-  return said === 'any' ? /key|prop|name|field|member/i.test(name.text) : /^(?:string|symbol|PropertyKey|keyof\b)/.test(said);
-}
-
-// Those of packages were nearly all made for the legacy kind.
-function isFromPackage(typescript, checker, expression) {
-  let root = expression;
-  while (root.expression !== undefined) root = root.expression;
-  for (let node = checker.getSymbolAtLocation(root)?.declarations?.[0]; node !== undefined; node = node.parent) {
-    if (typescript.isImportDeclaration(node)) return !/^\.{0,2}\//.test(node.moduleSpecifier.text);
-  }
-  return false;
+// Only the older kind of decorators has those of parameters. Which kind others are is not to be seen: a tsconfig.json says it.
+function decoratesParameters(typescript, node) {
+  if (typescript.isParameter(node) && typescript.getDecorators(node) !== undefined) return true;
+  return Boolean(typescript.forEachChild(node, (child) => decoratesParameters(typescript, child)));
 }
 
 function syntaxErrorOf(typescript, { file, start, messageText }) {
