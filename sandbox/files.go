@@ -3,8 +3,6 @@ package sandbox
 import (
 	"context"
 	"io"
-	"io/fs"
-	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
 )
@@ -16,6 +14,7 @@ type (
 	ReadEnd     = files.ReadEnd
 	Entry       = files.Entry
 	WalkEnd     = files.WalkEnd
+	ExportEnd   = files.ExportEnd
 )
 
 // CleanPath is [files.CleanPath].
@@ -27,11 +26,8 @@ type Upload struct {
 	Path      string // as CleanPath returns it
 	Overwrite bool   // false: a file of that name is left as it is, and is an error
 	Content   io.Reader
-	Modified  time.Time   // zero: now
-	Mode      fs.FileMode // zero: 0644
-	Exact     bool        // a name in another Unicode form is another name
-	Times     Times       // of the session, where nobody has used it yet; lowered to the server's
-	Existing  bool        // a session that does not exist is not made: session_not_found
+	Times     Times // of the session, where nobody has used it yet; lowered to the server's
+	Existing  bool  // a session that does not exist is not made: session_not_found
 }
 
 // Upload writes a file into its session, which is made when it does not exist unless Existing says otherwise, and
@@ -50,15 +46,16 @@ func (m *Manager) Upload(ctx context.Context, u Upload) (File, string, error) {
 	s.limits.ask(&RunOptions{Times: u.Times})
 	var file File
 	err = s.files.use(ctx, func(ctx context.Context, c files.Client) (err error) {
-		file, err = c.Put(ctx, files.Upload{
-			Path: u.Path, Overwrite: u.Overwrite, Content: u.Content, Modified: u.Modified, Mode: u.Mode, Exact: u.Exact,
-			LimitBytes: s.config.VolumeBytes, LimitFiles: s.config.VolumeFiles,
-		})
+		file, err = c.Put(ctx, files.Upload{Path: u.Path, Overwrite: u.Overwrite, Content: u.Content, Limits: s.config.fileLimits()})
 		return err
 	})
 	m.sweepOnce(nil)
 	m.config.countBytes(In, file.SizeBytes)
 	return file, s.id, err
+}
+
+func (c *Config) fileLimits() files.Limits {
+	return files.Limits{Bytes: c.VolumeBytes, Files: c.VolumeFiles}
 }
 
 // OpenFile opens a file of an existing session for reading. The reader must be closed. Faults:
@@ -83,14 +80,21 @@ func (m *Manager) WalkFiles(ctx context.Context, sessionID string, everything bo
 	return end, err
 }
 
-// MakeDir makes a folder in an existing session, and the folders above it. One that exists is no error.
-func (m *Manager) MakeDir(ctx context.Context, sessionID, path string) error {
-	return m.useFiles(ctx, sessionID, func(ctx context.Context, c files.Client) error { return c.MakeDir(ctx, path) })
+// ExportFiles visits everything in an existing session, folders before what is in them and links last, with the content
+// of each file. An error of visit ends it and comes back.
+func (m *Manager) ExportFiles(ctx context.Context, sessionID string, visit func(Entry, io.Reader) error) (ExportEnd, error) {
+	var end ExportEnd
+	err := m.useFiles(ctx, sessionID, func(ctx context.Context, c files.Client) (err error) {
+		end, err = c.Export(ctx, visit)
+		return err
+	})
+	return end, err
 }
 
-// MakeLink makes a symbolic link in an existing session.
-func (m *Manager) MakeLink(ctx context.Context, sessionID, path, target string) error {
-	return m.useFiles(ctx, sessionID, func(ctx context.Context, c files.Client) error { return c.MakeLink(ctx, path, target) })
+// ImportFiles brings what next returns, up to an entry without a kind, into an existing session: folders, files with their
+// content, and links. An error of next or of a content comes back.
+func (m *Manager) ImportFiles(ctx context.Context, sessionID string, next func() (Entry, io.Reader, error)) error {
+	return m.useFiles(ctx, sessionID, func(ctx context.Context, c files.Client) error { return c.Import(ctx, m.config.fileLimits(), next) })
 }
 
 func (m *Manager) useFiles(ctx context.Context, sessionID string, use func(context.Context, files.Client) error) error {

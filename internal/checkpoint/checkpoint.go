@@ -8,10 +8,7 @@
 package checkpoint
 
 import (
-	"context"
 	"crypto/sha256"
-	"io"
-	"io/fs"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -57,9 +54,7 @@ func (s Summary) entries() int64 { return s.Files + s.Folders + s.Links }
 // Report is a Summary with what an export could not keep exactly.
 type Report struct {
 	Summary
-	Skipped int64 `json:"skipped"` // names that are no text, or too long
-	Gone    int64 `json:"gone"`    // files that were removed meanwhile
-	Changed int64 `json:"changed"` // files that were changed while they were read
+	sandbox.ExportEnd
 }
 
 // Limits bounds a checkpoint, on its way out and in.
@@ -80,58 +75,18 @@ func (l Limits) check(s Summary) error {
 	return nil
 }
 
-// Volume is the files of a session.
-type Volume interface {
-	// Walk reports everything in it, folders before what is in them.
-	Walk(ctx context.Context, visit func(sandbox.Entry) error) (sandbox.WalkEnd, error)
-	// Open reads a file whole. It may be called from visit.
-	Open(ctx context.Context, path string) (Reader, error)
-	Put(ctx context.Context, path string, content io.Reader, mode fs.FileMode, modified time.Time) error
-	MakeDir(ctx context.Context, path string) error
-	MakeLink(ctx context.Context, path, target string) error
-}
-
-// Reader reads a file. File tells its facts, and End, after io.EOF, what was read.
-type Reader interface {
-	io.ReadCloser
-	File() sandbox.File
-	End() sandbox.ReadEnd
-}
-
-// SessionVolume is the files of a manager's session.
-type SessionVolume struct {
-	Manager *sandbox.Manager
-	ID      string
-}
-
-// Walk is Volume's.
-func (v SessionVolume) Walk(ctx context.Context, visit func(sandbox.Entry) error) (sandbox.WalkEnd, error) {
-	return v.Manager.WalkFiles(ctx, v.ID, true, visit)
-}
-
-// Open is Volume's.
-func (v SessionVolume) Open(ctx context.Context, path string) (Reader, error) {
-	r, err := v.Manager.OpenFile(ctx, v.ID, path, sandbox.ReadOptions{Limit: -1})
-	if err != nil {
-		return nil, err
+// add counts an entry, within the limits.
+func (s *Summary) add(e sandbox.Entry, l Limits) error {
+	switch e.Kind {
+	case 'd':
+		s.Folders++
+	case 'f':
+		s.Files++
+		s.Bytes += e.SizeBytes
+	case 'l':
+		s.Links++
 	}
-	return r, nil
-}
-
-// Put is Volume's.
-func (v SessionVolume) Put(ctx context.Context, path string, content io.Reader, mode fs.FileMode, modified time.Time) error {
-	_, _, err := v.Manager.Upload(ctx, sandbox.Upload{SessionID: v.ID, Path: path, Content: content, Mode: mode, Modified: modified, Exact: true})
-	return err
-}
-
-// MakeDir is Volume's.
-func (v SessionVolume) MakeDir(ctx context.Context, path string) error {
-	return v.Manager.MakeDir(ctx, v.ID, path)
-}
-
-// MakeLink is Volume's.
-func (v SessionVolume) MakeLink(ctx context.Context, path, target string) error {
-	return v.Manager.MakeLink(ctx, v.ID, path, target)
+	return l.check(*s)
 }
 
 // names remembers paths by their hash: a session may have very many, and very long ones.

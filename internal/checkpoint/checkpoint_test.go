@@ -8,9 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"maps"
-	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -25,106 +22,71 @@ import (
 
 var generous = Limits{Bytes: 1 << 20, Entries: 100}
 
-// memory is a volume without a container.
-type memory struct {
-	entries map[string]sandbox.Entry
-	content map[string][]byte
-	open    func(path string) (Reader, error) // nil: what content has
-	partial bool                              // a walk does not tell all
+// item is one thing in a session.
+type item struct {
+	sandbox.Entry
+	text string
 }
 
-func newMemory() *memory {
-	return &memory{entries: make(map[string]sandbox.Entry), content: make(map[string][]byte)}
+func file(path, text string) item {
+	f := sandbox.File{Path: path, SizeBytes: int64(len(text)), Modified: time.Unix(1700000000, 123e6)}
+	return item{sandbox.Entry{File: f, Kind: 'f', Mode: 0o640}, text}
 }
 
-func (m *memory) Walk(_ context.Context, visit func(sandbox.Entry) error) (sandbox.WalkEnd, error) {
-	for _, path := range slices.Sorted(maps.Keys(m.entries)) {
-		if err := visit(m.entries[path]); err != nil {
-			return sandbox.WalkEnd{}, err
-		}
+func other(kind byte, path, target string) item {
+	return item{sandbox.Entry{File: sandbox.File{Path: path}, Kind: kind, Mode: 0o755, Target: target}, ""}
+}
+
+func sample() []item {
+	return []item{
+		other('d', "output", ""), file("output/a.csv", "a,b\n"), file(".runs/größe 1.txt", "x"),
+		file("output/"+strings.Repeat("long/", 40)+"end", "deep"), other('l', "a link", "/usr/bin/python3"),
 	}
-	return sandbox.WalkEnd{Complete: !m.partial, Skipped: 2}, nil
-}
-
-func (m *memory) Open(_ context.Context, path string) (Reader, error) {
-	if m.open != nil {
-		return m.open(path)
-	}
-	e := m.entries[path]
-	return &reader{Reader: bytes.NewReader(m.content[path]), file: e.File, end: sandbox.ReadEnd{Complete: true}}, nil
-}
-
-func (m *memory) Put(_ context.Context, path string, content io.Reader, mode fs.FileMode, modified time.Time) error {
-	text, err := io.ReadAll(content)
-	if err != nil {
-		return err
-	}
-	m.add(sandbox.Entry{File: sandbox.File{Path: path, Modified: modified}, Kind: 'f', Mode: mode}, text)
-	return nil
-}
-
-func (m *memory) MakeDir(_ context.Context, path string) error {
-	m.add(sandbox.Entry{File: sandbox.File{Path: path}, Kind: 'd'}, nil)
-	return nil
-}
-
-func (m *memory) MakeLink(_ context.Context, path, target string) error {
-	m.add(sandbox.Entry{File: sandbox.File{Path: path}, Kind: 'l', Target: target}, nil)
-	return nil
-}
-
-func (m *memory) add(e sandbox.Entry, content []byte) {
-	e.SizeBytes = int64(len(content))
-	m.entries[e.Path] = e
-	if e.Kind == 'f' {
-		m.content[e.Path] = content
-	}
-}
-
-type reader struct {
-	io.Reader
-	file sandbox.File
-	end  sandbox.ReadEnd
-}
-
-func (r *reader) Close() error         { return nil }
-func (r *reader) File() sandbox.File   { return r.file }
-func (r *reader) End() sandbox.ReadEnd { return r.end }
-
-func file(path, text string) (sandbox.Entry, []byte) {
-	return sandbox.Entry{File: sandbox.File{Path: path, Modified: time.Unix(1700000000, 123e6)}, Kind: 'f', Mode: 0o640}, []byte(text)
-}
-
-func sample() *memory {
-	m := newMemory()
-	m.add(sandbox.Entry{File: sandbox.File{Path: "output"}, Kind: 'd', Mode: 0o755}, nil)
-	m.add(file("output/a.csv", "a,b\n"))
-	m.add(file(".runs/größe 1.txt", "x"))
-	m.add(file("output/"+strings.Repeat("long/", 40)+"end", "deep"))
-	m.add(sandbox.Entry{File: sandbox.File{Path: "a link"}, Kind: 'l', Target: "/usr/bin/python3"}, nil)
-	return m
 }
 
 const history = `{"begin":{"run_id":"run-1"}}` + "\n"
 
-func export(t *testing.T, v Volume, limits Limits) ([]byte, Report, error) {
+func export(t *testing.T, items []item, limits Limits) ([]byte, Report, error) {
+	t.Helper()
+	return exportUpTo(t, items, sandbox.ExportEnd{WalkEnd: sandbox.WalkEnd{Complete: true, Skipped: 2}, Gone: 1, Changed: 1}, limits)
+}
+
+func exportUpTo(t *testing.T, items []item, end sandbox.ExportEnd, limits Limits) ([]byte, Report, error) {
 	t.Helper()
 	var b bytes.Buffer
 	m := Manifest{SessionID: "s", Created: time.Unix(1700000000, 0).UTC(), Program: "test", Languages: []sandbox.Language{sandbox.Python}, PassThroughEnv: []string{"TOKEN"}}
-	report, err := Export(t.Context(), &b, m, strings.NewReader(history), int64(len(history)), v, limits)
+	report, err := Export(&b, m, strings.NewReader(history), int64(len(history)), func(visit func(sandbox.Entry, io.Reader) error) (sandbox.ExportEnd, error) {
+		for _, i := range items {
+			if err := visit(i.Entry, strings.NewReader(i.text)); err != nil {
+				return sandbox.ExportEnd{}, err
+			}
+		}
+		return end, nil
+	}, limits)
 	return b.Bytes(), report, err
 }
 
-// load imports into a new volume.
-func load(t *testing.T, from io.Reader, limits Limits) (v *memory, m Manifest, told string, err error) {
+// load imports into nothing, and returns what came.
+func load(t *testing.T, from io.Reader, limits Limits) (items []item, m Manifest, told string, err error) {
 	t.Helper()
-	v = newMemory()
-	_, err = Import(t.Context(), from, limits, func(manifest Manifest, h io.Reader) (Volume, error) {
+	_, err = Import(t.Context(), from, limits, func(manifest Manifest, h io.Reader, next Next) error {
 		text, err := io.ReadAll(h)
 		m, told = manifest, string(text)
-		return v, err
+		for err == nil {
+			var i item
+			var content io.Reader
+			if i.Entry, content, err = next(); err == nil {
+				if i.Kind == 0 {
+					break
+				}
+				text, err = io.ReadAll(content)
+				i.text = string(text)
+				items = append(items, i)
+			}
+		}
+		return err
 	})
-	return v, m, told, err
+	return items, m, told, err
 }
 
 func wantCode(t *testing.T, err error, code fault.Code) {
@@ -138,7 +100,7 @@ func wantCode(t *testing.T, err error, code fault.Code) {
 func TestASessionComesBackAsItWas(t *testing.T) {
 	from := sample()
 	archive, report, err := export(t, from, generous)
-	if err != nil || report != (Report{Summary: Summary{Files: 3, Folders: 1, Links: 1, Bytes: 9}, Skipped: 2}) {
+	if err != nil || report.Summary != (Summary{Files: 3, Folders: 1, Links: 1, Bytes: 9}) || report.Skipped != 2 || report.Gone != 1 || report.Changed != 1 {
 		t.Fatalf("exported %+v, %v", report, err)
 	}
 	to, m, told, err := load(t, bytes.NewReader(archive), generous)
@@ -148,60 +110,46 @@ func TestASessionComesBackAsItWas(t *testing.T) {
 	if m.SessionID != "s" || m.Program != "test" || !m.Created.Equal(time.Unix(1700000000, 0)) || m.Exported.IsZero() || len(m.PassThroughEnv) != 1 || told != history {
 		t.Errorf("the manifest is %+v, the history %q", m, told)
 	}
-	if !reflect.DeepEqual(to.content, from.content) {
-		t.Errorf("the files are %q", to.content)
+	if len(to) != len(from) {
+		t.Fatalf("%d came back", len(to))
 	}
-	for path, want := range from.entries {
-		got := to.entries[path]
-		if got.Kind != want.Kind || got.Target != want.Target || (want.Kind == 'f' && (got.Mode != want.Mode || !got.Modified.Equal(want.Modified))) {
-			t.Errorf("%s is %+v, want %+v", path, got, want)
+	for n, want := range from {
+		got := to[n]
+		if got.Path != want.Path || got.Kind != want.Kind || got.Target != want.Target || got.text != want.text ||
+			want.Kind == 'f' && (got.SizeBytes != want.SizeBytes || got.Mode != want.Mode || !got.Modified.Equal(want.Modified)) {
+			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
 }
 
-func TestWhatAnExportCannotKeepIsTold(t *testing.T) {
-	v := newMemory()
-	v.add(file("changed", "1234"))
-	v.add(file("gone", "x"))
-	v.add(file(strings.Repeat("x/", 600)+"y", "too deep"))
-	v.add(sandbox.Entry{File: sandbox.File{Path: "link"}, Kind: 'l', Target: "a\x00b"}, nil)
-	v.add(sandbox.Entry{File: sandbox.File{Path: "fifo"}, Kind: 'p'}, nil)
-	v.open = func(path string) (Reader, error) {
-		if path == "gone" {
-			return nil, fault.New(fault.NotFound, "Look.", "Gone.")
-		}
-		return &reader{strings.NewReader("1234"), v.entries[path].File, sandbox.ReadEnd{Complete: true, Changed: true}}, nil
-	}
-	_, report, err := export(t, v, generous)
-	if err != nil || report != (Report{Summary: Summary{Files: 1, Bytes: 4}, Skipped: 4, Gone: 1, Changed: 1}) {
+func TestWhatNoImportWouldTakeIsLeftOut(t *testing.T) {
+	items := []item{file("a", "1234"), file(strings.Repeat("x/", 600)+"y", "too deep"), other('l', "link", "a\x00b")}
+	if _, report, err := export(t, items, generous); err != nil || report.Summary != (Summary{Files: 1, Bytes: 4}) || report.Skipped != 4 {
 		t.Errorf("exported %+v, %v", report, err)
 	}
 }
 
 func TestAnExportThatIsNotWholeFails(t *testing.T) {
-	size := func(bytes int64) func(string) (Reader, error) {
-		return func(string) (Reader, error) {
-			return &reader{strings.NewReader("1234"), sandbox.File{Path: "f", SizeBytes: bytes}, sandbox.ReadEnd{}}, nil
-		}
+	sized := func(bytes int64) item {
+		i := file("f", "1234")
+		i.SizeBytes = bytes
+		return i
 	}
 	for name, test := range map[string]struct {
-		open    func(string) (Reader, error)
+		item    item
 		partial bool
 		limits  Limits
 		code    fault.Code
 	}{
-		"a file that shrinks":  {size(5), false, generous, fault.SessionBusy},
-		"a file that grows":    {size(3), false, generous, fault.SessionBusy},
-		"a sparse terabyte":    {size(1 << 40), false, generous, fault.UploadTooLarge},
-		"too many files":       {nil, false, Limits{Bytes: 10, Entries: 0}, fault.UploadTooLarge},
-		"a walk without end":   {nil, true, generous, fault.UploadTooLarge},
-		"a file out of bounds": {nil, false, Limits{Bytes: 3, Entries: 9}, fault.UploadTooLarge},
+		"a file that shrinks":  {sized(5), false, generous, fault.SessionBusy},
+		"a file that grows":    {sized(3), false, generous, fault.SessionBusy},
+		"a sparse terabyte":    {sized(1 << 40), false, generous, fault.UploadTooLarge},
+		"too many files":       {sized(4), false, Limits{Bytes: 10, Entries: 0}, fault.UploadTooLarge},
+		"a walk without end":   {sized(4), true, generous, fault.UploadTooLarge},
+		"a file out of bounds": {sized(4), false, Limits{Bytes: 3, Entries: 9}, fault.UploadTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := newMemory()
-			v.add(file("f", "1234"))
-			v.open, v.partial = test.open, test.partial
-			_, _, err := export(t, v, test.limits)
+			_, _, err := exportUpTo(t, []item{test.item}, sandbox.ExportEnd{WalkEnd: sandbox.WalkEnd{Complete: !test.partial}}, test.limits)
 			wantCode(t, err, test.code)
 		})
 	}
@@ -325,11 +273,9 @@ func zstdOf(t *testing.T, text string) []byte {
 }
 
 func TestACheckpointThatIsCutOffIsRefusedWhereverItEnds(t *testing.T) {
-	v := newMemory()
 	noise := make([]byte, 20_000)
 	_, _ = rand.Read(noise)
-	v.add(file("noise", string(noise)))
-	archive, _, err := export(t, v, generous)
+	archive, _, err := export(t, []item{file("noise", string(noise))}, generous)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -374,32 +320,30 @@ func TestABombTakesNoMemory(t *testing.T) {
 	wantCode(t, err, fault.InvalidContent)
 }
 
-// discard is a volume that keeps nothing.
-type discard struct{ *memory }
-
-func (discard) Put(_ context.Context, _ string, content io.Reader, _ fs.FileMode, _ time.Time) error {
-	_, err := io.Copy(io.Discard, content)
-	return err
-}
-
 func TestALargeSessionTakesNoMoreMemoryThanASmallOne(t *testing.T) {
 	const size = 256 << 20
-	v := newMemory()
-	v.add(sandbox.Entry{File: sandbox.File{Path: "large", SizeBytes: 0}, Kind: 'f', Mode: 0o644}, nil)
-	v.open = func(path string) (Reader, error) {
-		return &reader{io.LimitReader(rand.Reader, size), sandbox.File{Path: path, SizeBytes: size}, sandbox.ReadEnd{Complete: true}}, nil
-	}
+	large := file("large", "")
+	large.SizeBytes = size
 	in, out := io.Pipe()
 	go func() {
-		_, err := Export(context.Background(), out, Manifest{}, strings.NewReader(""), 0, v, Limits{Bytes: size, Entries: 1})
+		_, err := Export(out, Manifest{}, strings.NewReader(""), 0, func(visit func(sandbox.Entry, io.Reader) error) (sandbox.ExportEnd, error) {
+			return sandbox.ExportEnd{WalkEnd: sandbox.WalkEnd{Complete: true}}, visit(large.Entry, io.LimitReader(rand.Reader, size))
+		}, Limits{Bytes: size, Entries: 1})
 		_ = out.CloseWithError(err)
 	}()
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	summary, err := Import(t.Context(), in, Limits{Bytes: size, Entries: 1}, func(_ Manifest, h io.Reader) (Volume, error) {
-		_, err := io.Copy(io.Discard, h)
-		return discard{newMemory()}, err
+	summary, err := Import(t.Context(), in, Limits{Bytes: size, Entries: 1}, func(_ Manifest, _ io.Reader, next Next) error {
+		for {
+			e, content, err := next()
+			if err != nil || e.Kind == 0 {
+				return err
+			}
+			if _, err := io.Copy(io.Discard, content); err != nil {
+				return err
+			}
+		}
 	})
 	runtime.ReadMemStats(&after)
 	if err != nil || summary.Bytes != size {
@@ -416,10 +360,15 @@ func TestAnImportThatIsCancelledEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = Import(ctx, bytes.NewReader(archive), generous, func(_ Manifest, h io.Reader) (Volume, error) {
+	_, err = Import(ctx, bytes.NewReader(archive), generous, func(_ Manifest, h io.Reader, next Next) error {
 		_, err := io.Copy(io.Discard, h)
 		cancel()
-		return newMemory(), err
+		for kind := byte('d'); err == nil && kind != 0; {
+			var e sandbox.Entry
+			e, _, err = next()
+			kind = e.Kind
+		}
+		return err
 	})
 	// What is in a buffer already may still be taken; then the stream's rest is not.
 	if !errors.Is(err, context.Canceled) {
@@ -433,7 +382,10 @@ func TestAnErrorOfTheReceiverIsNotTheCheckpointsFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := errors.New("no disk")
-	if _, err := Import(t.Context(), bytes.NewReader(archive), generous, func(Manifest, io.Reader) (Volume, error) { return nil, own }); !errors.Is(err, own) {
+	if _, err := Import(t.Context(), bytes.NewReader(archive), generous, func(Manifest, io.Reader, Next) error { return own }); !errors.Is(err, own) {
 		t.Errorf("got %v", err)
+	}
+	if _, err := Import(t.Context(), bytes.NewReader(archive), generous, func(Manifest, io.Reader, Next) error { return nil }); err == nil {
+		t.Error("nobody missed what was not taken")
 	}
 }

@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"archive/tar"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,18 +14,21 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
+// Walk visits everything in a session, links last, with the content of each file: [sandbox.Manager.ExportFiles].
+type Walk func(visit func(sandbox.Entry, io.Reader) error) (sandbox.ExportEnd, error)
+
 // Export writes a checkpoint. Of the manifest it sets Format, Version and Exported itself. history is
 // historyBytes long. What was written is of no use where it fails. A file that vanishes meanwhile is
 // left out, and one that changes is taken as it was read: the report tells of both.
-func Export(ctx context.Context, to io.Writer, m Manifest, history io.Reader, historyBytes int64, v Volume, limits Limits) (Report, error) {
+func Export(to io.Writer, m Manifest, history io.Reader, historyBytes int64, walk Walk, limits Limits) (Report, error) {
 	// One goroutine and a small window: memory matters more than speed here.
 	packed, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(windowBytes))
 	if err != nil {
 		return Report{}, fmt.Errorf("export: %w", err)
 	}
-	e := &exporter{tar: tar.NewWriter(packed), volume: v, limits: limits, now: time.Now().UTC()}
+	e := &exporter{tar: tar.NewWriter(packed), limits: limits, now: time.Now().UTC()}
 	m.Format, m.Version, m.Exported = format, version, e.now
-	err = e.write(ctx, m, history, historyBytes)
+	err = e.write(m, history, historyBytes, walk)
 	if closed := packed.Close(); err == nil {
 		err = closed
 	}
@@ -37,52 +39,38 @@ const windowBytes = 4 << 20
 
 type exporter struct {
 	tar    *tar.Writer
-	volume Volume
 	limits Limits
 	report Report
 	now    time.Time
 }
 
-func (e *exporter) write(ctx context.Context, m Manifest, history io.Reader, historyBytes int64) error {
+func (e *exporter) write(m Manifest, history io.Reader, historyBytes int64, walk Walk) error {
 	if err := e.json(manifestName, m); err != nil {
 		return err
 	}
 	if err := e.member(historyName, historyBytes, history); err != nil {
 		return err
 	}
-	for _, visit := range []func(context.Context, sandbox.Entry) error{e.plain, e.link} {
-		if err := e.walk(ctx, visit); err != nil {
-			return err
-		}
-	}
-	if err := e.json(endName, e.report.Summary); err != nil {
-		return err
-	}
-	return e.tar.Close()
-}
-
-// walk goes through the session once. Links come in a walk of their own, behind everything else, so that
-// nothing is ever written through one, and none has to be remembered.
-func (e *exporter) walk(ctx context.Context, visit func(context.Context, sandbox.Entry) error) error {
-	e.report.Skipped = 0 // both walks pass over the same names
-	end, err := e.volume.Walk(ctx, func(entry sandbox.Entry) error {
-		if !goodPath(entry.Path) {
-			e.report.Skipped++
+	var bad int64
+	end, err := walk(func(entry sandbox.Entry, content io.Reader) error {
+		if !goodPath(entry.Path) || entry.Kind == 'l' && !goodTarget(entry.Target) {
+			bad++
 			return nil
 		}
-		if err := visit(ctx, entry); err != nil {
-			return err
-		}
-		return e.limits.check(e.report.Summary)
+		return e.entry(entry, content)
 	})
 	if err != nil {
 		return err
 	}
-	e.report.Skipped += end.Skipped
 	if !end.Complete {
 		return fault.New(fault.UploadTooLarge, "Delete files that are not needed from the session first.", "The session has too many files to export.")
 	}
-	return nil
+	end.Skipped += bad
+	e.report.ExportEnd = end
+	if err := e.json(endName, e.report.Summary); err != nil {
+		return err
+	}
+	return e.tar.Close()
 }
 
 // goodPath reports whether an import would take the path.
@@ -91,62 +79,31 @@ func goodPath(path string) bool {
 	return err == nil && clean == path
 }
 
-// plain writes a folder or a file.
-func (e *exporter) plain(ctx context.Context, entry sandbox.Entry) error {
-	switch entry.Kind {
-	case 'd':
-		e.report.Folders++
-		return e.header(&tar.Header{Typeflag: tar.TypeDir, Name: filesPrefix + entry.Path + "/", Mode: int64(entry.Mode.Perm()), ModTime: entry.Modified})
-	case 'f':
-		return e.file(ctx, entry)
-	}
-	return nil
-}
-
-func (e *exporter) link(_ context.Context, entry sandbox.Entry) error {
-	if entry.Kind != 'l' {
-		return nil
-	}
-	if !goodTarget(entry.Target) {
-		e.report.Skipped++
-		return nil
-	}
-	e.report.Links++
-	return e.header(&tar.Header{Typeflag: tar.TypeSymlink, Name: filesPrefix + entry.Path, Linkname: entry.Target, Mode: 0o777, ModTime: entry.Modified})
-}
-
-func (e *exporter) file(ctx context.Context, entry sandbox.Entry) error {
-	r, err := e.volume.Open(ctx, entry.Path)
-	if err != nil {
-		if fault.From(err).Code == fault.NotFound {
-			e.report.Gone++
-			return nil
-		}
-		return err
-	}
-	defer func() { _ = r.Close() }()
-	size := r.File().SizeBytes
-	e.report.Files++
-	e.report.Bytes += size
-	if err := e.limits.check(e.report.Summary); err != nil {
+// entry writes a folder, a file or a link.
+func (e *exporter) entry(entry sandbox.Entry, content io.Reader) error {
+	if err := e.report.add(entry, e.limits); err != nil {
 		return err // before it is read: its size is only what the sandbox says
 	}
-	if err := e.header(&tar.Header{
-		Typeflag: tar.TypeReg, Name: filesPrefix + entry.Path, Size: size, Mode: int64(entry.Mode.Perm()), ModTime: r.File().Modified,
-	}); err != nil {
+	h := &tar.Header{Name: filesPrefix + entry.Path, Mode: int64(entry.Mode.Perm()), ModTime: entry.Modified}
+	switch entry.Kind {
+	case 'd':
+		h.Typeflag, h.Name = tar.TypeDir, h.Name+"/"
+		return e.header(h)
+	case 'l':
+		h.Typeflag, h.Linkname, h.Mode = tar.TypeSymlink, entry.Target, 0o777
+		return e.header(h)
+	}
+	h.Typeflag, h.Size = tar.TypeReg, entry.SizeBytes
+	if err := e.header(h); err != nil {
 		return err
 	}
-	switch n, err := io.Copy(e.tar, r); {
-	case errors.Is(err, tar.ErrWriteTooLong), err == nil && n < size:
+	switch n, err := io.Copy(e.tar, content); {
+	case errors.Is(err, tar.ErrWriteTooLong), err == nil && n < h.Size:
 		return fault.New(fault.SessionBusy, "Wait until nothing runs in the session, and export it again.",
 			"The file %q was changed while it was read.", entry.Path)
-	case err != nil:
+	default:
 		return err
 	}
-	if r.End().Changed {
-		e.report.Changed++
-	}
-	return nil
 }
 
 func (e *exporter) json(name string, value any) error {

@@ -27,10 +27,13 @@ const (
 	maxTarget   = 4 << 10   // of a link's target
 )
 
-// Import reads a checkpoint into the volume that begin makes, given the manifest and the history, which it must
-// read to its end. The checkpoint may come from anybody. Where it fails after begin, what begin made is half full
-// and must be removed by the caller. The error is a fault, or what begin told.
-func Import(ctx context.Context, from io.Reader, limits Limits, begin func(Manifest, io.Reader) (Volume, error)) (Summary, error) {
+// Next returns one entry after the other, with the content of each file, and then one without a kind: [sandbox.Manager.ImportFiles].
+type Next func() (sandbox.Entry, io.Reader, error)
+
+// Import reads a checkpoint and has receive take it: the manifest, the history and then the entries, each to its end. The
+// checkpoint may come from anybody. Where it fails, what receive made is half full and must be removed by the caller. The
+// error is a fault, or what receive told.
+func Import(ctx context.Context, from io.Reader, limits Limits, receive func(Manifest, io.Reader, Next) error) (Summary, error) {
 	packed, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
 		return Summary{}, blame(err)
@@ -38,7 +41,7 @@ func Import(ctx context.Context, from io.Reader, limits Limits, begin func(Manif
 	defer packed.Close()
 	bounded := &boundedReader{ctx: ctx, from: packed, left: limits.Bytes + limits.Entries*maxOverhead + maxHistory}
 	i := &importer{tar: tar.NewReader(bounded), limits: limits, seen: make(names), links: make(names)}
-	if err := i.read(ctx, begin); err != nil {
+	if err := i.read(receive); err != nil {
 		return i.summary, err
 	}
 	// The rest of the stream has its checksum, and nothing else.
@@ -92,13 +95,13 @@ func badArchive(why string, args ...any) *fault.Error {
 type importer struct {
 	tar     *tar.Reader
 	limits  Limits
-	volume  Volume
 	summary Summary
+	ended   bool
 	seen    names // every path so far
 	links   names // those that are links
 }
 
-func (i *importer) read(ctx context.Context, begin func(Manifest, io.Reader) (Volume, error)) error {
+func (i *importer) read(receive func(Manifest, io.Reader, Next) error) error {
 	m, err := i.manifest()
 	if err != nil {
 		return err
@@ -108,21 +111,30 @@ func (i *importer) read(ctx context.Context, begin func(Manifest, io.Reader) (Vo
 	} else if h.Name != historyName || h.Typeflag != tar.TypeReg || h.Size > maxHistory {
 		return badArchive("its second member is no history")
 	}
-	if i.volume, err = begin(m, blamed{i.tar}); err != nil {
+	if err := receive(m, blamed{i.tar}, i.entry); err != nil {
 		return err
 	}
-	for {
-		h, err := i.next()
-		if err != nil {
-			return err
-		}
-		if h.Name == endName {
-			return i.end(h)
-		}
-		if err := i.entry(ctx, h); err != nil {
-			return err
-		}
+	if !i.ended {
+		return errors.New("import: the checkpoint was not taken to its end")
 	}
+	return nil
+}
+
+// entry returns the next file, folder or link. The end is the proof that nothing is missing.
+func (i *importer) entry() (e sandbox.Entry, content io.Reader, err error) {
+	h, err := i.next()
+	if err != nil {
+		return e, nil, err
+	}
+	if h.Name == endName {
+		err := i.end(h)
+		i.ended = err == nil
+		return e, nil, err
+	}
+	if e, err = i.place(h); err != nil {
+		return e, nil, err
+	}
+	return e, blamed{i.tar}, i.summary.add(e, i.limits)
 }
 
 func (i *importer) next() (*tar.Header, error) {
@@ -164,7 +176,6 @@ func (i *importer) json(h *tar.Header, into any) error {
 	return nil
 }
 
-// end is the proof that nothing is missing.
 func (i *importer) end(h *tar.Header) error {
 	var told Summary
 	if err := i.json(h, &told); err != nil {
@@ -182,69 +193,47 @@ func (i *importer) end(h *tar.Header) error {
 	return badArchive("something stands behind its end")
 }
 
-// entry brings one file, folder or link into the session.
-func (i *importer) entry(ctx context.Context, h *tar.Header) error {
-	name, err := i.place(h)
-	if err != nil {
-		return err
-	}
-	switch h.Typeflag {
-	case tar.TypeDir:
-		i.summary.Folders++
-	case tar.TypeReg:
-		i.summary.Files++
-		i.summary.Bytes += h.Size
-	case tar.TypeSymlink:
-		i.summary.Links++
-	}
-	if err := i.limits.check(i.summary); err != nil {
-		return err
-	}
-	switch h.Typeflag {
-	case tar.TypeDir:
-		return i.volume.MakeDir(ctx, name)
-	case tar.TypeReg:
-		return i.volume.Put(ctx, name, blamed{i.tar}, h.FileInfo().Mode().Perm(), h.ModTime)
-	}
-	return i.volume.MakeLink(ctx, name, h.Linkname)
-}
+// kinds of members that a checkpoint may have.
+var kinds = map[byte]byte{tar.TypeReg: 'f', tar.TypeDir: 'd', tar.TypeSymlink: 'l'}
 
-// place refuses what has no business in a checkpoint, and returns the path in the session.
-func (i *importer) place(h *tar.Header) (string, error) {
+// place refuses what has no business in a checkpoint, and returns what it is in the session.
+func (i *importer) place(h *tar.Header) (e sandbox.Entry, err error) {
 	below, ok := strings.CutPrefix(h.Name, filesPrefix)
 	if !ok {
-		return "", badArchive("%q does not belong there", text.Shorten(h.Name, shownName))
+		return e, badArchive("%q does not belong there", text.Shorten(h.Name, shownName))
 	}
 	if h.Typeflag == tar.TypeDir {
 		below = strings.TrimSuffix(below, "/")
 	}
 	name, err := sandbox.CleanPath(below)
 	if err != nil {
-		return "", err
+		return e, err
 	}
 	if name != below {
-		return "", fault.New(fault.InvalidPath, "The file may have been made to do harm: do not import it.", "The path %q is not in its shortest form.", text.Shorten(below, shownName))
+		return e, fault.New(fault.InvalidPath, "The file may have been made to do harm: do not import it.", "The path %q is not in its shortest form.", text.Shorten(below, shownName))
 	}
 	switch {
-	case h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeDir && h.Typeflag != tar.TypeSymlink:
-		return "", badArchive("%q is neither a file nor a folder nor a link", text.Shorten(name, shownName))
+	case kinds[h.Typeflag] == 0:
+		return e, badArchive("%q is neither a file nor a folder nor a link", text.Shorten(name, shownName))
 	case i.seen.has(name):
-		return "", badArchive("%q is there twice", text.Shorten(name, shownName))
+		return e, badArchive("%q is there twice", text.Shorten(name, shownName))
 	case h.Typeflag != tar.TypeSymlink && len(i.links) > 0:
-		return "", badArchive("%q stands behind a link", text.Shorten(name, shownName))
+		return e, badArchive("%q stands behind a link", text.Shorten(name, shownName))
 	case h.Typeflag == tar.TypeSymlink && !goodTarget(h.Linkname):
-		return "", badArchive("the target of the link %q is no path", text.Shorten(name, shownName))
+		return e, badArchive("the target of the link %q is no path", text.Shorten(name, shownName))
 	}
 	for above := path.Dir(name); above != "."; above = path.Dir(above) {
 		if i.links.has(above) {
-			return "", badArchive("%q lies behind a link", text.Shorten(name, shownName))
+			return e, badArchive("%q lies behind a link", text.Shorten(name, shownName))
 		}
 	}
 	i.seen.add(name)
 	if h.Typeflag == tar.TypeSymlink {
 		i.links.add(name)
 	}
-	return name, nil
+	e.Path, e.Kind, e.SizeBytes, e.Modified = name, kinds[h.Typeflag], h.Size, h.ModTime
+	e.Mode, e.Target = h.FileInfo().Mode().Perm(), h.Linkname
+	return e, nil
 }
 
 // goodTarget accepts any path as a link's target, also one that leads out: code in the sandbox can make such

@@ -87,7 +87,9 @@ func export(ctx context.Context, s *server.Settings, manager *sandbox.Manager, i
 		manifest.Languages = append(manifest.Languages, language)
 	}
 	slices.Sort(manifest.Languages)
-	told, err := checkpoint.Export(ctx, to, manifest, ran, size, checkpoint.SessionVolume{Manager: manager, ID: id}, limits)
+	told, err := checkpoint.Export(to, manifest, ran, size, func(visit func(sandbox.Entry, io.Reader) error) (sandbox.ExportEnd, error) {
+		return manager.ExportFiles(ctx, id, visit)
+	}, limits)
 	if len(before.Kernels) == 0 {
 		// The container that read the files has no variables that anybody wants.
 		if _, closed := manager.CloseSession(ctx, id, true); err == nil {
@@ -156,8 +158,11 @@ type sessionImport struct {
 
 // run imports the session and releases it, or removes it again.
 func (i *sessionImport) run(ctx context.Context, from io.Reader, limits checkpoint.Limits) (checkpoint.Summary, error) {
-	told, err := checkpoint.Import(ctx, from, limits, func(m checkpoint.Manifest, ran io.Reader) (checkpoint.Volume, error) {
-		return i.begin(ctx, m, ran)
+	told, err := checkpoint.Import(ctx, from, limits, func(m checkpoint.Manifest, ran io.Reader, next checkpoint.Next) error {
+		if err := i.begin(ctx, m, ran); err != nil {
+			return err
+		}
+		return i.manager.ImportFiles(ctx, i.id, next)
 	})
 	if err == nil {
 		_, err = i.manager.CloseSession(ctx, i.id, true)
@@ -170,21 +175,21 @@ func (i *sessionImport) run(ctx context.Context, from io.Reader, limits checkpoi
 }
 
 // begin makes the session, with the history, when nothing of its name is there.
-func (i *sessionImport) begin(ctx context.Context, m checkpoint.Manifest, ran io.Reader) (checkpoint.Volume, error) {
+func (i *sessionImport) begin(ctx context.Context, m checkpoint.Manifest, ran io.Reader) error {
 	if i.id == "" {
 		i.id = m.SessionID
 	}
 	if _, err := findSession(ctx, i.manager, i.id); err == nil {
-		return nil, fault.New(fault.FileExists, "Give it another name: code-sandbox-mcp sessions import FILE NAME.", "There is a session %q already.", i.id)
+		return fault.New(fault.FileExists, "Give it another name: code-sandbox-mcp sessions import FILE NAME.", "There is a session %q already.", i.id)
 	} else if fault.From(err).Code != fault.SessionNotFound {
-		return nil, err
+		return err
 	}
 	if err := i.manager.BeginImport(i.id, ran); err != nil {
 		if errors.Is(err, history.ErrBad) {
 			err = fault.New(fault.InvalidContent, "Use a file that `code-sandbox-mcp sessions export` wrote.", "The history in the file makes no sense.").Because(err)
 		}
-		return nil, err
+		return err
 	}
 	i.begun = true
-	return checkpoint.SessionVolume{Manager: i.manager, ID: i.id}, nil
+	return nil
 }

@@ -46,23 +46,54 @@ type Streams interface{ Open() (net.Conn, error) }
 // faults, the cause of the context's end, those of content and visit, and else ErrSilent or ErrFrame.
 type Client struct{ Streams Streams }
 
-// Put sends a file. The supervisor may refuse while the content still comes, so its answer is listened for all the time.
+// Put sends a file.
 func (c Client) Put(ctx context.Context, u Upload) (File, error) {
 	r := filewire.Request{
-		Op: filewire.Put, Path: u.Path, Overwrite: u.Overwrite, LimitBytes: u.LimitBytes, LimitFiles: u.LimitFiles, Mode: uint32(u.Mode.Perm()),
+		Op: filewire.Put, Path: u.Path, Forms: otherForms(u.Path), Overwrite: u.Overwrite, LimitBytes: u.Limits.Bytes, LimitFiles: u.Limits.Files,
 	}
-	if !u.Exact {
-		r.Forms = otherForms(u.Path)
-	}
-	if !u.Modified.IsZero() {
-		r.ModifiedMS = u.Modified.UnixMilli()
-	}
-	s, err := c.begin(ctx, r)
+	a, err := c.send(ctx, r, func(wanted context.Context, s *stream) (contentErr, sendErr error) { return s.pour(wanted, u.Content) })
 	if err != nil {
 		return File{}, err
 	}
+	return File{Path: pathOr(a.Path, u.Path), SizeBytes: max(a.SizeBytes, 0), Modified: time.Now()}, nil
+}
+
+// Import sends all that next returns, up to an entry without a kind: folders before what is in them, and files with their
+// content.
+func (c Client) Import(ctx context.Context, limits Limits, next func() (Entry, io.Reader, error)) error {
+	r := filewire.Request{Op: filewire.Import, LimitBytes: limits.Bytes, LimitFiles: limits.Files}
+	_, err := c.send(ctx, r, func(wanted context.Context, s *stream) (contentErr, sendErr error) {
+		for {
+			e, content, err := next()
+			if err != nil {
+				return err, nil
+			}
+			var sent filewire.Entry
+			if e.Kind != 0 {
+				sent = filewire.Entry{Path: e.Path, Kind: string(e.Kind), ModifiedMS: e.Modified.UnixMilli(), Mode: cmp.Or(uint32(e.Mode.Perm()), 0o644), Target: e.Target}
+			}
+			err = s.step(wanted, s.conn.SetWriteDeadline, func() error { return filewire.Write(s.conn, sent) })
+			if err != nil || e.Kind == 0 {
+				return nil, err
+			}
+			if sent.Kind == filewire.Regular {
+				if contentErr, sendErr = s.pour(wanted, content); contentErr != nil || sendErr != nil {
+					return contentErr, sendErr
+				}
+			}
+		}
+	})
+	return err
+}
+
+// send sends a request and what follows it. The supervisor may refuse while that still comes, so its answer is listened
+// for all the time.
+func (c Client) send(ctx context.Context, r filewire.Request, pour func(wanted context.Context, s *stream) (contentErr, sendErr error)) (a filewire.Answer, err error) {
+	s, err := c.begin(ctx, r)
+	if err != nil {
+		return a, err
+	}
 	defer s.close()
-	var a filewire.Answer
 	var answered error
 	wanted, stop := context.WithCancel(ctx)
 	defer stop()
@@ -73,9 +104,9 @@ func (c Client) Put(ctx context.Context, u Upload) (File, error) {
 		stop()
 		_ = s.conn.SetWriteDeadline(longAgo)
 	}()
-	contentErr, sendErr := s.pour(wanted, u.Content)
+	contentErr, sendErr := pour(wanted, s)
 	if contentErr != nil {
-		return File{}, contentErr
+		return filewire.Answer{}, contentErr
 	}
 	if err := s.step(ctx, s.conn.SetReadDeadline, func() error {
 		if sendErr != nil { // by an answer that has come, or else there will be none
@@ -84,12 +115,12 @@ func (c Client) Put(ctx context.Context, u Upload) (File, error) {
 		<-done
 		return answered
 	}); err != nil {
-		return File{}, err
+		return filewire.Answer{}, err
 	}
 	if a.Error != nil {
-		return File{}, inWords(a.Error, u.Path)
+		return filewire.Answer{}, inWords(a.Error, pathOr(a.Path, s.name))
 	}
-	return File{Path: pathOr(a.Path, u.Path), SizeBytes: max(a.SizeBytes, 0), Modified: time.Now()}, nil
+	return a, nil
 }
 
 // Open asks for a part of a file and reads its facts.
@@ -143,16 +174,45 @@ func (c Client) List(ctx context.Context, everything bool, visit func(Entry) err
 	}
 }
 
-// MakeDir makes a folder and those above it. One that exists is no error.
-func (c Client) MakeDir(ctx context.Context, name string) error {
-	_, err := c.ask(ctx, filewire.Request{Op: filewire.MakeDir, Path: name})
-	return err
-}
-
-// MakeLink makes a symbolic link.
-func (c Client) MakeLink(ctx context.Context, name, target string) error {
-	_, err := c.ask(ctx, filewire.Request{Op: filewire.Symlink, Path: name, Target: target})
-	return err
+// Export calls visit with everything in the work directory, folders before what is in them and links last, and with the
+// content of a file. An error of visit ends it. Without Complete there was more.
+func (c Client) Export(ctx context.Context, visit func(Entry, io.Reader) error) (end ExportEnd, err error) {
+	s, err := c.begin(ctx, filewire.Request{Op: filewire.Export})
+	if err != nil {
+		return end, err
+	}
+	defer s.close()
+	for range maxWalk {
+		a, err := s.answer()
+		if err != nil {
+			return end, err
+		}
+		if a.End {
+			end.Complete, end.Skipped, end.Gone = a.Complete, max(a.Skipped, 0), max(a.Gone, 0)
+			return end, nil
+		}
+		var e Entry
+		ok := len(a.Entries) == 1
+		if ok {
+			e, ok = checkEntry(a.Entries[0])
+		}
+		if !ok {
+			return end, ErrFrame
+		}
+		r := &Reader{stream: s, content: filewire.Content{From: s.conn}, file: e.File}
+		if err := visit(e, r); err != nil {
+			return end, err
+		}
+		if string(e.Kind) == filewire.Regular {
+			if _, err := io.Copy(io.Discard, r); err != nil {
+				return end, err
+			}
+			if r.End().Changed {
+				end.Changed++
+			}
+		}
+	}
+	return end, nil
 }
 
 // Usage counts what the work directory holds; complete is false where something was not seen.
@@ -253,7 +313,7 @@ func (s *stream) answer() (a filewire.Answer, err error) {
 		return err
 	})
 	if err == nil && a.Error != nil {
-		err = inWords(a.Error, s.name)
+		err = inWords(a.Error, pathOr(a.Path, s.name))
 	}
 	return a, err
 }

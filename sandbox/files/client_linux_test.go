@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"net"
 	"os"
 	"path/filepath"
@@ -120,6 +121,29 @@ func (f *workFiles) upload(name, content string, change ...func(*Upload)) error 
 	return err
 }
 
+// bring imports one entry: a file with this content, or a link to there.
+func (f *workFiles) bring(kind byte, path, text string) error {
+	_, err := f.bringAll(Limits{}, Entry{File: File{Path: path}, Kind: kind, Target: text})
+	return err
+}
+
+// bringAll imports entries whose target is their content, and returns how many were asked for.
+func (f *workFiles) bringAll(limits Limits, entries ...Entry) (asked int, err error) {
+	err = f.Import(f.t.Context(), limits, func() (Entry, io.Reader, error) {
+		if asked == len(entries) {
+			return Entry{}, nil, nil
+		}
+		e := entries[asked]
+		content := strings.NewReader(e.Target)
+		if e.Kind == 'f' {
+			e.Target = ""
+		}
+		asked++
+		return e, content, nil
+	})
+	return asked, err
+}
+
 func overwrite(u *Upload) { u.Overwrite = true }
 
 // halfway uploads a file and does something when a good part of it is on the disk.
@@ -196,8 +220,8 @@ func TestPathsThatAreNone(t *testing.T) {
 	f := newWorkFiles(t)
 	for _, path := range badPaths {
 		f.wants(f.upload(path, "x"), "invalid_path", path)
-		f.wants(f.MakeDir(t.Context(), path), "invalid_path", path)
-		f.wants(f.MakeLink(t.Context(), path, "x"), "invalid_path", path)
+		f.wants(f.bring('d', path, ""), "invalid_path", path)
+		f.wants(f.bring('l', path, "x"), "invalid_path", path)
 		_, _, err := f.read(path, ReadOptions{Limit: -1})
 		f.wants(err, "invalid_path", path)
 	}
@@ -213,17 +237,8 @@ func TestAFileComes(t *testing.T) {
 	if file.Path != "a/ü/c.bin" || file.SizeBytes != int64(len(content)) || f.content("a/ü/c.bin") != content {
 		t.Errorf("came as %+v", file)
 	}
-	at := time.UnixMilli(1_500_000_000_123)
-	f.check(f.upload("run.sh", "", func(u *Upload) { u.Mode, u.Modified = 0o755|fs.ModeSetuid, at }))
-	for name, want := range map[string]fs.FileMode{"a/ü/c.bin": 0o644, "run.sh": 0o755} {
-		info, err := os.Stat(f.path(name))
-		f.check(err)
-		if info.Mode() != want {
-			t.Errorf("%s has mode %o", name, info.Mode())
-		}
-		if name == "run.sh" && !info.ModTime().Equal(at) {
-			t.Errorf("its time is %v", info.ModTime())
-		}
+	if info, err := os.Stat(f.path("a/ü/c.bin")); err != nil || info.Mode() != 0o644 {
+		t.Errorf("its mode: %v, %v", info, err)
 	}
 	f.hasNoParts()
 }
@@ -473,9 +488,9 @@ func (f *workFiles) followLinks() {
 	for _, path := range []string{"o7/a", "o7/new/a", "o4/a", "o4/work/a", "dangling/a", "o5/a", "d/a/b", "d/a/b/c"} {
 		f.wants(f.upload(path, "x", overwrite), "invalid_path", path)
 		if !strings.HasPrefix(path, "d/") {
-			f.wants(f.MakeDir(t.Context(), path), "invalid_path", path)
+			f.wants(f.bring('d', path, ""), "invalid_path", path)
 		}
-		f.wants(f.MakeLink(t.Context(), path, "x"), "invalid_path", path)
+		f.wants(f.bring('l', path, "x"), "invalid_path", path)
 	}
 	f.has(f.base, "work", "work-secret")
 	f.hasNoParts()
@@ -517,7 +532,7 @@ func TestWhatSwingsNeverLeadsOut(t *testing.T) {
 			}
 			codes[codeOf(err)] = true
 			codes[codeOf(f.upload(fmt.Sprintf("at/new-%d", i), "x"))] = true
-			codes[codeOf(f.MakeDir(t.Context(), fmt.Sprintf("at/folder-%d", i)))] = true
+			codes[codeOf(f.bring('d', fmt.Sprintf("at/folder-%d", i), ""))] = true
 		}
 	}, "real", "../outside")
 	f.swinging("file", func() {
@@ -555,7 +570,7 @@ func TestNamesAreFoundInOtherUnicodeForms(t *testing.T) {
 			t.Errorf("%+q was replaced as %+q", asked, file.Path)
 		}
 		f.has(f.path(filepath.Dir(there)), filepath.Base(there))
-		f.check(f.upload(asked, "z", func(u *Upload) { u.Exact = true }))
+		f.check(f.bring('f', asked, "z"))
 		for path, want := range map[string]string{there: "y", asked: "z"} {
 			if text, _, err := f.read(path, ReadOptions{Limit: -1}); text != want {
 				t.Errorf("%+q is %q, %v", path, text, err)
@@ -592,7 +607,7 @@ func TestLimitsOfUploads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newWorkFiles(t)
 			test.prepare(f)
-			_, err := f.Put(t.Context(), Upload{Path: test.path, Content: io.LimitReader(unending{}, int64(test.size)), LimitBytes: test.bytes, LimitFiles: test.files})
+			_, err := f.Put(t.Context(), Upload{Path: test.path, Content: io.LimitReader(unending{}, int64(test.size)), Limits: Limits{test.bytes, test.files}})
 			f.wants(err, test.want, name)
 			if err != nil && test.bytes > 0 && wantCode(t, err, fault.QuotaExceeded).Fields["size_bytes"].(int64) <= test.bytes {
 				t.Errorf("it says %v", fault.From(err).Fields)
@@ -613,7 +628,7 @@ func TestWhatOthersWriteMeanwhileCounts(t *testing.T) {
 				return io.EOF           // of this part of the content
 			}),
 			unending{},
-		), LimitBytes: 1_000_000})
+		), Limits: Limits{Bytes: 1_000_000}})
 		f.wants(err, "quota_exceeded", "a")
 	})
 }
@@ -635,7 +650,7 @@ func TestAFolderThatItsOwnerHasLockedCounts(t *testing.T) {
 		}
 		return nil
 	}
-	_, err := f.Put(t.Context(), Upload{Path: "a", Content: strings.NewReader("x"), LimitBytes: 60_000})
+	_, err := f.Put(t.Context(), Upload{Path: "a", Content: strings.NewReader("x"), Limits: Limits{Bytes: 60_000}})
 	f.wants(err, "quota_exceeded", "a")
 	if _, _, complete, err := f.Usage(t.Context()); !complete || err != nil {
 		t.Errorf("counted: %v, %v", complete, err)
@@ -892,26 +907,215 @@ func TestListsToADepth(t *testing.T) {
 
 func TestFoldersAndLinksAreMade(t *testing.T) {
 	f := newWorkFiles(t)
-	ctx := t.Context()
 	for range 2 {
-		f.check(f.MakeDir(ctx, "a/b/c"))
+		f.check(f.bring('d', "a/b/c", ""))
 	}
 	f.write("f", "")
 	for _, path := range []string{"f", "f/x"} {
-		f.wants(f.MakeDir(ctx, path), "file_exists", path)
+		f.wants(f.bring('d', path, ""), "file_exists", path)
 	}
 	for i, target := range []string{"b", "/usr/bin/python3", "../x"} {
 		path := fmt.Sprintf("d/%d", i)
-		f.check(f.MakeLink(ctx, path, target))
+		f.check(f.bring('l', path, target))
 		if got, err := os.Readlink(f.path(path)); got != target {
 			t.Errorf("leads to %q, %v", got, err)
 		}
 	}
 	for _, path := range []string{"d/0", "f", "a"} {
-		f.wants(f.MakeLink(ctx, path, "x"), "file_exists", path)
+		f.wants(f.bring('l', path, "x"), "file_exists", path)
 	}
 	for _, target := range []string{"", "a\x00b", "a\nb", "\xff\n", strings.Repeat("x", 5000)} {
-		f.wants(f.MakeLink(ctx, "l", target), "invalid_path", target)
+		f.wants(f.bring('l', "l", target), "invalid_path", target)
+	}
+}
+
+// everything returns what an export has, a line for each entry, and what it left out.
+func (f *workFiles) everything(meanwhile func(e Entry)) ([]string, ExportEnd, error) {
+	var lines []string
+	end, err := f.Export(f.t.Context(), func(e Entry, content io.Reader) error {
+		line := fmt.Sprintf("%c %s", e.Kind, e.Path)
+		switch e.Kind {
+		case 'f':
+			begun := make([]byte, min(e.SizeBytes, filewire.PieceBytes))
+			_, err := io.ReadFull(content, begun)
+			f.check(err)
+			meanwhile(e)
+			rest, err := io.ReadAll(content)
+			if err != nil {
+				return err
+			}
+			line += fmt.Sprintf(" %o %d %.10q", e.Mode, e.Modified.UnixMilli(), append(begun, rest...))
+		case 'l':
+			line += " " + e.Target
+		default:
+			meanwhile(e)
+		}
+		lines = append(lines, line)
+		return nil
+	})
+	return lines, end, err
+}
+
+func TestAnExportIsImported(t *testing.T) {
+	f, g := newWorkFiles(t), newWorkFiles(t)
+	for _, name := range []string{"a", "d/e/c", ".hidden", "node_modules/x", ".uploads/part", "d/.uploads/kept", "ü good", "bad\xff\xfe", "new\nline", "caf\u00e9", "cafe\u0301"} {
+		f.write(name, name)
+	}
+	f.write("large", strings.Repeat("0123456789", 100_000))
+	f.check(os.MkdirAll(f.path("empty/er"), 0o755))
+	f.check(os.Chmod(f.path("a"), 0o750))
+	for _, name := range []string{"a", "d/e/c", ".hidden", "large"} {
+		f.check(os.Chtimes(f.path(name), time.Time{}, time.UnixMilli(1_500_000_000_123)))
+	}
+	f.link("d/out", "/etc")
+	f.link("0", "d")
+	f.link("to-bytes", "\xff")
+	f.specialFiles()
+	lines, end, err := f.everything(func(Entry) {})
+	f.check(err)
+	if end != (ExportEnd{WalkEnd: WalkEnd{Complete: true, Skipped: 5}}) {
+		t.Errorf("left out: %+v", end)
+	}
+	if links := slices.IndexFunc(lines, func(l string) bool { return l[0] == 'l' }); len(lines) != 15+5 || links != 15 {
+		t.Errorf("%d entries, the first link is number %d:\n%s", len(lines), links, strings.Join(lines, "\n"))
+	}
+	g.check(g.Import(t.Context(), Limits{}, f.entries()))
+	again, _, err := g.everything(func(Entry) {})
+	g.check(err)
+	slices.Sort(lines)
+	slices.Sort(again)
+	if !slices.Equal(lines, again) {
+		t.Errorf("exported\n%s\nand imported\n%s", strings.Join(lines, "\n"), strings.Join(again, "\n"))
+	}
+	if text, err := os.ReadFile(g.path("large")); len(text) != 1_000_000 || err != nil {
+		t.Errorf("the large file has %d bytes, %v", len(text), err)
+	}
+	g.hasNoParts()
+}
+
+// entries returns an export as an import takes it.
+func (f *workFiles) entries() func() (Entry, io.Reader, error) {
+	next, stop := iter.Pull2(func(yield func(Entry, io.Reader) bool) {
+		_, err := f.Export(f.t.Context(), func(e Entry, content io.Reader) error {
+			if !yield(e, content) {
+				return io.ErrClosedPipe
+			}
+			return nil
+		})
+		if err != nil {
+			f.t.Error(err)
+		}
+	})
+	f.t.Cleanup(stop)
+	return func() (Entry, io.Reader, error) {
+		e, content, _ := next()
+		return e, content, nil
+	}
+}
+
+func TestWhatChangesDuringAnExport(t *testing.T) {
+	const size = 8 * filewire.PieceBytes
+	for name, test := range map[string]struct {
+		meanwhile func(this, other string) error
+		want      ExportEnd
+		entries   int
+	}{
+		"nothing":           {func(string, string) error { return nil }, ExportEnd{}, 2},
+		"it grows":          {func(this, _ string) error { return os.Truncate(this, 2*size) }, ExportEnd{Changed: 1}, 2},
+		"it shrinks":        {func(this, _ string) error { return os.Truncate(this, 10) }, ExportEnd{Changed: 1}, 2},
+		"another goes":      {func(_, other string) error { return os.Remove(other) }, ExportEnd{}, 1},
+		"another is a link": {func(_, other string) error { return errors.Join(os.Remove(other), os.Symlink("/etc/passwd", other)) }, ExportEnd{}, 2},
+		"another is a fifo": {func(_, other string) error { return errors.Join(os.Remove(other), unix.Mkfifo(other, 0o644)) },
+			ExportEnd{WalkEnd: WalkEnd{Skipped: 1}}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newWorkFiles(t)
+			others := map[string]string{"a": "b", "b": "a"}
+			for name := range others {
+				f.write(name, strings.Repeat("x", size))
+			}
+			changed := false
+			lines, end, err := f.everything(func(e Entry) {
+				if !changed { // of the file that comes first; more of it is to come than a stream holds
+					f.check(test.meanwhile(f.path(e.Path), f.path(others[e.Path])))
+				}
+				changed = true
+			})
+			f.check(err)
+			if test.want.Complete = true; end != test.want || len(lines) != test.entries {
+				t.Errorf("%+v of\n%s", end, strings.Join(lines, "\n"))
+			}
+		})
+	}
+}
+
+// TestAnExportNeverLeadsOut exports while a name is a file and then a link out of the work directory.
+func TestAnExportNeverLeadsOut(t *testing.T) {
+	f := newWorkFiles(t)
+	f.check(os.WriteFile(filepath.Join(f.base, "secret"), []byte("secret"), 0o644))
+	f.check(os.Link(filepath.Join(f.base, "secret"), filepath.Join(f.base, "other")))
+	f.write("real", "inside")
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = os.Symlink("../secret", f.path("next"))
+				_ = os.Rename(f.path("next"), f.path("at"))
+				_ = os.WriteFile(f.path("next"), []byte("inside"), 0o644)
+				_ = os.Rename(f.path("next"), f.path("at"))
+			}
+		}
+	}()
+	for range 300 {
+		lines, _, err := f.everything(func(Entry) {})
+		if code := codeOf(err); code != "" && code != "invalid_path" || strings.Contains(strings.Join(lines, "\n"), `"secret"`) {
+			t.Errorf("%v of\n%s", err, strings.Join(lines, "\n"))
+		}
+	}
+	close(stop)
+	<-ended
+}
+
+func TestLimitsOfImports(t *testing.T) {
+	file := func(name string, size int) Entry {
+		return Entry{File: File{Path: name}, Kind: 'f', Target: strings.Repeat("x", size)}
+	}
+	many := func(n int) (all []Entry) {
+		for i := range n {
+			all = append(all, file(fmt.Sprintf("d/%d", i), 1000))
+		}
+		return all
+	}
+	for name, test := range map[string]struct {
+		limits  Limits
+		entries []Entry
+		want    string
+	}{
+		"all fit":         {Limits{2_000_000, 1000}, many(100), ""},
+		"too many files":  {Limits{0, 50}, many(100), "quota_exceeded"},
+		"too many bytes":  {Limits{100_000, 0}, many(200), "quota_exceeded"},
+		"one is too long": {Limits{300_000, 0}, []Entry{file("a", 1000), file("b", 400_000), file("c", 1)}, "quota_exceeded"},
+		"there already":   {Limits{}, []Entry{file("a", 1), file("a", 2)}, "file_exists"},
+		"below a file":    {Limits{}, []Entry{file("a", 1), file("a/b", 2)}, "invalid_path"},
+		"below a link":    {Limits{}, []Entry{{File: File{Path: "l"}, Kind: 'l', Target: "/tmp"}, file("l/b", 2)}, "invalid_path"},
+		"of no kind":      {Limits{}, []Entry{{File: File{Path: "x"}, Kind: 'p'}}, "execution_failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newWorkFiles(t)
+			_, err := f.bringAll(test.limits, append(test.entries, file("last", 100))...)
+			f.wants(err, test.want, name)
+			if _, left := os.Stat(f.path("last")); (left == nil) != (err == nil) {
+				t.Errorf("what comes behind it: %v", left)
+			}
+			if err != nil && test.want != "quota_exceeded" && !strings.Contains(err.Error(), test.entries[len(test.entries)-1].Path) {
+				t.Errorf("it does not say of what: %v", err)
+			}
+			f.hasNoParts()
+		})
 	}
 }
 
@@ -947,7 +1151,7 @@ func TestRequestsThatMeanNothing(t *testing.T) {
 		synctest.Wait() // until the supervisor's end has heard of it
 		f.hasNoParts()
 		f.work = f.path("none")
-		f.wants(f.MakeDir(t.Context(), "a"), "not_found", "a")
+		f.wants(f.bring('d', "a", ""), "not_found", "a")
 	})
 }
 
@@ -966,10 +1170,10 @@ func TestNothingStaysOpen(t *testing.T) {
 		before := open()
 		for _, path := range []string{"a/b", "a/none/x", "a/out/etc", "a/b/none", "..", "large", "large/x"} {
 			_, _, _ = f.read(path, ReadOptions{Limit: -1})
-			_, _ = f.Put(t.Context(), Upload{Path: path, Content: strings.NewReader("x"), Overwrite: true, LimitBytes: 1})
+			_, _ = f.Put(t.Context(), Upload{Path: path, Content: strings.NewReader("x"), Overwrite: true, Limits: Limits{Bytes: 1}})
 			_, _ = f.Put(t.Context(), Upload{Path: path, Content: then(func() error { return io.ErrUnexpectedEOF }), Overwrite: true})
-			_ = f.MakeDir(t.Context(), path)
-			_ = f.MakeLink(t.Context(), path, "x")
+			_ = f.bring('d', path, "")
+			_ = f.bring('l', path, "x")
 			_, _ = f.walk(true)
 		}
 		r, err := f.Client.Open(t.Context(), "large", ReadOptions{Limit: -1})
@@ -978,8 +1182,12 @@ func TestNothingStaysOpen(t *testing.T) {
 		f.check(err)
 		f.check(r.Close())
 		_, err = f.List(t.Context(), true, func(Entry) error { return io.ErrClosedPipe })
-		if !errors.Is(err, io.ErrClosedPipe) {
-			t.Errorf("told as %v", err)
+		_, exported := f.Export(t.Context(), func(Entry, io.Reader) error { return io.ErrClosedPipe })
+		imported := f.Import(t.Context(), Limits{}, func() (Entry, io.Reader, error) { return Entry{}, nil, io.ErrClosedPipe })
+		for _, err := range []error{err, exported, imported} {
+			if !errors.Is(err, io.ErrClosedPipe) {
+				t.Errorf("told as %v", err)
+			}
 		}
 		if after := open(); after != before {
 			t.Errorf("%d descriptors, and before %d", after, before)
@@ -1065,7 +1273,7 @@ func TestManyStreamsOverOneConnection(t *testing.T) {
 				_, err = r.Read(make([]byte, 10))
 				err = errors.Join(err, r.Close())
 			}
-			_, full := f.Put(t.Context(), Upload{Path: name, Overwrite: true, Content: unending{}, LimitBytes: 1})
+			_, full := f.Put(t.Context(), Upload{Path: name, Overwrite: true, Content: unending{}, Limits: Limits{Bytes: 1}})
 			if codeOf(full) != "quota_exceeded" || err != nil {
 				t.Errorf("%v, %v", err, full)
 			}
@@ -1087,7 +1295,7 @@ func BenchmarkFiles(b *testing.B) {
 	c := Client{conn}
 	for name, do := range map[string]func() error{
 		"put": func() error {
-			_, err := c.Put(b.Context(), Upload{Path: "large", Overwrite: true, Content: io.LimitReader(unending{}, size), LimitBytes: 1 << 40, LimitFiles: 1 << 20})
+			_, err := c.Put(b.Context(), Upload{Path: "large", Overwrite: true, Content: io.LimitReader(unending{}, size), Limits: Limits{1 << 40, 1 << 20}})
 			return err
 		},
 		"get": func() error {

@@ -131,6 +131,26 @@ func TestForgedEntriesOfAListAreLeftOut(t *testing.T) {
 	}
 }
 
+func TestAForgedExportEnds(t *testing.T) {
+	const file = `{"entries":[{"path":"a","kind":"f","size_bytes":3}]}`
+	for name, test := range map[string]struct {
+		says []string
+		err  error
+	}{
+		"whole":              {[]string{file, "+abc", "+", `{"bytes":3}`, `{"end":true,"complete":true}`}, nil},
+		"no content":         {[]string{file, `{"end":true}`}, ErrSilent},
+		"outside":            {[]string{`{"entries":[{"path":"../a","kind":"f"}]}`}, ErrFrame},
+		"two at once":        {[]string{`{"entries":[{"path":"a","kind":"d"},{"path":"b","kind":"d"}]}`}, ErrFrame},
+		"nothing, for ever":  {[]string{`{}`, `{}`}, ErrFrame},
+		"it ends in a file":  {[]string{file, "+ab"}, ErrSilent},
+		"it ends behind one": {[]string{file, "+abc", "+", `{"bytes":3}`}, ErrSilent},
+	} {
+		if end, err := answering(test.says...).Export(t.Context(), func(Entry, io.Reader) error { return nil }); !errors.Is(err, test.err) || end.Complete != (err == nil) {
+			t.Errorf("%s: %+v, %v", name, end, err)
+		}
+	}
+}
+
 func TestAListHasAnEnd(t *testing.T) {
 	full, _ := json.Marshal(filewire.Answer{Entries: make([]filewire.Entry, 2000)})
 	for name, test := range map[string]struct {
@@ -171,6 +191,19 @@ func TestWhatDoesNotGoOnIsGivenUp(t *testing.T) {
 		_, err := c.List(ctx, true, func(Entry) error { return nil })
 		return err
 	}
+	bring := func(ctx context.Context, c Client) error {
+		return c.Import(ctx, Limits{}, func() (Entry, io.Reader, error) {
+			return Entry{File: File{Path: "a"}, Kind: 'f'}, io.LimitReader(unending{}, 1<<20), nil
+		})
+	}
+	export := func(ctx context.Context, c Client) error {
+		_, err := c.Export(ctx, func(Entry, io.Reader) error { return nil })
+		return err
+	}
+	exporting := func(conn net.Conn) {
+		_, _ = conn.Write(says(`{"entries":[{"path":"a","kind":"f","size_bytes":9}]}`, "+abc"))
+		silent(conn)
+	}
 	begun := func(conn net.Conn) {
 		_, _ = conn.Write(says(`{"path":"a"}`, "+abc"))
 		silent(conn)
@@ -185,6 +218,9 @@ func TestWhatDoesNotGoOnIsGivenUp(t *testing.T) {
 		"get, half an answer":    {streamsTo(func(c net.Conn) { _, _ = c.Write([]byte{0, 0}); silent(c) }), get},
 		"get, begun":             {streamsTo(begun), get},
 		"list":                   {streamsTo(silent), list},
+		"import, not read":       {streamsTo(deaf), bring},
+		"export, not answered":   {streamsTo(silent), export},
+		"export, begun":          {streamsTo(exporting), export},
 		"no request taken":       {opens(func() (net.Conn, error) { here, _ := net.Pipe(); return here, nil }), list},
 		"no stream opened":       {opens(func() (net.Conn, error) { time.Sleep(time.Hour); return nil, io.EOF }), get},
 		"the connection is over": {opens(func() (net.Conn, error) { return nil, io.EOF }), put},
@@ -267,6 +303,14 @@ func FuzzFileAnswers(f *testing.F) {
 		}
 		_, err := c.List(t.Context(), true, func(e Entry) error {
 			isGood(e.File)
+			return nil
+		})
+		inWords(err)
+		_, err = c.Export(t.Context(), func(e Entry, content io.Reader) error {
+			isGood(e.File)
+			if n, _ := io.Copy(io.Discard, content); n > int64(len(answers)) {
+				t.Errorf("%d bytes", n)
+			}
 			return nil
 		})
 		inWords(err)

@@ -20,15 +20,15 @@ type File struct {
 	Modified  time.Time
 }
 
+// Limits are those of a work directory; zero: none.
+type Limits struct{ Bytes, Files int64 }
+
 // Upload is a file on its way in.
 type Upload struct {
-	Path                   string // as CleanPath returns it
-	Overwrite              bool   // false: a file of that name is left as it is, and is an error
-	Content                io.Reader
-	Modified               time.Time   // zero: now
-	Mode                   fs.FileMode // zero: 0644
-	Exact                  bool        // a name in another Unicode form is another name
-	LimitBytes, LimitFiles int64       // of the work directory; zero: none
+	Path      string // as CleanPath returns it
+	Overwrite bool   // false: a file of that name is left as it is, and is an error
+	Content   io.Reader
+	Limits    Limits
 }
 
 // ReadOptions says what part of a file to read.
@@ -60,6 +60,13 @@ type Entry struct {
 type WalkEnd struct {
 	Complete bool  // false: there are more entries than a walk visits
 	Skipped  int64 // names that are not text
+}
+
+// ExportEnd describes what an export left out.
+type ExportEnd struct {
+	WalkEnd
+	Gone    int64 // files that were removed meanwhile
+	Changed int64 // files that were changed while they were read
 }
 
 // answerLimits bound a supervisor's answer. The most values that are honest are 500 files of seven.

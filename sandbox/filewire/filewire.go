@@ -36,12 +36,12 @@ func IsName(name string) bool {
 
 // Operations.
 const (
-	Put     = "put"
-	Get     = "get"
-	List    = "list"
-	MakeDir = "mkdir"
-	Symlink = "symlink"
-	Usage   = "usage"
+	Put    = "put"
+	Get    = "get"
+	List   = "list"
+	Export = "export"
+	Import = "import"
+	Usage  = "usage"
 )
 
 // Request is what a server begins a stream with.
@@ -49,12 +49,9 @@ type Request struct {
 	Op         string   `json:"op"`
 	Path       string   `json:"path,omitempty"`
 	Forms      []string `json:"forms,omitempty"` // other ways in which the path may be written
-	Target     string   `json:"target,omitempty"`
 	Overwrite  bool     `json:"overwrite,omitempty"`
 	LimitBytes int64    `json:"limit_bytes,omitempty"`
 	LimitFiles int64    `json:"limit_files,omitempty"`
-	Mode       uint32   `json:"mode,omitempty"`
-	ModifiedMS int64    `json:"modified_ms,omitempty"`
 	Offset     int64    `json:"offset,omitempty"`
 	Limit      int64    `json:"limit,omitempty"`
 	Lines      bool     `json:"lines,omitempty"`
@@ -69,8 +66,9 @@ type Answer struct {
 	SizeBytes  int64   `json:"size_bytes,omitempty"`
 	ModifiedMS int64   `json:"modified_ms,omitempty"`
 	Entries    []Entry `json:"entries,omitempty"`
-	End        bool    `json:"end,omitempty"` // of a list
+	End        bool    `json:"end,omitempty"` // of a list or an export
 	Skipped    int64   `json:"skipped,omitempty"`
+	Gone       int64   `json:"gone,omitempty"`
 	Bytes      int64   `json:"bytes,omitempty"`
 	Files      int64   `json:"files,omitempty"`
 	Lines      int64   `json:"lines,omitempty"`
@@ -79,7 +77,14 @@ type Answer struct {
 	Changed    bool    `json:"changed,omitempty"`
 }
 
-// Entry is one thing in a list.
+// Kinds of entries.
+const (
+	Regular = "f"
+	Folder  = "d"
+	Link    = "l"
+)
+
+// Entry is one thing in a list, an export or an import. One without a kind ends an import.
 type Entry struct {
 	Path       string `json:"path"`
 	Kind       string `json:"kind"`

@@ -37,7 +37,7 @@ func Serve(stream net.Conn, workDir string) {
 	_ = stream.SetDeadline(time.Time{})
 	answer, err := serve(stream, workDir, text)
 	if err != nil {
-		answer = filewire.Answer{Error: inWords(err)}
+		answer = filewire.Answer{Path: answer.Path, Error: inWords(err)}
 	}
 	_ = filewire.Write(stream, answer)
 }
@@ -52,8 +52,11 @@ func serve(stream net.Conn, workDir string, text []byte) (filewire.Answer, error
 		return filewire.Answer{}, err
 	}
 	defer w.close()
-	if r.Op == filewire.Put {
+	switch r.Op {
+	case filewire.Put:
 		return w.put(r, &filewire.Content{From: stream})
+	case filewire.Import:
+		return w.takeAll(r, stream)
 	}
 	go func() { _, _ = stream.Read(make([]byte, 1)) }() // whose end is that of what is written
 	switch r.Op {
@@ -61,10 +64,8 @@ func serve(stream net.Conn, workDir string, text []byte) (filewire.Answer, error
 		return w.get(r, stream)
 	case filewire.List:
 		return w.list(r, stream)
-	case filewire.MakeDir:
-		return filewire.Answer{}, w.makeDir(r)
-	case filewire.Symlink:
-		return filewire.Answer{}, w.symlink(r)
+	case filewire.Export:
+		return w.export(stream)
 	case filewire.Usage:
 		l := volume.Count(w.fd, nil, true, nil)
 		return filewire.Answer{Files: l.Files, Bytes: l.Bytes, Complete: l.Complete}, nil

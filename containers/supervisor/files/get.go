@@ -17,11 +17,19 @@ import (
 // source is a file on its way out, no further than its size was when it was opened.
 type source struct {
 	file  *os.File
+	was   unix.Stat_t
 	size  int64
 	at    int64 // how far it has been read
 	to    io.Writer
-	piece filewire.Piece
+	piece *filewire.Piece
 	told  filewire.Answer // of what was sent
+}
+
+func newSource(file *os.File, to io.Writer, piece *filewire.Piece) (*source, error) {
+	s := &source{file: file, to: to, piece: piece}
+	err := unix.Fstat(int(file.Fd()), &s.was)
+	s.size = s.was.Size
+	return s, err
 }
 
 func (w *workDir) get(r filewire.Request, to io.Writer) (filewire.Answer, error) {
@@ -34,12 +42,11 @@ func (w *workDir) get(r filewire.Request, to io.Writer) (filewire.Answer, error)
 		return filewire.Answer{}, err
 	}
 	defer func() { _ = file.Close() }()
-	var was, now unix.Stat_t
-	if err := unix.Fstat(int(file.Fd()), &was); err != nil {
+	s, err := newSource(file, to, new(filewire.Piece))
+	if err != nil {
 		return filewire.Answer{}, err
 	}
-	s := &source{file: file, size: was.Size, to: to}
-	if err := filewire.Write(to, filewire.Answer{Path: path, SizeBytes: s.size, ModifiedMS: milliseconds(&was)}); err != nil {
+	if err := filewire.Write(to, filewire.Answer{Path: path, SizeBytes: s.size, ModifiedMS: milliseconds(&s.was)}); err != nil {
 		return filewire.Answer{}, err
 	}
 	if r.Lines {
@@ -47,11 +54,17 @@ func (w *workDir) get(r filewire.Request, to io.Writer) (filewire.Answer, error)
 	} else {
 		err = s.sendBytes(max(0, r.Offset), r.Limit)
 	}
-	if err := errors.Join(err, s.piece.Send(to, 0), unix.Fstat(int(file.Fd()), &now)); err != nil {
+	return s.end(err)
+}
+
+// end ends the content, which err may have broken off, and returns what was sent.
+func (s *source) end(err error) (filewire.Answer, error) {
+	var now unix.Stat_t
+	if err := errors.Join(err, s.piece.Send(s.to, 0), unix.Fstat(int(s.file.Fd()), &now)); err != nil {
 		return filewire.Answer{}, err
 	}
 	s.told.Complete = s.at >= s.size
-	s.told.Changed = now.Size != s.size || now.Mtim != was.Mtim || now.Ctim != was.Ctim
+	s.told.Changed = now.Size != s.size || now.Mtim != s.was.Mtim || now.Ctim != s.was.Ctim
 	return s.told, nil
 }
 

@@ -3,6 +3,7 @@
 package files
 
 import (
+	"errors"
 	"io"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/tree"
@@ -18,32 +19,37 @@ const (
 	batchBytes   = 100 << 10
 )
 
-// list is what is reported of a work directory.
-type list struct {
-	to         io.Writer
+// lister finds what is reported of a work directory.
+type lister struct {
 	everything bool
-	entries    []filewire.Entry
-	bytes      int
+	report     func(folder int, name string, e filewire.Entry) error
 	skipped    int64
 	err        error
 }
 
-func (w *workDir) list(r filewire.Request, to io.Writer) (filewire.Answer, error) {
-	l := &list{to: to, everything: r.Everything}
+// run reports everything once, and returns whether it was all.
+func (l *lister) run(w *workDir) (complete bool, err error) {
 	walk := tree.Walk{
 		Visit: l.visit, MaxDepth: listDepth + 1, MaxEntries: listEntries,
 		Pause: func() bool { return l.err == nil },
 	}
-	complete, err := walk.Run(w.fd)
-	if err != nil {
-		return filewire.Answer{}, err
+	l.skipped = 0
+	complete, err = walk.Run(w.fd)
+	return complete, errors.Join(err, l.err)
+}
+
+func (w *workDir) list(r filewire.Request, to io.Writer) (filewire.Answer, error) {
+	b := &batch{to: to}
+	l := &lister{everything: r.Everything, report: func(_ int, _ string, e filewire.Entry) error { return b.add(e) }}
+	complete, err := l.run(w)
+	if err == nil {
+		err = b.flush()
 	}
-	l.flush()
-	return filewire.Answer{End: true, Complete: complete, Skipped: l.skipped}, l.err
+	return filewire.Answer{End: true, Complete: complete, Skipped: l.skipped}, err
 }
 
 // visit reports an entry and returns whether to enter it.
-func (l *list) visit(d *tree.Dir, raw []byte, kind byte) bool {
+func (l *lister) visit(d *tree.Dir, raw []byte, kind byte) bool {
 	name := string(raw)
 	if l.isPassedOver(d, name) {
 		return false
@@ -63,21 +69,21 @@ func (l *list) visit(d *tree.Dir, raw []byte, kind byte) bool {
 	e := filewire.Entry{Path: path, SizeBytes: s.Size, ModifiedMS: milliseconds(&s), Mode: s.Mode & 0o7777}
 	switch s.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
-		e.Kind = "f"
+		e.Kind = filewire.Regular
 	case unix.S_IFDIR:
-		e.Kind, e.SizeBytes = "d", 0
+		e.Kind, e.SizeBytes = filewire.Folder, 0
 	case unix.S_IFLNK:
-		e.Kind, e.Target = "l", target(d.FD, name)
+		e.Kind, e.Target = filewire.Link, target(d.FD, name)
 	}
-	if e.Kind == "" || e.Kind == "l" && e.Target == "" || e.Kind != "f" && !l.everything {
+	if e.Kind == "" || e.Kind == filewire.Link && e.Target == "" || e.Kind != filewire.Regular && !l.everything {
 		l.skipped++
 		return false
 	}
-	l.add(e)
+	l.err = l.report(d.FD, name, e)
 	return l.err == nil
 }
 
-func (l *list) isPassedOver(d *tree.Dir, name string) bool {
+func (l *lister) isPassedOver(d *tree.Dir, name string) bool {
 	if l.everything {
 		return d.Depth == 0 && name == uploads
 	}
@@ -94,18 +100,27 @@ func target(folder int, name string) string {
 	return string(room[:n])
 }
 
-func (l *list) add(e filewire.Entry) {
-	size := len(e.Path) + len(e.Target)
-	if len(l.entries) == batchEntries || l.bytes+size > batchBytes {
-		l.flush()
-	}
-	l.entries = append(l.entries, e)
-	l.bytes += size
+// batch sends entries, many at once.
+type batch struct {
+	to      io.Writer
+	entries []filewire.Entry
+	bytes   int
 }
 
-func (l *list) flush() {
-	if len(l.entries) > 0 && l.err == nil {
-		l.err = filewire.Write(l.to, filewire.Answer{Entries: l.entries})
+func (b *batch) add(e filewire.Entry) (err error) {
+	size := len(e.Path) + len(e.Target)
+	if len(b.entries) == batchEntries || b.bytes+size > batchBytes {
+		err = b.flush()
 	}
-	l.entries, l.bytes = l.entries[:0], 0
+	b.entries = append(b.entries, e)
+	b.bytes += size
+	return err
+}
+
+func (b *batch) flush() (err error) {
+	if len(b.entries) > 0 {
+		err = filewire.Write(b.to, filewire.Answer{Entries: b.entries})
+	}
+	b.entries, b.bytes = b.entries[:0], 0
+	return err
 }

@@ -20,34 +20,39 @@ import (
 // staleAfter is when a part is that of a supervisor which has ended.
 const staleAfter = 10 * time.Minute
 
-// put takes a file: a part in a folder of its own until all of it is there.
+// put takes a file.
 func (w *workDir) put(r filewire.Request, content io.Reader) (filewire.Answer, error) {
 	names, err := namesOf(r)
 	if err != nil {
 		return filewire.Answer{}, err
 	}
-	more, err := w.checkPlace(names, r.Overwrite)
-	if err != nil {
-		return filewire.Answer{}, err
-	}
 	w.removeStaleParts()
-	l := limit{dir: w.fd, bytes: r.LimitBytes, files: r.LimitFiles, more: more}
-	if err := l.begin(); err != nil {
-		return filewire.Answer{}, err
+	path, size, err := w.take(names, filewire.Entry{Mode: 0o644}, r.Overwrite, content, &limit{dir: w.fd, bytes: r.LimitBytes, files: r.LimitFiles})
+	return filewire.Answer{Path: path, SizeBytes: size}, err
+}
+
+// take takes a file: a part in a folder of its own until all of it is there.
+func (w *workDir) take(names []forms, e filewire.Entry, overwrite bool, content io.Reader, l *limit) (path string, size int64, err error) {
+	more, err := w.checkPlace(names, overwrite)
+	if err != nil {
+		return "", 0, err
+	}
+	if err := l.begin(more); err != nil {
+		return "", 0, err
 	}
 	p, err := w.newPart()
 	if err != nil {
-		return filewire.Answer{}, err
+		return "", 0, err
 	}
 	defer p.drop()
-	if err := p.fill(content, &l); err != nil {
-		return filewire.Answer{}, err
+	if err := p.fill(content, l); err != nil {
+		return "", 0, err
 	}
-	if err := p.finish(r); err != nil {
-		return filewire.Answer{}, err
+	if err := p.finish(e); err != nil {
+		return "", 0, err
 	}
-	path, err := w.place(p, names, r.Overwrite)
-	return filewire.Answer{Path: path, SizeBytes: p.size}, err
+	path, err = w.place(p, names, overwrite)
+	return path, p.size, err
 }
 
 // checkPlace reports early what would stand in the way, and returns how many entries the file brings.
@@ -196,17 +201,13 @@ func (p *part) fill(content io.Reader, l *limit) error {
 }
 
 // finish sets the mode and time of a part, and looks whether it is still what was written.
-func (p *part) finish(r filewire.Request) error {
-	mode := r.Mode & 0o777
-	if mode == 0 {
-		mode = 0o644
-	}
+func (p *part) finish(e filewire.Entry) error {
 	fd := int(p.file.Fd())
-	if err := unix.Fchmod(fd, mode); err != nil {
+	if err := unix.Fchmod(fd, e.Mode&0o777); err != nil {
 		return err
 	}
-	if r.ModifiedMS > 0 {
-		at := unix.NsecToTimeval(time.UnixMilli(r.ModifiedMS).UnixNano())
+	if e.ModifiedMS > 0 {
+		at := unix.NsecToTimeval(time.UnixMilli(e.ModifiedMS).UnixNano())
 		if err := unix.Futimes(fd, []unix.Timeval{at, at}); err != nil {
 			return err
 		}
@@ -248,9 +249,17 @@ const (
 	countPasses = 3
 )
 
-func (l *limit) begin() error {
-	l.count(0, 0)
+func (l *limit) begin(more int64) error {
+	if l.more = more; time.Now().After(l.due) {
+		l.count(0, 0)
+	}
 	return l.check(0)
+}
+
+// add counts a part that is at its place.
+func (l *limit) add(size int64) {
+	l.otherBytes += size
+	l.otherFiles += l.more
 }
 
 // hold refuses n more bytes of a part.

@@ -161,55 +161,29 @@ func (w *workDir) file(names []forms) (*os.File, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
+	file, err := openRegular(place, path)
+	return file, path, err
+}
+
+// openRegular opens what is at a place, which it closes, where that is a regular file.
+func openRegular(place int, path string) (*os.File, error) {
 	defer func() { _ = unix.Close(place) }()
 	var s unix.Stat_t
 	if err := unix.Fstat(place, &s); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	switch s.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 	case unix.S_IFDIR:
-		return nil, "", refusal(filewire.IsDirectory, "it is a folder")
+		return nil, refusal(filewire.IsDirectory, "it is a folder")
 	default:
-		return nil, "", refusal(filewire.InvalidPath, "it is no regular file")
+		return nil, refusal(filewire.InvalidPath, "it is no regular file")
 	}
 	fd, err := unix.Open(link(place), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	return os.NewFile(uintptr(fd), path), path, nil
-}
-
-func (w *workDir) makeDir(r filewire.Request) error {
-	names, err := namesOf(r)
-	if err != nil {
-		return err
-	}
-	fd, _, err := w.folder(names, true)
-	if errors.Is(err, unix.ENOTDIR) {
-		return refusal(filewire.FileExists, "there is a file where a folder should be")
-	}
-	if err == nil {
-		_ = unix.Close(fd)
-	}
-	return err
-}
-
-func (w *workDir) symlink(r filewire.Request) error {
-	names, err := namesOf(r)
-	if err != nil {
-		return err
-	}
-	if r.Target == "" || len(r.Target) > maxPath || !filewire.IsName(r.Target) {
-		return refusal(filewire.InvalidPath, "the target of a link is empty, too long, or no text")
-	}
-	last := len(names) - 1
-	folder, _, err := w.folder(names[:last], true)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(folder) }()
-	return unix.Symlinkat(r.Target, folder, names[last].in(folder))
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // openAt opens a name of a folder. Links of /proc, which lead to where no path does, are not followed where the

@@ -1,0 +1,140 @@
+//go:build linux
+
+package files
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
+	"golang.org/x/sys/unix"
+)
+
+// export sends everything in the work directory, folders before what is in them. Links come in a walk of their own, behind
+// everything else, so that an import writes nothing through one, and none has to be remembered.
+func (w *workDir) export(to io.Writer) (filewire.Answer, error) {
+	var answer filewire.Answer
+	var piece filewire.Piece
+	links := false
+	l := &lister{everything: true, report: func(folder int, name string, e filewire.Entry) error {
+		switch {
+		case (e.Kind == filewire.Link) != links:
+			return nil
+		case e.Kind != filewire.Regular:
+			return filewire.Write(to, filewire.Answer{Entries: []filewire.Entry{e}})
+		}
+		gone, err := sendFile(folder, name, e, to, &piece)
+		if gone {
+			answer.Gone++
+		}
+		if err != nil {
+			answer.Path = e.Path
+		}
+		return err
+	}}
+	for _, links = range []bool{false, true} {
+		complete, err := l.run(w)
+		if err != nil || !complete {
+			return filewire.Answer{Path: answer.Path, End: true}, err
+		}
+	}
+	answer.End, answer.Complete, answer.Skipped = true, true, l.skipped
+	return answer, nil
+}
+
+// sendFile sends a file of a folder: its entry, its content and how that was read.
+func sendFile(folder int, name string, e filewire.Entry, to io.Writer, piece *filewire.Piece) (gone bool, err error) {
+	place, err := openAt(folder, name, placeOnly|unix.O_NOFOLLOW)
+	if errors.Is(err, unix.ENOENT) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	file, err := openRegular(place, e.Path)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = file.Close() }()
+	s, err := newSource(file, to, piece)
+	if err != nil {
+		return false, err
+	}
+	e.SizeBytes, e.ModifiedMS = s.size, milliseconds(&s.was)
+	if err := filewire.Write(to, filewire.Answer{Entries: []filewire.Entry{e}}); err != nil {
+		return false, err
+	}
+	told, err := s.end(s.sendBytes(0, -1))
+	if err != nil {
+		return false, err
+	}
+	return false, filewire.Write(to, told)
+}
+
+// takeAll takes what an export has sent: entries, and the content of each that is a file.
+func (w *workDir) takeAll(r filewire.Request, from io.Reader) (filewire.Answer, error) {
+	w.removeStaleParts()
+	l := &limit{dir: w.fd, bytes: r.LimitBytes, files: r.LimitFiles}
+	for {
+		text, err := filewire.ReadText(from, filewire.MaxRequest)
+		if err != nil {
+			return filewire.Answer{}, err
+		}
+		var e filewire.Entry
+		if err := json.Unmarshal(text, &e); err != nil {
+			return filewire.Answer{}, err
+		}
+		if e.Kind == "" {
+			return filewire.Answer{}, nil
+		}
+		if err := w.takeEntry(e, &filewire.Content{From: from}, l); err != nil {
+			return filewire.Answer{Path: e.Path}, err
+		}
+	}
+}
+
+func (w *workDir) takeEntry(e filewire.Entry, content io.Reader, l *limit) error {
+	names, err := namesOf(filewire.Request{Path: e.Path})
+	if err != nil {
+		return err
+	}
+	switch e.Kind {
+	case filewire.Regular:
+		_, size, err := w.take(names, e, false, content, l)
+		if err == nil {
+			l.add(size)
+		}
+		return err
+	case filewire.Folder:
+		return w.makeFolder(names)
+	case filewire.Link:
+		return w.makeLink(names, e.Target)
+	}
+	return refusal(filewire.Failed, fmt.Sprintf("there is no kind %q", e.Kind))
+}
+
+func (w *workDir) makeFolder(names []forms) error {
+	fd, _, err := w.folder(names, true)
+	if errors.Is(err, unix.ENOTDIR) {
+		return refusal(filewire.FileExists, "there is a file where a folder should be")
+	}
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	return err
+}
+
+func (w *workDir) makeLink(names []forms, target string) error {
+	if target == "" || len(target) > maxPath || !filewire.IsName(target) {
+		return refusal(filewire.InvalidPath, "the target of a link is empty, too long, or no text")
+	}
+	last := len(names) - 1
+	folder, _, err := w.folder(names[:last], true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(folder) }()
+	return unix.Symlinkat(target, folder, names[last].in(folder))
+}
