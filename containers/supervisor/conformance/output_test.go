@@ -46,18 +46,6 @@ func TestOutputThatIsTooLongHasAFile(t *testing.T) {
 	})
 }
 
-func TestOutputThatIsNoText(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{init: protocol.Init{OutputBytes: 1000}})
-		d := c.completed(l.shell.with(`printf 'A\377\303B\342\202'`))
-		check(t, "stdout", d.Stdout.Head+fmt.Sprint(d.Stdout.Bytes), "A\ufffd\ufffdB\ufffd6")
-		d = c.completed(l.print.with(strings.Repeat("a€", 3000)))
-		check(t, "a cut splits a character", strings.Contains(d.Stdout.Head+d.Stdout.Tail, "\ufffd"), false)
-		c.completed(l.shell.with("head -c 200000 /dev/urandom; head -c 200000 /dev/urandom >&2"))
-		check(t, "the bar", c.completed(l.print.with("10 %\r20 %\r\x1b[1m100 %\x1b[0m\n")).Stdout.Head, "100 %\n")
-	})
-}
-
 func TestLongTextsNeverMakeAFrameTooLong(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := start(t, l, options{init: protocol.Init{OutputBytes: 1 << 20, MaxArtifacts: 5000}})
@@ -66,35 +54,6 @@ func TestLongTextsNeverMakeAFrameTooLong(t *testing.T) {
 		d := c.run(lines(fill(l.print), fill(l.eprint), fill(l.fail)))
 		check(t, "end", d.ended(), "failed 1 alive")
 		check(t, "bytes", d.Stdout.Bytes, int64(1<<20))
-	})
-}
-
-func TestHostilePlacesForTheFile(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		outside := t.TempDir()
-		for name, place := range map[string]struct {
-			prepare string
-			path    bool
-		}{
-			"a link in the place of the folder": {"ln -s " + outside + " .runs", true},
-			"a file in the place of the folder": {": > .runs", true},
-			"a link in the place of the file":   {"mkdir .runs; ln -s " + outside + "/x .runs/flood.stdout.txt", true},
-			"a fifo in the place of the file":   {"mkdir .runs; mkfifo .runs/flood.stdout.txt", true},
-			"a folder in the place of the file": {"mkdir -p .runs/flood.stdout.txt", false},
-			"no work directory":                 {`rm -rf "$PWD"`, false},
-		} {
-			c := start(t, l, options{init: protocol.Init{OutputBytes: 1000}})
-			c.completed(l.shell.with(place.prepare))
-			d := c.completed(l.print.with(strings.Repeat("x", 100_000)), request{ID: "flood"})
-			check(t, name, d.Stdout.Path != "", place.path)
-			if place.path {
-				info, err := os.Lstat(c.path(d.Stdout.Path))
-				check(t, name, err == nil && info.Mode().IsRegular() && info.Size() == 100_000, true)
-			}
-			check(t, name, c.value("1"), "1")
-		}
-		left, _ := os.ReadDir(outside)
-		check(t, "what is outside", len(left), 0)
 	})
 }
 
@@ -182,25 +141,6 @@ func TestBackgroundOutput(t *testing.T) {
 		})
 		check(t, "the file", c.read(told[0].Path), "own\nlate\n")
 		check(t, "told again", len(c.completed("1").Background), 0)
-	})
-}
-
-func TestLongBackgroundOutput(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{init: protocol.Init{SpoolBytes: 10_000, OutputBytes: 1000}})
-		d := c.completed(lines(l.print.with(strings.Repeat("x", 3000)), l.spawn.with("while [ ! -e go ]; do sleep 0.01; done; yes | head -c 50000; echo end; : > said")))
-		c.write("go", "")
-		c.awaitFile("said")
-		var last protocol.Background
-		eventually(t, "it is not told", func() bool {
-			for _, b := range c.completed("1").Background {
-				last = b
-			}
-			return strings.HasSuffix(last.Text, "end\n")
-		})
-		check(t, "text", len(last.Text) <= 2048 && last.OmittedBytes > 0, true)
-		check(t, "path", last.Path, d.Stdout.Path)
-		check(t, "the file", c.read(last.Path), strings.Repeat("x", 3000)+strings.Repeat("y\n", 3500))
 	})
 }
 

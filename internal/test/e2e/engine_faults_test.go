@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 )
@@ -45,104 +44,6 @@ func beginService(socket string) (*exec.Cmd, error) {
 func endService(cmd *exec.Cmd) {
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	_ = cmd.Wait()
-}
-
-// wire is a network between a server and a remote engine, which the test can cut.
-type wire struct {
-	t      *testing.T
-	to     string
-	listen net.Listener
-
-	mu    sync.Mutex
-	pairs [][2]net.Conn
-	// flowing is closed while bytes pass.
-	flowing chan struct{}
-}
-
-func newWire(t *testing.T, to string) *wire {
-	t.Helper()
-	listen, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &wire{t: t, to: to, listen: listen, flowing: make(chan struct{})}
-	close(w.flowing)
-	go w.accept()
-	t.Cleanup(func() { w.flow(); w.cut(); _ = listen.Close() })
-	return w
-}
-
-func (w *wire) accept() {
-	for {
-		client, err := w.listen.Accept()
-		if err != nil {
-			return
-		}
-		w.join(client)
-	}
-}
-
-func (w *wire) join(client net.Conn) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	engine, err := net.Dial("unix", w.to)
-	if err != nil {
-		_ = client.Close()
-		return
-	}
-	w.pairs = append(w.pairs, [2]net.Conn{client, engine})
-	go w.carry(client, engine)
-	go w.carry(engine, client)
-}
-
-func (w *wire) carry(from, to net.Conn) {
-	buffer := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buffer)
-		w.mu.Lock()
-		flowing := w.flowing
-		w.mu.Unlock()
-		<-flowing
-		if n > 0 {
-			if _, err := to.Write(buffer[:n]); err != nil {
-				break
-			}
-		}
-		if err != nil {
-			break
-		}
-	}
-	if half, ok := to.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite()
-	}
-}
-
-// cut ends every connection that there is; new ones are let through.
-func (w *wire) cut() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, pair := range w.pairs {
-		_ = pair[0].Close()
-		_ = pair[1].Close()
-	}
-	w.pairs = nil
-}
-
-// stall lets no more bytes pass, and says so to nobody.
-func (w *wire) stall() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.flowing = make(chan struct{})
-}
-
-func (w *wire) flow() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	select {
-	case <-w.flowing:
-	default:
-		close(w.flowing)
-	}
 }
 
 // socketPath is one that is short enough for every system.
@@ -256,36 +157,4 @@ func TestAGivenServiceIsKilled(t *testing.T) {
 	serve(t, socket)
 	s.survives()
 	s.end() // before the second service
-}
-
-func TestTheNetworkOfARemoteEngine(t *testing.T) {
-	t.Parallel()
-	socket := socketPath(t)
-	serve(t, socket)
-	for _, test := range []struct {
-		name         string
-		startTimeout string // short where the fault is waited for
-		fault        func(w *wire)
-		mend         func(w *wire)
-	}{
-		{"cut", "60s", func(w *wire) { w.cut() }, func(*wire) {}},
-		{"stalled", "30s", func(w *wire) { w.stall() }, func(w *wire) { w.flow() }},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			w := newWire(t, socket)
-			s := start(t, setup{args: []string{"--engine-url", "tcp://" + w.listen.Addr().String(), "--start-timeout", test.startTimeout, "--soft-wait", "3m"}})
-			s.survives()
-			running := s.busy(python, object{"timeout_seconds": 3})
-			test.fault(w)
-			if res := running.result(); res.Meta.Run == nil || res.Meta.Run.Status != "killed" && res.Meta.Run.Status != "timed_out" {
-				t.Errorf("the run under it: %s", res.text())
-			}
-			if res := s.call(javascript, object{"code": "1", "timeout_seconds": 5}); res.Meta.Error != nil {
-				res.wantCode(t, "engine_unavailable")
-			}
-			s.listed()
-			test.mend(w)
-			s.survives()
-		})
-	}
 }
