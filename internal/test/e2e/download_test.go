@@ -6,27 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"testing"
 )
-
-// startFetching starts a server for which every host below .example is the handler. Only a program
-// built with a tag of its own can be told so: no setting leads a shipped one to a local address.
-func startFetching(t *testing.T, handler http.HandlerFunc, args ...string) *server {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "code-sandbox-mcp-fetchtest")
-	if err := buildWith(program, ",fetchtest"); err != nil {
-		t.Fatal(err)
-	}
-	web := httptest.NewServer(handler)
-	t.Cleanup(web.Close)
-	return start(t, setup{program: program, args: args, env: []string{"CODE_SANDBOX_FETCHTEST=" + web.Listener.Addr().String()}})
-}
 
 // zeros writes so many bytes of nothing.
 func zeros(w io.Writer, n int64) { _, _ = io.CopyN(w, zeroReader{}, n) }
@@ -36,43 +20,6 @@ type zeroReader struct{}
 func (zeroReader) Read(p []byte) (int, error) {
 	clear(p)
 	return len(p), nil
-}
-
-func TestDownloads(t *testing.T) {
-	t.Parallel()
-	s := startFetching(t, func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/data.csv":
-			_, _ = io.WriteString(w, "a,b\n1,2\n")
-		case "/away":
-			http.Redirect(w, r, "http://169.254.169.254/latest?key=s3cret", http.StatusFound)
-		case "/cut":
-			w.Header().Set("Content-Length", "2000000")
-			zeros(w, 1_000_000)
-		case "/large":
-			zeros(w, 3_000_001)
-		default:
-			http.NotFound(w, r)
-		}
-	}, "--download-limit", "3000000")
-	f := s.call("upload_file", object{"filename": "fetched/", "url": "http://files.example/data.csv?key=s3cret"}).fields(t)
-	if f.Path != "input/fetched/data.csv" || f.MIMEType != "text/csv" {
-		t.Errorf("got %s", sprint(f))
-	}
-	s.arrived(f.Path, []byte("a,b\n1,2\n"))
-	for path, code := range map[string]string{"away": "download_failed", "cut": "download_failed", "large": "upload_too_large", "nothing": "download_failed"} {
-		res := s.call("upload_file", object{"filename": path, "url": "http://files.example/" + path + "?key=s3cret"})
-		res.wantCode(t, code)
-		if strings.Contains(res.text(), "s3cret") {
-			t.Errorf("%s: a secret is told: %s", path, res.text())
-		}
-	}
-	if got := s.py("import os; sorted(os.listdir('/mnt/data/input')), os.listdir('/mnt/data/.uploads')").Meta.Run.value(); got != "(['fetched'], [])" {
-		t.Errorf("left: %s", got)
-	}
-	if strings.Contains(s.stderr.String(), "s3cret") {
-		t.Error("a secret is in the log")
-	}
 }
 
 var peak = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
@@ -99,10 +46,11 @@ func TestALargeDownloadIsAStream(t *testing.T) {
 	t.Parallel()
 	const most = 16 << 20
 	size := int64(500_000_000 / slowness) // a download has two minutes
-	s := startFetching(t, func(w http.ResponseWriter, _ *http.Request) {
+	program, env := programOfNetwork(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
 		zeros(w, size)
-	})
+	}, nil)
+	s := start(t, setup{program: program, env: env})
 	s.call("upload_file", object{"filename": "small", "text": "x"}).fields(t)
 	s.peakMemory() // from here on
 	before := s.peakMemory()

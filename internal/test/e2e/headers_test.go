@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -47,52 +46,6 @@ func (c *httpClient) call(t *testing.T, tool string, arguments object) string {
 		parts = append(parts, part.Text)
 	}
 	return strings.Join(parts, "\n")
-}
-
-func TestHeadersBoundTheirOwnClientAlone(t *testing.T) {
-	t.Parallel()
-	s := startHTTP(t, "--idle-timeout", "30m", "--lifetime", "24h", "--max-run-timeout", "1h")
-	for name, test := range map[string]struct {
-		headers       withHeaders
-		longest, idle float64
-		lifetime      float64
-		said          []string
-	}{
-		"none": {nil, 3600, 1800, 86400, nil},
-		"low": {
-			withHeaders{"X-Exec-Timeout": "20", "X-Idle-Timeout": "60", "X-Session-TTL": "600"},
-			20, 60, 600, []string{"timeout_seconds was lowered from 100 to 20"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := s.client(t, test.headers)
-			c.run(t, object{"code": "1"})
-			told := c.call(t, python, object{"code": "1", "timeout_seconds": 100})
-			if strings.Contains(told, "Note:") != (test.said != nil) {
-				t.Errorf("%s", told)
-			}
-			for _, note := range test.said {
-				if !strings.Contains(told, note) {
-					t.Errorf("%q is not in %s", note, told)
-				}
-			}
-			info := c.call(t, "session_info", object{})
-			var fields struct {
-				Limits struct {
-					Longest  float64 `json:"max_run_seconds"`
-					Idle     float64 `json:"idle_seconds"`
-					Lifetime float64 `json:"lifetime_seconds"`
-				}
-			}
-			if err := json.NewDecoder(strings.NewReader(info)).Decode(&fields); err != nil {
-				t.Fatalf("%v in %s", err, info)
-			}
-			if l := fields.Limits; l.Longest != test.longest || l.Idle != test.idle || l.Lifetime != test.lifetime {
-				t.Errorf("%+v", l)
-			}
-		})
-	}
 }
 
 // clientDatabase starts one that answers queries of dbo.values with rows of a column, and those of dbo.leak with an error that

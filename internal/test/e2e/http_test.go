@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -207,41 +206,6 @@ func TestClientsOverHTTPAreApart(t *testing.T) {
 	wantNothingLeft(t, []string{first})
 	if text, _ := b.run(t, object{"code": "x"}); !strings.HasSuffix(text, "[result]\n2") {
 		t.Errorf("after another's end: %s", text)
-	}
-}
-
-// Without a handshake, closing the connection is the cancel. The variables stay.
-func TestClosingTheConnectionCancels(t *testing.T) {
-	t.Parallel()
-	c := startHTTP(t).plain()
-	meta := modernMeta(nil)
-	modernRun := func(ctx context.Context, code string) (json.RawMessage, error) {
-		_, res, err := c.post(ctx, object{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": object{
-			"name": python, "arguments": object{"code": code}, "_meta": meta,
-		}}, http.Header{"Mcp-Protocol-Version": {string(modern)}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {python}})
-		return res, err
-	}
-	if _, err := modernRun(t.Context(), "x = 41"); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		_, err := modernRun(ctx, "open('began', 'w').close()\nwhile True: pass")
-		done <- err
-	}()
-	eventually(t, "the code runs", func() (bool, string) {
-		_, res, err := c.post(t.Context(), object{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": object{
-			"name": "list_artifacts", "arguments": object{}, "_meta": meta,
-		}}, http.Header{"Mcp-Protocol-Version": {string(modern)}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"list_artifacts"}})
-		return bytes.Contains(res, []byte("began")), fmt.Sprintf("%s, %v", res, err)
-	})
-	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
-	}
-	if res, err := modernRun(t.Context(), "x + 1"); err != nil || !bytes.Contains(res, []byte(`[result]\n42`)) {
-		t.Errorf("%s, %v", res, err)
 	}
 }
 

@@ -13,17 +13,12 @@ func TestQueriesFromCode(t *testing.T) {
 	t.Parallel()
 	s := startSQL(t, testpg.Superuser, "--sql-max-rows", "1000")
 	for name, test := range map[string]struct{ tool, code, want string }{
-		"types":      {python, "import sandbox\nf = sandbox.sql(\"select 1 as n, 'é' as t, null::int as z, timestamp '2026-01-31 10:00' as at\")\n(f.n[0] + 1, f.t[0], str(f.z[0]), f['at'][0].year)", "(np.int64(2), 'é', '<NA>', 2026)"},
-		"params":     {python, "sandbox.sql('select $1::int + 1 as n, $2::text[] as l', [41, ['a', 'b']])['n'].tolist()", "[42]"},
-		"many rows":  {python, "len(sandbox.sql('select generate_series(1, 900) as i, 2.5 as f'))", "900"},
-		"odd lists":  {python, "sandbox.sql('select v from unnest($1::float8[]) as v', [[1.0, float('nan'), float('-inf')]])['v'].tolist()", "[1.0, nan, -inf]"},
-		"no rows":    {python, "sandbox.sql('select 1 as a where false').shape", "(0, 1)"},
-		"javascript": {javascript, "await sandbox.sql('select $1::int as n, $2::text as t', [7, 'é'])", "[ { n: 7, t: 'é' } ]"},
+		"types":     {python, "import sandbox\nf = sandbox.sql(\"select 1 as n, 'é' as t, null::int as z, timestamp '2026-01-31 10:00' as at\")\n(f.n[0] + 1, f.t[0], str(f.z[0]), f['at'][0].year)", "(np.int64(2), 'é', '<NA>', 2026)"},
+		"odd lists": {python, "sandbox.sql('select v from unnest($1::float8[]) as v', [[1.0, float('nan'), float('-inf')]])['v'].tolist()", "[1.0, nan, -inf]"},
 		"javascript, numbers": {javascript, "await sandbox.sql(`select 9007199254740993::bigint as b, 12345678901234567890.12::numeric as n, 0.5::numeric as e, 'NaN'::float8 as f, array[9007199254740993] as a`)",
 			"[\n  {\n    b: 9007199254740993n,\n    n: '12345678901234567890.12',\n    e: 0.5,\n    f: NaN,\n    a: [ 9007199254740993n ]\n  }\n]"},
 		"javascript, params": {javascript, "await sandbox.sql('select $1::float8 = $$NaN$$ as n, $2::numeric as i, $3::bigint + 1 as b', [NaN, Infinity, 2n ** 53n])", "[ { n: true, i: Infinity, b: 9007199254740993n } ]"},
 		"python, params":     {python, "sandbox.sql('select $1::float8 as n, $2::numeric as i', [float('nan'), float('inf')]).values.tolist()", "[[nan, inf]]"},
-		"javascript, many":   {javascript, "(await sandbox.sql('select generate_series(1, 900) as i')).at(-1).i", "900"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code := test.code
