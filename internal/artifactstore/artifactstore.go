@@ -20,6 +20,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
@@ -43,7 +45,7 @@ type Options struct {
 	Lookup       func(name string) (string, bool) // of the environment
 	Logger       *slog.Logger                     // hears why uploads failed
 	Now          func() time.Time                 // nil: time.Now
-	Shared       chan struct{}                    // has a token for each upload of several stores; nil: they are not bounded together
+	Shared       *semaphore.Weighted              // bounds the uploads of several stores together; nil: nothing does
 }
 
 // File is a file of a session that goes to the store.
@@ -63,7 +65,7 @@ type Store struct {
 	client  *http.Client
 	bucket  bucket
 	problem error // why there is no bucket
-	slots   chan struct{}
+	slots   *semaphore.Weighted
 
 	mu        sync.Mutex
 	downUntil time.Time
@@ -87,7 +89,7 @@ func Open(address Address, o Options) *Store {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &Store{address: address, options: o, client: &http.Client{Transport: newTransport()}, slots: make(chan struct{}, atOnce)}
+	s := &Store{address: address, options: o, client: &http.Client{Transport: newTransport()}, slots: semaphore.NewWeighted(atOnce)}
 	s.bucket, s.problem = kinds[address.scheme].open(address, s.client, o.Lookup)
 	return s
 }
@@ -166,16 +168,14 @@ func (s *Store) upload(ctx context.Context, b Batch, f File) (string, error) {
 	if len(key) > maxKey {
 		return "", errLongKey
 	}
-	for _, slots := range []chan struct{}{s.slots, s.options.Shared} {
+	for _, slots := range []*semaphore.Weighted{s.slots, s.options.Shared} {
 		if slots == nil {
 			continue
 		}
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-		case <-ctx.Done():
+		if slots.Acquire(ctx, 1) != nil {
 			return "", context.Cause(ctx)
 		}
+		defer slots.Release(1)
 	}
 	if err := s.isDown(); err != nil {
 		return "", err

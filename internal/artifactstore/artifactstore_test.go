@@ -22,6 +22,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/stores"
@@ -458,7 +460,7 @@ func expiry(t *testing.T, link string) time.Time {
 func TestAStoreByItsConnectionStringAlone(t *testing.T) {
 	connection := stores.Azure(t)
 	files := session{"a.txt": "a"}
-	options := artifactstore.Options{LinkLifetime: 10 * time.Hour, FileBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler), Shared: make(chan struct{}, 1)}
+	options := artifactstore.Options{LinkLifetime: 10 * time.Hour, FileBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler), Shared: semaphore.NewWeighted(1)}
 	options.Lookup = environment{"AZURE_BLOB_CONNECTION_STRING": connection, "AZURE_STORAGE_ACCOUNT": stores.Key, "AZURE_STORAGE_KEY": stores.Secret}.lookup
 	s := artifactstore.OpenAzure(connection, "of-a-client", options)
 	defer s.Close()

@@ -1,8 +1,6 @@
 package httpserver
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
 // metadataPath is where clients look for what a protected resource wants (RFC 9728).
@@ -30,7 +29,7 @@ var single = []string{"Authorization", "Origin", headerSession, mcp.HeaderProtoc
 
 // guard decides which requests get through.
 type guard struct {
-	token       *[sha256.Size]byte // nil: none is asked for
+	token       *web.Token // nil: none is asked for
 	hosts       []string
 	origins     []string
 	certificate *tls.Certificate
@@ -40,12 +39,7 @@ type guard struct {
 }
 
 func newGuard(o Options, refuse refuser) guard {
-	g := guard{refuse: refuse, hosts: o.AllowHosts, origins: o.AllowOrigins, certificate: o.Certificate}
-	if o.Token != "" {
-		sum := sha256.Sum256([]byte(o.Token))
-		g.token = &sum
-	}
-	return g
+	return guard{refuse: refuse, hosts: o.AllowHosts, origins: o.AllowOrigins, certificate: o.Certificate, token: web.NewToken(o.Token)}
 }
 
 func (g *guard) listensOn(address net.Addr) {
@@ -134,8 +128,7 @@ func allowOrigin(h http.Header, r *http.Request, origin string) (preflight bool)
 	return true
 }
 
-// authenticated lets through who has the token. Both are hashed first, so the time that it takes tells nothing of the
-// token, nor of its length.
+// authenticated lets through who has the token.
 func (g *guard) authenticated(next http.Handler) http.Handler {
 	if g.token == nil {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -147,8 +140,7 @@ func (g *guard) authenticated(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		sum := sha256.Sum256([]byte(strings.TrimSpace(given)))
-		if strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 {
+		if strings.EqualFold(scheme, "Bearer") && g.token.Is(given) {
 			admission.Keep(r.Context())
 			next.ServeHTTP(w, r)
 			return

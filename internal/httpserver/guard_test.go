@@ -255,8 +255,8 @@ func TestRefusalsHaveTheShapeOfTheirRoute(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		f := serveInBubble(t, o)
-		for range maxRequests {
-			f.server.requests <- struct{}{}
+		if !f.server.requests.TryAcquire(maxRequests) {
+			t.Fatal("requests are served")
 		}
 		for name, test := range map[string]struct {
 			headers headers
@@ -277,8 +277,6 @@ func TestRefusalsHaveTheShapeOfTheirRoute(t *testing.T) {
 				}
 			}
 		}
-		for range maxRequests {
-			<-f.server.requests
-		}
+		f.server.requests.Release(maxRequests)
 	})
 }

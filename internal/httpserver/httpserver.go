@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/server"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
@@ -54,8 +55,6 @@ const (
 	slotTime = 10 * time.Second
 	// lostTime is how long a request of a session goes on whose connection is gone.
 	lostTime = 5 * time.Second
-	// keepAlive is how long a stream is silent at most. Proxies give up after a minute or so.
-	keepAlive = 15 * time.Second
 	// graceTime is what running requests have at the server's end to answer as if nothing had happened, and stopTime
 	// what they have then, interrupted.
 	graceTime = 300 * time.Millisecond
@@ -105,8 +104,8 @@ type Server struct {
 	clients *clients
 	routes  *http.ServeMux // those of Options, to tell what they are
 
-	requests chan struct{} // a token for each POST that is served
-	streams  chan struct{} // a token for each open stream
+	requests *semaphore.Weighted // of POSTs that are served
+	streams  *semaphore.Weighted // of those that no request ends
 	memory   *memory
 
 	// base is the context of all requests; ending ends streams, which no client would end in time.
@@ -124,7 +123,7 @@ func New(o Options) *Server {
 	}
 	s := &Server{
 		opts: o, clients: newClients(o.Ended), routes: http.NewServeMux(),
-		requests: make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams),
+		requests: semaphore.NewWeighted(maxRequests), streams: semaphore.NewWeighted(maxStreams),
 		memory: newMemory(),
 	}
 	for pattern, handler := range o.Routes {
@@ -146,16 +145,16 @@ func (s *Server) Gone(client string) bool { return s.clients.gone(client) }
 // Serve serves the clients of a listener, which it closes, until ctx is done, and returns nil then. It is called once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.guard.listensOn(l.Addr())
-	web := admission.Server(s.handler(), maxConnections, s.opts.Logger)
-	web.BaseContext = func(net.Listener) context.Context { return s.base }
+	listening := admission.Server(s.handler(), maxConnections, s.opts.Logger)
+	listening.BaseContext = func(net.Listener) context.Context { return s.base }
 	failed := make(chan error, 1)
 	go func() {
 		if s.opts.Certificate == nil {
-			failed <- web.Serve(l)
+			failed <- listening.Serve(l)
 			return
 		}
-		web.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*s.opts.Certificate}, MinVersion: tls.VersionTLS12}
-		failed <- web.ServeTLS(l, "", "")
+		listening.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*s.opts.Certificate}, MinVersion: tls.VersionTLS12}
+		failed <- listening.ServeTLS(l, "", "")
 	}()
 	select {
 	case err := <-failed:
@@ -163,7 +162,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		s.end()
 		return err
 	case <-ctx.Done():
-		s.shutdown(web)
+		s.shutdown(listening)
 		return nil
 	}
 }

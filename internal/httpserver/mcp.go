@@ -46,21 +46,12 @@ func notAllowed(w http.ResponseWriter, modern bool) {
 
 // take waits for a place among the requests that are served at once, and returns what gives it back; nil: there is none.
 func (s *Server) take(ctx context.Context) (giveBack func()) {
-	giveBack = func() { <-s.requests }
-	select {
-	case s.requests <- struct{}{}:
-		return giveBack
-	default:
+	waiting, cancel := context.WithTimeout(ctx, slotTime)
+	defer cancel()
+	if s.requests.Acquire(waiting, 1) != nil {
+		return nil
 	}
-	timer := time.NewTimer(slotTime)
-	defer timer.Stop()
-	select {
-	case s.requests <- struct{}{}:
-		return giveBack
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return nil
+	return func() { s.requests.Release(1) }
 }
 
 func (s *Server) busy(w http.ResponseWriter, r *http.Request) {

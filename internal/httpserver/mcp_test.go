@@ -14,6 +14,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
 func TestMessagesThatAreRefused(t *testing.T) {
@@ -137,7 +138,7 @@ func TestProgressComesBeforeTheAnswer(t *testing.T) {
 	const n = 200
 	body := call(1, "count", fmt.Sprintf(`,"arguments":{"n":%d},"_meta":{"progressToken":"p"}`, n))
 	a := f.post(body, h)
-	if a.header.Get("Content-Type") != typeEvents || a.header.Get("X-Accel-Buffering") != "no" {
+	if a.header.Get("Content-Type") != web.TypeEvents || a.header.Get("X-Accel-Buffering") != "no" {
 		t.Errorf("%v", a.header)
 	}
 	next := events(strings.NewReader(a.body))
@@ -328,7 +329,7 @@ func TestAcceptedTypes(t *testing.T) {
 		"*/*":                                false,
 	} {
 		r := &http.Request{Header: http.Header{"Accept": {header}}}
-		if got := accepts(r, typeEvents); got != want {
+		if got := accepts(r, web.TypeEvents); got != want {
 			t.Errorf("%q: %v", header, got)
 		}
 	}

@@ -9,15 +9,14 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
 // maxQueuedEvents is how many unsent events a reply has before the newest begin to replace one another.
 const maxQueuedEvents = 1024
 
-const typeEvents = "text/event-stream"
-
 // reply answers a request: with one JSON message, or with a stream of events from the first event on, or when it was
-// silent for keepAlive, where the client accepts one. A goroutine of its own writes a stream, so that a client that does
+// silent for web.KeepAliveTime, where the client accepts one. A goroutine of its own writes a stream, so that a client that does
 // not read keeps nobody waiting.
 type reply struct {
 	w       http.ResponseWriter
@@ -37,12 +36,12 @@ type reply struct {
 // newReply prepares to answer. finish must be called in the end.
 func newReply(w http.ResponseWriter, r *http.Request, failed func()) *reply {
 	p := &reply{
-		w: w, control: http.NewResponseController(w), events: accepts(r, typeEvents), failed: failed,
+		w: w, control: http.NewResponseController(w), events: accepts(r, web.TypeEvents), failed: failed,
 		wake: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	_ = p.control.SetWriteDeadline(time.Time{}) // it was set for the whole of a request, and this one may take long
 	if p.events {
-		p.timer = time.AfterFunc(keepAlive, p.begin)
+		p.timer = time.AfterFunc(web.KeepAliveTime, p.begin)
 	}
 	return p
 }
@@ -138,18 +137,16 @@ func (p *reply) drop() {
 
 func (p *reply) run() {
 	defer close(p.ended)
-	h := p.w.Header()
-	h.Set("Content-Type", typeEvents)
-	h.Set("Cache-Control", "no-cache, no-transform")
-	h.Set("X-Accel-Buffering", "no")
-	p.w.WriteHeader(http.StatusOK)
-	tick := time.NewTicker(keepAlive)
+	events := web.NewEvents(p.w)
+	tick := time.NewTicker(web.KeepAliveTime)
 	defer tick.Stop()
-	ok := p.write(nil)
 	for {
 		lines, done := p.take()
 		for _, line := range lines {
-			ok = ok && p.write([]byte("event: message\ndata: "), bytes.TrimSuffix(line, []byte("\n")), []byte("\n\n"))
+			events.Send("message", bytes.TrimSuffix(line, []byte("\n")))
+		}
+		if events.Err() != nil {
+			p.failed()
 		}
 		if done {
 			return
@@ -157,7 +154,7 @@ func (p *reply) run() {
 		select {
 		case <-p.wake:
 		case <-tick.C:
-			ok = ok && p.write([]byte(": keep-alive\n\n"))
+			events.KeepAlive(0)
 		}
 	}
 }
@@ -168,20 +165,4 @@ func (p *reply) take() (lines [][]byte, done bool) {
 	defer p.mu.Unlock()
 	lines, p.queue = p.queue, nil
 	return lines, p.done
-}
-
-// write writes to the stream and reports whether the client took it.
-func (p *reply) write(parts ...[]byte) bool {
-	_ = p.control.SetWriteDeadline(time.Now().Add(admission.WriteTime))
-	for _, part := range parts {
-		if _, err := p.w.Write(part); err != nil { //nolint:gosec // JSON, by its type
-			p.failed()
-			return false
-		}
-	}
-	if err := p.control.Flush(); err != nil {
-		p.failed()
-		return false
-	}
-	return true
 }

@@ -10,17 +10,16 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
 // openStream takes a place among the open streams and reports whether there was one; release gives it back.
 func (s *Server) openStream(w http.ResponseWriter, r *http.Request) (release func(), ok bool) {
-	select {
-	case s.streams <- struct{}{}:
-		return func() { <-s.streams }, true
-	default:
+	if !s.streams.TryAcquire(1) {
 		s.busy(w, r)
 		return nil, false
 	}
+	return func() { s.streams.Release(1) }, true
 }
 
 // endWith ends ctx with the server and with the client's session.
@@ -32,8 +31,8 @@ func (s *Server) endWith(client *client, cancel context.CancelCauseFunc) (releas
 
 // listen serves the stream on which a session hears what concerns no request of its own.
 func (s *Server) listen(w http.ResponseWriter, r *http.Request) {
-	if !accepts(r, typeEvents) {
-		refuse(w, http.StatusNotAcceptable, "what is here is a stream; accept "+typeEvents)
+	if !accepts(r, web.TypeEvents) {
+		refuse(w, http.StatusNotAcceptable, "what is here is a stream; accept "+web.TypeEvents)
 		return
 	}
 	client := s.clients.enter(r.Header.Get(headerSession))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
 // testCertificate is for example.com and 127.0.0.1.
@@ -62,7 +63,7 @@ func TestTLS(t *testing.T) {
 				t.Errorf("%+v", a)
 			}
 			a := f.do(secured(f.request(http.MethodPost, Path, call(1, "count", `,"arguments":{"n":3},"_meta":{"progressToken":1}`), nil)))
-			if a.header.Get("Content-Type") != typeEvents || strings.Count(a.body, "event: message") != 4 {
+			if a.header.Get("Content-Type") != web.TypeEvents || strings.Count(a.body, "event: message") != 4 {
 				t.Errorf("%+v", a)
 			}
 			if plain := f.raw("GET / HTTP/1.0\r\n\r\n"); !strings.Contains(plain, "400") {

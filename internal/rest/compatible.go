@@ -15,6 +15,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -126,7 +127,7 @@ func (s *Server) compatibleCreate(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, compatibleMade{term.SessionID, "created", term.Created.UTC(), notes})
+	web.JSON(w, http.StatusOK, compatibleMade{term.SessionID, "created", term.Created.UTC(), notes})
 }
 
 // compatibleBegin makes a session with all that was asked for, or none.
@@ -231,7 +232,7 @@ func (s *Server) compatibleExecute(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, compatibleOf(run, "created"))
+	web.JSON(w, http.StatusOK, compatibleOf(run, "created"))
 }
 
 func compatibleOf(run *sandbox.Run, status sandbox.Status) compatibleRun {
@@ -276,7 +277,7 @@ func (s *Server) compatibleStatus(w http.ResponseWriter, r *http.Request) {
 	if run == nil {
 		return
 	}
-	writeJSON(w, http.StatusOK, compatibleStatus{compatibleOf(run, res.Status), completed})
+	web.JSON(w, http.StatusOK, compatibleStatus{compatibleOf(run, res.Status), completed})
 }
 
 func (s *Server) compatibleResults(w http.ResponseWriter, r *http.Request) {
@@ -312,7 +313,7 @@ func (s *Server) compatibleResults(w http.ResponseWriter, r *http.Request) {
 			answer.Files = append(answer.Files, base64.StdEncoding.EncodeToString(png))
 		}
 	}
-	writeJSON(w, http.StatusOK, answer)
+	web.JSON(w, http.StatusOK, answer)
 }
 
 func (s *Server) compatibleClose(w http.ResponseWriter, r *http.Request) {
@@ -320,5 +321,5 @@ func (s *Server) compatibleClose(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, compatibleClosed{"cleaned up"})
+	web.JSON(w, http.StatusOK, compatibleClosed{"cleaned up"})
 }

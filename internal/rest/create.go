@@ -14,6 +14,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
@@ -50,7 +51,7 @@ func decode(r *http.Request, into any) (given arguments, err error) {
 		return nil, err
 	}
 	var wrong *json.UnmarshalTypeError
-	switch err := json.Unmarshal(encode(given), into); {
+	switch err := json.Unmarshal(web.Encode(given), into); {
 	case errors.As(err, &wrong):
 		return nil, fault.New(fault.InvalidArgument, "/v1/openapi.json has the types of all members.", "%s", misfit(wrong)).Because(err)
 	case err != nil:

@@ -10,6 +10,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
 // object is a part of the document.
@@ -63,7 +65,7 @@ func document(routes []route, by map[string]server.ServerTool, version string) [
 		}
 		operations[strings.ToLower(r.method)] = d.operation(&r)
 	}
-	return encode(object{
+	return web.Encode(object{
 		"openapi": "3.1.0",
 		"info": object{
 			"title": "code-sandbox-mcp", "version": version,

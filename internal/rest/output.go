@@ -1,13 +1,13 @@
 package rest
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -16,8 +16,6 @@ const (
 	maxFollowers = 256
 	// lookEvery is how often a run is asked for what it has printed.
 	lookEvery = 200 * time.Millisecond
-	// keepAlive is how long a stream is silent at most.
-	keepAlive = 15 * time.Second
 )
 
 // outputEvent is what a run has printed since the last one.
@@ -35,26 +33,18 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	select {
-	case s.followers <- struct{}{}:
-		defer func() { <-s.followers }()
-	default:
+	if !s.followers.TryAcquire(1) {
 		w.Header().Set("Retry-After", "1")
-		s.write(w, r, http.StatusServiceUnavailable, fieldsOf(fault.New(fault.SessionBusy, "Ask for /v1/runs/{run_id}?wait_seconds=10 instead, or try again later.",
-			"%d streams of output are open, which is the most.", maxFollowers)))
+		s.refuse(w, r, web.Refuse(http.StatusServiceUnavailable, fault.SessionBusy, "Ask for /v1/runs/{run_id}?wait_seconds=10 instead, or try again later.",
+			"%d streams of output are open, which is the most.", maxFollowers))
 		return
 	}
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache, no-transform")
-	h.Set("X-Accel-Buffering", "no")
-	h.Set("X-Content-Type-Options", "nosniff")
-	events := &events{w: w, control: http.NewResponseController(w)}
-	events.send("")
+	defer s.followers.Release(1)
+	events := web.NewEvents(w)
 	var stdout, stderr printed
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	for over := false; events.ok; {
+	for over := false; events.Err() == nil; {
 		var res *sandbox.Result
 		if over {
 			res, _ = run.Result()
@@ -72,7 +62,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 		case <-run.Done():
 			over = true
 		case <-look.C:
-			events.keepAlive()
+			events.KeepAlive(web.KeepAliveTime)
 		case <-r.Context().Done():
 			return
 		}
@@ -82,38 +72,12 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 	o, err := s.call(r.Context(), "wait_for_run", given)
 	switch {
 	case err != nil:
-		f := fault.From(err)
-		events.event("error", fieldsOf(f))
+		events.Send("error", web.Encode(fieldsOf(fault.From(err))))
 	case o.fields == nil:
-		events.event("error", o.fault)
+		events.Send("error", web.Encode(o.fault))
 	default:
-		events.event("result", o.members())
+		events.Send("result", web.Encode(o.members()))
 	}
-}
-
-// events is a stream of events that a client reads, until it does not.
-type events struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	ok      bool
-	sent    time.Time
-}
-
-func (e *events) event(name string, data any) {
-	e.send(fmt.Sprintf("event: %s\ndata: %s\n\n", name, encode(data)))
-}
-
-func (e *events) keepAlive() {
-	if time.Since(e.sent) >= keepAlive {
-		e.send(": keep-alive\n\n")
-	}
-}
-
-func (e *events) send(text string) {
-	e.sent = time.Now()
-	_ = e.control.SetWriteDeadline(e.sent.Add(answerTime))
-	_, err := e.w.Write([]byte(text))
-	e.ok = err == nil && e.control.Flush() == nil
 }
 
 // printed is what was sent of a stream.
@@ -123,7 +87,7 @@ type printed struct {
 }
 
 // follow sends what is new. The first bytes of a stream are known, and the last ones once it is long.
-func (p *printed) follow(e *events, name string, now sandbox.Stream) {
+func (p *printed) follow(e *web.Events, name string, now sandbox.Stream) {
 	if now.Bytes <= p.bytes {
 		return
 	}
@@ -132,14 +96,14 @@ func (p *printed) follow(e *events, name string, now sandbox.Stream) {
 	if p.bytes < headTo {
 		// Not by length alone: a secret is masked once it is whole.
 		if more := now.Head[common(p.head, now.Head):]; more != "" {
-			e.event("output", outputEvent{Stream: name, Text: more})
+			e.Send("output", web.Encode(outputEvent{Stream: name, Text: more}))
 		}
 		p.bytes = headTo
 	}
 	p.head = now.Head
 	if omitted := max(0, tailFrom-p.bytes); omitted > 0 || now.Truncated() {
 		tail := now.Tail[min(len(now.Tail), max(0, int(p.bytes-tailFrom))):]
-		e.event("output", outputEvent{Stream: name, Text: strings.ToValidUTF8(tail, "\ufffd"), OmittedBytes: omitted})
+		e.Send("output", web.Encode(outputEvent{Stream: name, Text: strings.ToValidUTF8(tail, "\ufffd"), OmittedBytes: omitted}))
 	}
 	p.bytes = now.Bytes
 }

@@ -23,11 +23,13 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
@@ -49,7 +51,7 @@ type Server struct {
 	softWait  time.Duration
 	mux       *http.ServeMux
 	document  []byte
-	followers chan struct{} // a token for each stream of output
+	followers *semaphore.Weighted // of streams of output
 }
 
 // New returns a server of the tools that exist under these settings.
@@ -59,7 +61,7 @@ func New(o Options) *Server {
 		links: filelinks.New(filelinks.Options{
 			Manager: o.Deps.Manager, BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, UploadBytes: o.Deps.DownloadBytes, Logger: o.Logger,
 		}),
-		followers: make(chan struct{}, maxFollowers), softWait: o.Deps.SoftWait,
+		followers: semaphore.NewWeighted(maxFollowers), softWait: o.Deps.SoftWait,
 	}
 	for _, t := range tools.ForPrograms(o.Deps) {
 		s.tools[t.Tool.Name] = t
@@ -70,7 +72,7 @@ func New(o Options) *Server {
 	}
 	s.document = document(served, s.tools, o.Version)
 	for _, path := range []string{"/v1/openapi.json", "/openapi.json"} {
-		s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, json.RawMessage(s.document)) })
+		s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { web.JSON(w, http.StatusOK, json.RawMessage(s.document)) })
 	}
 	s.mux.HandleFunc("/", s.nothing)
 	return s
@@ -124,43 +126,6 @@ func (s *Server) nothing(w http.ResponseWriter, r *http.Request) {
 		"%q takes no %.20q.", text.Shorten(r.URL.Path, 120), r.Method)))
 }
 
-// statuses are those of the codes.
-var statuses = map[fault.Code]int{
-	fault.InvalidSessionID:   http.StatusBadRequest,
-	fault.InvalidArgument:    http.StatusBadRequest,
-	fault.InvalidFilename:    http.StatusBadRequest,
-	fault.InvalidPath:        http.StatusBadRequest,
-	fault.InvalidContent:     http.StatusBadRequest,
-	fault.CodeTooLarge:       http.StatusRequestEntityTooLarge,
-	fault.UploadTooLarge:     http.StatusRequestEntityTooLarge,
-	fault.ArtifactTooLarge:   http.StatusRequestEntityTooLarge,
-	fault.FileExists:         http.StatusConflict,
-	fault.NotFound:           http.StatusNotFound,
-	fault.SessionNotFound:    http.StatusNotFound,
-	fault.RunNotFound:        http.StatusNotFound,
-	fault.ConnectionNotFound: http.StatusNotFound,
-	fault.SessionBusy:        http.StatusConflict,
-	fault.MaxSessions:        http.StatusTooManyRequests,
-	fault.QuotaExceeded:      http.StatusInsufficientStorage,
-	fault.PackageDenied:      http.StatusForbidden,
-	fault.InstallFailed:      http.StatusUnprocessableEntity,
-	fault.DownloadFailed:     http.StatusBadGateway,
-	fault.SQLRejected:        http.StatusUnprocessableEntity,
-	fault.SQLFailed:          http.StatusUnprocessableEntity,
-	fault.EngineUnavailable:  http.StatusServiceUnavailable,
-	fault.ImageMissing:       http.StatusServiceUnavailable,
-	fault.EngineError:        http.StatusInternalServerError,
-	fault.ExecutionFailed:    http.StatusInternalServerError,
-}
-
-// statusOf is the status of a code as it is in the fields of an error.
-func statusOf(code any) int {
-	if status := statuses[fault.Code(fmt.Sprint(code))]; status != 0 {
-		return status
-	}
-	return http.StatusInternalServerError
-}
-
 func fieldsOf(f *fault.Error) map[string]any {
 	fields := map[string]any{"code": f.Code, "message": f.Message, "hint": f.Hint}
 	for name, value := range f.Fields {
@@ -176,7 +141,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	f := fault.From(err)
 	s.log.Info("request refused", "path", r.Pattern, "code", f.Code, "cause", f.Unwrap())
-	status := statusOf(f.Code)
+	status := web.StatusOf(err)
 	if errors.Is(err, os.ErrDeadlineExceeded) && f.Code == fault.InvalidContent {
 		status = http.StatusRequestTimeout
 	}
@@ -188,35 +153,14 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, field
 	if !strings.HasPrefix(r.URL.Path, "/v1") {
 		fields["status"] = "error" // the shape of the other system's errors
 	}
-	writeJSON(w, status, fields)
-}
-
-// answerTime is what a client has to read an answer in.
-const answerTime = 30 * time.Second
-
-func writeJSON(w http.ResponseWriter, status int, value any) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(encode(value), '\n')) // the client is gone, or will see half an answer
-}
-
-// encode writes what can be written as JSON, in which & and < stay what they are: people copy addresses from answers.
-func encode(value any) []byte {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(value)
-	return bytes.TrimSuffix(text.Bytes(), []byte("\n"))
+	web.JSON(w, status, fields)
 }
 
 // arguments are those of a call, as JSON.
 type arguments map[string]json.RawMessage
 
 func (a arguments) set(name string, value any) {
-	a[name] = encode(value)
+	a[name] = web.Encode(value)
 }
 
 func (a arguments) text(name string) (value string) {
@@ -292,7 +236,7 @@ func (s *Server) call(ctx context.Context, name string, given arguments) (o outc
 	}
 	request := mcp.CallToolRequest{}
 	request.Params.Name = name
-	request.Params.RawArguments = encode(given)
+	request.Params.RawArguments = web.Encode(given)
 	res, err := t.Handler(ctx, request)
 	if err != nil {
 		return o, err
@@ -311,7 +255,7 @@ func (s *Server) call(ctx context.Context, name string, given arguments) (o outc
 // members are the fields of an answer, and beside them what a model would read in its text.
 func (o outcome) members() arguments {
 	members := make(arguments)
-	_ = json.Unmarshal(encode(o.fields), &members)
+	_ = json.Unmarshal(web.Encode(o.fields), &members)
 	if len(o.notes) > 0 {
 		var own []string // of the fields
 		_ = json.Unmarshal(members["notes"], &own)
@@ -339,7 +283,7 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, o outcome, err err
 	case err != nil:
 		s.refuse(w, r, err)
 	case o.fields == nil && o.fault != nil:
-		s.write(w, r, statusOf(o.fault["code"]), o.fault)
+		s.write(w, r, web.StatusOf(faultOf(o.fault)), o.fault)
 	default:
 		o.notes = append(o.notes, outOfPlace(r)...)
 		members := o.members()
@@ -347,6 +291,6 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, o outcome, err err
 			status = http.StatusAccepted
 			w.Header().Set("Location", "/v1/runs/"+members.text("run_id"))
 		}
-		writeJSON(w, status, members)
+		web.JSON(w, status, members)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
@@ -417,20 +418,16 @@ func TestAFollowerThatGoesAwayEndsNothingElse(t *testing.T) {
 	run := "/v1/runs/" + begun["run_id"].(string)
 	ctx, leave := context.WithCancel(t.Context())
 	response := f.send(ctx, "GET", run+"/output", nil)
-	if len(f.followers) != 1 {
-		t.Errorf("%d follow", len(f.followers))
+	if f.followers.TryAcquire(maxFollowers) || !f.followers.TryAcquire(maxFollowers-1) {
+		t.Error("another number than one follows")
 	}
 	leave()
 	response.Body.Close()
-	f.followers <- struct{}{}
-	for len(f.followers) > 1 { // the test's own timeout is the bound
-		time.Sleep(time.Millisecond)
+	if err := f.followers.Acquire(t.Context(), 1); err != nil { // the test's own timeout is the bound
+		t.Fatal(err)
 	}
 	if now := f.want(202, "GET", run, ""); now["status"] != "running" {
 		t.Errorf("the run is %v", now)
-	}
-	for len(f.followers) < maxFollowers {
-		f.followers <- struct{}{}
 	}
 	if refused := f.want(503, "GET", run+"/output", ""); refused["code"] != "session_busy" {
 		t.Errorf("got %v", refused)
@@ -451,23 +448,23 @@ func TestPrintedTextsAreSentOnce(t *testing.T) {
 			{Head: "aa", Tail: "89", Bytes: 20, OmittedBytes: 16}}, "aabb|1:yz|!|10:89"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			client := httptest.NewRecorder()
+			e := web.NewEvents(client)
+			var p printed
+			for _, look := range test.looks {
+				p.follow(e, "stdout", look)
+			}
 			var got []string
-			e := &events{ok: true, w: nowhere{func(text string) {
+			for _, data := range strings.Split(client.Body.String(), "data: ")[1:] {
 				var event outputEvent
-				_, data, _ := strings.Cut(text, "data: ")
+				data, _, _ = strings.Cut(data, "\n")
 				if err := json.Unmarshal([]byte(data), &event); err != nil {
 					t.Error(err)
 				}
 				if event.OmittedBytes > 0 {
-					event.Text = string(rune('0' + event.OmittedBytes/10))[:1] + string(rune('0'+event.OmittedBytes%10)) + ":" + event.Text
-					event.Text = strings.TrimLeft(event.Text, "0")
+					event.Text = fmt.Sprintf("%d:%s", event.OmittedBytes, event.Text)
 				}
 				got = append(got, event.Text)
-			}}}
-			e.control = http.NewResponseController(e.w)
-			var p printed
-			for _, look := range test.looks {
-				p.follow(e, "stdout", look)
 			}
 			if strings.Join(got, "|") != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
@@ -475,14 +472,6 @@ func TestPrintedTextsAreSentOnce(t *testing.T) {
 		})
 	}
 }
-
-// nowhere is a client that tells what it was sent.
-type nowhere struct{ take func(string) }
-
-func (nowhere) Header() http.Header           { return http.Header{} }
-func (nowhere) WriteHeader(int)               {}
-func (n nowhere) Write(b []byte) (int, error) { n.take(string(b)); return len(b), nil }
-func (nowhere) FlushError() error             { return nil }
 
 func TestTheOtherSystemsShapes(t *testing.T) {
 	f := start(t, everything)

@@ -136,7 +136,7 @@ func (r *route) names() (names []string) {
 }
 
 func (s *Server) serve(w http.ResponseWriter, request *http.Request, r route) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a run may take long; writeJSON sets one again
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a run may take long; web.JSON sets one again
 	if id := request.PathValue("session_id"); id != "" {
 		if err := sandbox.CheckSessionID(id); err != nil { // an empty text would be another session
 			s.refuse(w, request, err)

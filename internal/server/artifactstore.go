@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"maps"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
@@ -45,7 +47,7 @@ func (s *Settings) store(log *slog.Logger) *tools.Store {
 	case !s.HTTP.HeaderCredentials:
 		return nil
 	}
-	options.Shared = make(chan struct{}, clientUploads)
+	options.Shared = semaphore.NewWeighted(clientUploads)
 	return tools.NewStore(own, func(of clientheader.Store) *artifactstore.Store {
 		return artifactstore.OpenAzure(of.Connection, cmp.Or(of.Container, s.azureContainer()), options)
 	}, log)

@@ -126,14 +126,12 @@ type stream struct {
 
 // events serves a stream.
 func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
-	select {
-	case h.streams <- struct{}{}:
-		defer func() { <-h.streams }()
-	default:
+	if !h.streams.TryAcquire(1) {
 		w.Header().Set("Retry-After", "5")
 		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
 		return
 	}
+	defer h.streams.Release(1)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(h.o.Ending, cancel)()

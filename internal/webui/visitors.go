@@ -3,7 +3,6 @@ package webui
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/subtle"
 	"net"
 	"net/http"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
 const (
@@ -69,17 +69,12 @@ func (k *keys) take(key string) bool {
 // visitors are those who may see the page.
 type visitors struct {
 	everybody     bool
-	token         *[sha256.Size]byte // nil: there is none
+	token         *web.Token // nil: there is none
 	links, logins *keys
 }
 
 func newVisitors(o Options) visitors {
-	v := visitors{everybody: o.NoAuth, links: &keys{}, logins: &keys{}}
-	if o.Token != "" {
-		sum := sha256.Sum256([]byte(o.Token))
-		v.token = &sum
-	}
-	return v
+	return visitors{everybody: o.NoAuth, token: web.NewToken(o.Token), links: &keys{}, logins: &keys{}}
 }
 
 // cookieName is another for each port: browsers send a machine's cookies to all of its ports, where others would
@@ -98,12 +93,6 @@ func cookieOf(r *http.Request) string {
 }
 
 func (v *visitors) isKnown(r *http.Request) bool { return v.everybody || v.logins.has(cookieOf(r)) }
-
-// isToken compares in a time that tells nothing of the token, nor of its length.
-func (v *visitors) isToken(given string) bool {
-	sum := sha256.Sum256([]byte(strings.TrimSpace(given)))
-	return v.token != nil && subtle.ConstantTimeCompare(sum[:], v.token[:]) == 1
-}
 
 // letIn makes the browser one that is known. Its next page is one that it asks for from here: to a request that another
 // site led to, browsers do not add the cookie, however it is redirected.
@@ -133,7 +122,7 @@ func (h *Handler) enter(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	if !h.visitors.isToken(r.PostFormValue("token")) {
+	if !h.visitors.token.Is(r.PostFormValue("token")) {
 		h.askForToken(w, http.StatusForbidden, "That is not the token.")
 		return
 	}

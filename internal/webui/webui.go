@@ -23,6 +23,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
@@ -64,7 +66,7 @@ type Handler struct {
 	mux      *http.ServeMux
 	visitors visitors
 	sessions sessionList
-	streams  chan struct{} // a token for each open stream
+	streams  *semaphore.Weighted
 }
 
 // maxStreams is how many streams are open at once; a page has one.
@@ -103,7 +105,7 @@ func New(o Options) *Handler {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	h := &Handler{o: o, mux: http.NewServeMux(), visitors: newVisitors(o), streams: make(chan struct{}, maxStreams)}
+	h := &Handler{o: o, mux: http.NewServeMux(), visitors: newVisitors(o), streams: semaphore.NewWeighted(maxStreams)}
 	h.sessions.sandbox = o.Sandbox
 	h.mux.HandleFunc("GET /{$}", h.index)
 	h.mux.HandleFunc("POST "+Prefix+"login", h.login)

@@ -2,7 +2,6 @@ package filelinks
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +19,8 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
@@ -34,33 +35,21 @@ const (
 	policyPDF = "default-src 'none'; object-src 'self'; style-src 'unsafe-inline'; frame-ancestors 'self'"
 )
 
-// Statuses of what goes wrong, where it is not 500.
-var statuses = map[fault.Code]int{
-	fault.FileExists:        http.StatusConflict,
-	fault.UploadTooLarge:    http.StatusRequestEntityTooLarge,
-	fault.ArtifactTooLarge:  http.StatusRequestEntityTooLarge,
-	fault.QuotaExceeded:     http.StatusInsufficientStorage,
-	fault.SessionBusy:       http.StatusServiceUnavailable,
-	fault.MaxSessions:       http.StatusServiceUnavailable,
-	fault.EngineUnavailable: http.StatusServiceUnavailable,
-	fault.ImageMissing:      http.StatusServiceUnavailable,
-}
-
 // ServeHTTP answers a link: GET and HEAD of a download's, PUT of an upload's. It does not say whether a session or a file
 // exists to whoever has no link to it. No path is looked for on the host. A ResponseWriter around a server's own has to have
 // an Unwrap, by which deadlines are set.
 func (l *Links) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 	w := l.pacedWriter(to)
 	defer w.end()
-	header := w.Header()
-	header.Set("Cache-Control", "private, no-store")
-	header.Set("Content-Security-Policy", policy)
-	header.Set("Cross-Origin-Resource-Policy", "same-origin")
-	header.Set("Referrer-Policy", "no-referrer") // the address is a secret
-	header.Set("X-Content-Type-Options", "nosniff")
+	if err := l.answer(w, r); err != nil {
+		admission.Refuse(w)
+		http.Error(w, render.FaultText(fault.From(err)), web.StatusOf(err))
+	}
+}
+
+func (l *Links) answer(w *pacedWriter, r *http.Request) error {
 	if !l.isOurs(r.Host) {
-		refuse(w, http.StatusForbidden, fault.New(fault.InvalidArgument, "Open the link as it was given.", "The address of this request is not that of this server."))
-		return
+		return web.Refuse(http.StatusForbidden, fault.InvalidArgument, "Open the link as it was given.", "The address of this request is not that of this server.")
 	}
 	method, serve := r.Method, l.download
 	switch r.Method {
@@ -69,34 +58,87 @@ func (l *Links) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 	case http.MethodPut:
 		serve = l.upload
 	default:
-		header.Set("Allow", "GET, HEAD, PUT")
-		refuse(w, http.StatusMethodNotAllowed, fault.New(fault.InvalidArgument, "GET downloads a file, PUT uploads one, each with a link of its own.", "Links take no %.20q.", r.Method))
-		return
+		w.Header().Set("Allow", "GET, HEAD, PUT")
+		return web.Refuse(http.StatusMethodNotAllowed, fault.InvalidArgument, "GET downloads a file, PUT uploads one, each with a link of its own.", "Links take no %.20q.", r.Method)
 	}
 	session, path, ok := parse(r.URL)
 	if !ok {
-		refuse(w, http.StatusNotFound, errNoFile())
-		return
+		return errNoFile()
 	}
 	query := r.URL.Query()
 	mark, ok := l.verify(method, session, path, query.Get("expires"), query.Get("signature"))
 	if !ok {
-		refuse(w, http.StatusForbidden, fault.New(fault.InvalidArgument, "Take the whole link, for this method, from a later answer: links end with the server that gave them.", "The signature of this link is not valid."))
-		return
+		return web.Refuse(http.StatusForbidden, fault.InvalidArgument, "Take the whole link, for this method, from a later answer: links end with the server that gave them.", "The signature of this link is not valid.")
 	}
 	if end, err := strconv.ParseInt(query.Get("expires"), 10, 64); err != nil || l.now().Unix() >= end {
-		refuse(w, http.StatusForbidden, fault.New(fault.InvalidArgument, "Ask for the file once more: list_artifacts gives new links.", "This link has expired."))
-		return
+		return web.Refuse(http.StatusForbidden, fault.InvalidArgument, "Ask for the file once more: list_artifacts gives new links.", "This link has expired.")
 	}
+	return l.inTurn(w, r, request{session, path, mark}, serve)
+}
+
+// Send answers a GET or a HEAD with a file of a session, as a link to it does. The error, which is a fault, is the caller's to
+// answer with.
+func (l *Links) Send(to http.ResponseWriter, r *http.Request, session, path string) error {
+	term, err := l.o.Manager.Term(session, false)
+	if err != nil {
+		return err
+	}
+	return l.transfer(to, r, request{term.SessionID, path, markOf(term)}, l.download)
+}
+
+// Receive puts a request's body into a session, which is made when it does not exist, as an upload link does. The error, which is a
+// fault, is the caller's to answer with.
+func (l *Links) Receive(to http.ResponseWriter, r *http.Request, session, path string, overwrite bool) error {
+	path, err := sandbox.CleanPath(path)
+	if err != nil {
+		return err
+	}
+	term, err := l.o.Manager.Term(session, true)
+	if err != nil {
+		return err
+	}
+	return l.transfer(to, r, request{term.SessionID, path, markOf(term)}, func(w *pacedWriter, r *http.Request, file request) error {
+		return l.receive(w, r, file, overwrite)
+	})
+}
+
+// transfer serves a request that comes by no link.
+func (l *Links) transfer(to http.ResponseWriter, r *http.Request, file request, serve transfer) error {
+	w := l.pacedWriter(to)
+	w.holdsRefusals = true
+	err := l.inTurn(w, r, file, serve)
+	if err == nil {
+		w.end()
+	}
+	return err
+}
+
+// transfer is how a file is moved.
+type transfer func(w *pacedWriter, r *http.Request, file request) error
+
+// inTurn moves a file when it is its session's turn.
+func (l *Links) inTurn(w *pacedWriter, r *http.Request, file request, serve transfer) error {
 	admission.Keep(r.Context())
-	leave, ok := l.enter(r.Context(), session)
+	leave, ok := l.enter(r.Context(), file.session)
 	if !ok {
-		header.Set("Retry-After", "5")
-		refuse(w, http.StatusServiceUnavailable, fault.New(fault.SessionBusy, "Try again when another transfer has ended.", "Too many files of this session are transferred at once."))
-		return
+		w.Header().Set("Retry-After", "5")
+		return web.Refuse(http.StatusServiceUnavailable, fault.SessionBusy, "Try again when another transfer has ended.", "Too many files of this session are transferred at once.")
 	}
 	defer leave()
-	serve(w, r, request{session, path, mark})
+	err := serve(w, r, file)
+	var own *web.Refusal
+	if err == nil || errors.As(err, &own) {
+		return err
+	}
+	f := fault.From(err)
+	l.o.Logger.Info("file link refused", "session", file.session, "code", f.Code, "cause", f.Unwrap())
+	switch f.Code {
+	case fault.NotFound, fault.SessionNotFound, fault.InvalidPath, fault.InvalidSessionID:
+		return errNoFile()
+	case fault.SessionBusy, fault.MaxSessions: // which pass by themselves
+		return &web.Refusal{Status: http.StatusServiceUnavailable, Fault: f}
+	}
+	return err
 }
 
 // isOurs reports whether a request was meant for this server, and not for a name that was made to lead here. A browser
@@ -113,43 +155,24 @@ func isLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }
 
-// refuse answers with words, and closes the connection.
-func refuse(w http.ResponseWriter, status int, f *fault.Error) {
-	admission.Refuse(w)
-	http.Error(w, render.FaultText(f), status)
-}
-
 // errNoFile is the answer where there is no such file, session or path, which are not told apart.
 func errNoFile() *fault.Error {
 	return fault.New(fault.NotFound, "list_artifacts lists the files there are, with links.", "There is no such file.")
 }
 
-// fail answers with what went wrong in a session.
-func (l *Links) fail(w http.ResponseWriter, r request, err error) {
-	f := fault.From(err)
-	l.o.Logger.Info("file link refused", "session", r.session, "code", f.Code, "cause", f.Unwrap())
-	switch f.Code {
-	case fault.NotFound, fault.SessionNotFound, fault.InvalidPath, fault.InvalidSessionID:
-		refuse(w, http.StatusNotFound, errNoFile())
-	default:
-		refuse(w, cmp.Or(statuses[f.Code], http.StatusInternalServerError), f)
-	}
-}
-
 // check reports a session that is not the one that a link was made for.
-func (l *Links) check(r request, begin mark) error {
+func (l *Links) check(r request) error {
 	term, err := l.o.Manager.Term(r.session, false)
-	if err == nil && markOf(term) != begin {
+	if err == nil && markOf(term) != r.mark {
 		err = errNoFile()
 	}
 	return err
 }
 
-func (l *Links) download(w http.ResponseWriter, r *http.Request, link request) {
+func (l *Links) download(w *pacedWriter, r *http.Request, link request) error {
 	from, head, err := l.look(r, link)
 	if err != nil {
-		l.fail(w, link, err)
-		return
+		return err
 	}
 	defer from.close()
 	kind := content.Detect(head, from.file.Path)
@@ -167,11 +190,17 @@ func (l *Links) download(w http.ResponseWriter, r *http.Request, link request) {
 	if from.err != nil {
 		l.o.Logger.Info("download cut off", "session", link.session, "error", from.err)
 	}
+	if w.held != 0 {
+		header.Del("Content-Length")
+		return web.Refuse(w.held, fault.InvalidArgument, "Ask for bytes that the file has; Content-Range says how many there are.",
+			"The range %q is none of the file's.", text.Shorten(r.Header.Get("Range"), 80))
+	}
+	return nil
 }
 
 // look opens a file, and reads as much of it as shows what it is.
 func (l *Links) look(r *http.Request, link request) (*source, []byte, error) {
-	if err := l.check(link, link.mark); err != nil {
+	if err := l.check(link); err != nil {
 		return nil, nil, err
 	}
 	open := func(o sandbox.ReadOptions) (*sandbox.FileReader, error) {
@@ -224,68 +253,63 @@ type uploaded struct {
 	MIMEType  string `json:"mime_type"`
 }
 
-func (l *Links) upload(w http.ResponseWriter, r *http.Request, link request) {
-	g, status, refusal := l.claim(link.mark)
-	if refusal != nil {
-		refuse(w, status, refusal)
-		return
+func (l *Links) upload(w *pacedWriter, r *http.Request, link request) error {
+	g, err := l.claim(link.mark)
+	if err != nil {
+		return err
 	}
 	done := false
 	defer func() { l.release(link.mark, done) }()
+	err = l.receive(w, r, request{link.session, link.path, g.session}, g.overwrite)
+	done = err == nil
+	return err
+}
+
+// receive puts the body of a request into the session that has begun at the mark.
+func (l *Links) receive(w *pacedWriter, r *http.Request, file request, overwrite bool) error {
 	switch most := l.o.UploadBytes; {
 	case r.Header.Get("Content-Range") != "":
-		refuse(w, http.StatusBadRequest, fault.New(fault.InvalidContent, "Send the whole file in one request.", "A part of a file cannot be uploaded."))
-		return
+		return web.Refuse(http.StatusBadRequest, fault.InvalidContent, "Send the whole file in one request.", "A part of a file cannot be uploaded.")
 	case r.ContentLength < 0:
-		refuse(w, http.StatusLengthRequired, fault.New(fault.InvalidContent, "Send it with a Content-Length, as curl -T FILE does.", "The length of the file is not said."))
-		return
+		return web.Refuse(http.StatusLengthRequired, fault.InvalidContent, "Send it with a Content-Length, as curl -T FILE does.", "The length of the file is not said.")
 	case most > 0 && r.ContentLength > most:
-		refuse(w, http.StatusRequestEntityTooLarge, content.UploadTooLarge(most).With("size_bytes", r.ContentLength))
-		return
+		return content.UploadTooLarge(most).With("size_bytes", r.ContentLength)
 	}
-	if err := l.check(link, g.session); err != nil {
-		l.fail(w, link, err)
-		return
+	if err := l.check(file); err != nil {
+		return err
 	}
 	body := l.pacedReader(w, r.Body)
 	measured := content.Measure(body, l.o.UploadBytes, r.ContentLength, nil)
-	file, id, err := l.o.Manager.Upload(r.Context(), sandbox.Upload{
-		SessionID: link.session, Path: link.path, Overwrite: g.overwrite, Existing: true, Content: measured,
+	put, id, err := l.o.Manager.Upload(r.Context(), sandbox.Upload{
+		SessionID: file.session, Path: file.path, Overwrite: overwrite, Existing: true, Content: measured,
 	})
 	switch {
 	case errors.Is(body.err, os.ErrDeadlineExceeded):
-		refuse(w, http.StatusRequestTimeout, fault.New(fault.InvalidContent, "Send it again by the same link.", "The file came too slowly, and nothing was kept."))
-		return
+		return web.Refuse(http.StatusRequestTimeout, fault.InvalidContent, "Send it again by the same link.", "The file came too slowly, and nothing was kept.")
 	case body.err != nil:
-		refuse(w, http.StatusBadRequest, fault.New(fault.InvalidContent, "Send it again by the same link.", "The file ended before its length was reached, and nothing was kept."))
-		return
+		return web.Refuse(http.StatusBadRequest, fault.InvalidContent, "Send it again by the same link.", "The file ended before its length was reached, and nothing was kept.")
 	case err != nil:
-		l.fail(w, link, err)
-		return
+		return err
 	}
-	done = true
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusCreated)
-	answer := json.NewEncoder(w)
-	answer.SetEscapeHTML(false)
-	_ = answer.Encode(uploaded{
-		SessionID: id, Path: file.Path, SizeBytes: measured.Size, SHA256: measured.SHA256(), MIMEType: content.Detect(measured.Head, file.Path).MIME,
+	web.JSON(w, http.StatusCreated, uploaded{
+		SessionID: id, Path: put.Path, SizeBytes: measured.Size, SHA256: measured.SHA256(), MIMEType: content.Detect(measured.Head, put.Path).MIME,
 	})
+	return nil
 }
 
 // claim takes an upload link for one request.
-func (l *Links) claim(nonce mark) (grant, int, *fault.Error) {
+func (l *Links) claim(nonce mark) (grant, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g := l.grants[nonce]
 	switch {
 	case g == nil:
-		return grant{}, http.StatusForbidden, fault.New(fault.InvalidArgument, "upload_file gives another one.", "This link has been used, and is good for one file.")
+		return grant{}, web.Refuse(http.StatusForbidden, fault.InvalidArgument, "upload_file gives another one.", "This link has been used, and is good for one file.")
 	case g.busy:
-		return grant{}, http.StatusConflict, fault.New(fault.SessionBusy, "Wait for it, or try again when it has failed.", "A file is being uploaded by this link.")
+		return grant{}, web.Refuse(http.StatusConflict, fault.SessionBusy, "Wait for it, or try again when it has failed.", "A file is being uploaded by this link.")
 	}
 	g.busy = true
-	return *g, 0, nil
+	return *g, nil
 }
 
 // release gives an upload link back, unless its file is there.

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -19,7 +21,7 @@ const (
 
 // turn is where the transfers of a session wait.
 type turn struct {
-	slots chan struct{}
+	*semaphore.Weighted
 	users int
 }
 
@@ -30,7 +32,7 @@ func (l *Links) enter(ctx context.Context, session string) (leave func(), ok boo
 	l.mu.Lock()
 	t := l.turns[session]
 	if t == nil {
-		t = &turn{slots: make(chan struct{}, sessionTransfers)}
+		t = &turn{Weighted: semaphore.NewWeighted(sessionTransfers)}
 		l.turns[session] = t
 	}
 	t.users++
@@ -42,13 +44,11 @@ func (l *Links) enter(ctx context.Context, session string) (leave func(), ok boo
 			delete(l.turns, session)
 		}
 	}
-	select {
-	case t.slots <- struct{}{}:
-		return func() { <-t.slots; gone() }, true
-	case <-ctx.Done():
+	if t.Acquire(ctx, 1) != nil {
 		gone()
 		return nil, false
 	}
+	return func() { t.Release(1); gone() }, true
 }
 
 // source is a file that is read from where it is asked to. It is as it was when it was looked at, or reading it fails: so
@@ -177,26 +177,46 @@ func (r *pacedReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// pacedWriter writes an answer that is taken in bounded time.
+// pacedWriter writes an answer with the headers of files, that is taken in bounded time.
 type pacedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	pace
+	holdsRefusals bool // of http.ServeContent
+	held          int  // the status of one; 0: there was none
 }
 
 // copyBytes is as much as the pieces of a file have.
 const copyBytes = 128 << 10
 
 func (l *Links) pacedWriter(w http.ResponseWriter) *pacedWriter {
+	header := w.Header()
+	header.Set("Cache-Control", "private, no-store")
+	header.Set("Content-Security-Policy", policy)
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Referrer-Policy", "no-referrer") // the address is a secret
+	header.Set("X-Content-Type-Options", "nosniff")
 	control := http.NewResponseController(w)
-	return &pacedWriter{w, control, pace{set: control.SetWriteDeadline, time: l.paceTime}}
+	return &pacedWriter{ResponseWriter: w, control: control, pace: pace{set: control.SetWriteDeadline, time: l.paceTime}}
 }
 
 // Unwrap is for http.ResponseController.
 func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
+// WriteHeader implements http.ResponseWriter.
+func (w *pacedWriter) WriteHeader(status int) {
+	if w.holdsRefusals && status >= http.StatusBadRequest {
+		w.held = status
+		return
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
 // Write writes an answer of one part.
 func (w *pacedWriter) Write(b []byte) (int, error) {
+	if w.held != 0 {
+		return len(b), nil
+	}
 	w.left = 0
 	w.step()
 	return w.ResponseWriter.Write(b)

@@ -114,20 +114,18 @@ func (x *exchange) resume(ctx context.Context) error {
 	if x.entered {
 		return nil
 	}
-	select {
-	case x.session.connections <- struct{}{}:
-		x.entered = true
-		return nil
-	case <-ctx.Done():
+	if x.session.connections.Acquire(ctx, 1) != nil {
 		return context.Cause(ctx)
 	}
+	x.entered = true
+	return nil
 }
 
 func (x *exchange) leave() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.entered {
-		<-x.session.connections
+		x.session.connections.Release(1)
 		x.entered = false
 	}
 }

@@ -21,6 +21,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/netguard"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
@@ -75,8 +77,8 @@ type Proxy struct {
 
 // session is what is kept of one.
 type session struct {
-	connections    chan struct{} // as many as there may be
-	waiting        atomic.Int32  // for one of them
+	connections    *semaphore.Weighted
+	waiting        atomic.Int32 // for one of them
 	sent, received atomic.Int64
 	authority      *Authority
 }
@@ -167,7 +169,7 @@ func (p *Proxy) session(id string) *session {
 	defer p.mu.Unlock()
 	s := p.sessions[id]
 	if s == nil {
-		s = &session{connections: make(chan struct{}, p.options.Limits.Connections)}
+		s = &session{connections: semaphore.NewWeighted(int64(p.options.Limits.Connections))}
 		p.sessions[id] = s
 	}
 	return s
