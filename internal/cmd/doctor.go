@@ -24,16 +24,17 @@ func doctorCommand(settings *server.Settings) *cobra.Command {
 	var asJSON, fix, yes, inForce bool
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check what this machine has and can enforce, and how to mend what is missing", Args: noArgs,
-		Long: `doctor looks for Podman, its service, the OCI runtime, the limits that the machine
-can hold and the images, starts one container of each language, and says of
-everything that is missing what it costs and what mends it.
+		Long: `doctor looks for Podman, its service, the OCI runtime, the limits that the
+machine can hold and the images, starts one container of each language, and says
+of everything that is missing what it costs and what mends it.
 
-With --fix it then offers to run the commands that mend what is missing, one by one,
-and looks again: they install Podman, start its virtual machine, give you subordinate
-ids, make the images. Where the fix is a sentence instead of a command, it is for you.
+With --fix it then offers to run the commands that mend what is missing, one by
+one, and looks again: they install Podman, start its virtual machine, give you
+subordinate ids, make the images. Where the fix is a sentence instead of a
+command, it is for you.
 
-With --settings, or --config without a file, it checks nothing and prints every setting
-in force, its value, and where that comes from. Secrets are not shown.
+With --settings, or --config without a file, it checks nothing and prints every
+setting in force, its value, and where that comes from. Secrets are not shown.
 
 Exit status: 0 all that is needed is there, 1 something needed is missing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -28,11 +28,12 @@ func gcCommand(settings *server.Settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "gc", Short: "Remove what servers that no longer live left behind", Args: noArgs,
 		Long: `gc removes the containers and files of sessions that no live server has open:
-all of an unnamed session, and of a named one the containers that have ended, and
-all of it once nobody has used it for the idle time; and the volumes that other
-versions of this program made for themselves and that no container uses. A process that waits for the end
-of each server does the same, and servers do after their first answer, so this is only
-needed where that process was killed too and no server will be started again.`,
+all of an unnamed session, and of a named one the containers that have ended,
+and all of it once nobody has used it for the idle time; and the volumes that
+other versions of this program made for themselves and that no container uses. A
+process that waits for the end of each server does the same, and servers do
+after their first answer, so this is only needed where that process was killed
+too and no server will be started again.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			once := func() error {
 				return withEngine(cmd.Context(), settings, func(ctx context.Context, engine *podman.Engine, _ *slog.Logger) error {

@@ -50,17 +50,19 @@ func installCommand() *cobra.Command {
 	f := &installFlags{}
 	cmd := &cobra.Command{
 		Use: "install --client NAME… [-- SERVER FLAGS]", Short: "Put this server into the configuration of AI clients",
-		Long: `install puts this server into the configuration of the clients that are named. Where
-a client has a command of its own for that, and it is on the PATH, that is used; else
-its file is edited, and nothing else in it changes. What the file was is kept beside
-it, and uninstall brings it back. Then the server is started once, as a client does.
+		Long: `install puts this server into the configuration of the clients that are named.
+Where a client has a command of its own for that, and it is on the PATH, that is
+used; else its file is edited, and nothing else in it changes. What the file was
+is kept beside it, and uninstall brings it back. Then the server is started
+once, as a client does.
 
 Flags of the server, given here or after --, go into the entry.
 Without a client it lists which are found here. The clients are
 
 ` + clientList() + `
 
-Exit status: 0 it is there, 1 it is not, or the server does not answer, 2 wrong use.`,
+Exit status: 0 it is there, 1 it is not, or the server does not answer, 2 wrong
+use.`,
 		Example: `  code-sandbox-mcp install --client claude-desktop
   code-sandbox-mcp install --client cursor,zed --dry-run
   code-sandbox-mcp install --client vscode --scope project
@@ -102,9 +104,9 @@ func uninstallCommand() *cobra.Command {
 	f := &installFlags{}
 	cmd := &cobra.Command{
 		Use: "uninstall --client NAME…", Short: "Take this server out of the configuration of AI clients",
-		Long: `uninstall takes this server out of the configuration of the clients that are named. A
-file that nobody has changed since install is again what it was, to the byte; of
-another nothing but the server's entry goes. Sessions and images stay:
+		Long: `uninstall takes this server out of the configuration of the clients that are
+named. A file that nobody has changed since install is again what it was, to the
+byte; of another nothing but the server's entry goes. Sessions and images stay:
 gc, sessions close and podman image rm remove those.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			f.clients = append(f.clients, args...)
@@ -129,23 +131,7 @@ gc, sessions close and podman image rm remove those.`,
 
 // clientList is the clients' names in lines of a terminal's width.
 func clientList() string {
-	var b strings.Builder
-	width := 0
-	for i, name := range install.Names() {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		if width+len(name) > 76 {
-			b.WriteString("\n")
-			width = 0
-		}
-		if width > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString(name)
-		width += len(name) + 2
-	}
-	return b.String()
+	return strings.Join(wrap(strings.Fields(strings.Join(install.Names(), ", ")), helpWidth), "\n")
 }
 
 // changedFlags are the server's flags that the command line has.

@@ -34,18 +34,19 @@ unless --language says otherwise. Input files come into the folder that the code
 runs in, under their own names.
 
 The session ends with the run, unless --session names one, which keeps variables
-and files for the next time, and which the server's tools can use too. Files that
-the code makes are saved to the folder --out, replacing what is there, and nothing
-is written elsewhere. Figures are shown in kitty, Ghostty, iTerm2 and WezTerm.
+and files for the next time, and which the server's tools can use too. Files
+that the code makes are saved to the folder --out, replacing what is there, and
+nothing is written elsewhere. Figures are shown in kitty, Ghostty, iTerm2 and
+WezTerm.
 
-With -i there is a prompt, after the file where one is given. An empty line ends a
-block, Ctrl-C interrupts what runs, Ctrl-D ends. Else Ctrl-C interrupts the code,
-saves what it has made and ends; a second one ends at once.
+With -i there is a prompt, after the file where one is given. An empty line ends
+a block, Ctrl-C interrupts what runs, Ctrl-D ends. Else Ctrl-C interrupts the
+code, saves what it has made and ends; a second one ends at once.
 
-Output is what a terminal would show of it, and exactly what was written where it is
-longer than --output-limit. Exit status: the code's own, 124 timed out, 130
-interrupted, 137 killed; 2 it could not be run, 1 it failed or its files could not be
-saved.`,
+Output is what a terminal would show of it, and exactly what was written where
+it is longer than --output-limit. Exit status: the code's own, 124 timed out,
+130 interrupted, 137 killed; 2 it could not be run, 1 it failed or its files
+could not be saved.`,
 		Example: `  code-sandbox-mcp run script.py data.csv --out results
   echo 'console.log(6 * 7)' | code-sandbox-mcp run - --language js
   code-sandbox-mcp run -i --session work`,

@@ -18,20 +18,21 @@ func selftestCommand(settings *server.Settings) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "selftest", Short: "Attack a session from inside and show what holds", Args: noArgs,
-		Long: `selftest starts sessions with the settings in force, attacks them from inside, and
-prints for each promise of the sandbox whether it held, what was tried and what
-refused it:
+		Long: `selftest starts sessions with the settings in force, attacks them from inside,
+and prints for each promise of the sandbox whether it held, what was tried and
+what refused it:
 
   proven             the attack was made and failed
   not enforced here  this machine cannot hold the promise, and why (doctor too)
   BROKEN             the attack came through
-  not tried          the attack could not be made, for want of a program in the image
+  not tried          the attack could not be made: the image lacks a program
 
-What the kernel of the machine refuses is attacked in Python only: it is the same
-for every language. The sessions are removed afterwards; others are left alone.
+What the kernel of the machine refuses is attacked in Python only: it is the
+same for every language. The sessions are removed afterwards; others are left
+alone.
 
-Exit status: 0 nothing is broken, 1 something is, or an attack could not be made in
-an image of this program's own.`,
+Exit status: 0 nothing is broken, 1 something is, or an attack could not be made
+in an image of this program's own.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := settings.AddCanaries(); err != nil {
 				return err

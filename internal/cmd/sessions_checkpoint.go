@@ -40,10 +40,10 @@ func exportCommand(settings *server.Settings) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use: "export NAME FILE.tar.zst", Short: "Write a session's files and history to a file", Args: takes(2, 2),
-		Long: `export writes a session's files and history to one file that import takes on another
-machine. Variables are not in it. The session stays as it is; no running server may have it
-open. The files are written as they are: what code has put into them is in the export,
-secrets too.
+		Long: `export writes a session's files and history to one file that import takes on
+another machine. Variables are not in it. The session stays as it is; no running
+server may have it open. The files are written as they are: what code has put
+into them is in the export, secrets too.
 
 Kernels that wait for a server keep their variables, and code that runs goes on.`,
 	}
@@ -126,9 +126,10 @@ func warnOf(told checkpoint.Report) {
 func importCommand(settings *server.Settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "import FILE.tar.zst [NAME]", Short: "Make a session from an exported file", Args: takes(1, 2),
-		Long: `import makes a named session from a file that export wrote, under its old name or under
-NAME, which must not exist yet. A server that opens it finds the files; variables begin anew. The
-file may come from anybody: what is damaged or unsound in it is refused, and nothing is left.`,
+		Long: `import makes a named session from a file that export wrote, under its old name
+or under NAME, which must not exist yet. A server that opens it finds the files;
+variables begin anew. The file may come from anybody: what is damaged or unsound
+in it is refused, and nothing is left.`,
 	}
 	maxBytes := maxBytesFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -15,8 +15,9 @@ func closeCommand(settings *server.Settings) *cobra.Command {
 	var keepFiles bool
 	cmd := &cobra.Command{
 		Use: "close NAME", Short: "End a session that no running server has open", Args: takes(1, 1),
-		Long: `close removes a session's containers, and its files and history unless --keep-files is
-given. One that a running server has open is closed there, with close_session.`,
+		Long: `close removes a session's containers, and its files and history unless
+--keep-files is given. One that a running server has open is closed there, with
+close_session.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withManager(cmd.Context(), settings, func(ctx context.Context, manager *sandbox.Manager) error {
 				if _, err := findSession(ctx, manager, args[0]); err != nil {

@@ -17,9 +17,10 @@ func notebookCommand(settings *server.Settings) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use: "notebook NAME FILE.ipynb|-", Short: "Write what ran in a session as a Jupyter notebook", Args: takes(2, 2),
-		Long: `notebook writes a session's runs with their outputs as a notebook that opens in Jupyter, or to
-stdout for -. It only reads the history, so a running server may have the session open. The language
-with more runs is the notebook's; runs of the other become text with code in it.`,
+		Long: `notebook writes a session's runs with their outputs as a notebook that opens in
+Jupyter, or to stdout for -. It only reads the history, so a running server may
+have the session open. The language with more runs is the notebook's; runs of
+the other become text with code in it.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return report(writeNotebook(settings, args[0], args[1], force))
 		},

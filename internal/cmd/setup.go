@@ -26,11 +26,12 @@ func setupCommand(settings *server.Settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "setup", Short: "Make the Python and JavaScript images ready", Args: noArgs,
 		Long: `setup makes the images ready that code runs in. It pulls those that were
-published with this program, by their digests. Where there are none, or they cannot
-be had, it builds them from the recipes in this program, on Debian's image from a
-registry or, where no registry answers, on a base made from Debian's package mirror
-(which needs mmdebstrap). An image that is named by --python-image or --js-image is
-pulled when it is not there; "full" names the one of ours that has a compiler.
+published with this program, by their digests. Where there are none, or they
+cannot be had, it builds them from the recipes in this program, on Debian's
+image from a registry or, where no registry answers, on a base made from
+Debian's package mirror (which needs mmdebstrap). An image that is named by
+--python-image or --js-image is pulled when it is not there; "full" names the
+one of ours that has a compiler.
 
 What is ready already is left as it is, so a second call takes no time.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -24,15 +24,16 @@ func uiCommand(settings *server.Settings) *cobra.Command {
 	var noBrowser bool
 	cmd := &cobra.Command{
 		Use: "ui", Short: "Show the sessions, and what ran in them, on a page in the browser", Args: noArgs,
-		Long: `ui serves a page on this machine until it is interrupted, and opens it: the sessions of
-this user's servers, their runs with output and figures, new ones as they end. It
-closes sessions that no running server has open, and does nothing else to them.
+		Long: `ui serves a page on this machine until it is interrupted, and opens it: the
+sessions of this user's servers, their runs with output and figures, new ones as
+they end. It closes sessions that no running server has open, and does nothing
+else to them.
 
-What a running server alone knows is not on it: output as it comes, files, and what
-was sent out. A server with --http has a page that shows these, at /.
+What a running server alone knows is not on it: output as it comes, files, and
+what was sent out. A server with --http has a page that shows these, at /.
 
-The page's link is good once, for ten minutes. Settings that say where sessions are
-(--state-dir, --engine-url) must be the server's.`,
+The page's link is good once, for ten minutes. Settings that say where sessions
+are (--state-dir, --engine-url) must be the server's.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withManager(cmd.Context(), settings, func(ctx context.Context, manager *sandbox.Manager) error {
 				return showPage(ctx, settings, manager, noBrowser)
