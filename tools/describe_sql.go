@@ -84,14 +84,14 @@ func (d *Deps) handleDescribeSQL(ctx context.Context, p *params) (*render.Answer
 	if err != nil {
 		return nil, d.Databases.inTime(ctx, err)
 	}
-	return d.fitDescription(ctx, fields)
+	return fields.fitted(ctx, d.renderer())
 }
 
-// fitDescription leaves out of the answer what would make it too long, the least needed first.
-func (d *Deps) fitDescription(ctx context.Context, f describeFields) (*render.Answer, error) {
+// fitted leaves out of the answer what would make it too long, the least needed first.
+func (f describeFields) fitted(ctx context.Context, r *render.Renderer) (*render.Answer, error) {
 	a, err := render.JSON(f)
 	for _, less := range []func(){f.withoutWords, f.withoutValues, f.halved, f.halved, f.halved, f.halved, f.halved, f.halved} {
-		if err != nil || !d.renderer().TooLong(ctx, a) {
+		if err != nil || !r.TooLong(ctx, a) {
 			break
 		}
 		less()

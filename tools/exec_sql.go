@@ -82,7 +82,7 @@ func (d *Deps) execSQL() tool {
 		mcp.WithToolTitle("Query a database"),
 		mcp.WithDescription(fmt.Sprintf("Run one reading SQL statement (%s); nothing can be written. Up to %d rows come back; "+
 			"a larger result becomes a CSV file below %s/%s of the session, with a preview and the Python that loads it. Use describe_sql first to see tables and columns.",
-			d.dialects(), d.Databases.InlineRows, engine.WorkDir, content.InputDir)),
+			d.Databases.dialects(), d.Databases.InlineRows, engine.WorkDir, content.InputDir)),
 		mcp.WithString("query", mcp.Required(), mcp.Description("One SELECT, WITH, VALUES, SHOW or EXPLAIN (also ANALYZE). Put values into params, not into the text.")),
 		// Gemini's clients leave a tool out whose lists do not name one type for their items. Any value can be text;
 		// the others are taken as well.
@@ -112,10 +112,10 @@ func connectionParam(databases *Databases) mcp.ToolOption {
 }
 
 // dialects names the kinds of database there are.
-func (d *Deps) dialects() string {
+func (d *Databases) dialects() string {
 	var found []string
-	sources := d.Databases.Connections.Sources()
-	if d.Databases.FromClients {
+	sources := d.Connections.Sources()
+	if d.FromClients {
 		sources = append(slices.Clip(sources), sql.Source{Dialect: sql.SQLServer})
 	}
 	for _, s := range sources {
@@ -139,7 +139,7 @@ type sqlCall struct {
 	format     sql.Format
 }
 
-func (d *Deps) readSQLCall(p *params) (*sqlCall, error) {
+func (d *Databases) readCall(p *params) (*sqlCall, error) {
 	c := &sqlCall{
 		query:      sql.Query{Text: p.required("query"), Params: p.values("params")},
 		connection: p.text("connection"), session: p.session(),
@@ -149,7 +149,7 @@ func (d *Deps) readSQLCall(p *params) (*sqlCall, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	c.maxRows = d.Databases.MaxRows
+	c.maxRows = d.MaxRows
 	if maxRows != nil {
 		if *maxRows == 0 {
 			return nil, fault.New(fault.InvalidArgument, "Leave max_rows out, or pass 1 or more.", "max_rows is 0.")
@@ -179,7 +179,7 @@ func (c *sqlCall) readTarget() (err error) {
 }
 
 func (d *Deps) handleExecSQL(ctx context.Context, p *params) (*render.Answer, error) {
-	call, err := d.readSQLCall(p)
+	call, err := d.Databases.readCall(p)
 	if err != nil {
 		return nil, err
 	}
@@ -214,18 +214,18 @@ func (d *Deps) handleExecSQL(ctx context.Context, p *params) (*render.Answer, er
 	}
 	if !inline {
 		fields.Rows = nil
-		if err := d.export(ctx, call, head, rows, fields); err != nil {
+		if err := call.export(ctx, d, head, rows, fields); err != nil {
 			return nil, d.Databases.inTime(ctx, err)
 		}
 	}
 	fields.DurationMS = time.Since(begun).Milliseconds()
-	a, err := d.fitSQL(ctx, fields)
+	a, err := fields.fitted(ctx, d.renderer())
 	return a.Noting(p.lowered("max_rows", float64(d.Databases.MaxRows))), err
 }
 
-// fitSQL leaves out of the answer what would make it too long, which takes many columns: first the preview, then the
+// fitted leaves out of the answer what would make it too long, which takes many columns: first the preview, then the
 // code that loads each as what it is, then names.
-func (d *Deps) fitSQL(ctx context.Context, f *sqlFields) (*render.Answer, error) {
+func (f *sqlFields) fitted(ctx context.Context, r *render.Renderer) (*render.Answer, error) {
 	if f.Columns == nil {
 		f.Columns = []sql.Column{} // and not null
 	}
@@ -233,7 +233,7 @@ func (d *Deps) fitSQL(ctx context.Context, f *sqlFields) (*render.Answer, error)
 	for {
 		a, err := render.JSON(*f)
 		switch {
-		case err != nil || !d.renderer().TooLong(ctx, a) || len(f.Columns) == 0:
+		case err != nil || !r.TooLong(ctx, a) || len(f.Columns) == 0:
 			return a, err
 		case f.Preview != nil:
 			f.Preview = nil
@@ -305,10 +305,10 @@ func (f *sqlFields) inline(head *sql.Head) {
 }
 
 // export writes the rows into the session.
-func (d *Deps) export(ctx context.Context, call *sqlCall, head *sql.Head, rows sql.Rows, fields *sqlFields) error {
-	file := sql.NewExport(call.format, head, rows, sql.ExportLimits{Rows: call.maxRows, Bytes: d.Databases.MaxBytes})
+func (c *sqlCall) export(ctx context.Context, d *Deps, head *sql.Head, rows sql.Rows, fields *sqlFields) error {
+	file := sql.NewExport(c.format, head, rows, sql.ExportLimits{Rows: c.maxRows, Bytes: d.Databases.MaxBytes})
 	written, session, err := d.Manager.Upload(ctx, sandbox.Upload{
-		SessionID: call.session, Path: call.path, Overwrite: call.overwrite, Times: clientheader.Of(ctx).Times(),
+		SessionID: c.session, Path: c.path, Overwrite: c.overwrite, Times: clientheader.Of(ctx).Times(),
 		Content: &exportProgress{Export: file, ctx: ctx, reported: time.Now()},
 	})
 	if err != nil {
@@ -318,8 +318,8 @@ func (d *Deps) export(ctx context.Context, call *sqlCall, head *sql.Head, rows s
 	fields.Columns = file.Columns
 	fields.Preview, _ = jsonRows(head.Rows[:min(previewRows, len(head.Rows))], head.Columns, previewWidth)
 	fields.RowCount, fields.Truncated, fields.TruncatedBy = file.Rows, file.Cut != "", file.Cut
-	fields.Load, fields.Notes = file.Pandas(call.format, fields.Path)
-	if note := d.Databases.cutNote(file.Cut, call.maxRows); note != "" {
+	fields.Load, fields.Notes = file.Pandas(c.format, fields.Path)
+	if note := d.Databases.cutNote(file.Cut, c.maxRows); note != "" {
 		fields.Notes = append(fields.Notes, note)
 	}
 	links, note := d.deliverFile(ctx, session, written.Path, file.Bytes).await(ctx, "")

@@ -133,18 +133,18 @@ func (d *Deps) installed(ctx context.Context, o sandbox.RunOptions, packages []s
 	if err != nil {
 		return nil, err
 	}
-	res, err := d.await(ctx, run, d.SoftWait, true)
+	res, err := await(ctx, run, d.SoftWait, true)
 	if err != nil || res.Status == sandbox.Running {
 		return res, err
 	}
-	if refused := d.installFault(res); refused != nil {
+	if refused := d.Packages.fault(res); refused != nil {
 		return nil, refused
 	}
 	return res, nil
 }
 
-// installFault says why an installation did not come to its end; nil: it did.
-func (d *Deps) installFault(res *sandbox.Result) *fault.Error {
+// fault says why an installation did not come to its end; nil: it did.
+func (p *Packages) fault(res *sandbox.Result) *fault.Error {
 	if res.Status == sandbox.Completed {
 		return nil
 	}
@@ -161,7 +161,7 @@ func (d *Deps) installFault(res *sandbox.Result) *fault.Error {
 	}
 	switch res.Status {
 	case sandbox.TimedOut:
-		why = fmt.Sprintf("The installation took longer than %v", d.Packages.Timeout)
+		why = fmt.Sprintf("The installation took longer than %v", p.Timeout)
 	case sandbox.Cancelled:
 		why = "The installation was cancelled"
 	case sandbox.Killed:

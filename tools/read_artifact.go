@@ -74,8 +74,9 @@ func (d *Deps) readArtifact() tool {
 	return tool{output: mcp.WithOutputSchema[readFields](), definition: definition, handle: d.handleRead}
 }
 
-// reading is what a call asks for.
+// reading is what a call asks for, and answers it.
 type reading struct {
+	d             *Deps
 	session, path string
 	offset, limit *int64
 	unit          string
@@ -86,7 +87,7 @@ type reading struct {
 
 func (d *Deps) handleRead(ctx context.Context, p *params) (*render.Answer, error) {
 	r := reading{
-		path: p.required("path"), session: p.session(), offset: p.integer("offset"), limit: p.integer("limit"),
+		d: d, path: p.required("path"), session: p.session(), offset: p.integer("offset"), limit: p.integer("limit"),
 		unit: p.choice("unit", "lines", "bytes"), asText: p.choice("as", "auto", "text") == "text", saveTo: p.text("save_to"), overwrite: p.flag("overwrite"),
 	}
 	if r.limit != nil && *r.limit == 0 {
@@ -99,19 +100,16 @@ func (d *Deps) handleRead(ctx context.Context, p *params) (*render.Answer, error
 		return nil, err
 	}
 	clean, err := sandbox.CleanPath(r.path)
-	var a *render.Answer
-	if err == nil {
-		r.path = clean
-		a, err = d.readOrSave(ctx, r)
+	if err != nil {
+		return nil, d.namingNearest(ctx, r.session, r.path, err)
 	}
-	return a, d.namingNearest(ctx, r.session, r.path, err)
-}
-
-func (d *Deps) readOrSave(ctx context.Context, r reading) (*render.Answer, error) {
+	r.path = clean
+	answer := r.read
 	if r.saveTo != "" {
-		return d.save(ctx, r)
+		answer = r.save
 	}
-	return d.read(ctx, r)
+	a, err := answer(ctx)
+	return a, d.namingNearest(ctx, r.session, r.path, err)
 }
 
 // namingNearest adds to a path that leads nowhere the file of the session that it most likely means.
@@ -155,8 +153,8 @@ type piece struct {
 }
 
 // fetch reads a part of the session's file, of at most so many bytes, whatever the sandbox sends.
-func (d *Deps) fetch(ctx context.Context, r reading, o sandbox.ReadOptions, most int64) (piece, error) {
-	from, err := d.Manager.OpenFile(ctx, r.session, r.path, o)
+func (r reading) fetch(ctx context.Context, o sandbox.ReadOptions, most int64) (piece, error) {
+	from, err := r.d.Manager.OpenFile(ctx, r.session, r.path, o)
 	if err != nil {
 		return piece{}, err
 	}
@@ -172,47 +170,47 @@ func (d *Deps) fetch(ctx context.Context, r reading, o sandbox.ReadOptions, most
 }
 
 // read returns the file in the way that suits what it is.
-func (d *Deps) read(ctx context.Context, r reading) (*render.Answer, error) {
-	head, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: content.SniffBytes}, content.SniffBytes)
+func (r reading) read(ctx context.Context) (*render.Answer, error) {
+	head, err := r.fetch(ctx, sandbox.ReadOptions{Limit: content.SniffBytes}, content.SniffBytes)
 	if err != nil {
 		return nil, err
 	}
 	kind := content.Detect(head.data, head.file.Path)
 	fields := readFields{
 		Path: head.file.Path, SizeBytes: head.file.SizeBytes, MIMEType: kind.MIME, Modified: head.file.Modified.UTC(),
-		Download: d.Links.Download(head.session, head.file.Path),
+		Download: r.d.Links.Download(head.session, head.file.Path),
 	}
 	switch {
-	case r.asText && (d.readsCells(kind.MIME) || !kind.IsText && !content.IsWide(head.data)):
-		return d.readDocument(ctx, r, fields)
+	case r.asText && (r.readsCells(kind.MIME) || !kind.IsText && !content.IsWide(head.data)):
+		return r.readDocument(ctx, fields)
 	case kind.Image != "" && !r.part():
-		a, err := d.readImage(ctx, r, fields, kind.Image)
+		a, err := r.readImage(ctx, fields, kind.Image)
 		if !errors.Is(err, content.ErrBadImage) {
 			return a, err
 		}
 	case strings.HasPrefix(kind.MIME, "audio/") && !r.part():
-		return d.readAudio(ctx, r, fields)
+		return r.readAudio(ctx, fields)
 	case content.IsWide(head.data):
-		return d.readWide(ctx, r, fields)
+		return r.readWide(ctx, fields)
 	case kind.IsText && r.unit != "bytes":
-		return d.readLines(ctx, r, fields)
+		return r.readLines(ctx, fields)
 	case kind.IsText:
-		return d.readBytes(ctx, r, fields)
+		return r.readBytes(ctx, fields)
 	case r.unit == "lines":
 		return nil, fault.New(fault.InvalidArgument, "Leave unit out, or pass bytes.", "%q is %s, which has no lines.", text.Shorten(r.path, 120), kind.MIME)
 	}
-	return d.readBinary(ctx, r, fields)
+	return r.readBinary(ctx, fields)
 }
 
-func (d *Deps) readImage(ctx context.Context, r reading, fields readFields, mime string) (*render.Answer, error) {
+func (r reading) readImage(ctx context.Context, fields readFields, mime string) (*render.Answer, error) {
 	if fields.SizeBytes > content.MaxImageSource {
 		return nil, tooLarge(fields, content.MaxImageSource, "Make a smaller image with code")
 	}
-	whole, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: -1}, content.MaxImageSource)
+	whole, err := r.fetch(ctx, sandbox.ReadOptions{Limit: -1}, content.MaxImageSource)
 	if err != nil {
 		return nil, err
 	}
-	fitted, err := d.renderer().FitImage(ctx, mime, whole.data)
+	fitted, err := r.d.renderer().FitImage(ctx, mime, whole.data)
 	if content.IsTooLarge(err) {
 		return nil, fields.linked(fault.New(fault.ArtifactTooLarge, "Make a smaller image with code and read that; or pass save_to, where a folder for that is allowed.",
 			"%q (%s) cannot be shown: %v.", text.Shorten(fields.Path, 120), fields.MIMEType, err)).With("size_bytes", fields.SizeBytes)
@@ -228,40 +226,40 @@ func (d *Deps) readImage(ctx context.Context, r reading, fields readFields, mime
 	return fileAnswer(fields, note, "", mcp.NewImageContent(base64.StdEncoding.EncodeToString(fitted.Data), fitted.MIME)), nil
 }
 
-func (d *Deps) readAudio(ctx context.Context, r reading, fields readFields) (*render.Answer, error) {
+func (r reading) readAudio(ctx context.Context, fields readFields) (*render.Answer, error) {
 	if fields.SizeBytes > maxAudioBytes {
 		return nil, tooLarge(fields, maxAudioBytes, "Cut or compress it with code")
 	}
-	whole, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: -1}, maxAudioBytes)
+	whole, err := r.fetch(ctx, sandbox.ReadOptions{Limit: -1}, maxAudioBytes)
 	if err != nil {
 		return nil, err
 	}
 	fields.Encoding, fields.Changed = "audio", whole.end.Changed
-	return fileAnswer(fields, "", "", mcp.NewAudioContent(base64.StdEncoding.EncodeToString(d.Secrets.MaskBytes(whole.data)), fields.MIMEType)), nil
+	return fileAnswer(fields, "", "", mcp.NewAudioContent(base64.StdEncoding.EncodeToString(r.d.Secrets.MaskBytes(whole.data)), fields.MIMEType)), nil
 }
 
 const attachedHint = "[pass as: text for what is written in a document or is in an archive, unit: bytes for base64, " +
 	"or save_to to put it on the user's machine, where a folder for that is allowed]"
 
 // readWhole attaches a file that is small: clients keep such a resource, or open it, and a program takes it from there.
-func (d *Deps) readWhole(ctx context.Context, r reading, fields readFields) (*render.Answer, error) {
-	if fields.SizeBytes > d.ArtifactBytes {
-		return nil, tooLarge(fields, d.ArtifactBytes,
+func (r reading) readWhole(ctx context.Context, fields readFields) (*render.Answer, error) {
+	if fields.SizeBytes > r.d.ArtifactBytes {
+		return nil, tooLarge(fields, r.d.ArtifactBytes,
 			"Read it with code, pass as: text for a document or an archive, or offset and limit for slices")
 	}
-	whole, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: -1}, d.ArtifactBytes)
+	whole, err := r.fetch(ctx, sandbox.ReadOptions{Limit: -1}, r.d.ArtifactBytes)
 	if err != nil {
 		return nil, err
 	}
 	fields.Encoding, fields.Changed = "resource", whole.end.Changed
-	masked, note := d.maskedBase64(whole.data)
+	masked, note := r.maskedBase64(whole.data)
 	blob := mcp.BlobResourceContents{URI: artifactLink(whole.session, fields.Path), MIMEType: fields.MIMEType, Blob: masked}
 	return fileAnswer(fields, ", attached"+note, attachedHint, mcp.NewEmbeddedResource(blob)), nil
 }
 
 // maskedBase64 encodes bytes with the secrets masked, and has a note where there were any.
-func (d *Deps) maskedBase64(data []byte) (text, note string) {
-	masked := d.Secrets.MaskBytes(data)
+func (r reading) maskedBase64(data []byte) (text, note string) {
+	masked := r.d.Secrets.MaskBytes(data)
 	if !bytes.Equal(masked, data) {
 		note = " with secrets masked by asterisks"
 	}
@@ -269,21 +267,21 @@ func (d *Deps) maskedBase64(data []byte) (text, note string) {
 }
 
 // readBinary returns a small file whole, and of the part that is asked for as much base64 as an answer has room for.
-func (d *Deps) readBinary(ctx context.Context, r reading, fields readFields) (*render.Answer, error) {
+func (r reading) readBinary(ctx context.Context, fields readFields) (*render.Answer, error) {
 	if !r.part() {
-		return d.readWhole(ctx, r, fields)
+		return r.readWhole(ctx, fields)
 	}
-	most := r.amount(d.textLimit(), d.textLimit())
-	part, err := d.fetch(ctx, r, sandbox.ReadOptions{Offset: r.from(), Limit: most}, most)
+	most := r.amount(r.textLimit(), r.textLimit())
+	part, err := r.fetch(ctx, sandbox.ReadOptions{Offset: r.from(), Limit: most}, most)
 	if err != nil {
 		return nil, err
 	}
 	fields.Encoding, fields.Unit = "base64", "bytes"
-	return d.renderer().Fit(ctx, len(part.data), func(most int) *render.Answer {
+	return r.d.renderer().Fit(ctx, len(part.data), func(most int) *render.Answer {
 		fields, part := fields, part.upTo(most)
 		fields.took(r, part, int64(most))
-		text, note := d.maskedBase64(part.data)
-		return d.textAnswer(fields, byteNote(fields)+", base64"+note, text)
+		text, note := r.maskedBase64(part.data)
+		return r.textAnswer(fields, byteNote(fields)+", base64"+note, text)
 	}), nil
 }
 
@@ -314,8 +312,8 @@ func (f readFields) linked(refusal *fault.Error) *fault.Error {
 }
 
 // textAnswer is fileAnswer for what is text.
-func (d *Deps) textAnswer(fields readFields, note, text string) *render.Answer {
-	if d.StructuredContent {
+func (r reading) textAnswer(fields readFields, note, text string) *render.Answer {
+	if r.d.StructuredContent {
 		fields.Content = text
 	}
 	return fileAnswer(fields, note, text)
@@ -334,21 +332,21 @@ func fileAnswer(fields readFields, note, text string, more ...mcp.Content) *rend
 }
 
 // save writes the whole file to the host.
-func (d *Deps) save(ctx context.Context, r reading) (*render.Answer, error) {
-	from, err := d.Manager.OpenFile(ctx, r.session, r.path, sandbox.ReadOptions{Limit: -1})
+func (r reading) save(ctx context.Context) (*render.Answer, error) {
+	from, err := r.d.Manager.OpenFile(ctx, r.session, r.path, sandbox.ReadOptions{Limit: -1})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = from.Close() }()
 	file := from.File()
 	// Its size is only what the sandbox says, and could fill the host's disk.
-	if most := d.Manager.Config().VolumeBytes; most > 0 && file.SizeBytes > most {
+	if most := r.d.Manager.Config().VolumeBytes; most > 0 && file.SizeBytes > most {
 		return nil, fault.New(fault.ArtifactTooLarge, "Write what is needed of it to smaller files with code, without holes; the setting is --volume-limit.",
 			"%q has %s, holes included, and all files of a session may take %s.",
 			text.Shorten(file.Path, 120), humanize.IBytes(uint64(file.SizeBytes)), humanize.IBytes(uint64(most))).
 			With("size_bytes", file.SizeBytes).With("limit_bytes", most)
 	}
-	to, err := d.HostDirs.Create(r.saveTo, path.Base(file.Path), r.overwrite)
+	to, err := r.d.HostDirs.Create(r.saveTo, path.Base(file.Path), r.overwrite)
 	if err != nil {
 		return nil, err
 	}
@@ -366,7 +364,7 @@ func (d *Deps) save(ctx context.Context, r reading) (*render.Answer, error) {
 	}
 	fields := readFields{
 		Path: file.Path, SizeBytes: measured.Size, MIMEType: content.Detect(measured.Head, file.Path).MIME, Modified: file.Modified.UTC(),
-		Encoding: "file", SavedTo: to.Path(), SHA256: measured.SHA256(), Download: d.Links.Download(from.SessionID(), file.Path),
+		Encoding: "file", SavedTo: to.Path(), SHA256: measured.SHA256(), Download: r.d.Links.Download(from.SessionID(), file.Path),
 	}
 	text := fmt.Sprintf("Saved %s (%s) to %s.", file.Path, humanize.Bytes(uint64(measured.Size)), to.Path())
 	return render.Text(text, fields), nil

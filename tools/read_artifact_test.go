@@ -16,18 +16,19 @@ import (
 // readText reads a part of a text the way that the files program gives it, and returns the answer.
 func readText(d *Deps, text string, r reading, most int64) (string, readFields) {
 	file := sandbox.File{Path: "output/a.txt", SizeBytes: int64(len(text)), Modified: time.Unix(0, 0)}
+	r.d = d
 	fields := readFields{Path: file.Path, SizeBytes: file.SizeBytes, MIMEType: "text/plain"}
 	var a *render.Answer
 	if r.unit == "bytes" {
 		whole := piece{file: file, data: []byte(text), end: sandbox.ReadEnd{Complete: true}}
 		r, part := r.letters(whole, r.from(), r.amount(most, most))
-		a = d.renderBytes(r, fields, part)
+		a = r.renderBytes(fields, part)
 	} else {
 		limit := int64(-1)
 		if r.limit != nil {
 			limit = *r.limit
 		}
-		a = d.renderPart(r, fields, cutLines(piece{file: file}, []byte(text), r.from(), limit, most))
+		a = r.renderPart(fields, cutLines(piece{file: file}, []byte(text), r.from(), limit, most))
 	}
 	return a.Content[0].(mcp.TextContent).Text, a.Fields.(readFields)
 }

@@ -15,32 +15,32 @@ import (
 )
 
 // readLines returns lines of text: by default as many as an answer has of a run's output.
-func (d *Deps) readLines(ctx context.Context, r reading, fields readFields) (*render.Answer, error) {
-	most := d.textLimit()
+func (r reading) readLines(ctx context.Context, fields readFields) (*render.Answer, error) {
+	most := r.textLimit()
 	lines := int64(-1)
 	if r.limit != nil {
 		lines = *r.limit
 	}
-	part, err := d.fetch(ctx, r, sandbox.ReadOptions{Offset: r.from(), Limit: lines, Lines: true, MaxBytes: most}, most)
+	part, err := r.fetch(ctx, sandbox.ReadOptions{Offset: r.from(), Limit: lines, Lines: true, MaxBytes: most}, most)
 	if err != nil {
 		return nil, err
 	}
-	return d.renderLines(ctx, r, fields, part), nil
+	return r.renderLines(ctx, fields, part), nil
 }
 
-func (d *Deps) textLimit() int64 { return int64(d.Manager.Config().OutputBytes) }
+func (r reading) textLimit() int64 { return int64(r.d.Manager.Config().OutputBytes) }
 
-func (d *Deps) renderLines(ctx context.Context, r reading, fields readFields, whole piece) *render.Answer {
-	return d.renderer().Fit(ctx, len(whole.data), func(most int) *render.Answer {
+func (r reading) renderLines(ctx context.Context, fields readFields, whole piece) *render.Answer {
+	return r.d.renderer().Fit(ctx, len(whole.data), func(most int) *render.Answer {
 		part := whole
 		if most < len(whole.data) {
 			part = cutLines(whole, whole.data, 0, -1, int64(most))
 		}
-		return d.renderPart(r, fields, part)
+		return r.renderPart(fields, part)
 	})
 }
 
-func (d *Deps) renderPart(r reading, fields readFields, part piece) *render.Answer {
+func (r reading) renderPart(fields readFields, part piece) *render.Answer {
 	cut := part.dropCutLine()
 	fields.Encoding, fields.Unit = "utf-8", "lines"
 	fields.took(r, part, part.end.Lines)
@@ -48,11 +48,11 @@ func (d *Deps) renderPart(r reading, fields readFields, part piece) *render.Answ
 	if cut {
 		note += fmt.Sprintf("; this line is longer and is cut here, unit: bytes with offset %d reads it on", part.end.Start+int64(len(part.data)))
 	}
-	if d.readsCells(fields.MIMEType) {
+	if r.readsCells(fields.MIMEType) {
 		note += "; as: text returns its cells"
 	}
 	text, broken := content.Plain(part.data, r.from() == 0)
-	return d.textAnswer(fields, note+broken, d.Secrets.MaskPart(text))
+	return r.textAnswer(fields, note+broken, r.d.Secrets.MaskPart(text))
 }
 
 // dropCutLine leaves out a last line that is not whole, so that it comes whole with the next part. It
@@ -87,15 +87,15 @@ func lineNote(fields readFields) string {
 }
 
 // readBytes returns text by its bytes, and whole letters of it: what is around shows where they begin and end.
-func (d *Deps) readBytes(ctx context.Context, r reading, fields readFields) (*render.Answer, error) {
+func (r reading) readBytes(ctx context.Context, fields readFields) (*render.Answer, error) {
 	const around = utf8.UTFMax - 1
-	most, before := r.amount(d.textLimit(), d.textLimit()), min(r.from(), around)
-	part, err := d.fetch(ctx, r, sandbox.ReadOptions{Offset: r.from() - before, Limit: before + most + around}, before+most+around)
+	most, before := r.amount(r.textLimit(), r.textLimit()), min(r.from(), around)
+	part, err := r.fetch(ctx, sandbox.ReadOptions{Offset: r.from() - before, Limit: before + most + around}, before+most+around)
 	if err != nil {
 		return nil, err
 	}
 	r, part = r.letters(part, before, most)
-	return d.renderBytesFitted(ctx, r, fields, part), nil
+	return r.renderBytesFitted(ctx, fields, part), nil
 }
 
 // letters returns the letters that most bytes behind the first of a text are, and the reading as if it had asked for them.
@@ -107,8 +107,8 @@ func (r reading) letters(of piece, before, most int64) (reading, piece) {
 	return r, part
 }
 
-func (d *Deps) renderBytesFitted(ctx context.Context, r reading, fields readFields, part piece) *render.Answer {
-	return d.renderer().Fit(ctx, len(part.data), func(most int) *render.Answer { return d.renderBytes(r, fields, part.upTo(most)) })
+func (r reading) renderBytesFitted(ctx context.Context, fields readFields, part piece) *render.Answer {
+	return r.d.renderer().Fit(ctx, len(part.data), func(most int) *render.Answer { return r.renderBytes(fields, part.upTo(most)) })
 }
 
 // upTo returns the part's first bytes.
@@ -118,14 +118,14 @@ func (p piece) upTo(most int) piece {
 	return p
 }
 
-func (d *Deps) renderBytes(r reading, fields readFields, part piece) *render.Answer {
+func (r reading) renderBytes(fields readFields, part piece) *render.Answer {
 	if !part.end.Complete {
 		part.data = content.WholeCharacters(part.data)
 	}
 	fields.Encoding, fields.Unit = "utf-8", "bytes"
 	fields.took(r, part, int64(len(part.data)))
 	text, broken := content.Plain(part.data, r.from() == 0)
-	return d.textAnswer(fields, byteNote(fields)+broken, d.Secrets.MaskPart(text))
+	return r.textAnswer(fields, byteNote(fields)+broken, r.d.Secrets.MaskPart(text))
 }
 
 // byteNote says which bytes an answer has, where they are not all.
@@ -140,38 +140,38 @@ func byteNote(fields readFields) (note string) {
 }
 
 // readWide returns lines of text in UTF-16, which have to be looked for after decoding.
-func (d *Deps) readWide(ctx context.Context, r reading, fields readFields) (*render.Answer, error) {
+func (r reading) readWide(ctx context.Context, fields readFields) (*render.Answer, error) {
 	if fields.SizeBytes > maxDecodeBytes {
 		return nil, tooLarge(fields, maxDecodeBytes, "It is in UTF-16: write it anew in UTF-8 with code, and read that")
 	}
-	whole, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: -1}, maxDecodeBytes)
+	whole, err := r.fetch(ctx, sandbox.ReadOptions{Limit: -1}, maxDecodeBytes)
 	if err != nil {
 		return nil, err
 	}
 	decoded, err := unicode.UTF16(unicode.LittleEndian, unicode.UseBOM).NewDecoder().Bytes(whole.data)
 	if err != nil {
-		return d.readBinary(ctx, r, fields)
+		return r.readBinary(ctx, fields)
 	}
-	return d.renderDecoded(ctx, r, fields, "utf-16", whole, decoded), nil
+	return r.renderDecoded(ctx, fields, "utf-16", whole, decoded), nil
 }
 
 // readsCells reports whether a file is a notebook whose cells can be read: that is Python's work.
-func (d *Deps) readsCells(mime string) bool {
+func (r reading) readsCells(mime string) bool {
 	if mime != content.Notebook {
 		return false
 	}
-	_, on := d.Manager.Config().Kernels[sandbox.Python]
+	_, on := r.d.Manager.Config().Kernels[sandbox.Python]
 	return on
 }
 
 // readDocument returns lines or bytes of what is written in a file that is no text.
-func (d *Deps) readDocument(ctx context.Context, r reading, fields readFields) (*render.Answer, error) {
+func (r reading) readDocument(ctx context.Context, fields readFields) (*render.Answer, error) {
 	file := sandbox.File{Path: fields.Path, SizeBytes: fields.SizeBytes}
-	document, err := d.Manager.ReadDocument(ctx, r.session, file, fields.MIMEType, maxDecodeBytes)
+	document, err := r.d.Manager.ReadDocument(ctx, r.session, file, fields.MIMEType, maxDecodeBytes)
 	if err != nil {
 		return nil, err
 	}
-	a := d.renderDecoded(ctx, r, fields, "document", piece{}, []byte(document.Text))
+	a := r.renderDecoded(ctx, fields, "document", piece{}, []byte(document.Text))
 	if !document.Complete {
 		a.Noting(fmt.Sprintf("[only the first %s of its text can be read so, the rest with code]", humanize.Bytes(uint64(len(document.Text)))))
 	}
@@ -179,7 +179,7 @@ func (d *Deps) readDocument(ctx context.Context, r reading, fields readFields) (
 }
 
 // renderDecoded returns a part of a text that had to be made whole first.
-func (d *Deps) renderDecoded(ctx context.Context, r reading, fields readFields, encoding string, of piece, text []byte) *render.Answer {
+func (r reading) renderDecoded(ctx context.Context, fields readFields, encoding string, of piece, text []byte) *render.Answer {
 	lines := int64(-1)
 	if r.limit != nil {
 		lines = *r.limit
@@ -187,10 +187,10 @@ func (d *Deps) renderDecoded(ctx context.Context, r reading, fields readFields, 
 	var a *render.Answer
 	if r.unit == "bytes" {
 		whole := piece{file: of.file, data: text, end: sandbox.ReadEnd{Complete: true}}
-		r, part := r.letters(whole, r.from(), r.amount(d.textLimit(), d.textLimit()))
-		a = d.renderBytesFitted(ctx, r, fields, part)
+		r, part := r.letters(whole, r.from(), r.amount(r.textLimit(), r.textLimit()))
+		a = r.renderBytesFitted(ctx, fields, part)
 	} else {
-		a = d.renderLines(ctx, r, fields, cutLines(of, text, r.from(), lines, d.textLimit()))
+		a = r.renderLines(ctx, fields, cutLines(of, text, r.from(), lines, r.textLimit()))
 	}
 	f := a.Fields.(readFields)
 	f.Encoding = encoding

@@ -49,61 +49,61 @@ const (
 )
 
 func (d *Deps) registerResources(s *server.MCPServer) {
+	r := &resources{deps: d, server: s}
 	s.AddResource(
 		mcp.NewResource("sandbox://environments", "Environments",
 			mcp.WithResourceDescription("Languages, their versions and installed packages, and the limits in force."),
 			mcp.WithMIMEType(typeJSON)),
-		d.readResource(typeJSON, d.environments))
+		r.handler(typeJSON, r.environments))
 	s.AddResource(
 		mcp.NewResource("sandbox://usage", "Usage",
 			mcp.WithResourceDescription("How to use this server well."),
 			mcp.WithMIMEType(typeMarkdown)),
-		d.readResource(typeMarkdown, func(context.Context, string) (string, error) { return usage, nil }))
+		r.handler(typeMarkdown, func(context.Context, string) (string, error) { return usage, nil }))
 	s.AddResource(
 		mcp.NewResource(sessionsURI, "Sessions",
 			mcp.WithResourceDescription("The sessions on this machine and their state."),
 			mcp.WithMIMEType(typeJSON)),
-		d.readResource(typeJSON, d.sessionsResource))
+		r.handler(typeJSON, r.sessions))
 	s.AddResourceTemplate(
 		mcp.NewResourceTemplate(sessionURI+"{session_id}", "Session",
 			mcp.WithTemplateDescription("The state of one session: folders, kernels, limits."),
 			mcp.WithTemplateMIMEType(typeJSON)),
-		server.ResourceTemplateHandlerFunc(d.readResource(typeJSON, d.sessionResource)))
+		server.ResourceTemplateHandlerFunc(r.handler(typeJSON, r.session)))
 	if d.NetworkLog != nil {
 		s.AddResourceTemplate(
 			mcp.NewResourceTemplate(sessionURI+"{session_id}"+networkPart, "Network of a session",
 				mcp.WithTemplateDescription("What the code of one session has sent out, and what was refused: the newest requests."),
 				mcp.WithTemplateMIMEType(typeJSON)),
-			server.ResourceTemplateHandlerFunc(d.readResource(typeJSON, d.networkResource)))
+			server.ResourceTemplateHandlerFunc(r.handler(typeJSON, r.network)))
 	}
 	s.AddResourceTemplate(
 		mcp.NewResourceTemplate(artifactURI+"{session_id}/{+path}", "File of a session",
 			mcp.WithTemplateDescription("A file by its path below "+engine.WorkDir+", percent-encoded where a URI needs it.")),
-		server.ResourceTemplateHandlerFunc(d.artifactResource))
-	listed := &sessionResources{deps: d, server: s}
-	d.Manager.Watch(listed.update)
+		server.ResourceTemplateHandlerFunc(r.artifact))
+	d.Manager.Watch(r.update)
 }
 
-func (d *Deps) environments(ctx context.Context, _ string) (string, error) {
-	return indented(environmentsFields{Environments: d.Environments(ctx), Network: cmp.Or(d.Network, "none"), Limits: d.limits()})
+func (r *resources) environments(ctx context.Context, _ string) (string, error) {
+	return indented(environmentsFields{Environments: r.deps.Environments(ctx), Network: cmp.Or(r.deps.Network, "none"), Limits: r.deps.limits()})
 }
 
-// readResource masks what a resource says.
-func (d *Deps) readResource(mime string, read func(ctx context.Context, uri string) (string, error)) server.ResourceHandlerFunc {
+// handler returns a handler that masks what a resource says.
+func (r *resources) handler(mime string, read func(ctx context.Context, uri string) (string, error)) server.ResourceHandlerFunc {
 	return func(ctx context.Context, request mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
 		text, err := read(ctx, request.Params.URI)
 		if err != nil {
-			return nil, d.resourceError(ctx, request.Params.URI, err)
+			return nil, r.refused(ctx, request.Params.URI, err)
 		}
-		return []mcp.ResourceContents{mcp.TextResourceContents{URI: request.Params.URI, MIMEType: mime, Text: d.Secrets.Mask(text)}}, nil
+		return []mcp.ResourceContents{mcp.TextResourceContents{URI: request.Params.URI, MIMEType: mime, Text: r.deps.Secrets.Mask(text)}}, nil
 	}
 }
 
-// resourceError makes a fault's words the protocol's own: a resource has no way to answer with a coded
+// refused makes a fault's words the protocol's own: a resource has no way to answer with a coded
 // error.
-func (d *Deps) resourceError(ctx context.Context, uri string, err error) error {
+func (r *resources) refused(ctx context.Context, uri string, err error) error {
 	f := fault.From(err)
-	d.Logger.Info("resource refused", "uri", d.Secrets.Mask(uri), "cause", d.Secrets.Mask(causeText(f)))
+	r.deps.Logger.Info("resource refused", "uri", r.deps.Secrets.Mask(uri), "cause", r.deps.Secrets.Mask(causeText(f)))
 	switch f.Code {
 	case fault.NotFound, fault.SessionNotFound, fault.InvalidPath, fault.InvalidSessionID, fault.InvalidArgument:
 		code := mcp.RESOURCE_NOT_FOUND
@@ -112,5 +112,5 @@ func (d *Deps) resourceError(ctx context.Context, uri string, err error) error {
 		}
 		rpc.SetErrorCode(ctx, code)
 	}
-	return errors.New(d.Secrets.Mask(f.Error() + " " + f.Hint))
+	return errors.New(r.deps.Secrets.Mask(f.Error() + " " + f.Hint))
 }

@@ -43,38 +43,38 @@ func parseArtifactURI(uri string) (session, path string, err error) {
 	return session, path, err
 }
 
-// artifactResource returns a file whole: text as text, with secrets masked, and the rest as a blob.
-func (d *Deps) artifactResource(ctx context.Context, request mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
-	contents, err := d.readArtifactResource(ctx, request.Params.URI)
+// artifact returns a file whole: text as text, with secrets masked, and the rest as a blob.
+func (r *resources) artifact(ctx context.Context, request mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
+	contents, err := r.readArtifact(ctx, request.Params.URI)
 	if err != nil {
-		return nil, d.resourceError(ctx, request.Params.URI, err)
+		return nil, r.refused(ctx, request.Params.URI, err)
 	}
 	return []mcp.ResourceContents{contents}, nil
 }
 
-func (d *Deps) readArtifactResource(ctx context.Context, uri string) (mcp.ResourceContents, error) {
+func (r *resources) readArtifact(ctx context.Context, uri string) (mcp.ResourceContents, error) {
 	session, path, err := parseArtifactURI(uri)
 	if err != nil {
 		return nil, err
 	}
-	r := reading{session: session, path: path}
-	head, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: content.SniffBytes}, content.SniffBytes)
+	of := reading{d: r.deps, session: session, path: path}
+	head, err := of.fetch(ctx, sandbox.ReadOptions{Limit: content.SniffBytes}, content.SniffBytes)
 	if err != nil {
-		return nil, d.namingNearest(ctx, session, path, err)
+		return nil, r.deps.namingNearest(ctx, session, path, err)
 	}
 	kind := content.Detect(head.data, head.file.Path)
-	most := max(maxResource, d.ArtifactBytes)
+	most := max(maxResource, r.deps.ArtifactBytes)
 	if head.file.SizeBytes > most {
-		return nil, tooLarge(readFields{Path: path, SizeBytes: head.file.SizeBytes, MIMEType: kind.MIME, Download: d.Links.Download(session, path)}, most, "Read it in parts with read_artifact")
+		return nil, tooLarge(readFields{Path: path, SizeBytes: head.file.SizeBytes, MIMEType: kind.MIME, Download: r.deps.Links.Download(session, path)}, most, "Read it in parts with read_artifact")
 	}
-	whole, err := d.fetch(ctx, r, sandbox.ReadOptions{Limit: -1}, most)
+	whole, err := of.fetch(ctx, sandbox.ReadOptions{Limit: -1}, most)
 	if err != nil {
 		return nil, err
 	}
 	if kind.IsText && utf8.Valid(whole.data) {
-		return mcp.TextResourceContents{URI: uri, MIMEType: kind.MIME, Text: d.Secrets.Mask(string(whole.data))}, nil
+		return mcp.TextResourceContents{URI: uri, MIMEType: kind.MIME, Text: r.deps.Secrets.Mask(string(whole.data))}, nil
 	}
-	blob := base64.StdEncoding.EncodeToString(d.Secrets.MaskBytes(whole.data))
+	blob := base64.StdEncoding.EncodeToString(r.deps.Secrets.MaskBytes(whole.data))
 	return mcp.BlobResourceContents{URI: uri, MIMEType: kind.MIME, Blob: blob}, nil
 }
 

@@ -14,24 +14,24 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
-func (d *Deps) sessionsResource(ctx context.Context, _ string) (string, error) {
-	list, err := d.sessionList(ctx)
+func (r *resources) sessions(ctx context.Context, _ string) (string, error) {
+	list, err := r.deps.sessionList(ctx)
 	if err != nil {
 		return "", err
 	}
 	return indented(list)
 }
 
-func (d *Deps) sessionResource(ctx context.Context, uri string) (string, error) {
+func (r *resources) session(ctx context.Context, uri string) (string, error) {
 	id := strings.TrimPrefix(uri, sessionURI)
 	if err := sandbox.CheckSessionID(id); err != nil { // an empty one would be the default session
 		return "", err
 	}
-	info, err := d.Manager.Session(ctx, id)
+	info, err := r.deps.Manager.Session(ctx, id)
 	if err != nil {
 		return "", err
 	}
-	return indented(d.infoFields(ctx, info))
+	return indented(r.deps.infoFields(ctx, info))
 }
 
 type networkFields struct {
@@ -42,16 +42,16 @@ type networkFields struct {
 	Requests []netlog.Entry `json:"requests"`
 }
 
-func (d *Deps) networkResource(ctx context.Context, uri string) (string, error) {
+func (r *resources) network(ctx context.Context, uri string) (string, error) {
 	id := strings.TrimSuffix(strings.TrimPrefix(uri, sessionURI), networkPart)
 	if err := sandbox.CheckSessionID(id); err != nil {
 		return "", err
 	}
-	if _, err := d.Manager.Session(ctx, id); err != nil {
+	if _, err := r.deps.Manager.Session(ctx, id); err != nil {
 		return "", err
 	}
-	fields := networkFields{SessionID: id, Network: cmp.Or(d.Network, "none")}
-	fields.Requests, fields.Total = d.NetworkLog.Of(id)
+	fields := networkFields{SessionID: id, Network: cmp.Or(r.deps.Network, "none")}
+	fields.Requests, fields.Total = r.deps.NetworkLog.Of(id)
 	return indented(fields)
 }
 
@@ -60,9 +60,9 @@ func indented(fields any) (string, error) {
 	return string(text), err
 }
 
-// sessionResources keeps the sessions of this server among the resources that are listed. Those that
-// other servers left are in sessions:// alone: to find them takes the engine, which no list may wait for.
-type sessionResources struct {
+// resources reads what clients ask for by its URI, and keeps the sessions of this server among the resources that are
+// listed. Those that other servers left are in sessions:// alone: to find them takes the engine, which no list may wait for.
+type resources struct {
 	deps   *Deps
 	server *server.MCPServer
 
@@ -71,7 +71,7 @@ type sessionResources struct {
 }
 
 // update puts in what has come and takes out what has gone. mcp-go notifies the client.
-func (r *sessionResources) update() {
+func (r *resources) update() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := make(map[string]bool)
@@ -98,13 +98,13 @@ func (r *sessionResources) update() {
 	}
 }
 
-func (r *sessionResources) resource(uri string, info sandbox.SessionInfo) server.ServerResource {
+func (r *resources) resource(uri string, info sandbox.SessionInfo) server.ServerResource {
 	name := "Session " + info.ID
 	if info.Default && info.DefaultOf == "" {
 		name = "Default session"
 	}
 	return server.ServerResource{
 		Resource: mcp.NewResource(uri, name, mcp.WithMIMEType(typeJSON)),
-		Handler:  r.deps.readResource(typeJSON, r.deps.sessionResource),
+		Handler:  r.handler(typeJSON, r.session),
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
@@ -26,7 +27,7 @@ var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 			d.ofImage(sandbox.Python, "IPython works (magics, !cmd, await).",
 				"Top-level await works, and IPython syntax (magics, !cmd) where the image has IPython."),
 			d.network(),
-			d.mountsOf(),
+			describeMounts(d.Manager.Config().Mounts),
 			d.packagesOf(sandbox.Python, "numpy, pandas, matplotlib, scikit-learn and more"),
 		), "A cell."
 	},
@@ -36,7 +37,7 @@ var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 				" (Node.js) in a persistent, isolated session; return output, value, new files.",
 			"Variables and files in /mnt/data stay.",
 			"Top-level await and import work.", d.network(),
-			d.mountsOf(),
+			describeMounts(d.Manager.Config().Mounts),
 			d.packagesOf(sandbox.JavaScript, "lodash, mathjs, exceljs, sharp and more"),
 		), "As in a REPL."
 	},
@@ -49,9 +50,8 @@ func sentences(list ...string) string {
 // mountsNamed is how many folders of the user's machine a description names: it is short.
 const mountsNamed = 5
 
-// mountsOf describes the folders of the user's machine, where there are some.
-func (d *Deps) mountsOf() string {
-	mounts := d.Manager.Config().Mounts
+// describeMounts describes the folders of the user's machine, where there are some.
+func describeMounts(mounts []engine.Mount) string {
 	if len(mounts) == 0 {
 		return ""
 	}
@@ -158,7 +158,7 @@ const progressEvery = 5 * time.Second
 
 // answer waits for a run as await does, and describes what it came to.
 func (d *Deps) answer(ctx context.Context, run *sandbox.Run, wait time.Duration, own bool) (*render.Answer, error) {
-	res, err := d.await(ctx, run, wait, own)
+	res, err := await(ctx, run, wait, own)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func (d *Deps) answer(ctx context.Context, run *sandbox.Run, wait time.Duration,
 
 // await waits for a run until it is over, or until the soft wait has passed and the result is how far it has come,
 // with the status Running. A client's cancel interrupts the run when it is this call's own.
-func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, own bool) (*sandbox.Result, error) {
+func await(ctx context.Context, run *sandbox.Run, wait time.Duration, own bool) (*sandbox.Result, error) {
 	soft := time.NewTimer(wait)
 	defer soft.Stop()
 	var tick <-chan time.Time
@@ -197,9 +197,9 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 			}
 			return nil, context.Cause(ctx)
 		case <-run.Moved():
-			reported = d.notifyProgress(ctx, run, reported)
+			reported = notifyProgress(ctx, run, reported)
 		case <-tick:
-			reported = d.notifyProgress(ctx, run, reported)
+			reported = notifyProgress(ctx, run, reported)
 		case <-soft.C:
 			sofar := run.SoFar(ctx)
 			select {
@@ -214,7 +214,7 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 
 // notifyProgress reports the seconds so far, where they are more than were reported. There is no total: the timeout is
 // when a run is stopped, and not when it is done.
-func (d *Deps) notifyProgress(ctx context.Context, run *sandbox.Run, reported int) int {
+func notifyProgress(ctx context.Context, run *sandbox.Run, reported int) int {
 	p := run.Progress()
 	now := int(p.Elapsed.Seconds())
 	if now > reported {

@@ -130,7 +130,7 @@ func (d *Deps) infoFields(ctx context.Context, info sandbox.SessionInfo) infoFie
 	return infoFields{
 		SessionFields: FieldsOf(ctx, info), Mounts: mounts,
 		WorkDir: engine.WorkDir, InputDir: engine.WorkDir + "/input", OutputDir: engine.WorkDir + "/output",
-		Network: cmp.Or(d.Network, "none"), ArtifactStore: d.storeName(ctx), Limits: d.limitsOf(ctx, info),
+		Network: cmp.Or(d.Network, "none"), ArtifactStore: d.Store.name(ctx), Limits: d.limitsOf(ctx, info),
 	}
 }
 

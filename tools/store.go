@@ -220,16 +220,16 @@ func (w *delivery) await(ctx context.Context, later string) (links map[string]st
 	return nil, "The files are still being uploaded to the store" + later + "."
 }
 
-// storeName is the store as session_info names it.
-func (d *Deps) storeName(ctx context.Context) string {
-	if d.Store == nil {
+// name is the store as session_info names it. It may be called on nil.
+func (s *Store) name(ctx context.Context) string {
+	if s == nil {
 		return ""
 	}
 	if of := clientheader.Of(ctx).OwnStore(); of != nil {
-		return d.Store.open(*of).String()
+		return s.open(*of).String()
 	}
-	if d.Store.own == nil {
+	if s.own == nil {
 		return ""
 	}
-	return d.Store.own.String()
+	return s.own.String()
 }

@@ -289,7 +289,7 @@ func causeText(f *fault.Error) string {
 }
 
 func (d *Deps) result(a *render.Answer) *mcp.CallToolResult {
-	res := &mcp.CallToolResult{Content: d.masked(a.Content), IsError: a.IsError}
+	res := &mcp.CallToolResult{Content: masked(d.Secrets, a.Content), IsError: a.IsError}
 	meta := make(map[string]any)
 	if d.StructuredContent && a.Fields != nil {
 		res.StructuredContent = d.Secrets.MaskJSON(a.Fields)
@@ -317,29 +317,29 @@ func faultFields(f *fault.Error) map[string]any {
 func (d *Deps) errorResult(f *fault.Error) *mcp.CallToolResult {
 	return &mcp.CallToolResult{
 		Result:  mcp.Result{Meta: mcp.NewMetaFromMap(map[string]any{errorKey: d.Secrets.MaskJSON(faultFields(f))})},
-		Content: d.masked([]mcp.Content{mcp.NewTextContent(render.FaultText(f))}),
+		Content: masked(d.Secrets, []mcp.Content{mcp.NewTextContent(render.FaultText(f))}),
 		IsError: true,
 	}
 }
 
 // masked masks what a client shows of content. Images, sounds and files are masked where they are read.
-func (d *Deps) masked(content []mcp.Content) []mcp.Content {
-	masked := make([]mcp.Content, len(content))
+func masked(s *secrets.Masker, content []mcp.Content) []mcp.Content {
+	list := make([]mcp.Content, len(content))
 	for i, c := range content {
 		switch part := c.(type) {
 		case mcp.TextContent:
-			part.Text = d.Secrets.Mask(part.Text)
+			part.Text = s.Mask(part.Text)
 			c = part
 		case mcp.ResourceLink:
-			part.URI, part.Name = d.Secrets.Mask(part.URI), d.Secrets.Mask(part.Name)
+			part.URI, part.Name = s.Mask(part.URI), s.Mask(part.Name)
 			c = part
 		case mcp.EmbeddedResource:
 			blob := part.Resource.(mcp.BlobResourceContents)
-			blob.URI = d.Secrets.Mask(blob.URI)
+			blob.URI = s.Mask(blob.URI)
 			part.Resource = blob
 			c = part
 		}
-		masked[i] = c
+		list[i] = c
 	}
-	return masked
+	return list
 }

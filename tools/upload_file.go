@@ -16,6 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
@@ -81,7 +82,7 @@ func (d *Deps) handleUpload(ctx context.Context, p *params) (*render.Answer, err
 		return nil, err
 	}
 	if len(given.given) == 0 && d.Links != nil {
-		return d.uploadLink(upload.SessionID, filename, upload.Overwrite)
+		return uploadLink(d.Links, upload.SessionID, filename, upload.Overwrite)
 	}
 	if err := given.one(); err != nil {
 		return nil, err
@@ -112,12 +113,12 @@ func (d *Deps) handleUpload(ctx context.Context, p *params) (*render.Answer, err
 }
 
 // uploadLink answers with a link for a file that no argument can hold.
-func (d *Deps) uploadLink(session, filename string, overwrite bool) (*render.Answer, error) {
+func uploadLink(links *filelinks.Links, session, filename string, overwrite bool) (*render.Answer, error) {
 	path, err := content.InputPath(filename, "")
 	if err != nil {
 		return nil, err
 	}
-	g, err := d.Links.Upload(session, path, overwrite)
+	g, err := links.Upload(session, path, overwrite)
 	if err != nil {
 		return nil, err
 	}
