@@ -255,7 +255,7 @@ func newTestManager(t *testing.T, config Config) *Manager {
 // newQuietManager makes no sweep after its first answer, which would lock what was closed.
 func newQuietManager(t *testing.T, config Config) *Manager {
 	m := newTestManager(t, config)
-	m.swept.Do(func() {})
+	m.sweeper.swept.Do(func() {})
 	return m
 }
 

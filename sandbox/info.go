@@ -134,7 +134,7 @@ func (m *Manager) Session(ctx context.Context, id string) (SessionInfo, error) {
 	case ctx.Err() != nil:
 		return SessionInfo{}, ctx.Err()
 	case isDefault(id):
-		return m.unborn(id), nil
+		return m.config.unborn(id), nil
 	case err == nil, fault.From(err).Code == fault.SessionNotFound:
 		return m.unopened(ctx, id)
 	}
@@ -201,15 +201,6 @@ func (m *Manager) describe(ctx context.Context, s *session, left *leftover) Sess
 	return info
 }
 
-// setDefault says whose default session it is that info is of.
-func (m *Manager) setDefault(info *SessionInfo) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if s := m.sessions[info.ID]; s != nil && m.fallback[s.fallback] == s.id {
-		info.Default, info.DefaultOf = true, s.fallback
-	}
-}
-
 // Known describes the sessions that this server has open and that were used, in no order. It asks neither the engine nor
 // a kernel, so it says nothing of sizes, nor of kernels that are kept.
 func (m *Manager) Known() []SessionInfo {
@@ -225,11 +216,11 @@ func (m *Manager) Known() []SessionInfo {
 }
 
 // unborn describes the default session before its first run.
-func (m *Manager) unborn(id string) SessionInfo {
+func (c *Config) unborn(id string) SessionInfo {
 	now := time.Now()
 	info := SessionInfo{Default: true, DefaultOf: id, Owner: OwnerThis, Created: now, LastUsed: now}
-	(&limits{config: &m.config}).describe(&info)
-	for language := range m.config.Kernels {
+	(&limits{config: c}).describe(&info)
+	for language := range c.Kernels {
 		info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "not started"})
 	}
 	sortKernels(info.Kernels)

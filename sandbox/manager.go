@@ -26,19 +26,13 @@ type Manager struct {
 	config Config
 	images imageCache
 
-	mu       sync.Mutex
-	sessions map[string]*session
-	fallback map[string]string // ids of the default sessions that there are, by what DefaultOf returns
-	expired  map[string]string // notes about sessions that have expired, by id, and by what DefaultOf returns
-	refused  []*Run            // the last whose sessions could not be opened
-	closed   bool
+	*index
+	sweeper *sweeper
 
 	ctx     context.Context // of the background work
 	stop    context.CancelFunc
 	working sync.WaitGroup
-	sweepMu sync.Mutex // one sweep at a time
-	swept   sync.Once  // the sweep after the first use of the engine
-	changed func()     // may be nil; see Watch
+	changed func() // may be nil; see Watch
 }
 
 // NewManager makes a manager that does nothing yet: the engine is used from the first Run on, or
@@ -47,7 +41,8 @@ func NewManager(config Config) *Manager {
 	config.Host = cmp.Or(config.Host, fmt.Sprintf("%x", sha256.Sum256([]byte(config.StateDir)))[:16])
 	config.starts = make(chan struct{}, mostStarts)
 	ctx, stop := context.WithCancel(context.Background())
-	m := &Manager{config: config, sessions: make(map[string]*session), fallback: make(map[string]string), expired: make(map[string]string), ctx: ctx, stop: stop}
+	m := &Manager{config: config, index: newIndex(), ctx: ctx, stop: stop}
+	m.sweeper = &sweeper{config: &m.config, ctx: ctx, working: &m.working}
 	m.working.Go(m.expire)
 	m.working.Go(m.keepAlive)
 	return m
@@ -86,7 +81,7 @@ func (m *Manager) Prewarm() {
 // order of their calls, also where another server has the session or its predecessor is just being closed, which the run
 // waits for. The error is a fault: bad options, too many sessions, or a server that ends.
 func (m *Manager) Run(options RunOptions) (*Run, error) {
-	if err := m.check(&options); err != nil {
+	if err := options.check(&m.config); err != nil {
 		return nil, err
 	}
 	for {
@@ -99,53 +94,10 @@ func (m *Manager) Run(options RunOptions) (*Run, error) {
 			continue // since this moment: the next session of the name takes the run
 		}
 		if err == nil {
-			m.sweepOnce(run.Done())
+			m.sweeper.once(run.Done())
 		}
 		return run, err
 	}
-}
-
-// sweepOnce removes what dead servers left, once in this server's life, after the first answer: when
-// that is out closes after; nil: now.
-func (m *Manager) sweepOnce(after <-chan struct{}) {
-	m.swept.Do(func() {
-		m.working.Go(func() {
-			if after != nil {
-				select {
-				case <-after:
-				case <-m.ctx.Done():
-					return
-				}
-			}
-			m.sweep()
-		})
-	})
-}
-
-// check puts defaults in and refuses what cannot be run.
-func (m *Manager) check(o *RunOptions) error {
-	if _, ok := m.config.Kernels[o.Language]; !ok {
-		return fault.New(fault.InvalidArgument, "Use a language that session_info lists.", "There is no language %q here.", clip(string(o.Language), 40))
-	}
-	var note string
-	if o.Code, note = withoutFence(o.Code, o.Language.Info()); note != "" {
-		o.notes = append(o.notes, note)
-	}
-	if strings.TrimSpace(o.Code) == "" {
-		return fault.New(fault.InvalidArgument, "Pass the code to run as text.", "The code is empty.")
-	}
-	if len(o.Code) > m.config.CodeBytes {
-		return fault.New(fault.CodeTooLarge,
-			"Split the code over several calls (variables are kept), or put data into a file.",
-			"The code has %d bytes and may have %d.", len(o.Code), m.config.CodeBytes).
-			With("size_bytes", len(o.Code)).With("limit_bytes", m.config.CodeBytes)
-	}
-	if o.Timeout <= 0 {
-		o.Timeout = m.config.RunTimeout
-	}
-	// A supervisor takes milliseconds, and none of them for no limit.
-	o.Timeout = max(time.Millisecond, min(o.Timeout, m.config.MaxRunTimeout))
-	return nil
 }
 
 // DefaultOf returns the id by which a Manager's methods know the default session of one of several clients. It is no
@@ -157,22 +109,6 @@ func DefaultOf(client string) string { return "@" + client }
 func ClientOf(id string) string { return strings.TrimPrefix(id, "@") }
 
 func isDefault(id string) bool { return id == "" || id[0] == '@' }
-
-// resolve returns the id of the session that is meant, empty where it is a default one that does not exist. The caller
-// holds m.mu.
-func (m *Manager) resolve(id string) string {
-	if isDefault(id) {
-		return m.fallback[id]
-	}
-	return id
-}
-
-// forgetDefault ends a session's being a default one. The caller holds m.mu.
-func (m *Manager) forgetDefault(s *session) {
-	if m.fallback[s.fallback] == s.id {
-		delete(m.fallback, s.fallback)
-	}
-}
 
 func notFound(id string) *fault.Error {
 	const hint = "Run code with this session_id first: that opens or makes the session."
@@ -197,10 +133,7 @@ func (m *Manager) FindRun(id string) (*Run, error) {
 		}
 		return run, nil
 	}
-	m.mu.Lock()
-	refused := m.refused
-	m.mu.Unlock()
-	if run := findRun(refused, id); run != nil {
+	if run := m.findRefused(id); run != nil {
 		return run, nil
 	}
 	return m.findEarlier(id)
@@ -239,7 +172,7 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 	if left == nil && !state.IsKept(m.config.StateDir, id) {
 		return notFound(id)
 	}
-	lock, err := m.lock(id)
+	lock, err := m.config.lockSession(m.ctx, id)
 	if err != nil {
 		return err
 	}
@@ -352,7 +285,7 @@ func (m *Manager) Close(ctx context.Context) bool {
 	}
 }
 
-// leave is a session's end with its server's.
+// leave closes a session, or detaches from a named one, when the server shuts down.
 func (m *Manager) leave(ctx context.Context, s *session) error {
 	<-s.opened // soon: m.ctx has ended
 	if !s.isOpen() {

@@ -160,7 +160,7 @@ func (m *Manager) begin(s *session, from io.Reader) error {
 			return errShuttingDown()
 		}
 	}
-	lock, err := m.lock(s.id)
+	lock, err := m.config.lockSession(m.ctx, s.id)
 	if err != nil {
 		return err
 	}
@@ -239,31 +239,31 @@ const (
 	retryEvery = 50 * time.Millisecond
 )
 
-// lock takes the session's lock, and waits for it. The error is a fault.
-func (m *Manager) lock(id string) (*state.Lock, error) {
+// lockSession takes the session's lock, and waits for it. The error is a fault.
+func (c *Config) lockSession(ctx context.Context, id string) (*state.Lock, error) {
 	for began := time.Now(); ; {
-		lock, err := state.Take(m.config.StateDir, id)
+		lock, err := state.Take(c.StateDir, id)
 		switch {
 		case err == nil:
 			return lock, nil
 		case !errors.Is(err, state.ErrLocked):
-			m.config.Logger.Warn("session lock", "session", id, "error", err)
+			c.Logger.Warn("session lock", "session", id, "error", err)
 			return nil, errNoState(err)
 		case time.Since(began) >= lockPatience:
-			return nil, m.errOpenElsewhere(id)
+			return nil, c.errOpenElsewhere(id)
 		}
 		select {
 		case <-time.After(retryEvery):
-		case <-m.ctx.Done():
+		case <-ctx.Done():
 			return nil, errShuttingDown()
 		}
 	}
 }
 
 // errOpenElsewhere says that another server has the session, and what it runs there.
-func (m *Manager) errOpenElsewhere(id string) *fault.Error {
+func (c *Config) errOpenElsewhere(id string) *fault.Error {
 	running := ""
-	for _, run := range busyWith(&m.config, id) {
+	for _, run := range busyWith(c, id) {
 		running += " It runs " + run.String() + "."
 	}
 	return fault.New(fault.SessionBusy, "Use another session_id, or close the session there first.",

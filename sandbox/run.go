@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,32 @@ type RunOptions struct {
 	Caller context.Context
 
 	notes []string // for the answer
+}
+
+// check puts defaults in and refuses what cannot be run.
+func (o *RunOptions) check(c *Config) error {
+	if _, ok := c.Kernels[o.Language]; !ok {
+		return fault.New(fault.InvalidArgument, "Use a language that session_info lists.", "There is no language %q here.", clip(string(o.Language), 40))
+	}
+	var note string
+	if o.Code, note = withoutFence(o.Code, o.Language.Info()); note != "" {
+		o.notes = append(o.notes, note)
+	}
+	if strings.TrimSpace(o.Code) == "" {
+		return fault.New(fault.InvalidArgument, "Pass the code to run as text.", "The code is empty.")
+	}
+	if len(o.Code) > c.CodeBytes {
+		return fault.New(fault.CodeTooLarge,
+			"Split the code over several calls (variables are kept), or put data into a file.",
+			"The code has %d bytes and may have %d.", len(o.Code), c.CodeBytes).
+			With("size_bytes", len(o.Code)).With("limit_bytes", c.CodeBytes)
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = c.RunTimeout
+	}
+	// A supervisor takes milliseconds, and none of them for no limit.
+	o.Timeout = max(time.Millisecond, min(o.Timeout, c.MaxRunTimeout))
+	return nil
 }
 
 // Progress is how far a run has come.

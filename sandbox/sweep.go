@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -19,6 +20,50 @@ type leftover struct {
 	volumes    []string
 	named      bool
 	newest     time.Time
+}
+
+// sweeper sweeps for a server, one sweep at a time.
+type sweeper struct {
+	config  *Config
+	ctx     context.Context // of the background work
+	working *sync.WaitGroup
+
+	mu    sync.Mutex
+	swept sync.Once // after the first use of the engine
+}
+
+// once removes what dead servers left, once in this server's life, after the first answer: when
+// that is out closes after; nil: now.
+func (w *sweeper) once(after <-chan struct{}) {
+	w.swept.Do(func() {
+		w.working.Go(func() {
+			if after != nil {
+				select {
+				case <-after:
+				case <-w.ctx.Done():
+					return
+				}
+			}
+			w.sweep()
+		})
+	})
+}
+
+// sweep removes what dead servers of this machine left on the engine: all of an unnamed
+// session, and of a named one the containers that have ended, and all of it once its idle time has
+// passed. A session that a live server has is never touched: its lock cannot be had.
+func (w *sweeper) sweep() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ctx, cancel := context.WithTimeout(w.ctx, sweepTimeout)
+	defer cancel()
+	swept, err := Sweep(ctx, w.config.Engine, w.config.StateDir, w.config.Host, w.config.IdleTimeout)
+	if err != nil && w.ctx.Err() == nil {
+		w.config.Logger.Warn("sweep", "error", err)
+	}
+	if len(swept) > 0 {
+		w.config.Logger.Info("removed what dead servers left", "sessions", swept)
+	}
 }
 
 // Sweep removes what servers that no longer live left on the engine under this host's label, and

@@ -150,6 +150,7 @@ func (u *usage) remember(run *Run) {
 	}
 }
 
+// find returns the run of an id; nil: it is not known.
 func (u *usage) find(id string) *Run {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -172,6 +173,7 @@ func (u *usage) add(run *Run) {
 	u.runs = append(u.runs, run)
 }
 
+// all returns the runs, the oldest first.
 func (u *usage) all() []*Run {
 	u.mu.Lock()
 	defer u.mu.Unlock()
