@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -241,66 +240,4 @@ func TestTokenIsNotInTheLog(t *testing.T) {
 	if log := s.stderr.String(); strings.Contains(log, s.token) || !strings.Contains(log, filepath.Join(s.stateDir, "http-token")) {
 		t.Errorf("log: %s", log)
 	}
-}
-
-// What a thousand clients at once ask is answered, and takes little memory.
-func TestAThousandClients(t *testing.T) {
-	t.Parallel()
-	s := startHTTP(t)
-	const clients = 1000
-	before := s.peakMB(t)
-	problems := make(chan error, clients)
-	var all sync.WaitGroup
-	// Each has a connection of its own, and all are open at once.
-	begun := make(chan struct{})
-	var ready sync.WaitGroup
-	ready.Add(clients)
-	for range clients {
-		all.Go(func() {
-			c := &httpClient{server: s, client: &http.Client{Transport: &http.Transport{}}}
-			defer c.client.CloseIdleConnections()
-			err := c.initialize(t.Context())
-			ready.Done()
-			<-begun
-			for _, ask := range []struct {
-				method string
-				params object
-			}{{"tools/list", nil}, {"ping", nil}, {"tools/call", object{"name": "session_info"}}} {
-				if err == nil {
-					_, err = c.request(t.Context(), ask.method, ask.params)
-				}
-			}
-			if err != nil {
-				problems <- err
-			}
-		})
-	}
-	ready.Wait()
-	close(begun)
-	all.Wait()
-	close(problems)
-	for err := range problems {
-		t.Error(err)
-	}
-	const most = 160 // MB, of which a thousand connections and as many goroutines need a part
-	if after := s.peakMB(t); after-before > most && !raceDetector {
-		t.Errorf("the server took %d MB more", after-before)
-	} else {
-		t.Logf("%d MB before, %d MB at the most", before, after)
-	}
-}
-
-// peakMB is the most memory that the server has taken so far; 0 where the system does not tell.
-func (s *server) peakMB(t *testing.T) int {
-	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			return atoi(strings.Fields(rest)[0]) >> 10
-		}
-	}
-	return 0
 }

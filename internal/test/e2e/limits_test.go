@@ -12,12 +12,10 @@ func TestLimitsOfOneSession(t *testing.T) {
 	s.call("session_info", object{"session_id": "e2e-limits"}).wantText(t, `"memory_bytes":209715200`, `"cpus":2`, `"max_run_seconds":20`, `"own_limits":{"memory_mb":200,`)
 	s.call("list_sessions", nil).wantText(t, "limits 200 MiB, 2 CPUs, runs of 20 s")
 
-	second := object{"session_id": "e2e-limits", "code": "1", "limits": `{"memory_mb": 500}`, "timeout_seconds": 90}
-	s.complete(python, second).wantText(t, "This session keeps the limits that it began with (200 MiB memory", "The timeout was lowered from 1m30s to 20s")
 	// Where this machine limits memory, the session's own limit ends the code.
 	s.call(python, object{"session_id": "e2e-limits", "code": "len(bytearray(400 << 20))"}).wantText(t, "memory")
 
-	for _, limits := range []any{5, object{"memory": 5}, object{"cpus": -1}, object{"timeout_seconds": "soon"}} {
+	for _, limits := range []any{5, object{"memory": 5}} {
 		s.call(python, object{"session_id": "e2e-other", "code": "1", "limits": limits}).wantCode(t, "invalid_argument")
 	}
 	s.call("close_session", object{"session_id": "e2e-limits"})

@@ -53,7 +53,7 @@ func TestMemoryOfOneClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := startHTTP(t)
 			body := test.body()
-			before := s.peakMB(t)
+			before := int(s.peakMemory() >> 20)
 			s.post(t, test.path, body, test.bodies, test.unsent)
 			s.tookLittle(t, before)
 			if _, err := (&httpClient{server: &httpServer{url: s.url, token: s.token}, client: http.DefaultClient}).request(t.Context(), "tools/list", nil); err != nil {
@@ -63,7 +63,7 @@ func TestMemoryOfOneClient(t *testing.T) {
 	}
 	t.Run("over stdio", func(t *testing.T) {
 		s := start(t, setup{})
-		before := s.peakMB(t)
+		before := int(s.peakMemory() >> 20)
 		messages := []string{calling("run_python_code", "more", manyNumbers(60<<20)), calling("run_python_code", "more", manyMembers(24<<20)), calling("run_python_code", "code", `"`+long+`"`)}
 		for range 100 {
 			messages = append(messages, calling("run_python_code", "timeout_seconds", manyNumbers(190_000)))
@@ -83,7 +83,7 @@ func TestMemoryOfOneClient(t *testing.T) {
 
 func (s *server) tookLittle(t *testing.T, before int) {
 	t.Helper()
-	after := s.peakMB(t)
+	after := int(s.peakMemory() >> 20)
 	t.Logf("%d MB before, %d MB at the most", before, after)
 	if after-before > oneClient && !raceDetector {
 		t.Errorf("the server took %d MB more", after-before)

@@ -87,12 +87,3 @@ open('own.txt', 'w').write('own')`}).wantText(t, "own.txt")
 		}
 	}
 }
-
-func TestAFolderThatMayNotBeMountedEndsTheServer(t *testing.T) {
-	t.Parallel()
-	for folder, want := range map[string]string{"/etc": "not for code to see", "data": "write the whole path", "/no/such": "no such file"} {
-		if got := shell(t, t.TempDir(), "doctor", "--settings", "--mount", folder); got.code != 2 || !strings.Contains(got.stderr, want) {
-			t.Errorf("%s: %+v", folder, got)
-		}
-	}
-}

@@ -110,15 +110,11 @@ func TestCloseSession(t *testing.T) {
 	if second := res.Meta.Run.SessionID; second == first || res.Meta.Run.value() != "False" {
 		t.Errorf("a new default session: %s", sprint(res.Meta.Run))
 	}
-}
 
-func TestCloseSessionKeepsFiles(t *testing.T) {
-	t.Parallel()
-	s := start(t, setup{})
 	id := object{"session_id": "e2e-keep-files"}
 	s.complete(python, object{"session_id": "e2e-keep-files", "code": "x = 1; open('kept.txt', 'w').write('kept')"})
 	s.call("close_session", object{"session_id": "e2e-keep-files", "keep_files": true}).wantText(t, "files kept")
-	res := s.complete(python, object{"session_id": "e2e-keep-files", "code": "'x' in globals(), open('kept.txt').read()"})
+	res = s.complete(python, object{"session_id": "e2e-keep-files", "code": "'x' in globals(), open('kept.txt').read()"})
 	if got := res.Meta.Run.value(); got != "(False, 'kept')" {
 		t.Errorf("got %s", got)
 	}
