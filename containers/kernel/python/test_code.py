@@ -66,11 +66,6 @@ class State(SupervisorTest):
                                " ('In', 'Out', 'get_ipython', 'exit', 'quit'))").result
         self.assertEqual(names, "[]")
 
-    def test_source_can_be_inspected(self):
-        self.completed("def f(a):\n    return a + 1")
-        self.assertEqual(self.completed("import inspect; inspect.getsource(f)").result,
-                         repr("def f(a):\n    return a + 1"))
-
     def test_underscore_is_the_last_result(self):
         self.completed("6 * 7")
         self.assertEqual(self.completed("_ + 1").result, "43")
@@ -327,9 +322,6 @@ class Streams(SupervisorTest):
 
     def test_reading_lines_of_stdin_ends_at_once(self):
         self.assertEqual(self.completed("import sys\nfor line in sys.stdin: print(line)").out, "")
-
-    def test_children_read_an_empty_stdin(self):
-        self.assertEqual(self.completed("import subprocess; subprocess.run(['cat'])").out, "")
 
     def test_closed_and_replaced_streams_are_back_in_the_next_run(self):
         for code in (

@@ -254,11 +254,6 @@ class Figures(SupervisorTest):
         )
         self.assertEqual([d["alt"] for d in self.completed(code).displays], ["A", "B"])
 
-    def test_a_figure_as_last_expression_is_shown_once(self):
-        answer = self.completed("import matplotlib.pyplot as plt\nfig, ax = plt.subplots()\nax.plot([1, 2])\nfig")
-        self.assertEqual(len(answer.displays), 1)
-        self.assertIn("Figure", answer.result)
-
     def test_a_figure_is_shown_once_however_it_is_shown(self):
         make = "import matplotlib.pyplot as plt\nfig, ax = plt.subplots(); ax.plot([1, 2]); ax.set_title('T')\n"
         for show in ("display(fig)", "display(fig)\nfig", "plt.show()\nfig", "fig.show()\nfig", "plt.close(fig)\nfig"):
@@ -326,11 +321,6 @@ class Figures(SupervisorTest):
         answer = self.run_code("import matplotlib.pyplot as plt\nplt.plot([1])\n1/0")
         self.assertEqual((answer.status, len(answer.displays)), ("failed", 1))
 
-    def test_code_that_chooses_agg_itself_is_shown_all_the_same(self):
-        code = "import matplotlib\nmatplotlib.use('Agg')\nimport matplotlib.pyplot as plt\nplt.plot([1])\nplt.show()"
-        answer = self.completed(code)
-        self.assertEqual((len(answer.displays), answer.err), (1, ""))
-
     def test_a_figure_that_cannot_be_drawn_fails_the_run(self):
         answer = self.run_code("import matplotlib.pyplot as plt\nplt.title('$\\\\nonsense{$')")
         self.assertEqual(answer.status, "failed")
@@ -344,10 +334,6 @@ class Figures(SupervisorTest):
                 with self.subTest(show % image):
                     (display,) = self.completed(show % image).displays
                     self.assertEqual(list(display["data"]), ["image/png"])
-
-    def test_an_image_that_is_shown_in_a_first_cell(self):
-        answer = self.completed("from PIL import Image\nImage.new('RGB', (4, 4)).show()\nprint('after')")
-        self.assertEqual((len(answer.displays), answer.out), (1, "after\n"))
 
     def test_a_forked_child_shows_no_figure_of_its_parent_and_keeps_its_own(self):
         code = (

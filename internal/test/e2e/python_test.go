@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -23,4 +25,28 @@ func TestARunThatStumblesIsToldWhatWorks(t *testing.T) {
 		{code: "await fetch('https://example.com/')", status: "failed", text: []string{"\nHint: Code has no network here (--network none); upload_file with url"}},
 		{code: "require('left-pad')", status: "failed", text: []string{"\nHint: left-pad is not installed"}},
 	})
+}
+
+// Texts each of which would fit are cut together, and each is whole in a file.
+func TestAllTextsOfAnAnswerShareItsRoom(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	res := s.py("import sys\nprint('out\\n' * 3500)\nprint('err\\n' * 3500, file=sys.stderr)\n'val ' * 2400")
+	if n := len(res.text()); n > 16_001 || n < 15_000 {
+		t.Errorf("%d bytes of text", n)
+	}
+	var files []string
+	for _, stream := range []string{"stdout", "stderr", "result"} {
+		files = append(files, "/mnt/data/.runs/"+res.Meta.Run.RunID+"."+stream+".txt")
+	}
+	first, _, _ := strings.Cut(res.text(), "\n")
+	if want := "; cut here, see " + strings.Join(files, " and "); !strings.HasSuffix(first, want) {
+		t.Errorf("the first line is %q", first)
+	}
+	for i, word := range []string{"out", "err", "val"} {
+		want := []string{"3500", "3500", "2400"}[i]
+		if got := s.py(fmt.Sprintf("open(%q).read().count(%q)", files[i], word)).Meta.Run.value(); got != want {
+			t.Errorf("%s has %s of %s", files[i], got, want)
+		}
+	}
 }
