@@ -40,14 +40,14 @@ func (c *outConn) Write(p []byte) (int, error) {
 
 // outConns are the connections of one session that are served. Each may hold what the server has not read.
 type outConns struct {
-	places chan struct{}
-	idle   time.Duration // after which one makes room
-	mu     sync.Mutex
-	open   map[*outConn]struct{}
+	semaphore chan struct{}
+	idle      time.Duration // after which one makes room
+	mu        sync.Mutex
+	open      map[*outConn]struct{}
 }
 
 func newOutConns(most int, idle time.Duration) *outConns {
-	return &outConns{places: make(chan struct{}, most), idle: idle, open: make(map[*outConn]struct{})}
+	return &outConns{semaphore: make(chan struct{}, most), idle: idle, open: make(map[*outConn]struct{})}
 }
 
 // enter waits for a place, which the connection that has been idle for longest leaves.
@@ -55,11 +55,11 @@ func (o *outConns) enter(conn net.Conn) *outConn {
 	c := &outConn{Conn: conn}
 	c.idleSince.Store(time.Now().UnixNano())
 	for entered := false; !entered; {
-		if len(o.places) == cap(o.places) {
+		if len(o.semaphore) == cap(o.semaphore) {
 			o.makeRoom()
 		}
 		select {
-		case o.places <- struct{}{}:
+		case o.semaphore <- struct{}{}:
 			entered = true
 		case <-time.After(outAgain):
 		}
@@ -74,7 +74,7 @@ func (o *outConns) leave(c *outConn) {
 	o.mu.Lock()
 	delete(o.open, c)
 	o.mu.Unlock()
-	<-o.places
+	<-o.semaphore
 }
 
 // makeRoom closes the connection that has been idle for longest, if one has for long enough.

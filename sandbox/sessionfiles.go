@@ -22,11 +22,11 @@ const mostFiles = 8
 // sessionFiles reaches the files of a session: it finds a supervisor, and limits how many streams there are.
 type sessionFiles struct {
 	*session
-	turn chan struct{} // holds a token for each use
+	semaphore chan struct{} // holds a token for each use
 }
 
 func newSessionFiles(s *session) *sessionFiles {
-	return &sessionFiles{session: s, turn: make(chan struct{}, mostFiles)}
+	return &sessionFiles{session: s, semaphore: make(chan struct{}, mostFiles)}
 }
 
 // use lends what reaches the session's files. The error is a fault, or an error of use's own.
@@ -100,7 +100,7 @@ func (s *sessionFiles) borrow(ctx context.Context) (c files.Client, joined conte
 		s.uses.leave()
 	}
 	select {
-	case s.turn <- struct{}{}:
+	case s.semaphore <- struct{}{}:
 	case <-joined.Done():
 		err = s.fault(joined, context.Cause(joined))
 		leave()
@@ -109,13 +109,13 @@ func (s *sessionFiles) borrow(ctx context.Context) (c files.Client, joined conte
 	c, release, err := s.reach(joined)
 	if err != nil {
 		err = s.fault(joined, err)
-		<-s.turn
+		<-s.semaphore
 		leave()
 		return c, nil, nil, err
 	}
 	return c, joined, func() {
 		release()
-		<-s.turn
+		<-s.semaphore
 		leave()
 	}, nil
 }

@@ -66,18 +66,18 @@ func (d *door) close() {
 // acceptAll serves the connections of a listener, so many at a time; the next ones wait. again is the time after which
 // it is tried once more to accept one, where the connection is gone again or no descriptor is left.
 func acceptAll(listener net.Listener, most int, again time.Duration, serve func(net.Conn)) {
-	places := make(chan struct{}, most)
+	semaphore := make(chan struct{}, most)
 	for {
-		places <- struct{}{}
+		semaphore <- struct{}{}
 		conn, err := listener.Accept()
 		if err != nil {
 			time.Sleep(again)
-			<-places
+			<-semaphore
 			continue
 		}
 		go func() {
 			serve(conn)
-			<-places
+			<-semaphore
 		}()
 	}
 }

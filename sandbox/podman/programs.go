@@ -115,7 +115,7 @@ func tryFill(ctx context.Context, onHost bool, image, name string, files []conta
 	if onHost && holds(onDisk(volume.Mountpoint), files) {
 		return volume.Mountpoint, false, nil
 	}
-	filled, err = cargo{image, name, files}.bring(ctx, onHost)
+	filled, err = volumeFiles{image, name, files}.ensure(ctx, onHost)
 	return volume.Mountpoint, filled, err
 }
 

@@ -180,7 +180,7 @@ func TestAVolumeThatIsTooLargeIsNotReadToItsEnd(t *testing.T) {
 	if _, _, err := fill(conn, false, testimage.BarePython(t), name, files); err != nil {
 		t.Fatal(err)
 	}
-	err := cargo{testimage.BarePython(t), name, nil}.throughContainer(conn, "reading", func(container string) error {
+	err := volumeFiles{testimage.BarePython(t), name, nil}.withHelper(conn, "reading", func(container string) error {
 		_, err := download(conn, container)
 		return err
 	})

@@ -34,15 +34,15 @@ const (
 	removeTime = 5 * time.Second
 )
 
-// throughContainer has use reach a volume by way of a container that is never started: it is mounted at volumeMount. It waits
+// withHelper calls use with a helper of the volume, a container that is never started: the volume is mounted at volumeMount. It waits
 // until there is no other one with this suffix of its name.
-func (c cargo) throughContainer(ctx context.Context, suffix string, use func(container string) error) error {
-	spec := specgen.NewSpecGenerator(c.image, false)
-	spec.Name = c.volume + "-" + suffix
-	spec.Labels = map[string]string{programsLabel: c.volume}
+func (v volumeFiles) withHelper(ctx context.Context, suffix string, use func(container string) error) error {
+	spec := specgen.NewSpecGenerator(v.image, false)
+	spec.Name = v.volume + "-" + suffix
+	spec.Labels = map[string]string{programsLabel: v.volume}
 	spec.Command = []string{volumeMount}
 	spec.NetNS = specgen.Namespace{NSMode: specgen.NoNetwork}
-	spec.Volumes = []*specgen.NamedVolume{{Name: c.volume, Dest: volumeMount}}
+	spec.Volumes = []*specgen.NamedVolume{{Name: v.volume, Dest: volumeMount}}
 	holder, since := "", time.Now()
 	for {
 		_, err := libpod.CreateContainer(ctx, spec)
@@ -96,20 +96,20 @@ func makeVolume(ctx context.Context, options libpod.VolumeOptions) (libpod.Volum
 	return volume, nil
 }
 
-// cargo is files for a volume, and what a container needs that brings them there.
-type cargo struct {
+// volumeFiles are files for a volume, and the image of the container that brings them there.
+type volumeFiles struct {
 	image, volume string
 	files         []containers.File
 }
 
-// bring puts the files into the volume unless they are there; missing says that it is known that they are not.
-func (c cargo) bring(ctx context.Context, missing bool) (filled bool, err error) {
+// ensure puts the files into the volume unless they are there; missing says that it is known that they are not.
+func (v volumeFiles) ensure(ctx context.Context, missing bool) (filled bool, err error) {
 	isWhole := func(container string) bool {
 		have, err := download(ctx, container)
-		return err == nil && holds(have.find, c.files)
+		return err == nil && holds(have.find, v.files)
 	}
 	if !missing {
-		err := c.throughContainer(ctx, rand.Text()[:hashLen], func(container string) error {
+		err := v.withHelper(ctx, rand.Text()[:hashLen], func(container string) error {
 			missing = !isWhole(container)
 			return nil
 		})
@@ -119,12 +119,12 @@ func (c cargo) bring(ctx context.Context, missing bool) (filled bool, err error)
 	}
 	// Two servers that unpacked the same files at once would be in each other's way, or in that of a container which starts with what
 	// the first has brought.
-	err = c.throughContainer(ctx, fillSuffix, func(container string) error {
+	err = v.withHelper(ctx, fillSuffix, func(container string) error {
 		if isWhole(container) {
 			return nil
 		}
 		filled = true
-		return upload(ctx, container, c.files)
+		return upload(ctx, container, v.files)
 	})
 	return filled, err
 }

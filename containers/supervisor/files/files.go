@@ -23,7 +23,7 @@ const (
 	atOnce = 32
 )
 
-var slots = make(chan struct{}, atOnce)
+var semaphore = make(chan struct{}, atOnce)
 
 // Serve serves the one request that comes on a stream, which the caller closes afterwards.
 func Serve(stream net.Conn, workDir string) {
@@ -32,8 +32,8 @@ func Serve(stream net.Conn, workDir string) {
 	if err != nil {
 		return
 	}
-	slots <- struct{}{}
-	defer func() { <-slots }()
+	semaphore <- struct{}{}
+	defer func() { <-semaphore }()
 	_ = stream.SetDeadline(time.Time{})
 	answer, err := serve(stream, workDir, text)
 	if err != nil {
