@@ -20,14 +20,14 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
-// The five endpoints of another system, in its shapes: clients of it need another address and no other change.
+// The five endpoints of tomconte/codebox-ai, in its shapes: clients of it need another address and no other change.
 
-type compatibleSession struct {
-	Dependencies []string          `json:"dependencies,omitempty" jsonschema:"Python packages to install."`
-	Options      compatibleOptions `json:"execution_options,omitzero"`
+type codeboxSession struct {
+	Dependencies []string       `json:"dependencies,omitempty" jsonschema:"Python packages to install."`
+	Options      codeboxOptions `json:"execution_options,omitzero"`
 }
 
-type compatibleOptions struct {
+type codeboxOptions struct {
 	Timeout     float64           `json:"timeout,omitempty" jsonschema:"Seconds that a run may take."`
 	MemoryLimit string            `json:"memory_limit,omitempty" jsonschema:"Such as 512M or 2G."`
 	CPULimit    any               `json:"cpu_limit,omitempty" jsonschema:"Such as 1, as a text or a number."`
@@ -35,56 +35,56 @@ type compatibleOptions struct {
 	Mounts      []any             `json:"mount_points,omitempty" jsonschema:"Refused: only the server's --mount decides what code sees of the host."`
 }
 
-type compatibleMade struct {
+type codeboxMade struct {
 	SessionID string    `json:"session_id"`
 	Status    string    `json:"status"`
 	CreatedAt time.Time `json:"created_at"`
 	Notes     []string  `json:"notes,omitempty" jsonschema:"What was lowered."`
 }
 
-type compatibleCode struct {
+type codeboxCode struct {
 	Code              string   `json:"code"`
 	Language          string   `json:"language,omitempty" jsonschema:"python by default."`
 	SessionID         string   `json:"session_id"`
 	DisableValidation []string `json:"disable_validation,omitempty" jsonschema:"Ignored: code is not judged before it runs."`
 }
 
-type compatibleRun struct {
+type codeboxRun struct {
 	RequestID string    `json:"request_id"`
 	Status    string    `json:"status"`
 	CreatedAt time.Time `json:"created_at"`
 }
 
-type compatibleStatus struct {
-	compatibleRun
+type codeboxStatus struct {
+	codeboxRun
 	CompletedAt *time.Time `json:"completed_at"`
 }
 
-type compatibleResult struct {
-	Status      string             `json:"status"`
-	Output      []compatibleOutput `json:"output"`
-	Error       *compatibleError   `json:"error"`
-	Files       []string           `json:"files" jsonschema:"PNG images, as base64."`
-	CompletedAt *time.Time         `json:"completed_at"`
+type codeboxResult struct {
+	Status      string          `json:"status"`
+	Output      []codeboxOutput `json:"output"`
+	Error       *codeboxError   `json:"error"`
+	Files       []string        `json:"files" jsonschema:"PNG images, as base64."`
+	CompletedAt *time.Time      `json:"completed_at"`
 }
 
-type compatibleOutput struct {
+type codeboxOutput struct {
 	Type    string `json:"type" jsonschema:"stream or result."`
 	Content string `json:"content"`
 }
 
-type compatibleError struct {
+type codeboxError struct {
 	Name      string   `json:"ename"`
 	Value     string   `json:"evalue"`
 	Traceback []string `json:"traceback"`
 }
 
-type compatibleClosed struct {
+type codeboxClosed struct {
 	Status string `json:"status"`
 }
 
 // limits are those that the options say.
-func (o *compatibleOptions) limits() (of sandbox.SessionLimits, err error) {
+func (o *codeboxOptions) limits() (of sandbox.SessionLimits, err error) {
 	wrong := func(format string, args ...any) error {
 		return fault.New(fault.InvalidArgument, `Such as {"timeout": 300, "memory_limit": "2G", "cpu_limit": "1"}.`, format, args...)
 	}
@@ -116,22 +116,22 @@ func (o *compatibleOptions) limits() (of sandbox.SessionLimits, err error) {
 	return l.session()
 }
 
-func (s *Server) compatibleCreate(w http.ResponseWriter, r *http.Request) {
-	var wanted compatibleSession
+func (s *Server) codeboxCreate(w http.ResponseWriter, r *http.Request) {
+	var wanted codeboxSession
 	if _, err := decode(r, &wanted); err != nil {
 		s.refuse(w, r, err)
 		return
 	}
-	term, notes, err := s.compatibleBegin(r.Context(), &wanted)
+	term, notes, err := s.codeboxBegin(r.Context(), &wanted)
 	if err != nil {
 		s.refuse(w, r, err)
 		return
 	}
-	web.JSON(w, http.StatusOK, compatibleMade{term.SessionID, "created", term.Created.UTC(), notes})
+	web.JSON(w, http.StatusOK, codeboxMade{term.SessionID, "created", term.Created.UTC(), notes})
 }
 
-// compatibleBegin makes a session with all that was asked for, or none.
-func (s *Server) compatibleBegin(ctx context.Context, wanted *compatibleSession) (term sandbox.Term, notes []string, err error) {
+// codeboxBegin makes a session with all that was asked for, or none.
+func (s *Server) codeboxBegin(ctx context.Context, wanted *codeboxSession) (term sandbox.Term, notes []string, err error) {
 	of, err := wanted.Options.limits()
 	if err != nil {
 		return term, nil, err
@@ -197,8 +197,8 @@ func faultOf(fields map[string]any) *fault.Error {
 	return f
 }
 
-func (s *Server) compatibleExecute(w http.ResponseWriter, r *http.Request) {
-	var wanted compatibleCode
+func (s *Server) codeboxExecute(w http.ResponseWriter, r *http.Request) {
+	var wanted codeboxCode
 	_, err := decode(r, &wanted)
 	if err == nil && wanted.SessionID == "" {
 		err = fault.New(fault.InvalidArgument, "POST /sessions makes one.", "session_id is missing.")
@@ -232,12 +232,12 @@ func (s *Server) compatibleExecute(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	web.JSON(w, http.StatusOK, compatibleOf(run, "created"))
+	web.JSON(w, http.StatusOK, codeboxOf(run, "created"))
 }
 
-func compatibleOf(run *sandbox.Run, status sandbox.Status) compatibleRun {
+func codeboxOf(run *sandbox.Run, status sandbox.Status) codeboxRun {
 	begun, _ := run.Times()
-	return compatibleRun{run.ID, asTheirs(status), inMicroseconds(begun)}
+	return codeboxRun{run.ID, asTheirs(status), inMicroseconds(begun)}
 }
 
 const theirError = "error"
@@ -272,23 +272,23 @@ func (s *Server) look(w http.ResponseWriter, r *http.Request) (run *sandbox.Run,
 	return run, res, &ended
 }
 
-func (s *Server) compatibleStatus(w http.ResponseWriter, r *http.Request) {
+func (s *Server) codeboxStatus(w http.ResponseWriter, r *http.Request) {
 	run, res, completed := s.look(w, r)
 	if run == nil {
 		return
 	}
-	web.JSON(w, http.StatusOK, compatibleStatus{compatibleOf(run, res.Status), completed})
+	web.JSON(w, http.StatusOK, codeboxStatus{codeboxOf(run, res.Status), completed})
 }
 
-func (s *Server) compatibleResults(w http.ResponseWriter, r *http.Request) {
+func (s *Server) codeboxResults(w http.ResponseWriter, r *http.Request) {
 	run, res, completed := s.look(w, r)
 	if run == nil {
 		return
 	}
-	answer := compatibleResult{Status: asTheirs(res.Status), Output: []compatibleOutput{}, Files: []string{}, CompletedAt: completed}
+	answer := codeboxResult{Status: asTheirs(res.Status), Output: []codeboxOutput{}, Files: []string{}, CompletedAt: completed}
 	add := func(kind, content string) {
 		if content != "" {
-			answer.Output = append(answer.Output, compatibleOutput{kind, content})
+			answer.Output = append(answer.Output, codeboxOutput{kind, content})
 		}
 	}
 	for _, stream := range []sandbox.Stream{res.Stdout, res.Stderr} {
@@ -302,10 +302,10 @@ func (s *Server) compatibleResults(w http.ResponseWriter, r *http.Request) {
 		add("result", *res.Value)
 	}
 	if e := res.Error; e != nil {
-		answer.Error = &compatibleError{e.Name, e.Message, strings.Split(strings.TrimRight(e.Traceback, "\n"), "\n")}
+		answer.Error = &codeboxError{e.Name, e.Message, strings.Split(strings.TrimRight(e.Traceback, "\n"), "\n")}
 	}
 	if answer.Status == theirError { // which does not say how it ended
-		answer.Error = cmp.Or(answer.Error, &compatibleError{Traceback: []string{}})
+		answer.Error = cmp.Or(answer.Error, &codeboxError{Traceback: []string{}})
 		answer.Error.Name, answer.Error.Value = string(res.Status), "The run was "+strings.ReplaceAll(string(res.Status), "_", " ")+"."
 	}
 	for _, d := range res.Displays {
@@ -316,10 +316,10 @@ func (s *Server) compatibleResults(w http.ResponseWriter, r *http.Request) {
 	web.JSON(w, http.StatusOK, answer)
 }
 
-func (s *Server) compatibleClose(w http.ResponseWriter, r *http.Request) {
+func (s *Server) codeboxClose(w http.ResponseWriter, r *http.Request) {
 	if _, err := s.manager.CloseSession(r.Context(), r.PathValue("session_id"), false); err != nil {
 		s.refuse(w, r, err)
 		return
 	}
-	web.JSON(w, http.StatusOK, compatibleClosed{"cleaned up"})
+	web.JSON(w, http.StatusOK, codeboxClosed{"cleaned up"})
 }

@@ -74,15 +74,15 @@ func table() []route {
 		{method: "GET", path: "/v1/sql", id: "sql.describe", summary: "Describe the databases.", tool: "describe_sql"},
 
 		{method: "POST", path: "/sessions", id: "compatible.create_session", summary: "Make a session with packages and limits.", tool: runTool,
-			serve: (*Server).compatibleCreate, request: schemaOf[compatibleSession](), answer: schemaOf[compatibleMade]()},
+			serve: (*Server).codeboxCreate, request: schemaOf[codeboxSession](), answer: schemaOf[codeboxMade]()},
 		{method: "POST", path: "/execute", id: "compatible.execute", summary: "Run code.", tool: runTool,
-			serve: (*Server).compatibleExecute, request: schemaOf[compatibleCode](), answer: schemaOf[compatibleRun]()},
+			serve: (*Server).codeboxExecute, request: schemaOf[codeboxCode](), answer: schemaOf[codeboxRun]()},
 		{method: "GET", path: "/execute/{run_id}/status", id: "compatible.status", summary: "Tell how a run stands.", tool: "wait_for_run",
-			serve: (*Server).compatibleStatus, answer: schemaOf[compatibleStatus]()},
+			serve: (*Server).codeboxStatus, answer: schemaOf[codeboxStatus]()},
 		{method: "GET", path: "/execute/{run_id}/results", id: "compatible.results", summary: "Tell what a run came to.", tool: "wait_for_run",
-			serve: (*Server).compatibleResults, answer: schemaOf[compatibleResult]()},
+			serve: (*Server).codeboxResults, answer: schemaOf[codeboxResult]()},
 		{method: "DELETE", path: "/sessions/{session_id}", id: "compatible.close_session", summary: "End a session.", tool: "close_session",
-			serve: (*Server).compatibleClose, answer: schemaOf[compatibleClosed]()},
+			serve: (*Server).codeboxClose, answer: schemaOf[codeboxClosed]()},
 	}
 }
 
