@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"encoding/base64"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +14,7 @@ import (
 const installPackages = "install_packages"
 
 // startIndexes starts a server whose packages come from indexes of the test's own.
-func startIndexes(t *testing.T, args ...string) (*server, *pypi.Index, *npmregistry.Registry) {
+func startIndexes(t *testing.T) (*server, *npmregistry.Registry) {
 	t.Helper()
 	index, registry := pypi.Start(t), npmregistry.Start(t)
 	index.Add(
@@ -28,13 +27,12 @@ func startIndexes(t *testing.T, args ...string) (*server, *pypi.Index, *npmregis
 		npmregistry.Package{Name: "@scope/helper", Version: "1.5.0"}, npmregistry.Package{Name: "denied-js", Version: "1.0.0"},
 		npmregistry.Package{Name: "other-js", Version: "1.0.0"},
 	)
-	args = append([]string{"--pypi-index-url", index.URL, "--npm-registry", registry.URL, "--packages-deny", "pypi:denied-*,npm:denied-js"}, args...)
-	return start(t, setup{args: args}), index, registry
+	return start(t, setup{args: []string{"--pypi-index-url", index.URL, "--npm-registry", registry.URL, "--packages-deny", "pypi:denied-*,npm:denied-js"}}), registry
 }
 
 func TestWhatNpmInstallsGloballyIsFound(t *testing.T) {
 	t.Parallel()
-	s, _, registry := startIndexes(t)
+	s, registry := startIndexes(t)
 	registry.Add(npmregistry.Package{Name: "cli-js", Version: "1.0.0", Manifest: map[string]any{"bin": map[string]string{"say-hello": "say.js"}}, Files: map[string]string{
 		"say.js": "#!/usr/bin/env node\nconsole.log('hello from', require('./package.json').version)", "index.js": "module.exports = 'the library'",
 	}})
@@ -45,44 +43,25 @@ func TestWhatNpmInstallsGloballyIsFound(t *testing.T) {
 	s.call("list_artifacts", object{}).wantText(t, "no files")
 }
 
-func TestPackagesAreInstalledInEveryWay(t *testing.T) {
+func TestPackagesAreInstalled(t *testing.T) {
 	t.Parallel()
-	s, index, _ := startIndexes(t)
+	s, _ := startIndexes(t)
 	s.call(python, object{"code": "import late_one"}).wantText(t, "ModuleNotFoundError")
 	s.call(installPackages, object{"language": "python", "packages": []string{"late-one", "numpy"}}).
 		wantText(t, "installed helper 3.1", "installed late-one 1.0", "already there: numpy", ".packages/python.log")
-	for code, want := range map[string]string{
-		"import late_one; late_one.__version__":                       "'1.0'", // by the kernel that has missed it
-		"%pip install -q other==1.0\nimport other; other.__version__": "'1.0'",
-		"import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'pip', 'download', '--no-deps', '-q', '-d', '/tmp', 'helper']).returncode": "0",
-	} {
-		if got := s.complete(python, object{"code": code}).Meta.Run.value(); got != want {
-			t.Errorf("%s\ngives %s, want %s", code, got, want)
-		}
+	if got := s.py("import late_one; late_one.__version__").Meta.Run.value(); got != "'1.0'" { // by the kernel that has missed it
+		t.Errorf("late_one is %s", got)
 	}
+	s.py("!pip install -q other==1.0\nimport other")
 	s.py("!pip install -q 'other>1'\n").wantText(t, "note: other 2.0 is installed, and other stays imported as 1.0")
-	s.complete(python, object{"code": "import other; other.__version__", "fresh": true}).wantText(t, "'2.0'")
-	s.py("!uname").wantText(t, "Linux")
-
 	s.call(installPackages, object{"language": "javascript", "packages": []string{"late-js@1"}}).wantText(t, "installed @scope/helper 1.5.0", "installed late-js 1.2.3")
-	s.js("require('late-js')").wantText(t, "1.2.3")
-	s.js("require('child_process').execSync('npm install other-js', { encoding: 'utf8' }); (await import('other-js')).default").wantText(t, "1.0.0")
-	s.complete(javascript, object{"code": "require('other-js') + require('lodash').VERSION", "dependencies": []string{"other-js", "lodash"}})
-
+	s.complete(javascript, object{"code": "require('late-js') + require('other-js')", "dependencies": []string{"other-js"}}).wantText(t, "1.2.3")
 	s.call("session_info", object{"packages": true}).wantText(t, `{"name":"late_one","version":"1.0"}`, `{"name":"late-js","version":"1.2.3"}`)
-	before := len(index.Requests())
-	s.complete(python, object{"session_id": "e2e-again", "code": "import late_one; late_one.__version__", "dependencies": []string{"late-one>=1"}}).wantText(t, "'1.0'")
-	for _, request := range index.Requests()[before:] {
-		if strings.HasSuffix(request, ".whl") {
-			t.Errorf("the second installation asked the index for %s", request)
-		}
-	}
-	s.call("close_session", object{"session_id": "e2e-again"})
 }
 
 func TestPackagesThatAreRefused(t *testing.T) {
 	t.Parallel()
-	s, _, _ := startIndexes(t)
+	s, _ := startIndexes(t)
 	for _, test := range []struct {
 		language string
 		packages any
@@ -113,18 +92,4 @@ func TestPackagesThatAreRefused(t *testing.T) {
 	if text := network.Contents[0].Text; !strings.Contains(text, `"path": "/pypi/simple/denied-one/"`) || !strings.Contains(text, `"allowed": false`) {
 		t.Errorf("the log does not have the refusal: %.2000s", text)
 	}
-}
-
-func TestAnUploadedWheelIsInstalled(t *testing.T) {
-	t.Parallel()
-	s, _, _ := startIndexes(t, "--packages", "listed", "--packages-allow", "pypi:helper,pypi:brought,npm:mine")
-	name, wheel, _ := pypi.Package{Name: "brought", Version: "5.0", Requires: []string{"helper"}}.Wheel()
-	s.call("upload_file", object{"filename": name, "content_base64": base64.StdEncoding.EncodeToString(wheel)})
-	s.call(installPackages, object{"language": "python", "packages": []string{"/mnt/data/input/" + name}}).wantText(t, "installed brought 5.0", "installed helper 3.1")
-	s.call(installPackages, object{"language": "python", "packages": []string{"late-one"}}).wantCode(t, "package_denied")
-	if got := s.py("import brought, helper; brought.__version__").Meta.Run.value(); got != "'5.0'" {
-		t.Error(got)
-	}
-	s.call("upload_file", object{"filename": "mine-1.0.0.tgz", "content_base64": base64.StdEncoding.EncodeToString(npmregistry.Package{Name: "mine", Version: "1.0.0"}.Tarball())})
-	s.call(installPackages, object{"language": "javascript", "packages": []string{"/mnt/data/input/mine-1.0.0.tgz"}}).wantText(t, "installed mine 1.0.0")
 }

@@ -11,7 +11,6 @@ import (
 
 	testmssql "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/mssql"
 	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/pypi"
 )
 
 // curl asks a server for something below its address, as a person would, and returns the body and the status.
@@ -39,43 +38,6 @@ func (s *httpServer) ask(into any, path string, args ...string) {
 func post(value any) []string {
 	text, _ := json.Marshal(value)
 	return []string{"-H", "Content-Type: application/json", "-d", string(text)}
-}
-
-// A client of another system finds its five endpoints here.
-func TestTheFiveEndpointsByCurl(t *testing.T) {
-	t.Parallel()
-	index := pypi.Start(t)
-	index.Add(pypi.Package{Name: "late-one", Version: "1.0"})
-	s := startHTTP(t, "--pypi-index-url", index.URL, "--packages-deny", "pypi:denied-*")
-	if body, status := s.curl("/sessions", post(object{"dependencies": []string{"denied-one"}})...); status != "403" || !strings.Contains(string(body), `"package_denied"`) {
-		t.Errorf("denied: %s %s", status, body)
-	}
-	var made, begun, ran, results, closed map[string]any
-	s.ask(&made, "/sessions", post(object{"dependencies": []string{"late-one"}, "execution_options": object{
-		"timeout": 300, "memory_limit": "512M", "cpu_limit": "1", "environment_variables": object{"GREETING": "hello"},
-	}})...)
-	session := made["session_id"].(string)
-	s.ask(&begun, "/execute", post(object{"session_id": session, "language": "python", "code": "import late_one, os\n" +
-		"from IPython.display import Image, display\n" +
-		"import base64; display(Image(base64.b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==')))\n" +
-		"print(os.environ['GREETING'])\n6 * 7"})...)
-	id := begun["request_id"].(string)
-	eventually(t, "it is over", func() (bool, string) {
-		s.ask(&ran, "/execute/"+id+"/status")
-		return ran["status"] == "completed" && ran["completed_at"] != nil, sprint(ran)
-	})
-	s.ask(&results, "/execute/"+id+"/results")
-	if output, _ := json.Marshal(results["output"]); string(output) != `[{"content":"hello\n","type":"stream"},{"content":"42","type":"result"}]` || len(results["files"].([]any)) != 1 || results["error"] != nil {
-		t.Errorf("it came to %s", sprint(results))
-	}
-	s.ask(&closed, "/sessions/"+session, "-X", "DELETE")
-	if closed["status"] != "cleaned up" {
-		t.Errorf("closed: %v", closed)
-	}
-	if body, status := s.curl("/sessions/"+session, "-X", "DELETE"); status != "404" || !strings.Contains(string(body), `"status":"error"`) {
-		t.Errorf("closed again: %s %s", status, body)
-	}
-	wantNothingLeft(t, []string{session})
 }
 
 // What a client's headers bound holds for its requests over REST as for those of MCP.
