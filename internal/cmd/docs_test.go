@@ -307,15 +307,6 @@ func addFlags(cmd *cobra.Command, add func(*pflag.Flag)) {
 	}
 }
 
-func TestEverySettingIsDocumented(t *testing.T) {
-	documented := readPages(t)["docs/configuration.md"].code()
-	Command().PersistentFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Name != "config" && !f.Hidden && !slices.Contains(documented, f.Name) {
-			t.Errorf("docs/configuration.md does not have %s", f.Name)
-		}
-	})
-}
-
 // The page says what the program says, so that a search for a message finds it.
 func TestMessagesOfTheTroubleshootingPageAreTheProgramsOwn(t *testing.T) {
 	var sources strings.Builder

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// foreignName is a setting of another system: what it means here, or what is said where it is set.
-type foreignName struct {
+// alias is a setting of another system: what it means here, or what is said where it is set.
+type alias struct {
 	name    string // a variable, or a flag with its dashes
 	of      string
 	setting string // ours that has the same meaning; empty: there is none
@@ -40,9 +40,9 @@ const (
 	address  = "`http` is the address to serve at over HTTP, MCP at `/mcp` and [REST](rest.md) at `/v1`"
 )
 
-// foreignNames is every setting of these systems. Of two names for one setting the first that is set counts. The table in
+// aliases is every setting of these systems. Of two names for one setting the first that is set counts. The table in
 // docs/configuration.md is made of it.
-var foreignNames = []foreignName{
+var aliases = []alias{
 	{name: "CONTAINER_IMAGE", of: philschmid, taken: true, answer: "`python-image`, or `js-image` where `CONTAINER_LANGUAGE` says so"},
 	{name: "CONTAINER_LANGUAGE", of: philschmid, taken: true, with: "CONTAINER_IMAGE", answer: "the language of `CONTAINER_IMAGE`: `python` (default) or `javascript`, also written `js`, `node`, `typescript`"},
 	{name: "PASSTHROUGH_ENV", of: philschmid, setting: "pass-through-env"},
@@ -88,8 +88,8 @@ var foreignNames = []foreignName{
 	{name: "--mcp-port", of: codeBoxAI, answer: address},
 }
 
-// foreignWords are the values that other systems have for settings of the same name as ours.
-var foreignWords = []struct{ setting, word, ours string }{
+// aliasWords are the values that other systems have for settings of the same name as ours.
+var aliasWords = []struct{ setting, word, ours string }{
 	{"log-format", "console", "text"},
 	{"log-level", "WARNING", "warn"},
 	{"log-level", "CRITICAL", "error"},
@@ -99,7 +99,7 @@ var foreignWords = []struct{ setting, word, ours string }{
 
 // translateWords replaces the words of other systems in the settings by ours.
 func (s *Settings) translateWords() {
-	for _, w := range foreignWords {
+	for _, w := range aliasWords {
 		for setting, value := range map[string]*string{"log-format": &s.LogFormat, "log-level": &s.LogLevel} {
 			if setting == w.setting && strings.EqualFold(*value, w.word) {
 				*value = w.ours
@@ -108,16 +108,16 @@ func (s *Settings) translateWords() {
 	}
 }
 
-// foreignFlags holds the flags of other systems, which mean nothing here.
-type foreignFlags map[string]*string
+// aliasFlags holds the flags of other systems, which mean nothing here.
+type aliasFlags map[string]*string
 
-// bindForeignFlags declares the flags that other systems have and we have not, so that a command line with one of
+// bindAliases declares the flags that other systems have and we have not, so that a command line with one of
 // them is answered and not refused.
-func (s *Settings) bindForeignFlags(fs *pflag.FlagSet) {
-	s.foreign = make(foreignFlags)
-	for _, n := range foreignNames {
+func (s *Settings) bindAliases(fs *pflag.FlagSet) {
+	s.aliasFlags = make(aliasFlags)
+	for _, n := range aliases {
 		if name, ok := strings.CutPrefix(n.name, "--"); ok && !n.taken {
-			s.foreign[n.name] = fs.String(name, "", n.answer)
+			s.aliasFlags[n.name] = fs.String(name, "", n.answer)
 			_ = fs.MarkHidden(name)
 		}
 	}
@@ -131,14 +131,14 @@ type Note struct {
 	level slog.Level
 }
 
-// takeForeignNames takes the settings of other systems over where neither a flag nor a variable of our own says
+// takeAliases takes the settings of other systems over where neither a flag nor a variable of our own says
 // something else. One that cannot be taken is noted, and ends nothing.
-func (s *Settings) takeForeignNames(fs *pflag.FlagSet) {
+func (s *Settings) takeAliases(fs *pflag.FlagSet) {
 	s.takeTransport()
 	s.takeFileServer()
-	for _, n := range foreignNames {
+	for _, n := range aliases {
 		value, file, ok := s.env.find(n.name)
-		if set := s.foreign[n.name]; set != nil && fs.Changed(strings.TrimPrefix(n.name, "--")) {
+		if set := s.aliasFlags[n.name]; set != nil && fs.Changed(strings.TrimPrefix(n.name, "--")) {
 			value, ok = *set, true
 		}
 		level := slog.LevelWarn
@@ -151,16 +151,16 @@ func (s *Settings) takeForeignNames(fs *pflag.FlagSet) {
 		case !ok || n.taken || value == "" || slices.Contains(n.fine, strings.ToLower(value)):
 		case n.setting == "":
 			s.note(n.name, level, "%s", plainText(n.answer))
-		case s.origins[n.setting].isForeign:
+		case s.origins[n.setting].isAlias:
 			s.note(n.name, slog.LevelWarn, "not used, because %s says what %s is; leave one of them out", s.origins[n.setting].Variable, n.setting)
 		case s.origins[n.setting].beatsFile():
 			s.note(n.name, slog.LevelInfo, "not used, because %s is set by %s", n.setting, s.origins[n.setting])
 		default:
-			if err := s.takeForeign(fs.Lookup(n.setting), value+n.suffix); err != nil {
+			if err := s.takeAlias(fs.Lookup(n.setting), value+n.suffix); err != nil {
 				s.note(n.name, slog.LevelWarn, "the value %q cannot be used, and %s stays as it is: %v", value, n.setting, err)
 				continue
 			}
-			s.setForeign(n.setting, n.name, file)
+			s.setAlias(n.setting, n.name, file)
 		}
 	}
 }
@@ -180,11 +180,11 @@ func (s *Settings) takeStore(f *pflag.Flag) {
 		return
 	}
 	container := s.azureContainer()
-	if err := s.takeForeign(f, "azblob://"+container); err != nil {
+	if err := s.takeAlias(f, "azblob://"+container); err != nil {
 		s.note("AZURE_BLOB_CONTAINER_NAME", slog.LevelWarn, "the value %q cannot be used, and artifacts are not uploaded: %v", container, err)
 		return
 	}
-	s.setForeign(f.Name, connection, file)
+	s.setAlias(f.Name, connection, file)
 }
 
 // takeAddress sets a setting to the address that another system's variable stands for, unless it is set by its own name, or the
@@ -201,16 +201,16 @@ func (s *Settings) takeAddress(setting string, to *string, address, variable, fi
 		*to = before
 		return
 	}
-	s.setForeign(setting, variable, file)
+	s.setAlias(setting, variable, file)
 }
 
-// setForeign remembers that a variable of another system has set a setting.
-func (s *Settings) setForeign(setting, variable, file string) {
-	s.origins[setting] = origin{From: fromEnvironment, Variable: variable, File: file, isForeign: true}
+// setAlias remembers that a variable of another system has set a setting.
+func (s *Settings) setAlias(setting, variable, file string) {
+	s.origins[setting] = origin{From: fromEnvironment, Variable: variable, File: file, isAlias: true}
 }
 
-// takeForeign sets a setting, or leaves all as it is where the value is wrong.
-func (s *Settings) takeForeign(f *pflag.Flag, value string) error {
+// takeAlias sets a setting, or leaves all as it is where the value is wrong.
+func (s *Settings) takeAlias(f *pflag.Flag, value string) error {
 	before := *s
 	err := error(nil)
 	if list, ok := f.Value.(pflag.SliceValue); ok {
@@ -241,20 +241,20 @@ func (s *Settings) tellNotes(log *slog.Logger) {
 // plainText is a text of Markdown without its marks.
 func plainText(markdown string) string { return strings.ReplaceAll(markdown, "`", "") }
 
-// foreignTable is the table of the documentation, in Markdown.
-func foreignTable() string {
+// aliasTable is the table of the documentation, in Markdown.
+func aliasTable() string {
 	var b strings.Builder
 	b.WriteString("| name | of | here |\n|---|---|---|\n")
-	for _, n := range foreignNames {
+	for _, n := range aliases {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", n.name, n.of, n.meaning())
 	}
-	for _, w := range foreignWords {
+	for _, w := range aliasWords {
 		fmt.Fprintf(&b, "| `%s=%s` | %s | `%s` |\n", VariableOf(w.setting), w.word, gaiar, w.ours)
 	}
 	return b.String()
 }
 
-func (n foreignName) meaning() string {
+func (n alias) meaning() string {
 	if n.setting == "" {
 		return n.answer
 	}

@@ -2,7 +2,6 @@ package server
 
 import (
 	"cmp"
-	"flag"
 	"os"
 	"slices"
 	"strings"
@@ -13,8 +12,6 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
-
-var update = flag.Bool("update", false, "write the table in docs/configuration.md anew")
 
 func TestOtherSystemsSettingsAreTaken(t *testing.T) {
 	file := writeFile(t, "config.yaml", "run-timeout: 5\npython-image: theirs\n")
@@ -57,7 +54,7 @@ func TestOtherSystemsSettingsAreTaken(t *testing.T) {
 
 // Whatever the name, and whatever its value, the server starts, and says something or has taken it over.
 func TestEveryNameOfOtherSystemsIsAnswered(t *testing.T) {
-	for _, n := range foreignNames {
+	for _, n := range aliases {
 		if n.taken && n.with == "" {
 			continue
 		}
@@ -110,32 +107,6 @@ func TestNotesTellWhatCounts(t *testing.T) {
 				t.Errorf("got %v, %+v", err, s.notes)
 			}
 		})
-	}
-}
-
-const (
-	tableBegins = "<!-- made by: go test ./internal/server -run OtherSystems -update -->\n"
-	tableEnds   = "<!-- end -->"
-)
-
-func TestTheDocumentationHasTheTableOfOtherSystems(t *testing.T) {
-	const page = "../../docs/configuration.md"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, begins := strings.Cut(string(text), tableBegins)
-	table, after, ends := strings.Cut(rest, tableEnds)
-	switch {
-	case !begins || !ends:
-		t.Fatalf("%s has no place for it", page)
-	case *update:
-		whole := before + tableBegins + foreignTable() + tableEnds + after
-		if err := os.WriteFile(page, []byte(whole), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	case table != foreignTable():
-		t.Errorf("%s is not what the program does; write it anew with -update. It should be:\n%s", page, foreignTable())
 	}
 }
 
@@ -208,7 +179,7 @@ func TestSettingsInForce(t *testing.T) {
 	s := &Settings{}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.bind(flags)
-	s.bindForeignFlags(flags)
+	s.bindAliases(flags)
 	if err := flags.Parse([]string{"--env-file=" + variables, "--secret=API_KEY@api.example.com", "--engine-url=tcp://u:hunter22222@h:1", "--pass-through-env=KEY,ABSENT"}); err != nil {
 		t.Fatal(err)
 	}

@@ -27,12 +27,12 @@ type origin struct {
 	Variable string // of the environment
 	File     string // the configuration file, or the file of variables
 
-	isForeign bool // the variable is another system's
+	isAlias bool // the variable is another system's
 }
 
 // beatsFile reports whether the command line or a variable of our own has set the setting.
 func (o origin) beatsFile() bool {
-	return !o.isForeign && (o.From == fromFlag || o.From == fromEnvironment)
+	return !o.isAlias && (o.From == fromFlag || o.From == fromEnvironment)
 }
 
 func (o origin) String() string {

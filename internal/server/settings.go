@@ -77,11 +77,11 @@ type Settings struct {
 	LogFormat  string
 	LogLevel   string
 
-	groups  []settingGroup
-	env     variables
-	origins map[string]origin // by setting; what is absent has its default
-	foreign foreignFlags
-	notes   []Note
+	groups     []settingGroup
+	env        variables
+	origins    map[string]origin // by setting; what is absent has its default
+	aliasFlags aliasFlags
+	notes      []Note
 }
 
 // imageOff, as an image's name, switches its language off.
@@ -108,7 +108,7 @@ func (e UsageError) Unwrap() error { return e.Err }
 // Bind declares the flags of all settings, and those of other systems.
 func (s *Settings) Bind(fs *pflag.FlagSet) {
 	s.bind(fs)
-	s.bindForeignFlags(fs)
+	s.bindAliases(fs)
 }
 
 // Load fills in what the command line did not say from the environment and from files, and checks the whole. Its errors
@@ -162,7 +162,7 @@ func (s *Settings) load(fs *pflag.FlagSet, lookup func(string) (string, bool)) e
 		return err
 	}
 	s.takeStore(fs.Lookup("artifact-store"))
-	s.takeForeignNames(fs)
+	s.takeAliases(fs)
 	return nil
 }
 
@@ -244,7 +244,7 @@ func (s *Settings) takeEngine() {
 	value, file, _ := s.env.find("CONTAINER_HOST")
 	if value != "" && (s.EngineURL == "" || !s.origins["engine-url"].beatsFile()) {
 		s.EngineURL = value
-		s.setForeign("engine-url", "CONTAINER_HOST", file)
+		s.setAlias("engine-url", "CONTAINER_HOST", file)
 	}
 }
 
@@ -261,7 +261,7 @@ func (s *Settings) takeImage() error {
 	}
 	if flag := language.Info().ImageFlag(); !s.origins[flag].beatsFile() {
 		*s.LanguageImages[language] = image
-		s.setForeign(flag, "CONTAINER_IMAGE", file)
+		s.setAlias(flag, "CONTAINER_IMAGE", file)
 	}
 	return nil
 }
