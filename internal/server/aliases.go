@@ -1,13 +1,17 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
 // alias is a setting of another system: what it means here, or what is said where it is set.
@@ -170,6 +174,74 @@ func (s *Settings) isSet(name string) bool {
 	name, wanted, only := strings.Cut(name, "=")
 	value, _ := s.env.lookup(name)
 	return name == "" || value != "" && (!only || strings.EqualFold(value, wanted))
+}
+
+// Another system's variable for the transport, and its name for this one.
+const (
+	transportVariable = "MCP_TRANSPORT"
+	streamableHTTP    = "streamable-http"
+)
+
+// takeTransport serves over HTTP where that variable says so and no setting of our own has another address.
+func (s *Settings) takeTransport() {
+	transport, file, _ := s.env.find(transportVariable)
+	if !strings.EqualFold(transport, streamableHTTP) {
+		return
+	}
+	host, _ := s.env.lookup("MCP_HOST")
+	port, _ := s.env.lookup("PORT")
+	other, _ := s.env.lookup("MCP_PORT")
+	address := net.JoinHostPort(cmp.Or(host, "127.0.0.1"), cmp.Or(port, other, "8000"))
+	s.takeAddress("http", &s.HTTP.Address, address, transportVariable, file, s.HTTP.check)
+}
+
+// Another system's variables for the address of its files.
+const (
+	fileHostVariable = "SANDBOX_HTTP_HOST"
+	filePortVariable = "SANDBOX_HTTP_PORT"
+)
+
+// takeFileServer gives out links to files where one of those variables says where, and no setting of our own does.
+func (s *Settings) takeFileServer() {
+	for _, name := range []string{fileHostVariable, filePortVariable} {
+		value, file, _ := s.env.find(name)
+		if value == "" {
+			continue
+		}
+		host, _ := s.env.lookup(fileHostVariable)
+		port, _ := s.env.lookup(filePortVariable)
+		address := net.JoinHostPort(cmp.Or(host, "127.0.0.1"), cmp.Or(port, "8080"))
+		s.takeAddress("files-http", &s.Links.Address, address, name, file, func() error { return s.Links.check(s.HTTP.Address != "") })
+		return
+	}
+}
+
+// takeEngine takes over the names that Podman's and Docker's own programs have for the address of a service.
+func (s *Settings) takeEngine() {
+	s.DockerHost, _ = s.env.lookup("DOCKER_HOST")
+	value, file, _ := s.env.find("CONTAINER_HOST")
+	if value != "" && (s.EngineURL == "" || !s.origins["engine-url"].beatsFile()) {
+		s.EngineURL = value
+		s.setAlias("engine-url", "CONTAINER_HOST", file)
+	}
+}
+
+// takeImage takes over the image that is named together with its language.
+func (s *Settings) takeImage() error {
+	image, file, _ := s.env.find("CONTAINER_IMAGE")
+	if image == "" {
+		return nil
+	}
+	name, _ := s.env.lookup("CONTAINER_LANGUAGE")
+	language, known := sandbox.LanguageCalled(cmp.Or(name, string(sandbox.Python)))
+	if !known {
+		return fmt.Errorf("CONTAINER_LANGUAGE=%q: there is no such language; there are %s", name, languageNames(" and "))
+	}
+	if flag := language.Info().ImageFlag(); !s.origins[flag].beatsFile() {
+		*s.LanguageImages[language] = image
+		s.setAlias(flag, "CONTAINER_IMAGE", file)
+	}
+	return nil
 }
 
 // takeStore takes over the container of Azure's Blob Storage that another system was set up for.

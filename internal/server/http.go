@@ -52,25 +52,6 @@ type HTTPSettings struct {
 	tokenVariable     string
 }
 
-// Another system's variable for the transport, and its name for this one.
-const (
-	transportVariable = "MCP_TRANSPORT"
-	streamableHTTP    = "streamable-http"
-)
-
-// takeTransport serves over HTTP where that variable says so and no setting of our own has another address.
-func (s *Settings) takeTransport() {
-	transport, file, _ := s.env.find(transportVariable)
-	if !strings.EqualFold(transport, streamableHTTP) {
-		return
-	}
-	host, _ := s.env.lookup("MCP_HOST")
-	port, _ := s.env.lookup("PORT")
-	other, _ := s.env.lookup("MCP_PORT")
-	address := net.JoinHostPort(cmp.Or(host, "127.0.0.1"), cmp.Or(port, other, "8000"))
-	s.takeAddress("http", &s.HTTP.Address, address, transportVariable, file, s.HTTP.check)
-}
-
 // socketScheme begins the address of a Unix socket.
 const socketScheme = "unix://"
 

@@ -1,12 +1,10 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
 	"time"
 
@@ -41,27 +39,6 @@ func (s *LinkSettings) check(overHTTP bool) error {
 		}
 	}
 	return errors.Join(problems...)
-}
-
-// Another system's variables for the address of its files.
-const (
-	fileHostVariable = "SANDBOX_HTTP_HOST"
-	filePortVariable = "SANDBOX_HTTP_PORT"
-)
-
-// takeFileServer gives out links to files where one of those variables says where, and no setting of our own does.
-func (s *Settings) takeFileServer() {
-	for _, name := range []string{fileHostVariable, filePortVariable} {
-		value, file, _ := s.env.find(name)
-		if value == "" {
-			continue
-		}
-		host, _ := s.env.lookup(fileHostVariable)
-		port, _ := s.env.lookup(filePortVariable)
-		address := net.JoinHostPort(cmp.Or(host, "127.0.0.1"), cmp.Or(port, "8080"))
-		s.takeAddress("files-http", &s.Links.Address, address, name, file, func() error { return s.Links.check(s.HTTP.Address != "") })
-		return
-	}
 }
 
 // listen opens the address of links; nil where there are none.

@@ -7,7 +7,6 @@ package server
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -236,34 +235,6 @@ func flat(value any) string {
 		return strings.Join(parts, ",")
 	}
 	return fmt.Sprint(value)
-}
-
-// takeEngine takes over the names that Podman's and Docker's own programs have for the address of a service.
-func (s *Settings) takeEngine() {
-	s.DockerHost, _ = s.env.lookup("DOCKER_HOST")
-	value, file, _ := s.env.find("CONTAINER_HOST")
-	if value != "" && (s.EngineURL == "" || !s.origins["engine-url"].beatsFile()) {
-		s.EngineURL = value
-		s.setAlias("engine-url", "CONTAINER_HOST", file)
-	}
-}
-
-// takeImage takes over the image that is named together with its language.
-func (s *Settings) takeImage() error {
-	image, file, _ := s.env.find("CONTAINER_IMAGE")
-	if image == "" {
-		return nil
-	}
-	name, _ := s.env.lookup("CONTAINER_LANGUAGE")
-	language, known := sandbox.LanguageCalled(cmp.Or(name, string(sandbox.Python)))
-	if !known {
-		return fmt.Errorf("CONTAINER_LANGUAGE=%q: there is no such language; there are %s", name, languageNames(" and "))
-	}
-	if flag := language.Info().ImageFlag(); !s.origins[flag].beatsFile() {
-		*s.LanguageImages[language] = image
-		s.setAlias(flag, "CONTAINER_IMAGE", file)
-	}
-	return nil
 }
 
 // check refuses values that no run could work with.
