@@ -178,7 +178,7 @@ func (k *kernel) concludeEnd() {
 	r := s.runs.of(k)
 	if k == s.kernels.main {
 		s.kernels.main = nil
-		s.kernels.killLeftovers()
+		killAll(s.kernels.programs) // what it had started, and nothing of fresh runs that go on
 	}
 	cause := k.cause
 	if cause == "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
 )
 
-// languages are what is different about them; a third one is a row here, a kernel and an image.
+// languages has a row for each interpreter, with what is different about it; a third one is a row here, a kernel and an image.
 var languages = map[string]*kernelproc.Language{
 	"python": {
 		Name: "python", Interpreter: "python3", TakesPipes: true, HasZygote: true,

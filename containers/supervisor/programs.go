@@ -49,9 +49,6 @@ func (ks *kernels) strays(table procs.Table) map[int]bool {
 	return strays
 }
 
-// killLeftovers kills what a dead main kernel had started, and nothing of fresh runs that go on.
-func (ks *kernels) killLeftovers() { killAll(ks.programs) }
-
 func killAll(choose func(procs.Table) map[int]bool) {
 	if !procs.KillAll(choose) && os.Getpid() == 1 {
 		shutDown() // the end of the container is the end of everything

@@ -177,8 +177,8 @@ func judgeVolume(ctx context.Context, t *tester, row *Row, source attacks.Attack
 	return err
 }
 
-// judgeProcessOne knows of images that leave process 1 open.
-func judgeProcessOne(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
+// judgeInKernel believes what the attack says, from the kernel that keeps the session's variables.
+func judgeInKernel(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
 	_, err := t.attack(ctx, t.attacked, row, source, t.facts, sandbox.RunOptions{})
 	return err
 }

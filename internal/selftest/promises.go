@@ -56,7 +56,7 @@ var promises = []promise{
 	{name: "take_over", session: true, judge: judgeTakeOver},
 	{name: "volume", session: true, judge: judgeVolume},
 	{name: "volume_files", session: true, judge: judgeVolume},
-	{name: "process_one", each: true, session: true, judge: judgeProcessOne},
+	{name: "process_one", each: true, session: true, judge: judgeInKernel},
 	{name: "signals", session: true, judge: judgeSignals},
 	{name: "frames", each: true, session: true, judge: judgeFrames},
 }
