@@ -40,13 +40,14 @@ type engineSide struct {
 
 // Names ----------------------------------------------------------------------------
 
-// volumeName carries a part of the host's label, so that servers that do not share their locks cannot
+// volumeName returns a name with a part of the host's label, so that servers that do not share their locks cannot
 // reach each other's sessions by using the same session id on one engine.
 func (e *engineSide) volumeName() string {
 	host := e.config.Host
 	return "csm-" + host[:min(6, len(host))] + "-" + e.id
 }
 
+// name returns the name of a language's container.
 func (e *engineSide) name(language Language) string {
 	return e.volumeName() + "-" + string(language)
 }
@@ -79,6 +80,7 @@ func (e *engineSide) begin(resumed bool) *state.Record {
 	return e.record
 }
 
+// loadRecord returns the record of an earlier server, or a new one.
 func (e *engineSide) loadRecord(resumed bool) *state.Record {
 	var r *state.Record
 	if resumed {
@@ -95,6 +97,7 @@ func (e *engineSide) loadRecord(resumed bool) *state.Record {
 	return r
 }
 
+// saveRecord writes the record, and warns the session's user where it cannot.
 func (e *engineSide) saveRecord() {
 	if err := e.record.Save(e.config.StateDir, e.id); err != nil {
 		e.config.Logger.Warn("session record", "session", e.id, "error", err)
@@ -117,7 +120,7 @@ func (e *engineSide) noteSettings(language Language, setting KernelConfig, image
 	e.config.Logger.Warn("session record", "session", e.id, "error", err)
 }
 
-// settingsKey is the same for containers that were made with the same image, limits, folders and secrets. It is
+// settingsKey returns a key that is the same for containers that were made with the same image, limits, folders and secrets. It is
 // for the user's eyes alone, as the token in the same file is: a reader of it could try guesses at a secret.
 func (e *engineSide) settingsKey(setting KernelConfig, image engine.ImageInfo) (string, error) {
 	text, err := json.Marshal([]any{
@@ -170,6 +173,7 @@ func (e *engineSide) image(setting KernelConfig) (engine.ImageInfo, error) {
 	return look()
 }
 
+// spec returns what a container is made with.
 func (e *engineSide) spec(language Language, setting KernelConfig, image engine.ImageInfo) engine.Spec {
 	return engine.Spec{
 		Name:   e.name(language),
@@ -187,6 +191,7 @@ func (e *engineSide) spec(language Language, setting KernelConfig, image engine.
 	}
 }
 
+// init returns the first message to the supervisor of a new container.
 func (e *engineSide) init(setting KernelConfig, warm bool) protocol.Init {
 	limits := e.config.wireLimits()
 	onEOF, token := "exit", ""

@@ -9,9 +9,14 @@ import (
 	"sync/atomic"
 )
 
-// link is a session's connection with the kernel of one language, for the runs in its queue. connect brings it up, in phases
-// that each have a file: to a container that runs without a server (takeover.go) or to a new one (start.go); kernel.go has
-// what is said on it then, perform.go the runs, and wayout.go what code sends out.
+// link connects a session with the kernel of one language, for the runs in its queue. A run goes through these phases:
+//
+//  1. connect (link.go) returns the kernel that there is, or brings one up:
+//  2. takeOver (takeover.go) attaches to a container that runs without a server, or
+//  3. start (start.go) makes a container and sends init.
+//  4. execute (perform.go) has the kernel run the code, by the messages of kernel.go, and
+//  5. acceptOut (wayout.go) serves what the code sends out meanwhile.
+//  6. outcome (perform.go) turns the kernel's answer into the run's result.
 type link struct {
 	queue
 	language Language
@@ -126,6 +131,7 @@ func (l *link) noteLost(k *kernel, note func(string)) {
 	}
 }
 
+// takeNotes returns the notes for the next run, once.
 func (l *link) takeNotes() []string {
 	l.noted.Lock()
 	defer l.noted.Unlock()

@@ -86,6 +86,7 @@ func (s *session) awaitOpen(ctx context.Context) error {
 	}
 }
 
+// isOpen reports whether the session can be used.
 func (s *session) isOpen() bool { return isClosed(s.opened) && s.openErr == nil }
 
 func (s *session) folder() string { return state.Folder(s.config.StateDir, s.id) }
@@ -145,6 +146,7 @@ func (s *session) size(ctx context.Context) *int64 {
 	return nil
 }
 
+// liveKernels returns the kernels that answer.
 func (s *session) liveKernels() []*kernel {
 	var live []*kernel
 	for _, l := range s.links {

@@ -165,7 +165,7 @@ func (l *link) rejoin(run *Run, lost *kernel) (*kernel, protocol.Done, error) {
 	return k, done, err
 }
 
-// reach is reachEarlier for who asks after a run: the error is a fault that says why its state is not known.
+// reach calls reachEarlier for a caller that asks after a run: the error is a fault that says why its state is not known.
 func (l *link) reach() error {
 	l.starting.Lock()
 	defer l.starting.Unlock()
