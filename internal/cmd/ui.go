@@ -15,9 +15,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/webui"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
 func uiCommand(settings *server.Settings) *cobra.Command {
@@ -51,7 +53,7 @@ func showPage(ctx context.Context, s *server.Settings, manager *sandbox.Manager,
 		return err
 	}
 	log := manager.Config().Logger
-	page := webui.New(webui.Options{Sandbox: manager, Ending: ctx, Logger: log})
+	page := webui.New(webui.Options{API: rest.New(rest.Options{Deps: &tools.Deps{Manager: manager, Logger: log}, Logger: log, Ending: ctx})})
 	pages := httpserver.New(httpserver.Options{
 		Open: map[string]http.Handler{"/{$}": page, webui.Prefix: page}, Logger: log,
 	})

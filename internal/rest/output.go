@@ -26,6 +26,17 @@ type outputEvent struct {
 	OmittedBytes int64 `json:"omitted_bytes,omitempty"`
 }
 
+// followed takes a place among the streams, which leave gives back, or answers that there is none.
+func (s *Server) followed(w http.ResponseWriter, r *http.Request) (leave func()) {
+	if s.followers.TryAcquire(1) {
+		return func() { s.followers.Release(1) }
+	}
+	w.Header().Set("Retry-After", "1")
+	s.refuse(w, r, web.Refuse(http.StatusServiceUnavailable, fault.SessionBusy, "Ask for /v1/runs/{run_id}?wait_seconds=10 instead, or try again later.",
+		"%d streams of output are open, which is the most.", maxFollowers))
+	return nil
+}
+
 // follow sends a run's output as it comes, and its result.
 func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 	run, err := s.manager.FindRun(r.PathValue("run_id"))
@@ -33,13 +44,11 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	if !s.followers.TryAcquire(1) {
-		w.Header().Set("Retry-After", "1")
-		s.refuse(w, r, web.Refuse(http.StatusServiceUnavailable, fault.SessionBusy, "Ask for /v1/runs/{run_id}?wait_seconds=10 instead, or try again later.",
-			"%d streams of output are open, which is the most.", maxFollowers))
+	leave := s.followed(w, r)
+	if leave == nil {
 		return
 	}
-	defer s.followers.Release(1)
+	defer leave()
 	events := web.NewEvents(w)
 	var stdout, stderr printed
 	look := time.NewTicker(lookEvery)

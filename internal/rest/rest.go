@@ -9,6 +9,7 @@ package rest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,9 +26,11 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -35,11 +38,15 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 )
 
-// Options are what a Server is made with. All of them have to be there.
+// Options are what a Server is made with. Those without a default have to be there.
 type Options struct {
 	Deps    *tools.Deps
 	Version string
 	Logger  *slog.Logger
+	// Ending ends the streams of events. Nil: nothing does but their clients.
+	Ending context.Context
+	// Every is how often such a stream looks for something new. Default a second.
+	Every time.Duration
 }
 
 // Server answers requests. It is for any number of goroutines.
@@ -51,7 +58,12 @@ type Server struct {
 	softWait  time.Duration
 	mux       *http.ServeMux
 	document  []byte
-	followers *semaphore.Weighted // of streams of output
+	followers *semaphore.Weighted // of streams of output and events
+	secrets   *secrets.Masker
+	network   *netlog.Log // nil: nothing is known of it
+	sessions  sessionList
+	ending    context.Context
+	every     time.Duration
 }
 
 // New returns a server of the tools that exist under these settings.
@@ -62,6 +74,10 @@ func New(o Options) *Server {
 			Manager: o.Deps.Manager, BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, UploadBytes: o.Deps.DownloadBytes, Logger: o.Logger,
 		}),
 		followers: semaphore.NewWeighted(maxFollowers), softWait: o.Deps.SoftWait,
+		secrets: o.Deps.Secrets, network: o.Deps.NetworkLog, ending: o.Ending, every: cmp.Or(o.Every, time.Second),
+	}
+	if s.ending == nil {
+		s.ending = context.Background()
 	}
 	for _, t := range tools.ForPrograms(o.Deps) {
 		s.tools[t.Tool.Name] = t
@@ -77,6 +93,9 @@ func New(o Options) *Server {
 	s.mux.HandleFunc("/", s.nothing)
 	return s
 }
+
+// ServeHTTP serves a request for one of the Routes.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
 // Routes are the handlers by patterns of http.ServeMux.
 func (s *Server) Routes() map[string]http.Handler {

@@ -473,6 +473,49 @@ func TestPrintedTextsAreSentOnce(t *testing.T) {
 	}
 }
 
+// A list has the newest runs, and the code's beginning; what is secret is masked in it.
+func TestHistories(t *testing.T) {
+	f := start(t, everything)
+	for i := range maxListedRuns + 2 {
+		f.want(200, "POST", "/v1/sessions/mine/runs?wait_seconds=60", fmt.Sprintf(`{"code": "import os\n%d # %s"}`, i, strings.Repeat("x", 2*maxListedCode)))
+	}
+	list := func(query string) (listed listedRuns) {
+		t.Helper()
+		if status, body := f.do("GET", "/v1/sessions/mine/runs"+query, ""); status != 200 || json.Unmarshal([]byte(body), &listed) != nil || listed.Total != maxListedRuns+2 {
+			t.Fatalf("%s: %d %s", query, status, body)
+		}
+		return listed
+	}
+	all := list("")
+	first := all.Runs[0]
+	if len(all.Runs) != maxListedRuns || first.Status != "completed" || !strings.HasPrefix(first.Title, fmt.Sprintf("%d # ", maxListedRuns+1)) || !strings.HasPrefix(first.Code, "import os\n") || len([]rune(first.Code)) != maxListedCode+1 {
+		t.Errorf("%d runs, first %+v", len(all.Runs), first)
+	}
+	last := all.Runs[maxListedRuns-1].RunID
+	if two := list("?limit=1&before=" + last); len(two.Runs) != 1 || !strings.HasPrefix(two.Runs[0].Title, "1 # ") {
+		t.Errorf("before %s: %+v", last, two)
+	}
+	if rest := list("?before=" + last); len(rest.Runs) != 2 {
+		t.Errorf("before %s: %+v", last, rest)
+	}
+	f.want(200, "POST", "/v1/sessions/secret/runs?wait_seconds=60", `{"code": "'hunter' + '22' # hunter22"}`)
+	_, runs := f.do("GET", "/v1/sessions/secret/runs", "")
+	id := regexp.MustCompile(`run-[\w-]+`).FindString(runs)
+	_, run := f.do("GET", "/v1/sessions/secret/runs/"+id, "")
+	if strings.Contains(runs+run, "hunter22") || !strings.Contains(runs, "[masked: KEY]") || !strings.Contains(run, "[masked: KEY]") {
+		t.Errorf("%s %s", runs, run)
+	}
+	for path, want := range map[string]string{
+		"/v1/sessions/none/runs": "session_not_found", "/v1/sessions/none/runs/x": "session_not_found", "/v1/sessions/a%20b/runs": "invalid_session_id",
+		"/v1/sessions/mine/runs?limit=0": "invalid_argument", "/v1/sessions/mine/runs?limit=101": "invalid_argument", "/v1/sessions/mine/runs?limit=x": "invalid_argument",
+		"/v1/sessions/mine/runs?before=run-none": "run_not_found", "/v1/sessions/mine/runs/run-none": "run_not_found", "/v1/sessions/mine/runs/" + first.RunID + "/displays/0": "not_found",
+	} {
+		if status, body := f.do("GET", path, ""); status < 400 || status >= 500 || !strings.Contains(body, `"code":"`+want+`"`) {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+}
+
 func TestTheOtherSystemsShapes(t *testing.T) {
 	f := start(t, everything)
 	made := f.want(200, "POST", "/sessions", `{"dependencies": [], "execution_options": {"timeout": 300, "memory_limit": "512M", "cpu_limit": "1", "environment_variables": {"A": "b\"'\\c"}}}`)

@@ -57,6 +57,14 @@ func table() []route {
 		{method: "GET", path: inSession, id: "sessions.get", summary: "Describe a session.", tool: "session_info"},
 		{method: "DELETE", path: inSession, id: "sessions.close", summary: "End a session.", tool: "close_session"},
 		{method: "POST", path: inSession + "/runs", id: "runs.start", summary: "Run code. 202 and a run_id where it goes on; a session that does not exist is made.", tool: runTool, waits: true},
+		{method: "GET", path: inSession + "/runs", id: "runs.list", summary: "List what ran in a session, the newest first, also of one that is closed or that another server has.", tool: "wait_for_run",
+			serve: (*Server).listRuns, answer: schemaOf[listedRuns](), query: object{
+				"limit":  object{"type": "integer", "minimum": 1, "maximum": maxListedRuns, "default": maxListedRuns, "description": "How many."},
+				"before": object{"type": "string", "description": "A run_id: list those that came before it."}}},
+		{method: "GET", path: inSession + "/runs/{run_id}", id: "runs.read", summary: "Read a run of a session's history: its code, and what it came to.", tool: "wait_for_run",
+			serve: (*Server).readRun, answer: schemaOf[pastRun]()},
+		{method: "GET", path: inSession + "/runs/{run_id}/displays/{at}", id: "runs.figure", summary: "Read an image that a run has shown, by its place among its displays.", tool: "wait_for_run",
+			serve: (*Server).readFigure, answer: media("image/*", object{})},
 		{method: "GET", path: ofRun, id: "runs.get", summary: "Status and result of a run, or its output so far.", tool: "wait_for_run", always: object{"cancel": false}, waits: true},
 		{method: "GET", path: ofRun + "/output", id: "runs.output", summary: "Output of a run as it comes, then its result, as server-sent events: output, result, error.", tool: "wait_for_run",
 			serve: (*Server).follow, answer: media("text/event-stream", object{"type": "string"})},
@@ -70,6 +78,9 @@ func table() []route {
 			request: media("application/octet-stream", object{}), answerOf: "upload_file", status: http.StatusCreated},
 		{method: "GET", path: inSession + "/packages", id: "packages.list", summary: "Describe a session with the packages that there are.", tool: "session_info", always: object{"packages": true}},
 		{method: "POST", path: inSession + "/packages", id: "packages.install", summary: "Install packages.", tool: "install_packages"},
+		{method: "GET", path: "/v1/events", id: "events.follow", summary: "Sessions, and runs, output and requests of the one that is named, as they come: server-sent events sessions, runs, live, network.", tool: "list_sessions",
+			serve: (*Server).tellEvents, answer: media("text/event-stream", object{"type": "string"}), query: object{
+				"session_id": object{"type": "string", "description": "The session that is looked at."}}},
 		{method: "POST", path: inSession + "/sql", id: "sql.query", summary: "Query a database. Many rows become a file of the session.", tool: "exec_sql"},
 		{method: "GET", path: "/v1/sql", id: "sql.describe", summary: "Describe the databases.", tool: "describe_sql"},
 

@@ -21,7 +21,6 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
@@ -285,16 +284,9 @@ func (w *web) watch(watched *telemetry.Recorder, now *telemetry.Now) {
 // isGone is sandbox.Config.Gone.
 func (w *web) isGone(id string) bool { return w.server.Gone(sandbox.ClientOf(id)) }
 
-// showPage serves the page for a person at /, until ctx ends.
-func (w *web) showPage(ctx context.Context, manager *sandbox.Manager, links *filelinks.Links, network *netlog.Log) {
-	o := webui.Options{
-		Sandbox: manager, Network: network, Token: w.options.Token, NoAuth: w.options.Token == "",
-		Ending: ctx, Logger: w.options.Logger,
-	}
-	if links != nil {
-		o.FileLink = links.Download
-	}
-	page := webui.New(o)
+// showPage serves the page for a person at /.
+func (w *web) showPage(api webui.API) {
+	page := webui.New(webui.Options{API: api, Token: w.options.Token, NoAuth: w.options.Token == ""})
 	if w.options.Open == nil {
 		w.options.Open = make(map[string]http.Handler)
 	}
@@ -303,9 +295,10 @@ func (w *web) showPage(ctx context.Context, manager *sandbox.Manager, links *fil
 
 // prepare makes the server for the manager's sessions. A client's calls go to a session of its own, which ends with it.
 // asked reads what the headers of its requests ask for.
-func (w *web) prepare(ctx context.Context, m *server.MCPServer, deps *tools.Deps, maxAnswer int, asked func(http.Header) *clientheader.Asked) {
+func (w *web) prepare(ctx, ending context.Context, m *server.MCPServer, deps *tools.Deps, maxAnswer int, asked func(http.Header) *clientheader.Asked) {
 	w.options.MCP, w.options.MaxAnswerBytes = m, maxAnswer
-	api := rest.New(rest.Options{Deps: deps, Version: CurrentVersion(), Logger: deps.Logger})
+	api := rest.New(rest.Options{Deps: deps, Version: CurrentVersion(), Logger: deps.Logger, Ending: ending})
+	w.showPage(api)
 	for pattern, route := range api.Routes() {
 		w.options.Routes[pattern] = http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
 			route.ServeHTTP(to, r.WithContext(clientheader.With(r.Context(), asked(r.Header))))

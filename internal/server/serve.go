@@ -116,9 +116,8 @@ func (s *Settings) Serve(ctx context.Context, gcArgs []string) error {
 	mcpServer, deps := s.mcpServer(manager, engine, mask, databases, links, way, watched, log)
 	maxAnswer := max(rpc.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(s.Tools.ArtifactBytes))+64<<10)
 	if web != nil {
-		web.showPage(ctx, manager, links, way.log)
 		web.watch(watched, telemetry.NewNow(manager, log))
-		web.prepare(context.WithoutCancel(ctx), mcpServer, deps, maxAnswer, s.asked)
+		web.prepare(context.WithoutCancel(ctx), ctx, mcpServer, deps, maxAnswer, s.asked)
 	}
 	manager.Prewarm()
 	if web != nil {

@@ -141,7 +141,7 @@ const ownHeader = "X-Sandbox-Page"
 func (h *Handler) known(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch site := r.Header.Get("Sec-Fetch-Site"); {
-		case site != "" && site != "same-origin" && site != "none", r.Method == http.MethodPost && r.Header.Get(ownHeader) == "":
+		case site != "" && site != "same-origin" && site != "none", r.Method != http.MethodGet && r.Method != http.MethodHead && r.Header.Get(ownHeader) == "":
 			http.Error(w, "this did not come from the page", http.StatusForbidden)
 		case !h.visitors.isKnown(r):
 			http.Error(w, "open / first", http.StatusUnauthorized)

@@ -1,8 +1,9 @@
 // Package webui is a page on which a person sees the sessions of the sandbox: what runs and ran in them, with its output
 // and figures, their files, and what they have sent out. It changes nothing but that it cancels runs and closes sessions.
 //
-// Start with New; the Handler serves / and what is below Prefix. All that it tells comes from hostile code, so it goes to
-// the page as JSON alone, and the page makes text of it, never markup.
+// Start with New; the Handler serves / and what is below Prefix. The page is a client of the REST interface: what it asks below
+// Prefix + "v1/" is answered as below /v1/, for those requests alone that it makes. All that it is told comes from hostile code, so it
+// comes as JSON alone, and the page makes text of it, never markup.
 //
 // What it promises:
 //
@@ -18,46 +19,34 @@ import (
 	"embed"
 	"fmt"
 	"html"
-	"log/slog"
 	"net/http"
 	"strings"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
 // Prefix begins the paths of all that the page consists of, but for / itself.
 const Prefix = "/ui/"
 
-// Sandbox is what a page needs to know and to do. *sandbox.Manager is one.
-type Sandbox interface {
-	Config() sandbox.Config
-	Sessions(ctx context.Context) ([]sandbox.SessionInfo, error)
-	FindRun(id string) (*sandbox.Run, error)
-	WalkFiles(ctx context.Context, session string, everything bool, visit func(sandbox.Entry) error) (sandbox.WalkEnd, error)
-	CloseSession(ctx context.Context, id string, keepFiles bool) (string, error)
+// API answers the page's requests. *rest.Server is one.
+type API interface {
+	// ServeHTTP answers what the page asks below Prefix + "v1/", as a request below /v1/.
+	http.Handler
+	// CheckOpen returns the fault where this server does not have a session open.
+	CheckOpen(ctx context.Context, session string) error
 }
 
-// Options say what a page shows, and to whom. Sandbox has to be there.
+// Options say what a page shows, and to whom. API has to be there.
 type Options struct {
-	Sandbox Sandbox
-	// Network has what sessions have sent out; nil: nothing is known of it.
-	Network *netlog.Log
-	// FileLink returns a link to a file of a session, empty where there can be none. May be nil.
-	FileLink func(session, path string) string
+	API API
 	// Token is what a person types to see the page. Empty: only those do who come by a link of Handler.Link.
 	Token string
 	// NoAuth lets everybody in.
 	NoAuth bool
-	// Ending ends the page's streams. Nil: nothing does but their clients.
-	Ending context.Context
-	// Every is how often a stream looks for something new. Default a second.
+	// Every is how often a request that lasts looks whether its login does. Default a second.
 	Every time.Duration
-	// Logger may be nil.
-	Logger *slog.Logger
 }
 
 // Handler serves the page. Its methods may be called from any goroutine.
@@ -65,12 +54,19 @@ type Handler struct {
 	o        Options
 	mux      *http.ServeMux
 	visitors visitors
-	sessions sessionList
-	streams  *semaphore.Weighted
 }
 
-// maxStreams is how many streams are open at once; a page has one.
-const maxStreams = 64
+// uses are the requests of /v1 that the page makes, and that are made in its name. Those that need a session to be open here would
+// open it, which takes it from the server that is to have it next.
+var uses = map[string]struct{ needsOpen bool }{
+	"GET /v1/events": {},
+	"GET /v1/sessions/{session_id}/runs/{run_id}":               {},
+	"GET /v1/sessions/{session_id}/runs/{run_id}/displays/{at}": {},
+	"GET /v1/sessions/{session_id}/files":                       {needsOpen: true},
+	"GET /v1/sessions/{session_id}/files/{path...}":             {needsOpen: true},
+	"POST /v1/runs/{run_id}/cancel":                             {},
+	"DELETE /v1/sessions/{session_id}":                          {},
+}
 
 //go:embed page/app.js page/dom.js page/highlight.js page/runs.js page/index.html page/login.html page/style.css
 var files embed.FS
@@ -93,20 +89,10 @@ const (
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// policyFigure is for an image that somebody opens by itself: one in SVG is a document.
-const policyFigure = "sandbox; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
-
 // New returns a page.
 func New(o Options) *Handler {
 	o.Every = cmp.Or(o.Every, time.Second)
-	if o.Ending == nil {
-		o.Ending = context.Background()
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	h := &Handler{o: o, mux: http.NewServeMux(), visitors: newVisitors(o), streams: semaphore.NewWeighted(maxStreams)}
-	h.sessions.sandbox = o.Sandbox
+	h := &Handler{o: o, mux: http.NewServeMux(), visitors: newVisitors(o)}
 	h.mux.HandleFunc("GET /{$}", h.index)
 	h.mux.HandleFunc("POST "+Prefix+"login", h.login)
 	h.mux.HandleFunc("POST "+Prefix+"logout", h.logout)
@@ -116,14 +102,38 @@ func New(o Options) *Handler {
 	} {
 		h.mux.HandleFunc("GET "+Prefix+name, serveFile(name, kind))
 	}
-	for pattern, serve := range map[string]http.HandlerFunc{
-		"GET events": h.events, "GET run": h.run, "GET figure": h.figure, "GET files": h.files, "GET file": h.file,
-		"POST cancel": h.cancel, "POST close": h.close,
-	} {
-		method, name, _ := strings.Cut(pattern, " ")
-		h.mux.HandleFunc(method+" "+Prefix+name, h.known(serve))
+	for pattern, use := range uses {
+		method, path, _ := strings.Cut(pattern, " /")
+		h.mux.HandleFunc(method+" "+Prefix+path, h.known(func(w http.ResponseWriter, r *http.Request) { h.ask(w, r, use.needsOpen) }))
 	}
 	return h
+}
+
+// ask has the API answer a request, for as long as its login lasts.
+func (h *Handler) ask(w http.ResponseWriter, r *http.Request, needsOpen bool) {
+	if needsOpen {
+		if err := h.o.API.CheckOpen(r.Context(), r.PathValue("session_id")); err != nil {
+			f := fault.From(err)
+			web.JSON(w, web.StatusOf(err), map[string]any{"code": f.Code, "message": f.Message, "hint": f.Hint})
+			return
+		}
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	tick := time.NewTicker(h.o.Every)
+	defer tick.Stop()
+	go func() {
+		for h.visitors.isKnown(r) {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+		cancel()
+	}()
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	http.StripPrefix(strings.TrimSuffix(Prefix, "/"), h.o.API).ServeHTTP(w, r.WithContext(ctx))
 }
 
 // ServeHTTP serves a request.

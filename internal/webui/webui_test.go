@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -20,9 +19,11 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
 const token = "a-token-that-nobody-guesses"
@@ -37,6 +38,7 @@ type served struct {
 	network netlog.Log
 	url     string
 	client  *http.Client
+	end     func() // of streams
 }
 
 func serve(t *testing.T, o Options) *served {
@@ -49,12 +51,10 @@ func serve(t *testing.T, o Options) *served {
 	}
 	s := &served{t: t, config: config, engine: engine}
 	s.manager = s.otherServer(engine)
-	o.Sandbox, o.Network, o.Every = s.manager, &s.network, 10*time.Millisecond
-	o.FileLink = func(session, path string) string { return "/files/" + session + "/" + url.PathEscape(path) }
 	ending, end := context.WithCancel(context.Background())
-	if o.Ending == nil {
-		o.Ending = ending
-	}
+	log := slog.New(slog.DiscardHandler)
+	s.end, o.Every = end, 10*time.Millisecond
+	o.API = rest.New(rest.Options{Deps: &tools.Deps{Manager: s.manager, NetworkLog: &s.network, SoftWait: time.Minute, Logger: log}, Logger: log, Ending: ending, Every: o.Every})
 	s.Handler = New(o)
 	s.url = s.open()
 	t.Cleanup(end)
@@ -142,20 +142,15 @@ func (s *served) do(method, path, body string, headers ...string) answer {
 	return answer{response.StatusCode, response.Header, string(text)}
 }
 
-func (s *served) get(what string, parameters ...string) answer {
+func (s *served) get(what string) answer {
 	s.t.Helper()
-	query := url.Values{}
-	for i := 0; i < len(parameters); i += 2 {
-		query.Set(parameters[i], parameters[i+1])
-	}
-	return s.do(http.MethodGet, Prefix+what+"?"+query.Encode(), "")
+	return s.do(http.MethodGet, Prefix+what, "")
 }
 
 // order does what the page's script does.
-func (s *served) order(what string, body any) answer {
+func (s *served) order(method, what string) answer {
 	s.t.Helper()
-	text, _ := json.Marshal(body)
-	return s.do(http.MethodPost, Prefix+what, string(text), "Content-Type", "application/json", ownHeader, "1", "Origin", s.url)
+	return s.do(method, Prefix+what, "", ownHeader, "1", "Origin", s.url)
 }
 
 func (s *served) login(given string) answer {
@@ -170,7 +165,8 @@ func (s *served) isOpen(id string) bool {
 
 // everything is what those alone get who are let in.
 var everything = []string{
-	"GET events", "GET run", "GET figure", "GET files", "GET file", "POST cancel", "POST close",
+	"GET v1/events", "GET v1/sessions/mine/runs/x", "GET v1/sessions/mine/runs/x/displays/0", "GET v1/sessions/mine/files", "GET v1/sessions/mine/files/x",
+	"POST v1/runs/x/cancel", "DELETE v1/sessions/mine",
 }
 
 func (s *served) isClosedToAll() {
@@ -214,7 +210,7 @@ func TestTheTokenLetsInOnce(t *testing.T) {
 }
 
 func TestTheCookieIsSecureWhereThePageIs(t *testing.T) {
-	h := New(Options{Sandbox: serve(t, Options{}).manager, Token: token})
+	h := New(Options{Token: token})
 	r := httptest.NewRequest(http.MethodPost, "https://sandbox.example"+Prefix+"login", strings.NewReader("token="+token))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	w := httptest.NewRecorder()
@@ -242,7 +238,7 @@ func TestALinkLetsInOnce(t *testing.T) {
 	if a := s.do(http.MethodGet, link, ""); a.status != http.StatusOK {
 		t.Errorf("got %+v", a)
 	}
-	if a := s.get("run"); a.status != http.StatusNotFound {
+	if a := s.get("v1/sessions/none/runs/x"); a.status != http.StatusNotFound {
 		t.Errorf("whom the link let in: %+v", a)
 	}
 	s.client.Jar, _ = cookiejar.New(nil)
@@ -269,7 +265,6 @@ func TestKeysAreBounded(t *testing.T) {
 func TestOtherPagesGetAndDoNothing(t *testing.T) {
 	s := serve(t, Options{NoAuth: true})
 	s.finish(s.manager, "mine", "1")
-	body := `{"session":"mine"}`
 	for name, headers := range map[string][]string{
 		"a page of another origin":                {ownHeader, "1", "Origin", "http://evil.example", "Sec-Fetch-Site", "cross-site"},
 		"one of another port":                     {ownHeader, "1", "Origin", "http://127.0.0.1:1", "Sec-Fetch-Site", "same-site"},
@@ -278,31 +273,44 @@ func TestOtherPagesGetAndDoNothing(t *testing.T) {
 		"a form":                                  {"Content-Type", "text/plain", "Origin", s.url},
 		"a program that does not send the header": {"Content-Type", "application/json"},
 	} {
-		if a := s.do(http.MethodPost, Prefix+"close", body, headers...); a.status != http.StatusForbidden {
+		if a := s.do(http.MethodDelete, Prefix+"v1/sessions/mine", "", headers...); a.status != http.StatusForbidden {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
 	for _, site := range []string{"cross-site", "same-site"} {
 		for _, one := range everything {
 			if method, what, _ := strings.Cut(one, " "); method == http.MethodGet {
-				if a := s.do(method, Prefix+what+"?session=mine", "", "Sec-Fetch-Site", site); a.status != http.StatusForbidden {
+				if a := s.do(method, Prefix+what, "", "Sec-Fetch-Site", site); a.status != http.StatusForbidden {
 					t.Errorf("%s from %s: %+v", one, site, a)
 				}
 			}
 		}
 	}
-	if a := s.do(http.MethodGet, Prefix+"close?session=mine", ""); a.status != http.StatusMethodNotAllowed {
+	if a := s.do(http.MethodGet, Prefix+"v1/runs/x/cancel", ""); a.status != http.StatusMethodNotAllowed {
 		t.Errorf("a link: %+v", a)
 	}
 	if !s.isOpen("mine") {
 		t.Fatal("the session was closed")
 	}
-	for name, bad := range map[string]string{"no JSON": "session=mine", "nothing": "", "too much": `{"session":"` + strings.Repeat("x", 1<<20)} {
-		if a := s.do(http.MethodPost, Prefix+"close", bad, ownHeader, "1"); a.status != http.StatusBadRequest {
-			t.Errorf("%s: %+v", name, a)
+	for bad, status := range map[string]int{"session=mine": http.StatusBadRequest, strings.Repeat(" ", 1<<20): http.StatusRequestEntityTooLarge} {
+		if a := s.do(http.MethodPost, Prefix+"v1/runs/x/cancel", bad, ownHeader, "1"); a.status != status {
+			t.Errorf("%.20q: %+v", bad, a)
 		}
 	}
-	if a := s.order("close", asked{Session: "mine"}); a.status != http.StatusNoContent || s.isOpen("mine") {
+	// Its login is for what it shows, and for no more of the interface.
+	for _, other := range []string{
+		"GET v1/sessions", "POST v1/sessions", "GET v1/sessions/mine", "POST v1/sessions/mine/runs", "GET v1/sessions/mine/runs", "PUT v1/sessions/mine/files/x", "POST v1/sessions/mine/files",
+		"GET v1/runs/x", "GET v1/sessions/mine/packages", "POST v1/sessions/mine/packages", "GET v1/sql", "GET v1/openapi.json", "POST execute", "GET v1/events/../sessions", "GET v1/sessions/mine%2fruns",
+	} {
+		method, what, _ := strings.Cut(other, " ")
+		if a := s.order(method, what); a.status != http.StatusNotFound && a.status != http.StatusMethodNotAllowed && a.status != http.StatusTemporaryRedirect {
+			t.Errorf("%s: %+v", other, a)
+		}
+	}
+	if a := s.do(http.MethodGet, "/v1/sessions/mine", ""); a.status != http.StatusNotFound {
+		t.Errorf("without the prefix: %+v", a)
+	}
+	if a := s.order(http.MethodDelete, "v1/sessions/mine"); a.status != http.StatusOK || s.isOpen("mine") {
 		t.Errorf("the page itself: %+v", a)
 	}
 }
@@ -332,41 +340,41 @@ func TestHostileTextIsNoMarkup(t *testing.T) {
 	s := serve(t, Options{NoAuth: true})
 	run := s.finish(s.manager, "mine", hostile)
 	s.network.Add(netlog.Entry{Session: "mine", Kind: "proxy", Host: markup, Path: markup, Rule: markup})
-	of := []string{"session", "mine", "run", run.ID}
+	of, other := "v1/sessions/mine/runs/"+run.ID, url.PathEscape(markup)
 	for name, a := range map[string]answer{
-		"the run": s.get("run", of...), "files": s.get("files", of...), "no session": s.get("run", "session", markup),
-		"no run": s.get("run", "session", "mine", "run", markup), "a refusal": s.order("close", asked{Session: markup}),
+		"the run": s.get(of), "files": s.get("v1/sessions/mine/files"), "no session": s.get("v1/sessions/" + other + "/runs/x"),
+		"no run": s.get("v1/sessions/mine/runs/" + other), "a refusal": s.order(http.MethodDelete, "v1/sessions/"+other),
 	} {
-		if a.header.Get("Content-Type") != "application/json" || strings.ContainsAny(a.body, "<>") || !json.Valid([]byte(a.body)) {
+		if a.header.Get("Content-Type") != "application/json" || a.header.Get("X-Content-Type-Options") != "nosniff" || !json.Valid([]byte(a.body)) {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
 	var told struct {
-		Displays []displayFields
-		Stdout   streamFields
+		Displays []struct{ Figure, Version string }
+		Stdout   struct{ Head string }
 	}
-	if a := s.get("run", of...); json.Unmarshal([]byte(a.body), &told) != nil || len(told.Displays) != 2 || told.Displays[0].Figure != "image/svg+xml" || told.Displays[0].Version == "" ||
+	if a := s.get(of); json.Unmarshal([]byte(a.body), &told) != nil || len(told.Displays) != 2 || told.Displays[0].Figure != "image/svg+xml" || told.Displays[0].Version == "" ||
 		!strings.Contains(told.Stdout.Head, markup) {
 		t.Errorf("the run is told as %+v", a)
 	}
-	figure := s.get("figure", append(of, "at", "0")...)
+	figure := s.get(of + "/displays/0")
 	if figure.status != http.StatusOK || figure.header.Get("Content-Type") != "image/svg+xml" || !strings.HasPrefix(figure.header.Get("Content-Security-Policy"), "sandbox; default-src 'none'") {
 		t.Errorf("the figure: %+v", figure)
 	}
-	for _, at := range []string{"1", "2", "-1", "x", ""} {
-		if a := s.get("figure", append(of, "at", at)...); a.status != http.StatusNotFound {
+	for _, at := range []string{"1", "2", "-1", "x"} {
+		if a := s.get(of + "/displays/" + at); a.status != http.StatusNotFound {
 			t.Errorf("figure %q: %+v", at, a)
 		}
 	}
 	const odd = `<img src=x onerror=hacked=1>.txt`
-	if a := s.get("file", "session", "mine", "path", odd); a.status != http.StatusSeeOther || a.header.Get("Location") != "/files/mine/"+url.PathEscape(odd) {
+	if a := s.get("v1/sessions/mine/files/" + url.PathEscape(odd)); a.status != http.StatusOK || a.body != markup || !strings.HasPrefix(a.header.Get("Content-Security-Policy"), "sandbox; default-src 'none'") {
 		t.Errorf("the file: %+v", a)
 	}
 }
 
 func TestEveryAnswerKeepsTheBrowserIn(t *testing.T) {
 	s := serve(t, Options{Token: token})
-	for _, path := range []string{"/", Prefix + "app.js", Prefix + "style.css", Prefix + "enter", Prefix + "run", Prefix + "none"} {
+	for _, path := range []string{"/", Prefix + "app.js", Prefix + "style.css", Prefix + "enter", Prefix + "v1/events", Prefix + "none"} {
 		a := s.do(http.MethodGet, path, "")
 		csp := a.header.Get("Content-Security-Policy")
 		for _, part := range []string{"default-src 'none'", "script-src 'self';", "style-src 'self';", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"} {
@@ -386,7 +394,7 @@ func TestEveryAnswerKeepsTheBrowserIn(t *testing.T) {
 // listen opens a stream. next returns the next event of a kind that is as wanted.
 func (s *served) listen(session string) (next func(kind string, wanted func(data string) bool) string) {
 	s.t.Helper()
-	r, _ := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+Prefix+"events?session="+url.QueryEscape(session), nil)
+	r, _ := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+Prefix+"v1/events?session_id="+url.QueryEscape(session), nil)
 	response, err := s.client.Do(r)
 	if err != nil || response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "text/event-stream" {
 		s.t.Fatalf("%+v, %v", response, err)
@@ -429,35 +437,31 @@ func TestAStreamTellsWhatIsNew(t *testing.T) {
 	run := s.begin(s.manager, "mine", "import time\nprint('so ' + 'far', flush=True)\ntime.sleep(600)")
 	next("runs", with(`"total":2`, run.ID, `"status":"running"`))
 	next("live", with(run.ID, "so far"))
-	if a := s.get("run", "session", "mine", "run", run.ID); !with("so far", `"status":"running"`)(a.body) {
+	if a := s.get("v1/sessions/mine/runs/" + run.ID); !with("so far", `"status":"running"`)(a.body) {
 		t.Errorf("the run meanwhile: %+v", a)
 	}
 	s.network.Add(netlog.Entry{Session: "mine", Kind: "proxy", Host: "refused.example", Rule: "not allowed"})
 	next("network", with(`"total":1`, "refused.example"))
 
-	if a := s.order("cancel", asked{Session: "another", Run: run.ID}); a.status != http.StatusNotFound {
-		t.Errorf("cancelled in another session: %+v", a)
-	}
-	if a := s.order("cancel", asked{Session: "mine", Run: "run-none"}); a.status != http.StatusNotFound {
+	if a := s.order(http.MethodPost, "v1/runs/run-none/cancel"); a.status != http.StatusNotFound {
 		t.Errorf("cancelled a run that is not there: %+v", a)
 	}
-	if a := s.order("cancel", asked{Session: "mine", Run: run.ID}); a.status != http.StatusNoContent {
+	if a := s.order(http.MethodPost, "v1/runs/"+run.ID+"/cancel"); a.status != http.StatusOK {
 		t.Errorf("cancel: %+v", a)
 	}
 	next("runs", with(run.ID, `"status":"cancelled"`))
-	if a := s.order("close", asked{Session: "mine"}); a.status != http.StatusNoContent {
+	if a := s.order(http.MethodDelete, "v1/sessions/mine"); a.status != http.StatusOK {
 		t.Errorf("close: %+v", a)
 	}
 	next("sessions", func(data string) bool { return !strings.Contains(data, "mine") })
 }
 
 func TestAStreamEndsWithTheServerAndTheLogin(t *testing.T) {
-	ending, end := context.WithCancel(context.Background())
-	s := serve(t, Options{Token: token, Ending: ending})
+	s := serve(t, Options{Token: token})
 	logout := func() { s.do(http.MethodPost, Prefix+"logout", "", "Origin", s.url) }
-	for at, over := range []func(){logout, end} {
+	for at, over := range []func(){logout, s.end} {
 		s.login(token)
-		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+Prefix+"events", nil)
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+Prefix+"v1/events", nil)
 		response, err := s.client.Do(r)
 		if err != nil || response.StatusCode != http.StatusOK {
 			t.Fatalf("%d: %+v, %v", at, response, err)
@@ -470,16 +474,6 @@ func TestAStreamEndsWithTheServerAndTheLogin(t *testing.T) {
 	}
 }
 
-func TestStreamsAreBounded(t *testing.T) {
-	s := serve(t, Options{NoAuth: true})
-	for range maxStreams {
-		s.listen("")
-	}
-	if a := s.get("events"); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
-		t.Errorf("got %+v", a)
-	}
-}
-
 // What only another server knows is not shown, and nothing is done to its sessions.
 func TestSessionsOfOtherServers(t *testing.T) {
 	s := serve(t, Options{NoAuth: true})
@@ -489,12 +483,12 @@ func TestSessionsOfOtherServers(t *testing.T) {
 	next := s.listen("theirs")
 	next("sessions", with(`"session_id":"theirs"`, `"owner":"another server"`))
 	next("runs", with(over.ID, going.ID, `"status":"running"`, `"status":"completed"`))
-	if a := s.get("run", "session", "theirs", "run", over.ID); !strings.Contains(a.body, "theirs is over") {
+	if a := s.get("v1/sessions/theirs/runs/" + over.ID); !strings.Contains(a.body, "theirs is over") {
 		t.Errorf("its run: %+v", a)
 	}
 	for name, a := range map[string]answer{
-		"files": s.get("files", "session", "theirs"), "a file": s.get("file", "session", "theirs", "path", "x"),
-		"cancel": s.order("cancel", asked{Session: "theirs", Run: going.ID}), "close": s.order("close", asked{Session: "theirs"}),
+		"files": s.get("v1/sessions/theirs/files"), "a file": s.get("v1/sessions/theirs/files/x"), "close": s.order(http.MethodDelete, "v1/sessions/theirs"),
+		"cancel": s.order(http.MethodPost, "v1/runs/"+going.ID+"/cancel"),
 	} {
 		if a.status != http.StatusConflict || !strings.Contains(a.body, "session_busy") {
 			t.Errorf("%s: %+v", name, a)
@@ -504,22 +498,13 @@ func TestSessionsOfOtherServers(t *testing.T) {
 	next("runs", with(going.ID, `"status":"cancelled"`))
 	other.Close(t.Context())
 	next("sessions", with(`"session_id":"theirs"`, `"owner":"none"`))
-	if a := s.order("close", asked{Session: "theirs"}); a.status != http.StatusNoContent {
+	for _, what := range []string{"v1/sessions/theirs/files", "v1/sessions/theirs/files/x"} {
+		if a := s.get(what); a.status != http.StatusConflict || s.isOpen("theirs") {
+			t.Errorf("looking at it opens it: %+v", a)
+		}
+	}
+	if a := s.order(http.MethodDelete, "v1/sessions/theirs"); a.status != http.StatusOK {
 		t.Errorf("one that nobody has open: %+v", a)
 	}
 	next("sessions", func(data string) bool { return !strings.Contains(data, "theirs") })
-}
-
-// A list has the newest runs, and the code's beginning.
-func TestLongHistories(t *testing.T) {
-	s := serve(t, Options{NoAuth: true})
-	for i := range shownRuns + 2 {
-		s.finish(s.manager, "mine", fmt.Sprintf("import os\n%d # %s", i, strings.Repeat("x", 2*maxListedCode)))
-	}
-	data := s.listen("mine")("runs", with(fmt.Sprintf(`"total":%d`, shownRuns+2)))
-	var list struct{ Runs []runFields }
-	if err := json.Unmarshal([]byte(data), &list); err != nil || len(list.Runs) != shownRuns ||
-		!strings.HasPrefix(list.Runs[0].Title, fmt.Sprintf("%d # ", shownRuns+1)) || !strings.HasPrefix(list.Runs[0].Code, "import os\n") || len([]rune(list.Runs[0].Code)) != maxListedCode+1 {
-		t.Errorf("%d runs, %v", len(list.Runs), err)
-	}
 }

@@ -42,7 +42,7 @@ func (v *visitor) read(response *http.Response, err error) (int, string) {
 // await reads the page's stream until it has said all of the texts, one after another.
 func (v *visitor) await(session string, texts ...string) {
 	v.t.Helper()
-	response, err := v.client.Get(v.page + "ui/events?session=" + session)
+	response, err := v.client.Get(v.page + "ui/v1/events?session_id=" + session)
 	if err != nil {
 		v.t.Fatal(err)
 	}
@@ -60,9 +60,10 @@ func (v *visitor) await(session string, texts ...string) {
 	}
 }
 
-func (v *visitor) order(what, body string) int {
+// close closes a session as the page's script does.
+func (v *visitor) close(session string) int {
 	v.t.Helper()
-	r, err := http.NewRequestWithContext(v.t.Context(), http.MethodPost, v.page+"ui/"+what, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(v.t.Context(), http.MethodDelete, v.page+"ui/v1/sessions/"+session, nil)
 	if err != nil {
 		v.t.Fatal(err)
 	}
@@ -84,13 +85,13 @@ func TestThePageOfAnHTTPServer(t *testing.T) {
 		t.Fatalf("with the token: %d", status)
 	}
 	v.await(session, `"owner":"this server"`, `"status":"completed"`)
-	if status, body := v.read(v.client.Get(v.page + "ui/files?session=" + session)); status != http.StatusOK || !strings.Contains(body, "made.txt") {
+	if status, body := v.read(v.client.Get(v.page + "ui/v1/sessions/" + session + "/files")); status != http.StatusOK || !strings.Contains(body, "made.txt") {
 		t.Errorf("its files: %d %s", status, body)
 	}
-	if status, body := v.read(v.client.Get(v.page + "ui/file?session=" + session + "&path=made.txt")); status != http.StatusOK || body != "by code" {
+	if status, body := v.read(v.client.Get(v.page + "ui/v1/sessions/" + session + "/files/made.txt")); status != http.StatusOK || body != "by code" {
 		t.Errorf("a file: %d %s", status, body)
 	}
-	if status := v.order("close", `{"session":"`+session+`"}`); status != http.StatusNoContent {
+	if status := v.close(session); status != http.StatusOK {
 		t.Errorf("close: %d", status)
 	}
 }
@@ -122,12 +123,12 @@ func TestThePageBesideAServer(t *testing.T) {
 		t.Fatalf("the link %q: %d %s", lines.Text(), status, stderr.String())
 	}
 	v.await(session, `"owner":"another server"`, `"status":"completed"`)
-	if status := v.order("close", `{"session":"`+session+`"}`); status != http.StatusConflict {
+	if status := v.close(session); status != http.StatusConflict {
 		t.Errorf("closing what a server has open: %d", status)
 	}
 	s.end()
 	v.await(session, `"owner":"none"`)
-	if status := v.order("close", `{"session":"`+session+`"}`); status != http.StatusNoContent {
+	if status := v.close(session); status != http.StatusOK {
 		t.Errorf("closing what no server has open: %d", status)
 	}
 	_ = cmd.Process.Signal(syscall.SIGINT)

@@ -10,7 +10,7 @@ const here = "this server";
 
 function listen() {
 	source?.close();
-	const opened = new EventSource(address("events", {session: chosen ?? ""}));
+	const opened = new EventSource(`${address("events")}?session_id=${encodeURIComponent(chosen ?? "")}`);
 	source = opened;
 	opened.onopen = () => { byId("state").textContent = "live"; };
 	opened.onerror = async () => {
@@ -101,16 +101,15 @@ const fillTable = (id, rows) => {
 
 const showFiles = () => attempt(async () => {
 	const session = chosen;
-	const list = await ask(address("files", {session}));
+	const list = await ask(address("sessions", session, "files"));
 	if (chosen !== session) return;
 	byId("files-note").textContent = [
 		list.total ? "" : "There are none.",
-		list.total > list.files.length ? `The newest ${list.files.length} of ${list.total}.` : "",
+		list.total > list.artifacts.length ? `The newest ${list.artifacts.length} of ${list.total}.` : "",
 		list.complete ? "" : "There are more than were looked at.",
-		list.skipped ? `Not listed: ${list.skipped} with names that are not text, or have control characters.` : "",
-		list.links ? "" : "This server makes no links to them.",
+		...list.notes ?? [],
 	].filter(Boolean).join(" ");
-	fillTable("file-rows", list.files.map(f => [list.links ? fileLink(f) : f.path, bytes(f.size_bytes), time(f.modified)]));
+	fillTable("file-rows", list.artifacts.map(f => [fileLink(f), bytes(f.size_bytes), time(f.modified)]));
 });
 
 const verdict = e => {
@@ -136,7 +135,7 @@ byId("close").addEventListener("click", () => {
 });
 byId("closing").addEventListener("close", e => {
 	const answer = e.target.returnValue;
-	if (answer) attempt(() => order("close", {session: e.target.dataset.session, keep_files: answer === "keep"}));
+	if (answer) attempt(() => order("DELETE", `${address("sessions", e.target.dataset.session)}?keep_files=${answer === "keep"}`));
 });
 addEventListener("hashchange", choose);
 choose();

@@ -64,13 +64,13 @@ export const copyButton = (what, text) => button("Copy", {className: "copy", tit
 	setTimeout(() => { pressed.textContent = "Copy"; }, 2000);
 });
 
-export const address = (what, parameters) => `/ui/${what}?${new URLSearchParams(parameters)}`;
+// address is where something of /v1 is for the page.
+export const address = (...names) => `/ui/v1/${names.map(encodeURIComponent).join("/")}`;
 
 // ask gets JSON, and throws what the server said is wrong.
 export async function ask(url, options) {
 	const answer = await fetch(url, options);
 	if (answer.status === 401) location.reload();
-	if (answer.status === 204) return null;
 	const text = await answer.text();
 	if (answer.ok) return JSON.parse(text);
 	let wrong;
@@ -78,9 +78,7 @@ export async function ask(url, options) {
 	throw new Error(`${wrong.message} ${wrong.hint}`);
 }
 
-export const order = (what, body) => ask(`/ui/${what}`, {
-	method: "POST", headers: {"Content-Type": "application/json", "X-Sandbox-Page": "1"}, body: JSON.stringify(body),
-});
+export const order = (method, url) => ask(url, {method, headers: {"X-Sandbox-Page": "1"}});
 
 // say shows what went wrong, or that nothing did.
 export const say = text => { byId("wrong").textContent = visible(text); };

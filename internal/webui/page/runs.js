@@ -72,7 +72,7 @@ function newItem(id) {
 async function fill(item) {
 	const of = session, asked = item.run;
 	try {
-		const run = await ask(address("run", {session: of, run: item.id}));
+		const run = await ask(address("sessions", of, "runs", item.id));
 		if (session !== of || item.run !== asked) return;
 		if (!item.code.hasChildNodes()) item.code.append(copyButton("the code", () => visible(run.code)), make("pre", {className: "code"}, ...highlight(run.code, run.language)));
 		item.actions.replaceChildren(...cancelButton(item));
@@ -88,7 +88,7 @@ function cancelButton(item) {
 	if (!isHere()) return [make("p", {className: "note"}, "What it prints is not known here while it runs.")];
 	return [make("p", {}, button("Cancel the run", {className: "danger"}, pressed => attempt(async () => {
 		pressed.disabled = true;
-		try { await order("cancel", {session, run: item.id}); } catch (e) { pressed.disabled = false; throw e; }
+		try { await order("POST", address("runs", item.id, "cancel")); } catch (e) { pressed.disabled = false; throw e; }
 	})))];
 }
 
@@ -129,12 +129,12 @@ function showResult(item, r) {
 		parts.push(block(item, heading, stream.head + (stream.omitted_bytes > 0 ? `\n… ${bytes(stream.omitted_bytes)} left out …\n` : "") + stream.tail));
 		if (stream.path) parts.push(part(item, `all ${heading}`, () => make("p", {}, "all of it: ", fileLink(stream))));
 	}
-	if (isGiven(r.value)) parts.push(block(item, "value", r.value));
+	if (isGiven(r.result)) parts.push(block(item, "value", r.result));
 	if (r.error) parts.push(block(item, "error", r.error.traceback || `${r.error.name}: ${r.error.message}`, tones[item.run.status] ?? "bad"));
 	r.displays.forEach((d, at) => {
 		if (d.figure) {
 			parts.push(part(item, `figure ${at} ${d.path} ${d.version}`, () => make("figure", {},
-				make("img", {src: address("figure", {session, run: item.id, at, version: d.version}), alt: visible(d.alt || "a figure of this run"), loading: "lazy"}),
+				make("img", {src: `${address("sessions", session, "runs", item.id, "displays", at)}?version=${d.version}`, alt: visible(d.alt || "a figure of this run"), loading: "lazy"}),
 				make("figcaption", {className: "dim text"}, d.path))));
 		} else if (d.text) {
 			parts.push(block(item, `shown ${at + 1}`, d.text));
@@ -153,6 +153,6 @@ function showResult(item, r) {
 }
 
 export const fileLink = f => isHere()
-	? make("a", {href: address("file", {session, path: f.path}), target: "_blank", rel: "noopener"}, f.path) : make("span", {}, f.path);
+	? make("a", {href: address("sessions", session, "files", ...f.path.split("/")), target: "_blank", rel: "noopener"}, f.path) : make("span", {}, f.path);
 
 for (const id of ["search", "failed"]) byId(id).addEventListener("input", choose);

@@ -1,4 +1,4 @@
-package webui
+package rest
 
 import (
 	"regexp"

@@ -1,0 +1,164 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+const (
+	// shownRequests is how many of the newest are listed.
+	shownRequests = 100
+	// listTime is how old a list of sessions may be: the engine is asked for it.
+	listTime = 2 * time.Second
+)
+
+// sessionList is what all streams have in common, so that several ask the engine no more often than one.
+type sessionList struct {
+	mu    sync.Mutex
+	asked time.Time
+	infos []sandbox.SessionInfo
+	err   error
+}
+
+// get lists the sessions, by a list that is no older than listTime.
+func (l *sessionList) get(ctx context.Context, manager *sandbox.Manager) ([]sandbox.SessionInfo, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Since(l.asked) >= listTime {
+		infos, err := manager.Sessions(ctx)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		l.infos, l.err, l.asked = infos, err, time.Now()
+	}
+	return l.infos, l.err
+}
+
+type sessionFields struct {
+	SessionID string         `json:"session_id"`
+	Owner     string         `json:"owner"`
+	Named     bool           `json:"named"`
+	Kernels   []kernelFields `json:"kernels"`
+	Created   time.Time      `json:"created"`
+	LastUsed  time.Time      `json:"last_used"`
+	SizeBytes *int64         `json:"size_bytes"` // null where only its server could tell
+}
+
+type kernelFields struct {
+	Language sandbox.Language `json:"language"`
+	State    string           `json:"state"`
+}
+
+// stream is what one client is told as it comes: about all sessions, and about the one that it shows.
+type stream struct {
+	*Server
+	events  *web.Events
+	session string
+	sent    map[string][]byte // by the kind of event
+	runs    runList
+}
+
+// tellEvents serves a stream.
+func (s *Server) tellEvents(w http.ResponseWriter, r *http.Request) {
+	leave := s.followed(w, r)
+	if leave == nil {
+		return
+	}
+	defer leave()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.ending, cancel)()
+	t := &stream{Server: s, events: web.NewEvents(w), session: r.URL.Query().Get("session_id"), sent: make(map[string][]byte)}
+	tick := time.NewTicker(s.every)
+	defer tick.Stop()
+	for t.tell(ctx); t.events.Err() == nil; t.tell(ctx) {
+		select {
+		case <-tick.C:
+			t.events.KeepAlive(web.KeepAliveTime)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// tell sends what is new.
+func (t *stream) tell(ctx context.Context) {
+	infos, err := t.sessions.get(ctx, t.manager)
+	if ctx.Err() != nil {
+		return
+	}
+	list := struct {
+		Sessions []sessionFields `json:"sessions"`
+		Note     string          `json:"note"`
+	}{Sessions: []sessionFields{}}
+	if err != nil {
+		list.Note = "Sessions that this server does not have open may be missing. " + fault.From(err).Message
+	}
+	var shown *sandbox.SessionInfo
+	for i, info := range infos {
+		if info.ID == t.session {
+			shown = &infos[i]
+		}
+		f := sessionFields{
+			SessionID: info.ID, Owner: info.Owner, Named: info.Named, Kernels: []kernelFields{},
+			Created: info.Created, LastUsed: info.LastUsed.Truncate(time.Second), SizeBytes: info.SizeBytes,
+		}
+		for _, k := range info.Kernels {
+			f.Kernels = append(f.Kernels, kernelFields{k.Language, k.State})
+		}
+		list.Sessions = append(list.Sessions, f)
+	}
+	t.send("sessions", list)
+	if shown != nil {
+		t.tellSession(ctx, shown)
+	}
+}
+
+func (t *stream) tellSession(ctx context.Context, info *sandbox.SessionInfo) {
+	runs, err := t.runs.read(t.Server, t.session, "", maxListedRuns)
+	if err != nil {
+		t.log.Debug("a history cannot be read", "session", t.session, "error", err)
+	}
+	t.send("runs", runs)
+	if info.Owner != sandbox.OwnerThis {
+		return
+	}
+	live := make(map[string]resultFields)
+	for _, run := range runs.Runs {
+		if run.Status == string(sandbox.Running) {
+			if found, err := t.manager.FindRun(run.RunID); err == nil && found.SessionID == t.session {
+				result := found.SoFar(ctx)
+				result.Duration = 0 // it is known when it began
+				live[run.RunID] = resultFieldsOf(result)
+			}
+		}
+	}
+	t.send("live", live)
+	if t.network == nil {
+		return
+	}
+	requests, total := t.network.Of(t.session)
+	requests = append([]netlog.Entry{}, requests[max(0, len(requests)-shownRequests):]...) // none is a list, too
+	slices.Reverse(requests)
+	t.send("network", struct {
+		Requests []netlog.Entry `json:"requests"` // newest first
+		Total    int            `json:"total"`
+	}{requests, total})
+}
+
+// send sends an event, where it says something else than the last of its kind.
+func (t *stream) send(kind string, value any) {
+	if data := web.Encode(value); !bytes.Equal(data, t.sent[kind]) {
+		t.sent[kind] = data
+		t.events.Send(kind, data)
+	}
+}

@@ -1,0 +1,278 @@
+package rest
+
+import (
+	"context"
+	"hash/crc32"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// figureTypes are images that browsers show.
+var figureTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"}
+
+// resultFields are what a run came to, or has come to so far.
+type resultFields struct {
+	Stdout    sandbox.Stream     `json:"stdout"`
+	Stderr    sandbox.Stream     `json:"stderr"`
+	Result    *string            `json:"result"`
+	Error     *sandbox.RunError  `json:"error"`
+	Displays  []displayFields    `json:"displays"`
+	Artifacts []sandbox.Artifact `json:"artifacts"`
+	Notes     []string           `json:"notes"`
+}
+
+type displayFields struct {
+	Figure  string `json:"figure"`  // its type, where it is an image that is there
+	Version string `json:"version"` // of the image: code may draw another one in its place
+	Text    string `json:"text"`
+	Path    string `json:"path"`
+	Alt     string `json:"alt"`
+}
+
+func resultFieldsOf(r *sandbox.Result) resultFields {
+	f := resultFields{
+		Stdout: r.Stdout, Stderr: r.Stderr, Result: r.Value, Error: r.Error,
+		Displays: []displayFields{}, Artifacts: append([]sandbox.Artifact{}, r.Artifacts...), Notes: append([]string{}, r.Notes...),
+	}
+	if r.Cause != "" {
+		f.Notes = append(f.Notes, "Ended because "+r.Cause+".")
+	}
+	if len(r.GoesOn) > 0 {
+		f.Notes = append(f.Notes, "Goes on: "+strings.Join(r.GoesOn, ", ")+".")
+	}
+	for _, b := range r.Background {
+		f.Notes = append(f.Notes, "Earlier runs have printed: "+b.Text)
+	}
+	for i := range r.Displays {
+		f.Displays = append(f.Displays, displayOf(&r.Displays[i]))
+	}
+	return f
+}
+
+// displayOf tells of an image by its type, and of anything else by a text, the plain one where there are several.
+func displayOf(d *sandbox.Display) displayFields {
+	f := displayFields{Path: d.Path, Alt: d.Alt}
+	for _, kind := range figureTypes {
+		if image := d.Data[kind]; len(image) > 0 {
+			f.Figure, f.Version = kind, strconv.FormatUint(uint64(crc32.ChecksumIEEE(image)), 36)
+			return f
+		}
+	}
+	kinds := slices.Sorted(maps.Keys(d.Data))
+	if slices.Contains(kinds, "text/plain") {
+		kinds = []string{"text/plain"}
+	}
+	for _, kind := range kinds {
+		if !strings.HasPrefix(kind, "image/") {
+			f.Text = string(d.Data[kind])
+			break
+		}
+	}
+	return f
+}
+
+const (
+	// maxListedRuns is how many runs are listed at once: each is read as a whole, with its figures.
+	maxListedRuns = 100
+	// maxListedCode is how many characters of the code a list has: they are searched.
+	maxListedCode = 1000
+)
+
+// listedRun is a run of a history.
+type listedRun struct {
+	sandbox.HistoryFields
+	Title string `json:"title" jsonschema:"The line of the code that says what it does."`
+	Code  string `json:"code" jsonschema:"The code; its beginning in a list."`
+}
+
+func (s *Server) listed(e *sandbox.HistoryEntry) listedRun {
+	code := s.secrets.Mask(e.Code)
+	f := listedRun{e.Fields(), title(code), code}
+	if start := []rune(code); len(start) > maxListedCode {
+		f.Code = string(start[:maxListedCode]) + "…"
+	}
+	return f
+}
+
+// listedRuns is a part of a history.
+type listedRuns struct {
+	Runs  []listedRun `json:"runs" jsonschema:"The newest first."`
+	Total int         `json:"total" jsonschema:"How many there are."`
+}
+
+// runList is what was read of a history. It is not read again.
+type runList map[string]listedRun
+
+// read returns the newest runs, of those before a run if one is named.
+func (l *runList) read(s *Server, session, before string, limit int) (list listedRuns, err error) {
+	list.Runs = []listedRun{}
+	dir := s.manager.Config().StateDir
+	var names []string // in the order of the calls
+	over := make(map[string]bool)
+	if _, err := sandbox.SelectHistory(dir, session, func(id string, isOver bool) bool {
+		names = append(names, id)
+		over[id] = isOver
+		return false
+	}); err != nil {
+		return list, err
+	}
+	list.Total = len(names)
+	if before != "" {
+		at := slices.Index(names, before)
+		if at < 0 {
+			return list, errNoRun(before)
+		}
+		names = names[:at]
+	}
+	names = names[max(0, len(names)-limit):]
+	known := make(runList)
+	for _, id := range names {
+		if run, has := (*l)[id]; has && (run.Status != string(sandbox.Running) || !over[id]) {
+			known[id] = run
+		}
+	}
+	entries, err := sandbox.SelectHistory(dir, session, func(id string, _ bool) bool {
+		_, has := known[id]
+		return !has && slices.Contains(names, id)
+	})
+	for i := range entries {
+		known[entries[i].RunID] = s.listed(&entries[i])
+	}
+	*l = known
+	for _, id := range slices.Backward(names) {
+		if run, has := known[id]; has {
+			list.Runs = append(list.Runs, run)
+		}
+	}
+	return list, err
+}
+
+func errNoRun(id string) error {
+	return fault.New(fault.RunNotFound, "GET /v1/sessions/{session_id}/runs lists those that there are.", "There is no run %q in this session.", text.Shorten(id, 80))
+}
+
+// CheckOpen returns the fault where this server does not have a session open. It opens none.
+func (s *Server) CheckOpen(ctx context.Context, session string) error {
+	err := sandbox.CheckSessionID(session)
+	var info sandbox.SessionInfo
+	if err == nil {
+		info, err = s.manager.Session(ctx, session)
+	}
+	if err == nil && info.Owner != sandbox.OwnerThis {
+		err = fault.New(fault.SessionBusy, "Look at the page of the server that has it open.", "Session %q is not open in this server.", session)
+	}
+	return err
+}
+
+// listRuns answers with what ran in a session, whichever server has it.
+func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) {
+	session, query := r.PathValue("session_id"), r.URL.Query()
+	limit := maxListedRuns
+	var err error
+	if given := query.Get("limit"); given != "" {
+		if limit, err = strconv.Atoi(given); err != nil || limit < 1 || limit > maxListedRuns {
+			err = fault.New(fault.InvalidArgument, "Leave it out, or ask for more with before.", "limit is %q and must be a number from 1 to %d.", text.Shorten(given, 40), maxListedRuns)
+		}
+	}
+	if err == nil {
+		_, err = s.manager.Session(r.Context(), session)
+	}
+	var list listedRuns
+	if err == nil {
+		list, err = new(runList).read(s, session, query.Get("before"), limit)
+	}
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	web.JSON(w, http.StatusOK, list)
+}
+
+// entry returns a run of a session as far as it has come, and answers where there is none.
+func (s *Server) entry(w http.ResponseWriter, r *http.Request) *sandbox.HistoryEntry {
+	session, id := r.PathValue("session_id"), r.PathValue("run_id")
+	info, err := s.manager.Session(r.Context(), session)
+	var entries []sandbox.HistoryEntry
+	if err == nil {
+		entries, err = sandbox.SelectHistory(s.manager.Config().StateDir, session, func(run string, _ bool) bool { return run == id })
+	}
+	if len(entries) == 0 {
+		if err == nil {
+			err = errNoRun(id)
+		}
+		s.refuse(w, r, err)
+		return nil
+	}
+	e := &entries[0]
+	if e.Result == nil && e.Error == nil && info.Owner == sandbox.OwnerThis {
+		if run, err := s.manager.FindRun(id); err == nil && run.SessionID == session {
+			e.Result = run.SoFar(r.Context())
+		}
+	}
+	return e
+}
+
+// pastRun is all that a history has of a run.
+type pastRun struct {
+	listedRun
+	resultFields
+	Hint string `json:"hint,omitempty"`
+}
+
+// readRun answers with a run of a history.
+func (s *Server) readRun(w http.ResponseWriter, r *http.Request) {
+	e := s.entry(w, r)
+	if e == nil {
+		return
+	}
+	f := pastRun{listedRun: s.listed(e)}
+	f.Code = e.Code
+	result := e.Result
+	if result == nil {
+		result = &sandbox.Result{}
+	}
+	f.resultFields = resultFieldsOf(result)
+	if e.Error != nil {
+		f.Notes, f.Hint = append(f.Notes, e.Error.Message), e.Error.Hint
+	}
+	web.JSON(w, http.StatusOK, s.secrets.MaskJSON(f))
+}
+
+// policyFigure is for an image that somebody opens by itself: one in SVG is a document.
+const policyFigure = "sandbox; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+
+// readFigure sends an image that a run has shown, by its place.
+func (s *Server) readFigure(w http.ResponseWriter, r *http.Request) {
+	e := s.entry(w, r)
+	if e == nil {
+		return
+	}
+	at, err := strconv.Atoi(r.PathValue("at"))
+	var data []byte
+	var kind string
+	if err == nil && e.Result != nil && at >= 0 && at < len(e.Result.Displays) {
+		kind = displayOf(&e.Result.Displays[at]).Figure
+		data = e.Result.Displays[at].Data[kind]
+	}
+	if kind == "" {
+		s.refuse(w, r, fault.New(fault.NotFound, "The run's displays say which are figures.", "There is no such figure."))
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Security-Policy", policyFigure)
+	h.Set("Content-Type", kind)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(admission.WriteTime))
+	_, _ = w.Write(data)
+}
