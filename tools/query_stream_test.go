@@ -18,7 +18,6 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/memory"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/heap"
@@ -70,7 +69,7 @@ func ask(ctx context.Context, h http.Handler, by caller.Caller, body string) (en
 func TestAQueryHasABoundOfValues(t *testing.T) {
 	body := `{"query":"none","params":[` + strings.Repeat("0,", queryBytes/2-100) + `0]}`
 	h := (&sleeping{}).queries(&netlog.Log{})
-	by := caller.Caller{Session: "s", Memory: memory.New()}
+	by := caller.Caller{Session: "s", Memory: caller.NewBudget()}
 	heap.Bound(t, func() {
 		var clients sync.WaitGroup
 		for range 24 {
@@ -90,7 +89,7 @@ func TestQueriesOfASessionShareItsMemory(t *testing.T) {
 	body := `{"query":"sleep","params":["` + strings.Repeat("x", queryBytes-100) + `"]}`
 	d := &sleeping{began: make(chan string, 24)}
 	h := d.queries(&netlog.Log{})
-	by := caller.Caller{Session: "s", Memory: memory.New()}
+	by := caller.Caller{Session: "s", Memory: caller.NewBudget()}
 	ctx, cancel := context.WithCancel(t.Context())
 	heap.Bound(t, func() {
 		var clients sync.WaitGroup

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/memory"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -59,12 +58,12 @@ type Broker struct {
 	server  *http.Server
 
 	mu     sync.Mutex
-	memory map[string]*memory.Budget // by session
+	memory map[string]*caller.Budget // by session
 }
 
 // New returns a Broker that is ready to serve.
 func New(options Options) *Broker {
-	b := &Broker{options: options, memory: make(map[string]*memory.Budget)}
+	b := &Broker{options: options, memory: make(map[string]*caller.Budget)}
 	b.server = &http.Server{
 		Handler: b, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: log.New(io.Discard, "", 0), // of what code does wrong
@@ -87,11 +86,11 @@ func (b *Broker) Serve(ctx context.Context, session, run string, conn net.Conn) 
 }
 
 // budget returns the memory of a session's requests.
-func (b *Broker) budget(session string) *memory.Budget {
+func (b *Broker) budget(session string) *caller.Budget {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.memory[session] == nil {
-		b.memory[session] = memory.New()
+		b.memory[session] = caller.NewBudget()
 	}
 	return b.memory[session]
 }

@@ -10,15 +10,14 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/memory"
 )
 
 func TestAllConnectionsOfASessionHaveOneBudget(t *testing.T) {
-	seen := make(chan *memory.Budget, 1)
+	seen := make(chan *caller.Budget, 1)
 	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- caller.Of(r.Context()).Memory })
 	b := broker.New(broker.Options{Packages: handler, SQL: handler, Proxy: handler})
 	defer b.Close()
-	ask := func(session, target string) *memory.Budget {
+	ask := func(session, target string) *caller.Budget {
 		t.Helper()
 		server, client := net.Pipe()
 		ctx, cancel := context.WithCancel(t.Context())

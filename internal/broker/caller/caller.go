@@ -1,18 +1,14 @@
-// Package caller says on whose behalf a request of the broker is made, and has the connections that code makes.
+// Package caller has what the broker knows of who makes a request: the code's connection, its session, and the memory that it may hold.
 package caller
 
-import (
-	"context"
-
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/memory"
-)
+import "context"
 
 // Caller is the code that a request comes from. All of it is known by the server and nothing said by the code.
 type Caller struct {
 	Session string // the session's id
 	Run     string // the run that was going on when the connection was made; empty where there was none
 	// Memory is what the session's requests may hold, all together. Nil: no bound.
-	Memory *memory.Budget
+	Memory *Budget
 }
 
 type key struct{}

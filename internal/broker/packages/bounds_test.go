@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/memory"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/heap"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/pypi"
@@ -40,7 +39,7 @@ func serveFor(t *testing.T, index http.Handler, change ...func(*packages.Options
 	if err != nil {
 		t.Fatal(err)
 	}
-	by := caller.Caller{Session: "s", Memory: memory.New()}
+	by := caller.Caller{Session: "s", Memory: caller.NewBudget()}
 	server := httptest.NewUnstartedServer(h)
 	server.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context { return caller.With(ctx, by) }
 	server.Start()

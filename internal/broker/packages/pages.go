@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/memory"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
 )
 
 const (
@@ -15,7 +15,7 @@ const (
 	maxPages     = maxKept  // bytes of memory that pages take which are kept
 	maxPage      = 64 << 20 // of one page as it comes, decompressed
 	maxKept      = 24 << 20 // of one page in memory
-	usualRoom    = memory.PerSession / 16
+	usualRoom    = caller.PerSession / 16
 	maxPageTime  = time.Minute
 	pageOverhead = 1 << 10
 )

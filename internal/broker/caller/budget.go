@@ -1,5 +1,4 @@
-// Package memory bounds what the requests of one session for packages and queries hold in the server's memory together.
-package memory
+package caller
 
 import (
 	"context"
@@ -8,14 +7,15 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// PerSession is what one session's requests may hold at a time. Garbage may take as much again for a moment.
+// PerSession is what the requests of one session for packages and queries may hold in the server's memory at a time.
+// Garbage may take as much again for a moment.
 const PerSession = 48 << 20
 
-// Budget is what one session has. A nil one has no bound. It may be used by any goroutine.
+// Budget bounds what the requests of one session hold in memory together. A nil one has no bound. It may be used by any goroutine.
 type Budget struct{ free *semaphore.Weighted }
 
-// New returns a budget of PerSession.
-func New() *Budget { return &Budget{semaphore.NewWeighted(PerSession)} }
+// NewBudget returns a budget of PerSession.
+func NewBudget() *Budget { return &Budget{semaphore.NewWeighted(PerSession)} }
 
 // Take waits until there is room for so many bytes, and returns a function that releases them, once. What exceeds PerSession
 // takes all of it. The error is the context's cause. A holder must not take more, or two could wait for each other.

@@ -1,4 +1,4 @@
-package memory_test
+package caller_test
 
 import (
 	"context"
@@ -6,13 +6,13 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/memory"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
 )
 
 func TestWhatExceedsTheBudgetWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := memory.New()
-		first, err := b.Take(t.Context(), 10*memory.PerSession) // all there is
+		b := caller.NewBudget()
+		first, err := b.Take(t.Context(), 10*caller.PerSession) // all there is
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +47,7 @@ func TestWhatExceedsTheBudgetWaits(t *testing.T) {
 
 func TestWithoutABudgetNothingIsBounded(t *testing.T) {
 	for range 2 {
-		if _, err := (*memory.Budget)(nil).Take(t.Context(), memory.PerSession); err != nil {
+		if _, err := (*caller.Budget)(nil).Take(t.Context(), caller.PerSession); err != nil {
 			t.Error(err)
 		}
 	}
