@@ -141,27 +141,27 @@ func (m *Manager) Session(ctx context.Context, id string) (SessionInfo, error) {
 	return SessionInfo{}, err
 }
 
-// Term is which session an id stands for, and for how long.
-type Term struct {
+// Lease is which session an id stands for, and for how long.
+type Lease struct {
 	SessionID string
 	Created   time.Time // in milliseconds; another session of the same id has another time
 	Ends      time.Time // when it ends though it is used
 }
 
-// Term describes the session of an id, the default one for an empty id. With begin one that does not exist is made, and
+// Lease describes the session of an id, the default one for an empty id. With begin one that does not exist is made, and
 // else that is session_not_found. It asks neither the engine nor a kernel.
-func (m *Manager) Term(id string, begin bool) (Term, error) {
+func (m *Manager) Lease(id string, begin bool) (Lease, error) {
 	need := toResume
 	if begin {
 		need = toUse
 	}
 	s, err := m.open(id, need)
 	if err != nil {
-		return Term{}, err
+		return Lease{}, err
 	}
 	var info SessionInfo
 	s.uses.describe(&info)
-	return Term{s.id, info.Created.Truncate(time.Millisecond), info.Created.Add(s.limits.ends().Lifetime)}, nil
+	return Lease{s.id, info.Created.Truncate(time.Millisecond), info.Created.Add(s.limits.ends().Lifetime)}, nil
 }
 
 // unopened describes a session that this server does not have open.

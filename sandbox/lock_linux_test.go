@@ -46,7 +46,7 @@ func TestAFullStateDisk(t *testing.T) {
 	if kept := state.Kept(config.StateDir); len(kept) != 2 {
 		t.Errorf("kept %v", kept)
 	}
-	if _, err := m.Term("late", true); err != nil {
+	if _, err := m.Lease("late", true); err != nil {
 		t.Fatal(err)
 	}
 	fill()

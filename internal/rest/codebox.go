@@ -122,19 +122,19 @@ func (s *Server) codeboxCreate(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	term, notes, err := s.codeboxBegin(r.Context(), &wanted)
+	lease, notes, err := s.codeboxBegin(r.Context(), &wanted)
 	if err != nil {
 		s.refuse(w, r, err)
 		return
 	}
-	web.JSON(w, http.StatusOK, codeboxMade{term.SessionID, "created", term.Created.UTC(), notes})
+	web.JSON(w, http.StatusOK, codeboxMade{lease.SessionID, "created", lease.Created.UTC(), notes})
 }
 
 // codeboxBegin makes a session with all that was asked for, or none.
-func (s *Server) codeboxBegin(ctx context.Context, wanted *codeboxSession) (term sandbox.Term, notes []string, err error) {
+func (s *Server) codeboxBegin(ctx context.Context, wanted *codeboxSession) (lease sandbox.Lease, notes []string, err error) {
 	of, err := wanted.Options.limits()
 	if err != nil {
-		return term, nil, err
+		return lease, nil, err
 	}
 	code := ""
 	if len(wanted.Options.Environment) > 0 {
@@ -142,13 +142,13 @@ func (s *Server) codeboxBegin(ctx context.Context, wanted *codeboxSession) (term
 		literal, _ := json.Marshal(string(values)) // a text of JSON's is one of Python's
 		code = "import json as _json, os as _os; _os.environ.update(_json.loads(" + string(literal) + ")); del _json, _os"
 	}
-	if term, notes, err = s.begin(ctx, "", sandbox.Python, of, code); err != nil || len(wanted.Dependencies) == 0 {
-		return term, notes, err
+	if lease, notes, err = s.begin(ctx, "", sandbox.Python, of, code); err != nil || len(wanted.Dependencies) == 0 {
+		return lease, notes, err
 	}
-	if err = s.install(ctx, term.SessionID, wanted.Dependencies); err != nil {
-		_, _ = s.manager.CloseSession(context.WithoutCancel(ctx), term.SessionID, false)
+	if err = s.install(ctx, lease.SessionID, wanted.Dependencies); err != nil {
+		_, _ = s.manager.CloseSession(context.WithoutCancel(ctx), lease.SessionID, false)
 	}
-	return term, notes, err
+	return lease, notes, err
 }
 
 // install installs Python packages, however long it takes.

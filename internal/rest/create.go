@@ -116,29 +116,29 @@ func (s *Server) createSession(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		of, err = wanted.Limits.session()
 	}
-	var term sandbox.Term
+	var lease sandbox.Lease
 	var notes []string
 	if err == nil {
-		term, notes, err = s.begin(r.Context(), wanted.SessionID, language.Language, of, "")
+		lease, notes, err = s.begin(r.Context(), wanted.SessionID, language.Language, of, "")
 	}
 	if err == nil {
 		given := make(arguments)
-		given.set("session_id", term.SessionID)
+		given.set("session_id", lease.SessionID)
 		o, err = s.call(r.Context(), "session_info", given)
 		o.notes = slices.Concat(ignored(asked, wanted), ignored(asked.object("limits"), wanted.Limits), notes, o.notes)
-		w.Header().Set("Location", "/v1/sessions/"+term.SessionID)
+		w.Header().Set("Location", "/v1/sessions/"+lease.SessionID)
 	}
 	s.send(w, r, o, err, status)
 }
 
 // begin makes a session, of a new name for an empty id, and returns what is to be said of its limits. Where it has limits or code to
 // run first, a container is started. One that could not be begun is closed again, if it is new.
-func (s *Server) begin(ctx context.Context, id string, language sandbox.Language, of sandbox.SessionLimits, code string) (term sandbox.Term, notes []string, err error) {
+func (s *Server) begin(ctx context.Context, id string, language sandbox.Language, of sandbox.SessionLimits, code string) (lease sandbox.Lease, notes []string, err error) {
 	isNew := id == ""
 	if isNew {
 		id = state.NewID("s-")
 	}
-	term, err = s.manager.Term(id, true)
+	lease, err = s.manager.Lease(id, true)
 	if err == nil && (code != "" || of != sandbox.SessionLimits{}) {
 		nothing := "0" // in every language
 		notes, err = s.runFirst(ctx, sandbox.RunOptions{SessionID: id, Language: language, Code: cmp.Or(code, nothing), Limits: of, Times: clientheader.Of(ctx).Times(), Unlisted: true})
@@ -146,7 +146,7 @@ func (s *Server) begin(ctx context.Context, id string, language sandbox.Language
 	if err != nil && isNew {
 		_, _ = s.manager.CloseSession(context.WithoutCancel(ctx), id, false)
 	}
-	return term, notes, err
+	return lease, notes, err
 }
 
 // runFirst runs code of our own, and returns the notes of the run.

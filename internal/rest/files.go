@@ -16,7 +16,7 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	session := r.PathValue("session_id")
 	path, err := sandbox.CleanPath(r.PathValue("path"))
 	if err == nil {
-		_, err = s.manager.Term(session, false)
+		_, err = s.manager.Lease(session, false)
 	}
 	if err != nil {
 		s.refuse(w, r, err)

@@ -94,11 +94,11 @@ func (l *Links) Download(session, path string) string {
 	if l == nil {
 		return ""
 	}
-	term, err := l.o.Manager.Term(session, false)
+	lease, err := l.o.Manager.Lease(session, false)
 	if clean, bad := sandbox.CleanPath(path); err != nil || bad != nil || clean != path {
 		return ""
 	}
-	return l.link(http.MethodGet, term, path, l.expiry(term), markOf(term))
+	return l.link(http.MethodGet, lease, path, l.expiry(lease), markOf(lease))
 }
 
 // Grant is a link that takes one file.
@@ -116,16 +116,16 @@ func (l *Links) Upload(session, path string, overwrite bool) (Grant, error) {
 	if err != nil {
 		return Grant{}, err
 	}
-	term, err := l.o.Manager.Term(session, true)
+	lease, err := l.o.Manager.Lease(session, true)
 	if err != nil {
 		return Grant{}, err
 	}
-	expires := l.expiry(term)
+	expires := l.expiry(lease)
 	var nonce mark
 	_, _ = rand.Read(nonce[:]) // never fails
-	l.keep(nonce, &grant{session: markOf(term), overwrite: overwrite, expires: expires})
+	l.keep(nonce, &grant{session: markOf(lease), overwrite: overwrite, expires: expires})
 	return Grant{
-		SessionID: term.SessionID, URL: l.link(http.MethodPut, term, path, expires, nonce), Expires: expires, LimitBytes: l.o.UploadBytes,
+		SessionID: lease.SessionID, URL: l.link(http.MethodPut, lease, path, expires, nonce), Expires: expires, LimitBytes: l.o.UploadBytes,
 	}, nil
 }
 
@@ -147,27 +147,27 @@ func (l *Links) keep(nonce mark, g *grant) {
 }
 
 // expiry is when a link of now ends, in whole seconds.
-func (l *Links) expiry(term sandbox.Term) time.Time {
+func (l *Links) expiry(lease sandbox.Lease) time.Time {
 	end := l.now().Add(l.o.Lifetime)
-	if term.Ends.Before(end) {
-		end = term.Ends
+	if lease.Ends.Before(end) {
+		end = lease.Ends
 	}
 	return end.Truncate(time.Second)
 }
 
-func markOf(term sandbox.Term) (m mark) {
-	binary.BigEndian.PutUint64(m[:], uint64(term.Created.UnixMilli()))
+func markOf(lease sandbox.Lease) (m mark) {
+	binary.BigEndian.PutUint64(m[:], uint64(lease.Created.UnixMilli()))
 	return m
 }
 
-func (l *Links) link(method string, term sandbox.Term, path string, end time.Time, m mark) string {
+func (l *Links) link(method string, lease sandbox.Lease, path string, end time.Time, m mark) string {
 	names := strings.Split(path, "/")
 	for i, name := range names {
 		names[i] = url.PathEscape(name)
 	}
 	expires := strconv.FormatInt(end.Unix(), 10)
 	return fmt.Sprintf("%s%s%s/%s?expires=%s&signature=%s", strings.TrimSuffix(l.o.BaseURL.String(), "/"), Prefix,
-		term.SessionID, strings.Join(names, "/"), expires, l.sign(method, term.SessionID, path, expires, m))
+		lease.SessionID, strings.Join(names, "/"), expires, l.sign(method, lease.SessionID, path, expires, m))
 }
 
 func (l *Links) sign(method, session, path, expires string, m mark) string {

@@ -346,12 +346,12 @@ func TestALinkIsNoLongerGoodThanItsSession(t *testing.T) {
 	s := serve(t)
 	s.o.Lifetime = 48 * time.Hour
 	s.write(id, "a.txt", nil)
-	term, err := s.manager.Term(id, false)
+	lease, err := s.manager.Lease(id, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	g, err := s.Upload(id, "b.txt", false)
-	if want := term.Created.Add(24 * time.Hour).Truncate(time.Second); err != nil || !g.Expires.Equal(want) {
+	if want := lease.Created.Add(24 * time.Hour).Truncate(time.Second); err != nil || !g.Expires.Equal(want) {
 		t.Errorf("it ends %v, and its session %v, %v", g.Expires, want, err)
 	}
 }

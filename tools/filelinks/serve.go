@@ -79,11 +79,11 @@ func (l *Links) answer(w *pacedWriter, r *http.Request) error {
 // Send answers a GET or a HEAD with a file of a session, as a link to it does. The error, which is a fault, is the caller's to
 // answer with.
 func (l *Links) Send(to http.ResponseWriter, r *http.Request, session, path string) error {
-	term, err := l.o.Manager.Term(session, false)
+	lease, err := l.o.Manager.Lease(session, false)
 	if err != nil {
 		return err
 	}
-	return l.transfer(to, r, request{term.SessionID, path, markOf(term)}, l.download)
+	return l.transfer(to, r, request{lease.SessionID, path, markOf(lease)}, l.download)
 }
 
 // Receive puts a request's body into a session, which is made when it does not exist, as an upload link does. The error, which is a
@@ -93,11 +93,11 @@ func (l *Links) Receive(to http.ResponseWriter, r *http.Request, session, path s
 	if err != nil {
 		return err
 	}
-	term, err := l.o.Manager.Term(session, true)
+	lease, err := l.o.Manager.Lease(session, true)
 	if err != nil {
 		return err
 	}
-	return l.transfer(to, r, request{term.SessionID, path, markOf(term)}, func(w *pacedWriter, r *http.Request, file request) error {
+	return l.transfer(to, r, request{lease.SessionID, path, markOf(lease)}, func(w *pacedWriter, r *http.Request, file request) error {
 		return l.receive(w, r, file, overwrite)
 	})
 }
@@ -162,8 +162,8 @@ func errNoFile() *fault.Error {
 
 // check reports a session that is not the one that a link was made for.
 func (l *Links) check(r request) error {
-	term, err := l.o.Manager.Term(r.session, false)
-	if err == nil && markOf(term) != r.mark {
+	lease, err := l.o.Manager.Lease(r.session, false)
+	if err == nil && markOf(lease) != r.mark {
 		err = errNoFile()
 	}
 	return err
