@@ -107,7 +107,8 @@ func move(ctx context.Context, method, link string, content io.Reader) time.Dura
 		request.ContentLength = linkBytes
 	}
 	began := time.Now()
-	answer := must(http.DefaultClient.Do(request))
+	answer, err := http.DefaultClient.Do(request)
+	check(err)
 	defer func() { _ = answer.Body.Close() }()
 	n := must(io.CopyBuffer(struct{ io.Writer }{io.Discard}, answer.Body, make([]byte, 256<<10)))
 	if answer.StatusCode/100 != 2 || method == http.MethodGet && n != linkBytes {

@@ -61,7 +61,8 @@ func (w *web) request(ctx context.Context, method string, params any) []byte {
 	text := must(json.Marshal(object{"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
 	r := must(http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(text)))
 	r.Header = w.headers
-	response := must(http.DefaultClient.Do(r))
+	response, err := http.DefaultClient.Do(r)
+	check(err)
 	defer func() { _ = response.Body.Close() }()
 	if session := response.Header.Get("Mcp-Session-Id"); session != "" {
 		w.headers.Set("Mcp-Session-Id", session)
