@@ -12,6 +12,7 @@ import (
 func FuzzHistoryEntry(f *testing.F) {
 	for _, seed := range []string{
 		`{"status":"completed","stdout":{"head":"x"},"displays":[{"data":{"image/png":"AAAA"}}]}`, `{}`, `[]`, `{"status":`,
+		`{"goes_on":["x"],"background":[{"text":"x"}],"artifacts":[]}`, `{"goes_on":[],"background":[],"artifacts":[{"path":"../x"}]}`,
 		`{"status":"odd","result":"\u001b","artifacts":[{"path":"../x","modified_ms":1e300}],"displays":[{"path":"../x"}],"notes":["<"]}`,
 	} {
 		f.Add([]byte(seed))

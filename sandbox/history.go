@@ -195,6 +195,7 @@ func isImageData(mime string) bool {
 
 // result reads the record as if a supervisor had sent it.
 func (r *resultRecord) result(session, run string) *Result {
+	r.Background, r.GoesOn = nil, nil // no history has them
 	res := resultOf(r.Done, maxText)
 	res.SessionID, res.RunID, res.Language, res.Fresh = session, run, Language(clip(string(r.Language), maxName)), r.Fresh
 	for _, d := range r.Displays[:min(len(r.Displays), maxDisplays)] {
