@@ -228,7 +228,7 @@ func TestPathsThatAreNone(t *testing.T) {
 	f.has(f.work)
 }
 
-func TestAFileComes(t *testing.T) {
+func TestAFileComesAndGoes(t *testing.T) {
 	f := newWorkFiles(t)
 	content := rand.Text() + strings.Repeat("é", filewire.PieceBytes)
 	pieces := io.MultiReader(strings.NewReader(content[:7]), strings.NewReader(""), strings.NewReader(content[7:]))
@@ -239,6 +239,16 @@ func TestAFileComes(t *testing.T) {
 	}
 	if info, err := os.Stat(f.path("a/ü/c.bin")); err != nil || info.Mode() != 0o644 {
 		t.Errorf("its mode: %v, %v", info, err)
+	}
+	at := time.Unix(0, 1_600_000_000_123_456_789)
+	f.check(os.Chtimes(f.path("a/ü/c.bin"), time.Time{}, at))
+	r, err := f.Client.Open(t.Context(), "a/ü/c.bin", ReadOptions{Limit: -1})
+	f.check(err)
+	defer func() { _ = r.Close() }()
+	got, err := io.ReadAll(r)
+	f.check(err)
+	if goes := r.File(); goes.Path != file.Path || goes.SizeBytes != file.SizeBytes || goes.Modified.UnixMilli() != at.UnixMilli() || string(got) != content {
+		t.Errorf("goes as %+v, %d bytes", goes, len(got))
 	}
 	f.hasNoParts()
 }
@@ -496,7 +506,7 @@ func (f *workFiles) followLinks() {
 	f.hasNoParts()
 }
 
-// swinging makes a name a link to one target after the other, as fast as it goes, while do runs.
+// swinging makes a name a link to one target after the other, and a file where that is "", as fast as it goes, while do runs.
 func (f *workFiles) swinging(name string, do func(), targets ...string) {
 	stop, ended := make(chan struct{}), make(chan struct{})
 	f.link(name, targets[0])
@@ -507,7 +517,11 @@ func (f *workFiles) swinging(name string, do func(), targets ...string) {
 			case <-stop:
 				return
 			default:
-				_ = os.Symlink(targets[i%len(targets)], f.path("next"))
+				if target := targets[i%len(targets)]; target == "" {
+					_ = os.WriteFile(f.path("next"), []byte("inside"), 0o644)
+				} else {
+					_ = os.Symlink(target, f.path("next"))
+				}
 				_ = os.Rename(f.path("next"), f.path(name))
 			}
 		}
@@ -544,6 +558,15 @@ func TestWhatSwingsNeverLeadsOut(t *testing.T) {
 			codes[codeOf(err)] = true
 		}
 	}, "real/secret", "../outside/secret", "/dev/zero")
+	f.swinging("now and then", func() {
+		for range 300 {
+			lines, _, err := f.everything(func(Entry) {})
+			if strings.Contains(strings.Join(lines, "\n"), `"secret"`) {
+				t.Fatalf("exported %q", lines)
+			}
+			codes[codeOf(err)] = true
+		}
+	}, "../outside/secret", "")
 	f.has(outside, "secret")
 	for code := range codes {
 		if code != "" && code != "invalid_path" {
@@ -680,25 +703,6 @@ func TestUsageCountsEverything(t *testing.T) {
 	n, bytes, complete, err := f.Usage(t.Context())
 	if n != 104 || bytes != want || !complete || err != nil {
 		t.Errorf("counted %d, %d, %v, %v; want %d bytes", n, bytes, complete, err, want)
-	}
-}
-
-func TestAFileGoes(t *testing.T) {
-	f := newWorkFiles(t)
-	content := rand.Text() + strings.Repeat("0123456789", 300_000)
-	f.write("a", content)
-	at := time.Unix(0, 1_600_000_000_123_456_789)
-	f.check(os.Chtimes(f.path("a"), time.Time{}, at))
-	r, err := f.Client.Open(t.Context(), "a", ReadOptions{Limit: -1})
-	f.check(err)
-	defer func() { _ = r.Close() }()
-	got, err := io.ReadAll(r)
-	f.check(err)
-	if file := r.File(); file.Path != "a" || file.SizeBytes != int64(len(content)) || file.Modified.UnixMilli() != at.UnixMilli() {
-		t.Errorf("told as %+v", file)
-	}
-	if end := r.End(); string(got) != content || end.Bytes != int64(len(content)) || !end.Complete || end.Changed {
-		t.Errorf("%d bytes came, %+v", len(got), end)
 	}
 }
 
@@ -1049,37 +1053,6 @@ func TestWhatChangesDuringAnExport(t *testing.T) {
 	}
 }
 
-// TestAnExportNeverLeadsOut exports while a name is a file and then a link out of the work directory.
-func TestAnExportNeverLeadsOut(t *testing.T) {
-	f := newWorkFiles(t)
-	f.check(os.WriteFile(filepath.Join(f.base, "secret"), []byte("secret"), 0o644))
-	f.check(os.Link(filepath.Join(f.base, "secret"), filepath.Join(f.base, "other")))
-	f.write("real", "inside")
-	stop, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				_ = os.Symlink("../secret", f.path("next"))
-				_ = os.Rename(f.path("next"), f.path("at"))
-				_ = os.WriteFile(f.path("next"), []byte("inside"), 0o644)
-				_ = os.Rename(f.path("next"), f.path("at"))
-			}
-		}
-	}()
-	for range 300 {
-		lines, _, err := f.everything(func(Entry) {})
-		if code := codeOf(err); code != "" && code != "invalid_path" || strings.Contains(strings.Join(lines, "\n"), `"secret"`) {
-			t.Errorf("%v of\n%s", err, strings.Join(lines, "\n"))
-		}
-	}
-	close(stop)
-	<-ended
-}
-
 func TestLimitsOfImports(t *testing.T) {
 	file := func(name string, size int) Entry {
 		return Entry{File: File{Path: name}, Kind: 'f', Target: strings.Repeat("x", size)}
@@ -1221,7 +1194,7 @@ func TestStreamsThatNobodyUsesHoldUpNoOther(t *testing.T) {
 
 // overChannel serves a work directory over a connection as there is to a container, and returns what waits until
 // each stream that was accepted has been served.
-func overChannel(t testing.TB, work string) (_ *channel.Conn, served *sync.WaitGroup) {
+func overChannel(t *testing.T, work string) (_ *channel.Conn, served *sync.WaitGroup) {
 	served = new(sync.WaitGroup)
 	here, there := net.Pipe()
 	server := channel.New(here, channel.Options{MaxControl: 1 << 20})
@@ -1284,43 +1257,6 @@ func TestManyStreamsOverOneConnection(t *testing.T) {
 	f.hasNoParts()
 	if entries, _ := f.walk(false); len(entries) != 25 {
 		t.Errorf("%d files", len(entries))
-	}
-}
-
-// BenchmarkFiles tells how fast a large file comes and goes, and what that takes in memory.
-func BenchmarkFiles(b *testing.B) {
-	const size = 500 << 20
-	work := b.TempDir()
-	conn, _ := overChannel(b, work)
-	c := Client{conn}
-	for name, do := range map[string]func() error{
-		"put": func() error {
-			_, err := c.Put(b.Context(), Upload{Path: "large", Overwrite: true, Content: io.LimitReader(unending{}, size), Limits: Limits{1 << 40, 1 << 20}})
-			return err
-		},
-		"get": func() error {
-			r, err := c.Open(b.Context(), "large", ReadOptions{Limit: -1})
-			if err == nil {
-				_, err = io.Copy(io.Discard, r)
-				err = errors.Join(err, r.Close())
-			}
-			return err
-		},
-	} {
-		if name == "get" {
-			if err := os.WriteFile(filepath.Join(work, "large"), make([]byte, size), 0o644); err != nil {
-				b.Fatal(err)
-			}
-		}
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(size)
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := do(); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }
 
