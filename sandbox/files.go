@@ -7,17 +7,23 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
 )
 
-// What the files of a session are described by.
+// The files of a session are described as package files does.
 type (
-	File        = files.File
+	// File is a regular file of a session.
+	File = files.File
+	// ReadOptions says what part of a file to read.
 	ReadOptions = files.ReadOptions
-	ReadEnd     = files.ReadEnd
-	Entry       = files.Entry
-	WalkEnd     = files.WalkEnd
-	ExportEnd   = files.ExportEnd
+	// ReadEnd describes what was read.
+	ReadEnd = files.ReadEnd
+	// Entry is one thing in a session's volume.
+	Entry = files.Entry
+	// WalkEnd describes what a walk left out.
+	WalkEnd = files.WalkEnd
+	// ExportEnd describes what an export left out.
+	ExportEnd = files.ExportEnd
 )
 
-// CleanPath is [files.CleanPath].
+// CleanPath returns a path as a request names it in its shortest form: [files.CleanPath].
 func CleanPath(p string) (string, error) { return files.CleanPath(p) }
 
 // Upload is a file on its way into a session.

@@ -25,6 +25,8 @@ const (
 	// Patience is how long a supervisor may take over one step: a message that it reads, an answer, a
 	// piece of a file.
 	Patience = 15 * time.Second
+	// importPatience is how long it may take over the end of an import: a stream may hold thousands of small files.
+	importPatience = time.Minute
 	// maxWalk is how many entries a walk visits at the most; a supervisor stops before.
 	maxWalk = 250_000
 )
@@ -74,6 +76,7 @@ func (c Client) Import(ctx context.Context, limits Limits, next func() (Entry, i
 			}
 			err = s.step(wanted, s.conn.SetWriteDeadline, func() error { return filewire.Write(s.conn, sent) })
 			if err != nil || e.Kind == 0 {
+				s.patience = importPatience
 				return nil, err
 			}
 			if sent.Kind == filewire.Regular {
@@ -191,11 +194,10 @@ func (c Client) Export(ctx context.Context, visit func(Entry, io.Reader) error) 
 			end.Complete, end.Skipped, end.Gone = a.Complete, max(a.Skipped, 0), max(a.Gone, 0)
 			return end, nil
 		}
-		var e Entry
-		ok := len(a.Entries) == 1
-		if ok {
-			e, ok = checkEntry(a.Entries[0])
+		if len(a.Entries) != 1 {
+			return end, ErrFrame
 		}
+		e, ok := checkEntry(a.Entries[0])
 		if !ok {
 			return end, ErrFrame
 		}
@@ -236,7 +238,7 @@ func (c Client) begin(ctx context.Context, r filewire.Request) (*stream, error) 
 	if err != nil {
 		return nil, err
 	}
-	s := &stream{ctx: ctx, conn: conn, name: cmp.Or(r.Path, engine.WorkDir)}
+	s := &stream{ctx: ctx, conn: conn, name: cmp.Or(r.Path, engine.WorkDir), patience: Patience}
 	s.stop = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(longAgo) })
 	if err := s.step(ctx, conn.SetWriteDeadline, func() error { return filewire.Write(conn, r) }); err != nil {
 		s.close()
@@ -281,6 +283,8 @@ type stream struct {
 	conn net.Conn
 	name string // of the file, for words
 	stop func() bool
+	// patience is how long a step may take.
+	patience time.Duration
 }
 
 func (s *stream) close() {
@@ -290,7 +294,7 @@ func (s *stream) close() {
 
 // step does something that reads or writes, in bounded time. set sets the deadline of that.
 func (s *stream) step(ctx context.Context, set func(time.Time) error, do func() error) error {
-	_ = set(time.Now().Add(Patience))
+	_ = set(time.Now().Add(s.patience))
 	err := ctx.Err() // the end of the context sets a deadline afterwards
 	if err == nil {
 		err = do()
