@@ -8,12 +8,12 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
-// A message may take admission.BodyTime, and a second more for each slowest bytes of it.
+// A message may take web.BodyTime, and a second more for each slowest bytes of it.
 const slowest = 64 << 10
 
 // A body of which the length is not said has firstRoom, which is a small share, before it has room for the longest.
@@ -47,9 +47,9 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most bodyBound
 	control := http.NewResponseController(w)
 	// The connection is watched for its end from now on, which is no reading that has a time.
 	defer func() {
-		admission.Keep(r.Context())
+		web.Keep(r.Context())
 		_ = control.SetReadDeadline(time.Time{})
-		_ = control.SetWriteDeadline(time.Now().Add(admission.WriteTime))
+		_ = control.SetWriteDeadline(time.Now().Add(web.WriteTime))
 	}()
 	room := func(length int64) bool {
 		waiting, cancel := context.WithTimeout(r.Context(), slotTime)
@@ -98,7 +98,7 @@ func (s *Server) bounded(next http.Handler) http.Handler {
 			return
 		}
 		if err != nil {
-			admission.Refuse(w)
+			web.Refuse(w)
 			r.Body = io.NopCloser(failed{err})
 		} else {
 			taken.shrink(rpc.MemoryBytes(int64(len(body)), int64(len(body)), int64(jsonbound.Count(body))))
@@ -122,7 +122,7 @@ type paced struct {
 }
 
 func (p *paced) Read(b []byte) (int, error) {
-	_ = p.control.SetReadDeadline(p.began.Add(admission.BodyTime + time.Duration(p.got/slowest)*time.Second))
+	_ = p.control.SetReadDeadline(p.began.Add(web.BodyTime + time.Duration(p.got/slowest)*time.Second))
 	n, err := p.body.Read(b)
 	p.got += int64(n)
 	return n, err

@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
 func rawPing(more string) string {
@@ -154,7 +154,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 		conn := f.conn(t)
 		body := call(1, "count", `,"arguments":{"n":5000},"_meta":{"progressToken":1}`)
 		_, _ = fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-		time.Sleep(2 * admission.WriteTime)
+		time.Sleep(2 * web.WriteTime)
 		if !f.server.requests.TryAcquire(maxRequests) {
 			t.Error("the request has not ended")
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
@@ -133,7 +132,7 @@ func (g *guard) authenticated(next http.Handler) http.Handler {
 	if g.token == nil {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.ContentLength == 0 { // or a message keeps its place once it has come
-				admission.Keep(r.Context())
+				web.Keep(r.Context())
 			}
 			next.ServeHTTP(w, r)
 		})
@@ -141,7 +140,7 @@ func (g *guard) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		if strings.EqualFold(scheme, "Bearer") && g.token.Is(given) {
-			admission.Keep(r.Context())
+			web.Keep(r.Context())
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -31,8 +31,8 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
 // Path is where MCP is served.
@@ -145,7 +145,7 @@ func (s *Server) Gone(client string) bool { return s.clients.gone(client) }
 // Serve serves the clients of a listener, which it closes, until ctx is done, and returns nil then. It is called once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.guard.listensOn(l.Addr())
-	listening := admission.Server(s.handler(), maxConnections, s.opts.Logger)
+	listening := web.Server(s.handler(), maxConnections, s.opts.Logger)
 	listening.BaseContext = func(net.Listener) context.Context { return s.base }
 	failed := make(chan error, 1)
 	go func() {
@@ -215,7 +215,7 @@ func (s *Server) handler() http.Handler {
 
 // refuse answers a request that is let in nowhere, with a status, what is wrong and what to do.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, status int, problem, advice string) {
-	admission.Refuse(w)
+	web.Refuse(w)
 	if _, pattern := s.routes.Handler(r); pattern != "" && s.opts.Refuse != nil {
 		s.opts.Refuse(w, r, status, problem, advice)
 		return
@@ -225,6 +225,6 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, status int, prob
 
 // refuse answers a request with a status and the reason, and closes the connection.
 func refuse(w http.ResponseWriter, status int, reason string) {
-	admission.Refuse(w)
+	web.Refuse(w)
 	http.Error(w, reason, status)
 }

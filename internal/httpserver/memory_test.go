@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
 // A client that sends beginnings of messages waits for itself alone, and its share comes back.
@@ -49,7 +49,7 @@ func TestMemoryIsSharedByClients(t *testing.T) {
 		if len(f.server.memory.of) > 0 || !f.server.memory.all.large.TryAcquire(allMemory) {
 			t.Error("not all memory was given back")
 		}
-		time.Sleep(admission.IdleTime)
+		time.Sleep(web.IdleTime)
 	})
 }
 

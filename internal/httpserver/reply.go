@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
@@ -118,7 +117,7 @@ func (p *reply) finish(status int, line []byte) {
 	if line != nil {
 		p.w.Header().Set("Content-Type", "application/json")
 	}
-	_ = p.control.SetWriteDeadline(time.Now().Add(admission.WriteTime))
+	_ = p.control.SetWriteDeadline(time.Now().Add(web.WriteTime))
 	p.w.WriteHeader(status)
 	_, _ = p.w.Write(line)
 }

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
@@ -91,14 +90,14 @@ func TestSlowAnswers(t *testing.T) {
 					got <- f.do(secured(f.request(http.MethodPost, Path, call(1, "wait", ""), headers{"Accept": "application/json"})))
 				}()
 				<-f.began
-				time.Sleep(3 * admission.WriteTime)
+				time.Sleep(3 * web.WriteTime)
 				f.stop()
 				<-f.ended
 				if a := <-got; a.text(t) != "waited" {
 					t.Errorf("%+v", a)
 				}
 				f.close()
-				time.Sleep(admission.WriteTime) // both ends say goodbye over a pipe that neither reads any more
+				time.Sleep(web.WriteTime) // both ends say goodbye over a pipe that neither reads any more
 			})
 		})
 	}

@@ -4,9 +4,9 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -40,7 +40,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 // transferred answers with what ended a transfer.
 func (s *Server) transferred(w http.ResponseWriter, r *http.Request, err error) {
 	if err != nil {
-		admission.Refuse(w)
+		web.Refuse(w)
 		s.refuse(w, r, err)
 	}
 }

@@ -32,7 +32,7 @@ func (s *Server) followed(w http.ResponseWriter, r *http.Request) (leave func())
 		return func() { s.followers.Release(1) }
 	}
 	w.Header().Set("Retry-After", "1")
-	s.refuse(w, r, web.Refuse(http.StatusServiceUnavailable, fault.SessionBusy, "Ask for /v1/runs/{run_id}?wait_seconds=10 instead, or try again later.",
+	s.refuse(w, r, web.NewRefusal(http.StatusServiceUnavailable, fault.SessionBusy, "Ask for /v1/runs/{run_id}?wait_seconds=10 instead, or try again later.",
 		"%d streams of output are open, which is the most.", maxFollowers))
 	return nil
 }

@@ -3,8 +3,6 @@ package web
 import (
 	"net/http"
 	"time"
-
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 )
 
 // TypeEvents is the media type of a stream of events.
@@ -50,7 +48,7 @@ func (e *Events) KeepAlive(silent time.Duration) {
 
 func (e *Events) write(parts ...[]byte) {
 	e.sent = time.Now()
-	_ = e.control.SetWriteDeadline(e.sent.Add(admission.WriteTime)) // it was set for the whole of a request
+	_ = e.control.SetWriteDeadline(e.sent.Add(WriteTime)) // it was set for the whole of a request
 	for _, part := range parts {
 		if e.err == nil {
 			_, e.err = e.w.Write(part)

@@ -52,8 +52,8 @@ type Refusal struct {
 	Fault  *fault.Error
 }
 
-// Refuse returns a Refusal.
-func Refuse(status int, code fault.Code, hint, message string, values ...any) *Refusal {
+// NewRefusal returns a Refusal.
+func NewRefusal(status int, code fault.Code, hint, message string, values ...any) *Refusal {
 	return &Refusal{status, fault.New(code, hint, message, values...)}
 }
 

@@ -1,6 +1,14 @@
-// Package web has what the HTTP servers of this program share: answers in JSON, streams of events, the status of a fault, and the
-// check of a token. Start with JSON, NewEvents or StatusOf. Each write moves the deadline of the
-// connection on, so that a client that does not read keeps nobody waiting.
+// Package web has what the HTTP servers of this program share. Server makes one that stays open to who may use it, whatever others send
+// or leave out: a handler calls Keep once it knows that a request may be made, and Refuse where it answers that it may not. JSON and
+// NewEvents answer, StatusOf returns the status of a fault, and a Token is compared.
+//
+// What it promises:
+//
+//   - Each phase of a request has a deadline: its headers, its body, the answer, and the wait for the next request. Each write of an
+//     answer in JSON or of an event moves that of the answer on.
+//   - The number of connections is bounded. A new one takes the place of the one that has waited longest without a request that was
+//     kept, however far that has come.
+//   - A connection with a request that was kept loses its place to none.
 package web
 
 import (
@@ -11,13 +19,11 @@ import (
 	"net/http"
 	"strings"
 	"time"
-
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 )
 
 // JSON answers a request with a value that can be written as JSON.
 func JSON(w http.ResponseWriter, status int, value any) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(admission.WriteTime))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(WriteTime))
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")

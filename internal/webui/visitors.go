@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
@@ -146,7 +145,7 @@ func (h *Handler) known(serve http.HandlerFunc) http.HandlerFunc {
 		case !h.visitors.isKnown(r):
 			http.Error(w, "open / first", http.StatusUnauthorized)
 		default:
-			admission.Keep(r.Context())
+			web.Keep(r.Context())
 			serve(w, r)
 		}
 	}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
@@ -42,14 +41,14 @@ func (l *Links) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 	w := l.pacedWriter(to)
 	defer w.end()
 	if err := l.answer(w, r); err != nil {
-		admission.Refuse(w)
+		web.Refuse(w)
 		http.Error(w, render.FaultText(fault.From(err)), web.StatusOf(err))
 	}
 }
 
 func (l *Links) answer(w *pacedWriter, r *http.Request) error {
 	if !l.isOurs(r.Host) {
-		return web.Refuse(http.StatusForbidden, fault.InvalidArgument, "Open the link as it was given.", "The address of this request is not that of this server.")
+		return web.NewRefusal(http.StatusForbidden, fault.InvalidArgument, "Open the link as it was given.", "The address of this request is not that of this server.")
 	}
 	method, serve := r.Method, l.download
 	switch r.Method {
@@ -59,7 +58,7 @@ func (l *Links) answer(w *pacedWriter, r *http.Request) error {
 		serve = l.upload
 	default:
 		w.Header().Set("Allow", "GET, HEAD, PUT")
-		return web.Refuse(http.StatusMethodNotAllowed, fault.InvalidArgument, "GET downloads a file, PUT uploads one, each with a link of its own.", "Links take no %.20q.", r.Method)
+		return web.NewRefusal(http.StatusMethodNotAllowed, fault.InvalidArgument, "GET downloads a file, PUT uploads one, each with a link of its own.", "Links take no %.20q.", r.Method)
 	}
 	session, path, ok := parse(r.URL)
 	if !ok {
@@ -68,10 +67,10 @@ func (l *Links) answer(w *pacedWriter, r *http.Request) error {
 	query := r.URL.Query()
 	mark, ok := l.verify(method, session, path, query.Get("expires"), query.Get("signature"))
 	if !ok {
-		return web.Refuse(http.StatusForbidden, fault.InvalidArgument, "Take the whole link, for this method, from a later answer: links end with the server that gave them.", "The signature of this link is not valid.")
+		return web.NewRefusal(http.StatusForbidden, fault.InvalidArgument, "Take the whole link, for this method, from a later answer: links end with the server that gave them.", "The signature of this link is not valid.")
 	}
 	if end, err := strconv.ParseInt(query.Get("expires"), 10, 64); err != nil || l.now().Unix() >= end {
-		return web.Refuse(http.StatusForbidden, fault.InvalidArgument, "Ask for the file once more: list_artifacts gives new links.", "This link has expired.")
+		return web.NewRefusal(http.StatusForbidden, fault.InvalidArgument, "Ask for the file once more: list_artifacts gives new links.", "This link has expired.")
 	}
 	return l.inTurn(w, r, request{session, path, mark}, serve)
 }
@@ -118,11 +117,11 @@ type transfer func(w *pacedWriter, r *http.Request, file request) error
 
 // inTurn moves a file when it is its session's turn.
 func (l *Links) inTurn(w *pacedWriter, r *http.Request, file request, serve transfer) error {
-	admission.Keep(r.Context())
+	web.Keep(r.Context())
 	leave, ok := l.enter(r.Context(), file.session)
 	if !ok {
 		w.Header().Set("Retry-After", "5")
-		return web.Refuse(http.StatusServiceUnavailable, fault.SessionBusy, "Try again when another transfer has ended.", "Too many files of this session are transferred at once.")
+		return web.NewRefusal(http.StatusServiceUnavailable, fault.SessionBusy, "Try again when another transfer has ended.", "Too many files of this session are transferred at once.")
 	}
 	defer leave()
 	err := serve(w, r, file)
@@ -192,7 +191,7 @@ func (l *Links) download(w *pacedWriter, r *http.Request, link request) error {
 	}
 	if w.held != 0 {
 		header.Del("Content-Length")
-		return web.Refuse(w.held, fault.InvalidArgument, "Ask for bytes that the file has; Content-Range says how many there are.",
+		return web.NewRefusal(w.held, fault.InvalidArgument, "Ask for bytes that the file has; Content-Range says how many there are.",
 			"The range %q is none of the file's.", text.Shorten(r.Header.Get("Range"), 80))
 	}
 	return nil
@@ -269,9 +268,9 @@ func (l *Links) upload(w *pacedWriter, r *http.Request, link request) error {
 func (l *Links) receive(w *pacedWriter, r *http.Request, file request, overwrite bool) error {
 	switch most := l.o.UploadBytes; {
 	case r.Header.Get("Content-Range") != "":
-		return web.Refuse(http.StatusBadRequest, fault.InvalidContent, "Send the whole file in one request.", "A part of a file cannot be uploaded.")
+		return web.NewRefusal(http.StatusBadRequest, fault.InvalidContent, "Send the whole file in one request.", "A part of a file cannot be uploaded.")
 	case r.ContentLength < 0:
-		return web.Refuse(http.StatusLengthRequired, fault.InvalidContent, "Send it with a Content-Length, as curl -T FILE does.", "The length of the file is not said.")
+		return web.NewRefusal(http.StatusLengthRequired, fault.InvalidContent, "Send it with a Content-Length, as curl -T FILE does.", "The length of the file is not said.")
 	case most > 0 && r.ContentLength > most:
 		return content.UploadTooLarge(most).With("size_bytes", r.ContentLength)
 	}
@@ -285,9 +284,9 @@ func (l *Links) receive(w *pacedWriter, r *http.Request, file request, overwrite
 	})
 	switch {
 	case errors.Is(body.err, os.ErrDeadlineExceeded):
-		return web.Refuse(http.StatusRequestTimeout, fault.InvalidContent, "Send it again by the same link.", "The file came too slowly, and nothing was kept.")
+		return web.NewRefusal(http.StatusRequestTimeout, fault.InvalidContent, "Send it again by the same link.", "The file came too slowly, and nothing was kept.")
 	case body.err != nil:
-		return web.Refuse(http.StatusBadRequest, fault.InvalidContent, "Send it again by the same link.", "The file ended before its length was reached, and nothing was kept.")
+		return web.NewRefusal(http.StatusBadRequest, fault.InvalidContent, "Send it again by the same link.", "The file ended before its length was reached, and nothing was kept.")
 	case err != nil:
 		return err
 	}
@@ -304,9 +303,9 @@ func (l *Links) claim(nonce mark) (grant, error) {
 	g := l.grants[nonce]
 	switch {
 	case g == nil:
-		return grant{}, web.Refuse(http.StatusForbidden, fault.InvalidArgument, "upload_file gives another one.", "This link has been used, and is good for one file.")
+		return grant{}, web.NewRefusal(http.StatusForbidden, fault.InvalidArgument, "upload_file gives another one.", "This link has been used, and is good for one file.")
 	case g.busy:
-		return grant{}, web.Refuse(http.StatusConflict, fault.SessionBusy, "Wait for it, or try again when it has failed.", "A file is being uploaded by this link.")
+		return grant{}, web.NewRefusal(http.StatusConflict, fault.SessionBusy, "Wait for it, or try again when it has failed.", "A file is being uploaded by this link.")
 	}
 	g.busy = true
 	return *g, nil

@@ -9,7 +9,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/admission"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
 // maxConnections is how many connections a server of links has at once.
@@ -75,7 +75,7 @@ func Listen(address string, base *url.URL) (*Listener, error) {
 // Serve answers links on a listener, with bounds on what a client may take, until it is closed: by the context's end,
 // after which transfers have the grace to end in, or by an error of the listener.
 func Serve(ctx context.Context, l net.Listener, links http.Handler, grace time.Duration, log *slog.Logger) error {
-	server := admission.Server(links, maxConnections, log)
+	server := web.Server(links, maxConnections, log)
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)

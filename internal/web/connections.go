@@ -1,4 +1,4 @@
-package admission
+package web
 
 import (
 	"container/list"

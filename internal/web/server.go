@@ -1,13 +1,4 @@
-// Package admission makes HTTP servers that stay open to who may use them, whatever others send or leave out. Start with Server; a
-// handler calls Keep once it knows that a request may be made, and Refuse where it answers that it may not.
-//
-// What it promises:
-//
-//   - Each phase of a request has a deadline: its headers, its body, the answer, and the wait for the next request.
-//   - The number of connections is bounded. A new one takes the place of the one that has waited longest without a request that was
-//     kept, however far that has come.
-//   - A connection with a request that was kept loses its place to none.
-package admission
+package web
 
 import (
 	"context"
