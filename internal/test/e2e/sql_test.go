@@ -250,6 +250,7 @@ func TestWhatIsWrongWithAQueryIsSaid(t *testing.T) {
 		words     []string
 	}{
 		{"no connection named", object{"query": "SELECT 1"}, "connection_not_found", []string{"broken, gone, main"}},
+		{"a host that is down", object{"query": "SELECT 1", "connection": "gone"}, "sql_failed", []string{"nothing listens"}},
 		{"a connection string that is none", object{"query": "SELECT 1", "connection": "broken"}, "sql_failed", []string{"SANDBOX_SQL_BROKEN"}},
 		{"a write", object{"query": "DELETE FROM private_things", "connection": "main"}, "sql_rejected", []string{"DELETE"}},
 		{"a syntax error", object{"query": "SELECT 1 +\n FROM x", "connection": "main"}, "sql_failed", []string{"42601", "line 2:  FROM x"}},
