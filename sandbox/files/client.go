@@ -91,12 +91,14 @@ func (c Client) Import(ctx context.Context, limits Limits, next func() (Entry, i
 
 // send sends a request and what follows it. The supervisor may refuse while that still comes, so its answer is listened
 // for all the time.
-func (c Client) send(ctx context.Context, r filewire.Request, pour func(wanted context.Context, s *stream) (contentErr, sendErr error)) (a filewire.Answer, err error) {
+func (c Client) send(ctx context.Context, r filewire.Request, pour func(wanted context.Context, s *stream) (contentErr, sendErr error)) (filewire.Answer, error) {
 	s, err := c.begin(ctx, r)
 	if err != nil {
-		return a, err
+		return filewire.Answer{}, err
 	}
 	defer s.close()
+	// These are the goroutine's until done, which is not waited for where nothing comes.
+	var a filewire.Answer
 	var answered error
 	wanted, stop := context.WithCancel(ctx)
 	defer stop()
