@@ -23,18 +23,19 @@ type automaton struct {
 	patterns []pattern
 	spaced   bool // what breaks digits into lines and groups may stand between any two bytes of a pattern
 	nodes    []node
-	edges    map[edge]int
-	first    [256]int // the edges from the first node, where most bytes lead nowhere
+	edges    map[edge]int // those of nodes with several, but for the first one of each
+	first    [256]int     // those of the first node, where most bytes lead nowhere
 }
 
 // node is a beginning of patterns. The first is the empty one.
 type node struct {
 	depth    int
-	next     bool   // whether a pattern goes on behind it
-	fail     int    // the longest other beginning that this one ends with
-	whole    int    // the length of the longest pattern that ends here; 0: none does
-	name     string // of its secret
-	fragment int    // the least one of the patterns that begin so
+	by       byte // the first edge to a longer beginning, and that
+	to       int  // 0: no pattern goes on behind it
+	fail     int  // the longest other beginning that this one ends with
+	whole    int  // the length of the longest pattern that ends here; 0: none does
+	name     string
+	fragment int // the least one of the patterns that begin so
 }
 
 type edge struct {
@@ -44,17 +45,17 @@ type edge struct {
 
 func newAutomaton(patterns []pattern, spaced bool) *automaton {
 	a := &automaton{patterns: patterns, spaced: spaced, nodes: make([]node, 1), edges: make(map[edge]int)}
-	var into []edge // by which each node is reached
+	var levels [][]edge // by which the nodes of each depth are reached
 	for _, p := range patterns {
 		at := 0
 		for i := range len(p.text) {
-			a.nodes[at].next = true
-			e := edge{at, p.text[i]}
-			to, ok := a.edges[e]
-			if !ok {
-				to = len(a.nodes)
-				a.edges[e] = to
-				a.nodes, into = append(a.nodes, node{depth: i + 1, fragment: p.fragment}), append(into, e)
+			if i == len(levels) {
+				levels = append(levels, nil)
+			}
+			to := a.child(at, p.text[i])
+			if to == 0 {
+				to = a.grow(edge{at, p.text[i]}, node{depth: i + 1, fragment: p.fragment})
+				levels[i] = append(levels[i], edge{at, p.text[i]})
 			}
 			a.nodes[to].fragment = min(a.nodes[to].fragment, p.fragment)
 			at = to
@@ -63,12 +64,9 @@ func newAutomaton(patterns []pattern, spaced bool) *automaton {
 			a.nodes[at].whole, a.nodes[at].name = len(p.text), p.name
 		}
 	}
-	slices.SortStableFunc(into, func(x, y edge) int { return a.nodes[x.from].depth - a.nodes[y.from].depth })
-	for _, e := range into {
-		n := &a.nodes[a.edges[e]]
-		if e.from == 0 {
-			a.first[e.by] = a.edges[e]
-		} else {
+	for _, e := range slices.Concat(levels...) {
+		n := &a.nodes[a.child(e.from, e.by)]
+		if e.from != 0 {
 			n.fail = a.step(a.nodes[e.from].fail, e.by)
 		}
 		if f := a.nodes[n.fail]; n.whole == 0 {
@@ -78,10 +76,36 @@ func newAutomaton(patterns []pattern, spaced bool) *automaton {
 	return a
 }
 
+// grow adds a node and the edge to it.
+func (a *automaton) grow(e edge, n node) int {
+	to := len(a.nodes)
+	a.nodes = append(a.nodes, n)
+	switch from := &a.nodes[e.from]; {
+	case e.from == 0:
+		a.first[e.by], from.to = to, to
+	case from.to == 0:
+		from.by, from.to = e.by, to
+	default:
+		a.edges[e] = to
+	}
+	return to
+}
+
+// child returns the node that an edge leads to; 0: there is none.
+func (a *automaton) child(at int, b byte) int {
+	if at == 0 {
+		return a.first[b]
+	}
+	if n := &a.nodes[at]; n.by == b || n.to == 0 {
+		return n.to
+	}
+	return a.edges[edge{at, b}]
+}
+
 // step returns the node behind one and a byte.
 func (a *automaton) step(at int, b byte) int {
 	for ; at != 0; at = a.nodes[at].fail {
-		if to, ok := a.edges[edge{at, b}]; ok {
+		if to := a.child(at, b); to != 0 {
 			return to
 		}
 	}
@@ -104,12 +128,12 @@ func (a *automaton) find(text string, where cut) (spans []span, unfinished int) 
 			spans = append(spans, span{i + 1 - n.whole, i + 1, n.name})
 		}
 	}
-	for at != 0 && !a.nodes[at].next {
+	for at != 0 && a.nodes[at].to == 0 {
 		at = a.nodes[at].fail
 	}
 	unfinished = len(inside) - a.nodes[at].depth
 	for where.end && at != 0 {
-		if n := a.nodes[at]; n.next && n.depth >= n.fragment {
+		if n := a.nodes[at]; n.to != 0 && n.depth >= n.fragment {
 			spans = append(spans, span{from: len(inside) - n.depth, to: len(inside)})
 			break
 		}

@@ -55,11 +55,14 @@ func patternsOf(name, value string) (texts, digits []pattern) {
 		return nil, nil
 	}
 	value = strings.TrimSpace(value)
-	texts = []pattern{{value, name, plainFragment}}
 	for _, whole := range append([]string{value}, linesOf(value)...) {
 		texts = append(texts, pattern{whole, name, plainFragment})
-		for _, form := range writtenForms(whole) {
-			texts = append(texts, pattern{form, name, encodedFragment})
+		forms := writtenForms(whole)
+		slices.Sort(forms)
+		for _, form := range slices.Compact(forms) {
+			if form != whole {
+				texts = append(texts, pattern{form, name, encodedFragment})
+			}
 		}
 	}
 	for _, core := range base64Cores(value) {
