@@ -30,27 +30,23 @@ func (s *Settings) AddCanaries() error {
 }
 
 // SelfTest attacks sessions with these settings from inside, after AddCanaries. gcArgs are as those of Serve.
-func (s *Settings) SelfTest(ctx context.Context, engine *podman.Engine, gcArgs []string, progress func(name string, language sandbox.Language, done, total int), log *slog.Logger) (selftest.Report, error) {
+func (s *Settings) SelfTest(ctx context.Context, engine *podman.Engine, gcArgs []string, progress func(name string, language sandbox.Language, done, total int), log *slog.Logger) (report selftest.Report, err error) {
 	keeper := keepEngine(engine, gcArgs, log)
-	report, err := s.attack(ctx, keeper, engine, progress, log)
-	if !report.Unclosed {
-		keeper.dismiss()
-	}
-	return report, err
-}
-
-func (s *Settings) attack(ctx context.Context, keeper *keeper, engine *podman.Engine, progress func(name string, language sandbox.Language, done, total int), log *slog.Logger) (selftest.Report, error) {
+	defer func() {
+		if !report.Unclosed {
+			keeper.dismiss()
+		}
+	}()
 	s.ArtifactStore = "" // the files of attacks are of no use there
-	passed := s.passThrough(log)
-	config := s.sandboxConfig(keeper, passed, log)
+	config := s.sandboxConfig(keeper, s.passThrough(log), log)
 	way, err := s.wayOut(nil)
 	if err != nil {
-		return selftest.Report{}, err
+		return report, err
 	}
 	defer func() { _ = way.Close() }()
 	config.WayOut = way
 	if len(config.Kernels) == 0 {
-		return selftest.Report{}, UsageError{Err: errors.New("both languages are switched off, so there is nothing to attack")}
+		return report, UsageError{Err: errors.New("both languages are switched off, so there is nothing to attack")}
 	}
 	standard := make(map[sandbox.Language]bool)
 	for language, kernel := range config.Kernels {
@@ -60,7 +56,7 @@ func (s *Settings) attack(ctx context.Context, keeper *keeper, engine *podman.En
 		Config: config, Engine: engine, Environ: s.env.environ(), Progress: progress,
 		Standard: standard, WayOut: way.reach(),
 		Server: func(m *sandbox.Manager) selftest.Answer {
-			mcpServer, _ := s.mcpServer(m, engine, config.Mask, nil, nil, way, nil, log)
+			mcpServer, _ := s.mcpServer(&Sandbox{Manager: m, engine: engine, way: way}, nil, log)
 			return answers(mcpServer)
 		},
 	})

@@ -81,69 +81,18 @@ func (s *Settings) Serve(ctx context.Context, gcArgs []string) error {
 		return err
 	}
 	s.tellNotes(log)
-	linked, err := s.Links.listen(log)
+	r, err := s.begin(ctx, gcArgs, log)
 	if err != nil {
 		return err
 	}
-	engine := s.Engine(log)
-	passed := s.passThrough(log)
-	connections := s.connections(s.env.environ(), log)
-	mask := secrets.New(s.withStoreSecrets(withPasswords(s.withSecrets(passed, s.env.lookup), connections.Sources())))
-	keeper := keepEngine(engine, gcArgs, log)
-	config := s.sandboxConfig(keeper, passed, log)
-	config.Mask = mask
-	watched := telemetry.New(telemetry.Options{Version: CurrentVersion(), Variables: s.env.lookup, Logger: log})
-	config.Observer = watched
-	web, err := s.HTTP.open(s.StateFolder(), log)
-	if err != nil {
-		return err
-	}
-	if web != nil {
-		config.Gone = web.isGone
-	}
-	databases := s.databases(connections)
-	way, err := s.wayOut(databases)
-	if err != nil {
-		return err
-	}
-	way.log.Added = watched.Network
-	config.WayOut = way
-	making, stopMaking := context.WithCancel(ctx)
-	defer stopMaking()
-	imagesSettled := s.makeMissing(making, engine, config.Kernels, log)
-	manager := sandbox.NewManager(config)
-	links, stopLinks := s.serveLinks(linked, web, manager, log)
-	mcpServer, deps := s.mcpServer(manager, engine, mask, databases, links, way, watched, log)
-	maxAnswer := max(rpc.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(s.Tools.ArtifactBytes))+64<<10)
-	if web != nil {
-		web.watch(watched, telemetry.NewNow(manager, log))
-		web.prepare(context.WithoutCancel(ctx), ctx, mcpServer, deps, maxAnswer, s.asked)
-	}
-	manager.Prewarm()
-	if web != nil {
-		err = web.server.Serve(ctx, web.listener)
+	r.box.Manager.Prewarm()
+	if r.web != nil {
+		err = r.web.server.Serve(ctx, r.web.listener)
 	} else {
-		err = stdio.Serve(ctx, mcpServer, in, out, stdio.Options{InOrder: true, Logger: log, MaxMessageBytes: maxAnswer})
+		err = stdio.Serve(ctx, r.mcp, in, out, stdio.Options{InOrder: true, Logger: log, MaxMessageBytes: s.maxAnswer()})
 	}
 	log.Debug("message loop ended", "error", err)
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
-	defer cancel()
-	watched.Flush() // the engine may take all the time that there is
-	stopLinks()
-	// Files are read from their sessions, which end next.
-	uploading, stopUploading := context.WithTimeout(ending, uploadTime)
-	deps.Store.Close(uploading)
-	stopUploading()
-	nothingLeft := manager.Close(ending)
-	_ = way.Close()
-	connections.Close(ending)
-	stopMaking()
-	imagesSettled(ending)
-	_ = engine.Close()
-	watched.Close(ending)
-	if nothingLeft {
-		keeper.dismiss()
-	}
+	r.end(context.WithoutCancel(ctx))
 	if err == nil || errors.Is(err, stdio.ErrClientGone) || errors.Is(err, context.Canceled) {
 		return nil
 	}
@@ -152,11 +101,84 @@ func (s *Settings) Serve(ctx context.Context, gcArgs []string) error {
 	return ErrReported
 }
 
+// maxAnswer is the longest message that a server sends.
+func (s *Settings) maxAnswer() int {
+	return max(rpc.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(s.Tools.ArtifactBytes))+64<<10)
+}
+
+// running is a server from its beginning to its end.
+type running struct {
+	box           *Sandbox
+	web           *web // nil: stdin and stdout are served
+	mcp           *server.MCPServer
+	deps          *tools.Deps
+	watched       *telemetry.Recorder
+	stopLinks     func()
+	stopMaking    context.CancelFunc // ends what makes images
+	imagesSettled func(context.Context)
+}
+
+// begin opens the addresses, and then puts together what is served there.
+func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger) (*running, error) {
+	linked, err := s.Links.listen(log)
+	if err != nil {
+		return nil, err
+	}
+	r := &running{watched: telemetry.New(telemetry.Options{Version: CurrentVersion(), Variables: s.env.lookup, Logger: log})}
+	if r.web, err = s.HTTP.open(s.StateFolder(), log); err != nil {
+		return nil, err
+	}
+	making, stopMaking := context.WithCancel(ctx)
+	r.stopMaking = stopMaking
+	r.box, err = s.newSandbox(s.Engine(log), gcArgs, log, func(box *Sandbox, config *sandbox.Config) {
+		config.Mask = secrets.New(s.withStoreSecrets(withPasswords(s.withSecrets(config.Env, s.env.lookup), box.connections.Sources())))
+		config.Observer, box.way.log.Added = r.watched, r.watched.Network
+		if r.web != nil {
+			config.Gone = r.web.isGone
+		}
+		r.imagesSettled = s.makeMissing(making, box.engine, config.Kernels, log)
+	})
+	if err != nil {
+		stopMaking()
+		return nil, err
+	}
+	links, stopLinks := s.serveLinks(linked, r.web, r.box.Manager, log)
+	r.stopLinks = stopLinks
+	r.mcp, r.deps = s.mcpServer(r.box, links, log)
+	r.deps.Called = r.watched.Call
+	if r.web != nil {
+		r.web.watch(r.watched, telemetry.NewNow(r.box.Manager, log))
+		r.web.prepare(context.WithoutCancel(ctx), ctx, r.mcp, r.deps, s.maxAnswer(), s.asked)
+	}
+	return r, nil
+}
+
+// end ends all that begin has begun, within closeTime.
+func (r *running) end(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, closeTime)
+	defer cancel()
+	r.watched.Flush() // the engine may take all the time that there is
+	r.stopLinks()
+	// Files are read from their sessions, which end next.
+	uploading, stopUploading := context.WithTimeout(ctx, uploadTime)
+	r.deps.Store.Close(uploading)
+	stopUploading()
+	nothingLeft := r.box.end(ctx)
+	r.stopMaking()
+	r.imagesSettled(ctx)
+	_ = r.box.engine.Close()
+	r.watched.Close(ctx)
+	if nothingLeft {
+		r.box.keeper.dismiss()
+	}
+}
+
 // mcpServer puts the protocol's server together, and returns what its tools work with. It touches neither Podman nor the disk.
-func (s *Settings) mcpServer(manager *sandbox.Manager, engine engine.Engine, mask *secrets.Masker, databases *tools.Databases, links *filelinks.Links, way *wayOut, watched *telemetry.Recorder, log *slog.Logger) (*server.MCPServer, *tools.Deps) {
+func (s *Settings) mcpServer(box *Sandbox, links *filelinks.Links, log *slog.Logger) (*server.MCPServer, *tools.Deps) {
+	config, way := box.Manager.Config(), box.way
 	m := server.NewMCPServer("code-sandbox-mcp", CurrentVersion(),
 		server.WithTitle("Code sandbox"),
-		server.WithInstructions(tools.Instructions(manager.Config().Kernels, way.proxy.Summary())),
+		server.WithInstructions(tools.Instructions(config.Kernels, way.proxy.Summary())),
 		server.WithToolCapabilities(false),
 		server.WithResourceCapabilities(false, true),
 		server.WithCacheHints(listTTL.Milliseconds(), mcp.CacheScopePrivate),
@@ -169,14 +191,11 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine engine.Engine, mas
 	}
 	own := s.Tools
 	deps := &own
-	deps.Manager, deps.Secrets, deps.Databases, deps.Links, deps.HostDirs, deps.Logger = manager, mask, databases, links, dirs, log
-	deps.Environments, deps.Store = environments(manager.Config(), engine), s.store(log)
+	deps.Manager, deps.Secrets, deps.Databases, deps.Links, deps.HostDirs, deps.Logger = box.Manager, config.Mask, box.databases, links, dirs, log
+	deps.Environments, deps.Store = environments(config, box.engine), s.store(log)
 	deps.Network, deps.NetworkLog, deps.Packages = way.proxy.Summary(), way.log, way.packages()
-	deps.Can = tools.Capabilities{CodeSQL: s.codeQueries(databases), Packages: way.packagesMode, Network: string(way.network.Mode), Hosts: way.hosts()}
-	if watched != nil {
-		deps.Called = watched.Call
-	}
-	for language, kernel := range manager.Config().Kernels {
+	deps.Can = tools.Capabilities{CodeSQL: s.codeQueries(box.databases), Packages: way.packagesMode, Network: string(way.network.Mode), Hosts: way.hosts()}
+	for language, kernel := range config.Kernels {
 		if _, ours := containers.RecipeOf(kernel.Image); ours {
 			deps.Standard = append(deps.Standard, language)
 		}
@@ -194,31 +213,46 @@ func (s *Settings) mcpServer(manager *sandbox.Manager, engine engine.Engine, mas
 // Sandbox is a manager with what it works with.
 type Sandbox struct {
 	Manager     *sandbox.Manager
+	engine      *podman.Engine
 	keeper      *keeper
 	way         *wayOut
 	connections *sql.Connections
+	databases   *tools.Databases
 }
 
 // NewSandbox opens one for a command that runs code. gcArgs are as those of Serve.
 func (s *Settings) NewSandbox(engine *podman.Engine, gcArgs []string, log *slog.Logger) (*Sandbox, error) {
-	keeper := keepEngine(engine, gcArgs, log)
-	config := s.sandboxConfig(keeper, s.passThrough(log), log)
-	connections := s.connections(s.env.environ(), log)
-	way, err := s.wayOut(s.databases(connections))
+	return s.newSandbox(engine, gcArgs, log, func(*Sandbox, *sandbox.Config) {})
+}
+
+// newSandbox calls prepare with all but the manager, and makes that of the configuration as it is then.
+func (s *Settings) newSandbox(engine *podman.Engine, gcArgs []string, log *slog.Logger, prepare func(*Sandbox, *sandbox.Config)) (*Sandbox, error) {
+	box := &Sandbox{engine: engine, keeper: keepEngine(engine, gcArgs, log), connections: s.connections(s.env.environ(), log)}
+	config := s.sandboxConfig(box.keeper, s.passThrough(log), log)
+	box.databases = s.databases(box.connections)
+	way, err := s.wayOut(box.databases)
 	if err != nil {
 		return nil, err
 	}
-	config.WayOut = way
-	return &Sandbox{Manager: sandbox.NewManager(config), keeper: keeper, way: way, connections: connections}, nil
+	box.way, config.WayOut = way, way
+	prepare(box, &config)
+	box.Manager = sandbox.NewManager(config)
+	return box, nil
 }
 
 // Close ends its sessions.
 func (b *Sandbox) Close(ctx context.Context) {
-	if b.Manager.Close(ctx) {
+	if b.end(ctx) {
 		b.keeper.dismiss()
 	}
+}
+
+// end reports whether nothing is left that something else would have to remove.
+func (b *Sandbox) end(ctx context.Context) bool {
+	nothingLeft := b.Manager.Close(ctx)
 	_ = b.way.Close()
 	b.connections.Close(ctx)
+	return nothingLeft
 }
 
 // Visitor returns a manager for a command that looks after sessions and runs nothing.
