@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"archive/tar"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -111,11 +112,7 @@ func (e *exporter) json(name string, value any) error {
 	if err != nil {
 		return fmt.Errorf("export %s: %w", name, err)
 	}
-	if err := e.header(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(text)), Mode: 0o644, ModTime: e.now}); err != nil {
-		return err
-	}
-	_, err = e.tar.Write(text)
-	return err
+	return e.member(name, int64(len(text)), bytes.NewReader(text))
 }
 
 func (e *exporter) member(name string, size int64, content io.Reader) error {

@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	// Patience is how long a supervisor may take over one step: a message that it reads, an answer, a
+	// patience is how long a supervisor may take over one step: a message that it reads, an answer, a
 	// piece of a file.
-	Patience = 15 * time.Second
+	patience = 15 * time.Second
 	// importPatience is how long it may take over the end of an import: a stream may hold thousands of small files.
 	importPatience = time.Minute
 	// maxWalk is how many entries a walk visits at the most; a supervisor stops before.
@@ -221,17 +221,13 @@ func (c Client) Export(ctx context.Context, visit func(Entry, io.Reader) error) 
 
 // Usage counts what the work directory holds; complete is false where something was not seen.
 func (c Client) Usage(ctx context.Context) (files, bytes int64, complete bool, err error) {
-	a, err := c.ask(ctx, filewire.Request{Op: filewire.Usage})
-	return max(a.Files, 0), max(a.Bytes, 0), a.Complete, err
-}
-
-func (c Client) ask(ctx context.Context, r filewire.Request) (filewire.Answer, error) {
-	s, err := c.begin(ctx, r)
+	s, err := c.begin(ctx, filewire.Request{Op: filewire.Usage})
 	if err != nil {
-		return filewire.Answer{}, err
+		return 0, 0, false, err
 	}
 	defer s.close()
-	return s.answer()
+	a, err := s.answer()
+	return max(a.Files, 0), max(a.Bytes, 0), a.Complete, err
 }
 
 // begin opens a stream, which must be closed, and sends a request.
@@ -240,7 +236,7 @@ func (c Client) begin(ctx context.Context, r filewire.Request) (*stream, error) 
 	if err != nil {
 		return nil, err
 	}
-	s := &stream{ctx: ctx, conn: conn, name: cmp.Or(r.Path, engine.WorkDir), patience: Patience}
+	s := &stream{ctx: ctx, conn: conn, name: cmp.Or(r.Path, engine.WorkDir), patience: patience}
 	s.stop = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(longAgo) })
 	if err := s.step(ctx, conn.SetWriteDeadline, func() error { return filewire.Write(conn, r) }); err != nil {
 		s.close()
@@ -251,7 +247,7 @@ func (c Client) begin(ctx context.Context, r filewire.Request) (*stream, error) 
 
 // connect opens a stream in bounded time: where a supervisor has answered none of many, a multiplexer waits.
 func (c Client) connect(ctx context.Context) (net.Conn, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, Patience, ErrSilent)
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrSilent)
 	defer cancel()
 	type opened struct {
 		conn net.Conn

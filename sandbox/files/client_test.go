@@ -228,7 +228,7 @@ func TestWhatDoesNotGoOnIsGivenUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				if err := test.do(t.Context(), Client{test.streams}); !errors.Is(err, ErrSilent) || time.Since(began) > 2*Patience {
+				if err := test.do(t.Context(), Client{test.streams}); !errors.Is(err, ErrSilent) || time.Since(began) > 2*patience {
 					t.Errorf("told as %v after %v", err, time.Since(began))
 				}
 				if strings.HasPrefix(name, "the connection") {
