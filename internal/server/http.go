@@ -298,7 +298,9 @@ func (w *web) showPage(api webui.API) {
 func (w *web) prepare(ctx, ending context.Context, m *server.MCPServer, deps *tools.Deps, maxAnswer int, asked func(http.Header) *clientheader.Asked) {
 	w.options.MCP, w.options.MaxAnswerBytes = m, maxAnswer
 	api := rest.New(rest.Options{Deps: deps, Version: CurrentVersion(), Logger: deps.Logger, Ending: ending})
-	w.showPage(api)
+	persons := *deps // which tools a model has is none of a person's page
+	persons.Enable, persons.Disable = nil, nil
+	w.showPage(rest.New(rest.Options{Deps: &persons, Version: CurrentVersion(), Logger: deps.Logger, Ending: ending}))
 	for pattern, route := range api.Routes() {
 		w.options.Routes[pattern] = http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
 			route.ServeHTTP(to, r.WithContext(clientheader.With(r.Context(), asked(r.Header))))

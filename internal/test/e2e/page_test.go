@@ -75,7 +75,7 @@ func (v *visitor) close(session string) int {
 // The page of an HTTP server shows what it does, and leads to the files of its sessions.
 func TestThePageOfAnHTTPServer(t *testing.T) {
 	t.Parallel()
-	s := startHTTP(t)
+	s := startHTTP(t, "--disable-tools", "list_artifacts,close_session") // the model's, not the page's
 	_, session := s.plain().run(t, object{"code": "open('made.txt', 'w').write('by ' + 'code'); print('on the page')"})
 	v := visit(t, strings.TrimSuffix(s.url, "mcp"))
 	if status, body := v.read(v.client.Get(v.page)); status != http.StatusOK || strings.Contains(body, session) {
