@@ -45,8 +45,8 @@ func (o origin) String() string {
 	return cmp.Or(o.From, fromDefault)
 }
 
-// inForce is what doctor --config prints.
-type inForce struct {
+// InForce is what doctor --config prints.
+type InForce struct {
 	Settings  []settingInForce `json:"settings"`
 	Variables []settingInForce `json:"variables"` // that hold secrets: their values are not told
 	Notes     []Note           `json:"notes"`     // of settings of other systems
@@ -68,8 +68,8 @@ func inForceFrom(name, value string, o origin) settingInForce {
 const maskedValue = "•••"
 
 // InForce returns all settings of a command line, and the variables that code, databases or other hosts get.
-func (s *Settings) InForce(flags *pflag.FlagSet) inForce {
-	all := inForce{Settings: []settingInForce{}, Variables: []settingInForce{}, Notes: append([]Note{}, s.notes...)}
+func (s *Settings) InForce(flags *pflag.FlagSet) InForce {
+	all := InForce{Settings: []settingInForce{}, Variables: []settingInForce{}, Notes: append([]Note{}, s.notes...)}
 	flags.VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
 			all.Settings = append(all.Settings, inForceFrom(f.Name, shownValue(f), s.origins[f.Name]))
@@ -110,13 +110,13 @@ func shownValue(f *pflag.Flag) string {
 }
 
 // OK reports true: what is in force has been checked.
-func (c inForce) OK() bool { return true }
+func (c InForce) OK() bool { return true }
 
 // WriteJSON writes one object: settings, variables and notes.
-func (c inForce) WriteJSON(w io.Writer) error { return reports.WriteJSON(w, c) }
+func (c InForce) WriteJSON(w io.Writer) error { return reports.WriteJSON(w, c) }
 
 // WriteTable writes a line for each setting and variable, and what there is to say of other systems' settings.
-func (c inForce) WriteTable(w io.Writer) error {
+func (c InForce) WriteTable(w io.Writer) error {
 	var rows []reports.Row
 	for _, s := range append(c.Settings, c.Variables...) {
 		from := origin{From: s.From, Variable: s.Variable, File: s.File}
