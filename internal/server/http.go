@@ -104,28 +104,23 @@ func (s *HTTPSettings) check() error {
 	if err != nil {
 		return err
 	}
-	var problems []error
-	wrong := func(bad bool, format string, args ...any) {
-		if bad {
-			problems = append(problems, fmt.Errorf(format, args...))
-		}
-	}
+	var found problems
 	if s.NoAuth && !isLocal(network, address) {
-		problems = append(problems, errOpenToAll(address))
+		found = append(found, errOpenToAll(address))
 	}
-	wrong(s.NoAuth && s.TokenFile != "", "--http-no-auth and --http-token-file exclude each other; leave one of the two out")
-	wrong((s.Certificate == "") != (s.Key == ""), "--tls-cert and --tls-key go together; one of them is missing")
+	found.wrong(s.NoAuth && s.TokenFile != "", "--http-no-auth and --http-token-file exclude each other; leave one of the two out")
+	found.wrong((s.Certificate == "") != (s.Key == ""), "--tls-cert and --tls-key go together; one of them is missing")
 	for _, origin := range s.AllowOrigins {
 		u, err := url.Parse(origin)
-		wrong(origin != "*" && (err != nil || u.Host == "" || u.Scheme+"://"+u.Host != origin), "--allow-origin %q is not an origin such as https://example.com", origin)
-		wrong(origin == "*" && s.NoAuth, "--allow-origin * and --http-no-auth together would let every web page run code; leave one of the two out")
+		found.wrong(origin != "*" && (err != nil || u.Host == "" || u.Scheme+"://"+u.Host != origin), "--allow-origin %q is not an origin such as https://example.com", origin)
+		found.wrong(origin == "*" && s.NoAuth, "--allow-origin * and --http-no-auth together would let every web page run code; leave one of the two out")
 	}
 	if s.tokenVariable != "" && !s.NoAuth && s.TokenFile == "" {
 		if err := httpserver.CheckToken(s.tokenVariable); err != nil {
-			problems = append(problems, fmt.Errorf("%s: %w", tokenVariable, err))
+			found = append(found, fmt.Errorf("%s: %w", tokenVariable, err))
 		}
 	}
-	return errors.Join(problems...)
+	return errors.Join(found...)
 }
 
 func errOpenToAll(address string) error {

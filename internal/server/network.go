@@ -20,25 +20,20 @@ type NetworkSettings struct {
 
 // check refuses what cannot be meant.
 func (n *NetworkSettings) check(passed []string) error {
-	var problems []error
-	wrong := func(bad bool, format string, args ...any) {
-		if bad {
-			problems = append(problems, fmt.Errorf(format, args...))
-		}
-	}
+	var found problems
 	options, err := n.parse()
-	problems = append(problems, err)
+	found = append(found, err)
 	listed := len(n.AllowDomain)+len(n.Secret) > 0
 	known := slices.Contains(proxy.Modes, options.Mode)
-	wrong(!known, "--network %q is not none, allowlist or open", n.Network)
-	wrong(options.Mode == proxy.None && listed, "--network none beside --allow-domain or --secret would allow nothing; leave it out, or write --network allowlist")
-	wrong(options.Mode == proxy.Allowlist && !listed, "--network allowlist allows no host without --allow-domain or --secret")
+	found.wrong(!known, "--network %q is not none, allowlist or open", n.Network)
+	found.wrong(options.Mode == proxy.None && listed, "--network none beside --allow-domain or --secret would allow nothing; leave it out, or write --network allowlist")
+	found.wrong(options.Mode == proxy.Allowlist && !listed, "--network allowlist allows no host without --allow-domain or --secret")
 	for _, s := range options.Secrets {
-		wrong(slices.Contains(passed, s.Name), "--secret: %s is in --pass-through-env as well, which would give code its value", s.Name)
+		found.wrong(slices.Contains(passed, s.Name), "--secret: %s is in --pass-through-env as well, which would give code its value", s.Name)
 	}
 	l := n.Limits
-	wrong(l.SessionBytes < l.RequestBytes, "--network-byte-limit %s is less than --network-request-limit %s", Size(&l.SessionBytes), Size(&l.RequestBytes))
-	return errors.Join(problems...)
+	found.wrong(l.SessionBytes < l.RequestBytes, "--network-byte-limit %s is less than --network-request-limit %s", Size(&l.SessionBytes), Size(&l.RequestBytes))
+	return errors.Join(found...)
 }
 
 // parse reads the settings; the values of secrets are not in them.

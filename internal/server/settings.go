@@ -237,45 +237,46 @@ func flat(value any) string {
 	return fmt.Sprint(value)
 }
 
+// problems are what is wrong with settings.
+type problems []error
+
+func (p *problems) wrong(bad bool, format string, args ...any) {
+	if bad {
+		*p = append(*p, fmt.Errorf(format, args...))
+	}
+}
+
 // check refuses values that no run could work with.
 func (s *Settings) check() error {
-	var problems []error
-	wrong := func(bad bool, format string, args ...any) {
-		if bad {
-			problems = append(problems, fmt.Errorf(format, args...))
-		}
-	}
+	var found problems
 	for _, g := range s.groups {
 		for _, r := range g.settings {
-			problems = append(problems, r.check())
+			found = append(found, r.check())
 		}
 	}
-	wrong(s.OCIRuntime != "" && s.EngineURL != "", "--oci-runtime %s has no effect on the Podman service that --engine-url or CONTAINER_HOST names, which has a runtime of its own; leave one of the two out", s.OCIRuntime)
-	wrong(s.OCIRuntime != "" && runtime.GOOS != "linux", "--oci-runtime %s has no effect here: containers run in Podman's virtual machine, whose containers.conf names the runtime", s.OCIRuntime)
-	problems = append(problems, s.Network.check(s.PassThroughEnv))
-	if _, _, err := s.storeAddress(); err != nil {
-		problems = append(problems, err)
-	}
-	if _, err := hostdir.New(s.AllowHostDir); err != nil {
-		problems = append(problems, fmt.Errorf("--allow-host-dir: %w", err))
-	}
-	problems = append(problems, s.Packages.check())
-	if _, err := s.mounts(); err != nil {
-		problems = append(problems, fmt.Errorf("--mount: %w", err))
-	}
-	problems = append(problems, s.Links.check(s.HTTP.Address != ""))
+	found.wrong(s.OCIRuntime != "" && s.EngineURL != "", "--oci-runtime %s has no effect on the Podman service that --engine-url or CONTAINER_HOST names, which has a runtime of its own; leave one of the two out", s.OCIRuntime)
+	found.wrong(s.OCIRuntime != "" && runtime.GOOS != "linux", "--oci-runtime %s has no effect here: containers run in Podman's virtual machine, whose containers.conf names the runtime", s.OCIRuntime)
+	found = append(found, s.Network.check(s.PassThroughEnv))
+	_, _, wrongStore := s.storeAddress()
+	found = append(found, wrongStore)
+	_, err := hostdir.New(s.AllowHostDir)
+	found.wrong(err != nil, "--allow-host-dir: %w", err)
+	found = append(found, s.Packages.check())
+	_, err = s.mounts()
+	found.wrong(err != nil, "--mount: %w", err)
+	found = append(found, s.Links.check(s.HTTP.Address != ""))
 	for _, name := range slices.Concat(s.Tools.Enable, s.Tools.Disable) {
-		wrong(!slices.Contains(tools.Names, name), "there is no tool %q; there are %s", name, strings.Join(tools.Names, ", "))
+		found.wrong(!slices.Contains(tools.Names, name), "there is no tool %q; there are %s", name, strings.Join(tools.Names, ", "))
 	}
 	for _, language := range s.Prewarm {
 		_, known := sandbox.LanguageCalled(language)
-		wrong(!known, "--prewarm: there is no language %q; there are %s", language, languageNames(" and "))
+		found.wrong(!known, "--prewarm: there is no language %q; there are %s", language, languageNames(" and "))
 	}
-	wrong(!slices.Contains([]string{"", tools.ImagesOn, tools.ImagesPath, tools.ImagesOff}, s.Tools.Images), "--images %q is not on, off or path", s.Tools.Images)
-	wrong(s.LogFormat != "text" && s.LogFormat != "json", "--log-format %q is neither text nor json", s.LogFormat)
+	found.wrong(!slices.Contains([]string{"", tools.ImagesOn, tools.ImagesPath, tools.ImagesOff}, s.Tools.Images), "--images %q is not on, off or path", s.Tools.Images)
+	found.wrong(s.LogFormat != "text" && s.LogFormat != "json", "--log-format %q is neither text nor json", s.LogFormat)
 	var level slog.Level
-	wrong(level.UnmarshalText([]byte(s.LogLevel)) != nil, "--log-level %q is not debug, info, warn or error", s.LogLevel)
-	return errors.Join(problems...)
+	found.wrong(level.UnmarshalText([]byte(s.LogLevel)) != nil, "--log-level %q is not debug, info, warn or error", s.LogLevel)
+	return errors.Join(found...)
 }
 
 // Image returns the image of a language: the one that is set, or the one that setup makes; and whether
