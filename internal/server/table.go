@@ -70,7 +70,7 @@ func (s *Settings) table() []settingGroup {
 		{"lifetime", "DURATION", duration(&c.Lifetime), above0, 0, "a session ends when it is this old"},
 		{"max-sessions", "N", &c.MaxSessions, 1, 0, "sessions at a time"},
 		{"prewarm", "LANGUAGES", &s.Prewarm, 0, 0, "languages to keep a container ready for; alone: " + prewarmAll},
-		{"preload", "MODULES", list(&s.Preload, "IPython", "numpy", "pandas", "matplotlib.pyplot"), 0, 0, "Python modules to import ahead"},
+		{"preload", "MODULES", set(&s.Preload, []string{"IPython", "numpy", "pandas", "matplotlib.pyplot"}), 0, 0, "Python modules to import ahead"},
 		{"code-limit", "SIZE", Size(&c.CodeBytes), 1, 150 << 10, "the longest code that a run takes"},
 		{"output-limit", "SIZE", Size(&c.OutputBytes), 1000, 200 << 10, "the longest text of an answer; the whole output goes to a file"},
 		{"images", "MODE", &d.Images, 0, 0, "images in answers: on, off, or path for where they are (default: on, and path for clients that make text of them)"},
@@ -84,7 +84,7 @@ func (s *Settings) table() []settingGroup {
 		{"upload-limit", "SIZE", Size(&d.UploadBytes, 50_000_000), 1, 50 << 20, "the largest file that is uploaded as text or as base64; larger ones come from an address or a folder of the host"},
 		{"download-limit", "SIZE", Size(&d.DownloadBytes, 500_000_000), 1, 0, "the largest file that is fetched from an address, taken from an allowed folder, put to a link or given to run"},
 		{"download-timeout", "DURATION", duration(&s.DownloadTimeout, 2*time.Minute), above0, 0, "how long fetching a file may take"},
-		{"fetch-urls", "", on(&s.FetchURLs), 0, 0, "let upload_file fetch public addresses"},
+		{"fetch-urls", "", set(&s.FetchURLs, true), 0, 0, "let upload_file fetch public addresses"},
 		{"allow-host-dir", "FOLDERS", &s.AllowHostDir, 0, 0, "folders of this machine that files may be uploaded from and saved to"},
 		{"artifact-read-limit", "SIZE", Size(&d.ArtifactBytes, 100_000), 1, 50 << 20, "the largest binary file that read_artifact gives whole"},
 		{"files-http", "ADDRESS", &s.Links.Address, 0, 0, "address to give out links to the session's files on, such as 127.0.0.1:8080; port 0 is one that is free"},
@@ -103,11 +103,11 @@ func (s *Settings) table() []settingGroup {
 		{"network-timeout", "DURATION", duration(&n.Limits.Total), above0, 0, "how long a request or a connection may take"},
 		{"network-idle-timeout", "DURATION", duration(&n.Limits.Idle), above0, 0, "how long one may be without a byte"},
 	}}, {"Packages", []setting{
-		{"packages", "MODE", word(&p.Rules.Mode, packages.On), 0, 0, "what code may install: off, listed for what --packages-allow names, or on"},
+		{"packages", "MODE", set(&p.Rules.Mode, packages.On), 0, 0, "what code may install: off, listed for what --packages-allow names, or on"},
 		{"packages-allow", "NAMES", &p.Rules.Allow, 0, 0, "names that may be installed, such as numpy, pypi:scikit-* or npm:@aws-sdk/*"},
 		{"packages-deny", "NAMES", &p.Rules.Deny, 0, 0, "names that may not be installed, written in the same way"},
 		{"packages-deny-set", "SET", &p.Rules.DenySet, 0, 0, "a set of packages that may not be installed: " + packages.Cautious},
-		{"packages-minimum", "VERSIONS", list(&p.Rules.Minimum, packages.DefaultMinimum...), 0, 0, "the least versions; npm's as npm:lodash>=4.17.21"},
+		{"packages-minimum", "VERSIONS", set(&p.Rules.Minimum, packages.DefaultMinimum), 0, 0, "the least versions; npm's as npm:lodash>=4.17.21"},
 		{"package-min-age", "DURATION", duration(&p.Rules.MinAge), 0, 0, "how long ago a version must have been published, such as 7d"},
 		{"packages-allow-sdist", "", &p.Rules.AllowSdist, 0, 0, "install source distributions of Python packages too"},
 		{"pypi-index-url", "URL", index(&p.PyPI, packages.DefaultPyPI), 0, 0, "index of Python packages; credentials in it stay with the server"},
@@ -116,12 +116,12 @@ func (s *Settings) table() []settingGroup {
 		{"package-timeout", "DURATION", duration(&p.Timeout, packages.DefaultTimeout), above0, 0, "how long fetching one may take"},
 		{"package-cache-limit", "SIZE", Size(&p.CacheLimit, packages.DefaultCacheLimit), 1, 0, "what the files of packages may take on this machine, for all sessions"},
 	}}, {"Databases", []setting{
-		{"sql-max-inline-rows", "N", number(&s.SQL.InlineRows, 30), 1, 1000, "rows of a query's result that an answer has; more go to a file"},
-		{"sql-max-rows", "N", number(&s.SQL.MaxRows, 5_000_000), 1, 0, "rows that one query may have"},
+		{"sql-max-inline-rows", "N", set(&s.SQL.InlineRows, 30), 1, 1000, "rows of a query's result that an answer has; more go to a file"},
+		{"sql-max-rows", "N", set(&s.SQL.MaxRows, 5_000_000), 1, 0, "rows that one query may have"},
 		{"sql-max-bytes", "SIZE", Size(&s.SQL.MaxBytes, 1<<30), 1 << 20, 0, "the largest file that a query's result is written to"},
 		{"sql-timeout", "DURATION", duration(&s.SQL.Timeout, time.Minute), above0, 0, "how long one query may take"},
 		{"sql-allow-functions", "NAMES", &s.SQLAllow, 0, 0, "functions of a PostgreSQL database's own that may be called though they are VOLATILE"},
-		{"sql-from-code", "", on(&s.SQLFromCode), 0, 0, "let code query the databases too, by its module sandbox"},
+		{"sql-from-code", "", set(&s.SQLFromCode, true), 0, 0, "let code query the databases too, by its module sandbox"},
 	}}, {"HTTP", []setting{
 		{"http", "ADDRESS", &s.HTTP.Address, 0, 0, "address to serve MCP at over HTTP instead of stdin and stdout, such as 127.0.0.1:8000 or unix:///run/user/1000/sandbox.sock; " + passedSocket + " is the socket that systemd passes"},
 		{"http-token-file", "FILE", &s.HTTP.TokenFile, 0, 0, "file with the token that clients of --http have to send (also " + tokenVariable + ", the token itself; default: http-token in the --state-dir, which is made)"},
@@ -133,10 +133,10 @@ func (s *Settings) table() []settingGroup {
 		{"header-credentials", "", &s.HTTP.HeaderCredentials, 0, 0, "let clients of --http name a database and an object store, with their credentials, in their requests' headers; the server connects wherever they say"},
 	}}, {"Log", []setting{
 		{"log-file", "FILE", &s.LogFile, 0, 0, "file for the log (default: stderr)"},
-		{"log-format", "FORMAT", word(&s.LogFormat, "text"), 0, 0, "text or json"},
-		{"log-level", "LEVEL", word(&s.LogLevel, "info"), 0, 0, "debug, info, warn or error"},
+		{"log-format", "FORMAT", set(&s.LogFormat, "text"), 0, 0, "text or json"},
+		{"log-level", "LEVEL", set(&s.LogLevel, "info"), 0, 0, "debug, info, warn or error"},
 		{"log-max-size", "SIZE", Size(&s.LogMaxSize, 10_000_000), 0, 0, "size at which the --log-file is renamed to FILE.1 and begins anew; 0: never"},
-		{"log-keep", "N", number(&s.LogKeep, 3), 0, maxLogKeep, "how many such files are kept"},
+		{"log-keep", "N", set(&s.LogKeep, 3), 0, maxLogKeep, "how many such files are kept"},
 	}}}
 }
 

@@ -11,25 +11,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// What follows makes values of flags from what they fill, and sets their defaults.
-
-func number[T int | int64](to *T, byDefault T) *T {
+// set sets a default and returns what it is the default of.
+func set[T any](to *T, byDefault T) *T {
 	*to = byDefault
-	return to
-}
-
-func word(to *string, byDefault string) *string {
-	*to = byDefault
-	return to
-}
-
-func list(to *[]string, byDefault ...string) *[]string {
-	*to = byDefault
-	return to
-}
-
-func on(to *bool) *bool {
-	*to = true
 	return to
 }
 
@@ -121,10 +105,7 @@ func (s *seconds) measure() (float64, func(float64) string) {
 // indexURL is an address that may have credentials, which are not in what it prints.
 type indexURL string
 
-func index(to *string, byDefault string) pflag.Value {
-	*to = byDefault
-	return (*indexURL)(to)
-}
+func index(to *string, byDefault string) pflag.Value { return (*indexURL)(set(to, byDefault)) }
 
 func (u *indexURL) Set(text string) error {
 	*u = indexURL(text) // packages checks it
