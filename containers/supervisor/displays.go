@@ -86,7 +86,7 @@ func (r *run) displayFrame(m *kernelproc.Report, key string) []byte {
 	return frame
 }
 
-// onClear takes back what the run has shown.
+// clear takes back what the run has shown.
 func (r *run) clear() { r.record = record{redrawn: true, cleared: true} }
 
 // sendDisplays sends what has changed of what the run shows. A run that redraws may do that many times a second,

@@ -147,7 +147,7 @@ func (k *kernel) onLinkEnd(err error) {
 	}
 }
 
-// killKernel ends a kernel and, as soon as that is known, what it had started.
+// kill ends a kernel and, as soon as that is known, what it had started.
 func (k *kernel) kill(cause string) {
 	if k.ended {
 		return

@@ -52,12 +52,18 @@ func (e *exporter) write(m Manifest, history io.Reader, historyBytes int64, walk
 	if err := e.member(historyName, historyBytes, history); err != nil {
 		return err
 	}
-	var bad int64
+	var bad, again int64
+	written := make(map[string]bool)
 	end, err := walk(func(entry sandbox.Entry, content io.Reader) error {
 		if !goodPath(entry.Path) || entry.Kind == 'l' && !goodTarget(entry.Target) {
 			bad++
 			return nil
 		}
+		if written[entry.Path] { // it became something else during the walk, and an import refuses a second one
+			again++
+			return nil
+		}
+		written[entry.Path] = true
 		return e.entry(entry, content)
 	})
 	if err != nil {
@@ -67,6 +73,7 @@ func (e *exporter) write(m Manifest, history io.Reader, historyBytes int64, walk
 		return fault.New(fault.UploadTooLarge, "Delete files that are not needed from the session first.", "The session has too many files to export.")
 	}
 	end.Skipped += bad
+	end.Changed += again
 	e.report.ExportEnd = end
 	if err := e.json(endName, e.report.Summary); err != nil {
 		return err

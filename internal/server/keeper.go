@@ -27,7 +27,7 @@ func keepEngine(engine engine.Engine, gcArgs []string, log *slog.Logger) *keeper
 	return &keeper{Engine: engine, args: gcArgs, log: log}
 }
 
-// Start starts a container, as sandbox.Engine has it.
+// Start starts a container, as engine.Engine has it.
 func (k *keeper) Start(ctx context.Context, spec engine.Spec) (engine.Process, error) {
 	k.once.Do(func() {
 		if err := k.begin(); err != nil {

@@ -208,7 +208,9 @@ func (c Client) Export(ctx context.Context, visit func(Entry, io.Reader) error) 
 			return end, err
 		}
 		if string(e.Kind) == filewire.Regular {
-			if _, err := io.Copy(io.Discard, r); err != nil {
+			if _, err := io.CopyN(io.Discard, r, e.SizeBytes+1); err == nil {
+				return end, ErrFrame // more than it says
+			} else if !errors.Is(err, io.EOF) {
 				return end, err
 			}
 			if r.End().Changed {
@@ -322,6 +324,9 @@ func (s *stream) answer() (a filewire.Answer, err error) {
 
 func (s *stream) read() (a filewire.Answer, err error) {
 	raw, err := filewire.ReadText(s.conn, filewire.MaxAnswer)
+	if errors.Is(err, io.EOF) { // the end of the stream is none of a file
+		err = io.ErrUnexpectedEOF
+	}
 	if err != nil {
 		return a, err
 	}
@@ -435,7 +440,12 @@ func checkEntry(sent filewire.Entry) (Entry, bool) {
 		File: File{Path: SafePath(sent.Path), SizeBytes: max(sent.SizeBytes, 0), Modified: Moment(sent.ModifiedMS)},
 		Mode: fs.FileMode(sent.Mode).Perm(), Target: sent.Target,
 	}
-	if e.Path == "" || len(sent.Kind) != 1 || len(e.Target) > maxPath {
+	switch sent.Kind {
+	case filewire.Regular, filewire.Folder, filewire.Link:
+	default:
+		return e, false
+	}
+	if e.Path == "" || len(e.Target) > maxPath {
 		return e, false
 	}
 	e.Kind = sent.Kind[0]

@@ -95,7 +95,7 @@ func TestWhatIsReadIsBelievedOnlySoFar(t *testing.T) {
 				t.Errorf("the file is %+v, %v", r.File(), err)
 			}
 			got, err := io.ReadAll(r)
-			if string(got) != test.want || test.code == "" && !errors.Is(err, test.err) {
+			if string(got) != test.want || test.code == "" && !errors.Is(err, test.err) || errors.Is(err, io.EOF) {
 				t.Errorf("read %q, %v", got, err)
 			}
 			switch {
@@ -138,7 +138,9 @@ func TestAForgedExportEnds(t *testing.T) {
 		err  error
 	}{
 		"whole":              {[]string{file, "+abc", "+", `{"bytes":3}`, `{"end":true,"complete":true}`}, nil},
-		"no content":         {[]string{file, `{"end":true}`}, ErrSilent},
+		"no content":         {[]string{file, `{"end":true}`}, ErrFrame},
+		"more than it says":  {[]string{file, "+abcd"}, ErrFrame},
+		"of no kind":         {[]string{`{"entries":[{"path":"a","kind":"x","size_bytes":3}]}`}, ErrFrame},
 		"outside":            {[]string{`{"entries":[{"path":"../a","kind":"f"}]}`}, ErrFrame},
 		"two at once":        {[]string{`{"entries":[{"path":"a","kind":"d"},{"path":"b","kind":"d"}]}`}, ErrFrame},
 		"nothing, for ever":  {[]string{`{}`, `{}`}, ErrFrame},

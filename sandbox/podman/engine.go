@@ -1,5 +1,5 @@
-// Package podman is the sandbox.Engine over Podman's REST API: it finds or starts the
-// service, turns a sandbox.Spec into a hardened container, and hands out process 1's
+// Package podman is the engine.Engine over Podman's REST API: it finds or starts the
+// service, turns a engine.Spec into a hardened container, and hands out process 1's
 // stdio.
 //
 // Start with Open, which touches nothing, and hand the Engine to a sandbox.Manager.
@@ -58,7 +58,7 @@ const (
 	pingPatience = 10 * time.Second
 )
 
-// Engine is a sandbox.Engine. It is safe for use by several goroutines.
+// Engine is a engine.Engine. It is safe for use by several goroutines.
 type Engine struct {
 	opts Options
 	log  *slog.Logger
@@ -107,7 +107,7 @@ func Open(opts Options) *Engine {
 	return e
 }
 
-// Close implements sandbox.Engine. Containers go on; stopping them is Remove's. Calls
+// Close implements engine.Engine. Containers go on; stopping them is Remove's. Calls
 // after it fail with ErrEngineUnavailable. It may be called more than once.
 func (e *Engine) Close() error {
 	e.close()

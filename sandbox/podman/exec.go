@@ -21,14 +21,14 @@ type execProcess struct {
 	once   sync.Once
 }
 
-// Close implements sandbox.Process.
+// Close implements engine.Process.
 func (p *execProcess) Close() error {
 	err := p.process.Close()
 	p.once.Do(p.forget)
 	return err
 }
 
-// Exec implements sandbox.Engine. The program has the container's user, limits, seccomp
+// Exec implements engine.Engine. The program has the container's user, limits, seccomp
 // profile and no capabilities, as process 1 has.
 func (e *Engine) Exec(ctx context.Context, container string, command []string) (engine.Process, error) {
 	if len(command) == 0 {

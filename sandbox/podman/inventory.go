@@ -53,7 +53,7 @@ func (e *Engine) callOn(ctx context.Context, l *link, do func(context.Context) e
 	return err
 }
 
-// Image implements sandbox.Engine.
+// Image implements engine.Engine.
 func (e *Engine) Image(ctx context.Context, ref string) (engine.ImageInfo, error) {
 	var info engine.ImageInfo
 	err := e.call(ctx, func(conn context.Context) error {
@@ -69,7 +69,7 @@ func (e *Engine) Image(ctx context.Context, ref string) (engine.ImageInfo, error
 	return info, err
 }
 
-// List implements sandbox.Engine.
+// List implements engine.Engine.
 func (e *Engine) List(ctx context.Context, key, value string) (engine.Inventory, error) {
 	label := key
 	if value != "" {
@@ -130,7 +130,7 @@ func listVolumes(conn context.Context, filters map[string][]string) ([]engine.Vo
 	return found, nil
 }
 
-// Remove implements sandbox.Engine. Containers go first, several at once, because a
+// Remove implements engine.Engine. Containers go first, several at once, because a
 // volume that is in use stays.
 func (e *Engine) Remove(ctx context.Context, names, volumeNames []string) error {
 	err := e.removeAll(ctx, names, removeContainer)

@@ -150,10 +150,10 @@ func over(err error) error {
 	return nil
 }
 
-// Write implements sandbox.Process.
+// Write implements engine.Process.
 func (p *process) Write(b []byte) (int, error) { return p.conn.Write(b) }
 
-// Close implements sandbox.Process. It may be called more than once.
+// Close implements engine.Process. It may be called more than once.
 func (p *process) Close() error {
 	if err := p.conn.Close(); !errors.Is(err, net.ErrClosed) {
 		return err
@@ -161,5 +161,5 @@ func (p *process) Close() error {
 	return nil
 }
 
-// Stderr implements sandbox.Process.
+// Stderr implements engine.Process.
 func (p *process) Stderr() string { return p.stderr.String() }

@@ -124,7 +124,7 @@ func storage(spec engine.Spec, host hostFacts) specgen.ContainerStorageConfig {
 		}, hostFolders(spec.Mounts)...),
 		IpcNS: private(),
 		// Not where code can write: interpreters import from the folder that they start in. Kernels
-		// go to sandbox.WorkDir by themselves.
+		// go to engine.WorkDir by themselves.
 		WorkDir: "/",
 		Init:    ptr(false),
 		// Nothing in the container's own layer is kept, so it need not be synced either.

@@ -26,7 +26,7 @@ var (
 	errIncomplete = errors.New("a container needs a name, a volume and a command")
 )
 
-// Start implements sandbox.Engine.
+// Start implements engine.Engine.
 func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Process, error) {
 	if spec.Name == "" || spec.Volume == "" || len(spec.Command) == 0 {
 		// Podman would make up a name, or run what the image says.

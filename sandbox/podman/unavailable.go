@@ -17,7 +17,7 @@ import (
 )
 
 // UnavailableError says that no engine answers and that nothing was done. It matches
-// sandbox.ErrEngineUnavailable. Reason and Fix are written for the user and the model, and
+// engine.ErrEngineUnavailable. Reason and Fix are written for the user and the model, and
 // hold no path or error text of the host; Err is for the log.
 type UnavailableError struct {
 	Reason string // one sentence without a final stop
@@ -39,7 +39,7 @@ func (e *UnavailableError) Explain() (reason, fix string) {
 	return e.Reason + ".", e.Fix
 }
 
-// Unwrap lets errors.Is find sandbox.ErrEngineUnavailable and the cause.
+// Unwrap lets errors.Is find engine.ErrEngineUnavailable and the cause.
 func (e *UnavailableError) Unwrap() []error {
 	if e.Err == nil {
 		return []error{engine.ErrEngineUnavailable}

@@ -54,6 +54,9 @@ func sendFile(folder int, name string, e filewire.Entry, to io.Writer, piece *fi
 		return false, err
 	}
 	file, err := openRegular(place, e.Path)
+	if other := new(filewire.Error); errors.As(err, &other) { // it has been replaced by something else
+		return true, nil
+	}
 	if err != nil {
 		return false, err
 	}
@@ -107,9 +110,14 @@ func (w *workDir) takeEntry(e filewire.Entry, content io.Reader, l *limit) error
 			l.add(size)
 		}
 		return err
-	case filewire.Folder:
-		return w.makeFolder(names)
-	case filewire.Link:
+	case filewire.Folder, filewire.Link:
+		if err := l.begin(1); err != nil {
+			return err
+		}
+		defer l.add(0)
+		if e.Kind == filewire.Folder {
+			return w.makeFolder(names)
+		}
 		return w.makeLink(names, e.Target)
 	}
 	return refusal(filewire.Failed, fmt.Sprintf("there is no kind %q", e.Kind))
