@@ -2,7 +2,7 @@ package sandbox
 
 import "testing"
 
-func TestAWatcherHearsOfSessions(t *testing.T) {
+func TestWatchTellsOfSessions(t *testing.T) {
 	config := testConfig(t, newEngine(t))
 	config.Prewarm = []Language{Python}
 	m := newTestManager(t, config)

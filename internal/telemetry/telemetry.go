@@ -1,7 +1,7 @@
 // Package telemetry tells operators what a server does: figures for Prometheus, traces for OpenTelemetry, a line of the log for
 // each run, and whether the server is ready.
 //
-// Start with New, and hand its methods to those who have something to tell: the sandbox has a Observer, the tools a hook
+// Start with New, and hand its methods to those who have something to tell: the sandbox has an Observer, the tools a hook
 // around each call, the network log one for each entry, and the HTTP server one around each request. Labels of figures come from
 // fixed sets, so nothing that a client or its code says is in one. Traces and the log have the ids of sessions and runs.
 package telemetry
