@@ -63,13 +63,13 @@ type stream struct {
 	*Server
 	events  *web.Events
 	session string
-	sent    map[string][]byte // by the kind of event
+	sent    map[string][]byte // by the kind of event, before it was masked
 	runs    runList
 }
 
 // tellEvents serves a stream.
 func (s *Server) tellEvents(w http.ResponseWriter, r *http.Request) {
-	leave := s.followed(w, r)
+	leave := s.watchers.enter(s, w, r)
 	if leave == nil {
 		return
 	}
@@ -77,7 +77,10 @@ func (s *Server) tellEvents(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.ending, cancel)()
-	t := &stream{Server: s, events: web.NewEvents(w), session: r.URL.Query().Get("session_id"), sent: make(map[string][]byte)}
+	t := &stream{Server: s, events: web.NewEvents(w), sent: make(map[string][]byte)}
+	if _, exists := s.tools["wait_for_run"]; exists { // whoever may not read runs does not by events either
+		t.session = r.URL.Query().Get("session_id")
+	}
 	tick := time.NewTicker(s.every)
 	defer tick.Stop()
 	for t.tell(ctx); t.events.Err() == nil; t.tell(ctx) {
@@ -159,6 +162,6 @@ func (t *stream) tellSession(ctx context.Context, info *sandbox.SessionInfo) {
 func (t *stream) send(kind string, value any) {
 	if data := web.Encode(value); !bytes.Equal(data, t.sent[kind]) {
 		t.sent[kind] = data
-		t.events.Send(kind, data)
+		t.events.Send(kind, web.Encode(t.secrets.MaskJSON(value)))
 	}
 }

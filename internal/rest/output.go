@@ -6,6 +6,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -14,6 +16,8 @@ import (
 const (
 	// maxFollowers is how many streams of output may be open.
 	maxFollowers = 256
+	// maxWatchers is how many streams of events may be open. Each keeps a list of runs.
+	maxWatchers = 64
 	// lookEvery is how often a run is asked for what it has printed.
 	lookEvery = 200 * time.Millisecond
 )
@@ -26,14 +30,24 @@ type outputEvent struct {
 	OmittedBytes int64 `json:"omitted_bytes,omitempty"`
 }
 
-// followed takes a place among the streams, which leave gives back, or answers that there is none.
-func (s *Server) followed(w http.ResponseWriter, r *http.Request) (leave func()) {
-	if s.followers.TryAcquire(1) {
-		return func() { s.followers.Release(1) }
+// streams bounds how many streams of a kind are open.
+type streams struct {
+	*semaphore.Weighted
+	most       int64
+	kind, hint string
+}
+
+func newStreams(most int64, kind, hint string) streams {
+	return streams{semaphore.NewWeighted(most), most, kind, hint}
+}
+
+// enter takes a place among the streams, which leave gives back, or answers that there is none.
+func (t *streams) enter(s *Server, w http.ResponseWriter, r *http.Request) (leave func()) {
+	if t.TryAcquire(1) {
+		return func() { t.Release(1) }
 	}
 	w.Header().Set("Retry-After", "1")
-	s.refuse(w, r, web.NewRefusal(http.StatusServiceUnavailable, fault.SessionBusy, "Ask for /v1/runs/{run_id}?wait_seconds=10 instead, or try again later.",
-		"%d streams of output are open, which is the most.", maxFollowers))
+	s.refuse(w, r, web.NewRefusal(http.StatusServiceUnavailable, fault.SessionBusy, t.hint, "%d streams of %s are open, which is the most.", t.most, t.kind))
 	return nil
 }
 
@@ -44,7 +58,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	leave := s.followed(w, r)
+	leave := s.followers.enter(s, w, r)
 	if leave == nil {
 		return
 	}

@@ -24,7 +24,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -58,7 +57,8 @@ type Server struct {
 	softWait  time.Duration
 	mux       *http.ServeMux
 	document  []byte
-	followers *semaphore.Weighted // of streams of output and events
+	followers streams // of a run's output
+	watchers  streams // of events
 	secrets   *secrets.Masker
 	network   *netlog.Log // nil: nothing is known of it
 	sessions  sessionList
@@ -73,8 +73,10 @@ func New(o Options) *Server {
 		links: filelinks.New(filelinks.Options{
 			Manager: o.Deps.Manager, BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, UploadBytes: o.Deps.DownloadBytes, Logger: o.Logger,
 		}),
-		followers: semaphore.NewWeighted(maxFollowers), softWait: o.Deps.SoftWait,
-		secrets: o.Deps.Secrets, network: o.Deps.NetworkLog, ending: o.Ending, every: cmp.Or(o.Every, time.Second),
+		followers: newStreams(maxFollowers, "output", "Ask for /v1/runs/{run_id}?wait_seconds=10 instead, or try again later."),
+		watchers:  newStreams(maxWatchers, "events", "Ask for /v1/sessions instead, or try again later."),
+		softWait:  o.Deps.SoftWait,
+		secrets:   o.Deps.Secrets, network: o.Deps.NetworkLog, ending: o.Ending, every: cmp.Or(o.Every, time.Second),
 	}
 	if s.ending == nil {
 		s.ending = context.Background()

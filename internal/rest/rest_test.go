@@ -23,6 +23,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
@@ -433,6 +434,40 @@ func TestAFollowerThatGoesAwayEndsNothingElse(t *testing.T) {
 		t.Errorf("got %v", refused)
 	}
 	f.want(200, "POST", run+"/cancel", "")
+}
+
+// Events have what the other answers have: masked, and nothing of runs where the tool that reads them does not exist.
+func TestEvents(t *testing.T) {
+	for want, disabled := range map[string][]string{"sessions runs live network": nil, "sessions": {"wait_for_run"}} {
+		var network netlog.Log
+		f := start(t, func(d *tools.Deps) { d.NetworkLog, d.Disable = &network, disabled })
+		network.Add(netlog.Entry{Session: "mine", Kind: "proxy", Host: "hunter22.example"})
+		f.want(201, "POST", "/v1/sessions", `{"session_id": "mine"}`)
+		f.every = time.Millisecond
+		response := f.send(t.Context(), "GET", "/v1/events?session_id=mine", nil)
+		defer response.Body.Close()
+		var kinds []string
+		lines := bufio.NewScanner(response.Body)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() && !strings.Contains(lines.Text(), `"other"`) { // the list of sessions once more, when all else was told
+			if strings.Contains(lines.Text(), "hunter22") {
+				t.Errorf("a secret: %s", lines.Text())
+			}
+			if kind, is := strings.CutPrefix(lines.Text(), "event: "); is && !slices.Contains(kinds, kind) {
+				kinds = append(kinds, kind)
+				if kind == "sessions" {
+					f.want(201, "POST", "/v1/sessions", `{"session_id": "other"}`)
+				}
+			}
+		}
+		if strings.Join(kinds, " ") != want {
+			t.Errorf("without %v: %v", disabled, kinds)
+		}
+		f.watchers.TryAcquire(maxWatchers - 1)
+		if refused := f.want(503, "GET", "/v1/events", ""); refused["code"] != "session_busy" || !strings.Contains(refused["hint"].(string), "/v1/sessions ") {
+			t.Errorf("got %v", refused)
+		}
+	}
 }
 
 func TestPrintedTextsAreSentOnce(t *testing.T) {
