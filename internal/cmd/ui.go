@@ -53,7 +53,8 @@ func showPage(ctx context.Context, s *server.Settings, manager *sandbox.Manager,
 		return err
 	}
 	log := manager.Config().Logger
-	page := webui.New(webui.Options{API: rest.New(rest.Options{Deps: &tools.Deps{Manager: manager, Logger: log}, Logger: log, Ending: ctx})})
+	deps := &tools.Deps{Manager: manager, Secrets: manager.Config().Mask, Logger: log}
+	page := webui.New(webui.Options{API: rest.New(rest.Options{Deps: deps, Logger: log, Ending: ctx}), Logger: log})
 	pages := httpserver.New(httpserver.Options{
 		Open: map[string]http.Handler{"/{$}": page, webui.Prefix: page}, Logger: log,
 	})

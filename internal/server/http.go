@@ -281,11 +281,18 @@ func (w *web) isGone(id string) bool { return w.server.Gone(sandbox.ClientOf(id)
 
 // showPage serves the page for a person at /.
 func (w *web) showPage(api webui.API) {
-	page := webui.New(webui.Options{API: api, Token: w.options.Token, NoAuth: w.options.Token == ""})
+	page := webui.New(webui.Options{API: api, Token: w.options.Token, NoAuth: w.options.Token == "", Logger: w.options.Logger})
 	if w.options.Open == nil {
 		w.options.Open = make(map[string]http.Handler)
 	}
 	w.options.Open["/{$}"], w.options.Open[webui.Prefix] = page, page
+}
+
+// forPersons returns what the page for a person has: whichever tools a model has, and calls that no figures of a model's count.
+func forPersons(deps *tools.Deps) *tools.Deps {
+	persons := *deps
+	persons.Enable, persons.Disable, persons.Called = nil, nil, nil
+	return &persons
 }
 
 // prepare makes the server for the manager's sessions. A client's calls go to a session of its own, which ends with it.
@@ -293,9 +300,7 @@ func (w *web) showPage(api webui.API) {
 func (w *web) prepare(ctx, ending context.Context, m *server.MCPServer, deps *tools.Deps, maxAnswer int, asked func(http.Header) *clientheader.Asked) {
 	w.options.MCP, w.options.MaxAnswerBytes = m, maxAnswer
 	api := rest.New(rest.Options{Deps: deps, Version: CurrentVersion(), Logger: deps.Logger, Ending: ending})
-	persons := *deps // which tools a model has is none of a person's page
-	persons.Enable, persons.Disable = nil, nil
-	w.showPage(rest.New(rest.Options{Deps: &persons, Version: CurrentVersion(), Logger: deps.Logger, Ending: ending}))
+	w.showPage(rest.New(rest.Options{Deps: forPersons(deps), Version: CurrentVersion(), Logger: deps.Logger, Ending: ending}))
 	for pattern, route := range api.Routes() {
 		w.options.Routes[pattern] = http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
 			route.ServeHTTP(to, r.WithContext(clientheader.With(r.Context(), asked(r.Header))))

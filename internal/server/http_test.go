@@ -8,6 +8,9 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
 func TestAddressesOfHTTP(t *testing.T) {
@@ -120,5 +123,13 @@ func TestSocketOfThisUserAlone(t *testing.T) {
 	}
 	if _, err := listenSocket(path); err == nil {
 		t.Error("a file was removed that is no socket")
+	}
+}
+
+// What a model may not do, a person may, and does not count as a model's call.
+func TestThePageHasEveryTool(t *testing.T) {
+	deps := &tools.Deps{Enable: []string{"run_python_code"}, Disable: []string{"close_session"}, UploadBytes: 1, Called: new(telemetry.Recorder).Call}
+	if page := forPersons(deps); page.Enable != nil || page.Disable != nil || page.Called != nil || page.UploadBytes != 1 || deps.Called == nil {
+		t.Errorf("got %+v", page)
 	}
 }

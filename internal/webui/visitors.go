@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -91,7 +92,14 @@ func cookieOf(r *http.Request) string {
 	return cookie.Value
 }
 
-func (v *visitors) isKnown(r *http.Request) bool { return v.everybody || v.logins.has(cookieOf(r)) }
+func (v *visitors) isKnown(r *http.Request) bool { return v.login(r)() }
+
+// login returns what reports whether the login that a request came with is still good. It does not read the request again, whose
+// header belongs to its handler.
+func (v *visitors) login(r *http.Request) func() bool {
+	key := cookieOf(r)
+	return func() bool { return v.everybody || v.logins.has(key) }
+}
 
 // letIn makes the browser one that is known. Its next page is one that it asks for from here: to a request that another
 // site led to, browsers do not add the cookie, however it is redirected.
@@ -136,12 +144,18 @@ func (h *Handler) logout(w http.ResponseWriter, r *http.Request) {
 // ownHeader is sent by the page's script, and by no form or link of another page.
 const ownHeader = "X-Sandbox-Page"
 
+// dests are what a browser may want an answer of the page for, as Sec-Fetch-Dest says; older ones do not say it. Files of a session are
+// hostile: none is a script, a style or a frame of this origin.
+var dests = []string{"", "empty", "image", "document", "audio", "video"}
+
 // known serves those who may see the page, when it is the page that asks.
 func (h *Handler) known(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch site := r.Header.Get("Sec-Fetch-Site"); {
 		case site != "" && site != "same-origin" && site != "none", r.Method != http.MethodGet && r.Method != http.MethodHead && r.Header.Get(ownHeader) == "":
 			http.Error(w, "this did not come from the page", http.StatusForbidden)
+		case !slices.Contains(dests, r.Header.Get("Sec-Fetch-Dest")):
+			http.Error(w, "this is no part of the page", http.StatusForbidden)
 		case !h.visitors.isKnown(r):
 			http.Error(w, "open / first", http.StatusUnauthorized)
 		default:

@@ -19,11 +19,13 @@ import (
 	"embed"
 	"fmt"
 	"html"
+	"log/slog"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
@@ -47,6 +49,8 @@ type Options struct {
 	NoAuth bool
 	// Every is how often a request that lasts looks whether its login does. Default a second.
 	Every time.Duration
+	// Logger is told of what is done on the page. Nil: nobody is.
+	Logger *slog.Logger
 }
 
 // Handler serves the page. Its methods may be called from any goroutine.
@@ -92,6 +96,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // New returns a page.
 func New(o Options) *Handler {
 	o.Every = cmp.Or(o.Every, time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	h := &Handler{o: o, mux: http.NewServeMux(), visitors: newVisitors(o)}
 	h.mux.HandleFunc("GET /{$}", h.index)
 	h.mux.HandleFunc("POST "+Prefix+"login", h.login)
@@ -118,12 +123,16 @@ func (h *Handler) ask(w http.ResponseWriter, r *http.Request, needsOpen bool) {
 			return
 		}
 	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.o.Logger.Info("asked for on the page", "request", r.Pattern, "session", text.Shorten(r.PathValue("session_id"), 80), "run", text.Shorten(r.PathValue("run_id"), 80))
+	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	tick := time.NewTicker(h.o.Every)
 	defer tick.Stop()
+	isGood := h.visitors.login(r)
 	go func() {
-		for h.visitors.isKnown(r) {
+		for isGood() {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():

@@ -2,6 +2,7 @@ package webui
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -248,6 +249,23 @@ func TestALinkLetsInOnce(t *testing.T) {
 	s.isClosedToAll()
 }
 
+// A request's header belongs to its handler, which may change it while somebody looks whether its login lasts.
+func TestALoginIsKnownWithoutItsRequest(t *testing.T) {
+	v := newVisitors(Options{})
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	key := v.logins.add(time.Hour)
+	r.AddCookie(&http.Cookie{Name: cookieName(r), Value: key})
+	isGood := v.login(r)
+	r.Header = nil
+	if !isGood() {
+		t.Error("it is not good")
+	}
+	v.logins.take(key)
+	if isGood() {
+		t.Error("it is good after the end")
+	}
+}
+
 func TestKeysAreBounded(t *testing.T) {
 	var k keys
 	first := k.add(time.Hour)
@@ -284,6 +302,15 @@ func TestOtherPagesGetAndDoNothing(t *testing.T) {
 					t.Errorf("%s from %s: %+v", one, site, a)
 				}
 			}
+		}
+	}
+	// What a browser would run, or put into a page, is none of a session's files.
+	for dest, status := range map[string]int{
+		"script": 403, "style": 403, "worker": 403, "sharedworker": 403, "serviceworker": 403, "audioworklet": 403, "json": 403, "font": 403,
+		"object": 403, "embed": 403, "frame": 403, "iframe": 403, "xslt": 403, "manifest": 403, "empty": 404, "image": 404, "document": 404,
+	} {
+		if a := s.do(http.MethodGet, Prefix+"v1/sessions/mine/files/x", "", "Sec-Fetch-Site", "same-origin", "Sec-Fetch-Dest", dest); a.status != status {
+			t.Errorf("a %s: %+v", dest, a)
 		}
 	}
 	if a := s.do(http.MethodGet, Prefix+"v1/runs/x/cancel", ""); a.status != http.StatusMethodNotAllowed {
@@ -426,7 +453,8 @@ func with(parts ...string) func(string) bool {
 }
 
 func TestAStreamTellsWhatIsNew(t *testing.T) {
-	s := serve(t, Options{NoAuth: true})
+	var log bytes.Buffer
+	s := serve(t, Options{NoAuth: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	s.finish(s.manager, "mine", "'an earlier one'")
 	next := s.listen("mine")
 	next("sessions", with(`"session_id":"mine"`, `"owner":"this server"`))
@@ -454,6 +482,9 @@ func TestAStreamTellsWhatIsNew(t *testing.T) {
 		t.Errorf("close: %+v", a)
 	}
 	next("sessions", func(data string) bool { return !strings.Contains(data, "mine") })
+	if !with("run="+run.ID, "session=mine", "/cancel", "DELETE")(log.String()) || strings.Contains(log.String(), "GET") {
+		t.Errorf("logged: %s", log.String())
+	}
 }
 
 func TestAStreamEndsWithTheServerAndTheLogin(t *testing.T) {

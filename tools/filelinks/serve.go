@@ -183,7 +183,8 @@ func (l *Links) download(w *pacedWriter, r *http.Request, link request) error {
 		header.Set("Content-Security-Policy", policyPDF)
 	}
 	if strings.Contains(r.Header.Get("Range"), ",") {
-		r.Header.Del("Range") // many small parts would be many streams; the whole is what may be sent instead
+		r = r.Clone(r.Context()) // others may read the header meanwhile
+		r.Header.Del("Range")    // many small parts would be many streams; the whole is what may be sent instead
 	}
 	http.ServeContent(w, r, "", from.file.Modified, from)
 	if from.err != nil {
