@@ -170,10 +170,12 @@ func (c *checker) look(i int) error {
 		c.levels[len(c.levels)-1].commas++
 	case t.kind == quotedName, t.kind == name && c.labels(i):
 		return c.named(i)
+	case t.is("into") && c.at(i-1).is("insert", "merge"):
+		return c.rejectWrite(i - 1)
 	case t.is("into"):
 		return reject(t, c.words(i), "SELECT … INTO makes a table.", "Leave INTO out; a long result becomes a file.")
 	case c.start > 0 && c.writes(i):
-		return reject(t, c.words(i), "It writes or locks rows.", hint(t))
+		return c.rejectWrite(i)
 	case t.kind == name:
 		return c.named(i)
 	case t.kind == operator:
@@ -184,12 +186,16 @@ func (c *checker) look(i int) error {
 	return nil
 }
 
+func (c *checker) rejectWrite(i int) error {
+	return reject(c.at(i), c.words(i), "It writes or locks rows.", hint(c.at(i)))
+}
+
 // writes reports whether the token at i begins an INSERT, UPDATE, DELETE or MERGE behind WITH, or a lock of rows. It is
 // asked of explained statements alone: those that run are refused by the read-only transaction.
 func (c *checker) writes(i int) bool {
 	t, before, next := c.at(i), c.at(i-1), c.at(i+1)
 	if t.is("for") {
-		return next.is("update", "share", "no", "key")
+		return next.is("update", "share", "no", "key") && !c.of().is("substring", "overlay") // these count FOR so many
 	}
 	return t.is("insert", "update", "delete", "merge") && (next.kind == name || next.kind == quotedName) &&
 		(before.punct("(") || before.punct(")") || c.at(i-2).is("set", "using")) // SEARCH … SET x, CYCLE … USING x

@@ -266,11 +266,15 @@ func TestARefusalSaysWhatWhereAndWhatToDo(t *testing.T) {
 		"SELECT 'a":                       "without its closing quote",
 		"SELECT\n1\x00":                   "line 2",
 		"SELECT '\xff'":                   "not UTF-8",
-		"EXPLAIN WITH a AS (DELETE FROM t) SELECT 1":   "`DELETE FROM t`",
-		"EXPLAIN SELECT 1 FOR UPDATE":                  "`FOR UPDATE`",
-		"EXPLAIN":                                      "missing",
-		strings.Repeat("SELECT 1 ", 200_000):           "1800000 bytes",
-		"SELECT " + strings.Repeat("x", 1000) + "\x01": "does not know",
+		"EXPLAIN WITH a AS (DELETE FROM t) SELECT 1":                                 "`DELETE FROM t`",
+		"EXPLAIN SELECT 1 FOR UPDATE":                                                "`FOR UPDATE`",
+		"EXPLAIN SELECT substring((SELECT a FROM t FOR UPDATE) FOR 2)":               "`FOR UPDATE )`",
+		"WITH x AS (INSERT INTO t VALUES (1) RETURNING a) SELECT a FROM x":           "`INSERT INTO t`: It writes",
+		"WITH x AS (SELECT 1) MERGE INTO t USING x ON true WHEN MATCHED THEN DELETE": "`MERGE INTO t`: It writes",
+		"SELECT a INTO b FROM t":                                                     "`INTO b FROM`: SELECT … INTO makes",
+		"EXPLAIN":                                                                    "missing",
+		strings.Repeat("SELECT 1 ", 200_000):                                         "1800000 bytes",
+		"SELECT " + strings.Repeat("x", 1000) + "\x01":                               "does not know",
 	} {
 		_, err := check(text)
 		var f *fault.Error

@@ -38,6 +38,8 @@ EXPLAIN SELECT * FROM accounts
 -- ~~~
 EXPLAIN VERBOSE SELECT * FROM accounts
 -- ~~~
+EXPLAIN SELECT substring(a FOR key), overlay(a PLACING 'x' FROM 1 FOR key) FROM (VALUES ('abc', 2)) t(a, key)
+-- ~~~
 EXPLAIN (FORMAT JSON) SELECT * FROM accounts
 -- ~~~
 EXPLAIN (ANALYZE false, FORMAT JSON) SELECT * FROM accounts
