@@ -66,12 +66,20 @@ func ReadHistory(stateDir, id string) ([]HistoryEntry, error) {
 
 // SelectHistory is ReadHistory for the runs that are wanted, by their ids and whether they are over. Others are not read,
 // so it costs little to ask often.
-func SelectHistory(stateDir, id string, wanted func(runID string, over bool) bool) ([]HistoryEntry, error) {
+func SelectHistory(stateDir, id string, wanted func(runID string, over bool) bool) (entries []HistoryEntry, err error) {
+	err = EachInHistory(stateDir, id, wanted, func(e *HistoryEntry) { entries = append(entries, *e) })
+	return entries, err
+}
+
+// EachInHistory is SelectHistory that hands each run over when it is read, and keeps none.
+func EachInHistory(stateDir, id string, wanted func(runID string, over bool) bool, visit func(*HistoryEntry)) error {
 	if err := CheckSessionID(id); err != nil {
-		return nil, err
+		return err
 	}
-	runs, err := history.Select(state.Folder(stateDir, id), wanted)
-	return entriesOf(runs, id), err
+	return history.Each(state.Folder(stateDir, id), wanted, func(run *history.Run) {
+		e := entryOf(run, id)
+		visit(&e)
+	})
 }
 
 func entriesOf(runs []history.Run, session string) []HistoryEntry {

@@ -127,7 +127,10 @@ func (t *stream) tell(ctx context.Context) {
 }
 
 func (t *stream) tellSession(ctx context.Context, info *sandbox.SessionInfo) {
-	runs, err := t.runs.read(t.Server, t.session, "", maxListedRuns)
+	runs, err := t.runs.read(ctx, t.Server, t.session, "", maxListedRuns)
+	if ctx.Err() != nil {
+		return
+	}
 	if err != nil {
 		t.log.Debug("a history cannot be read", "session", t.session, "error", err)
 	}

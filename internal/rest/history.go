@@ -85,6 +85,8 @@ const (
 	maxListedRuns = 100
 	// maxListedCode is how many characters of the code a list has: they are searched.
 	maxListedCode = 1000
+	// maxReaders is how many lists are read at a time.
+	maxReaders = 4
 )
 
 // listedRun is a run of a history.
@@ -96,7 +98,7 @@ type listedRun struct {
 
 func (s *Server) listed(e *sandbox.HistoryEntry) listedRun {
 	code := s.secrets.Mask(e.Code)
-	f := listedRun{e.Fields(), title(code), code}
+	f := listedRun{e.Fields(), strings.Clone(title(code)), code}
 	if start := []rune(code); len(start) > maxListedCode {
 		f.Code = string(start[:maxListedCode]) + "…"
 	}
@@ -113,16 +115,20 @@ type listedRuns struct {
 type runList map[string]listedRun
 
 // read returns the newest runs, of those before a run if one is named.
-func (l *runList) read(s *Server, session, before string, limit int) (list listedRuns, err error) {
+func (l *runList) read(ctx context.Context, s *Server, session, before string, limit int) (list listedRuns, err error) {
 	list.Runs = []listedRun{}
+	if err := s.readers.Acquire(ctx, 1); err != nil {
+		return list, err
+	}
+	defer s.readers.Release(1)
 	dir := s.manager.Config().StateDir
 	var names []string // in the order of the calls
 	over := make(map[string]bool)
-	if _, err := sandbox.SelectHistory(dir, session, func(id string, isOver bool) bool {
+	if err := sandbox.EachInHistory(dir, session, func(id string, isOver bool) bool {
 		names = append(names, id)
 		over[id] = isOver
 		return false
-	}); err != nil {
+	}, nil); err != nil {
 		return list, err
 	}
 	list.Total = len(names)
@@ -140,13 +146,10 @@ func (l *runList) read(s *Server, session, before string, limit int) (list liste
 			known[id] = run
 		}
 	}
-	entries, err := sandbox.SelectHistory(dir, session, func(id string, _ bool) bool {
+	err = sandbox.EachInHistory(dir, session, func(id string, _ bool) bool {
 		_, has := known[id]
 		return !has && slices.Contains(names, id)
-	})
-	for i := range entries {
-		known[entries[i].RunID] = s.listed(&entries[i])
-	}
+	}, func(e *sandbox.HistoryEntry) { known[e.RunID] = s.listed(e) }) // a run is not kept, whose figures may be large
 	*l = known
 	for _, id := range slices.Backward(names) {
 		if run, has := known[id]; has {
@@ -188,7 +191,7 @@ func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) {
 	}
 	var list listedRuns
 	if err == nil {
-		list, err = new(runList).read(s, session, query.Get("before"), limit)
+		list, err = new(runList).read(r.Context(), s, session, query.Get("before"), limit)
 	}
 	if err != nil {
 		s.refuse(w, r, err)
@@ -200,12 +203,11 @@ func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) {
 // entry returns a run of a session as far as it has come, and answers where there is none.
 func (s *Server) entry(w http.ResponseWriter, r *http.Request) *sandbox.HistoryEntry {
 	session, id := r.PathValue("session_id"), r.PathValue("run_id")
-	info, err := s.manager.Session(r.Context(), session)
-	var entries []sandbox.HistoryEntry
-	if err == nil {
-		entries, err = sandbox.SelectHistory(s.manager.Config().StateDir, session, func(run string, _ bool) bool { return run == id })
-	}
+	entries, err := sandbox.SelectHistory(s.manager.Config().StateDir, session, func(run string, _ bool) bool { return run == id })
 	if len(entries) == 0 {
+		if err == nil {
+			_, err = s.manager.Session(r.Context(), session) // which may ask the engine
+		}
 		if err == nil {
 			err = errNoRun(id)
 		}
@@ -213,7 +215,8 @@ func (s *Server) entry(w http.ResponseWriter, r *http.Request) *sandbox.HistoryE
 		return nil
 	}
 	e := &entries[0]
-	if e.Result == nil && e.Error == nil && info.Owner == sandbox.OwnerThis {
+	isOpen := func(info sandbox.SessionInfo) bool { return info.ID == session }
+	if e.Result == nil && e.Error == nil && slices.ContainsFunc(s.manager.Known(), isOpen) {
 		if run, err := s.manager.FindRun(id); err == nil && run.SessionID == session {
 			e.Result = run.SoFar(r.Context())
 		}

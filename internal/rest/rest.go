@@ -24,6 +24,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -57,8 +58,9 @@ type Server struct {
 	softWait  time.Duration
 	mux       *http.ServeMux
 	document  []byte
-	followers streams // of a run's output
-	watchers  streams // of events
+	followers streams             // of a run's output
+	watchers  streams             // of events
+	readers   *semaphore.Weighted // of lists of runs
 	secrets   *secrets.Masker
 	network   *netlog.Log // nil: nothing is known of it
 	sessions  sessionList
@@ -75,8 +77,8 @@ func New(o Options) *Server {
 		}),
 		followers: newStreams(maxFollowers, "output", "Ask for /v1/runs/{run_id}?wait_seconds=10 instead, or try again later."),
 		watchers:  newStreams(maxWatchers, "events", "Ask for /v1/sessions instead, or try again later."),
-		softWait:  o.Deps.SoftWait,
-		secrets:   o.Deps.Secrets, network: o.Deps.NetworkLog, ending: o.Ending, every: cmp.Or(o.Every, time.Second),
+		readers:   semaphore.NewWeighted(maxReaders), softWait: o.Deps.SoftWait,
+		secrets: o.Deps.Secrets, network: o.Deps.NetworkLog, ending: o.Ending, every: cmp.Or(o.Every, time.Second),
 	}
 	if s.ending == nil {
 		s.ending = context.Background()

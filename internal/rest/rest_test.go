@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -28,6 +29,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
@@ -537,6 +539,17 @@ func TestHistories(t *testing.T) {
 	if rest := list("?before=" + last); len(rest.Runs) != 2 {
 		t.Errorf("before %s: %+v", last, rest)
 	}
+	if !f.readers.TryAcquire(maxReaders) {
+		t.Fatal("somebody reads")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	waits := httptest.NewRecorder()
+	f.ServeHTTP(waits, httptest.NewRequestWithContext(ctx, "GET", "/v1/sessions/mine/runs", nil))
+	if waits.Code == 200 {
+		t.Error("a list was read beside as many as may be")
+	}
+	f.readers.Release(maxReaders)
 	f.want(200, "POST", "/v1/sessions/secret/runs?wait_seconds=60", `{"code": "'hunter' + '22' # hunter22"}`)
 	_, runs := f.do("GET", "/v1/sessions/secret/runs", "")
 	id := regexp.MustCompile(`run-[\w-]+`).FindString(runs)
@@ -552,6 +565,51 @@ func TestHistories(t *testing.T) {
 		if status, body := f.do("GET", path, ""); status < 400 || status >= 500 || !strings.Contains(body, `"code":"`+want+`"`) {
 			t.Errorf("%s: %d %s", path, status, body)
 		}
+	}
+}
+
+// questions counts what an engine is asked.
+type questions struct {
+	engine.Engine
+	lists atomic.Int32
+}
+
+func (q *questions) List(ctx context.Context, key, value string) (engine.Inventory, error) {
+	q.lists.Add(1)
+	return q.Engine.List(ctx, key, value)
+}
+
+// A page asks for many figures of a session that is not open here.
+func TestARunIsReadWithoutTheEngine(t *testing.T) {
+	var engine questions
+	var other *sandbox.Manager
+	f := start(t, func(d *tools.Deps) {
+		other = d.Manager
+		config := other.Config()
+		engine.Engine, config.Engine = config.Engine, &engine
+		d.Manager = sandbox.NewManager(config)
+		t.Cleanup(func() { d.Manager.Close(context.Background()) })
+	})
+	run, err := other.Run(sandbox.RunOptions{SessionID: "theirs", Language: sandbox.Python, Code: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-run.Done()
+	path := "/v1/sessions/theirs/runs/" + run.ID
+	for status, wait := any(nil), time.Now().Add(time.Minute); status != "completed"; { // a history is written behind the run
+		if time.Now().After(wait) {
+			t.Fatalf("the run is %v", status)
+		}
+		_, body := f.do("GET", path, "")
+		var told map[string]any
+		_ = json.Unmarshal([]byte(body), &told)
+		status = told["status"]
+	}
+	asked := engine.lists.Load()
+	f.want(200, "GET", path, "")
+	f.want(404, "GET", path+"/displays/0", "")
+	if now := engine.lists.Load(); now != asked {
+		t.Errorf("the engine was asked %d times", now-asked)
 	}
 }
 

@@ -91,6 +91,12 @@ func Unfinished(folder string) ([]Run, error) {
 // Select is Read for the runs that are wanted, by their ids and whether they are over. The files of others are not read, so
 // a wanted that notes what it is asked, and wants nothing, lists a history.
 func Select(folder string, wanted func(runID string, over bool) bool) (runs []Run, err error) {
+	err = Each(folder, wanted, func(run *Run) { runs = append(runs, *run) })
+	return runs, err
+}
+
+// Each is Select that hands each run over when it is read, and keeps none.
+func Each(folder string, wanted func(runID string, over bool) bool, visit func(*Run)) error {
 	dir := filepath.Join(folder, runsFolder)
 	files, err := list(dir)
 	for _, f := range files {
@@ -98,10 +104,10 @@ func Select(folder string, wanted func(runID string, over bool) bool) (runs []Ru
 			continue
 		}
 		if run := f.read(dir); run != nil {
-			runs = append(runs, *run)
+			visit(run)
 		}
 	}
-	return runs, ignoreAbsent(err)
+	return ignoreAbsent(err)
 }
 
 // read returns the file's run; nil where it is broken.
