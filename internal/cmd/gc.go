@@ -83,5 +83,5 @@ func sweep(ctx context.Context, s *server.Settings, engine *podman.Engine) error
 // gcArgs returns the command line of a gc that waits for the end of this process, with all settings of a command: without
 // some of them the others may be refused.
 func gcArgs(cmd *cobra.Command) []string {
-	return append([]string{"gc", "--" + afterParentFlag}, changedFlags(cmd.Root().PersistentFlags())...)
+	return append([]string{"gc", "--" + afterParentFlag}, changedFlags(cmd.Root().PersistentFlags(), masked)...)
 }

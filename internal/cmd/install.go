@@ -73,7 +73,7 @@ use.`,
 				names, serverArgs = args[:dash], args[dash:]
 			}
 			f.clients = append(f.clients, names...)
-			options, err := f.options(slices.Concat(changedFlags(cmd.InheritedFlags()), f.args, serverArgs))
+			options, err := f.options(slices.Concat(changedFlags(cmd.InheritedFlags(), withCredentials), f.args, serverArgs))
 			if err != nil {
 				return usage(err)
 			}
@@ -134,14 +134,25 @@ func clientList() string {
 	return strings.Join(wrap(strings.Fields(strings.Join(install.Names(), ", ")), helpWidth), "\n")
 }
 
-// changedFlags are the server's flags that the command line has.
-func changedFlags(fs *pflag.FlagSet) []string {
+// masked is the value of a flag as it may be seen, by other users' ps too.
+func masked(v pflag.Value) string { return v.String() }
+
+// withCredentials is the value of a flag as it was given.
+func withCredentials(v pflag.Value) string {
+	if raw, ok := v.(interface{ Raw() string }); ok {
+		return raw.Raw()
+	}
+	return v.String()
+}
+
+// changedFlags returns the server's flags that the command line has.
+func changedFlags(fs *pflag.FlagSet, write func(pflag.Value) string) []string {
 	var args []string
 	fs.VisitAll(func(f *pflag.Flag) {
 		if !f.Changed {
 			return
 		}
-		value := f.Value.String()
+		value := write(f.Value)
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			value = strings.Join(list.GetSlice(), ",")
 		}

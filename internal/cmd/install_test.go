@@ -15,11 +15,13 @@ func TestFlagsOfTheServerGoIntoTheEntry(t *testing.T) {
 	var s server.Settings
 	fs := pflag.NewFlagSet("install", pflag.ContinueOnError)
 	s.Bind(fs)
-	if err := fs.Parse([]string{"--memory-limit", "2g", "--allow-host-dir", "/a,/b", "--prewarm", "--fetch-urls=false"}); err != nil {
+	if err := fs.Parse([]string{"--memory-limit", "2g", "--allow-host-dir", "/a,/b", "--prewarm", "--fetch-urls=false",
+		"--pypi-index-url=https://user:hunter2@packages.example/simple/"}); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"--allow-host-dir=/a,/b", "--fetch-urls=false", "--memory-limit=2GiB", "--prewarm=" + fs.Lookup("prewarm").NoOptDefVal}
-	if got := changedFlags(fs); !slices.Equal(got, want) {
+	want := []string{"--allow-host-dir=/a,/b", "--fetch-urls=false", "--memory-limit=2GiB", "--prewarm=" + fs.Lookup("prewarm").NoOptDefVal,
+		"--pypi-index-url=https://user:hunter2@packages.example/simple/"}
+	if got := changedFlags(fs, withCredentials); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if err := server.CheckArgs(want); err != nil {

@@ -44,9 +44,10 @@ func TestTheSweepLeftBehindHasTheServersSettings(t *testing.T) {
 			[]string{"--packages=listed", "--packages-allow=pypi:a,npm:b", "--network=allowlist", "--allow-domain=a.example"},
 			"--allow-domain=a.example --network=allowlist --packages=listed --packages-allow=pypi:a,npm:b",
 		},
+		"credentials": {[]string{"--pypi-index-url=https://user:hunter2@packages.example/"}, "--pypi-index-url=https://xxxxx@packages.example/"},
 		"all kinds": {
 			[]string{"--memory-limit=1.5g", "--cpu-limit", "0.5", "--fetch-urls=false", "--tools=run_js_code", "--log-file", "a b"},
-			"--cpu-limit=0.5 --fetch-urls=false --log-file=a b --memory-limit=1.5GiB --tools=run_js_code",
+			"--cpu-limit=0.5 --fetch-urls=false --log-file=a b --memory-limit=1536MiB --tools=run_js_code",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

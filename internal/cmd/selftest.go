@@ -27,9 +27,9 @@ what refused it:
   BROKEN             the attack came through
   not tried          the attack could not be made: the image lacks a program
 
-What the kernel of the machine refuses is attacked in Python only: it is the
-same for every language. The sessions are removed afterwards; others are left
-alone.
+What the machine, the engine and the supervisor refuse is attacked in Python
+only: they are the same for every language, and with Python switched off it is
+not tried. The sessions are removed afterwards; others are left alone.
 
 Exit status: 0 nothing is broken, 1 something is, or an attack could not be made
 in an image of this program's own.`,

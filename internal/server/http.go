@@ -282,9 +282,6 @@ func (w *web) isGone(id string) bool { return w.server.Gone(sandbox.ClientOf(id)
 // showPage serves the page for a person at /.
 func (w *web) showPage(api webui.API) {
 	page := webui.New(webui.Options{API: api, Token: w.options.Token, NoAuth: w.options.Token == "", Logger: w.options.Logger})
-	if w.options.Open == nil {
-		w.options.Open = make(map[string]http.Handler)
-	}
 	w.options.Open["/{$}"], w.options.Open[webui.Prefix] = page, page
 }
 

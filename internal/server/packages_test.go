@@ -31,13 +31,14 @@ func TestPackageSettings(t *testing.T) {
 		"--packages=maybe":            `--packages "maybe" is not off, listed or on`,
 		"--packages-deny=a b":         `--packages-deny: "a b"`,
 		"--package-min-age=sevend":    "not a duration such as 90s, 5m or 7d",
+		"--package-min-age=-1h":       "--package-min-age -1h0m0s must be at least 0",
 		"--package-size-limit=3g":     "--package-cache-limit 2.0 GiB is less than --package-size-limit 3.0 GiB",
 		"--package-size-limit=0":      "--package-size-limit 0 must be above 0",
 		"--package-timeout=0":         "--package-timeout 0s must be above 0",
 		"--pypi-index-url=pypi":       "--pypi-index-url is not an address",
 		"--npm-registry=ftp://a:b@c/": "--npm-registry is not an address",
 	} {
-		if _, _, err := loadPackages(t, argument); err == nil || !strings.Contains(err.Error(), says) {
+		if _, _, err := loadPackages(t, argument); err == nil || strings.Count(err.Error(), says) != 1 || strings.Count(err.Error(), argument[:strings.IndexByte(argument, '=')]) != 1 {
 			t.Errorf("%s: got %v", argument, err)
 		}
 	}

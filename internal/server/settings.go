@@ -296,7 +296,7 @@ func (s *Settings) Image(language sandbox.Language) (string, bool) {
 	}
 }
 
-// StateFolder is where locks and profiles are kept. It depends on the user alone, so that all of a
+// StateFolder is where locks, histories and the HTTP token are kept. It depends on the user alone, so that all of a
 // user's servers share it.
 func (s *Settings) StateFolder() string {
 	if dir, err := filepath.Abs(s.StateDir); s.StateDir != "" && err == nil {

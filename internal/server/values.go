@@ -43,11 +43,24 @@ func (b byteSize[T]) Set(text string) error {
 }
 
 func (b byteSize[T]) String() string {
-	if n := int64(*b.to); n < 1<<20 || n >= 1<<60 || n%1024 != 0 { // RAMInBytes knows no name for more
+	n := int64(*b.to)
+	if n < 1<<20 {
 		return strconv.FormatInt(n, 10)
 	}
-	return units.BytesSize(float64(*b.to))
+	return exactSize(n)
 }
+
+// exactSize writes n in the largest unit that divides it.
+func exactSize(n int64) string {
+	unit := 0
+	for ; unit < len(sizeUnits)-1 && n%1024 == 0; unit++ {
+		n /= 1024
+	}
+	return strconv.FormatInt(n, 10) + sizeUnits[unit]
+}
+
+// sizeUnits are those that Set knows; the first is none.
+var sizeUnits = []string{"", "KiB", "MiB", "GiB", "TiB", "PiB"}
 
 // Type names the value for what describes flags.
 func (b byteSize[T]) Type() string { return "size" }
@@ -60,7 +73,7 @@ func (b byteSize[T]) measure() (float64, func(float64) string) {
 		case int64(n)%1024 != 0:
 			return fmt.Sprintf("%d bytes", int64(n))
 		}
-		return units.BytesSize(n)
+		return exactSize(int64(n))
 	}
 }
 
@@ -111,6 +124,9 @@ func (u *indexURL) Set(text string) error {
 	*u = indexURL(text) // packages checks it
 	return nil
 }
+
+// Raw returns the address with its credentials, which belong in no process list and no log.
+func (u *indexURL) Raw() string { return string(*u) }
 
 func (u *indexURL) String() string {
 	parsed, err := url.Parse(string(*u))

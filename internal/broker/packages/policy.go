@@ -103,8 +103,6 @@ func NewPolicy(rules Rules) (*Policy, error) {
 	wrong(!known, "--packages-deny-set %q is not a set of packages; there is %s", rules.DenySet, Cautious)
 	wrong(rules.Mode == Listed && len(rules.Allow) == 0, "--packages listed allows what --packages-allow names, which is empty; name some, or use --packages off")
 	wrong(rules.Mode == On && rules.DenySet == "" && len(rules.Allow) > 0, "--packages-allow has no effect, because --packages is on and allows all; use --packages listed")
-	wrong(rules.MinAge < 0, "--package-min-age %s is less than zero", rules.MinAge)
-	wrong(rules.FileLimit < 0, "--package-size-limit %d must be above 0", rules.FileLimit)
 	return p, errors.Join(problems...)
 }
 

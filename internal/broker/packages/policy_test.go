@@ -30,7 +30,6 @@ func TestRulesThatCannotBeMeantAreRefused(t *testing.T) {
 		{"a minimum", packages.Rules{Minimum: []string{"numpy==1"}}, `"numpy==1" is not NAME>=VERSION`},
 		{"a version of npm", packages.Rules{Minimum: []string{"npm:lodash>=4"}}, `"npm:lodash>=4" is not NAME>=VERSION`},
 		{"a version of Python", packages.Rules{Minimum: []string{"numpy>=new"}}, `"numpy>=new" is not NAME>=VERSION`},
-		{"an age", packages.Rules{MinAge: -time.Hour}, "--package-min-age"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := packages.NewPolicy(c.rules)
