@@ -50,8 +50,6 @@ type Facts struct {
 	GVisor bool `json:"gvisor"`
 	// Rootless says that Podman runs as an ordinary user, where that cannot be seen from inside.
 	Rootless bool `json:"rootless"`
-	// Alone says that the attack is process 1 and that there is no other.
-	Alone bool `json:"alone"`
 	// PatienceSeconds is how long an attack goes on before it holds that nothing stops it.
 	PatienceSeconds float64 `json:"patience_seconds"`
 	// Namespaces are the host's own, as /proc/self/ns names them.

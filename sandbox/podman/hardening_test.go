@@ -17,7 +17,7 @@ import (
 func testFacts(t *testing.T) attacks.Facts {
 	t.Helper()
 	limits := testLimits
-	facts := attacks.Facts{Alone: true, Namespaces: make(map[string]string), Limits: attacks.Limits{
+	facts := attacks.Facts{Namespaces: make(map[string]string), Limits: attacks.Limits{
 		MemoryBytes: limits.MemoryBytes, CPUs: limits.CPUs, PIDs: limits.PIDs,
 		TmpBytes: limits.TmpBytes, FileBytes: limits.FileBytes, OpenFiles: limits.OpenFiles,
 	}}

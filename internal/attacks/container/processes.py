@@ -3,9 +3,6 @@
 Tried: all of /proc, the cgroup's name, signals to processes that are not there.
 """
 pids = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
-if FACTS["alone"]:
-    assert pids == [1] and os.getpid() == 1, pids
-    assert os.getppid() == 0
 namespace("pid")
 for pid in pids:
     try:
