@@ -156,7 +156,12 @@ func (d *documenter) operation(r *route) object {
 	}
 	if r.waits {
 		delete(properties, "timeout_seconds")
-		parameter("query", "wait_seconds", object{"type": "number", "minimum": 0, "default": 0, "description": "How long to wait for the end of the run."})
+		wait := object{"type": "number", "minimum": 0, "default": 0, "description": "How long to wait for the end of the run."}
+		if r.patient {
+			delete(wait, "default")
+			wait["description"] = "How long to wait for the end of the run; by default as long as the server allows."
+		}
+		parameter("query", "wait_seconds", wait)
 	}
 	for _, name := range sorted(properties) {
 		parameter("query", name, properties[name])

@@ -180,6 +180,13 @@ func TestSessionsAndRuns(t *testing.T) {
 		t.Errorf("cancelled: %v", ended)
 	}
 	f.want(200, "GET", run, "")
+	begun = f.want(202, "POST", "/v1/sessions/a/runs", `{"code": "import os, time\ntry: time.sleep(600)\nexcept KeyboardInterrupt:\n    while not os.path.exists('go'): time.sleep(.01)"}`)
+	run = "/v1/runs/" + begun["run_id"].(string)
+	if now := f.want(202, "POST", run+"/cancel?wait_seconds=0", ""); now["status"] != "running" {
+		t.Errorf("cancelled without a wait: %v", now)
+	}
+	f.want(201, "PUT", "/v1/sessions/a/files/go", "x")
+	f.want(200, "GET", run+"?wait_seconds=45", "")
 	if list := f.want(200, "GET", "/v1/sessions", "")["sessions"].([]any); len(list) != 2 {
 		t.Errorf("listed: %v", list)
 	}

@@ -27,8 +27,10 @@ type route struct {
 	tool string
 	// always are arguments that no request gives.
 	always map[string]any
-	// waits says that the request says how long it waits for a run, by wait_seconds in its query: not at all by default.
-	waits  bool
+	// waits says that the request says how long it waits for a run, by wait_seconds in its query: not at all by default, or where
+	// it is patient as long as it may.
+	waits, patient bool
+
 	status int            // 0: 200
 	also   map[int]string // other statuses with the same answer, and what they say
 	// serve answers in the place of a tool; what it takes and gives is described by itself.
@@ -68,7 +70,7 @@ func table() []route {
 		{method: "GET", path: ofRun, id: "runs.get", summary: "Status and result of a run, or its output so far.", tool: "wait_for_run", always: object{"cancel": false}, waits: true},
 		{method: "GET", path: ofRun + "/output", id: "runs.output", summary: "Output of a run as it comes, then its result, as server-sent events: output, result, error.", tool: "wait_for_run",
 			serve: (*Server).follow, answer: media("text/event-stream", object{"type": "string"})},
-		{method: "POST", path: ofRun + "/cancel", id: "runs.cancel", summary: "Interrupt a run, and return its result. Variables stay.", tool: "wait_for_run", always: object{"cancel": true}},
+		{method: "POST", path: ofRun + "/cancel", id: "runs.cancel", summary: "Interrupt a run, and return its result. Variables stay.", tool: "wait_for_run", always: object{"cancel": true}, waits: true, patient: true},
 		{method: "GET", path: inSession + "/files", id: "files.list", summary: "List files.", tool: "list_artifacts"},
 		{method: "POST", path: inSession + "/files", id: "files.add", summary: "Put a file into input/, by its text, as base64 or from an address.", tool: "upload_file", status: http.StatusCreated},
 		{method: "GET", path: inSession + "/files/{path...}", id: "files.read", summary: "Read a file as it is, or a range of it.", tool: "read_artifact",
@@ -160,8 +162,8 @@ func (s *Server) serve(w http.ResponseWriter, request *http.Request, r route) {
 	}
 	given, err := read(request, r.names())
 	ctx, lowered := request.Context(), ""
-	if err == nil && r.waits {
-		ctx, lowered, err = s.waiting(ctx, request.URL.Query().Get("wait_seconds"))
+	if wait := request.URL.Query().Get("wait_seconds"); err == nil && r.waits && (wait != "" || !r.patient) {
+		ctx, lowered, err = s.waiting(ctx, wait)
 		delete(given, "wait_seconds")
 	}
 	tool := r.tool

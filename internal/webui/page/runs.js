@@ -88,7 +88,7 @@ function cancelButton(item) {
 	if (!isHere()) return [make("p", {className: "note"}, "What it prints is not known here while it runs.")];
 	return [make("p", {}, button("Cancel the run", {className: "danger"}, pressed => attempt(async () => {
 		pressed.disabled = true;
-		try { await order("POST", address("runs", item.id, "cancel")); } catch (e) { pressed.disabled = false; throw e; }
+		try { await order("POST", `${address("runs", item.id, "cancel")}?wait_seconds=0`); } catch (e) { pressed.disabled = false; throw e; }
 	})))];
 }
 
