@@ -16,6 +16,9 @@ func TestThePageInChromium(t *testing.T) {
 	s := serve(t, Options{})
 	s.finish(s.manager, "mine", hostile)
 	s.finish(s.manager, "other", "1")
+	if _, _, err := s.manager.Upload(t.Context(), sandbox.Upload{SessionID: "mine", Path: "input/given.csv", Content: strings.NewReader("")}); err != nil {
+		t.Fatal(err)
+	}
 	s.network.Add(netlog.Entry{Time: time.Now(), Session: "mine", Kind: "proxy", Host: markup, Rule: markup})
 	run := s.begin(s.manager, "mine", "import time\nprint('<b>so</b> ' + 'far', flush=True)\ntime.sleep(600)")
 
@@ -34,7 +37,7 @@ func TestThePageInChromium(t *testing.T) {
 	p.await("document.querySelector('#runs > li:last-child').innerText.includes('onerror')")
 	p.tabTo("e.matches('#files summary')")
 	p.press("Enter")
-	p.await("document.querySelectorAll('#file-rows tr').length >= 3")
+	p.await("document.querySelectorAll('#file-rows tr').length >= 4 && [...document.querySelectorAll('#file-rows a')].some(a => a.textContent === 'input/given.csv')")
 	p.await(`[...document.querySelectorAll('#file-rows a')].some(a => a.textContent === 'a\ufffdtxt.exe')`)
 	p.see("document.querySelector('#files').open = false") // or it asks for the list again when the run ends, while the session is closed
 	p.tabTo("e.matches('#network summary')")

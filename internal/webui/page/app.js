@@ -99,9 +99,21 @@ const fillTable = (id, rows) => {
 	byId(id).closest("table").hidden = !rows.length;
 };
 
+// listFiles asks for all files: a list has those of input/ only where there are no others, or by their pattern.
+async function listFiles(session) {
+	const of = address("sessions", session, "files");
+	const [list, uploads] = await Promise.all([ask(of), ask(`${of}?glob=input/**`)]);
+	if (list.artifacts.every(f => f.path.startsWith("input/"))) return uploads;
+	return {
+		artifacts: [...list.artifacts, ...uploads.artifacts].sort((a, b) => b.modified.localeCompare(a.modified)),
+		total: list.total + uploads.total, complete: list.complete && uploads.complete,
+		notes: [...new Set([...list.notes ?? [], ...uploads.notes ?? []])],
+	};
+}
+
 const showFiles = () => attempt(async () => {
 	const session = chosen;
-	const list = await ask(address("sessions", session, "files"));
+	const list = await listFiles(session);
 	if (chosen !== session) return;
 	byId("files-note").textContent = [
 		list.total ? "" : "There are none.",
