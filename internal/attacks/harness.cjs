@@ -3,6 +3,7 @@
 const fs = require('node:fs');
 
 const refusals = {};
+const notes = [];
 
 class GaveWay extends Error {}
 class Unenforced extends Error {}
@@ -30,5 +31,5 @@ async function attack(make) {
     else outcome = error instanceof Unenforced ? 'not enforced' : 'not tried';
     why = String(error instanceof GaveWay || error instanceof Unenforced ? error.message : error.stack);
   }
-  console.log(`\n${JSON.stringify({ outcome, why: why.slice(0, 2000), refusals, notes: [] })}`);
+  console.log(`\n${JSON.stringify({ outcome, why: why.slice(0, 2000), refusals, notes })}`);
 }

@@ -13,7 +13,7 @@ import (
 // promise is what the sandbox promises, and how that is attacked.
 type promise struct {
 	name string
-	each bool // in every language, because its kernel has a process, descriptors and frames of its own
+	each bool // in every language, because its kernel has a process, descriptors, frames and values of its own
 	// session says that the attack is one of those that need a session.
 	session bool
 	// host tells what doctor knows of this host's ability to hold the promise. Nil: every host can.
@@ -50,8 +50,8 @@ var promises = []promise{
 	{name: "tmpfs"},
 	{name: "way_out", session: true, judge: judgeWayOut},
 	{name: "credentials", session: true, needs: func(t *tester) bool { return len(t.o.WayOut.Secrets) > 0 }, judge: judgeCredentials},
-	{name: "environment", session: true},
-	{name: "secrets", session: true, judge: judgeSecrets},
+	{name: "environment", each: true, session: true},
+	{name: "secrets", each: true, session: true, judge: judgeSecrets},
 	{name: "trespass", session: true, judge: judgeTrespass},
 	{name: "take_over", session: true, judge: judgeTakeOver},
 	{name: "volume", session: true, judge: judgeVolume},
@@ -76,7 +76,7 @@ func (p promise) load(language sandbox.Language) (attacks.Attack, error) {
 // judge tries the attack and fills the row in.
 func (t *tester) judge(ctx context.Context, row *Row, p planned, source attacks.Attack) {
 	if !t.on(p.language) {
-		row.Status, row.Why = NotTried, fmt.Sprintf("the attack is in %s, which is switched off", p.language)
+		row.Status, row.Why = NotTried, fmt.Sprintf("the attack is made in %s only, and needs it; it is switched off", p.language)
 		return
 	}
 	try := p.judge

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,6 +88,25 @@ func TestEveryAttackIsARow(t *testing.T) {
 		if err != nil || rows[name] != (a.Tried != "") {
 			t.Errorf("%s: %v, a row %v", name, err, rows[name])
 		}
+	}
+}
+
+// Without Python the other language is attacked as it would be beside it, and the rest says that it needs Python.
+func TestWithoutPython(t *testing.T) {
+	tr := &tester{o: Options{Config: sandbox.Config{Kernels: map[sandbox.Language]sandbox.KernelConfig{sandbox.JavaScript: {}}}}}
+	var tried []string
+	for _, p := range tr.plan() {
+		if p.language == sandbox.JavaScript {
+			tried = append(tried, p.name)
+			continue
+		}
+		row := tr.try(t.Context(), p)
+		if row.Status != NotTried || row.Failed || row.Promise == "" || !strings.Contains(row.Why, "python only, and needs it") {
+			t.Errorf("%s: %+v", p.name, row)
+		}
+	}
+	if want := []string{"environment", "secrets", "process_one", "frames"}; !slices.Equal(tried, want) {
+		t.Errorf("tried in JavaScript: %v, want %v", tried, want)
 	}
 }
 

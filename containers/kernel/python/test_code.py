@@ -125,6 +125,16 @@ class Results(SupervisorTest):
         self.assertEqual((answer.status, answer.error["name"]), ("failed", "ValueError"))
         self.assertEqual(self.completed("1").result, "1")
 
+    def test_a_value_that_exits_or_interrupts_ends_no_more_than_its_run(self):
+        for method, status in (
+            ("__repr__(self): raise SystemExit(3)", "failed"),
+            ("__getattr__(self, name): raise KeyboardInterrupt", "completed"),
+        ):
+            with self.subTest(method):
+                answer = self.run_code("kept = 6\nclass A:\n    def %s\nA()" % method)
+                self.assertEqual(answer.status, status, answer)
+                self.assertEqual(self.completed("kept * 7").result, "42")
+
     def test_a_repr_that_is_no_text_fails_the_run(self):
         self.assertEqual(self.run_code("class A:\n    def __repr__(self): return 5\nA()").status, "failed")
 

@@ -88,7 +88,7 @@ func TestSelftest(t *testing.T) {
 	if len(seen["folders"]) != 1 || !strings.Contains(string(out), "1 read-only, 1 writable") {
 		t.Error("the folders of the host were not attacked")
 	}
-	for _, name := range []string{"process_one", "frames"} {
+	for _, name := range []string{"environment", "secrets", "process_one", "frames"} {
 		if !slices.Equal(seen[name], []string{"python", "javascript"}) {
 			t.Errorf("%s was tried in %v", name, seen[name])
 		}
