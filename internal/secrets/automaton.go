@@ -21,7 +21,8 @@ type pattern struct {
 // automaton finds all patterns in one pass, as Aho and Corasick do.
 type automaton struct {
 	patterns []pattern
-	spaced   bool // what breaks digits into lines and groups may stand between any two bytes of a pattern
+	longest  int    // which of them is the longest
+	views    []view // in which texts are looked through
 	nodes    []node
 	edges    map[edge]int // those of nodes with several, but for the first one of each
 	first    [256]int     // those of the first node, where most bytes lead nowhere
@@ -43,10 +44,13 @@ type edge struct {
 	by   byte
 }
 
-func newAutomaton(patterns []pattern, spaced bool) *automaton {
-	a := &automaton{patterns: patterns, spaced: spaced, nodes: make([]node, 1), edges: make(map[edge]int)}
+func newAutomaton(patterns []pattern, views ...view) *automaton {
+	a := &automaton{patterns: patterns, views: views, nodes: make([]node, 1), edges: make(map[edge]int)}
 	var levels [][]edge // by which the nodes of each depth are reached
-	for _, p := range patterns {
+	for which, p := range patterns {
+		if len(p.text) > len(patterns[a.longest].text) {
+			a.longest = which
+		}
 		at := 0
 		for i := range len(p.text) {
 			if i == len(levels) {
@@ -112,82 +116,126 @@ func (a *automaton) step(at int, b byte) int {
 	return a.first[b]
 }
 
-// find returns where secrets are in a text, and where one may begin that goes on behind the text; the text's length
-// if there is none.
-func (a *automaton) find(text string, where cut) (spans []span, unfinished int) {
-	inside, places := a.joined(text)
-	if where.beginning {
-		if to := a.remainder(inside, where.end); to > 0 {
-			spans = append(spans, span{to: to})
+// viewsOf returns the first view, and the others in which a text reads differently.
+func (a *automaton) viewsOf(text string) (views []view) {
+	for i, v := range a.views {
+		if i == 0 || strings.ContainsAny(text, v.marks) {
+			views = append(views, v)
 		}
 	}
-	at := 0
-	for i := range len(inside) {
-		at = a.step(at, inside[i])
-		if n := a.nodes[at]; n.whole > 0 {
-			spans = append(spans, span{i + 1 - n.whole, i + 1, n.name})
-		}
-	}
-	for at != 0 && a.nodes[at].to == 0 {
-		at = a.nodes[at].fail
-	}
-	unfinished = len(inside) - a.nodes[at].depth
-	for where.end && at != 0 {
-		if n := a.nodes[at]; n.to != 0 && n.depth >= n.fragment {
-			spans = append(spans, span{from: len(inside) - n.depth, to: len(inside)})
-			break
-		}
-		at = a.nodes[at].fail
-	}
-	if places == nil {
-		return spans, unfinished
-	}
-	for i, s := range spans {
-		spans[i].from, spans[i].to = places[s.from], places[s.to-1]+1
-	}
-	return spans, places[unfinished]
+	return views
 }
 
-// mostBreaks is how many line ends and blanks in a row may break a pattern.
-const mostBreaks = 2
-
-// joined returns a text without what may stand between the bytes of a pattern, and where each byte of it, and its
-// end, was; nil where nothing may.
-func (a *automaton) joined(text string) (inside string, places []int) {
-	if !a.spaced {
-		return text, nil
-	}
-	kept := make([]byte, 0, len(text))
-	places = make([]int, 0, len(text)+1)
-	for at, breaks := 0, 0; at < len(text); {
-		length := 0
+// find returns where secrets are in a text as a view reads it, and where one may begin that goes on behind the text; the
+// text's length if there is none.
+func (a *automaton) find(v view, text string, where cut) (spans []span, unfinished int) {
+	inside, places, certain := v.read(text)
+	origin := func(i int) int {
 		switch {
-		case strings.IndexByte(" :\r\n", text[at]) >= 0:
-			length = 1
-		case strings.HasPrefix(text[at:], `\n`), strings.HasPrefix(text[at:], `\r`):
-			length = 2
+		case i == len(inside):
+			return len(text)
+		case places == nil:
+			return i
 		}
-		if breaks++; length > 0 && breaks <= mostBreaks {
-			at += length
+		return int(places[i].from)
+	}
+	add := func(from, to int, name string) {
+		end := to
+		if places != nil {
+			end = int(places[to-1].to)
+		}
+		spans = append(spans, span{origin(from), end, name})
+	}
+	at, sure, unfinished := 0, 0, len(text)
+	for i := range len(inside) {
+		if i == certain {
+			sure = at
+		}
+		if at = a.step(at, inside[i]); at == 0 {
 			continue
 		}
-		if length == 0 {
-			breaks = 0
+		n := &a.nodes[at]
+		if n.whole > 0 {
+			add(i+1-n.whole, i+1, n.name)
 		}
-		kept, places = append(kept, text[at]), append(places, at)
-		at++
+		if n.depth >= shownPart && i+1 < len(inside) && (inside[i+1] == '.' || inside[i+1] == ellipsis[0]) {
+			switch follows := inside[i+1:]; {
+			case strings.HasPrefix(follows, "..."), strings.HasPrefix(follows, ellipsis):
+				add(i+1-n.depth, i+1, "")
+			case strings.HasPrefix("...", follows), strings.HasPrefix(ellipsis, follows):
+				unfinished = min(unfinished, origin(i+1-n.depth))
+			}
+		}
 	}
-	return string(kept), append(places, len(text))
+	if certain == len(inside) {
+		sure = at
+	}
+	if where.end {
+		if depth := a.begun(at); depth > 0 {
+			add(len(inside)-depth, len(inside), "")
+		}
+		if depth := a.begun(sure); depth > 0 && certain < len(inside) { // an escape was cut off too
+			spans = append(spans, span{from: origin(certain - depth), to: len(text)})
+		}
+	}
+	for sure != 0 && a.nodes[sure].to == 0 {
+		sure = a.nodes[sure].fail
+	}
+	return spans, min(unfinished, origin(certain-a.nodes[sure].depth))
 }
 
-// remainder is how much of a text, whose beginning was cut off, is the rest of a pattern.
-func (a *automaton) remainder(text string, cutEnd bool) (longest int) {
+const (
+	// shownPart is how much of a secret is masked where an ellipsis stands for the rest.
+	shownPart = 12
+	ellipsis  = "…"
+)
+
+// begun returns how many bytes of a secret a text ends with, if it goes on and they distinguish it.
+func (a *automaton) begun(at int) int {
+	for ; at != 0; at = a.nodes[at].fail {
+		if n := a.nodes[at]; n.to != 0 && n.depth >= n.fragment {
+			return n.depth
+		}
+	}
+	return 0
+}
+
+// rest returns how much of a text whose beginning was cut off is the rest of a secret, maybe behind the rest of an escape.
+func (a *automaton) rest(v view, text string, cutEnd bool) (longest int) {
+	most := longestEscape * (1 + len(a.patterns[a.longest].text))
+	for skipped := range longestEscape {
+		if skipped > len(text) {
+			break
+		}
+		if skipped > 0 && !v.endsWith(text[:skipped]) {
+			continue
+		}
+		head := text[skipped:min(len(text), skipped+most)]
+		inside, places, _ := v.read(head)
+		least := plainFragment
+		if skipped > 0 {
+			least = encodedFragment
+		}
+		if n := a.remainder(inside, least, cutEnd && skipped+len(head) == len(text)); n > 0 {
+			if places != nil {
+				n = int(places[n-1].to)
+			}
+			longest = max(longest, skipped+n)
+		}
+	}
+	return longest
+}
+
+// remainder returns how much of a text, whose beginning was cut off, is the rest of a pattern, which has at least so many
+// bytes.
+func (a *automaton) remainder(text string, least int, cutEnd bool) (longest int) {
 	for _, p := range a.patterns {
-		for first := 1; first+max(p.fragment, longest+1) <= len(p.text); first++ {
+		enough := max(p.fragment, least)
+		for first := 1; first+max(enough, longest+1) <= len(p.text); first++ {
 			rest := p.text[first:]
 			if strings.HasPrefix(text, rest) {
 				longest = len(rest)
-			} else if cutEnd && len(text) >= p.fragment && strings.HasPrefix(rest, text) {
+			} else if cutEnd && len(text) >= enough && strings.HasPrefix(rest, text) {
 				return len(text)
 			}
 		}

@@ -3,7 +3,6 @@ package secrets
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -49,6 +48,9 @@ func Maskable(value string) bool {
 	return len(value) >= Shortest && len(different) > 2 && !number && !common
 }
 
+// longValue is the length, in bytes, above which fewer forms of a value are looked for: each takes memory.
+const longValue = 1 << 10
+
 // patternsOf returns every way in which a value is looked for: as texts have it, and in base64 and hexadecimal digits.
 func patternsOf(name, value string) (texts, digits []pattern) {
 	if !Maskable(value) {
@@ -57,21 +59,26 @@ func patternsOf(name, value string) (texts, digits []pattern) {
 	value = strings.TrimSpace(value)
 	for _, whole := range append([]string{value}, linesOf(value)...) {
 		texts = append(texts, pattern{whole, name, plainFragment})
-		forms := writtenForms(whole)
+		forms := writtenForms(whole, len(value) > longValue)
 		slices.Sort(forms)
 		for _, form := range slices.Compact(forms) {
-			if form != whole {
+			if form != whole && len(form) >= Shortest {
 				texts = append(texts, pattern{form, name, encodedFragment})
 			}
 		}
 	}
 	for _, core := range base64Cores(value) {
-		for _, form := range []string{core, strings.NewReplacer("+", "-", "/", "_").Replace(core), percent(core, alphanumeric, "%%%02X"), percent(core, alphanumeric, "%%%02x")} {
+		for _, form := range []string{core, strings.NewReplacer("+", "-", "/", "_").Replace(core)} {
 			digits = append(digits, pattern{form, name, base64Fragment})
 		}
 	}
-	inHex := hex.EncodeToString([]byte(value))
-	return texts, append(digits, pattern{inHex, name, encodedFragment}, pattern{strings.ToUpper(inHex), name, encodedFragment})
+	for _, format := range []string{"%02x", "%02X"} {
+		digits = append(digits, pattern{percent(value, "", format), name, encodedFragment})
+		if len(value) <= longValue {
+			texts = append(texts, pattern{strings.TrimSuffix(percent(value, "", format+"-"), "-"), name, encodedFragment})
+		}
+	}
+	return texts, digits
 }
 
 // linesOf returns the lines of a value of several lines that are secrets by themselves. In a variable
@@ -94,40 +101,24 @@ func linesOf(value string) (lines []string) {
 const (
 	alphanumeric = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 	printable    = alphanumeric + " !\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
-	// shellSpecial is what bash's printf %q puts a backslash before.
-	shellSpecial = " !\"#$&'()*,;<>?[\\]^`{|}"
 )
 
-// urlSafe are the characters beside letters and digits that encoders of addresses leave as they are: Python's
-// quote_plus and Go's QueryEscape, Python's quote, JavaScript's encodeURIComponent, encodeURI and URLSearchParams, and
-// Go's PathEscape.
-var urlSafe = []string{"-_.~", "-_.~/", "-_.!~*'()", "-_.!~*'();/?:@&=+$,#", "-_.*", "-_.~$&+:=@"}
-
-// htmlQuotes are how quotes are written in HTML: not at all, by Go, by Python, and by others.
-var htmlQuotes = [][2]string{{`"`, "'"}, {"&#34;", "&#39;"}, {"&quot;", "&#x27;"}, {"&quot;", "&#39;"}, {"&quot;", "&#039;"}, {"&quot;", "&apos;"}}
-
-// writtenForms are the whole forms that encoders give a value: in addresses, JSON, HTML, quoted-printable, the strings
-// of Python and JavaScript, and a shell's words; quoted twice as well.
-func writtenForms(value string) (forms []string) {
+// writtenForms are the whole forms that encoders give a value, beside those that a view reads: as the sandbox shows
+// it, in other lines, in a shell's quotes, in the bytes of Latin-1, as a URL has it that is not escaped twice, and
+// quoted within what is escaped otherwise, unless they are to be fewer.
+func writtenForms(value string, fewer bool) (forms []string) {
 	add := func(more ...string) { forms = append(forms, more...) }
-	add(strings.Map(text.Visible, strings.ToValidUTF8(value, "\ufffd")),
+	unescaped, _, _ := inURLs.read(value)
+	add(strings.Map(text.Visible, strings.ToValidUTF8(value, "\ufffd")), unescaped, latin1(value), withBlanks(latin1(value)), withBlanks(value),
 		strings.ReplaceAll(value, "\n", "\r\n"), strings.ReplaceAll(value, "\n", " "))
-	for _, format := range []string{"%%%02X", "%%%02x"} {
-		add(percent(value, "", format), latin1(value, format))
-		for _, safe := range urlSafe {
-			encoded := percent(value, alphanumeric+safe, format)
-			add(encoded, strings.ReplaceAll(encoded, "%20", "+"))
-		}
-	}
-	for _, quotes := range htmlQuotes {
-		add(strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, quotes[0], "'", quotes[1]).Replace(value))
-	}
-	add(percent(value, strings.ReplaceAll(printable, "=", ""), "=%02X"), inShell(value))
 	for _, quote := range []string{`'"'"'`, `'\''`} {
 		add(strings.ReplaceAll(value, "'", quote))
 	}
+	if fewer {
+		return append(forms, inJSON(value, false))
+	}
 	for _, q := range quoted(value) {
-		add(append(quoted(q), q, strings.ReplaceAll(q, "'", `\'`), strings.ReplaceAll(q, "/", `\/`))...)
+		add(q, withBlanks(q), strings.ReplaceAll(q, "'", `\'`), strings.ReplaceAll(q, "/", `\/`))
 	}
 	return forms
 }
@@ -153,21 +144,21 @@ func percent(value, safe, format string) string {
 	return b.String()
 }
 
-// latin1 writes a value as JavaScript's escape does.
-func latin1(value, format string) string {
-	var b strings.Builder
-	for _, unit := range utf16.Encode([]rune(value)) {
-		switch {
-		case unit < utf8.RuneSelf && strings.IndexByte(alphanumeric+"@*_+-./", byte(unit)) >= 0:
-			b.WriteByte(byte(unit))
-		case unit <= 0xff:
-			fmt.Fprintf(&b, format, unit)
-		default:
-			fmt.Fprintf(&b, strings.Replace(format, "%02", "u%04", 1), unit)
+// latin1 writes each character that it can by one byte.
+func latin1(value string) string {
+	var b []byte
+	for _, r := range value {
+		if r <= 0xff {
+			b = append(b, byte(r))
+		} else {
+			b = utf8.AppendRune(b, r)
 		}
 	}
-	return b.String()
+	return string(b)
 }
+
+// withBlanks reads plus signs as inURLs does.
+func withBlanks(value string) string { return strings.ReplaceAll(value, "+", " ") }
 
 func inJSON(value string, safeInHTML bool) string {
 	var b bytes.Buffer
@@ -185,17 +176,6 @@ func inASCII(value string) string {
 		} else {
 			fmt.Fprintf(&b, `\u%04x`, unit)
 		}
-	}
-	return b.String()
-}
-
-func inShell(value string) string {
-	var b strings.Builder
-	for i := range len(value) {
-		if strings.IndexByte(shellSpecial, value[i]) >= 0 {
-			b.WriteByte('\\')
-		}
-		b.WriteByte(value[i])
 	}
 	return b.String()
 }

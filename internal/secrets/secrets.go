@@ -30,7 +30,7 @@ func New(secrets map[string]string) *Masker {
 	if len(texts) == 0 {
 		return nil
 	}
-	return &Masker{automata: []*automaton{newAutomaton(texts, false), newAutomaton(digits, true)}}
+	return &Masker{automata: []*automaton{newAutomaton(texts, written...), newAutomaton(digits, inLines)}}
 }
 
 // And masks what either of the two does.
@@ -138,8 +138,18 @@ func (m *Masker) mask(text string, where cut) string {
 func (m *Masker) find(text string, where cut) (spans []span) {
 	var all []span
 	for _, a := range m.automata {
-		found, _ := a.find(text, where)
-		all = append(all, found...)
+		for _, v := range a.views {
+			if !where.beginning {
+				break
+			}
+			if to := a.rest(v, text, where.end); to > 0 {
+				all = append(all, span{to: to})
+			}
+		}
+		for _, v := range a.viewsOf(text) {
+			found, _ := a.find(v, text, where)
+			all = append(all, found...)
+		}
 	}
 	slices.SortStableFunc(all, func(a, b span) int { return cmp.Or(a.from-b.from, b.to-a.to) })
 	for i, s := range all {

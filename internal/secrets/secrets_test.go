@@ -29,6 +29,8 @@ func TestSecretsAreMaskedInEveryForm(t *testing.T) {
 		"JSON":                    string(quoted),
 		"JSON in JSON":            string(inner),
 		"JSON as others write it": `s3cret\/Pa+ss \"word\"&%`,
+		"JSON in a URL":           url.QueryEscape(string(quoted)),
+		"JSON in HTML":            html.EscapeString(string(quoted)),
 		"bytes in Python's bytes": `b'[b\'s3cret/Pa+ss "word"&%\']'`,
 		"quoted-printable":        `s3cret/Pa+ss "word"&%=20`,
 		"a shell's word":          `s3cret/Pa+ss\ \"word\"\&%`,
@@ -134,6 +136,40 @@ func TestBytesAreMaskedInTheirPlace(t *testing.T) {
 	}
 }
 
+// A table and a repr show the beginning of a long text.
+func TestTheBeginningBeforeAnEllipsisIsMasked(t *testing.T) {
+	m := New(map[string]string{"KEY": "0123456789abcdef/ghij"})
+	for text, want := range map[string]string{
+		"x 0123456789ab...": "x [masked]...", "x 0123456789abcd… y": "x [masked]… y", "0123456789abcdef%2Fg...": "[masked]...", "MDEyMzQ1Njc4OWFi...": "[masked]...",
+		"0123456789a...": "0123456789a...", "0123456789ab.. ": "0123456789ab.. ", "0123456789abcdef/ghij...": "[masked: KEY]...",
+	} {
+		if got := m.Mask(text); got != want {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+}
+
+// Each form of a long value takes memory.
+func TestALongValueTakesLittleMemory(t *testing.T) {
+	random := make([]byte, 6<<10)
+	rand.NewChaCha8([32]byte{}).Read(random)
+	value := base64.StdEncoding.EncodeToString(random)
+	m := New(map[string]string{"KEY": value})
+	nodes := 0
+	for _, a := range m.automata {
+		nodes += len(a.nodes)
+	}
+	if nodes > 16*len(value) {
+		t.Errorf("%d nodes for %d bytes", nodes, len(value))
+	}
+	quoted, _ := json.Marshal(value)
+	for _, text := range []string{value, string(quoted), url.QueryEscape(value), base64.StdEncoding.EncodeToString([]byte(value)), hex.EncodeToString([]byte(value))} {
+		if got := m.Mask(text); !strings.Contains(got, "[masked: KEY]") || len(got) > 20 {
+			t.Errorf("%.40q became %.40q", text, got)
+		}
+	}
+}
+
 // BenchmarkMask shows what hostile text costs more than other text.
 func BenchmarkMask(b *testing.B) {
 	random, lines := make([]byte, 26*48), "" // a key of 26 lines
@@ -194,6 +230,12 @@ func TestASecretCutInTwoIsMasked(t *testing.T) {
 	}
 	if got := New(map[string]string{"KEY": "hunter2-hunter2"}).MaskHead("0 hunter2-hunter2"); got != "0 [masked: KEY]" {
 		t.Errorf("a secret that ends as it begins became %q", got)
+	}
+	inDigits := New(map[string]string{"KEY": secret})
+	for _, text := range []string{`czNjcmV0L1Bh\`, `czNjcmV0L1Bh\r\`, "czNjcmV0L1Bh%0", `733363726574\`} {
+		if got := inDigits.MaskHead("x " + text); got != "x [masked]" {
+			t.Errorf("head %q became %q", text, got)
+		}
 	}
 	for text, want := range map[string]string{"er22 it was": "[masked] it was", "22": "22", "nter22hunter22": "[masked][masked: KEY]"} {
 		if got := m.MaskTail(text); got != want {

@@ -94,8 +94,18 @@ func (s *Stream) put(out []byte, length int, secret span, continued bool) []byte
 func (m *Masker) unfinished(text string) int {
 	first := len(text)
 	for _, a := range m.automata {
-		_, at := a.find(text, whole)
-		first = min(first, at)
+		for _, v := range a.viewsOf(text) {
+			_, at := a.find(v, text, whole)
+			first = min(first, at)
+		}
+	}
+	for before := -1; first != before; {
+		before = first
+		for _, a := range m.automata {
+			for _, v := range a.viewsOf(text) {
+				first = min(first, v.aligned(text, first))
+			}
+		}
 	}
 	return first
 }

@@ -2,6 +2,7 @@ package secrets
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"net/url"
 	"strings"
@@ -28,7 +29,9 @@ func TestAStreamIsMaskedHoweverItIsCut(t *testing.T) {
 	encoded := base64.StdEncoding.EncodeToString([]byte("user:" + secret + ", and more"))
 	for _, text := range []string{
 		"", "nothing", secret, "key=" + secret + "; and " + url.QueryEscape(secret) + ".", secret[:8], "it is " + secret[:10], secret + secret,
-		encoded, encoded[:20] + "\r\n" + encoded[20:], "abcdefgh", "abcdefgh-more", "abcdefgh-more-of-it.", "abcdefghX1.", "abcdefghX2", "abcdefgabcdefgh",
+		encoded, encoded[:20] + "\r\n" + encoded[20:], encoded[:20] + `\n` + encoded[20:], encoded[:20] + `\r\n` + encoded[20:],
+		hex.EncodeToString([]byte(secret[:9])) + `\n` + hex.EncodeToString([]byte(secret[9:])), secret[:12] + "...", secret[:14] + "… and", secret[:12] + "..", secret[:11] + "...",
+		`\\\x73` + secret[1:], "s3cret%2FPa+ss%20%22word%22&%", "%2s3cret%2fPa%2%2b", "abcdefgh", "abcdefgh-more", "abcdefgh-more-of-it.", "abcdefghX1.", "abcdefghX2", "abcdefgabcdefgh",
 	} {
 		for length := 1; length < len(text)+2; length++ {
 			var out, sized strings.Builder

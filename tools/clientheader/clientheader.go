@@ -62,6 +62,9 @@ const (
 	containerHeader = "X-Blob-Container-Name"
 )
 
+// mostCredential is the longest credential that is read, in bytes: each takes memory, to be masked in the answers.
+const mostCredential = 4 << 10
+
 // Store is a container of Azure Blob that belongs to a client.
 type Store struct {
 	Connection string // its credentials; never empty
@@ -120,6 +123,8 @@ func Read(h http.Header, most Bounds, withCredentials bool) *Asked {
 			refused[header.use] = append(refused[header.use], header.name)
 		case len(values) > 1:
 			a.note(header.use, "Note: the header %s was ignored: it came %d times, with different values.", header.name, len(values))
+		case header.isSecret && len(values[0]) > mostCredential:
+			a.note(header.use, "Note: the header %s was ignored: a credential may have %d bytes, and this one has %d.", header.name, mostCredential, len(values[0]))
 		default:
 			header.read(a, header.name, values[0], &most)
 		}

@@ -74,6 +74,8 @@ func TestCredentialsNeedPermission(t *testing.T) {
 		"a store":              {map[string]string{"X-Blob-Connection-String": key}, true, false, Store{Connection: key}, ""},
 		"a store's container":  {map[string]string{"X-Blob-Connection-String": key, "X-Blob-Container-Name": "mine"}, true, false, Store{key, "mine"}, ""},
 		"a container alone":    {map[string]string{"X-Blob-Container-Name": "mine"}, true, false, Store{}, "X-Blob-Container-Name was ignored: it names a container of what X-Blob-Connection-String opens"},
+		"the longest store":    {map[string]string{"X-Blob-Connection-String": strings.Repeat("x", 4096)}, true, false, Store{Connection: strings.Repeat("x", 4096)}, ""},
+		"a longer store":       {map[string]string{"X-Blob-Connection-String": strings.Repeat("x", 4097)}, true, false, Store{}, "ignored: a credential may have 4096 bytes, and this one has 4097"},
 		"a store, not allowed": {map[string]string{"X-Blob-Connection-String": key, "X-Blob-Container-Name": "mine"}, false, false, Store{}, "ignored X-Blob-Connection-String, X-Blob-Container-Name: this server takes no credentials"},
 	} {
 		t.Run(name, func(t *testing.T) {
