@@ -381,20 +381,34 @@ func TestOfUploadsThatRaceOneWins(t *testing.T) {
 	}
 }
 
+// onlyStream keeps the connection of a stream.
+type onlyStream struct {
+	*workFiles
+	conn net.Conn
+}
+
+func (o *onlyStream) Open() (conn net.Conn, err error) {
+	o.conn, err = o.workFiles.Open()
+	return o.conn, err
+}
+
 func TestContentThatDoesNotEndLeavesNothing(t *testing.T) {
 	broken := errors.New("the source broke")
-	for name, fails := range map[string]func(end context.CancelCauseFunc) error{
-		"it breaks":           func(context.CancelCauseFunc) error { return broken },
-		"it is cut off":       func(context.CancelCauseFunc) error { return io.ErrUnexpectedEOF },
-		"the caller gives up": func(end context.CancelCauseFunc) error { end(broken); return io.EOF },
+	for name, fails := range map[string]func(end context.CancelCauseFunc, conn net.Conn) error{
+		"it breaks":            func(context.CancelCauseFunc, net.Conn) error { return broken },
+		"it is cut off":        func(context.CancelCauseFunc, net.Conn) error { return io.ErrUnexpectedEOF },
+		"the caller gives up":  func(end context.CancelCauseFunc, _ net.Conn) error { end(broken); return io.EOF },
+		"the server is killed": func(_ context.CancelCauseFunc, conn net.Conn) error { return errors.Join(conn.Close(), broken) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newWorkFiles(t)
+				only := &onlyStream{workFiles: f}
+				f.Streams = only
 				ctx, end := context.WithCancelCause(t.Context())
 				defer end(nil)
 				_, err := f.Put(ctx, Upload{Path: "d/a", Content: io.MultiReader(
-					bytes.NewReader(make([]byte, 2*filewire.PieceBytes)), then(func() error { return fails(end) }))})
+					bytes.NewReader(make([]byte, 2*filewire.PieceBytes)), then(func() error { return fails(end, only.conn) }))})
 				if !errors.Is(err, broken) && !errors.Is(err, io.ErrUnexpectedEOF) {
 					t.Errorf("told as %v", err)
 				}

@@ -37,6 +37,7 @@ func TestJavaScriptTakesAllOfTypeScript(t *testing.T) {
 		{code: "class G { static accessor x: number = 1 }\nG.x", result: "1"},
 		{code: "const h = (type: string, props: any, ...rest: any[]) => ({ type, ...props, rest });\nconst React = { createElement: h };\n<b id=\"x\">{1 + 1}</b>", result: "{ type: 'b', id: 'x', rest: [ 2 ] }"},
 		{code: "interface P { n: number }\nconst p: P = { n: 1 };\nconst q: P = ;", status: "failed", err: "SyntaxError", text: []string{".js:3", "const q: P = ;"}},
+		{code: "const wasm = [0, 97, 115, 109, 1, 0, 0, 0, 1, 7, 1, 96, 2, 127, 127, 1, 127, 3, 2, 1, 0, 7, 7, 1, 3, 97, 100, 100, 0, 0, 10, 9, 1, 7, 0, 32, 0, 32, 1, 106, 11];\nnew WebAssembly.Instance(new WebAssembly.Module(new Uint8Array(wasm))).exports.add(40, 2)", result: "42"},
 		{code: "@nowhere class N {}", status: "failed", err: "ReferenceError", text: []string{"nowhere is not defined"}},
 	})
 }
