@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -356,26 +357,52 @@ func TestFrozenServiceIsReplaced(t *testing.T) {
 // A running container's stdio ends with the service; the engine and the container do not.
 func TestServiceThatDiesUnderAProcess(t *testing.T) {
 	e := own(t, Options{})
+	stillRunsAfter(t, e, func() { e.link.service.signal(syscall.SIGKILL) })
+}
+
+// stillRunsAfter holds that a container whose stdio something ends goes on, and is there for the engine's next call.
+func stillRunsAfter(t *testing.T, e *Engine, end func()) {
+	t.Helper()
 	spec := python(t, "import time; time.sleep(600)")
 	p, err := e.Start(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	e.link.service.signal(syscall.SIGKILL)
+	end()
 	if _, err := p.Read(make([]byte, 1)); err == nil {
 		t.Error("Read gave something")
 	}
 	list, err := e.List(t.Context(), testLabel, testRun)
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || !slices.ContainsFunc(list.Containers, func(c engine.Container) bool { return c.Name == spec.Name && c.Running }) {
+		t.Errorf("the container is gone: %+v, %v", list, err)
 	}
-	for _, c := range list.Containers {
-		if c.Name == spec.Name && c.Running {
-			return
+}
+
+// So does the stdio of one whose engine is far away, where the other side of a connection closes it for writing.
+func TestHalfClosedConnectionUnderAProcess(t *testing.T) {
+	shared := own(t, Options{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if _, fails := shared.Connection(t.Context()); err != nil || fails != nil {
+		t.Fatal(err, fails)
+	}
+	t.Cleanup(func() { l.Close() })
+	conns := make(chan net.Conn, 100)
+	go func() {
+		for client, err := l.Accept(); err == nil; client, err = l.Accept() {
+			if service, err := net.Dial("unix", strings.TrimPrefix(shared.link.address, "unix://")); err == nil {
+				conns <- client
+				go func() { _, _ = io.Copy(service, client) }()
+				go func() { _, _ = io.Copy(client, service) }()
+			}
 		}
-	}
-	t.Errorf("the container is gone: %+v", list)
+	}()
+	e := own(t, Options{URL: "tcp://" + l.Addr().String()})
+	stillRunsAfter(t, e, func() {
+		for len(conns) > 0 {
+			_ = (<-conns).(*net.TCPConn).CloseWrite() // of some the client has closed its side
+		}
+	})
 }
 
 func TestRuntimeThatCannotStartContainersIsReplaced(t *testing.T) {
