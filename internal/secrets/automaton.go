@@ -31,10 +31,11 @@ type automaton struct {
 // node is a beginning of patterns. The first is the empty one.
 type node struct {
 	depth    int
-	by       byte // the first edge to a longer beginning, and that
-	to       int  // 0: no pattern goes on behind it
-	fail     int  // the longest other beginning that this one ends with
-	whole    int  // the length of the longest pattern that ends here; 0: none does
+	of       int32 // the first pattern that begins so
+	by       byte  // the first edge to a longer beginning, and that
+	to       int   // 0: no pattern goes on behind it
+	fail     int   // the longest other beginning that this one ends with
+	whole    int   // the length of the longest pattern that ends here; 0: none does
 	name     string
 	fragment int // the least one of the patterns that begin so
 }
@@ -58,7 +59,7 @@ func newAutomaton(patterns []pattern, views ...view) *automaton {
 			}
 			to := a.child(at, p.text[i])
 			if to == 0 {
-				to = a.grow(edge{at, p.text[i]}, node{depth: i + 1, fragment: p.fragment})
+				to = a.grow(edge{at, p.text[i]}, node{depth: i + 1, of: int32(which), fragment: p.fragment})
 				levels[i] = append(levels[i], edge{at, p.text[i]})
 			}
 			a.nodes[to].fragment = min(a.nodes[to].fragment, p.fragment)
@@ -159,11 +160,13 @@ func (a *automaton) find(v view, text string, where cut) (spans []span, unfinish
 			add(i+1-n.whole, i+1, n.name)
 		}
 		if n.depth >= shownPart && i+1 < len(inside) && (inside[i+1] == '.' || inside[i+1] == ellipsis[0]) {
-			switch follows := inside[i+1:]; {
-			case strings.HasPrefix(follows, "..."), strings.HasPrefix(follows, ellipsis):
-				add(i+1-n.depth, i+1, "")
-			case strings.HasPrefix("...", follows), strings.HasPrefix(ellipsis, follows):
-				unfinished = min(unfinished, origin(i+1-n.depth))
+			for _, mark := range []string{ellipsis, "..."} {
+				switch {
+				case strings.HasPrefix(inside[i+1:], mark):
+					add(i+1-n.depth, i+1, a.patterns[n.of].name)
+				case strings.HasPrefix(mark, inside[i+1:max(i+1, certain)]):
+					unfinished = min(unfinished, origin(i+1-n.depth))
+				}
 			}
 		}
 	}

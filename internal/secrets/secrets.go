@@ -59,7 +59,7 @@ func (m *Masker) MaskBytes(data []byte) []byte {
 	if m == nil {
 		return data
 	}
-	spans := m.find(string(data), cut{beginning: true, end: true})
+	spans := m.find(string(data), cut{beginning: true, end: true}, len(data))
 	if len(spans) == 0 {
 		return data
 	}
@@ -73,7 +73,9 @@ func (m *Masker) MaskBytes(data []byte) []byte {
 }
 
 // In reports whether there is a secret in the bytes.
-func (m *Masker) In(data []byte) bool { return m != nil && len(m.find(string(data), whole)) > 0 }
+func (m *Masker) In(data []byte) bool {
+	return m != nil && len(m.find(string(data), whole, len(data))) > 0
+}
 
 // Writer masks what is written to w, each Write for itself: a logger writes a record at once.
 func (m *Masker) Writer(w io.Writer) io.Writer {
@@ -118,7 +120,7 @@ func (m *Masker) mask(text string, where cut) string {
 	if m == nil {
 		return text
 	}
-	spans := m.find(text, where)
+	spans := m.find(text, where, len(text))
 	if len(spans) == 0 {
 		return text
 	}
@@ -133,9 +135,9 @@ func (m *Masker) mask(text string, where cut) string {
 	return b.String()
 }
 
-// find returns what is to be masked, in order. What overlaps, as a secret does that begins in the middle
+// find returns what is to be masked of what begins before a place, in order. What overlaps, as a secret does that begins in the middle
 // of another, is one span.
-func (m *Masker) find(text string, where cut) (spans []span) {
+func (m *Masker) find(text string, where cut, before int) (spans []span) {
 	var all []span
 	for _, a := range m.automata {
 		for _, v := range a.views {
@@ -153,7 +155,7 @@ func (m *Masker) find(text string, where cut) (spans []span) {
 	}
 	slices.SortStableFunc(all, func(a, b span) int { return cmp.Or(a.from-b.from, b.to-a.to) })
 	for i, s := range all {
-		if i == 0 || s.from > all[i-1].from { // the first of those that begin there is the longest
+		if s.from < before && (i == 0 || s.from > all[i-1].from) { // the first of those that begin there is the longest
 			spans = join(spans, s)
 		}
 	}

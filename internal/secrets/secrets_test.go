@@ -140,7 +140,7 @@ func TestBytesAreMaskedInTheirPlace(t *testing.T) {
 func TestTheBeginningBeforeAnEllipsisIsMasked(t *testing.T) {
 	m := New(map[string]string{"KEY": "0123456789abcdef/ghij"})
 	for text, want := range map[string]string{
-		"x 0123456789ab...": "x [masked]...", "x 0123456789abcd… y": "x [masked]… y", "0123456789abcdef%2Fg...": "[masked]...", "MDEyMzQ1Njc4OWFi...": "[masked]...",
+		"x 0123456789ab...": "x [masked: KEY]...", "x 0123456789abcd… y": "x [masked: KEY]… y", "0123456789abcdef%2Fg...": "[masked: KEY]...", "MDEyMzQ1Njc4OWFi...": "[masked: KEY]...",
 		"0123456789a...": "0123456789a...", "0123456789ab.. ": "0123456789ab.. ", "0123456789abcdef/ghij...": "[masked: KEY]...",
 	} {
 		if got := m.Mask(text); got != want {

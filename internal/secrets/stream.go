@@ -51,7 +51,7 @@ func (s *Stream) release(upTo int) error {
 		return nil
 	}
 	covered := span{to: s.covered}
-	spans := s.masker.find(string(s.held), whole)
+	spans := s.masker.find(string(s.held), whole, upTo) // behind it, what follows can change what an escape means
 	for len(spans) > 0 && spans[0].from < covered.to {
 		covered.to = max(covered.to, spans[0].to)
 		spans = spans[1:]
@@ -59,9 +59,6 @@ func (s *Stream) release(upTo int) error {
 	out := s.put(nil, min(covered.to, upTo), covered, true)
 	at := covered.to
 	for _, span := range spans {
-		if span.from >= upTo {
-			break
-		}
 		out = append(out, s.held[at:span.from]...)
 		out = s.put(out, min(span.to, upTo)-span.from, span, false)
 		at = span.to

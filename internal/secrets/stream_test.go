@@ -68,6 +68,9 @@ func TestAStreamWithoutSecretsChangesNothing(t *testing.T) {
 
 func FuzzStream(f *testing.F) {
 	f.Add("hunter22", "a hunter22 hunter2hunter22", 3)
+	// An escape that is not whole yet reads as more of a secret.
+	f.Add("'… \\d83dd83d ;2Bn\n&aa\"d83d\\", `x\'\u2026 \\d83dd83d ;2Bn\n\u0026aa\"d83d\\\'\xe2\x80\xa6 \\d83dd8…de00'`, 2)
+	f.Add("…\r0#aamp;#0bA", `…`+"\r0#aamp;#0b"+`\xe2\x80\xa6\r0#aamp;#0bA`, 1)
 	f.Fuzz(func(t *testing.T, value, text string, length int) {
 		m := New(map[string]string{"X": value, "Y": value + "-" + value})
 		var out strings.Builder
