@@ -21,11 +21,12 @@ import (
 	"time"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/files"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
-	"golang.org/x/sys/unix"
 )
 
 // workFiles is a work directory that a supervisor's end serves. What is sent has been read when it is sent: the

@@ -21,15 +21,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 )
 
-func wantCode(t *testing.T, err error, code fault.Code) *fault.Error {
-	t.Helper()
-	var f *fault.Error
-	if !errors.As(err, &f) || f.Code != code || f.Hint == "" {
-		t.Fatalf("got error %v, want code %s with a hint", err, code)
-	}
-	return f
-}
-
 // streamsTo opens streams whose other end is hostile: it is handed each, with the request read.
 type streamsTo func(conn net.Conn)
 

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"errors"
 	"path"
 	"strings"
 	"testing"
@@ -61,4 +62,13 @@ func FuzzCleanPath(f *testing.F) {
 			t.Errorf("%q is %q below the work directory: %v", clean, below, err)
 		}
 	})
+}
+
+func wantCode(t *testing.T, err error, code fault.Code) *fault.Error {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != code || f.Hint == "" {
+		t.Fatalf("got error %v, want code %s with a hint", err, code)
+	}
+	return f
 }
