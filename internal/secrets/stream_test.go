@@ -47,6 +47,19 @@ func TestAStreamIsMaskedHoweverItIsCut(t *testing.T) {
 	}
 }
 
+// An escape that is not whole yet reads as more of the secret's second line.
+func TestAStreamMasksNoMoreThanIsThere(t *testing.T) {
+	m := New(map[string]string{"KEY": "'… \\d83dd83d ;2Bn\n&aa\"d83d\\"})
+	const text = `x\'\u2026 \\d83dd83d ;2Bn\n\u0026aa\"d83d\\\'\xe2\x80\xa6 \\d83dd8…de00'`
+	for length := 1; length < len(text); length++ {
+		var out strings.Builder
+		streamed(t, m.Stream(&out), text, length)
+		if out.String() != "x[masked: KEY][masked: KEY]…de00'" {
+			t.Errorf("in pieces of %d it became %q", length, out.String())
+		}
+	}
+}
+
 func TestAStreamHoldsBackNoMoreThanABeginning(t *testing.T) {
 	var out strings.Builder
 	stream := New(map[string]string{"KEY": "hunter22"}).Stream(&out)
@@ -68,8 +81,6 @@ func TestAStreamWithoutSecretsChangesNothing(t *testing.T) {
 
 func FuzzStream(f *testing.F) {
 	f.Add("hunter22", "a hunter22 hunter2hunter22", 3)
-	// An escape that is not whole yet reads as more of a secret.
-	f.Add("'… \\d83dd83d ;2Bn\n&aa\"d83d\\", `x\'\u2026 \\d83dd83d ;2Bn\n\u0026aa\"d83d\\\'\xe2\x80\xa6 \\d83dd8…de00'`, 2)
 	f.Add("…\r0#aamp;#0bA", `…`+"\r0#aamp;#0b"+`\xe2\x80\xa6\r0#aamp;#0bA`, 1)
 	f.Fuzz(func(t *testing.T, value, text string, length int) {
 		m := New(map[string]string{"X": value, "Y": value + "-" + value})
