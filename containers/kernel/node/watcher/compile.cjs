@@ -88,7 +88,7 @@ function shortText(typescript, node) {
 // Only the older kind of decorators has those of parameters. Which kind others are is not to be seen: a tsconfig.json says it.
 function decoratesParameters(typescript, node) {
   if (typescript.isParameter(node) && typescript.getDecorators(node) !== undefined) return true;
-  return Boolean(typescript.forEachChild(node, (child) => decoratesParameters(typescript, child)));
+  return typescript.forEachChild(node, (child) => decoratesParameters(typescript, child)) === true;
 }
 
 function syntaxErrorOf(typescript, { file, start, messageText }) {
