@@ -101,8 +101,11 @@ var aliasWords = []struct{ setting, word, ours string }{
 	{"log-level", "NOTSET", "debug"},
 }
 
+// aliased sets settings by the names and words that other systems have for them.
+type aliased struct{ *Settings }
+
 // translateWords replaces the words of other systems in the settings by ours.
-func (s *Settings) translateWords() {
+func (s aliased) translateWords() {
 	for _, w := range aliasWords {
 		for setting, value := range map[string]*string{"log-format": &s.LogFormat, "log-level": &s.LogLevel} {
 			if setting == w.setting && strings.EqualFold(*value, w.word) {
@@ -117,7 +120,7 @@ type aliasFlags map[string]*string
 
 // bindAliases declares the flags that other systems have and we have not, so that a command line with one of
 // them is answered and not refused.
-func (s *Settings) bindAliases(fs *pflag.FlagSet) {
+func (s aliased) bindAliases(fs *pflag.FlagSet) {
 	s.aliasFlags = make(aliasFlags)
 	for _, n := range aliases {
 		if name, ok := strings.CutPrefix(n.name, "--"); ok && !n.taken {
@@ -137,7 +140,7 @@ type Note struct {
 
 // takeAliases takes the settings of other systems over where neither a flag nor a variable of our own says
 // something else. One that cannot be taken is noted, and ends nothing.
-func (s *Settings) takeAliases(fs *pflag.FlagSet) {
+func (s aliased) takeAliases(fs *pflag.FlagSet) {
 	s.takeTransport()
 	s.takeFileServer()
 	for _, n := range aliases {
@@ -170,7 +173,7 @@ func (s *Settings) takeAliases(fs *pflag.FlagSet) {
 }
 
 // isSet reports whether a variable is set, to its value where that is behind it. The empty name always is.
-func (s *Settings) isSet(name string) bool {
+func (s aliased) isSet(name string) bool {
 	name, wanted, only := strings.Cut(name, "=")
 	value, _ := s.env.lookup(name)
 	return name == "" || value != "" && (!only || strings.EqualFold(value, wanted))
@@ -183,7 +186,7 @@ const (
 )
 
 // takeTransport serves over HTTP where that variable says so and no setting of our own has another address.
-func (s *Settings) takeTransport() {
+func (s aliased) takeTransport() {
 	transport, file, _ := s.env.find(transportVariable)
 	if !strings.EqualFold(transport, streamableHTTP) {
 		return
@@ -202,7 +205,7 @@ const (
 )
 
 // takeFileServer gives out links to files where one of those variables says where, and no setting of our own does.
-func (s *Settings) takeFileServer() {
+func (s aliased) takeFileServer() {
 	for _, name := range []string{fileHostVariable, filePortVariable} {
 		value, file, _ := s.env.find(name)
 		if value == "" {
@@ -217,7 +220,7 @@ func (s *Settings) takeFileServer() {
 }
 
 // takeEngine takes over the names that Podman's and Docker's own programs have for the address of a service.
-func (s *Settings) takeEngine() {
+func (s aliased) takeEngine() {
 	s.DockerHost, _ = s.env.lookup("DOCKER_HOST")
 	value, file, _ := s.env.find("CONTAINER_HOST")
 	if value != "" && (s.EngineURL == "" || !s.origins["engine-url"].beatsFile()) {
@@ -227,7 +230,7 @@ func (s *Settings) takeEngine() {
 }
 
 // takeImage takes over the image that is named together with its language.
-func (s *Settings) takeImage() error {
+func (s aliased) takeImage() error {
 	image, file, _ := s.env.find("CONTAINER_IMAGE")
 	if image == "" {
 		return nil
@@ -245,13 +248,13 @@ func (s *Settings) takeImage() error {
 }
 
 // takeStore takes over the container of Azure's Blob Storage that another system was set up for.
-func (s *Settings) takeStore(f *pflag.Flag) {
+func (s aliased) takeStore(f *pflag.Flag) {
 	const connection = "AZURE_BLOB_CONNECTION_STRING"
 	value, file, _ := s.env.find(connection)
 	if value == "" || s.origins[f.Name].beatsFile() {
 		return
 	}
-	container := s.azureContainer()
+	container := artifacts{s.Settings}.azureContainer()
 	if err := s.takeAlias(f, "azblob://"+container); err != nil {
 		s.note("AZURE_BLOB_CONTAINER_NAME", slog.LevelWarn, "the value %q cannot be used, and artifacts are not uploaded: %v", container, err)
 		return
@@ -261,7 +264,7 @@ func (s *Settings) takeStore(f *pflag.Flag) {
 
 // takeAddress sets a setting to the address that another system's variable stands for, unless it is set by its own name, or the
 // address cannot be used. file is where the variable comes from.
-func (s *Settings) takeAddress(setting string, to *string, address, variable, file string, check func() error) {
+func (s aliased) takeAddress(setting string, to *string, address, variable, file string, check func() error) {
 	if s.origins[setting].beatsFile() {
 		s.note(variable, slog.LevelInfo, "not used, because %s is set by %s", setting, s.origins[setting])
 		return
@@ -277,13 +280,13 @@ func (s *Settings) takeAddress(setting string, to *string, address, variable, fi
 }
 
 // setAlias remembers that a variable of another system has set a setting.
-func (s *Settings) setAlias(setting, variable, file string) {
+func (s aliased) setAlias(setting, variable, file string) {
 	s.origins[setting] = origin{From: fromEnvironment, Variable: variable, File: file, isAlias: true}
 }
 
 // takeAlias sets a setting, or leaves all as it is where the value is wrong.
-func (s *Settings) takeAlias(f *pflag.Flag, value string) error {
-	before := *s
+func (s aliased) takeAlias(f *pflag.Flag, value string) error {
+	before := *s.Settings
 	err := error(nil)
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		err = list.Replace(strings.Split(value, ","))
@@ -294,17 +297,17 @@ func (s *Settings) takeAlias(f *pflag.Flag, value string) error {
 		err = s.check()
 	}
 	if err != nil {
-		*s = before
+		*s.Settings = before
 	}
 	return err
 }
 
-func (s *Settings) note(name string, level slog.Level, format string, args ...any) {
+func (s aliased) note(name string, level slog.Level, format string, args ...any) {
 	s.notes = append(s.notes, Note{name, fmt.Sprintf(format, args...), level})
 }
 
 // tellNotes writes what there is to say of other systems' settings to the log.
-func (s *Settings) tellNotes(log *slog.Logger) {
+func (s aliased) tellNotes(log *slog.Logger) {
 	for _, n := range s.notes {
 		log.Log(context.Background(), n.level, "setting of another system", "name", n.Name, "here", n.Text)
 	}

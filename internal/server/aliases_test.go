@@ -179,7 +179,7 @@ func TestSettingsInForce(t *testing.T) {
 	s := &Settings{}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.bind(flags)
-	s.bindAliases(flags)
+	aliased{s}.bindAliases(flags)
 	if err := flags.Parse([]string{"--env-file=" + variables, "--secret=API_KEY@api.example.com", "--engine-url=tcp://u:hunter22222@h:1", "--pass-through-env=KEY,ABSENT"}); err != nil {
 		t.Fatal(err)
 	}

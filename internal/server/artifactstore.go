@@ -13,8 +13,11 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 )
 
-// storeAddress is where artifacts go; ok is false where they go nowhere.
-func (s *Settings) storeAddress() (address artifactstore.Address, ok bool, err error) {
+// artifacts are the settings of where artifacts go.
+type artifacts struct{ *Settings }
+
+// address returns where artifacts go; ok is false where they go nowhere.
+func (s artifacts) address() (address artifactstore.Address, ok bool, err error) {
 	if s.ArtifactStore == "" || s.ArtifactStore == "off" {
 		return address, false, nil
 	}
@@ -30,14 +33,14 @@ func (s *Settings) storeAddress() (address artifactstore.Address, ok bool, err e
 // clientUploads is how many files go to stores of clients at once; each takes some memory.
 const clientUploads = 32
 
-// store brings artifacts to where the settings say, or the clients, where they may; nil: nowhere.
-func (s *Settings) store(log *slog.Logger) *tools.Store {
+// open returns what brings artifacts to where the settings say, or the clients, where they may; nil: nowhere.
+func (s artifacts) open(log *slog.Logger) *tools.Store {
 	options := artifactstore.Options{
 		LinkLifetime: s.ArtifactLinkLifetime, FileBytes: s.ArtifactStoreLimit,
 		Lookup: s.env.lookup, Logger: log,
 	}
 	var own *artifactstore.Store
-	address, ok, _ := s.storeAddress() // the settings were checked
+	address, ok, _ := s.address() // the settings were checked
 	switch {
 	case ok:
 		own = artifactstore.Open(address, options)
@@ -54,14 +57,14 @@ func (s *Settings) store(log *slog.Logger) *tools.Store {
 }
 
 // azureContainer is the container of Azure Blob where none is named, as another system has it.
-func (s *Settings) azureContainer() string {
+func (s artifacts) azureContainer() string {
 	name, _ := s.env.lookup("AZURE_BLOB_CONTAINER_NAME")
 	return cmp.Or(name, "code-interpreter-artifacts")
 }
 
 // withStoreSecrets adds what opens the store to what is masked. It never goes into the sandbox.
-func (s *Settings) withStoreSecrets(secrets map[string]string) map[string]string {
-	if address, ok, _ := s.storeAddress(); ok {
+func (s artifacts) withStoreSecrets(secrets map[string]string) map[string]string {
+	if address, ok, _ := s.address(); ok {
 		maps.Copy(secrets, address.Secrets(s.env.lookup))
 	}
 	return secrets

@@ -80,7 +80,7 @@ func (s *Settings) Serve(ctx context.Context, gcArgs []string) error {
 	if err != nil {
 		return err
 	}
-	s.tellNotes(log)
+	aliased{s}.tellNotes(log)
 	r, err := s.begin(ctx, gcArgs, log)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger)
 	making, stopMaking := context.WithCancel(ctx)
 	r.stopMaking = stopMaking
 	r.box, err = s.newSandbox(s.Engine(log), gcArgs, log, func(box *Sandbox, config *sandbox.Config) {
-		config.Mask = secrets.New(s.withStoreSecrets(withPasswords(s.withSecrets(config.Env, s.env.lookup), box.connections.Sources())))
+		config.Mask = secrets.New(artifacts{s}.withStoreSecrets(withPasswords(s.withSecrets(config.Env, s.env.lookup), box.connections.Sources())))
 		config.Observer, box.way.log.Added = r.watched, r.watched.Network
 		if r.web != nil {
 			config.Gone = r.web.isGone
@@ -192,7 +192,7 @@ func (s *Settings) mcpServer(box *Sandbox, links *filelinks.Links, log *slog.Log
 	own := s.Tools
 	deps := &own
 	deps.Manager, deps.Secrets, deps.Databases, deps.Links, deps.HostDirs, deps.Logger = box.Manager, config.Mask, box.databases, links, dirs, log
-	deps.Environments, deps.Store = environments(config, box.engine), s.store(log)
+	deps.Environments, deps.Store = environments(config, box.engine), artifacts{s}.open(log)
 	deps.Network, deps.NetworkLog, deps.Packages = way.proxy.Summary(), way.log, way.packages()
 	deps.Can = tools.Capabilities{CodeSQL: s.codeQueries(box.databases), Packages: way.packagesMode, Network: string(way.network.Mode), Hosts: way.hosts()}
 	for language, kernel := range config.Kernels {
@@ -372,7 +372,7 @@ func (s *Settings) Logger(out io.Writer) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{Level: level}
 	passed := s.passThrough(slog.New(slog.DiscardHandler))
 	sources, _ := sql.Sources(s.env.environ(), isSetting) // what is wrong with one is said where it is opened
-	out = secrets.New(s.withStoreSecrets(withPasswords(s.withSecrets(passed, s.env.lookup), sources))).Writer(out)
+	out = secrets.New(artifacts{s}.withStoreSecrets(withPasswords(s.withSecrets(passed, s.env.lookup), sources))).Writer(out)
 	if s.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(out, options)), nil
 	}

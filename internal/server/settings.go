@@ -107,7 +107,7 @@ func (e UsageError) Unwrap() error { return e.Err }
 // Bind declares the flags of all settings, and those of other systems.
 func (s *Settings) Bind(fs *pflag.FlagSet) {
 	s.bind(fs)
-	s.bindAliases(fs)
+	aliased{s}.bindAliases(fs)
 }
 
 // Load fills in what the command line did not say from the environment and from files, and checks the whole. Its errors
@@ -153,15 +153,15 @@ func (s *Settings) load(fs *pflag.FlagSet, lookup func(string) (string, bool)) e
 	if s.Config != "" {
 		problems = append(problems, s.loadFile(fs))
 	}
-	s.translateWords()
-	s.takeEngine()
+	aliased{s}.translateWords()
+	aliased{s}.takeEngine()
 	s.HTTP.tokenVariable, _ = s.env.lookup(tokenVariable)
-	problems = append(problems, s.takeImage(), s.check(), s.HTTP.check())
+	problems = append(problems, aliased{s}.takeImage(), s.check(), s.HTTP.check())
 	if err := errors.Join(problems...); err != nil {
 		return err
 	}
-	s.takeStore(fs.Lookup("artifact-store"))
-	s.takeAliases(fs)
+	aliased{s}.takeStore(fs.Lookup("artifact-store"))
+	aliased{s}.takeAliases(fs)
 	return nil
 }
 
@@ -257,7 +257,7 @@ func (s *Settings) check() error {
 	found.wrong(s.OCIRuntime != "" && s.EngineURL != "", "--oci-runtime %s has no effect on the Podman service that --engine-url or CONTAINER_HOST names, which has a runtime of its own; leave one of the two out", s.OCIRuntime)
 	found.wrong(s.OCIRuntime != "" && runtime.GOOS != "linux", "--oci-runtime %s has no effect here: containers run in Podman's virtual machine, whose containers.conf names the runtime", s.OCIRuntime)
 	found = append(found, s.Network.check(s.PassThroughEnv))
-	_, _, wrongStore := s.storeAddress()
+	_, _, wrongStore := artifacts{s}.address()
 	found = append(found, wrongStore)
 	_, err := hostdir.New(s.AllowHostDir)
 	found.wrong(err != nil, "--allow-host-dir: %w", err)

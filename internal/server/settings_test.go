@@ -20,7 +20,7 @@ func loadSettings(t *testing.T, args []string, env map[string]string) (*Settings
 	s := &Settings{}
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	s.bind(fs)
-	s.bindAliases(fs)
+	aliased{s}.bindAliases(fs)
 	if err := fs.Parse(args); err != nil {
 		return s, err
 	}
@@ -137,7 +137,7 @@ func TestAnothersStoreIsUnderstood(t *testing.T) {
 		"its name is wrong":    {nil, map[string]string{"AZURE_BLOB_CONNECTION_STRING": "AccountKey=hunter2", "AZURE_BLOB_CONTAINER_NAME": "A B"}, ""},
 	} {
 		s, err := loadSettings(t, test.args, test.env)
-		address, ok, _ := s.storeAddress()
+		address, ok, _ := artifacts{s}.address()
 		if err != nil || ok != (test.want != "") || ok && address.String() != test.want {
 			t.Errorf("%s: %s, %v, %v", name, address, ok, err)
 		}
