@@ -1,3 +1,5 @@
+// The supervisor and the kernels, embedded: what belongs into the volume, and the commands.
+
 package containers
 
 import (

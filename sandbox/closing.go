@@ -1,3 +1,5 @@
+// The end of a session, or of this server's use of it.
+
 package sandbox
 
 import (

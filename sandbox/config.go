@@ -1,3 +1,5 @@
+// What a Manager works with, and the bounds that no setting changes: kept output, displays, the grace before a kill.
+
 package sandbox
 
 import (

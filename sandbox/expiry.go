@@ -1,3 +1,5 @@
+// Sessions that expire by idle time or lifetime, signs of life for supervisors, sweeps now and then.
+
 package sandbox
 
 import (

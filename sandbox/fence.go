@@ -1,3 +1,5 @@
+// Code taken out of the Markdown that models put around it.
+
 package sandbox
 
 import (

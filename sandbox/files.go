@@ -1,3 +1,5 @@
+// A session's files as the Manager offers them: upload, read, walk, export, import.
+
 package sandbox
 
 import (

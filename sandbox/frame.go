@@ -1,3 +1,5 @@
+// Bounds of what comes in a frame: length, depth, number of values.
+
 package sandbox
 
 import (

@@ -1,3 +1,5 @@
+// The tool describe_sql, fitted into an answer.
+
 package tools
 
 import (

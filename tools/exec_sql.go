@@ -1,3 +1,5 @@
+// The tool exec_sql: rows into the answer, or a file into the session.
+
 package tools
 
 import (

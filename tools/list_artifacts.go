@@ -1,3 +1,5 @@
+// The tool list_artifacts: a pattern, the newest files.
+
 package tools
 
 import (

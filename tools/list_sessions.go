@@ -1,3 +1,5 @@
+// The tool list_sessions, and the JSON form of a session.
+
 package tools
 
 import (

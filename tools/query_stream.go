@@ -1,3 +1,5 @@
+// Queries that the code of a session makes, under the checks and limits of exec_sql.
+
 package tools
 
 import (

@@ -1,3 +1,5 @@
+// The tool read_artifact: what a file is decides how it is read; files saved to the host.
+
 package tools
 
 import (

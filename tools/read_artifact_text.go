@@ -1,3 +1,5 @@
+// Parts of texts in lines and bytes, of documents and of UTF-16.
+
 package tools
 
 import (

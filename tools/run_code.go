@@ -1,3 +1,5 @@
+// The tools that run code, their text and arguments, and the wait for a run.
+
 package tools
 
 import (

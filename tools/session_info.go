@@ -1,3 +1,5 @@
+// The tool session_info: limits, packages.
+
 package tools
 
 import (

@@ -1,3 +1,5 @@
+// The tool upload_file: a file's content from where the call says.
+
 package tools
 
 import (

@@ -1,5 +1,7 @@
 //go:build linux
 
+// Interrupts, the grace after them, and the kill.
+
 package main
 
 import (

@@ -1,5 +1,7 @@
 //go:build linux
 
+// Bounds of what is sent: texts, paths, the length of an answer.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// What commands share: an engine under signals, and the verdict of checks and attacks.
+
 package cmd
 
 import (

@@ -1,3 +1,5 @@
+// The command doctor, and what it prints of the settings.
+
 package cmd
 
 import (

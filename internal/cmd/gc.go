@@ -1,3 +1,5 @@
+// The command gc, and the process that sweeps after a server.
+
 package cmd
 
 import (

@@ -1,3 +1,5 @@
+// The text of --help: the settings in groups, with the common ones first.
+
 package cmd
 
 import (

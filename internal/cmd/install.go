@@ -1,3 +1,5 @@
+// The commands install and uninstall.
+
 package cmd
 
 import (

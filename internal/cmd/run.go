@@ -1,3 +1,5 @@
+// The command run: a file of code, or a prompt.
+
 package cmd
 
 import (

@@ -1,3 +1,5 @@
+// The command selftest and its progress.
+
 package cmd
 
 import (

@@ -1,3 +1,5 @@
+// The command sessions, and what its commands share.
+
 package cmd
 
 import (

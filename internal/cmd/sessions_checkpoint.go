@@ -1,3 +1,5 @@
+// The commands sessions export and sessions import.
+
 package cmd
 
 import (

@@ -1,3 +1,5 @@
+// Files that the commands of sessions write and read.
+
 package cmd
 
 import (

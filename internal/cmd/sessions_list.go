@@ -1,3 +1,5 @@
+// The commands sessions list and sessions show.
+
 package cmd
 
 import (

@@ -1,3 +1,5 @@
+// The command setup: which images, and from where.
+
 package cmd
 
 import (

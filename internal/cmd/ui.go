@@ -1,3 +1,5 @@
+// The command ui, which serves the page for a person.
+
 package cmd
 
 import (

@@ -1,3 +1,5 @@
+// Sockets that systemd passes to the server.
+
 package httpserver
 
 import (

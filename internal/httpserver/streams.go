@@ -1,3 +1,5 @@
+// Streams of events that clients keep open, and who has subscribed to what.
+
 package httpserver
 
 import (

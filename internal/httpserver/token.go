@@ -1,3 +1,5 @@
+// The bearer token: made, read from its file, checked.
+
 package httpserver
 
 import (

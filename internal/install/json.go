@@ -1,3 +1,5 @@
+// Edits of JSON with comments, as most clients have it.
+
 package install
 
 import (

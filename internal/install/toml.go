@@ -1,3 +1,5 @@
+// Edits of TOML, as Codex has it.
+
 package install
 
 import (

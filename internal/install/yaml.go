@@ -1,3 +1,5 @@
+// Edits of YAML, as Goose and Continue have it.
+
 package install
 
 import (

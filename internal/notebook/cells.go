@@ -1,3 +1,5 @@
+// The cells of a notebook: code, streams, values, figures, errors.
+
 package notebook
 
 import (

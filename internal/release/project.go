@@ -1,3 +1,5 @@
+// Names and addresses of the project where it is published.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// The five endpoints of codebox-ai, for code that was written for it.
+
 package rest
 
 import (

@@ -1,3 +1,5 @@
+// The stream of events about sessions and the runs of one.
+
 package rest
 
 import (

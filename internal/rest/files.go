@@ -1,3 +1,5 @@
+// Files of sessions: listed, uploaded, downloaded.
+
 package rest
 
 import (

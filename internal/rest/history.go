@@ -1,3 +1,5 @@
+// The runs of a session by its history: the list, one run, a figure of one.
+
 package rest
 
 import (

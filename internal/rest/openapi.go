@@ -1,3 +1,5 @@
+// The OpenAPI document, made from the routes and the schemas of the tools.
+
 package rest
 
 import (

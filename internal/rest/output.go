@@ -1,3 +1,5 @@
+// The output of a run as it comes, by server-sent events.
+
 package rest
 
 import (

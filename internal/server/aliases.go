@@ -1,3 +1,5 @@
+// Settings by the names that other systems have for them.
+
 package server
 
 import (

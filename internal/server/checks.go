@@ -1,3 +1,5 @@
+// Checks of the settings that doctor shows: databases, traces, variables, folders.
+
 package server
 
 import (

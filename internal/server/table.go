@@ -1,3 +1,5 @@
+// The table of settings: name, group, kind, default, bounds, help and field of each.
+
 package server
 
 import (

@@ -1,3 +1,5 @@
+// Kinds of values of settings: sizes, durations, numbers and words, with their bounds.
+
 package server
 
 import (

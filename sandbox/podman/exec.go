@@ -1,3 +1,5 @@
+// A program started in a container, and the engine's record of it removed.
+
 package podman
 
 import (

@@ -1,3 +1,5 @@
+// A user for each session, and a user namespace for each container.
+
 package podman
 
 import (

@@ -1,3 +1,5 @@
+// The command that installs Podman on this machine.
+
 package podman
 
 import (

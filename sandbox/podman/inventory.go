@@ -1,3 +1,5 @@
+// Images looked up; containers and volumes listed and removed.
+
 package podman
 
 import (

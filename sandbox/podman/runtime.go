@@ -1,3 +1,5 @@
+// The OCI runtime: chosen, fallen back from, and what it isolates by.
+
 package podman
 
 import (

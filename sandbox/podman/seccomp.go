@@ -1,3 +1,5 @@
+// The list of system calls, with a reason for each group.
+
 package podman
 
 import (

@@ -1,3 +1,5 @@
+// A container made, attached and started; what a failed start leaves is removed.
+
 package podman
 
 import (

@@ -1,3 +1,5 @@
+// Files brought into a volume through a container that is never started.
+
 package podman
 
 import (

@@ -1,3 +1,5 @@
+// PostgreSQL's errors in words for a model, by SQLSTATE.
+
 package postgres
 
 import (

@@ -1,3 +1,5 @@
+// Functions and words that a read-only transaction lets through and the check refuses.
+
 package postgres
 
 import (

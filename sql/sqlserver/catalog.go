@@ -1,3 +1,5 @@
+// Questions of our own to a database's catalog, bounded.
+
 package sqlserver
 
 import (

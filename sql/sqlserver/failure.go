@@ -1,3 +1,5 @@
+// SQL Server's errors in words for a model.
+
 package sqlserver
 
 import (

@@ -1,3 +1,5 @@
+// A query from its check to its rows.
+
 package sqlserver
 
 import (

@@ -1,3 +1,5 @@
+// Tables and columns as describe_sql shows them.
+
 package sqlserver
 
 import (

@@ -1,3 +1,5 @@
+// The check of a statement, token by token.
+
 package sqlserver
 
 import (

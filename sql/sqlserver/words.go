@@ -1,3 +1,5 @@
+// The words that are refused, each with the reason.
+
 package sqlserver
 
 import "strings"

@@ -1,3 +1,5 @@
+// A file read from where it is asked to; transfers in turns and in bounded time.
+
 package filelinks
 
 import (

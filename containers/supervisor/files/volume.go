@@ -1,5 +1,7 @@
 //go:build linux
 
+// The whole of a work directory, sent and taken as one stream.
+
 package files
 
 import (

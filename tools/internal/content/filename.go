@@ -1,3 +1,5 @@
+// Where an upload goes, by the name that it asks for.
+
 package content
 
 import (

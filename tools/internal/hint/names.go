@@ -1,3 +1,5 @@
+// Modules whose package has another name, and those that have none.
+
 package hint
 
 // distributions are the packages of modules that have another name.

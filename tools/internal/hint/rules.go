@@ -1,3 +1,5 @@
+// How runs stumble, and what is said of it.
+
 package hint
 
 import (
