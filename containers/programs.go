@@ -35,7 +35,7 @@ var supervisors embed.FS
 //go:embed kernel/python/[a-su-z]*.py kernel/python/t[a-df-z]*.py kernel/node/main.cjs kernel/node/install.cjs kernel/node/common kernel/node/kernel kernel/node/watcher kernel/lib
 var kernels embed.FS
 
-// ErrArchitecture says that there is no supervisor for a kind of processor.
+// ErrArchitecture reports that there is no supervisor for a kind of processor.
 var ErrArchitecture = errors.New("no supervisor for this kind of processor")
 
 // Program returns the command of process 1 for a language.

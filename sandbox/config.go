@@ -11,7 +11,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// KernelConfig says how one language's containers are made.
+// KernelConfig sets how one language's containers are made.
 type KernelConfig struct {
 	Image       string
 	Interpreter string   // its name, such as python3, for messages

@@ -65,7 +65,7 @@ func (e *engineSide) names() []string {
 // The record ----------------------------------------------------------------------
 
 // begin takes over what earlier servers left of a session that is being opened, and returns its record; nil: it has none.
-// resumed says that they left it on purpose.
+// resumed reports that they left it on purpose.
 func (e *engineSide) begin(resumed bool) *state.Record {
 	e.mu.Lock()
 	defer e.mu.Unlock()

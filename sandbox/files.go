@@ -13,7 +13,7 @@ import (
 type (
 	// File is a regular file of a session.
 	File = files.File
-	// ReadOptions says what part of a file to read.
+	// ReadOptions sets what part of a file to read.
 	ReadOptions = files.ReadOptions
 	// ReadEnd describes what was read.
 	ReadEnd = files.ReadEnd

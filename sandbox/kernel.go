@@ -41,15 +41,15 @@ type kernel struct {
 	runs map[string]following // that frames are taken for, by id
 
 	info atomic.Pointer[protocol.Ready] // nil before the supervisor has come up
-	lost atomic.Pointer[string]         // why the interpreter died between runs, or as the one that goes on came; nil while it has not
+	lost atomic.Pointer[string]         // the cause of death of an idle interpreter, which the next run reports; nil while it lives
 
 	peeking sync.Mutex // one question at a time
 	peeks   chan protocol.Peek
 
 	dead chan struct{} // closed when no more frames come
-	// missing says that the image does not have the interpreter.
+	// missing reports that the image does not have the interpreter.
 	missing atomic.Bool
-	// cut says that the connection ended, and not by a frame that breaks the protocol. Set before dead is closed.
+	// cut reports that the connection ended, and not by a frame that breaks the protocol. Set before dead is closed.
 	cut bool
 }
 
@@ -259,7 +259,7 @@ func (k *kernel) wasCut() bool { return !k.alive() && k.cut && k.wasReady() }
 // wasReady reports whether the supervisor ever came up.
 func (k *kernel) wasReady() bool { return k.info.Load() != nil }
 
-// errUnresponsive says that the supervisor did not enforce a limit itself, so its container must go.
+// errUnresponsive reports that the supervisor did not enforce a limit itself, so its container must go.
 var errUnresponsive = errors.New("supervisor does not answer")
 
 // run executes the code and waits for its end. When r's context ends, the code is interrupted and

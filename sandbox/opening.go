@@ -28,7 +28,7 @@ func CheckSessionID(id string) error {
 		"%q is not a session id.", clip(id, 80))
 }
 
-// need says what a session is wanted for, and so whether it has to be there.
+// need reports what a session is wanted for, and so whether it has to be there.
 type need int
 
 const (
@@ -260,7 +260,7 @@ func (c *Config) lockSession(ctx context.Context, id string) (*state.Lock, error
 	}
 }
 
-// errOpenElsewhere says that another server has the session, and what it runs there.
+// errOpenElsewhere reports that another server has the session, and what it runs there.
 func (c *Config) errOpenElsewhere(id string) *fault.Error {
 	running := ""
 	for _, run := range busyWith(c, id) {

@@ -6,7 +6,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// Status says how a run ended, or that it has not.
+// Status reports how a run ended, or that it has not.
 type Status string
 
 // The statuses. Failed means that the code itself raised or exited non-zero; Killed that its
@@ -63,9 +63,9 @@ type Result struct {
 	Displays       []Display
 	DisplaysTotal  int
 	Duration       time.Duration
-	// VariablesLost says that the kernel died under this run, and Cause why.
+	// VariablesLost reports that the kernel died under this run, and Cause why.
 	VariablesLost bool
-	// Fresh says that the run had an interpreter of its own, so that the kernel's variables were
+	// Fresh reports that the run had an interpreter of its own, so that the kernel's variables were
 	// never at stake.
 	Fresh bool
 	Cause string

@@ -13,7 +13,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// RunOptions says what to run.
+// RunOptions sets what to run.
 type RunOptions struct {
 	SessionID string // empty: the default session
 	Language  Language
@@ -81,7 +81,7 @@ type Run struct {
 	code    string          // with the secrets masked, for histories and other calls
 	earlier bool            // it was begun by a server before this one
 	ahead   func() *RunInfo // the run that has the kernel meanwhile; nil, or returns nil: none is known
-	// unrecorded says that what this server makes of the run's end is not its end.
+	// unrecorded reports that what this server makes of the run's end is not its end.
 	unrecorded atomic.Bool
 	ending     atomic.Bool // its code is over
 	created    time.Time

@@ -74,7 +74,7 @@ func (l *link) start(waiting context.Context, warm bool) (k *kernel, err error) 
 	return k, nil
 }
 
-// neverReady says why a container that started did not become a kernel: most often its image has
+// neverReady reports why a container that started did not become a kernel: most often its image has
 // an interpreter that is too old, or something else by that name.
 func (l *link) neverReady(k *kernel) *fault.Error {
 	setting := l.config.Kernels[l.language]

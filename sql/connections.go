@@ -29,7 +29,7 @@ type Source struct {
 	Dialect  Dialect
 	DSN      string
 	Password string // beside the DSN; empty: the DSN has it, or there is none
-	// Foreign says that somebody else than the server's user has written it: it may use no file and no login of this machine.
+	// Foreign reports that somebody else than the server's user has written it: it may use no file and no login of this machine.
 	Foreign bool
 }
 

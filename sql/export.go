@@ -32,7 +32,7 @@ const (
 type Head struct {
 	Columns []Column
 	Rows    [][][]byte
-	// More says that a row follows: it is read and the next one that an Export writes.
+	// More reports that a row follows: it is read and the next one that an Export writes.
 	More bool
 }
 

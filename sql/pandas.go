@@ -143,7 +143,7 @@ func (l *pandasLoad) csv() string {
 	return strings.Join(lines, "\n")
 }
 
-// missing says which texts are no value: the empty one where it may be a NULL, and among numbers NaN as well.
+// missing reports which texts are no value: the empty one where it may be a NULL, and among numbers NaN as well.
 func (l *pandasLoad) missing(differ bool) string {
 	if !differ {
 		return `na_values=[""]`

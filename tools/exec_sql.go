@@ -32,7 +32,7 @@ import (
 // neither tool exists.
 type Databases struct {
 	Connections *sql.Connections
-	// FromClients says that clients may give one by the headers of their requests, and Open opens it.
+	// FromClients reports that clients may give one by the headers of their requests, and Open opens it.
 	FromClients bool
 	Open        sql.Opener
 	InlineRows  int   // the most rows of a result that an answer has
@@ -161,7 +161,7 @@ func (d *Databases) readCall(p *params) (*sqlCall, error) {
 	return c, c.readTarget()
 }
 
-// readTarget says where a file goes, before anything is asked of the database.
+// readTarget reports where a file goes, before anything is asked of the database.
 func (c *sqlCall) readTarget() (err error) {
 	c.format = sql.CSV
 	if c.saveAs == "" {
@@ -277,7 +277,7 @@ func (d *Databases) limited(ctx context.Context) (context.Context, context.Cance
 	return context.WithTimeout(ctx, 2*d.Timeout+connectMargin)
 }
 
-// inTime says of a statement's end by the clock what the limit was. What to do about it is the dialect's to say.
+// inTime returns the fault of a statement that its limit ended, with the limit. The hint is the dialect's.
 func (d *Databases) inTime(ctx context.Context, err error) error {
 	var said *fault.Error
 	late := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && !errors.As(err, &said)
@@ -331,7 +331,7 @@ func (c *sqlCall) export(ctx context.Context, d *Deps, head *sql.Head, rows sql.
 	return nil
 }
 
-// cutNote says which limit ended an export. The file is whole rows all the same.
+// cutNote reports which limit ended an export. The file is whole rows all the same.
 func (d *Databases) cutNote(cut string, maxRows int64) string {
 	switch cut {
 	case sql.CutByRows:

@@ -23,7 +23,7 @@ type Packages struct {
 	// Check returns a requirement as an installer takes it, or refuses it before anything is asked of an index. The error
 	// is a fault.
 	Check func(language sandbox.Language, requirement string) (string, error)
-	// Summary says in a sentence what may be installed.
+	// Summary reports in a sentence what may be installed.
 	Summary string
 	// Timeout bounds one installation.
 	Timeout time.Duration
@@ -143,7 +143,7 @@ func (d *Deps) installed(ctx context.Context, o sandbox.RunOptions, packages []s
 	return res, nil
 }
 
-// fault says why an installation did not come to its end; nil: it did.
+// fault reports why an installation did not come to its end; nil: it did.
 func (p *Packages) fault(res *sandbox.Result) *fault.Error {
 	if res.Status == sandbox.Completed {
 		return nil

@@ -41,7 +41,7 @@ type ownLimitFields struct {
 
 type sessionList struct {
 	Sessions []SessionFields `json:"sessions"`
-	// Note says why sessions may be missing.
+	// Note reports why sessions may be missing.
 	Note string `json:"note,omitempty"`
 }
 

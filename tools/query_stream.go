@@ -193,7 +193,7 @@ func asNumbers(params []any, places []int) {
 	}
 }
 
-// numbersOf says which columns have numbers that are not whole, and how they are kept.
+// numbersOf reports which columns have numbers that are not whole, and how they are kept.
 func numbersOf(columns []sql.Column) map[string]string {
 	numbers := make(map[string]string)
 	for _, c := range columns {

@@ -321,7 +321,7 @@ func (r reading) textAnswer(fields readFields, note, text string) *render.Answer
 	return fileAnswer(fields, note, text)
 }
 
-// fileAnswer says in one line what a file is, before its text or what else there is of it.
+// fileAnswer reports in one line what a file is, before its text or what else there is of it.
 func fileAnswer(fields readFields, note, text string, more ...mcp.Content) *render.Answer {
 	head := fmt.Sprintf("[%s, %s, %s%s]", fields.Path, humanize.Bytes(uint64(fields.SizeBytes)), fields.MIMEType, note)
 	if fields.Changed {

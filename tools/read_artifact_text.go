@@ -73,7 +73,7 @@ func (p *piece) dropCutLine() bool {
 	return false
 }
 
-// lineNote says which lines an answer has, where they are not all.
+// lineNote reports which lines an answer has, where they are not all.
 func lineNote(fields readFields) string {
 	switch {
 	case fields.Returned == 0 && fields.Offset > 0:
@@ -130,7 +130,7 @@ func (r reading) renderBytes(fields readFields, part piece) *render.Answer {
 	return r.textAnswer(fields, byteNote(fields)+broken, r.d.Secrets.MaskPart(text))
 }
 
-// byteNote says which bytes an answer has, where they are not all.
+// byteNote reports which bytes an answer has, where they are not all.
 func byteNote(fields readFields) (note string) {
 	if fields.Offset > 0 || fields.NextOffset != nil {
 		note = fmt.Sprintf(", bytes %d to %d", fields.Offset, fields.Offset+fields.Returned)

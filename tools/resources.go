@@ -21,7 +21,7 @@ type Environment struct {
 	Image    string            `json:"image"`
 	Version  string            `json:"version,omitempty"`
 	Packages map[string]string `json:"packages,omitempty"`
-	// Problem says why the rest is not known, such as an image that is missing.
+	// Problem reports why the rest is not known, such as an image that is missing.
 	Problem string `json:"problem,omitempty"`
 }
 

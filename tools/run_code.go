@@ -86,7 +86,7 @@ func (d *Deps) packagesOf(language sandbox.Language, some string) string {
 		list+" lists the installed packages where the image names them; else look with code.")
 }
 
-// network says what code can reach.
+// network reports what code can reach.
 func (d *Deps) network() string {
 	if d.Network == "" {
 		return "No network."

@@ -48,7 +48,7 @@ type Deps struct {
 	HostDirs *hostdir.Dirs
 	// Packages is what install_packages installs by. Nil: there is no such tool.
 	Packages *Packages
-	// Network says in words what code can reach; empty: nothing.
+	// Network reports in words what code can reach; empty: nothing.
 	Network string
 	// NetworkLog has what sessions have sent out. Nil: nothing is recorded.
 	NetworkLog *netlog.Log
@@ -154,7 +154,7 @@ type tool struct {
 	definition mcp.Tool
 	output     mcp.ToolOption // the schema of the answer's fields
 	handle     handler
-	// ordered says that the handler calls rpc.Settled itself, when its place in the order of calls
+	// ordered reports that the handler calls rpc.Settled itself, when its place in the order of calls
 	// is taken.
 	ordered bool
 	// uses is what a client's headers bound in it: what is to be said of them is in its answers.
@@ -249,7 +249,7 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 	}
 }
 
-// about says for the log which session and run a call was about, as far as it does: it may name anything.
+// about reports for the log which session and run a call was about, as far as it does: it may name anything.
 func (d *Deps) about(p *params) (attributes []any) {
 	named := func(key, id string) {
 		if id != "" {

@@ -34,7 +34,7 @@ var kinds = map[string]kind{
 	"gs":     {open: openGoogle, options: []string{"endpoint"}, lifetime: presignedTime, secrets: []string{"GS_SECRET_ACCESS_KEY"}},
 }
 
-// Address says where a store is: azblob://container/prefix, s3://bucket/prefix?region=…&endpoint=… or gs://bucket/prefix.
+// Address is the place of a store: azblob://container/prefix, s3://bucket/prefix?region=…&endpoint=… or gs://bucket/prefix.
 type Address struct {
 	scheme, bucket, prefix string
 	region                 string
@@ -118,7 +118,7 @@ func (a Address) String() string {
 	return text
 }
 
-// CheckLifetime says whether the store can make addresses that are good for so long.
+// CheckLifetime reports whether the store can make addresses that are good for so long.
 func (a Address) CheckLifetime(lifetime time.Duration) error {
 	if most := kinds[a.scheme].lifetime; most > 0 && lifetime > most {
 		return fmt.Errorf("%v is longer than an address of %s:// can be good for; %v is the most", lifetime, a.scheme, most)

@@ -108,7 +108,7 @@ func OpenAzure(connection, container string, o Options) *Store {
 // Close closes the connections that no upload uses any more. The store can be used afterwards.
 func (s *Store) Close() { s.client.CloseIdleConnections() }
 
-// Problem says why nothing can be uploaded, as far as that is known without asking the store; nil: nothing is known.
+// Problem reports why nothing can be uploaded, as far as that is known without asking the store; nil: nothing is known.
 func (s *Store) Problem() error { return s.problem }
 
 // String is the store's address, without what was said of how it is reached.
@@ -118,7 +118,7 @@ func (s *Store) String() string { return s.address.String() }
 type Outcome struct {
 	// Links are the addresses, by the files' paths.
 	Links map[string]string
-	// Note says which files were not uploaded and why; empty: all were.
+	// Note reports which files were not uploaded and why; empty: all were.
 	Note string
 }
 
@@ -291,7 +291,7 @@ func (s *Store) wentDown(why string) {
 	s.down, s.downUntil = why, s.options.Now().Add(downPause)
 }
 
-// note says what was not uploaded, with the reason of the most files first.
+// note reports what was not uploaded, with the reason of the most files first.
 func (s *Store) note(failed map[string][]string, files int) string {
 	n := 0
 	for _, paths := range failed {

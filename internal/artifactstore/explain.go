@@ -55,7 +55,7 @@ type explained struct {
 // code is what a store's code of an error may look like: it stands in answers.
 var code = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// explain says what an error is to a reader. Its words have no address, no text of the store and no secret.
+// explain returns an error in words for a reader. Its words have no address, no text of the store and no secret.
 func explain(err error) explained {
 	var own *known
 	var side unreadable

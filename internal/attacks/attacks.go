@@ -46,9 +46,9 @@ type Limits struct {
 // Facts is what an attack is told of what it is up against. What is left out is not tried.
 type Facts struct {
 	Limits Limits `json:"limits"`
-	// GVisor says that the kernel in here is gVisor's and not the host's.
+	// GVisor reports that the kernel in here is gVisor's and not the host's.
 	GVisor bool `json:"gvisor"`
-	// Rootless says that Podman runs as an ordinary user, where that cannot be seen from inside.
+	// Rootless reports that Podman runs as an ordinary user, where that cannot be seen from inside.
 	Rootless bool `json:"rootless"`
 	// PatienceSeconds is how long an attack goes on before it holds that nothing stops it.
 	PatienceSeconds float64 `json:"patience_seconds"`
@@ -214,7 +214,7 @@ type Verdict struct {
 	Notes    []string       `json:"notes"`
 }
 
-// ErrNoVerdict says that an attack ended without one.
+// ErrNoVerdict reports that an attack ended without one.
 var ErrNoVerdict = errors.New("the attack ended without a verdict")
 
 // ParseVerdict reads the last line of what an attack wrote to its stdout.

@@ -15,7 +15,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
-// Manifest says what a checkpoint is of. It has names of settings and no values.
+// Manifest describes the session of a checkpoint. It has names of settings and no values.
 type Manifest struct {
 	Format    string             `json:"format"`
 	Version   int                `json:"version"`

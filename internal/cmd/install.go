@@ -332,7 +332,7 @@ func printSnippet(w io.Writer, options install.Options, c *install.Client) {
 	fmt.Fprintln(w)
 }
 
-// tell says what was done, or would be.
+// tell reports what was done, or would be.
 func tell(w io.Writer, options install.Options, o install.Outcome) {
 	would := ""
 	if options.DryRun {

@@ -131,7 +131,7 @@ func interruptible(ctx context.Context, prompt bool) (context.Context, context.C
 	return ctx, cancel
 }
 
-// notRun says what is wrong, and what to do.
+// notRun reports what is wrong, and what to do.
 func notRun(err error) error {
 	if !errors.Is(report(err), server.ErrReported) {
 		_ = report(fault.From(err).Because(err))

@@ -49,11 +49,11 @@ type Image struct {
 	Language sandbox.Language
 	Ref      string
 	Setup    string // the command that makes it ready
-	// SetupRuns says that Setup can be run as it is: nothing in it is for the user to fill in.
+	// SetupRuns reports that Setup can be run as it is: nothing in it is for the user to fill in.
 	SetupRuns bool
 }
 
-// Options says what to look at.
+// Options sets what to look at.
 type Options struct {
 	Engine Engine // required
 	Images []Image

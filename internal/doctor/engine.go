@@ -63,7 +63,7 @@ func serviceCheck(info podman.Info) Check {
 	return check
 }
 
-// runtimeCheck tells what is between the code and the host. Whether the runtime starts a container is
+// runtimeCheck reports what is between the code and the host. Whether the runtime starts a container is
 // tried by a probe.
 func runtimeCheck(info podman.Info) Check {
 	check := Check{Name: "OCI runtime", Status: OK, Found: cmp.Or(info.RuntimeVersion, info.OCIRuntime)}

@@ -180,7 +180,7 @@ func parse(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// forbidden says what is wrong with an address, asked for or redirected to.
+// forbidden reports what is wrong with an address, asked for or redirected to.
 func forbidden(u *url.URL) string {
 	if u.Scheme != "http" && u.Scheme != "https" {
 		return "begins with " + strconv.Quote(clip(u.Scheme, 20)) + " and must begin with http:// or https://"

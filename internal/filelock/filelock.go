@@ -4,5 +4,5 @@ package filelock
 
 import "errors"
 
-// ErrHeld says that another opening of the file has the lock.
+// ErrHeld reports that another opening of the file has the lock.
 var ErrHeld = errors.New("the file is locked")

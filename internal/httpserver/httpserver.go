@@ -61,7 +61,7 @@ const (
 	stopTime  = 200 * time.Millisecond
 )
 
-// Options says what is served, and to whom.
+// Options sets what is served, and to whom.
 type Options struct {
 	// MCP is served at Path; nil: there is only what Open has.
 	MCP *server.MCPServer

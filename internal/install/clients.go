@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Scope says whose configuration is written.
+// Scope sets whose configuration is written.
 type Scope string
 
 // The scopes.

@@ -54,7 +54,7 @@ func errorAt(text []byte, offset int, format string, args ...any) error {
 	}
 }
 
-// errUnsafe says that a change would have changed more than it should: nothing is written then.
+// errUnsafe reports that a change would have changed more than it should: nothing is written then.
 var errUnsafe = errors.New("is written in a way in which it cannot be changed without changing something else")
 
 var byteOrderMark = []byte("\xef\xbb\xbf")

@@ -172,7 +172,7 @@ func (o Options) Files(c *Client) ([]string, error) {
 	return files, err
 }
 
-// State says in words whether a file has the server.
+// State reports in words whether a file has the server.
 func (o Options) State(c *Client, t Target) string {
 	f, err := readFile(t.File)
 	if err != nil {
@@ -220,7 +220,7 @@ func settled(path string, c *Client, change func() (Outcome, error)) (outcome Ou
 	return outcome, fmt.Errorf("%s %w, %d times; end %s and try again", path, err, attempts, c.Title)
 }
 
-// explain says of an error of a format where it is, and what the user can do by hand.
+// explain returns the place of an error of a format, and what the user can do by hand.
 func explain(path string, err error, byHand string) error {
 	var where *syntaxError
 	switch {

@@ -126,7 +126,7 @@ func encoded(mime string, data []byte) lines {
 	return lines(data)
 }
 
-// describe tells in words what was shown.
+// describe describes in words what was shown.
 func describe(d sandbox.Display) string {
 	var parts []string
 	for _, part := range []string{d.Alt, d.Path} {

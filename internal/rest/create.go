@@ -83,7 +83,7 @@ var kinds = map[reflect.Kind]string{
 	reflect.String: "a text", reflect.Float64: "a number", reflect.Slice: "a list", reflect.Map: "an object", reflect.Struct: "an object",
 }
 
-// misfit says in JSON's words what is wrong with a member.
+// misfit reports in JSON's words what is wrong with a member.
 func misfit(e *json.UnmarshalTypeError) string {
 	name := text.Shorten(e.Field, 80)
 	if number, ok := strings.CutPrefix(e.Value, "number "); ok {

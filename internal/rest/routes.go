@@ -27,7 +27,7 @@ type route struct {
 	tool string
 	// always are arguments that no request gives.
 	always map[string]any
-	// waits says that the request says how long it waits for a run, by wait_seconds in its query: not at all by default, or where
+	// waits marks a route whose request says how long it waits for a run, by wait_seconds in its query: not at all by default, or where
 	// it is patient as long as it may.
 	waits, patient bool
 

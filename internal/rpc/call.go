@@ -18,10 +18,10 @@ import (
 
 // Causes of a handler's done context, for context.Cause.
 var (
-	// ErrCancelledByClient says that the client cancelled this request: the work should
+	// ErrCancelledByClient reports that the client cancelled this request: the work should
 	// stop, and whatever the handler returns is thrown away.
 	ErrCancelledByClient = errors.New("cancelled by the client")
-	// ErrShutdown says that the server is ending. An answer given at once is still sent.
+	// ErrShutdown reports that the server is ending. An answer given at once is still sent.
 	ErrShutdown = errors.New("the server is shutting down")
 )
 
@@ -62,7 +62,7 @@ func callFrom(ctx context.Context) *Call {
 	return c
 }
 
-// Settled says that the call to which ctx belongs has taken its place in whatever order matters
+// Settled reports that the call to which ctx belongs has taken its place in whatever order matters
 // to it, so that the next call's handler may start, where the transport keeps an order. Without it that happens
 // when the handler returns. It does nothing where ctx is not of a call.
 func Settled(ctx context.Context) {

@@ -18,7 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
-// listFiles says which files a run has made, where none are saved.
+// listFiles reports which files a run has made, where none are saved.
 func (r *Runner) listFiles(ctx context.Context, res *sandbox.Result) {
 	var names []string
 	copies := r.copies(ctx, res)

@@ -97,7 +97,7 @@ func (w maskedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// cut says where a text was cut off.
+// cut reports where a text was cut off.
 type cut struct{ beginning, end bool }
 
 var whole cut

@@ -14,11 +14,11 @@ import (
 type promise struct {
 	name string
 	each bool // in every language, because its kernel has a process, descriptors, frames and values of its own
-	// session says that the attack is one of those that need a session.
+	// session reports that the attack is one of those that need a session.
 	session bool
-	// host tells what doctor knows of this host's ability to hold the promise. Nil: every host can.
+	// host reports what doctor knows of this host's ability to hold the promise. Nil: every host can.
 	host func(podman.Info) doctor.Check
-	// needs tells whether there is anything to promise under these settings. Nil: there always is.
+	// needs reports whether there is anything to promise under these settings. Nil: there always is.
 	needs func(*tester) bool
 	// judge tries the attack. Nil: the attack is judged by its own verdict.
 	judge func(ctx context.Context, t *tester, row *Row, source attacks.Attack) error

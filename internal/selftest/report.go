@@ -14,7 +14,7 @@ import (
 // Report is the outcome of all attacks, in the order in which they were made.
 type Report struct {
 	Rows []Row
-	// Unclosed says that Podman did not remove all of the sessions in time. A sweep takes what is left.
+	// Unclosed reports that Podman did not remove all of the sessions in time. A sweep takes what is left.
 	Unclosed bool
 }
 
@@ -52,7 +52,7 @@ func (r Report) WriteTable(w io.Writer) error {
 	return report.WriteTable(w, rows, r.summary())
 }
 
-// met tells what refused the attack, the most frequent first.
+// met reports what refused the attack, the most frequent first.
 func (r Row) met() string {
 	names := slices.SortedFunc(maps.Keys(r.Refusals), func(a, b string) int {
 		return cmp.Or(cmp.Compare(r.Refusals[b], r.Refusals[a]), cmp.Compare(a, b))

@@ -28,7 +28,7 @@ type Engine interface {
 // that the client would see.
 type Answer func(ctx context.Context, language sandbox.Language, code string) (string, error)
 
-// Options says what to attack.
+// Options sets what to attack.
 type Options struct {
 	// Config is what sessions are made with. What bounds a caller in it (the length of code, the time of a
 	// run, the number of sessions) is widened where an attack needs more. Its Env should have a value.
@@ -69,7 +69,7 @@ type Row struct {
 	Notes    []string         `json:"notes"`
 	Why      string           `json:"why,omitempty"` // it is not proven
 	Fix      string           `json:"fix,omitempty"`
-	// Failed says that this row alone makes the self-test fail.
+	// Failed reports that this row alone makes the self-test fail.
 	Failed bool `json:"failed"`
 }
 

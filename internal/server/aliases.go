@@ -26,7 +26,7 @@ type alias struct {
 	answer string
 	fine   []string // values that are as it is here, and need no answer
 	with   string   // without this name, or this name and value, it has no effect, which is told of
-	// taken says that code of its own takes the name over.
+	// taken reports that code of its own takes the name over.
 	taken bool
 	// common is a name that programs of all kinds have, so that it is probably not meant for us: it is told of and not warned of.
 	common bool

@@ -51,7 +51,7 @@ const memoryLimit = 96 << 20
 // resources, which sessions are among.
 const listTTL = time.Hour
 
-// ErrReported says that something has failed, and that a person has been told why.
+// ErrReported reports that something has failed, and that a person has been told why.
 var ErrReported = errors.New("reported")
 
 // Serve runs the server until its client goes, where it has one only, or a signal comes. gcArgs are the arguments by which
@@ -289,7 +289,7 @@ func (s *Settings) sandboxConfig(on engine.Engine, env map[string]string, log *s
 	return config
 }
 
-// Kernels says how each language that is on gets its containers.
+// Kernels reports how each language that is on gets its containers.
 func (s *Settings) Kernels() map[sandbox.Language]sandbox.KernelConfig {
 	kernels := make(map[sandbox.Language]sandbox.KernelConfig)
 	for _, l := range sandbox.Languages {

@@ -18,7 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
-// Options says which images to make ready and from what. The zero value builds every
+// Options sets which images to make ready and from what. The zero value builds every
 // image that is missing, on a base that Images finds by itself.
 type Options struct {
 	// Published are images that were built from the recipes already. One that can be had is

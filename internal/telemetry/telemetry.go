@@ -20,7 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
-// Options says what is recorded, and where to.
+// Options sets what is recorded, and where to.
 type Options struct {
 	Version string
 	// Variables looks up one of OpenTelemetry's, as os.LookupEnv does.

@@ -18,7 +18,7 @@ const (
 	jsonProtocol = "http/json"
 )
 
-// Traces says where traces go by OpenTelemetry's variables, without a password, and what is to be known of that. An empty
+// Traces reports where traces go by OpenTelemetry's variables, without a password, and what is to be known of that. An empty
 // address is nowhere; the error says which value cannot be used.
 func Traces(variables func(string) (string, bool)) (address, note string, err error) {
 	e, err := exporterOf(Options{Variables: variables, Logger: slog.New(slog.DiscardHandler)})
@@ -114,7 +114,7 @@ func resourceOf(o Options) attributes {
 	return a
 }
 
-// sampler says which traces are recorded.
+// sampler sets which traces are recorded.
 type sampler struct {
 	asParent bool    // where there is a parent
 	ratio    float64 // of the others

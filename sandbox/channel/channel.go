@@ -66,7 +66,7 @@ type Conn struct {
 	broken atomic.Bool // there were more streams than maxStreams
 }
 
-// Options says which end a connection is.
+// Options sets which end a connection is.
 type Options struct {
 	Supervisor bool // the supervisor's end; else the server's
 	MaxControl int  // the largest control message that is taken, in bytes

@@ -31,7 +31,7 @@ type Upload struct {
 	Limits    Limits
 }
 
-// ReadOptions says what part of a file to read.
+// ReadOptions sets what part of a file to read.
 type ReadOptions struct {
 	Offset   int64 // bytes or lines to pass over
 	Limit    int64 // bytes or lines to return; 0: only the facts, -1: to the end

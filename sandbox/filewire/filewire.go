@@ -26,7 +26,7 @@ const (
 	headBytes  = 4
 )
 
-// ErrTooLarge says that a message or a piece is longer than it may be.
+// ErrTooLarge reports that a message or a piece is longer than it may be.
 var ErrTooLarge = errors.New("a message about files is too large")
 
 // IsName reports whether a name or a path is one that is reported: what is no text, or has lines of its own, is counted alone.

@@ -239,7 +239,7 @@ func (s *store) trim() error {
 	return err
 }
 
-// ErrBad says that what Import was given is no history.
+// ErrBad reports that what Import was given is no history.
 var ErrBad = errors.New("not a history")
 
 // Import adds to a session's history what Export returned of another one. That may come from anybody: it is

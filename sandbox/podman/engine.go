@@ -19,7 +19,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// Options says where the engine is and how to treat it. The zero value uses this
+// Options sets where the engine is and how to treat it. The zero value uses this
 // machine's Podman.
 type Options struct {
 	// URL is the service's address: unix:///path, ssh://user@host/path or

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// localIDs tells of the service behind a socket of this machine. It is not ok where the files do not
+// localIDs describes the service behind a socket of this machine. It is not ok where the files do not
 // tell all: of another user's service, and where a directory service gives out the ids.
 func localIDs(socket string) (space idSpace, ok bool) {
 	info, err := os.Stat(socket)

@@ -115,7 +115,7 @@ func (e *Engine) runtimeUnfit(err error) error {
 	}
 }
 
-// unfitFix says what a runtime needs that is there and does not work.
+// unfitFix reports what a runtime needs that is there and does not work.
 func unfitFix(ociRuntime string) string {
 	switch isolation(ociRuntime) {
 	case GVisor:
@@ -128,7 +128,7 @@ func unfitFix(ociRuntime string) string {
 	return "give the name or path of an OCI runtime"
 }
 
-// runtimeFix says how to come by a runtime and what it needs.
+// runtimeFix reports how to come by a runtime and what it needs.
 func runtimeFix(ociRuntime string) string {
 	const without = ", or leave --oci-runtime out"
 	switch name := filepath.Base(ociRuntime); {

@@ -193,7 +193,7 @@ func createError(err error) error {
 	return err
 }
 
-// errProgramsGone says that a container did not have the programs of ours.
+// errProgramsGone reports that a container did not have the programs of ours.
 var errProgramsGone = errors.New("the volume of our programs is not as it should be")
 
 // startError recognises a supervisor that is not there any more, because its volume was removed, or is for another kind

@@ -16,7 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// UnavailableError says that no engine answers and that nothing was done. It matches
+// UnavailableError reports that no engine answers and that nothing was done. It matches
 // engine.ErrEngineUnavailable. Reason and Fix are written for the user and the model, and
 // hold no path or error text of the host; Err is for the log.
 type UnavailableError struct {

@@ -24,7 +24,7 @@ import (
 // used, and its content says whether the session outlives its server. One without a
 // mark says nothing: the mark may be lost, and the label of the session's volume counts.
 
-// ErrLocked says that another live server has the session.
+// ErrLocked reports that another live server has the session.
 var ErrLocked = errors.New("session is open in another server")
 
 const (
@@ -33,7 +33,7 @@ const (
 	lockSuffix = ".lock"
 )
 
-// ErrForeign says that another user can put things into the state directory, whose contents are trusted.
+// ErrForeign reports that another user can put things into the state directory, whose contents are trusted.
 var ErrForeign = errors.New("belongs to another user, or others can write to it")
 
 // makeOwn makes the state directory and the folder that it is in, so that this user alone may enter it, where
@@ -73,7 +73,7 @@ func checkOwn(folder string) error {
 
 // Lock is a session's lock, held by this process. Its methods may be called from any goroutine until it is released.
 type Lock struct {
-	// Found says that the file was there: a server has had a session of this name.
+	// Found reports that the file was there: a server has had a session of this name.
 	Found bool
 
 	file *os.File

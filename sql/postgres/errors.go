@@ -18,7 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
-// connectFault says why there is no connection. It names no host, user or database: the driver's own
+// connectFault reports why there is no connection. It names no host, user or database: the driver's own
 // words, which do, are for the log.
 func connectFault(err error) error {
 	var refused *pgconn.PgError
@@ -70,7 +70,7 @@ func refusedLogin(e *pgconn.PgError) *fault.Error {
 	return fault.New(fault.SQLFailed, hint, "PostgreSQL %s (%s).", what, code).With("sqlstate", code)
 }
 
-// queryFault says what the database said of a statement.
+// queryFault reports what the database said of a statement.
 func queryFault(err error, query string) error {
 	var said *pgconn.PgError
 	var large *pgproto3.ExceededMaxBodyLenErr

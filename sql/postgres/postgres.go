@@ -41,7 +41,7 @@ type Database struct {
 	pool   *pgxpool.Pool
 	limits sql.Limits
 	types  *typeCache
-	// zoned says that the connection string chooses a time zone; otherwise it is UTC.
+	// zoned reports that the connection string chooses a time zone; otherwise it is UTC.
 	zoned bool
 }
 

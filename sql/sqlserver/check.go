@@ -194,7 +194,7 @@ func (c *checker) hint(i int, key string) string {
 	return fmt.Sprintf("%s If %s is a name here, write [%s].", oneStatement, key, strings.ToLower(c.tokens[i].text))
 }
 
-// refuse says what is wrong at a token, with the line that it is in.
+// refuse reports what is wrong at a token, with the line that it is in.
 func (c *checker) refuse(i int, why, hint string) error {
 	t := c.at(i)
 	where := ""

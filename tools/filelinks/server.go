@@ -25,7 +25,7 @@ type Listener struct {
 }
 
 // CheckAddress refuses an address to listen on, HOST:PORT, that others than this machine's own programs could reach, unless
-// public says that they may.
+// public reports that they may.
 func CheckAddress(address string, public bool) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

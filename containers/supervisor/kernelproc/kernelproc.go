@@ -76,10 +76,10 @@ const (
 	outboxLen = 64
 )
 
-// ErrBreach says that a kernel sent what none does.
+// ErrBreach reports that a kernel sent what none does.
 var ErrBreach = errors.New("a frame that no kernel sends")
 
-// ErrNoInterpreter says that the image does not have the language's interpreter.
+// ErrNoInterpreter reports that the image does not have the language's interpreter.
 var ErrNoInterpreter = errors.New("not on the PATH")
 
 // Link is the socket to a kernel or a zygote.

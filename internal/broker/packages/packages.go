@@ -189,7 +189,7 @@ func (h *Handler) share(over context.Context, x *reply, key string, work func(ct
 	}
 }
 
-// limitError says that a session has received as much as it may.
+// limitError reports that a session has received as much as it may.
 type limitError struct {
 	error
 	session string

@@ -11,7 +11,7 @@ import (
 	"github.com/klauspost/compress/flate"
 )
 
-// errHeavy says that a page takes more memory than its request has.
+// errHeavy reports that a page takes more memory than its request has.
 var errHeavy = errors.New("the page takes more memory than the request has")
 
 // packed is records in a fraction of their memory: pages list thousands of files that are nearly the same. Any number of

@@ -57,7 +57,7 @@ type Rules struct {
 // DefaultFileLimit is how many bytes a package's file may have.
 const DefaultFileLimit = 200 << 20
 
-// Policy says what may be installed. It does not change; any goroutine may use it.
+// Policy sets what may be installed. It does not change; any goroutine may use it.
 type Policy struct {
 	rules         Rules
 	allow, deny   []entry
@@ -106,7 +106,7 @@ func NewPolicy(rules Rules) (*Policy, error) {
 	return p, errors.Join(problems...)
 }
 
-// Summary says in a sentence what may be installed.
+// Summary reports in a sentence what may be installed.
 func (p *Policy) Summary() string {
 	switch {
 	case p.rules.Mode == Off:

@@ -146,7 +146,7 @@ func (x *exchange) count(own, all *atomic.Int64, n int) error {
 	return limit
 }
 
-// over says which bound so many bytes exceed, of this exchange and of its session.
+// over reports which bound so many bytes exceed, of this exchange and of its session.
 func (x *exchange) over(own, all int64) *refusal {
 	l := x.proxy.options.Limits
 	all = max(all, x.session.sent.Load(), x.session.received.Load())
@@ -171,7 +171,7 @@ func (p *Proxy) Receive(session string, bytes int) error {
 	return nil
 }
 
-// failed says why a host could not be asked, or did not answer.
+// failed reports why a host could not be asked, or did not answer.
 func (x *exchange) failed(t target, err error) *refusal {
 	var already *refusal
 	switch {

@@ -28,7 +28,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 )
 
-// Mode says which hosts code reaches.
+// Mode sets which hosts code reaches.
 type Mode string
 
 // The modes.
@@ -219,7 +219,7 @@ func isExplained(r *http.Request, t target) bool {
 	return r.Method == http.MethodConnect && t.port == 80
 }
 
-// judge says why a target is not reached, if it is not.
+// judge reports why a target is not reached, if it is not.
 func (p *Proxy) judge(t target) *refusal {
 	allows := func(h Host) bool { return h.allows(t) }
 	switch {

@@ -98,7 +98,7 @@ func (rt *route) placeholders(allowed func(Secret) bool) []string {
 	return all
 }
 
-// misplaced says why a request with a placeholder is not sent.
+// misplaced reports why a request with a placeholder is not sent.
 func (rt *route) misplaced(s Secret, where string) *refusal {
 	var hosts []string
 	for _, h := range s.Hosts {

@@ -9,7 +9,7 @@ import (
 // mostNamed is how many hosts a summary names.
 const mostNamed = 20
 
-// Summary says which hosts code reaches and what its placeholders are for, in words for a model that go on after
+// Summary reports which hosts code reaches and what its placeholders are for, in words for a model that go on after
 // "Network: " and end without a period. It is empty where code reaches nothing.
 func (p *Proxy) Summary() string {
 	var b strings.Builder

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// barePythonName says what is in the image and changes with its recipe.
+// barePythonName reports what is in the image and changes with its recipe.
 const barePythonName = "localhost/csm-bare-python:dev"
 
 //go:embed bare-python

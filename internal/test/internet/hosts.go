@@ -153,7 +153,7 @@ func frame(from *bufio.Reader) (string, error) {
 	return string(data), err
 }
 
-// private says whether a request brings the value of the variable that it names, in one of the usual ways.
+// private reports whether a request brings the value of the variable that it names, in one of the usual ways.
 func private(w http.ResponseWriter, r *http.Request) {
 	value := os.Getenv(r.FormValue("name"))
 	user, password, _ := r.BasicAuth()

@@ -74,7 +74,7 @@ func (w *writer) loginAck() {
 	w.raw(b)
 }
 
-// wantToken says who gives tokens, and what one is to be for.
+// wantToken reports who gives tokens, and what one is to be for.
 func (w *writer) wantToken() {
 	authority, resource := utf16Bytes("https://login.microsoftonline.com/"+Tenant), utf16Bytes(Resource)
 	const count = 2
@@ -90,7 +90,7 @@ func (w *writer) wantToken() {
 	w.raw(append(binary.LittleEndian.AppendUint32([]byte{0xee}, uint32(len(info))), info...))
 }
 
-// transaction tells that one begins (8), is committed (9) or rolled back (10).
+// transaction reports that one begins (8), is committed (9) or rolled back (10).
 func (w *writer) transaction(change byte, id uint64) {
 	b := []byte{change}
 	if change == 8 {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// BuildOptions says how an image is built of the Containerfile at the root of its context.
+// BuildOptions sets how an image is built of the Containerfile at the root of its context.
 type BuildOptions struct {
 	Args        map[string]string
 	Labels      []string // NAME=VALUE

@@ -15,7 +15,7 @@ type Volume struct {
 	UID, GID   int
 }
 
-// VolumeOptions says what a new volume is.
+// VolumeOptions sets what a new volume is.
 type VolumeOptions struct {
 	Name    string
 	Labels  map[string]string

@@ -40,7 +40,7 @@ type Image struct {
 	Data []byte
 }
 
-// ErrBadImage says that data is no image of its type, or not a whole one.
+// ErrBadImage reports that data is no image of its type, or not a whole one.
 var ErrBadImage = errors.New("its data is not a whole image")
 
 var (

@@ -31,9 +31,9 @@ type Capabilities struct {
 	Packages string   // what may be installed: On, Listed, or nothing
 	Network  string   // what code reaches: Open, Allowlist, or nothing
 	Hosts    []string // that code reaches under Allowlist, as they are set
-	// CodeSQL says that code can query the databases by its module sandbox.
+	// CodeSQL reports that code can query the databases by its module sandbox.
 	CodeSQL bool
-	// FetchURLs says that upload_file fetches addresses.
+	// FetchURLs reports that upload_file fetches addresses.
 	FetchURLs bool
 	// Tool reports whether a tool exists. Nil: there is none.
 	Tool func(name string) bool
@@ -102,7 +102,7 @@ type stumble struct {
 	Capabilities
 	language sandbox.Language
 	find     func(path string) string
-	// quotes says that the words come from the error of the code itself. What was only printed may be anybody's, so no name
+	// quotes reports that the words come from the error of the code itself. What was only printed may be anybody's, so no name
 	// is taken from it.
 	quotes bool
 	text   string // all the words that are looked at

@@ -122,7 +122,7 @@ func noCommand(name string) string {
 		`spawn(?:Sync)? ` + name + ` ENOENT`
 }
 
-// install says how packages get in, or that they do not.
+// install reports how packages get in, or that they do not.
 func (s stumble) install([]string) string {
 	if s.installs() {
 		return "pip and npm reach the packages that this server's rules admit: check the name and the version, and name no other index" +
@@ -168,7 +168,7 @@ func (s stumble) ifTool(tool, words string) string {
 	return ""
 }
 
-// missing says how a package gets in that is not there.
+// missing reports how a package gets in that is not there.
 func (s stumble) missing(name string) string {
 	name = s.name(name, "")
 	what := cmp.Or(name, "The missing package")
@@ -256,7 +256,7 @@ func (s stumble) otherLanguage(wanted sandbox.Language) string {
 	return hint + "."
 }
 
-// network says what code reaches.
+// network reports what code reaches.
 func (s stumble) network() string {
 	switch s.Network {
 	case Open:

@@ -35,7 +35,7 @@ func Text(text string, fields any) *Answer {
 // whole result, and the text has the rest.
 type slim interface{ Meta() any }
 
-// Meta is what _meta has of the fields.
+// Meta returns the part of the fields that goes into the result's _meta.
 func (a *Answer) Meta() any {
 	if fields, ok := a.Fields.(slim); ok {
 		return fields.Meta()

@@ -163,7 +163,7 @@ func (r *Renderer) renderTexts(res *sandbox.Result, parts []part, shown, hint st
 	}
 }
 
-// backgroundTitle says where the rest is of what an earlier run printed meanwhile.
+// backgroundTitle reports where the rest is of what an earlier run printed meanwhile.
 func backgroundTitle(b sandbox.Background) string {
 	title := "printed meanwhile by an earlier run"
 	if b.OmittedBytes > 0 {
