@@ -22,7 +22,8 @@ var languages = map[string]*kernelproc.Language{
 	},
 	"javascript": {
 		Name: "javascript", Interpreter: "node", HasWatcher: true, Again: 100 * time.Millisecond, Unheard: 3,
-		Arguments: func(program, role string) []string { return append(nodeFlags(), program, role) },
+		TrustVariable: "NODE_EXTRA_CA_CERTS",
+		Arguments:     func(program, role string) []string { return append(nodeFlags(), program, role) },
 	},
 }
 

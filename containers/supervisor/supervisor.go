@@ -73,12 +73,10 @@ func (s *Supervisor) serve() {
 		syscall.SIGSEGV, syscall.SIGILL, syscall.SIGVTALRM, syscall.SIGPROF, syscall.SIGSTKFLT, syscall.SIGIO, syscall.SIGPWR)
 	s.door.takePlace()
 	s.out.takePlace()
-	// An interpreter takes some tens of milliseconds to start, so it does not wait for init.
-	main, err := s.kernels.spawn()
-	if errors.Is(err, kernelproc.ErrNoInterpreter) {
-		s.server.send(protocol.KernelState{Type: "kernel", State: "missing", Cause: err.Error()}, false)
+	// An interpreter takes some tens of milliseconds to start, so it does not wait for init where it need not.
+	if !s.awaitsTrust() {
+		s.startMain()
 	}
-	s.kernels.main = main // where it cannot start, the first run says so
 	for {
 		select {
 		case <-ended:
@@ -94,6 +92,19 @@ func (s *Supervisor) serve() {
 			shutDown()
 		}
 	}
+}
+
+// awaitsTrust reports whether the interpreter reads, as it starts, the certificates that init brings.
+func (s *Supervisor) awaitsTrust() bool {
+	return os.Getenv(s.language.TrustVariable) == protocol.TrustFile
+}
+
+func (s *Supervisor) startMain() {
+	main, err := s.kernels.spawn()
+	if errors.Is(err, kernelproc.ErrNoInterpreter) {
+		s.server.send(protocol.KernelState{Type: "kernel", State: "missing", Cause: err.Error()}, false)
+	}
+	s.kernels.main = main // where it cannot start, the first run says so
 }
 
 // shutDown ends the container: as process 1 by ending itself, and else what it has started.
@@ -268,8 +279,11 @@ func (s *Supervisor) onInit(body []byte) {
 			s.log("error", "there is no way out: "+err.Error())
 		}
 	}
-	if s.kernels.main != nil {
+	switch {
+	case s.kernels.main != nil:
 		s.kernels.main.link.Send(initOf(s.settings))
+	case s.awaitsTrust():
+		s.startMain()
 	}
 	if s.version != "" {
 		s.sendReady()

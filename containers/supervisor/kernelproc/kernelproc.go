@@ -39,6 +39,8 @@ type Language struct {
 	HasZygote bool
 	// Again is how long an interrupt is waited for before it comes once more; zero: a quarter of the grace.
 	Again time.Duration
+	// TrustVariable names the file of certificates that the interpreter reads as it starts; empty: it reads none then.
+	TrustVariable string
 	// Unheard is how many times the grace a kernel may take that has not heard of an interrupt yet.
 	Unheard int
 }
