@@ -256,7 +256,7 @@ func (s aliased) takeStore(f *pflag.Flag) {
 	if value == "" || s.origins[f.Name].beatsFile() {
 		return
 	}
-	container := artifacts{s.Settings}.azureContainer()
+	container := artifacts(s).azureContainer()
 	if err := s.takeAlias(f, "azblob://"+container); err != nil {
 		s.note("AZURE_BLOB_CONTAINER_NAME", slog.LevelWarn, "the value %q cannot be used, and artifacts are not uploaded: %v", container, err)
 		return
