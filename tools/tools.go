@@ -298,7 +298,7 @@ func (d *Deps) result(a *render.Answer) *mcp.CallToolResult {
 		meta[resultKey] = d.Secrets.MaskJSON(a.Meta())
 	}
 	if a.Fault != nil {
-		meta[errorKey] = d.Secrets.MaskJSON(faultFields(a.Fault))
+		meta[errorKey] = d.Secrets.MaskJSON(a.Fault.JSON())
 	}
 	if len(meta) > 0 {
 		res.Meta = mcp.NewMetaFromMap(meta)
@@ -306,17 +306,9 @@ func (d *Deps) result(a *render.Answer) *mcp.CallToolResult {
 	return res
 }
 
-func faultFields(f *fault.Error) map[string]any {
-	fields := map[string]any{"code": f.Code, "message": f.Message, "hint": f.Hint}
-	for name, value := range f.Fields {
-		fields[name] = value
-	}
-	return fields
-}
-
 func (d *Deps) errorResult(f *fault.Error) *mcp.CallToolResult {
 	return &mcp.CallToolResult{
-		Result:  mcp.Result{Meta: mcp.NewMetaFromMap(map[string]any{errorKey: d.Secrets.MaskJSON(faultFields(f))})},
+		Result:  mcp.Result{Meta: mcp.NewMetaFromMap(map[string]any{errorKey: d.Secrets.MaskJSON(f.JSON())})},
 		Content: masked(d.Secrets, []mcp.Content{mcp.NewTextContent(render.FaultText(f))}),
 		IsError: true,
 	}

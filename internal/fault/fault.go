@@ -8,6 +8,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"maps"
 )
 
 // Code names a kind of failure. The set is part of the contract with clients.
@@ -76,6 +77,13 @@ func (e *Error) With(name string, value any) *Error {
 func (e *Error) Because(err error) *Error {
 	e.cause = err
 	return e
+}
+
+// JSON returns the fault as the fields of a JSON object: its code, message, hint and Fields.
+func (e *Error) JSON() map[string]any {
+	fields := map[string]any{"code": e.Code, "message": e.Message, "hint": e.Hint}
+	maps.Copy(fields, e.Fields)
+	return fields
 }
 
 // Error returns the code and the message, never the cause.

@@ -97,7 +97,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 	o, err := s.call(r.Context(), "wait_for_run", given)
 	switch {
 	case err != nil:
-		events.Send("error", web.Encode(fieldsOf(fault.From(err))))
+		events.Send("error", web.Encode(fault.From(err).JSON()))
 	case o.fields == nil:
 		events.Send("error", web.Encode(o.fault))
 	default:

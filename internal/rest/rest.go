@@ -20,6 +20,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -57,7 +58,6 @@ type Server struct {
 	links     *filelinks.Links
 	softWait  time.Duration
 	mux       *http.ServeMux
-	document  []byte
 	followers streams             // of a run's output
 	watchers  streams             // of events
 	readers   *semaphore.Weighted // of lists of runs
@@ -90,9 +90,9 @@ func New(o Options) *Server {
 	for _, r := range served {
 		s.mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, request *http.Request) { s.serve(w, request, r) })
 	}
-	s.document = document(served, s.tools, o.Version)
+	made := sync.OnceValue(func() json.RawMessage { return document(served, s.tools, o.Version) }) // few ask for it
 	for _, path := range []string{"/v1/openapi.json", "/openapi.json"} {
-		s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { web.JSON(w, http.StatusOK, json.RawMessage(s.document)) })
+		s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { web.JSON(w, http.StatusOK, made()) })
 	}
 	s.mux.HandleFunc("/", s.nothing)
 	return s
@@ -121,7 +121,7 @@ var refusals = map[int]fault.Code{
 // Refuse answers a request that the transport in front does not let in, as all others that are refused.
 func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, status int, problem, advice string) {
 	sentence := func(words string) string { return strings.ToUpper(words[:1]) + words[1:] + "." }
-	s.write(w, r, status, fieldsOf(fault.New(refusals[status], sentence(advice), "%s", sentence(problem))))
+	s.write(w, r, status, fault.New(refusals[status], sentence(advice), "%s", sentence(problem)).JSON())
 }
 
 // Open are the handlers of what tells nothing of this server, so that anybody may see it: a page to try the interface with,
@@ -145,16 +145,8 @@ func (s *Server) nothing(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	s.write(w, r, http.StatusMethodNotAllowed, fieldsOf(fault.New(fault.InvalidArgument, "Use "+strings.Join(allowed, " or ")+".",
-		"%q takes no %.20q.", text.Shorten(r.URL.Path, 120), r.Method)))
-}
-
-func fieldsOf(f *fault.Error) map[string]any {
-	fields := map[string]any{"code": f.Code, "message": f.Message, "hint": f.Hint}
-	for name, value := range f.Fields {
-		fields[name] = value
-	}
-	return fields
+	s.write(w, r, http.StatusMethodNotAllowed, fault.New(fault.InvalidArgument, "Use "+strings.Join(allowed, " or ")+".",
+		"%q takes no %.20q.", text.Shorten(r.URL.Path, 120), r.Method).JSON())
 }
 
 // refuse answers with an error.
@@ -168,7 +160,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) && f.Code == fault.InvalidContent {
 		status = http.StatusRequestTimeout
 	}
-	s.write(w, r, status, fieldsOf(f))
+	s.write(w, r, status, f.JSON())
 }
 
 // write answers with an error's fields.
