@@ -86,9 +86,10 @@ func describe(t *testing.T, name string) string {
 	if path.Ext(name) == ".go" {
 		return describeGo(t, name, source)
 	}
-	for _, text := range comment.FindSubmatch(source)[min(1, len(comment.FindSubmatch(source))):] {
-		if len(text) > 0 {
-			return sentence(marker.ReplaceAllString(string(text), ""))
+	groups := comment.FindSubmatch(source)
+	for i := 1; i < len(groups); i++ { // one for each way to write a comment
+		if len(groups[i]) > 0 {
+			return sentence(marker.ReplaceAllString(string(groups[i]), ""))
 		}
 	}
 	return ""
