@@ -63,7 +63,7 @@ too and no server will be started again.`,
 
 const afterParentFlag = "after-parent"
 
-// sweep removes what dead servers left, and tells of which sessions.
+// sweep removes what dead servers left, and prints of which sessions.
 func sweep(ctx context.Context, s *server.Settings, engine *podman.Engine) error {
 	ctx, cancel := context.WithTimeout(ctx, gcTimeout)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 // largest is the largest configuration that is touched. Claude Code keeps some MB of history in its own.
 const largest = 32 << 20
 
-// errChanged reports that somebody else wrote a file between our look at it and our writing.
+// errChanged reports that another program wrote a file between our reading and our writing.
 var errChanged = errors.New("was changed by another program meanwhile")
 
 // file is a configuration as it was found.

@@ -60,7 +60,7 @@ type kernelFields struct {
 	State    string           `json:"state"`
 }
 
-// stream is what one client is told as it comes: about all sessions, and about the one that it shows.
+// stream is what one client receives as it comes: about all sessions, and about the one that it shows.
 type stream struct {
 	*Server
 	events  *web.Events

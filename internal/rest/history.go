@@ -252,7 +252,7 @@ func (s *Server) readRun(w http.ResponseWriter, r *http.Request) {
 	web.JSON(w, http.StatusOK, s.secrets.MaskJSON(f))
 }
 
-// policyFigure is for an image that somebody opens by itself: one in SVG is a document.
+// policyFigure is for an image that is opened by itself: one in SVG is a document.
 const policyFigure = "sandbox; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
 // readFigure sends an image that a run has shown, by its place.

@@ -43,7 +43,7 @@ func newStreams(most int64, kind, hint string) streams {
 	return streams{semaphore.NewWeighted(most), most, kind, hint}
 }
 
-// enter takes a place among the streams, which leave gives back, or answers that there is none.
+// enter takes a place among the streams, which leave releases, or answers that there is none.
 func (t *streams) enter(s *Server, w http.ResponseWriter, r *http.Request) (leave func()) {
 	if t.TryAcquire(1) {
 		return func() { t.Release(1) }

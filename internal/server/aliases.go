@@ -206,7 +206,7 @@ const (
 	filePortVariable = "SANDBOX_HTTP_PORT"
 )
 
-// takeFileServer gives out links to files where one of those variables says where, and no setting of our own does.
+// takeFileServer serves links to files where one of those variables says where, and no setting of our own does.
 func (s aliased) takeFileServer() {
 	for _, name := range []string{fileHostVariable, filePortVariable} {
 		value, file, _ := s.env.find(name)

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Conn is a connection that code has made, and a listener that gives a server this connection alone and ends with it.
+// Conn is a connection that code has made, and a listener that returns this connection alone and closes with it.
 type Conn struct {
 	net.Conn
 	// Caller is who has made it.
