@@ -51,10 +51,19 @@ type Config struct {
 	RunTimeout    time.Duration // of a run that does not name its own
 	MaxRunTimeout time.Duration // what a run may ask for
 	Linger        time.Duration // how long a run waits for what it started and what looks endless
-	IdleTimeout   time.Duration // after which an unused session ends
-	Lifetime      time.Duration // after which any session ends
-	StartTimeout  time.Duration // for a container and its supervisor to come up, or for a program that is started in one
-	MaxSessions   int
+	IdleTimeout   time.Duration // after which an unused kernel ends, and an unnamed session with it
+	Lifetime      time.Duration // after which any kernel ends, and an unnamed session with it
+	// Keep is how long a named session's files, frozen variables and history stay after its last use, at the least as long
+	// as its kernels; KeepLimit what all that sleep may take together, in bytes.
+	Keep      time.Duration
+	KeepLimit int64
+	// FreezeBytes and FreezeTime bound what a named session's kernel writes of its variables when it ends; 0 bytes: none.
+	FreezeBytes int64
+	FreezeTime  time.Duration
+	// Spares is how many containers of each language are kept ready for sessions to come.
+	Spares       int
+	StartTimeout time.Duration // for a container and its supervisor to come up, or for a program that is started in one
+	MaxSessions  int
 	// Gone reports whether the client is gone that has a default session, as DefaultOf has it, so that the session may be
 	// closed for another client where there are MaxSessions. It is called with the manager locked. Nil: none is.
 	Gone func(client string) bool
@@ -85,7 +94,8 @@ func DefaultConfig() Config {
 		Limits:    engine.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 256, TmpBytes: 256 << 20, FileBytes: 2 << 30, OpenFiles: 1024},
 		CodeBytes: 100_000, OutputBytes: 16_000, SpoolBytes: 64 << 20, VolumeBytes: 2 << 30, VolumeFiles: 200_000,
 		RunTimeout: time.Minute, MaxRunTimeout: time.Hour, Linger: 2 * time.Second,
-		IdleTimeout: 30 * time.Minute, Lifetime: 24 * time.Hour, StartTimeout: time.Minute, MaxSessions: 10,
+		IdleTimeout: 30 * time.Minute, Lifetime: 24 * time.Hour, Keep: 30 * 24 * time.Hour, KeepLimit: 10 << 30,
+		FreezeBytes: 512 << 20, FreezeTime: 20 * time.Second, Spares: 1, StartTimeout: time.Minute, MaxSessions: 10,
 		Logger: slog.New(slog.DiscardHandler),
 	}
 }
@@ -99,6 +109,9 @@ const (
 	maxDisplays   = 16
 	// interruptGrace is how long code may ignore an interrupt before its kernel is killed.
 	interruptGrace = 5 * time.Second
+	// mostTwins is how many copies of a kernel are kept to go back to, within a part of its container's memory: 1/twinShare.
+	mostTwins = 5
+	twinShare = 3
 )
 
 // Labels on everything that a server makes on an engine. They cannot be changed later, so what

@@ -194,11 +194,14 @@ func (e *engineSide) spec(language Language, setting KernelConfig, image engine.
 // init returns the first message to the supervisor of a new container.
 func (e *engineSide) init(setting KernelConfig, warm bool) protocol.Init {
 	limits := e.config.wireLimits()
-	onEOF, token := "exit", ""
+	onEOF, token, freezeBytes := "exit", "", int64(0)
 	if e.named {
-		onEOF, token = "wait", e.record.Token
+		onEOF, token, freezeBytes = "wait", e.record.Token, e.config.FreezeBytes
 	}
+	memory := e.limits.container().MemoryBytes
 	return protocol.Init{
+		MemoryBytes: memory, FreezeBytes: freezeBytes, FreezeSeconds: int(e.config.FreezeTime.Seconds()),
+		Twins: mostTwins, TwinBytes: memory / twinShare,
 		WayOut: e.outPort(), Trust: e.certificates,
 		Type: "init", Protocol: protocol.Version, WorkDir: engine.WorkDir, Env: e.config.Env, Preload: setting.Preload, Warm: warm,
 		IdleSeconds: int64(e.limits.ends().IdleTimeout.Seconds()), OnEOF: onEOF, Token: token,

@@ -43,10 +43,11 @@ type initMessage struct {
 	OutputBytes int               `json:"output_bytes"`
 	ImageBytes  int               `json:"image_bytes"`
 	MaxDisplays int               `json:"max_displays"`
+	MemoryBytes int64             `json:"memory_bytes"`
 }
 
 func initOf(c *settings) initMessage {
-	return initMessage{"init", c.WorkDir, c.Env, c.Preload, c.OutputBytes, c.ImageBytes, c.MaxDisplays}
+	return initMessage{"init", c.WorkDir, c.Env, c.Preload, c.OutputBytes, c.ImageBytes, c.MaxDisplays, c.MemoryBytes}
 }
 
 // spawn starts a kernel with nothing imported.

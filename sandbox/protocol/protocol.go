@@ -40,6 +40,14 @@ type Init struct {
 	Token        string            `json:"token"`
 	VolumeBytes  int64             `json:"volume_bytes"`
 	VolumeFiles  int64             `json:"volume_files"`
+	// MemoryBytes is what the container may take in all; 0: it is not known, and nothing is stopped for it.
+	MemoryBytes int64 `json:"memory_bytes"`
+	// FreezeBytes and FreezeSeconds bound what a kernel writes of its variables when it ends in order; 0 bytes: it writes none.
+	FreezeBytes   int64 `json:"freeze_bytes"`
+	FreezeSeconds int   `json:"freeze_seconds"`
+	// Twins is how many copies of a kernel are kept to go back to, and TwinBytes what they may take together.
+	Twins     int   `json:"twins"`
+	TwinBytes int64 `json:"twin_bytes"`
 	// WayOut is the port of loopback whose connections become streams to the server; 0: nobody listens.
 	WayOut int `json:"way_out,omitempty"`
 	// Trust has certificates in PEM, of authorities that the code trusts beside those of the image.
@@ -62,7 +70,7 @@ type Attach struct {
 	FilesOnly bool `json:"files_only,omitempty"`
 }
 
-// Request is any message that comes after those: run, interrupt, peek, ping or stop.
+// Request is any message that comes after those: run, interrupt, peek, ping, freeze, restore or stop.
 type Request struct {
 	Type      string `json:"type"`
 	ID        string `json:"id,omitempty"`
@@ -71,6 +79,8 @@ type Request struct {
 	TimeoutMS int64  `json:"timeout_ms,omitempty"`
 	GraceMS   int64  `json:"grace_ms,omitempty"`
 	LingerMS  int64  `json:"linger_ms,omitempty"`
+	Copy      bool   `json:"copy,omitempty"`   // of run: in a copy of the variables, which restore can go to
+	Run       string `json:"run,omitempty"`    // of restore: the run to go back to the beginning of, or whose copy to go to
 	Reason    string `json:"reason,omitempty"` // of interrupt
 	N         int64  `json:"n,omitempty"`      // of ping
 }
@@ -171,6 +181,71 @@ type Done struct {
 	Kernel         string       `json:"kernel"`
 	Background     []Background `json:"background"`
 	GoesOn         []string     `json:"goes_on"`
+	// Origin is where the variables came from that the run began with, the first time that a run sees them; or, where the
+	// kernel is "restored", those that its session goes on with. Nil: from the run before, or there were none.
+	Origin *Origin `json:"origin,omitempty"`
+	// Memory is what there was when the run was stopped for it, or failed for want of it.
+	Memory *Memory `json:"memory,omitempty"`
+}
+
+// Origin is what a kernel's variables came from that did not begin empty.
+type Origin struct {
+	From      string `json:"from"`      // "frozen" or "twin"
+	Variables int    `json:"variables"` // how many are there
+	AtMS      int64  `json:"at_ms"`     // when they were as they are, in Unix milliseconds
+	Run       string `json:"run"`       // the run behind which they were so; of a twin
+	Lost      []Lost `json:"lost"`
+	LostTotal int    `json:"lost_total"`      // Lost may be cut
+	Error     string `json:"error,omitempty"` // why there are none
+}
+
+// Lost is a variable that could not be kept, and why.
+type Lost struct {
+	Name string `json:"name"`
+	Why  string `json:"why"`
+}
+
+// Memory is what a session has taken of its memory, and the variables that take most of it.
+type Memory struct {
+	UsedBytes  int64      `json:"used_bytes"`
+	LimitBytes int64      `json:"limit_bytes"`
+	Largest    []Variable `json:"largest"`
+}
+
+// Variable is one of the code's, and about what it takes.
+type Variable struct {
+	Name      string `json:"name"`
+	SizeBytes int64  `json:"size_bytes"`
+}
+
+// Frozen answers the message freeze.
+type Frozen struct {
+	Type      string `json:"type"`
+	ID        string `json:"id"`
+	Variables int    `json:"variables"`
+	Bytes     int64  `json:"bytes"`
+	Lost      []Lost `json:"lost"`
+	LostTotal int    `json:"lost_total"`
+	Error     string `json:"error,omitempty"` // why nothing was written; what was there before stays
+}
+
+// Restored answers the message restore.
+type Restored struct {
+	Type  string `json:"type"`
+	ID    string `json:"id"`
+	Run   string `json:"run"`             // that the variables are as before, or as behind where it was a copy
+	Error string `json:"error,omitempty"` // why nothing was changed
+	// Runs are those that can be gone back to the beginning of, and Copies the copies that can be gone to; the newest last.
+	Runs   []string `json:"runs"`
+	Copies []string `json:"copies"`
+}
+
+// Twins is the message twins: what there is to go back to, whenever that changes.
+type Twins struct {
+	Type   string   `json:"type"`
+	Runs   []string `json:"runs"` // as in Restored
+	Copies []string `json:"copies"`
+	Why    string   `json:"why"` // why there is none of the present variables; empty where there is
 }
 
 // Error is how code failed.
