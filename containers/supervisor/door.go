@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
@@ -34,20 +35,29 @@ const (
 // that is wrong keeps its place for a while, and no more than four have one at a time.
 type door struct {
 	listener net.Listener // nil where it is not listened yet
+	token    atomic.Pointer[string]
 }
 
 // takePlace begins to listen before the first interpreter starts. What cannot be had now is tried for again by serve.
 func (d *door) takePlace() { d.listener, _ = listen() }
 
-// serve hands each connection over that shows the token in its first frame.
+// serve hands each connection over that shows the token in its first frame: none, where that is empty. What was served
+// with another token is from now on with this one.
 func (d *door) serve(token string, adopt func(conn net.Conn, filesOnly bool)) (err error) {
+	before := d.token.Swap(&token)
+	if token == "" {
+		d.close()
+	}
+	if token == "" || before != nil && *before != "" {
+		return nil
+	}
 	if d.listener == nil {
 		if d.listener, err = listen(); err != nil {
 			return err
 		}
 	}
 	go acceptAll(d.listener, doorWaiting, wrongWait, func(conn net.Conn) {
-		if m := readAttach(conn, token); m != nil {
+		if m := readAttach(conn, *d.token.Load()); m != nil {
 			adopt(conn, m.FilesOnly)
 		} else {
 			_ = conn.Close()
@@ -60,6 +70,7 @@ func (d *door) serve(token string, adopt func(conn net.Conn, filesOnly bool)) (e
 func (d *door) close() {
 	if d.listener != nil {
 		_ = d.listener.Close()
+		d.listener = nil
 	}
 }
 
@@ -70,6 +81,9 @@ func acceptAll(listener net.Listener, most int, again time.Duration, serve func(
 	for {
 		semaphore <- struct{}{}
 		conn, err := listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
 		if err != nil {
 			time.Sleep(again)
 			<-semaphore
@@ -101,7 +115,7 @@ func readAttach(conn net.Conn, token string) *protocol.Attach {
 	if json.Unmarshal(body, m) != nil || m.Type != "attach" {
 		return nil
 	}
-	if subtle.ConstantTimeCompare([]byte(m.Token), []byte(token)) != 1 {
+	if token == "" || subtle.ConstantTimeCompare([]byte(m.Token), []byte(token)) != 1 {
 		time.Sleep(wrongWait)
 		return nil
 	}

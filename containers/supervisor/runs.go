@@ -23,8 +23,8 @@ type runs struct {
 func (rs *runs) begin(m protocol.Request) {
 	s := rs.s
 	switch {
-	case s.settings == nil || m.ID == "" || rs.all[m.ID] != nil:
-		s.log("warn", "a run without an id, before init or of an id that goes on was ignored")
+	case s.settings == nil || s.settings.Spare || m.ID == "" || rs.all[m.ID] != nil:
+		s.log("warn", "a run without an id, before init or bind, or of an id that goes on was ignored")
 		return
 	case !m.Fresh && rs.kept != nil, m.Fresh && rs.fresh() >= mostFresh:
 		rs.refuse(m.ID, "SessionBusy", "another run goes on in this kernel", "")

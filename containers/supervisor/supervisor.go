@@ -27,7 +27,8 @@ type Supervisor struct {
 	loop
 	language *kernelproc.Language
 
-	initialised chan struct{} // closed when settings are there, which never change
+	initialised chan struct{} // closed when settings are there
+	filesAt     string        // the work directory; set before initialised is closed, and never changed
 	moving      atomic.Int32  // streams about files that are being served
 
 	server   *link
@@ -46,6 +47,7 @@ type Supervisor struct {
 	past    past
 
 	lastFrame time.Time
+	idle      *timer
 	logs      int // since a run has ended
 }
 
@@ -171,7 +173,7 @@ func (s *Supervisor) serveFiles(stream net.Conn) {
 	<-s.initialised // a stream may overtake the message
 	s.moving.Add(1)
 	defer s.moving.Add(-1)
-	files.Serve(stream, s.settings.WorkDir)
+	files.Serve(stream, s.filesAt)
 }
 
 // openStream opens a stream to the server of this moment.
@@ -219,6 +221,8 @@ func (s *Supervisor) onFrame(body []byte) {
 	switch m.Type {
 	case "init":
 		s.onInit(body)
+	case "bind":
+		s.onBind(body)
 	case "run":
 		s.runs.begin(m)
 	case "interrupt":
@@ -244,30 +248,68 @@ func (s *Supervisor) onInit(body []byte) {
 	if s.settings != nil {
 		return
 	}
+	s.settings = s.mustRead(body)
+	s.filesAt = s.settings.WorkDir
+	close(s.initialised)
+	s.openWorkDir()
+	s.apply()
+	switch {
+	case s.kernels.main != nil:
+		s.kernels.main.link.Send(initOf(s.settings))
+	case s.awaitsTrust() && !s.settings.Spare:
+		s.startMain()
+	}
+	if s.version != "" {
+		s.sendReady()
+	}
+}
+
+// onBind gives a container that was made for no session to one. Where its files are, and what they may take, stays.
+func (s *Supervisor) onBind(body []byte) {
+	if s.settings == nil || !s.settings.Spare {
+		return
+	}
+	before := s.settings
+	s.settings = s.mustRead(body)
+	s.settings.WorkDir, s.settings.VolumeBytes, s.settings.VolumeFiles = before.WorkDir, before.VolumeBytes, before.VolumeFiles
+	s.settings.Spare = false
+	s.apply()
+	bind := map[string]any{"type": "bind", "env": s.settings.Env}
+	for _, k := range s.kernels.all() {
+		k.link.Send(bind)
+	}
+	if z := s.reserve.zygote; z != nil {
+		z.link.Send(bind)
+	}
+	if s.kernels.main == nil && s.awaitsTrust() {
+		s.startMain()
+	}
+}
+
+func (s *Supervisor) mustRead(body []byte) *settings {
 	settings, err := readSettings(body)
 	if err != nil {
 		s.log("error", "init: "+err.Error())
 		shutDown()
 	}
-	s.settings = settings
-	close(s.initialised)
-	s.openWorkDir()
+	return settings
+}
+
+// apply does what the settings ask for beside interpreters.
+func (s *Supervisor) apply() {
+	settings := s.settings
 	if home := homeOf(settings); home != "" {
 		_ = os.MkdirAll(home, 0o700) // the root is read-only, and a tmpfs starts empty
 	}
-	if settings.Token != "" {
-		err := s.door.serve(settings.Token, func(c net.Conn, filesOnly bool) {
-			if filesOnly {
-				go s.visit(c)
-				return
-			}
-			s.post(func() { s.takeOver(c) })
-		})
-		if err != nil {
-			s.log("warn", "no later server can take this over: "+err.Error())
+	err := s.door.serve(settings.Token, func(c net.Conn, filesOnly bool) {
+		if filesOnly {
+			go s.visit(c)
+			return
 		}
-	} else {
-		s.door.close()
+		s.post(func() { s.takeOver(c) })
+	})
+	if err != nil {
+		s.log("warn", "no later server can take this over: "+err.Error())
 	}
 	if settings.Trust != "" {
 		if err := writeTrust(settings.Trust); err != nil {
@@ -279,17 +321,9 @@ func (s *Supervisor) onInit(body []byte) {
 			s.log("error", "there is no way out: "+err.Error())
 		}
 	}
-	switch {
-	case s.kernels.main != nil:
-		s.kernels.main.link.Send(initOf(s.settings))
-	case s.awaitsTrust():
-		s.startMain()
-	}
-	if s.version != "" {
-		s.sendReady()
-	}
+	s.idle.stop()
 	if settings.IdleSeconds > 0 {
-		s.after(settings.idle(), s.onIdle)
+		s.idle = s.after(settings.idle(), s.onIdle)
 	}
 	if settings.Warm {
 		s.reserve.want()
@@ -371,5 +405,5 @@ func (s *Supervisor) onIdle() {
 	if left <= 0 {
 		shutDown()
 	}
-	s.after(left, s.onIdle)
+	s.idle = s.after(left, s.onIdle)
 }

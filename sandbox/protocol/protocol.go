@@ -22,7 +22,8 @@ type Head struct {
 
 // To a supervisor ----------------------------------------------------------------------
 
-// Init is the message init. Each bound is the server's, and the nearest that a supervisor can keep; a limit of zero is none.
+// Init is the message init, and bind, which replaces it for a container that was made for no session yet. Each bound is the
+// server's, and the nearest that a supervisor can keep; a limit of zero is none.
 type Init struct {
 	Type         string            `json:"type"`
 	Protocol     int               `json:"protocol"`
@@ -30,6 +31,7 @@ type Init struct {
 	Env          map[string]string `json:"env"`
 	Preload      []string          `json:"preload"`
 	Warm         bool              `json:"warm"`
+	Spare        bool              `json:"spare,omitempty"` // no run begins before bind, which has the rest
 	IdleSeconds  int64             `json:"idle_seconds"`
 	OnEOF        string            `json:"on_eof"`
 	OutputBytes  int               `json:"output_bytes"`

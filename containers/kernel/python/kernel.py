@@ -162,6 +162,8 @@ class Kernel:
                     begun = True
                     self._send({"type": "begun", "id": message.get("id")})
                 self._run(message, link.fds.pop(0), link.fds.pop(0))
+            elif message.get("type") == "bind":
+                self.settings.set_environment(message)
             elif message.get("type") == "interrupt":  # for a run that was just over
                 self._attempt(self._stop_started, self.threads.find(message.get("id")))
 

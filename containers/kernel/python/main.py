@@ -31,8 +31,9 @@ def main(role):
     os.chdir("/")
     raise_oom_score()
     link = Link(SOCKET_FD)
-    settings = Settings(link.next())
-    settings.set_environment()
+    message = link.next()
+    settings = Settings(message)
+    settings.set_environment(message)
     kernel = Kernel(settings)
     if role == "zygote":
         link = Zygote(kernel, link).serve()  # comes back in each kernel that it forks

@@ -21,7 +21,6 @@ class Settings:
 
     def __init__(self, message):
         self.work_dir = message["work_dir"]
-        self.env = {k: v for k, v in (message.get("env") or {}).items() if k and "=" not in k and "\0" not in k + v}
         self.preload = message.get("preload") or []
         self.output_bytes = message["output_bytes"]
         self.image_bytes = message["image_bytes"]
@@ -32,7 +31,9 @@ class Settings:
         """Whether there is anything that is worth importing ahead."""
         return self.ipython or bool(self.preload)
 
-    def set_environment(self):
-        os.environ.update(self.env)
+    def set_environment(self, message):
+        """Takes the session's variables from `init`, or from `bind` where that came for no session yet."""
+        env = message.get("env") or {}
+        os.environ.update({k: v for k, v in env.items() if k and "=" not in k and "\0" not in k + v})
         for name, value in DEFAULT_ENV.items():
             os.environ.setdefault(name, value)

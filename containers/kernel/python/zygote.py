@@ -24,7 +24,9 @@ class Zygote:
         signal.signal(signal.SIGCHLD, self._report_ends)
         self.link.send({"type": "loaded"})
         while True:
-            self.link.next()
+            message = self.link.next()
+            if message.get("type") == "bind":
+                self.kernel.settings.set_environment(message)
             if not self.link.fds:  # none was left to receive it with
                 continue
             fd = self.link.fds.pop(0)

@@ -204,6 +204,34 @@ func TestEnvironment(t *testing.T) {
 	})
 }
 
+// A container that was made ahead is bound to a session once, and has nothing of one before.
+func TestBind(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		const own = "of-the-session-alone"
+		c := waiting(t, l, protocol.Init{Spare: true, Warm: true, IdleSeconds: 3600})
+		c.begin("1", request{ID: "early"})
+		later, ready := c.taken()
+		check(t, "ready", fmt.Sprint(ready.Run, ready.Runs, ready.Over), "[] []")
+		for _, value := range []string{"s3cret", "of-another"} {
+			bind := c.init(protocol.Init{Env: map[string]string{"MINE": value}, Token: own, OnEOF: "wait", WorkDir: "/nowhere"})
+			bind.Type = "bind"
+			later.send(bind)
+		}
+		for _, fresh := range []bool{false, true} {
+			check(t, "MINE", later.completed(l.environment.with("MINE"), request{Fresh: fresh}).result(), "'s3cret'")
+		}
+		later.completed(l.write.with("here", ""))
+		c.awaitFile("here")
+		check(t, "answers to what came too early", len(later.all("done", "early")), 0)
+		last := c.later()
+		last.send(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: own})
+		last.await("ready", 0)
+		refused := c.later()
+		refused.send(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: token})
+		refused.awaitEnd()
+	})
+}
+
 func TestPreload(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		modules := map[*language][]string{python: {"fractions", "no_such_module"}, javascript: {"node:zlib", "not-installed"}}[l]

@@ -163,6 +163,7 @@ class Kernel {
     this.#evaluator.reset();
     resumeImmediates();
     if (frame.type === 'init') this.#onInit(frame);
+    else if (frame.type === 'bind') Object.assign(process.env, frame.env);
     else if (frame.type === 'run') this.#tryRun(frame);
     else if (frame.type === 'interrupt') this.#onceBegun(() => this.#onInterrupt(frame));
     else if (frame.type === 'pipes') this.#onPipes(frame);
