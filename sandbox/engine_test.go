@@ -240,7 +240,7 @@ func testConfig(t *testing.T, e *testEngine) Config {
 		},
 		CodeBytes: 1000, OutputBytes: 1000, SpoolBytes: 1 << 20,
 		RunTimeout: time.Minute, MaxRunTimeout: time.Hour, IdleTimeout: 30 * time.Minute, Lifetime: 24 * time.Hour,
-		StartTimeout: time.Minute, MaxSessions: 3, StateDir: t.TempDir(), Host: "host",
+		KeepLimit: 10 << 30, StartTimeout: time.Minute, MaxSessions: 3, StateDir: t.TempDir(), Host: "host",
 		Logger: slog.New(slog.DiscardHandler),
 	}
 }
@@ -257,6 +257,17 @@ func newQuietManager(t *testing.T, config Config) *Manager {
 	m := newTestManager(t, config)
 	m.sweeper.swept.Do(func() {})
 	return m
+}
+
+// sweptBy sweeps with another idle time than the sessions have, and returns what something was removed of.
+func sweptBy(t *testing.T, e *testEngine, config Config, idle time.Duration) (ids []string, err error) {
+	t.Helper()
+	config.Engine, config.IdleTimeout = e, idle
+	swept, err := Sweep(t.Context(), &config)
+	for _, s := range swept {
+		ids = append(ids, s.ID)
+	}
+	return ids, err
 }
 
 // mustRun waits for a run that is expected to have a result.

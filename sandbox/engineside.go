@@ -93,6 +93,7 @@ func (e *engineSide) loadRecord(resumed bool) *state.Record {
 		own := limits{config: e.config}
 		own.restore(r)
 		r.IdleSeconds = own.ends().IdleTimeout.Seconds()
+		r.KeepSeconds = max(e.config.Keep.Seconds(), r.IdleSeconds)
 	}
 	return r
 }

@@ -132,6 +132,7 @@ func (l *limits) settle(r *state.Record) {
 	}
 	if times := l.times; r != nil && times != (Times{}) {
 		r.Times, r.IdleSeconds = &times, timesInForce(times, l.config).IdleTimeout.Seconds()
+		r.KeepSeconds = max(l.config.Keep.Seconds(), r.IdleSeconds)
 	}
 }
 

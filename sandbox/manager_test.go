@@ -514,7 +514,7 @@ func TestTwoServersDoNotDisturbEachOther(t *testing.T) {
 	_, err := finish(b, RunOptions{Code: "1", SessionID: "mine"})
 	wantCode(t, err, fault.SessionBusy)
 	mustRun(t, b, RunOptions{Code: "1"})
-	if swept, err := Sweep(t.Context(), e, config.StateDir, config.Host, 0); err != nil || len(swept) != 0 {
+	if swept, err := sweptBy(t, e, config, 0); err != nil || len(swept) != 0 {
 		t.Errorf("swept %q, %v", swept, err)
 	}
 	wantValue(t, mustRun(t, a, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
@@ -651,7 +651,7 @@ func TestASweepRemovesWhatADeadServerLeft(t *testing.T) {
 	lastUsedAt(t, config, "mine", time.Now().Add(-config.IdleTimeout-time.Minute))
 	want = []string{"csm-host-live-python", "volume csm-host-live"}
 	eventually(t, "it is swept", func() bool { // by this, or by the live server's own sweep, which may still be at it
-		_, err := Sweep(t.Context(), e, config.StateDir, config.Host, config.IdleTimeout)
+		_, err := sweptBy(t, e, config, config.IdleTimeout)
 		return err == nil && slices.Equal(e.holds(t), want)
 	})
 }
@@ -676,7 +676,7 @@ func TestTheFilesOfANamedSessionOutliveItsMark(t *testing.T) {
 					t.Fatal(err)
 				}
 				if swept {
-					if _, err := Sweep(t.Context(), e, config.StateDir, config.Host, config.IdleTimeout); err != nil {
+					if _, err := sweptBy(t, e, config, config.IdleTimeout); err != nil {
 						t.Error(err)
 					}
 				}
@@ -708,7 +708,7 @@ func TestASweepLeavesWhatOthersMadeAlone(t *testing.T) {
 		}
 		p.Close()
 	}
-	if swept, err := Sweep(t.Context(), e, t.TempDir(), "host", 0); err != nil || len(swept) != 0 {
+	if swept, err := sweptBy(t, e, Config{StateDir: t.TempDir(), Host: "host"}, 0); err != nil || len(swept) != 0 {
 		t.Errorf("swept %q, %v", swept, err)
 	}
 	if got := e.holds(t); len(got) != 4 {

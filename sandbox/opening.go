@@ -302,7 +302,7 @@ func (m *Manager) room(id string, before *session) error {
 	_, waits := waiting[id] // to open it makes none more
 	maps.DeleteFunc(waiting, func(kept string, used time.Time) bool {
 		_, open := idle[kept]
-		return open || kept == id || now.Sub(used) >= state.IdleTimeout(m.config.StateDir, kept, m.config.IdleTimeout)
+		return open || kept == id || now.Sub(used) >= m.config.stayOf(kept).Idle
 	})
 	if len(idle)+len(waiting) < m.config.MaxSessions || waits && len(idle) < m.config.MaxSessions {
 		return nil

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,65 +50,58 @@ func (w *sweeper) once(after <-chan struct{}) {
 	})
 }
 
-// sweep removes what dead servers of this machine left on the engine: all of an unnamed
-// session, and of a named one the containers that have ended, and all of it once its idle time has
-// passed. A session that a live server has is never touched: its lock cannot be had.
+// sweep removes what dead servers of this machine left on the engine, and what has slept long enough. A session that a
+// live server has is never touched: its lock cannot be had.
 func (w *sweeper) sweep() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(w.ctx, sweepTimeout)
 	defer cancel()
-	swept, err := Sweep(ctx, w.config.Engine, w.config.StateDir, w.config.Host, w.config.IdleTimeout)
+	swept, err := Sweep(ctx, w.config)
 	if err != nil && w.ctx.Err() == nil {
 		w.config.Logger.Warn("sweep", "error", err)
 	}
-	if len(swept) > 0 {
-		w.config.Logger.Info("removed what dead servers left", "sessions", swept)
+	for _, s := range swept {
+		w.config.Logger.Info("removed what was left", "session", s.ID, "why", s.Why)
 	}
 }
 
-// Sweep removes what servers that no longer live left on the engine under this host's label, and
-// returns the ids of the sessions that it removed something of. A named session keeps its volume, and
-// the containers that still run, until it was not used for idle. Sessions of live servers are
-// passed over.
-func Sweep(ctx context.Context, engine engine.Engine, stateDir, host string, idle time.Duration) ([]string, error) {
-	inventory, err := engine.List(ctx, LabelHost, host)
+// Swept is a session that a sweep removed something of, and why.
+type Swept struct{ ID, Why string }
+
+// Sweep removes what servers that no longer live left on the engine under this host's label. A named session keeps its
+// containers that still run until it was not used for its idle time, and its files for its keep time; those that have slept
+// longest go earlier where all that sleep take more than config.KeepLimit. Sessions of live servers are passed over.
+func Sweep(ctx context.Context, config *Config) ([]Swept, error) {
+	inventory, err := config.Engine.List(ctx, LabelHost, config.Host)
 	if err != nil {
 		return nil, fmt.Errorf("list leftovers: %w", err)
 	}
-	left := group(inventory, host)
-	var swept []string
+	left := group(inventory, config.Host)
+	var swept []Swept
 	var failed []error
-	for id := range left {
-		removed, err := sweepSession(ctx, engine, stateDir, host, id, idle)
+	sweep := func(id string, seen *leftover, crowded bool) {
+		why, err := sweepSession(ctx, config, id, seen, crowded)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("session %s: %w", id, err))
 		}
-		if removed {
-			swept = append(swept, id)
+		if why != "" {
+			swept = append(swept, Swept{id, why})
 		}
 	}
-	tidy(stateDir, left, idle)
-	slices.Sort(swept)
+	for id, seen := range left {
+		sweep(id, seen, false)
+	}
+	for _, id := range state.IDs(config.StateDir) {
+		if left[id] == nil { // it has nothing on the engine, and what is here may not be kept any more
+			sweep(id, nil, false)
+		}
+	}
+	for _, id := range crowding(config) {
+		sweep(id, nil, true)
+	}
+	slices.SortFunc(swept, func(a, b Swept) int { return cmp.Compare(a.ID, b.ID) })
 	return swept, errors.Join(failed...)
-}
-
-// tidy removes the locks and records of sessions that have nothing on the engine and are not
-// kept any more.
-func tidy(stateDir string, left map[string]*leftover, idle time.Duration) {
-	for _, id := range state.IDs(stateDir) {
-		if left[id] != nil {
-			continue
-		}
-		lock, err := state.Take(stateDir, id)
-		switch {
-		case err != nil: // a live server has it
-		case lock.Kept() && time.Since(lock.LastUsed()) < state.IdleTimeout(stateDir, id, idle):
-			lock.Release()
-		default:
-			lock.Remove()
-		}
-	}
 }
 
 // group returns by session what a host's servers have on an engine.
@@ -158,40 +152,64 @@ func (l *leftover) wanted(lock *state.Lock) bool {
 	return lock.Kept() || l.named && !lock.Dropped()
 }
 
-// sweepSession removes what is not kept of one session, and reports whether that was anything.
-func sweepSession(ctx context.Context, engine engine.Engine, stateDir, host, id string, idle time.Duration) (bool, error) {
-	lock, err := state.Take(stateDir, id)
+// sweepSession removes what is not kept of one session, or all of it where it is asleep and crowded says that others need the
+// room. It returns why; empty: nothing of it was on the engine. seen is what the engine had of it a moment ago.
+func sweepSession(ctx context.Context, config *Config, id string, seen *leftover, crowded bool) (why string, err error) {
+	if !crowded && isQuiet(config, id, seen) {
+		return "", nil
+	}
+	lock, err := state.Take(config.StateDir, id)
 	if errors.Is(err, state.ErrLocked) {
-		return false, nil
+		return "", nil
 	}
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	// Between the list and the lock a server may have had the session: what counts is what is there now.
-	l, err := leftoverOf(ctx, engine, host, id)
+	l, err := leftoverOf(ctx, config.Engine, config.Host, id)
 	if err == nil && l != nil && l.wanted(lock) {
 		err = lock.Keep() // where the mark was lost, its time counts from now
 	}
 	if err != nil {
 		lock.Unlock()
-		return false, err
+		return "", err
 	}
 	if l == nil {
 		l = &leftover{}
 	}
-	containers, volumes := l.containers, l.volumes
-	stays := lock.Kept() && time.Since(lock.LastUsed()) < state.IdleTimeout(stateDir, id, idle)
+	containers, volumes, stays, why := l.containers, l.volumes, lock.Kept(), "no server has it any more"
 	if stays {
-		containers, volumes = l.ended, nil
+		used := lastUse(config, lock)
+		switch kernels, all := config.due(id, used); {
+		case all:
+			stays, why = false, "nobody had used it for "+lasting(config.stayOf(id).Keep)
+		case crowded && config.isAsleep(id, used):
+			stays, why = false, "sleeping sessions took more than "+size(config.KeepLimit)
+		case kernels:
+			volumes, why = nil, "nobody had used its kernels"
+		default:
+			containers, volumes, why = l.ended, nil, "its containers had ended"
+		}
 	}
 	if len(containers)+len(volumes) > 0 {
-		err = engine.Remove(ctx, containers, volumes)
+		err = config.Engine.Remove(ctx, containers, volumes)
+	} else if stays || !lock.Kept() {
+		why = ""
 	}
-	switch {
-	case err != nil, stays:
+	if err != nil || stays {
 		lock.Release()
-	default:
+	} else {
 		lock.Remove()
 	}
-	return len(containers)+len(volumes) > 0, err
+	return why, err
+}
+
+// isQuiet reports, without a lock, that nothing of a session is to go, as is so of most.
+func isQuiet(config *Config, id string, seen *leftover) bool {
+	used, err := state.LastUsed(config.StateDir, id)
+	if err != nil || isForged(config, used) || !state.IsKept(config.StateDir, id) {
+		return false
+	}
+	kernels, all := config.due(id, used)
+	return !all && (seen == nil || len(seen.ended) == 0 && (!kernels || len(seen.running) == 0))
 }

@@ -187,7 +187,7 @@ func TestASweepLeavesWhatALaterServerCanTakeOver(t *testing.T) {
 	config := leaveSessions(t, e, "mine")
 	sweep := func(idle time.Duration, want ...string) {
 		t.Helper()
-		if swept, err := Sweep(t.Context(), e, config.StateDir, config.Host, idle); err != nil || !slices.Equal(swept, want) {
+		if swept, err := sweptBy(t, e, config, idle); err != nil || !slices.Equal(swept, want) {
 			t.Errorf("swept %q, %v", swept, err)
 		}
 	}
@@ -638,7 +638,7 @@ func TestAListLeavesToTheSweepWhatACloseCouldNotRemove(t *testing.T) {
 	if list := listed(t, m); len(list) != 0 {
 		t.Errorf("listed %+v", list)
 	}
-	if swept, err := Sweep(t.Context(), e, config.StateDir, config.Host, config.IdleTimeout); err != nil || !slices.Equal(swept, []string{"mine"}) {
+	if swept, err := sweptBy(t, e, config, config.IdleTimeout); err != nil || !slices.Equal(swept, []string{"mine"}) {
 		t.Errorf("swept %q, %v", swept, err)
 	}
 	if len(e.holds(t)) != 0 {

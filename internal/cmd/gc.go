@@ -31,7 +31,8 @@ func gcCommand(settings *server.Settings) *cobra.Command {
 		Use: "gc", Short: "Remove what servers that no longer live left behind", Args: noArgs,
 		Long: `gc removes the containers and files of sessions that no live server has open:
 all of an unnamed session, and of a named one the containers that have ended,
-and all of it once nobody has used it for the idle time; and the volumes that
+and all of it once nobody has used it for --keep, or earlier where sleeping
+sessions take more than --keep-limit and it is not pinned; and the volumes that
 other versions of this program made for themselves and that no container uses. A
 process that waits for the end of each server does the same, and servers do
 after their first answer, so this is only needed where that process was killed
@@ -67,9 +68,11 @@ const afterParentFlag = "after-parent"
 func sweep(ctx context.Context, s *server.Settings, engine *podman.Engine) error {
 	ctx, cancel := context.WithTimeout(ctx, gcTimeout)
 	defer cancel()
-	swept, err := sandbox.Sweep(ctx, engine, s.SessionDir(), s.HostLabel(), s.Sandbox.IdleTimeout)
-	for _, id := range swept {
-		fmt.Println("removed what was left of session", id)
+	config := s.Sandbox
+	config.Engine, config.StateDir, config.Host = engine, s.SessionDir(), s.HostLabel()
+	swept, err := sandbox.Sweep(ctx, &config)
+	for _, left := range swept {
+		fmt.Printf("removed what was left of session %s: %s\n", left.ID, left.Why)
 	}
 	volumes, err2 := engine.RemoveOldVolumes(ctx)
 	for _, name := range volumes {

@@ -57,8 +57,8 @@ var aliases = []alias{
 
 	{name: "SANDBOX_IMAGE", of: gaiar, setting: "python-image"},
 	{name: "SANDBOX_EXEC_TIMEOUT_S", of: gaiar, setting: "run-timeout"},
-	{name: "SANDBOX_SESSION_TTL_M", of: gaiar, setting: "idle-timeout", suffix: "m", answer: "it counts from the last use"},
-	{name: "SANDBOX_CLEANUP_INTERVAL_M", of: gaiar, answer: "needs no setting: a session ends when its `idle-timeout` or `lifetime` is over"},
+	{name: "SANDBOX_SESSION_TTL_M", of: gaiar, setting: "idle-timeout", suffix: "m", answer: "it counts from the last use; `keep` is how long files stay"},
+	{name: "SANDBOX_CLEANUP_INTERVAL_M", of: gaiar, answer: "needs no setting: kernels end when their `idle-timeout` or `lifetime` is over, and files when `keep` is"},
 	{name: "SANDBOX_MAX_UPLOAD_BYTES", of: gaiar, setting: "upload-limit"},
 	{name: "SANDBOX_MAX_ARTIFACT_READ_BYTES", of: gaiar, setting: "artifact-read-limit"},
 	{name: "SANDBOX_MAX_OUTPUT_BYTES", of: gaiar, setting: "output-limit"},
@@ -68,8 +68,8 @@ var aliases = []alias{
 
 	{name: "EXEC_TIMEOUT", of: codeBoxMCP, setting: "run-timeout"},
 	{name: "IDLE_TIMEOUT", of: codeBoxMCP, setting: "idle-timeout"},
-	{name: "SESSION_TTL", of: codeBoxMCP, setting: "lifetime"},
-	{name: "CLEANUP_INTERVAL", of: codeBoxMCP, answer: "needs no setting: a session ends when its `idle-timeout` or `lifetime` is over"},
+	{name: "SESSION_TTL", of: codeBoxMCP, setting: "lifetime", answer: "a named session's files stay for `keep`"},
+	{name: "CLEANUP_INTERVAL", of: codeBoxMCP, answer: "needs no setting: kernels end when their `idle-timeout` or `lifetime` is over, and files when `keep` is"},
 	{name: "DOWNLOAD_TIMEOUT", of: codeBoxMCP, setting: "download-timeout"},
 	{name: "MAX_DOWNLOAD_SIZE", of: codeBoxMCP, setting: "download-limit"},
 	{name: "SQL_MAX_INLINE_ROWS", of: codeBoxMCP, setting: "sql-max-inline-rows"},

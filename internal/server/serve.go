@@ -281,6 +281,12 @@ func (s *Settings) sandboxConfig(on engine.Engine, env map[string]string, log *s
 	config.Env, config.Mask = env, secrets.New(s.withSecrets(env, s.env.lookup))
 	config.Limits.FileBytes = min(config.Limits.FileBytes, config.VolumeBytes)
 	config.RunTimeout = min(config.RunTimeout, config.MaxRunTimeout)
+	if _, set := s.origins["variables-limit"]; !set {
+		config.FreezeBytes = config.VolumeBytes / 4
+	}
+	if s.KeepVariables == "off" {
+		config.FreezeBytes = 0
+	}
 	config.StateDir, config.Host = s.SessionDir(), s.HostLabel()
 	for _, name := range s.Prewarm {
 		language, _ := sandbox.LanguageCalled(name) // the settings were checked

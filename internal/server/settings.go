@@ -64,6 +64,7 @@ type Settings struct {
 
 	Packages PackageSettings
 
+	KeepVariables  string
 	Prewarm        []string
 	Preload        []string
 	PassThroughEnv []string
@@ -273,6 +274,7 @@ func (s *Settings) check() error {
 		found.wrong(!known, "--prewarm: there is no language %q; there are %s", language, languageNames(" and "))
 	}
 	found.wrong(!slices.Contains([]string{"", tools.ImagesOn, tools.ImagesPath, tools.ImagesOff}, s.Tools.Images), "--images %q is not on, off or path", s.Tools.Images)
+	found.wrong(s.KeepVariables != "on" && s.KeepVariables != "off", "--keep-variables %q is neither on nor off", s.KeepVariables)
 	found.wrong(s.LogFormat != "text" && s.LogFormat != "json", "--log-format %q is neither text nor json", s.LogFormat)
 	var level slog.Level
 	found.wrong(level.UnmarshalText([]byte(s.LogLevel)) != nil, "--log-level %q is not debug, info, warn or error", s.LogLevel)

@@ -215,9 +215,13 @@ func OpenElsewhere(dir, id string) bool {
 
 // IsKept reports whether a session of this name outlives, or has outlived, its server. It takes no lock.
 func IsKept(dir, id string) bool {
-	if !ValidID(id) || checkOwn(filepath.Dir(dir)) != nil || checkOwn(dir) != nil {
-		return false
-	}
+	return ValidID(id) && isOwn(dir) && isMarked(dir, id)
+}
+
+func isOwn(dir string) bool { return checkOwn(filepath.Dir(dir)) == nil && checkOwn(dir) == nil }
+
+// isMarked is IsKept in a directory that can be trusted.
+func isMarked(dir, id string) bool {
 	text, err := os.ReadFile(lockPath(dir, id))
 	return err == nil && string(text) == keepMark
 }
@@ -225,8 +229,11 @@ func IsKept(dir, id string) bool {
 // Kept returns the sessions that outlive their servers, open or not, with their last use.
 func Kept(dir string) map[string]time.Time {
 	kept := make(map[string]time.Time)
+	if !isOwn(dir) {
+		return kept
+	}
 	for _, id := range IDs(dir) {
-		if !IsKept(dir, id) {
+		if !isMarked(dir, id) {
 			continue
 		}
 		if used, err := LastUsed(dir, id); err == nil {

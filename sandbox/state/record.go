@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -67,8 +68,13 @@ type Record struct {
 	Limits *Limits `json:"limits,omitempty"`
 	// Times are the session's own; nil: it has the server's.
 	Times *Times `json:"times,omitempty"`
-	// IdleSeconds is how long the session stays unused, by the server that had it last.
+	// IdleSeconds and KeepSeconds are how long the session's kernels and its files stay unused, by the server that had it last.
 	IdleSeconds float64 `json:"idle_seconds,omitempty"`
+	KeepSeconds float64 `json:"keep_seconds,omitempty"`
+	// SizeBytes is what its files took when a server last let go of it; 0: not known.
+	SizeBytes int64 `json:"size_bytes,omitempty"`
+	// Awake is since when the session has had its kernels.
+	Awake time.Time `json:"awake,omitzero"`
 	// Authority is what Config.WayOut keeps with the session: the key of a certificate authority that its code trusts.
 	Authority []byte `json:"authority,omitempty"`
 }
@@ -123,13 +129,42 @@ func (r *Record) Save(dir, id string) error {
 	return nil
 }
 
-// IdleTimeout is how long a session stays unused: as its last server had it, or else as given.
-func IdleTimeout(dir, id string, otherwise time.Duration) time.Duration {
-	r := LoadRecord(dir, id)
-	if r == nil || r.IdleSeconds <= 0 {
-		return otherwise
+// Stay is how long what a session has stays after its last use: its kernels, and then its files.
+type Stay struct{ Idle, Keep time.Duration }
+
+// Stay returns how long the session stays: as its last server had it, or else as given. The record may be nil.
+func (r *Record) Stay(otherwise Stay) Stay {
+	stay := otherwise
+	if r != nil && r.IdleSeconds > 0 {
+		stay.Idle = seconds(r.IdleSeconds)
 	}
-	return time.Duration(r.IdleSeconds * float64(time.Second))
+	if r != nil && r.KeepSeconds > 0 {
+		stay.Keep = seconds(r.KeepSeconds)
+	}
+	stay.Keep = max(stay.Keep, stay.Idle)
+	return stay
+}
+
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+
+const pinFile = "pinned"
+
+// Pin has a session stay however long nobody uses it, or no longer. It takes no lock: a server may have the session open.
+func Pin(dir, id string, pinned bool) error {
+	path := filepath.Join(Folder(dir, id), pinFile)
+	if pinned {
+		return os.WriteFile(path, nil, 0o600)
+	}
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// IsPinned reports whether Pin has the session stay.
+func IsPinned(dir, id string) bool {
+	_, err := os.Lstat(filepath.Join(Folder(dir, id), pinFile))
+	return err == nil
 }
 
 // NewSuffix is behind the name of what is not whole yet. A process that was killed may leave it.
