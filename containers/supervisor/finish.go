@@ -60,8 +60,15 @@ func (r *run) onDone(m *kernelproc.Report) {
 	case "":
 	case "quota":
 		overQuota(d, r.over)
+	case "memory":
+		s.memory.outOfMemory(d, r)
 	default:
 		d.Status, d.ExitCode = r.reason, exitCodes[r.reason]
+	}
+	if r.reason == "memory" {
+		d.Memory = s.memory.report(r.memory.Bytes(), m.Largest)
+	} else if len(m.Largest) > 0 {
+		d.Memory = s.memory.report(s.memory.read().Bytes(), m.Largest)
 	}
 	for _, name := range m.GoesOn[:min(len(m.GoesOn), mostGoesOn)] {
 		if !r.Fresh { // what that has started ends with it
@@ -83,6 +90,8 @@ func overQuota(d *protocol.Done, why string) {
 func (r *run) finishKilled(cause string) {
 	d := &protocol.Done{Status: "killed", ExitCode: exitCodes["killed"], Kernel: r.fate("dead"), Cause: cause}
 	switch {
+	case r.reason == "memory":
+		d.Cause = "memory"
 	case cause == "signal 6" && r.ranOutOfHeap():
 		d.Cause = "memory"
 	case r.reason == "quota" || cause == "quota":
@@ -94,6 +103,13 @@ func (r *run) finishKilled(cause string) {
 	}
 	if r.kernel == nil && !r.Fresh && r.s.kernels.main != nil {
 		d.Kernel = "alive"
+	}
+	if d.Cause == "memory" {
+		used := r.s.memory.last.Bytes()
+		if cause == "memory" { // the system has found the limit reached, faster than anybody could look
+			used = r.s.settings.MemoryBytes
+		}
+		d.Memory = r.s.memory.report(used, nil)
 	}
 	r.finish(d)
 }
@@ -128,6 +144,9 @@ func (r *run) finish(d *protocol.Done) {
 	s.lastFrame, s.logs = time.Now(), 0
 	d.Type, d.ID, d.DisplaysTotal, d.DurationMS = "done", r.ID, r.record.total, float64(r.elapsed())
 	d.Background = s.past.takeBackground()
+	if d.Origin == nil && !r.Fresh {
+		d.Origin = s.frozen.takeOrigin()
+	}
 	if d.GoesOn == nil {
 		d.GoesOn = []string{}
 	}
@@ -155,6 +174,9 @@ func (r *run) finish(d *protocol.Done) {
 		s.reserve.prepare()
 	} else {
 		s.reserve.want() // of all that there is to keep ready, the first run needs none
+	}
+	if !r.Fresh {
+		s.frozen.afterRun()
 	}
 }
 

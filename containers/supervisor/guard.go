@@ -80,6 +80,14 @@ func (g *guard) refuses() string {
 	return g.watch.FarOver()
 }
 
+// room is how many bytes may be added, in so many files, between runs.
+func (g *guard) room(files int64) int64 {
+	if g.watch.IsStale() {
+		g.watch.CountNow(answerWait)
+	}
+	return g.watch.Room(files)
+}
+
 // expectRun is called before a run, while no other goes on: what is added from now on is held against it.
 func (g *guard) expectRun() {
 	g.base, g.baseDue = nil, false

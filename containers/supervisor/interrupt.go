@@ -14,7 +14,7 @@ import (
 // leaveWait is how long programs of an interrupted run may take to end.
 const leaveWait = 500 * time.Millisecond
 
-var exitCodes = map[string]int{"completed": 0, "failed": 1, "quota": 1, "timed_out": 124, "cancelled": 130, "killed": 137}
+var exitCodes = map[string]int{"completed": 0, "failed": 1, "quota": 1, "memory": 1, "timed_out": 124, "cancelled": 130, "killed": 137}
 
 // interrupt stops a run, once. The kernel is killed if that takes longer than the grace.
 func (r *run) interrupt(reason string) {
@@ -28,6 +28,16 @@ func (r *run) interrupt(reason string) {
 	}
 	r.set("grace", r.grace, r.onGraceOver)
 	r.keepInterrupting()
+}
+
+// hurry stops a run for which there is little time.
+func (r *run) hurry() {
+	r.grace = min(r.grace, retireGrace)
+	if r.reason == "" {
+		r.interrupt("cancelled")
+	} else {
+		r.set("grace", r.grace, r.onGraceOver)
+	}
 }
 
 // onGraceOver condemns the run. A kernel that has only begun cannot hear of an interrupt while it computes, before
@@ -68,6 +78,9 @@ func (r *run) keepInterrupting() {
 	}
 	k.interrupts++
 	message := map[string]any{"type": "interrupt", "id": r.ID, "n": k.interrupts}
+	if r.reason == "memory" {
+		message["reason"] = r.reason
+	}
 	k.link.Send(message) // also to a kernel that has not begun yet
 	if k.watcher != nil {
 		k.watcher.Send(message)

@@ -30,6 +30,7 @@ type kernel struct {
 	pipedTicks int64                  // when it got the pipes that it has
 	ready      bool
 	begun      bool // with a run, the first one: before that it has run no code
+	woken      bool // it was to read what was frozen
 	killed     bool // its end is on its way
 	waitedFor  bool // a run has waited for it in vain
 	ended      bool
@@ -93,6 +94,10 @@ func (k *kernel) onReport(m *kernelproc.Report) {
 		}
 	case "piped":
 		k.releaseNamed()
+	case "frozen":
+		s.frozen.onFrozen(k, m)
+	case "woken":
+		s.frozen.onWoken(k, m)
 	}
 	r := s.runs.all[m.ID]
 	if r == nil || r.kernel != k {
@@ -101,6 +106,7 @@ func (k *kernel) onReport(m *kernelproc.Report) {
 	switch m.Type {
 	case "begun":
 		k.begun = true
+		s.frozen.onBegun(k)
 	case "display":
 		r.show(m)
 	case "clear":
@@ -123,6 +129,7 @@ func (k *kernel) onHello(m *kernelproc.Report) {
 		k.pid = m.PID
 	}
 	s.noteVersion(m)
+	s.frozen.limitWake(k)
 	if k == s.reserve.kernel {
 		s.reserve.onReady()
 	}
@@ -187,6 +194,7 @@ func (k *kernel) concludeEnd() {
 	if k.fills {
 		cause = "quota"
 	}
+	s.frozen.onEnd(k, cause)
 	switch {
 	case r == nil:
 		s.server.send(protocol.KernelState{Type: "kernel", State: "dead", Cause: cause}, false)

@@ -25,8 +25,9 @@ type run struct {
 	losses         int               // kernels that died before they began it
 	before         map[int]bool      // the processes that were there when a fresh run began
 	overlaps       bool              // with a run of the kernel that stays: for a fresh run
-	reason         string            // why it was interrupted: timed_out, cancelled or quota
+	reason         string            // why it was interrupted: timed_out, cancelled, quota or memory
 	over           string            // how the files were over their limit then
+	memory         procs.Memory      // or what the container took then
 	condemned      bool              // killed because it ignored that
 	streams        [2]*output.Stream // stdout and stderr
 	pipes          []*kernelproc.Pipe
@@ -101,10 +102,12 @@ func (r *run) handOver(k *kernel) {
 		}
 		r.pipes, writers = append(r.pipes, p), append(writers, w)
 	}
+	s.frozen.wake(k, r)
 	k.link.Send(runFrame{"run", r.ID, r.Code, r.LingerMS}, writers...)
 	if s.guard != nil {
 		s.guard.beginRun()
 	}
+	s.memory.beginRun()
 }
 
 // fate is what became of the variables: of a fresh run it is always the same.
@@ -122,6 +125,13 @@ func (r *run) peek() {
 	r.s.server.send(protocol.Peek{
 		Type: "peek", ID: r.ID, Stdout: r.streams[0].Report(most), Stderr: r.streams[1].Report(most), ElapsedMS: r.elapsed(),
 	}, true)
+}
+
+// startTimeout lets the run's time begin, also anew: what it has waited for a kernel with its variables is not its own.
+func (r *run) startTimeout() {
+	if r.timeout > 0 && r.reason == "" {
+		r.set("timeout", r.timeout, func() { r.interrupt("timed_out") })
+	}
 }
 
 // set replaces a timer by another.

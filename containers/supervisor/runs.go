@@ -26,6 +26,9 @@ func (rs *runs) begin(m protocol.Request) {
 	case s.settings == nil || s.settings.Spare || m.ID == "" || rs.all[m.ID] != nil:
 		s.log("warn", "a run without an id, before init or bind, or of an id that goes on was ignored")
 		return
+	case s.frozen.retiring:
+		rs.refuse(m.ID, "SessionBusy", "the container is ending", "")
+		return
 	case !m.Fresh && rs.kept != nil, m.Fresh && rs.fresh() >= mostFresh:
 		rs.refuse(m.ID, "SessionBusy", "another run goes on in this kernel", "")
 		return
@@ -53,9 +56,7 @@ func (rs *runs) begin(m protocol.Request) {
 	} else {
 		r.overlaps = rs.kept != nil
 	}
-	if r.timeout > 0 {
-		r.set("timeout", r.timeout, func() { r.interrupt("timed_out") })
-	}
+	r.startTimeout()
 	r.set("progress", time.Second, r.onProgress)
 	rs.provide(r)
 }
@@ -91,6 +92,9 @@ const standbyWait = 500 * time.Millisecond
 // provide hands a run to the main kernel, to one from the reserve or to a new one; or has it wait for one of them.
 func (rs *runs) provide(r *run) {
 	s := rs.s
+	if !r.Fresh && s.frozen.kernel != nil {
+		return // that is the main one, and the run waits for the end of it
+	}
 	if !r.Fresh && s.kernels.main != nil {
 		if !s.kernels.main.isEnding() { // else the run waits for its end, and for the next one
 			r.handOver(s.kernels.main)

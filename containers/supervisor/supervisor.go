@@ -44,6 +44,8 @@ type Supervisor struct {
 	kernels *kernels
 	reserve *reserve
 	runs    *runs
+	frozen  *frozen
+	memory  *memoryGuard
 	past    past
 
 	lastFrame time.Time
@@ -58,6 +60,8 @@ func newSupervisor(language *kernelproc.Language, program string, stdio io.ReadW
 	s.kernels = &kernels{s: s, program: program, oomSeen: procs.OOMKills()}
 	s.reserve = &reserve{s: s}
 	s.runs = &runs{s: s, all: map[string]*run{}}
+	s.frozen = &frozen{s: s}
+	s.memory = &memoryGuard{s: s}
 	s.out.open = s.openStream
 	s.server = s.attach(stdio)
 	return s
@@ -82,7 +86,7 @@ func (s *Supervisor) serve() {
 	for {
 		select {
 		case <-ended:
-			shutDown()
+			s.frozen.retire()
 		default: // and before what comes at the same moment: code that ends its own container has no next run in it
 		}
 		select {
@@ -91,7 +95,7 @@ func (s *Supervisor) serve() {
 		case <-children:
 			s.kernels.reap()
 		case <-ended:
-			shutDown()
+			s.frozen.retire()
 		}
 	}
 }
@@ -239,8 +243,10 @@ func (s *Supervisor) onFrame(body []byte) {
 		}
 	case "ping":
 		s.server.send(protocol.Pong{Type: "pong", N: m.N}, true)
+	case "freeze":
+		s.frozen.answer(clean(m.ID, 64))
 	case "stop":
-		shutDown()
+		s.frozen.retire()
 	}
 }
 
@@ -398,12 +404,24 @@ func (s *Supervisor) workFD() int {
 }
 
 func (s *Supervisor) onIdle() {
+	if s.isInUse() {
+		return
+	}
+	s.frozen.freeze(func(answer protocol.Frozen) {
+		if !s.isInUse() {
+			s.frozen.end(answer)
+		}
+	})
+}
+
+// isInUse reports whether the container is in use, or was so of late, and looks again when it may no longer be.
+func (s *Supervisor) isInUse() bool {
 	left := time.Until(s.lastFrame.Add(s.settings.idle()))
 	if len(s.runs.all) > 0 || s.moving.Load() > 0 {
 		left = s.settings.idle()
 	}
-	if left <= 0 {
-		shutDown()
+	if left > 0 {
+		s.idle = s.after(left, s.onIdle)
 	}
-	s.idle = s.after(left, s.onIdle)
+	return left > 0
 }

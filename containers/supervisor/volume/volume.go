@@ -6,6 +6,7 @@
 package volume
 
 import (
+	"math"
 	"strconv"
 	"time"
 
@@ -159,6 +160,18 @@ func (w *Watch) CountNow(patience time.Duration) bool {
 // MayBeOver reports whether the limit may be passed now, with what was added since the last count.
 func (w *Watch) MayBeOver(moreBytes, moreFiles int64) bool {
 	return w.limits.passedBy(w.level.Bytes+moreBytes, w.level.Files+moreFiles) || w.IsStale()
+}
+
+// Room is how many bytes could be added, in so many files, by the last count.
+func (w *Watch) Room(files int64) int64 {
+	switch {
+	case !w.known || w.limits.Files > 0 && w.level.Files+files > w.limits.Files:
+		return 0
+	case w.limits.Bytes > 0:
+		return w.limits.Bytes - w.level.Bytes
+	default:
+		return math.MaxInt64
+	}
 }
 
 // IsStale reports whether the work directory may hold something else than the last count found.

@@ -1,0 +1,280 @@
+//go:build linux
+
+package main
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	stateFolder  = ".state"
+	freezeMargin = 5 * time.Second // that a kernel may take longer than it was told to
+	retireGrace  = time.Second     // of a run that the end of the container stops
+	mostLost     = 50
+	noVariables  = "no code has run"
+	// A file that is written beside the one before, and the folder of both, are more files than there were.
+	freezeFiles = 3
+)
+
+// frozen keeps the variables of the main kernel in a file of the work directory, which a later one reads them from.
+type frozen struct {
+	s        *Supervisor
+	kernel   *kernel                 // that writes the file at this moment
+	told     []func(protocol.Frozen) // who waits for that
+	limit    *timer                  // for it, or for the kernel that reads
+	retiring bool                    // the container ends with that: no run begins any more
+	waking   *kernel                 // that was to read the file and has begun no run yet
+	tookLong bool                    // which it was killed for
+	origin   *protocol.Origin        // that no run has told yet
+}
+
+// path is relative to the work directory.
+func (f *frozen) path() string { return stateFolder + "/" + f.name() }
+
+func (f *frozen) name() string { return f.s.language.Name + ".frozen" }
+
+// retire ends the container in order. A run that goes on is stopped, and the variables are written, where they are to be kept.
+func (f *frozen) retire() {
+	switch s := f.s; {
+	case f.retiring:
+	case s.settings == nil || s.settings.FreezeBytes <= 0:
+		shutDown()
+	default:
+		f.retiring = true
+		if r := s.runs.kept; r != nil && f.kernel == nil {
+			r.hurry() // its end goes on with this
+			return
+		}
+		f.freeze(f.end)
+	}
+}
+
+// afterRun is called when the run that keeps its variables is over.
+func (f *frozen) afterRun() {
+	if f.retiring {
+		f.freeze(f.end)
+	}
+}
+
+func (f *frozen) end(answer protocol.Frozen) {
+	if answer.Error != "" && answer.Error != noVariables {
+		f.s.log("warn", "the variables were not kept: "+answer.Error)
+	}
+	shutDown()
+}
+
+// answer answers the server's request.
+func (f *frozen) answer(id string) {
+	f.freeze(func(answer protocol.Frozen) {
+		answer.ID = id
+		f.s.server.send(answer, false)
+	})
+}
+
+// freeze has the main kernel write its variables, and tells what became of that.
+func (f *frozen) freeze(tell func(protocol.Frozen)) {
+	if f.kernel != nil {
+		f.told = append(f.told, tell)
+		return
+	}
+	room, why := f.room()
+	if why != "" {
+		tell(protocol.Frozen{Type: "frozen", Lost: []protocol.Lost{}, Error: why})
+		return
+	}
+	k, seconds := f.s.kernels.main, f.s.settings.FreezeSeconds
+	f.kernel, f.told = k, append(f.told, tell)
+	f.limit = f.s.after(f.patience(), func() {
+		f.s.log("warn", "a kernel is killed, because it did not write its variables in time")
+		k.kill("")
+	})
+	k.link.Send(map[string]any{"type": "freeze", "path": f.path(), "limit_bytes": room, "seconds": seconds})
+}
+
+func (f *frozen) patience() time.Duration {
+	return time.Duration(f.s.settings.FreezeSeconds)*time.Second + freezeMargin
+}
+
+// room is how many bytes the file may have, or why none is written.
+func (f *frozen) room() (int64, string) {
+	s := f.s
+	switch {
+	case s.settings == nil || s.settings.FreezeBytes <= 0:
+		return 0, "variables are not kept"
+	case s.runs.kept != nil:
+		return 0, "a run goes on"
+	case s.kernels.main == nil || s.kernels.main.isEnding() || !s.kernels.main.begun:
+		return 0, noVariables
+	}
+	folder, err := f.folder()
+	if err != nil {
+		return 0, "the folder " + stateFolder + " cannot be used: " + err.Error()
+	}
+	_ = unix.Close(folder)
+	room := s.settings.FreezeBytes
+	if s.guard != nil {
+		room = min(room, s.guard.room(freezeFiles))
+	}
+	if room <= 0 {
+		return 0, "the work directory is full"
+	}
+	return room, ""
+}
+
+// folder opens the folder of the file, and makes it where it is absent. Code may have put a link there: none is followed.
+func (f *frozen) folder() (int, error) {
+	if err := unix.Mkdirat(f.s.workFD(), stateFolder, 0o700); err != nil && err != unix.EEXIST {
+		return -1, err
+	}
+	return f.openFolder()
+}
+
+func (f *frozen) openFolder() (int, error) {
+	return unix.Openat(f.s.workFD(), stateFolder, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+}
+
+// onFrozen takes a kernel's word about what it has written.
+func (f *frozen) onFrozen(k *kernel, m *kernelproc.Report) {
+	if k == f.kernel {
+		lost, total := lostOf(m)
+		f.tell(protocol.Frozen{Variables: max(m.Variables, 0), Bytes: max(m.Bytes, 0), Lost: lost, LostTotal: total, Error: clean(m.Why, maxNamed)})
+	}
+}
+
+// tell tells those who wait, and lets the run begin that has waited for the kernel.
+func (f *frozen) tell(answer protocol.Frozen) {
+	answer.Type = "frozen"
+	told := f.told
+	f.limit.stop()
+	f.kernel, f.told = nil, nil
+	for _, tell := range told {
+		tell(answer)
+	}
+	if r := f.s.runs.kept; r != nil && r.kernel == nil {
+		r.startTimeout()
+		f.s.runs.provide(r)
+	}
+}
+
+// onEnd is called when a kernel is dead.
+func (f *frozen) onEnd(k *kernel, cause string) {
+	if k == f.kernel {
+		f.tell(protocol.Frozen{Lost: []protocol.Lost{}, Error: "the kernel ended: " + cause})
+	}
+	if k == f.waking {
+		f.onWakeLost(cause)
+	}
+}
+
+// lostOf bounds what a kernel says that it has lost.
+func lostOf(m *kernelproc.Report) ([]protocol.Lost, int) {
+	lost := []protocol.Lost{}
+	for _, l := range m.Lost[:min(len(m.Lost), mostLost)] {
+		lost = append(lost, protocol.Lost{Name: clean(l.Name, maxNamed), Why: clean(l.Why, maxNamed)})
+	}
+	return lost, max(m.LostTotal, len(m.Lost))
+}
+
+// Waking -----------------------------------------------------------------------------
+
+// wake has a kernel read the file before its first run, where there is one.
+func (f *frozen) wake(k *kernel, r *run) {
+	if r.Fresh || k.begun || k.woken || f.s.settings.FreezeBytes <= 0 || !f.isThere() {
+		return
+	}
+	k.woken = true
+	f.waking, f.tookLong = k, false
+	r.timers["timeout"].stop()
+	k.link.Send(map[string]any{"type": "wake", "path": f.path(), "seconds": f.s.settings.FreezeSeconds})
+	if k.ready {
+		f.limitWake(k)
+	}
+}
+
+// limitWake is called when the kernel is there, which a cold one is only a while later.
+func (f *frozen) limitWake(k *kernel) {
+	if k == f.waking {
+		f.limit = f.s.after(f.patience(), func() {
+			f.tookLong = true
+			k.kill("")
+		})
+	}
+}
+
+func (f *frozen) isThere() bool {
+	folder, err := f.openFolder()
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(folder) }()
+	var s unix.Stat_t
+	return unix.Fstatat(folder, f.name(), &s, unix.AT_SYMLINK_NOFOLLOW) == nil && s.Mode&unix.S_IFMT == unix.S_IFREG
+}
+
+// onWoken takes a kernel's word about what it has read.
+func (f *frozen) onWoken(k *kernel, m *kernelproc.Report) {
+	if k != f.waking || f.origin != nil {
+		return
+	}
+	f.limit.stop()
+	if m.Why != "" {
+		f.waking = nil
+		f.setAside(clean(m.Why, maxNamed))
+	} else {
+		lost, total := lostOf(m)
+		f.origin = &protocol.Origin{From: "frozen", Variables: max(m.Variables, 0), AtMS: m.AtMS, Lost: lost, LostTotal: total}
+	}
+	if r := f.s.runs.of(k); r != nil {
+		r.startTimeout()
+	}
+}
+
+// onBegun is called when the run has begun that a kernel was to wake for: what comes from now on is not the file's doing.
+func (f *frozen) onBegun(k *kernel) {
+	if k == f.waking {
+		f.limit.stop()
+		f.waking = nil
+	}
+}
+
+// onWakeLost does without the file that a kernel has died over. One that never came up has not read it, and one that was
+// stopped by the user may not have come to its end.
+func (f *frozen) onWakeLost(cause string) {
+	k := f.waking
+	f.onBegun(k)
+	r := f.s.runs.of(k)
+	if f.tookLong {
+		cause = "it took longer than " + strconv.Itoa(f.s.settings.FreezeSeconds) + " s"
+	}
+	if k.ready && (f.tookLong || r == nil || r.reason != "cancelled") {
+		f.setAside("the kernel ended over them: " + cause)
+	}
+	if r != nil {
+		r.startTimeout()
+	}
+}
+
+// setAside has no later kernel read the file, and the next answer say why.
+func (f *frozen) setAside(why string) {
+	f.origin = &protocol.Origin{From: "frozen", Lost: []protocol.Lost{}, Error: "the frozen variables could not be read: " + why}
+	folder, err := f.openFolder()
+	if err == nil {
+		err = unix.Renameat(folder, f.name(), folder, f.name()+".bad")
+		_ = unix.Close(folder)
+	}
+	if err != nil {
+		f.s.log("warn", "the file of the frozen variables cannot be set aside: "+err.Error())
+	}
+}
+
+// takeOrigin returns, once, where the variables came from that a run began with.
+func (f *frozen) takeOrigin() *protocol.Origin {
+	origin := f.origin
+	f.origin = nil
+	return origin
+}

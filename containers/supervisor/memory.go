@@ -1,0 +1,158 @@
+//go:build linux
+
+package main
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+)
+
+const (
+	memoryTick  = 100 * time.Millisecond // between two looks, where the limit is far
+	memoryHaste = 5 * time.Millisecond   // and where it is near
+	// fastest is how many bytes code may take in a millisecond, about.
+	fastest = 4 << 20
+	// spareMemory is the part of the limit that a run may add which begins near it, so that it can let variables go.
+	spareMemory = 40
+	mostLargest = 5
+)
+
+// memoryGuard stops the run that takes the most before the container's limit kills it, so that the variables stay. It looks
+// only while a run goes on.
+type memoryGuard struct {
+	s       *Supervisor
+	account *procs.Account
+	found   bool         // whether there is an account is known
+	relieve func() bool  // lets something go that is not needed, and reports whether there was anything
+	timer   *timer       // for the next look; nil: none is due
+	last    procs.Memory // by the last look
+	mark    int64        // that the runs that go on may take; 0: not known yet
+}
+
+// beginRun is called when a run has its kernel. The first look comes a little later: most runs are over by then.
+func (g *memoryGuard) beginRun() {
+	if g.s.settings.MemoryBytes > 0 && g.timer == nil {
+		g.mark = 0
+		g.lookLater()
+	}
+}
+
+func (g *memoryGuard) lookLater() {
+	left := time.Duration((g.limit() - g.last.Bytes()) / fastest)
+	g.timer = g.s.after(min(max(left*time.Millisecond, memoryHaste), memoryTick), g.look)
+}
+
+// limit is nine tenths of the container's.
+func (g *memoryGuard) limit() int64 { return g.s.settings.MemoryBytes / 10 * 9 }
+
+func (g *memoryGuard) look() {
+	g.timer = nil
+	if len(g.s.runs.all) == 0 {
+		return
+	}
+	used := g.read().Bytes()
+	if g.mark == 0 {
+		g.mark = g.limit()
+		if used > g.mark {
+			g.mark = used + g.s.settings.MemoryBytes/spareMemory
+		}
+	}
+	if used > g.mark && (g.relieve == nil || !g.relieve()) {
+		g.stopLargest()
+	}
+	g.lookLater()
+}
+
+// read returns what the container takes: by its account, or else what its processes do.
+func (g *memoryGuard) read() procs.Memory {
+	if !g.found {
+		g.account, g.found = procs.FindAccount(g.s.settings.MemoryBytes), true
+	}
+	if g.account != nil {
+		g.last = g.account.Read()
+		return g.last
+	}
+	g.last = procs.Memory{}
+	table := procs.Read()
+	counted := g.s.kernels.programs(table)
+	for _, k := range g.s.kernels.all() {
+		if k == g.s.kernels.main || g.s.runs.of(k) != nil {
+			counted[k.pid] = true
+			for pid := range ownedBy(table, k.pid) {
+				counted[pid] = true
+			}
+		}
+	}
+	for pid := range counted {
+		g.last.Anonymous += procs.Anonymous(pid)
+	}
+	return g.last
+}
+
+// stopLargest interrupts the run whose kernel takes the most, with its programs; one at a time, as that may be enough.
+func (g *memoryGuard) stopLargest() {
+	var largest *run
+	most := int64(-1)
+	table := procs.Read()
+	for _, r := range g.s.runs.all {
+		if r.reason != "" {
+			return
+		}
+		if r.kernel == nil {
+			continue
+		}
+		takes := procs.Anonymous(r.kernel.pid)
+		for pid := range ownedBy(table, r.kernel.pid) {
+			takes += procs.Anonymous(pid)
+		}
+		if takes > most {
+			largest, most = r, takes
+		}
+	}
+	if largest == nil {
+		return
+	}
+	largest.memory = g.last
+	if largest.kernel == g.s.frozen.waking {
+		largest.kernel.kill("memory") // it has not begun: another gets it, without what was frozen
+		return
+	}
+	largest.interrupt("memory")
+}
+
+// report says what a run has taken, and which variables its kernel names.
+func (g *memoryGuard) report(used int64, largest []protocol.Variable) *protocol.Memory {
+	if g.s.settings.MemoryBytes <= 0 {
+		return nil
+	}
+	m := &protocol.Memory{UsedBytes: used, LimitBytes: g.s.settings.MemoryBytes, Largest: []protocol.Variable{}}
+	for _, v := range largest[:min(len(largest), mostLargest)] {
+		m.Largest = append(m.Largest, protocol.Variable{Name: clean(v.Name, maxNamed), SizeBytes: max(v.SizeBytes, 0)})
+	}
+	return m
+}
+
+// outOfMemory has an answer say that the run was stopped for its memory; what the kernel says of that itself stays.
+func (g *memoryGuard) outOfMemory(d *protocol.Done, r *run) {
+	d.Status, d.ExitCode, d.Result, d.Cause = "failed", 1, nil, "memory"
+	if d.Error != nil && d.Error.Name == "MemoryError" {
+		return
+	}
+	stopped := &protocol.Error{Name: "MemoryError", Message: g.describe(r.memory)}
+	if d.Error != nil {
+		stopped.Traceback = d.Error.Traceback
+	}
+	d.Error = stopped
+}
+
+func (g *memoryGuard) describe(used procs.Memory) string {
+	mebibytes := func(n int64) string { return strconv.FormatInt(n>>20, 10) + " MiB" }
+	text := "the session took " + mebibytes(used.Bytes()) + " of its " + mebibytes(g.s.settings.MemoryBytes) + " of memory"
+	if used.Shared > used.Bytes()/10 {
+		text += ", " + mebibytes(used.Shared) + " of it files in /tmp"
+	}
+	return text
+}

@@ -1,0 +1,71 @@
+//go:build linux
+
+package procs
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+)
+
+// Memory is what a container takes and cannot be asked to give back: not what is cached of files.
+type Memory struct {
+	Anonymous int64 // also where it was swapped out
+	Shared    int64 // files in memory, such as those in /tmp
+}
+
+// Bytes returns all of it.
+func (m Memory) Bytes() int64 { return m.Anonymous + m.Shared }
+
+// Account is a control group that counts a container's memory.
+type Account struct {
+	limit, stat       string // files
+	anonymous, shared string // names in stat
+	swapped           string // likewise, or a file of its own
+}
+
+var accounts = []Account{
+	{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.stat", "anon ", "shmem ", "/sys/fs/cgroup/memory.swap.current"},
+	{
+		"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.stat",
+		"total_rss ", "total_shmem ", "total_swap ",
+	},
+}
+
+// FindAccount returns the one that has this limit; nil: none does, and what can be seen counts something else as well.
+func FindAccount(limit int64) *Account {
+	const page = 64 << 10 // limits are rounded to the largest one
+	for i := range accounts {
+		text, err := os.ReadFile(accounts[i].limit)
+		if n := number(bytes.TrimSpace(text)); err == nil && n > 0 && n < limit+page {
+			return &accounts[i]
+		}
+	}
+	return nil
+}
+
+// Read reads it.
+func (a *Account) Read() Memory {
+	room := make([]byte, 8<<10)
+	text, ok := readSmall(a.stat, room)
+	if !ok {
+		return Memory{}
+	}
+	m := Memory{Anonymous: field(text, a.anonymous), Shared: field(text, a.shared)}
+	if a.swapped[0] != '/' {
+		m.Anonymous += field(text, a.swapped)
+	} else if text, ok := readSmall(a.swapped, room); ok {
+		m.Anonymous += number(bytes.TrimSpace(text))
+	}
+	return m
+}
+
+// Anonymous is how much of its own a process has in memory; 0 where it is gone.
+func Anonymous(pid int) int64 {
+	text, ok := readSmall("/proc/"+strconv.Itoa(pid)+"/statm", make([]byte, 256))
+	fields := bytes.Fields(text)
+	if !ok || len(fields) < 3 {
+		return 0
+	}
+	return (number(fields[1]) - number(fields[2])) * int64(os.Getpagesize())
+}
