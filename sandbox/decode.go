@@ -3,6 +3,7 @@ package sandbox
 import (
 	"encoding/base64"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
@@ -16,6 +17,7 @@ const (
 	maxBackground = 4 << 10   // of what earlier runs printed
 	maxName       = 1 << 10   // a name, a message's first line
 	maxReported   = 8         // streams with background output, and names of what goes on
+	maxLost       = 100       // variables that could not be kept, and the largest ones
 	maxExitCode   = 255
 	maxTookMS     = 1e12 // decades, and far from the end of time.Duration
 )
@@ -62,6 +64,41 @@ func display(m protocol.Display) Display {
 	return d
 }
 
+// boundOrigin bounds where variables came from; nil is nowhere.
+func boundOrigin(o *protocol.Origin) {
+	if o == nil {
+		return
+	}
+	o.From, o.Run, o.Error = phrase(o.From), phrase(o.Run), phrase(o.Error)
+	o.Variables, o.AtMS, o.Lost = max(o.Variables, 0), files.BoundMoment(o.AtMS), boundLost(o.Lost)
+	o.LostTotal = max(o.LostTotal, len(o.Lost))
+}
+
+func boundLost(lost []protocol.Lost) []protocol.Lost {
+	lost = lost[:min(len(lost), maxLost)]
+	for i, l := range lost {
+		lost[i] = protocol.Lost{Name: phrase(l.Name), Why: phrase(l.Why)}
+	}
+	return lost
+}
+
+// boundMemory bounds what there was of memory; nil is not known.
+func boundMemory(m *protocol.Memory) {
+	if m == nil {
+		return
+	}
+	m.UsedBytes, m.LimitBytes = max(m.UsedBytes, 0), max(m.LimitBytes, 0)
+	m.Largest = m.Largest[:min(len(m.Largest), maxLost)]
+	for i, v := range m.Largest {
+		m.Largest[i] = protocol.Variable{Name: phrase(v.Name), SizeBytes: max(v.SizeBytes, 0)}
+	}
+}
+
+// phrase bounds a text that becomes part of a line.
+func phrase(s string) string {
+	return text.Shorten(strings.Join(strings.Fields(clip(s, maxName)), " "), 100)
+}
+
 // ends are the statuses that a supervisor may report of a finished run.
 var ends = []Status{Completed, Failed, TimedOut, Cancelled, Killed}
 
@@ -88,10 +125,12 @@ func resultOf(m protocol.Done, limit int) *Result {
 	for i, name := range m.GoesOn {
 		m.GoesOn[i] = clip(name, maxName)
 	}
+	boundOrigin(m.Origin)
+	boundMemory(m.Memory)
 	return &Result{
 		Status: status, ExitCode: min(max(m.ExitCode, 0), maxExitCode), Stdout: m.Stdout, Stderr: m.Stderr, Value: m.Result, Error: m.Error,
 		Artifacts: boundArtifacts(m.Artifacts), ArtifactsTotal: max(m.ArtifactsTotal, 0), DisplaysTotal: max(m.DisplaysTotal, 0),
 		Duration:      time.Duration(min(max(m.DurationMS, 0), maxTookMS) * float64(time.Millisecond)),
-		VariablesLost: m.Kernel == "dead", Cause: clip(m.Cause, maxName), Background: m.Background, GoesOn: m.GoesOn,
+		VariablesLost: m.Kernel == "dead", Restored: m.Kernel == "restored", Cause: clip(m.Cause, maxName), Background: m.Background, GoesOn: m.GoesOn,
 	}
 }

@@ -174,8 +174,11 @@ func recordOf(res *Result, images bool) *resultRecord {
 		},
 		Language: res.Language, Fresh: res.Fresh, Notes: res.Notes,
 	}
-	if res.VariablesLost {
+	switch {
+	case res.VariablesLost:
 		r.Kernel = "dead"
+	case res.Restored:
+		r.Kernel = "restored"
 	}
 	for _, d := range res.Displays {
 		r.Displays = append(r.Displays, displayOf(d, images))

@@ -36,6 +36,7 @@ type link struct {
 
 	noted sync.Mutex
 	notes []string // for the next run's result
+	lost  string   // for the next one that would see the variables, if they have not come back; see lose
 }
 
 func newLink(language Language, on *engineSide, uses *usage) *link {
@@ -54,7 +55,7 @@ func (l *link) connect(ctx context.Context, note func(string), warm bool) (*kern
 		}
 	}()
 	if k := l.kernel.Load(); k != nil && k.alive() {
-		l.noteLost(k, note)
+		l.noteLost(k)
 		return k, nil
 	}
 	if k, err := l.retake(); k != nil || err != nil {
@@ -67,9 +68,9 @@ func (l *link) connect(ctx context.Context, note func(string), warm bool) (*kern
 	case err != nil && !isFinal(err):
 		return nil, errNotTakenOver(l.engine.id, l.language).Because(err)
 	case l.had.Load():
-		note(fmt.Sprintf("The %s kernel's container had ended since the last run: its variables are gone, the files are there.", l.language))
+		l.lose(fmt.Sprintf("The %s kernel's container had ended since the last run: its variables are gone, the files are there.", l.language))
 	case errors.Is(err, errOtherSettings):
-		note(fmt.Sprintf("The server's settings or secrets have changed since this session's %s kernel began, so it begins anew: its variables are gone, the files are there.", l.language))
+		l.lose(fmt.Sprintf("The server's settings or secrets have changed since this session's %s kernel began, so it begins anew: its variables are gone, the files are there.", l.language))
 	}
 	k, err = l.start(ctx, warm)
 	if err != nil {
@@ -124,10 +125,10 @@ func (l *link) noteLater(text string) {
 	}
 }
 
-// noteLost notes once that the kernel had died before the run came to it.
-func (l *link) noteLost(k *kernel, note func(string)) {
+// noteLost notes once that the kernel had died before a run came to it.
+func (l *link) noteLost(k *kernel) {
 	if cause := k.lost.Swap(nil); cause != nil && *cause != "" {
-		note(fmt.Sprintf("The %s kernel had ended since the last run (%s): its variables are gone, the files are there.", l.language, *cause))
+		l.lose(fmt.Sprintf("The %s kernel had ended since the last run (%s): its variables are gone, the files are there.", l.language, *cause))
 	}
 }
 

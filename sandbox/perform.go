@@ -61,8 +61,12 @@ func (l *link) outcome(run *Run, k *kernel, done protocol.Done, err error) (*Res
 	if err != nil {
 		return l.lostUnder(run, k, err)
 	}
-	l.noteLost(k, run.note) // as this one came
+	l.noteLost(k) // as this one came
 	res := resultOf(done, l.config.OutputBytes)
+	l.tellOrigin(run, done)
+	if done.Memory != nil {
+		run.note(memoryNote(done.Memory))
+	}
 	res.SessionID, res.RunID, res.Language, res.Fresh = l.engine.id, run.ID, run.Language, run.options.Fresh
 	if errors.Is(context.Cause(run.ctx), errClosing) {
 		res.VariablesLost, res.Cause = true, causeClosed

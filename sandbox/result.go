@@ -65,6 +65,8 @@ type Result struct {
 	Duration       time.Duration
 	// VariablesLost reports that the kernel died under this run, and Cause why.
 	VariablesLost bool
+	// Restored reports that it died so, and that the variables are those from before: a note tells which.
+	Restored bool
 	// Fresh reports that the run had an interpreter of its own, so that the kernel's variables were
 	// never at stake.
 	Fresh bool

@@ -113,7 +113,7 @@ func (l *link) reachEarlier() (*kernel, error) {
 		l.reached = true
 		l.loseUnfinished(false)
 		if !errors.Is(err, errNeverStarted) {
-			l.noteLater(fmt.Sprintf("This session was used before: its files are there, the variables of its %s kernel are gone.", l.language))
+			l.lose(fmt.Sprintf("This session was used before: its files are there, the variables of its %s kernel are gone.", l.language))
 		}
 	}
 	l.config.Logger.Debug("take over", "session", l.engine.id, "language", l.language, "error", err)

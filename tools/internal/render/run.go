@@ -210,6 +210,9 @@ func (r *Renderer) statusLine(res *sandbox.Result) string {
 	case sandbox.Running:
 		return fmt.Sprintf("still running after %v as run_id %s; call wait_for_run to wait for it or to cancel it", took, res.RunID)
 	}
+	if res.Restored {
+		return fmt.Sprintf("killed after %v: %s; files are kept", took, killedWhy(res, config))
+	}
 	if res.Fresh && !res.VariablesLost {
 		return fmt.Sprintf("killed after %v: %s; only the fresh interpreter is gone, the kernel's variables and the files are kept", took, killedWhy(res, config))
 	}
@@ -306,6 +309,9 @@ func kept(res *sandbox.Result) string {
 	}
 	if res.VariablesLost {
 		return "the code ignored the interrupt and its kernel was killed; variables are gone, files are kept"
+	}
+	if res.Restored {
+		return "the code ignored the interrupt and its kernel was killed; files are kept"
 	}
 	if res.Fresh {
 		return "the code was stopped; the kernel's variables are kept"

@@ -1,0 +1,99 @@
+// What an answer says of variables that have come back, or are gone, and of memory that ran out.
+
+package sandbox
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+)
+
+// shownLost is how many variables that were not kept, and how many large ones, an answer names.
+const (
+	shownLost    = 12
+	shownLargest = 5
+)
+
+// lose keeps a note that the variables are gone, and why, until a run that would see them has ended: only then is it known
+// whether they have come back.
+func (l *link) lose(note string) {
+	l.noted.Lock()
+	defer l.noted.Unlock()
+	if l.lost == "" {
+		l.lost = note
+	}
+}
+
+// tellOrigin notes where the variables came from that a run saw, or that they are gone.
+func (l *link) tellOrigin(run *Run, done protocol.Done) {
+	if run.options.Fresh { // it sees none
+		return
+	}
+	l.noted.Lock()
+	lost := l.lost
+	l.lost = ""
+	l.noted.Unlock()
+	restored := done.Kernel == "restored"
+	if lost != "" && (done.Origin == nil || restored) {
+		run.note(lost)
+	}
+	if done.Origin != nil {
+		run.note(originNote(done.Origin, restored, time.Now()))
+	}
+}
+
+// originNote says where variables came from; restored: that the run which it is told to has cost them.
+func originNote(o *protocol.Origin, restored bool, now time.Time) string {
+	at := moment(time.UnixMilli(o.AtMS), now)
+	switch {
+	case o.Error != "" && o.From == "twin":
+		return "The variables could not be brought back: " + o.Error + ". They are gone, the files are there."
+	case o.Error != "":
+		return fmt.Sprintf("The variables as they were %s could not be read: %s. They are gone, the files are there.", at, o.Error)
+	case restored:
+		return fmt.Sprintf("The variables are as they were before this run, by a copy from after %s%s.", o.Run, notKept(o))
+	case o.From == "twin":
+		return fmt.Sprintf("The kernel had ended since the last run; the variables are as they were after %s%s.", o.Run, notKept(o))
+	case o.Variables == 1:
+		return fmt.Sprintf("1 variable is back as it was %s%s.", at, notKept(o))
+	}
+	return fmt.Sprintf("%d variables are back as they were %s%s.", o.Variables, at, notKept(o))
+}
+
+// notKept names what is missing and why; empty: nothing is.
+func notKept(o *protocol.Origin) string {
+	if len(o.Lost) == 0 {
+		return ""
+	}
+	var names []string
+	for _, l := range o.Lost[:min(len(o.Lost), shownLost)] {
+		names = append(names, strings.TrimSuffix(l.Name+", "+l.Why, ", "))
+	}
+	if more := o.LostTotal - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return " (not kept: " + strings.Join(names, "; ") + ")"
+}
+
+// moment writes a time that is not long ago.
+func moment(at, now time.Time) string {
+	if at, now := at.Local(), now.Local(); at.YearDay() == now.YearDay() && at.Year() == now.Year() {
+		return "at " + at.Format("15:04")
+	}
+	return at.Local().Format("on 2 January 2006 at 15:04")
+}
+
+// memoryNote says how a run stood with its memory when that stopped it.
+func memoryNote(m *protocol.Memory) string {
+	note := fmt.Sprintf("The run was stopped at %d of %d MiB", m.UsedBytes>>20, m.LimitBytes>>20)
+	var largest []string
+	for _, v := range m.Largest[:min(len(m.Largest), shownLargest)] {
+		largest = append(largest, v.Name+" "+size(v.SizeBytes))
+	}
+	if len(largest) > 0 {
+		note += "; the largest variables: " + strings.Join(largest, ", ")
+	}
+	return note + "."
+}

@@ -1,0 +1,51 @@
+package sandbox
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestWhereVariablesCameFromIsTold(t *testing.T) {
+	noon := time.Date(2026, 11, 24, 12, 5, 0, 0, time.Local).UnixMilli()
+	lost := []any{map[string]any{"name": "f", "why": "an open file"}, map[string]any{"name": "gen", "why": "a generator"}}
+	var many []any
+	for range 500 {
+		many = append(many, map[string]any{"name": strings.Repeat("x", 5000) + "\x1b", "why": "a\nlock"})
+	}
+	for name, test := range map[string]struct {
+		done map[string]any
+		want string
+	}{
+		"the file": {map[string]any{"origin": map[string]any{"from": "frozen", "variables": 12, "at_ms": noon}},
+			"12 variables are back as they were on 24 November 2026 at 12:05."},
+		"without some": {map[string]any{"origin": map[string]any{"from": "frozen", "variables": 1, "at_ms": noon, "lost": lost, "lost_total": 5}},
+			"1 variable is back as it was on 24 November 2026 at 12:05 (not kept: f, an open file; gen, a generator; and 3 more)."},
+		"a file that cannot be read": {map[string]any{"origin": map[string]any{"from": "frozen", "at_ms": noon, "error": "it is cut short"}},
+			"The variables as they were on 24 November 2026 at 12:05 could not be read: it is cut short. They are gone, the files are there."},
+		"a copy": {map[string]any{"kernel": "restored", "status": "killed", "origin": map[string]any{"from": "twin", "run": "run-abc", "lost": lost[:1]}},
+			"The variables are as they were before this run, by a copy from after run-abc (not kept: f, an open file)."},
+		"a copy, between runs": {map[string]any{"origin": map[string]any{"from": "twin", "run": "run-abc"}},
+			"The kernel had ended since the last run; the variables are as they were after run-abc."},
+		"memory": {map[string]any{"memory": map[string]any{"used_bytes": 930 << 20, "limit_bytes": 1 << 30,
+			"largest": []any{map[string]any{"name": "df", "size_bytes": 600 << 20}}}},
+			"The run was stopped at 930 of 1024 MiB; the largest variables: df 600 MiB."},
+		"forged": {map[string]any{"origin": map[string]any{"from": "\x1b", "variables": -1, "at_ms": 1 << 62, "lost": many, "lost_total": -1}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEngine(t)
+			e.play(hostileTo(func(p peer, run heard) {
+				p.done(run.ID, test.done)
+				p.stay()
+			}))
+			res := mustRun(t, newTestManager(t, testConfig(t, e)), RunOptions{Code: "1"})
+			if test.want != "" && !slices.Equal(res.Notes, []string{test.want}) || res.VariablesLost {
+				t.Errorf("told %q", res.Notes)
+			}
+			if said := res.Notes[0]; len(said) > 4000 || strings.ContainsAny(said, "\x1b\n") {
+				t.Errorf("told %d bytes", len(said))
+			}
+		})
+	}
+}
