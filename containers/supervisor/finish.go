@@ -105,13 +105,21 @@ func (r *run) finishKilled(cause string) {
 		d.Kernel = "alive"
 	}
 	if d.Cause == "memory" {
-		used := r.s.memory.last.Bytes()
-		if cause == "memory" { // the system has found the limit reached, faster than anybody could look
-			used = r.s.settings.MemoryBytes
-		}
-		d.Memory = r.s.memory.report(used, nil)
+		d.Memory = r.s.memory.report(r.used(cause), nil)
 	}
 	r.finish(d)
+}
+
+// used returns what there was when a killed run was out of memory.
+func (r *run) used(cause string) int64 {
+	switch {
+	case r.reason == "memory":
+		return r.memory.Bytes()
+	case cause == "memory": // the system has found the limit reached, faster than anybody could look
+		return r.s.settings.MemoryBytes
+	default:
+		return r.s.memory.last.Bytes()
+	}
 }
 
 // ranOutOfHeap reports whether V8 says that it has ended itself because its heap was full.

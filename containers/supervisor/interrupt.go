@@ -118,7 +118,11 @@ func (r *run) endPrograms() {
 	if len(started) == 0 {
 		return
 	}
-	r.s.after(leaveWait, func() {
+	wait := leaveWait
+	if r.reason == "memory" {
+		wait = 0 // else they would take the next run's
+	}
+	r.s.after(wait, func() {
 		killAll(func(t procs.Table) map[int]bool {
 			left := map[int]bool{}
 			for p := range started {

@@ -23,13 +23,14 @@ const (
 // memoryGuard stops the run that takes the most before the container's limit kills it, so that the variables stay. It looks
 // only while a run goes on.
 type memoryGuard struct {
-	s       *Supervisor
-	account *procs.Account
-	found   bool         // whether there is an account is known
-	relieve func() bool  // lets something go that is not needed, and reports whether there was anything
-	timer   *timer       // for the next look; nil: none is due
-	last    procs.Memory // by the last look
-	mark    int64        // that the runs that go on may take; 0: not known yet
+	s        *Supervisor
+	account  *procs.Account
+	found    bool         // whether there is an account is known
+	relieve  func() bool  // lets something go that is not needed, and reports whether there was anything
+	timer    *timer       // for the next look; nil: none is due
+	last     procs.Memory // by the last look
+	stopping time.Time    // when a run was last seen that has been interrupted
+	mark     int64        // that the runs that go on may take; 0: not known yet
 }
 
 // beginRun is called when a run has its kernel. The first look comes a little later: most runs are over by then.
@@ -99,7 +100,7 @@ func (g *memoryGuard) stopLargest() {
 	table := procs.Read()
 	for _, r := range g.s.runs.all {
 		if r.reason != "" {
-			return
+			g.stopping = time.Now()
 		}
 		if r.kernel == nil {
 			continue
@@ -112,7 +113,7 @@ func (g *memoryGuard) stopLargest() {
 			largest, most = r, takes
 		}
 	}
-	if largest == nil {
+	if largest == nil || time.Since(g.stopping) < leaveWait { // what one has taken is given back a little later than it ends
 		return
 	}
 	largest.memory = g.last

@@ -404,18 +404,18 @@ func (s *Supervisor) workFD() int {
 }
 
 func (s *Supervisor) onIdle() {
-	if s.isInUse() {
+	if s.stays() {
 		return
 	}
 	s.frozen.freeze(func(answer protocol.Frozen) {
-		if !s.isInUse() {
+		if !s.stays() {
 			s.frozen.end(answer)
 		}
 	})
 }
 
-// isInUse reports whether the container is in use, or was so of late, and looks again when it may no longer be.
-func (s *Supervisor) isInUse() bool {
+// stays reports whether the container is in use, or was so of late, and looks again when it may no longer be.
+func (s *Supervisor) stays() bool {
 	left := time.Until(s.lastFrame.Add(s.settings.idle()))
 	if len(s.runs.all) > 0 || s.moving.Load() > 0 {
 		left = s.settings.idle()

@@ -105,6 +105,7 @@ type message struct {
 	protocol.Log      `json:"-"`
 	peek              protocol.Peek
 	kernel            protocol.KernelState
+	frozen            protocol.Frozen
 
 	raw []byte
 }
@@ -118,7 +119,7 @@ func decode(body []byte) (*message, error) {
 	m.Type, m.ID = head.Type, head.ID
 	return m, json.Unmarshal(body, map[string]any{
 		"ready": &m.Ready, "progress": &m.Progress, "display": &m.Display, "done": &m.Done, "pong": &m.Pong, "log": &m.Log,
-		"peek": &m.peek, "kernel": &m.kernel, "clear": &head,
+		"peek": &m.peek, "kernel": &m.kernel, "clear": &head, "frozen": &m.frozen,
 	}[m.Type])
 }
 

@@ -34,14 +34,19 @@ var accounts = []Account{
 
 // FindAccount returns the one that has this limit; nil: none does, and what can be seen counts something else as well.
 func FindAccount(limit int64) *Account {
-	const page = 64 << 10 // limits are rounded to the largest one
 	for i := range accounts {
-		text, err := os.ReadFile(accounts[i].limit)
-		if n := number(bytes.TrimSpace(text)); err == nil && n > 0 && n < limit+page {
+		if accounts[i].hasLimit(limit) {
 			return &accounts[i]
 		}
 	}
 	return nil
+}
+
+func (a *Account) hasLimit(limit int64) bool {
+	const page = 64 << 10 // limits are rounded to the largest one
+	text, err := os.ReadFile(a.limit)
+	n := number(bytes.TrimSpace(text))
+	return err == nil && n > 0 && n < limit+page
 }
 
 // Read reads it.

@@ -1,0 +1,78 @@
+//go:build linux
+
+package conformance
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+)
+
+// The limit of the memory: of processes, as no control group of the machine has this limit.
+
+const memory = 600 // MiB
+
+// hoards is a command for a shell whose programs take so many MiB, each no more than a process may alone.
+func hoards(mebibytes int, then string) string {
+	const each = 100
+	return fmt.Sprintf(`for i in $(seq %d); do python3 -c 'import time; x = b"x" * (%d << 20); time.sleep(600)' & done; %s`, mebibytes/each, each, then)
+}
+
+func guarded(t *testing.T, l *language) *client {
+	t.Helper()
+	c := start(t, l, options{init: protocol.Init{MemoryBytes: memory * mebibyte}})
+	c.completed(l.set.with(1))
+	return c
+}
+
+func (c *client) checkMemory(d *message) {
+	c.t.Helper()
+	if m := d.Memory; m == nil || m.LimitBytes != memory*mebibyte || m.UsedBytes < m.LimitBytes*9/10 || m.Largest == nil {
+		c.t.Errorf("memory: %s", d)
+	}
+}
+
+func TestARunIsStoppedBeforeTheMemoryIsFull(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := guarded(t, l)
+		d := c.run(l.shell.with(hoards(memory, "wait")))
+		check(t, "the run", d.ended()+" "+d.errorName(), "failed 1 alive memory MemoryError")
+		c.checkMemory(d)
+		check(t, "x", c.value(string(l.get)), "1")
+		check(t, "what is told of memory", c.completed("1").Memory == nil, true)
+	})
+}
+
+func TestARunThatIgnoresThatTheMemoryIsFull(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := guarded(t, l)
+		d := c.run(lines(l.spawn.with(hoards(memory, "trap '' INT; wait")), l.stubborn.with("stubborn")), request{GraceMS: short})
+		if ended := d.ended(); ended != "killed 137 dead memory" && !strings.HasPrefix(ended, "failed 1 alive") {
+			t.Errorf("the run: %s", d)
+		}
+		c.checkMemory(d)
+	})
+}
+
+func TestTheRunThatTakesMostIsStopped(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := guarded(t, l)
+		id := c.begin(lines(l.awaitFile.with("go"), "2"))
+		d := c.run(l.shell.with(hoards(memory, "wait")), request{Fresh: true})
+		check(t, "the one", d.ended()+" "+d.errorName(), "failed 1 fresh memory MemoryError")
+		c.write("go", "")
+		check(t, "the other", c.done(id).result(), "2")
+	})
+}
+
+func TestARunThatBeginsNearTheLimitMayGiveBack(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := guarded(t, l)
+		c.completed(l.spawn.with(hoards(memory, ": > there; wait")))
+		c.awaitFile("there")
+		d := c.completed(lines(l.shell.with("sleep 0.5; pkill -P "+fmt.Sprint(c.value("p.pid"))+"; :"), "1"))
+		check(t, "result", d.result(), "1")
+	})
+}
