@@ -14,23 +14,23 @@ const (
 	memoryTick  = 100 * time.Millisecond // between two looks, where the limit is far
 	memoryHaste = 5 * time.Millisecond   // and where it is near
 	// fastest is how many bytes code may take in a millisecond, about.
-	fastest = 4 << 20
-	// spareMemory is the part of the limit that a run may add which begins near it, so that it can let variables go.
-	spareMemory = 40
+	fastest     = 4 << 20
 	mostLargest = 5
+	// relieved is how long what was let go may take to be given back.
+	relieved = 50 * time.Millisecond
 )
 
 // memoryGuard stops the run that takes the most before the container's limit kills it, so that the variables stay. It looks
 // only while a run goes on.
 type memoryGuard struct {
-	s        *Supervisor
-	account  *procs.Account
-	found    bool         // whether there is an account is known
-	relieve  func() bool  // lets something go that is not needed, and reports whether there was anything
-	timer    *timer       // for the next look; nil: none is due
-	last     procs.Memory // by the last look
-	stopping time.Time    // when a run was last seen that has been interrupted
-	mark     int64        // that the runs that go on may take; 0: not known yet
+	s       *Supervisor
+	account *procs.Account
+	found   bool         // whether there is an account is known
+	letGo   func() bool  // ends copies of the kernel, and reports whether there were any; nil: there are none
+	timer   *timer       // for the next look; nil: none is due
+	last    procs.Memory // by the last look
+	patient time.Time    // until when nothing is done, as what was stopped may not have ended yet
+	mark    int64        // that the runs that go on may take; 0: not known yet
 }
 
 // beginRun is called when a run has its kernel. The first look comes a little later: most runs are over by then.
@@ -58,13 +58,22 @@ func (g *memoryGuard) look() {
 	if g.mark == 0 {
 		g.mark = g.limit()
 		if used > g.mark {
-			g.mark = used + g.s.settings.MemoryBytes/spareMemory
+			g.mark = used + (g.s.settings.MemoryBytes-used)/2 // so that it can let variables go
 		}
 	}
-	if used > g.mark && (g.relieve == nil || !g.relieve()) {
+	if used > g.mark && time.Now().After(g.patient) && !g.relieve() {
 		g.stopLargest()
 	}
 	g.lookLater()
+}
+
+// relieve lets go what only saves time, and reports whether there was anything.
+func (g *memoryGuard) relieve() bool {
+	if g.letGo != nil && g.letGo() || g.s.reserve.letGo() {
+		g.patient = time.Now().Add(relieved)
+		return true
+	}
+	return false
 }
 
 // read returns what the container takes: by its account, or else what its processes do.
@@ -100,7 +109,8 @@ func (g *memoryGuard) stopLargest() {
 	table := procs.Read()
 	for _, r := range g.s.runs.all {
 		if r.reason != "" {
-			g.stopping = time.Now()
+			g.patient = time.Now().Add(leaveWait) // what it has taken is given back a little later than it ends
+			return
 		}
 		if r.kernel == nil {
 			continue
@@ -113,7 +123,7 @@ func (g *memoryGuard) stopLargest() {
 			largest, most = r, takes
 		}
 	}
-	if largest == nil || time.Since(g.stopping) < leaveWait { // what one has taken is given back a little later than it ends
+	if largest == nil {
 		return
 	}
 	largest.memory = g.last

@@ -228,6 +228,20 @@ func (r *reserve) endZygote() {
 	}
 }
 
+// letGo ends what is kept ready, for the memory that it takes, and reports whether there was anything.
+func (r *reserve) letGo() bool {
+	z := r.zygote
+	if z != nil {
+		r.endZygote()
+		r.lose("memory is short")
+	}
+	if k := r.kernel; k != nil && !k.killed {
+		k.kill("")
+		return true
+	}
+	return z != nil
+}
+
 // renew is called when packages were installed, which the zygote may have imported as they were before.
 func (r *reserve) renew() {
 	if r.zygote == nil {

@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,7 +23,7 @@ func hoards(mebibytes int, then string) string {
 
 func guarded(t *testing.T, l *language) *client {
 	t.Helper()
-	c := start(t, l, options{init: protocol.Init{MemoryBytes: memory * mebibyte}})
+	c := start(t, l, options{init: protocol.Init{MemoryBytes: memory * mebibyte, Warm: true}})
 	c.completed(l.set.with(1))
 	return c
 }
@@ -37,7 +38,10 @@ func (c *client) checkMemory(d *message) {
 func TestARunIsStoppedBeforeTheMemoryIsFull(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := guarded(t, l)
+		eventually(t, "nothing is kept ready", func() bool { return len(offspring(c.pid())) == 2 })
+		ready := slices.DeleteFunc(offspring(c.pid()), func(pid int) bool { return fmt.Sprint(pid) == c.value(string(l.pid)) })
 		d := c.run(l.shell.with(hoards(memory, "wait")))
+		awaitDeath(t, ready[0]) // which is let go first
 		check(t, "the run", d.ended()+" "+d.errorName(), "failed 1 alive memory MemoryError")
 		c.checkMemory(d)
 		check(t, "x", c.value(string(l.get)), "1")
