@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
@@ -22,10 +23,12 @@ type RunInfo struct {
 // firstLineLength is how many characters of a line of code name a run.
 const firstLineLength = 100
 
-func (r *Run) info() *RunInfo {
-	line, _, _ := strings.Cut(strings.TrimSpace(r.code), "\n")
+func (r *Run) info() *RunInfo { return infoOf(r.ID, r.Language, r.code, r.created) }
+
+func infoOf(id string, language Language, code string, begun time.Time) *RunInfo {
+	line, _, _ := strings.Cut(strings.TrimSpace(code), "\n")
 	line = text.Shorten(clip(line, maxText), firstLineLength)
-	return &RunInfo{RunID: r.ID, Language: r.Language, AgeSeconds: int(time.Since(r.created).Seconds()), FirstLine: line}
+	return &RunInfo{RunID: id, Language: language, AgeSeconds: int(time.Since(begun).Seconds()), FirstLine: line}
 }
 
 func (i *RunInfo) String() string {
@@ -54,11 +57,21 @@ func (l *link) holder() *Run {
 func firstOpen(runs []*Run, language Language) *Run {
 	now := time.Now()
 	for _, run := range runs {
-		if run.Language == language && !run.options.Fresh && !run.over() && !run.ending.Load() && (!run.earlier || run.lastEnd().After(now)) {
+		if run.Language == language && !run.options.apart() && !run.over() && !run.ending.Load() && (!run.earlier || run.lastEnd().After(now)) {
 			return run
 		}
 	}
 	return nil
+}
+
+// errBusy reports that the run before kept a caller from its turn for so long; nil: it has ended this moment.
+func (l *link) errBusy(before *RunInfo, waited time.Duration) *fault.Error {
+	if before == nil {
+		return fault.New(fault.SessionBusy, "Try again, or use another session_id.",
+			"Session %q still ran other %s code after %s.", l.engine.id, l.language, waited)
+	}
+	return fault.New(fault.SessionBusy, before.wayOut()+"; or use another session_id.",
+		"Session %q still runs other code after %s: %s", l.engine.id, waited, before).With("run_id", before.RunID)
 }
 
 // ahead returns the run that another one waits for; nil: none.

@@ -13,7 +13,7 @@ import (
 // run makes a run of a history a run of this server. One without an end is still to be settled.
 func (e *HistoryEntry) run(parent context.Context, config *Config, session string) *Run {
 	r := newRun(parent, config, e.RunID, session, RunOptions{
-		SessionID: session, Language: e.Language, Code: e.Code, Fresh: e.Fresh, Timeout: max(0, min(e.Timeout, config.MaxRunTimeout)),
+		SessionID: session, Language: e.Language, Code: e.Code, Fresh: e.Fresh, Copy: e.Copy, Timeout: max(0, min(e.Timeout, config.MaxRunTimeout)),
 	})
 	r.earlier = true
 	if e.Started.Before(r.created) { // a history may come from anybody
@@ -36,9 +36,20 @@ func (e *HistoryEntry) run(parent context.Context, config *Config, session strin
 	return r
 }
 
-// findEarlier looks a run up in the histories of the sessions that this server has open, and of those
-// that wait for a server. A run that went on when its server ended is taken up again.
+// findEarlier looks a run up in the histories. A run that went on when its server ended is taken up again.
 func (m *Manager) findEarlier(id string) (*Run, error) {
+	session, entry, err := m.findEntry(id)
+	if err != nil {
+		return nil, err
+	}
+	if entry.over() {
+		return entry.run(context.Background(), &m.config, session), nil
+	}
+	return m.takeUp(session, entry)
+}
+
+// findEntry looks a run up in the histories of the sessions that this server has open, and of those that wait for a server.
+func (m *Manager) findEntry(id string) (session string, entry *HistoryEntry, err error) {
 	sessions := make(map[string]bool)
 	for _, s := range m.all() {
 		sessions[s.id] = true
@@ -55,12 +66,9 @@ func (m *Manager) findEarlier(id string) (*Run, error) {
 			continue
 		}
 		entry := entryOf(found, session)
-		if entry.over() {
-			return entry.run(context.Background(), &m.config, session), nil
-		}
-		return m.takeUp(session, &entry)
+		return session, &entry, nil
 	}
-	return nil, fault.New(fault.RunNotFound, "Use the run_id of an earlier result; a run is forgotten with its session.",
+	return "", nil, fault.New(fault.RunNotFound, "Use the run_id of an earlier result; a run is forgotten with its session.",
 		"There is no run %q.", clip(id, 80))
 }
 

@@ -166,6 +166,8 @@ type heard struct {
 	Token string `json:"token"`
 	ID    string `json:"id"`
 	Code  string `json:"code"`
+	Run   string `json:"run"`
+	Copy  bool   `json:"copy"`
 }
 
 // hear returns the server's next message of a type; false when there is none any more.

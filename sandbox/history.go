@@ -18,8 +18,11 @@ type HistoryEntry struct {
 	Language Language
 	Code     string
 	Fresh    bool
-	Timeout  time.Duration
-	Started  time.Time
+	Copy     bool
+	// Undone reports that the session's variables are without what the run has changed, and were not before.
+	Undone  bool
+	Timeout time.Duration
+	Started time.Time
 	// Ended is zero, and Result and Error are nil, where the run goes on or its server was killed.
 	Ended  time.Time
 	Result *Result
@@ -47,11 +50,13 @@ type HistoryFields struct {
 	Status     string    `json:"status"`
 	Started    time.Time `json:"started"`
 	DurationMS float64   `json:"duration_ms"`
+	// Undone reports that the session's variables are without what the run has changed.
+	Undone bool `json:"undone,omitempty"`
 }
 
 // Fields returns the run in JSON, without its code and its result.
 func (e *HistoryEntry) Fields() HistoryFields {
-	f := HistoryFields{RunID: e.RunID, Language: e.Language, Status: e.Status(), Started: e.Started.UTC()}
+	f := HistoryFields{RunID: e.RunID, Language: e.Language, Status: e.Status(), Started: e.Started.UTC(), Undone: e.Undone}
 	if e.Result != nil {
 		f.DurationMS = e.Result.Milliseconds()
 	}
@@ -76,10 +81,19 @@ func EachInHistory(stateDir, id string, wanted func(runID string, over bool) boo
 	if err := CheckSessionID(id); err != nil {
 		return err
 	}
-	return history.Each(state.Folder(stateDir, id), wanted, func(run *history.Run) {
+	folder := state.Folder(stateDir, id)
+	marks := history.ReadMarks(folder)
+	return history.Each(folder, wanted, func(run *history.Run) {
 		e := entryOf(run, id)
+		e.Undone = marks.Undone(&run.Begin)
 		visit(&e)
 	})
+}
+
+// UndoneMarks are the runs of a session of which it has changed whether they are HistoryEntry.Undone. They cost less to
+// read than the runs.
+func UndoneMarks(stateDir, id string) map[string]bool {
+	return history.ReadMarks(state.Folder(stateDir, id))
 }
 
 func entriesOf(runs []history.Run, session string) []HistoryEntry {
@@ -93,7 +107,7 @@ func entriesOf(runs []history.Run, session string) []HistoryEntry {
 // entryOf bounds and checks what was read, which may have been imported from anybody.
 func entryOf(run *history.Run, session string) HistoryEntry {
 	e := HistoryEntry{
-		RunID: run.RunID, Language: Language(clip(run.Language, maxName)), Code: clip(run.Code, maxText), Fresh: run.Fresh,
+		RunID: run.RunID, Language: Language(clip(run.Language, maxName)), Code: clip(run.Code, maxText), Fresh: run.Fresh, Copy: run.Copy,
 		Timeout: time.Duration(max(run.TimeoutMS, 0)) * time.Millisecond, Started: run.Started,
 	}
 	if run.End == nil {
@@ -115,7 +129,7 @@ func entryOf(run *history.Run, session string) HistoryEntry {
 // recordBegin writes to the history that a run was asked for.
 func recordBegin(w *history.Writer, run *Run) {
 	w.Begin(history.Begin{
-		RunID: run.ID, Language: string(run.Language), Fresh: run.options.Fresh, TimeoutMS: run.options.Timeout.Milliseconds(),
+		RunID: run.ID, Language: string(run.Language), Fresh: run.options.Fresh, Copy: run.options.Copy, TimeoutMS: run.options.Timeout.Milliseconds(),
 		Started: run.created.UTC(), Code: run.code,
 	})
 }
@@ -157,6 +171,7 @@ type resultRecord struct {
 	protocol.Done
 	Language Language           `json:"language"`
 	Fresh    bool               `json:"fresh,omitempty"`
+	Copy     bool               `json:"copy,omitempty"`
 	Displays []protocol.Display `json:"displays,omitempty"`
 	Notes    []string           `json:"notes,omitempty"`
 }
@@ -172,7 +187,7 @@ func recordOf(res *Result, images bool) *resultRecord {
 			ArtifactsTotal: res.ArtifactsTotal, DisplaysTotal: res.DisplaysTotal,
 			DurationMS: float64(res.Duration) / float64(time.Millisecond), Cause: res.Cause, Kernel: "alive",
 		},
-		Language: res.Language, Fresh: res.Fresh, Notes: res.Notes,
+		Language: res.Language, Fresh: res.Fresh, Copy: res.Copy, Notes: res.Notes,
 	}
 	switch {
 	case res.VariablesLost:
@@ -208,7 +223,7 @@ func isImageData(mime string) bool {
 func (r *resultRecord) result(session, run string) *Result {
 	r.Background, r.GoesOn = nil, nil // no history has them
 	res := resultOf(r.Done, maxText)
-	res.SessionID, res.RunID, res.Language, res.Fresh = session, run, Language(clip(string(r.Language), maxName)), r.Fresh
+	res.SessionID, res.RunID, res.Language, res.Fresh, res.Copy = session, run, Language(clip(string(r.Language), maxName)), r.Fresh, r.Copy
 	for _, d := range r.Displays[:min(len(r.Displays), maxDisplays)] {
 		res.Displays = append(res.Displays, display(d))
 	}

@@ -17,6 +17,11 @@ type KernelInfo struct {
 	State    string   `json:"state"`             // "running", "idle", "not started", "ended", or "kept": no server speaks to it now, and its variables are there
 	Version  string   `json:"version,omitempty"` // of the interpreter; empty before it has come up
 	Run      *RunInfo `json:"run,omitempty"`     // that has the kernel, as far as is known; nil: none
+	// Before are the runs that the variables can go back to the beginning of, and Copies the copies that they can go to, the
+	// newest last. NoTwin is why the variables as they are could not be gone back to.
+	Before []*RunInfo `json:"can_go_back_before,omitempty"`
+	Copies []*RunInfo `json:"copies,omitempty"`
+	NoTwin string     `json:"not_kept_because,omitempty"`
 }
 
 // Owners of a session, in SessionInfo.
@@ -76,6 +81,7 @@ func (l *link) info(kept bool) KernelInfo {
 		if l.inUse() {
 			info.State = "running"
 		}
+		l.tellTwins(k, &info)
 	case l.had.Load():
 		info.State = "ended"
 	case kept:

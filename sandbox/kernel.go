@@ -46,6 +46,9 @@ type kernel struct {
 	peeking sync.Mutex // one question at a time
 	peeks   chan protocol.Peek
 
+	twins     atomic.Pointer[protocol.Twins] // the last word of what there is to go back to; nil: none was said
+	restoreds chan protocol.Restored
+
 	dead chan struct{} // closed when no more frames come
 	// missing reports that the image does not have the interpreter.
 	missing atomic.Bool
@@ -73,7 +76,7 @@ func (c *Config) wireLimits() wireLimits {
 func newKernel(proc engine.Process, limits wireLimits, log *slog.Logger) *kernel {
 	return &kernel{
 		proc: proc, conn: channel.New(proc, channel.Options{MaxControl: protocol.MaxToServer}), limits: limits, log: log,
-		outbox: make(chan any, 32), peeks: make(chan protocol.Peek, 1),
+		outbox: make(chan any, 32), peeks: make(chan protocol.Peek, 1), restoreds: make(chan protocol.Restored, 1),
 		ready: make(chan struct{}), dead: make(chan struct{}), runs: make(map[string]following),
 	}
 }
@@ -168,6 +171,10 @@ func (k *kernel) take(body []byte) error {
 		return decode(body, k.becomeReady)
 	case "kernel":
 		return k.onKernel(body)
+	case "twins":
+		return decode(body, k.noteTwins)
+	case "restored":
+		return decode(body, func(m protocol.Restored) { offer(k.restoreds, m) })
 	case "log":
 		return decode(body, func(m protocol.Log) { k.log.Debug("supervisor", "message", clip(m.Message, maxName)) })
 	}
@@ -267,7 +274,7 @@ var errUnresponsive = errors.New("supervisor does not answer")
 func (k *kernel) run(r *Run) (protocol.Done, error) {
 	answer := k.follow(r)
 	err := k.send(protocol.Request{
-		Type: "run", ID: r.ID, Code: r.options.Code, Fresh: r.options.Fresh,
+		Type: "run", ID: r.ID, Code: r.options.Code, Fresh: r.options.Fresh, Copy: r.options.Copy,
 		TimeoutMS: r.timeout().Milliseconds(), GraceMS: interruptGrace.Milliseconds(), LingerMS: k.limits.Linger.Milliseconds(),
 	})
 	if err != nil {

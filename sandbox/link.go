@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // link connects a session with the kernel of one language, for the runs in its queue. A run goes through these phases:
@@ -54,19 +55,13 @@ func (l *link) connect(ctx context.Context, note func(string), warm bool) (*kern
 			note(text)
 		}
 	}()
-	if k := l.kernel.Load(); k != nil && k.alive() {
-		l.noteLost(k)
-		return k, nil
-	}
-	if k, err := l.retake(); k != nil || err != nil {
-		return k, err
-	}
-	k, err := l.reachEarlier()
+	k, err := l.standing()
 	switch {
 	case k != nil:
+		l.noteLost(k)
 		return k, nil
 	case err != nil && !isFinal(err):
-		return nil, errNotTakenOver(l.engine.id, l.language).Because(err)
+		return nil, err
 	case l.had.Load():
 		l.lose(fmt.Sprintf("The %s kernel's container had ended since the last run: its variables are gone, the files are there.", l.language))
 	case errors.Is(err, errOtherSettings):
@@ -80,6 +75,22 @@ func (l *link) connect(ctx context.Context, note func(string), warm bool) (*kern
 	l.reached = true
 	l.loseUnfinished(false) // whatever there was has been replaced
 	return k, nil
+}
+
+// standing returns the kernel that there is, or that runs without a server. nil: there is none, or it is not reached, which
+// the error says then, a fault unless isFinal. The caller holds l.starting.
+func (l *link) standing() (*kernel, error) {
+	if k := l.kernel.Load(); k != nil && k.alive() {
+		return k, nil
+	}
+	if k, err := l.retake(); k != nil || err != nil {
+		return k, err
+	}
+	k, err := l.reachEarlier()
+	if err != nil && !isFinal(err) {
+		err = errNotTakenOver(l.engine.id, l.language).Because(err)
+	}
+	return k, err
 }
 
 // discard removes the container of a kernel that is of no more use, unless it has a follower already.
@@ -141,11 +152,11 @@ func (l *link) takeNotes() []string {
 	return notes
 }
 
-// waitAdopted lets a run wait until the kernel has done with the run that it was taken over with.
-func (l *link) waitAdopted(run *Run) error {
+// waitAdopted waits, as turn.wait does, until the kernel has done with the run that it was taken over with.
+func (l *link) waitAdopted(ctx context.Context, most time.Duration) error {
 	before := l.adopted.Load()
 	if before == nil {
 		return nil
 	}
-	return turn{before: before.done}.wait(run)
+	return turn{before: before.done}.wait(ctx, most)
 }

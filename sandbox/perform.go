@@ -3,9 +3,9 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -22,7 +22,7 @@ func (s *session) perform(run *Run, l *link, turn turn) (res *Result, err error)
 	} else if err != nil {
 		return nil, err
 	}
-	if err := turn.wait(run); err != nil {
+	if err := turn.wait(run.ctx, run.options.Timeout); err != nil {
 		return l.notInTurn(run, err)
 	}
 	longest, notes := s.limits.ask(&run.options)
@@ -36,9 +36,9 @@ func (s *session) perform(run *Run, l *link, turn turn) (res *Result, err error)
 // execute has the kernel execute a run whose turn it is.
 func (l *link) execute(run *Run) (*Result, error) {
 	k, err := l.connect(run.ctx, run.note, false)
-	if err == nil && !run.options.Fresh && l.adopted.Load() != nil {
+	if err == nil && !run.options.apart() && l.adopted.Load() != nil {
 		// The kernel was busy when it was taken over, and may not outlive what it was busy with.
-		if err := l.waitAdopted(run); err != nil {
+		if err := l.waitAdopted(run.ctx, run.options.Timeout); err != nil {
 			return l.notInTurn(run, err)
 		}
 		k, err = l.connect(run.ctx, run.note, false)
@@ -49,11 +49,16 @@ func (l *link) execute(run *Run) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	noTwin := k.whyNoTwin()
 	done, err := k.run(run)
 	if errors.Is(err, errKernelGone) {
 		k, done, err = l.rejoin(run, k)
 	}
-	return l.outcome(run, k, done, err)
+	res, err := l.outcome(run, k, done, err)
+	if res != nil && res.VariablesLost && noTwin != "" {
+		res.Notes = append(res.Notes, "No copy of the variables was kept: "+noTwin+".")
+	}
+	return res, err
 }
 
 // outcome turns what a kernel said of a run, or why it said nothing, into the run's result.
@@ -67,7 +72,17 @@ func (l *link) outcome(run *Run, k *kernel, done protocol.Done, err error) (*Res
 	if done.Memory != nil {
 		run.note(memoryNote(done.Memory))
 	}
-	res.SessionID, res.RunID, res.Language, res.Fresh = l.engine.id, run.ID, run.Language, run.options.Fresh
+	res.SessionID, res.RunID, res.Language = l.engine.id, run.ID, run.Language
+	res.Fresh, res.Copy = run.options.Fresh, run.options.Copy
+	if res.Copy {
+		res.VariablesLost = false // they were never at stake
+		if res.Status != Killed {
+			res.Notes = append(res.Notes, fmt.Sprintf("This ran in a copy of the variables; restore_session with run_id %s goes on with it.", run.ID))
+		}
+	}
+	if done.Kernel == "restored" {
+		l.uses.mark(map[string]bool{run.ID: true})
+	}
 	if errors.Is(context.Cause(run.ctx), errClosing) {
 		res.VariablesLost, res.Cause = true, causeClosed
 	}
@@ -77,13 +92,7 @@ func (l *link) outcome(run *Run, k *kernel, done protocol.Done, err error) (*Res
 // notInTurn settles a run that did not come to its turn.
 func (l *link) notInTurn(run *Run, err error) (*Result, error) {
 	if errors.Is(err, errTurnTimeout) {
-		busy := fault.New(fault.SessionBusy, "Try again, or use another session_id.",
-			"Session %q still ran other %s code after %s.", l.engine.id, run.Language, run.options.Timeout)
-		if before := l.ahead(run); before != nil { // and has not ended this moment
-			busy = fault.New(fault.SessionBusy, before.wayOut()+"; or use another session_id.",
-				"Session %q still runs other code after %s: %s", l.engine.id, run.options.Timeout, before).With("run_id", before.RunID)
-		}
-		return nil, busy
+		return nil, l.errBusy(l.ahead(run), run.options.Timeout)
 	}
 	return run.stopped()
 }

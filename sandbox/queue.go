@@ -61,15 +61,15 @@ func (q *queue) inUse() bool {
 
 var errTurnTimeout = errors.New("no turn in time")
 
-// wait waits for the turn: as long as the run may itself take, or until its context ends.
-func (t turn) wait(run *Run) error {
-	limit := time.NewTimer(run.options.Timeout)
+// wait waits for the turn, for so long at the most, or until ctx ends.
+func (t turn) wait(ctx context.Context, most time.Duration) error {
+	limit := time.NewTimer(most)
 	defer limit.Stop()
 	select {
 	case <-t.before:
 		return nil
-	case <-run.ctx.Done():
-		return context.Cause(run.ctx)
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	case <-limit.C:
 		return errTurnTimeout
 	}

@@ -70,6 +70,8 @@ type Result struct {
 	// Fresh reports that the run had an interpreter of its own, so that the kernel's variables were
 	// never at stake.
 	Fresh bool
+	// Copy reports that the run had a copy of the variables.
+	Copy  bool
 	Cause string
 	// Background is what earlier runs have left behind and has printed since the last answer.
 	Background []Background

@@ -22,6 +22,7 @@ type RunOptions struct {
 	Limits    SessionLimits // of the session, where it has no container yet; lowered to the server's
 	Times     Times         // of the session, where nobody has used it yet; likewise
 	Fresh     bool          // in an interpreter of its own, which ends with the run
+	Copy      bool          // in a copy of the variables, which Manager.Restore can go to; Python
 	// Unlisted: the code is the server's own, and is not written to the history.
 	Unlisted bool
 	// Caller is on whose behalf it runs, for Config.Observer: its values count, and not its end. May be nil.
@@ -30,10 +31,19 @@ type RunOptions struct {
 	notes []string // for the answer
 }
 
+// apart reports whether it runs beside the kernel's own runs, whose turn it does not wait for.
+func (o *RunOptions) apart() bool { return o.Fresh || o.Copy }
+
 // check puts defaults in and refuses what cannot be run.
 func (o *RunOptions) check(c *Config) error {
 	if _, ok := c.Kernels[o.Language]; !ok {
 		return fault.New(fault.InvalidArgument, "Use a language that session_info lists.", "There is no language %q here.", clip(string(o.Language), 40))
+	}
+	switch {
+	case o.Copy && o.Language != Python:
+		return errNoWayBack("copy works in Python only, and this is %s.", o.Language)
+	case o.Copy && o.Fresh:
+		return fault.New(fault.InvalidArgument, "Pass one of them.", "copy runs in a copy of the variables, and fresh without them.")
 	}
 	var note string
 	if o.Code, note = withoutFence(o.Code, o.Language.Info()); note != "" {

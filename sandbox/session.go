@@ -96,9 +96,9 @@ func (s *session) launch(id string, options RunOptions) (*Run, error) {
 	l := s.links[options.Language]
 	run := newRun(s.ctx, s.config, id, s.id, options)
 	run.ahead = func() *RunInfo { return l.ahead(run) }
-	turn := openTurn() // a fresh run has an interpreter of its own, and waits for no other run
+	turn := openTurn() // a run in an interpreter of its own waits for no other run
 	err := s.uses.begin(run, func() {
-		if !options.Fresh {
+		if !options.apart() {
 			turn = l.enqueue()
 		}
 	})

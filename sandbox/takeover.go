@@ -81,7 +81,7 @@ func (l *link) adopt(k *kernel, m protocol.Ready) {
 			return
 		}
 		answer := k.follow(run)
-		if !run.options.Fresh {
+		if !run.options.apart() {
 			l.adopted.Store(run)
 		}
 		go func() {

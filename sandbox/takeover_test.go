@@ -97,7 +97,7 @@ func TestAKernelThatWaitsToBeTakenOverIsToldOf(t *testing.T) {
 		"its container is gone": {func(t *testing.T, _ *Config, e *testEngine) {
 			_ = e.Remove(t.Context(), []string{other}, nil)
 		}, "not started"},
-		"it has other settings": {func(_ *testing.T, c *Config, _ *testEngine) { c.Limits.MemoryBytes++ }, "not started"},
+		"it has other settings": {func(_ *testing.T, c *Config, _ *testEngine) { c.Limits.MemoryBytes += 8 << 30 }, "not started"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEngine(t)
@@ -157,7 +157,7 @@ func TestAVisitorLeavesASessionAsItIs(t *testing.T) {
 
 func TestAKernelThatCannotBeTakenOverIsReplaced(t *testing.T) {
 	for name, change := range map[string]func(*testing.T, *Config, *testEngine){
-		"other limits":              func(_ *testing.T, c *Config, _ *testEngine) { c.Limits.MemoryBytes++ },
+		"other limits":              func(_ *testing.T, c *Config, _ *testEngine) { c.Limits.MemoryBytes += 8 << 30 },
 		"other secrets":             func(_ *testing.T, c *Config, _ *testEngine) { c.Env = map[string]string{"KEY": "new"} },
 		"a supervisor that refuses": func(_ *testing.T, _ *Config, e *testEngine) { e.fails(faults{exec: refusing}) },
 		"another token": func(t *testing.T, c *Config, e *testEngine) {

@@ -193,6 +193,14 @@ func (u *usage) await(ctx context.Context) {
 	}
 }
 
+// mark notes in the history which runs' changes the variables have no more, true, or have now. Where that fails a later
+// answer names more runs as undone than there are.
+func (u *usage) mark(undone map[string]bool) {
+	if err := history.Mark(state.Folder(u.config.StateDir, u.id), undone); err != nil {
+		u.config.Logger.Warn("history", "session", u.id, "error", err)
+	}
+}
+
 // The end --------------------------------------------------------------------------
 
 // idleFor is how long the session was not used; zero while something runs.

@@ -109,7 +109,7 @@ func (k *kernel) current() string {
 	defer k.mu.Unlock()
 	current := ""
 	for id, f := range k.runs {
-		if current == "" || !f.run.options.Fresh {
+		if current == "" || !f.run.options.apart() {
 			current = id
 		}
 	}

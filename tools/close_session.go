@@ -17,7 +17,7 @@ type closedSession struct {
 func (d *Deps) closeSession() tool {
 	definition := mcp.NewTool("close_session",
 		mcp.WithToolTitle("Close a session"),
-		mcp.WithDescription("End a session of the code sandbox: stop its code and delete its variables and files. Idle ones end by themselves."),
+		mcp.WithDescription("End a session of the code sandbox: stop its code and delete its variables and files."),
 		sessionParam(),
 		mcp.WithBoolean("keep_files", mcp.Description("Keep the files, for a later call with the same session_id.")),
 		hints(false),

@@ -98,7 +98,10 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 	config := d.Manager.Config()
 	description, code := codeTools[language.Language](d)
 	number := map[string]any{"type": "number"}
-	dependencies := func(*mcp.Tool) {}
+	dependencies, asCopy := func(*mcp.Tool) {}, func(*mcp.Tool) {}
+	if language.Language == sandbox.Python {
+		asCopy = mcp.WithBoolean("copy", mcp.Description("In a copy of the variables."))
+	}
 	if d.Packages != nil {
 		dependencies = mcp.WithArray("dependencies", mcp.WithStringItems(), mcp.Description("To install first."))
 	}
@@ -115,13 +118,13 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 			mcp.WithObject("limits", mcp.Properties(map[string]any{limitMemory: number, limitCPUs: number}), // and limitTimeout, for which there is an argument
 				mcp.Description("Of the session.")),
 			mcp.WithBoolean("fresh", mcp.Description("New interpreter, same files.")),
-			dependencies,
+			asCopy, dependencies,
 			hints(false), loadedAtOnce,
 		),
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
 			options := sandbox.RunOptions{
 				Language: language.Language, Code: p.required("code"), SessionID: p.session(),
-				Timeout: p.seconds("timeout_seconds"), Limits: p.limits("limits"), Fresh: p.flag("fresh"), Times: clientheader.Of(ctx).Times(), Caller: ctx,
+				Timeout: p.seconds("timeout_seconds"), Limits: p.limits("limits"), Fresh: p.flag("fresh"), Copy: p.flag("copy"), Times: clientheader.Of(ctx).Times(), Caller: ctx,
 			}
 			longest := clientheader.Lower(config.MaxRunTimeout, clientheader.Of(ctx).Bounds().RunTimeout)
 			if longest < cmp.Or(options.Timeout, config.RunTimeout) {

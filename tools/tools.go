@@ -175,7 +175,7 @@ func (d *Deps) list() []tool {
 	if d.Databases != nil && (len(d.Databases.Connections.Sources()) > 0 || d.Databases.FromClients) {
 		list = append(list, d.execSQL(), d.describeSQL())
 	}
-	return append(list, d.sessionInfo(), d.listSessions(), d.closeSession())
+	return append(list, d.sessionInfo(), d.listSessions(), d.restoreSession(), d.closeSession())
 }
 
 // Register puts the tools and resources that exist under these settings into s.
@@ -194,11 +194,12 @@ func Register(s *server.MCPServer, d *Deps) {
 // Names lists the tools that could exist, in the order in which clients see them.
 var Names = append(strings.Fields(sandbox.JoinLanguages(" ", sandbox.LanguageInfo.Tool)),
 	"wait_for_run", "install_packages", "upload_file", "list_artifacts", "read_artifact",
-	"exec_sql", "describe_sql", "session_info", "list_sessions", "close_session")
+	"exec_sql", "describe_sql", "session_info", "list_sessions", "restore_session", "close_session")
 
 func (d *Deps) exists(name string) bool {
 	for _, l := range sandbox.Languages {
-		if _, on := d.Manager.Config().Kernels[l.Language]; name == l.Tool() && !on {
+		ofIt := name == l.Tool() || name == "restore_session" && l.Language == sandbox.Python
+		if _, on := d.Manager.Config().Kernels[l.Language]; ofIt && !on {
 			return false
 		}
 	}

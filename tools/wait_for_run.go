@@ -15,11 +15,11 @@ func (d *Deps) waitForRun() tool {
 		output: mcp.WithOutputSchema[render.RunFields](),
 		definition: mcp.NewTool("wait_for_run",
 			mcp.WithToolTitle("Wait for a run"),
-			mcp.WithDescription("Wait for a run that an earlier call reported as still running, and return its result; or cancel it, which keeps the variables. "+
-				"Returns the output so far when the run is not over in time."),
-			mcp.WithString("run_id", mcp.Required(), mcp.Description("The run_id of the earlier answer.")),
-			mcp.WithNumber("timeout_seconds", mcp.Description(fmt.Sprintf("How long to wait, %v by default and at most.", d.SoftWait.Seconds()))),
-			mcp.WithBoolean("cancel", mcp.Description("Interrupt the run instead of letting it go on.")),
+			mcp.WithDescription("Wait for a run that goes on, and return its result; or cancel it, which keeps the variables. "+
+				"Returns the output so far when it is not over in time."),
+			mcp.WithString("run_id", mcp.Required(), mcp.Description("Of the earlier answer.")),
+			mcp.WithNumber("timeout_seconds", mcp.Description(fmt.Sprintf("By default and at most %v.", d.SoftWait.Seconds()))),
+			mcp.WithBoolean("cancel", mcp.Description("Interrupt it.")),
 			hints(false),
 		),
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {

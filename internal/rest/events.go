@@ -58,6 +58,7 @@ type sessionFields struct {
 type kernelFields struct {
 	Language sandbox.Language `json:"language"`
 	State    string           `json:"state"`
+	Before   []string         `json:"can_go_back_before"` // ids of runs
 }
 
 // stream is what one client receives as it comes: about all sessions, and about the one that it shows.
@@ -118,7 +119,11 @@ func (t *stream) tell(ctx context.Context) {
 			Created: info.Created, LastUsed: info.LastUsed.Truncate(time.Second), SizeBytes: info.SizeBytes,
 		}
 		for _, k := range info.Kernels {
-			f.Kernels = append(f.Kernels, kernelFields{k.Language, k.State})
+			of := kernelFields{k.Language, k.State, []string{}}
+			for _, run := range k.Before {
+				of.Before = append(of.Before, run.RunID)
+			}
+			f.Kernels = append(f.Kernels, of)
 		}
 		list.Sessions = append(list.Sessions, f)
 	}

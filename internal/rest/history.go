@@ -153,8 +153,12 @@ func (l *runList) read(ctx context.Context, s *Server, session, before string, l
 		return !has && slices.Contains(names, id)
 	}, func(e *sandbox.HistoryEntry) { known[e.RunID] = s.listed(e) }) // a run is not kept, whose figures may be large
 	*l = known
+	marks := sandbox.UndoneMarks(dir, session)
 	for _, id := range slices.Backward(names) {
 		if run, has := known[id]; has {
+			if undone, marked := marks[id]; marked {
+				run.Undone = undone
+			}
 			list.Runs = append(list.Runs, run)
 		}
 	}

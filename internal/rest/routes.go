@@ -58,6 +58,7 @@ func table() []route {
 			serve: (*Server).createSession, request: schemaOf[newSession](), answerOf: "session_info", status: http.StatusCreated, also: map[int]string{http.StatusOK: "It was there."}},
 		{method: "GET", path: inSession, id: "sessions.get", summary: "Describe a session.", tool: "session_info"},
 		{method: "DELETE", path: inSession, id: "sessions.close", summary: "End a session.", tool: "close_session"},
+		{method: "POST", path: inSession + "/restore", id: "sessions.restore", summary: "Undo runs: variables become those from before a run, or those of its copy. Files stay.", tool: "restore_session"},
 		{method: "POST", path: inSession + "/runs", id: "runs.start", summary: "Run code. 202 and a run_id where it goes on; a session that does not exist is made.", tool: runTool, waits: true},
 		{method: "GET", path: inSession + "/runs", id: "runs.list", summary: "List what ran in a session, the newest first, also of one that is closed or that another server has.", tool: "wait_for_run",
 			serve: (*Server).listRuns, answer: schemaOf[listedRuns](), query: object{

@@ -1,5 +1,6 @@
 // Package webui is a page on which a person sees the sessions of the sandbox: what runs and ran in them, with its output
-// and figures, their files, and what they have sent out. It changes nothing but that it cancels runs and closes sessions.
+// and figures, their files, and what they have sent out. It changes nothing but that it cancels
+// and undoes runs and closes sessions.
 //
 // Start with New; the Handler serves / and what is below Prefix. The page is a client of the REST interface: what it asks below
 // Prefix + "v1/" is answered as below /v1/, for those requests alone that it makes. All that it is told comes from hostile code, so it
@@ -69,6 +70,7 @@ var uses = map[string]struct{ needsOpen bool }{
 	"GET /v1/sessions/{session_id}/files":                       {needsOpen: true},
 	"GET /v1/sessions/{session_id}/files/{path...}":             {needsOpen: true},
 	"POST /v1/runs/{run_id}/cancel":                             {},
+	"POST /v1/sessions/{session_id}/restore":                    {needsOpen: true},
 	"DELETE /v1/sessions/{session_id}":                          {},
 }
 

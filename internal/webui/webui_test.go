@@ -167,7 +167,7 @@ func (s *served) isOpen(id string) bool {
 // everything is what those alone get who are let in.
 var everything = []string{
 	"GET v1/events", "GET v1/sessions/mine/runs/x", "GET v1/sessions/mine/runs/x/displays/0", "GET v1/sessions/mine/files", "GET v1/sessions/mine/files/x",
-	"POST v1/runs/x/cancel", "DELETE v1/sessions/mine",
+	"POST v1/runs/x/cancel", "POST v1/sessions/mine/restore", "DELETE v1/sessions/mine",
 }
 
 func (s *served) isClosedToAll() {

@@ -26,6 +26,7 @@ type Begin struct {
 	RunID     string    `json:"run_id"`
 	Language  string    `json:"language"`
 	Fresh     bool      `json:"fresh,omitempty"`
+	Copy      bool      `json:"copy,omitempty"`
 	TimeoutMS int64     `json:"timeout_ms"`
 	Started   time.Time `json:"started"`
 	Code      string    `json:"code"`

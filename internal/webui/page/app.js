@@ -1,6 +1,6 @@
 // The page: the sessions, and one of them with its runs, its files and its network log.
 import {address, ask, attempt, byId, bytes, isGiven, make, order, say, time, visible} from "./dom.js";
-import {begin, fileLink, showLive, showRuns} from "./runs.js";
+import {begin, fileLink, showLive, showRuns, showWaysBack} from "./runs.js";
 
 let chosen = null; // the session that is shown
 let sessions = new Map();
@@ -50,7 +50,10 @@ function showSessions(list) {
 	if (focused) [...document.querySelectorAll("nav a")].find(a => a.dataset.session === focused)?.focus();
 	if (!location.hash && sessions.size) location.replace(linkTo(latest().session_id));
 	showFacts();
+	showWaysBack();
 }
+
+const goesBack = run => !!sessions.get(chosen)?.kernels.some(k => k.can_go_back_before.includes(run));
 
 const describe = s => {
 	const kernels = s.kernels.filter(k => k.state !== "not started").map(k => `${k.language} ${k.state}`).join(", ");
@@ -84,7 +87,7 @@ function choose() {
 	if (location.hash && !location.hash.startsWith("#/")) return; // it leads to a part of the page
 	chosen = named();
 	document.body.classList.toggle("chosen", chosen !== null);
-	begin(chosen, () => sessions.get(chosen)?.owner === here);
+	begin(chosen, () => sessions.get(chosen)?.owner === here, goesBack);
 	say("");
 	byId("files").open = byId("network").open = false;
 	byId("network-note").textContent = byId("files-note").textContent = "";

@@ -78,7 +78,7 @@ export async function ask(url, options) {
 	throw new Error(`${wrong.message} ${wrong.hint}`);
 }
 
-export const order = (method, url) => ask(url, {method, headers: {"X-Sandbox-Page": "1"}});
+export const order = (method, url, body) => ask(url, {method, headers: {"X-Sandbox-Page": "1"}, body: body && JSON.stringify(body)});
 
 // say shows what went wrong, or that nothing did.
 export const say = text => { byId("wrong").textContent = visible(text); };

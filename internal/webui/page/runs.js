@@ -4,13 +4,15 @@ import {highlight} from "./highlight.js";
 
 let session = null; // whose runs these are
 let isHere = () => false;
+let canGoBack = () => false;
 let live = {};
 let total = 0;
 const shown = new Map(); // by run: its item in the list, and what is known of it
 
-// begin empties the list for a session. here says whether this server has it open.
-export function begin(id, here) {
-	[session, isHere, live, total] = [id, here, {}, 0];
+// begin empties the list for a session. here says whether this server has it open, and goesBack whether its variables can go
+// back before a run.
+export function begin(id, here, goesBack) {
+	[session, isHere, canGoBack, live, total] = [id, here, goesBack, {}, 0];
 	shown.clear();
 	byId("runs").replaceChildren();
 	byId("runs-note").textContent = "";
@@ -34,7 +36,8 @@ export function showRuns(list) {
 			item.run = run;
 			item.summary.replaceChildren(make("strong", {className: tones[run.status] ?? "bad"}, run.status.replaceAll("_", " ")), " ",
 				make("code", {className: "text"}, run.title), " ",
-				make("span", {className: "dim"}, run.language, ", ", time(run.started), run.duration_ms ? `, ${seconds(run.duration_ms / 1000)}` : ""));
+				make("span", {className: "dim"}, run.language, ", ", time(run.started), run.duration_ms ? `, ${seconds(run.duration_ms / 1000)}` : "", run.undone ? ", undone" : ""));
+			item.element.classList.toggle("undone", !!run.undone);
 			if (item.details.open) fill(item);
 		}
 		if (!known && (at === 0 || !isFirst && run.status === "running")) item.details.open = true;
@@ -75,7 +78,7 @@ async function fill(item) {
 		const run = await ask(address("sessions", of, "runs", item.id));
 		if (session !== of || item.run !== asked) return;
 		if (!item.code.hasChildNodes()) item.code.append(copyButton("the code", () => visible(run.code)), make("pre", {className: "code"}, ...highlight(run.code, run.language)));
-		item.actions.replaceChildren(...cancelButton(item));
+		showActions(item);
 		showResult(item, asked.status === "running" && live[item.id] || run);
 		item.rest.replaceChildren(...run.hint ? [make("p", {className: "note text"}, run.hint)] : [], make("p", {className: "id"}, item.id));
 	} catch (e) {
@@ -83,13 +86,36 @@ async function fill(item) {
 	}
 }
 
-function cancelButton(item) {
-	if (item.run.status !== "running") return [];
-	if (!isHere()) return [make("p", {className: "note"}, "What it prints is not known here while it runs.")];
-	return [make("p", {}, button("Cancel the run", {className: "danger"}, pressed => attempt(async () => {
-		pressed.disabled = true;
-		try { await order("POST", `${address("runs", item.id, "cancel")}?wait_seconds=0`); } catch (e) { pressed.disabled = false; throw e; }
-	})))];
+// orderButton is a button that has the server do something, once.
+const orderButton = (label, properties, act) => make("p", {}, button(label, properties, pressed => attempt(async () => {
+	pressed.disabled = true;
+	try { await act(); } catch (e) { pressed.disabled = false; throw e; }
+})));
+
+// showActions shows what can be done with a run now.
+function showActions(item) {
+	const actions = [];
+	if (item.run.status !== "running") {
+		if (isHere() && canGoBack(item.id)) {
+			actions.push(orderButton("Undo to here", {title: "Variables become what they were before this run. Files stay as they are."},
+				async () => {
+					await order("POST", address("sessions", session, "restore"), {run_id: item.id});
+					item.actions.replaceChildren();
+					showActions(item);
+				}));
+		}
+	} else if (isHere()) {
+		actions.push(orderButton("Cancel the run", {className: "danger"}, () => order("POST", `${address("runs", item.id, "cancel")}?wait_seconds=0`)));
+	} else {
+		actions.push(make("p", {className: "note"}, "What it prints is not known here while it runs."));
+	}
+	const labels = list => list.map(e => e.textContent).join();
+	if (labels([...item.actions.children]) !== labels(actions)) item.actions.replaceChildren(...actions); // what is focused stays so
+}
+
+// showWaysBack shows the runs that can be undone by now.
+export function showWaysBack() {
+	for (const item of shown.values()) if (item.code.hasChildNodes()) showActions(item);
 }
 
 export function showLive(runs) {

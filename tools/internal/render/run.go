@@ -213,8 +213,12 @@ func (r *Renderer) statusLine(res *sandbox.Result) string {
 	if res.Restored {
 		return fmt.Sprintf("killed after %v: %s; files are kept", took, killedWhy(res, config))
 	}
-	if res.Fresh && !res.VariablesLost {
-		return fmt.Sprintf("killed after %v: %s; only the fresh interpreter is gone, the kernel's variables and the files are kept", took, killedWhy(res, config))
+	if (res.Fresh || res.Copy) && !res.VariablesLost {
+		what := "fresh interpreter"
+		if res.Copy {
+			what = "copy"
+		}
+		return fmt.Sprintf("killed after %v: %s; only the %s is gone, the kernel's variables and the files are kept", took, killedWhy(res, config), what)
 	}
 	return fmt.Sprintf("killed after %v: %s; variables are gone, files are kept, and the next call starts a new kernel", took, killedWhy(res, config))
 }
@@ -313,7 +317,7 @@ func kept(res *sandbox.Result) string {
 	if res.Restored {
 		return "the code ignored the interrupt and its kernel was killed; files are kept"
 	}
-	if res.Fresh {
+	if res.Fresh || res.Copy {
 		return "the code was stopped; the kernel's variables are kept"
 	}
 	return "the code was interrupted; variables are kept"

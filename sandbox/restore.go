@@ -1,0 +1,325 @@
+// Going back: Python's variables as they were before one of its runs, or as a copy of them has become.
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+)
+
+// Restoration is what a session's variables have gone back to.
+type Restoration struct {
+	SessionID string
+	Run       *RunInfo // that the variables are as before
+	Copy      bool     // they are as behind Run, which had a copy
+	// Undone are the runs whose changes the variables have no more, the newest last, and Changed the paths of the files that
+	// those have made or changed, which stay as they are.
+	Undone  []*RunInfo
+	Changed []string
+	// Before are the runs that can be gone back to the beginning of now, and Copies the copies that can be gone to; the newest last.
+	Before []*RunInfo
+	Copies []*RunInfo
+}
+
+const (
+	// restoreTime bounds the wait for the kernel's turn, and then that for its answer.
+	restoreTime = 10 * time.Second
+	// maxWaysBack is how many runs a supervisor may say that can be gone back to.
+	maxWaysBack = 16
+)
+
+// Restore makes a session's variables those from before a run, or those of a run's copy. The session is the run's where
+// none is named. It waits for the kernel's turn, and calls queued when its place in the queue is taken. No container is
+// started: one that is gone has nothing to go back to.
+func (m *Manager) Restore(ctx context.Context, sessionID, runID string, queued func()) (*Restoration, error) {
+	s, entry, err := m.sessionOf(sessionID, runID)
+	if err != nil {
+		return nil, err
+	}
+	if entry.Language != Python {
+		return nil, errNoWayBack("Run %s is %s, and only variables of Python can go back.", entry.RunID, entry.Language)
+	}
+	l := s.links[Python]
+	if l == nil {
+		return nil, errNoWayBack("There is no Python here.")
+	}
+	if err := s.uses.enter(); err != nil {
+		return nil, err
+	}
+	defer s.uses.leave()
+	turn := l.enqueue()
+	defer turn.leave()
+	queued()
+	answer, err := l.goBack(ctx, turn, entry.RunID)
+	if err != nil {
+		return nil, err
+	}
+	return s.restored(entry, answer)
+}
+
+func errNoWayBack(format string, args ...any) *fault.Error {
+	return fault.New(fault.InvalidArgument, "In JavaScript, try things with fresh: true, which leaves the variables alone.", format, args...)
+}
+
+// sessionOf finds the session of a run, and the run. The session that is named must be that one.
+func (m *Manager) sessionOf(sessionID, runID string) (*session, *HistoryEntry, error) {
+	if sessionID != "" {
+		if _, err := m.open(sessionID, toResume); err != nil {
+			return nil, nil, err
+		}
+	}
+	owner, entry := "", (*HistoryEntry)(nil)
+	for _, s := range m.all() {
+		if run := s.uses.find(runID); run != nil {
+			owner, entry = s.id, run.entry()
+		}
+	}
+	if entry == nil {
+		var err error
+		if owner, entry, err = m.findEntry(runID); err != nil {
+			return nil, nil, err
+		}
+	}
+	if sessionID != "" && sessionID != owner {
+		return nil, nil, fault.New(fault.RunNotFound, "Leave session_id out, or name that session.",
+			"Run %s is not of session %q: it is of %q.", entry.RunID, sessionID, owner)
+	}
+	s, err := m.open(owner, toResume)
+	return s, entry, err
+}
+
+// entry is the run as a history would have it.
+func (r *Run) entry() *HistoryEntry {
+	res, _ := r.Result()
+	return &HistoryEntry{
+		RunID: r.ID, Language: r.Language, Code: r.code, Started: r.created, Result: res,
+		Fresh: r.options.Fresh, Copy: r.options.Copy, Undone: r.options.Copy,
+	}
+}
+
+func (e *HistoryEntry) info() *RunInfo { return infoOf(e.RunID, e.Language, e.Code, e.Started) }
+
+// goBack has the kernel go back, when the turn has come.
+func (l *link) goBack(ctx context.Context, turn turn, runID string) (protocol.Restored, error) {
+	var none protocol.Restored
+	err := turn.wait(ctx, restoreTime)
+	var k *kernel
+	if err == nil {
+		if k, err = l.reachStanding(); err != nil {
+			return none, err
+		}
+		err = l.waitAdopted(ctx, restoreTime)
+	}
+	switch {
+	case errors.Is(err, errTurnTimeout):
+		var before *RunInfo
+		if run := l.holder(); run != nil {
+			before = run.info()
+		}
+		return none, l.errBusy(before, restoreTime)
+	case err != nil:
+		return none, err
+	case k == nil:
+		return none, fault.New(fault.InvalidArgument, "Run code again to make the variables; frozen ones come back with the next run.",
+			"There is nothing to go back to: no Python kernel of session %q is running.", l.engine.id)
+	}
+	answer, err := k.restore(runID)
+	if err != nil {
+		return none, fault.New(fault.ExecutionFailed, "Look at the variables with code, and try again.",
+			"The kernel of session %q did not answer: whether its variables have gone back is not known.", l.engine.id).Because(err)
+	}
+	answer.Error = l.config.Mask.Mask(answer.Error)
+	return answer, nil
+}
+
+// reachStanding returns the kernel that has variables, also one that an earlier server has left; nil: there is none.
+func (l *link) reachStanding() (*kernel, error) {
+	l.starting.Lock()
+	defer l.starting.Unlock()
+	k, err := l.standing()
+	if isFinal(err) {
+		err = nil
+	}
+	return k, err
+}
+
+// restore asks for the variables as they were before a run, or as its copy has them. The caller has the turn.
+func (k *kernel) restore(runID string) (protocol.Restored, error) {
+	id := state.NewID("restore-")
+	select { // an answer that came too late for an earlier question
+	case <-k.restoreds:
+	default:
+	}
+	if err := k.send(protocol.Request{Type: "restore", ID: id, Run: runID}); err != nil {
+		return protocol.Restored{}, err
+	}
+	limit := time.NewTimer(restoreTime)
+	defer limit.Stop()
+	for {
+		select {
+		case m := <-k.restoreds:
+			if m.ID == id {
+				m.Error, m.Runs, m.Copies = clip(m.Error, maxName), boundIDs(m.Runs), boundIDs(m.Copies)
+				return m, nil
+			}
+		case <-k.dead:
+			return protocol.Restored{}, errKernelGone
+		case <-limit.C:
+			return protocol.Restored{}, errUnresponsive
+		}
+	}
+}
+
+// boundIDs leaves what can be ids of runs.
+func boundIDs(ids []string) (kept []string) {
+	for _, id := range ids[max(0, len(ids)-maxWaysBack):] {
+		if state.ValidID(id) {
+			kept = append(kept, id)
+		}
+	}
+	return kept
+}
+
+// noteTwins keeps what a supervisor says that can be gone back to.
+func (k *kernel) noteTwins(m protocol.Twins) {
+	k.twins.Store(&protocol.Twins{Runs: boundIDs(m.Runs), Copies: boundIDs(m.Copies), Why: clip(m.Why, maxName)})
+}
+
+// whyNoTwin says why the variables could not be gone back to as they are now; empty: they could, or nothing is known.
+func (k *kernel) whyNoTwin() string {
+	if twins := k.twins.Load(); twins != nil {
+		return strings.TrimRight(twins.Why, ".")
+	}
+	return ""
+}
+
+// tellTwins describes what can be gone back to, as far as the last runs are known here.
+func (l *link) tellTwins(k *kernel, info *KernelInfo) {
+	twins := k.twins.Load()
+	if twins == nil {
+		return
+	}
+	known := make(map[string]*HistoryEntry)
+	for _, run := range l.uses.all() {
+		known[run.ID] = run.entry()
+	}
+	info.Before, info.Copies, info.NoTwin = infosOf(twins.Runs, known), infosOf(twins.Copies, known), l.config.Mask.Mask(twins.Why)
+}
+
+func infosOf(ids []string, known map[string]*HistoryEntry) (list []*RunInfo) {
+	for _, id := range ids {
+		if e := known[id]; e != nil {
+			list = append(list, e.info())
+		}
+	}
+	return list
+}
+
+// restored describes what became of the variables, or why nothing did.
+func (s *session) restored(target *HistoryEntry, answer protocol.Restored) (*Restoration, error) {
+	since, known, err := s.runsSince(target.RunID, slices.Concat(answer.Runs, answer.Copies))
+	if err != nil {
+		return nil, err
+	}
+	before, copies := infosOf(answer.Runs, known), infosOf(answer.Copies, known)
+	if answer.Error != "" {
+		return nil, errNotRestored(target, answer.Error, before, copies)
+	}
+	if e := known[target.RunID]; e != nil {
+		target = e // which has its mark
+	}
+	r := &Restoration{SessionID: s.id, Run: target.info(), Copy: target.Copy && target.Undone, Before: before, Copies: copies}
+	marks := make(map[string]bool)
+	if r.Copy {
+		marks[target.RunID] = false
+	}
+	for _, e := range since {
+		if r.Copy && e.RunID == target.RunID || e.Undone || e.Fresh || e.Language != Python {
+			continue
+		}
+		marks[e.RunID] = true
+		r.Undone = append(r.Undone, e.info())
+		if e.Result == nil {
+			continue
+		}
+		for _, a := range e.Result.Artifacts {
+			if !slices.Contains(r.Changed, a.Path) {
+				r.Changed = append(r.Changed, a.Path)
+			}
+		}
+	}
+	s.uses.mark(marks)
+	return r, nil
+}
+
+// runsSince returns a run and those after it in the order of the calls, and by their ids these and others that are wanted.
+func (s *session) runsSince(runID string, wanted []string) (since []*HistoryEntry, known map[string]*HistoryEntry, err error) {
+	here := make(map[string]*HistoryEntry) // newer than what is written
+	var last, order []string
+	passed := false
+	marks := UndoneMarks(s.config.StateDir, s.id)
+	for _, run := range s.uses.all() {
+		if run.options.Unlisted {
+			continue
+		}
+		here[run.ID] = run.entry()
+		if undone, marked := marks[run.ID]; marked {
+			here[run.ID].Undone = undone
+		}
+		last = append(last, run.ID)
+	}
+	known = maps.Clone(here)
+	err = EachInHistory(s.config.StateDir, s.id, func(id string, _ bool) bool {
+		order = append(order, id)
+		passed = passed || id == runID
+		return passed || slices.Contains(wanted, id)
+	}, func(e *HistoryEntry) {
+		if here[e.RunID] == nil {
+			known[e.RunID] = e
+		}
+	})
+	for _, id := range last {
+		if !slices.Contains(order, id) { // not written yet
+			order = append(order, id)
+		}
+	}
+	for _, id := range order[max(0, slices.Index(order, runID)):] {
+		if e := known[id]; e != nil {
+			since = append(since, e)
+		}
+	}
+	return since, known, err
+}
+
+// errNotRestored names what can be gone back to instead.
+func errNotRestored(target *HistoryEntry, why string, before, copies []*RunInfo) *fault.Error {
+	hint := "There is nothing to go back to: run code again to make the variables."
+	if len(before)+len(copies) > 0 {
+		var list []string
+		for _, run := range before {
+			list = append(list, "before "+run.String())
+		}
+		for _, run := range copies {
+			list = append(list, "to the copy "+run.String())
+		}
+		hint = "They can go back " + strings.Join(list, "; ") + "."
+	}
+	return fault.New(fault.InvalidArgument, hint, "The variables cannot go back before %s: %s.", target.info(), strings.TrimRight(why, ".")).
+		With("before", idsOf(before)).With("copies", idsOf(copies))
+}
+
+func idsOf(runs []*RunInfo) []string {
+	ids := make([]string, len(runs))
+	for i, run := range runs {
+		ids[i] = run.RunID
+	}
+	return ids
+}

@@ -1,0 +1,252 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+)
+
+// keeping is a script of a supervisor that can go back before each run and to each copy. Runs change the file that their
+// code names. A run "die" is killed without a copy to go back to, and one that is not over yet goes on.
+func keeping(p peer) {
+	var runs, copies []string
+	p.ready(nil)
+	for {
+		m, ok := p.next()
+		switch {
+		case !ok:
+			return
+		case m.Type == "run" && m.Code == "die":
+			p.done(m.ID, map[string]any{"status": "killed", "exit_code": 137, "cause": "memory", "kernel": "dead"})
+		case m.Type == "run" && m.Code == "fall back":
+			p.done(m.ID, map[string]any{"status": "killed", "exit_code": 137, "cause": "memory", "kernel": "restored"})
+		case m.Type == "run" && m.Code != "go on":
+			if m.Copy {
+				copies = append(copies, m.ID)
+			} else {
+				runs = append(runs, m.ID)
+			}
+			p.done(m.ID, map[string]any{"artifacts": []map[string]any{{"path": m.Code, "size_bytes": 1}}, "artifacts_total": 1})
+			p.say(map[string]any{"type": "twins", "runs": runs, "copies": copies, "why": "a thread of the code runs."})
+		case m.Type == "interrupt":
+			p.done(m.ID, map[string]any{"status": "cancelled", "exit_code": 130})
+		case m.Type == "restore":
+			answer := map[string]any{"type": "restored", "id": m.ID, "run": m.Run}
+			switch at := slices.Index(runs, m.Run); {
+			case at >= 0:
+				runs = runs[:at]
+			case slices.Contains(copies, m.Run):
+				copies = nil
+			default:
+				answer["error"] = "it is too long ago"
+			}
+			answer["runs"], answer["copies"] = append([]string{"../x"}, runs...), copies
+			p.say(map[string]any{"type": "restored", "id": "forged", "run": m.Run})
+			p.say(answer)
+		}
+	}
+}
+
+// next returns the server's next message.
+func (p peer) next() (m heard, ok bool) {
+	body, err := p.Receive()
+	return m, err == nil && json.Unmarshal(body, &m) == nil
+}
+
+func newKeeping(t *testing.T) (*Manager, Config) {
+	t.Helper()
+	e := newEngine(t)
+	e.play(keeping)
+	config := testConfig(t, e)
+	config.Kernels[JavaScript] = config.Kernels[Python]
+	return newTestManager(t, config), config
+}
+
+func restore(m *Manager, session, run string) (*Restoration, error) {
+	return m.Restore(context.Background(), session, run, func() {})
+}
+
+// linesOf are the first lines of runs.
+func linesOf(runs []*RunInfo) string {
+	var lines []string
+	for _, run := range runs {
+		lines = append(lines, run.FirstLine)
+	}
+	return strings.Join(lines, " ")
+}
+
+func wantRestored(t *testing.T, r *Restoration, err error, undone, changed, before string) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if linesOf(r.Undone) != undone || strings.Join(r.Changed, " ") != changed || linesOf(r.Before) != before {
+		t.Errorf("undone %q, changed %q, before %q", linesOf(r.Undone), r.Changed, linesOf(r.Before))
+	}
+}
+
+func TestRestoreUndoesARunAndThoseAfterIt(t *testing.T) {
+	m, config := newKeeping(t)
+	mustRun(t, m, RunOptions{Code: "a", SessionID: "mine"})
+	second := mustRun(t, m, RunOptions{Code: "b", SessionID: "mine"})
+	mustRun(t, m, RunOptions{Code: "js", SessionID: "mine", Language: JavaScript})
+	mustRun(t, m, RunOptions{Code: "apart", SessionID: "mine", Fresh: true})
+	third := mustRun(t, m, RunOptions{Code: "c", SessionID: "mine"})
+	r, err := restore(m, "mine", third.RunID)
+	wantRestored(t, r, err, "c", "c", "a b apart")
+	mustRun(t, m, RunOptions{Code: "b", SessionID: "mine"})
+	r, err = restore(m, "", second.RunID) // the session is known by the run
+	if wantRestored(t, r, err, "b b", "b", "a"); r.SessionID != "mine" || r.Copy || r.Run.RunID != second.RunID {
+		t.Errorf("restored %+v", r)
+	}
+	m.Close(t.Context())
+	entries, err := ReadHistory(config.StateDir, "mine")
+	var undone []string
+	for _, e := range entries {
+		if e.Undone {
+			undone = append(undone, e.Code)
+		}
+	}
+	if err != nil || !slices.Equal(undone, []string{"b", "c", "b"}) {
+		t.Errorf("the history has %q as undone, %v", undone, err)
+	}
+}
+
+func TestRestoreGoesToACopy(t *testing.T) {
+	m, _ := newKeeping(t)
+	mustRun(t, m, RunOptions{Code: "a"})
+	apart := mustRun(t, m, RunOptions{Code: "try", Copy: true})
+	if wantNote(t, apart, "restore_session with run_id "+apart.RunID); !apart.Copy || apart.VariablesLost {
+		t.Errorf("it came to %+v", apart)
+	}
+	mustRun(t, m, RunOptions{Code: "b"})
+	r, err := restore(m, "", apart.RunID)
+	if wantRestored(t, r, err, "b", "b", "a b"); !r.Copy || linesOf(r.Copies) != "" {
+		t.Errorf("restored %+v", r)
+	}
+	again := mustRun(t, m, RunOptions{Code: "try again", Copy: true})
+	mustRun(t, m, RunOptions{Code: "c"})
+	r, err = restore(m, "", again.RunID)
+	if wantRestored(t, r, err, "c", "c", "a b c"); !r.Copy {
+		t.Errorf("restored %+v", r)
+	}
+}
+
+func TestWhatCannotBeRestoredIsRefused(t *testing.T) {
+	m, _ := newKeeping(t)
+	js := mustRun(t, m, RunOptions{Code: "js", Language: JavaScript})
+	a := mustRun(t, m, RunOptions{Code: "a"})
+	old := mustRun(t, m, RunOptions{Code: "old", Fresh: true})
+	if _, err := restore(m, "", old.RunID); err != nil {
+		t.Fatal(err) // this supervisor can
+	}
+	mustRun(t, m, RunOptions{Code: "b", SessionID: "other"})
+	for name, test := range map[string]struct {
+		session, run string
+		code         fault.Code
+		says         string
+	}{
+		"no such run":           {"", "run-none", fault.RunNotFound, "run-none"},
+		"no such session":       {"nobodys", a.RunID, fault.SessionNotFound, "nobodys"},
+		"a run of another":      {"other", a.RunID, fault.RunNotFound, a.SessionID},
+		"a run of JavaScript":   {"", js.RunID, fault.InvalidArgument, "javascript"},
+		"a run that is too old": {"", old.RunID, fault.InvalidArgument, "it is too long ago"},
+	} {
+		_, err := restore(m, test.session, test.run)
+		f := wantCode(t, err, test.code)
+		if !strings.Contains(f.Message, test.says) {
+			t.Errorf("%s: %s", name, f.Message)
+		}
+		if name == "a run that is too old" && !strings.Contains(f.Hint, "before "+a.RunID) {
+			t.Errorf("%s: it says to %s", name, f.Hint)
+		}
+	}
+	for _, o := range []RunOptions{{Code: "1", Copy: true, Language: JavaScript}, {Code: "1", Copy: true, Fresh: true}} {
+		_, err := finish(m, o)
+		wantCode(t, err, fault.InvalidArgument)
+	}
+}
+
+func TestRestoreStartsNoContainer(t *testing.T) {
+	e := newEngine(t)
+	e.play(keeping)
+	config := testConfig(t, e)
+	first := NewManager(config)
+	run := mustRun(t, first, RunOptions{Code: "a", SessionID: "mine"})
+	first.Close(t.Context())
+	e.Kill("csm-host-mine-python")
+	_, err := restore(newTestManager(t, config), "", run.RunID)
+	if wantCode(t, err, fault.InvalidArgument); len(e.specs()) != 1 {
+		t.Errorf("%d containers were started", len(e.specs()))
+	}
+}
+
+func TestRestoreWaitsItsTurn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		m, _ := newKeeping(t)
+		a := mustRun(t, m, RunOptions{Code: "a"})
+		long, err := m.Run(RunOptions{Code: "go on", Language: Python, Timeout: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = restore(m, "", a.RunID)
+		if f := wantCode(t, err, fault.SessionBusy); !strings.Contains(f.Message, long.ID) {
+			t.Errorf("it says %s", f.Message)
+		}
+		mustRun(t, m, RunOptions{Code: "try", Copy: true}) // which waits for none
+		restored := make(chan error)
+		queued := make(chan struct{})
+		go func() {
+			_, err := m.Restore(t.Context(), "", a.RunID, func() { close(queued) })
+			restored <- err
+		}()
+		<-queued
+		later, err := m.Run(RunOptions{Code: "b", Language: Python})
+		if err != nil {
+			t.Fatal(err)
+		}
+		long.Interrupt()
+		if err := <-restored; err != nil {
+			t.Error(err)
+		}
+		<-later.Done()
+	})
+}
+
+// A supervisor that is older than restore, or was replaced, holds nothing up for good.
+func TestARestoreThatIsNotAnsweredEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := newEngine(t)
+		e.play(completing)
+		m := newTestManager(t, testConfig(t, e))
+		run := mustRun(t, m, RunOptions{Code: "a"})
+		_, err := restore(m, "", run.RunID)
+		wantCode(t, err, fault.ExecutionFailed)
+		wantValue(t, mustRun(t, m, RunOptions{Code: "b"}), "b")
+	})
+}
+
+func TestWhatCanBeGoneBackToIsTold(t *testing.T) {
+	m, config := newKeeping(t)
+	mustRun(t, m, RunOptions{Code: "a", SessionID: "mine"})
+	mustRun(t, m, RunOptions{Code: "try", SessionID: "mine", Copy: true})
+	const why = "a thread of the code runs"
+	told := func() (k KernelInfo) {
+		return m.Known()[0].Kernels[0] // a played supervisor counts no files
+	}
+	eventually(t, "it is told", func() bool { return len(told().Copies) > 0 })
+	if k := told(); linesOf(k.Before) != "a" || linesOf(k.Copies) != "try" || k.NoTwin != why+"." {
+		t.Errorf("the kernel is %+v", k)
+	}
+	wantNote(t, mustRun(t, m, RunOptions{Code: "die", SessionID: "mine"}), why)
+	back := mustRun(t, m, RunOptions{Code: "fall back", SessionID: "mine"})
+	wantNote(t, back, "")
+	if marks := UndoneMarks(config.StateDir, "mine"); !marks[back.RunID] {
+		t.Errorf("the marks are %v", marks)
+	}
+}
