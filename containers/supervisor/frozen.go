@@ -248,11 +248,15 @@ func (f *frozen) onWakeLost(cause string) {
 	k := f.waking
 	f.onBegun(k)
 	r := f.s.runs.of(k)
-	if f.tookLong {
-		cause = "it took longer than " + strconv.Itoa(f.s.settings.FreezeSeconds) + " s"
+	why := "the kernel ended over them: " + cause
+	switch {
+	case f.tookLong:
+		why = "it took longer than " + strconv.Itoa(f.s.settings.FreezeSeconds) + " s"
+	case cause == "memory":
+		why = "there is not enough memory for them"
 	}
 	if k.ready && (f.tookLong || r == nil || r.reason != "cancelled") {
-		f.setAside("the kernel ended over them: " + cause)
+		f.setAside(why)
 	}
 	if r != nil {
 		r.startTimeout()

@@ -35,8 +35,10 @@ type memoryGuard struct {
 
 // beginRun is called when a run has its kernel. The first look comes a little later: most runs are over by then.
 func (g *memoryGuard) beginRun() {
-	if g.s.settings.MemoryBytes > 0 && g.timer == nil {
+	if len(g.s.runs.all) == 1 {
 		g.mark = 0
+	}
+	if g.s.settings.MemoryBytes > 0 && g.timer == nil {
 		g.lookLater()
 	}
 }
