@@ -47,6 +47,7 @@ type kernel struct {
 	peeks   chan protocol.Peek
 
 	twins     atomic.Pointer[protocol.Twins] // the last word of what there is to go back to; nil: none was said
+	restoring atomic.Pointer[string]         // the id of the restore that is asked for
 	restoreds chan protocol.Restored
 
 	dead chan struct{} // closed when no more frames come
@@ -174,6 +175,9 @@ func (k *kernel) take(body []byte) error {
 	case "twins":
 		return decode(body, k.noteTwins)
 	case "restored":
+		if id := k.restoring.Load(); id == nil || *id != head.ID {
+			return nil // it came too late, or is forged
+		}
 		return decode(body, func(m protocol.Restored) { offer(k.restoreds, m) })
 	case "log":
 		return decode(body, func(m protocol.Log) { k.log.Debug("supervisor", "message", clip(m.Message, maxName)) })

@@ -154,7 +154,9 @@ func (l *link) reachStanding() (*kernel, error) {
 // restore asks for the variables as they were before a run, or as its copy has them. The caller has the turn.
 func (k *kernel) restore(runID string) (protocol.Restored, error) {
 	id := state.NewID("restore-")
-	select { // an answer that came too late for an earlier question
+	k.restoring.Store(&id)
+	defer k.restoring.Store(nil)
+	select { // an answer that came as the wait for it ended
 	case <-k.restoreds:
 	default:
 	}
@@ -163,18 +165,14 @@ func (k *kernel) restore(runID string) (protocol.Restored, error) {
 	}
 	limit := time.NewTimer(restoreTime)
 	defer limit.Stop()
-	for {
-		select {
-		case m := <-k.restoreds:
-			if m.ID == id {
-				m.Error, m.Runs, m.Copies = clip(m.Error, maxName), boundIDs(m.Runs), boundIDs(m.Copies)
-				return m, nil
-			}
-		case <-k.dead:
-			return protocol.Restored{}, errKernelGone
-		case <-limit.C:
-			return protocol.Restored{}, errUnresponsive
-		}
+	select {
+	case m := <-k.restoreds:
+		m.Error, m.Runs, m.Copies = clip(m.Error, maxName), boundIDs(m.Runs), boundIDs(m.Copies)
+		return m, nil
+	case <-k.dead:
+		return protocol.Restored{}, errKernelGone
+	case <-limit.C:
+		return protocol.Restored{}, errUnresponsive
 	}
 }
 
