@@ -60,6 +60,32 @@ def forget_torn():
                 sys.modules.pop(name, None)
 
 
+_own = {}  # the kernel's own modules
+
+
+def hide_own():
+    """Takes the kernel's own modules out of sys.modules: the user's may have the same names."""
+    for name, module in list(sys.modules.items()):
+        if name != "__main__" and str(getattr(module, "__file__", "")).startswith(OWN):
+            _own[name] = sys.modules.pop(name)
+
+
+def import_seldom(name):
+    """Imports a file of the kernel's own that few runs need: to compile it takes milliseconds."""
+    if name not in _own:
+        names = [file[:-3] for file in os.listdir(OWN) if file.endswith(".py")]
+        users = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+        sys.modules.update(_own)
+        sys.path.insert(0, OWN)
+        try:
+            __import__(name)
+        finally:
+            sys.path.remove(OWN)
+            hide_own()
+            sys.modules.update(users)
+    return _own[name]
+
+
 class OwnImports:
     """Keeps files of the user's out of what the kernel imports for itself: a string.py of theirs is no part of IPython.
 

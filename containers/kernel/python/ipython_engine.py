@@ -6,7 +6,7 @@ import sys
 from errors import format_error
 from mimes import PICTURES, STYLER, Unshown, is_bare, styled_text
 from pictures import figure_png, figure_title, is_figure
-from plain_engine import remember_source
+from plain_engine import name_of_cell, remember_source
 from stand_ins import Exiter
 
 BLANK = re.compile(r"(?:[^\S\n]*\n)*")
@@ -100,7 +100,7 @@ def make_shell(engine, kernel):
 
     class Compiler(CachingCompiler):
         def cache(self, transformed_code, number=0, raw_code=None):
-            return remember_source(transformed_code, number)
+            return remember_source(transformed_code, name_of_cell(number))
 
     class Formatter(DisplayFormatter):
         """Asks for HTML and the like only where there is neither a picture nor a text of its own."""

@@ -13,25 +13,27 @@ from descriptors import close_quietly, move_high
 from display import Displays, same_renderer
 from errors import describe, format_error
 from event_loop import EventLoop
-from imports import ImportHook, forget_torn, import_quietly, own_imports
+from imports import ImportHook, forget_torn, import_quietly, import_seldom, own_imports
 from installed import Installed
 from interrupts import Interrupt, ignore_signal, without_interrupts
 from ipython_engine import IPythonEngine
 from mimes import PLOTLY, SHOWN_MIMES, mime_bundle, text_of
 from notices import Notices
 from pictures import Viewer, figure_title, hook_images, hook_savefig, is_figure
-from plain_engine import PlainEngine
+from plain_engine import PlainEngine, remember_source
 from prctl import set_dumpable
 from preload import Preload
 from spawning import hook_spawn
 from stand_ins import Exiter, NoInput, plain_bars
 from started import Started
+from surroundings import look_around
 from tables import widen_numpy, widen_pandas
 from threads import Threads
 
 PRELOAD_SECONDS = 0.05  # idle time of a kernel before it starts to preload, and until it looks whether that is done
 IPYTHON = "IPython.core.interactiveshell"
 AGG = "matplotlib.backends.backend_agg"
+MOST_CELLS = 10_000  # of a kernel before this one that are counted
 CLEAR = "\x1b[H\x1b[2J\x1b[3J"  # what is on a terminal's screen, and what it can be scrolled back to
 
 
@@ -61,8 +63,10 @@ class Kernel:
         self.pid = 0
         self.stderr = None
         self.link = None
+        self.surroundings = {}  # as they are before the first run
         self.notices = Notices(self)
         self.installed = Installed()
+        self.between_runs = {"freeze": self._freeze, "wake": self._wake}
         changes = {
             AGG: self._hook_agg,
             IPYTHON: self._hook_ipython,
@@ -123,6 +127,8 @@ class Kernel:
         for name in self._modules():
             import_quietly(name)
         self._build_shell()
+        for name in ("freezing", "waking"):
+            import_seldom(name)
         self.warm = True
         self.modules = dict(sys.modules)  # here, because a fork that touches them all copies all of their pages
 
@@ -160,10 +166,13 @@ class Kernel:
                     os._exit(1)
                 if not begun:  # a run that a kernel dies over before that is given to another kernel
                     begun = True
+                    self._look_around()
                     self._send({"type": "begun", "id": message.get("id")})
                 self._run(message, link.fds.pop(0), link.fds.pop(0))
             elif message.get("type") == "bind":
                 self.settings.set_environment(message)
+            elif message.get("type") in self.between_runs:
+                self._send(self.between_runs[message["type"]](message))
             elif message.get("type") == "interrupt":  # for a run that was just over
                 self._attempt(self._stop_started, self.threads.find(message.get("id")))
 
@@ -278,6 +287,38 @@ class Kernel:
             self._build_shell()
             self.warm = True
             self._send({"type": "loaded"})
+
+    # -- variables that outlive the kernel
+
+    def hidden_names(self):
+        """Names in the namespace, with their values, that are the shell's."""
+        return self.engine.shell.user_ns_hidden if self.engine is not None else {}
+
+    def _freeze(self, message):
+        answer = import_seldom("freezing").freeze(self, message)
+        if self.is_child():  # a method of the code's has forked
+            os._exit(1)
+        return answer
+
+    def _look_around(self):
+        """Notes what code may change besides its variables."""
+        self.surroundings = self.surroundings or look_around()
+
+    def _wake(self, message):
+        self._look_around()
+        return import_seldom("waking").wake(self, message)
+
+    def continue_cells(self, count, sources):
+        """Numbers cells behind those that variables come from, whose text tracebacks still find."""
+        inputs = [self.plain.inputs]
+        if self.engine is not None:
+            history = self.engine.shell.history_manager
+            inputs = [history.input_hist_raw, history.input_hist_parsed]
+        for cells in inputs:
+            cells.extend([""] * min(count - self.count, MOST_CELLS))
+        self.count = max(count, self.count)
+        for name, text in sources.items():
+            remember_source(text, name)
 
     # -- a run
 

@@ -9,7 +9,7 @@ import sys
 
 import signal
 
-from imports import OWN
+from imports import hide_own
 from interrupts import ignore_signal
 from kernel import Kernel
 from prctl import raise_oom_score
@@ -19,11 +19,8 @@ from zygote import Zygote
 
 SOCKET_FD = 3
 
-# The user's modules may have the names of this program's, whose folder they are not looked for in.
 del sys.path[0]
-for _name, _module in list(sys.modules.items()):
-    if _name != "__main__" and str(getattr(_module, "__file__", "")).startswith(OWN):
-        del sys.modules[_name]
+hide_own()
 
 
 def main(role):

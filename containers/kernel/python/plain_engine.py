@@ -35,7 +35,7 @@ class PlainEngine:
         """Runs a cell and shows its last expression."""
         import ast
 
-        name = remember_source(code, self.kernel.count)
+        name = remember_source(code, name_of_cell(self.kernel.count))
         self.inputs.append(code)
         try:
             tree = self.parse(code, name)
@@ -114,11 +114,14 @@ class PlainEngine:
         return any(text in names and text not in self.namespace for text in self.IPYTHON_NAMES)
 
 
-def remember_source(code, number):
-    """Names a cell and lets tracebacks and inspect find its lines."""
+def name_of_cell(number):
+    return "<cell %d>" % number
+
+
+def remember_source(code, name):
+    """Lets tracebacks and inspect find the lines of a cell."""
     import linecache
 
-    name = "<cell %d>" % number
     # Without a time, linecache does not look for a file of that name.
     linecache.cache[name] = (len(code), None, code.splitlines(True), name)
     return name

@@ -1,0 +1,213 @@
+"""Freezing a kernel's variables to a file, from which waking.py makes them again in another kernel."""
+
+import io
+import os
+import sys
+import time
+
+from changes import NAMES, changes_since
+from frozen import Limit, Losses, TimeUp, code_version, versions
+from imports import own_imports
+from pickled import NotKept, explain, make_pickler_class, text_of
+from pieces import VARIABLE, OverLimit, Writer, find_zstd
+from variables import user_names
+
+MOST_SOURCES = 1 << 18  # characters of the cells' own text
+
+
+def freeze(kernel, message):
+    """Writes the variables; the answer to the supervisor. The file of before stays until the new one is whole."""
+    path = os.path.join(kernel.settings.work_dir, message["path"])
+    freezing = Freezing(kernel, message["limit_bytes"], message["seconds"])
+    answer = {"type": "frozen", "variables": 0, "bytes": 0, "why": ""}
+    try:
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        replace_file(path, freezing.write)
+        answer.update(variables=len(freezing.kept), bytes=freezing.size)
+    except OSError as e:
+        answer["why"] = "the file cannot be written: %s" % (e.strerror or e)
+    except (NotKept, OverLimit) as e:
+        answer["why"] = str(e)
+    except (Exception, TimeUp) as e:
+        answer["why"] = "the variables cannot be written: " + text_of(e)
+    return {**answer, **freezing.losses.report()}
+
+
+def replace_file(path, write):
+    """Has a file written beside the one that it replaces when it is on the disk."""
+    part = path + ".new"
+    try:
+        with open(os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        try:
+            os.remove(part)
+        except OSError:
+            pass
+        raise
+    folder = os.open(os.path.dirname(path), os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+class Freezing:
+    """Writes the variables: all by one pickler, so that what they share stays one; where that fails, each is tried first."""
+
+    def __init__(self, kernel, limit_bytes, seconds):
+        self.kernel = kernel
+        self.limit_bytes = limit_bytes
+        self.begin = time.monotonic()
+        self.seconds = seconds
+        self.losses = Losses()
+        self.variables = {
+            name: kernel.namespace[name]
+            for name in user_names(kernel.namespace, kernel.hidden_names())
+            if not is_closed_file(kernel.namespace[name])
+        }
+        self.kept = []
+        self.cells = set()
+        self.size = 0
+
+    def left(self, part=1.0):
+        """The seconds that are left of a part of the time."""
+        return self.begin + part * self.seconds - time.monotonic()
+
+    def write(self, file):
+        with own_imports:
+            self.make_pickler = make_pickler_class(self.kernel.namespace, self.cells)
+            self.writer = Writer(file, self.limit_bytes, find_zstd()[0])
+        try:
+            with Limit(self.left(0.4)):
+                self._write_all()
+        except OSError:
+            raise
+        except (Exception, TimeUp):
+            self.kept.clear()
+            self.losses = Losses()
+            self.writer.go_back(0)
+            self._write_rest(self._try_each())
+        self.size = self.writer.size
+        if self.variables and not self.kept:
+            raise NotKept("none of the variables can be kept")
+
+    def _write_all(self):
+        """Writes everything, or raises."""
+        self._begin()
+        pickler = self.make_pickler(self.writer)
+        for name in self.variables:
+            self._write_one(pickler, name)
+        self._end()
+
+    def _begin(self):
+        """Writes what was changed besides variables, which some of them need when they are imported again."""
+        self.writer.begin()
+        for name, value in changes_since(self.kernel.surroundings).items():
+            place, pickler = self.writer.place(), self.make_pickler(self.writer)
+            try:
+                self.writer.put_json(VARIABLE, {"change": name, "alone": True})
+                pickler.dump(value)
+                self.writer.flush()
+            except (OSError, OverLimit):
+                raise
+            except Exception as e:
+                self.writer.go_back(place)
+                self.losses.add(NAMES[name], explain(e, value, pickler.last))
+
+    def _write_one(self, pickler, name):
+        value, before = self.variables[name], self.writer.content
+        entry = {"name": name}
+        if is_module(value):
+            self.writer.put_json(VARIABLE, {**entry, "module": value.__name__})
+        else:
+            self.writer.put_json(VARIABLE, {**entry, "alone": not pickler.has_begun})
+            pickler.has_begun = True
+            pickler.dump(value)
+            self.writer.flush()
+        self.kept.append({**entry, "kind": type(value).__name__[:100], "size_bytes": self.writer.content - before})
+
+    def _end(self):
+        self.writer.end({
+            "code": code_version(),
+            "packages": versions(),
+            "at_ms": int(time.time() * 1000),
+            "variables": self.kept,
+            "count": self.kernel.count,
+            "sources": sources_of(self.cells),
+            **self.losses.report(),
+        })
+
+    def _try_each(self):
+        """Notes what cannot be pickled; returns the other names with what each would take."""
+        sizes = {}
+        for name, value in self.variables.items():
+            counter = Writer()
+            pickler = self.make_pickler(counter)
+            try:
+                if not is_module(value):
+                    with Limit(self.left(0.7) / 2):
+                        pickler.dump(value)
+                sizes[name] = counter.content
+            except TimeUp:
+                self.losses.add(name, "it takes too long to be written")
+            except Exception as e:
+                self.losses.add(name, explain(e, value, pickler.last))
+        return sizes
+
+    def _write_rest(self, sizes):
+        """Writes the smallest first, so that where they do not all fit it is the largest that are left out."""
+        names, writer = sorted(sizes, key=sizes.get), self.writer
+        writer.limit_bytes -= min(self.limit_bytes // 4, 1 << 20)  # for the list at the end
+        with Limit(self.left(0.8)):
+            self._begin()
+        pickler = self.make_pickler(writer)
+        for at, name in enumerate(names):
+            place = writer.place()
+            try:
+                with Limit(self.left(0.9)):
+                    self._write_one(pickler, name)
+            except OSError:
+                raise
+            except (OverLimit, TimeUp) as e:
+                writer.go_back(place)
+                for rest in names[at:]:
+                    self.losses.add(rest, self._no_room(sizes[rest]) if isinstance(e, OverLimit) else "there was no time left")
+                break
+            except Exception as e:  # the first time it went well
+                writer.go_back(place)
+                self.losses.add(name, explain(e, self.variables[name], pickler.last))
+                pickler = self.make_pickler(writer)
+        writer.limit_bytes = self.limit_bytes
+        with Limit(self.left()):
+            self._end()
+
+    def _no_room(self, size):
+        limit = self.limit_bytes
+        words = "%d MiB that may be kept" % (limit >> 20) if limit >= 1 << 20 else "%d bytes that may be kept" % limit
+        return "it is larger than the %s" % words if size > limit else "there is no room for it beside the others in the " + words
+
+
+def is_module(value):
+    return isinstance(value, type(sys)) and sys.modules.get(value.__dict__.get("__name__")) is value
+
+
+def is_closed_file(value):
+    """Whether it is what `with open(...) as file` leaves behind, which nobody misses."""
+    return isinstance(value, (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter)) and value.closed
+
+
+def sources_of(cells):
+    """The text of the cells that have made what is kept, for tracebacks and inspect."""
+    import linecache
+
+    sources, left = {}, MOST_SOURCES
+    for name in sorted(cells, key=lambda name: (len(name), name), reverse=True):  # the newest first
+        text = "".join(linecache.cache.get(name, (0, None, ()))[2]) if name.startswith("<cell ") else ""
+        if text and len(text) <= left:
+            sources[name] = text
+            left -= len(text)
+    return sources

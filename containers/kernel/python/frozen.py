@@ -1,0 +1,64 @@
+"""What freezing.py and waking.py share: a limit of time, and what could not be kept."""
+
+import signal
+import sys
+from _frozen_importlib_external import MAGIC_NUMBER
+
+MOST_LOST = 100  # that are named
+
+
+class TimeUp(BaseException):
+    """A step has taken longer than it may."""
+
+
+class Limit:
+    """Ends a step of the main thread after some time, again and again: the code's own methods may swallow it once."""
+
+    def __init__(self, seconds):
+        self.seconds = max(seconds, 0.01)
+
+    def __enter__(self):
+        self.before = signal.signal(signal.SIGALRM, self._ring)
+        signal.setitimer(signal.ITIMER_REAL, self.seconds, 0.5)
+
+    def __exit__(self, *_):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self.before)
+
+    @staticmethod
+    def _ring(*_):
+        raise TimeUp
+
+
+class Losses:
+    """What could not be kept, by name with the reason."""
+
+    def __init__(self):
+        self.reasons = {}
+
+    def add(self, name, why):
+        self.reasons.setdefault(name, why)
+
+    def report(self):
+        names = list(self.reasons)[:MOST_LOST]
+        return {
+            "lost": [{"name": name[:200], "why": self.reasons[name][:400]} for name in names],
+            "lost_total": len(self.reasons),
+        }
+
+
+def code_version():
+    """What says whether functions that were compiled elsewhere can be run here."""
+    return "%s %s" % (sys.implementation.name, MAGIC_NUMBER.hex())
+
+
+def versions():
+    """Those of Python and of the packages that are imported."""
+    stdlib = getattr(sys, "stdlib_module_names", ())
+    found = {"python": sys.version.split()[0]}
+    found.update({
+        name: vars(module).get("__version__")
+        for name, module in list(sys.modules.items())
+        if "." not in name and name not in stdlib and isinstance(module, type(sys))
+    })
+    return {name: version for name, version in found.items() if isinstance(version, str) and len(version) < 100}

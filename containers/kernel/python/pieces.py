@@ -1,0 +1,278 @@
+"""The file of frozen variables: pieces, each compressed where that pays. docs/kernel-protocol.md, "Variables that are kept".
+
+It is written and read in one go, so that neither takes much more memory than the variables themselves.
+"""
+
+import io
+import json
+import os
+import struct
+
+MAGIC = b"csm variables 1\n"
+END = struct.Struct(">Q16s")  # where the list is, and that the file came to its end
+END_MAGIC = b"csm variables e\n"
+HEADER = struct.Struct(">ccII")  # kind, whether it is compressed, bytes of the content, bytes in the file
+VARIABLE, PICKLE, BUFFER, BYTES, LIST = b"v", b"p", b"B", b"b", b"l"
+PIECE = 4 << 20  # bytes of a piece's content at most
+SAMPLE = 1 << 14  # bytes by which it is seen whether compressing pays
+LEAST = 1 << 12  # bytes of a buffer that is worth pieces of its own
+
+
+class OverLimit(Exception):
+    """What is written is more than may be kept."""
+
+
+class Unreadable(Exception):
+    """The file is not what was written."""
+
+
+def find_zstd():
+    """Functions that compress, and decompress to so many bytes, where Python or the image has them."""
+    try:
+        from compression import zstd
+
+        return lambda data: zstd.compress(data, 1), lambda data, size: zstd.ZstdDecompressor().decompress(data, size)
+    except ImportError:
+        pass
+    try:
+        import zstandard
+    except ImportError:
+        return None, None
+    return zstandard.ZstdCompressor(level=1).compress, zstandard.ZstdDecompressor().decompress
+
+
+class Writer:
+    """Writes pieces, and is the file of a pickler. Without a file it only counts."""
+
+    def __init__(self, file=None, limit_bytes=None, compress=None):
+        self.file = file
+        self.limit_bytes = limit_bytes
+        self.compress = compress
+        self.size = 0  # of the file
+        self.content = 0  # bytes before they were compressed
+        self.pickled = []
+        self.waiting = 0
+
+    def write(self, data):
+        """Takes what a pickler writes, which may be large."""
+        self.content += len(data)
+        if self.file is None:
+            return
+        self.pickled.append(bytes(data) if len(data) < PIECE else data)
+        self.waiting += len(data)
+        if self.waiting >= PIECE:
+            self.flush()
+
+    def flush(self):
+        data, self.pickled, self.waiting = self.pickled, [], 0
+        if data:
+            self._put_all(PICKLE, memoryview(data[0] if len(data) == 1 else b"".join(data)).cast("B"))
+
+    def take_buffer(self, buffer):
+        """A pickler's buffer_callback: true has the buffer written among what is pickled."""
+        with buffer.raw() as view:
+            if view.nbytes < LEAST:
+                return True
+            self.content += view.nbytes
+            if self.file is not None:
+                self.put(BUFFER, view.nbytes.to_bytes(8, "big"))
+                self._put_all(BYTES, view)
+        return False
+
+    def _put_all(self, kind, view):
+        for at in range(0, len(view), PIECE):
+            self.put(kind, view[at : at + PIECE])
+
+    def put(self, kind, content):
+        """Writes one piece."""
+        stored, codec = content, b"-"
+        if self.compress is not None and len(content) >= LEAST and self._pays(content):
+            stored, codec = self.compress(content), b"z"
+        self._write_file(HEADER.pack(kind, codec, len(content), len(stored)))
+        self._write_file(stored)
+
+    def _pays(self, content):
+        middle = max(0, len(content) // 2 - SAMPLE // 2)
+        sample = content[middle : middle + SAMPLE]
+        return len(self.compress(sample)) < len(sample) * 0.8
+
+    def _write_file(self, data):
+        self.size += len(data)
+        if self.limit_bytes is not None and self.size > self.limit_bytes:
+            raise OverLimit
+        self.file.write(data)
+
+    def put_json(self, kind, value):
+        content = json.dumps(value, separators=(",", ":")).encode()
+        if len(content) > PIECE:
+            raise OverLimit
+        self.put(kind, content)
+
+    def begin(self):
+        self._write_file(MAGIC)
+
+    def end(self, listed):
+        """Writes the list of what is in the file, and that this is all."""
+        self.flush()
+        at = self.size
+        self.put_json(LIST, listed)
+        self._write_file(END.pack(at, END_MAGIC))
+
+    def place(self):
+        """The end of what is there, to go back to."""
+        self.flush()
+        return self.size
+
+    def go_back(self, place):
+        self.pickled, self.waiting, self.size = [], 0, place
+        self.file.seek(place)
+        self.file.truncate()
+
+
+class Reader(io.RawIOBase):
+    """Reads pieces, and is the file of an unpickler, with what the present variable has pickled."""
+
+    def __init__(self, file):
+        self.file = file
+        self.decompress = None
+        self.ahead = None  # the header of the piece that comes next
+        self.left = memoryview(b"")
+        self.buffers = []
+        self.skips_buffers = False
+        self.variable_at = 0  # where the present variable begins
+        self._check()
+
+    def readable(self):
+        return True
+
+    def close(self):
+        """Does nothing: each buffered reader before it closes it when that goes."""
+
+    def _check(self):
+        if self.file.read(len(MAGIC)) != MAGIC:
+            raise Unreadable("it was not written by this version, or not as a file of variables")
+        size = os.fstat(self.file.fileno()).st_size
+        self.end = size - END.size
+        self.file.seek(max(0, self.end))
+        tail = self.file.read(END.size)
+        if len(tail) < END.size or tail[8:] != END_MAGIC:
+            raise Unreadable("it is cut off")
+        at = END.unpack(tail)[0]
+        if not len(MAGIC) <= at < self.end:
+            raise Unreadable("it was changed")
+        self.file.seek(at)
+        try:
+            self.listed = self._json(LIST)
+        except RecursionError:
+            raise Unreadable("it was changed") from None
+        self.go_to(len(MAGIC))
+
+    def place(self):
+        """Where the next piece begins."""
+        return self.file.tell() - (HEADER.size if self.ahead else 0)
+
+    def go_to(self, place):
+        self.file.seek(place)
+        self.ahead, self.left = None, memoryview(b"")
+        self.buffers.clear()
+
+    def next_variable(self):
+        """What the file says of the next variable, whose pickle can be read then; None: there is none."""
+        self.left = memoryview(b"")
+        self.buffers.clear()
+        while True:
+            kind, _, _, stored = self._header()
+            if kind == LIST:
+                return None
+            if kind == VARIABLE:
+                self.variable_at = self.place()
+                return self._json(VARIABLE)
+            self._skip(stored)
+
+    def _skip(self, stored):
+        self.ahead = None
+        self.file.seek(stored, os.SEEK_CUR)
+
+    def _json(self, kind):
+        if self._header()[0] != kind:
+            raise Unreadable("it was changed")
+        try:
+            value = json.loads(bytes(self._content()))
+        except ValueError:
+            raise Unreadable("it was changed") from None
+        if not isinstance(value, dict):
+            raise Unreadable("it was changed")
+        return value
+
+    def _header(self):
+        if self.ahead is None:
+            data = self.file.read(HEADER.size)
+            if len(data) < HEADER.size:
+                raise Unreadable("it was changed")
+            self.ahead = HEADER.unpack(data)
+            if max(self.ahead[2:]) > 2 * PIECE or self.file.tell() + self.ahead[3] > self.end:
+                raise Unreadable("it was changed")
+        return self.ahead
+
+    def _content(self, target=None):
+        """The content of the piece whose header was read; into target, where there is one."""
+        _, codec, size, stored = self.ahead
+        self.ahead = None
+        if target is not None and size > len(target):
+            raise Unreadable("it was changed")
+        if codec == b"-" and target is not None and size == stored:
+            if self.file.readinto(target[:size]) != size:
+                raise Unreadable("it was changed")
+            return target[:size]
+        data = self.file.read(stored)
+        if codec == b"z":
+            if self.decompress is None:
+                self.decompress = find_zstd()[1]
+            if self.decompress is None:
+                raise Unreadable("it is compressed by zstd, which this image does not have")
+            try:
+                data = self.decompress(data, size)
+            except Exception:
+                raise Unreadable("it was changed") from None
+        if len(data) != size:
+            raise Unreadable("it was changed")
+        if target is not None:
+            target[:size] = data
+        return data
+
+    def readinto(self, target):
+        """As any file, to the end of what the present variable has."""
+        while not self.left:
+            kind, _, _, stored = self._header()
+            if kind in (BUFFER, BYTES) and self.skips_buffers:
+                self._skip(stored)
+            elif kind == PICKLE:
+                self.left = memoryview(self._content())
+            elif kind == BUFFER:
+                self.buffers.append(self._buffer())
+            else:
+                return 0
+        count = min(len(target), len(self.left))
+        target[:count] = self.left[:count]
+        self.left = self.left[count:]
+        return count
+
+    def _buffer(self):
+        size = int.from_bytes(self._content()[:8], "big")
+        whole = bytearray(size)
+        with memoryview(whole) as view:
+            at = 0
+            while at < size:
+                if self._header()[0] != BYTES or not self.ahead[2]:
+                    raise Unreadable("it was changed")
+                at += len(self._content(view[at:]))
+        return whole
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        """The next buffer, as an unpickler asks for it."""
+        if not self.buffers:
+            raise Unreadable("it was changed")
+        return self.buffers.pop(0)

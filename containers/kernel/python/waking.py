@@ -1,0 +1,197 @@
+"""Waking variables that freezing.py has written: in a new kernel, before its first run."""
+
+import builtins
+import io
+import os
+
+from changes import FIRST, NAMES, restore
+from frozen import Limit, Losses, TimeUp, code_version, versions
+from imports import own_imports
+from pickled import Missing, NotKept, make_pickler_class, make_unpickler_class, text_of
+from pieces import Reader, Unreadable, Writer
+
+_MEMOIZING = ("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT")
+
+
+def wake(kernel, message):
+    """Reads the variables; the answer to the supervisor."""
+    waking = Waking(kernel)
+    answer = {"type": "woken", "why": ""}
+    try:
+        path = os.path.join(kernel.settings.work_dir, message["path"])
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            waking.read(Reader(file), message["seconds"])
+    except Unreadable as e:
+        answer["why"] = str(e)
+    except (Exception, TimeUp) as e:
+        answer["why"] = text_of(e)
+    if answer["why"]:
+        waking.forget()
+    kernel.namespace["__builtins__"] = builtins  # which cloudpickle sets in another way
+    return {**answer, "variables": len(waking.found), "at_ms": waking.at_ms, **waking.losses.report()}
+
+
+class Waking:
+    """Reads variables one after the other. What each shares with those before it comes by the memo of one unpickler."""
+
+    def __init__(self, kernel):
+        self.kernel = kernel
+        self.namespace = kernel.namespace
+        self.losses = Losses()
+        self.found = []
+        self.at_ms = 0
+        self.later = []  # changes that imports would change again
+        self.has_missing = False
+        self.unpickler = None
+        self.memoized = 0  # how much the unpickler's memo had at the place up to which that was counted
+        self.counted = 0
+
+    def read(self, reader, seconds):
+        self.reader, listed = reader, reader.listed
+        self.at_ms = whole(listed.get("at_ms"))
+        self.listed = listed
+        try:
+            with Limit(seconds):
+                for entry in iter(reader.next_variable, None):
+                    self._read_one(entry)
+                for name, value in self.later:
+                    self._restore(name, value)
+                if self.has_missing:
+                    self._drop_torn()
+        except TimeUp:
+            self._lose_rest("there was no time left to read it")
+        for lost in texts(listed.get("lost"), "name", "why"):
+            self.losses.add(*lost)
+        self.kernel.continue_cells(whole(listed.get("count")), listed.get("sources") or {})
+
+    def forget(self):
+        """Takes back what was read: of a file that is not what was written, nothing is wanted."""
+        for name in self.found:
+            self.namespace.pop(name, None)
+        self.found.clear()
+
+    def _lose_rest(self, why):
+        for (name,) in texts(self.listed.get("variables"), "name"):
+            if name not in self.found:
+                self.losses.add(name, why)
+
+    def _read_one(self, entry):
+        name, change, module = entry.get("name"), entry.get("change"), entry.get("module")
+        try:
+            value = self._import(module) if module else self._load(entry)
+        except Unreadable:
+            raise
+        except Exception as e:
+            self.losses.add(NAMES.get(change) or str(name), text_of(e) if isinstance(e, NotKept) else self._unread(e))
+            return
+        if change in FIRST:
+            self._restore(change, value)
+        elif change is not None:
+            self.later.append((change, value))
+        else:
+            self.namespace[name] = value
+            self.found.append(name)
+
+    @staticmethod
+    def _import(module):
+        from importlib import import_module
+
+        try:
+            return import_module(module)
+        except Exception as e:
+            raise NotKept("%s cannot be imported (%s)" % (module, text_of(e)))
+
+    def _unread(self, error):
+        if isinstance(error, MemoryError):
+            return "there is not enough memory"
+        return "it cannot be made again (%s)%s" % (text_of(error), self._other_version("python"))
+
+    def _other_version(self, package):
+        """What to say where a package, or Python, is another one than that which has written."""
+        then, now = self.listed.get("packages"), versions()
+        then = then.get(package) if isinstance(then, dict) else None
+        now = now.get(package, "not there")
+        return "; %s was %s, and is %s" % (package, then, now) if isinstance(then, str) and then != now else ""
+
+    def _restore(self, name, value):
+        why = restore(name, value)
+        if why:
+            self.losses.add(NAMES.get(name, str(name)), why)
+
+    # -- pickles
+
+    def _load(self, entry):
+        if entry.get("alone") or self.unpickler is None:
+            self.unpickler = self._new_unpickler()
+            self.memoized, self.counted = 0, self.reader.variable_at
+        at = self.reader.variable_at
+        try:
+            return self.unpickler.load()
+        except Unreadable:
+            raise
+        except Exception:
+            self._pass_over(at)
+            raise
+
+    def _new_unpickler(self):
+        with own_imports:
+            same_code = self.listed.get("code") == code_version()
+            kind = make_unpickler_class(self.namespace, same_code, self._missing)
+        return kind(io.BufferedReader(self.reader), buffers=self.reader)
+
+    def _missing(self, why, package=""):
+        self.has_missing = True
+        return type("Missing", (Missing,), {"why": why + self._other_version(package)})
+
+    def _pass_over(self, at):
+        """Fills the memo up as if the variable that begins there had been read, because those behind it count on that."""
+        import pickletools
+        from types import SimpleNamespace
+
+        reader, before, count = self.reader, 0, self.memoized
+        reader.skips_buffers = True
+        reader.go_to(self.counted)
+        try:
+            while True:
+                if not reader.next_variable().get("module"):
+                    before = count
+                    file = io.BufferedReader(reader)
+                    steps = pickletools.genops(SimpleNamespace(read=file.read, readline=file.readline))  # it has no tell()
+                    count += sum(step.name in _MEMOIZING for step, _, _ in steps)
+                if reader.variable_at == at:
+                    break
+        except (AttributeError, ValueError):
+            raise Unreadable("it was changed") from None
+        finally:
+            reader.skips_buffers = False
+        self.memoized, self.counted = count, reader.place()
+        memo = {i: value for i, value in self.unpickler.memo.copy().items() if i < before}
+        memo.update(dict.fromkeys(range(before, count), self._missing(Missing.why)()))
+        self.unpickler = self._new_unpickler()
+        self.unpickler.memo = memo
+        reader.go_to(self.counted)
+
+    def _drop_torn(self):
+        """Lets go of variables that have a part missing."""
+        kind = make_pickler_class(self.namespace, set())
+        for name in self.found[:]:
+            try:
+                kind(Writer()).dump(self.namespace[name])
+            except NotKept as e:
+                self.losses.add(name, str(e))
+                self.found.remove(name)
+                del self.namespace[name]
+            except Exception:  # it was read, so it is there
+                pass
+
+
+def whole(value):
+    return value if isinstance(value, int) and 0 <= value < 1 << 62 else 0
+
+
+def texts(entries, *names):
+    """The texts of a list of objects that have all of them."""
+    for entry in entries if isinstance(entries, list) else ():
+        found = tuple(entry.get(name) for name in names) if isinstance(entry, dict) else ()
+        if found and all(isinstance(text, str) for text in found):
+            yield found
