@@ -8,8 +8,15 @@ import (
 )
 
 // close ends everything in the session: runs are cut off, containers removed, and the volume too
-// unless keepFiles, for which the session is marked already. It returns the engine's error; the session is over all the same.
+// unless keepFiles, for which the session is marked already: then the variables of a named one are too. It returns the
+// engine's error; the session is over all the same.
 func (s *session) close(ctx context.Context, keepFiles bool) error {
+	var size *int64
+	if keepFiles && s.named && s.config.freezes() {
+		size = s.retire(ctx)
+	} else if keepFiles {
+		size = s.size(ctx)
+	}
 	s.cancel(errClosing)
 	s.engine.mu.Lock()
 	defer s.engine.mu.Unlock()
@@ -25,6 +32,9 @@ func (s *session) close(ctx context.Context, keepFiles bool) error {
 	if s.engine.used() {
 		err = s.config.Engine.Remove(ctx, s.engine.names(), volumes)
 	}
+	if keepFiles && err == nil {
+		s.engine.rest(size)
+	}
 	if keepFiles {
 		ending, cancel := context.WithTimeout(ctx, leaveTime)
 		s.uses.await(ending)
@@ -33,7 +43,7 @@ func (s *session) close(ctx context.Context, keepFiles bool) error {
 	s.uses.closeHistory()
 	switch {
 	case keepFiles:
-		s.uses.touchLock(time.Now())
+		s.uses.touchLast()
 		s.uses.lock.Release()
 	case err != nil:
 		s.uses.lock.Release() // what is left over is removed by a sweep, which can take the lock
@@ -56,9 +66,14 @@ func (s *session) leaveBehind(ctx context.Context) {
 		s.cancel(errLeaving)
 		s.uses.await(ctx)
 	}
+	size := s.size(ctx)
 	// A container that is just being started should come up, or the next server finds half of one.
 	if s.engine.lock(ctx) {
 		defer s.engine.mu.Unlock()
+		if size != nil && s.engine.record != nil {
+			s.engine.record.SizeBytes = *size
+			s.engine.saveRecord()
+		}
 	}
 	for _, run := range s.uses.all() {
 		if !run.over() {

@@ -106,6 +106,29 @@ func (e *engineSide) saveRecord() {
 	}
 }
 
+// rest records that the session has no kernels, and what its files take; nil: not known. The caller holds e.mu.
+func (e *engineSide) rest(size *int64) {
+	if e.record == nil {
+		return
+	}
+	for language := range e.record.Settings {
+		e.record.Settings[language] = ""
+	}
+	e.record.Awake = time.Time{}
+	if size != nil {
+		e.record.SizeBytes = *size
+	}
+	e.saveRecord()
+}
+
+// slept reports whether the session had a kernel of the language that ended in order.
+func (e *engineSide) slept(language Language) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	key, had := e.record.Settings[string(language)]
+	return had && key == ""
+}
+
 // noteSettings records what a named session's container was made with. Where that fails, a later
 // server makes a new one.
 func (e *engineSide) noteSettings(language Language, setting KernelConfig, image engine.ImageInfo) {

@@ -55,17 +55,18 @@ func (m *Manager) closeExpired(now time.Time) {
 		if !s.uses.beginClosing(func() bool { return s.uses.hasExpired(now) }) {
 			continue
 		}
-		m.config.Logger.Info("session expired", "session", s.id)
-		m.noteExpired(s, now)
-		m.endSession(s)
+		sleeps := s.named && m.config.Keep > s.limits.ends().IdleTimeout
+		m.config.Logger.Info("session expired", "session", s.id, "files_kept", sleeps)
+		m.noteExpired(s, now, sleeps)
+		m.working.Go(func() { m.endSession(s, sleeps) })
 	}
 }
 
 // endSession follows beginClosing where nobody waits for the answer.
-func (m *Manager) endSession(s *session) {
-	ctx, cancel := context.WithTimeout(m.ctx, sweepTimeout)
+func (m *Manager) endSession(s *session, keepFiles bool) {
+	ctx, cancel := context.WithTimeout(m.ctx, sweepTimeout+m.config.retireTime())
 	defer cancel()
-	if err := m.finishClosing(ctx, s, false); err != nil {
+	if err := m.finishClosing(ctx, s, keepFiles); err != nil {
 		m.config.Logger.Warn("close session", "session", s.id, "error", err, "cause", errors.Unwrap(err))
 	}
 }

@@ -13,13 +13,13 @@ type index struct {
 	mu       sync.Mutex
 	sessions map[string]*session
 	fallback map[string]string // ids of the default sessions that there are, by what DefaultOf returns
-	expired  map[string]string // notes about sessions that have expired, by id, and by what DefaultOf returns
+	expired  map[string]ended  // notes about sessions that have expired, by id, and by what DefaultOf returns
 	refused  []*Run            // the last whose sessions could not be opened
 	closed   bool
 }
 
 func newIndex() *index {
-	return &index{sessions: make(map[string]*session), fallback: make(map[string]string), expired: make(map[string]string)}
+	return &index{sessions: make(map[string]*session), fallback: make(map[string]string), expired: make(map[string]ended)}
 }
 
 // resolve returns the id of the session that is meant, empty where it is a default one that does not exist. The caller
@@ -69,16 +69,22 @@ func (x *index) findRefused(id string) *Run {
 // maxExpired bounds the ids of sessions that have expired.
 const maxExpired = 1000
 
+// ended is what there is to say of a session that has ended.
+type ended struct {
+	note string
+	of   []Language // whose variables it says are gone, where the files are there
+}
+
 // noteExpired keeps a note for the next session of that id, whose user may expect this one.
-func (x *index) noteExpired(s *session, now time.Time) {
+func (x *index) noteExpired(s *session, now time.Time, filesKept bool) {
 	most := s.limits.ends()
 	why := fmt.Sprintf("it was %v old, and may not become older", most.Lifetime)
-	if now.Sub(s.uses.created) < most.Lifetime {
+	if s.uses.age(now) < most.Lifetime {
 		why = fmt.Sprintf("nobody had used it for %v", most.IdleTimeout)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.noteEnded(s, why, false)
+	x.noteEnded(s, why, filesKept)
 }
 
 // noteEnded keeps that note. The caller holds x.mu.
@@ -87,7 +93,17 @@ func (x *index) noteEnded(s *session, why string, filesKept bool) {
 	if filesKept {
 		lost = "its variables are gone, the files are there"
 	}
-	note := fmt.Sprintf("The session before this one has ended, as %s: %s.", why, lost)
+	note := ended{note: fmt.Sprintf("The session before this one has ended, as %s: %s.", why, lost)}
+	if filesKept {
+		for language, l := range s.links {
+			if l.had.Load() {
+				note.of = append(note.of, language)
+			}
+		}
+		if len(note.of) == 0 {
+			return
+		}
+	}
 	if len(x.expired) >= maxExpired {
 		clear(x.expired)
 	}
@@ -108,5 +124,10 @@ func (x *index) noteExpiry(s *session) {
 		return
 	}
 	delete(x.expired, id)
-	s.noteLater(note)
+	for _, language := range note.of {
+		s.links[language].lose(note.note)
+	}
+	if len(note.of) == 0 {
+		s.noteLater(note.note)
+	}
 }

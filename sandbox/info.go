@@ -167,7 +167,11 @@ func (m *Manager) Lease(id string, begin bool) (Lease, error) {
 	}
 	var info SessionInfo
 	s.uses.describe(&info)
-	return Lease{s.id, info.Created.Truncate(time.Millisecond), info.Created.Add(s.limits.ends().Lifetime)}, nil
+	ends := info.Created.Add(s.limits.ends().Lifetime)
+	if s.named && m.config.Keep > 0 {
+		ends = time.Now().Add(m.config.Keep) // its files stay when its kernels end
+	}
+	return Lease{s.id, info.Created.Truncate(time.Millisecond), ends}, nil
 }
 
 // unopened describes a session that this server does not have open.

@@ -28,14 +28,14 @@ func (c *Config) due(id string, used time.Time) (kernels, all bool) {
 // isAsleep reports whether a named session that no server has open has no kernels any more.
 func (c *Config) isAsleep(id string, used time.Time) bool {
 	r := state.LoadRecord(c.StateDir, id)
-	return r != nil && len(r.Settings) == 0 || time.Since(used) >= c.stay(r).Idle
+	return r != nil && !r.HasKernels() || time.Since(used) >= c.stay(r).Idle
 }
 
 // freezes reports whether kernels of named sessions write their variables before they end.
 func (c *Config) freezes() bool { return c.FreezeBytes > 0 }
 
 // retireMargin is how long a kernel may take to end beyond the time in which it writes its variables.
-const retireMargin = 5 * time.Second
+const retireMargin = 10 * time.Second
 
 // retireTime is how long a kernel that writes its variables may take to end.
 func (c *Config) retireTime() time.Duration {

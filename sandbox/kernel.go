@@ -45,6 +45,7 @@ type kernel struct {
 
 	peeking sync.Mutex // one question at a time
 	peeks   chan protocol.Peek
+	frozen  chan protocol.Frozen // an answer that was asked for, or forged
 
 	twins     atomic.Pointer[protocol.Twins] // the last word of what there is to go back to; nil: none was said
 	restoring atomic.Pointer[string]         // the id of the restore that is asked for
@@ -77,7 +78,7 @@ func (c *Config) wireLimits() wireLimits {
 func newKernel(proc engine.Process, limits wireLimits, log *slog.Logger) *kernel {
 	return &kernel{
 		proc: proc, conn: channel.New(proc, channel.Options{MaxControl: protocol.MaxToServer}), limits: limits, log: log,
-		outbox: make(chan any, 32), peeks: make(chan protocol.Peek, 1), restoreds: make(chan protocol.Restored, 1),
+		outbox: make(chan any, 32), peeks: make(chan protocol.Peek, 1), frozen: make(chan protocol.Frozen, 1), restoreds: make(chan protocol.Restored, 1),
 		ready: make(chan struct{}), dead: make(chan struct{}), runs: make(map[string]following),
 	}
 }
@@ -179,6 +180,8 @@ func (k *kernel) take(body []byte) error {
 			return nil // it came too late, or is forged
 		}
 		return decode(body, func(m protocol.Restored) { offer(k.restoreds, m) })
+	case "frozen":
+		return decode(body, func(m protocol.Frozen) { offer(k.frozen, m) })
 	case "log":
 		return decode(body, func(m protocol.Log) { k.log.Debug("supervisor", "message", clip(m.Message, maxName)) })
 	}

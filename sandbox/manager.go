@@ -143,7 +143,7 @@ func (m *Manager) FindRun(id string) (*Run, error) {
 // keepFiles. It returns when that is done, with the id of the session that it was.
 func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (string, error) {
 	// Half a removal is of no use, so it is not cut short when the caller leaves.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepTimeout+m.config.retireTime())
 	defer cancel()
 	s, err := m.get(id, toFind)
 	if !isDefault(id) && err != nil && fault.From(err).Code == fault.SessionNotFound {
@@ -206,6 +206,7 @@ func (m *Manager) drop(ctx context.Context, s *session, keepFiles bool) error {
 	closing := s.uses.beginClosing(func() bool {
 		if keepFiles {
 			unmarked = s.uses.lock.Keep()
+			s.uses.touch()
 		}
 		return unmarked == nil
 	})

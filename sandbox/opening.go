@@ -62,7 +62,7 @@ func (m *Manager) get(id string, need need) (*session, error) {
 	}
 	if s == nil {
 		var err error
-		if s, err = m.add(id, nil); err != nil {
+		if s, err = m.add(id, nil, need); err != nil {
 			return nil, err
 		}
 	}
@@ -112,7 +112,7 @@ func (m *Manager) BeginImport(id string, from io.Reader) error {
 		m.mu.Unlock()
 		return errSessionExists(id)
 	}
-	s, err := m.add(id, from)
+	s, err := m.add(id, from, toUse)
 	m.mu.Unlock()
 	if err == nil {
 		err = s.awaitOpen(context.Background())
@@ -122,12 +122,12 @@ func (m *Manager) BeginImport(id string, from io.Reader) error {
 
 // add makes a session, which opens in a goroutine of its own: with an imported history where from is not nil, and
 // after a closing one of its name. The caller holds m.mu.
-func (m *Manager) add(id string, from io.Reader) (*session, error) {
+func (m *Manager) add(id string, from io.Reader, need need) (*session, error) {
 	if m.closed {
 		return nil, errShuttingDown()
 	}
 	before := m.sessions[m.resolve(id)]
-	if err := m.room(id, before); err != nil {
+	if err := m.room(id, before, need); err != nil {
 		return nil, err
 	}
 	name := id
@@ -154,7 +154,7 @@ func (m *Manager) begin(s *session, from io.Reader) error {
 	if s.before != nil {
 		select {
 		case <-s.before.gone:
-		case <-time.After(closePatience):
+		case <-time.After(closePatience + m.config.retireTime()):
 			return errBeingClosed(s.id)
 		case <-m.ctx.Done():
 			return errShuttingDown()
@@ -287,37 +287,39 @@ func errSessionExists(id string) *fault.Error {
 	return fault.New(fault.FileExists, "Give it another name, or close that session first.", "There is a session %q already.", id)
 }
 
-// room refuses one more session than there may be, beside the one before that is closing. Named ones that no server has
-// open count too: they hold their files and perhaps a kernel. Those of other live servers are theirs to count. The caller
-// holds m.mu.
-func (m *Manager) room(id string, before *session) error {
+// room refuses one more session with kernels than there may be, beside the one before that is closing, and those that end
+// already. Named ones that no server has open count too, as long as they may have kernels. Those of other live servers are
+// theirs to count. Where there is none left, one that is idle makes room. The caller holds m.mu.
+func (m *Manager) room(id string, before *session, need need) error {
 	now := time.Now()
-	idle := make(map[string]time.Duration)
+	idle, ending := make(map[string]time.Duration), 0
 	for _, s := range m.sessions {
-		if s != before {
+		switch {
+		case s == before:
+		case s.uses.isClosing():
+			ending++
+		default:
 			idle[s.id] = s.uses.idleFor(now)
 		}
 	}
-	waiting := state.Kept(m.config.StateDir)
+	waiting := m.waiting(now)
 	_, waits := waiting[id] // to open it makes none more
-	maps.DeleteFunc(waiting, func(kept string, used time.Time) bool {
-		_, open := idle[kept]
-		return open || kept == id || now.Sub(used) >= m.config.stayOf(kept).Idle
-	})
-	if len(idle)+len(waiting) < m.config.MaxSessions || waits && len(idle) < m.config.MaxSessions {
+	maps.DeleteFunc(waiting, func(kept string, _ time.Duration) bool { return m.sessions[kept] != nil || kept == id })
+	most := m.config.MaxSessions - max(0, ending-m.config.MaxSessions)
+	if len(idle)+len(waiting) < most || waits && len(idle) < most {
 		return nil
 	}
-	for kept, used := range waiting {
+	for kept, unused := range waiting {
 		if !state.OpenElsewhere(m.config.StateDir, kept) {
-			idle[kept] = max(0, now.Sub(used))
+			idle[kept] = unused
 		}
-	}
-	if len(idle) < m.config.MaxSessions || id != "" && m.makeRoom(now) { // not for one that is only kept ready
-		return nil
 	}
 	longest := slices.SortedFunc(maps.Keys(idle), func(a, b string) int {
 		return cmp.Or(cmp.Compare(idle[b], idle[a]), cmp.Compare(a, b))
 	})
+	if len(idle) < most || need != toWarm && (m.makeRoom(now) || m.freezeOne(longest, idle)) {
+		return nil
+	}
 	names := make([]string, 0, hintedSessions)
 	for _, id := range longest[:min(len(longest), hintedSessions)] {
 		names = append(names, fmt.Sprintf("%s (idle %d s)", id, int(idle[id].Seconds())))
@@ -325,6 +327,67 @@ func (m *Manager) room(id string, before *session) error {
 	return fault.New(fault.MaxSessions, "Close one of these with close_session, or use one of them: "+strings.Join(names, ", ")+".",
 		"There are %d sessions, and there may be %d.", len(idle), m.config.MaxSessions).
 		With("limit", m.config.MaxSessions)
+}
+
+// waiting returns the named sessions that may have kernels, with how long nobody has used them.
+func (m *Manager) waiting(now time.Time) map[string]time.Duration {
+	waiting := make(map[string]time.Duration)
+	for id, used := range state.Kept(m.config.StateDir) {
+		if !m.config.isAsleep(id, used) {
+			waiting[id] = max(0, now.Sub(used))
+		}
+	}
+	return waiting
+}
+
+// freezeOne ends the kernels of the first of these sessions that is named and in which nothing runs, and keeps their
+// variables. It does not wait for that, and reports whether there was one. The caller holds m.mu.
+func (m *Manager) freezeOne(ids []string, idle map[string]time.Duration) bool {
+	if !m.config.freezes() {
+		return false
+	}
+	for _, id := range ids {
+		s := m.sessions[id]
+		switch {
+		case idle[id] <= 0:
+			return false // as those behind it
+		case s == nil:
+			if !m.freezeLeft(id) {
+				continue
+			}
+		case !s.named || !s.uses.beginClosing(func() bool { return s.uses.idle(time.Now()) > 0 }):
+			continue
+		default:
+			m.noteEnded(s, "another session needed its place", true)
+			m.working.Go(func() { m.endSession(s, true) })
+		}
+		m.config.Logger.Info("session makes room for another one", "session", id)
+		return true
+	}
+	return false
+}
+
+// freezeLeft is freezeOne for a session whose kernels an earlier server left. What calls for it meanwhile waits for its
+// end, as it does for one that this server has open. The caller holds m.mu.
+func (m *Manager) freezeLeft(id string) bool {
+	lock, err := state.Take(m.config.StateDir, id)
+	if err != nil {
+		return false
+	}
+	used, s := lock.LastUsed(), newSession(id, true, nil, &m.config, &m.images)
+	s.uses.beginClosing(nil)
+	m.sessions[id] = s
+	m.working.Go(func() {
+		s.begin(lock, true)
+		s.uses.usedAt(used)
+		m.mu.Lock()
+		m.admit(s, nil)
+		m.mu.Unlock()
+		if s.openErr == nil {
+			m.endSession(s, true)
+		}
+	})
+	return true
 }
 
 // makeRoom closes the session of a client that is gone, the one that was not used for the longest time, and reports
@@ -341,7 +404,7 @@ func (m *Manager) makeRoom(now time.Time) bool {
 		if s.uses.beginClosing(func() bool { return s.uses.idle(now) > 0 }) {
 			m.noteEnded(s, "nothing had been heard of its client, and another one needed its place", false)
 			m.config.Logger.Info("session makes room for another client's", "session", s.id)
-			m.working.Go(func() { m.endSession(s) })
+			m.working.Go(func() { m.endSession(s, false) })
 			return true
 		}
 	}

@@ -338,6 +338,9 @@ func (r *Run) stopped() (*Result, error) {
 		res.Notes = []string{"Cancelled before the code began."}
 		return res, nil
 	}
+	if errors.Is(context.Cause(r.ctx), errAsleep) {
+		return nil, errSlept(r.SessionID)
+	}
 	return nil, errSessionClosed(r.SessionID)
 }
 

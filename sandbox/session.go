@@ -68,12 +68,15 @@ func (s *session) noteLater(text string) {
 // begin reads what earlier servers left of the session, whose lock it takes over, and begins to record what runs. resumed
 // says that they left it on purpose.
 func (s *session) begin(lock *state.Lock, resumed bool) {
-	record, created := s.engine.begin(resumed), s.uses.created
+	record, created, awake := s.engine.begin(resumed), s.uses.created, s.uses.awake
 	if record != nil {
 		created = record.Created
 	}
+	if record != nil && !record.Awake.IsZero() {
+		awake = record.Awake
+	}
 	s.limits.restore(record)
-	s.uses.open(s.ctx, lock, created)
+	s.uses.open(s.ctx, lock, created, awake)
 }
 
 // awaitOpen waits until the session can be used. The error is a fault, or says why ctx has ended.

@@ -201,13 +201,13 @@ func (s *sessionFiles) inEarlier(ctx context.Context) (conn *channel.Conn, gone 
 	return nil, gone
 }
 
-// startedEarlier returns the links of a named session that have had a container.
+// startedEarlier returns the links of a named session that may have a container.
 func (s *sessionFiles) startedEarlier() []*link {
 	s.engine.mu.Lock()
 	defer s.engine.mu.Unlock()
 	var started []*link
-	for language := range s.engine.record.Settings {
-		if l := s.links[Language(language)]; l != nil {
+	for language, key := range s.engine.record.Settings {
+		if l := s.links[Language(language)]; l != nil && key != "" {
 			started = append(started, l)
 		}
 	}
@@ -248,6 +248,8 @@ func (s *sessionFiles) fault(ctx context.Context, err error) error {
 	case errors.Is(context.Cause(s.ctx), errClosing):
 		return fault.New(fault.SessionNotFound, "Call again: a new session begins, without the files of this one.",
 			"Session %q was closed meanwhile.", s.id)
+	case errors.Is(context.Cause(s.ctx), errAsleep):
+		return errSlept(s.id)
 	case errors.As(err, &f):
 		return f
 	case ctx.Err() != nil:

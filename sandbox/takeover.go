@@ -40,6 +40,13 @@ func (l *link) takeOver() (*kernel, error) {
 	if err := l.engine.fits(ctx, l.language, madeWith); err != nil {
 		return nil, err
 	}
+	return l.attach(ctx)
+}
+
+// attach is takeOver of a kernel that may have been made with other settings.
+func (l *link) attach(ctx context.Context) (*kernel, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.config.StartTimeout)
+	defer cancel()
 	l.engine.tried.Store(true)
 	proc, err := l.engine.join(ctx, l.language)
 	if err != nil {
@@ -53,6 +60,7 @@ func (l *link) takeOver() (*kernel, error) {
 		k.close()
 		return nil, fmt.Errorf("%w: %w: %s", errNoTakeOver, err, clip(proc.Stderr(), 500))
 	}
+	l.uses.goOn()
 	return k, nil
 }
 
@@ -112,7 +120,7 @@ func (l *link) reachEarlier() (*kernel, error) {
 	case isFinal(err) && !errors.Is(err, errOtherSettings):
 		l.reached = true
 		l.loseUnfinished(false)
-		if !errors.Is(err, errNeverStarted) {
+		if !errors.Is(err, errNeverStarted) || l.engine.slept(l.language) {
 			l.lose(fmt.Sprintf("This session was used before: its files are there, the variables of its %s kernel are gone.", l.language))
 		}
 	}

@@ -130,7 +130,7 @@ func TestAVisitorLeavesASessionAsItIs(t *testing.T) {
 	before := e.holds(t)
 	visitor := config
 	visitor.Visit, visitor.IdleTimeout = true, config.IdleTimeout/2
-	visitor.Limits.MemoryBytes++
+	visitor.Limits.MemoryBytes += 1 << 40
 	m := NewManager(visitor)
 	if _, err := m.Resume(t.Context(), "mine"); err != nil {
 		t.Fatal(err)

@@ -25,19 +25,21 @@ type usage struct {
 	mu       sync.Mutex
 	lock     *state.Lock // nil before the session is open
 	created  time.Time
-	runs     []*Run // oldest first
-	active   int    // runs that are queued or going on, and other uses
+	awake    time.Time // since when there are kernels
+	awoke    bool      // there are, by this server
+	runs     []*Run    // oldest first
+	active   int       // runs that are queued or going on, and other uses
 	lastUsed time.Time
 	closing  bool
 }
 
 func newUsage(id string, config *Config, limits *limits, isOpen func() bool) *usage {
 	now := time.Now()
-	return &usage{id: id, config: config, limits: limits, history: history.NewWriter(), isOpen: isOpen, created: now, lastUsed: now}
+	return &usage{id: id, config: config, limits: limits, history: history.NewWriter(), isOpen: isOpen, created: now, awake: now, lastUsed: now}
 }
 
 // open begins to record uses, in a lock and a history, from which it takes the runs that earlier servers left.
-func (u *usage) open(ctx context.Context, lock *state.Lock, created time.Time) {
+func (u *usage) open(ctx context.Context, lock *state.Lock, created, awake time.Time) {
 	unfinished, err := u.history.Open(state.Folder(u.config.StateDir, u.id))
 	if err != nil {
 		u.config.Logger.Warn("history", "session", u.id, "error", err)
@@ -48,7 +50,7 @@ func (u *usage) open(ctx context.Context, lock *state.Lock, created time.Time) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.lock, u.created = lock, created
+	u.lock, u.created, u.awake = lock, created, awake
 	u.runs = append(earlier, u.runs...)
 	u.touch()
 }
@@ -226,7 +228,44 @@ func (u *usage) awaits(now time.Time) bool {
 // hasExpired reports whether the session's time is over. The caller holds u.mu.
 func (u *usage) hasExpired(now time.Time) bool {
 	most := u.limits.ends()
-	return u.isOpen() && (u.idle(now) >= most.IdleTimeout || now.Sub(u.created) >= most.Lifetime)
+	return u.isOpen() && (u.idle(now) >= most.IdleTimeout || now.Sub(u.awake) >= most.Lifetime)
+}
+
+// wake begins the time of the kernels of a named session, and goOn says that it had begun before. wake returns when.
+func (u *usage) wake() time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.awoke {
+		u.awoke, u.awake = true, time.Now()
+	}
+	return u.awake
+}
+
+func (u *usage) goOn() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.awoke = true
+}
+
+// age is how long the kernels have been there.
+func (u *usage) age(now time.Time) time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return now.Sub(u.awake)
+}
+
+// usedAt says when the session was last used, where this server has had it for another reason.
+func (u *usage) usedAt(then time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.lastUsed = then
+}
+
+// touchLast records the last use in the lock.
+func (u *usage) touchLast() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.touchLock(u.lastUsed)
 }
 
 // beginClosing ends the use of the session, and reports whether it did: not where another call

@@ -62,7 +62,7 @@ type Record struct {
 	// Token proves to a supervisor that a server speaks: code in the sandbox reaches the same socket.
 	Token string `json:"token"`
 	// Settings has by language a key of what the running container was made with, so that a server with
-	// other limits or secrets does not go on with it.
+	// other limits or secrets does not go on with it. Empty: the container was ended in order.
 	Settings map[string]string `json:"settings,omitempty"`
 	// Limits are the session's own; nil: it has the server's.
 	Limits *Limits `json:"limits,omitempty"`
@@ -127,6 +127,16 @@ func (r *Record) Save(dir, id string) error {
 		return fmt.Errorf("session record: %w", err)
 	}
 	return nil
+}
+
+// HasKernels reports whether servers left kernels, which may have ended by themselves since.
+func (r *Record) HasKernels() bool {
+	for _, key := range r.Settings {
+		if key != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // Stay is how long what a session has stays after its last use: its kernels, and then its files.

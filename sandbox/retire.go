@@ -1,0 +1,138 @@
+// The end of kernels whose variables are kept, in order: each writes them into the session's files before it ends.
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+)
+
+// errAsleep ends the kernels of a session whose files and variables stay.
+var errAsleep = errors.New("session is put to sleep")
+
+func errSlept(id string) *fault.Error {
+	return fault.New(fault.SessionBusy, "Try again: the next call wakes it, with its variables.", "Session %q was put to sleep meanwhile.", id)
+}
+
+// retire ends the kernels of a session that is closing, those too that earlier servers left. It waits for them, and returns
+// what the files take; nil: not known.
+func (s *session) retire(ctx context.Context) *int64 {
+	s.reachAll(ctx)
+	s.cancel(errAsleep)
+	size := s.size(ctx)
+	var ending sync.WaitGroup
+	for _, k := range s.liveKernels() {
+		ending.Go(func() { k.retire(ctx, s.config.retireTime()) })
+	}
+	ending.Wait()
+	return size
+}
+
+// retire asks a supervisor to end, which has its kernel write its variables first, and waits for that.
+func (k *kernel) retire(ctx context.Context, most time.Duration) {
+	if k.send(protocol.Request{Type: "stop"}) != nil {
+		return
+	}
+	limit := time.NewTimer(most)
+	defer limit.Stop()
+	select {
+	case <-k.dead:
+	case <-limit.C:
+		k.log.Warn("kernel did not end in time")
+	case <-ctx.Done():
+	}
+}
+
+// reachAll connects to the kernels that earlier servers left, whatever they were made with.
+func (s *session) reachAll(ctx context.Context) {
+	if !s.engine.resumed.Load() || !s.config.freezes() {
+		return
+	}
+	for _, l := range s.files.startedEarlier() {
+		if err := l.reachAny(ctx); err != nil {
+			s.config.Logger.Debug("reach kernel", "session", s.id, "language", l.language, "error", err)
+		}
+	}
+}
+
+// reachAny is reachEarlier for a kernel that is not to be gone on with.
+func (l *link) reachAny(ctx context.Context) error {
+	l.starting.Lock()
+	defer l.starting.Unlock()
+	if l.reached || l.had.Load() {
+		return nil
+	}
+	k, err := l.attach(ctx)
+	if err == nil {
+		l.setKernel(k)
+		l.reached = true
+	}
+	return err
+}
+
+// replaceEarlier ends a kernel of an earlier server that this one does not go on with, so that the next one finds its
+// variables. The caller holds l.starting.
+func (l *link) replaceEarlier(ctx context.Context) {
+	if !l.config.freezes() {
+		return
+	}
+	k, err := l.attach(ctx)
+	if err != nil {
+		l.config.Logger.Debug("end kernel", "session", l.engine.id, "language", l.language, "error", err)
+		return
+	}
+	k.retire(ctx, l.config.retireTime())
+	k.close()
+}
+
+// Freeze has the kernels of a named session write their variables into its files, and go on. It returns why one could not.
+func (m *Manager) Freeze(ctx context.Context, id string) (problems []string, err error) {
+	s, err := m.open(id, toResume)
+	if err == nil {
+		err = s.uses.enter()
+	}
+	if err != nil || !s.config.freezes() {
+		return nil, err
+	}
+	defer s.uses.leave()
+	s.reachAll(ctx)
+	for language, l := range s.links {
+		k := l.kernel.Load()
+		if k == nil || !k.alive() || !k.wasReady() {
+			continue
+		}
+		if problem := k.freeze(ctx, s.config.retireTime()); problem != "" {
+			problems = append(problems, fmt.Sprintf("the variables of the %s kernel are as they were written before: %s", language, problem))
+		}
+	}
+	return problems, nil
+}
+
+// freeze has the kernel write its variables, and returns why it did not; empty: it did.
+func (k *kernel) freeze(ctx context.Context, most time.Duration) string {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	id := state.NewID("freeze-")
+	if err := k.send(protocol.Request{Type: "freeze", ID: id}); err != nil {
+		return err.Error()
+	}
+	for {
+		select {
+		case answer := <-k.frozen:
+			if answer.ID == id {
+				return phrase(answer.Error)
+			}
+		case <-k.dead:
+			return errKernelGone.Error()
+		case <-ctx.Done():
+			return errUnresponsive.Error()
+		}
+	}
+}

@@ -1,0 +1,344 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+)
+
+// freezer plays supervisors that write their variables in a second before they end, and find them again.
+type freezer struct {
+	mu     sync.Mutex
+	asked  []string // the names of the containers that were asked to write
+	frozen map[string]bool
+	never  bool // they do not end when they are asked to
+}
+
+func (f *freezer) play(spec engine.Spec) func(io.ReadWriteCloser) {
+	return played(func(p peer) {
+		p.ready(nil)
+		origin := map[string]any{}
+		for first := true; ; {
+			body, err := p.Receive()
+			if err != nil {
+				return
+			}
+			var m heard
+			_ = json.Unmarshal(body, &m)
+			switch m.Type {
+			case "run":
+				f.mu.Lock()
+				if first && f.frozen[spec.Name] {
+					origin["origin"] = map[string]any{"from": "frozen", "variables": 3, "at_ms": time.Now().UnixMilli()}
+				}
+				f.mu.Unlock()
+				p.done(m.ID, origin)
+				origin, first = map[string]any{}, false
+			case "stop", "freeze":
+				time.Sleep(time.Second)
+				f.mu.Lock()
+				f.asked, f.frozen[spec.Name] = append(f.asked, spec.Name), true
+				f.mu.Unlock()
+				if m.Type == "freeze" {
+					p.say(map[string]any{"type": "frozen", "id": "freeze-other"})
+					p.say(map[string]any{"type": "frozen", "id": m.ID, "variables": 3})
+				} else if !f.never {
+					return
+				}
+			}
+		}
+	})
+}
+
+func (f *freezer) wasAsked() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.asked)
+}
+
+// freezing returns an engine of such supervisors, and settings by which named sessions sleep.
+func freezing(t *testing.T) (*testEngine, *freezer, Config) {
+	e, f := newEngine(t), &freezer{frozen: make(map[string]bool)}
+	e.Play = f.play
+	config := testConfig(t, e)
+	config.FreezeBytes, config.FreezeTime, config.Keep = 1<<20, 20*time.Second, 30*24*time.Hour
+	return e, f, config
+}
+
+const (
+	mine  = "csm-host-mine-python"
+	woken = "3 variables are back as they were "
+)
+
+func TestASessionThatNobodyUsesSleeps(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Config, *freezer)
+		end    func(*testing.T, *Manager, Config) *Manager
+		note   string
+	}{
+		"after its idle time": {nil, func(t *testing.T, m *Manager, c Config) *Manager {
+			time.Sleep(c.IdleTimeout + time.Minute)
+			return m
+		}, woken},
+		"in use, after its lifetime": {func(c *Config, _ *freezer) { c.Lifetime = 3 * time.Minute }, func(t *testing.T, m *Manager, _ Config) *Manager {
+			for len(m.config.Engine.(*testEngine).holds(t)) > 1 {
+				wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}), "")
+				time.Sleep(25*time.Second + time.Millisecond)
+			}
+			return m
+		}, woken},
+		"for another server": {nil, func(t *testing.T, m *Manager, c Config) *Manager {
+			time.Sleep(c.IdleTimeout + time.Minute)
+			m.Close(t.Context())
+			return newTestManager(t, c)
+		}, woken},
+		"when it is closed": {nil, func(t *testing.T, m *Manager, _ Config) *Manager {
+			if _, err := m.CloseSession(t.Context(), "mine", true); err != nil {
+				t.Error(err)
+			}
+			return m
+		}, woken},
+		"and does not end when it is asked to": {func(_ *Config, f *freezer) { f.never = true }, func(t *testing.T, m *Manager, c Config) *Manager {
+			time.Sleep(c.IdleTimeout + 2*time.Minute)
+			return m
+		}, woken},
+		"without its variables": {func(c *Config, _ *freezer) { c.FreezeBytes = 0 }, func(t *testing.T, m *Manager, c Config) *Manager {
+			time.Sleep(c.IdleTimeout + time.Minute)
+			return m
+		}, "as nobody had used it for 30m0s: its variables are gone, the files are there"},
+		"without them, for another server": {func(c *Config, _ *freezer) { c.FreezeBytes = 0 }, func(t *testing.T, m *Manager, c Config) *Manager {
+			time.Sleep(c.IdleTimeout + time.Minute)
+			m.Close(t.Context())
+			return newTestManager(t, c)
+		}, "the variables of its python kernel are gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				e, f, config := freezing(t)
+				if test.change != nil {
+					test.change(&config, f)
+				}
+				m := newTestManager(t, config)
+				wantNote(t, mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"}), "")
+				created := state.LoadRecord(config.StateDir, "mine").Created
+				m = test.end(t, m, config)
+				if got := e.holds(t); !slices.Equal(got, []string{"volume csm-host-mine"}) {
+					t.Errorf("engine holds %q", got)
+				}
+				if asked := f.wasAsked(); config.freezes() != slices.Equal(asked, []string{mine}) {
+					t.Errorf("%q were asked to write their variables", asked)
+				}
+				for _, want := range []string{test.note, ""} {
+					wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}), want)
+					time.Sleep(time.Minute) // it does not go to sleep at once again
+				}
+				if r := state.LoadRecord(config.StateDir, "mine"); !r.Created.Equal(created) {
+					t.Errorf("it began at %v, and now at %v", created, r.Created)
+				}
+			})
+		})
+	}
+}
+
+func TestACallWaitsForItsSessionToFallAsleep(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, f, config := freezing(t)
+		f.never = true // for as long as it may take
+		m := newTestManager(t, config)
+		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+		for began := time.Now(); len(f.wasAsked()) == 0 && time.Since(began) < time.Hour; {
+			time.Sleep(time.Second)
+		}
+		wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}), woken)
+	})
+}
+
+func TestASessionMoreFreezesTheLongestIdleOne(t *testing.T) {
+	use := func(t *testing.T, m *Manager, ids ...string) {
+		for _, id := range ids {
+			mustRun(t, m, RunOptions{Code: "1", SessionID: id})
+			time.Sleep(time.Second)
+		}
+	}
+	wantAsked := func(t *testing.T, f *freezer, ids ...string) {
+		t.Helper()
+		time.Sleep(5 * time.Second)
+		for i, id := range ids {
+			ids[i] = "csm-host-" + id + "-python"
+		}
+		if asked := f.wasAsked(); !slices.Equal(asked, ids) {
+			t.Errorf("%q have written their variables", asked)
+		}
+	}
+	t.Run("of this server", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			_, f, config := freezing(t)
+			m := newQuietManager(t, config)
+			use(t, m, "a", "b", "c", "a")
+			began := time.Now()
+			use(t, m, "d")
+			if waited := time.Since(began); waited > time.Second {
+				t.Errorf("it waited for %v", waited)
+			}
+			wantAsked(t, f, "b")
+			wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "b"}), woken)
+			wantAsked(t, f, "b", "c")
+		})
+	})
+	t.Run("of an earlier server", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			e, f, config := freezing(t)
+			first := NewManager(config)
+			use(t, first, "a", "b", "c")
+			first.Close(t.Context())
+			time.Sleep(time.Second)
+			e.fails(faults{exec: func(name string) (engine.Process, error) {
+				return nil, engine.ErrContainerGone // the played ones have ended with their server
+			}})
+			used, _ := state.LastUsed(config.StateDir, "a")
+			m := newQuietManager(t, config)
+			use(t, m, "d")
+			wantAsked(t, f)
+			if again, err := state.LastUsed(config.StateDir, "a"); err != nil || !again.Equal(used) {
+				t.Errorf("it was last used at %v, and now at %v, %v", used, again, err)
+			}
+			if r := state.LoadRecord(config.StateDir, "a"); r.HasKernels() {
+				t.Error("it has kernels")
+			}
+			use(t, m, "a")
+		})
+	})
+	t.Run("but none that is busy, or has no name", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			e := newEngine(t)
+			_, _, config := freezing(t)
+			config.Engine = e
+			e.play(func(p peer) {
+				p.ready(nil)
+				if run, ok := p.hear("run"); ok && run.Code != "hang" {
+					p.done(run.ID, nil)
+				}
+				p.stay()
+			})
+			m := newQuietManager(t, config)
+			use(t, m, "")
+			for _, id := range []string{"a", "b"} {
+				if _, err := m.Run(RunOptions{Code: "hang", SessionID: id, Language: Python}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Second)
+			_, err := finish(m, RunOptions{Code: "1", SessionID: "c"})
+			wantCode(t, err, fault.MaxSessions)
+		})
+	})
+}
+
+func TestAKernelOfOtherSettingsWritesItsVariables(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e, f, config := freezing(t)
+		first := NewManager(config)
+		mustRun(t, first, RunOptions{Code: "1", SessionID: "mine"})
+		first.Close(t.Context())
+		e.fails(faults{exec: func(name string) (engine.Process, error) { return engineProcess(f, name), nil }})
+		config.Env = map[string]string{"KEY": "new"}
+		m := newTestManager(t, config)
+		wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}), woken)
+		if asked := f.wasAsked(); !slices.Equal(asked, []string{mine}) {
+			t.Errorf("%q were asked to write their variables", asked)
+		}
+	})
+}
+
+func TestFreezeWritesTheVariablesAndGoesOn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, f, config := freezing(t)
+		m := newTestManager(t, config)
+		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+		if problems, err := m.Freeze(t.Context(), "mine"); err != nil || len(problems) > 0 || len(f.wasAsked()) != 1 {
+			t.Errorf("%q, %v, asked %q", problems, err, f.wasAsked())
+		}
+		wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}), "")
+		_, err := m.Freeze(t.Context(), "nobody")
+		wantCode(t, err, fault.SessionNotFound)
+	})
+}
+
+func TestWhatSleepsIsKept(t *testing.T) {
+	const day = 24 * time.Hour
+	type slept struct {
+		unused time.Duration
+		size   int64
+		pinned bool
+	}
+	for name, test := range map[string]struct {
+		change func(*Config)
+		left   map[string]slept
+		gone   map[string]string
+	}{
+		"for its time": {nil, map[string]slept{"a": {unused: 29 * day}, "b": {unused: 31 * day}, "c": {unused: 31 * day, pinned: true}},
+			map[string]string{"b": "nobody had used it for 30 days"}},
+		"as long as its kernels": {func(c *Config) { c.Keep = 0 }, map[string]slept{"a": {unused: time.Minute}, "b": {unused: time.Hour}},
+			map[string]string{"b": "nobody had used it for 30m0s"}},
+		"within the limit": {func(c *Config) { c.KeepLimit = 100 },
+			map[string]slept{"a": {9 * day, 60, true}, "b": {8 * day, 30, false}, "c": {7 * day, 0, false}, "d": {6 * day, 30, false}, "e": {time.Hour, 10, false}},
+			map[string]string{"b": "sleeping sessions took more than 100 B"}},
+		"though the clock went back": {nil, map[string]slept{"a": {unused: -400 * day}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				e, _, config := freezing(t)
+				if test.change != nil {
+					test.change(&config)
+				}
+				config.MaxSessions = 10
+				m := NewManager(config)
+				for id, s := range test.left {
+					mustRun(t, m, RunOptions{Code: "1", SessionID: id})
+					_, err := m.CloseSession(t.Context(), id, true)
+					r := state.LoadRecord(config.StateDir, id)
+					r.SizeBytes = s.size
+					if err = errors.Join(err, r.Save(config.StateDir, id), state.Pin(config.StateDir, id, s.pinned)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				m.Close(t.Context())
+				for id, s := range test.left {
+					lastUsedAt(t, config, id, time.Now().Add(-s.unused))
+				}
+				swept, err := Sweep(t.Context(), &config)
+				if err != nil || len(swept) != len(test.gone) {
+					t.Errorf("swept %q, %v", swept, err)
+				}
+				for _, s := range swept {
+					if test.gone[s.ID] != s.Why {
+						t.Errorf("%s is gone: %s", s.ID, s.Why)
+					}
+				}
+				if got := e.holds(t); len(got) != len(test.left)-len(test.gone) {
+					t.Errorf("engine holds %q", got)
+				}
+				for id := range test.left {
+					if used, _ := state.LastUsed(config.StateDir, id); used.After(time.Now()) {
+						t.Errorf("%s was last used %v", id, used)
+					}
+				}
+			})
+		})
+	}
+}
+
+// engineProcess is what joins the supervisor in a container.
+func engineProcess(f *freezer, name string) engine.Process {
+	return enginetest.Play(f.play(engine.Spec{Name: name}))
+}
