@@ -41,23 +41,6 @@ func TestEachClientHasASessionOfItsOwn(t *testing.T) {
 	wantCode(t, CheckSessionID(DefaultOf("a")), fault.InvalidSessionID)
 }
 
-func TestAClientTakesTheSessionThatIsReady(t *testing.T) {
-	e := newEngine(t)
-	config := testConfig(t, e)
-	config.Prewarm = []Language{Python}
-	m := newTestManager(t, config)
-	m.Prewarm()
-	eventually(t, "a container is started", func() bool { return len(e.specs()) == 1 })
-	first := mustRun(t, m, RunOptions{SessionID: DefaultOf("a"), Code: "1"})
-	if ready := e.specs()[0].Labels[LabelSession]; ready != first.SessionID {
-		t.Errorf("%s was ready, and the client has %s", ready, first.SessionID)
-	}
-	eventually(t, "another one is made ready", func() bool { return len(e.specs()) == 2 })
-	if second := mustRun(t, m, RunOptions{SessionID: DefaultOf("b"), Code: "1"}); second.SessionID != e.specs()[1].Labels[LabelSession] {
-		t.Errorf("the second client has %s", second.SessionID)
-	}
-}
-
 func TestAClientThatIsGoneMakesRoom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := completingEngine(t)

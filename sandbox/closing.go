@@ -85,6 +85,9 @@ func (s *session) leaveBehind(ctx context.Context) {
 			k.close()
 		}
 	}
+	for _, k := range s.engine.ready {
+		k.close()
+	}
 	s.cancel(errLeaving)
 	s.uses.closeHistory()
 	s.uses.mu.Lock()

@@ -60,7 +60,7 @@ type Config struct {
 	// FreezeBytes and FreezeTime bound what a named session's kernel writes of its variables when it ends; 0 bytes: none.
 	FreezeBytes int64
 	FreezeTime  time.Duration
-	// Spares is how many containers of each language are kept ready for sessions to come.
+	// Spares is how many containers of each language that was used are kept ready for sessions to come; 0: none.
 	Spares       int
 	StartTimeout time.Duration // for a container and its supervisor to come up, or for a program that is started in one
 	MaxSessions  int
@@ -74,7 +74,7 @@ type Config struct {
 	// Visit is for a manager that looks after sessions and runs nothing: it interrupts no code when
 	// it is closed.
 	Visit bool
-	// Prewarm names the languages whose kernel in the default session is made ready ahead.
+	// Prewarm names the languages of which containers are kept ready from the server's start on, and however long none is used.
 	Prewarm []Language
 	// StateDir has the locks that distinguish live servers' sessions from dead ones'. Servers that
 	// share an engine and a user must share it.
@@ -86,6 +86,7 @@ type Config struct {
 	Logger *slog.Logger
 
 	starts chan struct{} // a token for each container that comes up
+	spares *spares
 }
 
 // DefaultConfig returns the limits that the command line has for defaults, and a Logger that writes nothing.

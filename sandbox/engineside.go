@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -21,6 +22,7 @@ import (
 // with, which a named session records for later servers.
 type engineSide struct {
 	id     string
+	place  string // the id that is on the engine, of a spare that it took; empty: id. Under mu, or before the session is open
 	named  bool
 	config *Config
 	images *imageCache
@@ -36,15 +38,21 @@ type engineSide struct {
 	mu     sync.Mutex    // one engine call at a time
 	record *state.Record // of a named session
 	stale  bool          // what is on the engine under this id is of a session that has ended
+
+	ready   map[Language]*kernel // of the spare that became this session's place, which were not used yet
+	readyAs map[string]string    // by language, what they were made with
 }
 
 // Names ----------------------------------------------------------------------------
+
+// at returns the id that what is on the engine has.
+func (e *engineSide) at() string { return cmp.Or(e.place, e.id) }
 
 // volumeName returns a name with a part of the host's label, so that servers that do not share their locks cannot
 // reach each other's sessions by using the same session id on one engine.
 func (e *engineSide) volumeName() string {
 	host := e.config.Host
-	return "csm-" + host[:min(6, len(host))] + "-" + e.id
+	return "csm-" + host[:min(6, len(host))] + "-" + e.at()
 }
 
 // name returns the name of a language's container.
@@ -71,6 +79,7 @@ func (e *engineSide) begin(resumed bool) *state.Record {
 	defer e.mu.Unlock()
 	if e.named {
 		e.record = e.loadRecord(resumed)
+		e.place = e.record.Place
 	}
 	e.trust()
 	if e.named {
@@ -147,10 +156,21 @@ func (e *engineSide) noteSettings(language Language, setting KernelConfig, image
 // settingsKey returns a key that is the same for containers that were made with the same image, limits, folders and secrets. It is
 // for the user's eyes alone, as the token in the same file is: a reader of it could try guesses at a secret.
 func (e *engineSide) settingsKey(setting KernelConfig, image engine.ImageInfo) (string, error) {
-	text, err := json.Marshal([]any{
-		e.record.Token, image.ID, setting.Image, setting.Command,
-		e.limits.container(), e.config.Mounts, e.outEnvironment(), e.certificates, e.config.Env, e.config.VolumeBytes, e.config.VolumeFiles, e.config.wireLimits(), e.limits.ends().IdleTimeout,
-	})
+	shape, err := e.shapeKey(setting, image)
+	if err != nil {
+		return "", err
+	}
+	return keyOf(e.record.Token, shape, e.certificates, e.config.Env, e.limits.ends().IdleTimeout)
+}
+
+// shapeKey is settingsKey without what comes when a container that was kept ready is bound to a session.
+func (e *engineSide) shapeKey(setting KernelConfig, image engine.ImageInfo) (string, error) {
+	return keyOf(image.ID, setting.Image, setting.Command, setting.Preload, e.limits.container(), e.config.Mounts,
+		e.outEnvironment(), e.config.VolumeBytes, e.config.VolumeFiles, e.config.wireLimits())
+}
+
+func keyOf(parts ...any) (string, error) {
+	text, err := json.Marshal(parts)
 	if err != nil {
 		return "", err
 	}
@@ -203,8 +223,8 @@ func (e *engineSide) spec(language Language, setting KernelConfig, image engine.
 		Name:   e.name(language),
 		Volume: e.volumeName(),
 		Labels: map[string]string{
-			LabelSession: e.id, LabelHost: e.config.Host, LabelLanguage: string(language),
-			LabelNamed: fmt.Sprint(e.named),
+			LabelSession: e.at(), LabelHost: e.config.Host, LabelLanguage: string(language),
+			LabelNamed: fmt.Sprint(e.named && e.place == ""), // of a place the owner's record says it
 		},
 		Image:   setting.Image,
 		Arch:    image.Arch,
@@ -219,8 +239,11 @@ func (e *engineSide) spec(language Language, setting KernelConfig, image engine.
 func (e *engineSide) init(setting KernelConfig, warm bool) protocol.Init {
 	limits := e.config.wireLimits()
 	onEOF, token, freezeBytes := "exit", "", int64(0)
+	if e.record != nil {
+		onEOF, token = "wait", e.record.Token
+	}
 	if e.named {
-		onEOF, token, freezeBytes = "wait", e.record.Token, e.config.FreezeBytes
+		freezeBytes = e.config.FreezeBytes
 	}
 	memory := e.limits.container().MemoryBytes
 	return protocol.Init{
@@ -244,7 +267,7 @@ func (e *engineSide) makeRoom(ctx context.Context, language Language, mayBeThere
 		}
 		e.stale = false
 	}
-	if !mayBeThere && !e.resumed.Load() {
+	if !mayBeThere && !e.resumed.Load() && e.place == "" {
 		return nil
 	}
 	return e.config.Engine.Remove(ctx, []string{e.name(language)}, nil)

@@ -33,6 +33,7 @@ func (m *Manager) keepAlive() {
 		for _, s := range m.all() {
 			s.ping(n)
 		}
+		m.config.spares.ping(n)
 	})
 }
 

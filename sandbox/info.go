@@ -102,7 +102,7 @@ func (s *session) kept(ctx context.Context, left *leftover) []Language {
 	defer cancel()
 	if left == nil {
 		var err error
-		if left, err = leftoverOf(ctx, s.config.Engine, s.config.Host, s.id); err != nil || left == nil {
+		if left, err = leftoverOf(ctx, s.config, s.id); err != nil || left == nil {
 			s.config.Logger.Debug("list kept kernels", "session", s.id, "error", err)
 			return nil
 		}
@@ -178,7 +178,7 @@ func (m *Manager) Lease(id string, begin bool) (Lease, error) {
 func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	left, err := leftoverOf(ctx, m.config.Engine, m.config.Host, id)
+	left, err := leftoverOf(ctx, &m.config, id)
 	switch {
 	case left != nil:
 	case state.IsKept(m.config.StateDir, id):
@@ -216,7 +216,7 @@ func (m *Manager) describe(ctx context.Context, s *session, left *leftover) Sess
 func (m *Manager) Known() []SessionInfo {
 	var known []SessionInfo
 	for _, s := range m.all() {
-		if s.isOpen() && s.used.Load() {
+		if s.isOpen() {
 			info := s.info(nil)
 			m.setDefault(&info)
 			known = append(known, info)
@@ -255,12 +255,12 @@ func (m *Manager) Sessions(ctx context.Context) ([]SessionInfo, error) {
 	if err != nil {
 		err = errNotDone(err, "list the sessions")
 	}
-	others := group(inventory, m.config.Host)
+	others := group(inventory, &m.config)
 	var list []SessionInfo
 	mine := make(map[string]bool)
 	for _, s := range m.all() {
 		mine[s.id] = s.isOpen()
-		if mine[s.id] && s.used.Load() {
+		if mine[s.id] {
 			list = append(list, m.describe(ctx, s, cmp.Or(others[s.id], &leftover{})))
 		}
 	}
@@ -284,6 +284,9 @@ func (m *Manager) Sessions(ctx context.Context) ([]SessionInfo, error) {
 // info describes a session that this server does not have open. false: it is not kept, and the next
 // sweep removes it.
 func (l *leftover) info(config *Config, id string) (SessionInfo, bool) {
+	if l.spare {
+		return SessionInfo{}, false
+	}
 	info := SessionInfo{ID: id, Named: l.named, Owner: OwnerOther, Created: l.newest, LastUsed: l.newest}
 	own := limits{config: config}
 	if r := state.LoadRecord(config.StateDir, id); r != nil {

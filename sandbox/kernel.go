@@ -35,6 +35,7 @@ type kernel struct {
 	// serveOut serves what code sends out, and closes it. Set before begin; nil refuses.
 	serveOut func(*kernel, net.Conn)
 	out      *outConns     // the session's; set before begin where something is served
+	unbound  bool          // it is a spare's, and these two are set before bind; set before begin
 	ready    chan struct{} // closed when the supervisor has come up
 
 	mu   sync.Mutex
@@ -95,6 +96,14 @@ func (k *kernel) begin(first any) {
 	k.outbox <- first // it has room, and nothing else is sent yet
 	go k.listen()
 	go k.speak()
+	if !k.unbound {
+		go k.acceptOut()
+	}
+}
+
+// bind gives a spare's kernel to a session, by the message bind.
+func (k *kernel) bind(message any) {
+	_ = k.send(message) // where that fails it is dying, which its first run sees
 	go k.acceptOut()
 }
 

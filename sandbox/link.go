@@ -110,18 +110,6 @@ func (l *link) discard(k *kernel) {
 	}
 }
 
-// warm makes the kernel ready ahead of its first run.
-func (l *link) warm() {
-	turn, ok := l.enqueueAlone()
-	if !ok { // a run was quicker
-		return
-	}
-	defer turn.leave()
-	if _, err := l.connect(l.engine.ctx, l.noteLater, true); err != nil {
-		l.config.Logger.Warn("prewarm", "session", l.engine.id, "language", l.language, "error", err, "cause", errors.Unwrap(err))
-	}
-}
-
 // setKernel replaces the kernel.
 func (l *link) setKernel(k *kernel) {
 	l.kernel.Store(k)

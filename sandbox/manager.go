@@ -40,8 +40,10 @@ type Manager struct {
 func NewManager(config Config) *Manager {
 	config.Host = cmp.Or(config.Host, fmt.Sprintf("%x", sha256.Sum256([]byte(config.StateDir)))[:16])
 	config.starts = make(chan struct{}, mostStarts)
+	config.spares = new(spares)
 	ctx, stop := context.WithCancel(context.Background())
 	m := &Manager{config: config, index: newIndex(), ctx: ctx, stop: stop}
+	*config.spares = spares{config: &m.config, images: &m.images, working: &m.working}
 	m.sweeper = &sweeper{config: &m.config, ctx: ctx, working: &m.working}
 	m.working.Go(m.expire)
 	m.working.Go(m.keepAlive)
@@ -61,21 +63,8 @@ func (m *Manager) notifyChanged() {
 // Config returns the settings in force.
 func (m *Manager) Config() Config { return m.config }
 
-// Prewarm makes the default session's kernels ready ahead, as far as Config.Prewarm names them.
-// It returns at once.
-func (m *Manager) Prewarm() {
-	if len(m.config.Prewarm) == 0 {
-		return
-	}
-	s, err := m.get("", toWarm)
-	if err != nil {
-		m.config.Logger.Warn("prewarm", "error", err)
-		return
-	}
-	for _, language := range m.config.Prewarm {
-		m.working.Go(func() { s.warm(language) })
-	}
-}
+// Prewarm makes containers ready ahead for the languages of Config.Prewarm. It returns at once.
+func (m *Manager) Prewarm() { m.config.spares.prewarm(m.config.Prewarm) }
 
 // Run queues code in its session, which is made when it does not exist, and returns at once. Runs of a session keep the
 // order of their calls, also where another server has the session or its predecessor is just being closed, which the run
@@ -165,7 +154,7 @@ func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (
 
 // closeLeftover removes a session that no server has open any more.
 func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) error {
-	left, err := leftoverOf(ctx, m.config.Engine, m.config.Host, id)
+	left, err := leftoverOf(ctx, &m.config, id)
 	if err != nil {
 		return errNotDone(err, "look for session %q", id)
 	}
@@ -230,13 +219,9 @@ func (m *Manager) finishClosing(ctx context.Context, s *session, keepFiles bool)
 		delete(m.sessions, s.id)
 	}
 	m.forgetDefault(s)
-	again := !s.named && s.fallback == "" && !m.closed
 	close(s.gone)
 	m.mu.Unlock()
 	m.notifyChanged()
-	if again {
-		m.Prewarm() // a container is kept ready for the next default session too
-	}
 	if err != nil {
 		return fault.New(fault.EngineError, "Nothing else is needed: what is left over is removed later by itself.",
 			"Session %q is closed, but Podman did not remove all of it.", s.id).Because(err)
@@ -274,6 +259,7 @@ func (m *Manager) Close(ctx context.Context) bool {
 				}
 			})
 		}
+		closing.Go(func() { m.config.spares.close(ctx) })
 		closing.Wait()
 		m.working.Wait()
 		gone <- !failed.Load()

@@ -716,25 +716,6 @@ func TestASweepLeavesWhatOthersMadeAlone(t *testing.T) {
 	}
 }
 
-func TestPrewarmMakesTheDefaultSessionReady(t *testing.T) {
-	e := newEngine(t)
-	config := testConfig(t, e)
-	config.Prewarm = []Language{Python}
-	m := newTestManager(t, config)
-	m.Prewarm()
-	eventually(t, "a container is started", func() bool { return len(e.specs()) == 1 })
-	if known := append(m.Known(), listed(t, m)...); len(known) != 0 {
-		t.Errorf("listed before it was used: %+v", known)
-	}
-	res := mustRun(t, m, RunOptions{Code: "1"})
-	if known, list := m.Known(), listed(t, m); len(known) != 1 || len(list) != 1 || list[0].ID != res.SessionID {
-		t.Errorf("%+v are known, and %+v listed", known, list)
-	}
-	if specs := e.specs(); len(specs) != 1 || specs[0].Labels[LabelSession] != res.SessionID {
-		t.Errorf("the run did not take the container that was ready")
-	}
-}
-
 func TestFoldersOfTheHostNeedAnEngineThatHasThem(t *testing.T) {
 	e := newEngine(t)
 	config := testConfig(t, e)

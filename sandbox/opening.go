@@ -35,7 +35,6 @@ const (
 	toFind   need = iota // it is open here, or opening or closing
 	toResume             // or it is a named one that an earlier server left
 	toUse                // or it is made
-	toWarm               // as toUse, for no call yet
 )
 
 // get returns a session, the default one for an empty id: session_not_found where it is not there and would have to be. It
@@ -58,20 +57,7 @@ func (m *Manager) get(id string, need need) (*session, error) {
 		}
 	}
 	if s == nil || s.uses.isClosing() || m.closed {
-		s = m.takeWarm(id)
-	}
-	if s == nil {
-		var err error
-		if s, err = m.add(id, nil, need); err != nil {
-			return nil, err
-		}
-	}
-	if need != toWarm && !s.used.Swap(true) {
-		go func() {
-			if s.awaitOpen(m.ctx) == nil {
-				m.notifyChanged()
-			}
-		}()
+		return m.add(id, nil)
 	}
 	return s, nil
 }
@@ -83,20 +69,6 @@ func (m *Manager) open(id string, need need) (*session, error) {
 		err = s.awaitOpen(context.Background())
 	}
 	return s, err
-}
-
-// takeWarm gives a client that is one of several the session that is kept ready, if nobody has it yet, and has another
-// one made ready. The caller holds m.mu.
-func (m *Manager) takeWarm(id string) *session {
-	s := m.sessions[m.fallback[""]]
-	if id == "" || !isDefault(id) || s == nil || s.used.Load() || s.uses.isClosing() || m.closed {
-		return nil
-	}
-	m.forgetDefault(s)
-	s.fallback, m.fallback[id] = id, s.id
-	m.noteExpiry(s)
-	m.working.Go(m.Prewarm)
-	return s
 }
 
 // BeginImport makes a named session that does not exist yet, with the history that history.Export returned of
@@ -112,7 +84,7 @@ func (m *Manager) BeginImport(id string, from io.Reader) error {
 		m.mu.Unlock()
 		return errSessionExists(id)
 	}
-	s, err := m.add(id, from, toUse)
+	s, err := m.add(id, from)
 	m.mu.Unlock()
 	if err == nil {
 		err = s.awaitOpen(context.Background())
@@ -122,12 +94,12 @@ func (m *Manager) BeginImport(id string, from io.Reader) error {
 
 // add makes a session, which opens in a goroutine of its own: with an imported history where from is not nil, and
 // after a closing one of its name. The caller holds m.mu.
-func (m *Manager) add(id string, from io.Reader, need need) (*session, error) {
+func (m *Manager) add(id string, from io.Reader) (*session, error) {
 	if m.closed {
 		return nil, errShuttingDown()
 	}
 	before := m.sessions[m.resolve(id)]
-	if err := m.room(id, before, need); err != nil {
+	if err := m.room(id, before); err != nil {
 		return nil, err
 	}
 	name := id
@@ -212,6 +184,7 @@ func (m *Manager) admit(s *session, err error) {
 	}
 	if err == nil {
 		m.noteExpiry(s)
+		m.notifyChanged()
 	} else {
 		m.refused = append(m.refused, s.uses.all()...)
 		m.refused = m.refused[max(0, len(m.refused)-keptRuns):]
@@ -290,7 +263,7 @@ func errSessionExists(id string) *fault.Error {
 // room refuses one more session with kernels than there may be, beside the one before that is closing, and those that end
 // already. Named ones that no server has open count too, as long as they may have kernels. Those of other live servers are
 // theirs to count. Where there is none left, one that is idle makes room. The caller holds m.mu.
-func (m *Manager) room(id string, before *session, need need) error {
+func (m *Manager) room(id string, before *session) error {
 	now := time.Now()
 	idle, ending := make(map[string]time.Duration), 0
 	for _, s := range m.sessions {
@@ -317,7 +290,7 @@ func (m *Manager) room(id string, before *session, need need) error {
 	longest := slices.SortedFunc(maps.Keys(idle), func(a, b string) int {
 		return cmp.Or(cmp.Compare(idle[b], idle[a]), cmp.Compare(a, b))
 	})
-	if len(idle) < most || need != toWarm && (m.makeRoom(now) || m.freezeOne(longest, idle)) {
+	if len(idle) < most || m.makeRoom(now) || m.freezeOne(longest, idle) {
 		return nil
 	}
 	names := make([]string, 0, hintedSessions)

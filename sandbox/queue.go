@@ -33,20 +33,6 @@ func openTurn() turn {
 func (q *queue) enqueue() turn {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.push()
-}
-
-// enqueueAlone takes a place if there is no other run.
-func (q *queue) enqueueAlone() (t turn, ok bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !isClosed(q.last) {
-		return turn{}, false
-	}
-	return q.push(), true
-}
-
-func (q *queue) push() turn {
 	t := turn{before: q.last, over: make(chan struct{})}
 	q.last = t.over
 	return t

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -26,7 +25,6 @@ type session struct {
 	// fallback is whose default session one without a name is, as DefaultOf has it; under the manager's lock.
 	fallback string
 	config   *Config
-	used     atomic.Bool // by a call; not where it is only kept ready
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 
@@ -118,13 +116,6 @@ func (s *session) launch(id string, options RunOptions) (*Run, error) {
 func errBeingClosed(id string) *fault.Error {
 	return fault.New(fault.SessionBusy, "Wait a second and try again, or use another session_id.",
 		"Session %q is being closed.", id).Because(errClosing)
-}
-
-// warm makes the kernel of a language ready ahead of its first run.
-func (s *session) warm(language Language) {
-	if l := s.links[language]; l != nil && s.awaitOpen(s.ctx) == nil {
-		l.warm()
-	}
 }
 
 // ping keeps the supervisors from ending as idle.

@@ -25,7 +25,7 @@ func (l *link) awaitStart(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// start makes the container and sends it its settings. It does not wait until the
+// start takes a container that was kept ready, or makes one and sends it its settings. It does not wait until the
 // supervisor is up: what follows is read when it is. Once it has begun, neither a cancelled run nor a closing session cuts
 // it short: an engine goes on with a request whose client has left, and what it makes then would have no owner.
 func (l *link) start(waiting context.Context, warm bool) (k *kernel, err error) {
@@ -33,6 +33,10 @@ func (l *link) start(waiting context.Context, warm bool) (k *kernel, err error) 
 	image, err := l.engine.image(setting)
 	if err != nil {
 		return nil, engineFault(err, l.language, setting)
+	}
+	defer l.config.spares.use(l.language)
+	if k := l.adoptSpare(setting, image, warm); k != nil {
+		return k, nil
 	}
 	leave, err := l.awaitStart(waiting)
 	if err != nil {

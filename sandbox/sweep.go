@@ -20,6 +20,7 @@ type leftover struct {
 	ended      []string   // and those that do not
 	volumes    []string
 	named      bool
+	spare      bool // it is no session's yet
 	newest     time.Time
 }
 
@@ -77,7 +78,7 @@ func Sweep(ctx context.Context, config *Config) ([]Swept, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list leftovers: %w", err)
 	}
-	left := group(inventory, config.Host)
+	left := group(inventory, config)
 	var swept []Swept
 	var failed []error
 	sweep := func(id string, seen *leftover, crowded bool) {
@@ -104,18 +105,26 @@ func Sweep(ctx context.Context, config *Config) ([]Swept, error) {
 	return swept, errors.Join(failed...)
 }
 
-// group returns by session what a host's servers have on an engine.
-func group(inventory engine.Inventory, host string) map[string]*leftover {
+// group returns by session what a host's servers have on an engine. What was kept ready is the session's that has it by now.
+func group(inventory engine.Inventory, config *Config) map[string]*leftover {
 	found := make(map[string]*leftover)
+	places := sync.OnceValue(func() map[string]state.Owner { return state.Places(config.StateDir) })
 	of := func(labels map[string]string, created time.Time) *leftover {
 		id := labels[LabelSession]
-		if !state.ValidID(id) || labels[LabelHost] != host {
+		if !state.ValidID(id) || labels[LabelHost] != config.Host {
 			return &leftover{} // not made by us: leave it alone
+		}
+		named := labels[LabelNamed] == "true"
+		spare := isSpare(id) && !named
+		if spare {
+			if owner, taken := places()[id]; taken {
+				id, named, spare = owner.ID, owner.Named, false
+			}
 		}
 		if found[id] == nil {
 			found[id] = &leftover{}
 		}
-		found[id].named = found[id].named || labels[LabelNamed] == "true"
+		found[id].named, found[id].spare = found[id].named || named, spare
 		if created.After(found[id].newest) {
 			found[id].newest = created
 		}
@@ -138,12 +147,16 @@ func group(inventory engine.Inventory, host string) map[string]*leftover {
 }
 
 // leftoverOf returns what one session of this host's servers has on an engine; nil: nothing.
-func leftoverOf(ctx context.Context, engine engine.Engine, host, id string) (*leftover, error) {
-	inventory, err := engine.List(ctx, LabelSession, id)
+func leftoverOf(ctx context.Context, config *Config, id string) (*leftover, error) {
+	at := id
+	if r := state.LoadRecord(config.StateDir, id); r != nil {
+		at = cmp.Or(r.Place, id)
+	}
+	inventory, err := config.Engine.List(ctx, LabelSession, at)
 	if err != nil {
 		return nil, err
 	}
-	return group(inventory, host)[id], nil
+	return group(inventory, config)[id], nil
 }
 
 // wanted reports whether a session, whose lock the caller has, outlives its server. Where the lock has no mark, because it
@@ -166,7 +179,7 @@ func sweepSession(ctx context.Context, config *Config, id string, seen *leftover
 		return "", err
 	}
 	// Between the list and the lock a server may have had the session: what counts is what is there now.
-	l, err := leftoverOf(ctx, config.Engine, config.Host, id)
+	l, err := leftoverOf(ctx, config, id)
 	if err == nil && l != nil && l.wanted(lock) {
 		err = lock.Keep() // where the mark was lost, its time counts from now
 	}
@@ -176,6 +189,10 @@ func sweepSession(ctx context.Context, config *Config, id string, seen *leftover
 	}
 	if l == nil {
 		l = &leftover{}
+	}
+	if lock.Waits() && len(l.running) > 0 && len(l.ended) == 0 && time.Since(lastUse(config, lock)) < config.IdleTimeout {
+		lock.Release()
+		return "", nil
 	}
 	containers, volumes, stays, why := l.containers, l.volumes, lock.Kept(), "no server has it any more"
 	if stays {

@@ -195,6 +195,7 @@ func (s *Supervisor) onEnd(l *link, err error) {
 	if !errors.Is(err, io.EOF) {
 		s.log("error", "the connection ended: "+err.Error())
 	}
+	s.lastFrame = time.Now()
 	if s.settings == nil || s.settings.OnEOF != "wait" {
 		shutDown()
 	}

@@ -30,6 +30,7 @@ var ErrLocked = errors.New("session is open in another server")
 const (
 	keepMark   = "keep\n"
 	dropMark   = "drop\n" // as long as the other, so that it can be written over it where the disk is full
+	waitMark   = "wait\n"
 	lockSuffix = ".lock"
 )
 
@@ -170,8 +171,16 @@ func (l *Lock) Keep() error {
 }
 
 // Drop marks the session as one of which nothing is to be left. When it returns nil the mark is on the disk.
-func (l *Lock) Drop() error {
-	if _, err := l.file.WriteAt([]byte(dropMark), 0); err != nil {
+func (l *Lock) Drop() error { return l.write(dropMark) }
+
+// Wait marks what is no session yet, and waits for one.
+func (l *Lock) Wait() error { return l.write(waitMark) }
+
+// Waits reports whether it has that mark.
+func (l *Lock) Waits() bool { return l.mark() == waitMark }
+
+func (l *Lock) write(mark string) error {
+	if _, err := l.file.WriteAt([]byte(mark), 0); err != nil {
 		return err
 	}
 	return l.file.Sync()
@@ -221,9 +230,14 @@ func IsKept(dir, id string) bool {
 func isOwn(dir string) bool { return checkOwn(filepath.Dir(dir)) == nil && checkOwn(dir) == nil }
 
 // isMarked is IsKept in a directory that can be trusted.
-func isMarked(dir, id string) bool {
-	text, err := os.ReadFile(lockPath(dir, id))
-	return err == nil && string(text) == keepMark
+func isMarked(dir, id string) bool { return markOf(dir, id) == keepMark }
+
+// Waits is Lock.Waits of what may have a server by now.
+func Waits(dir, id string) bool { return ValidID(id) && isOwn(dir) && markOf(dir, id) == waitMark }
+
+func markOf(dir, id string) string {
+	text, _ := os.ReadFile(lockPath(dir, id))
+	return string(text)
 }
 
 // Kept returns the sessions that outlive their servers, open or not, with their last use.

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -59,6 +60,10 @@ func Folder(dir, id string) string { return filepath.Join(dir, fileName(id)) }
 // Record is what a later server needs to take a named session up again. The lock's holder writes it.
 type Record struct {
 	Created time.Time `json:"created"`
+	// Place is the id that what the session has on the engine goes by, of a container that was kept ready; empty: its own.
+	Place string `json:"place,omitempty"`
+	// Unnamed: the session ends with its server, and has a record for its Place alone.
+	Unnamed bool `json:"unnamed,omitempty"`
 	// Token proves to a supervisor that a server speaks: code in the sandbox reaches the same socket.
 	Token string `json:"token"`
 	// Settings has by language a key of what the running container was made with, so that a server with
@@ -110,6 +115,32 @@ func LoadRecord(dir, id string) *Record {
 		return nil
 	}
 	return r
+}
+
+// Owner is the session that a Place belongs to.
+type Owner struct {
+	ID    string
+	Named bool
+}
+
+// Places returns whose each Record.Place is, of all sessions.
+func Places(dir string) map[string]Owner {
+	owners := make(map[string]Owner)
+	entries, _ := os.ReadDir(dir)
+	for _, entry := range entries {
+		id := idOf(entry.Name())
+		if !entry.IsDir() {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(dir, entry.Name(), recordFile))
+		if err != nil || !bytes.Contains(text, []byte(`"place"`)) { // most are read no further
+			continue
+		}
+		if r := LoadRecord(dir, id); r != nil && r.Place != "" {
+			owners[r.Place] = Owner{id, !r.Unnamed}
+		}
+	}
+	return owners
 }
 
 // Save replaces the session's record, and makes its folder where that is absent.

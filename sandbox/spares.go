@@ -1,0 +1,403 @@
+package sandbox
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+)
+
+// spares keeps containers ready for sessions to come, of the languages that this server has used. They are nobody's, made
+// with the server's own limits, and given to one session each. What a server has at its end waits for the next one of the
+// same state folder, and ends by itself when none takes it in the idle time.
+type spares struct {
+	config  *Config
+	images  *imageCache
+	working *sync.WaitGroup
+
+	filling sync.Mutex // one container comes up at a time
+
+	mu     sync.Mutex
+	wanted []Language // in the order of their first uses
+	ready  []*spare   // the oldest first
+	quiet  *time.Timer
+	closed bool
+}
+
+// spare is a place for a session to come: a volume, and a container for each language.
+type spare struct {
+	*engineSide // its record has by language what a container was made with
+	lock        *state.Lock
+	kernels     map[Language]*kernel
+	growing     bool // a container comes up in it; under the spares' lock, as the kernels
+}
+
+const (
+	sparePrefix = "spare-"
+	// quietTime is how long no session has begun before a container is made that nobody waits for.
+	quietTime = time.Second
+)
+
+func isSpare(id string) bool { return strings.HasPrefix(id, sparePrefix) }
+
+// most is how many are kept ready of a language.
+func (p *spares) most(language Language) int {
+	if slices.Contains(p.config.Prewarm, language) {
+		return max(1, p.config.Spares)
+	}
+	return p.config.Spares
+}
+
+// use notes that a session has begun to use a language, and has what is missing made when no other begins for a while.
+func (p *spares) use(language Language) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.config.Visit || p.most(language) == 0 {
+		return
+	}
+	if !slices.Contains(p.wanted, language) {
+		p.wanted = append(p.wanted, language)
+	}
+	if p.quiet == nil {
+		p.quiet = time.AfterFunc(quietTime, p.onQuiet)
+	}
+	p.quiet.Reset(quietTime)
+}
+
+func (p *spares) onQuiet() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed:
+	case len(p.config.starts) > 0:
+		p.quiet.Reset(quietTime)
+	default:
+		p.working.Go(p.fill)
+	}
+}
+
+// prewarm makes spares of languages before any is used.
+func (p *spares) prewarm(languages []Language) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.wanted = append(p.wanted, languages...); len(languages) > 0 && !p.closed {
+		p.working.Go(p.fill)
+	}
+}
+
+// fill makes what is missing.
+func (p *spares) fill() {
+	p.filling.Lock()
+	defer p.filling.Unlock()
+	for {
+		sp, language, err := p.missing()
+		if err == nil && sp != nil {
+			err = p.grow(sp, language)
+		}
+		if err != nil {
+			p.config.Logger.Warn("container kept ready", "language", language, "error", err)
+		}
+		if err != nil || sp == nil {
+			return
+		}
+	}
+}
+
+// missing returns the next spare that a container is to be made in; nil: none is missing.
+func (p *spares) missing() (*spare, Language, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, language := range p.wanted {
+		lacking := func(sp *spare) bool { return sp.kernels[language] == nil }
+		switch i := slices.IndexFunc(p.ready, lacking); {
+		case p.closed:
+		case i >= 0:
+			p.ready[i].growing = true
+			return p.ready[i], language, nil
+		case len(p.ready) < p.most(language):
+			sp, err := p.open()
+			return sp, language, err
+		}
+	}
+	return nil, "", nil
+}
+
+// open makes a spare that has nothing on the engine yet. The caller holds p.mu.
+func (p *spares) open() (*spare, error) {
+	id := state.NewID(sparePrefix)
+	lock, err := state.Take(p.config.StateDir, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := lock.Drop(); err != nil {
+		lock.Discard()
+		return nil, err
+	}
+	sp := p.newSpare(id, lock)
+	sp.record = state.NewRecord()
+	sp.trust()
+	sp.growing = true
+	p.ready = append(p.ready, sp)
+	return sp, nil
+}
+
+func (p *spares) newSpare(id string, lock *state.Lock) *spare {
+	return &spare{
+		engineSide: &engineSide{id: id, config: p.config, images: p.images, limits: &limits{config: p.config}, ctx: context.Background()},
+		lock:       lock, kernels: make(map[Language]*kernel),
+	}
+}
+
+// grow makes a container in a spare, which goes where that fails.
+func (p *spares) grow(sp *spare, language Language) error {
+	k, key, err := sp.start(language)
+	p.mu.Lock()
+	sp.growing = false
+	if err == nil {
+		sp.kernels[language], sp.record.Settings[string(language)] = k, key
+	}
+	p.mu.Unlock()
+	if err != nil {
+		p.lose(sp)
+		return err
+	}
+	go func() {
+		<-k.dead
+		p.lose(sp)
+	}()
+	return nil
+}
+
+// start makes a container with nothing of any session.
+func (sp *spare) start(language Language) (k *kernel, key string, err error) {
+	setting := sp.config.Kernels[language]
+	ctx, cancel := context.WithTimeout(context.Background(), sp.config.StartTimeout)
+	defer cancel()
+	image, err := sp.images.get(ctx, sp.config.Engine, setting.Image)
+	if err != nil {
+		return nil, "", err
+	}
+	if key, err = sp.shapeKey(setting, image); err != nil {
+		return nil, "", err
+	}
+	sp.config.starts <- struct{}{}
+	proc, err := sp.config.Engine.Start(ctx, sp.spec(language, setting, image))
+	<-sp.config.starts
+	if err != nil {
+		return nil, "", err
+	}
+	first := sp.init(setting, slices.Contains(sp.config.Prewarm, language))
+	first.Spare, first.Env, first.Trust, first.WayOut = true, nil, "", 0
+	return sp.speak(proc, language, first), key, nil
+}
+
+// speak begins the exchange with the supervisor of a spare, whose streams nobody takes before it is bound.
+func (sp *spare) speak(proc engine.Process, language Language, first any) *kernel {
+	k := newKernel(proc, sp.config.wireLimits(), sp.config.Logger.With("place", sp.id, "language", language))
+	k.unbound = true
+	k.begin(first)
+	return k
+}
+
+// take returns a spare that has a live container of a language, made as key says; nil: there is none.
+func (p *spares) take(language Language, key string) *spare {
+	p.mu.Lock()
+	i := slices.IndexFunc(p.ready, func(sp *spare) bool {
+		k := sp.kernels[language]
+		return !sp.growing && k != nil && k.alive() && sp.record.Settings[string(language)] == key
+	})
+	if i >= 0 {
+		sp := p.ready[i]
+		p.ready = slices.Delete(p.ready, i, i+1)
+		p.mu.Unlock()
+		return sp
+	}
+	looks := !p.closed && !p.config.Visit && p.most(language) > 0
+	p.mu.Unlock()
+	if !looks {
+		return nil
+	}
+	for _, id := range waitingSpares(p.config) {
+		if sp := p.takeOver(id, language, key); sp != nil {
+			return sp
+		}
+	}
+	return nil
+}
+
+// waitingSpares returns those that earlier servers left.
+func waitingSpares(c *Config) []string {
+	return slices.DeleteFunc(state.IDs(c.StateDir), func(id string) bool { return !isSpare(id) || !state.Waits(c.StateDir, id) })
+}
+
+// takeOver returns a spare that an earlier server left, where it fits. What does not answer is left to a sweep.
+func (p *spares) takeOver(id string, language Language, key string) *spare {
+	lock, err := state.Take(p.config.StateDir, id)
+	if err != nil {
+		return nil
+	}
+	sp := p.newSpare(id, lock)
+	sp.record = state.LoadRecord(p.config.StateDir, id)
+	if !lock.Waits() || sp.record == nil || sp.record.Settings[string(language)] != key {
+		lock.Unlock()
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), p.config.StartTimeout)
+	defer cancel()
+	_ = lock.Drop()
+	proc, err := sp.join(ctx, language)
+	if err == nil {
+		k := sp.speak(proc, language, protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: sp.record.Token})
+		if err = k.awaitReady(ctx); err == nil {
+			sp.kernels[language] = k
+			return sp
+		}
+		k.close()
+	}
+	p.config.Logger.Debug("take over", "place", id, "language", language, "error", err)
+	lock.Release()
+	return nil
+}
+
+// lose removes a spare whose container has ended, but not one that was taken.
+func (p *spares) lose(sp *spare) {
+	p.mu.Lock()
+	i := slices.Index(p.ready, sp)
+	if i >= 0 {
+		p.ready = slices.Delete(p.ready, i, i+1)
+	}
+	gone := i >= 0 && !p.closed
+	if gone {
+		p.working.Add(1)
+	}
+	p.mu.Unlock()
+	if gone {
+		defer p.working.Done()
+		ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)
+		defer cancel()
+		p.drop(ctx, sp)
+	}
+}
+
+// drop removes a spare that nobody else has. What is left over is removed by a sweep.
+func (p *spares) drop(ctx context.Context, sp *spare) {
+	err := p.config.Engine.Remove(ctx, sp.names(), []string{sp.volumeName()})
+	sp.forget()
+	if err != nil {
+		p.config.Logger.Warn("container kept ready", "place", sp.id, "error", err)
+		sp.lock.Release()
+		return
+	}
+	sp.lock.Remove()
+}
+
+// forget drops what the way out knows of a spare.
+func (sp *spare) forget() {
+	if sp.config.WayOut != nil {
+		sp.config.WayOut.Forget(sp.id)
+	}
+}
+
+// ping keeps those from ending as idle that are to be ready at any time.
+func (p *spares) ping(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, sp := range p.ready {
+		for _, k := range sp.kernels {
+			if len(p.config.Prewarm) > 0 {
+				_ = k.send(protocol.Request{Type: "ping", N: int64(n)})
+			}
+		}
+	}
+}
+
+// close leaves what is ready to later servers, as far as nothing waits for them already, and removes the rest.
+func (p *spares) close(ctx context.Context) {
+	p.mu.Lock()
+	p.closed = true
+	if p.quiet != nil {
+		p.quiet.Stop()
+	}
+	p.mu.Unlock()
+	p.filling.Lock() // what comes up now is there then
+	defer p.filling.Unlock()
+	p.mu.Lock()
+	ready := p.ready
+	p.ready = nil
+	p.mu.Unlock()
+	for _, sp := range ready {
+		if len(sp.kernels) == 0 || len(waitingSpares(p.config)) >= p.config.Spares || sp.leave() != nil {
+			p.drop(ctx, sp)
+		}
+	}
+}
+
+// leave has a spare wait for a later server.
+func (sp *spare) leave() error {
+	if err := sp.record.Save(sp.config.StateDir, sp.id); err != nil {
+		return err
+	}
+	if err := sp.lock.Wait(); err != nil {
+		return err
+	}
+	for _, k := range sp.kernels {
+		k.close()
+	}
+	sp.forget()
+	sp.lock.Release()
+	return nil
+}
+
+// adopt returns a kernel of a spare, which becomes the place of a session that has none yet; nil: there is none that fits.
+// The caller holds l.starting.
+func (l *link) adoptSpare(setting KernelConfig, image engine.ImageInfo, warm bool) *kernel {
+	e := l.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	key, err := e.shapeKey(setting, image)
+	if err != nil || e.ctx.Err() != nil {
+		return nil
+	}
+	if !e.used() && !e.stale {
+		if sp := l.config.spares.take(l.language, key); sp != nil && !e.moveTo(sp) {
+			l.config.spares.drop(context.Background(), sp)
+		}
+	}
+	k := e.ready[l.language]
+	if delete(e.ready, l.language); k == nil || !k.alive() || e.readyAs[string(l.language)] != key {
+		return nil
+	}
+	e.limits.settle(e.record)
+	bind := e.init(setting, warm)
+	bind.Type = "bind"
+	k.serveOut, k.out = e.outlet(), e.out
+	k.bind(bind)
+	e.noteSettings(l.language, setting, image)
+	return k
+}
+
+// moveTo makes a spare the session's place, which a sweep finds by the session's record from then on. It reports whether that could be
+// written. The caller holds e.mu.
+func (e *engineSide) moveTo(sp *spare) bool {
+	r := e.record
+	if r == nil {
+		r = state.NewRecord()
+		r.Unnamed = true
+	}
+	r.Place = sp.id
+	if err := r.Save(e.config.StateDir, e.id); err != nil {
+		r.Place = ""
+		e.config.Logger.Warn("session record", "session", e.id, "error", err)
+		return false
+	}
+	e.place, e.ready, e.readyAs = sp.id, sp.kernels, sp.record.Settings
+	e.tried.Store(true)
+	sp.forget()
+	sp.lock.Remove()
+	return true
+}

@@ -1,0 +1,281 @@
+package sandbox
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+)
+
+func spareConfig(t *testing.T, e *testEngine) Config {
+	config := testConfig(t, e)
+	config.Spares, config.MaxSessions = 1, 10
+	return config
+}
+
+// readySpare waits until a manager keeps one ready, and returns its id.
+func readySpare(t *testing.T, m *Manager) (id string) {
+	t.Helper()
+	eventually(t, "a container is kept ready", func() bool {
+		p := m.config.spares
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(p.ready) == 0 || p.ready[0].growing {
+			return false
+		}
+		id = p.ready[0].id
+		return true
+	})
+	return id
+}
+
+// placeOf is what a session has on the engine.
+func placeOf(config Config, session string) string {
+	if r := state.LoadRecord(config.StateDir, session); r != nil {
+		return r.Place
+	}
+	return ""
+}
+
+// nothingLeft waits until the engine and the state directory are empty.
+func nothingLeft(t *testing.T, e *testEngine, config Config) {
+	t.Helper()
+	eventually(t, "nothing is left", func() bool { return len(e.holds(t)) == 0 && len(state.IDs(config.StateDir)) == 0 })
+}
+
+func TestANewSessionTakesASpare(t *testing.T) {
+	for name, session := range map[string]string{"named": "mine", "a client's": DefaultOf("b")} {
+		t.Run(name, func(t *testing.T) {
+			e := newEngine(t)
+			config := spareConfig(t, e)
+			config.Env = map[string]string{"KEY": "s3cret"}
+			m := newQuietManager(t, config)
+			if time.Sleep(10 * time.Millisecond); len(e.specs()) != 0 {
+				t.Error("a container was made before a call")
+			}
+			mustRun(t, m, RunOptions{Code: "1", SessionID: "first"})
+			id := readySpare(t, m)
+			if list := listed(t, m); len(list) != 1 {
+				t.Errorf("%+v are listed", list)
+			}
+			if _, err := m.Session(t.Context(), id); err == nil {
+				t.Error("a spare is a session")
+			}
+			res := mustRun(t, m, RunOptions{Code: "import os; os.environ['KEY']", SessionID: session})
+			wantValue(t, res, "'s3cret'")
+			if place := placeOf(config, res.SessionID); place != id || state.Waits(config.StateDir, id) {
+				t.Errorf("the session is at %q, and %q was ready", place, id)
+			}
+			if slices.Contains(state.IDs(config.StateDir), id) {
+				t.Error("what is a session's place is still locked as a spare")
+			}
+			if again := readySpare(t, m); again == id || len(e.specs()) != 3 {
+				t.Errorf("%d containers were made", len(e.specs()))
+			}
+			if list := listed(t, m); len(list) != 2 {
+				t.Errorf("%+v are listed", list)
+			}
+			for _, s := range []string{"first", session} {
+				if _, err := m.CloseSession(t.Context(), s, false); err != nil {
+					t.Error(err)
+				}
+			}
+			if held := e.holds(t); len(held) != 2 || !strings.Contains(held[0], sparePrefix) {
+				t.Errorf("the engine holds %q", held)
+			}
+		})
+	}
+}
+
+func TestASpareFitsOnlyWhatItWasMadeFor(t *testing.T) {
+	e := newEngine(t)
+	config := spareConfig(t, e)
+	config.Limits.CPUs = 2
+	m := newQuietManager(t, config)
+	mustRun(t, m, RunOptions{Code: "1", SessionID: "first"})
+	id := readySpare(t, m)
+	mustRun(t, m, RunOptions{Code: "1", SessionID: "less", Limits: SessionLimits{CPUs: 1}})
+	if place := placeOf(config, "less"); place != "" {
+		t.Errorf("a session with limits of its own has %q", place)
+	}
+	// How long it lasts is no matter of its container.
+	mustRun(t, m, RunOptions{Code: "1", SessionID: "short", Times: Times{IdleTimeout: time.Minute}})
+	if place := placeOf(config, "short"); place != id {
+		t.Errorf("a session with times of its own is at %q", place)
+	}
+}
+
+func TestASessionIsTakenUpAtItsPlace(t *testing.T) {
+	e := newEngine(t)
+	config := spareConfig(t, e)
+	m := newQuietManager(t, config)
+	mustRun(t, m, RunOptions{Code: "1"})
+	readySpare(t, m)
+	mustRun(t, m, RunOptions{Code: "x = 41", SessionID: "mine"})
+	m.Close(t.Context())
+	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
+		t.Errorf("swept %+v, %v", swept, err)
+	}
+	later := newQuietManager(t, config)
+	if list := listed(t, later); len(list) != 1 || list[0].ID != "mine" || !list[0].Named || list[0].Kernels[0].State != "kept" {
+		t.Errorf("%+v are listed", list)
+	}
+	wantValue(t, mustRun(t, later, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
+	later.Close(t.Context())
+	// Without its mark it is the record that says whose it is and that it stays.
+	lock, err := state.Take(config.StateDir, "mine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock.Discard()
+	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
+		t.Errorf("swept %+v, %v", swept, err)
+	}
+	wantValue(t, mustRun(t, newQuietManager(t, config), RunOptions{Code: "x + 2", SessionID: "mine"}), "43")
+}
+
+func TestASpareWaitsForALaterServer(t *testing.T) {
+	e := newEngine(t)
+	config := spareConfig(t, e)
+	m := newQuietManager(t, config)
+	mustRun(t, m, RunOptions{Code: "1"})
+	id := readySpare(t, m)
+	other := newQuietManager(t, config) // of two that end, one leaves it
+	mustRun(t, other, RunOptions{Code: "1"})
+	readySpare(t, other)
+	m.Close(t.Context())
+	other.Close(t.Context())
+	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 || len(e.holds(t)) != 2 {
+		t.Errorf("swept %+v, %v", swept, err)
+	}
+	later := newQuietManager(t, config)
+	if list := listed(t, later); len(list) != 0 {
+		t.Errorf("%+v are listed", list)
+	}
+	made := len(e.specs())
+	wantValue(t, mustRun(t, later, RunOptions{Code: "1", SessionID: "mine"}), "1")
+	if place := placeOf(config, "mine"); place != id || len(e.specs()) != made {
+		t.Errorf("the session is at %q, and %q waited", place, id)
+	}
+	if _, err := later.CloseSession(t.Context(), "mine", false); err != nil {
+		t.Fatal(err)
+	}
+	config.Spares = 0
+	later.config.Spares = 0 // it leaves none
+	later.Close(t.Context())
+	nothingLeft(t, e, config)
+}
+
+func TestASpareOfOtherSettingsIsLeftAlone(t *testing.T) {
+	e := newEngine(t)
+	config := spareConfig(t, e)
+	m := newQuietManager(t, config)
+	mustRun(t, m, RunOptions{Code: "1"})
+	readySpare(t, m)
+	m.Close(t.Context())
+	config.Limits.CPUs = 1
+	mustRun(t, newQuietManager(t, config), RunOptions{Code: "1", SessionID: "mine"})
+	if place := placeOf(config, "mine"); place != "" {
+		t.Errorf("it has %q", place)
+	}
+}
+
+func TestASweepRemovesSpares(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, m *Manager, config Config, id string){
+		"of a server that was killed": func(_ *testing.T, m *Manager, _ Config, _ string) {
+			for _, sp := range m.config.spares.ready {
+				sp.lock.Release()
+			}
+		},
+		"that nobody took": func(t *testing.T, m *Manager, config Config, id string) {
+			m.Close(t.Context())
+			lastUsedAt(t, config, id, time.Now().Add(-config.IdleTimeout))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEngine(t)
+			config := spareConfig(t, e)
+			m := newQuietManager(t, config)
+			mustRun(t, m, RunOptions{Code: "1"})
+			id := readySpare(t, m)
+			if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
+				t.Errorf("swept %+v of a live server, %v", swept, err)
+			}
+			if _, err := m.CloseSession(t.Context(), "", false); err != nil {
+				t.Fatal(err)
+			}
+			end(t, m, config, id)
+			if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 1 || swept[0].ID != id {
+				t.Errorf("swept %+v, %v", swept, err)
+			}
+			nothingLeft(t, e, config)
+		})
+	}
+}
+
+// What a killed server's session has is found by its record.
+func TestASweepFindsThePlaceOfASession(t *testing.T) {
+	e := newEngine(t)
+	config := spareConfig(t, e)
+	m := newQuietManager(t, config)
+	mustRun(t, m, RunOptions{Code: "1", SessionID: DefaultOf("a")})
+	readySpare(t, m)
+	res := mustRun(t, m, RunOptions{Code: "1", SessionID: DefaultOf("b")})
+	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
+		t.Errorf("swept %+v of a live server, %v", swept, err)
+	}
+	place := placeOf(config, res.SessionID)
+	s := m.sessions[res.SessionID]
+	s.uses.closeHistory()
+	s.uses.lock.Release()
+	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 1 || swept[0].ID != res.SessionID {
+		t.Errorf("swept %+v, %v", swept, err)
+	}
+	if held := e.holds(t); slices.ContainsFunc(held, func(name string) bool { return strings.Contains(name, place) }) {
+		t.Errorf("the engine holds %q", held)
+	}
+}
+
+func TestASpareThatEndsIsRemoved(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := completingEngine(t)
+		config := spareConfig(t, e)
+		m := newTestManager(t, config)
+		mustRun(t, m, RunOptions{Code: "1"})
+		id := readySpare(t, m)
+		if err := e.Processes.Remove(t.Context(), []string{"csm-host-" + id + "-python"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it is gone", func() bool { return !slices.Contains(state.IDs(config.StateDir), id) })
+		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+		if place := placeOf(config, "mine"); place != "" {
+			t.Errorf("the session is at %q", place)
+		}
+	})
+}
+
+func TestPrewarmKeepsAContainerReady(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := completingEngine(t)
+		config := testConfig(t, e)
+		config.Prewarm = []Language{Python}
+		m := newTestManager(t, config)
+		m.Prewarm()
+		id := readySpare(t, m)
+		if known := append(m.Known(), listed(t, m)...); len(known) != 0 {
+			t.Errorf("listed before one was used: %+v", known)
+		}
+		time.Sleep(config.IdleTimeout + time.Minute)
+		res := mustRun(t, m, RunOptions{Code: "1"})
+		if place := placeOf(config, res.SessionID); place != id {
+			t.Errorf("the session is at %q, and %q was ready", place, id)
+		}
+		if next := readySpare(t, m); next == id {
+			t.Errorf("%q is ready again", id)
+		}
+		m.Close(t.Context())
+		nothingLeft(t, e, config)
+	})
+}
