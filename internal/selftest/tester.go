@@ -47,7 +47,7 @@ func newTester(o Options, info podman.Info) (*tester, error) {
 	c.RunTimeout, c.StartTimeout = max(c.RunTimeout, attackTimeout), max(c.StartTimeout, attackTimeout)
 	c.MaxRunTimeout = max(c.MaxRunTimeout, c.RunTimeout)
 	c.IdleTimeout, c.Lifetime = max(c.IdleTimeout, time.Hour), max(c.Lifetime, time.Hour)
-	c.CodeBytes, c.OutputBytes, c.MaxSessions, c.Prewarm = max(c.CodeBytes, 256<<10), max(c.OutputBytes, 30_000), 1000, nil
+	c.CodeBytes, c.OutputBytes, c.MaxSessions, c.Prewarm, c.Spares = max(c.CodeBytes, 256<<10), max(c.OutputBytes, 30_000), 1000, nil, 0
 	c.VolumeFiles = min(c.VolumeFiles, mostFiles)
 	t := &tester{o: o, info: info}
 	t.facts = attacks.Facts{

@@ -222,7 +222,9 @@ type Sandbox struct {
 
 // NewSandbox opens one for a command that runs code. gcArgs are as those of Serve.
 func (s *Settings) NewSandbox(engine *podman.Engine, gcArgs []string, log *slog.Logger) (*Sandbox, error) {
-	return s.newSandbox(engine, gcArgs, log, func(*Sandbox, *sandbox.Config) {})
+	return s.newSandbox(engine, gcArgs, log, func(_ *Sandbox, config *sandbox.Config) {
+		config.Spares = 0 // a command leaves nothing behind
+	})
 }
 
 // newSandbox calls prepare with all but the manager, and makes that of the configuration as it is then.

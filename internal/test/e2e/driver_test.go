@@ -42,6 +42,9 @@ func slowly() []string {
 	return settings
 }
 
+// noSpares is a setting: what waits for later servers would be left behind.
+const noSpares = "SANDBOX_SPARES=0"
+
 // patience bounds every wait for an answer. It is generous: the tests share a machine, and none of
 // them is about speed.
 var patience = slowed(5 * time.Minute)
@@ -119,7 +122,7 @@ func (s *server) launch(with setup) {
 	s.t.Helper()
 	s.cmd = exec.Command(cmp.Or(with.program, binary), append([]string{"--state-dir", s.stateDir, "--log-level", "debug"}, with.args...)...)
 	// What clients pass on. HOME is the real one: rootless Podman keeps its images there.
-	s.cmd.Env = []string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}
+	s.cmd.Env = []string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH"), noSpares}
 	if !with.asShipped { // what is told exactly is easier to check than a text
 		s.cmd.Env = append(append(s.cmd.Env, "SANDBOX_STRUCTURED_CONTENT=true"), slowly()...)
 	}

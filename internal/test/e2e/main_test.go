@@ -42,6 +42,7 @@ func run(m *testing.M) int {
 	if err := flag.Set("test.parallel", parallel); err != nil {
 		return failed(err)
 	}
+	_ = os.Setenv("SANDBOX_SPARES", "0") // of what is started with the environment of the tests
 	dir, err := os.MkdirTemp("", "code-sandbox-mcp-e2e-")
 	if err != nil {
 		return failed(err)
