@@ -71,12 +71,13 @@ func (r *run) onDone(m *kernelproc.Report) {
 		d.Memory = s.memory.report(s.memory.read().Bytes(), m.Largest)
 	}
 	for _, name := range m.GoesOn[:min(len(m.GoesOn), mostGoesOn)] {
-		if !r.Fresh { // what that has started ends with it
+		if !r.Fresh || r.Copy { // what a fresh one has started ends with it
 			d.GoesOn = append(d.GoesOn, clean(name, maxNamed))
 		}
 	}
 	if m.Installed {
 		s.reserve.renew()
+		s.twins.dropAll()
 	}
 	r.finish(d)
 }
@@ -101,8 +102,11 @@ func (r *run) finishKilled(cause string) {
 	case r.reason != "" && cause != "memory":
 		d.Status, d.ExitCode = r.reason, exitCodes[r.reason]
 	}
-	if r.kernel == nil && !r.Fresh && r.s.kernels.main != nil {
+	if !r.Fresh && r.s.kernels.main != nil {
 		d.Kernel = "alive"
+		if r.kernel != nil {
+			d.Kernel = "restored"
+		}
 	}
 	if d.Cause == "memory" {
 		d.Memory = r.s.memory.report(r.used(cause), nil)
@@ -140,8 +144,9 @@ func (r *run) finish(d *protocol.Done) {
 	for _, out := range r.streams {
 		out.Finish()
 	}
+	isCopy := r.Copy && r.kernel != nil && !r.kernel.isEnding() && !r.kernel.ended
 	if r.Fresh && r.kernel != nil {
-		r.endFresh()
+		r.endFresh(isCopy)
 	}
 	r.sendDisplays()
 	r.addArtifacts(d)
@@ -152,6 +157,9 @@ func (r *run) finish(d *protocol.Done) {
 	s.lastFrame, s.logs = time.Now(), 0
 	d.Type, d.ID, d.DisplaysTotal, d.DurationMS = "done", r.ID, r.record.total, float64(r.elapsed())
 	d.Background = s.past.takeBackground()
+	if main := s.kernels.main; main != nil && !r.Fresh {
+		d.Origin, main.origin = main.origin, nil
+	}
 	if d.Origin == nil && !r.Fresh {
 		d.Origin = s.frozen.takeOrigin()
 	}
@@ -174,9 +182,18 @@ func (r *run) finish(d *protocol.Done) {
 	if s.guard != nil {
 		s.guard.endRun()
 	}
-	if r.Fresh && r.kernel != nil {
-		r.kernel.end() // it was killed with its run
-		r.kernel.closePipes()
+	switch k := r.kernel; {
+	case isCopy:
+		s.twins.keepCopy(r)
+	case r.Fresh && k != nil:
+		k.end() // it was killed with its run
+		k.closePipes()
+	case k != nil && !k.isEnding():
+		k.moment = &moment{run: r.ID}
+	}
+	if !r.Fresh {
+		s.twins.want()
+		s.runs.provideWaiting() // those that wait to have it copied
 	}
 	if s.language.HasZygote {
 		s.reserve.prepare()

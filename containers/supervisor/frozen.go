@@ -182,14 +182,16 @@ func lostOf(m *kernelproc.Report) ([]protocol.Lost, int) {
 
 // Waking -----------------------------------------------------------------------------
 
-// wake has a kernel read the file before its first run, where there is one.
+// wake has the main kernel read the file before its first run, or before one that wants a copy, where there is one.
 func (f *frozen) wake(k *kernel, r *run) {
-	if r.Fresh || k.begun || k.woken || f.s.settings.FreezeBytes <= 0 || !f.isThere() {
+	if k.begun || k.woken || f.s.settings.FreezeBytes <= 0 || !f.isThere() {
 		return
 	}
 	k.woken = true
 	f.waking, f.tookLong = k, false
-	r.timers["timeout"].stop()
+	if r.kernel == k {
+		r.timers["timeout"].stop()
+	}
 	k.link.Send(map[string]any{"type": "wake", "path": f.path(), "seconds": f.s.settings.FreezeSeconds})
 	if k.ready {
 		f.limitWake(k)

@@ -138,12 +138,14 @@ func (r *run) endPrograms() {
 	})
 }
 
-// endFresh kills what a fresh run leaves: its kernel, and all that was not there before it where no other run could
+// endFresh kills what a fresh run leaves: its kernel, unless that stays as a copy, and all that was not there before it where no other run could
 // have started that.
-func (r *run) endFresh() {
+func (r *run) endFresh(stays bool) {
 	k := r.kernel
 	owned := ownedBy(procs.Read(), k.pid)
-	procs.Signal(k.pid, syscall.SIGKILL)
+	if !stays {
+		procs.Signal(k.pid, syscall.SIGKILL)
+	}
 	killAll(func(t procs.Table) map[int]bool {
 		left := map[int]bool{}
 		for pid := range ownedBy(t, k.pid) {

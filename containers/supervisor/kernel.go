@@ -31,8 +31,11 @@ type kernel struct {
 	ready      bool
 	begun      bool // with a run, the first one: before that it has run no code
 	woken      bool // it was to read what was frozen
-	killed     bool // its end is on its way
-	waitedFor  bool // a run has waited for it in vain
+	asleep     bool // a twin that has taken no message yet: it has begun, in the kernel that it is a copy of
+	moment     *moment
+	origin     *protocol.Origin // where its variables came from, until an answer has told that
+	killed     bool             // its end is on its way
+	waitedFor  bool             // a run has waited for it in vain
 	ended      bool
 	exited     bool // its status is known
 	linkEnded  bool
@@ -85,6 +88,12 @@ func (k *kernel) onReport(m *kernelproc.Report) {
 	case "loaded":
 		if k == s.kernels.main && s.language.HasZygote {
 			s.reserve.want()
+			s.twins.want()
+			s.runs.provideWaiting()
+		}
+	case "twinned":
+		if k == s.kernels.main {
+			s.twins.onTwinned(m)
 		}
 	case "log":
 		s.log("info", m.Message)
@@ -105,7 +114,7 @@ func (k *kernel) onReport(m *kernelproc.Report) {
 	}
 	switch m.Type {
 	case "begun":
-		k.begun = true
+		k.begun, k.asleep = true, false
 		s.frozen.onBegun(k)
 	case "display":
 		r.show(m)
@@ -133,13 +142,14 @@ func (k *kernel) onHello(m *kernelproc.Report) {
 	if k == s.reserve.kernel {
 		s.reserve.onReady()
 	}
+	s.twins.onReady(k)
 }
 
 // onLinkEnd is called when nothing more comes from a kernel: mostly at a death whose status is on its way.
 func (k *kernel) onLinkEnd(err error) {
 	k.linkEnded = true
 	switch {
-	case k.ended:
+	case k.ended || k.s.twins.lose(k):
 	case k.exited:
 		k.concludeEnd()
 	case !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET):
@@ -173,7 +183,7 @@ func (k *kernel) kill(cause string) {
 // concludeEnd does what the end of a kernel asks for, once.
 func (k *kernel) concludeEnd() {
 	s := k.s
-	if k.ended {
+	if k.ended || s.twins.lose(k) {
 		return
 	}
 	k.end()
@@ -186,6 +196,7 @@ func (k *kernel) concludeEnd() {
 	if k == s.kernels.main {
 		s.kernels.main = nil
 		killAll(s.kernels.programs) // what it had started, and nothing of fresh runs that go on
+		s.twins.goOn()
 	}
 	cause := k.cause
 	if cause == "" {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -11,7 +12,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 )
 
-// kernels keeps the interpreters that there are: the main one, the one in reserve, and those of fresh runs.
+// kernels keeps the interpreters that there are: the main one, its twins, the one in reserve, and those of fresh runs.
 type kernels struct {
 	s       *Supervisor
 	program string  // for the interpreter
@@ -26,6 +27,9 @@ func (ks *kernels) all() []*kernel {
 		if k != nil {
 			all = append(all, k)
 		}
+	}
+	for _, n := range slices.Concat(ks.s.twins.kept, ks.s.twins.coming) {
+		all = append(all, n.kernel)
 	}
 	for _, r := range ks.s.runs.all {
 		if r.kernel != nil && r.kernel != ks.main {
@@ -53,7 +57,7 @@ func initOf(c *settings) initMessage {
 // spawn starts a kernel with nothing imported.
 func (ks *kernels) spawn() (*kernel, error) {
 	s := ks.s
-	k := &kernel{s: s, pipedTicks: procs.TicksNow()}
+	k := &kernel{s: s, pipedTicks: procs.TicksNow(), moment: &moment{}}
 	var writers [2]*os.File
 	defer func() {
 		for _, w := range writers {

@@ -191,7 +191,7 @@ func (r *reserve) order() {
 		return
 	}
 	z := r.zygote
-	r.kernel = &kernel{s: r.s, link: link, pipedTicks: procs.TicksNow()}
+	r.kernel = &kernel{s: r.s, link: link, pipedTicks: procs.TicksNow(), moment: &moment{}}
 	r.kernel.listen()
 	z.link.Send(map[string]any{"type": "fork"}, theirs)
 	z.limit = r.s.after(r.patience(forkWait), func() { r.dropZygote(z, "it did not fork in time") })

@@ -22,6 +22,7 @@ type run struct {
 	startedTicks   int64
 	mark           artifacts.Mark // when it began, by the clock that stamps files
 	kernel         *kernel
+	born           time.Time         // when the copy was forked that it runs in
 	losses         int               // kernels that died before they began it
 	before         map[int]bool      // the processes that were there when a fresh run began
 	overlaps       bool              // with a run of the kernel that stays: for a fresh run
@@ -102,7 +103,10 @@ func (r *run) handOver(k *kernel) {
 		}
 		r.pipes, writers = append(r.pipes, p), append(writers, w)
 	}
-	s.frozen.wake(k, r)
+	if !r.Fresh {
+		s.frozen.wake(k, r)
+		k.moment.begin(r.ID)
+	}
 	k.link.Send(runFrame{"run", r.ID, r.Code, r.LingerMS}, writers...)
 	if s.guard != nil {
 		s.guard.beginRun()
@@ -145,7 +149,7 @@ const mostLosses = 3 // kernels that may die before they begin a run
 // canBeGivenAgain reports whether a run that its kernel has died over can go to another: code of runs before
 // may have killed the kernel as it stood by, and its death was not known yet.
 func (r *run) canBeGivenAgain() bool {
-	if r.kernel.begun || r.reason != "" {
+	if r.kernel.begun && !r.kernel.asleep || r.reason != "" {
 		return false
 	}
 	r.losses++

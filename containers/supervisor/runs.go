@@ -22,6 +22,7 @@ type runs struct {
 // begin answers a request that no run can begin for; else it makes one, and finds it a kernel.
 func (rs *runs) begin(m protocol.Request) {
 	s := rs.s
+	m.Fresh = m.Fresh || m.Copy // it runs as those do
 	switch {
 	case s.settings == nil || s.settings.Spare || m.ID == "" || rs.all[m.ID] != nil:
 		s.log("warn", "a run without an id, before init or bind, or of an id that goes on was ignored")
@@ -31,6 +32,9 @@ func (rs *runs) begin(m protocol.Request) {
 		return
 	case !m.Fresh && rs.kept != nil, m.Fresh && rs.fresh() >= mostFresh:
 		rs.refuse(m.ID, "SessionBusy", "another run goes on in this kernel", "")
+		return
+	case m.Copy && !s.language.HasZygote:
+		rs.refuse(m.ID, "CopyError", "only Python's variables can be copied; a run with fresh: true leaves them as they are", "")
 		return
 	case s.guard == nil && s.settings.hasVolumeLimit():
 		rs.refuse(m.ID, "WorkDirectoryError", "the work directory cannot be used, so its limit could not be kept", "")
@@ -101,6 +105,9 @@ func (rs *runs) provide(r *run) {
 		}
 		return
 	}
+	if r.Copy && rs.provideCopy(r) {
+		return
+	}
 	if k := s.reserve.take(); k != nil {
 		rs.adopt(r, k)
 	} else if s.reserve.isPromising() {
@@ -108,6 +115,26 @@ func (rs *runs) provide(r *run) {
 	} else {
 		rs.adoptNew(r)
 	}
+}
+
+// provideCopy has a run wait for a copy of the main kernel, which is forked when that is idle, and reports whether there is
+// anything to copy: the variables may still be frozen.
+func (rs *runs) provideCopy(r *run) bool {
+	s := rs.s
+	if s.kernels.main == nil && s.frozen.isThere() {
+		if s.kernels.main = s.reserve.take(); s.kernels.main == nil {
+			s.startMain()
+		}
+	}
+	main := s.kernels.main
+	if main == nil {
+		return false
+	}
+	if rs.kept == nil && !main.isEnding() && !s.twins.isComing(r) { // else the end of what hinders it asks again
+		s.frozen.wake(main, r)
+		s.twins.order(r)
+	}
+	return true
 }
 
 // provideWaiting asks again what runs that wait for a kernel can have.

@@ -31,6 +31,7 @@ func readSettings(frame []byte) (*settings, error) {
 	s.ImageBytes = bounded(s.ImageBytes, 1, 6<<20-64<<10)
 	s.MaxDisplays = bounded(s.MaxDisplays, 1, 1000)
 	s.MaxArtifacts = bounded(s.MaxArtifacts, 1, 1000)
+	s.Twins = bounded(s.Twins, 0, 16)
 	return s, nil
 }
 

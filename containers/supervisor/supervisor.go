@@ -46,6 +46,7 @@ type Supervisor struct {
 	runs    *runs
 	frozen  *frozen
 	memory  *memoryGuard
+	twins   *twins
 	past    past
 
 	lastFrame time.Time
@@ -61,7 +62,8 @@ func newSupervisor(language *kernelproc.Language, program string, stdio io.ReadW
 	s.reserve = &reserve{s: s}
 	s.runs = &runs{s: s, all: map[string]*run{}}
 	s.frozen = &frozen{s: s}
-	s.memory = &memoryGuard{s: s}
+	s.twins = &twins{s: s}
+	s.memory = &memoryGuard{s: s, letGo: s.twins.release}
 	s.out.open = s.openStream
 	s.server = s.attach(stdio)
 	return s
@@ -214,6 +216,7 @@ func (s *Supervisor) takeOver(conn net.Conn) {
 	for _, r := range s.runs.all {
 		r.replay()
 	}
+	s.twins.tell(true)
 }
 
 func (s *Supervisor) onFrame(body []byte) {
@@ -242,6 +245,8 @@ func (s *Supervisor) onFrame(body []byte) {
 		if r := s.runs.all[m.ID]; r != nil {
 			r.peek()
 		}
+	case "restore":
+		s.twins.restore(m)
 	case "ping":
 		s.server.send(protocol.Pong{Type: "pong", N: m.N}, true)
 	case "freeze":

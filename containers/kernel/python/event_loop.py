@@ -3,7 +3,7 @@
 import contextvars
 import select
 
-from work import WORK
+from work import WORK, name_of
 
 
 class EventLoop:
@@ -121,6 +121,30 @@ class EventLoop:
     def _timers(self):
         timers = getattr(self.loop, "_scheduled", ()) if self.exists() else ()
         return [timer for timer in list(timers) if not timer.cancelled()]
+
+    def names(self):
+        return sorted(name_of(task.get_coro()) + "()" for task in self._tasks())
+
+    def sockets(self):
+        """Descriptors of the pair by which a loop wakes itself."""
+        pair = (getattr(self.loop, "_ssock", None), getattr(self.loop, "_csock", None))
+        return [end.fileno() for end in pair if end is not None]
+
+    def renew(self):
+        """In a fork: what the loop waits by is shared with the process that it comes from."""
+        if not self.exists():
+            return
+        import selectors
+
+        loop = self.loop
+        try:
+            for thing in (loop._selector, loop._ssock, loop._csock):
+                thing.close()
+            loop._selector = selectors.DefaultSelector()
+            loop._internal_fds -= 1
+            loop._make_self_pipe()
+        except Exception:  # it is of another kind
+            self.loop = None
 
     def tasks_of(self, work):
         """The tasks of the run that goes on."""

@@ -29,6 +29,7 @@ from started import Started
 from surroundings import look_around
 from tables import widen_numpy, widen_pandas
 from threads import Threads
+from twin import fork_twin
 
 PRELOAD_SECONDS = 0.05  # idle time of a kernel before it starts to preload, and until it looks whether that is done
 IPYTHON = "IPython.core.interactiveshell"
@@ -63,10 +64,11 @@ class Kernel:
         self.pid = 0
         self.stderr = None
         self.link = None
+        self.begun = False
         self.surroundings = {}  # as they are before the first run
         self.notices = Notices(self)
         self.installed = Installed()
-        self.between_runs = {"freeze": self._freeze, "wake": self._wake}
+        self.between_runs = {"freeze": self._freeze, "wake": self._wake, "twin": self._twin}
         changes = {
             AGG: self._hook_agg,
             IPYTHON: self._hook_ipython,
@@ -155,26 +157,31 @@ class Kernel:
         """The life of a kernel; never returns."""
         self.link = link
         self._enter()
-        features = ["ipython"] if self.settings.ipython else []
-        version = "%d.%d.%d" % sys.version_info[:3]
-        self._send({"type": "hello", "pid": self.pid, "version": version, "features": features})
-        begun = False
+        self.say_hello()
         while True:
             message = self._next_message()
+            fds = self.link.fds  # a copy has another link
             if message.get("type") == "run":
-                if len(link.fds) < 2:  # another process of the code's has taken them
+                if len(fds) < 2:  # another process of the code's has taken them
                     os._exit(1)
-                if not begun:  # a run that a kernel dies over before that is given to another kernel
-                    begun = True
+                if not self.begun:  # a run that a kernel dies over before that is given to another kernel
+                    self.begun = True
                     self._look_around()
                     self._send({"type": "begun", "id": message.get("id")})
-                self._run(message, link.fds.pop(0), link.fds.pop(0))
+                self._run(message, fds.pop(0), fds.pop(0))
             elif message.get("type") == "bind":
                 self.settings.set_environment(message)
             elif message.get("type") in self.between_runs:
-                self._send(self.between_runs[message["type"]](message))
+                answer = self.between_runs[message["type"]](message)
+                if answer is not None:
+                    self._send(answer)
             elif message.get("type") == "interrupt":  # for a run that was just over
                 self._attempt(self._stop_started, self.threads.find(message.get("id")))
+
+    def say_hello(self):
+        features = ["ipython"] if self.settings.ipython else []
+        version = "%d.%d.%d" % sys.version_info[:3]
+        self._send({"type": "hello", "pid": self.pid, "version": version, "features": features})
 
     def _enter(self):
         self.pid = os.getpid()
@@ -289,6 +296,9 @@ class Kernel:
             self._send({"type": "loaded"})
 
     # -- variables that outlive the kernel
+
+    def _twin(self, _):
+        return fork_twin(self, self.link.fds.pop(0)) if self.link.fds else {"type": "twinned", "why": "no descriptor came"}
 
     def hidden_names(self):
         """Names in the namespace, with their values, that are the shell's."""

@@ -6,6 +6,7 @@ import time
 
 from endless import client_address, is_endless_task, is_endless_thread
 from imports import is_installed
+from work import name_of
 
 MOST_NAMED = 8
 LONGEST_PAUSE = 0.1  # seconds between two looks
@@ -101,7 +102,3 @@ def is_timer(thing):
 def is_of_pool(thread):
     """Whether a thread works for whatever run gives it something to do."""
     return any(thread in getattr(sys.modules.get(name), threads, ()) for name, threads in _POOLS.items())
-
-
-def name_of(function):
-    return getattr(function, "__name__", type(function).__name__)

@@ -43,3 +43,7 @@ def open_output(fd, kind=io.TextIOWrapper, raw=io.BufferedWriter):
     stream = kind(buffer, encoding="utf-8", errors="backslashreplace", line_buffering=True)
     stream.mode = "w"
     return stream
+
+
+def name_of(function):
+    return getattr(function, "__name__", type(function).__name__)

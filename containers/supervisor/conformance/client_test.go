@@ -104,6 +104,8 @@ type message struct {
 	protocol.Pong     `json:"-"`
 	protocol.Log      `json:"-"`
 	peek              protocol.Peek
+	twins             protocol.Twins
+	restored          protocol.Restored
 	kernel            protocol.KernelState
 	frozen            protocol.Frozen
 
@@ -119,7 +121,7 @@ func decode(body []byte) (*message, error) {
 	m.Type, m.ID = head.Type, head.ID
 	return m, json.Unmarshal(body, map[string]any{
 		"ready": &m.Ready, "progress": &m.Progress, "display": &m.Display, "done": &m.Done, "pong": &m.Pong, "log": &m.Log,
-		"peek": &m.peek, "kernel": &m.kernel, "clear": &head, "frozen": &m.frozen,
+		"peek": &m.peek, "twins": &m.twins, "restored": &m.restored, "kernel": &m.kernel, "clear": &head, "frozen": &m.frozen,
 	}[m.Type])
 }
 

@@ -1,0 +1,176 @@
+"""Twins: forks of a kernel that wait, with the variables as they are, until they take its place.
+
+A fork has one thread, and shares what is open with the process that it comes from. So there is none where code has
+something going on; what the kernel and its libraries have themselves is stopped before, or made anew in the copy.
+"""
+
+import os
+import signal
+import sys
+
+from descriptors import close_quietly
+from prctl import set_dumpable
+from wire import Link
+
+try:
+    import ctypes
+except ImportError:  # then libgomp's threads cannot be stopped, and are what stands against a fork
+    ctypes = None
+
+
+def fork_twin(kernel, fd):
+    """Forks a copy that has this descriptor for its link, and returns the message about that.
+
+    In the copy it returns None when its first message is there. Until then that touches as little memory as it can.
+    """
+    again = kernel.count > 0 and not kernel.warm  # it imports ahead, or is about to
+    try:
+        why = "modules are still being imported" if again else what_goes_on(kernel, fd)
+        if not why:
+            stop_pools()
+            kernel.threads.flush()
+            random = getattr(sys.modules.get("random"), "_inst", None)
+            state = random and random.getstate()  # which a fork changes
+            if fork_orphan():
+                become(kernel, fd, lambda: random and random.setstate(state))
+                return None
+            why = threads_of_libraries()
+    except Exception as e:
+        why = "the fork failed: %s: %s" % (type(e).__name__, e)
+    close_quietly(fd)
+    return {"type": "twinned", "why": why, "again": again}
+
+
+# -- what a copy would lack
+
+
+def what_goes_on(kernel, fd):
+    """Why there can be no copy: something of the code's goes on; or nothing."""
+    stop_monitor()
+    names = names_of_threads(kernel)
+    if names:
+        return "a thread of the code runs: " + ", ".join(names)
+    if kernel.event_loop.is_waiting():
+        names = kernel.event_loop.names()
+        return "a task of the code is not done: " + ", ".join(names) if names else "the event loop has something to do"
+    own = {fd, kernel.link.sock.fileno(), *kernel.event_loop.sockets()}
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in own and read_link("/proc/self/fd/" + name).startswith("socket:"):
+            return "a socket is open (descriptor %s)" % name
+    return ""
+
+
+def names_of_threads(kernel):
+    known = getattr(sys.modules.get("threading"), "_active", {})
+    others = sorted({*sys._current_frames(), *kernel.threads.owners} - {kernel.threads.main})
+    return [str(getattr(known.get(ident), "name", ident)) for ident in others]
+
+
+def read_link(path):
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def threads_of_libraries():
+    """What a fork has left behind: libraries that know of forks have ended their threads by now, and start them again."""
+    tasks = [task for task in os.listdir("/proc/self/task") if int(task) != os.getpid()]
+    if not tasks:
+        return ""
+    with open("/proc/self/task/%s/comm" % tasks[0]) as file:
+        return "a library has threads of its own: %d, such as %s" % (len(tasks), file.read().strip())
+
+
+# -- what can be stopped
+
+
+def stop_monitor():
+    """Stops the thread in which tqdm looks after slow bars: the next bar starts another."""
+    bars = getattr(sys.modules.get("tqdm.std"), "tqdm", None)
+    if getattr(bars, "monitor", None) is not None:
+        bars.monitor.exit()
+        bars.monitor = None
+
+
+def stop_pools():
+    """Stops OpenMP's threads, which start again with the next loop. There may be several copies of libgomp."""
+    if ctypes is None:
+        return
+    with open("/proc/self/maps") as maps:
+        paths = {line.split(None, 5)[5].rstrip("\n") for line in maps if "/libgomp" in line}
+    for path in paths:
+        try:
+            ctypes.CDLL(path).omp_pause_resource_all(1)
+        except (OSError, AttributeError):  # one that is gone, or too old to be asked
+            pass
+
+
+# -- the fork
+
+
+def fork_orphan():
+    """Forks a process that is no child of this one, and returns True in that.
+
+    Code must not see it: neither os.wait() nor a handler of SIGCHLD has anything to do with it.
+    """
+    handler = signal.getsignal(signal.SIGCHLD)
+    if handler is None:
+        raise OSError("a library handles SIGCHLD")
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    pid = fork()
+    if pid == 0:
+        try:
+            if fork() != 0:
+                os._exit(0)
+            signal.signal(signal.SIGCHLD, handler)
+            return True
+        except BaseException:
+            os._exit(1)
+    try:
+        status = os.waitpid(pid, 0)[1]
+    finally:
+        signal.signal(signal.SIGCHLD, handler)
+    if status != 0:
+        raise OSError("no process is left")
+    if callable(handler) and has_ended_child():
+        signal.raise_signal(signal.SIGCHLD)  # which came meanwhile
+    return False
+
+
+def has_ended_child():
+    try:
+        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
+
+
+def fork():
+    """os.fork() without its warning about threads, and without a change of filters, which would show old warnings again."""
+    import warnings
+
+    quiet = ("ignore", None, DeprecationWarning, None, 0)
+    warnings.filters.insert(0, quiet)
+    try:
+        return os.fork()
+    finally:
+        warnings.filters.remove(quiet)
+
+
+def become(kernel, fd, renew):
+    """Makes this process a kernel of its own, and waits for its first message."""
+    try:
+        os.setsid()
+        kernel.link.close()
+        kernel.link = Link(fd)
+        kernel.pid = os.getpid()
+        kernel.begun = False
+        for target in (1, 2):  # the pipes of the last run end with that
+            os.dup2(kernel.null_fd, target)
+        set_dumpable(True)
+        kernel.say_hello()
+        kernel.link.receive()
+        renew()
+        kernel.event_loop.renew()
+    except BaseException:
+        os._exit(1)

@@ -1,0 +1,342 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+)
+
+const (
+	twinDelay  = 50 * time.Millisecond // between the end of a run and a fork, so that a run that follows at once comes first
+	maxWhy     = 200
+	mostBefore = 8 // runs that are known to have begun with the same variables
+)
+
+// What the killer of memory hogs adds to what a process takes, in thousandths of the limit: the older twins go first, before a
+// kernel many times their size, and the newest behind the kernel that it stands in for. Process 1 has less than any of them.
+const (
+	newestScore = 50
+	mainScore   = 100 // and that of the programs that its code starts from then on
+	olderScore  = 1000
+)
+
+// twins keeps copies of the main kernel, forked when it is idle, which its variables can be gone back to. They run nothing
+// until they take its place.
+type twins struct {
+	s      *Supervisor
+	kept   []*twin // the oldest first
+	coming []*twin // that the main kernel is to fork, in the order in which it was asked
+	why    string  // there is none of the present variables
+	timer  *timer
+	told   []byte
+}
+
+// twin is one of them.
+type twin struct {
+	*kernel
+	born   time.Time // when it was forked
+	at     time.Time // when its variables became what they are
+	isCopy bool      // which a run has left that asked for one
+	run    *run      // that is to have it
+	forked bool      // the main kernel says so
+	lost   bool      // it ended before that
+}
+
+// moment is one in the life of variables. The kernels that have them as they were then share it.
+type moment struct {
+	run    string   // behind which it is; empty: no run has begun
+	before []string // the runs that have begun here: more than one where it was gone back to
+}
+
+func (m *moment) begin(run string) {
+	if !slices.Contains(m.before, run) {
+		m.before = append(m.before[max(0, len(m.before)-mostBefore+1):], run)
+	}
+}
+
+// want has the main kernel forked when it has been idle for a moment.
+func (t *twins) want() {
+	if t.s.language.HasZygote && t.s.settings.Twins > 0 {
+		t.timer.stop()
+		t.timer = t.s.after(twinDelay, t.renew)
+	}
+}
+
+// renew has the main kernel forked where it is idle, and there is no twin of its variables yet.
+func (t *twins) renew() {
+	main := t.s.kernels.main
+	if t.s.runs.kept != nil || main == nil || main.isEnding() {
+		return // what comes then asks again
+	}
+	same := func(n *twin) bool { return n.moment == main.moment && n.run == nil && !n.isCopy }
+	if slices.ContainsFunc(t.kept, same) || slices.ContainsFunc(t.coming, same) {
+		return
+	}
+	t.order(nil)
+}
+
+// order has the main kernel forked, for a run that wants a copy or for no run.
+func (t *twins) order(r *run) {
+	main := t.s.kernels.main
+	if limit := t.s.settings.MemoryBytes / 2; limit > 0 && procs.Resident(main.pid) > limit {
+		t.refuse(r, "the kernel takes more than half of the memory ("+strconv.FormatInt(limit>>20, 10)+" MiB)")
+		return
+	}
+	link, theirs, err := kernelproc.Pair()
+	if err != nil {
+		t.refuse(r, "no socket could be made")
+		return
+	}
+	now := time.Now()
+	n := &twin{
+		kernel: &kernel{s: t.s, link: link, pipedTicks: procs.TicksNow(), begun: true, asleep: true, moment: main.moment}, run: r, born: now, at: now,
+	}
+	t.coming = append(t.coming, n)
+	n.listen()
+	main.link.Send(map[string]any{"type": "twin"}, theirs)
+}
+
+// onTwinned takes the main kernel's word about the first twin that it was asked for.
+func (t *twins) onTwinned(m *kernelproc.Report) {
+	if len(t.coming) == 0 {
+		return
+	}
+	n := t.coming[0]
+	why := clean(m.Why, maxWhy)
+	if why == "" && n.lost {
+		why = "the copy was killed"
+	}
+	if why == "" {
+		n.forked = true
+		t.take(n)
+		return
+	}
+	t.coming = t.coming[1:]
+	n.discard()
+	if n.run != nil && m.Again { // it waits until the kernel has loaded
+		return
+	}
+	t.refuse(n.run, why)
+}
+
+// take takes in a twin that both the kernel and itself say is there.
+func (t *twins) take(n *twin) {
+	if !n.forked || !n.ready {
+		return
+	}
+	t.coming = slices.DeleteFunc(t.coming, func(o *twin) bool { return o == n })
+	if r := n.run; r != nil {
+		n.run = nil
+		if t.s.runs.all[r.ID] != r || r.kernel != nil { // it is over meanwhile
+			n.discard()
+			return
+		}
+		r.born = n.born
+		t.s.runs.adopt(r, n.kernel)
+		return
+	}
+	t.why = ""
+	t.keep(n)
+}
+
+// refuse is called where no twin can be made: the run that it was for fails, or the server hears why.
+func (t *twins) refuse(r *run, why string) {
+	if r == nil {
+		t.why = why
+		t.tell(false)
+		t.measure()
+	} else if t.s.runs.all[r.ID] == r && r.kernel == nil {
+		r.finish(&protocol.Done{
+			Status: "failed", ExitCode: 1, Kernel: r.fate(""),
+			Error: &protocol.Error{Name: "CopyError", Message: "the variables could not be copied: " + why},
+		})
+	}
+}
+
+func (t *twins) keep(n *twin) {
+	t.kept = append(t.kept, n)
+	for len(t.kept) > t.s.settings.Twins {
+		t.drop(t.kept[0])
+	}
+	t.score()
+	t.tell(false)
+	t.measure()
+}
+
+// keepCopy keeps what a run with copy has left.
+func (t *twins) keepCopy(r *run) {
+	k := r.kernel
+	k.moment = &moment{run: r.ID}
+	t.keep(&twin{kernel: k, born: r.born, at: time.Now(), isCopy: true})
+}
+
+func (t *twins) drop(n *twin) {
+	t.kept = slices.DeleteFunc(t.kept, func(o *twin) bool { return o == n })
+	n.discard()
+}
+
+// dropAll ends all of them.
+func (t *twins) dropAll() {
+	for len(t.kept) > 0 {
+		t.drop(t.kept[0])
+	}
+	t.abandon()
+	t.tell(false)
+}
+
+// abandon gives up those that the main kernel has not forked yet.
+func (t *twins) abandon() {
+	for _, n := range t.coming {
+		n.discard()
+	}
+	t.coming = nil
+}
+
+// release ends the oldest twin and reports whether there was one to end. The newest stays: it has what is to be kept where
+// the kernel is killed, and until the kernel writes to its memory, it takes hardly any itself.
+func (t *twins) release() bool {
+	newest := t.newest()
+	at := slices.IndexFunc(t.kept, func(n *twin) bool { return n != newest })
+	if at < 0 {
+		return false
+	}
+	t.drop(t.kept[at])
+	t.tell(false)
+	return true
+}
+
+// newest returns the one that goes on where the main kernel is killed, or nil.
+func (t *twins) newest() *twin {
+	for _, n := range slices.Backward(t.kept) {
+		if !n.isCopy && !n.isEnding() {
+			return n
+		}
+	}
+	return nil
+}
+
+// onReady is called when a kernel has said that it is there.
+func (t *twins) onReady(k *kernel) {
+	if n := of(t.coming, k); n != nil {
+		t.take(n)
+	}
+}
+
+// lose forgets a twin that has ended, and reports whether it was one.
+func (t *twins) lose(k *kernel) bool {
+	if n := of(t.coming, k); n != nil {
+		n.lost = true // the main kernel's word about it is still to come
+		return true
+	}
+	n := of(t.kept, k)
+	if n == nil {
+		return false
+	}
+	wasNewest := n == t.newest()
+	t.drop(n)
+	if wasNewest {
+		t.why = "the copy was killed"
+		t.want()
+	}
+	t.tell(false)
+	return true
+}
+
+func of(all []*twin, k *kernel) *twin {
+	for _, n := range all {
+		if n.kernel == k {
+			return n
+		}
+	}
+	return nil
+}
+
+// discard ends a kernel that nothing is waited for from.
+func (k *kernel) discard() {
+	k.end()
+	procs.Signal(k.pid, syscall.SIGKILL)
+	k.closePipes()
+}
+
+// score has the killer of memory hogs take the older ones first.
+func (t *twins) score() {
+	newest := t.newest()
+	for _, n := range t.kept {
+		score := olderScore
+		if n == newest {
+			score = newestScore
+		}
+		procs.SetOOMScore(n.pid, score)
+	}
+	if main := t.s.kernels.main; main != nil && (newest != nil || main.asleep) {
+		procs.SetOOMScore(main.pid, mainScore)
+	}
+}
+
+// measure ends the oldest twins while all of them take more memory than they may. It looks beside the loop.
+func (t *twins) measure() {
+	main := t.s.kernels.main
+	most := t.s.settings.TwinBytes
+	if len(t.kept) < 2 || main == nil || most <= 0 || int64(len(t.kept))*procs.Resident(main.pid) <= most {
+		return
+	}
+	oldest, pid := t.kept[0], main.pid
+	var pids []int
+	for _, n := range t.kept {
+		pids = append(pids, n.pid)
+	}
+	go func() {
+		taken := procs.Beside(pid, pids)
+		t.s.post(func() {
+			if taken > most && len(t.kept) > 1 && t.kept[0] == oldest {
+				t.drop(oldest)
+				t.tell(false)
+				t.measure()
+			}
+		})
+	}()
+}
+
+// tell tells the server what there is to go back to, where that has changed or again.
+func (t *twins) tell(again bool) {
+	if !t.s.language.HasZygote || t.s.settings == nil || t.s.settings.Twins == 0 {
+		return
+	}
+	m := protocol.Twins{Type: "twins", Why: t.why}
+	m.Runs, m.Copies = t.list()
+	body, _ := json.Marshal(m)
+	if again && t.told != nil || !again && !bytes.Equal(body, t.told) {
+		t.told = body
+		t.s.server.sendBody(body, false)
+	}
+}
+
+// list returns the runs that are over and whose beginning can be gone back to, and the copies.
+func (t *twins) list() (runs, copies []string) {
+	runs, copies = []string{}, []string{}
+	for _, n := range t.kept {
+		if n.isCopy {
+			copies = append(copies, n.moment.run)
+			continue
+		}
+		for _, id := range n.moment.before {
+			if kept := t.s.runs.kept; kept == nil || kept.ID != id {
+				runs = append(runs, id)
+			}
+		}
+	}
+	return runs, copies
+}
+
+func (t *twins) isComing(r *run) bool {
+	return slices.ContainsFunc(t.coming, func(n *twin) bool { return n.run == r })
+}
