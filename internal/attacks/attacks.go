@@ -66,6 +66,7 @@ type Facts struct {
 	Volume     string            `json:"volume"`    // of another session
 	Mounts     []string          `json:"mounts"`    // folders of the host that are meant to be there
 	Writable   []string          `json:"writable"`  // those of them that code may write to
+	Forgery    string            `json:"forgery"`   // what is to be made of the session's frozen file
 	Neighbour  []string          `json:"neighbour"` // another session's user and user namespace, as it tells them
 }
 

@@ -54,6 +54,8 @@ var promises = []promise{
 	{name: "secrets", each: true, session: true, judge: judgeSecrets},
 	{name: "trespass", session: true, judge: judgeTrespass},
 	{name: "take_over", session: true, judge: judgeTakeOver},
+	{name: "frozen", session: true, needs: freezes, judge: judgeFrozen},
+	{name: "twins", session: true, judge: judgeTwins},
 	{name: "volume", session: true, judge: judgeVolume},
 	{name: "volume_files", session: true, judge: judgeVolume},
 	{name: "process_one", each: true, session: true, judge: judgeInKernel},

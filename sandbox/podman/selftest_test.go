@@ -82,7 +82,7 @@ var weaknesses = []weakness{
 		s.Mounts[0].Options = []string{"mode=1777", "rw", "nosuid", "nodev", "notmpcopyup", "size=64m"}
 	}},
 	{name: "Podman's own user namespace", broken: ifRootless("own_user"), spec: func(s *specgen.SpecGenerator) { s.UserNS, s.IDMappings = specgen.Namespace{}, nil }},
-	{name: "a volume that another session has", broken: []string{"own_user", "trespass"}, spec: func(s *specgen.SpecGenerator) {
+	{name: "a volume that another session has", broken: []string{"frozen", "own_user", "trespass"}, spec: func(s *specgen.SpecGenerator) {
 		oneUser(s)
 		s.Volumes[0].Name = sharedVolume
 	}},
@@ -93,6 +93,9 @@ var weaknesses = []weakness{
 		http.Error(w, strings.ReplaceAll(fmt.Sprint(r.Header), theToken.placeholder, theToken.value), http.StatusNotFound)
 	}},
 	{name: "a supervisor that can be read", broken: []string{"process_one"}, program: &edit{"main.go", "	hide()\n", ""}},
+	{name: "a supervisor that reads a deadly file again", broken: []string{"frozen"}, program: &edit{
+		"frozen.go", `if k.ready && (f.tookLong || r == nil || r.reason != "cancelled") {`, "if false {",
+	}},
 	{name: "a supervisor that does not watch", broken: []string{"volume", "volume_files"}, program: &edit{
 		"settings.go", "return s.VolumeBytes > 0 || s.VolumeFiles > 0", "return false",
 	}},
@@ -255,6 +258,7 @@ func (w weakness) attack(t *testing.T) selftest.Report {
 			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), StartTimeout: time.Minute,
 			Limits:      engine.Limits{MemoryBytes: 128 << 20, CPUs: 1, PIDs: 48, TmpBytes: 16 << 20, FileBytes: 8 << 20, OpenFiles: 128},
 			VolumeBytes: 32 << 20, VolumeFiles: 1000, SpoolBytes: 1 << 20,
+			FreezeBytes: 8 << 20, FreezeTime: 20 * time.Second, Keep: time.Hour, KeepLimit: 1 << 30,
 			Kernels: map[sandbox.Language]sandbox.KernelConfig{sandbox.Python: {
 				Image: testimage.BarePython(t), Interpreter: "python3", Command: containers.Program("python"), Join: containers.Join(),
 			}},
