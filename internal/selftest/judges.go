@@ -183,13 +183,20 @@ func judgeInKernel(ctx context.Context, t *tester, row *Row, source attacks.Atta
 	return err
 }
 
-// judgeExhaustion knows that gVisor is one program to the host, which takes its whole container with it.
+// judgeExhaustion knows that gVisor is one program to the host, which takes its whole container with it, unless the
+// supervisor stops the code before that.
 func judgeExhaustion(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
 	res, err := t.attack(ctx, t.attacked, row, source, t.facts, sandbox.RunOptions{Fresh: true})
-	if res == nil || res.Status != sandbox.Killed || !t.facts.GVisor {
+	switch {
+	case res == nil || !t.facts.GVisor:
+		return err
+	case res.Status == sandbox.Killed:
+		row.Status, row.Notes = Proven, append(row.Notes, "the code has ended its own container")
+	case errors.Is(err, attacks.ErrNoVerdict) && res.Cause == "memory":
+		row.Status, row.Notes = Proven, append(row.Notes, "the code was stopped before the limit")
+	default:
 		return err
 	}
-	row.Status, row.Notes = Proven, append(row.Notes, "the code has ended its own container")
 	if !works(ctx, t.attacked, row.Language, "") {
 		row.broken("the session does not answer any more")
 	}

@@ -55,6 +55,7 @@ type weakness struct {
 	unmasked bool
 	wayOut   http.HandlerFunc // what serves the way out; nil: there is none
 	broken   []string         // the rows that must tell, and no other
+	untried  []string         // those that cannot be tried then
 }
 
 var weaknesses = []weakness{
@@ -72,7 +73,8 @@ var weaknesses = []weakness{
 	// An ordinary user's Podman cannot make a device: it mounts the host's.
 	{name: "a device", broken: append([]string{"devices"}, ifRootless("mounts")...), spec: func(s *specgen.SpecGenerator) { s.Devices = []runtimespec.LinuxDevice{{Path: "/dev/kmsg"}} }},
 	{name: "nothing masked", broken: []string{"kernel_files"}, spec: func(s *specgen.SpecGenerator) { s.Mask, s.Unmask = nil, []string{"ALL"} }},
-	{name: "no limit of memory", broken: []string{"memory"}, spec: func(s *specgen.SpecGenerator) { s.ResourceLimits.Memory = nil }},
+	// Without an account a supervisor adds up what processes take, and stops many that were forked.
+	{name: "no limit of memory", broken: []string{"memory"}, untried: []string{"pids"}, spec: func(s *specgen.SpecGenerator) { s.ResourceLimits.Memory = nil }},
 	{name: "no limit of processors", broken: []string{"cpu"}, spec: func(s *specgen.SpecGenerator) { s.ResourceLimits.CPU = nil }},
 	{name: "no limit of processes", broken: []string{"pids"}, spec: func(s *specgen.SpecGenerator) { s.ResourceLimits.Pids = nil }},
 	{name: "larger files", broken: []string{"files"}, spec: func(s *specgen.SpecGenerator) { setRlimit(s, "fsize", 1<<30) }},
@@ -190,7 +192,9 @@ func TestSelftestHasTeeth(t *testing.T) {
 				case selftest.Broken:
 					broken = append(broken, row.Name)
 				case selftest.NotTried:
-					t.Errorf("%s was not tried: %s", row.Name, row.Why)
+					if !slices.Contains(w.untried, row.Name) {
+						t.Errorf("%s was not tried: %s", row.Name, row.Why)
+					}
 				case selftest.Unenforced:
 					if row.Name != "rootless" || row.Fix == "" {
 						t.Errorf("%s is not enforced: %s", row.Name, row.Why)
