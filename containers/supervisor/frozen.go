@@ -233,6 +233,8 @@ func (f *frozen) onWoken(k *kernel, m *kernelproc.Report) {
 	}
 	if r := f.s.runs.of(k); r != nil {
 		r.startTimeout()
+	} else {
+		f.waking = nil // it was to be copied
 	}
 }
 
