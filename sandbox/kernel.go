@@ -67,12 +67,13 @@ type wireLimits struct {
 	MaxDisplays  int
 	MaxArtifacts int
 	Linger       time.Duration // how long a run waits for what looks endless
+	Frozen       time.Duration // how long it may wait for variables that are written or read, before its own time begins
 }
 
 func (c *Config) wireLimits() wireLimits {
 	return wireLimits{
 		OutputBytes: c.OutputBytes, SpoolBytes: c.SpoolBytes,
-		ImageBytes: maxImageBytes, MaxDisplays: maxDisplays, MaxArtifacts: MaxArtifacts, Linger: c.Linger,
+		ImageBytes: maxImageBytes, MaxDisplays: maxDisplays, MaxArtifacts: MaxArtifacts, Linger: c.Linger, Frozen: c.retireTime(),
 	}
 }
 
@@ -326,7 +327,7 @@ func (k *kernel) leave(r *Run) {
 // await waits for the end of a run that is followed, and that may go on for timeout.
 func (k *kernel) await(r *Run, answer chan protocol.Done, timeout time.Duration) (protocol.Done, error) {
 	defer k.leave(r)
-	limit := time.NewTimer(timeout + interruptGrace + backstop)
+	limit := time.NewTimer(k.limits.Frozen + timeout + interruptGrace + backstop)
 	defer limit.Stop()
 	stop := r.ctx.Done()
 	for {
