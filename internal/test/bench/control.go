@@ -95,7 +95,8 @@ func (b *bench) twenty(ctx context.Context) {
 	c := b.start(ctx, fmt.Sprintf("--max-sessions=%d", len(sessions)))
 	defer c.close()
 	before := c.memory("VmRSS:")
-	b.row("20 sessions created and run at once", c.together("print(1)", sessions...).String(), "", "container up "+b.floor.containerUp.String())
+	own := ownTogether(ctx, len(sessions))
+	b.row("20 sessions created and run at once", c.together("print(1)", sessions...).String(), "1.3 x the engine's", "the engine's own 20 "+own.String())
 	b.row("server RSS for each of them", fmt.Sprintf("%.2f MB", float64(c.memory("VmRSS:")-before)/1024/float64(len(sessions))), "", "")
 	for _, id := range sessions {
 		c.closeSession(id)

@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -43,14 +44,49 @@ func (b *bench) measureFloor(ctx context.Context) {
 	}
 }
 
+// ownTogether is how long the engine takes for so many containers at once.
+func ownTogether(ctx context.Context, n int) time.Duration {
+	on := podman.Open(podman.Options{})
+	defer func() { _ = on.Close() }()
+	must(on.Connection(ctx))
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("csm-bench-%d-%d", time.Now().UnixNano(), i))
+	}
+	defer func() { _ = on.Remove(ctx, names, names) }()
+	began := time.Now()
+	failed := make(chan error)
+	for _, name := range names {
+		go func() {
+			failed <- try(func() {
+				p := must(on.Start(ctx, least(name)))
+				defer func() { _ = p.Close() }()
+				must(bufio.NewReader(p).ReadString('\n'))
+			})
+		}()
+	}
+	var errs []error
+	for range names {
+		errs = append(errs, <-failed)
+	}
+	took := time.Since(began).Round(time.Millisecond)
+	check(errors.Join(errs...))
+	return took
+}
+
+// least is a container with the least program.
+func least(name string) engine.Spec {
+	return engine.Spec{
+		Name: name, Volume: name, Image: containers.ImageRef("python"), Command: []string{"python3", "-Sc", echo},
+		Limits: engine.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 64, TmpBytes: 64 << 20, FileBytes: 1 << 30, OpenFiles: 256},
+	}
+}
+
 func (f *floors) round(ctx context.Context, on *podman.Engine, i, calls int) {
 	name := fmt.Sprintf("csm-bench-%d-%d", time.Now().UnixNano(), i)
 	defer func() { _ = on.Remove(ctx, []string{name}, []string{name}) }()
 	began := time.Now()
-	p := must(on.Start(ctx, engine.Spec{
-		Name: name, Volume: name, Image: containers.ImageRef("python"), Command: []string{"python3", "-Sc", echo},
-		Limits: engine.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 64, TmpBytes: 64 << 20, FileBytes: 1 << 30, OpenFiles: 256},
-	}))
+	p := must(on.Start(ctx, least(name)))
 	defer func() { _ = p.Close() }()
 	lines := bufio.NewReader(p)
 	must(lines.ReadString('\n'))

@@ -54,6 +54,7 @@ func (b *bench) run(ctx context.Context) error {
 		{"first", b.firstCall}, {"prewarm", b.prewarmed}, {"fresh", b.fresh}, {"imports", b.imports}, {"memory", b.memory}, {"parallel", b.parallel},
 		{"files", b.manyFiles}, {"upload", b.upload}, {"links", b.links}, {"take-over", b.takeOver},
 		{"interrupt", b.interrupt}, {"death", b.death}, {"flood", b.flood}, {"twenty", b.twenty}, {"sql", b.databases},
+		{"spares", b.spares}, {"copies", b.copies}, {"frozen", b.frozen}, {"many", b.many},
 		{"packages", b.packages}, {"proxy", b.proxy}, {"crowd", b.crowd},
 	} {
 		if m.name != "" && !b.only.MatchString(m.name) {
