@@ -90,6 +90,8 @@ class EventLoop:
             if seconds is not None:
                 timer = loop.call_later(seconds, loop.stop, context=contextvars.Context())
             loop.run_forever()
+        except MemoryError:  # an interrupt
+            raise
         except Exception:  # code has closed what is below the loop
             self.loop = None
         finally:

@@ -7,6 +7,15 @@ from imports import is_installed
 _PUT_OFF = 3  # signals; four come in the time that code may take to stop
 
 
+class OutOfMemory(MemoryError):
+    """Stops code before the session's memory is used up. To the code, and in its traceback, it is a MemoryError like any other."""
+
+    TEXT = "this code was stopped because the session's memory was nearly used up; the variables are kept"
+
+
+OutOfMemory.__module__, OutOfMemory.__qualname__, OutOfMemory.__name__ = "builtins", "MemoryError", "MemoryError"
+
+
 class Interrupt:
     """SIGINT while code runs, in the place of Python's own handler.
 
@@ -15,8 +24,9 @@ class Interrupt:
     end, if that takes no longer than until the last signal.
     """
 
-    def __init__(self, is_wanted):
+    def __init__(self, is_wanted, make_error):
         self.is_wanted = is_wanted
+        self.make_error = make_error
         self.put_off = 0
 
     def begin_run(self):
@@ -27,7 +37,7 @@ class Interrupt:
             self.put_off += 1
             return
         if self.is_wanted():
-            raise KeyboardInterrupt
+            raise self.make_error()
 
 
 def is_importing(frame):
@@ -61,5 +71,5 @@ def without_interrupts(step, *args):
     finally:
         signal.signal(signal.SIGINT, previous)
     if note_signal.came:
-        raise KeyboardInterrupt
+        raise previous.make_error() if isinstance(previous, Interrupt) else KeyboardInterrupt
     return value

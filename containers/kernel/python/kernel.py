@@ -15,13 +15,13 @@ from errors import describe, format_error
 from event_loop import EventLoop
 from imports import ImportHook, forget_torn, import_quietly, import_seldom, own_imports
 from installed import Installed
-from interrupts import Interrupt, ignore_signal, without_interrupts
+from interrupts import Interrupt, OutOfMemory, ignore_signal, without_interrupts
 from ipython_engine import IPythonEngine
 from mimes import PLOTLY, SHOWN_MIMES, mime_bundle, text_of
 from notices import Notices
 from pictures import Viewer, figure_title, hook_images, hook_savefig, is_figure
 from plain_engine import PlainEngine, remember_source
-from prctl import set_dumpable
+from prctl import DataLimit, set_dumpable
 from preload import Preload
 from spawning import hook_spawn
 from stand_ins import Exiter, NoInput, plain_bars
@@ -50,7 +50,8 @@ class Kernel:
         self.event_loop = EventLoop(self.threads.route_all, self.is_top_level)
         self.started = Started(self.threads, self.event_loop)
         self.interrupted = False
-        self.on_interrupt = Interrupt(self.is_wanted)
+        self.for_memory = False  # why the last interrupt came that was taken
+        self.on_interrupt = Interrupt(self.is_wanted, self._error_of_interrupt)
         self.displays = Displays(settings, self)
         self.plain = PlainEngine(self)
         self.engine = None
@@ -129,7 +130,7 @@ class Kernel:
         for name in self._modules():
             import_quietly(name)
         self._build_shell()
-        for name in ("freezing", "waking"):
+        for name in ("freezing", "sizes", "waking"):
             import_seldom(name)
         self.warm = True
         self.modules = dict(sys.modules)  # here, because a fork that touches them all copies all of their pages
@@ -200,6 +201,7 @@ class Kernel:
         sys.path.insert(0, "")
         self.modules = self.modules or dict(sys.modules)
         self.threads.install()
+        self.threads.make_room = DataLimit(self.settings.memory_bytes).make_room
         self.threads.loop_runs = self.event_loop.is_running
         self._set_up_builtins()
         signal.signal(signal.SIGINT, ignore_signal)
@@ -336,7 +338,7 @@ class Kernel:
         self.run_id = message["id"]
         self.count += 1
         self.result = None
-        self.interrupted = False
+        self.interrupted = self.for_memory = False
         self.on_interrupt.begin_run()
         self._restore(out_fd, err_fd)
         reserve = self._reserve_fds()
@@ -349,7 +351,7 @@ class Kernel:
         _, error = self._attempt(self._evaluate, code)
         if self.is_child():
             self._end_child(error)
-        linger = None if isinstance(error, KeyboardInterrupt) else message.get("linger_ms", 0) / 1000
+        linger = None if isinstance(error, (KeyboardInterrupt, OutOfMemory)) else message.get("linger_ms", 0) / 1000
         report["goes_on"], trouble = self._attempt(self._finish, linger)
         self.threads.before_output(None)
         error = trouble if error is None else error
@@ -463,7 +465,13 @@ class Kernel:
         """Sees an interrupt that came before the signal could be taken."""
         self._see_interrupts()
         if self.interrupted:
-            raise KeyboardInterrupt
+            raise self._error_of_interrupt()
+
+    def _error_of_interrupt(self):
+        """What to raise in the code, by why the last interrupt has come."""
+        came = self.link.peek()
+        for_memory = b'"reason":"memory"' in came[came.rfind(b"{") :] if b'"type":"interrupt"' in came else self.for_memory
+        return OutOfMemory(OutOfMemory.TEXT) if for_memory else KeyboardInterrupt()
 
     def _see_interrupts(self):
         """Takes the interrupts that have come."""
@@ -474,6 +482,7 @@ class Kernel:
         link.messages = [message for message in link.messages if message not in came]
         if any(message.get("id") == self.run_id for message in came):
             self.interrupted = True
+            self.for_memory = came[-1].get("reason") == "memory"
 
     def is_wanted(self):
         """Whether an interrupt is: between runs, by one that waits for a task which does not give way."""
@@ -492,6 +501,9 @@ class Kernel:
         if isinstance(error, SystemExit):
             report["exit"] = self._exit_code(error.code)
             return
+        stopped = self._error_of_interrupt()
+        if isinstance(error, KeyboardInterrupt) and isinstance(stopped, OutOfMemory):  # asyncio.run() has raised it
+            error = stopped.with_traceback(error.__traceback__)
         sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
         described, trouble = self._attempt(describe, error)
         report["error"] = described or {
@@ -499,6 +511,18 @@ class Kernel:
             "message": "the error could not be described: its own methods raised %s" % type(trouble).__name__,
             "traceback": "",
         }
+        if isinstance(error, MemoryError):
+            report["largest"] = self._free_memory(error)
+
+    def _free_memory(self, error):
+        """Lets go of what the functions had that have failed, which their error keeps; names what is left."""
+        import traceback
+
+        try:
+            traceback.clear_frames(error.__traceback__)
+            return import_seldom("sizes").largest(self.namespace, self.hidden_names())
+        except Exception:  # for want of memory
+            return []
 
     def _exit_code(self, code):
         """As the interpreter does it: a number, nothing, or a text for stderr and 1."""

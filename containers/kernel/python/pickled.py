@@ -12,14 +12,14 @@ _KINDS = (  # in plain words, by where the class is; a module that is not import
     ("tables.file", "File", "an open HDF5 file"),
     ("_socket", "socket", "a network connection"),
     ("http.client", "HTTPConnection", "a network connection"),
-    ("_thread", "lock", "a lock"),
+    ("_thread", "LockType", "a lock"),
     ("_thread", "RLock", "a lock"),
     ("multiprocessing.synchronize", "SemLock", "a lock"),
     ("threading", "Thread", "a thread"),
     ("threading", "Condition", "a lock"),
     ("threading", "Event", "a lock"),
     ("threading", "Semaphore", "a lock"),
-    ("threading", "_local", "data of a thread"),
+    ("_thread", "_local", "data of a thread"),
     ("queue", "Queue", "a queue of threads"),
     ("_queue", "SimpleQueue", "a queue of threads"),
     ("types", "GeneratorType", "a generator"),
@@ -188,11 +188,16 @@ def make_unpickler_class(namespace, same_code, missing):
     import pickle
 
     class Unpickler(pickle.Unpickler):
+        persistent = ()
+
+        def persistent_load(self, number):
+            return self.persistent[number]
+
         def find_class(self, module, name):
             if module == "__main__" and name.partition(".")[0] not in namespace:
                 return missing("it needs %s, which is not there" % name)
             if module.partition(".")[0] == "cloudpickle":
-                if not same_code and name in ("_make_function", "_builtin_type"):
+                if not same_code and name in ("_make_function", "_function_setstate", "_builtin_type"):
                     return missing("it has a function that another Python has compiled", "python")
                 load_cloudpickle()
             try:

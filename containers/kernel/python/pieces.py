@@ -99,13 +99,13 @@ class Writer:
     def _write_file(self, data):
         self.size += len(data)
         if self.limit_bytes is not None and self.size > self.limit_bytes:
-            raise OverLimit
+            raise OverLimit("it is more than may be kept")
         self.file.write(data)
 
     def put_json(self, kind, value):
         content = json.dumps(value, separators=(",", ":")).encode()
         if len(content) > PIECE:
-            raise OverLimit
+            raise OverLimit("it is more than may be kept")
         self.put(kind, content)
 
     def begin(self):

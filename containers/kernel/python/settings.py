@@ -24,6 +24,7 @@ class Settings:
         self.preload = message.get("preload") or []
         self.output_bytes = message["output_bytes"]
         self.image_bytes = message["image_bytes"]
+        self.memory_bytes = message.get("memory_bytes") or 0
         self.ipython = has_module("IPython")
 
     @property

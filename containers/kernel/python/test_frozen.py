@@ -1,74 +1,14 @@
 """Freezing and waking variables (freezing.py, waking.py), with a kernel that the test itself speaks to."""
 
-import json
 import os
 import shutil
-import socket
-import struct
-import subprocess
 import sys
 import tempfile
 import unittest
 
-from test_support import HERE, PATIENCE
+from test_support import HERE, Kernel
 
-FILE = ".state/python.frozen"
 LIMIT = 1 << 30
-
-
-class Kernel:
-    """A kernel, and the supervisor's end of its socket."""
-
-    def __init__(self, work_dir, **init):
-        ours, theirs = socket.socketpair()
-        ours.settimeout(PATIENCE)
-        self.sock, self.file = ours, ours.makefile("rb")
-        fd = theirs.fileno()
-        self.process = subprocess.Popen(
-            [sys.executable, os.path.join(HERE, "main.py"), "kernel"], pass_fds=[3],
-            preexec_fn=lambda: os.dup2(fd, 3), stdin=subprocess.DEVNULL, cwd=work_dir,
-        )
-        theirs.close()
-        self.runs = 0
-        message = {
-            "type": "init", "work_dir": work_dir, "env": {}, "preload": [], "output_bytes": 30000, "image_bytes": 1 << 20,
-            "max_displays": 20,
-        }
-        self.send({**message, **init})
-        self.wait_for("hello")
-
-    def send(self, message, fds=()):
-        data = json.dumps(message, separators=(",", ":")).encode()
-        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("%di" % len(fds), *fds))] if fds else []
-        self.sock.sendmsg([len(data).to_bytes(4, "big") + data], ancillary)
-
-    def wait_for(self, kind):
-        while True:
-            sizes = self.file.read(8)
-            if len(sizes) < 8:
-                raise AssertionError("the kernel ended before it sent %r" % kind)
-            header = json.loads(self.file.read(int.from_bytes(sizes[:4], "big")))
-            self.file.read(int.from_bytes(sizes[4:], "big"))
-            if header["type"] == kind:
-                return header
-
-    def run(self, code):
-        self.runs += 1
-        null = os.open(os.devnull, os.O_WRONLY)
-        try:
-            self.send({"type": "run", "id": "r%d" % self.runs, "code": code, "linger_ms": 0}, [null, null])
-            return self.wait_for("done")
-        finally:
-            os.close(null)
-
-    def ask(self, kind, **fields):
-        self.send({"type": kind, "path": FILE, "seconds": 20, **fields})
-        return self.wait_for({"freeze": "frozen", "wake": "woken"}[kind])
-
-    def close(self):
-        self.file.close()
-        self.sock.close()
-        self.process.wait(PATIENCE)
 
 
 class FrozenTest(unittest.TestCase):
@@ -106,7 +46,7 @@ class FrozenTest(unittest.TestCase):
 
     @property
     def path(self):
-        return os.path.join(self.folder, FILE)
+        return os.path.join(self.folder, Kernel.FROZEN)
 
 
 def lost(answer):
@@ -153,3 +93,268 @@ def has_cloudpickle():
     import importlib.util
 
     return any(map(importlib.util.find_spec, ("cloudpickle", "joblib")))
+
+
+class Functions(FrozenTest):
+    """Functions and classes of cells, which only cloudpickle can keep."""
+
+    CODE = (
+        "import functools, threading\nfactor = 2\nlock = threading.Lock()\n"
+        "def double(x):\n    with lock: pass\n    return x * factor\n"
+        "def outer(n):\n    def inner(x):\n        return x + n\n    return inner\n"
+        "add = outer(3)\n"
+        "@functools.lru_cache(maxsize=5)\ndef fib(n):\n    return n if n < 2 else fib(n - 1) + fib(n - 2)\n"
+        "class Base:\n    made = []\n    def __init__(self, v):\n        self.v = v; self.made.append(self)\n"
+        "class Point(Base):\n    def norm(self):\n        return double(self.v)\n    def __eq__(self, other):\n"
+        "        return type(self) is type(other)\n    __hash__ = None\n"
+        "point = Point(4)\nsquare = lambda x: x ** factor\n"
+    )
+
+    def test_they_are_kept_by_value_and_see_the_variables_that_there_are(self):
+        answer = self.freeze(self.CODE)
+        if not has_cloudpickle():
+            why = "a function or class of the code, which takes the package cloudpickle to be kept"
+            self.assertEqual(set(lost(answer).values()), {why, "a lock"})
+            self.assertEqual(set(lost(answer)), {"lock", "double", "outer", "add", "fib", "Base", "Point", "point", "square"})
+            return
+        self.assertEqual(lost(answer), {"lock": "a lock"})
+        kernel, _ = self.wake()
+        self.run_all(kernel, "lock = threading.RLock()\nfactor = 10")
+        for expression, value in {
+            "double(2)": "20", "square(2)": "1024", "add(1)": "4", "fib(20)": "6765", "fib.cache_parameters()['maxsize']": "5",
+            "point.norm()": "40", "isinstance(point, Base) and type(point) is Point": "True", "Point.made[0] is point": "True",
+            "Point(1) == point": "True", "double.__globals__ is globals()": "True", "__builtins__.__name__": "'builtins'",
+        }.items():
+            with self.subTest(expression):
+                self.assertEqual(self.value(kernel, expression), value)
+
+    def test_tracebacks_of_woken_functions_show_their_lines(self):
+        answer = self.freeze("first = 1", "def fail():\n    raise ValueError('x')  # here it is")
+        if lost(answer):
+            return
+        kernel, _ = self.wake()
+        done = kernel.run("fail()")
+        self.assertIn("# here it is", done["error"]["traceback"])
+        self.assertIn("<cell 3>", done["error"]["traceback"])
+
+
+class Identity(FrozenTest):
+    SHARED = "shared = [1]\na = {'s': shared}\nb = [shared, shared]\nbig = bytearray(9_000_000)\nc = (big,)\nloop = []; loop.append(loop)\n"
+    CHECK = "a['s'] is shared and b[0] is b[1] is shared and c[0] is big and loop[0] is loop"
+
+    def test_what_variables_share_stays_one(self):
+        self.freeze(self.SHARED)
+        kernel, _ = self.wake()
+        self.assertEqual(self.value(kernel, self.CHECK), "True")
+
+    def test_also_where_another_variable_cannot_be_kept(self):
+        answer = self.freeze(self.SHARED + "import threading\nbad = [shared, threading.Lock()]\nwork = threading.local()")
+        self.assertEqual(lost(answer), {"bad": "it holds a lock", "work": "data of a thread"})
+        kernel, _ = self.wake()
+        self.assertEqual(self.value(kernel, self.CHECK), "True")
+
+    def test_also_where_another_variable_cannot_be_read(self):
+        with open(os.path.join(self.folder, "mine.py"), "w") as file:
+            file.write("class Gone: pass\nclass Torn:\n    def __setstate__(self, state): raise ValueError('old')\n")
+        self.freeze(
+            "import mine\ninner = [7]\nfirst = [mine.Gone(), [8]]\nfirst[0].x = inner\nkeeps = first[1]\nrefers = [first]\n"
+            "torn = mine.Torn(); torn.x = [9]\nafter = [torn.x, inner]\n" + self.SHARED
+        )
+        with open(os.path.join(self.folder, "mine.py"), "w") as file:
+            file.write("class Torn:\n    def __setstate__(self, state): raise ValueError('new')\n")
+        kernel, woken = self.wake()
+        why = "it needs mine.Gone (AttributeError: "
+        self.assertEqual({name: text[: len(why)] for name, text in lost(woken).items()}, {
+            "first": why, "refers": why, "torn": "it cannot be made again (ValueError: new)"[: len(why)],
+            "after": "it shares something with a variable that could not be read"[: len(why)],
+        })
+        self.assertEqual(self.value(kernel, "inner, keeps"), "([7], [8])")
+        self.assertEqual(self.value(kernel, self.CHECK), "True")
+
+
+class Losses(FrozenTest):
+    def test_each_is_named_with_its_reason(self):
+        code = (
+            "import asyncio, concurrent.futures, contextvars, queue, socket, sqlite3, subprocess, sys, threading, weakref, mmap\n"
+            "class Odd:\n    def __reduce__(self): raise KeyError('not me')\n"
+            "async def wait(): pass\n"
+            "def count():\n    yield 1\n"
+            "good = 5\nfile = open('x', 'w')\nclosed = open('y', 'w'); closed.close()\nconnection = socket.socket()\n"
+            "lock = threading.Lock()\nevent = threading.Event()\nthread = threading.Thread()\nlocal = threading.local()\n"
+            "pool = concurrent.futures.ThreadPoolExecutor(1)\nwaiting = queue.Queue()\nsteps = count()\nsquares = (x for x in ())\n"
+            "coroutine = wait()\ntask = asyncio.get_event_loop().create_task(asyncio.Event().wait())\nloop = task.get_loop()\n"
+            "db = sqlite3.connect(':memory:')\nprogram = subprocess.Popen(['true']); program.wait()\n"
+            "variable = contextvars.ContextVar('variable')\nview = mmap.mmap(-1, 4096)\nframe = sys._getframe()\nholds = {'x': [file]}\n"
+        )
+        answer = self.freeze(code + ("odd = Odd()\n" if has_cloudpickle() else ""))
+        found = lost(answer)
+        odd = found.pop("odd", "")
+        self.assertEqual(odd, "Odd cannot be written (KeyError: 'not me')" if has_cloudpickle() else "")
+        if not has_cloudpickle():
+            for name in ("Odd", "wait", "count"):
+                del found[name]
+        self.assertEqual(found, {
+            "file": "an open file", "holds": "it holds an open file", "connection": "a network connection", "lock": "a lock",
+            "event": "a lock", "thread": "a thread", "local": "data of a thread", "pool": "a pool of workers",
+            "waiting": "a queue of threads", "steps": "a generator", "squares": "a generator", "coroutine": "a coroutine",
+            "task": "a running task", "loop": "an event loop", "db": "a database connection", "program": "a program that runs",
+            "variable": "a context variable", "view": "a mapped file", "frame": "a place in running code",
+        })
+        kernel, woken = self.wake()
+        self.assertEqual(woken["lost"], answer["lost"])
+        self.assertEqual(self.value(kernel, "good, 'file' in globals()"), "(5, False)")
+
+    def test_a_module_that_is_gone_costs_its_name(self):
+        with open(os.path.join(self.folder, "mine.py"), "w") as file:
+            file.write("x = 1")
+        self.freeze("import mine, json as j\nx = 2")
+        os.remove(os.path.join(self.folder, "mine.py"))
+        kernel, woken = self.wake()
+        self.assertEqual(list(lost(woken)), ["mine"])
+        self.assertEqual(self.value(kernel, "x, j.dumps(1)"), "(2, '1')")
+
+    def test_the_largest_are_left_out_where_they_do_not_fit(self):
+        noise = "import random\n%s = random.Random(1).randbytes(%d)\n"
+        code = "small = 1\n" + noise % ("large", 9 << 20) + noise % ("medium", 3 << 20) + noise % ("other", 4 << 20)
+        answer = self.freeze(code, limit_bytes=6 << 20)
+        self.assertEqual(lost(answer), {
+            "large": "it is larger than the 6 MiB that may be kept",
+            "other": "there is no room for it beside the others in the 6 MiB that may be kept",
+        })
+        self.assertLess(answer["bytes"], 6 << 20)
+        self.assertEqual(os.path.getsize(self.path), answer["bytes"])
+        kernel, woken = self.wake()
+        self.assertEqual(self.value(kernel, "small, len(medium)"), "(1, %d)" % (3 << 20))
+
+    def test_a_method_that_never_ends_costs_its_variable(self):
+        with open(os.path.join(self.folder, "slow.py"), "w") as file:
+            file.write("class Slow:\n    def __reduce__(self):\n        while True: pass\n")
+        answer = self.freeze("import slow\nx = 1\ny = slow.Slow()", seconds=1)
+        self.assertEqual(lost(answer), {"y": "it takes too long to be written"})
+        self.assertEqual(self.value(self.wake()[0], "x"), "1")
+
+    def test_names_that_are_not_the_users(self):
+        answer = self.freeze("1 + 1", "x = 2\n_ = 3\nfor _i in []: pass", "x")
+        self.assertEqual((answer["variables"], answer["lost"]), (1, []))
+
+
+class Files(FrozenTest):
+    def test_the_file_of_before_stays_where_the_new_one_cannot_be_written(self):
+        self.freeze("x = 1")
+        for limit_bytes, why in ((20_000, "none of the variables can be kept"), (10, "it is more than may be kept")):
+            answer = self.freeze("x = __import__('random').Random(1).randbytes(50_000)", limit_bytes=limit_bytes)
+            self.assertTrue(answer["why"].startswith(why) and answer["why"], answer)
+            self.assertEqual(os.listdir(os.path.dirname(self.path)), ["python.frozen"])
+        full = self.freeze(
+            "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+            "x = __import__('random').Random(1).randbytes(500_000)\nresource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))"
+        )
+        self.assertEqual(full["why"], "the file cannot be written: File too large")
+        self.assertEqual(os.listdir(os.path.dirname(self.path)), ["python.frozen"])
+        self.assertEqual(self.value(self.wake()[0], "x"), "1")
+
+    def test_a_file_that_is_not_what_was_written_costs_nothing_but_itself(self):
+        self.freeze("x = [1] * 1000\nbig = bytearray(500_000)\nnoise = __import__('random').Random(1).randbytes(50_000)\ny = 'text'")
+        with open(self.path, "rb") as file:
+            whole = file.read()
+        middle = len(whole) // 2
+        forged = {
+            "empty": b"", "head": whole[:20], "cut": whole[:-1], "other": b"x" * len(whole), "zeros": whole[:16] + bytes(len(whole) - 40) + whole[-24:],
+            "huge piece": whole[:16] + b"vz" + b"\xff" * 8 + whole[26:], "no end": whole[:-24] + b"\xff" * 8 + whole[-16:],
+            "list": whole[:-24] + (16).to_bytes(8, "big") + whole[-16:], "left out": whole[:100] + whole[middle:],
+        }
+        for name, data in forged.items():
+            with self.subTest(name):
+                with open(self.path, "wb") as file:
+                    file.write(data)
+                kernel, woken = self.wake()
+                self.assertTrue(woken["why"], woken)
+                self.assertEqual((woken["variables"], woken["lost"]), (0, []))
+                self.assertEqual(self.value(kernel, "'x' in globals(), 1 + 1"), "(False, 2)")
+        self.assertTrue(self.kernel().ask("wake", path=".state/none")["why"])
+
+    def test_a_bomb_in_a_pickle_costs_no_more_than_the_memory(self):
+        sys.path.insert(0, HERE)
+        from pieces import VARIABLE, Writer
+
+        os.makedirs(os.path.dirname(self.path))
+        with open(self.path, "wb") as file:
+            writer = Writer(file)
+            writer.begin()
+            writer.put_json(VARIABLE, {"name": "bomb"})
+            writer.write(b"\x80\x05\x8e" + (1 << 40).to_bytes(8, "little"))  # the bytes of a terabyte
+            writer.flush()
+            writer.put(b"B", (1 << 40).to_bytes(8, "big"))
+            writer.put_json(VARIABLE, {"name": "deep"})
+            writer.write(b"\x80\x05" + b"]" * 1000 + b"a" * 999 + b".")
+            writer.end({"variables": [{"name": "bomb"}], "lost": "x", "at_ms": "y", "count": -1, "sources": 3})
+        kernel, woken = self.wake()
+        self.assertEqual(woken["at_ms"], 0)
+        self.assertEqual(self.value(kernel, "1 + 1"), "2")
+
+    def test_an_import_that_never_ends(self):
+        with open(os.path.join(self.folder, "slow.py"), "w") as file:
+            file.write("")
+        self.freeze("x = 1\nimport slow\ny = 2")
+        with open(os.path.join(self.folder, "slow.py"), "w") as file:
+            file.write("while True: pass")
+        kernel, woken = self.wake(seconds=0.5)
+        self.assertEqual(set(lost(woken)), {"slow", "y"})
+        self.assertEqual(self.value(kernel, "x"), "1")
+
+
+class Changes(FrozenTest):
+    def test_what_code_has_changed_besides_variables(self):
+        os.makedirs(os.path.join(self.folder, "lib"))
+        with open(os.path.join(self.folder, "lib", "mine.py"), "w") as file:
+            file.write("x = 1")
+        answer = self.freeze(
+            "import os, random, sys, warnings\nos.environ['MINE'] = 'yes'\ndel os.environ['TERM']\nsys.path.append(os.getcwd() + '/lib')\n"
+            "import mine\nos.makedirs('sub'); os.chdir('sub')\nrandom.seed(5)\nwarnings.simplefilter('error')"
+        )
+        self.assertEqual(answer["lost"], [])
+        kernel, woken = self.wake()
+        self.assertEqual((woken["lost"], woken["why"]), ([], ""))
+        code = "os.environ['MINE'], 'TERM' in os.environ, mine.x, os.getcwd()[-4:], random.random() == random.Random(5).random()"
+        self.assertEqual(self.value(kernel, code), "('yes', False, 1, '/sub', True)")
+        self.assertEqual(kernel.run("warnings.warn('x')")["error"]["name"], "UserWarning")
+
+    def test_a_folder_that_is_gone(self):
+        self.freeze("import os\nos.makedirs('sub'); os.chdir('sub')")
+        os.rmdir(os.path.join(self.folder, "sub"))
+        self.assertEqual(list(lost(self.wake()[1])), ["the current folder"])
+
+    def test_the_environment_of_the_next_session_is_its_own(self):
+        kernel = self.kernel(env={"SECRET": "first", "MINE": "given"})
+        self.run_all(kernel, "import os; os.environ['MINE'] = 'changed'")
+        kernel.ask("freeze", limit_bytes=LIMIT)
+        with open(self.path, "rb") as file:
+            self.assertNotIn(b"first", file.read())
+        kernel = self.kernel(env={"SECRET": "second", "MINE": "given"})
+        kernel.ask("wake")
+        self.assertEqual(self.value(kernel, "os.environ['SECRET'], os.environ['MINE']"), "('second', 'changed')")
+
+    def test_again_and_again(self):
+        self.freeze("import random\nx = [1]; y = [x]; random.seed(1)")
+        for _ in range(2):
+            kernel, woken = self.wake()
+            self.run_all(kernel, "x.append(2)")
+            kernel.ask("freeze", limit_bytes=LIMIT)
+        kernel, woken = self.wake()
+        self.assertEqual(self.value(kernel, "x, y[0] is x, random.random() == random.Random(1).random()"), "([1, 2, 2], True, True)")
+
+
+class Versions(FrozenTest):
+    def test_functions_of_another_python_are_named(self):
+        answer = self.freeze("def f(): return 1\nx = 1\nholds = [f, x]")
+        with open(self.path, "rb") as file:
+            data = file.read()
+        code = b'"code":"cpython '
+        self.assertIn(code, data)
+        with open(self.path, "wb") as file:
+            file.write(data.replace(code, b'"code":"cpythoN '))
+        kernel, woken = self.wake()
+        self.assertEqual(set(lost(woken)), {"f", "holds"})
+        if not lost(answer):
+            self.assertEqual(lost(woken)["f"], "it has a function that another Python has compiled")
+        self.assertEqual(self.value(kernel, "x"), "1")

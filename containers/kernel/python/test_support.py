@@ -8,7 +8,11 @@ import os
 import resource
 import select
 import shutil
+import signal
+import socket
+import struct
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -188,6 +192,72 @@ class Client:
             self.process.wait()
         if self.own_dir:
             shutil.rmtree(self.own_dir, ignore_errors=True)
+
+
+class Kernel:
+    """A kernel, and the supervisor's end of its socket."""
+
+    FROZEN = ".state/python.frozen"
+
+    def __init__(self, work_dir, **init):
+        ours, theirs = socket.socketpair()
+        ours.settimeout(PATIENCE)
+        self.sock, self.file = ours, ours.makefile("rb")
+        fd = theirs.fileno()
+        self.process = subprocess.Popen(
+            [sys.executable, os.path.join(HERE, "main.py"), "kernel"], pass_fds=[3], preexec_fn=lambda: os.dup2(fd, 3), stdin=subprocess.DEVNULL, cwd=work_dir,
+        )
+        theirs.close()
+        self.runs = 0
+        self.out = open(os.devnull)  # what the run prints, which is little
+        message = {
+            "type": "init", "work_dir": work_dir, "env": {}, "preload": [], "output_bytes": 30000, "image_bytes": 1 << 20,
+            "max_displays": 20,
+        }
+        self.send({**message, **init})
+        self.wait_for("hello")
+
+    def send(self, message, fds=()):
+        data = json.dumps(message, separators=(",", ":")).encode()
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("%di" % len(fds), *fds))] if fds else []
+        self.sock.sendmsg([len(data).to_bytes(4, "big") + data], ancillary)
+
+    def wait_for(self, kind):
+        while True:
+            sizes = self.file.read(8)
+            if len(sizes) < 8:
+                raise AssertionError("the kernel ended before it sent %r" % kind)
+            header = json.loads(self.file.read(int.from_bytes(sizes[:4], "big")))
+            self.file.read(int.from_bytes(sizes[4:], "big"))
+            if header["type"] == kind:
+                return header
+
+    def start(self, code):
+        self.runs += 1
+        self.out.close()
+        out, end = os.pipe()
+        self.out = open(out)
+        self.send({"type": "run", "id": "r%d" % self.runs, "code": code, "linger_ms": 0}, [end, end])
+        os.close(end)
+
+    def run(self, code):
+        self.start(code)
+        return self.wait_for("done")
+
+    def interrupt(self, **fields):
+        self.send({**fields, "type": "interrupt", "id": "r%d" % self.runs, "n": 1})
+        self.process.send_signal(signal.SIGINT)
+
+    def ask(self, kind, **fields):
+        """Has the variables written or read."""
+        self.send({"type": kind, "path": self.FROZEN, "seconds": 20, **fields})
+        return self.wait_for({"freeze": "frozen", "wake": "woken"}[kind])
+
+    def close(self):
+        self.out.close()
+        self.file.close()
+        self.sock.close()
+        self.process.wait(PATIENCE)
 
 
 def can_import(*names):

@@ -101,6 +101,7 @@ class Threads:
         self.routing = False
         self.outputs = ()
         self.waiting = None  # what is to be done before the run shows or prints anything more
+        self.make_room = lambda threads: None  # is called before one more thread
         self.lock = _thread.RLock()
 
     def install(self):
@@ -125,6 +126,7 @@ class Threads:
     def _starter(self, original):
         def start(function, *args, **kwargs):
             self.route_all()
+            self.make_room(len(self.owners) + 1)
             return original(self._with_owner(function) if callable(function) else function, *args, **kwargs)
 
         return start

@@ -167,9 +167,16 @@ class Waking:
         self.memoized, self.counted = count, reader.place()
         memo = {i: value for i, value in self.unpickler.memo.copy().items() if i < before}
         memo.update(dict.fromkeys(range(before, count), self._missing(Missing.why)()))
-        self.unpickler = self._new_unpickler()
-        self.unpickler.memo = memo
         reader.go_to(self.counted)
+        self._fill_memo([memo.get(i) for i in range(count)])
+
+    def _fill_memo(self, values):
+        """Gives a new unpickler this memo, by a pickle: its attribute for that does not take what it is given."""
+        self.unpickler = self._new_unpickler()
+        self.unpickler.persistent = values
+        steps = (b"J%sQ\x940" % i.to_bytes(4, "little") for i in range(len(values)))  # the i-th is made, memoized, dropped
+        self.reader.left = memoryview(b"".join((*steps, b"N.")))
+        self.unpickler.load()
 
     def _drop_torn(self):
         """Lets go of variables that have a part missing."""

@@ -50,7 +50,7 @@ class Link:
     def peek(self):
         """The beginning of what has come and was not received yet."""
         try:
-            return self.sock.recv(1 << 12, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            return self.sock.recv(1 << 14, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except OSError:
             return b""
 

@@ -1,0 +1,73 @@
+"""What becomes of code that wants too much memory (interrupts.py, prctl.py), and which variables are large (sizes.py)."""
+
+import shutil
+import tempfile
+import unittest
+
+from test_support import Kernel
+
+MEMORY = 256 << 20
+
+
+class MemoryTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.mkdtemp(prefix="memory-test-")
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        self.kernel = Kernel(folder, memory_bytes=MEMORY)
+        self.addCleanup(self.kernel.close)
+
+    def run_code(self, code):
+        done = self.kernel.run(code)
+        self.assertIsNone(done.get("error"), done)
+        return done
+
+    def interrupt(self, code, **fields):
+        """Interrupts code when it has come to begin()."""
+        self.kernel.start(code.replace("begin()", "print('begun', flush=True)"))
+        self.kernel.out.readline()
+        self.kernel.interrupt(**fields)
+        return self.kernel.wait_for("done")
+
+
+class Jumps(MemoryTest):
+    def test_one_allocation_that_is_too_large_is_an_error_and_names_the_largest_variables(self):
+        self.run_code("small = 'x'\nbig = bytearray(50 << 20)\nwords = [b'%050d' % i for i in range(200_000)]")
+        done = self.kernel.run("more = bytearray(%d)" % (2 * MEMORY))
+        self.assertEqual(done["error"]["name"], "MemoryError")
+        sizes = {entry["name"]: entry["size_bytes"] for entry in done["largest"]}
+        self.assertEqual(list(sizes), ["big", "words"])
+        self.assertAlmostEqual(sizes["big"] / (50 << 20), 1, 2)
+        self.assertAlmostEqual(sizes["words"] / (200_000 * (83 + 8)), 1, 1)
+        self.assertEqual(self.run_code("len(big)")["result"], str(50 << 20))
+
+    def test_what_functions_have_taken_that_failed_is_free_again(self):
+        code = "def take():\n    mine = bytearray(%d)\n    return bytearray(%d)\ntake()" % (MEMORY * 3 // 4, MEMORY)
+        for _ in range(2):
+            self.assertEqual(self.kernel.run(code)["error"]["name"], "MemoryError")
+        self.run_code("len(bytearray(%d))" % (MEMORY * 3 // 4))
+
+    def test_many_threads(self):
+        self.run_code(
+            "import threading\ngo = threading.Event()\nthreads = [threading.Thread(target=go.wait) for _ in range(60)]\n"
+            "for thread in threads: thread.start()\nbig = bytearray(%d)\ngo.set()" % (MEMORY // 2)
+        )
+
+
+class Interrupts(MemoryTest):
+    def test_code_that_is_stopped_for_memory_gets_a_memory_error(self):
+        codes = {
+            "begin()\nwhile True: pass": None,
+            "import time; begin(); time.sleep(600)": None,
+            "import asyncio\nbegin()\nawait asyncio.sleep(600)": None,
+            "import asyncio\nbegin()\nasyncio.run(asyncio.sleep(600))": None,
+            "try:\n    begin()\n    while True: pass\nexcept MemoryError: pass\n'went on'": "'went on'",
+        }
+        for code, result in codes.items():
+            with self.subTest(code):
+                done = self.interrupt("big = bytearray(1 << 20)\n" + code, reason="memory")
+                self.assertEqual(done["result"], result)
+                if result is None:
+                    self.assertEqual(done["error"]["name"], "MemoryError", done)
+                    self.assertIn("nearly used up", done["error"]["message"])
+                    self.assertEqual([entry["name"] for entry in done["largest"]], ["big"])
+                self.assertEqual(self.run_code("len(big)")["result"], str(1 << 20))
