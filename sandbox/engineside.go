@@ -138,15 +138,15 @@ func (e *engineSide) slept(language Language) bool {
 	return had && key == ""
 }
 
-// noteSettings records what a named session's container was made with. Where that fails, a later
+// noteSettings records what a named session's container was made with, and since when it has had any. Where that fails, a later
 // server makes a new one.
-func (e *engineSide) noteSettings(language Language, setting KernelConfig, image engine.ImageInfo) {
+func (e *engineSide) noteSettings(language Language, setting KernelConfig, image engine.ImageInfo, awake time.Time) {
 	if !e.named {
 		return
 	}
 	key, err := e.settingsKey(setting, image)
 	if err == nil {
-		e.record.Settings[string(language)] = key
+		e.record.Settings[string(language)], e.record.Awake = key, awake
 		e.saveRecord()
 		return
 	}

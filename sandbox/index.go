@@ -12,9 +12,10 @@ import (
 type index struct {
 	mu       sync.Mutex
 	sessions map[string]*session
-	fallback map[string]string // ids of the default sessions that there are, by what DefaultOf returns
-	expired  map[string]ended  // notes about sessions that have expired, by id, and by what DefaultOf returns
-	refused  []*Run            // the last whose sessions could not be opened
+	fallback map[string]string    // ids of the default sessions that there are, by what DefaultOf returns
+	expired  map[string]ended     // notes about sessions that have expired, by id, and by what DefaultOf returns
+	asleep   map[string]time.Time // sessions that had no kernels when they were looked at, with their last use by then
+	refused  []*Run               // the last whose sessions could not be opened
 	closed   bool
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -31,6 +32,13 @@ const (
 	OwnerNone  = "none"
 )
 
+// States of a session, in SessionInfo.
+const (
+	StateOpen    = "open"    // in a server
+	StateWaiting = "waiting" // for a server, with its kernels
+	StateAsleep  = "asleep"  // without kernels: its files are there, and the variables that they wrote
+)
+
 // SessionInfo describes a session.
 type SessionInfo struct {
 	ID      string
@@ -39,6 +47,7 @@ type SessionInfo struct {
 	DefaultOf string
 	Named     bool
 	Owner     string
+	State     string
 	Kernels   []KernelInfo
 	Created   time.Time
 	LastUsed  time.Time
@@ -46,15 +55,21 @@ type SessionInfo struct {
 	Limits  SessionLimits
 	Times   Times // in force
 	Limited bool
-	// SizeBytes is what the session's files take; nil where no kernel is there to count them.
+	// SizeBytes is what the session's files take, or took when a server last let go of it; nil where that is not known.
 	SizeBytes *int64
+	// KeptUntil is when a session is removed that nobody uses and that outlives its server; zero: it is Pinned, or does not.
+	KeptUntil time.Time
+	Pinned    bool
 }
 
 // info describes the session; kept are the languages whose kernels wait to be taken over.
 func (s *session) info(kept []Language) SessionInfo {
-	info := SessionInfo{ID: s.id, Named: s.named, Owner: OwnerThis}
+	info := SessionInfo{ID: s.id, Named: s.named, Owner: OwnerThis, State: StateOpen}
 	s.uses.describe(&info)
 	s.limits.describe(&info)
+	if s.named {
+		s.config.describeStay(&info, max(s.config.Keep, info.Times.IdleTimeout))
+	}
 	for _, l := range s.links {
 		kernel := l.info(slices.Contains(kept, l.language))
 		if run := l.holder(); run != nil && kernel.State != "ended" {
@@ -188,7 +203,7 @@ func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) 
 	default:
 		return SessionInfo{}, notFound(id)
 	}
-	info, wanted := left.info(&m.config, id)
+	info, wanted := left.info(&m.config, id, state.Take)
 	if !wanted {
 		return SessionInfo{}, notFound(id)
 	}
@@ -228,7 +243,7 @@ func (m *Manager) Known() []SessionInfo {
 // unborn describes the default session before its first run.
 func (c *Config) unborn(id string) SessionInfo {
 	now := time.Now()
-	info := SessionInfo{Default: true, DefaultOf: id, Owner: OwnerThis, Created: now, LastUsed: now}
+	info := SessionInfo{Default: true, DefaultOf: id, Owner: OwnerThis, State: StateOpen, Created: now, LastUsed: now}
 	(&limits{config: c}).describe(&info)
 	for language := range c.Kernels {
 		info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "not started"})
@@ -249,31 +264,43 @@ const listTimeout = 10 * time.Second
 // servers, and named ones that no server has open now. Newest use first. Where the engine does not answer, there is
 // an error beside what is known without it.
 func (m *Manager) Sessions(ctx context.Context) ([]SessionInfo, error) {
-	listing, cancel := context.WithTimeout(ctx, listTimeout)
+	asking, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	inventory, err := m.config.Engine.List(listing, LabelHost, m.config.Host)
+	inventory, err := m.config.Engine.List(asking, LabelHost, m.config.Host)
 	if err != nil {
 		err = errNotDone(err, "list the sessions")
 	}
 	others := group(inventory, &m.config)
 	var list []SessionInfo
 	mine := make(map[string]bool)
+	var own sync.WaitGroup
+	var listing sync.Mutex
 	for _, s := range m.all() {
 		mine[s.id] = s.isOpen()
 		if mine[s.id] {
-			list = append(list, m.describe(ctx, s, cmp.Or(others[s.id], &leftover{})))
+			own.Go(func() { // each asks a kernel
+				info := m.describe(ctx, s, cmp.Or(others[s.id], &leftover{}))
+				listing.Lock()
+				defer listing.Unlock()
+				list = append(list, info)
+			})
 		}
 	}
-	for id := range state.Kept(m.config.StateDir) {
-		if others[id] == nil {
+	own.Wait()
+	for _, id := range state.IDs(m.config.StateDir) {
+		if others[id] == nil && state.IsKept(m.config.StateDir, id) {
 			others[id] = &leftover{named: true} // it has nothing on the engine yet, or any more
 		}
+	}
+	take := state.Take
+	if state.IsOwn(m.config.StateDir) {
+		take = state.Look
 	}
 	for id, left := range others {
 		if mine[id] {
 			continue
 		}
-		if info, wanted := left.info(&m.config, id); wanted {
+		if info, wanted := left.info(&m.config, id, take); wanted {
 			list = append(list, info)
 		}
 	}
@@ -282,20 +309,23 @@ func (m *Manager) Sessions(ctx context.Context) ([]SessionInfo, error) {
 }
 
 // info describes a session that this server does not have open. false: it is not kept, and the next
-// sweep removes it.
-func (l *leftover) info(config *Config, id string) (SessionInfo, bool) {
+// sweep removes it. take takes its lock.
+func (l *leftover) info(config *Config, id string, take func(dir, id string) (*state.Lock, error)) (SessionInfo, bool) {
 	if l.spare {
 		return SessionInfo{}, false
 	}
-	info := SessionInfo{ID: id, Named: l.named, Owner: OwnerOther, Created: l.newest, LastUsed: l.newest}
-	own := limits{config: config}
-	if r := state.LoadRecord(config.StateDir, id); r != nil {
+	info := SessionInfo{ID: id, Named: l.named, Owner: OwnerOther, State: StateOpen, Created: l.newest, LastUsed: l.newest}
+	own, r := limits{config: config}, state.LoadRecord(config.StateDir, id)
+	if r != nil {
 		info.Created = r.Created
 		own.restore(r)
+		if r.SizeBytes > 0 {
+			info.SizeBytes = &r.SizeBytes
+		}
 	}
 	own.describe(&info)
 	busy := busyWith(config, id)
-	lock, err := state.Take(config.StateDir, id)
+	lock, err := take(config.StateDir, id)
 	if err != nil {
 		if used, err := state.LastUsed(config.StateDir, id); err == nil {
 			info.LastUsed = notAfter(time.Now(), used) // its server keeps that up
@@ -307,13 +337,17 @@ func (l *leftover) info(config *Config, id string) (SessionInfo, bool) {
 		return info, true
 	}
 	defer lock.Unlock()
-	info.Owner = OwnerNone
+	info.Owner, info.State = OwnerNone, StateAsleep
+	if len(l.running) > 0 {
+		info.State = StateWaiting
+	}
 	for _, language := range l.running {
 		info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "kept", Run: busy[language]})
 	}
 	sortKernels(info.Kernels)
 	if lock.Kept() {
 		info.LastUsed = notAfter(time.Now(), lock.LastUsed())
+		config.describeStay(&info, config.stay(r).Keep)
 	}
 	return info, l.wanted(lock)
 }

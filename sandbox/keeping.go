@@ -18,6 +18,13 @@ func (c *Config) stay(r *state.Record) state.Stay {
 	return r.Stay(state.Stay{Idle: c.IdleTimeout, Keep: c.Keep})
 }
 
+// describeStay fills in until when a session stays that outlives its server.
+func (c *Config) describeStay(info *SessionInfo, keep time.Duration) {
+	if info.Pinned = state.IsPinned(c.StateDir, info.ID); !info.Pinned {
+		info.KeptUntil = info.LastUsed.Add(keep)
+	}
+}
+
 // due reports what is not kept any longer of a named session that was last used then: its kernels, which freeze and end by
 // themselves before, and all of it.
 func (c *Config) due(id string, used time.Time) (kernels, all bool) {

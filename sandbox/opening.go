@@ -302,14 +302,19 @@ func (m *Manager) room(id string, before *session) error {
 		With("limit", m.config.MaxSessions)
 }
 
-// waiting returns the named sessions that may have kernels, with how long nobody has used them.
+// waiting returns the named sessions that may have kernels, with how long nobody has used them. The many that sleep are
+// looked at once. The caller holds m.mu.
 func (m *Manager) waiting(now time.Time) map[string]time.Duration {
-	waiting := make(map[string]time.Duration)
-	for id, used := range state.Kept(m.config.StateDir) {
-		if !m.config.isAsleep(id, used) {
+	waiting, asleep := make(map[string]time.Duration), make(map[string]time.Time)
+	for id, used := range state.Uses(m.config.StateDir) {
+		switch then, known := m.asleep[id]; {
+		case known && then.Equal(used), !state.IsKept(m.config.StateDir, id), m.config.isAsleep(id, used):
+			asleep[id] = used
+		default:
 			waiting[id] = max(0, now.Sub(used))
 		}
 	}
+	m.asleep = asleep
 	return waiting
 }
 

@@ -377,7 +377,7 @@ func (l *link) adoptSpare(setting KernelConfig, image engine.ImageInfo, warm boo
 	bind.Type = "bind"
 	k.serveOut, k.out = e.outlet(), e.out
 	k.bind(bind)
-	e.noteSettings(l.language, setting, image)
+	e.noteSettings(l.language, setting, image, l.uses.wake())
 	return k
 }
 

@@ -68,10 +68,7 @@ func (l *link) start(waiting context.Context, warm bool) (k *kernel, err error) 
 	k = newKernel(proc, l.config.wireLimits(), l.config.Logger.With("session", l.engine.id, "language", l.language))
 	k.serveOut, k.out = l.engine.outlet(), l.engine.out
 	k.begin(l.engine.init(setting, warm))
-	if r := l.engine.record; r != nil {
-		r.Awake = l.uses.wake()
-	}
-	l.engine.noteSettings(l.language, setting, image) // while the supervisor comes up
+	l.engine.noteSettings(l.language, setting, image, l.uses.wake()) // while the supervisor comes up
 	go func() {
 		defer leave()
 		ctx, cancel := context.WithTimeout(l.engine.ctx, l.config.StartTimeout)

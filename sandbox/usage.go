@@ -231,7 +231,7 @@ func (u *usage) hasExpired(now time.Time) bool {
 	return u.isOpen() && (u.idle(now) >= most.IdleTimeout || now.Sub(u.awake) >= most.Lifetime)
 }
 
-// wake begins the time of the kernels of a named session, and goOn says that it had begun before. wake returns when.
+// wake begins the time of the kernels with the first, unless goOn has said that it had begun before, and returns when that was.
 func (u *usage) wake() time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -20,9 +20,13 @@ type sessionMeta struct {
 	SessionID   string `json:"session_id"`
 	Default     bool   `json:"default,omitempty"`
 	Owner       string `json:"owner"`
+	State       string `json:"state"`
 	AgeSeconds  int    `json:"age_seconds"`
 	IdleSeconds int    `json:"idle_seconds"`
 	SizeBytes   *int64 `json:"size_bytes,omitempty"`
+	// KeptUntil is when the session is removed if nobody uses it.
+	KeptUntil time.Time `json:"kept_until,omitzero"`
+	Pinned    bool      `json:"pinned,omitempty"`
 }
 
 // SessionFields is a session in JSON.
@@ -99,7 +103,11 @@ func (s SessionFields) String() string {
 	if owner == sandbox.OwnerNone {
 		owner = "no server"
 	}
-	text += ": open in " + owner
+	if text += ": "; s.State == sandbox.StateAsleep {
+		text += s.State
+	} else {
+		text += "open in " + owner
+	}
 	for _, k := range s.Kernels {
 		text += fmt.Sprintf("; %s %s", k.Language, k.State)
 		if k.Run != nil {
@@ -109,6 +117,11 @@ func (s SessionFields) String() string {
 	text += fmt.Sprintf("; %v old, idle %v", time.Duration(s.AgeSeconds)*time.Second, time.Duration(s.IdleSeconds)*time.Second)
 	if s.SizeBytes != nil {
 		text += ", " + humanize.Bytes(uint64(max(*s.SizeBytes, 0)))
+	}
+	if s.Pinned {
+		text += ", pinned"
+	} else if s.State == sandbox.StateAsleep && !s.KeptUntil.IsZero() {
+		text += ", kept until " + s.KeptUntil.Format(time.DateOnly)
 	}
 	if l := s.OwnLimits; l != nil {
 		text += fmt.Sprintf("; limits %d MiB, %v CPUs, runs of %v s", l.MemoryMB, l.CPUs, l.TimeoutSeconds)
@@ -137,7 +150,8 @@ func (d *Deps) sessionList(ctx context.Context) (sessionList, error) {
 // FieldsOf returns a session in JSON, for who calls.
 func FieldsOf(ctx context.Context, info sandbox.SessionInfo) SessionFields {
 	f := SessionFields{Kernels: info.Kernels, sessionMeta: sessionMeta{
-		SessionID: info.ID, Default: info.Default && info.DefaultOf == ownSession(ctx), Owner: info.Owner, SizeBytes: info.SizeBytes,
+		SessionID: info.ID, Default: info.Default && info.DefaultOf == ownSession(ctx), Owner: info.Owner, State: info.State, SizeBytes: info.SizeBytes,
+		KeptUntil: info.KeptUntil.UTC().Truncate(time.Second), Pinned: info.Pinned,
 		AgeSeconds: int(max(0, time.Since(info.Created)).Seconds()), IdleSeconds: int(max(0, time.Since(info.LastUsed)).Seconds()),
 	}}
 	if info.Limited {

@@ -86,7 +86,7 @@ func (d *Deps) sessionInfo() tool {
 			all := d.imagePackages(ctx)
 			most := 0
 			var installed map[sandbox.Language][]sandbox.Package
-			if info.SizeBytes != nil { // a container is there to look with
+			if info.Owner == sandbox.OwnerThis && info.SizeBytes != nil { // a container is there to look with
 				if installed, err = d.Manager.Packages(ctx, info.ID); err != nil {
 					return nil, err
 				}

@@ -20,7 +20,7 @@ import (
 
 func sessionsCommand(settings *server.Settings) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "sessions", Short: "List, show, close, export and import sessions",
+		Use: "sessions", Short: "List, show, close, pin, export and import sessions",
 		Long: `sessions tells of the sessions that servers of this user have open or have left,
 closes them, and carries them from machine to machine. Nothing is done to a
 session that a running server has open.
@@ -29,10 +29,10 @@ Settings that say where sessions are (--state-dir, --engine-url) must be the
 server's.`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return usage(errors.New("say what to do: sessions list, show, close, export, import or notebook"))
+			return usage(errors.New("say what to do: sessions list, show, close, pin, unpin, export, import or notebook"))
 		},
 	}
-	cmd.AddCommand(listCommand(settings), showCommand(settings), closeCommand(settings),
+	cmd.AddCommand(listCommand(settings), showCommand(settings), closeCommand(settings), pinCommand(settings, true), pinCommand(settings, false),
 		exportCommand(settings), importCommand(settings), notebookCommand(settings))
 	return cmd
 }

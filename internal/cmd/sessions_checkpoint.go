@@ -42,12 +42,13 @@ func exportCommand(settings *server.Settings) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use: "export NAME FILE.tar.zst", Short: "Write a session's files and history to a file", Args: takes(2, 2),
-		Long: `export writes a session's files and history to one file that import takes on
-another machine. Variables are not in it. The session stays as it is; no running
-server may have it open. The files are written as they are: what code has put
-into them is in the export, secrets too.
+		Long: `export writes a session's files, variables and history to one file that import
+takes on another machine. The session stays as it is; no running server may have
+it open. The files are written as they are: what code has put into them is in
+the export, secrets too. Variables are in it as files below .state, which kernels
+that wait for a server write anew for it.
 
-Kernels that wait for a server keep their variables, and code that runs goes on.`,
+Such kernels go on with their variables, and code that runs goes on.`,
 	}
 	maxBytes := maxBytesFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -76,6 +77,13 @@ func export(ctx context.Context, s *server.Settings, manager *sandbox.Manager, i
 	}
 	if _, err := manager.Resume(ctx, id); err != nil {
 		return checkpoint.Report{}, err
+	}
+	problems, err := manager.Freeze(ctx, id)
+	if err != nil {
+		return checkpoint.Report{}, err
+	}
+	for _, problem := range problems {
+		fmt.Fprintln(os.Stderr, "warning:", problem)
 	}
 	ran, size, err := history.Export(state.Folder(manager.Config().StateDir, id))
 	if err != nil {
@@ -129,9 +137,10 @@ func importCommand(settings *server.Settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "import FILE.tar.zst [NAME]", Short: "Make a session from an exported file", Args: takes(1, 2),
 		Long: `import makes a named session from a file that export wrote, under its old name
-or under NAME, which must not exist yet. A server that opens it finds the files;
-variables begin anew. The file may come from anybody: what is damaged or unsound
-in it is refused, and nothing is left.`,
+or under NAME, which must not exist yet. A server that opens it finds the files,
+and its first run the variables, which are read inside the sandbox alone. The file
+may come from anybody: what is damaged or unsound in it is refused, and nothing is
+left.`,
 	}
 	maxBytes := maxBytesFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -36,6 +36,6 @@ close_session.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&keepFiles, "keep-files", false, "remove the containers alone")
+	cmd.Flags().BoolVar(&keepFiles, "keep-files", false, "remove the containers alone; the next use finds the files and the variables")
 	return cmd
 }

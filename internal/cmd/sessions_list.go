@@ -81,12 +81,31 @@ func tabulate(w io.Writer, sessions []sandbox.SessionInfo) error {
 		return err
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "SESSION\tOPEN IN\tKERNELS\tAGE\tIDLE")
+	fmt.Fprintln(table, "SESSION\tSTATE\tKERNELS\tAGE\tIDLE\tFILES\tKEPT")
 	for _, info := range sessions {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", info.ID, info.Owner, kernelsOf(info),
-			units.HumanDuration(since(info.Created)), units.HumanDuration(since(info.LastUsed)))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", info.ID, info.State, kernelsOf(info),
+			units.HumanDuration(since(info.Created)), units.HumanDuration(since(info.LastUsed)), sizeOf(info, "-"), keptOf(info))
 	}
 	return table.Flush()
+}
+
+// sizeOf returns what the session's files take.
+func sizeOf(info sandbox.SessionInfo, unknown string) string {
+	if info.SizeBytes == nil {
+		return unknown
+	}
+	return humanize.Bytes(uint64(max(0, *info.SizeBytes)))
+}
+
+// keptOf returns how long the session stays when nobody uses it.
+func keptOf(info sandbox.SessionInfo) string {
+	switch {
+	case info.Pinned:
+		return "pinned"
+	case info.KeptUntil.IsZero():
+		return "with its server"
+	}
+	return "until " + info.KeptUntil.Local().Format(time.DateOnly)
 }
 
 func kernelsOf(info sandbox.SessionInfo) string {
@@ -150,15 +169,11 @@ func lastOf(runs []sandbox.HistoryEntry) []sandbox.HistoryEntry {
 }
 
 func describe(w io.Writer, info sandbox.SessionInfo, runs []sandbox.HistoryEntry) error {
-	size := "not known here"
-	if info.SizeBytes != nil {
-		size = humanize.Bytes(uint64(max(0, *info.SizeBytes)))
-	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, line := range [][2]string{
-		{"session", info.ID}, {"open in", info.Owner}, {"kernels", kernelsOf(info)},
+		{"session", info.ID}, {"state", info.State}, {"open in", info.Owner}, {"kernels", kernelsOf(info)},
 		{"created", info.Created.Local().Format(time.DateTime)}, {"idle for", units.HumanDuration(since(info.LastUsed))},
-		{"files", size}, {"runs", humanize.Comma(int64(len(runs)))},
+		{"files", sizeOf(info, "not known here")}, {"kept", keptOf(info)}, {"runs", humanize.Comma(int64(len(runs)))},
 	} {
 		fmt.Fprintf(table, "%s\t%s\n", line[0], line[1])
 	}

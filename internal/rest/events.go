@@ -48,11 +48,14 @@ func (l *sessionList) get(ctx context.Context, manager *sandbox.Manager) ([]sand
 type sessionFields struct {
 	SessionID string         `json:"session_id"`
 	Owner     string         `json:"owner"`
+	State     string         `json:"state"`
 	Named     bool           `json:"named"`
 	Kernels   []kernelFields `json:"kernels"`
 	Created   time.Time      `json:"created"`
 	LastUsed  time.Time      `json:"last_used"`
 	SizeBytes *int64         `json:"size_bytes"` // null where only its server could tell
+	KeptUntil time.Time      `json:"kept_until,omitzero"`
+	Pinned    bool           `json:"pinned,omitempty"`
 }
 
 type kernelFields struct {
@@ -115,7 +118,7 @@ func (t *stream) tell(ctx context.Context) {
 			shown = &infos[i]
 		}
 		f := sessionFields{
-			SessionID: info.ID, Owner: info.Owner, Named: info.Named, Kernels: []kernelFields{},
+			SessionID: info.ID, Owner: info.Owner, State: info.State, KeptUntil: info.KeptUntil.Truncate(time.Second), Pinned: info.Pinned, Named: info.Named, Kernels: []kernelFields{},
 			Created: info.Created, LastUsed: info.LastUsed.Truncate(time.Second), SizeBytes: info.SizeBytes,
 		}
 		for _, k := range info.Kernels {

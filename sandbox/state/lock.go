@@ -87,6 +87,11 @@ func Take(dir, id string) (*Lock, error) {
 	if err := makeOwn(dir); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
+	return Look(dir, id)
+}
+
+// Look is Take in a directory that IsOwn has just said can be trusted, for who looks at many sessions.
+func Look(dir, id string) (*Lock, error) {
 	path := lockPath(dir, id)
 	for {
 		found := true
@@ -224,16 +229,17 @@ func OpenElsewhere(dir, id string) bool {
 
 // IsKept reports whether a session of this name outlives, or has outlived, its server. It takes no lock.
 func IsKept(dir, id string) bool {
-	return ValidID(id) && isOwn(dir) && isMarked(dir, id)
+	return ValidID(id) && IsOwn(dir) && isMarked(dir, id)
 }
 
-func isOwn(dir string) bool { return checkOwn(filepath.Dir(dir)) == nil && checkOwn(dir) == nil }
+// IsOwn reports whether nobody else can put things into the state directory.
+func IsOwn(dir string) bool { return checkOwn(filepath.Dir(dir)) == nil && checkOwn(dir) == nil }
 
 // isMarked is IsKept in a directory that can be trusted.
 func isMarked(dir, id string) bool { return markOf(dir, id) == keepMark }
 
 // Waits is Lock.Waits of what may have a server by now.
-func Waits(dir, id string) bool { return ValidID(id) && isOwn(dir) && markOf(dir, id) == waitMark }
+func Waits(dir, id string) bool { return ValidID(id) && IsOwn(dir) && markOf(dir, id) == waitMark }
 
 func markOf(dir, id string) string {
 	text, _ := os.ReadFile(lockPath(dir, id))
@@ -243,18 +249,27 @@ func markOf(dir, id string) string {
 // Kept returns the sessions that outlive their servers, open or not, with their last use.
 func Kept(dir string) map[string]time.Time {
 	kept := make(map[string]time.Time)
-	if !isOwn(dir) {
-		return kept
-	}
-	for _, id := range IDs(dir) {
-		if !isMarked(dir, id) {
-			continue
-		}
-		if used, err := LastUsed(dir, id); err == nil {
+	for id, used := range Uses(dir) {
+		if isMarked(dir, id) {
 			kept[id] = used
 		}
 	}
 	return kept
+}
+
+// Uses returns all sessions, also those that end with their servers, with their last use; none where the directory cannot be
+// trusted.
+func Uses(dir string) map[string]time.Time {
+	uses := make(map[string]time.Time)
+	if !IsOwn(dir) {
+		return uses
+	}
+	for _, id := range IDs(dir) {
+		if used, err := LastUsed(dir, id); err == nil {
+			uses[id] = used
+		}
+	}
+	return uses
 }
 
 // IDs returns the sessions that have a lock file; none where there is no directory yet.

@@ -57,7 +57,9 @@ const goesBack = run => !!sessions.get(chosen)?.kernels.some(k => k.can_go_back_
 
 const describe = s => {
 	const kernels = s.kernels.filter(k => k.state !== "not started").map(k => `${k.language} ${k.state}`).join(", ");
-	return (s.owner === "none" ? "open in no server" : `open in ${s.owner}`) + (kernels ? `; ${kernels}` : "");
+	const stay = s.pinned ? "; pinned" : s.state === "asleep" && s.kept_until ? `; kept until ${new Date(s.kept_until).toLocaleDateString()}` : "";
+	const open = s.state === "asleep" ? "asleep" : s.owner === "none" ? "open in no server" : `open in ${s.owner}`;
+	return open + (kernels ? `; ${kernels}` : "") + stay;
 };
 
 function showFacts() {
