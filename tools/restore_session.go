@@ -17,10 +17,10 @@ import (
 // restoredSession is what a session's variables have gone back to.
 type restoredSession struct {
 	SessionID string `json:"session_id"`
-	// RunID is the run that the variables are as before, or as behind where it had a copy.
-	RunID  string             `json:"run_id"`
-	Copy   bool               `json:"copy"`
-	Undone []*sandbox.RunInfo `json:"undone"`
+	// RestoredTo is the run that the variables are as before, or as behind where it had a copy.
+	RestoredTo string             `json:"restored_to"`
+	Copy       bool               `json:"copy"`
+	Undone     []*sandbox.RunInfo `json:"undone"`
 	// Changed are files that the undone runs have made or changed, and that stay as they are.
 	Changed []string           `json:"changed"`
 	Before  []*sandbox.RunInfo `json:"can_go_back_before"`
@@ -54,7 +54,7 @@ func (d *Deps) restoreSession() tool {
 }
 
 func (f restoredSession) Meta() any {
-	return map[string]any{"session_id": f.SessionID, "run_id": f.RunID, "copy": f.Copy, "undone": len(f.Undone)}
+	return map[string]any{"session_id": f.SessionID, "restored_to": f.RestoredTo, "copy": f.Copy, "undone": len(f.Undone)}
 }
 
 // renderRestored describes it, with the newest of the undone runs and the first of the files.
@@ -72,7 +72,7 @@ func renderRestored(r *sandbox.Restoration, most int) *render.Answer {
 		section("undone, newest last", lines, len(r.Undone)) +
 		section("files that those runs changed, which stay as they are", changed, len(r.Changed))
 	return render.Text(text, restoredSession{
-		SessionID: r.SessionID, RunID: r.Run.RunID, Copy: r.Copy, Undone: present(undone), Changed: present(changed),
+		SessionID: r.SessionID, RestoredTo: r.Run.RunID, Copy: r.Copy, Undone: present(undone), Changed: present(changed),
 		Before: present(r.Before), Copies: present(r.Copies),
 	})
 }
