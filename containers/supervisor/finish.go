@@ -67,7 +67,7 @@ func (r *run) onDone(m *kernelproc.Report) {
 	}
 	if r.reason == "memory" {
 		d.Memory = s.memory.report(r.memory.Bytes(), m.Largest)
-	} else if len(m.Largest) > 0 {
+	} else if len(m.Largest) > 0 || d.Error != nil && d.Error.Name == memoryError {
 		d.Memory = s.memory.report(s.memory.read().Bytes(), m.Largest)
 	}
 	for _, name := range m.GoesOn[:min(len(m.GoesOn), mostGoesOn)] {

@@ -16,6 +16,7 @@ const (
 	// fastest is how many bytes code may take in a millisecond, about.
 	fastest     = 4 << 20
 	mostLargest = 5
+	memoryError = "MemoryError" // in Python, and for every language where a run is stopped
 	// relieved is how long what was let go may take to be given back.
 	relieved = 50 * time.Millisecond
 )
@@ -151,10 +152,10 @@ func (g *memoryGuard) report(used int64, largest []protocol.Variable) *protocol.
 // outOfMemory has an answer say that the run was stopped for its memory; what the kernel says of that itself stays.
 func (g *memoryGuard) outOfMemory(d *protocol.Done, r *run) {
 	d.Status, d.ExitCode, d.Result, d.Cause = "failed", 1, nil, "memory"
-	if d.Error != nil && d.Error.Name == "MemoryError" {
+	if d.Error != nil && d.Error.Name == memoryError {
 		return
 	}
-	stopped := &protocol.Error{Name: "MemoryError", Message: g.describe(r.memory)}
+	stopped := &protocol.Error{Name: memoryError, Message: g.describe(r.memory)}
 	if d.Error != nil {
 		stopped.Traceback = d.Error.Traceback
 	}

@@ -80,3 +80,20 @@ func TestARunThatBeginsNearTheLimitMayGiveBack(t *testing.T) {
 		check(t, "result", d.result(), "1")
 	})
 }
+
+func TestCodeThatTakesMoreAndMore(t *testing.T) {
+	t.Parallel()
+	c := guarded(t, python)
+	for name, code := range map[string]string{
+		"kept": "kept = []\nwhile True: kept.append(b'x' * (1 << 16))",
+		"":     "def f():\n    mine = []\n    while True: mine.append(b'x' * (1 << 16))\nf()",
+	} {
+		d := c.run(code)
+		check(t, "the run", d.Status+" "+d.Kernel+" "+d.errorName(), "failed alive MemoryError")
+		if d.Memory == nil || name != "" && (len(d.Memory.Largest) == 0 || d.Memory.Largest[0].Name != name) {
+			t.Errorf("memory: %s", d)
+		}
+		check(t, "x", c.value("x"), "1")
+		c.completed("kept = None")
+	}
+}
