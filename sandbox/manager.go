@@ -161,6 +161,13 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 	if left == nil && !state.IsKept(m.config.StateDir, id) {
 		return notFound(id)
 	}
+	if keepFiles && m.config.freezes() && left != nil && len(left.running) > 0 && state.IsKept(m.config.StateDir, id) {
+		s, err := m.open(id, toResume) // so that its kernels write their variables
+		if err != nil {
+			return err
+		}
+		return m.drop(ctx, s, true)
+	}
 	lock, err := m.config.lockSession(m.ctx, id)
 	if err != nil {
 		return err

@@ -89,7 +89,7 @@ func TestASessionMovesToAnotherMachine(t *testing.T) {
 	}
 	s = start(t, setup{stateDir: there})
 	text := s.complete(python, object{"session_id": other, "code": look}).text()
-	for _, want := range []string{hash, strings.Repeat("ü", 10) + " 0o750 1700000000.5 ['folder']", "/usr/bin/python3 nowhere False False", "one two"} {
+	for _, want := range []string{hash, strings.Repeat("ü", 10) + " 0o750 1700000000.5 ['folder']", "/usr/bin/python3 nowhere False True", "one two"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

@@ -102,19 +102,67 @@ func TestARunOutlivesItsServer(t *testing.T) {
 	fourth.call("wait_for_run", object{"run_id": run}).wantCode(t, "run_not_found")
 }
 
-// No server speaks to it, so the container ends by itself; its files stay for the next server's idle
-// time and are then removed by any server.
-func TestAContainerThatNobodyUsesEnds(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	const id = "e2e-lasting-idle"
-	first := start(t, setup{stateDir: dir, args: []string{"--idle-timeout", "3s"}})
-	first.complete(python, object{"session_id": id, "code": "x = 1"})
-	first.kill()
+// goesToSleep waits until a session has no container that runs.
+func goesToSleep(t *testing.T, id string) {
+	t.Helper()
 	eventually(t, "the container ends by itself", func() (bool, string) {
 		out, err := podman("ps", "--filter", "label=code-sandbox-mcp.session="+id, "--format", "{{.Names}}")
 		return err == nil && strings.TrimSpace(out) == "", out
 	})
+}
+
+// However a kernel ends in order, the next one has its variables.
+func TestVariablesSleepAndWake(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const id, woken = "e2e-lasting-sleeps", "1 variable is back as it was at "
+	args := object{"session_id": id, "code": "x = x + 1 if 'x' in globals() else 40; x"}
+	s := start(t, setup{stateDir: dir, args: []string{"--idle-timeout", "1s"}})
+	s.complete(python, args)
+	goesToSleep(t, id)
+	wants := func(value string) {
+		t.Helper()
+		res := s.complete(python, args)
+		if res.wantText(t, woken); res.Meta.Run.value() != value {
+			t.Errorf("x is %s, want %s", res.Meta.Run.value(), value)
+		}
+	}
+	wants("41")
+	s.end()
+	goesToSleep(t, id)
+
+	s = start(t, setup{stateDir: dir})
+	s.call("list_sessions", nil).wantText(t, id+": asleep", "kept until 20")
+	wants("42")
+	s.call("close_session", object{"session_id": id, "keep_files": true})
+	wants("43")
+	s.end() // its kernel waits, and the next server has other settings
+
+	s = start(t, setup{stateDir: dir, args: []string{"--memory-limit", "800m"}})
+	wants("44")
+	s.end()
+	mustShell(t, dir, "sessions", "pin", id)
+	if out := mustShell(t, dir, "sessions", "close", id, "--keep-files"); !strings.Contains(out, "kept") {
+		t.Errorf("close: %s", out)
+	}
+	if out := mustShell(t, dir, "sessions", "list"); !strings.Contains(out, "asleep") || !strings.Contains(out, "pinned") {
+		t.Errorf("list:\n%s", out)
+	}
+	s = start(t, setup{stateDir: dir})
+	wants("45")
+	s.call("close_session", object{"session_id": id})
+}
+
+// No server speaks to it, so the container ends by itself; its files stay for as long as its server said
+// and are then removed by any server.
+func TestAContainerThatNobodyUsesEnds(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const id = "e2e-lasting-idle"
+	first := start(t, setup{stateDir: dir, args: []string{"--idle-timeout", "3s", "--keep", "0"}})
+	first.complete(python, object{"session_id": id, "code": "x = 1"})
+	first.kill()
+	goesToSleep(t, id)
 	second := start(t, setup{stateDir: dir, args: []string{"--idle-timeout", "3s"}})
 	second.py("1")
 	eventually(t, "the next server removes the files", func() (bool, string) {

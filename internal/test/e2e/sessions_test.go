@@ -115,7 +115,7 @@ func TestCloseSession(t *testing.T) {
 	s.complete(python, object{"session_id": "e2e-keep-files", "code": "x = 1; open('kept.txt', 'w').write('kept')"})
 	s.call("close_session", object{"session_id": "e2e-keep-files", "keep_files": true}).wantText(t, "files kept")
 	res = s.complete(python, object{"session_id": "e2e-keep-files", "code": "'x' in globals(), open('kept.txt').read()"})
-	if got := res.Meta.Run.value(); got != "(False, 'kept')" {
+	if got := res.Meta.Run.value(); got != "(True, 'kept')" {
 		t.Errorf("got %s", got)
 	}
 	s.call("close_session", id)
