@@ -80,13 +80,19 @@ func judgeTwins(ctx context.Context, t *tester, row *Row, source attacks.Attack)
 		return err
 	}
 	there, err := t.o.Engine.List(ctx, sandbox.LabelSession, id)
+	if err == nil && len(there.Containers)+len(there.Volumes) > 0 {
+		row.broken("the engine still has %v", there)
+		return nil
+	}
+	left := processesNamed(name)
+	for began := time.Now(); left > 0 && time.Since(began) < copyTime; left = processesNamed(name) {
+		time.Sleep(copyTime / 100) // an engine may have them end by themselves
+	}
 	switch {
 	case err != nil:
 		return err
-	case len(there.Containers)+len(there.Volumes) > 0:
-		row.broken("the engine still has %v", there)
-	case processesNamed(name) > 0:
-		row.broken("%d processes of it live", processesNamed(name))
+	case left > 0:
+		row.broken("%d processes of it live", left)
 	case before == 0:
 		row.Notes = append(row.Notes, "its processes are not to be seen on this machine; the engine has nothing of it")
 	default:
