@@ -141,16 +141,20 @@ func (e *engineSide) slept(language Language) bool {
 // noteSettings records what a named session's container was made with, and since when it has had any. Where that fails, a later
 // server makes a new one.
 func (e *engineSide) noteSettings(language Language, setting KernelConfig, image engine.ImageInfo, awake time.Time) {
-	if !e.named {
-		return
-	}
-	key, err := e.settingsKey(setting, image)
-	if err == nil {
-		e.record.Settings[string(language)], e.record.Awake = key, awake
+	if e.named && e.takeSettings(language, setting, image, awake) {
 		e.saveRecord()
-		return
 	}
-	e.config.Logger.Warn("session record", "session", e.id, "error", err)
+}
+
+// takeSettings is noteSettings that writes nothing yet, and reports whether there is something to be written.
+func (e *engineSide) takeSettings(language Language, setting KernelConfig, image engine.ImageInfo, awake time.Time) bool {
+	key, err := e.settingsKey(setting, image)
+	if err != nil {
+		e.config.Logger.Warn("session record", "session", e.id, "error", err)
+		return false
+	}
+	e.record.Settings[string(language)], e.record.Awake = key, awake
+	return true
 }
 
 // settingsKey returns a key that is the same for containers that were made with the same image, limits, folders and secrets. It is

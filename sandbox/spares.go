@@ -222,7 +222,7 @@ func (p *spares) take(language Language, key string) *spare {
 	if !looks {
 		return nil
 	}
-	for _, id := range waitingSpares(p.config) {
+	for _, id := range waitingSpares(p.config.StateDir) {
 		if sp := p.takeOver(id, language, key); sp != nil {
 			return sp
 		}
@@ -231,8 +231,18 @@ func (p *spares) take(language Language, key string) *spare {
 }
 
 // waitingSpares returns those that earlier servers left.
-func waitingSpares(c *Config) []string {
-	return slices.DeleteFunc(state.IDs(c.StateDir), func(id string) bool { return !isSpare(id) || !state.Waits(c.StateDir, id) })
+func waitingSpares(stateDir string) []string {
+	return slices.DeleteFunc(state.IDs(stateDir), func(id string) bool { return !isSpare(id) || !state.Waits(stateDir, id) })
+}
+
+// DropSpares has the next sweep remove the containers that wait for sessions to come.
+func DropSpares(stateDir string) {
+	for _, id := range waitingSpares(stateDir) {
+		if lock, err := state.Take(stateDir, id); err == nil {
+			_ = lock.Drop()
+			lock.Release()
+		}
+	}
 }
 
 // takeOver returns a spare that an earlier server left, where it fits. What does not answer is left to a sweep.
@@ -331,7 +341,7 @@ func (p *spares) close(ctx context.Context) {
 	p.ready = nil
 	p.mu.Unlock()
 	for _, sp := range ready {
-		if len(sp.kernels) == 0 || len(waitingSpares(p.config)) >= p.config.Spares || sp.leave() != nil {
+		if len(sp.kernels) == 0 || len(waitingSpares(p.config.StateDir)) >= p.config.Spares || sp.leave() != nil {
 			p.drop(ctx, sp)
 		}
 	}
@@ -353,7 +363,7 @@ func (sp *spare) leave() error {
 	return nil
 }
 
-// adopt returns a kernel of a spare, which becomes the place of a session that has none yet; nil: there is none that fits.
+// adoptSpare returns a kernel of a spare, which becomes the place of a session that has none yet; nil: there is none that fits.
 // The caller holds l.starting.
 func (l *link) adoptSpare(setting KernelConfig, image engine.ImageInfo, warm bool) *kernel {
 	e := l.engine
@@ -363,31 +373,38 @@ func (l *link) adoptSpare(setting KernelConfig, image engine.ImageInfo, warm boo
 	if err != nil || e.ctx.Err() != nil {
 		return nil
 	}
+	moved := false
 	if !e.used() && !e.stale {
-		if sp := l.config.spares.take(l.language, key); sp != nil && !e.moveTo(sp) {
-			l.config.spares.drop(context.Background(), sp)
+		if sp := l.config.spares.take(l.language, key); sp != nil {
+			if moved = e.moveTo(sp, func() { e.takeSettings(l.language, setting, image, l.uses.wake()) }); !moved {
+				l.config.spares.drop(context.Background(), sp)
+			}
 		}
 	}
 	k := e.ready[l.language]
 	if delete(e.ready, l.language); k == nil || !k.alive() || e.readyAs[string(l.language)] != key {
 		return nil
 	}
-	e.limits.settle(e.record)
 	bind := e.init(setting, warm)
 	bind.Type = "bind"
 	k.serveOut, k.out = e.outlet(), e.out
 	k.bind(bind)
-	e.noteSettings(l.language, setting, image, l.uses.wake())
+	if !moved {
+		e.noteSettings(l.language, setting, image, l.uses.wake())
+	}
 	return k
 }
 
-// moveTo makes a spare the session's place, which a sweep finds by the session's record from then on. It reports whether that could be
-// written. The caller holds e.mu.
-func (e *engineSide) moveTo(sp *spare) bool {
+// moveTo makes a spare the place of the session, whose record says that before it is no spare any more: a sweep goes by it.
+// It reports whether that could be written. takeSettings notes in the record what the container is made with. The caller holds e.mu.
+func (e *engineSide) moveTo(sp *spare, takeSettings func()) bool {
+	e.limits.settle(e.record)
 	r := e.record
 	if r == nil {
 		r = state.NewRecord()
 		r.Unnamed = true
+	} else {
+		takeSettings()
 	}
 	r.Place = sp.id
 	if err := r.Save(e.config.StateDir, e.id); err != nil {

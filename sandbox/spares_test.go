@@ -182,6 +182,24 @@ func TestASpareOfOtherSettingsIsLeftAlone(t *testing.T) {
 	}
 }
 
+func TestSparesThatWaitCanBeDropped(t *testing.T) {
+	e := newEngine(t)
+	config := spareConfig(t, e)
+	m := newQuietManager(t, config)
+	mustRun(t, m, RunOptions{Code: "1"})
+	readySpare(t, m)
+	DropSpares(config.StateDir) // which that of a live server does not
+	if !slices.Contains(state.IDs(config.StateDir), readySpare(t, m)) {
+		t.Error("a live server's is gone")
+	}
+	m.Close(t.Context())
+	DropSpares(config.StateDir)
+	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 1 {
+		t.Errorf("swept %+v, %v", swept, err)
+	}
+	nothingLeft(t, e, config)
+}
+
 func TestASweepRemovesSpares(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, m *Manager, config Config, id string){
 		"of a server that was killed": func(_ *testing.T, m *Manager, _ Config, _ string) {

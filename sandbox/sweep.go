@@ -73,6 +73,7 @@ type Swept struct{ ID, Why string }
 // Sweep removes what servers that no longer live left on the engine under this host's label. A named session keeps its
 // containers that still run until it was not used for its idle time, and its files for its keep time; those that have slept
 // longest go earlier where all that sleep take more than config.KeepLimit. Sessions of live servers are passed over.
+// Containers that wait for sessions to come stay for the idle time.
 func Sweep(ctx context.Context, config *Config) ([]Swept, error) {
 	inventory, err := config.Engine.List(ctx, LabelHost, config.Host)
 	if err != nil {

@@ -32,16 +32,20 @@ func gcCommand(settings *server.Settings) *cobra.Command {
 		Long: `gc removes the containers and files of sessions that no live server has open:
 all of an unnamed session, and of a named one the containers that have ended,
 and all of it once nobody has used it for --keep, or earlier where sleeping
-sessions take more than --keep-limit and it is not pinned; and the volumes that
-other versions of this program made for themselves and that no container uses. A
-process that waits for the end of each server does the same, and servers do
-after their first answer, so this is only needed where that process was killed
-too and no server will be started again.`,
+sessions take more than --keep-limit and it is not pinned; the containers that
+wait for new sessions (--spares); and the volumes that other versions of this
+program made for themselves and that no container uses. A process that waits for
+the end of each server does the same, and servers do after their first answer,
+but for containers that wait, so this is only needed where that process was
+killed too and no server will be started again.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			once := func() error {
 				return withEngine(cmd.Context(), settings, func(ctx context.Context, engine *podman.Engine, _ *slog.Logger) error {
 					return sweep(ctx, settings, engine)
 				})
+			}
+			if !afterParent {
+				sandbox.DropSpares(settings.SessionDir())
 			}
 			err := once()
 			if !afterParent {

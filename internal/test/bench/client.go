@@ -44,7 +44,7 @@ func (b *bench) start(ctx context.Context, args ...string) *client {
 
 func start(ctx context.Context, server string, args ...string) *client {
 	began := time.Now()
-	process := exec.CommandContext(ctx, server, append([]string{"--log-level=warn"}, args...)...)
+	process := exec.CommandContext(ctx, server, append([]string{"--log-level=warn", "--spares=0"}, args...)...)
 	process.Stderr = os.Stderr
 	c := &client{process: process, in: must(process.StdinPipe()), waiting: make(map[int]chan answer)}
 	out := must(process.StdoutPipe())

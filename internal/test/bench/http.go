@@ -37,7 +37,7 @@ func (b *bench) startWeb(ctx context.Context, args ...string) *web {
 	free := must(net.Listen("tcp", "127.0.0.1:0"))
 	address := free.Addr().String()
 	_ = free.Close()
-	args = append([]string{"--log-level=warn", "--http", address, "--http-token-file", token}, args...)
+	args = append([]string{"--log-level=warn", "--spares=0", "--http", address, "--http-token-file", token}, args...)
 	w := &web{process: exec.CommandContext(ctx, b.server, args...), url: "http://" + address + "/mcp"}
 	w.process.Stderr = os.Stderr
 	check(w.process.Start())

@@ -39,7 +39,7 @@ func (b *bench) attempt(what, reach, floor string, measure func() string) {
 // alone starts a server with a state folder of its own. end closes it, and removes what it has left.
 func (b *bench) alone(ctx context.Context, args ...string) (c *client, dir string, end func()) {
 	dir = must(os.MkdirTemp("", "csm-bench-"))
-	c = b.start(ctx, append([]string{"--state-dir", dir}, args...)...)
+	c = b.start(ctx, append([]string{"--state-dir", dir, "--spares=1"}, args...)...)
 	return c, dir, func() {
 		c.close()
 		_ = exec.CommandContext(ctx, b.server, "gc", "--state-dir", dir).Run()
@@ -90,7 +90,7 @@ func (b *bench) spares(ctx context.Context) {
 		for range b.rounds {
 			c.close()
 			time.Sleep(time.Second)
-			c = b.start(ctx, "--state-dir", dir)
+			c = b.start(ctx, "--state-dir", dir, "--spares=1")
 			took = append(took, c.call(python, "print(1)", nil))
 			time.Sleep(spareTime)
 		}

@@ -125,10 +125,10 @@ func mustHold(t *testing.T, ids []string) holdings {
 	return h
 }
 
-// unnamed leaves out the sessions that are meant to outlive their server. Only generated names
-// begin so.
+// unnamed leaves out the sessions that are meant to outlive their server. Only generated names begin so, and what was kept
+// ready.
 func unnamed(ids []string) []string {
-	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !strings.HasPrefix(id, "sbx-") })
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !strings.HasPrefix(id, "sbx-") && !strings.HasPrefix(id, "spare-") })
 }
 
 // wantNothingLeft waits until the sessions without a name of a server that has ended have neither
