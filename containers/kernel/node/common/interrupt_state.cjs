@@ -15,11 +15,12 @@ const ANSWERED = 2; // the number of the last translation that the watcher has a
 const IN_RUN = 3; // what the event loop has: 0, a run, or one whose last callbacks it waits for
 const RUNNING = 1;
 const ENDING = 2;
-const CELLS = 4;
+const MEMORY = 4; // 1: what is running is terminated for want of memory
+const CELLS = 5;
 
 /** kindOf returns a state without the times. */
 function kindOf(state) {
   return state % TIMES;
 }
 
-module.exports = { ACKED, ANSWERED, CELLS, ENDING, FIRED, FIRING, IDLE, IN_RUN, RUNNING, STATE, TIMES, WAITING, kindOf };
+module.exports = { ACKED, ANSWERED, CELLS, ENDING, FIRED, FIRING, IDLE, IN_RUN, MEMORY, RUNNING, STATE, TIMES, WAITING, kindOf };

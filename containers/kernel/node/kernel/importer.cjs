@@ -3,6 +3,7 @@
 
 const moduleApi = require('node:module');
 const pathApi = require('node:path');
+const { promiseThen } = require('./builtins.cjs');
 
 // The name under which this source appears in stack traces, so that it can be cut out of them.
 const KERNEL_SCRIPT = 'code-sandbox-kernel';
@@ -14,6 +15,7 @@ const KERNEL_SCRIPT = 'code-sandbox-kernel';
  */
 class Importer {
   #byFolder = new Map();
+  imported = new Map(); // where each module came from, by its namespace
 
   /** load is an import() that Node lets a script of its own make. */
   constructor(workDir, load) {
@@ -21,11 +23,13 @@ class Importer {
     this.importByBoot = load;
   }
 
-  /** call does what import(specifier, options) does in a module of the current directory. */
-  call(specifier, options) {
+  /** call does what import(specifier, options) does in a module of the folder. */
+  call(specifier, options, folder = this.folder()) {
     const name = String(specifier);
     const own = name.endsWith('.json') && options === undefined ? { with: { type: 'json' } } : options;
-    return this.#from(this.folder())(name, own);
+    const loading = this.#from(folder)(name, own);
+    promiseThen(loading, (namespace) => this.imported.set(namespace, { specifier: name, folder }), () => {});
+    return loading;
   }
 
   /** load is a static import: like a module it refuses names that are not exported. */

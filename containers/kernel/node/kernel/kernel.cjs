@@ -6,7 +6,7 @@ const moduleApi = require('node:module');
 const net = require('node:net');
 const pathApi = require('node:path');
 const workerThreads = require('node:worker_threads');
-const { onInit } = require('node:v8').promiseHooks;
+const { getHeapStatistics, promiseHooks: { onInit } } = require('node:v8');
 // It takes the timers as it finds them: later those would be the kernel's, and a time limit that
 // code gives a program would end with the run.
 require('node:child_process');
@@ -21,7 +21,8 @@ const { cutError, describeError, describeSyntaxError, formatStack } = require('.
 const { Evaluator, newSession } = require('./evaluator.cjs');
 const { EventLoop } = require('./event_loop.cjs');
 const { FrameReader, encodeFrame } = require('../common/frames.cjs');
-const { ACKED, ANSWERED, CELLS, ENDING, FIRED, FIRING, IDLE, IN_RUN, RUNNING, STATE, TIMES, WAITING, kindOf } = require('../common/interrupt_state.cjs');
+const { ACKED, ANSWERED, CELLS, ENDING, FIRED, FIRING, IDLE, IN_RUN, MEMORY, RUNNING, STATE, TIMES, WAITING, kindOf } = require('../common/interrupt_state.cjs');
+const { Frozen } = require('./frozen.cjs');
 const { Importer } = require('./importer.cjs');
 const { inspect, safeText, whole } = require('./inspect.cjs');
 const { KernelOutput } = require('./kernel_output.cjs');
@@ -33,12 +34,14 @@ const { Loaded } = require('./loaded.cjs');
 const { serveTypeScript } = require('./typescript_files.cjs');
 const { Unfinished } = require('./unfinished.cjs');
 const { resumeImmediates, startImmediate } = require('./turns.cjs');
+const { Variables } = require('./variables.cjs');
 const { KERNEL_FD, MAX_BLOB, MAX_FRAME_IN, MAX_HEADER } = require('../common/wire.cjs');
 
 const FIRED_AFTER_MS = 30; // a termination takes far less from one thread to the other
 const ASKED_AFTER_MS = 1000; // it ends with the termination
 const TRANSLATE_MS = 20_000;
 const BACKGROUND_BYTES = 1 << 20; // of one frame
+const MEMORY_ERROR = 'The memory of this session is nearly used up, so this run was ended. The variables are kept.';
 const { chdir } = process;
 
 /** Kernel is the process that user code lives in: one per process, from start to its death. */
@@ -60,6 +63,8 @@ class Kernel {
   #leakedFds = null; // what interrupted calls have left open
   #loaded = new Loaded('/');
   #started = null;
+  #frozen = null;
+  #waking = null; // a promise of its end, while variables are read
   #loop = null;
   #thrown = null; // the last exception out of a timer, with the timer's run
 
@@ -84,7 +89,7 @@ class Kernel {
 
   #startWatcher() {
     const channel = new workerThreads.MessageChannel();
-    const workerData = { interruptState: this.#interruptState.buffer, port: channel.port2 };
+    const workerData = { interruptState: this.#interruptState.buffer, port: channel.port2, heapLimit: getHeapStatistics().heap_size_limit };
     const worker = new workerThreads.Worker(this.#boot.watcherFile, {
       workerData,
       transferList: [channel.port2],
@@ -164,9 +169,26 @@ class Kernel {
     resumeImmediates();
     if (frame.type === 'init') this.#onInit(frame);
     else if (frame.type === 'bind') Object.assign(process.env, frame.env);
-    else if (frame.type === 'run') this.#tryRun(frame);
+    else if (frame.type === 'run') this.#onceAwake(frame);
     else if (frame.type === 'interrupt') this.#onceBegun(() => this.#onInterrupt(frame));
     else if (frame.type === 'pipes') this.#onPipes(frame);
+    else if (frame.type === 'freeze') this.send({ type: 'frozen', ...this.#frozen.freeze(frame) });
+    else if (frame.type === 'wake') this.#wake(frame);
+  }
+
+  // Modules are imported meanwhile: a run that comes right behind waits.
+  #wake(frame) {
+    this.#waking = promiseThen(this.#frozen.wake(frame), (woken) => {
+      this.#waking = null;
+      this.send({ type: 'woken', ...woken });
+    });
+  }
+
+  #onceAwake(frame) {
+    if (this.#waking === null) return this.#tryRun(frame);
+    promiseThen(this.#waking, () => startImmediate(() => {
+      if (this.#finished !== frame.id) this.#onFrame(frame);
+    }));
   }
 
   // The first ticks and promises of a run that was read with what ends it still wait for their turn: to end
@@ -199,6 +221,8 @@ class Kernel {
     this.importer.workDir = workDir;
     installModule(workDir);
     this.#loaded = new Loaded(workDir);
+    const { importer, post } = this;
+    this.#frozen = new Frozen({ workDir, importer, post, variables: new Variables(post), constants: (names) => this.#addConstants(names) });
     serveTypeScript((question) => this.#translate({ ...question, workDir }), (path, isAsked) => this.#loaded.add(path, isAsked));
     this.send({ type: 'hello', pid: process.pid, version: process.version.slice(1), features: features(workDir) });
     for (const name of preload) promiseThen(this.importer.call(name), undefined, () => {});
@@ -381,6 +405,7 @@ class Kernel {
     run.mark = this.#loop.mark();
     this.#hasBegun = true;
     Atomics.store(this.#interruptState, IN_RUN, RUNNING);
+    Atomics.notify(this.#interruptState, IN_RUN); // the watcher looks at the heap from now on
     if (/\b(?:const|import|export)\b/.test(code) || cell.code.startsWith('#!') || this.#constants?.test(code)) {
       const answer = this.#translate({ what: 'cell', code: cell.code });
       this.#use(cell, answer);
@@ -404,12 +429,22 @@ class Kernel {
     return this.#asker.ask(question, TRANSLATE_MS);
   }
 
+  #addConstants(names) {
+    const answer = this.#translate({ what: 'constants', names });
+    this.#useConstants(answer);
+    return answer?.names ?? [];
+  }
+
   // use has V8 get what a cell was translated to, if it was, and reports whether it was.
   #use(cell, answer) {
-    if (answer?.constants !== undefined) this.#constants = answer.constants && new RegExp(answer.constants);
+    this.#useConstants(answer);
     if (answer?.code === undefined) return false;
     cell.use(answer);
     return true;
+  }
+
+  #useConstants(answer) {
+    if (answer?.constants !== undefined) this.#constants = answer.constants && new RegExp(answer.constants);
   }
 
   // Code may have taken these away, or taken over.
@@ -673,12 +708,23 @@ class Kernel {
     this.#finished = run.id;
     run.cancelled ||= outcome.outcome === 'interrupted';
     this.#run = null;
-    const done = { type: 'done', id: run.id, exit: outcome.exitCode, goes_on: this.#leave(run) };
-    const { result, error } = outcome;
+    const { result, error, largest } = this.#forMemory(outcome);
+    const done = { type: 'done', id: run.id, exit: outcome.exitCode, goes_on: this.#leave(run), largest };
     // Control characters take six bytes each in JSON.
     if (!this.send({ ...done, result, error })) this.send({ ...done, ...shorter(outcome, this.settings.outputBytes >> 4) });
     this.#forget(run); // what it is rejected with later is nobody's business
     startImmediate(() => this.#evaluator.release());
+  }
+
+  // forMemory tells of a run that was interrupted for want of memory what has used it.
+  #forMemory(outcome) {
+    if (Atomics.exchange(this.#interruptState, MEMORY, 0) === 0 || outcome.outcome !== 'interrupted') return outcome;
+    const error = { name: 'MemoryError', message: MEMORY_ERROR, traceback: `MemoryError: ${MEMORY_ERROR}` };
+    try {
+      return { error, largest: this.#frozen.largest() };
+    } catch {
+      return { error }; // code has broken something that this needs
+    }
   }
 
   #leave(run) {
@@ -696,8 +742,9 @@ class Kernel {
 
   // That this frame is being read tells that no user code is running; what the run waits
   // for is given up.
-  #onInterrupt({ id, n }) {
+  #onInterrupt({ id, n, reason }) {
     Atomics.store(this.#interruptState, ACKED, n);
+    if (reason === 'memory') Atomics.store(this.#interruptState, MEMORY, 1);
     // A run that is neither there nor over was lost: a termination has hit what was about to take it.
     if (this.#run === null && id !== this.#finished) this.#run = newRun({ id });
     const state = kindOf(Atomics.compareExchange(this.#interruptState, STATE, WAITING, IDLE));

@@ -8,7 +8,8 @@
 const net = require('node:net');
 const { answerQuestions } = require('../common/ask.cjs');
 const { FrameReader, encodeFrame } = require('../common/frames.cjs');
-const { ACKED, ANSWERED, ENDING, FIRED, FIRING, IDLE, IN_RUN, STATE, TIMES, WAITING, kindOf } = require('../common/interrupt_state.cjs');
+const { ACKED, ANSWERED, ENDING, FIRED, FIRING, IDLE, IN_RUN, MEMORY, STATE, TIMES, WAITING, kindOf } = require('../common/interrupt_state.cjs');
+const { HeapGuard } = require('./heap_guard.cjs');
 const { lexicalNames } = require('./names.cjs');
 const { cellParser, syntaxError } = require('./parser.cjs');
 const { translateDeclarations } = require('./redeclare.cjs');
@@ -17,6 +18,7 @@ const { isCommonJS, untyped } = require('./typescript.cjs');
 const { MAX_FRAME_IN, WATCHER_FD } = require('../common/wire.cjs');
 
 const FIRE_AFTER_MS = 40;
+const FIRE_FOR_MEMORY_MS = 5; // which is filled all the while
 // The same where no run is known to have begun, and where the event loop waits for the last callbacks of one: it
 // may have found its end, and hear of nothing as it waits for threads of V8; a termination then is that of the process.
 const FIRE_OUTSIDE_MS = { 0: 1000, [ENDING]: 400 };
@@ -30,9 +32,10 @@ class Watcher {
   #isWaiting = false; // for the event loop to see one
   #unseenSince = 0; // when the first came that the event loop has not seen
 
-  constructor({ interruptState, port }) {
+  constructor({ interruptState, port, heapLimit }) {
     this.interruptState = new Int32Array(interruptState);
     this.port = port;
+    this.heapLimit = heapLimit;
   }
 
   start() {
@@ -46,11 +49,13 @@ class Watcher {
     this.channel.on('error', () => {});
     this.channel.write(encodeFrame({ type: 'watching' }));
     answerQuestions(this.port, this.interruptState.subarray(ANSWERED), (question) => this.#tryAnswer(question));
+    new HeapGuard(this.interruptState, this.session, this.heapLimit, () => this.channel.write(encodeFrame({ type: 'full' }))).start();
     setTimeout(() => this.#parse('import "x"'), PRELOAD_MS); // loads the parser while nobody waits for it
   }
 
-  #onInterrupt({ n }) {
+  #onInterrupt({ n, reason }) {
     if (this.#acked(n)) return;
+    const isMemory = reason === 'memory';
     if (this.#acked(this.#last)) this.#unseenSince = performance.now();
     this.#last = n;
     const state = Atomics.compareExchange(this.interruptState, STATE, IDLE, WAITING);
@@ -64,8 +69,8 @@ class Watcher {
     this.#isWaiting = true;
     setTimeout(() => {
       this.#isWaiting = false;
-      this.#fire(n);
-    }, FIRE_AFTER_MS);
+      this.#fire(n, isMemory);
+    }, isMemory ? FIRE_FOR_MEMORY_MS : FIRE_AFTER_MS);
   }
 
   #acked(n) {
@@ -75,13 +80,14 @@ class Watcher {
   // The event loop has not seen the interrupt, so something blocks it: still, or again. Where it has not
   // seen the run either, that may be nothing but a busy machine, and a termination would hit the kernel's
   // own code as it takes the run; or it is what earlier code has left, and that does not end by itself.
-  #fire(n) {
+  #fire(n, isMemory) {
     if (this.#acked(n)) return;
     if (performance.now() - this.#unseenSince < FIRE_OUTSIDE_MS[Atomics.load(this.interruptState, IN_RUN)]) return;
     const state = Atomics.load(this.interruptState, STATE);
     if (state === IDLE) return;
     const firing = state - kindOf(state) + TIMES + FIRING;
     if (Atomics.compareExchange(this.interruptState, STATE, state, firing) !== state) return; // the run has just ended
+    if (isMemory) Atomics.store(this.interruptState, MEMORY, 1);
     this.session.post('Runtime.terminateExecution', () => {});
     Atomics.compareExchange(this.interruptState, STATE, firing, firing - FIRING + FIRED);
     this.channel.write(encodeFrame({ type: 'fired' }));
@@ -98,6 +104,7 @@ class Watcher {
   #answer({ what, names, ...source }) {
     const { code } = source;
     if (what === 'cell') return this.#translate(code, true);
+    if (what === 'constants') return this.#addConstants(names);
     if (what === 'names') return lexicalNames(this.#parse(code));
     if (what === 'redeclare') return translateDeclarations(this.#parse(code), code, names);
     if (what === 'typescript') return untyped(source, (made) => ({ ...made, ...this.#translate(made.code, false) }));
@@ -107,11 +114,20 @@ class Watcher {
     });
   }
 
-  // constants are told in the form that the kernel looks for them in the next code.
+  #addConstants(names) {
+    for (const name of names) this.#constants.add(name);
+    return { names: [...this.#constants], constants: this.#constantsPattern() };
+  }
+
   #translate(code, strict) {
     const made = translateCell(this.#parse(code), code, { strict, constants: this.#constants });
+    return { ...made, constants: this.#constantsPattern() };
+  }
+
+  // The kernel looks for these in the next code.
+  #constantsPattern() {
     const names = [...this.#constants].map((name) => name.replaceAll('$', '\\$'));
-    return { ...made, constants: names.length === 0 ? null : `(?<![\\w$])(?:${names.join('|')})(?![\\w$])` };
+    return names.length === 0 ? null : `(?<![\\w$])(?:${names.join('|')})(?![\\w$])`;
   }
 
   #parse(code) {

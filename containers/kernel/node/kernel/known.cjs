@@ -1,0 +1,77 @@
+'use strict';
+/* Objects that a later kernel has as well, by the way to them: built-in ones, and what modules export. */
+
+const moduleApi = require('node:module');
+const { types } = require('node:util');
+
+const DEEP = 3; // String.prototype.trim
+const NOT_INTO = new Set(['exports', 'globalThis', 'global', 'module', 'require']);
+const PLAIN = new Set([Object.prototype, Array.prototype, null]);
+
+/** Known has a way to each such object: where it begins, and the properties from there. */
+class Known {
+  #ways = new Map();
+
+  /** globals are [name, value] that were there before any code ran; imported is what an Importer has imported. */
+  constructor(globals, imported) {
+    for (const [name, value] of globals) this.#add(value, ['global', name], NOT_INTO.has(name) ? 0 : DEEP);
+    for (const name of loadedBuiltins()) this.#add(require(name), ['builtin', name], DEEP - 1);
+    for (const [path, { exports, loaded }] of Object.entries(moduleApi._cache)) {
+      if (loaded && !path.endsWith('.json')) this.#add(exports, ['require', path], DEEP - 1);
+    }
+    for (const [namespace, { specifier, folder }] of imported) this.#add(namespace, ['import', specifier, folder], DEEP - 1);
+  }
+
+  /** way returns where an object can be found again, or undefined. */
+  way(object) {
+    return this.#ways.get(object);
+  }
+
+  /** isBuiltin reports whether an object is Node's own. */
+  isBuiltin(object) {
+    return /^(?:global|builtin)$/.test(this.#ways.get(object)?.[0]);
+  }
+
+  #add(value, way, deep) {
+    if (!isObject(value) || this.#ways.has(value)) return;
+    this.#ways.set(value, way);
+    if (deep === 0 || types.isProxy(value)) return;
+    for (const key of Object.getOwnPropertyNames(value)) {
+      const inner = Object.getOwnPropertyDescriptor(value, key).value;
+      if (typeof inner === 'symbol' && value === Symbol) this.#ways.set(inner, [...way, key]);
+      else if (way.length < 4 || isOwn(key, inner)) this.#add(inner, [...way, key], deep - 1);
+    }
+  }
+}
+
+// What is only data further in is code's own, whoever holds it.
+function isOwn(key, value) {
+  return typeof value === 'function' || key === 'prototype' || (isObject(value) && !types.isProxy(value) && !PLAIN.has(Object.getPrototypeOf(value)));
+}
+
+function isObject(value) {
+  return typeof value === 'function' || (typeof value === 'object' && value !== null);
+}
+
+function loadedBuiltins() {
+  const isLoaded = new Set(process.moduleLoadList);
+  // The last one is a property of fs as well, which is made when it is asked for.
+  return moduleApi.builtinModules.filter((name) => isLoaded.has(`NativeModule ${name}`) || name === 'fs/promises');
+}
+
+/** follow returns what a way leads to. It throws where that is not there any more. */
+async function follow([from, name, ...rest], importer) {
+  let keys = rest;
+  let value;
+  if (from === 'global') value = globalThis[name];
+  else if (from === 'builtin' || from === 'require') value = moduleApi.createRequire(`${importer.workDir}/cell.js`)(name);
+  else {
+    keys = rest.slice(1);
+    value = await importer.call(name, undefined, rest[0]);
+  }
+  for (const key of keys) value = value[key];
+  if (value === undefined || value === null) throw new Error(`${name} has no ${keys.join('.')} any more`);
+  return value;
+}
+
+module.exports = { Known, follow };

@@ -1,0 +1,89 @@
+'use strict';
+/* Which variables cells have declared, with their values; and how such are declared for them. */
+
+const moduleApi = require('node:module');
+const vmApi = require('node:vm');
+
+const LAZY = Symbol('lazy'); // a global that is made when it is first asked for
+const NAME = /^[\p{ID_Start}$_][\p{ID_Continue}$\u200c\u200d]*$/u;
+
+/** Variables is told apart from what Node and the kernel have made global by being made before any code ran. */
+class Variables {
+  #post;
+  #before = new Map(); // the globals that are no variables
+
+  constructor(post) {
+    this.#post = post;
+    for (const [name, { value, get }] of Object.entries(Object.getOwnPropertyDescriptors(globalThis))) {
+      this.#before.set(name, get === undefined ? value : LAZY);
+    }
+  }
+
+  /** before gives the globals that are no variables, with their values. */
+  before() {
+    return [...this.#before].filter(([, value]) => value !== LAZY);
+  }
+
+  /** list returns {name, how, value} of each variable, or {name, why} where it has no value that could be read. */
+  list() {
+    const found = [];
+    this.#post('Runtime.globalLexicalScopeNames', {}, (error, response) => {
+      for (const name of response?.names ?? []) {
+        try {
+          found.push({ name, how: 'let', value: new vmApi.Script(name).runInThisContext() });
+        } catch {
+          // Its declaration has failed: it has no value.
+        }
+      }
+    });
+    for (const name of Object.getOwnPropertyNames(globalThis)) {
+      const property = Object.getOwnPropertyDescriptor(globalThis, name);
+      if (this.#isOurs(name, property)) continue;
+      const { value, get, configurable } = property;
+      found.push(get ? { name, why: 'a property with a getter' } : { name, how: configurable ? 'global' : 'var', value });
+    }
+    return found;
+  }
+
+  #isOurs(name, { value, get, set }) {
+    if (!this.#before.has(name)) return false;
+    const before = this.#before.get(name);
+    if (get !== undefined || set !== undefined) return before === LAZY;
+    // The names of Node's modules are good names for variables; of others that are made when they are asked for nothing tells.
+    if (before === LAZY) return !(moduleApi.isBuiltin(name) || name === 'sandbox') || value === lazyValue(name);
+    return Object.is(value, before);
+  }
+
+  /** declare makes a variable as a cell would, so that later ones may declare it again. It throws where that fails. */
+  declare(name, how, value) {
+    if (typeof name !== 'string' || !NAME.test(name)) throw new Error('a name that is none');
+    if (how === 'global') return Object.defineProperty(globalThis, name, { value, writable: true, enumerable: true, configurable: true });
+    this.#evaluate(`${how === 'var' ? 'var' : 'let'} ${name} = $woken`, value);
+  }
+
+  /** assign gives a variable that is declared another value. */
+  assign(name, value) {
+    this.#evaluate(`${name} = $woken`, value);
+  }
+
+  #evaluate(expression, value) {
+    let failure = null;
+    Object.defineProperty(globalThis, '$woken', { value, configurable: true });
+    this.#post('Runtime.evaluate', { expression: `${expression}; void 0`, replMode: true }, (error, response) => {
+      failure = error ?? response.exceptionDetails ?? null;
+    });
+    delete globalThis.$woken;
+    if (failure !== null) throw new Error(failure.exception?.description ?? failure.message);
+  }
+}
+
+// What kernel.cjs makes such globals of.
+function lazyValue(name) {
+  try {
+    return require(name === 'sandbox' ? '../../lib/node/sandbox.js' : name);
+  } catch {
+    return LAZY;
+  }
+}
+
+module.exports = { Variables };
