@@ -8,7 +8,7 @@ import time
 from changes import NAMES, changes_since
 from frozen import Limit, Losses, TimeUp, code_version, versions
 from imports import own_imports
-from pickled import NotKept, explain, make_pickler_class, text_of
+from pickled import NotKept, explain, kind_of, make_pickler_class, text_of
 from pieces import VARIABLE, OverLimit, Writer, find_zstd
 from variables import user_names
 
@@ -63,12 +63,9 @@ class Freezing:
         self.limit_bytes = limit_bytes
         self.begin = time.monotonic()
         self.seconds = seconds
+        self.refused = Losses()  # which need not be tried
         self.losses = Losses()
-        self.variables = {
-            name: kernel.namespace[name]
-            for name in user_names(kernel.namespace, kernel.hidden_names())
-            if not is_closed_file(kernel.namespace[name])
-        }
+        self.variables = {}
         self.kept = []
         self.cells = set()
         self.size = 0
@@ -77,7 +74,19 @@ class Freezing:
         """The seconds that are left of a part of the time."""
         return self.begin + part * self.seconds - time.monotonic()
 
+    def _look(self):
+        for name in user_names(kernel.namespace, kernel.hidden_names()):
+            value = kernel.namespace[name]
+            if is_closed_file(value):
+                continue
+            if kind_of(value):
+                self.refused.add(name, kind_of(value))
+            else:
+                self.variables[name] = value
+        self.losses = self.refused.copy()
+
     def write(self, file):
+        self._look()
         with own_imports:
             self.make_pickler = make_pickler_class(self.kernel.namespace, self.cells)
             self.writer = Writer(file, self.limit_bytes, find_zstd()[0])
@@ -88,7 +97,7 @@ class Freezing:
             raise
         except (Exception, TimeUp):
             self.kept.clear()
-            self.losses = Losses()
+            self.losses = self.refused.copy()
             self.writer.go_back(0)
             self._write_rest(self._try_each())
         self.size = self.writer.size
@@ -197,7 +206,10 @@ def is_module(value):
 
 def is_closed_file(value):
     """Whether it is what `with open(...) as file` leaves behind, which nobody misses."""
-    return isinstance(value, (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter)) and value.closed
+    try:
+        return issubclass(type(value), (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter)) and value.closed
+    except ValueError:  # what is below it was taken away
+        return True
 
 
 def sources_of(cells):

@@ -36,6 +36,11 @@ class Losses:
     def __init__(self):
         self.reasons = {}
 
+    def copy(self):
+        other = Losses()
+        other.reasons.update(self.reasons)
+        return other
+
     def add(self, name, why):
         self.reasons.setdefault(name, why)
 

@@ -6,7 +6,11 @@ from imports import own_imports
 from spawning import cloudpickle_folder
 
 _KINDS = (  # in plain words, by where the class is; a module that is not imported has no objects
-    ("_io", "_IOBase", "an open file"),
+    ("_io", "TextIOWrapper", "an open file"),
+    ("_io", "BufferedReader", "an open file"),
+    ("_io", "BufferedWriter", "an open file"),
+    ("_io", "BufferedRandom", "an open file"),
+    ("_io", "FileIO", "an open file"),
     ("zipfile", "ZipFile", "an open file"),
     ("h5py._hl.base", "HLObject", "an open HDF5 file"),
     ("tables.file", "File", "an open HDF5 file"),
@@ -54,9 +58,11 @@ class NotKept(Exception):
 
 def kind_of(value):
     """What a value is that cannot be kept, in plain words; nothing: it is none of those."""
+    if value is sys.stdout or value is sys.stderr:
+        return ""
     for module, name, words in _KINDS:
         kind = getattr(sys.modules.get(module), name, None)
-        if isinstance(kind, type) and isinstance(value, kind):
+        if isinstance(kind, type) and issubclass(type(value), kind):  # the value itself is not asked
             return words
     return ""
 

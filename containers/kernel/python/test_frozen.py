@@ -158,7 +158,8 @@ class Identity(FrozenTest):
             file.write("class Gone: pass\nclass Torn:\n    def __setstate__(self, state): raise ValueError('old')\n")
         self.freeze(
             "import mine\ninner = [7]\nfirst = [mine.Gone(), [8]]\nfirst[0].x = inner\nkeeps = first[1]\nrefers = [first]\n"
-            "torn = mine.Torn(); torn.x = [9]\nafter = [torn.x, inner]\n" + self.SHARED
+            "torn = mine.Torn(); torn.x = [9]; torn.when = __import__('datetime').date(2020, 1, 2)\n"
+            "date = __import__('datetime').date(2021, 1, 2)\nafter = [torn.x, inner]\n" + self.SHARED
         )
         with open(os.path.join(self.folder, "mine.py"), "w") as file:
             file.write("class Torn:\n    def __setstate__(self, state): raise ValueError('new')\n")
@@ -168,7 +169,7 @@ class Identity(FrozenTest):
             "first": why, "refers": why, "torn": "it cannot be made again (ValueError: new)"[: len(why)],
             "after": "it shares something with a variable that could not be read"[: len(why)],
         })
-        self.assertEqual(self.value(kernel, "inner, keeps"), "([7], [8])")
+        self.assertEqual(self.value(kernel, "inner, keeps, date.year"), "([7], [8], 2021)")
         self.assertEqual(self.value(kernel, self.CHECK), "True")
 
 
@@ -179,7 +180,7 @@ class Losses(FrozenTest):
             "class Odd:\n    def __reduce__(self): raise KeyError('not me')\n"
             "async def wait(): pass\n"
             "def count():\n    yield 1\n"
-            "good = 5\nfile = open('x', 'w')\nclosed = open('y', 'w'); closed.close()\nconnection = socket.socket()\n"
+            "good = 5\nfile = open('x', 'w')\nclosed = open('y', 'w'); closed.close()\nempty = open('y'); empty.detach()\nconnection = socket.socket()\n"
             "lock = threading.Lock()\nevent = threading.Event()\nthread = threading.Thread()\nlocal = threading.local()\n"
             "pool = concurrent.futures.ThreadPoolExecutor(1)\nwaiting = queue.Queue()\nsteps = count()\nsquares = (x for x in ())\n"
             "coroutine = wait()\ntask = asyncio.get_event_loop().create_task(asyncio.Event().wait())\nloop = task.get_loop()\n"

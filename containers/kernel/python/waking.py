@@ -6,11 +6,9 @@ import os
 
 from changes import FIRST, NAMES, restore
 from frozen import Limit, Losses, TimeUp, code_version, versions
-from imports import own_imports
+from imports import import_seldom, own_imports
 from pickled import Missing, NotKept, make_pickler_class, make_unpickler_class, text_of
 from pieces import Reader, Unreadable, Writer
-
-_MEMOIZING = ("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT")
 
 
 def wake(kernel, message):
@@ -144,31 +142,28 @@ class Waking:
         return type("Missing", (Missing,), {"why": why + self._other_version(package)})
 
     def _pass_over(self, at):
-        """Fills the memo up as if the variable that begins there had been read, because those behind it count on that."""
-        import pickletools
-        from types import SimpleNamespace
-
-        reader, before, count = self.reader, 0, self.memoized
+        """Goes on behind the variable that begins there, with a memo as if that had been read."""
+        torn = import_seldom("torn")  # which imports pickletools
+        reader, memo, count = self.reader, self.unpickler.memo.copy(), self.memoized
         reader.skips_buffers = True
         reader.go_to(self.counted)
         try:
             while True:
-                if not reader.next_variable().get("module"):
-                    before = count
-                    file = io.BufferedReader(reader)
-                    steps = pickletools.genops(SimpleNamespace(read=file.read, readline=file.readline))  # it has no tell()
-                    count += sum(step.name in _MEMOIZING for step, _, _ in steps)
+                entry = reader.next_variable()
                 if reader.variable_at == at:
                     break
-        except (AttributeError, ValueError):
+                if not entry.get("module"):
+                    count += torn.count_memoized(io.BufferedReader(reader))
+            values = [memo.get(i) for i in range(count)]
+            hole = self._missing(Missing.why)()
+            torn.add_memoized(io.BufferedReader(reader), values, self.unpickler.find_class, hole)
+        except Exception:
             raise Unreadable("it was changed") from None
         finally:
             reader.skips_buffers = False
-        self.memoized, self.counted = count, reader.place()
-        memo = {i: value for i, value in self.unpickler.memo.copy().items() if i < before}
-        memo.update(dict.fromkeys(range(before, count), self._missing(Missing.why)()))
+        self.memoized, self.counted = len(values), reader.place()
         reader.go_to(self.counted)
-        self._fill_memo([memo.get(i) for i in range(count)])
+        self._fill_memo(values)
 
     def _fill_memo(self, values):
         """Gives a new unpickler this memo, by a pickle: its attribute for that does not take what it is given."""
