@@ -75,8 +75,8 @@ class Freezing:
         return self.begin + part * self.seconds - time.monotonic()
 
     def _look(self):
-        for name in user_names(kernel.namespace, kernel.hidden_names()):
-            value = kernel.namespace[name]
+        for name in user_names(self.kernel.namespace, self.kernel.hidden_names()):
+            value = self.kernel.namespace[name]
             if is_closed_file(value):
                 continue
             if kind_of(value):
