@@ -191,3 +191,39 @@ func TestTheFormInChromium(t *testing.T) {
 	p.press("Enter")
 	p.await("document.querySelector('#token')")
 }
+
+func TestThePageUndoesARun(t *testing.T) {
+	p := openTab(t)
+	s := serve(t, Options{NoAuth: true})
+	canGoBack := func() (run string) {
+		for _, info := range s.manager.Known() {
+			for _, k := range info.Kernels {
+				for _, before := range k.Before {
+					run = before.RunID
+				}
+			}
+		}
+		return run
+	}
+	for began := time.Now(); canGoBack() == ""; time.Sleep(100 * time.Millisecond) { // in which the kernel makes a copy
+		s.finish(s.manager, "mine", "x = 1")
+		if time.Since(began) > time.Minute {
+			t.Fatal("no run can be undone")
+		}
+	}
+	run := canGoBack()
+	p.call("Page.navigate", map[string]any{"url": s.url + "/#/mine"}, nil)
+	item := "document.querySelector('#run-" + run + "')"
+	p.await(item)
+	p.see(item + ".querySelector('details').open = true")
+	undo := "[..." + item + ".querySelectorAll('button')].find(e => e.textContent === 'Undo to here')"
+	p.await(undo)
+	p.see(undo + ".click()")
+	p.await(item + ".matches('.undone') && " + item + ".querySelector('summary').innerText.includes('undone')")
+	if !sandbox.UndoneMarks(s.config.StateDir, "mine")[run] {
+		t.Error("the run is not undone")
+	}
+	if wrong := p.see("document.querySelector('#wrong').textContent"); wrong != "" {
+		t.Errorf("the page says %v", wrong)
+	}
+}
