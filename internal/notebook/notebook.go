@@ -121,8 +121,10 @@ func metadataOf(run *sandbox.HistoryEntry) metadata {
 		m.Run.Status = res.Status
 		m.Run.DurationMS = res.Milliseconds()
 	}
-	if run.Fresh {
-		m.Tags = []string{"fresh"} // it had an interpreter of its own
+	for tag, has := range map[string]bool{"fresh": run.Fresh, "copy": run.Copy, "undone": run.Undone && !run.Copy} {
+		if has { // it has not changed the variables
+			m.Tags = append(m.Tags, tag)
+		}
 	}
 	return m
 }
