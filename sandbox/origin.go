@@ -40,20 +40,23 @@ func (l *link) tellOrigin(run *Run, done protocol.Done) {
 		run.note(lost)
 	}
 	if done.Origin != nil {
-		run.note(originNote(done.Origin, restored, time.Now()))
+		run.note(originNote(done.Origin, restored, l.uses.between(done.Origin.Run, run), time.Now()))
 	}
 }
 
-// originNote says where variables came from; restored: that the run which it is told to has cost them.
-func originNote(o *protocol.Origin, restored bool, now time.Time) string {
+// originNote says where variables came from; restored: that the run which it is told to has cost them, and passed is how many
+// runs there were between that one and the twin's.
+func originNote(o *protocol.Origin, restored bool, passed int, now time.Time) string {
 	at := moment(time.UnixMilli(o.AtMS), now)
 	switch {
 	case o.Error != "" && o.From == "twin":
 		return "The variables could not be brought back: " + o.Error + ". They are gone, the files are there."
 	case o.Error != "":
 		return fmt.Sprintf("The variables as they were %s could not be read: %s. They are gone, the files are there.", at, o.Error)
+	case restored && passed == 0:
+		return fmt.Sprintf("The variables are as they were before this run%s.", notKept(o))
 	case restored:
-		return fmt.Sprintf("The variables are as they were before this run, by a copy from after %s%s.", o.Run, notKept(o))
+		return fmt.Sprintf("The variables are as they were after %s, not as the runs between have left them%s.", o.Run, notKept(o))
 	case o.From == "twin":
 		return fmt.Sprintf("The kernel had ended since the last run; the variables are as they were after %s%s.", o.Run, notKept(o))
 	case o.Variables == 1:
@@ -87,7 +90,7 @@ func moment(at, now time.Time) string {
 
 // memoryNote says how a run stood with its memory when that stopped it.
 func memoryNote(m *protocol.Memory) string {
-	note := fmt.Sprintf("The run was stopped at %d of %d MiB", m.UsedBytes>>20, m.LimitBytes>>20)
+	note := fmt.Sprintf("The session had %d of %d MiB in use", m.UsedBytes>>20, m.LimitBytes>>20)
 	var largest []string
 	for _, v := range m.Largest[:min(len(m.Largest), shownLargest)] {
 		largest = append(largest, v.Name+" "+size(v.SizeBytes))

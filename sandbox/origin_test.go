@@ -25,12 +25,12 @@ func TestWhereVariablesCameFromIsTold(t *testing.T) {
 		"a file that cannot be read": {map[string]any{"origin": map[string]any{"from": "frozen", "at_ms": noon, "error": "it is cut short"}},
 			"The variables as they were on 24 November 2026 at 12:05 could not be read: it is cut short. They are gone, the files are there."},
 		"a copy": {map[string]any{"kernel": "restored", "status": "killed", "origin": map[string]any{"from": "twin", "run": "run-abc", "lost": lost[:1]}},
-			"The variables are as they were before this run, by a copy from after run-abc (not kept: f, an open file)."},
+			"The variables are as they were after run-abc, not as the runs between have left them (not kept: f, an open file)."},
 		"a copy, between runs": {map[string]any{"origin": map[string]any{"from": "twin", "run": "run-abc"}},
 			"The kernel had ended since the last run; the variables are as they were after run-abc."},
 		"memory": {map[string]any{"memory": map[string]any{"used_bytes": 930 << 20, "limit_bytes": 1 << 30,
 			"largest": []any{map[string]any{"name": "df", "size_bytes": 600 << 20}}}},
-			"The run was stopped at 930 of 1024 MiB; the largest variables: df 600 MiB."},
+			"The session had 930 of 1024 MiB in use; the largest variables: df 600 MiB."},
 		"forged": {map[string]any{"origin": map[string]any{"from": "\x1b", "variables": -1, "at_ms": 1 << 62, "lost": many, "lost_total": -1}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -47,5 +47,23 @@ func TestWhereVariablesCameFromIsTold(t *testing.T) {
 				t.Errorf("told %d bytes", len(said))
 			}
 		})
+	}
+}
+
+// A twin may be older than the run before: an answer must not say then that nothing but this run is undone.
+func TestBetween(t *testing.T) {
+	twin, run := &Run{ID: "run-a", Language: Python}, &Run{ID: "run-d", Language: Python}
+	beside := &Run{ID: "run-b", Language: Python, options: RunOptions{Fresh: true}}
+	for name, test := range map[string]struct {
+		runs []*Run
+		want int
+	}{
+		"the run before":     {[]*Run{twin, beside, {Language: JavaScript}, run}, 0},
+		"one that is older":  {[]*Run{twin, {ID: "run-c", Language: Python}, run}, 1},
+		"one that is forgot": {[]*Run{beside, run}, 1},
+	} {
+		if got := (&usage{runs: test.runs}).between("run-a", run); got != test.want {
+			t.Errorf("%s: %d runs between, want %d", name, got, test.want)
+		}
 	}
 }

@@ -175,6 +175,25 @@ func (u *usage) add(run *Run) {
 	u.runs = append(u.runs, run)
 }
 
+// between counts the runs between one of an id and another that may have changed the variables of its kernel; 1 where the
+// first is not known.
+func (u *usage) between(id string, last *Run) int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	passed, found := 0, false
+	for _, run := range u.runs {
+		switch {
+		case run.ID == id:
+			passed, found = 0, true
+		case run == last && found:
+			return passed
+		case run.Language == last.Language && !run.options.Fresh && !run.options.Copy:
+			passed++
+		}
+	}
+	return 1
+}
+
 // all returns the runs, the oldest first.
 func (u *usage) all() []*Run {
 	u.mu.Lock()
