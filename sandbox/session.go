@@ -134,6 +134,9 @@ func (s *session) size(ctx context.Context) *int64 {
 	defer cancel()
 	for _, k := range s.liveKernels() {
 		if _, bytes, _, err := (files.Client{Streams: k.conn}).Usage(ctx); err == nil {
+			if most := 3*s.config.VolumeBytes + 1<<30; s.config.VolumeBytes > 0 {
+				bytes = min(bytes, most) // more is forged, and would drive other sessions out
+			}
 			return &bytes
 		}
 	}

@@ -45,8 +45,8 @@ func exportCommand(settings *server.Settings) *cobra.Command {
 		Long: `export writes a session's files, variables and history to one file that import
 takes on another machine. The session stays as it is; no running server may have
 it open. The files are written as they are: what code has put into them is in
-the export, secrets too. Variables are in it as files below .state, which kernels
-that wait for a server write anew for it.
+the export, secrets too. Variables are files below .state, which kernels that
+wait for a server write anew for it.
 
 Such kernels go on with their variables, and code that runs goes on.`,
 	}
@@ -138,9 +138,9 @@ func importCommand(settings *server.Settings) *cobra.Command {
 		Use: "import FILE.tar.zst [NAME]", Short: "Make a session from an exported file", Args: takes(1, 2),
 		Long: `import makes a named session from a file that export wrote, under its old name
 or under NAME, which must not exist yet. A server that opens it finds the files,
-and its first run the variables, which are read inside the sandbox alone. The file
-may come from anybody: what is damaged or unsound in it is refused, and nothing is
-left.`,
+and its first run the variables, which are read inside the sandbox only. The
+file may come from anybody: what is damaged or unsound in it is refused, and
+nothing is left.`,
 	}
 	maxBytes := maxBytesFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
