@@ -160,20 +160,26 @@ func (e *engineSide) takeSettings(language Language, setting KernelConfig, image
 // settingsKey returns a key that is the same for containers that were made with the same image, limits, folders and secrets. It is
 // for the user's eyes alone, as the token in the same file is: a reader of it could try guesses at a secret.
 func (e *engineSide) settingsKey(setting KernelConfig, image engine.ImageInfo) (string, error) {
-	shape, err := e.shapeKey(setting, image)
-	if err != nil {
-		return "", err
+	more := []any{e.certificates, e.config.Env, e.config.VolumeBytes, e.config.VolumeFiles, e.config.wireLimits(), e.limits.ends().IdleTimeout}
+	return keyOf(append(append([]any{e.record.Token}, e.shape(setting, image)...), more...))
+}
+
+// spareKey is settingsKey without what comes when a container that was kept ready is bound to a session, and with what matters
+// before there are variables.
+func (e *engineSide) spareKey(setting KernelConfig, image engine.ImageInfo) (string, error) {
+	version := ""
+	if setting.Version != nil {
+		version = setting.Version()
 	}
-	return keyOf(e.record.Token, shape, e.certificates, e.config.Env, e.limits.ends().IdleTimeout)
+	return keyOf(append(e.shape(setting, image), e.config.VolumeBytes, e.config.VolumeFiles, e.config.wireLimits(), setting.Preload, version))
 }
 
-// shapeKey is settingsKey without what comes when a container that was kept ready is bound to a session.
-func (e *engineSide) shapeKey(setting KernelConfig, image engine.ImageInfo) (string, error) {
-	return keyOf(image.ID, setting.Image, setting.Command, setting.Preload, e.limits.container(), e.config.Mounts,
-		e.outEnvironment(), e.config.VolumeBytes, e.config.VolumeFiles, e.config.wireLimits())
+// shape is what a container is made with.
+func (e *engineSide) shape(setting KernelConfig, image engine.ImageInfo) []any {
+	return []any{image.ID, setting.Image, setting.Command, e.limits.container(), e.config.Mounts, e.outEnvironment()}
 }
 
-func keyOf(parts ...any) (string, error) {
+func keyOf(parts []any) (string, error) {
 	text, err := json.Marshal(parts)
 	if err != nil {
 		return "", err

@@ -342,7 +342,9 @@ func (l *leftover) info(config *Config, id string, take func(dir, id string) (*s
 		info.State = StateWaiting
 	}
 	for _, language := range l.running {
-		info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "kept", Run: busy[language]})
+		if r == nil || r.Place == "" || r.Settings[string(language)] != "" { // else it came with the place, and nobody used it
+			info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "kept", Run: busy[language]})
+		}
 	}
 	sortKernels(info.Kernels)
 	if lock.Kept() {

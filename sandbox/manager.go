@@ -266,7 +266,11 @@ func (m *Manager) Close(ctx context.Context) bool {
 				}
 			})
 		}
-		closing.Go(func() { m.config.spares.close(ctx) })
+		closing.Go(func() {
+			if !m.config.spares.close(ctx) {
+				failed.Store(true)
+			}
+		})
 		closing.Wait()
 		m.working.Wait()
 		gone <- !failed.Load()

@@ -182,7 +182,7 @@ func (sp *spare) start(language Language) (k *kernel, key string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if key, err = sp.shapeKey(setting, image); err != nil {
+	if key, err = sp.spareKey(setting, image); err != nil {
 		return nil, "", err
 	}
 	sp.config.starts <- struct{}{}
@@ -294,16 +294,17 @@ func (p *spares) lose(sp *spare) {
 	}
 }
 
-// drop removes a spare that nobody else has. What is left over is removed by a sweep.
-func (p *spares) drop(ctx context.Context, sp *spare) {
+// drop removes a spare that nobody else has, and reports whether it could: a sweep removes what is left over.
+func (p *spares) drop(ctx context.Context, sp *spare) bool {
 	err := p.config.Engine.Remove(ctx, sp.names(), []string{sp.volumeName()})
 	sp.forget()
 	if err != nil {
 		p.config.Logger.Warn("container kept ready", "place", sp.id, "error", err)
 		sp.lock.Release()
-		return
+		return false
 	}
 	sp.lock.Remove()
+	return true
 }
 
 // forget drops what the way out knows of a spare.
@@ -326,8 +327,9 @@ func (p *spares) ping(n int) {
 	}
 }
 
-// close leaves what is ready to later servers, as far as nothing waits for them already, and removes the rest.
-func (p *spares) close(ctx context.Context) {
+// close leaves what is ready to later servers, as far as nothing waits for them already, and removes the rest. It reports
+// whether it could.
+func (p *spares) close(ctx context.Context) bool {
 	p.mu.Lock()
 	p.closed = true
 	if p.quiet != nil {
@@ -340,11 +342,13 @@ func (p *spares) close(ctx context.Context) {
 	ready := p.ready
 	p.ready = nil
 	p.mu.Unlock()
+	done := true
 	for _, sp := range ready {
 		if len(sp.kernels) == 0 || len(waitingSpares(p.config.StateDir)) >= p.config.Spares || sp.leave() != nil {
-			p.drop(ctx, sp)
+			done = p.drop(ctx, sp) && done
 		}
 	}
+	return done
 }
 
 // leave has a spare wait for a later server.
@@ -369,7 +373,7 @@ func (l *link) adoptSpare(setting KernelConfig, image engine.ImageInfo, warm boo
 	e := l.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	key, err := e.shapeKey(setting, image)
+	key, err := e.spareKey(setting, image)
 	if err != nil || e.ctx.Err() != nil {
 		return nil
 	}
