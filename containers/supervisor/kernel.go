@@ -59,7 +59,13 @@ func (k *kernel) listen() {
 	}()
 	if k.watcher != nil {
 		go func() {
-			_ = k.watcher.Read(func(*kernelproc.Report) { s.post(k.onHeard) })
+			_ = k.watcher.Read(func(m *kernelproc.Report) {
+				if m.Type == "full" {
+					s.post(k.onFull)
+				} else {
+					s.post(k.onHeard)
+				}
+			})
 		}()
 	}
 }
@@ -74,6 +80,14 @@ func (k *kernel) onHeard() {
 	}
 	if r := k.s.runs.of(k); r != nil && r.reason != "" {
 		r.signalPrograms(syscall.SIGKILL)
+	}
+}
+
+// onFull is called when the interpreter's own heap is nearly full, which it would end its process over.
+func (k *kernel) onFull() {
+	if r := k.s.runs.of(k); r != nil && r.reason == "" && k.s.settings.MemoryBytes > 0 {
+		r.memory = k.s.memory.read()
+		r.interrupt("memory")
 	}
 }
 

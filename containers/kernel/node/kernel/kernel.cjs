@@ -41,7 +41,6 @@ const FIRED_AFTER_MS = 30; // a termination takes far less from one thread to th
 const ASKED_AFTER_MS = 1000; // it ends with the termination
 const TRANSLATE_MS = 20_000;
 const BACKGROUND_BYTES = 1 << 20; // of one frame
-const MEMORY_ERROR = 'The memory of this session is nearly used up, so this run was ended. The variables are kept.';
 const { chdir } = process;
 
 /** Kernel is the process that user code lives in: one per process, from start to its death. */
@@ -89,7 +88,7 @@ class Kernel {
 
   #startWatcher() {
     const channel = new workerThreads.MessageChannel();
-    const workerData = { interruptState: this.#interruptState.buffer, port: channel.port2, heapLimit: getHeapStatistics().heap_size_limit };
+    const workerData = { interruptState: this.#interruptState.buffer, port: channel.port2, heapLimit: heapLimit() };
     const worker = new workerThreads.Worker(this.#boot.watcherFile, {
       workerData,
       transferList: [channel.port2],
@@ -708,22 +707,21 @@ class Kernel {
     this.#finished = run.id;
     run.cancelled ||= outcome.outcome === 'interrupted';
     this.#run = null;
-    const { result, error, largest } = this.#forMemory(outcome);
-    const done = { type: 'done', id: run.id, exit: outcome.exitCode, goes_on: this.#leave(run), largest };
+    const done = { type: 'done', id: run.id, exit: outcome.exitCode, goes_on: this.#leave(run), largest: this.#largest(outcome) };
+    const { result, error } = outcome;
     // Control characters take six bytes each in JSON.
     if (!this.send({ ...done, result, error })) this.send({ ...done, ...shorter(outcome, this.settings.outputBytes >> 4) });
     this.#forget(run); // what it is rejected with later is nobody's business
     startImmediate(() => this.#evaluator.release());
   }
 
-  // forMemory tells of a run that was interrupted for want of memory what has used it.
-  #forMemory(outcome) {
-    if (Atomics.exchange(this.#interruptState, MEMORY, 0) === 0 || outcome.outcome !== 'interrupted') return outcome;
-    const error = { name: 'MemoryError', message: MEMORY_ERROR, traceback: `MemoryError: ${MEMORY_ERROR}` };
+  // largest tells of a run that was interrupted for want of memory which variables use it.
+  #largest({ outcome }) {
+    if (Atomics.exchange(this.#interruptState, MEMORY, 0) === 0 || outcome !== 'interrupted') return undefined;
     try {
-      return { error, largest: this.#frozen.largest() };
+      return this.#frozen.largest();
     } catch {
-      return { error }; // code has broken something that this needs
+      return undefined; // code has broken something that this needs
     }
   }
 
@@ -777,6 +775,12 @@ function newRun({ id, code = '', linger_ms: lingerMs = 2000 }) {
   const cell = new Cell(code);
   const unfinished = new Unfinished();
   return { id, cell, lingerMs, unfinished, finished: false, cancelled: false, isEnding: false, isDone: false, displays: [], warnings: new Map(), refused: null, tried: new Map(), promise: null, settled: null };
+}
+
+/** heapLimit returns how many bytes V8 lets the heap have, as Node was told or else by itself. */
+function heapLimit() {
+  const flag = /--max-old-space-size=(\d+)/.exec(process.execArgv.join(' '));
+  return flag === null ? getHeapStatistics().heap_size_limit : flag[1] * (1 << 20);
 }
 
 /** shorter cuts the texts of a run's outcome. */

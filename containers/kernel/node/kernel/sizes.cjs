@@ -22,8 +22,8 @@ function sizesOf(variables, ms) {
 
 function sizeOf(value, deep, look) {
   if (typeof value === 'string') return HEADER + value.length;
-  if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return 8;
-  if (look.seen.has(value) || types.isProxy(value)) return 8;
+  if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return 0; // its place is counted where it is
+  if (look.seen.has(value) || types.isProxy(value)) return 0;
   look.seen.add(value);
   if (ArrayBuffer.isView(value)) return HEADER + sizeOf(value.buffer, deep, look);
   if (types.isAnyArrayBuffer(value)) return HEADER + value.byteLength;

@@ -6,30 +6,29 @@
 
 const { IN_RUN } = require('../common/interrupt_state.cjs');
 
-const FULL = 0.8; // of V8's limit
-const URGENT = 0.92;
+// What is left of V8's limit, of a tenth at least. V8 collects garbage at the latest halfway from what is in use to the
+// limit, so most of the rest is in use then.
+const LEFT = 48 << 20;
 const FIRST_MS = 20; // most runs are over by then
-const SOON_MS = 10;
+const SOON_MS = 5;
 const LATE_MS = 250;
-const BYTES_PER_MS = 1 << 20; // no code was seen to fill a heap faster
-const REST = 5; // times as long as a collection took, there is no other one
+const BYTES_PER_MS = 2 << 20; // that code fills a heap with, at most
 
-/** HeapGuard has isFull called for a run whose heap is nearly full of what is in use. */
+/** HeapGuard calls isFull when the heap of a run is nearly full, and again as long as it is. */
 class HeapGuard {
   #state;
   #session;
-  #limit;
+  #full;
   #isFull;
-  #restUntil = 0;
 
   constructor(state, session, limit, isFull) {
     this.#state = state;
     this.#session = session;
-    this.#limit = limit;
+    this.#full = Math.max(limit / 2, Math.min(limit * 0.9, limit - LEFT));
     this.#isFull = isFull;
   }
 
-  /** start waits for a run; a waiting thread costs nothing. */
+  /** start waits for a run, which costs nothing. */
   start() {
     const waiting = Atomics.waitAsync?.(this.#state, IN_RUN, 0);
     if (waiting === undefined) return; // an older Node
@@ -41,34 +40,13 @@ class HeapGuard {
     setTimeout(() => this.#look(), ms);
   }
 
+  // The main thread answers where it stands, in a loop too.
   #look() {
     if (Atomics.load(this.#state, IN_RUN) === 0) return this.start();
-    this.#ask('Runtime.getHeapUsage', ({ usedSize: used }) => {
-      const left = this.#limit * FULL - used;
-      if (left > 0) return this.#later(Math.min(LATE_MS, Math.max(SOON_MS, left / BYTES_PER_MS)));
-      if (performance.now() < this.#restUntil && used < this.#limit * URGENT) return this.#later(SOON_MS);
-      this.#collect();
-    });
-  }
-
-  // Much of it may be garbage that V8 had no reason to collect yet.
-  #collect() {
-    const begin = performance.now();
-    this.#ask('HeapProfiler.collectGarbage', () => {
-      const end = performance.now();
-      this.#restUntil = end + REST * (end - begin);
-      this.#ask('Runtime.getHeapUsage', ({ usedSize: used }) => {
-        if (used > this.#limit * FULL && Atomics.load(this.#state, IN_RUN) !== 0) this.#isFull();
-        this.#later(used > this.#limit * FULL ? LATE_MS : SOON_MS);
-      });
-    });
-  }
-
-  // The main thread answers where it stands, in a loop too.
-  #ask(method, then) {
-    this.#session.post(method, {}, (error, response) => {
-      if (error) this.#later(LATE_MS);
-      else then(response);
+    this.#session.post('Runtime.getHeapUsage', (error, usage) => {
+      const left = error ? Infinity : this.#full - usage.usedSize;
+      if (left <= 0) this.#isFull();
+      this.#later(left <= 0 ? LATE_MS : Math.min(LATE_MS, Math.max(SOON_MS, left / BYTES_PER_MS)));
     });
   }
 }
