@@ -17,8 +17,6 @@ const (
 	fastest     = 4 << 20
 	mostLargest = 5
 	memoryError = "MemoryError" // in Python, and for every language where a run is stopped
-	// relieved is how long what was let go may take to be given back.
-	relieved = 50 * time.Millisecond
 )
 
 // memoryGuard stops the run that takes the most before the container's limit kills it, so that the variables stay. It looks
@@ -27,7 +25,6 @@ type memoryGuard struct {
 	s       *Supervisor
 	account *procs.Account
 	found   bool         // whether there is an account is known
-	letGo   func() bool  // ends copies of the kernel, and reports whether there were any; nil: there are none
 	timer   *timer       // for the next look; nil: none is due
 	last    procs.Memory // by the last look
 	patient time.Time    // until when nothing is done, as what was stopped may not have ended yet
@@ -61,22 +58,16 @@ func (g *memoryGuard) look() {
 	if g.mark == 0 {
 		g.mark = g.limit()
 		if used > g.mark {
-			g.mark = used + (g.s.settings.MemoryBytes-used)/2 // so that it can let variables go
+			left := g.s.settings.MemoryBytes - used
+			g.mark = used + max(left/2, g.s.settings.MemoryBytes/50) // so that it can let variables go
 		}
 	}
-	if used > g.mark && time.Now().After(g.patient) && !g.relieve() {
+	// What only saves time goes first, and early: it takes a moment until its memory is there again.
+	letGo := used > g.s.settings.MemoryBytes/10*8 && (g.s.twins.release() || g.s.reserve.letGo())
+	if used > g.mark && !letGo && time.Now().After(g.patient) {
 		g.stopLargest()
 	}
 	g.lookLater()
-}
-
-// relieve lets go what only saves time, and reports whether there was anything.
-func (g *memoryGuard) relieve() bool {
-	if g.letGo != nil && g.letGo() || g.s.reserve.letGo() {
-		g.patient = time.Now().Add(relieved)
-		return true
-	}
-	return false
 }
 
 // read returns what the container takes: by its account, or else what its processes do.

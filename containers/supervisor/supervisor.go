@@ -63,7 +63,7 @@ func newSupervisor(language *kernelproc.Language, program string, stdio io.ReadW
 	s.runs = &runs{s: s, all: map[string]*run{}}
 	s.frozen = &frozen{s: s}
 	s.twins = &twins{s: s}
-	s.memory = &memoryGuard{s: s, letGo: s.twins.release}
+	s.memory = &memoryGuard{s: s}
 	s.out.open = s.openStream
 	s.server = s.attach(stdio)
 	return s

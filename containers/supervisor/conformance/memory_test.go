@@ -82,18 +82,27 @@ func TestARunThatBeginsNearTheLimitMayGiveBack(t *testing.T) {
 }
 
 func TestCodeThatTakesMoreAndMore(t *testing.T) {
+	each(t, func(t *testing.T, l *language) {
+		c := guarded(t, l)
+		more := code{python: "while True: kept.append(b'x' * (1 << 16))", javascript: "while (true) kept.push(Buffer.alloc(1 << 16, 1));"}[l]
+		d := c.run("kept = []\n" + more)
+		check(t, "the run", d.ended()+" "+d.errorName(), "failed 1 alive memory MemoryError")
+		c.checkMemory(d)
+		if len(d.Memory.Largest) == 0 || d.Memory.Largest[0].Name != "kept" {
+			t.Errorf("largest: %s", d)
+		}
+		check(t, "x", c.value(string(l.get)), "1")
+		c.completed("kept = " + code{python: "None", javascript: "null"}[l])
+	})
+}
+
+func TestAnAllocationThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	c := guarded(t, python)
-	for name, code := range map[string]string{
-		"kept": "kept = []\nwhile True: kept.append(b'x' * (1 << 16))",
-		"":     "def f():\n    mine = []\n    while True: mine.append(b'x' * (1 << 16))\nf()",
-	} {
-		d := c.run(code)
-		check(t, "the run", d.Status+" "+d.Kernel+" "+d.errorName(), "failed alive MemoryError")
-		if d.Memory == nil || name != "" && (len(d.Memory.Largest) == 0 || d.Memory.Largest[0].Name != name) {
-			t.Errorf("memory: %s", d)
-		}
-		check(t, "x", c.value("x"), "1")
-		c.completed("kept = None")
+	d := c.run("y = bytearray(1 << 30)")
+	check(t, "the run", d.ended()+" "+d.errorName(), "failed 1 alive MemoryError")
+	if d.Memory == nil {
+		t.Errorf("answer: %s", d)
 	}
+	check(t, "x", c.value("x"), "1")
 }
