@@ -19,6 +19,7 @@ func (t *twins) goOn() {
 	}
 	n.origin = &protocol.Origin{From: "twin", Run: n.moment.run, AtMS: n.at.UnixMilli(), Lost: []protocol.Lost{}}
 	t.promote(n)
+	t.tell(false)
 }
 
 // promote makes a twin the main kernel. Another one is forked from it as soon as it is idle.
@@ -29,50 +30,72 @@ func (t *twins) promote(n *twin) {
 		g.between = nil // what was counted until now is not this one's
 	}
 	t.why = "the last one has just taken the kernel's place"
-	t.tell(false)
 	t.score()
 	t.want()
 }
 
-// restore answers the message of that name.
+// restore answers the message of that name. What it ends does not keep the answer waiting.
 func (t *twins) restore(m protocol.Request) {
-	answer := protocol.Restored{Type: "restored", ID: clean(m.ID, maxNamed), Run: clean(m.Run, maxNamed), Error: t.goTo(m.Run)}
+	answer := protocol.Restored{Type: "restored", ID: clean(m.ID, maxNamed), Run: clean(m.Run, maxNamed)}
+	n, why := t.find(m.Run)
+	answer.Error = why
+	var ended []*kernel
+	if n != nil {
+		ended = t.goTo(n)
+	}
 	answer.Runs, answer.Copies = t.list()
 	t.s.server.send(answer, false)
+	if n != nil {
+		t.endFormer(ended)
+	}
 	t.tell(false)
 }
 
-// goTo makes the variables those from before a run, or those of a copy, and returns why it does not.
-func (t *twins) goTo(run string) string {
+// find returns the twin from before a run, or the copy that the run has left. It returns neither that nor an error where the
+// variables are as they were then.
+func (t *twins) find(run string) (*twin, string) {
 	s := t.s
 	main := s.kernels.main
 	switch {
 	case !s.language.HasZygote:
-		return "only Python's variables can be gone back to; a run with fresh: true leaves them as they are"
+		return nil, "only Python's variables can be gone back to; a run with fresh: true leaves them as they are"
 	case s.runs.kept != nil:
-		return "a run goes on in this kernel"
+		return nil, "a run goes on in this kernel"
 	case main != nil && !main.isEnding() && slices.Contains(main.moment.before, run):
-		return "" // they are as they were then
+		return nil, ""
 	}
-	at := slices.IndexFunc(t.kept, func(n *twin) bool {
-		return !n.isEnding() && (n.isCopy && n.moment.run == run || !n.isCopy && slices.Contains(n.moment.before, run))
-	})
-	if at < 0 {
-		return "no copy of the variables from before this run is kept"
-	}
-	n := t.kept[at]
-	for _, o := range slices.Clone(t.kept) {
-		if !o.isCopy && o.born.After(n.born) {
-			t.drop(o)
+	for _, n := range t.kept {
+		if !n.isEnding() && (n.isCopy && n.moment.run == run || !n.isCopy && slices.Contains(n.moment.before, run)) {
+			return n, ""
 		}
 	}
+	return nil, "no copy of the variables from before this run is kept"
+}
+
+// goTo makes a twin the main kernel, and returns what is to be ended: the one before, and the twins that are newer.
+func (t *twins) goTo(n *twin) []*kernel {
+	var ended []*kernel
+	if main := t.s.kernels.main; main != nil {
+		ended = append(ended, main)
+	}
+	t.kept = slices.DeleteFunc(t.kept, func(o *twin) bool {
+		newer := !o.isCopy && o.born.After(n.born)
+		if newer {
+			ended = append(ended, o.kernel)
+		}
+		return newer
+	})
 	t.abandon()
 	t.promote(n)
-	killAll(s.kernels.programs) // the main kernel that was, with what it had started: first, as that is known by its parent
-	if main != nil {
-		main.discard()
-		s.frozen.onEnd(main, "its variables were gone back from")
+	return ended
+}
+
+// endFormer ends kernels that no variables are wanted from any more, with what they have started.
+func (t *twins) endFormer(ended []*kernel) {
+	killAll(t.s.kernels.programs) // they are some now: what they have started is known by its parent
+	for _, k := range ended {
+		k.discard()
+		t.s.frozen.onEnd(k, "its variables were gone back from")
 	}
-	s.runs.provideWaiting()
-	return ""
+	t.s.runs.provideWaiting()
 }

@@ -87,7 +87,7 @@ func (t *twins) renew() {
 // order has the main kernel forked, for a run that wants a copy or for no run.
 func (t *twins) order(r *run) {
 	main := t.s.kernels.main
-	if limit := t.s.settings.MemoryBytes / 2; limit > 0 && procs.Resident(main.pid) > limit {
+	if limit := t.s.settings.MemoryBytes / 2; limit > 0 && procs.Anonymous(main.pid) > limit {
 		t.refuse(r, "the kernel takes more than half of the memory ("+strconv.FormatInt(limit>>20, 10)+" MiB)")
 		return
 	}
@@ -168,6 +168,7 @@ func (t *twins) keep(n *twin) {
 		t.drop(t.kept[0])
 	}
 	t.score()
+	t.told = nil // also where the lists are as they were, this is of other variables
 	t.tell(false)
 	t.measure()
 }
@@ -241,9 +242,8 @@ func (t *twins) lose(k *kernel) bool {
 	if n == nil {
 		return false
 	}
-	wasNewest := n == t.newest()
 	t.drop(n)
-	if wasNewest {
+	if main := t.s.kernels.main; !n.isCopy && main != nil && n.moment == main.moment {
 		t.why = "the copy was killed"
 		t.want()
 	}
@@ -275,10 +275,10 @@ func (t *twins) score() {
 		if n == newest {
 			score = newestScore
 		}
-		procs.SetOOMScore(n.pid, score)
+		procs.RaiseOOMScore(n.pid, score)
 	}
 	if main := t.s.kernels.main; main != nil && (newest != nil || main.asleep) {
-		procs.SetOOMScore(main.pid, mainScore)
+		procs.RaiseOOMScore(main.pid, mainScore)
 	}
 }
 
@@ -286,7 +286,7 @@ func (t *twins) score() {
 func (t *twins) measure() {
 	main := t.s.kernels.main
 	most := t.s.settings.TwinBytes
-	if len(t.kept) < 2 || main == nil || most <= 0 || int64(len(t.kept))*procs.Resident(main.pid) <= most {
+	if len(t.kept) < 2 || main == nil || most <= 0 || int64(len(t.kept))*procs.Anonymous(main.pid) <= most {
 		return
 	}
 	oldest, pid := t.kept[0], main.pid

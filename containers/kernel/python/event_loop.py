@@ -5,6 +5,8 @@ import select
 
 from work import WORK, name_of
 
+JOIN_SECONDS = 0.1  # how long an idle thread may take to end
+
 
 class EventLoop:
     """The one asyncio loop of a kernel, from the moment on that code wants one.
@@ -131,6 +133,15 @@ class EventLoop:
         """Descriptors of the pair by which a loop wakes itself."""
         pair = (getattr(self.loop, "_ssock", None), getattr(self.loop, "_csock", None))
         return [end.fileno() for end in pair if end is not None]
+
+    def stop_idle_threads(self):
+        """Ends the pool that asyncio.to_thread() has made, whose threads would wait for ever."""
+        pool = getattr(self.loop, "_default_executor", None)
+        if getattr(pool, "_thread_name_prefix", None) == "asyncio":
+            self.loop._default_executor = None
+            pool.shutdown(wait=False)
+            for thread in list(pool._threads):
+                thread.join(JOIN_SECONDS)
 
     def renew(self):
         """In a fork: what the loop waits by is shared with the process that it comes from."""

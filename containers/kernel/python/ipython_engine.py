@@ -4,6 +4,7 @@ import re
 import sys
 
 from errors import format_error
+from event_loop import JOIN_SECONDS
 from mimes import PICTURES, STYLER, Unshown, is_bare, styled_text
 from pictures import figure_png, figure_title, is_figure
 from plain_engine import name_of_cell, remember_source
@@ -66,6 +67,24 @@ class IPythonEngine:
         magics = self.shell.magics_manager.registry.get("ScriptMagics")
         loop = getattr(magics, "event_loop", None)
         if loop is not None and is_ended(getattr(loop, "_thread_id", None)):
+            magics.event_loop = None
+
+    def stop_idle_loop(self):
+        """Ends the thread of that loop where nothing goes on in it; the next %%bash starts another."""
+        magics = self.shell.magics_manager.registry.get("ScriptMagics")
+        loop = getattr(magics, "event_loop", None)
+        if loop is None or not loop.is_running() or len(loop._selector.get_map()) > 1:
+            return
+        import asyncio
+        import threading
+
+        thread = threading._active.get(loop._thread_id)
+        if thread is None or asyncio.all_tasks(loop):
+            return
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(JOIN_SECONDS)
+        if not thread.is_alive():
+            loop.close()
             magics.event_loop = None
 
     def on_traceback(self, error):

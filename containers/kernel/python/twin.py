@@ -46,7 +46,7 @@ def fork_twin(kernel, fd):
 
 def what_goes_on(kernel, fd):
     """Why there can be no copy: something of the code's goes on; or nothing."""
-    stop_monitor()
+    stop_idle_threads(kernel)
     names = names_of_threads(kernel)
     if names:
         return "a thread of the code runs: " + ", ".join(names)
@@ -85,8 +85,11 @@ def threads_of_libraries():
 # -- what can be stopped
 
 
-def stop_monitor():
-    """Stops the thread in which tqdm looks after slow bars: the next bar starts another."""
+def stop_idle_threads(kernel):
+    """Stops threads that are no work of the code's and start again when they are needed: tqdm's looks after slow bars."""
+    kernel.event_loop.stop_idle_threads()
+    if kernel.engine is not None:
+        kernel.engine.stop_idle_loop()
     bars = getattr(sys.modules.get("tqdm.std"), "tqdm", None)
     if getattr(bars, "monitor", None) is not None:
         bars.monitor.exit()

@@ -23,10 +23,16 @@ func startTwins(t *testing.T) *client {
 // twinned runs code, waits until there is a twin of what it has left, and returns the run's id.
 func (c *client) twinned(code string) string {
 	c.t.Helper()
-	from := c.now()
 	d := c.completed(code)
-	c.awaitTwin(from)
+	c.awaitTwin(c.after(d))
 	return d.Done.ID
+}
+
+// after is the place behind a message.
+func (c *client) after(m *message) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Index(c.messages, m) + 1
 }
 
 func (c *client) awaitTwin(from int) {
@@ -66,17 +72,18 @@ func TestAKilledKernelIsReplacedByItsTwin(t *testing.T) {
 	for _, code := range []string{
 		python.die.with(9), "import os; os._exit(3)", "import ctypes; ctypes.string_at(0)", "x.append(2); " + python.die.with(15),
 	} {
-		from := c.now()
 		d := c.run(lines("print('said')", code))
+		c.awaitTwin(c.after(d))
 		check(t, code, d.Status+" "+d.Kernel, "killed restored")
 		check(t, "output", d.Stdout.Head, "said\n")
 		check(t, "origin", d.Origin.From+" "+d.Origin.Run, "twin "+behind)
 		check(t, "x", c.value("x, folder == os.getcwd()"), "([1], True)")
-		if next := c.completed("pass"); next.Origin != nil {
+		next := c.completed("pass")
+		if next.Origin != nil {
 			t.Errorf("told once more: %v", next)
 		}
-		c.awaitTwin(from)
-		behind = c.twinned("pass")
+		c.awaitTwin(c.after(next))
+		behind = next.Done.ID
 	}
 	id := c.begin(python.stubborn.with("running"), request{GraceMS: short})
 	c.awaitFile("running")
@@ -109,4 +116,129 @@ func TestRestore(t *testing.T) {
 	awaitDeath(t, program)
 	check(t, "x", c.value("x"), "2")
 	check(t, "a second one", c.restore(ids[2]).Error, "no copy of the variables from before this run is kept")
+}
+
+func TestWhatCannotBeGoneBackTo(t *testing.T) {
+	c := startTwins(t)
+	first := c.twinned("x = 1")
+	check(t, "before all variables", c.restore(first).Error, "no copy of the variables from before this run is kept")
+	check(t, "an unknown run", c.restore("nobody's").Error, "no copy of the variables from before this run is kept")
+	second := c.twinned("x = 2")
+	id := c.begin(python.awaitFile.with("go on"))
+	r := c.restore(second)
+	check(t, "while a run goes on", r.Error, "a run goes on in this kernel")
+	check(t, "what there is", r.Runs, []string{second})
+	c.write("go on", "")
+	c.done(id)
+	check(t, "x", c.value("x"), "2")
+
+	node := start(t, javascript, options{init: protocol.Init{Twins: 3}})
+	d := node.run("1")
+	if r := node.restore(d.Done.ID); !strings.HasPrefix(r.Error, "only Python's") {
+		t.Errorf("JavaScript: %+v", r)
+	}
+	d = node.run("1", request{Copy: true})
+	check(t, "a copy in JavaScript", d.Status+" "+d.errorName(), "failed CopyError")
+}
+
+func TestWhatStandsAgainstATwin(t *testing.T) {
+	c := startTwins(t)
+	c.twinned("x = 1")
+	for _, one := range []struct{ begin, end, why string }{
+		{
+			"import threading; e = threading.Event(); w = threading.Thread(target=e.wait, name='worker', daemon=True); w.start()",
+			"e.set(); w.join()", "a thread of the code runs: worker",
+		},
+		{"import asyncio; task = asyncio.ensure_future(asyncio.Event().wait())", "task.cancel(); await asyncio.sleep(0)", "a task of the code is not done: wait()"},
+		{"import socket; s = socket.socket()", "s.close()", "a socket is open"},
+	} {
+		from := c.now()
+		c.completed(one.begin)
+		c.find(from, func(m *message) bool { return m.Type == "twins" && strings.HasPrefix(m.twins.Why, one.why) })
+		c.twinned(one.end)
+	}
+}
+
+func TestWhatAForkSharesIsRenewedInATwin(t *testing.T) {
+	c := startTwins(t)
+	c.twinned("import asyncio; q = asyncio.Queue(); await asyncio.sleep(0); await asyncio.to_thread(abs, -1)")
+	d := c.run(python.die.with(9))
+	check(t, "end", d.Kernel, "restored")
+	c.awaitTwin(c.after(d))
+	check(t, "the queue", c.value("asyncio.get_running_loop().call_later(0.01, q.put_nowait, 7); await q.get()"), "7")
+	check(t, "a pool", c.value("await asyncio.to_thread(abs, -1)"), "1")
+}
+
+func TestCodeSeesNothingOfATwin(t *testing.T) {
+	c := startTwins(t)
+	c.completed("import os, signal; seen = []; signal.signal(signal.SIGCHLD, lambda *_: seen.append(1))")
+	c.twinned("pass")
+	c.twinned("try: os.wait()\nexcept ChildProcessError as e: seen.append(e.errno)")
+	check(t, "seen", c.value("seen"), "[10]")
+	_ = c.value("import subprocess; subprocess.run(['true']).returncode")
+	check(t, "its own child", c.value("seen"), "[10, 1]")
+}
+
+func TestATwinThatCodeKillsIsReplaced(t *testing.T) {
+	c := startTwins(t)
+	c.twinned("x = 1; import os; open('pid', 'w').write(str(os.getpid()))")
+	c.twinned("pass")
+	for _, pid := range c.twinPIDs(number(c.read("pid"))) {
+		c.completed("os.kill(" + strconv.Itoa(pid) + ", 9)")
+		awaitDeath(t, pid)
+	}
+	c.twinned("pass") // the first message may be about the death
+	c.twinned("x = 2")
+	check(t, "end", c.run(python.die.with(9)).Kernel, "restored")
+	check(t, "x", c.value("x"), "2")
+}
+
+func TestTwinsAreBounded(t *testing.T) {
+	c := startTwins(t)
+	for range 5 {
+		c.twinned("open('pid', 'w').write(str(__import__('os').getpid()))")
+	}
+	eventually(t, "there are not three twins", func() bool { return len(c.twinPIDs(number(c.read("pid")))) == 3 })
+}
+
+func TestCopies(t *testing.T) {
+	c := startTwins(t)
+	c.twinned("x = [1]; import os")
+	one := c.begin("x.append(2); open('one', 'w').close()\n"+python.awaitFile.with("two")+"\nx", request{Copy: true})
+	two := c.begin("x.append(3); open('two', 'w').close()\n"+python.awaitFile.with("one")+"\nx", request{Copy: true})
+	d := c.done(one)
+	check(t, "one", d.ended()+" "+d.result(), "completed 0 fresh [1, 2]")
+	check(t, "two", c.done(two).result(), "[1, 3]")
+	check(t, "the original", c.value("x"), "[1]")
+	check(t, "a killed one", c.run(python.die.with(9), request{Copy: true}).ended(), "killed 137 fresh signal 9")
+	r := c.restore(two)
+	check(t, "restored", r.Error+" "+r.Run, " "+two)
+	check(t, "x", c.value("x"), "[1, 3]")
+	check(t, "the other way", c.restore(one).Error, "")
+	check(t, "x", c.value("x"), "[1, 2]")
+	check(t, "one that is used", c.restore(one).Error, "no copy of the variables from before this run is kept")
+}
+
+func TestACopyWaitsForTheRunThatGoesOn(t *testing.T) {
+	c := startTwins(t)
+	c.completed("x = 1")
+	id := c.begin("x = 2\n" + python.awaitFile.with("go on"))
+	copied := c.begin("x", request{Copy: true})
+	late := c.begin("x", request{Copy: true, TimeoutMS: short})
+	check(t, "one that waits too long", c.done(late).Status, "timed_out")
+	c.write("go on", "")
+	c.done(id)
+	check(t, "x", c.done(copied).result(), "2")
+}
+
+func TestACopyOfWhatIsFrozen(t *testing.T) {
+	t.Parallel()
+	o := options{dir: t.TempDir(), init: protocol.Init{Twins: 3, FreezeBytes: 1 << 20, FreezeSeconds: 60}}
+	c := start(t, python, o)
+	c.completed("x = 1")
+	c.send(request{Type: "stop"})
+	c.awaitExit()
+	c = start(t, python, o)
+	check(t, "x in a copy", c.completed("x += 1; x", request{Copy: true}).result(), "2")
+	check(t, "x", c.value("x"), "1")
 }

@@ -209,37 +209,32 @@ func field(text []byte, name string) int64 {
 	return 0
 }
 
-// Resident returns the bytes of memory that a process has, shared or not.
-func Resident(pid int) int64 {
-	text, ok := readSmall("/proc/"+strconv.Itoa(pid)+"/statm", make([]byte, 128))
-	if fields := bytes.Fields(text); ok && len(fields) > 1 {
-		return number(fields[1]) * int64(os.Getpagesize())
-	}
-	return 0
-}
-
 // Beside returns the bytes that copies of a process take beside it. Memory that several processes share is divided among them in
 // the figure PSS, so the sum of theirs has each page once, and what the process itself has is no part of it.
 func Beside(pid int, copies []int) int64 {
-	shared, all := anonymous(pid)
+	shared, all := sharesOf(pid)
 	taken := shared - all
 	for _, c := range copies {
-		shared, _ := anonymous(c)
+		shared, _ := sharesOf(c)
 		taken += shared
 	}
 	return taken
 }
 
-// anonymous returns a process's share of the memory that no file has, and all of that.
-func anonymous(pid int) (share, all int64) {
+// sharesOf returns a process's share of the memory that no file has, and all of that.
+func sharesOf(pid int) (share, all int64) {
 	text, _ := readSmall("/proc/"+strconv.Itoa(pid)+"/smaps_rollup", make([]byte, 4096))
 	text = bytes.ReplaceAll(text, []byte(" kB\n"), []byte("\n"))
 	return field(text, "Pss_Anon:") << 10, field(text, "Anonymous:") << 10
 }
 
-// SetOOMScore says how much sooner or later than others a process is killed for want of memory.
-func SetOOMScore(pid, score int) {
-	if pid > 1 {
+const mostOOMScore = 1000
+
+// RaiseOOMScore has a process killed for want of memory before this one: by so many thousandths of the limit, which count as if
+// it took them, too.
+func RaiseOOMScore(pid, by int) {
+	text, ok := readSmall("/proc/self/oom_score_adj", make([]byte, 16))
+	if score := min(int(number(bytes.TrimSpace(text)))+by, mostOOMScore); ok && pid > 1 {
 		_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte(strconv.Itoa(score)), 0)
 	}
 }
