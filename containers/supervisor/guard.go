@@ -125,6 +125,10 @@ func (g *guard) exceededAtEnd(bytes int64, files int) string {
 // exceeded returns how the runs that go on have passed the limit, or nothing.
 func (g *guard) exceeded() string {
 	level, why := g.watch.Level(), g.watch.Over()
+	if why != "" && g.s.twins.dropHolders() {
+		g.watch.Forget() // the next count shows what that has given back
+		return ""
+	}
 	if g.baseDue {
 		g.baseDue = false
 		if why != "" && level.Hider == 0 {

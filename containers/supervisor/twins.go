@@ -12,6 +12,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/volume"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -213,6 +214,20 @@ func (t *twins) release() bool {
 	t.drop(t.kept[at])
 	t.tell(false)
 	return true
+}
+
+// dropHolders ends the twins that keep files which have no name any more: code may have closed them since. It reports whether
+// there were any.
+func (t *twins) dropHolders() bool {
+	held := false
+	for _, n := range slices.Clone(t.kept) {
+		if volume.Holds(t.s.workFD(), n.pid) {
+			held = true
+			t.drop(n)
+		}
+	}
+	t.tell(false)
+	return held
 }
 
 // newest returns the one that goes on where the main kernel is killed, or nil.

@@ -194,11 +194,20 @@ func TestATwinThatCodeKillsIsReplaced(t *testing.T) {
 }
 
 func TestTwinsAreBounded(t *testing.T) {
-	c := startTwins(t)
-	for range 5 {
-		c.twinned("open('pid', 'w').write(str(__import__('os').getpid()))")
+	t.Parallel()
+	for what, one := range map[string]struct {
+		bytes int64
+		want  int
+	}{"by number": {1 << 40, 3}, "by memory": {1 << 10, 1}} {
+		t.Run(what, func(t *testing.T) {
+			c := start(t, python, options{init: protocol.Init{Twins: 3, TwinBytes: one.bytes}})
+			for range 5 {
+				c.twinned("open('pid', 'w').write(str(__import__('os').getpid()))")
+			}
+			kernel := number(c.read("pid"))
+			eventually(t, "there are more or fewer twins", func() bool { return len(c.twinPIDs(kernel)) == one.want })
+		})
 	}
-	eventually(t, "there are not three twins", func() bool { return len(c.twinPIDs(number(c.read("pid")))) == 3 })
 }
 
 func TestCopies(t *testing.T) {
@@ -241,4 +250,14 @@ func TestACopyOfWhatIsFrozen(t *testing.T) {
 	c = start(t, python, o)
 	check(t, "x in a copy", c.completed("x += 1; x", request{Copy: true}).result(), "2")
 	check(t, "x", c.value("x"), "1")
+}
+
+func TestATwinThatKeepsAFileOpenDoesNotFillTheWorkDirectory(t *testing.T) {
+	t.Parallel()
+	c := start(t, python, options{init: protocol.Init{Twins: 3, VolumeBytes: 5 << 20}})
+	c.twinned("import os; f = open('big', 'w+b', 0); os.unlink('big'); f.write(bytes(4 << 20))")
+	c.completed("f.close()")
+	for range 4 { // each with a twin
+		c.twinned(python.fill.with("big", 3))
+	}
 }

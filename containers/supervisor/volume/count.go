@@ -94,6 +94,17 @@ func (c *counter) addUnnamed(dir int, pids []int) {
 	}
 }
 
+// Holds reports whether a process keeps files below an open folder that have no name any more, or may, because it hides them.
+func Holds(dir, pid int) bool {
+	var root unix.Stat_t
+	if unix.Fstat(dir, &root) != nil {
+		return false
+	}
+	c := &counter{device: root.Dev, linked: map[uint64]bool{}}
+	c.addUnnamed(dir, []int{pid})
+	return c.level.Bytes > 0 || c.level.Hider != 0
+}
+
 type unnamed struct {
 	*counter
 	below  string
