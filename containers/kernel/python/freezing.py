@@ -22,7 +22,8 @@ def freeze(kernel, message):
     answer = {"type": "frozen", "variables": 0, "bytes": 0, "why": ""}
     try:
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-        replace_file(path, freezing.write)
+        with kernel.data_limit:
+            replace_file(path, freezing.write)
         answer.update(variables=len(freezing.kept), bytes=freezing.size)
     except OSError as e:
         answer["why"] = "the file cannot be written: %s" % (e.strerror or e)
@@ -90,27 +91,29 @@ class Freezing:
         with own_imports:
             self.make_pickler = make_pickler_class(self.kernel.namespace, self.cells)
             self.writer = Writer(file, self.limit_bytes, find_zstd()[0])
-        try:
-            with Limit(self.left(0.4)):
-                self._write_all()
-        except OSError:
-            raise
-        except (Exception, TimeUp):
-            self.kept.clear()
-            self.losses = self.refused.copy()
-            self.writer.go_back(0)
+        if not self._write_all():  # what that has taken is let go of by now
             self._write_rest(self._try_each())
         self.size = self.writer.size
         if self.variables and not self.kept:
             raise NotKept("none of the variables can be kept")
 
     def _write_all(self):
-        """Writes everything, or raises."""
-        self._begin()
-        pickler = self.make_pickler(self.writer)
-        for name in self.variables:
-            self._write_one(pickler, name)
-        self._end()
+        """Writes everything, or nothing and returns False."""
+        try:
+            with Limit(self.left(0.4)):
+                self._begin()
+                pickler = self.make_pickler(self.writer)
+                for name in self.variables:
+                    self._write_one(pickler, name)
+                self._end()
+            return True
+        except OSError:
+            raise
+        except (Exception, TimeUp):
+            self.kept.clear()
+            self.losses = self.refused.copy()
+            self.writer.go_back(0)
+            return False
 
     def _begin(self):
         """Writes what was changed besides variables, which some of them need when they are imported again."""
@@ -165,6 +168,7 @@ class Freezing:
                 self.losses.add(name, "it takes too long to be written")
             except Exception as e:
                 self.losses.add(name, explain(e, value, pickler.last))
+            del pickler  # which may have taken much
         return sizes
 
     def _write_rest(self, sizes):

@@ -66,6 +66,7 @@ class Kernel:
         self.stderr = None
         self.link = None
         self.begun = False
+        self.data_limit = None
         self.surroundings = {}  # as they are before the first run
         self.notices = Notices(self)
         self.installed = Installed()
@@ -201,7 +202,8 @@ class Kernel:
         sys.path.insert(0, "")
         self.modules = self.modules or dict(sys.modules)
         self.threads.install()
-        self.threads.make_room = DataLimit(self.settings.memory_bytes).make_room
+        self.data_limit = DataLimit(self.settings.memory_bytes)
+        self.threads.make_room = self.data_limit.make_room
         self.threads.loop_runs = self.event_loop.is_running
         self._set_up_builtins()
         signal.signal(signal.SIGINT, ignore_signal)

@@ -15,6 +15,7 @@ except ImportError:
     resource = None
 
 _PR_SET_DUMPABLE = 4
+_LEAST = 32 << 20  # bytes that are left for the kernel's own work
 _STACK = 8 << 20  # bytes that are mapped for a thread where nothing says how many
 
 
@@ -40,29 +41,47 @@ class DataLimit:
     """
 
     def __init__(self, memory_bytes):
-        self.bytes = memory_bytes and memory_bytes + _mapped_bytes()
+        self.memory_bytes = memory_bytes if resource is not None else 0
+        self.bytes = memory_bytes + _pages()[1]
         self.set = None
         self.make_room(0)
 
     def make_room(self, threads):
         """Adds the stacks of so many threads, of which hardly anything is used."""
-        if resource is None or not self.bytes:
+        if not self.memory_bytes:
             return
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        if self.set not in (None, soft):  # code has set its own
-            return
-        stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
-        limit = self.bytes + threads * (stack if 0 < stack <= 4 * _STACK else _STACK)
-        self.set = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        if self.set in (None, soft):  # else code has set its own
+            stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
+            self.set = self._set(self.bytes + threads * (stack if 0 < stack <= 4 * _STACK else _STACK), hard)
+
+    @staticmethod
+    def _set(limit, hard):
+        limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         try:
-            resource.setrlimit(resource.RLIMIT_DATA, (self.set, hard))
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
         except (OSError, ValueError):
             pass
+        return limit
+
+    def __enter__(self):
+        """Narrows it to what is left of nine tenths of the memory: the kernel's own work must not be what ends it."""
+        if self.memory_bytes:
+            anonymous, mapped = _pages()
+            self.before = resource.getrlimit(resource.RLIMIT_DATA)
+            self._set(mapped + max(_LEAST, self.memory_bytes // 10 * 9 - anonymous), self.before[1])
+
+    def __exit__(self, *_):
+        if self.memory_bytes:
+            self._set(*self.before)
 
 
-def _mapped_bytes():
+def _pages():
+    """Bytes of memory of this process's own, and bytes that it has mapped to write to."""
     try:
         with open("/proc/self/statm") as file:
-            return int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return 0
+            _, resident, shared, _, _, data, *_ = map(int, file.read().split())
+    except (OSError, ValueError):
+        return 0, 0
+    size = os.sysconf("SC_PAGE_SIZE")
+    return (resident - shared) * size, data * size

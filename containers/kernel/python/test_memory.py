@@ -71,3 +71,11 @@ class Interrupts(MemoryTest):
                     self.assertIn("nearly used up", done["error"]["message"])
                     self.assertEqual([entry["name"] for entry in done["largest"]], ["big"])
                 self.assertEqual(self.run_code("len(big)")["result"], str(1 << 20))
+
+
+class Freezes(MemoryTest):
+    def test_what_takes_too_much_memory_to_be_written_costs_itself(self):
+        self.run_code("many = [[] for _ in range(3_000_000)]\nbig = bytearray(10 << 20)")
+        answer = self.kernel.ask("freeze", limit_bytes=1 << 30)
+        self.assertEqual(answer["lost"], [{"name": "many", "why": "there is not enough memory to write it"}])
+        self.run_code("len(bytearray(%d))" % (MEMORY // 16))
