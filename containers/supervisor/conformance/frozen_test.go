@@ -295,3 +295,17 @@ func TestATwinIsWrittenWhereTheKernelHasToBeKilled(t *testing.T) {
 	c = keeping(t, python, c.dir)
 	c.woken("x", "1")
 }
+
+func TestAForgedAnswerToFreezeIsBounded(t *testing.T) {
+	t.Parallel()
+	c := keeping(t, python, "")
+	c.completed(python.forge)
+	c.completed(object(`import __main__, json
+lost = [{"name": "n" * 10000, "why": "w" * 10000}] * 80
+__main__.send(json.dumps({"type": "frozen", "variables": -5, "bytes": -5, "lost": lost, "lost_total": 1, "why": "y" * 10000}))
+__main__.send(json.dumps({"type": "woken", "variables": 7}))`, ""))
+	answer := c.freeze("a")
+	check(t, "lost", fmt.Sprint(len(answer.Lost), answer.LostTotal, answer.Variables, answer.Bytes), "50 80 0 0")
+	check(t, "texts", fmt.Sprint(len(answer.Lost[0].Name), len(answer.Lost[0].Why), len(answer.Error)), "200 200 200")
+	check(t, "a kernel that was not asked has woken", c.completed("1").Origin == nil, true)
+}
