@@ -2,6 +2,7 @@ package selftest
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
@@ -34,7 +35,8 @@ func TestCopiesThatOutliveTheirSessionAreTold(t *testing.T) {
 		config.Kernels = map[sandbox.Language]sandbox.KernelConfig{
 			sandbox.Python: {Image: enginetest.Image, Interpreter: "python3", Command: containers.Program("python"), Join: containers.Join()},
 		}
-		tr := &tester{o: Options{Config: config, Engine: on}, attacked: sandbox.NewManager(config), facts: attacks.Facts{Token: "selftest-of-copies"}}
+		token := fmt.Sprint("selftest-of-copies-", keeps) // the other case has processes of its own
+		tr := &tester{o: Options{Config: config, Engine: on}, attacked: sandbox.NewManager(config), facts: attacks.Facts{Token: token}}
 		t.Cleanup(func() { tr.attacked.Close(context.Background()) })
 		p := planned{promise{name: "twins", session: true, judge: judgeTwins}, sandbox.Python}
 		if row := tr.try(t.Context(), p); row.Status != want {
