@@ -352,12 +352,11 @@ func (m *Manager) freezeLeft(id string) bool {
 	if err != nil {
 		return false
 	}
-	used, s := lock.LastUsed(), newSession(id, true, nil, &m.config, &m.images)
+	s := newSession(id, true, nil, m.config.asVisit(), &m.images)
 	s.uses.beginClosing(nil)
 	m.sessions[id] = s
 	m.working.Go(func() {
-		s.begin(lock, true)
-		s.uses.usedAt(used)
+		s.beginLeft(lock)
 		m.mu.Lock()
 		m.admit(s, nil)
 		m.mu.Unlock()

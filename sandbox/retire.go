@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,6 +34,30 @@ func (s *session) retire(ctx context.Context) *int64 {
 	}
 	ending.Wait()
 	return size
+}
+
+// asVisit returns the settings for work on a session that is another server's: its record stays as that has it.
+func (c *Config) asVisit() *Config {
+	visit := *c
+	visit.Visit = true
+	return &visit
+}
+
+// beginLeft begins a session whose kernels an earlier server left, to end them. It was last used when it was.
+func (s *session) beginLeft(lock *state.Lock) {
+	used := lock.LastUsed()
+	s.begin(lock, true)
+	s.uses.usedAt(used)
+}
+
+// sleepLeft ends the kernels of a session that no server has open, whose lock it takes over.
+func sleepLeft(ctx context.Context, config *Config, id string, lock *state.Lock, left *leftover) error {
+	s := newSession(id, true, nil, config.asVisit(), new(imageCache))
+	s.beginLeft(lock)
+	own := s.engine.names()
+	// Of languages that are switched off here nobody could speak to the kernels.
+	others := slices.DeleteFunc(slices.Clone(left.containers), func(name string) bool { return slices.Contains(own, name) })
+	return errors.Join(config.Engine.Remove(ctx, others, nil), s.close(ctx, true))
 }
 
 // retire asks a supervisor to end, which has its kernel write its variables first, and waits for that.

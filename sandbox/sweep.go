@@ -203,6 +203,8 @@ func sweepSession(ctx context.Context, config *Config, id string, seen *leftover
 			stays, why = false, "nobody had used it for "+lasting(config.stayOf(id).Keep)
 		case crowded && config.isAsleep(id, used):
 			stays, why = false, "sleeping sessions took more than "+size(config.KeepLimit)
+		case kernels && len(l.running) > 0 && config.freezes(): // they have slept with their machine
+			return "nobody had used its kernels", sleepLeft(ctx, config, id, lock, l)
 		case kernels:
 			volumes, why = nil, "nobody had used its kernels"
 		default:

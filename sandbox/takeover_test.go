@@ -203,6 +203,32 @@ func TestASweepLeavesWhatALaterServerCanTakeOver(t *testing.T) {
 	}
 }
 
+// A machine that was asleep has supervisors whose idle time has not passed yet.
+func TestASweepHasKernelsWriteTheirVariables(t *testing.T) {
+	e := newEngine(t)
+	config := testConfig(t, e)
+	config.FreezeBytes, config.FreezeTime, config.Keep = 1<<20, 10*time.Second, 24*time.Hour
+	first := NewManager(config)
+	mustRun(t, first, RunOptions{Code: "x = 41", SessionID: "mine"})
+	first.Close(t.Context())
+	used := time.Now().Add(-config.IdleTimeout - time.Hour).Truncate(time.Second)
+	lastUsedAt(t, config, "mine", used)
+	swept, err := Sweep(t.Context(), &config)
+	if err != nil || !slices.Equal(swept, []Swept{{"mine", "nobody had used its kernels"}}) {
+		t.Errorf("swept %q, %v", swept, err)
+	}
+	if got := e.holds(t); !slices.Equal(got, []string{"volume csm-host-mine"}) {
+		t.Errorf("engine holds %q", got)
+	}
+	if again, err := state.LastUsed(config.StateDir, "mine"); err != nil || !again.Equal(used) {
+		t.Errorf("it was last used at %v, %v", again, err)
+	}
+	res := mustRun(t, newTestManager(t, config), RunOptions{Code: "x + 1", SessionID: "mine"})
+	if wantNote(t, res, "1 variable is back as it was at "); res.Value == nil || *res.Value != "42" {
+		t.Errorf("x + 1 gave %+v", res)
+	}
+}
+
 func TestSessionsThatNoServerHasCount(t *testing.T) {
 	e := newEngine(t)
 	later := newTestManager(t, leaveSessions(t, e, "a", "b", "c"))

@@ -73,7 +73,7 @@ func sweep(ctx context.Context, s *server.Settings, engine *podman.Engine) error
 	ctx, cancel := context.WithTimeout(ctx, gcTimeout)
 	defer cancel()
 	config := s.Sandbox
-	config.Engine, config.StateDir, config.Host = engine, s.SessionDir(), s.HostLabel()
+	config.Engine, config.Kernels, config.StateDir, config.Host = engine, s.Kernels(), s.SessionDir(), s.HostLabel()
 	swept, err := sandbox.Sweep(ctx, &config)
 	for _, left := range swept {
 		fmt.Printf("removed what was left of session %s: %s\n", left.ID, left.Why)
