@@ -43,7 +43,7 @@ func NewManager(config Config) *Manager {
 	config.spares = new(spares)
 	ctx, stop := context.WithCancel(context.Background())
 	m := &Manager{config: config, index: newIndex(), ctx: ctx, stop: stop}
-	*config.spares = spares{config: &m.config, images: &m.images, working: &m.working}
+	*config.spares = spares{config: &m.config, images: &m.images, ctx: ctx, working: &m.working}
 	m.sweeper = &sweeper{config: &m.config, ctx: ctx, working: &m.working}
 	m.working.Go(m.expire)
 	m.working.Go(m.keepAlive)

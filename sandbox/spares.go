@@ -18,6 +18,7 @@ import (
 type spares struct {
 	config  *Config
 	images  *imageCache
+	ctx     context.Context // of the background work
 	working *sync.WaitGroup
 
 	filling sync.Mutex // one container comes up at a time
@@ -148,22 +149,27 @@ func (p *spares) open() (*spare, error) {
 
 func (p *spares) newSpare(id string, lock *state.Lock) *spare {
 	return &spare{
-		engineSide: &engineSide{id: id, config: p.config, images: p.images, limits: &limits{config: p.config}, ctx: context.Background()},
+		engineSide: &engineSide{id: id, config: p.config, images: p.images, limits: &limits{config: p.config}, ctx: p.ctx},
 		lock:       lock, kernels: make(map[Language]*kernel),
 	}
 }
 
-// grow makes a container in a spare, which goes where that fails.
+// grow makes a container in a spare. Where that fails it is not tried again before a session has one.
 func (p *spares) grow(sp *spare, language Language) error {
 	k, key, err := sp.start(language)
 	p.mu.Lock()
 	sp.growing = false
 	if err == nil {
 		sp.kernels[language], sp.record.Settings[string(language)] = k, key
+	} else {
+		p.wanted = slices.DeleteFunc(p.wanted, func(l Language) bool { return l == language })
 	}
+	empty := len(sp.kernels) == 0
 	p.mu.Unlock()
-	if err != nil {
+	if empty {
 		p.lose(sp)
+	}
+	if err != nil {
 		return err
 	}
 	go func() {
@@ -176,15 +182,15 @@ func (p *spares) grow(sp *spare, language Language) error {
 // start makes a container with nothing of any session.
 func (sp *spare) start(language Language) (k *kernel, key string, err error) {
 	setting := sp.config.Kernels[language]
-	ctx, cancel := context.WithTimeout(context.Background(), sp.config.StartTimeout)
-	defer cancel()
-	image, err := sp.images.get(ctx, sp.config.Engine, setting.Image)
+	image, err := sp.image(setting)
 	if err != nil {
 		return nil, "", err
 	}
 	if key, err = sp.spareKey(setting, image); err != nil {
 		return nil, "", err
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), sp.config.StartTimeout)
+	defer cancel()
 	sp.config.starts <- struct{}{}
 	proc, err := sp.config.Engine.Start(ctx, sp.spec(language, setting, image))
 	<-sp.config.starts

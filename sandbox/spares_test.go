@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -295,5 +296,27 @@ func TestPrewarmKeepsAContainerReady(t *testing.T) {
 		}
 		m.Close(t.Context())
 		nothingLeft(t, e, config)
+	})
+}
+
+func TestASpareThatCannotBeMadeIsMadeLater(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := completingEngine(t)
+		config := spareConfig(t, e)
+		m := newTestManager(t, config)
+		e.fails(faults{start: func(spec engine.Spec) (engine.Process, error) {
+			if isSpare(spec.Labels[LabelSession]) {
+				return nil, engine.ErrEngineUnavailable
+			}
+			return nil, nil
+		}})
+		mustRun(t, m, RunOptions{Code: "1", SessionID: "first"})
+		time.Sleep(time.Minute)
+		if ids := state.IDs(config.StateDir); !slices.Equal(ids, []string{"first"}) {
+			t.Errorf("there are %q", ids)
+		}
+		e.fails(faults{})
+		mustRun(t, m, RunOptions{Code: "1", SessionID: "second"})
+		readySpare(t, m)
 	})
 }

@@ -34,7 +34,11 @@ func (l *link) start(waiting context.Context, warm bool) (k *kernel, err error) 
 	if err != nil {
 		return nil, engineFault(err, l.language, setting)
 	}
-	defer l.config.spares.use(l.language)
+	defer func() {
+		if err == nil {
+			l.config.spares.use(l.language)
+		}
+	}()
 	if k := l.adoptSpare(setting, image, warm); k != nil {
 		return k, nil
 	}
