@@ -403,6 +403,7 @@ class Kernel {
     this.#run = run;
     run.mark = this.#loop.mark();
     this.#hasBegun = true;
+    Atomics.store(this.#interruptState, MEMORY, 0); // an interrupt of the run before may have come late
     Atomics.store(this.#interruptState, IN_RUN, RUNNING);
     Atomics.notify(this.#interruptState, IN_RUN); // the watcher looks at the heap from now on
     if (/\b(?:const|import|export)\b/.test(code) || cell.code.startsWith('#!') || this.#constants?.test(code)) {

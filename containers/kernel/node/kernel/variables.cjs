@@ -28,7 +28,7 @@ class Variables {
   list() {
     const found = [];
     this.#post('Runtime.globalLexicalScopeNames', {}, (error, response) => {
-      for (const name of response?.names ?? []) {
+      for (const name of new Set(response?.names)) {
         try {
           found.push({ name, how: 'let', value: new vmApi.Script(name).runInThisContext() });
         } catch {

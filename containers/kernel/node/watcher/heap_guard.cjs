@@ -6,25 +6,27 @@
 
 const { IN_RUN } = require('../common/interrupt_state.cjs');
 
-// What is left of V8's limit, of a tenth at least. V8 collects garbage at the latest halfway from what is in use to the
-// limit, so most of the rest is in use then.
-const LEFT = 48 << 20;
+const FULL = 0.8; // of V8's limit; code may fill a tenth while the main thread does not answer
 const FIRST_MS = 20; // most runs are over by then
 const SOON_MS = 5;
 const LATE_MS = 250;
 const BYTES_PER_MS = 2 << 20; // that code fills a heap with, at most
+const REST = 5; // times as long as it took, garbage is not collected again
 
 /** HeapGuard calls isFull when the heap of a run is nearly full, and again as long as it is. */
 class HeapGuard {
   #state;
   #session;
   #full;
+  #urgent;
   #isFull;
+  #restUntil = 0;
 
   constructor(state, session, limit, isFull) {
     this.#state = state;
     this.#session = session;
-    this.#full = Math.max(limit / 2, Math.min(limit * 0.9, limit - LEFT));
+    this.#full = limit * FULL;
+    this.#urgent = (this.#full + limit) / 2;
     this.#isFull = isFull;
   }
 
@@ -40,13 +42,39 @@ class HeapGuard {
     setTimeout(() => this.#look(), ms);
   }
 
-  // The main thread answers where it stands, in a loop too.
-  #look() {
+  async #look() {
     if (Atomics.load(this.#state, IN_RUN) === 0) return this.start();
-    this.#session.post('Runtime.getHeapUsage', (error, usage) => {
-      const left = error ? Infinity : this.#full - usage.usedSize;
-      if (left <= 0) this.#isFull();
-      this.#later(left <= 0 ? LATE_MS : Math.min(LATE_MS, Math.max(SOON_MS, left / BYTES_PER_MS)));
+    let left = await this.#left();
+    if (left <= 0 && (performance.now() > this.#restUntil || left < this.#full - this.#urgent)) {
+      await this.#collect();
+      left = await this.#left();
+      if (left <= 0 && Atomics.load(this.#state, IN_RUN) !== 0) {
+        this.#isFull();
+        return this.#later(LATE_MS);
+      }
+    }
+    this.#later(Math.min(LATE_MS, Math.max(SOON_MS, left / BYTES_PER_MS)));
+  }
+
+  async #left() {
+    const usage = await this.#ask('Runtime.getHeapUsage');
+    return usage === undefined ? Infinity : this.#full - usage.usedSize;
+  }
+
+  // Much of it may be garbage that V8 had no reason to collect yet. Who looks for objects has it collected at once, in a
+  // loop too; what is meant for that waits for the event loop.
+  async #collect() {
+    const begin = performance.now();
+    const found = await this.#ask('Runtime.evaluate', { expression: '({ __proto__: null })', objectGroup: 'heap' });
+    await this.#ask('Runtime.queryObjects', { prototypeObjectId: found?.result.objectId, objectGroup: 'heap' });
+    await this.#ask('Runtime.releaseObjectGroup', { objectGroup: 'heap' });
+    this.#restUntil = performance.now() + REST * (performance.now() - begin);
+  }
+
+  // The main thread answers where it stands.
+  #ask(method, parameters = {}) {
+    return new Promise((resolve) => {
+      this.#session.post(method, parameters, (error, response) => resolve(error ? undefined : response));
     });
   }
 }
