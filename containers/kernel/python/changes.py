@@ -72,8 +72,9 @@ def _restore_random(state):
 
 
 def _restore_numpy(state):
-    if "numpy.random" in sys.modules:  # else nothing that was kept needs it
-        sys.modules["numpy.random"].set_state(state)
+    import numpy
+
+    numpy.random.set_state(state)
 
 
 def _restore_warnings(filters):

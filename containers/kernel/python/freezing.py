@@ -8,6 +8,7 @@ import time
 from changes import NAMES, changes_since
 from frozen import Limit, Losses, TimeUp, code_version, versions
 from imports import own_imports
+from lazy import name_of_module
 from pickled import NotKept, explain, kind_of, make_pickler_class, text_of
 from pieces import VARIABLE, OverLimit, Writer, find_zstd
 from variables import user_names
@@ -133,8 +134,9 @@ class Freezing:
     def _write_one(self, pickler, name):
         value, before = self.variables[name], self.writer.content
         entry = {"name": name}
-        if is_module(value):
-            self.writer.put_json(VARIABLE, {**entry, "module": value.__name__})
+        module = name_of_module(value)
+        if module:
+            self.writer.put_json(VARIABLE, {**entry, "module": module})
         else:
             self.writer.put_json(VARIABLE, {**entry, "alone": not pickler.has_begun})
             pickler.has_begun = True
@@ -160,7 +162,7 @@ class Freezing:
             counter = Writer()
             pickler = self.make_pickler(counter)
             try:
-                if not is_module(value):
+                if not name_of_module(value):
                     with Limit(self.left(0.7) / 2):
                         pickler.dump(value)
                 sizes[name] = counter.content
@@ -202,10 +204,6 @@ class Freezing:
         limit = self.limit_bytes
         words = "%d MiB that may be kept" % (limit >> 20) if limit >= 1 << 20 else "%d bytes that may be kept" % limit
         return "it is larger than the %s" % words if size > limit else "there is no room for it beside the others in the " + words
-
-
-def is_module(value):
-    return isinstance(value, type(sys)) and sys.modules.get(value.__dict__.get("__name__")) is value
 
 
 def is_closed_file(value):

@@ -26,7 +26,7 @@ from preload import Preload
 from spawning import hook_spawn
 from stand_ins import Exiter, NoInput, plain_bars
 from started import Started
-from surroundings import look_around
+from surroundings import look_around, note_random
 from tables import widen_numpy, widen_pandas
 from threads import Threads
 from twin import fork_twin
@@ -82,8 +82,10 @@ class Kernel:
             "matplotlib.pyplot": self._hook_pyplot,
             "multiprocessing.spawn": lambda spawn: hook_spawn(spawn, self.namespace),
             "numpy": widen_numpy,
+            "numpy.random": lambda _: note_random(self.surroundings, "numpy"),
             "pandas": lambda pandas: widen_pandas(pandas, settings.output_bytes),
             "plotly.io._renderers": same_renderer,
+            "random": lambda _: note_random(self.surroundings, "random"),
             "sympy.interactive.printing": self._hook_sympy,
             "tqdm.notebook": plain_bars,
             "PIL.Image": hook_images,

@@ -30,6 +30,8 @@ def largest(namespace, hidden, most=5):
 def size_of(value, deadline, depth=0):
     """About what a value takes. What two of its parts share counts twice."""
     kind = type(value)
+    if issubclass(kind, type(sys)):
+        return 0
     if kind.__module__.partition(".")[0] in _COUNTED:
         counted = _counted(value)
         if counted is not None:

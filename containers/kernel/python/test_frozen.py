@@ -214,6 +214,14 @@ class Losses(FrozenTest):
         self.assertEqual(list(lost(woken)), ["mine"])
         self.assertEqual(self.value(kernel, "x, j.dumps(1)"), "(2, '1')")
 
+    def test_a_module_that_kernels_import_ahead_is_imported_when_code_uses_it(self):
+        self.freeze("import wave, sys\nother = wave")
+        kernel = self.kernel(preload=["wave"])
+        kernel.ask("wake")
+        self.assertEqual(kernel.ask("freeze", limit_bytes=LIMIT)["variables"], 3)
+        code = "'wave' in sys.modules, wave.Error.__name__, wave is other is sys.modules['wave'], wave.__name__"
+        self.assertEqual(self.value(kernel, code), "(False, 'Error', True, 'wave')")
+
     def test_the_largest_are_left_out_where_they_do_not_fit(self):
         noise = "import random\n%s = random.Random(1).randbytes(%d)\n"
         code = "small = 1\n" + noise % ("large", 9 << 20) + noise % ("medium", 3 << 20) + noise % ("other", 4 << 20)

@@ -3,10 +3,12 @@
 import builtins
 import io
 import os
+import sys
 
 from changes import FIRST, NAMES, restore
 from frozen import Limit, Losses, TimeUp, code_version, versions
-from imports import import_seldom, own_imports
+from imports import import_seldom, is_in_cwd, own_imports
+from lazy import LazyModule
 from pickled import Missing, NotKept, make_pickler_class, make_unpickler_class, text_of
 from pieces import Reader, Unreadable, Writer
 
@@ -38,6 +40,7 @@ class Waking:
         self.losses = Losses()
         self.found = []
         self.at_ms = 0
+        self.lazy = {}  # modules that are not imported yet
         self.later = []  # changes that imports would change again
         self.has_missing = False
         self.unpickler = None
@@ -90,10 +93,11 @@ class Waking:
             self.namespace[name] = value
             self.found.append(name)
 
-    @staticmethod
-    def _import(module):
+    def _import(self, module):
         from importlib import import_module
 
+        if module in self.kernel.settings.preload and module not in sys.modules and not is_in_cwd(module):
+            return self.lazy.setdefault(module, LazyModule(module, self.namespace))
         try:
             return import_module(module)
         except Exception as e:

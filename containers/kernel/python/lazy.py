@@ -1,0 +1,52 @@
+"""Woken modules that are imported when code first uses them: those that kernels import ahead, which takes longest."""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+
+
+class LazyModule(ModuleType):
+    """Stands for a module in the namespace until something of it is asked for."""
+
+    def __init__(self, name, namespace):
+        super().__init__(name)
+        ModuleType.__setattr__(self, "namespace", namespace)
+
+    def __getattribute__(self, name):
+        return getattr(_resolve(self), name)
+
+    def __setattr__(self, name, value):
+        setattr(_resolve(self), name, value)
+
+    def __delattr__(self, name):
+        delattr(_resolve(self), name)
+
+    def __dir__(self):
+        return dir(_resolve(self))
+
+    def __repr__(self):
+        return repr(_resolve(self))
+
+
+def _resolve(lazy):
+    """Imports the module and puts it in the place of what stands for it."""
+    own = _own(lazy)
+    module, namespace = import_module(own["__name__"]), own["namespace"]
+    for name, value in list(namespace.items()):
+        if value is lazy:
+            namespace[name] = module
+    return module
+
+
+def _own(lazy):
+    return ModuleType.__getattribute__(lazy, "__dict__")
+
+
+def name_of_module(value):
+    """The name by which a module can be imported again; nothing: it is none."""
+    if type(value) is LazyModule:
+        return _own(value)["__name__"]
+    if not issubclass(type(value), ModuleType):
+        return ""
+    name = value.__dict__.get("__name__")
+    return name if sys.modules.get(name) is value else ""
