@@ -92,6 +92,10 @@ func (t *twins) order(r *run) {
 		t.refuse(r, "the kernel takes more than half of the memory ("+strconv.FormatInt(limit>>20, 10)+" MiB)")
 		return
 	}
+	if len(t.coming) > mostFresh {
+		t.refuse(r, "the kernel does not fork")
+		return
+	}
 	link, theirs, err := kernelproc.Pair()
 	if err != nil {
 		t.refuse(r, "no socket could be made")
@@ -142,6 +146,7 @@ func (t *twins) take(n *twin) {
 			return
 		}
 		r.born = n.born
+		procs.RaiseOOMScore(n.pid, olderScore)
 		t.s.runs.adopt(r, n.kernel)
 		return
 	}
