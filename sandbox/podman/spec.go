@@ -38,7 +38,8 @@ const (
 	// to eight threads for a process of the code's. Where they run out, the whole container ends.
 	gVisorTasks = 4
 
-	killSignal = syscall.SIGKILL
+	// stopSeconds is how long a container may take to end that something else than this program stops.
+	stopSeconds = 30
 )
 
 // hostFacts is what a spec depends on besides the sandbox's own wishes.
@@ -83,9 +84,9 @@ func basics(spec engine.Spec, host hostFacts) specgen.ContainerBasicConfig {
 		Terminal: ptr(false),
 		// Its output is the protocol, not a log, and would fill the disk.
 		LogConfiguration: &specgen.LogConfig{Driver: define.NoLogging},
-		// Nothing in it is worth a wait: state that matters is in the volume.
-		StopSignal:    ptr(killSignal),
-		StopTimeout:   ptr(uint(0)),
+		// A person or the machine's end stops it so, and kernels write their variables then. What this program removes it kills.
+		StopSignal:    ptr(syscall.SIGTERM),
+		StopTimeout:   ptr(uint(stopSeconds)),
 		RestartPolicy: define.RestartPolicyNo,
 		Systemd:       "false",
 		SdNotifyMode:  define.SdNotifyModeIgnore,

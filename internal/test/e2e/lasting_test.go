@@ -136,10 +136,18 @@ func TestVariablesSleepAndWake(t *testing.T) {
 	wants("42")
 	s.call("close_session", object{"session_id": id, "keep_files": true})
 	wants("43")
+	out, err := podman("ps", "--filter", "label=code-sandbox-mcp.session="+id, "--format", "{{.Names}}")
+	if err == nil {
+		_, err = podman("stop", strings.TrimSpace(out))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants("44")
 	s.end() // its kernel waits, and the next server has other settings
 
 	s = start(t, setup{stateDir: dir, args: []string{"--memory-limit", "800m"}})
-	wants("44")
+	wants("45")
 	s.end()
 	mustShell(t, dir, "sessions", "pin", id)
 	if out := mustShell(t, dir, "sessions", "close", id, "--keep-files"); !strings.Contains(out, "kept") {
@@ -149,7 +157,7 @@ func TestVariablesSleepAndWake(t *testing.T) {
 		t.Errorf("list:\n%s", out)
 	}
 	s = start(t, setup{stateDir: dir})
-	wants("45")
+	wants("46")
 	s.call("close_session", object{"session_id": id})
 }
 
