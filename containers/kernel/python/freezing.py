@@ -2,7 +2,6 @@
 
 import io
 import os
-import sys
 import time
 
 from changes import NAMES, changes_since

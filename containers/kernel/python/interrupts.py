@@ -8,7 +8,7 @@ _PUT_OFF = 3  # signals; four come in the time that code may take to stop
 
 
 class OutOfMemory(MemoryError):
-    """Stops code before the session's memory is used up. To the code, and in its traceback, it is a MemoryError like any other."""
+    """Stops code before the session's memory is used up. To the code it is a MemoryError like any other."""
 
     TEXT = "this code was stopped because the session's memory was nearly used up; the variables are kept"
 

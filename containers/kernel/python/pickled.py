@@ -1,4 +1,4 @@
-"""Pickling variables so that each is kept or its loss has a reason, and unpickling them so that a loss costs no more than itself."""
+"""Pickling variables so that each loss has a reason, and unpickling them so that it costs no more than itself."""
 
 import sys
 
@@ -173,7 +173,7 @@ def make_pickler_class(namespace, cells):
 
 
 class Missing:
-    """Stands for what could not be made again, in whatever refers to it: a pickle is one row of steps that each need those before."""
+    """Stands for what could not be made again, in whatever refers to it: each step of a pickle needs those before."""
 
     why = "it shares something with a variable that could not be read"
 

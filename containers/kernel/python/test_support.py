@@ -205,7 +205,8 @@ class Kernel:
         self.sock, self.file = ours, ours.makefile("rb")
         fd = theirs.fileno()
         self.process = subprocess.Popen(
-            [sys.executable, os.path.join(HERE, "main.py"), "kernel"], pass_fds=[3], preexec_fn=lambda: os.dup2(fd, 3), stdin=subprocess.DEVNULL, cwd=work_dir,
+            [sys.executable, os.path.join(HERE, "main.py"), "kernel"], pass_fds=[3],
+            preexec_fn=lambda: os.dup2(fd, 3), stdin=subprocess.DEVNULL, cwd=work_dir,
         )
         theirs.close()
         self.runs = 0
