@@ -1,0 +1,66 @@
+// What was kept ready becomes a session's.
+
+package sandbox
+
+import (
+	"context"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+)
+
+// adoptSpare returns a kernel of a spare, which becomes the place of a session that has none yet; nil: there is none that fits.
+// The caller holds l.starting.
+func (l *link) adoptSpare(setting KernelConfig, image engine.ImageInfo, warm bool) *kernel {
+	e := l.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	key, err := e.spareKey(setting, image)
+	if err != nil || e.ctx.Err() != nil {
+		return nil
+	}
+	moved := false
+	if !e.used() && !e.stale {
+		if sp := l.config.spares.take(l.language, key); sp != nil {
+			if moved = e.moveTo(sp, func() { e.takeSettings(l.language, setting, image, l.uses.wake()) }); !moved {
+				l.config.spares.drop(context.Background(), sp)
+			}
+		}
+	}
+	k := e.ready[l.language]
+	if delete(e.ready, l.language); k == nil || !k.alive() || e.readyAs[string(l.language)] != key {
+		return nil
+	}
+	bind := e.init(setting, warm)
+	bind.Type = "bind"
+	k.serveOut, k.out = e.outlet(), e.out
+	k.bind(bind)
+	if !moved {
+		e.noteSettings(l.language, setting, image, l.uses.wake())
+	}
+	return k
+}
+
+// moveTo makes a spare the place of the session, whose record says that before it is no spare any more: a sweep goes by it.
+// It reports whether that could be written. takeSettings notes in the record what the container is made with. The caller holds e.mu.
+func (e *engineSide) moveTo(sp *spare, takeSettings func()) bool {
+	e.limits.settle(e.record)
+	r := e.record
+	if r == nil {
+		r = state.NewRecord()
+		r.Unnamed = true
+	} else {
+		takeSettings()
+	}
+	r.Place = sp.id
+	if err := r.Save(e.config.StateDir, e.id); err != nil {
+		r.Place = ""
+		e.config.Logger.Warn("session record", "session", e.id, "error", err)
+		return false
+	}
+	e.place, e.ready, e.readyAs = sp.id, sp.kernels, sp.record.Settings
+	e.tried.Store(true)
+	sp.forget()
+	sp.lock.Remove()
+	return true
+}
