@@ -39,8 +39,12 @@ func (l *link) tellOrigin(run *Run, done protocol.Done) {
 	if lost != "" && (done.Origin == nil || restored) {
 		run.note(lost)
 	}
-	if done.Origin != nil {
-		run.note(originNote(done.Origin, restored, l.uses.between(done.Origin.Run, run), time.Now()))
+	if o := done.Origin; o != nil {
+		note := originNote(o, restored, l.uses.between(o.Run, run), time.Now())
+		if o.From == "frozen" && o.Error == "" && l.uses.ranSince(time.UnixMilli(o.AtMS), run) {
+			note += " The kernel ended before it could write what later runs have changed."
+		}
+		run.note(note)
 	}
 }
 

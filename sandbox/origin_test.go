@@ -67,3 +67,22 @@ func TestBetween(t *testing.T) {
 		}
 	}
 }
+
+// A kernel that was killed has written nothing of its last runs.
+func TestThatVariablesAreOldIsTold(t *testing.T) {
+	e := newEngine(t)
+	old := time.Now().Add(-time.Minute).UnixMilli()
+	e.play(func(p peer) {
+		p.ready(nil)
+		for run, ok := p.hear("run"); ok; run, ok = p.hear("run") {
+			p.done(run.ID, map[string]any{"origin": map[string]any{"from": "frozen", "variables": 2, "at_ms": old}})
+		}
+	})
+	m := newTestManager(t, testConfig(t, e))
+	for i, want := range []string{"", "before it could write what later runs have changed."} {
+		res := mustRun(t, m, RunOptions{Code: "1"})
+		if len(res.Notes) != 1 || want != "" && !strings.HasSuffix(res.Notes[0], want) || want == "" && strings.Contains(res.Notes[0], "later runs") {
+			t.Errorf("run %d told %q", i+1, res.Notes)
+		}
+	}
+}

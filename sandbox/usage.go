@@ -201,6 +201,15 @@ func (u *usage) all() []*Run {
 	return slices.Clone(u.runs)
 }
 
+// ranSince reports whether code of the same language as a run's may have changed variables since then, and before that run.
+func (u *usage) ranSince(then time.Time, run *Run) bool {
+	then = then.Add(time.Second) // a run that a stop interrupts ends, as far as this server knows, just as they are written
+	return slices.ContainsFunc(u.all(), func(r *Run) bool {
+		_, ended := r.Times()
+		return r != run && r.Language == run.Language && !r.options.Fresh && !r.options.Copy && ended.After(then) && r.created.Before(run.created)
+	})
+}
+
 // await waits for the ends of the runs, which were asked to end, as long as ctx lasts.
 func (u *usage) await(ctx context.Context) {
 	for _, run := range u.all() {
