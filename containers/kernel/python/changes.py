@@ -1,5 +1,6 @@
 """What code has changed besides its variables, to be frozen with them and made again."""
 
+import functools
 import os
 import sys
 
@@ -19,7 +20,16 @@ def changes_since(start):
     for name in ("folder", "warnings", "random", "numpy"):
         if repr(now[name]) != repr(start[name]):
             changed[name] = now[name]
+    if "warnings" in changed:
+        changed["warnings"] = [(*item[:2], _by_name(item[2]), *item[3:]) for item in changed["warnings"]]
     return {name: value for name, value in changed.items() if value}
+
+
+def _by_name(category):
+    """The place of a package's warning, because to read the class would import the package; any other as it is."""
+    module = getattr(category, "__module__", "")
+    found = getattr(sys.modules.get(module), getattr(category, "__name__", ""), None)
+    return (module, category.__name__) if found is category and module not in ("builtins", "__main__") else category
 
 
 def _options():
@@ -36,15 +46,15 @@ def _options():
         return {}
 
 
-def restore(name, value):
+def restore(kernel, name, value):
     """Makes one of the changes again; returns why that cannot be, if so."""
     try:
-        return _RESTORE[name](value)
+        return _RESTORE[name](kernel, value)
     except Exception as e:
         return "%s: %s" % (type(e).__name__, e)
 
 
-def _restore_environ(changes):
+def _restore_environ(_, changes):
     for name, value in changes.items():
         if value is None:
             os.environ.pop(name, None)
@@ -52,39 +62,49 @@ def _restore_environ(changes):
             os.environ[name] = value
 
 
-def _restore_path(entries):
+def _restore_path(_, entries):
     for at, entry in entries:
         if entry not in sys.path:
             sys.path.insert(at, entry)
 
 
-def _restore_folder(folder):
+def _restore_folder(_, folder):
     try:
         os.chdir(folder)
     except OSError:
         return "the folder %s is not there any more" % folder
 
 
-def _restore_random(state):
+def _restore_random(_, state):
     import random
 
     random.setstate(state)
 
 
-def _restore_numpy(state):
+def _restore_numpy(_, state):
     import numpy
 
     numpy.random.set_state(state)
 
 
-def _restore_warnings(filters):
+def _restore_warnings(kernel, filters):
+    """Sets the filters; one that is about a package's warning when that is imported."""
     import warnings
 
-    warnings.filters[:] = filters
-    getattr(warnings, "_filters_mutated", getattr(warnings, "_filters_mutated_lock_held", lambda: None))()
+    def add(item, module):
+        warnings.filters.insert(0, (*item[:2], getattr(module, item[2][1]), *item[3:]))
+
+    warnings.resetwarnings()
+    for item in reversed(filters):
+        if not isinstance(item[2], tuple):
+            warnings.filters.insert(0, tuple(item))
+        elif item[2][0] in sys.modules:
+            add(item, sys.modules[item[2][0]])
+        else:
+            kernel.import_hook.add(item[2][0], functools.partial(add, item))
 
 
-def _restore_matplotlib(options):
+def _restore_matplotlib(_, options):
     import matplotlib
 
     matplotlib.rcParams.update(options)

@@ -124,6 +124,11 @@ class ImportHook:
     def __init__(self, changes):
         self.changes = changes
 
+    def add(self, name, change):
+        """One more change, behind the one that there is."""
+        first = self.changes.get(name)
+        self.changes[name] = change if first is None else lambda module: (first(module), change(module))
+
     def find_spec(self, name, path=None, target=None):
         if name not in self.changes:
             return None

@@ -91,7 +91,8 @@ class Kernel:
             "PIL.Image": hook_images,
             "PIL.ImageShow": lambda module: module.register(Viewer(self.displays), 0),
         }
-        sys.meta_path[:0] = [self.installed, ImportHook(changes)]
+        self.import_hook = ImportHook(changes)
+        sys.meta_path[:0] = [self.installed, self.import_hook]
 
     def _hook_ipython(self, module):
         """Code that asks for the shell, as all that shows something through IPython does, has it from then on."""

@@ -328,6 +328,20 @@ class Changes(FrozenTest):
         self.assertEqual(self.value(kernel, code), "('yes', False, 1, '/sub', True)")
         self.assertEqual(kernel.run("warnings.warn('x')")["error"]["name"], "UserWarning")
 
+    def test_the_filter_of_a_packages_warning_waits_for_the_package(self):
+        with open(os.path.join(self.folder, "mine.py"), "w") as file:
+            file.write("class Odd(UserWarning): pass\nclass Other(UserWarning): pass\n")
+        self.freeze(
+            "import warnings\nimport mine as _hidden\nwarnings.simplefilter('error', _hidden.Odd)\n"
+            "warnings.simplefilter('ignore', _hidden.Other)\ndel _hidden"
+        )
+        kernel, woken = self.wake()
+        self.assertEqual(woken["lost"], [])
+        self.assertEqual(self.value(kernel, "'mine' in __import__('sys').modules"), "False")
+        code = "import mine\nwarnings.warn('x', mine.Other)\n[f[0] for f in warnings.filters[:2]]"
+        self.assertEqual(self.value(kernel, code), "['ignore', 'error']")
+        self.assertEqual(kernel.run("warnings.warn('x', mine.Odd)")["error"]["name"], "Odd")
+
     def test_a_folder_that_is_gone(self):
         self.freeze("import os\nos.makedirs('sub'); os.chdir('sub')")
         os.rmdir(os.path.join(self.folder, "sub"))

@@ -116,7 +116,7 @@ class Waking:
         return "; %s was %s, and is %s" % (package, then, now) if isinstance(then, str) and then != now else ""
 
     def _restore(self, name, value):
-        why = restore(name, value)
+        why = restore(self.kernel, name, value)
         if why:
             self.losses.add(NAMES.get(name, str(name)), why)
 
