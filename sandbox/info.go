@@ -222,7 +222,9 @@ func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) 
 func (m *Manager) describe(ctx context.Context, s *session, left *leftover) SessionInfo {
 	info := s.info(s.kept(ctx, left))
 	m.setDefault(&info)
-	info.SizeBytes = s.size(ctx)
+	if len(s.liveKernels()) > 0 { // none that is waited for
+		info.SizeBytes = s.size(ctx)
+	}
 	return info
 }
 

@@ -128,11 +128,15 @@ func (s *session) ping(n int) {
 // sizeTimeout bounds the wait for a supervisor that counts files; the answer is then without a size.
 const sizeTimeout = 2 * time.Second
 
-// size asks a live kernel what the session's files take. nil: there is none that answers.
+// size asks a supervisor what the session's files take. nil: there is none that answers.
 func (s *session) size(ctx context.Context) *int64 {
 	ctx, cancel := context.WithTimeout(ctx, sizeTimeout)
 	defer cancel()
-	for _, k := range s.liveKernels() {
+	for _, l := range s.links {
+		k := l.kernel.Load()
+		if k == nil || !k.alive() {
+			continue
+		}
 		if _, bytes, _, err := (files.Client{Streams: k.conn}).Usage(ctx); err == nil {
 			if most := 3*s.config.VolumeBytes + 1<<30; s.config.VolumeBytes > 0 {
 				bytes = min(bytes, most) // more is forged, and would drive other sessions out
