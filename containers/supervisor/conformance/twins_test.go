@@ -261,3 +261,16 @@ func TestATwinThatKeepsAFileOpenDoesNotFillTheWorkDirectory(t *testing.T) {
 		c.twinned(python.fill.with("big", 3))
 	}
 }
+
+func TestATwinThatHasRunNothingYetIsFrozen(t *testing.T) {
+	t.Parallel()
+	o := options{dir: t.TempDir(), init: protocol.Init{Twins: 3, TwinBytes: 1 << 40, FreezeBytes: 1 << 20, FreezeSeconds: 60}}
+	c := start(t, python, o)
+	c.twinned("x = 1")
+	check(t, "end", c.run("x = 2; "+python.die.with(9)).Kernel, "restored")
+	c.send(request{Type: "stop"})
+	c.awaitExit()
+	c = start(t, python, o)
+	d := c.completed("x")
+	check(t, "x", d.result()+" "+d.Origin.From, "1 frozen")
+}
