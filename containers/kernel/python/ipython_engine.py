@@ -69,6 +69,24 @@ class IPythonEngine:
         if loop is not None and is_ended(getattr(loop, "_thread_id", None)):
             magics.event_loop = None
 
+    def rehearse(self):
+        """Runs a cell that does nothing, unseen by what code has registered.
+
+        Behind a fork each page of memory is copied when it is first written to; so the next run finds most of its own copied.
+        """
+        shell = self.shell
+        result, callbacks, changes = shell.last_execution_result, shell.events.callbacks, shell.ast_transformers[:]
+        try:
+            shell.events.callbacks, shell.ast_transformers[:] = dict.fromkeys(callbacks, ()), ()
+            shell.run_cell("0", store_history=False, silent=True)
+            shell.display_formatter.format(0)
+        except Exception:  # code has changed what it takes
+            pass
+        finally:
+            shell.events.callbacks, shell.ast_transformers[:] = callbacks, changes
+            shell.last_execution_result = result
+            shell.last_execution_succeeded = result is None or result.success
+
     def stop_idle_loop(self):
         """Ends the thread of that loop where nothing goes on in it; the next %%bash starts another."""
         magics = self.shell.magics_manager.registry.get("ScriptMagics")

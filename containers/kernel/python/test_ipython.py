@@ -454,6 +454,16 @@ class Loaded(SupervisorTest):
         self.assertEqual(len(answer.displays), 1)
 
 
+class Twins(SupervisorTest):
+    init = {"twins": 2, "twin_bytes": 1 << 40}
+
+    def test_code_sees_nothing_of_the_cell_that_is_run_behind_a_fork(self):
+        self.completed("ip = get_ipython(); seen = []; ip.events.register('pre_execute', lambda: seen.append(1)); 7")
+        self.client.wait_for("twins", why="")
+        state = self.completed("seen, ip.last_execution_succeeded, _, In[-2][-1], ip.execution_count").result
+        self.assertEqual(state, "([1], True, 7, '7', 2)")
+
+
 def load_tests(loader, _tests, _pattern):
     """Chooses by what the interpreter has. The tests of internal/test/e2e run all of it in the image."""
     client = Client()
@@ -464,8 +474,8 @@ def load_tests(loader, _tests, _pattern):
     finally:
         client.close()
     suite = unittest.TestSuite()
-    for case, needed in ((IPython, set()), (Figures, {"matplotlib", "PIL"}), (Tables, {"pandas"}), (Pages, {"plotly"}),
-                         (Formulas, {"sympy"}), (Arrays, {"numpy"}), (Bars, {"tqdm"}),
+    for case, needed in ((IPython, set()), (Twins, set()), (Figures, {"matplotlib", "PIL"}), (Tables, {"pandas"}),
+                         (Pages, {"plotly"}), (Formulas, {"sympy"}), (Arrays, {"numpy"}), (Bars, {"tqdm"}),
                          (Loaded, {"numpy", "pandas", "matplotlib"})):
         if ipython and needed <= has:
             suite.addTests(loader.loadTestsFromTestCase(case))

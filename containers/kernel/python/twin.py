@@ -35,6 +35,8 @@ def fork_twin(kernel, fd):
                 become(kernel, fd, lambda: random and random.setstate(state))
                 return None
             why = threads_of_libraries()
+            if kernel.engine is not None and not kernel.link.peek():
+                kernel.engine.rehearse()
     except Exception as e:
         why = "the fork failed: %s: %s" % (type(e).__name__, e)
     close_quietly(fd)
