@@ -195,33 +195,46 @@ func sweepSession(ctx context.Context, config *Config, id string, seen *leftover
 		lock.Release()
 		return "", nil
 	}
-	containers, volumes, stays, why := l.containers, l.volumes, lock.Kept(), "no server has it any more"
-	if stays {
-		used := lastUse(config, lock)
-		switch kernels, all := config.due(id, used); {
-		case all:
-			stays, why = false, "nobody had used it for "+lasting(config.stayOf(id).Keep)
-		case crowded && config.isAsleep(id, used):
-			stays, why = false, "sleeping sessions took more than "+size(config.KeepLimit)
-		case kernels && len(l.running) > 0 && config.freezes(): // they have slept with their machine
-			return "nobody had used its kernels", sleepLeft(ctx, config, id, lock, l)
-		case kernels:
-			volumes, why = nil, "nobody had used its kernels"
-		default:
-			containers, volumes, why = l.ended, nil, "its containers had ended"
-		}
+	v := l.judge(config, id, lock, crowded)
+	if v.sleeps {
+		return v.why, sleepLeft(ctx, config, id, lock, l)
 	}
-	if len(containers)+len(volumes) > 0 {
-		err = config.Engine.Remove(ctx, containers, volumes)
-	} else if stays || !lock.Kept() {
-		why = ""
+	if len(v.containers)+len(v.volumes) > 0 {
+		err = config.Engine.Remove(ctx, v.containers, v.volumes)
+	} else if v.stays || !lock.Kept() {
+		v.why = ""
 	}
-	if err != nil || stays {
+	if err != nil || v.stays {
 		lock.Release()
 	} else {
 		lock.Remove()
 	}
-	return why, err
+	return v.why, err
+}
+
+// verdict is what becomes of a session that no server has open: what is removed of it, and why.
+type verdict struct {
+	containers, volumes []string
+	stays               bool // the rest of it does
+	sleeps              bool // its kernels are ended in order first
+	why                 string
+}
+
+// judge decides that of a session, by what the engine has of it and its lock.
+func (l *leftover) judge(config *Config, id string, lock *state.Lock, crowded bool) verdict {
+	if !lock.Kept() {
+		return verdict{l.containers, l.volumes, false, false, "no server has it any more"}
+	}
+	used := lastUse(config, lock)
+	switch kernels, all := config.due(id, used); {
+	case all:
+		return verdict{l.containers, l.volumes, false, false, "nobody had used it for " + lasting(config.stayOf(id).Keep)}
+	case crowded && config.isAsleep(id, used):
+		return verdict{l.containers, l.volumes, false, false, "sleeping sessions took more than " + size(config.KeepLimit)}
+	case kernels: // those that still run have slept with their machine
+		return verdict{l.containers, nil, true, len(l.running) > 0 && config.freezes(), "nobody had used its kernels"}
+	}
+	return verdict{l.ended, nil, true, false, "its containers had ended"}
 }
 
 // isQuiet reports, without a lock, that nothing of a session is to go, as is so of most.
