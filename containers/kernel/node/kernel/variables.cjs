@@ -5,6 +5,8 @@ const moduleApi = require('node:module');
 const vmApi = require('node:vm');
 
 const LAZY = Symbol('lazy'); // a global that is made when it is first asked for
+// Newer versions of Node make these as soon as anything asks for their property.
+const COSTLY = /Stream|Strategy$|^(?:FormData|Headers|Request|Response|MessageEvent|CloseEvent|WebSocket|EventSource|Navigator|\w*Crypto\w*|(?:Abort|Performance)\w*)$/;
 const NAME = /^[\p{ID_Start}$_][\p{ID_Continue}$\u200c\u200d]*$/u;
 
 /** Variables is told apart from what Node and the kernel have made global by being made before any code ran. */
@@ -14,7 +16,8 @@ class Variables {
 
   constructor(post) {
     this.#post = post;
-    for (const [name, { value, get }] of Object.entries(Object.getOwnPropertyDescriptors(globalThis))) {
+    for (const name of Object.getOwnPropertyNames(globalThis)) {
+      const { value, get } = COSTLY.test(name) ? { get: LAZY } : Object.getOwnPropertyDescriptor(globalThis, name);
       this.#before.set(name, get === undefined ? value : LAZY);
     }
   }
@@ -37,21 +40,21 @@ class Variables {
       }
     });
     for (const name of Object.getOwnPropertyNames(globalThis)) {
-      const property = Object.getOwnPropertyDescriptor(globalThis, name);
-      if (this.#isOurs(name, property)) continue;
-      const { value, get, configurable } = property;
+      if (this.#isOurs(name)) continue;
+      const { value, get, configurable } = Object.getOwnPropertyDescriptor(globalThis, name);
       found.push(get ? { name, why: 'a property with a getter' } : { name, how: configurable ? 'global' : 'var', value });
     }
     return found;
   }
 
-  #isOurs(name, { value, get, set }) {
+  // Names of Node's modules are good names for variables. Of others that are made when they are asked for nothing tells.
+  #isOurs(name) {
     if (!this.#before.has(name)) return false;
     const before = this.#before.get(name);
-    if (get !== undefined || set !== undefined) return before === LAZY;
-    // The names of Node's modules are good names for variables; of others that are made when they are asked for nothing tells.
-    if (before === LAZY) return !(moduleApi.isBuiltin(name) || name === 'sandbox') || value === lazyValue(name);
-    return Object.is(value, before);
+    if (before === LAZY && !(moduleApi.isBuiltin(name) || name === 'sandbox')) return true;
+    const { value, get } = Object.getOwnPropertyDescriptor(globalThis, name);
+    if (get !== undefined) return before === LAZY;
+    return Object.is(value, before === LAZY ? lazyValue(name) : before);
   }
 
   /** declare makes a variable as a cell would, so that later ones may declare it again. It throws where that fails. */

@@ -18,6 +18,7 @@ export class KernelClient {
   #pending = Buffer.alloc(0);
   #frames = [];
   #waiting = null;
+  #isOver = false;
   #runs = 0;
 
   /** start begins a kernel in a folder, with flags for Node; it ends with the test. */
@@ -33,6 +34,11 @@ export class KernelClient {
     for (const fd of [3, 4]) child.stdio[fd].on('error', () => {});
     child.stdio[3].on('data', (chunk) => kernel.#receive(chunk));
     child.stdio[4].on('data', (chunk) => kernel.onWatcher?.(chunk));
+    kernel.watched = new Promise((resolve) => child.stdio[4].once('data', resolve));
+    child.on('exit', () => {
+      kernel.#isOver = true;
+      kernel.#waiting?.();
+    });
     kernel.send({ type: 'init', work_dir: folder, env: {}, preload: [], output_bytes: 2000, image_bytes: 1000 });
     await kernel.frame('hello');
     return kernel;
@@ -57,11 +63,12 @@ export class KernelClient {
     this.child.stdio[fd].write(Buffer.concat([head, body]));
   }
 
-  /** frame waits for a frame of a type. */
+  /** frame waits for a frame of a type. It fails when the kernel ends first. */
   async frame(type) {
     for (;;) {
       const at = this.#frames.findIndex((frame) => frame.type === type);
       if (at >= 0) return this.#frames.splice(at, 1)[0];
+      if (this.#isOver) throw new Error(`the kernel ended before ${type}`);
       await new Promise((resolve) => (this.#waiting = resolve));
     }
   }
