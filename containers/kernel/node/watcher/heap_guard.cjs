@@ -1,7 +1,8 @@
 'use strict';
 /*
  * Looks at how full the heap of the main thread is, while a run goes on: V8 aborts its process where the heap comes to its
- * limit, and all variables are gone with it. A run that is stopped before that leaves them.
+ * limit, and all variables are gone with it. A run that is stopped before that leaves them. And it has garbage collected
+ * where that and what is outside of the heap take much: the container's memory counts it.
  */
 
 const { IN_RUN } = require('../common/interrupt_state.cjs');
@@ -21,10 +22,14 @@ class HeapGuard {
   #urgent;
   #isFull;
   #restUntil = 0;
+  #limit;
+  #most; // that the process may take before garbage is collected for that
 
   constructor(state, session, limit, isFull) {
     this.#state = state;
     this.#session = session;
+    this.#limit = limit;
+    this.#most = limit;
     this.#full = limit * FULL;
     this.#urgent = (this.#full + limit) / 2;
     this.#isFull = isFull;
@@ -43,17 +48,22 @@ class HeapGuard {
   }
 
   async #look() {
-    if (Atomics.load(this.#state, IN_RUN) === 0) return this.start();
+    if (Atomics.load(this.#state, IN_RUN) === 0) {
+      this.#most = this.#limit;
+      return this.start();
+    }
     let left = await this.#left();
-    if (left <= 0 && (performance.now() > this.#restUntil || left < this.#full - this.#urgent)) {
+    const isFull = left <= 0 && (performance.now() > this.#restUntil || left < this.#full - this.#urgent);
+    if (isFull || takes() > this.#most) {
       await this.#collect();
+      this.#most = Math.max(this.#limit, takes() * 1.05);
       left = await this.#left();
       if (left <= 0 && Atomics.load(this.#state, IN_RUN) !== 0) {
         this.#isFull();
         return this.#later(LATE_MS);
       }
     }
-    this.#later(Math.min(LATE_MS, Math.max(SOON_MS, left / BYTES_PER_MS)));
+    this.#later(Math.min(LATE_MS, Math.max(SOON_MS, Math.min(left, this.#most - takes()) / BYTES_PER_MS)));
   }
 
   async #left() {
@@ -77,6 +87,11 @@ class HeapGuard {
       this.#session.post(method, parameters, (error, response) => resolve(error ? undefined : response));
     });
   }
+}
+
+/** takes returns how many bytes the process takes. */
+function takes() {
+  return process.memoryUsage.rss();
 }
 
 module.exports = { HeapGuard };
