@@ -79,7 +79,6 @@ class IPythonEngine:
         try:
             shell.events.callbacks, shell.ast_transformers[:] = dict.fromkeys(callbacks, ()), ()
             shell.run_cell("0", store_history=False, silent=True)
-            shell.display_formatter.format(0)
         except Exception:  # code has changed what it takes
             pass
         finally:

@@ -291,7 +291,7 @@ class Kernel:
             try:
                 self.preload = Preload(self._modules())
             except RuntimeError:  # no thread is left: the code imports by itself
-                self.warm = True
+                self._end_preload()
                 return
             os.register_at_fork(
                 before=self.preload.hold, after_in_parent=self.preload.let_go, after_in_child=self.preload.let_go
@@ -299,8 +299,11 @@ class Kernel:
         elif self.preload.done:
             self.preload.finish()
             self._build_shell()
-            self.warm = True
-            self._send({"type": "loaded"})
+            self._end_preload()
+
+    def _end_preload(self):
+        self.warm = True
+        self._send({"type": "loaded"})
 
     # -- variables that outlive the kernel
 

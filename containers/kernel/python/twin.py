@@ -6,6 +6,7 @@ something going on; what the kernel and its libraries have themselves is stopped
 
 import os
 import signal
+import stat
 import sys
 
 from descriptors import close_quietly
@@ -25,14 +26,20 @@ def fork_twin(kernel, fd):
     """
     again = kernel.count > 0 and not kernel.warm  # it imports ahead, or is about to
     try:
-        why = "modules are still being imported" if again else what_goes_on(kernel, fd)
+        files = what_is_open(kernel, fd)
+        why = "modules are still being imported" if again else what_goes_on(kernel, files)
         if not why:
+            has_programs = has_children()
             stop_pools()
             kernel.threads.flush()
             random = getattr(sys.modules.get("random"), "_inst", None)
             state = random and random.getstate()  # which a fork changes
             if fork_orphan():
-                become(kernel, fd, lambda: random and random.setstate(state))
+                become(kernel, fd, files)
+                if random:
+                    random.setstate(state)
+                if has_programs:
+                    end_programs()
                 return None
             why = threads_of_libraries()
             if kernel.engine is not None and not kernel.link.peek():
@@ -46,7 +53,7 @@ def fork_twin(kernel, fd):
 # -- what a copy would lack
 
 
-def what_goes_on(kernel, fd):
+def what_goes_on(kernel, files):
     """Why there can be no copy: something of the code's goes on; or nothing."""
     stop_idle_threads(kernel)
     names = names_of_threads(kernel)
@@ -55,24 +62,30 @@ def what_goes_on(kernel, fd):
     if kernel.event_loop.is_waiting():
         names = kernel.event_loop.names()
         return "a task of the code is not done: " + ", ".join(names) if names else "the event loop has something to do"
-    own = {fd, kernel.link.sock.fileno(), *kernel.event_loop.sockets()}
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in own and read_link("/proc/self/fd/" + name).startswith("socket:"):
-            return "a socket is open (descriptor %s)" % name
+    for number, (path, info) in files.items():
+        if path.startswith("socket:"):
+            return "a socket is open (descriptor %d)" % number
+        if "FLOCK" in info or "OFDLCK" in info:
+            return "a file is locked (descriptor %d)" % number
     return ""
+
+
+def what_is_open(kernel, fd):
+    """Descriptors, with what each is and how it is open, as /proc has it; without the sockets that the kernel knows of."""
+    own, files = {fd, kernel.link.sock.fileno(), *kernel.event_loop.sockets()}, {}
+    for number in set(map(int, os.listdir("/proc/self/fd"))) - own:
+        try:
+            with open("/proc/self/fdinfo/%d" % number) as info:
+                files[number] = os.readlink("/proc/self/fd/%d" % number), info.read()
+        except OSError:  # what has listed them
+            pass
+    return files
 
 
 def names_of_threads(kernel):
     known = getattr(sys.modules.get("threading"), "_active", {})
     others = sorted({*sys._current_frames(), *kernel.threads.owners} - {kernel.threads.main})
     return [str(getattr(known.get(ident), "name", ident)) for ident in others]
-
-
-def read_link(path):
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""
 
 
 def threads_of_libraries():
@@ -144,8 +157,13 @@ def fork_orphan():
 
 
 def has_ended_child():
+    return has_children() and os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def has_children():
     try:
-        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return True
     except ChildProcessError:
         return False
 
@@ -162,7 +180,10 @@ def fork():
         warnings.filters.remove(quiet)
 
 
-def become(kernel, fd, renew):
+# -- in the copy
+
+
+def become(kernel, fd, files):
     """Makes this process a kernel of its own, and waits for its first message."""
     try:
         os.setsid()
@@ -170,12 +191,40 @@ def become(kernel, fd, renew):
         kernel.link = Link(fd)
         kernel.pid = os.getpid()
         kernel.begun = False
-        for target in (1, 2):  # the pipes of the last run end with that
-            os.dup2(kernel.null_fd, target)
         set_dumpable(True)
+        for number, (_, info) in files.items():
+            try:
+                part_from(number, info, kernel.null_fd)
+            except OSError:  # it may not be opened any more
+                pass
         kernel.say_hello()
         kernel.link.receive()
-        renew()
         kernel.event_loop.renew()
     except BaseException:
         os._exit(1)
+
+
+def part_from(number, info, null_fd):
+    """Lets go of what is open in the kernel: a pipe ends only when nobody has it open, and a lock goes with its file.
+
+    A file is opened again where it was.
+    """
+    kind, inheritable = os.fstat(number).st_mode, os.get_inheritable(number)
+    if stat.S_ISFIFO(kind) or os.isatty(number):
+        os.dup2(null_fd, number, inheritable)
+    elif stat.S_ISREG(kind):
+        _, place, _, flags, *_ = info.split()
+        again = os.open("/proc/self/fd/%d" % number, int(flags, 8) & (os.O_ACCMODE | os.O_APPEND | os.O_SYNC))
+        os.dup2(again, number, inheritable)
+        os.close(again)
+        os.lseek(number, int(place), os.SEEK_SET)
+
+
+def end_programs():
+    """Has programs that the kernel before has started count as killed: for want of a child Popen takes them for well ended."""
+    import gc
+
+    kind = getattr(sys.modules.get("subprocess"), "Popen", ())
+    for thing in gc.get_objects():
+        if issubclass(type(thing), kind) and getattr(thing, "returncode", 0) is None:
+            thing.returncode = -signal.SIGKILL

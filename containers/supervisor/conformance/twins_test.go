@@ -151,6 +151,7 @@ func TestWhatStandsAgainstATwin(t *testing.T) {
 		},
 		{"import asyncio; task = asyncio.ensure_future(asyncio.Event().wait())", "task.cancel(); await asyncio.sleep(0)", "a task of the code is not done: wait()"},
 		{"import socket; s = socket.socket()", "s.close()", "a socket is open"},
+		{"import fcntl; f = open('f', 'w'); fcntl.flock(f, fcntl.LOCK_EX)", "f.close()", "a file is locked"},
 	} {
 		from := c.now()
 		c.completed(one.begin)
@@ -167,6 +168,22 @@ func TestWhatAForkSharesIsRenewedInATwin(t *testing.T) {
 	c.awaitTwin(c.after(d))
 	check(t, "the queue", c.value("asyncio.get_running_loop().call_later(0.01, q.put_nowait, 7); await q.get()"), "7")
 	check(t, "a pool", c.value("await asyncio.to_thread(abs, -1)"), "1")
+}
+
+func TestATwinHasNothingOpenInTheKernel(t *testing.T) {
+	c := startTwins(t)
+	c.twinned(lines(
+		"import fcntl, tempfile", "from subprocess import PIPE, Popen", "p = Popen(['cat'], stdin=PIPE, stdout=PIPE)",
+		"f, g = open('f', 'w+'), tempfile.TemporaryFile('w+')", "f.write('one'); f.flush(); g.write('two'); g.flush(); g.seek(1)",
+	))
+	first := c.completed("p.communicate(b'hello')[0]")
+	check(t, "a pipe", first.result(), "b'hello'")
+	c.completed("fcntl.flock(f, fcntl.LOCK_EX); f.write('two'); f.close(); g.read()")
+	d := c.completed("f = open('f', 'r+'); fcntl.flock(f, fcntl.LOCK_EX); f.read()")
+	check(t, "a lock", d.result(), "'onetwo'")
+	check(t, "restored", c.restore(first.Done.ID).Error, "")
+	check(t, "files where they were", c.value("f.tell(), g.read()"), "(3, 'wo')")
+	check(t, "the program", c.value("p.poll(), p.stdout.read()"), "(-9, b'')")
 }
 
 func TestCodeSeesNothingOfATwin(t *testing.T) {
