@@ -111,6 +111,9 @@ func (r *run) finishKilled(cause string) {
 	if d.Cause == "memory" {
 		d.Memory = r.s.memory.report(r.used(cause), nil)
 	}
+	if r.Copy && r.kernel == nil && r.reason == "timed_out" {
+		d.Error = copyError("the kernel was not idle in time")
+	}
 	r.finish(d)
 }
 

@@ -14,6 +14,7 @@ import (
 const (
 	stateFolder  = ".state"
 	freezeMargin = 5 * time.Second // that a kernel may take longer than it was told to
+	coldStart    = time.Minute     // that one may take to be there at all
 	retireGrace  = time.Second     // of a run that the end of the container stops
 	mostLost     = 50
 	noVariables  = "no code has run"
@@ -182,29 +183,42 @@ func lostOf(m *kernelproc.Report) ([]protocol.Lost, int) {
 
 // Waking -----------------------------------------------------------------------------
 
-// wake has the main kernel read the file before its first run, or before one that wants a copy, where there is one.
+// wake has the main kernel read the file before its first run, or before one that wants a copy, where there is one. The time
+// of all that wait for that stands still.
 func (f *frozen) wake(k *kernel, r *run) {
-	if k.begun || k.woken || f.s.settings.FreezeBytes <= 0 || !f.isThere() {
-		return
-	}
-	k.woken = true
-	f.waking, f.tookLong = k, false
-	if r.kernel == k {
-		r.timers["timeout"].stop()
-	}
-	k.link.Send(map[string]any{"type": "wake", "path": f.path(), "seconds": f.s.settings.FreezeSeconds})
-	if k.ready {
+	if !k.begun && !k.woken && f.s.settings.FreezeBytes > 0 && f.isThere() {
+		k.woken = true
+		f.waking, f.tookLong = k, false
+		k.link.Send(map[string]any{"type": "wake", "path": f.path(), "seconds": f.s.settings.FreezeSeconds})
 		f.limitWake(k)
+	}
+	if k == f.waking && !k.awake {
+		r.timers["timeout"].stop()
 	}
 }
 
-// limitWake is called when the kernel is there, which a cold one is only a while later.
+// limitWake is called again when the kernel is there, which a cold one is only a while later.
 func (f *frozen) limitWake(k *kernel) {
-	if k == f.waking {
-		f.limit = f.s.after(f.patience(), func() {
-			f.tookLong = true
-			k.kill("")
-		})
+	if k != f.waking || k.awake {
+		return
+	}
+	most := f.patience()
+	if !k.ready {
+		most += coldStart
+	}
+	f.limit.stop()
+	f.limit = f.s.after(most, func() {
+		f.tookLong = true
+		k.kill("")
+	})
+}
+
+// letTimeBegin is called when there is nothing to wait for any more.
+func (f *frozen) letTimeBegin(k *kernel) {
+	for _, r := range f.s.runs.all {
+		if r.kernel == k || r.Copy && r.kernel == nil {
+			r.startTimeout()
+		}
 	}
 }
 
@@ -220,20 +234,21 @@ func (f *frozen) isThere() bool {
 
 // onWoken takes a kernel's word about what it has read.
 func (f *frozen) onWoken(k *kernel, m *kernelproc.Report) {
-	if k != f.waking || f.origin != nil {
+	if k != f.waking || k.awake {
 		return
 	}
+	k.awake = true
 	f.limit.stop()
 	if m.Why != "" {
 		f.waking = nil
 		f.setAside(clean(m.Why, maxNamed))
+		f.s.twins.refuseWaiting(f.origin.Error)
 	} else {
 		lost, total := lostOf(m)
 		f.origin = &protocol.Origin{From: "frozen", Variables: max(m.Variables, 0), AtMS: m.AtMS, Lost: lost, LostTotal: total}
 	}
-	if r := f.s.runs.of(k); r != nil {
-		r.startTimeout()
-	} else {
+	f.letTimeBegin(k)
+	if f.s.runs.of(k) == nil {
 		f.waking = nil // it was to be copied
 	}
 }
@@ -246,25 +261,23 @@ func (f *frozen) onBegun(k *kernel) {
 	}
 }
 
-// onWakeLost does without the file that a kernel has died over. One that never came up has not read it, and one that was
-// stopped by the user may not have come to its end.
+// onWakeLost does without the file that a kernel has died over. One that never came up has not read it, one whose run was
+// stopped may not have come to its end, and of a want of memory other runs may be the cause.
 func (f *frozen) onWakeLost(cause string) {
 	k := f.waking
 	f.onBegun(k)
 	r := f.s.runs.of(k)
-	why := "the kernel ended over them: " + cause
+	why, its := "the kernel ended over them: "+cause, r == nil || r.reason == ""
 	switch {
 	case f.tookLong:
-		why = "it took longer than " + strconv.Itoa(f.s.settings.FreezeSeconds) + " s"
+		why, its = "it took longer than "+strconv.Itoa(f.s.settings.FreezeSeconds)+" s", true
 	case cause == "memory":
-		why = "there is not enough memory for them"
+		why, its = "there is not enough memory for them", f.s.runs.isAlone(k)
 	}
-	if k.ready && (f.tookLong || r == nil || r.reason != "cancelled") {
+	if k.ready && its {
 		f.setAside(why)
 	}
-	if r != nil {
-		r.startTimeout()
-	}
+	f.letTimeBegin(k)
 }
 
 // setAside has no later kernel read the file, and the next answer say why.

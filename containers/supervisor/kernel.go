@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"syscall"
@@ -31,6 +32,7 @@ type kernel struct {
 	ready      bool
 	begun      bool // with a run, the first one: before that it has run no code
 	woken      bool // it was to read what was frozen
+	awake      bool // and says that it has
 	asleep     bool // a twin that has taken no message yet: it has begun, in the kernel that it is a copy of
 	moment     *moment
 	origin     *protocol.Origin // where its variables came from, until an answer has told that
@@ -207,17 +209,17 @@ func (k *kernel) concludeEnd() {
 		return
 	}
 	r := s.runs.of(k)
+	cause := cmp.Or(k.cause, "signal 9")
+	if k.fills {
+		cause = "quota"
+	}
 	if k == s.kernels.main {
 		s.kernels.main = nil
 		killAll(s.kernels.programs) // what it had started, and nothing of fresh runs that go on
 		s.twins.goOn()
-	}
-	cause := k.cause
-	if cause == "" {
-		cause = "signal 9"
-	}
-	if k.fills {
-		cause = "quota"
+		if s.kernels.main == nil && (k.begun || k.woken) {
+			s.twins.refuseWaiting("the kernel with them has ended: " + cause)
+		}
 	}
 	s.frozen.onEnd(k, cause)
 	switch {

@@ -120,6 +120,7 @@ func (g *memoryGuard) stopLargest() {
 	if largest == nil {
 		return
 	}
+	g.patient = time.Now().Add(leaveWait) // also where it ends before the next look: its pages are given back a little later
 	largest.memory = g.last
 	if largest.kernel == g.s.frozen.waking {
 		largest.kernel.kill("memory") // it has not begun: another gets it, without what was frozen

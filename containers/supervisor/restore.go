@@ -61,6 +61,10 @@ func (t *twins) find(run string) (*twin, string) {
 		return nil, "only Python's variables can be gone back to; a run with fresh: true leaves them as they are"
 	case s.runs.kept != nil:
 		return nil, "a run goes on in this kernel"
+	case s.frozen.kernel != nil, s.frozen.retiring:
+		return nil, "the variables are being written"
+	case s.frozen.waking != nil:
+		return nil, "the variables are being read"
 	case main != nil && !main.isEnding() && slices.Contains(main.moment.before, run):
 		return nil, ""
 	}
@@ -69,7 +73,11 @@ func (t *twins) find(run string) (*twin, string) {
 			return n, ""
 		}
 	}
-	return nil, "no copy of the variables from before this run is kept"
+	why := "no copy of the variables from before this run is kept"
+	if t.why != "" {
+		why += "; there is none of the present ones either: " + t.why
+	}
+	return nil, why
 }
 
 // goTo makes a twin the main kernel, and returns what is to be ended: the one before, and the twins that are newer.

@@ -97,6 +97,7 @@ const standbyWait = 500 * time.Millisecond
 func (rs *runs) provide(r *run) {
 	s := rs.s
 	if !r.Fresh && s.frozen.kernel != nil {
+		r.timers["timeout"].stop()
 		return // that is the main one, and the run waits for the end of it
 	}
 	if !r.Fresh && s.kernels.main != nil {
@@ -130,8 +131,11 @@ func (rs *runs) provideCopy(r *run) bool {
 	if main == nil {
 		return false
 	}
-	if rs.kept == nil && !main.isEnding() && !s.twins.isComing(r) { // else the end of what hinders it asks again
-		s.frozen.wake(main, r)
+	if main.isEnding() {
+		return true // its end asks again, and so does that of what else hinders it
+	}
+	s.frozen.wake(main, r)
+	if rs.kept == nil && !s.twins.isComing(r) {
 		s.twins.order(r)
 	}
 	return true
@@ -180,4 +184,14 @@ func (rs *runs) of(k *kernel) *run {
 		}
 	}
 	return nil
+}
+
+// isAlone reports whether no run goes on in another kernel.
+func (rs *runs) isAlone(k *kernel) bool {
+	for _, r := range rs.all {
+		if r.kernel != nil && r.kernel != k {
+			return false
+		}
+	}
+	return true
 }

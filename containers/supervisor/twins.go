@@ -20,6 +20,7 @@ const (
 	twinDelay  = 50 * time.Millisecond // between the end of a run and a fork, so that a run that follows at once comes first
 	maxWhy     = 200
 	mostBefore = 8 // runs that are known to have begun with the same variables
+	mostComing = 16
 )
 
 // What the killer of memory hogs adds to what a process takes, in thousandths of the limit: the older twins go first, before a
@@ -92,7 +93,7 @@ func (t *twins) order(r *run) {
 		t.refuse(r, "the kernel takes more than half of the memory ("+strconv.FormatInt(limit>>20, 10)+" MiB)")
 		return
 	}
-	if len(t.coming) > mostFresh {
+	if len(t.coming) > mostComing {
 		t.refuse(r, "the kernel does not fork")
 		return
 	}
@@ -148,6 +149,7 @@ func (t *twins) take(n *twin) {
 		r.born = n.born
 		procs.RaiseOOMScore(n.pid, olderScore)
 		t.s.runs.adopt(r, n.kernel)
+		r.startTimeout()
 		return
 	}
 	t.why = ""
@@ -161,10 +163,20 @@ func (t *twins) refuse(r *run, why string) {
 		t.tell(false)
 		t.measure()
 	} else if t.s.runs.all[r.ID] == r && r.kernel == nil {
-		r.finish(&protocol.Done{
-			Status: "failed", ExitCode: 1, Kernel: r.fate(""),
-			Error: &protocol.Error{Name: "CopyError", Message: "the variables could not be copied: " + why},
-		})
+		r.finish(&protocol.Done{Status: "failed", ExitCode: 1, Kernel: r.fate(""), Error: copyError(why)})
+	}
+}
+
+func copyError(why string) *protocol.Error {
+	return &protocol.Error{Name: "CopyError", Message: "the variables could not be copied: " + why}
+}
+
+// refuseWaiting is called when the variables are lost that runs wait for a copy of: other ones are not what they asked for.
+func (t *twins) refuseWaiting(why string) {
+	for _, r := range t.s.runs.all {
+		if r.Copy {
+			t.refuse(r, why)
+		}
 	}
 }
 

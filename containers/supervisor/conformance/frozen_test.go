@@ -188,9 +188,11 @@ func TestAFileThatCannotBeRead(t *testing.T) {
 		c.stop()
 		c.write(frozenFile(l), strings.Repeat("no variables", 1000))
 		c = keeping(t, l, c.dir)
+		copied := c.begin("1", request{Copy: true})
 		if why := c.woken("1", "1").Error; !strings.HasPrefix(why, "the frozen variables could not be read: ") {
 			t.Errorf("error: %q", why)
 		}
+		check(t, "a copy", c.done(copied).errorName(), "CopyError")
 		check(t, "it is set aside", c.exists(frozenFile(l)+".bad"), true)
 		check(t, "it is told again", c.completed("1").Origin == nil, true)
 	})
@@ -235,6 +237,7 @@ func TestAKernelThatDiesAsItWrites(t *testing.T) {
 	c.completed(object("import time; open('begun', 'w').close(); time.sleep(600)", ""))
 	c.send(request{Type: "freeze", ID: "b"})
 	c.awaitFile("begun")
+	check(t, "going back", c.restore("any").Error, "the variables are being written")
 	_ = syscall.Kill(pid, syscall.SIGKILL)
 	if why := c.freeze("b").Error; !strings.HasPrefix(why, "the kernel ended: ") {
 		t.Errorf("error: %q", why)
@@ -265,7 +268,9 @@ func TestVariablesThatEndTheKernelAsTheyAreRead(t *testing.T) {
 			c.completed(lines(python.set.with(1), object("", read)))
 			c.stop()
 			c = keeping(t, python, c.dir, protocol.Init{FreezeSeconds: 1})
+			copied := c.begin("x", request{Copy: true})
 			d := c.completed("'x' in globals()", request{TimeoutMS: patience.Milliseconds()})
+			check(t, "a copy", c.done(copied).errorName(), "CopyError")
 			check(t, "x", d.result(), "False")
 			if d.Origin == nil || !strings.HasPrefix(d.Origin.Error, "the frozen variables could not be read: ") {
 				t.Errorf("answer: %s", d)
@@ -281,8 +286,9 @@ func TestTheTimeOfARunBeginsWithItsVariables(t *testing.T) {
 	c.completed(lines(python.set.with(1), object("", "import time; time.sleep(1.5)")))
 	c.stop()
 	c = keeping(t, python, c.dir)
-	d := c.completed("x", request{TimeoutMS: 1000 * int64(slowness)})
-	check(t, "x", d.result(), "1")
+	copied := c.begin("x", request{Copy: true})
+	check(t, "x", c.completed("x", request{TimeoutMS: 1000 * int64(slowness)}).result(), "1")
+	check(t, "x in a copy", c.done(copied).result(), "1")
 }
 
 func TestATwinIsWrittenWhereTheKernelHasToBeKilled(t *testing.T) {

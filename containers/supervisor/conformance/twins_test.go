@@ -111,18 +111,31 @@ func TestRestore(t *testing.T) {
 	}
 	check(t, "runs", c.twins().Runs, ids[2:]) // the third twin is behind the last
 	program := number(c.value(python.spawn.with("exec sleep 600") + "; p.pid"))
+	from := c.now()
 	r := c.restore(ids[2])
 	check(t, "restored", r, protocol.Restored{Type: "restored", ID: "restore", Run: ids[2], Runs: []string{}, Copies: []string{}})
 	awaitDeath(t, program)
+	c.checkNoCopy(ids[3])
+	c.awaitTwin(from)
 	check(t, "x", c.value("x"), "2")
-	check(t, "a second one", c.restore(ids[2]).Error, "no copy of the variables from before this run is kept")
+	check(t, "once more", c.restore(ids[2]).Error, "")
+}
+
+const noCopy = "no copy of the variables from before this run is kept"
+
+// checkNoCopy has a run refused that cannot be gone back to, whatever is said of the present variables.
+func (c *client) checkNoCopy(run string) {
+	c.t.Helper()
+	if why := c.restore(run).Error; !strings.HasPrefix(why, noCopy) {
+		c.t.Fatalf("error: %q", why)
+	}
 }
 
 func TestWhatCannotBeGoneBackTo(t *testing.T) {
 	c := startTwins(t)
 	first := c.twinned("x = 1")
-	check(t, "before all variables", c.restore(first).Error, "no copy of the variables from before this run is kept")
-	check(t, "an unknown run", c.restore("nobody's").Error, "no copy of the variables from before this run is kept")
+	check(t, "before all variables", c.restore(first).Error, noCopy)
+	check(t, "an unknown run", c.restore("nobody's").Error, noCopy)
 	second := c.twinned("x = 2")
 	id := c.begin(python.awaitFile.with("go on"))
 	r := c.restore(second)
@@ -156,6 +169,9 @@ func TestWhatStandsAgainstATwin(t *testing.T) {
 		from := c.now()
 		c.completed(one.begin)
 		c.find(from, func(m *message) bool { return m.Type == "twins" && strings.HasPrefix(m.twins.Why, one.why) })
+		if why := c.restore("nobody's").Error; !strings.Contains(why, one.why) {
+			t.Errorf("going back: %q", why)
+		}
 		c.twinned(one.end)
 	}
 }
@@ -242,7 +258,7 @@ func TestCopies(t *testing.T) {
 	check(t, "x", c.value("x"), "[1, 3]")
 	check(t, "the other way", c.restore(one).Error, "")
 	check(t, "x", c.value("x"), "[1, 2]")
-	check(t, "one that is used", c.restore(one).Error, "no copy of the variables from before this run is kept")
+	c.checkNoCopy(one)
 }
 
 func TestACopyWaitsForTheRunThatGoesOn(t *testing.T) {
@@ -251,7 +267,7 @@ func TestACopyWaitsForTheRunThatGoesOn(t *testing.T) {
 	id := c.begin("x = 2\n" + python.awaitFile.with("go on"))
 	copied := c.begin("x", request{Copy: true})
 	late := c.begin("x", request{Copy: true, TimeoutMS: short})
-	check(t, "one that waits too long", c.done(late).Status, "timed_out")
+	check(t, "one that waits too long", c.done(late).Status+" "+c.done(late).errorName(), "timed_out CopyError")
 	c.write("go on", "")
 	c.done(id)
 	check(t, "x", c.done(copied).result(), "2")
@@ -259,13 +275,17 @@ func TestACopyWaitsForTheRunThatGoesOn(t *testing.T) {
 
 func TestACopyOfWhatIsFrozen(t *testing.T) {
 	t.Parallel()
-	o := options{dir: t.TempDir(), init: protocol.Init{Twins: 3, FreezeBytes: 1 << 20, FreezeSeconds: 60}}
+	o := options{dir: t.TempDir(), init: protocol.Init{FreezeBytes: 1 << 20, FreezeSeconds: 60}}
 	c := start(t, python, o)
 	c.completed("x = 1")
 	c.send(request{Type: "stop"})
 	c.awaitExit()
 	c = start(t, python, o)
+	original := slices.Min(offspring(c.pid()))
 	check(t, "x in a copy", c.completed("x += 1; x", request{Copy: true}).result(), "2")
+	_ = syscall.Kill(original, syscall.SIGKILL)
+	c.await("kernel", 0)
+	check(t, "x in another one's copy", c.completed("x += 1; x", request{Copy: true}).result(), "2")
 	check(t, "x", c.value("x"), "1")
 }
 

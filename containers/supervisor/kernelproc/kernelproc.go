@@ -128,16 +128,24 @@ func Pair() (*Link, *os.File, error) {
 // what an end that does not read has no more room for is dropped.
 func (l *Link) Send(message any, files ...*os.File) {
 	body, err := json.Marshal(message)
-	if err == nil {
+	if err == nil && !l.isClosed() {
 		frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
 		select {
 		case l.outbox <- outgoing{append(frame, body...), files}:
 			return
-		case <-l.closed:
 		default:
 		}
 	}
 	closeAll(files)
+}
+
+func (l *Link) isClosed() bool {
+	select {
+	case <-l.closed:
+		return true
+	default:
+		return false
+	}
 }
 
 func (l *Link) write() {
@@ -213,12 +221,24 @@ func (l *Link) next() (*Report, error) {
 	return r, nil
 }
 
-// Close ends the link.
+// Close ends the link. It is for the goroutine that sends.
 func (l *Link) Close() {
 	l.once.Do(func() {
 		close(l.closed)
 		_ = l.conn.Close()
+		l.dropUnsent()
 	})
+}
+
+func (l *Link) dropUnsent() {
+	for {
+		select {
+		case m := <-l.outbox:
+			closeAll(m.files)
+		default:
+			return
+		}
+	}
 }
 
 // Spawned is a process that was started.
