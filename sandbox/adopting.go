@@ -3,8 +3,6 @@
 package sandbox
 
 import (
-	"context"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -23,7 +21,7 @@ func (l *link) adoptSpare(setting KernelConfig, image engine.ImageInfo, warm boo
 	if !e.used() && !e.stale {
 		if sp := l.config.spares.take(l.language, key); sp != nil {
 			if moved = e.moveTo(sp, func() { e.takeSettings(l.language, setting, image, l.uses.wake()) }); !moved {
-				l.config.spares.drop(context.Background(), sp)
+				l.config.spares.discard(sp)
 			}
 		}
 	}

@@ -74,6 +74,9 @@ func (s *session) leaveBehind(ctx context.Context) {
 			s.engine.record.SizeBytes = *size
 			s.engine.saveRecord()
 		}
+		for _, k := range s.engine.ready {
+			k.close()
+		}
 	}
 	for _, run := range s.uses.all() {
 		if !run.over() {
@@ -84,9 +87,6 @@ func (s *session) leaveBehind(ctx context.Context) {
 		if k := l.kernel.Load(); k != nil {
 			k.close()
 		}
-	}
-	for _, k := range s.engine.ready {
-		k.close()
 	}
 	s.cancel(errLeaving)
 	s.uses.closeHistory()

@@ -116,7 +116,7 @@ func (l *limits) ask(o *RunOptions) (longest time.Duration, notes []string) {
 	}
 	has, wants := timesInForce(l.times, l.config), timesInForce(o.Times, l.config)
 	if o.Times.IdleTimeout > 0 && wants.IdleTimeout != has.IdleTimeout || o.Times.Lifetime > 0 && wants.Lifetime != has.Lifetime {
-		notes = append(notes, fmt.Sprintf("This session keeps the times that it began with: it ends when nobody has used it for %s, or when it is %s old.",
+		notes = append(notes, fmt.Sprintf("This session keeps the times that it began with: its kernels end when nobody has used it for %s, or when they are %s old.",
 			has.IdleTimeout, has.Lifetime))
 	}
 	return longest, notes

@@ -44,7 +44,7 @@ func NewManager(config Config) *Manager {
 	ctx, stop := context.WithCancel(context.Background())
 	m := &Manager{config: config, index: newIndex(), ctx: ctx, stop: stop}
 	*config.spares = spares{config: &m.config, images: &m.images, ctx: ctx, working: &m.working}
-	m.sweeper = &sweeper{config: &m.config, ctx: ctx, working: &m.working}
+	m.sweeper = &sweeper{m: m}
 	m.working.Go(m.expire)
 	m.working.Go(m.keepAlive)
 	return m
@@ -134,12 +134,9 @@ func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (
 	// Half a removal is of no use, so it is not cut short when the caller leaves.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepTimeout+m.config.retireTime())
 	defer cancel()
-	s, err := m.get(id, toFind)
+	s, err := m.open(id, toFind)
 	if !isDefault(id) && err != nil && fault.From(err).Code == fault.SessionNotFound {
 		return id, m.closeLeftover(ctx, id, keepFiles)
-	}
-	if err == nil {
-		err = s.awaitOpen(ctx)
 	}
 	if err != nil {
 		return "", err

@@ -62,13 +62,32 @@ func (m *Manager) get(id string, need need) (*session, error) {
 	return s, nil
 }
 
-// open is get that waits until the session is open.
+// open is get that waits until the session is open, and for the end of one that is closing, which may be falling asleep.
 func (m *Manager) open(id string, need need) (*session, error) {
-	s, err := m.get(id, need)
-	if err == nil {
-		err = s.awaitOpen(context.Background())
+	for {
+		s, err := m.get(id, need)
+		if err == nil {
+			err = s.awaitOpen(context.Background())
+		}
+		if err != nil || !s.uses.isClosing() {
+			return s, err
+		}
+		if err := m.awaitGone(s); err != nil {
+			return nil, err
+		}
 	}
-	return s, err
+}
+
+// awaitGone waits for the end of a session that is closing. The error is a fault.
+func (m *Manager) awaitGone(s *session) error {
+	select {
+	case <-s.gone:
+		return nil
+	case <-time.After(closePatience + m.config.retireTime()):
+		return errBeingClosed(s.id)
+	case <-m.ctx.Done():
+		return errShuttingDown()
+	}
 }
 
 // BeginImport makes a named session that does not exist yet, with the history that history.Export returned of
@@ -124,12 +143,8 @@ func (m *Manager) add(id string, from io.Reader) (*session, error) {
 // begin waits for what has the session, and takes it over. It reads the disk, so nothing is locked meanwhile.
 func (m *Manager) begin(s *session, from io.Reader) error {
 	if s.before != nil {
-		select {
-		case <-s.before.gone:
-		case <-time.After(closePatience + m.config.retireTime()):
-			return errBeingClosed(s.id)
-		case <-m.ctx.Done():
-			return errShuttingDown()
+		if err := m.awaitGone(s.before); err != nil {
+			return err
 		}
 	}
 	lock, err := m.config.lockSession(m.ctx, s.id)
@@ -352,18 +367,8 @@ func (m *Manager) freezeLeft(id string) bool {
 	if err != nil {
 		return false
 	}
-	s := newSession(id, true, nil, m.config.asVisit(), &m.images)
-	s.uses.beginClosing(nil)
-	m.sessions[id] = s
-	m.working.Go(func() {
-		s.beginLeft(lock)
-		m.mu.Lock()
-		m.admit(s, nil)
-		m.mu.Unlock()
-		if s.openErr == nil {
-			m.endSession(s, true)
-		}
-	})
+	s := m.addLeft(id)
+	m.working.Go(func() { m.endLeft(s, lock) })
 	return true
 }
 

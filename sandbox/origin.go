@@ -26,6 +26,13 @@ func (l *link) lose(note string) {
 	}
 }
 
+// found withdraws that note: another server has had a kernel since, and its variables are there.
+func (l *link) found() {
+	l.noted.Lock()
+	defer l.noted.Unlock()
+	l.lost = ""
+}
+
 // tellOrigin notes where the variables came from that a run saw, or that they are gone.
 func (l *link) tellOrigin(run *Run, done protocol.Done) {
 	if run.options.Fresh { // it sees none

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -43,21 +42,39 @@ func (c *Config) asVisit() *Config {
 	return &visit
 }
 
-// beginLeft begins a session whose kernels an earlier server left, to end them. It was last used when it was.
-func (s *session) beginLeft(lock *state.Lock) {
+// addLeft makes the session of kernels that an earlier server left, which is closing already. The caller holds m.mu.
+func (m *Manager) addLeft(id string) *session {
+	s := newSession(id, true, nil, m.config.asVisit(), &m.images)
+	s.uses.beginClosing(nil)
+	m.sessions[id] = s
+	return s
+}
+
+// endLeft ends these kernels, with the session's lock, which it takes over. It was last used when it was.
+func (m *Manager) endLeft(s *session, lock *state.Lock) {
 	used := lock.LastUsed()
 	s.begin(lock, true)
 	s.uses.usedAt(used)
+	m.mu.Lock()
+	m.admit(s, nil)
+	m.mu.Unlock()
+	if s.openErr == nil {
+		m.endSession(s, true)
+	}
 }
 
-// sleepLeft ends the kernels of a session that no server has open, whose lock it takes over.
-func sleepLeft(ctx context.Context, config *Config, id string, lock *state.Lock, left *leftover) error {
-	s := newSession(id, true, nil, config.asVisit(), new(imageCache))
-	s.beginLeft(lock)
-	own := s.engine.names()
-	// Of languages that are switched off here nobody could speak to the kernels.
-	others := slices.DeleteFunc(slices.Clone(left.containers), func(name string) bool { return slices.Contains(own, name) })
-	return errors.Join(config.Engine.Remove(ctx, others, nil), s.close(ctx, true))
+// sleepLeft is freezeLeft for who has the lock, and waits. It reports whether it was done: not where a call waits for the lock.
+func (m *Manager) sleepLeft(id string, lock *state.Lock) bool {
+	m.mu.Lock()
+	if m.sessions[id] != nil {
+		m.mu.Unlock()
+		lock.Release()
+		return false
+	}
+	s := m.addLeft(id)
+	m.mu.Unlock()
+	m.endLeft(s, lock)
+	return true
 }
 
 // retire asks a supervisor to end, which has its kernel write its variables first, and waits for that.
@@ -120,10 +137,10 @@ func (l *link) replaceEarlier(ctx context.Context) {
 // Freeze has the kernels of a named session write their variables into its files, and go on. It returns why one could not.
 func (m *Manager) Freeze(ctx context.Context, id string) (problems []string, err error) {
 	s, err := m.open(id, toResume)
-	if err == nil {
-		err = s.uses.enter()
-	}
 	if err != nil || !s.config.freezes() {
+		return nil, err
+	}
+	if err := s.uses.enter(); err != nil {
 		return nil, err
 	}
 	defer s.uses.leave()

@@ -231,8 +231,8 @@ func (p *spares) take(language Language, key string) *spare {
 		return nil
 	}
 	for _, id := range waitingSpares(p.config.StateDir) {
-		if sp := p.takeOver(id, language, key); sp != nil {
-			return sp
+		if sp, err := p.takeOver(id, language, key); sp != nil || err != nil {
+			return sp // where one does not answer the engine may hang, and a caller waits
 		}
 	}
 	return nil
@@ -253,17 +253,18 @@ func DropSpares(stateDir string) {
 	}
 }
 
-// takeOver returns a spare that an earlier server left, where it fits. What does not answer is left to a sweep.
-func (p *spares) takeOver(id string, language Language, key string) *spare {
+// takeOver returns a spare that an earlier server left, where it fits. What does not answer is left to a sweep, and the
+// error says that it did not in time.
+func (p *spares) takeOver(id string, language Language, key string) (*spare, error) {
 	lock, err := state.Take(p.config.StateDir, id)
 	if err != nil {
-		return nil
+		return nil, nil
 	}
 	sp := p.newSpare(id, lock)
 	sp.record = state.LoadRecord(p.config.StateDir, id)
 	if !lock.Waits() || sp.record == nil || sp.record.Settings[string(language)] != key {
 		lock.Unlock()
-		return nil
+		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), min(p.config.StartTimeout, spareTakeOver))
 	defer cancel()
@@ -273,13 +274,13 @@ func (p *spares) takeOver(id string, language Language, key string) *spare {
 		k := sp.speak(proc, language, protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: sp.record.Token})
 		if err = k.awaitReady(ctx); err == nil {
 			sp.kernels[language] = k
-			return sp
+			return sp, nil
 		}
 		k.close()
 	}
 	p.config.Logger.Debug("take over", "place", id, "language", language, "error", err)
 	lock.Release()
-	return nil
+	return nil, ctx.Err()
 }
 
 // lose removes a spare whose container has ended, but not one that was taken.
@@ -289,17 +290,25 @@ func (p *spares) lose(sp *spare) {
 	if i >= 0 {
 		p.ready = slices.Delete(p.ready, i, i+1)
 	}
-	gone := i >= 0 && !p.closed
-	if gone {
-		p.working.Add(1)
-	}
 	p.mu.Unlock()
-	if gone {
-		defer p.working.Done()
+	if i >= 0 {
+		p.discard(sp)
+	}
+}
+
+// discard has a spare removed that nobody else has, unless the server ends: then a sweep does that.
+func (p *spares) discard(sp *spare) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		sp.lock.Release()
+		return
+	}
+	p.working.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)
 		defer cancel()
 		p.drop(ctx, sp)
-	}
+	})
 }
 
 // drop removes a spare that nobody else has, and reports whether it could: a sweep removes what is left over.

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,9 +28,7 @@ type leftover struct {
 
 // sweeper sweeps for a server, one sweep at a time.
 type sweeper struct {
-	config  *Config
-	ctx     context.Context // of the background work
-	working *sync.WaitGroup
+	m *Manager
 
 	mu    sync.Mutex
 	swept sync.Once // after the first use of the engine
@@ -38,11 +38,11 @@ type sweeper struct {
 // that is out closes after; nil: now.
 func (w *sweeper) once(after <-chan struct{}) {
 	w.swept.Do(func() {
-		w.working.Go(func() {
+		w.m.working.Go(func() {
 			if after != nil {
 				select {
 				case <-after:
-				case <-w.ctx.Done():
+				case <-w.m.ctx.Done():
 					return
 				}
 			}
@@ -56,14 +56,14 @@ func (w *sweeper) once(after <-chan struct{}) {
 func (w *sweeper) sweep() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ctx, cancel := context.WithTimeout(w.ctx, sweepTimeout)
+	ctx, cancel := context.WithTimeout(w.m.ctx, sweepTimeout)
 	defer cancel()
-	swept, err := Sweep(ctx, w.config)
-	if err != nil && w.ctx.Err() == nil {
-		w.config.Logger.Warn("sweep", "error", err)
+	swept, err := w.m.sweep(ctx)
+	if err != nil && w.m.ctx.Err() == nil {
+		w.m.config.Logger.Warn("sweep", "error", err)
 	}
 	for _, s := range swept {
-		w.config.Logger.Info("removed what was left", "session", s.ID, "why", s.Why)
+		w.m.config.Logger.Info("removed what was left", "session", s.ID, "why", s.Why)
 	}
 }
 
@@ -75,6 +75,14 @@ type Swept struct{ ID, Why string }
 // longest go earlier where all that sleep take more than config.KeepLimit. Sessions of live servers are passed over.
 // Containers that wait for sessions to come stay for the idle time.
 func Sweep(ctx context.Context, config *Config) ([]Swept, error) {
+	m := NewManager(*config)
+	defer m.Close(ctx)
+	defer context.AfterFunc(ctx, m.stop)()
+	return m.sweep(ctx)
+}
+
+func (m *Manager) sweep(ctx context.Context) ([]Swept, error) {
+	config := &m.config
 	inventory, err := config.Engine.List(ctx, LabelHost, config.Host)
 	if err != nil {
 		return nil, fmt.Errorf("list leftovers: %w", err)
@@ -83,7 +91,7 @@ func Sweep(ctx context.Context, config *Config) ([]Swept, error) {
 	var swept []Swept
 	var failed []error
 	sweep := func(id string, seen *leftover, crowded bool) {
-		why, err := sweepSession(ctx, config, id, seen, crowded)
+		why, err := m.sweepSession(ctx, id, seen, crowded)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("session %s: %w", id, err))
 		}
@@ -168,7 +176,8 @@ func (l *leftover) wanted(lock *state.Lock) bool {
 
 // sweepSession removes what is not kept of one session, or all of it where it is asleep and crowded says that others need the
 // room. It returns why; empty: nothing of it was on the engine. seen is what the engine had of it a moment ago.
-func sweepSession(ctx context.Context, config *Config, id string, seen *leftover, crowded bool) (why string, err error) {
+func (m *Manager) sweepSession(ctx context.Context, id string, seen *leftover, crowded bool) (why string, err error) {
+	config := &m.config
 	if !crowded && isQuiet(config, id, seen) {
 		return "", nil
 	}
@@ -197,7 +206,12 @@ func sweepSession(ctx context.Context, config *Config, id string, seen *leftover
 	}
 	v := l.judge(config, id, lock, crowded)
 	if v.sleeps {
-		return v.why, sleepLeft(ctx, config, id, lock, l)
+		// Of languages that are switched off here nobody could speak to the kernels.
+		err := config.Engine.Remove(ctx, l.switchedOff(config), nil)
+		if !m.sleepLeft(id, lock) {
+			v.why = ""
+		}
+		return v.why, err
 	}
 	if len(v.containers)+len(v.volumes) > 0 {
 		err = config.Engine.Remove(ctx, v.containers, v.volumes)
@@ -210,6 +224,15 @@ func sweepSession(ctx context.Context, config *Config, id string, seen *leftover
 		lock.Remove()
 	}
 	return v.why, err
+}
+
+// switchedOff returns the containers of languages that a server does not have.
+func (l *leftover) switchedOff(config *Config) []string {
+	return slices.DeleteFunc(slices.Clone(l.containers), func(name string) bool {
+		return slices.ContainsFunc(slices.Collect(maps.Keys(config.Kernels)), func(language Language) bool {
+			return strings.HasSuffix(name, "-"+string(language))
+		})
+	})
 }
 
 // verdict is what becomes of a session that no server has open: what is removed of it, and why.

@@ -115,6 +115,7 @@ func (l *link) reachEarlier() (*kernel, error) {
 	case err == nil:
 		l.setKernel(k)
 		l.reached = true
+		l.found()
 		l.loseUnfinished(true)
 		return k, nil
 	case isFinal(err) && !errors.Is(err, errOtherSettings):

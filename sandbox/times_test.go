@@ -58,7 +58,7 @@ func TestASessionKeepsItsTimes(t *testing.T) {
 	mustRun(t, m, RunOptions{SessionID: "s", Code: "1", Times: first})
 	for range 2 {
 		res := mustRun(t, m, RunOptions{SessionID: "s", Code: "1", Times: second})
-		wantNote(t, res, "This session keeps the times that it began with: it ends when nobody has used it for 20m0s, or when it is 24h0m0s old.")
+		wantNote(t, res, "This session keeps the times that it began with: its kernels end when nobody has used it for 20m0s, or when they are 24h0m0s old.")
 		if info, err := m.Session(t.Context(), "s"); err != nil || info.Times.IdleTimeout != first.IdleTimeout {
 			t.Errorf("%+v, %v", info.Times, err)
 		}

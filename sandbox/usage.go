@@ -256,7 +256,7 @@ func (u *usage) awaits(now time.Time) bool {
 // hasExpired reports whether the session's time is over. The caller holds u.mu.
 func (u *usage) hasExpired(now time.Time) bool {
 	most := u.limits.ends()
-	return u.isOpen() && (u.idle(now) >= most.IdleTimeout || now.Sub(u.awake) >= most.Lifetime)
+	return u.isOpen() && (u.idle(now) >= most.IdleTimeout || u.awakeFor(now) >= most.Lifetime)
 }
 
 // wake begins the time of the kernels with the first, unless goOn has said that it had begun before, and returns when that was.
@@ -275,10 +275,19 @@ func (u *usage) goOn() {
 	u.awoke = true
 }
 
-// age is how long the kernels have been there.
+// age is how long the kernels have been there, as far as this server knows.
 func (u *usage) age(now time.Time) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	return u.awakeFor(now)
+}
+
+// awakeFor is age: what earlier servers recorded counts when a kernel of theirs is reached, for they may all have ended.
+// The caller holds u.mu.
+func (u *usage) awakeFor(now time.Time) time.Duration {
+	if !u.awoke {
+		return 0
+	}
 	return now.Sub(u.awake)
 }
 
