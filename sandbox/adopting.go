@@ -18,7 +18,7 @@ func (l *link) adoptSpare(setting KernelConfig, image engine.ImageInfo, warm boo
 		return nil
 	}
 	moved := false
-	if !e.used() && !e.stale {
+	if !e.used() && !e.stale && !isSpare(e.id) { // its own files may be there
 		if sp := l.config.spares.take(l.language, key); sp != nil {
 			if moved = e.moveTo(sp, func() { e.takeSettings(l.language, setting, image, l.uses.wake()) }); !moved {
 				l.config.spares.discard(sp)

@@ -233,7 +233,7 @@ func (e *engineSide) spec(language Language, setting KernelConfig, image engine.
 		Name:   e.name(language),
 		Volume: e.volumeName(),
 		Labels: map[string]string{
-			LabelSession: e.at(), LabelHost: e.config.Host, LabelLanguage: string(language),
+			LabelSession: labelOf(e.at()), LabelHost: e.config.Host, LabelLanguage: string(language),
 			LabelNamed: fmt.Sprint(e.named && e.place == ""), // of a place the owner's record says it
 		},
 		Image:   setting.Image,

@@ -313,10 +313,10 @@ func (m *Manager) Sessions(ctx context.Context) ([]SessionInfo, error) {
 // info describes a session that this server does not have open. false: it is not kept, and the next
 // sweep removes it. take takes its lock.
 func (l *leftover) info(config *Config, id string, take func(dir, id string) (*state.Lock, error)) (SessionInfo, bool) {
-	if l.spare {
-		return SessionInfo{}, false
+	if _, err := state.LastUsed(config.StateDir, id); l.spare && err == nil && !state.IsKept(config.StateDir, id) {
+		return SessionInfo{}, false // it waits for a session
 	}
-	info := SessionInfo{ID: id, Named: l.named, Owner: OwnerOther, State: StateOpen, Created: l.newest, LastUsed: l.newest}
+	info := SessionInfo{ID: id, Named: l.named || l.spare, Owner: OwnerOther, State: StateOpen, Created: l.newest, LastUsed: l.newest}
 	own, r := limits{config: config}, state.LoadRecord(config.StateDir, id)
 	if r != nil {
 		info.Created = r.Created

@@ -48,6 +48,25 @@ const (
 
 func isSpare(id string) bool { return strings.HasPrefix(id, sparePrefix) }
 
+// spareMark makes the label of a spare no session's name: a program that does not know of spares leaves it alone.
+const spareMark = "_"
+
+// labelOf returns the LabelSession of what goes by an id.
+func labelOf(id string) string {
+	if isSpare(id) {
+		return spareMark + id
+	}
+	return id
+}
+
+// idOf returns the id that has a label.
+func idOf(label string) string {
+	if id := strings.TrimPrefix(label, spareMark); isSpare(id) {
+		return id
+	}
+	return label
+}
+
 // most is how many are kept ready of a language.
 func (p *spares) most(language Language) int {
 	if slices.Contains(p.config.Prewarm, language) {

@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -307,7 +308,7 @@ func TestASpareThatCannotBeMadeIsMadeLater(t *testing.T) {
 		config := spareConfig(t, e)
 		m := newTestManager(t, config)
 		e.fails(faults{start: func(spec engine.Spec) (engine.Process, error) {
-			if isSpare(spec.Labels[LabelSession]) {
+			if isSpare(idOf(spec.Labels[LabelSession])) {
 				return nil, engine.ErrEngineUnavailable
 			}
 			return nil, nil
@@ -321,4 +322,34 @@ func TestASpareThatCannotBeMadeIsMadeLater(t *testing.T) {
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "second"})
 		readySpare(t, m)
 	})
+}
+
+// A power cut, a full disk or a person may take the record that says whose the place is.
+func TestTheFilesAtAPlaceOutliveItsRecord(t *testing.T) {
+	e := newEngine(t)
+	config := spareConfig(t, e)
+	m := newQuietManager(t, config)
+	mustRun(t, m, RunOptions{Code: "1", SessionID: "first"})
+	id := readySpare(t, m)
+	mustRun(t, m, RunOptions{Code: "open('file', 'w').close()", SessionID: "mine"})
+	m.Close(t.Context())
+	if err := os.RemoveAll(config.StateDir); err != nil {
+		t.Fatal(err)
+	}
+	later := newQuietManager(t, config)
+	seen := func(when string) {
+		t.Helper()
+		list := listed(t, later)
+		if !slices.ContainsFunc(list, func(s SessionInfo) bool { return s.ID == id && s.Named && s.Owner == OwnerNone }) {
+			t.Errorf("%s: listed %+v", when, list)
+		}
+	}
+	seen("before a sweep")
+	for range 2 {
+		if swept, err := Sweep(t.Context(), &config); err != nil || slices.ContainsFunc(swept, func(s Swept) bool { return s.ID == id && !state.IsKept(config.StateDir, id) }) {
+			t.Errorf("swept %+v, %v", swept, err)
+		}
+	}
+	seen("after it")
+	wantValue(t, mustRun(t, later, RunOptions{Code: "import os; os.path.exists('file')", SessionID: id}), "True")
 }

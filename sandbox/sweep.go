@@ -22,7 +22,7 @@ type leftover struct {
 	ended      []string   // and those that do not
 	volumes    []string
 	named      bool
-	spare      bool // it is no session's yet
+	spare      bool // it was kept ready, and no record says whose it is
 	newest     time.Time
 }
 
@@ -119,7 +119,7 @@ func group(inventory engine.Inventory, config *Config) map[string]*leftover {
 	found := make(map[string]*leftover)
 	places := sync.OnceValue(func() map[string]state.Owner { return state.Places(config.StateDir) })
 	of := func(labels map[string]string, created time.Time) *leftover {
-		id := labels[LabelSession]
+		id := idOf(labels[LabelSession])
 		if !state.ValidID(id) || labels[LabelHost] != config.Host {
 			return &leftover{} // not made by us: leave it alone
 		}
@@ -161,7 +161,7 @@ func leftoverOf(ctx context.Context, config *Config, id string) (*leftover, erro
 	if r := state.LoadRecord(config.StateDir, id); r != nil {
 		at = cmp.Or(r.Place, id)
 	}
-	inventory, err := config.Engine.List(ctx, LabelSession, at)
+	inventory, err := config.Engine.List(ctx, LabelSession, labelOf(at))
 	if err != nil {
 		return nil, err
 	}
@@ -169,10 +169,14 @@ func leftoverOf(ctx context.Context, config *Config, id string) (*leftover, erro
 }
 
 // wanted reports whether a session, whose lock the caller has, outlives its server. Where the lock has no mark, because it
-// is a new one or the mark was lost, the volume's label alone says so.
+// is a new one or the mark was lost, the volume's label alone says so. What was kept ready has a lock until a session takes it:
+// without one it is of a session whose record was lost.
 func (l *leftover) wanted(lock *state.Lock) bool {
-	return lock.Kept() || l.named && !lock.Dropped()
+	return lock.Kept() || (l.named || l.spare && !lock.Found) && !lock.Dropped()
 }
+
+// lateStart is how long an engine may go on with the start of a container whose server was killed.
+const lateStart = time.Minute
 
 // sweepSession removes what is not kept of one session, or all of it where it is asleep and crowded says that others need the
 // room. It returns why; empty: nothing of it was on the engine. seen is what the engine had of it a moment ago.
@@ -218,7 +222,9 @@ func (m *Manager) sweepSession(ctx context.Context, id string, seen *leftover, c
 	} else if v.stays || !lock.Kept() {
 		v.why = ""
 	}
-	if err != nil || v.stays {
+	// An engine may yet finish the start of a spare, which is known for one by this file.
+	late := isSpare(id) && len(v.containers)+len(v.volumes) == 0 && time.Since(lock.LastUsed()) < lateStart
+	if err != nil || v.stays || late {
 		lock.Release()
 	} else {
 		lock.Remove()

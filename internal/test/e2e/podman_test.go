@@ -85,7 +85,7 @@ func held(ids []string) (holdings, error) {
 		return h, err
 	}
 	for _, c := range found {
-		if slices.Contains(ids, c.Labels[sandbox.LabelSession]) {
+		if slices.Contains(ids, idOf(c.Labels)) {
 			h.Containers = append(h.Containers, c.Names...)
 		}
 	}
@@ -96,11 +96,16 @@ func held(ids []string) (holdings, error) {
 		return h, err
 	}
 	for _, v := range kept {
-		if slices.Contains(ids, v.Labels[sandbox.LabelSession]) {
+		if slices.Contains(ids, idOf(v.Labels)) {
 			h.Volumes = append(h.Volumes, v.Name)
 		}
 	}
 	return h, nil
+}
+
+// idOf returns what something on the engine goes by: the label of what was kept ready is no session's name.
+func idOf(labels map[string]string) string {
+	return strings.TrimPrefix(labels[sandbox.LabelSession], "_")
 }
 
 // steadily lists again where something that is listed is removed meanwhile: Podman 4.3 fails then.
