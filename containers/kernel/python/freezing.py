@@ -24,7 +24,7 @@ def freeze(kernel, message):
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
         with kernel.data_limit:
             replace_file(path, freezing.write)
-        answer.update(variables=len(freezing.kept), bytes=freezing.size)
+        answer.update(variables=freezing.kept, bytes=freezing.size)
     except OSError as e:
         answer["why"] = "the file cannot be written: %s" % (e.strerror or e)
     except (NotKept, OverLimit) as e:
@@ -67,7 +67,7 @@ class Freezing:
         self.refused = Losses()  # which need not be tried
         self.losses = Losses()
         self.variables = {}
-        self.kept = []
+        self.kept = 0
         self.cells = set()
         self.size = 0
 
@@ -110,7 +110,7 @@ class Freezing:
         except OSError:
             raise
         except (Exception, TimeUp):
-            self.kept.clear()
+            self.kept = 0
             self.losses = self.refused.copy()
             self.writer.go_back(0)
             return False
@@ -131,8 +131,7 @@ class Freezing:
                 self.losses.add(NAMES[name], explain(e, value, pickler.last))
 
     def _write_one(self, pickler, name):
-        value, before = self.variables[name], self.writer.content
-        entry = {"name": name}
+        value, entry = self.variables[name], {"name": name}
         module = name_of_module(value)
         if module:
             self.writer.put_json(VARIABLE, {**entry, "module": module})
@@ -141,14 +140,13 @@ class Freezing:
             pickler.has_begun = True
             pickler.dump(value)
             self.writer.flush()
-        self.kept.append({**entry, "kind": type(value).__name__[:100], "size_bytes": self.writer.content - before})
+        self.kept += 1
 
     def _end(self):
         self.writer.end({
             "code": code_version(),
             "packages": versions(),
             "at_ms": int(time.time() * 1000),
-            "variables": self.kept,
             "count": self.kernel.count,
             "sources": sources_of(self.cells),
             **self.losses.report(),

@@ -38,6 +38,11 @@ class IPythonEngine:
             shell.user_ns.update({"_": plain.last[0], "__": plain.last[1], "___": plain.last[2]})
             shell.user_ns.update(("_%d" % number, value) for number, value in plain.outputs.items())
 
+    def own_names(self):
+        """Names in the namespace, with the values that the shell has given them."""
+        outputs = self.shell.history_manager.output_hist
+        return {**self.shell.user_ns_hidden, **{"_%s" % number: value for number, value in outputs.items()}}
+
     def evaluate(self, code):
         shell = self.shell
         shell.execution_count = self.kernel.count

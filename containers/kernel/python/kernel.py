@@ -46,6 +46,7 @@ class Kernel:
         self.module = sys.modules["__main__"] = type(sys)("__main__")
         self.namespace = self.module.__dict__
         self.namespace["__builtins__"] = builtins
+        self.first_names = dict(self.namespace)
         self.threads = Threads()
         self.event_loop = EventLoop(self.threads.route_all, self.is_top_level)
         self.started = Started(self.threads, self.event_loop)
@@ -311,8 +312,8 @@ class Kernel:
         return fork_twin(self, self.link.fds.pop(0)) if self.link.fds else {"type": "twinned", "why": "no descriptor came"}
 
     def hidden_names(self):
-        """Names in the namespace, with their values, that are the shell's."""
-        return self.engine.shell.user_ns_hidden if self.engine is not None else {}
+        """Names in the namespace, with their values, that are Python's or the shell's."""
+        return {**self.first_names, **(self.engine.own_names() if self.engine is not None else {})}
 
     def _freeze(self, message):
         answer = import_seldom("freezing").freeze(self, message)

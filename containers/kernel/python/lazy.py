@@ -29,13 +29,14 @@ class LazyModule(ModuleType):
 
 
 def _resolve(lazy):
-    """Imports the module and puts it in the place of what stands for it."""
+    """The module; when it is imported it also takes the place of what stands for it in the namespace."""
     own = _own(lazy)
-    module, namespace = import_module(own["__name__"]), own["namespace"]
-    for name, value in list(namespace.items()):
-        if value is lazy:
-            namespace[name] = module
-    return module
+    if "module" not in own:
+        own["module"], namespace = import_module(own["__name__"]), own["namespace"]
+        for name, value in list(namespace.items()):
+            if value is lazy:
+                namespace[name] = own["module"]
+    return own["module"]
 
 
 def _own(lazy):

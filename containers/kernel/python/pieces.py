@@ -112,7 +112,7 @@ class Writer:
         self._write_file(MAGIC)
 
     def end(self, listed):
-        """Writes the list of what is in the file, and that this is all."""
+        """Writes what is said of the whole, and that this is all."""
         self.flush()
         at = self.size
         self.put_json(LIST, listed)
@@ -139,7 +139,7 @@ class Reader(io.RawIOBase):
         self.left = memoryview(b"")
         self.buffers = []
         self.skips_buffers = False
-        self.variable_at = 0  # where the present variable begins
+        self.variable_at = len(MAGIC)  # where the present variable begins
         self._check()
 
     def readable(self):

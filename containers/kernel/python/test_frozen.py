@@ -219,8 +219,9 @@ class Losses(FrozenTest):
         kernel = self.kernel(preload=["wave"])
         kernel.ask("wake")
         self.assertEqual(kernel.ask("freeze", limit_bytes=LIMIT)["variables"], 3)
-        code = "'wave' in sys.modules, wave.Error.__name__, wave is other is sys.modules['wave'], wave.__name__"
+        code = "kept = [wave]\n'wave' in sys.modules, wave.Error.__name__, wave is other is sys.modules['wave'], wave.__name__"
         self.assertEqual(self.value(kernel, code), "(False, 'Error', True, 'wave')")
+        self.assertEqual(self.value(kernel, "del sys.modules['wave']; kept[0].open is wave.open"), "True")
 
     def test_the_largest_are_left_out_where_they_do_not_fit(self):
         noise = "import random\n%s = random.Random(1).randbytes(%d)\n"
@@ -243,8 +244,20 @@ class Losses(FrozenTest):
         self.assertEqual(self.value(self.wake()[0], "x"), "1")
 
     def test_names_that_are_not_the_users(self):
-        answer = self.freeze("1 + 1", "x = 2\n_ = 3\nfor _i in []: pass", "x")
-        self.assertEqual((answer["variables"], answer["lost"]), (1, []))
+        answer = self.freeze("1 + 1", "x = 2\n_ = 3\nfor _i in []: pass\nannotated: int = 4", "x")
+        self.assertEqual((answer["variables"], answer["lost"]), (2, []))
+        answer = self.freeze("_9 = 6; In = 7; __version__ = '8'; __doc__ = '9'")
+        self.assertEqual((answer["variables"], answer["lost"]), (4, []))
+
+    def test_what_may_have_a_part_missing_that_there_is_no_time_to_look_for(self):
+        with open(os.path.join(self.folder, "mine.py"), "w") as file:
+            file.write("class Gone: pass\nclass Slow: pass\n")
+        self.freeze("import mine\nx = 1\ntorn = [mine.Gone()]\nslow = mine.Slow()\ny = [torn]")
+        with open(os.path.join(self.folder, "mine.py"), "w") as file:
+            file.write("class Slow:\n    def __reduce__(self):\n        while True: pass\n")
+        kernel, woken = self.wake(seconds=5)
+        self.assertEqual(set(lost(woken)), {"torn", "slow", "y"})
+        self.assertEqual(self.value(kernel, "x, 'y' in globals()"), "(1, False)")
 
 
 class Files(FrozenTest):

@@ -4,6 +4,7 @@ import builtins
 import io
 import os
 import sys
+from itertools import islice
 
 from changes import FIRST, NAMES, restore
 from frozen import Limit, Losses, TimeUp, code_version, versions
@@ -11,6 +12,8 @@ from imports import import_seldom, is_in_cwd, own_imports
 from lazy import LazyModule
 from pickled import Missing, NotKept, make_pickler_class, make_unpickler_class, text_of
 from pieces import Reader, Unreadable, Writer
+
+MOST_COUNTED = 10_000  # variables that there was no time for
 
 
 def wake(kernel, message):
@@ -38,7 +41,7 @@ class Waking:
         self.kernel = kernel
         self.namespace = kernel.namespace
         self.losses = Losses()
-        self.found = []
+        self.found = {}  # names
         self.at_ms = 0
         self.lazy = {}  # modules that are not imported yet
         self.later = []  # changes that imports would change again
@@ -52,15 +55,15 @@ class Waking:
         self.at_ms = whole(listed.get("at_ms"))
         self.listed = listed
         try:
-            with Limit(seconds):
+            with Limit(0.8 * seconds):
                 for entry in iter(reader.next_variable, None):
                     self._read_one(entry)
                 for name, value in self.later:
                     self._restore(name, value)
-                if self.has_missing:
-                    self._drop_torn()
         except TimeUp:
-            self._lose_rest("there was no time left to read it")
+            self._lose_rest()
+        if self.has_missing:
+            self._drop_torn(0.2 * seconds)
         for lost in texts(listed.get("lost"), "name", "why"):
             self.losses.add(*lost)
         self.kernel.continue_cells(whole(listed.get("count")), listed.get("sources") or {})
@@ -71,10 +74,18 @@ class Waking:
             self.namespace.pop(name, None)
         self.found.clear()
 
-    def _lose_rest(self, why):
-        for (name,) in texts(self.listed.get("variables"), "name"):
+    def _lose_rest(self):
+        """Names what was not read, from the variable on that the time was up in."""
+        self.reader.go_to(self.reader.variable_at)
+        for entry in islice(iter(self.reader.next_variable, None), MOST_COUNTED):
+            name = NAMES.get(entry.get("change")) or str(entry.get("name"))
             if name not in self.found:
-                self.losses.add(name, why)
+                self._drop(name, "there was no time left to read it")
+
+    def _drop(self, name, why):
+        self.losses.add(name, why)
+        self.found.pop(name, None)
+        self.namespace.pop(name, None)
 
     def _read_one(self, entry):
         name, change, module = entry.get("name"), entry.get("change"), entry.get("module")
@@ -91,7 +102,7 @@ class Waking:
             self.later.append((change, value))
         else:
             self.namespace[name] = value
-            self.found.append(name)
+            self.found[name] = True
 
     def _import(self, module):
         from importlib import import_module
@@ -177,18 +188,25 @@ class Waking:
         self.reader.left = memoryview(b"".join((*steps, b"N.")))
         self.unpickler.load()
 
-    def _drop_torn(self):
-        """Lets go of variables that have a part missing."""
-        kind = make_pickler_class(self.namespace, set())
-        for name in self.found[:]:
-            try:
-                kind(Writer()).dump(self.namespace[name])
-            except NotKept as e:
-                self.losses.add(name, str(e))
-                self.found.remove(name)
-                del self.namespace[name]
-            except Exception:  # it was read, so it is there
-                pass
+    def _drop_torn(self, seconds):
+        """Lets go of variables that have a part missing, and of those that there is no time to look through."""
+        kind, left = make_pickler_class(self.namespace, set()), self.found.copy()
+        try:
+            with Limit(seconds):
+                for name in list(left):
+                    self._drop_if_torn(name, kind)
+                    del left[name]
+        except TimeUp:
+            for name in left:
+                self._drop(name, "there was no time left to see whether all of it is there")
+
+    def _drop_if_torn(self, name, kind):
+        try:
+            kind(Writer()).dump(self.namespace[name])
+        except NotKept as e:
+            self._drop(name, str(e))
+        except Exception:  # it was read, so it is there
+            pass
 
 
 def whole(value):
