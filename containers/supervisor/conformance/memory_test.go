@@ -106,3 +106,19 @@ func TestAnAllocationThatIsTooLarge(t *testing.T) {
 	}
 	check(t, "x", c.value("x"), "1")
 }
+
+func TestVariablesThatHaveNoRoomBesideAnotherRunAreKept(t *testing.T) {
+	t.Parallel()
+	init := protocol.Init{FreezeBytes: memory * mebibyte, FreezeSeconds: 60 * slowness}
+	c := start(t, python, options{init: init})
+	c.completed("x = [bytearray(50 << 20) for _ in range(7)]")
+	c.stop()
+	init.MemoryBytes = memory * mebibyte
+	c = start(t, python, options{init: init, dir: c.dir})
+	id := c.begin("y = b'y' * (200 << 20); open('there', 'w').close(); "+python.awaitFile.with("go"), request{Fresh: true})
+	c.awaitFile("there")
+	c.run("1") // which may end with its kernel
+	c.write("go", "")
+	c.done(id)
+	check(t, "x", c.value("len(x)"), "7")
+}
