@@ -69,8 +69,8 @@ func (l *link) outcome(run *Run, k *kernel, done protocol.Done, err error) (*Res
 	l.noteLost(k) // as this one came
 	res := resultOf(done, l.config.OutputBytes)
 	l.tellOrigin(run, done)
-	if done.Memory != nil {
-		run.note(memoryNote(done.Memory))
+	if m := done.Memory; m != nil && m.UsedBytes >= m.LimitBytes/2 { // else one allocation was larger than all there is
+		run.note(memoryNote(m))
 	}
 	res.SessionID, res.RunID, res.Language = l.engine.id, run.ID, run.Language
 	res.Fresh, res.Copy = run.options.Fresh, run.options.Copy

@@ -116,7 +116,7 @@ func TestAFileOfCodeIsRunFromAShell(t *testing.T) {
 		{"a timeout", "", []string{"endless.py", "--run-timeout", "1"}, shellResult{"",
 			"Traceback (most recent call last):\n  File \"<cell 1>\", line N, in <module>\nKeyboardInterrupt\ncode-sandbox-mcp: timed out after TIME; --run-timeout sets how long it may take\n", 124}},
 		{"out of memory", "", []string{"memory.py", "--memory-limit", "128m"},
-			shellResult{"", "code-sandbox-mcp: killed: it ran out of memory; --memory-limit (128MiB) sets how much it may have\n", 137}},
+			shellResult{"", "Traceback (most recent call last):\n  File \"<cell 1>\", line 1, in <module>\n    x = bytearray(400 << 20)\nMemoryError\n", 1}},
 		{"no such file", "", []string{"no.py"},
 			shellResult{"", "not_found: There is no file \"no.py\".\nHint: Check the path: it is taken from the folder that you are in.\n", 2}},
 		{"no file", "", nil,

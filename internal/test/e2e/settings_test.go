@@ -37,7 +37,7 @@ func TestWhichToolsExist(t *testing.T) {
 	}{
 		"--tools":            {setup{args: []string{"--tools", "run_python_code,session_info"}}, []string{python, "session_info"}},
 		"--disable-tools":    {setup{args: []string{"--disable-tools", "close_session,list_sessions"}}, without("close_session", "list_sessions")},
-		"--python-image off": {setup{args: []string{"--python-image", "off"}}, without(python)},
+		"--python-image off": {setup{args: []string{"--python-image", "off"}}, without(python, "restore_session")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := start(t, test.with).toolNames(); !slices.Equal(got, test.want) {
