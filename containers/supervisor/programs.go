@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"slices"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 )
@@ -38,8 +39,12 @@ func ownedBy(table procs.Table, kernel int) map[int]bool {
 	return owned
 }
 
-// strays are the programs that do not belong to a kernel that stays.
+// strays are the programs that do not belong to a kernel that stays. There are none to be told while a twin is on its way, whose
+// process is not known before it speaks.
 func (ks *kernels) strays(table procs.Table) map[int]bool {
+	if slices.ContainsFunc(ks.s.twins.coming, func(n *twin) bool { return !n.ready }) {
+		return nil
+	}
 	strays := ks.programs(table)
 	if ks.main != nil {
 		for pid := range table.Family(ks.main.pid) {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
@@ -30,8 +31,11 @@ func (rs *runs) begin(m protocol.Request) {
 	case s.frozen.retiring:
 		rs.refuse(m.ID, "SessionBusy", "the container is ending", "")
 		return
-	case !m.Fresh && rs.kept != nil, m.Fresh && rs.fresh() >= mostFresh:
+	case !m.Fresh && rs.kept != nil:
 		rs.refuse(m.ID, "SessionBusy", "another run goes on in this kernel", "")
+		return
+	case m.Fresh && rs.fresh() >= mostFresh:
+		rs.refuse(m.ID, "SessionBusy", fmt.Sprintf("%d fresh runs and copies go on here, and there may be no more", mostFresh), "")
 		return
 	case m.Copy && !s.language.HasZygote:
 		rs.refuse(m.ID, "CopyError", "only Python's variables can be copied; a run with fresh: true leaves them as they are", "")

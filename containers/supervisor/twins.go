@@ -111,12 +111,13 @@ func (t *twins) order(r *run) {
 	main.link.Send(map[string]any{"type": "twin"}, theirs)
 }
 
-// onTwinned takes the main kernel's word about the first twin that it was asked for.
+// onTwinned takes the main kernel's word about the first twin that it was asked for and has said nothing of yet.
 func (t *twins) onTwinned(m *kernelproc.Report) {
-	if len(t.coming) == 0 {
+	at := slices.IndexFunc(t.coming, func(n *twin) bool { return !n.forked })
+	if at < 0 {
 		return
 	}
-	n := t.coming[0]
+	n := t.coming[at]
 	why := clean(m.Why, maxWhy)
 	if why == "" && n.lost {
 		why = "the copy was killed"
@@ -126,7 +127,7 @@ func (t *twins) onTwinned(m *kernelproc.Report) {
 		t.take(n)
 		return
 	}
-	t.coming = t.coming[1:]
+	t.coming = slices.Delete(t.coming, at, at+1)
 	n.discard()
 	if n.run != nil && m.Again { // it waits until the kernel has loaded
 		return
@@ -203,12 +204,11 @@ func (t *twins) drop(n *twin) {
 	n.discard()
 }
 
-// dropAll ends all of them.
+// dropAll ends all that are kept.
 func (t *twins) dropAll() {
 	for len(t.kept) > 0 {
 		t.drop(t.kept[0])
 	}
-	t.abandon()
 	t.tell(false)
 }
 
@@ -267,7 +267,7 @@ func (t *twins) onReady(k *kernel) {
 // lose forgets a twin that has ended, and reports whether it was one.
 func (t *twins) lose(k *kernel) bool {
 	if n := of(t.coming, k); n != nil {
-		n.lost = true // the main kernel's word about it is still to come
+		t.loseComing(n)
 		return true
 	}
 	n := of(t.kept, k)
@@ -281,6 +281,16 @@ func (t *twins) lose(k *kernel) bool {
 	}
 	t.tell(false)
 	return true
+}
+
+// loseComing forgets one that has ended before it was taken in, as soon as the main kernel has had its word about it.
+func (t *twins) loseComing(n *twin) {
+	n.lost = true
+	if n.forked {
+		t.coming = slices.DeleteFunc(t.coming, func(o *twin) bool { return o == n })
+		n.discard()
+		t.refuse(n.run, "the copy was killed")
+	}
 }
 
 func of(all []*twin, k *kernel) *twin {

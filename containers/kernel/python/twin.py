@@ -72,7 +72,7 @@ def what_goes_on(kernel, files):
 
 def what_is_open(kernel, fd):
     """Descriptors, with what each is and how it is open, as /proc has it; without the sockets that the kernel knows of."""
-    own, files = {fd, kernel.link.sock.fileno(), *kernel.event_loop.sockets()}, {}
+    own, files = {fd, *kernel.link.fds, kernel.link.sock.fileno(), *kernel.event_loop.sockets()}, {}
     for number in set(map(int, os.listdir("/proc/self/fd"))) - own:
         try:
             with open("/proc/self/fdinfo/%d" % number) as info:

@@ -261,6 +261,24 @@ func TestCopies(t *testing.T) {
 	c.checkNoCopy(one)
 }
 
+func TestManyCopiesAtOnce(t *testing.T) {
+	c := startTwins(t)
+	c.twinned("x = 0; import os, time")
+	for round := range 4 {
+		var ids []string
+		for i := range 12 {
+			code := "time.sleep(" + strconv.Itoa(i%3) + " / 50); x = " + strconv.Itoa(i) + "; x"
+			ids = append(ids, c.begin(code, request{Copy: true}))
+		}
+		for i, id := range ids {
+			d := c.done(id)
+			check(t, "a copy in round "+strconv.Itoa(round), d.ended()+" "+d.result(), "completed 0 fresh "+strconv.Itoa(i))
+		}
+	}
+	check(t, "the original", c.value("x"), "0")
+	c.twinned("x = 1")
+}
+
 func TestACopyWaitsForTheRunThatGoesOn(t *testing.T) {
 	c := startTwins(t)
 	c.completed("x = 1")
