@@ -22,20 +22,28 @@ const SET = 4;
 const DATE = 5;
 const REGEXP = 6;
 const ERROR = 7;
-const BOXED = 8;
-const BUFFER = 9; // an ArrayBuffer in a blob
-const VIEW = 10;
-const SYMBOL = 11;
-const ADDRESS = 12;
-const KNOWN = 13;
-const FUNCTION = 14;
-const PROTOTYPE = 15; // of a function
+const BUFFER = 8; // an ArrayBuffer in a blob
+const VIEW = 9;
+const SYMBOL = 10;
+const ADDRESS = 11;
+const KNOWN = 12;
+const FUNCTION = 13;
+const PROTOTYPE = 14; // of a function
 
 const CHUNK_ITEMS = 1 << 16;
 const CHUNK_CHARACTERS = 4 << 20;
 const SLICE = 1 << 14; // items of one operation
 const MOST_LISTED = 10_000; // elements of an array whose other properties are looked for
 const MOST_HOLES = 1_000_000;
+// Bytes of the heap that waking needs for an object, an entry of a table and a value, and writing for an object's number.
+const OBJECT_BYTES = (kind) => (kind <= ARRAY ? 80 : kind === FUNCTION ? 3000 : 200);
+const ENTRY_BYTES = 80;
+const VALUE_BYTES = 8;
+const STRING_BYTES = 16;
+const NUMBER_BYTES = 100;
+const MANY = 1000; // properties; so many are in a table
+const MOST_NEEDED = 0.7; // of the heap's limit, to wake
+const MOST_USED = 0.85; // to write
 const WRITABLE = 1;
 const ENUMERABLE = 2;
 const CONFIGURABLE = 4;
@@ -72,34 +80,38 @@ class Freezer {
   #known;
   #inspect; // tells the scopes of a function, and whether an object has private properties
   #until;
+  #toWake; // bytes that are left for what waking needs
+  #toWrite; // and for what writing does
   #mark = {};
   #out = [this.#mark];
   #characters = 0;
   #ids = new Map();
-  #order = [];
-  #described = 0; // objects
+  #order = []; // the objects of one variable
   #blobs = 0;
   #classes = new Map(); // what was found of the classes of a prototype
   #isRoot = false; // what is described is a variable's own value
 
-  constructor(writer, known, inspect, until) {
+  /** heap has its limit, and how many bytes of it are in use. */
+  constructor(writer, known, inspect, until, heap) {
     this.#writer = writer;
     this.#known = known;
     this.#inspect = inspect;
     this.#until = until;
+    this.#toWake = heap.limit * MOST_NEEDED;
+    this.#toWrite = heap.limit * MOST_USED - heap.used;
   }
 
   /** add writes one variable. It throws Lost, with nothing of it written, where it cannot be kept. */
   add({ name, how, value }, isConstant) {
-    const before = { size: this.#writer.size, objects: this.#order.length, blobs: this.#blobs };
+    const before = { size: this.#writer.size, blobs: this.#blobs, toWake: this.#toWake, toWrite: this.#toWrite };
+    this.#order = [];
     try {
       this.#checkTime();
       this.#put(VARIABLE, name, how, isConstant);
       this.#value(value);
-      while (this.#described < this.#order.length) {
-        this.#isRoot = this.#order[this.#described] === value;
-        this.#describe(this.#order[this.#described++]);
-        if (this.#out.length >= CHUNK_ITEMS || this.#characters > CHUNK_CHARACTERS) this.#flush();
+      for (const object of this.#order) {
+        this.#isRoot = object === value;
+        this.#describe(object);
       }
       this.#flush();
     } catch (error) {
@@ -108,19 +120,24 @@ class Freezer {
     }
   }
 
-  #back({ size, objects, blobs }) {
+  #back({ size, blobs, toWake, toWrite }) {
     this.#out = [this.#mark];
     this.#characters = 0;
-    for (let id = this.#order.length; id-- > objects; ) this.#ids.delete(this.#order[id]);
-    this.#order.length = objects;
-    this.#described = objects;
+    for (const object of this.#order) this.#ids.delete(object);
     this.#blobs = blobs;
+    this.#toWake = toWake;
+    this.#toWrite = toWrite;
     this.#writer.back(size);
   }
 
   #flush() {
     this.#checkTime();
+    this.#toWrite -= this.#characters; // a text that was put together becomes one as it is written
+    this.#checkMemory();
+    const { size } = this.#writer;
     this.#writer.chunk(this.#out);
+    this.#toWake -= this.#writer.size - size;
+    this.#checkMemory();
     if (!this.#writer.fits(0)) throw new Lost('too large for what may be kept');
     this.#out = [this.#mark];
     this.#characters = 0;
@@ -128,6 +145,11 @@ class Freezer {
 
   #checkTime() {
     if (performance.now() > this.#until) throw new Lost('there was no time left for it');
+  }
+
+  // V8 ends a kernel whose heap is full, this one or the one that wakes.
+  #checkMemory() {
+    if (this.#toWake < 0 || this.#toWrite < 0) throw new Lost('there is not enough memory for it');
   }
 
   #lost(what) {
@@ -140,7 +162,12 @@ class Freezer {
 
   #value(value) {
     const type = typeof value;
-    if (type === 'string') this.#characters += value.length;
+    this.#toWake -= VALUE_BYTES;
+    if (type === 'string') {
+      this.#characters += value.length;
+      this.#toWake -= STRING_BYTES;
+    }
+    if (this.#out.length >= CHUNK_ITEMS || this.#characters > CHUNK_CHARACTERS) this.#flush();
     if (value === null || (type !== 'object' && type !== 'function' && type !== 'symbol')) this.#out.push(value);
     else this.#out.push(this.#mark, this.#id(value));
   }
@@ -148,7 +175,8 @@ class Freezer {
   #id(object) {
     let id = this.#ids.get(object);
     if (id === undefined) {
-      id = this.#order.length;
+      id = this.#ids.size;
+      this.#toWrite -= NUMBER_BYTES;
       this.#ids.set(object, id);
       this.#order.push(object);
     }
@@ -156,6 +184,7 @@ class Freezer {
   }
 
   #new(kind, args, prototype = 0) {
+    this.#toWake -= OBJECT_BYTES(kind);
     this.#put(NEW, kind, args.length);
     args.forEach((arg) => this.#value(arg));
     this.#value(prototype);
@@ -191,13 +220,17 @@ class Freezer {
   #describeBuiltin(object, prototype, own) {
     if (types.isMap(object)) {
       this.#new(MAP, [], own(Map.prototype));
-      const items = [];
-      forEachOfMap(object, (value, key) => items.push(key, value));
+      let items = [];
+      forEachOfMap(object, (value, key) => {
+        if (items.push(key, value) === SLICE) items = this.#items(items);
+      });
       this.#items(items);
     } else if (types.isSet(object)) {
       this.#new(SET, [], own(Set.prototype));
-      const items = [];
-      forEachOfSet(object, (value) => items.push(value));
+      let items = [];
+      forEachOfSet(object, (value) => {
+        if (items.push(value) === SLICE) items = this.#items(items);
+      });
       this.#items(items);
     } else if (types.isDate(object)) this.#new(DATE, [timeOf(object)], own(Date.prototype));
     else if (types.isRegExp(object)) this.#new(REGEXP, [object.source, object.flags], own(RegExp.prototype));
@@ -205,9 +238,6 @@ class Freezer {
       this.#new(ERROR, [], prototype);
       this.#put(PROPERTIES, 1, WRITABLE | CONFIGURABLE, 'stack');
       this.#value(String(object.stack));
-    } else if (types.isNumberObject(object) || types.isStringObject(object) || types.isBooleanObject(object)) {
-      this.#new(BOXED, [object.valueOf()], prototype);
-      return true;
     } else if (prototype === URL.prototype) {
       this.#new(ADDRESS, [object.href]);
       return true;
@@ -220,9 +250,12 @@ class Freezer {
   #describeArray(array, prototype) {
     const { length } = array;
     if (prototype !== 0 && prototype !== null) this.#checkInstance(array, prototype, true);
-    const numbers = length > 100 && numbersOf(array);
-    if (numbers) this.#new(NUMBERS, [this.#blob(new Uint8Array(numbers.buffer))], prototype);
-    else {
+    const numbers = length > 100 && this.#writer.fits(8 * length) && numbersOf(array);
+    if (numbers) {
+      this.#toWake -= 2 * numbers.byteLength;
+      this.#checkMemory();
+      this.#new(NUMBERS, [this.#blob(new Uint8Array(numbers.buffer))], prototype);
+    } else {
       this.#new(ARRAY, [length], prototype);
       this.#elements(array, length);
     }
@@ -243,17 +276,14 @@ class Freezer {
         else if (holes++ < MOST_HOLES) this.#put(this.#mark, -1);
         else throw this.#lost('an array that is mostly empty');
       }
-      if (this.#out.length >= CHUNK_ITEMS) this.#flush();
     }
   }
 
   #items(values) {
-    for (let from = 0; from < values.length; from += SLICE) {
-      const slice = values.slice(from, from + SLICE);
-      this.#put(ITEMS, slice.length);
-      for (const value of slice) this.#value(value);
-      if (this.#out.length >= CHUNK_ITEMS) this.#flush();
-    }
+    this.#toWake -= ENTRY_BYTES * values.length;
+    this.#put(ITEMS, values.length);
+    for (const value of values) this.#value(value);
+    return [];
   }
 
   #describeView(view) {
@@ -265,7 +295,8 @@ class Freezer {
   }
 
   #describeBuffer(buffer) {
-    this.#new(BUFFER, [this.#blob(new Uint8Array(buffer)), buffer.resizable ? buffer.maxByteLength : 0]);
+    if (buffer.resizable) throw this.#lost('a buffer that changes its size');
+    this.#new(BUFFER, [this.#blob(new Uint8Array(buffer))]);
   }
 
   #blob(bytes) {
@@ -332,11 +363,11 @@ class Freezer {
   // Properties ------------------------------------------------------------------------
 
   #properties(object, keys) {
+    if (keys.length > MANY) this.#toWake -= ENTRY_BYTES * keys.length;
     for (let from = 0; from < keys.length; from += SLICE) {
       const slice = keys.slice(from, from + SLICE);
       this.#put(PROPERTIES, slice.length);
       for (const key of slice) this.#property(key, Object.getOwnPropertyDescriptor(object, key));
-      if (this.#out.length >= CHUNK_ITEMS) this.#flush();
     }
   }
 
@@ -344,7 +375,8 @@ class Freezer {
     const isAccessor = get !== undefined || set !== undefined;
     const attributes = (writable ? WRITABLE : 0) | (enumerable ? ENUMERABLE : 0) | (configurable ? CONFIGURABLE : 0) | (isAccessor ? ACCESSOR : 0);
     if (attributes !== PLAIN) this.#out.push(attributes);
-    this.#value(key);
+    if (typeof key === 'string') this.#out.push(key);
+    else this.#value(key);
     if (!isAccessor) return this.#value(value);
     this.#value(get);
     this.#value(set);
@@ -392,6 +424,6 @@ function numbersOf(array) {
 module.exports = {
   Freezer, Lost,
   NEW, ITEMS, PROPERTIES, LOCK, VARIABLE,
-  OBJECT, ARRAY, NUMBERS, MAP, SET, DATE, REGEXP, ERROR, BOXED, BUFFER, VIEW, SYMBOL, ADDRESS, KNOWN, FUNCTION, PROTOTYPE,
+  OBJECT, ARRAY, NUMBERS, MAP, SET, DATE, REGEXP, ERROR, BUFFER, VIEW, SYMBOL, ADDRESS, KNOWN, FUNCTION, PROTOTYPE,
   WRITABLE, ENUMERABLE, CONFIGURABLE, ACCESSOR,
 };

@@ -3,8 +3,9 @@
 
 const { mkdirSync } = require('node:fs');
 const pathApi = require('node:path');
+const { getHeapStatistics } = require('node:v8');
 const { Freezer, Lost } = require('./freezer.cjs');
-const { FrozenWriter, readFrozen } = require('./frozen_file.cjs');
+const { FrozenReader, FrozenWriter } = require('./frozen_file.cjs');
 const { safeText } = require('./inspect.cjs');
 const { Known } = require('./known.cjs');
 const { sizesOf } = require('./sizes.cjs');
@@ -19,12 +20,18 @@ const { chdir, cwd } = process;
 
 /** Frozen is a kernel's part of this. It is made when the kernel's settings are known, and before any code has run. */
 class Frozen {
-  #kernel; // {post, importer, variables, workDir, constants}
+  #kernel; // {post, importer, variables, workDir, heapLimit, constants}
   #environment = { ...process.env };
 
   /** kernel's constants(names) adds names to those that code may not assign to, and returns all of them. */
   constructor(kernel) {
     this.#kernel = kernel;
+  }
+
+  /** bind gives a kernel that nothing has run in yet the environment of its session, of which no change is kept. */
+  bind(environment) {
+    Object.assign(process.env, environment);
+    this.#environment = { ...process.env };
   }
 
   /** largest lists the largest variables. */
@@ -55,9 +62,9 @@ class Frozen {
   }
 
   #freezeVariables(writer, until) {
-    const { post, importer, variables } = this.#kernel;
+    const { post, importer, variables, heapLimit } = this.#kernel;
     const known = new Known(variables.before(), importer.imported);
-    const freezer = new Freezer(writer, known, inspector(post), until);
+    const freezer = new Freezer(writer, known, inspector(post), until, { limit: heapLimit, used: usedHeap(post, heapLimit) });
     const constants = new Set(this.#kernel.constants([]));
     const lost = [];
     let kept = 0;
@@ -84,12 +91,13 @@ class Frozen {
   async wake({ path, seconds }) {
     const until = performance.now() + seconds * 1000;
     const { importer, variables, workDir } = this.#kernel;
+    let file = null;
     try {
-      const file = readFrozen(pathApi.resolve(workDir, path));
+      file = new FrozenReader(pathApi.resolve(workDir, path));
       const [first, last] = file.records;
       const lost = Array.isArray(last.lost) ? last.lost.slice(0, MOST_LOST) : [];
-      lost.push(...this.#restore(first));
       const waker = new Waker(file, variables, importer, until);
+      lost.push(...this.#restore(first));
       const woken = await waker.wake();
       this.#kernel.constants(woken.filter(({ isConstant }) => isConstant === true).map(({ name }) => name));
       lost.push(...waker.lost);
@@ -97,6 +105,8 @@ class Frozen {
       return { variables: woken.length, at_ms: Number(first.at_ms) || 0, lost: lost.slice(0, MOST_LOST).map(told), lost_total: lost.length + more };
     } catch (error) {
       return { variables: 0, at_ms: 0, lost: [], lost_total: 0, why: failure(error) };
+    } finally {
+      file?.close();
     }
   }
 
@@ -119,6 +129,12 @@ function smallestFirst(variables) {
   const sizes = new Map(sizesOf(variables, 10 * SIZES_MS).map(({ name, size_bytes: size }) => [name, size]));
   const sizeOf = ({ name }) => sizes.get(name) ?? Infinity;
   return variables.map((variable, i) => [sizeOf(variable), i, variable]).sort((a, b) => (a[0] === b[0] ? a[1] - b[1] : a[0] - b[0])).map(([, , variable]) => variable);
+}
+
+// Garbage in a heap that looks full is in no variable's way.
+function usedHeap(post, limit) {
+  if (getHeapStatistics().used_heap_size > limit / 4) post('HeapProfiler.collectGarbage');
+  return getHeapStatistics().used_heap_size;
 }
 
 // V8's inspector alone tells what a function closes over.

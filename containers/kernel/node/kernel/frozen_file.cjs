@@ -89,42 +89,62 @@ class FrozenWriter {
   }
 }
 
-/** readFrozen returns {records, chunks, blobs} of a file. It throws where that is cut off or none. */
-function readFrozen(path) {
-  const fd = openSync(path, fs.constants.O_RDONLY | fs.constants.O_NOFOLLOW | fs.constants.O_NONBLOCK);
-  try {
-    return readSections(fd);
-  } finally {
-    closeSync(fd);
-  }
-}
+/** FrozenReader reads such a file a section at a time. It throws where that is cut off or none. */
+class FrozenReader {
+  #fd;
+  #sections = { [RECORD]: [], [CHUNK]: [], [BLOB]: [] }; // [place, length] of each
 
-function readSections(fd) {
-  const read = { records: [], chunks: [], blobs: [] };
-  const info = fstatSync(fd);
-  if (!info.isFile()) throw new Error('it is no file');
-  let left = info.size;
-  const take = (length) => {
-    if (!(Number.isInteger(length) && length >= 0 && length <= left)) throw new Error('the file is cut off');
+  constructor(path) {
+    this.#fd = openSync(path, fs.constants.O_RDONLY | fs.constants.O_NOFOLLOW | fs.constants.O_NONBLOCK);
+    try {
+      this.#find();
+      this.records = this.#sections[RECORD].map((section) => JSON.parse(this.#read(...section).toString('utf8')));
+      if (this.records.length !== 2) throw new Error('the file is cut off');
+    } catch (error) {
+      this.close();
+      throw error;
+    }
+  }
+
+  #find() {
+    const info = fstatSync(this.#fd);
+    if (!info.isFile()) throw new Error('it is no file');
+    if (!this.#read(0, Math.min(info.size, MAGIC.length)).equals(MAGIC)) throw new Error('the file is of another kind or version');
+    for (let place = MAGIC.length; place < info.size; ) {
+      const head = this.#read(place, HEAD);
+      const length = head.readDoubleBE(1);
+      place += HEAD;
+      if (!(Number.isInteger(length) && length >= 0 && length <= info.size - place)) throw new Error('the file is cut off');
+      if (!(head[0] in this.#sections)) throw new Error('the file is damaged');
+      this.#sections[head[0]].push([place, length]);
+      place += length;
+    }
+  }
+
+  #read(place, length) {
     const bytes = Buffer.from(new ArrayBuffer(length)); // not of a pool: blobs become code's own
     for (let at = 0, count; at < length; at += count) {
-      count = readSync(fd, bytes, at, Math.min(PART, length - at), null);
+      count = readSync(this.#fd, bytes, at, Math.min(PART, length - at), place + at);
       if (count === 0) throw new Error('the file is cut off');
     }
-    left -= length;
     return bytes;
-  };
-  if (!take(Math.min(left, MAGIC.length)).equals(MAGIC)) throw new Error('the file is of another kind or version');
-  while (left > 0) {
-    const head = take(HEAD);
-    const bytes = take(head.readDoubleBE(1));
-    if (head[0] === RECORD) read.records.push(JSON.parse(bytes.toString('utf8')));
-    else if (head[0] === CHUNK) read.chunks.push(v8.deserialize(bytes));
-    else if (head[0] === BLOB) read.blobs.push(bytes.buffer);
-    else throw new Error('the file is damaged');
   }
-  if (read.records.length !== 2) throw new Error('the file is cut off');
-  return read;
+
+  get chunks() {
+    return this.#sections[CHUNK].length;
+  }
+
+  chunk(number) {
+    return v8.deserialize(this.#read(...this.#sections[CHUNK][number]));
+  }
+
+  blob(number) {
+    return this.#read(...this.#sections[BLOB][number]).buffer;
+  }
+
+  close() {
+    closeSync(this.#fd);
+  }
 }
 
-module.exports = { FrozenWriter, readFrozen };
+module.exports = { FrozenReader, FrozenWriter };

@@ -46,6 +46,7 @@ const { chdir } = process;
 /** Kernel is the process that user code lives in: one per process, from start to its death. */
 class Kernel {
   #boot; // what main.cjs gave it: watcherFile, load
+  #heapLimit = heapLimit();
   settings = { workDir: '/', outputBytes: 0, imageBytes: 0 }; // until init
   #context = new RunContext();
   #evaluator = new Evaluator();
@@ -88,7 +89,7 @@ class Kernel {
 
   #startWatcher() {
     const channel = new workerThreads.MessageChannel();
-    const workerData = { interruptState: this.#interruptState.buffer, port: channel.port2, heapLimit: heapLimit() };
+    const workerData = { interruptState: this.#interruptState.buffer, port: channel.port2, heapLimit: this.#heapLimit };
     const worker = new workerThreads.Worker(this.#boot.watcherFile, {
       workerData,
       transferList: [channel.port2],
@@ -167,7 +168,7 @@ class Kernel {
     this.#evaluator.reset();
     resumeImmediates();
     if (frame.type === 'init') this.#onInit(frame);
-    else if (frame.type === 'bind') Object.assign(process.env, frame.env);
+    else if (frame.type === 'bind') this.#frozen.bind(frame.env);
     else if (frame.type === 'run') this.#onceAwake(frame);
     else if (frame.type === 'interrupt') this.#onceBegun(() => this.#onInterrupt(frame));
     else if (frame.type === 'pipes') this.#onPipes(frame);
@@ -221,7 +222,8 @@ class Kernel {
     installModule(workDir);
     this.#loaded = new Loaded(workDir);
     const { importer, post } = this;
-    this.#frozen = new Frozen({ workDir, importer, post, variables: new Variables(post), constants: (names) => this.#addConstants(names) });
+    const variables = new Variables(post);
+    this.#frozen = new Frozen({ workDir, importer, post, variables, heapLimit: this.#heapLimit, constants: (names) => this.#addConstants(names) });
     serveTypeScript((question) => this.#translate({ ...question, workDir }), (path, isAsked) => this.#loaded.add(path, isAsked));
     this.send({ type: 'hello', pid: process.pid, version: process.version.slice(1), features: features(workDir) });
     for (const name of preload) promiseThen(this.importer.call(name), undefined, () => {});

@@ -1,10 +1,11 @@
 'use strict';
-/* About how large values are, found in little time: of many alike a few are looked at. */
+/* About how large values are, found in little time and memory: of many alike a few are looked at. */
 
 const { types } = require('node:util');
 
 const SAMPLE = 32;
 const DEEP = 6;
+const MOST_SEEN = 100_000; // objects, as remembering them takes memory too
 const HEADER = 24;
 
 /** sizesOf returns {name, size_bytes} of variables, the largest first; those that there is no time for are left out. */
@@ -14,7 +15,7 @@ function sizesOf(variables, ms) {
   const sizes = [];
   for (const { name, value, why } of variables) {
     if (why !== undefined) continue;
-    if (performance.now() > until) break;
+    if (isOver({ seen, until })) break;
     sizes.push({ name, size_bytes: Math.round(sizeOf(value, DEEP, { seen, until })) });
   }
   return sizes.sort((a, b) => b.size_bytes - a.size_bytes);
@@ -27,7 +28,7 @@ function sizeOf(value, deep, look) {
   look.seen.add(value);
   if (ArrayBuffer.isView(value)) return HEADER + sizeOf(value.buffer, deep, look);
   if (types.isAnyArrayBuffer(value)) return HEADER + value.byteLength;
-  if (deep === 0 || performance.now() > look.until) return HEADER;
+  if (deep === 0 || isOver(look)) return HEADER;
   if (Array.isArray(value)) return HEADER + sampled(value.length, (i) => value[i], deep, look);
   if (types.isMap(value) || types.isSet(value)) return HEADER + sampledOf(value, deep, look);
   return HEADER + sizeOfProperties(value, deep, look);
@@ -47,6 +48,10 @@ function sampledOf(collection, deep, look) {
   for (const entry of entries) if (items.push(entry) === SAMPLE) break;
   const { size } = collection;
   return items.length === 0 ? 0 : (size / items.length) * sampled(items.length * 2, (i) => items[i >> 1][i & 1], deep, look) + 16 * size;
+}
+
+function isOver({ seen, until }) {
+  return seen.size > MOST_SEEN || performance.now() > until;
 }
 
 // A getter is not asked: it may be code that never ends.

@@ -11,6 +11,7 @@ const { follow } = require('./known.cjs');
 const { cutText } = require('../common/text.cjs');
 
 const MISSING = Symbol('missing');
+const MOST_AT_ONCE = 1 << 20;
 const NONE = -2; // a value that is no object; -1 is a hole
 const VIEWS = /^(?:(?:Int|Uint)(?:8|16|32)Array|Uint8ClampedArray|Float(?:16|32|64)Array|Big(?:Int|Uint)64Array|DataView)$/;
 
@@ -21,19 +22,22 @@ class Ref {
   }
 }
 
-/** Stream reads the items of chunks, from any place among them. */
+/** Stream reads the items of a file's chunks, from any place among them. */
 class Stream {
   id = NONE; // of the object that the last value was
 
-  constructor(chunks) {
-    this.chunks = chunks;
+  constructor(file) {
+    this.file = file;
     this.go([0, 1]);
   }
 
   go([number, at]) {
+    if (number !== this.number) {
+      this.chunk = []; // the memory for one is enough
+      if (number < this.file.chunks) this.chunk = this.file.chunk(number);
+    }
     this.number = number;
     this.at = at;
-    this.chunk = this.chunks[number] ?? [];
   }
 
   get place() {
@@ -41,8 +45,8 @@ class Stream {
   }
 
   get isOver() {
-    while (this.at >= this.chunk.length && this.number < this.chunks.length) this.go([this.number + 1, 1]);
-    return this.number >= this.chunks.length;
+    while (this.at >= this.chunk.length && this.number < this.file.chunks) this.go([this.number + 1, 1]);
+    return this.number >= this.file.chunks;
   }
 
   next() {
@@ -66,34 +70,32 @@ class Stream {
   }
 }
 
-/** Waker makes variables of chunks and blobs. */
+/** Waker makes variables of such a file. What it throws says that the file is damaged. */
 class Waker {
   #stream;
-  #blobs;
+  #file;
   #variables;
   #importer;
   #until;
   #objects = [];
   #plans = new Map(); // {kind, args, parent} of what is not made at once, by number
-  #lengths = []; // of arrays
-  #locks = [];
-  #waiting = []; // where objects begin that refer to what is yet to be made
+  #waiting = []; // of each object that refers to what is yet to be made: its number, and the two of its place
   #failed = new Map(); // why an object could not be made or holds such a one, by number
   #found = []; // the variables
   #declared = new Set();
   lost = [];
 
-  constructor({ chunks, blobs }, variables, importer, until) {
-    this.#stream = new Stream(chunks);
-    this.#blobs = blobs;
+  constructor(file, variables, importer, until) {
+    this.#stream = new Stream(file);
+    this.#file = file;
     this.#variables = variables;
     this.#importer = importer;
     this.#until = until;
+    this.#makeAll();
   }
 
   /** wake declares the variables, returns those that are there, and lists the others as lost. */
   async wake() {
-    this.#makeAll();
     for (const [id, { kind, args }] of this.#plans) if (kind === F.VIEW) this.#objects[id] = makeView(args, this.#objects);
     await this.#makeKnown();
     this.#fillAll();
@@ -119,8 +121,6 @@ class Waker {
   }
 
   #finish() {
-    for (const [array, length] of this.#lengths) if (array.length < length) array.length = length;
-    for (const [id, level] of this.#locks) if (isObject(this.#objects[id])) lock(this.#objects[id], level);
     for (const found of this.#found) {
       const why = found.why ?? this.#failed.get(found.id);
       if (why === undefined) continue;
@@ -138,7 +138,6 @@ class Waker {
       const operation = stream.next();
       if (operation === F.NEW) this.#make(this.#readNew());
       else if (operation === F.VARIABLE) this.#found.push({ name: stream.next(), how: stream.next(), isConstant: stream.next(), value: stream.value(), id: stream.id });
-      else if (operation === F.LOCK) this.#locks.push([this.#objects.length - 1, stream.next()]);
       else this.#skip(operation);
     }
   }
@@ -158,6 +157,7 @@ class Waker {
     const stream = this.#stream;
     if (operation === F.ITEMS) for (let n = stream.count(); n > 0; n--) stream.value();
     else if (operation === F.PROPERTIES) this.#properties(() => {});
+    else if (operation === F.LOCK) stream.next();
     else throw new Error('the file is damaged');
   }
 
@@ -165,9 +165,7 @@ class Waker {
     const { kind, args } = plan;
     const make = MAKERS[kind];
     if (make === undefined) this.#plans.set(this.#objects.length, plan);
-    const object = make === undefined ? MISSING : make(args, this.#blobs);
-    if (kind === F.ARRAY) this.#lengths.push([object, args[0]]);
-    this.#objects.push(object);
+    this.#objects.push(make === undefined ? MISSING : make(args, this.#file));
   }
 
   async #makeKnown() {
@@ -190,7 +188,7 @@ class Waker {
       if (this.#stream.next() !== F.NEW) {
         this.#stream.go(place);
         this.#passVariable();
-      } else if (!this.#fill(id++)) this.#waiting.push([id - 1, place]);
+      } else if (!this.#fill(id++)) this.#waiting.push(id - 1, ...place);
     }
   }
 
@@ -202,10 +200,10 @@ class Waker {
   }
 
   #fillWaiting() {
-    for (const [id, place] of this.#waiting) {
-      this.#stream.go(place);
+    for (let i = 0; i < this.#waiting.length; i += 3) {
+      this.#stream.go([this.#waiting[i + 1], this.#waiting[i + 2]]);
       this.#stream.next();
-      this.#fill(id);
+      this.#fill(this.#waiting[i]);
     }
   }
 
@@ -242,8 +240,10 @@ class Waker {
           const name = resolve(...key);
           if (isObject(object) && name !== MISSING) define(object, name, attributes, first, second);
         });
-      } else if (operation === F.LOCK) stream.next();
-      else {
+      } else if (operation === F.LOCK) {
+        const level = stream.next();
+        if (isWhole) lock(object, level);
+      } else {
         stream.go(place);
         return isWhole;
       }
@@ -344,25 +344,17 @@ class Waker {
 
 const MAKERS = {
   [F.OBJECT]: () => ({}),
-  [F.ARRAY]: () => [],
-  [F.NUMBERS]: ([blob], blobs) => Array.from(new Float64Array(blobs[blob])),
+  [F.ARRAY]: ([length]) => new Array(Math.min(length, MOST_AT_ONCE)), // one that grows takes room for more
+  [F.NUMBERS]: ([blob], file) => Array.from(new Float64Array(file.blob(blob))),
   [F.MAP]: () => new Map(),
   [F.SET]: () => new Set(),
   [F.DATE]: ([time]) => new Date(time),
   [F.REGEXP]: ([source, flags]) => new RegExp(source, flags),
   [F.ERROR]: () => new Error(),
-  [F.BOXED]: ([value]) => Object(value),
-  [F.BUFFER]: ([blob, most], blobs) => makeBuffer(blobs[blob], most),
+  [F.BUFFER]: ([blob], file) => file.blob(blob),
   [F.SYMBOL]: ([description, isRegistered]) => (isRegistered ? Symbol.for(description) : Symbol(description)),
   [F.ADDRESS]: ([href]) => new URL(href),
 };
-
-function makeBuffer(bytes, most) {
-  if (!most) return bytes;
-  const buffer = new ArrayBuffer(bytes.byteLength, { maxByteLength: most });
-  new Uint8Array(buffer).set(new Uint8Array(bytes));
-  return buffer;
-}
 
 function makeView([name, offset, length, buffer], objects) {
   if (!VIEWS.test(name)) throw new Error('the file is damaged');
@@ -377,6 +369,7 @@ function putter(kind, object) {
   if (kind === F.MAP) return (value) => void (at++ % 2 === 0 ? (key = value) : object.set(key, value));
   return (...values) => {
     if (values.length > 0) object[at] = values[0];
+    else if (object.length <= at) object.length = at + 1;
     at++;
   };
 }

@@ -126,6 +126,36 @@ test('the environment and the folder come back, and modules of the work director
   assert.equal(await kernel.value('[require("path").basename(process.cwd()), process.env.KEPT, process.env.PATH, next(), rest[0] === box, box.get(), own.next === next].join()'), "'sub,1,,1,true,1,true'");
 });
 
+test('what has been bound is the environment of its session, of which only changes are kept', async (t) => {
+  const folder = newFolder(t);
+  const before = await KernelClient.start(t, folder);
+  before.send({ type: 'bind', env: { SECRET: 'first', MINE: 'given' } });
+  await before.run('process.env.MINE = "changed"; let a = 1');
+  await before.freeze();
+  await before.stop();
+  assert.ok(!readFileSync(join(folder, '.state', 'javascript.frozen')).includes('first'));
+  const kernel = await KernelClient.start(t, folder);
+  kernel.send({ type: 'bind', env: { SECRET: 'second', MINE: 'given' } });
+  await kernel.wake();
+  assert.equal(await kernel.value('[process.env.SECRET, process.env.MINE, a].join()'), "'second,changed,1'");
+});
+
+test('what is kept can be woken with the same memory, and what cannot is left out while the kernel goes on', async (t) => {
+  const flags = ['--max-old-space-size=64'];
+  const folder = newFolder(t);
+  const before = await KernelClient.start(t, folder, flags);
+  const filled = (name, count) => `let ${name} = new Map(); for (let i = 0; i < ${count}; i++) ${name}.set(i, [i, i + 1]);`;
+  await before.run(`let line = "x".repeat(1000), alike = new Array(100_000).fill(line); ${filled('fits', 30_000)}`);
+  await before.run(filled('large', 200_000));
+  const { variables, lost } = await before.freeze();
+  assert.deepEqual(lost.map(({ name, why }) => `${name}: ${why}`).sort(), ['alike', 'large'].map((name) => `${name}: there is not enough memory for it`));
+  assert.equal(await before.value('large.size + alike.length'), '300000');
+  await before.stop();
+  const kernel = await KernelClient.start(t, folder, flags);
+  assert.equal((await kernel.wake()).variables, variables);
+  assert.equal(await kernel.value('fits.size + fits.get(29_999)[1] + line.length'), '61000');
+});
+
 test('what does not fit is left out, the largest first; a file is whole or the one before', async (t) => {
   const { frozen, woken, kernel, folder } = await again(t, ['let small = [1]; let large = Buffer.alloc(3 << 20); let alike = [large]; let mid = new Array(50_000).fill("text")'], { limit_bytes: 2 << 20 });
   assert.deepEqual(frozen.lost.map(({ name, why }) => `${name}: ${why}`).sort(), ['alike: too large for what may be kept', 'large: too large for what may be kept']);
