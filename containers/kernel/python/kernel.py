@@ -21,7 +21,7 @@ from mimes import PLOTLY, SHOWN_MIMES, mime_bundle, text_of
 from notices import Notices
 from pictures import Viewer, figure_title, hook_images, hook_savefig, is_figure
 from plain_engine import PlainEngine, remember_source
-from prctl import DataLimit, set_dumpable
+from prctl import DataLimit, Heap, set_dumpable
 from preload import Preload
 from spawning import hook_spawn
 from stand_ins import Exiter, NoInput, plain_bars
@@ -67,7 +67,7 @@ class Kernel:
         self.stderr = None
         self.link = None
         self.begun = False
-        self.data_limit = None
+        self.data_limit = self.heap = None
         self.surroundings = {}  # as they are before the first run
         self.notices = Notices(self)
         self.installed = Installed()
@@ -206,6 +206,7 @@ class Kernel:
         sys.path.insert(0, "")
         self.modules = self.modules or dict(sys.modules)
         self.threads.install()
+        self.heap = Heap()
         self.data_limit = DataLimit(self.settings.memory_bytes)
         self.threads.make_room = self.data_limit.make_room
         self.threads.loop_runs = self.event_loop.is_running
@@ -378,6 +379,7 @@ class Kernel:
         self.threads.end(self.event_loop.is_waiting())
         self.run_id = None
         self._send(report)
+        self._attempt(self.heap.give_back)
 
     def _tell_installed(self):
         """Reports whether packages were installed since the last run."""

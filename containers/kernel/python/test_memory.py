@@ -53,6 +53,14 @@ class Jumps(MemoryTest):
         )
 
 
+class Frees(MemoryTest):
+    def test_memory_that_code_has_let_go_of_is_the_systems_again(self):
+        resident = "int(open('/proc/self/statm').read().split()[1]) * 4 >> 10"
+        before = int(self.run_code(resident)["result"])
+        self.run_code("x = [bytes(1000) for _ in range(120_000)]; above = bytes(2000); del x")
+        self.assertLess(int(self.run_code(resident)["result"]) - before, 60)
+
+
 class Interrupts(MemoryTest):
     def test_code_that_is_stopped_for_memory_gets_a_memory_error(self):
         codes = {
