@@ -38,6 +38,7 @@ type engineSide struct {
 	mu     sync.Mutex    // one engine call at a time
 	record *state.Record // of a named session
 	stale  bool          // what is on the engine under this id is of a session that has ended
+	left   string        // the place of that, where it had one
 
 	ready   map[Language]*kernel // of the spare that became this session's place, which were not used yet
 	readyAs map[string]string    // by language, what they were made with
@@ -98,11 +99,13 @@ func (e *engineSide) loadRecord(resumed bool) *state.Record {
 	if r == nil {
 		r = state.NewRecord()
 	}
+	r.Unnamed = false
 	if !e.config.Visit || r.IdleSeconds == 0 {
 		own := limits{config: e.config}
 		own.restore(r)
 		r.IdleSeconds = own.ends().IdleTimeout.Seconds()
 		r.KeepSeconds = max(e.config.Keep.Seconds(), r.IdleSeconds)
+		r.FreezeSeconds, r.KeepLimit = e.config.freezeTime().Seconds(), e.config.KeepLimit
 	}
 	return r
 }
@@ -115,13 +118,16 @@ func (e *engineSide) saveRecord() {
 	}
 }
 
-// rest records that the session has no kernels, and what its files take; nil: not known. The caller holds e.mu.
+// rest records that the session has no kernels of the languages that are on, and what its files take; nil: not known. The
+// caller holds e.mu.
 func (e *engineSide) rest(size *int64) {
-	if e.record == nil {
-		return
+	if e.record == nil { // of a session without a name, which has one from now on
+		e.record = e.loadRecord(true)
 	}
 	for language := range e.record.Settings {
-		e.record.Settings[language] = ""
+		if _, on := e.config.Kernels[Language(language)]; on {
+			e.record.Settings[language] = ""
+		}
 	}
 	e.record.Awake = time.Time{}
 	if size != nil {
@@ -272,8 +278,11 @@ func (e *engineSide) init(setting KernelConfig, warm bool) protocol.Init {
 // engine did not finish; or all of a session that was to be removed. The caller holds e.mu.
 func (e *engineSide) makeRoom(ctx context.Context, language Language, mayBeThere bool) error {
 	if e.stale {
-		if err := e.config.Engine.Remove(ctx, e.names(), []string{e.volumeName()}); err != nil {
-			return err
+		for _, at := range slices.Compact([]string{e.at(), cmp.Or(e.left, e.at())}) {
+			was := &engineSide{id: at, config: e.config}
+			if err := e.config.Engine.Remove(ctx, was.names(), []string{was.volumeName()}); err != nil {
+				return err
+			}
 		}
 		e.stale = false
 	}

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 const (
@@ -56,7 +58,7 @@ func (m *Manager) closeExpired(now time.Time) {
 		if !s.uses.beginClosing(func() bool { return s.uses.hasExpired(now) }) {
 			continue
 		}
-		sleeps := s.named && m.config.Keep > s.limits.ends().IdleTimeout
+		sleeps := s.named && (m.config.Keep > s.limits.ends().IdleTimeout || state.IsPinned(m.config.StateDir, s.id))
 		m.config.Logger.Info("session expired", "session", s.id, "files_kept", sleeps)
 		m.noteExpired(s, now, sleeps)
 		m.working.Go(func() { m.endSession(s, sleeps) })
@@ -65,7 +67,7 @@ func (m *Manager) closeExpired(now time.Time) {
 
 // endSession follows beginClosing where nobody waits for the answer.
 func (m *Manager) endSession(s *session, keepFiles bool) {
-	ctx, cancel := context.WithTimeout(m.ctx, sweepTimeout+m.config.retireTime())
+	ctx, cancel := context.WithTimeout(m.ctx, sweepTimeout+s.config.retireTime())
 	defer cancel()
 	if err := m.finishClosing(ctx, s, keepFiles); err != nil {
 		m.config.Logger.Warn("close session", "session", s.id, "error", err, "cause", errors.Unwrap(err))

@@ -184,7 +184,7 @@ func (m *Manager) Lease(id string, begin bool) (Lease, error) {
 	s.uses.describe(&info)
 	ends := info.Created.Add(s.limits.ends().Lifetime)
 	if s.named && m.config.Keep > 0 {
-		ends = time.Now().Add(m.config.Keep) // its files stay when its kernels end
+		ends = time.Now().Add(max(m.config.Keep, s.limits.ends().IdleTimeout)) // its files stay when its kernels end
 	}
 	return Lease{s.id, info.Created.Truncate(time.Millisecond), ends}, nil
 }

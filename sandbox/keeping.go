@@ -15,7 +15,7 @@ func (c *Config) stayOf(id string) state.Stay { return c.stay(state.LoadRecord(c
 
 // stay is stayOf by the session's record, which may be nil.
 func (c *Config) stay(r *state.Record) state.Stay {
-	return r.Stay(state.Stay{Idle: c.IdleTimeout, Keep: c.Keep})
+	return r.Stay(state.Stay{Idle: c.IdleTimeout, Keep: c.Keep, Freeze: c.freezeTime()})
 }
 
 // describeStay fills in until when a session stays that outlives its server.
@@ -29,7 +29,7 @@ func (c *Config) describeStay(info *SessionInfo, keep time.Duration) {
 // themselves before, and all of it.
 func (c *Config) due(id string, used time.Time) (kernels, all bool) {
 	stay, unused := c.stayOf(id), time.Since(used)
-	return unused >= stay.Idle+c.retireTime(), unused >= stay.Keep && !state.IsPinned(c.StateDir, id)
+	return unused >= stay.Idle+retireTime(stay.Freeze), unused >= stay.Keep && !state.IsPinned(c.StateDir, id)
 }
 
 // isAsleep reports whether a named session that no server has open has no kernels any more.
@@ -44,12 +44,22 @@ func (c *Config) freezes() bool { return c.FreezeBytes > 0 }
 // retireMargin is how long a kernel may take to end beyond the time in which it writes its variables.
 const retireMargin = 10 * time.Second
 
-// retireTime is how long a kernel that writes its variables may take to end.
-func (c *Config) retireTime() time.Duration {
+// freezeTime is how long the kernels of named sessions may write their variables; 0: they do not.
+func (c *Config) freezeTime() time.Duration {
 	if !c.freezes() {
 		return 0
 	}
-	return c.FreezeTime + retireMargin
+	return c.FreezeTime
+}
+
+// retireTime is how long a kernel that writes its variables may take to end.
+func (c *Config) retireTime() time.Duration { return retireTime(c.freezeTime()) }
+
+func retireTime(freeze time.Duration) time.Duration {
+	if freeze == 0 {
+		return 0
+	}
+	return freeze + retireMargin
 }
 
 // isForged reports that no run explains a last use so far ahead: the clock went back since.
@@ -57,48 +67,44 @@ func isForged(config *Config, used time.Time) bool {
 	return time.Until(used) > max(24*time.Hour, 2*config.MaxRunTimeout)
 }
 
-// lastUse returns when the session of a lock was last used; where the clock went back since, that counts from now.
+// lastUse returns when the session of a lock was last used; where the clock went back since, now. That is not written down: a
+// clock that is wrong at boot comes right again.
 func lastUse(config *Config, lock *state.Lock) time.Time {
-	used := lock.LastUsed()
-	if !isForged(config, used) {
+	if used := lock.LastUsed(); !isForged(config, used) {
 		return used
 	}
-	if now := time.Now(); lock.Touch(now) == nil {
-		return now
-	}
-	return used
+	return time.Now()
 }
 
-// crowding returns the sleeping sessions that have to go so that the others take no more than KeepLimit: the longest unused,
-// and none that is pinned. Those whose size is not known do not count.
-func crowding(c *Config) []string {
+// crowding returns the sleeping sessions that have to go so that the others take no more than the largest KeepLimit of their
+// servers and this one: the longest unused, and never the last of them. Those that are pinned or whose size is not known do not
+// count. why says so.
+func crowding(c *Config) (gone []string, why string) {
 	type sleeper struct {
 		id   string
 		size int64
 		used time.Time
 	}
 	var sleeping []sleeper
-	total := int64(0)
+	total, limit := int64(0), c.KeepLimit
 	for id, used := range state.Kept(c.StateDir) {
 		r := state.LoadRecord(c.StateDir, id)
-		if r == nil || r.SizeBytes <= 0 || !c.isAsleep(id, used) {
+		if r == nil || r.SizeBytes <= 0 || !c.isAsleep(id, used) || state.IsPinned(c.StateDir, id) {
 			continue
 		}
-		if total += r.SizeBytes; !state.IsPinned(c.StateDir, id) {
-			sleeping = append(sleeping, sleeper{id, r.SizeBytes, used})
-		}
+		total, limit = total+r.SizeBytes, max(limit, r.KeepLimit)
+		sleeping = append(sleeping, sleeper{id, r.SizeBytes, used})
 	}
 	slices.SortFunc(sleeping, func(a, b sleeper) int { return a.used.Compare(b.used) })
-	var gone []string
-	for _, s := range sleeping {
-		if total <= c.KeepLimit {
+	for _, s := range sleeping[:max(0, len(sleeping)-1)] {
+		if total <= limit {
 			break
 		}
 		if !state.OpenElsewhere(c.StateDir, s.id) {
 			gone, total = append(gone, s.id), total-s.size
 		}
 	}
-	return gone
+	return gone, "sleeping sessions took more than " + size(limit)
 }
 
 // lasting writes a time that may be days.

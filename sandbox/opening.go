@@ -180,7 +180,14 @@ func (s *session) mark(lock *state.Lock, resumed, isImport bool) error {
 		return nil
 	}
 	if !resumed {
-		// A close that could not remove all, or a server that was killed, may have left a folder.
+		// A close that could not remove all, or a server that was killed, may have left a folder. What its session has on
+		// the engine elsewhere goes too: a sweep removes what makeRoom does not.
+		if r := state.LoadRecord(s.config.StateDir, s.id); r != nil && r.Place != "" {
+			s.engine.left = r.Place
+			if err := dropPlace(s.config.StateDir, r.Place); err != nil {
+				return err
+			}
+		}
 		if err := os.RemoveAll(s.folder()); err != nil {
 			return err
 		}
@@ -189,6 +196,16 @@ func (s *session) mark(lock *state.Lock, resumed, isImport bool) error {
 		return lock.Drop()
 	}
 	return lock.Keep()
+}
+
+// dropPlace marks what a session that has ended has on the engine as one that nobody has.
+func dropPlace(stateDir, place string) error {
+	lock, err := state.Take(stateDir, place)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	return lock.Drop()
 }
 
 // admit opens the session for the calls that wait for it, or has them fail with err. The caller holds m.mu.
@@ -363,6 +380,13 @@ func (m *Manager) freezeOne(ids []string, idle map[string]time.Duration) bool {
 // freezeLeft is freezeOne for a session whose kernels an earlier server left. What calls for it meanwhile waits for its
 // end, as it does for one that this server has open. The caller holds m.mu.
 func (m *Manager) freezeLeft(id string) bool {
+	if r := state.LoadRecord(m.config.StateDir, id); r != nil {
+		for language, key := range r.Settings {
+			if _, on := m.config.Kernels[Language(language)]; !on && key != "" {
+				return false // nobody here could end that kernel
+			}
+		}
+	}
 	lock, err := state.Take(m.config.StateDir, id)
 	if err != nil {
 		return false

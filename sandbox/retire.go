@@ -42,9 +42,16 @@ func (c *Config) asVisit() *Config {
 	return &visit
 }
 
+// asHeir is asVisit for the end of kernels that others left, which write their variables by the settings that they began with.
+func (c *Config) asHeir(id string) *Config {
+	heir := c.asVisit()
+	heir.FreezeBytes, heir.FreezeTime = max(1, heir.FreezeBytes), c.stayOf(id).Freeze
+	return heir
+}
+
 // addLeft makes the session of kernels that an earlier server left, which is closing already. The caller holds m.mu.
 func (m *Manager) addLeft(id string) *session {
-	s := newSession(id, true, nil, m.config.asVisit(), &m.images)
+	s := newSession(id, true, nil, m.config.asHeir(id), &m.images)
 	s.uses.beginClosing(nil)
 	m.sessions[id] = s
 	return s

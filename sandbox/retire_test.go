@@ -292,9 +292,10 @@ func TestWhatSleepsIsKept(t *testing.T) {
 			map[string]string{"b": "nobody had used it for 30 days"}},
 		"as long as its kernels": {func(c *Config) { c.Keep = 0 }, map[string]slept{"a": {unused: time.Minute}, "b": {unused: time.Hour}},
 			map[string]string{"b": "nobody had used it for 30m0s"}},
-		"within the limit": {func(c *Config) { c.KeepLimit = 100 },
+		"within the limit": {func(c *Config) { c.KeepLimit = 60 },
 			map[string]slept{"a": {9 * day, 60, true}, "b": {8 * day, 30, false}, "c": {7 * day, 0, false}, "d": {6 * day, 30, false}, "e": {time.Hour, 10, false}},
-			map[string]string{"b": "sleeping sessions took more than 100 B"}},
+			map[string]string{"b": "sleeping sessions took more than 60 B"}},
+		"the last one alone":         {func(c *Config) { c.KeepLimit = 5 }, map[string]slept{"a": {day, 10, false}}, nil},
 		"though the clock went back": {nil, map[string]slept{"a": {unused: -400 * day}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -315,6 +316,7 @@ func TestWhatSleepsIsKept(t *testing.T) {
 					}
 				}
 				m.Close(t.Context())
+				config.KeepLimit = 0 // that of their own server counts
 				for id, s := range test.left {
 					lastUsedAt(t, config, id, time.Now().Add(-s.unused))
 				}
@@ -330,14 +332,30 @@ func TestWhatSleepsIsKept(t *testing.T) {
 				if got := e.holds(t); len(got) != len(test.left)-len(test.gone) {
 					t.Errorf("engine holds %q", got)
 				}
-				for id := range test.left {
-					if used, _ := state.LastUsed(config.StateDir, id); used.After(time.Now()) {
-						t.Errorf("%s was last used %v", id, used)
+				for id, s := range test.left {
+					if used, err := state.LastUsed(config.StateDir, id); test.gone[id] == "" && (err != nil || time.Since(used).Round(time.Hour) != s.unused.Round(time.Hour)) {
+						t.Errorf("%s was last used %v, %v", id, used, err)
 					}
 				}
 			})
 		})
 	}
+}
+
+func TestAPinnedSessionSleepsThoughNoneIsKept(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, _, config := freezing(t)
+		config.Keep = 0
+		m := newQuietManager(t, config)
+		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+		if err := state.Pin(config.StateDir, "mine", true); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(config.IdleTimeout + time.Minute)
+		if r := state.LoadRecord(config.StateDir, "mine"); r == nil || r.HasKernels() || !state.IsKept(config.StateDir, "mine") {
+			t.Errorf("its record is %+v", r)
+		}
+	})
 }
 
 // engineProcess is what joins the supervisor in a container.

@@ -3,12 +3,14 @@
 package sandbox
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -352,4 +354,34 @@ func TestTheFilesAtAPlaceOutliveItsRecord(t *testing.T) {
 	}
 	seen("after it")
 	wantValue(t, mustRun(t, later, RunOptions{Code: "import os; os.path.exists('file')", SessionID: id}), "True")
+}
+
+func TestWhatACloseCouldNotRemoveAtAPlaceGoesLater(t *testing.T) {
+	e := newEngine(t)
+	config := spareConfig(t, e)
+	m := newQuietManager(t, config)
+	mustRun(t, m, RunOptions{Code: "1", SessionID: "first"})
+	place := readySpare(t, m)
+	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+	e.fails(faults{remove: errors.New("the engine refuses")})
+	_, err := m.CloseSession(t.Context(), "mine", false)
+	wantCode(t, err, fault.EngineError)
+	e.fails(faults{})
+	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+	if held := e.holds(t); slices.ContainsFunc(held, func(name string) bool { return strings.Contains(name, place) }) {
+		t.Errorf("the engine holds %q", held)
+	}
+}
+
+func TestADefaultSessionThatIsKeptHasARecord(t *testing.T) {
+	e := newEngine(t)
+	config := spareConfig(t, e)
+	m := newQuietManager(t, config)
+	mustRun(t, m, RunOptions{Code: "1", SessionID: "first"})
+	place := readySpare(t, m)
+	mustRun(t, m, RunOptions{Code: "1"})
+	id, err := m.CloseSession(t.Context(), "", true)
+	if r := state.LoadRecord(config.StateDir, id); err != nil || r == nil || r.Unnamed || r.Place != place || r.SizeBytes == 0 {
+		t.Errorf("the record is %+v, %v", r, err)
+	}
 }

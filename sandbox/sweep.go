@@ -72,7 +72,7 @@ type Swept struct{ ID, Why string }
 
 // Sweep removes what servers that no longer live left on the engine under this host's label. A named session keeps its
 // containers that still run until it was not used for its idle time, and its files for its keep time; those that have slept
-// longest go earlier where all that sleep take more than config.KeepLimit. Sessions of live servers are passed over.
+// longest go earlier where all that sleep take more than config.KeepLimit, or than that of their own servers. Sessions of live servers are passed over.
 // Containers that wait for sessions to come stay for the idle time.
 func Sweep(ctx context.Context, config *Config) ([]Swept, error) {
 	m := NewManager(*config)
@@ -90,7 +90,7 @@ func (m *Manager) sweep(ctx context.Context) ([]Swept, error) {
 	left := group(inventory, config)
 	var swept []Swept
 	var failed []error
-	sweep := func(id string, seen *leftover, crowded bool) {
+	sweep := func(id string, seen *leftover, crowded string) {
 		why, err := m.sweepSession(ctx, id, seen, crowded)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("session %s: %w", id, err))
@@ -100,15 +100,16 @@ func (m *Manager) sweep(ctx context.Context) ([]Swept, error) {
 		}
 	}
 	for id, seen := range left {
-		sweep(id, seen, false)
+		sweep(id, seen, "")
 	}
 	for _, id := range state.IDs(config.StateDir) {
 		if left[id] == nil { // it has nothing on the engine, and what is here may not be kept any more
-			sweep(id, nil, false)
+			sweep(id, nil, "")
 		}
 	}
-	for _, id := range crowding(config) {
-		sweep(id, nil, true)
+	crowded, why := crowding(config)
+	for _, id := range crowded {
+		sweep(id, nil, why)
 	}
 	slices.SortFunc(swept, func(a, b Swept) int { return cmp.Compare(a.ID, b.ID) })
 	return swept, errors.Join(failed...)
@@ -178,11 +179,11 @@ func (l *leftover) wanted(lock *state.Lock) bool {
 // lateStart is how long an engine may go on with the start of a container whose server was killed.
 const lateStart = time.Minute
 
-// sweepSession removes what is not kept of one session, or all of it where it is asleep and crowded says that others need the
-// room. It returns why; empty: nothing of it was on the engine. seen is what the engine had of it a moment ago.
-func (m *Manager) sweepSession(ctx context.Context, id string, seen *leftover, crowded bool) (why string, err error) {
+// sweepSession removes what is not kept of one session, or all of it where it is asleep and others need the
+// room, as crowded says. It returns why; empty: nothing of it was on the engine. seen is what the engine had of it a moment ago.
+func (m *Manager) sweepSession(ctx context.Context, id string, seen *leftover, crowded string) (why string, err error) {
 	config := &m.config
-	if !crowded && isQuiet(config, id, seen) {
+	if crowded == "" && isQuiet(config, id, seen) {
 		return "", nil
 	}
 	lock, err := state.Take(config.StateDir, id)
@@ -250,7 +251,7 @@ type verdict struct {
 }
 
 // judge decides that of a session, by what the engine has of it and its lock.
-func (l *leftover) judge(config *Config, id string, lock *state.Lock, crowded bool) verdict {
+func (l *leftover) judge(config *Config, id string, lock *state.Lock, crowded string) verdict {
 	if !lock.Kept() {
 		return verdict{l.containers, l.volumes, false, false, "no server has it any more"}
 	}
@@ -258,10 +259,10 @@ func (l *leftover) judge(config *Config, id string, lock *state.Lock, crowded bo
 	switch kernels, all := config.due(id, used); {
 	case all:
 		return verdict{l.containers, l.volumes, false, false, "nobody had used it for " + lasting(config.stayOf(id).Keep)}
-	case crowded && config.isAsleep(id, used):
-		return verdict{l.containers, l.volumes, false, false, "sleeping sessions took more than " + size(config.KeepLimit)}
+	case crowded != "" && config.isAsleep(id, used):
+		return verdict{l.containers, l.volumes, false, false, crowded}
 	case kernels: // those that still run have slept with their machine
-		return verdict{l.containers, nil, true, len(l.running) > 0 && config.freezes(), "nobody had used its kernels"}
+		return verdict{l.containers, nil, true, len(l.running) > 0, "nobody had used its kernels"}
 	}
 	return verdict{l.ended, nil, true, false, "its containers had ended"}
 }

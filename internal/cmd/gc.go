@@ -40,8 +40,8 @@ but for containers that wait, so this is only needed where that process was
 killed too and no server will be started again.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			once := func() error {
-				return withEngine(cmd.Context(), settings, func(ctx context.Context, engine *podman.Engine, _ *slog.Logger) error {
-					return sweep(ctx, settings, engine)
+				return withEngine(cmd.Context(), settings, func(ctx context.Context, engine *podman.Engine, log *slog.Logger) error {
+					return sweep(ctx, settings, engine, log)
 				})
 			}
 			if !afterParent {
@@ -69,11 +69,10 @@ killed too and no server will be started again.`,
 const afterParentFlag = "after-parent"
 
 // sweep removes what dead servers left, and prints of which sessions.
-func sweep(ctx context.Context, s *server.Settings, engine *podman.Engine) error {
+func sweep(ctx context.Context, s *server.Settings, engine *podman.Engine, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, gcTimeout)
 	defer cancel()
-	config := s.Sandbox
-	config.Engine, config.Kernels, config.StateDir, config.Host = engine, s.Kernels(), s.SessionDir(), s.HostLabel()
+	config := s.SweepConfig(engine, log)
 	swept, err := sandbox.Sweep(ctx, &config)
 	for _, left := range swept {
 		fmt.Printf("removed what was left of session %s: %s\n", left.ID, left.Why)

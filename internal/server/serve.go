@@ -265,6 +265,11 @@ func (s *Settings) Visitor(engine *podman.Engine, log *slog.Logger) *sandbox.Man
 	return sandbox.NewManager(config)
 }
 
+// SweepConfig is what a sweep goes by that no server does.
+func (s *Settings) SweepConfig(engine *podman.Engine, log *slog.Logger) sandbox.Config {
+	return s.sandboxConfig(engine, nil, log)
+}
+
 // Engine returns the Podman that the settings name, which is looked for when it is needed.
 func (s *Settings) Engine(log *slog.Logger) *podman.Engine {
 	return podman.Open(podman.Options{

@@ -76,6 +76,10 @@ type Record struct {
 	// IdleSeconds and KeepSeconds are how long the session's kernels and its files stay unused, by the server that had it last.
 	IdleSeconds float64 `json:"idle_seconds,omitempty"`
 	KeepSeconds float64 `json:"keep_seconds,omitempty"`
+	// FreezeSeconds is how long its kernels may write their variables; 0: they do not.
+	FreezeSeconds float64 `json:"freeze_seconds,omitempty"`
+	// KeepLimit is what that server lets all take that sleep.
+	KeepLimit int64 `json:"keep_limit,omitempty"`
 	// SizeBytes is what its files took when a server last let go of it; 0: not known.
 	SizeBytes int64 `json:"size_bytes,omitempty"`
 	// Awake is since when the session has had its kernels.
@@ -171,7 +175,8 @@ func (r *Record) HasKernels() bool {
 }
 
 // Stay is how long what a session has stays after its last use: its kernels, and then its files.
-type Stay struct{ Idle, Keep time.Duration }
+// Freeze is how long the kernels may write their variables before they end.
+type Stay struct{ Idle, Keep, Freeze time.Duration }
 
 // Stay returns how long the session stays: as its last server had it, or else as given. The record may be nil.
 func (r *Record) Stay(otherwise Stay) Stay {
@@ -181,6 +186,9 @@ func (r *Record) Stay(otherwise Stay) Stay {
 	}
 	if r != nil && r.KeepSeconds > 0 {
 		stay.Keep = seconds(r.KeepSeconds)
+	}
+	if r != nil {
+		stay.Freeze = max(stay.Freeze, seconds(r.FreezeSeconds))
 	}
 	stay.Keep = max(stay.Keep, stay.Idle)
 	return stay
