@@ -23,7 +23,8 @@ type freezer struct {
 	mu     sync.Mutex
 	asked  []string // the names of the containers that were asked to write
 	frozen map[string]bool
-	never  bool // they do not end when they are asked to
+	never  bool          // they do not end when they are asked to
+	ends   time.Duration // how long that takes then
 }
 
 func (f *freezer) play(spec engine.Spec) func(io.ReadWriteCloser) {
@@ -55,6 +56,7 @@ func (f *freezer) play(spec engine.Spec) func(io.ReadWriteCloser) {
 					p.say(map[string]any{"type": "frozen", "id": "freeze-other"})
 					p.say(map[string]any{"type": "frozen", "id": m.ID, "variables": 3})
 				} else if !f.never {
+					time.Sleep(f.ends)
 					return
 				}
 			}
@@ -115,6 +117,9 @@ func TestASessionThatNobodyUsesSleeps(t *testing.T) {
 			return m
 		}, woken},
 		"without its variables": {func(c *Config, _ *freezer) { c.FreezeBytes = 0 }, func(t *testing.T, m *Manager, c Config) *Manager {
+			if _, err := m.Freeze(t.Context(), "mine"); err != nil { // which is no use that goes on
+				t.Error(err)
+			}
 			time.Sleep(c.IdleTimeout + time.Minute)
 			return m
 		}, "as nobody had used it for 30m0s: its variables are gone, the files are there"},
@@ -161,7 +166,66 @@ func TestACallWaitsForItsSessionToFallAsleep(t *testing.T) {
 		for began := time.Now(); len(f.wasAsked()) == 0 && time.Since(began) < time.Hour; {
 			time.Sleep(time.Second)
 		}
+		if _, err := m.Freeze(t.Context(), "mine"); err != nil {
+			t.Errorf("what does not run code came to %v", err)
+		}
 		wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}), woken)
+	})
+}
+
+// asLeft returns settings for the next server, after one whose kernel still runs, unused for a time.
+func asLeft(t *testing.T, e *testEngine, f *freezer, config Config, unused time.Duration) Config {
+	t.Helper()
+	first := NewManager(config)
+	mustRun(t, first, RunOptions{Code: "1", SessionID: "mine"})
+	first.Close(t.Context())
+	e.fails(faults{exec: func(name string) (engine.Process, error) { return engineProcess(f, name), nil }})
+	time.Sleep(unused)
+	return config
+}
+
+func TestACallWaitsForASweepThatPutsItsSessionToSleep(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e, f, config := freezing(t)
+		f.ends = 10 * time.Second
+		e.Play = func(spec engine.Spec) func(io.ReadWriteCloser) {
+			return func(stdio io.ReadWriteCloser) {
+				f.play(spec)(stdio)
+				for len(f.wasAsked()) == 0 { // it goes on without its server
+					time.Sleep(time.Second)
+				}
+			}
+		}
+		m := newTestManager(t, asLeft(t, e, f, config, config.IdleTimeout+config.retireTime()))
+		go m.sweeper.sweep()
+		eventually(t, "it is asked to write its variables", func() bool { return len(f.wasAsked()) > 0 })
+		wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}), woken)
+	})
+}
+
+func TestTheAgeOfKernelsThatHaveEndedDoesNotCount(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e, f, config := freezing(t)
+		m := newTestManager(t, asLeft(t, e, f, config, config.Lifetime+time.Hour))
+		if _, err := m.Lease("mine", false); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * checkInterval)
+		if known := m.Known(); len(known) != 1 {
+			t.Errorf("%+v are open", known)
+		}
+	})
+}
+
+func TestWhatAnotherServerHasWokenIsNotSaidToBeGone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e, f, config := freezing(t)
+		config.FreezeBytes = 0
+		m := newTestManager(t, config)
+		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+		time.Sleep(config.IdleTimeout + time.Minute)
+		asLeft(t, e, f, config, time.Minute)
+		wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}), "")
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -172,6 +173,26 @@ func TestASpareWaitsForALaterServer(t *testing.T) {
 	later.config.Spares = 0 // it leaves none
 	later.Close(t.Context())
 	nothingLeft(t, e, config)
+}
+
+func TestASpareThatDoesNotAnswerIsTheOnlyOneWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := completingEngine(t)
+		config := spareConfig(t, e)
+		config.Spares = 2
+		m := newTestManager(t, config)
+		mustRun(t, m, RunOptions{Code: "1"})
+		eventually(t, "two are kept ready", func() bool { return len(e.specs()) == 3 })
+		m.Close(t.Context())
+		if waiting := waitingSpares(config.StateDir); len(waiting) != 2 {
+			t.Fatalf("%q wait", waiting)
+		}
+		e.fails(faults{exec: func(string) (engine.Process, error) { return enginetest.Play(played(peer.stay)), nil }})
+		mustRun(t, newTestManager(t, config), RunOptions{Code: "1", SessionID: "mine"})
+		if n := e.joined(); n != 1 {
+			t.Errorf("%d were waited for", n)
+		}
+	})
 }
 
 func TestASpareOfOtherSettingsIsLeftAlone(t *testing.T) {
