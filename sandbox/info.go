@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -289,25 +290,40 @@ func (m *Manager) Sessions(ctx context.Context) ([]SessionInfo, error) {
 		}
 	}
 	own.Wait()
-	for _, id := range state.IDs(m.config.StateDir) {
-		if others[id] == nil && state.IsKept(m.config.StateDir, id) {
+	for id := range state.Kept(m.config.StateDir) {
+		if others[id] == nil {
 			others[id] = &leftover{named: true} // it has nothing on the engine yet, or any more
 		}
 	}
-	take := state.Take
-	if state.IsOwn(m.config.StateDir) {
-		take = state.Look
-	}
-	for id, left := range others {
-		if mine[id] {
-			continue
-		}
-		if info, wanted := left.info(&m.config, id, take); wanted {
-			list = append(list, info)
-		}
-	}
+	maps.DeleteFunc(others, func(id string, _ *leftover) bool { return mine[id] })
+	list = append(list, m.config.infos(others)...)
 	slices.SortFunc(list, func(a, b SessionInfo) int { return b.LastUsed.Compare(a.LastUsed) })
 	return list, err
+}
+
+// infos describes sessions that this server does not have open, as many at once as there are processors: each is some files.
+func (c *Config) infos(of map[string]*leftover) []SessionInfo {
+	take := state.Take
+	if state.IsOwn(c.StateDir) {
+		take = state.Look
+	}
+	var list []SessionInfo
+	var listing sync.Mutex
+	var working sync.WaitGroup
+	ids := slices.Collect(maps.Keys(of))
+	for part := range slices.Chunk(ids, len(ids)/runtime.NumCPU()+1) {
+		working.Go(func() {
+			for _, id := range part {
+				if info, wanted := of[id].info(c, id, take); wanted {
+					listing.Lock()
+					list = append(list, info)
+					listing.Unlock()
+				}
+			}
+		})
+	}
+	working.Wait()
+	return list
 }
 
 // info describes a session that this server does not have open. false: it is not kept, and the next
