@@ -91,7 +91,11 @@ func (g *memoryGuard) read() procs.Memory {
 		}
 	}
 	for pid := range counted {
-		g.last.Anonymous += procs.Anonymous(pid)
+		own := procs.Anonymous(pid)
+		if parent := table[pid].Parent; counted[parent] {
+			own -= min(own, procs.Anonymous(parent)) // a fork shares what its parent has
+		}
+		g.last.Anonymous += own
 	}
 	return g.last
 }

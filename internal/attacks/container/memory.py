@@ -23,10 +23,10 @@ def hoard():
         held[at * part]
 
 
-def hoard_in_gvisor():  # whose tables are not the system's
-    held = []
-    while len(held) * block < most + 2 * block:
-        held.append(bytearray(b"x") * block)
+def hoard_in_gvisor():  # whose tables are not the system's, and where no process is seen to have what is in a file
+    file = os.memfd_create("hoard")
+    for _ in range(most // block + 2):
+        os.write(file, b"x" * block)
 
 
 status = in_child(hoard_in_gvisor if FACTS["gvisor"] else hoard)
