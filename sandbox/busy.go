@@ -64,6 +64,16 @@ func firstOpen(runs []*Run, language Language) *Run {
 	return nil
 }
 
+// beside returns the runs that go on and do not wait for the kernel's turn.
+func (l *link) beside() (list []*RunInfo) {
+	for _, run := range l.uses.all() {
+		if run.Language == l.language && run.options.apart() && !run.earlier && !run.over() {
+			list = append(list, run.info())
+		}
+	}
+	return list
+}
+
 // errBusy reports that the run before kept a caller from its turn for so long; nil: it has ended this moment.
 func (l *link) errBusy(before *RunInfo, waited time.Duration) *fault.Error {
 	if before == nil {

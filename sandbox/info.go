@@ -24,6 +24,8 @@ type KernelInfo struct {
 	Before []*RunInfo `json:"can_go_back_before,omitempty"`
 	Copies []*RunInfo `json:"copies,omitempty"`
 	NoTwin string     `json:"not_kept_because,omitempty"`
+	// Beside are the runs that go on in copies of it, and in fresh interpreters.
+	Beside []*RunInfo `json:"beside,omitempty"`
 }
 
 // Owners of a session, in SessionInfo.
@@ -79,6 +81,7 @@ func (s *session) info(kept []Language) SessionInfo {
 				kernel.State = "running"
 			}
 		}
+		kernel.Beside = l.beside()
 		info.Kernels = append(info.Kernels, kernel)
 	}
 	sortKernels(info.Kernels)

@@ -62,6 +62,8 @@ func originNote(o *protocol.Origin, restored bool, passed int, now time.Time) st
 	switch {
 	case o.Error != "" && o.From == "twin":
 		return "The variables could not be brought back: " + o.Error + ". They are gone, the files are there."
+	case o.Error != "" && o.AtMS <= 0:
+		return fmt.Sprintf("The variables that were written could not be read: %s. They are gone, the files are there.", o.Error)
 	case o.Error != "":
 		return fmt.Sprintf("The variables as they were %s could not be read: %s. They are gone, the files are there.", at, o.Error)
 	case restored && passed == 0:

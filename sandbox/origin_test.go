@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +25,8 @@ func TestWhereVariablesCameFromIsTold(t *testing.T) {
 			"1 variable is back as it was on 24 November 2026 at 12:05 (not kept: f, an open file; gen, a generator; and 3 more)."},
 		"a file that cannot be read": {map[string]any{"origin": map[string]any{"from": "frozen", "at_ms": noon, "error": "it is cut short"}},
 			"The variables as they were on 24 November 2026 at 12:05 could not be read: it is cut short. They are gone, the files are there."},
+		"a file of which nothing is known": {map[string]any{"origin": map[string]any{"from": "frozen", "error": "it is cut short"}},
+			"The variables that were written could not be read: it is cut short. They are gone, the files are there."},
 		"a copy": {map[string]any{"kernel": "restored", "status": "killed", "origin": map[string]any{"from": "twin", "run": "run-abc", "lost": lost[:1]}},
 			"The variables are as they were after run-abc, not as the runs between have left them (not kept: f, an open file)."},
 		"a copy, between runs": {map[string]any{"origin": map[string]any{"from": "twin", "run": "run-abc"}},
@@ -78,9 +81,14 @@ func TestThatVariablesAreOldIsTold(t *testing.T) {
 			p.done(run.ID, map[string]any{"origin": map[string]any{"from": "frozen", "variables": 2, "at_ms": old}})
 		}
 	})
-	m := newTestManager(t, testConfig(t, e))
-	for i, want := range []string{"", "before it could write what later runs have changed."} {
-		res := mustRun(t, m, RunOptions{Code: "1"})
+	config := testConfig(t, e)
+	m := newTestManager(t, config)
+	for i, want := range []string{"", "before it could write what later runs have changed.", "before it could write what later runs have changed."} {
+		if i == 2 { // which only the history knows of
+			m.Close(context.Background())
+			m = newTestManager(t, config)
+		}
+		res := mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 		if len(res.Notes) != 1 || want != "" && !strings.HasSuffix(res.Notes[0], want) || want == "" && strings.Contains(res.Notes[0], "later runs") {
 			t.Errorf("run %d told %q", i+1, res.Notes)
 		}

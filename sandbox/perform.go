@@ -76,7 +76,7 @@ func (l *link) outcome(run *Run, k *kernel, done protocol.Done, err error) (*Res
 	res.Fresh, res.Copy = run.options.Fresh, run.options.Copy
 	if res.Copy {
 		res.VariablesLost = false // they were never at stake
-		if res.Status != Killed {
+		if done.Copied {
 			res.Notes = append(res.Notes, fmt.Sprintf("This ran in a copy of the variables; restore_session with run_id %s goes on with it.", run.ID))
 		}
 	}

@@ -31,7 +31,7 @@ func keeping(p peer) {
 			} else {
 				runs = append(runs, m.ID)
 			}
-			p.done(m.ID, map[string]any{"artifacts": []map[string]any{{"path": m.Code, "size_bytes": 1}}, "artifacts_total": 1})
+			p.done(m.ID, map[string]any{"artifacts": []map[string]any{{"path": m.Code, "size_bytes": 1}}, "artifacts_total": 1, "copied": m.Copy})
 			p.say(map[string]any{"type": "twins", "runs": runs, "copies": copies, "why": "a thread of the code runs."})
 		case m.Type == "interrupt":
 			p.done(m.ID, map[string]any{"status": "cancelled", "exit_code": 130})
@@ -243,10 +243,31 @@ func TestWhatCanBeGoneBackToIsTold(t *testing.T) {
 	if k := told(); linesOf(k.Before) != "a" || linesOf(k.Copies) != "try" || k.NoTwin != why+"." {
 		t.Errorf("the kernel is %+v", k)
 	}
+	beside, err := m.Run(RunOptions{Code: "go on", SessionID: "mine", Language: Python, Copy: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k := told(); len(k.Beside) != 1 || k.Beside[0].RunID != beside.ID {
+		t.Errorf("beside the kernel is %v", k.Beside)
+	}
+	beside.Interrupt()
+	if res := endOf(t, beside); slices.ContainsFunc(res.Notes, func(n string) bool { return strings.Contains(n, "ran in a copy") }) {
+		t.Errorf("a copy that is not kept has %q", res.Notes)
+	}
 	wantNote(t, mustRun(t, m, RunOptions{Code: "die", SessionID: "mine"}), why)
 	back := mustRun(t, m, RunOptions{Code: "fall back", SessionID: "mine"})
 	wantNote(t, back, "")
 	if marks := UndoneMarks(config.StateDir, "mine"); !marks[back.RunID] {
 		t.Errorf("the marks are %v", marks)
 	}
+}
+
+func endOf(t *testing.T, run *Run) *Result {
+	t.Helper()
+	<-run.Done()
+	res, err := run.Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
 }

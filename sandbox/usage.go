@@ -204,10 +204,24 @@ func (u *usage) all() []*Run {
 // ranSince reports whether code of the same language as a run's may have changed variables since then, and before that run.
 func (u *usage) ranSince(then time.Time, run *Run) bool {
 	then = then.Add(time.Second) // a run that a stop interrupts ends, as far as this server knows, just as they are written
-	return slices.ContainsFunc(u.all(), func(r *Run) bool {
+	ran := slices.ContainsFunc(u.all(), func(r *Run) bool {
 		_, ended := r.Times()
 		return r != run && r.Language == run.Language && !r.options.Fresh && !r.options.Copy && ended.After(then) && r.created.Before(run.created)
 	})
+	if ran {
+		return true
+	}
+	over := func(id string, over bool) bool { return over && id != run.ID }
+	err := EachInHistory(u.config.StateDir, u.id, over, func(e *HistoryEntry) { // of when the session was open before
+		if e.Result == nil || e.Language != run.Language || e.Fresh || e.Copy || e.Undone || !e.Started.Before(run.created) {
+			return
+		}
+		ran = ran || e.Started.Add(e.Result.Duration).After(then)
+	})
+	if err != nil {
+		u.config.Logger.Debug("history", "session", u.id, "error", err)
+	}
+	return ran
 }
 
 // await waits for the ends of the runs, which were asked to end, as long as ctx lasts.

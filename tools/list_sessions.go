@@ -113,6 +113,9 @@ func (s SessionFields) String() string {
 		if k.Run != nil {
 			text += " " + render.OneLine(k.Run.String())
 		}
+		for _, run := range k.Beside {
+			text += ", beside it " + render.OneLine(run.String())
+		}
 	}
 	text += fmt.Sprintf("; %v old, idle %v", time.Duration(s.AgeSeconds)*time.Second, time.Duration(s.IdleSeconds)*time.Second)
 	if s.SizeBytes != nil {

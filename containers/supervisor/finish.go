@@ -148,6 +148,7 @@ func (r *run) finish(d *protocol.Done) {
 		out.Finish()
 	}
 	isCopy := r.Copy && r.kernel != nil && !r.kernel.isEnding() && !r.kernel.ended
+	d.Copied = isCopy
 	if r.Fresh && r.kernel != nil {
 		r.endFresh(isCopy)
 	}

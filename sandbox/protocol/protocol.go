@@ -188,6 +188,8 @@ type Done struct {
 	Origin *Origin `json:"origin,omitempty"`
 	// Memory is what there was when the run was stopped for it, or failed for want of it.
 	Memory *Memory `json:"memory,omitempty"`
+	// Copied: the run had a copy of the variables, which can be gone to.
+	Copied bool `json:"copied,omitempty"`
 }
 
 // Origin is what a kernel's variables came from that did not begin empty.

@@ -220,7 +220,11 @@ func (r *Renderer) statusLine(res *sandbox.Result) string {
 		}
 		return fmt.Sprintf("killed after %v: %s; only the %s is gone, the kernel's variables and the files are kept", took, killedWhy(res, config), what)
 	}
-	return fmt.Sprintf("killed after %v: %s; variables are gone, files are kept, and the next call starts a new kernel", took, killedWhy(res, config))
+	written := ""
+	if config.FreezeBytes > 0 {
+		written = " but for what an earlier end of the kernel wrote"
+	}
+	return fmt.Sprintf("killed after %v: %s; variables are gone%s, files are kept, and the next call starts a new kernel", took, killedWhy(res, config), written)
 }
 
 const (
