@@ -183,8 +183,7 @@ func (t *twins) refuseWaiting(why string) {
 
 func (t *twins) keep(n *twin) {
 	t.kept = append(t.kept, n)
-	for len(t.kept) > t.s.settings.Twins {
-		t.drop(t.kept[0])
+	for len(t.kept) > t.s.settings.Twins && t.dropOldest() {
 	}
 	t.score()
 	t.told = nil // also where the lists are as they were, this is of other variables
@@ -197,6 +196,18 @@ func (t *twins) keepCopy(r *run) {
 	k := r.kernel
 	k.moment = &moment{run: r.ID}
 	t.keep(&twin{kernel: k, born: r.born, at: time.Now(), isCopy: true})
+}
+
+// dropOldest ends the oldest but the newest that no run has left, and reports whether there was one: many copies must not cost
+// what is to be kept where the kernel is killed.
+func (t *twins) dropOldest() bool {
+	newest := t.newest()
+	at := slices.IndexFunc(t.kept, func(n *twin) bool { return n != newest })
+	if at < 0 {
+		return false
+	}
+	t.drop(t.kept[at])
+	return true
 }
 
 func (t *twins) drop(n *twin) {
@@ -223,12 +234,9 @@ func (t *twins) abandon() {
 // release ends the oldest twin and reports whether there was one to end. The newest stays: it has what is to be kept where
 // the kernel is killed, and until the kernel writes to its memory, it takes hardly any itself.
 func (t *twins) release() bool {
-	newest := t.newest()
-	at := slices.IndexFunc(t.kept, func(n *twin) bool { return n != newest })
-	if at < 0 {
+	if !t.dropOldest() {
 		return false
 	}
-	t.drop(t.kept[at])
 	t.tell(false)
 	return true
 }

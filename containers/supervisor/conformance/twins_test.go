@@ -276,6 +276,7 @@ func TestManyCopiesAtOnce(t *testing.T) {
 			check(t, "a copy in round "+strconv.Itoa(round), d.ended()+" "+d.result(), "completed 0 fresh "+strconv.Itoa(i))
 		}
 	}
+	check(t, "the twin is still there", c.run(python.die.with(9)).Kernel, "restored")
 	check(t, "the original", c.value("x"), "0")
 	c.twinned("x = 1")
 }
