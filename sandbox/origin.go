@@ -55,6 +55,14 @@ func (l *link) tellOrigin(run *Run, done protocol.Done) {
 	}
 }
 
+// originRun is the run behind which the variables were as they are; empty: none is named.
+func originRun(done protocol.Done) string {
+	if done.Origin == nil {
+		return ""
+	}
+	return done.Origin.Run
+}
+
 // originNote says where variables came from; restored: that the run which it is told to has cost them, and passed is how many
 // runs there were between that one and the twin's.
 func originNote(o *protocol.Origin, restored bool, passed int, now time.Time) string {

@@ -55,8 +55,12 @@ func (l *link) execute(run *Run) (*Result, error) {
 		k, done, err = l.rejoin(run, k)
 	}
 	res, err := l.outcome(run, k, done, err)
-	if res != nil && res.VariablesLost && noTwin != "" {
+	switch {
+	case res == nil || noTwin == "":
+	case res.VariablesLost:
 		res.Notes = append(res.Notes, "No copy of the variables was kept: "+noTwin+".")
+	case res.Restored && l.uses.between(originRun(done), run) > 0:
+		res.Notes = append(res.Notes, "No newer copy of them was kept: "+noTwin+".")
 	}
 	return res, err
 }

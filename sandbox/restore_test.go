@@ -256,7 +256,7 @@ func TestWhatCanBeGoneBackToIsTold(t *testing.T) {
 	}
 	wantNote(t, mustRun(t, m, RunOptions{Code: "die", SessionID: "mine"}), why)
 	back := mustRun(t, m, RunOptions{Code: "fall back", SessionID: "mine"})
-	wantNote(t, back, "")
+	wantNote(t, back, "No newer copy of them was kept: "+why)
 	if marks := UndoneMarks(config.StateDir, "mine"); !marks[back.RunID] {
 		t.Errorf("the marks are %v", marks)
 	}
