@@ -15,13 +15,16 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// clientState gives a state directory for a server that a client starts by itself. What the server
-// has in it must be gone when the test ends.
+// clientState gives a state directory for a server that a client starts by itself, with little of an environment. What the
+// server has in it must be gone when the test ends, and what it keeps ready for a later one when that is cleared up.
 func clientState(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	t.Cleanup(func() {
 		if left := lockedSessions(dir); len(left) > 0 && !t.Failed() {
+			if said, err := exec.Command(binary, "gc", "--state-dir", dir).CombinedOutput(); err != nil {
+				t.Errorf("gc: %v: %s", err, said)
+			}
 			wantNothingLeft(t, left)
 		}
 	})
