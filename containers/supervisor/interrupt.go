@@ -26,7 +26,11 @@ func (r *run) interrupt(reason string) {
 		r.finishKilled("")
 		return
 	}
-	r.set("grace", r.grace, r.onGraceOver)
+	grace := r.grace
+	if reason == "memory" { // V8 hears of nothing while it collects much garbage or copies a large table
+		grace *= time.Duration(max(1, r.s.language.Unheard))
+	}
+	r.set("grace", grace, r.onGraceOver)
 	r.keepInterrupting()
 }
 

@@ -40,17 +40,17 @@ func threadLimits() []string {
 }
 
 // nodeFlags are of Node 20 and later. Code that is stopped in the middle of a callback leaves the stack of async ids
-// behind; with the check on, Node aborts the process over that.
+// behind; with the check on, Node aborts the process over that. The kernel's watcher has garbage collected.
 func nodeFlags() []string {
-	flags := []string{"--no-force-async-hooks-checks"}
+	flags := []string{"--no-force-async-hooks-checks", "--expose-gc"}
 	if heap := heapMegabytes(); heap > 0 {
 		flags = append(flags, "--max-old-space-size="+strconv.FormatInt(heap, 10))
 	}
 	return flags
 }
 
-// heapMegabytes is 80 % of the container's memory. A run is stopped at four fifths of that, by the kernel's watcher; at its end
-// V8 aborts, with its own message, before the container's limit kills the process without one. 0 leaves Node's default.
+// heapMegabytes is all of the container's memory. The kernel's watcher stops a run long before that; V8 collects garbage
+// over and over as its heap comes near its limit, and hears of nothing meanwhile. 0 leaves Node's default.
 func heapMegabytes() int64 {
 	for _, path := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
 		text, err := os.ReadFile(path)
@@ -61,7 +61,7 @@ func heapMegabytes() int64 {
 		if err != nil || limit <= 0 || limit > math.MaxInt64/2 {
 			return 0
 		}
-		return max(64, limit/10*8>>20)
+		return max(64, limit>>20)
 	}
 	return 0
 }

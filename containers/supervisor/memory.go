@@ -56,11 +56,8 @@ func (g *memoryGuard) look() {
 	}
 	used := g.read().Bytes()
 	if g.mark == 0 {
-		g.mark = g.limit()
-		if used > g.mark {
-			left := g.s.settings.MemoryBytes - used
-			g.mark = used + max(left/2, g.s.settings.MemoryBytes/50) // so that it can let variables go
-		}
+		left := g.s.settings.MemoryBytes - used
+		g.mark = max(g.limit(), used+max(left/2, g.s.settings.MemoryBytes/50)) // so that it can let variables go
 	}
 	// What only saves time goes first, and early: it takes a moment until its memory is there again.
 	letGo := used > g.s.settings.MemoryBytes/10*8 && (g.s.twins.release() || g.s.reserve.letGo())

@@ -7,7 +7,10 @@
 
 const { IN_RUN } = require('../common/interrupt_state.cjs');
 
-const FULL = 0.8; // of V8's limit; code may fill a tenth while the main thread does not answer
+const FULL = 0.6; // of V8's limit that objects may take: a table that grows is copied to one of twice its size
+const MOST = 0.85; // the same for a run that begins with more than that
+const MUCH = 0.7; // of the limit that the process may take before garbage is collected
+const URGENT = 0.1; // of the limit beyond FULL: garbage is collected again at once
 const FIRST_MS = 20; // most runs are over by then
 const SOON_MS = 5;
 const LATE_MS = 250;
@@ -19,24 +22,24 @@ class HeapGuard {
   #state;
   #session;
   #full;
-  #urgent;
+  #most; // that the process may take before garbage is collected for that
+  #isFirst; // nobody has looked in this run
   #isFull;
   #restUntil = 0;
   #limit;
-  #most; // that the process may take before garbage is collected for that
 
   constructor(state, session, limit, isFull) {
     this.#state = state;
     this.#session = session;
     this.#limit = limit;
-    this.#most = limit;
-    this.#full = limit * FULL;
-    this.#urgent = (this.#full + limit) / 2;
     this.#isFull = isFull;
   }
 
   /** start waits for a run, which costs nothing. */
   start() {
+    this.#full = this.#limit * FULL;
+    this.#most = this.#limit * MUCH;
+    this.#isFirst = true;
     const waiting = Atomics.waitAsync?.(this.#state, IN_RUN, 0);
     if (waiting === undefined) return; // an older Node
     if (waiting.async) waiting.value.then(() => this.#later(FIRST_MS));
@@ -48,36 +51,33 @@ class HeapGuard {
   }
 
   async #look() {
-    if (Atomics.load(this.#state, IN_RUN) === 0) {
-      this.#most = this.#limit;
-      return this.start();
-    }
-    let left = await this.#left();
-    const isFull = left <= 0 && (performance.now() > this.#restUntil || left < this.#full - this.#urgent);
+    if (Atomics.load(this.#state, IN_RUN) === 0) return this.start();
+    let used = await this.#used();
+    const isFull = used > this.#full && (performance.now() > this.#restUntil || used > this.#full + URGENT * this.#limit);
     if (isFull || takes() > this.#most) {
       await this.#collect();
-      this.#most = Math.max(this.#limit, takes() * 1.05);
-      left = await this.#left();
-      if (left <= 0 && Atomics.load(this.#state, IN_RUN) !== 0) {
+      this.#most = Math.max(this.#limit * MUCH, takes() * 1.05);
+      used = await this.#used();
+      if (used > this.#full && this.#isFirst) {
+        this.#full = used + Math.max((this.#limit * MOST - used) / 2, this.#limit / 50); // so that it can let variables go
+      } else if (used > this.#full && Atomics.load(this.#state, IN_RUN) !== 0) {
         this.#isFull();
         return this.#later(LATE_MS);
       }
     }
-    this.#later(Math.min(LATE_MS, Math.max(SOON_MS, Math.min(left, this.#most - takes()) / BYTES_PER_MS)));
+    this.#isFirst = false;
+    this.#later(Math.min(LATE_MS, Math.max(SOON_MS, Math.min(this.#full - used, this.#most - takes()) / BYTES_PER_MS)));
   }
 
-  async #left() {
-    const usage = await this.#ask('Runtime.getHeapUsage');
-    return usage === undefined ? Infinity : this.#full - usage.usedSize;
+  async #used() {
+    return (await this.#ask('Runtime.getHeapUsage'))?.usedSize ?? 0;
   }
 
-  // Much of it may be garbage that V8 had no reason to collect yet. Who looks for objects has it collected at once, in a
-  // loop too; what is meant for that waits for the event loop.
+  // Much of it may be garbage that V8 had no reason to collect yet. The function is there with --expose-gc, and collects
+  // once and in a loop too; what the inspector has for that waits for the event loop, or collects many times over.
   async #collect() {
     const begin = performance.now();
-    const found = await this.#ask('Runtime.evaluate', { expression: '({ __proto__: null })', objectGroup: 'heap' });
-    await this.#ask('Runtime.queryObjects', { prototypeObjectId: found?.result.objectId, objectGroup: 'heap' });
-    await this.#ask('Runtime.releaseObjectGroup', { objectGroup: 'heap' });
+    await this.#ask('Runtime.evaluate', { expression: 'void this.gc?.()', silent: true });
     this.#restUntil = performance.now() + REST * (performance.now() - begin);
   }
 
