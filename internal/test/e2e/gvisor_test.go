@@ -77,11 +77,15 @@ func TestGVisor(t *testing.T) {
 	if res := second.call("read_artifact", object{"session_id": id, "path": "input/in.txt"}); !strings.Contains(res.text(), "brought") {
 		t.Errorf("the file is %s", res.text())
 	}
-	if os.Getuid() == 0 { // for others gVisor makes no cgroups, and nothing but the machine's own memory is a limit
-		second.run(python, object{"session_id": id, "code": "held = []\nwhile True: held.append(bytearray(b'x') * (16 << 20))"}, "killed")
-		if got := second.complete(python, object{"session_id": id, "code": "'kept' in globals(), open('input/in.txt').read()"}).Meta.Run.value(); got != "(False, 'brought')" {
-			t.Errorf("after the kill there is %s", got)
-		}
+	text := second.call(python, object{"session_id": id, "code": "held = []\nwhile True: held.append(bytearray(b'x') * (16 << 20))"}).text()
+	want := "(True, 'brought')"
+	if strings.HasPrefix(text, "killed after") { // the whole of gVisor is: it was quicker than the look at its memory
+		want = "(False, 'brought')"
+	} else if !strings.HasPrefix(text, "MemoryError: ") {
+		t.Errorf("memory without end: %s", text)
+	}
+	if got := second.complete(python, object{"session_id": id, "code": "'kept' in globals(), open('input/in.txt').read()"}).Meta.Run.value(); got != want {
+		t.Errorf("afterwards there is %s, but was told: %s", got, text)
 	}
 	second.call("close_session", object{"session_id": id})
 }
