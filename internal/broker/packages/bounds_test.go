@@ -67,9 +67,10 @@ func TestAnswersThatNobodyReadsTakeLittleMemory(t *testing.T) {
 	big := packument(5000, 1500) // 9 MB
 	var asked atomic.Int64
 	all := make(chan struct{})
+	release := sync.OnceFunc(func() { close(all) }) // also where one fails: the others wait for it
 	here := serveFor(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if asked.Add(1) == clients {
-			close(all)
+			release()
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(big)
@@ -89,6 +90,7 @@ func TestAnswersThatNobodyReadsTakeLittleMemory(t *testing.T) {
 					line, err := in.ReadString('\n')
 					if err != nil || strings.HasPrefix(line, "HTTP/1.1 4") {
 						t.Errorf("got %q, %v", line, err)
+						release()
 						return
 					}
 					if strings.HasPrefix(line, "HTTP/1.1 200") { // and not one that says that it is worked on
