@@ -183,11 +183,14 @@ func judgeInKernel(ctx context.Context, t *tester, row *Row, source attacks.Atta
 	return err
 }
 
-// judgeExhaustion knows that gVisor is one program to the host, which takes its whole container with it, unless the
-// supervisor stops the code before that.
+// judgeExhaustion knows that the system may kill the kernel beside the process that had filled memory, as that is still on its
+// way out, and that gVisor is one program to the host, which takes its whole container with it, unless the supervisor stops
+// the code before that.
 func judgeExhaustion(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
 	res, err := t.attack(ctx, t.attacked, row, source, t.facts, sandbox.RunOptions{Fresh: true})
 	switch {
+	case res != nil && row.Name == "memory" && res.Status == sandbox.Killed && res.Cause == "memory":
+		row.Status, row.Notes = Proven, append(row.Notes, "the system has killed the kernel as well")
 	case res == nil || !t.facts.GVisor:
 		return err
 	case res.Status == sandbox.Killed:

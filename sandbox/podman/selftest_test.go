@@ -96,7 +96,7 @@ var weaknesses = []weakness{
 	}},
 	{name: "a supervisor that can be read", broken: []string{"process_one"}, program: &edit{"main.go", "	hide()\n", ""}},
 	{name: "a supervisor that reads a deadly file again", broken: []string{"frozen"}, program: &edit{
-		"frozen.go", `if k.ready && (f.tookLong || r == nil || r.reason != "cancelled") {`, "if false {",
+		"frozen.go", "if k.ready && its {", "if k.ready && its && false {",
 	}},
 	{name: "a supervisor that does not watch", broken: []string{"volume", "volume_files"}, program: &edit{
 		"settings.go", "return s.VolumeBytes > 0 || s.VolumeFiles > 0", "return false",
