@@ -34,7 +34,11 @@ func (c *Config) due(id string, used time.Time) (kernels, all bool) {
 
 // isAsleep reports whether a named session that no server has open has no kernels any more.
 func (c *Config) isAsleep(id string, used time.Time) bool {
-	r := state.LoadRecord(c.StateDir, id)
+	return c.sleeps(state.LoadRecord(c.StateDir, id), used)
+}
+
+// sleeps is isAsleep by the session's record, which may be nil.
+func (c *Config) sleeps(r *state.Record, used time.Time) bool {
 	return r != nil && !r.HasKernels() || time.Since(used) >= c.stay(r).Idle
 }
 
@@ -89,7 +93,7 @@ func crowding(c *Config) (gone []string, why string) {
 	total, limit := int64(0), c.KeepLimit
 	for id, used := range state.Kept(c.StateDir) {
 		r := state.LoadRecord(c.StateDir, id)
-		if r == nil || r.SizeBytes <= 0 || !c.isAsleep(id, used) || state.IsPinned(c.StateDir, id) {
+		if r == nil || r.SizeBytes <= 0 || !c.sleeps(r, used) || state.IsPinned(c.StateDir, id) {
 			continue
 		}
 		total, limit = total+r.SizeBytes, max(limit, r.KeepLimit)

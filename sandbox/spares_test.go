@@ -22,6 +22,16 @@ func spareConfig(t *testing.T, e *testEngine) Config {
 	return config
 }
 
+// withSpare returns a manager that a session has begun in, and the id of what it keeps ready since.
+func withSpare(t *testing.T, session string) (*testEngine, Config, *Manager, string) {
+	t.Helper()
+	e := newEngine(t)
+	config := spareConfig(t, e)
+	m := newQuietManager(t, config)
+	mustRun(t, m, RunOptions{Code: "1", SessionID: session})
+	return e, config, m, readySpare(t, m)
+}
+
 // readySpare waits until a manager keeps one ready, and returns its id.
 func readySpare(t *testing.T, m *Manager) (id string) {
 	t.Helper()
@@ -115,11 +125,7 @@ func TestASpareFitsOnlyWhatItWasMadeFor(t *testing.T) {
 }
 
 func TestASessionIsTakenUpAtItsPlace(t *testing.T) {
-	e := newEngine(t)
-	config := spareConfig(t, e)
-	m := newQuietManager(t, config)
-	mustRun(t, m, RunOptions{Code: "1"})
-	readySpare(t, m)
+	_, config, m, _ := withSpare(t, "")
 	mustRun(t, m, RunOptions{Code: "x = 41", SessionID: "mine"})
 	m.Close(t.Context())
 	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
@@ -144,11 +150,7 @@ func TestASessionIsTakenUpAtItsPlace(t *testing.T) {
 }
 
 func TestASpareWaitsForALaterServer(t *testing.T) {
-	e := newEngine(t)
-	config := spareConfig(t, e)
-	m := newQuietManager(t, config)
-	mustRun(t, m, RunOptions{Code: "1"})
-	id := readySpare(t, m)
+	e, config, m, id := withSpare(t, "")
 	other := newQuietManager(t, config) // of two that end, one leaves it
 	mustRun(t, other, RunOptions{Code: "1"})
 	readySpare(t, other)
@@ -196,11 +198,7 @@ func TestASpareThatDoesNotAnswerIsTheOnlyOneWaitedFor(t *testing.T) {
 }
 
 func TestASpareOfOtherSettingsIsLeftAlone(t *testing.T) {
-	e := newEngine(t)
-	config := spareConfig(t, e)
-	m := newQuietManager(t, config)
-	mustRun(t, m, RunOptions{Code: "1"})
-	readySpare(t, m)
+	_, config, m, _ := withSpare(t, "")
 	m.Close(t.Context())
 	config.Limits.CPUs = 1
 	mustRun(t, newQuietManager(t, config), RunOptions{Code: "1", SessionID: "mine"})
@@ -210,11 +208,7 @@ func TestASpareOfOtherSettingsIsLeftAlone(t *testing.T) {
 }
 
 func TestSparesThatWaitCanBeDropped(t *testing.T) {
-	e := newEngine(t)
-	config := spareConfig(t, e)
-	m := newQuietManager(t, config)
-	mustRun(t, m, RunOptions{Code: "1"})
-	readySpare(t, m)
+	e, config, m, _ := withSpare(t, "")
 	DropSpares(config.StateDir) // which that of a live server does not
 	if !slices.Contains(state.IDs(config.StateDir), readySpare(t, m)) {
 		t.Error("a live server's is gone")
@@ -240,11 +234,7 @@ func TestASweepRemovesSpares(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newEngine(t)
-			config := spareConfig(t, e)
-			m := newQuietManager(t, config)
-			mustRun(t, m, RunOptions{Code: "1"})
-			id := readySpare(t, m)
+			e, config, m, id := withSpare(t, "")
 			if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
 				t.Errorf("swept %+v of a live server, %v", swept, err)
 			}
@@ -262,11 +252,7 @@ func TestASweepRemovesSpares(t *testing.T) {
 
 // What a killed server's session has is found by its record.
 func TestASweepFindsThePlaceOfASession(t *testing.T) {
-	e := newEngine(t)
-	config := spareConfig(t, e)
-	m := newQuietManager(t, config)
-	mustRun(t, m, RunOptions{Code: "1", SessionID: DefaultOf("a")})
-	readySpare(t, m)
+	e, config, m, _ := withSpare(t, DefaultOf("a"))
 	res := mustRun(t, m, RunOptions{Code: "1", SessionID: DefaultOf("b")})
 	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
 		t.Errorf("swept %+v of a live server, %v", swept, err)
@@ -349,11 +335,7 @@ func TestASpareThatCannotBeMadeIsMadeLater(t *testing.T) {
 
 // A power cut, a full disk or a person may take the record that says whose the place is.
 func TestTheFilesAtAPlaceOutliveItsRecord(t *testing.T) {
-	e := newEngine(t)
-	config := spareConfig(t, e)
-	m := newQuietManager(t, config)
-	mustRun(t, m, RunOptions{Code: "1", SessionID: "first"})
-	id := readySpare(t, m)
+	_, config, m, id := withSpare(t, "first")
 	mustRun(t, m, RunOptions{Code: "open('file', 'w').close()", SessionID: "mine"})
 	m.Close(t.Context())
 	if err := os.RemoveAll(config.StateDir); err != nil {
@@ -378,11 +360,7 @@ func TestTheFilesAtAPlaceOutliveItsRecord(t *testing.T) {
 }
 
 func TestWhatACloseCouldNotRemoveAtAPlaceGoesLater(t *testing.T) {
-	e := newEngine(t)
-	config := spareConfig(t, e)
-	m := newQuietManager(t, config)
-	mustRun(t, m, RunOptions{Code: "1", SessionID: "first"})
-	place := readySpare(t, m)
+	e, _, m, place := withSpare(t, "first")
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 	e.fails(faults{remove: errors.New("the engine refuses")})
 	_, err := m.CloseSession(t.Context(), "mine", false)
@@ -395,11 +373,7 @@ func TestWhatACloseCouldNotRemoveAtAPlaceGoesLater(t *testing.T) {
 }
 
 func TestADefaultSessionThatIsKeptHasARecord(t *testing.T) {
-	e := newEngine(t)
-	config := spareConfig(t, e)
-	m := newQuietManager(t, config)
-	mustRun(t, m, RunOptions{Code: "1", SessionID: "first"})
-	place := readySpare(t, m)
+	_, config, m, place := withSpare(t, "first")
 	mustRun(t, m, RunOptions{Code: "1"})
 	id, err := m.CloseSession(t.Context(), "", true)
 	if r := state.LoadRecord(config.StateDir, id); err != nil || r == nil || r.Unnamed || r.Place != place || r.SizeBytes == 0 {
