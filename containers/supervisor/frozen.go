@@ -77,7 +77,7 @@ func (f *frozen) answer(id string) {
 	})
 }
 
-// freeze has the main kernel write its variables, and tells what became of that.
+// freeze has the main kernel write its variables, and passes tell what came of it.
 func (f *frozen) freeze(tell func(protocol.Frozen)) {
 	if f.kernel != nil {
 		f.told = append(f.told, tell)

@@ -78,7 +78,7 @@ class Lost extends Error {}
 class Freezer {
   #writer;
   #known;
-  #inspect; // tells the scopes of a function, and whether an object has private properties
+  #inspect; // returns the scopes of a function, and whether an object has private properties
   #until;
   #toWake; // bytes that are left for what waking needs
   #toWrite; // and for what writing does
@@ -264,7 +264,7 @@ class Freezer {
     this.#properties(array, Reflect.ownKeys(array).filter(isOther));
   }
 
-  // A hole is told as an object that there cannot be.
+  // A hole is written as an object that cannot exist.
   #elements(array, length) {
     let holes = 0;
     for (let from = 0; from < length; from += SLICE) {

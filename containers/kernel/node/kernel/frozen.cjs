@@ -137,7 +137,7 @@ function usedHeap(post, limit) {
   return getHeapStatistics().used_heap_size;
 }
 
-// V8's inspector alone tells what a function closes over.
+// Only V8's inspector reports what a function closes over.
 function inspector(post) {
   const propertiesOf = (objectId) => {
     let found;

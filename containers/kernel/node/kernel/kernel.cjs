@@ -718,7 +718,7 @@ class Kernel {
     startImmediate(() => this.#evaluator.release());
   }
 
-  // largest tells of a run that was interrupted for want of memory which variables use it.
+  // largest returns the variables that take most memory, for a run that was interrupted for want of it.
   #largest({ outcome }) {
     if (Atomics.exchange(this.#interruptState, MEMORY, 0) === 0 || outcome !== 'interrupted') return undefined;
     try {

@@ -44,7 +44,7 @@ class Known {
   }
 }
 
-// What is only data further in is code's own, whoever holds it.
+// What is only data further in is the code's own, whichever object holds it.
 function isOwn(key, value) {
   return typeof value === 'function' || key === 'prototype' || (isObject(value) && !types.isProxy(value) && !PLAIN.has(Object.getPrototypeOf(value)));
 }

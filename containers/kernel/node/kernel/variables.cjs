@@ -47,7 +47,7 @@ class Variables {
     return found;
   }
 
-  // Names of Node's modules are good names for variables. Of others that are made when they are asked for nothing tells.
+  // Names of Node's modules are good names for variables. Others that are made when they are asked for cannot be recognized.
   #isOurs(name) {
     if (!this.#before.has(name)) return false;
     const before = this.#before.get(name);

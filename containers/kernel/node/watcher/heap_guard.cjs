@@ -23,7 +23,7 @@ class HeapGuard {
   #session;
   #full;
   #most; // that the process may take before garbage is collected for that
-  #isFirst; // nobody has looked in this run
+  #isFirst; // there was no look in this run yet
   #isFull;
   #restUntil = 0;
   #limit;
