@@ -39,6 +39,7 @@ func serveFor(t *testing.T, index http.Handler, change ...func(*packages.Options
 	if err != nil {
 		t.Fatal(err)
 	}
+	h.SetPageTime(time.Hour) // a busy machine may take minutes where the race detector slows it down
 	by := caller.Caller{Session: "s", Memory: caller.NewBudget()}
 	server := httptest.NewUnstartedServer(h)
 	server.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context { return caller.With(ctx, by) }

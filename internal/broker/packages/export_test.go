@@ -25,6 +25,9 @@ func (h *Handler) SetClock(now func() time.Time) { h.now = now }
 // SetAlive changes how often a waiting client gets a sign of it.
 func (h *Handler) SetAlive(d time.Duration) { h.alive = d }
 
+// SetPageTime changes how long a page may take.
+func (h *Handler) SetPageTime(d time.Duration) { h.pageTime = d }
+
 // Hurry has a handler wait shorter before it tries again, and for an index that says nothing.
 func (h *Handler) Hurry(pause, patience time.Duration) {
 	h.pause, h.pypi.patience, h.npm.patience = pause, patience, patience

@@ -64,6 +64,7 @@ type Handler struct {
 	received  func(session string, bytes int) error
 	now       func() time.Time
 	alive     time.Duration
+	pageTime  time.Duration
 	pause     time.Duration // before work is done again
 }
 
@@ -75,6 +76,7 @@ func New(o Options) (*Handler, error) {
 		policy: o.Policy, log: o.Log, now: time.Now, alive: alive, pause: firstPause,
 		timeout: cmp.Or(o.Timeout, DefaultTimeout), places: fair.New(cmp.Or(o.Concurrent, DefaultConcurrent)), received: o.Received,
 	}
+	h.pageTime = min(maxPageTime, h.timeout)
 	if h.received == nil {
 		h.received = func(string, int) error { return nil }
 	}
@@ -238,7 +240,7 @@ func (h *Handler) pageWithin(x *reply, from *index, address *url.URL, accept str
 	if parsed, err := h.kept(key, room); parsed != nil || err != nil {
 		return parsed, err
 	}
-	return h.wait(x, fmt.Sprint(room, " ", key), min(maxPageTime, h.timeout), func(ctx context.Context) (any, error) {
+	return h.wait(x, fmt.Sprint(room, " ", key), h.pageTime, func(ctx context.Context) (any, error) {
 		if parsed, err := h.kept(key, room); parsed != nil || err != nil {
 			return parsed, err
 		}
