@@ -6,10 +6,12 @@ import sys
 import time
 import weakref
 
-from imports import has_module
+from imports import has_module, import_seldom
 from mimes import PLOTLY, SHOWN_MIMES, as_bytes, text_of
 from pictures import MOST_PIXELS, RASTERS, figure_png, figure_title, pixels_of_png, smaller_picture
 
+MOST_ENTRIES = 2000  # of the work directory that are looked at after a run
+MTIME_NS = 20_000_000  # by as much a file may look older than it is
 MOST_REDRAW_SECONDS = 10  # of a run's pauses; later ones redraw once a second
 
 
@@ -32,6 +34,10 @@ class Displays:
         self.redrawn = weakref.WeakKeyDictionary()  # figures that code redraws: the keys of their displays
         self.redraws = itertools.count(1)
         self.saved = weakref.WeakKeyDictionary()  # figures that code has saved: the file, and what it was then
+        self.pages = None  # of this run: pages.Pages
+        self.whole = {}  # pages that were looked at: how they were then
+        self.lacking = {}  # pages of this run: the addresses that they lack
+        self.began = 0
         self.redraw_seconds = 0
         self.next_redraw = 0
         self.capturing = lambda: None  # gives the publisher of code that captures what it shows
@@ -39,6 +45,9 @@ class Displays:
     def begin_run(self):
         self.pictures.clear()
         self.files.clear()
+        self.pages = None
+        self.lacking.clear()
+        self.began = time.time_ns() - MTIME_NS
         self.redraw_seconds = 0
 
     def clear(self, wait):
@@ -113,6 +122,10 @@ class Displays:
         if key and in_run:
             header.update(key=key, again=key in self.files)
             self._remove(key)
+        missing = []
+        if mime == "text/html" and not in_frame:
+            data, missing = self._whole("whole", data) or (data, missing)
+            header["size"] = len(data)
         most = self.settings.image_bytes if mime.startswith("image/") else self.settings.output_bytes
         shown = data if in_frame and len(data) <= most else b""
         if mime.startswith("image/"):
@@ -123,6 +136,7 @@ class Displays:
             path = self._save(data, stem, SHOWN_MIMES.get(mime, "txt"))
             if path:
                 header["path"] = path
+                self._note_page(path, missing)
         if in_run:
             path = header.get("path")
             self.files[key or object()] = path and (stem, self.numbers[stem], path, self._state(path))
@@ -148,6 +162,52 @@ class Displays:
             except OSError:
                 return
             self.numbers[stem] = min(self.numbers[stem], number - 1)
+
+    # -- pages
+
+    def _whole(self, method, *args):
+        """Makes a page whole, or returns nothing where that fails: it is as useful as it was."""
+        try:
+            if self.pages is None:
+                self.pages = import_seldom("pages").Pages()
+            return getattr(self.pages, method)(*args)
+        except Exception:
+            return None
+
+    def _note_page(self, path, missing):
+        self.whole[path] = self._state(path)
+        if missing:
+            self.lacking[path] = missing
+
+    def finish_pages(self):
+        """Makes whole what pages the run has written or changed, and says what the others lack."""
+        left = itertools.repeat(None, MOST_ENTRIES)
+        for folder, besides in (("output", ()), ("", ("output", "input"))):
+            for path in self._changed_pages(folder, left, besides):
+                self._note_page(path, self._whole("whole_file", os.path.join(self.settings.work_dir, path)))
+        for path, missing in itertools.islice(self.lacking.items(), 3):
+            print(import_seldom("pages").note_of(path, missing), file=sys.stderr)
+
+    def _changed_pages(self, folder, left, besides):
+        """The HTML files below a folder that have changed since the run began, as far as a look at so many entries finds them."""
+        try:
+            with os.scandir(os.path.join(self.settings.work_dir, folder)) as found:
+                entries = list(itertools.islice(found, MOST_ENTRIES))
+        except OSError:
+            return
+        for entry, _ in zip(entries, left):
+            name = entry.name
+            if name.startswith(".") or name in ("node_modules", "__pycache__", *besides):
+                continue
+            path = os.path.join(folder, name)
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from self._changed_pages(path, left, ())
+                elif name.lower().endswith((".html", ".htm")) and entry.is_file(follow_symlinks=False):
+                    if entry.stat(follow_symlinks=False).st_mtime_ns >= self.began and self.whole.get(path) != self._state(path):
+                        yield path
+            except OSError:
+                continue
 
     def _save(self, data, stem, extension):
         """Writes a new file under output/ and tells its path, or nothing when that cannot be."""

@@ -469,6 +469,7 @@ class Kernel:
         finally:
             try:
                 self.displays.show_open_figures(again=False)
+                self.displays.finish_pages()
             finally:
                 self.flush()
 

@@ -1,0 +1,187 @@
+"""Pages made whole: scripts of installed libraries that an HTML file names by their address on the internet are put into it."""
+
+import codecs
+import os
+import re
+import stat
+
+from imports import own_imports
+
+MOST_PAGE_BYTES = 64 << 20  # of a page that is read
+MOST_ADDED_BYTES = 64 << 20  # to the pages of a run
+MOST_NAMED = 2  # addresses in a note
+ELEMENT = re.compile(rb"<!--.*?-->|<script\b([^>]*)>(.*?)</script\s*>|<link\b([^>]*)>", re.I | re.S)
+ATTRIBUTE = re.compile(rb"""([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
+NUMBER = r"[\w.-]+"
+
+
+def plotly_script(version):
+    from plotly.offline import get_plotlyjs, get_plotlyjs_version
+
+    return get_plotlyjs() if same_major(version, get_plotlyjs_version()) else None
+
+
+def bokeh_script(version, name):
+    import bokeh
+
+    if not same_major(version, bokeh.__version__):
+        return None
+    folder = os.path.join(os.path.dirname(bokeh.__file__), "server", "static", "js")
+    with open(os.path.join(folder, name + ".min.js"), encoding="utf-8") as file:
+        return file.read()
+
+
+def same_major(wanted, there):
+    return not wanted or wanted == "latest" or wanted.partition(".")[0] == there.partition(".")[0]
+
+
+# Whole addresses, and what returns the script of that version and name, or None where the installed one is another.
+LIBRARIES = (
+    (r"https?://cdn\.plot\.ly/plotly-(?P<version>latest|[\d.]+?)(?:\.min)?\.js", plotly_script),
+    (r"https?://cdnjs\.cloudflare\.com/ajax/libs/plotly\.js/(?P<version>%s)/plotly(?:\.min)?\.js" % NUMBER, plotly_script),
+    (
+        r"https?://(?:cdn\.jsdelivr\.net/npm|unpkg\.com)/plotly\.js(?:-dist)?(?:-min)?(?:@(?P<version>%s))?/(?:dist/)?plotly(?:\.min)?\.js"
+        % NUMBER,
+        plotly_script,
+    ),
+    (r"plotly\.min\.js(?P<version>)", plotly_script),  # the file beside the page that include_plotlyjs="directory" makes
+    (
+        r"https?://cdn\.bokeh\.org/bokeh/(?:release|dev)/(?P<name>bokeh(?:-(?:api|gl|mathjax|tables|widgets))?)-(?P<version>\d[\w.]*?)(?:\.min)?\.js",
+        bokeh_script,
+    ),
+)
+KNOWN = [(re.compile(pattern), load) for pattern, load in LIBRARIES]
+
+
+def escaped_units(error):
+    """Writes what is not ASCII as JavaScript's \\u, so that a script is the same whatever a page's encoding."""
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
+    return "".join("\\u%02x%02x" % tuple(units[at : at + 2]) for at in range(0, len(units), 2)), error.end
+
+
+codecs.register_error("code_sandbox.javascript", escaped_units)
+
+
+def find_script(address):
+    """The script of an address as it may stand inside a page, or None where that is not installed."""
+    for pattern, load in KNOWN:
+        match = pattern.fullmatch(address)
+        if match:
+            try:
+                with own_imports:
+                    script = load(**match.groupdict())
+            except Exception:  # the library is not here, or without its script
+                return None
+            if script is None:
+                return None
+            for text in ("</script", "</SCRIPT", "<!--"):  # which would end the element, or hide its end
+                script = script.replace(text, "<\\" + text[1:])
+            return script.encode("ascii", "code_sandbox.javascript")
+    return None
+
+
+def attributes(tag):
+    found = {}
+    for name, *values in ATTRIBUTE.findall(tag):
+        found.setdefault(name.decode().lower(), b"".join(values).decode("utf-8", "replace").strip())
+    return found
+
+
+def is_remote(address):
+    return address.lower().startswith(("http://", "https://", "//"))
+
+
+class Pages:
+    """What is done to the pages of one run."""
+
+    def __init__(self):
+        self.left = MOST_ADDED_BYTES
+        self.scripts = set()  # addresses whose script the page has by now
+
+    def whole(self, data):
+        """The page with the scripts put in that are here, and the addresses of what it loads besides."""
+        missing = []
+        self.scripts.clear()
+
+        def put_in(match):
+            script, content, link = match.groups()
+            named = attributes(script or link or b"")
+            if link is not None:
+                if "stylesheet" in named.get("rel", "").lower().split() and is_remote(named.get("href", "")):
+                    missing.append(named["href"])
+            elif script is not None and named.get("src"):
+                found = self._script(named["src"]) if not content.strip() else None
+                if found is not None:
+                    kind = b' type="module"' if named.get("type", "").lower() == "module" else b""
+                    return b"<script%s>%s</script>" % (kind, found)
+                if is_remote(named["src"]):
+                    missing.append(named["src"])
+            return match[0]
+
+        whole = ELEMENT.sub(put_in, data)
+        return whole, list(dict.fromkeys(missing))
+
+    def _script(self, address):
+        """The script, once for a page: the second time it is empty."""
+        if address in self.scripts:
+            return b""
+        found = find_script(address)
+        if found is None or len(found) > self.left:
+            return None
+        self.left -= len(found)
+        self.scripts.add(address)
+        return found
+
+    def whole_file(self, path):
+        """Makes a file whole where that can be done without harm; tells what it loads besides."""
+        with open(path, "rb") as file:
+            was = os.fstat(file.fileno())
+            data = file.read(MOST_PAGE_BYTES + 1)
+        left = self.left
+        whole, missing = self.whole(data[:MOST_PAGE_BYTES])
+        if whole == data[:MOST_PAGE_BYTES]:
+            return missing
+        if len(data) > MOST_PAGE_BYTES or was.st_nlink > 1 or is_open(was):
+            self.left = left
+            return missing + sorted(self.scripts)
+        folder, name = os.path.split(path)
+        beside = os.path.join(folder, ".%s.whole" % name[:200])
+        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            with open(fd, "wb") as file:
+                file.write(whole)
+                os.fchmod(fd, stat.S_IMODE(was.st_mode))
+            os.replace(beside, path)
+        except BaseException:
+            os.unlink(beside)
+            raise
+        return missing
+
+
+def is_open(file):
+    """Whether a process has a file open, which would go on writing to the one that was replaced."""
+    for process in os.listdir("/proc"):
+        if process.isdigit():
+            folder = "/proc/%s/fd" % process
+            try:
+                fds = os.listdir(folder)
+            except OSError:  # it is gone, or another user's
+                continue
+            for fd in fds:
+                try:
+                    if os.path.samestat(os.stat("%s/%s" % (folder, fd)), file):
+                        return True
+                except OSError:
+                    continue
+    return False
+
+
+def note_of(path, missing):
+    """What to tell of a page that loads what is not here."""
+    named = " and ".join(address[:200] for address in missing[:MOST_NAMED])
+    more = len(missing) - MOST_NAMED
+    return "note: %s needs %s%s, which nobody can load here: its link shows it without; a browser with internet access shows it all" % (
+        path,
+        named,
+        " and %d more" % more if more > 0 else "",
+    )

@@ -1,0 +1,127 @@
+"""Pages (pages.py): scripts of installed libraries put into HTML files, and what is said of the others."""
+
+import os
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import pages
+from test_support import SupervisorTest
+
+CDN = "https://cdn.bokeh.org/bokeh/release/"
+SCRIPT = "var a = 'ü\U0001f600</script><!--';"
+PUT_IN = b"<script>var a = '\\u00fc\\ud83d\\ude00<\\/script><\\!--';</script>"
+
+
+class Installed(unittest.TestCase):
+    """With a bokeh that has little in it."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        write_bokeh(self.folder)
+        path = mock.patch.object(sys, "path", [self.folder, *sys.path])
+        path.start()
+        self.addCleanup(path.stop)
+        self.addCleanup(sys.modules.pop, "bokeh", None)
+
+    def test_what_is_put_in_and_what_is_missing(self):
+        there = CDN + "bokeh-3.4.1.min.js"
+        for page, whole, missing in (
+            ('<script src="%s"></script>' % there, PUT_IN, []),
+            ("<SCRIPT type='text/javascript' SRC='%s' crossorigin=anonymous>\n</SCRIPT >" % there, PUT_IN, []),
+            ("<script src=%s></script>" % there, PUT_IN, []),
+            ('<script src="%s"></script><script src="%s"></script>' % (there, there), PUT_IN + b"<script></script>", []),
+            ('<script src="%s" type="module"></script>' % there, PUT_IN.replace(b"<script>", b'<script type="module">'), []),
+            ('<script src="%s?x"></script>' % there, None, [there + "?x"]),
+            ('<script src="%sx/bokeh-3.4.1.min.js"></script>' % CDN, None, [CDN + "x/bokeh-3.4.1.min.js"]),
+            ('<script src="%s">more</script>' % there, None, [there]),
+            ('<script src="%sbokeh-2.4.3.min.js"></script>' % CDN, None, [CDN + "bokeh-2.4.3.min.js"]),
+            ('<script src="%sbokeh-tables-3.4.1.min.js"></script>' % CDN, None, [CDN + "bokeh-tables-3.4.1.min.js"]),
+            ('<script src="https://evil.example/%s"></script>' % there, None, ["https://evil.example/" + there]),
+            ('<!-- <script src="%s"></script> -->' % there, None, []),
+            ("<script>'<!--'</script><script src=%s></script>" % there, b"<script>'<!--'</script>" + PUT_IN, []),
+            ('<script src="own.js"></script><a href="https://example.org">x</a>', None, []),
+            ("<link rel=stylesheet href=//example.org/a.css><link rel=icon href=//example.org/a.png>", None, ["//example.org/a.css"]),
+            ("<script src=//example.org/a.js></script>" * 2, None, ["//example.org/a.js"]),
+            ("<script src", None, []),
+            ("", None, []),
+        ):
+            with self.subTest(page):
+                data = page.encode()
+                self.assertEqual(pages.Pages().whole(data), (data if whole is None else whole, missing))
+
+    def test_a_run_adds_so_much_and_no_more(self):
+        page = ("<script src=%sbokeh-3.4.1.min.js></script>" % CDN).encode()
+        with mock.patch.object(pages, "MOST_ADDED_BYTES", 2 * len(PUT_IN) - 1):
+            run = pages.Pages()
+        self.assertEqual([run.whole(page)[0] for _ in range(3)], [PUT_IN, PUT_IN, page])
+
+    def test_a_file_is_replaced_unless_something_has_it_open(self):
+        path = os.path.join(self.folder, "a.html")
+        data = ("<script src=%sbokeh-3.4.1.min.js></script>" % CDN).encode()
+        with open(path, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.chmod(path, 0o604)
+            self.assertEqual(pages.Pages().whole_file(path), [CDN + "bokeh-3.4.1.min.js"])
+        os.link(path, path + "2")
+        self.assertEqual(pages.Pages().whole_file(path), [CDN + "bokeh-3.4.1.min.js"])
+        self.assertEqual(read(path), data)
+        os.unlink(path + "2")
+        with mock.patch.object(pages, "MOST_PAGE_BYTES", len(data) - 1):
+            pages.Pages().whole_file(path)
+        self.assertEqual(read(path), data)
+        self.assertEqual(pages.Pages().whole_file(path), [])
+        self.assertEqual((read(path), os.stat(path).st_mode & 0o777), (PUT_IN, 0o604))
+        self.assertEqual(sorted(os.listdir(self.folder)), ["a.html", "bokeh"])
+
+
+class Runs(SupervisorTest):
+    PAGE = "'<script src=%sbokeh-3.4.1.min.js></script>'" % CDN
+
+    def setUp(self):
+        super().setUp()
+        write_bokeh(self.client.path("lib"))
+        self.completed("import sys; sys.path.append(%r)" % self.client.path("lib"))
+
+    def test_the_pages_that_a_run_has_written(self):
+        answer = self.completed(
+            "import os\nos.makedirs('output/a', exist_ok=True)\nfor path in ('output/a/b.html', 'c.HTM', 'd.txt', '.e.html', 'input/g.html'):\n"
+            "    with open(path, 'w') as file: file.write(%s)\nos.symlink('d.txt', 'f.html')" % self.PAGE
+        )
+        self.assertEqual(answer.err, "")
+        wholes = {path: read(self.client.path(path)) == PUT_IN for path in ("output/a/b.html", "c.HTM", "d.txt", ".e.html", "f.html", "input/g.html")}
+        self.assertEqual(wholes, {"output/a/b.html": True, "c.HTM": True, "d.txt": False, ".e.html": False, "f.html": False, "input/g.html": False})
+        sizes = {file["path"]: file["size_bytes"] for file in answer.artifacts}
+        self.assertEqual((sizes["c.HTM"], sizes["output/a/b.html"]), (len(PUT_IN), len(PUT_IN)))
+
+    def test_what_a_page_lacks_is_said_once(self):
+        self.assertIn("note: a.html needs //x/1.js and //x/2.js and 1 more, which", self.completed(
+            "with open('a.html', 'w') as file: file.write(''.join('<script src=//x/%d.js></script>' % n for n in (1, 2, 3)))").err)
+        self.assertEqual(self.completed("1").err, "")
+
+    def test_a_page_that_is_shown(self):
+        (display,) = self.completed("class P:\n    def _repr_html_(self): return %s\n    def __repr__(self): return '<p>'\nP()" % self.PAGE).displays
+        self.assertEqual((display["path"], display["size_bytes"]), ("output/page-1.html", len(PUT_IN)))
+        self.assertEqual(read(self.client.path("output/page-1.html")), PUT_IN)
+
+
+def write_bokeh(folder):
+    scripts = os.path.join(folder, "bokeh", "server", "static", "js")
+    os.makedirs(scripts)
+    with open(os.path.join(folder, "bokeh", "__init__.py"), "w") as file:
+        file.write("__version__ = '3.4.1'")
+    with open(os.path.join(scripts, "bokeh.min.js"), "w", encoding="utf-8") as file:
+        file.write(SCRIPT)
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+if __name__ == "__main__":
+    unittest.main()
