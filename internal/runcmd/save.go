@@ -39,7 +39,7 @@ func (r *Runner) listFiles(ctx context.Context, res *sandbox.Result) {
 func (r *Runner) copies(ctx context.Context, res *sandbox.Result) map[string]bool {
 	shown, last, copies := make(map[string]bool), make(map[string]string), make(map[string]bool)
 	for _, d := range res.Displays {
-		shown[d.Path] = true
+		shown[d.Path] = shown[d.Path] || d.Path != d.Saved
 		if res.DisplaysTotal == len(res.Displays) {
 			last[d.Saved] = d.Path
 		}

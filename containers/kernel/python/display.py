@@ -38,6 +38,7 @@ class Displays:
         self.whole = {}  # pages that were looked at: how they were then
         self.lacking = {}  # pages of this run: the addresses that they lack
         self.began = 0
+        self.claims = {}  # files of code's own that displays of this run lead to: their keys and titles
         self.redraw_seconds = 0
         self.next_redraw = 0
         self.capturing = lambda: None  # gives the publisher of code that captures what it shows
@@ -48,6 +49,7 @@ class Displays:
         self.pages = None
         self.lacking.clear()
         self.began = time.time_ns() - MTIME_NS
+        self.claims.clear()
         self.redraw_seconds = 0
 
     def clear(self, wait):
@@ -62,6 +64,7 @@ class Displays:
         if not self.kernel.in_run():
             return
         self.pictures.clear()
+        self.claims.clear()
         for key in list(self.files):
             self._remove(key)
         self.kernel.clear_output()
@@ -119,6 +122,10 @@ class Displays:
         if in_run:
             self.kernel.threads.begin_output()
         header = {"type": "display", "mime": mime, "size": len(data), "alt": alt, "saved": saved}
+        own = in_run and type_of_picture(saved) and self._state(saved)
+        if own:  # there is a file of it already
+            key = key or "saved figure %d" % next(self.redraws)
+            self.claims.setdefault(saved, []).append((key, alt))
         if key and in_run:
             header.update(key=key, again=key in self.files)
             self._remove(key)
@@ -132,13 +139,15 @@ class Displays:
             self.pictures[key or object()] = hash(data)
             if mime in RASTERS and (not shown or pixels_of_png(data) > MOST_PIXELS):
                 header["mime"], shown = smaller_picture(mime, data, self.settings.image_bytes)
-        if mime.startswith("image/") or not shown:
+        if own:
+            header.update(path=saved, size=own[1])
+        elif mime.startswith("image/") or not shown:
             path = self._save(data, stem, SHOWN_MIMES.get(mime, "txt"))
             if path:
                 header["path"] = path
                 self._note_page(path, missing)
         if in_run:
-            path = header.get("path")
+            path = None if own else header.get("path")
             self.files[key or object()] = path and (stem, self.numbers[stem], path, self._state(path))
         self.kernel.send_display(header, shown)
 
@@ -233,23 +242,43 @@ class Displays:
     # -- matplotlib
 
     def show_figure(self, figure, again=True):
-        saved, state = self.saved.get(figure, ("", None))
-        if figure.stale or self._state(saved) != state:
-            saved = ""
         bundle = {"image/png": figure_png(figure), "text/plain": repr(figure)}
-        self.publish(bundle, figure_title(figure), again, "figure", self.redrawn.get(figure, ""), saved)
+        self.publish(bundle, figure_title(figure), again, "figure", self.redrawn.get(figure, ""), self.saved_as(figure))
+
+    def saved_as(self, figure):
+        """The file that code has saved a figure to as it is, relative to the work directory, or nothing."""
+        saved, state = self.saved.get(figure, ("", None))
+        return "" if figure.stale or self._state(saved) != state else saved
+
+    def before_saving(self, figure, place):
+        """Gives what shows the picture that code is about to replace a file of its own."""
+        if figure.stale:
+            self.saved.pop(figure, None)
+        for saved in self._places(figure, place):
+            for key, alt in self.claims.pop(saved, ()):
+                try:
+                    with open(os.path.join(self.settings.work_dir, saved), "rb") as file:
+                        data = file.read()
+                except OSError:  # its own code has taken it away
+                    continue
+                self._show(type_of_picture(saved), data, alt, "figure", key=key)
 
     def note_saved(self, figure, place):
-        """Keeps in mind that code has saved a figure as it is."""
+        """Keeps in mind that code has saved a figure as it is; of several files one that is a picture."""
+        for saved in self._places(figure, place):
+            if type_of_picture(saved) or not type_of_picture(self.saved.get(figure, [""])[0]):
+                self.saved[figure] = saved, self._state(saved)
+            figure.stale = False  # until code changes it
+            return
+
+    def _places(self, figure, place):
+        """The files that are there of those which saving a figure to place writes."""
         if not isinstance(place, (str, os.PathLike)):
             return
         place = os.fspath(place)
         for path in (place, "%s.%s" % (place, figure.canvas.get_default_filetype())):
             if os.path.isfile(path):
-                saved = os.path.relpath(os.path.realpath(path), os.path.realpath(self.settings.work_dir))
-                self.saved[figure] = saved, self._state(saved)
-                figure.stale = False  # until code changes it
-                return
+                yield os.path.relpath(os.path.realpath(path), os.path.realpath(self.settings.work_dir))
 
     def pause(self, seconds):
         """pyplot.pause(), by which code redraws figures in a loop: each has one display, of how it was last."""
@@ -278,6 +307,12 @@ class Displays:
         finally:
             if managers:
                 sys.modules["matplotlib._pylab_helpers"].Gcf.destroy_all()
+
+
+def type_of_picture(path):
+    """The MIME type of a file of the work directory that is a picture to show, by its name; nothing for others."""
+    inside = not path.startswith(("../", "/"))
+    return next((mime for mime in RASTERS if inside and path.lower().replace(".jpeg", ".jpg").endswith("." + SHOWN_MIMES[mime])), None)
 
 
 def managers_of_figures():

@@ -10,6 +10,7 @@ from pictures import figure_png, figure_title, is_figure
 from plain_engine import name_of_cell, remember_source
 from stand_ins import Exiter
 
+SAVED = "saved"  # in the metadata of a figure's picture: the file that code has saved it to
 BLANK = re.compile(r"(?:[^\S\n]*\n)*")
 
 
@@ -205,7 +206,8 @@ def make_shell(engine, kernel):
     class Publisher(DisplayPublisher):
         def publish(self, data, metadata=None, source=None, *, transient=None, **_):
             key = str((transient or {}).get("display_id") or "")
-            displays.publish(data, str((metadata or {}).get("alt") or ""), key=key)
+            metadata = metadata or {}
+            displays.publish(data, str(metadata.get("alt") or ""), key=key, saved=saved_in(metadata.get("image/png")))
 
         def clear_output(self, wait=False):
             displays.clear(wait)
@@ -274,7 +276,9 @@ def make_shell(engine, kernel):
     shell.set_hook("show_in_pager", show_in_pager)
     shell.display_formatter.mimebundle_formatter = Bundles(parent=shell.display_formatter)
     formatters = shell.display_formatter.formatters
-    formatters["image/png"].for_type_by_name("matplotlib.figure", "Figure", figure_png)
+    formatters["image/png"].for_type_by_name(
+        "matplotlib.figure", "Figure", lambda figure: (figure_png(figure), {SAVED: displays.saved_as(figure)})
+    )
     formatters["text/plain"] = Text(parent=shell.display_formatter)
     formatters["text/plain"].for_type_by_name(*STYLER, lambda value, printer, _: printer.text(styled_text(value)))
     for message in ("To exit: use", "This is now an optional IPython functionality"):
@@ -283,6 +287,11 @@ def make_shell(engine, kernel):
     warnings.filterwarnings("ignore", message="You executed the system command !(pip|conda|mamba|uv)")
     packaging.print = lambda *_: None  # that the kernel may have to be restarted
     return shell
+
+
+def saved_in(metadata):
+    saved = metadata.get(SAVED) if isinstance(metadata, dict) else ""
+    return saved if isinstance(saved, str) else ""
 
 
 class Enough(BaseException):

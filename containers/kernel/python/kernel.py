@@ -79,7 +79,7 @@ class Kernel:
             "concurrent.futures.process": self._hook_pools,
             "concurrent.futures.thread": self._hook_pools,
             "logging": self.notices.hook_logging,
-            "matplotlib.figure": lambda module: hook_savefig(module, self.displays.note_saved),
+            "matplotlib.figure": lambda module: hook_savefig(module, self.displays.before_saving, self.displays.note_saved),
             "matplotlib.pyplot": self._hook_pyplot,
             "multiprocessing.spawn": lambda spawn: hook_spawn(spawn, self.namespace),
             "numpy": widen_numpy,
@@ -230,8 +230,12 @@ class Kernel:
 
     def _display(self, *values, **_):
         for value in values:
-            alt = figure_title(value) if is_figure(value) else ""
-            self.displays.publish(mime_bundle(value), alt)
+            alt, saved = self._of_figure(value)
+            self.displays.publish(mime_bundle(value), alt, saved=saved)
+
+    def _of_figure(self, value):
+        """A figure's title and the file that it is in, if any; of what is no figure nothing."""
+        return (figure_title(value), self.displays.saved_as(value)) if is_figure(value) else ("", "")
 
     # -- messages
 
@@ -505,7 +509,8 @@ class Kernel:
         self.threads.begin_output()
         self.result = cut_text(text_of(bundle), self.settings.output_bytes) or None  # none: it has shown itself
         if PLOTLY in bundle or any(bundle.get(mime) for mime in SHOWN_MIMES):
-            self.displays.publish(bundle, figure_title(value) if is_figure(value) else "", again=False)
+            alt, saved = self._of_figure(value)
+            self.displays.publish(bundle, alt, again=False, saved=saved)
 
     def _describe_outcome(self, report, error):
         if error is None:

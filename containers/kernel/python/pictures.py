@@ -68,6 +68,7 @@ def figure_png(figure):
 
         canvas = FigureCanvasAgg(figure)
     width, height = figure.get_size_inches()
+    stale = figure.stale
     canvas.print_figure(
         buffer,
         format="png",
@@ -76,6 +77,7 @@ def figure_png(figure):
         edgecolor=figure.get_edgecolor(),
         bbox_inches="tight",
     )
+    figure.stale = stale  # drawing changes nothing of it
     return buffer.getvalue()
 
 
@@ -83,16 +85,17 @@ def is_figure(value):
     return type(value).__name__ == "Figure" and type(value).__module__ == "matplotlib.figure"
 
 
-def hook_savefig(module, note):
-    """Has note(figure, place) called for each figure that code saves."""
+def hook_savefig(module, before, after):
+    """Has before(figure, place) and after(figure, place) called for each figure that code saves."""
     import functools
 
     original = module.Figure.savefig
 
     @functools.wraps(original)
     def savefig(figure, fname, *args, **kwargs):
+        before(figure, fname)
         original(figure, fname, *args, **kwargs)
-        note(figure, fname)
+        after(figure, fname)
 
     module.Figure.savefig = savefig
 

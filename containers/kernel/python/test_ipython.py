@@ -237,6 +237,24 @@ class Figures(SupervisorTest):
                 (display,) = self.completed(code + step).displays
                 self.assertEqual(display.get("saved"), saved)
 
+    def test_a_picture_that_code_has_saved_is_saved_once(self):
+        code = "import matplotlib.pyplot as plt\nfig, ax = plt.subplots(); ax.plot([1, 2])\n"
+        for step in ("", "plt.show()", "display(fig)", "plt.close(); fig", "fig.savefig('a.svg'); plt.show()", "display(fig)\nfig"):
+            with self.subTest(step):
+                answer = self.completed(code + "fig.savefig('output/a.png', dpi=50)\n" + step)
+                (display,) = answer.displays
+                size = os.path.getsize(os.path.join(self.client.work_dir, "output/a.png"))
+                self.assertEqual((display["path"], display["saved"], display["size_bytes"]), ("output/a.png", "output/a.png", size))
+                self.assertEqual(os.listdir(os.path.join(self.client.work_dir, "output")), ["a.png"])
+                self.assertIn("image/png", display["data"])
+
+    def test_pictures_that_replace_each_other_are_kept(self):
+        code = "import matplotlib.pyplot as plt\nfor n in range(3): plt.plot([n, 1]); plt.title(n); plt.savefig('a.png'); plt.show()"
+        displays = self.completed(code).displays
+        self.assertEqual([(d["alt"], d["path"]) for d in displays], [("0", "output/figure-1.png"), ("1", "output/figure-2.png"), ("2", "a.png")])
+        files = {open(os.path.join(self.client.work_dir, d["path"]), "rb").read() for d in displays}
+        self.assertEqual(len(files), 3)
+
     def test_a_figure_that_is_redrawn_has_one_display(self):
         begin = "import matplotlib.pyplot as plt\nfrom IPython.display import clear_output, display\nfig, ax = plt.subplots()\n"
         for step in (

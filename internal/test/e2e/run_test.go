@@ -96,6 +96,7 @@ func TestAFileOfCodeIsRunFromAShell(t *testing.T) {
 		"sum.py": sumPython, "data.csv": "n\n1\n41\n", "greet.ts": "const who: string = 'you'; console.log(`hello ${who}`)",
 		"raise.py": "def f():\n    return 1 / 0\nf()\n", "endless.py": "while True:\n    pass\n", "memory.py": "x = bytearray(400 << 20)\n",
 		"same.py": "import matplotlib.pyplot as plt\nfor n in range(3):\n    plt.plot([n, 1]); plt.savefig('plot.pdf'); plt.show()\n",
+		"own.py":  "import matplotlib.pyplot as plt\nplt.plot([1]); plt.savefig('a.png'); plt.savefig('b.png')\nplt.figure(); plt.plot([2]); plt.savefig('c.pdf')\n",
 	})
 	took := regexp.MustCompile(`\d+(\.\d+)?m?s\b`)
 	for _, test := range []struct {
@@ -109,7 +110,10 @@ func TestAFileOfCodeIsRunFromAShell(t *testing.T) {
 			shellResult{"total 42\n", "a warning\ncode-sandbox-mcp: 2 files saved to results: output/figure-1.png, tables/sum.txt\n", 3}},
 		{"figures that the code saves to one file", "", []string{"same.py", "--out", "same"},
 			shellResult{"", "code-sandbox-mcp: 3 files saved to same: output/figure-1.png, output/figure-2.png, plot.pdf\n", 0}},
+		{"figures that the code saves itself", "", []string{"own.py", "--out", "own"},
+			shellResult{"", "code-sandbox-mcp: 3 files saved to own: a.png, b.png, c.pdf\n", 0}},
 		{"TypeScript", "", []string{"greet.ts"}, shellResult{"hello you\n", "", 0}},
+		{"stdin is Python", "print(6 * 7)", []string{"-"}, shellResult{"42\n", "", 0}},
 		{"stdin", "console.log(6 * 7); process.exit(4)", []string{"-", "--language", "js"}, shellResult{"42\n", "", 4}},
 		{"an exception", "", []string{"raise.py"}, shellResult{"",
 			"Traceback (most recent call last):\n  File \"<cell 1>\", line 3, in <module>\n    f()\n  File \"<cell 1>\", line 2, in f\n    return 1 / 0\nZeroDivisionError: division by zero\n", 1}},

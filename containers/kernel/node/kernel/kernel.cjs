@@ -710,7 +710,7 @@ class Kernel {
     this.#finished = run.id;
     run.cancelled ||= outcome.outcome === 'interrupted';
     this.#run = null;
-    const done = { type: 'done', id: run.id, exit: outcome.exitCode, goes_on: this.#leave(run), largest: this.#largest(outcome) };
+    const done = { type: 'done', id: run.id, exit: outcome.exitCode, goes_on: this.#leave(run, outcome), largest: this.#largest(outcome) };
     const { result, error } = outcome;
     // Control characters take six bytes each in JSON.
     if (!this.send({ ...done, result, error })) this.send({ ...done, ...shorter(outcome, this.settings.outputBytes >> 4) });
@@ -728,10 +728,10 @@ class Kernel {
     }
   }
 
-  #leave(run) {
+  #leave(run, { outcome }) {
     try {
       if (run.cancelled) this.#started.end(run);
-      const names = run.unfinished.leave();
+      const names = run.unfinished.leave(outcome === 'failed');
       process.removeAllListeners('beforeExit'); // it was their run's end
       return run.cancelled || run.isDone ? [] : names;
     } catch {

@@ -54,10 +54,13 @@ class Unfinished {
     }
   }
 
-  /** leave has what is not over keep no later run from its end, and returns its names. */
-  leave() {
+  /**
+   * leave has what is not over keep no later run from its end, and returns its names. Of a run that failed connections to
+   * elsewhere are not named: its other requests, which end by themselves.
+   */
+  leave(failed) {
     const things = this.#pending();
-    const names = namesOf(things);
+    const names = namesOf(failed ? things.filter((thing) => !(thing instanceof net.Socket)) : things);
     if (this.immediates > 0) names.push('immediates');
     for (const thing of things) {
       thing.unref?.();

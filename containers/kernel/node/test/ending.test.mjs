@@ -144,6 +144,8 @@ describe('what looks endless goes on after linger_ms, and is named', () => {
 
   const ended = {
     'a connection': 'const end = net.connect(port, "127.0.0.1"); await events.once(end, "connect"); end.destroy(); throw 1',
+    'a connection that is being made': 'net.connect(port, "127.0.0.1"); throw 1',
+    'requests beside one that was refused': 'await Promise.all([fetch("http://127.0.0.1:1"), fetch(`http://127.0.0.1:${port}`).catch(() => {})])',
     'a server': 'const door = net.createServer().listen(0); await events.once(door, "listening"); door.close(); throw 1',
     'a program': 'const child = child_process.spawn("true"); child.on("exit", () => { throw 1 }); await events.once(child, "close")',
   };
