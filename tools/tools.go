@@ -24,6 +24,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/app"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/hint"
@@ -189,7 +190,11 @@ func Register(s *server.MCPServer, d *Deps) {
 		}
 	}
 	d.registerResources(s)
+	app.Register(s, shown...)
 }
+
+// shown are the tools whose answers may have tables or figures.
+var shown = append(strings.Fields(sandbox.JoinLanguages(" ", sandbox.LanguageInfo.Tool)), "wait_for_run", "read_artifact", "exec_sql")
 
 // Names lists the tools that could exist, in the order in which clients see them.
 var Names = append(strings.Fields(sandbox.JoinLanguages(" ", sandbox.LanguageInfo.Tool)),
