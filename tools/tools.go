@@ -68,6 +68,8 @@ type Deps struct {
 	// Enable, when not empty, names the only tools that exist; Disable names tools that do not.
 	Enable  []string
 	Disable []string
+	// ToolServers are the names of the MCP servers whose tools code may call.
+	ToolServers []string
 	// Can is what the server can do for code, for hints: its packages and its network. What follows from the rest of Deps
 	// is put in by the tools.
 	Can Capabilities
