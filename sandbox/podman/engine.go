@@ -81,6 +81,7 @@ type Engine struct {
 	runtimeWorks   atomic.Bool // a container has started
 
 	volumes programVolumes
+	firsts  firsts
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -102,6 +103,7 @@ func Open(opts Options) *Engine {
 	}
 	e := &Engine{opts: opts, log: opts.Logger, patience: pingPatience, shape: containerSpec, connecting: make(chan struct{}, 1)}
 	e.volumes.prefix = programsVolume
+	e.firsts = firsts{patience: firstPatience, made: make(map[string]bool), going: make(map[string]chan struct{})}
 	e.closing, e.close = context.WithCancel(context.Background())
 	e.runtime = chooseRuntime(opts)
 	return e
