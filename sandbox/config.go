@@ -22,9 +22,10 @@ type KernelConfig struct {
 	Document []string // the program that reads documents; Python's only
 	Install  string   // the path of the program that installs packages
 	Setup    string   // the command that makes the image ready, for a hint
-	// MakeImage makes the image ready where it is missing, or fails with the answer for the run that needs it: a
-	// *fault.Error, as a rule. It is called by several runs at once. Nil: a missing image stays missing.
-	MakeImage func(context.Context) error
+	// MakeImage makes the image ready where it is missing, or fails with the answer for the run that needs it, a
+	// *fault.Error as a rule, no later than after patience. It is called by several runs at once. Nil: a missing image
+	// stays missing.
+	MakeImage func(ctx context.Context, patience time.Duration) error
 	Preload   []string // modules to import ahead, where the image has them
 }
 

@@ -216,18 +216,22 @@ func (e *engineSide) fits(ctx context.Context, language Language, key string) er
 
 // Containers -----------------------------------------------------------------------
 
-// image looks an image up, and has it made where it is missing and that is possible.
+// answerTime is how long a call waits for an image, before it answers how far that is.
+const answerTime = 18 * time.Second
+
+// image looks an image up, and has it made where it is missing and that is possible, as long as a call waits for that.
 func (e *engineSide) image(setting KernelConfig) (engine.ImageInfo, error) {
 	look := func() (engine.ImageInfo, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), e.config.StartTimeout)
 		defer cancel()
 		return e.images.get(ctx, e.config.Engine, setting.Image)
 	}
+	until := time.Now().Add(answerTime)
 	image, err := look()
 	if setting.MakeImage == nil || !errors.Is(err, engine.ErrImageMissing) {
 		return image, err
 	}
-	if err := setting.MakeImage(e.ctx); err != nil {
+	if err := setting.MakeImage(e.ctx, time.Until(until)); err != nil {
 		return engine.ImageInfo{}, err
 	}
 	return look()

@@ -398,7 +398,10 @@ func TestAMissingImageIsMadeForTheRunThatNeedsIt(t *testing.T) {
 	config := testConfig(t, e)
 	setting := config.Kernels[Python]
 	asked := 0
-	setting.MakeImage = func(context.Context) error {
+	setting.MakeImage = func(_ context.Context, patience time.Duration) error {
+		if patience <= 0 || patience > 20*time.Second {
+			t.Errorf("a client waits for %v", patience)
+		}
 		if asked++; asked == 1 {
 			return fault.New(fault.ImageMissing, "Call again.", "step 3 of 9")
 		}

@@ -25,6 +25,9 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 
+// defaultName is the server's name in the configurations of clients.
+const defaultName = "code-sandbox"
+
 // installFlags are what install and uninstall are told.
 type installFlags struct {
 	clients  []string
@@ -44,7 +47,7 @@ func (f *installFlags) bind(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.clients, "client", nil, "the `clients`, by name")
 	fs.BoolVar(&f.all, "all", false, "all clients that are found on this machine")
 	fs.StringVar(&f.scope, "scope", string(install.User), "whose configuration: `user`, or project for that of this folder")
-	fs.StringVar(&f.name, "name", "code-sandbox", "`name` of the server in the client")
+	fs.StringVar(&f.name, "name", defaultName, "`name` of the server in the client")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "change nothing, print what would change")
 }
 

@@ -91,7 +91,7 @@ func run(cmd *cobra.Command, s *server.Settings, request runcmd.Request, session
 	}
 	engine := s.Engine(log)
 	defer func() { _ = engine.Close() }()
-	if _, err := engine.Connection(ctx); err != nil {
+	if err := engine.Awaken(ctx); err != nil {
 		return notRun(engineFault(err))
 	}
 	box, err := s.NewSandbox(engine, gcArgs(cmd), log)

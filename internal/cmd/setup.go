@@ -3,16 +3,22 @@
 package cmd
 
 import (
+	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/install"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setup"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -24,18 +30,24 @@ var registryName = regexp.MustCompile(`^(localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+
 
 func setupCommand(settings *server.Settings) *cobra.Command {
 	var base, registry string
-	var build, rebuild bool
+	var build, rebuild, yes bool
 	cmd := &cobra.Command{
-		Use: "setup", Short: "Make the Python and JavaScript images ready", Args: noArgs,
-		Long: `setup makes the images ready that code runs in. It pulls those that were
-published with this program, by their digests. Where there are none, or they
-cannot be had, it builds them from the recipes in this program, on Debian's
-image from a registry or, where no registry answers, on a base made from
-Debian's package mirror (which needs mmdebstrap). An image that is named by
---python-image or --js-image is pulled when it is not there; "full" names the
-one of ours that has a compiler.
+		Use: "setup", Short: "Make everything ready that code runs in", Args: noArgs,
+		Long: `setup makes everything ready that code runs in, and says how the server gets
+into the clients that are found on this machine.
 
-What is ready already is left as it is, so a second call takes no time.`,
+On a Mac and on Windows it has Podman's virtual machine run: it starts the one
+there is, or makes one. It asks before that, or does it with --yes.
+
+It pulls the images that were published with this program, by their digests.
+Where there are none, or they cannot be had, it builds them from the recipes in
+this program, on Debian's image from a registry or, where no registry answers,
+on a base made from Debian's package mirror (which needs mmdebstrap). An image
+that is named by --python-image or --js-image is pulled when it is not there;
+"full" names the one of ours that has a compiler.
+
+What is ready already is left as it is: a call after one that was interrupted
+goes on where that was, and one after one that succeeded takes no time.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if registry != "" && !registryName.MatchString(registry) {
 				return usage(fmt.Errorf("--registry %q is not a registry's name such as registry.example.com/team or localhost:5000", registry))
@@ -46,19 +58,28 @@ What is ready already is left as it is, so a second call takes no time.`,
 					options.Published = containers.PublishedImages()
 					options.Published.Registry = cmp.Or(registry, options.Published.Registry)
 				}
-				return printImages(ctx, settings, engine, options)
+				report := setup.NewReporter(os.Stderr)
+				consent := func(what string) error { return consentTo(ctx, what, yes, os.Stdin, os.Stderr) }
+				if err := setup.Machine(ctx, engine, consent, report); err != nil {
+					return err
+				}
+				if err := printImages(ctx, settings, engine, options, report); err != nil {
+					return err
+				}
+				return printReady(os.Stdout, changedFlags(cmd.InheritedFlags(), masked))
 			})
 		},
 	}
 	cmd.Flags().StringVar(&registry, "registry", "", "`registry` that has copies of the published images, such as registry.example.com/team (default: where they are published)")
 	cmd.Flags().BoolVar(&build, "build", false, "build the images here, and pull none that is published; so do --base and --rebuild")
 	cmd.Flags().StringVar(&base, "base", "", "`image` to build on, Debian 13 or newer")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "make and start Podman's virtual machine without a question")
 	cmd.Flags().BoolVar(&rebuild, "rebuild", false, "build again what is there, without the build cache")
 	return cmd
 }
 
 // printImages makes the images of the languages that are on, and prints what became of each.
-func printImages(ctx context.Context, s *server.Settings, engine *podman.Engine, options setup.Options) error {
+func printImages(ctx context.Context, s *server.Settings, engine *podman.Engine, options setup.Options, report setup.Reporter) error {
 	options.Pull = make(map[string]string)
 	for _, l := range sandbox.Languages {
 		image, on := s.Image(l.Language)
@@ -75,7 +96,7 @@ func printImages(ctx context.Context, s *server.Settings, engine *podman.Engine,
 	if len(options.Languages) == 0 {
 		return usage(fmt.Errorf("both languages are switched off, so there is no image to make"))
 	}
-	results, err := server.MakeImages(ctx, engine, options, setup.NewReporter(os.Stderr))
+	results, err := server.MakeImages(ctx, engine, options, report)
 	for _, r := range results {
 		how := "was ready"
 		switch {
@@ -87,6 +108,69 @@ func printImages(ctx context.Context, s *server.Settings, engine *podman.Engine,
 		fmt.Printf("%-10s  %s %s\n", r.Language, r.Ref, how)
 	}
 	return err
+}
+
+// consentTo asks for leave to change something outside of this program, on a terminal; yes is leave.
+func consentTo(ctx context.Context, what string, yes bool, in, out *os.File) error {
+	if yes {
+		return nil
+	}
+	if !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) {
+		return fmt.Errorf("setup would %s.\n  fix: %s setup --yes does it; without a terminal it does not ask", what, server.OwnCommand())
+	}
+	fmt.Fprintf(out, "setup will %s.\nGo on? [Y/n] ", what)
+	answered := make(chan string, 1)
+	go func() {
+		line, err := bufio.NewReader(in).ReadString('\n')
+		if err != nil {
+			line = "no"
+		}
+		answered <- line
+	}()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case line := <-answered:
+		if answer := strings.ToLower(strings.TrimSpace(line)); answer != "" && answer != "y" && answer != "yes" {
+			return errors.New("nothing was done; without the virtual machine no code runs here")
+		}
+		return nil
+	}
+}
+
+// printReady says that all is ready, and how the server gets into the clients of this machine, with the flags that it has
+// been made ready for.
+func printReady(w io.Writer, flags []string) error {
+	options, err := (&installFlags{scope: string(install.User), name: defaultName}).options(nil)
+	if err != nil {
+		return err
+	}
+	var without, with []string
+	for _, name := range install.Names() {
+		c, err := install.Find(name)
+		if err != nil {
+			return err
+		}
+		if targets := options.Found(c); len(targets) > 0 {
+			if has := options.State(c, targets[0]); strings.HasPrefix(has, "yes") {
+				with = append(with, c.Title)
+			} else {
+				without = append(without, c.Name)
+			}
+		}
+	}
+	fmt.Fprintln(w, "\nReady.")
+	if len(with) > 0 {
+		fmt.Fprintf(w, "%s: the server is installed there.\n", strings.Join(with, ", "))
+	}
+	switch {
+	case len(without) > 0:
+		fmt.Fprintf(w, "Found here without the server: %[1]s. Install it there with\n  %[2]s install --client %[3]s\n",
+			strings.Join(without, ", "), server.OwnCommand(), strings.Join(append([]string{strings.Join(without, ",")}, flags...), " "))
+	case len(with) == 0:
+		fmt.Fprintf(w, "No client is found on this machine; `%s install --help` has the names of those that are known.\n", server.OwnCommand())
+	}
+	return nil
 }
 
 // explain puts an engine's error into a reason and what mends it, one line each.

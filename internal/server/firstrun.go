@@ -36,8 +36,8 @@ func (s *Settings) makeMissing(ctx context.Context, engine *podman.Engine, kerne
 			return err
 		}}
 		all = append(all, work)
-		kernel.MakeImage = func(ctx context.Context) error {
-			status, err := work.Await(ctx, s.imagePatience())
+		kernel.MakeImage = func(ctx context.Context, patience time.Duration) error {
+			status, err := work.Await(ctx, min(patience, s.imagePatience()))
 			return imageFault(language, kernel.Setup, status, err)
 		}
 		kernels[language] = kernel
@@ -49,7 +49,7 @@ func (s *Settings) makeMissing(ctx context.Context, engine *podman.Engine, kerne
 	}
 }
 
-// imagePatience is how long a call waits for an image: it answers before it would say that its run goes on.
+// imagePatience is how long a call may wait for an image: it answers before it would say that its run goes on.
 func (s *Settings) imagePatience() time.Duration {
 	soft := s.Tools.SoftWait
 	return max(soft-5*time.Second, soft/2)
@@ -81,18 +81,8 @@ func MakeImages(ctx context.Context, engine *podman.Engine, options setup.Option
 	}
 	results, err := setup.Images(connection, options, report)
 	for i, r := range results {
-		var task setup.Task
-		if err := engine.Prepare(ctx, r.Ref, func() {
-			task = report.Begin(sandbox.Language(r.Language).Info().Title + " image")
-			task.Step(0, 1, "Podman goes through all files once, before the first container")
-		}); err != nil {
-			if task != nil {
-				task.Fail()
-			}
+		if err := engine.Prepare(ctx, r.Ref); err != nil {
 			return results[:i], err
-		}
-		if task != nil {
-			task.End("ready for containers")
 		}
 	}
 	return results, err

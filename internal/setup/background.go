@@ -97,11 +97,12 @@ type makingTask struct {
 }
 
 func (t *makingTask) Step(done, total int, what string) {
-	t.step = t.title + ": " + what
+	step := t.title + ": " + what
 	if total > 1 {
-		t.step = fmt.Sprintf("%s: step %d of %d (%s)", t.title, done+1, total, what)
+		step = fmt.Sprintf("%s: step %d of %d (%s)", t.title, done+1, total, what)
 	}
-	t.tell(t.step)
+	t.step = step
+	t.tell(step)
 }
 
 func (t *makingTask) Line(line string) { t.tell(t.step + ": " + text.Shorten(line, 99)) }

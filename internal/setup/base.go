@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/docker/go-units"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
@@ -56,7 +58,7 @@ func (w *work) chooseBase(ctx context.Context) (string, error) {
 func (w *work) fetchBase(ctx context.Context, ref string) (string, error) {
 	task := w.report.Begin("Base image")
 	log := newLog(task.Line)
-	task.Step(0, 1, "pulling "+ref)
+	task.Step(0, 1, "pulling "+shortRef(ref))
 	pullErr := pull(ctx, ref, w.opts.Patience, log)
 	switch {
 	case pullErr == nil:
@@ -94,9 +96,58 @@ func pull(ctx context.Context, ref string, patience time.Duration, log *log) err
 		}
 		return log.Write(p)
 	})
-	err := libpod.PullImage(ctx, ref, onThisMachine(ref), answered)
+	done := pulled{layers: make(map[string]libpod.Layer), began: time.Now()}
+	err := libpod.PullImage(ctx, ref, onThisMachine(ref), answered, func(l libpod.Layer) {
+		watch.Stop()
+		log.show(done.add(l, time.Now()))
+	})
 	// A cancelled pull may return no error.
 	return cause(ctx, err)
+}
+
+// pulled is how far a pull is.
+type pulled struct {
+	layers map[string]libpod.Layer
+	began  time.Time
+}
+
+// add takes in how far a layer is, and returns how far all are that are known of: layers are found out about one by one,
+// so there may be more.
+func (p *pulled) add(l libpod.Layer, now time.Time) string {
+	p.layers[l.ID] = l
+	var done, total int64
+	for _, l := range p.layers {
+		done, total = done+l.Current, total+max(l.Current, l.Total)
+	}
+	return progressOf(done, total, now.Sub(p.began))
+}
+
+// progressOf says how much of a download is there after a while, and how long the rest takes at the same rate. A total of
+// 0 is not known.
+func progressOf(done, total int64, took time.Duration) string {
+	text := units.HumanSize(float64(done))
+	if total == 0 {
+		return text + " so far"
+	}
+	text += " of " + units.HumanSize(float64(total))
+	const least = 3 * time.Second // before that a rate says nothing
+	if done == 0 || took < least {
+		return text
+	}
+	left := time.Duration(float64(took) * (float64(total-done) / float64(done)))
+	switch {
+	case left >= time.Minute:
+		return fmt.Sprintf("%s, about %d min left", text, int(left.Round(time.Minute).Minutes()))
+	case left >= 10*time.Second:
+		return fmt.Sprintf("%s, about %d s left", text, int(left.Round(10*time.Second).Seconds()))
+	}
+	return text + ", some seconds left"
+}
+
+// shortRef is an image's name for a line of progress, without its digest.
+func shortRef(ref string) string {
+	name, _, _ := strings.Cut(ref, "@")
+	return name
 }
 
 // onThisMachine reports whether an image's registry is one of this machine, which need not have a certificate.

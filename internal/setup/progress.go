@@ -22,7 +22,7 @@ type Reporter interface {
 type Task interface {
 	// Step reports what is being done now, after done of total steps.
 	Step(done, total int, what string)
-	// Line is one line of output, harmless for a terminal.
+	// Line is one line of output, harmless for a terminal. Several goroutines may call it.
 	Line(line string)
 	// End reports that the work is done, and its outcome in a few words.
 	End(outcome string)

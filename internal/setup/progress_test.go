@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
 // recorder is a Reporter that keeps what it is told.
@@ -37,6 +39,34 @@ func (t *recordedTask) Step(done, total int, what string) { t.note("step %d/%d %
 func (t *recordedTask) Line(line string)                  { t.note("line %s", line) }
 func (t *recordedTask) End(outcome string)                { t.note("end %s", outcome) }
 func (t *recordedTask) Fail()                             { t.note("fail") }
+
+func TestHowMuchOfADownloadIsThere(t *testing.T) {
+	const mb = 1_000_000
+	for want, test := range map[string]struct {
+		done, total int64
+		took        time.Duration
+	}{
+		"12MB so far":                       {12 * mb, 0, time.Minute},
+		"10MB of 640MB":                     {10 * mb, 640 * mb, time.Second}, // too early for a rate
+		"0B of 640MB":                       {0, 640 * mb, time.Minute},
+		"160MB of 640MB, about 2 min left":  {160 * mb, 640 * mb, 40 * time.Second},
+		"320MB of 640MB, about 40 s left":   {320 * mb, 640 * mb, 40 * time.Second},
+		"600MB of 640MB, some seconds left": {600 * mb, 640 * mb, 60 * time.Second},
+		"640MB of 640MB, some seconds left": {640 * mb, 640 * mb, 60 * time.Second},
+		"1MB of 1GB, about 999 min left":    {mb, 1000 * mb, time.Minute},
+	} {
+		if got := progressOf(test.done, test.total, test.took); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	began := time.Now()
+	p := pulled{layers: make(map[string]libpod.Layer), began: began}
+	p.add(libpod.Layer{ID: "a", Current: 10 * mb, Total: 20 * mb}, began)
+	p.add(libpod.Layer{ID: "b", Current: mb, Total: -1}, began)
+	if got := p.add(libpod.Layer{ID: "a", Current: 20 * mb, Total: 20 * mb}, began); got != "21MB of 21MB" {
+		t.Errorf("got %q", got)
+	}
+}
 
 func TestPlainProgressSpeaksEveryFewSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

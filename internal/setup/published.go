@@ -20,11 +20,11 @@ func (w *work) pullPublished(ctx context.Context, recipe containers.Recipe) (boo
 	}
 	task := w.report.Begin(title(recipe))
 	log := newLog(task.Line)
-	task.Step(0, 1, "pulling "+ref)
+	task.Step(0, 1, "pulling "+shortRef(ref))
 	err := pull(ctx, ref, w.opts.Patience, log)
 	if err != nil && ctx.Err() == nil && slices.ContainsFunc(log.tail, isDownload) {
 		// Not every version of Podman goes on by itself. What has come whole is not fetched again.
-		task.Step(0, 1, "the pull broke off, going on with "+ref)
+		task.Step(0, 1, "the pull broke off, going on with "+shortRef(ref))
 		err = pull(ctx, ref, w.opts.Patience, log)
 	}
 	if err == nil {

@@ -193,7 +193,7 @@ func (w *work) release() {
 func (w *work) pullOwn(ctx context.Context, recipe containers.Recipe, ref string) error {
 	task := w.report.Begin(title(recipe))
 	log := newLog(task.Line)
-	task.Step(0, 1, "pulling "+ref)
+	task.Step(0, 1, "pulling "+shortRef(ref))
 	if err := pull(ctx, ref, w.opts.Patience, log); err != nil {
 		task.Fail()
 		return log.failure("pull "+ref, err, "Check the name, `podman pull "+ref+"` shows more; without a registry, leave the setting out and setup builds an image.")

@@ -171,7 +171,7 @@ func (e *Engine) dial(ctx context.Context) (*link, error) {
 			return l, err
 		}
 	}
-	if runtime.GOOS == "darwin" || runtime.GOOS == "windows" {
+	if e.inMachine {
 		return e.dialMachine(ctx)
 	}
 	return e.dialOwn(ctx)

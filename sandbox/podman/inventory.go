@@ -55,15 +55,18 @@ func (e *Engine) callOn(ctx context.Context, l *link, do func(context.Context) e
 	return err
 }
 
-// Image implements engine.Engine.
+// Image implements engine.Engine. Every session's first container asks for its image, so this starts the virtual machine
+// where that is stopped.
 func (e *Engine) Image(ctx context.Context, ref string) (engine.ImageInfo, error) {
 	var info engine.ImageInfo
-	err := e.call(ctx, func(conn context.Context) error {
-		report, err := libpod.InspectImage(conn, ref)
-		if err == nil {
-			info = engine.ImageInfo{ID: report.ID, Arch: report.Architecture, Labels: report.Labels, Env: report.Config.Env}
-		}
-		return err
+	err := e.withMachine(ctx, machinePatience, func() error {
+		return e.call(ctx, func(conn context.Context) error {
+			report, err := libpod.InspectImage(conn, ref)
+			if err == nil {
+				info = engine.ImageInfo{ID: report.ID, Arch: report.Architecture, Labels: report.Labels, Env: report.Config.Env}
+			}
+			return err
+		})
 	})
 	if code, answered := responseCode(err); err != nil && answered && code == http.StatusNotFound {
 		return info, fmt.Errorf("%w: %s: %w", engine.ErrImageMissing, ref, err)

@@ -20,9 +20,6 @@ type machine struct {
 	}
 }
 
-// machineFix makes the machine where there is none.
-const machineFix = "podman machine start || (podman machine init && podman machine start)"
-
 // podmanProgram is the path of the podman command; empty when there is none.
 func (e *Engine) podmanProgram() string {
 	if e.opts.Program != "" {
@@ -57,13 +54,31 @@ func (e *Engine) dialMachineAt(ctx context.Context, find func(ctx context.Contex
 		return nil, ended(ctx, e.opts.ConnectTimeout)
 	}
 	if err != nil {
-		return nil, &UnavailableError{Reason: "Podman's virtual machine is not running", Fix: machineFix, Runs: true, Err: err}
+		return nil, notRunning(ctx, program, err)
 	}
 	l, err := ping(ctx, to)
 	if err != nil {
-		return nil, orUnavailable(err, UnavailableError{Reason: "Podman's virtual machine does not answer", Fix: machineFix, Runs: true})
+		return nil, orUnavailable(err, notAnswering)
 	}
 	return l, nil
+}
+
+var notAnswering = UnavailableError{
+	Reason: "Podman's virtual machine does not answer", Fix: "podman machine stop && podman machine start", Runs: true,
+}
+
+// notRunning is the error where no virtual machine runs, which says whether there is one.
+func notRunning(ctx context.Context, program string, because error) error {
+	m, err := FindMachine(ctx, program)
+	switch {
+	case err != nil:
+		return &UnavailableError{Reason: "Podman's virtual machine is not running", Fix: setupFix + " --yes", Runs: true, Err: errors.Join(because, err)}
+	case m != nil && m.Running:
+		return orUnavailable(because, notAnswering)
+	case m == nil:
+		return &UnavailableError{Reason: "Podman has no virtual machine yet, in which containers run here", Fix: setupFix + " --yes", Runs: true, Err: because}
+	}
+	return &UnavailableError{Reason: "Podman's virtual machine is not running", Fix: "podman machine start " + m.Name, Runs: true, Err: because, stopped: m}
 }
 
 // machineSocket is the socket of a virtual machine that runs: of Podman's default one, or else of the first.
@@ -80,19 +95,14 @@ func machineSocket(ctx context.Context, program string) (bindings.Options, error
 
 // running is the name of a virtual machine that runs.
 func running(ctx context.Context, program string) (string, error) {
-	var machines []struct {
-		Name    string
-		Running bool
+	m, err := FindMachine(ctx, program)
+	if err == nil && (m == nil || !m.Running) {
+		err = errNoMachine
 	}
-	if err := ask(ctx, program, &machines, "machine", "list", "--format", "json"); err != nil {
+	if err != nil {
 		return "", err
 	}
-	for _, m := range machines {
-		if m.Running {
-			return m.Name, nil
-		}
-	}
-	return "", errNoMachine
+	return m.Name, nil
 }
 
 // socketOf is the socket of the named machine, or of the default one.

@@ -295,7 +295,7 @@ esac
 	e := own(t, Options{Program: program})
 	say("[]")
 	_, err := e.dialMachineAt(t.Context(), machineSocket)
-	if u := unavailable(t, err); !strings.Contains(u.Fix, "podman machine start") {
+	if u := unavailable(t, err); u.Fix != "code-sandbox-mcp setup --yes" {
 		t.Errorf("%+v", u)
 	}
 }

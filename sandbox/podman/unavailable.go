@@ -24,6 +24,8 @@ type UnavailableError struct {
 	Fix    string // a command, or a sentence that names one
 	Runs   bool   // Fix is a command for a shell, and nothing else
 	Err    error  // for the log; may be nil
+
+	stopped *Machine // what has to be started, and can be
 }
 
 // Error returns the reason and, for the log, what lies behind it.

@@ -73,11 +73,11 @@ func Build(ctx context.Context, archive io.Reader, options BuildOptions, output 
 		return "", err
 	}
 	r := request{query: query, body: archive, header: http.Header{"Content-Type": {"application/x-tar"}}}
-	err = r.follow(ctx, http.MethodPost, "/build", func(text string) error {
-		if imageID.MatchString(text) {
-			id = strings.TrimSpace(text)
+	err = r.follow(ctx, http.MethodPost, "/build", func(bit told) error {
+		if imageID.MatchString(bit.Stream) {
+			id = strings.TrimSpace(bit.Stream)
 		}
-		_, err := io.WriteString(output, text)
+		_, err := io.WriteString(output, bit.Stream)
 		return err
 	})
 	return id, err

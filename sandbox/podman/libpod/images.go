@@ -49,19 +49,30 @@ func ImportImage(ctx context.Context, archive io.Reader, ref string, changes []s
 	return r.do(ctx, http.MethodPost, "/images/import")
 }
 
-// PullImage pulls an image, with the credentials that this machine's user has, and writes how it gets on to progress. An
-// insecure registry may have no certificate that is known. A pull whose ctx ends may end without an error.
-func PullImage(ctx context.Context, ref string, insecure bool, progress io.Writer) error {
+// Layer is how far a layer of an image is that is being pulled, in bytes. A Total below 1 is not known.
+type Layer struct {
+	ID             string `json:"progressComponentID"`
+	Current, Total int64
+}
+
+// PullImage pulls an image, with the credentials that this machine's user has, and writes how it gets on to progress.
+// Podman 6 and newer also tell layers how far each of them is. An insecure registry may have no certificate that is known.
+// A pull whose ctx ends may end without an error.
+func PullImage(ctx context.Context, ref string, insecure bool, progress io.Writer, layers func(Layer)) error {
 	header, err := auth.MakeXRegistryAuthHeader(nil, "", "")
 	if err != nil {
 		return err
 	}
-	r := request{query: url.Values{"reference": {ref}}, header: header}
+	r := request{query: url.Values{"reference": {ref}, "pullProgress": {"true"}}, header: header}
 	if insecure {
 		r.query.Set("tlsVerify", "false")
 	}
-	return r.follow(ctx, http.MethodPost, "/images/pull", func(text string) error {
-		_, err := io.WriteString(progress, text)
+	return r.follow(ctx, http.MethodPost, "/images/pull", func(bit told) error {
+		if bit.PullProgress != nil { // beside words that say less
+			layers(*bit.PullProgress)
+			return nil
+		}
+		_, err := io.WriteString(progress, bit.Stream)
 		return err
 	})
 }

@@ -84,19 +84,23 @@ func filters(of map[string][]string) (url.Values, error) {
 	return url.Values{"filters": {string(text)}}, err
 }
 
-// follow makes a request that is answered bit by bit, for as long as it takes, and has take look at every text. It returns
+// told is a bit of an answer that comes bit by bit.
+type told struct {
+	Stream, Error string
+	ErrorDetail   struct{ Message string }
+	PullProgress  *Layer
+}
+
+// follow makes a request that is answered bit by bit, for as long as it takes, and has take look at every one. It returns
 // the error that the answer tells of, or take's.
-func (r request) follow(ctx context.Context, method, endpoint string, take func(text string) error) error {
+func (r request) follow(ctx context.Context, method, endpoint string, take func(told) error) error {
 	answer, err := r.send(ctx, method, endpoint)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = answer.Body.Close() }()
 	for decoder := json.NewDecoder(answer.Body); ; {
-		var message struct {
-			Stream, Error string
-			ErrorDetail   struct{ Message string }
-		}
+		var message told
 		if err := decoder.Decode(&message); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
@@ -105,7 +109,7 @@ func (r request) follow(ctx context.Context, method, endpoint string, take func(
 		if failed := cmp.Or(message.ErrorDetail.Message, message.Error); failed != "" {
 			return errors.New(failed)
 		}
-		if err := take(message.Stream); err != nil {
+		if err := take(message); err != nil {
 			return err
 		}
 	}

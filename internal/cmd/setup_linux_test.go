@@ -1,0 +1,90 @@
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/pty"
+)
+
+func TestConsentToAVirtualMachine(t *testing.T) {
+	const what = "start Podman's virtual machine (podman machine start x)"
+	for typed, consents := range map[string]bool{"\n": true, "y\n": true, "YES\n": true, "n\n": false, "what\n": false, "\x04": false} {
+		screen, other := pty.Open(t, 100)
+		shown := pty.Watch(other)
+		answered := make(chan error, 1)
+		go func() { answered <- consentTo(t.Context(), what, false, screen, screen) }()
+		shown.Await("setup will " + what + ".")
+		shown.Await("[Y/n] ")
+		if _, err := other.WriteString(typed); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-answered; (err == nil) != consents {
+			t.Errorf("%q: %v", typed, err)
+		}
+		screen.Close()
+	}
+
+	screen, other := pty.Open(t, 100)
+	shown := pty.Watch(other)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("the user pressed ^C")
+	answered := make(chan error, 1)
+	go func() { answered <- consentTo(ctx, what, false, screen, screen) }()
+	shown.Await("[Y/n] ")
+	cancel(stop)
+	if err := <-answered; !errors.Is(err, stop) {
+		t.Errorf("got %v", err)
+	}
+
+	reads, writes, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reads.Close()
+	defer writes.Close()
+	err = consentTo(t.Context(), what, false, reads, screen)
+	if err == nil || !strings.Contains(err.Error(), "podman machine start x") || !strings.Contains(err.Error(), "setup --yes") {
+		t.Errorf("without a terminal: %v", err)
+	}
+	if err := consentTo(t.Context(), what, true, reads, screen); err != nil {
+		t.Errorf("with --yes: %v", err)
+	}
+}
+
+func TestSetupEndsWithTheClients(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("PATH", "/usr/bin:/bin")
+	t.Setenv("XDG_CONFIG_HOME", "")
+	ready := func() string {
+		t.Helper()
+		var out bytes.Buffer
+		if err := printReady(&out, []string{"--memory-limit=2GiB"}); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	if got := ready(); !strings.HasPrefix(got, "\nReady.\nNo client is found on this machine") {
+		t.Errorf("got %s", got)
+	}
+	for _, dir := range []string{".cursor", ".codeium/windsurf"} {
+		if err := os.MkdirAll(filepath.Join(home, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := ready(); !strings.Contains(got, "\n  code-sandbox-mcp install --client cursor,devin --memory-limit=2GiB\n") {
+		t.Errorf("got %s", got)
+	}
+	if code := Main([]string{"install", "--client", "cursor", "--start=false"}); code != 0 {
+		t.Fatalf("install: %d", code)
+	}
+	if got := ready(); !strings.Contains(got, "\nCursor: the server is installed there.\n") || !strings.Contains(got, "install --client devin ") {
+		t.Errorf("got %s", got)
+	}
+}

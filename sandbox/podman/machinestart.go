@@ -1,0 +1,231 @@
+// Podman's virtual machines, on a Mac and on Windows: which there are, and how they are made and started.
+
+package podman
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"time"
+)
+
+const (
+	setupFix = "code-sandbox-mcp setup"
+
+	// machinePatience is how long a call waits for a virtual machine that it has had started, before it answers so.
+	machinePatience = 14 * time.Second
+	// machineUpTime is how long a machine that somebody else starts may take.
+	machineUpTime = 3 * time.Minute
+	machinePoll   = time.Second
+
+	machineLogBytes = 4 << 10 // of what a command prints, for the log and to tell why it failed
+)
+
+// Machine is a virtual machine as `podman machine list` tells of it.
+type Machine struct {
+	Name                       string
+	Default, Running, Starting bool
+}
+
+// FindMachine returns the virtual machine to use: one that runs, else one that is starting, else Podman's default one,
+// else any; nil where there is none.
+func FindMachine(ctx context.Context, program string) (*Machine, error) {
+	var machines []Machine
+	if err := ask(ctx, program, &machines, "machine", "list", "--format", "json"); err != nil {
+		return nil, err
+	}
+	for _, is := range []func(Machine) bool{
+		func(m Machine) bool { return m.Running },
+		func(m Machine) bool { return m.Starting },
+		func(m Machine) bool { return m.Default || m.Name == "podman-machine-default" },
+		func(Machine) bool { return true },
+	} {
+		if i := slices.IndexFunc(machines, is); i >= 0 {
+			return &machines[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// Machine returns the podman command, and the virtual machine that has to run before anything can be done with this
+// engine: needed is false where there is no need of one, because something listens or containers run on this machine
+// itself; nil where it has to be made first.
+func (e *Engine) Machine(ctx context.Context) (program string, m *Machine, needed bool, err error) {
+	if !e.inMachine || e.opts.URL != "" {
+		return "", nil, false, nil
+	}
+	if slices.ContainsFunc(e.candidates(), func(address string) bool { return listens(ctx, address) }) {
+		return "", nil, false, nil
+	}
+	if program = e.podmanProgram(); program == "" {
+		return "", nil, true, notInstalled()
+	}
+	m, err = FindMachine(ctx, program)
+	if err != nil {
+		err = machineFault("list", "", err)
+	}
+	return program, m, true, err
+}
+
+// InitMachine makes Podman's default virtual machine, and writes what Podman prints to output. One that is there already
+// is no error. The error is an *UnavailableError, or why ctx ended.
+func InitMachine(ctx context.Context, program string, output io.Writer) error {
+	said, err := runMachine(ctx, program, output, "init")
+	if err == nil || says(errors.New(said), "already exists") && !says(errors.New(said), "connection") {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return machineFault("init", said, err)
+}
+
+// StartMachine starts a virtual machine, or waits for one that somebody else is starting, and writes what Podman prints to
+// output. The error is an *UnavailableError, or why ctx ended.
+func StartMachine(ctx context.Context, program, name string, output io.Writer) error {
+	said, err := runMachine(ctx, program, output, "start", name)
+	if err == nil {
+		return nil
+	}
+	if says(errors.New(said), "already running", "already starting") && !says(errors.New(said), "only one vm") {
+		err = awaitMachine(ctx, program)
+	}
+	if err == nil || ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return machineFault("start "+name, said, err)
+}
+
+func awaitMachine(ctx context.Context, program string) error {
+	ctx, cancel := context.WithTimeout(ctx, machineUpTime)
+	defer cancel()
+	for {
+		if _, err := running(ctx, program); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(machinePoll):
+		}
+	}
+}
+
+// runMachine runs a podman machine command, and returns the end of what it printed. It asks nothing. When ctx ends it is
+// interrupted, so that it removes what it has begun.
+func runMachine(ctx context.Context, program string, output io.Writer, args ...string) (said string, err error) {
+	cmd := exec.CommandContext(ctx, program, append([]string{"machine"}, args...)...)
+	cmd.Env = serviceEnv(os.Environ())
+	kept := &tail{limit: machineLogBytes}
+	both := io.MultiWriter(kept, output)
+	cmd.Stdout, cmd.Stderr = both, both
+	if runtime.GOOS != "windows" {
+		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	}
+	cmd.WaitDelay = 10 * time.Second
+	err = cmd.Run()
+	return kept.String(), err
+}
+
+// machineFaults are what most often keeps a virtual machine from running, by words of what Podman prints.
+var machineFaults = []struct {
+	words       []string
+	reason, fix string
+}{
+	{[]string{"no space left", "not enough space", "disk quota exceeded"}, "there is no room on the disk for Podman's virtual machine",
+		"free about 10 GB, then run " + setupFix},
+	{[]string{"only one vm can be active"}, "another of Podman's virtual machines is running, and only one can",
+		"podman machine list --all-providers names it: stop it with podman machine stop NAME, then run " + setupFix},
+	{[]string{"virtualization is not available", "hv_unsupported", "vzerrordomain code=2", "hyperv_not_installed", "wsl can not be automatically installed", "does not support wsl", "wsl features not supported", "install wsl", "/dev/kvm"},
+		"virtualization is not available, which Podman's virtual machine needs",
+		"switch it on: in the computer's firmware, on Windows also by wsl --install as an administrator and a restart, and in a virtual machine as nested virtualization; then run " + setupFix},
+	{[]string{"gvproxy", "vfkit", "krunkit"}, "a program that Podman's virtual machine needs is missing or does not run",
+		"install Podman by its own installer, https://podman.io/docs/installation, then run " + setupFix},
+	{[]string{"total system memory"}, "Podman's virtual machine is set to more memory than this machine has",
+		"podman machine set --memory 2048, then run " + setupFix},
+	{[]string{"system connection"}, "Podman keeps a connection to a virtual machine that is gone",
+		"podman system connection rm podman-machine-default, then run " + setupFix},
+	{[]string{"no such host", "i/o timeout", "connection refused", "connection reset", "tls handshake", "unexpected eof", "pinging container registry"}, "the image of Podman's virtual machine was not downloaded",
+		"check the network and its proxy, then run " + setupFix + " again, which goes on behind what is there"},
+}
+
+// machineFault is the error of a podman machine command that failed, by what it printed.
+func machineFault(command, said string, err error) *UnavailableError {
+	err = fmt.Errorf("podman machine %s: %w: %s", command, err, said)
+	for _, known := range machineFaults {
+		if says(err, known.words...) {
+			return &UnavailableError{Reason: known.reason, Fix: known.fix, Err: err}
+		}
+	}
+	return &UnavailableError{Reason: "Podman's virtual machine does not start", Fix: "podman machine " + command, Runs: true, Err: err}
+}
+
+// machineStart is one start of a virtual machine, which all calls wait for that come meanwhile.
+type machineStart struct {
+	began time.Time
+	done  chan struct{}
+	err   error // once done
+}
+
+// withMachine does what needs the engine. Where its virtual machine is stopped, that is started, which goes on when
+// patience is over and the answer is that it does; one call begins it, and all wait for the same.
+func (e *Engine) withMachine(ctx context.Context, patience time.Duration, do func() error) error {
+	err := do()
+	var u *UnavailableError
+	if !errors.As(err, &u) || u.stopped == nil {
+		return err
+	}
+	start := e.startMachine(u.stopped.Name)
+	soft := time.NewTimer(patience)
+	defer soft.Stop()
+	select {
+	case <-start.done:
+		if start.err != nil {
+			return start.err
+		}
+		return do()
+	case <-ctx.Done():
+		return ended(ctx, 0)
+	case <-soft.C:
+		return &UnavailableError{
+			Reason: fmt.Sprintf("Podman's virtual machine is being started, %s so far", time.Since(start.began).Round(time.Second)),
+			Fix:    "call again: the next call waits for it", Err: err,
+		}
+	}
+}
+
+// Awaken connects, and starts the engine's virtual machine before where that is stopped. Errors are those of Connection.
+func (e *Engine) Awaken(ctx context.Context) error {
+	return e.withMachine(ctx, machineUpTime, func() error {
+		_, err := e.connect(ctx)
+		return err
+	})
+}
+
+func (e *Engine) startMachine(name string) *machineStart {
+	e.startMu.Lock()
+	defer e.startMu.Unlock()
+	if e.starting != nil {
+		return e.starting
+	}
+	start := &machineStart{began: time.Now(), done: make(chan struct{})}
+	e.starting = start
+	e.log.Info("Podman's virtual machine is not running, so it is started now", "machine", name)
+	go func() {
+		// It may go on when this server ends: half a start is worth nothing.
+		start.err = StartMachine(context.Background(), e.podmanProgram(), name, io.Discard)
+		if start.err != nil {
+			e.log.Error("start Podman's virtual machine", "error", start.err)
+		}
+		e.startMu.Lock()
+		e.starting = nil
+		e.startMu.Unlock()
+		close(start.done)
+	}()
+	return start
+}
