@@ -68,7 +68,7 @@ func (l *link) connect(ctx context.Context, note func(string), warm bool) (*kern
 		l.replaceEarlier(ctx)
 		l.lose(fmt.Sprintf("The server's settings or secrets have changed since this session's %s kernel began, so it begins anew: its variables are gone, the files are there.", l.language))
 	}
-	k, err = l.start(ctx, warm)
+	k, err = l.start(ctx, note, warm)
 	if err != nil {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ type Progress struct {
 	StdoutBytes int64
 	StderrBytes int64
 	LastLine    string // the last line of output so far
-	WaitsFor    string // the run that has the kernel, where the code has not begun
+	WaitsFor    string // the run that has the kernel, or an engine that takes long, where the code has not begun
 }
 
 // errInterrupted ends a run's context on request.
@@ -168,6 +168,8 @@ func (r *Run) Progress() Progress {
 	if !r.isFollowed() {
 		if before := r.before(); before != nil {
 			p.WaitsFor = before.String()
+		} else if r.noted(preparingNote) {
+			p.WaitsFor = "its container. " + preparingNote
 		}
 	}
 	return p
@@ -198,6 +200,8 @@ func (r *Run) SoFar(ctx context.Context) *Result {
 		res.Notes = []string{"The code has not begun: it waits for its container."}
 		if before := r.before(); before != nil {
 			res.Notes = []string{"The code has not begun: it waits for " + before.String(), before.wayOut() + "."}
+		} else if r.noted(preparingNote) {
+			res.Notes = append(res.Notes, preparingNote)
 		}
 		return res
 	}
@@ -225,6 +229,12 @@ func (r *Run) note(text string) {
 		r.notes = append(r.notes, text)
 	}
 	r.mu.Unlock()
+}
+
+func (r *Run) noted(text string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Contains(r.notes, text)
 }
 
 // passNotes moves the notes so far to take.

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -27,8 +28,9 @@ func (l *link) awaitStart(ctx context.Context) (leave func(), err error) {
 
 // start takes a container that was kept ready, or makes one and sends it its settings. It does not wait until the
 // supervisor is up: what follows is read when it is. Once it has begun, neither a cancelled run nor a closing session cuts
-// it short: an engine goes on with a request whose client has left, and what it makes then would have no owner.
-func (l *link) start(waiting context.Context, warm bool) (k *kernel, err error) {
+// it short: an engine goes on with a request whose client has left, and what it makes then would have no owner. An engine
+// that makes an image ready first is waited for until waiting ends, and that is noted.
+func (l *link) start(waiting context.Context, note func(string), warm bool) (k *kernel, err error) {
 	setting := l.config.Kernels[l.language]
 	image, err := l.engine.image(setting)
 	if err != nil {
@@ -51,6 +53,30 @@ func (l *link) start(waiting context.Context, warm bool) (k *kernel, err error) 
 			leave()
 		}
 	}()
+	for {
+		k, err = l.tryStart(setting, image, warm)
+		if waiting.Err() != nil || !errors.Is(err, engine.ErrPreparing) {
+			break
+		}
+		note(preparingNote)
+	}
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer leave()
+		ctx, cancel := context.WithTimeout(l.engine.ctx, l.config.StartTimeout)
+		defer cancel()
+		_ = k.awaitReady(ctx)
+	}()
+	return k, nil
+}
+
+// preparingNote is for a run that waits for an engine which makes an image ready, however long that takes.
+const preparingNote = "Podman goes through all files of the image before its first container, once on this machine, which can take minutes."
+
+// tryStart makes a container and sends it its settings. The session can be closed between two tries.
+func (l *link) tryStart(setting KernelConfig, image engine.ImageInfo, warm bool) (*kernel, error) {
 	l.engine.mu.Lock()
 	defer l.engine.mu.Unlock()
 	if err := context.Cause(l.engine.ctx); err != nil {
@@ -63,23 +89,22 @@ func (l *link) start(waiting context.Context, warm bool) (k *kernel, err error) 
 		l.engine.images.forget(setting.Image) // to look for it starts the engine's machine, where that has been stopped
 		return nil, engineFault(err, l.language, setting)
 	}
+	tried := l.tried
 	l.tried = true
 	proc, err := l.config.Engine.Start(ctx, l.engine.spec(l.language, setting, image))
 	if err != nil {
-		l.engine.images.forget(setting.Image)
+		if errors.Is(err, engine.ErrPreparing) {
+			l.tried = tried // nothing has its name by the time that it is tried again
+		} else {
+			l.engine.images.forget(setting.Image)
+		}
 		return nil, engineFault(err, l.language, setting)
 	}
 	l.engine.limits.settle(l.engine.record)
-	k = newKernel(proc, l.config.wireLimits(), l.config.Logger.With("session", l.engine.id, "language", l.language))
+	k := newKernel(proc, l.config.wireLimits(), l.config.Logger.With("session", l.engine.id, "language", l.language))
 	k.serveOut, k.out = l.engine.outlet(), l.engine.out
 	k.begin(l.engine.init(setting, warm))
 	l.engine.noteSettings(l.language, setting, image, l.uses.wake()) // while the supervisor comes up
-	go func() {
-		defer leave()
-		ctx, cancel := context.WithTimeout(l.engine.ctx, l.config.StartTimeout)
-		defer cancel()
-		_ = k.awaitReady(ctx)
-	}()
 	return k, nil
 }
 

@@ -2,10 +2,14 @@ package sandbox
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // However many sessions begin at once, an engine has a few containers to start at a time, and the others wait longer than
@@ -52,6 +56,46 @@ func TestStartsTakeTurns(t *testing.T) {
 		}
 		if most.Load() != mostStarts {
 			t.Errorf("%d came up at once", most.Load())
+		}
+	})
+}
+
+// An image whose first container takes the engine longer than a start may take is waited for, and a call hears why. Who does
+// not want to wait leaves.
+func TestAnImageThatIsMadeReadyFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := completingEngine(t)
+		ready := time.Now().Add(10 * time.Minute)
+		e.fails(faults{start: func(engine.Spec) (engine.Process, error) {
+			if time.Now().Before(ready) {
+				time.Sleep(10 * time.Second)
+				return nil, fmt.Errorf("start: %w: %w", engine.ErrPreparing, engine.ErrEngineUnavailable)
+			}
+			return nil, nil
+		}})
+		m := newTestManager(t, testConfig(t, e))
+		var runs []*Run
+		for _, id := range []string{"waits", "leaves"} {
+			run, err := m.Run(RunOptions{Code: "1", Language: Python, SessionID: id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			runs = append(runs, run)
+		}
+		if waits := runs[0].Progress().WaitsFor; waits != "" {
+			t.Errorf("it waits for %q before anybody knows", waits)
+		}
+		time.Sleep(9 * time.Minute)
+		sofar := runs[0].SoFar(t.Context())
+		if sofar.Status != Running || !slices.Contains(sofar.Notes, preparingNote) || !strings.Contains(runs[0].Progress().WaitsFor, preparingNote) {
+			t.Errorf("after 9 minutes it says %q, and waits for %q", sofar.Notes, runs[0].Progress().WaitsFor)
+		}
+		if mustCancel(t, runs[1]); !time.Now().Before(ready) {
+			t.Error("one that was cancelled waited all the same")
+		}
+		<-runs[0].Done()
+		if res, err := runs[0].Result(); err != nil || res.Status != Completed || !slices.Contains(res.Notes, preparingNote) {
+			t.Errorf("it came to %+v, %v", res, err)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -28,9 +29,20 @@ type Environment struct {
 //go:embed usage.md
 var usage string
 
+// toolUsage is what the usage says of other servers' tools, where there are some.
+func (d *Deps) toolUsage() string {
+	if len(d.ToolServers) == 0 {
+		return ""
+	}
+	return "- Code calls the tools of " + strings.Join(d.ToolServers, ", ") + ": `from sandbox import tools`, then `tools.search(\"words\")`,\n" +
+		"  `tools.describe(\"server\")` and `tools.server.name(argument=…)`; in JavaScript `await sandbox.tools.server.name({ … })`. Loop and\n" +
+		"  filter in code, and print what matters: results do not come back by themselves.\n"
+}
+
 type environmentsFields struct {
 	Environments []Environment `json:"environments"`
 	Network      string        `json:"network"`
+	ToolServers  []string      `json:"tool_servers,omitempty"`
 	Limits       limitFields   `json:"limits"`
 }
 
@@ -59,7 +71,7 @@ func (d *Deps) registerResources(s *server.MCPServer) {
 		mcp.NewResource("sandbox://usage", "Usage",
 			mcp.WithResourceDescription("How to use this server well."),
 			mcp.WithMIMEType(typeMarkdown)),
-		r.handler(typeMarkdown, func(context.Context, string) (string, error) { return usage, nil }))
+		r.handler(typeMarkdown, func(context.Context, string) (string, error) { return usage + d.toolUsage(), nil }))
 	s.AddResource(
 		mcp.NewResource(sessionsURI, "Sessions",
 			mcp.WithResourceDescription("The sessions on this machine and their state."),
@@ -85,7 +97,7 @@ func (d *Deps) registerResources(s *server.MCPServer) {
 }
 
 func (r *resources) environments(ctx context.Context, _ string) (string, error) {
-	return indented(environmentsFields{Environments: r.deps.Environments(ctx), Network: cmp.Or(r.deps.Network, "none"), Limits: r.deps.limits()})
+	return indented(environmentsFields{Environments: r.deps.Environments(ctx), Network: cmp.Or(r.deps.Network, "none"), ToolServers: r.deps.ToolServers, Limits: r.deps.limits()})
 }
 
 // handler returns a handler that masks what a resource says.

@@ -31,6 +31,7 @@ var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 			d.network(),
 			describeMounts(d.Manager.Config().Mounts),
 			d.packagesOf(sandbox.Python, "numpy, pandas, matplotlib, scikit-learn and more"),
+			d.toolServers("from sandbox import tools"),
 		), "A cell."
 	},
 	sandbox.JavaScript: func(d *Deps) (string, string) {
@@ -41,6 +42,7 @@ var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 			"Top-level await and import work.", d.network(),
 			describeMounts(d.Manager.Config().Mounts),
 			d.packagesOf(sandbox.JavaScript, "lodash, mathjs, exceljs, sharp and more"),
+			d.toolServers("sandbox.tools"),
 		), "As in a REPL."
 	},
 }
@@ -92,6 +94,26 @@ func (d *Deps) network() string {
 		return "No network."
 	}
 	return "Network: " + d.Network + "."
+}
+
+// toolServersBytes bounds the sentence of toolServers, where the first name leaves it.
+const toolServersBytes = 60
+
+// toolServers names the servers whose tools code calls, and how.
+func (d *Deps) toolServers(how string) string {
+	sentence := ""
+	for n := 1; n <= len(d.ToolServers); n++ {
+		names := strings.Join(d.ToolServers[:n], ", ")
+		if more := len(d.ToolServers) - n; more > 0 {
+			names += fmt.Sprintf(" and %d more", more)
+		}
+		longer := "Tools of " + names + ": " + how + "."
+		if n > 1 && len(longer) > toolServersBytes {
+			break
+		}
+		sentence = longer
+	}
+	return sentence
 }
 
 func (d *Deps) runCode(language sandbox.LanguageInfo) tool {

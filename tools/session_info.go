@@ -48,6 +48,8 @@ type infoFields struct {
 	// Mounts are folders of the user's machine, and whether code may write to them.
 	Mounts  []mountFields `json:"mounts,omitempty"`
 	Network string        `json:"network"`
+	// ToolServers are the MCP servers whose tools code may call.
+	ToolServers []string `json:"tool_servers,omitempty"`
 	// ArtifactStore is where new files go besides, where there is such a place.
 	ArtifactStore string      `json:"artifact_store,omitempty"`
 	Limits        limitFields `json:"limits"`
@@ -132,7 +134,7 @@ func (d *Deps) infoFields(ctx context.Context, info sandbox.SessionInfo) infoFie
 	return infoFields{
 		SessionFields: FieldsOf(ctx, info), Mounts: mounts,
 		WorkDir: engine.WorkDir, InputDir: engine.WorkDir + "/input", OutputDir: engine.WorkDir + "/output",
-		Network: cmp.Or(d.Network, "none"), ArtifactStore: d.Store.name(ctx), Limits: d.limitsOf(ctx, info),
+		Network: cmp.Or(d.Network, "none"), ToolServers: d.ToolServers, ArtifactStore: d.Store.name(ctx), Limits: d.limitsOf(ctx, info),
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/app"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/hint"
@@ -67,6 +68,8 @@ type Deps struct {
 	// Enable, when not empty, names the only tools that exist; Disable names tools that do not.
 	Enable  []string
 	Disable []string
+	// ToolServers are the names of the MCP servers whose tools code may call.
+	ToolServers []string
 	// Can is what the server can do for code, for hints: its packages and its network. What follows from the rest of Deps
 	// is put in by the tools.
 	Can Capabilities
@@ -189,7 +192,11 @@ func Register(s *server.MCPServer, d *Deps) {
 		}
 	}
 	d.registerResources(s)
+	app.Register(s, shown...)
 }
+
+// shown are the tools whose answers may have tables or figures.
+var shown = append(strings.Fields(sandbox.JoinLanguages(" ", sandbox.LanguageInfo.Tool)), "wait_for_run", "read_artifact", "exec_sql")
 
 // Names lists the tools that could exist, in the order in which clients see them.
 var Names = append(strings.Fields(sandbox.JoinLanguages(" ", sandbox.LanguageInfo.Tool)),

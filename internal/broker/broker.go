@@ -1,8 +1,8 @@
 // Package broker is the only way out of a sandbox: it serves the connections that code makes to a port of loopback in
 // its container, which has no network. What may leave is decided here, on the host, and recorded.
 //
-// A connection speaks HTTP/1.1. Requests as to a proxy go to the hosts that are allowed, others to the package indexes and
-// to the databases; each has a handler of its own.
+// A connection speaks HTTP/1.1. Requests as to a proxy go to the hosts that are allowed, others to the package indexes, to
+// the databases and to the tools of other servers; each has a handler of its own.
 package broker
 
 import (
@@ -34,6 +34,8 @@ const (
 	PyPI = "/pypi/"
 	NPM  = "/npm/"
 	SQL  = "/sql"
+	// Tools are those of other MCP servers.
+	Tools = "/tools/"
 )
 
 // Options are what a Broker works with.
@@ -44,6 +46,8 @@ type Options struct {
 	Packages http.Handler
 	// SQL serves queries. Nil: there are none.
 	SQL http.Handler
+	// Tools serves what is below Tools: calls of other servers' tools. Nil: there are none.
+	Tools http.Handler
 	// Log has what the handlers record. May be nil.
 	Log *netlog.Log
 	// Authority returns what Trust does. Nil: no session needs an authority.
@@ -157,6 +161,8 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		handler = b.options.Packages
 	case path == SQL:
 		handler = b.options.SQL
+	case strings.HasPrefix(path, Tools):
+		handler = b.options.Tools
 	}
 	if handler == nil {
 		http.Error(w, "There is nothing of that name here.", http.StatusNotFound)

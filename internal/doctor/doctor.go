@@ -62,7 +62,8 @@ type Options struct {
 	// Labels are put on the containers that are tried, so that what a killed doctor left
 	// is found.
 	Labels map[string]string
-	// ProbeTimeout bounds the start of one container. Zero: 60 s.
+	// ProbeTimeout bounds the start of one container, but not what an engine does once for an image before its first
+	// container. Zero: 60 s.
 	ProbeTimeout time.Duration
 }
 

@@ -28,6 +28,7 @@ type standIn struct {
 	info              podman.Info
 	infoErr, imageErr error
 	startErr, gone    error
+	preparing         int // starts that are answered with engine.ErrPreparing
 	says              string
 	hangs             bool
 	removed           []string
@@ -40,6 +41,10 @@ func (e *standIn) Image(context.Context, string) (engine.ImageInfo, error) {
 }
 
 func (e *standIn) Start(_ context.Context, spec engine.Spec) (engine.Process, error) {
+	if e.preparing > 0 {
+		e.preparing--
+		return nil, engine.ErrPreparing
+	}
 	if e.startErr != nil {
 		return nil, e.startErr
 	}
@@ -142,6 +147,7 @@ func TestWhatIsWrong(t *testing.T) {
 		{"no start", func(e *standIn) { e.startErr = errors.New("OCI runtime error") }, "python container", Fail, "podman run"},
 		{"wrong answer", func(e *standIn) { e.says = "what?" }, "python container", Fail, "podman run"},
 		{"no removal", func(e *standIn) { e.gone = errors.New("busy") }, "python container", Fail, "podman run"},
+		{"an image that is made ready first", func(e *standIn) { e.preparing = 2 }, "python container", OK, ""},
 		{"no answer", func(e *standIn) { e.hangs = true }, "python container", Fail, "podman run"},
 		{"engine lost", func(e *standIn) { e.startErr = &podman.UnavailableError{Reason: "gone", Fix: "bring it back"} }, "python container", Fail, "bring it back"},
 		{"no engine", func(e *standIn) { e.infoErr = &podman.UnavailableError{Reason: "gone", Fix: "bring it back"} }, "Podman", Fail, "bring it back"},

@@ -203,12 +203,19 @@ func probe(ctx context.Context, opts Options, image Image) Check {
 	check := Check{Name: string(image.Language) + " container", Status: OK}
 	name := "code-sandbox-mcp-doctor-" + strings.ToLower(rand.Text()[:12])
 	began := time.Now()
-	limited, cancel := context.WithTimeout(ctx, opts.ProbeTimeout)
-	defer cancel()
-	err := try(limited, opts.Engine, engine.Spec{
+	spec := engine.Spec{
 		Name: name, Volume: name, Labels: opts.Labels, Image: image.Ref,
 		Command: image.Language.Info().Hello, Limits: opts.Limits, Mounts: opts.Mounts,
-	})
+	}
+	attempt := func() error {
+		limited, cancel := context.WithTimeout(ctx, opts.ProbeTimeout)
+		defer cancel()
+		return try(limited, opts.Engine, spec)
+	}
+	err := attempt()
+	for ctx.Err() == nil && errors.Is(err, engine.ErrPreparing) {
+		err = attempt()
+	}
 	check.Found = fmt.Sprintf("started and answered in %d ms", time.Since(began).Milliseconds())
 	cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), opts.ProbeTimeout)
 	defer cancel()

@@ -81,8 +81,18 @@ func MakeImages(ctx context.Context, engine *podman.Engine, options setup.Option
 	}
 	results, err := setup.Images(connection, options, report)
 	for i, r := range results {
-		if err := engine.Prepare(ctx, r.Ref); err != nil {
+		var task setup.Task
+		if err := engine.Prepare(ctx, r.Ref, func() {
+			task = report.Begin(sandbox.Language(r.Language).Info().Title + " image")
+			task.Step(0, 1, "Podman goes through all files once, before the first container")
+		}); err != nil {
+			if task != nil {
+				task.Fail()
+			}
 			return results[:i], err
+		}
+		if task != nil {
+			task.End("ready for containers")
 		}
 	}
 	return results, err

@@ -37,9 +37,10 @@ func (s *Settings) SelfTest(ctx context.Context, engine *podman.Engine, gcArgs [
 			keeper.dismiss()
 		}
 	}()
-	s.ArtifactStore = "" // the files of attacks are of no use there
+	s.ToolServers = ToolServerSettings{} // attacks are to start nothing on this machine
+	s.ArtifactStore = ""                 // the files of attacks are of no use there
 	config := s.sandboxConfig(keeper, s.passThrough(log), log)
-	way, err := s.wayOut(nil)
+	way, err := s.wayOut(nil, log)
 	if err != nil {
 		return report, err
 	}

@@ -131,7 +131,7 @@ func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger)
 	making, stopMaking := context.WithCancel(ctx)
 	r.stopMaking = stopMaking
 	r.box, err = s.newSandbox(s.Engine(log), gcArgs, log, func(box *Sandbox, config *sandbox.Config) {
-		config.Mask = secrets.New(artifacts{s}.withStoreSecrets(withPasswords(s.withSecrets(config.Env, s.env.lookup), box.connections.Sources())))
+		config.Mask = secrets.New(artifacts{s}.withStoreSecrets(withPasswords(s.withToolSecrets(s.withSecrets(config.Env, s.env.lookup)), box.connections.Sources())))
 		config.Observer, box.way.log.Added = r.watched, r.watched.Network
 		if r.web != nil {
 			config.Gone = r.web.isGone
@@ -194,6 +194,7 @@ func (s *Settings) mcpServer(box *Sandbox, links *filelinks.Links, log *slog.Log
 	deps.Manager, deps.Secrets, deps.Databases, deps.Links, deps.HostDirs, deps.Logger = box.Manager, config.Mask, box.databases, links, dirs, log
 	deps.Environments, deps.Store = environments(config, box.engine), artifacts{s}.open(log)
 	deps.Network, deps.NetworkLog, deps.Packages = way.proxy.Summary(), way.log, way.packages()
+	deps.ToolServers = way.toolServers()
 	deps.Can = tools.Capabilities{CodeSQL: s.codeQueries(box.databases), Packages: way.packagesMode, Network: string(way.network.Mode), Hosts: way.hosts()}
 	for language, kernel := range config.Kernels {
 		if _, ours := containers.RecipeOf(kernel.Image); ours {
@@ -232,7 +233,7 @@ func (s *Settings) newSandbox(engine *podman.Engine, gcArgs []string, log *slog.
 	box := &Sandbox{engine: engine, keeper: keepEngine(engine, gcArgs, log), connections: s.connections(s.env.environ(), log)}
 	config := s.sandboxConfig(box.keeper, s.passThrough(log), log)
 	box.databases = s.databases(box.connections)
-	way, err := s.wayOut(box.databases)
+	way, err := s.wayOut(box.databases, log)
 	if err != nil {
 		return nil, err
 	}
@@ -251,8 +252,10 @@ func (b *Sandbox) Close(ctx context.Context) {
 
 // end reports whether nothing is left that something else would have to remove.
 func (b *Sandbox) end(ctx context.Context) bool {
+	ended := b.way.endToolServers(ctx) // beside the sessions: both may take all the time that there is
 	nothingLeft := b.Manager.Close(ctx)
 	_ = b.way.Close()
+	<-ended
 	b.connections.Close(ctx)
 	return nothingLeft
 }
@@ -385,7 +388,7 @@ func (s *Settings) Logger(out io.Writer) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{Level: level}
 	passed := s.passThrough(slog.New(slog.DiscardHandler))
 	sources, _ := sql.Sources(s.env.environ(), isSetting) // what is wrong with one is said where it is opened
-	out = secrets.New(artifacts{s}.withStoreSecrets(withPasswords(s.withSecrets(passed, s.env.lookup), sources))).Writer(out)
+	out = secrets.New(artifacts{s}.withStoreSecrets(withPasswords(s.withToolSecrets(s.withSecrets(passed, s.env.lookup)), sources))).Writer(out)
 	if s.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(out, options)), nil
 	}

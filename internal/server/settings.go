@@ -64,6 +64,8 @@ type Settings struct {
 
 	Packages PackageSettings
 
+	ToolServers ToolServerSettings
+
 	KeepVariables  string
 	Prewarm        []string
 	Preload        []string
@@ -262,7 +264,7 @@ func (s *Settings) check() error {
 	found = append(found, wrongStore)
 	_, err := hostdir.New(s.AllowHostDir)
 	found.wrong(err != nil, "--allow-host-dir: %w", err)
-	found = append(found, s.Packages.check())
+	found = append(found, s.Packages.check(), s.ToolServers.check(s.env.lookup))
 	_, err = s.mounts()
 	found.wrong(err != nil, "--mount: %w", err)
 	found = append(found, s.Links.check(s.HTTP.Address != ""))

@@ -13,6 +13,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/proxy"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/upstream"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -40,7 +41,7 @@ const above0 = math.SmallestNonzeroFloat64
 // table sets all defaults, and returns the settings.
 func (s *Settings) table() []settingGroup {
 	s.Sandbox, s.Network.Limits = sandbox.DefaultConfig(), proxy.DefaultLimits()
-	c, d, n, p := &s.Sandbox, &s.Tools, &s.Network, &s.Packages
+	c, d, n, p, u := &s.Sandbox, &s.Tools, &s.Network, &s.Packages, &s.ToolServers
 	engine := settingGroup{"Sandbox", []setting{
 		{"config", "FILE", &s.Config, 0, 0, "YAML file with settings, named as the flags are; variables are also read from a .env beside it"},
 		{"env-file", "FILES", &s.EnvFiles, 0, 0, "files of variables, NAME=value, weaker than those of the environment; of several the last is the strongest"},
@@ -130,6 +131,11 @@ func (s *Settings) table() []settingGroup {
 		{"sql-timeout", "DURATION", duration(&s.SQL.Timeout, time.Minute), above0, 0, "how long one query may take"},
 		{"sql-allow-functions", "NAMES", &s.SQLAllow, 0, 0, "functions of a PostgreSQL database's own that may be called though they are VOLATILE"},
 		{"sql-from-code", "", set(&s.SQLFromCode, true), 0, 0, "let code query the databases too, by its module sandbox"},
+	}}, {"Tools of other servers", []setting{
+		{"mcp-servers", "FILE", &u.File, 0, 0, "file of MCP servers whose tools code may call, with the key mcpServers as clients have it; ${NAME} in it is a variable of the environment"},
+		{"mcp-allow", "TOOLS", &u.Allow, 0, 0, "tools that may be called though they do not say that they only read, such as github.create_issue or memory.*"},
+		{"mcp-trust-hints", "", set(&u.TrustHints, true), 0, 0, "let code call the tools that say that they only read (readOnlyHint)"},
+		{"mcp-timeout", "DURATION", duration(&u.Timeout, upstream.DefaultTimeout), above0, 0, "how long one call may take"},
 	}}, {"HTTP", []setting{
 		{"http", "ADDRESS", &s.HTTP.Address, 0, 0, "address to serve MCP at over HTTP instead of stdin and stdout, such as 127.0.0.1:8000 or unix:///run/user/1000/sandbox.sock; " + passedSocket + " is the socket that systemd passes"},
 		{"http-token-file", "FILE", &s.HTTP.TokenFile, 0, 0, "file with the token that clients of --http have to send (also " + tokenVariable + ", the token itself; default: http-token in the --state-dir, which is made)"},

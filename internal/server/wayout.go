@@ -1,6 +1,7 @@
 package server
 
 import (
+	"log/slog"
 	"maps"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/proxy"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/upstream"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -22,6 +24,16 @@ type wayOut struct {
 	policy  *packages.Policy
 	// packagesMode is what --packages says.
 	packagesMode string
+	// upstream are other MCP servers whose tools code calls; nil: there are none.
+	upstream *upstream.Servers
+}
+
+// toolServers are the names of the servers whose tools code calls.
+func (w *wayOut) toolServers() []string {
+	if w.upstream == nil {
+		return nil
+	}
+	return w.upstream.Names()
 }
 
 // packages is what install_packages works with; nil where nothing may be installed.
@@ -88,7 +100,7 @@ func (s *Settings) codeQueries(databases *tools.Databases) bool {
 }
 
 // wayOut puts it together. Close it after the manager that uses it. The error is of the settings.
-func (s *Settings) wayOut(databases *tools.Databases) (*wayOut, error) {
+func (s *Settings) wayOut(databases *tools.Databases, log *slog.Logger) (*wayOut, error) {
 	network, err := s.networkOptions(s.env.lookup)
 	if err != nil {
 		return nil, UsageError{Err: err}
@@ -109,6 +121,15 @@ func (s *Settings) wayOut(databases *tools.Databases) (*wayOut, error) {
 	o := broker.Options{Log: w.log, Proxy: w.proxy, Packages: served, Authority: w.proxy.Trust, Forgotten: w.proxy.Forget}
 	if s.codeQueries(databases) {
 		o.SQL = databases.Queries(w.log)
+	}
+	if w.upstream, err = s.upstreams(w.log, log); err != nil {
+		return nil, UsageError{Err: err}
+	}
+	if w.upstream != nil {
+		o.Tools, o.Forgotten = w.upstream, func(session string) {
+			w.proxy.Forget(session)
+			w.upstream.Forget(session)
+		}
 	}
 	w.Broker = broker.New(o)
 	return w, nil

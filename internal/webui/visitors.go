@@ -145,16 +145,17 @@ func (h *Handler) logout(w http.ResponseWriter, r *http.Request) {
 const ownHeader = "X-Sandbox-Page"
 
 // dests are what a browser may want an answer of the page for, as Sec-Fetch-Dest says; older ones do not say it. Files of a session are
-// hostile: none is a script, a style or a frame of this origin.
+// hostile: none is a script or a style, and one in a frame is of no origin.
 var dests = []string{"", "empty", "image", "document", "audio", "video"}
 
-// known serves those who may see the page, when it is the page that asks.
-func (h *Handler) known(serve http.HandlerFunc) http.HandlerFunc {
+// known serves those who may see the page, when it is the page that asks. With inFrame a frame of it may.
+func (h *Handler) known(inFrame bool, serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		dest := r.Header.Get("Sec-Fetch-Dest")
 		switch site := r.Header.Get("Sec-Fetch-Site"); {
 		case site != "" && site != "same-origin" && site != "none", r.Method != http.MethodGet && r.Method != http.MethodHead && r.Header.Get(ownHeader) == "":
 			http.Error(w, "this did not come from the page", http.StatusForbidden)
-		case !slices.Contains(dests, r.Header.Get("Sec-Fetch-Dest")):
+		case !slices.Contains(dests, dest) && (!inFrame || dest != "iframe"):
 			http.Error(w, "this is no part of the page", http.StatusForbidden)
 		case !h.visitors.isKnown(r):
 			http.Error(w, "open / first", http.StatusUnauthorized)

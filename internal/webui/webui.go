@@ -63,12 +63,12 @@ type Handler struct {
 
 // uses are the requests of /v1 that the page makes, and that are made in its name. Those that need a session to be open here would
 // open it, which takes it from the server that is to have it next.
-var uses = map[string]struct{ needsOpen bool }{
+var uses = map[string]struct{ needsOpen, inFrame bool }{
 	"GET /v1/events": {},
 	"GET /v1/sessions/{session_id}/runs/{run_id}":               {},
 	"GET /v1/sessions/{session_id}/runs/{run_id}/displays/{at}": {},
 	"GET /v1/sessions/{session_id}/files":                       {needsOpen: true},
-	"GET /v1/sessions/{session_id}/files/{path...}":             {needsOpen: true},
+	"GET /v1/sessions/{session_id}/files/{path...}":             {needsOpen: true, inFrame: true},
 	"POST /v1/runs/{run_id}/cancel":                             {},
 	"POST /v1/sessions/{session_id}/restore":                    {needsOpen: true},
 	"DELETE /v1/sessions/{session_id}":                          {},
@@ -92,7 +92,7 @@ const (
 )
 
 // policy has a browser run and load nothing but what is served here, and make no markup of texts.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; frame-src 'self'; connect-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // New returns a page.
@@ -111,7 +111,7 @@ func New(o Options) *Handler {
 	}
 	for pattern, use := range uses {
 		method, path, _ := strings.Cut(pattern, " /")
-		h.mux.HandleFunc(method+" "+Prefix+path, h.known(func(w http.ResponseWriter, r *http.Request) { h.ask(w, r, use.needsOpen) }))
+		h.mux.HandleFunc(method+" "+Prefix+path, h.known(use.inFrame, func(w http.ResponseWriter, r *http.Request) { h.ask(w, r, use.needsOpen) }))
 	}
 	return h
 }

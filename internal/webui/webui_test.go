@@ -304,10 +304,10 @@ func TestOtherPagesGetAndDoNothing(t *testing.T) {
 			}
 		}
 	}
-	// What a browser would run, or put into a page, is none of a session's files.
+	// What a browser would run as this origin's is none of a session's files.
 	for dest, status := range map[string]int{
 		"script": 403, "style": 403, "worker": 403, "sharedworker": 403, "serviceworker": 403, "audioworklet": 403, "json": 403, "font": 403,
-		"object": 403, "embed": 403, "frame": 403, "iframe": 403, "xslt": 403, "manifest": 403, "empty": 404, "image": 404, "document": 404,
+		"object": 403, "embed": 403, "frame": 403, "xslt": 403, "manifest": 403, "empty": 404, "image": 404, "document": 404, "iframe": 404,
 	} {
 		if a := s.do(http.MethodGet, Prefix+"v1/sessions/mine/files/x", "", "Sec-Fetch-Site", "same-origin", "Sec-Fetch-Dest", dest); a.status != status {
 			t.Errorf("a %s: %+v", dest, a)

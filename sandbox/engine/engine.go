@@ -93,7 +93,8 @@ type ImageInfo struct {
 //
 // Every call honours its context's deadline. ErrEngineUnavailable (wrapped) says that
 // no engine answers and that nothing was done; ErrImageMissing that an image is not
-// there; ErrArchitecture that there is no process 1 for it. That it lacks an interpreter, process 1 reports.
+// there; ErrArchitecture that there is no process 1 for it; ErrPreparing, together with ErrEngineUnavailable, that the engine
+// makes an image ready for its first container, which takes long, and that Start called again waits for that. That it lacks an interpreter, process 1 reports.
 type Engine interface {
 	// Image looks an image up. It never pulls.
 	Image(ctx context.Context, ref string) (ImageInfo, error)
@@ -116,6 +117,7 @@ type Engine interface {
 var (
 	ErrEngineUnavailable = errors.New("container engine unavailable")
 	ErrImageMissing      = errors.New("image not found")
+	ErrPreparing         = errors.New("the image is being made ready for its first container")
 	ErrContainerGone     = errors.New("container does not run")
 	ErrNoInterpreter     = errors.New("image has no such interpreter")
 	ErrArchitecture      = errors.New("no supervisor for this kind of processor")

@@ -57,14 +57,22 @@ func TestPodmanMissing(t *testing.T) {
 }
 
 func TestServiceThatDoesNotStart(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "podman")
-	script := "#!/bin/sh\necho 'Error: no subuid ranges found' >&2\nexit 125\n"
-	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	_, err := own(t, Options{Program: program}).Connection(t.Context())
-	if u := unavailable(t, err); !strings.Contains(u.Error(), "no subuid ranges") {
-		t.Errorf("the log does not have the service's own words: %v", u)
+	for words, reason := range map[string]string{
+		"Error: no subuid ranges found":                                               "could not be started",
+		`time="2026-11-26T22:59:08Z" level=fatal msg="Cgroups v1 not supported"`:      "cgroup version 1",
+		"Error: a BoltDB database exists but is no longer being used. BoltDB support": "database of an older version",
+	} {
+		program := filepath.Join(t.TempDir(), "podman")
+		script := "#!/bin/sh\necho '" + words + "' >&2\nexit 125\n"
+		if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		_, err := own(t, Options{Program: program}).Connection(t.Context())
+		if u := unavailable(t, err); !strings.Contains(u.Reason, reason) {
+			t.Errorf("of one that says %q: %+v", words, u)
+		} else if !strings.Contains(u.Error(), words) {
+			t.Errorf("the log does not have the service's own words: %v", u)
+		}
 	}
 }
 

@@ -83,6 +83,7 @@ type Engine struct {
 	runtimeWorks   atomic.Bool // a container has started
 
 	volumes programVolumes
+	firsts  firsts
 
 	inMachine bool // its containers run in a virtual machine of Podman's
 	startMu   sync.Mutex
@@ -108,6 +109,7 @@ func Open(opts Options) *Engine {
 	}
 	e := &Engine{opts: opts, log: opts.Logger, patience: pingPatience, shape: containerSpec, connecting: make(chan struct{}, 1)}
 	e.volumes.prefix = programsVolume
+	e.firsts = firsts{patience: firstPatience, made: make(map[string]bool), going: make(map[string]chan struct{})}
 	e.inMachine = runtime.GOOS == "darwin" || runtime.GOOS == "windows"
 	e.closing, e.close = context.WithCancel(context.Background())
 	e.runtime = chooseRuntime(opts)

@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -72,7 +71,7 @@ func (s idSpace) userOf(volume string) int64 {
 
 // userNamespace is a namespace of the container's own, where the engine is rootless: without it all its
 // containers share one, in which its root is theirs. Each id means the same on both sides, because
-// Podman would copy the whole image for any other mapping.
+// Podman would copy the whole image for any other mapping. first.go has what it costs.
 func (s idSpace) userNamespace() (specgen.Namespace, *storagetypes.IDMappingOptions) {
 	if !s.rootless || !s.suffices() {
 		return specgen.Namespace{}, nil
@@ -81,32 +80,6 @@ func (s idSpace) userNamespace() (specgen.Namespace, *storagetypes.IDMappingOpti
 	// costs a copy of the image's list of files.
 	same := []idtools.IDMap{{ContainerID: 0, HostID: 0, Size: MinIDs}}
 	return private(), &storagetypes.IDMappingOptions{UIDMap: same, GIDMap: same}
-}
-
-// Prepare has the engine make what the first container of an image would wait for: for a mapping of ids,
-// even one to the same, Podman goes through all files of the image, once. The image is there.
-func (e *Engine) Prepare(ctx context.Context, image string) error {
-	l, err := e.connect(ctx)
-	if err != nil {
-		return err
-	}
-	space, err := l.idSpace(ctx)
-	if err != nil {
-		return err
-	}
-	userNS, mappings := space.userNamespace()
-	if mappings == nil {
-		return nil
-	}
-	spec := specgen.NewSpecGenerator(image, false)
-	spec.Name = "code-sandbox-mcp-prepare-" + strings.ToLower(rand.Text())
-	spec.UserNS, spec.IDMappings = userNS, mappings
-	spec.NetNS = specgen.Namespace{NSMode: specgen.NoNetwork}
-	conn := l.context(ctx)
-	if _, err := libpod.CreateContainer(conn, spec); err != nil {
-		return fmt.Errorf("prepare image %s: %w", image, createError(err))
-	}
-	return removeContainer(conn, spec.Name)
 }
 
 // passwdEntry names the user of a container to programs that look their user up.

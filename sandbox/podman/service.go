@@ -76,10 +76,28 @@ func serviceFailed(ctx context.Context, limit time.Duration, err error) error {
 	if ctx.Err() != nil {
 		return ended(ctx, limit)
 	}
+	for _, r := range refusals {
+		if says(err, r.words) {
+			return &UnavailableError{Reason: r.reason, Fix: r.fix, Err: err}
+		}
+	}
 	return orUnavailable(err, UnavailableError{
 		Reason: "Podman's service could not be started",
 		Fix:    "run `podman info` to see why, then code-sandbox-mcp doctor",
 	})
+}
+
+// refusals are what a service says that ends at once, in small letters, and what that means. Podman 6 has no cgroup
+// version 1 and none of the database that Podman 4 made.
+var refusals = []struct{ words, reason, fix string }{
+	{
+		"cgroups v1 not supported", "this Podman does not run where the host has cgroup version 1",
+		"boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line, or install an older Podman",
+	},
+	{
+		"boltdb", "Podman has a database of an older version, which it does not use as it is",
+		"reboot, after which Podman converts it, or run `podman system migrate --migrate-db` while nothing else uses Podman",
+	},
 }
 
 // startService starts the service and waits until its socket accepts.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"net/http"
 	"os"
@@ -74,6 +75,9 @@ func (e *Engine) startOn(ctx context.Context, spec engine.Spec) (*process, *link
 	if err == nil {
 		e.runtimeWorks.Store(true)
 		return p, l, nil
+	}
+	if errors.Is(err, engine.ErrPreparing) {
+		return nil, l, fmt.Errorf("start container %s: %w", spec.Name, err)
 	}
 	if !errors.Is(err, errNameInUse) && !errors.Is(err, engine.ErrImageMissing) {
 		e.clean(ctx, l, spec)
@@ -171,7 +175,7 @@ func (e *Engine) create(ctx context.Context, l *link, spec engine.Spec, host hos
 		if l.onHost {
 			host.maxOpenFiles, host.maxProcesses = hardLimits()
 		}
-		id, err := libpod.CreateContainer(l.context(ctx), e.shape(spec, host))
+		id, err := e.createContainer(ctx, l, e.shape(spec, host), slog.LevelInfo)
 		if err == nil {
 			return id, nil
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"mime"
 	"net"
@@ -25,13 +26,25 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
-// A document of a session may have been made to attack whoever opens it. It runs no script, loads nothing, sends no form,
-// and is of no origin.
+// A document of a session may have been made to attack whoever opens it. It runs no script unless it is in a frame of ours, loads
+// nothing, sends no form, and is of no origin.
 const (
 	policy = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; media-src data:; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 	// policyPDF is without the sandbox, in which Chromium shows no PDF; a viewer of its own does, and the file is no page.
 	policyPDF = "default-src 'none'; object-src 'self'; style-src 'unsafe-inline'; frame-ancestors 'self'"
+	// policyFramed has a page run its own scripts. It cannot keep them from leading their frame elsewhere; policyFrame can.
+	policyFramed = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval' data: blob:; worker-src data: blob:; " +
+		"style-src 'unsafe-inline'; img-src data: blob:; font-src data: blob:; media-src data: blob:; connect-src data: blob:; " +
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+	// policyFrame is for the page around the frame.
+	policyFrame = "default-src 'none'; frame-src 'self'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	// frame is that page, with the frame's query.
+	frame = `<!DOCTYPE html>
+<html lang="en"><meta charset="utf-8"><title>%s</title>
+<style>html, body, iframe { margin: 0; border: 0; width: 100%%; height: 100%%; display: block; overflow: hidden; background: white }</style>
+<iframe title="The file" sandbox="allow-scripts" referrerpolicy="no-referrer" src="?%s"></iframe></html>
+`
 )
 
 // ServeHTTP answers a link: GET and HEAD of a download's, PUT of an upload's. It does not say whether a session or a file
@@ -176,6 +189,14 @@ func (l *Links) download(w *pacedWriter, r *http.Request, link request) error {
 	defer from.close()
 	kind := content.Detect(head, from.file.Path)
 	header := w.Header()
+	if kind.MIME == "text/html" {
+		switch r.Header.Get("Sec-Fetch-Dest") {
+		case "document":
+			return sendFrame(w, r, from.file.Path)
+		case "iframe":
+			header.Set("Content-Security-Policy", policyFramed)
+		}
+	}
 	header.Set("Content-Type", typeOf(kind, head))
 	header.Set("Content-Disposition", disposition(kind.MIME, from.file.Path))
 	header.Set("ETag", fmt.Sprintf(`"%x-%x"`, from.file.SizeBytes, from.file.Modified.UnixMilli()))
@@ -194,6 +215,22 @@ func (l *Links) download(w *pacedWriter, r *http.Request, link request) error {
 		header.Del("Content-Length")
 		return web.NewRefusal(w.held, fault.InvalidArgument, "Ask for bytes that the file has; Content-Range says how many there are.",
 			"The range %q is none of the file's.", text.Shorten(r.Header.Get("Range"), 80))
+	}
+	return nil
+}
+
+// sendFrame sends the page around a page of a session that somebody opens in a browser. A browser that does not say what it wants a
+// file for gets the file alone, which runs no script then.
+func sendFrame(w http.ResponseWriter, r *http.Request, file string) error {
+	query := r.URL.Query()
+	query.Set("frame", "1") // browsers refuse frames of the address that they are in
+	header := w.Header()
+	header.Set("Content-Security-Policy", policyFrame)
+	header.Set("Content-Type", "text/html; charset=utf-8")
+	text := fmt.Sprintf(frame, html.EscapeString(path.Base(file)), html.EscapeString(query.Encode()))
+	header.Set("Content-Length", strconv.Itoa(len(text)))
+	if r.Method == http.MethodGet {
+		_, _ = io.WriteString(w, text) // the browser may be gone
 	}
 	return nil
 }

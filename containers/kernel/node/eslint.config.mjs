@@ -29,7 +29,7 @@ const rules = {
 };
 
 const commonGlobals = ['Buffer', 'TextDecoder', 'URL', 'clearInterval', 'clearTimeout', 'console', 'performance', 'process', 'setImmediate', 'setInterval', 'setTimeout'];
-const browserGlobals = ['EventSource', 'Node', 'URLSearchParams', 'addEventListener', 'document', 'fetch', 'location', 'navigator', 'setInterval', 'setTimeout'];
+const browserGlobals = ['EventSource', 'Node', 'ResizeObserver', 'URLSearchParams', 'addEventListener', 'document', 'fetch', 'innerWidth', 'location', 'navigator', 'parent', 'setInterval', 'setTimeout', 'clearTimeout'];
 
 export default [
   { ignores: ['**/node_modules/'] },
@@ -51,7 +51,7 @@ export default [
     rules,
   },
   {
-    files: ['internal/**/*.js'],
+    files: ['internal/**/*.js', 'tools/**/*.js'],
     languageOptions: { sourceType: 'module', globals: readonly(browserGlobals) },
     rules,
   },

@@ -76,6 +76,7 @@ def find_script(address):
                 return None
             for text in ("</script", "</SCRIPT", "<!--"):  # which would end the element, or hide its end
                 script = script.replace(text, "<\\" + text[1:])
+            script = script.replace("\ufeff", " ")  # white space where files were joined
             return script.encode("ascii", "code_sandbox.javascript")
     return None
 

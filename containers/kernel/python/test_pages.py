@@ -10,8 +10,8 @@ import pages
 from test_support import SupervisorTest
 
 CDN = "https://cdn.bokeh.org/bokeh/release/"
-SCRIPT = "var a = 'ü\U0001f600</script><!--';"
-PUT_IN = b"<script>var a = '\\u00fc\\ud83d\\ude00<\\/script><\\!--';</script>"
+SCRIPT = "\ufeffvar a = 'ü\U0001f600</script><!--';"
+PUT_IN = b"<script> var a = '\\u00fc\\ud83d\\ude00<\\/script><\\!--';</script>"
 
 
 class Installed(unittest.TestCase):

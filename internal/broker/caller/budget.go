@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// PerSession is what the requests of one session for packages and queries may hold in the server's memory at a time.
+// PerSession is what the requests of one session for packages, queries and tools may hold in the server's memory at a time.
 // Garbage may take as much again for a moment.
 const PerSession = 48 << 20
 

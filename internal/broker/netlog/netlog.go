@@ -21,7 +21,7 @@ type Entry struct {
 	Time          time.Time `json:"time"`
 	Session       string    `json:"-"`
 	Run           string    `json:"run_id,omitempty"`
-	Kind          string    `json:"kind"` // "proxy", "packages" or "sql"
+	Kind          string    `json:"kind"` // "proxy", "packages", "sql" or "tools"
 	Method        string    `json:"method,omitempty"`
 	Host          string    `json:"host"`           // with the port where it is not the scheme's own
 	Path          string    `json:"path,omitempty"` // without a query; known only where the request was read

@@ -147,9 +147,17 @@ function block(item, heading, said, className) {
 	return element;
 }
 
+const mostFrames = 4; // of a run: each may be a figure with its library
+const isPage = path => /\.html?$/i.test(path ?? "");
+
+// frameOf shows a page of the session in a frame that is of no origin. Where its scripts lead the frame, the policy of this page decides.
+const frameOf = path => make("figure", {},
+	make("iframe", {sandbox: "allow-scripts", referrerPolicy: "no-referrer", loading: "lazy", title: visible(path), src: filesAddress(path)}),
+	make("figcaption", {className: "dim text"}, path));
+
 function showResult(item, r) {
 	item.follow = [];
-	const parts = [];
+	const parts = [], frames = [];
 	for (const [heading, stream] of [["output", r.stdout], ["errors", r.stderr]]) {
 		if (!stream.head && !stream.tail) continue;
 		parts.push(block(item, heading, stream.head + (stream.omitted_bytes > 0 ? `\n… ${bytes(stream.omitted_bytes)} left out …\n` : "") + stream.tail));
@@ -162,12 +170,20 @@ function showResult(item, r) {
 			parts.push(part(item, `figure ${at} ${d.path} ${d.version}`, () => make("figure", {},
 				make("img", {src: `${address("sessions", session, "runs", item.id, "displays", at)}?version=${d.version}`, alt: visible(d.alt || "a figure of this run"), loading: "lazy"}),
 				make("figcaption", {className: "dim text"}, d.path))));
+		} else if (isPage(d.path) && isHere() && frames.length < mostFrames) {
+			frames.push(d.path);
+			parts.push(part(item, `shown ${at} ${d.path}`, () => frameOf(d.path)));
 		} else if (d.text) {
 			parts.push(block(item, `shown ${at + 1}`, d.text));
 		} else if (d.path) {
 			parts.push(part(item, `shown ${at} ${d.path}`, () => make("p", {className: "text"}, `shown: ${d.path}`)));
 		}
 	});
+	for (const f of isHere() ? r.artifacts : []) {
+		if (!isPage(f.path) || frames.includes(f.path) || frames.length >= mostFrames) continue;
+		frames.push(f.path);
+		parts.push(part(item, `frame ${f.path} ${f.size_bytes} ${f.modified}`, () => frameOf(f.path)));
+	}
 	if (r.artifacts.length) {
 		parts.push(make("section", {}, make("p", {className: "dim"}, "files"),
 			make("ul", {}, ...r.artifacts.map(f => make("li", {className: "text"}, fileLink(f), " ", bytes(f.size_bytes))))));
@@ -178,7 +194,9 @@ function showResult(item, r) {
 	for (const pre of item.follow) pre.scrollTop = pre.scrollHeight;
 }
 
+const filesAddress = path => address("sessions", session, "files", ...path.split("/"));
+
 export const fileLink = f => isHere()
-	? make("a", {href: address("sessions", session, "files", ...f.path.split("/")), target: "_blank", rel: "noopener"}, f.path) : make("span", {}, f.path);
+	? make("a", {href: filesAddress(f.path), target: "_blank", rel: "noopener"}, f.path) : make("span", {}, f.path);
 
 for (const id of ["search", "failed"]) byId(id).addEventListener("input", choose);

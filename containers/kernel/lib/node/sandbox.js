@@ -1,4 +1,4 @@
-// What a sandbox offers to its code: queries of the server's databases.
+// What a sandbox offers to its code: queries of the server's databases, and tools of other servers.
 //
 //     const rows = await sandbox.sql('select * from orders where total > $1', [100]);
 //
@@ -6,6 +6,7 @@
 'use strict';
 const { randomUUID } = require('node:crypto');
 const http = require('node:http');
+const { tools, ToolError } = require('./sandbox_tools.js');
 
 const PORT = 9797;
 
@@ -169,4 +170,4 @@ function ask(body) {
   });
 }
 
-module.exports = { sql, SQLError };
+module.exports = { sql, SQLError, tools, ToolError };

@@ -1,7 +1,8 @@
-"""What a sandbox offers to its code: queries of the server's databases.
+"""What a sandbox offers to its code: queries of the server's databases, and tools of other servers.
 
     import sandbox
     frame = sandbox.sql("select * from orders where total > $1", [100])
+    from sandbox import tools  # see tools.search() and tools.describe()
 
 The statement is checked and limited as that of the tool exec_sql. No password and no connection is in the container.
 """
@@ -14,6 +15,14 @@ import os as _os
 __all__ = ["sql", "SQLError"]
 
 _PORT = 9797
+
+
+def __getattr__(name):
+    if name in ("tools", "ToolError"):  # which most runs do not need
+        import sandbox_tools
+
+        return getattr(sandbox_tools, name)
+    raise AttributeError("module 'sandbox' has no attribute %r" % name)
 
 
 class SQLError(Exception):

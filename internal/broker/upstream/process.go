@@ -1,0 +1,366 @@
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+)
+
+const (
+	// maxUnasked is how many bytes a server may send, since its last answer, that are none: notifications, requests, garbage.
+	maxUnasked = 64 << 20
+	// usualLine is the length up to which a message is read without a look at what is held already.
+	usualLine = 1 << 20
+	// stderrBytes is how much of what one process writes to stderr gets into the log.
+	stderrBytes = 64 << 10
+	// stderrLine bounds one line there.
+	stderrLine = 500
+	// drainTime is how long what a process has written is still read when it has ended and its children hold the pipe.
+	drainTime = 500 * time.Millisecond
+)
+
+var errEnded = errors.New("the server has ended")
+
+// process is a server that was started, as a transport of the protocol: a JSON message a line on stdin and stdout. Unlike
+// the client library's own it bounds what is read, writes without holding up a caller, and ends the whole process group.
+type process struct {
+	command        *exec.Cmd
+	stdin, stdout  *os.File
+	gate           *gate
+	maxAnswer      int
+	log            *slog.Logger
+	out            chan []byte
+	exited         chan struct{}
+	closeOnce      sync.Once
+	listChanged    func()
+	unasked, noted int
+
+	mu      sync.Mutex
+	pending map[string]chan *transport.JSONRPCResponse
+	err     error         // why it is over
+	done    chan struct{} // closed when it is
+}
+
+// passedOn are the variables that a server gets beside those of its definition: what clients give, and what leads through a
+// proxy. Nothing else of this process's environment is its business.
+var passedOn = strings.Fields(`HOME LOGNAME PATH SHELL TERM USER LANG LC_ALL TMPDIR TZ XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME
+	XDG_RUNTIME_DIR HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS
+	APPDATA HOMEDRIVE HOMEPATH LOCALAPPDATA PATHEXT PROCESSOR_ARCHITECTURE PROGRAMFILES SYSTEMDRIVE SYSTEMROOT TEMP TMP USERNAME
+	USERPROFILE WINDIR`)
+
+func environment(own map[string]string) []string {
+	var env []string
+	for _, name := range passedOn {
+		if value, is := os.LookupEnv(name); is {
+			env = append(env, name+"="+value)
+		}
+	}
+	for name, value := range own { // the last of a name is the one that counts
+		env = append(env, name+"="+value)
+	}
+	return env
+}
+
+// startProcess starts a server; read takes what it says. The error has no value of its definition.
+func startProcess(d Definition, gate *gate, maxAnswer int, log *slog.Logger) (*process, error) {
+	command := exec.Command(d.Command, d.Args...)
+	command.Env, command.Dir = environment(d.Env), d.Dir
+	apart(command)
+	var files [6]*os.File // the ends of three pipes
+	closeAll := func(which ...int) {
+		for _, i := range which {
+			if files[i] != nil {
+				_ = files[i].Close()
+			}
+		}
+	}
+	for i := 0; i < len(files); i += 2 {
+		var err error
+		if files[i], files[i+1], err = os.Pipe(); err != nil {
+			closeAll(0, 1, 2, 3, 4, 5)
+			return nil, errors.New("there are too many open files")
+		}
+	}
+	command.Stdin, command.Stdout, command.Stderr = files[0], files[3], files[5]
+	err := command.Start()
+	closeAll(0, 3, 5)
+	if err != nil {
+		closeAll(1, 2, 4)
+		log.Warn("server of tools not started", "server", d.Name, "error", err)
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+			return nil, errors.New("its command, or its folder, does not exist on the server's machine")
+		}
+		return nil, errors.New("its command cannot be started")
+	}
+	p := &process{
+		command: command, stdin: files[1], stdout: files[2], gate: gate, maxAnswer: maxAnswer, log: log.With("server", d.Name),
+		out: make(chan []byte, 16), exited: make(chan struct{}), done: make(chan struct{}), pending: make(map[string]chan *transport.JSONRPCResponse),
+	}
+	go p.readStderr(files[4])
+	go p.write()
+	go func() {
+		err := command.Wait()
+		p.log.Info("server of tools ended", "status", fmt.Sprint(err))
+		killGroup(command)
+		close(p.exited)
+		time.AfterFunc(drainTime, func() { _ = p.stdout.Close(); _ = files[4].Close() })
+	}()
+	return p, nil
+}
+
+// fail ends what is under way and is to come, and then the process. The first reason counts.
+func (p *process) fail(reason error) {
+	p.mu.Lock()
+	if p.err == nil {
+		p.err = reason
+		close(p.done)
+	}
+	p.mu.Unlock()
+}
+
+// reason is why it is over.
+func (p *process) reason() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+func (p *process) readStderr(from *os.File) {
+	lines := bufio.NewReaderSize(from, stderrLine)
+	left := stderrBytes
+	for {
+		line, err := lines.ReadSlice('\n') // of a longer one the parts
+		if len(line) > 0 && left > 0 {
+			left -= len(line)
+			p.log.Info("server of tools says", "stderr", strings.TrimSpace(text.Safe(string(line), stderrLine)))
+			if left <= 0 {
+				p.log.Info("server of tools says more than is logged")
+			}
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return
+		}
+	}
+}
+
+// read takes messages until there are no more.
+func (p *process) read() {
+	from := bufio.NewReaderSize(p.stdout, 64<<10)
+	var line []byte
+	for {
+		part, err := from.ReadSlice('\n')
+		if len(line)+len(part) > p.maxAnswer {
+			p.fail(&misbehavedError{fmt.Sprintf("it sent a message of more than %d bytes", p.maxAnswer)})
+			p.end(context.Background(), 0)
+			return
+		}
+		if before := len(line); before <= usualLine && before+len(part) > usualLine {
+			p.gate.wait(p.done)
+		}
+		line = append(line, part...)
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if err == nil {
+			p.take(line)
+			if p.unasked > maxUnasked {
+				p.fail(&misbehavedError{fmt.Sprintf("it sent more than %d bytes that were no answer", maxUnasked)})
+				p.end(context.Background(), 0)
+				return
+			}
+		}
+		if err != nil {
+			p.fail(errEnded)
+			p.end(context.Background(), 0)
+			return
+		}
+		if line = line[:0]; cap(line) > usualLine {
+			line = nil
+		}
+	}
+}
+
+type message struct {
+	ID     json.RawMessage          `json:"id"`
+	Method string                   `json:"method"`
+	Result json.RawMessage          `json:"result"`
+	Error  *mcp.JSONRPCErrorDetails `json:"error"`
+}
+
+// take does with a line what it asks for. What is no answer to a question counts as unasked.
+func (p *process) take(line []byte) {
+	p.unasked += len(line)
+	var m message
+	if json.Unmarshal(line, &m) != nil {
+		if p.noted++; p.noted <= 3 {
+			p.log.Info("server of tools wrote to stdout what is no message", "bytes", len(line))
+		}
+		return
+	}
+	isRequest := len(m.ID) > 0 && string(m.ID) != "null"
+	switch {
+	case m.Method == string(mcp.MethodNotificationToolsListChanged) && !isRequest:
+		if p.listChanged != nil {
+			p.listChanged()
+		}
+	case m.Method != "" && isRequest:
+		p.decline(m)
+	case m.Method == "" && isRequest:
+		p.mu.Lock()
+		waiting := p.pending[string(m.ID)]
+		delete(p.pending, string(m.ID))
+		p.mu.Unlock()
+		if waiting != nil {
+			p.unasked = 0
+			waiting <- &transport.JSONRPCResponse{JSONRPC: mcp.JSONRPC_VERSION, Result: m.Result, Error: m.Error}
+		}
+	}
+}
+
+// decline answers a request of the server's: a ping is all that it may ask for. An answer that finds no room is dropped.
+func (p *process) decline(m message) {
+	if len(m.ID) > 200 {
+		return
+	}
+	answer := map[string]any{"jsonrpc": mcp.JSONRPC_VERSION, "id": m.ID}
+	if m.Method == string(mcp.MethodPing) {
+		answer["result"] = struct{}{}
+	} else {
+		answer["error"] = map[string]any{"code": mcp.METHOD_NOT_FOUND, "message": "This client answers no requests."}
+	}
+	line, _ := json.Marshal(answer) // texts and raw JSON that was read
+	select {
+	case p.out <- append(line, '\n'):
+	default:
+	}
+}
+
+func (p *process) write() {
+	for {
+		select {
+		case line := <-p.out:
+			if _, err := p.stdin.Write(line); err != nil {
+				return // reading ends as well, and says why
+			}
+		case <-p.done:
+			return
+		}
+	}
+}
+
+// send puts a message behind those that wait to be written.
+func (p *process) send(ctx context.Context, what any) error {
+	line, err := json.Marshal(what)
+	if err != nil {
+		return err
+	}
+	select {
+	case p.out <- append(line, '\n'):
+		return nil
+	case <-p.done:
+		return p.reason()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Start implements transport.Interface: the process runs already.
+func (p *process) Start(context.Context) error { return nil }
+
+// SendRequest implements transport.Interface.
+func (p *process) SendRequest(ctx context.Context, request transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
+	id, err := json.Marshal(request.ID)
+	if err != nil {
+		return nil, err
+	}
+	answered := make(chan *transport.JSONRPCResponse, 1)
+	p.mu.Lock()
+	p.pending[string(id)] = answered
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.pending, string(id))
+		p.mu.Unlock()
+	}()
+	if err := p.send(ctx, request); err != nil {
+		return nil, err
+	}
+	select {
+	case response := <-answered:
+		return captured(ctx, response), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-p.done:
+	}
+	select { // it may have answered before it ended
+	case response := <-answered:
+		return captured(ctx, response), nil
+	default:
+		return nil, p.reason()
+	}
+}
+
+// SendNotification implements transport.Interface.
+func (p *process) SendNotification(ctx context.Context, n mcp.JSONRPCNotification) error {
+	return p.send(ctx, n)
+}
+
+// SetNotificationHandler implements transport.Interface: the only notification that matters is that of listChanged.
+func (p *process) SetNotificationHandler(func(mcp.JSONRPCNotification)) {}
+
+// GetSessionId implements transport.Interface.
+func (p *process) GetSessionId() string { return "" }
+
+// Close implements transport.Interface.
+func (p *process) Close() error {
+	p.end(context.Background(), closeGrace)
+	return nil
+}
+
+const (
+	// closeGrace is what a process has to end in when its stdin is closed, before it is asked by a signal.
+	closeGrace = 500 * time.Millisecond
+	// signalGrace is what it has then, before it is killed.
+	signalGrace = 100 * time.Millisecond
+)
+
+// end ends the process and its group: its stdin is closed, then it is asked to end, then killed. It returns when it is gone, or
+// with ctx, when it was killed at once.
+func (p *process) end(ctx context.Context, grace time.Duration) {
+	p.fail(errEnded)
+	p.closeOnce.Do(func() { _ = p.stdin.Close() })
+	if p.hasExited(ctx, grace) {
+		return
+	}
+	askGroup(p.command)
+	if p.hasExited(ctx, signalGrace) {
+		return
+	}
+	killGroup(p.command)
+	p.hasExited(ctx, time.Second)
+}
+
+func (p *process) hasExited(ctx context.Context, within time.Duration) bool {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-p.exited:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}

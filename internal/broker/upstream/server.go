@@ -1,0 +1,406 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/fair"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+)
+
+// server is one of the others, from its first use on.
+type server struct {
+	definition Definition
+	attribute  string // by which code reaches it; empty: by none
+	all        *Servers
+	turns      *fair.Places
+
+	mu       sync.Mutex
+	conn     *connection   // nil: none
+	opening  chan struct{} // closed when the attempt that is under way is over; nil: there is none
+	failures int           // one after the other
+	reason   error         // of the last
+	again    time.Time     // before which it is not tried again
+}
+
+// connection is a server that has answered.
+type connection struct {
+	client *client.Client
+	close  func(context.Context) // ends it
+	over   <-chan struct{}       // closed when it is over; nil: only a request tells
+	stale  atomic.Bool           // the list of tools has changed
+
+	listing  chan struct{} // has one element while nobody reads the list
+	tools    *toolList
+	listedAt time.Time
+}
+
+// failure is why a server cannot be used, in words that have nothing of its definition.
+type failure struct {
+	reason error
+	wait   time.Duration // until it is tried again
+}
+
+func (f *failure) Error() string { return f.reason.Error() }
+
+// connect returns the connection, and makes one where there is none.
+func (s *server) connect(ctx context.Context) (*connection, error) {
+	for {
+		s.mu.Lock()
+		if s.conn != nil && s.conn.isOver() {
+			s.lose(s.conn, errEnded)
+		}
+		if s.conn != nil {
+			defer s.mu.Unlock()
+			return s.conn, nil
+		}
+		opening := s.opening
+		if opening == nil {
+			if wait := time.Until(s.again); wait > 0 {
+				defer s.mu.Unlock()
+				return nil, &failure{s.reason, wait}
+			}
+			opening = make(chan struct{})
+			s.opening = opening
+			go s.open(opening)
+		}
+		failures := s.failures
+		s.mu.Unlock()
+		select {
+		case <-opening:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		s.mu.Lock()
+		if s.conn == nil && s.failures > failures {
+			defer s.mu.Unlock()
+			return nil, &failure{s.reason, time.Until(s.again)}
+		}
+		s.mu.Unlock()
+	}
+}
+
+// open makes a connection, whoever waits for it.
+func (s *server) open(opening chan struct{}) {
+	ctx, cancel := context.WithTimeout(s.all.ctx, startTime)
+	defer cancel()
+	conn, err := s.dial(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opening = nil
+	close(opening)
+	if err == nil && s.all.ctx.Err() != nil {
+		go conn.close(s.all.ctx)
+		err = errEnded
+	}
+	if err != nil {
+		s.all.options.Logger.Warn("server of tools cannot be used", "server", s.definition.Name, "error", err)
+		s.fail(err)
+		return
+	}
+	s.conn = conn
+}
+
+// fail counts a failure, with mu held. The first one does not hold up the next attempt.
+func (s *server) fail(reason error) {
+	s.reason = reason
+	s.failures++
+	wait := time.Duration(0)
+	if s.failures > 1 {
+		wait = min(time.Second<<min(s.failures-2, 10), longestBackoff)
+	}
+	s.again = time.Now().Add(wait)
+}
+
+// lose drops a connection that is over, with mu held.
+func (s *server) lose(conn *connection, reason error) {
+	if s.conn != conn {
+		return
+	}
+	s.conn = nil
+	s.fail(reason)
+	go conn.close(s.all.ctx)
+}
+
+// lost drops a connection that has failed.
+func (s *server) lost(conn *connection, reason error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lose(conn, reason)
+}
+
+// works forgets failures.
+func (s *server) works() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures = 0
+}
+
+func (s *server) close(ctx context.Context) {
+	s.mu.Lock()
+	conn, opening := s.conn, s.opening
+	s.mu.Unlock()
+	if opening != nil { // which ends with all.ctx, and closes what it has
+		select {
+		case <-opening:
+		case <-ctx.Done():
+		}
+	}
+	if conn != nil {
+		conn.close(ctx)
+	}
+}
+
+func (c *connection) isOver() bool {
+	select {
+	case <-c.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// dial starts a server, or finds it at its address, and exchanges who is who.
+func (s *server) dial(ctx context.Context) (*connection, error) {
+	conn := &connection{listing: make(chan struct{}, 1)}
+	conn.listing <- struct{}{}
+	var to transport.Interface
+	if s.definition.Command != "" {
+		p, err := startProcess(s.definition, s.all.gate, s.all.options.AnswerBytes, s.all.options.Logger)
+		if err != nil {
+			return nil, err
+		}
+		p.listChanged = func() { conn.stale.Store(true) }
+		go p.read()
+		conn.over, to = p.done, p
+		conn.close = func(ctx context.Context) { p.end(ctx, closeGrace) }
+	} else {
+		t, err := openHTTP(s.definition, s.all.options.AnswerBytes)
+		if err != nil {
+			return nil, err
+		}
+		to = t
+		conn.close = func(ctx context.Context) {
+			closed := make(chan struct{})
+			go func() { _ = t.Close(); close(closed) }()
+			select {
+			case <-closed:
+			case <-ctx.Done():
+			case <-time.After(closeGrace):
+			}
+		}
+	}
+	if err := conn.greet(ctx, to); err != nil {
+		why := s.why(ctx, err)
+		conn.close(context.WithoutCancel(ctx))
+		return nil, why
+	}
+	return conn, nil
+}
+
+// greet exchanges who is who, as the revisions up to 2025-11-25 do it, else as the later ones do.
+func (c *connection) greet(ctx context.Context, to transport.Interface) error {
+	var err error
+	for _, options := range [][]client.ClientOption{{client.WithProtocolVersion(mcp.LATEST_LEGACY_PROTOCOL_VERSION)}, nil} {
+		c.client = client.NewClient(to, options...)
+		if err = c.client.Start(ctx); err != nil {
+			return err
+		}
+		c.client.OnNotification(func(n mcp.JSONRPCNotification) {
+			if n.Method == string(mcp.MethodNotificationToolsListChanged) {
+				c.stale.Store(true)
+			}
+		})
+		request := mcp.InitializeRequest{}
+		request.Params.ClientInfo = mcp.Implementation{Name: "code-sandbox-mcp", Version: "1"}
+		if _, err = c.client.Initialize(ctx, request); err == nil {
+			return nil
+		}
+		if ctx.Err() != nil || c.isOver() {
+			return err
+		}
+	}
+	return err
+}
+
+// why is the reason for which a connection failed, without what is not for code.
+func (s *server) why(ctx context.Context, err error) error {
+	var misbehaved *misbehavedError
+	switch {
+	case errors.As(err, &misbehaved):
+		return misbehaved
+	case errors.Is(err, errEnded):
+		return errEnded
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return errors.New("it has not answered in time")
+	case ctx.Err() != nil:
+		return errors.New("this server ends")
+	}
+	s.all.options.Logger.Info("server of tools failed", "server", s.definition.Name, "error", err)
+	return errors.New("it does not answer as an MCP server does")
+}
+
+// Bounds of a list of tools.
+const (
+	maxTools       = 1000
+	maxPages       = 100
+	maxListBytes   = 8 << 20
+	maxDescription = 4 << 10
+	maxSchema      = 64 << 10
+	// listAge is how long a list is used without a look whether it has changed: not every server says so.
+	listAge = time.Minute
+)
+
+// tool is one tool of a server's, as code is told of it.
+type tool struct {
+	Name        string          `json:"name"`
+	Attribute   string          `json:"attribute,omitempty"`
+	Description string          `json:"description,omitempty"`
+	Input       json.RawMessage `json:"input,omitempty"`
+	Output      json.RawMessage `json:"output,omitempty"`
+	Allowed     bool            `json:"allowed"`
+
+	readOnly  bool
+	arguments arguments
+}
+
+type toolList struct {
+	tools   []tool // by name
+	leftOut int    // for their names or their number
+}
+
+// get finds a tool by its name, else by its attribute.
+func (l *toolList) get(name string) (tool, bool) {
+	at, found := slices.BinarySearchFunc(l.tools, name, func(t tool, name string) int { return strings.Compare(t.Name, name) })
+	if !found {
+		at = slices.IndexFunc(l.tools, func(t tool) bool { return t.Attribute == name && name != "" })
+	}
+	if at < 0 {
+		return tool{}, false
+	}
+	return l.tools[at], true
+}
+
+// list returns the tools of a server, as they are now.
+func (s *server) list(ctx context.Context, conn *connection) (*toolList, error) {
+	select {
+	case <-conn.listing:
+		defer func() { conn.listing <- struct{}{} }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if conn.tools != nil && !conn.stale.Load() && time.Since(conn.listedAt) < listAge {
+		return conn.tools, nil
+	}
+	conn.stale.Store(false) // what changes from here on is seen the next time
+	begun := time.Now()
+	list, err := s.readList(ctx, conn)
+	if err != nil {
+		conn.stale.Store(true)
+		return nil, err
+	}
+	conn.tools, conn.listedAt = list, begun
+	return list, nil
+}
+
+type listedTool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Input       json.RawMessage `json:"inputSchema"`
+	Output      json.RawMessage `json:"outputSchema"`
+	Annotations struct {
+		ReadOnly bool `json:"readOnlyHint"`
+	} `json:"annotations"`
+}
+
+func (s *server) readList(ctx context.Context, conn *connection) (*toolList, error) {
+	list := &toolList{}
+	seen := make(map[string]bool)
+	cursor, read := "", 0
+	for range maxPages {
+		request := mcp.ListToolsRequest{}
+		request.Params.Cursor = mcp.Cursor(cursor)
+		asking, answer := withCapture(ctx)
+		if _, err := conn.client.ListToolsByPage(asking, request); err != nil {
+			return nil, s.callError(ctx, conn, answer, err)
+		}
+		read += len(answer.result)
+		var page struct {
+			Tools  []json.RawMessage `json:"tools"`
+			Cursor string            `json:"nextCursor"`
+		}
+		if read > maxListBytes || jsonbound.Request.Check(answer.result) != nil {
+			return nil, &failure{reason: &misbehavedError{fmt.Sprintf("its list of tools has more than %d bytes or %d values", maxListBytes, jsonbound.Request.Values)}}
+		}
+		if json.Unmarshal(answer.result, &page) != nil {
+			return nil, &failure{reason: &misbehavedError{"its list of tools cannot be read"}}
+		}
+		for _, raw := range page.Tools {
+			var l listedTool
+			if json.Unmarshal(raw, &l) != nil || !toolName.MatchString(l.Name) || seen[l.Name] || len(list.tools) == maxTools {
+				list.leftOut++
+				continue
+			}
+			seen[l.Name] = true
+			list.tools = append(list.tools, s.toolOf(l))
+		}
+		if cursor = page.Cursor; cursor == "" || len(list.tools) == maxTools {
+			break
+		}
+	}
+	slices.SortFunc(list.tools, func(a, b tool) int { return strings.Compare(a.Name, b.Name) })
+	names := make([]string, len(list.tools))
+	for i, t := range list.tools {
+		names[i] = t.Name
+	}
+	by := attributes(names)
+	for i := range list.tools {
+		list.tools[i].Attribute = by[list.tools[i].Name]
+	}
+	if list.leftOut > 0 {
+		s.all.options.Logger.Warn("tools left out for their names, or their number", "server", s.definition.Name, "tools", list.leftOut)
+	}
+	return list, nil
+}
+
+func (s *server) toolOf(l listedTool) tool {
+	description := s.all.masker.Mask(text.Safe(l.Description, maxDescription))
+	t := tool{Name: l.Name, Description: description, Input: s.schema(l.Input), Output: s.schema(l.Output), readOnly: l.Annotations.ReadOnly}
+	t.Allowed = s.all.allowed(s.definition.Name, t)
+	t.arguments = argumentsOf(t.Input)
+	return t
+}
+
+// schema is one that is not too long; nil: there is none, or it is.
+func (s *server) schema(raw json.RawMessage) json.RawMessage {
+	if len(raw) > maxSchema || len(raw) == 0 || raw[0] != '{' {
+		return nil
+	}
+	return s.all.masked(raw)
+}
+
+// masked is JSON without the values of secrets.
+func (all *Servers) masked(raw json.RawMessage) json.RawMessage {
+	clean := all.masker.MaskBytes(raw)
+	if len(clean) > 0 && len(raw) > 0 && &clean[0] != &raw[0] && !json.Valid(clean) {
+		return nil
+	}
+	return clean
+}
+
+// misbehavedError is something that a server must not do.
+type misbehavedError struct{ what string }
+
+func (e *misbehavedError) Error() string { return e.what }

@@ -1,0 +1,248 @@
+// Package upstream lets the code of sandboxes call the tools of other MCP servers, which the user has named. They run on the
+// host, as the user's own clients start them, from their first use until the end. Code has no part in that but the calls, which
+// are checked, bounded and recorded here.
+//
+// Everything that comes from code and from these servers is taken for hostile. What a tool returns goes to the code as data.
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/fair"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+)
+
+// Bounds of what may be configured, for the zero values of Options.
+const (
+	DefaultTimeout     = time.Minute
+	DefaultAnswerBytes = 32 << 20
+	DefaultCallsPerRun = 500
+)
+
+const (
+	// startTime bounds how long a server may take to start and to say what it is: npx may have to download it first.
+	startTime = 2 * time.Minute
+	// requestBytes bounds the request of code.
+	requestBytes = 8 << 20
+	// places are the calls to one server that run at a time; one session has half.
+	places = 16
+	// heldBytes is what answers may hold before servers have to wait with more long ones.
+	heldBytes = 64 << 20
+	// longestBackoff is the longest time until a server that fails again and again is tried once more.
+	longestBackoff = time.Minute
+)
+
+// Options are what Servers work with. Zero values mean the defaults.
+type Options struct {
+	Definitions []Definition
+	// Secrets are masked in what servers return and say, by name.
+	Secrets map[string]string
+	// Allow names the tools that may be called though they do not say that they only read.
+	Allow Patterns
+	// TrustHints lets tools be called that say readOnlyHint.
+	TrustHints  bool
+	Timeout     time.Duration // of one call
+	AnswerBytes int           // of one answer, at the most
+	CallsPerRun int
+	Log         *netlog.Log  // gets an entry for each call
+	Logger      *slog.Logger // required
+}
+
+// Servers are the other servers. Make them with New; the methods may be called by any goroutine. Close them in the end.
+type Servers struct {
+	options Options
+	masker  *secrets.Masker
+	list    []*server // in the order of their names
+	gate    *gate
+	counts  counts
+	ctx     context.Context // ends with Close
+	stop    context.CancelFunc
+}
+
+// New starts nothing: a server is started by its first use.
+func New(o Options) *Servers {
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if o.AnswerBytes == 0 {
+		o.AnswerBytes = DefaultAnswerBytes
+	}
+	if o.CallsPerRun == 0 {
+		o.CallsPerRun = DefaultCallsPerRun
+	}
+	all := &Servers{options: o, masker: secrets.New(o.Secrets), gate: newGate(heldBytes), counts: counts{of: make(map[string][]runCount)}}
+	all.ctx, all.stop = context.WithCancel(context.Background())
+	names := make([]string, 0, len(o.Definitions))
+	for _, d := range o.Definitions {
+		names = append(names, d.Name)
+	}
+	byName := attributes(names)
+	for _, d := range o.Definitions {
+		all.list = append(all.list, &server{definition: d, attribute: byName[d.Name], all: all, turns: fair.New(places)})
+	}
+	return all
+}
+
+// Names are the servers' names.
+func (all *Servers) Names() []string {
+	var names []string
+	for _, s := range all.list {
+		names = append(names, s.definition.Name)
+	}
+	return names
+}
+
+// Forget drops what is counted of a session.
+func (all *Servers) Forget(session string) { all.counts.forget(session) }
+
+// Close ends all of them, within about half a second, or with ctx, when they are killed.
+func (all *Servers) Close(ctx context.Context) {
+	all.stop()
+	var ended sync.WaitGroup
+	for _, s := range all.list {
+		ended.Go(func() { s.close(ctx) })
+	}
+	ended.Wait()
+}
+
+// get finds a server by its name, else by its attribute; nil: there is none.
+func (all *Servers) get(name string) *server {
+	for _, is := range []func(*server) bool{
+		func(s *server) bool { return s.definition.Name == name },
+		func(s *server) bool { return s.attribute == name && name != "" },
+	} {
+		if at := slices.IndexFunc(all.list, is); at >= 0 {
+			return all.list[at]
+		}
+	}
+	return nil
+}
+
+// allowed reports whether code may call a tool.
+func (all *Servers) allowed(server string, t tool) bool {
+	return all.options.TrustHints && t.readOnly || all.options.Allow.match(server, t.Name)
+}
+
+// capture takes the raw answer of a request out of the client library, which would decode it, and round its numbers.
+type capture struct {
+	result json.RawMessage
+	err    *rpcError
+}
+
+type rpcError struct {
+	code    int
+	message string
+}
+
+type captureKey struct{}
+
+func withCapture(ctx context.Context) (context.Context, *capture) {
+	c := &capture{}
+	return context.WithValue(ctx, captureKey{}, c), c
+}
+
+// captured gives a response to the request's capture, and the library an empty one in its place.
+func captured(ctx context.Context, response *transport.JSONRPCResponse) *transport.JSONRPCResponse {
+	c, is := ctx.Value(captureKey{}).(*capture)
+	if !is {
+		return response
+	}
+	if response.Error != nil {
+		c.err = &rpcError{response.Error.Code, response.Error.Message}
+		return response
+	}
+	c.result = response.Result
+	empty := *response
+	empty.Result = json.RawMessage(`{"content":[],"tools":[]}`)
+	return &empty
+}
+
+// gate holds up those who would read long answers while there are too many already.
+type gate struct {
+	most int64
+	mu   sync.Mutex
+	held int64
+	room chan struct{} // closed when some of it is given back
+}
+
+func newGate(most int64) *gate { return &gate{most: most, room: make(chan struct{})} }
+
+// hold counts the bytes of an answer until release.
+func (g *gate) hold(bytes int) (release func()) {
+	g.add(int64(bytes))
+	return sync.OnceFunc(func() { g.add(-int64(bytes)) })
+}
+
+func (g *gate) add(bytes int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.held += bytes; bytes < 0 {
+		close(g.room)
+		g.room = make(chan struct{})
+	}
+}
+
+// wait returns when there is room, or done is closed.
+func (g *gate) wait(done <-chan struct{}) {
+	for {
+		g.mu.Lock()
+		room, full := g.room, g.held > g.most
+		g.mu.Unlock()
+		if !full {
+			return
+		}
+		select {
+		case <-room:
+		case <-done:
+			return
+		}
+	}
+}
+
+// countedRuns is how many runs of a session are counted, the newest: no more go on at a time.
+const countedRuns = 64
+
+// counts are the calls that runs have made.
+type counts struct {
+	mu sync.Mutex
+	of map[string][]runCount // by session, the newest run last
+}
+
+type runCount struct {
+	run   string
+	calls int
+}
+
+// add counts a call and returns how many its run has made. What no run makes counts as the newest run's.
+func (c *counts) add(session, run string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	runs := c.of[session]
+	at := slices.IndexFunc(runs, func(r runCount) bool { return r.run == run })
+	if at < 0 && run == "" {
+		at = len(runs) - 1
+	}
+	if at < 0 {
+		if len(runs) == countedRuns {
+			runs = slices.Delete(runs, 0, 1)
+		}
+		runs, at = append(runs, runCount{run: run}), len(runs)
+		c.of[session] = runs
+	}
+	runs[at].calls++
+	return runs[at].calls
+}
+
+func (c *counts) forget(session string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.of, session)
+}

@@ -1,0 +1,130 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/upstream"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
+)
+
+// ToolServerSettings say which tools of other MCP servers code may call.
+type ToolServerSettings struct {
+	File       string // empty: none
+	Allow      []string
+	TrustHints bool
+	Timeout    time.Duration
+}
+
+// check refuses what cannot be meant.
+func (u *ToolServerSettings) check(lookup func(string) (string, bool)) error {
+	var found problems
+	_, err := u.read(lookup)
+	found = append(found, err)
+	found.wrong(u.File == "" && len(u.Allow) > 0, "--mcp-allow %s has no effect without --mcp-servers", strings.Join(u.Allow, ","))
+	wrong := upstream.Patterns(u.Allow).Wrong()
+	found.wrong(wrong != "", "--mcp-allow %q is no tool: write server.tool, with * for any part", wrong)
+	return errors.Join(found...)
+}
+
+// read reads the file.
+func (u *ToolServerSettings) read(lookup func(string) (string, bool)) (upstream.Config, error) {
+	if u.File == "" {
+		return upstream.Config{}, nil
+	}
+	config, err := upstream.Read(u.File, lookup)
+	if err != nil {
+		return upstream.Config{}, fmt.Errorf("--mcp-servers %s: %w", u.File, err)
+	}
+	return config, nil
+}
+
+// upstreams are the servers; nil: there are none. None is started.
+func (s *Settings) upstreams(log *netlog.Log, logger *slog.Logger) (*upstream.Servers, error) {
+	config, err := s.ToolServers.read(s.env.lookup)
+	if err != nil || len(config.Servers) == 0 {
+		return nil, err
+	}
+	return upstream.New(upstream.Options{
+		Definitions: config.Servers, Secrets: config.Secrets, Allow: s.ToolServers.Allow, TrustHints: s.ToolServers.TrustHints,
+		Timeout: s.ToolServers.Timeout, Log: log, Logger: logger,
+	}), nil
+}
+
+// withToolSecrets adds the keys of the other servers to what is masked. They never go into the sandbox, but their servers
+// could tell them.
+func (s *Settings) withToolSecrets(masked map[string]string) map[string]string {
+	config, err := s.ToolServers.read(s.env.lookup)
+	if err != nil {
+		return masked // which is said where the server starts
+	}
+	all := maps.Clone(masked)
+	if all == nil {
+		all = make(map[string]string)
+	}
+	maps.Copy(all, config.Secrets)
+	return all
+}
+
+// endToolServers ends the other servers, and returns at once.
+func (w *wayOut) endToolServers(ctx context.Context) (ended <-chan struct{}) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if w.upstream != nil {
+			w.upstream.Close(ctx)
+		}
+	}()
+	return done
+}
+
+// toolServerChecks start each server, and tell what code may call there.
+func (s *Settings) toolServerChecks(ctx context.Context, log *slog.Logger) []doctor.Check {
+	servers, err := s.upstreams(&netlog.Log{}, log)
+	if err != nil || servers == nil {
+		return nil // settings that are wrong are said before
+	}
+	defer servers.Close(ctx)
+	var checks []doctor.Check
+	for _, r := range servers.Reports(ctx) {
+		check := doctor.Check{Name: "tools of " + r.Name, Status: doctor.OK}
+		switch {
+		case r.Problem != "":
+			check.Status, check.Found = doctor.Warn, r.Problem
+			check.Why, check.Fix = "code cannot call its tools", "start it by hand as --mcp-servers says, and see what it writes"
+		case len(r.Allowed) == 0:
+			check.Status, check.Found = doctor.Warn, fmt.Sprintf("%s, and code may call none of them", counted(r.Tools, "tool"))
+			check.Why, check.Fix = "none says that it only reads, or hints are not trusted", "name those that code may call: --mcp-allow "+r.Name+".TOOL"
+		default:
+			check.Found = fmt.Sprintf("%s, of which code may call %d: %s", counted(r.Tools, "tool"), len(r.Allowed), shortList(r.Allowed))
+		}
+		if r.LeftOut > 0 {
+			check.Found += fmt.Sprintf("; %d more have names that cannot be, or are too many", r.LeftOut)
+		}
+		checks = append(checks, check)
+	}
+	return checks
+}
+
+// counted is a number of things.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// shortList names the first of some.
+func shortList(names []string) string {
+	const most = 12
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}

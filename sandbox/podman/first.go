@@ -1,0 +1,155 @@
+// The first container of an image, for which an engine may need minutes.
+
+package podman
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containers/podman/v5/pkg/specgen"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
+)
+
+const (
+	// firstPatience is how long a caller waits for the first container of an image before it hears why that takes so long.
+	firstPatience = 10 * time.Second
+	// firstLimit is when an engine that makes one counts as one that hangs.
+	firstLimit = 30 * time.Minute
+)
+
+// firsts knows the images that this process has had a container of, and those whose first one is being made.
+type firsts struct {
+	patience time.Duration // firstPatience, but in tests
+
+	mu    sync.Mutex
+	made  map[string]bool
+	going map[string]chan struct{} // closed when it is over
+}
+
+// begin returns nil where there was a container of the image, or what is closed when the first one was made or failed;
+// mine says that it is the caller's to make, who calls end then.
+func (f *firsts) begin(image string) (over chan struct{}, mine bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.made[image] {
+		return nil, false
+	}
+	if over, going := f.going[image]; going {
+		return over, false
+	}
+	over = make(chan struct{})
+	f.going[image] = over
+	return over, true
+}
+
+func (f *firsts) end(image string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.going[image])
+	delete(f.going, image)
+	f.made[image] = f.made[image] || err == nil
+}
+
+// preparing is the answer while an image's first container is being made.
+func preparing() error {
+	return &UnavailableError{
+		Reason: "Podman is going through all files of an image before its first container, once on this machine, and is not done yet",
+		Fix:    "try again in a minute, and leave this program running until then",
+		Err:    engine.ErrPreparing,
+	}
+}
+
+// createContainer makes a container and returns its id. For a mapping of ids, even one to the same, Podman goes through all
+// files of an image, once. Where that is not done soon, the answer is ErrPreparing, and the container is made all the same:
+// to end the request would not end the work. Nobody waits for that container, so it is removed when it is there. That it takes
+// long is logged once, at this level.
+func (e *Engine) createContainer(ctx context.Context, l *link, spec *specgen.SpecGenerator, level slog.Level) (string, error) {
+	if spec.IDMappings == nil {
+		return libpod.CreateContainer(l.context(ctx), spec)
+	}
+	soon, cancel := context.WithTimeout(ctx, e.firsts.patience)
+	defer cancel()
+	over, mine := e.firsts.begin(spec.Image)
+	for over != nil && !mine {
+		select {
+		case <-over: // where that failed, this is the first one
+			over, mine = e.firsts.begin(spec.Image)
+		case <-soon.Done():
+			return "", preparing()
+		}
+	}
+	if over == nil {
+		return libpod.CreateContainer(l.context(ctx), spec)
+	}
+	type answer struct {
+		id  string
+		err error
+	}
+	answered := make(chan answer, 1)
+	lasting, stop := context.WithTimeout(context.WithoutCancel(ctx), firstLimit)
+	closing := context.AfterFunc(e.closing, stop)
+	release := func() { closing(); stop() }
+	go func() {
+		id, err := libpod.CreateContainer(l.context(lasting), spec)
+		answered <- answer{id, err}
+	}()
+	select {
+	case a := <-answered:
+		release()
+		e.firsts.end(spec.Image, a.err)
+		return a.id, a.err
+	case <-soon.Done():
+	}
+	e.log.Log(ctx, level, "Podman goes through all files of an image before its first container, once, which can take minutes", "image", spec.Image)
+	go func() {
+		defer release()
+		a := <-answered
+		if a.err == nil {
+			a.err = removeContainer(l.context(lasting), a.id)
+		}
+		if a.err != nil {
+			e.log.Warn("the first container of an image", "image", spec.Image, "error", a.err)
+		}
+		e.firsts.end(spec.Image, a.err)
+	}()
+	return "", preparing()
+}
+
+// Prepare has the engine make what the first container of an image would wait for. The image is there. Where that takes
+// long, slow is called, once.
+func (e *Engine) Prepare(ctx context.Context, image string, slow func()) error {
+	l, err := e.connect(ctx)
+	if err != nil {
+		return err
+	}
+	space, err := l.idSpace(ctx)
+	if err != nil {
+		return err
+	}
+	userNS, mappings := space.userNamespace()
+	if mappings == nil {
+		return nil
+	}
+	spec := specgen.NewSpecGenerator(image, false)
+	spec.Name = "code-sandbox-mcp-prepare-" + strings.ToLower(rand.Text())
+	spec.UserNS, spec.IDMappings = userNS, mappings
+	spec.NetNS = specgen.Namespace{NSMode: specgen.NoNetwork}
+	for slow = sync.OnceFunc(slow); ; slow() {
+		_, err = e.createContainer(ctx, l, spec, slog.LevelDebug)
+		if ctx.Err() != nil || !errors.Is(err, engine.ErrPreparing) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("prepare image %s: %w", image, createError(err))
+	}
+	return removeContainer(l.context(ctx), spec.Name)
+}
