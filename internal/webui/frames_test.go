@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/browser"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -98,14 +99,14 @@ func (e *evil) reached() []string {
 }
 
 func TestPagesOfASessionInChromium(t *testing.T) {
-	p := openTab(t)
+	p := browser.Open(t)
 	s := serve(t, Options{NoAuth: true})
 	e := newEvil(t)
-	p.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": watching}, nil)
+	p.Call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": watching}, nil)
 
 	// What the attack does where nothing holds it.
-	p.call("Page.navigate", map[string]any{"url": e.URL + "/attack"}, nil)
-	p.await("location.pathname === '/self'")
+	p.Call("Page.navigate", map[string]any{"url": e.URL + "/attack"}, nil)
+	p.Await("location.pathname === '/self'")
 	free := e.reached()
 	for _, way := range []string{"stylesheet", "import", "background", "font", "script", "base/relative", "img", "srcdoc", "fetch", "xhr", "socket", "events", "beacon", "module", "worker"} {
 		if !slices.Contains(free, way) {
@@ -125,27 +126,27 @@ func TestPagesOfASessionInChromium(t *testing.T) {
 	const over = "told.length === 1 && stopped.filter(d => d === 'frame-src').length === %d"
 	expect := func(where string) {
 		t.Helper()
-		for name, done := range p.see("told[0].said").(map[string]any) {
+		for name, done := range p.See("told[0].said").(map[string]any) {
 			if done != (name == "drawn") {
 				t.Errorf("%s: %s is %v", where, name, done)
 			}
 		}
-		if origin := p.see("told[0].origin"); origin != "null" {
+		if origin := p.See("told[0].origin"); origin != "null" {
 			t.Errorf("%s: it is of the origin %v", where, origin)
 		}
 		if reached := e.reached(); len(reached) > 0 {
 			t.Errorf("%s: it has reached %v", where, reached)
 		}
 	}
-	p.call("Page.navigate", map[string]any{"url": s.url}, nil)
-	p.await("document.querySelectorAll('#runs iframe').length === 2")
-	p.see("document.querySelectorAll('#runs iframe').forEach(f => { f.loading = 'eager'; })")
-	p.await(fmt.Sprintf(over, 2))
+	p.Call("Page.navigate", map[string]any{"url": s.url}, nil)
+	p.Await("document.querySelectorAll('#runs iframe').length === 2")
+	p.See("document.querySelectorAll('#runs iframe').forEach(f => { f.loading = 'eager'; })")
+	p.Await(fmt.Sprintf(over, 2))
 	expect("on the page")
 
 	for file, stops := range map[string]string{"attack.html": fmt.Sprintf(over, 1), "refresh.html": "stopped.includes('frame-src')"} {
-		p.call("Page.navigate", map[string]any{"url": s.url + "/ui/v1/sessions/mine/files/output/" + file}, nil)
-		p.await("document.title === '" + file + "' && " + stops)
+		p.Call("Page.navigate", map[string]any{"url": s.url + "/ui/v1/sessions/mine/files/output/" + file}, nil)
+		p.Await("document.title === '" + file + "' && " + stops)
 		if file == "attack.html" {
 			expect("by itself")
 		}

@@ -1,8 +1,8 @@
 // The view of a result: its tables and figures. Whatever is in the result, and in the files that it names, comes from hostile
 // code: it becomes text nodes and images, and never markup, a style or the name of a tool.
 
-// Bounds; the last two are how much of a file is asked for at once, in bytes.
-const pageRows = 50, mostColumns = 100, mostCells = 2e6, mostText = 32 << 20, mostLetters = 2000, mostTabs = 50, onePage = 64 << 10, whatFits = 1 << 20;
+// Bounds of a table, and of how many there are.
+const pageRows = 50, mostColumns = 100, mostCells = 2e6, mostText = 32 << 20, mostLetters = 2000, mostTabs = 50;
 const byId = id => document.getElementById(id);
 const list = value => Array.isArray(value) ? value : [];
 const count = n => n.toLocaleString("en");
@@ -100,7 +100,8 @@ async function figure(tab) {
 		tab.image = image;
 	}
 	if (open !== tab) return;
-	let scale = 0; // fitted
+	// 0: fitted
+	let scale = 0;
 	const img = make("img", {src: tab.image.src, alt: visible(tab.name), onerror: () => say("It is no picture.")});
 	const box = make("div", {className: "box", tabIndex: 0}, img);
 	const own = () => img.naturalWidth || 600, by = n => () => zoom((scale || img.clientWidth / own()) * n), shown = make("span");
@@ -160,7 +161,7 @@ function jsonLines(columns, add) {
 		take(text) {
 			const lines = (rest + text).split("\n");
 			rest = lines.pop();
-			if (rest.length > whatFits) throw new Error("A line of the file is too long.");
+			if (rest.length > 1 << 20) throw new Error("A line is too long.");
 			lines.forEach(line);
 		},
 		end: () => line(rest),
@@ -179,7 +180,7 @@ function table(tab) {
 
 	async function readOn() {
 		while (!isWhole && !isStopped && !isFull() && rows.length < goal) {
-			const {meta, text} = await read(path, {unit: "bytes", offset: before?.next_offset ?? 0, limit: goal < Infinity ? onePage : whatFits});
+			const {meta, text} = await read(path, {unit: "bytes", offset: before?.next_offset ?? 0});
 			if (before && before.modified !== meta.modified) throw new Error("The file has changed.");
 			before = meta;
 			letters += text.length;
@@ -209,7 +210,7 @@ function table(tab) {
 	});
 
 	const place = make("span"), body = make("tbody"), heads = make("tr");
-	const search = make("input", {type: "search", placeholder: "Filter", ariaLabel: "Filter", oninput() {
+	const search = make("input", {type: "search", placeholder: "Filter", oninput() {
 		clearTimeout(timer);
 		timer = setTimeout(() => { filter = search.value; look(0); }, 250);
 	}});
@@ -220,6 +221,7 @@ function table(tab) {
 
 	function draw() {
 		const from = page * pageRows, some = order.slice(from, from + pageRows), end = from + some.length, isAll = isWhole || isFull() || isArranged();
+		const focused = [...heads.children].indexOf(document.activeElement.parentNode);
 		heads.replaceChildren(make("th"), ...columns.map((name, at) => {
 			const [ariaSort, sign] = at !== by ? ["none", ""] : isDown ? ["descending", " ▼"] : ["ascending", " ▲"];
 			return make("th", {ariaSort}, button(name.slice(0, 100) + sign, () => {
@@ -227,6 +229,7 @@ function table(tab) {
 				look(0);
 			}));
 		}));
+		heads.children[focused]?.firstChild.focus();
 		body.replaceChildren(...some.map((row, i) => make("tr", {}, make("th", {}, count(from + i + 1)), ...columns.map((_, at) => {
 			const cell = row[at] ?? "", rest = cell.slice(200) && "…";
 			return make("td", {className: cell.trim() && !isNaN(cell) ? "number" : "", title: cell.length > 40 ? visible(cell) : ""}, cell.slice(0, 200) + rest);
@@ -235,7 +238,7 @@ function table(tab) {
 		pages.forEach((b, i) => { b.disabled = i < 2 ? !page : isAll && end >= order.length; });
 		if (!box.isConnected) byId("shown").replaceChildren(bar, box);
 		say(columns.length < mostColumns ? "" : `Only ${mostColumns} columns are shown. `,
-			isWhole || !isFull() && !isArranged() ? "" : `Only the first ${count(rows.length)} rows have been read. `,
+			isWhole || !isFull() && !isArranged() ? "" : `Only ${count(rows.length)} rows are read. `,
 			isWhole || isFull() || !isArranged() ? "" : button("Read on", () => look(0)));
 	}
 	return {look: () => look(page), stop};
@@ -263,9 +266,9 @@ function enter(tab) {
 	leave();
 	open = tab;
 	for (const b of byId("tabs").children) b.ariaCurrent = b.tab === tab;
-	if (!tab.isTable) return tried(tab, () => figure(tab));
-	tab.table ??= table(tab);
-	return tab.table.look();
+	if (tab.isTable) (tab.table ??= table(tab)).look();
+	else if (tab.image || tab.isImage) tried(tab, () => figure(tab));
+	else byId("shown").append(button("Open", () => tried(tab, () => save(tab))));
 }
 
 // rowsOf are those that exec_sql has in its answer.
@@ -284,14 +287,14 @@ function show(result) {
 		path, name: path, link: host.openLinks && (download_url ?? store_url),
 		isSVG: /\.svg$/i.test(path), isImage: /\.(png|jpe?g|gif|webp|svg)$/i.test(path), isTable: /\.([ct]sv|jsonl|ndjson)$/i.test(path),
 	}));
-	// The images of an answer are those of the files that are figures, in their order, where there are as many.
-	const place = f => Number(/figure-(\d+)\.\w+$/.exec(f.path)?.[1]), pictures = files.filter(f => f.isImage && !f.isSVG);
-	let named = pictures[1] ? pictures.filter(place).sort((a, b) => place(a) - place(b)) : pictures;
+	// The images of an answer are files too: of several, those that its text says are shown.
+	const shown = text.split("\n[shown]\n").at(-1).split("\n[")[0].split("\n"), pictures = files.filter(f => f.isImage && !f.isSVG);
+	let named = pictures[1] ? shown.flatMap(line => line.includes("(not attached:") ? [] : pictures.filter(f => line.startsWith(`${f.path}  `))) : pictures;
 	if (named.length !== images.length) named = [];
 	const tabs = [
 		...images.map((image, i) => ({name: `Figure ${i + 1}`, ...named[i], image})),
 		...(about.connection && !about.path ? rowsOf(text) : []),
-		...(host.serverTools ? files.filter(f => !named.includes(f) && (f.isImage || f.isTable)) : []),
+		...(host.serverTools ? files.filter(f => !named.includes(f) && (f.isImage || f.isTable || f.link)) : []),
 	].slice(0, mostTabs);
 	byId("tabs").replaceChildren(...tabs.map(tab => button(tab.name, () => enter(tab), {title: visible(tab.name), tab})));
 	if (tabs.length) enter(tabs[0]);

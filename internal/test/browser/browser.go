@@ -1,4 +1,5 @@
-package webui
+// Package browser drives a real Chromium in tests. Start with Open.
+package browser
 
 import (
 	"bufio"
@@ -9,15 +10,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 )
 
-// tab is a page in a real browser, which takes commands over pipes (--remote-debugging-pipe): messages in JSON that
-// end with a zero byte.
-type tab struct {
-	t       *testing.T
+// Tab is a page in a real browser, which takes commands over pipes (--remote-debugging-pipe): messages in JSON that
+// end with a zero byte. Its methods are for the test's own goroutine, and fail the test where the browser does not answer.
+type Tab struct {
+	t       testing.TB
 	to      io.Writer
 	session string
 
@@ -31,7 +33,7 @@ type tab struct {
 // patience is how long a browser may take for anything; it is for a busy machine.
 const patience = time.Minute
 
-func findChromium(t *testing.T) string {
+func findChromium(t testing.TB) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -42,8 +44,8 @@ func findChromium(t *testing.T) string {
 	return ""
 }
 
-// openTab opens an empty page.
-func openTab(t *testing.T) *tab {
+// Open opens an empty page, which ends with the test. Where there is no Chromium, the test is skipped.
+func Open(t testing.TB) *Tab {
 	t.Helper()
 	if runtime.GOOS == "windows" {
 		t.Skip("a program gets no more than three files there")
@@ -63,7 +65,7 @@ func openTab(t *testing.T) *tab {
 		t.Fatal(err)
 	}
 	_, _ = theirIn.Close(), theirOut.Close()
-	p := &tab{t: t, to: in, answers: make(map[int]chan json.RawMessage)}
+	p := &Tab{t: t, to: in, answers: make(map[int]chan json.RawMessage)}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -78,16 +80,16 @@ func openTab(t *testing.T) *tab {
 		_ = out.Close()
 	})
 	var made struct{ TargetID, SessionID string }
-	p.call("Target.createTarget", map[string]any{"url": "about:blank"}, &made)
-	p.call("Target.attachToTarget", map[string]any{"targetId": made.TargetID, "flatten": true}, &made)
+	p.Call("Target.createTarget", map[string]any{"url": "about:blank"}, &made)
+	p.Call("Target.attachToTarget", map[string]any{"targetId": made.TargetID, "flatten": true}, &made)
 	p.session = made.SessionID
 	for _, domain := range []string{"Page", "Runtime", "Network", "Log"} {
-		p.call(domain+".enable", nil, nil)
+		p.Call(domain+".enable", nil, nil)
 	}
 	return p
 }
 
-func (p *tab) read(from *bufio.Reader) {
+func (p *Tab) read(from *bufio.Reader) {
 	for {
 		text, err := from.ReadBytes(0)
 		if err != nil {
@@ -124,8 +126,8 @@ func (p *tab) read(from *bufio.Reader) {
 	}
 }
 
-// call has the browser do something, and reads what came of it.
-func (p *tab) call(method string, params any, result any) {
+// Call has the browser do something, and reads what came of it.
+func (p *Tab) Call(method string, params any, result any) {
 	p.t.Helper()
 	answer := make(chan json.RawMessage, 1)
 	p.mu.Lock()
@@ -157,20 +159,20 @@ func (p *tab) call(method string, params any, result any) {
 	}
 }
 
-// see returns what an expression comes to on the page.
-func (p *tab) see(expression string) any {
+// See returns what an expression comes to on the page.
+func (p *Tab) See(expression string) any {
 	p.t.Helper()
 	var r struct{ Result struct{ Value any } }
-	p.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
+	p.Call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
 	return r.Result.Value
 }
 
-// await waits until an expression is true on the page.
-func (p *tab) await(expression string) {
+// Await waits until an expression is true on the page.
+func (p *Tab) Await(expression string) {
 	p.t.Helper()
-	for end := time.Now().Add(patience); p.see("!!("+expression+")") != true; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); p.See("!!("+expression+")") != true; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			text := p.see("document.body.innerText")
+			text := p.See("[document, ...Array.from(document.querySelectorAll('iframe'), f => f.contentDocument)].map(d => d?.body.innerText).join('\\n')")
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.t.Fatalf("it does not come to %s:\n%v\n%s", expression, text, p.said)
@@ -178,32 +180,47 @@ func (p *tab) await(expression string) {
 	}
 }
 
-// press presses a key.
-func (p *tab) press(key string) {
+// Press presses a key.
+func (p *Tab) Press(key string) {
 	p.t.Helper()
 	event := map[string]any{"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": map[string]int{"Tab": 9, "Enter": 13, "Escape": 27}[key]}
 	if key == "Enter" {
 		event["text"] = "\r"
 	}
-	p.call("Input.dispatchKeyEvent", event, nil)
+	p.Call("Input.dispatchKeyEvent", event, nil)
 	event["type"] = "keyUp"
 	delete(event, "text")
-	p.call("Input.dispatchKeyEvent", event, nil)
+	p.Call("Input.dispatchKeyEvent", event, nil)
 }
 
-// tabTo presses Tab until what has the focus is as wanted, which it does not do for ever.
-func (p *tab) tabTo(wanted string) {
+// TabTo presses Tab until what has the focus is as wanted, which it does not do for ever.
+func (p *Tab) TabTo(wanted string) {
 	p.t.Helper()
 	for range 60 {
-		if p.see("(e => "+wanted+")(document.activeElement)") == true {
+		if p.See("(e => "+wanted+")(document.activeElement)") == true {
 			return
 		}
-		p.press("Tab")
+		p.Press("Tab")
 	}
-	p.t.Fatalf("Tab does not lead to %s:\n%v", wanted, p.see("document.body.innerHTML"))
+	p.t.Fatalf("Tab does not lead to %s:\n%v", wanted, p.See("document.body.innerHTML"))
 }
 
-func (p *tab) scheme(scheme string) {
+// Scheme has the page drawn light or dark.
+func (p *Tab) Scheme(scheme string) {
 	p.t.Helper()
-	p.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+	p.Call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+}
+
+// Loaded returns the addresses that pages have asked for.
+func (p *Tab) Loaded() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.loaded)
+}
+
+// Said returns what is on the console: errors, and what a policy has refused.
+func (p *Tab) Said() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.said)
 }
