@@ -20,6 +20,7 @@ type Dialect string
 const (
 	PostgreSQL Dialect = "postgresql"
 	SQLServer  Dialect = "sqlserver"
+	MySQL      Dialect = "mysql" // MariaDB too
 )
 
 // Source is a connection that somebody configured. DSN and Password are secret.
@@ -90,6 +91,7 @@ func Sources(environ []string, reserved func(variable string) bool) ([]Source, e
 var (
 	postgresWords = regexp.MustCompile(`(?i)(^|\s)(host|hostaddr|dbname|service|user|port)\s*=`)
 	serverWords   = regexp.MustCompile(`(?i)(^|;)\s*(server|data source|addr|address|network address|driver)\s*=`)
+	mysqlAddress  = regexp.MustCompile(`(^|@)(tcp|unix)\([^()]+\)/`)
 )
 
 func dialectOf(dsn string) (Dialect, error) {
@@ -100,16 +102,20 @@ func dialectOf(dsn string) (Dialect, error) {
 			return PostgreSQL, nil
 		case "sqlserver", "mssql", "azuresql":
 			return SQLServer, nil
+		case "mysql", "mariadb":
+			return MySQL, nil
 		}
-		return "", errors.New("there are postgres://, sqlserver:// and azuresql://")
+		return "", errors.New("there are postgres://, mysql://, mariadb://, sqlserver:// and azuresql://")
 	}
 	switch {
 	case strings.HasPrefix(strings.ToLower(dsn), "odbc:"), serverWords.MatchString(dsn):
 		return SQLServer, nil
 	case postgresWords.MatchString(dsn):
 		return PostgreSQL, nil
+	case mysqlAddress.MatchString(dsn):
+		return MySQL, nil
 	}
-	return "", errors.New("neither a URL that begins with postgres:// or sqlserver://, nor key=value pairs that name a host")
+	return "", errors.New("neither a URL that begins with postgres://, mysql:// or sqlserver://, nor key=value pairs that name a host, nor user:password@tcp(host:3306)/database")
 }
 
 // Opener makes a database of a source. It does not connect yet.

@@ -16,20 +16,20 @@ func TestSourcesAreFound(t *testing.T) {
 		"SANDBOX_SQL_ERP=sqlserver://u:secretive@h?database=d", "SANDBOX_SQL_ADO=Server=h;User Id=u;Password=secretive",
 		"SANDBOX_SQL_ODBC=odbc:server=h;uid=u;pwd={secretive}", "SANDBOX_SQL_ENTRA=AzureSQL://h?database=d&fedauth=ActiveDirectoryDefault", "AZURE_DATABASE_CONNECTION_STRING=Driver={ODBC Driver 18 for SQL Server};Server=tcp:h,1433",
 		"AZURE_DATABASE_PASSWORD=secretive", "SANDBOX_SQL_TIMEOUT=30s", "SANDBOX_SQL_EMPTY=", "OTHER=postgres://h/d",
-		"SANDBOX_SQL_mixed=postgres://h/d", "SANDBOX_SQL_MY=mysql://u:secretive@h/d", "SANDBOX_SQL_ODD=secretive",
+		"SANDBOX_SQL_mixed=postgres://h/d", "SANDBOX_SQL_MY=mysql://u:secretive@h/d", "SANDBOX_SQL_NATIVE=u:secret=ive@tcp(h:3306)/d?tls=true", "SANDBOX_SQL_ORACLE=oracle://u:secretive@h/d", "SANDBOX_SQL_ODD=secretive",
 	}, func(variable string) bool { return variable == "SANDBOX_SQL_TIMEOUT" })
 	var got []string
 	for _, s := range sources {
 		got = append(got, fmt.Sprint(s.Name, " ", s.Dialect, " ", s.Password))
 	}
-	want := "ado sqlserver ,azure sqlserver secretive,entra sqlserver ,erp sqlserver ,odbc sqlserver ,pg2 postgresql ,sales postgresql ,svc postgresql "
+	want := "ado sqlserver ,azure sqlserver secretive,entra sqlserver ,erp sqlserver ,my mysql ,native mysql ,odbc sqlserver ,pg2 postgresql ,sales postgresql ,svc postgresql "
 	if strings.Join(got, ",") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, ","), want)
 	}
 	if err == nil || strings.Contains(err.Error(), "secretive") {
 		t.Errorf("the error says %v", err)
 	}
-	for _, name := range []string{"SANDBOX_SQL_mixed", "SANDBOX_SQL_MY", "SANDBOX_SQL_ODD"} {
+	for _, name := range []string{"SANDBOX_SQL_mixed", "SANDBOX_SQL_ORACLE", "SANDBOX_SQL_ODD"} {
 		if !strings.Contains(fmt.Sprint(err), name) {
 			t.Errorf("%s is not in %v", name, err)
 		}

@@ -12,7 +12,8 @@ import (
 type profile struct {
 	null  bool // there is a NULL
 	empty bool // there is an empty text
-	// hard: values that pandas has no good type for, such as dates of the year 1 or decimals of 30 digits.
+	// hard: values that the usual type of pandas does not hold, such as dates of the year 1, decimals of 30 digits and
+	// whole numbers beyond 63 bits.
 	hard bool
 }
 
@@ -36,12 +37,16 @@ func (p *profile) note(kind Kind, value []byte) {
 		return
 	}
 	switch kind {
+	case Integer:
+		p.hard = len(value) >= len(maxInt64) && value[0] != '-' && (len(value) > len(maxInt64) || string(value) > maxInt64)
 	case Decimal:
 		p.hard = significant(value) > floatDigits || len(value) > floatLength
 	case Date, Timestamp, TimestampTZ:
 		p.hard = !inNanoseconds(value)
 	}
 }
+
+const maxInt64 = "9223372036854775807"
 
 func significant(number []byte) int {
 	digits, leading := 0, true
@@ -55,9 +60,10 @@ func significant(number []byte) int {
 	return digits
 }
 
-// inNanoseconds reports whether a time lies where 64 bits of nanoseconds can count it, by its year.
+// inNanoseconds reports whether a time lies where 64 bits of nanoseconds can count it, by its year. MySQL's dates may have
+// no month and no day.
 func inNanoseconds(value []byte) bool {
-	return len(value) >= 10 && value[4] == '-' && !bytes.HasSuffix(value, []byte("BC")) &&
+	return len(value) >= 10 && value[4] == '-' && string(value[5:7]) != "00" && string(value[8:10]) != "00" && !bytes.HasSuffix(value, []byte("BC")) &&
 		string(value[:4]) > "1677" && string(value[:4]) < "2262" && !zoneHasSeconds(value)
 }
 
@@ -108,7 +114,7 @@ func (l *pandasLoad) csv() string {
 		case c.Kind == JSON, c.Kind == Array:
 			convert(c.Name, "json", "json.loads")
 		default:
-			types = append(types, fmt.Sprintf("%s: %q", quote(c.Name), dtype(c.Kind)))
+			types = append(types, fmt.Sprintf("%s: %q", quote(c.Name), dtype(c.Kind, hard)))
 		}
 		floats = floats || isFloat(c.Kind, hard)
 		switch timeConversion(c.Kind, hard) {
@@ -210,13 +216,16 @@ func conversion(kind Kind, hard bool) string {
 	if do := timeConversion(kind, hard); do != "" {
 		return do
 	}
-	return fmt.Sprintf("df[_c].astype(%q)", dtype(kind))
+	return fmt.Sprintf("df[_c].astype(%q)", dtype(kind, hard))
 }
 
 // dtype is pandas' own type for a kind, or for its text.
-func dtype(kind Kind) string {
+func dtype(kind Kind, hard bool) string {
 	switch kind {
 	case Integer:
+		if hard {
+			return "UInt64"
+		}
 		return "Int64"
 	case Boolean:
 		return "boolean"
@@ -258,14 +267,14 @@ func (l *pandasLoad) emptyNotes() []string {
 func (l *pandasLoad) hardNotes() []string {
 	var hard []string
 	for i, c := range l.export.Columns {
-		if l.export.profile[i].hard && c.Kind != Decimal {
+		if l.export.profile[i].hard && c.Kind != Decimal && c.Kind != Integer {
 			hard = append(hard, c.Name)
 		}
 	}
 	if len(hard) == 0 {
 		return nil
 	}
-	return []string{"Times outside the years 1678 to 2261, or with seconds in their zone, stay text: " + someNames(hard)}
+	return []string{"Times outside the years 1678 to 2261, with seconds in their zone or without a month or day stay text: " + someNames(hard)}
 }
 
 // someNames lists names, and of many the first.

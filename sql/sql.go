@@ -1,6 +1,6 @@
 // Package sql reads databases and cannot write them.
 //
-// A Database is one configured connection; package postgres and package sqlserver have one each.
+// A Database is one configured connection; packages postgres, mysql and sqlserver have one each.
 // Connections holds all of them by name and opens them at first use. Query gives Rows, one after the
 // other and never all in memory; an Export writes them to whatever writer it is handed, as CSV or
 // JSON lines. What a database or a rule of ours refuses comes back as a *fault.Error.
@@ -51,7 +51,7 @@ type Limits struct {
 	Functions []string
 }
 
-// Query is one statement. Params are the values of $1, $2 … (PostgreSQL) or @p1, @p2 … (SQL Server) as
+// Query is one statement. Params are the values of $1, $2 … (PostgreSQL), ? (MySQL) or @p1, @p2 … (SQL Server) as
 // JSON has them: nil, bool, json.Number, string, and []any of those.
 type Query struct {
 	Text   string
@@ -100,7 +100,7 @@ type Kind int
 const (
 	Text        Kind = iota
 	Boolean          // true, false
-	Integer          // digits, 64 bits at most
+	Integer          // digits, 64 bits at most, with a sign or without
 	Float            // 1.5, 1e300, NaN, Infinity, -Infinity
 	Decimal          // exact, any number of digits; NaN and Infinity as Float has them
 	Date             // 2026-01-31

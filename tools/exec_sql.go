@@ -88,7 +88,7 @@ func (d *Deps) execSQL() tool {
 		mcp.WithString("query", mcp.Required(), mcp.Description("One SELECT, WITH, VALUES, SHOW or EXPLAIN (also ANALYZE). Put values into params, not into the text.")),
 		// Gemini's clients leave a tool out whose lists do not name one type for their items. Any value can be text;
 		// the others are taken as well.
-		mcp.WithArray("params", mcp.WithStringItems(), mcp.Description("Values of $1, $2 … (PostgreSQL) or @p1, @p2 … (SQL Server). As text whatever the type, such as 42, true or 2026-01-31; numbers, booleans, null and lists (arrays) are taken too.")),
+		mcp.WithArray("params", mcp.WithStringItems(), mcp.Description("Values of $1, $2 … (PostgreSQL), ? (MySQL) or @p1, @p2 … (SQL Server). As text whatever the type, such as 42, true or 2026-01-31; numbers, booleans, null and lists (arrays) are taken too.")),
 		connectionParam(d.Databases),
 		mcp.WithNumber("max_rows", mcp.Description(fmt.Sprintf("Most rows to read, %d by default and at most.", d.Databases.MaxRows))),
 		mcp.WithString("save_as", mcp.Description("Write the rows to this file whatever their number: name.csv, or name.jsonl for exact types.")),
@@ -121,8 +121,8 @@ func (d *Databases) dialects() string {
 		sources = append(slices.Clip(sources), sql.Source{Dialect: sql.SQLServer})
 	}
 	for _, s := range sources {
-		name := map[sql.Dialect]string{sql.PostgreSQL: "PostgreSQL", sql.SQLServer: "T-SQL"}[s.Dialect]
-		if len(found) == 0 || found[len(found)-1] != name && found[0] != name {
+		name := map[sql.Dialect]string{sql.PostgreSQL: "PostgreSQL", sql.SQLServer: "T-SQL", sql.MySQL: "MySQL"}[s.Dialect]
+		if !slices.Contains(found, name) {
 			found = append(found, name)
 		}
 	}

@@ -30,7 +30,7 @@ var settings = []setting{
 	{flag: "pass-through-env", title: "Variables for code", description: "Names of environment variables that code may have, with commas; their values are masked in answers."},
 	{flag: "python-image", title: "Python image", description: "Image for Python, any that has python3; off switches Python off. Empty: the one that setup makes."},
 	{flag: "js-image", title: "JavaScript image", description: "Image for JavaScript, any that has node; off switches JavaScript off. Empty: the one that setup makes."},
-	{variable: "SANDBOX_SQL_DATABASE", title: "Database", description: "Connection string of a PostgreSQL or SQL Server database that the model may read and never write. Empty: none.", secret: true},
+	{variable: "SANDBOX_SQL_DATABASE", title: "Database", description: "Connection string of a PostgreSQL, MySQL, MariaDB or SQL Server database that the model may read and never write. Empty: none.", secret: true},
 }
 
 // key is the setting's name in a manifest.

@@ -11,6 +11,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/mysql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/postgres"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqlserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
@@ -45,8 +46,11 @@ func (s *Settings) openDatabase(source sql.Source) (sql.Database, error) {
 			return nil, err
 		}
 	}
-	if source.Dialect == sql.SQLServer {
+	switch source.Dialect {
+	case sql.SQLServer:
 		return sqlserver.Open(source.DSN, source.Password, limits)
+	case sql.MySQL:
+		return mysql.Open(source.DSN, limits)
 	}
 	return postgres.Open(source.DSN, limits)
 }
@@ -78,8 +82,11 @@ func withPasswords(secrets map[string]string, sources []sql.Source) map[string]s
 }
 
 func passwordOf(source sql.Source) string {
-	if source.Dialect == sql.SQLServer {
+	switch source.Dialect {
+	case sql.SQLServer:
 		return sqlserver.Password(source.DSN)
+	case sql.MySQL:
+		return mysql.Password(source.DSN)
 	}
 	return postgres.Password(source.DSN)
 }

@@ -129,7 +129,7 @@ func (s *Settings) table() []settingGroup {
 		{"sql-max-rows", "N", set(&s.SQL.MaxRows, 5_000_000), 1, 0, "rows that one query may have"},
 		{"sql-max-bytes", "SIZE", Size(&s.SQL.MaxBytes, 1<<30), 1 << 20, 0, "the largest file that a query's result is written to"},
 		{"sql-timeout", "DURATION", duration(&s.SQL.Timeout, time.Minute), above0, 0, "how long one query may take"},
-		{"sql-allow-functions", "NAMES", &s.SQLAllow, 0, 0, "functions of a PostgreSQL database's own that may be called though they are VOLATILE"},
+		{"sql-allow-functions", "NAMES", &s.SQLAllow, 0, 0, "functions of a PostgreSQL or MySQL database's own that may be called though they may do more than read"},
 		{"sql-from-code", "", set(&s.SQLFromCode, true), 0, 0, "let code query the databases too, by its module sandbox"},
 	}}, {"Tools of other servers", []setting{
 		{"mcp-servers", "FILE", &u.File, 0, 0, "file of MCP servers whose tools code may call, with the key mcpServers as clients have it; ${NAME} in it is a variable of the environment"},

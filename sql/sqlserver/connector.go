@@ -4,15 +4,15 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
-	"math"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	mssql "github.com/microsoft/go-mssqldb"
 	"github.com/microsoft/go-mssqldb/azuread"
 	"github.com/microsoft/go-mssqldb/msdsn"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/meter"
 )
 
 // connector makes connections whose log-in ends in time and whose answers are metered. The driver itself
@@ -80,7 +80,7 @@ var errNoAnswer = errors.New("the server did not answer in time")
 // wireConn is the driver's connection with what it reads metered.
 type wireConn struct {
 	*mssql.Conn
-	meter *meter
+	meter *meter.Meter
 	setup string
 	// abandon closes the connection to the server, whatever the driver waits for.
 	abandon func()
@@ -93,7 +93,7 @@ const resetTime = 5 * time.Second
 // ResetSession implements driver.SessionResetter: with the next request the server forgets what the session was,
 // and the request sets it up anew. A connection that has broken meanwhile shows here, before any statement.
 func (c *wireConn) ResetSession(ctx context.Context) error {
-	c.meter.open()
+	c.meter.Open()
 	late := time.AfterFunc(resetTime, c.abandon)
 	defer late.Stop()
 	if c.Conn.ResetSession(ctx) != nil || c.begin(ctx) != nil {
@@ -113,7 +113,7 @@ func (c *wireConn) begin(ctx context.Context) error {
 
 // dialing is the connections that were made for one log-in; there are several where a name has several addresses.
 type dialing struct {
-	meter meter
+	meter meter.Meter
 	mu    sync.Mutex
 	conns []net.Conn
 	over  bool
@@ -150,44 +150,8 @@ func (d dialer) DialContext(ctx context.Context, network, address string) (net.C
 		return nil, err
 	}
 	if dialing, ok := ctx.Value(dialingKey{}).(*dialing); ok {
-		conn = &meteredConn{conn, &dialing.meter}
+		conn = &meter.Conn{Conn: conn, Meter: &dialing.meter}
 		dialing.add(conn)
 	}
 	return conn, nil
-}
-
-// meter bounds what is read from a server between two rows. The driver takes a value whole, however long it is,
-// so this is where a value of a gigabyte is stopped.
-type meter struct {
-	limited atomic.Bool
-	left    atomic.Int64
-	tripped atomic.Bool
-}
-
-// allow lets so many more bytes in.
-func (m *meter) allow(bytes int64) {
-	m.left.Store(bytes)
-	m.limited.Store(true)
-}
-
-// open takes the bound away.
-func (m *meter) open() {
-	m.limited.Store(false)
-	m.left.Store(math.MaxInt64)
-}
-
-type meteredConn struct {
-	net.Conn
-	meter *meter
-}
-
-var errTooMuch = errors.New("more came than a row may have")
-
-func (c *meteredConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if c.meter.limited.Load() && c.meter.left.Add(-int64(n)) < 0 {
-		c.meter.tripped.Store(true)
-		return 0, errTooMuch
-	}
-	return n, err
 }

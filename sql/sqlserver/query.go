@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/meter"
 )
 
 // grace is how much longer than its statement a transaction may take to be rolled back.
@@ -45,10 +46,10 @@ func (d *Database) open(ctx context.Context, statement string, params []any, for
 		return nil, err
 	}
 	// The driver takes a text of one word for the name of a procedure; a line break makes it none.
-	s.meter.allow(d.budget())
+	s.meter.Allow(d.budget())
 	inner, err := s.tx.QueryContext(ctx, statement+"\n", params...)
 	if err != nil {
-		if s.meter.tripped.Load() {
+		if s.meter.Tripped() {
 			err = errTooLong
 		}
 		s.end()
@@ -74,7 +75,7 @@ func (d *Database) budget() int64 {
 type session struct {
 	conn   *dbsql.Conn
 	tx     *dbsql.Tx
-	meter  *meter
+	meter  *meter.Meter
 	cancel context.CancelFunc
 }
 
@@ -103,7 +104,7 @@ func (d *Database) trySession(ctx context.Context, statement string, params []an
 		s.end()
 		return nil, nil, err
 	}
-	s.meter.allow(catalogBytes)
+	s.meter.Allow(catalogBytes)
 	var columns []described
 	if foreign {
 		if columns, err = d.describe(ctx, conn, statement, params); err != nil {
@@ -133,7 +134,7 @@ func (s *session) begin(ctx context.Context, limit time.Duration) error {
 
 // because is err, or why it came where too much was in the catalog's answer.
 func (s *session) because(err error) error {
-	if err != nil && s.meter.tripped.Load() {
+	if err != nil && s.meter.Tripped() {
 		return errTooWide
 	}
 	return err

@@ -97,7 +97,7 @@ func (r *rows) Next() bool {
 
 // read takes the next row from the driver.
 func (r *rows) read() bool {
-	r.session.meter.allow(r.db.budget())
+	r.session.meter.Allow(r.db.budget())
 	if r.inner.Next() {
 		if err := r.inner.Scan(r.targets...); err != nil {
 			r.failed(err)
@@ -112,7 +112,7 @@ func (r *rows) read() bool {
 }
 
 func (r *rows) failed(err error) {
-	if r.session.meter.tripped.Load() {
+	if r.session.meter.Tripped() {
 		err = errTooLong
 	}
 	r.err = r.db.fail(r.ctx, err, r.statement)
@@ -146,7 +146,7 @@ func (r *rows) Close() {
 		return
 	}
 	r.closed = true
-	r.session.meter.allow(r.db.budget()) // for what was on its way when the statement was ended
+	r.session.meter.Allow(r.db.budget()) // for what was on its way when the statement was ended
 	_ = r.inner.Close()
 	r.session.end()
 	if r.cancel != nil {

@@ -16,7 +16,7 @@ import (
 // StartTLS starts a server that speaks TLS from the first byte on (Encrypt=strict), as localhost, and gives
 // its certificate as PEM.
 func StartTLS(handle func(Request) Reply) (*Server, []byte, error) {
-	certificate, encoded, err := selfSigned()
+	certificate, encoded, err := SelfSigned()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -25,7 +25,8 @@ func StartTLS(handle func(Request) Reply) (*Server, []byte, error) {
 	return s, encoded, s.listen("127.0.0.1:0")
 }
 
-func selfSigned() (tls.Certificate, []byte, error) {
+// SelfSigned makes a certificate for localhost, which is its own authority, and gives it as PEM too.
+func SelfSigned() (tls.Certificate, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return tls.Certificate{}, nil, err

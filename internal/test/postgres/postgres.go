@@ -12,19 +12,22 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/daemon"
 )
 
 // Superuser is the role that owns the server.
 const Superuser = "owner"
+
+// users are whom the server runs as where this is root, whom PostgreSQL refuses to serve.
+var users = []string{"postgres"}
 
 // Server is a running PostgreSQL.
 type Server struct {
@@ -40,7 +43,7 @@ func Start(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "csm-pg-") // short: a socket's path may have 107 bytes
+	dir, err := daemon.Folder("csm-pg-", users...)
 	if err != nil {
 		return nil, err
 	}
@@ -53,9 +56,6 @@ func Start(ctx context.Context) (*Server, error) {
 }
 
 func (s *Server) create(ctx context.Context) error {
-	if err := giveAway(s.dir); err != nil {
-		return err
-	}
 	initdb := s.command("initdb", "-D", s.data(), "-U", Superuser, "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-N")
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
@@ -67,20 +67,8 @@ func (s *Server) create(ctx context.Context) error {
 func (s *Server) Run(ctx context.Context) error {
 	s.cmd = s.command("postgres", "-D", s.data(), "-k", s.dir, "-h", "", "-F",
 		"-c", "max_wal_size=4GB", "-c", "wal_level=logical", "-c", "log_min_messages=panic")
-	endWithParent(s.cmd.SysProcAttr)
-	s.exited = make(chan struct{})
-	started := make(chan error, 1)
-	go func() {
-		defer close(s.exited)
-		// The parent is a thread, to the system: this one, which stays.
-		runtime.LockOSThread()
-		err := s.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = s.cmd.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
+	var err error
+	if s.exited, err = daemon.Start(s.cmd); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
@@ -126,10 +114,7 @@ func (s *Server) Stop() {
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
 func (s *Server) command(name string, args ...string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(s.bin, name), args...)
-	cmd.Dir = s.dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: unprivileged()}
-	return cmd
+	return daemon.Command(s.dir, users, filepath.Join(s.bin, name), args...)
 }
 
 // Psql is PostgreSQL's own client.
@@ -154,27 +139,4 @@ func binaries() (string, error) {
 func version(path string) int {
 	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))
 	return n
-}
-
-// unprivileged is whom the server runs as where this is root, whom PostgreSQL refuses to serve.
-func unprivileged() *syscall.Credential {
-	if os.Getuid() != 0 {
-		return nil
-	}
-	for _, name := range []string{"postgres", "nobody"} {
-		if u, err := user.Lookup(name); err == nil {
-			uid, _ := strconv.ParseUint(u.Uid, 10, 32)
-			gid, _ := strconv.ParseUint(u.Gid, 10, 32)
-			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-		}
-	}
-	return nil
-}
-
-func giveAway(dir string) error {
-	owner := unprivileged()
-	if owner == nil {
-		return nil
-	}
-	return os.Chown(dir, int(owner.Uid), int(owner.Gid))
 }

@@ -24,8 +24,8 @@ class SQLError extends Error {
 }
 
 /**
- * sql runs one reading statement and returns its rows, as objects. `params` are the values of $1, $2 … (PostgreSQL) or
- * @p1, @p2 … (SQL Server). What is not exact as a number is a BigInt in a column of whole numbers, else its digits as text.
+ * sql runs one reading statement and returns its rows, as objects. `params` are the values of $1, $2 … (PostgreSQL), ? (MySQL)
+ * or @p1, @p2 … (SQL Server). What is not exact as a number is a BigInt in a column of whole numbers, else its digits as text.
  */
 async function sql(query, params = [], { connection = '', maxRows = 0 } = {}) {
   const numbers = [...params.keys()].filter((i) => isOddNumber(params[i]));

@@ -36,7 +36,7 @@ class SQLError(Exception):
 def sql(query, params=None, connection=None, max_rows=None):
     """Runs one reading statement and returns its rows: a pandas DataFrame, or a list of dicts where pandas is missing.
 
-    `params` are the values of $1, $2 … (PostgreSQL) or @p1, @p2 … (SQL Server). `connection` names the database where there
+    `params` are the values of $1, $2 … (PostgreSQL), ? (MySQL) or @p1, @p2 … (SQL Server). `connection` names the database where there
     are several.
     """
     import importlib.util

@@ -1,0 +1,196 @@
+package mysql
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/meter"
+)
+
+// connector makes connections whose log-in ends in time and whose answers are metered, and sets their sessions up.
+type connector struct {
+	settings *settings
+	limits   sql.Limits
+}
+
+// Driver implements driver.Connector.
+func (c *connector) Driver() driver.Driver { return mysql.MySQLDriver{} }
+
+// Connect implements driver.Connector.
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.settings.config.Timeout, errNoAnswer)
+	defer cancel()
+	conn, err := c.dial(ctx)
+	if err == nil {
+		if err = conn.begin(ctx); err == nil {
+			return conn, nil
+		}
+		conn.abandon()
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return nil, &connectError{err}
+}
+
+// connectError is an error from before there was a connection; no statement has to do with it.
+type connectError struct{ error }
+
+func (e *connectError) Unwrap() error { return e.error }
+
+var errNoAnswer = errors.New("the server did not answer in time")
+
+// dial makes a connection whose session is the server's default.
+func (c *connector) dial(ctx context.Context) (conn *wireConn, err error) {
+	conn = &wireConn{limits: c.limits, timeZone: c.settings.timeZone}
+	config := c.settings.config.Clone()
+	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialed, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		conn.net = dialed
+		return &meter.Conn{Conn: dialed, Meter: &conn.meter}, nil
+	}
+	conn.meter.Allow(catalogBytes)
+	err = guard(func() error {
+		made, err := mysql.NewConnector(config)
+		if err != nil {
+			return err
+		}
+		inner, err := made.Connect(ctx)
+		if err == nil {
+			conn.driverConn = inner.(driverConn)
+		}
+		return err
+	})
+	if err != nil {
+		if conn.net != nil {
+			conn.abandon()
+		}
+		return nil, err
+	}
+	return conn, nil
+}
+
+// guard makes an error of a panic: the driver has some at answers that no server should give.
+func guard(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("driver: %v", p)
+		}
+	}()
+	return do()
+}
+
+// driverConn is what the driver's connection can do.
+type driverConn interface {
+	driver.Conn
+	driver.ConnPrepareContext
+	driver.ConnBeginTx
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.Pinger
+	driver.SessionResetter
+	driver.Validator
+	driver.NamedValueChecker
+}
+
+// wireConn is the driver's connection with what it reads metered.
+type wireConn struct {
+	driverConn
+	net      net.Conn
+	meter    meter.Meter
+	limits   sql.Limits
+	timeZone string
+	id       int64 // the server's, for KILL
+	mariadb  bool
+}
+
+// abandon closes the connection to the server, whatever the driver waits for.
+func (c *wireConn) abandon() { _ = c.net.Close() }
+
+// begin learns what the server is, and sets the session up.
+func (c *wireConn) begin(ctx context.Context) error {
+	return guard(func() error {
+		rows, err := c.QueryContext(ctx, "SELECT CONNECTION_ID(), VERSION()", nil)
+		if err != nil {
+			return err
+		}
+		found := make([]driver.Value, len(rows.Columns()))
+		if err = rows.Next(found); err != nil || len(found) != 2 {
+			return errors.Join(errors.New("the server does not say what it is"), err)
+		}
+		if err := rows.Next(found); err != io.EOF {
+			return errors.Join(errors.New("the server says more than it was asked"), err)
+		}
+		_ = rows.Close()
+		c.id, _ = found[0].(int64)
+		version, _ := found[1].([]byte)
+		c.mariadb = strings.Contains(strings.ToLower(string(version)), "mariadb")
+		return c.set(ctx)
+	})
+}
+
+// set is what every session begins with. The mode has "x" a string and \ an escape, which is what the check divides by.
+func (c *wireConn) set(ctx context.Context) error {
+	mode := "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+	limit := fmt.Sprintf("max_statement_time = %.3f", c.limits.Timeout.Seconds()) // 0 is none
+	if !c.mariadb {
+		mode += ",ONLY_FULL_GROUP_BY"
+		limit = fmt.Sprintf("max_execution_time = %d", c.limits.Timeout.Milliseconds())
+	}
+	zone := "+00:00"
+	if c.timeZone != "" {
+		zone = c.timeZone
+	}
+	settings := fmt.Sprintf("SET SESSION sql_mode = '%s', time_zone = '%s', autocommit = 1, %s", mode, zone, limit)
+	if c.limits.Timeout > 0 {
+		settings += fmt.Sprintf(", lock_wait_timeout = %d", max(1, int(c.limits.Timeout.Seconds()*3/4)))
+	}
+	for _, statement := range []string{"SET NAMES utf8mb4", settings, "SET SESSION TRANSACTION READ ONLY"} {
+		if _, err := c.ExecContext(ctx, statement, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resetTime is for a connection that was idle to show that it is still one: where the computer slept, or its
+// network changed, nothing else says that it is not.
+const resetTime = 5 * time.Second
+
+// ResetSession implements driver.SessionResetter: it sets the session up anew. A connection that has broken meanwhile shows here,
+// before any statement.
+func (c *wireConn) ResetSession(ctx context.Context) error {
+	c.meter.Allow(catalogBytes)
+	late := time.AfterFunc(resetTime, c.abandon)
+	defer late.Stop()
+	if guard(func() error { return errors.Join(c.driverConn.ResetSession(ctx), c.set(ctx)) }) != nil {
+		return driver.ErrBadConn
+	}
+	return nil
+}
+
+// kill ends the statement that a connection runs, by a connection of its own. A login may always end its own.
+func (c *connector) kill(ctx context.Context, id int64) error {
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.abandon()
+	return guard(func() error {
+		_, err := conn.ExecContext(ctx, fmt.Sprintf("KILL QUERY %d", id), nil)
+		_ = conn.Close()
+		return err
+	})
+}

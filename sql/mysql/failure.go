@@ -1,0 +1,205 @@
+// MySQL's and MariaDB's errors in words for a model.
+
+package mysql
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+)
+
+var (
+	errTimeout = fmt.Errorf("MySQL: %w", sql.ErrTimeout)
+	errTooLong = errors.New("a row is longer than it may be")
+	errNoRows  = fault.New(fault.SQLRejected, oneStatement, "The statement returns no rows: it is no reading statement.")
+	errNoTurn  = errors.New("as many statements run as may")
+)
+
+// Numbers of the server's errors that are told in words of our own.
+const (
+	writes     = 1792 // in a read-only transaction
+	tooSlow    = 3024 // MySQL's
+	tooSlowToo = 1969 // MariaDB's
+)
+
+// hintsByNumber tell what to do about the errors that are met most, by the server's number.
+var hintsByNumber = map[uint16]string{
+	1064: "Mend the statement at the place shown; it is MySQL's SQL: names in `backticks`, 'texts' in quotes, LIMIT n, CONCAT for ||.",
+	1054: "Look up the table's columns with describe_sql; texts go in 'single quotes'.",
+	1052: "Write the table's name or alias before the column.",
+	1055: "Put the column into GROUP BY or into an aggregate such as ANY_VALUE.",
+	1146: "Look up tables with describe_sql; write the database before the name.",
+	1046: "Write the database before the table's name: database.table.",
+	1049: "Look up the databases with describe_sql.",
+	1109: "Look up tables with describe_sql; write the database before the name.",
+	1111: "Put a condition on an aggregate into HAVING.",
+	1140: "Put the column into GROUP BY or into an aggregate.",
+	1142: "The login may not read this; ask for the right, or read something else.",
+	1143: "The login may not read this column; name the columns that it may read.",
+	1044: "The login may not use this database; read another one.",
+	1227: "The login may not do this; read something else.",
+	1370: "The login may not call this function; read something else.",
+	1305: "That is no function of this server.",
+	1128: "That is no function of this server.",
+	1630: "That is no function of this server.",
+	1242: "Add LIMIT 1, or use IN.",
+	1267: "Add COLLATE to one side, such as COLLATE utf8mb4_general_ci.",
+	1690: "Use CAST(x AS DECIMAL(65, 0)) or CAST(x AS SIGNED) before computing.",
+	1104: "Select fewer rows with WHERE or LIMIT.",
+	1205: "Another session holds a lock on what it reads; try later.",
+	1213: "The statement lost to another one over a lock; send it once more.",
+	1114: "The server has no room for the statement's work; make it smaller.",
+	1038: "The server is out of memory for sorting; sort fewer or narrower columns.",
+	1210: "A value in params has the wrong type for its place: give numbers, as for LIMIT, as numbers.",
+	1290: "The server is set up to refuse this; read something else.",
+}
+
+// connectHints are those for what is said while connecting.
+var connectHints = map[uint16]string{
+	1045: "Mend the user or the password in the connection string.",
+	1698: "Mend the user or the password in the connection string: the server lets this login in by other means.",
+	1044: "Mend the database in the connection string, or give the login rights in it.",
+	1049: "Mend the database in the connection string.",
+	1040: "The server has no connection free; try again in a moment.",
+	1203: "The login has no connection free; try again in a moment.",
+	1226: "The login has reached one of its limits; try again later.",
+	1129: "The server has shut this machine out after errors; its owner runs FLUSH HOSTS.",
+	1130: "The server does not let this machine in; its owner makes the login for this host.",
+	1251: "The server asks for a login in the old form; its owner sets another plugin for it.",
+	1820: "The login's password has expired; its owner sets a new one.",
+	1862: "The login's password has expired; its owner sets a new one.",
+	3118: "The login is locked; its owner unlocks it.",
+	3159: "The server takes encrypted connections only: leave ssl-mode out, or set another than DISABLED.",
+	4151: "The login is locked; its owner unlocks it.",
+	1053: "The server is shutting down; try again in a moment.",
+}
+
+const ofConnecting = "See whether the server runs (it may be starting), and mend the server, the database or the login in the " +
+	"connection string; `code-sandbox-mcp doctor` tries it."
+
+// maxMessage is how many letters of the server's own words are told.
+const maxMessage = 2000
+
+// fail makes a fault of what the driver said. Nothing of the login is in it.
+func (d *Database) fail(ctx context.Context, err error, statement string) error {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return f
+	}
+	var said *mysql.MySQLError
+	isSaid := errors.As(err, &said)
+	slow := isSaid && (said.Number == tooSlow || said.Number == tooSlowToo)
+	switch cause := context.Cause(ctx); {
+	case errors.Is(err, errNoTurn):
+		return fault.New(fault.SQLFailed, "Wait for a statement that still runs, or cancel one.",
+			"%d statements run on this connection already, which is as many as there may be.", poolSize).Because(err)
+	case errors.Is(err, errTooLong):
+		return fault.New(fault.SQLFailed, "Select fewer columns, or parts of long values with SUBSTRING(column, 1, n).",
+			"A row has more than %d bytes.", d.limits.RowBytes).With("limit_bytes", d.limits.RowBytes)
+	case slow, errors.Is(cause, errTimeout):
+		return fault.New(fault.SQLFailed, "Make the statement cheaper: LIMIT, an indexed column in WHERE, or an aggregate. EXPLAIN shows the plan.",
+			"The statement was ended after %s.", d.limits.Timeout).With("timeout_seconds", d.limits.Timeout.Seconds()).Because(errTimeout)
+	case cause != nil:
+		return fault.New(fault.SQLFailed, "Send it again if it is still wanted.", "The statement was cancelled.").Because(cause)
+	}
+	var connecting *connectError
+	atLogin := errors.As(err, &connecting)
+	if isSaid {
+		return d.serverSaid(said, statement, atLogin)
+	}
+	return d.unreachable(err, atLogin)
+}
+
+var (
+	account = regexp.MustCompile(`'[^']*'@'[^']*'|\b[^\s'@]+@[^\s'@]+ `)
+	atLine  = regexp.MustCompile(`^(?s)You have an error in your SQL syntax.* near '(.*)' at line (\d+)$`)
+)
+
+// serverSaid reports an error of the server in its own words, with its number and place. One at login is about no
+// statement, and its words name the user, the database or the server.
+func (d *Database) serverSaid(said *mysql.MySQLError, statement string, atLogin bool) error {
+	hint := cmp.Or(hintsByNumber[said.Number], connectHints[said.Number], "Mend the statement, or look up tables and columns with describe_sql.")
+	message := said.Message
+	state := strings.Trim(string(said.SQLState[:]), "\x00")
+	if said.Number == writes {
+		return fault.New(fault.SQLRejected, oneStatement, "The database refused the statement: it writes or locks rows, and this is a read-only transaction.").
+			With("number", said.Number).With("sqlstate", state)
+	}
+	line := 0
+	if parts := atLine.FindStringSubmatch(message); parts != nil {
+		line, _ = strconv.Atoi(parts[2])
+		message = "The statement has an error in its syntax near '" + text.Shorten(parts[1], 80) + "'"
+	}
+	if atLogin {
+		message, hint = "MySQL refused the connection", cmp.Or(connectHints[said.Number], ofConnecting)
+	}
+	message = text.Shorten(d.scrub(account.ReplaceAllString(message, "the login ")), maxMessage)
+	place := fmt.Sprintf("error %d, SQLSTATE %s", said.Number, state)
+	lines := strings.Split(statement, "\n")
+	shown := line > 0 && line <= len(lines) && !atLogin
+	if shown {
+		place += fmt.Sprintf(", line %d: %s", line, excerpt(lines[line-1]))
+	}
+	f := fault.New(fault.SQLFailed, hint, "%s (%s)", message, place).With("number", said.Number).With("sqlstate", state)
+	if shown {
+		f = f.With("line", line)
+	}
+	return f
+}
+
+// unreachable reports why there is no connection, without the driver's words.
+func (d *Database) unreachable(err error, atLogin bool) error {
+	what, hint := "The connection to the database broke.", "Send the statement again."
+	if atLogin {
+		what, hint = "The database ended the connection before the login.", ofConnecting
+	}
+	var dns *net.DNSError
+	var dial *net.OpError
+	switch {
+	case errors.Is(err, errNoAnswer), errors.Is(err, context.DeadlineExceeded):
+		what, hint = "The database does not answer.", "See whether the server runs, and whether a firewall is in between."
+	case isCertificate(err):
+		what = "The server's certificate is not trusted."
+		hint = "Set ssl-ca to its authority's file, or ssl-mode to VERIFY_CA where the host has another name; ssl-mode=REQUIRED encrypts and trusts any certificate."
+	case errors.Is(err, mysql.ErrNoTLS):
+		what, hint = "The server does not encrypt.", "Set ssl-mode=DISABLED in the connection string, if the network is trusted."
+	case errors.Is(err, mysql.ErrCleartextPassword):
+		what, hint = "The server asks for the password in clear text.", "If it has to, set allowCleartextPasswords=true with ssl-mode=VERIFY_IDENTITY in the connection string."
+	case errors.Is(err, mysql.ErrOldPassword), errors.Is(err, mysql.ErrUnknownPlugin), errors.Is(err, mysql.ErrNativePassword):
+		what, hint = "The server asks for a login in a form that is not known here.", "Use a login with caching_sha2_password, ed25519 or mysql_native_password."
+	case errors.As(err, &dns):
+		what, hint = "The database's host has no address.", "Mend the host in the connection string."
+	case errors.As(err, &dial) && dial.Op == "dial":
+		what, hint = "The database is not in reach.", "See whether the server runs, and mend host and port in the connection string."
+	}
+	return fault.New(fault.SQLFailed, hint, "%s", what).Because(errors.New(d.scrub(err.Error())))
+}
+
+func isCertificate(err error) bool {
+	var verification *tls.CertificateVerificationError
+	var unknown x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	return errors.As(err, &verification) || errors.As(err, &unknown) || errors.As(err, &host) || errors.As(err, &invalid)
+}
+
+// scrub takes the password out of a text.
+func (d *Database) scrub(text string) string {
+	for _, secret := range d.secrets {
+		text = strings.ReplaceAll(text, secret, "***")
+	}
+	return text
+}

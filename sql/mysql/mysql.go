@@ -1,0 +1,78 @@
+// Package mysql reads MySQL and MariaDB, and cannot write them.
+//
+// Open returns a sql.Database. A statement runs in a transaction of START TRANSACTION READ ONLY, in a session whose
+// transactions are all so: the server refuses what writes a table. It lets through what reads or writes files, takes locks or
+// changes settings; a check of the statement's words (check.go) and a look into the catalog for functions of the database's own
+// (uses.go) refuse that. The transaction is rolled back, whatever happened. A login that may only read is what holds beyond
+// doubt: Rights reports how to make one.
+package mysql
+
+import (
+	"context"
+	dbsql "database/sql"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+)
+
+const poolSize = sql.PoolSize
+
+// idleTime is how long an unused connection stays open.
+const idleTime = 5 * time.Minute
+
+// Database is one connection string's database. It implements sql.Database.
+type Database struct {
+	pool      *dbsql.DB
+	connector *connector
+	limits    sql.Limits
+	secrets   []string
+}
+
+var _ sql.Database = (*Database)(nil)
+
+// Password is the password that a connection string has; empty where there is none.
+func Password(dsn string) string {
+	s, err := parseDSN(dsn)
+	if err != nil {
+		return ""
+	}
+	return s.config.Passwd
+}
+
+// Open reads a connection string: a URL (mysql://, mariadb://), or the form user:password@tcp(host:3306)/database. Nothing is
+// connected before the first use; a string that cannot be used is a *fault.Error that tells nothing of its values. Neither
+// server has a limit of temporary files for a session that every login may set; that one has no effect.
+func Open(dsn string, limits sql.Limits) (*Database, error) {
+	s, err := parseDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	c := &connector{settings: s, limits: limits}
+	pool := dbsql.OpenDB(c)
+	pool.SetMaxOpenConns(poolSize)
+	pool.SetMaxIdleConns(poolSize)
+	pool.SetConnMaxIdleTime(idleTime)
+	return &Database{pool: pool, connector: c, limits: limits, secrets: s.secrets()}, nil
+}
+
+// String reports where the database is, and keeps %+v from printing the password.
+func (d *Database) String() string { return "MySQL at " + d.connector.settings.config.Addr }
+
+// GoString does so for %#v.
+func (d *Database) GoString() string { return d.String() }
+
+// Close implements sql.Database.
+func (d *Database) Close() { _ = d.pool.Close() }
+
+// withTimeout bounds a call by the limit of a statement.
+func (d *Database) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	if d.limits.Timeout <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, d.limits.Timeout, errTimeout)
+}
+
+// silent keeps the driver's words out of the log: what matters is in its errors.
+var silent = &mysql.NopLogger{}

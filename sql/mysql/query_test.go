@@ -1,0 +1,250 @@
+//go:build unix
+
+package mysql
+
+import (
+	"context"
+	dbsql "database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/mariadb"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
+)
+
+func TestEveryTypeIsReadAsWhatItIs(t *testing.T) {
+	types := []struct {
+		declared, value string // as SQL writes them
+		kind            sql.Kind
+		name, text      string
+	}{
+		{"TINYINT", "-128", sql.Integer, "tinyint", "-128"},
+		{"SMALLINT UNSIGNED", "65535", sql.Integer, "smallint unsigned", "65535"},
+		{"MEDIUMINT", "-8388608", sql.Integer, "mediumint", "-8388608"},
+		{"INT UNSIGNED", "4294967295", sql.Integer, "int unsigned", "4294967295"},
+		{"BIGINT", "-9223372036854775808", sql.Integer, "bigint", "-9223372036854775808"},
+		{"BIGINT UNSIGNED", "18446744073709551615", sql.Integer, "bigint unsigned", "18446744073709551615"},
+		{"BIT(1)", "b'1'", sql.Integer, "bit", "1"},
+		{"BIT(64)", "b'1000000000000000000000000000000000000000000000000000000000000001'", sql.Integer, "bit", "9223372036854775809"},
+		{"DECIMAL(40,10)", "123456789012345678901234567890.0123456789", sql.Decimal, "decimal(40,10)", "123456789012345678901234567890.0123456789"},
+		{"FLOAT", "0.1", sql.Float, "float", "0.1"},
+		{"DOUBLE", "1e300", sql.Float, "double", "1e+300"},
+		{"DATE", "'2026-01-31'", sql.Date, "date", "2026-01-31"},
+		{"DATE", "'0000-00-00'", sql.Date, "date", "0000-00-00"},
+		{"DATE", "'2026-00-00'", sql.Date, "date", "2026-00-00"},
+		{"DATETIME(6)", "'2026-01-31 13:05:00.5'", sql.Timestamp, "datetime", "2026-01-31 13:05:00.500000"},
+		{"DATETIME", "'0000-00-00 00:00:00'", sql.Timestamp, "datetime", "0000-00-00 00:00:00"},
+		{"TIMESTAMP(3) NULL", "'2026-01-31 13:05:00.25'", sql.TimestampTZ, "timestamp", "2026-01-31 13:05:00.250+00"},
+		{"TIME", "'-838:59:59'", sql.Time, "time", "-838:59:59"},
+		{"TIME(3)", "'01:02:03.5'", sql.Time, "time", "01:02:03.500"},
+		{"YEAR", "2026", sql.Integer, "year", "2026"},
+		{"CHAR(5)", "'é'", sql.Text, "char", "é"},
+		{"VARCHAR(20) CHARACTER SET latin1", "'größe'", sql.Text, "varchar", "größe"},
+		{"LONGTEXT", "'日本 😀'", sql.Text, "text", "日本 😀"},
+		{"ENUM('a','it''s')", "'it''s'", sql.Text, "enum", "it's"},
+		{"SET('a','b')", "'a,b'", sql.Text, "set", "a,b"},
+		{"BINARY(3)", "x'00ff'", sql.Bytes, "binary", "00ff00"},
+		{"VARBINARY(8)", "''", sql.Bytes, "varbinary", ""},
+		{"BLOB", "x'c328'", sql.Bytes, "blob", "c328"},
+		{"POINT", "POINT(1, 2)", sql.Bytes, "geometry", "000000000101000000000000000000f03f0000000000000040"},
+		{"UUID", "'00112233-4455-6677-8899-aabbccddeeff'", sql.Text, "char", "00112233-4455-6677-8899-aabbccddeeff"},
+	}
+	var columns, values, nulls []string
+	for i, c := range types {
+		columns = append(columns, fmt.Sprintf("c%d %s", i, c.declared))
+		values, nulls = append(values, c.value), append(nulls, "NULL")
+	}
+	err := fill([]string{"SET sql_mode = ''", "SET NAMES utf8mb4", "SET time_zone = '+00:00'", "CREATE TABLE shop.everything (" + strings.Join(columns, ", ") + ")",
+		"INSERT INTO shop.everything VALUES (" + strings.Join(values, ", ") + "), (" + strings.Join(nulls, ", ") + ")"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, rows, err := sqltest.Read(t.Context(), open(t, "reader", limits), "SELECT * FROM everything")
+	if err != nil || len(rows) != 2 {
+		t.Fatal(rows, err)
+	}
+	for i, c := range types {
+		if found[i].Kind != c.kind || found[i].Type != c.name || rows[0][i] != c.text || rows[1][i] != "NULL" {
+			t.Errorf("%s %s: kind %d, type %s, %s and %s; want %d, %s, %s and NULL", c.declared, c.value, found[i].Kind, found[i].Type, rows[0][i], rows[1][i], c.kind, c.name, c.text)
+		}
+	}
+}
+
+func TestParametersAreBoundAndNeverPasted(t *testing.T) {
+	d := open(t, "reader", limits)
+	_, rows, err := sqltest.Read(t.Context(), d, "SELECT ?, ?, ?, ?, ?, ?", "it's \\' -- ? 😀", nil, true, json.Number("18446744073709551615"), json.Number("0.1"), json.Number("12345678901234567890.123456789"))
+	if want := "[[it's \\' -- ? 😀 NULL 1 18446744073709551615 0.1 12345678901234567890.123456789]]"; err != nil || fmt.Sprint(rows) != want {
+		t.Errorf("%v %v, want %s", rows, err, want)
+	}
+	_, rows, err = sqltest.Read(t.Context(), d, "SELECT id FROM accounts WHERE owner = ? AND balance > ? LIMIT ?", "bert", "20", json.Number("5"))
+	if err != nil || fmt.Sprint(rows) != "[[2]]" {
+		t.Error(rows, err)
+	}
+	for _, c := range []struct {
+		params []any
+		says   string
+	}{
+		{nil, "1 parameters and 0 values"}, {[]any{"a", "b"}, "1 parameters and 2 values"}, {[]any{[]any{"a"}}, "is an array"}, {[]any{json.Number("NaN")}, "is NaN"},
+	} {
+		if _, _, err := sqltest.Read(t.Context(), d, "SELECT ?", c.params...); err == nil || !strings.Contains(err.Error(), c.says) || fault.From(err).Code != fault.SQLRejected {
+			t.Errorf("%v: %v, want %q", c.params, err, c.says)
+		}
+	}
+}
+
+// running counts the statements that the server runs and that have a mark in them.
+func running(t *testing.T, mark string) (n int) {
+	t.Helper()
+	if err := asOwner(func(conn *dbsql.Conn) error {
+		return conn.QueryRowContext(context.Background(), "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE CONCAT('%', ?, '%') AND ID <> CONNECTION_ID()", mark).Scan(&n)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func waitFor(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a minute has passed: ", what)
+		}
+	}
+}
+
+// forever is a statement that takes hours, with a mark to find it by. None of its rows comes before all are there.
+func forever(mark string) string {
+	return "SELECT COUNT(*), '" + mark + "' FROM information_schema.COLLATIONS a, information_schema.COLLATIONS b, information_schema.COLLATIONS c, information_schema.COLLATIONS d"
+}
+
+func TestACancelledStatementEndsInTheDatabase(t *testing.T) {
+	d := open(t, "reader", limits)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, _, err := sqltest.Read(ctx, d, forever("cancelled one"))
+		ended <- err
+	}()
+	waitFor(t, "it runs", func() bool { return running(t, "cancelled one") == 1 })
+	cancel()
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "The statement was cancelled") {
+		t.Error(err)
+	}
+	waitFor(t, "it has ended", func() bool { return running(t, "cancelled one") == 0 })
+	if _, rows, err := sqltest.Read(t.Context(), d, "SELECT 1"); err != nil || len(rows) != 1 {
+		t.Error("the next statement:", rows, err)
+	}
+}
+
+func TestAStatementEndsInTime(t *testing.T) {
+	d := open(t, "reader", sql.Limits{Timeout: time.Second, RowBytes: 1 << 20})
+	for _, statement := range []string{forever("late"), "SELECT SLEEP(3600)"} {
+		_, _, err := sqltest.Read(t.Context(), d, statement)
+		if !errors.Is(err, sql.ErrTimeout) || !strings.Contains(err.Error(), "ended after 1s") {
+			t.Errorf("%s: %v", statement, err)
+		}
+	}
+	waitFor(t, "it has ended", func() bool { return running(t, "late") == 0 })
+}
+
+func TestAResultIsNeverWholeInMemoryAndMayBeLeft(t *testing.T) {
+	d := open(t, "reader", limits)
+	// Some 10¹⁴ rows, of which the server has sent some thousands when they are left.
+	rows, err := d.Query(t.Context(), sql.Query{Text: "SELECT a.ID, 'left early' FROM information_schema.COLLATIONS a, information_schema.COLLATIONS b, " +
+		"information_schema.COLLATIONS c, information_schema.COLLATIONS d, information_schema.COLLATIONS e, information_schema.COLLATIONS f"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		if !rows.Next() {
+			t.Fatal(rows.Err())
+		}
+	}
+	rows.Close()
+	if rows.Next() {
+		t.Error("there is a row after the end")
+	}
+	rows.Close() // which does nothing
+	waitFor(t, "it has ended", func() bool { return running(t, "left early") == 0 })
+}
+
+func TestARowThatIsTooLongIsRefused(t *testing.T) {
+	d := open(t, "reader", limits)
+	for _, size := range []int{3 << 19, 12 << 20} { // one that arrives, and one that is stopped on its way
+		_, _, err := sqltest.Read(t.Context(), d, fmt.Sprintf("SELECT REPEAT('x', %d)", size))
+		if err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes") {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+}
+
+func TestErrorsSayWhatToDoAndNothingOfTheLogin(t *testing.T) {
+	for _, c := range []struct{ login, statement, says, hint string }{
+		{"reader", "SELECT *\nFROM\nWHERE", "line 3: WHERE", "MySQL's SQL"},
+		{"reader", "SELECT nothing FROM accounts", "Unknown column 'nothing'", "describe_sql"},
+		{"reader", "SELECT * FROM nothing", "Table 'shop.nothing' doesn't exist", "describe_sql"},
+		{"reader", "SELECT * FROM mysql.global_priv", "denied to user the login", "may not read this"},
+		{"reader", "SELECT missing(1)", "denied to user the login", "may not call"},
+		{"reader", "INSERT(1)", "only reads", "SELECT"},
+		{"nobody:wrong secret", "SELECT 1", "MySQL refused the connection (error 1045", "user or the password"},
+	} {
+		_, _, err := sqltest.Read(t.Context(), open(t, c.login, limits), c.statement)
+		f := fault.From(err)
+		if !strings.Contains(f.Message, c.says) || !strings.Contains(f.Hint, c.hint) {
+			t.Errorf("%s: %s\n\t%s", c.statement, f.Message, f.Hint)
+		}
+		for _, secret := range []string{"reader", "nobody", "wrong secret", "localhost", server.Socket()} {
+			if strings.Contains(f.Message+f.Hint, secret) {
+				t.Errorf("%s tells %q: %s", c.statement, secret, f.Message)
+			}
+		}
+	}
+}
+
+func TestMoreStatementsThanConnectionsWait(t *testing.T) {
+	d := open(t, "reader", sql.Limits{Timeout: time.Minute, RowBytes: 1 << 20})
+	var all []sql.Rows
+	for range poolSize {
+		rows, err := d.Query(t.Context(), sql.Query{Text: "SELECT 1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, rows)
+	}
+	done := make(chan error)
+	go func() {
+		_, _, err := sqltest.Read(t.Context(), d, "SELECT 2")
+		done <- err
+	}()
+	for _, rows := range all {
+		rows.Close()
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheSessionIsAsTheCheckTakesIt(t *testing.T) {
+	d := open(t, mariadb.Superuser, limits)
+	for range 2 { // of a new connection and of one that is used again
+		_, rows, err := sqltest.Read(t.Context(), d, `SELECT "text", 'a\'b', @@tx_read_only, @@character_set_client, @@time_zone, @@max_statement_time, @@autocommit`)
+		if want := "[[text a'b 1 utf8mb4 +00:00 60 1]]"; err != nil || fmt.Sprint(rows) != want {
+			t.Errorf("%v %v, want %s", rows, err, want)
+		}
+	}
+	own, err := Open(server.DSN("reader", "shop")+"?time_zone=%2B02:00", limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	columns, rows, err := sqltest.Read(t.Context(), own, "SELECT TIMESTAMP(FROM_UNIXTIME(0)), @@time_zone")
+	if err != nil || fmt.Sprint(rows) != "[[1970-01-01 02:00:00 +02:00]]" || columns[0].Kind != sql.Timestamp {
+		t.Error(columns, rows, err)
+	}
+}

@@ -1,0 +1,164 @@
+package mysql
+
+import (
+	"context"
+	dbsql "database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+)
+
+// uses is what a statement may call and read, by its words. What that is, the database's catalog tells.
+type uses struct {
+	calls  map[string]bool // names before a parenthesis, in small letters
+	names  map[string]bool // every name, as it is written
+	before map[string]bool // names before a dot: of a database, a table, or a package
+}
+
+func usesOf(tokens []token) *uses {
+	u := &uses{make(map[string]bool), make(map[string]bool), make(map[string]bool)}
+	for i, t := range tokens {
+		if t.kind != word && t.kind != quoted {
+			continue
+		}
+		next := ""
+		if i+1 < len(tokens) {
+			next = tokens[i+1].key
+		}
+		switch next {
+		case "(":
+			u.calls[strings.ToLower(t.name())] = true
+		case ".":
+			u.before[t.name()] = true
+			fallthrough
+		default:
+			u.names[t.name()] = true
+		}
+	}
+	return u
+}
+
+// maxViews bounds how many views within each other are looked at.
+const maxViews = 200
+
+// queryer is a session, or a transaction in one.
+type queryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*dbsql.Rows, error)
+}
+
+// admit refuses a statement that calls a function of the database's own, itself or by a view that it reads: the
+// server lets one write files and change settings in a read-only transaction, whatever it was declared as. A user may allow it by name.
+func (u *uses) admit(ctx context.Context, q queryer, allowed []string) error {
+	seen := make(map[string]bool) // views
+	for pending := []*uses{u}; len(pending) > 0; pending = pending[1:] {
+		if err := pending[0].admitCalls(ctx, q, allowed); err != nil {
+			return err
+		}
+		views, err := pending[0].views(ctx, q)
+		if err != nil {
+			return err
+		}
+		for name, definition := range views {
+			if seen[name] || definition == "" || len(seen) > maxViews {
+				continue
+			}
+			seen[name] = true
+			tokens, err := lex(definition)
+			if err != nil {
+				continue // as of a name that no statement here could have
+			}
+			pending = append(pending, usesOf(tokens))
+		}
+	}
+	return nil
+}
+
+// marks is a list of so many parameters.
+func marks(n int) string { return strings.TrimSuffix(strings.Repeat("?,", n), ",") }
+
+func values(sets ...map[string]bool) []any {
+	var all []any
+	for _, set := range sets {
+		for _, name := range slices.Sorted(maps.Keys(set)) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// routines are the database's own functions, and MariaDB's packages, which have functions in them. The schema sys
+// is the server's.
+const routines = `SELECT ROUTINE_SCHEMA, ROUTINE_NAME FROM information_schema.ROUTINES
+WHERE ROUTINE_SCHEMA NOT IN ('sys', 'mysql') AND (ROUTINE_TYPE = 'FUNCTION' AND ROUTINE_NAME IN (%s) OR ROUTINE_TYPE LIKE 'PACKAGE%%' AND ROUTINE_NAME IN (%s))
+ORDER BY 1, 2`
+
+// loaded are functions of libraries that were loaded into the server. Most logins may not read this, nor load one.
+const loaded = "SELECT '', name FROM mysql.func WHERE name IN (%s) ORDER BY 2"
+
+func (u *uses) admitCalls(ctx context.Context, q queryer, allowed []string) error {
+	if len(u.calls) == 0 {
+		return nil
+	}
+	before := u.before
+	if len(before) == 0 {
+		before = map[string]bool{"": true}
+	}
+	found, err := pairs(ctx, q, fmt.Sprintf(routines, marks(len(u.calls)), marks(len(before))), values(u.calls, before)...)
+	if err != nil {
+		return err
+	}
+	libraries, err := pairs(ctx, q, fmt.Sprintf(loaded, marks(len(u.calls))), values(u.calls)...)
+	if err != nil && ctx.Err() != nil {
+		return err
+	}
+	for _, f := range append(found, libraries...) {
+		full := strings.TrimPrefix(f[0]+"."+f[1], ".")
+		if slices.Contains(allowed, f[1]) || slices.Contains(allowed, full) {
+			continue
+		}
+		return fault.New(fault.SQLRejected, "Write the statement without it. If it only reads, the user can allow it: --sql-allow-functions "+full+".",
+			"Refused: the statement calls %.200s, a function of the database's own, itself or by a view. It may do more than read: a read-only transaction does not keep a function from files and settings.",
+			full).With("function", full)
+	}
+	return nil
+}
+
+// viewDefinitions are those of the views that a name may be of: in the login's own database, or in one that is named.
+const viewDefinitions = `SELECT CONCAT(TABLE_SCHEMA, '.', TABLE_NAME), COALESCE(VIEW_DEFINITION, '') FROM information_schema.VIEWS
+WHERE (TABLE_SCHEMA = DATABASE() OR TABLE_SCHEMA IN (%s)) AND TABLE_SCHEMA <> 'sys' AND TABLE_NAME IN (%s) ORDER BY 1`
+
+func (u *uses) views(ctx context.Context, q queryer) (map[string]string, error) {
+	views := make(map[string]string)
+	if len(u.names) == 0 {
+		return views, nil
+	}
+	before := u.before
+	if len(before) == 0 {
+		before = map[string]bool{"": true}
+	}
+	found, err := pairs(ctx, q, fmt.Sprintf(viewDefinitions, marks(len(before)), marks(len(u.names))), values(before, u.names)...)
+	for _, view := range found {
+		views[view[0]] = view[1]
+	}
+	return views, err
+}
+
+// pairs reads rows of two texts.
+func pairs(ctx context.Context, q queryer, query string, args ...any) (all [][2]string, err error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var pair [2]string
+		if err := rows.Scan(&pair[0], &pair[1]); err != nil {
+			return nil, err
+		}
+		all = append(all, pair)
+	}
+	return all, rows.Err()
+}

@@ -1,0 +1,109 @@
+package mysql
+
+import (
+	dbsql "database/sql"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+)
+
+// form is how the values of a column become text.
+type form struct {
+	kind sql.Kind
+	// write makes the text of a value that is not NULL.
+	write func(value any) []byte
+}
+
+func (f form) text(value any) []byte {
+	if value == nil {
+		return nil
+	}
+	if text := f.write(value); text != nil {
+		return text
+	}
+	return []byte{}
+}
+
+// formOf chooses by the name that the driver has for a type. A TIMESTAMP is a moment, and is told in UTC where the session is.
+func formOf(name string, utc bool) form {
+	name = strings.TrimPrefix(name, "UNSIGNED ")
+	switch name {
+	case "TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "YEAR":
+		return form{sql.Integer, plain}
+	case "BIT":
+		return form{sql.Integer, bits}
+	case "FLOAT", "DOUBLE":
+		return form{sql.Float, plain}
+	case "DECIMAL":
+		return form{sql.Decimal, plain}
+	case "DATE":
+		return form{sql.Date, plain}
+	case "TIME":
+		return form{sql.Time, plain}
+	case "DATETIME":
+		return form{sql.Timestamp, plain}
+	case "TIMESTAMP":
+		if utc {
+			return form{sql.TimestampTZ, func(value any) []byte { return append(plain(value), "+00"...) }}
+		}
+		return form{sql.Timestamp, plain}
+	case "JSON":
+		return form{sql.JSON, plain}
+	case "BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "GEOMETRY", "VECTOR":
+		return form{sql.Bytes, hexadecimal}
+	}
+	return form{sql.Text, plain}
+}
+
+// plain is for values that the driver gives as text or as numbers.
+func plain(value any) []byte {
+	switch v := value.(type) {
+	case []byte:
+		return v
+	case string:
+		return []byte(v)
+	case int64:
+		return strconv.AppendInt(nil, v, 10)
+	case float32:
+		return strconv.AppendFloat(nil, float64(v), 'g', -1, 32)
+	case float64:
+		return strconv.AppendFloat(nil, v, 'g', -1, 64)
+	}
+	return fmt.Append(nil, value)
+}
+
+// bits is the number that a BIT has in its bytes, the highest first.
+func bits(value any) []byte {
+	bytes, ok := value.([]byte)
+	if !ok || len(bytes) > 8 {
+		return plain(value)
+	}
+	number := uint64(0)
+	for _, b := range bytes {
+		number = number<<8 | uint64(b)
+	}
+	return strconv.AppendUint(nil, number, 10)
+}
+
+func hexadecimal(value any) []byte {
+	if b, ok := value.([]byte); ok {
+		return hex.AppendEncode(nil, b)
+	}
+	return plain(value)
+}
+
+// typeText is a type as the server's SQL writes it, as far as the answer's head tells.
+func typeText(t *dbsql.ColumnType) string {
+	name := strings.ToLower(t.DatabaseTypeName())
+	if rest, ok := strings.CutPrefix(name, "unsigned "); ok {
+		name = rest + " unsigned"
+	}
+	if precision, scale, ok := t.DecimalSize(); ok && name == "decimal" && precision < math.MaxInt16 {
+		return fmt.Sprintf("%s(%d,%d)", name, precision, scale)
+	}
+	return name
+}
