@@ -27,6 +27,8 @@ type KernelConfig struct {
 	// stays missing.
 	MakeImage func(ctx context.Context, patience time.Duration) error
 	Preload   []string // modules to import ahead, where the image has them
+
+	skills *engine.Files
 }
 
 // Config is what a Manager works with. Begin with DefaultConfig, and set Engine, Kernels and StateDir: most of the
@@ -36,6 +38,8 @@ type Config struct {
 	Kernels map[Language]KernelConfig // the languages that exist
 	Limits  engine.Limits             // of one container
 	Mounts  []engine.Mount            // folders of this machine that every container sees
+	// Skills returns the skills of containers that are made now, as they are at the moment. Nil, and nil from it: there are none.
+	Skills func() *engine.Files
 	// Env is given to the code and to nothing else: it is in no container's configuration.
 	Env map[string]string
 
@@ -90,6 +94,15 @@ type Config struct {
 
 	starts chan struct{} // a token for each container that comes up
 	spares *spares
+}
+
+// kernel returns how a container of a language is made now.
+func (c *Config) kernel(language Language) KernelConfig {
+	setting := c.Kernels[language]
+	if c.Skills != nil {
+		setting.skills = c.Skills()
+	}
+	return setting
 }
 
 // DefaultConfig returns the limits that the command line has for defaults, and a Logger that writes nothing.

@@ -182,7 +182,7 @@ func (e *engineSide) spareKey(setting KernelConfig, image engine.ImageInfo) (str
 
 // shape is what a container is made with.
 func (e *engineSide) shape(setting KernelConfig, image engine.ImageInfo) []any {
-	return []any{image.ID, setting.Image, setting.Command, e.limits.container(), e.config.Mounts, e.outEnvironment()}
+	return []any{image.ID, setting.Image, setting.Command, e.limits.container(), e.config.Mounts, setting.skills.Key(), e.outEnvironment()}
 }
 
 func keyOf(parts []any) (string, error) {
@@ -197,7 +197,7 @@ func keyOf(parts []any) (string, error) {
 // fits reports whether a container is one that this server would make itself, by the key of what it was made
 // with: errNeverStarted or errOtherSettings where not.
 func (e *engineSide) fits(ctx context.Context, language Language, key string) error {
-	setting := e.config.Kernels[language]
+	setting := e.config.kernel(language)
 	image, err := e.images.get(ctx, e.config.Engine, setting.Image)
 	if err != nil {
 		return err
@@ -252,6 +252,7 @@ func (e *engineSide) spec(language Language, setting KernelConfig, image engine.
 		Env:     e.outEnvironment(),
 		Limits:  e.limits.container(),
 		Mounts:  e.config.Mounts,
+		Skills:  setting.skills,
 	}
 }
 

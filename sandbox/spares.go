@@ -35,7 +35,8 @@ type spare struct {
 	*engineSide // its record has by language what a container was made with
 	lock        *state.Lock
 	kernels     map[Language]*kernel
-	growing     bool // a container comes up in it; under the spares' lock, as the kernels
+	skills      map[Language]string // that they were made with, by engine.Files.Key
+	growing     bool                // a container comes up in it; under the spares' lock, as the kernels
 }
 
 const (
@@ -116,6 +117,7 @@ func (p *spares) prewarm(languages []Language) {
 func (p *spares) fill() {
 	p.filling.Lock()
 	defer p.filling.Unlock()
+	p.dropOutdated()
 	for {
 		sp, language, err := p.missing()
 		if err == nil && sp != nil {
@@ -127,6 +129,26 @@ func (p *spares) fill() {
 		if err != nil || sp == nil {
 			return
 		}
+	}
+}
+
+// dropOutdated discards those whose skills are not what sessions get now.
+func (p *spares) dropOutdated() {
+	now := p.config.kernel("").skills.Key()
+	p.mu.Lock()
+	var old []*spare
+	p.ready = slices.DeleteFunc(p.ready, func(sp *spare) bool {
+		for _, made := range sp.skills {
+			if made != now {
+				old = append(old, sp)
+				return true
+			}
+		}
+		return false
+	})
+	p.mu.Unlock()
+	for _, sp := range old {
+		p.discard(sp)
 	}
 }
 
@@ -171,17 +193,18 @@ func (p *spares) open() (*spare, error) {
 func (p *spares) newSpare(id string, lock *state.Lock) *spare {
 	return &spare{
 		engineSide: &engineSide{id: id, config: p.config, images: p.images, limits: &limits{config: p.config}, ctx: p.ctx},
-		lock:       lock, kernels: make(map[Language]*kernel),
+		lock:       lock, kernels: make(map[Language]*kernel), skills: make(map[Language]string),
 	}
 }
 
 // grow makes a container in a spare. Where that fails it is not tried again before a session has one.
 func (p *spares) grow(sp *spare, language Language) error {
-	k, key, err := sp.start(language)
+	setting := sp.config.kernel(language)
+	k, key, err := sp.start(language, setting)
 	p.mu.Lock()
 	sp.growing = false
 	if err == nil {
-		sp.kernels[language], sp.record.Settings[string(language)] = k, key
+		sp.kernels[language], sp.record.Settings[string(language)], sp.skills[language] = k, key, setting.skills.Key()
 	} else {
 		p.wanted = slices.DeleteFunc(p.wanted, func(l Language) bool { return l == language })
 	}
@@ -201,8 +224,7 @@ func (p *spares) grow(sp *spare, language Language) error {
 }
 
 // start makes a container with nothing of any session.
-func (sp *spare) start(language Language) (k *kernel, key string, err error) {
-	setting := sp.config.Kernels[language]
+func (sp *spare) start(language Language, setting KernelConfig) (k *kernel, key string, err error) {
 	image, err := sp.image(setting)
 	if err != nil {
 		return nil, "", err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -122,6 +123,34 @@ func TestASpareFitsOnlyWhatItWasMadeFor(t *testing.T) {
 	if place := placeOf(config, "short"); place != id {
 		t.Errorf("a session with times of its own is at %q", place)
 	}
+}
+
+// A folder of skills changes while the server runs: what was made ahead with the earlier ones is no session's, and goes.
+func TestASpareWithEarlierSkillsIsReplaced(t *testing.T) {
+	e := newEngine(t)
+	config := spareConfig(t, e)
+	var skills atomic.Pointer[engine.Files]
+	config.Skills = skills.Load
+	m := newQuietManager(t, config)
+	mustRun(t, m, RunOptions{Code: "x = 41", SessionID: "first"})
+	id := readySpare(t, m)
+	skills.Store(&engine.Files{Hash: "new"})
+	mustRun(t, m, RunOptions{Code: "1", SessionID: "second"})
+	if place := placeOf(config, "second"); place != "" {
+		t.Errorf("a session has %q, with earlier skills", place)
+	}
+	eventually(t, "another one is ready", func() bool { return readySpare(t, m) != id })
+	next := readySpare(t, m)
+	mustRun(t, m, RunOptions{Code: "1", SessionID: "third"})
+	if place := placeOf(config, "third"); place != next {
+		t.Errorf("a session has %q, and not %q, which has the new ones", place, next)
+	}
+	for _, spec := range e.specs() {
+		if made := spec.Skills.Key(); strings.Contains(spec.Name, "first") && made != "" || strings.Contains(spec.Name, next) && made != "new" {
+			t.Errorf("%s was made with %q", spec.Name, made)
+		}
+	}
+	wantValue(t, mustRun(t, m, RunOptions{Code: "x + 1", SessionID: "first"}), "42") // it lives on
 }
 
 func TestASessionIsTakenUpAtItsPlace(t *testing.T) {

@@ -31,7 +31,7 @@ func (l *link) awaitStart(ctx context.Context) (leave func(), err error) {
 // it short: an engine goes on with a request whose client has left, and what it makes then would have no owner. An engine
 // that makes an image ready first is waited for until waiting ends, and that is noted.
 func (l *link) start(waiting context.Context, note func(string), warm bool) (k *kernel, err error) {
-	setting := l.config.Kernels[l.language]
+	setting := l.config.kernel(l.language)
 	image, err := l.engine.image(setting)
 	if err != nil {
 		return nil, engineFault(err, l.language, setting)

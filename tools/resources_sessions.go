@@ -68,6 +68,7 @@ type resources struct {
 
 	mu     sync.Mutex
 	listed map[string]bool // by URI
+	skills map[string]bool // likewise
 }
 
 // update puts in what has come and takes out what has gone. mcp-go notifies the client.

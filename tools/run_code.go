@@ -30,6 +30,7 @@ var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 				"Top-level await works, and IPython syntax (magics, !cmd) where the image has IPython."),
 			d.network(),
 			describeMounts(d.Manager.Config().Mounts),
+			d.describeSkills(),
 			d.packagesOf(sandbox.Python, "numpy, pandas, matplotlib, scikit-learn and more"),
 			d.toolServers("from sandbox import tools"),
 		), "A cell."
@@ -41,6 +42,7 @@ var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 			"Variables and files in /mnt/data stay.",
 			"Top-level await and import work.", d.network(),
 			describeMounts(d.Manager.Config().Mounts),
+			d.describeSkills(),
 			d.packagesOf(sandbox.JavaScript, "lodash, mathjs, exceljs, sharp and more"),
 			d.toolServers("sandbox.tools"),
 		), "As in a REPL."

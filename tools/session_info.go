@@ -50,6 +50,11 @@ type infoFields struct {
 	Network string        `json:"network"`
 	// ToolServers are the MCP servers whose tools code may call.
 	ToolServers []string `json:"tool_servers,omitempty"`
+	// Skills are those of containers that are made now, and SkillsLeftOut what was to be one and is none.
+	Skills        []skillFields   `json:"skills,omitempty"`
+	SkillsLeftOut []leftOutFields `json:"skills_left_out,omitempty"`
+	// SkillsMore is how many of both there was no room for.
+	SkillsMore int `json:"skills_more,omitempty"`
 	// ArtifactStore is where new files go besides, where there is such a place.
 	ArtifactStore string      `json:"artifact_store,omitempty"`
 	Limits        limitFields `json:"limits"`
@@ -131,7 +136,9 @@ func (d *Deps) infoFields(ctx context.Context, info sandbox.SessionInfo) infoFie
 	for _, m := range d.Manager.Config().Mounts {
 		mounts = append(mounts, mountFields{engine.MountsDir + "/" + m.Name, m.Writable})
 	}
+	skills, leftOut, more := d.skillFields()
 	return infoFields{
+		Skills: skills, SkillsLeftOut: leftOut, SkillsMore: more,
 		SessionFields: FieldsOf(ctx, info), Mounts: mounts,
 		WorkDir: engine.WorkDir, InputDir: engine.WorkDir + "/input", OutputDir: engine.WorkDir + "/output",
 		Network: cmp.Or(d.Network, "none"), ToolServers: d.ToolServers, ArtifactStore: d.Store.name(ctx), Limits: d.limitsOf(ctx, info),

@@ -22,6 +22,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/skills"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/app"
@@ -55,6 +56,8 @@ type Deps struct {
 	NetworkLog *netlog.Log
 	// Store is where artifacts go besides. Nil: nowhere.
 	Store *Store
+	// Skills are the user's. Nil: there are none.
+	Skills *skills.Loader
 	// Databases is what the SQL tools read.
 	Databases *Databases
 	// UploadBytes is the most that upload_file takes as text or base64, DownloadBytes from an address or a folder

@@ -64,7 +64,7 @@ type Facts struct {
 	Token      string            `json:"token"`    // names what is another session's, or forged
 	PID        int               `json:"pid"`
 	Volume     string            `json:"volume"`    // of another session
-	Mounts     []string          `json:"mounts"`    // folders of the host that are meant to be there
+	Mounts     []string          `json:"mounts"`    // folders of the host that are meant to be there, and that of skills
 	Writable   []string          `json:"writable"`  // those of them that code may write to
 	Forgery    string            `json:"forgery"`   // what is to be made of the session's frozen file
 	Neighbour  []string          `json:"neighbour"` // another session's user and user namespace, as it tells them

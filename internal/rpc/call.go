@@ -147,7 +147,7 @@ func NotifyProgress(ctx context.Context, progress, total float64, message string
 // error in it, 0 for none. A panic in a handler, or in what encodes its result, goes to the log.
 func Respond(ctx context.Context, s *server.MCPServer, c *Call, limit int, log *slog.Logger) (line []byte, code int) {
 	Guard(log, c.Method, func() {
-		response := withErrorCode(ctx, withPlainWords(c.Method, c.Message, s.HandleMessage(ctx, c.Message)))
+		response := withErrorCode(ctx, withPlainWords(c.Method, c.Message, withExtensions(ctx, c, s.HandleMessage(ctx, c.Message))))
 		line, code = encodeAnswer(c.ID, response, limit)
 	})
 	if line == nil {

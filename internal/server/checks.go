@@ -33,6 +33,7 @@ func (s *Settings) Examine(ctx context.Context, engine *podman.Engine, log *slog
 	report.Checks = append(report.Checks, s.passThroughChecks(s.env.lookup)...)
 	report.Checks = append(report.Checks, s.Network.secretChecks(s.env.lookup)...)
 	report.Checks = append(report.Checks, s.mountChecks()...)
+	report.Checks = append(report.Checks, s.skillChecks()...)
 	report.Checks = append(report.Checks, s.databaseChecks(ctx)...)
 	report.Checks = append(report.Checks, s.toolServerChecks(ctx, log)...)
 	report.Checks = append(report.Checks, traceChecks(s.env.lookup)...)

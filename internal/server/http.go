@@ -23,6 +23,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/webui"
@@ -305,7 +306,9 @@ func (w *web) prepare(ctx, ending context.Context, m *server.MCPServer, deps *to
 	}
 	maps.Copy(w.options.Open, api.Open())
 	w.options.Refuse = api.Refuse
+	methods := deps.Methods(self())
 	w.options.Context = func(ctx context.Context, client string, h http.Header) context.Context {
+		ctx = rpc.WithMethods(ctx, methods)
 		return clientheader.With(tools.WithSession(ctx, sandbox.DefaultOf(client)), asked(h))
 	}
 	w.options.Ended = func(client string) {

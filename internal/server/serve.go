@@ -89,7 +89,7 @@ func (s *Settings) Serve(ctx context.Context, gcArgs []string) error {
 	if r.web != nil {
 		err = r.web.server.Serve(ctx, r.web.listener)
 	} else {
-		err = stdio.Serve(ctx, r.mcp, in, out, stdio.Options{InOrder: true, Logger: log, MaxMessageBytes: s.maxAnswer()})
+		err = stdio.Serve(rpc.WithMethods(ctx, r.deps.Methods(self())), r.mcp, in, out, stdio.Options{InOrder: true, Logger: log, MaxMessageBytes: s.maxAnswer()})
 	}
 	log.Debug("message loop ended", "error", err)
 	r.end(context.WithoutCancel(ctx))
@@ -104,6 +104,11 @@ func (s *Settings) Serve(ctx context.Context, gcArgs []string) error {
 // maxAnswer is the longest message that a server sends.
 func (s *Settings) maxAnswer() int {
 	return max(rpc.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(s.Tools.ArtifactBytes))+64<<10)
+}
+
+// self is what the server says that it is.
+func self() mcp.Implementation {
+	return mcp.Implementation{Name: "code-sandbox-mcp", Version: CurrentVersion(), Title: "Code sandbox"}
 }
 
 // running is a server from its beginning to its end.
@@ -176,8 +181,12 @@ func (r *running) end(ctx context.Context) {
 // mcpServer puts the protocol's server together, and returns what its tools work with. It touches neither Podman nor the disk.
 func (s *Settings) mcpServer(box *Sandbox, links *filelinks.Links, log *slog.Logger) (*server.MCPServer, *tools.Deps) {
 	config, way := box.Manager.Config(), box.way
-	m := server.NewMCPServer("code-sandbox-mcp", CurrentVersion(),
-		server.WithTitle("Code sandbox"),
+	extensions := make(map[string]any)
+	if s.skillLoader(log) != nil {
+		extensions[tools.SkillsExtension] = tools.SkillsCapability
+	}
+	m := server.NewMCPServer(self().Name, self().Version,
+		server.WithTitle(self().Title), server.WithExtensions(extensions),
 		server.WithInstructions(tools.Instructions(config.Kernels, way.proxy.Summary())),
 		server.WithToolCapabilities(false),
 		server.WithResourceCapabilities(false, true),
@@ -192,6 +201,7 @@ func (s *Settings) mcpServer(box *Sandbox, links *filelinks.Links, log *slog.Log
 	own := s.Tools
 	deps := &own
 	deps.Manager, deps.Secrets, deps.Databases, deps.Links, deps.HostDirs, deps.Logger = box.Manager, config.Mask, box.databases, links, dirs, log
+	deps.Skills = s.skillLoader(log)
 	deps.Environments, deps.Store = environments(config, box.engine), artifacts{s}.open(log)
 	deps.Network, deps.NetworkLog, deps.Packages = way.proxy.Summary(), way.log, way.packages()
 	deps.ToolServers = way.toolServers()
@@ -288,6 +298,7 @@ func (s *Settings) sandboxConfig(on engine.Engine, env map[string]string, log *s
 	}
 	config := s.Sandbox
 	config.Engine, config.Kernels, config.Mounts, config.Logger = on, s.Kernels(), mounts, log
+	config.Skills = s.bringSkills(log)
 	config.Env, config.Mask = env, secrets.New(s.withSecrets(env, s.env.lookup))
 	config.Limits.FileBytes = min(config.Limits.FileBytes, config.VolumeBytes)
 	config.RunTimeout = min(config.RunTimeout, config.MaxRunTimeout)

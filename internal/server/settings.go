@@ -25,6 +25,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/skills"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
@@ -51,6 +52,8 @@ type Settings struct {
 	FetchURLs       bool
 	AllowHostDir    []string
 	Mounts          mountList
+	Skills          []string
+	skills          *skills.Loader
 
 	Network NetworkSettings
 	Links   LinkSettings
@@ -267,6 +270,8 @@ func (s *Settings) check() error {
 	found = append(found, s.Packages.check(), s.ToolServers.check(s.env.lookup))
 	_, err = s.mounts()
 	found.wrong(err != nil, "--mount: %w", err)
+	_, err = s.skillPlaces()
+	found.wrong(err != nil, "--skills: %w", err)
 	found = append(found, s.Links.check(s.HTTP.Address != ""))
 	for _, name := range slices.Concat(s.Tools.Enable, s.Tools.Disable) {
 		found.wrong(!slices.Contains(tools.Names, name), "there is no tool %q; there are %s", name, strings.Join(tools.Names, ", "))

@@ -62,6 +62,7 @@ func (s *Settings) table() []settingGroup {
 		setting{"tmp-size", "SIZE", Size(&c.Limits.TmpBytes), 1 << 20, 0, "size of /tmp in a container"},
 		setting{"start-timeout", "DURATION", duration(&c.StartTimeout), above0, 0, "how long a container may take to start"},
 		setting{"mount", "FOLDERS", &s.Mounts, 0, 0, "folders of this machine that code may read in /mnt/data/mounts, HOSTDIR:NAME, with ,rw behind it to write to"},
+		setting{"skills", "FOLDERS", &s.Skills, 0, 0, "folders with skills (SKILL.md) that code may read in /mnt/skills; also agents, claude, codex, copilot, cursor, gemini, opencode for theirs, and project"},
 		setting{"pass-through-env", "NAMES", &s.PassThroughEnv, 0, 0, "names of environment variables for the code; their values are masked in answers"},
 	)
 	return []settingGroup{engine, {"Sessions and answers", []setting{

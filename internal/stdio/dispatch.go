@@ -39,6 +39,10 @@ func (l *loop) request(e *rpc.Envelope, method string) {
 	if err != nil {
 		return // not reached: check has parsed it
 	}
+	if rpc.IsExtension(l.ctx, method) {
+		l.call(e, id, method) // it may have to read files
+		return
+	}
 	switch mcp.MCPMethod(method) {
 	case mcp.MethodToolsCall, mcp.MethodResourcesRead, mcp.MethodPromptsGet,
 		mcp.MethodCompletionComplete, mcp.MethodTasksResult, mcp.MethodSubscriptionsListen:

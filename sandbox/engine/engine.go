@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 )
 
 // Limits bounds one container. Zero means that the engine sets no limit of its own,
@@ -31,6 +33,7 @@ type Spec struct {
 	Env     map[string]string
 	Limits  Limits
 	Mounts  []Mount
+	Skills  *Files // at SkillsDir; nil: there are none
 }
 
 // Mount is a folder of this machine that a container sees as Name below MountsDir. An engine that is on another machine
@@ -43,6 +46,24 @@ type Mount struct {
 
 // MountsDir is where a container has the folders of the host.
 const MountsDir = WorkDir + "/mounts"
+
+// Files are files that containers only read, which an engine keeps once for each content.
+type Files struct {
+	Hash string // of all of them, in letters and digits
+	// Read returns them, or fails where they are not what Hash is of any more. It may be called by several goroutines.
+	Read func() ([]containers.File, error)
+}
+
+// Key returns what tells one content from others; empty: there is none.
+func (f *Files) Key() string {
+	if f == nil {
+		return ""
+	}
+	return f.Hash
+}
+
+// SkillsDir is where a container has the user's skills, each in a folder of its own.
+const SkillsDir = "/mnt/skills"
 
 // WorkDir is where every container has its session's volume.
 const WorkDir = "/mnt/data"

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -558,9 +559,9 @@ func profileReaches(t *testing.T, onHost bool) {
 	if got := start(); got != attacks.Held {
 		t.Error(got)
 	}
-	at := e.volumes.ready[runtime.GOARCH]
+	at := slices.Collect(maps.Values(e.volumes.ready))[0]
 	// Someone spoils volumes.
-	if err := os.Remove(filepath.Join(at.place, profileName)); err != nil {
+	if err := os.Remove(filepath.Join(at.Mountpoint, profileName)); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
@@ -569,7 +570,7 @@ func profileReaches(t *testing.T, onHost bool) {
 	if got := start(); got != attacks.Held {
 		t.Error(got)
 	}
-	if err := e.Remove(t.Context(), []string{spec.Name}, []string{at.volume}); err != nil {
+	if err := e.Remove(t.Context(), []string{spec.Name}, []string{at.Name}); err != nil {
 		t.Error(err)
 	}
 }

@@ -82,7 +82,7 @@ type Engine struct {
 	failedRuntimes []string
 	runtimeWorks   atomic.Bool // a container has started
 
-	volumes programVolumes
+	volumes filledVolumes
 	firsts  firsts
 
 	inMachine bool // its containers run in a virtual machine of Podman's

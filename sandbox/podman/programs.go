@@ -19,25 +19,23 @@ import (
 
 // The supervisor and the kernels get into a container by a volume of their own, which an engine has once for each
 // version of them: so any image will do, and a remote engine too. The seccomp profile lies there as well: the service reads
-// it from its own machine, where Podman reports the volume's place.
+// it from its own machine, where Podman reports the volume's place. The user's skills come by volumes of the same kind.
 
 const (
 	programsVolume = "code-sandbox-mcp-programs-"
-	programsLabel  = "code-sandbox-mcp.programs"
+	skillsVolume   = "code-sandbox-mcp-skills-"
+	programsLabel  = "code-sandbox-mcp.programs" // on what is filled so, skills too
 	profileName    = "seccomp.json"
 	hashLen        = 12
 )
 
-// programVolumes remembers which volumes are known to be whole, by link.
-type programVolumes struct {
+// filledVolumes remembers which volumes are known to be whole, by link.
+type filledVolumes struct {
 	prefix string // of their names: programsVolume, but in tests
 	mu     sync.Mutex
 	at     *link
-	ready  map[string]programsAt // by kind of processor
+	ready  map[string]libpod.Volume // by name
 }
-
-// programsAt is a volume and its place on the engine's machine.
-type programsAt struct{ volume, place string }
 
 // programFiles returns what belongs into the volume for a kind of processor, and what its name ends with.
 func programFiles(arch string, gVisor bool) (files []containers.File, hash string, err error) {
@@ -61,7 +59,7 @@ func programFiles(arch string, gVisor bool) (files []containers.File, hash strin
 
 // programs makes sure that the engine has the volume for a kind of processor, and that it holds what it should. With
 // again it is looked at once more. filled says that it did not.
-func (e *Engine) programs(ctx context.Context, l *link, spec engine.Spec, again bool) (at programsAt, filled bool, err error) {
+func (e *Engine) programs(ctx context.Context, l *link, spec engine.Spec, again bool) (at libpod.Volume, filled bool, err error) {
 	arch := spec.Arch
 	if arch == "" {
 		arch = runtime.GOARCH
@@ -72,18 +70,69 @@ func (e *Engine) programs(ctx context.Context, l *link, spec engine.Spec, again 
 	}
 	e.volumes.mu.Lock()
 	defer e.volumes.mu.Unlock()
-	if e.volumes.at != l {
-		e.volumes.at, e.volumes.ready = l, make(map[string]programsAt)
-	}
-	if at, ready := e.volumes.ready[arch]; ready && !again {
-		return at, false, nil
-	}
-	at.volume = e.volumes.prefix + hash
-	at.place, filled, err = fill(l.context(ctx), l.onHost, spec.Image, at.volume, files)
+	at, filled, err = e.filled(ctx, l, spec.Image, e.volumes.prefix+hash, again, func() ([]containers.File, error) { return files, nil })
 	if err != nil {
 		return at, false, fmt.Errorf("hand the supervisor to the engine: %w", err)
 	}
-	e.volumes.ready[arch] = at
+	return at, filled, nil
+}
+
+// skills makes sure of the volume with a container's skills in the same way, and returns its name; empty: it has none.
+func (e *Engine) skills(ctx context.Context, l *link, spec engine.Spec, again bool) (string, error) {
+	if spec.Skills == nil {
+		return "", nil
+	}
+	e.volumes.mu.Lock()
+	defer e.volumes.mu.Unlock()
+	at, filled, err := e.filled(ctx, l, spec.Image, skillsVolume+spec.Skills.Hash, again, spec.Skills.Read)
+	if err != nil {
+		return "", fmt.Errorf("hand the skills to the engine: %w", err)
+	}
+	if filled {
+		if _, err := e.removeFilled(ctx, func(name string) bool { return strings.HasPrefix(name, skillsVolume) && name != at.Name }); err != nil {
+			e.log.Debug("earlier skills", "error", err)
+		}
+	}
+	return at.Name, nil
+}
+
+// keepSkills fills the volume with the skills of a container that was made once more where somebody removed it meanwhile: Podman
+// has made it anew then, with nothing in it. From now on nobody can remove it.
+func (e *Engine) keepSkills(ctx context.Context, l *link, spec engine.Spec) error {
+	if spec.Skills == nil {
+		return nil
+	}
+	now, err := libpod.InspectVolume(l.context(ctx), skillsVolume+spec.Skills.Hash)
+	if err != nil {
+		return err
+	}
+	e.volumes.mu.Lock()
+	known := e.volumes.ready[now.Name]
+	e.volumes.mu.Unlock()
+	if known.CreatedAt.Equal(now.CreatedAt) {
+		return nil
+	}
+	_, err = e.skills(ctx, l, spec, true)
+	return err
+}
+
+// filled makes sure of a volume, once for each link but where again says so. The caller holds e.volumes.mu.
+func (e *Engine) filled(ctx context.Context, l *link, image, name string, again bool, read func() ([]containers.File, error)) (at libpod.Volume, filled bool, err error) {
+	if e.volumes.at != l {
+		e.volumes.at, e.volumes.ready = l, make(map[string]libpod.Volume)
+	}
+	if at, ready := e.volumes.ready[name]; ready && !again {
+		return at, false, nil
+	}
+	files, err := read()
+	if err != nil {
+		return at, false, err
+	}
+	at, filled, err = fill(l.context(ctx), l.onHost, image, name, files)
+	if err != nil {
+		return at, false, err
+	}
+	e.volumes.ready[name] = at
 	return at, filled, nil
 }
 
@@ -96,34 +145,33 @@ func (e *Engine) mend(ctx context.Context, l *link, spec engine.Spec) bool {
 	return filled && err == nil
 }
 
-// fill makes a volume where there is none, and puts the files into it unless they are there. It returns its place on the
-// engine's machine.
-func fill(ctx context.Context, onHost bool, image, name string, files []containers.File) (place string, filled bool, err error) {
-	place, filled, err = tryFill(ctx, onHost, image, name, files)
+// fill makes a volume where there is none, and puts the files into it unless they are there. It returns what the volume is.
+func fill(ctx context.Context, onHost bool, image, name string, files []containers.File) (at libpod.Volume, filled bool, err error) {
+	at, filled, err = tryFill(ctx, onHost, image, name, files)
 	// A volume that is made while Podman removes it can lose its folder, and stays like that. One that anybody uses is not removed.
 	if err != nil && says(err, "no such file or directory") && removeVolume(ctx, name) == nil {
 		return tryFill(ctx, onHost, image, name, files)
 	}
-	return place, filled, err
+	return at, filled, err
 }
 
-func tryFill(ctx context.Context, onHost bool, image, name string, files []containers.File) (place string, filled bool, err error) {
+func tryFill(ctx context.Context, onHost bool, image, name string, files []containers.File) (at libpod.Volume, filled bool, err error) {
 	volume, err := makeVolume(ctx, libpod.VolumeOptions{Name: name, Labels: map[string]string{programsLabel: name}})
 	if err != nil {
-		return "", false, err
+		return volume, false, err
 	}
 	if onHost && holds(onDisk(volume.Mountpoint), files) {
-		return volume.Mountpoint, false, nil
+		return volume, false, nil
 	}
 	filled, err = volumeFiles{image, name, files}.ensure(ctx, onHost)
-	return volume.Mountpoint, filled, err
+	return volume, filled, err
 }
 
 // leftoverAge is after how long a container that only reached a volume is one that its server did not come to remove.
 const leftoverAge = time.Hour
 
-// RemoveOldVolumes removes the volumes of programs that are of other versions and that no container uses, and returns
-// their names. A server of such a version that still lives makes its own again.
+// RemoveOldVolumes removes the volumes of programs that are of other versions and those of skills, where no container uses them,
+// and returns their names. A server that still lives makes its own again.
 func (e *Engine) RemoveOldVolumes(ctx context.Context) ([]string, error) {
 	var current []string
 	for _, arch := range containers.Architectures() {
@@ -135,6 +183,13 @@ func (e *Engine) RemoveOldVolumes(ctx context.Context) ([]string, error) {
 			current = append(current, programsVolume+hash)
 		}
 	}
+	return e.removeFilled(ctx, func(name string) bool {
+		return strings.HasPrefix(name, skillsVolume) || strings.HasPrefix(name, programsVolume) && !slices.Contains(current, name)
+	})
+}
+
+// removeFilled removes the volumes of which old says so and that no container uses, and what filled one and was left behind.
+func (e *Engine) removeFilled(ctx context.Context, old func(name string) bool) ([]string, error) {
 	found, err := e.List(ctx, programsLabel, "")
 	if err != nil {
 		return nil, err
@@ -142,12 +197,13 @@ func (e *Engine) RemoveOldVolumes(ctx context.Context) ([]string, error) {
 	var removed []string
 	var failed []error
 	for _, c := range found.Containers {
-		if strings.HasPrefix(c.Name, programsVolume) && !c.Running && time.Since(c.Created) > leftoverAge {
+		ours := strings.HasPrefix(c.Name, programsVolume) || strings.HasPrefix(c.Name, skillsVolume)
+		if ours && !c.Running && time.Since(c.Created) > leftoverAge {
 			failed = append(failed, e.Remove(ctx, []string{c.Name}, nil))
 		}
 	}
 	for _, v := range found.Volumes {
-		if !strings.HasPrefix(v.Name, programsVolume) || slices.Contains(current, v.Name) {
+		if !old(v.Name) {
 			continue
 		}
 		switch err := e.Remove(ctx, nil, []string{v.Name}); {

@@ -176,7 +176,7 @@ func TestAVolumeWhoseFillerWasKilled(t *testing.T) {
 
 func TestAVolumeThatIsTooLargeIsNotReadToItsEnd(t *testing.T) {
 	name, conn := testVolume(t, "csm-test-"), connection(t)
-	files := []containers.File{{Path: "large", Mode: 0o644, Content: make([]byte, maxPrograms)}}
+	files := []containers.File{{Path: "large", Mode: 0o644, Content: make([]byte, maxVolume)}}
 	if _, _, err := fill(conn, false, testimage.BarePython(t), name, files); err != nil {
 		t.Fatal(err)
 	}

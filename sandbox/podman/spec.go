@@ -46,6 +46,7 @@ const (
 type hostFacts struct {
 	seccompPath string
 	programs    string // the volume that has them
+	skills      string // likewise; empty: there are none
 	// Hard limits that the engine's service cannot raise; zero where they are not known.
 	maxOpenFiles uint64
 	maxProcesses uint64
@@ -105,7 +106,7 @@ func storage(spec engine.Spec, host hostFacts) specgen.ContainerStorageConfig {
 		ImageVolumeMode: "ignore",
 		// The one place that keeps data. Packages installed there hold libraries and
 		// programs, so it may be executed from; set-user-id files and devices mean nothing.
-		Volumes: []*specgen.NamedVolume{{
+		Volumes: append([]*specgen.NamedVolume{{
 			Name:    spec.Volume,
 			Dest:    engine.WorkDir,
 			Options: []string{"rw", "nosuid", "nodev"},
@@ -114,7 +115,7 @@ func storage(spec engine.Spec, host hostFacts) specgen.ContainerStorageConfig {
 			Name:    host.programs,
 			Dest:    containers.ProgramsDir,
 			Options: []string{"ro", "nosuid", "nodev"},
-		}},
+		}}, skillsOf(host)...),
 		// Every other place that can be written, each with its size. They count against
 		// the memory limit as well.
 		Mounts: append([]runtimespec.Mount{
@@ -248,6 +249,14 @@ func tmpfs(path string, size int64, options ...string) runtimespec.Mount {
 		Source:      define.TypeTmpfs,
 		Options:     append(options, "rw", "nosuid", "nodev", "notmpcopyup", fmt.Sprintf("size=%d", size)),
 	}
+}
+
+// skillsOf is where the user's skills are. Their scripts may be started by their paths, as what code copies to its own folder may.
+func skillsOf(host hostFacts) []*specgen.NamedVolume {
+	if host.skills == "" {
+		return nil
+	}
+	return []*specgen.NamedVolume{{Name: host.skills, Dest: engine.SkillsDir, Options: []string{"ro", "nosuid", "nodev"}}}
 }
 
 // hostFolders are mounted without what is mounted below them: that would be neither read-only nor without devices. Nothing

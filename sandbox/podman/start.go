@@ -171,13 +171,16 @@ func (e *Engine) create(ctx context.Context, l *link, spec engine.Spec, host hos
 		if err != nil {
 			return "", createError(err)
 		}
-		host.programs, host.seccompPath, host.gVisor = at.volume, path.Join(at.place, profileName), e.asksForGVisor()
+		host.programs, host.seccompPath, host.gVisor = at.Name, path.Join(at.Mountpoint, profileName), e.asksForGVisor()
+		if host.skills, err = e.skills(ctx, l, spec, again); err != nil {
+			return "", createError(err)
+		}
 		if l.onHost {
 			host.maxOpenFiles, host.maxProcesses = hardLimits()
 		}
 		id, err := e.createContainer(ctx, l, e.shape(spec, host), slog.LevelInfo)
 		if err == nil {
-			return id, nil
+			return id, e.keepSkills(ctx, l, spec)
 		}
 		if again || !says(err, "seccomp profile") {
 			return "", createError(err)

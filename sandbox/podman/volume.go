@@ -165,8 +165,8 @@ func (a archived) find(path string) (containers.File, error) {
 	return f, nil
 }
 
-// maxPrograms bounds what is read of a volume.
-const maxPrograms = 32 << 20
+// maxVolume bounds what is read of a volume: programs, or skills with the headers of their archive.
+const maxVolume = 64 << 20
 
 // download reads what is in a volume.
 func download(ctx context.Context, container string) (archived, error) {
@@ -200,7 +200,7 @@ func download(ctx context.Context, container string) (archived, error) {
 type limitedBuffer struct{ have bytes.Buffer }
 
 func (b *limitedBuffer) Write(p []byte) (int, error) {
-	if b.have.Len()+len(p) > maxPrograms {
+	if b.have.Len()+len(p) > maxVolume {
 		return 0, errors.New("the volume holds more than it should")
 	}
 	return b.have.Write(p)

@@ -1,0 +1,58 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+// Method answers a request that mcp-go does not know, by its params, which may be absent. Its result has what the protocol wants of
+// every result. An error's text is for the client where it is an *InvalidParams, and for the log otherwise.
+type Method func(ctx context.Context, params json.RawMessage) (result any, err error)
+
+// InvalidParams reports what is wrong with a request, in words for its sender.
+type InvalidParams struct{ Message string }
+
+func (e *InvalidParams) Error() string { return e.Message }
+
+// Methods are those of extensions, by name.
+type Methods map[string]Method
+
+type methodsKey struct{}
+
+// WithMethods returns a context whose requests may be of these methods.
+func WithMethods(ctx context.Context, methods Methods) context.Context {
+	if len(methods) == 0 {
+		return ctx
+	}
+	return context.WithValue(ctx, methodsKey{}, methods)
+}
+
+// IsExtension reports whether a method is one of those that ctx has.
+func IsExtension(ctx context.Context, method string) bool {
+	methods, _ := ctx.Value(methodsKey{}).(Methods)
+	return methods[method] != nil
+}
+
+// withExtensions answers what mcp-go knows no method for: it has looked at the envelope and the version then.
+func withExtensions(ctx context.Context, c *Call, response mcp.JSONRPCMessage) mcp.JSONRPCMessage {
+	e, failed := response.(mcp.JSONRPCError)
+	if !failed || e.Error.Code != mcp.METHOD_NOT_FOUND || !IsExtension(ctx, c.Method) {
+		return response
+	}
+	var request struct{ Params json.RawMessage }
+	_ = json.Unmarshal(c.Message, &request) // mcp-go has read it
+	result, err := ctx.Value(methodsKey{}).(Methods)[c.Method](ctx, request.Params)
+	var invalid *InvalidParams
+	switch {
+	case errors.As(err, &invalid):
+		e.Error.Code, e.Error.Message = mcp.INVALID_PARAMS, "Invalid params: "+invalid.Message
+	case err != nil:
+		e.Error.Code, e.Error.Message = mcp.INTERNAL_ERROR, "the request failed"
+	default:
+		return mcp.JSONRPCResponse{JSONRPC: mcp.JSONRPC_VERSION, Result: result}
+	}
+	return e
+}

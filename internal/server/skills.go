@@ -1,0 +1,100 @@
+// The folders of --skills, by path or by the name of the program whose they are.
+
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/skills"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+)
+
+// skillFolders are where programs keep skills, below the home folder.
+var skillFolders = map[string]string{
+	"agents": ".agents/skills", "claude": ".claude/skills", "codex": ".codex/skills", "copilot": ".copilot/skills",
+	"cursor": ".cursor/skills", "gemini": ".gemini/skills", "opencode": ".config/opencode/skills",
+}
+
+// projectSkills is the word for those of the project, in whose folder most clients start a server. Claude Code names it.
+const projectSkills = "project"
+
+var projectFolders = []string{".agents/skills", ".claude/skills"}
+
+// skillPlaces returns the folders that the setting names.
+func (s *Settings) skillPlaces() (places []skills.Folder, err error) {
+	for _, name := range s.Skills {
+		below, known := skillFolders[name]
+		isPath := strings.ContainsAny(name, `/\`) || strings.HasPrefix(name, ".") || name == "~"
+		rest, inHome := strings.CutPrefix(name, "~")
+		switch {
+		case name == projectSkills:
+			project, _ := s.env.lookup("CLAUDE_PROJECT_DIR")
+			for _, below := range projectFolders {
+				place, err := filepath.Abs(filepath.Join(project, below))
+				if err != nil {
+					return nil, err
+				}
+				places = append(places, skills.Folder{Name: below, Path: place, Optional: true})
+			}
+			continue
+		case known:
+			rest, inHome = "/"+below, true
+		case !isPath:
+			return nil, fmt.Errorf("%q is neither a path, such as ./%[1]s, nor one of %s", name,
+				strings.Join(append(slices.Sorted(maps.Keys(skillFolders)), projectSkills), ", "))
+		}
+		place := name
+		if home := homeDir(); inHome && (rest == "" || strings.ContainsAny(rest[:1], `/\`)) && home != "" {
+			place = filepath.Join(home, rest)
+		}
+		if place, err = filepath.Abs(place); err != nil {
+			return nil, err
+		}
+		places = append(places, skills.Folder{Name: name, Path: place})
+	}
+	return places, nil
+}
+
+// skillLoader is of all skills; nil: none are asked for. It is the same one at each call.
+func (s *Settings) skillLoader(log *slog.Logger) *skills.Loader {
+	places, err := s.skillPlaces()
+	if err != nil {
+		log.Error("skills", "error", err) // not reached: the settings were checked
+	}
+	if s.skills == nil && len(places) > 0 {
+		s.skills = skills.New(places, homeDir(), log)
+	}
+	return s.skills
+}
+
+// bringSkills is sandbox.Config.Skills.
+func (s *Settings) bringSkills(log *slog.Logger) func() *engine.Files {
+	loader := s.skillLoader(log)
+	if loader == nil {
+		return nil
+	}
+	return func() *engine.Files { return loader.Now().Bring() }
+}
+
+// skillChecks tell which skills there are, and which folders are none and why.
+func (s *Settings) skillChecks() []doctor.Check {
+	loader := s.skillLoader(slog.New(slog.DiscardHandler))
+	if loader == nil {
+		return nil
+	}
+	set := loader.Now()
+	checks := []doctor.Check{{Name: "skills", Status: doctor.OK, Found: cmp.Or(strings.Join(set.Names(), ", "), "none")}}
+	for _, out := range set.LeftOut {
+		checks = append(checks, doctor.Check{
+			Name: "skill " + out.Name, Status: doctor.Warn, Found: "left out", Why: out.Why, Fix: "docs/skills.md has what a skill may have",
+		})
+	}
+	return checks
+}

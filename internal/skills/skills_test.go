@@ -1,0 +1,286 @@
+//go:build unix
+
+package skills
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
+)
+
+// good is the SKILL.md of a skill.
+func good(name string) string {
+	return "---\nname: " + name + "\ndescription: Does something.\n---\n# Text\n"
+}
+
+// write makes a file, and the folders that it is in.
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func loader(folders ...string) *Loader {
+	var list []Folder
+	for _, folder := range folders {
+		list = append(list, Folder{Name: filepath.Base(folder), Path: folder})
+	}
+	return New(list, "", slog.New(slog.DiscardHandler))
+}
+
+// why is what is said of each folder that is none.
+func why(set *Set) map[string]string {
+	said := make(map[string]string)
+	for _, out := range set.LeftOut {
+		said[out.Name] = out.Why
+	}
+	return said
+}
+
+func TestWhatKeepsToTheFormatIsASkill(t *testing.T) {
+	for name, main := range map[string]string{
+		"plain":        good("plain"),
+		"a-1-b":        good("a-1-b"),
+		"line-ends":    "---\r\nname: line-ends\r\ndescription: >-\r\n  Some\r\n  text.\r\n---\r\ntext\r\n",
+		"mark":         "\ufeff" + good("mark"),
+		"no-text":      "---\nname: no-text\ndescription: d\n---",
+		"long":         "---\nname: long\ndescription: " + strings.Repeat("é", maxDescription) + "\n---\n",
+		"other-fields": "---\nname: other-fields\ndescription: d\nlicense: MIT\nallowed-tools: [a, b]\nmetadata: {version: \"1\", 2: x}\n---\n",
+	} {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, name, Main), main)
+		if set := loader(dir).Now(); !slices.Equal(set.Names(), []string{name}) || len(set.LeftOut) != 0 {
+			t.Errorf("%s: %q, left out %v", name, set.Names(), set.LeftOut)
+		}
+	}
+}
+
+func TestWhatDoesNotIsLeftOutWithWhyAndTheOthersStay(t *testing.T) {
+	link := func(to, from string) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			if err := os.Symlink(to, filepath.Join(dir, from)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	many := func(files, size int) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			for i := range files {
+				write(t, filepath.Join(dir, "data", fmt.Sprint(i)), "")
+				if err := os.Truncate(filepath.Join(dir, "data", fmt.Sprint(i)), int64(size)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	front := func(lines string) string { return "---\n" + lines + "\n---\n" }
+	for _, c := range []struct {
+		name, main string
+		more       func(t *testing.T, dir string)
+		why        string
+	}{
+		{name: "no-front", main: "# Text\n", why: "front matter"},
+		{name: "no-end", main: "---\nname: no-end\ndescription: d\n", why: "front matter"},
+		{name: "empty", why: "front matter"},
+		{name: "no-yaml", main: front("a: [b"), why: "no YAML"},
+		{name: "a-list", main: front("- a"), why: "no fields"},
+		{name: "nothing", main: front(""), why: "no fields"},
+		{name: "twice", main: front("name: twice\nname: twice\ndescription: d"), why: "is not good"},
+		{name: "bomb", main: front("name: bomb\ndescription: d\na: &a [x, x]\nb: [*a, *a]"), why: "refers to another part"},
+		{name: "deep", main: front("name: deep\ndescription: d\na: " + strings.Repeat("[", 50) + strings.Repeat("]", 50)), why: "nests more"},
+		{name: "wide", main: front("name: wide\ndescription: d\na: [" + strings.Repeat("x, ", maxValues) + "]"), why: "more than 500 values"},
+		{name: "large-front", main: front("name: large-front\ndescription: d\na: " + strings.Repeat("x", maxFrontMatter)), why: "larger than 32 KiB"},
+		{name: "no-name", main: front("description: d"), why: "its name has to be"},
+		{name: "UPPER", main: good("UPPER"), why: "its name has to be"},
+		{name: "a--b", main: good("a--b"), why: "its name has to be"},
+		{name: "-a", main: good("-a"), why: "its name has to be"},
+		{name: strings.Repeat("a", 65), main: good(strings.Repeat("a", 65)), why: "its name has to be"},
+		{name: "a number", main: front("name: 7\ndescription: d"), why: "its name has to be"},
+		{name: "other", main: good("another"), why: "its folder has to be called another"},
+		{name: "no-description", main: front("name: no-description"), why: "no description"},
+		{name: "blank", main: front("name: blank\ndescription: '  '"), why: "no description"},
+		{name: "long", main: front("name: long\ndescription: " + strings.Repeat("x", maxDescription+1)), why: "longer than 1024"},
+		{name: "large", main: good("large") + strings.Repeat("x", maxMainBytes), why: "larger than 1 MB"},
+		{name: "link-out", main: good("link-out"), more: link("/etc/passwd", "passwd"), why: `"passwd" is a link that leads out`},
+		{name: "link-up", main: good("link-up"), more: link("../good/"+Main, "other.md"), why: "leads out"},
+		{name: "link-broken", main: good("link-broken"), more: link("none", "a"), why: "leads out"},
+		{name: "link-round", main: good("link-round"), more: link(".", "a"), why: "link to a folder"},
+		{name: "fifo", main: good("fifo"), why: `"pipe" is no regular file`, more: func(t *testing.T, dir string) {
+			if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{name: "deep-folders", main: good("deep-folders"), why: "more than 8 deep", more: func(t *testing.T, dir string) {
+			write(t, filepath.Join(dir, strings.Repeat("d/", maxDepth+1), "f"), "")
+		}},
+		{name: "bad-path", main: good("bad-path"), why: "characters that no path should have", more: func(t *testing.T, dir string) {
+			write(t, filepath.Join(dir, "a\nb"), "")
+		}},
+		{name: "many-files", main: good("many-files"), more: many(maxSkillFiles, 0), why: "more than 512 files"},
+		{name: "many-bytes", main: good("many-bytes"), more: many(17, 1<<20), why: "larger than 16 MB"},
+	} {
+		t.Run(c.name[:min(len(c.name), 20)], func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "good", Main), good("good"))
+			write(t, filepath.Join(dir, c.name, Main), c.main)
+			if c.more != nil {
+				c.more(t, filepath.Join(dir, c.name))
+			}
+			set := loader(dir).Now()
+			if said := why(set)[called(c.name)]; !slices.Equal(set.Names(), []string{"good"}) || !strings.Contains(said, c.why) {
+				t.Errorf("%q are skills; of this is said %q", set.Names(), said)
+			}
+		})
+	}
+}
+
+func TestWhatAFolderOfSkillsMayHave(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	elsewhere := t.TempDir()
+	write(t, filepath.Join(dir, "good", Main), good("good"))
+	write(t, filepath.Join(dir, "README.md"), "no folder")
+	write(t, filepath.Join(dir, ".git", "config"), "hidden")
+	write(t, filepath.Join(dir, "notes", "a.md"), "no skill")
+	write(t, filepath.Join(other, "good", Main), good("good"))
+	write(t, filepath.Join(other, "second", Main), good("second"))
+	write(t, filepath.Join(elsewhere, "third", Main), good("third"))
+	for from, to := range map[string]string{"linked": filepath.Join(other, "second"), "third": filepath.Join(elsewhere, "third"), "gone": filepath.Join(dir, "none")} {
+		if err := os.Symlink(to, filepath.Join(dir, from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Rename(filepath.Join(dir, "linked"), filepath.Join(dir, "second")); err != nil {
+		t.Fatal(err)
+	}
+	set := loader(dir, other, filepath.Join(dir, "absent"), filepath.Join(elsewhere, "third")).Now()
+	if want := []string{"good", "second", "third"}; !slices.Equal(set.Names(), want) {
+		t.Errorf("skills are %q", set.Names())
+	}
+	want := map[string]string{
+		"notes":  "it has no SKILL.md",
+		"gone":   "it cannot be read",
+		"third":  "it is a link to a folder that is in none of those with skills",
+		"good":   "a skill of that name is in a folder that was named before",
+		"absent": "there is no such folder",
+	}
+	if got := why(set); !reflect.DeepEqual(got, want) {
+		t.Errorf("left out are %q", got)
+	}
+}
+
+func TestAllSkillsTogetherAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 4 {
+		name := fmt.Sprintf("skill-%d", i)
+		write(t, filepath.Join(dir, name, Main), good(name))
+		write(t, filepath.Join(dir, name, "data"), "")
+		if err := os.Truncate(filepath.Join(dir, name, "data"), 15<<20); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set := loader(dir).Now()
+	if len(set.Skills) != 3 || !strings.Contains(why(set)["skill-3"], "50 MB") {
+		t.Errorf("%q are skills, left out %v", set.Names(), set.LeftOut)
+	}
+}
+
+func TestAManifestHasEveryFileThatCodeGets(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a", Main), "---\nname: a\ndescription: d\ndate: 2026-01-02\nn: 7\nlimit: .inf\nnone:\nok: true\n---\n")
+	write(t, filepath.Join(dir, "a", "scripts", "run.sh"), "#!/bin/sh\n")
+	write(t, filepath.Join(dir, "a", ".env"), "KEY=secret")
+	write(t, filepath.Join(dir, "a", "scripts", "__pycache__", "x.pyc"), "x")
+	if err := os.Chmod(filepath.Join(dir, "a", "scripts", "run.sh"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("run.sh", filepath.Join(dir, "a", "scripts", "go")); err != nil {
+		t.Fatal(err)
+	}
+	set := loader(dir).Now()
+	files, err := set.Bring().Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range files {
+		got = append(got, fmt.Sprintf("%s %o %d", f.Path, f.Mode, len(f.Content)))
+	}
+	if want := []string{"a/SKILL.md 644 80", "a/scripts/go 755 10", "a/scripts/run.sh 755 10"}; !slices.Equal(got, want) {
+		t.Errorf("files are %q", got)
+	}
+	k := set.Find("a")
+	if len(k.Files) != len(files) || k.Files[1].Digest != k.Files[2].Digest || k.Files[1].Digest != "a8076d3d28d21e02012b20eaf7dbf75409a6277134439025f282e368e3305abf" {
+		t.Errorf("the manifest is %+v", k.Files)
+	}
+	var fields, want map[string]any
+	if err := json.Unmarshal(k.FrontMatter, &fields); err != nil {
+		t.Fatal(err)
+	}
+	want = map[string]any{"name": "a", "description": "d", "date": "2026-01-02", "n": 7.0, "limit": ".inf", "none": nil, "ok": true}
+	if !reflect.DeepEqual(fields, want) {
+		t.Errorf("the front matter is %v", fields)
+	}
+}
+
+func TestWhatChangesIsSeenAtTheNextLook(t *testing.T) {
+	dir := t.TempDir()
+	main := filepath.Join(dir, "a", Main)
+	write(t, main, good("a"))
+	l, log := loader(dir), &locked.Buffer{}
+	l.log = slog.New(slog.NewTextHandler(log, nil))
+	changes := 0
+	first := l.Now()
+	l.Watch(func() { changes++ })
+	if l.Now() != first || changes != 0 {
+		t.Error("the same folder was another set")
+	}
+	hashes := map[string]bool{first.Bring().Key(): true}
+	for _, change := range []func(){
+		func() { write(t, main, good("a")+"more\n") },
+		func() { write(t, filepath.Join(dir, "a", "new.txt"), "") },
+		func() { write(t, filepath.Join(dir, "b", Main), good("b")) },
+		func() { os.Chmod(filepath.Join(dir, "a", "new.txt"), 0o755) },
+	} {
+		before := l.Now()
+		change()
+		now := l.Now()
+		if hashes[now.Bring().Key()] {
+			t.Error("a change made the same content")
+		}
+		hashes[now.Bring().Key()] = true
+		if k := before.Find("a"); now.Find("a").Files[0].Digest != k.Files[0].Digest {
+			if _, err := k.Read(k.Files[0]); err == nil || !strings.Contains(err.Error(), "have just changed") {
+				t.Errorf("the earlier content was read: %v", err)
+			}
+			if _, err := before.Bring().Read(); err == nil {
+				t.Error("the earlier content was brought")
+			}
+		}
+	}
+	if changes != 4 {
+		t.Errorf("%d changes were told", changes)
+	}
+	write(t, filepath.Join(dir, "bad", Main), "")
+	l.Now()
+	l.Now()
+	if n := strings.Count(log.String(), "skill left out"); n != 1 {
+		t.Errorf("the log says so %d times: %s", n, log.String())
+	}
+	os.RemoveAll(dir)
+	if l.Now().Bring() != nil {
+		t.Error("nothing is brought as something")
+	}
+}
