@@ -61,7 +61,7 @@ type leftOutFields struct {
 
 // What session_info says of skills, in bytes of text and in number.
 const (
-	skillsBytes    = 6000
+	skillsBytes    = 4000
 	leastOfSkill   = 40
 	skillsShown    = skillsBytes / leastOfSkill
 	leftOutsShown  = 20
@@ -84,9 +84,13 @@ func (d *Deps) skillFields() (list []skillFields, out []leftOutFields, more int)
 	return list, out, len(set.Skills) - len(list) + len(set.LeftOut) - len(out)
 }
 
-// told is a text of a skill's in one line.
+// told is a text of a skill's in one line, of at most so many bytes and an ellipsis.
 func told(description string, bytes int) string {
-	return strings.Join(strings.Fields(text.Safe(description, bytes)), " ")
+	line := strings.Join(strings.Fields(description), " ")
+	if len(line) > bytes {
+		return text.Safe(line, bytes) + "…"
+	}
+	return text.Safe(line, bytes)
 }
 
 // skillFileURI names a file of a skill, or a folder of it; an empty path: its own.
