@@ -17,6 +17,7 @@ import (
 
 // Examine reports what this machine has and can enforce, and what of the settings has no effect on it.
 func (s *Settings) Examine(ctx context.Context, engine *podman.Engine, log *slog.Logger) doctor.Report {
+	skills := s.skillChecks() // first, so that the log does not say it too
 	config := s.sandboxConfig(engine, nil, log)
 	options := doctor.Options{
 		Engine: engine, Limits: config.Limits, Mounts: config.Mounts,
@@ -33,7 +34,7 @@ func (s *Settings) Examine(ctx context.Context, engine *podman.Engine, log *slog
 	report.Checks = append(report.Checks, s.passThroughChecks(s.env.lookup)...)
 	report.Checks = append(report.Checks, s.Network.secretChecks(s.env.lookup)...)
 	report.Checks = append(report.Checks, s.mountChecks()...)
-	report.Checks = append(report.Checks, s.skillChecks()...)
+	report.Checks = append(report.Checks, skills...)
 	report.Checks = append(report.Checks, s.databaseChecks(ctx)...)
 	report.Checks = append(report.Checks, s.toolServerChecks(ctx, log)...)
 	report.Checks = append(report.Checks, traceChecks(s.env.lookup)...)
