@@ -56,6 +56,27 @@ func TestDescriptionsPromiseWhatIsKnownOfTheImage(t *testing.T) {
 	}
 }
 
+func TestDescriptionsNameTheServersOfTools(t *testing.T) {
+	m := sandbox.NewManager(sandbox.Config{RunTimeout: time.Minute, MaxRunTimeout: time.Hour})
+	defer m.Close(t.Context())
+	for _, test := range []struct {
+		names []string
+		want  string
+	}{
+		{nil, ""},
+		{[]string{"github", "memory"}, "Tools of github, memory: from sandbox import tools."},
+		{[]string{"github", "memory", "filesystem", "sentry"}, "Tools of github and 3 more: from sandbox import tools."},
+		{[]string{strings.Repeat("n", 64), "memory"}, "Tools of " + strings.Repeat("n", 64) + " and 1 more: from sandbox import tools."},
+	} {
+		d := &Deps{Manager: m, SoftWait: time.Second, ToolServers: test.names}
+		told := d.runCode(sandbox.Python.Info()).definition.Description
+		_, found, is := strings.Cut(told, "Tools of ")
+		if got := strings.TrimSpace("Tools of " + found); is != (test.want != "") || is && got != test.want {
+			t.Errorf("got %q, want %q", got, test.want)
+		}
+	}
+}
+
 func TestTheWrapperTurnsEveryEndIntoAResult(t *testing.T) {
 	for name, test := range map[string]struct {
 		handle handler

@@ -52,7 +52,7 @@ type Patterns []string
 // Wrong returns the first pattern that no tool could match, or empty.
 func (p Patterns) Wrong() string {
 	for _, pattern := range p {
-		if _, err := path.Match(flat(pattern), ""); err != nil || pattern == "" || pattern != "*" && !strings.Contains(pattern, ".") {
+		if _, err := path.Match(flat(pattern), ""); err != nil || pattern != "*" && !strings.Contains(pattern, ".") {
 			return pattern
 		}
 	}

@@ -55,6 +55,7 @@ var examples = []example{
 	{name: "openai.mjs on Azure", script: "openai.mjs", api: &azure},
 	{script: "gemini.mjs", api: &gemini},
 	{script: "inside.mjs", says: []string{"sent with sandbox-secret-GEMINI_API_KEY", "Portuguese\n"}, prepare: withGemini},
+	{script: "issues/issues.mjs", says: []string{"300 issues, 200 of them open\n", " days old\n"}},
 	{script: "langgraph.mjs", api: &openAI},
 	{script: "agents.mjs", api: &responses},
 	{script: "ai-sdk.mjs", api: &responses},

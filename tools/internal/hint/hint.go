@@ -52,7 +52,7 @@ const (
 var setting = regexp.MustCompile(`--[a-z]+(-[a-z]+)*`)
 
 // refused are the words of the server itself where it has refused something or has not got it, which say why.
-var refused = regexp.MustCompile(`\b(?:(?:host|address|package)_denied|host_unreachable|download_failed)\b`)
+var refused = regexp.MustCompile(`\b(?:(?:host|address|package)_denied|host_unreachable|download_failed|tool_\w+)\b`)
 
 // For returns the hint for what a run came to, in at most MaxLength characters of one line; empty where there is nothing
 // to say, or the run's texts say it. find returns the path of the session's file that a path which leads nowhere most likely

@@ -253,7 +253,7 @@ def _function(server, tool):
             kind = _inspect.Parameter.POSITIONAL_OR_KEYWORD
             parameters.append(_inspect.Parameter(name, kind, default=default, annotation=_Type(_type(about))))
     parameters.sort(key=lambda p: p.default is not _inspect.Parameter.empty)
-    result = "dict" if tool.get("output") else "object"
+    result = "dict" if tool.get("output") is not None else "object"
     call.__signature__ = _inspect.Signature(parameters, return_annotation=_Type(result))
     call.__doc__ = _document(tool, properties, needed)
     return call
@@ -372,7 +372,7 @@ def _ask(method, path, body=""):
     except OSError as e:
         raise ToolError("tool_failed", "The server cannot be reached: %s" % e, "Try again.") from None
     head, _, text = b"".join(parts).partition(b"\r\n\r\n")
-    if head.startswith(b"HTTP/1.1 404"):
+    if head[9:12] == b"404":
         raise ToolError("not_found", "This server has no tools of others.", "Its user can add some, see docs/tools-from-code.md.")
     try:
         answer = _json.loads(text)

@@ -1,0 +1,93 @@
+package upstream_test
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/upstream"
+)
+
+func read(t *testing.T, text string) (upstream.Config, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "mcp.json")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	variables := map[string]string{"GH_TOKEN": "tok-1234567", "DIR": "/home/me", "EMPTY": ""}
+	return upstream.Read(file, func(name string) (string, bool) {
+		value, is := variables[name]
+		return value, is
+	})
+}
+
+func TestAFileOfServersIsRead(t *testing.T) {
+	got, err := read(t, "\ufeff"+`{
+		// as clients have it
+		"mcpServers": {
+			"hub": {"type": "http", "url": "https://${HOST:-hub.example}/mcp", "headers": {"Authorization": "Bearer ${env:GH_TOKEN}", "X-Org": "my-organization"}},
+			"files": {"command": "npx", "args": ["-y", "${DIR}/x", "${EMPTY:-y}z"], "env": {"ROOT": "${DIR}", "API_KEY": "literal-key"}, "cwd": "${DIR}"},
+			"off": {"command": "x", "disabled": true},
+		},
+		"other": 1,
+	}`)
+	want := upstream.Config{
+		Servers: []upstream.Definition{
+			{Name: "files", Command: "npx", Args: []string{"-y", "/home/me/x", "yz"}, Env: map[string]string{"ROOT": "/home/me", "API_KEY": "literal-key"}, Dir: "/home/me", Headers: map[string]string{}},
+			{Name: "hub", URL: "https://hub.example/mcp", Env: map[string]string{}, Headers: map[string]string{"Authorization": "Bearer tok-1234567", "X-Org": "my-organization"}},
+		},
+		// A path is no secret, and results are full of them.
+		Secrets: map[string]string{"GH_TOKEN": "tok-1234567", "Authorization of hub": "tok-1234567", "X-Org of hub": "my-organization", "API_KEY of files": "literal-key"},
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	vscode, err := read(t, `{"servers": {"a b.c-d_e": {"type": "stdio", "command": "x"}}, "inputs": []}`)
+	if err != nil || vscode.Servers[0].Name != "a b.c-d_e" {
+		t.Errorf("got %+v, %v", vscode, err)
+	}
+}
+
+func TestAFileThatIsWrongSaysWhere(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"mcpServers": {`:        "line 1",
+		"{\n\n\"mcpServers\": 1}": `"mcpServers"`,
+		`[]`:                      `"mcpServers"`,
+		`{}`:                      "names no server",
+		"{\"mcpServers\": {\"ok\": {\"command\": \"x\"},\n\"bad\": {}}}":       `mcpServers.bad (line 2): it has neither command nor url`,
+		`{"servers": {"a": {"command": "x", "url": "https://x"}}}`:             `servers.a (line 1): it has both`,
+		`{"mcpServers": {"a": {"type": "sse", "url": "https://x"}}}`:           `type "sse" is not supported`,
+		`{"mcpServers": {"a": {"type": "ws", "url": "https://x"}}}`:            `type "ws"`,
+		`{"mcpServers": {"a": {"type": "http", "command": "x"}}}`:              `type "http" does not go with`,
+		`{"mcpServers": {"a": {"command": ["x"]}}}`:                            "command cannot be a JSON array",
+		`{"mcpServers": {"a": 1}}`:                                             "no object of command",
+		`{"mcpServers": {"a": {"command": "x", "args": ["${NOPE}"]}}}`:         "args[0]: the variable NOPE is not set",
+		`{"mcpServers": {"a": {"command": "x", "env": {"K": "${NOPE}"}}}}`:     "env.K: the variable NOPE",
+		`{"mcpServers": {"a": {"command": "${input:x}"}}}`:                     "command: ${input:x} is no variable",
+		`{"mcpServers": {"a": {"command": "x", "env": {"A=B": "c"}}}}`:         `env has a name that cannot be: "A=B"`,
+		`{"mcpServers": {"a": {"url": "file:///etc/passwd"}}}`:                 "url is no address",
+		`{"mcpServers": {"a": {"url": "https://x", "headers": {"A\n": "v"}}}}`: "headers.A",
+		`{"mcpServers": {"a/b": {"command": "x"}}}`:                            "a server's name has",
+		`{"mcpServers": {"": {"command": "x"}}}`:                               "a server's name has",
+		`{"mcpServers": {"a": {"command": "x\u0000"}}}`:                        "null character",
+	} {
+		if _, err := read(t, text); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "tok-") {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+	for _, file := range []string{filepath.Join(t.TempDir(), "none"), t.TempDir()} {
+		if _, err := upstream.Read(file, os.LookupEnv); err == nil || strings.Contains(err.Error(), file) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+func TestPatterns(t *testing.T) {
+	for pattern, ok := range map[string]bool{"a.b": true, "a.*": true, "*": true, "*.b": true, "a": false, "a.[": false} {
+		if wrong := (upstream.Patterns{pattern}).Wrong(); (wrong == "") != ok {
+			t.Errorf("%q: %q", pattern, wrong)
+		}
+	}
+}
