@@ -159,7 +159,7 @@ func TestOtherDistributionsGetTheirCommand(t *testing.T) {
 func TestAMacIsLedToHomebrewAndAMachine(t *testing.T) {
 	mac := map[string]string{"uname": "echo Darwin", "id": uid("501", "someone"), "brew": "true"}
 	out, ok := machine{"", mac}.run(t, "--dry-run")
-	for _, want := range []string{"+ brew install podman", "+ podman machine init", "+ podman machine start"} {
+	for _, want := range []string{"+ brew install podman", "+ env CONTAINERS_MACHINE_PROVIDER=applehv podman machine init", "+ podman machine start"} {
 		if !ok || !strings.Contains(out, want) {
 			t.Errorf("no %q in %t:\n%s", want, ok, out)
 		}

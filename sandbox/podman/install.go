@@ -22,7 +22,7 @@ var installCommands = map[string]string{
 	"suse":     "sudo zypper install -y podman",
 	"opensuse": "sudo zypper install -y podman",
 	"alpine":   "sudo apk add podman fuse-overlayfs",
-	"darwin":   "brew install podman && podman machine init && podman machine start",
+	"darwin":   "brew install podman && " + providerVariable + "=applehv podman machine init && podman machine start",
 	"windows":  "winget install -e --id RedHat.Podman, then in a new terminal podman machine init and podman machine start",
 }
 

@@ -121,6 +121,9 @@ func awaitMachine(ctx context.Context, program string) error {
 func runMachine(ctx context.Context, program string, output io.Writer, args ...string) (said string, err error) {
 	cmd := exec.CommandContext(ctx, program, append([]string{"machine"}, args...)...)
 	cmd.Env = serviceEnv(os.Environ())
+	if args[0] == "init" {
+		cmd.Env = append(cmd.Env, machineProvider(runtime.GOOS, os.Getenv, lookProgram)...)
+	}
 	kept := &tail{limit: machineLogBytes}
 	both := io.MultiWriter(kept, output)
 	cmd.Stdout, cmd.Stderr = both, both
@@ -132,6 +135,17 @@ func runMachine(ctx context.Context, program string, output io.Writer, args ...s
 	return kept.String(), err
 }
 
+const providerVariable = "CONTAINERS_MACHINE_PROVIDER"
+
+// machineProvider is what a new machine is to be run by where it is not Podman's own choice. On a Mac Podman 6 makes one
+// for krunkit, which Homebrew's Podman may come without; what runs the other kind it brings along.
+func machineProvider(goos string, getenv, look func(string) string) (environ []string) {
+	if goos == "darwin" && getenv(providerVariable) == "" && look("krunkit") == "" {
+		return []string{providerVariable + "=applehv"}
+	}
+	return nil
+}
+
 // machineFaults are what most often keeps a virtual machine from running, by words of what Podman prints.
 var machineFaults = []struct {
 	words       []string
@@ -140,11 +154,13 @@ var machineFaults = []struct {
 	{[]string{"no space left", "not enough space", "disk quota exceeded"}, "there is no room on the disk for Podman's virtual machine",
 		"free about 10 GB, then run " + setupFix},
 	{[]string{"only one vm can be active"}, "another of Podman's virtual machines is running, and only one can",
-		"podman machine list --all-providers names it: stop it with podman machine stop NAME, then run " + setupFix},
+		"podman machine list names it, before Podman 6 with --all-providers: stop it with podman machine stop NAME, then run " + setupFix},
 	{[]string{"virtualization is not available", "hv_unsupported", "vzerrordomain code=2", "hyperv_not_installed", "wsl can not be automatically installed", "does not support wsl", "wsl features not supported", "install wsl", "/dev/kvm"},
 		"virtualization is not available, which Podman's virtual machine needs",
 		"switch it on: in the computer's firmware, on Windows also by wsl --install as an administrator and a restart, and in a virtual machine as nested virtualization; then run " + setupFix},
-	{[]string{"gvproxy", "vfkit", "krunkit"}, "a program that Podman's virtual machine needs is missing or does not run",
+	{[]string{"krunkit"}, "krunkit, which runs Podman's virtual machine, is missing or does not run",
+		"install Podman by its own installer, https://podman.io/docs/installation, or remove the machine with all that is in it (podman machine rm), then run " + setupFix + ", which makes one that does not need it"},
+	{[]string{"gvproxy", "vfkit"}, "a program that Podman's virtual machine needs is missing or does not run",
 		"install Podman by its own installer, https://podman.io/docs/installation, then run " + setupFix},
 	{[]string{"total system memory"}, "Podman's virtual machine is set to more memory than this machine has",
 		"podman machine set --memory 2048, then run " + setupFix},

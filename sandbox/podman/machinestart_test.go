@@ -170,6 +170,7 @@ func TestWhyAMachineDoesNotRun(t *testing.T) {
 		"Error: the WSL import of guest OS failed: command C:\\Windows\\system32\\wsl.exe failed: exit status 0xffffffff (Error code: Wsl/Service/RegisterDistro/CreateVm/HCS/HCS_E_HYPERV_NOT_INSTALLED)": "virtualization is not available",
 		"Error: the WSL can not be automatically installed": "virtualization is not available",
 		`Error: unable to start "podman-machine-default": other already starting or running on the libkrun provider: only one VM can be active at a time`:                      "another of Podman's virtual machines",
+		`Error: exec: "krunkit": executable file not found in $PATH`:                                                                                                           "krunkit, which runs",
 		`Error: could not find "gvproxy" in one of [/usr/local/opt/podman/libexec]`:                                                                                            "a program that Podman's virtual machine needs",
 		`Error: system connection "podman-machine-default" already exists. consider a different machine name or remove the connection with ` + "`podman system connection rm`": "keeps a connection",
 		"Error: pinging container registry quay.io: Get \"https://quay.io/v2/\": dial tcp: lookup quay.io: no such host":                                                       "was not downloaded",
@@ -229,6 +230,21 @@ func TestWhichMachineIsUsed(t *testing.T) {
 		f.write(t, "podman", "#!/bin/sh\necho '"+list+"'\n")
 		if m, err := FindMachine(t.Context(), f.program); err != nil || m == nil || m.Name != want {
 			t.Errorf("%s: %+v, %v", list, m, err)
+		}
+	}
+}
+
+// A machine is made for a program that this Mac has, unless its user has said which.
+func TestWhatRunsANewMachine(t *testing.T) {
+	for _, test := range []struct{ goos, chosen, krunkit, want string }{
+		{"darwin", "", "", "CONTAINERS_MACHINE_PROVIDER=applehv"},
+		{"darwin", "", "/opt/podman/bin/krunkit", ""},
+		{"darwin", "libkrun", "", ""},
+		{"windows", "", "", ""},
+	} {
+		tell := func(text string) func(string) string { return func(string) string { return text } }
+		if got := strings.Join(machineProvider(test.goos, tell(test.chosen), tell(test.krunkit)), " "); got != test.want {
+			t.Errorf("%+v: %s", test, got)
 		}
 	}
 }

@@ -272,6 +272,16 @@ func TestMachineSocket(t *testing.T) {
 	if got, err := machineSocket(t.Context(), program); got.URI != "unix:///b" || err != nil {
 		t.Errorf("got %v, %v", got, err)
 	}
+	// All that Podman 6 says of one that krunkit runs.
+	say(`[{"ConfigDir":{"Path":"/Users/me/.config/containers/podman/machine/libkrun"},
+"ConnectionInfo":{"PodmanSocket":{"Path":"/var/folders/x/T/podman/podman-machine-default-api.sock"},"PodmanPipe":null},
+"Created":"2026-07-01T10:00:00+02:00","LastUp":"2026-07-01T10:01:00+02:00","Name":"podman-machine-default",
+"Resources":{"CPUs":5,"DiskSize":100,"Memory":2048,"USBs":[],"Swap":0},
+"SSHConfig":{"IdentityPath":"/Users/me/.local/share/containers/podman/machine/machine","Port":50000,"RemoteUsername":"core"},
+"State":"running","UserModeNetworking":true,"Rootful":false,"Rosetta":false}]`)
+	if got, err := machineSocket(t.Context(), program); got.URI != "unix:///var/folders/x/T/podman/podman-machine-default-api.sock" || err != nil {
+		t.Errorf("got %v, %v", got, err)
+	}
 	for _, answer := range []string{"[]", "", "not JSON", `[{"State":"running","ConnectionInfo":{}}]`} {
 		say(answer)
 		if got, err := machineSocket(t.Context(), program); err == nil {
