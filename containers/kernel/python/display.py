@@ -1,15 +1,18 @@
 """What code shows: pictures and documents, in frames and as files below output/."""
 
+import functools
 import itertools
 import os
+import re
 import sys
 import time
 import weakref
 
-from imports import has_module, import_seldom
+from imports import has_module, import_seldom, own_imports
 from mimes import PLOTLY, SHOWN_MIMES, as_bytes, text_of
 from pictures import MOST_PIXELS, RASTERS, figure_png, figure_title, pixels_of_png, smaller_picture
 
+MOST_WRITTEN = 4  # pages of a run whose figures are drawn, which is as many pictures as an answer has
 MOST_ENTRIES = 2000  # of the work directory that are looked at after a run
 MTIME_NS = 20_000_000  # by as much a file may look older than it is
 MOST_REDRAW_SECONDS = 10  # of a run's pauses; later ones redraw once a second
@@ -20,6 +23,24 @@ def same_renderer(module):
     for name in list(module.renderers):
         if name != "json":
             module.renderers[name] = module.renderers["plotly_mimetype"]
+
+
+def hook_write_html(module, note):
+    """Has note(figure, file) called for each plotly figure that code writes to a page."""
+    original = module.write_html
+
+    @functools.wraps(original)
+    def write_html(fig, file, *args, **kwargs):
+        original(fig, file, *args, **kwargs)
+        note(fig, file)
+
+    module.write_html = write_html
+
+
+def title_of(figure):
+    """The title of a plotly figure, without markup."""
+    title = (figure.get("layout") or {}).get("title") or {}
+    return re.sub("<[^>]*>", " ", str(title.get("text") or "") if isinstance(title, dict) else str(title)).strip()[:500]
 
 
 class Displays:
@@ -38,6 +59,7 @@ class Displays:
         self.whole = {}  # pages that were looked at: how they were then
         self.lacking = {}  # pages of this run: the addresses that they lack
         self.began = 0
+        self.written = {}  # plotly's figures by the pages of this run that code has written them to
         self.claims = {}  # files of code's own that displays of this run lead to: their keys and titles
         self.redraw_seconds = 0
         self.next_redraw = 0
@@ -48,6 +70,7 @@ class Displays:
         self.files.clear()
         self.pages = None
         self.lacking.clear()
+        self.written.clear()
         self.began = time.time_ns() - MTIME_NS
         self.claims.clear()
         self.redraw_seconds = 0
@@ -102,22 +125,64 @@ class Displays:
     def _show_plotly(self, figure, key):
         """Keeps an interactive figure as a page; what it is made of would tell a reader little."""
         try:
-            from plotly.io import to_html, to_image
+            from plotly.io import to_html
 
-            title = str(figure.get("layout", {}).get("title", {}).get("text") or "an interactive figure")[:500]
+            title = title_of(figure) or "an interactive figure"
             page = to_html(figure, include_plotlyjs="cdn", validate=False)
         except Exception as e:  # it is none, or of something else that has plotly's type
             print("note: an interactive figure is not shown: %s: %s" % (type(e).__name__, str(e)[:200]), file=sys.stderr)
             return
-        self._show("text/html", page.encode("utf-8"), title, "figure", False, key)
-        if has_module("kaleido"):
-            try:
-                picture = to_image(figure, format="png", validate=False)
-                self._show("image/png", picture, title, "figure", key=key and key + " as a picture")
-            except Exception as e:  # it may want a browser that is not there
-                print("the figure is a page only: %s" % str(e)[:200], file=sys.stderr)
+        path = self._show("text/html", page.encode("utf-8"), title, "figure", False, key)
+        picture = self._draw(figure, path)
+        if picture:
+            name = os.path.basename(path or "")[: -len("html")]
+            self._show("image/png", picture, title, "figure", key=key and key + " as a picture", name=name and name + "png")
 
-    def _show(self, mime, data, alt, stem, in_frame=True, key="", saved=""):
+    def _draw(self, figure, path):
+        """The picture of a plotly figure, or nothing and a note that says why; path is its page."""
+        import warnings
+
+        why, page = "", "; %s shows it" % path if path else ""
+        picture, notes = None, []
+        try:
+            with own_imports, warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                drawing = import_seldom("plotly_drawing")
+                try:
+                    picture, notes = drawing.draw(figure)
+                except drawing.Undrawn as e:
+                    why = "%s is not drawn here" % e
+        except Exception as e:  # there is no matplotlib, or the figure is none that plotly would take
+            why = "%s: %s" % (type(e).__name__, str(e)[:200])
+        if picture is None and has_module("kaleido"):
+            try:
+                from plotly.io import to_image
+
+                return to_image(figure, format="png", validate=False)
+            except Exception as e:  # it may want a browser that is not there
+                why += ", and kaleido failed: %s" % str(e)[:200]
+        if picture is None:
+            print("note: no picture: %s%s" % (why, page), file=sys.stderr)
+        elif notes:
+            print("note: the picture is not all of the figure: %s%s" % ("; ".join(notes)[:500], page), file=sys.stderr)
+        return picture
+
+    def note_written(self, figure, file):
+        """Keeps in mind that code has written a plotly figure to a page, to draw it when the run ends."""
+        if isinstance(file, (str, os.PathLike)) and self.kernel.in_run() and len(self.written) < MOST_WRITTEN:
+            self.written[os.path.relpath(os.path.realpath(file), os.path.realpath(self.settings.work_dir))] = figure
+
+    def _show_written(self):
+        """Shows the pictures of the figures that the run has written to pages, but for those that it has shown."""
+        for path, figure in self.written.items():
+            parts = figure if isinstance(figure, dict) else figure.to_plotly_json()
+            picture = self._draw({"frames": getattr(figure, "frames", None), **parts}, path)
+            if picture and hash(picture) not in self.pictures.values():
+                self._show("image/png", picture, ": ".join(filter(None, (path, title_of(parts)))), "figure", keep=False)
+        self.written.clear()
+
+    def _show(self, mime, data, alt, stem, in_frame=True, key="", saved="", name="", keep=True):
+        """Shows data, and returns the path of their file, if they have one: with keep a new one, of that name where it is free."""
         in_run = self.kernel.in_run()
         if in_run:
             self.kernel.threads.begin_output()
@@ -141,8 +206,8 @@ class Displays:
                 header["mime"], shown = smaller_picture(mime, data, self.settings.image_bytes)
         if own:
             header.update(path=saved, size=own[1])
-        elif mime.startswith("image/") or not shown:
-            path = self._save(data, stem, SHOWN_MIMES.get(mime, "txt"))
+        elif keep and (mime.startswith("image/") or not shown):
+            path = self._save(data, stem, SHOWN_MIMES.get(mime, "txt"), name)
             if path:
                 header["path"] = path
                 self._note_page(path, missing)
@@ -150,6 +215,7 @@ class Displays:
             path = None if own else header.get("path")
             self.files[key or object()] = path and (stem, self.numbers[stem], path, self._state(path))
         self.kernel.send_display(header, shown)
+        return header.get("path")
 
     def _state(self, path):
         try:
@@ -190,6 +256,7 @@ class Displays:
 
     def finish_pages(self):
         """Makes whole what pages the run has written or changed, and says what the others lack."""
+        self._show_written()
         left = itertools.repeat(None, MOST_ENTRIES)
         for folder, besides in (("output", ()), ("", ("output", "input"))):
             for path in self._changed_pages(folder, left, besides):
@@ -218,20 +285,21 @@ class Displays:
             except OSError:
                 continue
 
-    def _save(self, data, stem, extension):
+    def _save(self, data, stem, extension, name=""):
         """Writes a new file under output/ and tells its path, or nothing when that cannot be."""
         folder = os.path.join(self.settings.work_dir, "output")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             os.makedirs(folder, exist_ok=True)
             while True:
-                number = self.numbers[stem] = self.numbers.get(stem, 0) + 1
-                name = "%s-%d.%s" % (stem, number, extension)
+                if not name:
+                    number = self.numbers[stem] = self.numbers.get(stem, 0) + 1
+                    name = "%s-%d.%s" % (stem, number, extension)
                 try:
                     fd = os.open(os.path.join(folder, name), flags, 0o644)
                     break
                 except FileExistsError:
-                    continue
+                    name = ""
             with open(fd, "wb") as file:
                 file.write(data)
         except OSError as e:

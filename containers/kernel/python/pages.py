@@ -10,7 +10,8 @@ from imports import own_imports
 MOST_PAGE_BYTES = 64 << 20  # of a page that is read
 MOST_ADDED_BYTES = 64 << 20  # to the pages of a run
 MOST_NAMED = 2  # addresses in a note
-ELEMENT = re.compile(rb"<!--.*?-->|<script\b([^>]*)>(.*?)</script\s*>|<link\b([^>]*)>", re.I | re.S)
+BEGIN = re.compile(rb"<(?:!--|(script|link)\b([^>]*)>)", re.I)
+END = re.compile(rb"</script\s*>", re.I)
 ATTRIBUTE = re.compile(rb"""([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
 NUMBER = r"[\w.-]+"
 
@@ -101,26 +102,34 @@ class Pages:
 
     def whole(self, data):
         """The page with the scripts put in that are here, and the addresses of what it loads besides."""
-        missing = []
+        missing, parts, at = [], [], 0
         self.scripts.clear()
-
-        def put_in(match):
-            script, content, link = match.groups()
-            named = attributes(script or link or b"")
-            if link is not None:
+        match = BEGIN.search(data)
+        while match:
+            name, named = (match[1] or b"").lower(), attributes(match[2] or b"")
+            end = match.end()
+            if name == b"link":
                 if "stylesheet" in named.get("rel", "").lower().split() and is_remote(named.get("href", "")):
                     missing.append(named["href"])
-            elif script is not None and named.get("src"):
-                found = self._script(named["src"]) if not content.strip() else None
+            elif name:
+                close = END.search(data, end)
+                if close is None:
+                    break
+                address = named.get("src", "")
+                found = self._script(address) if address and not data[end : close.start()].strip() else None
                 if found is not None:
                     kind = b' type="module"' if named.get("type", "").lower() == "module" else b""
-                    return b"<script%s>%s</script>" % (kind, found)
-                if is_remote(named["src"]):
-                    missing.append(named["src"])
-            return match[0]
-
-        whole = ELEMENT.sub(put_in, data)
-        return whole, list(dict.fromkeys(missing))
+                    parts += [data[at : match.start()], b"<script%s>" % kind, found, b"</script>"]
+                    at = close.end()
+                elif is_remote(address):
+                    missing.append(address)
+                end = close.end()
+            else:
+                end = data.find(b"-->", end)
+                if end < 0:
+                    break
+            match = BEGIN.search(data, end)
+        return b"".join([*parts, data[at:]]) if parts else data, list(dict.fromkeys(missing))
 
     def _script(self, address):
         """The script, once for a page: the second time it is empty."""

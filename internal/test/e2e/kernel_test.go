@@ -20,11 +20,15 @@ import (
 // but in the image: so they run in a session's container, beside its kernels, on the supervisor that is there.
 func TestTheKernelsTestsWithIPython(t *testing.T) {
 	t.Parallel()
-	const tests = "test_ipython.py"
+	tests := []string{"test_ipython.py", "test_plotly_drawing.py"}
 	programs := os.DirFS("../../../containers/kernel/python")
-	source, err := fs.ReadFile(programs, tests)
-	if err != nil {
-		t.Fatal(err)
+	var source []byte
+	for _, name := range tests {
+		text, err := fs.ReadFile(programs, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source = append(source, text...)
 	}
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "tests.zip"), zipped(t, programs))
@@ -37,7 +41,8 @@ func TestTheKernelsTestsWithIPython(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), slowed(15*time.Minute))
 	defer cancel()
-	printed, err := exec.CommandContext(ctx, "podman", "exec", "--env", "E2E_SLOWNESS="+strconv.Itoa(slowness), "--env", "SUPERVISOR=/opt/code-sandbox-mcp/supervisor", "--env", "CODE_SANDBOX_SOCKET=@tests", "--workdir", "/mnt/data/tests", h.Containers[0], "python3", "-m", "unittest", "-q", tests).CombinedOutput()
+	command := append([]string{"exec", "--env", "E2E_SLOWNESS=" + strconv.Itoa(slowness), "--env", "SUPERVISOR=/opt/code-sandbox-mcp/supervisor", "--env", "CODE_SANDBOX_SOCKET=@tests", "--workdir", "/mnt/data/tests", h.Containers[0], "python3", "-m", "unittest", "-q"}, tests...)
+	printed, err := exec.CommandContext(ctx, "podman", command...).CombinedOutput()
 	want := len(regexp.MustCompile(`(?m)^    (?:async )?def test_`).FindAll(source, -1))
 	if err != nil || !regexp.MustCompile(`Ran `+strconv.Itoa(want)+` tests in [\d.]+s\n\nOK\n`).Match(printed) {
 		t.Errorf("%d tests were to be run: %v\n%s", want, err, printed)
