@@ -100,6 +100,15 @@ with open('output/lines.jsonl', 'w') as f:
 open('output/bytes.csv', 'wb').write(bytes(range(256)) * 100)
 `
 
+// shown is the answer of a run that has shown three figures, one of which is not in the answer, and saved another.
+const shown = `{
+	content: [
+		{type: "text", text: "completed in 1s\n[shown]\noutput/figure-2.png  1 kB\noutput/large.png  99 MB (not attached: too large)\noutput/own.gif  1 kB  a title\n[files]\noutput/new.png  1 kB  image/png"},
+		{type: "image", mimeType: "image/png", data: "iVBORw0KGgo="}, {type: "image", mimeType: "image/gif", data: "R0lGODlh"}, {type: "image", mimeType: "text/html", data: "PGI+"},
+	],
+	_meta: {"code-sandbox-mcp/result": {session_id: "s", artifacts: ["new.png", "own.gif", "large.png", "figure-2.png"].map(f => ({path: "output/" + f}))}},
+}`
+
 type request struct {
 	Name      string
 	Arguments map[string]any
@@ -213,7 +222,7 @@ func TestThePageInChromium(t *testing.T) {
 	// Hostile tables.
 	python(hostile, "light")
 	press(tab("onerror"))
-	p.Await("view().querySelectorAll('tbody tr').length === 2 && " + note + ".includes('100 columns')")
+	p.Await("view().querySelectorAll('tbody tr').length === 2 && view().querySelectorAll('thead th').length === 101 && " + note + ".includes('100 columns')")
 	press(tab("lines.jsonl"))
 	p.Await(place + " === '1–50 of 304 rows' && " + cells + ".includes('{\"polluted\":1}')")
 	if n := p.See("[...view().querySelectorAll('td')].some(c => c.textContent.length > 201 || c.children.length)"); n != false {
@@ -236,6 +245,9 @@ func TestThePageInChromium(t *testing.T) {
 	if p.See(cells) != "1|9|<i>" {
 		t.Error("another frame has changed what is shown")
 	}
+	// Of several figures, those that are shown have the names of their files.
+	p.See("give({}, " + shown + ")")
+	p.Await("[...view().querySelectorAll('nav button')].map(b => b.textContent).join() === 'output/figure-2.png,output/own.gif,output/new.png,output/large.png'")
 	p.See(`asked = []; give({}, {content: [], _meta: {"code-sandbox-mcp/result": {artifacts: [{path: "output/page.html", download_url: "https://example.com/page"}]}}})`)
 	p.Await("view().querySelector('#shown button')?.textContent === 'Open'")
 	if n := len(all()); n != 0 {
